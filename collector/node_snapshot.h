@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the collector knows about one node at one moment, as plain data: the only thing that the exporter sees of it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "proto/buckets.h"
+#include "proto/collective.h"
+#include "proto/data_quality.h"
+
+namespace nccl_exporter {
+
+struct SizeClassSnapshot {
+  uint64_t operations = 0;
+  uint64_t bytes = 0;
+  uint64_t timed_operations = 0;
+  uint64_t timed_bytes = 0;
+  uint64_t busy_ns = 0;
+
+  bool operator==(const SizeClassSnapshot&) const = default;
+};
+
+// Counts of one function on one communicator, since the communicator was created.
+struct FunctionSnapshot {
+  uint64_t calls = 0;
+  uint64_t completed = 0;
+  std::array<SizeClassSnapshot, kSizeClassCount> sizes{};
+  std::array<uint64_t, DurationBuckets::kCount> duration{};    // not cumulative
+  std::array<uint64_t, BandwidthBuckets::kCount> bandwidth{};  // not cumulative
+  uint64_t bandwidth_sum_kib = 0;                              // KiB/s
+
+  bool operator==(const FunctionSnapshot&) const = default;
+};
+struct InFlightOperation {
+  Function function = Function::kOther;
+  uint64_t sequence = 0;        // NCCL's sequence number of the function; 0 for Send and Recv
+  int64_t start_realtime_ns = 0;  // when it was called, nanoseconds since the epoch
+  uint64_t bytes = 0;
+  int peer = -1;  // of Send and Recv
+  uint32_t parts_announced = 0;
+  uint32_t parts_done = 0;
+};
+
+struct CommunicatorSnapshot {
+  bool is_overflow = false;  // communicators of this process that have no slot of their own, summed; no identity
+  uint32_t slot = 0;         // place in the segment
+  uint64_t generation = 0;   // of that place
+  bool is_closed = false;    // finalized, served for the retention time
+
+  bool has_identity = false;  // id and rank are known
+  uint64_t id = 0;
+  std::string name;  // given by the user, else empty
+  uint64_t ranks = 0;  // 0: not told
+  uint64_t rank = 0;
+  uint64_t nodes = 0;  // 0: not told
+  int api_version = 0;
+  int nccl_version = 0;  // 22907 for 2.29.7; 0: unknown
+  uint64_t event_mask = 0;
+  TimingSource timing_source = TimingSource::kNone;
+  TimingReason timing_reason = TimingReason::kDefault;
+  int gpu_index = -1;  // -1: unknown
+  std::string gpu_uuid;
+  std::string pci_bus_id;
+  int64_t created_realtime_ns = 0;
+
+  std::vector<FunctionSnapshot> functions;  // kFunctionCount of them, indexed by Function
+  uint64_t started_sequence = 0;            // collectives started
+  uint64_t completed_sequence = 0;          // collectives known complete, at most started_sequence
+  bool completion_is_known = false;         // whether completed_sequence and in_flight mean anything
+  std::vector<InFlightOperation> in_flight;  // oldest first
+  int64_t last_progress_realtime_ns = 0;     // 0: none yet
+};
+
+struct ProcessSnapshot {
+  std::string segment;  // file name, for messages
+  bool is_alive = false;
+  uint64_t pid = 0;  // in its own PID namespace
+  uint64_t uid = 0;
+  std::string host_name;
+  std::string executable;
+  std::string plugin_version;
+  int64_t start_realtime_ns = 0;
+  std::vector<std::pair<std::string, std::string>> identity;  // environment variables, name and value
+  std::array<uint64_t, kLossCount> losses{};
+  std::vector<CommunicatorSnapshot> communicators;
+
+  // Value of an identity variable, or empty.
+  const std::string& Identity(std::string_view name) const {
+    static const std::string kEmpty;
+    for (const auto& [key, value] : identity) {
+      if (key == name) return value;
+    }
+    return kEmpty;
+  }
+};
+
+// Why a file in a segment directory could not be used. Append only: each is a label value `reason`.
+enum class SegmentError : uint8_t {
+  kOpenFailed,
+  kNotARegularFile,
+  kForeignOwner,      // the header claims another user than the file's owner
+  kBadMagic,
+  kUnknownMajor,      // written by a plugin of another layout
+  kBadGeometry,       // sizes in the header contradict each other, the limits or the file
+  kTruncated,         // shorter than its header says
+  kChangedWhileRead,  // a slot was claimed anew in the middle of the copy; tried again at the next
+  kReadFailed,
+  kUnlinkFailed,
+  kDirectoryUnreadable,
+  kTooManySegments,
+  kCount
+};
+inline constexpr std::array<std::string_view, static_cast<size_t>(SegmentError::kCount)> kSegmentErrors{
+    "open_failed",   "not_a_regular_file",    "foreign_owner", "bad_magic",   "unknown_major",        "bad_geometry",
+    "truncated",     "changed_while_read",    "read_failed",   "unlink_failed", "directory_unreadable", "too_many_segments"};
+
+// Segments in the directories by state.
+struct SegmentCounts {
+  uint64_t live = 0;
+  uint64_t starting = 0;  // version word still 0
+  uint64_t exited = 0;    // writer gone, served until the retention time is over
+  uint64_t unusable = 0;  // see SegmentError
+};
+
+struct NodeSnapshot {
+  int64_t taken_realtime_ns = 0;
+  std::vector<ProcessSnapshot> processes;  // by start time, then file name
+  SegmentCounts segments;
+  std::array<uint64_t, static_cast<size_t>(SegmentError::kCount)> segment_errors{};  // since the daemon started
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions, datatypes, size classes and bus factors that plugin, collector, exporter and simulator must agree on.
+// Definitions of message size and bus bandwidth are those of nccl-tests (PERFORMANCE.md); names are NCCL's own.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace nccl_exporter {
+
+// The closed set of NCCL functions. The values index arrays in the segment: append only, and raise the layout minor.
+enum class Function : uint8_t {
+  kBroadcast = 0,
+  kReduce = 1,
+  kAllGather = 2,
+  kReduceScatter = 3,
+  kAllReduce = 4,
+  kAlltoAll = 5,
+  kGather = 6,
+  kScatter = 7,
+  kSend = 8,
+  kRecv = 9,
+  kOther = 10,  // one-sided operations and whatever a later NCCL adds
+};
+inline constexpr int kFunctionCount = 11;
+
+// How a duration came about: the bandwidth factor busbw = factor * algbw, by the number of ranks n.
+enum class BusFactor : uint8_t {
+  kOne,            // 1
+  kShare,          // (n-1)/n
+  kTwiceTheShare,  // 2(n-1)/n
+  kUndefined,      // no definition in nccl-tests
+};
+
+struct FunctionTraits {
+  std::string_view name;    // NCCL's name, and the value of the label `collective`
+  BusFactor bus_factor;     // see BusBytes()
+  bool size_counts_ranks;   // message size = nranks * count * element size, not count * element size
+  bool is_point_to_point;   // Send and Recv: exported as nccl_p2p_*
+};
+
+inline constexpr std::array<FunctionTraits, kFunctionCount> kFunctions{{
+    {"Broadcast", BusFactor::kOne, false, false},
+    {"Reduce", BusFactor::kOne, false, false},
+    {"AllGather", BusFactor::kShare, true, false},
+    {"ReduceScatter", BusFactor::kShare, true, false},
+    {"AllReduce", BusFactor::kTwiceTheShare, false, false},
+    {"AlltoAll", BusFactor::kShare, true, false},
+    {"Gather", BusFactor::kShare, true, false},
+    {"Scatter", BusFactor::kShare, true, false},
+    {"Send", BusFactor::kOne, false, true},
+    {"Recv", BusFactor::kOne, false, true},
+    {"Other", BusFactor::kUndefined, false, false},
+}};
+
+constexpr const FunctionTraits& TraitsOf(Function function) { return kFunctions[static_cast<uint8_t>(function)]; }
+
+// The function that NCCL calls `name`; kOther for every other text.
+constexpr Function FunctionByName(std::string_view name) {
+  for (int i = 0; i < kFunctionCount; ++i) {
+    if (kFunctions[static_cast<size_t>(i)].name == name) return static_cast<Function>(i);
+  }
+  return Function::kOther;
+}
+
+struct DatatypeTraits {
+  std::string_view name;
+  uint32_t bytes;  // of one element
+};
+
+// In the order of ncclDataType_t. NCCL's profiler names ncclUint8 "Unknown" (it is missing from NCCL's own table).
+inline constexpr std::array<DatatypeTraits, 12> kDatatypes{{
+    {"ncclInt8", 1},
+    {"ncclUint8", 1},
+    {"ncclInt32", 4},
+    {"ncclUint32", 4},
+    {"ncclInt64", 8},
+    {"ncclUint64", 8},
+    {"ncclFloat16", 2},
+    {"ncclFloat32", 4},
+    {"ncclFloat64", 8},
+    {"ncclBfloat16", 2},
+    {"ncclFloat8e4m3", 1},
+    {"ncclFloat8e5m2", 1},
+}};
+
+// Bytes of one element; 1 for "Unknown" and for every other text.
+constexpr uint32_t DatatypeBytes(std::string_view name) {
+  for (const DatatypeTraits& datatype : kDatatypes) {
+    if (datatype.name == name) return datatype.bytes;
+  }
+  return 1;
+}
+
+inline constexpr std::array<std::string_view, 7> kAlgorithms{"TREE", "RING",      "COLLNET_DIRECT", "COLLNET_CHAIN",
+                                                             "NVLS", "NVLS_TREE", "PAT"};
+inline constexpr std::array<std::string_view, 3> kProtocols{"LL", "LL128", "SIMPLE"};
+
+// Size classes of a message, by lower bound in bytes; the label `size` is the bound.
+inline constexpr int kSizeClassCount = 6;
+inline constexpr std::array<uint64_t, kSizeClassCount> kSizeClassBounds{0,          4096,     65536,
+                                                                        1048576,    16777216, 268435456};
+
+constexpr int SizeClassOf(uint64_t message_bytes) {
+  int size_class = kSizeClassCount - 1;
+  while (message_bytes < kSizeClassBounds[static_cast<size_t>(size_class)]) --size_class;
+  return size_class;
+}
+
+// Only messages of this size and more enter the bus bandwidth histogram: below it latency hides the bandwidth.
+inline constexpr uint64_t kBandwidthMinimumBytes = 1048576;
+
+// Message size S as nccl-tests reports it. `nranks` 0 (not told by profiler API v1 to v3) counts as 1, so that there
+// AllGather, ReduceScatter and their kin report the bytes of one rank's share. Wraps modulo 2^64 as NCCL's own would.
+constexpr uint64_t MessageBytes(Function function, uint64_t count, uint32_t element_bytes, uint32_t nranks) {
+  const uint64_t share = count * element_bytes;
+  return TraitsOf(function).size_counts_ranks && nranks > 1 ? share * nranks : share;
+}
+
+// S times the bus factor: bytes that each link must carry. 0 where the factor is undefined or needs an unknown nranks.
+constexpr double BusBytes(Function function, uint64_t message_bytes, uint32_t nranks) {
+  const double bytes = static_cast<double>(message_bytes);
+  const double share = nranks == 0 ? 0.0 : static_cast<double>(nranks - 1) / static_cast<double>(nranks);
+  switch (TraitsOf(function).bus_factor) {
+    case BusFactor::kOne:
+      return bytes;
+    case BusFactor::kShare:
+      return bytes * share;
+    case BusFactor::kTwiceTheShare:
+      return bytes * (2.0 * share);
+    case BusFactor::kUndefined:
+      break;
+  }
+  return 0.0;
+}
+
+// Bus bandwidth in whole bytes per second, rounded down; 0 where BusBytes() is 0 or the duration is 0.
+constexpr uint64_t BusBandwidth(Function function, uint64_t message_bytes, uint32_t nranks, uint64_t duration_ns) {
+  if (duration_ns == 0) return 0;
+  const double bandwidth = BusBytes(function, message_bytes, nranks) * 1e9 / static_cast<double>(duration_ns);
+  return bandwidth < 9e18 ? static_cast<uint64_t>(bandwidth) : 9000000000000000000u;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every cause by which the plugin gives something up, and every source and reason of timing. A cause is one row: its place
+// in the segment's array of counters, its metric family and its label value `reason`. Append only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace nccl_exporter {
+
+// The three families of data-quality counters.
+enum class LossKind : uint8_t {
+  kDropped,            // nccl_rank_events_dropped_total: not recorded, for want of room
+  kUnmatched,          // nccl_rank_events_unmatched_total: an event that fits no live operation; ignored
+  kTimestampRejected,  // nccl_rank_timestamps_rejected_total: an operation's times were implausible; it counts as untimed
+};
+
+enum class Loss : uint8_t {
+  kNoFreeCommunicatorSlot = 0,
+  kReservationFailed,
+  kInFlightFull,
+  kOperationAbandoned,
+  kIncompleteAtFinalize,
+  kUnknownContext,
+  kForeignProcess,
+  kUnknownHandle,
+  kStaleHandle,
+  kAfterCompletion,
+  kChannelOutOfRange,
+  kStopWithoutStart,
+  kChannelsMissing,
+  kStopBeforeStart,
+  kLongerThanCpuTime,
+  kZeroTimestamp,
+  kCount
+};
+inline constexpr int kLossCount = static_cast<int>(Loss::kCount);
+
+struct LossTraits {
+  LossKind kind;
+  std::string_view reason;   // label value
+  std::string_view meaning;  // for the README table and for `nccl-exporter dump`
+};
+
+inline constexpr std::array<LossTraits, kLossCount> kLosses{{
+    {LossKind::kDropped, "no_free_slot", "communicator without a slot of its own: counted in the overflow slot, untimed"},
+    {LossKind::kDropped, "reservation_failed", "no room in the segment's file system for a communicator's counters"},
+    {LossKind::kDropped, "in_flight_full", "operation not followed: too many in flight on its communicator"},
+    {LossKind::kDropped, "abandoned", "operation given up before it was seen to complete: later ones had completed"},
+    {LossKind::kDropped, "incomplete_at_finalize", "operation not complete when its communicator was finalized"},
+    {LossKind::kUnmatched, "unknown_context", "event of a communicator that this process does not know"},
+    {LossKind::kUnmatched, "foreign_process", "proxy event on behalf of another process (PXN)"},
+    {LossKind::kUnmatched, "unknown_handle", "handle that this process never gave out"},
+    {LossKind::kUnmatched, "stale_handle", "handle of an operation that is gone"},
+    {LossKind::kUnmatched, "after_completion", "event of an operation that was already complete"},
+    {LossKind::kUnmatched, "channel_out_of_range", "channel number of 64 or more"},
+    {LossKind::kUnmatched, "stop_without_start", "channel stop whose start was never announced"},
+    {LossKind::kUnmatched, "channels_missing", "collective complete with fewer channels than announced"},
+    {LossKind::kTimestampRejected, "stop_before_start", "GPU stop earlier than GPU start"},
+    {LossKind::kTimestampRejected, "longer_than_cpu_time", "GPU duration exceeds the CPU time from call to delivery"},
+    {LossKind::kTimestampRejected, "zero", "GPU time stamp of zero"},
+}};
+
+constexpr const LossTraits& TraitsOf(Loss loss) { return kLosses[static_cast<uint8_t>(loss)]; }
+
+// Where durations come from, per communicator (label `timing_source`).
+enum class TimingSource : uint8_t {
+  kNone = 0,       // counts and bytes only
+  kKernel = 1,     // GPU clock, by NCCL's KernelCh events (2.27 and later)
+  kKernelCpu = 2,  // CPU clock at delivery of KernelCh events, which carry no time in 2.26
+  kProxy = 3,      // CPU clock, from the first proxy operation taken up to the last one done: network operations only
+  kCount
+};
+inline constexpr std::array<std::string_view, static_cast<size_t>(TimingSource::kCount)> kTimingSources{
+    "none", "kernel", "kernel_cpu", "proxy"};
+
+// Why that source was chosen (label `timing_reason`); chosen once per process and NCCL library by the event policy.
+enum class TimingReason : uint8_t {
+  kDefault = 0,           // kernel timing is sound on this release
+  kConfigured = 1,        // NCCL_EXPORTER_KERNEL_TIMING=on or off
+  kApiTooOld = 2,         // profiler API v1 and v2 have no kernel events; 2.26's carry no time
+  kReleaseUnsound = 3,    // 2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps
+  kReleaseUnknown = 4,    // the NCCL version could not be found out
+  kSharedMemoryLow = 5,   // /dev/shm cannot hold what NCCL needs for kernel timing
+  kOverflow = 6,          // communicator in the overflow slot
+  kCount
+};
+inline constexpr std::array<std::string_view, static_cast<size_t>(TimingReason::kCount)> kTimingReasons{
+    "default", "configured", "api_too_old", "release_unsound", "release_unknown", "shared_memory_low", "overflow"};
+
+}  // namespace nccl_exporter

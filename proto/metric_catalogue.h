@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every metric family that the daemon serves, one row each: the interface that dashboards, rules and habits hang on.
+// HELP lines, the README table and the order of a scrape follow from this list.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace nccl_exporter {
+
+enum class MetricType : uint8_t { kCounter, kGauge, kHistogram, kInfo };
+
+// The labels that every series of a family carries, besides its own.
+enum class LabelScope : uint8_t {
+  kCommunicator,  // comm, comm_name, rank, gpu, and those known of slurm_job_id, namespace, pod, container
+  kProcess,       // pid, global_rank, and those known of slurm_job_id, namespace, pod, container
+  kDaemon,        // none
+};
+
+struct MetricRow {
+  std::string_view name;  // complete; counters end in _total
+  MetricType type;
+  std::string_view unit;  // base unit that the name carries, or empty
+  LabelScope scope;
+  std::string_view labels;  // own labels, separated by commas
+  std::string_view help;
+};
+
+enum class Metric : uint8_t {
+  kCollectiveCalls,
+  kCollectiveOperations,
+  kCollectiveBytes,
+  kCollectiveTimedOperations,
+  kCollectiveBusySeconds,
+  kCollectiveBusBytes,
+  kCollectiveDuration,
+  kCollectiveBusBandwidth,
+  kSendOperations,
+  kSendBytes,
+  kSendTimedOperations,
+  kSendBusySeconds,
+  kSendDuration,
+  kRecvOperations,
+  kRecvBytes,
+  kRecvTimedOperations,
+  kRecvBusySeconds,
+  kRecvDuration,
+  kStartedSequence,
+  kCompletedSequence,
+  kInFlight,
+  kOldestInFlightStart,
+  kLastProgress,
+  kCommunicatorRanks,
+  kTimingDuty,
+  kCommunicatorInfo,
+  kRankInfo,
+  kEventsDropped,
+  kEventsUnmatched,
+  kTimestampsRejected,
+  kBuildInfo,
+  kSegments,
+  kSegmentErrors,
+  kSeriesDropped,
+  kScrapeDuration,
+  kCount
+};
+inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::kCount);
+
+inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
+    {"nccl_collective_calls_total", MetricType::kCounter, "", LabelScope::kCommunicator, "collective",
+     "API calls, Send and Recv included (profiler API v5 and later). Some releases announce a call but no operation."},
+    {"nccl_collective_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "collective,size",
+     "Collectives handed to the GPU, graph replays included; exact, whatever is timed."},
+    {"nccl_collective_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "collective,size",
+     "Message bytes of the operations, as nccl-tests defines the message size."},
+    {"nccl_collective_timed_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "collective,size",
+     "Operations whose duration was measured."},
+    {"nccl_collective_busy_seconds_total", MetricType::kCounter, "seconds", LabelScope::kCommunicator,
+     "collective,size", "Sum of the measured durations; operations of one launch share its time by their bytes."},
+    {"nccl_collective_bus_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "collective,size",
+     "Message bytes times the bus factor of nccl-tests, of the timed operations: over busy seconds, the bus bandwidth."},
+    {"nccl_collective_duration_seconds", MetricType::kHistogram, "seconds", LabelScope::kCommunicator, "collective",
+     "Measured duration, waiting for late ranks included."},
+    {"nccl_collective_bus_bandwidth_bytes_per_second", MetricType::kHistogram, "bytes_per_second",
+     LabelScope::kCommunicator, "collective",
+     "Bus bandwidth of timed operations of 1 MiB and more that ran alone in their launch."},
+    {"nccl_p2p_send_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
+     "Sends handed to the GPU, graph replays included."},
+    {"nccl_p2p_send_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "", "Bytes of the sends."},
+    {"nccl_p2p_send_timed_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
+     "Sends whose duration was measured."},
+    {"nccl_p2p_send_busy_seconds_total", MetricType::kCounter, "seconds", LabelScope::kCommunicator, "",
+     "Sum of the measured durations of sends; sends of one launch share its time by their bytes."},
+    {"nccl_p2p_send_duration_seconds", MetricType::kHistogram, "seconds", LabelScope::kCommunicator, "",
+     "Measured duration of sends, waiting for the receiver included."},
+    {"nccl_p2p_recv_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
+     "Receives handed to the GPU, graph replays included."},
+    {"nccl_p2p_recv_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "",
+     "Bytes of the receives."},
+    {"nccl_p2p_recv_timed_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
+     "Receives whose duration was measured."},
+    {"nccl_p2p_recv_busy_seconds_total", MetricType::kCounter, "seconds", LabelScope::kCommunicator, "",
+     "Sum of the measured durations of receives; receives of one launch share its time by their bytes."},
+    {"nccl_p2p_recv_duration_seconds", MetricType::kHistogram, "seconds", LabelScope::kCommunicator, "",
+     "Measured duration of receives, waiting for the sender included."},
+    {"nccl_collective_started_sequence", MetricType::kGauge, "", LabelScope::kCommunicator, "",
+     "Collectives started on the communicator since it was created."},
+    {"nccl_collective_completed_sequence", MetricType::kGauge, "", LabelScope::kCommunicator, "",
+     "Collectives known complete on the communicator; absent where completion cannot be seen."},
+    {"nccl_collective_in_flight", MetricType::kGauge, "", LabelScope::kCommunicator, "",
+     "Operations, sends and receives included, that were started and are not complete; absent where completion cannot be "
+     "seen."},
+    {"nccl_collective_oldest_in_flight_start_timestamp_seconds", MetricType::kGauge, "seconds",
+     LabelScope::kCommunicator, "collective", "Start of the operation that is longest in flight; absent when idle."},
+    {"nccl_collective_last_progress_timestamp_seconds", MetricType::kGauge, "seconds", LabelScope::kCommunicator, "",
+     "Last start or completion of an operation on the communicator; absent before the first."},
+    {"nccl_communicator_ranks", MetricType::kGauge, "", LabelScope::kCommunicator, "",
+     "Ranks in the communicator; absent where the profiler API does not tell (v1 to v3)."},
+    {"nccl_rank_timing_duty_ratio", MetricType::kGauge, "", LabelScope::kCommunicator, "",
+     "Share of wall time in which operations are timed: 1 always, 0 never."},
+    {"nccl_communicator_info", MetricType::kInfo, "", LabelScope::kCommunicator, "nnodes,nccl_version,api_version",
+     "The communicator as this rank sees it."},
+    {"nccl_rank_info", MetricType::kInfo, "", LabelScope::kCommunicator,
+     "gpu_uuid,pci_bus_id,global_rank,local_rank,hostname,pid,timing_source,timing_reason,...",
+     "The rank: GPU, process, source of its durations, and further identity labels. Joins with DCGM by gpu_uuid."},
+    {"nccl_rank_events_dropped_total", MetricType::kCounter, "", LabelScope::kProcess, "reason",
+     "Communicators or operations that the plugin could not follow, by cause."},
+    {"nccl_rank_events_unmatched_total", MetricType::kCounter, "", LabelScope::kProcess, "reason",
+     "Profiler events that fit no live operation, by cause; ignored."},
+    {"nccl_rank_timestamps_rejected_total", MetricType::kCounter, "", LabelScope::kProcess, "reason",
+     "Operations left untimed because their time stamps were implausible, by cause."},
+    {"nccl_exporter_build_info", MetricType::kInfo, "", LabelScope::kDaemon, "version,compiler",
+     "The daemon that answers."},
+    {"nccl_exporter_segments", MetricType::kGauge, "", LabelScope::kDaemon, "state",
+     "Segments in the watched directories, by state."},
+    {"nccl_exporter_segment_errors_total", MetricType::kCounter, "", LabelScope::kDaemon, "reason",
+     "Reads of a segment that failed, by reason."},
+    {"nccl_exporter_series_dropped_total", MetricType::kCounter, "", LabelScope::kDaemon, "reason",
+     "Series folded into comm=\"other\" or left out of a scrape, by reason."},
+    {"nccl_exporter_scrape_duration_seconds", MetricType::kHistogram, "seconds", LabelScope::kDaemon, "",
+     "Time that answering a scrape took."},
+}};
+
+constexpr const MetricRow& RowOf(Metric metric) { return kMetrics[static_cast<size_t>(metric)]; }
+
+// Series that one daemon serves at most; beyond it communicators fold into comm="other".
+inline constexpr int kSeriesLimit = 20000;
+
+}  // namespace nccl_exporter

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The segment: one file a process, written by the plugin, read by the collector. This header is its specification; the byte
+// tables in proto/README.md are compared with it by a test.
+//
+//   offset 0                SegmentHeader      8 KiB   process, geometry, losses, identity pairs
+//   offset 8192             CommunicatorSlot 0         one communicator each, slot_bytes apart
+//   ...                     ...
+//   offset 8192 + n*stride  CommunicatorSlot n         the last one is the overflow slot: communicators without a slot
+//
+// The file is sparse. The header and the overflow slot are reserved (fallocate) at creation, every other slot when it is
+// claimed; a slot that is not reserved reads as zeros, which is state kFree.
+//
+// Words are 64 bit, little endian, naturally aligned. Text is UTF-8, ends with a NUL or with its field, and is written once
+// before the state that publishes it.
+//
+// Who writes what, and which store pairs with which load:
+//   header.version     stored last, with release, when everything else in the header is written; 0 means not ready.
+//   header.losses      relaxed increments by any thread of the process.
+//   slot.state         Claimed (relaxed) -> identity written -> Live (release); Closed (release) at finalize. A closed slot
+//                      is claimed again, with a higher generation, only after the retention time. A reader that finds
+//                      another state word after its copy than in it throws the copy away.
+//   slot.functions     relaxed increments. The first lines of a block belong to the threads that start operations, the
+//                      others to those that complete them. Words only ever grow within a generation.
+//   slot.in_flight     word `ticket` is stored last with release when an entry is taken, and set to 0 when it is given back.
+//   slot.completions   word `ticket` is set to 0, the entry written, `ticket` stored with release. A reader takes an entry
+//                      only if the ticket is the same before and after; entries may be overwritten at any time.
+// A reader copies (pread) and believes nothing that it has not checked. The writer never reads back what it acts on.
+//
+// Liveness: the writer holds a POSIX write lock on the whole file as long as it lives.
+// Versions: another major means another layout: refuse it. A higher minor appended words: use the strides in the header.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "proto/buckets.h"
+#include "proto/collective.h"
+#include "proto/data_quality.h"
+
+namespace nccl_exporter::layout {
+
+using Word = std::atomic<uint64_t>;
+static_assert(sizeof(Word) == 8 && Word::is_always_lock_free);
+
+inline constexpr uint32_t kMajor = 1;
+inline constexpr uint32_t kMinor = 0;
+inline constexpr uint64_t kVersion = uint64_t{kMajor} << 32 | kMinor;
+inline constexpr uint64_t kMagic = 0x314745534c43434e;  // "NCCLSEG1"
+inline constexpr const char kFileSuffix[] = ".seg";
+
+// Limits, each with its reason.
+inline constexpr uint64_t kMaxSlots = 4096;           // slot numbers take 12 bits in a handle
+inline constexpr int kDefaultSlots = 256;             // communicators of one process; parallel layouts use tens
+inline constexpr int kInFlightEntries = 512;          // operations a process may run ahead of its GPU on one communicator
+inline constexpr int kCompletionEntries = 512;        // 50 ms at 10,000 operations a second
+inline constexpr int kIdentityPairs = 32;
+inline constexpr int kLossWords = 64;                 // room for causes to come
+inline constexpr uint64_t kSlotLimitBytes = 131072;   // shared memory that one communicator may take
+
+struct IdentityPair {
+  char key[32];    // name of an environment variable from the plugin's allow-list
+  char value[96];  // cut at the last whole character that fits
+};
+
+struct alignas(4096) SegmentHeader {
+  Word version;  // kVersion, stored last
+  uint64_t magic;
+  uint64_t header_bytes;  // sizeof(SegmentHeader) of the writer
+  uint64_t slot_bytes;    // stride of the slots
+  uint64_t slot_count;    // the overflow slot included, which is the last
+  uint64_t file_bytes;    // header_bytes + slot_count * slot_bytes
+  uint64_t pid;           // in the writer's own PID namespace: for display, never for liveness
+  uint64_t uid;
+  uint64_t start_realtime_ns;   // when the segment was created: the two clocks read together
+  uint64_t start_monotonic_ns;  // CLOCK_MONOTONIC; all other monotonic times are of this clock
+  uint64_t identity_count;      // pairs in use, at most kIdentityPairs
+  uint64_t retention_ns;        // closed slots are not claimed again before
+  char plugin_version[32];
+  char host_name[64];
+  char executable[64];  // base name of the program
+  alignas(64) Word losses[kLossWords];  // indexed by Loss
+  alignas(4096) IdentityPair identity[kIdentityPairs];
+};
+static_assert(sizeof(SegmentHeader) == 8192);
+
+enum class SlotState : uint8_t { kFree = 0, kClaimed = 1, kLive = 2, kClosed = 3 };
+
+// The state word: generation << 8 | state.
+constexpr uint64_t StateWord(uint64_t generation, SlotState state) {
+  return generation << 8 | static_cast<uint64_t>(state);
+}
+constexpr SlotState StateOf(uint64_t word) { return static_cast<SlotState>(word & 0xff); }
+constexpr uint64_t GenerationOf(uint64_t word) { return word >> 8; }
+
+// Counters of one function on one communicator.
+struct alignas(64) FunctionBlock {
+  // Written by the threads that call NCCL.
+  Word calls;  // API calls (API v5 and later)
+  Word last_start_ns;  // CLOCK_MONOTONIC of the latest start
+  Word reserved_start[6];
+  struct alignas(64) {
+    Word operations[8];  // by size class
+    Word bytes[8];       // message bytes, by size class
+  } started;
+  // Written by the threads that report completions.
+  struct alignas(64) {
+    Word timed_operations[8];  // by size class: operations with a measured duration
+    Word timed_bytes[8];       // message bytes of those
+    Word busy_ns[8];           // sum of their durations
+  } timed;
+  Word completed;           // operations known complete, timed or not
+  Word last_completion_ns;  // CLOCK_MONOTONIC of the latest completion
+  Word bandwidth_sum_kib;   // sum of the bandwidth histogram's values, in KiB/s, each rounded to the nearest
+  Word reserved_completion[5];
+  Word duration[(DurationBuckets::kCount + 7) / 8 * 8];     // indexed by DurationBuckets::IndexOf(ns)
+  Word bandwidth[(BandwidthBuckets::kCount + 7) / 8 * 8];  // indexed by BandwidthBuckets::IndexOf(bytes per second)
+};
+
+// An operation between its start and its completion: what the rank was in, should it die or hang.
+struct alignas(64) InFlightEntry {
+  Word ticket;    // 1 + number of the operation on its communicator; 0: entry not in use
+  Word function;  // Function, in the low 8 bits
+  Word sequence;  // NCCL's sequence number of the function (not for Send and Recv)
+  Word start_ns;  // CLOCK_MONOTONIC of the call
+  Word bytes;     // message bytes
+  Word parts;     // parts announced << 32 | parts done; a part is a kernel channel or a proxy operation
+  Word last_part_ns;  // CLOCK_MONOTONIC of the latest part's event; 0: none yet
+  Word peer;      // 1 + peer rank of Send and Recv, else 0
+};
+
+struct alignas(64) CompletionEntry {
+  Word ticket;  // 1 + number of the completion on its communicator
+  Word function_and_sequence;  // Function << 56 | NCCL's sequence number (low 56 bits)
+  Word call_ns;        // CLOCK_MONOTONIC of the call
+  Word start_ns;       // first channel's start, in the clock of the timing source
+  Word stop_ns;        // last channel's stop, in the same clock
+  Word delivered_ns;   // CLOCK_MONOTONIC when the last stop was delivered
+  Word bytes;
+  Word members;        // operations that shared the launch: 1 means alone
+};
+
+struct alignas(4096) CommunicatorSlot {
+  Word state;
+  uint64_t communicator_id;  // NCCL's commHash or commId: the same on all ranks
+  uint64_t ranks;            // 0: not told (API v1 to v3)
+  uint64_t rank;
+  uint64_t nodes;  // 0: not told
+  uint64_t api_version;   // 1 to 7
+  uint64_t nccl_version;  // as ncclGetVersion reports it (22907); 0: not found
+  uint64_t event_mask;    // what NCCL was asked for
+  uint64_t timing_source;  // TimingSource
+  uint64_t timing_reason;  // TimingReason
+  uint64_t gpu_index;      // 1 + index of the GPU on its node; 0: unknown
+  uint64_t created_realtime_ns;
+  uint64_t created_monotonic_ns;
+  Word closed_monotonic_ns;  // 0: not finalized
+  uint64_t has_identity;     // 0: communicator_id and rank are not known yet (API v1 to v3 tell them with the first operation)
+  uint64_t reserved[1];
+  char name[128];       // user's name of the communicator, or empty
+  char gpu_uuid[64];    // "GPU-xxxxxxxx-xxxx-...", or empty
+  char pci_bus_id[64];  // "0000:3b:00.0", or empty
+  alignas(64) FunctionBlock functions[kFunctionCount];
+  InFlightEntry in_flight[kInFlightEntries];        // entry of a ticket: (ticket - 1) % kInFlightEntries
+  CompletionEntry completions[kCompletionEntries];  // entry of a ticket: (ticket - 1) % kCompletionEntries
+};
+static_assert(sizeof(CommunicatorSlot) <= kSlotLimitBytes);
+
+}  // namespace nccl_exporter::layout
