@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Follows the operations of one communicator from their start to their completion, and has each counted once.
+//
+// Every method but Open and Finalize may be called by any thread at any time; none locks, allocates, or makes a system
+// call, and no loop is longer than a launch has members. Tickets that are passed in come from handles: they may name an
+// operation that is gone, which is counted and ignored.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "plugin/launch_share.h"
+#include "plugin/operation.h"
+#include "plugin/recorder.h"
+#include "proto/data_quality.h"
+
+namespace nccl_exporter {
+
+class Communicator {
+ public:
+  // Under the process's lock, while no event can carry the new context yet. With TimingSource::kNone operations are
+  // counted and not followed. `ranks` 0: not told.
+  void Open(TimingSource source, int rank, uint32_t ranks, layout::CommunicatorSlot* slot,
+            layout::SegmentHeader* header);
+  // Gives up on what is still in flight, after recording what is complete.
+  void Finalize();
+
+  Recorder& recorder() { return recorder_; }
+  TimingSource source() const { return source_.load(std::memory_order_relaxed); }
+  int rank() const { return rank_.load(std::memory_order_relaxed); }
+
+  // A group of API calls, by number: told apart only while it is open.
+  uint64_t NextCallGroup() {
+    const uint64_t number = LoadRelaxed(call_groups_) + 1;
+    StoreRelaxed(call_groups_, number);
+    return number;
+  }
+
+  // A launch: returns its ticket, or 0 when its operations cannot be followed.
+  uint64_t OpenLaunch();
+  void CloseLaunch(uint64_t ticket);
+
+  // Counts the operation; returns its ticket, or 0 when it is not followed.
+  uint64_t StartOperation(const OperationStart& start);
+
+  // Kernel channels. `time_ns` is the GPU's, or CLOCK_MONOTONIC with TimingSource::kKernelCpu.
+  bool StartChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
+  void StampChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
+  void StopChannel(uint64_t ticket, uint32_t channel);
+
+  // Proxy operations.
+  bool StartProxy(uint64_t ticket);
+  void StopProxy(uint64_t ticket);
+
+ private:
+  Operation& At(uint64_t ticket) { return operations_[(ticket - 1) % kOperationEntries]; }
+  Launch& LaunchAt(uint64_t ticket) { return launches_[(ticket - 1) % kLaunchEntries]; }
+  // The whole ticket that `ticket` abbreviates if it is active; else counts why not and returns 0.
+  uint64_t Active(uint64_t ticket, Operation** operation);
+
+  bool TakeEntry(uint64_t ticket, const OperationStart& start);
+  void MakeRoom(Operation& operation);
+  void EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns);
+  void JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket);
+  void BeginParts(Operation& operation, uint64_t ticket);
+  void CountPart(Operation& operation, uint64_t ticket, uint64_t change);
+  void TakeOver(Operation& operation, uint64_t ticket, uint32_t channel);
+  void TakeOverProxies(uint64_t ticket);
+
+  void Finish(Operation& operation, uint64_t ticket, uint64_t now_ns);
+  void Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns);
+  void Sweep(uint64_t now_ns);
+  void Close(Launch& launch, uint64_t now_ns);
+  void RecordLaunch(Launch& launch, uint64_t now_ns);
+  void RecordMembers(uint64_t last_member, uint64_t members, uint64_t now_ns);
+  void RecordMember(const Operation& operation, uint64_t ticket, const LaunchShare& share, uint64_t members,
+                    uint64_t now_ns);
+
+  std::atomic<TimingSource> source_{TimingSource::kNone};
+  std::atomic<int> rank_{-1};
+  Recorder recorder_;
+  alignas(64) Word next_operation_{0};  // tickets given out so far
+  Word next_launch_{0};
+  Word call_groups_{0};
+  Word oldest_{1};  // no followed operation has a lower ticket
+  alignas(64) Word highest_done_{0};
+  Word proxy_owner_{0};  // ticket of the operation that last started a proxy operation
+  // Ticket of the operation that last reported on a channel: NCCL completes a channel's operations in order.
+  std::array<Word, Handle::kMaxChannels> channel_owner_{};
+  std::array<Operation, kOperationEntries> operations_;
+  std::array<Launch, kLaunchEntries> launches_;
+};
+
+}  // namespace nccl_exporter

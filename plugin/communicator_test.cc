@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/communicator.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace nccl_exporter {
+namespace {
+
+// A communicator of 8 ranks over a slot in ordinary memory.
+class CommunicatorTest : public testing::Test {
+ protected:
+  void Open(TimingSource source) { communicator_->Open(source, 2, 8, slot_.get(), header_.get()); }
+
+  OperationStart AllReduce(uint64_t bytes, uint32_t channels, uint64_t launch = 0) {
+    OperationStart start;
+    start.function = Function::kAllReduce;
+    start.message_bytes = bytes;
+    start.channels = channels;
+    start.channels_are_exact = channels != 0;
+    start.launch = launch;
+    start.call_ns = NowNs();
+    return start;
+  }
+  OperationStart PointToPoint(Function function, uint64_t bytes, uint32_t channels, uint64_t launch = 0) {
+    OperationStart start = AllReduce(bytes, channels, launch);
+    start.function = function;
+    start.channels_are_exact = false;
+    return start;
+  }
+
+  void RunChannel(uint64_t ticket, uint32_t channel, uint64_t start_ns, uint64_t stop_ns) {
+    communicator_->StartChannel(ticket, channel, start_ns);
+    communicator_->StampChannel(ticket, channel, stop_ns);
+    communicator_->StopChannel(ticket, channel);
+  }
+
+  layout::FunctionBlock& Block(Function function) { return slot_->functions[static_cast<size_t>(function)]; }
+  uint64_t Operations(Function function) {
+    uint64_t sum = 0;
+    for (const Word& word : Block(function).started.operations) sum += LoadRelaxed(word);
+    return sum;
+  }
+  uint64_t Timed(Function function) {
+    uint64_t sum = 0;
+    for (const Word& word : Block(function).timed.timed_operations) sum += LoadRelaxed(word);
+    return sum;
+  }
+  uint64_t BusyNs(Function function) {
+    uint64_t sum = 0;
+    for (const Word& word : Block(function).timed.busy_ns) sum += LoadRelaxed(word);
+    return sum;
+  }
+  uint64_t Completed(Function function) { return LoadRelaxed(Block(function).completed); }
+  uint64_t BandwidthCount(Function function) {
+    uint64_t sum = 0;
+    for (const Word& word : Block(function).bandwidth) sum += LoadRelaxed(word);
+    return sum;
+  }
+  uint64_t InFlight() {
+    uint64_t sum = 0;
+    for (const layout::InFlightEntry& entry : slot_->in_flight) sum += LoadRelaxed(entry.ticket) != 0;
+    return sum;
+  }
+  uint64_t Losses(Loss loss) { return LoadRelaxed(header_->losses[static_cast<size_t>(loss)]); }
+  uint64_t AllLosses() {
+    uint64_t sum = 0;
+    for (const Word& word : header_->losses) sum += LoadRelaxed(word);
+    return sum;
+  }
+
+  std::unique_ptr<layout::SegmentHeader> header_ = std::make_unique<layout::SegmentHeader>();
+  std::unique_ptr<layout::CommunicatorSlot> slot_ = std::make_unique<layout::CommunicatorSlot>();
+  std::unique_ptr<Communicator> communicator_ = std::make_unique<Communicator>();
+};
+
+TEST_F(CommunicatorTest, TimesAnOperationFromItsFirstStartToItsLastStop) {
+  Open(TimingSource::kKernel);
+  const uint64_t ticket = communicator_->StartOperation(AllReduce(1 << 20, 2));
+  communicator_->StartChannel(ticket, 4, 1'000'500);
+  communicator_->StartChannel(ticket, 5, 1'000'000);
+  communicator_->StampChannel(ticket, 4, 1'002'000);
+  communicator_->StopChannel(ticket, 4);
+  EXPECT_EQ(Completed(Function::kAllReduce), 0u);
+  EXPECT_EQ(InFlight(), 1u);
+  communicator_->StampChannel(ticket, 5, 1'003'000);
+  communicator_->StopChannel(ticket, 5);
+  EXPECT_EQ(Completed(Function::kAllReduce), 1u);
+  EXPECT_EQ(BusyNs(Function::kAllReduce), 3000u);
+  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).duration[DurationBuckets::IndexOf(3000)]), 1u);
+  EXPECT_EQ(InFlight(), 0u);
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+TEST_F(CommunicatorTest, CountsBusBandwidthOfLargeCollectivesThatRanAlone) {
+  Open(TimingSource::kKernel);
+  RunChannel(communicator_->StartOperation(AllReduce(1 << 20, 1)), 0, 1000, 11'000);
+  const uint64_t bandwidth = BusBandwidth(Function::kAllReduce, 1 << 20, 8, 10'000);
+  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).bandwidth[BandwidthBuckets::IndexOf(bandwidth)]), 1u);
+  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).bandwidth_sum_kib), (bandwidth + 512) / 1024);
+  RunChannel(communicator_->StartOperation(AllReduce((1 << 20) - 1, 1)), 0, 20'000, 30'000);
+  EXPECT_EQ(BandwidthCount(Function::kAllReduce), 1u);
+}
+
+TEST_F(CommunicatorTest, RecordsALaunchWhenItIsClosedAndAllItsMembersAreDone) {
+  Open(TimingSource::kKernel);
+  const uint64_t launch = communicator_->OpenLaunch();
+  const uint64_t first = communicator_->StartOperation(AllReduce(3 << 20, 1, launch));
+  RunChannel(first, 0, 1000, 9000);  // done before its companion is announced
+  const uint64_t second = communicator_->StartOperation(AllReduce(1 << 20, 1, launch));
+  communicator_->CloseLaunch(launch);
+  EXPECT_EQ(Completed(Function::kAllReduce), 0u);
+  RunChannel(second, 1, 1000, 9000);
+  EXPECT_EQ(Completed(Function::kAllReduce), 2u);
+  EXPECT_EQ(BusyNs(Function::kAllReduce), 8000u);
+  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).duration[DurationBuckets::IndexOf(6000)]), 1u);
+  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).duration[DurationBuckets::IndexOf(2000)]), 1u);
+  EXPECT_EQ(BandwidthCount(Function::kAllReduce), 0u);
+}
+
+TEST_F(CommunicatorTest, CountsAnOpOnceWhenChannelsFinishBeforeTheLaunchIsClosed) {
+  Open(TimingSource::kKernel);
+  const uint64_t launch = communicator_->OpenLaunch();
+  RunChannel(communicator_->StartOperation(AllReduce(8, 1, launch)), 0, 1000, 2000);
+  EXPECT_EQ(Completed(Function::kAllReduce), 0u);
+  communicator_->CloseLaunch(launch);
+  EXPECT_EQ(Completed(Function::kAllReduce), 1u);
+  communicator_->CloseLaunch(launch);
+  EXPECT_EQ(Completed(Function::kAllReduce), 1u);
+}
+
+TEST_F(CommunicatorTest, TimesASendAndAReceiveOfOneLaunchApart) {
+  Open(TimingSource::kKernel);
+  const uint64_t launch = communicator_->OpenLaunch();
+  const uint64_t send = communicator_->StartOperation(PointToPoint(Function::kSend, 4096, 1, launch));
+  const uint64_t receive = communicator_->StartOperation(PointToPoint(Function::kRecv, 4096, 1, launch));
+  communicator_->CloseLaunch(launch);
+  RunChannel(send, 0, 5000, 7000);
+  RunChannel(receive, 0, 5000, 7000);
+  EXPECT_EQ(BusyNs(Function::kSend), 2000u);
+  EXPECT_EQ(BusyNs(Function::kRecv), 2000u);
+}
+
+TEST_F(CommunicatorTest, CompletesAShortOperationWhenALaterOneTakesOverItsChannels) {
+  Open(TimingSource::kKernel);
+  const uint64_t first = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 16));
+  RunChannel(first, 3, 1000, 2000);
+  RunChannel(first, 4, 1000, 2500);
+  const uint64_t second = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 2));
+  RunChannel(second, 3, 3000, 4000);
+  EXPECT_EQ(Completed(Function::kSend), 0u);
+  communicator_->StartChannel(second, 4, 3000);
+  EXPECT_EQ(Completed(Function::kSend), 1u);
+  EXPECT_EQ(BusyNs(Function::kSend), 1500u);
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+TEST_F(CommunicatorTest, CompletesOnTakeOverAlsoWhenTheLastStopComesAfterIt) {
+  Open(TimingSource::kKernel);
+  const uint64_t first = communicator_->StartOperation(PointToPoint(Function::kRecv, 100, 16));
+  communicator_->StartChannel(first, 0, 1000);
+  communicator_->StartChannel(communicator_->StartOperation(PointToPoint(Function::kRecv, 100, 1)), 0, 3000);
+  EXPECT_EQ(Completed(Function::kRecv), 0u);
+  communicator_->StampChannel(first, 0, 2000);
+  communicator_->StopChannel(first, 0);
+  EXPECT_EQ(Completed(Function::kRecv), 1u);
+  EXPECT_EQ(BusyNs(Function::kRecv), 1000u);
+}
+
+TEST_F(CommunicatorTest, CountsACollectiveWithFewerChannelsThanAnnounced) {
+  Open(TimingSource::kKernel);
+  RunChannel(communicator_->StartOperation(AllReduce(8, 2)), 0, 1000, 2000);
+  RunChannel(communicator_->StartOperation(AllReduce(8, 1)), 0, 3000, 4000);
+  EXPECT_EQ(Completed(Function::kAllReduce), 2u);
+  EXPECT_EQ(Losses(Loss::kChannelsMissing), 1u);
+}
+
+TEST_F(CommunicatorTest, CompletesAnOperationOfUnknownChannelsAtFinalize) {
+  Open(TimingSource::kKernel);
+  RunChannel(communicator_->StartOperation(AllReduce(8, 0)), 0, 1000, 2000);
+  EXPECT_EQ(Completed(Function::kAllReduce), 0u);
+  communicator_->Finalize();
+  EXPECT_EQ(Completed(Function::kAllReduce), 1u);
+  EXPECT_EQ(BusyNs(Function::kAllReduce), 1000u);
+}
+
+TEST_F(CommunicatorTest, CountsWhatIsIncompleteAtFinalizeAndStartsAnewWithAllEntriesFree) {
+  Open(TimingSource::kKernel);
+  const uint64_t launch = communicator_->OpenLaunch();
+  const uint64_t lost = communicator_->StartOperation(AllReduce(8, 2, launch));
+  communicator_->StartChannel(lost, 0, 1000);
+  communicator_->StartOperation(AllReduce(8, 2));
+  communicator_->Finalize();
+  EXPECT_EQ(Losses(Loss::kIncompleteAtFinalize), 2u);
+  EXPECT_EQ(Completed(Function::kAllReduce), 0u);
+  EXPECT_EQ(InFlight(), 0u);
+  communicator_->StopChannel(lost, 0);
+  EXPECT_EQ(Losses(Loss::kAfterCompletion) + Losses(Loss::kStaleHandle), 1u);
+  for (uint64_t i = 0; i < 3 * kOperationEntries; ++i) {
+    RunChannel(communicator_->StartOperation(AllReduce(8, 1)), 0, 1000, 2000);
+  }
+  EXPECT_EQ(Completed(Function::kAllReduce), 3 * kOperationEntries);
+  EXPECT_EQ(Losses(Loss::kInFlightFull), 0u);
+}
+
+TEST_F(CommunicatorTest, KeepsWhatIsInFlightWhenTheRingIsFullAndCountsTheRest) {
+  Open(TimingSource::kKernel);
+  const uint64_t hung = communicator_->StartOperation(AllReduce(8, 1));
+  for (uint64_t i = 1; i < kOperationEntries + 10; ++i) communicator_->StartOperation(AllReduce(8, 1));
+  EXPECT_EQ(Losses(Loss::kInFlightFull), 10u);
+  EXPECT_EQ(Operations(Function::kAllReduce), kOperationEntries + 10);
+  EXPECT_EQ(InFlight(), kOperationEntries);
+  RunChannel(hung, 0, 1000, 2000);
+  EXPECT_EQ(Completed(Function::kAllReduce), 1u);
+}
+
+TEST_F(CommunicatorTest, GivesUpAnOperationThatLaterOnesHaveOvertakenWhenItsPlaceIsNeeded) {
+  Open(TimingSource::kKernel);
+  const uint64_t lost = communicator_->StartOperation(AllReduce(8, 1));
+  for (uint64_t i = 0; i < kOperationEntries; ++i) {
+    RunChannel(communicator_->StartOperation(AllReduce(8, 1)), 0, 1000, 2000);
+  }
+  EXPECT_EQ(Losses(Loss::kOperationAbandoned), 1u);
+  EXPECT_EQ(Losses(Loss::kInFlightFull), 0u);
+  EXPECT_EQ(Completed(Function::kAllReduce), kOperationEntries + 1);
+  EXPECT_EQ(Timed(Function::kAllReduce), kOperationEntries);
+  communicator_->StartChannel(lost, 0, 5000);
+  EXPECT_EQ(Losses(Loss::kStaleHandle), 1u);
+}
+
+TEST_F(CommunicatorTest, IgnoresEventsOfOperationsThatAreGone) {
+  Open(TimingSource::kKernel);
+  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 1));
+  RunChannel(ticket, 0, 1000, 2000);
+  RunChannel(ticket, 0, 1000, 2000);
+  EXPECT_EQ(Completed(Function::kAllReduce), 1u);
+  EXPECT_EQ(Losses(Loss::kAfterCompletion), 3u);
+  communicator_->StopChannel(ticket + 1, 0);
+  communicator_->StopChannel(0, 0);
+  EXPECT_EQ(Losses(Loss::kStaleHandle), 1u);
+  EXPECT_EQ(Losses(Loss::kUnknownHandle), 1u);
+}
+
+TEST_F(CommunicatorTest, CountsAStopWithoutStartAndADoubleStop) {
+  Open(TimingSource::kKernel);
+  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 3));
+  communicator_->StampChannel(ticket, 0, 1000);
+  communicator_->StopChannel(ticket, 0);
+  EXPECT_EQ(Losses(Loss::kStopWithoutStart), 2u);
+  RunChannel(ticket, 1, 1000, 2000);
+  communicator_->StopChannel(ticket, 1);
+  EXPECT_EQ(Losses(Loss::kAfterCompletion), 1u);
+  EXPECT_EQ(Completed(Function::kAllReduce), 0u);
+}
+
+TEST_F(CommunicatorTest, RejectsStampsThatCannotBe) {
+  Open(TimingSource::kKernel);
+  RunChannel(communicator_->StartOperation(AllReduce(8, 1)), 0, 2000, 1000);
+  RunChannel(communicator_->StartOperation(AllReduce(8, 1)), 0, 0, 1000);
+  const uint64_t unstamped = communicator_->StartOperation(AllReduce(8, 1));
+  communicator_->StartChannel(unstamped, 0, 1000);
+  communicator_->StopChannel(unstamped, 0);
+  OperationStart bound = AllReduce(8, 1);
+  bound.call_is_bound = true;
+  RunChannel(communicator_->StartOperation(bound), 0, 1000, 5'000'001'000);
+  EXPECT_EQ(Losses(Loss::kStopBeforeStart), 1u);
+  EXPECT_EQ(Losses(Loss::kZeroTimestamp), 2u);
+  EXPECT_EQ(Losses(Loss::kLongerThanCpuTime), 1u);
+  EXPECT_EQ(Completed(Function::kAllReduce), 4u);
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+}
+
+TEST_F(CommunicatorTest, LeavesAllCollectivesOfALaunchUntimedWhenOneIsRejected) {
+  Open(TimingSource::kKernel);
+  const uint64_t launch = communicator_->OpenLaunch();
+  const uint64_t good = communicator_->StartOperation(AllReduce(8, 1, launch));
+  const uint64_t bad = communicator_->StartOperation(AllReduce(8, 1, launch));
+  const uint64_t send = communicator_->StartOperation(PointToPoint(Function::kSend, 8, 1, launch));
+  communicator_->CloseLaunch(launch);
+  RunChannel(good, 0, 1000, 2000);
+  RunChannel(bad, 1, 2000, 1000);
+  RunChannel(send, 2, 1000, 2000);
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+  EXPECT_EQ(Completed(Function::kAllReduce), 2u);
+  EXPECT_EQ(Timed(Function::kSend), 1u);
+}
+
+TEST_F(CommunicatorTest, CompletesASendToSelfUntimedAndDoesNotHoldItsLaunch) {
+  Open(TimingSource::kKernel);
+  const uint64_t launch = communicator_->OpenLaunch();
+  OperationStart self = PointToPoint(Function::kSend, 100, 4, launch);
+  self.has_no_channels = true;
+  communicator_->StartOperation(self);
+  const uint64_t other = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 1, launch));
+  communicator_->CloseLaunch(launch);
+  RunChannel(other, 0, 1000, 2000);
+  EXPECT_EQ(Completed(Function::kSend), 2u);
+  EXPECT_EQ(Timed(Function::kSend), 1u);
+  EXPECT_EQ(BusyNs(Function::kSend), 1000u);
+}
+
+TEST_F(CommunicatorTest, TimesProxyOperationsUntilALaterOperationsCome) {
+  Open(TimingSource::kProxy);
+  const uint64_t first = communicator_->StartOperation(AllReduce(8, 4));
+  ASSERT_TRUE(communicator_->StartProxy(first));
+  communicator_->StopProxy(first);
+  ASSERT_TRUE(communicator_->StartProxy(first));  // appended after the first was done
+  EXPECT_EQ(Completed(Function::kAllReduce), 0u);
+  const uint64_t second = communicator_->StartOperation(AllReduce(8, 4));
+  ASSERT_TRUE(communicator_->StartProxy(second));
+  EXPECT_EQ(Completed(Function::kAllReduce), 0u);
+  communicator_->StopProxy(first);
+  EXPECT_EQ(Completed(Function::kAllReduce), 1u);
+  communicator_->StopProxy(second);
+  EXPECT_EQ(Completed(Function::kAllReduce), 1u);
+  communicator_->Finalize();
+  EXPECT_EQ(Completed(Function::kAllReduce), 2u);
+  EXPECT_EQ(Timed(Function::kAllReduce), 2u);
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+TEST_F(CommunicatorTest, LetsGoOfOperationsThatNeverReachTheNetworkWithoutCountingALoss) {
+  Open(TimingSource::kProxy);
+  for (uint64_t i = 0; i < 2 * kOperationEntries; ++i) communicator_->StartOperation(AllReduce(8, 4));
+  EXPECT_EQ(Operations(Function::kAllReduce), 2 * kOperationEntries);
+  communicator_->Finalize();
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+TEST_F(CommunicatorTest, CountsWithoutFollowingWhenNothingTimes) {
+  Open(TimingSource::kNone);
+  EXPECT_EQ(communicator_->StartOperation(AllReduce(5000, 4)), 0u);
+  EXPECT_EQ(Operations(Function::kAllReduce), 1u);
+  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).started.bytes[1]), 5000u);
+  EXPECT_EQ(InFlight(), 0u);
+}
+
+TEST_F(CommunicatorTest, KeepsTheRingOfRecentCompletionsInOrder) {
+  Open(TimingSource::kKernel);
+  const uint64_t total = layout::kCompletionEntries + 5;
+  for (uint64_t i = 1; i <= total; ++i) {
+    OperationStart start = AllReduce(8, 1);
+    start.sequence = i;
+    RunChannel(communicator_->StartOperation(start), 0, 1000 * i, 1000 * i + 10);
+  }
+  for (uint64_t ticket = total; ticket > total - layout::kCompletionEntries; --ticket) {
+    const layout::CompletionEntry& entry = slot_->completions[(ticket - 1) % layout::kCompletionEntries];
+    EXPECT_EQ(LoadRelaxed(entry.ticket), ticket);
+    EXPECT_EQ(LoadRelaxed(entry.function_and_sequence), uint64_t{4} << 56 | ticket);
+    EXPECT_EQ(LoadRelaxed(entry.start_ns), 1000 * ticket);
+    EXPECT_EQ(LoadRelaxed(entry.stop_ns), 1000 * ticket + 10);
+  }
+}
+
+}  // namespace
+}  // namespace nccl_exporter

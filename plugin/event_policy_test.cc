@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/event_policy.h"
+
+#include <gtest/gtest.h>
+
+namespace nccl_exporter {
+namespace {
+
+constexpr uint64_t kPlenty = uint64_t{1} << 40;
+constexpr int kTasks = 2 | 4;
+constexpr int kProxyOp = 8;
+constexpr int kKernelCh = 64;
+constexpr int kCopyEngine = 4096;
+
+struct Case {
+  const char* what;
+  PolicyInput input;
+  int mask;
+  TimingSource source;
+  TimingReason reason;
+};
+
+TEST(EventPolicy, DecidesEveryRowOfTheTable) {
+  using enum TimingSource;
+  using R = TimingReason;
+  using K = KernelTiming;
+  const Case cases[] = {
+      {"2.23", {1, 22304, K::kAuto, kPlenty, 8}, kTasks | kProxyOp, kProxy, R::kApiTooOld},
+      {"2.24", {2, 22403, K::kAuto, kPlenty, 8}, kTasks | kProxyOp, kProxy, R::kApiTooOld},
+      {"2.23, forced on: there is no such event",
+       {1, 22304, K::kOn, kPlenty, 8},
+       kTasks | kProxyOp,
+       kProxy,
+       R::kApiTooOld},
+      {"2.26", {3, 22606, K::kAuto, kPlenty, 8}, kTasks | kProxyOp, kProxy, R::kApiTooOld},
+      {"2.26, forced on", {3, 22606, K::kOn, kPlenty, 8}, kTasks | kKernelCh, kKernelCpu, R::kConfigured},
+      {"2.27", {4, 22707, K::kAuto, kPlenty, 8}, kTasks | kKernelCh, kKernel, R::kDefault},
+      {"2.28", {5, 22809, K::kAuto, kPlenty, 8}, kTasks | kKernelCh, kKernel, R::kDefault},
+      {"2.30", {6, 23007, K::kAuto, kPlenty, 8}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kDefault},
+      {"2.30, version hidden", {6, 0, K::kAuto, kPlenty, 8}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kDefault},
+      {"2.30, off", {6, 23007, K::kOff, kPlenty, 8}, kTasks | kProxyOp | kCopyEngine, kProxy, R::kConfigured},
+      {"2.31.0", {7, 23100, K::kAuto, kPlenty, 8}, kTasks | kProxyOp | kCopyEngine, kProxy, R::kReleaseUnsound},
+      {"2.31.2", {7, 23102, K::kAuto, kPlenty, 8}, kTasks | kProxyOp | kCopyEngine, kProxy, R::kReleaseUnsound},
+      {"2.31.2, forced on", {7, 23102, K::kOn, kPlenty, 8}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kConfigured},
+      {"2.31.3", {7, 23103, K::kAuto, kPlenty, 8}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kDefault},
+      {"2.31, version hidden",
+       {7, 0, K::kAuto, kPlenty, 8},
+       kTasks | kProxyOp | kCopyEngine,
+       kProxy,
+       R::kReleaseUnknown},
+      {"little shared memory",
+       {6, 23007, K::kAuto, 64 << 20, 8},
+       kTasks | kProxyOp | kCopyEngine,
+       kProxy,
+       R::kSharedMemoryLow},
+      {"just enough for one",
+       {6, 23007, K::kAuto, 64 << 20, 1},
+       kTasks | kKernelCh | kCopyEngine,
+       kKernel,
+       R::kDefault},
+      {"little, forced on", {6, 23007, K::kOn, 0, 8}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kConfigured},
+  };
+  for (const Case& expected : cases) {
+    const EventPolicy policy = DecideEvents(expected.input);
+    EXPECT_EQ(policy.mask, expected.mask) << expected.what;
+    EXPECT_EQ(policy.source, expected.source) << expected.what;
+    EXPECT_EQ(policy.reason, expected.reason) << expected.what;
+  }
+}
+
+TEST(EventPolicy, NeverAsksForBitsThatAVersionDoesNotHave) {
+  const int highest[] = {0, 63, 63, 255, 255, 4095, 32767, 65535};
+  for (int api = 1; api <= 7; ++api) {
+    for (KernelTiming timing : {KernelTiming::kAuto, KernelTiming::kOn, KernelTiming::kOff}) {
+      EXPECT_LE(DecideEvents({api, 0, timing, kPlenty, 1}).mask, highest[api]) << "v" << api;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nccl_exporter

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the plugin gives NCCL in place of pointers: numbers that are decoded and checked before any memory is touched.
+//
+// NCCL hands back handles after their stop, handles of finalized communicators, contexts and parents of other processes
+// (PXN), and now and then uninitialised bits. A handle is
+//
+//   63        48 47  44 43          32 31                6 5       0
+//   +-----------+------+--------------+-------------------+---------+
+//   | salt      | kind | slot         | ticket            | channel |
+//   +-----------+------+--------------+-------------------+---------+
+//
+// salt: random per process, never 0, so that a handle is never NULL and another process's handle does not fit. slot:
+// place of the communicator. ticket: low bits of the number of the operation or launch, so that a handle dies with what
+// it names. A kCall handle holds the time of the call in place of slot, ticket and channel.
+#pragma once
+
+#include <cstdint>
+
+namespace nccl_exporter {
+
+enum class HandleKind : uint8_t {
+  kInvalid = 0,
+  kContext,         // a communicator; slot and generation (in place of the ticket)
+  kGroupApi,        // one user-level group of calls
+  kCall,            // one API call; 44 bits of time
+  kCapturedCall,    // an API call under graph capture; slot and ticket of its kGroupApi
+  kGroup,           // one launch
+  kOperation,       // one collective or point-to-point task
+  kKernelChannel,   // one channel of an operation
+  kProxyOperation,  // one proxy operation of an operation
+  kUnfollowed,      // something that was counted and is not followed further
+};
+
+struct Handle {
+  static constexpr int kTicketBits = 26;
+  static constexpr uint64_t kTicketMask = (uint64_t{1} << kTicketBits) - 1;
+  static constexpr uint32_t kMaxSlots = 1 << 12;
+  static constexpr uint32_t kMaxChannels = 1 << 6;  // NCCL's MAXCHANNELS
+  static constexpr uint64_t kPayloadMask = (uint64_t{1} << 44) - 1;
+
+  uint64_t bits = 0;
+
+  static Handle From(const void* pointer) { return {reinterpret_cast<uintptr_t>(pointer)}; }
+  static Handle Of(uint16_t salt, HandleKind kind, uint64_t payload) {
+    return {uint64_t{salt} << 48 | uint64_t{static_cast<uint8_t>(kind)} << 44 | (payload & kPayloadMask)};
+  }
+  static Handle Of(uint16_t salt, HandleKind kind, uint32_t slot, uint64_t ticket, uint32_t channel = 0) {
+    return Of(salt, kind, uint64_t{slot} << 32 | (ticket & kTicketMask) << 6 | channel);
+  }
+
+  void* Pointer() const { return reinterpret_cast<void*>(bits); }
+  uint16_t Salt() const { return static_cast<uint16_t>(bits >> 48); }
+  HandleKind Kind() const { return static_cast<HandleKind>(bits >> 44 & 0xf); }
+  uint32_t Slot() const { return static_cast<uint32_t>(bits >> 32 & (kMaxSlots - 1)); }
+  uint64_t Ticket() const { return bits >> 6 & kTicketMask; }
+  uint32_t Channel() const { return static_cast<uint32_t>(bits & (kMaxChannels - 1)); }
+  uint64_t Payload() const { return bits & kPayloadMask; }
+
+  // The same slot, ticket and channel under another kind.
+  Handle As(HandleKind kind) const { return Of(Salt(), kind, Payload()); }
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/identity.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "plugin/version.h"
+
+namespace nccl_exporter {
+
+const char* const kIdentityVariables[] = {"RANK",
+                                          "LOCAL_RANK",
+                                          "WORLD_SIZE",
+                                          "LOCAL_WORLD_SIZE",
+                                          "GROUP_RANK",
+                                          "SLURM_JOB_ID",
+                                          "SLURM_STEP_ID",
+                                          "SLURM_PROCID",
+                                          "SLURM_LOCALID",
+                                          "SLURM_NODEID",
+                                          "SLURM_ARRAY_JOB_ID",
+                                          "SLURM_ARRAY_TASK_ID",
+                                          "SLURM_JOB_NAME",
+                                          "SLURM_JOB_USER",
+                                          "SLURM_JOB_ACCOUNT",
+                                          "SLURM_JOB_PARTITION",
+                                          "POD_NAME",
+                                          "POD_NAMESPACE",
+                                          "POD_UID",
+                                          "NODE_NAME",
+                                          "CONTAINER_NAME",
+                                          "TORCHELASTIC_RUN_ID",
+                                          nullptr};
+
+static_assert(sizeof(kIdentityVariables) / sizeof(kIdentityVariables[0]) - 1 <= layout::kIdentityPairs);
+
+void CopyText(char* field, size_t size, const char* text) {
+  size_t length = text == nullptr ? 0 : strnlen(text, size);
+  if (length == size) {
+    --length;
+    // A byte 10xxxxxx after the cut belongs to a character that began before it.
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) --length;
+  }
+  if (length > 0) std::memcpy(field, text, length);
+  std::memset(field + length, 0, size - length);
+}
+
+void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name)) {
+  header->pid = static_cast<uint64_t>(getpid());
+  header->uid = geteuid();
+  CopyText(header->plugin_version, sizeof(header->plugin_version), kPluginVersion);
+  if (gethostname(header->host_name, sizeof(header->host_name) - 1) != 0) header->host_name[0] = '\0';
+
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+  path[length > 0 ? length : 0] = '\0';
+  const char* slash = std::strrchr(path, '/');
+  CopyText(header->executable, sizeof(header->executable), slash != nullptr ? slash + 1 : path);
+
+  uint64_t count = 0;
+  for (const char* const* name = kIdentityVariables; *name != nullptr; ++name) {
+    const char* value = get(*name);
+    if (value == nullptr || value[0] == '\0') continue;
+    layout::IdentityPair& pair = header->identity[count++];
+    CopyText(pair.key, sizeof(pair.key), *name);
+    CopyText(pair.value, sizeof(pair.value), value);
+  }
+  header->identity_count = count;
+}
+
+uint32_t LocalRanks(const char* (*get)(const char* name)) {
+  constexpr uint32_t kUsualGpus = 8;
+  constexpr uint32_t kMost = 64;
+  for (const char* name : {"LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
+    const char* text = get(name);
+    const long ranks = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
+    if (ranks >= 1 && ranks <= kMost) return static_cast<uint32_t>(ranks);
+  }
+  return kUsualGpus;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who this process is: facts for the segment's header, taken at the first init from the kernel and from an allow-list
+// of environment variables (Slurm, Kubernetes downward API, torchrun). No other variable is ever copied.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "proto/shm_layout.h"
+
+namespace nccl_exporter {
+
+// Names of the variables on the allow-list; the last is nullptr.
+extern const char* const kIdentityVariables[];
+
+// Copies at most size - 1 bytes of `text` (nullptr: nothing), ends with NUL, and never cuts a UTF-8 character in two.
+void CopyText(char* field, size_t size, const char* text);
+
+// Fills pid, uid, host name, executable, identity pairs and version of a header that is not published yet.
+void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name));
+
+// Processes of this job on this node, as torchrun, Slurm or Open MPI tell; 8, the usual number of GPUs, if none does.
+uint32_t LocalRanks(const char* (*get)(const char* name));
+
+}  // namespace nccl_exporter

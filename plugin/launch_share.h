@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the operations of one launch share its time (proto/README.md, rule 5): pure arithmetic.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/buckets.h"
+#include "proto/collective.h"
+
+namespace nccl_exporter {
+
+// Collectives, sends and receives of one launch are timed apart: a send and a receive run at the same time.
+enum class LaunchPart : uint8_t { kCollectives = 0, kSends = 1, kReceives = 2 };
+inline constexpr int kLaunchParts = 3;
+
+inline LaunchPart LaunchPartOf(Function function) {
+  if (function == Function::kSend) return LaunchPart::kSends;
+  return function == Function::kRecv ? LaunchPart::kReceives : LaunchPart::kCollectives;
+}
+
+class LaunchShare {
+ public:
+  void Add(uint64_t start_ns, uint64_t stop_ns, uint64_t bytes) {
+    if (start_ns < start_ns_) start_ns_ = start_ns;
+    if (stop_ns > stop_ns_) stop_ns_ = stop_ns;
+    weight_ += Weight(bytes);
+  }
+  void Reject() { is_rejected_ = true; }
+
+  bool is_rejected() const { return is_rejected_; }
+  // Of one of the members that were added.
+  uint64_t DurationNs(uint64_t bytes) const {
+    const uint64_t span_ns = stop_ns_ > start_ns_ ? stop_ns_ - start_ns_ : 0;
+    return weight_ <= Weight(bytes) ? span_ns : static_cast<uint64_t>(uint128_t{span_ns} * Weight(bytes) / weight_);
+  }
+
+ private:
+  static uint64_t Weight(uint64_t bytes) { return bytes > 0 ? bytes : 1; }
+
+  uint64_t start_ns_ = ~uint64_t{0};
+  uint64_t stop_ns_ = 0;
+  uint128_t weight_ = 0;
+  bool is_rejected_ = false;
+};
+
+}  // namespace nccl_exporter

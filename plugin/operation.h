@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// One operation and one launch while they are followed: entries of two rings in private memory, one pair of rings a
+// communicator.
+//
+// An entry is named by a ticket, a number that only grows; its place is (ticket - 1) % ring size. `Operation::state`
+// holds the ticket and the phase, so that who holds an old ticket finds out by one load, and every change of phase is
+// one compare-and-swap that exactly one thread wins:
+//
+//   Free --Take--> Writing --publish--> Active --all parts done, given up, or finalized--> Done --recorded--> Free
+//
+// Who writes what: lines 1 the thread that starts the operation, before Active. Lines 2 the thread that reports its
+// parts (NCCL's progress thread; one at a time for a communicator). `parts_ticket` says whose parts these are, so that
+// an event that is late cannot spoil the parts of the entry's next operation. A thread that should not be there finds
+// valid memory and at worst a wrong duration: every field is atomic. The recorder reads both after the compare-and-swap
+// on `state` and the counting of `Launch::pending`, which order everything before them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "plugin/handle.h"
+#include "plugin/word.h"
+#include "proto/collective.h"
+#include "proto/shm_layout.h"
+
+namespace nccl_exporter {
+
+// What every API version's start event of a collective or point-to-point task is turned into.
+struct OperationStart {
+  Function function = Function::kOther;
+  uint64_t message_bytes = 0;
+  uint64_t sequence = 0;  // NCCL's, by function; 0 for Send and Recv
+  uint64_t call_ns =
+      0;  // CLOCK_MONOTONIC at or before the call; the kernel cannot have started earlier if `call_is_bound`
+  bool call_is_bound = false;
+  uint32_t channels = 0;  // announced; 0: not known
+  bool channels_are_exact = false;
+  bool has_no_channels = false;  // NCCL reports none for this kind (send to self)
+  int peer = -1;
+  uint64_t launch = 0;  // ticket of its Group event; 0: none
+  bool launch_is_followed = true;
+};
+
+enum class Phase : uint8_t { kFree = 0, kWriting = 1, kActive = 2, kDone = 3 };
+
+constexpr uint64_t PhaseWord(uint64_t ticket, Phase phase) { return ticket << 8 | static_cast<uint64_t>(phase); }
+constexpr Phase PhaseOf(uint64_t word) { return static_cast<Phase>(word & 0xff); }
+constexpr uint64_t TicketOf(uint64_t word) { return word >> 8; }
+
+struct alignas(64) Operation {
+  Word state{0};
+  Word call_ns{0};
+  Word bytes{0};
+  Word sequence{0};
+  Word launch{0};
+  Word previous_member{0};  // ticket of the member of the same launch that was started before
+  std::atomic<uint32_t> channels{0};
+  std::atomic<Function> function{Function::kOther};
+  std::atomic<bool> call_is_bound{false};
+  std::atomic<bool> channels_are_exact{false};
+  std::atomic<bool> is_given_up{false};  // its communicator was finalized before it was complete: not recorded
+
+  alignas(64) Word parts_ticket{0};
+  Word parts{0};    // announced << 32 | done
+  Word seen{0};     // channels, one bit each
+  Word stamped{0};  // channels whose stop time is known
+  Word stopped{0};
+  Word taken_over{0};  // channels that a later operation has reported on
+  Word first_start_ns{0};
+  Word last_stop_ns{0};
+
+  alignas(64) Word last_part_ns{0};   // CLOCK_MONOTONIC; 0: not read
+  std::atomic<uint8_t> rejection{0};  // 1 + Loss of the first implausible time stamp
+  // Of each channel, the low half of its start time: no channel starts 4 s before another of the same operation.
+  std::array<std::atomic<uint32_t>, Handle::kMaxChannels> start_low_ns{};
+};
+
+// A Group event: the operations of one kernel launch. Members join from the thread that announces the launch. `pending`
+// counts down with every member that is done, and up by the number of members when the launch is closed: it is 0 after
+// a change only once, when the launch is closed and all members are done.
+struct alignas(64) Launch {
+  Word ticket{0};  // 0: free
+  Word members{0};
+  Word last_member{0};  // ticket
+  Word pending{0};      // modulo 2^64
+  Word closed{0};
+};
+
+inline constexpr uint64_t kOperationEntries = layout::kInFlightEntries;
+inline constexpr uint64_t kLaunchEntries = kOperationEntries;
+static_assert(kOperationEntries < Handle::kTicketMask);
+
+// The next ticket; never one that a handle would abbreviate to 0.
+inline uint64_t NextTicket(Word& given_out) {
+  uint64_t ticket = AddRelaxed(given_out, 1) + 1;
+  if ((ticket & Handle::kTicketMask) == 0) ticket = AddRelaxed(given_out, 1) + 1;
+  return ticket;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plugin's settings: environment variables in one table, read once per process, at the first init.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "plugin/event_policy.h"
+
+namespace nccl_exporter {
+
+struct OptionRow {
+  const char* name;
+  const char* default_text;
+  const char* help;
+};
+
+inline constexpr std::array<OptionRow, 5> kOptions{{
+    {"NCCL_EXPORTER_ENABLE", "1", "0 switches the plugin off: NCCL is asked for nothing"},
+    {"NCCL_EXPORTER_DIR", "",
+     "directory of the segments, shared with the daemon; default /run/nccl-exporter if it can be written, else "
+     "/dev/shm/nccl-exporter"},
+    {"NCCL_EXPORTER_KERNEL_TIMING", "auto",
+     "GPU time stamps: auto (where the NCCL release makes them cheap and true), on, off"},
+    {"NCCL_EXPORTER_COMMUNICATORS", "256",
+     "communicators of one process with counters of their own, 1 to 4095; further ones share the overflow slot"},
+    {"NCCL_EXPORTER_RETENTION_SECONDS", "300",
+     "for how long a finalized communicator keeps its slot, 1 to 86400; no shorter than the daemon's retention"},
+}};
+
+struct Options {
+  bool enable = true;
+  const char* directory = nullptr;  // into the environment; nullptr: by default rule
+  KernelTiming kernel_timing = KernelTiming::kAuto;
+  uint32_t communicators = 256;
+  uint64_t retention_ns = 300'000'000'000;
+
+  const char* rejected_name = nullptr;  // first variable whose value was not understood; its default is in force
+};
+
+// `get` answers like getenv.
+Options ReadOptions(const char* (*get)(const char* name));
+
+}  // namespace nccl_exporter

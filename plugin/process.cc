@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/process.h"
+
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "plugin/gpu_identity.h"
+#include "plugin/identity.h"
+#include "plugin/nccl_version.h"
+#include "plugin/version.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr int kCallTimeShift = 10;  // a kCall handle tells the time in 1024 ns: 208 days fit
+
+const char* Environment(const char* name) { return std::getenv(name); }
+
+// Zeroed memory that is never given back. Touched at once, so that no callback waits for a page.
+void* MapMemory(size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+uint16_t RandomSalt() {
+  uint16_t salt = 0;
+  if (getrandom(&salt, sizeof(salt), GRND_NONBLOCK) != sizeof(salt)) salt = static_cast<uint16_t>(NowNs() >> 4);
+  return salt != 0 ? salt : 1;
+}
+
+uint64_t SharedMemoryFreeBytes() {
+  struct statvfs file_system {};
+  if (statvfs("/dev/shm", &file_system) != 0) return 0;
+  return uint64_t{file_system.f_bavail} * file_system.f_frsize;
+}
+
+class Locked {
+ public:
+  explicit Locked(pthread_mutex_t* lock) : lock_(lock) { pthread_mutex_lock(lock_); }
+  ~Locked() { pthread_mutex_unlock(lock_); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  pthread_mutex_t* lock_;
+};
+
+template <typename... Arguments>
+void Log(abi::Logger logger, int level, const char* format, Arguments... arguments) {
+  if (logger != nullptr) logger(level, abi::kLogInit, __FILE__, __LINE__, format, arguments...);
+}
+
+}  // namespace
+
+std::atomic<Process*> Process::instance_{nullptr};
+
+Process* Process::Obtain() {
+  if (Process* instance = Get()) return instance;
+  void* memory = MapMemory(sizeof(Process));
+  if (memory == nullptr) return nullptr;
+  madvise(memory, sizeof(Process), MADV_WIPEONFORK);
+  Process* made = static_cast<Process*>(memory);  // all zeros is its first state, as in a forked child
+  Process* expected = nullptr;
+  if (instance_.compare_exchange_strong(expected, made, std::memory_order_acq_rel)) return made;
+  munmap(memory, sizeof(Process));
+  return expected;
+}
+
+// --- Init and finalize
+// ----------------------------------------------------------------------------------------------------
+
+void Process::Start(const InitRequest& request) {
+  mode_ = Mode::kOff;
+  options_ = ReadOptions(Environment);
+  if (options_.rejected_name != nullptr) {
+    Log(request.logger, abi::kLogWarn, "nccl-exporter: value of %s not understood, its default is in force",
+        options_.rejected_name);
+  }
+  if (!options_.enable) return Log(request.logger, abi::kLogInfo, "nccl-exporter: off by NCCL_EXPORTER_ENABLE=0");
+  char error[256];
+  new (&segment_) Segment;
+  if (!segment_.Create(options_, Environment, error, sizeof(error))) {
+    return Log(request.logger, abi::kLogWarn, "nccl-exporter: no metrics from this process: %s", error);
+  }
+  slot_count_ = segment_.slot_count();
+  start_ns_ = NowNs();
+  pid_ = getpid();
+  OpenOverflow();
+  mode_ = Mode::kRunning;
+  salt_.store(RandomSalt(), std::memory_order_release);
+  Log(request.logger, abi::kLogInfo, "nccl-exporter %s: segment %s", kPluginVersion, segment_.path());
+}
+
+void Process::OpenOverflow() {
+  const uint32_t overflow = segment_.overflow_slot();
+  if (!PrepareSlot(overflow)) return;
+  layout::CommunicatorSlot* slot = segment_.slot(overflow);
+  slot->timing_reason = static_cast<uint64_t>(TimingReason::kOverflow);
+  StoreRelease(slot->state, layout::StateWord(1, layout::SlotState::kLive));
+  communicators_[overflow].load()->Open(TimingSource::kNone, -1, 0, slot, segment_.header());
+}
+
+const EventPolicy& Process::PolicyFor(int api_version, const void* address_in_nccl) {
+  Decision& decision = decisions_[static_cast<size_t>(api_version)];
+  const int nccl_version = FindNcclVersion(address_in_nccl);
+  if (!decision.is_made || decision.nccl_version != nccl_version) {
+    decision.policy = DecideEvents({.api_version = api_version,
+                                    .nccl_version = nccl_version,
+                                    .kernel_timing = options_.kernel_timing,
+                                    .shared_memory_free_bytes = SharedMemoryFreeBytes(),
+                                    .local_ranks = LocalRanks(Environment)});
+    decision.nccl_version = nccl_version;
+    decision.is_made = true;
+  }
+  return decision.policy;
+}
+
+void Process::Init(const InitRequest& request, void** context, int* mask) {
+  *context = nullptr;
+  Locked locked(&lock_);
+  if (mode_ == Mode::kNotStarted) Start(request);
+  if (mode_ == Mode::kOff) return;
+  const EventPolicy& policy = PolicyFor(request.api_version, mask);
+  const uint32_t slot = ClaimSlot();
+  if (IsOverflow(slot)) {
+    // The context carries the number of ranks, which the shared slot cannot.
+    *context = Give(HandleKind::kContext, slot, static_cast<uint32_t>(request.ranks));
+  } else {
+    OpenSlot(slot, request, policy);
+    *context = Give(HandleKind::kContext, slot, LoadRelaxed(generations_[slot]));
+  }
+  __atomic_store_n(mask, policy.mask, __ATOMIC_RELAXED);
+}
+
+// A place for a new communicator: never used, or closed for the retention time; the overflow slot if there is none.
+uint32_t Process::ClaimSlot() {
+  const uint32_t overflow = segment_.overflow_slot();
+  const uint64_t now_ns = NowNs();
+  uint32_t best = overflow;
+  for (uint32_t slot = 0; slot < overflow && best == overflow; ++slot) {
+    if (LoadRelaxed(used_[slot]) == 0) best = slot;
+  }
+  for (uint32_t slot = 0; slot < overflow && best == overflow; ++slot) {
+    if (LoadRelaxed(generations_[slot]) == 0 && now_ns > closed_ns_[slot] + options_.retention_ns) best = slot;
+  }
+  if (best == overflow) return CountLoss(Loss::kNoFreeCommunicatorSlot), overflow;
+  if (!PrepareSlot(best)) return CountLoss(Loss::kReservationFailed), overflow;
+  return best;
+}
+
+bool Process::PrepareSlot(uint32_t slot) {
+  if (!segment_.Reserve(slot)) return false;
+  if (communicators_[slot].load(std::memory_order_relaxed) != nullptr) return true;
+  void* memory = MapMemory(sizeof(Communicator));
+  if (memory == nullptr) return false;
+  communicators_[slot].store(new (memory) Communicator, std::memory_order_release);
+  return true;
+}
+
+void Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPolicy& policy) {
+  const uint64_t generation = LoadRelaxed(used_[index]) + 1;
+  StoreRelaxed(used_[index], generation);
+  layout::CommunicatorSlot* slot = segment_.slot(index);
+  StoreRelaxed(slot->state, layout::StateWord(generation, layout::SlotState::kClaimed));
+
+  const bool crosses_network = request.nodes != 1;  // unknown counts as yes
+  const bool is_followed = policy.source != TimingSource::kProxy || crosses_network;
+  slot->api_version = static_cast<uint64_t>(request.api_version);
+  slot->nccl_version = static_cast<uint64_t>(decisions_[static_cast<size_t>(request.api_version)].nccl_version);
+  slot->event_mask = static_cast<uint64_t>(policy.mask);
+  slot->timing_source = static_cast<uint64_t>(is_followed ? policy.source : TimingSource::kNone);
+  slot->timing_reason = static_cast<uint64_t>(policy.reason);
+  slot->created_monotonic_ns = NowNs();
+  slot->created_realtime_ns = ReadClock(CLOCK_REALTIME);
+  slot->communicator_id = request.id;
+  slot->rank = static_cast<uint64_t>(request.rank);
+  slot->ranks = request.ranks > 0 ? static_cast<uint64_t>(request.ranks) : 0;
+  slot->nodes = request.nodes > 0 ? static_cast<uint64_t>(request.nodes) : 0;
+  slot->has_identity = request.is_known ? 1 : 0;
+  CopyText(slot->name, sizeof(slot->name), request.name);
+  const GpuIdentity gpu = FindGpu(Environment("CUDA_VISIBLE_DEVICES"));
+  slot->gpu_index = static_cast<uint64_t>(gpu.index + 1);
+  CopyText(slot->gpu_uuid, sizeof(slot->gpu_uuid), gpu.uuid);
+  CopyText(slot->pci_bus_id, sizeof(slot->pci_bus_id), gpu.pci_bus_id);
+
+  communicators_[index]
+      .load(std::memory_order_relaxed)
+      ->Open(is_followed ? policy.source : TimingSource::kNone, request.rank, static_cast<uint32_t>(slot->ranks), slot,
+             segment_.header());
+  StoreRelaxed(learned_[index], request.is_known ? 1 : 0);
+  StoreRelease(generations_[index], generation);
+  StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));
+}
+
+void Process::Finalize(void* context) {
+  const Handle handle = Handle::From(context);
+  if (context == nullptr) return;
+  if (!IsOurs(handle) || handle.Kind() != HandleKind::kContext) return CountLoss(Loss::kUnknownContext);
+  if (IsOverflow(handle.Slot())) return;
+  Locked locked(&lock_);
+  Communicator* communicator = Find(context).communicator;
+  if (communicator == nullptr) return;
+  const uint32_t index = handle.Slot();
+  const uint64_t generation = LoadRelaxed(generations_[index]);
+  StoreRelease(generations_[index], 0);
+  communicator->Finalize();
+  closed_ns_[index] = NowNs();
+  layout::CommunicatorSlot* slot = segment_.slot(index);
+  StoreRelaxed(slot->closed_monotonic_ns, closed_ns_[index]);
+  StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kClosed));
+}
+
+// --- Contexts and handles
+// -------------------------------------------------------------------------------------------------
+
+void Process::CountLoss(Loss loss) {
+  if (Salt() != 0) AddRelaxed(segment_.header()->losses[static_cast<uint8_t>(loss)], 1);
+}
+
+Process::Member Process::Find(void* context) {
+  const Handle handle = Handle::From(context);
+  const uint32_t slot = handle.Slot();
+  if (IsOurs(handle) && handle.Kind() == HandleKind::kContext && slot < slot_count_) {
+    if (IsOverflow(slot)) {
+      return {communicators_[slot].load(std::memory_order_relaxed), static_cast<uint32_t>(handle.Ticket())};
+    }
+    const uint64_t generation = LoadAcquire(generations_[slot]);
+    if (generation != 0 && (generation & Handle::kTicketMask) == handle.Ticket()) {
+      Communicator* communicator = communicators_[slot].load(std::memory_order_relaxed);
+      return {communicator, communicator->recorder().ranks()};
+    }
+  }
+  CountLoss(Loss::kUnknownContext);
+  return {};
+}
+
+Communicator* Process::Owner(Handle handle, HandleKind kind) {
+  if (!IsOurs(handle) || handle.Kind() != kind || handle.Slot() >= slot_count_) return nullptr;
+  return communicators_[handle.Slot()].load(std::memory_order_acquire);
+}
+
+// --- Starts
+// ---------------------------------------------------------------------------------------------------------------
+
+void* Process::StartCallGroup(void* context) {
+  Communicator* communicator = Find(context).communicator;
+  if (communicator == nullptr) return nullptr;
+  const Handle from = Handle::From(context);
+  return Give(HandleKind::kGroupApi, from.Slot(), communicator->NextCallGroup());
+}
+
+void* Process::StartCall(void* context, Function function, bool is_captured, void* call_group) {
+  Communicator* communicator = Find(context).communicator;
+  if (communicator == nullptr) return nullptr;
+  communicator->recorder().CountCall(function);
+  const Handle group = Handle::From(call_group);
+  if (is_captured && IsOurs(group) && group.Kind() == HandleKind::kGroupApi) {
+    StoreRelaxed(CapturingEntry(group), group.bits);
+    return group.As(HandleKind::kCapturedCall).Pointer();
+  }
+  return Handle::Of(Salt(), HandleKind::kCall, (NowNs() - start_ns_) >> kCallTimeShift).Pointer();
+}
+
+void* Process::StartLaunch(void* context) {
+  Communicator* communicator = Find(context).communicator;
+  if (communicator == nullptr) return nullptr;
+  const uint64_t ticket = communicator->source() == TimingSource::kNone ? 0 : communicator->OpenLaunch();
+  const uint32_t slot = Handle::From(context).Slot();
+  return Give(ticket != 0 ? HandleKind::kGroup : HandleKind::kUnfollowed, slot, ticket);
+}
+
+bool Process::DateCall(Handle call, OperationStart* start) {
+  const bool is_ours = IsOurs(call);
+  if (is_ours && call.Kind() == HandleKind::kCall) {
+    start->call_ns = start_ns_ + (call.Payload() << kCallTimeShift);
+    start->call_is_bound = true;
+    return true;
+  }
+  start->call_ns = NowNs();
+  if (is_ours && call.Kind() == HandleKind::kCapturedCall) {
+    const Handle group = call.As(HandleKind::kGroupApi);
+    if (LoadRelaxed(CapturingEntry(group)) == group.bits) return false;
+    start->call_is_bound = true;  // a replay: the kernel waits for this very callback
+  }
+  return true;
+}
+
+void* Process::StartTask(void* context, OperationStart start, const TaskOrigin& origin, uint64_t count,
+                         uint32_t element_bytes, void* call, void* launch) {
+  const Member member = Find(context);
+  if (member.communicator == nullptr) return nullptr;
+  const uint32_t slot = Handle::From(context).Slot();
+  if (!DateCall(Handle::From(call), &start)) return Give(HandleKind::kUnfollowed, slot, 0);
+  if (origin.tells_identity && LoadRelaxed(learned_[slot]) == 0) LearnIdentity(slot, origin);
+
+  const Handle group = Handle::From(launch);
+  const bool has_launch = IsOurs(group) && group.Slot() == slot;
+  start.launch_is_followed = !(has_launch && group.Kind() == HandleKind::kUnfollowed);
+  if (has_launch && group.Kind() == HandleKind::kGroup) start.launch = group.Ticket();
+  start.message_bytes = MessageBytes(start.function, count, element_bytes, member.ranks);
+  start.has_no_channels = start.has_no_channels && start.peer == member.communicator->rank();
+  const uint64_t ticket = member.communicator->StartOperation(start);
+  return Give(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, slot, ticket);
+}
+
+void* Process::StartCopyEngineTask(void* context, Function function, uint64_t count, uint32_t element_bytes) {
+  const Member member = Find(context);
+  if (member.communicator == nullptr) return nullptr;
+  member.communicator->recorder().CountStart(function, MessageBytes(function, count, element_bytes, member.ranks),
+                                             NowNs());
+  return Give(HandleKind::kUnfollowed, Handle::From(context).Slot(), 0);
+}
+
+// API v1 to v3: the communicator is named by its first operation, not by init.
+void Process::LearnIdentity(uint32_t index, const TaskOrigin& origin) {
+  if (IsOverflow(index) || !Exchange(learned_[index], 0, 1)) return;
+  layout::CommunicatorSlot* slot = segment_.slot(index);
+  std::atomic_ref<uint64_t>(slot->communicator_id).store(origin.id, std::memory_order_relaxed);
+  std::atomic_ref<uint64_t>(slot->rank).store(static_cast<uint64_t>(origin.rank), std::memory_order_relaxed);
+  std::atomic_ref<uint64_t>(slot->has_identity).store(1, std::memory_order_release);
+}
+
+void* Process::StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns) {
+  const Handle handle = Handle::From(task);
+  if (IsOurs(handle) && handle.Kind() == HandleKind::kUnfollowed) return nullptr;
+  Communicator* communicator = Owner(handle, HandleKind::kOperation);
+  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle), nullptr;
+  if (channel >= Handle::kMaxChannels) return CountLoss(Loss::kChannelOutOfRange), nullptr;
+  const bool by_cpu = communicator->source() == TimingSource::kKernelCpu;
+  if (!communicator->StartChannel(handle.Ticket(), channel, by_cpu ? NowNs() : gpu_ns)) return nullptr;
+  return Give(HandleKind::kKernelChannel, handle.Slot(), handle.Ticket(), channel);
+}
+
+void* Process::StartProxyOperation(void* task, int pid) {
+  if (Salt() == 0) return nullptr;
+  if (pid != pid_) return CountLoss(Loss::kForeignProcess), nullptr;
+  const Handle handle = Handle::From(task);
+  if (IsOurs(handle) && handle.Kind() == HandleKind::kUnfollowed) return nullptr;
+  Communicator* communicator = Owner(handle, HandleKind::kOperation);
+  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle), nullptr;
+  return communicator->StartProxy(handle.Ticket()) ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
+}
+
+// --- Stops
+// ----------------------------------------------------------------------------------------------------------------
+
+void Process::Stop(void* pointer) {
+  if (pointer == nullptr) return;
+  const Handle handle = Handle::From(pointer);
+  if (!IsOurs(handle)) return CountLoss(Loss::kUnknownHandle);
+  switch (handle.Kind()) {
+    case HandleKind::kKernelChannel:
+      if (Communicator* communicator = Owner(handle, HandleKind::kKernelChannel)) {
+        if (communicator->source() == TimingSource::kKernelCpu) {
+          communicator->StampChannel(handle.Ticket(), handle.Channel(), NowNs());
+        }
+        return communicator->StopChannel(handle.Ticket(), handle.Channel());
+      }
+      break;
+    case HandleKind::kGroup:
+      if (Communicator* communicator = Owner(handle, HandleKind::kGroup))
+        return communicator->CloseLaunch(handle.Ticket());
+      break;
+    case HandleKind::kProxyOperation:
+      if (Communicator* communicator = Owner(handle, HandleKind::kProxyOperation)) {
+        return communicator->StopProxy(handle.Ticket());
+      }
+      break;
+    case HandleKind::kGroupApi:
+      if (LoadRelaxed(CapturingEntry(handle)) == handle.bits) StoreRelaxed(CapturingEntry(handle), 0);
+      return;
+    case HandleKind::kCall:
+    case HandleKind::kCapturedCall:
+    case HandleKind::kOperation:
+    case HandleKind::kUnfollowed:
+      return;  // "handed over", not "done"
+    default:
+      break;
+  }
+  CountLoss(Loss::kUnknownHandle);
+}
+
+void Process::StampKernelChannel(void* pointer, uint64_t gpu_ns) {
+  const Handle handle = Handle::From(pointer);
+  Communicator* communicator = Owner(handle, HandleKind::kKernelChannel);
+  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
+  if (communicator->source() == TimingSource::kKernel) {
+    communicator->StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
+  }
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// The binary interface between NCCL and a profiler plugin, versions 1 to 7 (NCCL 2.23 to 2.31): what NCCL passes in,
+// declared anew from the offsets that each release uses. Member names are NCCL's, the same in all versions, so that one
+// template serves them all and asks each version what it has.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nccl_exporter::abi {
+
+using Result = int;  // ncclResult_t
+inline constexpr Result kSuccess = 0;
+
+// ncclDebugLogger_t: level, flags, file, line, printf format, ...
+using Logger = void (*)(int level, unsigned long flags, const char* file, int line, const char* format, ...);
+inline constexpr int kLogWarn = 2;
+inline constexpr int kLogInfo = 3;
+inline constexpr unsigned long kLogInit = 0x1;
+
+// Bits of the event type and of the activation mask.
+enum Event : uint64_t {
+  kGroup = 1,
+  kColl = 2,
+  kP2p = 4,
+  kProxyOp = 8,
+  kProxyStep = 16,
+  kProxyCtrl = 32,
+  kKernelCh = 64,
+  kNetPlugin = 128,
+  kGroupApi = 256,
+  kCollApi = 512,
+  kP2pApi = 1024,
+  kKernelLaunch = 2048,
+  kCeColl = 4096,
+  kCeSync = 8192,
+  kCeBatch = 16384,
+  kKernelPhase = 32768,
+};
+
+// The one state that carries what we need: the GPU's time stamp at the end of a kernel channel (API v4 and later).
+inline constexpr int kStateKernelChStop = 22;
+
+// --- Events, each with the first version that has this form
+// -----------------------------------------------------------
+
+struct CollV1 {
+  const char* name;
+  uint64_t commHash;
+  uint64_t seqNumber;
+  uint8_t func;
+  const void* sendBuff;
+  void* recvBuff;
+  size_t count;
+  int root;
+  uint8_t datatype;
+  uint32_t op;
+  size_t trafficBytes;
+  uint8_t nMaxChannels;
+  uint8_t nWarps;
+  uint8_t algo;
+  uint8_t proto;
+  int isCollnet;
+  int isNvls;
+};
+
+struct CollV2 {
+  const char* name;
+  uint64_t commHash;
+  uint64_t seqNumber;
+  const char* func;
+  const void* sendBuff;
+  void* recvBuff;
+  size_t count;
+  int root;
+  const char* datatype;
+  size_t trafficBytes;
+  uint8_t nMaxChannels;
+  uint8_t nWarps;
+  const char* algo;
+  const char* proto;
+};
+
+struct CollV3 {
+  const char* name;
+  uint64_t commHash;
+  uint64_t seqNumber;
+  const char* func;
+  const void* sendBuff;
+  void* recvBuff;
+  size_t count;
+  int root;
+  const char* datatype;
+  uint8_t nMaxChannels;
+  uint8_t nWarps;
+  const char* algo;
+  const char* proto;
+};
+
+struct CollV4 {
+  uint64_t seqNumber;
+  const char* func;
+  const void* sendBuff;
+  void* recvBuff;
+  size_t count;
+  int root;
+  const char* datatype;
+  uint8_t nChannels;
+  uint8_t nWarps;
+  const char* algo;
+  const char* proto;
+};
+
+struct CollV5 : CollV4 {
+  void* parentGroup;
+};
+
+struct CollV7 : CollV5 {
+  const char* kernelVariant;
+  bool isSymColl;
+  uint64_t userTag;
+};
+
+struct P2pV1 {
+  const char* name;
+  uint64_t commHash;
+  uint8_t func;
+  void* buff;
+  uint8_t datatype;
+  size_t count;
+  int peer;
+};
+
+struct P2pV2 {
+  const char* name;
+  uint64_t commHash;
+  const char* func;
+  void* buff;
+  const char* datatype;
+  size_t count;
+  int peer;
+};
+
+struct P2pV4 {
+  const char* func;
+  void* buff;
+  const char* datatype;
+  size_t count;
+  int peer;
+  uint8_t nChannels;
+};
+
+struct P2pV5 : P2pV4 {
+  void* parentGroup;
+};
+
+struct P2pV7 : P2pV5 {
+  uint64_t userTag;
+};
+
+struct ProxyOpV1 {
+  pid_t pid;
+  uint8_t channelId;
+  int peer;
+  int nSteps;
+  int chunkSize;
+  int isSend;
+};
+
+struct KernelChV3 {
+  uint8_t channelId;
+};
+
+struct KernelChV4 {
+  uint8_t channelId;
+  uint64_t pTimer;  // GPU clock, nanoseconds
+};
+
+struct GroupApiV5 {
+  bool graphCaptured;
+  int groupDepth;
+};
+
+struct CollApiV5 {
+  const char* func;
+  size_t count;
+  const char* datatype;
+  int root;
+  void* stream;
+  bool graphCaptured;
+};
+
+struct P2pApiV5 {
+  const char* func;
+  size_t count;
+  const char* datatype;
+  void* stream;
+  bool graphCaptured;
+};
+
+struct CeCollV6 {
+  uint64_t seqNumber;
+  const char* func;
+  const void* sendBuff;
+  void* recvBuff;
+  size_t count;
+  int root;
+  const char* datatype;
+};
+
+// --- Descriptors
+// --------------------------------------------------------------------------------------------------------
+
+struct DescriptorV1 {
+  uint8_t type;
+  void* parentObj;
+  int rank;
+  union {
+    CollV1 coll;
+    P2pV1 p2p;
+    ProxyOpV1 proxyOp;
+  };
+};
+
+struct DescriptorV2 {
+  uint8_t type;
+  void* parentObj;
+  int rank;
+  union {
+    CollV2 coll;
+    P2pV2 p2p;
+    ProxyOpV1 proxyOp;
+  };
+};
+
+struct DescriptorV3 {
+  uint8_t type;
+  void* parentObj;
+  int rank;
+  union {
+    CollV3 coll;
+    P2pV2 p2p;
+    ProxyOpV1 proxyOp;
+    KernelChV3 kernelCh;
+  };
+};
+
+struct DescriptorV4 {
+  uint8_t type;
+  void* parentObj;
+  int rank;
+  union {
+    CollV4 coll;
+    P2pV4 p2p;
+    ProxyOpV1 proxyOp;
+    KernelChV4 kernelCh;
+  };
+};
+
+struct DescriptorV5 {
+  uint64_t type;
+  void* parentObj;
+  int rank;
+  union {
+    GroupApiV5 groupApi;
+    CollApiV5 collApi;
+    P2pApiV5 p2pApi;
+    CollV5 coll;
+    P2pV5 p2p;
+    ProxyOpV1 proxyOp;
+    KernelChV4 kernelCh;
+  };
+};
+
+struct DescriptorV6 {
+  uint64_t type;
+  void* parentObj;
+  int rank;
+  union {
+    GroupApiV5 groupApi;
+    CollApiV5 collApi;
+    P2pApiV5 p2pApi;
+    CollV5 coll;
+    P2pV5 p2p;
+    ProxyOpV1 proxyOp;
+    KernelChV4 kernelCh;
+    CeCollV6 ceColl;
+  };
+};
+
+struct DescriptorV7 {
+  uint64_t type;
+  void* parentObj;
+  int rank;
+  union {
+    GroupApiV5 groupApi;
+    CollApiV5 collApi;
+    P2pApiV5 p2pApi;
+    CollV7 coll;
+    P2pV7 p2p;
+    ProxyOpV1 proxyOp;
+    KernelChV4 kernelCh;
+    CeCollV6 ceColl;
+  };
+};
+
+// Arguments of a state record. Only KernelChStop's is read, which exists since v4; the pointer may be NULL for other
+// states.
+struct StateArgs {
+  uint64_t pTimer;
+};
+
+// The exported object, the same in all versions but for init and the descriptor.
+template <typename Descriptor, typename... InitArguments>
+struct Profiler {
+  const char* name;
+  Result (*init)(InitArguments...);
+  Result (*startEvent)(void* context, void** eHandle, Descriptor* eDescr);
+  Result (*stopEvent)(void* eHandle);
+  Result (*recordEventState)(void* eHandle, int eState, StateArgs* eStateArgs);
+  Result (*finalize)(void* context);
+};
+
+template <typename Descriptor>
+using ProfilerV1 = Profiler<Descriptor, void**, int*>;
+template <typename Descriptor>
+using ProfilerV4 = Profiler<Descriptor, void**, int*, const char*, uint64_t, int, int, int, Logger>;
+template <typename Descriptor>
+using ProfilerV5 = Profiler<Descriptor, void**, uint64_t, int*, const char*, int, int, int, Logger>;
+
+static_assert(sizeof(ProfilerV1<DescriptorV1>) == 48);
+
+}  // namespace nccl_exporter::abi

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The writer's side of the segment file: created, locked and mapped once; slots reserved one by one before they are
+// touched, because a write to a page that a full tmpfs cannot give is a SIGBUS in the training process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plugin/options.h"
+#include "proto/shm_layout.h"
+
+namespace nccl_exporter {
+
+class Segment {
+ public:
+  // Creates the file. On failure nothing is left behind, and `error` says why in one line.
+  bool Create(const Options& options, const char* (*get)(const char* name), char* error, size_t error_size);
+
+  // Makes every write to the slot safe, and fills it with zeros. False if the file system has no room. Idempotent.
+  bool Reserve(uint32_t slot);
+
+  layout::SegmentHeader* header() const { return header_; }
+  layout::CommunicatorSlot* slot(uint32_t index) const {
+    return reinterpret_cast<layout::CommunicatorSlot*>(reinterpret_cast<char*>(header_) +
+                                                       sizeof(layout::SegmentHeader)) +
+           index;
+  }
+  uint32_t slot_count() const { return slot_count_; }  // the overflow slot included
+  uint32_t overflow_slot() const { return slot_count_ - 1; }
+  const char* path() const { return path_; }
+
+ private:
+  bool OpenDirectory(const Options& options, char* error, size_t error_size);
+  bool CreateFile(char* error, size_t error_size);
+  bool SizeAndMap(uint32_t slots, char* error, size_t error_size);
+  void Publish(const Options& options, const char* (*get)(const char* name));
+  void Abandon();
+
+  layout::SegmentHeader* header_ = nullptr;
+  uint32_t slot_count_ = 0;
+  int directory_ = -1;
+  int file_ = -1;  // open for the life of the process: closing any descriptor of the file would drop the lock
+  char name_[64] = "";
+  char path_[512] = "";
+};
+
+}  // namespace nccl_exporter

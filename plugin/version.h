@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plugin's own version, as it stands in the segment's header.
+#pragma once
+
+namespace nccl_exporter {
+
+inline constexpr char kPluginVersion[] = "0.1.0";
+
+}  // namespace nccl_exporter
