@@ -34,10 +34,10 @@ enum class BusFactor : uint8_t {
 };
 
 struct FunctionTraits {
-  std::string_view name;    // NCCL's name, and the value of the label `collective`
-  BusFactor bus_factor;     // see BusBytes()
-  bool size_counts_ranks;   // message size = nranks * count * element size, not count * element size
-  bool is_point_to_point;   // Send and Recv: exported as nccl_p2p_*
+  std::string_view name;   // NCCL's name, and the value of the label `collective`
+  BusFactor bus_factor;    // see BusBytes()
+  bool size_counts_ranks;  // message size = nranks * count * element size, not count * element size
+  bool is_point_to_point;  // Send and Recv: exported as nccl_p2p_*
 };
 
 inline constexpr std::array<FunctionTraits, kFunctionCount> kFunctions{{
@@ -93,14 +93,13 @@ constexpr uint32_t DatatypeBytes(std::string_view name) {
   return 1;
 }
 
-inline constexpr std::array<std::string_view, 7> kAlgorithms{"TREE", "RING",      "COLLNET_DIRECT", "COLLNET_CHAIN",
-                                                             "NVLS", "NVLS_TREE", "PAT"};
+inline constexpr std::array<std::string_view, 7> kAlgorithms{
+    "TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT"};
 inline constexpr std::array<std::string_view, 3> kProtocols{"LL", "LL128", "SIMPLE"};
 
 // Size classes of a message, by lower bound in bytes; the label `size` is the bound.
 inline constexpr int kSizeClassCount = 6;
-inline constexpr std::array<uint64_t, kSizeClassCount> kSizeClassBounds{0,          4096,     65536,
-                                                                        1048576,    16777216, 268435456};
+inline constexpr std::array<uint64_t, kSizeClassCount> kSizeClassBounds{0, 4096, 65536, 1048576, 16777216, 268435456};
 
 constexpr int SizeClassOf(uint64_t message_bytes) {
   int size_class = kSizeClassCount - 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every cause by which the plugin gives something up, and every source and reason of timing. A cause is one row: its place
-// in the segment's array of counters, its metric family and its label value `reason`. Append only.
+// Every cause by which the plugin gives something up, and every source and reason of timing. A cause is one row: its
+// place in the segment's array of counters, its metric family and its label value `reason`. Append only.
 #pragma once
 
 #include <array>
@@ -13,7 +13,8 @@ namespace nccl_exporter {
 enum class LossKind : uint8_t {
   kDropped,            // nccl_rank_events_dropped_total: not recorded, for want of room
   kUnmatched,          // nccl_rank_events_unmatched_total: an event that fits no live operation; ignored
-  kTimestampRejected,  // nccl_rank_timestamps_rejected_total: an operation's times were implausible; it counts as untimed
+  kTimestampRejected,  // nccl_rank_timestamps_rejected_total: an operation's times were implausible; it counts as
+                       // untimed
 };
 
 enum class Loss : uint8_t {
@@ -44,7 +45,8 @@ struct LossTraits {
 };
 
 inline constexpr std::array<LossTraits, kLossCount> kLosses{{
-    {LossKind::kDropped, "no_free_slot", "communicator without a slot of its own: counted in the overflow slot, untimed"},
+    {LossKind::kDropped, "no_free_slot",
+     "communicator without a slot of its own: counted in the overflow slot, untimed"},
     {LossKind::kDropped, "reservation_failed", "no room in the segment's file system for a communicator's counters"},
     {LossKind::kDropped, "in_flight_full", "operation not followed: too many in flight on its communicator"},
     {LossKind::kDropped, "abandoned", "operation given up before it was seen to complete: later ones had completed"},
@@ -77,13 +79,13 @@ inline constexpr std::array<std::string_view, static_cast<size_t>(TimingSource::
 
 // Why that source was chosen (label `timing_reason`); chosen once per process and NCCL library by the event policy.
 enum class TimingReason : uint8_t {
-  kDefault = 0,           // kernel timing is sound on this release
-  kConfigured = 1,        // NCCL_EXPORTER_KERNEL_TIMING=on or off
-  kApiTooOld = 2,         // profiler API v1 and v2 have no kernel events; 2.26's carry no time
-  kReleaseUnsound = 3,    // 2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps
-  kReleaseUnknown = 4,    // the NCCL version could not be found out
-  kSharedMemoryLow = 5,   // /dev/shm cannot hold what NCCL needs for kernel timing
-  kOverflow = 6,          // communicator in the overflow slot
+  kDefault = 0,          // kernel timing is sound on this release
+  kConfigured = 1,       // NCCL_EXPORTER_KERNEL_TIMING=on or off
+  kApiTooOld = 2,        // profiler API v1 and v2 have no kernel events; 2.26's carry no time
+  kReleaseUnsound = 3,   // 2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps
+  kReleaseUnknown = 4,   // the NCCL version could not be found out
+  kSharedMemoryLow = 5,  // /dev/shm cannot hold what NCCL needs for kernel timing
+  kOverflow = 6,         // communicator in the overflow slot
   kCount
 };
 inline constexpr std::array<std::string_view, static_cast<size_t>(TimingReason::kCount)> kTimingReasons{

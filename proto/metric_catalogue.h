@@ -60,7 +60,7 @@ enum class Metric : uint8_t {
   kTimestampsRejected,
   kBuildInfo,
   kSegments,
-  kSegmentErrors,
+  kSegmentReadErrors,
   kSeriesDropped,
   kScrapeDuration,
   kCount
@@ -79,7 +79,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {"nccl_collective_busy_seconds_total", MetricType::kCounter, "seconds", LabelScope::kCommunicator,
      "collective,size", "Sum of the measured durations; operations of one launch share its time by their bytes."},
     {"nccl_collective_bus_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "collective,size",
-     "Message bytes times the bus factor of nccl-tests, of the timed operations: over busy seconds, the bus bandwidth."},
+     "Message bytes times the bus factor of nccl-tests, of the timed operations: over busy seconds, the bus "
+     "bandwidth."},
     {"nccl_collective_duration_seconds", MetricType::kHistogram, "seconds", LabelScope::kCommunicator, "collective",
      "Measured duration, waiting for late ranks included."},
     {"nccl_collective_bus_bandwidth_bytes_per_second", MetricType::kHistogram, "bytes_per_second",
@@ -109,7 +110,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {"nccl_collective_completed_sequence", MetricType::kGauge, "", LabelScope::kCommunicator, "",
      "Collectives known complete on the communicator; absent where completion cannot be seen."},
     {"nccl_collective_in_flight", MetricType::kGauge, "", LabelScope::kCommunicator, "",
-     "Operations, sends and receives included, that were started and are not complete; absent where completion cannot be "
+     "Operations, sends and receives included, that were started and are not complete; absent where completion cannot "
+     "be "
      "seen."},
     {"nccl_collective_oldest_in_flight_start_timestamp_seconds", MetricType::kGauge, "seconds",
      LabelScope::kCommunicator, "collective", "Start of the operation that is longest in flight; absent when idle."},

@@ -1,33 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// The segment: one file a process, written by the plugin, read by the collector. This header is its specification; the byte
-// tables in proto/README.md are compared with it by a test.
+// The segment: one file a process, written by the plugin, read by the collector. This header is its specification; the
+// byte tables in proto/README.md are compared with it by a test.
 //
 //   offset 0                SegmentHeader      8 KiB   process, geometry, losses, identity pairs
 //   offset 8192             CommunicatorSlot 0         one communicator each, slot_bytes apart
 //   ...                     ...
 //   offset 8192 + n*stride  CommunicatorSlot n         the last one is the overflow slot: communicators without a slot
 //
-// The file is sparse. The header and the overflow slot are reserved (fallocate) at creation, every other slot when it is
-// claimed; a slot that is not reserved reads as zeros, which is state kFree.
+// The file is sparse. The header and the overflow slot are reserved (fallocate) at creation, every other slot when it
+// is claimed; a slot that is not reserved reads as zeros, which is state kFree.
 //
-// Words are 64 bit, little endian, naturally aligned. Text is UTF-8, ends with a NUL or with its field, and is written once
-// before the state that publishes it.
+// Words are 64 bit, little endian, naturally aligned. Text is UTF-8, ends with a NUL or with its field, and is written
+// once before the state that publishes it.
 //
 // Who writes what, and which store pairs with which load:
 //   header.version     stored last, with release, when everything else in the header is written; 0 means not ready.
 //   header.losses      relaxed increments by any thread of the process.
-//   slot.state         Claimed (relaxed) -> identity written -> Live (release); Closed (release) at finalize. A closed slot
+//   slot.state         Claimed (relaxed) -> identity written -> Live (release); Closed (release) at finalize. A closed
+//   slot
 //                      is claimed again, with a higher generation, only after the retention time. A reader that finds
 //                      another state word after its copy than in it throws the copy away.
 //   slot.functions     relaxed increments. The first lines of a block belong to the threads that start operations, the
 //                      others to those that complete them. Words only ever grow within a generation.
-//   slot.in_flight     word `ticket` is stored last with release when an entry is taken, and set to 0 when it is given back.
-//   slot.completions   word `ticket` is set to 0, the entry written, `ticket` stored with release. A reader takes an entry
+//   slot.in_flight     word `ticket` is stored last with release when an entry is taken, and set to 0 when it is given
+//   back. slot.completions   word `ticket` is set to 0, the entry written, `ticket` stored with release. A reader takes
+//   an entry
 //                      only if the ticket is the same before and after; entries may be overwritten at any time.
 // A reader copies (pread) and believes nothing that it has not checked. The writer never reads back what it acts on.
 //
 // Liveness: the writer holds a POSIX write lock on the whole file as long as it lives.
-// Versions: another major means another layout: refuse it. A higher minor appended words: use the strides in the header.
+// Versions: another major means another layout: refuse it. A higher minor appended words: use the strides in the
+// header.
 #pragma once
 
 #include <atomic>
@@ -50,13 +53,13 @@ inline constexpr uint64_t kMagic = 0x314745534c43434e;  // "NCCLSEG1"
 inline constexpr const char kFileSuffix[] = ".seg";
 
 // Limits, each with its reason.
-inline constexpr uint64_t kMaxSlots = 4096;           // slot numbers take 12 bits in a handle
-inline constexpr int kDefaultSlots = 256;             // communicators of one process; parallel layouts use tens
-inline constexpr int kInFlightEntries = 512;          // operations a process may run ahead of its GPU on one communicator
-inline constexpr int kCompletionEntries = 512;        // 50 ms at 10,000 operations a second
+inline constexpr uint64_t kMaxSlots = 4096;     // slot numbers take 12 bits in a handle
+inline constexpr int kDefaultSlots = 256;       // communicators of one process; parallel layouts use tens
+inline constexpr int kInFlightEntries = 512;    // operations a process may run ahead of its GPU on one communicator
+inline constexpr int kCompletionEntries = 512;  // 50 ms at 10,000 operations a second
 inline constexpr int kIdentityPairs = 32;
-inline constexpr int kLossWords = 64;                 // room for causes to come
-inline constexpr uint64_t kSlotLimitBytes = 131072;   // shared memory that one communicator may take
+inline constexpr int kLossWords = 64;                // room for causes to come
+inline constexpr uint64_t kSlotLimitBytes = 131072;  // shared memory that one communicator may take
 
 struct IdentityPair {
   char key[32];    // name of an environment variable from the plugin's allow-list
@@ -78,7 +81,7 @@ struct alignas(4096) SegmentHeader {
   uint64_t retention_ns;        // closed slots are not claimed again before
   char plugin_version[32];
   char host_name[64];
-  char executable[64];  // base name of the program
+  char executable[64];                  // base name of the program
   alignas(64) Word losses[kLossWords];  // indexed by Loss
   alignas(4096) IdentityPair identity[kIdentityPairs];
 };
@@ -96,7 +99,7 @@ constexpr uint64_t GenerationOf(uint64_t word) { return word >> 8; }
 // Counters of one function on one communicator.
 struct alignas(64) FunctionBlock {
   // Written by the threads that call NCCL.
-  Word calls;  // API calls (API v5 and later)
+  Word calls;          // API calls (API v5 and later)
   Word last_start_ns;  // CLOCK_MONOTONIC of the latest start
   Word reserved_start[6];
   struct alignas(64) {
@@ -113,31 +116,31 @@ struct alignas(64) FunctionBlock {
   Word last_completion_ns;  // CLOCK_MONOTONIC of the latest completion
   Word bandwidth_sum_kib;   // sum of the bandwidth histogram's values, in KiB/s, each rounded to the nearest
   Word reserved_completion[5];
-  Word duration[(DurationBuckets::kCount + 7) / 8 * 8];     // indexed by DurationBuckets::IndexOf(ns)
+  Word duration[(DurationBuckets::kCount + 7) / 8 * 8];    // indexed by DurationBuckets::IndexOf(ns)
   Word bandwidth[(BandwidthBuckets::kCount + 7) / 8 * 8];  // indexed by BandwidthBuckets::IndexOf(bytes per second)
 };
 
 // An operation between its start and its completion: what the rank was in, should it die or hang.
 struct alignas(64) InFlightEntry {
-  Word ticket;    // 1 + number of the operation on its communicator; 0: entry not in use
-  Word function;  // Function, in the low 8 bits
-  Word sequence;  // NCCL's sequence number of the function (not for Send and Recv)
-  Word start_ns;  // CLOCK_MONOTONIC of the call
-  Word bytes;     // message bytes
-  Word parts;     // parts announced << 32 | parts done; a part is a kernel channel or a proxy operation
+  Word ticket;        // 1 + number of the operation on its communicator; 0: entry not in use
+  Word function;      // Function, in the low 8 bits
+  Word sequence;      // NCCL's sequence number of the function (not for Send and Recv)
+  Word start_ns;      // CLOCK_MONOTONIC of the call
+  Word bytes;         // message bytes
+  Word parts;         // parts announced << 32 | parts done; a part is a kernel channel or a proxy operation
   Word last_part_ns;  // CLOCK_MONOTONIC of the latest part's event; 0: none yet
-  Word peer;      // 1 + peer rank of Send and Recv, else 0
+  Word peer;          // 1 + peer rank of Send and Recv, else 0
 };
 
 struct alignas(64) CompletionEntry {
-  Word ticket;  // 1 + number of the completion on its communicator
+  Word ticket;                 // 1 + number of the completion on its communicator
   Word function_and_sequence;  // Function << 56 | NCCL's sequence number (low 56 bits)
-  Word call_ns;        // CLOCK_MONOTONIC of the call
-  Word start_ns;       // first channel's start, in the clock of the timing source
-  Word stop_ns;        // last channel's stop, in the same clock
-  Word delivered_ns;   // CLOCK_MONOTONIC when the last stop was delivered
+  Word call_ns;                // CLOCK_MONOTONIC of the call
+  Word start_ns;               // first channel's start, in the clock of the timing source
+  Word stop_ns;                // last channel's stop, in the same clock
+  Word delivered_ns;           // CLOCK_MONOTONIC when the last stop was delivered
   Word bytes;
-  Word members;        // operations that shared the launch: 1 means alone
+  Word members;  // operations that shared the launch: 1 means alone
 };
 
 struct alignas(4096) CommunicatorSlot {
@@ -145,17 +148,18 @@ struct alignas(4096) CommunicatorSlot {
   uint64_t communicator_id;  // NCCL's commHash or commId: the same on all ranks
   uint64_t ranks;            // 0: not told (API v1 to v3)
   uint64_t rank;
-  uint64_t nodes;  // 0: not told
-  uint64_t api_version;   // 1 to 7
-  uint64_t nccl_version;  // as ncclGetVersion reports it (22907); 0: not found
-  uint64_t event_mask;    // what NCCL was asked for
+  uint64_t nodes;          // 0: not told
+  uint64_t api_version;    // 1 to 7
+  uint64_t nccl_version;   // as ncclGetVersion reports it (22907); 0: not found
+  uint64_t event_mask;     // what NCCL was asked for
   uint64_t timing_source;  // TimingSource
   uint64_t timing_reason;  // TimingReason
   uint64_t gpu_index;      // 1 + index of the GPU on its node; 0: unknown
   uint64_t created_realtime_ns;
   uint64_t created_monotonic_ns;
   Word closed_monotonic_ns;  // 0: not finalized
-  uint64_t has_identity;     // 0: communicator_id and rank are not known yet (API v1 to v3 tell them with the first operation)
+  uint64_t
+      has_identity;  // 0: communicator_id and rank are not known yet (API v1 to v3 tell them with the first operation)
   uint64_t reserved[1];
   char name[128];       // user's name of the communicator, or empty
   char gpu_uuid[64];    // "GPU-xxxxxxxx-xxxx-...", or empty

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares the tables of the documents with the code that they describe. A difference prints the table as it should be.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "proto/metric_catalogue.h"
+#include "proto/shm_layout.h"
+
+namespace nccl_exporter {
+namespace {
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void ExpectTable(const std::string& document, const std::string& table) {
+  EXPECT_NE(Content(document).find(table), std::string::npos) << document << " should contain:\n" << table;
+}
+
+std::string Row(const char* field, size_t offset, size_t size) {
+  return "| " + std::to_string(offset) + " | " + std::to_string(size) + " | `" + field + "` |\n";
+}
+
+constexpr char kHead[] = "| offset | bytes | field |\n|---:|---:|---|\n";
+
+#define FIELD(type, field) Row(#field, offsetof(layout::type, field), sizeof(layout::type::field))
+
+TEST(LayoutDocument, ShowsTheHeader) {
+  ExpectTable("proto/README.md",
+              kHead + FIELD(SegmentHeader, version) + FIELD(SegmentHeader, magic) + FIELD(SegmentHeader, header_bytes) +
+                  FIELD(SegmentHeader, slot_bytes) + FIELD(SegmentHeader, slot_count) +
+                  FIELD(SegmentHeader, file_bytes) + FIELD(SegmentHeader, pid) + FIELD(SegmentHeader, uid) +
+                  FIELD(SegmentHeader, start_realtime_ns) + FIELD(SegmentHeader, start_monotonic_ns) +
+                  FIELD(SegmentHeader, identity_count) + FIELD(SegmentHeader, retention_ns) +
+                  FIELD(SegmentHeader, plugin_version) + FIELD(SegmentHeader, host_name) +
+                  FIELD(SegmentHeader, executable) + FIELD(SegmentHeader, losses) + FIELD(SegmentHeader, identity));
+}
+
+TEST(LayoutDocument, ShowsTheCommunicatorSlot) {
+  ExpectTable("proto/README.md",
+              kHead + FIELD(CommunicatorSlot, state) + FIELD(CommunicatorSlot, communicator_id) +
+                  FIELD(CommunicatorSlot, ranks) + FIELD(CommunicatorSlot, rank) + FIELD(CommunicatorSlot, nodes) +
+                  FIELD(CommunicatorSlot, api_version) + FIELD(CommunicatorSlot, nccl_version) +
+                  FIELD(CommunicatorSlot, event_mask) + FIELD(CommunicatorSlot, timing_source) +
+                  FIELD(CommunicatorSlot, timing_reason) + FIELD(CommunicatorSlot, gpu_index) +
+                  FIELD(CommunicatorSlot, created_realtime_ns) + FIELD(CommunicatorSlot, created_monotonic_ns) +
+                  FIELD(CommunicatorSlot, closed_monotonic_ns) + FIELD(CommunicatorSlot, has_identity) +
+                  FIELD(CommunicatorSlot, name) + FIELD(CommunicatorSlot, gpu_uuid) +
+                  FIELD(CommunicatorSlot, pci_bus_id) + FIELD(CommunicatorSlot, functions) +
+                  FIELD(CommunicatorSlot, in_flight) + FIELD(CommunicatorSlot, completions));
+}
+
+TEST(LayoutDocument, ShowsTheFunctionBlock) {
+  ExpectTable("proto/README.md", kHead + FIELD(FunctionBlock, calls) + FIELD(FunctionBlock, last_start_ns) +
+                                     FIELD(FunctionBlock, started.operations) + FIELD(FunctionBlock, started.bytes) +
+                                     FIELD(FunctionBlock, timed.timed_operations) +
+                                     FIELD(FunctionBlock, timed.timed_bytes) + FIELD(FunctionBlock, timed.busy_ns) +
+                                     FIELD(FunctionBlock, completed) + FIELD(FunctionBlock, last_completion_ns) +
+                                     FIELD(FunctionBlock, bandwidth_sum_kib) + FIELD(FunctionBlock, duration) +
+                                     FIELD(FunctionBlock, bandwidth));
+}
+
+TEST(LayoutDocument, ShowsTheRings) {
+  ExpectTable("proto/README.md", kHead + FIELD(InFlightEntry, ticket) + FIELD(InFlightEntry, function) +
+                                     FIELD(InFlightEntry, sequence) + FIELD(InFlightEntry, start_ns) +
+                                     FIELD(InFlightEntry, bytes) + FIELD(InFlightEntry, parts) +
+                                     FIELD(InFlightEntry, last_part_ns) + FIELD(InFlightEntry, peer));
+  ExpectTable("proto/README.md", kHead + FIELD(CompletionEntry, ticket) +
+                                     FIELD(CompletionEntry, function_and_sequence) + FIELD(CompletionEntry, call_ns) +
+                                     FIELD(CompletionEntry, start_ns) + FIELD(CompletionEntry, stop_ns) +
+                                     FIELD(CompletionEntry, delivered_ns) + FIELD(CompletionEntry, bytes) +
+                                     FIELD(CompletionEntry, members));
+}
+
+std::string TypeName(MetricType type) {
+  switch (type) {
+    case MetricType::kCounter:
+      return "counter";
+    case MetricType::kGauge:
+      return "gauge";
+    case MetricType::kHistogram:
+      return "histogram";
+    case MetricType::kInfo:
+      break;
+  }
+  return "info";
+}
+
+TEST(MetricDocument, ListsEveryMetricOfTheCatalogue) {
+  std::string table = "| metric | type | labels | meaning |\n|---|---|---|---|\n";
+  for (const MetricRow& row : kMetrics) {
+    std::string labels = row.scope == LabelScope::kCommunicator ? "L" : row.scope == LabelScope::kProcess ? "P" : "";
+    if (!row.labels.empty()) labels += (labels.empty() ? "" : ", ") + std::string(row.labels);
+    for (size_t at = 0; (at = labels.find(',', at)) != std::string::npos; ++at) {
+      if (labels[at + 1] != ' ') labels.insert(at + 1, " ");
+    }
+    table += "| `" + std::string(row.name) + "` | " + TypeName(row.type) + " | " + labels + " | " +
+             std::string(row.help) + " |\n";
+  }
+  ExpectTable("README.md", table);
+}
+
+TEST(LossDocument, ListsEveryCause) {
+  std::string table = "| `reason` | counter | meaning |\n|---|---|---|\n";
+  for (const LossTraits& loss : kLosses) {
+    const std::string_view kind = loss.kind == LossKind::kDropped     ? "dropped"
+                                  : loss.kind == LossKind::kUnmatched ? "unmatched"
+                                                                      : "timestamps rejected";
+    table += "| `" + std::string(loss.reason) + "` | " + std::string(kind) + " | " + std::string(loss.meaning) + " |\n";
+  }
+  ExpectTable("README.md", table);
+}
+
+TEST(MetricCatalogue, KeepsToTheNamingRules) {
+  for (const MetricRow& row : kMetrics) {
+    EXPECT_TRUE(row.name.starts_with("nccl_")) << row.name;
+    EXPECT_EQ(row.type == MetricType::kCounter, row.name.ends_with("_total")) << row.name;
+    EXPECT_EQ(row.type == MetricType::kInfo, row.name.ends_with("_info")) << row.name;
+    EXPECT_FALSE(row.help.empty()) << row.name;
+    std::string_view stem = row.name;
+    if (row.type == MetricType::kCounter) stem.remove_suffix(6);
+    if (!row.unit.empty()) {
+      EXPECT_TRUE(stem.ends_with(row.unit)) << row.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nccl_exporter
