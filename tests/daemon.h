@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real daemon on a free port of the loopback interface, and the simulated job that it watches.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/child_process.h"
+#include "tests/exposition.h"
+
+namespace nccl_exporter {
+
+// A TCP port that was free a moment ago.
+int FreePort();
+
+struct HttpAnswer {
+  long status = 0;  // 0: no answer
+  std::string content_type;
+  std::string body;
+};
+HttpAnswer HttpGet(const std::string& url, const std::vector<std::string>& headers = {});
+
+class Daemon {
+ public:
+  // Starts it over one segment directory and waits until it is ready.
+  explicit Daemon(const std::string& segment_directory, std::vector<std::string> options = {});
+
+  std::string Url(const std::string& path) const { return "http://127.0.0.1:" + std::to_string(port_) + path; }
+  HttpAnswer Get(const std::string& path, const std::vector<std::string>& headers = {}) const {
+    return HttpGet(Url(path), headers);
+  }
+  Exposition Scrape() const;
+  int port() const { return port_; }
+  ChildProcess& process() { return *process_; }
+
+ private:
+  int port_;
+  std::unique_ptr<ChildProcess> process_;
+};
+
+inline constexpr char kDaemonPath[] = "exporter/nccl-exporter";
+inline constexpr char kSimulatorPath[] = "simulator/nccl-sim";
+inline constexpr char kPluginPath[] = "plugin/libnccl-profiler-exporter.so";
+
+// The command that simulates a job with the real plugin, and writes its account to `truth`.
+std::vector<std::string> SimulatorCommand(const std::string& segment_directory, const std::string& truth,
+                                          std::vector<std::string> options);
+
+}  // namespace nccl_exporter

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Debian's real Prometheus and promtool as judges: it scrapes both text formats without a warning, and answers queries
+// with the numbers of the simulator's account.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "tests/daemon.h"
+#include "tests/truth_comparison.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr char kPrometheus[] = "/usr/bin/prometheus";
+constexpr char kPromtool[] = "/usr/bin/promtool";
+
+class Prometheus : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (access(kPrometheus, X_OK) != 0) GTEST_SKIP() << kPrometheus << " is not installed";
+  }
+
+  // Starts a Prometheus that scrapes this port of the loopback interface each second.
+  void Start(int target_port) {
+    port_ = FreePort();
+    std::ofstream(scratch_.path() + "/prometheus.yml")
+        << "global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: nccl\n  static_configs: [{targets: ['127.0.0.1:"
+        << target_port << "']}]\n";
+    server_ = std::make_unique<ChildProcess>(
+        std::vector<std::string>{kPrometheus, "--config.file=" + scratch_.path() + "/prometheus.yml",
+                                 "--storage.tsdb.path=" + scratch_.path() + "/data",
+                                 "--web.listen-address=127.0.0.1:" + std::to_string(port_), "--log.level=debug"});
+    ASSERT_TRUE(Eventually([&] { return HttpGet(Url("/-/ready")).status == 200; })) << server_->Output();
+  }
+  std::string Url(const std::string& path) const { return "http://127.0.0.1:" + std::to_string(port_) + path; }
+
+  // The single value of an instant query; nothing if the answer is empty.
+  std::optional<double> Query(const std::string& expression) const {
+    std::string escaped;
+    char code[4];
+    for (const unsigned char c : expression) {
+      snprintf(code, sizeof(code), "%%%02X", c);
+      escaped += code;
+    }
+    const nlohmann::json answer =
+        nlohmann::json::parse(HttpGet(Url("/api/v1/query?query=" + escaped)).body, nullptr, false);
+    if (answer.is_discarded() || answer.value("status", "") != "success") return std::nullopt;
+    const auto& result = answer["data"]["result"];
+    EXPECT_LE(result.size(), 1u) << expression;
+    return result.empty() ? std::nullopt : std::optional(std::stod(result[0]["value"][1].get<std::string>()));
+  }
+
+  ScratchDirectory segments_, scratch_;
+  int port_ = 0;
+  std::unique_ptr<ChildProcess> server_;
+};
+
+struct Totals {
+  double operations = 0, bytes = 0, timed = 0, busy_seconds = 0;
+};
+Totals TotalsOf(const nlohmann::json& truth) {
+  Totals totals;
+  for (const auto& rank : truth["ranks"]) {
+    for (const auto& communicator : rank["communicators"]) {
+      for (const auto& [function, account] : communicator["functions"].items()) {
+        if (function == "Send" || function == "Recv") continue;
+        for (const auto& [size, counts] : account["sizes"].items()) {
+          totals.operations += counts["operations"].get<double>();
+          totals.bytes += counts["bytes"].get<double>();
+          totals.timed += counts["timed_operations"].get<double>();
+          totals.busy_seconds += counts["busy_ns"].get<double>() / 1e9;
+        }
+      }
+    }
+  }
+  return totals;
+}
+
+// Stands between Prometheus, which asks for OpenMetrics first, and the daemon, and asks for text.
+class TextRelay {
+ public:
+  explicit TextRelay(const Daemon& daemon) : daemon_(daemon), port_(FreePort()) {
+    socket_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port_));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(listen(socket_, 4), 0);
+    thread_ = std::thread([this] {
+      for (int client; (client = accept(socket_, nullptr, nullptr)) >= 0; close(client)) Serve(client);
+    });
+  }
+  ~TextRelay() {
+    shutdown(socket_, SHUT_RDWR);
+    thread_.join();
+    close(socket_);
+  }
+  int port() const { return port_; }
+
+ private:
+  void Serve(int client) const {
+    char request[4096];
+    if (read(client, request, sizeof(request)) <= 0) return;
+    const HttpAnswer answer = daemon_.Get("/metrics", {"Accept: text/plain;version=0.0.4"});
+    EXPECT_EQ(answer.content_type, "text/plain; version=0.0.4; charset=utf-8");
+    const std::string text = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: " + answer.content_type +
+                             "\r\nContent-Length: " + std::to_string(answer.body.size()) + "\r\n\r\n" + answer.body;
+    for (size_t sent = 0; sent < text.size();) {
+      const ssize_t count = send(client, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+      if (count <= 0) return;
+      sent += static_cast<size_t>(count);
+    }
+  }
+
+  const Daemon& daemon_;
+  int port_;
+  int socket_ = -1;
+  std::thread thread_;
+};
+
+class PrometheusFormats : public Prometheus, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Formats, PrometheusFormats, testing::Values(false, true),
+                         [](const auto& test) { return test.param ? "Text" : "OpenMetrics"; });
+
+TEST_P(PrometheusFormats, AreScrapedWithoutAWarningAndAnswerWithTheTruth) {
+  Daemon daemon(segments_.path());
+  TextRelay relay(daemon);
+  Start(GetParam() ? relay.port() : daemon.port());
+  const Finished job = RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
+                                                 {"--layout", "mixed", "--steps", "40", "--nodes", "2",
+                                                  "--ranks-per-node", "4", "--slurm-job-id", "4711"}),
+                                {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+  ASSERT_EQ(job.exit_code, 0) << job.output;
+  const nlohmann::json truth = ReadTruth(scratch_.path() + "/truth.json");
+  const Totals totals = TotalsOf(truth);
+  ASSERT_TRUE(
+      Eventually([&] { return Query("sum(nccl_collective_operations_total)").value_or(0) == totals.operations; }));
+
+  EXPECT_EQ(Query("sum(nccl_collective_bytes_total)").value_or(0), totals.bytes);
+  EXPECT_EQ(Query("sum(nccl_collective_timed_operations_total)").value_or(0), totals.timed);
+  EXPECT_NEAR(Query("sum(nccl_collective_busy_seconds_total)").value_or(0), totals.busy_seconds,
+              totals.busy_seconds * 1e-9);
+  EXPECT_EQ(Query("sum(nccl_collective_duration_seconds_count)").value_or(0), totals.timed);
+  EXPECT_EQ(Query("sum(nccl_collective_duration_seconds_bucket{le=\"+Inf\"})").value_or(0), totals.timed);
+  EXPECT_NEAR(Query("sum(nccl_collective_duration_seconds_sum)").value_or(0), totals.busy_seconds,
+              totals.busy_seconds * 1e-9);
+  EXPECT_EQ(Query("sum(nccl_collective_started_sequence)").value_or(0), totals.operations);
+  EXPECT_EQ(Query("count(count by (slurm_job_id) (nccl_rank_info{slurm_job_id=\"4711\"}))").value_or(0), 1);
+  EXPECT_EQ(Query("up").value_or(0), 1);
+  EXPECT_EQ(Query("count({job=~\".+\", exported_job=~\".+\"})").value_or(0), 0)
+      << "a label collides with the scraper's own";
+
+  const std::string log = server_->Output();
+  for (const char* trouble :
+       {"level=warn", "level=error", "scrape failed", "Append failed", "out of order", "duplicate"}) {
+    for (size_t at = 0; (at = log.find(trouble, at)) != std::string::npos; ++at) {
+      const size_t begin = log.rfind('\n', at) + 1;
+      ADD_FAILURE() << log.substr(begin, log.find('\n', at) - begin);
+    }
+  }
+}
+
+TEST_F(Prometheus, PromtoolFindsNothingInEitherTextFormat) {
+  Daemon daemon(segments_.path());
+  RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
+                            {"--layout", "mixed", "--steps", "10", "--ranks-per-node", "4"}));
+  const auto check = [&](const std::string& body, const char* what) {
+    const std::string file = scratch_.path() + "/scrape.txt";
+    std::ofstream(file) << body;
+    const Finished promtool = RunToEnd({"/bin/sh", "-c", std::string(kPromtool) + " check metrics < " + file});
+    EXPECT_EQ(promtool.exit_code, 0) << what << ": " << promtool.output;
+    EXPECT_EQ(promtool.output, "") << what;
+  };
+  const HttpAnswer text = daemon.Get("/metrics", {"Accept: text/plain;version=0.0.4"});
+  EXPECT_EQ(text.content_type, "text/plain; version=0.0.4; charset=utf-8");
+  check(text.body, "text 0.0.4");
+  const HttpAnswer open_metrics = daemon.Get("/metrics", {"Accept: application/openmetrics-text;version=1.0.0"});
+  EXPECT_EQ(open_metrics.content_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+  EXPECT_TRUE(open_metrics.body.ends_with("# EOF\n"));
+}
+
+}  // namespace
+}  // namespace nccl_exporter
