@@ -138,7 +138,7 @@ void Communicator::MakeRoom(Operation& operation) {
 void Communicator::EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const uint64_t parts = LoadRelaxed(operation.parts_ticket) == ticket ? LoadRelaxed(operation.parts) : 0;
   const bool cannot_be_seen = source() == TimingSource::kProxy && parts == 0;
-  if (AllStopped(parts) || cannot_be_seen || LoadRelaxed(highest_done_) > ticket) Resolve(operation, ticket, now_ns);
+  if (AllStopped(parts) || cannot_be_seen || LoadRelaxed(latest_stopped_) > ticket) Resolve(operation, ticket, now_ns);
 }
 
 uint64_t Communicator::Active(uint64_t ticket, Operation** operation) {
@@ -196,15 +196,11 @@ bool Communicator::StartChannel(uint64_t abbreviated, uint32_t channel, uint64_t
   return true;
 }
 
-// A later operation has begun on one of this one's channels. When that is so for every channel it was seen on, no more
-// are to come.
+// A later operation has begun on one of this one's channels: nothing more comes on it.
 void Communicator::TakeOver(Operation& operation, uint64_t ticket, uint32_t channel) {
   if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) return;
   if (LoadRelaxed(operation.parts_ticket) != ticket) return;
-  const uint64_t taken_over = LoadRelaxed(operation.taken_over) | uint64_t{1} << channel;
-  StoreRelaxed(operation.taken_over, taken_over);
-  const uint64_t seen = LoadRelaxed(operation.seen);
-  if ((taken_over & seen) == seen && LoadRelaxed(operation.stopped) == seen) Finish(operation, ticket, NowNs());
+  StoreRelaxed(operation.taken_over, LoadRelaxed(operation.taken_over) | uint64_t{1} << channel);
 }
 
 void Communicator::StampChannel(uint64_t abbreviated, uint32_t channel, uint64_t time_ns) {
@@ -243,10 +239,16 @@ void Communicator::StopChannel(uint64_t abbreviated, uint32_t channel) {
   if (!is_last && stopped != seen) return;
   const uint64_t now_ns = NowNs();
   StoreRelaxed(operation->last_part_ns, now_ns);
-  if (is_last) return Finish(*operation, ticket, now_ns);
-  // Perhaps the last one: fewer channels may come than were announced, or none were.
-  recorder_.ShowLastPart(ticket, now_ns);
-  if ((LoadRelaxed(operation->taken_over) & seen) == seen) Finish(*operation, ticket, now_ns);
+  if (ticket > LoadRelaxed(latest_stopped_)) {
+    StoreRelaxed(latest_stopped_, ticket);
+    StoreRelaxed(latest_stopped_launch_, LoadRelaxed(operation->launch));
+  }
+  if (is_last) {
+    Finish(*operation, ticket, now_ns);
+  } else {
+    recorder_.ShowLastPart(ticket, now_ns);  // perhaps the last one: fewer channels may come than were announced
+  }
+  Sweep(now_ns);
 }
 
 bool Communicator::StartProxy(uint64_t abbreviated) {
@@ -298,7 +300,6 @@ void Communicator::StopProxy(uint64_t abbreviated) {
 
 void Communicator::Finish(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   if (!Exchange(operation.state, PhaseWord(ticket, Phase::kActive), PhaseWord(ticket, Phase::kDone))) return;
-  if (ticket > LoadRelaxed(highest_done_)) StoreRelaxed(highest_done_, ticket);
   const uint64_t launch_ticket = LoadRelaxed(operation.launch);
   if (launch_ticket == 0) {
     StoreRelaxed(operation.previous_member, 0);
@@ -321,21 +322,32 @@ void Communicator::Resolve(Operation& operation, uint64_t ticket, uint64_t now_n
   Finish(operation, ticket, now_ns);
 }
 
-// Ends operations that have been quiet, from the oldest on: NCCL runs the operations of a communicator in order.
+// Ends operations of which no event is expected any more, from the oldest on: NCCL runs the operations of a
+// communicator in order.
 void Communicator::Sweep(uint64_t now_ns) {
   for (uint64_t step = 0; step < kSweepSteps; ++step) {
     const uint64_t ticket = LoadRelaxed(oldest_);
-    if (ticket > LoadRelaxed(highest_done_)) return;
+    if (ticket >= LoadRelaxed(latest_stopped_)) return;
     Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) == PhaseWord(ticket, Phase::kActive)) {
-      const bool has_parts = LoadRelaxed(operation.parts_ticket) == ticket && LoadRelaxed(operation.parts) != 0;
-      if (has_parts && !AllStopped(LoadRelaxed(operation.parts))) return;
-      const uint64_t last_ns = has_parts ? LoadRelaxed(operation.last_part_ns) : LoadRelaxed(operation.call_ns);
-      if (now_ns < last_ns + kQuietNs) return;
+      if (!IsOvertaken(operation, ticket, now_ns)) return;
+      Resolve(operation, ticket, now_ns);
     }
-    Resolve(operation, ticket, now_ns);
     StoreRelaxed(oldest_, ticket + 1);
   }
+}
+
+// Whether a later operation of another launch has run all its channels, and either has every channel of this one gone
+// over to a later one, or it has been quiet. The first alone is not enough: channels are reported independently of each
+// other.
+bool Communicator::IsOvertaken(const Operation& operation, uint64_t ticket, uint64_t now_ns) const {
+  const uint64_t launch = LoadRelaxed(operation.launch);
+  if (launch != 0 && launch == LoadRelaxed(latest_stopped_launch_)) return false;
+  if (LoadRelaxed(operation.parts_ticket) != ticket) return now_ns >= LoadRelaxed(operation.call_ns) + kQuietNs;
+  if (!AllStopped(LoadRelaxed(operation.parts))) return false;
+  const uint64_t seen = LoadRelaxed(operation.seen);
+  const bool is_taken_over = (LoadRelaxed(operation.taken_over) & seen) == seen;
+  return is_taken_over || now_ns >= LoadRelaxed(operation.last_part_ns) + kQuietNs;
 }
 
 void Communicator::RecordLaunch(Launch& launch, uint64_t now_ns) {

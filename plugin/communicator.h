@@ -70,6 +70,7 @@ class Communicator {
   void Finish(Operation& operation, uint64_t ticket, uint64_t now_ns);
   void Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns);
   void Sweep(uint64_t now_ns);
+  bool IsOvertaken(const Operation& operation, uint64_t ticket, uint64_t now_ns) const;
   void Close(Launch& launch, uint64_t now_ns);
   void RecordLaunch(Launch& launch, uint64_t now_ns);
   void RecordMembers(uint64_t last_member, uint64_t members, uint64_t now_ns);
@@ -83,7 +84,9 @@ class Communicator {
   Word next_launch_{0};
   Word call_groups_{0};
   Word oldest_{1};  // no followed operation has a lower ticket
-  alignas(64) Word highest_done_{0};
+  // The highest ticket among operations that have run all channels seen of them, and its launch.
+  alignas(64) Word latest_stopped_{0};
+  Word latest_stopped_launch_{0};
   Word proxy_owner_{0};  // ticket of the operation that last started a proxy operation
   // Ticket of the operation that last reported on a channel: NCCL completes a channel's operations in order.
   std::array<Word, Handle::kMaxChannels> channel_owner_{};

@@ -142,30 +142,41 @@ TEST_F(CommunicatorTest, TimesASendAndAReceiveOfOneLaunchApart) {
   EXPECT_EQ(BusyNs(Function::kRecv), 2000u);
 }
 
-TEST_F(CommunicatorTest, CompletesAShortOperationWhenALaterOneTakesOverItsChannels) {
+TEST_F(CommunicatorTest, CompletesAShortOperationWhenALaterOneHasTakenOverItsChannelsAndRun) {
   Open(TimingSource::kKernel);
   const uint64_t first = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 16));
   RunChannel(first, 3, 1000, 2000);
   RunChannel(first, 4, 1000, 2500);
-  const uint64_t second = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 2));
-  RunChannel(second, 3, 3000, 4000);
-  EXPECT_EQ(Completed(Function::kSend), 0u);
+  const uint64_t second = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 16));
+  communicator_->StartChannel(second, 3, 3000);
   communicator_->StartChannel(second, 4, 3000);
+  EXPECT_EQ(Completed(Function::kSend), 0u);
+  RunChannel(first, 5, 1000, 2800);  // another channel, reported later
+  communicator_->StartChannel(second, 5, 3000);
+  for (uint32_t channel = 3; channel <= 5; ++channel) {
+    communicator_->StampChannel(second, channel, 4000);
+    communicator_->StopChannel(second, channel);
+  }
   EXPECT_EQ(Completed(Function::kSend), 1u);
-  EXPECT_EQ(BusyNs(Function::kSend), 1500u);
+  EXPECT_EQ(BusyNs(Function::kSend), 1800u);
   EXPECT_EQ(AllLosses(), 0u);
 }
 
-TEST_F(CommunicatorTest, CompletesOnTakeOverAlsoWhenTheLastStopComesAfterIt) {
+TEST_F(CommunicatorTest, DoesNotTakeACompanionInTheSameLaunchForALaterOperation) {
   Open(TimingSource::kKernel);
-  const uint64_t first = communicator_->StartOperation(PointToPoint(Function::kRecv, 100, 16));
-  communicator_->StartChannel(first, 0, 1000);
-  communicator_->StartChannel(communicator_->StartOperation(PointToPoint(Function::kRecv, 100, 1)), 0, 3000);
-  EXPECT_EQ(Completed(Function::kRecv), 0u);
-  communicator_->StampChannel(first, 0, 2000);
-  communicator_->StopChannel(first, 0);
-  EXPECT_EQ(Completed(Function::kRecv), 1u);
-  EXPECT_EQ(BusyNs(Function::kRecv), 1000u);
+  const uint64_t launch = communicator_->OpenLaunch();
+  const uint64_t first = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 16, launch));
+  const uint64_t second = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 1, launch));
+  communicator_->CloseLaunch(launch);
+  RunChannel(first, 0, 1000, 2000);
+  RunChannel(second, 0, 1000, 2000);
+  RunChannel(first, 1, 1000, 3000);
+  EXPECT_EQ(Completed(Function::kSend), 0u);
+  RunChannel(communicator_->StartOperation(PointToPoint(Function::kSend, 100, 2)), 0, 5000, 6000);
+  EXPECT_EQ(Completed(Function::kSend), 0u);
+  RunChannel(communicator_->StartOperation(PointToPoint(Function::kSend, 100, 1)), 1, 5000, 6000);
+  EXPECT_EQ(Completed(Function::kSend), 3u);
+  EXPECT_EQ(BusyNs(Function::kSend), 2000u + 1000u);
 }
 
 TEST_F(CommunicatorTest, CountsACollectiveWithFewerChannelsThanAnnounced) {

@@ -168,12 +168,10 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPo
   layout::CommunicatorSlot* slot = segment_.slot(index);
   StoreRelaxed(slot->state, layout::StateWord(generation, layout::SlotState::kClaimed));
 
-  const bool crosses_network = request.nodes != 1;  // unknown counts as yes
-  const bool is_followed = policy.source != TimingSource::kProxy || crosses_network;
   slot->api_version = static_cast<uint64_t>(request.api_version);
   slot->nccl_version = static_cast<uint64_t>(decisions_[static_cast<size_t>(request.api_version)].nccl_version);
   slot->event_mask = static_cast<uint64_t>(policy.mask);
-  slot->timing_source = static_cast<uint64_t>(is_followed ? policy.source : TimingSource::kNone);
+  slot->timing_source = static_cast<uint64_t>(policy.source);
   slot->timing_reason = static_cast<uint64_t>(policy.reason);
   slot->created_monotonic_ns = NowNs();
   slot->created_realtime_ns = ReadClock(CLOCK_REALTIME);
@@ -190,8 +188,7 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPo
 
   communicators_[index]
       .load(std::memory_order_relaxed)
-      ->Open(is_followed ? policy.source : TimingSource::kNone, request.rank, static_cast<uint32_t>(slot->ranks), slot,
-             segment_.header());
+      ->Open(policy.source, request.rank, static_cast<uint32_t>(slot->ranks), slot, segment_.header());
   StoreRelaxed(learned_[index], request.is_known ? 1 : 0);
   StoreRelease(generations_[index], generation);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));
