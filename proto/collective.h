@@ -9,7 +9,7 @@
 
 namespace nccl_exporter {
 
-// The closed set of NCCL functions. The values index arrays in the segment: append only, and raise the layout minor.
+// The closed set of NCCL functions. The values index arrays in the segment: another one is another layout major.
 enum class Function : uint8_t {
   kBroadcast = 0,
   kReduce = 1,

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collector: segment directories on one side, snapshots of the node on the other. A thread of its own looks after
+// liveness, retention and the files of the dead, also while nobody scrapes.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collector/file_descriptor.h"
+#include "collector/moment.h"
+#include "collector/node_snapshot.h"
+#include "collector/segment_file.h"  // ReadSegmentFile(), for tools that look at one file
+#include "collector/shared_read.h"
+
+namespace nccl_exporter {
+
+struct CollectorOptions {
+  std::vector<std::string> directories;
+  // For how long the counts of a process that has gone, or of a finalized communicator, are served.
+  std::chrono::nanoseconds retention = std::chrono::minutes(5);
+};
+
+class SegmentTable;
+
+class Collector {
+ public:
+  explicit Collector(CollectorOptions options);
+  Collector(CollectorOptions options, Clock clock);
+  ~Collector();
+  Collector(const Collector&) = delete;
+  Collector& operator=(const Collector&) = delete;
+
+  // Begins the background thread: directory watch, liveness, unlinking of the dead. At most once.
+  void Start();
+
+  // What the segments say now. Any thread; concurrent callers share one read, which begins after each of their calls.
+  // Works without Start() too: every snapshot looks at the directories first.
+  std::shared_ptr<const NodeSnapshot> Snapshot();
+
+ private:
+  void Run();
+
+  const Clock clock_;
+  std::mutex mutex_;  // guards what table_ points to
+  const std::unique_ptr<SegmentTable> table_;
+  SharedRead<NodeSnapshot> snapshots_;
+  const FileDescriptor stop_;  // eventfd: readable when the thread shall end
+  std::thread thread_;
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collector as a whole: with its thread, and with many callers.
+#include "collector/collector.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+
+#include "collector/lock_holder.h"
+#include "collector/scratch_directory.h"
+#include "collector/segment_writer_v1.h"
+
+namespace nccl_exporter {
+namespace {
+
+void WriteSegment(const std::string& path, uint64_t operations) {
+  SegmentWriterV1 writer(2);
+  writer.Put(ProcessV1{.uid = ::getuid()});
+  writer.Put(0, CommunicatorV1{});
+  writer.Put(0, 4, FunctionV1{.operations = {operations}});
+  writer.Publish();
+  writer.WriteTo(path);
+}
+
+class CollectorTest : public testing::Test {
+ protected:
+  CollectorOptions Options() const { return {.directories = {scratch_.path()}}; }
+
+  ScratchDirectory scratch_;
+};
+
+TEST_F(CollectorTest, TakesASnapshotWithoutItsThread) {
+  Collector collector(Options());
+  WriteSegment(scratch_.File("x.seg"), 3);
+  const std::shared_ptr<const NodeSnapshot> snapshot = collector.Snapshot();
+  ASSERT_EQ(snapshot->processes.size(), 1u);
+  EXPECT_EQ(snapshot->processes[0].communicators.at(0).started_sequence, 3u);
+}
+
+TEST_F(CollectorTest, UnlinksTheFilesOfTheDeadWhileNobodyScrapes) {
+  WriteSegment(scratch_.File("x.seg"), 3);
+  std::atomic<int64_t> offset_ns{0};
+  Collector collector(Options(), [&] {
+    Moment now = Now();
+    now.realtime_ns += offset_ns;
+    now.monotonic_ns += offset_ns;
+    return now;
+  });
+  collector.Start();
+  collector.Snapshot();
+  offset_ns = std::chrono::nanoseconds(std::chrono::minutes(6)).count();
+  WriteSegment(scratch_.File("wakes the thread.seg"), 1);
+  while (std::filesystem::exists(scratch_.File("x.seg"))) std::this_thread::yield();  // a test that hangs has failed
+}
+
+TEST_F(CollectorTest, ServesCallersOnManyThreadsWhileSegmentsComeAndGo) {
+  WriteSegment(scratch_.File("x.seg"), 3);
+  const LockHolder writer(scratch_.File("x.seg"));
+  Collector collector(Options());
+  collector.Start();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int call = 0; call < 50; ++call) {
+        const std::shared_ptr<const NodeSnapshot> snapshot = collector.Snapshot();
+        EXPECT_EQ(snapshot->segments.live, 1u);
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    const std::string path = scratch_.File(std::to_string(i) + ".seg");
+    WriteSegment(path, 1);
+    if (i % 2 == 0) std::filesystem::remove(path);
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(CollectorTest, StopsWithoutWaitingForItsNextRound) {
+  for (int i = 0; i < 50; ++i) {  // at a round a second it would take most of a minute
+    Collector collector(Options());
+    collector.Start();
+  }
+}
+
+}  // namespace
+}  // namespace nccl_exporter

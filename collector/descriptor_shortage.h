@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes open() fail, for tests: the one way that stops root, too.
+#pragma once
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace nccl_exporter {
+
+// While it lives, no more than `free` further descriptors can be opened in this process.
+class DescriptorShortage {
+ public:
+  explicit DescriptorShortage(int free) {
+    const int next = ::dup(STDERR_FILENO);
+    ::close(next);
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = static_cast<rlim_t>(next + free);
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  DescriptorShortage(const DescriptorShortage&) = delete;
+  DescriptorShortage& operator=(const DescriptorShortage&) = delete;
+  ~DescriptorShortage() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A child process that holds a segment's write lock, for tests: as far as liveness goes, a training process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace nccl_exporter {
+
+class LockHolder {
+ public:
+  // Returns when the child holds the lock of the file, which must exist.
+  explicit LockHolder(const std::string& path);
+  LockHolder(const LockHolder&) = delete;
+  LockHolder& operator=(const LockHolder&) = delete;
+  ~LockHolder() { Kill(); }
+
+  // SIGKILL; returns when the child is gone.
+  void Kill();
+
+ private:
+  pid_t child_ = -1;
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// One moment on the two clocks that the collector lives by, read together.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+
+namespace nccl_exporter {
+
+struct Moment {
+  int64_t realtime_ns = 0;
+  int64_t monotonic_ns = 0;
+
+  // When CLOCK_MONOTONIC showed `then_ns`, in nanoseconds since the epoch. 0 ("never") stays 0, and what claims to lie
+  // in the future is taken for now: the words come from a file that anybody may have scribbled on.
+  int64_t RealtimeOf(uint64_t then_ns) const {
+    if (then_ns == 0) return 0;
+    const uint64_t age_ns = AgeOf(then_ns);
+    return realtime_ns - static_cast<int64_t>(age_ns);
+  }
+
+  // Nanoseconds since CLOCK_MONOTONIC showed `then_ns`; 0 for the future.
+  uint64_t AgeOf(uint64_t then_ns) const {
+    const uint64_t now_ns = static_cast<uint64_t>(std::max<int64_t>(monotonic_ns, 0));
+    return then_ns < now_ns ? now_ns - then_ns : 0;
+  }
+};
+
+// Where the collector takes the time from; tests put their own in its place.
+using Clock = std::function<Moment()>;
+
+inline Moment Now() {
+  const auto read_ns = [](clockid_t id) {
+    timespec time{};
+    clock_gettime(id, &time);
+    return int64_t{time.tv_sec} * 1000000000 + time.tv_nsec;
+  };
+  return {.realtime_ns = read_ns(CLOCK_REALTIME), .monotonic_ns = read_ns(CLOCK_MONOTONIC)};
+}
+
+}  // namespace nccl_exporter

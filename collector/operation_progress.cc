@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The judgement on operations that the plugin has not seen to complete.
+#include "collector/operation_progress.h"
+
+namespace nccl_exporter {
+
+OperationProgress JudgeOperation(TimingSource source, const OperationParts& parts) {
+  if (source == TimingSource::kNone) return OperationProgress::kUnobservable;
+  if (source == TimingSource::kProxy && parts.announced == 0) return OperationProgress::kUnobservable;
+  if (CompletesByQuiet(parts) && parts.quiet_ns > kQuietNs) return OperationProgress::kComplete;
+  return OperationProgress::kInFlight;
+}
+
+bool CompletionIsKnown(TimingSource source, bool any_seen) {
+  switch (source) {
+    case TimingSource::kKernel:
+    case TimingSource::kKernelCpu:
+      return true;
+    case TimingSource::kProxy:
+      return any_seen;
+    case TimingSource::kNone:
+    case TimingSource::kCount:
+      break;
+  }
+  return false;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dead: for how long their counts are served, by this collector, a second one and one that was started again, and
+// what becomes of their files.
+#include <fstream>
+#include <memory>
+
+#include "collector/lock_holder.h"
+#include "collector/table_fixture.h"
+
+namespace nccl_exporter {
+namespace {
+
+using RetentionTest = TableFixture;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST_F(RetentionTest, ServesTheLastCountsOfAKilledProcessForTheRetentionTimeThenUnlinks) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  LockHolder writer(Path("x.seg"));
+  EXPECT_TRUE(Snapshot().processes.at(0).is_alive);
+  SegmentWith(2).WriteTo(Path("x.seg"));  // between the last scrape and the end
+  writer.Kill();
+  for (const seconds time : {seconds(1), kRetention}) {
+    const NodeSnapshot snapshot = Snapshot();
+    ASSERT_EQ(snapshot.processes.size(), 1u);
+    EXPECT_FALSE(snapshot.processes[0].is_alive);
+    EXPECT_EQ(OperationsOf(snapshot.processes[0]), 2u);
+    EXPECT_EQ(snapshot.segments.exited, 1u);
+    Advance(time);
+  }
+  EXPECT_TRUE(Snapshot().processes.empty());
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, NeverEndsTheRetentionOfALivingProcessHoweverLongItIsIdle) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  SetAge("x.seg", seconds(100'000));
+  const LockHolder writer(Path("x.seg"));
+  Snapshot();
+  Advance(seconds(100'000));
+  EXPECT_EQ(Snapshot().segments.live, 1u);
+  EXPECT_TRUE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, UnlinksWithoutAnySnapshot) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  table_.Refresh(now_);
+  EXPECT_TRUE(Exists("x.seg"));
+  Advance(kRetention + seconds(2));
+  table_.Refresh(now_);
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, StartedAfterTheEndServesOnlyTheRestOfTheRetentionTime) {
+  SegmentWith(5).WriteTo(Path("x.seg"));
+  SetAge("x.seg", kRetention - seconds(60));
+  EXPECT_EQ(OperationsOf(Snapshot().processes.at(0)), 5u);
+  Advance(seconds(50));
+  EXPECT_EQ(Snapshot().processes.size(), 1u);
+  Advance(seconds(20));
+  EXPECT_TRUE(Snapshot().processes.empty());
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, RestartedAgainAndAgainComesToTheSameEnd) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  SetAge("x.seg", seconds(20));
+  int served = 0;
+  for (seconds time(0); time < 2 * kRetention; time += seconds(50)) {
+    SegmentTable restarted({scratch_.path()}, kRetention);
+    served += restarted.Snapshot(now_).processes.size() == 1;
+    Advance(seconds(50));
+  }
+  EXPECT_EQ(served, 6);
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, TakesTheLastOperationForASignOfLifeWhereTheFileLooksOlder) {
+  SegmentWriterV1 writer = SegmentWith(1);
+  const uint64_t start_ns =
+      static_cast<uint64_t>(now_.monotonic_ns) - 1'000'000'000;  // stores to a mapping leave no trace
+  writer.Put(0, 4, FunctionV1{.last_start_ns = start_ns, .operations = {1}});
+  writer.WriteTo(Path("x.seg"));
+  SetAge("x.seg", seconds(100'000));
+  Advance(kRetention - seconds(2));
+  EXPECT_EQ(Snapshot().processes.size(), 1u);
+  Advance(seconds(2));
+  EXPECT_TRUE(Snapshot().processes.empty());
+}
+
+TEST_F(RetentionTest, EndsAlsoForAFileFromTheFuture) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  SetAge("x.seg", seconds(-100'000));
+  EXPECT_EQ(Snapshot().processes.size(), 1u);
+  Advance(kRetention + seconds(1));
+  EXPECT_TRUE(Snapshot().processes.empty());
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, RestartLosesNoCount) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  const LockHolder writer(Path("x.seg"));
+  Snapshot();
+  SegmentWith(7).WriteTo(Path("x.seg"));
+  SegmentTable restarted({scratch_.path()}, kRetention);
+  EXPECT_EQ(OperationsOf(restarted.Snapshot(now_).processes.at(0)), 7u);
+}
+
+TEST_F(RetentionTest, UnlinksHalfWrittenAndBrokenFilesThatNobodyHoldsWhenTheyAreOld) {
+  SegmentWriterV1(2).WriteTo(Path("starting.seg"));
+  std::ofstream(Path("empty.seg"));
+  std::ofstream(Path("text.seg")) << "certainly no segment";
+  SegmentWriterV1(2).WriteTo(Path("held.seg"));
+  const LockHolder writer(Path("held.seg"));
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_EQ(snapshot.segments.starting, 3u);
+  EXPECT_EQ(snapshot.segments.unusable, 1u);
+  Advance(kRetention + seconds(2));
+  EXPECT_EQ(Snapshot().segments.starting, 1u);
+  EXPECT_EQ(Snapshot().segments.unusable, 0u);
+  for (const char* name : {"starting.seg", "empty.seg", "text.seg"}) EXPECT_FALSE(Exists(name)) << name;
+  EXPECT_TRUE(Exists("held.seg"));
+}
+
+TEST_F(RetentionTest, ReadsADeadFileAgainWhenItIsChanged) {
+  std::ofstream(Path("x.seg"));  // somebody begins to copy a segment into the directory
+  EXPECT_EQ(Snapshot().segments.starting, 1u);
+  SegmentWith(3).WriteTo(Path("x.seg"));
+  EXPECT_EQ(OperationsOf(Snapshot().processes.at(0)), 3u);
+}
+
+TEST_F(RetentionTest, LeavesOutAFinalizedCommunicatorOfADeadProcessWhenItsTimeIsOver) {
+  SegmentWriterV1 writer = SegmentWith(1);
+  const int64_t closed_ns = now_.monotonic_ns - std::chrono::nanoseconds(seconds(100)).count();
+  writer.Put(0, CommunicatorV1{.state = 3, .closed_monotonic_ns = static_cast<uint64_t>(closed_ns)});
+  writer.WriteTo(Path("x.seg"));
+  EXPECT_EQ(Snapshot().processes.at(0).communicators.size(), 1u);
+  Advance(kRetention - seconds(99));
+  EXPECT_EQ(Snapshot().processes.at(0).communicators.size(), 0u);
+}
+
+TEST_F(RetentionTest, SeesAnOperationOfADeadProcessCompleteByQuiet) {
+  SegmentWriterV1 writer = SegmentWith(1);
+  writer.Put(0, InFlightV1{.ticket = 1,
+                           .function = 4,
+                           .parts_announced = 1,
+                           .parts_done = 1,
+                           .last_part_ns = static_cast<uint64_t>(now_.monotonic_ns)});
+  writer.WriteTo(Path("x.seg"));
+  EXPECT_EQ(Snapshot().processes.at(0).communicators.at(0).in_flight.size(), 1u);
+  Advance(milliseconds(1001));
+  EXPECT_EQ(Snapshot().processes.at(0).communicators.at(0).in_flight.size(), 0u);
+  EXPECT_EQ(Snapshot().processes.at(0).communicators.at(0).completed_sequence, 1u);
+}
+
+TEST_F(RetentionTest, StillTellsWhatAKilledProcessWasDoing) {
+  SegmentWriterV1 writer = SegmentWith(1);
+  writer.Put(0, InFlightV1{.ticket = 1, .function = 4, .sequence = 17, .parts_announced = 4, .parts_done = 1});
+  writer.WriteTo(Path("x.seg"));
+  LockHolder(Path("x.seg")).Kill();
+  Advance(seconds(60));
+  EXPECT_EQ(Snapshot().processes.at(0).communicators.at(0).in_flight.at(0).sequence, 17u);
+}
+
+TEST_F(RetentionTest, TwoCollectorsDoNotDisturbEachOther) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  SegmentTable hasty({scratch_.path()}, kRetention / 2);
+  Snapshot();
+  hasty.Snapshot(now_);
+  Advance(kRetention / 2 + seconds(2));
+  EXPECT_TRUE(hasty.Snapshot(now_).processes.empty());
+  EXPECT_FALSE(Exists("x.seg"));
+  EXPECT_EQ(Snapshot().processes.size(), 1u) << "served to the end of its own retention time";
+  Advance(kRetention / 2);
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_TRUE(snapshot.processes.empty());
+  EXPECT_EQ(Count(snapshot, SegmentError::kUnlinkFailed), 0u);
+  EXPECT_EQ(Count(snapshot, SegmentError::kOpenFailed), 0u);
+}
+
+TEST_F(RetentionTest, LeavesAFileThatTookTheNameOfADeadOne) {
+  SegmentWith(1, 1).WriteTo(Path("x.seg"));
+  Snapshot();
+  SegmentWith(1, 2).WriteTo(Path("y.tmp"));
+  std::filesystem::rename(Path("y.tmp"), Path("x.seg"));
+  const LockHolder writer(Path("x.seg"));
+  Advance(kRetention + seconds(2));
+  EXPECT_EQ(Snapshot().processes.at(0).pid, 2u);
+  EXPECT_TRUE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, CountsAFileThatCannotBeUnlinkedOnceAndTriesAgain) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  Snapshot();
+  Advance(kRetention + seconds(2));
+  for (int i = 0; i < 3; ++i) {
+    const NodeSnapshot snapshot = SnapshotWithDescriptors(0);
+    EXPECT_TRUE(snapshot.processes.empty());
+    EXPECT_EQ(Count(snapshot, SegmentError::kUnlinkFailed), 1u);
+    Advance(kRescanInterval);
+  }
+  EXPECT_TRUE(Exists("x.seg"));
+  Advance(kRescanInterval);
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_TRUE(snapshot.processes.empty()) << "it does not come back";
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+}  // namespace
+}  // namespace nccl_exporter

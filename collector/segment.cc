@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Life and afterlife of one segment.
+#include "collector/segment.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nccl_exporter {
+
+void Segment::Observe(const ReadTerms& terms, SegmentErrorCounts& errors) {
+  is_alive_ = file_.HasWriter();
+  if (is_alive_) {
+    was_alive_ = true;
+    exit_monotonic_ns_.reset();
+    return;
+  }
+  // The lock was gone before this read begins: nothing is written any more, unless somebody copies a file into its
+  // place.
+  const FileStamp stamp = Stamp();
+  const bool is_new = !exit_monotonic_ns_ || read_stamp_ != stamp;
+  const bool is_stale = static_cast<uint64_t>(terms.now.monotonic_ns) >= read_.stale_at_ns;
+  if (is_new || is_stale || !read_.process) Read(stamp, terms, errors);
+  if (is_new) NoteExit(stamp, terms.now);
+}
+
+void Segment::Read(const FileStamp& stamp, const ReadTerms& terms, SegmentErrorCounts& errors) {
+  read_ = ReadSegment(file_, terms);
+  read_stamp_ = stamp;
+  is_usable_ = is_usable_ || read_.process;
+  errors.Add(SegmentError::kChangedWhileRead, read_.changed_slots);
+  if (read_.fault) counted_fault_.Count(read_.fault->error, stamp, errors);
+}
+
+// The end of a writer that we saw alive is now. Of one that had ended before we came, the file tells the last sign of
+// life: so a restarted collector goes on with the retention time instead of beginning it anew.
+void Segment::NoteExit(const FileStamp& stamp, const Moment& now) {
+  const int64_t last_sign_ns = std::max(read_.last_sign_of_life_realtime_ns, stamp.modified_realtime_ns);
+  const int64_t age_ns = was_alive_ ? 0 : std::max<int64_t>(now.realtime_ns - last_sign_ns, 0);
+  exit_monotonic_ns_ = now.monotonic_ns - age_ns;
+}
+
+bool Segment::IsOver(const Moment& now, std::chrono::nanoseconds retention) const {
+  return exit_monotonic_ns_ && now.monotonic_ns - *exit_monotonic_ns_ > retention.count();
+}
+
+uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, const ReadTerms& terms,
+                        SegmentErrorCounts& errors) {
+  if (is_alive_) Read(Stamp(), terms, errors);
+  if (read_.fault || !read_.process) {
+    ++(read_.fault ? snapshot.segments.unusable : snapshot.segments.starting);
+    return 0;
+  }
+  ++(is_alive_ ? snapshot.segments.live : snapshot.segments.exited);
+  ProcessSnapshot& process = snapshot.processes.emplace_back();
+  if (is_alive_) {
+    process = *std::exchange(read_.process, std::nullopt);
+  } else {
+    process = *read_.process;  // the last counts stay here
+  }
+  process.segment = name;
+  process.is_alive = is_alive_;
+  return process.communicators.size();
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// One segment as the collector follows it: while its writer lives it is read at every snapshot; when the writer has
+// gone it is read once more, and these last counts are served until the retention time is over.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "collector/node_snapshot.h"
+#include "collector/segment_errors.h"
+#include "collector/segment_file.h"
+#include "collector/segment_reader.h"
+
+namespace nccl_exporter {
+
+class Segment {
+ public:
+  explicit Segment(SegmentFile file) : file_(std::move(file)) {}
+
+  // Looks whether the writer lives. If it does not, makes sure that its last counts have been read since.
+  void Observe(const ReadTerms& terms, SegmentErrorCounts& errors);
+
+  // Adds what the segment says to `snapshot`: its process, and itself to the counts by state. Returns the number of
+  // communicators. After Observe().
+  uint64_t AddTo(NodeSnapshot& snapshot, const std::string& name, const ReadTerms& terms, SegmentErrorCounts& errors);
+
+  // Whether the writer has been gone for longer than the retention time. After Observe(). The same holds for a file
+  // that never became a segment or cannot be used: then it is what a dead process left, and old.
+  bool IsOver(const Moment& now, std::chrono::nanoseconds retention) const;
+
+  // Whether there is, or was, more to it than a file that nobody holds and that cannot be read.
+  bool IsServed() const { return is_alive_ || is_usable_; }
+
+  // Communicators in memory between snapshots: those of the last counts.
+  uint64_t CommunicatorsKept() const { return read_.process ? read_.process->communicators.size() : 0; }
+
+  FileStamp Stamp() const { return FileStamp(file_.Status()); }
+
+ private:
+  void Read(const FileStamp& stamp, const ReadTerms& terms, SegmentErrorCounts& errors);
+  void NoteExit(const FileStamp& stamp, const Moment& now);
+
+  SegmentFile file_;
+  bool is_alive_ = false;
+  bool was_alive_ = false;  // ever, as far as we have seen
+  bool is_usable_ = false;  // was read with success at least once
+  SegmentRead read_;        // the latest; without its process once that was handed on
+  std::optional<FileStamp> read_stamp_;
+  std::optional<int64_t> exit_monotonic_ns_;  // set while the writer is gone
+  CountedFault counted_fault_;
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies header and slots out of a segment, each at most a few times.
+#include "collector/segment_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nccl_exporter {
+namespace {
+
+using layout::CommunicatorSlot;
+using layout::InFlightEntry;
+using layout::SegmentHeader;
+using layout::SlotState;
+
+// A slot changes its state at most a few times in the life of a communicator: one more try nearly always does.
+constexpr int kSlotAttempts = 2;
+
+// The part of a slot that is read: nothing that a snapshot tells stands in the ring of completions.
+constexpr size_t kSlotBytesRead = offsetof(CommunicatorSlot, completions);
+
+class SegmentReading {
+ public:
+  SegmentReading(const SegmentSource& source, const ReadTerms& terms) : source_(source), terms_(terms) {}
+
+  SegmentRead Read() {
+    if (!ReadHeader()) return std::move(result_);
+    result_.process = DescribeProcess(header_);
+    result_.last_sign_of_life_realtime_ns = result_.process->start_realtime_ns;
+    for (uint32_t slot = 0; slot < header_.slot_count && !result_.fault; ++slot) ReadSlot(slot);
+    if (result_.fault) result_.process.reset();
+    return std::move(result_);
+  }
+
+ private:
+  enum class Copy { kDone, kChanged, kFailed };
+
+  // Fills `into`, or notes the fault.
+  bool CopyAll(uint64_t offset, std::span<std::byte> into) {
+    const ssize_t copied = source_.Read(offset, into);
+    if (copied == static_cast<ssize_t>(into.size())) return true;
+    const SegmentError error = copied < 0 ? SegmentError::kReadFailed : SegmentError::kTruncated;
+    result_.fault = SegmentFault{error, "at byte " + std::to_string(offset)};
+    return false;
+  }
+
+  template <typename Object>
+  static std::span<std::byte> BytesOf(Object& object, size_t bytes = sizeof(Object)) {
+    return {reinterpret_cast<std::byte*>(&object), bytes};
+  }
+
+  // False if the writer is still starting or the header is no good. The version is looked at before the rest is copied:
+  // it is stored last, so that behind a version that is not 0 everything is there.
+  bool ReadHeader() {
+    ssize_t copied = source_.Read(0, BytesOf(header_.version));
+    if (copied >= 0 && header_.version.load(std::memory_order_relaxed) == 0) return false;
+    if (copied >= 0) copied = source_.Read(0, BytesOf(header_));
+    if (copied < 0) {
+      result_.fault = SegmentFault{SegmentError::kReadFailed, "in the header"};
+    } else {
+      result_.fault = FindFault(header_, static_cast<uint64_t>(copied), source_.Size(), source_.OwnerUid());
+    }
+    return !result_.fault;
+  }
+
+  uint64_t OffsetOf(uint32_t slot) const { return header_.header_bytes + slot * header_.slot_bytes; }
+
+  // The overflow slot has no life of its own and is read in any state; of the others, those that are published.
+  bool IsWanted(uint32_t slot) {
+    if (IsOverflow(slot)) return true;
+    layout::Word word{0};
+    if (!CopyAll(OffsetOf(slot), BytesOf(word))) return false;
+    const SlotState state = layout::StateOf(word.load(std::memory_order_relaxed));
+    return state == SlotState::kLive || state == SlotState::kClosed;
+  }
+
+  bool IsOverflow(uint32_t slot) const { return slot + 1 == header_.slot_count; }
+
+  void ReadSlot(uint32_t slot) {
+    Copy copy = Copy::kChanged;
+    for (int attempt = 0; attempt < kSlotAttempts && copy == Copy::kChanged; ++attempt) {
+      if (!IsWanted(slot)) return;
+      copy = CopySlot(slot);
+    }
+    if (copy == Copy::kChanged) ++result_.changed_slots;
+    if (copy == Copy::kDone && IsServed(slot)) AddCommunicator(slot);
+  }
+
+  Copy CopySlot(uint32_t slot) {
+    if (!slot_) slot_ = std::make_unique<CommunicatorSlot>();
+    if (!CopyAll(OffsetOf(slot), BytesOf(*slot_, kSlotBytesRead)) || !DropChangedEntries(slot)) return Copy::kFailed;
+    layout::Word state_after{0};
+    if (!CopyAll(OffsetOf(slot), BytesOf(state_after))) return Copy::kFailed;
+    const uint64_t state_in_copy = slot_->state.load(std::memory_order_relaxed);
+    return state_after.load(std::memory_order_relaxed) == state_in_copy ? Copy::kDone : Copy::kChanged;
+  }
+
+  // An entry in flight is whole if it bears the same ticket after the copy as in it: a ticket is given out once, after
+  // the rest of its entry has been written. Others get ticket 0.
+  bool DropChangedEntries(uint32_t slot) {
+    const auto in_use = [](const InFlightEntry& entry) { return entry.ticket.load(std::memory_order_relaxed) != 0; };
+    if (std::ranges::none_of(slot_->in_flight, in_use)) return true;
+    if (!entries_after_) entries_after_ = std::make_unique<Entries>();
+    if (!CopyAll(OffsetOf(slot) + offsetof(CommunicatorSlot, in_flight), BytesOf(*entries_after_))) return false;
+    for (size_t i = 0; i < entries_after_->size(); ++i) {
+      layout::Word& ticket = slot_->in_flight[i].ticket;
+      if (ticket.load(std::memory_order_relaxed) != (*entries_after_)[i].ticket.load(std::memory_order_relaxed)) {
+        ticket.store(0, std::memory_order_relaxed);
+      }
+    }
+    return true;
+  }
+
+  // Whether the copied slot has something to tell; a finalized communicator is served for the retention time.
+  bool IsServed(uint32_t slot) {
+    if (IsOverflow(slot)) return HasCounts(*slot_);
+    const SlotState state = layout::StateOf(slot_->state.load(std::memory_order_relaxed));
+    if (state != SlotState::kClosed) return state == SlotState::kLive;
+    const uint64_t closed_ns = slot_->closed_monotonic_ns.load(std::memory_order_relaxed);
+    const uint64_t retention_ns = static_cast<uint64_t>(terms_.retention.count());
+    const uint64_t age_ns = terms_.now.AgeOf(closed_ns);
+    NoteLife(terms_.now.RealtimeOf(closed_ns));
+    if (age_ns > retention_ns) return false;
+    NoteStaleAt(static_cast<uint64_t>(terms_.now.monotonic_ns) + (retention_ns - age_ns) + 1);
+    return true;
+  }
+
+  void AddCommunicator(uint32_t slot) {
+    std::vector<CommunicatorSnapshot>& communicators = result_.process->communicators;
+    if (communicators.size() >= terms_.communicator_limit) {
+      result_.fault = SegmentFault{SegmentError::kTooManySegments, "too many communicators on the node"};
+      return;
+    }
+    CommunicatorRead read = DescribeCommunicator(*slot_, slot, IsOverflow(slot), terms_.now);
+    NoteLife(read.communicator.created_realtime_ns);
+    NoteLife(read.communicator.last_progress_realtime_ns);
+    NoteStaleAt(read.stale_at_ns);
+    communicators.push_back(std::move(read.communicator));
+  }
+
+  void NoteLife(int64_t realtime_ns) {
+    result_.last_sign_of_life_realtime_ns = std::max(result_.last_sign_of_life_realtime_ns, realtime_ns);
+  }
+  void NoteStaleAt(uint64_t monotonic_ns) { result_.stale_at_ns = std::min(result_.stale_at_ns, monotonic_ns); }
+
+  using Entries = std::array<InFlightEntry, layout::kInFlightEntries>;
+
+  const SegmentSource& source_;
+  const ReadTerms& terms_;
+  SegmentRead result_;
+  SegmentHeader header_{};
+  std::unique_ptr<CommunicatorSlot> slot_;  // kept from slot to slot; about 100 KiB
+  std::unique_ptr<Entries> entries_after_;
+};
+
+}  // namespace
+
+SegmentRead ReadSegment(const SegmentSource& source, const ReadTerms& terms) {
+  return SegmentReading(source, terms).Read();
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes of a segment -> ProcessSnapshot. Copies, validates the copy, uses the copy; believes nothing. Time and memory
+// are bounded by the limits in shm_layout.h, whatever the bytes say.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "collector/communicator_reader.h"
+#include "collector/moment.h"
+#include "collector/node_snapshot.h"
+#include "collector/segment_header.h"
+#include "collector/segment_source.h"
+
+namespace nccl_exporter {
+
+struct ReadTerms {
+  Moment now;
+  std::chrono::nanoseconds retention = std::chrono::nanoseconds::max();  // of finalized communicators
+  uint64_t communicator_limit = layout::kMaxSlots;                       // 40 KiB of memory each
+};
+
+struct SegmentRead {
+  std::optional<ProcessSnapshot> process;  // without name and liveness, which are not in the bytes
+  std::optional<SegmentFault> fault;  // why there is no `process`; if there is neither, the writer is still starting
+  uint64_t changed_slots = 0;         // left out, because they were claimed anew in the middle of the copy
+  // CLOCK_MONOTONIC when the same bytes will have to be read anew, because some of them mean something else by then.
+  uint64_t stale_at_ns = kNever;
+  int64_t last_sign_of_life_realtime_ns = 0;  // the latest time in the bytes
+};
+
+// Never reads what is not needed: of a slot that is free its state alone, so that a sparse file costs little.
+SegmentRead ReadSegment(const SegmentSource& source, const ReadTerms& terms);
+
+// The same for bytes in memory: a pure function, to be fuzzed.
+inline SegmentRead ParseSegment(std::span<const std::byte> bytes, uint64_t owner_uid, const ReadTerms& terms) {
+  return ReadSegment(MemorySource(bytes, owner_uid), terms);
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finding segments: directories that come, go and change, and what lies in them that is no segment.
+#include "collector/segment_table.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "collector/lock_holder.h"
+#include "collector/table_fixture.h"
+
+namespace nccl_exporter {
+namespace {
+
+using SegmentTableTest = TableFixture;
+using std::chrono::seconds;
+
+TEST_F(SegmentTableTest, ServesLiveProcessesByStartTimeThenName) {
+  SegmentWriterV1 writer = SegmentWith(1);
+  writer.Put(ProcessV1{.pid = 3, .uid = ::getuid(), .start_realtime_ns = 20});
+  writer.WriteTo(Path("a.seg"));
+  writer.Put(ProcessV1{.pid = 2, .uid = ::getuid(), .start_realtime_ns = 10});
+  writer.WriteTo(Path("c.seg"));
+  writer.Put(ProcessV1{.pid = 1, .uid = ::getuid(), .start_realtime_ns = 10});
+  writer.WriteTo(Path("b.seg"));
+  const LockHolder a(Path("a.seg")), b(Path("b.seg")), c(Path("c.seg"));
+
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_EQ(snapshot.taken_realtime_ns, now_.realtime_ns);
+  EXPECT_EQ(snapshot.segments.live, 3u);
+  ASSERT_EQ(snapshot.processes.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(snapshot.processes[i].pid, i + 1);
+    EXPECT_TRUE(snapshot.processes[i].is_alive);
+  }
+  EXPECT_EQ(snapshot.processes[0].segment, "b.seg");
+}
+
+TEST_F(SegmentTableTest, ReadsALiveSegmentAnewForEachSnapshot) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  const LockHolder writer(Path("x.seg"));
+  EXPECT_EQ(OperationsOf(Snapshot().processes.at(0)), 1u);
+  SegmentWith(2).WriteTo(Path("x.seg"));
+  EXPECT_EQ(OperationsOf(Snapshot().processes.at(0)), 2u);
+}
+
+TEST_F(SegmentTableTest, CountsASegmentWithoutVersionAsStartingUntilItIsReady) {
+  SegmentWriterV1(2).WriteTo(Path("x.seg"));
+  const LockHolder writer(Path("x.seg"));
+  EXPECT_EQ(Snapshot().segments.starting, 1u);
+  EXPECT_TRUE(Snapshot().processes.empty());
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  EXPECT_EQ(Snapshot().segments.live, 1u);
+  const auto errors = Snapshot().segment_errors;
+  EXPECT_TRUE(std::ranges::all_of(errors, [](uint64_t count) { return count == 0; }));
+}
+
+TEST_F(SegmentTableTest, FindsADirectoryThatAppearsLater) {
+  SegmentTable table({Path("later")}, kRetention);
+  EXPECT_EQ(Count(table.Snapshot(now_), SegmentError::kDirectoryUnreadable), 0u);
+  std::filesystem::create_directory(Path("later"));
+  SegmentWith(1).WriteTo(Path("later/x.seg"));
+  EXPECT_EQ(table.Snapshot(now_).processes.size(), 1u);
+  SegmentWith(1).WriteTo(Path("later/y.seg"));
+  EXPECT_EQ(table.Snapshot(now_).processes.size(), 2u);
+}
+
+TEST_F(SegmentTableTest, GoesOnWithADirectoryThatTookTheOldOnesPlace) {
+  const std::string path = Path("segments");
+  SegmentTable table({path}, kRetention);
+  std::filesystem::create_directory(path);
+  SegmentWith(1, 1).WriteTo(path + "/x.seg");
+  EXPECT_EQ(table.Snapshot(now_).processes.size(), 1u);
+  std::filesystem::rename(path, Path("old"));
+  std::filesystem::create_directory(path);
+  SegmentWith(1, 2).WriteTo(path + "/y.seg");
+  const NodeSnapshot snapshot = table.Snapshot(now_);
+  EXPECT_EQ(snapshot.processes.size(), 2u) << "the old one is served to its end";
+}
+
+TEST_F(SegmentTableTest, ServesEachFileOnceWhateverWaysLeadToIt) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  std::filesystem::create_hard_link(Path("x.seg"), Path("y.seg"));
+  std::filesystem::create_directory_symlink(scratch_.path(), Path("link"));
+  SegmentTable table({scratch_.path(), Path("link"), scratch_.path()}, kRetention);
+  EXPECT_EQ(table.Snapshot(now_).processes.size(), 1u);
+  Advance(kRescanInterval);
+  EXPECT_EQ(table.Snapshot(now_).processes.size(), 1u);
+}
+
+TEST_F(SegmentTableTest, TakesAReplacedFileForANewSegmentAndServesTheOldOneToItsEnd) {
+  SegmentWith(1, 1).WriteTo(Path("x.seg"));
+  EXPECT_EQ(Snapshot().processes.size(), 1u);
+  SegmentWith(2, 2).WriteTo(Path("y.tmp"));
+  std::filesystem::rename(Path("y.tmp"), Path("x.seg"));
+  EXPECT_EQ(Snapshot().processes.size(), 2u);
+}
+
+TEST_F(SegmentTableTest, ServesALivingProcessWhoseFileSomebodyTidiedAway) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  const LockHolder writer(Path("x.seg"));
+  Snapshot();
+  std::filesystem::remove(Path("x.seg"));
+  Advance(kRescanInterval);
+  EXPECT_EQ(Snapshot().segments.live, 1u);
+}
+
+TEST_F(SegmentTableTest, CountsAnUnreadableDirectoryWhenItBecomesSo) {
+  const std::string path = Path("segments");
+  std::ofstream(path) << "no directory";
+  SegmentTable table({path, scratch_.path()}, kRetention);
+  EXPECT_EQ(Count(table.Snapshot(now_), SegmentError::kDirectoryUnreadable), 1u);
+  Advance(kRescanInterval);
+  EXPECT_EQ(Count(table.Snapshot(now_), SegmentError::kDirectoryUnreadable), 1u);
+  std::filesystem::remove(path);
+  EXPECT_EQ(Count(table.Snapshot(now_), SegmentError::kDirectoryUnreadable), 1u);
+  std::ofstream(path) << "no directory";
+  EXPECT_EQ(Count(table.Snapshot(now_), SegmentError::kDirectoryUnreadable), 2u);
+}
+
+TEST_F(SegmentTableTest, CountsEachFileThatIsNoSegmentOnceAndAgainWhenItChanges) {
+  std::filesystem::create_directory(Path("directory.seg"));
+  std::filesystem::create_symlink("x", Path("link.seg"));
+  ASSERT_EQ(::mkfifo(Path("fifo.seg").c_str(), 0600), 0);
+  std::ofstream(Path("text.seg")) << "certainly no segment";
+  SegmentWith(1).WriteTo(Path("good.seg"));
+  for (int i = 0; i < 3; ++i) {
+    const NodeSnapshot snapshot = Snapshot();
+    EXPECT_EQ(snapshot.processes.size(), 1u);
+    EXPECT_EQ(snapshot.segments.unusable, 4u);
+    EXPECT_EQ(Count(snapshot, SegmentError::kNotARegularFile), 3u);
+    EXPECT_EQ(Count(snapshot, SegmentError::kBadMagic), 1u);
+    Advance(kRescanInterval);
+  }
+  std::ofstream(Path("text.seg")) << "changed, and still no segment";
+  EXPECT_EQ(Count(Snapshot(), SegmentError::kBadMagic), 2u);
+  std::filesystem::remove(Path("text.seg"));
+  std::filesystem::remove(Path("fifo.seg"));
+  EXPECT_EQ(Snapshot().segments.unusable, 2u);
+}
+
+TEST_F(SegmentTableTest, ServesTheOthersWhenALiveSegmentIsTruncatedBetweenTwoScrapes) {
+  SegmentWith(1, 1).WriteTo(Path("x.seg"));
+  SegmentWith(1, 2).WriteTo(Path("y.seg"));
+  const LockHolder x(Path("x.seg")), y(Path("y.seg"));
+  EXPECT_EQ(Snapshot().processes.size(), 2u);
+  ASSERT_EQ(::truncate(Path("x.seg").c_str(), 5000), 0);
+  const NodeSnapshot snapshot = Snapshot();
+  ASSERT_EQ(snapshot.processes.size(), 1u);
+  EXPECT_EQ(snapshot.processes[0].pid, 2u);
+  EXPECT_EQ(snapshot.segments.unusable, 1u);
+  EXPECT_EQ(Count(Snapshot(), SegmentError::kTruncated), 1u);
+}
+
+TEST_F(SegmentTableTest, TriesAgainToOpenWhatCouldNotBeOpened) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  for (int i = 0; i < 2; ++i) {
+    const NodeSnapshot snapshot = SnapshotWithDescriptors(1);  // the directory can be opened, the file in it cannot
+    EXPECT_TRUE(snapshot.processes.empty());
+    EXPECT_EQ(snapshot.segments.unusable, 1u);
+    EXPECT_EQ(Count(snapshot, SegmentError::kOpenFailed), 1u);
+    Advance(kRescanInterval);
+  }
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_EQ(snapshot.processes.size(), 1u);
+  EXPECT_EQ(snapshot.segments.unusable, 0u);
+}
+
+// The test holds more descriptors than processes usually may; false if that cannot be had.
+bool AllowDescriptors(rlim_t count) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = std::max(limit.rlim_cur, std::min(count, limit.rlim_max));
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= count;
+}
+
+TEST_F(SegmentTableTest, FollowsOnlySoManySegmentsInADirectory) {
+  if (!AllowDescriptors(kMaxSegments + 100)) GTEST_SKIP() << "the limit of descriptors is too low here";
+  const auto make = [&](const std::string& name) { std::ofstream file(Path(name)); };
+  for (size_t i = 0; i < kMaxSegments; ++i) make(std::to_string(i) + ".seg");
+  EXPECT_EQ(Count(Snapshot(), SegmentError::kTooManySegments), 0u);
+  for (const char* name : {"one.seg", "more.seg"}) make(name);
+  for (int i = 0; i < 2; ++i) {
+    const NodeSnapshot snapshot = Snapshot();
+    EXPECT_EQ(snapshot.segments.starting, kMaxSegments);
+    EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), 1u);
+    Advance(kRescanInterval);
+  }
+}
+
+TEST_F(SegmentTableTest, FindsSegmentsAmongMoreFilesThatAreNone) {
+  for (size_t i = 0; i < kMaxSegments + 1; ++i) std::filesystem::create_symlink("x", Path(std::to_string(i) + ".seg"));
+  EXPECT_EQ(Snapshot().segments.unusable, kMaxSegments + 1);
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  EXPECT_EQ(Snapshot().processes.size(), 1u);
+}
+
+TEST_F(SegmentTableTest, ServesOnlySoManyCommunicators) {
+  for (const char* name : {"a.seg", "b.seg"}) {
+    SegmentWriterV1 writer(kMaxCommunicators / 2 + 2);
+    writer.Put(ProcessV1{.uid = ::getuid()});
+    for (size_t slot = 0; slot < kMaxCommunicators / 2 + 1; ++slot) writer.Put(slot, CommunicatorV1{});
+    writer.Publish();
+    writer.WriteTo(Path(name));
+  }
+  const LockHolder a(Path("a.seg")), b(Path("b.seg"));
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_EQ(snapshot.processes.size(), 1u);
+  EXPECT_EQ(snapshot.segments.unusable, 1u);
+  EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), 1u);
+}
+
+}  // namespace
+}  // namespace nccl_exporter
