@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's registry, and prometheus-cpp's families as ours.
+#include "exporter/daemon_metrics.h"
+
+#include <prometheus/gauge.h>
+#include <prometheus/metric_family.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "exporter/version.h"
+
+namespace nccl_exporter {
+namespace {
+
+// From a node with a few communicators to one at the series cap on a busy CPU, in seconds.
+constexpr std::array kScrapeBounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0};
+
+// A builder of prometheus-cpp with name and help of the catalogue.
+template <typename Builder>
+Builder Named(Builder builder, Metric metric) {
+  return builder.Name(std::string(RowOf(metric).name)).Help(std::string(RowOf(metric).help));
+}
+
+MetricType TypeOf(prometheus::MetricType type) {
+  switch (type) {
+    case prometheus::MetricType::Counter:
+      return MetricType::kCounter;
+    case prometheus::MetricType::Histogram:
+      return MetricType::kHistogram;
+    default:  // the daemon registers no summaries
+      return MetricType::kGauge;
+  }
+}
+
+std::string UnitOf(std::string_view name) {
+  if (name.ends_with("_total")) name.remove_suffix(std::string_view("_total").size());
+  for (const std::string_view unit : {"seconds", "bytes"}) {
+    if (name.ends_with(unit)) return std::string(unit);
+  }
+  return "";
+}
+
+// The family of that name; a new one where the catalogue has none.
+Family& FindOrAdd(Exposition& exposition, const prometheus::MetricFamily& source) {
+  const auto found = std::ranges::find(exposition.families, source.name, &Family::name);
+  if (found != exposition.families.end()) return *found;
+  return exposition.families.emplace_back(Family{.name = source.name,
+                                                 .help = source.help,
+                                                 .unit = UnitOf(source.name),
+                                                 .type = TypeOf(source.type),
+                                                 .scale = {},
+                                                 .series = {}});
+}
+
+LabelsId AddLabels(Exposition& exposition, const std::vector<prometheus::ClientMetric::Label>& source) {
+  if (source.empty()) return kNoLabels;
+  Labels labels;
+  for (const auto& label : source) labels.push_back({label.name, label.value});
+  exposition.labels.push_back(std::move(labels));
+  return static_cast<LabelsId>(exposition.labels.size() - 1);
+}
+
+// Counts of each bucket from cumulative ones, handed over to the exposition.
+std::span<const uint64_t> AddCounts(Exposition& exposition, const prometheus::ClientMetric::Histogram& source) {
+  std::vector<uint64_t> counts;
+  uint64_t below = 0;
+  for (const auto& bucket : source.bucket) {
+    counts.push_back(bucket.cumulative_count - below);
+    below = bucket.cumulative_count;
+  }
+  const auto owned = std::make_shared<const std::vector<uint64_t>>(std::move(counts));
+  exposition.owners.push_back(owned);
+  return *owned;
+}
+
+void SetScale(HistogramScale& scale, const prometheus::ClientMetric::Histogram& source) {
+  scale = {};
+  for (const auto& bucket : source.bucket) {
+    if (std::isinf(bucket.upper_bound)) continue;
+    scale.bounds.push_back(bucket.upper_bound);
+    scale.ends.push_back(static_cast<uint32_t>(scale.bounds.size()));
+  }
+}
+
+void AddFamily(Exposition& exposition, const prometheus::MetricFamily& source) {
+  Family& family = FindOrAdd(exposition, source);
+  for (const prometheus::ClientMetric& metric : source.metric) {
+    Series series{.subject = kNoLabels, .own = AddLabels(exposition, metric.label), .value = 0, .counts = {}};
+    if (source.type == prometheus::MetricType::Histogram) {
+      SetScale(family.scale, metric.histogram);
+      series.value = metric.histogram.sample_sum;
+      series.counts = AddCounts(exposition, metric.histogram);
+    } else {
+      const bool is_counter = source.type == prometheus::MetricType::Counter;
+      series.value = is_counter ? metric.counter.value : metric.gauge.value;
+    }
+    family.series.push_back(series);
+  }
+}
+
+}  // namespace
+
+DaemonMetrics::DaemonMetrics()
+    : scrape_duration_(
+          Named(prometheus::BuildHistogram(), Metric::kScrapeDuration)
+              .Register(registry_)
+              .Add({}, prometheus::Histogram::BucketBoundaries(kScrapeBounds.begin(), kScrapeBounds.end()))),
+      series_dropped_(Named(prometheus::BuildCounter(), Metric::kSeriesDropped).Register(registry_)),
+      series_folded_(series_dropped_.Add({{"reason", "folded"}})),
+      series_left_out_(series_dropped_.Add({{"reason", "left_out"}})) {
+  Named(prometheus::BuildGauge(), Metric::kBuildInfo)
+      .Register(registry_)
+      .Add({{"version", std::string(kVersion)}, {"compiler", std::string(kCompiler)}})
+      .Set(1);
+}
+
+void DaemonMetrics::ObserveScrape(std::chrono::nanoseconds duration) {
+  scrape_duration_.Observe(std::chrono::duration<double>(duration).count());
+}
+
+void DaemonMetrics::CountDrops(const SeriesDrops& drops) {
+  series_folded_.Increment(static_cast<double>(drops.folded));
+  series_left_out_.Increment(static_cast<double>(drops.left_out));
+}
+
+void DaemonMetrics::AddTo(Exposition& exposition) const {
+  for (const prometheus::Collectable* collectable : {static_cast<const prometheus::Collectable*>(&registry_),
+                                                     static_cast<const prometheus::Collectable*>(&process_)}) {
+    for (const prometheus::MetricFamily& family : collectable->Collect()) AddFamily(exposition, family);
+  }
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parser of durations.
+#include "exporter/duration_text.h"
+
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <system_error>
+
+namespace nccl_exporter {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  std::chrono::nanoseconds length;
+};
+constexpr std::array<Unit, 5> kUnits{{
+    {"d", std::chrono::hours(24)},
+    {"h", std::chrono::hours(1)},
+    {"m", std::chrono::minutes(1)},
+    {"s", std::chrono::seconds(1)},
+    {"ms", std::chrono::milliseconds(1)},
+}};
+
+// Takes a whole number off the front of `text`.
+std::optional<uint64_t> TakeNumber(std::string_view& text) {
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return number;
+}
+
+}  // namespace
+
+std::optional<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
+  std::chrono::nanoseconds sum{0};
+  size_t next_unit = 0;
+  do {
+    const std::optional<uint64_t> number = TakeNumber(text);
+    if (!number) return std::nullopt;
+    const std::string_view name = text.substr(0, text.find_first_of("0123456789"));
+    const std::string_view unit = name.empty() && sum.count() == 0 && next_unit == 0 ? "s" : name;
+    while (next_unit < kUnits.size() && kUnits[next_unit].name != unit) ++next_unit;
+    if (next_unit == kUnits.size()) return std::nullopt;
+    const std::chrono::nanoseconds length = kUnits[next_unit++].length;
+    if (*number > static_cast<uint64_t>((kMaxDuration - sum) / length)) return std::nullopt;
+    sum += static_cast<int64_t>(*number) * length;
+    text.remove_prefix(name.size());
+  } while (!text.empty());
+  return sum;
+}
+
+}  // namespace nccl_exporter

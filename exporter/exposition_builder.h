@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adds series to an exposition, counts their samples and can take the latest ones back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "exporter/metric_family.h"
+
+namespace nccl_exporter {
+
+class ExpositionBuilder {
+ public:
+  // `exposition` is one of ExpositionOfCatalogue() and outlives this object.
+  explicit ExpositionBuilder(Exposition& exposition);
+
+  LabelsId AddLabels(Labels labels);
+  LabelsId AddLabel(std::string_view name, std::string_view value);
+
+  void Add(Metric metric, LabelsId subject, LabelsId own, double value);
+
+  // `counts` must live as long as the exposition: see Keep() and Exposition::owners.
+  void AddHistogram(Metric metric, LabelsId subject, LabelsId own, double sum, std::span<const uint64_t> counts);
+
+  // Hands counts over to the exposition.
+  std::span<const uint64_t> Keep(std::vector<uint64_t> counts);
+
+  size_t samples() const { return samples_; }
+
+  // What RollBack() returns to.
+  struct Mark {
+    std::vector<size_t> series;  // by family
+    size_t labels = 0;
+    size_t owners = 0;
+    size_t samples = 0;
+  };
+  void SetMark(Mark& mark) const;  // fills a mark that may be used again, for it is set thousands of times a scrape
+  void RollBack(const Mark& mark);
+
+ private:
+  Family& FamilyOf(Metric metric) { return exposition_.families[static_cast<size_t>(metric)]; }
+
+  Exposition& exposition_;
+  size_t samples_ = 0;
+};
+
+}  // namespace nccl_exporter

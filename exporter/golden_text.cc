@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The example snapshot, encoded.
+#include "exporter/golden_text.h"
+
+#include "exporter/example_snapshot.h"
+#include "exporter/openmetrics_encoder.h"
+#include "exporter/segment_dump.h"
+#include "exporter/snapshot_families.h"
+#include "exporter/text_encoder.h"
+
+namespace nccl_exporter {
+namespace {
+
+std::string Encoded(const Encoder& encoder) {
+  Exposition exposition = ExpositionOfCatalogue();
+  AddSnapshotFamilies(ExampleSnapshot(), kSeriesLimit, exposition);
+  std::string text;
+  encoder.Encode(exposition, text);
+  return text;
+}
+
+}  // namespace
+
+std::string ExampleAsText() { return Encoded(TextEncoder()); }
+
+std::string ExampleAsOpenMetrics() { return Encoded(OpenMetricsEncoder()); }
+
+std::string ExampleAsDump() { return DumpText(ExampleSnapshot()->processes.front()); }
+
+}  // namespace nccl_exporter

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client for tests of what is served over loopback.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace nccl_exporter {
+
+struct HttpAnswer {
+  int status = 0;                              // 0: no answer
+  std::map<std::string, std::string> headers;  // names in lower case
+  std::string body;                            // as it came, compressed or not
+};
+
+// `headers` are whole lines, "Accept: text/plain".
+HttpAnswer Request(int port, const std::string& method, const std::string& path,
+                   const std::vector<std::string>& headers = {});
+
+inline HttpAnswer Get(int port, const std::string& path, const std::vector<std::string>& headers = {}) {
+  return Request(port, "GET", path, headers);
+}
+
+// Sends `bytes` as they are and returns all that comes back until the server closes the connection.
+std::string Exchange(int port, const std::string& bytes);
+
+}  // namespace nccl_exporter

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server over loopback: methods, headers, failures to start and an orderly end.
+#include "exporter/http_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <latch>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "exporter/http_client.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr const char* kAnyPort = "127.0.0.1:0";
+
+HttpResponse Echo(const HttpRequest& request) {
+  return {.headers = {{"X-Test", "yes"}}, .body = request.path + '|' + request.accept + '|' + request.accept_encoding};
+}
+
+class RunningServer {
+ public:
+  explicit RunningServer(HttpHandler handler) : server_(std::move(handler)) {
+    EXPECT_EQ(server_.Start({kAnyPort}), "");
+  }
+  int port() const { return server_.ports().at(0); }
+  void Stop() { server_.Stop(); }
+
+ private:
+  HttpServer server_;
+};
+
+TEST(HttpServerTest, HandsPathAndHeadersToTheHandler) {
+  const RunningServer server(Echo);
+  const HttpAnswer answer = Get(server.port(), "/a%20b?query=1", {"Accept: x", "Accept-Encoding: gzip"});
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, "/a b|x|gzip");
+  EXPECT_EQ(answer.headers.at("x-test"), "yes");
+  EXPECT_EQ(answer.headers.at("content-type"), "text/plain; charset=utf-8");
+  EXPECT_EQ(answer.headers.at("content-length"), std::to_string(answer.body.size()));
+  EXPECT_EQ(answer.headers.at("connection"), "close");
+  EXPECT_THAT(answer.headers.at("date"), testing::MatchesRegex("[A-Z][a-z]+, [0-9]+ [A-Z][a-z]+ [0-9]+ [0-9:]+ GMT"));
+}
+
+TEST(HttpServerTest, JoinsSeveralAcceptHeaders) {
+  const RunningServer server(Echo);
+  EXPECT_EQ(Get(server.port(), "/", {"Accept: x;q=0.1", "accept: y"}).body, "/|x;q=0.1,y|");
+}
+
+TEST(HttpServerTest, AnswersHeadWithTheSameHeadersAndNoBody) {
+  const RunningServer server(Echo);
+  const HttpAnswer head = Request(server.port(), "HEAD", "/metrics");
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.headers.at("content-length"), std::to_string(std::string("/metrics||").size()));
+  const std::string bytes = Exchange(server.port(), "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(bytes, testing::StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(bytes, testing::EndsWith("\r\n\r\n"));
+}
+
+TEST(HttpServerTest, RefusesOtherMethods) {
+  const RunningServer server(Echo);
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "PATCH"}) {
+    const HttpAnswer answer = Request(server.port(), method, "/");
+    EXPECT_EQ(answer.status, 405) << method;
+    EXPECT_EQ(answer.headers.at("allow"), "GET, HEAD") << method;
+  }
+}
+
+TEST(HttpServerTest, SurvivesWhatIsNoRequest) {
+  const RunningServer server(Echo);
+  for (const std::string& bytes :
+       {std::string("nonsense\r\n\r\n"), std::string("GET\r\n\r\n"), std::string(100000, 'x')}) {
+    EXPECT_THAT(Exchange(server.port(), bytes), testing::Not(testing::HasSubstr(" 200 ")));
+  }
+  EXPECT_EQ(Get(server.port(), "/").status, 200);
+}
+
+TEST(HttpServerTest, TurnsAnExceptionIntoStatus500) {
+  const RunningServer server([](const HttpRequest&) -> HttpResponse { throw std::runtime_error("out of luck"); });
+  const HttpAnswer answer = Get(server.port(), "/");
+  EXPECT_EQ(answer.status, 500);
+  EXPECT_EQ(answer.body, "Internal error: out of luck\n");
+}
+
+TEST(HttpServerTest, CarriesBodiesOfManyMegabytes) {
+  const std::string body(20 << 20, 'm');
+  const RunningServer server([&](const HttpRequest&) { return HttpResponse{.headers = {}, .body = body}; });
+  EXPECT_TRUE(Get(server.port(), "/").body == body);
+}
+
+TEST(HttpServerTest, ServesSeveralAddresses) {
+  HttpServer server(Echo);
+  ASSERT_EQ(server.Start({kAnyPort, ":0"}), "");
+  ASSERT_EQ(server.ports().size(), 2u);
+  for (const int port : server.ports()) EXPECT_EQ(Get(port, "/").status, 200);
+}
+
+TEST(HttpServerTest, SaysThatAPortIsInUse) {
+  const RunningServer first(Echo);
+  HttpServer second(Echo);
+  const std::string taken = "127.0.0.1:" + std::to_string(first.port());
+  const std::string error = second.Start({kAnyPort, taken});
+  EXPECT_THAT(error, testing::HasSubstr(taken));
+  EXPECT_THAT(error, testing::HasSubstr("in use"));
+  EXPECT_THAT(error, testing::Not(testing::HasSubstr("\n")));
+}
+
+TEST(HttpServerTest, SaysThatAHostIsUnknown) {
+  HttpServer server(Echo);
+  EXPECT_THAT(server.Start({"no.such.host.invalid:0"}), testing::HasSubstr("no.such.host.invalid:0"));
+}
+
+TEST(HttpServerTest, AnswersTheRequestsInProgressBeforeItStops) {
+  std::latch started(1);
+  std::latch may_end(1);
+  RunningServer server([&](const HttpRequest&) {
+    started.count_down();
+    may_end.wait();
+    return HttpResponse{.headers = {}, .body = "late"};
+  });
+  const int port = server.port();
+  std::future<HttpAnswer> answer = std::async(std::launch::async, [port] { return Get(port, "/"); });
+  started.wait();
+  std::thread stopper([&] { server.Stop(); });
+  may_end.count_down();
+  stopper.join();
+  EXPECT_EQ(answer.get().body, "late");
+  EXPECT_EQ(Get(port, "/").status, 0);
+}
+
+}  // namespace
+}  // namespace nccl_exporter

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Log lines as exporters of the Prometheus project write them.
+#include "exporter/log.h"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <ctime>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "exporter/utf8.h"
+
+namespace nccl_exporter {
+namespace {
+
+spdlog::level::level_enum SpdlogLevel(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    case LogLevel::kInfo:
+      break;
+  }
+  return spdlog::level::info;
+}
+
+std::string_view LevelName(spdlog::level::level_enum level) {
+  if (level <= spdlog::level::debug) return "debug";
+  if (level == spdlog::level::info) return "info";
+  return level == spdlog::level::warn ? "warn" : "error";
+}
+
+std::string TimeText(spdlog::log_clock::time_point time) {
+  const auto since_epoch = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+  const std::time_t seconds = static_cast<std::time_t>(since_epoch / 1000);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
+                     utc.tm_hour, utc.tm_min, utc.tm_sec, since_epoch % 1000);
+}
+
+}  // namespace
+
+void ConfigureLog(LogLevel level, LogFormat format) {
+  auto logger = std::make_shared<spdlog::logger>("nccl-exporter", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_level(SpdlogLevel(level));
+  logger->set_formatter(std::make_unique<LineFormatter>(format));
+  spdlog::set_default_logger(std::move(logger));
+}
+
+void LineFormatter::format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& line) {
+  std::string text;
+  AppendQuoted(std::string_view(message.payload.data(), message.payload.size()), text);
+  constexpr std::string_view kLogfmt = "ts={} level={} msg={}\n";
+  constexpr std::string_view kJson = "{{\"ts\":\"{}\",\"level\":\"{}\",\"msg\":{}}}\n";
+  fmt::format_to(std::back_inserter(line), fmt::runtime(format_ == LogFormat::kJson ? kJson : kLogfmt),
+                 TimeText(message.time), LevelName(message.level), text);
+}
+
+std::unique_ptr<spdlog::formatter> LineFormatter::clone() const { return std::make_unique<LineFormatter>(format_); }
+
+}  // namespace nccl_exporter

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's log: spdlog's default logger, one line a message on standard error, as logfmt or JSON.
+#pragma once
+
+#include <spdlog/formatter.h>
+
+#include <memory>
+
+#include "exporter/options.h"
+
+namespace nccl_exporter {
+
+// Sets up spdlog's default logger. Call before other threads log.
+void ConfigureLog(LogLevel level, LogFormat format);
+
+// ts=2025-01-31T12:00:00.000Z level=info msg="text", or the same as a JSON object. Messages hold text of other
+// processes: whatever they hold, a message stays one line and one value.
+class LineFormatter final : public spdlog::formatter {
+ public:
+  explicit LineFormatter(LogFormat format) : format_(format) {}
+
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& line) override;
+  std::unique_ptr<spdlog::formatter> clone() const override;
+
+ private:
+  const LogFormat format_;
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// nccl-exporter: wires the collector to the web pages, and runs until it is told to stop.
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "collector/collector.h"
+#include "exporter/http_server.h"
+#include "exporter/log.h"
+#include "exporter/options.h"
+#include "exporter/scrape_page.h"
+#include "exporter/segment_dump.h"
+#include "exporter/version.h"
+#include "exporter/web_pages.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr int kSuccess = 0;
+constexpr int kRuntimeFailure = 1;
+constexpr int kBadUsage = 2;
+
+int Fail(int exit_code, const std::string& message) {
+  std::fprintf(stderr, "nccl-exporter: %s\n", message.c_str());
+  return exit_code;
+}
+
+int Print(const std::string& text) {
+  const bool is_written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  return is_written ? kSuccess : Fail(kRuntimeFailure, "cannot write to standard output");
+}
+
+int Dump(const std::string& path) {
+  SegmentError error{};
+  std::string detail;
+  const std::optional<ProcessSnapshot> process = ReadSegmentFile(path, &error, &detail);
+  if (process) return Print(DumpText(*process));
+  return Fail(kRuntimeFailure, path + ": " + std::string(kSegmentErrors[static_cast<size_t>(error)]) +
+                                   (detail.empty() ? "" : ": " + detail));
+}
+
+// Makes SIGTERM and SIGINT wait for WaitForSignal(), in this thread and those that it starts from now on.
+sigset_t BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+int WaitForSignal(const sigset_t& signals) {
+  int signal = 0;
+  while (sigwait(&signals, &signal) != 0) continue;
+  return signal;
+}
+
+int Serve(const Options& options) {
+  ConfigureLog(options.log_level, options.log_format);
+  const sigset_t signals = BlockSignals();
+  Collector collector({.directories = options.segment_dirs, .retention = options.retention});
+  ScrapePage scrape_page([&] { return collector.Snapshot(); });
+  WebPages pages(scrape_page, options.telemetry_path);
+  HttpServer server([&](const HttpRequest& request) { return pages.Answer(request); });
+  if (const std::string error = server.Start(options.listen_addresses); !error.empty()) {
+    return Fail(kRuntimeFailure, "cannot serve: " + error);
+  }
+  const std::vector<int> ports = server.ports();
+  for (size_t i = 0; i < ports.size(); ++i) {
+    spdlog::info("nccl-exporter {} listens at {} (port {})", kVersion, options.listen_addresses[i], ports[i]);
+  }
+  for (const std::string& directory : options.segment_dirs) {
+    std::error_code error;
+    const bool exists = std::filesystem::is_directory(directory, error);
+    spdlog::info("{} {}", exists ? "watching" : "waiting for segment directory", directory);
+  }
+  collector.Start();
+  scrape_page.TakeFirstSnapshot();
+  const int signal = WaitForSignal(signals);
+  spdlog::info("stopping on {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
+  server.Stop();
+  return kSuccess;
+}
+
+int Main(int argc, char** argv) {
+  std::string error;
+  const Options options = ParseOptions(argc, argv, error);
+  if (!error.empty()) return Fail(kBadUsage, error + " (see nccl-exporter --help)");
+  switch (options.command) {
+    case Command::kPrint:
+      return Print(options.text);
+    case Command::kDump:
+      return Dump(options.dump_segment);
+    case Command::kServe:
+      break;
+  }
+  try {
+    return Serve(options);
+  } catch (const std::exception& failure) {
+    return Fail(kRuntimeFailure, failure.what());
+  }
+}
+
+}  // namespace
+}  // namespace nccl_exporter
+
+int main(int argc, char** argv) { return nccl_exporter::Main(argc, argv); }

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon as a whole, from its command line to its exit code.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "exporter/child_process.h"
+#include "exporter/http_client.h"
+#include "exporter/promtool.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr const char* kDaemon = "exporter/nccl-exporter";
+
+std::string TemporaryDirectory() { return std::getenv("TEST_TMPDIR"); }
+
+// A daemon on a free port that watches an empty directory.
+class Daemon {
+ public:
+  explicit Daemon(const std::vector<std::string>& more_flags = {}) : process_(Command(more_flags)) {
+    const std::string line = process_.ReadErrorLine();
+    const std::string before_port = "(port ";
+    const size_t at = line.find(before_port);
+    EXPECT_NE(at, std::string::npos) << line;
+    if (at != std::string::npos) port_ = std::stoi(line.substr(at + before_port.size()));
+  }
+
+  ChildProcess& process() { return process_; }
+  int port() const { return port_; }
+
+ private:
+  static std::vector<std::string> Command(const std::vector<std::string>& more_flags) {
+    std::vector<std::string> command{kDaemon, "--web.listen-address=127.0.0.1:0"};
+    if (more_flags.empty()) command.push_back("--segment.dir=" + TemporaryDirectory());
+    command.insert(command.end(), more_flags.begin(), more_flags.end());
+    return command;
+  }
+
+  ChildProcess process_;
+  int port_ = 0;
+};
+
+// Expects one line on standard error.
+std::string OnlyLine(const std::string& text) {
+  EXPECT_EQ(text.find('\n'), text.size() - 1) << text;
+  return text;
+}
+
+TEST(MainTest, ServesUntilSigterm) {
+  Daemon daemon;
+  EXPECT_EQ(Get(daemon.port(), "/-/healthy").status, 200);
+  const HttpAnswer scrape = Get(daemon.port(), "/metrics");
+  EXPECT_EQ(scrape.status, 200);
+  EXPECT_EQ(PromtoolComplaints(scrape.body), "");
+  EXPECT_THAT(scrape.body, testing::HasSubstr("\nnccl_exporter_segments{state=\"live\"} 0\n"));
+  EXPECT_EQ(Get(daemon.port(), "/-/ready").status, 200) << "a scrape takes a snapshot";
+  daemon.process().Signal(SIGTERM);
+  EXPECT_EQ(daemon.process().Wait(), 0);
+  EXPECT_THAT(daemon.process().ErrorOutput(), testing::HasSubstr("stopping on SIGTERM"));
+  EXPECT_EQ(daemon.process().Output(), "");
+}
+
+TEST(MainTest, StopsOnSigint) {
+  Daemon daemon;
+  daemon.process().Signal(SIGINT);
+  EXPECT_EQ(daemon.process().Wait(), 0);
+}
+
+TEST(MainTest, WaitsForASegmentDirectoryThatDoesNotExistYet) {
+  const std::string directory = TemporaryDirectory() + "/not-yet";
+  Daemon daemon({"--segment.dir=" + directory, "--log.format=json"});
+  EXPECT_THAT(daemon.process().ReadErrorLine(),
+              testing::HasSubstr("\"msg\":\"waiting for segment directory " + directory + "\"}"));
+  EXPECT_EQ(Get(daemon.port(), "/metrics").status, 200);
+  std::filesystem::create_directory(directory);
+  std::ofstream(directory + "/wrong.seg") << "this is no segment";
+  EXPECT_THAT(Get(daemon.port(), "/metrics").body,
+              testing::HasSubstr("\nnccl_exporter_segments{state=\"unusable\"} 1\n"));
+}
+
+TEST(MainTest, APortInUseIsARuntimeFailure) {
+  const Daemon first;
+  ChildProcess second({kDaemon, "--web.listen-address=127.0.0.1:" + std::to_string(first.port())});
+  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_THAT(OnlyLine(second.ErrorOutput()), testing::HasSubstr(std::to_string(first.port())));
+}
+
+TEST(MainTest, BadUsageEndsWithCodeTwo) {
+  for (const char* flag : {"--nonsense", "--web.telemetry-path=", "--segment.retention=soon", "--log.level"}) {
+    ChildProcess daemon({kDaemon, flag});
+    EXPECT_EQ(daemon.Wait(), 2) << flag;
+    EXPECT_THAT(OnlyLine(daemon.ErrorOutput()), testing::StartsWith("nccl-exporter: ")) << flag;
+  }
+}
+
+TEST(MainTest, HelpAndVersionGoToStandardOutput) {
+  ChildProcess version({kDaemon, "--version"});
+  EXPECT_EQ(version.Wait(), 0);
+  EXPECT_EQ(version.Output(), "nccl-exporter 0.1.0\n");
+  ChildProcess help({kDaemon, "--help"});
+  EXPECT_EQ(help.Wait(), 0);
+  EXPECT_THAT(help.Output(), testing::HasSubstr("--segment.retention"));
+  EXPECT_EQ(help.ErrorOutput(), "");
+}
+
+TEST(MainTest, DumpSaysWhyASegmentCannotBeRead) {
+  const std::string path = TemporaryDirectory() + "/text.seg";
+  std::ofstream(path) << std::string(100000, 'x');
+  ChildProcess missing({kDaemon, "dump", TemporaryDirectory() + "/missing.seg"});
+  EXPECT_EQ(missing.Wait(), 1);
+  EXPECT_THAT(OnlyLine(missing.ErrorOutput()), testing::HasSubstr("missing.seg: open_failed"));
+  ChildProcess text({kDaemon, "dump", path});
+  EXPECT_EQ(text.Wait(), 1);
+  EXPECT_THAT(OnlyLine(text.ErrorOutput()), testing::HasSubstr("text.seg: "));
+  EXPECT_EQ(text.Output(), "");
+}
+
+}  // namespace
+}  // namespace nccl_exporter

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The catalogue's rows as empty families, with the scales of the segment's histograms.
+#include "exporter/metric_family.h"
+
+#include "proto/buckets.h"
+
+namespace nccl_exporter {
+namespace {
+
+template <typename Buckets, size_t kBounds>
+HistogramScale ScaleOf(const std::array<int, kBounds>& classic_bounds) {
+  HistogramScale scale;
+  scale.native = {.schema = Buckets::kSchema, .first_bound = Buckets::kFirstBound};
+  for (const int bound : classic_bounds) {
+    const int index = bound - Buckets::kFirstBound;
+    scale.bounds.push_back(Buckets::UpperBound(index));
+    scale.ends.push_back(static_cast<uint32_t>(index + 1));
+  }
+  return scale;
+}
+
+}  // namespace
+
+Exposition ExpositionOfCatalogue() {
+  Exposition exposition;
+  for (const MetricRow& row : kMetrics) {
+    exposition.families.push_back({.name = std::string(row.name),
+                                   .help = std::string(row.help),
+                                   .unit = std::string(row.unit),
+                                   .type = row.type,
+                                   .scale = {},
+                                   .series = {}});
+  }
+  for (const Metric metric : {Metric::kCollectiveDuration, Metric::kSendDuration, Metric::kRecvDuration}) {
+    exposition.families[static_cast<size_t>(metric)].scale = ScaleOf<DurationBuckets>(kClassicDurationBounds);
+  }
+  exposition.families[static_cast<size_t>(Metric::kCollectiveBusBandwidth)].scale =
+      ScaleOf<BandwidthBuckets>(kClassicBandwidthBounds);
+  return exposition;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// One scrape as plain data: families, series and shared label sets. Built once a scrape, then read by one encoder.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "proto/metric_catalogue.h"
+
+namespace nccl_exporter {
+
+struct Label {
+  std::string name;
+  std::string value;
+
+  auto operator<=>(const Label&) const = default;
+};
+using Labels = std::vector<Label>;
+
+// Index in Exposition::labels. Thousands of series share a few label sets, so an encoder renders each set only once.
+using LabelsId = uint32_t;
+inline constexpr LabelsId kNoLabels = 0;
+
+// Where the counts of a histogram lie on the axis of values: the same for all series of a family.
+struct HistogramScale {
+  // counts[0] holds values up to bound `first_bound` of the schema, counts[i] native bucket first_bound + i, the last
+  // one values above all bounds.
+  struct Native {
+    int schema = 0;
+    int first_bound = 0;
+  };
+  std::optional<Native> native;  // absent: the classic bounds are all there is
+  std::vector<double> bounds;    // classic upper bounds, ascending, without +Inf
+  std::vector<uint32_t> ends;    // counts[0] to counts[ends[i] - 1] are values up to bounds[i]
+};
+
+struct Series {
+  LabelsId subject = kNoLabels;      // whom the series is about: a communicator, a process
+  LabelsId own = kNoLabels;          // what sets it apart from the subject's other series of the family
+  double value = 0;                  // of a histogram: the sum
+  std::span<const uint64_t> counts;  // of a histogram: not cumulative, at full resolution
+};
+
+struct Family {
+  std::string name;  // as in the catalogue: counters end in _total, info metrics in _info
+  std::string help;
+  std::string unit;
+  MetricType type = MetricType::kGauge;
+  HistogramScale scale;  // of histograms
+  std::vector<Series> series;
+};
+
+struct Exposition {
+  std::vector<Labels> labels{Labels{}};             // labels[kNoLabels] is the empty set
+  std::vector<Family> families;                     // those without series are not served
+  std::vector<std::shared_ptr<const void>> owners;  // of the memory that Series::counts point to
+};
+
+// Lines that a series becomes in a text format, and samples that Prometheus stores for it.
+inline size_t SamplesPerSeries(const Family& family) {
+  constexpr size_t kInfinitySumAndCount = 3;
+  return family.type == MetricType::kHistogram ? family.scale.bounds.size() + kInfinitySumAndCount : 1;
+}
+
+// All families of the catalogue, in its order and indexed by Metric, without series.
+Exposition ExpositionOfCatalogue();
+
+}  // namespace nccl_exporter

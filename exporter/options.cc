@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of flags fed to CLI11, and the checks of their values.
+#include "exporter/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "exporter/duration_text.h"
+#include "exporter/version.h"
+#include "exporter/web_pages.h"
+
+namespace nccl_exporter {
+namespace {
+
+// Values as given, each flag's default where it is not.
+using Values = std::array<std::vector<std::string>, kOptions.size()>;
+
+constexpr bool IsRepeatable(Option option) { return option == Option::kListenAddress || option == Option::kSegmentDir; }
+
+std::vector<std::string> SplitList(std::string_view list) {
+  std::vector<std::string> parts;
+  for (const std::string& part : CLI::detail::split(std::string(list), ','))
+    parts.push_back(CLI::detail::trim_copy(part));
+  return parts;
+}
+
+bool IsPort(std::string_view text) {
+  uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// host:port with a name or an IPv4 address, or :port.
+bool IsListenAddress(std::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos) return false;
+  const std::string_view host = address.substr(0, colon);
+  const bool is_host = std::ranges::all_of(host, [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-';
+  });
+  return is_host && IsPort(address.substr(colon + 1));
+}
+
+// A path that clients send as it is written and that hides no page of ours.
+bool IsTelemetryPath(std::string_view path) {
+  const bool is_taken = path == kLandingPath || path == kHealthyPath || path == kReadyPath;
+  const bool is_plain = std::ranges::all_of(path, [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view("/-_.~").find(c) != std::string_view::npos;
+  });
+  const bool has_dot_segment = path.find("/.") != std::string_view::npos || path.find("//") != std::string_view::npos;
+  return path.starts_with('/') && is_plain && !has_dot_segment && !is_taken;
+}
+
+template <typename Value, size_t kSize>
+std::optional<Value> ByName(const std::array<std::pair<std::string_view, Value>, kSize>& names, std::string_view name) {
+  const auto found = std::ranges::find(names, name, &std::pair<std::string_view, Value>::first);
+  return found == names.end() ? std::nullopt : std::optional(found->second);
+}
+
+constexpr std::array<std::pair<std::string_view, LogLevel>, 4> kLogLevels{
+    {{"debug", LogLevel::kDebug}, {"info", LogLevel::kInfo}, {"warn", LogLevel::kWarn}, {"error", LogLevel::kError}}};
+constexpr std::array<std::pair<std::string_view, LogFormat>, 2> kLogFormats{
+    {{"logfmt", LogFormat::kLogfmt}, {"json", LogFormat::kJson}}};
+
+// Stores a flag's value; false if it is none.
+bool Store(Option option, const std::string& value, Options& options) {
+  switch (option) {
+    case Option::kListenAddress:
+      options.listen_addresses.push_back(value);
+      return IsListenAddress(value);
+    case Option::kTelemetryPath:
+      options.telemetry_path = value;
+      return IsTelemetryPath(value);
+    case Option::kSegmentDir:
+      options.segment_dirs.push_back(value);
+      return !value.empty();
+    case Option::kSegmentRetention:
+      options.retention = ParseDuration(value).value_or(std::chrono::nanoseconds(-1));
+      return options.retention.count() >= 0;
+    case Option::kLogLevel:
+      options.log_level = ByName(kLogLevels, value).value_or(LogLevel::kInfo);
+      return ByName(kLogLevels, value).has_value();
+    case Option::kLogFormat:
+      options.log_format = ByName(kLogFormats, value).value_or(LogFormat::kLogfmt);
+      return ByName(kLogFormats, value).has_value();
+    case Option::kCount:
+      break;
+  }
+  return false;
+}
+
+void StoreAll(const Values& values, Options& options, std::string& error) {
+  for (size_t i = 0; i < kOptions.size(); ++i) {
+    for (const std::string& value : values[i]) {
+      if (Store(static_cast<Option>(i), value, options)) continue;
+      error =
+          "invalid value '" + value + "' of " + std::string(kOptions[i].name) + ": " + std::string(kOptions[i].help);
+      return;
+    }
+  }
+}
+
+void AddOptions(CLI::App& app, Values& values) {
+  for (size_t i = 0; i < kOptions.size(); ++i) {
+    const OptionRow& row = kOptions[i];
+    values[i] = SplitList(row.default_value);
+    CLI::Option* option = app.add_option(std::string(row.name), values[i], std::string(row.help));
+    option->default_str(std::string(row.default_value))->allow_extra_args(false);
+    if (!IsRepeatable(static_cast<Option>(i))) option->expected(1);
+  }
+}
+
+// CLI11's messages, which may take several lines, as one.
+std::string OneLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+Options ParseOptions(int argc, const char* const* argv, std::string& error) {
+  CLI::App app("Serves metrics of the NCCL communicators on this node to Prometheus.", "nccl-exporter");
+  Options options;
+  Values values;
+  AddOptions(app, values);
+  app.set_version_flag("--version", "nccl-exporter " + std::string(kVersion), "Print the version and exit.");
+  app.set_help_flag("-h,--help", "Print this help and exit.");
+  app.require_subcommand(0, 1);
+  CLI::App* dump = app.add_subcommand("dump", "Print a segment readably.");
+  dump->add_option("SEGMENT", options.dump_segment, "File to print.")->required();
+  CLI::App* print_options = app.add_subcommand("options", "Print the table of flags as Markdown.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    options.command = Command::kPrint;
+    options.text = app.help();
+  } catch (const CLI::CallForVersion& version) {
+    options.command = Command::kPrint;
+    options.text = std::string(version.what()) + '\n';
+  } catch (const CLI::ParseError& wrong) {
+    error = OneLine(wrong.what());
+  }
+  if (!error.empty() || options.command == Command::kPrint) return options;
+  if (dump->parsed()) options.command = Command::kDump;
+  if (print_options->parsed()) {
+    options.command = Command::kPrint;
+    options.text = OptionsAsMarkdown();
+  }
+  StoreAll(values, options, error);
+  return options;
+}
+
+std::string OptionsAsMarkdown() {
+  std::string table = "| flag | default | meaning |\n|---|---|---|\n";
+  for (const OptionRow& row : kOptions) {
+    table += "| `" + std::string(row.name) + "` | `" + std::string(row.default_value) + "` | " + std::string(row.help) +
+             " |\n";
+  }
+  return table;
+}
+
+}  // namespace nccl_exporter

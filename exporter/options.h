@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of nccl-exporter: one table of flags, and what a command line means.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nccl_exporter {
+
+struct OptionRow {
+  std::string_view name;
+  std::string_view default_value;
+  std::string_view help;
+};
+
+enum class Option : uint8_t {
+  kListenAddress,
+  kTelemetryPath,
+  kSegmentDir,
+  kSegmentRetention,
+  kLogLevel,
+  kLogFormat,
+  kCount
+};
+
+inline constexpr std::array<OptionRow, static_cast<size_t>(Option::kCount)> kOptions{{
+    {"--web.listen-address", ":9828",
+     "Address to listen at, host:port or :port for all IPv4 addresses. May be given several times."},
+    {"--web.telemetry-path", "/metrics", "Path of the metrics."},
+    {"--segment.dir", "/run/nccl-exporter, /dev/shm/nccl-exporter",
+     "Directory in which the plugin leaves its segments. May be given several times; need not exist yet."},
+    {"--segment.retention", "5m",
+     "How long the metrics of an ended process or communicator are still served: seconds, or a duration like 1h30m."},
+    {"--log.level", "info", "Least severe message to log: debug, info, warn or error."},
+    {"--log.format", "logfmt", "Format of the log, on standard error: logfmt or json."},
+}};
+
+enum class Command : uint8_t {
+  kServe,
+  kDump,  // `dump SEGMENT`
+  kPrint  // --help, --version, `options`: write `text` to standard output
+};
+
+enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError };
+enum class LogFormat : uint8_t { kLogfmt, kJson };
+
+struct Options {
+  Command command = Command::kServe;
+  std::string text;          // of kPrint
+  std::string dump_segment;  // of kDump
+
+  std::vector<std::string> listen_addresses;
+  std::string telemetry_path;
+  std::vector<std::string> segment_dirs;
+  std::chrono::nanoseconds retention{};
+  LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kLogfmt;
+};
+
+// What the command line asks for, or in `error` the one line that says what is wrong with it (then the result means
+// nothing).
+Options ParseOptions(int argc, const char* const* argv, std::string& error);
+
+// The table of flags as Markdown, as it stands in the README.
+std::string OptionsAsMarkdown();
+
+}  // namespace nccl_exporter

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command lines, good and bad.
+#include "exporter/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "exporter/duration_text.h"
+
+namespace nccl_exporter {
+namespace {
+
+using std::chrono_literals::operator""h;
+using std::chrono_literals::operator""min;
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+
+Options Parse(std::vector<const char*> arguments, std::string& error) {
+  arguments.insert(arguments.begin(), "nccl-exporter");
+  return ParseOptions(static_cast<int>(arguments.size()), arguments.data(), error);
+}
+
+Options Parsed(std::vector<const char*> arguments) {
+  std::string error;
+  Options options = Parse(std::move(arguments), error);
+  EXPECT_EQ(error, "");
+  return options;
+}
+
+std::string ErrorOf(std::vector<const char*> arguments) {
+  std::string error;
+  Parse(std::move(arguments), error);
+  return error;
+}
+
+TEST(OptionsTest, DefaultsAreThoseOfTheTable) {
+  const Options options = Parsed({});
+  EXPECT_EQ(options.command, Command::kServe);
+  EXPECT_THAT(options.listen_addresses, testing::ElementsAre(":9828"));
+  EXPECT_EQ(options.telemetry_path, "/metrics");
+  EXPECT_THAT(options.segment_dirs, testing::ElementsAre("/run/nccl-exporter", "/dev/shm/nccl-exporter"));
+  EXPECT_EQ(options.retention, 5min);
+  EXPECT_EQ(options.log_level, LogLevel::kInfo);
+  EXPECT_EQ(options.log_format, LogFormat::kLogfmt);
+}
+
+TEST(OptionsTest, GivenValuesReplaceTheDefaults) {
+  const Options options = Parsed({"--web.listen-address", "127.0.0.1:1", "--web.listen-address=localhost:2",
+                                  "--web.telemetry-path=/m", "--segment.dir=/a", "--segment.dir", "/b,c",
+                                  "--segment.retention=90", "--log.level=debug", "--log.format=json"});
+  EXPECT_THAT(options.listen_addresses, testing::ElementsAre("127.0.0.1:1", "localhost:2"));
+  EXPECT_EQ(options.telemetry_path, "/m");
+  EXPECT_THAT(options.segment_dirs, testing::ElementsAre("/a", "/b,c"));
+  EXPECT_EQ(options.retention, 90s);
+  EXPECT_EQ(options.log_level, LogLevel::kDebug);
+  EXPECT_EQ(options.log_format, LogFormat::kJson);
+}
+
+TEST(OptionsTest, BadValuesAreNamedInOneLine) {
+  const std::vector<std::pair<const char*, std::vector<const char*>>> cases{
+      {"--web.listen-address", {"9828", "host", ":65536", ":-1", ":", "a b:1", "[::1]:9828", ":80s", ""}},
+      {"--web.telemetry-path",
+       {"metrics", "/", "", "/-/ready", "/-/healthy", "/a?b", "/a#b", "/a b", "/a//b", "/../a", "/a%20"}},
+      {"--segment.dir", {""}},
+      {"--segment.retention", {"", "-1", "5 m", "5x", "m", "1m1h", "1m1m", "1.5h", "9999d", "99999999999999999999"}},
+      {"--log.level", {"trace", "INFO", ""}},
+      {"--log.format", {"text", ""}},
+  };
+  for (const auto& [flag, values] : cases) {
+    for (const char* value : values) {
+      const std::string argument = std::string(flag) + '=' + value;
+      const std::string error = ErrorOf({argument.c_str()});
+      EXPECT_THAT(error, testing::HasSubstr(flag)) << argument;
+      EXPECT_THAT(error, testing::Not(testing::HasSubstr("\n"))) << argument;
+    }
+  }
+}
+
+TEST(OptionsTest, BadCommandLinesAreNamedInOneLine) {
+  const std::vector<std::vector<const char*>> cases{{"--web.listen"},
+                                                    {"--nonsense=1"},
+                                                    {"nonsense"},
+                                                    {"--log.level=info", "--log.level=warn"},
+                                                    {"--log.level"},
+                                                    {"dump"},
+                                                    {"dump", "a", "b"},
+                                                    {"options", "x"},
+                                                    {"-x"},
+                                                    {"dump", "--x=1"},
+                                                    {"options", "dump", "a"}};
+  for (const auto& arguments : cases) {
+    const std::string error = ErrorOf(arguments);
+    EXPECT_NE(error, "") << arguments.front();
+    EXPECT_THAT(error, testing::Not(testing::HasSubstr("\n"))) << arguments.front();
+  }
+}
+
+TEST(OptionsTest, DumpNamesItsSegment) {
+  const Options options = Parsed({"dump", "/dev/shm/x.seg"});
+  EXPECT_EQ(options.command, Command::kDump);
+  EXPECT_EQ(options.dump_segment, "/dev/shm/x.seg");
+}
+
+TEST(OptionsTest, HelpShowsEveryFlagWithItsDefault) {
+  const Options options = Parsed({"--help"});
+  EXPECT_EQ(options.command, Command::kPrint);
+  for (const OptionRow& row : kOptions) {
+    EXPECT_THAT(options.text, testing::HasSubstr(std::string(row.name)));
+    EXPECT_THAT(options.text, testing::HasSubstr(std::string(row.default_value)));
+  }
+}
+
+TEST(OptionsTest, VersionAndTableGoToStandardOutput) {
+  EXPECT_EQ(Parsed({"--version"}).text, "nccl-exporter 0.1.0\n");
+  EXPECT_EQ(Parsed({"options"}).command, Command::kPrint);
+  EXPECT_EQ(Parsed({"options"}).text, OptionsAsMarkdown());
+  EXPECT_THAT(OptionsAsMarkdown(), testing::HasSubstr("\n| `--web.listen-address` | `:9828` | Address to listen at"));
+}
+
+TEST(DurationTextTest, ReadsPrometheusDurationsAndSeconds) {
+  EXPECT_EQ(ParseDuration("0"), 0s);
+  EXPECT_EQ(ParseDuration("300"), 300s);
+  EXPECT_EQ(ParseDuration("5m"), 5min);
+  EXPECT_EQ(ParseDuration("1h30m"), 90min);
+  EXPECT_EQ(ParseDuration("1d1h1m1s1ms"), 25h + 1min + 1s + 1ms);
+  EXPECT_EQ(ParseDuration("365d"), kMaxDuration);
+}
+
+TEST(DurationTextTest, RefusesEverythingElse) {
+  for (const char* text : {"", "s", "5m5", "1s1h", "1m1m", "+5", "-5", " 5", "5 ", "1.5", "0x10", "366d", "365d1ms",
+                           "18446744073709551616"}) {
+    EXPECT_EQ(ParseDuration(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace nccl_exporter

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Readings of /proc/self, in the base units of Prometheus.
+#include "exporter/process_collectable.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <system_error>
+
+namespace nccl_exporter {
+namespace {
+
+using prometheus::MetricType;
+
+double Seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
+
+std::optional<double> CpuSeconds() {
+  rusage usage{};
+  if (getrusage(RUSAGE_SELF, &usage) != 0) return std::nullopt;
+  return Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
+}
+
+// Field of /proc/self/stat, counted from 1 as in proc(5); 3 and above, since the name in field 2 may hold blanks.
+std::optional<double> StatField(int field) {
+  std::ifstream file("/proc/self/stat");
+  const std::string stat(std::istreambuf_iterator<char>(file), {});
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(stat.substr(name_end + 1));
+  std::string text;
+  for (int i = 3; i <= field; ++i) fields >> text;
+  double value = 0;
+  if (!(std::istringstream(text) >> value)) return std::nullopt;
+  return value;
+}
+
+std::optional<double> Threads() { return StatField(20); }
+
+std::optional<double> VirtualBytes() { return StatField(23); }
+
+std::optional<double> ResidentBytes() {
+  const std::optional<double> pages = StatField(24);
+  if (!pages) return std::nullopt;
+  return *pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+std::optional<double> StartSeconds() {
+  const std::optional<double> ticks_after_boot = StatField(22);
+  std::ifstream file("/proc/stat");
+  for (std::string line; ticks_after_boot && std::getline(file, line);) {
+    double boot_seconds = 0;
+    std::string key;
+    if (std::istringstream(line) >> key >> boot_seconds && key == "btime") {
+      return boot_seconds + *ticks_after_boot / static_cast<double>(sysconf(_SC_CLK_TCK));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<double> OpenDescriptors() {
+  std::error_code error;
+  const std::filesystem::directory_iterator entries("/proc/self/fd", error);
+  if (error) return std::nullopt;
+  return static_cast<double>(std::distance(begin(entries), end(entries)) - 1);  // one is this listing's own
+}
+
+std::optional<double> MaxDescriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::nullopt;
+  return static_cast<double>(limit.rlim_cur);
+}
+
+struct Reading {
+  const char* name;
+  const char* help;
+  MetricType type;
+  std::optional<double> (*value)();
+};
+
+constexpr Reading kReadings[] = {
+    {"process_cpu_seconds_total", "CPU time of the daemon, user and system.", MetricType::Counter, CpuSeconds},
+    {"process_resident_memory_bytes", "Resident memory of the daemon.", MetricType::Gauge, ResidentBytes},
+    {"process_virtual_memory_bytes", "Virtual memory of the daemon.", MetricType::Gauge, VirtualBytes},
+    {"process_open_fds", "Open file descriptors of the daemon.", MetricType::Gauge, OpenDescriptors},
+    {"process_max_fds", "Limit of open file descriptors.", MetricType::Gauge, MaxDescriptors},
+    {"process_start_time_seconds", "Start of the daemon, seconds since the epoch.", MetricType::Gauge, StartSeconds},
+    {"process_threads", "Threads of the daemon.", MetricType::Gauge, Threads},
+};
+
+}  // namespace
+
+std::vector<prometheus::MetricFamily> ProcessCollectable::Collect() const {
+  std::vector<prometheus::MetricFamily> families;
+  for (const Reading& reading : kReadings) {
+    const std::optional<double> value = reading.value();
+    if (!value) continue;
+    prometheus::ClientMetric metric;
+    (reading.type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = *value;
+    families.push_back({reading.name, reading.help, reading.type, {metric}});
+  }
+  return families;
+}
+
+}  // namespace nccl_exporter

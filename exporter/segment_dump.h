@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// A segment in words, for people: `nccl-exporter dump SEGMENT`.
+#pragma once
+
+#include <string>
+
+#include "collector/node_snapshot.h"
+
+namespace nccl_exporter {
+
+// Ends in a line feed. Text of other processes is quoted and escaped, so that it is safe on a terminal.
+std::string DumpText(const ProcessSnapshot& process);
+
+}  // namespace nccl_exporter

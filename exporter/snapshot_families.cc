@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Order and cap of a scrape's series.
+#include "exporter/snapshot_families.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "exporter/communicator_series.h"
+#include "exporter/exposition_builder.h"
+#include "exporter/series_labels.h"
+#include "exporter/subject_table.h"
+
+namespace nccl_exporter {
+namespace {
+
+Metric MetricOf(LossKind kind) {
+  switch (kind) {
+    case LossKind::kDropped:
+      return Metric::kEventsDropped;
+    case LossKind::kUnmatched:
+      return Metric::kEventsUnmatched;
+    case LossKind::kTimestampRejected:
+      break;
+  }
+  return Metric::kTimestampsRejected;
+}
+
+class SnapshotFamilies {
+ public:
+  SnapshotFamilies(const NodeSnapshot& snapshot, size_t series_limit, Exposition& exposition)
+      : snapshot_(snapshot),
+        series_limit_(series_limit),
+        named_limit_(series_limit - std::min(series_limit, kSeriesForOthers)),
+        builder_(exposition),
+        communicators_(builder_) {}
+
+  SeriesDrops Add() {
+    AddSegments();
+    AddProcesses();
+    AddCommunicators();
+    return drops_;
+  }
+
+ private:
+  void AddSegments() {
+    const SegmentCounts& segments = snapshot_.segments;
+    const std::array<std::pair<std::string_view, uint64_t>, 4> states{{{"live", segments.live},
+                                                                       {"starting", segments.starting},
+                                                                       {"exited", segments.exited},
+                                                                       {"unusable", segments.unusable}}};
+    for (const auto& [state, count] : states) {
+      builder_.Add(Metric::kSegments, kNoLabels, builder_.AddLabel("state", state), static_cast<double>(count));
+    }
+    for (size_t i = 0; i < kSegmentErrors.size(); ++i) {
+      builder_.Add(Metric::kSegmentReadErrors, kNoLabels, builder_.AddLabel("reason", kSegmentErrors[i]),
+                   static_cast<double>(snapshot_.segment_errors[i]));
+    }
+  }
+
+  // Processes with the same labels (the same pid in two containers that no job label tells apart) are summed.
+  void AddProcesses() {
+    std::map<Labels, std::array<uint64_t, kLossCount>> losses;
+    for (const ProcessSnapshot& process : snapshot_.processes) {
+      auto& sums = losses.try_emplace(ProcessLabels(process)).first->second;
+      for (size_t i = 0; i < kLossCount; ++i) sums[i] += process.losses[i];
+    }
+    std::array<LabelsId, kLossCount> reasons{};
+    for (size_t i = 0; i < kLossCount; ++i) reasons[i] = builder_.AddLabel("reason", kLosses[i].reason);
+    for (const auto& [labels, sums] : losses) {
+      if (builder_.samples() + kLossCount > named_limit_) {
+        drops_.left_out += kLossCount;
+        continue;
+      }
+      const LabelsId process = builder_.AddLabels(labels);
+      for (size_t i = 0; i < kLossCount; ++i) {
+        builder_.Add(MetricOf(kLosses[i].kind), process, reasons[i], static_cast<double>(sums[i]));
+      }
+    }
+  }
+
+  void AddCommunicators() {
+    SubjectTable subjects(snapshot_);
+    for (size_t i = 0; i < subjects.named().size(); ++i) {
+      if (AddWithin(named_limit_, &CommunicatorSeries::AddNamed, subjects.named()[i]) == 0) continue;
+      // The cap is reached: count what these would have been (nothing fits a limit of 0), then fold them, which ends
+      // the loop.
+      for (size_t j = i; j < subjects.named().size(); ++j) {
+        drops_.folded += AddWithin(0, &CommunicatorSeries::AddNamed, subjects.named()[j]);
+      }
+      subjects.FoldFrom(i);
+    }
+    for (const Subject& other : subjects.others()) {
+      drops_.left_out += AddWithin(series_limit_, &CommunicatorSeries::AddOther, other);
+    }
+  }
+
+  // Adds a subject if the samples then number at most `limit`; else adds nothing and returns how many it has.
+  size_t AddWithin(size_t limit, void (CommunicatorSeries::*add)(const Subject&), const Subject& subject) {
+    builder_.SetMark(mark_);
+    (communicators_.*add)(subject);
+    if (builder_.samples() <= limit) return 0;
+    const size_t samples = builder_.samples() - mark_.samples;
+    builder_.RollBack(mark_);
+    return samples;
+  }
+
+  const NodeSnapshot& snapshot_;
+  const size_t series_limit_;
+  const size_t named_limit_;
+  ExpositionBuilder builder_;
+  CommunicatorSeries communicators_;
+  ExpositionBuilder::Mark mark_;
+  SeriesDrops drops_;
+};
+
+}  // namespace
+
+SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, size_t series_limit,
+                                Exposition& exposition) {
+  exposition.owners.push_back(snapshot);
+  return SnapshotFamilies(*snapshot, series_limit, exposition).Add();
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators grouped by their labels, so that no two series of a scrape can be the same.
+//
+// Label sets are nearly always one communicator's alone. They coincide when a communicator is made anew with the same
+// id (the closed one is still served for the retention time), when two processes outside any job report the same id and
+// rank, and, by design, for comm="other". Then counters and histograms are summed and gauges and info metrics are those
+// of the newest member. When a closed member's retention time is over, the sum drops: to PromQL a counter reset.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/metric_family.h"
+
+namespace nccl_exporter {
+
+struct Member {
+  const ProcessSnapshot* process = nullptr;
+  const CommunicatorSnapshot* communicator = nullptr;
+};
+
+struct Subject {
+  Labels labels;
+  std::vector<Member> members;  // in the snapshot's order, at least one
+
+  // The member in use that was created last; if none is in use, the one created last.
+  const Member& Newest() const;
+};
+
+class SubjectTable {
+ public:
+  // Communicators whose id is not known yet are left out. Points into `snapshot`.
+  explicit SubjectTable(const NodeSnapshot& snapshot);
+
+  // Moves the members of named()[first] and all after it to comm="other".
+  void FoldFrom(size_t first);
+
+  const std::vector<Subject>& named() const { return named_.subjects; }    // in the snapshot's order
+  const std::vector<Subject>& others() const { return others_.subjects; }  // comm="other", one for each job
+
+ private:
+  struct Group {
+    std::vector<Subject> subjects;
+    std::map<Labels, size_t> index;
+
+    void Add(Labels labels, const Member& member);
+  };
+
+  Group named_;
+  Group others_;
+};
+
+}  // namespace nccl_exporter

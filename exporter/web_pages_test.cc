@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pages over loopback, as Prometheus, a kubelet and a person with a browser meet them.
+#include "exporter/web_pages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <latch>
+#include <string>
+#include <vector>
+
+#include "exporter/example_snapshot.h"
+#include "exporter/gunzip.h"
+#include "exporter/http_client.h"
+#include "exporter/promtool.h"
+
+namespace nccl_exporter {
+namespace {
+
+class WebPagesTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(server_.Start({"127.0.0.1:0"}), ""); }
+  int port() const { return server_.ports().at(0); }
+
+  SnapshotSource source_ = ExampleSnapshot;
+  ScrapePage scrape_page_{[this] { return source_(); }};
+  WebPages pages_{scrape_page_, "/metrics"};
+  HttpServer server_{[this](const HttpRequest& request) { return pages_.Answer(request); }};
+};
+
+TEST_F(WebPagesTest, ServesTextByDefault) {
+  const HttpAnswer answer = Get(port(), "/metrics");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_EQ(answer.headers.at("vary"), "Accept, Accept-Encoding");
+  EXPECT_EQ(answer.headers.count("content-encoding"), 0u);
+  EXPECT_THAT(answer.body, testing::StartsWith("# HELP nccl_collective_calls_total "));
+}
+
+TEST_F(WebPagesTest, ServesOpenMetricsWhereItIsPreferred) {
+  const HttpAnswer answer =
+      Get(port(), "/metrics", {"Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"});
+  EXPECT_EQ(answer.headers.at("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
+  EXPECT_THAT(answer.body, testing::EndsWith("\n# EOF\n"));
+}
+
+TEST_F(WebPagesTest, CompressesWhereThatIsAccepted) {
+  const HttpAnswer answer = Get(port(), "/metrics", {"Accept-Encoding: gzip"});
+  EXPECT_EQ(answer.headers.at("content-encoding"), "gzip");
+  EXPECT_EQ(answer.headers.at("vary"), "Accept, Accept-Encoding");
+  const std::string text = Gunzip(answer.body);
+  EXPECT_THAT(text, testing::StartsWith("# HELP nccl_collective_calls_total "));
+  EXPECT_THAT(text, testing::HasSubstr("\nprocess_threads "));
+  EXPECT_LT(answer.body.size(), text.size() / 4);
+}
+
+TEST_F(WebPagesTest, TheWholeScrapePleasesPromtool) {
+  Get(port(), "/metrics");
+  EXPECT_EQ(PromtoolComplaints(Get(port(), "/metrics").body), "");
+}
+
+TEST_F(WebPagesTest, TheScrapeHoldsEveryFamilyOnceAndTheDaemonsOwn) {
+  Get(port(), "/metrics");
+  const std::string text = Get(port(), "/metrics").body;
+  for (const MetricRow& row : kMetrics) {
+    const std::string line = "# TYPE " + std::string(row.name) + ' ';
+    const size_t at = text.find(line);
+    EXPECT_NE(at, std::string::npos) << row.name;
+    EXPECT_EQ(text.find(line, at + 1), std::string::npos) << row.name;
+  }
+  EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_scrape_duration_seconds_count 1\n"));
+  EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"folded\"} 0\n"));
+  EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"left_out\"} 0\n"));
+  EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_build_info{"));
+}
+
+TEST_F(WebPagesTest, HeadTellsWhatGetWouldSend) {
+  const HttpAnswer head = Request(port(), "HEAD", "/metrics");
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_GT(std::stoul(head.headers.at("content-length")), 1000u);
+}
+
+TEST_F(WebPagesTest, KnowsNoOtherPaths) {
+  for (const char* path :
+       {"/metric", "/metrics/", "/metrics/x", "/-/", "/favicon.ico", "/../etc/passwd", "/%2e%2e/etc"}) {
+    EXPECT_EQ(Get(port(), path).status, 404) << path;
+  }
+}
+
+TEST_F(WebPagesTest, IsHealthyAtOnceAndReadyAfterTheFirstSnapshot) {
+  EXPECT_EQ(Get(port(), "/-/healthy").status, 200);
+  EXPECT_EQ(Get(port(), "/-/ready").status, 503);
+  scrape_page_.TakeFirstSnapshot();
+  EXPECT_EQ(Get(port(), "/-/ready").status, 200);
+}
+
+TEST_F(WebPagesTest, TheLandingPageLinksToTheMetrics) {
+  const HttpAnswer answer = Get(port(), "/");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("content-type"), "text/html; charset=utf-8");
+  EXPECT_THAT(answer.body, testing::HasSubstr("<a href=\"/metrics\">"));
+}
+
+TEST_F(WebPagesTest, RefusesOnlyTheScrapesThatAreTooMany) {
+  std::latch all_started(kMaxConcurrentScrapes);
+  std::latch may_end(1);
+  source_ = [&] {
+    all_started.count_down();
+    may_end.wait();
+    return ExampleSnapshot();
+  };
+  std::vector<std::future<HttpAnswer>> scrapes;
+  for (int i = 0; i < kMaxConcurrentScrapes; ++i) {
+    scrapes.push_back(std::async(std::launch::async, [this] { return Get(port(), "/metrics"); }));
+  }
+  all_started.wait();
+  EXPECT_EQ(Get(port(), "/metrics").status, 503);
+  EXPECT_EQ(Get(port(), "/-/healthy").status, 200) << "health is answered while all scrapes are slow";
+  may_end.count_down();
+  for (std::future<HttpAnswer>& scrape : scrapes) EXPECT_EQ(scrape.get().status, 200);
+  source_ = ExampleSnapshot;
+  EXPECT_EQ(Get(port(), "/metrics").status, 200);
+}
+
+TEST_F(WebPagesTest, ConcurrentScrapesGetTheSameSeries) {
+  std::vector<std::future<HttpAnswer>> scrapes;
+  for (int i = 0; i < kMaxConcurrentScrapes; ++i) {
+    scrapes.push_back(std::async(std::launch::async, [this] { return Get(port(), "/metrics"); }));
+  }
+  for (std::future<HttpAnswer>& scrape : scrapes) {
+    const std::string body = scrape.get().body;
+    EXPECT_EQ(body.substr(0, body.find("# HELP nccl_exporter_")),
+              Get(port(), "/metrics").body.substr(0, body.find("# HELP nccl_exporter_")));
+  }
+}
+
+TEST(ScrapePageTest, CountsSeriesBeyondTheCap) {
+  ScrapePage page([] { return LoadedSnapshot(2, 1); }, 1000);
+  page.Answer({});
+  const std::string text = page.Answer({}).body;
+  const std::string before_count = "\nnccl_exporter_series_dropped_total{reason=\"folded\"} ";
+  const size_t at = text.find(before_count);
+  ASSERT_NE(at, std::string::npos);
+  const int count = std::stoi(text.substr(at + before_count.size()));
+  EXPECT_GT(count, 0);
+  EXPECT_EQ(count % 2, 0) << "two scrapes dropped the same number each";
+}
+
+TEST(LandingPageTest, EscapesTheTelemetryPath) {
+  ScrapePage page(ExampleSnapshot);
+  EXPECT_THAT(WebPages(page, "/a\"&<b").Answer({.path = "/", .accept = "", .accept_encoding = ""}).body,
+              testing::HasSubstr("href=\"/a&quot;&amp;&lt;b\""));
+}
+
+}  // namespace
+}  // namespace nccl_exporter
