@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccl-exporter: wires the collector to the web pages, and runs until it is told to stop.
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 
 #include <csignal>
 #include <cstdio>
@@ -60,7 +61,16 @@ int WaitForSignal(const sigset_t& signals) {
   return signal;
 }
 
+// The collector keeps a descriptor for each segment; the usual soft limit is 1024 for everything.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int Serve(const Options& options) {
+  RaiseDescriptorLimit();
   ConfigureLog(options.log_level, options.log_format);
   const sigset_t signals = BlockSignals();
   Collector collector({.directories = options.segment_dirs, .retention = options.retention});

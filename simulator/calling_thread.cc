@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/calling_thread.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nccl_exporter::sim {
+
+CalledRank& CallingThread::Called(int global_rank) {
+  return ranks_[static_cast<size_t>(global_rank - ranks_.front().rank.global_rank())];
+}
+
+void CallingThread::GoOnTo(int64_t job_ns) {
+  now_ns_ = std::max(now_ns_, job_ns);
+  for (CalledRank& called : ranks_) called.rank.SetHorizon(now_ns_);
+  pace_.SleepUntil(pace_.Moment(now_ns_));
+  for (CalledRank& called : ranks_) called.rank.GoOnTo(now_ns_);
+}
+
+void CallingThread::Drain() {
+  for (CalledRank& called : ranks_) now_ns_ = called.rank.Drain(now_ns_);
+}
+
+void CallingThread::Finalize() {
+  Drain();
+  for (CalledRank& called : ranks_) called.communicators.FinalizeAll(now_ns_ += kCallbackNs);
+}
+
+void CallingThread::StartStep(const ThreadStep& step) {
+  GoOnTo(step.started_ns);
+  if (ranks_.front().communicators.IsRecreatedAt(step.step)) {
+    Drain();
+    graphs_.clear();
+  }
+  for (CalledRank& called : ranks_) called.communicators.UpdateTo(step.step, now_ns_ += kCallbackNs);
+}
+
+void CallingThread::Play(const ThreadStep& step) {
+  StartStep(step);
+  for (const ThreadGroup& group : step.groups) {
+    if (pace_.StopAsked()) return;
+    PlayGroup(group, false);
+  }
+}
+
+void CallingThread::PlayHanging(const ThreadStep& step) {
+  StartStep(step);
+  if (!step.groups.empty()) PlayGroup(step.groups.front(), true);
+}
+
+void CallingThread::PlayGroup(const ThreadGroup& group, bool never_completes) {
+  GoOnTo(group.calls.front().called_ns);
+  if (!plugin_.IsLoaded()) return;
+  if (options_.captures_graphs && group.is_capturable && !never_completes) {
+    if (!graphs_.contains(group.id)) Capture(group);
+    Replay(group, graphs_.at(group.id));
+    return;
+  }
+  auto plans = std::make_shared<Plans>(MakeCalls(group, false));
+  if (options_.is_nonblocking) {
+    events_.End(now_ns_);
+    LaunchOnHostThread(group, plans);
+    return;
+  }
+  Launch(group, *plans, never_completes);
+  events_.End(now_ns_);
+}
+
+// The calls of a group up to ncclGroupEnd, and the plans that come of them.
+CallingThread::Plans CallingThread::MakeCalls(const ThreadGroup& group, bool is_captured) {
+  const int depth = group.is_explicit ? 2 : 1;
+  std::vector<GroupEvents::CallEvent> called;
+  for (const RankCall& call : group.calls) {
+    now_ns_ = std::max(now_ns_, call.called_ns);
+    LiveCommunicator& communicator = Called(call.rank).communicators.At(call.communicator);
+    called.push_back(events_.Call(communicator, call, depth, is_captured, now_ns_));
+  }
+  events_.BeginEnd(now_ns_);
+
+  Plans plans;
+  for (const Plan& plan : group.plans) {
+    CalledRank& rank = Called(plan.rank);
+    LiveCommunicator& communicator = rank.communicators.At(plan.communicator);
+    PreparedPlan& prepared = plans.emplace_back(options_, plugin_, rank.rank, communicator);
+    for (size_t i = 0; i < plan.tasks.size(); ++i) {
+      if (plan.tasks[i].function == Function::kBroadcast && options_.release.BroadcastIsCallOnly()) {
+        communicator.sequences[static_cast<size_t>(Function::kBroadcast)]++;
+        continue;
+      }
+      Task task = MakeTask(plan.tasks[i], communicator, options_);
+      task.mask = called[plan.calls[i]].mask;
+      task.parent = called[plan.calls[i]].handle;
+      prepared.Add(task);
+    }
+  }
+  return plans;
+}
+
+// First all kernels are launched, then their plans are announced, one after the other.
+void CallingThread::Launch(const ThreadGroup& group, Plans& plans, bool never_completes) {
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (plans[i].IsEmpty()) continue;
+    now_ns_ = std::max(now_ns_, group.plans[i].launched_ns);
+    events_.LaunchKernel(plans[i].communicator(), plans[i].Mask(), now_ns_);
+  }
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (plans[i].IsEmpty()) continue;
+    const KernelTimes kernel{group.plans[i].kernel_start_ns, group.plans[i].kernel_stop_ns};
+    plans[i].Play(kernel, PreparedPlan::Way::kEager, never_completes, now_ns_);
+  }
+}
+
+// Non-blocking: ncclGroupEnd returns at once, and a thread of NCCL's does the rest.
+void CallingThread::LaunchOnHostThread(const ThreadGroup& group, const std::shared_ptr<Plans>& plans) {
+  for (size_t i = 0; i < plans->size(); ++i) {
+    if ((*plans)[i].IsEmpty()) continue;
+    const Plan& plan = group.plans[i];
+    const KernelTimes kernel{plan.kernel_start_ns, plan.kernel_stop_ns};
+    Called(plan.rank).rank.host().Post(std::max(now_ns_, plan.launched_ns), [plans, i, kernel](int64_t due_ns) {
+      (*plans)[i].Play(kernel, PreparedPlan::Way::kEager, false, due_ns);
+    });
+  }
+}
+
+// Calls that are captured announce themselves once; so do plans that no host function will announce at replays.
+void CallingThread::Capture(const ThreadGroup& group) {
+  Plans& plans = graphs_[group.id] = MakeCalls(group, true);
+  for (PreparedPlan& plan : plans) {
+    if (plan.IsEmpty()) continue;
+    events_.LaunchKernel(plan.communicator(), plan.Mask(), now_ns_);
+    if (plan.HasProxyOperations() || !options_.release.AnnouncesAtCapture()) continue;
+    plan.Play({}, PreparedPlan::Way::kAtCapture, false, now_ns_);
+  }
+  events_.End(now_ns_);
+}
+
+void CallingThread::Replay(const ThreadGroup& group, Plans& plans) {
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (plans[i].IsEmpty() || !plans[i].HasProxyOperations()) continue;
+    const Plan& plan = group.plans[i];
+    const KernelTimes kernel{plan.kernel_start_ns, plan.kernel_stop_ns};
+    PreparedPlan& prepared = plans[i];
+    Called(plan.rank).rank.host().Post(std::max(now_ns_, plan.launched_ns), [&prepared, kernel](int64_t due_ns) {
+      prepared.Play(kernel, PreparedPlan::Way::kReplay, false, due_ns);
+    });
+  }
+}
+
+}  // namespace nccl_exporter::sim

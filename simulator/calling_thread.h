@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread of the user's program that calls NCCL for one rank, or for all ranks of its process at once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "simulator/communicator_set.h"
+#include "simulator/group_events.h"
+#include "simulator/pace.h"
+#include "simulator/play_options.h"
+#include "simulator/prepared_plan.h"
+#include "simulator/profiler_plugin.h"
+#include "simulator/rank.h"
+#include "simulator/thread_step.h"
+
+namespace nccl_exporter::sim {
+
+// A rank as a calling thread holds it.
+struct CalledRank {
+  Rank& rank;
+  CommunicatorSet& communicators;
+};
+
+class CallingThread {
+ public:
+  CallingThread(const PlayOptions& options, const ProfilerPlugin& plugin, const Pace& pace,
+                std::vector<CalledRank> ranks)
+      : options_(options), plugin_(plugin), pace_(pace), ranks_(std::move(ranks)), events_(options_.release, plugin) {}
+
+  // Leaves off between two groups when the job is asked to stop.
+  void Play(const ThreadStep& step);
+  // Only the first group, whose kernels never end; for a rank that dies in flight.
+  void PlayHanging(const ThreadStep& step);
+  // Until every event is delivered.
+  void Drain();
+  void Finalize();
+
+ private:
+  using Plans = std::vector<PreparedPlan>;
+
+  void StartStep(const ThreadStep& step);
+  void GoOnTo(int64_t job_ns);
+  void PlayGroup(const ThreadGroup& group, bool never_completes);
+  Plans MakeCalls(const ThreadGroup& group, bool is_captured);
+  void Launch(const ThreadGroup& group, Plans& plans, bool never_completes);
+  void Capture(const ThreadGroup& group);
+  void Replay(const ThreadGroup& group, Plans& plans);
+  void LaunchOnHostThread(const ThreadGroup& group, const std::shared_ptr<Plans>& plans);
+  CalledRank& Called(int global_rank);
+
+  const PlayOptions& options_;
+  const ProfilerPlugin& plugin_;
+  const Pace& pace_;
+  std::vector<CalledRank> ranks_;
+  GroupEvents events_;
+  int64_t now_ns_ = 0;
+  std::map<int, Plans> graphs_;  // by the id of the captured group
+};
+
+}  // namespace nccl_exporter::sim

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/communicator_set.h"
+
+#include "simulator/dice.h"
+
+namespace nccl_exporter::sim {
+bool CommunicatorSet::IsRecreatedAt(int64_t step) const { return !live_.empty() && GenerationOf(step) != generation_; }
+
+void CommunicatorSet::Make(int number, int64_t now_ns) {
+  const Communicator& shape = communicators_[static_cast<size_t>(number)];
+  // The same on all ranks, another one every time.
+  const uint64_t id = Dice(options_.seed, number, generation_, 0x636f6d6d);
+  auto made = std::make_unique<LiveCommunicator>(shape, id, shape.RankOf(global_rank_), options_.names_communicators,
+                                                 options_.release);
+  use_gpu_();
+  const char* name = made->is_named ? shape.name.c_str() : nullptr;
+  plugin_.Init({id, name, shape.nodes, shape.ranks(), made->rank}, &made->context, now_ns);
+  made->NoteMask(plugin_.Mask(), options_.release);
+  live_[number] = made.get();
+  all_.push_back(std::move(made));
+}
+
+void CommunicatorSet::UpdateTo(int64_t step, int64_t now_ns) {
+  if (IsRecreatedAt(step)) FinalizeAll(now_ns);
+  generation_ = GenerationOf(step);
+  for (size_t i = 0; i < communicators_.size(); ++i) {
+    const int number = static_cast<int>(i);
+    const bool is_member = communicators_[i].RankOf(global_rank_) >= 0;
+    if (is_member && communicators_[i].first_step <= step && !live_.contains(number)) Make(number, now_ns);
+  }
+}
+
+void CommunicatorSet::FinalizeAll(int64_t now_ns) {
+  for (const auto& [number, communicator] : live_) plugin_.Finalize(communicator->context, now_ns);
+  live_.clear();
+}
+
+}  // namespace nccl_exporter::sim

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The communicators of one rank: made when a step first needs them, made anew every so many steps, kept for the
+// account.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "simulator/live_communicator.h"
+#include "simulator/play_options.h"
+#include "simulator/profiler_plugin.h"
+
+namespace nccl_exporter::sim {
+
+class CommunicatorSet {
+ public:
+  CommunicatorSet(const PlayOptions& options, const std::vector<Communicator>& communicators, ProfilerPlugin& plugin,
+                  int global_rank, std::function<void()> use_gpu)
+      : options_(options),
+        communicators_(communicators),
+        plugin_(plugin),
+        global_rank_(global_rank),
+        use_gpu_(std::move(use_gpu)) {}
+
+  // Whether UpdateTo would finalize any communicator; all their events must have been delivered before.
+  bool IsRecreatedAt(int64_t step) const;
+  // Finalizes what is old and makes what the step needs.
+  void UpdateTo(int64_t step, int64_t now_ns);
+  void FinalizeAll(int64_t now_ns);
+
+  LiveCommunicator& At(int communicator) { return *live_.at(communicator); }
+  // In the order of their making, the finalized ones included.
+  const std::vector<std::unique_ptr<LiveCommunicator>>& All() const { return all_; }
+
+ private:
+  int64_t GenerationOf(int64_t step) const { return options_.recreate_every > 0 ? step / options_.recreate_every : 0; }
+  void Make(int number, int64_t now_ns);
+
+  const PlayOptions& options_;
+  const std::vector<Communicator>& communicators_;
+  ProfilerPlugin& plugin_;
+  const int global_rank_;
+  const std::function<void()> use_gpu_;  // a communicator is made for the current GPU
+  int64_t generation_ = 0;
+  std::map<int, LiveCommunicator*> live_;
+  std::vector<std::unique_ptr<LiveCommunicator>> all_;
+};
+
+}  // namespace nccl_exporter::sim

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/launch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "simulator/descriptor.h"
+#include "simulator/dice.h"
+
+namespace nccl_exporter::sim {
+namespace {
+
+constexpr int64_t kUploadToPollNs = 1000;    // before that no thread sees an uploaded operation
+constexpr int64_t kMostPollDelayNs = 18000;  // from what the GPU or the network did to the poll that finds it
+constexpr int64_t kChannelSkewNs = 400;      // between the channels of a kernel
+constexpr uint64_t kChunkBytes = 524288;     // of a network transfer
+
+enum Purpose : int { kStartPoll, kStopPoll, kStartSkew, kStopSkew, kSendStart, kSendStop, kRecvStart, kRecvStop };
+
+constexpr std::array kSendStates{EventState::kProxyOpSendPosted, EventState::kProxyOpSendRemFifoWait,
+                                 EventState::kProxyOpSendTransmitted, EventState::kProxyOpSendDone};
+constexpr std::array kRecvStates{EventState::kProxyOpRecvPosted, EventState::kProxyOpRecvReceived,
+                                 EventState::kProxyOpRecvTransmitted, EventState::kProxyOpRecvDone};
+
+}  // namespace
+
+struct Launch::ProxyOp {
+  bool is_send;
+  int peer;
+  uint64_t bytes;
+  void* handle = nullptr;
+
+  int steps() const { return static_cast<int>((bytes + kChunkBytes - 1) / kChunkBytes); }
+};
+
+int64_t Launch::DelayNs(int64_t most_ns, int channel, int purpose) const {
+  const uint64_t dice = Dice(options_.seed, rank_.global_rank(), communicator_.id, kernel_.start_ns, channel, purpose);
+  return static_cast<int64_t>(dice % static_cast<uint64_t>(most_ns));
+}
+
+int64_t Launch::Upload(const Task& task, int64_t now_ns) {
+  const Release& release = options_.release;
+  const uint32_t proxy_bits = kProxyOp | kProxyStep | (release.HasKernelEvents() ? uint32_t{kNetPlugin} : 0);
+  const bool has_proxy_events = task.crosses_network && (task.mask & proxy_bits) != 0;
+  communicator_.NoteMask(task.mask, release);
+  const Timing timing = communicator_.timing.load(std::memory_order_relaxed);
+  const size_t member = members_.size();
+  members_.push_back({.function = task.call.function,
+                      .bytes = task.message_bytes,
+                      .shows_its_end = timing >= Timing::kKernelCpu || (timing == Timing::kProxy && has_proxy_events)});
+  communicator_.account.AddOperation(task.call.function, task.message_bytes);
+  int64_t last_due_ns = now_ns;
+  if ((task.mask & kKernelCh) && release.HasKernelEvents()) last_due_ns = PostKernelEvents(task, member, now_ns);
+  if (has_proxy_events) {
+    for (const bool is_send : {true, false}) {
+      if (task.call.function == (is_send ? Function::kRecv : Function::kSend)) continue;
+      last_due_ns = std::max(last_due_ns, PostProxyEvents(task, member, now_ns, is_send));
+    }
+  }
+  return last_due_ns;
+}
+
+// Operations on a connection are polled one after the other: a start is not reported before the stop of the one before.
+int64_t Launch::PostKernelEvents(const Task& task, size_t member, int64_t now_ns) {
+  int64_t last_due_ns = now_ns;
+  const bool is_receive = task.call.function == Function::kRecv;
+  for (int i = 0; i < task.channels.played; ++i) {
+    const int channel = task.channels.low + i;
+    ChannelConnection& connection = communicator_.connections[static_cast<size_t>(channel)][is_receive ? 1 : 0];
+    Part part{.member = member, .parent = task.handle, .channel = channel, .start_due_ns = 0, .stop_due_ns = 0};
+    part.start_due_ns = std::max({now_ns + kUploadToPollNs, connection.last_due_ns + 1,
+                                  kernel_.start_ns + kChannelSkewNs + DelayNs(kMostPollDelayNs, channel, kStartPoll)});
+    part.stop_due_ns = std::max(part.start_due_ns + 1, kernel_.stop_ns + DelayNs(kMostPollDelayNs, channel, kStopPoll));
+    connection.last_due_ns = part.stop_due_ns;
+    last_due_ns = std::max(last_due_ns, part.stop_due_ns);
+    open_parts_.fetch_add(1, std::memory_order_relaxed);
+    rank_.kernel_events().Post(part.start_due_ns, [self = shared_from_this(), part, &connection](int64_t due_ns) {
+      self->StartKernelChannel(part, connection, due_ns);
+    });
+    if (never_completes_) continue;
+    rank_.kernel_events().Post(part.stop_due_ns, [self = shared_from_this(), part, &connection](int64_t due_ns) {
+      self->StopKernelChannel(part, connection, due_ns);
+    });
+  }
+  return last_due_ns;
+}
+
+void Launch::StartKernelChannel(const Part& part, ChannelConnection& connection, int64_t now_ns) {
+  const uint64_t gpu_ns = rank_.gpu_clock().Read(kernel_.start_ns + DelayNs(kChannelSkewNs, part.channel, kStartSkew));
+  Descriptor descriptor(options_.release.api_version(), kKernelCh, part.parent, 0);
+  descriptor.PutSigned(Field::kKernelChChannel, part.channel).Put(Field::kKernelChTimer, gpu_ns);
+  plugin_.Start(communicator_.context, &connection.kernel_handle, descriptor, now_ns);
+}
+
+void Launch::StopKernelChannel(const Part& part, ChannelConnection& connection, int64_t now_ns) {
+  const uint64_t start_ns =
+      rank_.gpu_clock().Read(kernel_.start_ns + DelayNs(kChannelSkewNs, part.channel, kStartSkew));
+  const uint64_t stop_ns = rank_.gpu_clock().Read(kernel_.stop_ns - DelayNs(kChannelSkewNs, part.channel, kStopSkew));
+  if (connection.kernel_handle != nullptr) {
+    if (options_.release.HasKernelTimes()) {
+      StateArguments arguments(stop_ns);
+      plugin_.Record(connection.kernel_handle, EventState::kKernelChStop, &arguments, now_ns);
+    }
+    plugin_.Stop(connection.kernel_handle, now_ns);
+    if (options_.release.ClearsKernelSlots()) connection.kernel_handle = nullptr;
+  }
+  if (options_.release.HasKernelTimes()) {
+    members_[part.member].Cover(start_ns, stop_ns);
+  } else {
+    members_[part.member].Cover(static_cast<uint64_t>(part.start_due_ns), static_cast<uint64_t>(now_ns));
+  }
+  EndPart();
+}
+
+int64_t Launch::PostProxyEvents(const Task& task, size_t member, int64_t now_ns, bool is_send) {
+  int64_t last_due_ns = now_ns;
+  const int ranks = communicator_.shape.ranks();
+  const int neighbour = (communicator_.rank + (is_send ? 1 : ranks - 1)) % ranks;
+  for (int i = 0; i < task.channels.used; ++i) {
+    const int channel = task.channels.low + i;
+    auto op = std::make_shared<ProxyOp>();
+    op->is_send = is_send;
+    op->peer = task.is_p2p() ? task.call.peer : neighbour;
+    op->bytes = task.message_bytes / static_cast<uint64_t>(task.channels.used);
+    Part part{.member = member, .parent = task.handle, .channel = channel, .start_due_ns = 0, .stop_due_ns = 0};
+    // Up to 2.26 an operation starts when its connection takes it up, later when the progress thread receives it.
+    const int64_t start_ns = options_.release.HasDetailedProxyStates() ? kernel_.start_ns : now_ns;
+    part.start_due_ns = std::max(now_ns, start_ns) + kUploadToPollNs +
+                        DelayNs(kMostPollDelayNs, channel, is_send ? kSendStart : kRecvStart);
+    part.stop_due_ns = std::max(part.start_due_ns + 2,
+                                kernel_.stop_ns + DelayNs(kMostPollDelayNs, channel, is_send ? kSendStop : kRecvStop));
+    last_due_ns = std::max(last_due_ns, part.stop_due_ns);
+    open_parts_.fetch_add(1, std::memory_order_relaxed);
+    rank_.proxy().Post(part.start_due_ns, [self = shared_from_this(), part, op](int64_t due_ns) {
+      self->StartProxyOp(part, *op, due_ns);
+    });
+    if (never_completes_) continue;
+    rank_.proxy().Post(part.stop_due_ns,
+                       [self = shared_from_this(), part, op](int64_t due_ns) { self->StopProxyOp(part, *op, due_ns); });
+  }
+  return last_due_ns;
+}
+
+void Launch::StartProxyOp(const Part& part, ProxyOp& op, int64_t now_ns) {
+  Descriptor descriptor(options_.release.api_version(), kProxyOp, part.parent, communicator_.rank);
+  descriptor.PutSigned(Field::kProxyOpPid, getpid())
+      .PutSigned(Field::kProxyOpChannel, part.channel)
+      .PutSigned(Field::kProxyOpPeer, op.peer)
+      .PutSigned(Field::kProxyOpSteps, op.steps())
+      .Put(Field::kProxyOpChunk, kChunkBytes)
+      .PutSigned(Field::kProxyOpIsSend, op.is_send);
+  plugin_.Start(communicator_.context, &op.handle, descriptor, now_ns);
+  if (op.handle == nullptr || options_.release.HasDetailedProxyStates()) return;
+  StateArguments arguments(0);
+  plugin_.Record(op.handle, EventState::kProxyOpInProgress, &arguments, now_ns);
+}
+
+void Launch::StopProxyOp(const Part& part, ProxyOp& op, int64_t now_ns) {
+  if (op.handle != nullptr) {
+    if (options_.release.HasDetailedProxyStates()) {
+      StateArguments arguments(op.bytes, static_cast<uint64_t>(op.steps()));
+      for (const EventState state : op.is_send ? kSendStates : kRecvStates) {
+        plugin_.Record(op.handle, state, &arguments, now_ns);
+      }
+    }
+    plugin_.Stop(op.handle, now_ns);
+  }
+  if (communicator_.timing.load(std::memory_order_relaxed) == Timing::kProxy) {
+    members_[part.member].Cover(static_cast<uint64_t>(part.start_due_ns), static_cast<uint64_t>(now_ns));
+  }
+  EndPart();
+}
+
+// The members' intervals were written before each part's decrement.
+void Launch::EndPart() {
+  if (open_parts_.fetch_sub(1, std::memory_order_acq_rel) == 1) communicator_.account.CompleteLaunch(members_);
+}
+
+}  // namespace nccl_exporter::sim

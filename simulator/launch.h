@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan that is on the GPU: what its kernel and its proxy operations will report, and what the account gets of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "simulator/live_communicator.h"
+#include "simulator/play_options.h"
+#include "simulator/profiler_plugin.h"
+#include "simulator/rank.h"
+#include "simulator/task.h"
+
+namespace nccl_exporter::sim {
+
+struct KernelTimes {
+  int64_t start_ns = 0;
+  int64_t stop_ns = 0;
+};
+
+// Lives until its last event is delivered; the delivering threads hold it. The members' intervals are written by one
+// thread: kernel events come from one, proxy events from one, and only one kind times a communicator.
+class Launch : public std::enable_shared_from_this<Launch> {
+ public:
+  Launch(const PlayOptions& options, const ProfilerPlugin& plugin, Rank& rank, LiveCommunicator& communicator,
+         const KernelTimes& kernel, size_t most_tasks, bool never_completes)
+      : options_(options),
+        plugin_(plugin),
+        rank_(rank),
+        communicator_(communicator),
+        kernel_(kernel),
+        never_completes_(never_completes) {
+    members_.reserve(most_tasks);  // so that members stay where they are while the delivering threads write to them
+  }
+
+  // The task counts as an operation; what of it will be reported is posted to the rank's threads. Returns when the last
+  // of its events is due.
+  int64_t Upload(const Task& task, int64_t now_ns);
+  // All tasks are uploaded and stopped.
+  void EndUpload() { EndPart(); }
+
+ private:
+  // A stretch of time on one of NCCL's connections.
+  struct Part {
+    size_t member;
+    void* parent;  // handle of the task
+    int channel;
+    int64_t start_due_ns;
+    int64_t stop_due_ns;
+  };
+  struct ProxyOp;
+
+  int64_t PostKernelEvents(const Task& task, size_t member, int64_t now_ns);
+  int64_t PostProxyEvents(const Task& task, size_t member, int64_t now_ns, bool is_send);
+  void StartKernelChannel(const Part& part, ChannelConnection& connection, int64_t now_ns);
+  void StopKernelChannel(const Part& part, ChannelConnection& connection, int64_t now_ns);
+  void StartProxyOp(const Part& part, ProxyOp& op, int64_t now_ns);
+  void StopProxyOp(const Part& part, ProxyOp& op, int64_t now_ns);
+  void EndPart();
+  // Of `most_ns`, a share that depends on nothing but the event.
+  int64_t DelayNs(int64_t most_ns, int channel, int purpose) const;
+
+  const PlayOptions& options_;
+  const ProfilerPlugin& plugin_;
+  Rank& rank_;
+  LiveCommunicator& communicator_;
+  const KernelTimes kernel_;
+  const bool never_completes_;  // its kernel hangs: starts without stops
+  std::vector<LaunchMember> members_;
+  std::atomic<int> open_parts_ = 1;  // the upload is one
+};
+
+}  // namespace nccl_exporter::sim

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator of one rank between its init and its finalize, with the state that NCCL keeps in it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "simulator/gpu_clock.h"
+#include "simulator/group.h"
+#include "simulator/profiler_event.h"
+#include "simulator/release.h"
+#include "simulator/truth_account.h"
+
+namespace nccl_exporter::sim {
+
+inline constexpr int kMostChannels = 64;  // NCCL's own limit
+
+// One connection of the progress thread: operations on it are polled one after the other.
+struct ChannelConnection {
+  void* kernel_handle = nullptr;  // NCCL's slot; see Release::ClearsKernelSlots
+  int64_t last_due_ns = 0;
+};
+
+struct LiveCommunicator {
+  LiveCommunicator(const Communicator& its_shape, uint64_t its_id, int its_rank, bool its_named, const Release& release)
+      : shape(its_shape),
+        id(its_id),
+        rank(its_rank),
+        is_named(its_named),
+        account(release.DescribesCommunicatorAtInit() ? static_cast<uint64_t>(its_shape.ranks()) : 0) {}
+
+  const Communicator& shape;
+  const uint64_t id;
+  const int rank;       // in this communicator
+  const bool is_named;  // the plugin is told shape.name
+  void* context = nullptr;
+  std::array<std::array<ChannelConnection, 2>, kMostChannels> connections;  // [channel][is receive]
+  std::array<uint64_t, 5> sequences{};                                      // of the collectives, by Function
+  std::atomic<Timing> timing = Timing::kNone;
+  TruthAccount account;
+
+  // Durations come from the best source that a mask of this communicator has asked for.
+  void NoteMask(uint32_t mask, const Release& release) {
+    Timing asked = Timing::kNone;
+    if (mask & kProxyOp) asked = Timing::kProxy;
+    if ((mask & kKernelCh) && release.HasKernelEvents()) {
+      asked = release.HasKernelTimes() ? Timing::kKernel : Timing::kKernelCpu;
+    }
+    if (asked > timing.load(std::memory_order_relaxed)) timing.store(asked, std::memory_order_relaxed);
+  }
+};
+
+}  // namespace nccl_exporter::sim

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// nccl-sim: the first process starts the others; each of those plays its ranks to the plugin.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "simulator/beside_program.h"
+#include "simulator/cuda_driver.h"
+#include "simulator/job_options.h"
+#include "simulator/process_launcher.h"
+#include "simulator/profiler_plugin.h"
+#include "simulator/stop_signals.h"
+#include "simulator/training_process.h"
+#include "simulator/truth_file.h"
+#include "simulator/virtual_clock.h"
+
+namespace nccl_exporter::sim {
+namespace {
+
+void StartClock(int64_t epoch_monotonic_ns) {
+  const int64_t realtime_ns = RealRealtimeNs() - RealMonotonicNs();  // of the machine's start
+  SetJobEpoch({epoch_monotonic_ns, realtime_ns + epoch_monotonic_ns});
+}
+
+// The library that was asked for, or the one beside the program, or none.
+std::unique_ptr<CudaDriver> LoadCuda(const JobOptions& options, std::string& error) {
+  const std::string path = options.cuda.empty() ? BesideProgram(CudaDriver::kFile).string() : options.cuda;
+  if (options.cuda.empty() && !std::filesystem::exists(path)) return nullptr;
+  return CudaDriver::Load(path, error);
+}
+
+int PlayProcess(const JobOptions& options) {
+  std::string error;
+  const std::optional<NcclLibrary> nccl = NcclLibrary::Load(error);
+  const std::unique_ptr<CudaDriver> cuda = LoadCuda(options, error);
+  if (!error.empty()) {
+    fmt::print(stderr, "nccl-sim: {}\n", error);
+    return 1;
+  }
+  nccl->configure(options.play.release.nccl_version(), options.log_level, options.child->process);
+  StartClock(options.child->epoch_monotonic_ns);
+  const StopSignals signals;
+  TrainingProcess process(options, options.child->process, *nccl, cuda.get(), signals.asked());
+  process.Run();
+  if (!WriteJson(options.child->truth_part, process.Truth())) {
+    fmt::print(stderr, "nccl-sim: cannot write {}: {}\n", options.child->truth_part, std::strerror(errno));
+    return 1;
+  }
+  if (process.IsKilled() && !signals.asked()) kill(getpid(), SIGKILL);
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  JobOptions options;
+  if (const std::optional<int> exit_code = ParseJobOptions(argc, argv, options)) return *exit_code;
+  BlockStopSignals();
+  return options.child ? PlayProcess(options) : RunJob(argc, argv, options);
+}
+
+}  // namespace
+}  // namespace nccl_exporter::sim
+
+int main(int argc, char** argv) { return nccl_exporter::sim::Main(argc, argv); }

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/prepared_plan.h"
+
+#include <algorithm>
+
+#include "simulator/dice.h"
+#include "simulator/group_events.h"
+
+namespace nccl_exporter::sim {
+namespace {
+
+bool StartsGroup(uint32_t mask, const Release& release) {
+  uint32_t bits = kColl | kP2p | kProxyOp | kProxyStep;
+  if (!release.ReadsMaskPerPlan()) bits |= kGroup | kKernelCh | kNetPlugin;
+  return (mask & bits) != 0;
+}
+
+}  // namespace
+
+uint32_t PreparedPlan::Mask() const {
+  const auto task = std::find_if(tasks_.begin(), tasks_.end(), [](const Task& t) { return t.mask != 0; });
+  return task == tasks_.end() ? 0 : task->mask;
+}
+
+bool PreparedPlan::HasProxyOperations() const {
+  return std::any_of(tasks_.begin(), tasks_.end(), [&](const Task& task) {
+    return task.crosses_network || ((task.mask & kKernelCh) && options_.release.HasKernelEvents());
+  });
+}
+
+uint64_t PreparedPlan::NextSequence(const Task& task, Way way) {
+  if (task.is_p2p()) return 0;
+  uint64_t& next = communicator_.sequences[static_cast<size_t>(task.call.function)];
+  const bool counts_captured = (task.mask & kKernelCh) && (group_handle_ != nullptr || task.parent != nullptr);
+  const bool counts =
+      options_.release.CountsOnlyAnnounced() ? group_handle_ != nullptr : way == Way::kEager || counts_captured;
+  return counts ? next++ : next;
+}
+
+void PreparedPlan::StartTasks(Way way, int64_t& now_ns) {
+  for (Task& task : tasks_) {
+    const uint64_t sequence = NextSequence(task, way);
+    if (!IsAnnounced(task, options_.release, group_handle_)) continue;
+    Descriptor descriptor = DescribeTask(task, communicator_, options_.release, group_handle_, sequence);
+    plugin_.Start(communicator_.context, &task.handle, descriptor, now_ns += kCallbackNs);
+  }
+}
+
+void PreparedPlan::StopTasks(int64_t& now_ns) {
+  const bool is_unchecked = options_.release.StopsTasksUnchecked() && group_handle_ != nullptr;
+  for (const Task& task : tasks_) {
+    if (is_unchecked || task.handle != nullptr) plugin_.Stop(task.handle, now_ns += kCallbackNs);
+  }
+}
+
+void PreparedPlan::LoadMaskOfPlan() {
+  const uint32_t mask = plugin_.Mask();
+  for (Task& task : tasks_) task.mask = mask;
+}
+
+// The calling thread is preempted, and the events of a short kernel are delivered before its tasks are stopped.
+void PreparedPlan::MaybeLetKernelEndFirst(int64_t last_due_ns, int64_t& now_ns) {
+  constexpr int64_t kShortKernelNs = 200000;
+  constexpr uint64_t kOneIn = 16;
+  if (last_due_ns > now_ns + kShortKernelNs || Dice(options_.seed, communicator_.id, last_due_ns) % kOneIn != 0) return;
+  rank_.GoOnTo(last_due_ns);
+  now_ns = last_due_ns;
+}
+
+int64_t PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes, int64_t& now_ns) {
+  const Release& release = options_.release;
+  if (release.ReadsMaskPerPlan()) LoadMaskOfPlan();
+  if (StartsGroup(Mask(), release)) {
+    Descriptor descriptor(release.api_version(), kGroup, nullptr, 0);
+    plugin_.Start(communicator_.context, &group_handle_, descriptor, now_ns += kCallbackNs);
+  }
+  StartTasks(way, now_ns);
+
+  const auto launch =
+      std::make_shared<Launch>(options_, plugin_, rank_, communicator_, kernel, tasks_.size(), never_completes);
+  // Announced while it is captured: the plan is not handed to the GPU, and where the events say so it does not count.
+  const bool counts = way != Way::kAtCapture || !release.HasApiEvents();
+  int64_t last_due_ns = now_ns;
+  for (const Task& task : tasks_) {
+    if (counts && IsAnnounced(task, release, group_handle_)) {
+      last_due_ns = std::max(last_due_ns, launch->Upload(task, now_ns));
+    }
+  }
+  launch->EndUpload();
+  if (way == Way::kEager && !never_completes && !options_.is_nonblocking) MaybeLetKernelEndFirst(last_due_ns, now_ns);
+  StopTasks(now_ns);
+  if (group_handle_ != nullptr) plugin_.Stop(group_handle_, now_ns += kCallbackNs);
+  return last_due_ns;
+}
+
+}  // namespace nccl_exporter::sim

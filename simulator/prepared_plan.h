@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan with its tasks and their handle slots: played once when it is eager, again and again when a graph holds it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "simulator/launch.h"
+#include "simulator/live_communicator.h"
+#include "simulator/play_options.h"
+#include "simulator/profiler_plugin.h"
+#include "simulator/rank.h"
+#include "simulator/task.h"
+
+namespace nccl_exporter::sim {
+
+class PreparedPlan {
+ public:
+  PreparedPlan(const PlayOptions& options, const ProfilerPlugin& plugin, Rank& rank, LiveCommunicator& communicator)
+      : options_(options), plugin_(plugin), rank_(rank), communicator_(communicator) {}
+
+  void Add(const Task& task) { tasks_.push_back(task); }
+  bool IsEmpty() const { return tasks_.empty(); }
+  const LiveCommunicator& communicator() const { return communicator_; }
+  // Of the first task that has one.
+  uint32_t Mask() const;
+  // The progress thread has work, so that a graph gets a host function that announces the plan at every replay.
+  bool HasProxyOperations() const;
+
+  enum class Way { kEager, kReplay, kAtCapture };
+  // Group, its tasks, and all that follows from them. Returns when the last event of the launch is due.
+  int64_t Play(const KernelTimes& kernel, Way way, bool never_completes, int64_t& now_ns);
+
+ private:
+  void StartTasks(Way way, int64_t& now_ns);
+  void StopTasks(int64_t& now_ns);
+  void LoadMaskOfPlan();
+  void MaybeLetKernelEndFirst(int64_t last_due_ns, int64_t& now_ns);
+  uint64_t NextSequence(const Task& task, Way way);
+
+  const PlayOptions& options_;
+  const ProfilerPlugin& plugin_;
+  Rank& rank_;
+  LiveCommunicator& communicator_;
+  std::vector<Task> tasks_;
+  void* group_handle_ = nullptr;  // NCCL's slot
+};
+
+}  // namespace nccl_exporter::sim

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts this program once for every process of the job, hands signals on, and puts the parts of the account together.
+#pragma once
+
+#include "simulator/job_options.h"
+
+namespace nccl_exporter::sim {
+
+// The stop signals must be blocked. Returns the exit code of the job: 0, or 1 if a process could not be started or
+// ended in another way than it should.
+int RunJob(int argc, char** argv, const JobOptions& options);
+
+}  // namespace nccl_exporter::sim

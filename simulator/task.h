@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What NCCL makes of a call: a task with its mask, its channels and its handle, and the Coll or P2p event that
+// announces it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "simulator/descriptor.h"
+#include "simulator/live_communicator.h"
+#include "simulator/play_options.h"
+#include "simulator/thread_step.h"
+
+namespace nccl_exporter::sim {
+
+// The channels of a task: `announced` is what its event says, `played` how many have kernel events.
+struct Channels {
+  int low = 0;
+  int announced = 1;
+  int used = 1;
+  int played = 1;
+};
+
+struct Task {
+  RankCall call = {};
+  uint64_t message_bytes = 0;  // as far as NCCL tells the plugin; see MessageBytesOf
+  uint32_t mask = 0;           // that was in effect when the call was made
+  void* parent = nullptr;      // handle of the call's event
+  void* handle = nullptr;      // NCCL's slot of the Coll or P2p handle
+  Channels channels = {};
+  bool uses_collnet = false;
+  bool crosses_network = false;
+
+  bool is_p2p() const { return call.peer >= 0; }
+};
+
+Task MakeTask(const RankCall& call, const LiveCommunicator& communicator, const PlayOptions& options);
+
+// Whether a task is announced to a plugin with this mask, given the handle of its Group.
+bool IsAnnounced(const Task& task, const Release& release, const void* group_handle);
+
+// Coll or P2p.
+Descriptor DescribeTask(const Task& task, const LiveCommunicator& communicator, const Release& release,
+                        void* group_handle, uint64_t sequence);
+
+}  // namespace nccl_exporter::sim

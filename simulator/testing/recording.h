@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a test asks of the recording plugin, by dlsym.
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+
+struct RecordingSettings {
+  uint32_t mask;          // set by every init
+  uint32_t refused_bits;  // kinds of events that get no handle
+};
+void RecordingConfigure(const RecordingSettings* settings);
+
+// All callbacks since the last time, a line each; the text stays until the next call.
+//   init v6 id=… name=… nodes=… ranks=… rank=… version=…
+//   U +Coll #5 context=1 parent=#3 … at=1234        start; U: on the thread of init, T: on another
+//   U r23 GroupApi #1 args=0                        record
+//   U -Coll #5                                      stop; "-NULL" for a null handle
+//   finalize context=1
+const char* RecordingTake();
+}

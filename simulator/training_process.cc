@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/training_process.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "simulator/truth_file.h"
+#include "simulator/virtual_clock.h"
+
+namespace nccl_exporter::sim {
+namespace {
+
+TimelineOptions TimelineOf(const JobOptions& options, int process) {
+  const ClusterShape& shape = options.workload.shape;
+  const int threads = shape.ranks_per_process / shape.ranks_per_thread;
+  return {.seed = options.workload.seed,
+          .period_ns = StepPeriodNs(options),
+          .compute_ns = options.compute_ns(),
+          .first_thread = process * threads,
+          .last_thread = (process + 1) * threads};
+}
+
+std::optional<std::string> PluginOf(const JobOptions& options) {
+  if (!options.plugin.empty()) return options.plugin;
+  const char* value = std::getenv("NCCL_PROFILER_PLUGIN");
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+}  // namespace
+
+int64_t StepPeriodNs(const JobOptions& options) {
+  const Workload workload(options.workload);
+  const auto asked_ns = static_cast<int64_t>(1e9 / options.steps_per_second);
+  return std::max(asked_ns,
+                  SustainablePeriodNs(workload, {.seed = options.workload.seed, .compute_ns = options.compute_ns()}));
+}
+
+TrainingProcess::TrainingProcess(const JobOptions& options, int process, const NcclLibrary& nccl,
+                                 const CudaDriver* cuda, const std::atomic<bool>& stop_asked)
+    : options_(options),
+      process_(process),
+      cuda_(cuda),
+      workload_(options.workload),
+      pace_(options.is_real_time, stop_asked),
+      plugin_(options.play.release, nccl, PluginOf(options)),
+      feed_(workload_, TimelineOf(options, process)) {
+  const ClusterShape& shape = workload_.shape();
+  for (int i = 0; i < shape.ranks_per_process; ++i) AddRank(process * shape.ranks_per_process + i);
+  for (size_t first = 0; first < ranks_.size(); first += static_cast<size_t>(shape.ranks_per_thread)) {
+    std::vector<CalledRank> called;
+    for (size_t i = first; i < first + static_cast<size_t>(shape.ranks_per_thread); ++i) {
+      called.push_back({*ranks_[i], *communicators_[i]});
+    }
+    threads_.push_back(std::make_unique<CallingThread>(options.play, plugin_, pace_, std::move(called)));
+  }
+}
+
+void TrainingProcess::AddRank(int rank) {
+  const ClusterShape& shape = workload_.shape();
+  const GpuClock clock(options_.workload.seed, rank, TheJobEpoch().realtime_ns, options_.play.gpu_clock_granularity_ns);
+  const auto use_gpu = [cuda = cuda_, node = shape.NodeOf(rank), gpu = shape.LocalRankOf(rank)] {
+    if (cuda != nullptr) cuda->SetDevice(node, gpu);
+  };
+  communicators_.push_back(
+      std::make_unique<CommunicatorSet>(options_.play, workload_.communicators(), plugin_, rank, use_gpu));
+  ranks_.push_back(std::make_unique<Rank>(rank, clock, pace_, options_.play.release.HasProfilerThread(), use_gpu));
+}
+
+bool TrainingProcess::IsKilled() const {
+  return options_.kill && workload_.shape().ProcessOf(options_.kill->rank) == process_ &&
+         options_.kill->step < options_.steps;
+}
+
+void TrainingProcess::RunThread(size_t thread) {
+  CallingThread& calling = *threads_[thread];
+  const int64_t end = IsKilled() ? options_.kill->step : options_.steps;
+  for (int64_t step = 0; step < end && !pace_.StopAsked(); ++step) calling.Play(feed_.Next(thread));
+  calling.Drain();
+  if (IsKilled()) {
+    if (options_.kill->is_in_flight && !pace_.StopAsked()) calling.PlayHanging(feed_.Next(thread));
+    calling.Drain();
+    return;
+  }
+  const std::chrono::duration<double> hold(options_.hold_seconds);
+  pace_.SleepUntil(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(hold));
+  if (options_.finalizes) calling.Finalize();
+}
+
+void TrainingProcess::Run() {
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < threads_.size(); ++i) threads.emplace_back([this, i] { RunThread(i); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+nlohmann::json TrainingProcess::Truth() const {
+  const ClusterShape& shape = workload_.shape();
+  nlohmann::json ranks = nlohmann::json::array();
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const int rank = ranks_[i]->global_rank();
+    if (cuda_ != nullptr) cuda_->SetDevice(shape.NodeOf(rank), shape.LocalRankOf(rank));
+    const std::string uuid = cuda_ == nullptr ? "" : cuda_->Uuid(shape.LocalRankOf(rank));
+    nlohmann::json truth = TruthOfRank(rank, shape.LocalRankOf(rank), shape.NodeOf(rank), getpid(), IsKilled(), uuid);
+    for (const auto& communicator : communicators_[i]->All()) {
+      truth["communicators"].push_back(TruthOf(*communicator, options_.play.release));
+    }
+    ranks.push_back(std::move(truth));
+  }
+  return ranks;
+}
+
+}  // namespace nccl_exporter::sim

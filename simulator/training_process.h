@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// One process of the job: its ranks, their threads, and the account of what was played to the plugin.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "simulator/calling_thread.h"
+#include "simulator/communicator_set.h"
+#include "simulator/cuda_driver.h"
+#include "simulator/job_options.h"
+#include "simulator/pace.h"
+#include "simulator/profiler_plugin.h"
+#include "simulator/rank.h"
+#include "simulator/step_feed.h"
+
+namespace nccl_exporter::sim {
+
+class TrainingProcess {
+ public:
+  // `cuda` may be null. SetJobEpoch must have been called. All arguments outlive the process.
+  TrainingProcess(const JobOptions& options, int process, const NcclLibrary& nccl, const CudaDriver* cuda,
+                  const std::atomic<bool>& stop_asked);
+
+  // Plays all steps, or up to the death of this process, or until it is asked to stop.
+  void Run();
+  // The rank that is to be killed is one of these.
+  bool IsKilled() const;
+  // One object for every rank.
+  nlohmann::json Truth() const;
+
+ private:
+  void AddRank(int rank);
+  void RunThread(size_t thread);
+
+  const JobOptions& options_;
+  const int process_;
+  const CudaDriver* const cuda_;
+  const Workload workload_;
+  const Pace pace_;
+  ProfilerPlugin plugin_;
+  StepFeed feed_;
+  std::vector<std::unique_ptr<CommunicatorSet>> communicators_;  // outlive the ranks' threads
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<std::unique_ptr<CallingThread>> threads_;
+};
+
+// The shortest period of a step that was asked for and that the workload can keep.
+int64_t StepPeriodNs(const JobOptions& options);
+
+}  // namespace nccl_exporter::sim

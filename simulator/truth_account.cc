@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/truth_account.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace nccl_exporter::sim {
+namespace {
+
+__extension__ typedef unsigned __int128 Wide;
+
+constexpr uint64_t kSizeClasses[] = {0, 4096, 65536, 1048576, 16777216, 268435456};
+constexpr uint64_t kLeastBytesForBandwidth = 1048576;
+
+uint64_t SizeClass(uint64_t bytes) {
+  return *std::prev(std::upper_bound(std::begin(kSizeClasses), std::end(kSizeClasses), bytes));
+}
+
+int DurationBucket(uint64_t ns) { return BucketOf(ns, 1e9L, -160, 80); }
+int BandwidthBucket(uint64_t bytes_per_second) { return BucketOf(bytes_per_second, 1.0L, 160, 336); }
+
+// Members of a launch that share its time among themselves: collectives, sends, receives.
+int KindOf(Function function) {
+  if (function == Function::kSend) return 1;
+  return function == Function::kRecv ? 2 : 0;
+}
+
+uint64_t WeightOf(const LaunchMember& member) { return std::max<uint64_t>(member.bytes, 1); }
+
+}  // namespace
+
+std::string_view NameOf(Timing timing) {
+  switch (timing) {
+    case Timing::kProxy:
+      return "proxy";
+    case Timing::kKernelCpu:
+      return "kernel_cpu";
+    case Timing::kKernel:
+      return "kernel";
+    case Timing::kNone:
+      break;
+  }
+  return "none";
+}
+
+int BucketOf(uint64_t value, long double scale, int first, int last) {
+  int low = first;
+  int high = last + 1;
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    if (static_cast<long double>(value) <= scale * std::exp2(static_cast<long double>(middle) / 8)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low - first;
+}
+
+uint64_t BusBytesPerSecond(Function function, uint64_t bytes, uint64_t ranks, uint64_t duration_ns) {
+  Wide numerator = 1;
+  Wide denominator = 1;
+  switch (function) {
+    case Function::kAllReduce:
+      numerator = ranks == 0 ? 0 : 2 * (ranks - 1);
+      denominator = std::max<uint64_t>(ranks, 1);
+      break;
+    case Function::kAllGather:
+    case Function::kReduceScatter:
+      numerator = ranks == 0 ? 0 : ranks - 1;
+      denominator = std::max<uint64_t>(ranks, 1);
+      break;
+    case Function::kBroadcast:
+    case Function::kReduce:
+      break;
+    default:  // the simulator plays no other collective as one operation
+      return 0;
+  }
+  if (duration_ns == 0) return 0;
+  return static_cast<uint64_t>(Wide{bytes} * numerator * 1000000000 / (denominator * duration_ns));
+}
+
+void LaunchMember::Cover(uint64_t start_ns, uint64_t stop_ns) {
+  if (!interval) interval = Interval{start_ns, stop_ns};
+  interval->start_ns = std::min(interval->start_ns, start_ns);
+  interval->stop_ns = std::max(interval->stop_ns, stop_ns);
+}
+
+void TruthAccount::AddCall(Function function) {
+  const std::lock_guard lock(mutex_);
+  ++counts_[function].calls;
+}
+
+void TruthAccount::AddOperation(Function function, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  SizeCounts& size = counts_[function].sizes[SizeClass(bytes)];
+  ++size.operations;
+  size.bytes += bytes;
+}
+
+void TruthAccount::CompleteLaunch(const std::vector<LaunchMember>& members) {
+  const std::lock_guard lock(mutex_);
+  struct Shared {
+    Interval span{UINT64_MAX, 0};
+    Wide weight = 0;
+  };
+  std::array<Shared, 3> kinds;
+  for (const LaunchMember& member : members) {
+    if (member.shows_its_end) ++counts_[member.function].completed;
+    if (!member.interval) continue;
+    Shared& kind = kinds[static_cast<size_t>(KindOf(member.function))];
+    kind.span.start_ns = std::min(kind.span.start_ns, member.interval->start_ns);
+    kind.span.stop_ns = std::max(kind.span.stop_ns, member.interval->stop_ns);
+    kind.weight += WeightOf(member);
+  }
+  for (const LaunchMember& member : members) {
+    if (!member.interval) continue;
+    const Shared& kind = kinds[static_cast<size_t>(KindOf(member.function))];
+    const Wide span_ns = kind.span.stop_ns - kind.span.start_ns;
+    AddTimed(member, static_cast<uint64_t>(span_ns * WeightOf(member) / kind.weight), members.size() == 1);
+  }
+}
+
+void TruthAccount::AddTimed(const LaunchMember& member, uint64_t duration_ns, bool is_alone) {
+  FunctionCounts& function = counts_[member.function];
+  SizeCounts& size = function.sizes[SizeClass(member.bytes)];
+  ++size.timed_operations;
+  size.timed_bytes += member.bytes;
+  size.busy_ns += duration_ns;
+  ++function.duration[DurationBucket(duration_ns)];
+  function.duration_sum_ns += duration_ns;
+  if (!is_alone || member.bytes < kLeastBytesForBandwidth) return;
+  const uint64_t bandwidth = BusBytesPerSecond(member.function, member.bytes, ranks_, duration_ns);
+  if (bandwidth == 0) return;
+  ++function.bandwidth[BandwidthBucket(bandwidth)];
+  function.bandwidth_sum += static_cast<double>(bandwidth);
+  function.bandwidth_sum_kib += (bandwidth + 512) / 1024;
+}
+
+std::map<Function, FunctionCounts> TruthAccount::Counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+}  // namespace nccl_exporter::sim

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/truth_file.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <set>
+
+namespace nccl_exporter::sim {
+namespace {
+
+template <typename Counts>
+nlohmann::json BucketsOf(const Counts& counts) {
+  nlohmann::json buckets = nlohmann::json::object();
+  for (const auto& [index, count] : counts) buckets[std::to_string(index)] = count;
+  return buckets;
+}
+
+nlohmann::json SizesOf(const FunctionCounts& function) {
+  nlohmann::json sizes = nlohmann::json::object();
+  for (const auto& [bound, size] : function.sizes) {
+    sizes[std::to_string(bound)] = {{"operations", size.operations},
+                                    {"bytes", size.bytes},
+                                    {"timed_operations", size.timed_operations},
+                                    {"timed_bytes", size.timed_bytes},
+                                    {"busy_ns", size.busy_ns}};
+  }
+  return sizes;
+}
+
+nlohmann::json TruthOf(const FunctionCounts& function) {
+  return {{"calls", function.calls},
+          {"sizes", SizesOf(function)},
+          {"completed", function.completed},
+          {"duration", BucketsOf(function.duration)},
+          {"duration_sum_ns", function.duration_sum_ns},
+          {"bandwidth", BucketsOf(function.bandwidth)},
+          {"bandwidth_sum", function.bandwidth_sum},
+          {"bandwidth_sum_kib", function.bandwidth_sum_kib}};
+}
+
+}  // namespace
+
+nlohmann::json TruthOf(const LiveCommunicator& communicator, const Release& release) {
+  const bool is_described = release.DescribesCommunicatorAtInit();
+  nlohmann::json functions = nlohmann::json::object();
+  for (const auto& [function, counts] : communicator.account.Counts()) {
+    functions[std::string(TraitsOf(function).name)] = TruthOf(counts);
+  }
+  return {{"id", fmt::format("{:016x}", communicator.id)},
+          {"name", is_described && communicator.is_named ? communicator.shape.name : ""},
+          {"rank", communicator.rank},
+          {"ranks", is_described ? communicator.shape.ranks() : 0},
+          {"nodes", is_described ? communicator.shape.nodes : 0},
+          {"timing_source", NameOf(communicator.timing.load())},
+          {"functions", std::move(functions)}};
+}
+
+nlohmann::json TruthOfRank(int rank, int local_rank, int node, int64_t pid, bool is_killed,
+                           const std::string& gpu_uuid) {
+  return {{"rank", rank},
+          {"local_rank", local_rank},
+          {"node", node},
+          {"pid", pid},
+          {"killed", is_killed},
+          {"gpu_uuid", gpu_uuid},
+          {"communicators", nlohmann::json::array()}};
+}
+
+bool WriteJson(const std::string& path, const nlohmann::json& document) {
+  const std::string unfinished = path + ".part";
+  {
+    std::ofstream file(unfinished, std::ios::trunc);
+    file << document.dump(1) << '\n';
+    file.close();
+    if (!file) return false;
+  }
+  return std::rename(unfinished.c_str(), path.c_str()) == 0;
+}
+
+std::string SummaryOf(const nlohmann::json& truth) {
+  std::string text = fmt::format("{:>6} {:>5} {:>14} {:>14} {:>12} {:>18}  {}\n", "rank", "node", "communicators",
+                                 "operations", "timed", "bytes", "timing");
+  for (const nlohmann::json& rank : truth["ranks"]) {
+    SizeCounts sum;
+    std::set<std::string> timings;
+    for (const nlohmann::json& communicator : rank["communicators"]) {
+      timings.insert(communicator["timing_source"].get<std::string>());
+      for (const nlohmann::json& function : communicator["functions"]) {
+        for (const nlohmann::json& size : function["sizes"]) {
+          sum.operations += size["operations"].get<uint64_t>();
+          sum.timed_operations += size["timed_operations"].get<uint64_t>();
+          sum.bytes += size["bytes"].get<uint64_t>();
+        }
+      }
+    }
+    std::string timing;
+    for (const std::string& name : timings) timing += (timing.empty() ? "" : ",") + name;
+    text += fmt::format("{:>6} {:>5} {:>14} {:>14} {:>12} {:>18}  {}{}\n", rank["rank"].get<int>(),
+                        rank["node"].get<int>(), rank["communicators"].size(), sum.operations, sum.timed_operations,
+                        sum.bytes, timing, rank["killed"].get<bool>() ? " (killed)" : "");
+  }
+  return text;
+}
+
+}  // namespace nccl_exporter::sim
