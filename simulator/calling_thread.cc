@@ -110,7 +110,7 @@ void CallingThread::Launch(const ThreadGroup& group, Plans& plans, bool never_co
   }
 }
 
-// Non-blocking: ncclGroupEnd returns at once, and a thread of NCCL's does the rest.
+// Non-blocking: ncclGroupEnd returns at once, and a thread of NCCL's does the rest. KernelLaunch is not played there.
 void CallingThread::LaunchOnHostThread(const ThreadGroup& group, const std::shared_ptr<Plans>& plans) {
   for (size_t i = 0; i < plans->size(); ++i) {
     if ((*plans)[i].IsEmpty()) continue;

@@ -61,7 +61,6 @@ constexpr std::array<Row, static_cast<size_t>(Field::kCount)> kRows{{
     {Field::kProxyOpSteps, 4, {36, 36, 36, 36, 36, 36, 36}},
     {Field::kProxyOpChunk, 4, {40, 40, 40, 40, 40, 40, 40}},
     {Field::kProxyOpIsSend, 4, {44, 44, 44, 44, 44, 44, 44}},
-    {Field::kProxyStepStep, 4, {24, 24, 24, 24, 24, 24, 24}},
     {Field::kKernelChChannel, 1, {kNo, kNo, 24, 24, 24, 24, 24}},
     {Field::kKernelChTimer, 8, {kNo, kNo, kNo, 32, 32, 32, 32}},
     {Field::kGroupApiCaptured, 1, {kNo, kNo, kNo, kNo, 24, 24, 24}},

@@ -57,7 +57,6 @@ enum class Field : uint8_t {
   kProxyOpSteps,
   kProxyOpChunk,
   kProxyOpIsSend,
-  kProxyStepStep,
   kKernelChChannel,
   kKernelChTimer,
   kGroupApiCaptured,

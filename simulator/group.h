@@ -14,15 +14,15 @@ namespace nccl_exporter::sim {
 
 struct Communicator {
   std::string name;
-  std::vector<int> members;  // global ranks, by rank in the communicator
+  std::vector<int> members;  // global ranks, ascending; the place is the rank in the communicator
   int nodes = 1;             // that they are on
   int64_t first_step = 0;    // in which it is created
 
   int ranks() const { return static_cast<int>(members.size()); }
   // Rank of a global rank in this communicator; -1 if it is not a member.
   int RankOf(int global_rank) const {
-    const auto member = std::find(members.begin(), members.end(), global_rank);
-    return member == members.end() ? -1 : static_cast<int>(member - members.begin());
+    const auto member = std::lower_bound(members.begin(), members.end(), global_rank);
+    return member == members.end() || *member != global_rank ? -1 : static_cast<int>(member - members.begin());
   }
 };
 

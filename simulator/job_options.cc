@@ -67,9 +67,7 @@ void AddWorkload(CLI::App& app, Draft& draft) {
   PlayOptions& play = draft.options.play;
   const char* const kGroup = "Workload";
   app.add_option("--layout", workload.layout, LayoutHelp())->check(CLI::IsMember(LayoutNames()))->group(kGroup);
-  app.add_option("--steps", draft.options.steps, "training steps")
-      ->check(CLI::Range(int64_t{0}, INT64_MAX))
-      ->group(kGroup);
+  app.add_option("--steps", draft.options.steps, "training steps")->check(CLI::NonNegativeNumber)->group(kGroup);
   app.add_option("--duration", draft.duration_seconds, "seconds of the job, in place of --steps")
       ->check(CLI::PositiveNumber)
       ->group(kGroup);
@@ -92,7 +90,7 @@ void AddWorkload(CLI::App& app, Draft& draft) {
   app.add_option("--shrink-at-step", workload.shrink_at_step, "shrink the first communicator in this step")
       ->group(kGroup);
   app.add_option("--recreate-every", play.recreate_every, "destroy and create all communicators every so many steps")
-      ->check(CLI::Range(int64_t{0}, INT64_MAX))
+      ->check(CLI::NonNegativeNumber)
       ->group(kGroup);
 }
 

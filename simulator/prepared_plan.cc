@@ -67,7 +67,7 @@ void PreparedPlan::MaybeLetKernelEndFirst(int64_t last_due_ns, int64_t& now_ns) 
   now_ns = last_due_ns;
 }
 
-int64_t PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes, int64_t& now_ns) {
+void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes, int64_t& now_ns) {
   const Release& release = options_.release;
   if (release.ReadsMaskPerPlan()) LoadMaskOfPlan();
   if (StartsGroup(Mask(), release)) {
@@ -90,7 +90,6 @@ int64_t PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_comple
   if (way == Way::kEager && !never_completes && !options_.is_nonblocking) MaybeLetKernelEndFirst(last_due_ns, now_ns);
   StopTasks(now_ns);
   if (group_handle_ != nullptr) plugin_.Stop(group_handle_, now_ns += kCallbackNs);
-  return last_due_ns;
 }
 
 }  // namespace nccl_exporter::sim

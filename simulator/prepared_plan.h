@@ -28,8 +28,8 @@ class PreparedPlan {
   bool HasProxyOperations() const;
 
   enum class Way { kEager, kReplay, kAtCapture };
-  // Group, its tasks, and all that follows from them. Returns when the last event of the launch is due.
-  int64_t Play(const KernelTimes& kernel, Way way, bool never_completes, int64_t& now_ns);
+  // Group, its tasks, and all that follows from them. `never_completes`: the kernel hangs.
+  void Play(const KernelTimes& kernel, Way way, bool never_completes, int64_t& now_ns);
 
  private:
   void StartTasks(Way way, int64_t& now_ns);

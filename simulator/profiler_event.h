@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of NCCL's profiler interface: event kinds, which are also the bits of the event mask, and states.
+// Numbers of NCCL's profiler interface: event kinds, which are also the bits of the event mask, and the states that are
+// played.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +31,7 @@ enum class EventState : int32_t {
   kProxyOpRecvReceived = 5,
   kProxyOpRecvTransmitted = 6,
   kProxyOpRecvDone = 7,
-  kProxyStepSendGpuWait = 8,
-  kProxyStepSendWait = 9,
-  kProxyStepRecvWait = 10,
-  kProxyStepRecvFlushWait = 11,
-  kProxyStepRecvGpuWait = 12,
   kProxyOpInProgress = 19,
-  kProxyStepSendPeerWait = 20,
   kKernelChStop = 22,
   kGroupStartApiStop = 23,
   kGroupEndApiStart = 24,

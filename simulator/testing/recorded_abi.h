@@ -18,40 +18,44 @@ struct ProxyOp {
 };
 
 namespace v1 {
+struct Coll {
+  const char* name;
+  uint64_t commHash;
+  uint64_t seqNumber;
+  uint8_t func;
+  const void* sendBuff;
+  void* recvBuff;
+  size_t count;
+  int root;
+  uint8_t datatype;
+  uint32_t op;
+  size_t trafficBytes;
+  uint8_t nMaxChannels;
+  uint8_t nWarps;
+  uint8_t algo;
+  uint8_t proto;
+  int isCollnet;
+  int isNvls;
+};
+
+struct P2p {
+  const char* name;
+  uint64_t commHash;
+  uint8_t func;
+  void* buff;
+  uint8_t datatype;
+  size_t count;
+  int peer;
+};
+
 struct Descr {
   static constexpr int kVersion = 1;
   uint8_t type;
   void* parentObj;
   int rank;
   union {
-    struct {
-      const char* name;
-      uint64_t commHash;
-      uint64_t seqNumber;
-      uint8_t func;
-      const void* sendBuff;
-      void* recvBuff;
-      size_t count;
-      int root;
-      uint8_t datatype;
-      uint32_t op;
-      size_t trafficBytes;
-      uint8_t nMaxChannels;
-      uint8_t nWarps;
-      uint8_t algo;
-      uint8_t proto;
-      int isCollnet;
-      int isNvls;
-    } coll;
-    struct {
-      const char* name;
-      uint64_t commHash;
-      uint8_t func;
-      void* buff;
-      uint8_t datatype;
-      size_t count;
-      int peer;
-    } p2p;
+    Coll coll;
+    P2p p2p;
     ProxyOp proxyOp;
   };
 };
@@ -68,28 +72,31 @@ struct P2p {
   size_t count;
   int peer;
 };
+
+struct Coll {
+  const char* name;
+  uint64_t commHash;
+  uint64_t seqNumber;
+  const char* func;
+  const void* sendBuff;
+  void* recvBuff;
+  size_t count;
+  int root;
+  const char* datatype;
+  size_t trafficBytes;
+  uint8_t nMaxChannels;
+  uint8_t nWarps;
+  const char* algo;
+  const char* proto;
+};
+
 struct Descr {
   static constexpr int kVersion = 2;
   uint8_t type;
   void* parentObj;
   int rank;
   union {
-    struct {
-      const char* name;
-      uint64_t commHash;
-      uint64_t seqNumber;
-      const char* func;
-      const void* sendBuff;
-      void* recvBuff;
-      size_t count;
-      int root;
-      const char* datatype;
-      size_t trafficBytes;
-      uint8_t nMaxChannels;
-      uint8_t nWarps;
-      const char* algo;
-      const char* proto;
-    } coll;
+    Coll coll;
     P2p p2p;
     ProxyOp proxyOp;
   };
@@ -98,32 +105,36 @@ static_assert(sizeof(Descr) == 128);
 }  // namespace v2
 
 namespace v3 {
+struct Coll {
+  const char* name;
+  uint64_t commHash;
+  uint64_t seqNumber;
+  const char* func;
+  const void* sendBuff;
+  void* recvBuff;
+  size_t count;
+  int root;
+  const char* datatype;
+  uint8_t nMaxChannels;
+  uint8_t nWarps;
+  const char* algo;
+  const char* proto;
+};
+
+struct KernelCh {
+  uint8_t channelId;
+};
+
 struct Descr {
   static constexpr int kVersion = 3;
   uint8_t type;
   void* parentObj;
   int rank;
   union {
-    struct {
-      const char* name;
-      uint64_t commHash;
-      uint64_t seqNumber;
-      const char* func;
-      const void* sendBuff;
-      void* recvBuff;
-      size_t count;
-      int root;
-      const char* datatype;
-      uint8_t nMaxChannels;
-      uint8_t nWarps;
-      const char* algo;
-      const char* proto;
-    } coll;
+    Coll coll;
     v2::P2p p2p;
     ProxyOp proxyOp;
-    struct {
-      uint8_t channelId;
-    } kernelCh;
+    KernelCh kernelCh;
   };
 };
 static_assert(sizeof(Descr) == 120);
@@ -143,6 +154,7 @@ struct Coll {
   const char* algo;
   const char* proto;
 };
+
 struct P2p {
   const char* func;
   void* buff;
@@ -151,10 +163,12 @@ struct P2p {
   int peer;
   uint8_t nChannels;
 };
+
 struct KernelCh {
   uint8_t channelId;
   uint64_t pTimer;
 };
+
 struct Descr {
   static constexpr int kVersion = 4;
   uint8_t type;
@@ -175,6 +189,7 @@ struct GroupApi {
   bool graphCaptured;
   int groupDepth;
 };
+
 struct CollApi {
   const char* func;
   size_t count;
@@ -183,6 +198,7 @@ struct CollApi {
   void* stream;
   bool graphCaptured;
 };
+
 struct P2pApi {
   const char* func;
   size_t count;
@@ -190,9 +206,11 @@ struct P2pApi {
   void* stream;
   bool graphCaptured;
 };
+
 struct KernelLaunch {
   void* stream;
 };
+
 struct Coll {
   uint64_t seqNumber;
   const char* func;
@@ -207,6 +225,7 @@ struct Coll {
   const char* proto;
   void* parentGroup;
 };
+
 struct P2p {
   const char* func;
   void* buff;
@@ -243,6 +262,54 @@ static_assert(sizeof(Descr) == 112);
 }  // namespace v6
 
 namespace v7 {
+struct CollApi {
+  const char* func;
+  size_t count;
+  const char* datatype;
+  int root;
+  void* stream;
+  bool graphCaptured;
+  uint64_t userTag;
+};
+
+struct P2pApi {
+  const char* func;
+  size_t count;
+  const char* datatype;
+  void* stream;
+  bool graphCaptured;
+  uint64_t userTag;
+};
+
+struct Coll {
+  uint64_t seqNumber;
+  const char* func;
+  const void* sendBuff;
+  void* recvBuff;
+  size_t count;
+  int root;
+  const char* datatype;
+  uint8_t nChannels;
+  uint8_t nWarps;
+  const char* algo;
+  const char* proto;
+  void* parentGroup;
+  const char* kernelVariant;
+  bool isSymColl;
+  uint64_t userTag;
+};
+
+struct P2p {
+  const char* func;
+  void* buff;
+  const char* datatype;
+  size_t count;
+  int peer;
+  uint8_t nChannels;
+  void* parentGroup;
+  uint64_t userTag;
+};
+
 struct Descr {
   static constexpr int kVersion = 7;
   uint64_t type;
@@ -250,51 +317,11 @@ struct Descr {
   int rank;
   union {
     v5::GroupApi groupApi;
-    struct {
-      const char* func;
-      size_t count;
-      const char* datatype;
-      int root;
-      void* stream;
-      bool graphCaptured;
-      uint64_t userTag;
-    } collApi;
-    struct {
-      const char* func;
-      size_t count;
-      const char* datatype;
-      void* stream;
-      bool graphCaptured;
-      uint64_t userTag;
-    } p2pApi;
+    CollApi collApi;
+    P2pApi p2pApi;
     v5::KernelLaunch kernelLaunch;
-    struct {
-      uint64_t seqNumber;
-      const char* func;
-      const void* sendBuff;
-      void* recvBuff;
-      size_t count;
-      int root;
-      const char* datatype;
-      uint8_t nChannels;
-      uint8_t nWarps;
-      const char* algo;
-      const char* proto;
-      void* parentGroup;
-      const char* kernelVariant;
-      bool isSymColl;
-      uint64_t userTag;
-    } coll;
-    struct {
-      const char* func;
-      void* buff;
-      const char* datatype;
-      size_t count;
-      int peer;
-      uint8_t nChannels;
-      void* parentGroup;
-      uint64_t userTag;
-    } p2p;
+    Coll coll;
+    P2p p2p;
     ProxyOp proxyOp;
     v4::KernelCh kernelCh;
   };
