@@ -84,7 +84,7 @@ uint64_t Communicator::StartOperation(const OperationStart& start) {
     recorder_.CountLoss(Loss::kInFlightFull);
     return 0;
   }
-  if (start.has_no_channels) Finish(At(ticket), ticket, start.call_ns);
+  if (start.has_no_parts) Finish(At(ticket), ticket, start.call_ns);
   return ticket;
 }
 
@@ -138,7 +138,7 @@ void Communicator::MakeRoom(Operation& operation) {
 void Communicator::EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const uint64_t parts = LoadRelaxed(operation.parts_ticket) == ticket ? LoadRelaxed(operation.parts) : 0;
   const bool cannot_be_seen = source() == TimingSource::kProxy && parts == 0;
-  if (AllStopped(parts) || cannot_be_seen || LoadRelaxed(latest_stopped_) > ticket) Resolve(operation, ticket, now_ns);
+  if (AllStopped(parts) || cannot_be_seen || LoadRelaxed(latest_) > ticket) Resolve(operation, ticket, now_ns);
 }
 
 uint64_t Communicator::Active(uint64_t ticket, Operation** operation) {
@@ -239,10 +239,7 @@ void Communicator::StopChannel(uint64_t abbreviated, uint32_t channel) {
   if (!is_last && stopped != seen) return;
   const uint64_t now_ns = NowNs();
   StoreRelaxed(operation->last_part_ns, now_ns);
-  if (ticket > LoadRelaxed(latest_stopped_)) {
-    StoreRelaxed(latest_stopped_, ticket);
-    StoreRelaxed(latest_stopped_launch_, LoadRelaxed(operation->launch));
-  }
+  NoteLatest(*operation, ticket);
   if (is_last) {
     Finish(*operation, ticket, now_ns);
   } else {
@@ -257,26 +254,16 @@ bool Communicator::StartProxy(uint64_t abbreviated) {
   if (ticket == 0) return false;
   const uint64_t now_ns = NowNs();
   BeginParts(*operation, ticket);
-  if (LoadRelaxed(operation->parts) == 0) StoreRelaxed(operation->first_start_ns, now_ns);
+  if (LoadRelaxed(operation->parts) == 0 || now_ns < LoadRelaxed(operation->first_start_ns)) {
+    StoreRelaxed(operation->first_start_ns, now_ns);
+  }
   StoreRelaxed(operation->last_part_ns, now_ns);
   recorder_.ShowLastPart(ticket, now_ns);
   CountPart(*operation, ticket, kOneAnnounced);
-  TakeOverProxies(ticket);
+  // NCCL hands the proxy operations of a launch over together: now those of every earlier launch have come.
+  NoteLatest(*operation, ticket);
+  Sweep(now_ns);
   return true;
-}
-
-// NCCL hands an operation's proxy operations over together: when a later operation's come, the former one's have all
-// come.
-void Communicator::TakeOverProxies(uint64_t ticket) {
-  const uint64_t owner = LoadRelaxed(proxy_owner_);
-  if (owner >= ticket) return;
-  StoreRelaxed(proxy_owner_, ticket);
-  if (owner == 0) return;
-  Operation& former = At(owner);
-  if (LoadAcquire(former.state) != PhaseWord(owner, Phase::kActive) || LoadRelaxed(former.parts_ticket) != owner)
-    return;
-  StoreRelaxed(former.taken_over, 1);
-  if (AllStopped(LoadRelaxed(former.parts))) Finish(former, owner, NowNs());
 }
 
 void Communicator::StopProxy(uint64_t abbreviated) {
@@ -288,11 +275,17 @@ void Communicator::StopProxy(uint64_t abbreviated) {
     return recorder_.CountLoss(Loss::kStopWithoutStart);
   }
   const uint64_t now_ns = NowNs();
-  StoreRelaxed(operation->last_stop_ns, now_ns);
+  if (now_ns > LoadRelaxed(operation->last_stop_ns)) StoreRelaxed(operation->last_stop_ns, now_ns);
   StoreRelaxed(operation->last_part_ns, now_ns);
   recorder_.ShowLastPart(ticket, now_ns);
   CountPart(*operation, ticket, kOneDone);
-  if (AllStopped(parts + kOneDone) && LoadRelaxed(operation->taken_over) != 0) Finish(*operation, ticket, now_ns);
+  Sweep(now_ns);
+}
+
+void Communicator::NoteLatest(const Operation& operation, uint64_t ticket) {
+  if (ticket <= LoadRelaxed(latest_)) return;
+  StoreRelaxed(latest_, ticket);
+  StoreRelaxed(latest_launch_, LoadRelaxed(operation.launch));
 }
 
 // --- Completion
@@ -327,7 +320,7 @@ void Communicator::Resolve(Operation& operation, uint64_t ticket, uint64_t now_n
 void Communicator::Sweep(uint64_t now_ns) {
   for (uint64_t step = 0; step < kSweepSteps; ++step) {
     const uint64_t ticket = LoadRelaxed(oldest_);
-    if (ticket >= LoadRelaxed(latest_stopped_)) return;
+    if (ticket >= LoadRelaxed(latest_)) return;
     Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) == PhaseWord(ticket, Phase::kActive)) {
       if (!IsOvertaken(operation, ticket, now_ns)) return;
@@ -342,7 +335,7 @@ void Communicator::Sweep(uint64_t now_ns) {
 // other.
 bool Communicator::IsOvertaken(const Operation& operation, uint64_t ticket, uint64_t now_ns) const {
   const uint64_t launch = LoadRelaxed(operation.launch);
-  if (launch != 0 && launch == LoadRelaxed(latest_stopped_launch_)) return false;
+  if (launch != 0 && launch == LoadRelaxed(latest_launch_)) return false;
   if (LoadRelaxed(operation.parts_ticket) != ticket) return now_ns >= LoadRelaxed(operation.call_ns) + kQuietNs;
   if (!AllStopped(LoadRelaxed(operation.parts))) return false;
   const uint64_t seen = LoadRelaxed(operation.seen);

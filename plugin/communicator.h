@@ -27,6 +27,7 @@ class Communicator {
 
   Recorder& recorder() { return recorder_; }
   TimingSource source() const { return source_.load(std::memory_order_relaxed); }
+  void LearnRank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
   int rank() const { return rank_.load(std::memory_order_relaxed); }
 
   // A group of API calls, by number: told apart only while it is open.
@@ -65,7 +66,7 @@ class Communicator {
   void BeginParts(Operation& operation, uint64_t ticket);
   void CountPart(Operation& operation, uint64_t ticket, uint64_t change);
   void TakeOver(Operation& operation, uint64_t ticket, uint32_t channel);
-  void TakeOverProxies(uint64_t ticket);
+  void NoteLatest(const Operation& operation, uint64_t ticket);
 
   void Finish(Operation& operation, uint64_t ticket, uint64_t now_ns);
   void Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns);
@@ -84,10 +85,10 @@ class Communicator {
   Word next_launch_{0};
   Word call_groups_{0};
   Word oldest_{1};  // no followed operation has a lower ticket
-  // The highest ticket among operations that have run all channels seen of them, and its launch.
-  alignas(64) Word latest_stopped_{0};
-  Word latest_stopped_launch_{0};
-  Word proxy_owner_{0};  // ticket of the operation that last started a proxy operation
+  // The highest ticket among operations that have run all channels seen of them, or have begun a proxy operation; and
+  // its launch.
+  alignas(64) Word latest_{0};
+  Word latest_launch_{0};
   // Ticket of the operation that last reported on a channel: NCCL completes a channel's operations in order.
   std::array<Word, Handle::kMaxChannels> channel_owner_{};
   std::array<Operation, kOperationEntries> operations_;

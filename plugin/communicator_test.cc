@@ -301,7 +301,7 @@ TEST_F(CommunicatorTest, CompletesASendToSelfUntimedAndDoesNotHoldItsLaunch) {
   Open(TimingSource::kKernel);
   const uint64_t launch = communicator_->OpenLaunch();
   OperationStart self = PointToPoint(Function::kSend, 100, 4, launch);
-  self.has_no_channels = true;
+  self.has_no_parts = true;
   communicator_->StartOperation(self);
   const uint64_t other = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 1, launch));
   communicator_->CloseLaunch(launch);
@@ -311,7 +311,7 @@ TEST_F(CommunicatorTest, CompletesASendToSelfUntimedAndDoesNotHoldItsLaunch) {
   EXPECT_EQ(BusyNs(Function::kSend), 1000u);
 }
 
-TEST_F(CommunicatorTest, TimesProxyOperationsUntilALaterOperationsCome) {
+TEST_F(CommunicatorTest, TimesProxyOperationsUntilThoseOfALaterLaunchCome) {
   Open(TimingSource::kProxy);
   const uint64_t first = communicator_->StartOperation(AllReduce(8, 4));
   ASSERT_TRUE(communicator_->StartProxy(first));
@@ -328,6 +328,24 @@ TEST_F(CommunicatorTest, TimesProxyOperationsUntilALaterOperationsCome) {
   communicator_->Finalize();
   EXPECT_EQ(Completed(Function::kAllReduce), 2u);
   EXPECT_EQ(Timed(Function::kAllReduce), 2u);
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+TEST_F(CommunicatorTest, DoesNotTakeProxyOperationsOfACompanionForThoseOfALaterLaunch) {
+  Open(TimingSource::kProxy);
+  const uint64_t launch = communicator_->OpenLaunch();
+  const uint64_t send = communicator_->StartOperation(PointToPoint(Function::kSend, 8, 4, launch));
+  const uint64_t receive = communicator_->StartOperation(PointToPoint(Function::kRecv, 8, 4, launch));
+  communicator_->CloseLaunch(launch);
+  ASSERT_TRUE(communicator_->StartProxy(send));
+  communicator_->StopProxy(send);
+  ASSERT_TRUE(communicator_->StartProxy(receive));
+  ASSERT_TRUE(communicator_->StartProxy(send));  // a second channel
+  communicator_->StopProxy(send);
+  communicator_->StopProxy(receive);
+  communicator_->Finalize();
+  EXPECT_EQ(Timed(Function::kSend), 1u);
+  EXPECT_EQ(Timed(Function::kRecv), 1u);
   EXPECT_EQ(AllLosses(), 0u);
 }
 

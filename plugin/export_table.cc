@@ -51,7 +51,7 @@ struct Adapter {
       start.channels = d.p2p.nChannels <= Handle::kMaxChannels ? d.p2p.nChannels : 0;
     }
     // NCCL 2.27 to 2.30 reports no channels for a send to self, 2.31 does.
-    start.has_no_channels = kHasTimeStamps && !requires { d.coll.userTag; };
+    start.has_no_parts = kHasTimeStamps && !requires { d.coll.userTag; };
     return StartTask(context, d, d.p2p, start);
   }
 

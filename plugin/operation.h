@@ -36,7 +36,7 @@ struct OperationStart {
   bool call_is_bound = false;
   uint32_t channels = 0;  // announced; 0: not known
   bool channels_are_exact = false;
-  bool has_no_channels = false;  // NCCL reports none for this kind (send to self)
+  bool has_no_parts = false;  // nothing will be reported on it (send to self)
   int peer = -1;
   uint64_t launch = 0;  // ticket of its Group event; 0: none
   bool launch_is_followed = true;

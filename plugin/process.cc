@@ -300,7 +300,8 @@ void* Process::StartTask(void* context, OperationStart start, const TaskOrigin& 
   start.launch_is_followed = !(has_launch && group.Kind() == HandleKind::kUnfollowed);
   if (has_launch && group.Kind() == HandleKind::kGroup) start.launch = group.Ticket();
   start.message_bytes = MessageBytes(start.function, count, element_bytes, member.ranks);
-  start.has_no_channels = start.has_no_channels && start.peer == member.communicator->rank();
+  const bool is_to_self = start.peer >= 0 && start.peer == member.communicator->rank();
+  start.has_no_parts = is_to_self && (start.has_no_parts || member.communicator->source() == TimingSource::kProxy);
   const uint64_t ticket = member.communicator->StartOperation(start);
   return Give(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, slot, ticket);
 }
@@ -317,6 +318,7 @@ void* Process::StartCopyEngineTask(void* context, Function function, uint64_t co
 void Process::LearnIdentity(uint32_t index, const TaskOrigin& origin) {
   if (IsOverflow(index) || !Exchange(learned_[index], 0, 1)) return;
   layout::CommunicatorSlot* slot = segment_.slot(index);
+  communicators_[index].load(std::memory_order_relaxed)->LearnRank(origin.rank);
   std::atomic_ref<uint64_t>(slot->communicator_id).store(origin.id, std::memory_order_relaxed);
   std::atomic_ref<uint64_t>(slot->rank).store(static_cast<uint64_t>(origin.rank), std::memory_order_relaxed);
   std::atomic_ref<uint64_t>(slot->has_identity).store(1, std::memory_order_release);

@@ -93,6 +93,7 @@ INSTANTIATE_TEST_SUITE_P(OneAndEightProcesses, EveryApiVersion,
 struct Workload {
   const char* name;
   Options options;
+  const char* kernel_timing = "on";
 };
 
 class EveryWorkload : public EndToEnd, public testing::WithParamInterface<Workload> {};
@@ -101,7 +102,7 @@ TEST_P(EveryWorkload, IsCountedAndTimedExactly) {
   Daemon daemon(segments_.path());
   Options options{"--steps", "30", "--ranks-per-node", "4"};
   options.insert(options.end(), GetParam().options.begin(), GetParam().options.end());
-  const nlohmann::json truth = RunJob(options, {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+  const nlohmann::json truth = RunJob(options, {{"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing}});
   ExpectBothEqual(daemon.Scrape(), truth);
 }
 
@@ -121,6 +122,13 @@ INSTANTIATE_TEST_SUITE_P(
                              {"--layout", "mixed", "--ranks-per-process", "4", "--thread-per-rank"}},
                     Workload{"SeveralGpusInOneProcessOneThread", {"--layout", "mixed", "--ranks-per-process", "4"}},
                     Workload{"CoarseGpuClocks", {"--layout", "tp", "--gpu-granularity", "1024"}},
+                    Workload{"MixtureOfExpertsByProxyTiming", {"--layout", "moe", "--network", "all"}, "off"},
+                    Workload{"MixtureOfExpertsByProxyTimingOn2_24",
+                             {"--layout", "moe", "--network", "all", "--api-version", "2"},
+                             "off"},
+                    Workload{"UnsoundRelease",
+                             {"--layout", "mixed", "--network", "all", "--api-version", "7", "--nccl-version", "23102"},
+                             "auto"},
                     Workload{"NoFinalize", {"--layout", "dp", "--no-finalize"}}),
     [](const auto& test) { return test.param.name; });
 
