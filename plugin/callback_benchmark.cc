@@ -69,9 +69,13 @@ void* Call(void* context, uint8_t channels) {
   return coll;
 }
 
+// The descriptor is NCCL's to fill in, not the plugin's cost: one is kept, and the fields that change are set.
 void* StartChannel(void* context, void* coll, uint8_t channel, uint64_t gpu_ns) {
-  abi::DescriptorV6 descriptor{};
-  descriptor.type = abi::kKernelCh;
+  static abi::DescriptorV6 descriptor = [] {
+    abi::DescriptorV6 d{};
+    d.type = abi::kKernelCh;
+    return d;
+  }();
   descriptor.parentObj = coll;
   descriptor.kernelCh = {channel, gpu_ns};
   void* handle = nullptr;

@@ -44,7 +44,7 @@ class Communicator {
   // Counts the operation; returns its ticket, or 0 when it is not followed.
   uint64_t StartOperation(const OperationStart& start);
 
-  // Kernel channels. `time_ns` is the GPU's, or CLOCK_MONOTONIC with TimingSource::kKernelCpu.
+  // Kernel channels (channel_events.h). `time_ns` is the GPU's, or CLOCK_MONOTONIC with TimingSource::kKernelCpu.
   bool StartChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StampChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StopChannel(uint64_t ticket, uint32_t channel);
@@ -56,22 +56,29 @@ class Communicator {
  private:
   Operation& At(uint64_t ticket) { return operations_[(ticket - 1) % kOperationEntries]; }
   Launch& LaunchAt(uint64_t ticket) { return launches_[(ticket - 1) % kLaunchEntries]; }
-  // The whole ticket that `ticket` abbreviates if it is active; else counts why not and returns 0.
-  uint64_t Active(uint64_t ticket, Operation** operation);
+  // The operation that last reported on a channel, by its order: NCCL completes a channel's operations in order,
+  // receives apart from everything else.
+  Word& OwnerOf(const Operation& operation, uint32_t channel) {
+    const bool is_receive = operation.function.load(std::memory_order_relaxed) == Function::kRecv;
+    return channel_owners_[channel + (is_receive ? Handle::kMaxChannels : 0)];
+  }
+  // Counts why a handle does not name an active operation.
+  void CountStray(uint64_t state, uint64_t abbreviated);
 
   bool TakeEntry(uint64_t ticket, const OperationStart& start);
   void MakeRoom(Operation& operation);
   void EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns);
   void JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket);
   void BeginParts(Operation& operation, uint64_t ticket);
-  void CountPart(Operation& operation, uint64_t ticket, uint64_t change);
-  void TakeOver(Operation& operation, uint64_t ticket, uint32_t channel);
+  void CountPart(Operation& operation, uint64_t ticket, uint64_t change, uint64_t now_ns);
+  void EndChannels(Operation& operation, uint64_t ticket, bool is_last);
   void NoteLatest(const Operation& operation, uint64_t ticket);
 
   void Finish(Operation& operation, uint64_t ticket, uint64_t now_ns);
   void Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns);
   void Sweep(uint64_t now_ns);
-  bool IsOvertaken(const Operation& operation, uint64_t ticket, uint64_t now_ns) const;
+  bool IsOvertaken(const Operation& operation, uint64_t ticket, uint64_t now_ns);
+  bool IsTakenOver(const Operation& operation, uint64_t order);
   void Close(Launch& launch, uint64_t now_ns);
   void RecordLaunch(Launch& launch, uint64_t now_ns);
   void RecordMembers(uint64_t last_member, uint64_t members, uint64_t now_ns);
@@ -86,11 +93,10 @@ class Communicator {
   Word call_groups_{0};
   Word oldest_{1};  // no followed operation has a lower ticket
   // The highest ticket among operations that have run all channels seen of them, or have begun a proxy operation; and
-  // its launch.
+  // its order.
   alignas(64) Word latest_{0};
-  Word latest_launch_{0};
-  // Ticket of the operation that last reported on a channel: NCCL completes a channel's operations in order.
-  std::array<Word, Handle::kMaxChannels> channel_owner_{};
+  Word latest_order_{0};
+  std::array<Word, 2 * Handle::kMaxChannels> channel_owners_{};
   std::array<Operation, kOperationEntries> operations_;
   std::array<Launch, kLaunchEntries> launches_;
 };

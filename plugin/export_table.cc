@@ -55,7 +55,7 @@ struct Adapter {
     return StartTask(context, d, d.p2p, start);
   }
 
-  static void* Dispatch(void* context, const Descriptor& d) {
+  [[gnu::noinline]] static void* Dispatch(void* context, const Descriptor& d) {
     Process& process = *Process::Get();
     switch (static_cast<uint64_t>(d.type)) {
       case abi::kGroup:
@@ -67,9 +67,7 @@ struct Adapter {
       case abi::kProxyOp:
         return process.StartProxyOperation(d.parentObj, d.proxyOp.pid);
       case abi::kKernelCh:
-        if constexpr (kHasTimeStamps) {
-          return process.StartKernelChannel(d.parentObj, d.kernelCh.channelId, d.kernelCh.pTimer);
-        } else if constexpr (kHasKernelChannels) {
+        if constexpr (kHasKernelChannels && !kHasTimeStamps) {
           return process.StartKernelChannel(d.parentObj, d.kernelCh.channelId, 0);
         }
         return nullptr;
@@ -102,7 +100,16 @@ struct Adapter {
   static abi::Result StartEvent(void* context, void** handle, Descriptor* descriptor) {
     if (handle == nullptr) return abi::kSuccess;
     *handle = nullptr;  // NCCL does not clear it, and would stop whatever it held before
-    if (descriptor != nullptr && Process::Get() != nullptr) *handle = Dispatch(context, *descriptor);
+    Process* process = Process::Get();
+    if (descriptor == nullptr || process == nullptr) return abi::kSuccess;
+    if constexpr (kHasTimeStamps) {  // by far the most frequent
+      if (descriptor->type == abi::kKernelCh) {
+        const auto& kernel = descriptor->kernelCh;
+        *handle = process->StartKernelChannel(descriptor->parentObj, kernel.channelId, kernel.pTimer);
+        return abi::kSuccess;
+      }
+    }
+    *handle = Dispatch(context, *descriptor);
     return abi::kSuccess;
   }
 

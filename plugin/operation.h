@@ -22,6 +22,7 @@
 #include "plugin/handle.h"
 #include "plugin/word.h"
 #include "proto/collective.h"
+#include "proto/data_quality.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter {
@@ -53,9 +54,9 @@ struct alignas(64) Operation {
   Word call_ns{0};
   Word bytes{0};
   Word sequence{0};
-  Word launch{0};
-  Word previous_member{0};  // ticket of the member of the same launch that was started before
-  std::atomic<uint32_t> channels{0};
+  Word launch{0};                     // ticket; 0: none
+  Word previous_member{0};            // ticket of the member of the same launch that was started before
+  std::atomic<uint32_t> channels{0};  // announced
   std::atomic<Function> function{Function::kOther};
   std::atomic<bool> call_is_bound{false};
   std::atomic<bool> channels_are_exact{false};
@@ -66,7 +67,6 @@ struct alignas(64) Operation {
   Word seen{0};     // channels, one bit each
   Word stamped{0};  // channels whose stop time is known
   Word stopped{0};
-  Word taken_over{0};  // channels that a later operation has reported on
   Word first_start_ns{0};
   Word last_stop_ns{0};
 
@@ -77,19 +77,42 @@ struct alignas(64) Operation {
 };
 
 // A Group event: the operations of one kernel launch. Members join from the thread that announces the launch. `pending`
-// counts down with every member that is done, and up by the number of members when the launch is closed: it is 0 after
-// a change only once, when the launch is closed and all members are done.
+// begins at kOpen, loses one with every member that is done, and gains the number of members and kClosed when the
+// launch is closed: it becomes kDone exactly once, when the launch is closed and all members are done.
 struct alignas(64) Launch {
+  static constexpr uint64_t kOpen = uint64_t{1} << 32;  // more than there are members, so that it never falls below 0
+  static constexpr uint64_t kClosed = uint64_t{1} << 62;
+  static constexpr uint64_t kDone = kOpen + kClosed;
+
   Word ticket{0};  // 0: free
   Word members{0};
   Word last_member{0};  // ticket
-  Word pending{0};      // modulo 2^64
-  Word closed{0};
+  Word pending{kOpen};
 };
 
 inline constexpr uint64_t kOperationEntries = layout::kInFlightEntries;
 inline constexpr uint64_t kLaunchEntries = kOperationEntries;
 static_assert(kOperationEntries < Handle::kTicketMask);
+
+// What orders operations of different launches: those of one launch share its ticket.
+inline uint64_t OrderOf(const Operation& operation, uint64_t ticket) {
+  const uint64_t launch = LoadRelaxed(operation.launch);
+  return launch != 0 ? launch : ticket;
+}
+
+// Parts of an operation: announced << 32 | done, as in the segment.
+inline constexpr uint64_t kOneAnnounced = uint64_t{1} << 32;
+inline constexpr uint64_t kOneDone = 1;
+inline uint64_t AnnouncedOf(uint64_t parts) { return parts >> 32; }
+inline uint64_t DoneOf(uint64_t parts) { return parts & 0xffffffff; }
+inline bool AllStopped(uint64_t parts) { return parts != 0 && AnnouncedOf(parts) == DoneOf(parts); }
+
+// The first implausible time stamp decides.
+inline void Reject(Operation& operation, Loss loss) {
+  if (operation.rejection.load(std::memory_order_relaxed) == 0) {
+    operation.rejection.store(static_cast<uint8_t>(1 + static_cast<uint8_t>(loss)), std::memory_order_relaxed);
+  }
+}
 
 // The next ticket; never one that a handle would abbreviate to 0.
 inline uint64_t NextTicket(Word& given_out) {

@@ -71,8 +71,7 @@ Process* Process::Obtain() {
   return expected;
 }
 
-// --- Init and finalize
-// ----------------------------------------------------------------------------------------------------
+// Init and finalize.
 
 void Process::Start(const InitRequest& request) {
   mode_ = Mode::kOff;
@@ -212,8 +211,7 @@ void Process::Finalize(void* context) {
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kClosed));
 }
 
-// --- Contexts and handles
-// -------------------------------------------------------------------------------------------------
+// Contexts and handles.
 
 void Process::CountLoss(Loss loss) {
   if (Salt() != 0) AddRelaxed(segment_.header()->losses[static_cast<uint8_t>(loss)], 1);
@@ -236,13 +234,7 @@ Process::Member Process::Find(void* context) {
   return {};
 }
 
-Communicator* Process::Owner(Handle handle, HandleKind kind) {
-  if (!IsOurs(handle) || handle.Kind() != kind || handle.Slot() >= slot_count_) return nullptr;
-  return communicators_[handle.Slot()].load(std::memory_order_acquire);
-}
-
-// --- Starts
-// ---------------------------------------------------------------------------------------------------------------
+// Starts.
 
 void* Process::StartCallGroup(void* context) {
   Communicator* communicator = Find(context).communicator;
@@ -324,15 +316,10 @@ void Process::LearnIdentity(uint32_t index, const TaskOrigin& origin) {
   std::atomic_ref<uint64_t>(slot->has_identity).store(1, std::memory_order_release);
 }
 
-void* Process::StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns) {
-  const Handle handle = Handle::From(task);
-  if (IsOurs(handle) && handle.Kind() == HandleKind::kUnfollowed) return nullptr;
-  Communicator* communicator = Owner(handle, HandleKind::kOperation);
-  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle), nullptr;
-  if (channel >= Handle::kMaxChannels) return CountLoss(Loss::kChannelOutOfRange), nullptr;
-  const bool by_cpu = communicator->source() == TimingSource::kKernelCpu;
-  if (!communicator->StartChannel(handle.Ticket(), channel, by_cpu ? NowNs() : gpu_ns)) return nullptr;
-  return Give(HandleKind::kKernelChannel, handle.Slot(), handle.Ticket(), channel);
+void* Process::RefuseChannel(Handle task, uint32_t channel) {
+  if (Fits(task, HandleKind::kUnfollowed)) return nullptr;
+  CountLoss(channel >= Handle::kMaxChannels ? Loss::kChannelOutOfRange : Loss::kUnknownHandle);
+  return nullptr;
 }
 
 void* Process::StartProxyOperation(void* task, int pid) {
@@ -345,25 +332,16 @@ void* Process::StartProxyOperation(void* task, int pid) {
   return communicator->StartProxy(handle.Ticket()) ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
 }
 
-// --- Stops
-// ----------------------------------------------------------------------------------------------------------------
+// Stops.
 
-void Process::Stop(void* pointer) {
-  if (pointer == nullptr) return;
-  const Handle handle = Handle::From(pointer);
+void Process::StopOther(Handle handle) {
+  if (handle.bits == 0) return;
   if (!IsOurs(handle)) return CountLoss(Loss::kUnknownHandle);
   switch (handle.Kind()) {
-    case HandleKind::kKernelChannel:
-      if (Communicator* communicator = Owner(handle, HandleKind::kKernelChannel)) {
-        if (communicator->source() == TimingSource::kKernelCpu) {
-          communicator->StampChannel(handle.Ticket(), handle.Channel(), NowNs());
-        }
-        return communicator->StopChannel(handle.Ticket(), handle.Channel());
-      }
-      break;
     case HandleKind::kGroup:
-      if (Communicator* communicator = Owner(handle, HandleKind::kGroup))
+      if (Communicator* communicator = Owner(handle, HandleKind::kGroup)) {
         return communicator->CloseLaunch(handle.Ticket());
+      }
       break;
     case HandleKind::kProxyOperation:
       if (Communicator* communicator = Owner(handle, HandleKind::kProxyOperation)) {
@@ -382,15 +360,6 @@ void Process::Stop(void* pointer) {
       break;
   }
   CountLoss(Loss::kUnknownHandle);
-}
-
-void Process::StampKernelChannel(void* pointer, uint64_t gpu_ns) {
-  const Handle handle = Handle::From(pointer);
-  Communicator* communicator = Owner(handle, HandleKind::kKernelChannel);
-  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
-  if (communicator->source() == TimingSource::kKernel) {
-    communicator->StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
-  }
 }
 
 }  // namespace nccl_exporter

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "plugin/channel_events.h"
 #include "plugin/communicator.h"
 #include "plugin/event_policy.h"
 #include "plugin/handle.h"
@@ -85,13 +86,22 @@ class Process {
     const uint16_t salt = Salt();
     return salt != 0 && handle.Salt() == salt;
   }
+  // The same, and of this kind: one comparison. In a forked child, where the salt is 0, no communicator is found behind
+  // the handle.
+  bool Fits(Handle handle, HandleKind kind) const {
+    return handle.bits >> 44 == (uint64_t{Salt()} << 4 | static_cast<uint64_t>(kind));
+  }
   void* Give(HandleKind kind, uint32_t slot, uint64_t ticket, uint32_t channel = 0) const {
     return Handle::Of(Salt(), kind, slot, ticket, channel).Pointer();
   }
   bool IsOverflow(uint32_t slot) const { return slot == slot_count_ - 1; }
   Member Find(void* context);
   // The communicator that a handle of this kind belongs to, or nullptr.
-  Communicator* Owner(Handle handle, HandleKind kind);
+  Communicator* Owner(Handle handle, HandleKind kind) const {
+    return Fits(handle, kind) ? communicators_[handle.Slot()].load(std::memory_order_acquire) : nullptr;
+  }
+  void* RefuseChannel(Handle task, uint32_t channel);
+  void StopOther(Handle handle);
   void CountLoss(Loss loss);
   void LearnIdentity(uint32_t slot, const TaskOrigin& origin);
   // Fills in when the call was made. False if the call is being captured at this moment: nothing is handed to the GPU.
@@ -123,5 +133,35 @@ class Process {
   std::array<Word, Handle::kMaxSlots> learned_;        // whether identity has come (API v1 to v3)
   std::array<std::atomic<Communicator*>, Handle::kMaxSlots> communicators_;
 };
+
+// The hot ones, inline: see channel_events.h.
+
+[[gnu::always_inline]] inline void* Process::StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns) {
+  const Handle handle = Handle::From(task);
+  Communicator* communicator = Owner(handle, HandleKind::kOperation);
+  if (communicator == nullptr || channel >= Handle::kMaxChannels) return RefuseChannel(handle, channel);
+  if (communicator->source() == TimingSource::kKernelCpu) gpu_ns = NowNs();
+  if (!communicator->StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
+  return Handle{handle.As(HandleKind::kKernelChannel).bits | channel}.Pointer();
+}
+
+[[gnu::always_inline]] inline void Process::StampKernelChannel(void* pointer, uint64_t gpu_ns) {
+  const Handle handle = Handle::From(pointer);
+  Communicator* communicator = Owner(handle, HandleKind::kKernelChannel);
+  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
+  if (communicator->source() == TimingSource::kKernel) {
+    communicator->StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
+  }
+}
+
+[[gnu::always_inline]] inline void Process::Stop(void* pointer) {
+  const Handle handle = Handle::From(pointer);
+  Communicator* communicator = Owner(handle, HandleKind::kKernelChannel);
+  if (communicator == nullptr) return StopOther(handle);
+  if (communicator->source() == TimingSource::kKernelCpu) {
+    communicator->StampChannel(handle.Ticket(), handle.Channel(), NowNs());
+  }
+  communicator->StopChannel(handle.Ticket(), handle.Channel());
+}
 
 }  // namespace nccl_exporter

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// How operations end: the parts that proxies report, when an operation counts as complete, and how a launch is
+// recorded.
+#include <bit>
+
+#include "plugin/channel_events.h"
+#include "plugin/communicator.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr uint64_t kQuietNs = 1'000'000'000;  // without an event for so long, no further part is expected
+constexpr uint64_t kSweepSteps = 4;           // a bounded piece of work at each event
+// GPU clocks tick in steps of up to 1 us and drift from the CPU's by parts in a million.
+constexpr uint64_t kClockSlackNs = 4096;
+constexpr uint64_t kClockDriftDivisor = 1024;
+
+}  // namespace
+
+// Proxy operations.
+
+bool Communicator::StartProxy(uint64_t abbreviated) {
+  Operation& operation = At(abbreviated);
+  const uint64_t state = LoadAcquire(operation.state);
+  if (!IsActive(state, abbreviated)) return CountStray(state, abbreviated), false;
+  const uint64_t ticket = TicketOf(state);
+  const uint64_t now_ns = NowNs();
+  if (LoadRelaxed(operation.parts_ticket) != ticket) BeginParts(operation, ticket);
+  if (LoadRelaxed(operation.parts) == 0 || now_ns < LoadRelaxed(operation.first_start_ns)) {
+    StoreRelaxed(operation.first_start_ns, now_ns);
+  }
+  CountPart(operation, ticket, kOneAnnounced, now_ns);
+  // NCCL hands the proxy operations of a launch over together: now those of every earlier launch have come.
+  NoteLatest(operation, ticket);
+  Sweep(now_ns);
+  return true;
+}
+
+void Communicator::StopProxy(uint64_t abbreviated) {
+  Operation& operation = At(abbreviated);
+  const uint64_t state = LoadAcquire(operation.state);
+  if (!IsActive(state, abbreviated)) return CountStray(state, abbreviated);
+  const uint64_t ticket = TicketOf(state);
+  const uint64_t parts = LoadRelaxed(operation.parts);
+  if (LoadRelaxed(operation.parts_ticket) != ticket || DoneOf(parts) >= AnnouncedOf(parts)) {
+    return recorder_.CountLoss(Loss::kStopWithoutStart);
+  }
+  const uint64_t now_ns = NowNs();
+  if (now_ns > LoadRelaxed(operation.last_stop_ns)) StoreRelaxed(operation.last_stop_ns, now_ns);
+  CountPart(operation, ticket, kOneDone, now_ns);
+  Sweep(now_ns);
+}
+
+void Communicator::CountPart(Operation& operation, uint64_t ticket, uint64_t change, uint64_t now_ns) {
+  const uint64_t parts = LoadRelaxed(operation.parts) + change;
+  StoreRelaxed(operation.parts, parts);
+  StoreRelaxed(operation.last_part_ns, now_ns);
+  recorder_.ShowParts(ticket, parts);
+  recorder_.ShowLastPart(ticket, now_ns);
+}
+
+// Kernel channels.
+
+void Communicator::BeginParts(Operation& operation, uint64_t ticket) {
+  StoreRelaxed(operation.parts, 0);
+  StoreRelaxed(operation.seen, 0);
+  StoreRelaxed(operation.stamped, 0);
+  StoreRelaxed(operation.stopped, 0);
+  StoreRelaxed(operation.first_start_ns, 0);
+  StoreRelaxed(operation.last_stop_ns, 0);
+  StoreRelaxed(operation.last_part_ns, 0);
+  operation.rejection.store(0, std::memory_order_relaxed);
+  StoreRelaxed(operation.parts_ticket, ticket);
+}
+
+void Communicator::CountStray(uint64_t state, uint64_t abbreviated) {
+  const bool is_known = (TicketOf(state) & Handle::kTicketMask) == abbreviated;
+  recorder_.CountLoss(is_known ? Loss::kAfterCompletion : Loss::kStaleHandle);
+}
+
+// All channels that were seen have stopped. They may be all there are: fewer may come than were announced, or none
+// were.
+void Communicator::EndChannels(Operation& operation, uint64_t ticket, bool is_last) {
+  const uint64_t now_ns = NowNs();
+  StoreRelaxed(operation.last_part_ns, now_ns);
+  NoteLatest(operation, ticket);
+  if (is_last) {
+    Finish(operation, ticket, now_ns);
+  } else {
+    recorder_.ShowParts(ticket, LoadRelaxed(operation.parts));
+    recorder_.ShowLastPart(ticket, now_ns);
+  }
+  Sweep(now_ns);
+}
+
+void Communicator::NoteLatest(const Operation& operation, uint64_t ticket) {
+  if (ticket <= LoadRelaxed(latest_)) return;
+  StoreRelaxed(latest_, ticket);
+  StoreRelaxed(latest_order_, OrderOf(operation, ticket));
+}
+
+// Completion.
+
+void Communicator::Finish(Operation& operation, uint64_t ticket, uint64_t now_ns) {
+  if (!Exchange(operation.state, PhaseWord(ticket, Phase::kActive), PhaseWord(ticket, Phase::kDone))) return;
+  const uint64_t launch_ticket = LoadRelaxed(operation.launch);
+  if (launch_ticket == 0) {
+    StoreRelaxed(operation.previous_member, 0);
+    return RecordMembers(ticket, 1, now_ns);
+  }
+  Launch& launch = LaunchAt(launch_ticket);
+  if (launch.pending.fetch_sub(1, std::memory_order_acq_rel) - 1 == Launch::kDone) RecordLaunch(launch, now_ns);
+}
+
+// Ends an operation of which no event is expected any more, or can be waited for.
+void Communicator::Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns) {
+  if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) return;
+  const uint64_t parts = LoadRelaxed(operation.parts_ticket) == ticket ? LoadRelaxed(operation.parts) : 0;
+  const bool can_have_none = source() == TimingSource::kProxy && parts == 0;  // does not cross the network
+  if (!AllStopped(parts) && !can_have_none) {
+    recorder_.CountLoss(Loss::kOperationAbandoned);
+    BeginParts(operation, ticket);  // what is not over has no interval
+  }
+  Finish(operation, ticket, now_ns);
+}
+
+// Ends operations of which no event is expected any more, from the oldest on: NCCL runs the operations of a
+// communicator in order.
+void Communicator::Sweep(uint64_t now_ns) {
+  for (uint64_t step = 0; step < kSweepSteps; ++step) {
+    const uint64_t ticket = LoadRelaxed(oldest_);
+    if (ticket >= LoadRelaxed(latest_)) return;
+    Operation& operation = At(ticket);
+    if (LoadAcquire(operation.state) == PhaseWord(ticket, Phase::kActive)) {
+      if (!IsOvertaken(operation, ticket, now_ns)) return;
+      Resolve(operation, ticket, now_ns);
+    }
+    StoreRelaxed(oldest_, ticket + 1);
+  }
+}
+
+// Whether a later operation of another launch has run all its channels, and either has every channel of this one gone
+// over to a later one, or it has been quiet. The first alone is not enough: channels are reported independently of each
+// other.
+bool Communicator::IsOvertaken(const Operation& operation, uint64_t ticket, uint64_t now_ns) {
+  const uint64_t order = OrderOf(operation, ticket);
+  if (order >= LoadRelaxed(latest_order_)) return false;
+  if (LoadRelaxed(operation.parts_ticket) != ticket) return now_ns >= LoadRelaxed(operation.call_ns) + kQuietNs;
+  if (!AllStopped(LoadRelaxed(operation.parts))) return false;
+  return IsTakenOver(operation, order) || now_ns >= LoadRelaxed(operation.last_part_ns) + kQuietNs;
+}
+
+bool Communicator::IsTakenOver(const Operation& operation, uint64_t order) {
+  for (uint64_t seen = LoadRelaxed(operation.seen); seen != 0; seen &= seen - 1) {
+    if (LoadRelaxed(OwnerOf(operation, static_cast<uint32_t>(std::countr_zero(seen)))) <= order) return false;
+  }
+  return true;
+}
+
+void Communicator::RecordLaunch(Launch& launch, uint64_t now_ns) {
+  if (now_ns == 0) now_ns = NowNs();
+  RecordMembers(LoadRelaxed(launch.last_member), LoadRelaxed(launch.members), now_ns);
+  StoreRelease(launch.ticket, 0);
+}
+
+namespace {
+
+bool HasInterval(const Operation& operation, uint64_t ticket) {
+  return LoadRelaxed(operation.parts_ticket) == ticket && AllStopped(LoadRelaxed(operation.parts));
+}
+
+// Why the operation's interval cannot be believed, as 1 + Loss; 0 if it can. Clock-free: the GPU cannot have been busy
+// for longer than the CPU waited from the call to the delivery of the last stop.
+uint8_t JudgeInterval(const Operation& operation, TimingSource source) {
+  const uint8_t rejection = operation.rejection.load(std::memory_order_relaxed);
+  if (rejection != 0 || source == TimingSource::kProxy) return rejection;
+  if (LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen))
+    return 1 + static_cast<uint8_t>(Loss::kZeroTimestamp);
+  if (!operation.call_is_bound.load(std::memory_order_relaxed)) return 0;
+  const uint64_t gpu_ns = LoadRelaxed(operation.last_stop_ns) - LoadRelaxed(operation.first_start_ns);
+  const uint64_t cpu_ns = LoadRelaxed(operation.last_part_ns) - LoadRelaxed(operation.call_ns);
+  const bool is_possible = gpu_ns <= cpu_ns + cpu_ns / kClockDriftDivisor + kClockSlackNs;
+  return is_possible ? 0 : 1 + static_cast<uint8_t>(Loss::kLongerThanCpuTime);
+}
+
+}  // namespace
+
+// Records all members of a launch, whose times depend on each other, and frees their entries.
+void Communicator::RecordMembers(uint64_t last_member, uint64_t members, uint64_t now_ns) {
+  LaunchShare shares[kLaunchParts];
+  uint64_t ticket = last_member;
+  for (uint64_t i = 0; i < members && ticket != 0; ++i) {
+    Operation& operation = At(ticket);
+    LaunchShare& share = shares[static_cast<size_t>(LaunchPartOf(operation.function.load(std::memory_order_relaxed)))];
+    if (HasInterval(operation, ticket)) {
+      const uint8_t rejection = JudgeInterval(operation, source());
+      if (rejection != 0) {
+        recorder_.CountLoss(static_cast<Loss>(rejection - 1));
+        share.Reject();
+      }
+      share.Add(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns),
+                LoadRelaxed(operation.bytes));
+    }
+    ticket = LoadRelaxed(operation.previous_member);
+  }
+
+  ticket = last_member;
+  for (uint64_t i = 0; i < members && ticket != 0; ++i) {
+    Operation& operation = At(ticket);
+    if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
+    const Function function = operation.function.load(std::memory_order_relaxed);
+    const LaunchShare& share = shares[static_cast<size_t>(LaunchPartOf(function))];
+    if (!operation.is_given_up.load(std::memory_order_relaxed)) RecordMember(operation, ticket, share, members, now_ns);
+    recorder_.HideInFlight(ticket);
+    const uint64_t previous = LoadRelaxed(operation.previous_member);
+    StoreRelease(operation.state, PhaseWord(ticket, Phase::kFree));
+    ticket = previous;
+  }
+}
+
+void Communicator::RecordMember(const Operation& operation, uint64_t ticket, const LaunchShare& share, uint64_t members,
+                                uint64_t now_ns) {
+  Completion completion;
+  completion.function = operation.function.load(std::memory_order_relaxed);
+  completion.bytes = LoadRelaxed(operation.bytes);
+  completion.members = static_cast<uint32_t>(members);
+  completion.sequence = LoadRelaxed(operation.sequence);
+  completion.call_ns = LoadRelaxed(operation.call_ns);
+  completion.now_ns = now_ns;
+  if (HasInterval(operation, ticket)) {
+    completion.is_timed = !share.is_rejected();
+    completion.duration_ns = share.DurationNs(completion.bytes);
+    completion.start_ns = LoadRelaxed(operation.first_start_ns);
+    completion.stop_ns = LoadRelaxed(operation.last_stop_ns);
+    if (operation.channels_are_exact.load(std::memory_order_relaxed) &&
+        DoneOf(LoadRelaxed(operation.parts)) < operation.channels.load(std::memory_order_relaxed)) {
+      recorder_.CountLoss(Loss::kChannelsMissing);
+    }
+  }
+  recorder_.Record(completion);
+}
+
+// Leaves every entry free, for the communicator that will use this place next. What is not complete is not counted as
+// such.
+void Communicator::Finalize() {
+  const uint64_t now_ns = NowNs();
+  const uint64_t last = LoadRelaxed(next_operation_);
+  const uint64_t first = last > kOperationEntries ? last - kOperationEntries + 1 : 1;
+  for (uint64_t ticket = first; ticket <= last; ++ticket) {
+    Operation& operation = At(ticket);
+    if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) continue;
+    const uint64_t parts = LoadRelaxed(operation.parts_ticket) == ticket ? LoadRelaxed(operation.parts) : 0;
+    if (!AllStopped(parts)) {
+      const bool cannot_be_seen = source() == TimingSource::kProxy && parts == 0;
+      if (!cannot_be_seen) recorder_.CountLoss(Loss::kIncompleteAtFinalize);
+      operation.is_given_up.store(true, std::memory_order_relaxed);
+    }
+    Finish(operation, ticket, now_ns);
+  }
+  for (Launch& launch : launches_) {
+    if (LoadAcquire(launch.ticket) != 0) Close(launch, now_ns);
+  }
+}
+
+}  // namespace nccl_exporter
