@@ -6,6 +6,9 @@ void Communicator::Open(TimingSource source, int rank, uint32_t ranks, layout::C
                         layout::SegmentHeader* header) {
   source_.store(source, std::memory_order_relaxed);
   rank_.store(rank, std::memory_order_relaxed);
+  reads_gpu_clock_.store(source == TimingSource::kKernel, std::memory_order_relaxed);
+  is_drifting_.store(false, std::memory_order_relaxed);
+  plausibility_.Reset();
   recorder_.Open(slot, header, ranks);
 }
 

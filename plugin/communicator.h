@@ -11,6 +11,7 @@
 
 #include "plugin/launch_share.h"
 #include "plugin/operation.h"
+#include "plugin/plausibility.h"
 #include "plugin/recorder.h"
 #include "proto/data_quality.h"
 
@@ -85,7 +86,13 @@ class Communicator {
   void RecordMember(const Operation& operation, uint64_t ticket, const LaunchShare& share, uint64_t members,
                     uint64_t now_ns);
 
+  // Counts and rejects the times of a launch that cannot be believed.
+  bool Believes(const LaunchTimes& launch, uint64_t timed_members);
+
   std::atomic<TimingSource> source_{TimingSource::kNone};
+  std::atomic<bool> reads_gpu_clock_{false};
+  std::atomic<bool> is_drifting_{false};  // untimed for good
+  Plausibility plausibility_;
   std::atomic<int> rank_{-1};
   Recorder recorder_;
   alignas(64) Word next_operation_{0};  // tickets given out so far

@@ -38,6 +38,12 @@ class CommunicatorTest : public testing::Test {
     communicator_->StopChannel(ticket, channel);
   }
 
+  // One channel that runs for 1 us, after all that ran before.
+  void RunNext(uint64_t ticket, uint32_t channel = 0) {
+    gpu_ns_ += 10'000;
+    RunChannel(ticket, channel, gpu_ns_, gpu_ns_ + 1000);
+  }
+
   layout::FunctionBlock& Block(Function function) { return slot_->functions[static_cast<size_t>(function)]; }
   uint64_t Operations(Function function) {
     uint64_t sum = 0;
@@ -72,6 +78,7 @@ class CommunicatorTest : public testing::Test {
     return sum;
   }
 
+  uint64_t gpu_ns_ = 1'000'000;
   std::unique_ptr<layout::SegmentHeader> header_ = std::make_unique<layout::SegmentHeader>();
   std::unique_ptr<layout::CommunicatorSlot> slot_ = std::make_unique<layout::CommunicatorSlot>();
   std::unique_ptr<Communicator> communicator_ = std::make_unique<Communicator>();
@@ -211,7 +218,7 @@ TEST_F(CommunicatorTest, CountsWhatIsIncompleteAtFinalizeAndStartsAnewWithAllEnt
   communicator_->StopChannel(lost, 0);
   EXPECT_EQ(Losses(Loss::kAfterCompletion) + Losses(Loss::kStaleHandle), 1u);
   for (uint64_t i = 0; i < 3 * kOperationEntries; ++i) {
-    RunChannel(communicator_->StartOperation(AllReduce(8, 1)), 0, 1000, 2000);
+    RunNext(communicator_->StartOperation(AllReduce(8, 1)));
   }
   EXPECT_EQ(Completed(Function::kAllReduce), 3 * kOperationEntries);
   EXPECT_EQ(Losses(Loss::kInFlightFull), 0u);
@@ -224,7 +231,7 @@ TEST_F(CommunicatorTest, KeepsWhatIsInFlightWhenTheRingIsFullAndCountsTheRest) {
   EXPECT_EQ(Losses(Loss::kInFlightFull), 10u);
   EXPECT_EQ(Operations(Function::kAllReduce), kOperationEntries + 10);
   EXPECT_EQ(InFlight(), kOperationEntries);
-  RunChannel(hung, 0, 1000, 2000);
+  RunNext(hung);
   EXPECT_EQ(Completed(Function::kAllReduce), 1u);
 }
 
@@ -232,7 +239,7 @@ TEST_F(CommunicatorTest, GivesUpAnOperationThatLaterOnesHaveOvertakenWhenItsPlac
   Open(TimingSource::kKernel);
   const uint64_t lost = communicator_->StartOperation(AllReduce(8, 1));
   for (uint64_t i = 0; i < kOperationEntries; ++i) {
-    RunChannel(communicator_->StartOperation(AllReduce(8, 1)), 0, 1000, 2000);
+    RunNext(communicator_->StartOperation(AllReduce(8, 1)));
   }
   EXPECT_EQ(Losses(Loss::kOperationAbandoned), 1u);
   EXPECT_EQ(Losses(Loss::kInFlightFull), 0u);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How operations end: the parts that proxies report, when an operation counts as complete, and how a launch is
 // recorded.
+#include <algorithm>
 #include <bit>
 
 #include "plugin/channel_events.h"
@@ -11,9 +12,6 @@ namespace {
 
 constexpr uint64_t kQuietNs = 1'000'000'000;  // without an event for so long, no further part is expected
 constexpr uint64_t kSweepSteps = 4;           // a bounded piece of work at each event
-// GPU clocks tick in steps of up to 1 us and drift from the CPU's by parts in a million.
-constexpr uint64_t kClockSlackNs = 4096;
-constexpr uint64_t kClockDriftDivisor = 1024;
 
 }  // namespace
 
@@ -169,39 +167,63 @@ bool HasInterval(const Operation& operation, uint64_t ticket) {
   return LoadRelaxed(operation.parts_ticket) == ticket && AllStopped(LoadRelaxed(operation.parts));
 }
 
-// Why the operation's interval cannot be believed, as 1 + Loss; 0 if it can. Clock-free: the GPU cannot have been busy
-// for longer than the CPU waited from the call to the delivery of the last stop.
-uint8_t JudgeInterval(const Operation& operation, TimingSource source) {
+// Why the operation's own time stamps cannot be believed, as 1 + Loss; 0 if they can.
+uint8_t RejectionOf(const Operation& operation, TimingSource source) {
   const uint8_t rejection = operation.rejection.load(std::memory_order_relaxed);
-  if (rejection != 0 || source == TimingSource::kProxy) return rejection;
-  if (LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen))
-    return 1 + static_cast<uint8_t>(Loss::kZeroTimestamp);
-  if (!operation.call_is_bound.load(std::memory_order_relaxed)) return 0;
-  const uint64_t gpu_ns = LoadRelaxed(operation.last_stop_ns) - LoadRelaxed(operation.first_start_ns);
-  const uint64_t cpu_ns = LoadRelaxed(operation.last_part_ns) - LoadRelaxed(operation.call_ns);
-  const bool is_possible = gpu_ns <= cpu_ns + cpu_ns / kClockDriftDivisor + kClockSlackNs;
-  return is_possible ? 0 : 1 + static_cast<uint8_t>(Loss::kLongerThanCpuTime);
+  const bool lacks_stamp =
+      source != TimingSource::kProxy && LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen);
+  return rejection == 0 && lacks_stamp ? 1 + static_cast<uint8_t>(Loss::kZeroTimestamp) : rejection;
+}
+
+void Cover(LaunchTimes& launch, const Operation& operation) {
+  launch.start_ns = std::min(launch.start_ns, LoadRelaxed(operation.first_start_ns));
+  launch.stop_ns = std::max(launch.stop_ns, LoadRelaxed(operation.last_stop_ns));
+  launch.delivered_ns = std::max(launch.delivered_ns, LoadRelaxed(operation.last_part_ns));
+  if (operation.call_is_bound.load(std::memory_order_relaxed)) {
+    launch.call_ns = std::max(launch.call_ns, LoadRelaxed(operation.call_ns));
+  }
 }
 
 }  // namespace
 
+bool Communicator::Believes(const LaunchTimes& launch, uint64_t timed_members) {
+  const bool is_drifting = is_drifting_.load(std::memory_order_relaxed);
+  const std::optional<Loss> verdict = is_drifting ? Loss::kDrift : plausibility_.Judge(launch);
+  if (!verdict) return true;
+  recorder_.CountLosses(*verdict, timed_members);
+  if (*verdict == Loss::kLongerThanCpuTime || *verdict == Loss::kClockMismatch) {
+    is_drifting_.store(true, std::memory_order_relaxed);
+    source_.store(TimingSource::kNone, std::memory_order_relaxed);
+    recorder_.ShowDrift();
+  }
+  return false;
+}
+
 // Records all members of a launch, whose times depend on each other, and frees their entries.
 void Communicator::RecordMembers(uint64_t last_member, uint64_t members, uint64_t now_ns) {
   LaunchShare shares[kLaunchParts];
+  LaunchTimes times{.order = last_member, .start_ns = ~uint64_t{0}};
+  uint64_t timed_members = 0;
   uint64_t ticket = last_member;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
-    Operation& operation = At(ticket);
+    const Operation& operation = At(ticket);
     LaunchShare& share = shares[static_cast<size_t>(LaunchPartOf(operation.function.load(std::memory_order_relaxed)))];
     if (HasInterval(operation, ticket)) {
-      const uint8_t rejection = JudgeInterval(operation, source());
-      if (rejection != 0) {
-        recorder_.CountLoss(static_cast<Loss>(rejection - 1));
+      if (const uint8_t rejection = RejectionOf(operation, source()); rejection != 0) {
+        recorder_.CountLosses(static_cast<Loss>(rejection - 1), 1);
         share.Reject();
+      } else {
+        ++timed_members;
+        Cover(times, operation);
       }
       share.Add(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns),
                 LoadRelaxed(operation.bytes));
     }
     ticket = LoadRelaxed(operation.previous_member);
+  }
+  times.called_after = LoadRelaxed(next_operation_) - last_member;
+  if (timed_members != 0 && reads_gpu_clock_.load(std::memory_order_relaxed) && !Believes(times, timed_members)) {
+    for (LaunchShare& share : shares) share.Reject();
   }
 
   ticket = last_member;

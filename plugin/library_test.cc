@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdarg>
@@ -91,6 +92,12 @@ class LibraryTest : public testing::Test {
   std::string directory_;
 };
 
+uint64_t Now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
 struct Job {
   const V6* table;
   void* context = nullptr;
@@ -108,18 +115,17 @@ struct Job {
     table->startEvent(context, &handle, &descriptor);
     return handle;
   }
-  // One AllReduce of 1 MiB on two channels, in NCCL 2.30's order. `captured` is the handle of a captured call, for a
-  // replay.
-  void AllReduce(uint64_t start_ns, uint64_t stop_ns) {
+  // One AllReduce of 1 MiB on two channels, in NCCL 2.30's order; its GPU's clock is the CPU's.
+  void AllReduce(uint64_t duration_ns = 2000) {
     void* group_api = Start(abi::kGroupApi, nullptr);
     table->recordEventState(group_api, 23, nullptr);
     void* call = Start(abi::kCollApi, group_api, [](abi::DescriptorV6* d) { d->collApi.func = "AllReduce"; });
     table->stopEvent(call);
     table->recordEventState(group_api, 24, nullptr);
-    Launch(call, start_ns, stop_ns);
+    Launch(call, duration_ns);
     table->stopEvent(group_api);
   }
-  void Launch(void* call, uint64_t start_ns, uint64_t stop_ns) {
+  void Launch(void* call, uint64_t duration_ns = 2000) {
     void* group = Start(abi::kGroup, nullptr);
     abi::DescriptorV6 descriptor{};
     descriptor.type = abi::kColl;
@@ -134,6 +140,9 @@ struct Job {
     table->startEvent(context, &coll, &descriptor);
     table->stopEvent(coll);
     table->stopEvent(group);
+    const uint64_t start_ns = Now();
+    const uint64_t stop_ns = start_ns + duration_ns;
+    while (Now() <= stop_ns) continue;
     for (uint8_t channel = 0; channel < 2; ++channel) {
       abi::DescriptorV6 kernel{};
       kernel.type = abi::kKernelCh;
@@ -154,7 +163,7 @@ TEST_F(LibraryTest, TurnsAnAllReduceIntoIncrements) {
   InChild([&] {
     Job job(Load());
     EXPECT_EQ(job.mask, 2 | 4 | 64 | 4096);
-    for (int i = 0; i < 10; ++i) job.AllReduce(1'000'000, 1'000'000 + 2000);
+    for (int i = 0; i < 10; ++i) job.AllReduce(2000);
     const layout::SegmentHeader* header = Map();
     const layout::CommunicatorSlot* slot = Slot(header, 0);
     EXPECT_EQ(layout::StateOf(Read(slot->state)), layout::SlotState::kLive);
@@ -188,12 +197,12 @@ TEST_F(LibraryTest, CountsAReplayButNotTheCaptureItself) {
       d->collApi.graphCaptured = true;
     });
     job.table->stopEvent(call);
-    job.Launch(call, 1000, 2000);  // announced at capture, where NCCL needs no host node
+    job.Launch(call);  // announced at capture, where NCCL needs no host node
     job.table->stopEvent(group_api);
     const layout::FunctionBlock& counters = Slot(Map(), 0)->functions[static_cast<size_t>(Function::kAllReduce)];
     EXPECT_EQ(Read(counters.calls), 1u);
     EXPECT_EQ(Read(counters.started.operations[3]), 0u);
-    for (int replay = 0; replay < 3; ++replay) job.Launch(call, 10'000, 12'000);
+    for (int replay = 0; replay < 3; ++replay) job.Launch(call);
     EXPECT_EQ(Read(counters.started.operations[3]), 3u);
     EXPECT_EQ(Read(counters.timed.timed_operations[3]), 3u);
     EXPECT_EQ(Read(counters.calls), 1u);
@@ -203,17 +212,17 @@ TEST_F(LibraryTest, CountsAReplayButNotTheCaptureItself) {
 TEST_F(LibraryTest, WritesNothingIntoItsParentsSegmentAfterAFork) {
   InChild([&] {
     Job job(Load());
-    job.AllReduce(1000, 2000);
+    job.AllReduce();
     const layout::FunctionBlock& counters = Slot(Map(), 0)->functions[static_cast<size_t>(Function::kAllReduce)];
-    InChild([&] { job.AllReduce(3000, 4000); });
+    InChild([&] { job.AllReduce(); });
     EXPECT_EQ(Read(counters.started.operations[3]), 1u);
     InChild([&] {
       Job anew(job.table, 0xdef);
-      anew.AllReduce(3000, 4000);
+      anew.AllReduce();
       EXPECT_EQ(Segments().size(), 2u);
     });
     EXPECT_EQ(Read(counters.started.operations[3]), 1u);
-    job.AllReduce(5000, 6000);
+    job.AllReduce();
     EXPECT_EQ(Read(counters.started.operations[3]), 2u);
   });
 }
@@ -223,9 +232,9 @@ TEST_F(LibraryTest, SharesTheOverflowSlotWhenThereAreMoreCommunicatorsThanSlots)
   InChild([&] {
     const V6* table = Load();
     Job own(table, 1), shared(table, 2), also_shared(table, 3);
-    own.AllReduce(1000, 2000);
-    shared.AllReduce(1000, 2000);
-    also_shared.AllReduce(1000, 2000);
+    own.AllReduce();
+    shared.AllReduce();
+    also_shared.AllReduce();
     const layout::SegmentHeader* header = Map();
     const size_t function = static_cast<size_t>(Function::kAllReduce);
     EXPECT_EQ(header->slot_count, 2u);
@@ -243,7 +252,7 @@ TEST_F(LibraryTest, ReusesASlotAfterTheRetentionTimeAndNotBefore) {
   InChild([&] {
     const V6* table = Load();
     Job first(table, 1);
-    first.AllReduce(1000, 2000);
+    first.AllReduce();
     table->finalize(first.context);
     Job too_early(table, 2);
     const layout::SegmentHeader* header = Map();
@@ -254,7 +263,7 @@ TEST_F(LibraryTest, ReusesASlotAfterTheRetentionTimeAndNotBefore) {
     EXPECT_EQ(Slot(header, 0)->communicator_id, 3u);
     EXPECT_EQ(Read(Slot(header, 0)->state), layout::StateWord(2, layout::SlotState::kLive));
     EXPECT_EQ(Read(Slot(header, 0)->functions[static_cast<size_t>(Function::kAllReduce)].calls), 0u);
-    first.AllReduce(1000, 2000);  // with the context of the communicator that is gone
+    first.AllReduce();  // with the context of the communicator that is gone
     EXPECT_EQ(Read(Slot(header, 0)->functions[static_cast<size_t>(Function::kAllReduce)].calls), 0u);
     EXPECT_GT(Read(header->losses[static_cast<size_t>(Loss::kUnknownContext)]), 0u);
     unsetenv("NCCL_EXPORTER_RETENTION_SECONDS");
@@ -275,7 +284,7 @@ TEST_F(LibraryTest, SaysOnceThatItCannotWorkAndLeavesTheMaskAlone) {
         log_lines[0],
         "2 nccl-exporter: no metrics from this process: cannot open segment directory /nonexistent: No such file or "
         "directory");
-    first.AllReduce(1000, 2000);
+    first.AllReduce();
     EXPECT_EQ(table->finalize(nullptr), abi::kSuccess);
   });
 }
@@ -354,7 +363,7 @@ TEST_F(LibraryTest, StartsNoThread) {
   InChild([&] {
     const auto before = threads();
     Job job(Load());
-    job.AllReduce(1000, 2000);
+    job.AllReduce();
     EXPECT_EQ(threads(), before);
   });
 }

@@ -17,7 +17,8 @@
 namespace nccl_exporter {
 namespace {
 
-constexpr int kCallTimeShift = 10;  // a kCall handle tells the time in 1024 ns: 208 days fit
+constexpr uint64_t kClockMarginNs = 1'000'000'000;  // threads whose time is simulated may be behind the first one's
+constexpr int kCallTimeShift = 10;                  // a kCall handle tells the time in 1024 ns: 208 days fit
 
 const char* Environment(const char* name) { return std::getenv(name); }
 
@@ -87,7 +88,7 @@ void Process::Start(const InitRequest& request) {
     return Log(request.logger, abi::kLogWarn, "nccl-exporter: no metrics from this process: %s", error);
   }
   slot_count_ = segment_.slot_count();
-  start_ns_ = NowNs();
+  start_ns_ = NowNs() - kClockMarginNs;
   pid_ = getpid();
   OpenOverflow();
   mode_ = Mode::kRunning;

@@ -149,9 +149,7 @@ class Process {
   const Handle handle = Handle::From(pointer);
   Communicator* communicator = Owner(handle, HandleKind::kKernelChannel);
   if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
-  if (communicator->source() == TimingSource::kKernel) {
-    communicator->StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
-  }
+  communicator->StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
 }
 
 [[gnu::always_inline]] inline void Process::Stop(void* pointer) {

@@ -35,6 +35,13 @@ void Recorder::Record(const Completion& completion) {
   AddRelaxed(counters.completed, 1);
 }
 
+void Recorder::ShowDrift() {
+  std::atomic_ref<uint64_t>(slot_->timing_reason)
+      .store(static_cast<uint64_t>(TimingReason::kDrift), std::memory_order_relaxed);
+  std::atomic_ref<uint64_t>(slot_->timing_source)
+      .store(static_cast<uint64_t>(TimingSource::kNone), std::memory_order_release);
+}
+
 void Recorder::RecordDuration(const Completion& completion) {
   layout::FunctionBlock& counters = block(completion.function);
   const int size_class = SizeClassOf(completion.bytes);

@@ -39,7 +39,8 @@ class Recorder {
   uint32_t ranks() const { return ranks_.load(std::memory_order_relaxed); }
   layout::CommunicatorSlot* slot() const { return slot_; }
 
-  void CountLoss(Loss loss) { AddRelaxed(header_->losses[static_cast<uint8_t>(loss)], 1); }
+  void CountLoss(Loss loss) { CountLosses(loss, 1); }
+  void CountLosses(Loss loss, uint64_t count) { AddRelaxed(header_->losses[static_cast<uint8_t>(loss)], count); }
   void CountCall(Function function) { AddRelaxed(block(function).calls, 1); }
   void CountStart(Function function, uint64_t bytes, uint64_t now_ns);
 
@@ -49,6 +50,8 @@ class Recorder {
   void HideInFlight(uint64_t ticket) { StoreRelease(entry(ticket).ticket, 0); }
 
   void Record(const Completion& completion);
+  // From now on the communicator is untimed, because its time stamps drift.
+  void ShowDrift();
 
  private:
   layout::FunctionBlock& block(Function function) { return slot_->functions[static_cast<uint8_t>(function)]; }

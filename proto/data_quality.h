@@ -34,6 +34,11 @@ enum class Loss : uint8_t {
   kStopBeforeStart,
   kLongerThanCpuTime,
   kZeroTimestamp,
+  kClockMismatch,
+  kOverlap,
+  kRingOverrun,
+  kDrift,
+  kJudgedAtOnce,
   kCount
 };
 inline constexpr int kLossCount = static_cast<int>(Loss::kCount);
@@ -62,6 +67,13 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
     {LossKind::kTimestampRejected, "stop_before_start", "GPU stop earlier than GPU start"},
     {LossKind::kTimestampRejected, "longer_than_cpu_time", "GPU duration exceeds the CPU time from call to delivery"},
     {LossKind::kTimestampRejected, "zero", "GPU time stamp of zero"},
+    {LossKind::kTimestampRejected, "clock_mismatch",
+     "GPU times contradict those of earlier launches, by the CPU's clock"},
+    {LossKind::kTimestampRejected, "overlap", "GPU times overlap those of another launch on the communicator"},
+    {LossKind::kTimestampRejected, "ring_overrun", "NCCL's ring of time stamps may have been overrun"},
+    {LossKind::kTimestampRejected, "drift", "communicator untimed, since its time stamps were found to drift"},
+    {LossKind::kTimestampRejected, "judged_at_once",
+     "two launches were recorded at the same moment, and one was let go"},
 }};
 
 constexpr const LossTraits& TraitsOf(Loss loss) { return kLosses[static_cast<uint8_t>(loss)]; }
@@ -86,9 +98,11 @@ enum class TimingReason : uint8_t {
   kReleaseUnknown = 4,   // the NCCL version could not be found out
   kSharedMemoryLow = 5,  // /dev/shm cannot hold what NCCL needs for kernel timing
   kOverflow = 6,         // communicator in the overflow slot
+  kDrift = 7,            // its time stamps were found to drift
   kCount
 };
 inline constexpr std::array<std::string_view, static_cast<size_t>(TimingReason::kCount)> kTimingReasons{
-    "default", "configured", "api_too_old", "release_unsound", "release_unknown", "shared_memory_low", "overflow"};
+    "default",         "configured",        "api_too_old", "release_unsound",
+    "release_unknown", "shared_memory_low", "overflow",    "drift"};
 
 }  // namespace nccl_exporter

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/plausibility.h"
+
+#include <algorithm>
+
+namespace nccl_exporter {
+namespace {
+
+// GPU clocks tick in steps of up to 1 us; clocks drift from each other, and NTP slews, by far less than a part in a
+// thousand.
+constexpr int64_t kSlackNs = 4096;
+constexpr int64_t kDriftDivisor = 1024;
+
+// A pause is suspicious when it would have held so many launches at the usual pace: a quarter of the ring, to be safe.
+constexpr uint64_t kSuspiciousPause = Plausibility::kRingEntries / 4;
+constexpr uint64_t kPeriodWeight = 8;
+
+constexpr int64_t kUnknown = INT64_MIN / 2;
+
+int64_t Signed(const Word& word) { return static_cast<int64_t>(LoadRelaxed(word)); }
+void Store(Word& word, int64_t value) { StoreRelaxed(word, static_cast<uint64_t>(value)); }
+
+}  // namespace
+
+void Plausibility::Reset() {
+  StoreRelaxed(bounds_ns_, 0);
+  StoreRelaxed(last_order_, 0);
+  StoreRelaxed(usual_period_ns_, 0);
+  StoreRelaxed(suspect_until_, 0);
+}
+
+std::optional<Loss> Plausibility::Judge(const LaunchTimes& launch) {
+  if (is_judging_.exchange(true, std::memory_order_acquire)) return Loss::kJudgedAtOnce;
+  std::optional<Loss> verdict = JudgeClocks(launch);
+  if (!verdict) verdict = JudgeOrder(launch);
+  is_judging_.store(false, std::memory_order_release);
+  return verdict;
+}
+
+std::optional<Loss> Plausibility::JudgeClocks(const LaunchTimes& launch) {
+  const int64_t gpu_ns = static_cast<int64_t>(launch.stop_ns - launch.start_ns);
+  const int64_t cpu_ns = static_cast<int64_t>(launch.delivered_ns - launch.call_ns);
+  const bool knows_call = launch.call_ns != 0;
+  if (knows_call && gpu_ns > cpu_ns + cpu_ns / kDriftDivisor + kSlackNs) return Loss::kLongerThanCpuTime;
+
+  const int64_t least = knows_call ? static_cast<int64_t>(launch.call_ns - launch.start_ns) : kUnknown;
+  const int64_t most = static_cast<int64_t>(launch.delivered_ns - launch.stop_ns);
+  const uint64_t bounds_ns = LoadRelaxed(bounds_ns_);
+  if (bounds_ns == 0) {
+    Store(least_distance_, least);
+    Store(most_distance_, most);
+    StoreRelaxed(bounds_ns_, launch.delivered_ns);
+    return std::nullopt;
+  }
+  const int64_t age_ns = launch.delivered_ns > bounds_ns ? static_cast<int64_t>(launch.delivered_ns - bounds_ns) : 0;
+  const int64_t widened_ns = age_ns / kDriftDivisor;
+  const int64_t known_least = Signed(least_distance_) - widened_ns;
+  const int64_t known_most = Signed(most_distance_) + widened_ns;
+  if (least > known_most + kSlackNs || most < known_least - kSlackNs) return Loss::kClockMismatch;
+  Store(least_distance_, std::max(known_least, least));
+  Store(most_distance_, std::min(known_most, most));
+  StoreRelaxed(bounds_ns_, launch.delivered_ns);
+  return std::nullopt;
+}
+
+std::optional<Loss> Plausibility::JudgeOrder(const LaunchTimes& launch) {
+  const uint64_t last_order = LoadRelaxed(last_order_);
+  const uint64_t last_start_ns = LoadRelaxed(last_start_ns_);
+  const uint64_t last_stop_ns = LoadRelaxed(last_stop_ns_);
+  if (last_order != 0 && launch.order < last_order) {  // recorded late, because it waited for events that did not come
+    return launch.stop_ns > last_start_ns ? std::optional(Loss::kOverlap) : std::nullopt;
+  }
+  if (last_order != 0) {
+    if (launch.start_ns < last_stop_ns) return Loss::kOverlap;
+    const uint64_t period_ns = LoadRelaxed(usual_period_ns_);
+    const uint64_t pause_ns = launch.start_ns - last_stop_ns;
+    if (launch.called_after >= kRingEntries && period_ns != 0 && pause_ns > kSuspiciousPause * period_ns) {
+      StoreRelaxed(suspect_until_, launch.order + kRingEntries);
+    }
+    if (launch.order < LoadRelaxed(suspect_until_)) return Loss::kRingOverrun;
+    const uint64_t latest_ns = launch.start_ns - last_start_ns;
+    StoreRelaxed(usual_period_ns_,
+                 period_ns == 0 ? latest_ns : period_ns - period_ns / kPeriodWeight + latest_ns / kPeriodWeight);
+  }
+  StoreRelaxed(last_order_, launch.order);
+  StoreRelaxed(last_start_ns_, launch.start_ns);
+  StoreRelaxed(last_stop_ns_, launch.stop_ns);
+  return std::nullopt;
+}
+
+}  // namespace nccl_exporter
