@@ -20,7 +20,7 @@ struct Adapter {
 
   // What is the same for a collective and a point-to-point task.
   template <typename Task>
-  static void* StartTask(void* context, const Descriptor& d, const Task& task, OperationStart start) {
+  static void* StartTask(void* context, const Descriptor& d, const Task& task, OperationStart& start) {
     start.function = FunctionOf(task.func);
     TaskOrigin origin;
     if constexpr (kNamesCommunicatorPerEvent) origin = {.tells_identity = true, .id = task.commHash, .rank = d.rank};

@@ -280,7 +280,7 @@ bool Process::DateCall(Handle call, OperationStart* start) {
   return true;
 }
 
-void* Process::StartTask(void* context, OperationStart start, const TaskOrigin& origin, uint64_t count,
+void* Process::StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
                          uint32_t element_bytes, void* call, void* launch) {
   const Member member = Find(context);
   if (member.communicator == nullptr) return nullptr;

@@ -57,8 +57,8 @@ class Process {
   void* StartCallGroup(void* context);
   void* StartCall(void* context, Function function, bool is_captured, void* call_group);
   void* StartLaunch(void* context);
-  void* StartTask(void* context, OperationStart start, const TaskOrigin& origin, uint64_t count, uint32_t element_bytes,
-                  void* call, void* launch);
+  void* StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
+                  uint32_t element_bytes, void* call, void* launch);
   void* StartCopyEngineTask(void* context, Function function, uint64_t count, uint32_t element_bytes);
   void* StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns);
   void* StartProxyOperation(void* task, int pid);
