@@ -330,7 +330,9 @@ void* Process::StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns)
   Communicator* communicator = Owner(handle, HandleKind::kOperation);
   if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle), nullptr;
   if (channel >= Handle::kMaxChannels) return CountLoss(Loss::kChannelOutOfRange), nullptr;
-  const bool by_cpu = communicator->source() == TimingSource::kKernelCpu;
+  const TimingSource source = communicator->source();
+  const bool by_cpu = source == TimingSource::kKernelCpu;
+  if (!by_cpu && source != TimingSource::kKernel) return nullptr;  // the mask was changed by someone else
   if (!communicator->StartChannel(handle.Ticket(), channel, by_cpu ? NowNs() : gpu_ns)) return nullptr;
   return Give(HandleKind::kKernelChannel, handle.Slot(), handle.Ticket(), channel);
 }
@@ -342,6 +344,7 @@ void* Process::StartProxyOperation(void* task, int pid) {
   if (IsOurs(handle) && handle.Kind() == HandleKind::kUnfollowed) return nullptr;
   Communicator* communicator = Owner(handle, HandleKind::kOperation);
   if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle), nullptr;
+  if (communicator->source() != TimingSource::kProxy) return nullptr;
   return communicator->StartProxy(handle.Ticket()) ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
 }
 
