@@ -177,7 +177,8 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPo
   slot->created_realtime_ns = ReadClock(CLOCK_REALTIME);
   slot->communicator_id = request.id;
   slot->rank = static_cast<uint64_t>(request.rank);
-  slot->ranks = request.ranks > 0 ? static_cast<uint64_t>(request.ranks) : 0;
+  const uint32_t ranks = request.ranks > 0 ? static_cast<uint32_t>(request.ranks) : 0;
+  slot->ranks = ranks;
   slot->nodes = request.nodes > 0 ? static_cast<uint64_t>(request.nodes) : 0;
   slot->has_identity = request.is_known ? 1 : 0;
   CopyText(slot->name, sizeof(slot->name), request.name);
@@ -188,7 +189,7 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPo
 
   communicators_[index]
       .load(std::memory_order_relaxed)
-      ->Open(policy.source, request.rank, static_cast<uint32_t>(slot->ranks), slot, segment_.header());
+      ->Open(policy.source, request.rank, ranks, slot, segment_.header());
   StoreRelaxed(learned_[index], request.is_known ? 1 : 0);
   StoreRelease(generations_[index], generation);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));
