@@ -241,8 +241,8 @@ TEST_F(ArgumentSurvival, Survives22_NameOfNullAndHashOfZero) {
 TEST_F(ArgumentSurvival, Survives23_NameThatIsGoneAfterInitAndNameWithoutAnEndInSight) {
   InEach<4, 5, 6, 7>([&]<int kVersion>() {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    char* memory = static_cast<char*>(
-        mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    char* memory =
+        static_cast<char*>(mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     mprotect(memory + page, page, PROT_NONE);
     char* name = memory + page - 5;
     std::strcpy(name, "pipe");  // ends with the last byte that may be read

@@ -4,7 +4,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -112,13 +114,15 @@ class SurvivalTest : public testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
+  enum class Report { kLoud, kQuiet };
   // The wait status of a child that runs `body`; killed if it takes a minute.
   template <typename Body>
-  static int StatusOf(Body body) {
+  static int StatusOf(Body body, Report report = Report::kLoud) {
     std::fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {
       alarm(60);
+      if (report == Report::kQuiet) dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
       const auto failures = [] {
         return testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count();
       };
@@ -148,6 +152,16 @@ class SurvivalTest : public testing::Test {
   template <typename Body>
   void InEveryVersion(Body body) const {
     InEach<1, 2, 3, 4, 5, 6, 7>(body);
+  }
+
+  // A tmpfs of this process's own over `path`.
+  static bool MountOwn(const std::string& path, const char* options, unsigned long flags = 0) {
+    return unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+           mount("tmpfs", path.c_str(), "tmpfs", flags, options) == 0;
+  }
+  // Whether a test may do so; for GTEST_SKIP.
+  bool MayMount() const {
+    return StatusOf([&] { EXPECT_TRUE(MountOwn(directory_, "size=1m")); }, Report::kQuiet) == 0;
   }
 
   std::vector<std::string> Segments() const {

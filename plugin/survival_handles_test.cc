@@ -25,7 +25,7 @@ TEST_F(HandleSurvival, Survives01_HandleSlotWithOldContent) {
   InEveryVersion([&]<int kVersion>() {
     Caller<kVersion> caller;
     void* operation = caller.Announce();
-    const std::initializer_list<uint64_t> dropped{abi::kProxyStep, abi::kProxyCtrl,  abi::kNetPlugin, abi::kCeSync,
+    const std::initializer_list<uint64_t> dropped{abi::kProxyStep, abi::kProxyCtrl,   abi::kNetPlugin, abi::kCeSync,
                                                   abi::kCeBatch,   abi::kKernelPhase, 1u << 20,        0};
     for (uint64_t type : dropped) {
       auto event = caller.Event(type, operation);
@@ -134,9 +134,8 @@ TEST_F(HandleSurvival, Survives05_KernelChStartThatIsDropped) {
     caller.Finalize();
     EXPECT_EQ(Segment().Started(), 1u);
     EXPECT_EQ(Segment().Completed(), 0u);
-    EXPECT_EQ(Segment().Lost(), Only({{Loss::kUnknownHandle, 1},
-                                      {Loss::kChannelOutOfRange, 1},
-                                      {Loss::kIncompleteAtFinalize, 1}}));
+    EXPECT_EQ(Segment().Lost(),
+              Only({{Loss::kUnknownHandle, 1}, {Loss::kChannelOutOfRange, 1}, {Loss::kIncompleteAtFinalize, 1}}));
   });
 }
 
@@ -377,10 +376,9 @@ TEST_F(HandleSurvival, Survives13_ContextsAndParentsOfAnotherProcess) {
     caller.Complete(own);
     caller.Finalize();
     ExpectAllTimed(Segment(), 1);
-    EXPECT_EQ(Segment().Lost(),
-              Only({{Loss::kForeignProcess, 2},
-                    {Loss::kUnknownContext, 3},
-                    {Loss::kUnknownHandle, Caller<kVersion>::kHasKernels ? 4 : 3}}));
+    EXPECT_EQ(Segment().Lost(), Only({{Loss::kForeignProcess, 2},
+                                      {Loss::kUnknownContext, 3},
+                                      {Loss::kUnknownHandle, Caller<kVersion>::kHasKernels ? 4 : 3}}));
     for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir())) {
       if (entry.path().extension() == layout::kFileSuffix) std::filesystem::remove(entry.path());
     }
