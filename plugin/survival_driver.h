@@ -170,7 +170,8 @@ class Caller {
     if constexpr (kHasGpuTimes) event.kernelCh.pTimer = gpu_ns;
     return kHasKernels ? Start(event) : nullptr;
   }
-  void* Proxy(void* operation, pid_t pid = getpid()) {
+  void* Proxy(void* operation) { return Proxy(operation, pid_); }
+  void* Proxy(void* operation, pid_t pid) {
     Descriptor event = Event(abi::kProxyOp, operation);
     event.rank = rank_;
     event.proxyOp = {pid, 0, 0, 4, 1 << 19, 1};
@@ -243,6 +244,7 @@ class Caller {
 
   uint64_t id_ = 0;
   int rank_ = 0;
+  pid_t pid_ = getpid();
 };
 
 }  // namespace nccl_exporter::survival
