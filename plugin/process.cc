@@ -137,16 +137,18 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   __atomic_store_n(mask, policy.mask, __ATOMIC_RELAXED);
 }
 
-// A place for a new communicator: never used, or closed for the retention time; the overflow slot if there is none.
+// A place for a new communicator: closed for the retention time, which takes no further memory, or never used; the
+// overflow slot if there is none.
 uint32_t Process::ClaimSlot() {
   const uint32_t overflow = segment_.overflow_slot();
   const uint64_t now_ns = NowNs();
   uint32_t best = overflow;
   for (uint32_t slot = 0; slot < overflow && best == overflow; ++slot) {
-    if (LoadRelaxed(used_[slot]) == 0) best = slot;
+    const bool is_closed = LoadRelaxed(used_[slot]) != 0 && LoadRelaxed(generations_[slot]) == 0;
+    if (is_closed && now_ns > closed_ns_[slot] + options_.retention_ns) best = slot;
   }
   for (uint32_t slot = 0; slot < overflow && best == overflow; ++slot) {
-    if (LoadRelaxed(generations_[slot]) == 0 && now_ns > closed_ns_[slot] + options_.retention_ns) best = slot;
+    if (LoadRelaxed(used_[slot]) == 0) best = slot;
   }
   if (best == overflow) return CountLoss(Loss::kNoFreeCommunicatorSlot), overflow;
   if (!PrepareSlot(best)) return CountLoss(Loss::kReservationFailed), overflow;
