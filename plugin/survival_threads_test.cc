@@ -279,6 +279,25 @@ TEST_F(ThreadSurvival, Survives34_AHundredThousandCommunicatorsOfOneProcess) {
   });
 }
 
+TEST_F(ThreadSurvival, Survives34_CommunicatorsOneAfterAnotherTakeThePlaceOfTheOld) {
+  setenv("NCCL_EXPORTER_RETENTION_SECONDS", "1", 1);
+  InEach<4>([&]<int kVersion>() {
+    Caller<kVersion> first({.id = 1});
+    first.Run();
+    first.Finalize();
+    Caller<kVersion> too_early({.id = 2});
+    usleep(1'050'000);
+    Caller<kVersion> later({.id = 3});
+    later.Run();
+    first.Run();  // late events of a context that is gone
+    const View view = Segment();
+    EXPECT_EQ(view.Slot(0)->communicator_id, 3u);
+    EXPECT_EQ(view.Started("AllReduce", 0), 1u);
+    EXPECT_EQ(view.Slot(1)->communicator_id, 2u);
+    EXPECT_EQ(view.State(2), layout::SlotState::kFree) << "or its memory would be taken for nothing";
+  });
+}
+
 TEST_F(ThreadSurvival, Survives35_NestedGroupsThatSplitTheGroupOfCalls) {
   InEach<5, 6, 7>([&]<int kVersion>() {
     Caller<kVersion> caller;
