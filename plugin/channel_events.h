@@ -43,6 +43,8 @@ inline bool IsActive(uint64_t state, uint64_t abbreviated) {
   if (LoadRelaxed(operation.parts_ticket) != TicketOf(state) || !(LoadRelaxed(operation.seen) & bit)) {
     return recorder_.CountLoss(Loss::kStopWithoutStart);
   }
+  // A later operation's stop whose start was skipped: NCCL tells it on the handle that is still in the slot.
+  if (LoadRelaxed(operation.stopped) & bit) return recorder_.CountLoss(Loss::kAfterCompletion);
   const uint64_t first_ns = LoadRelaxed(operation.first_start_ns);
   const uint32_t low_ns = operation.start_low_ns[channel].load(std::memory_order_relaxed);
   const uint64_t start_ns = first_ns + static_cast<uint32_t>(low_ns - static_cast<uint32_t>(first_ns));

@@ -17,7 +17,8 @@ void Communicator::Open(TimingSource source, int rank, uint32_t ranks, layout::C
 uint64_t Communicator::OpenLaunch() {
   const uint64_t ticket = NextTicket(next_launch_);
   Launch& launch = LaunchAt(ticket);
-  if (LoadAcquire(launch.ticket) != 0) return 0;  // its operations hold their entries as well: the ring is full
+  if (LoadAcquire(launch.ticket) != 0) EndIfOver(launch, NowNs());
+  if (LoadAcquire(launch.ticket) != 0) return 0;  // its operations are truly in flight: the ring is full
   StoreRelaxed(launch.members, 0);
   StoreRelaxed(launch.last_member, 0);
   StoreRelaxed(launch.pending, Launch::kOpen);
@@ -107,11 +108,16 @@ void Communicator::MakeRoom(Operation& operation) {
     }
     return;
   }
+  EndIfOver(launch, now_ns);
+}
+
+// The ring has come round to the launch: whoever holds it open will not close it any more.
+void Communicator::EndIfOver(Launch& launch, uint64_t now_ns) {
   uint64_t member = LoadRelaxed(launch.last_member);
   for (uint64_t i = 0; i < kOperationEntries && member != 0; ++i) {
-    Operation& companion = At(member);
-    const uint64_t previous = LoadRelaxed(companion.previous_member);
-    EndIfOver(companion, member, now_ns);
+    Operation& operation = At(member);
+    const uint64_t previous = LoadRelaxed(operation.previous_member);
+    EndIfOver(operation, member, now_ns);
     member = previous;
   }
   Close(launch, now_ns);

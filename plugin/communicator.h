@@ -69,6 +69,7 @@ class Communicator {
   bool TakeEntry(uint64_t ticket, const OperationStart& start);
   void MakeRoom(Operation& operation);
   void EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns);
+  void EndIfOver(Launch& launch, uint64_t now_ns);
   void JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket);
   void BeginParts(Operation& operation, uint64_t ticket);
   void CountPart(Operation& operation, uint64_t ticket, uint64_t change, uint64_t now_ns);

@@ -137,16 +137,18 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   __atomic_store_n(mask, policy.mask, __ATOMIC_RELAXED);
 }
 
-// A place for a new communicator: never used, or closed for the retention time; the overflow slot if there is none.
+// A place for a new communicator: closed for the retention time, which takes no further memory, or never used; the
+// overflow slot if there is none.
 uint32_t Process::ClaimSlot() {
   const uint32_t overflow = segment_.overflow_slot();
   const uint64_t now_ns = NowNs();
   uint32_t best = overflow;
   for (uint32_t slot = 0; slot < overflow && best == overflow; ++slot) {
-    if (LoadRelaxed(used_[slot]) == 0) best = slot;
+    const bool is_closed = LoadRelaxed(used_[slot]) != 0 && LoadRelaxed(generations_[slot]) == 0;
+    if (is_closed && now_ns > closed_ns_[slot] + options_.retention_ns) best = slot;
   }
   for (uint32_t slot = 0; slot < overflow && best == overflow; ++slot) {
-    if (LoadRelaxed(generations_[slot]) == 0 && now_ns > closed_ns_[slot] + options_.retention_ns) best = slot;
+    if (LoadRelaxed(used_[slot]) == 0) best = slot;
   }
   if (best == overflow) return CountLoss(Loss::kNoFreeCommunicatorSlot), overflow;
   if (!PrepareSlot(best)) return CountLoss(Loss::kReservationFailed), overflow;
@@ -177,7 +179,8 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPo
   slot->created_realtime_ns = ReadClock(CLOCK_REALTIME);
   slot->communicator_id = request.id;
   slot->rank = static_cast<uint64_t>(request.rank);
-  slot->ranks = request.ranks > 0 ? static_cast<uint64_t>(request.ranks) : 0;
+  const uint32_t ranks = request.ranks > 0 ? static_cast<uint32_t>(request.ranks) : 0;
+  slot->ranks = ranks;
   slot->nodes = request.nodes > 0 ? static_cast<uint64_t>(request.nodes) : 0;
   slot->has_identity = request.is_known ? 1 : 0;
   CopyText(slot->name, sizeof(slot->name), request.name);
@@ -188,7 +191,7 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPo
 
   communicators_[index]
       .load(std::memory_order_relaxed)
-      ->Open(policy.source, request.rank, static_cast<uint32_t>(slot->ranks), slot, segment_.header());
+      ->Open(policy.source, request.rank, ranks, slot, segment_.header());
   StoreRelaxed(learned_[index], request.is_known ? 1 : 0);
   StoreRelease(generations_[index], generation);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));
@@ -330,6 +333,7 @@ void* Process::StartProxyOperation(void* task, int pid) {
   if (IsOurs(handle) && handle.Kind() == HandleKind::kUnfollowed) return nullptr;
   Communicator* communicator = Owner(handle, HandleKind::kOperation);
   if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle), nullptr;
+  if (communicator->source() != TimingSource::kProxy) return nullptr;
   return communicator->StartProxy(handle.Ticket()) ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
 }
 

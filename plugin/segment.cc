@@ -90,6 +90,12 @@ bool Segment::CreateFile(char* error, size_t error_size) {
   if (file_ < 0) return name_[0] = '\0', Fail(error, error_size, "cannot create a segment in", path_);
   fchmod(file_, kFileMode);  // whatever the umask
 
+  if (!LeaveStandardStreams()) return Fail(error, error_size, "no descriptor for a segment in", path_);
+  struct stat status {};
+  if (fstat(file_, &status) != 0) return Fail(error, error_size, "cannot see a segment in", path_);
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
@@ -125,8 +131,24 @@ void Segment::Publish(const Options& options, const char* (*get)(const char* nam
   StoreRelease(header_->version, layout::kVersion);
 }
 
+// Where the job runs with its standard streams closed, what it prints would go into the file.
+bool Segment::LeaveStandardStreams() {
+  if (file_ > STDERR_FILENO) return true;
+  const int higher = fcntl(file_, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (higher < 0) return false;
+  close(file_);  // before the lock is taken, which a close would drop
+  file_ = higher;
+  return true;
+}
+
+// A job may have closed every descriptor that it does not know, and ours may be the number of a file of its own.
+bool Segment::HoldsFile() const {
+  struct stat status {};
+  return fstat(file_, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
+}
+
 bool Segment::Reserve(uint32_t index) {
-  if (!ReserveBytes(file_, kHeaderBytes + index * kSlotBytes, kSlotBytes)) return false;
+  if (!HoldsFile() || !ReserveBytes(file_, kHeaderBytes + index * kSlotBytes, kSlotBytes)) return false;
   Word* words = reinterpret_cast<Word*>(slot(index));  // a late event of the slot's former communicator may still come
   for (size_t i = 0; i < kSlotBytes / sizeof(Word); ++i) StoreRelaxed(words[i], 0);
   return true;

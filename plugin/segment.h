@@ -32,6 +32,8 @@ class Segment {
  private:
   bool OpenDirectory(const Options& options, char* error, size_t error_size);
   bool CreateFile(char* error, size_t error_size);
+  bool LeaveStandardStreams();
+  bool HoldsFile() const;  // whether file_ is still ours
   bool SizeAndMap(uint32_t slots, char* error, size_t error_size);
   void Publish(const Options& options, const char* (*get)(const char* name));
   void Abandon();
@@ -39,7 +41,9 @@ class Segment {
   layout::SegmentHeader* header_ = nullptr;
   uint32_t slot_count_ = 0;
   int directory_ = -1;
-  int file_ = -1;  // open for the life of the process: closing any descriptor of the file would drop the lock
+  int file_ = -1;        // open for the life of the process: closing any descriptor of the file would drop the lock
+  uint64_t device_ = 0;  // where the file lies, and its number there
+  uint64_t inode_ = 0;
   char name_[64] = "";
   char path_[512] = "";
 };

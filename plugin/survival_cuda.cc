@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stand-in for the CUDA driver that tells a test when it is called, and can be held: what a callback must not do.
+#include <semaphore.h>
+
+#include <atomic>
+
+extern "C" {
+
+std::atomic<int> survival_cuda_calls{0};
+std::atomic<bool> survival_cuda_is_held{false};
+sem_t survival_cuda_entered{};
+sem_t survival_cuda_release{};
+
+int cuCtxGetDevice(int* device) {
+  survival_cuda_calls.fetch_add(1);
+  if (survival_cuda_is_held.load()) {
+    sem_post(&survival_cuda_entered);
+    sem_wait(&survival_cuda_release);
+  }
+  *device = 0;
+  return 0;
+}
+
+}  // extern "C"
