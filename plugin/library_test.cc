@@ -237,6 +237,28 @@ TEST_F(LibraryTest, SharesTheOverflowSlotWhenThereAreMoreCommunicatorsThanSlots)
   });
 }
 
+TEST_F(LibraryTest, TakesANegativeNumberOfRanksForUnknownInTheOverflowSlotToo) {
+  setenv("NCCL_EXPORTER_COMMUNICATORS", "1", 1);
+  InChild([&] {
+    const V6* table = Load();
+    Job own(table, 1);
+    void* shared = nullptr;
+    int mask = 0;
+    table->init(&shared, 2, &mask, "dp", 1, -1, 0, Log);
+    abi::DescriptorV6 descriptor{};
+    descriptor.type = abi::kColl;
+    descriptor.coll.func = "AllGather";
+    descriptor.coll.count = 100;
+    descriptor.coll.datatype = "ncclInt8";
+    void* handle = nullptr;
+    table->startEvent(shared, &handle, &descriptor);
+    const auto& started = Slot(Map(), 1)->functions[static_cast<size_t>(Function::kAllGather)].started;
+    EXPECT_EQ(Read(started.operations[0]), 1u);
+    EXPECT_EQ(Read(started.bytes[0]), 100u);
+  });
+  unsetenv("NCCL_EXPORTER_COMMUNICATORS");
+}
+
 TEST_F(LibraryTest, ReusesASlotAfterTheRetentionTimeAndNotBefore) {
   setenv("NCCL_EXPORTER_COMMUNICATORS", "1", 1);
   setenv("NCCL_EXPORTER_RETENTION_SECONDS", "1", 1);
