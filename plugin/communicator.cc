@@ -430,11 +430,10 @@ void Communicator::RecordMember(const Operation& operation, uint64_t ticket, con
 // such.
 void Communicator::Finalize() {
   const uint64_t now_ns = NowNs();
-  const uint64_t last = LoadRelaxed(next_operation_);
-  const uint64_t first = last > kOperationEntries ? last - kOperationEntries + 1 : 1;
-  for (uint64_t ticket = first; ticket <= last; ++ticket) {
-    Operation& operation = At(ticket);
-    if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) continue;
+  for (Operation& operation : operations_) {  // all of them: the oldest may be older than the ring is long
+    const uint64_t state = LoadAcquire(operation.state);
+    if (PhaseOf(state) != Phase::kActive) continue;
+    const uint64_t ticket = TicketOf(state);
     const uint64_t parts = LoadRelaxed(operation.parts_ticket) == ticket ? LoadRelaxed(operation.parts) : 0;
     if (!AllStopped(parts)) {
       const bool cannot_be_seen = source() == TimingSource::kProxy && parts == 0;

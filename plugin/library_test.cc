@@ -259,6 +259,22 @@ TEST_F(LibraryTest, TakesANegativeNumberOfRanksForUnknownInTheOverflowSlotToo) {
   unsetenv("NCCL_EXPORTER_COMMUNICATORS");
 }
 
+TEST_F(LibraryTest, GivesUpAtFinalizeAlsoWhatIsOlderThanTheRingIsLong) {
+  InChild([&] {
+    Job job(Load());
+    constexpr uint64_t kOperations = layout::kInFlightEntries + 100;
+    for (uint64_t i = 0; i < kOperations; ++i) {  // none is ever seen to run: the first 512 keep their places
+      job.Start(abi::kColl, nullptr, [](abi::DescriptorV6* d) { d->coll.func = "AllReduce"; });
+    }
+    job.table->finalize(job.context);
+    const layout::SegmentHeader* header = Map();
+    const auto loss = [&](Loss cause) { return Read(header->losses[static_cast<size_t>(cause)]); };
+    EXPECT_EQ(loss(Loss::kInFlightFull), 100u);
+    EXPECT_EQ(loss(Loss::kIncompleteAtFinalize), uint64_t{layout::kInFlightEntries});
+    for (const layout::InFlightEntry& entry : Slot(header, 0)->in_flight) EXPECT_EQ(Read(entry.ticket), 0u);
+  });
+}
+
 TEST_F(LibraryTest, ReusesASlotAfterTheRetentionTimeAndNotBefore) {
   setenv("NCCL_EXPORTER_COMMUNICATORS", "1", 1);
   setenv("NCCL_EXPORTER_RETENTION_SECONDS", "1", 1);
