@@ -275,6 +275,30 @@ TEST_F(LibraryTest, GivesUpAtFinalizeAlsoWhatIsOlderThanTheRingIsLong) {
   });
 }
 
+TEST_F(LibraryTest, TellsCapturesOnTwoCommunicatorsApart) {
+  InChild([&] {
+    const V6* table = Load();
+    Job first(table, 1), second(table, 2);
+    const auto capture = [](Job& job) {
+      void* group_api =
+          job.Start(abi::kGroupApi, nullptr, [](abi::DescriptorV6* d) { d->groupApi.graphCaptured = true; });
+      return job.Start(abi::kCollApi, group_api, [](abi::DescriptorV6* d) {
+        d->collApi.func = "AllReduce";
+        d->collApi.graphCaptured = true;
+      });
+    };
+    void* of_first = capture(first);
+    void* of_second = capture(second);  // the first capture is still open, as with one thread for each GPU
+    first.Launch(of_first, 1000, 2000);
+    second.Launch(of_second, 1000, 2000);
+    for (size_t slot = 0; slot < 2; ++slot) {
+      const auto& counters = Slot(Map(), slot)->functions[static_cast<size_t>(Function::kAllReduce)];
+      EXPECT_EQ(Read(counters.calls), 1u);
+      EXPECT_EQ(Read(counters.started.operations[3]), 0u) << slot;
+    }
+  });
+}
+
 TEST_F(LibraryTest, ReusesASlotAfterTheRetentionTimeAndNotBefore) {
   setenv("NCCL_EXPORTER_COMMUNICATORS", "1", 1);
   setenv("NCCL_EXPORTER_RETENTION_SECONDS", "1", 1);

@@ -96,7 +96,8 @@ class Process {
   void LearnIdentity(uint32_t slot, const TaskOrigin& origin);
   // Fills in when the call was made. False if the call is being captured at this moment: nothing is handed to the GPU.
   bool DateCall(Handle call, OperationStart* start);
-  Word& CapturingEntry(Handle call_group) { return capturing_[call_group.Payload() / 64 % capturing_.size()]; }
+  // A communicator captures one graph at a time.
+  Word& CapturingEntry(Handle call_group) { return capturing_[call_group.Slot()]; }
 
   static std::atomic<Process*> instance_;
 
@@ -116,7 +117,7 @@ class Process {
     EventPolicy policy;
   };
   std::array<Decision, 8> decisions_;                  // by API version
-  std::array<Word, 64> capturing_;                     // handles of call groups that are open and under graph capture
+  std::array<Word, Handle::kMaxSlots> capturing_;      // by slot: the call group that is open and under graph capture
   std::array<Word, Handle::kMaxSlots> generations_;    // of the live communicator in each slot; 0: none
   std::array<Word, Handle::kMaxSlots> used_;           // generations so far
   std::array<uint64_t, Handle::kMaxSlots> closed_ns_;  // CLOCK_MONOTONIC of the last finalize; under the lock
