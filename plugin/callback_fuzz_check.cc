@@ -4,8 +4,8 @@
 // Of each slot and function:
 //   calls, and operations and bytes by size class, are those of the account (bytes modulo 2^64);
 //   completed <= operations; timed operations <= completed; duration buckets add up to the timed operations; bandwidth
-//   buckets do not exceed them; no count is smaller than at the last look; the ring of completions has got one entry a
-//   timed operation.
+//   buckets do not exceed them, and are empty where bus bandwidth is undefined; no count is smaller than at the last
+//   look; the ring of completions has got one entry a timed operation.
 //
 // Of each slot: nothing is shown in flight once it is closed; what is shown stands at its place.
 //
@@ -67,6 +67,9 @@ Totals CheckFunction(const char* where, size_t function, const layout::FunctionB
   require(totals.timed <= totals.completed, "timed > completed", totals.timed, totals.completed);
   require(durations == totals.timed, "duration buckets != timed", durations, totals.timed);
   require(bandwidths <= totals.timed, "bandwidth buckets > timed", bandwidths, totals.timed);
+  const FunctionTraits& traits = kFunctions[function];
+  const bool has_bandwidth = !traits.is_point_to_point && traits.bus_factor != BusFactor::kUndefined;
+  require(has_bandwidth || bandwidths == 0, "bandwidth of a function that has none", bandwidths, 0);
   for (size_t i = 0; i < kSizeClassCount; ++i) {
     const uint64_t timed = Load(block.timed.timed_operations[i]);
     const uint64_t started = Load(block.started.operations[i]);

@@ -311,6 +311,7 @@ void Player::StartParts(Member& member) {
     event.channel = static_cast<uint8_t>(bytes_.OneIn(64) ? bytes_.Next() : channel);
     event.gpu_ns = ChooseGpuTime();
     void* part = Start(member.version, member.context, event);
+    owners_[parts_.count % owners_.size()] = member.id;
     parts_.Keep(part);
     if (bytes_.OneIn(8)) continue;  // its stop comes later, or never
     if (!bytes_.OneIn(32)) Record(member.version, part, ChooseGpuTime());
@@ -320,9 +321,18 @@ void Player::StartParts(Member& member) {
 
 void Player::StopPart() {
   const int version = 4 + static_cast<int>(bytes_.Below(4));
-  void* part = bytes_.OneIn(8) ? ChooseGarbage(parts_) : parts_.Pick(bytes_.Next());
+  if (bytes_.OneIn(8)) {
+    void* garbage = ChooseGarbage(parts_);
+    if (!bytes_.OneIn(8)) Record(version, garbage, ChooseGpuTime());
+    return Stop(version, garbage);
+  }
+  const uint32_t choice = bytes_.Next();
+  void* part = parts_.Pick(choice);
   if (!bytes_.OneIn(8)) Record(version, part, ChooseGpuTime());
+  const uint64_t losses = session_.LossesOfAll();
   Stop(version, part);
+  const bool is_late = part != nullptr && !session_.IsHere(owners_[choice % owners_.size()]);
+  if (is_late) ExpectLoss(losses, "the stop of a part whose communicator is gone");
 }
 
 void Player::StepAsReporter() {

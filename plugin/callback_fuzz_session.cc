@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <numeric>
 
 #include "plugin/callback_fuzz_clock.h"
 
@@ -103,7 +103,7 @@ void Session::Open(Berth& berth, int version, Introduction introduction, bool is
   Member& member = *made;
   member.version = version;
   member.is_mute = is_mute;
-  introduction.id = id_.fetch_add(1) + 1;
+  introduction.id = member.id = id_.fetch_add(1) + 1;
   if (version >= 4) member.ranks = introduction.ranks > 0 ? static_cast<uint32_t>(introduction.ranks) : 0;
 
   std::unique_lock nameless(nameless_, std::defer_lock);
@@ -135,6 +135,13 @@ void Session::Close(Berth& berth) {
   TableOf(member->version).Finalize(member->context);
   member->is_gone.store(true);
   if (!member->is_overflow) former_[former_count_.fetch_add(1) % former_.size()].store(member->context);
+}
+
+bool Session::IsHere(uint64_t member_id) const {
+  return std::ranges::any_of(berths_, [&](const Berth& berth) {
+    const Member* member = berth.member.load();
+    return member != nullptr && member->id == member_id;
+  });
 }
 
 uint64_t Session::LossesOfAll() const {

@@ -41,6 +41,7 @@ struct Account {
 struct Member {
   int version = 0;
   void* context = nullptr;
+  uint64_t id = 0;     // no other member of the session has it
   uint32_t ranks = 0;  // as MessageBytes() wants them
   bool is_overflow = false;
   uint32_t slot = 0;
@@ -90,6 +91,7 @@ class Session {
     return header == nullptr ? 0 : header->losses[static_cast<int>(loss)].load(std::memory_order_relaxed);
   }
   uint64_t LossesOfAll() const;
+  bool IsHere(uint64_t member_id) const;
   uint64_t timed() const { return timed_; }
 
   // Compares the segment with the account; while no callback is under way.
