@@ -60,7 +60,10 @@ void Communicator::JoinLaunch(Operation& operation, uint64_t ticket, uint64_t la
 
 uint64_t Communicator::StartOperation(const OperationStart& start) {
   recorder_.CountStart(start.function, start.message_bytes, start.call_ns);
-  if (source() == TimingSource::kNone) return 0;
+  if (source() == TimingSource::kNone) {
+    if (is_drifting_.load(std::memory_order_relaxed)) recorder_.CountLoss(Loss::kCommunicatorDrifting);
+    return 0;
+  }
   Sweep(start.call_ns);
   const uint64_t ticket = NextTicket(next_operation_);
   if (!start.launch_is_followed || !TakeEntry(ticket, start)) {

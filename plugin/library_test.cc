@@ -246,6 +246,68 @@ TEST_F(LibraryTest, SharesTheOverflowSlotWhenThereAreMoreCommunicatorsThanSlots)
   });
 }
 
+TEST_F(LibraryTest, TakesANegativeNumberOfRanksForUnknownInTheOverflowSlotToo) {
+  setenv("NCCL_EXPORTER_COMMUNICATORS", "1", 1);
+  InChild([&] {
+    const V6* table = Load();
+    Job own(table, 1);
+    void* shared = nullptr;
+    int mask = 0;
+    table->init(&shared, 2, &mask, "dp", 1, -1, 0, Log);
+    abi::DescriptorV6 descriptor{};
+    descriptor.type = abi::kColl;
+    descriptor.coll.func = "AllGather";
+    descriptor.coll.count = 100;
+    descriptor.coll.datatype = "ncclInt8";
+    void* handle = nullptr;
+    table->startEvent(shared, &handle, &descriptor);
+    const auto& started = Slot(Map(), 1)->functions[static_cast<size_t>(Function::kAllGather)].started;
+    EXPECT_EQ(Read(started.operations[0]), 1u);
+    EXPECT_EQ(Read(started.bytes[0]), 100u);
+  });
+  unsetenv("NCCL_EXPORTER_COMMUNICATORS");
+}
+
+TEST_F(LibraryTest, GivesUpAtFinalizeAlsoWhatIsOlderThanTheRingIsLong) {
+  InChild([&] {
+    Job job(Load());
+    constexpr uint64_t kOperations = layout::kInFlightEntries + 100;
+    for (uint64_t i = 0; i < kOperations; ++i) {  // none is ever seen to run: the first 512 keep their places
+      job.Start(abi::kColl, nullptr, [](abi::DescriptorV6* d) { d->coll.func = "AllReduce"; });
+    }
+    job.table->finalize(job.context);
+    const layout::SegmentHeader* header = Map();
+    const auto loss = [&](Loss cause) { return Read(header->losses[static_cast<size_t>(cause)]); };
+    EXPECT_EQ(loss(Loss::kInFlightFull), 100u);
+    EXPECT_EQ(loss(Loss::kIncompleteAtFinalize), uint64_t{layout::kInFlightEntries});
+    for (const layout::InFlightEntry& entry : Slot(header, 0)->in_flight) EXPECT_EQ(Read(entry.ticket), 0u);
+  });
+}
+
+TEST_F(LibraryTest, TellsCapturesOnTwoCommunicatorsApart) {
+  InChild([&] {
+    const V6* table = Load();
+    Job first(table, 1), second(table, 2);
+    const auto capture = [](Job& job) {
+      void* group_api =
+          job.Start(abi::kGroupApi, nullptr, [](abi::DescriptorV6* d) { d->groupApi.graphCaptured = true; });
+      return job.Start(abi::kCollApi, group_api, [](abi::DescriptorV6* d) {
+        d->collApi.func = "AllReduce";
+        d->collApi.graphCaptured = true;
+      });
+    };
+    void* of_first = capture(first);
+    void* of_second = capture(second);  // the first capture is still open, as with one thread for each GPU
+    first.Launch(of_first);
+    second.Launch(of_second);
+    for (size_t slot = 0; slot < 2; ++slot) {
+      const auto& counters = Slot(Map(), slot)->functions[static_cast<size_t>(Function::kAllReduce)];
+      EXPECT_EQ(Read(counters.calls), 1u);
+      EXPECT_EQ(Read(counters.started.operations[3]), 0u) << slot;
+    }
+  });
+}
+
 TEST_F(LibraryTest, ReusesASlotAfterTheRetentionTimeAndNotBefore) {
   setenv("NCCL_EXPORTER_COMMUNICATORS", "1", 1);
   setenv("NCCL_EXPORTER_RETENTION_SECONDS", "1", 1);

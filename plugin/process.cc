@@ -129,7 +129,7 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   const uint32_t slot = ClaimSlot();
   if (IsOverflow(slot)) {
     // The context carries the number of ranks, which the shared slot cannot.
-    *context = Give(HandleKind::kContext, slot, static_cast<uint32_t>(request.ranks));
+    *context = Give(HandleKind::kContext, slot, request.ranks > 0 ? static_cast<uint32_t>(request.ranks) : 0);
   } else {
     OpenSlot(slot, request, policy);
     *context = Give(HandleKind::kContext, slot, LoadRelaxed(generations_[slot]));

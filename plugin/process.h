@@ -106,6 +106,7 @@ class Process {
   void LearnIdentity(uint32_t slot, const TaskOrigin& origin);
   // Fills in when the call was made. False if the call is being captured at this moment: nothing is handed to the GPU.
   bool DateCall(Handle call, OperationStart* start);
+  // A communicator captures one graph at a time.
   Word& CapturingEntry(Handle call_group) { return capturing_[call_group.Slot()]; }
 
   static std::atomic<Process*> instance_;

@@ -39,6 +39,7 @@ enum class Loss : uint8_t {
   kRingOverrun,
   kDrift,
   kJudgedAtOnce,
+  kCommunicatorDrifting,
   kCount
 };
 inline constexpr int kLossCount = static_cast<int>(Loss::kCount);
@@ -74,6 +75,7 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
     {LossKind::kTimestampRejected, "drift", "communicator untimed, since its time stamps were found to drift"},
     {LossKind::kTimestampRejected, "judged_at_once",
      "two launches were recorded at the same moment, and one was let go"},
+    {LossKind::kDropped, "communicator_drifting", "operation not followed: its communicator is untimed for good"},
 }};
 
 constexpr const LossTraits& TraitsOf(Loss loss) { return kLosses[static_cast<uint8_t>(loss)]; }
