@@ -24,6 +24,7 @@ constexpr double kLargestShareOfEventTime = 1.2;
 // share may be rejected.
 constexpr double kLeastTimedShare = 0.8;
 constexpr uint64_t kLostAtDestroy = 1;
+constexpr char kSpreadsName[] = "spreads";  // the communicator with sends to oneself
 
 const ProcessSnapshot* ProcessOf(const NodeSnapshot& snapshot, uint64_t pid) {
   for (const ProcessSnapshot& process : snapshot.processes) {
@@ -142,7 +143,8 @@ void ExpectPlausible(const CommunicatorSnapshot& found, const json& communicator
     EXPECT_LE(timed, operations);
     EXPECT_EQ(std::accumulate(function.duration.begin(), function.duration.end(), uint64_t{0}), timed);
     EXPECT_EQ(timed > 0, Sum(function, &SizeClassSnapshot::busy_ns) > 0);
-    if (operations > 0 && !TraitsOf(id).is_point_to_point) {
+    // Sends to oneself put the time stamps of NCCL 2.26 to 2.30 out of step: all of them may be rejected.
+    if (operations > 0 && communicator["name"] != kSpreadsName) {
       EXPECT_GT(timed, 0U);
     }
     if (is_timed_by_events && id == Function::kAllReduce) {

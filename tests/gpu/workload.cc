@@ -25,7 +25,7 @@ constexpr int kReplays = 20;
 class Workload {
  public:
   explicit Workload(const WorkloadShape& shape)
-      : shape_(shape), gpu_(shape.rank, std::max<size_t>(shape.largest_bytes, kSizes[0] * 1024)) {}
+      : shape_(shape), gpu_(shape.rank, std::max(shape.largest_bytes, kSmall * static_cast<size_t>(shape.ranks))) {}
 
   nlohmann::json Run() {
     Collectives();
@@ -61,7 +61,6 @@ class Workload {
       }
       gpu_.Synchronize();
     }
-    all->Collective(Function::kAllReduce, ncclFloat32, 100);
     Close(std::move(all));
   }
 
