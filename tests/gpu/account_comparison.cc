@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/gpu/announcements.h"
+
 namespace nccl_exporter {
 namespace {
 
@@ -173,6 +175,21 @@ void FillInIds(const NodeSnapshot& snapshot, json* truth) {
     ids.insert(id);
   });
   EXPECT_EQ(ids.size(), id_of_name.size()) << "communicators share an id";
+}
+
+void ExpectReleaseKnown(const NodeSnapshot& snapshot, bool kernel_timing) {
+  for (const ProcessSnapshot& process : snapshot.processes) {
+    for (const CommunicatorSnapshot& communicator : process.communicators) {
+      if (communicator.is_overflow) continue;
+      const int api_version = AnnouncementsOf(communicator.nccl_version).api_version;
+      EXPECT_NE(communicator.nccl_version, 0) << communicator.name;
+      EXPECT_EQ(communicator.api_version, api_version) << communicator.name;
+      EXPECT_EQ(communicator.timing_source, !kernel_timing || api_version < 3 ? TimingSource::kProxy
+                                            : api_version == 3                ? TimingSource::kKernelCpu
+                                                                              : TimingSource::kKernel)
+          << communicator.name;
+    }
+  }
 }
 
 void ExpectCountsEqual(const Exposition& scrape, const json& truth) {

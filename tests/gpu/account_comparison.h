@@ -14,6 +14,9 @@ namespace nccl_exporter {
 // test unless every communicator is found, in its rank, with one id on all ranks that no other has.
 void FillInIds(const NodeSnapshot& snapshot, nlohmann::json* truth);
 
+// Every communicator tells NCCL's release, the API that it prefers, and the timing source that follows from it.
+void ExpectReleaseKnown(const NodeSnapshot& snapshot, bool kernel_timing);
+
 // Calls, operations and bytes of the scrape, exactly; and no count on a communicator that the account does not know.
 void ExpectCountsEqual(const Exposition& scrape, const nlohmann::json& truth);
 

@@ -61,6 +61,7 @@ TEST_P(RealNccl, CountsExactlyWhatTheJobDidAndTimesItPlausibly) {
   Collector collector({.directories = {segments_.path()}, .retention = std::chrono::hours(24)});
   const auto snapshot = collector.Snapshot();
   std::cout << SummaryOf(*snapshot) << "\n";
+  ExpectReleaseKnown(*snapshot, std::string(GetParam().kernel_timing) == "on");
   FillInIds(*snapshot, &truth);
   ASSERT_FALSE(HasFailure());
   ExpectCountsEqual(daemon.Scrape(), truth);
