@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank has of a GPU: a stream, and room to send from and to receive into.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <string>
+
+namespace nccl_exporter {
+
+// Freed with the process.
+class Gpu {
+ public:
+  // Ranks take the GPUs in turn; where there are fewer GPUs than ranks they share them.
+  Gpu(int rank, size_t buffer_bytes);
+
+  cudaStream_t stream() const { return stream_; }
+  void* send() const { return send_; }
+  void* receive() const { return receive_; }
+  size_t buffer_bytes() const { return buffer_bytes_; }
+
+  // Waits until everything on the stream is done.
+  void Synchronize() const;
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  void* send_ = nullptr;
+  void* receive_ = nullptr;
+  size_t buffer_bytes_;
+};
+
+// GPUs of this machine that the process may use; 0, with the reason, where there is none or no driver.
+int CountGpus(std::string* reason);
+// "NCCL 2.28.9, CUDA driver 13.0, 1 x NVIDIA H200"
+std::string DescribeMachine(int gpus);
+
+}  // namespace nccl_exporter

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plugin as the real libnccl finds, loads and unloads it, which needs no GPU. Skipped, with the reason, where there
+// is no libnccl whose loader can be called.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "collector/collector.h"
+#include "tests/child_process.h"
+#include "tests/daemon.h"
+#include "tests/gpu/announcements.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr char kLoaderPath[] = "tests/gpu/real_loader";
+constexpr int kCannotRun = 77;
+
+class RealLoader : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const Finished probe = Load(1, {{"NCCL_PROFILER_PLUGIN", "none"}}); probe.exit_code == kCannotRun) {
+      GTEST_SKIP() << probe.output;
+    }
+  }
+
+  // Begins and ends communicators, one after the other.
+  Finished Load(int communicators, std::map<std::string, std::string> environment) const {
+    environment.emplace("NCCL_EXPORTER_DIR", segments_.path());
+    return RunToEnd({kLoaderPath, NCCL_LIBRARY, std::to_string(communicators)}, environment);
+  }
+  std::shared_ptr<const NodeSnapshot> Snapshot() const {
+    return Collector({.directories = {segments_.path()}}).Snapshot();
+  }
+  static std::vector<CommunicatorSnapshot> CommunicatorsOf(const ProcessSnapshot& process) {
+    std::vector<CommunicatorSnapshot> own;
+    for (const CommunicatorSnapshot& communicator : process.communicators) {
+      if (!communicator.is_overflow) own.push_back(communicator);
+    }
+    return own;
+  }
+  static std::string Library() { return std::filesystem::absolute(kPluginPath); }
+
+  ScratchDirectory segments_;
+};
+
+TEST_F(RealLoader, FindsThePluginByItsPathAndThePluginFindsNcclsVersion) {
+  const Finished loader = Load(1, {{"NCCL_PROFILER_PLUGIN", Library()}});
+  ASSERT_EQ(loader.exit_code, 0) << loader.output;
+  const int version = std::stoi(loader.output);
+  const auto snapshot = Snapshot();
+  ASSERT_EQ(snapshot->processes.size(), 1U);
+  const auto communicators = CommunicatorsOf(snapshot->processes[0]);
+  ASSERT_EQ(communicators.size(), 1U);
+  EXPECT_EQ(communicators[0].nccl_version, version);
+  EXPECT_EQ(communicators[0].api_version, AnnouncementsOf(version).api_version);
+  EXPECT_TRUE(communicators[0].is_closed);
+  EXPECT_NE(communicators[0].event_mask, 0U);
+}
+
+TEST_F(RealLoader, FindsThePluginByItsShortNameOnTheLoadersSearchPath) {
+  const Finished loader = Load(
+      1, {{"NCCL_PROFILER_PLUGIN", "exporter"}, {"LD_LIBRARY_PATH", std::filesystem::path(Library()).parent_path()}});
+  ASSERT_EQ(loader.exit_code, 0) << loader.output;
+  if (AnnouncementsOf(std::stoi(loader.output)).api_version < 3) GTEST_SKIP() << "short names came with NCCL 2.26";
+  EXPECT_EQ(segments_.Files(".seg").size(), 1U);
+}
+
+TEST_F(RealLoader, KeepsOneSegmentWhenNcclUnloadsThePluginAndLoadsItAgain) {
+  const Finished loader = Load(3, {{"NCCL_PROFILER_PLUGIN", Library()}});
+  ASSERT_EQ(loader.exit_code, 0) << loader.output;
+  const auto snapshot = Snapshot();
+  ASSERT_EQ(snapshot->processes.size(), 1U);
+  EXPECT_EQ(CommunicatorsOf(snapshot->processes[0]).size(), 3U);
+}
+
+TEST_F(RealLoader, SaysThroughNcclsLoggerWhereTheSegmentIs) {
+  const Finished loader = Load(1, {{"NCCL_PROFILER_PLUGIN", Library()}, {"NCCL_DEBUG", "INFO"}});
+  ASSERT_EQ(loader.exit_code, 0) << loader.output;
+  const auto files = segments_.Files(".seg");
+  ASSERT_EQ(files.size(), 1U);
+  EXPECT_NE(loader.output.find(segments_.path() + "/" + files[0]), std::string::npos) << loader.output;
+}
+
+TEST_F(RealLoader, LeavesNoSegmentWhereThePluginIsNotAskedFor) {
+  ASSERT_EQ(Load(1, {{"NCCL_PROFILER_PLUGIN", "none"}}).exit_code, 0);
+  EXPECT_TRUE(segments_.Files().empty());
+}
+
+}  // namespace
+}  // namespace nccl_exporter

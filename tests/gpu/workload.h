@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank of the job asks of NCCL: a bit of everything that a profiler is told of, in the same order on all
+// ranks.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace nccl_exporter {
+
+struct WorkloadShape {
+  int rank = 0;
+  int ranks = 2;
+  size_t largest_bytes = 256 << 20;  // of a message
+  std::string directory;             // where the ranks meet; new for each job
+};
+
+// Runs it; the accounts of this rank's communicators, in the order of their creation.
+nlohmann::json RunWorkload(const WorkloadShape& shape);
+
+}  // namespace nccl_exporter
