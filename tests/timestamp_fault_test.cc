@@ -36,13 +36,16 @@ struct FaultRow {
   const char* reason;  // that the plugin must give, if only one fits; else null
   uint64_t tolerance_ns = kTicksNs;
   bool is_harmless = false;  // no event is lost or tells another time than its own
+  // Wrong durations that a rank may record before the fault can be told: while the host is launches ahead of its GPU,
+  // the time of the launch before is a possible one.
+  uint64_t most_wrong = 0;
 };
 
 // One row a fault.
 const FaultRow kFaultRows[] = {
-    {"SelfSendDrift", {"--fault", "drift-self-send"}, {4, 5, 6}, Rest::kMayBeUntimed, nullptr},
-    {"GraphDrift", {"--fault", "drift-graph", "--graph"}, {4, 5, 6}, Rest::kMayBeUntimed, nullptr},
-    {"BroadcastDrift", {"--fault", "drift-2312"}, {6, 7}, Rest::kMayBeUntimed, nullptr},
+    {"SelfSendDrift", {"--fault", "drift-self-send"}, {4, 5, 6}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 4},
+    {"GraphDrift", {"--fault", "drift-graph", "--graph"}, {4, 5, 6}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 4},
+    {"BroadcastDrift", {"--fault", "drift-2312"}, {6, 7}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 4},
     {"HostAhead", {"--fault", "host-ahead"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
     {"RingOverrun",
      {"--fault", "ring-overrun:late=40000000,every=50000000"},
@@ -158,8 +161,7 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
         ASSERT_NE(recorded, nullptr);
         for (const auto& [name, account] : communicator["functions"].items()) {
           SCOPED_TRACE(name + " on rank " + std::to_string(rank["rank"].get<int>()));
-          visit(recorded->functions[static_cast<size_t>(FunctionByName(name))], account,
-                Listed(communicator["operations"], name));
+          visit(*recorded, FunctionByName(name), account, Listed(communicator["operations"], name));
         }
       }
     }
@@ -191,7 +193,8 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   }
 
   void ExpectExactCounts() const {
-    ForEachFunction([](const FunctionSnapshot& recorded, const json& account, const TrueOperations&) {
+    ForEachFunction([](const CommunicatorSnapshot& communicator, Function function, const json& account, const auto&) {
+      const FunctionSnapshot& recorded = communicator.functions[static_cast<size_t>(function)];
       EXPECT_EQ(recorded.calls, account["calls"].get<uint64_t>());
       for (size_t i = 0; i < recorded.sizes.size(); ++i) {
         const json size = account["sizes"].value(std::to_string(kSizeClassBounds[i]), json::object());
@@ -202,29 +205,44 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   }
 
   void ExpectOnlyTrueDurations() const {
-    const uint64_t tolerance_ns = GetParam().row->tolerance_ns;
-    ForEachFunction([&](const FunctionSnapshot& recorded, const json&, const TrueOperations& operations) {
-      for (const auto& [bucket, count] : Unexplained(recorded, operations.durations_ns, tolerance_ns)) {
-        ADD_FAILURE() << count << " of " << recorded.duration[static_cast<size_t>(bucket)] << " durations up to "
-                      << DurationBuckets::UpperBound(std::min(bucket, DurationBuckets::kBoundCount - 1)) * 1e6
-                      << " us are wrong; " << Timed(recorded) << " of " << operations.durations_ns.size()
-                      << " operations are timed";
+    std::map<uint64_t, uint64_t> wrong;  // by rank
+    std::string text;
+    ForEachFunction([&](const CommunicatorSnapshot& communicator, Function function, const json&,
+                        const TrueOperations& operations) {
+      const FunctionSnapshot& recorded = communicator.functions[static_cast<size_t>(function)];
+      for (const auto& [bucket, count] : Unexplained(recorded, operations.durations_ns, GetParam().row->tolerance_ns)) {
+        wrong[communicator.rank] += count;
+        const double bound = DurationBuckets::UpperBound(std::min(bucket, DurationBuckets::kBoundCount - 1));
+        text += "\nrank " + std::to_string(communicator.rank) + ": " + std::to_string(count) + " of " +
+                std::to_string(recorded.duration[static_cast<size_t>(bucket)]) + " durations of " +
+                std::string(TraitsOf(function).name) + " up to " + std::to_string(bound * 1e6) + " us; " +
+                std::to_string(Timed(recorded)) + " of " + std::to_string(operations.durations_ns.size()) + " timed";
       }
     });
+    const auto too_many =
+        std::find_if(wrong.begin(), wrong.end(), [](const auto& w) { return w.second > GetParam().row->most_wrong; });
+    if (too_many != wrong.end()) {
+      ADD_FAILURE() << too_many->second << " wrong durations on rank " << too_many->first << "; all of them:" << text;
+    }
   }
 
+  // By a cause, or by its communicator, which says that it is not timed any more.
   void ExpectTheUntimedAccountedFor() const {
     uint64_t untimed = 0;
-    ForEachFunction([&](const FunctionSnapshot& recorded, const json&, const TrueOperations& operations) {
-      const uint64_t timed = Timed(recorded);
+    bool has_untimed_communicator = false;
+    ForEachFunction([&](const CommunicatorSnapshot& communicator, Function function, const json&,
+                        const TrueOperations& operations) {
+      const uint64_t timed = Timed(communicator.functions[static_cast<size_t>(function)]);
       EXPECT_LE(timed, operations.durations_ns.size());
       if (GetParam().row->rest == Rest::kIsTimed) {
         EXPECT_GE(timed, operations.unaffected * 9 / 10);
       }
-      untimed += operations.durations_ns.size() - timed;
+      const bool says_so = communicator.timing_source == TimingSource::kNone;
+      has_untimed_communicator |= says_so;
+      untimed += says_so ? 0 : operations.durations_ns.size() - timed;
     });
     const uint64_t given_up = Losses([](const LossTraits& loss) { return loss.kind != LossKind::kUnmatched; });
-    EXPECT_GE(given_up, untimed) << AllLosses();
+    EXPECT_GE(given_up, untimed + (has_untimed_communicator ? 1 : 0)) << AllLosses();
     if (const char* reason = GetParam().row->reason) {
       EXPECT_GT(Losses([&](const LossTraits& loss) { return loss.reason == reason; }), 0u) << AllLosses();
     }
