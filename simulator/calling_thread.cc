@@ -82,9 +82,13 @@ CallingThread::Plans CallingThread::MakeCalls(const ThreadGroup& group, bool is_
     CalledRank& rank = Called(plan.rank);
     LiveCommunicator& communicator = rank.communicators.At(plan.communicator);
     PreparedPlan& prepared = plans.emplace_back(options_, plugin_, rank.rank, communicator);
+    communicator.was_captured = is_captured;
     for (size_t i = 0; i < plan.tasks.size(); ++i) {
       if (plan.tasks[i].function == Function::kBroadcast && options_.release.BroadcastIsCallOnly()) {
         communicator.sequences[static_cast<size_t>(Function::kBroadcast)]++;
+        if (options_.faults.Has(Fault::kDriftBroadcast)) {
+          prepared.AddUncounted(MakeTask(plan.tasks[i], communicator, options_));
+        }
         continue;
       }
       Task task = MakeTask(plan.tasks[i], communicator, options_);
@@ -104,7 +108,7 @@ void CallingThread::Launch(const ThreadGroup& group, Plans& plans, bool never_co
     events_.LaunchKernel(plans[i].communicator(), plans[i].Mask(), now_ns_);
   }
   for (size_t i = 0; i < plans.size(); ++i) {
-    if (plans[i].IsEmpty()) continue;
+    if (plans[i].IsEmpty() && !plans[i].HasUncounted()) continue;
     const KernelTimes kernel{group.plans[i].kernel_start_ns, group.plans[i].kernel_stop_ns};
     plans[i].Play(kernel, PreparedPlan::Way::kEager, never_completes, now_ns_);
   }
@@ -113,11 +117,11 @@ void CallingThread::Launch(const ThreadGroup& group, Plans& plans, bool never_co
 // Non-blocking: ncclGroupEnd returns at once, and a thread of NCCL's does the rest. KernelLaunch is not played there.
 void CallingThread::LaunchOnHostThread(const ThreadGroup& group, const std::shared_ptr<Plans>& plans) {
   for (size_t i = 0; i < plans->size(); ++i) {
-    if ((*plans)[i].IsEmpty()) continue;
+    if ((*plans)[i].IsEmpty() && !(*plans)[i].HasUncounted()) continue;
     const Plan& plan = group.plans[i];
     const KernelTimes kernel{plan.kernel_start_ns, plan.kernel_stop_ns};
-    Called(plan.rank).rank.host().Post(std::max(now_ns_, plan.launched_ns), [plans, i, kernel](int64_t due_ns) {
-      (*plans)[i].Play(kernel, PreparedPlan::Way::kEager, false, due_ns);
+    Called(plan.rank).rank.host().Post(std::max(now_ns_, plan.launched_ns), [plans, i, kernel](int64_t& now_ns) {
+      (*plans)[i].Play(kernel, PreparedPlan::Way::kEager, false, now_ns);
     });
   }
 }
@@ -140,8 +144,8 @@ void CallingThread::Replay(const ThreadGroup& group, Plans& plans) {
     const Plan& plan = group.plans[i];
     const KernelTimes kernel{plan.kernel_start_ns, plan.kernel_stop_ns};
     PreparedPlan& prepared = plans[i];
-    Called(plan.rank).rank.host().Post(std::max(now_ns_, plan.launched_ns), [&prepared, kernel](int64_t due_ns) {
-      prepared.Play(kernel, PreparedPlan::Way::kReplay, false, due_ns);
+    Called(plan.rank).rank.host().Post(std::max(now_ns_, plan.launched_ns), [&prepared, kernel](int64_t& now_ns) {
+      prepared.Play(kernel, PreparedPlan::Way::kReplay, false, now_ns);
     });
   }
 }

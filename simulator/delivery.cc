@@ -6,8 +6,8 @@
 
 namespace nccl_exporter::sim {
 
-Delivery::Delivery(const Pace& pace, std::function<void()> prepare)
-    : pace_(pace), prepare_(std::move(prepare)), thread_([this] { Run(); }) {}
+Delivery::Delivery(const Pace& pace, std::function<void()> prepare, int64_t most_ahead_ns)
+    : pace_(pace), prepare_(std::move(prepare)), most_ahead_ns_(most_ahead_ns), thread_([this] { Run(); }) {}
 
 Delivery::~Delivery() {
   {
@@ -22,7 +22,6 @@ void Delivery::Post(int64_t due_ns, Action action) {
   {
     const std::lock_guard lock(mutex_);
     items_.push({due_ns, posted_++, std::move(action)});
-    last_due_ns_ = std::max(last_due_ns_, due_ns);
   }
   changed_.notify_all();
 }
@@ -41,10 +40,10 @@ void Delivery::WaitDelivered(int64_t until_ns) {
 }
 
 int64_t Delivery::Drain(int64_t now_ns) {
-  SetHorizon(INT64_MAX - kMostAheadNs);
+  SetHorizon(INT64_MAX - most_ahead_ns_);
   WaitDelivered(INT64_MAX - 1);
   const std::lock_guard lock(mutex_);
-  horizon_ns_ = std::max(now_ns, last_due_ns_);
+  horizon_ns_ = std::max(now_ns, reached_ns_);
   return horizon_ns_;
 }
 
@@ -56,7 +55,7 @@ bool Delivery::WaitUntilDue(std::unique_lock<std::mutex>& lock) {
       changed_.wait(lock);
     } else if (is_ending_) {
       return true;
-    } else if (items_.top().due_ns > horizon_ns_ + kMostAheadNs) {
+    } else if (items_.top().due_ns > horizon_ns_ + most_ahead_ns_) {
       changed_.wait(lock);
     } else {
       const auto moment = pace_.Moment(items_.top().due_ns);
@@ -73,10 +72,12 @@ void Delivery::Run() {
     Item item = items_.top();
     items_.pop();
     delivering_ns_ = item.due_ns;
+    int64_t now_ns = std::max(item.due_ns, reached_ns_);
     lock.unlock();
-    item.action(item.due_ns);
+    item.action(now_ns);
     item.action = nullptr;  // before anybody learns that it is done
     lock.lock();
+    reached_ns_ = now_ns;
     delivering_ns_ = INT64_MAX;
     changed_.notify_all();
   }

@@ -17,15 +17,19 @@ namespace nccl_exporter::sim {
 
 // Played as fast as it goes, calling thread and delivering threads are held together in the job's time: a calling
 // thread waits for what was due before it goes on (WaitDelivered), and a delivering thread goes ahead of the horizon,
-// which is where the calling thread is, by no more than kMostAheadNs. Within that they run at once.
+// which is where the calling thread is, by no more than `most_ahead_ns`. Within that they run at once.
+//
+// The time of a delivering thread never goes back: an action that is posted after a later one has run runs at the time
+// that the thread has reached.
 class Delivery {
  public:
-  using Action = std::function<void(int64_t due_ns)>;
+  // What the action does to the time that it is given is time that it took.
+  using Action = std::function<void(int64_t& now_ns)>;
   // As far as real threads see each other ahead when one of them is preempted.
   static constexpr int64_t kMostAheadNs = 200000;
 
   // `prepare` runs first on the new thread.
-  Delivery(const Pace& pace, std::function<void()> prepare);
+  Delivery(const Pace& pace, std::function<void()> prepare, int64_t most_ahead_ns = kMostAheadNs);
   // Delivers what is left, without waiting for its time.
   ~Delivery();
 
@@ -34,7 +38,7 @@ class Delivery {
   void SetHorizon(int64_t job_ns);
   // Until everything due by then is delivered.
   void WaitDelivered(int64_t until_ns);
-  // Until nothing is left. Returns when the last event was due, or `now_ns` if that is later.
+  // Until nothing is left. Returns when the last event was delivered, or `now_ns` if that is later.
   int64_t Drain(int64_t now_ns);
 
  private:
@@ -54,13 +58,14 @@ class Delivery {
 
   const Pace& pace_;
   const std::function<void()> prepare_;
+  const int64_t most_ahead_ns_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::priority_queue<Item, std::vector<Item>, IsLater> items_;
   uint64_t posted_ = 0;
   int64_t horizon_ns_ = 0;
   int64_t delivering_ns_ = INT64_MAX;  // due time of the action that runs
-  int64_t last_due_ns_ = 0;
+  int64_t reached_ns_ = INT64_MIN;     // time of the thread after the latest action
   bool is_ending_ = false;
   std::thread thread_;
 };

@@ -35,6 +35,17 @@ TEST_F(DeliveryTest, DoesNotRunAheadOfItsCallerByMoreThanALittle) {
   EXPECT_EQ(delivered_, (std::vector<int64_t>{1, far_ns}));
 }
 
+TEST_F(DeliveryTest, NeverLetsTheTimeOfItsThreadGoBack) {
+  Delivery delivery(pace_, [] {});
+  delivery.Post(50, [&](int64_t& now_ns) {
+    delivery.Post(20, note_);  // late
+    now_ns += 5;
+  });
+  delivery.Post(52, note_);
+  EXPECT_EQ(delivery.Drain(0), 55);
+  EXPECT_EQ(delivered_, (std::vector<int64_t>{55, 55}));
+}
+
 TEST_F(DeliveryTest, WaitsForWhatAnActionPosts) {
   Delivery delivery(pace_, [] {});
   delivery.Post(1, [&](int64_t) { delivery.Post(2, note_); });

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <map>
 
+#include "simulator/fault.h"
 #include "simulator/layout.h"
 
 namespace nccl_exporter::sim {
@@ -113,6 +114,7 @@ void AddNccl(CLI::App& app, Draft& draft) {
   app.add_option("--gpu-granularity", options.play.gpu_clock_granularity_ns, "tick of the GPUs' clocks, in ns")
       ->check(CLI::Range(1, 1000000))
       ->group(kGroup);
+  app.add_option("--fault", options.faults, FaultHelp())->group(kGroup);
 }
 
 void AddProcesses(CLI::App& app, Draft& draft) {
@@ -128,6 +130,9 @@ void AddProcesses(CLI::App& app, Draft& draft) {
   app.add_option("--env", options.environment, "set NAME=VALUE; %n: node, %r: process, %l: process of its node")
       ->group(kGroup);
   app.add_option("--truth", options.truth_file, "write the true counts to this file")->group(kGroup);
+  app.add_flag("--truth-operations", options.play.lists_operations,
+               "list every operation with the duration of its kernel, too")
+      ->group(kGroup);
   app.add_option("--hold", options.hold_seconds, "seconds to live on after the last step")
       ->check(CLI::NonNegativeNumber)
       ->group(kGroup);
@@ -186,6 +191,16 @@ std::string ResolveRelease(Draft& draft) {
   return "";
 }
 
+std::string ResolveFaults(JobOptions& options) {
+  for (const std::string& fault : options.faults) {
+    if (std::string error = options.play.faults.Add(fault, options.play.release); !error.empty()) return error;
+  }
+  if (options.play.faults.Has(Fault::kDriftGraph) && !options.play.captures_graphs) {
+    return "--fault drift-graph needs --graph";
+  }
+  return "";
+}
+
 std::string Resolve(Draft& draft) {
   JobOptions& options = draft.options;
   for (const std::string& pair : options.environment) {
@@ -203,7 +218,9 @@ std::string Resolve(Draft& draft) {
   if (draft.kill.rank >= 0) options.kill = draft.kill;
   if (draft.child.process >= 0) options.child = draft.child;
   const std::string cluster_error = ResolveCluster(draft);
-  return cluster_error.empty() ? ResolveRelease(draft) : cluster_error;
+  if (!cluster_error.empty()) return cluster_error;
+  const std::string release_error = ResolveRelease(draft);
+  return release_error.empty() ? ResolveFaults(options) : release_error;
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ struct JobOptions {
   std::string slurm_job_id;
   std::vector<std::string> environment;  // NAME=VALUE
   std::string truth_file;
+  std::vector<std::string> faults;  // as they are written
   int log_level = 2;
   double hold_seconds = 0;
   bool finalizes = true;

@@ -54,6 +54,20 @@ TEST(JobOptions, RefuseWhatContradictsTheCluster) {
   ErrorOf({"--no-such-option"});
 }
 
+TEST(JobOptions, TakeSeveralFaults) {
+  JobOptions options;
+  EXPECT_EQ(Parse({"--fault", "zero", "--fault", "jump:by=5,every=7"}, options), std::nullopt);
+  EXPECT_TRUE(options.play.faults.Has(Fault::kZero));
+  EXPECT_EQ(options.play.faults.JumpNs(8), 5);
+  EXPECT_FALSE(options.play.lists_operations);
+}
+
+TEST(JobOptions, RefuseFaultsThatCannotBe) {
+  EXPECT_NE(ErrorOf({"--fault", "smoke"}).find("there is no such fault"), std::string::npos);
+  EXPECT_NE(ErrorOf({"--fault", "drift-graph"}).find("needs --graph"), std::string::npos);
+  EXPECT_NE(ErrorOf({"--api-version", "7", "--fault", "lost-start"}).find("does not have it"), std::string::npos);
+}
+
 TEST(JobOptions, TurnADurationIntoSteps) {
   JobOptions options;
   EXPECT_EQ(Parse({"--duration", "30", "--rate", "5"}, options), std::nullopt);
@@ -62,7 +76,7 @@ TEST(JobOptions, TurnADurationIntoSteps) {
 
 TEST(JobOptions, ExplainThemselves) {
   const std::string help = JobOptionsHelp();
-  for (const char* option : {"--layout", "--truth", "--kill-rank", "--segment-dir", "--pace"}) {
+  for (const char* option : {"--layout", "--truth", "--kill-rank", "--segment-dir", "--pace", "drift-self-send"}) {
     EXPECT_NE(help.find(option), std::string::npos) << option;
   }
   EXPECT_EQ(help.find("--child"), std::string::npos);

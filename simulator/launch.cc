@@ -31,6 +31,7 @@ struct Launch::ProxyOp {
   int peer;
   uint64_t bytes;
   void* handle = nullptr;
+  int64_t started_ns = 0;
 
   int steps() const { return static_cast<int>((bytes + kChunkBytes - 1) / kChunkBytes); }
 };
@@ -38,6 +39,20 @@ struct Launch::ProxyOp {
 int64_t Launch::DelayNs(int64_t most_ns, int channel, int purpose) const {
   const uint64_t dice = Dice(options_.seed, rank_.global_rank(), communicator_.id, kernel_.start_ns, channel, purpose);
   return static_cast<int64_t>(dice % static_cast<uint64_t>(most_ns));
+}
+
+WorkItem Launch::ItemOn(int channel) const {
+  return {kernel_.start_ns + DelayNs(kChannelSkewNs, channel, kStartSkew),
+          never_completes_ ? WorkItem::kNever : kernel_.stop_ns - DelayNs(kChannelSkewNs, channel, kStopSkew)};
+}
+
+Launch::GpuTimes Launch::TimesOf(const WorkItem& item) const {
+  const GpuClock& clock = rank_.gpu_clock();
+  return {clock.Read(item.start_ns), item.stop_ns == WorkItem::kNever ? 0 : clock.Read(item.stop_ns)};
+}
+
+ChannelConnection& Launch::ConnectionOf(const Task& task, int channel) const {
+  return communicator_.connections[static_cast<size_t>(channel)][task.call.function == Function::kRecv ? 1 : 0];
 }
 
 int64_t Launch::Upload(const Task& task, int64_t now_ns) {
@@ -50,9 +65,17 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
   members_.push_back({.function = task.call.function,
                       .bytes = task.message_bytes,
                       .shows_its_end = timing >= Timing::kKernelCpu || (timing == Timing::kProxy && has_proxy_events)});
-  communicator_.account.AddOperation(task.call.function, task.message_bytes);
+  members_.back().operation = communicator_.account.AddOperation(task.call.function, task.message_bytes);
+  true_members_.push_back(members_.back());
   int64_t last_due_ns = now_ns;
-  if ((task.mask & kKernelCh) && release.HasKernelEvents()) last_due_ns = PostKernelEvents(task, member, now_ns);
+  if ((task.mask & kKernelCh) && release.HasKernelEvents()) {
+    for (int i = 0; i < task.channels.played && release.HasKernelTimes() && !never_completes_; ++i) {
+      const GpuTimes times = TimesOf(ItemOn(task.channels.low + i));
+      true_members_.back().Cover(times.start_ns, times.stop_ns);
+    }
+    last_due_ns =
+        options_.faults.Any() ? PostPolledEvents(task, member, now_ns) : PostKernelEvents(task, member, now_ns);
+  }
   if (has_proxy_events) {
     for (const bool is_send : {true, false}) {
       if (task.call.function == (is_send ? Function::kRecv : Function::kSend)) continue;
@@ -65,10 +88,9 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
 // Operations on a connection are polled one after the other: a start is not reported before the stop of the one before.
 int64_t Launch::PostKernelEvents(const Task& task, size_t member, int64_t now_ns) {
   int64_t last_due_ns = now_ns;
-  const bool is_receive = task.call.function == Function::kRecv;
   for (int i = 0; i < task.channels.played; ++i) {
     const int channel = task.channels.low + i;
-    ChannelConnection& connection = communicator_.connections[static_cast<size_t>(channel)][is_receive ? 1 : 0];
+    ChannelConnection& connection = ConnectionOf(task, channel);
     Part part{.member = member, .parent = task.handle, .channel = channel, .start_due_ns = 0, .stop_due_ns = 0};
     part.start_due_ns = std::max({now_ns + kUploadToPollNs, connection.last_due_ns + 1,
                                   kernel_.start_ns + kChannelSkewNs + DelayNs(kMostPollDelayNs, channel, kStartPoll)});
@@ -76,40 +98,40 @@ int64_t Launch::PostKernelEvents(const Task& task, size_t member, int64_t now_ns
     connection.last_due_ns = part.stop_due_ns;
     last_due_ns = std::max(last_due_ns, part.stop_due_ns);
     open_parts_.fetch_add(1, std::memory_order_relaxed);
-    rank_.kernel_events().Post(part.start_due_ns, [self = shared_from_this(), part, &connection](int64_t due_ns) {
-      self->StartKernelChannel(part, connection, due_ns);
+    const GpuTimes times = TimesOf(ItemOn(channel));
+    rank_.kernel_events().Post(part.start_due_ns, [self = shared_from_this(), part, &connection, times](int64_t now) {
+      self->StartKernelChannel(part, connection, times.start_ns, now);
     });
     if (never_completes_) continue;
-    rank_.kernel_events().Post(part.stop_due_ns, [self = shared_from_this(), part, &connection](int64_t due_ns) {
-      self->StopKernelChannel(part, connection, due_ns);
+    rank_.kernel_events().Post(part.stop_due_ns, [self = shared_from_this(), part, &connection, times](int64_t now) {
+      self->StopKernelChannel(part, connection, times.stop_ns, now);
     });
   }
   return last_due_ns;
 }
 
-void Launch::StartKernelChannel(const Part& part, ChannelConnection& connection, int64_t now_ns) {
-  const uint64_t gpu_ns = rank_.gpu_clock().Read(kernel_.start_ns + DelayNs(kChannelSkewNs, part.channel, kStartSkew));
+void Launch::StartKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns) {
+  connection.started_ns = now_ns;
+  connection.started_gpu_ns = gpu_ns;
   Descriptor descriptor(options_.release.api_version(), kKernelCh, part.parent, 0);
   descriptor.PutSigned(Field::kKernelChChannel, part.channel).Put(Field::kKernelChTimer, gpu_ns);
   plugin_.Start(communicator_.context, &connection.kernel_handle, descriptor, now_ns);
 }
 
-void Launch::StopKernelChannel(const Part& part, ChannelConnection& connection, int64_t now_ns) {
-  const uint64_t start_ns =
-      rank_.gpu_clock().Read(kernel_.start_ns + DelayNs(kChannelSkewNs, part.channel, kStartSkew));
-  const uint64_t stop_ns = rank_.gpu_clock().Read(kernel_.stop_ns - DelayNs(kChannelSkewNs, part.channel, kStopSkew));
+void Launch::StopKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns) {
   if (connection.kernel_handle != nullptr) {
     if (options_.release.HasKernelTimes()) {
-      StateArguments arguments(stop_ns);
+      StateArguments arguments(gpu_ns);
       plugin_.Record(connection.kernel_handle, EventState::kKernelChStop, &arguments, now_ns);
     }
     plugin_.Stop(connection.kernel_handle, now_ns);
     if (options_.release.ClearsKernelSlots()) connection.kernel_handle = nullptr;
   }
   if (options_.release.HasKernelTimes()) {
-    members_[part.member].Cover(start_ns, stop_ns);
+    const GpuTimes times = TimesOf(ItemOn(part.channel));
+    members_[part.member].Cover(times.start_ns, times.stop_ns);
   } else {
-    members_[part.member].Cover(static_cast<uint64_t>(part.start_due_ns), static_cast<uint64_t>(now_ns));
+    members_[part.member].Cover(static_cast<uint64_t>(connection.started_ns), static_cast<uint64_t>(now_ns));
   }
   EndPart();
 }
@@ -129,6 +151,10 @@ int64_t Launch::PostProxyEvents(const Task& task, size_t member, int64_t now_ns,
     const int64_t start_ns = options_.release.HasDetailedProxyStates() ? kernel_.start_ns : now_ns;
     part.start_due_ns = std::max(now_ns, start_ns) + kUploadToPollNs +
                         DelayNs(kMostPollDelayNs, channel, is_send ? kSendStart : kRecvStart);
+    if (!options_.release.HasDetailedProxyStates()) {
+      part.start_due_ns = std::max(part.start_due_ns, communicator_.proxy_starts_due_ns);
+    }
+    proxy_starts_due_ns_ = std::max(proxy_starts_due_ns_, part.start_due_ns);
     part.stop_due_ns = std::max(part.start_due_ns + 2,
                                 kernel_.stop_ns + DelayNs(kMostPollDelayNs, channel, is_send ? kSendStop : kRecvStop));
     last_due_ns = std::max(last_due_ns, part.stop_due_ns);
@@ -144,6 +170,7 @@ int64_t Launch::PostProxyEvents(const Task& task, size_t member, int64_t now_ns,
 }
 
 void Launch::StartProxyOp(const Part& part, ProxyOp& op, int64_t now_ns) {
+  op.started_ns = now_ns;
   Descriptor descriptor(options_.release.api_version(), kProxyOp, part.parent, communicator_.rank);
   descriptor.PutSigned(Field::kProxyOpPid, getpid())
       .PutSigned(Field::kProxyOpChannel, part.channel)
@@ -168,8 +195,14 @@ void Launch::StopProxyOp(const Part& part, ProxyOp& op, int64_t now_ns) {
     plugin_.Stop(op.handle, now_ns);
   }
   if (communicator_.timing.load(std::memory_order_relaxed) == Timing::kProxy) {
-    members_[part.member].Cover(static_cast<uint64_t>(part.start_due_ns), static_cast<uint64_t>(now_ns));
+    members_[part.member].Cover(static_cast<uint64_t>(op.started_ns), static_cast<uint64_t>(now_ns));
   }
+  EndPart();
+}
+
+void Launch::EndUpload() {
+  communicator_.account.ListDurations(true_members_);
+  communicator_.proxy_starts_due_ns = std::max(communicator_.proxy_starts_due_ns, proxy_starts_due_ns_);
   EndPart();
 }
 

@@ -12,6 +12,7 @@
 #include "simulator/profiler_plugin.h"
 #include "simulator/rank.h"
 #include "simulator/task.h"
+#include "simulator/work_ring.h"
 
 namespace nccl_exporter::sim {
 
@@ -25,21 +26,25 @@ struct KernelTimes {
 class Launch : public std::enable_shared_from_this<Launch> {
  public:
   Launch(const PlayOptions& options, const ProfilerPlugin& plugin, Rank& rank, LiveCommunicator& communicator,
-         const KernelTimes& kernel, size_t most_tasks, bool never_completes)
+         const KernelTimes& kernel, size_t most_tasks, bool never_completes, bool is_replay)
       : options_(options),
         plugin_(plugin),
         rank_(rank),
         communicator_(communicator),
         kernel_(kernel),
-        never_completes_(never_completes) {
+        never_completes_(never_completes),
+        is_replay_(is_replay),
+        number_(++communicator.launches) {
     members_.reserve(most_tasks);  // so that members stay where they are while the delivering threads write to them
   }
 
   // The task counts as an operation; what of it will be reported is posted to the rank's threads. Returns when the last
   // of its events is due.
   int64_t Upload(const Task& task, int64_t now_ns);
-  // All tasks are uploaded and stopped.
-  void EndUpload() { EndPart(); }
+  // A task that the kernel works on, and of which the host does not know.
+  void RunUncounted(const Task& task, int64_t now_ns);
+  // All tasks are uploaded.
+  void EndUpload();
 
  private:
   // A stretch of time on one of NCCL's connections.
@@ -50,12 +55,30 @@ class Launch : public std::enable_shared_from_this<Launch> {
     int64_t start_due_ns;
     int64_t stop_due_ns;
   };
+  // What a channel's events say.
+  struct GpuTimes {
+    uint64_t start_ns;
+    uint64_t stop_ns;
+  };
   struct ProxyOp;
 
   int64_t PostKernelEvents(const Task& task, size_t member, int64_t now_ns);
+  int64_t PostPolledEvents(const Task& task, size_t member, int64_t now_ns);
   int64_t PostProxyEvents(const Task& task, size_t member, int64_t now_ns, bool is_send);
-  void StartKernelChannel(const Part& part, ChannelConnection& connection, int64_t now_ns);
-  void StopKernelChannel(const Part& part, ChannelConnection& connection, int64_t now_ns);
+  void StartKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns);
+  void StopKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns);
+  // The kernel's work on one channel; what the GPU's clock shows at its ends.
+  WorkItem ItemOn(int channel) const;
+  GpuTimes TimesOf(const WorkItem& item) const;
+
+  // Where there are faults: what the host waits for, and what of it is lost, and what is reported in the end.
+  ChannelConnection& ConnectionOf(const Task& task, int channel) const;
+  uint64_t CountWork(ChannelConnection& connection) const;
+  bool GetsStuck(ChannelConnection& connection) const;
+  // Of the first channel that the launch has events on.
+  void LoseEvents(PolledWork& work) const;
+  void ReportStart(const Part& part, ChannelConnection& connection, const WorkItem* shown, int64_t now_ns);
+  void ReportStop(const Part& part, ChannelConnection& connection, const WorkItem* shown, int64_t now_ns);
   void StartProxyOp(const Part& part, ProxyOp& op, int64_t now_ns);
   void StopProxyOp(const Part& part, ProxyOp& op, int64_t now_ns);
   void EndPart();
@@ -68,7 +91,12 @@ class Launch : public std::enable_shared_from_this<Launch> {
   LiveCommunicator& communicator_;
   const KernelTimes kernel_;
   const bool never_completes_;  // its kernel hangs: starts without stops
+  const bool is_replay_;
+  const uint64_t number_;  // of the launches of its communicator, from 1
   std::vector<LaunchMember> members_;
+  std::vector<LaunchMember> true_members_;  // with the intervals of the kernel
+  int64_t proxy_starts_due_ns_ = 0;
+  bool has_polled_parts_ = false;
   std::atomic<int> open_parts_ = 1;  // the upload is one
 };
 

@@ -85,6 +85,17 @@ void WriteMixtureOfExperts(LayoutDraft& draft) {
   draft.Overlapped(world, AllReduceOf(50 * kMiB));
 }
 
+// Every kind of call on the same channels, each with a time of its own kind: what is taken for something else shows.
+void WriteLadder(LayoutDraft& draft) {
+  const std::vector<int> world = draft.AddWorld("ladder");
+  draft.Exposed(world, HalfPrecision(Function::kAlltoAll, 600 * kKiB));
+  draft.Exposed(world, AllReduceOf(192 * kMiB));
+  draft.Exposed(world, HalfPrecision(Function::kAllGather, 512 * kKiB));
+  draft.Exposed(world, {.function = Function::kBroadcast, .count = 64 * kMiB, .datatype = "ncclInt8"});
+  draft.Exposed(world, HalfPrecision(Function::kReduceScatter, 4 * kMiB));
+  draft.Eager(world, {.function = Function::kReduce, .count = 512, .datatype = "ncclFloat64"});
+}
+
 void WriteMixed(LayoutDraft& draft) {
   const ClusterShape shape = draft.shape();
   const std::vector<int> world = draft.AddWorld("world");
@@ -100,13 +111,14 @@ void WriteMixed(LayoutDraft& draft) {
   draft.Exposed(world, {.function = Function::kAllReduce, .count = 1, .datatype = "ncclInt32"});  // a barrier
 }
 
-constexpr std::array<Layout, 7> kLayouts{{
+constexpr std::array<Layout, 8> kLayouts{{
     {"single", "one communicator, one AllReduce of 1 MiB in a step", WriteSingle, false},
     {"dp", "one communicator, AllReduce of buckets of 64 KiB to 320 MiB", WriteDataParallel, false},
     {"fsdp", "one communicator, AllGather and ReduceScatter of layers", WriteFullySharded, false},
     {"tp", "small AllReduces within groups of up to 8 ranks of a node", WriteTensorParallel, false},
     {"pp", "Send and Recv between the stages of pipelines", WritePipelineParallel, false},
     {"moe", "AlltoAll as grouped sends and receives, and an AllReduce", WriteMixtureOfExperts, false},
+    {"ladder", "one communicator, every kind of call, each with a duration of its own", WriteLadder, false},
     {"mixed", "several communicators, every kind of call, and in every step a group of the seed's choice", WriteMixed,
      true},
 }};

@@ -29,6 +29,11 @@ class LayoutDraft {
   // The same call on each of the communicators, of which a rank is in at most one; in a group of its own.
   void Exposed(std::span<const int> communicators, const Call& call) { Append(communicators, {&call, 1}, false); }
   void Overlapped(std::span<const int> communicators, const Call& call) { Append(communicators, {&call, 1}, true); }
+  // Never part of a captured graph.
+  void Eager(std::span<const int> communicators, const Call& call) {
+    Exposed(communicators, call);
+    groups_.back().is_capturable = false;
+  }
   void Grouped(std::span<const int> communicators, std::span<const Call> calls) { Append(communicators, calls, false); }
 
  private:

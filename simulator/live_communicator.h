@@ -9,6 +9,8 @@
 
 #include "simulator/gpu_clock.h"
 #include "simulator/group.h"
+#include "simulator/play_options.h"
+#include "simulator/polled_channel.h"
 #include "simulator/profiler_event.h"
 #include "simulator/release.h"
 #include "simulator/truth_account.h"
@@ -21,15 +23,24 @@ inline constexpr int kMostChannels = 64;  // NCCL's own limit
 struct ChannelConnection {
   void* kernel_handle = nullptr;  // NCCL's slot; see Release::ClearsKernelSlots
   int64_t last_due_ns = 0;
+  // By the delivering thread, at the latest start:
+  int64_t started_ns = 0;       // when it was delivered
+  uint64_t started_gpu_ns = 0;  // what it said
+  WorkItem started_item;        // whose time that was
+  // In use where there are faults:
+  PolledChannel polled;
+  bool is_ahead = false;  // the host has counted one too many
+  bool is_stuck = false;  // what the host waits for will never come
 };
 
 struct LiveCommunicator {
-  LiveCommunicator(const Communicator& its_shape, uint64_t its_id, int its_rank, bool its_named, const Release& release)
+  LiveCommunicator(const Communicator& its_shape, uint64_t its_id, int its_rank, const PlayOptions& options)
       : shape(its_shape),
         id(its_id),
         rank(its_rank),
-        is_named(its_named),
-        account(release.DescribesCommunicatorAtInit() ? static_cast<uint64_t>(its_shape.ranks()) : 0) {}
+        is_named(options.names_communicators),
+        account(options.release.DescribesCommunicatorAtInit() ? static_cast<uint64_t>(its_shape.ranks()) : 0,
+                options.lists_operations || options.faults.Any()) {}
 
   const Communicator& shape;
   const uint64_t id;
@@ -38,6 +49,11 @@ struct LiveCommunicator {
   void* context = nullptr;
   std::array<std::array<ChannelConnection, 2>, kMostChannels> connections;  // [channel][is receive]
   std::array<uint64_t, 5> sequences{};                                      // of the collectives, by Function
+  uint64_t launches = 0;
+  // Until then the proxy operations of earlier launches start; those of the next one come after them (2.27 and later).
+  int64_t proxy_starts_due_ns = 0;
+  bool was_captured = false;  // the latest group
+  bool is_stuck = false;      // one of its channels
   std::atomic<Timing> timing = Timing::kNone;
   TruthAccount account;
 

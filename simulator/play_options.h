@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "simulator/fault.h"
 #include "simulator/release.h"
 
 namespace nccl_exporter::sim {
@@ -21,6 +22,8 @@ struct PlayOptions {
   bool names_communicators = true;           // ncclConfig_t.commName is set
   int64_t recreate_every = 0;                // steps, after which all communicators are made anew; 0: never
   int64_t gpu_clock_granularity_ns = 32;
+  Faults faults;
+  bool lists_operations = false;  // the account has every operation with its true duration
 };
 
 }  // namespace nccl_exporter::sim

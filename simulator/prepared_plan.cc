@@ -76,8 +76,9 @@ void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes
   }
   StartTasks(way, now_ns);
 
-  const auto launch =
-      std::make_shared<Launch>(options_, plugin_, rank_, communicator_, kernel, tasks_.size(), never_completes);
+  const auto launch = std::make_shared<Launch>(options_, plugin_, rank_, communicator_, kernel, tasks_.size(),
+                                               never_completes, way == Way::kReplay);
+  for (const Task& task : uncounted_) launch->RunUncounted(task, now_ns);
   // Announced while it is captured: the plan is not handed to the GPU, and where the events say so it does not count.
   const bool counts = way != Way::kAtCapture || !release.HasApiEvents();
   int64_t last_due_ns = now_ns;

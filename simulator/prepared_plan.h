@@ -20,7 +20,11 @@ class PreparedPlan {
       : options_(options), plugin_(plugin), rank_(rank), communicator_(communicator) {}
 
   void Add(const Task& task) { tasks_.push_back(task); }
+  // A task that is not announced, but is part of the kernel.
+  void AddUncounted(const Task& task) { uncounted_.push_back(task); }
+  // Nothing that is announced.
   bool IsEmpty() const { return tasks_.empty(); }
+  bool HasUncounted() const { return !uncounted_.empty(); }
   const LiveCommunicator& communicator() const { return communicator_; }
   // Of the first task that has one.
   uint32_t Mask() const;
@@ -43,6 +47,7 @@ class PreparedPlan {
   Rank& rank_;
   LiveCommunicator& communicator_;
   std::vector<Task> tasks_;
+  std::vector<Task> uncounted_;
   void* group_handle_ = nullptr;  // NCCL's slot
 };
 

@@ -159,6 +159,7 @@ bool Job::WaitForAll(bool must_stop) {
 nlohmann::json Job::Truth() const {
   nlohmann::json truth{{"api_version", options_.play.release.api_version()},
                        {"nccl_version", options_.play.release.nccl_version()},
+                       {"faults", options_.faults},
                        {"ranks", nlohmann::json::array()}};
   for (int process = 0; process < options_.workload.shape.processes(); ++process) {
     std::ifstream part(PartOf(process));

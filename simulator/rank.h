@@ -15,12 +15,13 @@ class Rank {
  public:
   // `use_gpu` makes the rank's GPU the current one of a thread.
   Rank(int global_rank, const GpuClock& gpu_clock, const Pace& pace, bool has_profiler_thread,
-       const std::function<void()>& use_gpu)
+       const std::function<void()>& use_gpu, int64_t most_ahead_ns = Delivery::kMostAheadNs)
       : global_rank_(global_rank),
         gpu_clock_(gpu_clock),
-        proxy_(std::make_unique<Delivery>(pace, use_gpu)),
-        profiler_(has_profiler_thread ? std::make_unique<Delivery>(pace, use_gpu) : nullptr),
-        host_(std::make_unique<Delivery>(pace, [] {})) {}
+        proxy_(std::make_unique<Delivery>(pace, use_gpu, most_ahead_ns)),
+        profiler_(has_profiler_thread ? std::make_unique<Delivery>(pace, use_gpu, most_ahead_ns) : nullptr),
+        host_(std::make_unique<Delivery>(
+            pace, [] {}, most_ahead_ns)) {}
 
   int global_rank() const { return global_rank_; }
   const GpuClock& gpu_clock() const { return gpu_clock_; }

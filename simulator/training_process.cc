@@ -67,7 +67,10 @@ void TrainingProcess::AddRank(int rank) {
   };
   communicators_.push_back(
       std::make_unique<CommunicatorSet>(options_.play, workload_.communicators(), plugin_, rank, use_gpu));
-  ranks_.push_back(std::make_unique<Rank>(rank, clock, pace_, options_.play.release.HasProfilerThread(), use_gpu));
+  // What a late poll finds depends on the work that came until then, and on nothing else: no thread runs ahead.
+  const int64_t most_ahead_ns = options_.play.faults.Any() ? 0 : Delivery::kMostAheadNs;
+  ranks_.push_back(
+      std::make_unique<Rank>(rank, clock, pace_, options_.play.release.HasProfilerThread(), use_gpu, most_ahead_ns));
 }
 
 bool TrainingProcess::IsKilled() const {
@@ -105,7 +108,7 @@ nlohmann::json TrainingProcess::Truth() const {
     const std::string uuid = cuda_ == nullptr ? "" : cuda_->Uuid(shape.LocalRankOf(rank));
     nlohmann::json truth = TruthOfRank(rank, shape.LocalRankOf(rank), shape.NodeOf(rank), getpid(), IsKilled(), uuid);
     for (const auto& communicator : communicators_[i]->All()) {
-      truth["communicators"].push_back(TruthOf(*communicator, options_.play.release));
+      truth["communicators"].push_back(TruthOf(*communicator, options_.play));
     }
     ranks.push_back(std::move(truth));
   }

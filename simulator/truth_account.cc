@@ -28,6 +28,30 @@ int KindOf(Function function) {
 
 uint64_t WeightOf(const LaunchMember& member) { return std::max<uint64_t>(member.bytes, 1); }
 
+// What each member of a launch gets of the launch's time; nothing if it has no interval.
+std::vector<std::optional<uint64_t>> SharesOf(const std::vector<LaunchMember>& members) {
+  struct Shared {
+    Interval span{UINT64_MAX, 0};
+    Wide weight = 0;
+  };
+  std::array<Shared, 3> kinds;
+  for (const LaunchMember& member : members) {
+    if (!member.interval) continue;
+    Shared& kind = kinds[static_cast<size_t>(KindOf(member.function))];
+    kind.span.start_ns = std::min(kind.span.start_ns, member.interval->start_ns);
+    kind.span.stop_ns = std::max(kind.span.stop_ns, member.interval->stop_ns);
+    kind.weight += WeightOf(member);
+  }
+  std::vector<std::optional<uint64_t>> shares(members.size());
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (!members[i].interval) continue;
+    const Shared& kind = kinds[static_cast<size_t>(KindOf(members[i].function))];
+    const Wide span_ns = kind.span.stop_ns - kind.span.start_ns;
+    shares[i] = static_cast<uint64_t>(span_ns * WeightOf(members[i]) / kind.weight);
+  }
+  return shares;
+}
+
 }  // namespace
 
 std::string_view NameOf(Timing timing) {
@@ -92,34 +116,34 @@ void TruthAccount::AddCall(Function function) {
   ++counts_[function].calls;
 }
 
-void TruthAccount::AddOperation(Function function, uint64_t bytes) {
+size_t TruthAccount::AddOperation(Function function, uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   SizeCounts& size = counts_[function].sizes[SizeClass(bytes)];
   ++size.operations;
   size.bytes += bytes;
+  if (lists_operations_) operations_.push_back({.function = function, .bytes = bytes});
+  return operations_.size() - 1;
 }
 
 void TruthAccount::CompleteLaunch(const std::vector<LaunchMember>& members) {
   const std::lock_guard lock(mutex_);
-  struct Shared {
-    Interval span{UINT64_MAX, 0};
-    Wide weight = 0;
-  };
-  std::array<Shared, 3> kinds;
-  for (const LaunchMember& member : members) {
-    if (member.shows_its_end) ++counts_[member.function].completed;
-    if (!member.interval) continue;
-    Shared& kind = kinds[static_cast<size_t>(KindOf(member.function))];
-    kind.span.start_ns = std::min(kind.span.start_ns, member.interval->start_ns);
-    kind.span.stop_ns = std::max(kind.span.stop_ns, member.interval->stop_ns);
-    kind.weight += WeightOf(member);
+  const std::vector<std::optional<uint64_t>> shares = SharesOf(members);
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (members[i].shows_its_end) ++counts_[members[i].function].completed;
+    if (shares[i]) AddTimed(members[i], *shares[i], members.size() == 1);
   }
-  for (const LaunchMember& member : members) {
-    if (!member.interval) continue;
-    const Shared& kind = kinds[static_cast<size_t>(KindOf(member.function))];
-    const Wide span_ns = kind.span.stop_ns - kind.span.start_ns;
-    AddTimed(member, static_cast<uint64_t>(span_ns * WeightOf(member) / kind.weight), members.size() == 1);
-  }
+}
+
+void TruthAccount::ListDurations(const std::vector<LaunchMember>& members) {
+  const std::lock_guard lock(mutex_);
+  if (!lists_operations_) return;
+  const std::vector<std::optional<uint64_t>> shares = SharesOf(members);
+  for (size_t i = 0; i < members.size(); ++i) operations_[members[i].operation].true_ns = shares[i];
+}
+
+void TruthAccount::MarkAffected(size_t operation) {
+  const std::lock_guard lock(mutex_);
+  if (lists_operations_) operations_[operation].is_affected = true;
 }
 
 void TruthAccount::AddTimed(const LaunchMember& member, uint64_t duration_ns, bool is_alone) {
@@ -141,6 +165,11 @@ void TruthAccount::AddTimed(const LaunchMember& member, uint64_t duration_ns, bo
 std::map<Function, FunctionCounts> TruthAccount::Counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;
+}
+
+std::vector<TrueOperation> TruthAccount::Operations() const {
+  const std::lock_guard lock(mutex_);
+  return operations_;
 }
 
 }  // namespace nccl_exporter::sim

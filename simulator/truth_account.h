@@ -28,6 +28,7 @@ struct LaunchMember {
   Function function = Function::kAllReduce;
   uint64_t bytes = 0;
   bool shows_its_end = false;  // there are events from which a plugin can tell that it is complete
+  size_t operation = 0;        // its place in the list of operations
   std::optional<Interval> interval = {};
 
   void Cover(uint64_t start_ns, uint64_t stop_ns);
@@ -52,25 +53,43 @@ struct FunctionCounts {
   uint64_t bandwidth_sum_kib = 0;
 };
 
+// An operation as the list of operations has it.
+struct TrueOperation {
+  Function function = Function::kAllReduce;
+  uint64_t bytes = 0;
+  std::optional<uint64_t> true_ns = {};  // what its kernel took, as it shares it; nothing if no event would tell
+  bool is_affected = false;              // by a fault: an event of it was lost, or told other times than its own
+};
+
 // Any thread may call any method.
 class TruthAccount {
  public:
   // `ranks` as NCCL tells it: 0 where it does not.
-  explicit TruthAccount(uint64_t ranks) : ranks_(ranks) {}
+  explicit TruthAccount(uint64_t ranks, bool lists_operations = false)
+      : ranks_(ranks), lists_operations_(lists_operations) {}
 
   void AddCall(Function function);
-  void AddOperation(Function function, uint64_t bytes);
+  // Returns its place in the list of operations.
+  size_t AddOperation(Function function, uint64_t bytes);
   // All members of a launch have run to their end.
   void CompleteLaunch(const std::vector<LaunchMember>& members);
 
+  // For the list: the intervals are those of the kernel, whatever is reported.
+  void ListDurations(const std::vector<LaunchMember>& members);
+  void MarkAffected(size_t operation);
+
   std::map<Function, FunctionCounts> Counts() const;
+  // In the order in which they were added; empty unless it was asked for.
+  std::vector<TrueOperation> Operations() const;
 
  private:
   void AddTimed(const LaunchMember& member, uint64_t duration_ns, bool is_alone);
 
   const uint64_t ranks_;
+  const bool lists_operations_;
   mutable std::mutex mutex_;
   std::map<Function, FunctionCounts> counts_;
+  std::vector<TrueOperation> operations_;
 };
 
 // Bus bandwidth in whole bytes per second by the definition of nccl-tests; 0 if it has none or the time is 0.

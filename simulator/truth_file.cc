@@ -40,21 +40,45 @@ nlohmann::json TruthOf(const FunctionCounts& function) {
           {"bandwidth_sum_kib", function.bandwidth_sum_kib}};
 }
 
+// How many operations of each function a fault has got at.
+void CountAffected(const std::vector<TrueOperation>& operations, nlohmann::json& functions) {
+  for (nlohmann::json& function : functions) function["affected"] = 0;
+  for (const TrueOperation& operation : operations) {
+    nlohmann::json& affected = functions[std::string(TraitsOf(operation.function).name)]["affected"];
+    affected = affected.get<uint64_t>() + (operation.is_affected ? 1 : 0);
+  }
+}
+
+nlohmann::json ListOf(const std::vector<TrueOperation>& operations) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const TrueOperation& operation : operations) {
+    nlohmann::json& entry = list.emplace_back(nlohmann::json{{"function", TraitsOf(operation.function).name},
+                                                             {"bytes", operation.bytes},
+                                                             {"affected", operation.is_affected}});
+    entry["true_ns"] = operation.true_ns ? nlohmann::json(*operation.true_ns) : nlohmann::json();
+  }
+  return list;
+}
+
 }  // namespace
 
-nlohmann::json TruthOf(const LiveCommunicator& communicator, const Release& release) {
-  const bool is_described = release.DescribesCommunicatorAtInit();
+nlohmann::json TruthOf(const LiveCommunicator& communicator, const PlayOptions& options) {
+  const bool is_described = options.release.DescribesCommunicatorAtInit();
   nlohmann::json functions = nlohmann::json::object();
   for (const auto& [function, counts] : communicator.account.Counts()) {
     functions[std::string(TraitsOf(function).name)] = TruthOf(counts);
   }
-  return {{"id", fmt::format("{:016x}", communicator.id)},
-          {"name", is_described && communicator.is_named ? communicator.shape.name : ""},
-          {"rank", communicator.rank},
-          {"ranks", is_described ? communicator.shape.ranks() : 0},
-          {"nodes", is_described ? communicator.shape.nodes : 0},
-          {"timing_source", NameOf(communicator.timing.load())},
-          {"functions", std::move(functions)}};
+  nlohmann::json truth{{"id", fmt::format("{:016x}", communicator.id)},
+                       {"name", is_described && communicator.is_named ? communicator.shape.name : ""},
+                       {"rank", communicator.rank},
+                       {"ranks", is_described ? communicator.shape.ranks() : 0},
+                       {"nodes", is_described ? communicator.shape.nodes : 0},
+                       {"timing_source", NameOf(communicator.timing.load())},
+                       {"functions", std::move(functions)}};
+  const std::vector<TrueOperation> operations = communicator.account.Operations();
+  if (options.faults.Any()) CountAffected(operations, truth["functions"]);
+  if (options.lists_operations) truth["operations"] = ListOf(operations);
+  return truth;
 }
 
 nlohmann::json TruthOfRank(int rank, int local_rank, int node, int64_t pid, bool is_killed,

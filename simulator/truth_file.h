@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "simulator/live_communicator.h"
-#include "simulator/release.h"
+#include "simulator/play_options.h"
 
 namespace nccl_exporter::sim {
 
-nlohmann::json TruthOf(const LiveCommunicator& communicator, const Release& release);
+nlohmann::json TruthOf(const LiveCommunicator& communicator, const PlayOptions& options);
 
 // One rank; its communicators are appended.
 nlohmann::json TruthOfRank(int rank, int local_rank, int node, int64_t pid, bool is_killed,

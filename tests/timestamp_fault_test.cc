@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL's kernel events can be lost, late, or tell the time of other work (counter drift, overrun rings). Whatever they
+// say: counts and bytes stay exact, no wrong duration reaches a histogram, and what is not timed is accounted for.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+
+#include "collector/collector.h"
+#include "proto/buckets.h"
+#include "proto/data_quality.h"
+#include "tests/daemon.h"
+#include "tests/truth_comparison.h"
+
+namespace nccl_exporter {
+namespace {
+
+using nlohmann::json;
+
+// Reading two clock ticks of 32 ns.
+constexpr uint64_t kTicksNs = 64;
+// Between the channels of one kernel at both ends: what an operation may seem shorter by when one channel is lost.
+constexpr uint64_t kChannelSkewNs = 800 + kTicksNs;
+
+// What becomes of the operations that the fault does not get at.
+enum class Rest { kIsTimed, kMayBeUntimed };
+
+struct FaultRow {
+  const char* name;
+  std::vector<std::string> options;
+  std::vector<int> api_versions;
+  Rest rest;
+  const char* reason;  // that the plugin must give, if only one fits; else null
+  uint64_t tolerance_ns = kTicksNs;
+  bool is_harmless = false;  // no event is lost or tells another time than its own
+  // Wrong durations that a rank may record before the fault can be told: while the host is launches ahead of its GPU,
+  // the time of the launch before is a possible one.
+  uint64_t most_wrong = 0;
+};
+
+// One row a fault.
+const FaultRow kFaultRows[] = {
+    {"SelfSendDrift", {"--fault", "drift-self-send"}, {4, 5, 6}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 4},
+    {"GraphDrift", {"--fault", "drift-graph", "--graph"}, {4, 5, 6}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 4},
+    {"BroadcastDrift", {"--fault", "drift-2312"}, {6, 7}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 4},
+    {"HostAhead", {"--fault", "host-ahead"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
+    {"RingOverrun",
+     {"--fault", "ring-overrun:late=40000000,every=50000000"},
+     {4, 5, 6, 7},
+     Rest::kMayBeUntimed,
+     nullptr},
+    {"LostStart", {"--fault", "lost-start"}, {4, 5, 6}, Rest::kIsTimed, nullptr, kChannelSkewNs},
+    {"LostKernel", {"--fault", "lost-kernel"}, {4, 5, 6, 7}, Rest::kIsTimed, nullptr, kChannelSkewNs},
+    {"Stuck", {"--fault", "stuck"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr, kChannelSkewNs},
+    {"Backwards", {"--fault", "backwards"}, {4, 5, 6, 7}, Rest::kIsTimed, "stop_before_start"},
+    {"Zero", {"--fault", "zero"}, {4, 5, 6, 7}, Rest::kIsTimed, "zero"},
+    {"Equal", {"--fault", "equal"}, {4, 5, 6, 7}, Rest::kIsTimed, nullptr},
+    {"JumpForward", {"--fault", "jump:by=5000000"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
+    {"JumpBack", {"--fault", "jump:by=-5000000"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
+    {"LatePoll",
+     {"--fault", "ring-overrun:late=3000000,every=10000000"},
+     {4, 5, 6, 7},
+     Rest::kIsTimed,
+     nullptr,
+     kChannelSkewNs,
+     true},
+    {"NoFault", {}, {4, 5, 6, 7}, Rest::kIsTimed, nullptr, kTicksNs, true},
+};
+
+struct Scenario {
+  const FaultRow* row;
+  int api_version;
+};
+
+void PrintTo(const Scenario& scenario, std::ostream* out) {
+  *out << scenario.row->name << " on v" << scenario.api_version;
+}
+
+std::vector<Scenario> Scenarios() {
+  std::vector<Scenario> scenarios;
+  for (const FaultRow& row : kFaultRows) {
+    for (const int api_version : row.api_versions) scenarios.push_back({&row, api_version});
+  }
+  return scenarios;
+}
+
+// Operations of one function on one communicator, by their true durations.
+struct TrueOperations {
+  std::vector<uint64_t> durations_ns;
+  uint64_t unaffected = 0;
+};
+
+// Recorded counts that no true duration explains, by bucket: each operation explains one count, in a bucket that its
+// duration is in give or take the tolerance.
+std::map<int, uint64_t> Unexplained(const FunctionSnapshot& recorded, const std::vector<uint64_t>& durations_ns,
+                                    uint64_t tolerance_ns) {
+  std::map<int, std::vector<int>> last_bucket_by_first;
+  for (const uint64_t ns : durations_ns) {
+    const uint64_t least_ns = ns - std::min(ns, tolerance_ns);
+    last_bucket_by_first[DurationBuckets::IndexOf(least_ns)].push_back(DurationBuckets::IndexOf(ns + tolerance_ns));
+  }
+  std::map<int, uint64_t> unexplained;
+  std::priority_queue<int, std::vector<int>, std::greater<>> at_hand;  // by the last bucket that they can explain
+  for (int bucket = 0; bucket < DurationBuckets::kCount; ++bucket) {
+    for (const int last : last_bucket_by_first[bucket]) at_hand.push(last);
+    while (!at_hand.empty() && at_hand.top() < bucket) at_hand.pop();
+    for (uint64_t i = 0; i < recorded.duration[static_cast<size_t>(bucket)]; ++i) {
+      if (at_hand.empty()) {
+        ++unexplained[bucket];
+      } else {
+        at_hand.pop();
+      }
+    }
+  }
+  return unexplained;
+}
+
+class TimestampFault : public testing::TestWithParam<Scenario> {
+ protected:
+  void Play() {
+    const Scenario& scenario = GetParam();
+    std::vector<std::string> options{"--api-version",
+                                     std::to_string(scenario.api_version),
+                                     "--layout",
+                                     "ladder",
+                                     "--steps",
+                                     "150",
+                                     "--rate",
+                                     "5000",
+                                     "--ranks-per-node",
+                                     "4",
+                                     "--truth-operations"};
+    options.insert(options.end(), scenario.row->options.begin(), scenario.row->options.end());
+    const std::string truth_path = results_.path() + "/truth.json";
+    const Finished job =
+        RunToEnd(SimulatorCommand(segments_.path(), truth_path, options), {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+    ASSERT_EQ(job.exit_code, 0) << job.output;
+    truth_ = ReadTruth(truth_path);
+    snapshot_ = Collector({.directories = {segments_.path()}}).Snapshot();
+  }
+
+  // Of the account's communicator, as this rank has recorded it.
+  const CommunicatorSnapshot* Recorded(const json& communicator) const {
+    const uint64_t id = std::stoull(communicator["id"].get<std::string>(), nullptr, 16);
+    for (const ProcessSnapshot& process : snapshot_->processes) {
+      for (const CommunicatorSnapshot& recorded : process.communicators) {
+        if (recorded.id == id && recorded.rank == communicator["rank"].get<uint64_t>()) return &recorded;
+      }
+    }
+    return nullptr;
+  }
+
+  template <typename Visitor>
+  void ForEachFunction(Visitor visit) const {
+    for (const json& rank : truth_["ranks"]) {
+      for (const json& communicator : rank["communicators"]) {
+        const CommunicatorSnapshot* recorded = Recorded(communicator);
+        ASSERT_NE(recorded, nullptr);
+        for (const auto& [name, account] : communicator["functions"].items()) {
+          SCOPED_TRACE(name + " on rank " + std::to_string(rank["rank"].get<int>()));
+          visit(*recorded, FunctionByName(name), account, Listed(communicator["operations"], name));
+        }
+      }
+    }
+  }
+
+  static TrueOperations Listed(const json& operations, const std::string& function) {
+    TrueOperations listed;
+    for (const json& operation : operations) {
+      if (operation["function"] != function || operation["true_ns"].is_null()) continue;
+      listed.durations_ns.push_back(operation["true_ns"].get<uint64_t>());
+      if (!operation["affected"].get<bool>()) ++listed.unaffected;
+    }
+    return listed;
+  }
+
+  static uint64_t Timed(const FunctionSnapshot& recorded) {
+    uint64_t timed = 0;
+    for (const SizeClassSnapshot& size : recorded.sizes) timed += size.timed_operations;
+    return timed;
+  }
+
+  template <typename Fits>
+  uint64_t Losses(Fits fits) const {
+    uint64_t losses = 0;
+    for (const ProcessSnapshot& process : snapshot_->processes) {
+      for (size_t i = 0; i < kLosses.size(); ++i) losses += fits(kLosses[i]) ? process.losses[i] : 0;
+    }
+    return losses;
+  }
+
+  void ExpectExactCounts() const {
+    ForEachFunction([](const CommunicatorSnapshot& communicator, Function function, const json& account, const auto&) {
+      const FunctionSnapshot& recorded = communicator.functions[static_cast<size_t>(function)];
+      EXPECT_EQ(recorded.calls, account["calls"].get<uint64_t>());
+      for (size_t i = 0; i < recorded.sizes.size(); ++i) {
+        const json size = account["sizes"].value(std::to_string(kSizeClassBounds[i]), json::object());
+        EXPECT_EQ(recorded.sizes[i].operations, size.value("operations", uint64_t{0})) << "size class " << i;
+        EXPECT_EQ(recorded.sizes[i].bytes, size.value("bytes", uint64_t{0})) << "size class " << i;
+      }
+    });
+  }
+
+  void ExpectOnlyTrueDurations() const {
+    std::map<uint64_t, uint64_t> wrong;  // by rank
+    std::string text;
+    ForEachFunction([&](const CommunicatorSnapshot& communicator, Function function, const json&,
+                        const TrueOperations& operations) {
+      const FunctionSnapshot& recorded = communicator.functions[static_cast<size_t>(function)];
+      for (const auto& [bucket, count] : Unexplained(recorded, operations.durations_ns, GetParam().row->tolerance_ns)) {
+        wrong[communicator.rank] += count;
+        const double bound = DurationBuckets::UpperBound(std::min(bucket, DurationBuckets::kBoundCount - 1));
+        text += "\nrank " + std::to_string(communicator.rank) + ": " + std::to_string(count) + " of " +
+                std::to_string(recorded.duration[static_cast<size_t>(bucket)]) + " durations of " +
+                std::string(TraitsOf(function).name) + " up to " + std::to_string(bound * 1e6) + " us; " +
+                std::to_string(Timed(recorded)) + " of " + std::to_string(operations.durations_ns.size()) + " timed";
+      }
+    });
+    const auto too_many =
+        std::find_if(wrong.begin(), wrong.end(), [](const auto& w) { return w.second > GetParam().row->most_wrong; });
+    if (too_many != wrong.end()) {
+      ADD_FAILURE() << too_many->second << " wrong durations on rank " << too_many->first << "; all of them:" << text;
+    }
+  }
+
+  // By a cause, or by its communicator, which says that it is not timed any more.
+  void ExpectTheUntimedAccountedFor() const {
+    uint64_t untimed = 0;
+    bool has_untimed_communicator = false;
+    ForEachFunction([&](const CommunicatorSnapshot& communicator, Function function, const json&,
+                        const TrueOperations& operations) {
+      const uint64_t timed = Timed(communicator.functions[static_cast<size_t>(function)]);
+      EXPECT_LE(timed, operations.durations_ns.size());
+      if (GetParam().row->rest == Rest::kIsTimed) {
+        EXPECT_GE(timed, operations.unaffected * 9 / 10);
+      }
+      const bool says_so = communicator.timing_source == TimingSource::kNone;
+      has_untimed_communicator |= says_so;
+      untimed += says_so ? 0 : operations.durations_ns.size() - timed;
+    });
+    const uint64_t given_up = Losses([](const LossTraits& loss) { return loss.kind != LossKind::kUnmatched; });
+    EXPECT_GE(given_up, untimed + (has_untimed_communicator ? 1 : 0)) << AllLosses();
+    if (const char* reason = GetParam().row->reason) {
+      EXPECT_GT(Losses([&](const LossTraits& loss) { return loss.reason == reason; }), 0u) << AllLosses();
+    }
+  }
+
+  std::string AllLosses() const {
+    std::string text = "losses:";
+    for (const LossTraits& loss : kLosses) {
+      const uint64_t count = Losses([&](const LossTraits& other) { return &other == &loss; });
+      if (count > 0) text += " " + std::string(loss.reason) + "=" + std::to_string(count);
+    }
+    return text;
+  }
+
+  uint64_t Affected() const {
+    uint64_t affected = 0;
+    for (const json& rank : truth_["ranks"]) {
+      for (const json& communicator : rank["communicators"]) {
+        for (const json& function : communicator["functions"]) affected += function.value("affected", uint64_t{0});
+      }
+    }
+    return affected;
+  }
+
+  ScratchDirectory segments_;
+  ScratchDirectory results_;
+  json truth_;
+  std::shared_ptr<const NodeSnapshot> snapshot_;
+};
+
+TEST_P(TimestampFault, LeavesCountsExactAndNoWrongDuration) {
+  ASSERT_NO_FATAL_FAILURE(Play());
+  EXPECT_EQ(Affected() == 0, GetParam().row->is_harmless);
+  ExpectExactCounts();
+  ExpectOnlyTrueDurations();
+  ExpectTheUntimedAccountedFor();
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, TimestampFault, testing::ValuesIn(Scenarios()), [](const auto& test) {
+  return std::string(test.param.row->name) + "_v" + std::to_string(test.param.api_version);
+});
+
+}  // namespace
+}  // namespace nccl_exporter
