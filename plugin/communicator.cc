@@ -2,6 +2,7 @@
 #include "plugin/communicator.h"
 
 namespace nccl_exporter {
+
 void Communicator::Open(TimingSource source, int rank, uint32_t ranks, layout::CommunicatorSlot* slot,
                         layout::SegmentHeader* header) {
   source_.store(source, std::memory_order_relaxed);

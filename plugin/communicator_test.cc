@@ -305,6 +305,18 @@ TEST_F(CommunicatorTest, LeavesAllCollectivesOfALaunchUntimedWhenOneIsRejected) 
   EXPECT_EQ(Timed(Function::kSend), 1u);
 }
 
+TEST_F(CommunicatorTest, LeavesTheCompanionsOfAnAbandonedOperationUntimed) {
+  Open(TimingSource::kKernel);
+  const uint64_t launch = communicator_->OpenLaunch();
+  communicator_->StartOperation(AllReduce(8, 1, launch));  // no event of it ever comes
+  RunNext(communicator_->StartOperation(AllReduce(8, 1, launch)));
+  communicator_->CloseLaunch(launch);
+  for (uint64_t i = 0; i < kOperationEntries; ++i) RunNext(communicator_->StartOperation(AllReduce(8, 1)));
+  EXPECT_EQ(Losses(Loss::kOperationAbandoned), 1u);
+  EXPECT_EQ(Completed(Function::kAllReduce), kOperationEntries + 2);
+  EXPECT_EQ(Timed(Function::kAllReduce), kOperationEntries);
+}
+
 TEST_F(CommunicatorTest, CompletesASendToSelfUntimedAndDoesNotHoldItsLaunch) {
   Open(TimingSource::kKernel);
   const uint64_t launch = communicator_->OpenLaunch();

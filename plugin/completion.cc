@@ -117,7 +117,9 @@ void Communicator::Resolve(Operation& operation, uint64_t ticket, uint64_t now_n
   const bool can_have_none = source() == TimingSource::kProxy && parts == 0;  // does not cross the network
   if (!AllStopped(parts) && !can_have_none) {
     recorder_.CountLoss(Loss::kOperationAbandoned);
-    BeginParts(operation, ticket);  // what is not over has no interval
+    BeginParts(operation,
+               ticket);  // what is not over has no interval, and its companions' share of the time is not known
+    Reject(operation, Loss::kOperationAbandoned);
   }
   Finish(operation, ticket, now_ns);
 }
@@ -137,9 +139,9 @@ void Communicator::Sweep(uint64_t now_ns) {
   }
 }
 
-// Whether a later operation of another launch has run all its channels, and either has every channel of this one gone
-// over to a later one, or it has been quiet. The first alone is not enough: channels are reported independently of each
-// other.
+// Whether a later launch has run or, by proxies, begun, and either has every channel of this operation gone over to a
+// later launch, or it has been quiet. The first alone is not enough where there are channels, which are reported
+// independently of each other; proxy operations have none.
 bool Communicator::IsOvertaken(const Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const uint64_t order = OrderOf(operation, ticket);
   if (order >= LoadRelaxed(latest_order_)) return false;
@@ -218,6 +220,9 @@ void Communicator::RecordMembers(uint64_t last_member, uint64_t members, uint64_
       }
       share.Add(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns),
                 LoadRelaxed(operation.bytes));
+    } else if (LoadRelaxed(operation.parts_ticket) == ticket &&
+               operation.rejection.load(std::memory_order_relaxed) != 0) {
+      share.Reject();
     }
     ticket = LoadRelaxed(operation.previous_member);
   }

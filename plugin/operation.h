@@ -8,11 +8,11 @@
 //
 //   Free --Take--> Writing --publish--> Active --all parts done, given up, or finalized--> Done --recorded--> Free
 //
-// Who writes what: lines 1 the thread that starts the operation, before Active. Lines 2 the thread that reports its
-// parts (NCCL's progress thread; one at a time for a communicator). `parts_ticket` says whose parts these are, so that
-// an event that is late cannot spoil the parts of the entry's next operation. A thread that should not be there finds
-// valid memory and at worst a wrong duration: every field is atomic. The recorder reads both after the compare-and-swap
-// on `state` and the counting of `Launch::pending`, which order everything before them.
+// Who writes what: the first cache line the thread that starts the operation, before Active; the others the thread that
+// reports its parts (NCCL's progress thread; one at a time for a communicator). `parts_ticket` says whose parts these
+// are, so that an event that is late cannot spoil the parts of the entry's next operation. A thread that should not be
+// there finds valid memory and at worst a wrong duration: every field is atomic. The recorder reads both after the
+// compare-and-swap on `state` and the counting of `Launch::pending`, which order everything before them.
 #pragma once
 
 #include <array>
@@ -31,11 +31,10 @@ namespace nccl_exporter {
 struct OperationStart {
   Function function = Function::kOther;
   uint64_t message_bytes = 0;
-  uint64_t sequence = 0;  // NCCL's, by function; 0 for Send and Recv
-  uint64_t call_ns =
-      0;  // CLOCK_MONOTONIC at or before the call; the kernel cannot have started earlier if `call_is_bound`
-  bool call_is_bound = false;
-  uint32_t channels = 0;  // announced; 0: not known
+  uint64_t sequence = 0;       // NCCL's, by function; 0 for Send and Recv
+  uint64_t call_ns = 0;        // CLOCK_MONOTONIC at or before the call
+  bool call_is_bound = false;  // the kernel cannot have started before call_ns
+  uint32_t channels = 0;       // announced; 0: not known
   bool channels_are_exact = false;
   bool has_no_parts = false;  // nothing will be reported on it (send to self)
   int peer = -1;

@@ -38,6 +38,7 @@ std::optional<Loss> Plausibility::Judge(const LaunchTimes& launch) {
 }
 
 std::optional<Loss> Plausibility::JudgeClocks(const LaunchTimes& launch) {
+  if (launch.stop_ns <= launch.start_ns) return Loss::kStopBeforeStart;
   const int64_t gpu_ns = static_cast<int64_t>(launch.stop_ns - launch.start_ns);
   const int64_t cpu_ns = static_cast<int64_t>(launch.delivered_ns - launch.call_ns);
   const bool knows_call = launch.call_ns != 0;

@@ -2,6 +2,7 @@
 // Whether the GPU times of a launch can be believed. NCCL's counters may drift from the device's, and its rings may be
 // overrun; then launches carry the times of other ones, in perfect order. What is found out here:
 //
+//   stop before start      the launch took no time at all
 //   longer than CPU time   the GPU was busy for longer than the CPU waited from the call to the delivery of the last
 //   stop clock mismatch         each launch bounds the distance of the two clocks (call <= start, stop <= delivery);
 //   bounds of two launches
@@ -10,8 +11,8 @@
 //   included ring overrun           the host was many launches ahead, and the GPU's pause before this launch would have
 //   held dozens of them
 //
-// The first two mean drift, which is permanent: the communicator is untimed from then on. The others concern launches
-// near by.
+// The second and third mean drift, which is permanent: the communicator is untimed from then on. The others concern
+// launches near by.
 #pragma once
 
 #include <cstdint>

@@ -42,6 +42,11 @@ TEST(Plausibility, BelievesLongPauses) {
   EXPECT_EQ(judge.Judge(Launch(3, 3600 * kSecond, kMs)), std::nullopt);
 }
 
+TEST(Plausibility, RefusesALaunchThatTookNoTime) {
+  Plausibility judge;
+  EXPECT_EQ(judge.Judge(Launch(1, kSecond, 0)), Loss::kStopBeforeStart);
+}
+
 TEST(Plausibility, RefusesADurationLongerThanTheCpuWaited) {
   Plausibility judge;
   LaunchTimes launch = Launch(1, kSecond, 10 * kMs);
