@@ -332,5 +332,45 @@ def an_exporter_that_is_down_is_told_and_its_ranks_are_missing():
     return cluster, {14: [{'alertname': 'NCCLExporterDown'}] + missing}
 
 
+def losses_are_told_when_they_matter():
+    cluster = data_parallel(30, 1)
+    cluster.losses = {
+        'nccl_rank_events_dropped_total{reason="abandoned",pid="1000",slurm_job_id="42"}': lambda t: 1 * t,
+        'nccl_rank_timestamps_rejected_total{reason="zero",pid="1000",slurm_job_id="42"}': lambda t: 5 * t,
+        'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 100 * t,
+        'nccl_exporter_segments{state="unusable"}': lambda t: 1,
+    }
+    return cluster, {25: [alert('NCCLExporterEventsDropped'), alert('NCCLExporterTimestampsRejected'),
+                          {'alertname': 'NCCLExporterSeriesDropped'}, {'alertname': 'NCCLExporterSegmentsUnusable'}]}
+
+
+def few_losses_are_not_told():
+    cluster = data_parallel(30, 1)
+    cluster.losses = {
+        'nccl_rank_events_dropped_total{reason="abandoned",pid="1000",slurm_job_id="42"}': lambda t: 0.3 * t,
+        'nccl_rank_events_dropped_total{reason="incomplete_at_finalize",pid="1000",slurm_job_id="42"}': lambda t: 10 * t,
+        'nccl_rank_timestamps_rejected_total{reason="zero",pid="1000",slurm_job_id="42"}': lambda t: 3 * t,
+        'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 1000,
+        'nccl_exporter_segments{state="unusable"}': lambda t: int(t % 300 < 60),
+    }
+    return cluster, NOTHING_EVER
+
+
+def a_described_alert():
+    """A straggler with its labels and annotations."""
+    cluster = data_parallel(15)
+    cluster.late = lambda rank, t: 0.25 if rank == 6 else 0
+    comm = cluster.communicators[0].id
+    return cluster, {
+        'alertname': 'NCCLStragglerRank', 'comm': comm, 'comm_name': 'dp', 'rank': '6', 'gpu': '2', 'gpu_uuid': 'GPU-6', 'hostname': 'gpu-node-1',
+        'pid': '1006', 'global_rank': '6', 'timing_source': 'kernel', 'slurm_job_id': '42', 'job': 'nccl', 'instance': 'node1:9828',
+    }, {
+        'summary': f'Rank 6 of communicator {comm} makes the others wait',
+        'description': f'The ranks of communicator {comm} dp spend 25% of the time waiting for rank 6: GPU 2 GPU-6, node gpu-node-1 (node1:9828), process 1006,'
+                       ' global rank 6.',
+        'runbook_url': 'https://github.com/nccl-exporter/nccl-exporter/blob/main/docs/runbooks/NCCLStragglerRank.md',
+    }
+
+
 CASES = [case for name, case in list(globals().items()) if getattr(case, '__module__', '') == __name__ and callable(case)
-         and name not in ('tensor_and_data_parallel', 'data_parallel', 'pipeline', 'alert', 'rank_alert')]
+         and name not in ('tensor_and_data_parallel', 'data_parallel', 'pipeline', 'alert', 'rank_alert', 'a_described_alert')]

@@ -37,6 +37,7 @@ class Cluster:
         self.scraped = lambda node, t: True
         self.source = lambda rank: 'kernel'
         self.measured = lambda rank: 1  # factor by which the source of durations is wrong
+        self.losses = {}  # further series of a target: name with labels, to the value at a time
         self.clock = lambda node, t: 0  # seconds by which the node's clock is wrong
         self.stuck = []  # (communicator, time, ranks inside, collective by rank)
         self.job = traits.get('job', {'slurm_job_id': '42'})
@@ -166,4 +167,7 @@ class Cluster:
             up = self.scraped(node, t)
             table.setdefault(f'up{{{labels}}}', {})[index] = int(up)
             if up:
+                for series, value in self.losses.items():
+                    name, own = series.rstrip('}').split('{')
+                    table.setdefault(f'{name}{{{own},{labels}}}', {})[index] = value(t)
                 table.setdefault(f'nccl_exporter_build_info{{{labels},version="1"}}', {})[index] = 1
