@@ -10,7 +10,7 @@ import tempfile
 
 import cases
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).resolve().parent
 RUNBOOKS = HERE.parent.parent.parent / 'docs/runbooks'
 SECTIONS = ['Meaning', 'Impact', 'Diagnosis', 'Mitigation', 'False positives']
 RULES = HERE.parent / 'nccl-exporter.rules.yml'
