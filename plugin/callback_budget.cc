@@ -42,14 +42,18 @@ class Player {
   void CallAll(Batch& colls) {
     for (void*& coll : colls) coll = script_.Call(context_, kChannels);
   }
-  // Starts all channels and stops all but the last of each collective.
+  // Starts all channels and stops all but the last of each collective. With two readings of the clock for each
+  // collective, if the time of the stops is wanted.
+  template <bool kReadsClock = false>
   void RunChannels(const Batch& colls) {
     gpu_ns_ = Clock().Now();
     for (size_t i = 0; i < kBatch; ++i) {
       const uint64_t start_ns = gpu_ns_ + i * GpuClock::kRunNs;
       std::array<void*, kChannels> handles;
       for (uint8_t c = 0; c < kChannels; ++c) handles[c] = script_.StartChannel(context_, colls[i], c, start_ns);
+      const uint64_t started = kReadsClock ? ReadBenchmarkClock() : 0;
       for (uint8_t c = 0; c + 1 < kChannels; ++c) script_.StopChannel(handles[c], start_ns + GpuClock::kRunNs);
+      if (kReadsClock) stopping_ns_ += ReadBenchmarkClock() - started;
       last_[i] = handles[kChannels - 1];
     }
     is_followed_ = is_followed_ && last_[kBatch - 1] != nullptr;
@@ -58,12 +62,15 @@ class Player {
     for (size_t i = 0; i < kBatch; ++i) script_.StopChannel(last_[i], gpu_ns_ + (i + 1) * GpuClock::kRunNs);
   }
   bool is_followed() const { return is_followed_; }
+  // Nanoseconds in stops of all channels but the last, so far.
+  uint64_t stopping_ns() const { return stopping_ns_; }
 
  private:
   CallbackScript script_;
   void* context_;
   Batch last_{};
   uint64_t gpu_ns_ = 0;
+  uint64_t stopping_ns_ = 0;
   bool is_followed_ = true;
 };
 
@@ -85,16 +92,20 @@ Cost MeasureOneThread(const CallbackScript::Table& table) {
     const uint64_t read = ReadBenchmarkClock();
     player.CallAll(colls);
     const uint64_t called = ReadBenchmarkClock();
-    player.RunChannels(colls);
+    const uint64_t stopping_before_ns = player.stopping_ns();
+    player.RunChannels<true>(colls);
     const uint64_t ran = ReadBenchmarkClock();
     player.Complete();
     const uint64_t completed = ReadBenchmarkClock();
     const double t = static_cast<double>(read - begin) / (kBatch + 1);  // of which one is part of every interval
     const auto each = [t](uint64_t interval_ns) { return (static_cast<double>(interval_ns) - t) / kBatch / t; };
+    const double run = each(ran - called) - 2;  // the readings in between
+    const double stop =
+        (static_cast<double>(player.stopping_ns() - stopping_before_ns) / kBatch / t - 1) / (kChannels - 1);
     user.push_back(each(called - read));
-    channel.push_back(each(ran - called) / (kChannels - 0.5));  // all starts, and the stops of all but one
-    completion.push_back(each(completed - ran));
-    total.push_back(each(called - read) + each(ran - called) + each(completed - ran));
+    channel.push_back((run + stop) / kChannels);
+    completion.push_back(each(completed - ran) - stop);
+    total.push_back(each(called - read) + run + each(completed - ran));
   }
   if (!player.is_followed()) std::puts("the communicator was not followed to the end: these figures mean nothing");
   return {Median(user), Median(channel), Median(completion), Median(total)};
@@ -240,7 +251,7 @@ int main() {
       kChannels, kBatches);
   row("user-thread part of a collective (10 callbacks)", cost.user, 4);
   row("start, record and stop of a channel (3 callbacks)", cost.channel, 0.8);
-  row("completion (record and stop of the last channel)", cost.completion, 4);
+  row("completion (the last stop, beyond a channel's own)", cost.completion, 4);
   row("collective in all", cost.total, 28);
 
   constexpr size_t kThreadBatches = 2'000;

@@ -26,6 +26,7 @@ inline bool IsActive(uint64_t state, uint64_t abbreviated) {
   if (time_ns == 0) Reject(operation, Loss::kZeroTimestamp);
 
   if (seen == 0 || time_ns < LoadRelaxed(operation.first_start_ns)) StoreRelaxed(operation.first_start_ns, time_ns);
+  if (time_ns > LoadRelaxed(operation.latest_start_ns)) StoreRelaxed(operation.latest_start_ns, time_ns);
   operation.start_low_ns[channel].store(static_cast<uint32_t>(time_ns), std::memory_order_relaxed);
   StoreRelaxed(operation.seen, seen | bit);
   StoreRelaxed(OwnerOf(operation, channel), OrderOf(operation, ticket));
@@ -47,7 +48,8 @@ inline bool IsActive(uint64_t state, uint64_t abbreviated) {
   const uint64_t first_ns = LoadRelaxed(operation.first_start_ns);
   const uint32_t low_ns = operation.start_low_ns[channel].load(std::memory_order_relaxed);
   const uint64_t start_ns = first_ns + static_cast<uint32_t>(low_ns - static_cast<uint32_t>(first_ns));
-  if (time_ns < start_ns) Reject(operation, time_ns == 0 ? Loss::kZeroTimestamp : Loss::kStopBeforeStart);
+  if (time_ns <= start_ns) Reject(operation, time_ns == 0 ? Loss::kZeroTimestamp : Loss::kStopBeforeStart);
+  if (time_ns < LoadRelaxed(operation.soonest_stop_ns)) StoreRelaxed(operation.soonest_stop_ns, time_ns);
   if (time_ns > LoadRelaxed(operation.last_stop_ns)) StoreRelaxed(operation.last_stop_ns, time_ns);
   StoreRelaxed(operation.stamped, LoadRelaxed(operation.stamped) | bit);
 }

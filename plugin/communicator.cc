@@ -4,11 +4,14 @@
 namespace nccl_exporter {
 
 void Communicator::Open(TimingSource source, int rank, uint32_t ranks, layout::CommunicatorSlot* slot,
-                        layout::SegmentHeader* header) {
+                        layout::SegmentHeader* header, const DriftCauses& causes) {
   source_.store(source, std::memory_order_relaxed);
   rank_.store(rank, std::memory_order_relaxed);
   reads_gpu_clock_.store(source == TimingSource::kKernel, std::memory_order_relaxed);
   is_drifting_.store(false, std::memory_order_relaxed);
+  is_contradicted_.store(false, std::memory_order_relaxed);
+  StoreRelaxed(announced_ns_, 0);
+  drift_watch_.Open(causes);
   plausibility_.Reset();
   recorder_.Open(slot, header, ranks);
 }
@@ -33,7 +36,30 @@ void Communicator::Close(Launch& launch, uint64_t now_ns) {
   }
 }
 
+void Communicator::RejectLaunch(uint64_t ticket, Loss loss) {
+  Launch& launch = LaunchAt(ticket);
+  if (ticket == 0 || (LoadAcquire(launch.ticket) & Handle::kTicketMask) != ticket) return;
+  if (LoadRelaxed(launch.rejection) == 0) StoreRelaxed(launch.rejection, 1 + static_cast<uint64_t>(loss));
+}
+
+// Drift.
+
+void Communicator::BeginDrift(uint64_t launch_ticket) {
+  RejectLaunch(launch_ticket, Loss::kDrift);
+  is_drifting_.store(true, std::memory_order_relaxed);
+  recorder_.ShowDrift();
+}
+
 // Starts.
+
+void Communicator::NoteUnfollowed(const OperationStart& start, bool is_followed) {
+  if (is_followed) {
+    recorder_.CountLoss(Loss::kInFlightFull);
+    RejectLaunch(start.launch, Loss::kCompanion);
+  } else if (is_drifting_.load(std::memory_order_relaxed)) {
+    recorder_.CountLoss(Loss::kCommunicatorDrifting);
+  }
+}
 
 void Communicator::CountStart(Function function, uint64_t bytes, uint64_t now_ns) {
   recorder_.CountStart(Turn{&is_starting_}, function, bytes, now_ns);

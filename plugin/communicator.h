@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 
+#include "plugin/drift_cause.h"
 #include "plugin/launch_share.h"
 #include "plugin/operation.h"
 #include "plugin/plausibility.h"
@@ -20,13 +21,17 @@ namespace nccl_exporter {
 class Communicator {
  public:
   // Under the process's lock, while no event can carry the new context yet. With TimingSource::kNone operations are
-  // counted and not followed. `ranks` 0: not told.
+  // counted and not followed. `ranks` 0: not told. `causes`: of drift, in the release that calls.
   void Open(TimingSource source, int rank, uint32_t ranks, layout::CommunicatorSlot* slot,
-            layout::SegmentHeader* header);
+            layout::SegmentHeader* header, const DriftCauses& causes = {});
   // Gives up on what is still in flight, after recording what is complete.
   void Finalize();
 
   Recorder& recorder() { return recorder_; }
+  // Of operations that are followed; no further ones are, once the communicator drifts.
+  bool FollowsOperations() const {
+    return source() != TimingSource::kNone && !is_drifting_.load(std::memory_order_relaxed);
+  }
   TimingSource source() const { return source_.load(std::memory_order_relaxed); }
   void LearnRank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
   int rank() const { return rank_.load(std::memory_order_relaxed); }
@@ -37,6 +42,9 @@ class Communicator {
     StoreRelaxed(call_groups_, number);
     return number;
   }
+
+  // A call of the API, in the group of calls with that number, which is unique in the process; 0: not known.
+  void NoteCall(Function function, int root, uint64_t group, bool is_captured);
 
   // A launch: returns its ticket, or 0 when its operations cannot be followed.
   uint64_t OpenLaunch();
@@ -67,7 +75,14 @@ class Communicator {
   // Counts why a handle does not name an active operation.
   void CountStray(uint64_t state, uint64_t abbreviated);
 
+  // From here on the counters drift: neither the launch nor anything after it is timed. Launches before it are.
+  [[gnu::cold]] void BeginDrift(uint64_t launch_ticket);
+  // Untimes all of an open launch; the first loss decides.
+  void RejectLaunch(uint64_t launch_ticket, Loss loss);
+  bool ReadsKernels() const { return source() == TimingSource::kKernel || source() == TimingSource::kKernelCpu; }
+
   uint64_t TakeEntry(const OperationStart& start);
+  [[gnu::cold]] void NoteUnfollowed(const OperationStart& start, bool is_followed);
   // The ring has come round to an entry that is still held: frees it if that is over. False if the ring is full.
   [[gnu::cold]] bool IsFreed(Operation& operation);
   [[gnu::cold]] bool IsFreed(Launch& launch);
@@ -82,12 +97,15 @@ class Communicator {
 
   void Finish(Operation& operation, uint64_t ticket, uint64_t now_ns);
   void Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns);
+  void GiveUp(Operation& operation, uint64_t ticket, Loss loss);
   void Sweep(uint64_t now_ns);
   bool IsOvertaken(const Operation& operation, uint64_t ticket, uint64_t now_ns);
   bool IsTakenOver(const Operation& operation, uint64_t order);
   void Close(Launch& launch, uint64_t now_ns);
   void RecordLaunch(Launch& launch, uint64_t now_ns);
-  void RecordMembers(uint64_t last_member, uint64_t members, uint64_t now_ns);
+  void RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch, uint64_t now_ns);
+  void ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch, LaunchShare* shares);
+  uint64_t EarlierInFlightNs(uint64_t ticket);
   void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
                     uint64_t members, uint64_t now_ns);
 
@@ -96,7 +114,9 @@ class Communicator {
 
   std::atomic<TimingSource> source_{TimingSource::kNone};
   std::atomic<bool> reads_gpu_clock_{false};
-  std::atomic<bool> is_drifting_{false};  // untimed for good
+  std::atomic<bool> is_drifting_{false};      // untimed for good, from some operation on
+  std::atomic<bool> is_contradicted_{false};  // so that what is still in flight is not believed either
+  DriftWatch drift_watch_;
   Plausibility plausibility_;
   std::atomic<int> rank_{-1};
   Recorder recorder_;
@@ -105,7 +125,8 @@ class Communicator {
   Word next_operation_{0};  // tickets given out so far
   Word next_launch_{0};
   Word call_groups_{0};
-  Word oldest_{1};  // no followed operation has a lower ticket
+  Word announced_ns_{0};  // CLOCK_MONOTONIC of the latest operation's start event
+  Word oldest_{1};        // no followed operation has a lower ticket
   // The highest ticket among operations that have run all channels seen of them, or have begun a proxy operation; and
   // its order.
   alignas(64) std::atomic<bool> is_recording_{false};  // one thread at a time judges and records times

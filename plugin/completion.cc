@@ -12,6 +12,8 @@ namespace {
 
 constexpr uint64_t kQuietNs = 1'000'000'000;  // without an event for so long, no further part is expected
 constexpr uint64_t kSweepSteps = 4;           // a bounded piece of work at each event
+// Channels are reported independently of each other, but not by so many launches apart.
+constexpr uint64_t kLaunchesApart = 64;
 
 }  // namespace
 
@@ -65,7 +67,9 @@ void Communicator::BeginParts(Operation& operation, uint64_t ticket) {
   StoreRelaxed(operation.stamped, 0);
   StoreRelaxed(operation.stopped, 0);
   StoreRelaxed(operation.first_start_ns, 0);
+  StoreRelaxed(operation.latest_start_ns, 0);
   StoreRelaxed(operation.last_stop_ns, 0);
+  StoreRelaxed(operation.soonest_stop_ns, ~uint64_t{0});
   StoreRelaxed(operation.last_part_ns, 0);
   operation.rejection.store(0, std::memory_order_relaxed);
   StoreRelaxed(operation.parts_ticket, ticket);
@@ -107,7 +111,7 @@ void Communicator::Finish(Operation& operation, uint64_t ticket, uint64_t now_ns
   const uint64_t launch_ticket = LoadRelaxed(operation.launch);
   if (launch_ticket == 0) {
     StoreRelaxed(operation.previous_member, 0);
-    return RecordMembers(ticket, 1, now_ns);
+    return RecordMembers(ticket, 1, nullptr, now_ns);
   }
   Launch& launch = LaunchAt(launch_ticket);
   if (launch.pending.fetch_sub(1, std::memory_order_acq_rel) - 1 == Launch::kDone) RecordLaunch(launch, now_ns);
@@ -119,12 +123,16 @@ void Communicator::Resolve(Operation& operation, uint64_t ticket, uint64_t now_n
   const Progress progress = ProgressOf(operation, ticket);
   const bool can_have_none = source() == TimingSource::kProxy && progress == Progress::kNoPart;  // no network
   if (progress != Progress::kAllStopped && !can_have_none) {
-    recorder_.CountLoss(Loss::kOperationAbandoned);
-    BeginParts(operation,
-               ticket);  // what is not over has no interval, and its companions' share of the time is not known
-    Reject(operation, Loss::kOperationAbandoned);
+    GiveUp(operation, ticket, Loss::kOperationAbandoned);
   }
   Finish(operation, ticket, now_ns);
+}
+
+// What is not over has no interval, and its companions' share of the time is not known.
+void Communicator::GiveUp(Operation& operation, uint64_t ticket, Loss loss) {
+  recorder_.CountLoss(loss);
+  BeginParts(operation, ticket);
+  Reject(operation, loss);
 }
 
 // Ends operations of which no event is expected any more, from the oldest on: NCCL runs the operations of a
@@ -150,7 +158,11 @@ bool Communicator::IsOvertaken(const Operation& operation, uint64_t ticket, uint
   if (order >= LoadRelaxed(latest_order_)) return false;
   if (LoadRelaxed(operation.parts_ticket) != ticket) return now_ns >= LoadRelaxed(operation.call_ns) + kQuietNs;
   if (ProgressOf(operation, ticket) != Progress::kAllStopped) return false;
-  return IsTakenOver(operation, order) || now_ns >= LoadRelaxed(operation.last_part_ns) + kQuietNs;
+  // Where the number of channels is exact, those that lack may only be late.
+  const bool may_lack_channels = !operation.channels_are_exact.load(std::memory_order_relaxed) ||
+                                 LoadRelaxed(latest_order_) >= order + kLaunchesApart;
+  return (may_lack_channels && IsTakenOver(operation, order)) ||
+         now_ns >= LoadRelaxed(operation.last_part_ns) + kQuietNs;
 }
 
 bool Communicator::IsTakenOver(const Operation& operation, uint64_t order) {
@@ -162,7 +174,7 @@ bool Communicator::IsTakenOver(const Operation& operation, uint64_t order) {
 
 void Communicator::RecordLaunch(Launch& launch, uint64_t now_ns) {
   if (now_ns == 0) now_ns = NowNs();
-  RecordMembers(LoadRelaxed(launch.last_member), LoadRelaxed(launch.members), now_ns);
+  RecordMembers(LoadRelaxed(launch.last_member), LoadRelaxed(launch.members), &launch, now_ns);
   StoreRelease(launch.ticket, 0);
 }
 
@@ -189,38 +201,51 @@ void Cover(LaunchTimes& launch, const Operation& operation) {
   }
 }
 
+// A launch has up to three parts; one of a single operation has one, and nothing to tell apart.
+int PartsOf(uint64_t members) { return members == 1 ? 1 : kLaunchParts; }
+size_t PartOf(const Operation& operation, uint64_t members) {
+  if (members == 1) return 0;
+  return static_cast<size_t>(LaunchPartOf(operation.function.load(std::memory_order_relaxed)));
+}
+
+// Whether a channel had stopped before another one started.
+bool HasDisjointChannels(const Operation& operation) {
+  return LoadRelaxed(operation.soonest_stop_ns) < LoadRelaxed(operation.latest_start_ns);
+}
+
 }  // namespace
 
 bool Communicator::Believes(const LaunchTimes& launch, uint64_t timed_members) {
-  if (!reads_gpu_clock_.load(std::memory_order_relaxed)) return true;
-  const bool is_drifting = is_drifting_.load(std::memory_order_relaxed);
-  const std::optional<Loss> verdict = is_drifting ? Loss::kDrift : plausibility_.Judge(launch);
+  const bool is_contradicted = is_contradicted_.load(std::memory_order_relaxed);
+  const std::optional<Loss> verdict = is_contradicted ? Loss::kDrift : plausibility_.Judge(launch);
   if (!verdict) return true;
   recorder_.CountLosses(*verdict, timed_members);
-  if (*verdict == Loss::kLongerThanCpuTime || *verdict == Loss::kClockMismatch) {
-    is_drifting_.store(true, std::memory_order_relaxed);
-    source_.store(TimingSource::kNone, std::memory_order_relaxed);
-    recorder_.ShowDrift();
+  if (Plausibility::IsDrift(*verdict)) {
+    is_contradicted_.store(true, std::memory_order_relaxed);
+    BeginDrift(0);
   }
   return false;
 }
 
-// Records all members of a launch, whose times depend on each other, and frees their entries.
-void Communicator::RecordMembers(uint64_t last_member, uint64_t members, uint64_t now_ns) {
-  LaunchShare shares[kLaunchParts];
-  LaunchTimes times{.order = last_member, .start_ns = ~uint64_t{0}};
-  uint64_t timed_members = 0;
+// What becomes of the times of a launch, by part. Every member that has stopped and is not timed is counted once: by
+// what is wrong with its own time stamps, with those of its launch, or else as a companion.
+void Communicator::ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
+                              LaunchShare* shares) {
+  LaunchTimes times{
+      .last_ticket = last_member, .newest_ticket = LoadRelaxed(next_operation_), .start_ns = ~uint64_t{0}};
+  if (launch != nullptr) times.call_ns = LoadRelaxed(launch->called_after);
   uint64_t ticket = last_member;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
     const Operation& operation = At(ticket);
-    LaunchShare& share = shares[static_cast<size_t>(LaunchPartOf(operation.function.load(std::memory_order_relaxed)))];
+    LaunchShare& share = shares[PartOf(operation, members)];
     if (HasInterval(operation, ticket)) {
       if (const uint8_t rejection = RejectionOf(operation, source()); rejection != 0) {
-        recorder_.CountLosses(static_cast<Loss>(rejection - 1), 1);
+        recorder_.CountLoss(static_cast<Loss>(rejection - 1));
         share.Reject();
       } else {
-        ++timed_members;
+        share.CountGood();
         Cover(times, operation);
+        times.has_disjoint_channels = members == 1 && HasDisjointChannels(operation);
       }
       share.Add(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns),
                 LoadRelaxed(operation.bytes));
@@ -228,23 +253,57 @@ void Communicator::RecordMembers(uint64_t last_member, uint64_t members, uint64_
                operation.rejection.load(std::memory_order_relaxed) != 0) {
       share.Reject();
     }
+    times.first_ticket = ticket;
     ticket = LoadRelaxed(operation.previous_member);
   }
-  times.called_after = LoadRelaxed(next_operation_) - last_member;
-  const Turn turn{&is_recording_};
-  if (!turn) recorder_.CountLosses(Loss::kJudgedAtOnce, timed_members);
-  if (!turn || (timed_members != 0 && !Believes(times, timed_members))) {
-    for (LaunchShare& share : shares) share.Reject();
-  }
 
-  ticket = last_member;
+  uint64_t good = 0;
+  for (LaunchShare* share = shares; share != shares + PartsOf(members); ++share) {
+    if (share->is_rejected() && share->good() != 0) recorder_.CountLosses(Loss::kCompanion, share->good());
+    if (!share->is_rejected()) good += share->good();
+  }
+  if (good == 0) return;
+  const uint64_t rejection = launch != nullptr ? LoadRelaxed(launch->rejection) : 0;
+  if (rejection != 0) {
+    recorder_.CountLosses(static_cast<Loss>(rejection - 1), good);
+  } else if (!turn) {
+    recorder_.CountLosses(Loss::kJudgedAtOnce, good);
+  } else {
+    times.earlier_ns = EarlierInFlightNs(times.first_ticket);
+    if (!reads_gpu_clock_.load(std::memory_order_relaxed) || Believes(times, good)) return;
+  }
+  for (LaunchShare* share = shares; share != shares + PartsOf(members); ++share) share->Reject();
+}
+
+// Until when operations announced before that one, and not over yet, ran at least; 0 if there are none. Only as many as
+// may be in flight by their channels' being reported independently of each other: the others have been recorded.
+uint64_t Communicator::EarlierInFlightNs(uint64_t ticket) {
+  constexpr uint64_t kMostSteps = 16;
+  const uint64_t oldest = std::max(LoadRelaxed(oldest_), ticket - std::min(ticket, kMostSteps));
+  uint64_t latest_ns = 0;
+  while (ticket-- > oldest) {
+    const Operation& operation = At(ticket);
+    if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) continue;
+    if (LoadRelaxed(operation.parts_ticket) != ticket || LoadRelaxed(operation.seen) == 0) continue;
+    latest_ns = std::max({latest_ns, LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns)});
+  }
+  return latest_ns;
+}
+
+// Records all members of a launch, whose times depend on each other, and frees their entries.
+[[gnu::flatten]] void Communicator::RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch,
+                                                  uint64_t now_ns) {
+  LaunchShare shares[kLaunchParts];
+  const Turn turn{&is_recording_};
+  ShareTimes(turn, last_member, members, launch, shares);
+  uint64_t ticket = last_member;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
     Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
-    const Function function = operation.function.load(std::memory_order_relaxed);
-    const LaunchShare& share = shares[static_cast<size_t>(LaunchPartOf(function))];
-    if (!operation.is_given_up.load(std::memory_order_relaxed))
+    const LaunchShare& share = shares[PartOf(operation, members)];
+    if (!operation.is_given_up.load(std::memory_order_relaxed)) {
       RecordMember(turn, operation, ticket, share, members, now_ns);
+    }
     recorder_.HideInFlight(ticket);
     const uint64_t previous = LoadRelaxed(operation.previous_member);
     StoreRelease(operation.state, PhaseWord(ticket, Phase::kFree));
@@ -287,7 +346,11 @@ void Communicator::Finalize() {
     const Progress progress = ProgressOf(operation, ticket);
     if (progress != Progress::kAllStopped) {
       const bool cannot_be_seen = source() == TimingSource::kProxy && progress == Progress::kNoPart;
-      if (!cannot_be_seen) recorder_.CountLoss(Loss::kIncompleteAtFinalize);
+      if (progress == Progress::kRunning) {
+        GiveUp(operation, ticket, Loss::kIncompleteAtFinalize);
+      } else if (!cannot_be_seen) {
+        recorder_.CountLoss(Loss::kIncompleteAtFinalize);
+      }
       operation.is_given_up.store(true, std::memory_order_relaxed);
     }
     Finish(operation, ticket, now_ns);

@@ -54,8 +54,6 @@ struct Adapter {
     if constexpr (requires { d.p2p.nChannels; }) {
       start.channels = d.p2p.nChannels <= Handle::kMaxChannels ? d.p2p.nChannels : 0;
     }
-    // NCCL 2.27 to 2.30 reports no channels for a send to self, 2.31 does.
-    start.has_no_parts = kHasTimeStamps && !requires { d.coll.userTag; };
     *handle = StartTask(context, d, d.p2p, start);
     return abi::kSuccess;
   }
@@ -77,7 +75,9 @@ struct Adapter {
 
   template <typename Call>
   NCCL_EXPORTER_EVENT StartCall(void* context, void** handle, const Descriptor& d, const Call& call) {
-    *handle = Process::Get()->StartCall(context, FunctionOf(call.func), call.graphCaptured, d.parentObj);
+    int root = -1;
+    if constexpr (requires { call.root; }) root = call.root;
+    *handle = Process::Get()->StartCall(context, FunctionOf(call.func), root, call.graphCaptured, d.parentObj);
     return abi::kSuccess;
   }
 

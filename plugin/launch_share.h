@@ -26,8 +26,11 @@ class LaunchShare {
     weight_ += Weight(bytes);
   }
   void Reject() { is_rejected_ = true; }
+  // One of those that were added has good time stamps of its own.
+  void CountGood() { ++good_; }
 
   bool is_rejected() const { return is_rejected_; }
+  uint64_t good() const { return good_; }
   // Of one of the members that were added.
   uint64_t DurationNs(uint64_t bytes) const {
     const uint64_t span_ns = stop_ns_ > start_ns_ ? stop_ns_ - start_ns_ : 0;
@@ -40,6 +43,7 @@ class LaunchShare {
   uint64_t start_ns_ = ~uint64_t{0};
   uint64_t stop_ns_ = 0;
   uint128_t weight_ = 0;
+  uint64_t good_ = 0;
   bool is_rejected_ = false;
 };
 

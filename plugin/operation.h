@@ -36,7 +36,9 @@ struct OperationStart {
   bool call_is_bound = false;  // the kernel cannot have started before call_ns
   uint32_t channels = 0;       // announced; 0: not known
   bool channels_are_exact = false;
-  bool has_no_parts = false;  // nothing will be reported on it (send to self)
+  bool has_no_parts = false;  // nothing will be reported on it (proxies do not take sends to self)
+  bool is_to_self = false;    // Send or Recv
+  bool is_replay = false;     // of a captured graph
   int peer = -1;
   uint64_t launch = 0;  // ticket of its Group event; 0: none
   bool launch_is_followed = true;
@@ -69,8 +71,10 @@ struct alignas(64) Operation {
   Word stopped{0};
   Word first_start_ns{0};
   Word last_stop_ns{0};
+  Word soonest_stop_ns{0};  // of the channels that have one
 
-  alignas(64) Word last_part_ns{0};         // CLOCK_MONOTONIC; 0: not read
+  alignas(64) Word latest_start_ns{0};
+  Word last_part_ns{0};                     // CLOCK_MONOTONIC; 0: not read
   std::atomic<bool> lacks_channels{false};  // fewer have been seen than were announced
   std::atomic<uint8_t> rejection{0};        // 1 + Loss of the first implausible time stamp
   // Of each channel, the low half of its start time: no channel starts 4 s before another of the same operation.
@@ -89,6 +93,8 @@ struct alignas(64) Launch {
   Word members{0};
   Word last_member{0};  // ticket
   Word pending{kOpen};
+  Word rejection{0};     // 1 + Loss: why no member is timed, known before their time stamps are
+  Word called_after{0};  // CLOCK_MONOTONIC when the launch before was announced, and so before this one was made
 };
 
 inline constexpr uint64_t kOperationEntries = layout::kInFlightEntries;

@@ -1,18 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the GPU times of a launch can be believed. NCCL's counters may drift from the device's, and its rings may be
-// overrun; then launches carry the times of other ones, in perfect order. What is found out here:
+// Whether the GPU times of a launch can be believed. NCCL's counters may drift from the device's, and its rings of time
+// stamps may be overrun when its progress thread is late; then launches carry the times of other ones, in perfect
+// order.
 //
-//   stop before start      the launch took no time at all
-//   longer than CPU time   the GPU was busy for longer than the CPU waited from the call to the delivery of the last
-//   stop clock mismatch         each launch bounds the distance of the two clocks (call <= start, stop <= delivery);
-//   bounds of two launches
-//                          that contradict each other mean that one of them has the times of another
-//   overlap                a launch began before an earlier one of the same communicator had ended; equal times
-//   included ring overrun           the host was many launches ahead, and the GPU's pause before this launch would have
-//   held dozens of them
+// A launch is believed if it keeps to all of these:
 //
-// The second and third mean drift, which is permanent: the communicator is untimed from then on. The others concern
-// launches near by.
+// - It took time, on each channel. (stop_before_start)
+// - It took no longer than the CPU waited, from its call to the delivery of its last stop. (longer_than_cpu_time)
+// - The distance of the two clocks, which every launch bounds (call <= start, stop <= delivery), lies within the bounds
+//   that earlier launches gave. (clock_mismatch)
+// - It began after the launches before it had ended, for the kernels of a communicator run one after the other.
+//   (overlap)
+// - All channels of an operation that is alone in its launch ran at the same time at some moment. (disjoint_channels)
+//
+// The second, third and fourth are proof of drift, which is permanent: the communicator is untimed from then on. The
+// last is not, for the blocks of a kernel may wait for a processor each for itself.
+//
+// A channel's ring has 64 entries. If so many operations were announced behind a launch before its times were read,
+// these may be those of any operation that was announced by then. Such launches are believed, for a host may well be
+// far ahead of its GPU, except when an overrun shows (ring_overrun): when an overlap does, or disjoint channels, or
+// when the GPU seems to have spent the time of dozens of launches on one. Then all are refused that ran while NCCL's
+// thread had yet to catch up. An overlap is no proof of drift as long as such launches are about.
+//
+// What is not told: drift that begins while the host is dozens of operations ahead of its GPU; an overrun of a thread
+// that is always late by the same number of rings; and the first launches of a host that counts more than its device,
+// if all their channels show the time of one and the same later launch. The known causes of drift are told before they
+// have an effect: drift_cause.h.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +36,18 @@
 
 namespace nccl_exporter {
 
-// Of one launch: GPU clock, and CLOCK_MONOTONIC.
+// Of one launch: GPU clock, and CLOCK_MONOTONIC. Tickets are those of operations, which are announced, and run, in
+// their order.
 struct LaunchTimes {
-  uint64_t order = 0;  // ticket: launches of a communicator run in the order of their tickets
+  uint64_t first_ticket = 0;  // of its operations
+  uint64_t last_ticket = 0;
+  uint64_t newest_ticket = 0;  // announced by now
   uint64_t start_ns = 0;
   uint64_t stop_ns = 0;
-  uint64_t call_ns = 0;  // latest call of the launch; 0: not known
+  uint64_t call_ns = 0;  // the launch was not made before; 0: not known
   uint64_t delivered_ns = 0;
-  uint64_t called_after = 0;  // operations that have been called since
+  uint64_t earlier_ns = 0;  // earlier operations that are not over ran until then at least; 0: there are none
+  bool has_disjoint_channels = false;
 };
 
 // One a communicator. One launch at a time, in whatever thread.
@@ -38,25 +55,37 @@ class Plausibility {
  public:
   // Entries of NCCL's ring of time stamps for each channel.
   static constexpr uint64_t kRingEntries = 64;
+  // So many operations behind a launch may overrun its entries: fewer than the ring holds, for a launch can run before
+  // its operations are announced.
+  static constexpr uint64_t kOverrunOperations = kRingEntries * 3 / 4;
 
   // Nothing if the times are plausible.
   std::optional<Loss> Judge(const LaunchTimes& launch);
+  // Whether this verdict proves drift.
+  static constexpr bool IsDrift(Loss verdict) {
+    return verdict == Loss::kLongerThanCpuTime || verdict == Loss::kClockMismatch || verdict == Loss::kOverlap;
+  }
   void Reset();
 
  private:
   std::optional<Loss> JudgeClocks(const LaunchTimes& launch);
   std::optional<Loss> JudgeOrder(const LaunchTimes& launch);
+  bool Overlaps(const LaunchTimes& launch, bool is_late) const;
+  bool TookLong(const LaunchTimes& launch) const;
+  void SuspectOverrun(const LaunchTimes& launch);
+  void NoteLatest(const LaunchTimes& launch, bool is_suspected);
 
   // GPU clock + distance = CPU clock: the distance lies between these, as known at bounds_ns_; they widen with time.
   Word least_distance_{0};  // two's complement
   Word most_distance_{0};
   Word bounds_ns_{0};  // CLOCK_MONOTONIC; 0: no bounds yet
-  // The latest launch that was believed, and the usual distance from one start to the next.
-  Word last_order_{0};
+  // The latest launch that contradicted nothing before, and the usual distance from one start to the next.
+  Word last_ticket_{0};
   Word last_start_ns_{0};
   Word last_stop_ns_{0};
   Word usual_period_ns_{0};
-  Word suspect_until_{0};  // order: behind an overrun the next ring of launches is wrong as well
+  Word overrun_is_possible_until_{0};  // ticket
+  Word suspected_until_ns_{0};         // GPU clock, two's complement: launches that began before may be overrun
 };
 
 }  // namespace nccl_exporter

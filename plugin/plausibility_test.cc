@@ -12,9 +12,11 @@ constexpr uint64_t kSecond = 1000 * kMs;
 
 // A GPU whose clock is `distance` behind the CPU's. Launch n is called at call_ns, starts 10 us later, and is delivered
 // 5 us after its stop.
-LaunchTimes Launch(uint64_t order, uint64_t call_ns, uint64_t duration_ns, uint64_t distance_ns = 1000 * kSecond) {
+LaunchTimes Launch(uint64_t ticket, uint64_t call_ns, uint64_t duration_ns, uint64_t distance_ns = 1000 * kSecond) {
   const uint64_t start_ns = call_ns + 10 * kUs;
-  return {.order = order,
+  return {.first_ticket = ticket,
+          .last_ticket = ticket,
+          .newest_ticket = ticket,
           .start_ns = start_ns + distance_ns,
           .stop_ns = start_ns + duration_ns + distance_ns,
           .call_ns = call_ns,
@@ -81,14 +83,22 @@ TEST(Plausibility, KnowsAnUpperBoundOnlyWhereTheCallIsNotDated) {
   EXPECT_EQ(judge.Judge(launch), std::nullopt);
 }
 
-TEST(Plausibility, RefusesAnOverlapWithTheLaunchBeforeEqualTimesIncluded) {
+TEST(Plausibility, TakesAnOverlapWithTheLaunchBeforeForDriftEqualTimesIncluded) {
+  static_assert(Plausibility::IsDrift(Loss::kOverlap));
   Plausibility judge;
   EXPECT_EQ(judge.Judge(Launch(1, kSecond, 10 * kMs)), std::nullopt);
   LaunchTimes overlapping = Launch(2, kSecond + kMs, 20 * kMs);
   EXPECT_EQ(judge.Judge(overlapping), Loss::kOverlap);
   LaunchTimes equal = Launch(1, kSecond, 10 * kMs);
-  equal.order = 3;
+  equal.first_ticket = equal.last_ticket = equal.newest_ticket = 3;
   EXPECT_EQ(judge.Judge(equal), Loss::kOverlap);
+}
+
+TEST(Plausibility, TakesTimesBeforeThoseOfAnEarlierLaunchThatStillRunsForDrift) {
+  Plausibility judge;
+  LaunchTimes launch = Launch(2, kSecond, 10 * kMs);
+  launch.earlier_ns = launch.start_ns + 1;
+  EXPECT_EQ(judge.Judge(launch), Loss::kOverlap);
 }
 
 TEST(Plausibility, BelievesALaunchThatIsRecordedLateIfItEndedInTime) {
@@ -101,24 +111,91 @@ TEST(Plausibility, BelievesALaunchThatIsRecordedLateIfItEndedInTime) {
   EXPECT_EQ(judge.Judge(too_long), Loss::kOverlap);
 }
 
-TEST(Plausibility, SuspectsARingOfLaunchesBehindAPauseThatWouldHaveHeldDozens) {
+TEST(Plausibility, RefusesALaunchWhoseChannelsDidNotRunTogetherButTellsAnOverlapByIt) {
+  static_assert(!Plausibility::IsDrift(Loss::kDisjointChannels));
   Plausibility judge;
-  uint64_t order = 0, call_ns = kSecond;
-  for (; order < 100; call_ns += kMs) EXPECT_EQ(judge.Judge(Launch(++order, call_ns, 100 * kUs)), std::nullopt);
-  call_ns += 64 * kMs;
-  LaunchTimes late = Launch(++order, call_ns, 100 * kUs);
-  late.called_after = 200;
-  EXPECT_EQ(judge.Judge(late), Loss::kRingOverrun);
-  for (uint64_t i = 1; i < Plausibility::kRingEntries; ++i) {
-    EXPECT_EQ(judge.Judge(Launch(++order, call_ns += kMs, 100 * kUs)), Loss::kRingOverrun);
+  LaunchTimes disjoint = Launch(1, kSecond, 10 * kMs);
+  disjoint.has_disjoint_channels = true;
+  EXPECT_EQ(judge.Judge(disjoint), Loss::kDisjointChannels);
+  EXPECT_EQ(judge.Judge(Launch(2, kSecond + 5 * kMs, 10 * kMs)), Loss::kOverlap);
+}
+
+// So far ahead of the GPU is the host that a late poll may find the times of other operations.
+class PlausibilityFarAhead : public testing::Test {
+ protected:
+  static constexpr uint64_t kAhead = 200;
+
+  // The next launch begins after `pause_ns`.
+  LaunchTimes Next(uint64_t duration_ns, uint64_t pause_ns) {
+    call_ns_ += pause_ns;
+    LaunchTimes launch = Launch(++ticket_, call_ns_, duration_ns);
+    launch.newest_ticket = ticket_ + kAhead;
+    launch.call_ns = kSecond;
+    call_ns_ += duration_ns;
+    return launch;
   }
-  EXPECT_EQ(judge.Judge(Launch(++order, call_ns += kMs, 100 * kUs)), std::nullopt);
+  void BelieveMany() {
+    for (int i = 0; i < 2; ++i) judge_.Judge(Next(100 * kUs, kMs));
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(judge_.Judge(Next(100 * kUs, kMs)), std::nullopt);
+  }
+
+  Plausibility judge_;
+  uint64_t ticket_ = 0;
+  uint64_t call_ns_ = kSecond;
+};
+
+TEST_F(PlausibilityFarAhead, BelievesLaunchesAtTheUsualPace) { BelieveMany(); }
+
+TEST_F(PlausibilityFarAhead, RefusesTheFirstLaunchWhichNothingCanBeComparedWith) {
+  EXPECT_EQ(judge_.Judge(Next(100 * kUs, kMs)), Loss::kRingOverrun);
+  EXPECT_EQ(judge_.Judge(Next(100 * kUs, 2 * kMs)), std::nullopt);
+}
+
+TEST_F(PlausibilityFarAhead, RefusesALaunchThatTookTheTimeOfDozensAndNotTheNextOfAThreadThatKeepsUp) {
+  BelieveMany();
+  EXPECT_EQ(judge_.Judge(Next(100 * kUs, 40 * kMs)), Loss::kRingOverrun);
+  EXPECT_EQ(judge_.Judge(Next(100 * kUs, 15 * kMs)), std::nullopt);
+  EXPECT_EQ(judge_.Judge(Next(128 * kMs, kMs)), Loss::kRingOverrun);
+}
+
+TEST_F(PlausibilityFarAhead, RefusesWhatRanUntilTheThreadCaughtUp) {
+  BelieveMany();
+  const uint64_t resumed_ns = call_ns_ + 200 * kMs;
+  EXPECT_EQ(judge_.Judge([&] {
+    LaunchTimes launch = Next(100 * kUs, 64 * kMs);
+    launch.delivered_ns = resumed_ns;
+    return launch;
+  }()),
+            Loss::kRingOverrun);
+  while (call_ns_ + kMs < resumed_ns) {
+    LaunchTimes launch = Next(100 * kUs, kMs);
+    launch.delivered_ns = resumed_ns;
+    EXPECT_EQ(judge_.Judge(launch), Loss::kRingOverrun);
+  }
+  EXPECT_EQ(judge_.Judge(Next(100 * kUs, 40 * kMs)), Loss::kRingOverrun) << "once more a pause";
+}
+
+TEST_F(PlausibilityFarAhead, TakesAnOverlapForAnOverrun) {
+  BelieveMany();
+  LaunchTimes newer = Next(100 * kUs, kMs);
+  newer.start_ns += 5 * kMs;
+  newer.stop_ns += 5 * kMs;
+  newer.delivered_ns += 5 * kMs;
+  EXPECT_EQ(judge_.Judge(newer), std::nullopt) << "as if after a pause";
+  EXPECT_EQ(judge_.Judge(Next(100 * kUs, kMs)), Loss::kRingOverrun);
+}
+
+TEST_F(PlausibilityFarAhead, TakesDisjointChannelsForAnOverrun) {
+  BelieveMany();
+  LaunchTimes launch = Next(100 * kUs, kMs);
+  launch.has_disjoint_channels = true;
+  EXPECT_EQ(judge_.Judge(launch), Loss::kRingOverrun);
 }
 
 TEST(Plausibility, DoesNotSuspectAPauseWhenTheHostIsNotAhead) {
   Plausibility judge;
   uint64_t call_ns = kSecond;
-  for (uint64_t order = 1; order <= 100; ++order, call_ns += kMs) judge.Judge(Launch(order, call_ns, 100 * kUs));
+  for (uint64_t ticket = 1; ticket <= 100; ++ticket, call_ns += kMs) judge.Judge(Launch(ticket, call_ns, 100 * kUs));
   EXPECT_EQ(judge.Judge(Launch(101, call_ns + kSecond, 100 * kUs)), std::nullopt);
 }
 

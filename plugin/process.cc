@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "plugin/gpu_identity.h"
@@ -101,7 +102,9 @@ void Process::OpenOverflow() {
   layout::CommunicatorSlot* slot = segment_.slot(overflow);
   slot->timing_reason = static_cast<uint64_t>(TimingReason::kOverflow);
   StoreRelease(slot->state, layout::StateWord(1, layout::SlotState::kLive));
-  communicators_[overflow].load()->Open(TimingSource::kNone, -1, 0, slot, segment_.header());
+  Communicator* communicator = communicators_[overflow].load();
+  communicator->recorder().ShareSlot();
+  communicator->Open(TimingSource::kNone, -1, 0, slot, segment_.header());
 }
 
 const EventPolicy& Process::PolicyFor(int api_version, const void* address_in_nccl) {
@@ -164,6 +167,13 @@ bool Process::PrepareSlot(uint32_t slot) {
   return true;
 }
 
+// NCCL turns the settings of its configuration files into environment variables before it calls init.
+DriftCauses Process::CausesOfDrift(int api_version) const {
+  const char* allgatherv = Environment("NCCL_ALLGATHERV_ENABLE");
+  const bool joins_broadcasts = allgatherv == nullptr || std::strcmp(allgatherv, "0") != 0;
+  return DriftCausesOf(api_version, decisions_[static_cast<size_t>(api_version)].nccl_version, joins_broadcasts);
+}
+
 void Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPolicy& policy) {
   const uint64_t generation = LoadRelaxed(generations_[index]) + 1;
   StoreRelaxed(generations_[index], generation);
@@ -191,7 +201,7 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPo
 
   communicators_[index]
       .load(std::memory_order_relaxed)
-      ->Open(policy.source, request.rank, ranks, slot, segment_.header());
+      ->Open(policy.source, request.rank, ranks, slot, segment_.header(), CausesOfDrift(request.api_version));
   StoreRelaxed(learned_[index], request.is_known ? 1 : 0);
   StoreRelease(contexts_[index], Handle::Of(Salt(), HandleKind::kContext, index, generation).bits);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));
@@ -271,11 +281,10 @@ void* Process::StartProxyOperation(void* task, int pid) {
 
 void Process::StopOther(Handle handle) {
   if (handle.bits == 0) return;
-  const HandleKind kind = IsOurs(handle) ? handle.Kind() : HandleKind::kInvalid;
-  switch (kind) {
+  switch (KindOf(handle)) {
     case HandleKind::kCapturedCall:
     case HandleKind::kUnfollowed:
-      return;  // "handed over", not "done"
+      return;
     case HandleKind::kGroupApi:
       if (LoadRelaxed(CapturingEntry(handle)) == handle.bits) StoreRelaxed(CapturingEntry(handle), 0);
       return;

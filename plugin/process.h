@@ -54,7 +54,7 @@ class Process {
 
   // Each returns the handle for NCCL, or nullptr when the event is dropped.
   void* StartCallGroup(void* context);
-  void* StartCall(void* context, Function function, bool is_captured, void* call_group);
+  void* StartCall(void* context, Function function, int root, bool is_captured, void* call_group);
   void* StartLaunch(void* context);
   void* StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
                   uint32_t element_bytes, void* call, void* launch);
@@ -82,17 +82,23 @@ class Process {
     const uint16_t salt = Salt();
     return salt != 0 && handle.Salt() == salt;
   }
+  // The kind of a handle of ours; anything else, but none of the kinds, if it is not ours. In a forked child, where the
+  // salt is 0, a stray pointer may have a kind, and no communicator is found behind it.
+  HandleKind KindOf(Handle handle) const {
+    const uint64_t kind = handle.bits >> 44 ^ uint64_t { Salt() } << 4;
+    return kind < 16 ? static_cast<HandleKind>(kind) : HandleKind::kInvalid;
+  }
   // The same, and of this kind: one comparison. In a forked child, where the salt is 0, no communicator is found behind
   // the handle.
   bool Fits(Handle handle, HandleKind kind) const {
     return handle.bits >> 44 == (uint64_t{Salt()} << 4 | static_cast<uint64_t>(kind));
   }
+  DriftCauses CausesOfDrift(int api_version) const;
   bool IsOverflow(uint32_t slot) const { return slot == slot_count_ - 1; }
   // The communicator that a context names, or nullptr, which is counted.
   Communicator* Find(Handle context) {
     const uint32_t slot = context.Slot();
-    if (context.bits == 0 || LoadAcquire(contexts_[slot]) != context.bits) [[unlikely]]
-      return FindOther(context);
+    if (context.bits == 0 || LoadAcquire(contexts_[slot]) != context.bits) return FindOther(context);
     return communicators_[slot].load(std::memory_order_relaxed);
   }
   Communicator* FindOther(Handle context);

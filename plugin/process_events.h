@@ -18,12 +18,13 @@ inline void* Process::StartCallGroup(void* context) {
   return from.With(HandleKind::kGroupApi, communicator->NextCallGroup()).Pointer();
 }
 
-inline void* Process::StartCall(void* context, Function function, bool is_captured, void* call_group) {
+inline void* Process::StartCall(void* context, Function function, int root, bool is_captured, void* call_group) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
-  communicator->recorder().CountCall(function, !IsOverflow(from.Slot()));
+  communicator->recorder().CountCall(function);
   const Handle group = Handle::From(call_group);
+  communicator->NoteCall(function, root, group.bits, is_captured);
   if (is_captured && IsOurs(group) && group.Kind() == HandleKind::kGroupApi) {
     StoreRelaxed(CapturingEntry(group), group.bits);
     return group.As(HandleKind::kCapturedCall).Pointer();
@@ -35,7 +36,7 @@ inline void* Process::StartLaunch(void* context) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
-  const uint64_t ticket = communicator->source() == TimingSource::kNone ? 0 : communicator->OpenLaunch();
+  const uint64_t ticket = communicator->FollowsOperations() ? communicator->OpenLaunch() : 0;
   return from.With(ticket != 0 ? HandleKind::kGroup : HandleKind::kUnfollowed, ticket).Pointer();
 }
 
@@ -50,7 +51,8 @@ inline bool Process::DateCall(Handle call, OperationStart* start) {
   if (is_ours && call.Kind() == HandleKind::kCapturedCall) {
     const Handle group = call.As(HandleKind::kGroupApi);
     if (LoadRelaxed(CapturingEntry(group)) == group.bits) return false;
-    start->call_is_bound = true;  // a replay: the kernel waits for this very callback
+    start->call_is_bound = true;  // the kernel waits for this very callback
+    start->is_replay = true;
   }
   return true;
 }
@@ -68,8 +70,8 @@ inline void* Process::StartTask(void* context, OperationStart& start, const Task
   start.launch_is_followed = !(has_launch && group.Kind() == HandleKind::kUnfollowed);
   if (has_launch && group.Kind() == HandleKind::kGroup) start.launch = group.Ticket();
   start.message_bytes = MessageBytes(start.function, count, element_bytes, RanksOf(from, *communicator));
-  const bool is_to_self = start.peer >= 0 && start.peer == communicator->rank();
-  start.has_no_parts = is_to_self && (start.has_no_parts || communicator->source() == TimingSource::kProxy);
+  start.is_to_self = start.peer >= 0 && start.peer == communicator->rank();
+  start.has_no_parts = start.is_to_self && communicator->source() == TimingSource::kProxy;
   const uint64_t ticket = communicator->StartOperation(start);
   return from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket).Pointer();
 }
@@ -97,11 +99,11 @@ template <bool kHasTimeStamp>
 template <bool kHasTimeStamp>
 [[gnu::always_inline]] inline void Process::Stop(void* pointer) {
   const Handle handle = Handle::From(pointer);
-  // What only says "handed over", not "done"; a forked child, whose salt is 0, may pass by here as well.
-  if (Fits(handle, HandleKind::kOperation) || Fits(handle, HandleKind::kCall)) return;
-  Communicator* communicator = Owner(handle, HandleKind::kKernelChannel);
-  if (communicator == nullptr) [[unlikely]]
-    return StopOther(handle);
+  const HandleKind kind = KindOf(handle);
+  if (kind == HandleKind::kOperation || kind == HandleKind::kCall) return;  // "handed over", not "done"
+  if (kind != HandleKind::kKernelChannel) return StopOther(handle);
+  Communicator* communicator = OwnerOf(handle);
+  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
   if constexpr (!kHasTimeStamp) communicator->StampChannel(handle.Ticket(), handle.Channel(), NowNs());
   communicator->StopChannel(handle.Ticket(), handle.Channel());
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/recorder.h"
 
-#include "proto/buckets.h"
-
 namespace nccl_exporter {
+
+void Recorder::CountSharedStart(Function function, int size_class, uint64_t bytes) {
+  AddRelaxed(block(function).started.operations[size_class], 1);
+  AddRelaxed(block(function).started.bytes[size_class], bytes);
+}
 
 void Recorder::ShowDeferredStarts(Function function, int size_class) {
   DeferredStarts& deferred = deferred_starts_[static_cast<size_t>(function)][static_cast<size_t>(size_class)];
@@ -39,52 +42,11 @@ void Recorder::ShowInFlight(uint64_t ticket, const OperationStart& start) {
   StoreRelease(shown.ticket, ticket);
 }
 
-void Recorder::RecordTimes(const Completion& completion) {
-  RecordDuration(completion);
-  AppendCompletion(completion);
-}
-
 void Recorder::ShowDrift() {
   std::atomic_ref<uint64_t>(slot_->timing_reason)
       .store(static_cast<uint64_t>(TimingReason::kDrift), std::memory_order_relaxed);
   std::atomic_ref<uint64_t>(slot_->timing_source)
       .store(static_cast<uint64_t>(TimingSource::kNone), std::memory_order_release);
-}
-
-void Recorder::RecordDuration(const Completion& completion) {
-  layout::FunctionBlock& counters = block(completion.function);
-  const int size_class = SizeClassOf(completion.bytes);
-  AddAlone(counters.timed.timed_operations[size_class], 1);
-  AddAlone(counters.timed.timed_bytes[size_class], completion.bytes);
-  AddAlone(counters.timed.busy_ns[size_class], completion.duration_ns);
-  AddAlone(counters.duration[DurationBuckets::IndexOf(completion.duration_ns)], 1);
-
-  const bool is_collective = !TraitsOf(completion.function).is_point_to_point;
-  if (!is_collective || completion.members != 1 || completion.bytes < kBandwidthMinimumBytes) return;
-  const double bus_bytes =
-      BusBytesOfShare(completion.function, completion.bytes, bus_share_.load(std::memory_order_relaxed));
-  const uint64_t bandwidth = BusBandwidth(bus_bytes, completion.duration_ns);
-  if (bandwidth == 0) return;
-  AddAlone(counters.bandwidth[BandwidthBuckets::IndexOf(bandwidth)], 1);
-  AddAlone(counters.bandwidth_sum_kib, bandwidth / 1024 + (bandwidth % 1024 >= 512 ? 1 : 0));
-}
-
-void Recorder::AppendCompletion(const Completion& completion) {
-  constexpr uint64_t kSequenceMask = (uint64_t{1} << 56) - 1;
-  const uint64_t ticket = LoadRelaxed(completions_) + 1;
-  StoreRelaxed(completions_, ticket);
-  layout::CompletionEntry& recent = slot_->completions[(ticket - 1) % layout::kCompletionEntries];
-  StoreRelaxed(recent.ticket, 0);
-  // Released one by one, each after the 0: no reader takes the old ticket for the new entry.
-  StoreRelease(recent.function_and_sequence,
-               static_cast<uint64_t>(completion.function) << 56 | (completion.sequence & kSequenceMask));
-  StoreRelease(recent.call_ns, completion.call_ns);
-  StoreRelease(recent.start_ns, completion.start_ns);
-  StoreRelease(recent.stop_ns, completion.stop_ns);
-  StoreRelease(recent.delivered_ns, completion.now_ns);
-  StoreRelease(recent.bytes, completion.bytes);
-  StoreRelease(recent.members, completion.members);
-  StoreRelease(recent.ticket, ticket);
 }
 
 }  // namespace nccl_exporter

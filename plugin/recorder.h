@@ -9,6 +9,7 @@
 
 #include "plugin/operation.h"
 #include "plugin/word.h"
+#include "proto/buckets.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter {
@@ -37,15 +38,17 @@ class Recorder {
     bus_share_.store(BusShare(ranks), std::memory_order_relaxed);
     StoreRelaxed(completions_, 0);
   }
+  // Several communicators use the slot: their counts are not written by one thread at a time.
+  void ShareSlot() { is_shared_.store(true, std::memory_order_relaxed); }
   uint32_t ranks() const { return ranks_.load(std::memory_order_relaxed); }
   layout::CommunicatorSlot* slot() const { return slot_; }
 
   void CountLoss(Loss loss) { CountLosses(loss, 1); }
   void CountLosses(Loss loss, uint64_t count) { AddRelaxed(header_->losses[static_cast<uint8_t>(loss)], count); }
-  // NCCL allows one call on a communicator at a time. Of several communicators that share a slot: not alone.
-  void CountCall(Function function, bool is_alone) {
+  // NCCL allows one call on a communicator at a time.
+  void CountCall(Function function) {
     Word& calls = block(function).calls;
-    is_alone ? AddAlone(calls, 1) : static_cast<void>(AddRelaxed(calls, 1));
+    is_shared_.load(std::memory_order_relaxed) ? static_cast<void>(AddRelaxed(calls, 1)) : AddAlone(calls, 1);
   }
   // Under a turn of the communicator's starts; without it the count shows with the next one of its kind that has it.
   void CountStart(const Turn& turn, Function function, uint64_t bytes, uint64_t now_ns) {
@@ -53,6 +56,7 @@ class Recorder {
     layout::FunctionBlock& counters = block(function);
     StoreRelaxed(counters.last_start_ns, now_ns);
     DeferredStarts& deferred = deferred_starts_[static_cast<size_t>(function)][static_cast<size_t>(size_class)];
+    if (is_shared_.load(std::memory_order_relaxed)) return CountSharedStart(function, size_class, bytes);
     if (!turn) return deferred.Add(bytes);
     if (LoadRelaxed(deferred.operations) != 0) ShowDeferredStarts(function, size_class);
     AddAlone(counters.started.operations[size_class], 1);
@@ -91,6 +95,7 @@ class Recorder {
       AddRelaxed(operations, 1);
     }
   };
+  void CountSharedStart(Function function, int size_class, uint64_t bytes);
   void ShowDeferredStarts(Function function, int size_class);
   void ShowDeferredCompletions(Function function);
   void RecordDuration(const Completion& completion);
@@ -98,11 +103,55 @@ class Recorder {
 
   layout::CommunicatorSlot* slot_ = nullptr;
   layout::SegmentHeader* header_ = nullptr;
+  std::atomic<bool> is_shared_{false};
   std::atomic<uint32_t> ranks_{0};
   std::atomic<double> bus_share_{0};
   std::array<std::array<DeferredStarts, kSizeClassCount>, kFunctionCount> deferred_starts_;
   std::array<Word, kFunctionCount> deferred_completions_{};
   Word completions_{0};  // our own count: the segment's is never read back
 };
+
+// Part of every completion, and inline as that is.
+
+inline void Recorder::RecordDuration(const Completion& completion) {
+  layout::FunctionBlock& counters = block(completion.function);
+  const int size_class = SizeClassOf(completion.bytes);
+  AddAlone(counters.timed.timed_operations[size_class], 1);
+  AddAlone(counters.timed.timed_bytes[size_class], completion.bytes);
+  AddAlone(counters.timed.busy_ns[size_class], completion.duration_ns);
+  AddAlone(counters.duration[DurationBuckets::IndexOf(completion.duration_ns)], 1);
+
+  const bool is_collective = !TraitsOf(completion.function).is_point_to_point;
+  if (!is_collective || completion.members != 1 || completion.bytes < kBandwidthMinimumBytes) return;
+  const double bus_bytes =
+      BusBytesOfShare(completion.function, completion.bytes, bus_share_.load(std::memory_order_relaxed));
+  const uint64_t bandwidth = BusBandwidth(bus_bytes, completion.duration_ns);
+  if (bandwidth == 0) return;
+  AddAlone(counters.bandwidth[BandwidthBuckets::IndexOf(bandwidth)], 1);
+  AddAlone(counters.bandwidth_sum_kib, bandwidth / 1024 + (bandwidth % 1024 >= 512 ? 1 : 0));
+}
+
+inline void Recorder::AppendCompletion(const Completion& completion) {
+  constexpr uint64_t kSequenceMask = (uint64_t{1} << 56) - 1;
+  const uint64_t ticket = LoadRelaxed(completions_) + 1;
+  StoreRelaxed(completions_, ticket);
+  layout::CompletionEntry& recent = slot_->completions[(ticket - 1) % layout::kCompletionEntries];
+  StoreRelaxed(recent.ticket, 0);
+  // Released one by one, each after the 0: no reader takes the old ticket for the new entry.
+  StoreRelease(recent.function_and_sequence,
+               static_cast<uint64_t>(completion.function) << 56 | (completion.sequence & kSequenceMask));
+  StoreRelease(recent.call_ns, completion.call_ns);
+  StoreRelease(recent.start_ns, completion.start_ns);
+  StoreRelease(recent.stop_ns, completion.stop_ns);
+  StoreRelease(recent.delivered_ns, completion.now_ns);
+  StoreRelease(recent.bytes, completion.bytes);
+  StoreRelease(recent.members, completion.members);
+  StoreRelease(recent.ticket, ticket);
+}
+
+inline void Recorder::RecordTimes(const Completion& completion) {
+  RecordDuration(completion);
+  AppendCompletion(completion);
+}
 
 }  // namespace nccl_exporter

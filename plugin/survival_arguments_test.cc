@@ -286,12 +286,12 @@ TEST_F(ArgumentSurvival, Survives24_AllToAllThatComesAsSendsAndReceives) {
     for (const char* function : {"Send", "Recv"}) {
       EXPECT_EQ(view.Calls(function), kVersion >= 5 ? kRanks : 0u);
       EXPECT_EQ(view.Started(function), 4u);
-      EXPECT_EQ(view.Completed(function), 4u);
-      EXPECT_EQ(view.Timed(function), kVersion == 7 ? 4u : 3u);
+      EXPECT_EQ(view.Completed(function), kVersion == 7 ? 4u : 1u) << "from the message to self on it is not followed";
+      EXPECT_EQ(view.Timed(function), kVersion == 7 ? 4u : 0u);
     }
     EXPECT_EQ(view.Started("AlltoAll"), 0u);
     EXPECT_EQ(view.InFlight(), 0u);
-    EXPECT_EQ(view.Lost(), Losses());
+    EXPECT_EQ(view.Lost(), kVersion == 7 ? Losses() : Only({{Loss::kDrift, 2}, {Loss::kCommunicatorDrifting, 6}}));
   });
 }
 
@@ -307,9 +307,9 @@ TEST_F(ArgumentSurvival, Survives25_BroadcastThatIsCalledAndNeverAnnounced) {
     caller.Finalize();
     EXPECT_EQ(Segment().Calls("Broadcast"), 1000u);
     EXPECT_EQ(Segment().Started("Broadcast"), 0u);
-    EXPECT_EQ(Segment().Timed(), 1u);
+    EXPECT_EQ(Segment().Timed(), kVersion == 6 ? 1u : 0u) << "2.31 of an unknown release: its counters may drift";
     EXPECT_EQ(Segment().InFlight(), 0u);
-    EXPECT_EQ(Segment().Lost(), Losses());
+    EXPECT_EQ(Segment().Lost(), kVersion == 6 ? Losses() : Only({{Loss::kCommunicatorDrifting, 1}}));
   });
 }
 

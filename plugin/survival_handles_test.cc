@@ -250,8 +250,8 @@ TEST_F(HandleSurvival, Survives10_HandlesWithOneBitWrong) {
     Caller<kVersion> caller;
     void* operation = caller.Announce();
     void* part = Caller<kVersion>::kHasKernels ? caller.Kernel(operation, 0, GpuNow()) : caller.Proxy(operation);
-    caller.StopKernel(part, GpuNow());
     void* rest = Caller<kVersion>::kHasKernels ? caller.Kernel(operation, 1, GpuNow()) : nullptr;
+    caller.StopKernel(part, GpuNow());
     caller.StopKernel(rest, GpuNow());
     caller.Finalize();
     Caller<kVersion> second;

@@ -90,8 +90,8 @@ TEST_F(ProcessSurvival, SurvivesAForkInTheMiddleOfAnOperation) {
     EXPECT_EQ(view.Started(), 1u);
     EXPECT_EQ(view.Completed(), 0u);
     EXPECT_EQ(view.State(0), layout::SlotState::kLive);
-    caller.StopKernel(part, GpuNow());
     void* rest = Caller<kVersion>::kHasKernels ? caller.Kernel(operation, 1, GpuNow()) : nullptr;
+    caller.StopKernel(part, GpuNow());
     caller.StopKernel(rest, GpuNow());
     caller.Finalize();
     EXPECT_EQ(view.Timed(), 1u);

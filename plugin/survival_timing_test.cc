@@ -128,17 +128,142 @@ TEST_F(TimingSurvival, Survives41_FewerChannelsThanAnnounced) {
   });
 }
 
-TEST_F(TimingSurvival, Survives41_SendToSelfOfWhichNothingIsReported) {
+// Of which nothing is reported, and which the device counts all the same.
+TEST_F(TimingSurvival, Survives41_SendToSelfUntimesWhatFollows) {
   InEach<4, 5, 6>([&]<int kVersion>() {
     Caller<kVersion> caller({.rank = 3});
+    caller.Run();
+    void* earlier = caller.Announce();
     for (int i = 0; i < 1000; ++i) caller.Announce({.function = "Send", .channels = 4, .peer = 3});
+    caller.Complete(earlier);
     caller.Run();
     EXPECT_EQ(Segment().Started("Send"), 1000u);
-    EXPECT_EQ(Segment().Completed("Send"), 1000u);
+    EXPECT_EQ(Segment().Started(), 3u);
     EXPECT_EQ(Segment().Timed("Send"), 0u);
-    EXPECT_EQ(Segment().Timed(), 1u);
+    EXPECT_EQ(Segment().Timed(), 2u) << "those before";
     EXPECT_EQ(Segment().InFlight(), 0u);
-    EXPECT_EQ(Segment().Lost(), Losses());
+    EXPECT_EQ(Segment().Slot(0)->timing_source, static_cast<uint64_t>(TimingSource::kNone));
+    EXPECT_EQ(Segment().Slot(0)->timing_reason, static_cast<uint64_t>(TimingReason::kDrift));
+    EXPECT_EQ(Segment().Lost(), Only({{Loss::kCommunicatorDrifting, 1001}}));
+  });
+}
+
+TEST_F(TimingSurvival, Survives41_SendToSelfIsTimedLikeOthersFrom2_31On) {
+  Caller<7> caller({.rank = 3});
+  for (int i = 0; i < 10; ++i) caller.Run({.function = "Send", .channels = 2, .peer = 3});
+  EXPECT_EQ(Segment().Timed("Send"), 10u);
+  EXPECT_EQ(Segment().Lost(), Losses());
+}
+
+TEST_F(TimingSurvival, Survives41_AlltoAllIsUntimedAsAWhole) {
+  InEach<4, 5, 6>([&]<int kVersion>() {
+    Caller<kVersion> caller({.rank = 2});
+    caller.Run();
+    void* group = caller.Group();
+    std::vector<void*> operations;
+    for (int peer = 0; peer < 4; ++peer) {
+      operations.push_back(caller.Operation({.function = "Send", .channels = 2, .peer = peer}, nullptr, group));
+    }
+    caller.Stop(group);
+    for (void* operation : operations) caller.Complete(operation);
+    EXPECT_EQ(Segment().Started("Send"), 4u);
+    EXPECT_EQ(Segment().Completed("Send"), 2u) << "those before the send to self";
+    EXPECT_EQ(Segment().Timed("Send"), 0u);
+    EXPECT_EQ(Segment().Lost(), Only({{Loss::kDrift, 2}, {Loss::kCommunicatorDrifting, 2}}));
+  });
+}
+
+TEST_F(TimingSurvival, Survives41_EmptyPartsUntimeWhatFollows) {
+  InEach<4, 5, 6>([&]<int kVersion>() {
+    Caller<kVersion> caller({.rank = 3});
+    caller.Run({.function = "Send", .count = 1 << 16, .channels = 16, .peer = 1});        // 256 KiB: 16 parts of 16 KiB
+    caller.Run({.function = "Send", .count = (1 << 16) + 1, .channels = 16, .peer = 1});  // 13 parts of 20 KiB
+    caller.Run();
+    EXPECT_EQ(Segment().Timed("Send"), 1u);
+    EXPECT_EQ(Segment().Timed(), 0u);
+    EXPECT_EQ(Segment().Lost(), Only({{Loss::kCommunicatorDrifting, 2}}));
+  });
+}
+
+TEST_F(TimingSurvival, Survives38_ReplaysAfterAnEagerCallAreUntimed) {
+  InEach<5, 6>([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    void* group_api = caller.GroupApi(true);
+    void* call = caller.Call(group_api, {}, true);
+    caller.Stop(call);
+    caller.Stop(group_api);
+    for (int i = 0; i < 10; ++i) caller.Complete(caller.Launch({}, call));
+    caller.Run();
+    EXPECT_EQ(Segment().Timed(), 11u);
+    caller.Complete(caller.Launch({}, call));
+    caller.Run();
+    EXPECT_EQ(Segment().Timed(), 11u);
+    EXPECT_EQ(Segment().Lost(), Only({{Loss::kCommunicatorDrifting, 2}}));
+  });
+}
+
+TEST_F(TimingSurvival, Survives38_BroadcastsOfSeveralRootsUntimeWhatFollows) {
+  InEach<5, 6, 7>([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    const auto broadcast = [&](void* group_api, int root) {
+      auto event = caller.Event(abi::kCollApi, group_api);
+      event.collApi = {"Broadcast", 1, "ncclInt8", root, nullptr, false};
+      caller.Stop(caller.Start(event));
+    };
+    for (int root = 0; root < 2; ++root) {
+      void* group_api = caller.GroupApi();
+      broadcast(group_api, root);
+      if (kVersion < 7) broadcast(group_api, root);
+      caller.Stop(group_api);
+      caller.Run();
+    }
+    const uint64_t before = Segment().Timed();
+    EXPECT_EQ(before, kVersion < 7 ? 2u : 0u) << "this test is not an NCCL of 2.31.3 or later";
+    void* group_api = caller.GroupApi();
+    broadcast(group_api, 0);
+    broadcast(group_api, 1);
+    caller.Stop(group_api);
+    caller.Run();
+    EXPECT_EQ(Segment().Timed(), kVersion == 5 ? 3u : before);
+  });
+}
+
+TEST_F(TimingSurvival, Survives38_OneTimeTwiceIsDrift) {
+  InEach<4, 5, 6, 7>([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    const uint64_t start_ns = GpuNow();
+    void* first = caller.Announce({.channels = 1});
+    const uint64_t stop_ns = GpuNow();
+    caller.StopKernel(caller.Kernel(first, 0, start_ns), stop_ns);
+    RunWithTimes(caller, start_ns, stop_ns);
+    caller.Run();
+    EXPECT_LE(Segment().Timed(), 1u);
+    EXPECT_EQ(Segment().Slot(0)->timing_reason, static_cast<uint64_t>(TimingReason::kDrift));
+  });
+}
+
+TEST_F(TimingSurvival, Survives38_CompanionsOfWhatHasNoTimeAreUntimedAndCounted) {
+  InEach<4, 5, 6, 7>([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    void* group = caller.Group();
+    std::vector<void*> operations;
+    for (int i = 0; i < 3; ++i) {
+      operations.push_back(caller.Operation({.channels = 1}, caller.Call(nullptr), group));
+    }
+    caller.Stop(group);
+    caller.Complete(operations[0], 1);
+    caller.StopKernel(caller.Kernel(operations[1], 0, GpuNow()), 0);
+    caller.Complete(operations[2], 1);
+    group = caller.Group();
+    for (void*& operation : operations) operation = caller.Operation({.channels = 1}, caller.Call(nullptr), group);
+    caller.Stop(group);
+    caller.Complete(operations[0], 1);
+    caller.Complete(operations[1], 1);
+    caller.Kernel(operations[2], 0, GpuNow());
+    caller.Finalize();
+    EXPECT_EQ(Segment().Timed(), 0u);
+    EXPECT_EQ(Segment().Lost(),
+              Only({{Loss::kZeroTimestamp, 1}, {Loss::kIncompleteAtFinalize, 1}, {Loss::kCompanion, 4}}));
   });
 }
 

@@ -10,11 +10,12 @@ namespace nccl_exporter {
 inline uint64_t Communicator::OpenLaunch() {
   const uint64_t ticket = NextTicket(next_launch_);
   Launch& launch = LaunchAt(ticket);
-  if (LoadAcquire(launch.ticket) != 0 && !IsFreed(launch)) [[unlikely]]
-    return 0;
+  if (LoadAcquire(launch.ticket) != 0 && !IsFreed(launch)) return 0;
   StoreRelaxed(launch.members, 0);
   StoreRelaxed(launch.last_member, 0);
   StoreRelaxed(launch.pending, Launch::kOpen);
+  StoreRelaxed(launch.rejection, 0);
+  StoreRelaxed(launch.called_after, LoadRelaxed(announced_ns_));
   StoreRelease(launch.ticket, ticket);
   return ticket;
 }
@@ -35,8 +36,7 @@ inline void Communicator::JoinLaunch(Operation& operation, uint64_t ticket, uint
 inline uint64_t Communicator::TakeEntry(const OperationStart& start) {
   const uint64_t ticket = NextTicketAlone(next_operation_);
   Operation& operation = At(ticket);
-  if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree && !IsFreed(operation)) [[unlikely]]
-    return 0;
+  if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree && !IsFreed(operation)) return 0;
   StoreRelaxed(operation.call_ns, start.call_ns);
   StoreRelaxed(operation.bytes, start.message_bytes);
   StoreRelaxed(operation.sequence, start.sequence);
@@ -53,18 +53,23 @@ inline uint64_t Communicator::TakeEntry(const OperationStart& start) {
   return ticket;
 }
 
+inline void Communicator::NoteCall(Function function, int root, uint64_t group, bool is_captured) {
+  if (drift_watch_.SeesCauseInCall(function, root, group, is_captured) && ReadsKernels()) BeginDrift(0);
+}
+
 inline uint64_t Communicator::StartOperation(const OperationStart& start) {
-  const bool is_timed = source() != TimingSource::kNone;
-  if (is_timed) Sweep(start.call_ns);
+  if (drift_watch_.SeesCauseIn(start) && ReadsKernels()) BeginDrift(start.launch);
+  const bool is_followed = FollowsOperations();
+  if (is_followed) Sweep(start.call_ns);
   uint64_t ticket = 0;
   {
     const Turn turn{&is_starting_};
     recorder_.CountStart(turn, start.function, start.message_bytes, start.call_ns);
-    if (turn && is_timed && start.launch_is_followed) ticket = TakeEntry(start);
+    if (!start.call_is_bound) StoreRelaxed(announced_ns_, start.call_ns);
+    if (turn && is_followed && start.launch_is_followed) ticket = TakeEntry(start);
   }
   if (ticket == 0) {
-    if (is_timed) recorder_.CountLoss(Loss::kInFlightFull);
-    if (is_drifting_.load(std::memory_order_relaxed)) recorder_.CountLoss(Loss::kCommunicatorDrifting);
+    NoteUnfollowed(start, is_followed);
   } else if (start.has_no_parts) {
     Finish(At(ticket), ticket, start.call_ns);
   }

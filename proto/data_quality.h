@@ -13,8 +13,8 @@ namespace nccl_exporter {
 enum class LossKind : uint8_t {
   kDropped,            // nccl_rank_events_dropped_total: not recorded, for want of room
   kUnmatched,          // nccl_rank_events_unmatched_total: an event that fits no live operation; ignored
-  kTimestampRejected,  // nccl_rank_timestamps_rejected_total: an operation's times were implausible; it counts as
-                       // untimed
+  kTimestampRejected,  // nccl_rank_timestamps_rejected_total: an operation's times, or those of its launch, were
+                       // implausible; it counts as untimed, and here once
 };
 
 enum class Loss : uint8_t {
@@ -40,6 +40,8 @@ enum class Loss : uint8_t {
   kDrift,
   kJudgedAtOnce,
   kCommunicatorDrifting,
+  kDisjointChannels,
+  kCompanion,
   kCount
 };
 inline constexpr int kLossCount = static_cast<int>(Loss::kCount);
@@ -76,6 +78,9 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
     {LossKind::kTimestampRejected, "judged_at_once",
      "two launches were recorded at the same moment, and one was let go"},
     {LossKind::kDropped, "communicator_drifting", "operation not followed: its communicator is untimed for good"},
+    {LossKind::kTimestampRejected, "disjoint_channels", "channels of one kernel did not run at the same time"},
+    {LossKind::kTimestampRejected, "companion",
+     "shares the time of its launch with an operation that has none: rejected, incomplete, or not followed"},
 }};
 
 constexpr const LossTraits& TraitsOf(Loss loss) { return kLosses[static_cast<uint8_t>(loss)]; }

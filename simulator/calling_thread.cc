@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "simulator/truth_drift.h"
+
 namespace nccl_exporter::sim {
 
 CalledRank& CallingThread::Called(int global_rank) {
@@ -83,6 +85,10 @@ CallingThread::Plans CallingThread::MakeCalls(const ThreadGroup& group, bool is_
     LiveCommunicator& communicator = rank.communicators.At(plan.communicator);
     PreparedPlan& prepared = plans.emplace_back(options_, plugin_, rank.rank, communicator);
     communicator.was_captured = is_captured;
+    const bool has_kernel_events = !plan.calls.empty() && (called[plan.calls.front()].mask & kKernelCh) != 0;
+    if (has_kernel_events && CallsBringDrift(group, plan.rank, plan.communicator, options_.release)) {
+      communicator.is_drifting.store(true);
+    }
     for (size_t i = 0; i < plan.tasks.size(); ++i) {
       if (plan.tasks[i].function == Function::kBroadcast && options_.release.BroadcastIsCallOnly()) {
         communicator.sequences[static_cast<size_t>(Function::kBroadcast)]++;

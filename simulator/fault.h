@@ -19,6 +19,7 @@ enum class Fault : uint8_t {
   kDriftGraph,
   kDriftBroadcast,
   kHostAhead,
+  kDeviceAhead,
   kRingOverrun,
   kLostStart,
   kLostKernel,

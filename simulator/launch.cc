@@ -62,9 +62,10 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
   communicator_.NoteMask(task.mask, release);
   const Timing timing = communicator_.timing.load(std::memory_order_relaxed);
   const size_t member = members_.size();
-  members_.push_back({.function = task.call.function,
-                      .bytes = task.message_bytes,
-                      .shows_its_end = timing >= Timing::kKernelCpu || (timing == Timing::kProxy && has_proxy_events)});
+  members_.push_back(
+      {.function = task.call.function,
+       .bytes = task.message_bytes,
+       .shows_its_end = is_timed_ && (timing >= Timing::kKernelCpu || (timing == Timing::kProxy && has_proxy_events))});
   members_.back().operation = communicator_.account.AddOperation(task.call.function, task.message_bytes);
   true_members_.push_back(members_.back());
   int64_t last_due_ns = now_ns;
@@ -127,7 +128,9 @@ void Launch::StopKernelChannel(const Part& part, ChannelConnection& connection, 
     plugin_.Stop(connection.kernel_handle, now_ns);
     if (options_.release.ClearsKernelSlots()) connection.kernel_handle = nullptr;
   }
-  if (options_.release.HasKernelTimes()) {
+  if (!is_timed_) {
+    // It would tell the time of other work.
+  } else if (options_.release.HasKernelTimes()) {
     const GpuTimes times = TimesOf(ItemOn(part.channel));
     members_[part.member].Cover(times.start_ns, times.stop_ns);
   } else {

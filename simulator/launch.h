@@ -34,6 +34,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
         kernel_(kernel),
         never_completes_(never_completes),
         is_replay_(is_replay),
+        is_timed_(!communicator.is_drifting.load()),
         number_(++communicator.launches) {
     members_.reserve(most_tasks);  // so that members stay where they are while the delivering threads write to them
   }
@@ -92,6 +93,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   const KernelTimes kernel_;
   const bool never_completes_;  // its kernel hangs: starts without stops
   const bool is_replay_;
+  const bool is_timed_;
   const uint64_t number_;  // of the launches of its communicator, from 1
   std::vector<LaunchMember> members_;
   std::vector<LaunchMember> true_members_;  // with the intervals of the kernel

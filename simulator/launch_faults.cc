@@ -26,7 +26,11 @@ int64_t Launch::PostPolledEvents(const Task& task, size_t member, int64_t now_ns
   for (int i = 0; i < run; ++i) {
     const int channel = task.channels.low + i;
     ChannelConnection& connection = ConnectionOf(task, channel);
-    connection.polled.Run(ItemOn(channel), now_ns, rank_.kernel_events(), faults);
+    if (faults.StrikesAfter(Fault::kDeviceAhead, number_) && !std::exchange(connection.is_device_ahead, true)) {
+      connection.polled.Run(connection.latest_item, now_ns, rank_.kernel_events(), faults);
+    }
+    connection.latest_item = ItemOn(channel);
+    connection.polled.Run(connection.latest_item, now_ns, rank_.kernel_events(), faults);
     if (i >= task.channels.played) continue;  // the host knows nothing of this one
     const Part part{.member = member, .parent = task.handle, .channel = channel, .start_due_ns = 0, .stop_due_ns = 0};
     PolledWork work{.counter = CountWork(connection),

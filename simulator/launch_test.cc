@@ -20,9 +20,9 @@ std::string HandleOf(const std::string& line) {
   return line.substr(line.find('#'), line.find(' ', line.find('#')) - line.find('#'));
 }
 
-JobOptions Ladder(int nccl_version, const std::string& fault) {
+JobOptions Ladder(int nccl_version, const std::string& fault, const char* layout = "ladder") {
   JobOptions options = OneAllReduce(nccl_version);
-  options.workload.layout = "ladder";
+  options.workload.layout = layout;
   options.workload.shape.ranks_per_node = 4;
   options.steps = 30;
   options.steps_per_second = 5000;
@@ -89,9 +89,10 @@ TEST(Launch, ListsTrueDurationsThatAreTheAccountsWithoutFaults) {
 }
 
 TEST(Launch, ReportsOlderWorkWhereTheHostIsBehind) {
-  for (const auto& [fault, release] : {std::pair("drift-self-send", 22809), std::pair("drift-2312", 23102)}) {
-    const RecordedJob whole = Record(Ladder(release, ""), {kTimedMask, 0});
-    const RecordedJob job = Record(Ladder(release, fault), {kTimedMask, 0});
+  for (const auto& [fault, release, layout] :
+       {std::tuple("drift-self-send", 22809, "ladder-to-self"), std::tuple("drift-2312", 23102, "ladder")}) {
+    const RecordedJob whole = Record(Ladder(release, "", layout), {kTimedMask, 0});
+    const RecordedJob job = Record(Ladder(release, fault, layout), {kTimedMask, 0});
     EXPECT_GT(Affected(job, "AllReduce"), 0u) << fault;
     EXPECT_EQ(job.Starting("T +KernelCh").size(), whole.Starting("T +KernelCh").size()) << fault;
     // The last work of each channel is never shown: no time is as late as the latest without the fault.

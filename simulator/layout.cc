@@ -86,15 +86,24 @@ void WriteMixtureOfExperts(LayoutDraft& draft) {
 }
 
 // Every kind of call on the same channels, each with a time of its own kind: what is taken for something else shows.
-void WriteLadder(LayoutDraft& draft) {
+// Ranks exchange messages with their neighbours, or each with all, itself included.
+void WriteLadder(LayoutDraft& draft, bool exchanges_with_all) {
   const std::vector<int> world = draft.AddWorld("ladder");
-  draft.Exposed(world, HalfPrecision(Function::kAlltoAll, 600 * kKiB));
+  std::vector<Call> exchange;
+  for (int rank = 0; rank < draft.shape().ranks() && draft.shape().ranks() > 1; ++rank) {
+    exchange.push_back(TransferOf(1536 * kKiB, rank, (rank + 1) % draft.shape().ranks()));
+  }
+  if (exchanges_with_all) exchange = {HalfPrecision(Function::kAlltoAll, 600 * kKiB)};
+  draft.Grouped(world, exchange);
   draft.Exposed(world, AllReduceOf(192 * kMiB));
   draft.Exposed(world, HalfPrecision(Function::kAllGather, 512 * kKiB));
   draft.Exposed(world, {.function = Function::kBroadcast, .count = 64 * kMiB, .datatype = "ncclInt8"});
   draft.Exposed(world, HalfPrecision(Function::kReduceScatter, 4 * kMiB));
   draft.Eager(world, {.function = Function::kReduce, .count = 512, .datatype = "ncclFloat64"});
 }
+
+void WriteLadder(LayoutDraft& draft) { WriteLadder(draft, false); }
+void WriteLadderToSelf(LayoutDraft& draft) { WriteLadder(draft, true); }
 
 void WriteMixed(LayoutDraft& draft) {
   const ClusterShape shape = draft.shape();
@@ -111,7 +120,7 @@ void WriteMixed(LayoutDraft& draft) {
   draft.Exposed(world, {.function = Function::kAllReduce, .count = 1, .datatype = "ncclInt32"});  // a barrier
 }
 
-constexpr std::array<Layout, 8> kLayouts{{
+constexpr std::array<Layout, 9> kLayouts{{
     {"single", "one communicator, one AllReduce of 1 MiB in a step", WriteSingle, false},
     {"dp", "one communicator, AllReduce of buckets of 64 KiB to 320 MiB", WriteDataParallel, false},
     {"fsdp", "one communicator, AllGather and ReduceScatter of layers", WriteFullySharded, false},
@@ -119,6 +128,7 @@ constexpr std::array<Layout, 8> kLayouts{{
     {"pp", "Send and Recv between the stages of pipelines", WritePipelineParallel, false},
     {"moe", "AlltoAll as grouped sends and receives, and an AllReduce", WriteMixtureOfExperts, false},
     {"ladder", "one communicator, every kind of call, each with a duration of its own", WriteLadder, false},
+    {"ladder-to-self", "the same, with an AlltoAll instead of sends to neighbours", WriteLadderToSelf, false},
     {"mixed", "several communicators, every kind of call, and in every step a group of the seed's choice", WriteMixed,
      true},
 }};

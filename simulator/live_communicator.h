@@ -29,8 +29,10 @@ struct ChannelConnection {
   WorkItem started_item;        // whose time that was
   // In use where there are faults:
   PolledChannel polled;
-  bool is_ahead = false;  // the host has counted one too many
-  bool is_stuck = false;  // what the host waits for will never come
+  WorkItem latest_item;          // of the device
+  bool is_ahead = false;         // the host has counted one too many
+  bool is_device_ahead = false;  // the device has
+  bool is_stuck = false;         // what the host waits for will never come
 };
 
 struct LiveCommunicator {
@@ -52,8 +54,9 @@ struct LiveCommunicator {
   uint64_t launches = 0;
   // Until then the proxy operations of earlier launches start; those of the next one come after them (2.27 and later).
   int64_t proxy_starts_due_ns = 0;
-  bool was_captured = false;  // the latest group
-  bool is_stuck = false;      // one of its channels
+  bool was_captured = false;              // the latest group
+  std::atomic<bool> is_drifting = false;  // from here on its operations are not timed
+  bool is_stuck = false;                  // one of its channels
   std::atomic<Timing> timing = Timing::kNone;
   TruthAccount account;
 

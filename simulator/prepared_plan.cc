@@ -5,6 +5,7 @@
 
 #include "simulator/dice.h"
 #include "simulator/group_events.h"
+#include "simulator/truth_drift.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -73,6 +74,10 @@ void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes
   if (StartsGroup(Mask(), release)) {
     Descriptor descriptor(release.api_version(), kGroup, nullptr, 0);
     plugin_.Start(communicator_.context, &group_handle_, descriptor, now_ns += kCallbackNs);
+  }
+  const bool replays_after_eager = way == Way::kReplay && !communicator_.was_captured;
+  if (way != Way::kAtCapture && LaunchBringsDrift(tasks_, communicator_.rank, replays_after_eager, release)) {
+    communicator_.is_drifting.store(true);
   }
   StartTasks(way, now_ns);
 

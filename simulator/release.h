@@ -66,6 +66,8 @@ class Release {
 
   // Broadcast is announced by its call only (it goes through the AllGatherV scheduler).
   constexpr bool BroadcastIsCallOnly() const { return nccl_version_ >= 22900; }
+  // Kernels of Broadcasts advance the device's counters and not the host's.
+  constexpr bool ForgetsBroadcasts() const { return nccl_version_ >= 23100 && nccl_version_ < 23103; }
   // CollNet collectives announce 0 channels.
   constexpr bool HidesCollNetChannels() const { return nccl_version_ >= 22700 && nccl_version_ < 23100; }
   // Announced channels of a collective are an upper bound only.

@@ -36,17 +36,27 @@ struct FaultRow {
   const char* reason;  // that the plugin must give, if only one fits; else null
   uint64_t tolerance_ns = kTicksNs;
   bool is_harmless = false;  // no event is lost or tells another time than its own
-  // Wrong durations that a rank may record before the fault can be told: while the host is launches ahead of its GPU,
-  // the time of the launch before is a possible one.
+  // Wrong durations that a rank may record before the fault can be told: as long as all channels of a launch show the
+  // time of one and the same later launch, nothing contradicts it.
   uint64_t most_wrong = 0;
+  const char* layout = "ladder";
 };
 
 // One row a fault.
 const FaultRow kFaultRows[] = {
-    {"SelfSendDrift", {"--fault", "drift-self-send"}, {4, 5, 6}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 4},
-    {"GraphDrift", {"--fault", "drift-graph", "--graph"}, {4, 5, 6}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 4},
-    {"BroadcastDrift", {"--fault", "drift-2312"}, {6, 7}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 4},
-    {"HostAhead", {"--fault", "host-ahead"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
+    {"SelfSendDrift",
+     {"--fault", "drift-self-send"},
+     {4, 5, 6},
+     Rest::kMayBeUntimed,
+     nullptr,
+     kTicksNs,
+     false,
+     0,
+     "ladder-to-self"},
+    {"GraphDrift", {"--fault", "drift-graph", "--graph"}, {4, 5, 6}, Rest::kMayBeUntimed, nullptr},
+    {"BroadcastDrift", {"--fault", "drift-2312", "--nccl-version", "23102"}, {7}, Rest::kMayBeUntimed, nullptr},
+    {"HostAhead", {"--fault", "host-ahead"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 2},
+    {"DeviceAhead", {"--fault", "device-ahead"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
     {"RingOverrun",
      {"--fault", "ring-overrun:late=40000000,every=50000000"},
      {4, 5, 6, 7},
@@ -65,7 +75,7 @@ const FaultRow kFaultRows[] = {
      {4, 5, 6, 7},
      Rest::kIsTimed,
      nullptr,
-     kChannelSkewNs,
+     kTicksNs,
      true},
     {"NoFault", {}, {4, 5, 6, 7}, Rest::kIsTimed, nullptr, kTicksNs, true},
 };
@@ -125,7 +135,7 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
     std::vector<std::string> options{"--api-version",
                                      std::to_string(scenario.api_version),
                                      "--layout",
-                                     "ladder",
+                                     scenario.row->layout,
                                      "--steps",
                                      "150",
                                      "--rate",

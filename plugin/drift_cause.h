@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known to part NCCL's counters of kernel work from those of the device: from then on its kernel events carry
+// the times of other work, for good. Told by calls and operations as they come, before the first wrong time stamp. The
+// same rule is in proto/README.md.
+//
+// The causes, each of certain releases, all with kernel timing only:
+//
+// - A send to or receive from oneself, as in every AlltoAll: the device counts it, the host does not. 2.26 to 2.30.
+// - A message that is cut into more parts than have data: the same, for the empty ones. 2.26 to 2.30; 2.26 does not
+//   announce the number of parts, so that nothing can be told there.
+// - A captured graph that is replayed after an eager call: the host counts replays only as long as the latest call was
+//   a captured one. 2.26.3 to 2.30; seen from 2.28 on, where calls are announced.
+// - Broadcasts of several roots in one group: their common kernel is counted on one side only. 2.29 and later, unless
+//   NCCL_ALLGATHERV_ENABLE=0.
+// - Any Broadcast: the device counts it, the host does not. 2.31.0 to 2.31.2.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "plugin/operation.h"
+
+namespace nccl_exporter {
+
+// Which causes a release has.
+struct DriftCauses {
+  bool hides_parts = false;         // of messages to oneself, and empty ones
+  bool forgets_replays = false;     // after an eager call
+  bool joins_broadcasts = false;    // of several roots
+  bool forgets_broadcasts = false;  // whatever their roots
+
+  bool operator==(const DriftCauses&) const = default;
+};
+
+// `nccl_version` as ncclGetVersion reports it, 0: not known.
+constexpr DriftCauses DriftCausesOf(int api_version, int nccl_version, bool joins_broadcasts) {
+  constexpr int kFirstSound = 23103;
+  return {.hides_parts = api_version >= 3 && api_version <= 6,
+          .forgets_replays = api_version >= 3 && api_version <= 6,
+          .joins_broadcasts = api_version >= 6 && joins_broadcasts,
+          .forgets_broadcasts = api_version == 7 && nccl_version < kFirstSound};
+}
+
+// Of a message cut into `parts` at multiples of 4 KiB; one without bytes has one part.
+constexpr uint64_t PartsWithData(uint64_t bytes, uint64_t parts) {
+  constexpr uint64_t kGranularity = 4096;
+  const uint64_t share = bytes / parts + (bytes % parts != 0 ? 1 : 0);
+  const uint64_t part_bytes = std::max(share / kGranularity + (share % kGranularity != 0 ? 1 : 0), uint64_t{1});
+  const uint64_t units = bytes / kGranularity + (bytes % kGranularity != 0 ? 1 : 0);
+  return std::max((units + part_bytes - 1) / part_bytes, uint64_t{1});
+}
+
+// One a communicator. Any thread; a call is noted by the thread that makes it, before its operation is announced.
+class DriftWatch {
+ public:
+  void Open(const DriftCauses& causes) {
+    causes_.store(causes, std::memory_order_relaxed);
+    latest_call_is_captured_.store(false, std::memory_order_relaxed);
+    broadcast_group_.store(0, std::memory_order_relaxed);
+  }
+
+  // Both return whether the counters drift from here on.
+
+  // `group` tells one group of calls from the next.
+  bool SeesCauseInCall(Function function, int root, uint64_t group, bool is_captured) {
+    latest_call_is_captured_.store(is_captured, std::memory_order_relaxed);
+    return function == Function::kBroadcast && SeesCauseInBroadcast(root, group);
+  }
+
+  bool SeesCauseIn(const OperationStart& start) const {
+    if (start.peer < 0 && !start.is_replay) return false;
+    const DriftCauses causes = causes_.load(std::memory_order_relaxed);
+    if (start.is_replay && causes.forgets_replays && !latest_call_is_captured_.load(std::memory_order_relaxed)) {
+      return true;
+    }
+    if (start.peer < 0 || !causes.hides_parts) return false;
+    return start.is_to_self ||
+           (start.channels > 1 && PartsWithData(start.message_bytes, start.channels) < start.channels);
+  }
+
+ private:
+  bool SeesCauseInBroadcast(int root, uint64_t group) {
+    const DriftCauses causes = causes_.load(std::memory_order_relaxed);
+    if (causes.forgets_broadcasts) return true;
+    if (!causes.joins_broadcasts) return false;
+    const uint64_t former_group = broadcast_group_.exchange(group, std::memory_order_relaxed);
+    const int former_root = broadcast_root_.exchange(root, std::memory_order_relaxed);
+    return group != 0 && group == former_group && root != former_root;
+  }
+
+  std::atomic<DriftCauses> causes_{};
+  std::atomic<bool> latest_call_is_captured_{false};
+  std::atomic<uint64_t> broadcast_group_{0};  // of the latest Broadcast; 0: none
+  std::atomic<int> broadcast_root_{-1};
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/drift_cause.h"
+
+#include <gtest/gtest.h>
+
+namespace nccl_exporter {
+namespace {
+
+OperationStart Send(uint64_t bytes, uint32_t channels, bool is_to_self = false) {
+  OperationStart start;
+  start.function = Function::kSend;
+  start.message_bytes = bytes;
+  start.channels = channels;
+  start.is_to_self = is_to_self;
+  start.peer = 1;
+  return start;
+}
+
+OperationStart Replay() {
+  OperationStart start;
+  start.function = Function::kAllReduce;
+  start.is_replay = true;
+  return start;
+}
+
+TEST(DriftCausesOf, FollowsTheRelease) {
+  EXPECT_EQ(DriftCausesOf(2, 22403, true), DriftCauses{});
+  EXPECT_EQ(DriftCausesOf(3, 22606, true), (DriftCauses{.hides_parts = true, .forgets_replays = true}));
+  EXPECT_EQ(DriftCausesOf(5, 22809, true), (DriftCauses{.hides_parts = true, .forgets_replays = true}));
+  EXPECT_EQ(DriftCausesOf(6, 23007, true),
+            (DriftCauses{.hides_parts = true, .forgets_replays = true, .joins_broadcasts = true}));
+  EXPECT_EQ(DriftCausesOf(6, 23007, false), (DriftCauses{.hides_parts = true, .forgets_replays = true}));
+  EXPECT_EQ(DriftCausesOf(7, 23102, true), (DriftCauses{.joins_broadcasts = true, .forgets_broadcasts = true}));
+  EXPECT_EQ(DriftCausesOf(7, 0, true), (DriftCauses{.joins_broadcasts = true, .forgets_broadcasts = true}));
+  EXPECT_EQ(DriftCausesOf(7, 23103, true), (DriftCauses{.joins_broadcasts = true}));
+}
+
+TEST(PartsWithData, CutsAtMultiplesOf4KiB) {
+  EXPECT_EQ(PartsWithData(262144, 16), 16u);
+  EXPECT_EQ(PartsWithData(262145, 16), 13u);
+  EXPECT_EQ(PartsWithData(1, 2), 1u);
+  EXPECT_EQ(PartsWithData(0, 1), 1u);
+  EXPECT_EQ(PartsWithData(0, 8), 1u);
+  EXPECT_EQ(PartsWithData(8192, 2), 2u);
+  EXPECT_EQ(PartsWithData(~uint64_t{0}, 64), 64u);
+}
+
+TEST(DriftWatch, SeesMessagesToSelfAndThoseWithEmptyParts) {
+  DriftWatch watch;
+  watch.Open({.hides_parts = true});
+  EXPECT_TRUE(watch.SeesCauseIn(Send(1 << 20, 4, true)));
+  EXPECT_TRUE(watch.SeesCauseIn(Send(262145, 16)));
+  EXPECT_FALSE(watch.SeesCauseIn(Send(262144, 16)));
+  EXPECT_FALSE(watch.SeesCauseIn(Send(262145, 0))) << "not announced";
+  watch.Open({});
+  EXPECT_FALSE(watch.SeesCauseIn(Send(1 << 20, 4, true)));
+  EXPECT_FALSE(watch.SeesCauseIn(Send(262145, 16)));
+}
+
+TEST(DriftWatch, SeesReplaysAfterAnEagerCall) {
+  DriftWatch watch;
+  watch.Open({.forgets_replays = true});
+  watch.SeesCauseInCall(Function::kAllReduce, -1, 1, true);
+  EXPECT_FALSE(watch.SeesCauseIn(Replay()));
+  watch.SeesCauseInCall(Function::kReduce, 0, 2, false);
+  EXPECT_TRUE(watch.SeesCauseIn(Replay()));
+  watch.SeesCauseInCall(Function::kReduce, 0, 3, true);
+  EXPECT_FALSE(watch.SeesCauseIn(Replay())) << "though it was, until then";
+}
+
+TEST(DriftWatch, SeesBroadcastsOfSeveralRootsInOneGroup) {
+  DriftWatch watch;
+  watch.Open({.joins_broadcasts = true});
+  EXPECT_FALSE(watch.SeesCauseInCall(Function::kBroadcast, 0, 1, false));
+  EXPECT_FALSE(watch.SeesCauseInCall(Function::kBroadcast, 0, 1, false));
+  EXPECT_FALSE(watch.SeesCauseInCall(Function::kBroadcast, 1, 2, false));
+  EXPECT_FALSE(watch.SeesCauseInCall(Function::kReduce, 2, 2, false));
+  EXPECT_TRUE(watch.SeesCauseInCall(Function::kBroadcast, 2, 2, false));
+  EXPECT_FALSE(watch.SeesCauseInCall(Function::kBroadcast, 0, 0, false));
+  EXPECT_FALSE(watch.SeesCauseInCall(Function::kBroadcast, 1, 0, false)) << "in groups that are not known";
+}
+
+TEST(DriftWatch, SeesAnyBroadcastWhereTheHostDoesNotCountIt) {
+  DriftWatch watch;
+  watch.Open({.forgets_broadcasts = true});
+  EXPECT_TRUE(watch.SeesCauseInCall(Function::kBroadcast, 0, 1, false));
+  EXPECT_FALSE(watch.SeesCauseInCall(Function::kReduce, 0, 1, false));
+}
+
+}  // namespace
+}  // namespace nccl_exporter
