@@ -8,12 +8,12 @@
 
 namespace nccl_exporter {
 
-// The start of an operation on one rank.
+// An operation on one rank.
 struct ArrivalMatcher::Arrival {
   Member* member;
-  TimeRange start;
-  int64_t most_stop_ns;
-  uint64_t members;  // of the launch, which share its lateness
+  CompletedOperation operation;
+  TimeRange start;  // as calls and deliveries bind it
+  TimeRange stop;
 };
 
 struct ArrivalMatcher::Waiting {
@@ -27,14 +27,18 @@ struct ArrivalMatcher::Group {
   std::unordered_map<uint64_t, Waiting> waiting;  // by function and sequence
   bool has_rank_twice = false;
   bool is_timed = false;  // on every rank
+  ClockDifferences clocks;
 
   void Judge();
+  void LearnFrom(const std::vector<Arrival>& arrivals);
+  TimeRange DistanceOf(const Arrival& one, const Arrival& other) const;
 };
 
 class ArrivalMatcher::Member {
  public:
   LocalRank rank;
   Group* group;
+  size_t number = 0;  // in its group
   std::shared_ptr<GpuClockBounds> clock;
   ArrivalCounts counts;
   // The last operation, by which the call of the next launch is bound from below.
@@ -49,6 +53,10 @@ bool WaitsForAll(Function function) {
   return function == Function::kAllReduce || function == Function::kAllGather || function == Function::kReduceScatter ||
          function == Function::kAlltoAll;
 }
+
+constexpr TimeRange kUnbound{-ClockDifferences::kUnknown, ClockDifferences::kUnknown};
+
+int64_t AsOf(const CompletedOperation& operation) { return ClockDifferences::Difference(operation.delivered_ns, 0); }
 
 // At or before which time the kernel was launched, if that is known. Where the call itself is announced after the
 // launch, the call of an operation that was over before this one began was earlier: the operations of a communicator
@@ -67,7 +75,11 @@ ArrivalMatcher::~ArrivalMatcher() = default;
 
 void ArrivalMatcher::Group::Judge() {
   std::vector<uint64_t> ranks;
-  for (const Member* member : members) ranks.push_back(member->rank.rank);
+  for (size_t i = 0; i < members.size(); ++i) {
+    members[i]->number = i;
+    ranks.push_back(members[i]->rank.rank);
+  }
+  clocks.Reset(members.size());
   std::ranges::sort(ranks);
   has_rank_twice = std::ranges::adjacent_find(ranks) != ranks.end();
   is_timed = std::ranges::all_of(members, [](const Member* member) { return member->rank.has_kernel_times; });
@@ -140,32 +152,59 @@ void ArrivalMatcher::Take(Member* member, const CompletedOperation& operation, u
     waiting.since_ns = now_ns;
     waiting.arrivals.reserve(group.members.size());
   }
-  constexpr TimeRange kUnbound{INT64_MIN / 4, INT64_MAX / 4};
-  waiting.arrivals.push_back({.member = member,
-                              .start = start.value_or(kUnbound),
-                              .most_stop_ns = stop.value_or(kUnbound).most_ns,
-                              .members = operation.members});
+  waiting.arrivals.push_back(
+      {.member = member, .operation = operation, .start = start.value_or(kUnbound), .stop = stop.value_or(kUnbound)});
   if (waiting.arrivals.size() < group.members.size()) return;
-  Compare(operation.function(), waiting.arrivals);
+  Compare(group, waiting.arrivals);
   group.waiting.erase(found);
 }
 
-void ArrivalMatcher::Compare(Function function, const std::vector<Arrival>& arrivals) {
-  const Arrival& first = *std::ranges::min_element(arrivals, {}, [](const Arrival& a) { return a.start.most_ns; });
-  const Arrival& last = *std::ranges::max_element(arrivals, {}, [](const Arrival& a) { return a.start.least_ns; });
-  const Arrival& first_out = *std::ranges::min_element(arrivals, {}, &Arrival::most_stop_ns);
-  if (WaitsForAll(function) && last.start.least_ns > first_out.most_stop_ns) {
-    return Count(Uncompared::kMismatch, arrivals.size());
+void ArrivalMatcher::Group::LearnFrom(const std::vector<Arrival>& arrivals) {
+  for (const Arrival& one : arrivals) {
+    for (const Arrival& other : arrivals) {
+      if (&one == &other) continue;
+      clocks.Learn(one.member->number, one.operation.start_ns, other.member->number, other.operation.stop_ns,
+                   AsOf(other.operation));
+    }
   }
-  if (last.start.least_ns <= first.start.most_ns) return Count(Uncompared::kUncertainClocks, arrivals.size());
+}
+
+// By how much `one` started later than `other`: bound by the host's clock and by former operations.
+TimeRange ArrivalMatcher::Group::DistanceOf(const Arrival& one, const Arrival& other) const {
+  const int64_t shown_ns = ClockDifferences::Difference(one.operation.start_ns, other.operation.start_ns);
+  const int64_t as_of_ns = AsOf(one.operation);
+  const size_t first = one.member->number, second = other.member->number;
+  return {.least_ns = std::max(one.start.least_ns - other.start.most_ns,
+                               shown_ns + clocks.LeastOf(first, second, as_of_ns) - GpuClockBounds::kTickNs),
+          .most_ns = std::min(one.start.most_ns - other.start.least_ns,
+                              shown_ns - clocks.LeastOf(second, first, as_of_ns) + GpuClockBounds::kTickNs)};
+}
+
+void ArrivalMatcher::Compare(Group& group, const std::vector<Arrival>& arrivals) {
+  const auto entered_last = std::ranges::max_element(arrivals, {}, [](const Arrival& a) { return a.start.least_ns; });
+  const auto left_first = std::ranges::min_element(arrivals, {}, [](const Arrival& a) { return a.stop.most_ns; });
+  if (WaitsForAll(arrivals.front().operation.function())) {
+    if (entered_last->start.least_ns > left_first->stop.most_ns) return Count(Uncompared::kMismatch, arrivals.size());
+    group.LearnFrom(arrivals);
+  }
+  const auto about = [&](const Arrival& arrival) {
+    return &arrival == &arrivals.front() ? 0 : group.DistanceOf(arrival, arrivals.front()).Middle();
+  };
+  const Arrival& first = *std::ranges::min_element(arrivals, {}, about);
+  const Arrival& last = *std::ranges::max_element(arrivals, {}, about);
+  const auto is_later = [&](const Arrival& one, const Arrival& other) {
+    return &one != &other && group.DistanceOf(one, other).least_ns > 0;
+  };
+  if (!is_later(last, first)) return Count(Uncompared::kUncertainClocks, arrivals.size());
   bool is_certainly_last = true;
   for (const Arrival& arrival : arrivals) {
     ArrivalCounts& counts = arrival.member->counts;
     ++counts.compared;
-    if (arrival.start.least_ns > first.start.most_ns) {
-      counts.lateness_ns += static_cast<uint64_t>(arrival.start.Middle() - first.start.Middle()) / arrival.members;
+    if (is_later(arrival, first)) {
+      const int64_t lateness_ns = group.DistanceOf(arrival, first).Middle();
+      counts.lateness_ns += static_cast<uint64_t>(std::max<int64_t>(lateness_ns, 0)) / arrival.operation.members;
     }
-    if (&arrival != &last && arrival.start.most_ns >= last.start.least_ns) is_certainly_last = false;
+    is_certainly_last = is_certainly_last && (&arrival == &last || is_later(last, arrival));
   }
   if (is_certainly_last) ++last.member->counts.last;
 }

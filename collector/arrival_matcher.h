@@ -7,8 +7,9 @@
 // count again at each operation. Lateness of kernels adds up to the time that the others wait.
 //
 // An operation is compared if every rank of the communicator on this node has it, and if some rank is certainly later
-// than the first one: the ranges in which the two starts lie do not overlap. A rank is late by the distance of the
-// middles of those ranges, if it is certainly later than the first, and last if it is certainly later than all others.
+// than the first one, whatever the clocks show within their bounds (GpuClockBounds, ClockDifferences). A rank is late
+// by the middle of what its distance to the first may be, if it is certainly later, and last if it is certainly later
+// than all others.
 #pragma once
 
 #include <compare>
@@ -21,6 +22,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collector/clock_differences.h"
 #include "collector/completion_ring.h"
 #include "collector/gpu_clock_bounds.h"
 #include "collector/node_snapshot.h"
@@ -87,7 +89,7 @@ class ArrivalMatcher {
 
   void Count(Uncompared cause, uint64_t operations) { uncompared_[static_cast<size_t>(cause)] += operations; }
   void GiveUp(Group& group, Uncompared cause);
-  void Compare(Function function, const std::vector<Arrival>& arrivals);
+  void Compare(Group& group, const std::vector<Arrival>& arrivals);
 
   using ClockKey = std::pair<uint64_t, std::string>;  // uid, GPU
   std::map<ClockKey, std::weak_ptr<GpuClockBounds>> clocks_;

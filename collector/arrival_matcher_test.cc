@@ -236,6 +236,25 @@ TEST_F(ArrivalMatcherTest, WhatWaitsIsGivenUpWhenARankComesOrGoes) {
   ExpectCounts(second, 0, 0, 0);
 }
 
+// Hosts that are far ahead say little about the clocks; operations that none leaves before all have entered do.
+TEST_F(ArrivalMatcherTest, ShortOperationsBindTheClocksWhereTheHostIsFarAhead) {
+  Member* first = Add(0);
+  Member* second = Add(1);
+  const auto complete = [&](uint64_t sequence, uint64_t start_ns, uint64_t later_ns, uint64_t stop_ns) {
+    for (Member* member : {first, second}) {
+      CompletedOperation operation = Operation(member, sequence, start_ns + (member == second ? later_ns : 0), stop_ns);
+      operation.call_ns -= 50 * kMillisecond;
+      matcher_.Take(member, operation, 0);
+    }
+  };
+  complete(0, 100 * kMillisecond, 1 * kMillisecond, 104 * kMillisecond);
+  ExpectCounts(second, 0, 0, 0);
+  complete(1, 105 * kMillisecond, 0, 105 * kMillisecond + 30 * kMicrosecond);
+  complete(2, 106 * kMillisecond, 1 * kMillisecond, 110 * kMillisecond);
+  ExpectCounts(second, 1, 1, 1000);
+  ExpectCounts(first, 1, 0, 0);
+}
+
 // API v4 announces the call after the launch: then the call of the operation before bounds the clock.
 TEST_F(ArrivalMatcherTest, WithoutABoundCallTheOneBeforeCounts) {
   std::vector<Member*> members;
@@ -249,6 +268,7 @@ TEST_F(ArrivalMatcherTest, WithoutABoundCallTheOneBeforeCounts) {
       CompletedOperation operation =
           Operation(member, i, at_ns, (1 + i) * kMillisecond + 2600 * kMicrosecond * i + 90000);
       operation.call_ns += 12 * kMicrosecond;  // after the start of the kernel
+      operation.function_and_sequence = static_cast<uint64_t>(Function::kReduce) << 56 | i;
       matcher_.Take(member, operation, 0);
     }
   }

@@ -175,9 +175,13 @@ TEST_F(ArrivalObserverTest, AFinalizedCommunicatorKeepsItsCountsUntilItsSlotIsCl
   Discover();
   EXPECT_FALSE(Read());
   EXPECT_EQ(Counts(1)->last, 2u);
-  for (const int rank : {0, 1}) Open(rank, 0, 9, 2, 2);
+  for (const int rank : {0, 1}) {
+    for (size_t entry : {0, 1}) processes_[rank].writer.PutWord(processes_[rank].writer.CompletionAt(0, entry), 0);
+    Open(rank, 0, 9, 2, 2);
+  }
   Discover();
   EXPECT_FALSE(Counts(1)) << "of the former generation";
+  Read();
   EXPECT_EQ(Counts(1, 0, 2), ArrivalCounts{});
 }
 
