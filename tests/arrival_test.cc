@@ -19,13 +19,16 @@ using Options = std::vector<std::string>;
 // to 5 ms and 8 parts in a million off.
 using Starts = std::map<int, double>;
 
-// Beyond this, two starts must be told apart and distances be right: shortest operations and polls take 20 us.
+// Beyond this, two starts must be told apart: the shortest operations and polls take 20 us, and bounds age.
 constexpr double kCertainSeconds = 150e-6;
+// Of an operation's lateness, on the average: none is counted where it is not certain.
+constexpr double kMostMissedSeconds = 60e-6;
+constexpr double kMostExcessSeconds = 20e-6;
 
 class Arrivals : public testing::Test {
  protected:
   nlohmann::json Run(const Options& options, const std::map<std::string, std::string>& environment) const {
-    Options all{"--pace", "real", "--duration", "4", "--rate", "25", "--truth-operations"};
+    Options all{"--pace", "real", "--duration", "6", "--rate", "4", "--truth-operations"};
     all.insert(all.end(), options.begin(), options.end());
     const Finished job =
         RunToEnd(SimulatorCommand(segments_.path(), results_.path() + "/truth.json", all), environment);
@@ -87,8 +90,10 @@ class Arrivals : public testing::Test {
       EXPECT_GE(compared, surely_compared) << comm << " rank " << rank;
       EXPECT_LE(compared, static_cast<double>(collectives.size()));
       EXPECT_GE(Value(scrape, "last_arrivals_total", comm, rank), surely_last[rank]) << comm << " rank " << rank;
-      const double most_error = static_cast<double>(collectives.size()) * kCertainSeconds;
-      EXPECT_NEAR(Value(scrape, "arrival_lateness_seconds_total", comm, rank), seconds, most_error);
+      const double operations = static_cast<double>(collectives.size());
+      const double counted = Value(scrape, "arrival_lateness_seconds_total", comm, rank);
+      EXPECT_GE(counted, seconds - operations * kMostMissedSeconds) << comm << " rank " << rank;
+      EXPECT_LE(counted, seconds + operations * kMostExcessSeconds) << comm << " rank " << rank;
     }
     return compared;
   }
