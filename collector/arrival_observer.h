@@ -71,8 +71,8 @@ class ArrivalObserver {
     ArrivalMatcher::Member* member = nullptr;  // null: over, only the counts are left
     std::optional<ArrivalCounts> counts;       // the last, if it was ever comparable; set when it is over
     bool was_comparable = false;
-    bool is_over = false;                      // closed, or its writer gone, when it was last looked at
-    bool has_begun = false;                    // an operation was in the ring before the latest Discover()
+    bool is_over = false;    // closed, or its writer gone, when it was last looked at
+    bool has_begun = false;  // an operation was in the ring before the latest Discover()
     bool is_settled = false;
   };
 
