@@ -5,12 +5,14 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
+#include "collector/arrival_observer.h"
 #include "collector/segment_table.h"
 
 namespace nccl_exporter {
@@ -30,9 +32,10 @@ Collector::Collector(CollectorOptions options) : Collector(std::move(options), N
 Collector::Collector(CollectorOptions options, Clock clock)
     : clock_(std::move(clock)),
       table_(std::make_unique<SegmentTable>(std::move(options.directories), options.retention)),
+      arrivals_(std::make_unique<ArrivalObserver>()),
       snapshots_([this] {
         const std::lock_guard lock(mutex_);
-        return std::make_shared<const NodeSnapshot>(table_->Snapshot(clock_()));
+        return std::make_shared<const NodeSnapshot>(Take());
       }),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!stop_.is_open()) throw std::system_error(errno, std::generic_category(), "eventfd");
@@ -51,20 +54,64 @@ void Collector::Start() {
 
 std::shared_ptr<const NodeSnapshot> Collector::Snapshot() { return snapshots_.Get(); }
 
+NodeSnapshot Collector::Take() {
+  const Moment now = clock_();
+  table_->Refresh(now);
+  FindCommunicators(now);
+  arrivals_->Read(now);
+  NodeSnapshot snapshot =
+      table_->Snapshot(now, [this](const FileKey& key, ProcessSnapshot& process) { arrivals_->AddTo(key, process); });
+  FindCommunicators(now);  // the table may have let go of files
+  arrivals_->AddTo(snapshot);
+  return snapshot;
+}
+
+void Collector::Refresh() {
+  const std::lock_guard lock(mutex_);
+  const Moment now = clock_();
+  table_->Refresh(now);
+  FindCommunicators(now);
+}
+
+void Collector::FindCommunicators(const Moment& now) {
+  std::vector<ArrivalObserver::Source> sources;
+  table_->ForEach([&](const FileKey& key, const SegmentFile& file, bool is_alive) {
+    sources.push_back({.key = key, .file = &file, .is_alive = is_alive});
+  });
+  arrivals_->Discover(sources, now);
+}
+
+bool Collector::ReadCompletions() {
+  const std::lock_guard lock(mutex_);
+  const Moment now = clock_();
+  if (arrivals_->AwaitsDiscovery()) {
+    table_->Refresh(now);
+    FindCommunicators(now);
+  }
+  return arrivals_->Read(now);
+}
+
 void Collector::Run() {
+  using SteadyClock = std::chrono::steady_clock;
   const int wakeup = table_->wakeup_descriptor();
   std::array<pollfd, 2> polled{pollfd{.fd = stop_.number(), .events = POLLIN, .revents = 0},
                                pollfd{.fd = wakeup, .events = POLLIN, .revents = 0}};
-  const auto wait = [&](size_t descriptors, std::chrono::milliseconds limit) {
-    ::poll(polled.data(), descriptors, static_cast<int>(limit.count()));
-    return (polled[0].revents & POLLIN) != 0;
-  };
+  SteadyClock::time_point refreshed = SteadyClock::now();
+  Refresh();
   while (true) {
-    {
-      const std::lock_guard lock(mutex_);
-      table_->Refresh(clock_());
-    }
-    if (wait(1, kGatherInterval) || wait(2, kRefreshInterval)) return;
+    const bool has_rings = ReadCompletions();
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now() - refreshed);
+    const bool gathers = since < kGatherInterval;
+    const auto until_refresh = std::max(kRefreshInterval - since, std::chrono::milliseconds(0));
+    const auto limit = std::min(until_refresh, has_rings ? kRingReadInterval
+                                               : gathers ? kGatherInterval
+                                                         : until_refresh);
+    polled[1].revents = 0;
+    ::poll(polled.data(), gathers ? 1 : 2, static_cast<int>(limit.count()));
+    if ((polled[0].revents & POLLIN) != 0) return;
+    if (polled[1].revents == 0 && SteadyClock::now() - refreshed < kRefreshInterval) continue;
+    refreshed = SteadyClock::now();
+    Refresh();
   }
 }
 

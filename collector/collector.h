@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collector: segment directories on one side, snapshots of the node on the other. A thread of its own looks after
-// liveness, retention and the files of the dead, also while nobody scrapes.
+// liveness, retention and the files of the dead, and reads what ranks completed, also while nobody scrapes.
 #pragma once
 
 #include <chrono>
@@ -24,6 +24,7 @@ struct CollectorOptions {
   std::chrono::nanoseconds retention = std::chrono::minutes(5);
 };
 
+class ArrivalObserver;
 class SegmentTable;
 
 class Collector {
@@ -34,7 +35,8 @@ class Collector {
   Collector(const Collector&) = delete;
   Collector& operator=(const Collector&) = delete;
 
-  // Begins the background thread: directory watch, liveness, unlinking of the dead. At most once.
+  // Begins the background thread: directory watch, liveness, unlinking of the dead, comparison of arrivals. At most
+  // once.
   void Start();
 
   // What the segments say now. Any thread; concurrent callers share one read, which begins after each of their calls.
@@ -42,11 +44,16 @@ class Collector {
   std::shared_ptr<const NodeSnapshot> Snapshot();
 
  private:
+  NodeSnapshot Take();
+  void Refresh();
+  void FindCommunicators(const Moment& now);
+  bool ReadCompletions();
   void Run();
 
   const Clock clock_;
-  std::mutex mutex_;  // guards what table_ points to
+  std::mutex mutex_;  // guards what table_ and arrivals_ point to
   const std::unique_ptr<SegmentTable> table_;
+  const std::unique_ptr<ArrivalObserver> arrivals_;  // looks at files of the table: told of every change
   SharedRead<NodeSnapshot> snapshots_;
   const FileDescriptor stop_;  // eventfd: readable when the thread shall end
   std::thread thread_;

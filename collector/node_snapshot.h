@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -46,6 +47,28 @@ struct InFlightOperation {
   uint32_t parts_done = 0;
 };
 
+// How often, and for how long, a rank entered collectives later than other ranks of its node: since the daemon started.
+struct ArrivalCounts {
+  uint64_t compared = 0;     // operations
+  uint64_t last = 0;         // of those, the ones that it was certainly the last to enter
+  uint64_t lateness_ns = 0;  // sum, against the first rank to enter; the operations of one launch share it
+
+  bool operator==(const ArrivalCounts&) const = default;
+};
+
+// Why a completed operation was not compared. Append only: each is a label value `reason`.
+enum class Uncompared : uint8_t {
+  kRingOverrun,      // overwritten before it was read
+  kPartnerMissing,   // another rank on this node does not have it: untimed, rejected, overwritten
+  kUncertainClocks,  // no rank was later than another by more than the clocks are uncertain
+  kMismatch,         // the ranks' operations of that number cannot be the same
+  kRankTwice,        // a rank is there twice: communicators that cannot be told apart
+  kCount
+};
+inline constexpr std::array<std::string_view, static_cast<size_t>(Uncompared::kCount)> kUncomparedReasons{
+    "ring_overrun", "partner_missing", "uncertain_clocks", "mismatch", "rank_twice"};
+using UncomparedOperations = std::array<uint64_t, static_cast<size_t>(Uncompared::kCount)>;
+
 struct CommunicatorSnapshot {
   bool is_overflow = false;  // communicators of this process that have no slot of their own, summed; no identity
   uint32_t slot = 0;         // place in the segment
@@ -74,6 +97,7 @@ struct CommunicatorSnapshot {
   bool completion_is_known = false;         // whether completed_sequence and in_flight mean anything
   std::vector<InFlightOperation> in_flight;  // oldest first
   int64_t last_progress_realtime_ns = 0;     // 0: none yet
+  std::optional<ArrivalCounts> arrivals;     // where there are other ranks on the node to compare with, by kernel times
 };
 
 struct ProcessSnapshot {
@@ -132,6 +156,8 @@ struct NodeSnapshot {
   std::vector<ProcessSnapshot> processes;  // by start time, then file name
   SegmentCounts segments;
   std::array<uint64_t, static_cast<size_t>(SegmentError::kCount)> segment_errors{};  // since the daemon started
+  UncomparedOperations uncompared_operations{};  // of each rank, since the daemon started
+  uint64_t arrival_matching_ns = 0;              // CPU time spent on ArrivalCounts, since the daemon started
 };
 
 }  // namespace nccl_exporter

@@ -34,6 +34,9 @@ class Segment {
   // Whether there is, or was, more to it than a file that nobody holds and that cannot be read.
   bool IsServed() const { return is_alive_ || is_usable_; }
 
+  const SegmentFile& file() const { return file_; }
+  bool is_alive() const { return is_alive_; }  // after Observe()
+
   // Communicators in memory between snapshots: those of the last counts.
   uint64_t CommunicatorsKept() const { return read_.process ? read_.process->communicators.size() : 0; }
 

@@ -138,13 +138,19 @@ void SegmentTable::RemoveOver(const Moment& now) {
   }
 }
 
-NodeSnapshot SegmentTable::Snapshot(const Moment& now) {
+void SegmentTable::ForEach(const Visit& visit) const {
+  for (const auto& [key, followed] : segments_) visit(key, followed.segment.file(), followed.segment.is_alive());
+}
+
+NodeSnapshot SegmentTable::Snapshot(const Moment& now, const Complete& complete) {
   Refresh(now);
   NodeSnapshot snapshot;
   snapshot.taken_realtime_ns = now.realtime_ns;
   uint64_t communicators = 0;
   for (auto& [key, followed] : segments_) {
+    const size_t processes = snapshot.processes.size();
     communicators += followed.segment.AddTo(snapshot, followed.place.name, Terms(now, communicators), errors_);
+    if (complete && snapshot.processes.size() != processes) complete(key, snapshot.processes.back());
   }
   for (const auto& [key, file] : set_aside_) {
     if (file.error != SegmentError::kUnlinkFailed) ++snapshot.segments.unusable;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -43,8 +44,13 @@ class SegmentTable {
   // Finds new segments, notices writers that have gone, unlinks what is over.
   void Refresh(const Moment& now);
 
-  // Refreshes and reads.
-  NodeSnapshot Snapshot(const Moment& now);
+  // Refreshes and reads. `complete` is called for each process with what is not in its segment's counts.
+  using Complete = std::function<void(const FileKey& key, ProcessSnapshot& process)>;
+  NodeSnapshot Snapshot(const Moment& now, const Complete& complete = {});
+
+  // The segments that are followed, as of the last Refresh(); their files stay until the next one.
+  using Visit = std::function<void(const FileKey& key, const SegmentFile& file, bool is_alive)>;
+  void ForEach(const Visit& visit) const;
 
   // Readable when Refresh() has something to look at; -1: cannot tell.
   int wakeup_descriptor() const { return watch_.descriptor(); }

@@ -26,6 +26,7 @@ SegmentWriterV1::SegmentWriterV1(size_t slots, size_t header_bytes, size_t slot_
 
 size_t SegmentWriterV1::FunctionAt(size_t slot, size_t function) const { return SlotAt(slot) + 384 + function * 3904; }
 size_t SegmentWriterV1::InFlightAt(size_t slot, size_t entry) const { return SlotAt(slot) + 43328 + entry * 64; }
+size_t SegmentWriterV1::CompletionAt(size_t slot, size_t entry) const { return SlotAt(slot) + 76096 + entry * 64; }
 
 void SegmentWriterV1::PutWord(size_t offset, uint64_t value) {
   for (size_t i = 0; i < 8; ++i) bytes_.at(offset + i) = static_cast<std::byte>(value >> (8 * i));
@@ -107,6 +108,18 @@ void SegmentWriterV1::Put(size_t slot, const InFlightV1& operation) {
   PutWord(at + 40, operation.parts_announced << 32 | operation.parts_done);
   PutWord(at + 48, operation.last_part_ns);
   PutWord(at + 56, operation.peer_plus_1);
+}
+
+void SegmentWriterV1::Put(size_t slot, const CompletionV1& completion) {
+  const size_t at = CompletionAt(slot, (completion.ticket - 1) % kCompletionEntries);
+  PutWord(at, completion.ticket);
+  PutWord(at + 8, completion.function << 56 | completion.sequence);
+  PutWord(at + 16, completion.call_ns);
+  PutWord(at + 24, completion.start_ns);
+  PutWord(at + 32, completion.stop_ns);
+  PutWord(at + 40, completion.delivered_ns);
+  PutWord(at + 48, completion.bytes);
+  PutWord(at + 56, completion.members);
 }
 
 void SegmentWriterV1::WriteTo(const std::string& path) const {

@@ -75,12 +75,25 @@ struct InFlightV1 {
   uint64_t peer_plus_1 = 0;
 };
 
+struct CompletionV1 {
+  uint64_t ticket = 0;
+  uint64_t function = 0;
+  uint64_t sequence = 0;
+  uint64_t call_ns = 0;
+  uint64_t start_ns = 0;
+  uint64_t stop_ns = 0;
+  uint64_t delivered_ns = 0;
+  uint64_t bytes = 0;
+  uint64_t members = 1;
+};
+
 class SegmentWriterV1 {
  public:
   static constexpr size_t kHeaderBytes = 8192;
   static constexpr size_t kSlotBytes = 110592;
   static constexpr size_t kFunctions = 11;
   static constexpr size_t kInFlightEntries = 512;
+  static constexpr size_t kCompletionEntries = 512;
 
   // Offsets that tests break on purpose.
   static constexpr size_t kVersion = 0;
@@ -100,11 +113,13 @@ class SegmentWriterV1 {
   void Put(size_t slot, const CommunicatorV1& communicator);
   void Put(size_t slot, size_t function, const FunctionV1& counts);
   void Put(size_t slot, const InFlightV1& operation);  // in the entry of its ticket
+  void Put(size_t slot, const CompletionV1& completion);  // in the entry of its ticket
   void Publish() { PutWord(kVersion, kVersion1); }
 
   size_t SlotAt(size_t slot) const { return header_bytes_ + slot * slot_bytes_; }
   size_t FunctionAt(size_t slot, size_t function) const;
   size_t InFlightAt(size_t slot, size_t entry) const;
+  size_t CompletionAt(size_t slot, size_t entry) const;
   void PutWord(size_t offset, uint64_t value);
   void PutText(size_t offset, size_t field_bytes, std::string_view text);
 

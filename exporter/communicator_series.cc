@@ -158,6 +158,7 @@ void CommunicatorSeries::AddNamed(const Subject& subject) {
   const LabelsId labels = builder_.AddLabels(subject.labels);
   const Member& newest = subject.Newest();
   AddFunctions(subject, labels);
+  AddArrivals(subject, labels);
   AddGauges(*newest.communicator, labels);
   builder_.Add(Metric::kCommunicatorInfo, labels, builder_.AddLabels(CommunicatorInfoLabels(*newest.communicator)), 1);
   builder_.Add(Metric::kRankInfo, labels, builder_.AddLabels(RankInfoLabels(*newest.process, *newest.communicator)), 1);
@@ -207,6 +208,23 @@ void CommunicatorSeries::AddPointToPoint(const Subject& subject, LabelsId labels
     builder_.Add(counter.metric, labels, kNoLabels, sum / counter.unit);
   }
   AddHistogram(is_send ? Metric::kSendDuration : Metric::kRecvDuration, subject, labels, kNoLabels, function);
+}
+
+// Counted by the daemon: where members have the same labels, the sum of what it saw of each.
+void CommunicatorSeries::AddArrivals(const Subject& subject, LabelsId labels) {
+  std::optional<ArrivalCounts> sum;
+  for (const Member& member : subject.members) {
+    const std::optional<ArrivalCounts>& counts = member.communicator->arrivals;
+    if (!counts) continue;
+    if (!sum) sum.emplace();
+    sum->compared += counts->compared;
+    sum->last += counts->last;
+    sum->lateness_ns += counts->lateness_ns;
+  }
+  if (!sum) return;
+  builder_.Add(Metric::kArrivalLateness, labels, kNoLabels, static_cast<double>(sum->lateness_ns) / kNsPerSecond);
+  builder_.Add(Metric::kLastArrivals, labels, kNoLabels, static_cast<double>(sum->last));
+  builder_.Add(Metric::kComparedOperations, labels, kNoLabels, static_cast<double>(sum->compared));
 }
 
 void CommunicatorSeries::AddGauges(const CommunicatorSnapshot& communicator, LabelsId labels) {

@@ -25,6 +25,7 @@ class CommunicatorSeries {
   void AddFunctions(const Subject& subject, LabelsId labels);
   void AddCollective(const Subject& subject, LabelsId labels, Function function);
   void AddPointToPoint(const Subject& subject, LabelsId labels, Function function);
+  void AddArrivals(const Subject& subject, LabelsId labels);
   void AddGauges(const CommunicatorSnapshot& communicator, LabelsId labels);
   void AddHistogram(Metric metric, const Subject& subject, LabelsId labels, LabelsId own, Function function);
 

@@ -49,6 +49,7 @@ ProcessSnapshot TrainingProcess() {
                       .parts_announced = 1,
                       .parts_done = 0}};
   world.last_progress_realtime_ns = kStartNs + 90 * kSecondNs + 500000000;
+  world.arrivals = {{.compared = 3, .last = 2, .lateness_ns = 12500000}};
   process.communicators.push_back(std::move(world));
 
   CommunicatorSnapshot idle = EmptyCommunicator(0xfeed, 0);
@@ -146,6 +147,8 @@ std::shared_ptr<const NodeSnapshot> ExampleSnapshot() {
   snapshot->processes = {TrainingProcess(), OldProcess()};
   snapshot->segments = {.live = 1, .starting = 0, .exited = 1, .unusable = 1};
   snapshot->segment_errors[static_cast<size_t>(SegmentError::kBadMagic)] = 3;
+  snapshot->uncompared_operations[static_cast<size_t>(Uncompared::kUncertainClocks)] = 8;
+  snapshot->arrival_matching_ns = 1500000;
   return snapshot;
 }
 

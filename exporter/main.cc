@@ -12,6 +12,7 @@
 
 #include "collector/collector.h"
 #include "exporter/http_server.h"
+#include "exporter/in_flight_table.h"
 #include "exporter/log.h"
 #include "exporter/options.h"
 #include "exporter/scrape_page.h"
@@ -43,6 +44,12 @@ int Dump(const std::string& path) {
   if (process) return Print(DumpText(*process));
   return Fail(kRuntimeFailure, path + ": " + std::string(kSegmentErrors[static_cast<size_t>(error)]) +
                                    (detail.empty() ? "" : ": " + detail));
+}
+
+// Looks without touching anything: no segment is old enough to be removed.
+int PrintInFlight(const Options& options) {
+  Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
+  return Print(InFlightText(*collector.Snapshot()));
 }
 
 // Makes SIGTERM and SIGINT wait for WaitForSignal(), in this thread and those that it starts from now on.
@@ -106,11 +113,12 @@ int Main(int argc, char** argv) {
       return Print(options.text);
     case Command::kDump:
       return Dump(options.dump_segment);
+    case Command::kInFlight:
     case Command::kServe:
       break;
   }
   try {
-    return Serve(options);
+    return options.command == Command::kInFlight ? PrintInFlight(options) : Serve(options);
   } catch (const std::exception& failure) {
     return Fail(kRuntimeFailure, failure.what());
   }

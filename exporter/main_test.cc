@@ -109,6 +109,16 @@ TEST(MainTest, HelpAndVersionGoToStandardOutput) {
   EXPECT_EQ(help.ErrorOutput(), "");
 }
 
+TEST(MainTest, InflightLooksIntoTheGivenDirectories) {
+  const std::string directory = TemporaryDirectory() + "/inflight";
+  std::filesystem::create_directory(directory);
+  std::ofstream(directory + "/wrong.seg") << "this is no segment";
+  ChildProcess in_flight({kDaemon, "--segment.dir=" + directory, "inflight"});
+  EXPECT_EQ(in_flight.Wait(), 0);
+  EXPECT_THAT(in_flight.Output(), testing::HasSubstr(": 0 communicators, 0 with operations in flight\n1 files are no"));
+  EXPECT_TRUE(std::filesystem::exists(directory + "/wrong.seg"));
+}
+
 TEST(MainTest, DumpSaysWhyASegmentCannotBeRead) {
   const std::string path = TemporaryDirectory() + "/text.seg";
   std::ofstream(path) << std::string(100000, 'x');

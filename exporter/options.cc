@@ -47,7 +47,7 @@ bool IsListenAddress(std::string_view address) {
 
 // A path that clients send as it is written and that hides no page of ours.
 bool IsTelemetryPath(std::string_view path) {
-  const bool is_taken = path == kLandingPath || path == kHealthyPath || path == kReadyPath;
+  const bool is_taken = path == kLandingPath || path == kHealthyPath || path == kReadyPath || path == kInFlightPath;
   const bool is_plain = std::ranges::all_of(path, [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            std::string_view("/-_.~").find(c) != std::string_view::npos;
@@ -134,6 +134,7 @@ Options ParseOptions(int argc, const char* const* argv, std::string& error) {
   app.require_subcommand(0, 1);
   CLI::App* dump = app.add_subcommand("dump", "Print a segment readably.");
   dump->add_option("SEGMENT", options.dump_segment, "File to print.")->required();
+  CLI::App* in_flight = app.add_subcommand("inflight", "Print which rank is in which collective, from --segment.dir.");
   CLI::App* print_options = app.add_subcommand("options", "Print the table of flags as Markdown.");
   try {
     app.parse(argc, argv);
@@ -148,6 +149,7 @@ Options ParseOptions(int argc, const char* const* argv, std::string& error) {
   }
   if (!error.empty() || options.command == Command::kPrint) return options;
   if (dump->parsed()) options.command = Command::kDump;
+  if (in_flight->parsed()) options.command = Command::kInFlight;
   if (print_options->parsed()) {
     options.command = Command::kPrint;
     options.text = OptionsAsMarkdown();

@@ -41,8 +41,9 @@ inline constexpr std::array<OptionRow, static_cast<size_t>(Option::kCount)> kOpt
 
 enum class Command : uint8_t {
   kServe,
-  kDump,  // `dump SEGMENT`
-  kPrint  // --help, --version, `options`: write `text` to standard output
+  kDump,      // `dump SEGMENT`
+  kInFlight,  // `inflight`
+  kPrint      // --help, --version, `options`: write `text` to standard output
 };
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError };

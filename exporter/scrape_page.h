@@ -29,9 +29,9 @@ class ScrapePage {
   // Whether a snapshot was taken, by TakeFirstSnapshot() or a scrape.
   bool is_ready() const { return is_ready_; }
   void TakeFirstSnapshot();
+  std::shared_ptr<const NodeSnapshot> TakeSnapshot();
 
  private:
-  std::shared_ptr<const NodeSnapshot> TakeSnapshot();
   HttpResponse Scrape(const HttpRequest& request);
 
   const SnapshotSource snapshots_;

@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <iterator>
 #include <span>
 #include <string_view>
 
+#include "exporter/time_text.h"
 #include "exporter/utf8.h"
 
 namespace nccl_exporter {
@@ -27,15 +27,6 @@ std::string Quoted(std::string_view text) {
   std::string quoted;
   AppendQuoted(text, quoted);
   return quoted;
-}
-
-std::string TimeText(int64_t realtime_ns) {
-  constexpr int64_t kNanoseconds = 1000000000;
-  const std::time_t seconds = realtime_ns / kNanoseconds;
-  std::tm utc{};
-  if (realtime_ns <= 0 || gmtime_r(&seconds, &utc) == nullptr) return "unknown";
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:09}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                     utc.tm_hour, utc.tm_min, utc.tm_sec, realtime_ns % kNanoseconds);
 }
 
 // A number that is 0 where it is not known.

@@ -58,6 +58,12 @@ class SnapshotFamilies {
       builder_.Add(Metric::kSegmentReadErrors, kNoLabels, builder_.AddLabel("reason", kSegmentErrors[i]),
                    static_cast<double>(snapshot_.segment_errors[i]));
     }
+    for (size_t i = 0; i < kUncomparedReasons.size(); ++i) {
+      builder_.Add(Metric::kUncomparedOperations, kNoLabels, builder_.AddLabel("reason", kUncomparedReasons[i]),
+                   static_cast<double>(snapshot_.uncompared_operations[i]));
+    }
+    builder_.Add(Metric::kArrivalMatching, kNoLabels, kNoLabels,
+                 static_cast<double>(snapshot_.arrival_matching_ns) / 1e9);
   }
 
   // Processes with the same labels (the same pid in two containers that no job label tells apart) are summed, and live

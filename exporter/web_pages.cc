@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "exporter/in_flight_table.h"
 #include "exporter/version.h"
 
 namespace nccl_exporter {
@@ -46,6 +47,7 @@ HttpResponse WebPages::Answer(const HttpRequest& request) {
   if (request.path == kReadyPath) {
     return scrape_page_.is_ready() ? Text(200, "Ready\n") : Text(503, "The first snapshot is not taken yet\n");
   }
+  if (request.path == kInFlightPath) return Text(200, InFlightText(*scrape_page_.TakeSnapshot()));
   if (request.path == kLandingPath) return LandingPage();
   return Text(404, "Not found\n");
 }
@@ -59,6 +61,7 @@ HttpResponse WebPages::LandingPage() const {
 <p>Metrics of the NCCL communicators on this node. Version {version}.</p>
 <ul>
 <li><a href="{telemetry}">Metrics</a></li>
+<li><a href="{inflight}">Collectives in flight</a></li>
 <li><a href="{healthy}">Health</a></li>
 <li><a href="{ready}">Readiness</a></li>
 </ul>
@@ -68,7 +71,8 @@ HttpResponse WebPages::LandingPage() const {
   return {.content_type = "text/html; charset=utf-8",
           .headers = {},
           .body = fmt::format(kPage, fmt::arg("version", kVersion), fmt::arg("telemetry", HtmlText(telemetry_path_)),
-                              fmt::arg("healthy", kHealthyPath), fmt::arg("ready", kReadyPath))};
+                              fmt::arg("inflight", kInFlightPath), fmt::arg("healthy", kHealthyPath),
+                              fmt::arg("ready", kReadyPath))};
 }
 
 }  // namespace nccl_exporter

@@ -13,6 +13,7 @@ namespace nccl_exporter {
 inline constexpr std::string_view kLandingPath = "/";
 inline constexpr std::string_view kHealthyPath = "/-/healthy";
 inline constexpr std::string_view kReadyPath = "/-/ready";
+inline constexpr std::string_view kInFlightPath = "/debug/inflight";
 
 class WebPages {
  public:

@@ -38,6 +38,13 @@ TEST_F(WebPagesTest, ServesTextByDefault) {
   EXPECT_THAT(answer.body, testing::StartsWith("# HELP nccl_collective_calls_total "));
 }
 
+TEST_F(WebPagesTest, ShowsWhatIsInFlight) {
+  const HttpAnswer answer = Get(port(), "/debug/inflight");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_THAT(answer.headers.at("content-type"), testing::StartsWith("text/plain"));
+  EXPECT_THAT(answer.body, testing::HasSubstr("AllReduce #3"));
+}
+
 TEST_F(WebPagesTest, ServesOpenMetricsWhereItIsPreferred) {
   const HttpAnswer answer =
       Get(port(), "/metrics", {"Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"});

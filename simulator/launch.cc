@@ -66,7 +66,8 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
       {.function = task.call.function,
        .bytes = task.message_bytes,
        .shows_its_end = is_timed_ && (timing >= Timing::kKernelCpu || (timing == Timing::kProxy && has_proxy_events))});
-  members_.back().operation = communicator_.account.AddOperation(task.call.function, task.message_bytes);
+  members_.back().operation =
+      communicator_.account.AddOperation(task.call.function, task.message_bytes, kernel_.start_ns);
   true_members_.push_back(members_.back());
   int64_t last_due_ns = now_ns;
   if ((task.mask & kKernelCh) && release.HasKernelEvents()) {

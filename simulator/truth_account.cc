@@ -116,12 +116,12 @@ void TruthAccount::AddCall(Function function) {
   ++counts_[function].calls;
 }
 
-size_t TruthAccount::AddOperation(Function function, uint64_t bytes) {
+size_t TruthAccount::AddOperation(Function function, uint64_t bytes, int64_t start_ns) {
   const std::lock_guard lock(mutex_);
   SizeCounts& size = counts_[function].sizes[SizeClass(bytes)];
   ++size.operations;
   size.bytes += bytes;
-  if (lists_operations_) operations_.push_back({.function = function, .bytes = bytes});
+  if (lists_operations_) operations_.push_back({.function = function, .bytes = bytes, .start_ns = start_ns});
   return operations_.size() - 1;
 }
 

@@ -58,6 +58,7 @@ struct TrueOperation {
   Function function = Function::kAllReduce;
   uint64_t bytes = 0;
   std::optional<uint64_t> true_ns = {};  // what its kernel took, as it shares it; nothing if no event would tell
+  int64_t start_ns = 0;                  // when its kernel started, since the job began
   bool is_affected = false;              // by a fault: an event of it was lost, or told other times than its own
 };
 
@@ -70,7 +71,7 @@ class TruthAccount {
 
   void AddCall(Function function);
   // Returns its place in the list of operations.
-  size_t AddOperation(Function function, uint64_t bytes);
+  size_t AddOperation(Function function, uint64_t bytes, int64_t start_ns = 0);
   // All members of a launch have run to their end.
   void CompleteLaunch(const std::vector<LaunchMember>& members);
 

@@ -54,6 +54,7 @@ nlohmann::json ListOf(const std::vector<TrueOperation>& operations) {
   for (const TrueOperation& operation : operations) {
     nlohmann::json& entry = list.emplace_back(nlohmann::json{{"function", TraitsOf(operation.function).name},
                                                              {"bytes", operation.bytes},
+                                                             {"start_ns", operation.start_ns},
                                                              {"affected", operation.is_affected}});
     entry["true_ns"] = operation.true_ns ? nlohmann::json(*operation.true_ns) : nlohmann::json();
   }

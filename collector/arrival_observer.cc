@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Discovery of slots, and the reading of their rings.
+#include "collector/arrival_observer.h"
+
+#include <array>
+#include <cstring>
+#include <ctime>
+#include <iterator>
+#include <memory>
+#include <span>
+
+#include "collector/segment_header.h"
+#include "collector/text_field.h"
+#include "proto/shm_layout.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr uint64_t kFirstApiWithCalls = 5;  // before, a call is announced after the launch
+
+// The part of a slot that tells whose it is.
+struct SlotIdentity {
+  static constexpr size_t kBytes = offsetof(layout::CommunicatorSlot, functions);
+  alignas(uint64_t) std::array<std::byte, kBytes> bytes{};
+
+  bool Read(const SegmentFile& file, uint64_t offset) {
+    return file.Read(offset, bytes) == static_cast<ssize_t>(bytes.size());
+  }
+  uint64_t Word(size_t at) const {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, sizeof(word));
+    return word;
+  }
+  uint64_t state() const { return Word(offsetof(layout::CommunicatorSlot, state)); }
+  std::string GpuUuid() const {
+    char text[sizeof(layout::CommunicatorSlot::gpu_uuid)];
+    std::memcpy(text, bytes.data() + offsetof(layout::CommunicatorSlot, gpu_uuid), sizeof(text));
+    return TextOf(text);
+  }
+  bool HasKernelTimes() const {
+    return Word(offsetof(layout::CommunicatorSlot, timing_source)) == static_cast<uint64_t>(TimingSource::kKernel);
+  }
+};
+
+LocalRank RankOf(const SlotIdentity& slot, CommunicatorKey job) {
+  job.id = slot.Word(offsetof(layout::CommunicatorSlot, communicator_id));
+  job.ranks = slot.Word(offsetof(layout::CommunicatorSlot, ranks));
+  return {.communicator = std::move(job),
+          .rank = slot.Word(offsetof(layout::CommunicatorSlot, rank)),
+          .gpu_uuid = slot.GpuUuid(),
+          .has_kernel_times = slot.HasKernelTimes(),
+          .call_is_bound = slot.Word(offsetof(layout::CommunicatorSlot, api_version)) >= kFirstApiWithCalls};
+}
+
+uint64_t ThreadCpuNs() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+// Adds the CPU time of the thread during its life.
+class CpuTime {
+ public:
+  explicit CpuTime(uint64_t& sum_ns) : sum_ns_(sum_ns), since_ns_(ThreadCpuNs()) {}
+  ~CpuTime() { sum_ns_ += ThreadCpuNs() - since_ns_; }
+  CpuTime(const CpuTime&) = delete;
+  CpuTime& operator=(const CpuTime&) = delete;
+
+ private:
+  uint64_t& sum_ns_;
+  const uint64_t since_ns_;
+};
+
+}  // namespace
+
+bool ArrivalObserver::ReadHeader(const SegmentFile& file, Segment& segment) {
+  auto header = std::make_unique<layout::SegmentHeader>();
+  const auto bytes = std::as_writable_bytes(std::span(header.get(), 1));
+  const ssize_t copied = file.Read(0, bytes);
+  if (copied < 0 || header->version.load(std::memory_order_relaxed) == 0) return false;
+  if (FindFault(*header, static_cast<uint64_t>(copied), file.Size(), file.OwnerUid())) return false;
+  const ProcessSnapshot process = DescribeProcess(*header);
+  segment.header_bytes = header->header_bytes;
+  segment.slot_bytes = header->slot_bytes;
+  segment.slot_count = header->slot_count;
+  segment.job.uid = process.uid;
+  segment.job.job = process.Identity("SLURM_JOB_ID");
+  segment.job.name_space = process.Identity("POD_NAMESPACE");
+  return true;
+}
+
+void ArrivalObserver::Discover(const std::vector<Source>& sources, const Moment& now) {
+  const CpuTime cpu_time(cpu_ns_);
+  for (auto& [key, segment] : segments_) segment.is_listed = false;
+  for (const Source& source : sources) {
+    const auto [found, is_new] = segments_.try_emplace(source.key);
+    Segment& segment = found->second;
+    if (segment.slot_count == 0 && !ReadHeader(*source.file, segment)) {
+      segments_.erase(found);
+      continue;
+    }
+    segment.file = source.file;
+    segment.is_listed = true;
+    DiscoverSlots(source.key, segment, source.is_alive);
+  }
+  for (auto ring = rings_.begin(); ring != rings_.end();) {
+    const auto segment = segments_.find(ring->first.first);
+    const bool is_listed = segment != segments_.end() && segment->second.is_listed;
+    if (!is_listed) Retire(ring->second);
+    ring = is_listed ? std::next(ring) : rings_.erase(ring);
+  }
+  std::erase_if(segments_, [](const auto& segment) { return !segment.second.is_listed; });
+  for (auto& [key, followed] : rings_) followed.is_settled = followed.is_settled || followed.has_begun;
+  matcher_.Expire(static_cast<uint64_t>(now.monotonic_ns));
+}
+
+// The plugin claims slots from the first one on: behind one that was never used there are no others, but the overflow
+// slot, in which communicators cannot be told apart.
+void ArrivalObserver::DiscoverSlots(const FileKey& key, const Segment& segment, bool is_alive) {
+  for (uint32_t slot = 0; slot + 1 < segment.slot_count; ++slot) {
+    const uint64_t offset = segment.header_bytes + slot * segment.slot_bytes;
+    layout::Word state{0};
+    const auto bytes = std::as_writable_bytes(std::span(&state, 1));
+    if (segment.file->Read(offset, bytes) != static_cast<ssize_t>(bytes.size())) return;
+    if (layout::StateOf(state.load(std::memory_order_relaxed)) == layout::SlotState::kFree) return;
+    Meet({key, slot}, segment, offset, is_alive);
+  }
+}
+
+// A communicator that is over is read until the next look: what was completed last may not have been read yet, here or
+// on another rank.
+void ArrivalObserver::Meet(const RingKey& key, const Segment& segment, uint64_t slot_offset, bool is_alive) {
+  SlotIdentity slot, after;
+  if (!slot.Read(*segment.file, slot_offset) || !after.Read(*segment.file, slot_offset)) return;
+  if (slot.state() != after.state()) return;  // seen at the next look
+  const layout::SlotState state = layout::StateOf(slot.state());
+  const bool is_over = !is_alive || state == layout::SlotState::kClosed;
+  const auto found = rings_.find(key);
+  if (found != rings_.end() && found->second.generation == layout::GenerationOf(slot.state())) {
+    Followed& followed = found->second;
+    if (followed.member == nullptr) return;
+    if (followed.is_over) return Retire(followed);
+    followed.is_over = is_over;
+    matcher_.SetHasKernelTimes(followed.member, slot.HasKernelTimes());
+    return;
+  }
+  if (found != rings_.end()) {
+    Retire(found->second);
+    rings_.erase(found);
+  }
+  const bool is_known = slot.Word(offsetof(layout::CommunicatorSlot, has_identity)) != 0;
+  if (is_over || state != layout::SlotState::kLive || !is_known || rings_.size() >= kMaxRings) return;
+  Followed& followed = rings_[key];
+  followed.generation = layout::GenerationOf(slot.state());
+  followed.slot_offset = slot_offset;
+  followed.file = segment.file;
+  followed.ring = CompletionRing(slot_offset);
+  followed.member = matcher_.Add(RankOf(slot, segment.job));
+}
+
+void ArrivalObserver::Retire(Followed& followed) {
+  if (followed.member == nullptr) return;
+  if (followed.was_comparable) followed.counts = ArrivalMatcher::CountsOf(followed.member);
+  matcher_.Remove(followed.member);
+  followed.member = nullptr;
+}
+
+bool ArrivalObserver::AwaitsDiscovery() {
+  bool awaits = false;
+  for (auto& [key, followed] : rings_) {
+    if (followed.member == nullptr || followed.is_settled || followed.has_begun) continue;
+    if (!ArrivalMatcher::IsComparable(followed.member)) continue;
+    followed.has_begun = followed.ring.HasBegun(*followed.file);
+    awaits = awaits || followed.has_begun;
+  }
+  return awaits;
+}
+
+bool ArrivalObserver::Read(const Moment& now) {
+  const CpuTime cpu_time(cpu_ns_);
+  bool is_regular = false;
+  for (auto& [key, followed] : rings_) {
+    if (followed.member == nullptr || !ArrivalMatcher::IsComparable(followed.member)) continue;
+    is_regular = followed.was_comparable = true;
+    if (followed.is_settled) ReadRing(followed, now);
+  }
+  return is_regular;
+}
+
+void ArrivalObserver::ReadRing(Followed& followed, const Moment& now) {
+  operations_.clear();
+  const uint64_t lost = followed.ring.Read(*followed.file, operations_);
+  if (operations_.empty() && lost == 0) return;
+  layout::Word state{0};
+  const auto bytes = std::as_writable_bytes(std::span(&state, 1));
+  const bool is_read = followed.file->Read(followed.slot_offset, bytes) == static_cast<ssize_t>(bytes.size());
+  if (!is_read || layout::GenerationOf(state.load(std::memory_order_relaxed)) != followed.generation) return;
+  matcher_.CountLost(followed.member, lost);
+  for (const CompletedOperation& operation : operations_) {
+    matcher_.Take(followed.member, operation, static_cast<uint64_t>(now.monotonic_ns));
+  }
+}
+
+void ArrivalObserver::AddTo(const FileKey& key, ProcessSnapshot& process) const {
+  for (CommunicatorSnapshot& communicator : process.communicators) {
+    const auto found = rings_.find({key, communicator.slot});
+    if (found == rings_.end() || found->second.generation != communicator.generation) continue;
+    const Followed& followed = found->second;
+    const bool is_followed = followed.member != nullptr && followed.was_comparable;
+    communicator.arrivals = is_followed ? ArrivalMatcher::CountsOf(followed.member) : followed.counts;
+  }
+}
+
+void ArrivalObserver::AddTo(NodeSnapshot& snapshot) const {
+  snapshot.uncompared_operations = matcher_.uncompared();
+  snapshot.arrival_matching_ns = cpu_ns_;
+}
+
+}  // namespace nccl_exporter

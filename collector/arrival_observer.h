@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Follows the completion rings of all segments for the ArrivalMatcher: which communicators there are, which of them to
+// read, and what becomes of their counts when they are over.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collector/arrival_matcher.h"
+#include "collector/completion_ring.h"
+#include "collector/moment.h"
+#include "collector/node_snapshot.h"
+#include "collector/segment_file.h"
+
+namespace nccl_exporter {
+
+// A ring holds 51 ms of a communicator with 10,000 operations a second: read when it is less than half full.
+inline constexpr std::chrono::milliseconds kRingReadInterval{20};
+
+// Rings followed at most, since reading each costs a system call at every interval: 3 % of a core for so many.
+inline constexpr size_t kMaxRings = 1024;
+
+// A communicator's members are all there before any of its operations completes, for its initialization is collective.
+// So a communicator is matched only after Discover() has run with an operation in its rings: then every rank is known.
+//
+// Counts stay as long as the segment is followed and the slot is not claimed anew. Not thread-safe.
+class ArrivalObserver {
+ public:
+  // A segment as it is followed, alive or not.
+  struct Source {
+    FileKey key;
+    const SegmentFile* file;
+    bool is_alive;
+  };
+
+  // Looks which communicators there are. `sources` are used until the next call.
+  void Discover(const std::vector<Source>& sources, const Moment& now);
+
+  // Whether Discover() shall be called before the next Read(): a communicator has begun to work.
+  bool AwaitsDiscovery();
+
+  // Reads what was completed since the last call, and matches it. Whether there is anything that must be read
+  // regularly.
+  bool Read(const Moment& now);
+
+  // Puts the counts into the snapshot of a process.
+  void AddTo(const FileKey& key, ProcessSnapshot& process) const;
+  void AddTo(NodeSnapshot& snapshot) const;
+
+ private:
+  struct Segment {
+    const SegmentFile* file = nullptr;
+    bool is_listed = true;
+    uint64_t slot_bytes = 0;
+    uint64_t header_bytes = 0;
+    uint64_t slot_count = 0;
+    CommunicatorKey job;  // without id and ranks
+  };
+  using RingKey = std::pair<FileKey, uint32_t>;  // segment and slot
+  struct Followed {
+    uint64_t generation = 0;
+    uint64_t slot_offset = 0;
+    const SegmentFile* file = nullptr;
+    CompletionRing ring{0};
+    ArrivalMatcher::Member* member = nullptr;  // null: over, only the counts are left
+    std::optional<ArrivalCounts> counts;       // the last, if it was ever comparable; set when it is over
+    bool was_comparable = false;
+    bool is_over = false;    // closed, or its writer gone, when it was last looked at
+    bool has_begun = false;  // an operation was in the ring before the latest Discover()
+    bool is_settled = false;
+  };
+
+  bool ReadHeader(const SegmentFile& file, Segment& segment);
+  void DiscoverSlots(const FileKey& key, const Segment& segment, bool is_alive);
+  void Meet(const RingKey& key, const Segment& segment, uint64_t slot_offset, bool is_alive);
+  void Retire(Followed& followed);
+  void ReadRing(Followed& followed, const Moment& now);
+
+  ArrivalMatcher matcher_;
+  std::map<FileKey, Segment> segments_;
+  std::map<RingKey, Followed> rings_;
+  std::vector<CompletedOperation> operations_;  // kept from ring to ring
+  uint64_t cpu_ns_ = 0;
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collector/arrival_observer.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "collector/scratch_directory.h"
+#include "collector/segment_writer_v1.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr uint64_t kMillisecond = 1'000'000;
+
+// Segments of processes with one GPU each, and what an observer makes of them.
+class ArrivalObserverTest : public testing::Test {
+ protected:
+  struct Process {
+    SegmentWriterV1 writer{4};
+    std::optional<SegmentFile> file;
+    bool is_alive = true;
+    std::map<size_t, uint64_t> completed;  // by slot
+  };
+
+  void Start(int rank, uint64_t id = 7) {
+    Process& process = processes_[rank];
+    process.writer.Put(ProcessV1{.uid = ::getuid()});
+    process.writer.Publish();
+    Open(rank, 0, id);
+    SegmentError error{};
+    std::string detail;
+    process.file = SegmentFile::Open(AT_FDCWD, Path(rank), &error, &detail);
+    ASSERT_TRUE(process.file) << detail;
+  }
+  void Open(int rank, size_t slot, uint64_t id, uint64_t state = 2, uint64_t generation = 1) {
+    processes_[rank].writer.Put(slot, CommunicatorV1{.state = state,
+                                                     .generation = generation,
+                                                     .id = id,
+                                                     .ranks = 8,
+                                                     .rank = static_cast<uint64_t>(rank),
+                                                     .api_version = 6,
+                                                     .gpu_uuid = "GPU-" + std::to_string(rank)});
+    Write(rank);
+  }
+  // The next operation of a communicator: one rank is 1 ms later than the next.
+  void Complete(int rank, size_t slot = 0) {
+    Process& process = processes_[rank];
+    const uint64_t ticket = ++process.completed[slot];
+    const uint64_t start_ns =
+        1000 * kMillisecond + ticket * 20 * kMillisecond + static_cast<uint64_t>(rank) * kMillisecond;
+    const uint64_t stop_ns = 1000 * kMillisecond + ticket * 20 * kMillisecond + 15 * kMillisecond;
+    process.writer.Put(slot, CompletionV1{.ticket = ticket,
+                                          .function = 4,
+                                          .sequence = ticket,
+                                          .call_ns = start_ns - 10000,
+                                          .start_ns = start_ns + 7777777,
+                                          .stop_ns = stop_ns + 7777777,
+                                          .delivered_ns = stop_ns + 10000});
+    Write(rank);
+  }
+  void Write(int rank) { processes_[rank].writer.WriteTo(Path(rank)); }
+  std::string Path(int rank) const { return scratch_.File(std::to_string(rank) + ".seg"); }
+  static FileKey KeyOf(const Process& process) { return FileKey(process.file->Status()); }
+
+  void Discover() {
+    std::vector<ArrivalObserver::Source> sources;
+    for (const auto& [rank, process] : processes_) {
+      sources.push_back({.key = KeyOf(process), .file = &*process.file, .is_alive = process.is_alive});
+    }
+    observer_.Discover(sources, {.realtime_ns = 0, .monotonic_ns = 2'000'000'000});
+  }
+  // As the collector does it.
+  bool Read() {
+    if (observer_.AwaitsDiscovery()) Discover();
+    return observer_.Read({.realtime_ns = 0, .monotonic_ns = 2'000'000'000});
+  }
+  std::optional<ArrivalCounts> Counts(int rank, uint32_t slot = 0, uint64_t generation = 1) const {
+    ProcessSnapshot process;
+    process.communicators.resize(1);
+    process.communicators[0].slot = slot;
+    process.communicators[0].generation = generation;
+    observer_.AddTo(KeyOf(processes_.at(rank)), process);
+    return process.communicators[0].arrivals;
+  }
+  uint64_t Uncompared(Uncompared cause) const {
+    NodeSnapshot snapshot;
+    observer_.AddTo(snapshot);
+    return snapshot.uncompared_operations[static_cast<size_t>(cause)];
+  }
+
+  ScratchDirectory scratch_;
+  std::map<int, Process> processes_;
+  ArrivalObserver observer_;
+};
+
+TEST_F(ArrivalObserverTest, ComparesTheRanksOfSeveralProcesses) {
+  Start(0);
+  Start(1);
+  Discover();
+  EXPECT_TRUE(Read());
+  EXPECT_EQ(Counts(1), ArrivalCounts{}) << "known series begin at 0";
+  for (int i = 0; i < 3; ++i) {
+    Complete(0);
+    Complete(1);
+    Read();
+  }
+  EXPECT_EQ(Counts(0), (ArrivalCounts{.compared = 3, .last = 0, .lateness_ns = 0}));
+  EXPECT_EQ(Counts(1)->compared, 3u);
+  EXPECT_EQ(Counts(1)->last, 3u);
+  EXPECT_NEAR(static_cast<double>(Counts(1)->lateness_ns), 3e6, 3000);
+}
+
+TEST_F(ArrivalObserverTest, ARankAloneHasNoCountsAndIsNotRead) {
+  Start(0);
+  Complete(0);
+  Discover();
+  EXPECT_FALSE(Read());
+  EXPECT_FALSE(Counts(0));
+}
+
+// The first operation shows that all ranks are there: those that were not seen before are looked for.
+TEST_F(ArrivalObserverTest, MatchesOnlyWhenEveryRankIsKnown) {
+  Start(0);
+  Start(1);
+  Discover();
+  Start(2);  // not discovered yet
+  for (const int rank : {0, 1, 2}) Complete(rank);
+  Read();
+  Read();
+  EXPECT_EQ(Counts(1), (ArrivalCounts{.compared = 1, .last = 0, .lateness_ns = Counts(1)->lateness_ns}));
+  EXPECT_EQ(Counts(2)->last, 1u);
+}
+
+TEST_F(ArrivalObserverTest, ARestartedObserverBeginsWithWhatTheRingsHold) {
+  Start(0);
+  Start(1);
+  for (int i = 0; i < 600; ++i) {
+    for (const int rank : {0, 1}) Complete(rank);
+  }
+  Discover();
+  Read();
+  EXPECT_EQ(Counts(1)->last, 512u);
+  EXPECT_EQ(Uncompared(Uncompared::kRingOverrun), 0u);
+}
+
+TEST_F(ArrivalObserverTest, ARingOverrunLosesComparisonsOnly) {
+  Start(0);
+  Start(1);
+  Discover();
+  for (const int rank : {0, 1}) Complete(rank);
+  Read();
+  for (int i = 0; i < 600; ++i) {
+    for (const int rank : {0, 1}) Complete(rank);
+  }
+  Read();
+  EXPECT_EQ(Counts(1)->last, 513u);
+  EXPECT_EQ(Counts(0)->last, 0u);
+  EXPECT_EQ(Uncompared(Uncompared::kRingOverrun), 2 * 88u);
+}
+
+TEST_F(ArrivalObserverTest, AFinalizedCommunicatorKeepsItsCountsUntilItsSlotIsClaimedAnew) {
+  Start(0);
+  Start(1);
+  for (const int rank : {0, 1}) Complete(rank);
+  Discover();
+  Read();
+  for (const int rank : {0, 1}) Complete(rank);
+  for (const int rank : {0, 1}) Open(rank, 0, 7, 3);
+  Discover();
+  EXPECT_TRUE(Read()) << "what was completed last";
+  EXPECT_EQ(Counts(1)->last, 2u);
+  Discover();
+  EXPECT_FALSE(Read());
+  EXPECT_EQ(Counts(1)->last, 2u);
+  for (const int rank : {0, 1}) {
+    for (size_t entry : {0, 1}) processes_[rank].writer.PutWord(processes_[rank].writer.CompletionAt(0, entry), 0);
+    Open(rank, 0, 9, 2, 2);
+  }
+  Discover();
+  EXPECT_FALSE(Counts(1)) << "of the former generation";
+  Read();
+  EXPECT_EQ(Counts(1, 0, 2), ArrivalCounts{});
+}
+
+TEST_F(ArrivalObserverTest, ARingThatIsClaimedAnewBetweenTwoLooksIsNotMatched) {
+  Start(0);
+  Start(1);
+  for (const int rank : {0, 1}) Complete(rank);
+  Discover();
+  Read();
+  for (const int rank : {0, 1}) {
+    Open(rank, 0, 9, 2, 2);
+    Complete(rank);
+  }
+  Read();
+  EXPECT_EQ(Counts(1)->compared, 1u);
+}
+
+TEST_F(ArrivalObserverTest, TheCountsOfAProcessThatHasGoneStay) {
+  Start(0);
+  Start(1);
+  for (const int rank : {0, 1}) Complete(rank);
+  Discover();
+  Read();
+  processes_[1].is_alive = false;
+  Discover();
+  Discover();
+  EXPECT_EQ(Counts(1)->last, 1u);
+  EXPECT_FALSE(Read()) << "rank 0 is alone now";
+  EXPECT_EQ(Counts(0)->compared, 1u);
+}
+
+TEST_F(ArrivalObserverTest, CommunicatorsOfOneProcessAreKeptApart) {
+  Start(0);
+  Start(1);
+  for (const int rank : {0, 1}) Open(rank, 1, 8);
+  for (const int rank : {0, 1}) {
+    Complete(rank, 0);
+    Complete(rank, 0);
+    Complete(rank, 1);
+  }
+  Discover();
+  Read();
+  EXPECT_EQ(Counts(1, 0)->last, 2u);
+  EXPECT_EQ(Counts(1, 1)->last, 1u);
+}
+
+TEST_F(ArrivalObserverTest, AFileThatIsNoSegmentIsPassedOver) {
+  Start(0);
+  Start(1);
+  processes_[1].writer.PutWord(SegmentWriterV1::kMagic, 0);
+  Write(1);
+  Discover();
+  EXPECT_FALSE(Read());
+}
+
+}  // namespace
+}  // namespace nccl_exporter

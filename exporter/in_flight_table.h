@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is in what: `nccl-exporter inflight` and the page /debug/inflight. What to look at first when a job hangs.
+#pragma once
+
+#include <string>
+
+#include "collector/node_snapshot.h"
+
+namespace nccl_exporter {
+
+// Plain text, one table a communicator, those with the oldest operation in flight first; finalized ones are left out.
+// Says only what this node can know: which ranks are behind the foremost of those that are here, and which ranks are
+// missing where all of them must be here. Ends in a line feed. Names of other processes are quoted and escaped.
+std::string InFlightText(const NodeSnapshot& node);
+
+}  // namespace nccl_exporter
