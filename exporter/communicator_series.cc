@@ -156,6 +156,7 @@ CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder) : builder_(bu
 
 void CommunicatorSeries::AddNamed(const Subject& subject) {
   const LabelsId labels = builder_.AddLabels(subject.labels);
+  builder_.CountSince(subject.CreatedRealtimeNs());
   const Member& newest = subject.Newest();
   AddFunctions(subject, labels);
   AddGauges(*newest.communicator, labels);
@@ -163,7 +164,10 @@ void CommunicatorSeries::AddNamed(const Subject& subject) {
   builder_.Add(Metric::kRankInfo, labels, builder_.AddLabels(RankInfoLabels(*newest.process, *newest.communicator)), 1);
 }
 
-void CommunicatorSeries::AddOther(const Subject& subject) { AddFunctions(subject, builder_.AddLabels(subject.labels)); }
+void CommunicatorSeries::AddOther(const Subject& subject) {
+  builder_.CountSince(subject.CreatedRealtimeNs());
+  AddFunctions(subject, builder_.AddLabels(subject.labels));
+}
 
 void CommunicatorSeries::AddFunctions(const Subject& subject, LabelsId labels) {
   for (size_t i = 0; i < kFunctionCount; ++i) {

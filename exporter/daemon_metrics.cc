@@ -63,8 +63,7 @@ LabelsId AddLabels(Exposition& exposition, const std::vector<prometheus::ClientM
   if (source.empty()) return kNoLabels;
   Labels labels;
   for (const auto& label : source) labels.push_back({label.name, label.value});
-  exposition.labels.push_back(std::move(labels));
-  return static_cast<LabelsId>(exposition.labels.size() - 1);
+  return exposition.Add(std::move(labels));
 }
 
 // Counts of each bucket from cumulative ones, handed over to the exposition.

@@ -115,8 +115,8 @@ std::vector<prometheus::MetricFamily> PrometheusFamilies(const Exposition& expos
                                                              : prometheus::MetricType::Gauge;
     for (const Series& series : family.series) {
       prometheus::ClientMetric& metric = converted.metric.emplace_back();
-      AppendLabels(exposition.labels[series.subject], metric);
-      AppendLabels(exposition.labels[series.own], metric);
+      AppendLabels(exposition.labels[series.subject]->labels(), metric);
+      AppendLabels(exposition.labels[series.own]->labels(), metric);
       metric.counter.value = metric.gauge.value = series.value;
       if (family.type == MetricType::kHistogram) metric.histogram = PrometheusHistogram(family.scale, series);
     }

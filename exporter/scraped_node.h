@@ -64,7 +64,7 @@ class ScrapedNode {
   std::string TextOf(const Series& series) const {
     std::string text;
     for (const LabelsId id : {series.subject, series.own}) {
-      for (const Label& label : exposition_.labels[id]) text += label.name + '=' + label.value + ',';
+      for (const Label& label : exposition_.labels[id]->labels()) text += label.name + '=' + label.value + ',';
     }
     return text;
   }

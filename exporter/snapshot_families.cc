@@ -62,21 +62,28 @@ class SnapshotFamilies {
 
   // Processes with the same labels (the same pid in two containers that no job label tells apart) are summed.
   void AddProcesses() {
-    std::map<Labels, std::array<uint64_t, kLossCount>> losses;
+    struct Losses {
+      std::array<uint64_t, kLossCount> sums{};
+      int64_t since_ns = 0;
+    };
+    std::map<Labels, Losses> losses;
     for (const ProcessSnapshot& process : snapshot_.processes) {
-      auto& sums = losses.try_emplace(ProcessLabels(process)).first->second;
+      const auto [entry, is_new] = losses.try_emplace(ProcessLabels(process));
+      auto& [sums, since_ns] = entry->second;
       for (size_t i = 0; i < kLossCount; ++i) sums[i] += process.losses[i];
+      since_ns = is_new ? process.start_realtime_ns : std::min(since_ns, process.start_realtime_ns);
     }
     std::array<LabelsId, kLossCount> reasons{};
     for (size_t i = 0; i < kLossCount; ++i) reasons[i] = builder_.AddLabel("reason", kLosses[i].reason);
-    for (const auto& [labels, sums] : losses) {
+    for (const auto& [labels, process_losses] : losses) {
       if (builder_.samples() + kLossCount > named_limit_) {
         drops_.left_out += kLossCount;
         continue;
       }
       const LabelsId process = builder_.AddLabels(labels);
+      builder_.CountSince(process_losses.since_ns);
       for (size_t i = 0; i < kLossCount; ++i) {
-        builder_.Add(MetricOf(kLosses[i].kind), process, reasons[i], static_cast<double>(sums[i]));
+        builder_.Add(MetricOf(kLosses[i].kind), process, reasons[i], static_cast<double>(process_losses.sums[i]));
       }
     }
   }

@@ -3,6 +3,7 @@
 #include "exporter/subject_table.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -16,6 +17,12 @@ const Member& Subject::Newest() const {
                       member.communicator->created_realtime_ns, member.communicator->generation);
   };
   return *std::ranges::max_element(members, [&](const Member& a, const Member& b) { return age(a) < age(b); });
+}
+
+int64_t Subject::CreatedRealtimeNs() const {
+  int64_t created = std::numeric_limits<int64_t>::max();
+  for (const Member& member : members) created = std::min(created, member.communicator->created_realtime_ns);
+  return created;
 }
 
 SubjectTable::SubjectTable(const NodeSnapshot& snapshot) {

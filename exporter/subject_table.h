@@ -26,6 +26,9 @@ struct Subject {
 
   // The member in use that was created last; if none is in use, the one created last.
   const Member& Newest() const;
+
+  // When the first member was created: sums count since then, and begin anew with the next when that one goes.
+  int64_t CreatedRealtimeNs() const;
 };
 
 class SubjectTable {
