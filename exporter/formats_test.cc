@@ -118,7 +118,8 @@ std::string Encoded(const Encoder& encoder, const Exposition& exposition) {
 TEST(FormatsTest, CarryTheSameNumbers) {
   for (const auto& snapshot : {ExampleSnapshot(), LoadedSnapshot(3, 4)}) {
     Exposition exposition = ExpositionOfCatalogue();
-    AddSnapshotFamilies(snapshot, kSeriesLimit, exposition);
+    LabelCache labels;
+    AddSnapshotFamilies(snapshot, kSeriesLimit, labels, exposition);
     const Samples text = SamplesOfText(Encoded(TextEncoder(), exposition));
     const Samples openmetrics = SamplesOfText(Encoded(OpenMetricsEncoder(), exposition));
     const SamplesOfMessages messages(Encoded(ProtobufEncoder(), exposition));
@@ -131,7 +132,8 @@ TEST(FormatsTest, CarryTheSameNumbers) {
 TEST(FormatsTest, ProtobufTellsSinceWhenEveryCounterAndHistogramCounts) {
   Exposition exposition = ExpositionOfCatalogue();
   exposition.created_realtime_ns = 5000000000;
-  AddSnapshotFamilies(ExampleSnapshot(), kSeriesLimit, exposition);
+  LabelCache labels;
+  AddSnapshotFamilies(ExampleSnapshot(), kSeriesLimit, labels, exposition);
   for (const decoded::MetricFamily& family : DecodedFamilies(Encoded(ProtobufEncoder(), exposition))) {
     for (const decoded::Metric& metric : family.metric()) {
       if (metric.has_gauge()) continue;

@@ -63,7 +63,7 @@ HttpResponse ScrapePage::Refuse(Refusal refusal, std::string_view why) {
 
 Exposition ScrapePage::Expose() {
   Exposition exposition = ExpositionOfCatalogue();
-  daemon_.CountDrops(AddSnapshotFamilies(TakeSnapshot(), series_limit_, exposition));
+  daemon_.CountDrops(AddSnapshotFamilies(TakeSnapshot(), series_limit_, labels_, exposition));
   daemon_.AddTo(exposition);
   return exposition;
 }

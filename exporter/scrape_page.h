@@ -44,6 +44,7 @@ class ScrapePage {
   const SnapshotSource snapshots_;
   const size_t series_limit_;
   DaemonMetrics daemon_;
+  LabelCache labels_;  // of the builder's thread
   // Outlived by the answers that are still being sent when the page is gone.
   const std::shared_ptr<std::atomic<int>> in_progress_ = std::make_shared<std::atomic<int>>(0);
   std::atomic<bool> is_ready_ = false;

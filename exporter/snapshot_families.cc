@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "exporter/communicator_series.h"
 #include "exporter/exposition_builder.h"
-#include "exporter/series_labels.h"
 #include "exporter/subject_table.h"
 
 namespace nccl_exporter {
@@ -30,17 +30,19 @@ Metric MetricOf(LossKind kind) {
 
 class SnapshotFamilies {
  public:
-  SnapshotFamilies(const NodeSnapshot& snapshot, size_t series_limit, Exposition& exposition)
+  SnapshotFamilies(const NodeSnapshot& snapshot, size_t series_limit, LabelCache& labels, Exposition& exposition)
       : snapshot_(snapshot),
         series_limit_(series_limit),
         named_limit_(series_limit - std::min(series_limit, kSeriesForOthers)),
+        labels_(labels),
         builder_(exposition),
-        communicators_(builder_) {}
+        communicators_(builder_, labels_) {}
 
   SeriesDrops Add() {
     AddSegments();
     AddProcesses();
     AddCommunicators();
+    labels_.Sweep();
     return drops_;
   }
 
@@ -63,33 +65,37 @@ class SnapshotFamilies {
   // Processes with the same labels (the same pid in two containers that no job label tells apart) are summed.
   void AddProcesses() {
     struct Losses {
+      SharedLabels labels;
       std::array<uint64_t, kLossCount> sums{};
       int64_t since_ns = 0;
     };
-    std::map<Labels, Losses> losses;
+    std::vector<Losses> losses;
+    std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
     for (const ProcessSnapshot& process : snapshot_.processes) {
-      const auto [entry, is_new] = losses.try_emplace(ProcessLabels(process));
-      auto& [sums, since_ns] = entry->second;
-      for (size_t i = 0; i < kLossCount; ++i) sums[i] += process.losses[i];
-      since_ns = is_new ? process.start_realtime_ns : std::min(since_ns, process.start_realtime_ns);
+      const SharedLabels& labels = labels_.OfProcess(process);
+      const auto [entry, is_new] = index.try_emplace(labels.get(), losses.size());
+      if (is_new) losses.push_back({.labels = labels, .sums = {}, .since_ns = process.start_realtime_ns});
+      Losses& sum = losses[entry->second];
+      for (size_t i = 0; i < kLossCount; ++i) sum.sums[i] += process.losses[i];
+      sum.since_ns = std::min(sum.since_ns, process.start_realtime_ns);
     }
     std::array<LabelsId, kLossCount> reasons{};
     for (size_t i = 0; i < kLossCount; ++i) reasons[i] = builder_.AddLabel("reason", kLosses[i].reason);
-    for (const auto& [labels, process_losses] : losses) {
+    for (const Losses& of_process : losses) {
       if (builder_.samples() + kLossCount > named_limit_) {
         drops_.left_out += kLossCount;
         continue;
       }
-      const LabelsId process = builder_.AddLabels(labels);
-      builder_.CountSince(process_losses.since_ns);
+      const LabelsId process = builder_.AddLabels(of_process.labels);
+      builder_.CountSince(of_process.since_ns);
       for (size_t i = 0; i < kLossCount; ++i) {
-        builder_.Add(MetricOf(kLosses[i].kind), process, reasons[i], static_cast<double>(process_losses.sums[i]));
+        builder_.Add(MetricOf(kLosses[i].kind), process, reasons[i], static_cast<double>(of_process.sums[i]));
       }
     }
   }
 
   void AddCommunicators() {
-    SubjectTable subjects(snapshot_);
+    SubjectTable subjects(snapshot_, labels_);
     for (size_t i = 0; i < subjects.named().size(); ++i) {
       if (AddWithin(named_limit_, &CommunicatorSeries::AddNamed, subjects.named()[i]) == 0) continue;
       // The cap is reached: count what these would have been (nothing fits a limit of 0), then fold them, which ends
@@ -117,6 +123,7 @@ class SnapshotFamilies {
   const NodeSnapshot& snapshot_;
   const size_t series_limit_;
   const size_t named_limit_;
+  LabelCache& labels_;
   ExpositionBuilder builder_;
   CommunicatorSeries communicators_;
   ExpositionBuilder::Mark mark_;
@@ -125,10 +132,10 @@ class SnapshotFamilies {
 
 }  // namespace
 
-SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, size_t series_limit,
+SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, size_t series_limit, LabelCache& labels,
                                 Exposition& exposition) {
   exposition.owners.push_back(snapshot);
-  return SnapshotFamilies(*snapshot, series_limit, exposition).Add();
+  return SnapshotFamilies(*snapshot, series_limit, labels, exposition).Add();
 }
 
 }  // namespace nccl_exporter
