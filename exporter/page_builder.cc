@@ -70,17 +70,17 @@ void PageBuilder::Run() {
   }
 }
 
-void PageBuilder::Build(Round& round, std::bitset<kKinds> wanted) const {
+void PageBuilder::Build(Round& round, std::bitset<kKinds> wanted) {
   try {
     const Exposition exposition = expose_();
     for (const Format format : {Format::kText, Format::kOpenMetrics, Format::kProtobuf}) {
       const size_t plain = IndexOf(format, false);
       const size_t compressed = IndexOf(format, true);
       if (!wanted.test(plain) && !wanted.test(compressed)) continue;
-      std::string body;
-      EncoderOf(format).Encode(exposition, body);
-      if (wanted.test(compressed)) round.pages[compressed] = std::make_shared<const std::string>(Gzip(body));
-      if (wanted.test(plain)) round.pages[plain] = std::make_shared<const std::string>(std::move(body));
+      body_.clear();
+      EncoderOf(format).Encode(exposition, body_);
+      if (wanted.test(compressed)) round.pages[compressed] = std::make_shared<const std::string>(Gzip(body_));
+      if (wanted.test(plain)) round.pages[plain] = std::make_shared<const std::string>(body_);
     }
   } catch (...) {
     round.failure = std::current_exception();

@@ -53,9 +53,10 @@ class PageBuilder {
   };
 
   void Run();
-  void Build(Round& round, std::bitset<kKinds> wanted) const;
+  void Build(Round& round, std::bitset<kKinds> wanted);
 
   const std::function<Exposition()> expose_;
+  std::string body_;  // of the builder's thread: keeps its memory from one round to the next
   std::mutex mutex_;  // guards what follows, but for the pages of the round that is under way
   std::condition_variable is_wanted_;
   std::condition_variable is_done_;
