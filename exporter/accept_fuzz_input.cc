@@ -40,7 +40,8 @@ std::string Replaced(std::string_view text, char from, std::string_view to) {
 
 bool Contains(std::string_view text, std::string_view part) {
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-  return !std::ranges::search(text, part, std::ranges::equal_to(), lower, lower).empty();
+  const auto same = [&](char a, char b) { return lower(a) == lower(b); };
+  return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
 }
 
 void CheckAccept(std::string_view accept) {
