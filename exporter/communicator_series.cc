@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
-
-#include "exporter/series_labels.h"
 
 namespace nccl_exporter {
 namespace {
@@ -141,30 +141,53 @@ std::span<const uint64_t> HistogramCounts(Metric metric, const FunctionOf& of) {
   return of.counts().duration;
 }
 
+// Label sets that every scrape has in common.
+struct FunctionLabels {
+  FunctionLabels() {
+    for (size_t function = 0; function < kFunctionCount; ++function) {
+      const std::string name(kFunctions[function].name);
+      plain[function] = std::make_shared<const LabelSet>(Labels{{"collective", name}});
+      for (size_t size = 0; size < kSizeClassCount; ++size) {
+        with_size[function][size] = std::make_shared<const LabelSet>(
+            Labels{{"collective", name}, {"size", std::to_string(kSizeClassBounds[size])}});
+      }
+    }
+  }
+
+  std::array<SharedLabels, kFunctionCount> plain;
+  std::array<std::array<SharedLabels, kSizeClassCount>, kFunctionCount> with_size;
+};
+
 }  // namespace
 
-CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder) : builder_(builder) {
+CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels)
+    : builder_(builder), labels_(labels) {
+  static const FunctionLabels kLabels;
   for (size_t function = 0; function < kFunctionCount; ++function) {
-    const std::string name(kFunctions[function].name);
-    function_labels_[function] = builder.AddLabel("collective", name);
+    function_labels_[function] = builder.AddLabels(kLabels.plain[function]);
     for (size_t size = 0; size < kSizeClassCount; ++size) {
-      function_size_labels_[function][size] =
-          builder.AddLabels({{"collective", name}, {"size", std::to_string(kSizeClassBounds[size])}});
+      function_size_labels_[function][size] = builder.AddLabels(kLabels.with_size[function][size]);
     }
   }
 }
 
 void CommunicatorSeries::AddNamed(const Subject& subject) {
   const LabelsId labels = builder_.AddLabels(subject.labels);
+  builder_.CountSince(0);  // comparisons are the daemon's own
+  AddArrivals(subject, labels);
+  builder_.CountSince(subject.CreatedRealtimeNs());
   const Member& newest = subject.Newest();
   AddFunctions(subject, labels);
-  AddArrivals(subject, labels);
   AddGauges(*newest.communicator, labels);
-  builder_.Add(Metric::kCommunicatorInfo, labels, builder_.AddLabels(CommunicatorInfoLabels(*newest.communicator)), 1);
-  builder_.Add(Metric::kRankInfo, labels, builder_.AddLabels(RankInfoLabels(*newest.process, *newest.communicator)), 1);
+  const CommunicatorLabelSets& sets = labels_.Of(*newest.process, *newest.communicator);
+  builder_.Add(Metric::kCommunicatorInfo, labels, builder_.AddLabels(sets.communicator_info), 1);
+  builder_.Add(Metric::kRankInfo, labels, builder_.AddLabels(sets.rank_info), 1);
 }
 
-void CommunicatorSeries::AddOther(const Subject& subject) { AddFunctions(subject, builder_.AddLabels(subject.labels)); }
+void CommunicatorSeries::AddOther(const Subject& subject) {
+  builder_.CountSince(subject.CreatedRealtimeNs());
+  AddFunctions(subject, builder_.AddLabels(subject.labels));
+}
 
 void CommunicatorSeries::AddFunctions(const Subject& subject, LabelsId labels) {
   for (size_t i = 0; i < kFunctionCount; ++i) {

@@ -12,8 +12,8 @@ namespace nccl_exporter {
 
 class CommunicatorSeries {
  public:
-  // `builder` outlives this object.
-  explicit CommunicatorSeries(ExpositionBuilder& builder);
+  // Both outlive this object.
+  CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels);
 
   // Everything known of a communicator.
   void AddNamed(const Subject& subject);
@@ -30,6 +30,7 @@ class CommunicatorSeries {
   void AddHistogram(Metric metric, const Subject& subject, LabelsId labels, LabelsId own, Function function);
 
   ExpositionBuilder& builder_;
+  LabelCache& labels_;
   std::array<LabelsId, kFunctionCount> function_labels_{};                                    // collective
   std::array<std::array<LabelsId, kSizeClassCount>, kFunctionCount> function_size_labels_{};  // collective, size
 };

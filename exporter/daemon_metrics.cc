@@ -63,8 +63,7 @@ LabelsId AddLabels(Exposition& exposition, const std::vector<prometheus::ClientM
   if (source.empty()) return kNoLabels;
   Labels labels;
   for (const auto& label : source) labels.push_back({label.name, label.value});
-  exposition.labels.push_back(std::move(labels));
-  return static_cast<LabelsId>(exposition.labels.size() - 1);
+  return exposition.Add(std::move(labels));
 }
 
 // Counts of each bucket from cumulative ones, handed over to the exposition.
@@ -108,7 +107,8 @@ void AddFamily(Exposition& exposition, const prometheus::MetricFamily& source) {
 }  // namespace
 
 DaemonMetrics::DaemonMetrics()
-    : scrape_duration_(
+    : started_realtime_ns_(std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()),
+      scrape_duration_(
           Named(prometheus::BuildHistogram(), Metric::kScrapeDuration)
               .Register(registry_)
               .Add({}, prometheus::Histogram::BucketBoundaries(kScrapeBounds.begin(), kScrapeBounds.end()))),
@@ -119,6 +119,8 @@ DaemonMetrics::DaemonMetrics()
       .Register(registry_)
       .Add({{"version", std::string(kVersion)}, {"compiler", std::string(kCompiler)}})
       .Set(1);
+  auto& refused = Named(prometheus::BuildCounter(), Metric::kRequestsRefused).Register(registry_);
+  for (size_t i = 0; i < kRefusalCount; ++i) refusals_[i] = &refused.Add({{"reason", std::string(kRefusals[i])}});
 }
 
 void DaemonMetrics::ObserveScrape(std::chrono::nanoseconds duration) {
@@ -130,7 +132,10 @@ void DaemonMetrics::CountDrops(const SeriesDrops& drops) {
   series_left_out_.Increment(static_cast<double>(drops.left_out));
 }
 
+void DaemonMetrics::Count(Refusal refusal) { refusals_[static_cast<size_t>(refusal)]->Increment(); }
+
 void DaemonMetrics::AddTo(Exposition& exposition) const {
+  exposition.created_realtime_ns = started_realtime_ns_;
   for (const prometheus::Collectable* collectable : {static_cast<const prometheus::Collectable*>(&registry_),
                                                      static_cast<const prometheus::Collectable*>(&process_)}) {
     for (const prometheus::MetricFamily& family : collectable->Collect()) AddFamily(exposition, family);

@@ -6,10 +6,13 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
+#include <array>
 #include <chrono>
+#include <cstdint>
 
 #include "exporter/metric_family.h"
 #include "exporter/process_collectable.h"
+#include "exporter/refusal.h"
 #include "exporter/snapshot_families.h"
 
 namespace nccl_exporter {
@@ -21,17 +24,21 @@ class DaemonMetrics {
 
   void ObserveScrape(std::chrono::nanoseconds duration);
   void CountDrops(const SeriesDrops& drops);
+  void Count(Refusal refusal);
 
-  // Fills the families of the catalogue that are the daemon's and appends those that are not in it (process_*).
+  // Fills the families of the catalogue that are the daemon's and appends those that are not in it (process_*). The
+  // exposition's series count since this object was made, unless they tell otherwise.
   void AddTo(Exposition& exposition) const;
 
  private:
+  const int64_t started_realtime_ns_;
   prometheus::Registry registry_;
   ProcessCollectable process_;
   prometheus::Histogram& scrape_duration_;
   prometheus::Family<prometheus::Counter>& series_dropped_;
   prometheus::Counter& series_folded_;
   prometheus::Counter& series_left_out_;
+  std::array<prometheus::Counter*, kRefusalCount> refusals_{};
 };
 
 }  // namespace nccl_exporter

@@ -28,8 +28,8 @@ std::string Number(double value) {
 
 Exposition OneFamily(std::string name, MetricType type, std::string unit, Series series) {
   Exposition exposition;
-  exposition.labels.push_back({{"a", "1"}, {"b", "2"}});
-  exposition.labels.push_back({{"own", "x"}});
+  exposition.Add(Labels{{"a", "1"}, {"b", "2"}});
+  exposition.Add(Labels{{"own", "x"}});
   exposition.families.push_back({.name = std::move(name),
                                  .help = "Help.",
                                  .unit = std::move(unit),
@@ -155,7 +155,7 @@ TEST(TextEncoderTest, WritesAHistogramWithoutLabels) {
 TEST(TextEncoderTest, EscapesLabelValuesAndHelp) {
   Exposition exposition =
       OneFamily("g", MetricType::kGauge, "", {.subject = 1, .own = kNoLabels, .value = 1, .counts = {}});
-  exposition.labels[1] = {{"a", "back\\slash \"quote\" line\nfeed"}};
+  exposition.labels[1] = std::make_shared<const LabelSet>(Labels{{"a", "back\\slash \"quote\" line\nfeed"}});
   exposition.families[0].help = "back\\slash \"quote\" line\nfeed";
   EXPECT_EQ(Encoded(TextEncoder(), exposition),
             "# HELP g back\\\\slash \"quote\" line\\nfeed\n# TYPE g gauge\n"

@@ -10,24 +10,23 @@ namespace nccl_exporter {
 
 ExpositionBuilder::ExpositionBuilder(Exposition& exposition) : exposition_(exposition) {}
 
-LabelsId ExpositionBuilder::AddLabels(Labels labels) {
-  exposition_.labels.push_back(std::move(labels));
-  return static_cast<LabelsId>(exposition_.labels.size() - 1);
-}
+LabelsId ExpositionBuilder::AddLabels(Labels labels) { return exposition_.Add(std::move(labels)); }
 
 LabelsId ExpositionBuilder::AddLabel(std::string_view name, std::string_view value) {
   return AddLabels({{std::string(name), std::string(value)}});
 }
 
 void ExpositionBuilder::Add(Metric metric, LabelsId subject, LabelsId own, double value) {
-  FamilyOf(metric).series.push_back({.subject = subject, .own = own, .value = value, .counts = {}});
+  FamilyOf(metric).series.push_back(
+      {.subject = subject, .own = own, .value = value, .counts = {}, .created_realtime_ns = created_realtime_ns_});
   ++samples_;
 }
 
 void ExpositionBuilder::AddHistogram(Metric metric, LabelsId subject, LabelsId own, double sum,
                                      std::span<const uint64_t> counts) {
   Family& family = FamilyOf(metric);
-  family.series.push_back({.subject = subject, .own = own, .value = sum, .counts = counts});
+  family.series.push_back(
+      {.subject = subject, .own = own, .value = sum, .counts = counts, .created_realtime_ns = created_realtime_ns_});
   samples_ += SamplesPerSeries(family);
 }
 

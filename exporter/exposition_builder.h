@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "exporter/metric_family.h"
@@ -17,6 +18,10 @@ class ExpositionBuilder {
   // `exposition` is one of ExpositionOfCatalogue() and outlives this object.
   explicit ExpositionBuilder(Exposition& exposition);
 
+  // Since when the series count that are added from now on: see Series.
+  void CountSince(int64_t created_realtime_ns) { created_realtime_ns_ = created_realtime_ns; }
+
+  LabelsId AddLabels(SharedLabels labels) { return exposition_.Add(std::move(labels)); }
   LabelsId AddLabels(Labels labels);
   LabelsId AddLabel(std::string_view name, std::string_view value);
 
@@ -45,6 +50,7 @@ class ExpositionBuilder {
 
   Exposition& exposition_;
   size_t samples_ = 0;
+  int64_t created_realtime_ns_ = 0;
 };
 
 }  // namespace nccl_exporter

@@ -13,7 +13,8 @@ namespace {
 
 std::string Encoded(const Encoder& encoder) {
   Exposition exposition = ExpositionOfCatalogue();
-  AddSnapshotFamilies(ExampleSnapshot(), kSeriesLimit, exposition);
+  LabelCache labels;
+  AddSnapshotFamilies(ExampleSnapshot(), kSeriesLimit, labels, exposition);
   std::string text;
   encoder.Encode(exposition, text);
   return text;

@@ -62,19 +62,27 @@ HttpAnswer Request(int port, const std::string& method, const std::string& path,
   return answer;
 }
 
-std::string Exchange(int port, const std::string& bytes) {
+int Send(int port, const std::string& bytes) {
   const int connection = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  std::string answer;
   if (connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
       send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size())) {
-    char part[4096];
-    for (ssize_t got = recv(connection, part, sizeof part, 0); got > 0; got = recv(connection, part, sizeof part, 0)) {
-      answer.append(part, static_cast<size_t>(got));
-    }
+    return connection;
+  }
+  close(connection);
+  return -1;
+}
+
+std::string Exchange(int port, const std::string& bytes) {
+  std::string answer;
+  const int connection = Send(port, bytes);
+  if (connection < 0) return answer;
+  char part[4096];
+  for (ssize_t got = recv(connection, part, sizeof part, 0); got > 0; got = recv(connection, part, sizeof part, 0)) {
+    answer.append(part, static_cast<size_t>(got));
   }
   close(connection);
   return answer;

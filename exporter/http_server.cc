@@ -8,18 +8,17 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <ctime>
 #include <exception>
+#include <map>
 #include <mutex>
 
 namespace nccl_exporter {
 namespace {
 
-// More than scrapes may run at a time, so that health checks are answered while all scrapes are slow.
-constexpr const char* kThreads = "10";
-// A client that takes longer than the longest usual scrape timeout to send a request or take an answer is cut off.
-constexpr const char* kRequestTimeoutMs = "10000";
-constexpr const char* kRequestLimitBytes = "16384";
+// The answer's time is looked at between parts of this size.
+constexpr size_t kPartBytes = 16384;
 // How long a stop waits for answers in progress: well within the 30 s that Kubernetes gives.
 constexpr std::chrono::seconds kDrainLimit{5};
 constexpr size_t kMaxPorts = 64;  // more addresses than anyone listens at
@@ -33,6 +32,19 @@ std::string Header(const mg_request_info& request, std::string_view name) {
     joined += header.value;
   }
   return joined;
+}
+
+size_t UrlBytes(const mg_request_info& request) {
+  const auto bytes = [](const char* text) { return text == nullptr ? 0 : std::strlen(text); };
+  return bytes(request.request_uri) + bytes(request.query_string);
+}
+
+size_t HeaderBytes(const mg_request_info& request) {
+  size_t bytes = 0;
+  for (int i = 0; i < request.num_headers; ++i) {
+    bytes += std::strlen(request.http_headers[i].name) + std::strlen(request.http_headers[i].value);
+  }
+  return bytes;
 }
 
 std::string DateText() {
@@ -53,30 +65,44 @@ std::string HeadText(mg_connection* connection, const HttpResponse& response) {
   add("Date", DateText());
   add("Connection", "close");
   add("Content-Type", response.content_type);
-  add("Content-Length", std::to_string(response.body.size()));
+  add("Content-Length", std::to_string(response.bytes().size()));
   add("X-Content-Type-Options", "nosniff");
   for (const auto& [name, value] : response.headers) add(name, value);
   return head += "\r\n";
 }
 
-void Send(mg_connection* connection, const HttpResponse& response, bool with_body) {
-  const std::string head = HeadText(connection, response);
-  mg_write(connection, head.data(), head.size());
-  if (with_body) mg_write(connection, response.body.data(), response.body.size());
+// False where the client does not take the answer, or not in time.
+bool Send(mg_connection* connection, const HttpResponse& response, bool with_body) {
+  const auto deadline = std::chrono::steady_clock::now() + kAnswerLimit;
+  const auto send = [&](std::string_view text) {
+    while (!text.empty()) {
+      const std::string_view part = text.substr(0, kPartBytes);
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      if (mg_write(connection, part.data(), part.size()) != static_cast<int>(part.size())) return false;
+      text.remove_prefix(part.size());
+    }
+    return true;
+  };
+  return send(HeadText(connection, response)) && (!with_body || send(response.bytes()));
 }
+
+HttpResponse Plain(int status, std::string body) { return {.status = status, .headers = {}, .body = std::move(body)}; }
 
 HttpResponse Answer(const HttpHandler& handler, const mg_request_info& request) {
   const std::string_view method = request.request_method;
   if (method != "GET" && method != "HEAD") {
-    return {.status = 405, .headers = {{"Allow", "GET, HEAD"}}, .body = "Method not allowed\n"};
+    HttpResponse response = Plain(405, "Method not allowed\n");
+    response.headers = {{"Allow", "GET, HEAD"}};
+    return response;
   }
   try {
     return handler({.path = request.local_uri,
                     .accept = Header(request, "Accept"),
-                    .accept_encoding = Header(request, "Accept-Encoding")});
+                    .accept_encoding = Header(request, "Accept-Encoding"),
+                    .scrape_timeout = Header(request, "X-Prometheus-Scrape-Timeout-Seconds")});
   } catch (const std::exception& error) {  // civetweb is C: nothing may be thrown through it
     spdlog::error("no answer to {}: {}", request.local_uri, error.what());
-    return {.status = 500, .headers = {}, .body = std::string("Internal error: ") + error.what() + '\n'};
+    return Plain(500, std::string("Internal error: ") + error.what() + '\n');
   }
 }
 
@@ -94,11 +120,13 @@ std::string PortsOption(const std::vector<std::string>& addresses) {
 
 struct HttpServer::Library {
   HttpHandler handler;
+  RefusalCounter on_refusal;
   mg_context* context = nullptr;
 
   std::mutex mutex;  // guards what follows
   std::condition_variable is_idle;
   int in_progress = 0;
+  std::map<std::string, int> in_progress_by_address;  // those above 0
   bool is_stopping = false;
   // Of civetweb's log: why it could not start. Later messages only say that it could not.
   std::string first_message;
@@ -116,24 +144,52 @@ struct HttpServer::Library {
     return 1;
   }
 
+  // What civetweb answers by itself: requests that it cannot read.
+  static int OnError(mg_connection* connection, int status, const char*) {
+    Of(connection).on_refusal(Refusal::kUnreadableRequest);
+    Send(connection, Plain(status, std::string(mg_get_response_code_text(connection, status)) + '\n'), true);
+    return 0;
+  }
+
   int Serve(mg_connection* connection) {
     const mg_request_info& request = *mg_get_request_info(connection);
-    const bool is_welcome = Begin();
-    const HttpResponse response =
-        is_welcome ? Answer(handler, request) : HttpResponse{.status = 503, .headers = {}, .body = "Stopping\n"};
-    Send(connection, response, std::string_view(request.request_method) != "HEAD");
-    if (is_welcome) End();
+    const int place = Begin(request.remote_addr);
+    const HttpResponse response = AnswerAt(place, request);
+    if (!Send(connection, response, std::string_view(request.request_method) != "HEAD")) {
+      on_refusal(Refusal::kSlowClient);
+    }
+    if (place != kNoPlace) End(request.remote_addr);
     return response.status;
   }
 
-  bool Begin() {
-    const std::lock_guard lock(mutex);
-    if (!is_stopping) ++in_progress;
-    return !is_stopping;
+  HttpResponse AnswerAt(int place, const mg_request_info& request) {
+    if (place == kNoPlace) return Plain(503, "Stopping\n");
+    if (place > kConnectionsPerAddress) {
+      on_refusal(Refusal::kConnectionsPerAddress);
+      return Plain(429, "Too many connections from one address\n");
+    }
+    const bool is_url_too_long = UrlBytes(request) > kUrlLimitBytes;
+    if (is_url_too_long || HeaderBytes(request) > kHeadersLimitBytes) {
+      on_refusal(Refusal::kRequestTooLarge);
+      return is_url_too_long ? Plain(414, "URL too long\n") : Plain(431, "Headers too large\n");
+    }
+    return Answer(handler, request);
   }
 
-  void End() {
+  static constexpr int kNoPlace = 0;
+
+  // How many requests of the address are in progress with this one; kNoPlace where the server stops.
+  int Begin(const std::string& address) {
     const std::lock_guard lock(mutex);
+    if (is_stopping) return kNoPlace;
+    ++in_progress;
+    return ++in_progress_by_address[address];
+  }
+
+  void End(const std::string& address) {
+    const std::lock_guard lock(mutex);
+    const auto of_address = in_progress_by_address.find(address);
+    if (--of_address->second == 0) in_progress_by_address.erase(of_address);
     if (--in_progress == 0) is_idle.notify_all();
   }
 
@@ -145,8 +201,9 @@ struct HttpServer::Library {
   }
 };
 
-HttpServer::HttpServer(HttpHandler handler) : library_(std::make_unique<Library>()) {
+HttpServer::HttpServer(HttpHandler handler, RefusalCounter on_refusal) : library_(std::make_unique<Library>()) {
   library_->handler = std::move(handler);
+  library_->on_refusal = std::move(on_refusal);
   mg_init_library(MG_FEATURES_DEFAULT);
 }
 
@@ -157,15 +214,18 @@ HttpServer::~HttpServer() {
 
 std::string HttpServer::Start(const std::vector<std::string>& addresses) {
   const std::string ports = PortsOption(addresses);
+  const std::string threads = std::to_string(kConnectionLimit);
+  const std::string idle_ms = std::to_string(std::chrono::milliseconds(kIdleLimit).count());
+  const std::string request_bytes = std::to_string(kRequestBufferBytes);
   // Without keep-alive: a connection holds one of the few threads for as long as it is open.
   std::array<const char*, 13> options{"listening_ports",
                                       ports.c_str(),
                                       "num_threads",
-                                      kThreads,
+                                      threads.c_str(),
                                       "request_timeout_ms",
-                                      kRequestTimeoutMs,
+                                      idle_ms.c_str(),
                                       "max_request_size",
-                                      kRequestLimitBytes,
+                                      request_bytes.c_str(),
                                       "enable_keep_alive",
                                       "no",
                                       "tcp_nodelay",
@@ -173,6 +233,7 @@ std::string HttpServer::Start(const std::vector<std::string>& addresses) {
                                       nullptr};
   mg_callbacks callbacks{};
   callbacks.begin_request = &Library::OnRequest;
+  callbacks.http_error = &Library::OnError;
   callbacks.log_message = &Library::OnLog;
   mg_init_data init{.callbacks = &callbacks, .user_data = library_.get(), .configuration_options = options.data()};
   unsigned code = 0;

@@ -4,7 +4,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <future>
 #include <latch>
 #include <stdexcept>
@@ -24,7 +27,9 @@ HttpResponse Echo(const HttpRequest& request) {
 
 class RunningServer {
  public:
-  explicit RunningServer(HttpHandler handler) : server_(std::move(handler)) {
+  explicit RunningServer(
+      HttpHandler handler, RefusalCounter on_refusal = [](Refusal) {})
+      : server_(std::move(handler), std::move(on_refusal)) {
     EXPECT_EQ(server_.Start({kAnyPort}), "");
   }
   int port() const { return server_.ports().at(0); }
@@ -90,6 +95,72 @@ TEST(HttpServerTest, CarriesBodiesOfManyMegabytes) {
   const std::string body(20 << 20, 'm');
   const RunningServer server([&](const HttpRequest&) { return HttpResponse{.headers = {}, .body = body}; });
   EXPECT_TRUE(Get(server.port(), "/").body == body);
+}
+
+TEST(HttpServerTest, SharedBodiesAreSentAndReleased) {
+  const auto page = std::make_shared<const std::string>("shared");
+  std::promise<void> released;
+  std::shared_ptr<const void> until_sent(&released, [](std::promise<void>* promise) { promise->set_value(); });
+  const RunningServer server([&](const HttpRequest&) {
+    return HttpResponse{.headers = {}, .body = "own", .shared_body = page, .until_sent = std::move(until_sent)};
+  });
+  const HttpAnswer answer = Get(server.port(), "/");
+  EXPECT_EQ(answer.body, "shared");
+  EXPECT_EQ(answer.headers.at("content-length"), "6");
+  released.get_future().wait();
+}
+
+TEST(HttpServerTest, RefusesRequestsThatAreTooLarge) {
+  std::array<std::atomic<int>, kRefusalCount> refused{};
+  const RunningServer server(Echo, [&](Refusal refusal) { ++refused[static_cast<size_t>(refusal)]; });
+  EXPECT_EQ(Get(server.port(), '/' + std::string(kUrlLimitBytes - 1, 'u')).status, 200);
+  EXPECT_EQ(Get(server.port(), '/' + std::string(kUrlLimitBytes, 'u')).status, 414);
+  EXPECT_EQ(Get(server.port(), "/?" + std::string(kUrlLimitBytes, 'u')).status, 414);
+  EXPECT_EQ(Get(server.port(), "/", {"X-Long: " + std::string(kHeadersLimitBytes, 'h')}).status, 431);
+  EXPECT_EQ(refused[static_cast<size_t>(Refusal::kRequestTooLarge)], 3);
+  EXPECT_EQ(refused[static_cast<size_t>(Refusal::kUnreadableRequest)], 0);
+}
+
+TEST(HttpServerTest, AnswersInPlainTextWhatItCannotRead) {
+  std::promise<Refusal> refused;
+  const RunningServer server(Echo, [&](Refusal refusal) { refused.set_value(refusal); });
+  const std::string bytes = Exchange(server.port(), std::string(kRequestBufferBytes, 'x'));
+  EXPECT_THAT(bytes, testing::StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(bytes, testing::HasSubstr("\r\nContent-Type: text/plain; charset=utf-8\r\n"));
+  EXPECT_EQ(refused.get_future().get(), Refusal::kUnreadableRequest);
+}
+
+TEST(HttpServerTest, RefusesTheConnectionsOfOneAddressThatAreTooMany) {
+  std::latch all_started(kConnectionsPerAddress);
+  std::latch may_end(1);
+  std::promise<Refusal> refused;
+  const RunningServer server(
+      [&](const HttpRequest&) {
+        all_started.count_down();
+        may_end.wait();
+        return HttpResponse{.headers = {}, .body = "patient"};
+      },
+      [&](Refusal refusal) { refused.set_value(refusal); });
+  std::vector<std::future<HttpAnswer>> answers;
+  for (int i = 0; i < kConnectionsPerAddress; ++i) {
+    answers.push_back(std::async(std::launch::async, [&] { return Get(server.port(), "/"); }));
+  }
+  all_started.wait();
+  EXPECT_EQ(Get(server.port(), "/").status, 429);
+  EXPECT_EQ(refused.get_future().get(), Refusal::kConnectionsPerAddress);
+  may_end.count_down();
+  for (std::future<HttpAnswer>& answer : answers) EXPECT_EQ(answer.get().body, "patient");
+}
+
+TEST(HttpServerTest, AClientThatTakesNothingDelaysNobody) {
+  const std::string body(64 << 20, 'm');  // more than the socket buffers hold
+  std::promise<Refusal> refused;
+  const RunningServer server([&](const HttpRequest&) { return HttpResponse{.headers = {}, .body = body}; },
+                             [&](Refusal refusal) { refused.set_value(refusal); });
+  const int slow = Send(server.port(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(Get(server.port(), "/").body == body);
+  close(slow);
+  EXPECT_EQ(refused.get_future().get(), Refusal::kSlowClient);
 }
 
 TEST(HttpServerTest, ServesSeveralAddresses) {

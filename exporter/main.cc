@@ -83,7 +83,8 @@ int Serve(const Options& options) {
   Collector collector({.directories = options.segment_dirs, .retention = options.retention});
   ScrapePage scrape_page([&] { return collector.Snapshot(); });
   WebPages pages(scrape_page, options.telemetry_path);
-  HttpServer server([&](const HttpRequest& request) { return pages.Answer(request); });
+  HttpServer server([&](const HttpRequest& request) { return pages.Answer(request); },
+                    [&](Refusal refusal) { scrape_page.Count(refusal); });
   if (const std::string error = server.Start(options.listen_addresses); !error.empty()) {
     return Fail(kRuntimeFailure, "cannot serve: " + error);
   }

@@ -21,6 +21,20 @@ HistogramScale ScaleOf(const std::array<int, kBounds>& classic_bounds) {
 
 }  // namespace
 
+std::string_view SampleFamilyName(const Family& family) {
+  std::string_view name = family.name;
+  const std::string_view suffix = family.type == MetricType::kCounter ? "_total"
+                                  : family.type == MetricType::kInfo  ? "_info"
+                                                                      : "";
+  if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
+  return name;
+}
+
+bool NameEndsInUnit(std::string_view name, std::string_view unit) {
+  return !unit.empty() && name.ends_with(unit) && name.size() > unit.size() &&
+         name[name.size() - unit.size() - 1] == '_';
+}
+
 Exposition ExpositionOfCatalogue() {
   Exposition exposition;
   for (const MetricRow& row : kMetrics) {

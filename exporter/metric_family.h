@@ -2,28 +2,22 @@
 // One scrape as plain data: families, series and shared label sets. Built once a scrape, then read by one encoder.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "exporter/label_set.h"
 #include "proto/metric_catalogue.h"
 
 namespace nccl_exporter {
 
-struct Label {
-  std::string name;
-  std::string value;
-
-  auto operator<=>(const Label&) const = default;
-};
-using Labels = std::vector<Label>;
-
-// Index in Exposition::labels. Thousands of series share a few label sets, so an encoder renders each set only once.
+// Index in Exposition::labels: thousands of series share a few label sets.
 using LabelsId = uint32_t;
 inline constexpr LabelsId kNoLabels = 0;
 
@@ -45,6 +39,8 @@ struct Series {
   LabelsId own = kNoLabels;          // what sets it apart from the subject's other series of the family
   double value = 0;                  // of a histogram: the sum
   std::span<const uint64_t> counts;  // of a histogram: not cumulative, at full resolution
+  // Of a counter or a histogram: since when it counts, nanoseconds since the epoch. 0: since the daemon does.
+  int64_t created_realtime_ns = 0;
 };
 
 struct Family {
@@ -57,9 +53,16 @@ struct Family {
 };
 
 struct Exposition {
-  std::vector<Labels> labels{Labels{}};             // labels[kNoLabels] is the empty set
-  std::vector<Family> families;                     // those without series are not served
+  LabelsId Add(SharedLabels set) {
+    labels.push_back(std::move(set));
+    return static_cast<LabelsId>(labels.size() - 1);
+  }
+  LabelsId Add(Labels set) { return Add(std::make_shared<const LabelSet>(std::move(set))); }
+
+  std::vector<SharedLabels> labels{std::make_shared<const LabelSet>(Labels{})};  // labels[kNoLabels] is the empty set
+  std::vector<Family> families;                                                  // those without series are not served
   std::vector<std::shared_ptr<const void>> owners;  // of the memory that Series::counts point to
+  int64_t created_realtime_ns = 0;                  // of series that tell no time of their own; 0: unknown
 };
 
 // Lines that a series becomes in a text format, and samples that Prometheus stores for it.
@@ -67,6 +70,12 @@ inline size_t SamplesPerSeries(const Family& family) {
   constexpr size_t kInfinitySumAndCount = 3;
   return family.type == MetricType::kHistogram ? family.scale.bounds.size() + kInfinitySumAndCount : 1;
 }
+
+// A family's name without the suffix _total or _info of its samples.
+std::string_view SampleFamilyName(const Family& family);
+
+// Whether a format that tells units may tell this one: the name must end in it.
+bool NameEndsInUnit(std::string_view name, std::string_view unit);
 
 // All families of the catalogue, in its order and indexed by Metric, without series.
 Exposition ExpositionOfCatalogue();

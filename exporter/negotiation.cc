@@ -13,7 +13,9 @@ namespace {
 
 struct Preference {
   std::string_view name;     // media range or coding
-  std::string_view version;  // the parameter of that name, or empty
+  std::string_view version;  // the parameters of these names, or empty
+  std::string_view proto;
+  std::string_view encoding;
   double quality = 1;
 };
 
@@ -41,27 +43,38 @@ std::string_view TakePart(std::string_view& rest, char separator) {
   return Trim(part);
 }
 
+// A decimal number without exponent.
+std::optional<double> NumberOf(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
 // 0 for what is no number from 0 to 1: Prometheus 2.49.0 sends q=2 with its last choice, which must not become the
 // first.
 double QualityOf(std::string_view text) {
-  double quality = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), quality, std::chars_format::fixed);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  return is_number && quality >= 0 && quality <= 1 ? quality : 0;
+  const double quality = NumberOf(text).value_or(0);
+  return quality >= 0 && quality <= 1 ? quality : 0;
 }
 
 Preference ParsePreference(std::string_view entry) {
-  Preference preference{.name = TakePart(entry, ';'), .version = {}, .quality = 1};
+  Preference preference{.name = TakePart(entry, ';'), .version = {}, .proto = {}, .encoding = {}, .quality = 1};
   while (!entry.empty()) {
     std::string_view value = TakePart(entry, ';');
     const std::string_view key = TakePart(value, '=');
     if (EqualsIgnoringCase(key, "q")) preference.quality = QualityOf(Trim(value));
     if (EqualsIgnoringCase(key, "version")) preference.version = Trim(value);
+    if (EqualsIgnoringCase(key, "proto")) preference.proto = Trim(value);
+    if (EqualsIgnoringCase(key, "encoding")) preference.encoding = Trim(value);
   }
   return preference;
 }
 
 std::optional<Format> FormatOf(const Preference& preference) {
+  if (EqualsIgnoringCase(preference.name, "application/vnd.google.protobuf")) {
+    const bool is_ours = preference.proto == "io.prometheus.client.MetricFamily" && preference.encoding == "delimited";
+    return is_ours ? std::optional(Format::kProtobuf) : std::nullopt;
+  }
   if (EqualsIgnoringCase(preference.name, "application/openmetrics-text")) {
     const bool is_ours = preference.version.empty() || preference.version == "1.0.0";
     return is_ours ? std::optional(Format::kOpenMetrics) : std::nullopt;
@@ -90,12 +103,23 @@ Format NegotiateFormat(std::string_view accept) {
 
 std::string_view ContentType(Format format) {
   switch (format) {
+    case Format::kProtobuf:
+      return "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
     case Format::kOpenMetrics:
       return "application/openmetrics-text; version=1.0.0; charset=utf-8";
     case Format::kText:
       break;
   }
   return "text/plain; version=0.0.4; charset=utf-8";
+}
+
+std::optional<std::chrono::nanoseconds> ScrapeBudget(std::string_view timeout_seconds) {
+  constexpr double kWayBackSeconds = 0.5;
+  constexpr double kLongestSeconds = 86400;  // more is as good as none
+  const std::optional<double> seconds = NumberOf(Trim(timeout_seconds));
+  if (!seconds || !(*seconds > 0) || *seconds > kLongestSeconds) return std::nullopt;
+  const double budget = std::max(*seconds - kWayBackSeconds, *seconds / 2);
+  return std::chrono::nanoseconds(static_cast<int64_t>(budget * 1e9));
 }
 
 bool AcceptsGzip(std::string_view accept_encoding) {

@@ -41,12 +41,12 @@ TEST(NegotiationTest, GivesEveryPrometheusReleaseItsBestFormat) {
       {"2.40 with native histograms",
        "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited,"
        "application/openmetrics-text; version=1.0.0; q=0.75,text/plain; version=0.0.4; q=0.5,*/*; q=0.1",
-       Format::kOpenMetrics},
+       Format::kProtobuf},
       {"2.41 to 2.48",
        "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
        "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
        Format::kOpenMetrics},
-      {"2.42 with native histograms", with_protobuf_2_42.c_str(), Format::kOpenMetrics},
+      {"2.42 with native histograms", with_protobuf_2_42.c_str(), Format::kProtobuf},
       {"2.49.0",
        "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
        "text/plain;version=0.0.4;q=0.3,*/*;q=2",
@@ -55,7 +55,19 @@ TEST(NegotiationTest, GivesEveryPrometheusReleaseItsBestFormat) {
        "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
        "text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
        Format::kOpenMetrics},
-      {"2.49.1 to 2.53, protobuf first", with_protobuf_2_49.c_str(), Format::kOpenMetrics},
+      {"2.49.1 to 2.53, protobuf first", with_protobuf_2_49.c_str(), Format::kProtobuf},
+      {"2.49.0, protobuf first",
+       "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,"
+       "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
+       "text/plain;version=0.0.4;q=0.3,*/*;q=2",
+       Format::kProtobuf},
+      {"3.0 to 3.3, protobuf first",
+       "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;"
+       "escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+       "application/openmetrics-text;version=0.0.1;escaping=allow-utf-8;q=0.4,"
+       "text/plain;version=1.0.0;escaping=allow-utf-8;escaping=allow-utf-8;q=0.3,"
+       "text/plain;version=0.0.4;escaping=allow-utf-8;q=0.2,*/*;escaping=allow-utf-8;q=0.1",
+       Format::kProtobuf},
       {"3.0 to 3.3",
        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
        "application/openmetrics-text;version=0.0.1;escaping=allow-utf-8;q=0.5,"
@@ -67,7 +79,7 @@ TEST(NegotiationTest, GivesEveryPrometheusReleaseItsBestFormat) {
        "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,"
        "text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
        Format::kOpenMetrics},
-      {"3.4 and later, protobuf first", with_protobuf_3_4.c_str(), Format::kOpenMetrics},
+      {"3.4 and later, protobuf first", with_protobuf_3_4.c_str(), Format::kProtobuf},
   };
   for (const Case& known : cases) EXPECT_EQ(NegotiateFormat(known.accept), known.format) << known.sender;
 }
@@ -78,7 +90,15 @@ TEST(NegotiationTest, AnswersTextWhereNothingElseIsAskedFor) {
       {"curl", "*/*", Format::kText},
       {"browser", "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8", Format::kText},
       {"unknown format", "application/json", Format::kText},
-      {"protobuf alone", ProtobufEntry().c_str(), Format::kText},
+      {"protobuf without its parameters", "application/vnd.google.protobuf", Format::kText},
+      {"protobuf, another message", "application/vnd.google.protobuf;proto=some.Message;encoding=delimited",
+       Format::kText},
+      {"protobuf as text", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text",
+       Format::kText},
+      {"protobuf without encoding", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily",
+       Format::kText},
+      {"protobuf refused",
+       "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0", Format::kText},
       {"newer text", "text/plain;version=1.0.0", Format::kText},
       {"older OpenMetrics alone", "application/openmetrics-text;version=0.0.1", Format::kText},
       {"nothing but separators", " , ;;, ;q=, =;=,", Format::kText},
@@ -96,6 +116,10 @@ TEST(NegotiationTest, ReadsOddButLegalSpellings) {
       {"q before other parameters", "application/openmetrics-text;q=0.2;version=1.0.0,text/plain;q=0.3", Format::kText},
       {"worst first", "*/*;q=0.1,text/plain;q=0.2,application/openmetrics-text;version=1.0.0;q=0.3",
        Format::kOpenMetrics},
+      {"protobuf alone", ProtobufEntry().c_str(), Format::kProtobuf},
+      {"protobuf in upper case, parameters in any order",
+       "APPLICATION/VND.GOOGLE.PROTOBUF; q=0.9; Encoding=delimited; x=y; Proto=io.prometheus.client.MetricFamily",
+       Format::kProtobuf},
       {"text preferred", "application/openmetrics-text;version=1.0.0;q=0.3,text/plain;version=0.0.4;q=0.9",
        Format::kText},
       {"a tie goes to the first", "text/plain,application/openmetrics-text;version=1.0.0", Format::kText},
@@ -114,6 +138,20 @@ TEST(NegotiationTest, IgnoresEntriesWhoseQualityIsNone) {
 TEST(NegotiationTest, NamesTheFormatAsPrometheusExpectsIt) {
   EXPECT_EQ(ContentType(Format::kText), "text/plain; version=0.0.4; charset=utf-8");
   EXPECT_EQ(ContentType(Format::kOpenMetrics), "application/openmetrics-text; version=1.0.0; charset=utf-8");
+  EXPECT_EQ(ContentType(Format::kProtobuf),
+            "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited");
+}
+
+TEST(NegotiationTest, LeavesHalfASecondOfTheScrapeTimeoutForTheWayBack) {
+  EXPECT_EQ(ScrapeBudget("10"), std::chrono::milliseconds(9500));
+  EXPECT_EQ(ScrapeBudget(" 2.5 "), std::chrono::milliseconds(2000));
+  EXPECT_EQ(ScrapeBudget("0.5"), std::chrono::milliseconds(250)) << "half of what is little";
+}
+
+TEST(NegotiationTest, AScrapeTimeoutThatIsNoneSetsNoLimit) {
+  for (const char* timeout : {"", "0", "-1", "nan", "inf", "1e3", "10s", "ten", "1e400", "99999999999999999999"}) {
+    EXPECT_EQ(ScrapeBudget(timeout), std::nullopt) << timeout;
+  }
 }
 
 TEST(NegotiationTest, CompressesOnlyWhereThatIsAccepted) {

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "exporter/escaped_text.h"
 #include "exporter/number_text.h"
 #include "exporter/sample_text.h"
 
@@ -24,28 +25,13 @@ std::string_view TypeName(MetricType type) {
   return "gauge";
 }
 
-std::string_view FamilyName(const Family& family) {
-  std::string_view name = family.name;
-  const std::string_view suffix = family.type == MetricType::kCounter ? "_total"
-                                  : family.type == MetricType::kInfo  ? "_info"
-                                                                      : "";
-  if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
-  return name;
-}
-
-// A unit may be told only where the family's name ends in it.
-bool NameEndsInUnit(std::string_view name, std::string_view unit) {
-  return !unit.empty() && name.ends_with(unit) && name.size() > unit.size() &&
-         name[name.size() - unit.size() - 1] == '_';
-}
-
 }  // namespace
 
 void OpenMetricsEncoder::Encode(const Exposition& exposition, std::string& out) const {
   const SampleText samples(exposition, CanonicalBoundText);
   for (const Family& family : exposition.families) {
     if (family.series.empty()) continue;
-    const std::string_view name = FamilyName(family);
+    const std::string_view name = SampleFamilyName(family);
     out.append("# TYPE ").append(name).append(" ").append(TypeName(family.type)).append("\n");
     if (NameEndsInUnit(name, family.unit)) {
       out.append("# UNIT ").append(name).append(" ").append(family.unit).append("\n");

@@ -28,34 +28,6 @@ void AppendWith(std::string& out, size_t bytes, WriteFunction write) {
 
 }  // namespace
 
-void AppendEscaped(std::string_view text, bool escape_quotes, std::string& out) {
-  for (const char character : text) {
-    if (character == '\\') {
-      out += "\\\\";
-    } else if (character == '\n') {
-      out += "\\n";
-    } else if (character == '"' && escape_quotes) {
-      out += "\\\"";
-    } else {
-      out += character;
-    }
-  }
-}
-
-SampleText::SampleText(const Exposition& exposition, SpellBound spell_bound) : spell_bound_(spell_bound) {
-  labels_.reserve(exposition.labels.size());
-  for (const Labels& labels : exposition.labels) {
-    std::string& text = labels_.emplace_back();
-    for (const Label& label : labels) {
-      if (!text.empty()) text += ',';
-      text += label.name;
-      text += "=\"";
-      AppendEscaped(label.value, true, text);
-      text += '"';
-    }
-  }
-}
-
 void SampleText::Append(const Family& family, std::string& out) const {
   if (family.type != MetricType::kHistogram) return AppendScalars(family, out);
   std::vector<std::string> bounds;

@@ -11,30 +11,27 @@
 
 namespace nccl_exporter {
 
-// Renders every label set of an exposition once; a sample line is then a few copies and one number.
+// A sample line is a few copies (label sets come rendered) and one number.
 class SampleText {
  public:
   using SpellBound = std::string (*)(double bound);
 
   // `exposition` must outlive this object.
-  SampleText(const Exposition& exposition, SpellBound spell_bound);
+  SampleText(const Exposition& exposition, SpellBound spell_bound)
+      : exposition_(exposition), spell_bound_(spell_bound) {}
 
   // Appends the samples of a family of `exposition`.
   void Append(const Family& family, std::string& out) const;
 
  private:
-  std::string_view LabelsText(LabelsId id) const { return labels_[id]; }
+  std::string_view LabelsText(LabelsId id) const { return exposition_.labels[id]->text(); }
   std::string AllLabels(const Series& series) const;
   void AppendScalars(const Family& family, std::string& out) const;
   void AppendHistogram(const Family& family, const Series& series, const std::vector<std::string>& bounds,
                        std::string& out) const;
 
+  const Exposition& exposition_;
   SpellBound spell_bound_;
-  std::vector<std::string> labels_;  // by LabelsId: a="b",c="d" without braces
 };
-
-// Appends `text` as both formats write it in HELP lines and label values: backslash and line feed escaped, and double
-// quotes too where `escape_quotes`.
-void AppendEscaped(std::string_view text, bool escape_quotes, std::string& out);
 
 }  // namespace nccl_exporter

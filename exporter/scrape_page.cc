@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Snapshot, families, encoder, compression.
+// What a request asks for, the page that it gets, and what else may come of it.
 #include "exporter/scrape_page.h"
 
 #include <spdlog/spdlog.h>
@@ -8,73 +8,64 @@
 #include <string>
 #include <utility>
 
-#include "exporter/gzip.h"
 #include "exporter/negotiation.h"
-#include "exporter/openmetrics_encoder.h"
-#include "exporter/text_encoder.h"
 
 namespace nccl_exporter {
 namespace {
 
-const Encoder& EncoderOf(Format format) {
-  static const TextEncoder text;
-  static const OpenMetricsEncoder openmetrics;
-  switch (format) {
-    case Format::kOpenMetrics:
-      return openmetrics;
-    case Format::kText:
-      break;
-  }
-  return text;
-}
-
 // Counts a scrape as in progress for as long as it lives.
 class ScrapeInProgress {
  public:
-  explicit ScrapeInProgress(std::atomic<int>& count) : count_(count), number_(++count) {}
-  ~ScrapeInProgress() { --count_; }
+  explicit ScrapeInProgress(std::shared_ptr<std::atomic<int>> count) : count_(std::move(count)), number_(++*count_) {}
+  ~ScrapeInProgress() { --*count_; }
   ScrapeInProgress(const ScrapeInProgress&) = delete;
   ScrapeInProgress& operator=(const ScrapeInProgress&) = delete;
 
   int number() const { return number_; }
 
  private:
-  std::atomic<int>& count_;
+  const std::shared_ptr<std::atomic<int>> count_;
   const int number_;
 };
 
 }  // namespace
 
 ScrapePage::ScrapePage(SnapshotSource snapshots, size_t series_limit)
-    : snapshots_(std::move(snapshots)), series_limit_(series_limit) {}
+    : snapshots_(std::move(snapshots)), series_limit_(series_limit), builder_([this] { return Expose(); }) {}
 
 HttpResponse ScrapePage::Answer(const HttpRequest& request) {
-  const ScrapeInProgress scrape(in_progress_);
-  if (scrape.number() > kMaxConcurrentScrapes) {
-    return {.status = 503, .headers = {{"Retry-After", "1"}}, .body = "Too many concurrent scrapes\n"};
+  auto scrape = std::make_shared<ScrapeInProgress>(in_progress_);
+  if (scrape->number() > kMaxConcurrentScrapes) {
+    return Refuse(Refusal::kConcurrentScrapes, "Too many concurrent scrapes\n");
   }
-  const auto start = std::chrono::steady_clock::now();
-  HttpResponse response = Scrape(request);
-  const auto duration = std::chrono::steady_clock::now() - start;
+  const auto start = PageBuilder::Clock::now();
+  const auto budget = ScrapeBudget(request.scrape_timeout).value_or(kDefaultScrapeBudget);
+  const PageKind kind{.format = NegotiateFormat(request.accept), .is_compressed = AcceptsGzip(request.accept_encoding)};
+  Page page = builder_.Get(kind, start + budget);
+  if (page == nullptr) return Refuse(Refusal::kScrapeTimeout, "Not done within the scrape timeout\n");
+  const auto duration = PageBuilder::Clock::now() - start;
   daemon_.ObserveScrape(duration);
-  spdlog::debug("scraped {} bytes in {:.6f} s", response.body.size(), std::chrono::duration<double>(duration).count());
+  spdlog::debug("scraped {} bytes in {:.6f} s", page->size(), std::chrono::duration<double>(duration).count());
+
+  HttpResponse response{.content_type = std::string(ContentType(kind.format)),
+                        .headers = {{"Vary", "Accept, Accept-Encoding"}},
+                        .body = {},
+                        .shared_body = std::move(page),
+                        .until_sent = std::move(scrape)};
+  if (kind.is_compressed) response.headers.emplace_back("Content-Encoding", "gzip");
   return response;
 }
 
-HttpResponse ScrapePage::Scrape(const HttpRequest& request) {
-  Exposition exposition = ExpositionOfCatalogue();
-  daemon_.CountDrops(AddSnapshotFamilies(TakeSnapshot(), series_limit_, exposition));
-  daemon_.AddTo(exposition);
+HttpResponse ScrapePage::Refuse(Refusal refusal, std::string_view why) {
+  daemon_.Count(refusal);
+  return {.status = 503, .headers = {{"Retry-After", "1"}}, .body = std::string(why)};
+}
 
-  const Format format = NegotiateFormat(request.accept);
-  HttpResponse response{
-      .content_type = std::string(ContentType(format)), .headers = {{"Vary", "Accept, Accept-Encoding"}}, .body = {}};
-  EncoderOf(format).Encode(exposition, response.body);
-  if (AcceptsGzip(request.accept_encoding)) {
-    response.body = Gzip(response.body);
-    response.headers.emplace_back("Content-Encoding", "gzip");
-  }
-  return response;
+Exposition ScrapePage::Expose() {
+  Exposition exposition = ExpositionOfCatalogue();
+  daemon_.CountDrops(AddSnapshotFamilies(TakeSnapshot(), series_limit_, labels_, exposition));
+  daemon_.AddTo(exposition);
+  return exposition;
 }
 
 void ScrapePage::TakeFirstSnapshot() { TakeSnapshot(); }

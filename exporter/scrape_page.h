@@ -10,12 +10,16 @@
 #include "collector/node_snapshot.h"
 #include "exporter/daemon_metrics.h"
 #include "exporter/http_server.h"
+#include "exporter/page_builder.h"
 
 namespace nccl_exporter {
 
-// Concurrent scrapes share one snapshot but each builds an answer of up to some MiB: Prometheus in a pair, a colleague
-// with curl and one to spare. The next one gets status 503.
-inline constexpr int kMaxConcurrentScrapes = 4;
+// Scrapes that wait for a page or for their client to take it. Concurrent ones share pages; a slow client keeps the
+// pages of its own round, of up to some MiB, so there is an end to how many may be slow. The next one gets status 503.
+inline constexpr int kMaxConcurrentScrapes = 48;
+
+// For scrapers that do not tell their timeout: what Prometheus' default of 10 s leaves.
+inline constexpr std::chrono::milliseconds kDefaultScrapeBudget{9500};
 
 // Where snapshots come from; any thread.
 using SnapshotSource = std::function<std::shared_ptr<const NodeSnapshot>()>;
@@ -31,14 +35,20 @@ class ScrapePage {
   void TakeFirstSnapshot();
   std::shared_ptr<const NodeSnapshot> TakeSnapshot();
 
+  void Count(Refusal refusal) { daemon_.Count(refusal); }
+
  private:
-  HttpResponse Scrape(const HttpRequest& request);
+  Exposition Expose();
+  HttpResponse Refuse(Refusal refusal, std::string_view why);
 
   const SnapshotSource snapshots_;
   const size_t series_limit_;
   DaemonMetrics daemon_;
-  std::atomic<int> in_progress_ = 0;
+  LabelCache labels_;  // of the builder's thread
+  // Outlived by the answers that are still being sent when the page is gone.
+  const std::shared_ptr<std::atomic<int>> in_progress_ = std::make_shared<std::atomic<int>>(0);
   std::atomic<bool> is_ready_ = false;
+  PageBuilder builder_;  // last: its thread uses what is above
 };
 
 }  // namespace nccl_exporter

@@ -22,7 +22,7 @@ namespace nccl_exporter {
 class ScrapedNode {
  public:
   explicit ScrapedNode(NodeSnapshot snapshot, size_t series_limit = kSeriesLimit)
-      : drops_(AddSnapshotFamilies(std::make_shared<const NodeSnapshot>(std::move(snapshot)), series_limit,
+      : drops_(AddSnapshotFamilies(std::make_shared<const NodeSnapshot>(std::move(snapshot)), series_limit, labels_,
                                    exposition_)) {}
 
   // Series of a metric as label texts with their values: {"comm=...,rank=3": 1.5}.
@@ -64,11 +64,12 @@ class ScrapedNode {
   std::string TextOf(const Series& series) const {
     std::string text;
     for (const LabelsId id : {series.subject, series.own}) {
-      for (const Label& label : exposition_.labels[id]) text += label.name + '=' + label.value + ',';
+      for (const Label& label : exposition_.labels[id]->labels()) text += label.name + '=' + label.value + ',';
     }
     return text;
   }
 
+  LabelCache labels_;
   Exposition exposition_ = ExpositionOfCatalogue();
   SeriesDrops drops_;
 };

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "exporter/communicator_series.h"
 #include "exporter/exposition_builder.h"
-#include "exporter/series_labels.h"
 #include "exporter/subject_table.h"
 
 namespace nccl_exporter {
@@ -30,17 +30,19 @@ Metric MetricOf(LossKind kind) {
 
 class SnapshotFamilies {
  public:
-  SnapshotFamilies(const NodeSnapshot& snapshot, size_t series_limit, Exposition& exposition)
+  SnapshotFamilies(const NodeSnapshot& snapshot, size_t series_limit, LabelCache& labels, Exposition& exposition)
       : snapshot_(snapshot),
         series_limit_(series_limit),
         named_limit_(series_limit - std::min(series_limit, kSeriesForOthers)),
+        labels_(labels),
         builder_(exposition),
-        communicators_(builder_) {}
+        communicators_(builder_, labels_) {}
 
   SeriesDrops Add() {
     AddSegments();
     AddProcesses();
     AddCommunicators();
+    labels_.Sweep();
     return drops_;
   }
 
@@ -69,34 +71,42 @@ class SnapshotFamilies {
   // Processes with the same labels (the same pid in two containers that no job label tells apart) are summed, and live
   // while one of them does.
   void AddProcesses() {
-    struct Sums {
+    struct Process {
+      SharedLabels labels;
       std::array<uint64_t, kLossCount> losses{};
       bool is_alive = false;
+      int64_t since_ns = 0;
     };
     constexpr size_t kSamples = kLossCount + 1;
-    std::map<Labels, Sums> processes;
+    std::vector<Process> processes;
+    std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
     for (const ProcessSnapshot& process : snapshot_.processes) {
-      Sums& sums = processes[ProcessLabels(process)];
-      for (size_t i = 0; i < kLossCount; ++i) sums.losses[i] += process.losses[i];
-      sums.is_alive |= process.is_alive;
+      const SharedLabels& labels = labels_.OfProcess(process);
+      const auto [entry, is_new] = index.try_emplace(labels.get(), processes.size());
+      if (is_new) processes.push_back({.labels = labels, .since_ns = process.start_realtime_ns});
+      Process& sum = processes[entry->second];
+      for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += process.losses[i];
+      sum.is_alive |= process.is_alive;
+      sum.since_ns = std::min(sum.since_ns, process.start_realtime_ns);
     }
     std::array<LabelsId, kLossCount> reasons{};
     for (size_t i = 0; i < kLossCount; ++i) reasons[i] = builder_.AddLabel("reason", kLosses[i].reason);
-    for (const auto& [labels, sums] : processes) {
+    for (const Process& sum : processes) {
       if (builder_.samples() + kSamples > named_limit_) {
         drops_.left_out += kSamples;
         continue;
       }
-      const LabelsId process = builder_.AddLabels(labels);
-      builder_.Add(Metric::kRankAlive, process, kNoLabels, sums.is_alive ? 1 : 0);
+      const LabelsId process = builder_.AddLabels(sum.labels);
+      builder_.Add(Metric::kRankAlive, process, kNoLabels, sum.is_alive ? 1 : 0);
+      builder_.CountSince(sum.since_ns);
       for (size_t i = 0; i < kLossCount; ++i) {
-        builder_.Add(MetricOf(kLosses[i].kind), process, reasons[i], static_cast<double>(sums.losses[i]));
+        builder_.Add(MetricOf(kLosses[i].kind), process, reasons[i], static_cast<double>(sum.losses[i]));
       }
     }
   }
 
   void AddCommunicators() {
-    SubjectTable subjects(snapshot_);
+    SubjectTable subjects(snapshot_, labels_);
     for (size_t i = 0; i < subjects.named().size(); ++i) {
       if (AddWithin(named_limit_, &CommunicatorSeries::AddNamed, subjects.named()[i]) == 0) continue;
       // The cap is reached: count what these would have been (nothing fits a limit of 0), then fold them, which ends
@@ -124,6 +134,7 @@ class SnapshotFamilies {
   const NodeSnapshot& snapshot_;
   const size_t series_limit_;
   const size_t named_limit_;
+  LabelCache& labels_;
   ExpositionBuilder builder_;
   CommunicatorSeries communicators_;
   ExpositionBuilder::Mark mark_;
@@ -132,10 +143,10 @@ class SnapshotFamilies {
 
 }  // namespace
 
-SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, size_t series_limit,
+SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, size_t series_limit, LabelCache& labels,
                                 Exposition& exposition) {
   exposition.owners.push_back(snapshot);
-  return SnapshotFamilies(*snapshot, series_limit, exposition).Add();
+  return SnapshotFamilies(*snapshot, series_limit, labels, exposition).Add();
 }
 
 }  // namespace nccl_exporter

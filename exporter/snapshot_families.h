@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "collector/node_snapshot.h"
+#include "exporter/label_cache.h"
 #include "exporter/metric_family.h"
 
 namespace nccl_exporter {
@@ -27,8 +28,9 @@ struct SeriesDrops {
   bool operator==(const SeriesDrops&) const = default;
 };
 
-// Fills the catalogue's families of `exposition`, which keeps the snapshot alive.
-SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, size_t series_limit,
+// Fills the catalogue's families of `exposition`, which keeps the snapshot alive. `labels` is for one scrape after the
+// other.
+SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, size_t series_limit, LabelCache& labels,
                                 Exposition& exposition);
 
 }  // namespace nccl_exporter

@@ -3,10 +3,8 @@
 #include "exporter/subject_table.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
-#include <utility>
-
-#include "exporter/series_labels.h"
 
 namespace nccl_exporter {
 
@@ -18,14 +16,20 @@ const Member& Subject::Newest() const {
   return *std::ranges::max_element(members, [&](const Member& a, const Member& b) { return age(a) < age(b); });
 }
 
-SubjectTable::SubjectTable(const NodeSnapshot& snapshot) {
+int64_t Subject::CreatedRealtimeNs() const {
+  int64_t created = std::numeric_limits<int64_t>::max();
+  for (const Member& member : members) created = std::min(created, member.communicator->created_realtime_ns);
+  return created;
+}
+
+SubjectTable::SubjectTable(const NodeSnapshot& snapshot, LabelCache& labels) : labels_(labels) {
   for (const ProcessSnapshot& process : snapshot.processes) {
     for (const CommunicatorSnapshot& communicator : process.communicators) {
       const Member member{&process, &communicator};
       if (communicator.is_overflow) {
-        others_.Add(OtherCommunicatorLabels(process), member);
+        others_.Add(labels_.OfOthers(process), member);
       } else if (communicator.has_identity) {
-        named_.Add(CommunicatorLabels(process, communicator), member);
+        named_.Add(labels_.Of(process, communicator).series, member);
       }
     }
   }
@@ -34,16 +38,16 @@ SubjectTable::SubjectTable(const NodeSnapshot& snapshot) {
 void SubjectTable::FoldFrom(size_t first) {
   for (size_t i = first; i < named_.subjects.size(); ++i) {
     for (const Member& member : named_.subjects[i].members) {
-      others_.Add(OtherCommunicatorLabels(*member.process), member);
+      others_.Add(labels_.OfOthers(*member.process), member);
     }
-    named_.index.erase(named_.subjects[i].labels);
+    named_.index.erase(named_.subjects[i].labels.get());
   }
   named_.subjects.resize(std::min(first, named_.subjects.size()));
 }
 
-void SubjectTable::Group::Add(Labels labels, const Member& member) {
-  const auto [entry, is_new] = index.try_emplace(std::move(labels), subjects.size());
-  if (is_new) subjects.push_back({.labels = entry->first, .members = {}});
+void SubjectTable::Group::Add(const SharedLabels& labels, const Member& member) {
+  const auto [entry, is_new] = index.try_emplace(labels.get(), subjects.size());
+  if (is_new) subjects.push_back({.labels = labels, .members = {}});
   subjects[entry->second].members.push_back(member);
 }
 

@@ -7,11 +7,13 @@
 // of the newest member. When a closed member's retention time is over, the sum drops: to PromQL a counter reset.
 #pragma once
 
-#include <map>
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "collector/node_snapshot.h"
-#include "exporter/metric_family.h"
+#include "exporter/label_cache.h"
 
 namespace nccl_exporter {
 
@@ -21,17 +23,20 @@ struct Member {
 };
 
 struct Subject {
-  Labels labels;
+  SharedLabels labels;
   std::vector<Member> members;  // in the snapshot's order, at least one
 
   // The member in use that was created last; if none is in use, the one created last.
   const Member& Newest() const;
+
+  // When the first member was created: sums count since then, and begin anew with the next when that one goes.
+  int64_t CreatedRealtimeNs() const;
 };
 
 class SubjectTable {
  public:
-  // Communicators whose id is not known yet are left out. Points into `snapshot`.
-  explicit SubjectTable(const NodeSnapshot& snapshot);
+  // Communicators whose id is not known yet are left out. Points into `snapshot`; `labels` outlives this object.
+  SubjectTable(const NodeSnapshot& snapshot, LabelCache& labels);
 
   // Moves the members of named()[first] and all after it to comm="other".
   void FoldFrom(size_t first);
@@ -42,11 +47,12 @@ class SubjectTable {
  private:
   struct Group {
     std::vector<Subject> subjects;
-    std::map<Labels, size_t> index;
+    std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
 
-    void Add(Labels labels, const Member& member);
+    void Add(const SharedLabels& labels, const Member& member);
   };
 
+  LabelCache& labels_;
   Group named_;
   Group others_;
 };

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "exporter/escaped_text.h"
 #include "exporter/number_text.h"
 #include "exporter/sample_text.h"
 

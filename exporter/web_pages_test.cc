@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "exporter/decoded_families.h"
 #include "exporter/example_snapshot.h"
 #include "exporter/gunzip.h"
 #include "exporter/http_client.h"
@@ -80,6 +81,10 @@ TEST_F(WebPagesTest, TheScrapeHoldsEveryFamilyOnceAndTheDaemonsOwn) {
   EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"folded\"} 0\n"));
   EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"left_out\"} 0\n"));
   EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_build_info{"));
+  for (const std::string_view reason : kRefusals) {
+    EXPECT_THAT(
+        text, testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"" + std::string(reason) + "\"} 0\n"));
+  }
 }
 
 TEST_F(WebPagesTest, HeadTellsWhatGetWouldSend) {
@@ -110,30 +115,58 @@ TEST_F(WebPagesTest, TheLandingPageLinksToTheMetrics) {
   EXPECT_THAT(answer.body, testing::HasSubstr("<a href=\"/metrics\">"));
 }
 
-TEST_F(WebPagesTest, RefusesOnlyTheScrapesThatAreTooMany) {
-  std::latch all_started(kMaxConcurrentScrapes);
+TEST_F(WebPagesTest, ServesProtobufWhereItIsPreferred) {
+  const std::vector<std::string> headers{
+      "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,"
+      "application/openmetrics-text;version=1.0.0;q=0.8,*/*;q=0.1",
+      "Accept-Encoding: gzip"};
+  const HttpAnswer answer = Get(port(), "/metrics", headers);
+  EXPECT_EQ(answer.headers.at("content-type"),
+            "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited");
+  EXPECT_EQ(answer.headers.at("content-encoding"), "gzip");
+  bool has_native_histogram = false;
+  for (const decoded::MetricFamily& family : DecodedFamilies(Gunzip(answer.body))) {
+    for (const decoded::Metric& metric : family.metric()) {
+      EXPECT_EQ(metric.has_counter(), metric.counter().has_created_timestamp()) << family.name();
+      EXPECT_EQ(metric.has_histogram(), metric.histogram().has_created_timestamp()) << family.name();
+      has_native_histogram |= metric.histogram().has_schema();
+    }
+  }
+  EXPECT_TRUE(has_native_histogram);
+}
+
+TEST_F(WebPagesTest, AStuckSnapshotDelaysAScrapeNoLongerThanItsTimeout) {
   std::latch may_end(1);
   source_ = [&] {
-    all_started.count_down();
     may_end.wait();
     return ExampleSnapshot();
   };
-  std::vector<std::future<HttpAnswer>> scrapes;
-  for (int i = 0; i < kMaxConcurrentScrapes; ++i) {
-    scrapes.push_back(std::async(std::launch::async, [this] { return Get(port(), "/metrics"); }));
-  }
-  all_started.wait();
-  EXPECT_EQ(Get(port(), "/metrics").status, 503);
-  EXPECT_EQ(Get(port(), "/-/healthy").status, 200) << "health is answered while all scrapes are slow";
+  const HttpAnswer answer = Get(port(), "/metrics", {"X-Prometheus-Scrape-Timeout-Seconds: 0.2"});
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.body, "Not done within the scrape timeout\n");
+  EXPECT_EQ(Get(port(), "/-/healthy").status, 200);
   may_end.count_down();
-  for (std::future<HttpAnswer>& scrape : scrapes) EXPECT_EQ(scrape.get().status, 200);
-  source_ = ExampleSnapshot;
-  EXPECT_EQ(Get(port(), "/metrics").status, 200);
+  EXPECT_THAT(Get(port(), "/metrics").body,
+              testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"scrape_timeout\"} 1\n"));
+}
+
+TEST(ScrapePageTest, RefusesOnlyTheScrapesThatAreTooMany) {
+  ScrapePage page(ExampleSnapshot);
+  std::vector<HttpResponse> not_taken_yet;
+  for (int i = 0; i < kMaxConcurrentScrapes; ++i) not_taken_yet.push_back(page.Answer({}));
+  const HttpResponse refused = page.Answer({});
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.headers, testing::Contains(testing::Pair("Retry-After", "1")));
+  not_taken_yet.pop_back();
+  const HttpResponse answer = page.Answer({});
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_THAT(std::string(answer.bytes()),
+              testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"concurrent_scrapes\"} 1\n"));
 }
 
 TEST_F(WebPagesTest, ConcurrentScrapesGetTheSameSeries) {
   std::vector<std::future<HttpAnswer>> scrapes;
-  for (int i = 0; i < kMaxConcurrentScrapes; ++i) {
+  for (int i = 0; i < 8; ++i) {
     scrapes.push_back(std::async(std::launch::async, [this] { return Get(port(), "/metrics"); }));
   }
   for (std::future<HttpAnswer>& scrape : scrapes) {
@@ -146,7 +179,7 @@ TEST_F(WebPagesTest, ConcurrentScrapesGetTheSameSeries) {
 TEST(ScrapePageTest, CountsSeriesBeyondTheCap) {
   ScrapePage page([] { return LoadedSnapshot(2, 1); }, 1000);
   page.Answer({});
-  const std::string text = page.Answer({}).body;
+  const std::string text(page.Answer({}).bytes());
   const std::string before_count = "\nnccl_exporter_series_dropped_total{reason=\"folded\"} ";
   const size_t at = text.find(before_count);
   ASSERT_NE(at, std::string::npos);

@@ -69,6 +69,7 @@ enum class Metric : uint8_t {
   kArrivalMatching,
   kSeriesDropped,
   kScrapeDuration,
+  kRequestsRefused,
   kCount
 };
 inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::kCount);
@@ -162,6 +163,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Series folded into comm=\"other\" or left out of a scrape, by reason."},
     {"nccl_exporter_scrape_duration_seconds", MetricType::kHistogram, "seconds", LabelScope::kDaemon, "",
      "Time that answering a scrape took."},
+    {"nccl_exporter_requests_refused_total", MetricType::kCounter, "", LabelScope::kDaemon, "reason",
+     "Requests that met a limit, by the limit."},
 }};
 
 constexpr const MetricRow& RowOf(Metric metric) { return kMetrics[static_cast<size_t>(metric)]; }

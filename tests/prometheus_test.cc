@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Debian's real Prometheus and promtool as judges: it scrapes both text formats without a warning, and answers queries
-// with the numbers of the simulator's account.
+// Debian's real Prometheus and promtool as judges: it scrapes all three formats without a warning, and answers queries
+// with the numbers of the simulator's account, from native histograms too.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <thread>
 
+#include "proto/buckets.h"
 #include "tests/daemon.h"
 #include "tests/truth_comparison.h"
 
@@ -29,15 +32,16 @@ class Prometheus : public testing::Test {
   }
 
   // Starts a Prometheus that scrapes this port of the loopback interface each second.
-  void Start(int target_port) {
+  void Start(int target_port, const std::vector<std::string>& flags = {}) {
     port_ = FreePort();
     std::ofstream(scratch_.path() + "/prometheus.yml")
         << "global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: nccl\n  static_configs: [{targets: ['127.0.0.1:"
         << target_port << "']}]\n";
-    server_ = std::make_unique<ChildProcess>(
-        std::vector<std::string>{kPrometheus, "--config.file=" + scratch_.path() + "/prometheus.yml",
-                                 "--storage.tsdb.path=" + scratch_.path() + "/data",
-                                 "--web.listen-address=127.0.0.1:" + std::to_string(port_), "--log.level=debug"});
+    std::vector<std::string> command{kPrometheus, "--config.file=" + scratch_.path() + "/prometheus.yml",
+                                     "--storage.tsdb.path=" + scratch_.path() + "/data",
+                                     "--web.listen-address=127.0.0.1:" + std::to_string(port_), "--log.level=debug"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    server_ = std::make_unique<ChildProcess>(std::move(command));
     ASSERT_TRUE(Eventually([&] { return HttpGet(Url("/-/ready")).status == 200; })) << server_->Output();
   }
   std::string Url(const std::string& path) const { return "http://127.0.0.1:" + std::to_string(port_) + path; }
@@ -127,14 +131,86 @@ class TextRelay {
   std::thread thread_;
 };
 
-class PrometheusFormats : public Prometheus, public testing::WithParamInterface<bool> {};
-INSTANTIATE_TEST_SUITE_P(Formats, PrometheusFormats, testing::Values(false, true),
-                         [](const auto& test) { return test.param ? "Text" : "OpenMetrics"; });
+// Durations of the timed collectives of all ranks, or their bus bandwidths, by the account's native buckets.
+class TrueDistribution {
+ public:
+  TrueDistribution(const nlohmann::json& truth, const std::string& key, size_t buckets) : counts_(buckets) {
+    for (const auto& rank : truth["ranks"]) {
+      for (const auto& communicator : rank["communicators"]) {
+        for (const auto& [function, account] : communicator["functions"].items()) {
+          if (function == "Send" || function == "Recv") continue;
+          for (const auto& [index, count] : account[key].items()) counts_[std::stoul(index)] += count.get<double>();
+        }
+      }
+    }
+  }
+
+  double total() const { return std::accumulate(counts_.begin(), counts_.end(), 0.0); }
+
+  // The bucket that holds this quantile.
+  size_t IndexOf(double quantile) const {
+    double below = 0;
+    for (size_t i = 0; i < counts_.size(); ++i) {
+      below += counts_[i];
+      if (below >= quantile * total()) return i;
+    }
+    return counts_.size() - 1;
+  }
+
+ private:
+  std::vector<double> counts_;
+};
+
+enum class ScrapedAs { kOpenMetrics, kText, kProtobuf };
+
+class PrometheusFormats : public Prometheus, public testing::WithParamInterface<ScrapedAs> {
+ protected:
+  bool IsNative() const { return GetParam() == ScrapedAs::kProtobuf; }
+
+  // Count, sum and quantiles of a histogram over all its series.
+  double Count(const std::string& name) const {
+    return Query(IsNative() ? "histogram_count(sum(" + name + "))" : "sum(" + name + "_count)").value_or(-1);
+  }
+  double Sum(const std::string& name) const {
+    return Query(IsNative() ? "histogram_sum(sum(" + name + "))" : "sum(" + name + "_sum)").value_or(-1);
+  }
+  double Quantile(double quantile, const std::string& name) const {
+    const std::string buckets = IsNative() ? "sum(" + name + ")" : "sum by (le) (" + name + "_bucket)";
+    return Query("histogram_quantile(" + std::to_string(quantile) + ", " + buckets + ")").value_or(-1);
+  }
+
+  // Native: within the bucket that holds the true quantile, 9 % wide. Classic: between the bounds around that bucket.
+  template <typename Buckets, typename Bounds>
+  void ExpectQuantiles(const std::string& name, const TrueDistribution& truth, const Bounds& classic_bounds) const {
+    constexpr double kRounding = 1e-6;
+    for (const double quantile : {0.1, 0.5, 0.9, 0.99}) {
+      const int index = Buckets::kFirstBound + static_cast<int>(truth.IndexOf(quantile));  // native bucket
+      double low = IsNative() ? std::exp2((index - 1) / 8.0) : 0;
+      double high = IsNative() ? std::exp2(index / 8.0) : std::exp2(classic_bounds.back() / 8.0);
+      for (const int bound : classic_bounds) {
+        if (IsNative()) break;
+        if (bound < index) low = std::exp2(bound / 8.0);
+        if (bound >= index) high = std::min(high, std::exp2(bound / 8.0));
+      }
+      const double found = Quantile(quantile, name);
+      EXPECT_GE(found, low * (1 - kRounding)) << name << ' ' << quantile;
+      EXPECT_LE(found, high * (1 + kRounding)) << name << ' ' << quantile;
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Formats, PrometheusFormats,
+                         testing::Values(ScrapedAs::kOpenMetrics, ScrapedAs::kText, ScrapedAs::kProtobuf),
+                         [](const auto& test) {
+                           return test.param == ScrapedAs::kProtobuf ? "Protobuf"
+                                  : test.param == ScrapedAs::kText   ? "Text"
+                                                                     : "OpenMetrics";
+                         });
 
 TEST_P(PrometheusFormats, AreScrapedWithoutAWarningAndAnswerWithTheTruth) {
   Daemon daemon(segments_.path());
   TextRelay relay(daemon);
-  Start(GetParam() ? relay.port() : daemon.port());
+  Start(GetParam() == ScrapedAs::kText ? relay.port() : daemon.port(),
+        IsNative() ? std::vector<std::string>{"--enable-feature=native-histograms"} : std::vector<std::string>{});
   const Finished job = RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
                                                  {"--layout", "mixed", "--steps", "40", "--nodes", "2",
                                                   "--ranks-per-node", "4", "--slurm-job-id", "4711"}),
@@ -149,10 +225,18 @@ TEST_P(PrometheusFormats, AreScrapedWithoutAWarningAndAnswerWithTheTruth) {
   EXPECT_EQ(Query("sum(nccl_collective_timed_operations_total)").value_or(0), totals.timed);
   EXPECT_NEAR(Query("sum(nccl_collective_busy_seconds_total)").value_or(0), totals.busy_seconds,
               totals.busy_seconds * 1e-9);
-  EXPECT_EQ(Query("sum(nccl_collective_duration_seconds_count)").value_or(0), totals.timed);
-  EXPECT_EQ(Query("sum(nccl_collective_duration_seconds_bucket{le=\"+Inf\"})").value_or(0), totals.timed);
-  EXPECT_NEAR(Query("sum(nccl_collective_duration_seconds_sum)").value_or(0), totals.busy_seconds,
-              totals.busy_seconds * 1e-9);
+  EXPECT_EQ(Count("nccl_collective_duration_seconds"), totals.timed);
+  EXPECT_NEAR(Sum("nccl_collective_duration_seconds"), totals.busy_seconds, totals.busy_seconds * 1e-9);
+  const auto classic_count = Query("sum(nccl_collective_duration_seconds_bucket{le=\"+Inf\"})");
+  EXPECT_EQ(classic_count, IsNative() ? std::nullopt : std::optional(totals.timed)) << "2.42 takes either part";
+  const TrueDistribution durations(truth, "duration", DurationBuckets::kCount);
+  const TrueDistribution bandwidths(truth, "bandwidth", BandwidthBuckets::kCount);
+  EXPECT_EQ(durations.total(), totals.timed);
+  EXPECT_GT(bandwidths.total(), 0);
+  EXPECT_EQ(Count("nccl_collective_bus_bandwidth_bytes_per_second"), bandwidths.total());
+  ExpectQuantiles<DurationBuckets>("nccl_collective_duration_seconds", durations, kClassicDurationBounds);
+  ExpectQuantiles<BandwidthBuckets>("nccl_collective_bus_bandwidth_bytes_per_second", bandwidths,
+                                    kClassicBandwidthBounds);
   EXPECT_EQ(Query("sum(nccl_collective_started_sequence)").value_or(0), totals.operations);
   EXPECT_EQ(Query("count(count by (slurm_job_id) (nccl_rank_info{slurm_job_id=\"4711\"}))").value_or(0), 1);
   EXPECT_EQ(Query("up").value_or(0), 1);

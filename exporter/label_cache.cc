@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// An entry holds for as long as all that its labels are made of is the same.
+#include "exporter/label_cache.h"
+
+#include <tuple>
+
+#include "exporter/series_labels.h"
+
+namespace nccl_exporter {
+namespace {
+
+// All that the labels of a communicator are made of, besides its process.
+auto PartsOf(const CommunicatorSnapshot& c) {
+  return std::tie(c.generation, c.id, c.name, c.rank, c.nodes, c.api_version, c.nccl_version, c.timing_source,
+                  c.timing_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
+}
+
+auto PartsOf(const ProcessSnapshot& p) { return std::tie(p.pid, p.host_name, p.identity); }
+
+template <typename... Types>
+std::tuple<std::remove_cvref_t<Types>...> Copy(const std::tuple<Types...>& parts) {
+  return parts;
+}
+
+}  // namespace
+
+struct LabelCache::CommunicatorEntry {
+  decltype(Copy(PartsOf(std::declval<const CommunicatorSnapshot&>()))) parts;
+  CommunicatorLabelSets sets;
+  uint64_t used_in_sweep = 0;
+};
+
+struct LabelCache::ProcessEntry {
+  decltype(Copy(PartsOf(std::declval<const ProcessSnapshot&>()))) parts;
+  SharedLabels process;
+  SharedLabels others;
+  std::map<uint32_t, CommunicatorEntry> communicators;  // by slot
+  uint64_t used_in_sweep = 0;
+};
+
+LabelCache::LabelCache() = default;
+LabelCache::~LabelCache() = default;
+
+const CommunicatorLabelSets& LabelCache::Of(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+  auto& communicators = EntryOf(process).communicators;
+  const auto [place, is_new] = communicators.try_emplace(communicator.slot);
+  CommunicatorEntry& entry = place->second;
+  entry.used_in_sweep = sweep_;
+  if (is_new || entry.parts != PartsOf(communicator)) {
+    entry.parts = PartsOf(communicator);
+    entry.sets = {.series = Intern(CommunicatorLabels(process, communicator)),
+                  .communicator_info = Intern(CommunicatorInfoLabels(communicator)),
+                  .rank_info = Intern(RankInfoLabels(process, communicator))};
+  }
+  return entry.sets;
+}
+
+const SharedLabels& LabelCache::OfProcess(const ProcessSnapshot& process) { return EntryOf(process).process; }
+
+const SharedLabels& LabelCache::OfOthers(const ProcessSnapshot& process) { return EntryOf(process).others; }
+
+LabelCache::ProcessEntry& LabelCache::EntryOf(const ProcessSnapshot& process) {
+  std::unique_ptr<ProcessEntry>& place = processes_[process.segment];
+  if (place == nullptr) {
+    place = std::make_unique<ProcessEntry>();
+    Fill(*place, process);
+  } else if (place->used_in_sweep != sweep_ && place->parts != PartsOf(process)) {
+    Fill(*place, process);
+  }
+  place->used_in_sweep = sweep_;
+  return *place;
+}
+
+void LabelCache::Fill(ProcessEntry& entry, const ProcessSnapshot& process) {
+  entry.parts = PartsOf(process);
+  entry.process = Intern(ProcessLabels(process));
+  entry.others = Intern(OtherCommunicatorLabels(process));
+  entry.communicators.clear();
+}
+
+SharedLabels LabelCache::Intern(Labels labels) {
+  std::weak_ptr<const LabelSet>& place = interned_[labels];
+  SharedLabels set = place.lock();
+  if (set == nullptr) {
+    set = std::make_shared<const LabelSet>(std::move(labels));
+    place = set;
+    ++made_;
+  }
+  return set;
+}
+
+void LabelCache::Sweep() {
+  size_t forgotten = std::erase_if(processes_, [&](const auto& item) { return item.second->used_in_sweep != sweep_; });
+  for (auto& [segment, process] : processes_) {
+    forgotten +=
+        std::erase_if(process->communicators, [&](const auto& item) { return item.second.used_in_sweep != sweep_; });
+  }
+  if (forgotten != 0) std::erase_if(interned_, [](const auto& item) { return item.second.expired(); });
+  ++sweep_;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// When label sets are made anew, when they are not, and when they are forgotten.
+#include "exporter/label_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "exporter/example_snapshot.h"
+#include "exporter/series_labels.h"
+
+namespace nccl_exporter {
+namespace {
+
+TEST(LabelCacheTest, MakesWhatSeriesLabelsSayAndNothingTwice) {
+  const auto snapshot = ExampleSnapshot();
+  LabelCache cache;
+  for (int scrape = 0; scrape < 3; ++scrape) {
+    const uint64_t made_before = cache.made();
+    for (const ProcessSnapshot& process : snapshot->processes) {
+      EXPECT_EQ(cache.OfProcess(process)->labels(), ProcessLabels(process));
+      EXPECT_EQ(cache.OfOthers(process)->labels(), OtherCommunicatorLabels(process));
+      uint32_t slot = 0;
+      for (CommunicatorSnapshot communicator : process.communicators) {
+        communicator.slot = slot++;
+        const CommunicatorLabelSets& sets = cache.Of(process, communicator);
+        EXPECT_EQ(sets.series->labels(), CommunicatorLabels(process, communicator));
+        EXPECT_EQ(sets.communicator_info->labels(), CommunicatorInfoLabels(communicator));
+        EXPECT_EQ(sets.rank_info->labels(), RankInfoLabels(process, communicator));
+      }
+    }
+    EXPECT_EQ(cache.made() == made_before, scrape > 0);
+    cache.Sweep();
+  }
+}
+
+TEST(LabelCacheTest, FollowsEveryChangeOfACommunicator) {
+  using Change = std::function<void(CommunicatorSnapshot&)>;
+  const std::vector<Change> changes{
+      [](auto& c) { c.id = 2; },
+      [](auto& c) { c.name = "n"; },
+      [](auto& c) { c.rank = 5; },
+      [](auto& c) { c.gpu_index = 6; },
+      [](auto& c) { c.gpu_uuid = "u"; },
+      [](auto& c) { c.pci_bus_id = "p"; },
+      [](auto& c) { c.nodes = 7; },
+      [](auto& c) { c.api_version = 3; },
+      [](auto& c) { c.nccl_version = 23000; },
+      [](auto& c) { c.timing_source = TimingSource::kNone; },
+      [](auto& c) { c.timing_reason = TimingReason::kApiTooOld; },
+  };
+  const ProcessSnapshot process = EmptyProcess(1);
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  LabelCache cache;
+  cache.Of(process, communicator);
+  for (const Change& change : changes) {
+    change(communicator);
+    const CommunicatorLabelSets& sets = cache.Of(process, communicator);
+    EXPECT_EQ(sets.series->labels(), CommunicatorLabels(process, communicator));
+    EXPECT_EQ(sets.communicator_info->labels(), CommunicatorInfoLabels(communicator));
+    EXPECT_EQ(sets.rank_info->labels(), RankInfoLabels(process, communicator));
+  }
+}
+
+TEST(LabelCacheTest, FollowsAProcessThatTookTheNameOfAnother) {
+  LabelCache cache;
+  ProcessSnapshot process = EmptyProcess(1);
+  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  cache.Of(process, communicator);
+  cache.Sweep();
+  process.identity = {{"SLURM_JOB_ID", "8"}};
+  EXPECT_EQ(cache.Of(process, communicator).series->labels(), CommunicatorLabels(process, communicator));
+  EXPECT_EQ(cache.OfProcess(process)->labels(), ProcessLabels(process));
+}
+
+TEST(LabelCacheTest, EqualSetsOfTwoProcessesAreOneObject) {
+  LabelCache cache;
+  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  const SharedLabels one = cache.Of(EmptyProcess(1), communicator).series;
+  EXPECT_EQ(cache.Of(EmptyProcess(2), communicator).series, one);
+}
+
+TEST(LabelCacheTest, ForgetsWhatIsGone) {
+  LabelCache cache;
+  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  const std::weak_ptr<const LabelSet> set = cache.Of(EmptyProcess(1), communicator).series;
+  cache.Sweep();
+  EXPECT_FALSE(set.expired()) << "asked for since the last sweep";
+  cache.Sweep();
+  EXPECT_TRUE(set.expired());
+  const uint64_t made_before = cache.made();
+  cache.Of(EmptyProcess(1), communicator);
+  EXPECT_GT(cache.made(), made_before);
+}
+
+}  // namespace
+}  // namespace nccl_exporter
