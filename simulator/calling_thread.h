@@ -30,8 +30,8 @@ class CallingThread {
                 std::vector<CalledRank> ranks)
       : options_(options), plugin_(plugin), pace_(pace), ranks_(std::move(ranks)), events_(options_.release, plugin) {}
 
-  // Leaves off between two groups when the job is asked to stop.
-  void Play(const ThreadStep& step);
+  // Leaves off between two groups when the job is asked to stop. False: the thread hangs before the step's end.
+  bool Play(const ThreadStep& step);
   // Only the first group, whose kernels never end; for a rank that dies in flight.
   void PlayHanging(const ThreadStep& step);
   // Until every event is delivered.

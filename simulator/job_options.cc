@@ -90,6 +90,10 @@ void AddWorkload(CLI::App& app, Draft& draft) {
   app.add_option("--split-at-step", workload.split_at_step, "split the first communicator in this step")->group(kGroup);
   app.add_option("--shrink-at-step", workload.shrink_at_step, "shrink the first communicator in this step")
       ->group(kGroup);
+  app.add_option("--compute-share", draft.options.compute_share, "of a step's period, what the GPUs compute")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kGroup);
+  app.add_option("--incident", draft.options.incident_texts, IncidentHelp())->group(kGroup);
   app.add_option("--recreate-every", play.recreate_every, "destroy and create all communicators every so many steps")
       ->check(CLI::NonNegativeNumber)
       ->group(kGroup);
@@ -201,6 +205,16 @@ std::string ResolveFaults(JobOptions& options) {
   return "";
 }
 
+std::string ResolveIncidents(JobOptions& options) {
+  std::string error;
+  for (const std::string& text : options.incident_texts) {
+    if (const std::optional<Incident> incident = ParseIncident(text, options.workload.shape, error)) {
+      options.incidents.push_back(*incident);
+    }
+  }
+  return error;
+}
+
 std::string Resolve(Draft& draft) {
   JobOptions& options = draft.options;
   for (const std::string& pair : options.environment) {
@@ -219,6 +233,7 @@ std::string Resolve(Draft& draft) {
   if (draft.child.process >= 0) options.child = draft.child;
   const std::string cluster_error = ResolveCluster(draft);
   if (!cluster_error.empty()) return cluster_error;
+  if (const std::string error = ResolveIncidents(options); !error.empty()) return error;
   const std::string release_error = ResolveRelease(draft);
   return release_error.empty() ? ResolveFaults(options) : release_error;
 }
