@@ -39,6 +39,12 @@ struct JobOptions {
   std::string segment_directory;
   std::string slurm_job_id;
   std::vector<std::string> environment;  // NAME=VALUE
+  struct OfRanks {
+    int first = 0;
+    int last = 0;
+    std::string pair;  // NAME=VALUE
+  };
+  std::vector<OfRanks> environment_of_ranks;
   std::string truth_file;
   std::vector<std::string> faults;  // as they are written
   std::vector<std::string> incident_texts;

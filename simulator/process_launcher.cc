@@ -62,9 +62,14 @@ std::map<std::string, std::string> EnvironmentOf(const JobOptions& options, int 
     environment.emplace("SLURM_PROCID", expanded("%r"));
   }
   if (!options.segment_directory.empty()) environment["NCCL_EXPORTER_DIR"] = expanded(options.segment_directory);
-  for (const std::string& pair : options.environment) {
+  const auto set = [&](const std::string& pair) {
     const size_t equals = pair.find('=');
     environment[pair.substr(0, equals)] = expanded(std::string_view(pair).substr(equals + 1));
+  };
+  for (const std::string& pair : options.environment) set(pair);
+  const int first_rank = process * shape.ranks_per_process;
+  for (const JobOptions::OfRanks& of_ranks : options.environment_of_ranks) {
+    if (first_rank >= of_ranks.first && first_rank <= of_ranks.last) set(of_ranks.pair);
   }
   return environment;
 }

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// One scenario played in real time: its jobs with the real plugin, what is done to those that watch them, and the
+// alerts that came of it.
+#pragma once
+
+#include "tests/detection/rule_set.h"
+#include "tests/detection/scenario.h"
+#include "tests/detection/verdict.h"
+
+namespace nccl_exporter::detection {
+
+// Takes scenario.seconds and a little more. Throws std::runtime_error where something does not work at all.
+Verdict RunScenario(const Scenario& scenario, const RuleSet& rules);
+
+}  // namespace nccl_exporter::detection
