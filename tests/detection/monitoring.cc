@@ -35,6 +35,8 @@ void WaitUntilReady(ChildProcess& process, const std::string& url) {
   throw std::runtime_error(url + " does not answer: " + process.Output());
 }
 
+std::string Milliseconds(double seconds) { return std::to_string(static_cast<int>(seconds * 1000)) + "ms"; }
+
 // Of "2023-04-05T06:07:08.901Z".
 double UnixSeconds(const std::string& text) {
   tm date{};
@@ -48,13 +50,14 @@ double UnixSeconds(const std::string& text) {
 
 }  // namespace
 
-Monitoring::Monitoring(int nodes, const RuleSet& rules) : prometheus_port_(OwnPort()), alertmanager_port_(OwnPort()) {
+Monitoring::Monitoring(int nodes, const RuleSet& rules)
+    : rules_(rules), prometheus_port_(OwnPort()), alertmanager_port_(OwnPort()) {
   for (int node = 0; node < nodes; ++node) {
     std::filesystem::create_directory(scratch_.path() + "/segments" + std::to_string(node));
     ports_.push_back(OwnPort());
     daemons_.push_back(StartDaemon(node));
   }
-  WriteConfiguration(rules);
+  WriteConfiguration();
   alertmanager_ = std::make_unique<ChildProcess>(std::vector<std::string>{
       kAlertmanager, "--config.file=" + scratch_.path() + "/alertmanager.yml", "--cluster.listen-address=",
       "--storage.path=" + scratch_.path() + "/alertmanager", "--web.listen-address=" + Local(alertmanager_port_)});
@@ -67,14 +70,13 @@ Monitoring::Monitoring(int nodes, const RuleSet& rules) : prometheus_port_(OwnPo
   WaitUntilReady(*prometheus_, "http://" + Local(prometheus_port_) + "/-/ready");
 }
 
-void Monitoring::WriteConfiguration(const RuleSet& rules) const {
+void Monitoring::WriteConfiguration() const {
   std::ofstream(scratch_.path() + "/alertmanager.yml") << "route: {receiver: pager}\nreceivers: [{name: pager}]\n";
   std::ofstream prometheus(scratch_.path() + "/prometheus.yml");
-  const auto milliseconds = [](double seconds) { return std::to_string(static_cast<int>(seconds * 1000)) + "ms"; };
-  prometheus << "global: {scrape_interval: " << milliseconds(rules.scrape_interval_s)
-             << ", scrape_timeout: " << milliseconds(rules.scrape_interval_s)
-             << ", evaluation_interval: " << milliseconds(rules.evaluation_interval_s) << "}\n"
-             << "rule_files: ['" << rules.directory << "/*.yml']\n"
+  prometheus << "global: {scrape_interval: " << Milliseconds(rules_.scrape_interval_s)
+             << ", scrape_timeout: " << Milliseconds(rules_.scrape_interval_s)
+             << ", evaluation_interval: " << Milliseconds(rules_.evaluation_interval_s) << "}\n"
+             << "rule_files: ['" << rules_.directory << "/*.yml']\n"
              << "alerting: {alertmanagers: [{static_configs: [{targets: ['" << Local(alertmanager_port_) << "']}]}]}\n"
              << "scrape_configs:\n- job_name: nccl-exporter\n  static_configs:\n";
   for (size_t node = 0; node < ports_.size(); ++node) {
@@ -85,14 +87,16 @@ void Monitoring::WriteConfiguration(const RuleSet& rules) const {
 std::unique_ptr<ChildProcess> Monitoring::StartDaemon(int node) const {
   return std::make_unique<ChildProcess>(std::vector<std::string>{
       kDaemonPath, "--web.listen-address=" + Local(ports_[static_cast<size_t>(node)]),
-      "--segment.dir=" + scratch_.path() + "/segments" + std::to_string(node), "--log.level=warn"});
+      "--segment.dir=" + scratch_.path() + "/segments" + std::to_string(node),
+      "--segment.retention=" + std::to_string(static_cast<int>(rules_.retention_s)) + "s", "--log.level=warn"});
 }
 
 std::unique_ptr<ChildProcess> Monitoring::StartPrometheus() const {
-  return std::make_unique<ChildProcess>(std::vector<std::string>{
-      kPrometheus, "--config.file=" + scratch_.path() + "/prometheus.yml",
-      "--storage.tsdb.path=" + scratch_.path() + "/prometheus", "--web.listen-address=" + Local(prometheus_port_),
-      "--rules.alert.resend-delay=1s", "--log.level=warn"});
+  return std::make_unique<ChildProcess>(
+      std::vector<std::string>{kPrometheus, "--config.file=" + scratch_.path() + "/prometheus.yml",
+                               "--storage.tsdb.path=" + scratch_.path() + "/prometheus",
+                               "--web.listen-address=" + Local(prometheus_port_), "--rules.alert.resend-delay=1s",
+                               "--query.lookback-delta=" + Milliseconds(rules_.lookback_s), "--log.level=warn"});
 }
 
 void Monitoring::RestartDaemon(int node) {

@@ -19,7 +19,8 @@ inline constexpr char kAlertmanager[] = "/usr/bin/prometheus-alertmanager";
 
 class Monitoring {
  public:
-  // Starts all and waits until they are ready; what does not start is thrown as std::runtime_error.
+  // `rules` outlives it. Starts all and waits until they are ready; what does not start is thrown as
+  // std::runtime_error.
   Monitoring(int nodes, const RuleSet& rules);
 
   // Directory of the segments of the node %n.
@@ -34,10 +35,11 @@ class Monitoring {
   std::optional<std::vector<PagedAlert>> Alerts() const;
 
  private:
-  void WriteConfiguration(const RuleSet& rules) const;
+  void WriteConfiguration() const;
   std::unique_ptr<ChildProcess> StartDaemon(int node) const;
   std::unique_ptr<ChildProcess> StartPrometheus() const;
 
+  const RuleSet& rules_;
   ScratchDirectory scratch_;
   std::vector<int> ports_;  // of the daemons
   int prometheus_port_;

@@ -15,6 +15,8 @@ RuleSet ReadRuleSet(const std::string& directory) {
     return {.directory = std::filesystem::absolute(directory),
             .scrape_interval_s = file.at("scrape_interval_seconds"),
             .evaluation_interval_s = file.at("evaluation_interval_seconds"),
+            .lookback_s = file.at("lookback_seconds"),
+            .retention_s = file.at("retention_seconds"),
             .class_of = file.at("classes")};
   } catch (const std::exception& error) {
     throw std::runtime_error(path + ": " + error.what());

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kNodes = 4;
 constexpr int kRanksPerNode = 8;
-constexpr double kSeconds = 80;
+constexpr double kSeconds = 60;
 
 struct Victims {
   Victims(uint64_t seed, int nodes, int ranks_per_node) {

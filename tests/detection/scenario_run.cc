@@ -78,9 +78,11 @@ class Run {
                                      "--slurm-job-id",  std::to_string(4711 + number),
                                      "--duration",      std::to_string(seconds)};
     options.insert(options.end(), job.options.begin(), job.options.end());
-    jobs_[number] =
-        std::make_unique<ChildProcess>(SimulatorCommand(monitoring_.SegmentDirectory(), TruthOf(number), options),
-                                       std::map<std::string, std::string>{{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+    jobs_[number] = std::make_unique<ChildProcess>(
+        SimulatorCommand(monitoring_.SegmentDirectory(), TruthOf(number), options),
+        std::map<std::string, std::string>{
+            {"NCCL_EXPORTER_KERNEL_TIMING", "on"},
+            {"NCCL_EXPORTER_RETENTION_SECONDS", std::to_string(static_cast<int>(rules_.retention_s))}});
   }
 
   void NoteAlerts() {
