@@ -84,16 +84,16 @@ bool TrainingProcess::IsKilled() const {
 bool TrainingProcess::PlayStep(CallingThread& calling, const ThreadStep& step) {
   bool goes_on = calling.Play(step);
   if (step.killed_ns < kNever) {
-    pace_.SleepUntil(pace_.Moment(step.killed_ns));
+    calling.GoOnTo(step.killed_ns);
     was_killed_ = true;
     return false;
   }
   if (step.stopped_ns < kNever) {
-    pace_.SleepUntil(pace_.Moment(step.stopped_ns));
+    calling.GoOnTo(step.stopped_ns);
     if (options_.is_real_time && !pace_.StopAsked()) raise(SIGSTOP);  // the first process continues it in the end
     goes_on = false;
   }
-  if (!goes_on) pace_.SleepUntil(pace_.Moment(StepPeriodNs(options_) * options_.steps));
+  if (!goes_on) calling.GoOnTo(StepPeriodNs(options_) * options_.steps);
   return goes_on;
 }
 
