@@ -50,7 +50,8 @@ class Benchmark {
     for (int i = 0; i < options_.parallel; ++i) threads.emplace_back([this] { PlayAll(); });
     for (std::thread& thread : threads) thread.join();
     printf("\n%s", scoreboard_.Table(rules_.evaluation_interval_s).c_str());
-    return scoreboard_.flawed_runs() == 0 && failed_ == 0 && !scenarios_.empty() ? 0 : 1;
+    printf("void %d, not run %d\n", void_, failed_);
+    return scoreboard_.flawed_runs() == 0 && failed_ == 0 && void_ == 0 && !scenarios_.empty() ? 0 : 1;
   }
 
  private:
@@ -65,6 +66,10 @@ class Benchmark {
       scoreboard_.Add(scenario, verdict);
       printf("%-40s seed %d: %s\n", scenario.name.c_str(), seed, verdict.complaints.empty() ? "ok" : "FLAWED");
       for (const std::string& complaint : verdict.complaints) printf("    %s\n", complaint.c_str());
+    } catch (const VoidRun& error) {
+      const std::lock_guard lock(mutex_);
+      ++void_;
+      printf("%-40s seed %d: void: %s\n", scenario.name.c_str(), seed, error.what());
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex_);
       ++failed_;
@@ -80,6 +85,7 @@ class Benchmark {
   std::mutex mutex_;
   Scoreboard scoreboard_;
   int failed_ = 0;
+  int void_ = 0;
 };
 
 int Main(int argc, char** argv) {

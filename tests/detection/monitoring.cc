@@ -116,6 +116,20 @@ void Monitoring::RestartPrometheus() {
   prometheus_ = StartPrometheus();
 }
 
+std::optional<int> Monitoring::NodesWithGaps(double seconds) const {
+  constexpr double kMostMissing = 0.1;  // of the scrapes
+  const auto least = static_cast<int>(seconds / rules_.scrape_interval_s * (1 - kMostMissing));
+  const std::string up = "sum_over_time(up[" + std::to_string(static_cast<int>(seconds)) + "s])";
+  const HttpAnswer answer = HttpGet("http://" + Local(prometheus_port_) + "/api/v1/query?query=" + up);
+  const nlohmann::json json = nlohmann::json::parse(answer.body, nullptr, false);
+  if (answer.status != 200 || json.is_discarded()) return std::nullopt;
+  int complete = 0;
+  for (const nlohmann::json& series : json["data"]["result"]) {
+    complete += std::stod(series["value"][1].get<std::string>()) >= least ? 1 : 0;
+  }
+  return static_cast<int>(ports_.size()) - complete;
+}
+
 std::optional<std::vector<PagedAlert>> Monitoring::Alerts() const {
   const HttpAnswer answer = HttpGet("http://" + Local(alertmanager_port_) + "/api/v2/alerts?inhibited=false");
   const nlohmann::json list = nlohmann::json::parse(answer.body, nullptr, false);

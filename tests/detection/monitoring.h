@@ -31,6 +31,9 @@ class Monitoring {
   void HoldDaemon(int node, bool is_held);
   void RestartPrometheus();
 
+  // Nodes of which a scrape has failed, or none was made, in the last so many seconds.
+  std::optional<int> NodesWithGaps(double seconds) const;
+
   // The alerts that Alertmanager shows now; times since the Unix epoch. Nothing if it does not answer.
   std::optional<std::vector<PagedAlert>> Alerts() const;
 

@@ -48,11 +48,20 @@ class Run {
       SleepMilliseconds(kPollMilliseconds);
     }
     NoteAlerts();
+    CheckScrapes();
     const Directory directory = EndJobs();
     return Judge(scenario_, {alerts_.begin(), alerts_.end()}, directory, rules_.class_of);
   }
 
  private:
+  // Who tampers with the watchers makes gaps of his own.
+  void CheckScrapes() const {
+    if (!scenario_.actions.empty()) return;
+    const std::optional<int> nodes = monitoring_.NodesWithGaps(scenario_.seconds);
+    if (nodes != 0)
+      throw VoidRun("the machine is too busy: too few scrapes of " + std::to_string(nodes.value_or(-1)) + " nodes");
+  }
+
   struct IsEarlier {
     bool operator()(const PagedAlert& a, const PagedAlert& b) const {
       return std::tie(a.started_s, a.labels) < std::tie(b.started_s, b.labels);
