@@ -36,6 +36,8 @@ class Cluster:
         self.served = lambda rank, t: self.alive(rank, t)  # whether its state is still served
         self.scraped = lambda node, t: True
         self.source = lambda rank: 'kernel'
+        self.measured = lambda rank: 1  # factor by which the source of durations is wrong
+        self.losses = {}  # further series of a target: name with labels, to the value at a time
         self.clock = lambda node, t: 0  # seconds by which the node's clock is wrong
         self.stuck = []  # (communicator, time, ranks inside, collective by rank)
         self.job = traits.get('job', {'slurm_job_id': '42'})
@@ -101,7 +103,7 @@ class Cluster:
         arrivals = {other: -waits[communicator, other] for other in local}
         count['operations'] += operations
         count['timed'] += operations * communicator.duty
-        count['busy'] += wait * STEP * communicator.duty
+        count['busy'] += wait * STEP * communicator.duty * self.measured(rank)
         count['bus'] += operations * communicator.duty * communicator.size
         count['progress'] = t + self.clock(self.node(rank), t)
         if communicator.collective and len(local) > 1:
@@ -165,4 +167,7 @@ class Cluster:
             up = self.scraped(node, t)
             table.setdefault(f'up{{{labels}}}', {})[index] = int(up)
             if up:
+                for series, value in self.losses.items():
+                    name, own = series.rstrip('}').split('{')
+                    table.setdefault(f'{name}{{{own},{labels}}}', {})[index] = value(t)
                 table.setdefault(f'nccl_exporter_build_info{{{labels},version="1"}}', {})[index] = 1
