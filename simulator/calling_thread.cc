@@ -37,12 +37,15 @@ void CallingThread::StartStep(const ThreadStep& step) {
   for (CalledRank& called : ranks_) called.communicators.UpdateTo(step.step, now_ns_ += kCallbackNs);
 }
 
-void CallingThread::Play(const ThreadStep& step) {
+bool CallingThread::Play(const ThreadStep& step) {
+  if (step.started_ns >= kNever) return false;
   StartStep(step);
   for (const ThreadGroup& group : step.groups) {
-    if (pace_.StopAsked()) return;
+    if (group.calls.front().called_ns >= kNever) return false;
+    if (pace_.StopAsked()) return true;
     PlayGroup(group, false);
   }
+  return true;
 }
 
 void CallingThread::PlayHanging(const ThreadStep& step) {

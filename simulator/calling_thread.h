@@ -30,8 +30,10 @@ class CallingThread {
                 std::vector<CalledRank> ranks)
       : options_(options), plugin_(plugin), pace_(pace), ranks_(std::move(ranks)), events_(options_.release, plugin) {}
 
-  // Leaves off between two groups when the job is asked to stop.
-  void Play(const ThreadStep& step);
+  // Leaves off between two groups when the job is asked to stop. False: the thread hangs before the step's end.
+  bool Play(const ThreadStep& step);
+  // Makes no call until then, while what was launched goes on.
+  void GoOnTo(int64_t job_ns);
   // Only the first group, whose kernels never end; for a rank that dies in flight.
   void PlayHanging(const ThreadStep& step);
   // Until every event is delivered.
@@ -42,7 +44,6 @@ class CallingThread {
   using Plans = std::vector<PreparedPlan>;
 
   void StartStep(const ThreadStep& step);
-  void GoOnTo(int64_t job_ns);
   void PlayGroup(const ThreadGroup& group, bool never_completes);
   Plans MakeCalls(const ThreadGroup& group, bool is_captured);
   void Launch(const ThreadGroup& group, Plans& plans, bool never_completes);

@@ -20,6 +20,7 @@ constexpr int kBadUsage = 2;
 // Options as they are written; what follows from several of them is worked out by Resolve.
 struct Draft {
   JobOptions& options;
+  std::vector<std::string> environment_of_ranks = {};
   int api_version = 6;
   int nccl_version = 0;  // 0: that of the API version
   double duration_seconds = 0;
@@ -90,6 +91,10 @@ void AddWorkload(CLI::App& app, Draft& draft) {
   app.add_option("--split-at-step", workload.split_at_step, "split the first communicator in this step")->group(kGroup);
   app.add_option("--shrink-at-step", workload.shrink_at_step, "shrink the first communicator in this step")
       ->group(kGroup);
+  app.add_option("--compute-share", draft.options.compute_share, "of a step's period, what the GPUs compute")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kGroup);
+  app.add_option("--incident", draft.options.incident_texts, IncidentHelp())->group(kGroup);
   app.add_option("--recreate-every", play.recreate_every, "destroy and create all communicators every so many steps")
       ->check(CLI::NonNegativeNumber)
       ->group(kGroup);
@@ -128,6 +133,9 @@ void AddProcesses(CLI::App& app, Draft& draft) {
   app.add_option("--slurm-job-id", options.slurm_job_id, "set SLURM_JOB_ID, SLURM_STEP_ID and SLURM_PROCID")
       ->group(kGroup);
   app.add_option("--env", options.environment, "set NAME=VALUE; %n: node, %r: process, %l: process of its node")
+      ->group(kGroup);
+  app.add_option("--env-of", draft.environment_of_ranks,
+                 "RANK:NAME=VALUE or FIRST-LAST:NAME=VALUE: as --env, for these ranks only")
       ->group(kGroup);
   app.add_option("--truth", options.truth_file, "write the true counts to this file")->group(kGroup);
   app.add_flag("--truth-operations", options.play.lists_operations,
@@ -201,12 +209,39 @@ std::string ResolveFaults(JobOptions& options) {
   return "";
 }
 
+std::string ResolveEnvironment(Draft& draft) {
+  const auto is_pair = [](std::string_view text) { return text.find('=') != std::string::npos && text.front() != '='; };
+  for (const std::string& pair : draft.options.environment) {
+    if (!is_pair(pair)) return fmt::format("--env {}: not NAME=VALUE", pair);
+  }
+  for (const std::string& text : draft.environment_of_ranks) {
+    JobOptions::OfRanks of_ranks;
+    int length = 0;
+    if (std::sscanf(text.c_str(), "%d-%d:%n", &of_ranks.first, &of_ranks.last, &length) != 2 || length == 0) {
+      length = 0;
+      if (std::sscanf(text.c_str(), "%d:%n", &of_ranks.first, &length) != 1) length = 0;
+      of_ranks.last = of_ranks.first;
+    }
+    of_ranks.pair = text.substr(static_cast<size_t>(length));
+    if (length == 0 || !is_pair(of_ranks.pair)) return fmt::format("--env-of {}: not RANKS:NAME=VALUE", text);
+    draft.options.environment_of_ranks.push_back(std::move(of_ranks));
+  }
+  return "";
+}
+
+std::string ResolveIncidents(JobOptions& options) {
+  std::string error;
+  for (const std::string& text : options.incident_texts) {
+    if (const std::optional<Incident> incident = ParseIncident(text, options.workload.shape, error)) {
+      options.incidents.push_back(*incident);
+    }
+  }
+  return error;
+}
+
 std::string Resolve(Draft& draft) {
   JobOptions& options = draft.options;
-  for (const std::string& pair : options.environment) {
-    if (pair.find('=') == std::string::npos || pair.front() == '=')
-      return fmt::format("--env {}: not NAME=VALUE", pair);
-  }
+  if (const std::string error = ResolveEnvironment(draft); !error.empty()) return error;
   static const std::map<std::string, int> kLogLevels{{"none", 0}, {"warn", 2}, {"info", 3}, {"trace", 5}};
   options.log_level = kLogLevels.at(draft.log_level);
   options.is_real_time = draft.pace == "real";
@@ -219,6 +254,7 @@ std::string Resolve(Draft& draft) {
   if (draft.child.process >= 0) options.child = draft.child;
   const std::string cluster_error = ResolveCluster(draft);
   if (!cluster_error.empty()) return cluster_error;
+  if (const std::string error = ResolveIncidents(options); !error.empty()) return error;
   const std::string release_error = ResolveRelease(draft);
   return release_error.empty() ? ResolveFaults(options) : release_error;
 }

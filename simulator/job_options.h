@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "simulator/incident.h"
 #include "simulator/play_options.h"
 #include "simulator/workload.h"
 
@@ -38,17 +39,25 @@ struct JobOptions {
   std::string segment_directory;
   std::string slurm_job_id;
   std::vector<std::string> environment;  // NAME=VALUE
+  struct OfRanks {
+    int first = 0;
+    int last = 0;
+    std::string pair;  // NAME=VALUE
+  };
+  std::vector<OfRanks> environment_of_ranks;
   std::string truth_file;
   std::vector<std::string> faults;  // as they are written
+  std::vector<std::string> incident_texts;
+  std::vector<Incident> incidents;
   int log_level = 2;
   double hold_seconds = 0;
   bool finalizes = true;
   std::optional<Kill> kill;
   std::optional<ChildOptions> child;
 
-  int64_t compute_ns() const { return static_cast<int64_t>(kComputeShare * 1e9 / steps_per_second); }
-  // What the GPUs compute in a step, as a share of the period that was asked for.
-  static constexpr double kComputeShare = 0.4;
+  double compute_share = 0.4;  // what the GPUs compute in a step, of the period that was asked for
+
+  int64_t compute_ns() const { return static_cast<int64_t>(compute_share * 1e9 / steps_per_second); }
 };
 
 // Nothing, or the exit code of a program that shall do no more: 0 after --help, 2 after a line about what is wrong.

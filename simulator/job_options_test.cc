@@ -32,6 +32,22 @@ TEST(JobOptions, HaveDefaults) {
   EXPECT_FALSE(options.kill);
 }
 
+TEST(JobOptions, TakeAnEnvironmentForSomeRanks) {
+  JobOptions options;
+  EXPECT_EQ(Parse({"--env-of", "3:A=1", "--env-of", "2-5:B=%r"}, options), std::nullopt);
+  ASSERT_EQ(options.environment_of_ranks.size(), 2u);
+  EXPECT_EQ(options.environment_of_ranks[0].last, 3);
+  EXPECT_EQ(options.environment_of_ranks[1].first, 2);
+  EXPECT_EQ(options.environment_of_ranks[1].last, 5);
+  EXPECT_EQ(options.environment_of_ranks[1].pair, "B=%r");
+  EXPECT_NE(ErrorOf({"--env-of", "A=1"}).find("RANKS:NAME=VALUE"), std::string::npos);
+  EXPECT_NE(ErrorOf({"--env-of", "1:A"}).find("RANKS:NAME=VALUE"), std::string::npos);
+}
+
+TEST(JobOptions, RefuseAnIncidentThatDoesNotFitTheJob) {
+  EXPECT_NE(ErrorOf({"--incident", "kill:rank=8"}).find("rank 8 of 8"), std::string::npos);
+}
+
 TEST(JobOptions, TakeTheTypicalReleaseOfAnApiVersion) {
   JobOptions options;
   EXPECT_EQ(Parse({"--api-version", "3"}, options), std::nullopt);

@@ -42,6 +42,7 @@ int64_t Launch::DelayNs(int64_t most_ns, int channel, int purpose) const {
 }
 
 WorkItem Launch::ItemOn(int channel) const {
+  if (NeverStarts()) return {WorkItem::kNever, WorkItem::kNever};
   return {kernel_.start_ns + DelayNs(kChannelSkewNs, channel, kStartSkew),
           never_completes_ ? WorkItem::kNever : kernel_.stop_ns - DelayNs(kChannelSkewNs, channel, kStopSkew)};
 }
@@ -100,6 +101,7 @@ int64_t Launch::PostKernelEvents(const Task& task, size_t member, int64_t now_ns
     connection.last_due_ns = part.stop_due_ns;
     last_due_ns = std::max(last_due_ns, part.stop_due_ns);
     open_parts_.fetch_add(1, std::memory_order_relaxed);
+    if (NeverStarts()) continue;
     const GpuTimes times = TimesOf(ItemOn(channel));
     rank_.kernel_events().Post(part.start_due_ns, [self = shared_from_this(), part, &connection, times](int64_t now) {
       self->StartKernelChannel(part, connection, times.start_ns, now);
@@ -163,6 +165,7 @@ int64_t Launch::PostProxyEvents(const Task& task, size_t member, int64_t now_ns,
                                 kernel_.stop_ns + DelayNs(kMostPollDelayNs, channel, is_send ? kSendStop : kRecvStop));
     last_due_ns = std::max(last_due_ns, part.stop_due_ns);
     open_parts_.fetch_add(1, std::memory_order_relaxed);
+    if (part.start_due_ns >= kNever) continue;
     rank_.proxy().Post(part.start_due_ns, [self = shared_from_this(), part, op](int64_t due_ns) {
       self->StartProxyOp(part, *op, due_ns);
     });

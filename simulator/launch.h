@@ -32,7 +32,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
         rank_(rank),
         communicator_(communicator),
         kernel_(kernel),
-        never_completes_(never_completes),
+        never_completes_(never_completes || kernel.stop_ns >= kNever),
         is_replay_(is_replay),
         is_timed_(!communicator.is_drifting.load()),
         number_(++communicator.launches) {
@@ -68,6 +68,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
   int64_t PostProxyEvents(const Task& task, size_t member, int64_t now_ns, bool is_send);
   void StartKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns);
   void StopKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns);
+  // It waits on its stream for one that hangs.
+  bool NeverStarts() const { return kernel_.start_ns >= kNever; }
   // The kernel's work on one channel; what the GPU's clock shows at its ends.
   WorkItem ItemOn(int channel) const;
   GpuTimes TimesOf(const WorkItem& item) const;

@@ -85,6 +85,42 @@ void WriteMixtureOfExperts(LayoutDraft& draft) {
   draft.Overlapped(world, AllReduceOf(50 * kMiB));
 }
 
+// Tensor, pipeline (two stages) and data parallelism at once, in four micro-batches, with the embedding's gradient that
+// the first stage shares with the last.
+void WriteThreeDimensional(LayoutDraft& draft) {
+  constexpr int kMicroBatches = 4;
+  constexpr uint64_t kActivations = 2 * kMiB;
+  const int half = draft.shape().ranks() / 2;
+  if (half == 0) return;
+  const int tensor_ranks = half % 4 == 0 ? 4 : 1;
+  std::vector<int> data;
+  std::array<std::vector<int>, 2> tensor;
+  for (int stage = 0; stage < 2; ++stage) {
+    std::vector<std::vector<int>> across(static_cast<size_t>(tensor_ranks));
+    for (int first = stage * half; first < (stage + 1) * half; first += tensor_ranks) {
+      std::vector<int> members;
+      for (int i = 0; i < tensor_ranks; ++i) {
+        members.push_back(first + i);
+        across[static_cast<size_t>(i)].push_back(first + i);
+      }
+      tensor[static_cast<size_t>(stage)].push_back(draft.Add("tp", std::move(members)));
+    }
+    for (std::vector<int>& members : across) data.push_back(draft.Add("dp", std::move(members)));
+  }
+  const std::vector<int> pipelines = draft.AddStrided("pp", half);
+  const std::vector<int> embeddings = draft.AddStrided("embedding", half);
+  for (const int from : {0, 1}) {
+    for (int batch = 0; batch < kMicroBatches; ++batch) {
+      draft.Exposed(tensor[static_cast<size_t>(from)], HalfPrecision(Function::kAllReduce, kMiB));
+      draft.Exposed(pipelines, TransferOf(kActivations, from, 1 - from));
+      draft.Exposed(tensor[static_cast<size_t>(1 - from)], HalfPrecision(Function::kAllReduce, kMiB));
+    }
+  }
+  draft.Overlapped(data, AllReduceOf(50 * kMiB));
+  draft.Exposed(embeddings, AllReduceOf(8 * kMiB));
+  draft.Exposed(data, AllReduceOf(4));  // the norm of the gradient
+}
+
 // Every kind of call on the same channels, each with a time of its own kind: what is taken for something else shows.
 // Ranks exchange messages with their neighbours, or each with all, itself included.
 void WriteLadder(LayoutDraft& draft, bool exchanges_with_all) {
@@ -127,6 +163,8 @@ constexpr std::array<Layout, 9> kLayouts{{
     {"tp", "small AllReduces within groups of up to 8 ranks of a node", WriteTensorParallel, false},
     {"pp", "Send and Recv between the stages of pipelines", WritePipelineParallel, false},
     {"moe", "AlltoAll as grouped sends and receives, and an AllReduce", WriteMixtureOfExperts, false},
+    {"3d", "tensor, pipeline and data parallelism, with an embedding that two stages share", WriteThreeDimensional,
+     false},
     {"ladder", "one communicator, every kind of call, each with a duration of its own", WriteLadder, false},
     {"ladder-to-self", "the same, with an AlltoAll instead of sends to neighbours", WriteLadderToSelf, false},
     {"mixed", "several communicators, every kind of call, and in every step a group of the seed's choice", WriteMixed,

@@ -43,6 +43,11 @@ int PlayProcess(const JobOptions& options) {
   }
   nccl->configure(options.play.release.nccl_version(), options.log_level, options.child->process);
   StartClock(options.child->epoch_monotonic_ns);
+  for (const Incident& incident : options.incidents) {
+    const int rank = options.child->process * options.workload.shape.ranks_per_process;
+    if (incident.kind != IncidentKind::kClockStep || !incident.Concerns(rank, options.workload.shape)) continue;
+    SetClockStep(incident.from_ns(), Incident::Ns(incident[Setting::kSeconds]));
+  }
   const StopSignals signals;
   TrainingProcess process(options, options.child->process, *nccl, cuda.get(), signals.asked());
   process.Run();

@@ -92,6 +92,28 @@ TEST_F(NcclSimTest, AccountsForAKilledRank) {
   EXPECT_EQ(truth["ranks"][1]["killed"], true);
 }
 
+TEST_F(NcclSimTest, EndsThoughARankHangs) {
+  ASSERT_EQ(Run({"--ranks-per-node", "2", "--steps", "4", "--incident", "missing-call:rank=1,from=0.1"}), 0);
+  nlohmann::json truth = Truth();
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(truth["ranks"][rank]["communicators"].size(), 1u);
+    EXPECT_EQ(truth["ranks"][rank]["killed"], false);
+  }
+}
+
+TEST_F(NcclSimTest, KillsTheProcessOfAnIncident) {
+  ASSERT_EQ(Run({"--ranks-per-node", "2", "--steps", "4", "--incident", "kill:rank=1,from=0.1"}), 0);
+  EXPECT_EQ(Truth()["ranks"][0]["killed"], false);
+  EXPECT_EQ(Truth()["ranks"][1]["killed"], true);
+}
+
+TEST_F(NcclSimTest, StopsAProcessUntilTheJobEnds) {
+  ASSERT_EQ(Run({"--ranks-per-node", "2", "--steps", "20", "--rate", "20", "--pace", "real", "--incident",
+                 "stop:rank=1,from=0.1"}),
+            0);
+  EXPECT_EQ(Truth()["ranks"].size(), 2u);
+}
+
 TEST_F(NcclSimTest, TellsAllAfterASignal) {
   const pid_t pid = Start({"--ranks-per-node", "2", "--pace", "real", "--duration", "600"});
   while (Output().empty()) usleep(1000);

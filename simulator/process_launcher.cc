@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "simulator/stop_signals.h"
 #include "simulator/training_process.h"
@@ -61,9 +62,14 @@ std::map<std::string, std::string> EnvironmentOf(const JobOptions& options, int 
     environment.emplace("SLURM_PROCID", expanded("%r"));
   }
   if (!options.segment_directory.empty()) environment["NCCL_EXPORTER_DIR"] = expanded(options.segment_directory);
-  for (const std::string& pair : options.environment) {
+  const auto set = [&](const std::string& pair) {
     const size_t equals = pair.find('=');
     environment[pair.substr(0, equals)] = expanded(std::string_view(pair).substr(equals + 1));
+  };
+  for (const std::string& pair : options.environment) set(pair);
+  const int first_rank = process * shape.ranks_per_process;
+  for (const JobOptions::OfRanks& of_ranks : options.environment_of_ranks) {
+    if (first_rank >= of_ranks.first && first_rank <= of_ranks.last) set(of_ranks.pair);
   }
   return environment;
 }
@@ -91,7 +97,9 @@ class Job {
   pid_t Start(int process, int64_t epoch_monotonic_ns) const;
   [[noreturn]] void Become(int process, int64_t epoch_monotonic_ns) const;
   bool StartAll(int64_t epoch_monotonic_ns);
-  bool WaitForAll(bool must_stop);
+  bool WaitForAll(bool must_stop, int64_t end_monotonic_ns);
+  void SignalAll(int number) const;
+  bool IsKilledOnPurpose(int process) const;
   bool EndedWell(int process, int status) const;
   nlohmann::json Truth() const;
 
@@ -122,22 +130,38 @@ pid_t Job::Start(int process, int64_t epoch_monotonic_ns) const {
   return pid;
 }
 
-bool Job::EndedWell(int process, int status) const {
+bool Job::IsKilledOnPurpose(int process) const {
   const ClusterShape& shape = options_.workload.shape;
-  if (WIFEXITED(status)) return WEXITSTATUS(status) == 0;
-  return WTERMSIG(status) == SIGKILL && options_.kill && shape.ProcessOf(options_.kill->rank) == process;
+  if (options_.kill && shape.ProcessOf(options_.kill->rank) == process) return true;
+  return std::any_of(options_.incidents.begin(), options_.incidents.end(), [&](const Incident& incident) {
+    return incident.kind == IncidentKind::kKill && shape.ProcessOf(incident.rank()) == process;
+  });
 }
 
-// `must_stop`: from the beginning, because not all could be started.
-bool Job::WaitForAll(bool must_stop) {
+bool Job::EndedWell(int process, int status) const {
+  if (WIFEXITED(status)) return WEXITSTATUS(status) == 0;
+  return WTERMSIG(status) == SIGKILL && IsKilledOnPurpose(process);
+}
+
+void Job::SignalAll(int number) const {
+  for (const auto& [child, process] : running_) kill(child, number);
+}
+
+// `must_stop`: from the beginning, because not all could be started. What an incident has stopped is continued when the
+// job is to end.
+bool Job::WaitForAll(bool must_stop, int64_t end_monotonic_ns) {
   constexpr std::chrono::milliseconds kPoll(10);
   const StopSignals signals;
   bool is_well = true;
   bool has_handed_on = false;
+  bool has_continued = false;
   while (!running_.empty()) {
     if ((must_stop || signals.asked()) && !has_handed_on) {
-      for (const auto& [child, process] : running_) kill(child, SIGTERM);
+      SignalAll(SIGTERM);
       has_handed_on = true;
+    }
+    if ((has_handed_on || RealMonotonicNs() >= end_monotonic_ns) && !std::exchange(has_continued, true)) {
+      SignalAll(SIGCONT);
     }
     int status = 0;
     const auto ended = running_.find(waitpid(-1, &status, WNOHANG));
@@ -191,8 +215,9 @@ int Job::Run() {
   std::fflush(stdout);  // before there are more processes to write it
   // Played fast, the last step ends about now; the machine must have been up when the first one began.
   const int64_t length_ns = options_.is_real_time ? 0 : period_ns * options_.steps;
-  const bool has_started = StartAll(std::max<int64_t>(RealMonotonicNs() - length_ns, 1000000000));
-  const bool has_ended_well = WaitForAll(!has_started);
+  const int64_t epoch_ns = std::max<int64_t>(RealMonotonicNs() - length_ns, 1000000000);
+  const bool has_started = StartAll(epoch_ns);
+  const bool has_ended_well = WaitForAll(!has_started, epoch_ns + period_ns * options_.steps);
   const nlohmann::json truth = Truth();
   fmt::print("{}", SummaryOf(truth));
   if (!options_.truth_file.empty() && !WriteJson(options_.truth_file, truth)) {

@@ -10,6 +10,9 @@
 
 namespace nccl_exporter::sim {
 
+// What happens then or later does not happen: so far off that a job's times can be added to it.
+inline constexpr int64_t kNever = INT64_MAX / 4;
+
 // A call as one rank makes it. Transfers have become Send and Recv.
 struct RankCall {
   int rank = 0;  // global
@@ -44,8 +47,10 @@ struct ThreadGroup {
 
 struct ThreadStep {
   int64_t step = 0;
-  int64_t started_ns = 0;
-  std::vector<ThreadGroup> groups;
+  int64_t started_ns = 0;  // kNever: the thread hangs in the step before
+  std::vector<ThreadGroup> groups = {};
+  int64_t killed_ns = kNever;   // the process dies then
+  int64_t stopped_ns = kNever;  // or is stopped, and not continued
 };
 
 }  // namespace nccl_exporter::sim

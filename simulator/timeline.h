@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // When everything happens: walks all ranks of the cluster through the workload, step by step, and keeps what the
-// threads of one process do. Pure: no clock, no communication, the same in every process.
+// threads of one process do. A rank that hangs, waits for one that does, or is gone has times of kNever. Pure: no
+// clock, no communication, the same in every process.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <vector>
 
+#include "simulator/conditions.h"
 #include "simulator/thread_step.h"
 #include "simulator/workload.h"
 
@@ -18,6 +20,7 @@ struct TimelineOptions {
   int64_t compute_ns = 0;  // of a step, spread over its groups
   int first_thread = 0;    // threads to keep: [first_thread, last_thread)
   int last_thread = 0;
+  std::vector<Incident> incidents = {};
 };
 
 class Timeline {
@@ -35,17 +38,26 @@ class Timeline {
     int64_t IdleNs() const;
   };
 
+  // A group of a step, by its place in it.
+  struct Place {
+    size_t group;
+    size_t groups;
+  };
+
+  int64_t ReadyNs(int thread) const;
   int64_t StartThread(int thread);
-  std::vector<ThreadGroup> Play(const Group& group, uint64_t index, int64_t compute_ns);
+  std::vector<ThreadGroup> Play(const Group& group, const Place& place);
+  void Call(ThreadGroup& group, int thread, const Place& place);
   void Launch(ThreadGroup& group, int64_t& thread_ns) const;
-  void StartKernel(Plan& plan, uint64_t group, int64_t compute_ns);
-  void StopKernels(const std::vector<Plan*>& plans, uint64_t group, bool overlaps_compute);
+  void StartKernel(Plan& plan, const Place& place);
+  void StopKernels(const std::vector<Plan*>& plans, const Place& place, bool overlaps_compute);
   int64_t JitterNs(int64_t most_ns, int rank, uint64_t group, uint64_t purpose) const;
 
   const Workload& workload_;
   const TimelineOptions options_;
   std::vector<int64_t> threads_ns_;  // where each calling thread is
   std::vector<Rank> ranks_;
+  Conditions conditions_;
   int64_t step_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/training_process.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,7 +22,8 @@ TimelineOptions TimelineOf(const JobOptions& options, int process) {
           .period_ns = StepPeriodNs(options),
           .compute_ns = options.compute_ns(),
           .first_thread = process * threads,
-          .last_thread = (process + 1) * threads};
+          .last_thread = (process + 1) * threads,
+          .incidents = options.incidents};
 }
 
 std::optional<std::string> PluginOf(const JobOptions& options) {
@@ -74,14 +76,33 @@ void TrainingProcess::AddRank(int rank) {
 }
 
 bool TrainingProcess::IsKilled() const {
-  return options_.kill && workload_.shape().ProcessOf(options_.kill->rank) == process_ &&
-         options_.kill->step < options_.steps;
+  return was_killed_ || (options_.kill && workload_.shape().ProcessOf(options_.kill->rank) == process_ &&
+                         options_.kill->step < options_.steps);
+}
+
+// False: the thread makes no more calls.
+bool TrainingProcess::PlayStep(CallingThread& calling, const ThreadStep& step) {
+  bool goes_on = calling.Play(step);
+  if (step.killed_ns < kNever) {
+    calling.GoOnTo(step.killed_ns);
+    was_killed_ = true;
+    return false;
+  }
+  if (step.stopped_ns < kNever) {
+    calling.GoOnTo(step.stopped_ns);
+    if (options_.is_real_time && !pace_.StopAsked()) raise(SIGSTOP);  // the first process continues it in the end
+    goes_on = false;
+  }
+  if (!goes_on) calling.GoOnTo(StepPeriodNs(options_) * options_.steps);
+  return goes_on;
 }
 
 void TrainingProcess::RunThread(size_t thread) {
   CallingThread& calling = *threads_[thread];
   const int64_t end = IsKilled() ? options_.kill->step : options_.steps;
-  for (int64_t step = 0; step < end && !pace_.StopAsked(); ++step) calling.Play(feed_.Next(thread));
+  for (int64_t step = 0; step < end && !pace_.StopAsked(); ++step) {
+    if (!PlayStep(calling, feed_.Next(thread))) return calling.Drain();
+  }
   calling.Drain();
   if (IsKilled()) {
     if (options_.kill->is_in_flight && !pace_.StopAsked()) calling.PlayHanging(feed_.Next(thread));

@@ -25,9 +25,10 @@ class TrainingProcess {
   TrainingProcess(const JobOptions& options, int process, const NcclLibrary& nccl, const CudaDriver* cuda,
                   const std::atomic<bool>& stop_asked);
 
-  // Plays all steps, or up to the death of this process, or until it is asked to stop.
+  // Plays all steps, or up to the death of this process, or until it is asked to stop. A thread that hangs is waited
+  // for until the job would have ended.
   void Run();
-  // The rank that is to be killed is one of these.
+  // The rank that is to be killed is one of these, or was.
   bool IsKilled() const;
   // One object for every rank.
   nlohmann::json Truth() const;
@@ -35,6 +36,7 @@ class TrainingProcess {
  private:
   void AddRank(int rank);
   void RunThread(size_t thread);
+  bool PlayStep(CallingThread& calling, const ThreadStep& step);
 
   const JobOptions& options_;
   const int process_;
@@ -46,6 +48,7 @@ class TrainingProcess {
   std::vector<std::unique_ptr<CommunicatorSet>> communicators_;  // outlive the ranks' threads
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<std::unique_ptr<CallingThread>> threads_;
+  std::atomic<bool> was_killed_ = false;  // by an incident
 };
 
 // The shortest period of a step that was asked for and that the workload can keep.

@@ -20,6 +20,9 @@ int64_t RealRealtimeNs();
 void SetJobEpoch(const JobEpoch& epoch);
 const JobEpoch& TheJobEpoch();
 
+// From that time of the job on, the realtime clock of this process is off by so much.
+void SetClockStep(int64_t job_ns, int64_t by_ns);
+
 // While it lives, the clocks of the calling thread stand still at `job_ns` after the epoch. Scopes do not nest.
 class VirtualTime {
  public:

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The detection benchmark: plays scenarios with several seeds and prints what the alerts under test were worth.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "tests/detection/monitoring.h"
+#include "tests/detection/scenario.h"
+#include "tests/detection/scenario_run.h"
+#include "tests/detection/scoreboard.h"
+
+namespace nccl_exporter::detection {
+namespace {
+
+struct Options {
+  std::string scenarios = "tests/scenarios";
+  std::string rules;
+  std::vector<std::string> only;
+  int seeds = 5;
+  int first_seed = 1;
+  int parallel = 2;
+};
+
+bool IsChosen(const Options& options, const std::string& file) {
+  const std::string name = std::filesystem::path(file).stem();
+  return options.only.empty() || std::any_of(options.only.begin(), options.only.end(), [&](const std::string& part) {
+           return name.find(part) != std::string::npos;
+         });
+}
+
+class Benchmark {
+ public:
+  explicit Benchmark(const Options& options) : options_(options), rules_(ReadRuleSet(options.rules)) {
+    for (int seed = options.first_seed; seed < options.first_seed + options.seeds; ++seed) {
+      for (const std::string& file : ScenarioFiles(options.scenarios)) {
+        if (IsChosen(options, file)) scenarios_.push_back({ReadScenario(file, static_cast<uint64_t>(seed)), seed});
+      }
+    }
+  }
+
+  // The exit code.
+  int Run() {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < options_.parallel; ++i) threads.emplace_back([this] { PlayAll(); });
+    for (std::thread& thread : threads) thread.join();
+    printf("\n%s", scoreboard_.Table(rules_.evaluation_interval_s).c_str());
+    printf("void %d, not run %d\n", void_, failed_);
+    return scoreboard_.flawed_runs() == 0 && failed_ == 0 && void_ == 0 && !scenarios_.empty() ? 0 : 1;
+  }
+
+ private:
+  void PlayAll() {
+    for (size_t i = next_++; i < scenarios_.size(); i = next_++) Play(scenarios_[i].first, scenarios_[i].second);
+  }
+
+  void Play(const Scenario& scenario, int seed) {
+    try {
+      const Verdict verdict = RunScenario(scenario, rules_);
+      const std::lock_guard lock(mutex_);
+      scoreboard_.Add(scenario, verdict);
+      printf("%-40s seed %d: %s\n", scenario.name.c_str(), seed, verdict.complaints.empty() ? "ok" : "FLAWED");
+      for (const std::string& complaint : verdict.complaints) printf("    %s\n", complaint.c_str());
+    } catch (const VoidRun& error) {
+      const std::lock_guard lock(mutex_);
+      ++void_;
+      printf("%-40s seed %d: void: %s\n", scenario.name.c_str(), seed, error.what());
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex_);
+      ++failed_;
+      printf("%-40s seed %d: did not run: %s\n", scenario.name.c_str(), seed, error.what());
+    }
+    fflush(stdout);
+  }
+
+  const Options options_;
+  const RuleSet rules_;
+  std::vector<std::pair<Scenario, int>> scenarios_;
+  std::atomic<size_t> next_ = 0;
+  std::mutex mutex_;
+  Scoreboard scoreboard_;
+  int failed_ = 0;
+  int void_ = 0;
+};
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Plays scenarios to the real plugin, daemons, Prometheus and Alertmanager, and judges the alerts.",
+               "detection");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--scenarios", options.scenarios, "directory of the scenarios");
+  app.add_option("--rules", options.rules, "directory of the rules, with detection.json")->required();
+  app.add_option("--only", options.only, "scenarios whose name contains this (repeatable)");
+  app.add_option("--seeds", options.seeds, "runs of each scenario")->check(CLI::Range(1, 1000));
+  app.add_option("--first-seed", options.first_seed, "seed of the first run");
+  app.add_option("--parallel", options.parallel, "scenarios at once")->check(CLI::Range(1, 64));
+  CLI11_PARSE(app, argc, argv);
+  for (const char* program : {kPrometheus, kAlertmanager}) {
+    if (access(program, X_OK) == 0) continue;
+    fprintf(stderr, "detection: %s is not installed\n", program);
+    return 1;
+  }
+  try {
+    return Benchmark(options).Run();
+  } catch (const std::exception& error) {
+    fprintf(stderr, "detection: %s\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace nccl_exporter::detection
+
+int main(int argc, char** argv) { return nccl_exporter::detection::Main(argc, argv); }

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/detection/monitoring.h"
+
+#include <signal.h>
+#include <time.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+
+#include "tests/daemon.h"
+
+namespace nccl_exporter::detection {
+namespace {
+
+// Not given to anybody else of this program, which runs several scenarios at once.
+int OwnPort() {
+  static std::mutex mutex;
+  static std::set<int> taken;
+  const std::lock_guard lock(mutex);
+  while (true) {
+    const int port = FreePort();
+    if (taken.insert(port).second) return port;
+  }
+}
+
+std::string Local(int port) { return "127.0.0.1:" + std::to_string(port); }
+
+void WaitUntilReady(ChildProcess& process, const std::string& url) {
+  if (Eventually([&] { return !process.IsRunning() || HttpGet(url).status == 200; }) && process.IsRunning()) return;
+  throw std::runtime_error(url + " does not answer: " + process.Output());
+}
+
+std::string Milliseconds(double seconds) { return std::to_string(static_cast<int>(seconds * 1000)) + "ms"; }
+
+// Of "2023-04-05T06:07:08.901Z".
+double UnixSeconds(const std::string& text) {
+  tm date{};
+  double seconds = 0;
+  sscanf(text.c_str(), "%d-%d-%dT%d:%d:%lf", &date.tm_year, &date.tm_mon, &date.tm_mday, &date.tm_hour, &date.tm_min,
+         &seconds);
+  date.tm_year -= 1900;
+  date.tm_mon -= 1;
+  return static_cast<double>(timegm(&date)) + seconds;
+}
+
+}  // namespace
+
+Monitoring::Monitoring(int nodes, const RuleSet& rules)
+    : rules_(rules), prometheus_port_(OwnPort()), alertmanager_port_(OwnPort()) {
+  for (int node = 0; node < nodes; ++node) {
+    std::filesystem::create_directory(scratch_.path() + "/segments" + std::to_string(node));
+    ports_.push_back(OwnPort());
+    daemons_.push_back(StartDaemon(node));
+  }
+  WriteConfiguration();
+  alertmanager_ = std::make_unique<ChildProcess>(std::vector<std::string>{
+      kAlertmanager, "--config.file=" + scratch_.path() + "/alertmanager.yml", "--cluster.listen-address=",
+      "--storage.path=" + scratch_.path() + "/alertmanager", "--web.listen-address=" + Local(alertmanager_port_)});
+  prometheus_ = StartPrometheus();
+  WaitUntilReady(*alertmanager_, "http://" + Local(alertmanager_port_) + "/-/ready");
+  for (int node = 0; node < nodes; ++node) {
+    const auto place = static_cast<size_t>(node);
+    WaitUntilReady(*daemons_[place], "http://" + Local(ports_[place]) + "/-/ready");
+  }
+  WaitUntilReady(*prometheus_, "http://" + Local(prometheus_port_) + "/-/ready");
+}
+
+void Monitoring::WriteConfiguration() const {
+  std::ofstream(scratch_.path() + "/alertmanager.yml") << "route: {receiver: pager}\nreceivers: [{name: pager}]\n";
+  std::ofstream prometheus(scratch_.path() + "/prometheus.yml");
+  prometheus << "global: {scrape_interval: " << Milliseconds(rules_.scrape_interval_s)
+             << ", scrape_timeout: " << Milliseconds(rules_.scrape_interval_s)
+             << ", evaluation_interval: " << Milliseconds(rules_.evaluation_interval_s) << "}\n"
+             << "rule_files: ['" << rules_.directory << "/*.yml']\n"
+             << "alerting: {alertmanagers: [{static_configs: [{targets: ['" << Local(alertmanager_port_) << "']}]}]}\n"
+             << "scrape_configs:\n- job_name: nccl-exporter\n  static_configs:\n";
+  for (size_t node = 0; node < ports_.size(); ++node) {
+    prometheus << "  - {targets: ['" << Local(ports_[node]) << "'], labels: {instance: 'node-" << node << ":9828'}}\n";
+  }
+}
+
+std::unique_ptr<ChildProcess> Monitoring::StartDaemon(int node) const {
+  return std::make_unique<ChildProcess>(std::vector<std::string>{
+      kDaemonPath, "--web.listen-address=" + Local(ports_[static_cast<size_t>(node)]),
+      "--segment.dir=" + scratch_.path() + "/segments" + std::to_string(node),
+      "--segment.retention=" + std::to_string(static_cast<int>(rules_.retention_s)) + "s", "--log.level=warn"});
+}
+
+std::unique_ptr<ChildProcess> Monitoring::StartPrometheus() const {
+  return std::make_unique<ChildProcess>(
+      std::vector<std::string>{kPrometheus, "--config.file=" + scratch_.path() + "/prometheus.yml",
+                               "--storage.tsdb.path=" + scratch_.path() + "/prometheus",
+                               "--web.listen-address=" + Local(prometheus_port_), "--rules.alert.resend-delay=1s",
+                               "--query.lookback-delta=" + Milliseconds(rules_.lookback_s), "--log.level=warn"});
+}
+
+void Monitoring::RestartDaemon(int node) {
+  std::unique_ptr<ChildProcess>& daemon = daemons_[static_cast<size_t>(node)];
+  daemon->Signal(SIGTERM);
+  daemon->Wait();
+  daemon = StartDaemon(node);
+}
+
+void Monitoring::HoldDaemon(int node, bool is_held) {
+  daemons_[static_cast<size_t>(node)]->Signal(is_held ? SIGSTOP : SIGCONT);
+}
+
+void Monitoring::RestartPrometheus() {
+  prometheus_->Signal(SIGTERM);
+  prometheus_->Wait();
+  prometheus_ = StartPrometheus();
+}
+
+std::optional<int> Monitoring::NodesWithGaps(double seconds) const {
+  constexpr double kMostMissing = 0.1;  // of the scrapes
+  const auto least = static_cast<int>(seconds / rules_.scrape_interval_s * (1 - kMostMissing));
+  const std::string up = "sum_over_time(up[" + std::to_string(static_cast<int>(seconds)) + "s])";
+  const HttpAnswer answer = HttpGet("http://" + Local(prometheus_port_) + "/api/v1/query?query=" + up);
+  const nlohmann::json json = nlohmann::json::parse(answer.body, nullptr, false);
+  if (answer.status != 200 || json.is_discarded()) return std::nullopt;
+  int complete = 0;
+  for (const nlohmann::json& series : json["data"]["result"]) {
+    complete += std::stod(series["value"][1].get<std::string>()) >= least ? 1 : 0;
+  }
+  return static_cast<int>(ports_.size()) - complete;
+}
+
+std::optional<std::vector<PagedAlert>> Monitoring::Alerts() const {
+  const HttpAnswer answer = HttpGet("http://" + Local(alertmanager_port_) + "/api/v2/alerts?inhibited=false");
+  const nlohmann::json list = nlohmann::json::parse(answer.body, nullptr, false);
+  if (answer.status != 200 || !list.is_array()) return std::nullopt;
+  std::vector<PagedAlert> alerts;
+  for (const nlohmann::json& alert : list) {
+    alerts.push_back({.labels = alert["labels"], .started_s = UnixSeconds(alert["startsAt"])});
+  }
+  return alerts;
+}
+
+}  // namespace nccl_exporter::detection

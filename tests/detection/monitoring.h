@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What watches a simulated cluster: a real daemon for every node, Debian's Prometheus with the rules under test, and
+// its Alertmanager.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/child_process.h"
+#include "tests/detection/rule_set.h"
+#include "tests/detection/verdict.h"
+
+namespace nccl_exporter::detection {
+
+inline constexpr char kPrometheus[] = "/usr/bin/prometheus";
+inline constexpr char kAlertmanager[] = "/usr/bin/prometheus-alertmanager";
+
+class Monitoring {
+ public:
+  // `rules` outlives it. Starts all and waits until they are ready; what does not start is thrown as
+  // std::runtime_error.
+  Monitoring(int nodes, const RuleSet& rules);
+
+  // Directory of the segments of the node %n.
+  std::string SegmentDirectory() const { return scratch_.path() + "/segments%n"; }
+  const std::string& scratch() const { return scratch_.path(); }
+
+  void RestartDaemon(int node);
+  void HoldDaemon(int node, bool is_held);
+  void RestartPrometheus();
+
+  // Nodes of which a scrape has failed, or none was made, in the last so many seconds.
+  std::optional<int> NodesWithGaps(double seconds) const;
+
+  // The alerts that Alertmanager shows now; times since the Unix epoch. Nothing if it does not answer.
+  std::optional<std::vector<PagedAlert>> Alerts() const;
+
+ private:
+  void WriteConfiguration() const;
+  std::unique_ptr<ChildProcess> StartDaemon(int node) const;
+  std::unique_ptr<ChildProcess> StartPrometheus() const;
+
+  const RuleSet& rules_;
+  ScratchDirectory scratch_;
+  std::vector<int> ports_;  // of the daemons
+  int prometheus_port_;
+  int alertmanager_port_;
+  std::vector<std::unique_ptr<ChildProcess>> daemons_;
+  std::unique_ptr<ChildProcess> alertmanager_;
+  std::unique_ptr<ChildProcess> prometheus_;
+};
+
+}  // namespace nccl_exporter::detection

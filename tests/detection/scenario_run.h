@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// One scenario played in real time: its jobs with the real plugin, what is done to those that watch them, and the
+// alerts that came of it.
+#pragma once
+
+#include <stdexcept>
+
+#include "tests/detection/rule_set.h"
+#include "tests/detection/scenario.h"
+#include "tests/detection/verdict.h"
+
+namespace nccl_exporter::detection {
+
+// The machine could not keep up, so that the run says nothing.
+struct VoidRun : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Takes scenario.seconds and a little more. Throws std::runtime_error where something does not work at all.
+Verdict RunScenario(const Scenario& scenario, const RuleSet& rules);
+
+}  // namespace nccl_exporter::detection

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/detection/scoreboard.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace nccl_exporter::detection {
+namespace {
+
+std::string Delays(std::vector<double> delays_s, double interval_s) {
+  if (delays_s.empty()) return "-";
+  std::sort(delays_s.begin(), delays_s.end());
+  char text[64];
+  snprintf(text, sizeof(text), "%.0f / %.0f", delays_s[delays_s.size() / 2] / interval_s, delays_s.back() / interval_s);
+  return text;
+}
+
+template <typename... Columns>
+std::string Row(Columns... columns) {
+  char text[256];
+  snprintf(text, sizeof(text), "%-14s %-30s %-30s %-30s %s\n", columns...);
+  return text;
+}
+
+}  // namespace
+
+double Share::Bound(int side) const {
+  constexpr double kZ = 1.959964;
+  if (of == 0) return side < 0 ? 0 : 1;
+  const double n = of;
+  const double p = hits / n;
+  const double root = std::sqrt(p * (1 - p) / n + kZ * kZ / (4 * n * n));
+  return std::clamp((p + kZ * kZ / (2 * n) + side * kZ * root) / (1 + kZ * kZ / n), 0.0, 1.0);
+}
+
+std::string Share::Text() const {
+  if (of == 0) return "-";
+  char text[64];
+  snprintf(text, sizeof(text), "%.1f %% [%.1f, %.1f] %d/%d", 100.0 * hits / of, 100 * low(), 100 * high(), hits, of);
+  return text;
+}
+
+void Scoreboard::Add(const Scenario& scenario, const Verdict& verdict) {
+  ++runs_;
+  flawed_runs_ += verdict.complaints.empty() ? 0 : 1;
+  bool is_quiet = true;
+  for (const auto& [name, verdict_of] : verdict.classes) {
+    ClassVerdict& sum = classes_[name];
+    sum.expected += verdict_of.expected;
+    sum.met += verdict_of.met;
+    sum.true_alarms += verdict_of.true_alarms;
+    sum.false_alarms += verdict_of.false_alarms;
+    sum.named_right += verdict_of.named_right;
+    sum.named_wrong += verdict_of.named_wrong;
+    sum.delays_s.insert(sum.delays_s.end(), verdict_of.delays_s.begin(), verdict_of.delays_s.end());
+    is_quiet &= verdict_of.false_alarms == 0;
+  }
+  if (!scenario.expected.empty()) return;
+  ++quiet_.of;
+  quiet_.hits += is_quiet ? 1 : 0;
+}
+
+std::string Scoreboard::Table(double evaluation_interval_s) const {
+  std::string table = Row("alert", "recall", "precision", "named right", "delay, median / most (intervals)");
+  for (const auto& [name, sum] : classes_) {
+    table += Row(name.c_str(), Share{sum.met, sum.expected}.Text().c_str(),
+                 Share{sum.true_alarms, sum.true_alarms + sum.false_alarms}.Text().c_str(),
+                 Share{sum.named_right, sum.named_right + sum.named_wrong}.Text().c_str(),
+                 Delays(sum.delays_s, evaluation_interval_s).c_str());
+  }
+  table += "runs with nobody to name that stayed silent: " + quiet_.Text() + "\n";
+  return table + std::to_string(runs_) + " runs, " + std::to_string(flawed_runs_) + " with a flaw\n";
+}
+
+}  // namespace nccl_exporter::detection

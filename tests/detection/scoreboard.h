@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verdicts of many runs as one table: recall, precision and naming of each class of alerts, with their confidence.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/detection/verdict.h"
+
+namespace nccl_exporter::detection {
+
+// Wilson's interval of a share, at 95 %.
+struct Share {
+  int hits = 0;
+  int of = 0;
+
+  double low() const { return Bound(-1); }
+  double high() const { return Bound(1); }
+  // "97.5 % [91.2, 99.3] 78/80"; "-" of nothing.
+  std::string Text() const;
+
+ private:
+  double Bound(int side) const;
+};
+
+class Scoreboard {
+ public:
+  // Any number of runs; not from several threads at once.
+  void Add(const Scenario& scenario, const Verdict& verdict);
+
+  // Delays are in evaluation intervals of this many seconds.
+  std::string Table(double evaluation_interval_s) const;
+
+  // Runs in which something was not as it should be.
+  int flawed_runs() const { return flawed_runs_; }
+
+ private:
+  std::map<std::string, ClassVerdict> classes_;
+  int runs_ = 0;
+  int flawed_runs_ = 0;
+  Share quiet_;  // runs in which nobody was to be alarmed, and those without a false alarm
+};
+
+}  // namespace nccl_exporter::detection

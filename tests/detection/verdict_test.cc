@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/detection/verdict.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/detection/scoreboard.h"
+
+namespace nccl_exporter::detection {
+namespace {
+
+const std::map<std::string, std::string> kClasses{{"SlowRank", "straggler"}, {"Hang", "hang"}, {"Stalled", ""}};
+const Directory kDirectory{.global_ranks = {{{"c0", "1"}, 9}, {{"c0", "2"}, 17}}, .ranks_per_node = 8};
+
+PagedAlert Alert(const std::string& name, double started_s, std::map<std::string, std::string> labels = {}) {
+  labels["alertname"] = name;
+  return {.labels = std::move(labels), .started_s = started_s};
+}
+
+Scenario Expecting(std::vector<Expectation> expected) {
+  Scenario scenario;
+  scenario.expected = std::move(expected);
+  return scenario;
+}
+
+Scenario SlowRank() { return Expecting({{.alert = "straggler", .rank = 9, .from = 20}}); }
+
+TEST(Verdict, AnAlertThatNamesTheRankIsRight) {
+  const Verdict verdict =
+      Judge(SlowRank(), {Alert("SlowRank", 31, {{"comm", "c0"}, {"rank", "1"}})}, kDirectory, kClasses);
+  const ClassVerdict& counts = verdict.classes.at("straggler");
+  EXPECT_EQ(counts.met, 1);
+  EXPECT_EQ(counts.true_alarms, 1);
+  EXPECT_EQ(counts.named_right, 1);
+  EXPECT_EQ(counts.delays_s, std::vector<double>{11});
+  EXPECT_TRUE(verdict.complaints.empty());
+}
+
+TEST(Verdict, AnAlertThatNamesAnotherRankIsATrueAlarmWithTheWrongName) {
+  const Verdict verdict =
+      Judge(SlowRank(), {Alert("SlowRank", 31, {{"comm", "c0"}, {"rank", "2"}})}, kDirectory, kClasses);
+  const ClassVerdict& counts = verdict.classes.at("straggler");
+  EXPECT_EQ(counts.met, 0);
+  EXPECT_EQ(counts.true_alarms, 1);
+  EXPECT_EQ(counts.named_wrong, 1);
+  EXPECT_EQ(verdict.complaints.size(), 2u);
+}
+
+TEST(Verdict, AnAlertBeforeTheFaultIsFalse) {
+  const Verdict verdict =
+      Judge(SlowRank(), {Alert("SlowRank", 15, {{"comm", "c0"}, {"rank", "1"}})}, kDirectory, kClasses);
+  EXPECT_EQ(verdict.classes.at("straggler").false_alarms, 1);
+  EXPECT_EQ(verdict.classes.at("straggler").met, 0);
+}
+
+TEST(Verdict, AnAlertOfAnotherClassIsFalseUnlessItMayAccompany) {
+  Scenario scenario = SlowRank();
+  EXPECT_EQ(Judge(scenario, {Alert("Hang", 31)}, kDirectory, kClasses).classes.at("hang").false_alarms, 1);
+  scenario.tolerated = {"hang"};
+  EXPECT_FALSE(Judge(scenario, {Alert("Hang", 31)}, kDirectory, kClasses).classes.contains("hang"));
+}
+
+TEST(Verdict, AnAlertThatOnlyInformsDoesNotCount) {
+  const Verdict verdict = Judge(Expecting({}), {Alert("Stalled", 31), Alert("Unheard", 31)}, kDirectory, kClasses);
+  EXPECT_TRUE(verdict.classes.empty());
+  EXPECT_TRUE(verdict.complaints.empty());
+}
+
+TEST(Verdict, ANodeIsNamedByItsRanksOrByTheInstance) {
+  const Scenario scenario = Expecting({{.alert = "straggler", .node = 2, .from = 20}});
+  for (const std::map<std::string, std::string>& labels :
+       {std::map<std::string, std::string>{{"comm", "c0"}, {"rank", "2"}},
+        {{"instance", "node-2:9828"}},
+        {{"global_rank", "23"}}}) {
+    EXPECT_EQ(Judge(scenario, {Alert("SlowRank", 31, labels)}, kDirectory, kClasses).classes.at("straggler").met, 1);
+  }
+  EXPECT_EQ(Judge(scenario, {Alert("SlowRank", 31, {{"instance", "node-1:9828"}})}, kDirectory, kClasses)
+                .classes.at("straggler")
+                .named_wrong,
+            1);
+}
+
+TEST(Verdict, AnExpectationThatNobodyMeetsIsMissed) {
+  const Verdict verdict = Judge(SlowRank(), {}, kDirectory, kClasses);
+  EXPECT_EQ(verdict.classes.at("straggler").expected, 1);
+  EXPECT_EQ(verdict.classes.at("straggler").met, 0);
+  EXPECT_EQ(verdict.complaints, std::vector<std::string>{"missed: straggler"});
+}
+
+TEST(Share, KnowsHowSureItIs) {
+  const Share all{.hits = 20, .of = 20};
+  EXPECT_NEAR(all.low(), 0.8389, 1e-4);  // the textbook's value
+  EXPECT_EQ(all.high(), 1);
+  const Share half{.hits = 5, .of = 10};
+  EXPECT_NEAR(half.low(), 0.2366, 1e-4);
+  EXPECT_NEAR(half.high(), 0.7634, 1e-4);
+  EXPECT_EQ((Share{.hits = 0, .of = 0}).Text(), "-");
+}
+
+TEST(Scoreboard, AddsUpWhatTheRunsWereWorth) {
+  Scoreboard scoreboard;
+  scoreboard.Add(SlowRank(), Judge(SlowRank(), {Alert("SlowRank", 26, {{"global_rank", "9"}})}, kDirectory, kClasses));
+  scoreboard.Add(SlowRank(), Judge(SlowRank(), {}, kDirectory, kClasses));
+  scoreboard.Add(Expecting({}), Judge(Expecting({}), {Alert("Hang", 5)}, kDirectory, kClasses));
+  EXPECT_EQ(scoreboard.flawed_runs(), 2);
+  const std::string table = scoreboard.Table(2);
+  EXPECT_NE(table.find("50.0 % [9.5, 90.5] 1/2"), std::string::npos) << table;
+  EXPECT_NE(table.find("3 / 3"), std::string::npos) << table;
+  EXPECT_NE(table.find("0.0 % [0.0, 79.3] 0/1"), std::string::npos) << table;
+  EXPECT_NE(table.find("3 runs, 2 with a flaw"), std::string::npos) << table;
+}
+
+}  // namespace
+}  // namespace nccl_exporter::detection
