@@ -88,8 +88,9 @@ bool Communicator::TakeEntry(uint64_t ticket, const OperationStart& start) {
   operation.channels.store(start.channels, std::memory_order_relaxed);
   operation.function.store(start.function, std::memory_order_relaxed);
   operation.call_is_bound.store(start.call_is_bound, std::memory_order_relaxed);
-  operation.channels_are_exact.store(start.channels_are_exact && source() != TimingSource::kProxy,
+  operation.channels_are_exact.store(start.channels_are_exact && source() != TimingSource::kProxy && !start.is_untimed,
                                      std::memory_order_relaxed);
+  operation.is_untimed.store(start.is_untimed, std::memory_order_relaxed);
   operation.is_given_up.store(false, std::memory_order_relaxed);
   JoinLaunch(operation, ticket, start.launch);
   recorder_.ShowInFlight(ticket, start);
@@ -129,7 +130,7 @@ void Communicator::EndIfOver(Launch& launch, uint64_t now_ns) {
 
 void Communicator::EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const uint64_t parts = LoadRelaxed(operation.parts_ticket) == ticket ? LoadRelaxed(operation.parts) : 0;
-  const bool cannot_be_seen = source() == TimingSource::kProxy && parts == 0;
+  const bool cannot_be_seen = MayHaveNoParts(operation) && parts == 0;
   if (AllStopped(parts) || cannot_be_seen || LoadRelaxed(latest_) > ticket) Resolve(operation, ticket, now_ns);
 }
 

@@ -13,6 +13,7 @@
 #include "plugin/operation.h"
 #include "plugin/plausibility.h"
 #include "plugin/recorder.h"
+#include "plugin/sampler.h"
 #include "proto/data_quality.h"
 
 namespace nccl_exporter {
@@ -38,6 +39,29 @@ class Communicator {
     return number;
   }
 
+  // Sampling. By the process, under its lock, while no event can carry the new context yet; nullptr: none.
+  void SetSampler(Sampler* sampler) {
+    StoreRelaxed(ended_call_groups_, LoadRelaxed(call_groups_));
+    if (sampler != nullptr) StoreRelaxed(changes_at_end_, sampler->changes());
+    sampler_.store(sampler, std::memory_order_release);
+  }
+  Sampler* sampler() const { return sampler_.load(std::memory_order_relaxed); }
+  void NoteCall(uint64_t now_ns) { StoreRelaxed(last_call_ns_, now_ns); }
+  // The group of that (abbreviated) number has ended. True if the sampler is due.
+  bool EndCallGroup(uint64_t abbreviated) {
+    const Sampler* sampler = this->sampler();
+    if (sampler == nullptr) return false;
+    StoreRelaxed(changes_at_end_, sampler->changes());
+    StoreRelease(ended_call_groups_, abbreviated);
+    return sampler->IsDue(LoadRelaxed(last_call_ns_));
+  }
+  bool HasOpenCallGroup() const {
+    const uint64_t ended = LoadAcquire(ended_call_groups_);
+    return ((LoadRelaxed(call_groups_) ^ ended) & Handle::kTicketMask) != 0;
+  }
+  // What the sampler's changes() were when the latest group ended, or at init.
+  uint64_t changes_at_end() const { return LoadRelaxed(changes_at_end_); }
+
   // A launch: returns its ticket, or 0 when its operations cannot be followed.
   uint64_t OpenLaunch();
   void CloseLaunch(uint64_t ticket);
@@ -62,6 +86,10 @@ class Communicator {
   Word& OwnerOf(const Operation& operation, uint32_t channel) {
     const bool is_receive = operation.function.load(std::memory_order_relaxed) == Function::kRecv;
     return channel_owners_[channel + (is_receive ? Handle::kMaxChannels : 0)];
+  }
+  // Whether nothing may ever be reported on an operation, because it does not cross the network.
+  bool MayHaveNoParts(const Operation& operation) const {
+    return source() == TimingSource::kProxy || operation.is_untimed.load(std::memory_order_relaxed);
   }
   // Counts why a handle does not name an active operation.
   void CountStray(uint64_t state, uint64_t abbreviated);
@@ -99,6 +127,10 @@ class Communicator {
   alignas(64) Word next_operation_{0};  // tickets given out so far
   Word next_launch_{0};
   Word call_groups_{0};
+  Word ended_call_groups_{0};  // the latest, abbreviated as in handles
+  Word last_call_ns_{0};
+  Word changes_at_end_{0};
+  std::atomic<Sampler*> sampler_{nullptr};
   Word oldest_{1};  // no followed operation has a lower ticket
   // The highest ticket among operations that have run all channels seen of them, or have begun a proxy operation; and
   // its order.

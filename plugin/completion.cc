@@ -114,7 +114,7 @@ void Communicator::Finish(Operation& operation, uint64_t ticket, uint64_t now_ns
 void Communicator::Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) return;
   const uint64_t parts = LoadRelaxed(operation.parts_ticket) == ticket ? LoadRelaxed(operation.parts) : 0;
-  const bool can_have_none = source() == TimingSource::kProxy && parts == 0;  // does not cross the network
+  const bool can_have_none = MayHaveNoParts(operation) && parts == 0;  // does not cross the network
   if (!AllStopped(parts) && !can_have_none) {
     recorder_.CountLoss(Loss::kOperationAbandoned);
     BeginParts(operation,
@@ -165,8 +165,10 @@ void Communicator::RecordLaunch(Launch& launch, uint64_t now_ns) {
 
 namespace {
 
-bool HasInterval(const Operation& operation, uint64_t ticket) {
-  return LoadRelaxed(operation.parts_ticket) == ticket && AllStopped(LoadRelaxed(operation.parts));
+// Proxy operations beside kernel timing tell when an operation is over, not how long it took.
+bool HasInterval(const Operation& operation, uint64_t ticket, TimingSource source) {
+  return LoadRelaxed(operation.parts_ticket) == ticket && AllStopped(LoadRelaxed(operation.parts)) &&
+         (source == TimingSource::kProxy || LoadRelaxed(operation.seen) != 0);
 }
 
 // Why the operation's own time stamps cannot be believed, as 1 + Loss; 0 if they can.
@@ -210,7 +212,7 @@ void Communicator::RecordMembers(uint64_t last_member, uint64_t members, uint64_
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
     const Operation& operation = At(ticket);
     LaunchShare& share = shares[static_cast<size_t>(LaunchPartOf(operation.function.load(std::memory_order_relaxed)))];
-    if (HasInterval(operation, ticket)) {
+    if (HasInterval(operation, ticket, source())) {
       if (const uint8_t rejection = RejectionOf(operation, source()); rejection != 0) {
         recorder_.CountLosses(static_cast<Loss>(rejection - 1), 1);
         share.Reject();
@@ -254,7 +256,7 @@ void Communicator::RecordMember(const Operation& operation, uint64_t ticket, con
   completion.sequence = LoadRelaxed(operation.sequence);
   completion.call_ns = LoadRelaxed(operation.call_ns);
   completion.now_ns = now_ns;
-  if (HasInterval(operation, ticket)) {
+  if (HasInterval(operation, ticket, source())) {
     completion.is_timed = !share.is_rejected();
     completion.duration_ns = share.DurationNs(completion.bytes);
     completion.start_ns = LoadRelaxed(operation.first_start_ns);
@@ -277,7 +279,7 @@ void Communicator::Finalize() {
     const uint64_t ticket = TicketOf(state);
     const uint64_t parts = LoadRelaxed(operation.parts_ticket) == ticket ? LoadRelaxed(operation.parts) : 0;
     if (!AllStopped(parts)) {
-      const bool cannot_be_seen = source() == TimingSource::kProxy && parts == 0;
+      const bool cannot_be_seen = MayHaveNoParts(operation) && parts == 0;
       if (!cannot_be_seen) recorder_.CountLoss(Loss::kIncompleteAtFinalize);
       operation.is_given_up.store(true, std::memory_order_relaxed);
     }

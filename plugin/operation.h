@@ -37,6 +37,8 @@ struct OperationStart {
   uint32_t channels = 0;       // announced; 0: not known
   bool channels_are_exact = false;
   bool has_no_parts = false;  // nothing will be reported on it (send to self)
+  bool is_untimed =
+      false;  // called outside of a window: no kernel channels, and proxy operations if it crosses the network
   int peer = -1;
   uint64_t launch = 0;  // ticket of its Group event; 0: none
   bool launch_is_followed = true;
@@ -59,6 +61,7 @@ struct alignas(64) Operation {
   std::atomic<Function> function{Function::kOther};
   std::atomic<bool> call_is_bound{false};
   std::atomic<bool> channels_are_exact{false};
+  std::atomic<bool> is_untimed{false};
   std::atomic<bool> is_given_up{false};  // its communicator was finalized before it was complete: not recorded
 
   alignas(64) Word parts_ticket{0};

@@ -109,11 +109,12 @@ const EventPolicy& Process::PolicyFor(int api_version, const void* address_in_nc
   Decision& decision = decisions_[static_cast<size_t>(api_version)];
   const int nccl_version = FindNcclVersion(address_in_nccl);
   if (!decision.is_made || decision.nccl_version != nccl_version) {
-    decision.policy = DecideEvents({.api_version = api_version,
-                                    .nccl_version = nccl_version,
-                                    .kernel_timing = options_.kernel_timing,
-                                    .shared_memory_free_bytes = SharedMemoryFreeBytes(),
-                                    .local_ranks = LocalRanks(Environment)});
+    decision.policy = DecideEvents(
+        {.api_version = api_version,
+         .nccl_version = nccl_version,
+         .kernel_timing = options_.sampling == Sampling::kOff ? KernelTiming::kOff : options_.kernel_timing,
+         .shared_memory_free_bytes = SharedMemoryFreeBytes(),
+         .local_ranks = LocalRanks(Environment)});
     decision.nccl_version = nccl_version;
     decision.is_made = true;
   }
@@ -128,13 +129,19 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   const EventPolicy& policy = PolicyFor(request.api_version, mask);
   const uint32_t slot = ClaimSlot();
   if (IsOverflow(slot)) {
+    FreezeMasks(SamplingReason::kOverflow);  // whether its groups are open cannot be told
+    SamplingReason reason = SamplingReason::kOverflow;
+    SampleLibrary(mask, request.api_version, policy, &reason);
     // The context carries the number of ranks, which the shared slot cannot.
     *context = Give(HandleKind::kContext, slot, request.ranks > 0 ? static_cast<uint32_t>(request.ranks) : 0);
   } else {
+    SamplingReason reason = SamplingReason::kDefault;
+    LibrarySampling* library = SampleLibrary(mask, request.api_version, policy, &reason);
     OpenSlot(slot, request, policy);
+    communicators_[slot].load(std::memory_order_relaxed)->SetSampler(library != nullptr ? &library->sampler : nullptr);
+    ShowSampling(slot, library, reason);
     *context = Give(HandleKind::kContext, slot, LoadRelaxed(generations_[slot]));
   }
-  __atomic_store_n(mask, policy.mask, __ATOMIC_RELAXED);
 }
 
 // A place for a new communicator: closed for the retention time, which takes no further memory, or never used; the
@@ -251,12 +258,26 @@ void* Process::StartCall(void* context, Function function, bool is_captured, voi
   Communicator* communicator = Find(context).communicator;
   if (communicator == nullptr) return nullptr;
   communicator->recorder().CountCall(function);
+  Sampler* sampler = communicator->sampler();
+  if (sampler != nullptr && (is_captured || TraitsOf(function).is_point_to_point) && !sampler->IsFrozen()) {
+    FreezeMask(*sampler,
+               is_captured                   ? FreezingCall::kCaptured
+               : function == Function::kSend ? FreezingCall::kSend
+                                             : FreezingCall::kRecv,
+               context, call_group);
+  }
   const Handle group = Handle::From(call_group);
   if (is_captured && IsOurs(group) && group.Kind() == HandleKind::kGroupApi) {
     StoreRelaxed(CapturingEntry(group), group.bits);
     return group.As(HandleKind::kCapturedCall).Pointer();
   }
-  return Handle::Of(Salt(), HandleKind::kCall, (NowNs() - start_ns_) >> kCallTimeShift).Pointer();
+  const uint64_t now_ns = NowNs();
+  HandleKind kind = HandleKind::kCall;
+  if (sampler != nullptr) {
+    communicator->NoteCall(now_ns);
+    if (!sampler->TimesNow()) kind = HandleKind::kUntimedCall;
+  }
+  return Handle::Of(Salt(), kind, (now_ns - start_ns_) >> kCallTimeShift).Pointer();
 }
 
 void* Process::StartLaunch(void* context) {
@@ -269,8 +290,9 @@ void* Process::StartLaunch(void* context) {
 
 bool Process::DateCall(Handle call, OperationStart* start) {
   const bool is_ours = IsOurs(call);
-  if (is_ours && call.Kind() == HandleKind::kCall) {
+  if (is_ours && (call.Kind() == HandleKind::kCall || call.Kind() == HandleKind::kUntimedCall)) {
     start->call_ns = start_ns_ + (call.Payload() << kCallTimeShift);
+    start->is_untimed = call.Kind() == HandleKind::kUntimedCall;
     start->call_is_bound = true;
     return true;
   }
@@ -291,6 +313,10 @@ void* Process::StartTask(void* context, OperationStart& start, const TaskOrigin&
   if (!DateCall(Handle::From(call), &start)) return Give(HandleKind::kUnfollowed, slot, 0);
   if (origin.tells_identity && LoadRelaxed(learned_[slot]) == 0) LearnIdentity(slot, origin);
 
+  if (Handle::From(call).Kind() == HandleKind::kCapturedCall) {
+    const Sampler* sampler = member.communicator->sampler();
+    start.is_untimed = sampler != nullptr && !sampler->TimesNow();  // frozen since the capture
+  }
   const Handle group = Handle::From(launch);
   const bool has_launch = IsOurs(group) && group.Slot() == slot;
   start.launch_is_followed = !(has_launch && group.Kind() == HandleKind::kUnfollowed);
@@ -333,7 +359,7 @@ void* Process::StartProxyOperation(void* task, int pid) {
   if (IsOurs(handle) && handle.Kind() == HandleKind::kUnfollowed) return nullptr;
   Communicator* communicator = Owner(handle, HandleKind::kOperation);
   if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle), nullptr;
-  if (communicator->source() != TimingSource::kProxy) return nullptr;
+  if (communicator->source() != TimingSource::kProxy && communicator->sampler() == nullptr) return nullptr;
   return communicator->StartProxy(handle.Ticket()) ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
 }
 
@@ -355,8 +381,12 @@ void Process::StopOther(Handle handle) {
       break;
     case HandleKind::kGroupApi:
       if (LoadRelaxed(CapturingEntry(handle)) == handle.bits) StoreRelaxed(CapturingEntry(handle), 0);
+      if (Communicator* communicator = Owner(handle, HandleKind::kGroupApi)) {
+        if (communicator->EndCallGroup(handle.Ticket())) ChangeMask(*communicator->sampler());
+      }
       return;
     case HandleKind::kCall:
+    case HandleKind::kUntimedCall:
     case HandleKind::kCapturedCall:
     case HandleKind::kOperation:
     case HandleKind::kUnfollowed:

@@ -18,6 +18,7 @@
 #include "plugin/event_policy.h"
 #include "plugin/handle.h"
 #include "plugin/profiler_abi.h"
+#include "plugin/sampler.h"
 #include "plugin/segment.h"
 
 namespace nccl_exporter {
@@ -81,6 +82,23 @@ class Process {
   void OpenSlot(uint32_t slot, const InitRequest& request, const EventPolicy& policy);
   void OpenOverflow();
 
+  // Sampling (process_sampling.cc).
+  struct LibrarySampling {  // of one copy of libnccl
+    Sampler sampler;
+    std::atomic<SamplingReason> reason;
+  };
+  // Under the lock. The sampling of the copy that the mask belongs to, or nullptr where there is none, for the reason
+  // that is given; the mask is stored in either case.
+  LibrarySampling* SampleLibrary(int* mask, int api_version, const EventPolicy& policy, SamplingReason* reason);
+  void ShowSampling(uint32_t slot, const LibrarySampling* library, SamplingReason reason);
+  void ShowSampling(LibrarySampling& library);
+  LibrarySampling* LibraryOf(const Sampler* sampler);
+  // Before a call that must not see a change of the mask.
+  void FreezeMask(Sampler& sampler, FreezingCall call, void* context, void* call_group);
+  void FreezeMasks(SamplingReason reason);
+  void ChangeMask(Sampler& sampler);
+  bool IsAnyCallGroupOpen(const Sampler& sampler) const;
+
   uint16_t Salt() const { return salt_.load(std::memory_order_acquire); }
   bool IsOurs(Handle handle) const {
     const uint16_t salt = Salt();
@@ -133,6 +151,9 @@ class Process {
   std::array<uint64_t, Handle::kMaxSlots> closed_ns_;  // CLOCK_MONOTONIC of the last finalize; under the lock
   std::array<Word, Handle::kMaxSlots> learned_;        // whether identity has come (API v1 to v3)
   std::array<std::atomic<Communicator*>, Handle::kMaxSlots> communicators_;
+  static constexpr size_t kMostLibraries =
+      4;  // copies of libnccl that are sampled: a framework's own, and the system's
+  std::array<LibrarySampling, kMostLibraries> libraries_;
 };
 
 // The hot ones, inline: see channel_events.h.

@@ -15,7 +15,7 @@ void Recorder::CountStart(Function function, uint64_t bytes, uint64_t now_ns) {
 
 void Recorder::ShowInFlight(uint64_t ticket, const OperationStart& start) {
   layout::InFlightEntry& shown = entry(ticket);
-  StoreRelaxed(shown.function, static_cast<uint64_t>(start.function));
+  StoreRelaxed(shown.function, static_cast<uint64_t>(start.function) | (start.is_untimed ? layout::kUntimedFlag : 0));
   StoreRelaxed(shown.sequence, start.sequence);
   StoreRelaxed(shown.start_ns, start.call_ns);
   StoreRelaxed(shown.bytes, start.message_bytes);
