@@ -47,11 +47,11 @@ class Communicator {
   }
   Sampler* sampler() const { return sampler_.load(std::memory_order_relaxed); }
   void NoteCall(uint64_t now_ns) { StoreRelaxed(last_call_ns_, now_ns); }
-  // The group of that (abbreviated) number has ended. True if the sampler is due.
+  // With a sampler: the group of that (abbreviated) number has ended. True if the sampler is due.
+  void NoteChanges(const Sampler& sampler) { StoreRelaxed(changes_at_end_, sampler.changes()); }
   bool EndCallGroup(uint64_t abbreviated) {
     const Sampler* sampler = this->sampler();
-    if (sampler == nullptr) return false;
-    StoreRelaxed(changes_at_end_, sampler->changes());
+    NoteChanges(*sampler);
     StoreRelease(ended_call_groups_, abbreviated);
     return sampler->IsDue(LoadRelaxed(last_call_ns_));
   }

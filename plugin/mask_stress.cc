@@ -2,12 +2,12 @@
 // Eight threads that call NCCL at random, with an event mask as NCCL 2.28 to 2.30 treats it, against the real library:
 // no send may wait for a counter that its receive does not write, and no graph may hold calls of different values.
 //
-//   mask_stress [GROUPS] [hurried|preempted]     10000000 groups take some minutes
+//   mask_stress [GROUPS] [preempted]     10000000 groups take some minutes
 //
 // The groups are played in many processes, one after the other: after a random number of groups with collectives only,
-// point-to-point or captured calls begin. `preempted` gives the processor away between the loading of the mask and the
-// event that tells of the call, where a change goes unnoticed longest. Windows open and close some thousand times as
-// fast as in earnest.
+// point-to-point or captured calls begin. The threads take turns until then, or always, or never. `preempted` gives the
+// processor away between the loading of the mask and the event that tells of the call, where a change goes unnoticed
+// longest. Windows open and close some thousand times as fast as in earnest.
 #include <dlfcn.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -21,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -79,6 +80,8 @@ struct Life {
   uint64_t peaceful_groups;  // of all threads together, before other calls than eager collectives may come
   uint64_t groups;
   Kind trouble;
+  uint64_t groups_in_turn;  // threads take turns for so many groups; then they overlap
+  std::mutex turn{};
   std::atomic<uint64_t> played{0};
   std::atomic<int> graph_value{-1};  // of the bit, once something is captured
 };
@@ -93,7 +96,12 @@ class Caller {
       const uint64_t number = life_.played.fetch_add(1, std::memory_order_relaxed);
       if (number >= life_.groups) return;
       const bool may_trouble = number >= life_.peaceful_groups && random_() % 8 == 0;
-      PlayGroup(may_trouble);
+      if (number < life_.groups_in_turn) {
+        const std::lock_guard turn(life_.turn);
+        PlayGroup(may_trouble);
+      } else {
+        PlayGroup(may_trouble);
+      }
       job_ns.fetch_add(random_() % 400'000, std::memory_order_relaxed);
       if (random_() % 64 == 0) sched_yield();
     }
@@ -234,7 +242,15 @@ void Live(Account& account, unsigned seed, bool is_preempted) {
   random.discard(8);
   const uint64_t peaceful = random() % 20'000;
   const Kind trouble = random() % 3 == 0 ? Kind::kCaptured : Kind::kSend;
-  Life life{table, account, is_preempted, peaceful, peaceful + 2000, trouble};
+  const uint64_t groups = peaceful + 2000;
+  const uint64_t groups_in_turn = std::array<uint64_t, 4>{peaceful, peaceful, groups, 0}[random() % 4];
+  Life life{.table = table,
+            .account = account,
+            .is_preempted = is_preempted,
+            .peaceful_groups = peaceful,
+            .groups = groups,
+            .trouble = trouble,
+            .groups_in_turn = groups_in_turn};
   std::vector<Caller> callers;
   for (unsigned i = 0; i < kThreads; ++i) {
     void* context = nullptr;

@@ -129,7 +129,9 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   const EventPolicy& policy = PolicyFor(request.api_version, mask);
   const uint32_t slot = ClaimSlot();
   if (IsOverflow(slot)) {
-    FreezeMasks(SamplingReason::kOverflow);  // whether its groups are open cannot be told
+    for (LibrarySampling& library : libraries_) {
+      FreezeMask(library, SamplingReason::kOverflow);  // whether its groups are open cannot be told
+    }
     SamplingReason reason = SamplingReason::kOverflow;
     SampleLibrary(mask, request.api_version, policy, &reason);
     // The context carries the number of ranks, which the shared slot cannot.
@@ -251,7 +253,9 @@ void* Process::StartCallGroup(void* context) {
   Communicator* communicator = Find(context).communicator;
   if (communicator == nullptr) return nullptr;
   const Handle from = Handle::From(context);
-  return Give(HandleKind::kGroupApi, from.Slot(), communicator->NextCallGroup());
+  void* const group = Give(HandleKind::kGroupApi, from.Slot(), communicator->NextCallGroup());
+  if (Sampler* sampler = communicator->sampler()) sampler->NoteGroup(Handle::From(group).bits);
+  return group;
 }
 
 void* Process::StartCall(void* context, Function function, bool is_captured, void* call_group) {
@@ -381,10 +385,7 @@ void Process::StopOther(Handle handle) {
       break;
     case HandleKind::kGroupApi:
       if (LoadRelaxed(CapturingEntry(handle)) == handle.bits) StoreRelaxed(CapturingEntry(handle), 0);
-      if (Communicator* communicator = Owner(handle, HandleKind::kGroupApi)) {
-        if (communicator->EndCallGroup(handle.Ticket())) ChangeMask(*communicator->sampler());
-      }
-      return;
+      return EndCallGroup(handle);
     case HandleKind::kCall:
     case HandleKind::kUntimedCall:
     case HandleKind::kCapturedCall:

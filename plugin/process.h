@@ -95,8 +95,9 @@ class Process {
   LibrarySampling* LibraryOf(const Sampler* sampler);
   // Before a call that must not see a change of the mask.
   void FreezeMask(Sampler& sampler, FreezingCall call, void* context, void* call_group);
-  void FreezeMasks(SamplingReason reason);
-  void ChangeMask(Sampler& sampler);
+  void FreezeMask(LibrarySampling& library, SamplingReason reason);
+  void EndCallGroup(Handle call_group);
+  void ChangeMask(Communicator& communicator, Sampler& sampler);
   bool IsAnyCallGroupOpen(const Sampler& sampler) const;
 
   uint16_t Salt() const { return salt_.load(std::memory_order_acquire); }

@@ -85,12 +85,20 @@ void Process::FreezeMask(Sampler& sampler, FreezingCall call, void* context, voi
   ShowSampling(library);
 }
 
-void Process::FreezeMasks(SamplingReason reason) {
-  for (LibrarySampling& library : libraries_) {
-    if (library.sampler.Serves(nullptr) || !library.sampler.Freeze(FreezingCall::kNone, 0)) continue;
-    library.reason.store(reason, std::memory_order_relaxed);
-    ShowSampling(library);
-  }
+// As it stands.
+void Process::FreezeMask(LibrarySampling& library, SamplingReason reason) {
+  if (library.sampler.Serves(nullptr) || !library.sampler.Freeze(FreezingCall::kNone, 0)) return;
+  library.reason.store(reason, std::memory_order_relaxed);
+  ShowSampling(library);
+}
+
+void Process::EndCallGroup(Handle call_group) {
+  Communicator* communicator = Owner(call_group, HandleKind::kGroupApi);
+  Sampler* sampler = communicator != nullptr ? communicator->sampler() : nullptr;
+  if (sampler == nullptr) return;
+  const bool is_due = communicator->EndCallGroup(call_group.Ticket());
+  if (!sampler->IsLatestGroup(call_group.bits)) return FreezeMask(*LibraryOf(sampler), SamplingReason::kThreads);
+  if (is_due) ChangeMask(*communicator, *sampler);
 }
 
 bool Process::IsAnyCallGroupOpen(const Sampler& sampler) const {
@@ -102,10 +110,12 @@ bool Process::IsAnyCallGroupOpen(const Sampler& sampler) const {
   return false;
 }
 
-void Process::ChangeMask(Sampler& sampler) {
+void Process::ChangeMask(Communicator& communicator, Sampler& sampler) {
   if (!sampler.BeginChange()) return;
   const bool is_any_group_open = IsAnyCallGroupOpen(sampler);
-  if (sampler.EndChange(is_any_group_open, {NowNs(), ReadClock(CLOCK_REALTIME)})) ShowSampling(*LibraryOf(&sampler));
+  const bool has_learned = sampler.EndChange(is_any_group_open, {NowNs(), ReadClock(CLOCK_REALTIME)});
+  communicator.NoteChanges(sampler);  // made by the thread itself: its next call loads no older mask
+  if (has_learned) ShowSampling(*LibraryOf(&sampler));
 }
 
 }  // namespace nccl_exporter

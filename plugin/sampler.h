@@ -25,8 +25,11 @@
 //   4. Is it not the same, the call may carry either value, and the frozen one is chosen so that both are right: timed
 //      after a Send (all Recvs of the group have the bit), untimed after a Recv (no Send has it) and after a captured
 //      call (no replay advances a counter that others wait for). Only the thread that froze the word stores it.
-//   5. What is not told apart: two threads whose first point-to-point calls *both* load the mask within the tens of
-//      nanoseconds before one and the same change, one a Send and one a Recv, on two communicators.
+//   5. The choice serves the call that froze the word. Another thread's first such call may have loaded the mask at the
+//      same time, before the freeze and across a change. Hence threads are sampled only as long as they take turns: the
+//      first group that is found to overlap another one freezes the mask. What is left is a process whose threads have
+//      never overlapped before, three of which do within the nanoseconds between a load and its event: one ends a group
+//      at a window's edge while two others make the first point-to-point calls of the process.
 //
 // A change is tried only in the stop of a GroupApi event, hence never by a thread that is within a group, and only when
 // no communicator has a group open. A group that opens in that very moment may mix values among its collectives, which
@@ -86,6 +89,10 @@ class Sampler {
   // Share of time in which operations are timed, in millionths.
   uint32_t DutyPpm() const;
 
+  // A group has been opened; whether no other one has been since, asked when it ends. By handle.
+  void NoteGroup(uint64_t group) { StoreRelaxed(latest_group_, group); }
+  bool IsLatestGroup(uint64_t group) const { return LoadRelaxed(latest_group_) == group; }
+
   // A change: if Begin is true, the caller finds out whether any group is open, and ends it.
   bool BeginChange();
   // True if the state was left that state() showed before: once for a process's life, when learning ends.
@@ -113,7 +120,8 @@ class Sampler {
   int untimed_mask_;  // with ProxyOp in its place: operations that cross the network are followed by their proxies
   SamplingWindows windows_;
   Word next_change_ns_;  // CLOCK_MONOTONIC
-  Word changes_;         // twice their number; odd while one is tried
+  Word latest_group_;
+  Word changes_;  // twice their number; odd while one is tried
   std::atomic<bool> has_learned_;
 };
 

@@ -127,10 +127,11 @@ enum class SamplingReason : uint8_t {
   kGraph = 4,             // the process captures graphs
   kTooManyLibraries = 5,  // copies of libnccl in the process
   kOverflow = 6,          // communicators without a slot of their own
+  kThreads = 7,           // threads call NCCL at the same time
   kCount
 };
 inline constexpr std::array<std::string_view, static_cast<size_t>(SamplingReason::kCount)> kSamplingReasons{
-    "default", "configured", "release", "point_to_point", "graph", "too_many_libraries", "overflow"};
+    "default", "configured", "release", "point_to_point", "graph", "too_many_libraries", "overflow", "threads"};
 
 // A duty of 1.
 inline constexpr uint32_t kWholeDutyPpm = 1'000'000;
