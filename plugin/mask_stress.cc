@@ -5,7 +5,8 @@
 //   mask_stress [GROUPS] [preempted]     10000000 groups take some minutes
 //
 // The groups are played in many processes, one after the other: after a random number of groups with collectives only,
-// point-to-point or captured calls begin. The threads take turns until then, or always, or never. `preempted` gives the
+// point-to-point or captured calls begin. The threads take turns until shortly before, or always, or
+// never. `preempted` gives the
 // processor away between the loading of the mask and the event that tells of the call, where a change goes unnoticed
 // longest. Windows open and close some thousand times as fast as in earnest.
 #include <dlfcn.h>
@@ -243,7 +244,7 @@ void Live(Account& account, unsigned seed, bool is_preempted) {
   const uint64_t peaceful = random() % 20'000;
   const Kind trouble = random() % 3 == 0 ? Kind::kCaptured : Kind::kSend;
   const uint64_t groups = peaceful + 2000;
-  const uint64_t groups_in_turn = std::array<uint64_t, 4>{peaceful, peaceful, groups, 0}[random() % 4];
+  const uint64_t groups_in_turn = std::array<uint64_t, 3>{peaceful - peaceful / 16, groups, 0}[random() % 3];
   Life life{.table = table,
             .account = account,
             .is_preempted = is_preempted,

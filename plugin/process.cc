@@ -265,7 +265,7 @@ void* Process::StartCall(void* context, Function function, bool is_captured, voi
   Sampler* sampler = communicator->sampler();
   if (sampler != nullptr && (is_captured || TraitsOf(function).is_point_to_point) && !sampler->IsFrozen()) {
     FreezeMask(*sampler,
-               is_captured                   ? FreezingCall::kCaptured
+               is_captured                   ? FreezingCall::kOther
                : function == Function::kSend ? FreezingCall::kSend
                                              : FreezingCall::kRecv,
                context, call_group);

@@ -80,14 +80,14 @@ void Process::FreezeMask(Sampler& sampler, FreezingCall call, void* context, voi
   constexpr uint64_t kUnknown = 1;
   if (!sampler.Freeze(call, first != nullptr ? first->changes_at_end() : kUnknown)) return;
   LibrarySampling& library = *LibraryOf(&sampler);
-  library.reason.store(call == FreezingCall::kCaptured ? SamplingReason::kGraph : SamplingReason::kPointToPoint,
+  library.reason.store(call == FreezingCall::kOther ? SamplingReason::kGraph : SamplingReason::kPointToPoint,
                        std::memory_order_relaxed);
   ShowSampling(library);
 }
 
 // As it stands.
 void Process::FreezeMask(LibrarySampling& library, SamplingReason reason) {
-  if (library.sampler.Serves(nullptr) || !library.sampler.Freeze(FreezingCall::kNone, 0)) return;
+  if (library.sampler.Serves(nullptr) || !library.sampler.Freeze(FreezingCall::kOther, 0)) return;
   library.reason.store(reason, std::memory_order_relaxed);
   ShowSampling(library);
 }

@@ -91,7 +91,7 @@ bool Sampler::Freeze(FreezingCall call, uint64_t changes_before) {
   } while (
       !__atomic_compare_exchange_n(mask_, &present, present | kFrozenBit, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
   const bool is_certain = changes_before % 2 == 0 && changes() == changes_before;
-  if (!is_certain && call != FreezingCall::kNone) {
+  if (!is_certain && call != FreezingCall::kOther) {
     __atomic_store_n(mask_, call == FreezingCall::kSend ? frozen_timed() : frozen_untimed(), __ATOMIC_RELEASE);
   }
   StoreRelaxed(next_change_ns_, kNever);

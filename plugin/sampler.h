@@ -22,14 +22,15 @@
 //      not newer than the mask that the next call can load, because calls on one communicator are ordered by the user).
 //      Is it even, and the same after the freeze, then no change lies between the note and the freeze: the call carries
 //      the value that was frozen. The mask stays as it stands.
-//   4. Is it not the same, the call may carry either value, and the frozen one is chosen so that both are right: timed
-//      after a Send (all Recvs of the group have the bit), untimed after a Recv (no Send has it) and after a captured
-//      call (no replay advances a counter that others wait for). Only the thread that froze the word stores it.
-//   5. The choice serves the call that froze the word. Another thread's first such call may have loaded the mask at the
-//      same time, before the freeze and across a change. Hence threads are sampled only as long as they take turns: the
-//      first group that is found to overlap another one freezes the mask. What is left is a process whose threads have
-//      never overlapped before, three of which do within the nanoseconds between a load and its event: one ends a group
-//      at a window's edge while two others make the first point-to-point calls of the process.
+//   4. Is it not the same, the call may carry either value. For a point-to-point call the frozen one is then chosen so
+//      that both are right: timed after a Send (all Recvs of the group have the bit), untimed after a Recv (no Send has
+//      it). Only the thread that froze the word stores it. For a captured call the word stays as it stands, which is
+//      what the call carries unless a change fell between its load and its event.
+//   5. For that, and for other threads' first such calls, which the choice does not serve, threads are sampled only as
+//      long as they take turns, so that a load comes after the group of the thread before, and its change. The first
+//      group that is found to overlap another one freezes the mask. What is left is a process whose threads have never
+//      overlapped: one ends a group at a window's edge, and in the nanoseconds between the load and the event of
+//      another's call, the first of its kind in the process, and captured. (For point-to-point calls it takes three.)
 //
 // A change is tried only in the stop of a GroupApi event, hence never by a thread that is within a group, and only when
 // no communicator has a group open. A group that opens in that very moment may mix values among its collectives, which
@@ -68,8 +69,8 @@ struct ClockReading {
   uint64_t realtime_ns = 0;
 };
 
-// What the first call was that must not see a change.
-enum class FreezingCall : uint8_t { kSend, kRecv, kCaptured, kNone };
+// What the first call was that must not see a change, as far as it decides what the mask becomes.
+enum class FreezingCall : uint8_t { kSend, kRecv, kOther };
 
 // Sampling of one copy of libnccl. All zeros is its first state: not in use.
 class Sampler {

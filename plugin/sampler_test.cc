@@ -118,7 +118,7 @@ TEST_F(SamplerTest, LetsOneThreadChangeAtATime) {
 }
 
 TEST_F(SamplerTest, FreezesTheMaskAsItStandsWhereNoChangeLiesBetween) {
-  for (const FreezingCall call : {FreezingCall::kSend, FreezingCall::kRecv, FreezingCall::kCaptured}) {
+  for (const FreezingCall call : {FreezingCall::kSend, FreezingCall::kRecv, FreezingCall::kOther}) {
     for (const bool is_open : {false, true}) {
       sampler_.Open(&mask_, kTimed, {}, 0, kSecond);
       ChangeWhen(is_open);
@@ -134,8 +134,7 @@ TEST_F(SamplerTest, ChoosesWhatSuitsBothValuesWhereAChangeLiesBetween) {
     FreezingCall call;
     int mask;
   };
-  for (const Case& c : {Case{FreezingCall::kSend, kTimed}, Case{FreezingCall::kRecv, kUntimed},
-                        Case{FreezingCall::kCaptured, kUntimed}}) {
+  for (const Case& c : {Case{FreezingCall::kSend, kTimed}, Case{FreezingCall::kRecv, kUntimed}}) {
     for (const bool is_open : {false, true}) {
       sampler_.Open(&mask_, kTimed, {}, 0, kSecond);
       const uint64_t before = sampler_.changes();
@@ -143,6 +142,16 @@ TEST_F(SamplerTest, ChoosesWhatSuitsBothValuesWhereAChangeLiesBetween) {
       EXPECT_TRUE(sampler_.Freeze(c.call, before));
       EXPECT_EQ(mask_, c.mask | kFrozen);
     }
+  }
+}
+
+TEST_F(SamplerTest, LeavesTheMaskOfACapturedCallAsItStandsInAnyCase) {
+  for (const bool is_open : {false, true}) {
+    sampler_.Open(&mask_, kTimed, {}, 0, kSecond);
+    const uint64_t before = sampler_.changes();
+    ChangeWhen(is_open);
+    EXPECT_TRUE(sampler_.Freeze(FreezingCall::kOther, before));
+    EXPECT_EQ(mask_, (is_open ? kTimed : kUntimed) | kFrozen);
   }
 }
 
