@@ -60,23 +60,31 @@ class SnapshotFamilies {
     }
   }
 
-  // Processes with the same labels (the same pid in two containers that no job label tells apart) are summed.
+  // Processes with the same labels (the same pid in two containers that no job label tells apart) are summed, and live
+  // while one of them does.
   void AddProcesses() {
-    std::map<Labels, std::array<uint64_t, kLossCount>> losses;
+    struct Sums {
+      std::array<uint64_t, kLossCount> losses{};
+      bool is_alive = false;
+    };
+    constexpr size_t kSamples = kLossCount + 1;
+    std::map<Labels, Sums> processes;
     for (const ProcessSnapshot& process : snapshot_.processes) {
-      auto& sums = losses.try_emplace(ProcessLabels(process)).first->second;
-      for (size_t i = 0; i < kLossCount; ++i) sums[i] += process.losses[i];
+      Sums& sums = processes[ProcessLabels(process)];
+      for (size_t i = 0; i < kLossCount; ++i) sums.losses[i] += process.losses[i];
+      sums.is_alive |= process.is_alive;
     }
     std::array<LabelsId, kLossCount> reasons{};
     for (size_t i = 0; i < kLossCount; ++i) reasons[i] = builder_.AddLabel("reason", kLosses[i].reason);
-    for (const auto& [labels, sums] : losses) {
-      if (builder_.samples() + kLossCount > named_limit_) {
-        drops_.left_out += kLossCount;
+    for (const auto& [labels, sums] : processes) {
+      if (builder_.samples() + kSamples > named_limit_) {
+        drops_.left_out += kSamples;
         continue;
       }
       const LabelsId process = builder_.AddLabels(labels);
+      builder_.Add(Metric::kRankAlive, process, kNoLabels, sums.is_alive ? 1 : 0);
       for (size_t i = 0; i < kLossCount; ++i) {
-        builder_.Add(MetricOf(kLosses[i].kind), process, reasons[i], static_cast<double>(sums[i]));
+        builder_.Add(MetricOf(kLosses[i].kind), process, reasons[i], static_cast<double>(sums.losses[i]));
       }
     }
   }

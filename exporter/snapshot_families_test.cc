@@ -171,6 +171,14 @@ TEST(SnapshotFamiliesTest, LossesShowAllReasonsOfTheirKindFromZero) {
             size_t{kLossCount});
 }
 
+TEST(SnapshotFamiliesTest, ARankIsAliveAsLongAsItsProcess) {
+  ProcessSnapshot process = ProcessOf(77, {});
+  process.is_alive = true;
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankAlive, "pid=77,global_rank=,"), 1);
+  process.is_alive = false;
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankAlive, "pid=77,global_rank=,"), 0);
+}
+
 TEST(SnapshotFamiliesTest, SegmentErrorsShowAllReasonsFromZero) {
   NodeSnapshot snapshot;
   snapshot.segments.starting = 2;

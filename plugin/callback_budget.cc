@@ -191,6 +191,40 @@ double MeasureCpuOfManyThreads(const CallbackScript::Table& table, size_t batche
   return static_cast<double>(spent_ns) / static_cast<double>(batches * kBatch * kCommunicators);
 }
 
+// Nanoseconds of every single callback of collectives, one after the other on one thread; a reading of the clock and
+// interruptions of the thread by the machine are included.
+std::vector<double> MeasureEveryCallback(const CallbackScript::Table& timed) {
+  static const CallbackScript::Table* real;
+  static std::vector<double> times;
+  real = &timed;
+  constexpr size_t kCollectives = 10'000;
+  times.reserve(kCollectives * (10 + 3 * kChannels));
+  const auto measure = [](auto call) {
+    const uint64_t begin = Clock().Now();
+    const abi::Result result = call();
+    times.push_back(static_cast<double>(Clock().Now() - begin));
+    return result;
+  };
+  static const auto note = measure;
+  CallbackScript::Table table = timed;
+  table.startEvent = [](void* context, void** handle, abi::DescriptorV6* descriptor) {
+    return note([&] { return real->startEvent(context, handle, descriptor); });
+  };
+  table.stopEvent = [](void* handle) { return note([&] { return real->stopEvent(handle); }); };
+  table.recordEventState = [](void* handle, int state, abi::StateArgs* args) {
+    return note([&] { return real->recordEventState(handle, state, args); });
+  };
+  Player player(table, CallbackScript::OpenCommunicator(table));
+  Batch colls;
+  for (size_t n = 0; n < kCollectives / kBatch; ++n) {
+    player.CallAll(colls);
+    player.RunChannels(colls);
+    player.Complete();
+  }
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
 }  // namespace
 }  // namespace nccl_exporter
 
@@ -214,5 +248,14 @@ int main() {
   const double together = MeasureCpuOfManyThreads(table, kThreadBatches);
   std::printf("%-58s %8.2f x   budget %5.1f x   %s\n", "CPU with 8 communicators on 2 + 8 threads, against 1 thread",
               together / alone, 1.5, together <= 1.5 * alone ? "within" : "OVER");
+
+  const std::vector<double> times = MeasureEveryCallback(table);
+  const auto at = [&](double share) {
+    return times[static_cast<size_t>(share * static_cast<double>(times.size() - 1))];
+  };
+  std::printf(
+      "of %zu callbacks, one by one: p50 %.0f ns, p99 %.0f ns, p99.9 %.0f ns, worst %.0f ns (interrupts of the "
+      "machine included)\n",
+      times.size(), at(0.5), at(0.99), at(0.999), times.back());
   return 0;
 }

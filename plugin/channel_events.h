@@ -28,9 +28,8 @@ inline bool IsActive(uint64_t state, uint64_t abbreviated) {
   if (seen == 0 || time_ns < LoadRelaxed(operation.first_start_ns)) StoreRelaxed(operation.first_start_ns, time_ns);
   operation.start_low_ns[channel].store(static_cast<uint32_t>(time_ns), std::memory_order_relaxed);
   StoreRelaxed(operation.seen, seen | bit);
-  StoreRelaxed(operation.parts, LoadRelaxed(operation.parts) + kOneAnnounced);
-  if (seen == 0) recorder_.ShowParts(ticket, kOneAnnounced);  // begun; the rest is shown when all seen have stopped
   StoreRelaxed(OwnerOf(operation, channel), OrderOf(operation, ticket));
+  if (seen == 0) recorder_.ShowParts(ticket, kOneAnnounced);  // begun; the rest is shown when all seen have stopped
   return true;
 }
 
@@ -66,10 +65,7 @@ inline bool IsActive(uint64_t state, uint64_t abbreviated) {
   const uint64_t stopped = LoadRelaxed(operation.stopped);
   if (stopped & bit) return recorder_.CountLoss(Loss::kAfterCompletion);
   StoreRelaxed(operation.stopped, stopped | bit);
-  const uint64_t parts = LoadRelaxed(operation.parts) + kOneDone;
-  StoreRelaxed(operation.parts, parts);
-  const bool is_last = DoneOf(parts) == operation.channels.load(std::memory_order_relaxed);
-  if (is_last || (stopped | bit) == seen) EndChannels(operation, ticket, is_last);
+  if ((stopped | bit) == seen) EndChannels(operation, ticket);
 }
 
 }  // namespace nccl_exporter

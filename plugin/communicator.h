@@ -68,6 +68,8 @@ class Communicator {
 
   // Counts the operation; returns its ticket, or 0 when it is not followed.
   uint64_t StartOperation(const OperationStart& start);
+  // Counts an operation of which no part will be reported.
+  void CountStart(Function function, uint64_t bytes, uint64_t now_ns);
 
   // Kernel channels (channel_events.h). `time_ns` is the GPU's, or CLOCK_MONOTONIC with TimingSource::kKernelCpu.
   bool StartChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
@@ -84,8 +86,7 @@ class Communicator {
   // The operation that last reported on a channel, by its order: NCCL completes a channel's operations in order,
   // receives apart from everything else.
   Word& OwnerOf(const Operation& operation, uint32_t channel) {
-    const bool is_receive = operation.function.load(std::memory_order_relaxed) == Function::kRecv;
-    return channel_owners_[channel + (is_receive ? Handle::kMaxChannels : 0)];
+    return channel_owners_[operation.owner_lane.load(std::memory_order_relaxed) + channel];
   }
   // Whether nothing may ever be reported on an operation, because it does not cross the network.
   bool MayHaveNoParts(const Operation& operation) const {
@@ -94,14 +95,17 @@ class Communicator {
   // Counts why a handle does not name an active operation.
   void CountStray(uint64_t state, uint64_t abbreviated);
 
-  bool TakeEntry(uint64_t ticket, const OperationStart& start);
+  uint64_t TakeEntry(const OperationStart& start);
+  // The ring has come round to an entry that is still held: frees it if that is over. False if the ring is full.
+  [[gnu::cold]] bool IsFreed(Operation& operation);
+  [[gnu::cold]] bool IsFreed(Launch& launch);
   void MakeRoom(Operation& operation);
   void EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns);
   void EndIfOver(Launch& launch, uint64_t now_ns);
   void JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket);
   void BeginParts(Operation& operation, uint64_t ticket);
   void CountPart(Operation& operation, uint64_t ticket, uint64_t change, uint64_t now_ns);
-  void EndChannels(Operation& operation, uint64_t ticket, bool is_last);
+  void EndChannels(Operation& operation, uint64_t ticket);
   void NoteLatest(const Operation& operation, uint64_t ticket);
 
   void Finish(Operation& operation, uint64_t ticket, uint64_t now_ns);
@@ -112,8 +116,8 @@ class Communicator {
   void Close(Launch& launch, uint64_t now_ns);
   void RecordLaunch(Launch& launch, uint64_t now_ns);
   void RecordMembers(uint64_t last_member, uint64_t members, uint64_t now_ns);
-  void RecordMember(const Operation& operation, uint64_t ticket, const LaunchShare& share, uint64_t members,
-                    uint64_t now_ns);
+  void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
+                    uint64_t members, uint64_t now_ns);
 
   // Counts and rejects the times of a launch that cannot be believed.
   bool Believes(const LaunchTimes& launch, uint64_t timed_members);
@@ -124,7 +128,9 @@ class Communicator {
   Plausibility plausibility_;
   std::atomic<int> rank_{-1};
   Recorder recorder_;
-  alignas(64) Word next_operation_{0};  // tickets given out so far
+  // One thread at a time starts an operation: counts it, takes the next ticket and writes the entry.
+  alignas(64) std::atomic<bool> is_starting_{false};
+  Word next_operation_{0};  // tickets given out so far
   Word next_launch_{0};
   Word call_groups_{0};
   Word ended_call_groups_{0};  // the latest, abbreviated as in handles
@@ -134,7 +140,8 @@ class Communicator {
   Word oldest_{1};  // no followed operation has a lower ticket
   // The highest ticket among operations that have run all channels seen of them, or have begun a proxy operation; and
   // its order.
-  alignas(64) Word latest_{0};
+  alignas(64) std::atomic<bool> is_recording_{false};  // one thread at a time judges and records times
+  Word latest_{0};
   Word latest_order_{0};
   std::array<Word, 2 * Handle::kMaxChannels> channel_owners_{};
   std::array<Operation, kOperationEntries> operations_;

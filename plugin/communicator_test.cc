@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "plugin/channel_events.h"
+#include "plugin/task_events.h"
 
 namespace nccl_exporter {
 namespace {

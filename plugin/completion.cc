@@ -24,7 +24,7 @@ bool Communicator::StartProxy(uint64_t abbreviated) {
   const uint64_t ticket = TicketOf(state);
   const uint64_t now_ns = NowNs();
   if (LoadRelaxed(operation.parts_ticket) != ticket) BeginParts(operation, ticket);
-  if (LoadRelaxed(operation.parts) == 0 || now_ns < LoadRelaxed(operation.first_start_ns)) {
+  if (LoadRelaxed(operation.proxy_parts) == 0 || now_ns < LoadRelaxed(operation.first_start_ns)) {
     StoreRelaxed(operation.first_start_ns, now_ns);
   }
   CountPart(operation, ticket, kOneAnnounced, now_ns);
@@ -39,7 +39,7 @@ void Communicator::StopProxy(uint64_t abbreviated) {
   const uint64_t state = LoadAcquire(operation.state);
   if (!IsActive(state, abbreviated)) return CountStray(state, abbreviated);
   const uint64_t ticket = TicketOf(state);
-  const uint64_t parts = LoadRelaxed(operation.parts);
+  const uint64_t parts = LoadRelaxed(operation.proxy_parts);
   if (LoadRelaxed(operation.parts_ticket) != ticket || DoneOf(parts) >= AnnouncedOf(parts)) {
     return recorder_.CountLoss(Loss::kStopWithoutStart);
   }
@@ -50,8 +50,8 @@ void Communicator::StopProxy(uint64_t abbreviated) {
 }
 
 void Communicator::CountPart(Operation& operation, uint64_t ticket, uint64_t change, uint64_t now_ns) {
-  const uint64_t parts = LoadRelaxed(operation.parts) + change;
-  StoreRelaxed(operation.parts, parts);
+  const uint64_t parts = LoadRelaxed(operation.proxy_parts) + change;
+  StoreRelaxed(operation.proxy_parts, parts);
   StoreRelaxed(operation.last_part_ns, now_ns);
   recorder_.ShowParts(ticket, parts);
   recorder_.ShowLastPart(ticket, now_ns);
@@ -60,7 +60,7 @@ void Communicator::CountPart(Operation& operation, uint64_t ticket, uint64_t cha
 // Kernel channels.
 
 void Communicator::BeginParts(Operation& operation, uint64_t ticket) {
-  StoreRelaxed(operation.parts, 0);
+  StoreRelaxed(operation.proxy_parts, 0);
   StoreRelaxed(operation.seen, 0);
   StoreRelaxed(operation.stamped, 0);
   StoreRelaxed(operation.stopped, 0);
@@ -78,14 +78,17 @@ void Communicator::CountStray(uint64_t state, uint64_t abbreviated) {
 
 // All channels that were seen have stopped. They may be all there are: fewer may come than were announced, or none
 // were.
-void Communicator::EndChannels(Operation& operation, uint64_t ticket, bool is_last) {
+void Communicator::EndChannels(Operation& operation, uint64_t ticket) {
   const uint64_t now_ns = NowNs();
   StoreRelaxed(operation.last_part_ns, now_ns);
   NoteLatest(operation, ticket);
-  if (is_last) {
+  const auto channels = static_cast<uint32_t>(std::popcount(LoadRelaxed(operation.seen)));
+  const uint32_t announced = operation.channels.load(std::memory_order_relaxed);
+  operation.lacks_channels.store(channels < announced, std::memory_order_relaxed);
+  if (announced != 0 && channels >= announced) {
     Finish(operation, ticket, now_ns);
   } else {
-    recorder_.ShowParts(ticket, LoadRelaxed(operation.parts));
+    recorder_.ShowParts(ticket, channels * (kOneAnnounced | kOneDone));
     recorder_.ShowLastPart(ticket, now_ns);
   }
   Sweep(now_ns);
@@ -113,9 +116,9 @@ void Communicator::Finish(Operation& operation, uint64_t ticket, uint64_t now_ns
 // Ends an operation of which no event is expected any more, or can be waited for.
 void Communicator::Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) return;
-  const uint64_t parts = LoadRelaxed(operation.parts_ticket) == ticket ? LoadRelaxed(operation.parts) : 0;
-  const bool can_have_none = MayHaveNoParts(operation) && parts == 0;  // does not cross the network
-  if (!AllStopped(parts) && !can_have_none) {
+  const Progress progress = ProgressOf(operation, ticket);
+  const bool can_have_none = MayHaveNoParts(operation) && progress == Progress::kNoPart;  // no network
+  if (progress != Progress::kAllStopped && !can_have_none) {
     recorder_.CountLoss(Loss::kOperationAbandoned);
     BeginParts(operation,
                ticket);  // what is not over has no interval, and its companions' share of the time is not known
@@ -146,7 +149,7 @@ bool Communicator::IsOvertaken(const Operation& operation, uint64_t ticket, uint
   const uint64_t order = OrderOf(operation, ticket);
   if (order >= LoadRelaxed(latest_order_)) return false;
   if (LoadRelaxed(operation.parts_ticket) != ticket) return now_ns >= LoadRelaxed(operation.call_ns) + kQuietNs;
-  if (!AllStopped(LoadRelaxed(operation.parts))) return false;
+  if (ProgressOf(operation, ticket) != Progress::kAllStopped) return false;
   return IsTakenOver(operation, order) || now_ns >= LoadRelaxed(operation.last_part_ns) + kQuietNs;
 }
 
@@ -167,7 +170,7 @@ namespace {
 
 // Proxy operations beside kernel timing tell when an operation is over, not how long it took.
 bool HasInterval(const Operation& operation, uint64_t ticket, TimingSource source) {
-  return LoadRelaxed(operation.parts_ticket) == ticket && AllStopped(LoadRelaxed(operation.parts)) &&
+  return ProgressOf(operation, ticket) == Progress::kAllStopped &&
          (source == TimingSource::kProxy || LoadRelaxed(operation.seen) != 0);
 }
 
@@ -191,6 +194,7 @@ void Cover(LaunchTimes& launch, const Operation& operation) {
 }  // namespace
 
 bool Communicator::Believes(const LaunchTimes& launch, uint64_t timed_members) {
+  if (!reads_gpu_clock_.load(std::memory_order_relaxed)) return true;
   const bool is_drifting = is_drifting_.load(std::memory_order_relaxed);
   const std::optional<Loss> verdict = is_drifting ? Loss::kDrift : plausibility_.Judge(launch);
   if (!verdict) return true;
@@ -229,7 +233,9 @@ void Communicator::RecordMembers(uint64_t last_member, uint64_t members, uint64_
     ticket = LoadRelaxed(operation.previous_member);
   }
   times.called_after = LoadRelaxed(next_operation_) - last_member;
-  if (timed_members != 0 && reads_gpu_clock_.load(std::memory_order_relaxed) && !Believes(times, timed_members)) {
+  const Turn turn{&is_recording_};
+  if (!turn) recorder_.CountLosses(Loss::kJudgedAtOnce, timed_members);
+  if (!turn || (timed_members != 0 && !Believes(times, timed_members))) {
     for (LaunchShare& share : shares) share.Reject();
   }
 
@@ -239,7 +245,8 @@ void Communicator::RecordMembers(uint64_t last_member, uint64_t members, uint64_
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
     const Function function = operation.function.load(std::memory_order_relaxed);
     const LaunchShare& share = shares[static_cast<size_t>(LaunchPartOf(function))];
-    if (!operation.is_given_up.load(std::memory_order_relaxed)) RecordMember(operation, ticket, share, members, now_ns);
+    if (!operation.is_given_up.load(std::memory_order_relaxed))
+      RecordMember(turn, operation, ticket, share, members, now_ns);
     recorder_.HideInFlight(ticket);
     const uint64_t previous = LoadRelaxed(operation.previous_member);
     StoreRelease(operation.state, PhaseWord(ticket, Phase::kFree));
@@ -247,26 +254,28 @@ void Communicator::RecordMembers(uint64_t last_member, uint64_t members, uint64_
   }
 }
 
-void Communicator::RecordMember(const Operation& operation, uint64_t ticket, const LaunchShare& share, uint64_t members,
-                                uint64_t now_ns) {
-  Completion completion;
-  completion.function = operation.function.load(std::memory_order_relaxed);
-  completion.bytes = LoadRelaxed(operation.bytes);
-  completion.members = static_cast<uint32_t>(members);
-  completion.sequence = LoadRelaxed(operation.sequence);
-  completion.call_ns = LoadRelaxed(operation.call_ns);
-  completion.now_ns = now_ns;
+void Communicator::RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
+                                uint64_t members, uint64_t now_ns) {
+  const Function function = operation.function.load(std::memory_order_relaxed);
   if (HasInterval(operation, ticket, source())) {
-    completion.is_timed = !share.is_rejected();
-    completion.duration_ns = share.DurationNs(completion.bytes);
-    completion.start_ns = LoadRelaxed(operation.first_start_ns);
-    completion.stop_ns = LoadRelaxed(operation.last_stop_ns);
+    const uint64_t bytes = LoadRelaxed(operation.bytes);
+    if (!share.is_rejected()) {
+      recorder_.RecordTimes({.function = function,
+                             .bytes = bytes,
+                             .duration_ns = share.DurationNs(bytes),
+                             .members = static_cast<uint32_t>(members),
+                             .sequence = LoadRelaxed(operation.sequence),
+                             .call_ns = LoadRelaxed(operation.call_ns),
+                             .start_ns = LoadRelaxed(operation.first_start_ns),
+                             .stop_ns = LoadRelaxed(operation.last_stop_ns),
+                             .now_ns = now_ns});
+    }
     if (operation.channels_are_exact.load(std::memory_order_relaxed) &&
-        DoneOf(LoadRelaxed(operation.parts)) < operation.channels.load(std::memory_order_relaxed)) {
+        operation.lacks_channels.load(std::memory_order_relaxed)) {
       recorder_.CountLoss(Loss::kChannelsMissing);
     }
   }
-  recorder_.Record(completion);
+  recorder_.CountCompleted(turn, function, now_ns);
 }
 
 // Leaves every entry free, for the communicator that will use this place next. What is not complete is not counted as
@@ -277,9 +286,9 @@ void Communicator::Finalize() {
     const uint64_t state = LoadAcquire(operation.state);
     if (PhaseOf(state) != Phase::kActive) continue;
     const uint64_t ticket = TicketOf(state);
-    const uint64_t parts = LoadRelaxed(operation.parts_ticket) == ticket ? LoadRelaxed(operation.parts) : 0;
-    if (!AllStopped(parts)) {
-      const bool cannot_be_seen = MayHaveNoParts(operation) && parts == 0;
+    const Progress progress = ProgressOf(operation, ticket);
+    if (progress != Progress::kAllStopped) {
+      const bool cannot_be_seen = MayHaveNoParts(operation) && progress == Progress::kNoPart;
       if (!cannot_be_seen) recorder_.CountLoss(Loss::kIncompleteAtFinalize);
       operation.is_given_up.store(true, std::memory_order_relaxed);
     }
@@ -288,6 +297,7 @@ void Communicator::Finalize() {
   for (Launch& launch : launches_) {
     if (LoadAcquire(launch.ticket) != 0) Close(launch, now_ns);
   }
+  recorder_.ShowDeferred(Turn{&is_starting_}, Turn{&is_recording_});
 }
 
 }  // namespace nccl_exporter

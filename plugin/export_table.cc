@@ -3,7 +3,7 @@
 // form, asking the descriptor what it has, and hands over to Process.
 #include <atomic>
 
-#include "plugin/process.h"
+#include "plugin/process_events.h"
 #include "plugin/profiler_abi.h"
 #include "plugin/vocabulary.h"
 
@@ -17,6 +17,9 @@ struct Adapter {
   static constexpr bool kHasKernelChannels = requires(Descriptor d) { d.kernelCh; };
   static constexpr bool kHasTimeStamps = requires(Descriptor d) { d.kernelCh.pTimer; };
   static constexpr bool kNamesCommunicatorPerEvent = requires(Descriptor d) { d.coll.commHash; };
+
+    // Each event's start is one function with all that it calls, entered by a jump.
+#define NCCL_EXPORTER_EVENT [[gnu::noinline, gnu::flatten]] static abi::Result
 
   // What is the same for a collective and a point-to-point task.
   template <typename Task>
@@ -34,17 +37,18 @@ struct Adapter {
     return Process::Get()->StartTask(context, start, origin, task.count, ElementBytesOf(task.datatype), call, launch);
   }
 
-  static void* StartColl(void* context, const Descriptor& d) {
+  NCCL_EXPORTER_EVENT StartColl(void* context, void** handle, const Descriptor& d) {
     OperationStart start;
     start.sequence = d.coll.seqNumber;
     if constexpr (requires { d.coll.nChannels; }) {
       start.channels = d.coll.nChannels <= Handle::kMaxChannels ? d.coll.nChannels : 0;  // RCCL: may be garbage
       start.channels_are_exact = start.channels != 0;
     }
-    return StartTask(context, d, d.coll, start);
+    *handle = StartTask(context, d, d.coll, start);
+    return abi::kSuccess;
   }
 
-  static void* StartP2p(void* context, const Descriptor& d) {
+  NCCL_EXPORTER_EVENT StartP2p(void* context, void** handle, const Descriptor& d) {
     OperationStart start;
     start.peer = d.p2p.peer;
     if constexpr (requires { d.p2p.nChannels; }) {
@@ -52,69 +56,74 @@ struct Adapter {
     }
     // NCCL 2.27 to 2.30 reports no channels for a send to self, 2.31 does.
     start.has_no_parts = kHasTimeStamps && !requires { d.coll.userTag; };
-    return StartTask(context, d, d.p2p, start);
-  }
-
-  [[gnu::noinline]] static void* Dispatch(void* context, const Descriptor& d) {
-    Process& process = *Process::Get();
-    switch (static_cast<uint64_t>(d.type)) {
-      case abi::kGroup:
-        return process.StartLaunch(context);
-      case abi::kColl:
-        return StartColl(context, d);
-      case abi::kP2p:
-        return StartP2p(context, d);
-      case abi::kProxyOp:
-        return process.StartProxyOperation(d.parentObj, d.proxyOp.pid);
-      case abi::kKernelCh:
-        if constexpr (kHasKernelChannels && !kHasTimeStamps) {
-          return process.StartKernelChannel(d.parentObj, d.kernelCh.channelId, 0);
-        }
-        return nullptr;
-      default:
-        return DispatchLater(context, d);
-    }
-  }
-
-  // Events that came with v5 and v6. Every other one was not asked for.
-  static void* DispatchLater(void* context, const Descriptor& d) {
-    Process& process = *Process::Get();
-    if constexpr (kHasCallEvents) {
-      if (d.type == abi::kGroupApi) return process.StartCallGroup(context);
-      if (d.type == abi::kCollApi) {
-        return process.StartCall(context, FunctionOf(d.collApi.func), d.collApi.graphCaptured, d.parentObj);
-      }
-      if (d.type == abi::kP2pApi) {
-        return process.StartCall(context, FunctionOf(d.p2pApi.func), d.p2pApi.graphCaptured, d.parentObj);
-      }
-    }
-    if constexpr (kHasCopyEngine) {
-      if (d.type == abi::kCeColl) {
-        return process.StartCopyEngineTask(context, FunctionOf(d.ceColl.func), d.ceColl.count,
-                                           ElementBytesOf(d.ceColl.datatype));
-      }
-    }
-    return nullptr;
-  }
-
-  static abi::Result StartEvent(void* context, void** handle, Descriptor* descriptor) {
-    if (handle == nullptr) return abi::kSuccess;
-    *handle = nullptr;  // NCCL does not clear it, and would stop whatever it held before
-    Process* process = Process::Get();
-    if (descriptor == nullptr || process == nullptr) return abi::kSuccess;
-    if constexpr (kHasTimeStamps) {  // by far the most frequent
-      if (descriptor->type == abi::kKernelCh) {
-        const auto& kernel = descriptor->kernelCh;
-        *handle = process->StartKernelChannel(descriptor->parentObj, kernel.channelId, kernel.pTimer);
-        return abi::kSuccess;
-      }
-    }
-    *handle = Dispatch(context, *descriptor);
+    *handle = StartTask(context, d, d.p2p, start);
     return abi::kSuccess;
   }
 
+  NCCL_EXPORTER_EVENT StartGroup(void* context, void** handle) {
+    *handle = Process::Get()->StartLaunch(context);
+    return abi::kSuccess;
+  }
+
+  NCCL_EXPORTER_EVENT StartProxyOp(void** handle, const Descriptor& d) {
+    *handle = Process::Get()->StartProxyOperation(d.parentObj, d.proxyOp.pid);
+    return abi::kSuccess;
+  }
+
+  NCCL_EXPORTER_EVENT StartGroupApi(void* context, void** handle) {
+    *handle = Process::Get()->StartCallGroup(context);
+    return abi::kSuccess;
+  }
+
+  template <typename Call>
+  NCCL_EXPORTER_EVENT StartCall(void* context, void** handle, const Descriptor& d, const Call& call) {
+    *handle = Process::Get()->StartCall(context, FunctionOf(call.func), call.graphCaptured, d.parentObj);
+    return abi::kSuccess;
+  }
+
+  template <typename Task>
+  NCCL_EXPORTER_EVENT StartCopyEngine(void* context, void** handle, const Task& task) {
+    *handle =
+        Process::Get()->StartCopyEngineTask(context, FunctionOf(task.func), task.count, ElementBytesOf(task.datatype));
+    return abi::kSuccess;
+  }
+  NCCL_EXPORTER_EVENT StartKernelCh(void** handle, const Descriptor& d) {
+    if constexpr (kHasTimeStamps) {
+      *handle = Process::Get()->StartKernelChannel<true>(d.parentObj, d.kernelCh.channelId, d.kernelCh.pTimer);
+    } else {
+      *handle = Process::Get()->StartKernelChannel<false>(d.parentObj, d.kernelCh.channelId, 0);
+    }
+    return abi::kSuccess;
+  }
+#undef NCCL_EXPORTER_EVENT
+
+  // The most frequent first.
+  static abi::Result StartEvent(void* context, void** handle, Descriptor* descriptor) {
+    if (handle == nullptr) return abi::kSuccess;
+    *handle = nullptr;  // NCCL does not clear it, and would stop whatever it held before
+    if (descriptor == nullptr || Process::Get() == nullptr) return abi::kSuccess;
+    const Descriptor& d = *descriptor;
+    const auto type = static_cast<uint64_t>(d.type);
+    if constexpr (kHasKernelChannels) {
+      if (type == abi::kKernelCh) return StartKernelCh(handle, d);
+    }
+    if (type == abi::kProxyOp) return StartProxyOp(handle, d);
+    if (type == abi::kColl) return StartColl(context, handle, d);
+    if (type == abi::kGroup) return StartGroup(context, handle);
+    if constexpr (kHasCallEvents) {
+      if (type == abi::kCollApi) return StartCall(context, handle, d, d.collApi);
+      if (type == abi::kGroupApi) return StartGroupApi(context, handle);
+      if (type == abi::kP2pApi) return StartCall(context, handle, d, d.p2pApi);
+    }
+    if (type == abi::kP2p) return StartP2p(context, handle, d);
+    if constexpr (kHasCopyEngine) {
+      if (type == abi::kCeColl) return StartCopyEngine(context, handle, d.ceColl);
+    }
+    return abi::kSuccess;  // not asked for
+  }
+
   static abi::Result StopEvent(void* handle) {
-    if (Process* process = Process::Get()) process->Stop(handle);
+    if (Process* process = Process::Get()) process->Stop<kHasTimeStamps>(handle);
     return abi::kSuccess;
   }
 

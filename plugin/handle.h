@@ -58,6 +58,11 @@ struct Handle {
   uint32_t Channel() const { return static_cast<uint32_t>(bits & (kMaxChannels - 1)); }
   uint64_t Payload() const { return bits & kPayloadMask; }
 
+  // Another kind of the same slot.
+  Handle With(HandleKind kind, uint64_t ticket) const {
+    constexpr uint64_t kSaltAndSlot = ~uint64_t{0} << 48 | uint64_t{kMaxSlots - 1} << 32;
+    return {(bits & kSaltAndSlot) | uint64_t{static_cast<uint8_t>(kind)} << 44 | (ticket & kTicketMask) << 6};
+  }
   // The same slot, ticket and channel under another kind.
   Handle As(HandleKind kind) const { return Of(Salt(), kind, Payload()); }
 };

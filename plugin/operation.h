@@ -4,9 +4,9 @@
 //
 // An entry is named by a ticket, a number that only grows; its place is (ticket - 1) % ring size. `Operation::state`
 // holds the ticket and the phase, so that who holds an old ticket finds out by one load, and every change of phase is
-// one compare-and-swap that exactly one thread wins:
+// won by exactly one thread:
 //
-//   Free --Take--> Writing --publish--> Active --all parts done, given up, or finalized--> Done --recorded--> Free
+//   Free --started--> Active --all parts done, given up, or finalized--> Done --recorded--> Free
 //
 // Who writes what: the first cache line the thread that starts the operation, before Active; the others the thread that
 // reports its parts (NCCL's progress thread; one at a time for a communicator). `parts_ticket` says whose parts these
@@ -44,7 +44,7 @@ struct OperationStart {
   bool launch_is_followed = true;
 };
 
-enum class Phase : uint8_t { kFree = 0, kWriting = 1, kActive = 2, kDone = 3 };
+enum class Phase : uint8_t { kFree = 0, kActive = 1, kDone = 2 };
 
 constexpr uint64_t PhaseWord(uint64_t ticket, Phase phase) { return ticket << 8 | static_cast<uint64_t>(phase); }
 constexpr Phase PhaseOf(uint64_t word) { return static_cast<Phase>(word & 0xff); }
@@ -59,21 +59,23 @@ struct alignas(64) Operation {
   Word previous_member{0};            // ticket of the member of the same launch that was started before
   std::atomic<uint32_t> channels{0};  // announced
   std::atomic<Function> function{Function::kOther};
+  std::atomic<uint8_t> owner_lane{0};  // which of the two kinds of channel owners it is among: receives apart
   std::atomic<bool> call_is_bound{false};
   std::atomic<bool> channels_are_exact{false};
   std::atomic<bool> is_untimed{false};
   std::atomic<bool> is_given_up{false};  // its communicator was finalized before it was complete: not recorded
 
   alignas(64) Word parts_ticket{0};
-  Word parts{0};    // announced << 32 | done
-  Word seen{0};     // channels, one bit each
-  Word stamped{0};  // channels whose stop time is known
+  Word proxy_parts{0};  // announced << 32 | done
+  Word seen{0};         // channels, one bit each
+  Word stamped{0};      // channels whose stop time is known
   Word stopped{0};
   Word first_start_ns{0};
   Word last_stop_ns{0};
 
-  alignas(64) Word last_part_ns{0};   // CLOCK_MONOTONIC; 0: not read
-  std::atomic<uint8_t> rejection{0};  // 1 + Loss of the first implausible time stamp
+  alignas(64) Word last_part_ns{0};         // CLOCK_MONOTONIC; 0: not read
+  std::atomic<bool> lacks_channels{false};  // fewer have been seen than were announced
+  std::atomic<uint8_t> rejection{0};        // 1 + Loss of the first implausible time stamp
   // Of each channel, the low half of its start time: no channel starts 4 s before another of the same operation.
   std::array<std::atomic<uint32_t>, Handle::kMaxChannels> start_low_ns{};
 };
@@ -102,12 +104,22 @@ inline uint64_t OrderOf(const Operation& operation, uint64_t ticket) {
   return launch != 0 ? launch : ticket;
 }
 
-// Parts of an operation: announced << 32 | done, as in the segment.
+// Parts of an operation, channels or proxy operations: announced << 32 | done, as in the segment.
 inline constexpr uint64_t kOneAnnounced = uint64_t{1} << 32;
 inline constexpr uint64_t kOneDone = 1;
 inline uint64_t AnnouncedOf(uint64_t parts) { return parts >> 32; }
 inline uint64_t DoneOf(uint64_t parts) { return parts & 0xffffffff; }
-inline bool AllStopped(uint64_t parts) { return parts != 0 && AnnouncedOf(parts) == DoneOf(parts); }
+
+// How far the operation with this ticket has come.
+enum class Progress : uint8_t { kNoPart, kRunning, kAllStopped };
+inline Progress ProgressOf(const Operation& operation, uint64_t ticket) {
+  if (LoadRelaxed(operation.parts_ticket) != ticket) return Progress::kNoPart;
+  const uint64_t seen = LoadRelaxed(operation.seen);
+  const uint64_t parts = LoadRelaxed(operation.proxy_parts);
+  if (seen == 0 && parts == 0) return Progress::kNoPart;
+  const bool is_over = seen == LoadRelaxed(operation.stopped) && AnnouncedOf(parts) == DoneOf(parts);
+  return is_over ? Progress::kAllStopped : Progress::kRunning;
+}
 
 // The first implausible time stamp decides.
 inline void Reject(Operation& operation, Loss loss) {
@@ -116,7 +128,14 @@ inline void Reject(Operation& operation, Loss loss) {
   }
 }
 
-// The next ticket; never one that a handle would abbreviate to 0.
+// The next ticket, for the one thread that may take it; never one that a handle would abbreviate to 0.
+inline uint64_t NextTicketAlone(Word& given_out) {
+  const uint64_t ticket =
+      LoadRelaxed(given_out) + ((LoadRelaxed(given_out) & Handle::kTicketMask) == Handle::kTicketMask ? 2 : 1);
+  StoreRelaxed(given_out, ticket);
+  return ticket;
+}
+// For any thread.
 inline uint64_t NextTicket(Word& given_out) {
   uint64_t ticket = AddRelaxed(given_out, 1) + 1;
   if ((ticket & Handle::kTicketMask) == 0) ticket = AddRelaxed(given_out, 1) + 1;

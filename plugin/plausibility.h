@@ -33,8 +33,7 @@ struct LaunchTimes {
   uint64_t called_after = 0;  // operations that have been called since
 };
 
-// One a communicator. Launches are judged one at a time, in whatever thread; two at once is rare, and then one of them
-// is refused (returns kBusy) rather than waited for.
+// One a communicator. One launch at a time, in whatever thread.
 class Plausibility {
  public:
   // Entries of NCCL's ring of time stamps for each channel.
@@ -48,7 +47,6 @@ class Plausibility {
   std::optional<Loss> JudgeClocks(const LaunchTimes& launch);
   std::optional<Loss> JudgeOrder(const LaunchTimes& launch);
 
-  std::atomic<bool> is_judging_{false};
   // GPU clock + distance = CPU clock: the distance lies between these, as known at bounds_ns_; they widen with time.
   Word least_distance_{0};  // two's complement
   Word most_distance_{0};

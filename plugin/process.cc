@@ -18,7 +18,6 @@ namespace nccl_exporter {
 namespace {
 
 constexpr uint64_t kClockMarginNs = 1'000'000'000;  // threads whose time is simulated may be behind the first one's
-constexpr int kCallTimeShift = 10;                  // a kCall handle tells the time in 1024 ns: 208 days fit
 
 const char* Environment(const char* name) { return std::getenv(name); }
 
@@ -135,14 +134,15 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
     SamplingReason reason = SamplingReason::kOverflow;
     SampleLibrary(mask, request.api_version, policy, &reason);
     // The context carries the number of ranks, which the shared slot cannot.
-    *context = Give(HandleKind::kContext, slot, request.ranks > 0 ? static_cast<uint32_t>(request.ranks) : 0);
+    const uint64_t ranks = request.ranks > 0 ? static_cast<uint64_t>(request.ranks) : 0;
+    *context = Handle::Of(Salt(), HandleKind::kContext, slot, ranks).Pointer();
   } else {
     SamplingReason reason = SamplingReason::kDefault;
     LibrarySampling* library = SampleLibrary(mask, request.api_version, policy, &reason);
     OpenSlot(slot, request, policy);
     communicators_[slot].load(std::memory_order_relaxed)->SetSampler(library != nullptr ? &library->sampler : nullptr);
     ShowSampling(slot, library, reason);
-    *context = Give(HandleKind::kContext, slot, LoadRelaxed(generations_[slot]));
+    *context = Handle{LoadRelaxed(contexts_[slot])}.Pointer();
   }
 }
 
@@ -153,11 +153,11 @@ uint32_t Process::ClaimSlot() {
   const uint64_t now_ns = NowNs();
   uint32_t best = overflow;
   for (uint32_t slot = 0; slot < overflow && best == overflow; ++slot) {
-    const bool is_closed = LoadRelaxed(used_[slot]) != 0 && LoadRelaxed(generations_[slot]) == 0;
+    const bool is_closed = LoadRelaxed(generations_[slot]) != 0 && LoadRelaxed(contexts_[slot]) == 0;
     if (is_closed && now_ns > closed_ns_[slot] + options_.retention_ns) best = slot;
   }
   for (uint32_t slot = 0; slot < overflow && best == overflow; ++slot) {
-    if (LoadRelaxed(used_[slot]) == 0) best = slot;
+    if (LoadRelaxed(generations_[slot]) == 0) best = slot;
   }
   if (best == overflow) return CountLoss(Loss::kNoFreeCommunicatorSlot), overflow;
   if (!PrepareSlot(best)) return CountLoss(Loss::kReservationFailed), overflow;
@@ -174,8 +174,8 @@ bool Process::PrepareSlot(uint32_t slot) {
 }
 
 void Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPolicy& policy) {
-  const uint64_t generation = LoadRelaxed(used_[index]) + 1;
-  StoreRelaxed(used_[index], generation);
+  const uint64_t generation = LoadRelaxed(generations_[index]) + 1;
+  StoreRelaxed(generations_[index], generation);
   layout::CommunicatorSlot* slot = segment_.slot(index);
   StoreRelaxed(slot->state, layout::StateWord(generation, layout::SlotState::kClaimed));
 
@@ -202,7 +202,7 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPo
       .load(std::memory_order_relaxed)
       ->Open(policy.source, request.rank, ranks, slot, segment_.header());
   StoreRelaxed(learned_[index], request.is_known ? 1 : 0);
-  StoreRelease(generations_[index], generation);
+  StoreRelease(contexts_[index], Handle::Of(Salt(), HandleKind::kContext, index, generation).bits);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));
 }
 
@@ -212,16 +212,15 @@ void Process::Finalize(void* context) {
   if (!IsOurs(handle) || handle.Kind() != HandleKind::kContext) return CountLoss(Loss::kUnknownContext);
   if (IsOverflow(handle.Slot())) return;
   Locked locked(&lock_);
-  Communicator* communicator = Find(context).communicator;
+  Communicator* communicator = Find(handle);
   if (communicator == nullptr) return;
   const uint32_t index = handle.Slot();
-  const uint64_t generation = LoadRelaxed(generations_[index]);
-  StoreRelease(generations_[index], 0);
+  StoreRelease(contexts_[index], 0);
   communicator->Finalize();
   closed_ns_[index] = NowNs();
   layout::CommunicatorSlot* slot = segment_.slot(index);
   StoreRelaxed(slot->closed_monotonic_ns, closed_ns_[index]);
-  StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kClosed));
+  StoreRelease(slot->state, layout::StateWord(LoadRelaxed(generations_[index]), layout::SlotState::kClosed));
 }
 
 // Contexts and handles.
@@ -230,114 +229,24 @@ void Process::CountLoss(Loss loss) {
   if (Salt() != 0) AddRelaxed(segment_.header()->losses[static_cast<uint8_t>(loss)], 1);
 }
 
-Process::Member Process::Find(void* context) {
-  const Handle handle = Handle::From(context);
-  const uint32_t slot = handle.Slot();
-  if (IsOurs(handle) && handle.Kind() == HandleKind::kContext && slot < slot_count_) {
-    if (IsOverflow(slot)) {
-      return {communicators_[slot].load(std::memory_order_relaxed), static_cast<uint32_t>(handle.Ticket())};
-    }
-    const uint64_t generation = LoadAcquire(generations_[slot]);
-    if (generation != 0 && (generation & Handle::kTicketMask) == handle.Ticket()) {
-      Communicator* communicator = communicators_[slot].load(std::memory_order_relaxed);
-      return {communicator, communicator->recorder().ranks()};
-    }
+// The shared slot has no context of its own; every other context is gone, or foreign.
+Communicator* Process::FindOther(Handle context) {
+  if (Fits(context, HandleKind::kContext) && IsOverflow(context.Slot())) {
+    return communicators_[context.Slot()].load(std::memory_order_relaxed);
   }
   CountLoss(Loss::kUnknownContext);
-  return {};
+  return nullptr;
 }
 
 // Starts.
 
-void* Process::StartCallGroup(void* context) {
-  Communicator* communicator = Find(context).communicator;
-  if (communicator == nullptr) return nullptr;
-  const Handle from = Handle::From(context);
-  void* const group = Give(HandleKind::kGroupApi, from.Slot(), communicator->NextCallGroup());
-  if (Sampler* sampler = communicator->sampler()) sampler->NoteGroup(Handle::From(group).bits);
-  return group;
-}
-
-void* Process::StartCall(void* context, Function function, bool is_captured, void* call_group) {
-  Communicator* communicator = Find(context).communicator;
-  if (communicator == nullptr) return nullptr;
-  communicator->recorder().CountCall(function);
-  Sampler* sampler = communicator->sampler();
-  if (sampler != nullptr && (is_captured || TraitsOf(function).is_point_to_point) && !sampler->IsFrozen()) {
-    FreezeMask(*sampler,
-               is_captured                   ? FreezingCall::kOther
-               : function == Function::kSend ? FreezingCall::kSend
-                                             : FreezingCall::kRecv,
-               context, call_group);
-  }
-  const Handle group = Handle::From(call_group);
-  if (is_captured && IsOurs(group) && group.Kind() == HandleKind::kGroupApi) {
-    StoreRelaxed(CapturingEntry(group), group.bits);
-    return group.As(HandleKind::kCapturedCall).Pointer();
-  }
-  const uint64_t now_ns = NowNs();
-  HandleKind kind = HandleKind::kCall;
-  if (sampler != nullptr) {
-    communicator->NoteCall(now_ns);
-    if (!sampler->TimesNow()) kind = HandleKind::kUntimedCall;
-  }
-  return Handle::Of(Salt(), kind, (now_ns - start_ns_) >> kCallTimeShift).Pointer();
-}
-
-void* Process::StartLaunch(void* context) {
-  Communicator* communicator = Find(context).communicator;
-  if (communicator == nullptr) return nullptr;
-  const uint64_t ticket = communicator->source() == TimingSource::kNone ? 0 : communicator->OpenLaunch();
-  const uint32_t slot = Handle::From(context).Slot();
-  return Give(ticket != 0 ? HandleKind::kGroup : HandleKind::kUnfollowed, slot, ticket);
-}
-
-bool Process::DateCall(Handle call, OperationStart* start) {
-  const bool is_ours = IsOurs(call);
-  if (is_ours && (call.Kind() == HandleKind::kCall || call.Kind() == HandleKind::kUntimedCall)) {
-    start->call_ns = start_ns_ + (call.Payload() << kCallTimeShift);
-    start->is_untimed = call.Kind() == HandleKind::kUntimedCall;
-    start->call_is_bound = true;
-    return true;
-  }
-  start->call_ns = NowNs();
-  if (is_ours && call.Kind() == HandleKind::kCapturedCall) {
-    const Handle group = call.As(HandleKind::kGroupApi);
-    if (LoadRelaxed(CapturingEntry(group)) == group.bits) return false;
-    start->call_is_bound = true;  // a replay: the kernel waits for this very callback
-  }
-  return true;
-}
-
-void* Process::StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
-                         uint32_t element_bytes, void* call, void* launch) {
-  const Member member = Find(context);
-  if (member.communicator == nullptr) return nullptr;
-  const uint32_t slot = Handle::From(context).Slot();
-  if (!DateCall(Handle::From(call), &start)) return Give(HandleKind::kUnfollowed, slot, 0);
-  if (origin.tells_identity && LoadRelaxed(learned_[slot]) == 0) LearnIdentity(slot, origin);
-
-  if (Handle::From(call).Kind() == HandleKind::kCapturedCall) {
-    const Sampler* sampler = member.communicator->sampler();
-    start.is_untimed = sampler != nullptr && !sampler->TimesNow();  // frozen since the capture
-  }
-  const Handle group = Handle::From(launch);
-  const bool has_launch = IsOurs(group) && group.Slot() == slot;
-  start.launch_is_followed = !(has_launch && group.Kind() == HandleKind::kUnfollowed);
-  if (has_launch && group.Kind() == HandleKind::kGroup) start.launch = group.Ticket();
-  start.message_bytes = MessageBytes(start.function, count, element_bytes, member.ranks);
-  const bool is_to_self = start.peer >= 0 && start.peer == member.communicator->rank();
-  start.has_no_parts = is_to_self && (start.has_no_parts || member.communicator->source() == TimingSource::kProxy);
-  const uint64_t ticket = member.communicator->StartOperation(start);
-  return Give(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, slot, ticket);
-}
-
 void* Process::StartCopyEngineTask(void* context, Function function, uint64_t count, uint32_t element_bytes) {
-  const Member member = Find(context);
-  if (member.communicator == nullptr) return nullptr;
-  member.communicator->recorder().CountStart(function, MessageBytes(function, count, element_bytes, member.ranks),
-                                             NowNs());
-  return Give(HandleKind::kUnfollowed, Handle::From(context).Slot(), 0);
+  const Handle from = Handle::From(context);
+  Communicator* communicator = Find(from);
+  if (communicator == nullptr) return nullptr;
+  communicator->CountStart(function, MessageBytes(function, count, element_bytes, RanksOf(from, *communicator)),
+                           NowNs());
+  return from.With(HandleKind::kUnfollowed, 0).Pointer();
 }
 
 // API v1 to v3: the communicator is named by its first operation, not by init.
@@ -371,27 +280,21 @@ void* Process::StartProxyOperation(void* task, int pid) {
 
 void Process::StopOther(Handle handle) {
   if (handle.bits == 0) return;
-  if (!IsOurs(handle)) return CountLoss(Loss::kUnknownHandle);
-  switch (handle.Kind()) {
-    case HandleKind::kGroup:
-      if (Communicator* communicator = Owner(handle, HandleKind::kGroup)) {
-        return communicator->CloseLaunch(handle.Ticket());
-      }
-      break;
-    case HandleKind::kProxyOperation:
-      if (Communicator* communicator = Owner(handle, HandleKind::kProxyOperation)) {
-        return communicator->StopProxy(handle.Ticket());
-      }
-      break;
+  const HandleKind kind = IsOurs(handle) ? handle.Kind() : HandleKind::kInvalid;
+  switch (kind) {
+    case HandleKind::kUntimedCall:
+    case HandleKind::kCapturedCall:
+    case HandleKind::kUnfollowed:
+      return;  // "handed over", not "done"
     case HandleKind::kGroupApi:
       if (LoadRelaxed(CapturingEntry(handle)) == handle.bits) StoreRelaxed(CapturingEntry(handle), 0);
       return EndCallGroup(handle);
-    case HandleKind::kCall:
-    case HandleKind::kUntimedCall:
-    case HandleKind::kCapturedCall:
-    case HandleKind::kOperation:
-    case HandleKind::kUnfollowed:
-      return;  // "handed over", not "done"
+    case HandleKind::kGroup:
+      if (Communicator* communicator = OwnerOf(handle)) return communicator->CloseLaunch(handle.Ticket());
+      break;
+    case HandleKind::kProxyOperation:
+      if (Communicator* communicator = OwnerOf(handle)) return communicator->StopProxy(handle.Ticket());
+      break;
     default:
       break;
   }

@@ -13,7 +13,6 @@
 #include <atomic>
 #include <cstdint>
 
-#include "plugin/channel_events.h"
 #include "plugin/communicator.h"
 #include "plugin/event_policy.h"
 #include "plugin/handle.h"
@@ -61,20 +60,17 @@ class Process {
   void* StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
                   uint32_t element_bytes, void* call, void* launch);
   void* StartCopyEngineTask(void* context, Function function, uint64_t count, uint32_t element_bytes);
+  // With a GPU time (API v4 and later), or dated here.
+  template <bool kHasTimeStamp>
   void* StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns);
   void* StartProxyOperation(void* task, int pid);
 
+  template <bool kHasTimeStamp>
   void Stop(void* handle);
   void StampKernelChannel(void* handle, uint64_t gpu_ns);
 
  private:
   enum class Mode : uint8_t { kNotStarted = 0, kRunning, kOff };
-  // A communicator as a context names it.
-  struct Member {
-    Communicator* communicator = nullptr;
-    uint32_t ranks = 0;
-  };
-
   void Start(const InitRequest& request);
   const EventPolicy& PolicyFor(int api_version, const void* address_in_nccl);
   uint32_t ClaimSlot();  // under the lock, like all that init and finalize do
@@ -110,15 +106,22 @@ class Process {
   bool Fits(Handle handle, HandleKind kind) const {
     return handle.bits >> 44 == (uint64_t{Salt()} << 4 | static_cast<uint64_t>(kind));
   }
-  void* Give(HandleKind kind, uint32_t slot, uint64_t ticket, uint32_t channel = 0) const {
-    return Handle::Of(Salt(), kind, slot, ticket, channel).Pointer();
-  }
   bool IsOverflow(uint32_t slot) const { return slot == slot_count_ - 1; }
-  Member Find(void* context);
-  // The communicator that a handle of this kind belongs to, or nullptr.
-  Communicator* Owner(Handle handle, HandleKind kind) const {
-    return Fits(handle, kind) ? communicators_[handle.Slot()].load(std::memory_order_acquire) : nullptr;
+  // The communicator that a context names, or nullptr, which is counted.
+  Communicator* Find(Handle context) {
+    const uint32_t slot = context.Slot();
+    if (context.bits == 0 || LoadAcquire(contexts_[slot]) != context.bits) [[unlikely]]
+      return FindOther(context);
+    return communicators_[slot].load(std::memory_order_relaxed);
   }
+  Communicator* FindOther(Handle context);
+  uint32_t RanksOf(Handle context, Communicator& communicator) const {
+    return IsOverflow(context.Slot()) ? static_cast<uint32_t>(context.Ticket()) : communicator.recorder().ranks();
+  }
+  // The communicator that a handle of ours belongs to, or nullptr.
+  Communicator* OwnerOf(Handle handle) const { return communicators_[handle.Slot()].load(std::memory_order_acquire); }
+  // The same for any bits; nullptr as well if they are not a handle of this kind.
+  Communicator* Owner(Handle handle, HandleKind kind) const { return Fits(handle, kind) ? OwnerOf(handle) : nullptr; }
   void* RefuseChannel(Handle task, uint32_t channel);
   void StopOther(Handle handle);
   void CountLoss(Loss loss);
@@ -127,6 +130,8 @@ class Process {
   bool DateCall(Handle call, OperationStart* start);
   // A communicator captures one graph at a time.
   Word& CapturingEntry(Handle call_group) { return capturing_[call_group.Slot()]; }
+
+  static constexpr int kCallTimeShift = 10;  // a kCall handle tells the time in 1024 ns: 208 days fit
 
   static std::atomic<Process*> instance_;
 
@@ -147,8 +152,8 @@ class Process {
   };
   std::array<Decision, 8> decisions_;                  // by API version
   std::array<Word, Handle::kMaxSlots> capturing_;      // by slot: the call group that is open and under graph capture
-  std::array<Word, Handle::kMaxSlots> generations_;    // of the live communicator in each slot; 0: none
-  std::array<Word, Handle::kMaxSlots> used_;           // generations so far
+  std::array<Word, Handle::kMaxSlots> contexts_;       // handle of the live communicator in each slot; 0: none
+  std::array<Word, Handle::kMaxSlots> generations_;    // of each slot so far
   std::array<uint64_t, Handle::kMaxSlots> closed_ns_;  // CLOCK_MONOTONIC of the last finalize; under the lock
   std::array<Word, Handle::kMaxSlots> learned_;        // whether identity has come (API v1 to v3)
   std::array<std::atomic<Communicator*>, Handle::kMaxSlots> communicators_;
@@ -156,35 +161,5 @@ class Process {
       4;  // copies of libnccl that are sampled: a framework's own, and the system's
   std::array<LibrarySampling, kMostLibraries> libraries_;
 };
-
-// The hot ones, inline: see channel_events.h.
-
-[[gnu::always_inline]] inline void* Process::StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns) {
-  const Handle handle = Handle::From(task);
-  Communicator* communicator = Owner(handle, HandleKind::kOperation);
-  if (communicator == nullptr || channel >= Handle::kMaxChannels) return RefuseChannel(handle, channel);
-  const TimingSource source = communicator->source();
-  if (source == TimingSource::kProxy) return nullptr;  // the mask was changed by someone else
-  if (source == TimingSource::kKernelCpu) gpu_ns = NowNs();
-  if (!communicator->StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
-  return Handle{handle.As(HandleKind::kKernelChannel).bits | channel}.Pointer();
-}
-
-[[gnu::always_inline]] inline void Process::StampKernelChannel(void* pointer, uint64_t gpu_ns) {
-  const Handle handle = Handle::From(pointer);
-  Communicator* communicator = Owner(handle, HandleKind::kKernelChannel);
-  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
-  communicator->StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
-}
-
-[[gnu::always_inline]] inline void Process::Stop(void* pointer) {
-  const Handle handle = Handle::From(pointer);
-  Communicator* communicator = Owner(handle, HandleKind::kKernelChannel);
-  if (communicator == nullptr) return StopOther(handle);
-  if (communicator->source() == TimingSource::kKernelCpu) {
-    communicator->StampChannel(handle.Ticket(), handle.Channel(), NowNs());
-  }
-  communicator->StopChannel(handle.Ticket(), handle.Channel());
-}
 
 }  // namespace nccl_exporter

@@ -68,7 +68,7 @@ void Process::ShowSampling(LibrarySampling& library) {
   for (uint32_t slot = 0; slot + 1 < slot_count_; ++slot) {
     const Communicator* communicator = communicators_[slot].load(std::memory_order_acquire);
     if (communicator == nullptr || communicator->sampler() != &library.sampler) continue;
-    if (LoadRelaxed(generations_[slot]) != 0) ShowSampling(slot, &library, SamplingReason::kDefault);
+    if (LoadRelaxed(contexts_[slot]) != 0) ShowSampling(slot, &library, SamplingReason::kDefault);
   }
 }
 
@@ -105,7 +105,7 @@ bool Process::IsAnyCallGroupOpen(const Sampler& sampler) const {
   for (uint32_t slot = 0; slot + 1 < slot_count_; ++slot) {
     const Communicator* communicator = communicators_[slot].load(std::memory_order_acquire);
     if (communicator == nullptr || communicator->sampler() != &sampler) continue;
-    if (LoadRelaxed(generations_[slot]) != 0 && communicator->HasOpenCallGroup()) return true;
+    if (LoadRelaxed(contexts_[slot]) != 0 && communicator->HasOpenCallGroup()) return true;
   }
   return false;
 }

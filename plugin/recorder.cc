@@ -5,12 +5,26 @@
 
 namespace nccl_exporter {
 
-void Recorder::CountStart(Function function, uint64_t bytes, uint64_t now_ns) {
-  layout::FunctionBlock& counters = block(function);
-  const int size_class = SizeClassOf(bytes);
-  AddRelaxed(counters.started.operations[size_class], 1);
-  AddRelaxed(counters.started.bytes[size_class], bytes);
-  StoreRelaxed(counters.last_start_ns, now_ns);
+void Recorder::ShowDeferredStarts(Function function, int size_class) {
+  DeferredStarts& deferred = deferred_starts_[static_cast<size_t>(function)][static_cast<size_t>(size_class)];
+  auto& started = block(function).started;
+  AddAlone(started.operations[size_class], deferred.operations.exchange(0, std::memory_order_acquire));
+  AddAlone(started.bytes[size_class], deferred.bytes.exchange(0, std::memory_order_relaxed));
+}
+
+void Recorder::ShowDeferredCompletions(Function function) {
+  Word& deferred = deferred_completions_[static_cast<size_t>(function)];
+  AddAlone(block(function).completed, deferred.exchange(0, std::memory_order_relaxed));
+}
+
+void Recorder::ShowDeferred(const Turn& start_turn, const Turn& completion_turn) {
+  for (int i = 0; i < kFunctionCount; ++i) {
+    const Function function = static_cast<Function>(i);
+    for (int size_class = 0; start_turn && size_class < kSizeClassCount; ++size_class) {
+      ShowDeferredStarts(function, size_class);
+    }
+    if (completion_turn) ShowDeferredCompletions(function);
+  }
 }
 
 void Recorder::ShowInFlight(uint64_t ticket, const OperationStart& start) {
@@ -25,14 +39,9 @@ void Recorder::ShowInFlight(uint64_t ticket, const OperationStart& start) {
   StoreRelease(shown.ticket, ticket);
 }
 
-void Recorder::Record(const Completion& completion) {
-  layout::FunctionBlock& counters = block(completion.function);
-  if (completion.is_timed) {
-    RecordDuration(completion);
-    AppendCompletion(completion);
-  }
-  StoreRelaxed(counters.last_completion_ns, completion.now_ns);
-  AddRelaxed(counters.completed, 1);
+void Recorder::RecordTimes(const Completion& completion) {
+  RecordDuration(completion);
+  AppendCompletion(completion);
 }
 
 void Recorder::ShowDrift() {
@@ -45,22 +54,25 @@ void Recorder::ShowDrift() {
 void Recorder::RecordDuration(const Completion& completion) {
   layout::FunctionBlock& counters = block(completion.function);
   const int size_class = SizeClassOf(completion.bytes);
-  AddRelaxed(counters.timed.timed_operations[size_class], 1);
-  AddRelaxed(counters.timed.timed_bytes[size_class], completion.bytes);
-  AddRelaxed(counters.timed.busy_ns[size_class], completion.duration_ns);
-  AddRelaxed(counters.duration[DurationBuckets::IndexOf(completion.duration_ns)], 1);
+  AddAlone(counters.timed.timed_operations[size_class], 1);
+  AddAlone(counters.timed.timed_bytes[size_class], completion.bytes);
+  AddAlone(counters.timed.busy_ns[size_class], completion.duration_ns);
+  AddAlone(counters.duration[DurationBuckets::IndexOf(completion.duration_ns)], 1);
 
   const bool is_collective = !TraitsOf(completion.function).is_point_to_point;
   if (!is_collective || completion.members != 1 || completion.bytes < kBandwidthMinimumBytes) return;
-  const uint64_t bandwidth = BusBandwidth(completion.function, completion.bytes, ranks(), completion.duration_ns);
+  const double bus_bytes =
+      BusBytesOfShare(completion.function, completion.bytes, bus_share_.load(std::memory_order_relaxed));
+  const uint64_t bandwidth = BusBandwidth(bus_bytes, completion.duration_ns);
   if (bandwidth == 0) return;
-  AddRelaxed(counters.bandwidth[BandwidthBuckets::IndexOf(bandwidth)], 1);
-  AddRelaxed(counters.bandwidth_sum_kib, bandwidth / 1024 + (bandwidth % 1024 >= 512 ? 1 : 0));
+  AddAlone(counters.bandwidth[BandwidthBuckets::IndexOf(bandwidth)], 1);
+  AddAlone(counters.bandwidth_sum_kib, bandwidth / 1024 + (bandwidth % 1024 >= 512 ? 1 : 0));
 }
 
 void Recorder::AppendCompletion(const Completion& completion) {
   constexpr uint64_t kSequenceMask = (uint64_t{1} << 56) - 1;
-  const uint64_t ticket = AddRelaxed(completions_, 1) + 1;
+  const uint64_t ticket = LoadRelaxed(completions_) + 1;
+  StoreRelaxed(completions_, ticket);
   layout::CompletionEntry& recent = slot_->completions[(ticket - 1) % layout::kCompletionEntries];
   StoreRelaxed(recent.ticket, 0);
   // Released one by one, each after the 0: no reader takes the old ticket for the new entry.

@@ -4,35 +4,38 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
+#include <utility>
 
 #include "proto/collective.h"
 
 namespace nccl_exporter {
 
-inline Function VerifiedFunction(const char* text, Function candidate) {
-  const std::string_view name = TraitsOf(candidate).name;
-  return std::strncmp(text, name.data(), name.size() + 1) == 0 ? candidate : Function::kOther;
+// Whether the text is this one, compared byte by byte and no further than its end; unrolled, without a call.
+template <size_t kSize>
+inline bool IsText(const char* text, const char (&expected)[kSize]) {
+  return [&]<size_t... kAt>(std::index_sequence<kAt...>) { return ((text[kAt] == expected[kAt]) && ...); }
+  (std::make_index_sequence<kSize>());
 }
 
-// API v2 and later.
+// API v2 and later. The frequent ones first.
 inline Function FunctionOf(const char* text) {
   if (text == nullptr) return Function::kOther;
   switch (text[0]) {
-    case 'A':  // AllReduce AllGather AlltoAll
-      if (text[1] == '\0' || text[2] == '\0') return Function::kOther;
-      return VerifiedFunction(text, text[3] == 'R'   ? Function::kAllReduce
-                                    : text[3] == 'G' ? Function::kAllGather
-                                                     : Function::kAlltoAll);
+    case 'A':
+      if (IsText(text, "AllReduce")) return Function::kAllReduce;
+      if (IsText(text, "AllGather")) return Function::kAllGather;
+      return IsText(text, "AlltoAll") ? Function::kAlltoAll : Function::kOther;
     case 'B':
-      return VerifiedFunction(text, Function::kBroadcast);
+      return IsText(text, "Broadcast") ? Function::kBroadcast : Function::kOther;
     case 'G':
-      return VerifiedFunction(text, Function::kGather);
-    case 'R':  // Reduce ReduceScatter Recv
-      if (std::strncmp(text, "Reduce", 6) != 0) return VerifiedFunction(text, Function::kRecv);
-      return text[6] == '\0' ? Function::kReduce : VerifiedFunction(text, Function::kReduceScatter);
-    case 'S':  // Send Scatter
-      return VerifiedFunction(text, text[1] == 'e' ? Function::kSend : Function::kScatter);
+      return IsText(text, "Gather") ? Function::kGather : Function::kOther;
+    case 'R':
+      if (IsText(text, "ReduceScatter")) return Function::kReduceScatter;
+      if (IsText(text, "Recv")) return Function::kRecv;
+      return IsText(text, "Reduce") ? Function::kReduce : Function::kOther;
+    case 'S':
+      if (IsText(text, "Send")) return Function::kSend;
+      return IsText(text, "Scatter") ? Function::kScatter : Function::kOther;
     default:
       return Function::kOther;
   }
@@ -46,25 +49,26 @@ inline Function FunctionOf(uint8_t number) {
   return number < sizeof(kNumbers) ? kNumbers[number] : Function::kOther;
 }
 
-// Bytes of an element: the first digit in NCCL's names tells (ncclInt8, ncclBfloat16, ncclFloat8e4m3); 1 where there is
-// none (NULL, "Unknown", which is ncclUint8).
+// Bytes of an element, by NCCL's name of the datatype; 1 for NULL, "Unknown" (which is ncclUint8) and every other text.
 inline uint32_t ElementBytesOf(const char* text) {
-  constexpr int kLongestName = 16;
-  for (int i = 0; text != nullptr && i < kLongestName && text[i] != '\0'; ++i) {
-    switch (text[i]) {
-      case '1':
-        return 2;
-      case '3':
-        return 4;
-      case '6':
-        return 8;
-      case '8':
-        return 1;
-      default:
-        break;
-    }
+  if (text == nullptr || text[0] != 'n' || text[1] != 'c' || text[2] != 'c' || text[3] != 'l') return 1;
+  const char* name = text + 4;
+  switch (name[0]) {
+    case 'B':
+      return IsText(name, "Bfloat16") ? 2 : 1;
+    case 'F':
+      if (IsText(name, "Float32")) return 4;
+      if (IsText(name, "Float16")) return 2;
+      return IsText(name, "Float64") ? 8 : 1;
+    case 'I':
+      if (IsText(name, "Int32")) return 4;
+      return IsText(name, "Int64") ? 8 : 1;
+    case 'U':
+      if (IsText(name, "Uint32")) return 4;
+      return IsText(name, "Uint64") ? 8 : 1;
+    default:
+      return 1;
   }
-  return 1;
 }
 
 inline uint32_t ElementBytesOf(uint8_t datatype) {

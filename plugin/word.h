@@ -16,10 +16,32 @@ inline uint64_t LoadAcquire(const Word& word) { return word.load(std::memory_ord
 inline void StoreRelaxed(Word& word, uint64_t value) { word.store(value, std::memory_order_relaxed); }
 inline void StoreRelease(Word& word, uint64_t value) { word.store(value, std::memory_order_release); }
 inline uint64_t AddRelaxed(Word& word, uint64_t value) { return word.fetch_add(value, std::memory_order_relaxed); }
+// For words that are written by one thread at a time: an increment at a quarter of the price.
+inline void AddAlone(Word& word, uint64_t value) { StoreRelaxed(word, LoadRelaxed(word) + value); }
 // True for exactly one caller among those that expect the same value.
 inline bool Exchange(Word& word, uint64_t expected, uint64_t desired) {
   return word.compare_exchange_strong(expected, desired, std::memory_order_acq_rel, std::memory_order_relaxed);
 }
+
+// A turn at words that are written by one thread at a time. Never waits for long: another thread's turn takes some 50
+// ns; if it has been interrupted in it, this one goes without.
+class Turn {
+ public:
+  explicit Turn(std::atomic<bool>* is_taken) : is_taken_(is_taken) {
+    constexpr int kAttempts = 64;
+    for (int i = 0; i < kAttempts && !is_ours_; ++i) is_ours_ = !is_taken->exchange(true, std::memory_order_acquire);
+  }
+  ~Turn() {
+    if (is_ours_) is_taken_->store(false, std::memory_order_release);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  explicit operator bool() const { return is_ours_; }
+
+ private:
+  std::atomic<bool>* is_taken_;
+  bool is_ours_ = false;
+};
 
 inline uint64_t ReadClock(clockid_t clock) {
   timespec now{};

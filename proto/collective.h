@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <string_view>
 
@@ -101,10 +102,10 @@ inline constexpr std::array<std::string_view, 3> kProtocols{"LL", "LL128", "SIMP
 inline constexpr int kSizeClassCount = 6;
 inline constexpr std::array<uint64_t, kSizeClassCount> kSizeClassBounds{0, 4096, 65536, 1048576, 16777216, 268435456};
 
+// The bounds are a factor 16 apart, from 2^12 on.
 constexpr int SizeClassOf(uint64_t message_bytes) {
-  int size_class = kSizeClassCount - 1;
-  while (message_bytes < kSizeClassBounds[static_cast<size_t>(size_class)]) --size_class;
-  return size_class;
+  const int size_class = (static_cast<int>(std::bit_width(message_bytes | 0x100)) - 9) / 4;
+  return size_class < kSizeClassCount ? size_class : kSizeClassCount - 1;
 }
 
 // Only messages of this size and more enter the bus bandwidth histogram: below it latency hides the bandwidth.
@@ -117,10 +118,15 @@ constexpr uint64_t MessageBytes(Function function, uint64_t count, uint32_t elem
   return TraitsOf(function).size_counts_ranks && nranks > 1 ? share * nranks : share;
 }
 
-// S times the bus factor: bytes that each link must carry. 0 where the factor is undefined or needs an unknown nranks.
-constexpr double BusBytes(Function function, uint64_t message_bytes, uint32_t nranks) {
+// (n-1)/n; 0 where the number of ranks is not known.
+constexpr double BusShare(uint32_t nranks) {
+  return nranks == 0 ? 0.0 : static_cast<double>(nranks - 1) / static_cast<double>(nranks);
+}
+
+// S times the bus factor, by the BusShare() of the communicator: bytes that each link must carry. 0 where the factor is
+// undefined or needs an unknown nranks.
+constexpr double BusBytesOfShare(Function function, uint64_t message_bytes, double share) {
   const double bytes = static_cast<double>(message_bytes);
-  const double share = nranks == 0 ? 0.0 : static_cast<double>(nranks - 1) / static_cast<double>(nranks);
   switch (TraitsOf(function).bus_factor) {
     case BusFactor::kOne:
       return bytes;
@@ -134,11 +140,18 @@ constexpr double BusBytes(Function function, uint64_t message_bytes, uint32_t nr
   return 0.0;
 }
 
+constexpr double BusBytes(Function function, uint64_t message_bytes, uint32_t nranks) {
+  return BusBytesOfShare(function, message_bytes, BusShare(nranks));
+}
+
 // Bus bandwidth in whole bytes per second, rounded down; 0 where BusBytes() is 0 or the duration is 0.
-constexpr uint64_t BusBandwidth(Function function, uint64_t message_bytes, uint32_t nranks, uint64_t duration_ns) {
+constexpr uint64_t BusBandwidth(double bus_bytes, uint64_t duration_ns) {
   if (duration_ns == 0) return 0;
-  const double bandwidth = BusBytes(function, message_bytes, nranks) * 1e9 / static_cast<double>(duration_ns);
+  const double bandwidth = bus_bytes * 1e9 / static_cast<double>(duration_ns);
   return bandwidth < 9e18 ? static_cast<uint64_t>(bandwidth) : 9000000000000000000u;
+}
+constexpr uint64_t BusBandwidth(Function function, uint64_t message_bytes, uint32_t nranks, uint64_t duration_ns) {
+  return BusBandwidth(BusBytes(function, message_bytes, nranks), duration_ns);
 }
 
 }  // namespace nccl_exporter

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the alerts must say, and when they must say nothing. Each case makes a cluster and tells what fires at which minute."""
+from cluster import Cluster
+
+NOTHING_EVER = object()
+
+
+def tensor_and_data_parallel(minutes, **traits):
+    """4 nodes of 4 ranks: tensor parallel within a node, data parallel across nodes, and a barrier of all."""
+    cluster = Cluster(4, 4, minutes, **traits)
+    for node in range(4):
+        cluster.add(f'tp{node}', [4 * node + i for i in range(4)])
+    for i in range(4):
+        cluster.add(f'dp{i}', [4 * node + i for node in range(4)])
+    cluster.add('world', list(range(16)), rate=1)
+    return cluster
+
+
+def data_parallel(minutes, nodes=2, **traits):
+    cluster = Cluster(nodes, 4, minutes)
+    cluster.add('dp', list(cluster.ranks), **traits)
+    return cluster
+
+
+def pipeline(minutes, stages=4):
+    """Each node is a stage of 4 pipelines: ends send and receive half as often as the middle, and no stage is as heavy as the last."""
+    cluster = Cluster(stages, 4, minutes)
+    for i in range(4):
+        members = [4 * stage + i for stage in range(stages)]
+        cluster.add(f'pp{i}', members, collective=None, rates={members[0]: 5, members[-1]: 5})
+    for stage in range(stages):
+        cluster.add(f'dp{stage}', [4 * stage + i for i in range(4)])
+    cluster.add('world', list(cluster.ranks), rate=1)
+    return cluster
+
+
+def alert(name, **labels):
+    return {'alertname': name, 'slurm_job_id': '42'} | labels
+
+
+def rank_alert(name, communicator, rank, node, gpu, **labels):
+    return alert(name, comm_name=communicator, rank=str(rank), hostname=f'gpu-node-{node}', gpu=str(gpu), **labels)
+
+
+# --- Stragglers
+
+def a_rank_that_is_late_by_5_percent_is_named_within_three_minutes():
+    cluster = data_parallel(20, 1)
+    cluster.late = lambda rank, t: 0.05 if rank == 2 and t > 600 else 0
+    straggler = rank_alert('NCCLStragglerRank', 'dp', 2, 0, 2)
+    return cluster, {10: [], 13: [straggler], 20: [straggler, rank_alert('NCCLLastArriver', 'dp', 2, 0, 2)]}
+
+
+def of_a_late_rank_s_victims_in_other_communicators_none_is_named():
+    cluster = tensor_and_data_parallel(20)
+    cluster.late = lambda rank, t: 0.2 if rank == 6 and t > 600 else 0
+    return cluster, {10: [], 13: [rank_alert('NCCLStragglerRank', 'tp1', 2, 1, 2), rank_alert('NCCLStragglerRank', 'dp2', 1, 1, 2)],
+                     20: [rank_alert('NCCLStragglerRank', 'tp1', 2, 1, 2), rank_alert('NCCLStragglerRank', 'dp2', 1, 1, 2),
+                          rank_alert('NCCLLastArriver', 'tp1', 2, 1, 2)]}
+
+
+def a_late_rank_of_a_pipeline_is_named_among_the_ranks_of_its_stage():
+    cluster = pipeline(20)
+    cluster.late = lambda rank, t: 0.1 if rank == 5 and t > 600 else 0
+    return cluster, {20: [rank_alert('NCCLStragglerRank', 'dp1', 1, 1, 1), rank_alert('NCCLLastArriver', 'dp1', 1, 1, 1)]}
+
+
+def a_late_rank_is_named_where_experts_exchange_by_sends_and_receives():
+    cluster = Cluster(2, 8, 20)
+    for node in range(2):
+        cluster.add(f'ep{node}', [8 * node + i for i in range(8)], collective=None)
+    cluster.add('world', list(range(16)))
+    cluster.late = lambda rank, t: 0.1 if rank == 11 else 0
+    return cluster, {20: [rank_alert('NCCLStragglerRank', 'ep1', 3, 1, 3)]}
+
+
+def a_late_rank_is_named_when_a_tenth_of_the_operations_is_timed():
+    cluster = data_parallel(20, 2, duty=0.1)
+    cluster.late = lambda rank, t: 0.05 if rank == 6 else 0
+    return cluster, {20: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2), rank_alert('NCCLLastArriver', 'dp', 6, 1, 2)]}
+
+
+def a_rank_that_is_late_half_of_the_time_is_named():
+    cluster = data_parallel(30)
+    cluster.late = lambda rank, t: 0.3 if rank == 1 and t % 120 < 60 else 0
+    return cluster, {24: [rank_alert('NCCLStragglerRank', 'dp', 1, 0, 1)]}
+
+
+def a_late_rank_is_named_by_arrivals_where_nothing_is_timed():
+    cluster = data_parallel(20)
+    cluster.source = lambda rank: 'none'
+    cluster.late = lambda rank, t: 0.1 if rank == 1 else 0
+    return cluster, {20: [rank_alert('NCCLLastArriver', 'dp', 1, 0, 1)]}
+
+
+def a_late_node_is_named_where_its_ranks_share_a_communicator():
+    cluster = data_parallel(20, 4)
+    cluster.late = lambda rank, t: 0.1 if cluster.node(rank) == 2 else 0
+    return cluster, {20: [alert('NCCLStragglerNode', hostname='gpu-node-2')]}
+
+
+def a_late_rank_is_named_through_a_restart_of_its_collector():
+    cluster = data_parallel(20)
+    cluster.late = lambda rank, t: 0.1 if rank == 6 and t > 600 else 0
+    cluster.scraped = lambda node, t: node != 1 or not 780 <= t <= 795
+    return cluster, {17: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2), rank_alert('NCCLLastArriver', 'dp', 6, 1, 2)]}
+
+
+def a_slow_link_is_told_by_bandwidth_alone():
+    cluster = data_parallel(50)
+    cluster.communicators[0].speed = lambda t: 0.4 if t > 2160 else 1
+    return cluster, {36: [], 50: [alert('NCCLBandwidthDegraded')]}
+
+
+# --- Nobody to name
+
+def lateness_of_2_percent_is_not_told():
+    cluster = data_parallel(20)
+    cluster.late = lambda rank, t: 0.02 if rank == 1 else 0
+    return cluster, NOTHING_EVER
+
+
+def warm_up_is_not_told():
+    cluster = tensor_and_data_parallel(20)
+    cluster.late = lambda rank, t: 0.5 if rank == 0 and t < 270 else 0
+    return cluster, NOTHING_EVER
+
+
+def imbalance_of_experts_that_moves_around_is_not_told():
+    cluster = data_parallel(20)
+    cluster.late = lambda rank, t: 0.3 if rank == (t // 60 * 5) % 8 else 0
+    return cluster, NOTHING_EVER
+
+
+def sequences_of_changing_length_are_not_told():
+    cluster = data_parallel(20)
+    cluster.late = lambda rank, t: 0.2 * ((rank * 7919 + t * 104729) % 97) / 97
+    return cluster, NOTHING_EVER
+
+
+def a_heavier_last_stage_is_not_told():
+    cluster = pipeline(15)
+    cluster.late = lambda rank, t: 0.2 if cluster.node(rank) == 3 else 0
+    return cluster, NOTHING_EVER
+
+
+def a_heavier_stage_of_one_rank_is_not_told():
+    cluster = Cluster(1, 8, 15)
+    cluster.add('pp', list(range(8)), collective=None, rates={0: 5, 7: 5})
+    cluster.add('world', list(range(8)))
+    cluster.late = lambda rank, t: 0.2 if rank == 7 else 0
+    return cluster, NOTHING_EVER
+
+
+def half_of_the_ranks_with_less_to_do_are_not_told():
+    cluster = data_parallel(15)
+    cluster.late = lambda rank, t: 0.1 if rank < 4 else 0
+    return cluster, NOTHING_EVER
+
+
+def communicators_of_two_ranks_are_not_told():
+    cluster = Cluster(2, 1, 14)
+    cluster.add('embedding', [0, 1])
+    cluster.late = lambda rank, t: 0.5 if rank == 1 else 0
+    return cluster, NOTHING_EVER
+
+
+def a_long_save_of_one_rank_is_not_told():
+    cluster = data_parallel(22)
+    cluster.late = lambda rank, t: 6 if rank == 0 and t % 600 == 0 else 0
+    return cluster, NOTHING_EVER
+
+
+def ranks_with_different_sources_of_durations_are_not_compared():
+    cluster = data_parallel(20)
+    cluster.source = lambda rank: 'proxy' if rank == 3 else 'kernel'
+    cluster.measured = lambda rank: 1 if rank == 3 else 4
+    return cluster, NOTHING_EVER
+
+
+def a_rank_without_durations_is_not_told():
+    cluster = data_parallel(20)
+    cluster.source = lambda rank: 'none' if rank == 3 else 'kernel'
+    return cluster, NOTHING_EVER
+
+
+def a_plugin_on_some_ranks_only_is_not_told():
+    cluster = Cluster(2, 4, 14)
+    cluster.add('dp', [0, 1, 2, 3, 5, 6], ranks=8)
+    return cluster, NOTHING_EVER
+
+
+def missed_scrapes_are_not_told():
+    cluster = tensor_and_data_parallel(15)
+    cluster.scraped = lambda node, t: (t // 15 + node) % 5 != 0
+    return cluster, NOTHING_EVER
+
+
+def a_pause_for_a_checkpoint_is_not_told():
+    cluster = tensor_and_data_parallel(22)
+    cluster.busy = lambda t: not 480 < t <= 1080
+    return cluster, NOTHING_EVER
+
+
+def a_barrier_that_waits_for_a_save_of_90_seconds_is_not_told():
+    cluster = data_parallel(20)
+    cluster.hang(cluster.communicators[0], 600, range(1, 8))
+    cluster.times = [t for t in cluster.times if t <= 690]
+    return cluster, NOTHING_EVER
+
+
+def the_end_of_a_job_is_not_told():
+    cluster = tensor_and_data_parallel(18)
+    cluster.alive = lambda rank, t: t < 480 + 4 * rank
+    cluster.served = lambda rank, t: t < 780 + 4 * rank
+    cluster.busy = lambda t: t < 480
+    return cluster, NOTHING_EVER
+
+
+def a_job_that_is_cancelled_in_the_middle_of_an_operation_is_not_told():
+    cluster = tensor_and_data_parallel(16)
+    cluster.hang(cluster.communicators[-1], 480, range(16))
+    cluster.alive = lambda rank, t: t <= 480 + 2 * rank
+    cluster.served = lambda rank, t: t <= 780 + 2 * rank
+    return cluster, NOTHING_EVER
+
+
+def a_restart_with_new_communicators_is_not_told():
+    cluster = Cluster(2, 4, 30)
+    cluster.add('before', list(range(8)), alive=lambda t: t < 900)
+    cluster.add('after', list(range(8)), alive=lambda t: t >= 1000)
+    cluster.late = lambda rank, t: 0.4 if rank == 0 and 1000 <= t < 1240 else 0
+    return cluster, NOTHING_EVER
+
+
+def an_elastic_resize_is_not_told():
+    cluster = Cluster(2, 4, 30)
+    cluster.add('all', list(range(8)), alive=lambda t: t < 900)
+    cluster.add('fewer', list(range(7)), alive=lambda t: t >= 960)
+    cluster.alive = lambda rank, t: rank < 7 or t < 900
+    cluster.served = lambda rank, t: rank < 7 or t < 1200
+    return cluster, NOTHING_EVER
+
+
+def wrong_clocks_and_clocks_that_are_set_are_not_told():
+    cluster = tensor_and_data_parallel(15)
+    cluster.clock = lambda node, t: {0: 0, 1: -3600, 2: 3600, 3: 7200 if t > 480 else -7200}[node]
+    return cluster, NOTHING_EVER
+
+
+# --- Hangs
+
+def a_rank_that_never_enters_is_named_after_two_minutes():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, {11.75: [], 12.5: hang, 15: hang}
+
+
+def of_the_ranks_behind_only_the_one_that_waits_for_nobody_is_named():
+    cluster = tensor_and_data_parallel(15)
+    tensor, data = cluster.communicators[:4], cluster.communicators[4:8]
+    cluster.hang(tensor[1], 600, [4, 5, 7])
+    for i in range(4):
+        cluster.hang(data[i], 600, [4 * node + i for node in (0, 2, 3)])
+    return cluster, {15: [alert('NCCLCollectiveHang')] + [rank_alert('NCCLHangCulprit', 'tp1', 2, 1, 2),
+                                                          rank_alert('NCCLHangCulprit', 'dp2', 1, 1, 2)]}
+
+
+def a_hang_with_all_ranks_inside_names_its_communicator():
+    cluster = tensor_and_data_parallel(15)
+    tensor, data = cluster.communicators[:4], cluster.communicators[4:8]
+    cluster.hang(data[0], 600, [0, 4, 8, 12])
+    for node in range(4):
+        cluster.hang(tensor[node], 600, [4 * node + i for i in (1, 2, 3)])
+    return cluster, {15: [alert('NCCLCollectiveHang'), alert('NCCLHangNobodyBehind', comm=data[0].id)]}
+
+
+def a_rank_in_another_call_is_named():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, range(8), {5: 'AllGather'})
+    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangMismatchedCall', 'dp', 5, 1, 1)]}
+
+
+def a_rank_that_calls_on_another_communicator_first_is_named():
+    cluster = Cluster(1, 8, 15)
+    first = cluster.add('first', list(range(8)))
+    second = cluster.add('second', list(range(8)))
+    cluster.hang(first, 600, [0, 1, 2, 4, 5, 6, 7])
+    cluster.hang(second, 600, [3])
+    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangMismatchedCall', 'first', 3, 0, 3)]}
+
+
+def a_killed_rank_is_named_while_it_is_served_and_missing_after():
+    cluster = data_parallel(25)
+    cluster.hang(cluster.communicators[0], 600, range(8))
+    cluster.alive = lambda rank, t: rank != 6 or t <= 600
+    cluster.served = lambda rank, t: rank != 6 or t <= 900
+    return cluster, {14: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)],
+                     18: [alert('NCCLCollectiveHang'), rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]}
+
+
+def a_missing_send_names_the_rank_that_is_in_nothing():
+    cluster = pipeline(15)
+    sends, data = cluster.communicators[:4], cluster.communicators[4:8]
+    cluster.hang(sends[1], 600, [1, 5, 13])
+    for stage in range(4):
+        cluster.hang(data[stage], 600, [4 * stage + i for i in (0, 2, 3)])
+    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'pp1', 2, 2, 1),
+                          rank_alert('NCCLHangCulprit', 'dp2', 1, 2, 1)]}
+
+
+def a_hang_is_told_where_some_ranks_have_no_plugin_but_not_blamed_on_the_network():
+    cluster = Cluster(1, 8, 15)
+    dp = cluster.add('dp', list(range(7)), ranks=8)
+    cluster.hang(dp, 600, range(7))
+    return cluster, {15: [alert('NCCLCollectiveHang')]}
+
+
+def a_job_that_calls_nothing_for_long_is_told_as_information():
+    cluster = data_parallel(26, 1)
+    cluster.busy = lambda t: t < 480
+    return cluster, {20: [], 25: [alert('NCCLJobStalledOutsideCollectives')]}
+
+
+# --- Data quality
+
+def an_exporter_that_is_down_is_told_and_its_ranks_are_missing():
+    cluster = data_parallel(20)
+    cluster.scraped = lambda node, t: node == 0 or t < 600
+    missing = [rank_alert('NCCLRanksMissing', 'dp', rank, 1, rank - 4) for rank in range(4, 8)]
+    return cluster, {14: [{'alertname': 'NCCLExporterDown'}] + missing}
+
+
+def losses_are_told_when_they_matter():
+    cluster = data_parallel(20, 1)
+    cluster.losses = {
+        'nccl_rank_events_dropped_total{reason="abandoned",pid="1000",slurm_job_id="42"}': lambda t: 1 * t,
+        'nccl_rank_timestamps_rejected_total{reason="zero",pid="1000",slurm_job_id="42"}': lambda t: 5 * t,
+        'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 100 * t,
+        'nccl_exporter_segments{state="unusable"}': lambda t: 1,
+    }
+    return cluster, {20: [alert('NCCLExporterEventsDropped'), alert('NCCLExporterTimestampsRejected'),
+                          {'alertname': 'NCCLExporterSeriesDropped'}, {'alertname': 'NCCLExporterSegmentsUnusable'}]}
+
+
+def few_losses_are_not_told():
+    cluster = data_parallel(20, 1)
+    cluster.losses = {
+        'nccl_rank_events_dropped_total{reason="abandoned",pid="1000",slurm_job_id="42"}': lambda t: 0.3 * t,
+        'nccl_rank_events_dropped_total{reason="incomplete_at_finalize",pid="1000",slurm_job_id="42"}': lambda t: 10 * t,
+        'nccl_rank_timestamps_rejected_total{reason="zero",pid="1000",slurm_job_id="42"}': lambda t: 3 * t,
+        'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 1000,
+        'nccl_exporter_segments{state="unusable"}': lambda t: int(t % 300 < 60),
+    }
+    return cluster, NOTHING_EVER
+
+
+def a_described_alert():
+    """A straggler with its labels and annotations."""
+    cluster = data_parallel(15)
+    cluster.late = lambda rank, t: 0.25 if rank == 6 else 0
+    comm = cluster.communicators[0].id
+    return cluster, {
+        'alertname': 'NCCLStragglerRank', 'comm': comm, 'comm_name': 'dp', 'rank': '6', 'gpu': '2', 'gpu_uuid': 'GPU-6', 'hostname': 'gpu-node-1',
+        'pid': '1006', 'global_rank': '6', 'timing_source': 'kernel', 'slurm_job_id': '42', 'job': 'nccl', 'instance': 'node1:9828',
+    }, {
+        'summary': f'Rank 6 of communicator {comm} makes the others wait',
+        'description': f'The ranks of communicator {comm} dp spend 25% of the time waiting for rank 6: GPU 2 GPU-6, node gpu-node-1 (node1:9828), process 1006,'
+                       ' global rank 6.',
+        'runbook_url': 'https://github.com/nccl-exporter/nccl-exporter/blob/main/docs/runbooks/NCCLStragglerRank.md',
+    }
+
+
+CASES = [case for name, case in list(globals().items()) if getattr(case, '__module__', '') == __name__ and callable(case)
+         and name not in ('tensor_and_data_parallel', 'data_parallel', 'pipeline', 'alert', 'rank_alert', 'a_described_alert')]

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster as Prometheus sees it: what the exporter would serve at each scrape, for promtool's tests.
+
+In every scrape interval all ranks go through the communicators in the order of their definition. A rank comes late by a share of the time; at a
+communicator everybody waits for the last one, and from there on all its members are equally late.
+"""
+
+STEP = 15  # seconds between scrapes
+TRANSFER = 0.05  # seconds per second that a communicator moves data
+
+
+class Communicator:
+    def __init__(self, name, members, **traits):
+        self.name = name
+        self.id = f'{sum(ord(c) * 31 ** i for i, c in enumerate(name)):016x}'
+        self.members = members
+        self.collective = traits.get('collective', 'AllReduce')  # None: sends and receives
+        self.size = traits.get('size', 16777216)
+        self.rate = traits.get('rate', 10)  # operations per second and rank
+        self.rates = traits.get('rates', {})  # where ranks differ
+        self.duty = traits.get('duty', 1)  # share of the operations that is timed
+        self.speed = traits.get('speed', lambda t: 1)  # of the transfer
+        self.alive = traits.get('alive', lambda t: True)
+        self.ranks = traits.get('ranks', len(members))  # more than members where some have no plugin
+
+
+class Cluster:
+    def __init__(self, nodes, ranks_per_node, minutes, **traits):
+        self.ranks = range(nodes * ranks_per_node)
+        self.ranks_per_node = ranks_per_node
+        self.times = range(0, minutes * 60 + STEP, STEP)
+        self.communicators = []
+        self.late = lambda rank, t: 0.0  # share of the time
+        self.busy = lambda t: True  # whether the job makes steps
+        self.alive = lambda rank, t: True  # whether the process lives
+        self.served = lambda rank, t: self.alive(rank, t)  # whether its state is still served
+        self.scraped = lambda node, t: True
+        self.source = lambda rank: 'kernel'
+        self.measured = lambda rank: 1  # factor by which the source of durations is wrong
+        self.losses = {}  # further series of a target: name with labels, to the value at a time
+        self.clock = lambda node, t: 0  # seconds by which the node's clock is wrong
+        self.stuck = []  # (communicator, time, ranks inside, collective by rank)
+        self.job = traits.get('job', {'slurm_job_id': '42'})
+
+    def add(self, *args, **traits):
+        self.communicators.append(Communicator(*args, **traits))
+        return self.communicators[-1]
+
+    def hang(self, communicator, at, inside, collectives=None):
+        self.stuck.append((communicator, at, set(inside), collectives or {}))
+
+    def node(self, rank):
+        return rank // self.ranks_per_node
+
+    def target(self, rank):
+        return {'job': 'nccl', 'instance': f'node{self.node(rank)}:9828'}
+
+    def labels(self, communicator, rank):
+        return {'comm': communicator.id, 'comm_name': communicator.name, 'rank': str(communicator.members.index(rank)),
+                'gpu': str(rank % self.ranks_per_node)} | self.job | self.target(rank)
+
+    def identity(self, rank):
+        return {'pid': str(1000 + rank), 'global_rank': str(rank)} | self.job | self.target(rank)
+
+    def waits(self, t):
+        """Seconds per second in each communicator, by rank."""
+        lateness = {rank: self.late(rank, t) for rank in self.ranks}
+        waits = {}
+        for communicator in self.communicators:
+            if not communicator.alive(t):
+                continue
+            last = max(lateness[rank] for rank in communicator.members)
+            for rank in communicator.members:
+                waits[communicator, rank] = TRANSFER / communicator.speed(t) + last - lateness[rank]
+                lateness[rank] = last
+        return waits
+
+    def series(self):
+        table = {}
+        counters = {}
+        for index, t in enumerate(self.times):
+            waits = self.waits(t)
+            stopped = any(t > at for _, at, _, _ in self.stuck)
+            for communicator in self.communicators:
+                for rank in communicator.members:
+                    count = counters.setdefault((communicator, rank), dict.fromkeys(
+                        ('operations', 'timed', 'busy', 'bus', 'last', 'lateness', 'compared', 'progress'), 0))
+                    if t and communicator.alive(t) and self.busy(t) and not stopped and self.alive(rank, t):
+                        self.advance(communicator, rank, t, waits, count)
+                    if communicator.alive(t) and self.served(rank, t) and self.scraped(self.node(rank), t):
+                        for name, labels, value in self.samples(communicator, rank, t, count):
+                            key = name + '{' + ','.join(f'{k}="{v}"' for k, v in labels.items()) + '}'
+                            table.setdefault(key, {})[index] = value
+            self.add_targets(table, index, t)
+        return [{'series': key, 'values': ' '.join(f'{values[i]:.9g}' if i in values else
+                                                   ('stale' if i - 1 in values else '_') for i in range(len(self.times)))}
+                for key, values in table.items()]
+
+    def advance(self, communicator, rank, t, waits, count):
+        operations = communicator.rates.get(rank, communicator.rate) * STEP
+        wait = waits[communicator, rank]
+        local = [other for other in communicator.members if self.node(other) == self.node(rank)]
+        arrivals = {other: -waits[communicator, other] for other in local}
+        count['operations'] += operations
+        count['timed'] += operations * communicator.duty
+        count['busy'] += wait * STEP * communicator.duty * self.measured(rank)
+        count['bus'] += operations * communicator.duty * communicator.size
+        count['progress'] = t + self.clock(self.node(rank), t)
+        if communicator.collective and len(local) > 1:
+            count['compared'] += operations
+            late = sorted(arrivals.values())
+            if arrivals[rank] == late[-1] and late[-2] < late[-1]:
+                count['last'] += operations
+            count['lateness'] += (arrivals[rank] - late[0]) * STEP
+
+    def samples(self, communicator, rank, t, count):
+        labels = self.labels(communicator, rank)
+        timed = count['timed'] if self.source(rank) != 'none' else 0
+        if communicator.collective:
+            own = labels | {'collective': communicator.collective, 'size': str(communicator.size)}
+            yield 'nccl_collective_operations_total', own, count['operations']
+            yield 'nccl_collective_bytes_total', own, count['operations'] * communicator.size
+            yield 'nccl_collective_timed_operations_total', own, timed
+            yield 'nccl_collective_busy_seconds_total', own, count['busy'] if timed else 0
+            yield 'nccl_collective_bus_bytes_total', own, count['bus'] if timed else 0
+            yield 'nccl_collective_last_arrivals_total', labels, count['last']
+            yield 'nccl_collective_compared_operations_total', labels, count['compared']
+            yield 'nccl_collective_arrival_lateness_seconds_total', labels, count['lateness']
+        else:
+            for direction in ('send', 'recv'):
+                yield f'nccl_p2p_{direction}_operations_total', labels, count['operations'] / 2
+                yield f'nccl_p2p_{direction}_timed_operations_total', labels, timed / 2
+                yield f'nccl_p2p_{direction}_busy_seconds_total', labels, count['busy'] / 2
+        yield from self.progress(communicator, rank, t, count, labels)
+        yield 'nccl_communicator_ranks', labels, communicator.ranks
+        yield 'nccl_rank_info', labels | {
+            'hostname': f'gpu-node-{self.node(rank)}', 'gpu_uuid': f'GPU-{rank}', 'pci_bus_id': '', 'pid': str(1000 + rank),
+            'global_rank': str(rank), 'local_rank': str(rank % self.ranks_per_node), 'timing_source': self.source(rank),
+            'timing_reason': 'default'}, 1
+
+    def progress(self, communicator, rank, t, count, labels):
+        completed = started = round(count['operations']) if communicator.collective else 0
+        in_flight = 0
+        progress = count['progress']
+        clock = self.clock(self.node(rank), t)
+        for stuck, at, inside, collectives in self.stuck:
+            if stuck is communicator and t > at and rank in inside and self.served(rank, at):
+                started += 1 if communicator.collective else 0
+                in_flight = 1
+                progress = at + clock
+                own = labels | {'collective': collectives.get(rank, communicator.collective or 'Recv')}
+                yield 'nccl_collective_oldest_in_flight_start_timestamp_seconds', own, at + clock
+        yield 'nccl_collective_started_sequence', labels, started
+        if self.source(rank) != 'none':
+            yield 'nccl_collective_completed_sequence', labels, completed
+            yield 'nccl_collective_in_flight', labels, in_flight
+        if progress:
+            yield 'nccl_collective_last_progress_timestamp_seconds', labels, progress
+
+    def add_targets(self, table, index, t):
+        for rank in self.ranks:
+            if self.scraped(self.node(rank), t) and self.served(rank, t):
+                labels = ','.join(f'{k}="{v}"' for k, v in self.identity(rank).items())
+                table.setdefault(f'nccl_rank_alive{{{labels}}}', {})[index] = int(self.alive(rank, t))
+        for node in {self.node(rank) for rank in self.ranks}:
+            labels = f'job="nccl",instance="node{node}:9828"'
+            up = self.scraped(node, t)
+            table.setdefault(f'up{{{labels}}}', {})[index] = int(up)
+            if up:
+                for series, value in self.losses.items():
+                    name, own = series.rstrip('}').split('{')
+                    table.setdefault(f'{name}{{{own},{labels}}}', {})[index] = value(t)
+                table.setdefault(f'nccl_exporter_build_info{{{labels},version="1"}}', {})[index] = 1

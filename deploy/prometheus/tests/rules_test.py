@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Plays the cases against the rules with promtool, checks the rules, and compares the committed file with what the generator prints."""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import cases
+
+HERE = pathlib.Path(__file__).resolve().parent
+RUNBOOKS = HERE.parent.parent.parent / 'docs/runbooks'
+SECTIONS = ['Meaning', 'Impact', 'Diagnosis', 'Mitigation', 'False positives']
+RULES = HERE.parent / 'nccl-exporter.rules.yml'
+FIRING = 'count by (alertname, slurm_job_id, comm_name, rank, hostname, gpu) (ALERTS{alertstate="firing"})'
+EVER = 'count by (alertname, comm_name, rank) (count_over_time(ALERTS{alertstate="firing"}[2h]))'
+
+
+def sample(labels):
+    named = {key: value for key, value in labels.items() if key != 'comm'}
+    return {'labels': '{' + ','.join(f'{key}="{value}"' for key, value in named.items()) + '}', 'value': 1}
+
+
+def test_of(case):
+    cluster, expected = case()
+    if expected is cases.NOTHING_EVER:
+        checks = [{'expr': EVER, 'eval_time': f'{cluster.times[-1]}s', 'exp_samples': []}]
+    else:
+        checks = [{'expr': FIRING, 'eval_time': f'{round(minute * 60)}s', 'exp_samples': [sample(a) for a in alerts]}
+                  for minute, alerts in expected.items()]
+        checks += [{'expr': f'count(ALERTS{{alertstate="firing",alertname="{a["alertname"]}",comm="{a["comm"]}"}})',
+                    'eval_time': f'{round(minute * 60)}s', 'exp_samples': [{'labels': '{}', 'value': 1}]}
+                   for minute, alerts in expected.items() for a in alerts if 'comm' in a]
+    return {'name': case.__name__, 'interval': '15s', 'input_series': cluster.series(), 'promql_expr_test': checks}
+
+
+def described_test():
+    """The whole text of an alert, once."""
+    cluster, labels, annotations = cases.a_described_alert()
+    exp_labels = labels | {'severity': 'warning'}
+    name = exp_labels.pop('alertname')
+    return {'name': 'annotations', 'interval': '15s', 'input_series': cluster.series(), 'alert_rule_test': [
+        {'eval_time': f'{cluster.times[-1]}s', 'alertname': name,
+         'exp_alerts': [{'exp_labels': exp_labels, 'exp_annotations': annotations}]}]}
+
+
+def complaints_about_alerts(text, named_in_cases):
+    """What an alert lacks: a severity, a text, a runbook with all sections, or a case in which it fires."""
+    for block in re.split(r'\n  - ', text):
+        if not block.startswith('alert: '):
+            continue
+        name = re.match(r'alert: (\w+)', block)[1]
+        for wanted in ('severity: (critical|warning|info)', 'summary: .', 'description: .', f'runbook_url: .*/{name}.md'):
+            if not re.search(wanted, block):
+                yield f'{name} has no {wanted}'
+        page = RUNBOOKS / f'{name}.md'
+        if not page.exists() or re.findall('^## (.*)$', page.read_text(), re.M) != SECTIONS:
+            yield f'{page} does not exist or has not the sections {SECTIONS}'
+        if name not in named_in_cases:
+            yield f'{name} fires in no case'
+
+
+def fails(name, command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        print(f'FAILED  {name}\n{done.stdout}{done.stderr}')
+    return done.returncode != 0
+
+
+def main():
+    wanted = sys.argv[1:]
+    failed = fails('promtool check rules', ['promtool', 'check', 'rules', RULES])
+    generated = subprocess.run([HERE.parent / 'generate-rules'], capture_output=True, text=True, check=True).stdout
+    if generated != RULES.read_text():
+        print('FAILED  the committed rules are not what generate-rules prints: run it with --output deploy/prometheus')
+        failed = True
+    fired = set()
+    with tempfile.TemporaryDirectory() as scratch:
+        path = pathlib.Path(scratch) / 'case.json'
+
+        def play(name, test):
+            path.write_text(json.dumps({'rule_files': [str(RULES.resolve())], 'evaluation_interval': '15s', 'tests': [test]}))
+            return fails(name, ['promtool', 'test', 'rules', path])
+
+        failed |= play('annotations', described_test())
+        for case in cases.CASES:
+            if wanted and case.__name__ not in wanted:
+                continue
+            test = test_of(case)
+            fired.update(re.findall(r'alertname=\\*"(\w+)', json.dumps(test['promql_expr_test'])))
+            failed |= play(case.__name__, test)
+    for complaint in [] if wanted else complaints_about_alerts(RULES.read_text(), fired):
+        print('FAILED ', complaint)
+        failed = True
+    sys.exit(failed)
+
+
+main()

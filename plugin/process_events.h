@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The callbacks of every collective, from the group of calls to the stop of a channel. Inline, so that each is one
+// function together with the entry in the table that NCCL calls; everything that is rare is called out of line.
+#pragma once
+
+#include "plugin/channel_events.h"
+#include "plugin/process.h"
+#include "plugin/task_events.h"
+
+namespace nccl_exporter {
+
+// The calling thread.
+
+inline void* Process::StartCallGroup(void* context) {
+  const Handle from = Handle::From(context);
+  Communicator* communicator = Find(from);
+  if (communicator == nullptr) return nullptr;
+  const Handle group = from.With(HandleKind::kGroupApi, communicator->NextCallGroup());
+  if (Sampler* sampler = communicator->sampler()) sampler->NoteGroup(group.bits);
+  return group.Pointer();
+}
+
+inline void* Process::StartCall(void* context, Function function, bool is_captured, void* call_group) {
+  const Handle from = Handle::From(context);
+  Communicator* communicator = Find(from);
+  if (communicator == nullptr) return nullptr;
+  communicator->recorder().CountCall(function, !IsOverflow(from.Slot()));
+  Sampler* sampler = communicator->sampler();
+  if (sampler != nullptr && (is_captured || TraitsOf(function).is_point_to_point) && !sampler->IsFrozen()) {
+    FreezeMask(*sampler,
+               is_captured                   ? FreezingCall::kOther
+               : function == Function::kSend ? FreezingCall::kSend
+                                             : FreezingCall::kRecv,
+               context, call_group);
+  }
+  const Handle group = Handle::From(call_group);
+  if (is_captured && IsOurs(group) && group.Kind() == HandleKind::kGroupApi) {
+    StoreRelaxed(CapturingEntry(group), group.bits);
+    return group.As(HandleKind::kCapturedCall).Pointer();
+  }
+  const uint64_t now_ns = NowNs();
+  HandleKind kind = HandleKind::kCall;
+  if (sampler != nullptr) {
+    communicator->NoteCall(now_ns);
+    if (!sampler->TimesNow()) kind = HandleKind::kUntimedCall;
+  }
+  return Handle::Of(Salt(), kind, (now_ns - start_ns_) >> kCallTimeShift).Pointer();
+}
+
+inline void* Process::StartLaunch(void* context) {
+  const Handle from = Handle::From(context);
+  Communicator* communicator = Find(from);
+  if (communicator == nullptr) return nullptr;
+  const uint64_t ticket = communicator->source() == TimingSource::kNone ? 0 : communicator->OpenLaunch();
+  return from.With(ticket != 0 ? HandleKind::kGroup : HandleKind::kUnfollowed, ticket).Pointer();
+}
+
+inline bool Process::DateCall(Handle call, OperationStart* start) {
+  const bool is_ours = IsOurs(call);
+  if (is_ours && (call.Kind() == HandleKind::kCall || call.Kind() == HandleKind::kUntimedCall)) {
+    start->is_untimed = call.Kind() == HandleKind::kUntimedCall;
+    start->call_ns = start_ns_ + (call.Payload() << kCallTimeShift);
+    start->call_is_bound = true;
+    return true;
+  }
+  start->call_ns = NowNs();
+  if (is_ours && call.Kind() == HandleKind::kCapturedCall) {
+    const Handle group = call.As(HandleKind::kGroupApi);
+    if (LoadRelaxed(CapturingEntry(group)) == group.bits) return false;
+    start->call_is_bound = true;  // a replay: the kernel waits for this very callback
+  }
+  return true;
+}
+
+inline void* Process::StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
+                                uint32_t element_bytes, void* call, void* launch) {
+  const Handle from = Handle::From(context);
+  Communicator* communicator = Find(from);
+  if (communicator == nullptr) return nullptr;
+  if (!DateCall(Handle::From(call), &start)) return from.With(HandleKind::kUnfollowed, 0).Pointer();
+  if (origin.tells_identity && LoadRelaxed(learned_[from.Slot()]) == 0) LearnIdentity(from.Slot(), origin);
+
+  if (Handle::From(call).Kind() == HandleKind::kCapturedCall) {
+    const Sampler* sampler = communicator->sampler();
+    start.is_untimed = sampler != nullptr && !sampler->TimesNow();  // frozen since the capture
+  }
+  const Handle group = Handle::From(launch);
+  const bool has_launch = IsOurs(group) && group.Slot() == from.Slot();
+  start.launch_is_followed = !(has_launch && group.Kind() == HandleKind::kUnfollowed);
+  if (has_launch && group.Kind() == HandleKind::kGroup) start.launch = group.Ticket();
+  start.message_bytes = MessageBytes(start.function, count, element_bytes, RanksOf(from, *communicator));
+  const bool is_to_self = start.peer >= 0 && start.peer == communicator->rank();
+  start.has_no_parts = is_to_self && (start.has_no_parts || communicator->source() == TimingSource::kProxy);
+  const uint64_t ticket = communicator->StartOperation(start);
+  return from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket).Pointer();
+}
+
+// The progress thread.
+
+template <bool kHasTimeStamp>
+[[gnu::always_inline]] inline void* Process::StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns) {
+  const Handle handle = Handle::From(task);
+  Communicator* communicator = Owner(handle, HandleKind::kOperation);
+  if (communicator == nullptr || channel >= Handle::kMaxChannels) return RefuseChannel(handle, channel);
+  if (communicator->source() == TimingSource::kProxy) return nullptr;  // the mask was changed by someone else
+  if constexpr (!kHasTimeStamp) gpu_ns = NowNs();
+  if (!communicator->StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
+  return Handle{handle.As(HandleKind::kKernelChannel).bits | channel}.Pointer();
+}
+
+[[gnu::always_inline]] inline void Process::StampKernelChannel(void* pointer, uint64_t gpu_ns) {
+  const Handle handle = Handle::From(pointer);
+  Communicator* communicator = Owner(handle, HandleKind::kKernelChannel);
+  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
+  communicator->StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
+}
+
+template <bool kHasTimeStamp>
+[[gnu::always_inline]] inline void Process::Stop(void* pointer) {
+  const Handle handle = Handle::From(pointer);
+  // What only says "handed over", not "done"; a forked child, whose salt is 0, may pass by here as well.
+  if (Fits(handle, HandleKind::kOperation) || Fits(handle, HandleKind::kCall)) return;
+  Communicator* communicator = Owner(handle, HandleKind::kKernelChannel);
+  if (communicator == nullptr) [[unlikely]]
+    return StopOther(handle);
+  if constexpr (!kHasTimeStamp) communicator->StampChannel(handle.Ticket(), handle.Channel(), NowNs());
+  communicator->StopChannel(handle.Ticket(), handle.Channel());
+}
+
+}  // namespace nccl_exporter

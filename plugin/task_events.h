@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a communicator does when a launch is announced and its tasks are started, by the thread that calls NCCL. Inline,
+// as in channel_events.h.
+#pragma once
+
+#include "plugin/communicator.h"
+
+namespace nccl_exporter {
+
+inline uint64_t Communicator::OpenLaunch() {
+  const uint64_t ticket = NextTicket(next_launch_);
+  Launch& launch = LaunchAt(ticket);
+  if (LoadAcquire(launch.ticket) != 0 && !IsFreed(launch)) [[unlikely]]
+    return 0;
+  StoreRelaxed(launch.members, 0);
+  StoreRelaxed(launch.last_member, 0);
+  StoreRelaxed(launch.pending, Launch::kOpen);
+  StoreRelease(launch.ticket, ticket);
+  return ticket;
+}
+
+inline void Communicator::JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket) {
+  StoreRelaxed(operation.launch, 0);
+  if (launch_ticket == 0) return;
+  Launch& launch = LaunchAt(launch_ticket);
+  const uint64_t whole = LoadAcquire(launch.ticket);
+  if ((whole & Handle::kTicketMask) != launch_ticket || LoadRelaxed(launch.pending) >= Launch::kClosed) return;
+  StoreRelaxed(operation.previous_member, LoadRelaxed(launch.last_member));
+  StoreRelaxed(launch.last_member, ticket);
+  StoreRelaxed(launch.members, LoadRelaxed(launch.members) + 1);
+  StoreRelaxed(operation.launch, whole);
+}
+
+// Returns the ticket; 0 if the ring is full of operations that are truly in flight.
+inline uint64_t Communicator::TakeEntry(const OperationStart& start) {
+  const uint64_t ticket = NextTicketAlone(next_operation_);
+  Operation& operation = At(ticket);
+  if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree && !IsFreed(operation)) [[unlikely]]
+    return 0;
+  StoreRelaxed(operation.call_ns, start.call_ns);
+  StoreRelaxed(operation.bytes, start.message_bytes);
+  StoreRelaxed(operation.sequence, start.sequence);
+  operation.channels.store(start.channels, std::memory_order_relaxed);
+  operation.function.store(start.function, std::memory_order_relaxed);
+  operation.owner_lane.store(start.function == Function::kRecv ? Handle::kMaxChannels : 0, std::memory_order_relaxed);
+  operation.call_is_bound.store(start.call_is_bound, std::memory_order_relaxed);
+  operation.channels_are_exact.store(start.channels_are_exact && source() != TimingSource::kProxy && !start.is_untimed,
+                                     std::memory_order_relaxed);
+  operation.is_untimed.store(start.is_untimed, std::memory_order_relaxed);
+  operation.is_given_up.store(false, std::memory_order_relaxed);
+  JoinLaunch(operation, ticket, start.launch);
+  recorder_.ShowInFlight(ticket, start);
+  StoreRelease(operation.state, PhaseWord(ticket, Phase::kActive));
+  return ticket;
+}
+
+inline uint64_t Communicator::StartOperation(const OperationStart& start) {
+  const bool is_timed = source() != TimingSource::kNone;
+  if (is_timed) Sweep(start.call_ns);
+  uint64_t ticket = 0;
+  {
+    const Turn turn{&is_starting_};
+    recorder_.CountStart(turn, start.function, start.message_bytes, start.call_ns);
+    if (turn && is_timed && start.launch_is_followed) ticket = TakeEntry(start);
+  }
+  if (ticket == 0) {
+    if (is_timed) recorder_.CountLoss(Loss::kInFlightFull);
+    if (is_drifting_.load(std::memory_order_relaxed)) recorder_.CountLoss(Loss::kCommunicatorDrifting);
+  } else if (start.has_no_parts) {
+    Finish(At(ticket), ticket, start.call_ns);
+  }
+  return ticket;
+}
+
+}  // namespace nccl_exporter
