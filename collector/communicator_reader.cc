@@ -57,6 +57,10 @@ void DescribeIdentity(const layout::CommunicatorSlot& slot, const Moment& now, C
   communicator.event_mask = slot.event_mask;
   communicator.timing_source = EnumOr(slot.timing_source, TimingSource::kNone);
   communicator.timing_reason = EnumOr(slot.timing_reason, TimingReason::kDefault);
+  const uint64_t sampling = Load(slot.sampling);
+  communicator.sampling_state = EnumOr(sampling & 0xff, SamplingState::kNone);
+  communicator.sampling_reason = EnumOr(sampling >> 8 & 0xff, SamplingReason::kDefault);
+  communicator.sampling_duty_ppm = static_cast<uint32_t>(std::min<uint64_t>(sampling >> 32, kWholeDutyPpm));
   communicator.gpu_index = IndexOf(slot.gpu_index, kMaxGpuIndex);
   communicator.gpu_uuid = TextOf(slot.gpu_uuid);
   communicator.pci_bus_id = TextOf(slot.pci_bus_id);
@@ -108,6 +112,7 @@ OperationParts PartsOf(const layout::InFlightEntry& entry, bool is_closed, const
   OperationParts result;
   result.done = static_cast<uint32_t>(parts);
   result.announced = std::max(static_cast<uint32_t>(parts >> 32), result.done);
+  result.is_untimed = (Load(entry.function) & layout::kUntimedFlag) != 0;
   result.quiet_ns = is_closed ? kNever : last_part_ns == 0 ? 0 : now.AgeOf(last_part_ns);
   return result;
 }
@@ -142,10 +147,12 @@ std::vector<const layout::InFlightEntry*> EntriesInUse(const layout::Communicato
 void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now, CommunicatorRead& read) {
   CommunicatorSnapshot& communicator = read.communicator;
   bool any_seen = std::ranges::any_of(communicator.functions, [](const auto& f) { return f.completed != 0; });
+  bool any_in_the_dark = false;  // operations of which nobody will tell when they are complete
   for (const layout::InFlightEntry* entry : EntriesInUse(slot)) {
     const OperationParts parts = PartsOf(*entry, communicator.is_closed, now);
     const InFlightOperation operation = DescribeOperation(*entry, parts, now);
     any_seen = any_seen || parts.announced != 0;
+    any_in_the_dark = any_in_the_dark || (parts.is_untimed && parts.announced == 0);
     const OperationProgress progress = JudgeOperation(communicator.timing_source, parts);
     if (progress == OperationProgress::kComplete && !TraitsOf(operation.function).is_point_to_point) {
       ++communicator.completed_sequence;
@@ -156,7 +163,11 @@ void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now, C
     }
   }
   communicator.completed_sequence = std::min(communicator.completed_sequence, communicator.started_sequence);
-  communicator.completion_is_known = CompletionIsKnown(communicator.timing_source, any_seen);
+  const bool is_sampled = communicator.sampling_state != SamplingState::kNone;
+  if (is_sampled && communicator.is_closed && communicator.completed_sequence < communicator.started_sequence) {
+    any_in_the_dark = true;  // given up at finalize
+  }
+  communicator.completion_is_known = CompletionIsKnown(communicator.timing_source, any_seen) && !any_in_the_dark;
 }
 
 }  // namespace

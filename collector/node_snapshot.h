@@ -86,7 +86,10 @@ struct CommunicatorSnapshot {
   uint64_t event_mask = 0;
   TimingSource timing_source = TimingSource::kNone;
   TimingReason timing_reason = TimingReason::kDefault;
-  int gpu_index = -1;  // -1: unknown
+  SamplingState sampling_state = SamplingState::kNone;
+  SamplingReason sampling_reason = SamplingReason::kDefault;
+  uint32_t sampling_duty_ppm = 0;  // share of time in which operations are timed, in millionths; of sampled ones only
+  int gpu_index = -1;              // -1: unknown
   std::string gpu_uuid;
   std::string pci_bus_id;
   int64_t created_realtime_ns = 0;

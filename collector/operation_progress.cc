@@ -6,7 +6,8 @@ namespace nccl_exporter {
 
 OperationProgress JudgeOperation(TimingSource source, const OperationParts& parts) {
   if (source == TimingSource::kNone) return OperationProgress::kUnobservable;
-  if (source == TimingSource::kProxy && parts.announced == 0) return OperationProgress::kUnobservable;
+  const bool is_told_by_proxies = source == TimingSource::kProxy || parts.is_untimed;
+  if (is_told_by_proxies && parts.announced == 0) return OperationProgress::kUnobservable;
   if (CompletesByQuiet(parts) && parts.quiet_ns > kQuietNs) return OperationProgress::kComplete;
   return OperationProgress::kInFlight;
 }

@@ -17,7 +17,8 @@ inline constexpr uint64_t kQuietNs = 1'000'000'000;
 struct OperationParts {
   uint32_t announced = 0;
   uint32_t done = 0;
-  uint64_t quiet_ns = 0;  // since the latest event of a part; 0 if there was none
+  uint64_t quiet_ns = 0;    // since the latest event of a part; 0 if there was none
+  bool is_untimed = false;  // called outside of a sampling window: only proxy operations can tell of its completion
 };
 
 enum class OperationProgress : uint8_t {

@@ -63,6 +63,9 @@ void CheckFunction(const FunctionSnapshot& function) {
   Require(function.completed <= operations, "no more operations are complete than were started");
 }
 
+// Beside operations in flight there may be others of which nothing is known.
+bool IsObservable(TimingSource source) { return source != TimingSource::kNone; }
+
 void CheckCommunicator(const CommunicatorSnapshot& communicator) {
   CheckText(communicator.name, 128);
   CheckText(communicator.gpu_uuid, 64);
@@ -71,11 +74,16 @@ void CheckCommunicator(const CommunicatorSnapshot& communicator) {
   for (const FunctionSnapshot& function : communicator.functions) CheckFunction(function);
   Require(communicator.completed_sequence <= communicator.started_sequence, "completed is at most started");
   Require(communicator.in_flight.size() <= layout::kInFlightEntries, "no more is in flight than the ring holds");
-  Require(communicator.completion_is_known || communicator.in_flight.empty(), "in flight is told where it is known");
+  Require(
+      communicator.completion_is_known || communicator.in_flight.empty() || IsObservable(communicator.timing_source),
+      "in flight is told where it is known");
   Require(!communicator.is_closed || communicator.in_flight.empty(), "a finalized communicator has nothing in flight");
   for (const InFlightOperation& operation : communicator.in_flight) CheckOperation(operation);
   Require(communicator.timing_source < TimingSource::kCount, "the timing source is one of the vocabulary");
   Require(communicator.timing_reason < TimingReason::kCount, "the timing reason is one of the vocabulary");
+  Require(communicator.sampling_state < SamplingState::kCount, "the sampling state is one of the vocabulary");
+  Require(communicator.sampling_reason < SamplingReason::kCount, "the sampling reason is one of the vocabulary");
+  Require(communicator.sampling_duty_ppm <= kWholeDutyPpm, "a duty is at most 1");
   Require(communicator.api_version >= 0 && communicator.nccl_version >= 0, "versions are not negative");
   Require(communicator.gpu_index >= -1, "a GPU has an index or none is known");
   Require(communicator.created_realtime_ns <= kFuzzedMoment.realtime_ns, "nothing was created in the future");

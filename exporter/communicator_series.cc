@@ -82,6 +82,12 @@ struct CommunicatorGauge {
 
 std::optional<double> If(bool is_known, double value) { return is_known ? std::optional(value) : std::nullopt; }
 
+double TimingDuty(const CommunicatorSnapshot& c) {
+  if (c.timing_source == TimingSource::kNone) return 0;
+  if (c.sampling_state == SamplingState::kNone) return 1;
+  return static_cast<double>(c.sampling_duty_ppm) / kWholeDutyPpm;
+}
+
 constexpr std::array kGauges{
     CommunicatorGauge{Metric::kStartedSequence,
                       [](const CommunicatorSnapshot& c) { return If(true, static_cast<double>(c.started_sequence)); }},
@@ -99,9 +105,7 @@ constexpr std::array kGauges{
                       }},
     CommunicatorGauge{Metric::kCommunicatorRanks,
                       [](const CommunicatorSnapshot& c) { return If(c.ranks != 0, static_cast<double>(c.ranks)); }},
-    CommunicatorGauge{
-        Metric::kTimingDuty,
-        [](const CommunicatorSnapshot& c) { return If(true, c.timing_source == TimingSource::kNone ? 0 : 1); }},
+    CommunicatorGauge{Metric::kTimingDuty, [](const CommunicatorSnapshot& c) { return If(true, TimingDuty(c)); }},
 };
 
 // `value` of a function summed over the members of a subject.

@@ -87,10 +87,12 @@ void DumpIdentity(const CommunicatorSnapshot& communicator, std::string& out) {
   Line(out, "  gpu {}, uuid {}, pci bus id {}",
        communicator.gpu_index < 0 ? "unknown" : std::to_string(communicator.gpu_index), Quoted(communicator.gpu_uuid),
        Quoted(communicator.pci_bus_id));
-  Line(out, "  profiler API v{}, NCCL {}, event mask {:#x}, timing source {} ({})", communicator.api_version,
-       Known(static_cast<uint64_t>(communicator.nccl_version)), communicator.event_mask,
+  Line(out, "  profiler API v{}, NCCL {}, event mask {:#x}, timing source {} ({}), sampling {} ({})",
+       communicator.api_version, Known(static_cast<uint64_t>(communicator.nccl_version)), communicator.event_mask,
        kTimingSources[static_cast<size_t>(communicator.timing_source)],
-       kTimingReasons[static_cast<size_t>(communicator.timing_reason)]);
+       kTimingReasons[static_cast<size_t>(communicator.timing_reason)],
+       kSamplingStates[static_cast<size_t>(communicator.sampling_state)],
+       kSamplingReasons[static_cast<size_t>(communicator.sampling_reason)]);
   Line(out, "  created {}, last progress {}", TimeText(communicator.created_realtime_ns),
        TimeText(communicator.last_progress_realtime_ns));
   const std::string completed =

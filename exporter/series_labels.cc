@@ -122,6 +122,8 @@ Labels RankInfoLabels(const ProcessSnapshot& process, const CommunicatorSnapshot
   Append(labels, "pid", std::to_string(process.pid));
   Append(labels, "timing_source", kTimingSources[static_cast<size_t>(communicator.timing_source)]);
   Append(labels, "timing_reason", kTimingReasons[static_cast<size_t>(communicator.timing_reason)]);
+  Append(labels, "sampling", kSamplingStates[static_cast<size_t>(communicator.sampling_state)]);
+  Append(labels, "sampling_reason", kSamplingReasons[static_cast<size_t>(communicator.sampling_reason)]);
   for (const auto& [variable, value] : process.identity) {
     if (HasOwnLabel(variable) || value.empty()) continue;
     const std::string name = LowerCaseLabel(variable);

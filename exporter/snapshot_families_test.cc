@@ -145,7 +145,7 @@ TEST(SnapshotFamiliesTest, RankInfoCarriesFurtherIdentityUnlessItsNameIsTaken) {
                       {"EMPTY", ""},      {"NODE_NAME", "x7"}, {"COMM", "x8"}};
   const auto values = ScrapedNode(NodeOf({process})).Values(Metric::kRankInfo);
   ASSERT_EQ(values.size(), 1u);
-  EXPECT_THAT(values.begin()->first, testing::EndsWith("timing_reason=default,node_name=n,pod_uid=u,"));
+  EXPECT_THAT(values.begin()->first, testing::EndsWith("timing_reason=default,sampling=none,sampling_reason=default,node_name=n,pod_uid=u,"));
 }
 
 TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {

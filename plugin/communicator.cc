@@ -63,6 +63,7 @@ void Communicator::NoteUnfollowed(const OperationStart& start, bool is_followed)
 
 void Communicator::CountStart(Function function, uint64_t bytes, uint64_t now_ns) {
   recorder_.CountStart(Turn{&is_starting_}, function, bytes, now_ns);
+  if (recorder_.HasDeferredStarts()) ShowDeferredStarts();
 }
 
 bool Communicator::IsFreed(Operation& operation) {
@@ -107,7 +108,7 @@ void Communicator::EndIfOver(Launch& launch, uint64_t now_ns) {
 
 void Communicator::EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const Progress progress = ProgressOf(operation, ticket);
-  const bool cannot_be_seen = source() == TimingSource::kProxy && progress == Progress::kNoPart;
+  const bool cannot_be_seen = MayHaveNoParts(operation) && progress == Progress::kNoPart;
   const bool is_over = progress == Progress::kAllStopped || cannot_be_seen;
   if (is_over || LoadRelaxed(latest_) > ticket) Resolve(operation, ticket, now_ns);
 }

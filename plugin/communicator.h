@@ -14,6 +14,7 @@
 #include "plugin/operation.h"
 #include "plugin/plausibility.h"
 #include "plugin/recorder.h"
+#include "plugin/sampler.h"
 #include "proto/data_quality.h"
 
 namespace nccl_exporter {
@@ -46,6 +47,29 @@ class Communicator {
   // A call of the API, in the group of calls with that number, which is unique in the process; 0: not known.
   void NoteCall(Function function, int root, uint64_t group, bool is_captured);
 
+  // Sampling. By the process, under its lock, while no event can carry the new context yet; nullptr: none.
+  void SetSampler(Sampler* sampler) {
+    StoreRelaxed(ended_call_groups_, LoadRelaxed(call_groups_));
+    if (sampler != nullptr) StoreRelaxed(changes_at_end_, sampler->changes());
+    sampler_.store(sampler, std::memory_order_release);
+  }
+  Sampler* sampler() const { return sampler_.load(std::memory_order_relaxed); }
+  void NoteCallTime(uint64_t now_ns) { StoreRelaxed(last_call_ns_, now_ns); }
+  // With a sampler: the group of that (abbreviated) number has ended. True if the sampler is due.
+  void NoteChanges(const Sampler& sampler) { StoreRelaxed(changes_at_end_, sampler.changes()); }
+  bool EndCallGroup(uint64_t abbreviated) {
+    const Sampler* sampler = this->sampler();
+    NoteChanges(*sampler);
+    StoreRelease(ended_call_groups_, abbreviated);
+    return sampler->IsDue(LoadRelaxed(last_call_ns_));
+  }
+  bool HasOpenCallGroup() const {
+    const uint64_t ended = LoadAcquire(ended_call_groups_);
+    return ((LoadRelaxed(call_groups_) ^ ended) & Handle::kTicketMask) != 0;
+  }
+  // What the sampler's changes() were when the latest group ended, or at init.
+  uint64_t changes_at_end() const { return LoadRelaxed(changes_at_end_); }
+
   // A launch: returns its ticket, or 0 when its operations cannot be followed.
   uint64_t OpenLaunch();
   void CloseLaunch(uint64_t ticket);
@@ -72,6 +96,10 @@ class Communicator {
   Word& OwnerOf(const Operation& operation, uint32_t channel) {
     return channel_owners_[operation.owner_lane.load(std::memory_order_relaxed) + channel];
   }
+  // Whether nothing may ever be reported on an operation, because it does not cross the network.
+  bool MayHaveNoParts(const Operation& operation) const {
+    return source() == TimingSource::kProxy || operation.is_untimed.load(std::memory_order_relaxed);
+  }
   // Counts why a handle does not name an active operation.
   void CountStray(uint64_t state, uint64_t abbreviated);
 
@@ -82,6 +110,9 @@ class Communicator {
   bool ReadsKernels() const { return source() == TimingSource::kKernel || source() == TimingSource::kKernelCpu; }
 
   uint64_t TakeEntry(const OperationStart& start);
+  // What was deferred shows with the end of the turn that was in the way, or at once if that has ended meanwhile.
+  [[gnu::cold]] void ShowDeferredStarts() { recorder_.ShowDeferredStarts(Turn{&is_starting_}); }
+  [[gnu::cold]] void ShowDeferredCompletions() { recorder_.ShowDeferredCompletions(Turn{&is_recording_}); }
   [[gnu::cold]] void NoteUnfollowed(const OperationStart& start, bool is_followed);
   // The ring has come round to an entry that is still held: frees it if that is over. False if the ring is full.
   [[gnu::cold]] bool IsFreed(Operation& operation);
@@ -104,6 +135,8 @@ class Communicator {
   void Close(Launch& launch, uint64_t now_ns);
   void RecordLaunch(Launch& launch, uint64_t now_ns);
   void RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch, uint64_t now_ns);
+  void RecordMembersInTurn(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
+                           uint64_t now_ns);
   void ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch, LaunchShare* shares);
   uint64_t EarlierInFlightNs(uint64_t ticket);
   void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
@@ -125,6 +158,10 @@ class Communicator {
   Word next_operation_{0};  // tickets given out so far
   Word next_launch_{0};
   Word call_groups_{0};
+  Word ended_call_groups_{0};  // the latest, abbreviated as in handles
+  Word last_call_ns_{0};
+  Word changes_at_end_{0};
+  std::atomic<Sampler*> sampler_{nullptr};
   Word announced_ns_{0};  // CLOCK_MONOTONIC of the latest operation's start event
   Word oldest_{1};        // no followed operation has a lower ticket
   // The highest ticket among operations that have run all channels seen of them, or have begun a proxy operation; and

@@ -121,7 +121,7 @@ void Communicator::Finish(Operation& operation, uint64_t ticket, uint64_t now_ns
 void Communicator::Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) return;
   const Progress progress = ProgressOf(operation, ticket);
-  const bool can_have_none = source() == TimingSource::kProxy && progress == Progress::kNoPart;  // no network
+  const bool can_have_none = MayHaveNoParts(operation) && progress == Progress::kNoPart;  // no network
   if (progress != Progress::kAllStopped && !can_have_none) {
     GiveUp(operation, ticket, Loss::kOperationAbandoned);
   }
@@ -180,8 +180,10 @@ void Communicator::RecordLaunch(Launch& launch, uint64_t now_ns) {
 
 namespace {
 
-bool HasInterval(const Operation& operation, uint64_t ticket) {
-  return ProgressOf(operation, ticket) == Progress::kAllStopped;
+// Proxy operations beside kernel timing tell when an operation is over, not how long it took.
+bool HasInterval(const Operation& operation, uint64_t ticket, TimingSource source) {
+  return ProgressOf(operation, ticket) == Progress::kAllStopped &&
+         (source == TimingSource::kProxy || LoadRelaxed(operation.seen) != 0);
 }
 
 // Why the operation's own time stamps cannot be believed, as 1 + Loss; 0 if they can.
@@ -238,7 +240,7 @@ void Communicator::ShareTimes(const Turn& turn, uint64_t last_member, uint64_t m
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
     const Operation& operation = At(ticket);
     LaunchShare& share = shares[PartOf(operation, members)];
-    if (HasInterval(operation, ticket)) {
+    if (HasInterval(operation, ticket, source())) {
       if (const uint8_t rejection = RejectionOf(operation, source()); rejection != 0) {
         recorder_.CountLoss(static_cast<Loss>(rejection - 1));
         share.Reject();
@@ -293,8 +295,16 @@ uint64_t Communicator::EarlierInFlightNs(uint64_t ticket) {
 // Records all members of a launch, whose times depend on each other, and frees their entries.
 [[gnu::flatten]] void Communicator::RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch,
                                                   uint64_t now_ns) {
+  {
+    const Turn turn{&is_recording_};
+    RecordMembersInTurn(turn, last_member, members, launch, now_ns);
+  }
+  if (recorder_.HasDeferredCompletions()) ShowDeferredCompletions();
+}
+
+void Communicator::RecordMembersInTurn(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
+                                       uint64_t now_ns) {
   LaunchShare shares[kLaunchParts];
-  const Turn turn{&is_recording_};
   ShareTimes(turn, last_member, members, launch, shares);
   uint64_t ticket = last_member;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
@@ -314,7 +324,7 @@ uint64_t Communicator::EarlierInFlightNs(uint64_t ticket) {
 void Communicator::RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
                                 uint64_t members, uint64_t now_ns) {
   const Function function = operation.function.load(std::memory_order_relaxed);
-  if (HasInterval(operation, ticket)) {
+  if (HasInterval(operation, ticket, source())) {
     const uint64_t bytes = LoadRelaxed(operation.bytes);
     if (!share.is_rejected()) {
       recorder_.RecordTimes({.function = function,
@@ -345,7 +355,7 @@ void Communicator::Finalize() {
     const uint64_t ticket = TicketOf(state);
     const Progress progress = ProgressOf(operation, ticket);
     if (progress != Progress::kAllStopped) {
-      const bool cannot_be_seen = source() == TimingSource::kProxy && progress == Progress::kNoPart;
+      const bool cannot_be_seen = MayHaveNoParts(operation) && progress == Progress::kNoPart;
       if (progress == Progress::kRunning) {
         GiveUp(operation, ticket, Loss::kIncompleteAtFinalize);
       } else if (!cannot_be_seen) {
@@ -358,7 +368,8 @@ void Communicator::Finalize() {
   for (Launch& launch : launches_) {
     if (LoadAcquire(launch.ticket) != 0) Close(launch, now_ns);
   }
-  recorder_.ShowDeferred(Turn{&is_starting_}, Turn{&is_recording_});
+  ShowDeferredStarts();
+  ShowDeferredCompletions();
 }
 
 }  // namespace nccl_exporter

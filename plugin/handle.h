@@ -11,7 +11,8 @@
 //
 // salt: random per process, never 0, so that a handle is never NULL and another process's handle does not fit. slot:
 // place of the communicator. ticket: low bits of the number of the operation or launch, so that a handle dies with what
-// it names. A kCall handle holds the time of the call in place of slot, ticket and channel.
+// it names. A kCall or kUntimedCall handle holds the time of the call in place of slot, ticket
+// and channel.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ enum class HandleKind : uint8_t {
   kKernelChannel,   // one channel of an operation
   kProxyOperation,  // one proxy operation of an operation
   kUnfollowed,      // something that was counted and is not followed further
+  kUntimedCall,     // as kCall, outside of the windows in which operations are timed
 };
 
 struct Handle {

@@ -39,6 +39,7 @@ struct OperationStart {
   bool has_no_parts = false;  // nothing will be reported on it (proxies do not take sends to self)
   bool is_to_self = false;    // Send or Recv
   bool is_replay = false;     // of a captured graph
+  bool is_untimed = false;    // called outside of a window: no channels, and proxy operations if it crosses the network
   int peer = -1;
   uint64_t launch = 0;  // ticket of its Group event; 0: none
   bool launch_is_followed = true;
@@ -62,6 +63,7 @@ struct alignas(64) Operation {
   std::atomic<uint8_t> owner_lane{0};  // which of the two kinds of channel owners it is among: receives apart
   std::atomic<bool> call_is_bound{false};
   std::atomic<bool> channels_are_exact{false};
+  std::atomic<bool> is_untimed{false};
   std::atomic<bool> is_given_up{false};  // its communicator was finalized before it was complete: not recorded
 
   alignas(64) Word parts_ticket{0};

@@ -18,6 +18,38 @@ bool ParseWhole(const char* text, uint64_t least, uint64_t most, uint64_t* value
   return true;
 }
 
+// A decimal number in millionths: digits, and up to six after a point. No locale has a say in it.
+bool ParseDecimal(const char* text, uint64_t least, uint64_t most, uint64_t* millionths) {
+  constexpr int kMostDigits = 12;
+  uint64_t value = 0;
+  int digits = 0, decimals = -1;
+  for (; *text != '\0'; ++text) {
+    if (*text == '.' && decimals < 0) {
+      decimals = 0;
+    } else if (*text >= '0' && *text <= '9' && digits < kMostDigits && decimals < 6) {
+      value = value * 10 + static_cast<uint64_t>(*text - '0');
+      ++digits;
+      if (decimals >= 0) ++decimals;
+    } else {
+      return false;
+    }
+  }
+  for (int i = decimals < 0 ? 0 : decimals; i < 6; ++i) value *= 10;
+  if (digits == 0 || value < least || value > most) return false;
+  *millionths = value;
+  return true;
+}
+
+bool ParseSampling(const char* text, Options* options) {
+  if (std::strcmp(text, "auto") == 0) return options->sampling = Sampling::kAuto, true;
+  if (std::strcmp(text, "always") == 0) return options->sampling = Sampling::kAlways, true;
+  if (std::strcmp(text, "off") == 0) return options->sampling = Sampling::kOff, true;
+  uint64_t duty_ppm = 0;
+  if (!ParseDecimal(text, 1000, 1'000'000, &duty_ppm)) return false;
+  options->sampling_duty_ppm = static_cast<uint32_t>(duty_ppm);
+  return options->sampling = Sampling::kDuty, true;
+}
+
 bool ParseKernelTiming(const char* text, KernelTiming* value) {
   if (std::strcmp(text, "auto") == 0) return *value = KernelTiming::kAuto, true;
   if (std::strcmp(text, "on") == 0) return *value = KernelTiming::kOn, true;
@@ -46,6 +78,13 @@ Options ReadOptions(const char* (*get)(const char* name)) {
   }
   if (const char* text = given(4)) {
     ParseWhole(text, 1, 86400, &number) ? void(options.retention_ns = number * 1'000'000'000) : reject(4);
+  }
+  if (const char* text = given(5); text != nullptr && !ParseSampling(text, &options)) reject(5);
+  if (const char* text = given(6)) {
+    ParseDecimal(text, 100'000, 3600'000'000, &number) ? void(options.sampling_period_ns = number * 1000) : reject(6);
+  }
+  if (const char* text = given(7)) {
+    ParseDecimal(text, 0, 86400'000'000, &number) ? void(options.sampling_learning_ns = number * 1000) : reject(7);
   }
   return options;
 }

@@ -32,6 +32,10 @@ TEST(Options, AreTheDefaultsOfTheTableWhenNothingIsSet) {
     EXPECT_EQ(options.kernel_timing, KernelTiming::kAuto);
     EXPECT_EQ(options.communicators, 256u);
     EXPECT_EQ(options.retention_ns, 300'000'000'000u);
+    EXPECT_EQ(options.sampling, Sampling::kAuto);
+    EXPECT_EQ(options.sampling_duty_ppm, 100'000u);
+    EXPECT_EQ(options.sampling_period_ns, 2'000'000'000u);
+    EXPECT_EQ(options.sampling_learning_ns, 600'000'000'000u);
     EXPECT_EQ(options.rejected_name, nullptr);
   }
 }
@@ -41,20 +45,31 @@ TEST(Options, TakeEveryVariableOfTheTable) {
                                 {"NCCL_EXPORTER_DIR", "/somewhere"},
                                 {"NCCL_EXPORTER_KERNEL_TIMING", "off"},
                                 {"NCCL_EXPORTER_COMMUNICATORS", "4095"},
-                                {"NCCL_EXPORTER_RETENTION_SECONDS", "1"}});
+                                {"NCCL_EXPORTER_RETENTION_SECONDS", "1"},
+                                {"NCCL_EXPORTER_SAMPLING", "0.25"},
+                                {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.5"},
+                                {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "0"}});
   EXPECT_FALSE(options.enable);
   EXPECT_STREQ(options.directory, "/somewhere");
   EXPECT_EQ(options.kernel_timing, KernelTiming::kOff);
   EXPECT_EQ(options.communicators, 4095u);
   EXPECT_EQ(options.retention_ns, 1'000'000'000u);
+  EXPECT_EQ(options.sampling, Sampling::kDuty);
+  EXPECT_EQ(options.sampling_duty_ppm, 250'000u);
+  EXPECT_EQ(options.sampling_period_ns, 500'000'000u);
+  EXPECT_EQ(options.sampling_learning_ns, 0u);
   EXPECT_EQ(options.rejected_name, nullptr);
 }
 
 TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
-  for (const auto& [name, value] : std::map<std::string, std::string>{{"NCCL_EXPORTER_ENABLE", "yes"},
-                                                                      {"NCCL_EXPORTER_KERNEL_TIMING", "sometimes"},
-                                                                      {"NCCL_EXPORTER_COMMUNICATORS", "4096"},
-                                                                      {"NCCL_EXPORTER_RETENTION_SECONDS", "-1"}}) {
+  for (const auto& [name, value] :
+       std::map<std::string, std::string>{{"NCCL_EXPORTER_ENABLE", "yes"},
+                                          {"NCCL_EXPORTER_KERNEL_TIMING", "sometimes"},
+                                          {"NCCL_EXPORTER_COMMUNICATORS", "4096"},
+                                          {"NCCL_EXPORTER_RETENTION_SECONDS", "-1"},
+                                          {"NCCL_EXPORTER_SAMPLING", "1.01"},
+                                          {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0"},
+                                          {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "1e3"}}) {
     const Options options = Read({{name, value}});
     ASSERT_NE(options.rejected_name, nullptr) << name;
     EXPECT_EQ(options.rejected_name, name);
@@ -63,6 +78,12 @@ TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
     EXPECT_EQ(options.communicators, 256u);
     EXPECT_EQ(options.retention_ns, 300'000'000'000u);
   }
+  for (const char* share : {"0", "0.0001", ".", "1..", "0,5", "-1", "0.1 ", "0.1234567", "1000000000000000"}) {
+    EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", share}}).sampling, Sampling::kAuto) << share;
+  }
+  EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "1"}}).sampling_duty_ppm, 1'000'000u);
+  EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "always"}}).sampling, Sampling::kAlways);
+  EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "off"}}).sampling, Sampling::kOff);
   for (const char* number : {"0", "12x", "", " 5", "99999999999999999999", "0x10"}) {
     EXPECT_EQ(Read({{"NCCL_EXPORTER_COMMUNICATORS", number}}).communicators, 256u) << number;
   }

@@ -111,11 +111,12 @@ const EventPolicy& Process::PolicyFor(int api_version, const void* address_in_nc
   Decision& decision = decisions_[static_cast<size_t>(api_version)];
   const int nccl_version = FindNcclVersion(address_in_nccl);
   if (!decision.is_made || decision.nccl_version != nccl_version) {
-    decision.policy = DecideEvents({.api_version = api_version,
-                                    .nccl_version = nccl_version,
-                                    .kernel_timing = options_.kernel_timing,
-                                    .shared_memory_free_bytes = SharedMemoryFreeBytes(),
-                                    .local_ranks = LocalRanks(Environment)});
+    decision.policy = DecideEvents(
+        {.api_version = api_version,
+         .nccl_version = nccl_version,
+         .kernel_timing = options_.sampling == Sampling::kOff ? KernelTiming::kOff : options_.kernel_timing,
+         .shared_memory_free_bytes = SharedMemoryFreeBytes(),
+         .local_ranks = LocalRanks(Environment)});
     decision.nccl_version = nccl_version;
     decision.is_made = true;
   }
@@ -130,14 +131,22 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   const EventPolicy& policy = PolicyFor(request.api_version, mask);
   const uint32_t slot = ClaimSlot();
   if (IsOverflow(slot)) {
+    for (LibrarySampling& library : libraries_) {
+      FreezeMask(library, SamplingReason::kOverflow);  // whether its groups are open cannot be told
+    }
+    SamplingReason reason = SamplingReason::kOverflow;
+    SampleLibrary(mask, request.api_version, policy, &reason);
     // The context carries the number of ranks, which the shared slot cannot.
     const uint64_t ranks = request.ranks > 0 ? static_cast<uint64_t>(request.ranks) : 0;
     *context = Handle::Of(Salt(), HandleKind::kContext, slot, ranks).Pointer();
   } else {
+    SamplingReason reason = SamplingReason::kDefault;
+    LibrarySampling* library = SampleLibrary(mask, request.api_version, policy, &reason);
     OpenSlot(slot, request, policy);
+    communicators_[slot].load(std::memory_order_relaxed)->SetSampler(library != nullptr ? &library->sampler : nullptr);
+    ShowSampling(slot, library, reason);
     *context = Handle{LoadRelaxed(contexts_[slot])}.Pointer();
   }
-  __atomic_store_n(mask, policy.mask, __ATOMIC_RELAXED);
 }
 
 // A place for a new communicator: closed for the retention time, which takes no further memory, or never used; the
@@ -273,7 +282,7 @@ void* Process::StartProxyOperation(void* task, int pid) {
   if (IsOurs(handle) && handle.Kind() == HandleKind::kUnfollowed) return nullptr;
   Communicator* communicator = Owner(handle, HandleKind::kOperation);
   if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle), nullptr;
-  if (communicator->source() != TimingSource::kProxy) return nullptr;
+  if (communicator->source() != TimingSource::kProxy && communicator->sampler() == nullptr) return nullptr;
   return communicator->StartProxy(handle.Ticket()) ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
 }
 
@@ -282,12 +291,13 @@ void* Process::StartProxyOperation(void* task, int pid) {
 void Process::StopOther(Handle handle) {
   if (handle.bits == 0) return;
   switch (KindOf(handle)) {
+    case HandleKind::kUntimedCall:
     case HandleKind::kCapturedCall:
     case HandleKind::kUnfollowed:
       return;
     case HandleKind::kGroupApi:
       if (LoadRelaxed(CapturingEntry(handle)) == handle.bits) StoreRelaxed(CapturingEntry(handle), 0);
-      return;
+      return EndCallGroup(handle);
     case HandleKind::kGroup:
       if (Communicator* communicator = OwnerOf(handle)) return communicator->CloseLaunch(handle.Ticket());
       break;

@@ -17,6 +17,7 @@
 #include "plugin/event_policy.h"
 #include "plugin/handle.h"
 #include "plugin/profiler_abi.h"
+#include "plugin/sampler.h"
 #include "plugin/segment.h"
 
 namespace nccl_exporter {
@@ -76,6 +77,24 @@ class Process {
   bool PrepareSlot(uint32_t slot);
   void OpenSlot(uint32_t slot, const InitRequest& request, const EventPolicy& policy);
   void OpenOverflow();
+
+  // Sampling (process_sampling.cc).
+  struct LibrarySampling {  // of one copy of libnccl
+    Sampler sampler;
+    std::atomic<SamplingReason> reason;
+  };
+  // Under the lock. The sampling of the copy that the mask belongs to, or nullptr where there is none, for the reason
+  // that is given; the mask is stored in either case.
+  LibrarySampling* SampleLibrary(int* mask, int api_version, const EventPolicy& policy, SamplingReason* reason);
+  void ShowSampling(uint32_t slot, const LibrarySampling* library, SamplingReason reason);
+  void ShowSampling(LibrarySampling& library);
+  LibrarySampling* LibraryOf(const Sampler* sampler);
+  // Before a call that must not see a change of the mask.
+  void FreezeMask(Sampler& sampler, FreezingCall call, void* context, void* call_group);
+  void FreezeMask(LibrarySampling& library, SamplingReason reason);
+  void EndCallGroup(Handle call_group);
+  void ChangeMask(Communicator& communicator, Sampler& sampler);
+  bool IsAnyCallGroupOpen(const Sampler& sampler) const;
 
   uint16_t Salt() const { return salt_.load(std::memory_order_acquire); }
   bool IsOurs(Handle handle) const {
@@ -144,6 +163,9 @@ class Process {
   std::array<uint64_t, Handle::kMaxSlots> closed_ns_;  // CLOCK_MONOTONIC of the last finalize; under the lock
   std::array<Word, Handle::kMaxSlots> learned_;        // whether identity has come (API v1 to v3)
   std::array<std::atomic<Communicator*>, Handle::kMaxSlots> communicators_;
+  static constexpr size_t kMostLibraries =
+      4;  // copies of libnccl that are sampled: a framework's own, and the system's
+  std::array<LibrarySampling, kMostLibraries> libraries_;
 };
 
 }  // namespace nccl_exporter

@@ -15,7 +15,9 @@ inline void* Process::StartCallGroup(void* context) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
-  return from.With(HandleKind::kGroupApi, communicator->NextCallGroup()).Pointer();
+  const Handle group = from.With(HandleKind::kGroupApi, communicator->NextCallGroup());
+  if (Sampler* sampler = communicator->sampler()) sampler->NoteGroup(group.bits);
+  return group.Pointer();
 }
 
 inline void* Process::StartCall(void* context, Function function, int root, bool is_captured, void* call_group) {
@@ -23,13 +25,27 @@ inline void* Process::StartCall(void* context, Function function, int root, bool
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
   communicator->recorder().CountCall(function);
+  Sampler* sampler = communicator->sampler();
+  if (sampler != nullptr && (is_captured || TraitsOf(function).is_point_to_point) && !sampler->IsFrozen()) {
+    FreezeMask(*sampler,
+               is_captured                   ? FreezingCall::kOther
+               : function == Function::kSend ? FreezingCall::kSend
+                                             : FreezingCall::kRecv,
+               context, call_group);
+  }
   const Handle group = Handle::From(call_group);
   communicator->NoteCall(function, root, group.bits, is_captured);
   if (is_captured && IsOurs(group) && group.Kind() == HandleKind::kGroupApi) {
     StoreRelaxed(CapturingEntry(group), group.bits);
     return group.As(HandleKind::kCapturedCall).Pointer();
   }
-  return Handle::Of(Salt(), HandleKind::kCall, (NowNs() - start_ns_) >> kCallTimeShift).Pointer();
+  const uint64_t now_ns = NowNs();
+  HandleKind kind = HandleKind::kCall;
+  if (sampler != nullptr) {
+    communicator->NoteCallTime(now_ns);
+    if (!sampler->TimesNow()) kind = HandleKind::kUntimedCall;
+  }
+  return Handle::Of(Salt(), kind, (now_ns - start_ns_) >> kCallTimeShift).Pointer();
 }
 
 inline void* Process::StartLaunch(void* context) {
@@ -42,7 +58,8 @@ inline void* Process::StartLaunch(void* context) {
 
 inline bool Process::DateCall(Handle call, OperationStart* start) {
   const bool is_ours = IsOurs(call);
-  if (is_ours && call.Kind() == HandleKind::kCall) {
+  if (is_ours && (call.Kind() == HandleKind::kCall || call.Kind() == HandleKind::kUntimedCall)) {
+    start->is_untimed = call.Kind() == HandleKind::kUntimedCall;
     start->call_ns = start_ns_ + (call.Payload() << kCallTimeShift);
     start->call_is_bound = true;
     return true;
@@ -65,6 +82,10 @@ inline void* Process::StartTask(void* context, OperationStart& start, const Task
   if (!DateCall(Handle::From(call), &start)) return from.With(HandleKind::kUnfollowed, 0).Pointer();
   if (origin.tells_identity && LoadRelaxed(learned_[from.Slot()]) == 0) LearnIdentity(from.Slot(), origin);
 
+  if (start.is_replay) {
+    const Sampler* sampler = communicator->sampler();
+    start.is_untimed = sampler != nullptr && !sampler->TimesNow();  // frozen since the capture
+  }
   const Handle group = Handle::From(launch);
   const bool has_launch = IsOurs(group) && group.Slot() == from.Slot();
   start.launch_is_followed = !(has_launch && group.Kind() == HandleKind::kUnfollowed);

@@ -8,31 +8,40 @@ void Recorder::CountSharedStart(Function function, int size_class, uint64_t byte
   AddRelaxed(block(function).started.bytes[size_class], bytes);
 }
 
-void Recorder::ShowDeferredStarts(Function function, int size_class) {
-  DeferredStarts& deferred = deferred_starts_[static_cast<size_t>(function)][static_cast<size_t>(size_class)];
-  auto& started = block(function).started;
-  AddAlone(started.operations[size_class], deferred.operations.exchange(0, std::memory_order_acquire));
-  AddAlone(started.bytes[size_class], deferred.bytes.exchange(0, std::memory_order_relaxed));
+void Recorder::DeferStart(DeferredStarts& deferred, uint64_t bytes) {
+  AddRelaxed(deferred.bytes, bytes);
+  AddRelaxed(deferred.operations, 1);
+  has_deferred_starts_.store(true, std::memory_order_release);
 }
 
-void Recorder::ShowDeferredCompletions(Function function) {
-  Word& deferred = deferred_completions_[static_cast<size_t>(function)];
-  AddAlone(block(function).completed, deferred.exchange(0, std::memory_order_relaxed));
+void Recorder::DeferCompletion(Word& deferred) {
+  AddRelaxed(deferred, 1);
+  has_deferred_completions_.store(true, std::memory_order_release);
 }
 
-void Recorder::ShowDeferred(const Turn& start_turn, const Turn& completion_turn) {
-  for (int i = 0; i < kFunctionCount; ++i) {
-    const Function function = static_cast<Function>(i);
-    for (int size_class = 0; start_turn && size_class < kSizeClassCount; ++size_class) {
-      ShowDeferredStarts(function, size_class);
+void Recorder::ShowDeferredStarts(const Turn& turn) {
+  if (!turn || !has_deferred_starts_.exchange(false, std::memory_order_acquire)) return;
+  for (size_t function = 0; function < kFunctionCount; ++function) {
+    for (size_t size_class = 0; size_class < kSizeClassCount; ++size_class) {
+      DeferredStarts& deferred = deferred_starts_[function][size_class];
+      auto& started = slot_->functions[function].started;
+      AddAlone(started.operations[size_class], deferred.operations.exchange(0, std::memory_order_relaxed));
+      AddAlone(started.bytes[size_class], deferred.bytes.exchange(0, std::memory_order_relaxed));
     }
-    if (completion_turn) ShowDeferredCompletions(function);
+  }
+}
+
+void Recorder::ShowDeferredCompletions(const Turn& turn) {
+  if (!turn || !has_deferred_completions_.exchange(false, std::memory_order_acquire)) return;
+  for (size_t function = 0; function < kFunctionCount; ++function) {
+    AddAlone(slot_->functions[function].completed,
+             deferred_completions_[function].exchange(0, std::memory_order_relaxed));
   }
 }
 
 void Recorder::ShowInFlight(uint64_t ticket, const OperationStart& start) {
   layout::InFlightEntry& shown = entry(ticket);
-  StoreRelaxed(shown.function, static_cast<uint64_t>(start.function));
+  StoreRelaxed(shown.function, static_cast<uint64_t>(start.function) | (start.is_untimed ? layout::kUntimedFlag : 0));
   StoreRelaxed(shown.sequence, start.sequence);
   StoreRelaxed(shown.start_ns, start.call_ns);
   StoreRelaxed(shown.bytes, start.message_bytes);

@@ -50,15 +50,14 @@ class Recorder {
     Word& calls = block(function).calls;
     is_shared_.load(std::memory_order_relaxed) ? static_cast<void>(AddRelaxed(calls, 1)) : AddAlone(calls, 1);
   }
-  // Under a turn of the communicator's starts; without it the count shows with the next one of its kind that has it.
+  // Under a turn of the communicator's starts; without it the count is deferred.
   void CountStart(const Turn& turn, Function function, uint64_t bytes, uint64_t now_ns) {
     const int size_class = SizeClassOf(bytes);
     layout::FunctionBlock& counters = block(function);
     StoreRelaxed(counters.last_start_ns, now_ns);
     DeferredStarts& deferred = deferred_starts_[static_cast<size_t>(function)][static_cast<size_t>(size_class)];
     if (is_shared_.load(std::memory_order_relaxed)) return CountSharedStart(function, size_class, bytes);
-    if (!turn) return deferred.Add(bytes);
-    if (LoadRelaxed(deferred.operations) != 0) ShowDeferredStarts(function, size_class);
+    if (!turn) return DeferStart(deferred, bytes);
     AddAlone(counters.started.operations[size_class], 1);
     AddAlone(counters.started.bytes[size_class], bytes);
   }
@@ -73,12 +72,15 @@ class Recorder {
     layout::FunctionBlock& counters = block(function);
     StoreRelaxed(counters.last_completion_ns, now_ns);
     Word& deferred = deferred_completions_[static_cast<size_t>(function)];
-    if (!turn) return static_cast<void>(AddRelaxed(deferred, 1));
-    if (LoadRelaxed(deferred) != 0) ShowDeferredCompletions(function);
+    if (!turn) return DeferCompletion(deferred);
     AddAlone(counters.completed, 1);
   }
-  // At the end of a communicator: what no further operation would show.
-  void ShowDeferred(const Turn& start_turn, const Turn& completion_turn);
+  // Counts that were deferred: to be shown by whoever has had a turn, asking after its end, and by whoever had none. One
+  // of the two sees to it: attempts at a turn last longer than its end needs to become visible.
+  bool HasDeferredStarts() const { return IsSet(has_deferred_starts_); }
+  bool HasDeferredCompletions() const { return IsSet(has_deferred_completions_); }
+  void ShowDeferredStarts(const Turn& turn);
+  void ShowDeferredCompletions(const Turn& turn);
   // Only under a turn of the communicator's completions.
   void RecordTimes(const Completion& completion);
   // From now on the communicator is untimed, because its time stamps drift.
@@ -90,14 +92,14 @@ class Recorder {
   struct DeferredStarts {
     Word operations{0};
     Word bytes{0};
-    void Add(uint64_t more_bytes) {
-      AddRelaxed(bytes, more_bytes);
-      AddRelaxed(operations, 1);
-    }
   };
+  static bool IsSet(const std::atomic<bool>& flag) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // not read before the turn ends
+    return flag.load(std::memory_order_relaxed);
+  }
+  void DeferStart(DeferredStarts& deferred, uint64_t bytes);
+  void DeferCompletion(Word& deferred);
   void CountSharedStart(Function function, int size_class, uint64_t bytes);
-  void ShowDeferredStarts(Function function, int size_class);
-  void ShowDeferredCompletions(Function function);
   void RecordDuration(const Completion& completion);
   void AppendCompletion(const Completion& completion);
 
@@ -106,6 +108,8 @@ class Recorder {
   std::atomic<bool> is_shared_{false};
   std::atomic<uint32_t> ranks_{0};
   std::atomic<double> bus_share_{0};
+  std::atomic<bool> has_deferred_starts_{false};
+  std::atomic<bool> has_deferred_completions_{false};
   std::array<std::array<DeferredStarts, kSizeClassCount>, kFunctionCount> deferred_starts_;
   std::array<Word, kFunctionCount> deferred_completions_{};
   Word completions_{0};  // our own count: the segment's is never read back

@@ -44,8 +44,9 @@ inline uint64_t Communicator::TakeEntry(const OperationStart& start) {
   operation.function.store(start.function, std::memory_order_relaxed);
   operation.owner_lane.store(start.function == Function::kRecv ? Handle::kMaxChannels : 0, std::memory_order_relaxed);
   operation.call_is_bound.store(start.call_is_bound, std::memory_order_relaxed);
-  operation.channels_are_exact.store(start.channels_are_exact && source() != TimingSource::kProxy,
+  operation.channels_are_exact.store(start.channels_are_exact && source() != TimingSource::kProxy && !start.is_untimed,
                                      std::memory_order_relaxed);
+  operation.is_untimed.store(start.is_untimed, std::memory_order_relaxed);
   operation.is_given_up.store(false, std::memory_order_relaxed);
   JoinLaunch(operation, ticket, start.launch);
   recorder_.ShowInFlight(ticket, start);
@@ -68,6 +69,7 @@ inline uint64_t Communicator::StartOperation(const OperationStart& start) {
     if (!start.call_is_bound) StoreRelaxed(announced_ns_, start.call_ns);
     if (turn && is_followed && start.launch_is_followed) ticket = TakeEntry(start);
   }
+  if (recorder_.HasDeferredStarts()) ShowDeferredStarts();
   if (ticket == 0) {
     NoteUnfollowed(start, is_followed);
   } else if (start.has_no_parts) {

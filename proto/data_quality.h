@@ -112,4 +112,33 @@ inline constexpr std::array<std::string_view, static_cast<size_t>(TimingReason::
     "default",         "configured",        "api_too_old", "release_unsound",
     "release_unknown", "shared_memory_low", "overflow",    "drift"};
 
+// Whether all operations are timed or those in windows of time (label `sampling`).
+enum class SamplingState : uint8_t {
+  kNone = 0,      // what the timing source says, all the time
+  kLearning = 1,  // all operations are timed, until it is clear what the process does
+  kWindows = 2,   // operations are timed in windows
+  kFrozen = 3,    // no windows (any more): see the reason
+  kCount
+};
+inline constexpr std::array<std::string_view, static_cast<size_t>(SamplingState::kCount)> kSamplingStates{
+    "none", "learning", "windows", "frozen"};
+
+// Why (label `sampling_reason`).
+enum class SamplingReason : uint8_t {
+  kDefault = 0,
+  kConfigured = 1,        // NCCL_EXPORTER_SAMPLING
+  kRelease = 2,           // other than 2.28 to 2.30, or without kernel timing
+  kPointToPoint = 3,      // the process sends and receives
+  kGraph = 4,             // the process captures graphs
+  kTooManyLibraries = 5,  // copies of libnccl in the process
+  kOverflow = 6,          // communicators without a slot of their own
+  kThreads = 7,           // threads call NCCL at the same time
+  kCount
+};
+inline constexpr std::array<std::string_view, static_cast<size_t>(SamplingReason::kCount)> kSamplingReasons{
+    "default", "configured", "release", "point_to_point", "graph", "too_many_libraries", "overflow", "threads"};
+
+// A duty of 1.
+inline constexpr uint32_t kWholeDutyPpm = 1'000'000;
+
 }  // namespace nccl_exporter

@@ -47,7 +47,7 @@ using Word = std::atomic<uint64_t>;
 static_assert(sizeof(Word) == 8 && Word::is_always_lock_free);
 
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 0;
+inline constexpr uint32_t kMinor = 1;
 inline constexpr uint64_t kVersion = uint64_t{kMajor} << 32 | kMinor;
 inline constexpr uint64_t kMagic = 0x314745534c43434e;  // "NCCLSEG1"
 inline constexpr const char kFileSuffix[] = ".seg";
@@ -96,6 +96,15 @@ constexpr uint64_t StateWord(uint64_t generation, SlotState state) {
 constexpr SlotState StateOf(uint64_t word) { return static_cast<SlotState>(word & 0xff); }
 constexpr uint64_t GenerationOf(uint64_t word) { return word >> 8; }
 
+// The sampling word: duty in millionths << 32 | SamplingReason << 8 | SamplingState.
+constexpr uint64_t SamplingWord(SamplingState state, SamplingReason reason, uint32_t duty_ppm) {
+  return uint64_t{duty_ppm} << 32 | uint64_t{static_cast<uint8_t>(reason)} << 8 | static_cast<uint64_t>(state);
+}
+
+// In the function word of an operation in flight: it was called outside of a window, and without parts nothing tells
+// when it is complete (1.1).
+inline constexpr uint64_t kUntimedFlag = 1 << 8;
+
 // Counters of one function on one communicator.
 struct alignas(64) FunctionBlock {
   // Written by the threads that call NCCL.
@@ -123,7 +132,7 @@ struct alignas(64) FunctionBlock {
 // An operation between its start and its completion: what the rank was in, should it die or hang.
 struct alignas(64) InFlightEntry {
   Word ticket;        // 1 + number of the operation on its communicator; 0: entry not in use
-  Word function;      // Function, in the low 8 bits
+  Word function;      // Function, in the low 8 bits; kUntimedFlag
   Word sequence;      // NCCL's sequence number of the function (not for Send and Recv)
   Word start_ns;      // CLOCK_MONOTONIC of the call
   Word bytes;         // message bytes
@@ -159,10 +168,10 @@ struct alignas(4096) CommunicatorSlot {
   uint64_t created_monotonic_ns;
   Word closed_monotonic_ns;  // 0: not finalized
   uint64_t
-      has_identity;  // 0: communicator_id and rank are not known yet (API v1 to v3 tell them with the first operation)
-  uint64_t reserved[1];
-  char name[128];       // user's name of the communicator, or empty
-  char gpu_uuid[64];    // "GPU-xxxxxxxx-xxxx-...", or empty
+      has_identity;   // 0: communicator_id and rank are not known yet (API v1 to v3 tell them with the first operation)
+  Word sampling;      // SamplingWord: written at init and when the state changes (1.1; before: 0)
+  char name[128];     // user's name of the communicator, or empty
+  char gpu_uuid[64];  // "GPU-xxxxxxxx-xxxx-...", or empty
   char pci_bus_id[64];  // "0000:3b:00.0", or empty
   alignas(64) FunctionBlock functions[kFunctionCount];
   InFlightEntry in_flight[kInFlightEntries];        // entry of a ticket: (ticket - 1) % kInFlightEntries

@@ -105,6 +105,7 @@ CallingThread::Plans CallingThread::MakeCalls(const ThreadGroup& group, bool is_
       task.parent = called[plan.calls[i]].handle;
       prepared.Add(task);
     }
+    prepared.CountMaskFaults(is_captured);
   }
   return plans;
 }
@@ -149,6 +150,7 @@ void CallingThread::Capture(const ThreadGroup& group) {
 
 void CallingThread::Replay(const ThreadGroup& group, Plans& plans) {
   for (size_t i = 0; i < plans.size(); ++i) {
+    plans[i].CountMaskFaultsAtReplay();
     if (plans[i].IsEmpty() || !plans[i].HasProxyOperations()) continue;
     const Plan& plan = group.plans[i];
     const KernelTimes kernel{plan.kernel_start_ns, plan.kernel_stop_ns};

@@ -61,17 +61,16 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
   const uint32_t proxy_bits = kProxyOp | kProxyStep | (release.HasKernelEvents() ? uint32_t{kNetPlugin} : 0);
   const bool has_proxy_events = task.crosses_network && (task.mask & proxy_bits) != 0;
   communicator_.NoteMask(task.mask, release);
-  const Timing timing = communicator_.timing.load(std::memory_order_relaxed);
+  const bool has_kernel_events = (task.mask & kKernelCh) != 0 && release.HasKernelEvents();
   const size_t member = members_.size();
-  members_.push_back(
-      {.function = task.call.function,
-       .bytes = task.message_bytes,
-       .shows_its_end = is_timed_ && (timing >= Timing::kKernelCpu || (timing == Timing::kProxy && has_proxy_events))});
+  members_.push_back({.function = task.call.function,
+                      .bytes = task.message_bytes,
+                      .shows_its_end = is_timed_ && (has_kernel_events || has_proxy_events)});
   members_.back().operation =
       communicator_.account.AddOperation(task.call.function, task.message_bytes, kernel_.start_ns);
   true_members_.push_back(members_.back());
   int64_t last_due_ns = now_ns;
-  if ((task.mask & kKernelCh) && release.HasKernelEvents()) {
+  if (has_kernel_events) {
     for (int i = 0; i < task.channels.played && release.HasKernelTimes() && !never_completes_; ++i) {
       const GpuTimes times = TimesOf(ItemOn(task.channels.low + i));
       true_members_.back().Cover(times.start_ns, times.stop_ns);

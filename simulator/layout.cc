@@ -156,7 +156,7 @@ void WriteMixed(LayoutDraft& draft) {
   draft.Exposed(world, {.function = Function::kAllReduce, .count = 1, .datatype = "ncclInt32"});  // a barrier
 }
 
-constexpr std::array<Layout, 9> kLayouts{{
+constexpr std::array<Layout, 10> kLayouts{{
     {"single", "one communicator, one AllReduce of 1 MiB in a step", WriteSingle, false},
     {"dp", "one communicator, AllReduce of buckets of 64 KiB to 320 MiB", WriteDataParallel, false},
     {"fsdp", "one communicator, AllGather and ReduceScatter of layers", WriteFullySharded, false},

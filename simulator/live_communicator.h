@@ -58,6 +58,9 @@ struct LiveCommunicator {
   std::atomic<bool> is_drifting = false;  // from here on its operations are not timed
   bool is_stuck = false;                  // one of its channels
   std::atomic<Timing> timing = Timing::kNone;
+  // Changes of the kernel events' bit where NCCL cannot bear one; see PreparedPlan::CountMaskFaults.
+  std::atomic<uint64_t> mask_faults = 0;
+  std::atomic<int> first_bit = -1;  // of the bit, in the first task
   TruthAccount account;
 
   // Durations come from the best source that a mask of this communicator has asked for.

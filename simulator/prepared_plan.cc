@@ -23,6 +23,23 @@ uint32_t PreparedPlan::Mask() const {
   return task == tasks_.end() ? 0 : task->mask;
 }
 
+void PreparedPlan::CountMaskFaults(bool is_captured) const {
+  const auto bit = [](const Task& task) { return (task.mask & kKernelCh) != 0 ? 1 : 0; };
+  const Task* first = nullptr;
+  for (const Task& task : tasks_) {
+    int expected = -1;
+    communicator_.first_bit.compare_exchange_strong(expected, bit(task));
+    if (options_.release.BearsNoMaskChange() && expected >= 0 && expected != bit(task)) ++communicator_.mask_faults;
+    if (!is_captured && !task.is_p2p()) continue;
+    if (first != nullptr && bit(*first) != bit(task)) ++communicator_.mask_faults;
+    if (first == nullptr) first = &task;
+  }
+}
+
+void PreparedPlan::CountMaskFaultsAtReplay() const {
+  if (!IsEmpty() && ((Mask() ^ plugin_.Mask()) & kKernelCh) != 0) ++communicator_.mask_faults;
+}
+
 bool PreparedPlan::HasProxyOperations() const {
   return std::any_of(tasks_.begin(), tasks_.end(), [&](const Task& task) {
     return task.crosses_network || ((task.mask & kKernelCh) && options_.release.HasKernelEvents());

@@ -28,6 +28,11 @@ class PreparedPlan {
   const LiveCommunicator& communicator() const { return communicator_; }
   // Of the first task that has one.
   uint32_t Mask() const;
+  // Looks for a mask that was changed where it hurts: between sends and receives of a launch, of which the host waits
+  // for counters that the device does not write; between the calls of a graph, or a graph and what is called when it is
+  // replayed; and from 2.31 on anywhere, since only the device counts what has no events.
+  void CountMaskFaults(bool is_captured) const;
+  void CountMaskFaultsAtReplay() const;
   // The progress thread has work, so that a graph gets a host function that announces the plan at every replay.
   bool HasProxyOperations() const;
 

@@ -53,6 +53,8 @@ class Release {
 
   // The mask is loaded once a plan, not once a call.
   constexpr bool ReadsMaskPerPlan() const { return api_version_ <= 2; }
+  // Kernel events are all on or all off, for good.
+  constexpr bool BearsNoMaskChange() const { return nccl_version_ >= 23100; }
   // Coll and P2p are announced only under a Group that the plugin gave a handle.
   constexpr bool NeedsGroupHandle() const { return api_version_ <= 4; }
   // Coll and P2p are stopped even where the plugin gave no handle.

@@ -75,6 +75,7 @@ nlohmann::json TruthOf(const LiveCommunicator& communicator, const PlayOptions& 
                        {"ranks", is_described ? communicator.shape.ranks() : 0},
                        {"nodes", is_described ? communicator.shape.nodes : 0},
                        {"timing_source", NameOf(communicator.is_drifting ? Timing::kNone : communicator.timing.load())},
+                       {"mask_faults", communicator.mask_faults.load()},
                        {"functions", std::move(functions)}};
   const std::vector<TrueOperation> operations = communicator.account.Operations();
   if (options.faults.Any()) CountAffected(operations, truth["functions"]);

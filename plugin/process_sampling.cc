@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the process keeps its samplers: one for each copy of libnccl, known by its mask word.
+#include "plugin/process.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr int kFirstSampled = 22800;    // the mask is loaded per call, and host and device count alike (API v5 and v6)
+constexpr int kFirstUnsampled = 23100;  // any change makes the host's and the device's counts differ
+
+}  // namespace
+
+Process::LibrarySampling* Process::SampleLibrary(int* mask, int api_version, const EventPolicy& policy,
+                                                 SamplingReason* reason) {
+  const auto refuse = [&](SamplingReason why) -> LibrarySampling* {
+    if (*reason == SamplingReason::kDefault) *reason = why;
+    __atomic_store_n(mask, policy.mask, __ATOMIC_RELAXED);
+    return nullptr;
+  };
+  for (LibrarySampling& library : libraries_) {
+    if (!library.sampler.Serves(mask)) continue;
+    library.sampler.KeepMask();
+    return &library;
+  }
+  if (options_.sampling == Sampling::kAlways || options_.sampling == Sampling::kOff) {
+    return refuse(SamplingReason::kConfigured);
+  }
+  const int nccl_version = decisions_[static_cast<size_t>(api_version)].nccl_version;
+  const bool is_sound = nccl_version >= kFirstSampled && nccl_version < kFirstUnsampled;
+  if (policy.source != TimingSource::kKernel || !is_sound || (api_version != 5 && api_version != 6)) {
+    return refuse(SamplingReason::kRelease);
+  }
+  if (*reason != SamplingReason::kDefault) return refuse(*reason);
+  for (LibrarySampling& library : libraries_) {
+    if (!library.sampler.Serves(nullptr)) continue;
+    const uint64_t period_ns = options_.sampling_period_ns;
+    const SamplingWindows windows{.period_ns = period_ns,
+                                  .window_ns = period_ns / kWholeDutyPpm * options_.sampling_duty_ppm};
+    library.sampler.Open(mask, policy.mask, windows, options_.sampling_learning_ns, NowNs());
+    return &library;
+  }
+  return refuse(SamplingReason::kTooManyLibraries);
+}
+
+Process::LibrarySampling* Process::LibraryOf(const Sampler* sampler) {
+  for (LibrarySampling& library : libraries_) {
+    if (&library.sampler == sampler) return &library;
+  }
+  return nullptr;
+}
+
+void Process::ShowSampling(uint32_t slot, const LibrarySampling* library, SamplingReason reason) {
+  layout::Word& shown = segment_.slot(slot)->sampling;
+  if (library == nullptr) return StoreRelaxed(shown, layout::SamplingWord(SamplingState::kNone, reason, 0));
+  const auto word = [library] {
+    return layout::SamplingWord(library->sampler.state(), library->reason.load(std::memory_order_relaxed),
+                                library->sampler.DutyPpm());
+  };
+  uint64_t now_shown = 0;
+  do {
+    now_shown = word();
+    StoreRelaxed(shown, now_shown);
+  } while (now_shown != word());  // the state moves on twice at most; the last store shows the last state
+}
+
+// The state has changed: once or twice in the life of a process.
+void Process::ShowSampling(LibrarySampling& library) {
+  for (uint32_t slot = 0; slot + 1 < slot_count_; ++slot) {
+    const Communicator* communicator = communicators_[slot].load(std::memory_order_acquire);
+    if (communicator == nullptr || communicator->sampler() != &library.sampler) continue;
+    if (LoadRelaxed(contexts_[slot]) != 0) ShowSampling(slot, &library, SamplingReason::kDefault);
+  }
+}
+
+void Process::FreezeMask(Sampler& sampler, FreezingCall call, void* context, void* call_group) {
+  const Handle group = Handle::From(call_group);
+  const bool is_in_group = IsOurs(group) && group.Kind() == HandleKind::kGroupApi;
+  const uint32_t slot = (is_in_group ? group : Handle::From(context)).Slot();
+  const Communicator* first = communicators_[slot].load(std::memory_order_acquire);
+  constexpr uint64_t kUnknown = 1;
+  if (!sampler.Freeze(call, first != nullptr ? first->changes_at_end() : kUnknown)) return;
+  LibrarySampling& library = *LibraryOf(&sampler);
+  library.reason.store(call == FreezingCall::kOther ? SamplingReason::kGraph : SamplingReason::kPointToPoint,
+                       std::memory_order_relaxed);
+  ShowSampling(library);
+}
+
+// As it stands.
+void Process::FreezeMask(LibrarySampling& library, SamplingReason reason) {
+  if (library.sampler.Serves(nullptr) || !library.sampler.Freeze(FreezingCall::kOther, 0)) return;
+  library.reason.store(reason, std::memory_order_relaxed);
+  ShowSampling(library);
+}
+
+void Process::EndCallGroup(Handle call_group) {
+  Communicator* communicator = Owner(call_group, HandleKind::kGroupApi);
+  Sampler* sampler = communicator != nullptr ? communicator->sampler() : nullptr;
+  if (sampler == nullptr) return;
+  const bool is_due = communicator->EndCallGroup(call_group.Ticket());
+  if (!sampler->IsLatestGroup(call_group.bits)) return FreezeMask(*LibraryOf(sampler), SamplingReason::kThreads);
+  if (is_due) ChangeMask(*communicator, *sampler);
+}
+
+bool Process::IsAnyCallGroupOpen(const Sampler& sampler) const {
+  for (uint32_t slot = 0; slot + 1 < slot_count_; ++slot) {
+    const Communicator* communicator = communicators_[slot].load(std::memory_order_acquire);
+    if (communicator == nullptr || communicator->sampler() != &sampler) continue;
+    if (LoadRelaxed(contexts_[slot]) != 0 && communicator->HasOpenCallGroup()) return true;
+  }
+  return false;
+}
+
+void Process::ChangeMask(Communicator& communicator, Sampler& sampler) {
+  if (!sampler.BeginChange()) return;
+  const bool is_any_group_open = IsAnyCallGroupOpen(sampler);
+  const bool has_learned = sampler.EndChange(is_any_group_open, {NowNs(), ReadClock(CLOCK_REALTIME)});
+  communicator.NoteChanges(sampler);  // made by the thread itself: its next call loads no older mask
+  if (has_learned) ShowSampling(*LibraryOf(&sampler));
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// When collectives are timed, where timing all of them is not needed: in windows of wall-clock time that are the same
+// on every rank of the cluster; and how NCCL's event mask is changed at the windows' edges without harm.
+//
+// NCCL has one mask in each copy of libnccl. A thread loads it at every API call, keeps the value in a thread-local
+// word and copies it into the operation, *before* it announces the call. A collective may carry any value: host and
+// device take it from the same operation. Two kinds of calls may not see a change of KernelCh:
+//   - a Send and a Recv that share a work item: the device looks at the Recv's value, the host waits for what each of
+//     the two has. A Send with the bit and a Recv without wait for ever, and ncclCommDestroy with them. A Recv with the
+//     bit and a Send without do no harm.
+//   - a captured graph, which keeps the values of its capture: its replays advance the device's counters, and the
+//     host's only where the bit is set.
+// So the mask changes only until the first point-to-point or captured call of the process, and then never again:
+//
+//   1. The mask word itself decides. A change is a compare-and-swap from one of the two values (timed, untimed) to the
+//      other, tried by one thread at a time. A freeze is a compare-and-swap that adds a bit which means nothing to NCCL
+//      (GroupApi is implied by every other bit). No change succeeds on a frozen word, however late its thread comes.
+//   2. The freeze is done inside the start event of the call, and so before any later call of that group, whatever its
+//      thread, loads the mask: all of them see one value. Earlier calls of the group are collectives.
+//   3. The call that freezes has loaded the mask before its event. `changes_` is odd while a change is tried, and even
+//      and higher afterwards. Each GroupApi stop notes it for its communicator (release and acquire: what was read is
+//      not newer than the mask that the next call can load, because calls on one communicator are ordered by the user).
+//      Is it even, and the same after the freeze, then no change lies between the note and the freeze: the call carries
+//      the value that was frozen. The mask stays as it stands.
+//   4. Is it not the same, the call may carry either value. For a point-to-point call the frozen one is then chosen so
+//      that both are right: timed after a Send (all Recvs of the group have the bit), untimed after a Recv (no Send has
+//      it). Only the thread that froze the word stores it. For a captured call the word stays as it stands, which is
+//      what the call carries unless a change fell between its load and its event.
+//   5. For that, and for other threads' first such calls, which the choice does not serve, threads are sampled only as
+//      long as they take turns, so that a load comes after the group of the thread before, and its change. The first
+//      group that is found to overlap another one freezes the mask. What is left is a process whose threads have never
+//      overlapped: one ends a group at a window's edge, and in the nanoseconds between the load and the event of
+//      another's call, the first of its kind in the process, and captured. (For point-to-point calls it takes three.)
+//
+// A change is tried only in the stop of a GroupApi event, hence never by a thread that is within a group, and only when
+// no communicator has a group open. A group that opens in that very moment may mix values among its collectives, which
+// is harmless; each of its operations is timed on all its channels or on none. Groups are numbered by communicator: one
+// whose stop is lost is superseded by the next. A frozen or lost process keeps a constant mask.
+//
+// A forked child finds the process's memory cleared: no sampler, and its first init stores the mask anew.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "plugin/word.h"
+#include "proto/data_quality.h"
+
+namespace nccl_exporter {
+
+// Windows in which operations are timed: one in every period, as long as the duty says, its place in the period drawn
+// from the period's number, so that no periodic workload keeps meeting or missing it.
+struct SamplingWindows {
+  uint64_t period_ns = 2'000'000'000;
+  uint64_t window_ns = 200'000'000;  // at most the period
+};
+
+struct WindowPhase {
+  bool is_open = false;
+  uint64_t edge_ns = 0;  // CLOCK_REALTIME at which that may change
+};
+
+// A pure function of the wall clock (CLOCK_REALTIME).
+WindowPhase PhaseAt(const SamplingWindows& windows, uint64_t realtime_ns);
+
+// Both clocks at one moment.
+struct ClockReading {
+  uint64_t monotonic_ns = 0;
+  uint64_t realtime_ns = 0;
+};
+
+// What the first call was that must not see a change, as far as it decides what the mask becomes.
+enum class FreezingCall : uint8_t { kSend, kRecv, kOther };
+
+// Sampling of one copy of libnccl. All zeros is its first state: not in use.
+class Sampler {
+ public:
+  // Under the process's lock, at the first init by this copy. Stores the timed mask.
+  void Open(int* mask, int timed_mask, const SamplingWindows& windows, uint64_t learning_ns, uint64_t now_ns);
+  bool Serves(const int* mask) const { return mask_ == mask; }
+  // A later init: the mask is left alone, unless someone else has overwritten it.
+  void KeepMask();
+
+  // Any thread, at any time.
+  bool IsDue(uint64_t now_ns) const { return now_ns >= LoadRelaxed(next_change_ns_); }
+  uint64_t changes() const { return LoadAcquire(changes_); }
+  bool TimesNow() const { return (LoadMask() & kTimingBit) != 0; }
+  bool IsFrozen() const { return (LoadMask() & kFrozenBit) != 0; }
+  SamplingState state() const;
+  // Share of time in which operations are timed, in millionths.
+  uint32_t DutyPpm() const;
+
+  // A group has been opened; whether no other one has been since, asked when it ends. By handle.
+  void NoteGroup(uint64_t group) { StoreRelaxed(latest_group_, group); }
+  bool IsLatestGroup(uint64_t group) const { return LoadRelaxed(latest_group_) == group; }
+
+  // A change: if Begin is true, the caller finds out whether any group is open, and ends it.
+  bool BeginChange();
+  // True if the state was left that state() showed before: once for a process's life, when learning ends.
+  bool EndChange(bool is_any_group_open, const ClockReading& now);
+
+  // Inside the start of such a call; `changes_before` was noted at a moment before it was made. True for the first.
+  bool Freeze(FreezingCall call, uint64_t changes_before);
+
+ private:
+  static constexpr int kTimingBit = 64;   // KernelCh
+  static constexpr int kProxyBit = 8;     // ProxyOp
+  static constexpr int kFrozenBit = 256;  // GroupApi: implied, so that it tells nothing to NCCL
+  static constexpr uint64_t kNever = ~uint64_t{0};
+  static constexpr uint64_t kRetryNs = 1'000'000;  // until a change is tried again that found a group open
+
+  int LoadMask() const { return __atomic_load_n(mask_, __ATOMIC_ACQUIRE); }
+  bool IsOwn(int mask) const {
+    return (mask | kFrozenBit) == frozen_timed() || (mask | kFrozenBit) == frozen_untimed();
+  }
+  int frozen_timed() const { return timed_mask_ | kFrozenBit; }
+  int frozen_untimed() const { return untimed_mask_ | kFrozenBit; }
+
+  int* mask_;
+  int timed_mask_;    // with KernelCh, as the policy says
+  int untimed_mask_;  // with ProxyOp in its place: operations that cross the network are followed by their proxies
+  SamplingWindows windows_;
+  Word next_change_ns_;  // CLOCK_MONOTONIC
+  Word latest_group_;
+  Word changes_;  // twice their number; odd while one is tried
+  std::atomic<bool> has_learned_;
+};
+
+}  // namespace nccl_exporter
