@@ -184,10 +184,12 @@ class Caller {
     Stop(launch);
     if ((call.mask & kTimingBit) == 0) return;
     life_.account.timed.fetch_add(1, std::memory_order_relaxed);
+    // Between now and the delivery, and after all that ran before.
+    const uint64_t start_ns = job_ns.fetch_add(3000, std::memory_order_relaxed) + 1000;
     for (uint8_t channel = 0; channel < 2; ++channel) {
       Descriptor kernel = Event(abi::kKernelCh, operation);
       kernel.kernelCh.channelId = channel;
-      kernel.kernelCh.pTimer = job_ns.load(std::memory_order_relaxed);
+      kernel.kernelCh.pTimer = start_ns;
       void* handle = nullptr;
       Start(&handle, kernel);
       if (handle == nullptr) {
@@ -195,7 +197,7 @@ class Caller {
         continue;
       }
       abi::StateArgs arguments;
-      arguments.pTimer = kernel.kernelCh.pTimer + 1000;
+      arguments.pTimer = start_ns + 1000;
       life_.table.recordEventState(handle, abi::kStateKernelChStop, &arguments);
       Stop(handle);
     }

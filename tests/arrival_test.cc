@@ -104,7 +104,7 @@ class Arrivals : public testing::Test {
 
 TEST_F(Arrivals, AreThoseOfTheKernels) {
   Daemon daemon(segments_.path());
-  const nlohmann::json truth = RunTimed({"--ranks-per-node", "4", "--layout", "mixed"});
+  const nlohmann::json truth = RunTimed({"--ranks-per-node", "4", "--layout", "3d"});
   const Exposition scrape = daemon.Scrape();
   double compared = 0, all = 0;
   for (const auto& [comm, collectives] : CollectivesOf(truth)) {

@@ -54,13 +54,13 @@ TEST_P(EqualProgress, ShowsTheSameSequencesOnAllRanks) {
 
 INSTANTIATE_TEST_SUITE_P(
     Ways, EqualProgress,
-    testing::Values(Way{"Eager", {"--layout", "mixed"}, "on", true},
+    testing::Values(Way{"Eager", {"--layout", "3d"}, "on", true},
                     Way{"EagerWithoutTiming", {"--layout", "dp"}, "off", false},
                     Way{"EagerByProxies", {"--layout", "mixed", "--network", "all"}, "off", true},
                     Way{"Groups", {"--layout", "dp", "--aggregate", "8"}, "on", true},
-                    Way{"GraphReplays", {"--layout", "mixed", "--graph"}, "on", true},
-                    Way{"BroadcastsThatAreAnnounced", {"--layout", "mixed", "--api-version", "5"}, "on", true},
-                    Way{"BroadcastsThatAreNot", {"--layout", "mixed", "--api-version", "6"}, "on", true}),
+                    Way{"GraphReplays", {"--layout", "dp", "--graph"}, "on", true},
+                    Way{"BroadcastsThatAreAnnounced", {"--layout", "ladder", "--api-version", "5"}, "on", true},
+                    Way{"BroadcastsThatAreNot", {"--layout", "ladder", "--api-version", "6"}, "on", true}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace
