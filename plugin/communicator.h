@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "plugin/drift_cause.h"
+#include "plugin/held_times.h"
 #include "plugin/launch_share.h"
 #include "plugin/operation.h"
 #include "plugin/plausibility.h"
@@ -137,10 +138,13 @@ class Communicator {
   void RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch, uint64_t now_ns);
   void RecordMembersInTurn(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
                            uint64_t now_ns);
-  void ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch, LaunchShare* shares);
+  // Whether the times of a launch are recorded: at once, when later ones agree with them, or not at all.
+  enum class Belief : uint8_t { kNo, kLater, kYes };
+  Belief ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
+                    LaunchShare* shares);
   uint64_t EarlierInFlightNs(uint64_t ticket);
   void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
-                    uint64_t members, uint64_t now_ns);
+                    Belief belief, uint64_t members, uint64_t now_ns);
 
   // Counts and rejects the times of a launch that cannot be believed.
   bool Believes(const LaunchTimes& launch, uint64_t timed_members);
@@ -151,6 +155,7 @@ class Communicator {
   std::atomic<bool> is_contradicted_{false};  // so that what is still in flight is not believed either
   DriftWatch drift_watch_;
   Plausibility plausibility_;
+  HeldTimes held_times_;
   std::atomic<int> rank_{-1};
   Recorder recorder_;
   // One thread at a time starts an operation: counts it, takes the next ticket and writes the entry.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <vector>
 
 #include "plugin/channel_events.h"
 #include "plugin/task_events.h"
@@ -403,6 +404,42 @@ TEST_F(CommunicatorTest, KeepsTheRingOfRecentCompletionsInOrder) {
     EXPECT_EQ(LoadRelaxed(entry.start_ns), 1000 * ticket);
     EXPECT_EQ(LoadRelaxed(entry.stop_ns), 1000 * ticket + 10);
   }
+}
+
+// The host has announced 100 operations before the first one's times are read.
+TEST_F(CommunicatorTest, KeepsTimesBackWhileTheHostIsFarAheadUntilLaterOnesAgree) {
+  Open(TimingSource::kKernel);
+  std::vector<uint64_t> tickets;
+  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  RunNext(tickets[0]);
+  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).completed), 1u);
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+  for (size_t i = 1; i < tickets.size(); ++i) RunNext(tickets[i]);
+  EXPECT_EQ(Timed(Function::kAllReduce), 100u);
+}
+
+TEST_F(CommunicatorTest, DropsTimesThatLaterOnesContradictWhileTheHostIsFarAhead) {
+  Open(TimingSource::kKernel);
+  std::vector<uint64_t> tickets;
+  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  RunNext(tickets[0]);
+  RunNext(tickets[1]);
+  RunChannel(tickets[2], 0, gpu_ns_ - 5000, gpu_ns_ - 4000);
+  EXPECT_EQ(Losses(Loss::kRingOverrun), 3u);
+  for (size_t i = 3; i < tickets.size(); ++i) RunNext(tickets[i]);
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+  EXPECT_EQ(Losses(Loss::kRingOverrun), 100u);
+  RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  EXPECT_EQ(Timed(Function::kAllReduce), 1u);
+}
+
+TEST_F(CommunicatorTest, RecordsWhatItKeptBackWhenItIsFinalized) {
+  Open(TimingSource::kKernel);
+  std::vector<uint64_t> tickets;
+  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  RunNext(tickets[0]);
+  communicator_->Finalize();
+  EXPECT_EQ(Timed(Function::kAllReduce), 1u);
 }
 
 }  // namespace

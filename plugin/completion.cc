@@ -222,6 +222,7 @@ bool Communicator::Believes(const LaunchTimes& launch, uint64_t timed_members) {
   const std::optional<Loss> verdict = is_contradicted ? Loss::kDrift : plausibility_.Judge(launch);
   if (!verdict) return true;
   recorder_.CountLosses(*verdict, timed_members);
+  if (!held_times_.IsEmpty()) recorder_.CountLosses(Loss::kRingOverrun, held_times_.Drop());
   if (Plausibility::IsDrift(*verdict)) {
     is_contradicted_.store(true, std::memory_order_relaxed);
     BeginDrift(0);
@@ -231,8 +232,8 @@ bool Communicator::Believes(const LaunchTimes& launch, uint64_t timed_members) {
 
 // What becomes of the times of a launch, by part. Every member that has stopped and is not timed is counted once: by
 // what is wrong with its own time stamps, with those of its launch, or else as a companion.
-void Communicator::ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
-                              LaunchShare* shares) {
+Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members,
+                                              const Launch* launch, LaunchShare* shares) {
   LaunchTimes times{
       .last_ticket = last_member, .newest_ticket = LoadRelaxed(next_operation_), .start_ns = ~uint64_t{0}};
   if (launch != nullptr) times.call_ns = LoadRelaxed(launch->called_after);
@@ -264,7 +265,7 @@ void Communicator::ShareTimes(const Turn& turn, uint64_t last_member, uint64_t m
     if (share->is_rejected() && share->good() != 0) recorder_.CountLosses(Loss::kCompanion, share->good());
     if (!share->is_rejected()) good += share->good();
   }
-  if (good == 0) return;
+  if (good == 0) return Belief::kNo;
   const uint64_t rejection = launch != nullptr ? LoadRelaxed(launch->rejection) : 0;
   if (rejection != 0) {
     recorder_.CountLosses(static_cast<Loss>(rejection - 1), good);
@@ -272,9 +273,11 @@ void Communicator::ShareTimes(const Turn& turn, uint64_t last_member, uint64_t m
     recorder_.CountLosses(Loss::kJudgedAtOnce, good);
   } else {
     times.earlier_ns = EarlierInFlightNs(times.first_ticket);
-    if (!reads_gpu_clock_.load(std::memory_order_relaxed) || Believes(times, good)) return;
+    if (!reads_gpu_clock_.load(std::memory_order_relaxed)) return Belief::kYes;
+    if (Believes(times, good)) return Plausibility::MayBeOverrun(times) ? Belief::kLater : Belief::kYes;
   }
   for (LaunchShare* share = shares; share != shares + PartsOf(members); ++share) share->Reject();
+  return Belief::kNo;
 }
 
 // Until when operations announced before that one, and not over yet, ran at least; 0 if there are none. Only as many as
@@ -305,14 +308,15 @@ uint64_t Communicator::EarlierInFlightNs(uint64_t ticket) {
 void Communicator::RecordMembersInTurn(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
                                        uint64_t now_ns) {
   LaunchShare shares[kLaunchParts];
-  ShareTimes(turn, last_member, members, launch, shares);
+  const Belief belief = ShareTimes(turn, last_member, members, launch, shares);
+  if (belief == Belief::kYes && !held_times_.IsEmpty()) held_times_.Release(recorder_);
   uint64_t ticket = last_member;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
     Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
     const LaunchShare& share = shares[PartOf(operation, members)];
     if (!operation.is_given_up.load(std::memory_order_relaxed)) {
-      RecordMember(turn, operation, ticket, share, members, now_ns);
+      RecordMember(turn, operation, ticket, share, belief, members, now_ns);
     }
     recorder_.HideInFlight(ticket);
     const uint64_t previous = LoadRelaxed(operation.previous_member);
@@ -322,20 +326,21 @@ void Communicator::RecordMembersInTurn(const Turn& turn, uint64_t last_member, u
 }
 
 void Communicator::RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
-                                uint64_t members, uint64_t now_ns) {
+                                Belief belief, uint64_t members, uint64_t now_ns) {
   const Function function = operation.function.load(std::memory_order_relaxed);
   if (HasInterval(operation, ticket, source())) {
     const uint64_t bytes = LoadRelaxed(operation.bytes);
     if (!share.is_rejected()) {
-      recorder_.RecordTimes({.function = function,
-                             .bytes = bytes,
-                             .duration_ns = share.DurationNs(bytes),
-                             .members = static_cast<uint32_t>(members),
-                             .sequence = LoadRelaxed(operation.sequence),
-                             .call_ns = LoadRelaxed(operation.call_ns),
-                             .start_ns = LoadRelaxed(operation.first_start_ns),
-                             .stop_ns = LoadRelaxed(operation.last_stop_ns),
-                             .now_ns = now_ns});
+      const Completion completion{.function = function,
+                                  .bytes = bytes,
+                                  .duration_ns = share.DurationNs(bytes),
+                                  .members = static_cast<uint32_t>(members),
+                                  .sequence = LoadRelaxed(operation.sequence),
+                                  .call_ns = LoadRelaxed(operation.call_ns),
+                                  .start_ns = LoadRelaxed(operation.first_start_ns),
+                                  .stop_ns = LoadRelaxed(operation.last_stop_ns),
+                                  .now_ns = now_ns};
+      belief == Belief::kLater ? held_times_.Keep(completion, recorder_) : recorder_.RecordTimes(completion);
     }
     if (operation.channels_are_exact.load(std::memory_order_relaxed) &&
         operation.lacks_channels.load(std::memory_order_relaxed)) {
@@ -368,6 +373,7 @@ void Communicator::Finalize() {
   for (Launch& launch : launches_) {
     if (LoadAcquire(launch.ticket) != 0) Close(launch, now_ns);
   }
+  if (const Turn turn{&is_recording_}) held_times_.Release(recorder_);
   ShowDeferredStarts();
   ShowDeferredCompletions();
 }

@@ -11,11 +11,6 @@ namespace {
 constexpr int64_t kSlackNs = 4096;
 constexpr int64_t kDriftDivisor = 1024;
 
-// So many usual periods without a launch are suspicious: a quarter of the ring, to be safe.
-constexpr uint64_t kSuspiciousPeriods = Plausibility::kRingEntries / 4;
-constexpr int64_t kCatchUpDivisor = 4;  // NCCL's thread catches up in a quarter of the time that it was held up
-constexpr uint64_t kPeriodWeight = 8;
-
 constexpr int64_t kUnknown = INT64_MIN / 2;
 
 int64_t Signed(const Word& word) { return static_cast<int64_t>(LoadRelaxed(word)); }
@@ -26,9 +21,8 @@ void Store(Word& word, int64_t value) { StoreRelaxed(word, static_cast<uint64_t>
 void Plausibility::Reset() {
   StoreRelaxed(bounds_ns_, 0);
   StoreRelaxed(last_ticket_, 0);
-  StoreRelaxed(usual_period_ns_, 0);
   StoreRelaxed(overrun_is_possible_until_, 0);
-  Store(suspected_until_ns_, kUnknown);
+  StoreRelaxed(refused_until_, 0);
 }
 
 std::optional<Loss> Plausibility::Judge(const LaunchTimes& launch) {
@@ -72,49 +66,22 @@ bool Plausibility::Overlaps(const LaunchTimes& launch, bool is_late) const {
   return is_late ? launch.stop_ns > LoadRelaxed(last_start_ns_) : launch.start_ns < LoadRelaxed(last_stop_ns_);
 }
 
-// Whether dozens of launches would have had the time to end since the last one did, or may have: the first one has
-// nothing to be compared with.
-bool Plausibility::TookLong(const LaunchTimes& launch) const {
-  if (LoadRelaxed(last_ticket_) == 0) return true;
-  const uint64_t period_ns = LoadRelaxed(usual_period_ns_);
-  return period_ns != 0 && launch.stop_ns > LoadRelaxed(last_stop_ns_) + kSuspiciousPeriods * period_ns;
-}
-
-// NCCL's thread is taken to have been held up, and to catch up from now on.
-void Plausibility::SuspectOverrun(const LaunchTimes& launch) {
-  const bool is_first = LoadRelaxed(last_ticket_) == 0;
-  const int64_t delivered_ns = static_cast<int64_t>(launch.delivered_ns) - Signed(least_distance_);  // GPU clock
-  const uint64_t since_ns = is_first ? launch.start_ns : LoadRelaxed(last_stop_ns_);
-  const auto held_up_ns = static_cast<int64_t>(launch.stop_ns - std::min(since_ns, launch.stop_ns));
-  Store(suspected_until_ns_, delivered_ns + held_up_ns / kCatchUpDivisor);
-}
-
-void Plausibility::NoteLatest(const LaunchTimes& launch, bool is_suspected) {
-  if (LoadRelaxed(last_ticket_) != 0 && !is_suspected) {
-    const uint64_t latest_ns = launch.start_ns - LoadRelaxed(last_start_ns_);
-    const uint64_t period_ns = LoadRelaxed(usual_period_ns_);
-    StoreRelaxed(usual_period_ns_,
-                 period_ns == 0 ? latest_ns : period_ns - period_ns / kPeriodWeight + latest_ns / kPeriodWeight);
-  }
-  StoreRelaxed(last_ticket_, launch.last_ticket);
-  StoreRelaxed(last_start_ns_, launch.start_ns);
-  StoreRelaxed(last_stop_ns_, launch.stop_ns);
-}
-
 std::optional<Loss> Plausibility::JudgeOrder(const LaunchTimes& launch) {
   const bool is_late = launch.last_ticket < LoadRelaxed(last_ticket_);
   const bool overlaps = Overlaps(launch, is_late);
-  const bool may_be_overrun = launch.newest_ticket - launch.first_ticket >= kOverrunOperations;
-  if (may_be_overrun) StoreRelaxed(overrun_is_possible_until_, launch.newest_ticket);
-  if (overlaps && launch.first_ticket > LoadRelaxed(overrun_is_possible_until_)) return Loss::kOverlap;
-
-  const bool is_suspicious = launch.has_disjoint_channels || (!is_late && TookLong(launch));
-  if (overlaps || (may_be_overrun && is_suspicious)) SuspectOverrun(launch);
-  const bool is_in_suspected_time = static_cast<int64_t>(launch.start_ns) < Signed(suspected_until_ns_);
-  const bool is_suspected = overlaps || (may_be_overrun && is_in_suspected_time);
-  if (!is_late) NoteLatest(launch, is_suspected);
-  if (is_suspected) return Loss::kRingOverrun;
-  return launch.has_disjoint_channels ? std::optional(Loss::kDisjointChannels) : std::nullopt;
+  if (!is_late) {
+    StoreRelaxed(last_ticket_, launch.last_ticket);
+    StoreRelaxed(last_start_ns_, launch.start_ns);
+    StoreRelaxed(last_stop_ns_, launch.stop_ns);
+  }
+  if (MayBeOverrun(launch)) StoreRelaxed(overrun_is_possible_until_, launch.newest_ticket);
+  if (overlaps || launch.has_disjoint_channels) {
+    if (launch.first_ticket > LoadRelaxed(overrun_is_possible_until_)) {
+      return overlaps ? Loss::kOverlap : Loss::kDisjointChannels;
+    }
+    StoreRelaxed(refused_until_, launch.newest_ticket);
+  }
+  return launch.first_ticket <= LoadRelaxed(refused_until_) ? std::optional(Loss::kRingOverrun) : std::nullopt;
 }
 
 }  // namespace nccl_exporter

@@ -17,15 +17,14 @@
 // last is not, for the blocks of a kernel may wait for a processor each for itself.
 //
 // A channel's ring has 64 entries. If so many operations were announced behind a launch before its times were read,
-// these may be those of any operation that was announced by then. Such launches are believed, for a host may well be
-// far ahead of its GPU, except when an overrun shows (ring_overrun): when an overlap does, or disjoint channels, or
-// when the GPU seems to have spent the time of dozens of launches on one. Then all are refused that ran while NCCL's
-// thread had yet to catch up. An overlap is no proof of drift as long as such launches are about.
+// these may be those of any operation that was announced by then. A host may well be far ahead of its GPU, so such
+// times are not refused: they are held back until later ones agree with them (held_times.h). An overlap or disjoint
+// channels show the overrun; then what is held back is dropped, and all that was announced by then is refused. As long
+// as such launches are about, an overlap is no proof of drift.
 //
-// What is not told: drift that begins while the host is dozens of operations ahead of its GPU; an overrun of a thread
-// that is always late by the same number of rings; and the first launches of a host that counts more than its device,
-// if all their channels show the time of one and the same later launch. The known causes of drift are told before they
-// have an effect: drift_cause.h.
+// What is not told: an overrun of a thread that is always late by the same number of rings; and the first launches of a
+// host that counts more than its device, if all their channels show the time of one and the same later launch. The
+// known causes of drift are told before they have an effect: drift_cause.h.
 #pragma once
 
 #include <cstdint>
@@ -61,6 +60,10 @@ class Plausibility {
 
   // Nothing if the times are plausible.
   std::optional<Loss> Judge(const LaunchTimes& launch);
+  // Whether these times, though plausible, may be those of a later launch.
+  static bool MayBeOverrun(const LaunchTimes& launch) {
+    return launch.newest_ticket - launch.first_ticket >= kOverrunOperations;
+  }
   // Whether this verdict proves drift.
   static constexpr bool IsDrift(Loss verdict) {
     return verdict == Loss::kLongerThanCpuTime || verdict == Loss::kClockMismatch || verdict == Loss::kOverlap;
@@ -71,21 +74,17 @@ class Plausibility {
   std::optional<Loss> JudgeClocks(const LaunchTimes& launch);
   std::optional<Loss> JudgeOrder(const LaunchTimes& launch);
   bool Overlaps(const LaunchTimes& launch, bool is_late) const;
-  bool TookLong(const LaunchTimes& launch) const;
-  void SuspectOverrun(const LaunchTimes& launch);
-  void NoteLatest(const LaunchTimes& launch, bool is_suspected);
 
   // GPU clock + distance = CPU clock: the distance lies between these, as known at bounds_ns_; they widen with time.
   Word least_distance_{0};  // two's complement
   Word most_distance_{0};
   Word bounds_ns_{0};  // CLOCK_MONOTONIC; 0: no bounds yet
-  // The latest launch that contradicted nothing before, and the usual distance from one start to the next.
+  // The latest launch.
   Word last_ticket_{0};
   Word last_start_ns_{0};
   Word last_stop_ns_{0};
-  Word usual_period_ns_{0};
   Word overrun_is_possible_until_{0};  // ticket
-  Word suspected_until_ns_{0};         // GPU clock, two's complement: launches that began before may be overrun
+  Word refused_until_{0};              // ticket
 };
 
 }  // namespace nccl_exporter

@@ -75,8 +75,8 @@ class Recorder {
     if (!turn) return DeferCompletion(deferred);
     AddAlone(counters.completed, 1);
   }
-  // Counts that were deferred: to be shown by whoever has had a turn, asking after its end, and by whoever had none. One
-  // of the two sees to it: attempts at a turn last longer than its end needs to become visible.
+  // Counts that were deferred: to be shown by whoever has had a turn, asking after its end, and by whoever had none.
+  // One of the two sees to it: attempts at a turn last longer than its end needs to become visible.
   bool HasDeferredStarts() const { return IsSet(has_deferred_starts_); }
   bool HasDeferredCompletions() const { return IsSet(has_deferred_completions_); }
   void ShowDeferredStarts(const Turn& turn);
