@@ -55,7 +55,10 @@ constexpr uint64_t PartsWithData(uint64_t bytes, uint64_t parts) {
 class DriftWatch {
  public:
   void Open(const DriftCauses& causes) {
-    causes_.store(causes, std::memory_order_relaxed);
+    hides_parts_.store(causes.hides_parts, std::memory_order_relaxed);
+    forgets_replays_.store(causes.forgets_replays, std::memory_order_relaxed);
+    joins_broadcasts_.store(causes.joins_broadcasts, std::memory_order_relaxed);
+    forgets_broadcasts_.store(causes.forgets_broadcasts, std::memory_order_relaxed);
     latest_call_is_captured_.store(false, std::memory_order_relaxed);
     broadcast_group_.store(0, std::memory_order_relaxed);
   }
@@ -70,26 +73,28 @@ class DriftWatch {
 
   bool SeesCauseIn(const OperationStart& start) const {
     if (start.peer < 0 && !start.is_replay) return false;
-    const DriftCauses causes = causes_.load(std::memory_order_relaxed);
-    if (start.is_replay && causes.forgets_replays && !latest_call_is_captured_.load(std::memory_order_relaxed)) {
+    if (start.is_replay && forgets_replays_.load(std::memory_order_relaxed) &&
+        !latest_call_is_captured_.load(std::memory_order_relaxed)) {
       return true;
     }
-    if (start.peer < 0 || !causes.hides_parts) return false;
+    if (start.peer < 0 || !hides_parts_.load(std::memory_order_relaxed)) return false;
     return start.is_to_self ||
            (start.channels > 1 && PartsWithData(start.message_bytes, start.channels) < start.channels);
   }
 
  private:
   bool SeesCauseInBroadcast(int root, uint64_t group) {
-    const DriftCauses causes = causes_.load(std::memory_order_relaxed);
-    if (causes.forgets_broadcasts) return true;
-    if (!causes.joins_broadcasts) return false;
+    if (forgets_broadcasts_.load(std::memory_order_relaxed)) return true;
+    if (!joins_broadcasts_.load(std::memory_order_relaxed)) return false;
     const uint64_t former_group = broadcast_group_.exchange(group, std::memory_order_relaxed);
     const int former_root = broadcast_root_.exchange(root, std::memory_order_relaxed);
     return group != 0 && group == former_group && root != former_root;
   }
 
-  std::atomic<DriftCauses> causes_{};
+  std::atomic<bool> hides_parts_{false};
+  std::atomic<bool> forgets_replays_{false};
+  std::atomic<bool> joins_broadcasts_{false};
+  std::atomic<bool> forgets_broadcasts_{false};
   std::atomic<bool> latest_call_is_captured_{false};
   std::atomic<uint64_t> broadcast_group_{0};  // of the latest Broadcast; 0: none
   std::atomic<int> broadcast_root_{-1};

@@ -107,20 +107,21 @@ void Process::OpenOverflow() {
   communicator->Open(TimingSource::kNone, -1, 0, slot, segment_.header());
 }
 
-const EventPolicy& Process::PolicyFor(int api_version, const void* address_in_nccl) {
-  Decision& decision = decisions_[static_cast<size_t>(api_version)];
+// Once for each release that calls, so that communicators of one job are timed alike however full /dev/shm becomes.
+const Process::Decision& Process::DecisionFor(int api_version, const void* address_in_nccl) {
   const int nccl_version = FindNcclVersion(address_in_nccl);
-  if (!decision.is_made || decision.nccl_version != nccl_version) {
-    decision.policy = DecideEvents(
-        {.api_version = api_version,
-         .nccl_version = nccl_version,
-         .kernel_timing = options_.sampling == Sampling::kOff ? KernelTiming::kOff : options_.kernel_timing,
-         .shared_memory_free_bytes = SharedMemoryFreeBytes(),
-         .local_ranks = LocalRanks(Environment)});
-    decision.nccl_version = nccl_version;
-    decision.is_made = true;
+  Decision* decision = &decisions_[0];
+  for (; decision->api_version != 0 && decision != &decisions_.back(); ++decision) {
+    if (decision->api_version == api_version && decision->nccl_version == nccl_version) return *decision;
   }
-  return decision.policy;
+  *decision = {.api_version = api_version,
+               .nccl_version = nccl_version,
+               .policy = DecideEvents({.api_version = api_version,
+                                       .nccl_version = nccl_version,
+                                       .kernel_timing = options_.kernel_timing,
+                                       .shared_memory_free_bytes = SharedMemoryFreeBytes(),
+                                       .local_ranks = LocalRanks(Environment)})};
+  return *decision;
 }
 
 void Process::Init(const InitRequest& request, void** context, int* mask) {
@@ -128,21 +129,21 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   Locked locked(&lock_);
   if (mode_ == Mode::kNotStarted) Start(request);
   if (mode_ == Mode::kOff) return;
-  const EventPolicy& policy = PolicyFor(request.api_version, mask);
+  const Decision& decision = DecisionFor(request.api_version, mask);
   const uint32_t slot = ClaimSlot();
   if (IsOverflow(slot)) {
     for (LibrarySampling& library : libraries_) {
       FreezeMask(library, SamplingReason::kOverflow);  // whether its groups are open cannot be told
     }
     SamplingReason reason = SamplingReason::kOverflow;
-    SampleLibrary(mask, request.api_version, policy, &reason);
+    SampleLibrary(mask, decision, &reason);
     // The context carries the number of ranks, which the shared slot cannot.
     const uint64_t ranks = request.ranks > 0 ? static_cast<uint64_t>(request.ranks) : 0;
     *context = Handle::Of(Salt(), HandleKind::kContext, slot, ranks).Pointer();
   } else {
     SamplingReason reason = SamplingReason::kDefault;
-    LibrarySampling* library = SampleLibrary(mask, request.api_version, policy, &reason);
-    OpenSlot(slot, request, policy);
+    LibrarySampling* library = SampleLibrary(mask, decision, &reason);
+    OpenSlot(slot, request, decision);
     communicators_[slot].load(std::memory_order_relaxed)->SetSampler(library != nullptr ? &library->sampler : nullptr);
     ShowSampling(slot, library, reason);
     *context = Handle{LoadRelaxed(contexts_[slot])}.Pointer();
@@ -177,20 +178,21 @@ bool Process::PrepareSlot(uint32_t slot) {
 }
 
 // NCCL turns the settings of its configuration files into environment variables before it calls init.
-DriftCauses Process::CausesOfDrift(int api_version) const {
+DriftCauses Process::CausesOfDrift(const Decision& decision) {
   const char* allgatherv = Environment("NCCL_ALLGATHERV_ENABLE");
   const bool joins_broadcasts = allgatherv == nullptr || std::strcmp(allgatherv, "0") != 0;
-  return DriftCausesOf(api_version, decisions_[static_cast<size_t>(api_version)].nccl_version, joins_broadcasts);
+  return DriftCausesOf(decision.api_version, decision.nccl_version, joins_broadcasts);
 }
 
-void Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPolicy& policy) {
+void Process::OpenSlot(uint32_t index, const InitRequest& request, const Decision& decision) {
+  const EventPolicy& policy = decision.policy;
   const uint64_t generation = LoadRelaxed(generations_[index]) + 1;
   StoreRelaxed(generations_[index], generation);
   layout::CommunicatorSlot* slot = segment_.slot(index);
   StoreRelaxed(slot->state, layout::StateWord(generation, layout::SlotState::kClaimed));
 
   slot->api_version = static_cast<uint64_t>(request.api_version);
-  slot->nccl_version = static_cast<uint64_t>(decisions_[static_cast<size_t>(request.api_version)].nccl_version);
+  slot->nccl_version = static_cast<uint64_t>(decision.nccl_version);
   slot->event_mask = static_cast<uint64_t>(policy.mask);
   slot->timing_source = static_cast<uint64_t>(policy.source);
   slot->timing_reason = static_cast<uint64_t>(policy.reason);
@@ -210,7 +212,7 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPo
 
   communicators_[index]
       .load(std::memory_order_relaxed)
-      ->Open(policy.source, request.rank, ranks, slot, segment_.header(), CausesOfDrift(request.api_version));
+      ->Open(policy.source, request.rank, ranks, slot, segment_.header(), CausesOfDrift(decision));
   StoreRelaxed(learned_[index], request.is_known ? 1 : 0);
   StoreRelease(contexts_[index], Handle::Of(Salt(), HandleKind::kContext, index, generation).bits);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));

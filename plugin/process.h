@@ -72,10 +72,16 @@ class Process {
  private:
   enum class Mode : uint8_t { kNotStarted = 0, kRunning, kOff };
   void Start(const InitRequest& request);
-  const EventPolicy& PolicyFor(int api_version, const void* address_in_nccl);
+  // What was decided for a copy of NCCL at its first init, for good.
+  struct Decision {
+    int api_version = 0;  // 0: not made
+    int nccl_version = 0;
+    EventPolicy policy;
+  };
+  const Decision& DecisionFor(int api_version, const void* address_in_nccl);
   uint32_t ClaimSlot();  // under the lock, like all that init and finalize do
   bool PrepareSlot(uint32_t slot);
-  void OpenSlot(uint32_t slot, const InitRequest& request, const EventPolicy& policy);
+  void OpenSlot(uint32_t slot, const InitRequest& request, const Decision& decision);
   void OpenOverflow();
 
   // Sampling (process_sampling.cc).
@@ -85,7 +91,7 @@ class Process {
   };
   // Under the lock. The sampling of the copy that the mask belongs to, or nullptr where there is none, for the reason
   // that is given; the mask is stored in either case.
-  LibrarySampling* SampleLibrary(int* mask, int api_version, const EventPolicy& policy, SamplingReason* reason);
+  LibrarySampling* SampleLibrary(int* mask, const Decision& decision, SamplingReason* reason);
   void ShowSampling(uint32_t slot, const LibrarySampling* library, SamplingReason reason);
   void ShowSampling(LibrarySampling& library);
   LibrarySampling* LibraryOf(const Sampler* sampler);
@@ -112,7 +118,7 @@ class Process {
   bool Fits(Handle handle, HandleKind kind) const {
     return handle.bits >> 44 == (uint64_t{Salt()} << 4 | static_cast<uint64_t>(kind));
   }
-  DriftCauses CausesOfDrift(int api_version) const;
+  static DriftCauses CausesOfDrift(const Decision& decision);
   bool IsOverflow(uint32_t slot) const { return slot == slot_count_ - 1; }
   // The communicator that a context names, or nullptr, which is counted.
   Communicator* Find(Handle context) {
@@ -151,12 +157,7 @@ class Process {
   Mode mode_;
   Options options_;
   Segment segment_;
-  struct Decision {
-    int nccl_version = -1;
-    bool is_made = false;
-    EventPolicy policy;
-  };
-  std::array<Decision, 8> decisions_;                  // by API version
+  std::array<Decision, 16> decisions_;                 // filled from the front; the last place is used anew
   std::array<Word, Handle::kMaxSlots> capturing_;      // by slot: the call group that is open and under graph capture
   std::array<Word, Handle::kMaxSlots> contexts_;       // handle of the live communicator in each slot; 0: none
   std::array<Word, Handle::kMaxSlots> generations_;    // of each slot so far

@@ -10,8 +10,8 @@ constexpr int kFirstUnsampled = 23100;  // any change makes the host's and the d
 
 }  // namespace
 
-Process::LibrarySampling* Process::SampleLibrary(int* mask, int api_version, const EventPolicy& policy,
-                                                 SamplingReason* reason) {
+Process::LibrarySampling* Process::SampleLibrary(int* mask, const Decision& decision, SamplingReason* reason) {
+  const EventPolicy& policy = decision.policy;
   const auto refuse = [&](SamplingReason why) -> LibrarySampling* {
     if (*reason == SamplingReason::kDefault) *reason = why;
     __atomic_store_n(mask, policy.mask, __ATOMIC_RELAXED);
@@ -25,9 +25,8 @@ Process::LibrarySampling* Process::SampleLibrary(int* mask, int api_version, con
   if (options_.sampling == Sampling::kAlways || options_.sampling == Sampling::kOff) {
     return refuse(SamplingReason::kConfigured);
   }
-  const int nccl_version = decisions_[static_cast<size_t>(api_version)].nccl_version;
-  const bool is_sound = nccl_version >= kFirstSampled && nccl_version < kFirstUnsampled;
-  if (policy.source != TimingSource::kKernel || !is_sound || (api_version != 5 && api_version != 6)) {
+  const bool is_sound = decision.nccl_version >= kFirstSampled && decision.nccl_version < kFirstUnsampled;
+  if (policy.source != TimingSource::kKernel || !is_sound || (decision.api_version != 5 && decision.api_version != 6)) {
     return refuse(SamplingReason::kRelease);
   }
   if (*reason != SamplingReason::kDefault) return refuse(*reason);
