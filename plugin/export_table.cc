@@ -107,7 +107,6 @@ struct Adapter {
     if constexpr (kHasKernelChannels) {
       if (type == abi::kKernelCh) return StartKernelCh(handle, d);
     }
-    if (type == abi::kProxyOp) return StartProxyOp(handle, d);
     if (type == abi::kColl) return StartColl(context, handle, d);
     if (type == abi::kGroup) return StartGroup(context, handle);
     if constexpr (kHasCallEvents) {
@@ -116,6 +115,7 @@ struct Adapter {
       if (type == abi::kP2pApi) return StartCall(context, handle, d, d.p2pApi);
     }
     if (type == abi::kP2p) return StartP2p(context, handle, d);
+    if (type == abi::kProxyOp) return StartProxyOp(handle, d);
     if constexpr (kHasCopyEngine) {
       if (type == abi::kCeColl) return StartCopyEngine(context, handle, d.ceColl);
     }

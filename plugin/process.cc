@@ -299,7 +299,10 @@ void Process::StopOther(Handle handle) {
       return;
     case HandleKind::kGroupApi:
       if (LoadRelaxed(CapturingEntry(handle)) == handle.bits) StoreRelaxed(CapturingEntry(handle), 0);
-      return EndCallGroup(handle);
+      if (Communicator* communicator = OwnerOf(handle); communicator != nullptr && communicator->sampler() != nullptr) {
+        EndCallGroup(handle, *communicator);
+      }
+      return;
     case HandleKind::kGroup:
       if (Communicator* communicator = OwnerOf(handle)) return communicator->CloseLaunch(handle.Ticket());
       break;

@@ -98,7 +98,7 @@ class Process {
   // Before a call that must not see a change of the mask.
   void FreezeMask(Sampler& sampler, FreezingCall call, void* context, void* call_group);
   void FreezeMask(LibrarySampling& library, SamplingReason reason);
-  void EndCallGroup(Handle call_group);
+  void EndCallGroup(Handle call_group, Communicator& communicator);
   void ChangeMask(Communicator& communicator, Sampler& sampler);
   bool IsAnyCallGroupOpen(const Sampler& sampler) const;
 

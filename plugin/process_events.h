@@ -57,15 +57,15 @@ inline void* Process::StartLaunch(void* context) {
 }
 
 inline bool Process::DateCall(Handle call, OperationStart* start) {
-  const bool is_ours = IsOurs(call);
-  if (is_ours && (call.Kind() == HandleKind::kCall || call.Kind() == HandleKind::kUntimedCall)) {
-    start->is_untimed = call.Kind() == HandleKind::kUntimedCall;
+  const HandleKind kind = KindOf(call);
+  if (kind == HandleKind::kCall || kind == HandleKind::kUntimedCall) {
+    start->is_untimed = kind == HandleKind::kUntimedCall;
     start->call_ns = start_ns_ + (call.Payload() << kCallTimeShift);
     start->call_is_bound = true;
     return true;
   }
   start->call_ns = NowNs();
-  if (is_ours && call.Kind() == HandleKind::kCapturedCall) {
+  if (kind == HandleKind::kCapturedCall) {
     const Handle group = call.As(HandleKind::kGroupApi);
     if (LoadRelaxed(CapturingEntry(group)) == group.bits) return false;
     start->call_is_bound = true;  // the kernel waits for this very callback
@@ -87,9 +87,11 @@ inline void* Process::StartTask(void* context, OperationStart& start, const Task
     start.is_untimed = sampler != nullptr && !sampler->TimesNow();  // frozen since the capture
   }
   const Handle group = Handle::From(launch);
-  const bool has_launch = IsOurs(group) && group.Slot() == from.Slot();
-  start.launch_is_followed = !(has_launch && group.Kind() == HandleKind::kUnfollowed);
-  if (has_launch && group.Kind() == HandleKind::kGroup) start.launch = group.Ticket();
+  if (group.Slot() == from.Slot()) {
+    const HandleKind kind = KindOf(group);
+    start.launch_is_followed = kind != HandleKind::kUnfollowed;
+    if (kind == HandleKind::kGroup) start.launch = group.Ticket();
+  }
   start.message_bytes = MessageBytes(start.function, count, element_bytes, RanksOf(from, *communicator));
   start.is_to_self = start.peer >= 0 && start.peer == communicator->rank();
   start.has_no_parts = start.is_to_self && communicator->source() == TimingSource::kProxy;

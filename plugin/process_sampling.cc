@@ -91,13 +91,12 @@ void Process::FreezeMask(LibrarySampling& library, SamplingReason reason) {
   ShowSampling(library);
 }
 
-void Process::EndCallGroup(Handle call_group) {
-  Communicator* communicator = Owner(call_group, HandleKind::kGroupApi);
-  Sampler* sampler = communicator != nullptr ? communicator->sampler() : nullptr;
-  if (sampler == nullptr) return;
-  const bool is_due = communicator->EndCallGroup(call_group.Ticket());
-  if (!sampler->IsLatestGroup(call_group.bits)) return FreezeMask(*LibraryOf(sampler), SamplingReason::kThreads);
-  if (is_due) ChangeMask(*communicator, *sampler);
+// With a sampler.
+void Process::EndCallGroup(Handle call_group, Communicator& communicator) {
+  Sampler& sampler = *communicator.sampler();
+  const bool is_due = communicator.EndCallGroup(call_group.Ticket());
+  if (!sampler.IsLatestGroup(call_group.bits)) return FreezeMask(*LibraryOf(&sampler), SamplingReason::kThreads);
+  if (is_due) ChangeMask(communicator, sampler);
 }
 
 bool Process::IsAnyCallGroupOpen(const Sampler& sampler) const {

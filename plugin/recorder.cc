@@ -39,18 +39,6 @@ void Recorder::ShowDeferredCompletions(const Turn& turn) {
   }
 }
 
-void Recorder::ShowInFlight(uint64_t ticket, const OperationStart& start) {
-  layout::InFlightEntry& shown = entry(ticket);
-  StoreRelaxed(shown.function, static_cast<uint64_t>(start.function) | (start.is_untimed ? layout::kUntimedFlag : 0));
-  StoreRelaxed(shown.sequence, start.sequence);
-  StoreRelaxed(shown.start_ns, start.call_ns);
-  StoreRelaxed(shown.bytes, start.message_bytes);
-  StoreRelaxed(shown.parts, 0);
-  StoreRelaxed(shown.last_part_ns, 0);
-  StoreRelaxed(shown.peer, static_cast<uint64_t>(start.peer + 1));
-  StoreRelease(shown.ticket, ticket);
-}
-
 void Recorder::ShowDrift() {
   std::atomic_ref<uint64_t>(slot_->timing_reason)
       .store(static_cast<uint64_t>(TimingReason::kDrift), std::memory_order_relaxed);

@@ -115,6 +115,20 @@ class Recorder {
   Word completions_{0};  // our own count: the segment's is never read back
 };
 
+// Part of every start, and inline as that is.
+
+inline void Recorder::ShowInFlight(uint64_t ticket, const OperationStart& start) {
+  layout::InFlightEntry& shown = entry(ticket);
+  StoreRelaxed(shown.function, static_cast<uint64_t>(start.function) | (start.is_untimed ? layout::kUntimedFlag : 0));
+  StoreRelaxed(shown.sequence, start.sequence);
+  StoreRelaxed(shown.start_ns, start.call_ns);
+  StoreRelaxed(shown.bytes, start.message_bytes);
+  StoreRelaxed(shown.parts, 0);
+  StoreRelaxed(shown.last_part_ns, 0);
+  StoreRelaxed(shown.peer, static_cast<uint64_t>(start.peer + 1));
+  StoreRelease(shown.ticket, ticket);
+}
+
 // Part of every completion, and inline as that is.
 
 inline void Recorder::RecordDuration(const Completion& completion) {

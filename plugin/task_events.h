@@ -61,7 +61,7 @@ inline void Communicator::NoteCall(Function function, int root, uint64_t group, 
 inline uint64_t Communicator::StartOperation(const OperationStart& start) {
   if (drift_watch_.SeesCauseIn(start) && ReadsKernels()) BeginDrift(start.launch);
   const bool is_followed = FollowsOperations();
-  if (is_followed) Sweep(start.call_ns);
+  if (is_followed && LoadRelaxed(oldest_) < LoadRelaxed(latest_)) Sweep(start.call_ns);
   uint64_t ticket = 0;
   {
     const Turn turn{&is_starting_};

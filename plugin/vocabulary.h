@@ -20,25 +20,20 @@ inline bool IsText(const char* text, const char (&expected)[kSize]) {
 // API v2 and later. The frequent ones first.
 inline Function FunctionOf(const char* text) {
   if (text == nullptr) return Function::kOther;
-  switch (text[0]) {
-    case 'A':
-      if (IsText(text, "AllReduce")) return Function::kAllReduce;
-      if (IsText(text, "AllGather")) return Function::kAllGather;
-      return IsText(text, "AlltoAll") ? Function::kAlltoAll : Function::kOther;
-    case 'B':
-      return IsText(text, "Broadcast") ? Function::kBroadcast : Function::kOther;
-    case 'G':
-      return IsText(text, "Gather") ? Function::kGather : Function::kOther;
-    case 'R':
-      if (IsText(text, "ReduceScatter")) return Function::kReduceScatter;
-      if (IsText(text, "Recv")) return Function::kRecv;
-      return IsText(text, "Reduce") ? Function::kReduce : Function::kOther;
-    case 'S':
-      if (IsText(text, "Send")) return Function::kSend;
-      return IsText(text, "Scatter") ? Function::kScatter : Function::kOther;
-    default:
-      return Function::kOther;
+  if (text[0] == 'A') {
+    if (IsText(text, "AllReduce")) return Function::kAllReduce;
+    if (IsText(text, "AllGather")) return Function::kAllGather;
+    return IsText(text, "AlltoAll") ? Function::kAlltoAll : Function::kOther;
   }
+  if (text[0] == 'R') {
+    if (IsText(text, "ReduceScatter")) return Function::kReduceScatter;
+    if (IsText(text, "Recv")) return Function::kRecv;
+    return IsText(text, "Reduce") ? Function::kReduce : Function::kOther;
+  }
+  if (IsText(text, "Send")) return Function::kSend;
+  if (IsText(text, "Broadcast")) return Function::kBroadcast;
+  if (IsText(text, "Gather")) return Function::kGather;
+  return IsText(text, "Scatter") ? Function::kScatter : Function::kOther;
 }
 
 // API v1: NCCL's enumeration at the time.
