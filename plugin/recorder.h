@@ -125,7 +125,7 @@ inline void Recorder::ShowInFlight(uint64_t ticket, const OperationStart& start)
   StoreRelaxed(shown.bytes, start.message_bytes);
   StoreRelaxed(shown.parts, 0);
   StoreRelaxed(shown.last_part_ns, 0);
-  StoreRelaxed(shown.peer, static_cast<uint64_t>(start.peer + 1));
+  StoreRelaxed(shown.peer, static_cast<uint64_t>(int64_t{start.peer} + 1));
   StoreRelease(shown.ticket, ticket);
 }
 
