@@ -246,7 +246,7 @@ void Live(Account& account, unsigned seed, bool is_preempted) {
   const uint64_t peaceful = random() % 20'000;
   const Kind trouble = random() % 3 == 0 ? Kind::kCaptured : Kind::kSend;
   const uint64_t groups = peaceful + 2000;
-  const uint64_t groups_in_turn = std::array<uint64_t, 3>{peaceful - peaceful / 16, groups, 0}[random() % 3];
+  const uint64_t groups_in_turn = std::array<uint64_t, 4>{peaceful - peaceful / 16, peaceful, groups, 0}[random() % 4];
   Life life{.table = table,
             .account = account,
             .is_preempted = is_preempted,
