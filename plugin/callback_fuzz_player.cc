@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "plugin/callback_fuzz_clock.h"
 #include "plugin/callback_fuzz_vocabulary.h"
@@ -130,11 +131,18 @@ void Player::ChooseTask(Event& event, bool is_p2p) {
   event.communicator_id = bytes_.Next();
 }
 
+void Player::ChooseTask(const Member& member, Event& event, bool is_p2p) {
+  ChooseTask(event, is_p2p);
+  if (!member.is_orderly) return;
+  event.peer = 8;  // none of the ranks that members have
+  event.channels = std::min<uint8_t>(event.channels, is_p2p ? 1 : 4);
+}
+
 // --- What users do
 
 void* Player::StartCall(Member& member, void* call_group, bool is_p2p, bool is_captured) {
   Event event;
-  ChooseTask(event, is_p2p);
+  ChooseTask(member, event, is_p2p);
   event.type = is_p2p ? abi::kP2pApi : abi::kCollApi;
   event.parent = call_group;
   event.is_captured = is_captured;
@@ -147,7 +155,7 @@ void* Player::StartCall(Member& member, void* call_group, bool is_p2p, bool is_c
 
 void* Player::StartTask(Member& member, void* call, void* launch, bool is_p2p, bool is_captured) {
   Event event;
-  ChooseTask(event, is_p2p);
+  ChooseTask(member, event, is_p2p);
   event.type = is_p2p ? abi::kP2p : abi::kColl;
   event.parent = call;
   event.launch = launch;
@@ -204,7 +212,7 @@ void Player::PlayLaunch(Member& member, bool is_owner) {
 
 // A graph is captured, its operations perhaps announced already, then replayed.
 void Player::PlayCapture(Member& member, bool is_nested) {
-  if (member.version < 5) return;
+  if (member.version < 5 || member.is_orderly) return;
   Event event;
   bool is_counted = false;
   event.type = abi::kGroupApi;
@@ -232,7 +240,7 @@ void Player::PlayCapture(Member& member, bool is_nested) {
 void Player::PlayCopy(Member& member) {
   if (member.version < 6) return;
   Event event;
-  ChooseTask(event, false);
+  ChooseTask(member, event, false);
   event.type = abi::kCeColl;
   bool is_counted = false;
   void* handle = StartOn(member, member.version, event, &is_counted);
@@ -263,7 +271,8 @@ void Player::OpenOrClose(uint32_t index) {
   introduction.ranks = bytes_.OneIn(8) ? -1 : static_cast<int>(bytes_.Next());
   introduction.rank = static_cast<int>(bytes_.Below(8));
   const bool is_mute = bytes_.OneIn(8);
-  session_.Open(berth, 1 + static_cast<int>(bytes_.Below(kVersions)), introduction, is_mute);
+  const bool is_orderly = is_mute || bytes_.OneIn(2);
+  session_.Open(berth, 1 + static_cast<int>(bytes_.Below(kVersions)), introduction, is_mute, is_orderly);
   ++callbacks_;
 }
 
@@ -299,8 +308,35 @@ Member::Started& Player::ChooseOperation(Member& member) {
   return member.operations[index % member.operations.size()];
 }
 
+// As NCCL reports when nothing is wrong: in order, all channels at the same time, between the call and now.
+void Player::ReportInOrder(Member& member) {
+  const uint64_t index = member.reported.load();
+  if (index >= member.started.load() || member.is_mute) return;
+  member.reported.store(index + 1);
+  const Member::Started& operation = member.operations[index % member.operations.size()];
+  Event event;
+  event.parent = operation.handle.load();
+  event.pid = getpid();
+  event.type = member.reports_proxy ? abi::kProxyOp : abi::kKernelCh;
+  AdvanceClock(200);
+  event.gpu_ns = ClockNs();
+  std::array<void*, kMaxChannels> parts;
+  const uint32_t channels = std::min<uint32_t>(operation.channels.load(), kMaxChannels);
+  for (uint32_t channel = 0; channel < channels; ++channel) {
+    event.channel = static_cast<uint8_t>(channel);
+    parts[channel] = Start(member.version, member.context, event);
+  }
+  AdvanceClock(200);
+  abi::StateArgs arguments{ClockNs()};
+  for (uint32_t channel = 0; channel < channels; ++channel) {
+    TableOf(member.version).Record(parts[channel], abi::kStateKernelChStop, &arguments);
+    ++callbacks_;
+    Stop(member.version, parts[channel]);
+  }
+}
+
 void Player::StartParts(Member& member) {
-  if (member.is_mute) return;
+  if (member.is_orderly) return ReportInOrder(member);
   const Member::Started& operation = ChooseOperation(member);
   Event event;
   event.parent = bytes_.OneIn(32) ? ChooseGarbage(parts_) : operation.handle.load();

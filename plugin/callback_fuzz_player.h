@@ -57,6 +57,7 @@ class Player {
   void PlayNull();
   void StrayEvent(void* context, uint64_t type);
   Member::Started& ChooseOperation(Member& member);
+  void ReportInOrder(Member& member);
   void StartParts(Member& member);
   void StopPart();
 
@@ -74,6 +75,7 @@ class Player {
   uint64_t ChooseGpuTime();
   void* ChooseGarbage(const Memory& memory);
   void ChooseTask(Event& event, bool is_p2p);
+  void ChooseTask(const Member& member, Event& event, bool is_p2p);
   void ExpectLoss(uint64_t losses_before, const char* what) const;
 
   Session& session_;

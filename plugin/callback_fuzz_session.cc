@@ -98,11 +98,12 @@ bool Session::FindSlot(Member& member, const Introduction& introduction,
   return false;
 }
 
-void Session::Open(Berth& berth, int version, Introduction introduction, bool is_mute) {
+void Session::Open(Berth& berth, int version, Introduction introduction, bool is_mute, bool is_orderly) {
   auto made = std::make_unique<Member>();
   Member& member = *made;
   member.version = version;
   member.is_mute = is_mute;
+  member.is_orderly = is_orderly;
   introduction.id = member.id = id_.fetch_add(1) + 1;
   if (version >= 4) member.ranks = introduction.ranks > 0 ? static_cast<uint32_t>(introduction.ranks) : 0;
 

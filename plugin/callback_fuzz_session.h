@@ -48,6 +48,7 @@ struct Member {
   uint64_t generation = 0;
   bool reports_proxy = false;       // what init asked for: proxy operations, not kernel channels
   bool is_mute = false;             // none of its operations ever reports a part
+  bool is_orderly = false;          // nothing makes its counters drift, and what is reported is reported in order
   std::atomic<bool> is_leaving{0};  // set before finalize is called
   std::atomic<bool> is_gone{0};     // set after it has returned
   Account account;
@@ -80,7 +81,7 @@ class Session {
 
   Berth& berth(uint32_t index) { return berths_[index]; }
   // Both with the berth's users excluded.
-  void Open(Berth& berth, int version, Introduction introduction, bool is_mute);
+  void Open(Berth& berth, int version, Introduction introduction, bool is_mute, bool is_orderly);
   void Close(Berth& berth);
 
   // A context of a communicator that is gone, or nullptr.
