@@ -17,9 +17,10 @@
 // An `abandoned` operation is completed, untimed: it is not another state. Hence, summed over all communicators that
 // have or had a slot of their own, with the losses of the process:
 //
-//   operations - copies = completed + shown + in_flight_full + incomplete_at_finalize + unseen
+//   operations - copies = completed + shown + full + incomplete_at_finalize + unseen
 //
-// where unseen is 0 without proxy timing, and never exceeds the entries that showed no part right before finalize.
+// where full is at most in_flight_full, since those count as completed once a later operation is, and unseen is 0
+// without proxy timing, and never exceeds the entries that showed no part right before finalize.
 #include <cinttypes>
 
 #include "plugin/callback_fuzz_session.h"
@@ -184,8 +185,9 @@ void Session::CheckLosses() {
   }
   const uint64_t lost =
       LossesOf(Loss::kInFlightFull) + LossesOf(Loss::kIncompleteAtFinalize) + LossesOf(Loss::kCommunicatorDrifting);
-  const int64_t unseen = static_cast<int64_t>(uncompleted_ - lost);
-  if (unseen < 0 || static_cast<uint64_t>(unseen) > unseen_bound_.load()) {
+  const auto unseen = static_cast<int64_t>(uncompleted_ - lost);
+  const auto completed_later = static_cast<int64_t>(LossesOf(Loss::kInFlightFull));
+  if (unseen < -completed_later || unseen > static_cast<int64_t>(unseen_bound_.load())) {
     Fail("%" PRIu64 " operations are neither complete nor in flight, and %" PRIu64 " losses say why (%" PRIu64
          " full, %" PRIu64 " incomplete); at most %" PRIu64 " had no part",
          uncompleted_, lost, LossesOf(Loss::kInFlightFull), LossesOf(Loss::kIncompleteAtFinalize),

@@ -11,6 +11,8 @@ void Communicator::Open(TimingSource source, int rank, uint32_t ranks, layout::C
   is_drifting_.store(false, std::memory_order_relaxed);
   is_contradicted_.store(false, std::memory_order_relaxed);
   StoreRelaxed(announced_ns_, 0);
+  StoreRelaxed(unfollowed_until_, 0);
+  for (Word& unfollowed : unfollowed_) StoreRelaxed(unfollowed, 0);
   drift_watch_.Open(causes);
   plausibility_.Reset();
   recorder_.Open(slot, header, ranks);
@@ -56,6 +58,8 @@ void Communicator::NoteUnfollowed(const OperationStart& start, bool is_followed)
   if (is_followed) {
     recorder_.CountLoss(Loss::kInFlightFull);
     RejectLaunch(start.launch, Loss::kCompanion);
+    AddRelaxed(unfollowed_[static_cast<size_t>(start.function)], 1);
+    StoreRelease(unfollowed_until_, LoadRelaxed(next_operation_));
   } else if (is_drifting_.load(std::memory_order_relaxed)) {
     recorder_.CountLoss(Loss::kCommunicatorDrifting);
   }

@@ -146,6 +146,9 @@ class Communicator {
   void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
                     Belief belief, uint64_t members, uint64_t now_ns);
 
+  // Operations that could not be followed are over when a later one is.
+  [[gnu::cold]] void CompleteUnfollowed(const Turn& turn, uint64_t now_ns);
+
   // Counts and rejects the times of a launch that cannot be believed.
   bool Believes(const LaunchTimes& launch, uint64_t timed_members);
 
@@ -174,6 +177,8 @@ class Communicator {
   alignas(64) std::atomic<bool> is_recording_{false};  // one thread at a time judges and records times
   Word latest_{0};
   Word latest_order_{0};
+  Word unfollowed_until_{0};  // ticket: no operation that could not be followed was started later; 0: there is none
+  std::array<Word, kFunctionCount> unfollowed_{};
   std::array<Word, 2 * Handle::kMaxChannels> channel_owners_{};
   std::array<Operation, kOperationEntries> operations_;
   std::array<Launch, kLaunchEntries> launches_;

@@ -442,5 +442,18 @@ TEST_F(CommunicatorTest, RecordsWhatItKeptBackWhenItIsFinalized) {
   EXPECT_EQ(Timed(Function::kAllReduce), 1u);
 }
 
+TEST_F(CommunicatorTest, TakesWhatItCouldNotFollowForCompleteOnceALaterOperationIs) {
+  Open(TimingSource::kKernel);
+  std::vector<uint64_t> tickets;
+  for (uint64_t i = 0; i < kOperationEntries; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(8, 1)));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(communicator_->StartOperation(AllReduce(8, 1)), 0u);
+  EXPECT_EQ(Losses(Loss::kInFlightFull), 3u);
+  for (const uint64_t ticket : tickets) RunNext(ticket);
+  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).completed), kOperationEntries);
+  RunNext(communicator_->StartOperation(AllReduce(8, 1)));
+  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).completed), kOperationEntries + 4);
+  EXPECT_EQ(Operations(Function::kAllReduce), kOperationEntries + 4);
+}
+
 }  // namespace
 }  // namespace nccl_exporter

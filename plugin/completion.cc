@@ -301,6 +301,8 @@ uint64_t Communicator::EarlierInFlightNs(uint64_t ticket) {
   {
     const Turn turn{&is_recording_};
     RecordMembersInTurn(turn, last_member, members, launch, now_ns);
+    const uint64_t unfollowed_until = LoadAcquire(unfollowed_until_);
+    if (unfollowed_until != 0 && last_member > unfollowed_until) CompleteUnfollowed(turn, now_ns);
   }
   if (recorder_.HasDeferredCompletions()) ShowDeferredCompletions();
 }
@@ -350,10 +352,19 @@ void Communicator::RecordMember(const Turn& turn, const Operation& operation, ui
   recorder_.CountCompleted(turn, function, now_ns);
 }
 
+void Communicator::CompleteUnfollowed(const Turn& turn, uint64_t now_ns) {
+  StoreRelaxed(unfollowed_until_, 0);
+  for (size_t function = 0; function < kFunctionCount; ++function) {
+    const uint64_t count = unfollowed_[function].exchange(0, std::memory_order_relaxed);
+    if (count != 0) recorder_.CountCompleted(turn, static_cast<Function>(function), now_ns, count);
+  }
+}
+
 // Leaves every entry free, for the communicator that will use this place next. What is not complete is not counted as
 // such.
 void Communicator::Finalize() {
   const uint64_t now_ns = NowNs();
+  bool is_all_complete = true;
   for (Operation& operation : operations_) {  // all of them: the oldest may be older than the ring is long
     const uint64_t state = LoadAcquire(operation.state);
     if (PhaseOf(state) != Phase::kActive) continue;
@@ -367,13 +378,17 @@ void Communicator::Finalize() {
         recorder_.CountLoss(Loss::kIncompleteAtFinalize);
       }
       operation.is_given_up.store(true, std::memory_order_relaxed);
+      is_all_complete = false;
     }
     Finish(operation, ticket, now_ns);
   }
   for (Launch& launch : launches_) {
     if (LoadAcquire(launch.ticket) != 0) Close(launch, now_ns);
   }
-  if (const Turn turn{&is_recording_}) held_times_.Release(recorder_);
+  if (const Turn turn{&is_recording_}) {
+    held_times_.Release(recorder_);
+    if (is_all_complete) CompleteUnfollowed(turn, now_ns);
+  }
   ShowDeferredStarts();
   ShowDeferredCompletions();
 }

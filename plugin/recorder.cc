@@ -14,8 +14,8 @@ void Recorder::DeferStart(DeferredStarts& deferred, uint64_t bytes) {
   has_deferred_starts_.store(true, std::memory_order_release);
 }
 
-void Recorder::DeferCompletion(Word& deferred) {
-  AddRelaxed(deferred, 1);
+void Recorder::DeferCompletion(Word& deferred, uint64_t count) {
+  AddRelaxed(deferred, count);
   has_deferred_completions_.store(true, std::memory_order_release);
 }
 

@@ -68,12 +68,12 @@ class Recorder {
   void HideInFlight(uint64_t ticket) { StoreRelease(entry(ticket).ticket, 0); }
 
   // Under a turn of the communicator's completions, in the same way.
-  void CountCompleted(const Turn& turn, Function function, uint64_t now_ns) {
+  void CountCompleted(const Turn& turn, Function function, uint64_t now_ns, uint64_t count = 1) {
     layout::FunctionBlock& counters = block(function);
     StoreRelaxed(counters.last_completion_ns, now_ns);
     Word& deferred = deferred_completions_[static_cast<size_t>(function)];
-    if (!turn) return DeferCompletion(deferred);
-    AddAlone(counters.completed, 1);
+    if (!turn) return DeferCompletion(deferred, count);
+    AddAlone(counters.completed, count);
   }
   // Counts that were deferred: to be shown by whoever has had a turn, asking after its end, and by whoever had none.
   // One of the two sees to it: attempts at a turn last longer than its end needs to become visible.
@@ -98,7 +98,7 @@ class Recorder {
     return flag.load(std::memory_order_relaxed);
   }
   void DeferStart(DeferredStarts& deferred, uint64_t bytes);
-  void DeferCompletion(Word& deferred);
+  void DeferCompletion(Word& deferred, uint64_t count);
   void CountSharedStart(Function function, int size_class, uint64_t bytes);
   void RecordDuration(const Completion& completion);
   void AppendCompletion(const Completion& completion);
