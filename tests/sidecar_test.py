@@ -145,6 +145,18 @@ class Sidecar(unittest.TestCase):
             self.assertNotEqual(as_user(STRANGER, command).returncode, 0, command)
         self.assertEqual(os.stat(segment).st_uid, JOB_USER)
 
+    def test_the_nodes_directory_is_given_away_with_two_capabilities_also_when_it_was_before(self):
+        node = self.exchange.parent / 'node'
+        for _ in range(2):
+            placed = subprocess.run(['setpriv', '--bounding-set=-all,+chown,+fowner', '--no-new-privs', self.programs / 'place-plugin',
+                                     f'--owner={DAEMON_USER}:{DAEMON_USER}', node / 'segments', node / 'plugin'], capture_output=True, text=True,
+                                    env={'PATH': os.environ['PATH'], 'NCCL_EXPORTER_LIBRARY': str(self.programs / 'libnccl-profiler-exporter.so')})
+            self.assertEqual((placed.returncode, placed.stderr), (0, ''))
+            status = (node / 'segments').stat()
+            self.assertEqual((status.st_uid, status.st_mode & 0o7777), (DAEMON_USER, 0o1777))
+        library = (node / 'plugin/libnccl-profiler-exporter.so').stat()
+        self.assertEqual((library.st_uid, library.st_mode & 0o7777), (0, 0o644))
+
     def test_root_of_a_users_own_namespace_reaches_nobody_else(self):
         self.expect_flow(self.start_job())
         segment = str(next(self.segments.iterdir()))
