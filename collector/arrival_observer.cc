@@ -78,8 +78,8 @@ bool ArrivalObserver::ReadHeader(const SegmentFile& file, Segment& segment) {
   const auto bytes = std::as_writable_bytes(std::span(header.get(), 1));
   const ssize_t copied = file.Read(0, bytes);
   if (copied < 0 || header->version.load(std::memory_order_relaxed) == 0) return false;
-  if (FindFault(*header, static_cast<uint64_t>(copied), file.Size(), file.OwnerUid())) return false;
-  const ProcessSnapshot process = DescribeProcess(*header);
+  if (FindFault(*header, static_cast<uint64_t>(copied), file.Size())) return false;
+  const ProcessSnapshot process = DescribeProcess(*header, file.OwnerUid());
   segment.header_bytes = header->header_bytes;
   segment.slot_bytes = header->slot_bytes;
   segment.slot_count = header->slot_count;

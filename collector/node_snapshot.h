@@ -39,7 +39,7 @@ struct FunctionSnapshot {
 };
 struct InFlightOperation {
   Function function = Function::kOther;
-  uint64_t sequence = 0;        // NCCL's sequence number of the function; 0 for Send and Recv
+  uint64_t sequence = 0;          // NCCL's sequence number of the function; 0 for Send and Recv
   int64_t start_realtime_ns = 0;  // when it was called, nanoseconds since the epoch
   uint64_t bytes = 0;
   int peer = -1;  // of Send and Recv
@@ -77,7 +77,7 @@ struct CommunicatorSnapshot {
 
   bool has_identity = false;  // id and rank are known
   uint64_t id = 0;
-  std::string name;  // given by the user, else empty
+  std::string name;    // given by the user, else empty
   uint64_t ranks = 0;  // 0: not told
   uint64_t rank = 0;
   uint64_t nodes = 0;  // 0: not told
@@ -94,10 +94,10 @@ struct CommunicatorSnapshot {
   std::string pci_bus_id;
   int64_t created_realtime_ns = 0;
 
-  std::vector<FunctionSnapshot> functions;  // kFunctionCount of them, indexed by Function
-  uint64_t started_sequence = 0;            // collectives started
-  uint64_t completed_sequence = 0;          // collectives known complete, at most started_sequence
-  bool completion_is_known = false;         // whether completed_sequence and in_flight mean anything
+  std::vector<FunctionSnapshot> functions;   // kFunctionCount of them, indexed by Function
+  uint64_t started_sequence = 0;             // collectives started
+  uint64_t completed_sequence = 0;           // collectives known complete, at most started_sequence
+  bool completion_is_known = false;          // whether completed_sequence and in_flight mean anything
   std::vector<InFlightOperation> in_flight;  // oldest first
   int64_t last_progress_realtime_ns = 0;     // 0: none yet
   std::optional<ArrivalCounts> arrivals;     // where there are other ranks on the node to compare with, by kernel times
@@ -107,7 +107,7 @@ struct ProcessSnapshot {
   std::string segment;  // file name, for messages
   bool is_alive = false;
   uint64_t pid = 0;  // in its own PID namespace
-  uint64_t uid = 0;
+  uint64_t uid = 0;  // owner of the segment, in the reader's user namespace
   std::string host_name;
   std::string executable;
   std::string plugin_version;
@@ -130,7 +130,6 @@ struct ProcessSnapshot {
 enum class SegmentError : uint8_t {
   kOpenFailed,
   kNotARegularFile,
-  kForeignOwner,      // the header claims another user than the file's owner
   kBadMagic,
   kUnknownMajor,      // written by a plugin of another layout
   kBadGeometry,       // sizes in the header contradict each other, the limits or the file
@@ -143,8 +142,9 @@ enum class SegmentError : uint8_t {
   kCount
 };
 inline constexpr std::array<std::string_view, static_cast<size_t>(SegmentError::kCount)> kSegmentErrors{
-    "open_failed",   "not_a_regular_file",    "foreign_owner", "bad_magic",   "unknown_major",        "bad_geometry",
-    "truncated",     "changed_while_read",    "read_failed",   "unlink_failed", "directory_unreadable", "too_many_segments"};
+    "open_failed",      "not_a_regular_file", "bad_magic",   "unknown_major", "bad_geometry",
+    "truncated",        "changed_while_read", "read_failed", "unlink_failed", "directory_unreadable",
+    "too_many_segments"};
 
 // Segments in the directories by state.
 struct SegmentCounts {

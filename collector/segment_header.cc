@@ -43,8 +43,7 @@ std::optional<SegmentFault> FindGeometryFault(const layout::SegmentHeader& heade
 
 }  // namespace
 
-std::optional<SegmentFault> FindFault(const layout::SegmentHeader& header, uint64_t copied_bytes, uint64_t file_bytes,
-                                      uint64_t owner_uid) {
+std::optional<SegmentFault> FindFault(const layout::SegmentHeader& header, uint64_t copied_bytes, uint64_t file_bytes) {
   if (copied_bytes < offsetof(layout::SegmentHeader, header_bytes)) {
     return Fault(SegmentError::kTruncated, "the file has " + std::to_string(file_bytes) + " bytes");
   }
@@ -58,17 +57,13 @@ std::optional<SegmentFault> FindFault(const layout::SegmentHeader& header, uint6
     return Fault(SegmentError::kTruncated,
                  "the file ends in its header, after " + std::to_string(file_bytes) + " bytes");
   }
-  if (header.uid != owner_uid) {
-    return Fault(SegmentError::kForeignOwner,
-                 "claims user " + std::to_string(header.uid) + ", the file belongs to " + std::to_string(owner_uid));
-  }
   return FindGeometryFault(header, file_bytes);
 }
 
-ProcessSnapshot DescribeProcess(const layout::SegmentHeader& header) {
+ProcessSnapshot DescribeProcess(const layout::SegmentHeader& header, uint64_t owner_uid) {
   ProcessSnapshot process;
   process.pid = header.pid;
-  process.uid = header.uid;
+  process.uid = owner_uid;
   process.host_name = TextOf(header.host_name);
   process.executable = TextOf(header.executable);
   process.plugin_version = TextOf(header.plugin_version);

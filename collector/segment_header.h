@@ -22,10 +22,10 @@ inline constexpr uint64_t kHeaderLimitBytes = 65536;
 
 // What keeps us from using a segment whose version word is not 0. `copied_bytes` of `header` came from the file, the
 // rest is zeros.
-std::optional<SegmentFault> FindFault(const layout::SegmentHeader& header, uint64_t copied_bytes, uint64_t file_bytes,
-                                      uint64_t owner_uid);
+std::optional<SegmentFault> FindFault(const layout::SegmentHeader& header, uint64_t copied_bytes, uint64_t file_bytes);
 
-// What a header without fault says, with `communicators` left empty.
-ProcessSnapshot DescribeProcess(const layout::SegmentHeader& header);
+// What a header without fault says, with `communicators` left empty. The user is the file's owner, as the kernel tells
+// us: the writer knows itself by the number of its own user namespace, and may write any.
+ProcessSnapshot DescribeProcess(const layout::SegmentHeader& header, uint64_t owner_uid);
 
 }  // namespace nccl_exporter

@@ -29,7 +29,7 @@ class SegmentReading {
 
   SegmentRead Read() {
     if (!ReadHeader()) return std::move(result_);
-    result_.process = DescribeProcess(header_);
+    result_.process = DescribeProcess(header_, source_.OwnerUid());
     result_.last_sign_of_life_realtime_ns = result_.process->start_realtime_ns;
     for (uint32_t slot = 0; slot < header_.slot_count && !result_.fault; ++slot) ReadSlot(slot);
     if (result_.fault) result_.process.reset();
@@ -62,7 +62,7 @@ class SegmentReading {
     if (copied < 0) {
       result_.fault = SegmentFault{SegmentError::kReadFailed, "in the header"};
     } else {
-      result_.fault = FindFault(header_, static_cast<uint64_t>(copied), source_.Size(), source_.OwnerUid());
+      result_.fault = FindFault(header_, static_cast<uint64_t>(copied), source_.Size());
     }
     return !result_.fault;
   }

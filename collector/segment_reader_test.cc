@@ -73,11 +73,11 @@ TEST(SegmentReaderTest, ReadsAHigherMinorByTheStridesInItsHeader) {
   EXPECT_EQ(read.process->communicators[0].id, 42u);
 }
 
-TEST(SegmentReaderTest, RefusesAForeignOwner) {
+TEST(SegmentReaderTest, TakesTheFilesOwnerForTheUserWhateverTheHeaderClaims) {
   const V1 writer = ReadySegment(2);
   const SegmentRead read = ParseSegment(writer.bytes(), kUid + 1, {.now = kNow});
-  ASSERT_TRUE(read.fault);
-  EXPECT_EQ(read.fault->error, SegmentError::kForeignOwner);
+  ASSERT_TRUE(read.process);
+  EXPECT_EQ(read.process->uid, kUid + 1);
 }
 
 TEST(SegmentReaderTest, RefusesSizesThatContradictTheLimitsOrEachOther) {

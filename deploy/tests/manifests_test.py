@@ -1,0 +1,155 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The manifests and the chart: what they render to, whole, and whether it is what Kubernetes takes."""
+import copy
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import jsonschema
+import yaml
+
+DEPLOY = pathlib.Path(os.path.abspath('deploy'))
+sys.path.insert(0, str(DEPLOY / 'tests'))
+import kubernetes_model
+import report
+
+KUBERNETES, HELM = DEPLOY / 'kubernetes', DEPLOY / 'helm'
+BASES = ['node', 'monitoring', 'sidecar', 'inject']
+NEWER_KINDS = ['MutatingAdmissionPolicy', 'MutatingAdmissionPolicyBinding']  # 1.36
+OPERATOR_KINDS = ['ServiceMonitor', 'PodMonitor', 'PrometheusRule']
+CHART_LABELS = ['app.kubernetes.io/instance', 'app.kubernetes.io/managed-by', 'helm.sh/chart']
+
+
+def objects(path):
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def base(name):
+    listed = yaml.safe_load((KUBERNETES / name / 'kustomization.yaml').read_text())['resources']
+    return [thing for file in listed for thing in objects(KUBERNETES / name / file)]
+
+
+def by_name(things):
+    return {(thing['kind'], thing['metadata']['name']): thing for thing in things}
+
+
+def rendered(name):
+    return by_name(objects(HELM / f'testdata/{name}.rendered.yaml'))
+
+
+def without_chart_labels(thing):
+    thing = copy.deepcopy(thing)
+    for label in CHART_LABELS:
+        thing['metadata'].get('labels', {}).pop(label, None)
+    for container in thing['spec']['template']['spec']['containers'] + thing['spec']['template']['spec']['initContainers'] \
+            if thing['kind'] == 'DaemonSet' else []:
+        container.pop('imagePullPolicy')
+    return thing
+
+
+def kustomize():
+    if shutil.which('kustomize'):
+        return ['kustomize', 'build']
+    return ['kubectl', 'kustomize'] if shutil.which('kubectl') else None
+
+
+def pods(things):
+    return [thing['spec']['template']['spec'] for thing in things if thing['kind'] in ('DaemonSet', 'Job')]
+
+
+class Manifests(unittest.TestCase):
+    maxDiff = None
+
+    def test_kubernetes_knows_every_object_and_field(self):
+        things = [thing for name in BASES for thing in base(name)] + [thing for name in ('default', 'all') for thing in rendered(name).values()]
+        checked = [thing for thing in things if thing['kind'] not in NEWER_KINDS + OPERATOR_KINDS]
+        self.assertGreater(len(checked), 12)
+        self.assertEqual([fault for thing in checked for fault in kubernetes_model.faults_of(thing)], [])
+
+    def test_the_model_finds_what_is_wrong(self):
+        daemonset = next(thing for thing in base('node') if thing['kind'] == 'DaemonSet')
+        daemonset['spec']['template']['spec']['containers'][0]['imag'] = 'x'
+        daemonset['spec']['template']['spec']['containers'][0]['readinessProbe']['httpGet']['path'] = 1
+        del daemonset['spec']['selector']
+        self.assertEqual(len(kubernetes_model.faults_of(daemonset)), 3)
+
+    def test_every_file_of_a_base_is_listed(self):
+        for name in BASES:
+            listed = yaml.safe_load((KUBERNETES / name / 'kustomization.yaml').read_text())['resources']
+            files = {path.name for path in (KUBERNETES / name).glob('*.yaml')} - {'kustomization.yaml'}
+            self.assertEqual(set(listed), files, name)
+
+    @unittest.skipUnless(kustomize(), 'neither kustomize nor kubectl is installed')
+    def test_kustomize_renders_the_bases(self):
+        for name in BASES:
+            with tempfile.TemporaryDirectory() as folder:  # kustomize follows no links out of the base
+                for path in (KUBERNETES / name).iterdir():
+                    shutil.copy(path, folder)
+                output = subprocess.run([*kustomize(), folder], check=True, capture_output=True, text=True).stdout
+            self.assertEqual(by_name(yaml.safe_load_all(output)), by_name(base(name)), name)
+
+    def test_the_prometheus_rule_is_the_projects_rules(self):
+        generated = subprocess.run([sys.executable, KUBERNETES / 'generate-prometheus-rule', DEPLOY / 'prometheus/nccl-exporter.rules.yml'],
+                                   check=True, capture_output=True, text=True).stdout
+        self.assertEqual((KUBERNETES / 'monitoring/prometheusrule.yaml').read_text(), generated)
+        rules = yaml.safe_load((DEPLOY / 'prometheus/nccl-exporter.rules.yml').read_text())
+        self.assertEqual(yaml.safe_load(generated)['spec'], rules)
+        self.assertEqual(rendered('all')['PrometheusRule', 'nccl-exporter']['spec'], rules)
+
+    def test_the_daemons_containers_have_no_rights(self):
+        for pod in pods([thing for name in ('node', 'sidecar') for thing in base(name)]):
+            ours = [c for c in pod['initContainers'] + pod['containers'] if c['image'].startswith('nccl-exporter')]
+            self.assertEqual(len(ours), 2)
+            self.assertEqual(pod['securityContext']['seccompProfile'], {'type': 'RuntimeDefault'})
+            for container in ours:
+                context = container['securityContext']
+                self.assertEqual((context['readOnlyRootFilesystem'], context['allowPrivilegeEscalation'], context['capabilities']['drop']),
+                                 (True, False, ['ALL']))
+                is_root = context.get('runAsUser') == 0
+                self.assertEqual(context['capabilities'].get('add', []), ['CHOWN', 'FOWNER'] if is_root else [])
+                self.assertNotEqual(context.get('runAsNonRoot', False), is_root)
+
+    def test_monitors_leave_the_jobs_labels_alone(self):
+        monitors = [thing for thing in base('monitoring') if thing['kind'].endswith('Monitor')]
+        endpoints = [endpoint for thing in monitors for endpoint in thing['spec'].get('endpoints', thing['spec'].get('podMetricsEndpoints'))]
+        self.assertEqual([endpoint['honorLabels'] for endpoint in endpoints], [True, True])
+
+
+class Chart(unittest.TestCase):
+    maxDiff = None
+
+    def test_default_values_render_to_the_node_base(self):
+        expected = {key: thing for key, thing in by_name(base('node')).items() if key[0] != 'Namespace'}
+        self.assertEqual({key: without_chart_labels(thing) for key, thing in rendered('default').items()}, expected)
+
+    def test_all_values_render_to_all_kinds(self):
+        expected = {key for name in ('node', 'monitoring', 'inject') for key in by_name(base(name)) if key[0] != 'Namespace'}
+        self.assertEqual(rendered('all').keys(), expected)
+
+    def test_values_fit_the_schema_and_wrong_ones_do_not(self):
+        schema = json.loads((HELM / 'nccl-exporter/values.schema.json').read_text())
+        values = yaml.safe_load((HELM / 'nccl-exporter/values.yaml').read_text())
+        self.assertEqual(values.keys(), schema['properties'].keys() - {'global'})
+        jsonschema.validate(values, schema)
+        for wrong in ({'retention': '5 minutes'}, {'segmentDirectory': 'run'}, {'imag': {}}, {'extraArgs': ['x']},
+                      {'serviceMonitor': {'enabled': True}}, {'image': {'repository': 'x', 'tag': '1', 'pullPolicy': 'Sometimes'}}):
+            with self.assertRaises(jsonschema.ValidationError, msg=wrong):
+                jsonschema.validate({**values, **wrong}, schema)
+
+    @unittest.skipUnless(shutil.which('helm'), 'helm is not installed')
+    def test_helm_renders_what_is_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([HELM / 'render', folder], check=True)
+            subprocess.run(['helm', 'lint', '--strict', HELM / 'nccl-exporter'], check=True)
+            for name in 'default', 'all':
+                self.assertEqual(by_name(objects(pathlib.Path(folder) / f'{name}.rendered.yaml')), rendered(name))
+
+
+if __name__ == '__main__':
+    report.main()

@@ -1,0 +1,102 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What is installed on a node: Slurm's prolog and epilog, the systemd unit, and the script that places the plugin."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+DEPLOY = pathlib.Path(os.path.abspath('deploy'))
+sys.path.insert(0, str(DEPLOY / 'tests'))
+import report
+
+MOST_EXPOSURE = 15  # tenths of what `systemd-analyze security` gives; 100 is no protection at all
+PLUGIN = '/usr/lib/nccl-exporter/libnccl-profiler-exporter.so'
+
+
+def run(script, *arguments, **environment):
+    return subprocess.run([script, *map(str, arguments)], capture_output=True, text=True, env={'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', **environment})
+
+
+class Node(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def script_with(self, name, **replacements):
+        """A copy of a script in which paths of the node are those of this test."""
+        text = (DEPLOY / 'slurm' / name).read_text()
+        for old, new in replacements.values():
+            self.assertIn(old, text)
+            text = text.replace(old, str(new))
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(0o755)
+        return path
+
+    def prolog(self):
+        (self.folder / 'plugin.so').write_text('')
+        (self.folder / 'run').mkdir()
+        return self.script_with('task-prolog', plugin=(PLUGIN, self.folder / 'plugin.so'), run=('/run/nccl-exporter', self.folder / 'run'))
+
+    def test_the_prolog_exports_plugin_and_directory(self):
+        self.assertEqual(run(self.prolog()).stdout, f'export NCCL_PROFILER_PLUGIN={self.folder}/plugin.so\nexport NCCL_EXPORTER_DIR={self.folder}/run\n')
+
+    def test_the_prolog_leaves_the_users_choice_alone(self):
+        prolog = self.prolog()
+        for choice in {'NCCL_EXPORTER_ENABLE': '0'}, {'NCCL_PROFILER_PLUGIN': 'mine'}:
+            done = run(prolog, **choice)
+            self.assertEqual((done.returncode, done.stdout), (0, ''), choice)
+        self.assertNotIn('NCCL_EXPORTER_DIR', run(prolog, NCCL_EXPORTER_DIR='/elsewhere').stdout)
+
+    def test_the_prolog_says_nothing_where_nothing_is_installed(self):
+        prolog = self.prolog()
+        (self.folder / 'plugin.so').unlink()
+        self.assertEqual((run(prolog).returncode, run(prolog).stdout), (0, ''))
+
+    def test_the_epilog_removes_the_users_segments_only_when_no_daemon_will(self):
+        for name in 'a.seg', 'b.seg', 'other':
+            (self.folder / name).write_text('')
+        epilog = self.script_with('epilog', daemon=('pidof nccl-exporter', 'test -e ' + str(self.folder / 'daemon')),
+                                  processes=('pgrep --uid "$SLURM_JOB_UID"', 'test -e ' + str(self.folder / 'process')))
+        job = {'SLURM_JOB_UID': str(os.getuid()), 'NCCL_EXPORTER_DIR': str(self.folder)}
+        for reason_to_wait in 'daemon', 'process':
+            (self.folder / reason_to_wait).write_text('')
+            run(epilog, **job)
+            self.assertEqual(len(list(self.folder.glob('*.seg'))), 2, reason_to_wait)
+            (self.folder / reason_to_wait).unlink()
+        run(epilog, **{**job, 'SLURM_JOB_UID': str(os.getuid() + 1)})
+        self.assertEqual(len(list(self.folder.glob('*.seg'))), 2)
+        self.assertEqual(run(epilog, **job).returncode, 0)
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {'epilog', 'other'})
+
+    def test_a_new_plugin_takes_the_name_and_leaves_the_mapped_file_alone(self):
+        (self.folder / 'library').write_text('old')
+        place = [DEPLOY / 'image/place-plugin', self.folder / 'segments', self.folder / 'plugin']
+        self.assertEqual(run(*place, NCCL_EXPORTER_LIBRARY=str(self.folder / 'library')).returncode, 0)
+        with open(self.folder / 'plugin/libnccl-profiler-exporter.so') as mapped:
+            (self.folder / 'library').write_text('new')
+            self.assertEqual(run(*place, NCCL_EXPORTER_LIBRARY=str(self.folder / 'library')).returncode, 0)
+            self.assertEqual(mapped.read(), 'old')
+        self.assertEqual((self.folder / 'plugin/libnccl-profiler-exporter.so').read_text(), 'new')
+        self.assertEqual(len(list((self.folder / 'plugin').iterdir())), 1)
+        self.assertEqual((self.folder / 'segments').stat().st_mode & 0o7777, 0o1777)
+
+    @unittest.skipUnless(shutil.which('systemd-analyze'), 'systemd-analyze is not installed')
+    def test_systemd_takes_the_unit_and_finds_it_protected(self):
+        unit = self.folder / 'nccl-exporter.service'
+        unit.write_text((DEPLOY / 'systemd/nccl-exporter.service').read_text().replace('/usr/bin/nccl-exporter', '/bin/true'))
+        verified = run('systemd-analyze', 'verify', unit)
+        if 'Failed to initialize manager' in verified.stderr:
+            self.skipTest('systemd-analyze does not run here: ' + verified.stderr.strip())
+        self.assertEqual((verified.returncode, verified.stderr), (0, ''))
+        security = run('systemd-analyze', 'security', '--offline=true', f'--threshold={MOST_EXPOSURE}', unit)
+        self.assertEqual(security.returncode, 0, security.stdout + security.stderr)
+
+
+if __name__ == '__main__':
+    report.main()
