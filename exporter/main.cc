@@ -3,8 +3,11 @@
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
+#include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <string>
@@ -17,6 +20,7 @@
 #include "exporter/options.h"
 #include "exporter/scrape_page.h"
 #include "exporter/segment_dump.h"
+#include "exporter/service_notifier.h"
 #include "exporter/version.h"
 #include "exporter/web_pages.h"
 
@@ -62,10 +66,19 @@ sigset_t BlockSignals() {
   return signals;
 }
 
-int WaitForSignal(const sigset_t& signals) {
-  int signal = 0;
-  while (sigwait(&signals, &signal) != 0) continue;
-  return signal;
+// Waits for one of the signals. Meanwhile takes a snapshot as often as the watchdog wants to hear of us: a daemon whose
+// collector does not answer is not alive.
+int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service, Collector& collector) {
+  for (;;) {
+    const auto interval = service.watchdog_interval().value_or(std::chrono::hours(1));
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(interval);
+    const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (interval - seconds).count()};
+    const int signal = sigtimedwait(&signals, nullptr, &limit);
+    if (signal > 0) return signal;
+    if (errno != EAGAIN || !service.watchdog_interval()) continue;
+    collector.Snapshot();
+    service.Alive();
+  }
 }
 
 // The collector keeps a descriptor for each segment; the usual soft limit is 1024 for everything.
@@ -79,6 +92,7 @@ void RaiseDescriptorLimit() {
 int Serve(const Options& options) {
   RaiseDescriptorLimit();
   ConfigureLog(options.log_level, options.log_format);
+  const ServiceNotifier service;
   const sigset_t signals = BlockSignals();
   Collector collector({.directories = options.segment_dirs, .retention = options.retention});
   ScrapePage scrape_page([&] { return collector.Snapshot(); });
@@ -99,8 +113,10 @@ int Serve(const Options& options) {
   }
   collector.Start();
   scrape_page.TakeFirstSnapshot();
-  const int signal = WaitForSignal(signals);
+  service.Ready();
+  const int signal = WaitForSignal(signals, service, collector);
   spdlog::info("stopping on {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
+  service.Stopping();
   server.Stop();
   return kSuccess;
 }
