@@ -27,6 +27,7 @@ struct Options {
   int seeds = 5;
   int first_seed = 1;
   int parallel = 2;
+  int attempts = 3;
   std::string json;
 };
 
@@ -73,6 +74,7 @@ class Benchmark {
     played_.push_back({{"scenario", scenario.name}, {"seed", seed}, {"result", result}, {"complaints", complaints}});
     printf("%-40s seed %d: %s\n", scenario.name.c_str(), seed, result.c_str());
     for (const std::string& complaint : complaints) printf("    %s\n", complaint.c_str());
+    fflush(stdout);
   }
 
   void PlayAll() {
@@ -80,6 +82,15 @@ class Benchmark {
   }
 
   void Play(const Scenario& scenario, int seed) {
+    for (int attempt = 1; attempt <= options_.attempts; ++attempt) {
+      if (PlayOnce(scenario, seed)) return;
+    }
+    const std::lock_guard lock(mutex_);
+    ++void_;
+  }
+
+  // Whether the run counts.
+  bool PlayOnce(const Scenario& scenario, int seed) {
     try {
       const Verdict verdict = RunScenario(scenario, rules_);
       const std::lock_guard lock(mutex_);
@@ -87,14 +98,14 @@ class Benchmark {
       Note(scenario, seed, verdict.complaints.empty() ? "ok" : "flawed", verdict.complaints);
     } catch (const VoidRun& error) {
       const std::lock_guard lock(mutex_);
-      ++void_;
       Note(scenario, seed, "void", {error.what()});
+      return false;
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex_);
       ++failed_;
       Note(scenario, seed, "did not run", {error.what()});
     }
-    fflush(stdout);
+    return true;
   }
 
   const Options options_;
@@ -119,6 +130,8 @@ int Main(int argc, char** argv) {
   app.add_option("--seeds", options.seeds, "runs of each scenario")->check(CLI::Range(1, 1000));
   app.add_option("--first-seed", options.first_seed, "seed of the first run");
   app.add_option("--parallel", options.parallel, "scenarios at once")->check(CLI::Range(1, 64));
+  app.add_option("--attempts", options.attempts, "of a run that is void because the machine was too busy")
+      ->check(CLI::Range(1, 100));
   app.add_option("--json", options.json, "file to write the table and the result of each run to, for programs");
   CLI11_PARSE(app, argc, argv);
   for (const char* program : {kPrometheus, kAlertmanager}) {
