@@ -57,5 +57,16 @@ TEST_F(LivenessTest, DoesNotTakeAnotherReadersLockForAWriter) {
 
 TEST_F(LivenessTest, TakesAWriterForAliveWhereItCannotTell) { EXPECT_TRUE(HasWriteLock(-1)); }
 
+TEST_F(LivenessTest, SeesAWriterStopAndGoOn) {
+  const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(IsWriterStopped(file.number()), std::nullopt);
+  LockHolder writer(path_);
+  EXPECT_EQ(IsWriterStopped(file.number()), false);
+  writer.Stop();
+  EXPECT_EQ(IsWriterStopped(file.number()), true);
+  writer.Continue();
+  EXPECT_EQ(IsWriterStopped(file.number()), false);
+}
+
 }  // namespace
 }  // namespace nccl_exporter

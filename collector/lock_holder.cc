@@ -38,6 +38,16 @@ LockHolder::LockHolder(const std::string& path) {
   if (child_ < 0 || length != 1) std::abort();
 }
 
+void LockHolder::Stop() {
+  ::kill(child_, SIGSTOP);
+  ::waitpid(child_, nullptr, WUNTRACED);
+}
+
+void LockHolder::Continue() {
+  ::kill(child_, SIGCONT);
+  ::waitpid(child_, nullptr, WCONTINUED);
+}
+
 void LockHolder::Kill() {
   if (child_ < 0) return;
   ::kill(child_, SIGKILL);

@@ -16,6 +16,9 @@ class LockHolder {
   LockHolder& operator=(const LockHolder&) = delete;
   ~LockHolder() { Kill(); }
 
+  // SIGSTOP and SIGCONT; they return when the child has stopped, or goes on.
+  void Stop();
+  void Continue();
   // SIGKILL; returns when the child is gone.
   void Kill();
 

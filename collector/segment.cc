@@ -59,6 +59,7 @@ uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, const R
   }
   process.segment = name;
   process.is_alive = is_alive_;
+  process.is_stopped = is_alive_ ? file_.IsWriterStopped() : std::nullopt;
   return process.communicators.size();
 }
 

@@ -50,6 +50,10 @@ struct stat SegmentFile::Status() const {
 
 bool SegmentFile::HasWriter() const { return HasWriteLock(descriptor_.number()); }
 
+std::optional<bool> SegmentFile::IsWriterStopped() const {
+  return nccl_exporter::IsWriterStopped(descriptor_.number());
+}
+
 ssize_t SegmentFile::Read(uint64_t offset, std::span<std::byte> into) const {
   size_t copied = 0;
   while (copied < into.size()) {
@@ -75,6 +79,7 @@ std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentE
   }
   read.process->segment = std::filesystem::path(path).filename();
   read.process->is_alive = is_alive;
+  read.process->is_stopped = file->IsWriterStopped();
   return std::move(read.process);
 }
 

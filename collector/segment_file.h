@@ -49,6 +49,8 @@ class SegmentFile : public SegmentSource {
   struct stat Status() const;
   // Whether the process that wrote it is alive, see liveness.h.
   bool HasWriter() const;
+  // Whether it is stopped; nothing where that is not known.
+  std::optional<bool> IsWriterStopped() const;
 
   uint64_t Size() const override { return static_cast<uint64_t>(Status().st_size); }
   uint64_t OwnerUid() const override { return Status().st_uid; }

@@ -68,6 +68,7 @@ ProcessSnapshot TrainingProcess() {
 ProcessSnapshot OldProcess() {
   ProcessSnapshot process = EmptyProcess(12);
   process.is_alive = false;
+  process.is_stopped.reset();
   CommunicatorSnapshot communicator = EmptyCommunicator(0xabc, 1);
   communicator.ranks = 0;
   communicator.api_version = 2;
@@ -132,6 +133,7 @@ ProcessSnapshot EmptyProcess(uint64_t pid) {
   ProcessSnapshot process;
   process.segment = std::to_string(pid) + ".seg";
   process.is_alive = true;
+  process.is_stopped = false;
   process.pid = pid;
   process.uid = 1000;
   process.host_name = "gpu-node-7";

@@ -106,13 +106,18 @@ using Row = std::array<std::string, 11>;
 const Row kHead{"rank",      "gpu",       "pid",       "process", "started", "behind",
                 "completed", "in flight", "oldest is", "for",     "size"};
 
+std::string StateOf(const ProcessSnapshot& process) {
+  if (!process.is_alive) return "gone";
+  return process.is_stopped.value_or(false) ? "stopped" : "alive";
+}
+
 Row RowOf(const RankHere& rank, const Communicator& all, int64_t now_ns) {
   const CommunicatorSnapshot& communicator = *rank.communicator;
   const uint64_t behind = all.foremost - communicator.started_sequence;
   Row row{std::to_string(communicator.rank),
           communicator.gpu_index < 0 ? "-" : std::to_string(communicator.gpu_index),
           std::to_string(rank.process->pid),
-          rank.process->is_alive ? "alive" : "gone",
+          StateOf(*rank.process),
           std::to_string(communicator.started_sequence),
           behind == 0 ? "-" : std::to_string(behind),
           "?",

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -75,9 +76,10 @@ class SnapshotFamilies {
       SharedLabels labels;
       std::array<uint64_t, kLossCount> losses{};
       bool is_alive = false;
+      std::optional<bool> is_stopped = std::nullopt;
       int64_t since_ns = 0;
     };
-    constexpr size_t kSamples = kLossCount + 1;
+    constexpr size_t kSamples = kLossCount + 2;
     std::vector<Process> processes;
     std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
     for (const ProcessSnapshot& process : snapshot_.processes) {
@@ -87,6 +89,7 @@ class SnapshotFamilies {
       Process& sum = processes[entry->second];
       for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += process.losses[i];
       sum.is_alive |= process.is_alive;
+      if (process.is_stopped) sum.is_stopped = sum.is_stopped.value_or(false) || *process.is_stopped;
       sum.since_ns = std::min(sum.since_ns, process.start_realtime_ns);
     }
     std::array<LabelsId, kLossCount> reasons{};
@@ -98,6 +101,7 @@ class SnapshotFamilies {
       }
       const LabelsId process = builder_.AddLabels(sum.labels);
       builder_.Add(Metric::kRankAlive, process, kNoLabels, sum.is_alive ? 1 : 0);
+      if (sum.is_stopped) builder_.Add(Metric::kRankStopped, process, kNoLabels, *sum.is_stopped ? 1 : 0);
       builder_.CountSince(sum.since_ns);
       for (size_t i = 0; i < kLossCount; ++i) {
         builder_.Add(MetricOf(kLosses[i].kind), process, reasons[i], static_cast<double>(sum.losses[i]));

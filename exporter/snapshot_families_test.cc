@@ -179,6 +179,16 @@ TEST(SnapshotFamiliesTest, ARankIsAliveAsLongAsItsProcess) {
   EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankAlive, "pid=77,global_rank=,"), 0);
 }
 
+TEST(SnapshotFamiliesTest, ARankIsStoppedOrNotWhereThatIsKnown) {
+  ProcessSnapshot process = ProcessOf(77, {});
+  process.is_stopped.reset();
+  EXPECT_TRUE(ScrapedNode(NodeOf({process})).Values(Metric::kRankStopped).empty());
+  process.is_stopped = false;
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankStopped, "pid=77,global_rank=,"), 0);
+  process.is_stopped = true;
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankStopped, "pid=77,global_rank=,"), 1);
+}
+
 TEST(SnapshotFamiliesTest, SegmentErrorsShowAllReasonsFromZero) {
   NodeSnapshot snapshot;
   snapshot.segments.starting = 2;

@@ -7,7 +7,9 @@
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tests/detection/monitoring.h"
@@ -25,6 +27,8 @@ struct Options {
   int seeds = 5;
   int first_seed = 1;
   int parallel = 2;
+  int attempts = 3;
+  std::string json;
 };
 
 bool IsChosen(const Options& options, const std::string& file) {
@@ -51,31 +55,57 @@ class Benchmark {
     for (std::thread& thread : threads) thread.join();
     printf("\n%s", scoreboard_.Table(rules_.evaluation_interval_s).c_str());
     printf("void %d, not run %d\n", void_, failed_);
+    if (!options_.json.empty()) WriteJson();
     return scoreboard_.flawed_runs() == 0 && failed_ == 0 && void_ == 0 && !scenarios_.empty() ? 0 : 1;
   }
 
  private:
+  void WriteJson() const {
+    nlohmann::json json = scoreboard_.Json(rules_.evaluation_interval_s);
+    json["void"] = void_;
+    json["not_run"] = failed_;
+    json["played"] = played_;
+    std::ofstream file(options_.json);
+    if (!(file << json.dump(1) << "\n")) throw std::runtime_error("cannot write " + options_.json);
+  }
+
+  // Under the lock.
+  void Note(const Scenario& scenario, int seed, const std::string& result, const std::vector<std::string>& complaints) {
+    played_.push_back({{"scenario", scenario.name}, {"seed", seed}, {"result", result}, {"complaints", complaints}});
+    printf("%-40s seed %d: %s\n", scenario.name.c_str(), seed, result.c_str());
+    for (const std::string& complaint : complaints) printf("    %s\n", complaint.c_str());
+    fflush(stdout);
+  }
+
   void PlayAll() {
     for (size_t i = next_++; i < scenarios_.size(); i = next_++) Play(scenarios_[i].first, scenarios_[i].second);
   }
 
   void Play(const Scenario& scenario, int seed) {
+    for (int attempt = 1; attempt <= options_.attempts; ++attempt) {
+      if (PlayOnce(scenario, seed)) return;
+    }
+    const std::lock_guard lock(mutex_);
+    ++void_;
+  }
+
+  // Whether the run counts.
+  bool PlayOnce(const Scenario& scenario, int seed) {
     try {
       const Verdict verdict = RunScenario(scenario, rules_);
       const std::lock_guard lock(mutex_);
       scoreboard_.Add(scenario, verdict);
-      printf("%-40s seed %d: %s\n", scenario.name.c_str(), seed, verdict.complaints.empty() ? "ok" : "FLAWED");
-      for (const std::string& complaint : verdict.complaints) printf("    %s\n", complaint.c_str());
+      Note(scenario, seed, verdict.complaints.empty() ? "ok" : "flawed", verdict.complaints);
     } catch (const VoidRun& error) {
       const std::lock_guard lock(mutex_);
-      ++void_;
-      printf("%-40s seed %d: void: %s\n", scenario.name.c_str(), seed, error.what());
+      Note(scenario, seed, "void", {error.what()});
+      return false;
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex_);
       ++failed_;
-      printf("%-40s seed %d: did not run: %s\n", scenario.name.c_str(), seed, error.what());
+      Note(scenario, seed, "did not run", {error.what()});
     }
-    fflush(stdout);
+    return true;
   }
 
   const Options options_;
@@ -84,6 +114,7 @@ class Benchmark {
   std::atomic<size_t> next_ = 0;
   std::mutex mutex_;
   Scoreboard scoreboard_;
+  nlohmann::json played_ = nlohmann::json::array();
   int failed_ = 0;
   int void_ = 0;
 };
@@ -99,6 +130,9 @@ int Main(int argc, char** argv) {
   app.add_option("--seeds", options.seeds, "runs of each scenario")->check(CLI::Range(1, 1000));
   app.add_option("--first-seed", options.first_seed, "seed of the first run");
   app.add_option("--parallel", options.parallel, "scenarios at once")->check(CLI::Range(1, 64));
+  app.add_option("--attempts", options.attempts, "of a run that is void because the machine was too busy")
+      ->check(CLI::Range(1, 100));
+  app.add_option("--json", options.json, "file to write the table and the result of each run to, for programs");
   CLI11_PARSE(app, argc, argv);
   for (const char* program : {kPrometheus, kAlertmanager}) {
     if (access(program, X_OK) == 0) continue;

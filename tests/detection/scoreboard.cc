@@ -4,17 +4,33 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 namespace nccl_exporter::detection {
 namespace {
 
-std::string Delays(std::vector<double> delays_s, double interval_s) {
-  if (delays_s.empty()) return "-";
+struct Delays {
+  double median;
+  double most;
+};
+
+// In intervals.
+std::optional<Delays> DelaysOf(std::vector<double> delays_s, double interval_s) {
+  if (delays_s.empty()) return std::nullopt;
   std::sort(delays_s.begin(), delays_s.end());
+  return Delays{delays_s[delays_s.size() / 2] / interval_s, delays_s.back() / interval_s};
+}
+
+std::string Text(const std::optional<Delays>& delays) {
+  if (!delays) return "-";
   char text[64];
-  snprintf(text, sizeof(text), "%.0f / %.0f", delays_s[delays_s.size() / 2] / interval_s, delays_s.back() / interval_s);
+  snprintf(text, sizeof(text), "%.0f / %.0f", delays->median, delays->most);
   return text;
 }
+
+Share RecallOf(const ClassVerdict& sum) { return {sum.met, sum.expected}; }
+Share PrecisionOf(const ClassVerdict& sum) { return {sum.true_alarms, sum.true_alarms + sum.false_alarms}; }
+Share NamedRightOf(const ClassVerdict& sum) { return {sum.named_right, sum.named_right + sum.named_wrong}; }
 
 template <typename... Columns>
 std::string Row(Columns... columns) {
@@ -41,6 +57,12 @@ std::string Share::Text() const {
   return text;
 }
 
+nlohmann::json Share::Json() const {
+  nlohmann::json json{{"low", low()}, {"high", high()}, {"hits", hits}, {"of", of}};
+  if (of > 0) json["share"] = static_cast<double>(hits) / of;
+  return json;
+}
+
 void Scoreboard::Add(const Scenario& scenario, const Verdict& verdict) {
   ++runs_;
   flawed_runs_ += verdict.complaints.empty() ? 0 : 1;
@@ -64,13 +86,24 @@ void Scoreboard::Add(const Scenario& scenario, const Verdict& verdict) {
 std::string Scoreboard::Table(double evaluation_interval_s) const {
   std::string table = Row("alert", "recall", "precision", "named right", "delay, median / most (intervals)");
   for (const auto& [name, sum] : classes_) {
-    table += Row(name.c_str(), Share{sum.met, sum.expected}.Text().c_str(),
-                 Share{sum.true_alarms, sum.true_alarms + sum.false_alarms}.Text().c_str(),
-                 Share{sum.named_right, sum.named_right + sum.named_wrong}.Text().c_str(),
-                 Delays(sum.delays_s, evaluation_interval_s).c_str());
+    table += Row(name.c_str(), RecallOf(sum).Text().c_str(), PrecisionOf(sum).Text().c_str(),
+                 NamedRightOf(sum).Text().c_str(), Text(DelaysOf(sum.delays_s, evaluation_interval_s)).c_str());
   }
   table += "runs with nobody to name that stayed silent: " + quiet_.Text() + "\n";
   return table + std::to_string(runs_) + " runs, " + std::to_string(flawed_runs_) + " with a flaw\n";
+}
+
+nlohmann::json Scoreboard::Json(double evaluation_interval_s) const {
+  nlohmann::json classes = nlohmann::json::object();
+  for (const auto& [name, sum] : classes_) {
+    nlohmann::json& json = classes[name];
+    json = {{"recall", RecallOf(sum).Json()},
+            {"precision", PrecisionOf(sum).Json()},
+            {"named_right", NamedRightOf(sum).Json()}};
+    const std::optional<Delays> delays = DelaysOf(sum.delays_s, evaluation_interval_s);
+    if (delays) json["delay_intervals"] = {{"median", delays->median}, {"most", delays->most}};
+  }
+  return {{"runs", runs_}, {"flawed", flawed_runs_}, {"silent", quiet_.Json()}, {"classes", classes}};
 }
 
 }  // namespace nccl_exporter::detection

@@ -2,6 +2,8 @@
 // The verdicts of many runs as one table: recall, precision and naming of each class of alerts, with their confidence.
 #pragma once
 
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,8 @@ struct Share {
   double high() const { return Bound(1); }
   // "97.5 % [91.2, 99.3] 78/80"; "-" of nothing.
   std::string Text() const;
+  // {"share", "low", "high", "hits", "of"}; no share of nothing.
+  nlohmann::json Json() const;
 
  private:
   double Bound(int side) const;
@@ -30,6 +34,8 @@ class Scoreboard {
 
   // Delays are in evaluation intervals of this many seconds.
   std::string Table(double evaluation_interval_s) const;
+  // The same for programs: "runs", "flawed", "silent", and "classes" by name.
+  nlohmann::json Json(double evaluation_interval_s) const;
 
   // Runs in which something was not as it should be.
   int flawed_runs() const { return flawed_runs_; }

@@ -107,6 +107,11 @@ TEST(Scoreboard, AddsUpWhatTheRunsWereWorth) {
   EXPECT_NE(table.find("3 / 3"), std::string::npos) << table;
   EXPECT_NE(table.find("0.0 % [0.0, 79.3] 0/1"), std::string::npos) << table;
   EXPECT_NE(table.find("3 runs, 2 with a flaw"), std::string::npos) << table;
+  const nlohmann::json json = scoreboard.Json(2);
+  EXPECT_EQ(json["flawed"], 2);
+  EXPECT_EQ(json["classes"]["straggler"]["recall"]["share"], 0.5);
+  EXPECT_EQ(json["classes"]["straggler"]["delay_intervals"]["most"], 3);
+  EXPECT_EQ(json["silent"]["hits"], 0);
 }
 
 }  // namespace

@@ -106,6 +106,13 @@ def a_late_rank_is_named_through_a_restart_of_its_collector():
     return cluster, {17: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2), rank_alert('NCCLLastArriver', 'dp', 6, 1, 2)]}
 
 
+def a_late_rank_is_named_where_many_collectives_of_a_step_wait_for_it():
+    cluster = data_parallel(20, 2, overlap=8, rate=8)
+    cluster.late = lambda rank, t: 0.05 if rank == 6 and t > 600 else 0
+    return cluster, {10: [], 13: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)],
+                     20: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2), rank_alert('NCCLLastArriver', 'dp', 6, 1, 2)]}
+
+
 def a_slow_link_is_told_by_bandwidth_alone():
     cluster = data_parallel(50)
     cluster.communicators[0].speed = lambda t: 0.4 if t > 2160 else 1
@@ -117,6 +124,18 @@ def a_slow_link_is_told_by_bandwidth_alone():
 def lateness_of_2_percent_is_not_told():
     cluster = data_parallel(20)
     cluster.late = lambda rank, t: 0.02 if rank == 1 else 0
+    return cluster, NOTHING_EVER
+
+
+def lateness_of_2_percent_that_many_collectives_of_a_step_wait_for_is_not_told():
+    cluster = data_parallel(20, 2, overlap=8, rate=8)
+    cluster.late = lambda rank, t: 0.02 if rank == 1 else 0
+    return cluster, NOTHING_EVER
+
+
+def a_node_that_is_late_by_2_percent_in_many_collectives_of_a_step_is_not_told():
+    cluster = data_parallel(20, 4, overlap=8, rate=8)
+    cluster.late = lambda rank, t: 0.02 if cluster.node(rank) == 2 else 0
     return cluster, NOTHING_EVER
 
 
@@ -298,6 +317,30 @@ def a_killed_rank_is_named_while_it_is_served_and_missing_after():
     cluster.served = lambda rank, t: rank != 6 or t <= 900
     return cluster, {14: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)],
                      18: [alert('NCCLCollectiveHang'), rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]}
+
+
+def a_stopped_rank_is_named_though_it_has_called_like_the_others():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, range(8))
+    cluster.halted = lambda rank, t: rank == 6 and t > 600
+    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]}
+
+
+def a_job_that_is_suspended_is_not_told():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, range(8))
+    cluster.halted = lambda rank, t: t > 600
+    return cluster, NOTHING_EVER
+
+
+def communicators_that_only_follow_from_a_missing_call_are_not_told():
+    cluster = tensor_and_data_parallel(15)
+    tensor, data = cluster.communicators[:4], cluster.communicators[4:8]
+    cluster.hang(tensor[1], 600, [4, 5, 7])
+    for i in range(4):
+        cluster.hang(data[i], 600, [4 * node + i for node in range(4) if (node, i) != (1, 2)])
+    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'tp1', 2, 1, 2),
+                          rank_alert('NCCLHangCulprit', 'dp2', 1, 1, 2)]}
 
 
 def a_missing_send_names_the_rank_that_is_in_nothing():

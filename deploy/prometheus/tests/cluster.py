@@ -19,6 +19,7 @@ class Communicator:
         self.rate = traits.get('rate', 10)  # operations per second and rank
         self.rates = traits.get('rates', {})  # where ranks differ
         self.duty = traits.get('duty', 1)  # share of the operations that is timed
+        self.overlap = traits.get('overlap', 1)  # collectives of a step that wait for the same lateness, one more does not
         self.speed = traits.get('speed', lambda t: 1)  # of the transfer
         self.alive = traits.get('alive', lambda t: True)
         self.ranks = traits.get('ranks', len(members))  # more than members where some have no plugin
@@ -33,6 +34,7 @@ class Cluster:
         self.late = lambda rank, t: 0.0  # share of the time
         self.busy = lambda t: True  # whether the job makes steps
         self.alive = lambda rank, t: True  # whether the process lives
+        self.halted = lambda rank, t: False  # whether the process is stopped
         self.served = lambda rank, t: self.alive(rank, t)  # whether its state is still served
         self.scraped = lambda node, t: True
         self.source = lambda rank: 'kernel'
@@ -103,7 +105,7 @@ class Cluster:
         arrivals = {other: -waits[communicator, other] for other in local}
         count['operations'] += operations
         count['timed'] += operations * communicator.duty
-        count['busy'] += wait * STEP * communicator.duty * self.measured(rank)
+        count['busy'] += (wait + (communicator.overlap - 1) * (wait - TRANSFER / communicator.speed(t))) * STEP * communicator.duty * self.measured(rank)
         count['bus'] += operations * communicator.duty * communicator.size
         count['progress'] = t + self.clock(self.node(rank), t)
         if communicator.collective and len(local) > 1:
@@ -111,7 +113,7 @@ class Cluster:
             late = sorted(arrivals.values())
             if arrivals[rank] == late[-1] and late[-2] < late[-1]:
                 count['last'] += operations
-            count['lateness'] += (arrivals[rank] - late[0]) * STEP
+            count['lateness'] += (arrivals[rank] - late[0]) * STEP * communicator.overlap
 
     def samples(self, communicator, rank, t, count):
         labels = self.labels(communicator, rank)
@@ -123,6 +125,11 @@ class Cluster:
             yield 'nccl_collective_timed_operations_total', own, timed
             yield 'nccl_collective_busy_seconds_total', own, count['busy'] if timed else 0
             yield 'nccl_collective_bus_bytes_total', own, count['bus'] if timed else 0
+            if communicator.overlap > 1:
+                short = labels | {'collective': communicator.collective, 'size': '0'}
+                yield 'nccl_collective_operations_total', short, count['operations'] / communicator.overlap
+                yield 'nccl_collective_timed_operations_total', short, timed / communicator.overlap
+                yield 'nccl_collective_busy_seconds_total', short, 1e-5 * timed / communicator.overlap
             yield 'nccl_collective_last_arrivals_total', labels, count['last']
             yield 'nccl_collective_compared_operations_total', labels, count['compared']
             yield 'nccl_collective_arrival_lateness_seconds_total', labels, count['lateness']
@@ -162,6 +169,7 @@ class Cluster:
             if self.scraped(self.node(rank), t) and self.served(rank, t):
                 labels = ','.join(f'{k}="{v}"' for k, v in self.identity(rank).items())
                 table.setdefault(f'nccl_rank_alive{{{labels}}}', {})[index] = int(self.alive(rank, t))
+                table.setdefault(f'nccl_rank_stopped{{{labels}}}', {})[index] = int(self.halted(rank, t))
         for node in {self.node(rank) for rank in self.ranks}:
             labels = f'job="nccl",instance="node{node}:9828"'
             up = self.scraped(node, t)
