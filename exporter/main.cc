@@ -2,15 +2,19 @@
 // nccl-exporter: wires the collector to the web pages, and runs until it is told to stop.
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <string>
 #include <system_error>
 
 #include "collector/collector.h"
+#include "exporter/history_keeper.h"
 #include "exporter/http_server.h"
 #include "exporter/in_flight_table.h"
 #include "exporter/log.h"
@@ -76,13 +80,23 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// As Kubernetes calls it where it tells us, else as the machine calls itself.
+std::string NodeName() {
+  if (const char* const name = std::getenv("NODE_NAME"); name != nullptr && *name != '\0') return name;
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
 int Serve(const Options& options) {
   RaiseDescriptorLimit();
   ConfigureLog(options.log_level, options.log_format);
   const sigset_t signals = BlockSignals();
   Collector collector({.directories = options.segment_dirs, .retention = options.retention});
   ScrapePage scrape_page([&] { return collector.Snapshot(); });
-  WebPages pages(scrape_page, options.telemetry_path);
+  HistoryKeeper history([&] { return collector.Snapshot(); });
+  WebPages pages(
+      scrape_page, history,
+      {.node_name = NodeName(), .telemetry_path = options.telemetry_path, .start_realtime_ns = Now().realtime_ns});
   HttpServer server([&](const HttpRequest& request) { return pages.Answer(request); },
                     [&](Refusal refusal) { scrape_page.Count(refusal); });
   if (const std::string error = server.Start(options.listen_addresses); !error.empty()) {

@@ -11,7 +11,7 @@
 
 #include "exporter/duration_text.h"
 #include "exporter/version.h"
-#include "exporter/web_pages.h"
+#include "exporter/web_paths.h"
 
 namespace nccl_exporter {
 namespace {
@@ -47,13 +47,12 @@ bool IsListenAddress(std::string_view address) {
 
 // A path that clients send as it is written and that hides no page of ours.
 bool IsTelemetryPath(std::string_view path) {
-  const bool is_taken = path == kLandingPath || path == kHealthyPath || path == kReadyPath || path == kInFlightPath;
   const bool is_plain = std::ranges::all_of(path, [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            std::string_view("/-_.~").find(c) != std::string_view::npos;
   });
   const bool has_dot_segment = path.find("/.") != std::string_view::npos || path.find("//") != std::string_view::npos;
-  return path.starts_with('/') && is_plain && !has_dot_segment && !is_taken;
+  return path.starts_with('/') && is_plain && !has_dot_segment && !IsWebPath(path);
 }
 
 template <typename Value, size_t kSize>
