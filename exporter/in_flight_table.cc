@@ -62,7 +62,7 @@ using Row = std::array<std::string, 11>;
 const Row kHead{"rank",      "gpu",       "pid",       "process", "started", "behind",
                 "completed", "in flight", "oldest is", "for",     "size"};
 
-Row RowOf(const LocalRank& rank, const LocalCommunicator& all, int64_t now_ns) {
+Row RowOf(const RankOnNode& rank, const CommunicatorOnNode& all, int64_t now_ns) {
   const CommunicatorSnapshot& communicator = *rank.communicator;
   const uint64_t behind = all.foremost - communicator.started_sequence;
   Row row{std::to_string(communicator.rank),
@@ -103,23 +103,23 @@ void AddTable(const std::vector<Row>& rows, std::string& out) {
   }
 }
 
-void AddBehind(const LocalCommunicator& communicator, std::string& out) {
+void AddBehind(const CommunicatorOnNode& communicator, std::string& out) {
   std::vector<uint64_t> behind;
   uint64_t least = communicator.foremost;
-  for (const LocalRank& rank : communicator.ranks) least = std::min(least, rank.communicator->started_sequence);
+  for (const RankOnNode& rank : communicator.ranks) least = std::min(least, rank.communicator->started_sequence);
   if (least == communicator.foremost) return;
-  for (const LocalRank& rank : communicator.ranks) {
+  for (const RankOnNode& rank : communicator.ranks) {
     if (rank.communicator->started_sequence == least) behind.push_back(rank.communicator->rank);
   }
   Line(out, "  furthest behind here, by {}: rank {}", communicator.foremost - least, RanksText(behind));
 }
 
 // On a node that has all ranks of a communicator, it is known who is missing; else only how many are not here.
-void AddMissing(const LocalCommunicator& communicator, std::string& out) {
+void AddMissing(const CommunicatorOnNode& communicator, std::string& out) {
   const CommunicatorSnapshot& any = *communicator.ranks.front().communicator;
   std::set<uint64_t> here;
   std::vector<uint64_t> gone;
-  for (const LocalRank& rank : communicator.ranks) {
+  for (const RankOnNode& rank : communicator.ranks) {
     here.insert(rank.communicator->rank);
     if (!rank.process->is_alive) gone.push_back(rank.communicator->rank);
   }
@@ -137,8 +137,8 @@ void AddMissing(const LocalCommunicator& communicator, std::string& out) {
   Line(out, "  missing on this node, which has all ranks: rank {}{}", RanksText(ranks), more);
 }
 
-void AddCommunicator(const LocalCommunicator& communicator, int64_t now_ns, std::string& out) {
-  const LocalRank& any = communicator.ranks.front();
+void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns, std::string& out) {
+  const RankOnNode& any = communicator.ranks.front();
   std::string name;
   AppendQuoted(ValidUtf8(any.communicator->name, kNameLimitBytes), name);
   const std::string& job = any.process->Identity("SLURM_JOB_ID");
@@ -149,7 +149,7 @@ void AddCommunicator(const LocalCommunicator& communicator, int64_t now_ns, std:
        job.empty() ? "" : " of job ", job_text, communicator.ranks.size(),
        ranks == 0 ? "an unknown number of" : std::to_string(ranks));
   std::vector<Row> rows{kHead};
-  for (const LocalRank& rank : communicator.ranks) rows.push_back(RowOf(rank, communicator, now_ns));
+  for (const RankOnNode& rank : communicator.ranks) rows.push_back(RowOf(rank, communicator, now_ns));
   AddTable(rows, out);
   AddBehind(communicator, out);
   AddMissing(communicator, out);
@@ -158,13 +158,14 @@ void AddCommunicator(const LocalCommunicator& communicator, int64_t now_ns, std:
 }  // namespace
 
 std::string InFlightText(const NodeSnapshot& node) {
-  const std::vector<LocalCommunicator> communicators = LocalCommunicatorsOf(node);
-  const auto busy = std::ranges::count_if(communicators, [](const auto& c) { return c.oldest_start_ns != kNothingInFlight; });
+  const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
+  const auto busy =
+      std::ranges::count_if(communicators, [](const auto& c) { return c.oldest_start_ns != kNothingInFlight; });
   std::string out;
   Line(out, "{}: {} communicators, {} with operations in flight", TimeText(node.taken_realtime_ns),
        communicators.size(), busy);
   if (node.segments.unusable != 0) Line(out, "{} files are no segments that can be read", node.segments.unusable);
-  for (const LocalCommunicator& communicator : communicators) {
+  for (const CommunicatorOnNode& communicator : communicators) {
     out += '\n';
     AddCommunicator(communicator, node.taken_realtime_ns, out);
   }

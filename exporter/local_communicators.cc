@@ -8,7 +8,7 @@
 
 namespace nccl_exporter {
 
-CommunicatorKey KeyOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+CommunicatorIdentity IdentityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
   return {.id = communicator.id,
           .ranks = communicator.ranks,
           .uid = process.uid,
@@ -16,28 +16,28 @@ CommunicatorKey KeyOf(const ProcessSnapshot& process, const CommunicatorSnapshot
           .pod_namespace = process.Identity("POD_NAMESPACE")};
 }
 
-void LocalCommunicator::Add(const LocalRank& rank) {
+void CommunicatorOnNode::Add(const RankOnNode& rank) {
   ranks.push_back(rank);
   foremost = std::max(foremost, rank.communicator->started_sequence);
   if (!rank.communicator->completion_is_known || rank.communicator->in_flight.empty()) return;
   oldest_start_ns = std::min(oldest_start_ns, rank.communicator->in_flight.front().start_realtime_ns);
 }
 
-std::vector<LocalCommunicator> LocalCommunicatorsOf(const NodeSnapshot& node) {
-  std::map<CommunicatorKey, LocalCommunicator> found;
+std::vector<CommunicatorOnNode> CommunicatorsOnNode(const NodeSnapshot& node) {
+  std::map<CommunicatorIdentity, CommunicatorOnNode> found;
   for (const ProcessSnapshot& process : node.processes) {
     for (const CommunicatorSnapshot& communicator : process.communicators) {
       if (!communicator.has_identity || communicator.is_overflow || communicator.is_closed) continue;
-      found[KeyOf(process, communicator)].Add({&process, &communicator});
+      found[IdentityOf(process, communicator)].Add({&process, &communicator});
     }
   }
-  std::vector<LocalCommunicator> communicators;
+  std::vector<CommunicatorOnNode> communicators;
   for (auto& [key, communicator] : found) {
-    std::ranges::stable_sort(communicator.ranks, {}, [](const LocalRank& rank) { return rank.communicator->rank; });
+    std::ranges::stable_sort(communicator.ranks, {}, [](const RankOnNode& rank) { return rank.communicator->rank; });
     communicator.key = key;
     communicators.push_back(std::move(communicator));
   }
-  std::ranges::stable_sort(communicators, {}, &LocalCommunicator::oldest_start_ns);
+  std::ranges::stable_sort(communicators, {}, &CommunicatorOnNode::oldest_start_ns);
   return communicators;
 }
 

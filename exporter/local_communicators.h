@@ -13,19 +13,19 @@
 namespace nccl_exporter {
 
 // Communicators of different jobs may have the same id.
-struct CommunicatorKey {
+struct CommunicatorIdentity {
   uint64_t id = 0;
   uint64_t ranks = 0;
   uint64_t uid = 0;
   std::string slurm_job_id;
   std::string pod_namespace;
 
-  auto operator<=>(const CommunicatorKey&) const = default;
+  auto operator<=>(const CommunicatorIdentity&) const = default;
 };
 
-CommunicatorKey KeyOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
+CommunicatorIdentity IdentityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
 
-struct LocalRank {
+struct RankOnNode {
   const ProcessSnapshot* process;
   const CommunicatorSnapshot* communicator;
 };
@@ -33,16 +33,16 @@ struct LocalRank {
 inline constexpr int64_t kNothingInFlight = std::numeric_limits<int64_t>::max();
 
 // The ranks of one communicator on this node, by rank: at least one.
-struct LocalCommunicator {
-  CommunicatorKey key;
-  std::vector<LocalRank> ranks;
+struct CommunicatorOnNode {
+  CommunicatorIdentity key;
+  std::vector<RankOnNode> ranks;
   uint64_t foremost = 0;                       // most collectives started
   int64_t oldest_start_ns = kNothingInFlight;  // of what is in flight
 
-  void Add(const LocalRank& rank);
+  void Add(const RankOnNode& rank);
 };
 
 // Those in use whose identity is known, that with the oldest operation in flight first. Points into `node`.
-std::vector<LocalCommunicator> LocalCommunicatorsOf(const NodeSnapshot& node);
+std::vector<CommunicatorOnNode> CommunicatorsOnNode(const NodeSnapshot& node);
 
 }  // namespace nccl_exporter

@@ -81,8 +81,8 @@ void NodeHistory::Record(const NodeSnapshot& node, int64_t monotonic_ns) {
             .activities = {},
             .arrivals = {}};
   std::map<Place, Counts> now;
-  for (const LocalCommunicator& communicator : LocalCommunicatorsOf(node)) {
-    for (const LocalRank& rank : communicator.ranks) {
+  for (const CommunicatorOnNode& communicator : CommunicatorsOnNode(node)) {
+    for (const RankOnNode& rank : communicator.ranks) {
       const CommunicatorSnapshot& here = *rank.communicator;
       const Place place{rank.process->segment, here.slot, here.generation};
       Counts& counts = now[place];
@@ -106,8 +106,8 @@ void NodeHistory::Record(const NodeSnapshot& node, int64_t monotonic_ns) {
   has_before_ = true;
 }
 
-void NodeHistory::Compare(const LocalRank& rank, const CommunicatorKey& key, const Counts& before, const Counts& now,
-                          Step& step) {
+void NodeHistory::Compare(const RankOnNode& rank, const CommunicatorIdentity& key, const Counts& before,
+                          const Counts& now, Step& step) {
   static const FunctionSnapshot kNone;
   for (const auto& [function, counts] : now.functions) {
     const auto same = std::ranges::find(before.functions, function, &std::pair<Function, FunctionSnapshot>::first);
@@ -124,7 +124,7 @@ void NodeHistory::Compare(const LocalRank& rank, const CommunicatorKey& key, con
   }
 }
 
-void NodeHistory::CompareArrivals(const LocalRank& rank, const CommunicatorKey& key, const Counts& before,
+void NodeHistory::CompareArrivals(const RankOnNode& rank, const CommunicatorIdentity& key, const Counts& before,
                                   const Counts& now, Step& step) {
   if (now.arrivals == before.arrivals) return;
   ArrivalCounts* const sum = Room(step.arrivals, {key, rank.communicator->rank}, kHistoryRanks);
@@ -137,12 +137,12 @@ void NodeHistory::CompareArrivals(const LocalRank& rank, const CommunicatorKey& 
   sum->lateness_ns += Grown(before.arrivals.lateness_ns, now.arrivals.lateness_ns);
 }
 
-const Activity* NodeHistory::At(size_t step, const CommunicatorKey& communicator, Function function) const {
+const Activity* NodeHistory::At(size_t step, const CommunicatorIdentity& communicator, Function function) const {
   const auto found = steps_[step].activities.find({communicator, function});
   return found == steps_[step].activities.end() ? nullptr : &found->second;
 }
 
-Stretch NodeHistory::Recent(const CommunicatorKey& communicator, Function function, double seconds) const {
+Stretch NodeHistory::Recent(const CommunicatorIdentity& communicator, Function function, double seconds) const {
   Stretch stretch;
   for (size_t step = steps_.size(); step-- > 0 && stretch.seconds < seconds;) {
     stretch.seconds += steps_[step].seconds;
@@ -151,7 +151,8 @@ Stretch NodeHistory::Recent(const CommunicatorKey& communicator, Function functi
   return stretch;
 }
 
-ArrivalStretch NodeHistory::RecentArrivals(const CommunicatorKey& communicator, uint64_t rank, double seconds) const {
+ArrivalStretch NodeHistory::RecentArrivals(const CommunicatorIdentity& communicator, uint64_t rank,
+                                           double seconds) const {
   ArrivalStretch stretch;
   for (auto step = steps_.rbegin(); step != steps_.rend() && stretch.seconds < seconds; ++step) {
     stretch.seconds += step->seconds;

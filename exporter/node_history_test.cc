@@ -27,7 +27,7 @@ class NodeHistoryTest : public testing::Test {
   }
 
   CommunicatorSnapshot& Rank(size_t rank) { return node_.processes[rank].communicators[0]; }
-  CommunicatorKey Key() { return KeyOf(node_.processes[0], Rank(0)); }
+  CommunicatorIdentity Key() { return IdentityOf(node_.processes[0], Rank(0)); }
   void Record() {
     node_.taken_realtime_ns += 5 * kSecondNs;
     history_.Record(node_, node_.taken_realtime_ns);

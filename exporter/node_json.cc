@@ -87,7 +87,7 @@ Json InFlightJson(const CommunicatorSnapshot& communicator) {
   return list;
 }
 
-Json ArrivalsJson(const LocalCommunicator& of, const CommunicatorSnapshot& here, const NodeHistory& history) {
+Json ArrivalsJson(const CommunicatorOnNode& of, const CommunicatorSnapshot& here, const NodeHistory& history) {
   if (!here.arrivals) return nullptr;
   const ArrivalStretch recent = history.RecentArrivals(of.key, here.rank, kLateWindowSeconds);
   const double compared = static_cast<double>(recent.counts.compared);
@@ -98,7 +98,7 @@ Json ArrivalsJson(const LocalCommunicator& of, const CommunicatorSnapshot& here,
           {"mean_lateness_seconds", Rounded(static_cast<double>(recent.counts.lateness_ns) / 1e9 / compared)}};
 }
 
-Json RankJson(const LocalCommunicator& of, const LocalRank& rank, const NodeHistory& history) {
+Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHistory& history) {
   const CommunicatorSnapshot& here = *rank.communicator;
   const bool is_known = here.completion_is_known;
   return {{"rank", here.rank},
@@ -120,7 +120,7 @@ Json RankJson(const LocalCommunicator& of, const LocalRank& rank, const NodeHist
 }
 
 // Arrays as long as history.times, and the heat map as triples of step, bin and operations.
-Json HistoryJson(const CommunicatorKey& key, Function function, const NodeHistory& history) {
+Json HistoryJson(const CommunicatorIdentity& key, Function function, const NodeHistory& history) {
   Json operations = Json::array(), bytes = Json::array(), duration = Json::array(), bandwidth = Json::array();
   Json heat = Json::array();
   for (size_t step = 0; step < history.steps(); ++step) {
@@ -140,9 +140,9 @@ Json HistoryJson(const CommunicatorKey& key, Function function, const NodeHistor
           {"heat", std::move(heat)}};
 }
 
-Json CollectiveJson(const LocalCommunicator& of, Function function, const NodeHistory& history) {
+Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeHistory& history) {
   SizeClassSnapshot total;
-  for (const LocalRank& rank : of.ranks) {
+  for (const RankOnNode& rank : of.ranks) {
     for (const SizeClassSnapshot& size : rank.communicator->functions[static_cast<size_t>(function)].sizes) {
       total.operations += size.operations;
       total.bytes += size.bytes;
@@ -168,12 +168,12 @@ Json CollectiveJson(const LocalCommunicator& of, Function function, const NodeHi
 }
 
 // Ranks that must be here and are not: known only where the communicator lives on this node alone.
-Json MissingJson(const LocalCommunicator& of) {
+Json MissingJson(const CommunicatorOnNode& of) {
   constexpr size_t kMostNamed = 64;
   const CommunicatorSnapshot& any = *of.ranks.front().communicator;
   if (any.nodes != 1 || any.ranks == 0) return nullptr;
   std::set<uint64_t> here;
-  for (const LocalRank& rank : of.ranks) here.insert(rank.communicator->rank);
+  for (const RankOnNode& rank : of.ranks) here.insert(rank.communicator->rank);
   Json missing = Json::array();
   for (uint64_t rank = 0; rank < any.ranks && missing.size() < kMostNamed; ++rank) {
     if (!here.contains(rank)) missing.push_back(rank);
@@ -181,10 +181,10 @@ Json MissingJson(const LocalCommunicator& of) {
   return missing;
 }
 
-Json CommunicatorJson(const LocalCommunicator& of, const NodeHistory& history) {
-  const LocalRank& any = of.ranks.front();
+Json CommunicatorJson(const CommunicatorOnNode& of, const NodeHistory& history) {
+  const RankOnNode& any = of.ranks.front();
   Json ranks = Json::array(), collectives = Json::array();
-  for (const LocalRank& rank : of.ranks) ranks.push_back(RankJson(of, rank, history));
+  for (const RankOnNode& rank : of.ranks) ranks.push_back(RankJson(of, rank, history));
   for (size_t i = 0; i < kFunctionCount; ++i) {
     Json collective = CollectiveJson(of, static_cast<Function>(i), history);
     if (!collective.is_null()) collectives.push_back(std::move(collective));
@@ -229,7 +229,7 @@ std::string NodeJson(const NodeSnapshot& node, const NodeHistory& history, const
     for (size_t i = 0; i < losses.size(); ++i) losses[i] += process.losses[i];
     processes.push_back(ProcessJson(process));
   }
-  for (const LocalCommunicator& of : LocalCommunicatorsOf(node)) {
+  for (const CommunicatorOnNode& of : CommunicatorsOnNode(node)) {
     communicators.push_back(CommunicatorJson(of, history));
   }
   const Json answer{{"api", "v1"},
