@@ -4,12 +4,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -21,6 +23,7 @@
 #include "exporter/options.h"
 #include "exporter/scrape_page.h"
 #include "exporter/segment_dump.h"
+#include "exporter/top.h"
 #include "exporter/version.h"
 #include "exporter/web_pages.h"
 
@@ -54,6 +57,18 @@ int Dump(const std::string& path) {
 int PrintInFlight(const Options& options) {
   Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
   return Print(InFlightText(*collector.Snapshot()));
+}
+
+int Top(const Options& options) {
+  const auto sort = static_cast<TopSort>(std::ranges::find(kTopSorts, options.sort) - kTopSorts.begin());
+  std::optional<Terminal> terminal;
+  if (!options.is_once && Terminal::IsThere()) terminal.emplace();  // before the collector's thread
+  Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
+  collector.Start();  // compares arrivals
+  const auto snapshots = [&] { return collector.Snapshot(); };
+  if (!terminal) return Print(TopOnce(snapshots, sort));
+  ShowTop(snapshots, sort, *terminal);
+  return kSuccess;
 }
 
 // Makes SIGTERM and SIGINT wait for WaitForSignal(), in this thread and those that it starts from now on.
@@ -129,10 +144,12 @@ int Main(int argc, char** argv) {
     case Command::kDump:
       return Dump(options.dump_segment);
     case Command::kInFlight:
+    case Command::kTop:
     case Command::kServe:
       break;
   }
   try {
+    if (options.command == Command::kTop) return Top(options);
     return options.command == Command::kInFlight ? PrintInFlight(options) : Serve(options);
   } catch (const std::exception& failure) {
     return Fail(kRuntimeFailure, failure.what());
