@@ -80,6 +80,7 @@ void Terminal::Draw(const std::string& screen) {
 }
 
 Key Terminal::Wait(std::chrono::milliseconds limit) {
+  if (!typed_.empty()) return TakeKey();
   std::array<pollfd, 2> polled{pollfd{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0},
                                pollfd{.fd = signals_, .events = POLLIN, .revents = 0}};
   if (::poll(polled.data(), polled.size(), static_cast<int>(limit.count())) <= 0) return Key::kNone;
@@ -92,23 +93,23 @@ Key Terminal::Wait(std::chrono::milliseconds limit) {
 }
 
 Key Terminal::ReadKey() {
-  std::array<char, 16> bytes{};
+  std::array<char, 256> bytes{};
   const ssize_t size = ::read(STDIN_FILENO, bytes.data(), bytes.size());
   if (size <= 0) return Key::kQuit;
-  const std::string_view key(bytes.data(), static_cast<size_t>(size));
+  typed_.assign(bytes.data(), static_cast<size_t>(size));
+  return TakeKey();
+}
+
+// The first key of what was typed: a byte, or a sequence of three.
+Key Terminal::TakeKey() {
+  const bool is_sequence = typed_.starts_with("\x1b[") || typed_.starts_with("\x1bO");
+  const std::string key = typed_.substr(0, is_sequence ? 3 : 1);
+  typed_.erase(0, key.size());
   if (key == "\x1b[A" || key == "\x1bOA" || key == "k") return Key::kUp;
   if (key == "\x1b[B" || key == "\x1bOB" || key == "j") return Key::kDown;
-  switch (key.front()) {
-    case 'q':
-    case 'Q':
-      return Key::kQuit;
-    case 's':
-      return Key::kSort;
-    case 'p':
-      return Key::kPause;
-    default:
-      return Key::kOther;
-  }
+  if (key == "q" || key == "Q") return Key::kQuit;
+  if (key == "s") return Key::kSort;
+  return key == "p" ? Key::kPause : Key::kOther;
 }
 
 }  // namespace nccl_exporter

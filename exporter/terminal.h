@@ -35,9 +35,11 @@ class Terminal {
 
  private:
   Key ReadKey();
+  Key TakeKey();
 
   termios before_{};
   const int signals_;  // descriptor
+  std::string typed_;  // keys that came together and are not taken yet
 };
 
 }  // namespace nccl_exporter

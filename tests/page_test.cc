@@ -75,7 +75,7 @@ TEST_F(PageTest, ShowsTheJobNamesTheLateRankAndOutlivesTheDaemon) {
   EXPECT_TRUE(Eventually([&] { return Text("#communicator-list tbody td:nth-child(4)") != first; })) << "updates";
 
   if (const char* const path = std::getenv("NCCL_EXPORTER_SCREENSHOT"); path != nullptr) {
-    SleepMilliseconds(60000);  // charts with something in them
+    SleepMilliseconds(120000);  // charts with something in them
     std::ofstream(path) << browser_->Screenshot();
   }
 
@@ -108,7 +108,7 @@ TEST_F(PageTest, FitsAPhoneInTheDarkAndNamesEveryChartForScreenReaders) {
       << "tables that scroll are reached by keyboard and have a name";
   EXPECT_THAT(browser_->errors(), testing::IsEmpty());
   if (const char* const path = std::getenv("NCCL_EXPORTER_SCREENSHOT"); path != nullptr) {
-    SleepMilliseconds(60000);
+    SleepMilliseconds(120000);
     std::ofstream(path + std::string(".phone.png")) << browser_->Screenshot();
   }
 }

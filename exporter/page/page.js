@@ -179,7 +179,8 @@ const show = (node) => {
   list.dataset.shown = 'yes';
   sync(list, node.communicators.slice().sort((a, b) => a.comm < b.comm ? -1 : 1), (comm) => [comm.comm, comm.ranks, comm.uid, comm.slurm_job_id, comm.namespace].join('/'),
     communicatorCard, showCommunicator(node));
-  sync(byId('processes'), node.processes, (process) => `${process.pid} ${process.start}`, row(['number', '', '', '', 'number', '', 'number', '', 'number']), (line, process) =>
+  const processes = node.processes.slice().sort((a, b) => a.slurm_job_id.localeCompare(b.slurm_job_id) || Number(a.global_rank) - Number(b.global_rank) || a.pid - b.pid);
+  sync(byId('processes'), processes, (process) => `${process.pid} ${process.start}`, row(['number', '', '', '', 'number', '', 'number', '', 'number']), (line, process) =>
     fillRow(line, [process.pid, process.alive ? 'alive' : 'gone', process.executable.split('/').pop() || unknown, process.slurm_job_id || process.pod || unknown, process.global_rank || unknown,
       process.host || unknown, process.start === null ? unknown : seconds(node.taken - process.start), process.plugin_version || unknown, lossCount(process.losses)], process.alive ? '' : 'warn'));
   sync(byId('losses'), node.losses.length ? node.losses : [{ count: 0, kind: 'nothing', reason: unknown, meaning: 'every operation was counted and followed' }], (loss) => loss.reason,
