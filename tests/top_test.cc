@@ -2,6 +2,7 @@
 // `nccl-exporter top` over a simulated job: in a real terminal (tmux), and without one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -60,10 +61,13 @@ class TopInTmuxTest : public TopTest {
                                 "TERM=screen " + top + "; echo ended with $?; stty -a; exec sleep 1000"});
     ASSERT_EQ(made.exit_code, 0) << made.output;
   }
-  void TearDown() override { Tmux({"kill-server"}); }
+  void TearDown() override {
+    Tmux({"kill-server"});
+    std::filesystem::remove(socket_);
+  }
 
   Finished Tmux(std::vector<std::string> arguments) {
-    std::vector<std::string> command{"tmux", "-S", socket_.path() + "/tmux"};
+    std::vector<std::string> command{"tmux", "-S", socket_};
     command.insert(command.end(), arguments.begin(), arguments.end());
     return RunToEnd(command, {{"LC_ALL", "C.UTF-8"}, {"TERM", "screen"}});
   }
@@ -72,7 +76,8 @@ class TopInTmuxTest : public TopTest {
     return Eventually([&] { return Screen().find(text) != std::string::npos; }, kPatienceSeconds);
   }
 
-  const ScratchDirectory socket_;
+  // Below /tmp: the path of a socket has 107 bytes at most.
+  const std::string socket_ = "/tmp/nccl-exporter-top-test-" + std::to_string(getpid());
 };
 
 TEST_F(TopInTmuxTest, UpdatesNamesTheLateRankSortsResizesAndQuits) {
