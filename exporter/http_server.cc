@@ -99,7 +99,8 @@ HttpResponse Answer(const HttpHandler& handler, const mg_request_info& request) 
     return handler({.path = request.local_uri,
                     .accept = Header(request, "Accept"),
                     .accept_encoding = Header(request, "Accept-Encoding"),
-                    .scrape_timeout = Header(request, "X-Prometheus-Scrape-Timeout-Seconds")});
+                    .scrape_timeout = Header(request, "X-Prometheus-Scrape-Timeout-Seconds"),
+                    .if_none_match = Header(request, "If-None-Match")});
   } catch (const std::exception& error) {  // civetweb is C: nothing may be thrown through it
     spdlog::error("no answer to {}: {}", request.local_uri, error.what());
     return Plain(500, std::string("Internal error: ") + error.what() + '\n');

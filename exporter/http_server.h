@@ -20,6 +20,7 @@ struct HttpRequest {
   std::string accept;               // several header lines joined by commas; empty where there is none
   std::string accept_encoding;      // likewise
   std::string scrape_timeout = {};  // X-Prometheus-Scrape-Timeout-Seconds, likewise
+  std::string if_none_match = {};   // likewise
 };
 
 struct HttpResponse {

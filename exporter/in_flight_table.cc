@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators gathered from the processes of the node, and their tables.
+// The tables of the communicators of the node.
 #include "exporter/in_flight_table.h"
 
 #include <fmt/format.h>
@@ -7,13 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <limits>
-#include <map>
 #include <set>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
+#include "exporter/local_communicators.h"
 #include "exporter/time_text.h"
 #include "exporter/utf8.h"
 
@@ -24,53 +22,11 @@ namespace {
 constexpr size_t kNameLimitBytes = 36;
 constexpr size_t kJobLimitBytes = 16;
 constexpr size_t kMostRanksNamed = 8;  // in a list
-constexpr int64_t kNothing = std::numeric_limits<int64_t>::max();
 
 template <typename... Arguments>
 void Line(std::string& out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   fmt::format_to(std::back_inserter(out), format, std::forward<Arguments>(arguments)...);
   out += '\n';
-}
-
-struct RankHere {
-  const ProcessSnapshot* process;
-  const CommunicatorSnapshot* communicator;
-};
-
-// The ranks of one communicator on this node, by rank.
-struct Communicator {
-  std::vector<RankHere> ranks;
-  uint64_t foremost = 0;               // most collectives started
-  int64_t oldest_start_ns = kNothing;  // of what is in flight
-
-  void Add(const RankHere& rank) {
-    ranks.push_back(rank);
-    foremost = std::max(foremost, rank.communicator->started_sequence);
-    if (!rank.communicator->completion_is_known || rank.communicator->in_flight.empty()) return;
-    oldest_start_ns = std::min(oldest_start_ns, rank.communicator->in_flight.front().start_realtime_ns);
-  }
-};
-
-// Communicators of different jobs may have the same id.
-using Key = std::tuple<uint64_t, uint64_t, uint64_t, std::string, std::string>;
-
-std::vector<Communicator> CommunicatorsOf(const NodeSnapshot& node) {
-  std::map<Key, Communicator> found;
-  for (const ProcessSnapshot& process : node.processes) {
-    for (const CommunicatorSnapshot& communicator : process.communicators) {
-      if (!communicator.has_identity || communicator.is_overflow || communicator.is_closed) continue;
-      const Key key(communicator.id, communicator.ranks, process.uid, process.Identity("SLURM_JOB_ID"),
-                    process.Identity("POD_NAMESPACE"));
-      found[key].Add({&process, &communicator});
-    }
-  }
-  std::vector<Communicator> communicators;
-  for (auto& [key, communicator] : found) {
-    std::ranges::stable_sort(communicator.ranks, {}, [](const RankHere& rank) { return rank.communicator->rank; });
-    communicators.push_back(std::move(communicator));
-  }
-  std::ranges::stable_sort(communicators, {}, &Communicator::oldest_start_ns);
-  return communicators;
 }
 
 std::string AgeText(int64_t then_ns, int64_t now_ns) {
@@ -111,7 +67,7 @@ std::string StateOf(const ProcessSnapshot& process) {
   return process.is_stopped.value_or(false) ? "stopped" : "alive";
 }
 
-Row RowOf(const RankHere& rank, const Communicator& all, int64_t now_ns) {
+Row RowOf(const RankOnNode& rank, const CommunicatorOnNode& all, int64_t now_ns) {
   const CommunicatorSnapshot& communicator = *rank.communicator;
   const uint64_t behind = all.foremost - communicator.started_sequence;
   Row row{std::to_string(communicator.rank),
@@ -152,23 +108,23 @@ void AddTable(const std::vector<Row>& rows, std::string& out) {
   }
 }
 
-void AddBehind(const Communicator& communicator, std::string& out) {
+void AddBehind(const CommunicatorOnNode& communicator, std::string& out) {
   std::vector<uint64_t> behind;
   uint64_t least = communicator.foremost;
-  for (const RankHere& rank : communicator.ranks) least = std::min(least, rank.communicator->started_sequence);
+  for (const RankOnNode& rank : communicator.ranks) least = std::min(least, rank.communicator->started_sequence);
   if (least == communicator.foremost) return;
-  for (const RankHere& rank : communicator.ranks) {
+  for (const RankOnNode& rank : communicator.ranks) {
     if (rank.communicator->started_sequence == least) behind.push_back(rank.communicator->rank);
   }
   Line(out, "  furthest behind here, by {}: rank {}", communicator.foremost - least, RanksText(behind));
 }
 
 // On a node that has all ranks of a communicator, it is known who is missing; else only how many are not here.
-void AddMissing(const Communicator& communicator, std::string& out) {
+void AddMissing(const CommunicatorOnNode& communicator, std::string& out) {
   const CommunicatorSnapshot& any = *communicator.ranks.front().communicator;
   std::set<uint64_t> here;
   std::vector<uint64_t> gone;
-  for (const RankHere& rank : communicator.ranks) {
+  for (const RankOnNode& rank : communicator.ranks) {
     here.insert(rank.communicator->rank);
     if (!rank.process->is_alive) gone.push_back(rank.communicator->rank);
   }
@@ -186,8 +142,8 @@ void AddMissing(const Communicator& communicator, std::string& out) {
   Line(out, "  missing on this node, which has all ranks: rank {}{}", RanksText(ranks), more);
 }
 
-void AddCommunicator(const Communicator& communicator, int64_t now_ns, std::string& out) {
-  const RankHere& any = communicator.ranks.front();
+void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns, std::string& out) {
+  const RankOnNode& any = communicator.ranks.front();
   std::string name;
   AppendQuoted(ValidUtf8(any.communicator->name, kNameLimitBytes), name);
   const std::string& job = any.process->Identity("SLURM_JOB_ID");
@@ -198,7 +154,7 @@ void AddCommunicator(const Communicator& communicator, int64_t now_ns, std::stri
        job.empty() ? "" : " of job ", job_text, communicator.ranks.size(),
        ranks == 0 ? "an unknown number of" : std::to_string(ranks));
   std::vector<Row> rows{kHead};
-  for (const RankHere& rank : communicator.ranks) rows.push_back(RowOf(rank, communicator, now_ns));
+  for (const RankOnNode& rank : communicator.ranks) rows.push_back(RowOf(rank, communicator, now_ns));
   AddTable(rows, out);
   AddBehind(communicator, out);
   AddMissing(communicator, out);
@@ -207,13 +163,14 @@ void AddCommunicator(const Communicator& communicator, int64_t now_ns, std::stri
 }  // namespace
 
 std::string InFlightText(const NodeSnapshot& node) {
-  const std::vector<Communicator> communicators = CommunicatorsOf(node);
-  const auto busy = std::ranges::count_if(communicators, [](const auto& c) { return c.oldest_start_ns != kNothing; });
+  const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
+  const auto busy =
+      std::ranges::count_if(communicators, [](const auto& c) { return c.oldest_start_ns != kNothingInFlight; });
   std::string out;
   Line(out, "{}: {} communicators, {} with operations in flight", TimeText(node.taken_realtime_ns),
        communicators.size(), busy);
   if (node.segments.unusable != 0) Line(out, "{} files are no segments that can be read", node.segments.unusable);
-  for (const Communicator& communicator : communicators) {
+  for (const CommunicatorOnNode& communicator : communicators) {
     out += '\n';
     AddCommunicator(communicator, node.taken_realtime_ns, out);
   }

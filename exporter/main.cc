@@ -2,18 +2,24 @@
 // nccl-exporter: wires the collector to the web pages, and runs until it is told to stop.
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 
 #include "collector/collector.h"
+#include "exporter/history_keeper.h"
 #include "exporter/http_server.h"
 #include "exporter/in_flight_table.h"
 #include "exporter/log.h"
@@ -21,6 +27,7 @@
 #include "exporter/scrape_page.h"
 #include "exporter/segment_dump.h"
 #include "exporter/service_notifier.h"
+#include "exporter/top.h"
 #include "exporter/version.h"
 #include "exporter/web_pages.h"
 
@@ -56,6 +63,18 @@ int PrintInFlight(const Options& options) {
   return Print(InFlightText(*collector.Snapshot()));
 }
 
+int Top(const Options& options) {
+  const auto sort = static_cast<TopSort>(std::ranges::find(kTopSorts, options.sort) - kTopSorts.begin());
+  std::optional<Terminal> terminal;
+  if (!options.is_once && Terminal::IsThere()) terminal.emplace();  // before the collector's thread
+  Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
+  collector.Start();  // compares arrivals
+  const auto snapshots = [&] { return collector.Snapshot(); };
+  if (!terminal) return Print(TopOnce(snapshots, sort));
+  ShowTop(snapshots, sort, *terminal);
+  return kSuccess;
+}
+
 // Makes SIGTERM and SIGINT wait for WaitForSignal(), in this thread and those that it starts from now on.
 sigset_t BlockSignals() {
   sigset_t signals;
@@ -89,6 +108,13 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// As Kubernetes calls it where it tells us, else as the machine calls itself.
+std::string NodeName() {
+  if (const char* const name = std::getenv("NODE_NAME"); name != nullptr && *name != '\0') return name;
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
 int Serve(const Options& options) {
   RaiseDescriptorLimit();
   ConfigureLog(options.log_level, options.log_format);
@@ -96,7 +122,10 @@ int Serve(const Options& options) {
   const sigset_t signals = BlockSignals();
   Collector collector({.directories = options.segment_dirs, .retention = options.retention});
   ScrapePage scrape_page([&] { return collector.Snapshot(); });
-  WebPages pages(scrape_page, options.telemetry_path);
+  HistoryKeeper history([&] { return collector.Snapshot(); });
+  WebPages pages(
+      scrape_page, history,
+      {.node_name = NodeName(), .telemetry_path = options.telemetry_path, .start_realtime_ns = Now().realtime_ns});
   HttpServer server([&](const HttpRequest& request) { return pages.Answer(request); },
                     [&](Refusal refusal) { scrape_page.Count(refusal); });
   if (const std::string error = server.Start(options.listen_addresses); !error.empty()) {
@@ -131,10 +160,12 @@ int Main(int argc, char** argv) {
     case Command::kDump:
       return Dump(options.dump_segment);
     case Command::kInFlight:
+    case Command::kTop:
     case Command::kServe:
       break;
   }
   try {
+    if (options.command == Command::kTop) return Top(options);
     return options.command == Command::kInFlight ? PrintInFlight(options) : Serve(options);
   } catch (const std::exception& failure) {
     return Fail(kRuntimeFailure, failure.what());

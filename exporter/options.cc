@@ -10,8 +10,9 @@
 #include <utility>
 
 #include "exporter/duration_text.h"
+#include "exporter/top_screen.h"
 #include "exporter/version.h"
-#include "exporter/web_pages.h"
+#include "exporter/web_paths.h"
 
 namespace nccl_exporter {
 namespace {
@@ -47,13 +48,12 @@ bool IsListenAddress(std::string_view address) {
 
 // A path that clients send as it is written and that hides no page of ours.
 bool IsTelemetryPath(std::string_view path) {
-  const bool is_taken = path == kLandingPath || path == kHealthyPath || path == kReadyPath || path == kInFlightPath;
   const bool is_plain = std::ranges::all_of(path, [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            std::string_view("/-_.~").find(c) != std::string_view::npos;
   });
   const bool has_dot_segment = path.find("/.") != std::string_view::npos || path.find("//") != std::string_view::npos;
-  return path.starts_with('/') && is_plain && !has_dot_segment && !is_taken;
+  return path.starts_with('/') && is_plain && !has_dot_segment && !IsWebPath(path);
 }
 
 template <typename Value, size_t kSize>
@@ -122,6 +122,8 @@ std::string OneLine(std::string text) {
   return text;
 }
 
+std::vector<std::string> SortNames() { return {kTopSorts.begin(), kTopSorts.end()}; }
+
 }  // namespace
 
 Options ParseOptions(int argc, const char* const* argv, std::string& error) {
@@ -135,6 +137,12 @@ Options ParseOptions(int argc, const char* const* argv, std::string& error) {
   CLI::App* dump = app.add_subcommand("dump", "Print a segment readably.");
   dump->add_option("SEGMENT", options.dump_segment, "File to print.")->required();
   CLI::App* in_flight = app.add_subcommand("inflight", "Print which rank is in which collective, from --segment.dir.");
+  CLI::App* top = app.add_subcommand("top", "Show in a terminal what the ranks do now, from --segment.dir.");
+  top->add_flag("--once", options.is_once,
+                "Print once, after a second, and exit; so it does where there is no terminal.");
+  top->add_option("--sort", options.sort, "Order of the ranks.")
+      ->check(CLI::IsMember(SortNames()))
+      ->default_str("rank");
   CLI::App* print_options = app.add_subcommand("options", "Print the table of flags as Markdown.");
   try {
     app.parse(argc, argv);
@@ -150,6 +158,7 @@ Options ParseOptions(int argc, const char* const* argv, std::string& error) {
   if (!error.empty() || options.command == Command::kPrint) return options;
   if (dump->parsed()) options.command = Command::kDump;
   if (in_flight->parsed()) options.command = Command::kInFlight;
+  if (top->parsed()) options.command = Command::kTop;
   if (print_options->parsed()) {
     options.command = Command::kPrint;
     options.text = OptionsAsMarkdown();

@@ -43,6 +43,7 @@ enum class Command : uint8_t {
   kServe,
   kDump,      // `dump SEGMENT`
   kInFlight,  // `inflight`
+  kTop,       // `top`
   kPrint      // --help, --version, `options`: write `text` to standard output
 };
 
@@ -51,8 +52,10 @@ enum class LogFormat : uint8_t { kLogfmt, kJson };
 
 struct Options {
   Command command = Command::kServe;
-  std::string text;          // of kPrint
-  std::string dump_segment;  // of kDump
+  std::string text;           // of kPrint
+  std::string dump_segment;   // of kDump
+  bool is_once = false;       // of kTop
+  std::string sort = "rank";  // of kTop: one of kTopSorts
 
   std::vector<std::string> listen_addresses;
   std::string telemetry_path;

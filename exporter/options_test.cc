@@ -63,7 +63,8 @@ TEST(OptionsTest, BadValuesAreNamedInOneLine) {
   const std::vector<std::pair<const char*, std::vector<const char*>>> cases{
       {"--web.listen-address", {"9828", "host", ":65536", ":-1", ":", "a b:1", "[::1]:9828", ":80s", ""}},
       {"--web.telemetry-path",
-       {"metrics", "/", "", "/-/ready", "/-/healthy", "/a?b", "/a#b", "/a b", "/a//b", "/../a", "/a%20"}},
+       {"metrics", "/", "", "/-/ready", "/-/healthy", "/api/v1/node", "/page.js", "/a?b", "/a#b", "/a b", "/a//b",
+        "/../a", "/a%20"}},
       {"--segment.dir", {""}},
       {"--segment.retention", {"", "-1", "5 m", "5x", "m", "1m1h", "1m1m", "1.5h", "9999d", "99999999999999999999"}},
       {"--log.level", {"trace", "INFO", ""}},
@@ -90,6 +91,8 @@ TEST(OptionsTest, BadCommandLinesAreNamedInOneLine) {
                                                     {"options", "x"},
                                                     {"-x"},
                                                     {"dump", "--x=1"},
+                                                    {"top", "--sort=colour"},
+                                                    {"top", "--sort"},
                                                     {"options", "dump", "a"}};
   for (const auto& arguments : cases) {
     const std::string error = ErrorOf(arguments);
@@ -102,6 +105,14 @@ TEST(OptionsTest, DumpNamesItsSegment) {
   const Options options = Parsed({"dump", "/dev/shm/x.seg"});
   EXPECT_EQ(options.command, Command::kDump);
   EXPECT_EQ(options.dump_segment, "/dev/shm/x.seg");
+}
+
+TEST(OptionsTest, TopIsLiveAndByRankUnlessToldOtherwise) {
+  EXPECT_EQ(Parsed({"top"}).command, Command::kTop);
+  EXPECT_FALSE(Parsed({"top"}).is_once);
+  EXPECT_EQ(Parsed({"top"}).sort, "rank");
+  EXPECT_TRUE(Parsed({"top", "--once", "--sort=late"}).is_once);
+  EXPECT_EQ(Parsed({"top", "--once", "--sort=late"}).sort, "late");
 }
 
 TEST(OptionsTest, HelpShowsEveryFlagWithItsDefault) {

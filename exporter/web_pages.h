@@ -1,32 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The paths that the daemon serves.
+// Which path is answered by whom.
 #pragma once
 
 #include <string>
-#include <string_view>
 
+#include "exporter/history_keeper.h"
 #include "exporter/http_server.h"
+#include "exporter/node_api.h"
+#include "exporter/page_assets.h"
 #include "exporter/scrape_page.h"
+#include "exporter/web_paths.h"
 
 namespace nccl_exporter {
 
-inline constexpr std::string_view kLandingPath = "/";
-inline constexpr std::string_view kHealthyPath = "/-/healthy";
-inline constexpr std::string_view kReadyPath = "/-/ready";
-inline constexpr std::string_view kInFlightPath = "/debug/inflight";
-
 class WebPages {
  public:
-  // `scrape_page` outlives this object.
-  WebPages(ScrapePage& scrape_page, std::string telemetry_path);
+  // `scrape_page` and `history` outlive this object.
+  WebPages(ScrapePage& scrape_page, const HistoryKeeper& history, DaemonFacts facts);
 
   HttpResponse Answer(const HttpRequest& request);
 
  private:
-  HttpResponse LandingPage() const;
-
   ScrapePage& scrape_page_;
   const std::string telemetry_path_;
+  const PageAssets assets_;
+  NodeApi api_;
 };
 
 }  // namespace nccl_exporter

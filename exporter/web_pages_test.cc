@@ -26,7 +26,8 @@ class WebPagesTest : public testing::Test {
 
   SnapshotSource source_ = ExampleSnapshot;
   ScrapePage scrape_page_{[this] { return source_(); }};
-  WebPages pages_{scrape_page_, "/metrics"};
+  HistoryKeeper history_{ExampleSnapshot};
+  WebPages pages_{scrape_page_, history_, {.node_name = "gpu-node-7", .telemetry_path = "/metrics"}};
   HttpServer server_{[this](const HttpRequest& request) { return pages_.Answer(request); }};
 };
 
@@ -112,7 +113,42 @@ TEST_F(WebPagesTest, TheLandingPageLinksToTheMetrics) {
   const HttpAnswer answer = Get(port(), "/");
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.headers.at("content-type"), "text/html; charset=utf-8");
-  EXPECT_THAT(answer.body, testing::HasSubstr("<a href=\"/metrics\">"));
+  EXPECT_THAT(answer.body, testing::HasSubstr("<a href=\"metrics\">"));
+}
+
+TEST_F(WebPagesTest, ThePartsOfThePageCarryAStrictPolicyAndHoldNothingFromElsewhere) {
+  for (const std::string_view path : {kLandingPath, kPageStylePath, kPageScriptPath, kPageChartsPath, kPageIconPath}) {
+    const HttpAnswer answer = Get(port(), std::string(path));
+    EXPECT_EQ(answer.status, 200) << path;
+    EXPECT_THAT(answer.headers.at("content-security-policy"),
+                testing::AllOf(testing::HasSubstr("default-src 'none'"), testing::HasSubstr("script-src 'self'"),
+                               testing::Not(testing::HasSubstr("unsafe"))));
+    for (const char* elsewhere : {"https:", "\"//", "url(", "style=", "onclick", "{{"}) {
+      EXPECT_THAT(answer.body, testing::Not(testing::HasSubstr(elsewhere))) << path;
+    }
+    const HttpAnswer compressed = Get(port(), std::string(path), {"Accept-Encoding: gzip"});
+    EXPECT_EQ(Gunzip(compressed.body), answer.body) << path;
+    EXPECT_NE(compressed.headers.at("etag"), answer.headers.at("etag")) << "two forms, two tags";
+  }
+}
+
+TEST_F(WebPagesTest, SendsNoPartThatTheClientHas) {
+  const std::string etag = Get(port(), "/page.js").headers.at("etag");
+  const HttpAnswer same = Get(port(), "/page.js", {"If-None-Match: W/\"other\", " + etag});
+  EXPECT_EQ(same.status, 304);
+  EXPECT_EQ(same.body, "");
+  EXPECT_EQ(same.headers.at("etag"), etag);
+  EXPECT_EQ(Get(port(), "/page.js", {"If-None-Match: \"other\""}).status, 200);
+}
+
+TEST_F(WebPagesTest, TheNodeApiAnswersInJsonThatIsNotKept) {
+  const HttpAnswer answer = Get(port(), "/api/v1/node");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("content-type"), "application/json");
+  EXPECT_EQ(answer.headers.at("cache-control"), "no-store");
+  EXPECT_THAT(answer.body, testing::HasSubstr("\"node\":\"gpu-node-7\""));
+  EXPECT_EQ(Gunzip(Get(port(), "/api/v1/node", {"Accept-Encoding: gzip"}).body).substr(0, 20),
+            answer.body.substr(0, 20));
 }
 
 TEST_F(WebPagesTest, ServesProtobufWhereItIsPreferred) {
@@ -189,9 +225,8 @@ TEST(ScrapePageTest, CountsSeriesBeyondTheCap) {
 }
 
 TEST(LandingPageTest, EscapesTheTelemetryPath) {
-  ScrapePage page(ExampleSnapshot);
-  EXPECT_THAT(WebPages(page, "/a\"&<b").Answer({.path = "/", .accept = "", .accept_encoding = ""}).body,
-              testing::HasSubstr("href=\"/a&quot;&amp;&lt;b\""));
+  const HttpResponse answer = PageAssets("/a\"&<b").Answer({.path = "/", .accept = "", .accept_encoding = ""});
+  EXPECT_THAT(std::string(answer.bytes()), testing::HasSubstr("href=\"a&quot;&amp;&lt;b\""));
 }
 
 }  // namespace

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The paths that the daemon serves, besides that of the metrics.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace nccl_exporter {
+
+inline constexpr std::string_view kLandingPath = "/";
+inline constexpr std::string_view kHealthyPath = "/-/healthy";
+inline constexpr std::string_view kReadyPath = "/-/ready";
+inline constexpr std::string_view kInFlightPath = "/debug/inflight";
+inline constexpr std::string_view kNodeApiPath = "/api/v1/node";
+
+// Parts of the page at kLandingPath.
+inline constexpr std::string_view kPageStylePath = "/page.css";
+inline constexpr std::string_view kPageScriptPath = "/page.js";
+inline constexpr std::string_view kPageChartsPath = "/charts.js";
+inline constexpr std::string_view kPageIconPath = "/icon.svg";
+inline constexpr std::string_view kApiDocumentPath = "/docs/api";
+
+inline constexpr std::array kWebPaths{kLandingPath,  kHealthyPath,    kReadyPath,      kInFlightPath,
+                                      kNodeApiPath,  kPageStylePath,  kPageScriptPath, kPageChartsPath,
+                                      kPageIconPath, kApiDocumentPath};
+
+constexpr bool IsWebPath(std::string_view path) { return std::ranges::find(kWebPaths, path) != kWebPaths.end(); }
+
+}  // namespace nccl_exporter
