@@ -79,7 +79,6 @@ class SnapshotFamilies {
       std::optional<bool> is_stopped = std::nullopt;
       int64_t since_ns = 0;
     };
-    constexpr size_t kSamples = kLossCount + 2;
     std::vector<Process> processes;
     std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
     for (const ProcessSnapshot& process : snapshot_.processes) {
@@ -95,8 +94,9 @@ class SnapshotFamilies {
     std::array<LabelsId, kLossCount> reasons{};
     for (size_t i = 0; i < kLossCount; ++i) reasons[i] = builder_.AddLabel("reason", kLosses[i].reason);
     for (const Process& sum : processes) {
-      if (builder_.samples() + kSamples > named_limit_) {
-        drops_.left_out += kSamples;
+      const size_t samples = kLossCount + (sum.is_stopped ? 2 : 1);
+      if (builder_.samples() + samples > named_limit_) {
+        drops_.left_out += samples;
         continue;
       }
       const LabelsId process = builder_.AddLabels(sum.labels);
