@@ -112,8 +112,21 @@ class Communicator {
 
   uint64_t TakeEntry(const OperationStart& start);
   // What was deferred shows with the end of the turn that was in the way, or at once if that has ended meanwhile.
-  [[gnu::cold]] void ShowDeferredStarts() { recorder_.ShowDeferredStarts(Turn{&is_starting_}); }
-  [[gnu::cold]] void ShowDeferredCompletions() { recorder_.ShowDeferredCompletions(Turn{&is_recording_}); }
+  // Again if more was deferred during the turn that showed it; whoever is in the way looks after its own end.
+  [[gnu::cold]] void ShowDeferredStarts() {
+    while (recorder_.HasDeferredStarts()) {
+      const Turn turn{&is_starting_};
+      if (!turn) return;
+      recorder_.ShowDeferredStarts(turn);
+    }
+  }
+  [[gnu::cold]] void ShowDeferredCompletions() {
+    while (recorder_.HasDeferredCompletions()) {
+      const Turn turn{&is_recording_};
+      if (!turn) return;
+      recorder_.ShowDeferredCompletions(turn);
+    }
+  }
   [[gnu::cold]] void NoteUnfollowed(const OperationStart& start, bool is_followed);
   // The ring has come round to an entry that is still held: frees it if that is over. False if the ring is full.
   [[gnu::cold]] bool IsFreed(Operation& operation);
