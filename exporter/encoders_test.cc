@@ -9,6 +9,7 @@
 #include <string>
 
 #include "exporter/number_text.h"
+#include "exporter/one_family.h"
 #include "exporter/openmetrics_encoder.h"
 #include "exporter/text_encoder.h"
 
@@ -24,19 +25,6 @@ std::string Encoded(const Encoder& encoder, const Exposition& exposition) {
 std::string Number(double value) {
   char text[kNumberTextBytes];
   return std::string(text, WriteNumber(text, value));
-}
-
-Exposition OneFamily(std::string name, MetricType type, std::string unit, Series series) {
-  Exposition exposition;
-  exposition.Add(Labels{{"a", "1"}, {"b", "2"}});
-  exposition.Add(Labels{{"own", "x"}});
-  exposition.families.push_back({.name = std::move(name),
-                                 .help = "Help.",
-                                 .unit = std::move(unit),
-                                 .type = type,
-                                 .scale = {},
-                                 .series = {series}});
-  return exposition;
 }
 
 Exposition OneHistogram(std::span<const uint64_t> counts) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "exporter/decoded_families.h"
+#include "exporter/one_family.h"
 
 namespace nccl_exporter {
 namespace {
@@ -19,19 +20,6 @@ using testing::ElementsAre;
 using testing::Pair;
 
 constexpr int64_t kCreatedNs = 1700000000250000000;
-
-Exposition OneFamily(std::string name, MetricType type, std::string unit, Series series) {
-  Exposition exposition;
-  exposition.Add(Labels{{"a", "1"}, {"b", "two \"lines\"\n"}});
-  exposition.Add(Labels{{"own", "x"}});
-  exposition.families.push_back({.name = std::move(name),
-                                 .help = "Help.",
-                                 .unit = std::move(unit),
-                                 .type = type,
-                                 .scale = {},
-                                 .series = {series}});
-  return exposition;
-}
 
 std::vector<decoded::MetricFamily> Families(const Exposition& exposition) {
   std::string body;
@@ -66,9 +54,9 @@ decoded::Histogram OneHistogram(std::optional<HistogramScale::Native> native,
 }
 
 TEST(ProtobufEncoderTest, ACounterCarriesWhatItIsAndSinceWhenItCounts) {
-  const decoded::MetricFamily family =
-      OnlyFamily(OneFamily("c_bytes_total", MetricType::kCounter, "bytes",
-                           {.subject = 1, .own = 2, .value = 3, .counts = {}, .created_realtime_ns = kCreatedNs}));
+  const decoded::MetricFamily family = OnlyFamily(OneFamily(
+      "c_bytes_total", MetricType::kCounter, "bytes",
+      {.subject = 1, .own = 2, .value = 3, .counts = {}, .created_realtime_ns = kCreatedNs}, "two \"lines\"\n"));
   EXPECT_EQ(family.name(), "c_bytes_total");
   EXPECT_EQ(family.help(), "Help.");
   EXPECT_EQ(family.type(), decoded::COUNTER);

@@ -2,8 +2,8 @@
 // Follows the operations of one communicator from their start to their completion, and has each counted once.
 //
 // Every method but Open and Finalize may be called by any thread at any time; none locks, allocates, or makes a system
-// call, and no loop is longer than a launch has members. Tickets that are passed in come from handles: they may name an
-// operation that is gone, which is counted and ignored.
+// call, and no loop waits for another thread or is longer than a launch has members (16 at least). Tickets that are
+// passed in come from handles: they may name an operation that is gone, which is counted and ignored.
 #pragma once
 
 #include <array>
@@ -56,8 +56,8 @@ class Communicator {
   }
   Sampler* sampler() const { return sampler_.load(std::memory_order_relaxed); }
   void NoteCallTime(uint64_t now_ns) { StoreRelaxed(last_call_ns_, now_ns); }
-  // With a sampler: the group of that (abbreviated) number has ended. True if the sampler is due.
   void NoteChanges(const Sampler& sampler) { StoreRelaxed(changes_at_end_, sampler.changes()); }
+  // With a sampler: the group of that (abbreviated) number has ended. True if the sampler is due.
   bool EndCallGroup(uint64_t abbreviated) {
     const Sampler* sampler = this->sampler();
     NoteChanges(*sampler);
@@ -185,9 +185,10 @@ class Communicator {
   std::atomic<Sampler*> sampler_{nullptr};
   Word announced_ns_{0};  // CLOCK_MONOTONIC of the latest operation's start event
   Word oldest_{1};        // no followed operation has a lower ticket
+  // One thread at a time judges and records launches.
+  alignas(64) std::atomic<bool> is_recording_{false};
   // The highest ticket among operations that have run all channels seen of them, or have begun a proxy operation; and
   // its order.
-  alignas(64) std::atomic<bool> is_recording_{false};  // one thread at a time judges and records times
   Word latest_{0};
   Word latest_order_{0};
   Word unfollowed_until_{0};  // ticket: no operation that could not be followed was started later; 0: there is none

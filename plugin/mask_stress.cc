@@ -5,10 +5,9 @@
 //   mask_stress [GROUPS] [preempted]     10000000 groups take some minutes
 //
 // The groups are played in many processes, one after the other: after a random number of groups with collectives only,
-// point-to-point or captured calls begin. The threads take turns until shortly before, or always, or
-// never. `preempted` gives the
-// processor away between the loading of the mask and the event that tells of the call, where a change goes unnoticed
-// longest. Windows open and close some thousand times as fast as in earnest.
+// point-to-point or captured calls begin. The threads take turns until shortly before that, until that very moment,
+// always, or never. `preempted` gives the processor away between the loading of the mask and the event that tells of
+// the call, where a change goes unnoticed longest. Windows open and close some thousand times as fast as in earnest.
 #include <dlfcn.h>
 #include <sched.h>
 #include <sys/mman.h>

@@ -135,8 +135,8 @@ inline void Reject(Operation& operation, Loss loss) {
 
 // The next ticket, for the one thread that may take it; never one that a handle would abbreviate to 0.
 inline uint64_t NextTicketAlone(Word& given_out) {
-  const uint64_t ticket =
-      LoadRelaxed(given_out) + ((LoadRelaxed(given_out) & Handle::kTicketMask) == Handle::kTicketMask ? 2 : 1);
+  uint64_t ticket = LoadRelaxed(given_out) + 1;
+  if ((ticket & Handle::kTicketMask) == 0) ++ticket;
   StoreRelaxed(given_out, ticket);
   return ticket;
 }

@@ -8,14 +8,15 @@ void Recorder::CountSharedStart(Function function, int size_class, uint64_t byte
   AddRelaxed(block(function).started.bytes[size_class], bytes);
 }
 
-void Recorder::DeferStart(DeferredStarts& deferred, uint64_t bytes) {
+void Recorder::DeferStart(Function function, int size_class, uint64_t bytes) {
+  DeferredStarts& deferred = deferred_starts_[static_cast<size_t>(function)][static_cast<size_t>(size_class)];
   AddRelaxed(deferred.bytes, bytes);
   AddRelaxed(deferred.operations, 1);
   has_deferred_starts_.store(true, std::memory_order_release);
 }
 
-void Recorder::DeferCompletion(Word& deferred, uint64_t count) {
-  AddRelaxed(deferred, count);
+void Recorder::DeferCompletion(Function function, uint64_t count) {
+  AddRelaxed(deferred_completions_[static_cast<size_t>(function)], count);
   has_deferred_completions_.store(true, std::memory_order_release);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All that is ever written into a communicator's slot after it was claimed: increments, the picture of what is in
-// flight, and the ring of completions. Any thread; no lock, no system call. Where a method says "alone", one thread at
-// a time may call it: its increments read the word that they write.
+// flight, and the ring of completions. Any thread; no lock, no system call.
+//
+// Counters that grow with every operation are written under a turn (word.h), without locked instructions.
 #pragma once
 
 #include <array>
@@ -55,9 +56,8 @@ class Recorder {
     const int size_class = SizeClassOf(bytes);
     layout::FunctionBlock& counters = block(function);
     StoreRelaxed(counters.last_start_ns, now_ns);
-    DeferredStarts& deferred = deferred_starts_[static_cast<size_t>(function)][static_cast<size_t>(size_class)];
     if (is_shared_.load(std::memory_order_relaxed)) return CountSharedStart(function, size_class, bytes);
-    if (!turn) return DeferStart(deferred, bytes);
+    if (!turn) return DeferStart(function, size_class, bytes);
     AddAlone(counters.started.operations[size_class], 1);
     AddAlone(counters.started.bytes[size_class], bytes);
   }
@@ -71,8 +71,7 @@ class Recorder {
   void CountCompleted(const Turn& turn, Function function, uint64_t now_ns, uint64_t count = 1) {
     layout::FunctionBlock& counters = block(function);
     StoreRelaxed(counters.last_completion_ns, now_ns);
-    Word& deferred = deferred_completions_[static_cast<size_t>(function)];
-    if (!turn) return DeferCompletion(deferred, count);
+    if (!turn) return DeferCompletion(function, count);
     AddAlone(counters.completed, count);
   }
   // Counts that were deferred: to be shown by whoever has had a turn, asking after its end, and by whoever had none.
@@ -97,8 +96,8 @@ class Recorder {
     std::atomic_signal_fence(std::memory_order_seq_cst);  // not read before the turn ends
     return flag.load(std::memory_order_relaxed);
   }
-  void DeferStart(DeferredStarts& deferred, uint64_t bytes);
-  void DeferCompletion(Word& deferred, uint64_t count);
+  void DeferStart(Function function, int size_class, uint64_t bytes);
+  void DeferCompletion(Function function, uint64_t count);
   void CountSharedStart(Function function, int size_class, uint64_t bytes);
   void RecordDuration(const Completion& completion);
   void AppendCompletion(const Completion& completion);

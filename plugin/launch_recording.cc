@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a launch whose members are all done is judged and recorded.
+#include <algorithm>
+
+#include "plugin/communicator.h"
+
+namespace nccl_exporter {
+
+void Communicator::RecordLaunch(Launch& launch, uint64_t now_ns) {
+  if (now_ns == 0) now_ns = NowNs();
+  RecordMembers(LoadRelaxed(launch.last_member), LoadRelaxed(launch.members), &launch, now_ns);
+  StoreRelease(launch.ticket, 0);
+}
+
+namespace {
+
+// Proxy operations beside kernel timing tell when an operation is over, not how long it took.
+bool HasInterval(const Operation& operation, uint64_t ticket, TimingSource source) {
+  return ProgressOf(operation, ticket) == Progress::kAllStopped &&
+         (source == TimingSource::kProxy || LoadRelaxed(operation.seen) != 0);
+}
+
+// Why the operation's own time stamps cannot be believed, as 1 + Loss; 0 if they can.
+uint8_t RejectionOf(const Operation& operation, TimingSource source) {
+  const uint8_t rejection = operation.rejection.load(std::memory_order_relaxed);
+  const bool lacks_stamp =
+      source != TimingSource::kProxy && LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen);
+  return rejection == 0 && lacks_stamp ? 1 + static_cast<uint8_t>(Loss::kZeroTimestamp) : rejection;
+}
+
+void Cover(LaunchTimes& launch, const Operation& operation) {
+  launch.start_ns = std::min(launch.start_ns, LoadRelaxed(operation.first_start_ns));
+  launch.stop_ns = std::max(launch.stop_ns, LoadRelaxed(operation.last_stop_ns));
+  launch.delivered_ns = std::max(launch.delivered_ns, LoadRelaxed(operation.last_part_ns));
+  if (operation.call_is_bound.load(std::memory_order_relaxed)) {
+    launch.call_ns = std::max(launch.call_ns, LoadRelaxed(operation.call_ns));
+  }
+}
+
+// A launch has up to three parts; one of a single operation has one, and nothing to tell apart.
+int PartsOf(uint64_t members) { return members == 1 ? 1 : kLaunchParts; }
+size_t PartOf(const Operation& operation, uint64_t members) {
+  if (members == 1) return 0;
+  return static_cast<size_t>(LaunchPartOf(operation.function.load(std::memory_order_relaxed)));
+}
+
+// Whether a channel had stopped before another one started.
+bool HasDisjointChannels(const Operation& operation) {
+  return LoadRelaxed(operation.soonest_stop_ns) < LoadRelaxed(operation.latest_start_ns);
+}
+
+}  // namespace
+
+bool Communicator::Believes(const LaunchTimes& launch, uint64_t timed_members) {
+  const bool is_contradicted = is_contradicted_.load(std::memory_order_relaxed);
+  const std::optional<Loss> verdict = is_contradicted ? Loss::kDrift : plausibility_.Judge(launch);
+  if (!verdict) return true;
+  recorder_.CountLosses(*verdict, timed_members);
+  if (!held_times_.IsEmpty()) recorder_.CountLosses(Loss::kRingOverrun, held_times_.Drop());
+  if (Plausibility::IsDrift(*verdict)) {
+    is_contradicted_.store(true, std::memory_order_relaxed);
+    BeginDrift(0);
+  }
+  return false;
+}
+
+// What becomes of the times of a launch, by part. Every member that has stopped and is not timed is counted once: by
+// what is wrong with its own time stamps, with those of its launch, or else as a companion.
+Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members,
+                                              const Launch* launch, LaunchShare* shares) {
+  LaunchTimes times{
+      .last_ticket = last_member, .newest_ticket = LoadRelaxed(next_operation_), .start_ns = ~uint64_t{0}};
+  if (launch != nullptr) times.call_ns = LoadRelaxed(launch->called_after);
+  uint64_t ticket = last_member;
+  for (uint64_t i = 0; i < members && ticket != 0; ++i) {
+    const Operation& operation = At(ticket);
+    LaunchShare& share = shares[PartOf(operation, members)];
+    if (HasInterval(operation, ticket, source())) {
+      if (const uint8_t rejection = RejectionOf(operation, source()); rejection != 0) {
+        recorder_.CountLoss(static_cast<Loss>(rejection - 1));
+        share.Reject();
+      } else {
+        share.CountGood();
+        Cover(times, operation);
+        times.has_disjoint_channels = members == 1 && HasDisjointChannels(operation);
+      }
+      share.Add(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns),
+                LoadRelaxed(operation.bytes));
+    } else if (LoadRelaxed(operation.parts_ticket) == ticket &&
+               operation.rejection.load(std::memory_order_relaxed) != 0) {
+      share.Reject();
+    }
+    times.first_ticket = ticket;
+    ticket = LoadRelaxed(operation.previous_member);
+  }
+
+  uint64_t good = 0;
+  for (LaunchShare* share = shares; share != shares + PartsOf(members); ++share) {
+    if (share->is_rejected() && share->good() != 0) recorder_.CountLosses(Loss::kCompanion, share->good());
+    if (!share->is_rejected()) good += share->good();
+  }
+  if (good == 0) return Belief::kNo;
+  const uint64_t rejection = launch != nullptr ? LoadRelaxed(launch->rejection) : 0;
+  if (rejection != 0) {
+    recorder_.CountLosses(static_cast<Loss>(rejection - 1), good);
+  } else if (!turn) {
+    recorder_.CountLosses(Loss::kJudgedAtOnce, good);
+  } else {
+    times.earlier_ns = EarlierInFlightNs(times.first_ticket);
+    if (!reads_gpu_clock_.load(std::memory_order_relaxed)) return Belief::kYes;
+    if (Believes(times, good)) return Plausibility::MayBeOverrun(times) ? Belief::kLater : Belief::kYes;
+  }
+  for (LaunchShare* share = shares; share != shares + PartsOf(members); ++share) share->Reject();
+  return Belief::kNo;
+}
+
+// Until when operations announced before that one, and not over yet, ran at least; 0 if there are none. Only as many as
+// may be in flight by their channels' being reported independently of each other: the others have been recorded.
+uint64_t Communicator::EarlierInFlightNs(uint64_t ticket) {
+  constexpr uint64_t kMostSteps = 16;
+  const uint64_t oldest = std::max(LoadRelaxed(oldest_), ticket - std::min(ticket, kMostSteps));
+  uint64_t latest_ns = 0;
+  while (ticket-- > oldest) {
+    const Operation& operation = At(ticket);
+    if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) continue;
+    if (LoadRelaxed(operation.parts_ticket) != ticket || LoadRelaxed(operation.seen) == 0) continue;
+    latest_ns = std::max({latest_ns, LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns)});
+  }
+  return latest_ns;
+}
+
+// Records all members of a launch, whose times depend on each other, and frees their entries.
+[[gnu::flatten]] void Communicator::RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch,
+                                                  uint64_t now_ns) {
+  {
+    const Turn turn{&is_recording_};
+    RecordMembersInTurn(turn, last_member, members, launch, now_ns);
+    const uint64_t unfollowed_until = LoadAcquire(unfollowed_until_);
+    if (unfollowed_until != 0 && last_member > unfollowed_until) CompleteUnfollowed(turn, now_ns);
+  }
+  if (recorder_.HasDeferredCompletions()) ShowDeferredCompletions();
+}
+
+void Communicator::RecordMembersInTurn(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
+                                       uint64_t now_ns) {
+  LaunchShare shares[kLaunchParts];
+  const Belief belief = ShareTimes(turn, last_member, members, launch, shares);
+  if (belief == Belief::kYes && !held_times_.IsEmpty()) held_times_.Release(recorder_);
+  uint64_t ticket = last_member;
+  for (uint64_t i = 0; i < members && ticket != 0; ++i) {
+    Operation& operation = At(ticket);
+    if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
+    const LaunchShare& share = shares[PartOf(operation, members)];
+    if (!operation.is_given_up.load(std::memory_order_relaxed)) {
+      RecordMember(turn, operation, ticket, share, belief, members, now_ns);
+    }
+    recorder_.HideInFlight(ticket);
+    const uint64_t previous = LoadRelaxed(operation.previous_member);
+    StoreRelease(operation.state, PhaseWord(ticket, Phase::kFree));
+    ticket = previous;
+  }
+}
+
+void Communicator::RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
+                                Belief belief, uint64_t members, uint64_t now_ns) {
+  const Function function = operation.function.load(std::memory_order_relaxed);
+  if (HasInterval(operation, ticket, source())) {
+    const uint64_t bytes = LoadRelaxed(operation.bytes);
+    if (!share.is_rejected()) {
+      const Completion completion{.function = function,
+                                  .bytes = bytes,
+                                  .duration_ns = share.DurationNs(bytes),
+                                  .members = static_cast<uint32_t>(members),
+                                  .sequence = LoadRelaxed(operation.sequence),
+                                  .call_ns = LoadRelaxed(operation.call_ns),
+                                  .start_ns = LoadRelaxed(operation.first_start_ns),
+                                  .stop_ns = LoadRelaxed(operation.last_stop_ns),
+                                  .now_ns = now_ns};
+      belief == Belief::kLater ? held_times_.Keep(completion, recorder_) : recorder_.RecordTimes(completion);
+    }
+    if (operation.channels_are_exact.load(std::memory_order_relaxed) &&
+        operation.lacks_channels.load(std::memory_order_relaxed)) {
+      recorder_.CountLoss(Loss::kChannelsMissing);
+    }
+  }
+  recorder_.CountCompleted(turn, function, now_ns);
+}
+
+void Communicator::CompleteUnfollowed(const Turn& turn, uint64_t now_ns) {
+  StoreRelaxed(unfollowed_until_, 0);
+  for (size_t function = 0; function < kFunctionCount; ++function) {
+    const uint64_t count = unfollowed_[function].exchange(0, std::memory_order_relaxed);
+    if (count != 0) recorder_.CountCompleted(turn, static_cast<Function>(function), now_ns, count);
+  }
+}
+
+}  // namespace nccl_exporter
