@@ -12,7 +12,7 @@ namespace {
 // All that the labels of a communicator are made of, besides its process.
 auto PartsOf(const CommunicatorSnapshot& c) {
   return std::tie(c.generation, c.id, c.name, c.rank, c.nodes, c.api_version, c.nccl_version, c.timing_source,
-                  c.timing_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
+                  c.timing_reason, c.sampling_state, c.sampling_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
 }
 
 auto PartsOf(const ProcessSnapshot& p) { return std::tie(p.pid, p.host_name, p.identity); }
