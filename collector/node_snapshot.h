@@ -108,8 +108,8 @@ struct ProcessSnapshot {
   std::string segment;  // file name, for messages
   bool is_alive = false;
   std::optional<bool> is_stopped;  // by a signal or a debugger; not known of a process in another PID namespace
-  uint64_t pid = 0;  // in its own PID namespace
-  uint64_t uid = 0;  // owner of the segment, in the reader's user namespace
+  uint64_t pid = 0;                // in its own PID namespace
+  uint64_t uid = 0;                // owner of the segment, in the reader's user namespace
   std::string host_name;
   std::string executable;
   std::string plugin_version;
