@@ -180,6 +180,32 @@ class Structure(unittest.TestCase):
                 self.assertLessEqual(set(settings), set(titles), f'{uid}: {panel["title"]}')
 
 
+class Guide(unittest.TestCase):
+    def test_it_names_dashboards_and_panels_that_exist(self):
+        text = pathlib.Path('docs/dashboards.md').read_text()
+        self.assertEqual(set(re.findall(r'^\| (NCCL / \w+) \|', text, re.M)), {dashboard['title'] for dashboard in DASHBOARDS.values()})
+        reading = text[text.index('## Read them'):text.index('## Change them')]
+        titles = {panel['title'] for _, panel in places()}
+        columns = {title for _, panel in places() if panel['type'] == 'table' for title in fields(panel).values()}
+        named = set(re.findall(r'(?<!\*)\*([A-Z][^*]+)\*(?!\*)', reading))
+        self.assertGreater(len(named), 30)
+        self.assertEqual(named - titles - columns, set())
+        self.assertLessEqual({f'NCCL / {name}' for name in re.findall(r'\*\*(\w+)\*\*', reading)}, {dashboard['title'] for dashboard in DASHBOARDS.values()})
+
+    def test_variables_are_explained(self):
+        text = pathlib.Path('docs/dashboards.md').read_text()
+        section = text[text.index('## Variables'):text.index('## Read them')]
+        for dashboard in DASHBOARDS.values():
+            for variable in dashboards.variables(dashboard):
+                if variable['type'] == 'query':
+                    self.assertIn(variable['label'], section)
+
+    def test_grafana_is_told_where_to_find_them(self):
+        provider, = yaml.safe_load((HERE / 'provider.yaml').read_text())['providers']
+        self.assertEqual(provider['type'], 'file')
+        self.assertIn(provider['options']['path'], pathlib.Path('docs/dashboards.md').read_text())
+
+
 class Expressions(unittest.TestCase):
     def test_promtool_reads_them_all(self):
         rules = [{'record': 'a:b', 'expr': dashboards.substituted(query.expression, SAMPLE)} for d in DASHBOARDS.values() for query in dashboards.queries(d)]
