@@ -55,7 +55,8 @@ def stat(title, says, expression, unit='short', thresholds=None, nothing=None, w
         field['noValue'] = nothing
     return Panel('stat', title, says, [(expression, '')], width, 4, is_instant=True, field=field, options={
         'reduceOptions': {'calcs': ['lastNotNull'], 'fields': '', 'values': False}, 'colorMode': 'value', 'graphMode': 'none',
-        'justifyMode': 'auto', 'orientation': 'auto', 'textMode': 'value'})
+        'justifyMode': 'auto', 'orientation': 'auto', 'textMode': 'value', 'wideLayout': True, 'showPercentChange': False,
+        'percentChangeColorMode': 'standard'})
 
 
 def graph(title, says, queries, unit, width=12, height=8, is_stacked=False, most=None, thresholds=None, nothing=None, is_compared=False):
@@ -84,7 +85,7 @@ def heat_map(title, says, expression, unit, width=12, height=9):
         'custom': {'scaleDistribution': {'type': 'linear'}, 'hideFrom': {'legend': False, 'tooltip': False, 'viz': False}}}, options={
         'calculate': False, 'cellGap': 0, 'cellValues': {'unit': 'ops'}, 'filterValues': {'le': 1e-9}, 'legend': {'show': True},
         'color': {'mode': 'scheme', 'scheme': 'Spectral', 'reverse': True, 'scale': 'exponential', 'exponent': 0.5, 'steps': 64, 'fill': 'dark-orange'},
-        'rowsFrame': {'layout': 'auto'}, 'showValue': 'never', 'tooltip': {'mode': 'single', 'yHistogram': True},
+        'exemplars': {'color': 'rgba(255,0,255,0.7)'}, 'rowsFrame': {'layout': 'auto'}, 'showValue': 'never', 'tooltip': {'mode': 'single', 'yHistogram': True},
         'yAxis': {'unit': unit, 'axisPlacement': 'left', 'reverse': False}})
 
 
@@ -108,7 +109,7 @@ class Column:
             properties += [{'id': 'thresholds', 'value': {'mode': 'absolute', 'steps': self.thresholds}},
                            {'id': 'custom.cellOptions', 'value': {'type': 'color-text'}}]
         if self.link:
-            properties.append({'id': 'links', 'value': [{'title': f'Open this {self.title.lower()}', 'url': self.link}]})
+            properties.append({'id': 'links', 'value': [{'title': 'Open ' + self.link.partition('?')[0].removeprefix('/d/nccl-'), 'url': self.link}]})
         if self.is_hidden:
             properties.append({'id': 'custom.hidden', 'value': True})
         if self.width:
@@ -120,7 +121,7 @@ def table(title, says, queries, columns, sort=None, width=24, height=9, nothing=
     """One row for each set of labels that the queries have in common; the state at the end of the time range."""
     def field_name(column):
         return column.field if not column.is_value() else 'Value' if len(queries) == 1 else f'Value #{column.field}'
-    field = {'custom': {'align': 'auto', 'cellOptions': {'type': 'auto'}, 'filterable': True}, 'color': {'mode': 'thresholds'},
+    field = {'custom': {'align': 'auto', 'cellOptions': {'type': 'auto'}, 'filterable': True, 'inspect': False}, 'color': {'mode': 'thresholds'},
              'thresholds': {'mode': 'absolute', 'steps': steps()}}
     if nothing:
         field['noValue'] = nothing
@@ -130,8 +131,7 @@ def table(title, says, queries, columns, sort=None, width=24, height=9, nothing=
     merge = [{'id': 'merge', 'options': {}}] if len(queries) > 1 else []
     return Panel('table', title, says, [(query, '') for query in queries], width, height, form='table', is_instant=True, field=field,
                  overrides=[o for o in (column.override() for column in columns) if o['properties']],
-                 options={'showHeader': True, 'cellHeight': 'sm', 'footer': {'show': False, 'reducer': ['sum'], 'fields': ''},
-                          'sortBy': [{'displayName': sort, 'desc': True}] if sort else []},
+                 options={'frameIndex': 0, 'showHeader': True, 'cellHeight': 'sm', 'sortBy': [{'displayName': sort, 'desc': True}] if sort else []},
                  transformations=merge + [{'id': 'organize', 'options': organize}])
 
 
@@ -159,17 +159,17 @@ def laid_out(rows):
 
 
 def datasource_variable():
-    return {'type': 'datasource', 'name': 'datasource', 'label': 'Data source', 'query': 'prometheus', 'current': {}, 'options': [],
+    return {'type': 'datasource', 'name': 'datasource', 'label': 'Data source', 'query': 'prometheus', 'options': [],
             'refresh': 1, 'regex': '', 'hide': 0, 'includeAll': False, 'multi': False, 'skipUrlSync': False}
 
 
 def query_variable(name, label, query, is_one=False):
     """Label values of an info metric. All is every value and none, so that clusters without the label are seen."""
-    several = {'includeAll': False, 'multi': False} if is_one else {'includeAll': True, 'multi': True, 'allValue': '.*'}
-    current = {} if is_one else {'selected': True, 'text': ['All'], 'value': ['$__all']}
+    several = {'includeAll': False, 'multi': False} if is_one else {
+        'includeAll': True, 'multi': True, 'allValue': '.*', 'current': {'selected': True, 'text': ['All'], 'value': ['$__all']}}
     return {'type': 'query', 'name': name, 'label': label, 'datasource': DATASOURCE, 'definition': query,
             'query': {'qryType': 1, 'query': query, 'refId': f'variable-{name}'}, 'refresh': 2, 'sort': 3, 'regex': '', 'hide': 0,
-            'current': current, 'options': [], 'skipUrlSync': False, **several}
+            'options': [], 'skipUrlSync': False, **several}
 
 
 def custom_variable(name, label, values):
