@@ -20,7 +20,7 @@ WHAT = Row('Which communicator is it?', [
          f'count(count by (rank) (nccl_rank_info{{{COMM}}}))', width=3),
     stat('Ranks', 'Ranks in the communicator, as NCCL says (2.27 and later). Normal: as the job is laid out.', f'max(nccl_communicator_ranks{{{COMM}}})', nothing='unknown', width=3),
     stat('Operations timed', 'Share of the operations whose duration was measured. Normal: 100 %, or about 10 % under sampling; counts and bytes are exact in any case.',
-         f'sum({rate(TIMED, COMM)}) / sum({rate("nccl_collective_operations_total", COMM)})', 'percentunit', nothing='none', width=3),
+         f'sum({rate(TIMED, COMM)}) / (sum({rate("nccl_collective_operations_total", COMM)}) > 0)', 'percentunit', nothing='none', width=3),
     table('Identity', 'Name, spread and software, as its ranks see it, and where durations come from. Normal: one line; several timing sources are not compared with each other.',
           [f'count by (comm_name, nnodes, nccl_version, api_version, timing_source, timing_reason, sampling) (nccl_communicator_info{{{COMM}}} '
            f'* on (comm, rank, instance) group_left (timing_source, timing_reason, sampling) nccl_rank_info{{{COMM}}})'],

@@ -23,7 +23,7 @@ WATCHED = Row('Is every node watched?', [
     stat('Unusable segments', 'Processes whose segments cannot be read: other versions, damage, permissions. Normal: 0.',
          f'sum(nccl_exporter_segments{{state="unusable", {OF}}})', thresholds=steps(watch=1)),
     stat('Operations timed', 'Share of the collectives whose duration was measured. Normal: 100 %, or about 10 % where sampling is in force; below: see the causes.',
-         f'sum({rate("nccl_collective_timed_operations_total", OF)}) / sum({rate("nccl_collective_operations_total", OF)})', 'percentunit'),
+         f'sum({rate("nccl_collective_timed_operations_total", OF)}) / (sum({rate("nccl_collective_operations_total", OF)}) > 0)', 'percentunit', nothing='none'),
     stat('Series of the largest daemon', 'Samples of a scrape. A daemon serves 20,000 series of communicators and processes at most; what is beyond folds into comm="other". Normal: well below.',
          f'max(scrape_samples_scraped{{{OF}}} and {DAEMON})', thresholds=steps(watch=18000, bad=20000), width=8),
     graph('Segments, by state', 'Files of processes in the watched directories. Normal: as many live ones as there are processes; ended ones go after the retention time.',

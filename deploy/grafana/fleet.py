@@ -31,7 +31,7 @@ WHICH = Row('Which job, which rank?', [
           'for a late one; empty if nobody is late. In flight: age of the oldest operation that is not complete. Idle: time since anything started or completed. '
           'Normal: In flight and Idle below a step, Lost empty.',
           [f'sum by ({JOB_LABELS}) (nccl_rank_alive{{{JOB}}})',
-           f'count by ({JOB_LABELS}) (count by ({JOB_LABELS}, {NODE_LABELS}) (nccl_rank_info{{{JOB}}}))',
+           f'count by ({JOB_LABELS}) (count by ({JOB_LABELS}, instance) (nccl_rank_info{{{JOB}}}))',
            f'avg by ({JOB_LABELS}) (process:nccl_busy_seconds:rate{{{JOB}}})',
            f'max by ({JOB_LABELS}) (comm_rank:nccl_straggler:deficit{{{JOB}}} or comm_node:nccl_straggler:deficit{{{JOB}}})',
            f'max by ({JOB_LABELS}) {age_in_flight(JOB)}',

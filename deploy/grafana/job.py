@@ -59,7 +59,7 @@ WHICH = Row('Which communicator?', [
           'In flight: age of its oldest operation. Normal: Ranks seen equals Ranks, In flight below a step.',
           [f'count by ({COMM_LABELS}) (count by ({COMM_LABELS}, rank) (nccl_rank_info{{{JOB}}}))',
            f'max by ({COMM_LABELS}) (nccl_communicator_ranks{{{JOB}}})',
-           f'count by ({COMM_LABELS}) (count by ({COMM_LABELS}, {NODE_LABELS}) (nccl_rank_info{{{JOB}}}))',
+           f'count by ({COMM_LABELS}) (count by ({COMM_LABELS}, instance) (nccl_rank_info{{{JOB}}}))',
            f'max by ({COMM_LABELS}) (sum by ({COMM_LABELS}, rank) ({rate("nccl_collective_operations_total", JOB)}))',
            f'sum by ({COMM_LABELS}) ({rate("nccl_collective_bytes_total", JOB)} or {rate("nccl_p2p_send_bytes_total", JOB)})',
            f'max by ({COMM_LABELS}) (sum by ({COMM_LABELS}, rank) ({rate("nccl_collective_bus_bytes_total", JOB)}) '
