@@ -16,7 +16,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-DAEMON, SIMULATOR, PLUGIN = (os.path.abspath(path) for path in ('exporter/nccl-exporter', 'simulator/nccl-sim', 'plugin/libnccl-profiler-exporter.so'))
+DAEMON, SIMULATOR, PLUGIN = (os.path.abspath(path) for path in ('exporter/nccl-exporter', 'simulator/nccl-sim',
+                                                                'plugin/libnccl-profiler-exporter.so'))
 GENERATE_RULES = os.path.abspath('deploy/prometheus/generate-rules')
 PROMETHEUS = '/usr/bin/prometheus'
 
@@ -30,7 +31,8 @@ SECONDS = 150  # of the jobs: longer than any test waits
 # Options of nccl-sim by job. The first has labels of Slurm, the second of Kubernetes, as --slurm-job-id and --env give them.
 JOBS = {
     'slow-rank': (2, ['--layout', 'dp', '--incident', 'slow-rank:rank=3,percent=50,from=5', '--slurm-job-id', '4711']),
-    'mixed': (2, ['--layout', 'mixed', '--incident', 'slow-link:node=0,to=1,times=6,from=32', '--env', 'POD_NAMESPACE=research', '--env', 'POD_NAME=trainer-%r',
+    'mixed': (2, ['--layout', 'mixed', '--incident', 'slow-link:node=0,to=1,times=6,from=32', '--env', 'POD_NAMESPACE=research', '--env',
+                  'POD_NAME=trainer-%r',
                   '--env', 'CONTAINER_NAME=main', '--env', 'SLURM_JOB_NAME=llm']),
     'slow-node': (2, ['--layout', 'dp', '--incident', 'slow-node:node=1,percent=50,from=5', '--slurm-job-id', '4712']),
     'missing-call': (2, ['--layout', '3d', '--incident', 'missing-call:rank=2,from=15', '--slurm-job-id', '4713']),
@@ -39,7 +41,8 @@ JOBS = {
     'network-hang': (1, ['--layout', 'dp', '--incident', 'network-hang:node=0,to=1,from=15', '--slurm-job-id', '4716']),
     'killed': (1, ['--layout', 'dp', '--incident', 'kill:rank=2,from=15', '--slurm-job-id', '4717']),
     'paused': (1, ['--layout', 'dp', '--incident', 'pause:from=20,seconds=60', '--slurm-job-id', '4718']),
-    'untimed': (1, ['--layout', 'tp', '--fault', 'zero:every=2', '--recreate-every', '5', '--slurm-job-id', '4719', '--env', 'NCCL_EXPORTER_COMMUNICATORS=1']),
+    'untimed': (1, ['--layout', 'tp', '--fault', 'zero:every=2', '--recreate-every', '5', '--slurm-job-id', '4719', '--env',
+                    'NCCL_EXPORTER_COMMUNICATORS=1']),
 }
 
 
@@ -95,7 +98,8 @@ class Cluster:
                                             f'--segment.retention={RETENTION_SECONDS}s', '--log.level=warn'])
 
     def start_job(self, name, ranks_per_node, options):
-        self.start(f'job-{name}', [SIMULATOR, '--plugin', PLUGIN, '--segment-dir', self.directory / 'segments%n', '--nodes', NODES, '--ranks-per-node', ranks_per_node,
+        self.start(f'job-{name}', [SIMULATOR, '--plugin', PLUGIN, '--segment-dir', self.directory / 'segments%n', '--nodes', NODES,
+                                   '--ranks-per-node', ranks_per_node,
                                    '--pace', 'real', '--rate', 4, '--compute-share', 0.6, '--channels', 2, '--duration', SECONDS, *options],
                    NCCL_EXPORTER_KERNEL_TIMING='on', NCCL_EXPORTER_RETENTION_SECONDS=str(RETENTION_SECONDS))
 
@@ -105,7 +109,8 @@ class Cluster:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
-                uuids = {uuid for port in cluster.ports[:NODES] for uuid in re.findall(r'gpu_uuid="([^"]+)"', get(f'http://127.0.0.1:{port}/metrics'))}
+                uuids = {uuid for port in cluster.ports[:NODES] for uuid in re.findall(r'gpu_uuid="([^"]+)"',
+                                                                                       get(f'http://127.0.0.1:{port}/metrics'))}
                 names = ('SM_CLOCK', 'POWER_USAGE', 'GPU_TEMP', 'XID_ERRORS')
                 self.send_response(200)
                 self.send_header('Content-Type', 'text/plain; version=0.0.4')
@@ -122,7 +127,8 @@ class Cluster:
         rules = self.directory / 'rules'
         subprocess.run([GENERATE_RULES, *RULE_OPTIONS, '--output', rules], check=True)
         port = free_port()
-        nodes = [{'targets': [f'127.0.0.1:{target}'], 'labels': {'instance': f'node-{node}:9828', 'cluster': 'test'}} for node, target in enumerate(self.ports)]
+        nodes = [{'targets': [f'127.0.0.1:{target}'], 'labels': {'instance': f'node-{node}:9828', 'cluster': 'test'}} for node,
+                 target in enumerate(self.ports)]
         dcgm = [{'targets': [f'127.0.0.1:{self.dcgm.server_address[1]}']}]
         (self.directory / f'{name}.yml').write_text(json.dumps({
             'global': {'scrape_interval': '1s', 'scrape_timeout': '1s', 'evaluation_interval': '1s'}, 'rule_files': [str(rules / '*.yml')],

@@ -89,9 +89,11 @@ class DashboardsAndRules(unittest.TestCase):
         answer = server.ask('query', query=text, time=now) if query.is_instant else \
             server.ask('query_range', query=text, start=now - RANGE_SECONDS, end=now, step=1)
         self.assertEqual(answer['status'], 'success', f'{query.place}: {text}: {answer.get("error")}')
-        samples = [(series, series.get('histograms') or series.get('histogram') or series.get('values') or [series['value']]) for series in answer['data']['result']] \
+        samples = [(series,
+                    series.get('histograms') or series.get('histogram') or series.get('values') or [series['value']]) for series in answer['data']['result']] \
             if answer['data']['resultType'] in ('vector', 'matrix') else [({}, [answer['data']['result']])]
-        return [series for series, values in samples if 'histogram' in series or 'histograms' in series or any(value != 'NaN' for _, value in values)]
+        return [series for series, values in samples if 'histogram' in series or 'histograms' in series or any(value != 'NaN' for _,
+            value in values)]
 
     def expect_heat_map(self, server, query, series):
         """Native or classic, and not both."""
@@ -102,7 +104,8 @@ class DashboardsAndRules(unittest.TestCase):
             self.assertEqual({tuple(one['metric']) for one in series}, {('le',)}, query.place)
 
     def poll(self, server, open_questions):
-        candidates = server.series('group by (cluster, namespace, slurm_job_id, comm_name, comm, hostname, gpu_uuid, pid, instance) (nccl_rank_info)')
+        candidates = server.series('group by (cluster, namespace, slurm_job_id, comm_name, comm, hostname, gpu_uuid, pid, instance) '
+                                   '(nccl_rank_info)')
         for question in list(open_questions):
             for text in question.texts(candidates):
                 series = self.answer(server, question.query, text)
@@ -132,7 +135,8 @@ class DashboardsAndRules(unittest.TestCase):
             time.sleep(max(0, began + POLL_SECONDS - time.monotonic()))
         print(f'{len(named)} expressions, {time.monotonic() - self.started:.0f} s', file=sys.stderr)
         self.assertEqual(self.unanswered(still_open), [], 'got no answer')
-        self.assertEqual(set(EMPTY) - {question.name for questions in still_open.values() for question in questions}, set(), 'got an answer; no exception needed')
+        self.assertEqual(set(EMPTY) - {question.name for questions in still_open.values() for question in questions}, set(), 'got an answer; no '
+            'exception needed')
 
     @staticmethod
     def is_ready(server):
@@ -143,7 +147,8 @@ class DashboardsAndRules(unittest.TestCase):
 
     @staticmethod
     def unanswered(still_open):
-        return sorted({f'{kind}: {question.name}' for kind, questions in still_open.items() for question in questions if question.name not in EMPTY})
+        return sorted({f'{kind}: {question.name}' for kind,
+                       questions in still_open.items() for question in questions if question.name not in EMPTY})
 
 
 if __name__ == '__main__':

@@ -84,8 +84,10 @@ def heat_map(title, says, expression, unit, width=12, height=9):
     return Panel('heatmap', title, says, [(expression, '{{le}}')], width, height, form='heatmap', field={
         'custom': {'scaleDistribution': {'type': 'linear'}, 'hideFrom': {'legend': False, 'tooltip': False, 'viz': False}}}, options={
         'calculate': False, 'cellGap': 0, 'cellValues': {'unit': 'ops'}, 'filterValues': {'le': 1e-9}, 'legend': {'show': True},
-        'color': {'mode': 'scheme', 'scheme': 'Spectral', 'reverse': True, 'scale': 'exponential', 'exponent': 0.5, 'steps': 64, 'fill': 'dark-orange'},
-        'exemplars': {'color': 'rgba(255,0,255,0.7)'}, 'rowsFrame': {'layout': 'auto'}, 'showValue': 'never', 'tooltip': {'mode': 'single', 'yHistogram': True},
+        'color': {'mode': 'scheme', 'scheme': 'Spectral', 'reverse': True, 'scale': 'exponential', 'exponent': 0.5, 'steps': 64,
+                  'fill': 'dark-orange'},
+        'exemplars': {'color': 'rgba(255,0,255,0.7)'}, 'rowsFrame': {'layout': 'auto'}, 'showValue': 'never', 'tooltip': {'mode': 'single',
+            'yHistogram': True},
         'yAxis': {'unit': unit, 'axisPlacement': 'left', 'reverse': False}})
 
 
@@ -109,7 +111,8 @@ class Column:
             properties += [{'id': 'thresholds', 'value': {'mode': 'absolute', 'steps': self.thresholds}},
                            {'id': 'custom.cellOptions', 'value': {'type': 'color-text'}}]
         if self.link:
-            properties.append({'id': 'links', 'value': [{'title': 'Open ' + self.link.partition('?')[0].removeprefix('/d/nccl-'), 'url': self.link}]})
+            properties.append({'id': 'links', 'value': [{'title': 'Open ' + self.link.partition('?')[0].removeprefix('/d/nccl-'),
+                                                         'url': self.link}]})
         if self.is_hidden:
             properties.append({'id': 'custom.hidden', 'value': True})
         if self.width:
@@ -117,7 +120,7 @@ class Column:
         return {'matcher': {'id': 'byName', 'options': self.title}, 'properties': properties}
 
 
-def table(title, says, queries, columns, sort=None, width=24, height=9, nothing=None):
+def table(title, says, queries, columns, sort=None, is_ascending=False, width=24, height=9, nothing=None):
     """One row for each set of labels that the queries have in common; the state at the end of the time range."""
     def field_name(column):
         return column.field if not column.is_value() else 'Value' if len(queries) == 1 else f'Value #{column.field}'
@@ -131,7 +134,7 @@ def table(title, says, queries, columns, sort=None, width=24, height=9, nothing=
     merge = [{'id': 'merge', 'options': {}}] if len(queries) > 1 else []
     return Panel('table', title, says, [(query, '') for query in queries], width, height, form='table', is_instant=True, field=field,
                  overrides=[o for o in (column.override() for column in columns) if o['properties']],
-                 options={'frameIndex': 0, 'showHeader': True, 'cellHeight': 'sm', 'sortBy': [{'displayName': sort, 'desc': True}] if sort else []},
+                 options={'frameIndex': 0, 'showHeader': True, 'cellHeight': 'sm', 'sortBy': [{'displayName': sort, 'desc': not is_ascending}] if sort else []},
                  transformations=merge + [{'id': 'organize', 'options': organize}])
 
 
@@ -174,7 +177,8 @@ def query_variable(name, label, query, is_one=False):
 
 def custom_variable(name, label, values):
     options = [{'selected': True, 'text': 'All', 'value': '$__all'}] + [{'selected': False, 'text': value, 'value': value} for value in values]
-    return {'type': 'custom', 'name': name, 'label': label, 'query': ','.join(values), 'current': {'selected': True, 'text': ['All'], 'value': ['$__all']},
+    return {'type': 'custom', 'name': name, 'label': label, 'query': ','.join(values), 'current': {'selected': True, 'text': ['All'],
+        'value': ['$__all']},
             'options': options, 'hide': 0, 'includeAll': True, 'multi': True, 'allValue': '.*', 'skipUrlSync': False}
 
 

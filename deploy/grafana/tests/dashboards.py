@@ -49,7 +49,8 @@ def queries(dashboard):
     for variable in variables(dashboard):
         if variable['type'] == 'query':
             match = LABEL_VALUES.fullmatch(variable['query']['query'])
-            yield Query(f'{dashboard["uid"]} / variable {variable["name"]}', f'group by ({match["label"]}) ({with_label(match["series"], match["label"])})', True)
+            yield Query(f'{dashboard["uid"]} / variable {variable["name"]}', f'group by ({match["label"]}) '
+                                                                             f'({with_label(match["series"], match["label"])})', True)
 
 
 def with_label(series, label):

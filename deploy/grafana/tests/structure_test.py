@@ -190,7 +190,8 @@ class Guide(unittest.TestCase):
         named = set(re.findall(r'(?<!\*)\*([A-Z][^*]+)\*(?!\*)', reading))
         self.assertGreater(len(named), 30)
         self.assertEqual(named - titles - columns, set())
-        self.assertLessEqual({f'NCCL / {name}' for name in re.findall(r'\*\*(\w+)\*\*', reading)}, {dashboard['title'] for dashboard in DASHBOARDS.values()})
+        self.assertLessEqual({f'NCCL / {name}' for name in re.findall(r'\*\*(\w+)\*\*', reading)},
+                             {dashboard['title'] for dashboard in DASHBOARDS.values()})
 
     def test_variables_are_explained(self):
         text = pathlib.Path('docs/dashboards.md').read_text()
@@ -208,7 +209,8 @@ class Guide(unittest.TestCase):
 
 class Expressions(unittest.TestCase):
     def test_promtool_reads_them_all(self):
-        rules = [{'record': 'a:b', 'expr': dashboards.substituted(query.expression, SAMPLE)} for d in DASHBOARDS.values() for query in dashboards.queries(d)]
+        rules = [{'record': 'a:b', 'expr': dashboards.substituted(query.expression,
+                                                                  SAMPLE)} for d in DASHBOARDS.values() for query in dashboards.queries(d)]
         self.assertGreater(len(rules), 100)
         with tempfile.NamedTemporaryFile('w', suffix='.yml') as file:
             for number, rule in enumerate(rules):

@@ -32,7 +32,8 @@ def checked(text, *options):
     """Output of promtool for a configuration that stands beside the examples' files; empty if it finds nothing."""
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / 'examples').symlink_to(EXAMPLES)
-        text = text.replace('../nccl-exporter.rules.yml', str(DEPLOY / 'prometheus/nccl-exporter.rules.yml')).replace('nodes.json', str(EXAMPLES / 'nodes.json'))
+        text = text.replace('../nccl-exporter.rules.yml', str(DEPLOY / 'prometheus/nccl-exporter.rules.yml')).replace('nodes.json',
+            str(EXAMPLES / 'nodes.json'))
         (pathlib.Path(folder) / 'prometheus.yml').write_text(text)
         done = subprocess.run(['promtool', 'check', 'config', *options, f'{folder}/prometheus.yml'], capture_output=True, text=True)
     return '' if done.returncode == 0 else done.stdout + done.stderr
@@ -45,7 +46,8 @@ def started(directory, name, *flags):
         port = probe.getsockname()[1]
     log = pathlib.Path(directory) / 'log'
     with log.open('w') as output:
-        server = subprocess.Popen([PROMETHEUS_3, f'--config.file={EXAMPLES / name}', f'--web.listen-address=127.0.0.1:{port}', *flags], stdout=output, stderr=output)
+        server = subprocess.Popen([PROMETHEUS_3, f'--config.file={EXAMPLES / name}', f'--web.listen-address=127.0.0.1:{port}', *flags],
+                                  stdout=output, stderr=output)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         deadline = time.monotonic() + START_SECONDS
