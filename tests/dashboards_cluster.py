@@ -41,8 +41,8 @@ JOBS = {
     'network-hang': (1, ['--layout', 'dp', '--incident', 'network-hang:node=0,to=1,from=15', '--slurm-job-id', '4716']),
     'killed': (1, ['--layout', 'dp', '--incident', 'kill:rank=2,from=15', '--slurm-job-id', '4717']),
     'paused': (1, ['--layout', 'dp', '--incident', 'pause:from=20,seconds=60', '--slurm-job-id', '4718']),
-    'untimed': (1, ['--layout', 'tp', '--fault', 'zero:every=2', '--recreate-every', '5', '--slurm-job-id', '4719', '--env',
-                    'NCCL_EXPORTER_COMMUNICATORS=1']),
+    'untimed': (1, ['--layout', 'dp', '--fault', 'zero:every=2', '--slurm-job-id', '4719']),
+    'crowded': (1, ['--layout', 'dp', '--recreate-every', '4', '--slurm-job-id', '4720', '--env', 'NCCL_EXPORTER_COMMUNICATORS=1']),
 }
 
 
