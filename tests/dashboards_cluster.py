@@ -57,6 +57,11 @@ def get(url, timeout=20):
         return answer.read().decode()
 
 
+# Without what would give jobs other labels than theirs.
+FOREIGN_NAMES = 'SLURM_|POD_|CONTAINER_NAME|NODE_NAME|NCCL_|RANK|LOCAL_RANK'
+OWN_ENVIRONMENT = {name: value for name, value in os.environ.items() if not re.match(FOREIGN_NAMES, name)}
+
+
 class PrometheusServer:
     def __init__(self, port):
         self.url = f'http://127.0.0.1:{port}/api/v1/'
@@ -87,7 +92,7 @@ class Cluster:
 
     def start(self, name, command, **environment):
         log = (self.directory / f'{name}.log').open('w')
-        process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log, env=os.environ | environment, start_new_session=True)
+        process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log, env=OWN_ENVIRONMENT | environment, start_new_session=True)
         self.processes.append(process)
         return process
 

@@ -2,7 +2,8 @@
 """One communicator: how fast, who is late, who is in what."""
 from columns import HIDDEN_COMM_COLUMNS, HIDDEN_JOB_COLUMNS, RANK_COLUMNS
 from grafana_model import Column, Row, custom_variable, dashboard, graph, heat_map, query_variable, stat, steps, table
-from promql import (COMM, JOB, JOB_VARIABLES, RANK_LABELS, age_in_flight, alerts, distribution_of, named, quantile_of, rate, wait_deficit)
+from promql import (COMM, JOB, JOB_LABELS, JOB_VARIABLES, ON_RANK, RANK_LABELS, age_in_flight, alerts, distribution_of, named, quantile_of, rate,
+                    wait_deficit)
 
 COLLECTIVES = ['AllReduce', 'AllGather', 'ReduceScatter', 'Broadcast', 'Reduce', 'AlltoAll', 'Gather', 'Scatter']
 OF = f'{COMM}, collective=~"$collective"'
@@ -13,7 +14,8 @@ VARIABLES = [
     custom_variable('collective', 'Collective', COLLECTIVES),
 ]
 BUSY, TIMED = 'nccl_collective_busy_seconds_total', 'nccl_collective_timed_operations_total'
-BEHIND = f'max by (comm) (nccl_collective_started_sequence{{{COMM}}}) - on (comm) group_right () nccl_collective_started_sequence{{{COMM}}}'
+STARTED = f'nccl_collective_started_sequence{{{COMM}}}'
+BEHIND = f'max by ({JOB_LABELS}, comm) ({STARTED}) - on ({JOB_LABELS}, comm) group_right () {STARTED}'
 
 WHAT = Row('Which communicator is it?', [
     stat('Ranks seen',
@@ -31,7 +33,7 @@ WHAT = Row('Which communicator is it?', [
           'Name, spread and software, as its ranks see it, and where durations come from. Normal: one line; several timing sources are not '
           'compared with each other.',
           [f'count by (comm_name, nnodes, nccl_version, api_version, timing_source, timing_reason, sampling) (nccl_communicator_info{{{COMM}}} '
-           f'* on (comm, rank, instance) group_left (timing_source, timing_reason, sampling) nccl_rank_info{{{COMM}}})'],
+           f'* {ON_RANK} group_left (timing_source, timing_reason, sampling) nccl_rank_info{{{COMM}}})'],
           [Column('comm_name', 'Name'), Column('nnodes', 'Nodes'), Column('nccl_version', 'NCCL'), Column('api_version', 'Profiler API'),
            Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'), Column('sampling', 'Sampling'), Column('A', 'Ranks',
                'short')], width=15, height=4),

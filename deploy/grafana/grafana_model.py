@@ -134,7 +134,8 @@ def table(title, says, queries, columns, sort=None, is_ascending=False, width=24
     merge = [{'id': 'merge', 'options': {}}] if len(queries) > 1 else []
     return Panel('table', title, says, [(query, '') for query in queries], width, height, form='table', is_instant=True, field=field,
                  overrides=[o for o in (column.override() for column in columns) if o['properties']],
-                 options={'frameIndex': 0, 'showHeader': True, 'cellHeight': 'sm', 'sortBy': [{'displayName': sort, 'desc': not is_ascending}] if sort else []},
+                 options={'frameIndex': 0, 'showHeader': True, 'cellHeight': 'sm',
+                          'sortBy': [{'displayName': sort, 'desc': not is_ascending}] if sort else []},
                  transformations=merge + [{'id': 'organize', 'options': organize}])
 
 

@@ -22,6 +22,11 @@ TO_COMMUNICATOR = link_to('nccl-communicator', 'comm', fixed=JOB_VARIABLE_NAMES)
 GPUS_OF_JOB = f'max by (UUID) (label_replace(comm_rank:nccl_rank:info{{{JOB}}}, "UUID", "$1", "gpu_uuid", "(.+)"))'
 
 
+def of_peers(counter):
+    """Of all ranks of the communicators that the process is in."""
+    return f'sum by ({JOB_LABELS}, comm, rank, collective) ({rate(counter, JOB)} and on ({JOB_LABELS}, comm) {INFO})'
+
+
 def dcgm(name):
     return f'{name}{{UUID=~"$gpu_uuid"}}'
 
@@ -41,7 +46,8 @@ WHO = Row('Who is it?', [
            f'(nccl_rank_info{{{PROCESS}}})'],
           [Column('global_rank', 'Global rank'), Column('local_rank', 'Local rank'), *NODE_COLUMNS, Column('gpu', 'GPU', width=60),
            Column('gpu_uuid', 'GPU UUID'), Column('pci_bus_id', 'PCI'), Column('pid', 'PID'), Column('pod', 'Pod'),
-           Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'), Column('sampling_reason', 'Sampling because'), Column('A', 'Communicators', 'short')], width=18,
+           Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'), Column('sampling_reason', 'Sampling because'),
+           Column('A', 'Communicators', 'short')], width=18,
            height=4),
 ])
 
@@ -61,9 +67,8 @@ CULPRIT = Row('Culprit or victim?', [
           'the median: it is late. Both rise: network or larger messages.',
           [(f'sum by (collective) ({of_process(rate("nccl_collective_busy_seconds_total", JOB))}) '
             f'/ (sum by (collective) ({of_process(rate("nccl_collective_timed_operations_total", JOB))}) > 0)', '{{collective}}, this rank'),
-           (f'quantile by (collective) (0.5, sum by (collective, comm, rank) ({rate("nccl_collective_busy_seconds_total", JOB)} and on (comm) '
-            f'{INFO}) '
-            f'/ (sum by (collective, comm, rank) ({rate("nccl_collective_timed_operations_total", JOB)} and on (comm) {INFO}) > 0))',
+           (f'quantile by (collective) (0.5, {of_peers("nccl_collective_busy_seconds_total")} '
+            f'/ ({of_peers("nccl_collective_timed_operations_total")} > 0))',
             '{{collective}}, median')], 's'),
     heat_map('Durations',
              'How many timed collectives a second took how long on this rank, waiting included. Normal: as on the communicator\'s dashboard. '
@@ -79,7 +84,8 @@ STUCK = Row('Is it stuck?', [
            f'max by ({BY}) ({of_process(BEHIND)})',
            f'max by ({BY}) (time() - {of_process(f"nccl_collective_last_progress_timestamp_seconds{{{JOB}}}")})'],
           [Column('comm_name', 'Name'), Column('comm', 'Communicator', link=TO_COMMUNICATOR), Column('rank', 'Rank', width=70),
-           Column('collective', 'Collective'), Column('A', 'For', 's', steps(watch=30, bad=120)), Column('B', 'Behind', 'short', steps(watch=1)), Column('C', 'Last progress', 's')],
+           Column('collective', 'Collective'), Column('A', 'For', 's', steps(watch=30, bad=120)), Column('B', 'Behind', 'short', steps(watch=1)),
+           Column('C', 'Last progress', 's')],
           sort='For', width=14, height=8),
     graph('Operations',
           'Collectives, sends and receives that the process hands to its GPU; exact, whatever is timed. Normal: steady, as on its peers.',
