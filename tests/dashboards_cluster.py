@@ -19,7 +19,7 @@ import urllib.request
 DAEMON, SIMULATOR, PLUGIN = (os.path.abspath(path) for path in ('exporter/nccl-exporter', 'simulator/nccl-sim',
                                                                 'plugin/libnccl-profiler-exporter.so'))
 GENERATE_RULES = os.path.abspath('deploy/prometheus/generate-rules')
-PROMETHEUS = '/usr/bin/prometheus'
+PROMETHEUS = os.environ.get('NCCL_EXPORTER_PROMETHEUS', '/usr/bin/prometheus')
 
 TIME_SCALE = 15  # by which the rules' durations are divided
 RETENTION_SECONDS = 20  # the default by the same
@@ -129,6 +129,9 @@ class Cluster:
         return server
 
     def start_prometheus(self, name, flags):
+        """From release 3 on the native one keeps the classic buckets, too: panels must then show one of the two."""
+        version = subprocess.run([PROMETHEUS, '--version'], capture_output=True, text=True, check=True)
+        both = {'always_scrape_classic_histograms': True} if flags and 'version 3' in version.stdout + version.stderr else {}
         rules = self.directory / 'rules'
         subprocess.run([GENERATE_RULES, *RULE_OPTIONS, '--output', rules], check=True)
         port = free_port()
@@ -137,7 +140,7 @@ class Cluster:
         dcgm = [{'targets': [f'127.0.0.1:{self.dcgm.server_address[1]}']}]
         (self.directory / f'{name}.yml').write_text(json.dumps({
             'global': {'scrape_interval': '1s', 'scrape_timeout': '1s', 'evaluation_interval': '1s'}, 'rule_files': [str(rules / '*.yml')],
-            'scrape_configs': [{'job_name': 'nccl-exporter', 'honor_labels': True, 'static_configs': nodes},
+            'scrape_configs': [{'job_name': 'nccl-exporter', 'honor_labels': True, 'static_configs': nodes, **both},
                                {'job_name': 'dcgm-exporter', 'scrape_interval': '5s', 'scrape_timeout': '5s', 'static_configs': dcgm}]}))
         self.start(f'prometheus-{name}', [PROMETHEUS, f'--config.file={self.directory / name}.yml', f'--storage.tsdb.path={self.directory / name}',
                                           f'--web.listen-address=127.0.0.1:{port}', '--query.lookback-delta=5s', '--log.level=warn', *flags])

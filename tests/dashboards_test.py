@@ -69,7 +69,7 @@ class Question:
         names = dashboards.variables_in(self.query.expression) - dashboards.BUILT_IN
         if not names:
             return [dashboards.substituted(self.query.expression, TIMES)]
-        chosen = list(itertools.islice(itertools.cycle(candidates), self.tried, self.tried + CANDIDATES_A_POLL)) if candidates else []
+        chosen = candidates[:1] + list(itertools.islice(itertools.cycle(candidates), self.tried, self.tried + CANDIDATES_A_POLL))
         self.tried += CANDIDATES_A_POLL
         texts = []
         for candidate in chosen:
