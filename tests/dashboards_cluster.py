@@ -26,7 +26,7 @@ RETENTION_SECONDS = 20  # the default by the same
 # Shorter than by the scale alone, so that bandwidth has a past and a pause is a stall within the test.
 RULE_OPTIONS = ['--time-scale', str(TIME_SCALE), '--bandwidth-window', '75s', '--baseline', '5m', '--stall-threshold', '2m']
 NODES = 4
-SECONDS = 150  # of the jobs: longer than any test waits
+SECONDS = 400  # of the jobs: longer than any test waits
 
 # Options of nccl-sim by job. The first has labels of Slurm, the second of Kubernetes, as --slurm-job-id and --env give them.
 JOBS = {

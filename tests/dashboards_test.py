@@ -26,7 +26,7 @@ DAEMON_DIES_AFTER = 25  # seconds; known for the rules' warm-up by then
 POLL_SECONDS = 1
 CANDIDATES_A_POLL = 6
 RANGE_SECONDS = 40
-PANEL_SECONDS = 30
+PANEL_SECONDS = 20
 # As Grafana sets them for this range and a scrape interval of a second.
 TIMES = {'__rate_interval': '4s', '__interval': '1s', '__range': f'{RANGE_SECONDS}s'}
 

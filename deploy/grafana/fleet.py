@@ -32,7 +32,7 @@ WHICH = Row('Which job, which rank?', [
           'Alerts of the rules of nccl-exporter that fire now, with whom they name. Normal: none. What to do for each is in its runbook.',
           [f'max by (alertname, severity, {RANK_LABELS}) ({alerts(JOB)})'],
           [Column('alertname', 'Alert'), Column('severity', 'Severity', width=90), *JOB_COLUMNS, *COMM_COLUMNS, *RANK_COLUMNS], height=7,
-          nothing='No alert fires'),
+          sort='Severity', is_ascending=True, nothing='No alert fires'),
     table('Jobs',
           'One line a job. In NCCL: share of the time that a process spends in NCCL kernels, mean of its processes. Lost: the largest share '
           'of time that ranks wait for a late one; empty if nobody is late. In flight: age of the oldest operation that is not complete. '
