@@ -147,8 +147,8 @@ class DashboardsAndRules(unittest.TestCase):
         if self.unanswered(still_open):
             self.skip_if_too_busy()
         self.assertEqual(self.unanswered(still_open), [], 'got no answer')
-        self.assertEqual(set(EMPTY) - {question.name for questions in still_open.values() for question in questions}, set(), 'got an answer; no '
-            'exception needed')
+        left = {question.name for questions in still_open.values() for question in questions}
+        self.assertEqual(set(EMPTY) - left, set(), 'got an answer; no exception needed')
 
     def skip_if_too_busy(self):
         """A machine that misses scrapes hides what rules and panels are about."""
@@ -170,7 +170,12 @@ class DashboardsAndRules(unittest.TestCase):
         return {labels['global_rank'] for labels in self.cluster.classic.series('nccl_rank_info') if (labels['instance'], labels['pid']) in processes}
 
     def expect(self, condition):
-        if not dashboards_cluster.eventually(condition, PANEL_SECONDS):
+        def holds():
+            try:
+                return condition()
+            except (IndexError, ValueError):  # no rows yet
+                return False
+        if not dashboards_cluster.eventually(holds, PANEL_SECONDS):
             self.skip_if_too_busy()
             self.fail('not so')
 
@@ -209,8 +214,8 @@ class DashboardsAndRules(unittest.TestCase):
 
     @staticmethod
     def unanswered(still_open):
-        return sorted({f'{kind}: {question.name}' for kind,
-                       questions in still_open.items() for question in questions if question.name not in EMPTY})
+        return sorted({f'{kind}: {question.name}' for kind, questions in still_open.items() for question in questions
+                       if question.name not in EMPTY})
 
 
 if __name__ == '__main__':
