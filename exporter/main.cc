@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "collector/collector.h"
+#include "exporter/cardinality.h"
 #include "exporter/history_keeper.h"
 #include "exporter/http_server.h"
 #include "exporter/in_flight_table.h"
@@ -61,6 +62,12 @@ int Dump(const std::string& path) {
 int PrintInFlight(const Options& options) {
   Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
   return Print(InFlightText(*collector.Snapshot()));
+}
+
+int PrintCardinality(const Options& options) {
+  if (options.shape) return Print(CardinalityText(NodeOfShape(*options.shape), options.metrics));
+  Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
+  return Print(CardinalityText(collector.Snapshot(), options.metrics));
 }
 
 int Top(const Options& options) {
@@ -121,7 +128,7 @@ int Serve(const Options& options) {
   const ServiceNotifier service;
   const sigset_t signals = BlockSignals();
   Collector collector({.directories = options.segment_dirs, .retention = options.retention});
-  ScrapePage scrape_page([&] { return collector.Snapshot(); });
+  ScrapePage scrape_page([&] { return collector.Snapshot(); }, kSeriesLimit, options.metrics);
   HistoryKeeper history([&] { return collector.Snapshot(); });
   WebPages pages(
       scrape_page, history,
@@ -139,6 +146,9 @@ int Serve(const Options& options) {
     std::error_code error;
     const bool exists = std::filesystem::is_directory(directory, error);
     spdlog::info("{} {}", exists ? "watching" : "waiting for segment directory", directory);
+  }
+  if (const std::string taken = options.metrics.TakenFromRules(); !taken.empty()) {
+    spdlog::warn("--metrics switches off what the shipped rules need: {}", taken);
   }
   collector.Start();
   scrape_page.TakeFirstSnapshot();
@@ -161,11 +171,13 @@ int Main(int argc, char** argv) {
       return Dump(options.dump_segment);
     case Command::kInFlight:
     case Command::kTop:
+    case Command::kCardinality:
     case Command::kServe:
       break;
   }
   try {
     if (options.command == Command::kTop) return Top(options);
+    if (options.command == Command::kCardinality) return PrintCardinality(options);
     return options.command == Command::kInFlight ? PrintInFlight(options) : Serve(options);
   } catch (const std::exception& failure) {
     return Fail(kRuntimeFailure, failure.what());

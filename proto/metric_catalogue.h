@@ -71,6 +71,7 @@ enum class Metric : uint8_t {
   kSeriesDropped,
   kScrapeDuration,
   kRequestsRefused,
+  kLimit,
   kCount
 };
 inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::kCount);
@@ -168,6 +169,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Time that answering a scrape took."},
     {"nccl_exporter_requests_refused_total", MetricType::kCounter, "", LabelScope::kDaemon, "reason",
      "Requests that met a limit, by the limit."},
+    {"nccl_exporter_limit", MetricType::kGauge, "", LabelScope::kDaemon, "limit",
+     "Limits of the daemon; their names tell the unit where it is not a number of things."},
 }};
 
 constexpr const MetricRow& RowOf(Metric metric) { return kMetrics[static_cast<size_t>(metric)]; }

@@ -29,10 +29,11 @@ WATCHED = Row('Is every node watched?', [
          'causes.',
          f'sum({rate("nccl_collective_timed_operations_total", OF)}) / (sum({rate("nccl_collective_operations_total", OF)}) > 0)', 'percentunit',
          nothing='none'),
-    stat('Series of the largest daemon',
-         'Samples of a scrape. A daemon serves 20,000 series of communicators and processes at most; what is beyond folds into comm="other". '
-         'Normal: well below.',
-         f'max(scrape_samples_scraped{{{OF}}} and {DAEMON})', thresholds=steps(watch=18000, bad=20000), width=8),
+    stat('Series, of the limit',
+         'Samples of a scrape over the limit of series that a daemon serves, of the fullest one. What is beyond folds into comm="other". Normal: '
+         'below 50 %.',
+         f'max(scrape_samples_scraped{{{OF}}} / on (job, instance) nccl_exporter_limit{{limit="series", {OF}}})', 'percentunit',
+         steps(watch=0.9, bad=1), width=8),
     graph('Segments, by state',
           'Files of processes in the watched directories. Normal: as many live ones as there are processes; ended ones go after the retention'
           ' time.',
