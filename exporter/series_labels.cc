@@ -124,6 +124,7 @@ Labels RankInfoLabels(const ProcessSnapshot& process, const CommunicatorSnapshot
   Append(labels, "timing_reason", kTimingReasons[static_cast<size_t>(communicator.timing_reason)]);
   Append(labels, "sampling", kSamplingStates[static_cast<size_t>(communicator.sampling_state)]);
   Append(labels, "sampling_reason", kSamplingReasons[static_cast<size_t>(communicator.sampling_reason)]);
+  Append(labels, "plugin_version", process.plugin_version);
   for (const auto& [variable, value] : process.identity) {
     if (HasOwnLabel(variable) || value.empty()) continue;
     const std::string name = LowerCaseLabel(variable);

@@ -140,12 +140,14 @@ TEST(SnapshotFamiliesTest, RankInfoPrefersTorchsRanksToSlurms) {
 
 TEST(SnapshotFamiliesTest, RankInfoCarriesFurtherIdentityUnlessItsNameIsTaken) {
   ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
+  process.plugin_version = "1.2.3";
   process.identity = {{"NODE_NAME", "n"}, {"POD_UID", "u"},    {"HOSTNAME", "x1"}, {"JOB", "x2"},
                       {"POD", "x3"},      {"9LIVES", "x4"},    {"BAD-NAME", "x5"}, {"__META", "x6"},
                       {"EMPTY", ""},      {"NODE_NAME", "x7"}, {"COMM", "x8"}};
   const auto values = ScrapedNode(NodeOf({process})).Values(Metric::kRankInfo);
   ASSERT_EQ(values.size(), 1u);
-  EXPECT_THAT(values.begin()->first, testing::EndsWith("timing_reason=default,sampling=none,sampling_reason=default,node_name=n,pod_uid=u,"));
+  EXPECT_THAT(values.begin()->first,
+              testing::EndsWith("sampling_reason=default,plugin_version=1.2.3,node_name=n,pod_uid=u,"));
 }
 
 TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {

@@ -141,7 +141,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {"nccl_communicator_info", MetricType::kInfo, "", LabelScope::kCommunicator, "nnodes,nccl_version,api_version",
      "The communicator as this rank sees it."},
     {"nccl_rank_info", MetricType::kInfo, "", LabelScope::kCommunicator,
-     "gpu_uuid,pci_bus_id,global_rank,local_rank,hostname,pid,timing_source,timing_reason,sampling,sampling_reason,...",
+     "gpu_uuid,pci_bus_id,global_rank,local_rank,hostname,pid,timing_source,timing_reason,sampling,sampling_reason,"
+     "plugin_version,...",
      "The rank: GPU, process, source of its durations, and further identity labels. Joins with DCGM by gpu_uuid."},
     {"nccl_rank_alive", MetricType::kGauge, "", LabelScope::kProcess, "",
      "1 while the process lives; 0 when it has gone and its last state is still served."},

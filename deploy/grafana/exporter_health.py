@@ -72,10 +72,10 @@ LOST = Row('What is lost, and why?', [
     table('Where durations come from',
           'Ranks by source of their durations, with the reason. kernel: GPU clock; proxy: network operations only; none: counts only. Normal:'
           ' one line for each NCCL release in use.',
-          [f'count by (timing_source, timing_reason, sampling, sampling_reason) (nccl_rank_info{{{OF}}})'],
+          [f'count by (timing_source, timing_reason, sampling, sampling_reason, plugin_version) (nccl_rank_info{{{OF}}})'],
           [Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'), Column('sampling', 'Sampling'), Column('sampling_reason',
               'Reason'),
-           Column('A', 'Ranks', 'short')], width=24, height=6),
+           Column('plugin_version', 'Plugin'), Column('A', 'Ranks', 'short')], width=24, height=6),
 ])
 
 COST = Row('What does it cost?', [
