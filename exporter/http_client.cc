@@ -32,13 +32,25 @@ size_t AddHeader(char* data, size_t size, size_t count, void* headers) {
   return size * count;
 }
 
+void UseTls(CURL* curl, const ClientTls& tls) {
+  curl_easy_setopt(curl, CURLOPT_CAINFO, tls.ca_file.c_str());
+  if (!tls.certificate_file.empty()) {
+    curl_easy_setopt(curl, CURLOPT_SSLCERT, tls.certificate_file.c_str());
+    curl_easy_setopt(curl, CURLOPT_SSLKEY, tls.key_file.c_str());
+  }
+  if (tls.up_to_tls_11) {
+    curl_easy_setopt(curl, CURLOPT_SSLVERSION, (long{CURL_SSLVERSION_TLSv1_1} << 16) | long{CURL_SSLVERSION_TLSv1_0});
+    curl_easy_setopt(curl, CURLOPT_SSL_CIPHER_LIST, "ALL:@SECLEVEL=0");
+  }
+}
+
 }  // namespace
 
 HttpAnswer Request(int port, const std::string& method, const std::string& path,
-                   const std::vector<std::string>& headers) {
+                   const std::vector<std::string>& headers, const ClientTls* tls) {
   HttpAnswer answer;
   const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(), curl_easy_cleanup);
-  const std::string url = "http://127.0.0.1:" + std::to_string(port) + path;
+  const std::string url = (tls == nullptr ? "http://127.0.0.1:" : "https://127.0.0.1:") + std::to_string(port) + path;
   curl_slist* lines = curl_slist_append(nullptr, "Accept:");  // none but those given
   for (const std::string& header : headers) lines = curl_slist_append(lines, header.c_str());
   curl_easy_setopt(curl.get(), CURLOPT_URL, url.c_str());
@@ -46,6 +58,7 @@ HttpAnswer Request(int port, const std::string& method, const std::string& path,
   curl_easy_setopt(curl.get(), CURLOPT_NOPROXY, "*");
   curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl.get(), CURLOPT_HTTPHEADER, lines);
+  if (tls != nullptr) UseTls(curl.get(), *tls);
   if (method == "HEAD") {
     curl_easy_setopt(curl.get(), CURLOPT_NOBODY, 1L);
   } else {

@@ -14,9 +14,21 @@ struct HttpAnswer {
   std::string body;                            // as it came, compressed or not
 };
 
+// How to speak TLS: whom to trust, who to be, as files; empty: nobody.
+struct ClientTls {
+  std::string ca_file;
+  std::string certificate_file = {};
+  std::string key_file = {};
+  bool up_to_tls_11 = false;
+};
+
 // `headers` are whole lines, "Accept: text/plain".
 HttpAnswer Request(int port, const std::string& method, const std::string& path,
-                   const std::vector<std::string>& headers = {});
+                   const std::vector<std::string>& headers = {}, const ClientTls* tls = nullptr);
+
+inline HttpAnswer GetByTls(int port, const std::string& path, const ClientTls& tls) {
+  return Request(port, "GET", path, {}, &tls);
+}
 
 inline HttpAnswer Get(int port, const std::string& path, const std::vector<std::string>& headers = {}) {
   return Request(port, "GET", path, headers);

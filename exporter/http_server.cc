@@ -1,50 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP by civetweb: every request goes to the handler, none to civetweb's own file server.
+// One thread accepts, and one a connection reads its request, asks the handler and sends the answer.
 #include "exporter/http_server.h"
 
-#include <civetweb.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
-#include <condition_variable>
-#include <cstring>
+#include <csignal>
 #include <ctime>
+#include <deque>
 #include <exception>
-#include <map>
-#include <mutex>
+#include <ranges>
+#include <stdexcept>
+#include <thread>
+
+#include "exporter/listening_sockets.h"
+#include "exporter/open_connections.h"
+#include "exporter/request_head.h"
+#include "exporter/tls_context.h"
 
 namespace nccl_exporter {
 namespace {
+
+using Clock = Connection::Clock;
 
 // The answer's time is looked at between parts of this size.
 constexpr size_t kPartBytes = 16384;
 // How long a stop waits for answers in progress: well within the 30 s that Kubernetes gives.
 constexpr std::chrono::seconds kDrainLimit{5};
-constexpr size_t kMaxPorts = 64;  // more addresses than anyone listens at
+// Turned away, a client gets this long to see why before its connection is closed; so many at a time.
+constexpr std::chrono::seconds kTurnedAwayLimit{1};
+constexpr size_t kMaxTurnedAway = 64;
 
-std::string Header(const mg_request_info& request, std::string_view name) {
-  std::string joined;
-  for (int i = 0; i < request.num_headers; ++i) {
-    const mg_header& header = request.http_headers[i];
-    if (mg_strcasecmp(header.name, std::string(name).c_str()) != 0) continue;
-    if (!joined.empty()) joined += ',';
-    joined += header.value;
-  }
-  return joined;
-}
-
-size_t UrlBytes(const mg_request_info& request) {
-  const auto bytes = [](const char* text) { return text == nullptr ? 0 : std::strlen(text); };
-  return bytes(request.request_uri) + bytes(request.query_string);
-}
-
-size_t HeaderBytes(const mg_request_info& request) {
-  size_t bytes = 0;
-  for (int i = 0; i < request.num_headers; ++i) {
-    bytes += std::strlen(request.http_headers[i].name) + std::strlen(request.http_headers[i].value);
-  }
-  return bytes;
+std::string_view StatusText(int status) {
+  constexpr std::array<std::pair<int, std::string_view>, 12> kTexts{{{200, "OK"},
+                                                                     {400, "Bad Request"},
+                                                                     {401, "Unauthorized"},
+                                                                     {404, "Not Found"},
+                                                                     {405, "Method Not Allowed"},
+                                                                     {408, "Request Timeout"},
+                                                                     {414, "URI Too Long"},
+                                                                     {429, "Too Many Requests"},
+                                                                     {431, "Request Header Fields Too Large"},
+                                                                     {500, "Internal Server Error"},
+                                                                     {503, "Service Unavailable"},
+                                                                     {505, "HTTP Version Not Supported"}}};
+  const auto found = std::ranges::find(kTexts, status, &std::pair<int, std::string_view>::first);
+  return found == kTexts.end() ? "Status" : found->second;
 }
 
 std::string DateText() {
@@ -55,209 +62,255 @@ std::string DateText() {
   return std::string(text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &utc));
 }
 
-// Status line and headers. Not by civetweb's own functions, whose Date comes from gmtime(): a race between threads.
-std::string HeadText(mg_connection* connection, const HttpResponse& response) {
-  std::string head = "HTTP/1.1 " + std::to_string(response.status) + ' ' +
-                     mg_get_response_code_text(connection, response.status) + "\r\n";
+// Status line and headers. Connections are not kept: each holds one of the few threads for as long as it is open.
+std::string HeadText(const HttpResponse& response) {
+  std::string head = "HTTP/1.1 " + std::to_string(response.status) + ' ';
+  head.append(StatusText(response.status)).append("\r\n");
   const auto add = [&](std::string_view name, std::string_view value) {
     head.append(name).append(": ").append(value).append("\r\n");
   };
+  constexpr const char* kNoSniff = "X-Content-Type-Options";
   add("Date", DateText());
   add("Connection", "close");
   add("Content-Type", response.content_type);
   add("Content-Length", std::to_string(response.bytes().size()));
-  add("X-Content-Type-Options", "nosniff");
+  const auto names = response.headers | std::views::keys;
+  if (std::ranges::find(names, kNoSniff) == names.end()) add(kNoSniff, "nosniff");
   for (const auto& [name, value] : response.headers) add(name, value);
   return head += "\r\n";
 }
 
 // False where the client does not take the answer, or not in time.
-bool Send(mg_connection* connection, const HttpResponse& response, bool with_body) {
-  const auto deadline = std::chrono::steady_clock::now() + kAnswerLimit;
+bool Send(Connection& connection, const HttpResponse& response, bool with_body) {
+  const auto deadline = Clock::now() + kAnswerLimit;
   const auto send = [&](std::string_view text) {
     while (!text.empty()) {
       const std::string_view part = text.substr(0, kPartBytes);
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      if (mg_write(connection, part.data(), part.size()) != static_cast<int>(part.size())) return false;
+      if (!connection.Write(part, std::min(deadline, Clock::now() + kIdleLimit))) return false;
       text.remove_prefix(part.size());
     }
     return true;
   };
-  return send(HeadText(connection, response)) && (!with_body || send(response.bytes()));
+  return send(HeadText(response)) && (!with_body || send(response.bytes()));
 }
 
 HttpResponse Plain(int status, std::string body) { return {.status = status, .headers = {}, .body = std::move(body)}; }
 
-HttpResponse Answer(const HttpHandler& handler, const mg_request_info& request) {
-  const std::string_view method = request.request_method;
-  if (method != "GET" && method != "HEAD") {
+HttpResponse Unreadable(int status) { return Plain(status, std::string(StatusText(status)) + '\n'); }
+
+HttpResponse Answer(const HttpHandler& handler, const RequestHead& head) {
+  if (head.method != "GET" && head.method != "HEAD") {
     HttpResponse response = Plain(405, "Method not allowed\n");
     response.headers = {{"Allow", "GET, HEAD"}};
     return response;
   }
   try {
-    return handler({.path = request.local_uri,
-                    .accept = Header(request, "Accept"),
-                    .accept_encoding = Header(request, "Accept-Encoding"),
-                    .scrape_timeout = Header(request, "X-Prometheus-Scrape-Timeout-Seconds")});
-  } catch (const std::exception& error) {  // civetweb is C: nothing may be thrown through it
-    spdlog::error("no answer to {}: {}", request.local_uri, error.what());
+    return handler({.path = head.path,
+                    .accept = head.Header("Accept"),
+                    .accept_encoding = head.Header("Accept-Encoding"),
+                    .scrape_timeout = head.Header("X-Prometheus-Scrape-Timeout-Seconds"),
+                    .authorization = head.Header("Authorization")});
+  } catch (const std::exception& error) {
+    spdlog::error("no answer to {}: {}", head.path, error.what());
     return Plain(500, std::string("Internal error: ") + error.what() + '\n');
   }
 }
 
-// What civetweb calls listening_ports: `:9828` is `9828` there.
-std::string PortsOption(const std::vector<std::string>& addresses) {
-  std::string ports;
-  for (const std::string& address : addresses) {
-    if (!ports.empty()) ports += ',';
-    ports += address.starts_with(':') ? address.substr(1) : address;
+// What came of reading: a head, or the status to answer; 0 for no answer at all.
+struct ReadRequest {
+  RequestHead head;
+  bool is_read = false;
+  int status = 0;
+};
+
+ReadRequest Read(Connection& connection, Clock::time_point deadline) {
+  ReadRequest request;
+  std::string bytes(kRequestBufferBytes, '\0');
+  size_t size = 0;
+  while (size < bytes.size()) {
+    const size_t got = connection.Read(bytes.data() + size, bytes.size() - size, deadline);
+    if (got == 0) {
+      const bool is_late = Clock::now() >= deadline;
+      request.status = is_late ? 408 : size > 0 ? 400 : 0;
+      return request;
+    }
+    size += got;
+    const size_t head_bytes = HeadBytes(std::string_view(bytes.data(), size));
+    if (head_bytes == std::string_view::npos) continue;
+    request.status = ParseRequestHead(std::string_view(bytes.data(), head_bytes), request.head);
+    request.is_read = request.status == 0;
+    return request;
   }
-  return ports;
+  request.status = 400;
+  return request;
 }
+
+// Sockets of those that are turned away, with what they have been told.
+class TurnedAway {
+ public:
+  ~TurnedAway() { Close(Clock::time_point::max()); }
+
+  void Add(int socket) {
+    const std::string text = HeadText(Plain(429, "Too many connections from one address\n"));
+    const std::string answer = text + "Too many connections from one address\n";
+    send(socket, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    shutdown(socket, SHUT_WR);
+    if (sockets_.size() == kMaxTurnedAway) CloseFirst();
+    sockets_.emplace_back(socket, Clock::now() + kTurnedAwayLimit);
+  }
+  // Closes those whose time is over.
+  void Close(Clock::time_point now) {
+    while (!sockets_.empty() && sockets_.front().second <= now) CloseFirst();
+  }
+  bool is_empty() const { return sockets_.empty(); }
+
+ private:
+  void CloseFirst() {
+    close(sockets_.front().first);
+    sockets_.pop_front();
+  }
+
+  std::deque<std::pair<int, Clock::time_point>> sockets_;
+};
 
 }  // namespace
 
-struct HttpServer::Library {
-  HttpHandler handler;
-  RefusalCounter on_refusal;
-  mg_context* context = nullptr;
-
-  std::mutex mutex;  // guards what follows
-  std::condition_variable is_idle;
-  int in_progress = 0;
-  std::map<std::string, int> in_progress_by_address;  // those above 0
-  bool is_stopping = false;
-  // Of civetweb's log: why it could not start. Later messages only say that it could not.
-  std::string first_message;
-
-  static Library& Of(const mg_connection* connection) {
-    return *static_cast<Library*>(mg_get_user_data(mg_get_context(connection)));
+class HttpServer::Service {
+ public:
+  Service(HttpHandler handler, RefusalCounter on_refusal)
+      : handler_(std::move(handler)), on_refusal_(std::move(on_refusal)) {
+    if (stop_event_ < 0) throw std::runtime_error("no eventfd");
+  }
+  ~Service() {
+    Stop();
+    close(stop_event_);
   }
 
-  static int OnRequest(mg_connection* connection) { return Of(connection).Serve(connection); }
+  ListeningSockets listening;
 
-  static int OnLog(const mg_connection* connection, const char* message) {
-    Library& library = Of(connection);
-    const std::lock_guard lock(library.mutex);
-    if (library.first_message.empty()) library.first_message = message;
-    return 1;
+  void Start(const TlsContext* tls) {
+    tls_ = tls;
+    sigset_t pipe;
+    sigset_t before;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);  // of the threads that begin here: see Connection
+    threads_.emplace_back([this] { Accept(); });
+    for (int i = 0; i < kConnectionLimit; ++i) threads_.emplace_back([this] { Serve(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
-  // What civetweb answers by itself: requests that it cannot read.
-  static int OnError(mg_connection* connection, int status, const char*) {
-    Of(connection).on_refusal(Refusal::kUnreadableRequest);
-    Send(connection, Plain(status, std::string(mg_get_response_code_text(connection, status)) + '\n'), true);
-    return 0;
+  void Stop() {
+    if (threads_.empty()) return;
+    const uint64_t one = 1;
+    if (write(stop_event_, &one, sizeof one) != sizeof one) std::terminate();
+    open_.Stop(kDrainLimit);
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    listening.Close();
   }
 
-  int Serve(mg_connection* connection) {
-    const mg_request_info& request = *mg_get_request_info(connection);
-    const int place = Begin(request.remote_addr);
-    const HttpResponse response = AnswerAt(place, request);
-    if (!Send(connection, response, std::string_view(request.request_method) != "HEAD")) {
-      on_refusal(Refusal::kSlowClient);
+ private:
+  void Accept() {
+    std::vector<pollfd> waiting{{.fd = stop_event_, .events = POLLIN, .revents = 0}};
+    for (const int socket : listening.sockets()) waiting.push_back({.fd = socket, .events = POLLIN, .revents = 0});
+    TurnedAway turned_away;
+    for (;;) {
+      constexpr int kTickMs = 100;
+      poll(waiting.data(), waiting.size(), turned_away.is_empty() ? -1 : kTickMs);
+      if (waiting[0].revents != 0) return;
+      turned_away.Close(Clock::now());
+      for (const pollfd& listener : waiting) {
+        if (listener.revents != 0 && !AcceptOne(listener.fd, turned_away)) return;
+      }
     }
-    if (place != kNoPlace) End(request.remote_addr);
-    return response.status;
   }
 
-  HttpResponse AnswerAt(int place, const mg_request_info& request) {
-    if (place == kNoPlace) return Plain(503, "Stopping\n");
-    if (place > kConnectionsPerAddress) {
-      on_refusal(Refusal::kConnectionsPerAddress);
-      return Plain(429, "Too many connections from one address\n");
+  // False where the server stops.
+  bool AcceptOne(int listener, TurnedAway& turned_away) {
+    const int socket = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (socket < 0) {
+      // Without descriptors or memory: the connection stays where it is, and poll() would return at once.
+      const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      if (is_short) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return true;
     }
-    const bool is_url_too_long = UrlBytes(request) > kUrlLimitBytes;
-    if (is_url_too_long || HeaderBytes(request) > kHeadersLimitBytes) {
-      on_refusal(Refusal::kRequestTooLarge);
+    const std::string address = PeerAddress(socket);
+    if (!open_.MayCome(address)) {
+      on_refusal_(Refusal::kConnectionsPerAddress);
+      if (tls_ == nullptr) {
+        turned_away.Add(socket);
+      } else {
+        close(socket);
+      }
+      return true;
+    }
+    int gave_way = 0;
+    const bool goes_on = open_.Add(socket, address, gave_way);
+    if (!goes_on) close(socket);
+    for (; gave_way > 0; --gave_way) on_refusal_(Refusal::kConnectionLimit);
+    return goes_on;
+  }
+
+  void Serve() {
+    while (OpenConnection* const next = open_.Next()) {
+      Serve(*next);
+      open_.Remove(next);
+    }
+  }
+
+  void Serve(OpenConnection& open) {
+    const auto deadline = open.accepted + kIdleLimit;
+    if (tls_ != nullptr && !open.connection.Handshake(tls_->front(), deadline)) {
+      if (!open_.HasGivenWay(open)) on_refusal_(Refusal::kUnreadableRequest);
+      return;
+    }
+    const ReadRequest request = Read(open.connection, deadline);
+    if (!open_.BeginAnswer(open) || (!request.is_read && request.status == 0)) return;
+    const HttpResponse response = request.is_read ? AnswerWithinLimits(request.head) : Unreadable(request.status);
+    if (!request.is_read) on_refusal_(Refusal::kUnreadableRequest);
+    if (!Send(open.connection, response, request.head.method != "HEAD")) return on_refusal_(Refusal::kSlowClient);
+    open.connection.End();
+  }
+
+  HttpResponse AnswerWithinLimits(const RequestHead& head) {
+    const bool is_url_too_long = head.target_bytes > kUrlLimitBytes;
+    if (is_url_too_long || head.header_bytes > kHeadersLimitBytes) {
+      on_refusal_(Refusal::kRequestTooLarge);
       return is_url_too_long ? Plain(414, "URL too long\n") : Plain(431, "Headers too large\n");
     }
-    return Answer(handler, request);
+    return Answer(handler_, head);
   }
 
-  static constexpr int kNoPlace = 0;
-
-  // How many requests of the address are in progress with this one; kNoPlace where the server stops.
-  int Begin(const std::string& address) {
-    const std::lock_guard lock(mutex);
-    if (is_stopping) return kNoPlace;
-    ++in_progress;
-    return ++in_progress_by_address[address];
-  }
-
-  void End(const std::string& address) {
-    const std::lock_guard lock(mutex);
-    const auto of_address = in_progress_by_address.find(address);
-    if (--of_address->second == 0) in_progress_by_address.erase(of_address);
-    if (--in_progress == 0) is_idle.notify_all();
-  }
-
-  // Civetweb cuts answers short when it stops, so they are waited for before.
-  void Drain() {
-    std::unique_lock lock(mutex);
-    is_stopping = true;
-    is_idle.wait_for(lock, kDrainLimit, [this] { return in_progress == 0; });
-  }
+  const HttpHandler handler_;
+  const RefusalCounter on_refusal_;
+  const TlsContext* tls_ = nullptr;
+  const int stop_event_ = eventfd(0, EFD_CLOEXEC);
+  OpenConnections open_{{.all = kConnectionLimit, .of_one_address = kConnectionsPerAddress, .patience = kPatience}};
+  std::vector<std::thread> threads_;
 };
 
-HttpServer::HttpServer(HttpHandler handler, RefusalCounter on_refusal) : library_(std::make_unique<Library>()) {
-  library_->handler = std::move(handler);
-  library_->on_refusal = std::move(on_refusal);
-  mg_init_library(MG_FEATURES_DEFAULT);
+HttpServer::HttpServer(HttpHandler handler, RefusalCounter on_refusal)
+    : service_(std::make_unique<Service>(std::move(handler), std::move(on_refusal))) {}
+
+HttpServer::~HttpServer() = default;
+
+std::string HttpServer::Start(const std::vector<std::string>& addresses, const TlsContext* tls) {
+  const std::string error = service_->listening.Bind(addresses);
+  if (error.empty()) service_->Start(tls);
+  return error;
 }
 
-HttpServer::~HttpServer() {
-  Stop();
-  mg_exit_library();
+std::string HttpServer::StartAtPassedSockets(const TlsContext* tls) {
+  const std::string error = service_->listening.TakeFromSystemd();
+  if (error.empty()) service_->Start(tls);
+  return error;
 }
 
-std::string HttpServer::Start(const std::vector<std::string>& addresses) {
-  const std::string ports = PortsOption(addresses);
-  const std::string threads = std::to_string(kConnectionLimit);
-  const std::string idle_ms = std::to_string(std::chrono::milliseconds(kIdleLimit).count());
-  const std::string request_bytes = std::to_string(kRequestBufferBytes);
-  // Without keep-alive: a connection holds one of the few threads for as long as it is open.
-  std::array<const char*, 13> options{"listening_ports",
-                                      ports.c_str(),
-                                      "num_threads",
-                                      threads.c_str(),
-                                      "request_timeout_ms",
-                                      idle_ms.c_str(),
-                                      "max_request_size",
-                                      request_bytes.c_str(),
-                                      "enable_keep_alive",
-                                      "no",
-                                      "tcp_nodelay",
-                                      "1",
-                                      nullptr};
-  mg_callbacks callbacks{};
-  callbacks.begin_request = &Library::OnRequest;
-  callbacks.http_error = &Library::OnError;
-  callbacks.log_message = &Library::OnLog;
-  mg_init_data init{.callbacks = &callbacks, .user_data = library_.get(), .configuration_options = options.data()};
-  unsigned code = 0;
-  char text[256] = "";
-  mg_error_data error{.code = &code, .text = text, .text_buffer_size = sizeof text};
-  library_->context = mg_start2(&init, &error);
-  if (library_->context != nullptr) return "";
-  const std::lock_guard lock(library_->mutex);
-  return library_->first_message.empty() ? std::string(text) : library_->first_message;
-}
+void HttpServer::Stop() { service_->Stop(); }
 
-void HttpServer::Stop() {
-  if (library_->context == nullptr) return;
-  library_->Drain();
-  mg_stop(library_->context);
-  library_->context = nullptr;
-}
+std::vector<int> HttpServer::ports() const { return service_->listening.ports(); }
 
-std::vector<int> HttpServer::ports() const {
-  std::array<mg_server_port, kMaxPorts> found{};
-  const int count = mg_get_server_ports(library_->context, static_cast<int>(found.size()), found.data());
-  std::vector<int> ports;
-  for (int i = 0; i < count; ++i) ports.push_back(found[static_cast<size_t>(i)].port);
-  return ports;
-}
+std::vector<std::string> HttpServer::names() const { return service_->listening.names(); }
 
 }  // namespace nccl_exporter

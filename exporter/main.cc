@@ -3,10 +3,14 @@
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
+#include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <system_error>
 
@@ -17,7 +21,11 @@
 #include "exporter/options.h"
 #include "exporter/scrape_page.h"
 #include "exporter/segment_dump.h"
+#include "exporter/service_notifier.h"
+#include "exporter/state_log.h"
+#include "exporter/tls_context.h"
 #include "exporter/version.h"
+#include "exporter/web_guard.h"
 #include "exporter/web_pages.h"
 
 namespace nccl_exporter {
@@ -62,10 +70,19 @@ sigset_t BlockSignals() {
   return signals;
 }
 
-int WaitForSignal(const sigset_t& signals) {
-  int signal = 0;
-  while (sigwait(&signals, &signal) != 0) continue;
-  return signal;
+// Waits for one of the signals. Meanwhile takes a snapshot as often as the watchdog wants to hear of us: a daemon whose
+// collector does not answer is not alive.
+int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service, Collector& collector) {
+  for (;;) {
+    const auto interval = service.watchdog_interval().value_or(std::chrono::hours(1));
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(interval);
+    const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (interval - seconds).count()};
+    const int signal = sigtimedwait(&signals, nullptr, &limit);
+    if (signal > 0) return signal;
+    if (errno != EAGAIN || !service.watchdog_interval()) continue;
+    collector.Snapshot();
+    service.Alive();
+  }
 }
 
 // The collector keeps a descriptor for each segment; the usual soft limit is 1024 for everything.
@@ -76,31 +93,66 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-int Serve(const Options& options) {
-  RaiseDescriptorLimit();
-  ConfigureLog(options.log_level, options.log_format);
-  const sigset_t signals = BlockSignals();
-  Collector collector({.directories = options.segment_dirs, .retention = options.retention});
-  ScrapePage scrape_page([&] { return collector.Snapshot(); });
-  WebPages pages(scrape_page, options.telemetry_path);
-  HttpServer server([&](const HttpRequest& request) { return pages.Answer(request); },
-                    [&](Refusal refusal) { scrape_page.Count(refusal); });
-  if (const std::string error = server.Start(options.listen_addresses); !error.empty()) {
-    return Fail(kRuntimeFailure, "cannot serve: " + error);
+// What --web.config.file asks for; everything is null without one.
+struct WebSecurity {
+  std::unique_ptr<WebConfigFile> file;
+  std::unique_ptr<TlsContext> tls;
+
+  explicit WebSecurity(const std::string& path, std::string& error) {
+    if (path.empty()) return;
+    file = std::make_unique<WebConfigFile>(path, error);
+    if (!error.empty() || !file->Current()->tls) return;
+    tls = std::make_unique<TlsContext>([&config = *file] { return *config.Current()->tls; }, error);
   }
+};
+
+void LogStart(const Options& options, const HttpServer& server, const WebSecurity& security) {
   const std::vector<int> ports = server.ports();
   for (size_t i = 0; i < ports.size(); ++i) {
-    spdlog::info("nccl-exporter {} listens at {} (port {})", kVersion, options.listen_addresses[i], ports[i]);
+    spdlog::info("nccl-exporter {} listens at {} (port {}){}", kVersion, server.names()[i], ports[i],
+                 security.tls ? ", TLS" : "");
   }
   for (const std::string& directory : options.segment_dirs) {
     std::error_code error;
     const bool exists = std::filesystem::is_directory(directory, error);
     spdlog::info("{} {}", exists ? "watching" : "waiting for segment directory", directory);
   }
+}
+
+int Serve(const Options& options) {
+  RaiseDescriptorLimit();
+  ConfigureLog(options.log_level, options.log_format);
+  const ServiceNotifier service;
+  const sigset_t signals = BlockSignals();
+  std::string error;
+  const WebSecurity security(options.web_config_file, error);
+  if (!error.empty()) return Fail(kRuntimeFailure, error);
+  Collector collector({.directories = options.segment_dirs, .retention = options.retention});
+  StateLog state_log;
+  ScrapePage scrape_page([&] {
+    auto snapshot = collector.Snapshot();
+    state_log.Observe(*snapshot);
+    return snapshot;
+  });
+  WebPages pages(scrape_page, options.telemetry_path);
+  HttpHandler handler = [&](const HttpRequest& request) { return pages.Answer(request); };
+  const RefusalCounter on_refusal = [&](Refusal refusal) { scrape_page.Count(refusal); };
+  std::unique_ptr<WebGuard> guard;
+  if (security.file) {
+    guard = std::make_unique<WebGuard>(*security.file, std::move(handler), on_refusal);
+    handler = [&](const HttpRequest& request) { return guard->Answer(request); };
+  }
+  HttpServer server(std::move(handler), on_refusal);
+  error = options.uses_systemd_socket ? server.StartAtPassedSockets(security.tls.get())
+                                      : server.Start(options.listen_addresses, security.tls.get());
+  if (!error.empty()) return Fail(kRuntimeFailure, "cannot serve: " + error);
+  LogStart(options, server, security);
   collector.Start();
   scrape_page.TakeFirstSnapshot();
-  const int signal = WaitForSignal(signals);
+  service.Ready();
+  const int signal = WaitForSignal(signals, service, collector);
   spdlog::info("stopping on {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
+  service.Stopping();
   server.Stop();
   return kSuccess;
 }
