@@ -75,10 +75,12 @@ HttpAnswer Request(int port, const std::string& method, const std::string& path,
   return answer;
 }
 
-int Send(int port, const std::string& bytes) {
+int Send(int port, const std::string& bytes, const std::string& from) {
   const int connection = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
+  inet_pton(AF_INET, from.c_str(), &address.sin_addr);
+  if (bind(connection, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return close(connection), -1;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
@@ -89,9 +91,9 @@ int Send(int port, const std::string& bytes) {
   return -1;
 }
 
-std::string Exchange(int port, const std::string& bytes) {
+std::string Exchange(int port, const std::string& bytes, const std::string& from) {
   std::string answer;
-  const int connection = Send(port, bytes);
+  const int connection = Send(port, bytes, from);
   if (connection < 0) return answer;
   char part[4096];
   for (ssize_t got = recv(connection, part, sizeof part, 0); got > 0; got = recv(connection, part, sizeof part, 0)) {

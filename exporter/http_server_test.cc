@@ -152,6 +152,57 @@ TEST(HttpServerTest, RefusesTheConnectionsOfOneAddressThatAreTooMany) {
   for (std::future<HttpAnswer>& answer : answers) EXPECT_EQ(answer.get().body, "patient");
 }
 
+// Half requests of so many addresses that they take all connections: 127.0.0.1, 127.0.0.2 and so on are all ours.
+class HalfRequests {
+ public:
+  explicit HalfRequests(int port) {
+    for (int i = 0; i < kConnectionLimit; ++i) {
+      const std::string from = "127.0.0." + std::to_string(2 + i / (kConnectionsPerAddress - 1));
+      sockets_.push_back(Send(port, "GET /metrics HTTP/1.1\r\nHost: ", from));
+      EXPECT_GE(sockets_.back(), 0);
+    }
+  }
+  ~HalfRequests() {
+    for (const int socket : sockets_) close(socket);
+  }
+
+ private:
+  std::vector<int> sockets_;
+};
+
+TEST(HttpServerTest, HalfRequestsKeepNobodyOut) {
+  std::promise<void> gave_way;  // one did: a second one would set the value again
+  const RunningServer server(Echo, [&](Refusal refusal) {
+    if (refusal == Refusal::kConnectionLimit) gave_way.set_value();
+  });
+  const HalfRequests all_places(server.port());
+  EXPECT_EQ(Get(server.port(), "/").status, 200);
+  gave_way.get_future().wait();
+}
+
+TEST(HttpServerTest, HalfRequestsOfOneAddressCountLikeWholeOnes) {
+  std::atomic<int> refused = 0;
+  const RunningServer server(Echo, [&](Refusal refusal) {
+    if (refusal == Refusal::kConnectionsPerAddress) ++refused;
+  });
+  std::vector<int> halves;
+  for (int i = 0; i < kConnectionsPerAddress; ++i) halves.push_back(Send(server.port(), "GET /", "127.0.0.9"));
+  EXPECT_THAT(Exchange(server.port(), "GET / HTTP/1.0\r\n\r\n", "127.0.0.9"), testing::StartsWith("HTTP/1.1 429 "));
+  EXPECT_EQ(Get(server.port(), "/").status, 200) << "another address";
+  EXPECT_EQ(refused, 1);
+  for (const int half : halves) close(half);
+}
+
+TEST(HttpServerTest, ServesIpv4AndIpv6AtOnce) {
+  HttpServer server(Echo);
+  ASSERT_EQ(server.Start({":0"}), "");
+  EXPECT_EQ(Get(server.ports()[0], "/").status, 200);
+  HttpServer by_address(Echo);
+  const std::string error = by_address.Start({"[::1]:0"});
+  if (!error.empty()) GTEST_SKIP() << "no IPv6 here: " << error;
+  EXPECT_THAT(by_address.names(), testing::ElementsAre(testing::StartsWith("[::1]:")));
+}
+
 TEST(HttpServerTest, AClientThatTakesNothingDelaysNobody) {
   const std::string body(64 << 20, 'm');  // more than the socket buffers hold
   std::promise<Refusal> refused;
