@@ -14,6 +14,7 @@
 #include <ctime>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -27,8 +28,11 @@
 #include "exporter/scrape_page.h"
 #include "exporter/segment_dump.h"
 #include "exporter/service_notifier.h"
+#include "exporter/state_log.h"
+#include "exporter/tls_context.h"
 #include "exporter/top.h"
 #include "exporter/version.h"
+#include "exporter/web_guard.h"
 #include "exporter/web_pages.h"
 
 namespace nccl_exporter {
@@ -115,31 +119,63 @@ std::string NodeName() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-int Serve(const Options& options) {
-  RaiseDescriptorLimit();
-  ConfigureLog(options.log_level, options.log_format);
-  const ServiceNotifier service;
-  const sigset_t signals = BlockSignals();
-  Collector collector({.directories = options.segment_dirs, .retention = options.retention});
-  ScrapePage scrape_page([&] { return collector.Snapshot(); });
-  HistoryKeeper history([&] { return collector.Snapshot(); });
-  WebPages pages(
-      scrape_page, history,
-      {.node_name = NodeName(), .telemetry_path = options.telemetry_path, .start_realtime_ns = Now().realtime_ns});
-  HttpServer server([&](const HttpRequest& request) { return pages.Answer(request); },
-                    [&](Refusal refusal) { scrape_page.Count(refusal); });
-  if (const std::string error = server.Start(options.listen_addresses); !error.empty()) {
-    return Fail(kRuntimeFailure, "cannot serve: " + error);
+// What --web.config.file asks for; everything is null without one.
+struct WebSecurity {
+  std::unique_ptr<WebConfigFile> file;
+  std::unique_ptr<TlsContext> tls;
+
+  explicit WebSecurity(const std::string& path, std::string& error) {
+    if (path.empty()) return;
+    file = std::make_unique<WebConfigFile>(path, error);
+    if (!error.empty() || !file->Current()->tls) return;
+    tls = std::make_unique<TlsContext>([&config = *file] { return *config.Current()->tls; }, error);
   }
+};
+
+void LogStart(const Options& options, const HttpServer& server, const WebSecurity& security) {
   const std::vector<int> ports = server.ports();
   for (size_t i = 0; i < ports.size(); ++i) {
-    spdlog::info("nccl-exporter {} listens at {} (port {})", kVersion, options.listen_addresses[i], ports[i]);
+    spdlog::info("nccl-exporter {} listens at {} (port {}){}", kVersion, server.names()[i], ports[i],
+                 security.tls ? ", TLS" : "");
   }
   for (const std::string& directory : options.segment_dirs) {
     std::error_code error;
     const bool exists = std::filesystem::is_directory(directory, error);
     spdlog::info("{} {}", exists ? "watching" : "waiting for segment directory", directory);
   }
+}
+
+int Serve(const Options& options) {
+  RaiseDescriptorLimit();
+  ConfigureLog(options.log_level, options.log_format);
+  const ServiceNotifier service;
+  const sigset_t signals = BlockSignals();
+  std::string error;
+  const WebSecurity security(options.web_config_file, error);
+  if (!error.empty()) return Fail(kRuntimeFailure, error);
+  Collector collector({.directories = options.segment_dirs, .retention = options.retention});
+  StateLog state_log;
+  ScrapePage scrape_page([&] {
+    auto snapshot = collector.Snapshot();
+    state_log.Observe(*snapshot);
+    return snapshot;
+  });
+  HistoryKeeper history([&] { return collector.Snapshot(); });
+  WebPages pages(
+      scrape_page, history,
+      {.node_name = NodeName(), .telemetry_path = options.telemetry_path, .start_realtime_ns = Now().realtime_ns});
+  HttpHandler handler = [&](const HttpRequest& request) { return pages.Answer(request); };
+  const RefusalCounter on_refusal = [&](Refusal refusal) { scrape_page.Count(refusal); };
+  std::unique_ptr<WebGuard> guard;
+  if (security.file) {
+    guard = std::make_unique<WebGuard>(*security.file, std::move(handler), on_refusal);
+    handler = [&](const HttpRequest& request) { return guard->Answer(request); };
+  }
+  HttpServer server(std::move(handler), on_refusal);
+  error = options.uses_systemd_socket ? server.StartAtPassedSockets(security.tls.get())
+                                      : server.Start(options.listen_addresses, security.tls.get());
+  if (!error.empty()) return Fail(kRuntimeFailure, "cannot serve: " + error);
+  LogStart(options, server, security);
   collector.Start();
   scrape_page.TakeFirstSnapshot();
   service.Ready();

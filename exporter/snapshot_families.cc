@@ -67,6 +67,8 @@ class SnapshotFamilies {
     }
     builder_.Add(Metric::kArrivalMatching, kNoLabels, kNoLabels,
                  static_cast<double>(snapshot_.arrival_matching_ns) / 1e9);
+    builder_.Add(Metric::kSnapshotTimestamp, kNoLabels, kNoLabels,
+                 static_cast<double>(snapshot_.taken_realtime_ns) / 1e9);
   }
 
   // Processes with the same labels (the same pid in two containers that no job label tells apart) are summed, and live

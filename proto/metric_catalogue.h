@@ -71,6 +71,14 @@ enum class Metric : uint8_t {
   kSeriesDropped,
   kScrapeDuration,
   kRequestsRefused,
+  kSnapshotTimestamp,
+  kProcessCpu,
+  kProcessResidentMemory,
+  kProcessVirtualMemory,
+  kProcessOpenDescriptors,
+  kProcessMaxDescriptors,
+  kProcessStartTime,
+  kProcessThreads,
   kCount
 };
 inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::kCount);
@@ -168,6 +176,22 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Time that answering a scrape took."},
     {"nccl_exporter_requests_refused_total", MetricType::kCounter, "", LabelScope::kDaemon, "reason",
      "Requests that met a limit, by the limit."},
+    {"nccl_exporter_snapshot_timestamp_seconds", MetricType::kGauge, "seconds", LabelScope::kDaemon, "",
+     "When the segments were read for this answer, seconds since the epoch."},
+    {"process_cpu_seconds_total", MetricType::kCounter, "seconds", LabelScope::kDaemon, "",
+     "CPU time of the daemon, user and system."},
+    {"process_resident_memory_bytes", MetricType::kGauge, "bytes", LabelScope::kDaemon, "",
+     "Resident memory of the daemon."},
+    {"process_virtual_memory_bytes", MetricType::kGauge, "bytes", LabelScope::kDaemon, "",
+     "Virtual memory of the daemon."},
+    {"process_open_fds", MetricType::kGauge, "", LabelScope::kDaemon, "",
+     "Open file descriptors of the daemon."},
+    {"process_max_fds", MetricType::kGauge, "", LabelScope::kDaemon, "",
+     "Limit of open file descriptors."},
+    {"process_start_time_seconds", MetricType::kGauge, "seconds", LabelScope::kDaemon, "",
+     "Start of the daemon, seconds since the epoch."},
+    {"process_threads", MetricType::kGauge, "", LabelScope::kDaemon, "",
+     "Threads of the daemon."},
 }};
 
 constexpr const MetricRow& RowOf(Metric metric) { return kMetrics[static_cast<size_t>(metric)]; }
