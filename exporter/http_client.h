@@ -34,7 +34,8 @@ inline HttpAnswer Get(int port, const std::string& path, const std::vector<std::
   return Request(port, "GET", path, headers);
 }
 
-// A connection from that address of this host that has sent `bytes` and waits to be read and closed; -1 where there is none.
+// A connection from that address of this host that has sent `bytes` and waits to be read and closed; -1 where there is
+// none.
 int Send(int port, const std::string& bytes, const std::string& from = "127.0.0.1");
 
 // Sends `bytes` as they are and returns all that comes back until the server closes the connection.

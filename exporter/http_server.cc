@@ -141,18 +141,18 @@ class HttpServer::Service {
   // One for each socket. None of the library's own time limit (MHD_OPTION_CONNECTION_TIMEOUT): it does not bound a
   // request as a whole, and its last second is waited for without sleeping.
   MHD_Daemon* StartAt(int socket) {
-    constexpr unsigned kFlags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
-                                MHD_USE_ITC;
+    constexpr unsigned kFlags =
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL | MHD_USE_ITC;
     return MHD_start_daemon(tls_ == nullptr ? kFlags : kFlags | MHD_USE_TLS, 0, OnAccept, this, OnRequest, this,
-                            MHD_OPTION_LISTEN_SOCKET, socket,                                     //
-                            MHD_OPTION_NOTIFY_CONNECTION, OnConnection, this,                     //
-                            MHD_OPTION_URI_LOG_CALLBACK, OnRequestLine, this,                     //
-                            MHD_OPTION_NOTIFY_COMPLETED, OnCompleted, this,                       //
-                            MHD_OPTION_CONNECTION_LIMIT, kLibraryConnectionLimit,                 //
-                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestBufferBytes,              //
-                            MHD_OPTION_THREAD_STACK_SIZE, kStackBytes,                            //
-                            MHD_OPTION_STRICT_FOR_CLIENT, 1,                                      //
-                            MHD_OPTION_HTTPS_CERT_CALLBACK2, &NoCertificate,                      // ignored without TLS
+                            MHD_OPTION_LISTEN_SOCKET, socket,                         //
+                            MHD_OPTION_NOTIFY_CONNECTION, OnConnection, this,         //
+                            MHD_OPTION_URI_LOG_CALLBACK, OnRequestLine, this,         //
+                            MHD_OPTION_NOTIFY_COMPLETED, OnCompleted, this,           //
+                            MHD_OPTION_CONNECTION_LIMIT, kLibraryConnectionLimit,     //
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestBufferBytes,  //
+                            MHD_OPTION_THREAD_STACK_SIZE, kStackBytes,                //
+                            MHD_OPTION_STRICT_FOR_CLIENT, 1,                          //
+                            MHD_OPTION_HTTPS_CERT_CALLBACK2, &NoCertificate,          // ignored without TLS
                             MHD_OPTION_END);
   }
 
@@ -160,8 +160,7 @@ class HttpServer::Service {
     return static_cast<Service*>(self)->open_.MakeRoom(HostText(address)) ? MHD_YES : MHD_NO;
   }
 
-  static void OnConnection(void* self, MHD_Connection* connection, void** place,
-                           MHD_ConnectionNotificationCode what) {
+  static void OnConnection(void* self, MHD_Connection* connection, void** place, MHD_ConnectionNotificationCode what) {
     auto& service = *static_cast<Service*>(self);
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
       *place = &service.Add(connection);
@@ -189,8 +188,8 @@ class HttpServer::Service {
   }
 
   // Called when the headers are in, for every part of a body that we have no use for, and at the end.
-  static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* path, const char* method,
-                              const char*, const char*, size_t* body_bytes, void** place) {
+  static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* path, const char* method, const char*,
+                              const char*, size_t* body_bytes, void** place) {
     auto& request = *static_cast<RequestInProgress*>(*place);
     const bool is_complete = request.is_announced && *body_bytes == 0;
     request.is_announced = true;

@@ -101,6 +101,15 @@ TEST(MainTest, AWrongWebConfigurationIsARuntimeFailure) {
             "nccl-exporter: " + path + ": line 1: unknown key 'nonsense' in the file\n");
 }
 
+TEST(MainTest, AnUnusableCertificateIsARuntimeFailure) {
+  const std::string path = TemporaryDirectory() + "/tls.yml";
+  std::ofstream(path) << "tls_server_config: {cert_file: missing.pem, key_file: missing.key}\n";
+  ChildProcess daemon({kDaemon, "--web.listen-address=127.0.0.1:0", "--web.config.file=" + path});
+  EXPECT_EQ(daemon.Wait(), 1);
+  EXPECT_EQ(OnlyLine(daemon.ErrorOutput()),
+            "nccl-exporter: " + TemporaryDirectory() + "/missing.pem: No such file or directory\n");
+}
+
 TEST(MainTest, ListensAtTheSocketThatSystemdPasses) {
   // What systemd does: the socket is file descriptor 3, and the environment says for which process.
   const std::string command =

@@ -25,8 +25,8 @@ uint64_t ReceivedBytes(int socket) {
 
 }  // namespace
 
-OpenConnection::OpenConnection(OpenConnections& all, int socket, std::string address,
-                               std::shared_ptr<const void> held, Clock::time_point deadline)
+OpenConnection::OpenConnection(OpenConnections& all, int socket, std::string address, std::shared_ptr<const void> held,
+                               Clock::time_point deadline)
     : all_(all), socket_(socket), address_(std::move(address)), held_(std::move(held)), deadline_(deadline) {}
 
 OpenConnections::OpenConnections(Limits limits, RefusalCounter on_refusal)

@@ -41,7 +41,7 @@ class OpenConnection {
   bool is_cut_ = false;
   Clock::time_point since_ = Clock::now();  // that it waits for a request, or sends an answer
   Clock::time_point deadline_;
-  uint64_t answered_bytes_ = 0;                    // that came in and have led to something
+  uint64_t answered_bytes_ = 0;                  // that came in and have led to something
   Refusal cause_ = Refusal::kUnreadableRequest;  // why others get no answer
 };
 

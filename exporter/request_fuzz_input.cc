@@ -76,11 +76,23 @@ std::string AnswerTo(std::string_view bytes, int port) {
 }
 
 bool IsOurHeader(std::string_view line) {
-  constexpr std::array<std::string_view, 17> kNames{
-      "Allow",           "Cache-Control", "Connection",     "Content-Encoding", "Content-Length",
-      "Content-Type",    "Date",          "ETag",           "Referrer-Policy",  "Content-Security-Policy",
-      "Retry-After",     "Vary",          "Transfer-Encoding", "WWW-Authenticate", "X-Content-Type-Options",
-      "X-Frame-Options", "X-XSS-Protection"};
+  constexpr std::array<std::string_view, 17> kNames{"Allow",
+                                                    "Cache-Control",
+                                                    "Connection",
+                                                    "Content-Encoding",
+                                                    "Content-Length",
+                                                    "Content-Type",
+                                                    "Date",
+                                                    "ETag",
+                                                    "Referrer-Policy",
+                                                    "Content-Security-Policy",
+                                                    "Retry-After",
+                                                    "Vary",
+                                                    "Transfer-Encoding",
+                                                    "WWW-Authenticate",
+                                                    "X-Content-Type-Options",
+                                                    "X-Frame-Options",
+                                                    "X-XSS-Protection"};
   const size_t colon = line.find(": ");
   return colon != std::string_view::npos && std::ranges::find(kNames, line.substr(0, colon)) != kNames.end();
 }

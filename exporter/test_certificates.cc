@@ -36,7 +36,10 @@ gnutls_x509_crt_t NewCertificate(gnutls_x509_privkey_t key, const std::string& n
 
 void AddName(gnutls_x509_crt_t certificate, std::string_view name) {
   constexpr std::array<std::pair<std::string_view, gnutls_x509_subject_alt_name_t>, 4> kKinds{
-      {{"IP:", GNUTLS_SAN_IPADDRESS}, {"DNS:", GNUTLS_SAN_DNSNAME}, {"URI:", GNUTLS_SAN_URI}, {"EMAIL:", GNUTLS_SAN_RFC822NAME}}};
+      {{"IP:", GNUTLS_SAN_IPADDRESS},
+       {"DNS:", GNUTLS_SAN_DNSNAME},
+       {"URI:", GNUTLS_SAN_URI},
+       {"EMAIL:", GNUTLS_SAN_RFC822NAME}}};
   for (const auto& [prefix, kind] : kKinds) {
     if (!name.starts_with(prefix)) continue;
     std::string value(name.substr(prefix.size()));
@@ -88,9 +91,10 @@ TestAuthority::Issued TestAuthority::Issue(const std::vector<std::string>& alter
   for (const std::string& name : alternative_names) AddName(certificate, name);
   if (use == Use::kServersOnly) gnutls_x509_crt_set_key_purpose_oid(certificate, GNUTLS_KP_TLS_WWW_SERVER, 0);
   gnutls_x509_crt_sign2(certificate, certificate_, key_, GNUTLS_DIG_SHA256, 0);
-  Issued issued{
-      .certificate = PemOf(certificate),
-      .key = Pem([&](gnutls_datum_t* text) { gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, nullptr, 0, text); })};
+  Issued issued{.certificate = PemOf(certificate), .key = Pem([&](gnutls_datum_t* text) {
+                                                     gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM,
+                                                                                       nullptr, 0, text);
+                                                   })};
   gnutls_x509_crt_deinit(certificate);
   gnutls_x509_privkey_deinit(key);
   return issued;

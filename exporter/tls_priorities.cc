@@ -79,11 +79,12 @@ std::string Parts(const std::vector<Suite>& suites) {
 }
 
 std::string Groups(const std::vector<std::string>& curves, std::string& error) {
-  constexpr std::array<std::pair<std::string_view, const char*>, 5> kGroups{{{"CurveP256", ":+GROUP-SECP256R1"},
-                                                                             {"CurveP384", ":+GROUP-SECP384R1"},
-                                                                             {"CurveP521", ":+GROUP-SECP521R1"},
-                                                                             {"X25519", ":+GROUP-X25519"},
-                                                                             {"X25519MLKEM768", ":+GROUP-X25519-MLKEM768"}}};
+  constexpr std::array<std::pair<std::string_view, const char*>, 5> kGroups{
+      {{"CurveP256", ":+GROUP-SECP256R1"},
+       {"CurveP384", ":+GROUP-SECP384R1"},
+       {"CurveP521", ":+GROUP-SECP521R1"},
+       {"X25519", ":+GROUP-X25519"},
+       {"X25519MLKEM768", ":+GROUP-X25519-MLKEM768"}}};
   std::string text = ":-GROUP-ALL";
   for (const std::string& curve : curves) {
     const auto group = std::ranges::find(kGroups, curve, &std::pair<std::string_view, const char*>::first);

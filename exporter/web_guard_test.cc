@@ -61,6 +61,21 @@ TEST_F(WebGuardTest, LetsInWhoKnowsThePassword) {
               testing::Contains(testing::Pair("WWW-Authenticate", testing::StartsWith("Basic "))));
 }
 
+TEST(BasicAuthTest, AWrongPasswordCostsACheckWhoeverTheUserIs) {
+  const BasicAuth::Users users{{"alice", HashOf("secret")}};
+  BasicAuth auth;
+  EXPECT_EQ(auth.Check(kBobSecret, users), BasicAuth::Verdict::kWrong);
+  EXPECT_EQ(auth.checks_made(), 1u) << "of a user that is unknown";
+  EXPECT_EQ(auth.Check(kAliceWrong, users), BasicAuth::Verdict::kWrong);
+  EXPECT_EQ(auth.checks_made(), 2u);
+  EXPECT_EQ(auth.Check(kAliceSecret, users), BasicAuth::Verdict::kRight);
+  EXPECT_EQ(auth.checks_made(), 3u);
+  EXPECT_EQ(auth.Check(kAliceSecret, users), BasicAuth::Verdict::kRight);
+  EXPECT_EQ(auth.checks_made(), 3u) << "a right one is known again";
+  EXPECT_EQ(auth.Check(kAliceWrong, users), BasicAuth::Verdict::kWrong);
+  EXPECT_EQ(auth.checks_made(), 4u) << "a wrong one never is";
+}
+
 TEST_F(WebGuardTest, AddsHeadersToEveryAnswer) {
   Write("http_server_config: {headers: {X-Frame-Options: deny}}");
   std::string error;
