@@ -122,7 +122,7 @@ class HttpServer::Service {
     tls_ = tls;
     for (const int socket : listening.sockets()) {
       MHD_Daemon* const daemon = StartAt(socket);
-      if (daemon == nullptr) return "the HTTP library does not start";
+      if (daemon == nullptr) return Stop(), "the HTTP library does not start";
       daemons_.push_back(daemon);
     }
     return "";
