@@ -52,7 +52,7 @@ bool CompletionRing::HasBegun(const SegmentSource& source) const {
 uint64_t CompletionRing::Read(const SegmentSource& source, std::vector<CompletedOperation>& operations) {
   if (next_ == 0) return TakeAll(source, operations);
   std::array<Entry, kPieceEntries> piece, again;
-  for (size_t read = 0; read < kRingEntries; read += kPieceEntries) {
+  for (size_t read = 0; read < kRingEntries;) {
     const size_t first = (next_ - 1) % kRingEntries;
     const size_t length = std::min(kPieceEntries, kRingEntries - first);
     if (!Copy(source, first, std::span(piece).first(length))) return 0;
@@ -62,6 +62,7 @@ uint64_t CompletionRing::Read(const SegmentSource& source, std::vector<Completed
     size_t taken = 0;
     while (taken < due && piece[taken] == again[taken]) operations.push_back(OperationOf(piece[taken++]));
     next_ += taken;
+    read += taken;
     if (taken == length) continue;
     const bool has_gone_round = taken < due || TicketOf(piece[taken]) > next_;
     return has_gone_round ? TakeAll(source, operations) : 0;

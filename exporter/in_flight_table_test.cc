@@ -62,6 +62,14 @@ communicator 0000000000000abc "world": 4 of 4 ranks here
 )");
 }
 
+TEST_F(InFlightTableTest, SaysWhichProcessIsStopped) {
+  for (const size_t rank : {0, 1, 3}) Start(rank, 20);
+  node_.processes[2].is_stopped = true;
+  EXPECT_THAT(Text(), HasSubstr("\n      2    2  1002  stopped        7       1          7          0  idle"));
+  node_.processes[2].is_alive = false;
+  EXPECT_THAT(Text(), Not(HasSubstr("stopped")));
+}
+
 TEST_F(InFlightTableTest, NobodyIsBehindWhereAllAreInTheSame) {
   for (const size_t rank : {0, 1, 2, 3}) Start(rank, 400);
   EXPECT_THAT(Text(), Not(HasSubstr("furthest behind")));

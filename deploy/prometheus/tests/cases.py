@@ -301,6 +301,14 @@ def a_rank_in_another_call_is_named():
     return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangMismatchedCall', 'dp', 5, 1, 1)]}
 
 
+def a_rank_in_another_call_is_named_though_its_node_is_scraped_after_the_others():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 3, 4, 6, 7])
+    cluster.hang(cluster.communicators[0], 615, [5], {5: 'AllGather'})
+    hang, named = alert('NCCLCollectiveHang'), rank_alert('NCCLHangMismatchedCall', 'dp', 5, 1, 1)
+    return cluster, {12: [], 12.25: [hang], 12.5: [hang, named], 15: [hang, named]}
+
+
 def a_rank_that_calls_on_another_communicator_first_is_named():
     cluster = Cluster(1, 8, 15)
     first = cluster.add('first', list(range(8)))
