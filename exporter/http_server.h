@@ -63,9 +63,10 @@ inline constexpr std::chrono::seconds kAnswerLimit{60};
 inline constexpr int kConnectionsPerAddress = 24;
 
 // Connections at a time. Each has a thread, which sleeps while it waits for a request, a page or a client, and pages
-// are made by one other thread (page_builder.h), so that these cost memory only: some 50 KB each. Where there are as
-// many as may be, of an address or in all, whoever waits longest for a request gives way to the next; so half requests,
-// and connections that are kept for later ones, keep nobody out. The next one is closed where all are being answered.
+// are made by one other thread (page_builder.h), so that these cost memory only: some 40 KB each, 70 by TLS. Where
+// there are as many as may be, of an address or in all, whoever waits longest for a request gives way to the next; so
+// half requests, and connections that are kept for later ones, keep nobody out. The next one is closed where all are
+// being answered.
 inline constexpr int kConnectionLimit = 64;
 
 class TlsContext;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccl-exporter: wires the collector to the web pages, and runs until it is told to stop.
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -112,6 +113,10 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// One heap for all threads. They allocate little, and heaps of their own would keep what a connection once took: under
+// TLS, 49 MB of resident memory in place of 26.
+void UseOneHeap() { mallopt(M_ARENA_MAX, 1); }
+
 // As Kubernetes calls it where it tells us, else as the machine calls itself.
 std::string NodeName() {
   if (const char* const name = std::getenv("NODE_NAME"); name != nullptr && *name != '\0') return name;
@@ -146,6 +151,7 @@ void LogStart(const Options& options, const HttpServer& server, const WebSecurit
 }
 
 int Serve(const Options& options) {
+  UseOneHeap();
   RaiseDescriptorLimit();
   ConfigureLog(options.log_level, options.log_format);
   const ServiceNotifier service;
