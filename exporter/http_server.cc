@@ -138,8 +138,8 @@ class HttpServer::Service {
   }
 
  private:
-  // One for each socket. None of the library's own time limit (MHD_OPTION_CONNECTION_TIMEOUT): it does not bound a
-  // request as a whole, and its last second is waited for without sleeping.
+  // One for each socket. Without the library's time limit (MHD_OPTION_CONNECTION_TIMEOUT), which bounds the silence
+  // between two bytes, not a request or an answer as a whole.
   MHD_Daemon* StartAt(int socket) {
     constexpr unsigned kFlags =
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL | MHD_USE_ITC;

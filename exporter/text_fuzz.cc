@@ -26,7 +26,7 @@ std::vector<std::string> Load(const std::filesystem::path& directory) {
 
 // Characters that mean something are likelier than others; pieces of other texts are put in.
 void Mutate(std::string& input, const std::vector<std::string>& corpus, std::mt19937_64& random) {
-  constexpr std::string_view kMeaningful = "\r\n\r\n  \t:/%?*#-,[]{}'\"&|>0$";
+  constexpr std::string_view kMeaningful = "\r\n\r\n  \t:/%?*#-,;=.q01[]{}'\"&|>$";
   const size_t place = random() % (input.size() + 1);
   const std::string& other = corpus[random() % corpus.size()];
   switch (random() % 4) {
