@@ -74,10 +74,12 @@ uint64_t OperationsOf(const layout::FunctionBlock& block) {
   return operations;
 }
 
-FunctionSnapshot DescribeFunction(const layout::FunctionBlock& block) {
-  FunctionSnapshot function;
+// `function` is as it is made. Most functions are never called on a communicator: their histograms are not looked at.
+void DescribeFunction(const layout::FunctionBlock& block, FunctionSnapshot& function) {
+  const uint64_t operations = OperationsOf(block);
   function.calls = Load(block.calls);
-  function.completed = std::min(Load(block.completed), OperationsOf(block));
+  if (operations == 0) return;
+  function.completed = std::min(Load(block.completed), operations);
   for (size_t i = 0; i < function.sizes.size(); ++i) {
     function.sizes[i] = {.operations = Load(block.started.operations[i]),
                          .bytes = Load(block.started.bytes[i]),
@@ -88,16 +90,16 @@ FunctionSnapshot DescribeFunction(const layout::FunctionBlock& block) {
   LoadAll(block.duration, function.duration);
   LoadAll(block.bandwidth, function.bandwidth);
   function.bandwidth_sum_kib = Load(block.bandwidth_sum_kib);
-  return function;
 }
 
 void DescribeCounts(const layout::CommunicatorSlot& slot, const Moment& now, CommunicatorSnapshot& communicator) {
   uint64_t last_progress_ns = 0;
-  communicator.functions.reserve(kFunctionCount);
+  communicator.functions.resize(kFunctionCount);
   for (size_t i = 0; i < kFunctionCount; ++i) {
     const layout::FunctionBlock& block = slot.functions[i];
     last_progress_ns = std::max({last_progress_ns, Load(block.last_start_ns), Load(block.last_completion_ns)});
-    const FunctionSnapshot& function = communicator.functions.emplace_back(DescribeFunction(block));
+    FunctionSnapshot& function = communicator.functions[i];
+    DescribeFunction(block, function);
     if (kFunctions[i].is_point_to_point) continue;
     communicator.started_sequence += OperationsOf(block);
     communicator.completed_sequence += function.completed;

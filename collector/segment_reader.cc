@@ -31,7 +31,9 @@ class SegmentReading {
     if (!ReadHeader()) return std::move(result_);
     result_.process = DescribeProcess(header_, source_.OwnerUid());
     result_.last_sign_of_life_realtime_ns = result_.process->start_realtime_ns;
-    for (uint32_t slot = 0; slot < header_.slot_count && !result_.fault; ++slot) ReadSlot(slot);
+    const auto overflow = static_cast<uint32_t>(header_.slot_count - 1);
+    for (uint32_t slot = 0; slot < overflow && !any_is_free_ && !result_.fault; ++slot) ReadSlot(slot);
+    if (!result_.fault) ReadSlot(overflow);
     if (result_.fault) result_.process.reset();
     return std::move(result_);
   }
@@ -69,12 +71,14 @@ class SegmentReading {
 
   uint64_t OffsetOf(uint32_t slot) const { return header_.header_bytes + slot * header_.slot_bytes; }
 
-  // The overflow slot has no life of its own and is read in any state; of the others, those that are published.
+  // The overflow slot has no life of its own and is read in any state; of the others, those that are published. Behind
+  // the first that was never claimed there are none.
   bool IsWanted(uint32_t slot) {
     if (IsOverflow(slot)) return true;
     layout::Word word{0};
     if (!CopyAll(OffsetOf(slot), BytesOf(word))) return false;
     const SlotState state = layout::StateOf(word.load(std::memory_order_relaxed));
+    any_is_free_ = state == SlotState::kFree;
     return state == SlotState::kLive || state == SlotState::kClosed;
   }
 
@@ -102,12 +106,18 @@ class SegmentReading {
   // An entry in flight is whole if it bears the same ticket after the copy as in it: a ticket is given out once, after
   // the rest of its entry has been written. Others get ticket 0.
   bool DropChangedEntries(uint32_t slot) {
-    const auto in_use = [](const InFlightEntry& entry) { return entry.ticket.load(std::memory_order_relaxed) != 0; };
-    if (std::ranges::none_of(slot_->in_flight, in_use)) return true;
+    const std::span<InFlightEntry> entries(slot_->in_flight);
+    const auto is_free = [](const InFlightEntry& entry) { return entry.ticket.load(std::memory_order_relaxed) == 0; };
+    const auto first = static_cast<size_t>(std::ranges::find_if_not(entries, is_free) - entries.begin());
+    if (first == entries.size()) return true;
+    size_t end = entries.size();
+    while (is_free(entries[end - 1])) --end;
     if (!entries_after_) entries_after_ = std::make_unique<Entries>();
-    if (!CopyAll(OffsetOf(slot) + offsetof(CommunicatorSlot, in_flight), BytesOf(*entries_after_))) return false;
-    for (size_t i = 0; i < entries_after_->size(); ++i) {
-      layout::Word& ticket = slot_->in_flight[i].ticket;
+    const std::span<InFlightEntry> after(entries_after_->data() + first, end - first);
+    const uint64_t offset = OffsetOf(slot) + offsetof(CommunicatorSlot, in_flight) + first * sizeof(InFlightEntry);
+    if (!CopyAll(offset, std::as_writable_bytes(after))) return false;
+    for (size_t i = first; i < end; ++i) {
+      layout::Word& ticket = entries[i].ticket;
       if (ticket.load(std::memory_order_relaxed) != (*entries_after_)[i].ticket.load(std::memory_order_relaxed)) {
         ticket.store(0, std::memory_order_relaxed);
       }
@@ -153,6 +163,7 @@ class SegmentReading {
   const ReadTerms& terms_;
   SegmentRead result_;
   SegmentHeader header_{};
+  bool any_is_free_ = false;
   std::unique_ptr<CommunicatorSlot> slot_;  // kept from slot to slot; about 100 KiB
   std::unique_ptr<Entries> entries_after_;
 };

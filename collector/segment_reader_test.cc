@@ -66,11 +66,12 @@ TEST(SegmentReaderTest, RefusesAnotherMajorAndNamesBoth) {
 TEST(SegmentReaderTest, ReadsAHigherMinorByTheStridesInItsHeader) {
   V1 writer = ReadySegment(3, V1::kHeaderBytes + 4096, V1::kSlotBytes + 64);
   writer.PutWord(V1::kVersion, V1::kVersion1 | 3);
+  writer.Put(0, CommunicatorV1{.id = 41});
   writer.Put(1, CommunicatorV1{.id = 42});
   const SegmentRead read = Parse(writer);
   ASSERT_TRUE(read.process);
-  ASSERT_EQ(read.process->communicators.size(), 1u);
-  EXPECT_EQ(read.process->communicators[0].id, 42u);
+  ASSERT_EQ(read.process->communicators.size(), 2u);
+  EXPECT_EQ(read.process->communicators[1].id, 42u);
 }
 
 TEST(SegmentReaderTest, TakesTheFilesOwnerForTheUserWhateverTheHeaderClaims) {
@@ -111,14 +112,25 @@ TEST(SegmentReaderTest, ServesNothingOfAFileThatIsShorterThanItSays) {
   }
 }
 
-TEST(SegmentReaderTest, LeavesOutSlotsThatAreFreeOrBeingClaimedOrInAnUnknownState) {
-  V1 writer = ReadySegment(5);
-  writer.Put(1, CommunicatorV1{.state = 1});
-  writer.Put(2, CommunicatorV1{.state = 4});
-  writer.Put(3, CommunicatorV1{.state = 2, .id = 3});
+TEST(SegmentReaderTest, LeavesOutSlotsThatAreBeingClaimedOrInAnUnknownState) {
+  V1 writer = ReadySegment(4);
+  writer.Put(0, CommunicatorV1{.state = 1});
+  writer.Put(1, CommunicatorV1{.state = 4});
+  writer.Put(2, CommunicatorV1{.state = 2, .id = 3});
   const SegmentRead read = Parse(writer);
   ASSERT_EQ(read.process->communicators.size(), 1u);
   EXPECT_EQ(read.process->communicators[0].id, 3u);
+}
+
+TEST(SegmentReaderTest, LooksForNoCommunicatorBehindTheFirstFreeSlotButForTheOverflowSlot) {
+  V1 writer = ReadySegment(4);
+  writer.Put(0, CommunicatorV1{.state = 2, .id = 1});
+  writer.Put(2, CommunicatorV1{.state = 2, .id = 3});  // no plugin does that
+  writer.Put(3, 4, FunctionV1{.operations = {0, 0, 7}});
+  const SegmentRead read = Parse(writer);
+  ASSERT_EQ(read.process->communicators.size(), 2u);
+  EXPECT_EQ(read.process->communicators[0].id, 1u);
+  EXPECT_TRUE(read.process->communicators[1].is_overflow);
 }
 
 TEST(SegmentReaderTest, ServesTheOverflowSlotOnlyWithCountsAndWithoutIdentity) {

@@ -66,12 +66,12 @@ TEST(SegmentWriterV1Test, ReadsBackTheCommunicator) {
                                     .name = "data parallel",
                                     .gpu_uuid = "GPU-0102",
                                     .pci_bus_id = "0000:3b:00.0"};
-  writer.Put(2, communicator);
+  for (const size_t slot : {0, 1, 2}) writer.Put(slot, communicator);
   writer.Publish();
 
   const ProcessSnapshot process = Parse(writer);
-  ASSERT_EQ(process.communicators.size(), 1u);
-  const CommunicatorSnapshot& read = process.communicators[0];
+  ASSERT_EQ(process.communicators.size(), 3u);
+  const CommunicatorSnapshot& read = process.communicators[2];
   EXPECT_FALSE(read.is_overflow);
   EXPECT_FALSE(read.is_closed);
   EXPECT_TRUE(read.has_identity);
