@@ -23,9 +23,6 @@ namespace nccl_exporter {
 // A ring holds 51 ms of a communicator with 10,000 operations a second: read when it is less than half full.
 inline constexpr std::chrono::milliseconds kRingReadInterval{20};
 
-// Rings followed at most, since reading each costs a system call at every interval: 3 % of a core for so many.
-inline constexpr size_t kMaxRings = 1024;
-
 // A communicator's members are all there before any of its operations completes, for its initialization is collective.
 // So a communicator is matched only after Discover() has run with an operation in its rings: then every rank is known.
 //

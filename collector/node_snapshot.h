@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -107,8 +108,8 @@ struct ProcessSnapshot {
   std::string segment;  // file name, for messages
   bool is_alive = false;
   std::optional<bool> is_stopped;  // by a signal or a debugger; not known of a process in another PID namespace
-  uint64_t pid = 0;  // in its own PID namespace
-  uint64_t uid = 0;  // owner of the segment, in the reader's user namespace
+  uint64_t pid = 0;                // in its own PID namespace
+  uint64_t uid = 0;                // owner of the segment, in the reader's user namespace
   std::string host_name;
   std::string executable;
   std::string plugin_version;
@@ -154,6 +155,18 @@ struct SegmentCounts {
   uint64_t exited = 0;    // writer gone, served until the retention time is over
   uint64_t unusable = 0;  // see SegmentError
 };
+
+// Segments followed in one directory: far more than processes on a node, and few enough to hold their descriptors open.
+inline constexpr size_t kMaxSegments = 1024;
+
+// Communicators in one snapshot, at 40 KiB of memory each: twice as many as the series limit lets through, so that
+// memory is bounded also where somebody fills a directory with forged segments. What is over:
+// SegmentError::kTooManySegments. (The last counts of the dead, which are kept, are bounded by the same number.)
+inline constexpr uint64_t kMaxCommunicators = 2048;
+
+// Communicators whose arrivals are compared at most, since reading the ring of each costs a system call at every
+// interval: 3 % of a core for so many.
+inline constexpr size_t kMaxRings = 1024;
 
 struct NodeSnapshot {
   int64_t taken_realtime_ns = 0;

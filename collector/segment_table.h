@@ -20,17 +20,9 @@
 
 namespace nccl_exporter {
 
-// Segments followed in one directory: far more than processes on a node, and few enough to hold their descriptors open.
-inline constexpr size_t kMaxSegments = 1024;
-
 // Files remembered in one directory that are no segments, or that are over but cannot be unlinked (a directory mounted
 // read-only): some hundred bytes each. They must not take the place of segments.
 inline constexpr size_t kMaxSetAside = 16384;
-
-// Communicators in one snapshot, at 40 KiB of memory each: twice as many as the series limit lets through, so that
-// memory is bounded also where somebody fills a directory with forged segments. What is over:
-// SegmentError::kTooManySegments. (The last counts of the dead, which are kept, are bounded by the same number.)
-inline constexpr uint64_t kMaxCommunicators = 2048;
 
 // A directory that is watched is listed when something changed in it, and from time to time all the same: inotify does
 // not see everything. Where it is not watched (it is missing, or inotify unavailable), each refresh lists it.

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <memory>
+#include <map>
 #include <optional>
-#include <span>
-#include <string>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace nccl_exporter {
@@ -25,58 +25,38 @@ double Seconds(int64_t realtime_ns) {
          static_cast<double>(realtime_ns % kWholeSecond) / kNsPerSecond;
 }
 
-struct FunctionOf {  // one function on one communicator
-  const CommunicatorSnapshot& communicator;
-  Function function;
-
-  const FunctionSnapshot& counts() const { return communicator.functions[static_cast<size_t>(function)]; }
-  uint32_t ranks() const { return static_cast<uint32_t>(communicator.ranks); }
-
-  // Without a bus factor or the number of ranks that it depends on, bus bytes are unknown, not 0.
-  bool HasBusBytes() const {
-    const BusFactor factor = TraitsOf(function).bus_factor;
-    return factor == BusFactor::kOne || (factor != BusFactor::kUndefined && communicator.ranks != 0);
-  }
-};
-
+// A count of each size class, and what it is divided by.
 struct SizeCounter {
   Metric metric;
-  double unit;  // what the values are divided by
-  double (*value)(const FunctionOf& of, const SizeClassSnapshot& size);
+  uint64_t SizeClassSnapshot::*count;
+  double unit = 1;
 };
-
-double Operations(const FunctionOf&, const SizeClassSnapshot& size) { return static_cast<double>(size.operations); }
-double Bytes(const FunctionOf&, const SizeClassSnapshot& size) { return static_cast<double>(size.bytes); }
-double TimedOperations(const FunctionOf&, const SizeClassSnapshot& size) {
-  return static_cast<double>(size.timed_operations);
-}
-double BusyNs(const FunctionOf&, const SizeClassSnapshot& size) { return static_cast<double>(size.busy_ns); }
-double WholeBusBytes(const FunctionOf& of, const SizeClassSnapshot& size) {
-  return std::nearbyint(BusBytes(of.function, size.timed_bytes, of.ranks()));
-}
 
 constexpr std::array kCollectiveCounters{
-    SizeCounter{Metric::kCollectiveOperations, 1, Operations},
-    SizeCounter{Metric::kCollectiveBytes, 1, Bytes},
-    SizeCounter{Metric::kCollectiveTimedOperations, 1, TimedOperations},
-    SizeCounter{Metric::kCollectiveBusySeconds, kNsPerSecond, BusyNs},
+    SizeCounter{Metric::kCollectiveOperations, &SizeClassSnapshot::operations},
+    SizeCounter{Metric::kCollectiveBytes, &SizeClassSnapshot::bytes},
+    SizeCounter{Metric::kCollectiveTimedOperations, &SizeClassSnapshot::timed_operations},
+    SizeCounter{Metric::kCollectiveBusySeconds, &SizeClassSnapshot::busy_ns, kNsPerSecond},
 };
-constexpr SizeCounter kBusBytesCounter{Metric::kCollectiveBusBytes, 1, WholeBusBytes};
 constexpr std::array kSendCounters{
-    SizeCounter{Metric::kSendOperations, 1, Operations},
-    SizeCounter{Metric::kSendBytes, 1, Bytes},
-    SizeCounter{Metric::kSendTimedOperations, 1, TimedOperations},
-    SizeCounter{Metric::kSendBusySeconds, kNsPerSecond, BusyNs},
+    SizeCounter{Metric::kSendOperations, &SizeClassSnapshot::operations},
+    SizeCounter{Metric::kSendBytes, &SizeClassSnapshot::bytes},
+    SizeCounter{Metric::kSendTimedOperations, &SizeClassSnapshot::timed_operations},
+    SizeCounter{Metric::kSendBusySeconds, &SizeClassSnapshot::busy_ns, kNsPerSecond},
 };
 constexpr std::array kRecvCounters{
-    SizeCounter{Metric::kRecvOperations, 1, Operations},
-    SizeCounter{Metric::kRecvBytes, 1, Bytes},
-    SizeCounter{Metric::kRecvTimedOperations, 1, TimedOperations},
-    SizeCounter{Metric::kRecvBusySeconds, kNsPerSecond, BusyNs},
+    SizeCounter{Metric::kRecvOperations, &SizeClassSnapshot::operations},
+    SizeCounter{Metric::kRecvBytes, &SizeClassSnapshot::bytes},
+    SizeCounter{Metric::kRecvTimedOperations, &SizeClassSnapshot::timed_operations},
+    SizeCounter{Metric::kRecvBusySeconds, &SizeClassSnapshot::busy_ns, kNsPerSecond},
 };
+
+// How the values of several communicators become one.
+enum class Merge { kLowest, kHighest, kSum };
 
 struct CommunicatorGauge {
   Metric metric;
+  Merge merge;
   std::optional<double> (*value)(const CommunicatorSnapshot& communicator);  // nothing where it is not known
 };
 
@@ -89,89 +69,132 @@ double TimingDuty(const CommunicatorSnapshot& c) {
 }
 
 constexpr std::array kGauges{
-    CommunicatorGauge{Metric::kStartedSequence,
+    CommunicatorGauge{Metric::kStartedSequence, Merge::kLowest,
                       [](const CommunicatorSnapshot& c) { return If(true, static_cast<double>(c.started_sequence)); }},
-    CommunicatorGauge{Metric::kCompletedSequence,
+    CommunicatorGauge{Metric::kCompletedSequence, Merge::kLowest,
                       [](const CommunicatorSnapshot& c) {
                         return If(c.completion_is_known, static_cast<double>(c.completed_sequence));
                       }},
-    CommunicatorGauge{Metric::kInFlight,
+    CommunicatorGauge{Metric::kInFlight, Merge::kSum,
                       [](const CommunicatorSnapshot& c) {
                         return If(c.completion_is_known, static_cast<double>(c.in_flight.size()));
                       }},
-    CommunicatorGauge{Metric::kLastProgress,
+    CommunicatorGauge{Metric::kLastProgress, Merge::kHighest,
                       [](const CommunicatorSnapshot& c) {
                         return If(c.last_progress_realtime_ns != 0, Seconds(c.last_progress_realtime_ns));
                       }},
-    CommunicatorGauge{Metric::kCommunicatorRanks,
+    CommunicatorGauge{Metric::kCommunicatorRanks, Merge::kHighest,
                       [](const CommunicatorSnapshot& c) { return If(c.ranks != 0, static_cast<double>(c.ranks)); }},
-    CommunicatorGauge{Metric::kTimingDuty, [](const CommunicatorSnapshot& c) { return If(true, TimingDuty(c)); }},
+    CommunicatorGauge{Metric::kTimingDuty, Merge::kLowest,
+                      [](const CommunicatorSnapshot& c) { return If(true, TimingDuty(c)); }},
 };
 
-// `value` of a function summed over the members of a subject.
+double Merged(Merge merge, double a, double b) {
+  switch (merge) {
+    case Merge::kLowest:
+      return std::min(a, b);
+    case Merge::kHighest:
+      return std::max(a, b);
+    case Merge::kSum:
+      break;
+  }
+  return a + b;
+}
+
+// Sums are of whole numbers, wide enough for any number of communicators: in whatever order and grouping they are
+// formed, they never go down.
 template <typename Value>
-double Sum(const Subject& subject, Function function, Value value) {
-  double sum = 0;
-  for (const Member& member : subject.members) sum += value(FunctionOf{*member.communicator, function});
+uint128_t Sum(const Subject& subject, std::span<const Function> functions, Value value) {
+  uint128_t sum = 0;
+  for (const Member& member : subject.members) {
+    for (const Function function : functions) {
+      sum += value(member.communicator->functions[static_cast<size_t>(function)]);
+    }
+  }
   return sum;
 }
 
-template <typename Condition>
-bool Any(const Subject& subject, Function function, Condition condition) {
+uint64_t SumOfSizes(const FunctionSnapshot& counts, SizeRange range, uint64_t SizeClassSnapshot::*count) {
+  uint64_t sum = 0;
+  for (size_t i = range.first; i <= range.last; ++i) sum += counts.sizes[i].*count;
+  return sum;
+}
+
+bool WasUsed(const FunctionSnapshot& counts) {
+  return counts.calls != 0 ||
+         std::ranges::any_of(counts.sizes, [](const SizeClassSnapshot& size) { return size.operations != 0; });
+}
+
+bool WasUsed(const Subject& subject, Function function) {
   return std::ranges::any_of(subject.members, [&](const Member& member) {
-    return condition(FunctionOf{*member.communicator, function});
+    return WasUsed(member.communicator->functions[static_cast<size_t>(function)]);
   });
 }
 
-bool WasUsed(const FunctionOf& of) {
-  return of.counts().calls != 0 ||
-         std::ranges::any_of(of.counts().sizes, [](const SizeClassSnapshot& size) { return size.operations != 0; });
+bool WasUsed(const Subject& subject, const FunctionGroup& group) {
+  return std::ranges::any_of(group.functions, [&](Function function) { return WasUsed(subject, function); });
 }
 
-double TotalBusyNs(const FunctionOf& of) {
+// Without a bus factor or the number of ranks that it depends on, bus bytes are unknown, not 0.
+bool HasBusBytes(Function function, uint64_t ranks) {
+  const BusFactor factor = TraitsOf(function).bus_factor;
+  return factor == BusFactor::kOne || (factor != BusFactor::kUndefined && ranks != 0);
+}
+
+bool HasBusBytes(const Subject& subject, const FunctionGroup& group) {
+  return std::ranges::any_of(group.functions, [&](Function function) {
+    return WasUsed(subject, function) && std::ranges::any_of(subject.members, [&](const Member& member) {
+             return HasBusBytes(function, member.communicator->ranks);
+           });
+  });
+}
+
+// Rounded once for all communicators of as many ranks: see Sum().
+double SumOfBusBytes(const Subject& subject, const FunctionGroup& group, SizeRange range) {
   double sum = 0;
-  for (const SizeClassSnapshot& size : of.counts().sizes) sum += BusyNs(of, size);
+  for (const Function function : group.functions) {
+    std::map<uint64_t, uint64_t> timed_by_ranks;
+    for (const Member& member : subject.members) {
+      const FunctionSnapshot& counts = member.communicator->functions[static_cast<size_t>(function)];
+      timed_by_ranks[member.communicator->ranks] += SumOfSizes(counts, range, &SizeClassSnapshot::timed_bytes);
+    }
+    for (const auto& [ranks, timed] : timed_by_ranks) {
+      sum += std::nearbyint(BusBytes(function, timed, static_cast<uint32_t>(ranks)));
+    }
+  }
   return sum;
 }
 
-double HistogramSum(Metric metric, const Subject& subject, Function function) {
-  if (metric != Metric::kCollectiveBusBandwidth) return Sum(subject, function, TotalBusyNs) / kNsPerSecond;
-  return Sum(subject, function,
-             [](const FunctionOf& of) { return static_cast<double>(of.counts().bandwidth_sum_kib) * kBytesPerKib; });
-}
-
-std::span<const uint64_t> HistogramCounts(Metric metric, const FunctionOf& of) {
-  if (metric == Metric::kCollectiveBusBandwidth) return of.counts().bandwidth;
-  return of.counts().duration;
-}
-
-// Label sets that every scrape has in common.
-struct FunctionLabels {
-  FunctionLabels() {
-    for (size_t function = 0; function < kFunctionCount; ++function) {
-      const std::string name(kFunctions[function].name);
-      plain[function] = std::make_shared<const LabelSet>(Labels{{"collective", name}});
-      for (size_t size = 0; size < kSizeClassCount; ++size) {
-        with_size[function][size] = std::make_shared<const LabelSet>(
-            Labels{{"collective", name}, {"size", std::to_string(kSizeClassBounds[size])}});
-      }
-    }
+double HistogramSum(Metric metric, const Subject& subject, const FunctionGroup& group) {
+  if (metric == Metric::kCollectiveBusBandwidth) {
+    const auto kib = [](const FunctionSnapshot& counts) { return counts.bandwidth_sum_kib; };
+    return static_cast<double>(Sum(subject, group.functions, kib)) * kBytesPerKib;
   }
+  const auto busy_ns = [](const FunctionSnapshot& counts) {
+    return SumOfSizes(counts, SizeRange{}, &SizeClassSnapshot::busy_ns);
+  };
+  return static_cast<double>(Sum(subject, group.functions, busy_ns)) / kNsPerSecond;
+}
 
-  std::array<SharedLabels, kFunctionCount> plain;
-  std::array<std::array<SharedLabels, kSizeClassCount>, kFunctionCount> with_size;
-};
+std::span<const uint64_t> HistogramCounts(Metric metric, const CommunicatorSnapshot& communicator, Function function) {
+  const FunctionSnapshot& counts = communicator.functions[static_cast<size_t>(function)];
+  if (metric == Metric::kCollectiveBusBandwidth) return counts.bandwidth;
+  return counts.duration;
+}
+
+const FunctionGroup kSends{.functions = {Function::kSend}, .labels = nullptr, .sizes = {}};
+const FunctionGroup kReceives{.functions = {Function::kRecv}, .labels = nullptr, .sizes = {}};
 
 }  // namespace
 
-CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels)
-    : builder_(builder), labels_(labels) {
-  static const FunctionLabels kLabels;
-  for (size_t function = 0; function < kFunctionCount; ++function) {
-    function_labels_[function] = builder.AddLabels(kLabels.plain[function]);
-    for (size_t size = 0; size < kSizeClassCount; ++size) {
-      function_size_labels_[function][size] = builder.AddLabels(kLabels.with_size[function][size]);
-    }
+CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, SeriesMemory& memory)
+    : builder_(builder), memory_(memory) {
+  for (const FunctionGroup& group : memory.functions.all) {
+    const LabelsId labels = builder.AddLabels(group.labels);
+    for (const Function function : group.functions) function_labels_[static_cast<size_t>(function)] = labels;
+  }
+  for (const FunctionGroup& group : memory.functions.collectives) {
+    for (const SizeGroup& sizes : group.sizes) size_labels_.push_back(builder.AddLabels(sizes.labels));
   }
 }
 
@@ -180,12 +203,10 @@ void CommunicatorSeries::AddNamed(const Subject& subject) {
   builder_.CountSince(0);  // comparisons are the daemon's own
   AddArrivals(subject, labels);
   builder_.CountSince(subject.CreatedRealtimeNs());
-  const Member& newest = subject.Newest();
   AddFunctions(subject, labels);
-  AddGauges(*newest.communicator, labels);
-  const CommunicatorLabelSets& sets = labels_.Of(*newest.process, *newest.communicator);
-  builder_.Add(Metric::kCommunicatorInfo, labels, builder_.AddLabels(sets.communicator_info), 1);
-  builder_.Add(Metric::kRankInfo, labels, builder_.AddLabels(sets.rank_info), 1);
+  const std::vector<const Member*> in_use = subject.InUse();
+  AddGauges(in_use, labels);
+  AddInfo(in_use, labels);
 }
 
 void CommunicatorSeries::AddOther(const Subject& subject) {
@@ -194,47 +215,50 @@ void CommunicatorSeries::AddOther(const Subject& subject) {
 }
 
 void CommunicatorSeries::AddFunctions(const Subject& subject, LabelsId labels) {
-  for (size_t i = 0; i < kFunctionCount; ++i) {
-    const auto function = static_cast<Function>(i);
-    if (!Any(subject, function, WasUsed)) continue;
-    builder_.Add(Metric::kCollectiveCalls, labels, function_labels_[i],
-                 Sum(subject, function, [](const FunctionOf& of) { return static_cast<double>(of.counts().calls); }));
-    if (TraitsOf(function).is_point_to_point) {
-      AddPointToPoint(subject, labels, function);
-    } else {
-      AddCollective(subject, labels, function);
+  for (const FunctionGroup& group : memory_.functions.all) {
+    if (!WasUsed(subject, group)) continue;
+    const auto calls = [](const FunctionSnapshot& counts) { return counts.calls; };
+    builder_.Add(Metric::kCollectiveCalls, labels, LabelsOf(group),
+                 static_cast<double>(Sum(subject, group.functions, calls)));
+  }
+  const LabelsId* sizes = size_labels_.data();
+  for (const FunctionGroup& group : memory_.functions.collectives) {
+    if (WasUsed(subject, group)) AddCollective(subject, labels, group, sizes);
+    sizes += group.sizes.size();
+  }
+  AddPointToPoint(subject, labels, kSends);
+  AddPointToPoint(subject, labels, kReceives);
+}
+
+void CommunicatorSeries::AddCollective(const Subject& subject, LabelsId labels, const FunctionGroup& group,
+                                       const LabelsId* sizes) {
+  for (const SizeCounter& counter : kCollectiveCounters) {
+    if (!builder_.Serves(counter.metric)) continue;
+    for (size_t i = 0; i < group.sizes.size(); ++i) {
+      const auto value = [&](const FunctionSnapshot& counts) {
+        return SumOfSizes(counts, group.sizes[i].sizes, counter.count);
+      };
+      const auto sum = static_cast<double>(Sum(subject, group.functions, value));
+      builder_.Add(counter.metric, labels, sizes[i], sum / counter.unit);
     }
   }
+  AddHistogram(Metric::kCollectiveDuration, subject, labels, group);
+  if (!HasBusBytes(subject, group)) return;
+  for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < group.sizes.size(); ++i) {
+    builder_.Add(Metric::kCollectiveBusBytes, labels, sizes[i], SumOfBusBytes(subject, group, group.sizes[i].sizes));
+  }
+  AddHistogram(Metric::kCollectiveBusBandwidth, subject, labels, group);
 }
 
-void CommunicatorSeries::AddCollective(const Subject& subject, LabelsId labels, Function function) {
-  const auto add_sizes = [&](const SizeCounter& counter) {
-    for (size_t size = 0; size < kSizeClassCount; ++size) {
-      const double sum =
-          Sum(subject, function, [&](const FunctionOf& of) { return counter.value(of, of.counts().sizes[size]); });
-      builder_.Add(counter.metric, labels, function_size_labels_[static_cast<size_t>(function)][size],
-                   sum / counter.unit);
-    }
-  };
-  for (const SizeCounter& counter : kCollectiveCounters) add_sizes(counter);
-  const LabelsId own = function_labels_[static_cast<size_t>(function)];
-  AddHistogram(Metric::kCollectiveDuration, subject, labels, own, function);
-  if (!Any(subject, function, [](const FunctionOf& of) { return of.HasBusBytes(); })) return;
-  add_sizes(kBusBytesCounter);
-  AddHistogram(Metric::kCollectiveBusBandwidth, subject, labels, own, function);
-}
-
-void CommunicatorSeries::AddPointToPoint(const Subject& subject, LabelsId labels, Function function) {
-  const bool is_send = function == Function::kSend;
+void CommunicatorSeries::AddPointToPoint(const Subject& subject, LabelsId labels, const FunctionGroup& group) {
+  if (!WasUsed(subject, group)) return;
+  const bool is_send = group.functions.front() == Function::kSend;
   for (const SizeCounter& counter : is_send ? kSendCounters : kRecvCounters) {
-    const double sum = Sum(subject, function, [&](const FunctionOf& of) {
-      double value = 0;
-      for (const SizeClassSnapshot& size : of.counts().sizes) value += counter.value(of, size);
-      return value;
-    });
+    const auto value = [&](const FunctionSnapshot& counts) { return SumOfSizes(counts, SizeRange{}, counter.count); };
+    const auto sum = static_cast<double>(Sum(subject, group.functions, value));
     builder_.Add(counter.metric, labels, kNoLabels, sum / counter.unit);
   }
-  AddHistogram(is_send ? Metric::kSendDuration : Metric::kRecvDuration, subject, labels, kNoLabels, function);
+  AddHistogram(is_send ? Metric::kSendDuration : Metric::kRecvDuration, subject, labels, group);
 }
 
 // Counted by the daemon: where members have the same labels, the sum of what it saw of each.
@@ -254,31 +278,60 @@ void CommunicatorSeries::AddArrivals(const Subject& subject, LabelsId labels) {
   builder_.Add(Metric::kComparedOperations, labels, kNoLabels, static_cast<double>(sum->compared));
 }
 
-void CommunicatorSeries::AddGauges(const CommunicatorSnapshot& communicator, LabelsId labels) {
+void CommunicatorSeries::AddGauges(std::span<const Member* const> in_use, LabelsId labels) {
   for (const CommunicatorGauge& gauge : kGauges) {
-    if (const std::optional<double> value = gauge.value(communicator)) {
-      builder_.Add(gauge.metric, labels, kNoLabels, *value);
+    std::optional<double> merged;
+    for (const Member* member : in_use) {
+      const std::optional<double> value = gauge.value(*member->communicator);
+      if (value) merged = merged ? Merged(gauge.merge, *merged, *value) : *value;
     }
+    if (merged) builder_.Add(gauge.metric, labels, kNoLabels, *merged);
   }
-  if (communicator.completion_is_known && !communicator.in_flight.empty()) {
-    const InFlightOperation& oldest = communicator.in_flight.front();
-    builder_.Add(Metric::kOldestInFlightStart, labels, function_labels_[static_cast<size_t>(oldest.function)],
-                 Seconds(oldest.start_realtime_ns));
+  const InFlightOperation* oldest = nullptr;
+  for (const Member* member : in_use) {
+    const CommunicatorSnapshot& communicator = *member->communicator;
+    if (!communicator.completion_is_known || communicator.in_flight.empty()) continue;
+    const InFlightOperation& first = communicator.in_flight.front();
+    if (oldest == nullptr || first.start_realtime_ns < oldest->start_realtime_ns) oldest = &first;
+  }
+  if (oldest == nullptr) return;
+  builder_.Add(Metric::kOldestInFlightStart, labels, function_labels_[static_cast<size_t>(oldest->function)],
+               Seconds(oldest->start_realtime_ns));
+}
+
+void CommunicatorSeries::AddInfo(std::span<const Member* const> in_use, LabelsId labels) {
+  std::set<const LabelSet*> added;  // equal sets are one object of the cache
+  for (const Member* member : in_use) {
+    const CommunicatorLabelSets& sets = memory_.labels.Of(*member->process, *member->communicator);
+    if (added.insert(sets.communicator_info.get()).second) {
+      builder_.Add(Metric::kCommunicatorInfo, labels, builder_.AddLabels(sets.communicator_info), 1);
+    }
+    if (added.insert(sets.rank_info.get()).second) {
+      builder_.Add(Metric::kRankInfo, labels, builder_.AddLabels(sets.rank_info), 1);
+    }
   }
 }
 
-void CommunicatorSeries::AddHistogram(Metric metric, const Subject& subject, LabelsId labels, LabelsId own,
-                                      Function function) {
-  std::span<const uint64_t> counts = HistogramCounts(metric, {*subject.members.front().communicator, function});
-  if (subject.members.size() > 1) {
+void CommunicatorSeries::AddHistogram(Metric metric, const Subject& subject, LabelsId labels,
+                                      const FunctionGroup& group) {
+  if (!builder_.Serves(metric)) return;
+  const CommunicatorSnapshot& first = *subject.members.front().communicator;
+  std::span<const uint64_t> counts = HistogramCounts(metric, first, group.functions.front());
+  if (subject.members.size() > 1 || group.functions.size() > 1) {
     std::vector<uint64_t> sum(counts.size());
     for (const Member& member : subject.members) {
-      const std::span<const uint64_t> more = HistogramCounts(metric, {*member.communicator, function});
-      std::ranges::transform(sum, more, sum.begin(), std::plus<>());
+      for (const Function function : group.functions) {
+        std::ranges::transform(sum, HistogramCounts(metric, *member.communicator, function), sum.begin(),
+                               std::plus<>());
+      }
     }
     counts = builder_.Keep(std::move(sum));
   }
-  builder_.AddHistogram(metric, labels, own, HistogramSum(metric, subject, function), counts);
+  builder_.AddHistogram(metric, labels, LabelsOf(group), HistogramSum(metric, subject, group), counts);
+}
+
+LabelsId CommunicatorSeries::LabelsOf(const FunctionGroup& group) const {
+  return group.labels == nullptr ? kNoLabels : function_labels_[static_cast<size_t>(group.functions.front())];
 }
 
 }  // namespace nccl_exporter

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <array>
+#include <span>
+#include <vector>
 
 #include "exporter/exposition_builder.h"
-#include "exporter/subject_table.h"
+#include "exporter/series_memory.h"
+#include "exporter/subject.h"
 #include "proto/collective.h"
 
 namespace nccl_exporter {
@@ -13,7 +16,7 @@ namespace nccl_exporter {
 class CommunicatorSeries {
  public:
   // Both outlive this object.
-  CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels);
+  CommunicatorSeries(ExpositionBuilder& builder, SeriesMemory& memory);
 
   // Everything known of a communicator.
   void AddNamed(const Subject& subject);
@@ -23,16 +26,18 @@ class CommunicatorSeries {
 
  private:
   void AddFunctions(const Subject& subject, LabelsId labels);
-  void AddCollective(const Subject& subject, LabelsId labels, Function function);
-  void AddPointToPoint(const Subject& subject, LabelsId labels, Function function);
+  void AddCollective(const Subject& subject, LabelsId labels, const FunctionGroup& group, const LabelsId* sizes);
+  void AddPointToPoint(const Subject& subject, LabelsId labels, const FunctionGroup& group);
   void AddArrivals(const Subject& subject, LabelsId labels);
-  void AddGauges(const CommunicatorSnapshot& communicator, LabelsId labels);
-  void AddHistogram(Metric metric, const Subject& subject, LabelsId labels, LabelsId own, Function function);
+  void AddGauges(std::span<const Member* const> in_use, LabelsId labels);
+  void AddInfo(std::span<const Member* const> in_use, LabelsId labels);
+  void AddHistogram(Metric metric, const Subject& subject, LabelsId labels, const FunctionGroup& group);
+  LabelsId LabelsOf(const FunctionGroup& group) const;
 
   ExpositionBuilder& builder_;
-  LabelCache& labels_;
-  std::array<LabelsId, kFunctionCount> function_labels_{};                                    // collective
-  std::array<std::array<LabelsId, kSizeClassCount>, kFunctionCount> function_size_labels_{};  // collective, size
+  SeriesMemory& memory_;
+  std::array<LabelsId, kFunctionCount> function_labels_{};  // collective
+  std::vector<LabelsId> size_labels_;                       // of the groups of collectives, one after the other
 };
 
 }  // namespace nccl_exporter

@@ -67,6 +67,7 @@ void SetScale(HistogramScale& scale, const prometheus::ClientMetric::Histogram& 
 
 void AddFamily(Exposition& exposition, const prometheus::MetricFamily& source) {
   Family& family = Find(exposition, source.name);
+  if (!family.is_served) return;
   for (const prometheus::ClientMetric& metric : source.metric) {
     Series series{.subject = kNoLabels, .own = AddLabels(exposition, metric.label), .value = 0, .counts = {}};
     if (source.type == prometheus::MetricType::Histogram) {
@@ -83,7 +84,7 @@ void AddFamily(Exposition& exposition, const prometheus::MetricFamily& source) {
 
 }  // namespace
 
-DaemonMetrics::DaemonMetrics()
+DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits)
     : started_realtime_ns_(std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()),
       scrape_duration_(
           Named(prometheus::BuildHistogram(), Metric::kScrapeDuration)
@@ -96,6 +97,8 @@ DaemonMetrics::DaemonMetrics()
       .Register(registry_)
       .Add({{"version", std::string(kVersion)}, {"compiler", std::string(kCompiler)}})
       .Set(1);
+  auto& limit_family = Named(prometheus::BuildGauge(), Metric::kLimit).Register(registry_);
+  for (const Limit& limit : limits) limit_family.Add({{"limit", std::string(limit.name)}}).Set(limit.value);
   auto& refused = Named(prometheus::BuildCounter(), Metric::kRequestsRefused).Register(registry_);
   for (size_t i = 0; i < kRefusalCount; ++i) refusals_[i] = &refused.Add({{"reason", std::string(kRefusals[i])}});
 }

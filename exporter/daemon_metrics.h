@@ -9,7 +9,9 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
+#include "exporter/limits.h"
 #include "exporter/metric_family.h"
 #include "exporter/process_collectable.h"
 #include "exporter/refusal.h"
@@ -20,7 +22,7 @@ namespace nccl_exporter {
 // Safe to use from any thread.
 class DaemonMetrics {
  public:
-  DaemonMetrics();
+  explicit DaemonMetrics(const std::vector<Limit>& limits = {});
 
   void ObserveScrape(std::chrono::nanoseconds duration);
   void CountDrops(const SeriesDrops& drops);

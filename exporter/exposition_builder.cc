@@ -17,6 +17,7 @@ LabelsId ExpositionBuilder::AddLabel(std::string_view name, std::string_view val
 }
 
 void ExpositionBuilder::Add(Metric metric, LabelsId subject, LabelsId own, double value) {
+  if (!Serves(metric)) return;
   FamilyOf(metric).series.push_back(
       {.subject = subject, .own = own, .value = value, .counts = {}, .created_realtime_ns = created_realtime_ns_});
   ++samples_;
@@ -24,6 +25,7 @@ void ExpositionBuilder::Add(Metric metric, LabelsId subject, LabelsId own, doubl
 
 void ExpositionBuilder::AddHistogram(Metric metric, LabelsId subject, LabelsId own, double sum,
                                      std::span<const uint64_t> counts) {
+  if (!Serves(metric)) return;
   Family& family = FamilyOf(metric);
   family.series.push_back(
       {.subject = subject, .own = own, .value = sum, .counts = counts, .created_realtime_ns = created_realtime_ns_});

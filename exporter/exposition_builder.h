@@ -25,6 +25,9 @@ class ExpositionBuilder {
   LabelsId AddLabels(Labels labels);
   LabelsId AddLabel(std::string_view name, std::string_view value);
 
+  // Whether series of the family are taken; those of others are ignored.
+  bool Serves(Metric metric) const { return exposition_.families[static_cast<size_t>(metric)].is_served; }
+
   void Add(Metric metric, LabelsId subject, LabelsId own, double value);
 
   // `counts` must live as long as the exposition: see Keep() and Exposition::owners.

@@ -117,10 +117,11 @@ std::string Encoded(const Encoder& encoder, const Exposition& exposition) {
 }
 
 TEST(FormatsTest, CarryTheSameNumbers) {
-  for (const auto& snapshot : {ExampleSnapshot(), LoadedSnapshot(3, 4)}) {
+  for (const auto& snapshot :
+       {ExampleSnapshot(), NodeOfShape({.communicators = 3, .point_to_point = 1, .collectives = 4})}) {
     Exposition exposition = ExpositionOfCatalogue();
-    LabelCache labels;
-    AddSnapshotFamilies(snapshot, kSeriesLimit, labels, exposition);
+    SeriesMemory memory;
+    AddSnapshotFamilies(snapshot, kSeriesLimit, memory, exposition);
     const Samples text = SamplesOfText(Encoded(TextEncoder(), exposition));
     const Samples openmetrics = SamplesOfText(Encoded(OpenMetricsEncoder(), exposition));
     const SamplesOfMessages messages(Encoded(ProtobufEncoder(), exposition));
@@ -137,8 +138,8 @@ const std::set<std::string> kCountedByTheDaemon{"nccl_collective_arrival_latenes
 TEST(FormatsTest, ProtobufTellsSinceWhenEveryCounterAndHistogramCounts) {
   Exposition exposition = ExpositionOfCatalogue();
   exposition.created_realtime_ns = 5000000000;
-  LabelCache labels;
-  AddSnapshotFamilies(ExampleSnapshot(), kSeriesLimit, labels, exposition);
+  SeriesMemory memory;
+  AddSnapshotFamilies(ExampleSnapshot(), kSeriesLimit, memory, exposition);
   for (const decoded::MetricFamily& family : DecodedFamilies(Encoded(ProtobufEncoder(), exposition))) {
     for (const decoded::Metric& metric : family.metric()) {
       if (metric.has_gauge()) continue;

@@ -13,8 +13,8 @@ namespace {
 
 std::string Encoded(const Encoder& encoder) {
   Exposition exposition = ExpositionOfCatalogue();
-  LabelCache labels;
-  AddSnapshotFamilies(ExampleSnapshot(), kSeriesLimit, labels, exposition);
+  SeriesMemory memory;
+  AddSnapshotFamilies(ExampleSnapshot(), kSeriesLimit, memory, exposition);
   std::string text;
   encoder.Encode(exposition, text);
   return text;

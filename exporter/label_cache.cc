@@ -12,7 +12,7 @@ namespace {
 // All that the labels of a communicator are made of, besides its process.
 auto PartsOf(const CommunicatorSnapshot& c) {
   return std::tie(c.generation, c.id, c.name, c.rank, c.nodes, c.api_version, c.nccl_version, c.timing_source,
-                  c.timing_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
+                  c.timing_reason, c.sampling_state, c.sampling_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
 }
 
 auto PartsOf(const ProcessSnapshot& p) { return std::tie(p.pid, p.host_name, p.identity); }
@@ -38,7 +38,7 @@ struct LabelCache::ProcessEntry {
   uint64_t used_in_sweep = 0;
 };
 
-LabelCache::LabelCache() = default;
+LabelCache::LabelCache(const MetricSwitches& switches) : switches_(switches) {}
 LabelCache::~LabelCache() = default;
 
 const CommunicatorLabelSets& LabelCache::Of(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
@@ -79,6 +79,10 @@ void LabelCache::Fill(ProcessEntry& entry, const ProcessSnapshot& process) {
 }
 
 SharedLabels LabelCache::Intern(Labels labels) {
+  std::erase_if(labels, [this](const Label& label) {
+    const bool is_other = label.name == "comm" && label.value == kOtherCommunicator;
+    return !switches_.Keeps(label.name) && !is_other;
+  });
   std::weak_ptr<const LabelSet>& place = interned_[labels];
   SharedLabels set = place.lock();
   if (set == nullptr) {

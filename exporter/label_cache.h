@@ -12,6 +12,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/label_set.h"
+#include "exporter/metric_switches.h"
 
 namespace nccl_exporter {
 
@@ -25,7 +26,8 @@ struct CommunicatorLabelSets {
 // For one thread at a time.
 class LabelCache {
  public:
-  LabelCache();
+  // Labels that are dropped are in no set, but for comm="other", which tells that it is no communicator's.
+  explicit LabelCache(const MetricSwitches& switches = {});
   ~LabelCache();
   LabelCache(const LabelCache&) = delete;
   LabelCache& operator=(const LabelCache&) = delete;
@@ -48,6 +50,8 @@ class LabelCache {
   ProcessEntry& EntryOf(const ProcessSnapshot& process);
   void Fill(ProcessEntry& entry, const ProcessSnapshot& process);
   SharedLabels Intern(Labels labels);
+
+  const MetricSwitches switches_;
 
   std::unordered_map<std::string, std::unique_ptr<ProcessEntry>> processes_;  // by segment
   std::map<Labels, std::weak_ptr<const LabelSet>> interned_;

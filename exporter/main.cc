@@ -21,6 +21,7 @@
 #include <system_error>
 
 #include "collector/collector.h"
+#include "exporter/cardinality.h"
 #include "exporter/history_keeper.h"
 #include "exporter/http_server.h"
 #include "exporter/in_flight_table.h"
@@ -66,6 +67,12 @@ int Dump(const std::string& path) {
 int PrintInFlight(const Options& options) {
   Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
   return Print(InFlightText(*collector.Snapshot()));
+}
+
+int PrintCardinality(const Options& options) {
+  if (options.shape) return Print(CardinalityText(NodeOfShape(*options.shape), options.metrics));
+  Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
+  return Print(CardinalityText(collector.Snapshot(), options.metrics));
 }
 
 int Top(const Options& options) {
@@ -161,11 +168,13 @@ int Serve(const Options& options) {
   if (!error.empty()) return Fail(kRuntimeFailure, error);
   Collector collector({.directories = options.segment_dirs, .retention = options.retention});
   StateLog state_log;
-  ScrapePage scrape_page([&] {
-    auto snapshot = collector.Snapshot();
-    state_log.Observe(*snapshot);
-    return snapshot;
-  });
+  ScrapePage scrape_page(
+      [&] {
+        auto snapshot = collector.Snapshot();
+        state_log.Observe(*snapshot);
+        return snapshot;
+      },
+      kSeriesLimit, options.metrics);
   HistoryKeeper history([&] { return collector.Snapshot(); });
   WebPages pages(
       scrape_page, history,
@@ -182,6 +191,9 @@ int Serve(const Options& options) {
                                       : server.Start(options.listen_addresses, security.tls.get());
   if (!error.empty()) return Fail(kRuntimeFailure, "cannot serve: " + error);
   LogStart(options, server, security);
+  if (const std::string taken = options.metrics.TakenFromRules(); !taken.empty()) {
+    spdlog::warn("--metrics switches off what the shipped rules need: {}", taken);
+  }
   collector.Start();
   scrape_page.TakeFirstSnapshot();
   service.Ready();
@@ -203,11 +215,13 @@ int Main(int argc, char** argv) {
       return Dump(options.dump_segment);
     case Command::kInFlight:
     case Command::kTop:
+    case Command::kCardinality:
     case Command::kServe:
       break;
   }
   try {
     if (options.command == Command::kTop) return Top(options);
+    if (options.command == Command::kCardinality) return PrintCardinality(options);
     return options.command == Command::kInFlight ? PrintInFlight(options) : Serve(options);
   } catch (const std::exception& failure) {
     return Fail(kRuntimeFailure, failure.what());

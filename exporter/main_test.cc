@@ -130,6 +130,26 @@ TEST(MainTest, WithoutASocketOfSystemdsThereIsNothingToListenAt) {
   EXPECT_THAT(OnlyLine(daemon.ErrorOutput()), testing::HasSubstr("systemd passed no sockets"));
 }
 
+TEST(MainTest, ServesLessOnRequestAndWarnsOfWhatTheRulesNeed) {
+  Daemon daemon({"--segment.dir=" + TemporaryDirectory(), "--metrics.disable=nccl_exporter_segment*"});
+  EXPECT_THAT(daemon.process().ReadErrorLine(), testing::HasSubstr("watching"));
+  EXPECT_THAT(daemon.process().ReadErrorLine(),
+              testing::AllOf(testing::HasSubstr("level=warn"),
+                             testing::HasSubstr("what the shipped rules need: nccl_exporter_segments\"")));
+  const std::string page = Get(daemon.port(), "/metrics").body;
+  EXPECT_THAT(page, testing::Not(testing::HasSubstr("nccl_exporter_segment")));
+  EXPECT_THAT(page, testing::HasSubstr("\nnccl_exporter_limit{limit=\"series\"} 20000\n"));
+}
+
+TEST(MainTest, CardinalityIsThatOfTheNodeAskedFor) {
+  ChildProcess shape({kDaemon, "cardinality", "--ranks=2", "--communicators=1", "--p2p=0"});
+  EXPECT_EQ(shape.Wait(), 0);
+  EXPECT_THAT(shape.Output(), testing::StartsWith("2 processes, 2 communicators in all\n"));
+  ChildProcess here({kDaemon, "cardinality", "--segment.dir=" + TemporaryDirectory()});
+  EXPECT_EQ(here.Wait(), 0);
+  EXPECT_THAT(here.Output(), testing::StartsWith("0 processes, 0 communicators in all\n"));
+}
+
 TEST(MainTest, APortInUseIsARuntimeFailure) {
   const Daemon first;
   ChildProcess second({kDaemon, "--web.listen-address=127.0.0.1:" + std::to_string(first.port())});

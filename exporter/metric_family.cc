@@ -7,10 +7,13 @@
 namespace nccl_exporter {
 namespace {
 
-template <typename Buckets, size_t kBounds>
-HistogramScale ScaleOf(const std::array<int, kBounds>& classic_bounds) {
+template <typename Buckets>
+HistogramScale ScaleOf(const std::vector<int>& classic_bounds, std::optional<int> schema) {
   HistogramScale scale;
-  scale.native = {.schema = Buckets::kSchema, .first_bound = Buckets::kFirstBound};
+  if (schema) {
+    scale.native = {
+        .schema = Buckets::kSchema, .first_bound = Buckets::kFirstBound, .halvings = Buckets::kSchema - *schema};
+  }
   for (const int bound : classic_bounds) {
     const int index = bound - Buckets::kFirstBound;
     scale.bounds.push_back(Buckets::UpperBound(index));
@@ -35,7 +38,7 @@ bool NameEndsInUnit(std::string_view name, std::string_view unit) {
          name[name.size() - unit.size() - 1] == '_';
 }
 
-Exposition ExpositionOfCatalogue() {
+Exposition ExpositionOfCatalogue(const MetricSwitches& switches) {
   Exposition exposition;
   for (const MetricRow& row : kMetrics) {
     exposition.families.push_back({.name = std::string(row.name),
@@ -43,13 +46,15 @@ Exposition ExpositionOfCatalogue() {
                                    .unit = std::string(row.unit),
                                    .type = row.type,
                                    .scale = {},
+                                   .is_served = switches.Serves(row.name),
                                    .series = {}});
   }
   for (const Metric metric : {Metric::kCollectiveDuration, Metric::kSendDuration, Metric::kRecvDuration}) {
-    exposition.families[static_cast<size_t>(metric)].scale = ScaleOf<DurationBuckets>(kClassicDurationBounds);
+    exposition.families[static_cast<size_t>(metric)].scale =
+        ScaleOf<DurationBuckets>(switches.duration_bounds(), switches.native_schema());
   }
   exposition.families[static_cast<size_t>(Metric::kCollectiveBusBandwidth)].scale =
-      ScaleOf<BandwidthBuckets>(kClassicBandwidthBounds);
+      ScaleOf<BandwidthBuckets>(switches.bandwidth_bounds(), switches.native_schema());
   return exposition;
 }
 

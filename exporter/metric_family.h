@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "exporter/label_set.h"
+#include "exporter/metric_switches.h"
 #include "proto/metric_catalogue.h"
 
 namespace nccl_exporter {
@@ -28,6 +29,7 @@ struct HistogramScale {
   struct Native {
     int schema = 0;
     int first_bound = 0;
+    int halvings = 0;  // of the resolution, before it is served
   };
   std::optional<Native> native;  // absent: the classic bounds are all there is
   std::vector<double> bounds;    // classic upper bounds, ascending, without +Inf
@@ -48,7 +50,8 @@ struct Family {
   std::string help;
   std::string unit;
   MetricType type = MetricType::kGauge;
-  HistogramScale scale;  // of histograms
+  HistogramScale scale;   // of histograms
+  bool is_served = true;  // else it takes no series
   std::vector<Series> series;
 };
 
@@ -78,6 +81,6 @@ std::string_view SampleFamilyName(const Family& family);
 bool NameEndsInUnit(std::string_view name, std::string_view unit);
 
 // All families of the catalogue, in its order and indexed by Metric, without series.
-Exposition ExpositionOfCatalogue();
+Exposition ExpositionOfCatalogue(const MetricSwitches& switches = {});
 
 }  // namespace nccl_exporter

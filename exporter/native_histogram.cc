@@ -38,7 +38,7 @@ void NativeHistogram::Set(const HistogramScale::Native& scale, std::span<const u
   last_count_ = 0;
   zero_count = counts.front();
   zero_threshold = std::exp2(std::ldexp(scale.first_bound, -scale.schema));
-  int halvings = 0;
+  int halvings = scale.halvings;
   for (;; ++halvings) {
     size_t buckets = 0;
     ForEachBucket(scale, counts, halvings, [&](int, uint64_t) { ++buckets; });

@@ -54,6 +54,25 @@ TEST(NativeHistogramTest, AnEmptyOneHasNoBuckets) {
   EXPECT_THAT(native.deltas, IsEmpty());
 }
 
+TEST(NativeHistogramTest, ACoarserOneMergesWholeBuckets) {
+  using Buckets = DurationBuckets;
+  std::vector<uint64_t> counts(Buckets::kCount, 1);
+  counts[0] = 5;
+  for (int halvings = 2; halvings <= 3; ++halvings) {
+    const NativeHistogram native =
+        NativeOf(counts, {.schema = Buckets::kSchema, .first_bound = Buckets::kFirstBound, .halvings = halvings});
+    EXPECT_EQ(native.schema, Buckets::kSchema - halvings);
+    EXPECT_EQ(native.zero_count, 5u);
+    const int width = 1 << halvings;
+    std::map<int, uint64_t> expected;
+    for (int i = Buckets::kFirstBound / width + 1; i <= Buckets::kLastBound / width; ++i) {
+      expected[i] = static_cast<uint64_t>(width);
+    }
+    expected[Buckets::kLastBound / width + 1] = 1;  // the one of values above all bounds
+    EXPECT_EQ(Decoded(native), expected);
+  }
+}
+
 TEST(NativeHistogramTest, TheLowestCountIsTheZeroBucket) {
   const NativeHistogram native = NativeOf({7, 0, 0}, {.schema = 3, .first_bound = -160});
   EXPECT_EQ(native.zero_count, 7u);

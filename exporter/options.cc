@@ -25,7 +25,10 @@ using Values = std::array<std::vector<std::string>, kOptions.size()>;
 // Given without a value: then it is `on`.
 constexpr bool IsSwitch(Option option) { return option == Option::kSystemdSocket; }
 
-constexpr bool IsRepeatable(Option option) { return option == Option::kListenAddress || option == Option::kSegmentDir; }
+constexpr bool IsRepeatable(Option option) {
+  return option == Option::kListenAddress || option == Option::kSegmentDir || option == Option::kMetricsDisable ||
+         option == Option::kMetricsDropLabel;
+}
 
 std::vector<std::string> SplitList(std::string_view list) {
   std::vector<std::string> parts;
@@ -77,8 +80,8 @@ constexpr std::array<std::pair<std::string_view, LogLevel>, 4> kLogLevels{
 constexpr std::array<std::pair<std::string_view, LogFormat>, 2> kLogFormats{
     {{"logfmt", LogFormat::kLogfmt}, {"json", LogFormat::kJson}}};
 
-// Stores a flag's value; false if it is none.
-bool Store(Option option, const std::string& value, Options& options) {
+// Stores a flag's value; false if it is none, with what is wrong with it where that is more than the flag's help says.
+bool Store(Option option, const std::string& value, Options& options, std::string& complaint) {
   switch (option) {
     case Option::kListenAddress:
       options.listen_addresses.push_back(value);
@@ -98,6 +101,21 @@ bool Store(Option option, const std::string& value, Options& options) {
     case Option::kSegmentRetention:
       options.retention = ParseDuration(value).value_or(std::chrono::nanoseconds(-1));
       return options.retention.count() >= 0;
+    case Option::kMetricsDisable:
+      complaint = options.metrics.Disable(value);
+      return complaint.empty();
+    case Option::kMetricsDropLabel:
+      complaint = options.metrics.DropLabel(value);
+      return complaint.empty();
+    case Option::kMetricsDurationBounds:
+      complaint = options.metrics.SetDurationBounds(value);
+      return complaint.empty();
+    case Option::kMetricsBandwidthBounds:
+      complaint = options.metrics.SetBandwidthBounds(value);
+      return complaint.empty();
+    case Option::kMetricsNativeSchema:
+      complaint = options.metrics.SetNativeSchema(value);
+      return complaint.empty();
     case Option::kLogLevel:
       options.log_level = ByName(kLogLevels, value).value_or(LogLevel::kInfo);
       return ByName(kLogLevels, value).has_value();
@@ -110,12 +128,18 @@ bool Store(Option option, const std::string& value, Options& options) {
   return false;
 }
 
+std::vector<std::string> DefaultsOf(Option option) {
+  const std::string_view text = kOptions[static_cast<size_t>(option)].default_value;
+  if (text.empty()) return {};
+  return IsRepeatable(option) ? SplitList(text) : std::vector{std::string(text)};
+}
+
 void StoreAll(const Values& values, Options& options, std::string& error) {
   for (size_t i = 0; i < kOptions.size(); ++i) {
     for (const std::string& value : values[i]) {
-      if (Store(static_cast<Option>(i), value, options)) continue;
-      error =
-          "invalid value '" + value + "' of " + std::string(kOptions[i].name) + ": " + std::string(kOptions[i].help);
+      std::string complaint(kOptions[i].help);
+      if (Store(static_cast<Option>(i), value, options, complaint)) continue;
+      error = "invalid value '" + value + "' of " + std::string(kOptions[i].name) + ": " + complaint;
       return;
     }
   }
@@ -124,7 +148,7 @@ void StoreAll(const Values& values, Options& options, std::string& error) {
 void AddOptions(CLI::App& app, Values& values) {
   for (size_t i = 0; i < kOptions.size(); ++i) {
     const OptionRow& row = kOptions[i];
-    values[i] = SplitList(row.default_value);
+    values[i] = DefaultsOf(static_cast<Option>(i));
     if (IsSwitch(static_cast<Option>(i))) {
       app.add_flag_callback(
           std::string(row.name), [&value = values[i]] { value = {"on"}; }, std::string(row.help));
@@ -134,6 +158,28 @@ void AddOptions(CLI::App& app, Values& values) {
     option->default_str(std::string(row.default_value))->allow_extra_args(false);
     if (!IsRepeatable(static_cast<Option>(i))) option->expected(1);
   }
+}
+
+// Flags of `cardinality`; any of them asks for a node of that shape instead of this one.
+CLI::App* AddCardinality(CLI::App& app, NodeShape& shape) {
+  constexpr int kMostRanks = 64;
+  constexpr int kMostCommunicators = 1000;
+  CLI::App* command = app.add_subcommand(
+      "cardinality",
+      "Print the series and bytes of a scrape: of this node, from --segment.dir, or of a node of a shape.");
+  command->fallthrough();
+  command->add_option("--ranks", shape.ranks, "Ranks on the node.")->check(CLI::Range(1, kMostRanks));
+  command->add_option("--communicators", shape.communicators, "Communicators of each rank.")
+      ->check(CLI::Range(1, kMostCommunicators));
+  command->add_option("--p2p", shape.point_to_point, "Of these, the ones that only send and receive.")
+      ->check(CLI::Range(0, kMostCommunicators));
+  command->add_option("--collectives", shape.collectives, "Collectives that each of the others uses.")
+      ->check(CLI::Range(1, kCollectivesOfShape));
+  return command;
+}
+
+bool HasFlags(const CLI::App& command) {
+  return std::ranges::any_of(command.get_options(), [](const CLI::Option* option) { return option->count() > 0; });
 }
 
 // CLI11's messages, which may take several lines, as one.
@@ -164,6 +210,8 @@ Options ParseOptions(int argc, const char* const* argv, std::string& error) {
   top->add_option("--sort", options.sort, "Order of the ranks.")
       ->check(CLI::IsMember(SortNames()))
       ->default_str("rank");
+  NodeShape shape;
+  const CLI::App* cardinality = AddCardinality(app, shape);
   CLI::App* print_options = app.add_subcommand("options", "Print the table of flags as Markdown.");
   try {
     app.parse(argc, argv);
@@ -180,6 +228,8 @@ Options ParseOptions(int argc, const char* const* argv, std::string& error) {
   if (dump->parsed()) options.command = Command::kDump;
   if (in_flight->parsed()) options.command = Command::kInFlight;
   if (top->parsed()) options.command = Command::kTop;
+  if (cardinality->parsed()) options.command = Command::kCardinality;
+  if (cardinality->parsed() && HasFlags(*cardinality)) options.shape = shape;
   if (print_options->parsed()) {
     options.command = Command::kPrint;
     options.text = OptionsAsMarkdown();
@@ -191,8 +241,8 @@ Options ParseOptions(int argc, const char* const* argv, std::string& error) {
 std::string OptionsAsMarkdown() {
   std::string table = "| flag | default | meaning |\n|---|---|---|\n";
   for (const OptionRow& row : kOptions) {
-    table += "| `" + std::string(row.name) + "` | `" + std::string(row.default_value) + "` | " + std::string(row.help) +
-             " |\n";
+    const std::string value = row.default_value.empty() ? "" : '`' + std::string(row.default_value) + '`';
+    table += "| `" + std::string(row.name) + "` | " + value + " | " + std::string(row.help) + " |\n";
   }
   return table;
 }

@@ -49,6 +49,49 @@ TEST(OptionsTest, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(options.log_format, LogFormat::kLogfmt);
 }
 
+TEST(OptionsTest, DefaultBoundsOfHistogramsAreThoseOfTheContract) {
+  const MetricSwitches metrics = Parsed({}).metrics;
+  EXPECT_THAT(metrics.duration_bounds(), testing::ElementsAreArray(kClassicDurationBounds));
+  EXPECT_THAT(metrics.bandwidth_bounds(), testing::ElementsAreArray(kClassicBandwidthBounds));
+  EXPECT_EQ(metrics.native_schema(), DurationBuckets::kSchema);
+}
+
+TEST(OptionsTest, MetricsAreSwitchedOffOneByOne) {
+  const MetricSwitches metrics =
+      Parsed({"--metrics.disable=histograms", "--metrics.disable", "nccl_p2p_*", "--metrics.drop-label=size",
+              "--metrics.drop-label=comm_name", "--metrics.duration-bounds=0.001,0.01", "--metrics.native-schema=off"})
+          .metrics;
+  EXPECT_FALSE(metrics.Serves("nccl_collective_duration_seconds"));
+  EXPECT_FALSE(metrics.Serves("nccl_p2p_send_bytes_total"));
+  EXPECT_TRUE(metrics.Serves("nccl_collective_bytes_total"));
+  EXPECT_FALSE(metrics.Keeps("size"));
+  EXPECT_FALSE(metrics.Keeps("comm_name"));
+  EXPECT_TRUE(metrics.Keeps("comm"));
+  EXPECT_EQ(metrics.duration_bounds().size(), 2u);
+  EXPECT_EQ(metrics.native_schema(), std::nullopt);
+}
+
+TEST(OptionsTest, WhatCannotBeSwitchedOffIsAnsweredWithTheNearest) {
+  EXPECT_EQ(ErrorOf({"--metrics.drop-label=job_id"}),
+            "invalid value 'job_id' of --metrics.drop-label: 'job_id' is no label that can be dropped; the nearest is "
+            "pod");
+  EXPECT_THAT(ErrorOf({"--metrics.disable=nccl_rank_alife"}), testing::HasSubstr("the nearest is nccl_rank_alive"));
+}
+
+TEST(OptionsTest, CardinalityIsOfThisNodeUnlessAShapeIsGiven) {
+  const Options here = Parsed({"cardinality", "--metrics.drop-label=size", "--segment.dir=/a"});
+  EXPECT_EQ(here.command, Command::kCardinality);
+  EXPECT_FALSE(here.shape.has_value());
+  EXPECT_FALSE(here.metrics.Keeps("size"));
+  EXPECT_THAT(here.segment_dirs, testing::ElementsAre("/a"));
+  const Options made_up = Parsed({"--metrics.disable=histograms", "cardinality", "--ranks=4", "--collectives", "2"});
+  ASSERT_TRUE(made_up.shape.has_value());
+  EXPECT_EQ(made_up.shape->ranks, 4);
+  EXPECT_EQ(made_up.shape->communicators, NodeShape().communicators);
+  EXPECT_EQ(made_up.shape->collectives, 2);
+  EXPECT_FALSE(made_up.metrics.Serves("nccl_collective_duration_seconds"));
+}
+
 TEST(OptionsTest, GivenValuesReplaceTheDefaults) {
   const Options options =
       Parsed({"--web.listen-address", "127.0.0.1:1", "--web.listen-address=localhost:2", "--web.telemetry-path=/m",
@@ -73,6 +116,11 @@ TEST(OptionsTest, BadValuesAreNamedInOneLine) {
         "/../a", "/a%20"}},
       {"--segment.dir", {""}},
       {"--segment.retention", {"", "-1", "5 m", "5x", "m", "1m1h", "1m1m", "1.5h", "9999d", "99999999999999999999"}},
+      {"--metrics.disable", {"", "nccl", "x*", "nccl_*_total"}},
+      {"--metrics.drop-label", {"", "le", "reason", "hostname"}},
+      {"--metrics.duration-bounds", {"", "0", "2,1", "1s", "none,1"}},
+      {"--metrics.bandwidth-bounds", {"", "1", "1e99"}},
+      {"--metrics.native-schema", {"", "4", "-1", "on"}},
       {"--log.level", {"trace", "INFO", ""}},
       {"--log.format", {"text", ""}},
   };
@@ -99,6 +147,9 @@ TEST(OptionsTest, BadCommandLinesAreNamedInOneLine) {
                                                     {"dump", "--x=1"},
                                                     {"top", "--sort=colour"},
                                                     {"top", "--sort"},
+                                                    {"cardinality", "--ranks=0"},
+                                                    {"cardinality", "--collectives=9"},
+                                                    {"cardinality", "--metrics.drop-label=x"},
                                                     {"options", "dump", "a"}};
   for (const auto& arguments : cases) {
     const std::string error = ErrorOf(arguments);

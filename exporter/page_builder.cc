@@ -10,8 +10,6 @@
 #include "exporter/text_encoder.h"
 
 namespace nccl_exporter {
-namespace {
-
 const Encoder& EncoderOf(Format format) {
   static const TextEncoder text;
   static const OpenMetricsEncoder openmetrics;
@@ -26,6 +24,8 @@ const Encoder& EncoderOf(Format format) {
   }
   return text;
 }
+
+namespace {
 
 size_t IndexOf(Format format, bool is_compressed) {
   return 2 * static_cast<size_t>(format) + static_cast<size_t>(is_compressed);

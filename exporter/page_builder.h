@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "exporter/encoder.h"
 #include "exporter/metric_family.h"
 #include "exporter/negotiation.h"
 
@@ -25,6 +26,8 @@ struct PageKind {
   bool is_compressed = false;
 };
 using Page = std::shared_ptr<const std::string>;
+
+const Encoder& EncoderOf(Format format);
 
 class PageBuilder {
  public:

@@ -52,9 +52,9 @@ std::shared_ptr<const NodeSnapshot> NodeOf(const NodeSnapshot& job, size_t times
   return node;
 }
 
-Exposition ExpositionOf(std::shared_ptr<const NodeSnapshot> snapshot, LabelCache& labels) {
+Exposition ExpositionOf(std::shared_ptr<const NodeSnapshot> snapshot, SeriesMemory& memory) {
   Exposition exposition = ExpositionOfCatalogue();
-  AddSnapshotFamilies(std::move(snapshot), kNoLimit, labels, exposition);
+  AddSnapshotFamilies(std::move(snapshot), kNoLimit, memory, exposition);
   return exposition;
 }
 
@@ -83,25 +83,25 @@ void Scrape(benchmark::State& state, const Node& node, const HttpRequest& reques
   ScrapePage page([&] { return node; }, kNoLimit);
   size_t bytes = 0;
   for (auto _ : state) bytes = page.Answer(request).bytes().size();
-  LabelCache labels;
-  Report(state, ExpositionOf(node, labels), bytes);
+  SeriesMemory memory;
+  Report(state, ExpositionOf(node, memory), bytes);
 }
 
 void BuildFamilies(benchmark::State& state, const Node& node) {
-  LabelCache labels;
-  for (auto _ : state) benchmark::DoNotOptimize(ExpositionOf(node, labels));
+  SeriesMemory memory;
+  for (auto _ : state) benchmark::DoNotOptimize(ExpositionOf(node, memory));
 }
 
 void BuildFamiliesUncached(benchmark::State& state, const Node& node) {
   for (auto _ : state) {
-    LabelCache labels;
-    benchmark::DoNotOptimize(ExpositionOf(node, labels));
+    SeriesMemory memory;
+    benchmark::DoNotOptimize(ExpositionOf(node, memory));
   }
 }
 
 void EncodeProtobuf(benchmark::State& state, const Node& node) {
-  LabelCache labels;
-  const Exposition exposition = ExpositionOf(node, labels);
+  SeriesMemory memory;
+  const Exposition exposition = ExpositionOf(node, memory);
   std::string body;
   for (auto _ : state) {
     body.clear();
@@ -168,8 +168,8 @@ void SetMetric(const Exposition& exposition, const Family& family, const Series&
 
 // The same messages by the runtime that protoc's code needs.
 void EncodeProtobufByItsRuntime(benchmark::State& state, const Node& node) {
-  LabelCache labels;
-  const Exposition exposition = ExpositionOf(node, labels);
+  SeriesMemory memory;
+  const Exposition exposition = ExpositionOf(node, memory);
   std::string body;
   for (auto _ : state) {
     std::ostringstream out;
@@ -234,8 +234,8 @@ class PrometheusRegistry {
 };
 
 void PrometheusCpp(benchmark::State& state, const Node& node) {
-  LabelCache labels;
-  const Exposition exposition = ExpositionOf(node, labels);
+  SeriesMemory memory;
+  const Exposition exposition = ExpositionOf(node, memory);
   const PrometheusRegistry registry(exposition);
   const prometheus::TextSerializer serializer;
   std::string text;
@@ -295,7 +295,7 @@ int Main(int argc, char** argv) {
   constexpr size_t kTwelveCommunicators = 4;
   constexpr size_t kCap = kSeriesLimit;
   size_t times = kTwelveCommunicators;
-  for (LabelCache labels; SamplesOf(ExpositionOf(NodeOf(*job, times), labels)) < kCap;) ++times;
+  for (SeriesMemory memory; SamplesOf(ExpositionOf(NodeOf(*job, times), memory)) < kCap;) ++times;
   RegisterNode("8x12", NodeOf(*job, kTwelveCommunicators));
   RegisterNode("20000_series", NodeOf(*job, times));
   benchmark::Initialize(&argc, argv);

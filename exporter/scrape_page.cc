@@ -30,8 +30,13 @@ class ScrapeInProgress {
 
 }  // namespace
 
-ScrapePage::ScrapePage(SnapshotSource snapshots, size_t series_limit)
-    : snapshots_(std::move(snapshots)), series_limit_(series_limit), builder_([this] { return Expose(); }) {}
+ScrapePage::ScrapePage(SnapshotSource snapshots, size_t series_limit, const MetricSwitches& switches)
+    : snapshots_(std::move(snapshots)),
+      series_limit_(series_limit),
+      switches_(switches),
+      daemon_(Limits(series_limit)),
+      memory_(switches),
+      builder_([this] { return Expose(); }) {}
 
 HttpResponse ScrapePage::Answer(const HttpRequest& request) {
   auto scrape = std::make_shared<ScrapeInProgress>(in_progress_);
@@ -62,8 +67,8 @@ HttpResponse ScrapePage::Refuse(Refusal refusal, std::string_view why) {
 }
 
 Exposition ScrapePage::Expose() {
-  Exposition exposition = ExpositionOfCatalogue();
-  daemon_.CountDrops(AddSnapshotFamilies(TakeSnapshot(), series_limit_, labels_, exposition));
+  Exposition exposition = ExpositionOfCatalogue(switches_);
+  daemon_.CountDrops(AddSnapshotFamilies(TakeSnapshot(), series_limit_, memory_, exposition));
   daemon_.AddTo(exposition);
   return exposition;
 }

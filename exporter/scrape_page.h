@@ -26,7 +26,8 @@ using SnapshotSource = std::function<std::shared_ptr<const NodeSnapshot>()>;
 
 class ScrapePage {
  public:
-  explicit ScrapePage(SnapshotSource snapshots, size_t series_limit = kSeriesLimit);
+  explicit ScrapePage(SnapshotSource snapshots, size_t series_limit = kSeriesLimit,
+                      const MetricSwitches& switches = {});
 
   HttpResponse Answer(const HttpRequest& request);
 
@@ -43,8 +44,9 @@ class ScrapePage {
 
   const SnapshotSource snapshots_;
   const size_t series_limit_;
+  const MetricSwitches switches_;
   DaemonMetrics daemon_;
-  LabelCache labels_;  // of the builder's thread
+  SeriesMemory memory_;  // of the builder's thread
   // Outlived by the answers that are still being sent when the page is gone.
   const std::shared_ptr<std::atomic<int>> in_progress_ = std::make_shared<std::atomic<int>>(0);
   std::atomic<bool> is_ready_ = false;

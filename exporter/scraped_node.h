@@ -21,9 +21,14 @@ namespace nccl_exporter {
 
 class ScrapedNode {
  public:
-  explicit ScrapedNode(NodeSnapshot snapshot, size_t series_limit = kSeriesLimit)
-      : drops_(AddSnapshotFamilies(std::make_shared<const NodeSnapshot>(std::move(snapshot)), series_limit, labels_,
-                                   exposition_)) {}
+  explicit ScrapedNode(NodeSnapshot snapshot, size_t series_limit = kSeriesLimit, const MetricSwitches& switches = {})
+      : own_memory_(std::make_unique<SeriesMemory>(switches)),
+        exposition_(ExpositionOfCatalogue(switches)),
+        drops_(Scrape(std::move(snapshot), series_limit, *own_memory_)) {}
+
+  // A scrape after others with the same memory.
+  ScrapedNode(NodeSnapshot snapshot, const MetricSwitches& switches, SeriesMemory& memory)
+      : exposition_(ExpositionOfCatalogue(switches)), drops_(Scrape(std::move(snapshot), kSeriesLimit, memory)) {}
 
   // Series of a metric as label texts with their values: {"comm=...,rank=3": 1.5}.
   std::map<std::string, double> Values(Metric metric) const {
@@ -69,8 +74,13 @@ class ScrapedNode {
     return text;
   }
 
-  LabelCache labels_;
-  Exposition exposition_ = ExpositionOfCatalogue();
+  SeriesDrops Scrape(NodeSnapshot snapshot, size_t series_limit, SeriesMemory& memory) {
+    return AddSnapshotFamilies(std::make_shared<const NodeSnapshot>(std::move(snapshot)), series_limit, memory,
+                               exposition_);
+  }
+
+  std::unique_ptr<SeriesMemory> own_memory_;
+  Exposition exposition_;
   SeriesDrops drops_;
 };
 

@@ -68,8 +68,13 @@ TEST(SeriesMergingTest, ACommunicatorWithAllFunctionsFitsTheRoomKeptForOthers) {
   CommunicatorSnapshot overflow = Overflow();
   for (size_t i = 0; i < kFunctionCount; ++i) AddOperation(overflow, static_cast<Function>(i), 64, 0);
   overflow.ranks = 8;  // as in a fold, where bus bytes are known
-  EXPECT_LE(ScrapedNode(NodeOfOne(overflow)).samples() - ScrapedNode(NodeOf({ProcessOf(1, {})})).samples(),
-            kSeriesForOthers);
+  MetricSwitches most;
+  most.SetDurationBounds("0.001,0.002,0.004,0.008,0.016,0.032,0.064,0.128,0.25,0.5,1,2,4,8,16,32");
+  most.SetBandwidthBounds("1e8,2e8,4e8,8e8,1e9,2e9,4e9,8e9,1e10,2e10,4e10,8e10,1e11,2e11,4e11,8e11");
+  ASSERT_EQ(most.duration_bounds().size(), kMaxClassicBounds);
+  ASSERT_EQ(most.bandwidth_bounds().size(), kMaxClassicBounds);
+  const auto samples = [&](const NodeSnapshot& node) { return ScrapedNode(node, kSeriesLimit, most).samples(); };
+  EXPECT_LE(samples(NodeOfOne(overflow)) - samples(NodeOf({ProcessOf(1, {})})), kSeriesForOthers);
 }
 
 TEST(SeriesMergingTest, CommunicatorsBeyondTheCapFoldIntoOther) {

@@ -31,19 +31,20 @@ Metric MetricOf(LossKind kind) {
 
 class SnapshotFamilies {
  public:
-  SnapshotFamilies(const NodeSnapshot& snapshot, size_t series_limit, LabelCache& labels, Exposition& exposition)
+  SnapshotFamilies(const NodeSnapshot& snapshot, size_t series_limit, SeriesMemory& memory, Exposition& exposition)
       : snapshot_(snapshot),
         series_limit_(series_limit),
         named_limit_(series_limit - std::min(series_limit, kSeriesForOthers)),
-        labels_(labels),
+        memory_(memory),
         builder_(exposition),
-        communicators_(builder_, labels_) {}
+        communicators_(builder_, memory) {}
 
   SeriesDrops Add() {
+    memory_.departed.Begin(snapshot_);
     AddSegments();
     AddProcesses();
     AddCommunicators();
-    labels_.Sweep();
+    memory_.labels.Sweep();
     return drops_;
   }
 
@@ -71,32 +72,56 @@ class SnapshotFamilies {
                  static_cast<double>(snapshot_.taken_realtime_ns) / 1e9);
   }
 
-  // Processes with the same labels (the same pid in two containers that no job label tells apart) are summed, and live
-  // while one of them does.
-  void AddProcesses() {
-    struct Process {
-      SharedLabels labels;
-      std::array<uint64_t, kLossCount> losses{};
-      bool is_alive = false;
-      std::optional<bool> is_stopped = std::nullopt;
-      int64_t since_ns = 0;
-    };
+  struct Process {
+    SharedLabels labels;
+    std::vector<const ProcessSnapshot*> members;
+    std::array<uint64_t, kLossCount> losses{};
+    bool is_alive = false;
+    std::optional<bool> is_stopped = std::nullopt;
+    int64_t since_ns = 0;
+  };
+
+  // Processes with the same labels (the same pid in two containers that no job label tells apart, or a label that is
+  // dropped) are summed; live while one of them does, and stopped while one is.
+  std::vector<Process> ProcessesByLabels() {
     std::vector<Process> processes;
     std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
     for (const ProcessSnapshot& process : snapshot_.processes) {
-      const SharedLabels& labels = labels_.OfProcess(process);
+      const SharedLabels& labels = memory_.labels.OfProcess(process);
       const auto [entry, is_new] = index.try_emplace(labels.get(), processes.size());
-      if (is_new) processes.push_back({.labels = labels, .since_ns = process.start_realtime_ns});
+      if (is_new) processes.push_back({.labels = labels, .members = {}, .since_ns = process.start_realtime_ns});
       Process& sum = processes[entry->second];
+      sum.members.push_back(&process);
       for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += process.losses[i];
       sum.is_alive |= process.is_alive;
       if (process.is_stopped) sum.is_stopped = sum.is_stopped.value_or(false) || *process.is_stopped;
       sum.since_ns = std::min(sum.since_ns, process.start_realtime_ns);
     }
+    return processes;
+  }
+
+  void AddDeparted(Process& sum) {
+    const DepartedProcesses* const departed = memory_.departed.ProcessesOf(sum.labels);
+    if (departed == nullptr && sum.members.size() == 1) return;
+    for (const ProcessSnapshot* process : sum.members) memory_.departed.Remember(sum.labels, *process);
+    if (departed == nullptr) return;
+    for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += departed->losses[i];
+    sum.since_ns = std::min(sum.since_ns, departed->start_realtime_ns);
+  }
+
+  size_t SamplesOf(const Process& process) const {
+    size_t samples =
+        builder_.Serves(Metric::kRankAlive) + (process.is_stopped && builder_.Serves(Metric::kRankStopped));
+    for (const LossTraits& loss : kLosses) samples += builder_.Serves(MetricOf(loss.kind));
+    return samples;
+  }
+
+  void AddProcesses() {
     std::array<LabelsId, kLossCount> reasons{};
     for (size_t i = 0; i < kLossCount; ++i) reasons[i] = builder_.AddLabel("reason", kLosses[i].reason);
-    for (const Process& sum : processes) {
-      const size_t samples = kLossCount + (sum.is_stopped ? 2 : 1);
+    for (Process& sum : ProcessesByLabels()) {
+      AddDeparted(sum);
+      const size_t samples = SamplesOf(sum);
       if (builder_.samples() + samples > named_limit_) {
         drops_.left_out += samples;
         continue;
@@ -112,7 +137,7 @@ class SnapshotFamilies {
   }
 
   void AddCommunicators() {
-    SubjectTable subjects(snapshot_, labels_);
+    SubjectTable subjects(snapshot_, memory_.labels, memory_.departed);
     for (size_t i = 0; i < subjects.named().size(); ++i) {
       if (AddWithin(named_limit_, &CommunicatorSeries::AddNamed, subjects.named()[i]) == 0) continue;
       // The cap is reached: count what these would have been (nothing fits a limit of 0), then fold them, which ends
@@ -124,6 +149,11 @@ class SnapshotFamilies {
     }
     for (const Subject& other : subjects.others()) {
       drops_.left_out += AddWithin(series_limit_, &CommunicatorSeries::AddOther, other);
+    }
+    for (const std::vector<Subject>* group : {&subjects.named(), &subjects.others()}) {
+      for (const Subject& subject : *group) {
+        if (subject.members.size() > 1) memory_.departed.Remember(subject.labels, subject.members);
+      }
     }
   }
 
@@ -140,7 +170,7 @@ class SnapshotFamilies {
   const NodeSnapshot& snapshot_;
   const size_t series_limit_;
   const size_t named_limit_;
-  LabelCache& labels_;
+  SeriesMemory& memory_;
   ExpositionBuilder builder_;
   CommunicatorSeries communicators_;
   ExpositionBuilder::Mark mark_;
@@ -149,10 +179,12 @@ class SnapshotFamilies {
 
 }  // namespace
 
-SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, size_t series_limit, LabelCache& labels,
+SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, size_t series_limit, SeriesMemory& memory,
                                 Exposition& exposition) {
   exposition.owners.push_back(snapshot);
-  return SnapshotFamilies(*snapshot, series_limit, labels, exposition).Add();
+  const SeriesDrops drops = SnapshotFamilies(*snapshot, series_limit, memory, exposition).Add();
+  memory.departed.End(std::move(snapshot));
+  return drops;
 }
 
 }  // namespace nccl_exporter

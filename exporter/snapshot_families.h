@@ -12,8 +12,8 @@
 #include <memory>
 
 #include "collector/node_snapshot.h"
-#include "exporter/label_cache.h"
 #include "exporter/metric_family.h"
+#include "exporter/series_memory.h"
 
 namespace nccl_exporter {
 
@@ -28,9 +28,9 @@ struct SeriesDrops {
   bool operator==(const SeriesDrops&) const = default;
 };
 
-// Fills the catalogue's families of `exposition`, which keeps the snapshot alive. `labels` is for one scrape after the
-// other.
-SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, size_t series_limit, LabelCache& labels,
+// Fills the catalogue's families of `exposition`, which keeps the snapshot alive. `memory` and the exposition are made
+// with the same switches.
+SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, size_t series_limit, SeriesMemory& memory,
                                 Exposition& exposition);
 
 }  // namespace nccl_exporter

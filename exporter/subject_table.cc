@@ -3,33 +3,18 @@
 #include "exporter/subject_table.h"
 
 #include <algorithm>
-#include <limits>
-#include <tuple>
 
 namespace nccl_exporter {
 
-const Member& Subject::Newest() const {
-  const auto age = [](const Member& member) {
-    return std::tuple(member.process->is_alive && !member.communicator->is_closed,
-                      member.communicator->created_realtime_ns, member.communicator->generation);
-  };
-  return *std::ranges::max_element(members, [&](const Member& a, const Member& b) { return age(a) < age(b); });
-}
-
-int64_t Subject::CreatedRealtimeNs() const {
-  int64_t created = std::numeric_limits<int64_t>::max();
-  for (const Member& member : members) created = std::min(created, member.communicator->created_realtime_ns);
-  return created;
-}
-
-SubjectTable::SubjectTable(const NodeSnapshot& snapshot, LabelCache& labels) : labels_(labels) {
+SubjectTable::SubjectTable(const NodeSnapshot& snapshot, LabelCache& labels, const DepartedCounts& departed)
+    : labels_(labels), departed_(departed) {
   for (const ProcessSnapshot& process : snapshot.processes) {
     for (const CommunicatorSnapshot& communicator : process.communicators) {
       const Member member{&process, &communicator};
       if (communicator.is_overflow) {
-        others_.Add(labels_.OfOthers(process), member);
+        Add(labels_.OfOthers(process), member, others_);
       } else if (communicator.has_identity) {
-        named_.Add(labels_.Of(process, communicator).series, member);
+        Add(labels_.Of(process, communicator).series, member, named_);
       }
     }
   }
@@ -38,17 +23,20 @@ SubjectTable::SubjectTable(const NodeSnapshot& snapshot, LabelCache& labels) : l
 void SubjectTable::FoldFrom(size_t first) {
   for (size_t i = first; i < named_.subjects.size(); ++i) {
     for (const Member& member : named_.subjects[i].members) {
-      others_.Add(labels_.OfOthers(*member.process), member);
+      if (!member.has_departed) Add(labels_.OfOthers(*member.process), member, others_);
     }
     named_.index.erase(named_.subjects[i].labels.get());
   }
   named_.subjects.resize(std::min(first, named_.subjects.size()));
 }
 
-void SubjectTable::Group::Add(const SharedLabels& labels, const Member& member) {
-  const auto [entry, is_new] = index.try_emplace(labels.get(), subjects.size());
-  if (is_new) subjects.push_back({.labels = labels, .members = {}});
-  subjects[entry->second].members.push_back(member);
+void SubjectTable::Add(const SharedLabels& labels, const Member& member, Group& group) {
+  const auto [entry, is_new] = group.index.try_emplace(labels.get(), group.subjects.size());
+  if (is_new) {
+    group.subjects.push_back({.labels = labels, .members = {}});
+    departed_.AppendTo(labels, group.subjects.back().members);
+  }
+  group.subjects[entry->second].members.push_back(member);
 }
 
 }  // namespace nccl_exporter

@@ -213,7 +213,7 @@ TEST_F(WebPagesTest, ConcurrentScrapesGetTheSameSeries) {
 }
 
 TEST(ScrapePageTest, CountsSeriesBeyondTheCap) {
-  ScrapePage page([] { return LoadedSnapshot(2, 1); }, 1000);
+  ScrapePage page([] { return NodeOfShape({.communicators = 2, .point_to_point = 0, .collectives = 1}); }, 1000);
   page.Answer({});
   const std::string text(page.Answer({}).bytes());
   const std::string before_count = "\nnccl_exporter_series_dropped_total{reason=\"folded\"} ";

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "proto/metric_catalogue.h"
+#include "proto/metric_choice.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter {
@@ -107,6 +108,15 @@ TEST(MetricDocument, ListsEveryMetricOfTheCatalogue) {
              std::string(row.help) + " |\n";
   }
   ExpectTable("README.md", table);
+}
+
+TEST(MetricDocument, SaysWhatBecomesOfSeriesWithoutALabel) {
+  std::string table = "| label | what is one series without it | shipped rules |\n|---|---|---|\n";
+  for (const DroppableLabel& label : kDroppableLabels) {
+    table += "| `" + std::string(label.name) + "` | " + std::string(label.meaning) + " | " +
+             (label.is_needed_by_rules ? "need it" : "") + " |\n";
+  }
+  ExpectTable("docs/tune.md", table);
 }
 
 TEST(LossDocument, ListsEveryCause) {

@@ -79,6 +79,7 @@ enum class Metric : uint8_t {
   kProcessMaxDescriptors,
   kProcessStartTime,
   kProcessThreads,
+  kLimit,
   kCount
 };
 inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::kCount);
@@ -192,6 +193,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Start of the daemon, seconds since the epoch."},
     {"process_threads", MetricType::kGauge, "", LabelScope::kDaemon, "",
      "Threads of the daemon."},
+    {"nccl_exporter_limit", MetricType::kGauge, "", LabelScope::kDaemon, "limit",
+     "Limits of the daemon; their names tell the unit where it is not a number of things."},
 }};
 
 constexpr const MetricRow& RowOf(Metric metric) { return kMetrics[static_cast<size_t>(metric)]; }

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the daemon holds itself to, as nccl_exporter_limit.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+namespace nccl_exporter {
+
+struct Limit {
+  std::string_view name;  // value of the label `limit`; that of the reason under which it refuses, where there is one
+  double value;
+};
+
+std::vector<Limit> Limits(size_t series_limit);
+
+}  // namespace nccl_exporter

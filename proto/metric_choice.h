@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a site may leave out of a scrape, and what the rules of deploy/prometheus cannot do without.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "proto/metric_catalogue.h"
+
+namespace nccl_exporter {
+
+// A label that series can do without. What then has the same labels is one series: see docs/tune.md.
+struct DroppableLabel {
+  std::string_view name;
+  bool is_needed_by_rules;   // those of deploy/prometheus name nobody, or the wrong one, without it
+  std::string_view meaning;  // what is one series without it
+};
+inline constexpr std::array<DroppableLabel, 12> kDroppableLabels{{
+    {"comm", true, "communicators of the same name; communicators without a slot of their own keep `comm=\"other\"`"},
+    {"comm_name", false, "nothing: `comm` tells communicators apart"},
+    {"rank", true, "nothing while there is `gpu`; without it the ranks of a communicator on the node"},
+    {"gpu", false, "nothing while there is `rank`"},
+    {"slurm_job_id", true, "what jobs have in common: nothing while there is `comm`, but for `comm=\"other\"` and P"},
+    {"namespace", true, "the same"},
+    {"pod", true, "the same"},
+    {"container", true, "the same"},
+    {"collective", true, "all collectives; calls of Send and Recv too"},
+    {"size", true, "all message sizes"},
+    {"pid", true, "processes of the same global rank"},
+    {"global_rank", true, "nothing while there is `pid`"},
+}};
+
+// What the rules of deploy/prometheus read of the plugin and the daemon; a test compares it with them.
+inline constexpr std::array kMetricsNeededByRules{
+    Metric::kCollectiveOperations,
+    Metric::kCollectiveBytes,
+    Metric::kCollectiveTimedOperations,
+    Metric::kCollectiveBusySeconds,
+    Metric::kCollectiveBusBytes,
+    Metric::kSendOperations,
+    Metric::kSendTimedOperations,
+    Metric::kSendBusySeconds,
+    Metric::kRecvOperations,
+    Metric::kRecvTimedOperations,
+    Metric::kRecvBusySeconds,
+    Metric::kArrivalLateness,
+    Metric::kLastArrivals,
+    Metric::kComparedOperations,
+    Metric::kStartedSequence,
+    Metric::kCompletedSequence,
+    Metric::kInFlight,
+    Metric::kOldestInFlightStart,
+    Metric::kLastProgress,
+    Metric::kCommunicatorRanks,
+    Metric::kRankInfo,
+    Metric::kRankAlive,
+    Metric::kRankStopped,
+    Metric::kEventsDropped,
+    Metric::kTimestampsRejected,
+    Metric::kBuildInfo,
+    Metric::kSegments,
+    Metric::kSeriesDropped,
+};
+
+}  // namespace nccl_exporter
