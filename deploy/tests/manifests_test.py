@@ -19,7 +19,7 @@ sys.path.insert(0, str(DEPLOY / 'tests'))
 import kubernetes_model
 import report
 
-KUBERNETES, HELM = DEPLOY / 'kubernetes', DEPLOY / 'helm'
+KUBERNETES, HELM, GRAFANA = DEPLOY / 'kubernetes', DEPLOY / 'helm', DEPLOY / 'grafana'
 BASES = ['node', 'monitoring', 'sidecar', 'inject']
 NEWER_KINDS = ['MutatingAdmissionPolicy', 'MutatingAdmissionPolicyBinding']  # 1.36
 OPERATOR_KINDS = ['ServiceMonitor', 'PodMonitor', 'PrometheusRule']
@@ -51,6 +51,22 @@ def without_chart_labels(thing):
             if thing['kind'] == 'DaemonSet' else []:
         container.pop('imagePullPolicy')
     return thing
+
+
+def dashboard_files():
+    return {path.name: path.read_text() for path in (GRAFANA / 'dashboards').iterdir()}
+
+
+def dashboards_in(things, namespace):
+    """File name to content of ConfigMaps that Grafana's sidecar finds, and that kubectl apply, which keeps what it applied, can take."""
+    found = {}
+    for thing in things:
+        faults = kubernetes_model.faults_of(thing)
+        assert not faults, faults
+        assert thing['metadata']['namespace'] == namespace and thing['metadata']['labels']['grafana_dashboard'] == '1', thing['metadata']
+        assert len(json.dumps(thing)) < 256 * 1024, thing['metadata']['name']
+        found |= thing['data']
+    return found
 
 
 def kustomize():
@@ -149,6 +165,29 @@ class Chart(unittest.TestCase):
             subprocess.run(['helm', 'lint', '--strict', HELM / 'nccl-exporter'], check=True)
             for name in 'default', 'all':
                 self.assertEqual(by_name(objects(pathlib.Path(folder) / f'{name}.rendered.yaml')), rendered(name))
+
+    @unittest.skipUnless(shutil.which('helm'), 'helm is not installed')
+    def test_helm_makes_config_maps_of_the_dashboards(self):
+        """Apart from the rest: what is rendered would be a second copy of them."""
+        output = subprocess.run(['helm', 'template', 'nccl-exporter', HELM / 'nccl-exporter', '--namespace', 'nccl-exporter', '--set', 'dashboards.enabled=true',
+                                 '--show-only', 'templates/dashboards.yaml'], check=True, capture_output=True, text=True).stdout
+        self.assertEqual(dashboards_in(yaml.safe_load_all(output), 'nccl-exporter'), dashboard_files())
+
+
+class Dashboards(unittest.TestCase):
+    maxDiff = None
+
+    def test_the_chart_has_all_of_them(self):
+        files = {path.name: path.read_text() for path in (HELM / 'nccl-exporter/dashboards').iterdir()}
+        self.assertEqual(files, dashboard_files())
+        self.assertIn('.Files.Glob "dashboards/*.json"', (HELM / 'nccl-exporter/templates/dashboards.yaml').read_text())
+
+    @unittest.skipUnless(kustomize(), 'neither kustomize nor kubectl is installed')
+    def test_kustomize_makes_config_maps_of_the_dashboards(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(GRAFANA, folder, dirs_exist_ok=True)
+            output = subprocess.run([*kustomize(), folder], check=True, capture_output=True, text=True).stdout
+        self.assertEqual(dashboards_in(yaml.safe_load_all(output), 'monitoring'), dashboard_files())
 
 
 if __name__ == '__main__':

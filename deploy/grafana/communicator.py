@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One communicator: how fast, who is late, who is in what."""
+from columns import HIDDEN_COMM_COLUMNS, HIDDEN_JOB_COLUMNS, RANK_COLUMNS
+from grafana_model import Column, Row, custom_variable, dashboard, graph, heat_map, query_variable, stat, steps, table
+from promql import (COMM, JOB, JOB_LABELS, JOB_VARIABLES, ON_RANK, RANK_LABELS, age_in_flight, alerts, distribution_of, named, quantile_of, rate,
+                    wait_deficit)
+
+COLLECTIVES = ['AllReduce', 'AllGather', 'ReduceScatter', 'Broadcast', 'Reduce', 'AlltoAll', 'Gather', 'Scatter']
+OF = f'{COMM}, collective=~"$collective"'
+VARIABLES = [
+    *JOB_VARIABLES,
+    query_variable('comm_name', 'Name', f'label_values(nccl_communicator_info{{{JOB}}}, comm_name)'),
+    query_variable('comm', 'Communicator', f'label_values(nccl_communicator_info{{{JOB}, comm_name=~"$comm_name"}}, comm)', is_one=True),
+    custom_variable('collective', 'Collective', COLLECTIVES),
+]
+BUSY, TIMED = 'nccl_collective_busy_seconds_total', 'nccl_collective_timed_operations_total'
+STARTED = f'nccl_collective_started_sequence{{{COMM}}}'
+BEHIND = f'max by ({JOB_LABELS}, comm) ({STARTED}) - on ({JOB_LABELS}, comm) group_right () {STARTED}'
+
+WHAT = Row('Which communicator is it?', [
+    stat('Ranks seen',
+         'Ranks of the communicator that are reported. Normal: all of them (beside); fewer where the plugin is missing or a node is not '
+         'watched.',
+         f'count(count by (rank) (nccl_rank_info{{{COMM}}}))', width=3),
+    stat('Ranks',
+         'Ranks in the communicator, as NCCL says (2.27 and later). Normal: as the job is laid out.',
+         f'max(nccl_communicator_ranks{{{COMM}}})', nothing='unknown', width=3),
+    stat('Operations timed',
+         'Share of the operations whose duration was measured. Normal: 100 %, or about 10 % under sampling; counts and bytes are exact in any'
+         ' case.',
+         f'sum({rate(TIMED, COMM)}) / (sum({rate("nccl_collective_operations_total", COMM)}) > 0)', 'percentunit', nothing='none', width=3),
+    table('Identity',
+          'Name, spread and software, as its ranks see it, and where durations come from. Normal: one line; several timing sources are not '
+          'compared with each other.',
+          [f'count by (comm_name, nnodes, nccl_version, api_version, timing_source, timing_reason, sampling) (nccl_communicator_info{{{COMM}}} '
+           f'* {ON_RANK} group_left (timing_source, timing_reason, sampling) nccl_rank_info{{{COMM}}})'],
+          [Column('comm_name', 'Name'), Column('nnodes', 'Nodes'), Column('nccl_version', 'NCCL'), Column('api_version', 'Profiler API'),
+           Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'), Column('sampling', 'Sampling'), Column('A', 'Ranks',
+               'short')], width=15, height=4),
+])
+
+WHO = Row('Who is late?', [
+    graph('Wait deficit, by rank',
+          'Median time in kernels of the communicator less that of the rank, as share of the time: what the others lose by it. The ten '
+          'largest. Normal: below 3 % and changing hands. One rank that stays on top is late. Needs 4 ranks.',
+          [(f'topk(10, {wait_deficit(COMM)} > 0)', 'rank {{rank}} {{hostname}} GPU {{gpu}}')], 'percentunit', thresholds=steps(watch=0.03),
+          nothing='No rank waits less than the median'),
+    graph('Mean time of an operation, by rank',
+          'Measured time over timed operations, waiting for late ranks included; the ten shortest. The shortest is the rank that the others '
+          'wait for. Normal: all alike.',
+          [(f'bottomk(10, sum by (rank, gpu, instance) ({rate(BUSY, OF)}) / (sum by (rank, gpu, instance) ({rate(TIMED, OF)}) > 0))',
+                                  'rank {{rank}} {{instance}} GPU {{gpu}}')], 's'),
+    graph('Last on its node, by rank',
+          'Share of compared collectives that the rank was certainly the last of its node to enter, by the GPUs\' clocks; the ten largest. '
+          'Normal: shared among the ranks. Near 100 %: this one is late. Needs two ranks on a node and kernel timing.',
+          [(f'topk(10, sum by (rank, gpu, instance) ({rate("nccl_collective_last_arrivals_total", COMM)}) '
+            f'/ (sum by (rank, gpu, instance) ({rate("nccl_collective_compared_operations_total", COMM)}) > 0))', 'rank {{rank}} {{instance}} GPU '
+                '{{gpu}}')],
+          'percentunit', most=1, thresholds=steps(bad=0.8)),
+    graph('Lateness on its node, by rank',
+          'How long after the first rank of its node a rank enters a compared collective, on average; the ten largest. Normal: well below the'
+          ' step; the first rank shows 0.',
+          [(f'topk(10, sum by (rank, gpu, instance) ({rate("nccl_collective_arrival_lateness_seconds_total", COMM)}) '
+            f'/ (sum by (rank, gpu, instance) ({rate("nccl_collective_compared_operations_total", COMM)}) > 0))', 'rank {{rank}} {{instance}} GPU '
+                '{{gpu}}')], 's'),
+])
+
+PROGRESS = Row('Does it move on, and who is in what?', [
+    graph('Progress',
+          'Collectives started and completed since the communicator was created, by the rank that is furthest and the one that is least far. '
+          'Normal: lines that rise together. Flat: a hang or a pause. Started apart: some rank has not called.',
+          [(f'max(nccl_collective_started_sequence{{{COMM}}})', 'started by the first'), (f'min(nccl_collective_started_sequence{{{COMM}}})',
+                                                                                          'started by the last'),
+           (f'min(nccl_collective_completed_sequence{{{COMM}}})', 'completed by the last')], 'short', width=8, height=9),
+    table('In flight',
+          'Ranks with an operation that is not complete, its collective and age, and how many collectives the rank has started less than the '
+          'furthest one. Normal: ages below a step. In a hang look for who is behind, or in another collective. Ranks that are in nothing are'
+          ' listed by Behind alone.',
+          [f'topk(50, max by ({RANK_LABELS}, collective) ({named(age_in_flight(COMM))}))',
+           f'topk(50, max by ({RANK_LABELS}) ({named(BEHIND + " > 0")}))',
+           f'max by ({RANK_LABELS}) ({named(f"nccl_collective_in_flight{{{COMM}}} > 0")})'],
+          [*HIDDEN_JOB_COLUMNS, *HIDDEN_COMM_COLUMNS, *RANK_COLUMNS, Column('collective', 'Collective'), Column('A', 'For', 's',
+              steps(watch=30, bad=120)), Column('B', 'Behind', 'short', steps(watch=1)),
+           Column('C', 'Operations', 'short')], sort='For', width=16, nothing='Nothing is in flight'),
+])
+
+SPEED = Row('How fast is it, and since when?', [
+    heat_map('Durations',
+             'How many timed collectives a second took how long, waiting for late ranks included, on all ranks. Normal: steady bands, one for'
+             ' each size of message. A band that climbs: slower. A second band above: some wait.',
+             distribution_of('nccl_collective_duration_seconds', OF), 's'),
+    heat_map('Bus bandwidth',
+             'How many timed collectives of 1 MiB and more reached which bus bandwidth (nccl-tests). Normal: steady bands; waiting ranks show'
+             ' the lower values.',
+             distribution_of('nccl_collective_bus_bandwidth_bytes_per_second', OF), 'Bps'),
+    graph('Duration, by collective',
+          'Median and 99th percentile of the timed operations on all ranks, waiting included. Normal: steady; a p99 far above the median '
+          'means that ranks wait.',
+          [(quantile_of(0.5, 'nccl_collective_duration_seconds', OF, 'collective'), '{{collective}} median'),
+           (quantile_of(0.99, 'nccl_collective_duration_seconds', OF, 'collective'), '{{collective}} p99')], 's'),
+    graph('Best bus bandwidth, by collective and size',
+          'Bus bytes over busy seconds of the rank that waits least, by the lower bound of the message size. Normal: steady, higher for '
+          'larger messages. A drop on all sizes: links.',
+          [(f'max by (collective, size) (sum by (rank, collective, size) ({rate("nccl_collective_bus_bytes_total", OF)}) '
+            f'/ (sum by (rank, collective, size) ({rate(BUSY, OF)}) > 0))', '{{collective}} from {{size}} B')], 'Bps'),
+    graph('Operations of a rank, by collective and size',
+          'Collectives a second that a rank hands to its GPU, graph replays included; exact, whatever is timed. Normal: the same for every '
+          'step. Falls with the speed of the job.',
+          [(f'max by (collective, size) ({rate("nccl_collective_operations_total", OF)})', '{{collective}} from {{size}} B')], 'ops'),
+    graph('Sends and receives of all ranks',
+          'Point-to-point operations handed to the GPU. Normal: as many sends as receives; AlltoAll counts here up to NCCL 2.30.',
+          [(f'sum({rate("nccl_p2p_send_operations_total", COMM)})', 'sends'), (f'sum({rate("nccl_p2p_recv_operations_total", COMM)})', 'receives')],
+          'ops'),
+])
+
+DASHBOARD = dashboard('nccl-communicator', 'Communicator', 'How fast is it, who is late, who is in what since when?', VARIABLES, alerts(f'{JOB}, '
+    f'comm=~"$comm|"'),
+                      [WHAT, WHO, PROGRESS, SPEED])

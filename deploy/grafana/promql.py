@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the dashboards' expressions have in common: label sets, selectors by variable, histograms in either form."""
+from grafana_model import query_variable
+
+# Labels that tell jobs apart, as in the rules; those that a series lacks count as empty.
+JOB_LABELS = 'cluster, namespace, slurm_job_id'
+COMM_LABELS = f'{JOB_LABELS}, comm, comm_name'
+PEER_LABELS = f'{JOB_LABELS}, comm, timing_source'
+NODE_LABELS = 'hostname, instance'  # a node is known by both: in a pod the host's name is the pod's, beside a job the target is
+RANK_LABELS = f'{COMM_LABELS}, rank, {NODE_LABELS}, gpu, gpu_uuid, pid'
+ON_RANK = f'on ({JOB_LABELS}, comm, rank, instance)'
+
+JOB = 'cluster=~"$cluster", namespace=~"$namespace", slurm_job_id=~"$slurm_job_id"'
+COMM = f'{JOB}, comm=~"$comm"'
+PROCESS = f'{JOB}, hostname=~"$hostname", gpu_uuid=~"$gpu_uuid", pid=~"$pid"'
+RATE = '$__rate_interval'
+
+JOB_VARIABLES = [
+    query_variable('cluster', 'Cluster', 'label_values(nccl_rank_info, cluster)'),
+    query_variable('namespace', 'Namespace', 'label_values(nccl_rank_info{cluster=~"$cluster"}, namespace)'),
+    query_variable('slurm_job_id', 'Slurm job', 'label_values(nccl_rank_info{cluster=~"$cluster", namespace=~"$namespace"}, slurm_job_id)'),
+]
+JOB_VARIABLE_NAMES = [variable['name'] for variable in JOB_VARIABLES]
+
+FIRING = 'alertstate="firing"'
+
+
+def alerts(selector, names='NCCL.+'):
+    return f'ALERTS{{alertname=~"{names}", {FIRING}, {selector}}}'
+
+
+def or_zero(expression):
+    return f'{expression} or vector(0)'
+
+
+def rate(name, selector):
+    return f'rate({name}{{{selector}}}[{RATE}])'
+
+
+def quantile_of(quantile, histogram, selector, by=''):
+    """Of a native histogram where there is one, else of the classic one."""
+    native = f'sum by ({by}) ({rate(histogram, selector)})' if by else f'sum({rate(histogram, selector)})'
+    classic = f'sum by ({", ".join(filter(None, [by, "le"]))}) ({rate(histogram + "_bucket", selector)})'
+    return f'histogram_quantile({quantile}, {native}) or histogram_quantile({quantile}, {classic})'
+
+
+def distribution_of(histogram, selector, also=''):
+    """For a heat map: the native histogram where there is one, else the buckets of the classic one."""
+    native = f'sum({rate(histogram, selector)}{also})'
+    classic = f'sum by (le) ({rate(histogram + "_bucket", selector)}{also})'
+    return f'{native} or ({classic} unless on () {native})'
+
+
+def named(expression, info=COMM):
+    """With the names that only nccl_rank_info has."""
+    return f'({expression}) * {ON_RANK} group_left (hostname, gpu_uuid, pid) comm_rank:nccl_rank:info{{{info}}}'
+
+
+def of_process(expression):
+    """Only the communicators of the process that the variables name."""
+    return f'{expression} and {ON_RANK} comm_rank:nccl_rank:info{{{PROCESS}}}'
+
+
+def age_in_flight(selector):
+    return f'(time() - nccl_collective_oldest_in_flight_start_timestamp_seconds{{{selector}}})'
+
+
+def wait_deficit(selector):
+    """What a rank waits less than the median of those that it is compared with: the share of time that they lose by it."""
+    return (f'comm:nccl_busy_seconds:median_rate{{{selector}}} - on ({PEER_LABELS}) group_right () '
+            f'comm_rank:nccl_busy_seconds:rate{{{selector}}}')
+
+
+def moving_data(selector):
+    """Time in kernels of the rank that waits least, by communicator."""
+    return f'min by ({COMM_LABELS}) (comm_rank:nccl_busy_seconds:rate{{{selector}}})'
+
+
+def waiting_for_ranks(selector):
+    """What the median rank spends in kernels beyond the rank that waits least, by communicator."""
+    return f'quantile by ({COMM_LABELS}) (0.5, comm_rank:nccl_busy_seconds:rate{{{selector}}}) - {moving_data(selector)}'

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process and its GPU in all its communicators: culprit or victim, stuck or not, and what DCGM says of the GPU."""
+from columns import NODE_COLUMNS
+from grafana_model import BAD, OK, Column, Row, dashboard, graph, heat_map, link_to, query_variable, stat, steps, table
+from promql import (JOB, JOB_LABELS, JOB_VARIABLE_NAMES, JOB_VARIABLES, NODE_LABELS, ON_RANK, PEER_LABELS, PROCESS, RATE, age_in_flight, alerts,
+                    distribution_of, of_process, rate)
+
+VARIABLES = [
+    *JOB_VARIABLES,
+    query_variable('hostname', 'Host', f'label_values(nccl_rank_info{{{JOB}}}, hostname)', is_one=True),
+    query_variable('gpu_uuid', 'GPU', f'label_values(nccl_rank_info{{{JOB}, hostname=~"$hostname"}}, gpu_uuid)', is_one=True),
+    query_variable('pid', 'PID', f'label_values(nccl_rank_info{{{JOB}, hostname=~"$hostname", gpu_uuid=~"$gpu_uuid"}}, pid)', is_one=True),
+]
+INFO = f'comm_rank:nccl_rank:info{{{PROCESS}}}'
+BY = 'comm, comm_name, rank'
+LEGEND = '{{comm_name}} {{comm}} rank {{rank}}'
+BUSY = f'comm_rank:nccl_busy_seconds:rate{{{PROCESS}}}'
+STATE = f'{{{JOB}, pid=~"$pid"}} and on ({JOB_LABELS}, instance, pid) {INFO}'
+STARTED = f'nccl_collective_started_sequence{{{JOB}}}'
+BEHIND = f'(max by ({JOB_LABELS}, comm) ({STARTED}) - on ({JOB_LABELS}, comm) group_right () {STARTED})'
+TO_COMMUNICATOR = link_to('nccl-communicator', 'comm', fixed=JOB_VARIABLE_NAMES)
+GPUS_OF_JOB = f'max by (UUID) (label_replace(comm_rank:nccl_rank:info{{{JOB}}}, "UUID", "$1", "gpu_uuid", "(.+)"))'
+
+
+def of_peers(counter):
+    """Of all ranks of the communicators that the process is in."""
+    return f'sum by ({JOB_LABELS}, comm, rank, collective) ({rate(counter, JOB)} and on ({JOB_LABELS}, comm) {INFO})'
+
+
+def dcgm(name):
+    return f'{name}{{UUID=~"$gpu_uuid"}}'
+
+
+def of_job(name):
+    return f'quantile(0.5, {name} * on (UUID) group_left () {GPUS_OF_JOB})'
+
+
+WHO = Row('Who is it?', [
+    stat('Alive',
+         'Whether the process lives. 0: it has gone, and its last state is still served. Normal: 1.',
+         f'min(nccl_rank_alive{STATE})', thresholds=[{'color': BAD, 'value': None}, {'color': OK, 'value': 1}], width=3),
+    stat('Stopped', 'Whether a signal or a debugger has stopped the process; unknown where the daemon does not see it in /proc. Normal: 0.',
+         f'max(nccl_rank_stopped{STATE})', thresholds=steps(bad=1), nothing='unknown', width=3),
+    table('Process', 'The process, its GPU, and where its durations come from. Normal: one line for each timing source.',
+          [f'count by (global_rank, local_rank, {NODE_LABELS}, gpu, gpu_uuid, pci_bus_id, pid, pod, timing_source, timing_reason, sampling_reason) '
+           f'(nccl_rank_info{{{PROCESS}}})'],
+          [Column('global_rank', 'Global rank'), Column('local_rank', 'Local rank'), *NODE_COLUMNS, Column('gpu', 'GPU', width=60),
+           Column('gpu_uuid', 'GPU UUID'), Column('pci_bus_id', 'PCI'), Column('pid', 'PID'), Column('pod', 'Pod'),
+           Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'), Column('sampling_reason', 'Sampling because'),
+           Column('A', 'Communicators', 'short')], width=18,
+           height=4),
+])
+
+CULPRIT = Row('Culprit or victim?', [
+    graph('Wait deficit, by communicator',
+          'Median of the communicator less this rank\'s share of time in kernels. Above 0: the others wait for this rank; below: it waits for '
+          'others. Culprit: above 0 in one and not below in any. Victim: above 0 in one, below in another. Normal: within 3 %.',
+          [(f'comm:nccl_busy_seconds:median_rate{{{JOB}}} - on ({PEER_LABELS}) group_right () {BUSY}', LEGEND)], 'percentunit',
+          thresholds=steps(watch=0.03),
+          is_compared=True, nothing='Nobody to compare with'),
+    graph('Time in NCCL, by communicator',
+          'Share of the time that the process spends in kernels of each of its communicators. Normal: steady. A late rank has less than its '
+          'peers, a waiting one more.',
+          [(BUSY, LEGEND)], 'percentunit', is_stacked=True),
+    graph('Mean time of an operation, by collective',
+          'Measured time over timed operations, this rank and the median of all ranks of its communicators. Normal: alike. This rank below '
+          'the median: it is late. Both rise: network or larger messages.',
+          [(f'sum by (collective) ({of_process(rate("nccl_collective_busy_seconds_total", JOB))}) '
+            f'/ (sum by (collective) ({of_process(rate("nccl_collective_timed_operations_total", JOB))}) > 0)', '{{collective}}, this rank'),
+           (f'quantile by (collective) (0.5, {of_peers("nccl_collective_busy_seconds_total")} '
+            f'/ ({of_peers("nccl_collective_timed_operations_total")} > 0))',
+            '{{collective}}, median')], 's'),
+    heat_map('Durations',
+             'How many timed collectives a second took how long on this rank, waiting included. Normal: as on the communicator\'s dashboard. '
+             'Only short ones here: it is late.',
+             distribution_of('nccl_collective_duration_seconds', JOB, f' and {ON_RANK} {INFO}'), 's', height=8),
+])
+
+STUCK = Row('Is it stuck?', [
+    table('Operations in flight',
+          'What the process has started and not completed, since when, and how many collectives it is behind the furthest rank. Normal: ages '
+          'below a step, Behind 0. Behind and in nothing: it has not called; look at its stack.',
+          [f'max by ({BY}, collective) ({of_process(age_in_flight(JOB))})',
+           f'max by ({BY}) ({of_process(BEHIND)})',
+           f'max by ({BY}) (time() - {of_process(f"nccl_collective_last_progress_timestamp_seconds{{{JOB}}}")})'],
+          [Column('comm_name', 'Name'), Column('comm', 'Communicator', link=TO_COMMUNICATOR), Column('rank', 'Rank', width=70),
+           Column('collective', 'Collective'), Column('A', 'For', 's', steps(watch=30, bad=120)), Column('B', 'Behind', 'short', steps(watch=1)),
+           Column('C', 'Last progress', 's')],
+          sort='For', width=14, height=8),
+    graph('Operations',
+          'Collectives, sends and receives that the process hands to its GPU; exact, whatever is timed. Normal: steady, as on its peers.',
+          [(f'sum by (collective) ({of_process(rate("nccl_collective_operations_total", JOB))})', '{{collective}}'),
+           (f'sum({of_process(rate("nccl_p2p_send_operations_total", JOB))})', 'Send'),
+           (f'sum({of_process(rate("nccl_p2p_recv_operations_total", JOB))})', 'Recv')],
+          'ops', width=10),
+])
+
+GPU = Row('Is it the GPU? (DCGM, by UUID)', [
+    graph('SM clock',
+          'Clock of this GPU and the median of the GPUs of the job, from dcgm-exporter. Normal: alike. Below the others under load: '
+          'throttled; see power and temperature.',
+          [(dcgm('DCGM_FI_DEV_SM_CLOCK') + ' * 1e6', 'this GPU'), (of_job('DCGM_FI_DEV_SM_CLOCK') + ' * 1e6', 'median of the job')], 'hertz',
+          width=6, nothing='No DCGM metrics of this GPU'),
+    graph('Power',
+          'Power draw of this GPU and the median of the GPUs of the job. Normal: alike. A late rank with less: its GPU waits for input. With '
+          'as much: it computes more, or slower.',
+          [(dcgm('DCGM_FI_DEV_POWER_USAGE'), 'this GPU'), (of_job('DCGM_FI_DEV_POWER_USAGE'), 'median of the job')], 'watt', width=6,
+          nothing='No DCGM metrics of this GPU'),
+    graph('Temperature',
+          'Temperature of this GPU and the median of the GPUs of the job. Normal: within some degrees; GPUs slow down at 85 to 90 degrees.',
+          [(dcgm('DCGM_FI_DEV_GPU_TEMP'), 'this GPU'), (of_job('DCGM_FI_DEV_GPU_TEMP'), 'median of the job')], 'celsius', width=6,
+          nothing='No DCGM metrics of this GPU'),
+    graph('Last XID error',
+          'Number of the last XID error of this GPU. Normal: 0. 79: fell off the bus; 48, 63, 64, 94, 95: memory errors; 74: NVLink.',
+          [(dcgm('DCGM_FI_DEV_XID_ERRORS'), 'XID')], 'none', width=6, thresholds=steps(bad=1), nothing='No DCGM metrics of this GPU'),
+])
+
+LOST = Row('Is anything of it lost?', [
+    graph('Lost or untimed, by cause',
+          'Operations of this process that were not followed, events that fit nothing, and operations left untimed for implausible time '
+          'stamps. Normal: 0. The causes are in the README.',
+          [(f'sum by (reason) (rate(nccl_rank_events_dropped_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and on ({JOB_LABELS}, instance, pid) {INFO}) > 0 '
+            f'or vector(0)', 'dropped: {{reason}}'),
+           (f'sum by (reason) (rate(nccl_rank_timestamps_rejected_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and on ({JOB_LABELS}, instance, pid) '
+            f'{INFO}) > 0 or vector(0)',
+            'untimed: {{reason}}')], 'ops', width=24, height=6),
+])
+
+DASHBOARD = dashboard('nccl-rank', 'Rank', 'One process and its GPU: culprit or victim, stuck, or slow hardware?', VARIABLES,
+                      alerts(f'{JOB}, hostname=~"$hostname|", gpu_uuid=~"$gpu_uuid|"'), [WHO, CULPRIT, STUCK, GPU, LOST])

@@ -1,0 +1,239 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The dashboards as Grafana reads them, without Grafana: complete, consistent, linked, and what the generator writes."""
+import itertools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(os.path.abspath('deploy/grafana'))
+sys.path[:0] = [str(HERE / 'tests'), str(HERE.parent / 'tests')]
+import dashboards
+import report
+
+import yaml
+
+DASHBOARDS = dashboards.read(HERE / 'dashboards')
+CATALOGUE = re.findall(r'^    \{"(\w+)", MetricType::k(\w+)', pathlib.Path('proto/metric_catalogue.h').read_text(), re.M)
+RULES = yaml.safe_load(pathlib.Path('deploy/prometheus/nccl-exporter.rules.yml').read_text())
+RECORDED = {rule['record'] for group in RULES['groups'] for rule in group['rules'] if 'record' in rule}
+FOREIGN = {'up', 'ALERTS', 'scrape_samples_scraped', 'process_cpu_seconds_total', 'process_resident_memory_bytes', 'DCGM_FI_DEV_SM_CLOCK',
+           'DCGM_FI_DEV_POWER_USAGE', 'DCGM_FI_DEV_GPU_TEMP', 'DCGM_FI_DEV_XID_ERRORS'}
+# Families that no panel shows, since something better stands for them.
+NOT_SHOWN = {
+    'nccl_collective_calls_total': 'for releases that announce calls without operations; operations are what panels count',
+    'nccl_p2p_recv_bytes_total': 'as many as are sent',
+    'nccl_p2p_send_duration_seconds': 'the means by node tell waiting from sending',
+    'nccl_p2p_recv_duration_seconds': 'the means by node tell waiting from receiving',
+    'nccl_rank_timing_duty_ratio': 'the share of operations that is timed says what came of it',
+}
+UNITS = {'short', 'none', 's', 'percentunit', 'Bps', 'bytes', 'ops', 'hertz', 'watt', 'celsius'}
+FORMS = {'stat': 'time_series', 'timeseries': 'time_series', 'table': 'table', 'heatmap': 'heatmap'}
+SAMPLE = {'__rate_interval': '1m', '__range': '1h', '__interval': '15s'}
+
+
+def places():
+    for uid, dashboard in DASHBOARDS.items():
+        for panel in dashboards.panels(dashboard):
+            yield uid, panel
+
+
+def units(panel):
+    defaults = [panel['fieldConfig']['defaults'].get('unit')] + [panel['options'].get('yAxis', {}).get('unit')]
+    overrides = [p['value'] for o in panel['fieldConfig']['overrides'] for p in o['properties'] if p['id'] == 'unit']
+    return {unit for unit in defaults + overrides if unit}
+
+
+def links(panel):
+    for override in panel['fieldConfig']['overrides']:
+        for setting in override['properties']:
+            if setting['id'] == 'links':
+                yield from setting['value']
+
+
+def labels_of_result(expression):
+    """By the outermost aggregation: the first `by`, within topk the one that follows."""
+    return set(re.search(r' by \(([^)]*)\)', expression)[1].split(', '))
+
+
+def fields(panel):
+    organize = next(t['options'] for t in panel['transformations'] if t['id'] == 'organize')
+    return organize['renameByName']
+
+
+class Structure(unittest.TestCase):
+    def test_the_committed_files_are_what_the_generator_writes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, '-B', HERE / 'generate-dashboards', '--output', folder], check=True)
+            written = {path.name: path.read_text() for path in pathlib.Path(folder).iterdir()}
+        self.assertEqual({path.name: path.read_text() for path in (HERE / 'dashboards').iterdir()}, written,
+                         'run deploy/grafana/generate-dashboards')
+
+    def test_each_has_an_identity_of_its_own_and_no_data_source(self):
+        self.assertEqual(len(DASHBOARDS), 6)
+        for uid, dashboard in DASHBOARDS.items():
+            self.assertEqual(dashboard['uid'], uid)
+            self.assertRegex(uid, r'^[a-z-]{8,40}$')
+            self.assertEqual(dashboards.variables(dashboard)[0]['type'], 'datasource')
+            text = json.dumps(dashboard)
+            self.assertEqual(set(re.findall(r'"datasource": (.{46})', text)), {'{"type": "prometheus", "uid": "${datasource}"}'})
+            self.assertNotIn('"id": null', text)
+        self.assertEqual(len({dashboard['title'] for dashboard in DASHBOARDS.values()}), len(DASHBOARDS))
+
+    def test_panels_have_numbers_and_room_of_their_own(self):
+        for uid, dashboard in DASHBOARDS.items():
+            numbers = [panel['id'] for panel in dashboard['panels']]
+            self.assertEqual(len(set(numbers)), len(numbers), uid)
+            taken = {}
+            for panel in dashboard['panels']:
+                at = panel['gridPos']
+                self.assertLessEqual(at['x'] + at['w'], 24, panel['title'])
+                for cell in itertools.product(range(at['x'], at['x'] + at['w']), range(at['y'], at['y'] + at['h'])):
+                    self.assertNotIn(cell, taken, f'{uid}: {panel["title"]} stands on {taken.get(cell)}')
+                    taken[cell] = panel['title']
+
+    def test_queries_are_complete(self):
+        for uid, panel in places():
+            self.assertTrue(panel['targets'], panel['title'])
+            letters = [target['refId'] for target in panel['targets']]
+            self.assertEqual(letters, [chr(ord('A') + i) for i in range(len(letters))], panel['title'])
+            for target in panel['targets']:
+                self.assertTrue(target['expr'])
+                self.assertEqual(target['format'], FORMS[panel['type']], panel['title'])
+                self.assertNotEqual(target['instant'], target['range'], panel['title'])
+
+    def test_every_panel_says_what_it_shows_and_what_is_normal(self):
+        for uid, panel in places():
+            says = panel['description']
+            self.assertRegex(says, r'^[A-Z].{40,700}\.$', f'{uid}: {panel["title"]}')
+            self.assertIn('Normal: ', says, f'{uid}: {panel["title"]}')
+
+    def test_no_panel_is_there_twice(self):
+        seen = {}
+        for uid, panel in places():
+            shown = (panel['type'], tuple(target['expr'] for target in panel['targets']))
+            self.assertIsNone(seen.get(shown), f'{uid}: {panel["title"]}')
+            seen[shown] = f'{uid}: {panel["title"]}'
+        for uid, dashboard in DASHBOARDS.items():
+            titles = [panel['title'] for panel in dashboard['panels']]
+            self.assertEqual(len(set(titles)), len(titles), uid)
+
+    def test_units_are_grafanas(self):
+        for uid, panel in places():
+            self.assertLessEqual(units(panel), UNITS, f'{uid}: {panel["title"]}')
+            if panel['type'] != 'table':
+                self.assertTrue(units(panel), f'{uid}: {panel["title"]}')
+
+    def test_variables_are_defined_before_they_are_used_and_all_are_used(self):
+        for uid, dashboard in DASHBOARDS.items():
+            known = set()
+            for variable in dashboards.variables(dashboard):
+                used = dashboards.variables_in(json.dumps(variable.get('query', '')))
+                self.assertLessEqual(used, known, f'{uid}: {variable["name"]}')
+                self.assertNotIn(variable['name'], known)
+                known.add(variable['name'])
+            used = dashboards.variables_in(json.dumps([dashboard['panels'], dashboard['annotations'], dashboards.variables(dashboard)]))
+            self.assertLessEqual(used, known | dashboards.BUILT_IN | {'__all'}, uid)
+            self.assertLessEqual(known, used, uid)
+
+    def test_variables_come_from_info_metrics(self):
+        for uid, dashboard in DASHBOARDS.items():
+            for variable in dashboards.variables(dashboard)[1:]:
+                if variable['type'] == 'query':
+                    self.assertRegex(variable['query']['query'], r'^label_values\(nccl_\w+_info[{,]', uid)
+                    self.assertEqual(variable['query']['query'], variable['definition'])
+
+    def test_links_lead_to_dashboards_with_variables_and_columns_that_exist(self):
+        followed = set()
+        for uid, panel in places():
+            for link in links(panel):
+                target, _, arguments = link['url'].removeprefix('/d/').partition('?')
+                self.assertIn(target, DASHBOARDS, panel['title'])
+                followed.add(target)
+                names = {variable['name'] for variable in dashboards.variables(DASHBOARDS[target])}
+                self.assertIn('${__url_time_range}', arguments)
+                self.assertIn('${datasource:queryparam}', arguments)
+                for name, field in re.findall(r'var-(\w+)=\$\{__data\.fields\.(\w+)\}', arguments):
+                    self.assertIn(name, names, f'{panel["title"]} to {target}')
+                    self.assertIn(field, fields(panel), panel['title'])
+                for name in re.findall(r'\$\{(\w+):queryparam\}', arguments):
+                    self.assertIn(name, names, f'{panel["title"]} to {target}')
+                    self.assertIn(name, {v['name'] for v in dashboards.variables(DASHBOARDS[uid])}, panel['title'])
+        self.assertEqual(followed, {'nccl-job', 'nccl-communicator', 'nccl-rank'})
+        for uid, dashboard in DASHBOARDS.items():
+            self.assertIn('nccl-exporter', next(link['tags'] for link in dashboard['links'] if link['title'] == 'NCCL'), uid)
+            self.assertIn('nccl-exporter', dashboard['tags'], uid)
+
+    def test_settings_of_columns_are_those_of_columns_that_exist(self):
+        for uid, panel in places():
+            if panel['type'] == 'table':
+                titles = list(fields(panel).values())
+                self.assertEqual(len(set(titles)), len(titles), panel['title'])
+                labels = {label for target in panel['targets'] for label in labels_of_result(target['expr'])}
+                self.assertEqual({name for name in fields(panel) if not name.startswith('Value')}, labels, f'{uid}: {panel["title"]}')
+                settings = [o['matcher']['options'] for o in panel['fieldConfig']['overrides']] + [s['displayName'] for s in panel['options']['sortBy']]
+                self.assertLessEqual(set(settings), set(titles), f'{uid}: {panel["title"]}')
+
+
+class Guide(unittest.TestCase):
+    def test_it_names_dashboards_and_panels_that_exist(self):
+        text = pathlib.Path('docs/dashboards.md').read_text()
+        self.assertEqual(set(re.findall(r'^\| (NCCL / \w+) \|', text, re.M)), {dashboard['title'] for dashboard in DASHBOARDS.values()})
+        reading = text[text.index('## Read them'):text.index('## Change them')]
+        titles = {panel['title'] for _, panel in places()}
+        columns = {title for _, panel in places() if panel['type'] == 'table' for title in fields(panel).values()}
+        named = set(re.findall(r'(?<!\*)\*([A-Z][^*]+)\*(?!\*)', reading))
+        self.assertGreater(len(named), 30)
+        self.assertEqual(named - titles - columns, set())
+        self.assertLessEqual({f'NCCL / {name}' for name in re.findall(r'\*\*(\w+)\*\*', reading)},
+                             {dashboard['title'] for dashboard in DASHBOARDS.values()})
+
+    def test_variables_are_explained(self):
+        text = pathlib.Path('docs/dashboards.md').read_text()
+        section = text[text.index('## Variables'):text.index('## Read them')]
+        for dashboard in DASHBOARDS.values():
+            for variable in dashboards.variables(dashboard):
+                if variable['type'] == 'query':
+                    self.assertIn(variable['label'], section)
+
+    def test_grafana_is_told_where_to_find_them(self):
+        provider, = yaml.safe_load((HERE / 'provider.yaml').read_text())['providers']
+        self.assertEqual(provider['type'], 'file')
+        self.assertIn(provider['options']['path'], pathlib.Path('docs/dashboards.md').read_text())
+
+
+class Expressions(unittest.TestCase):
+    def test_promtool_reads_them_all(self):
+        rules = [{'record': 'a:b', 'expr': dashboards.substituted(query.expression,
+                                                                  SAMPLE)} for d in DASHBOARDS.values() for query in dashboards.queries(d)]
+        self.assertGreater(len(rules), 100)
+        with tempfile.NamedTemporaryFile('w', suffix='.yml') as file:
+            for number, rule in enumerate(rules):
+                rule['labels'] = {'number': str(number)}
+            json.dump({'groups': [{'name': 'dashboards', 'rules': rules}]}, file)
+            file.flush()
+            done = subprocess.run(['promtool', 'check', 'rules', file.name], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_they_use_what_the_daemon_serves_and_the_rules_record(self):
+        families = {name for name, _ in CATALOGUE}
+        buckets = {name + '_bucket' for name, kind in CATALOGUE if kind == 'Histogram'}
+        self.assertGreater(len(families), 40)
+        known = families | buckets | RECORDED | FOREIGN
+        used = set()
+        for dashboard in DASHBOARDS.values():
+            for query in dashboards.queries(dashboard):
+                series = re.sub(r'\b(by|on|group_left|group_right) ?\([^)]*\)', '', query.expression)
+                used |= set(re.findall(r'\b((?:nccl|process|scrape|DCGM)_\w+|(?:comm\w*|process):[\w:]+|up|ALERTS)\b', series))
+        self.assertEqual(used - known, set())
+        self.assertEqual(families - used, set(NOT_SHOWN), 'families that no panel shows')
+        self.assertEqual(FOREIGN - used, set())
+
+
+if __name__ == '__main__':
+    report.main()
