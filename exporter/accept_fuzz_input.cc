@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Promises that compare a header with the same header written otherwise.
-#include "exporter/accept_fuzz_input.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -9,6 +7,7 @@
 #include <string>
 
 #include "exporter/negotiation.h"
+#include "exporter/text_fuzz.h"
 
 namespace nccl_exporter::fuzz {
 namespace {
@@ -74,7 +73,8 @@ void CheckTimeout(std::string_view timeout) {
 
 }  // namespace
 
-void NegotiateAndCheck(std::string_view input) {
+// The input's first line is an Accept header, the second Accept-Encoding, the third the scrape timeout.
+void CheckInput(std::string_view input) {
   CheckAccept(TakeLine(input));
   CheckEncoding(TakeLine(input));
   CheckTimeout(TakeLine(input));

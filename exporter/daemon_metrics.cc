@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -28,36 +29,11 @@ Builder Named(Builder builder, Metric metric) {
   return builder.Name(std::string(RowOf(metric).name)).Help(std::string(RowOf(metric).help));
 }
 
-MetricType TypeOf(prometheus::MetricType type) {
-  switch (type) {
-    case prometheus::MetricType::Counter:
-      return MetricType::kCounter;
-    case prometheus::MetricType::Histogram:
-      return MetricType::kHistogram;
-    default:  // the daemon registers no summaries
-      return MetricType::kGauge;
-  }
-}
-
-std::string UnitOf(std::string_view name) {
-  if (name.ends_with("_total")) name.remove_suffix(std::string_view("_total").size());
-  for (const std::string_view unit : {"seconds", "bytes"}) {
-    if (name.ends_with(unit)) return std::string(unit);
-  }
-  return "";
-}
-
-// The family of that name; a new one where the catalogue has none.
-Family& FindOrAdd(Exposition& exposition, const prometheus::MetricFamily& source) {
-  const auto found = std::ranges::find(exposition.families, source.name, &Family::name);
-  if (found != exposition.families.end()) return *found;
-  return exposition.families.emplace_back(Family{.name = source.name,
-                                                 .help = source.help,
-                                                 .unit = UnitOf(source.name),
-                                                 .type = TypeOf(source.type),
-                                                 .scale = {},
-                                                 .is_served = true,
-                                                 .series = {}});
+// The family of that name, which the catalogue has.
+Family& Find(Exposition& exposition, const std::string& name) {
+  const auto found = std::ranges::find(exposition.families, name, &Family::name);
+  assert(found != exposition.families.end());
+  return *found;
 }
 
 LabelsId AddLabels(Exposition& exposition, const std::vector<prometheus::ClientMetric::Label>& source) {
@@ -90,7 +66,7 @@ void SetScale(HistogramScale& scale, const prometheus::ClientMetric::Histogram& 
 }
 
 void AddFamily(Exposition& exposition, const prometheus::MetricFamily& source) {
-  Family& family = FindOrAdd(exposition, source);
+  Family& family = Find(exposition, source.name);
   if (!family.is_served) return;
   for (const prometheus::ClientMetric& metric : source.metric) {
     Series series{.subject = kNoLabels, .own = AddLabels(exposition, metric.label), .value = 0, .counts = {}};

@@ -1,264 +1,290 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP by civetweb: every request goes to the handler, none to civetweb's own file server.
+// HTTP by libmicrohttpd: it accepts, reads requests and sends answers, in a thread for each connection.
 #include "exporter/http_server.h"
 
-#include <civetweb.h>
+#include <gnutls/abstract.h>
+#include <gnutls/gnutls.h>
+#include <microhttpd.h>
 #include <spdlog/spdlog.h>
 
-#include <array>
-#include <chrono>
-#include <condition_variable>
+#include <algorithm>
 #include <cstring>
-#include <ctime>
 #include <exception>
-#include <map>
-#include <mutex>
+#include <memory>
+
+#include "exporter/listening_sockets.h"
+#include "exporter/open_connections.h"
+#include "exporter/tls_context.h"
 
 namespace nccl_exporter {
 namespace {
 
-// The answer's time is looked at between parts of this size.
+// An answer is handed over in parts of this size, and its time is looked at between them.
 constexpr size_t kPartBytes = 16384;
+// Of the thread of a connection: a TLS handshake takes the most, some 30 KB. Only what is touched is memory.
+constexpr size_t kStackBytes = size_t{512} << 10;
 // How long a stop waits for answers in progress: well within the 30 s that Kubernetes gives.
 constexpr std::chrono::seconds kDrainLimit{5};
-constexpr size_t kMaxPorts = 64;  // more addresses than anyone listens at
-
-std::string Header(const mg_request_info& request, std::string_view name) {
-  std::string joined;
-  for (int i = 0; i < request.num_headers; ++i) {
-    const mg_header& header = request.http_headers[i];
-    if (mg_strcasecmp(header.name, std::string(name).c_str()) != 0) continue;
-    if (!joined.empty()) joined += ',';
-    joined += header.value;
-  }
-  return joined;
-}
-
-size_t UrlBytes(const mg_request_info& request) {
-  const auto bytes = [](const char* text) { return text == nullptr ? 0 : std::strlen(text); };
-  return bytes(request.request_uri) + bytes(request.query_string);
-}
-
-size_t HeaderBytes(const mg_request_info& request) {
-  size_t bytes = 0;
-  for (int i = 0; i < request.num_headers; ++i) {
-    bytes += std::strlen(request.http_headers[i].name) + std::strlen(request.http_headers[i].value);
-  }
-  return bytes;
-}
-
-std::string DateText() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  return std::string(text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &utc));
-}
-
-// Status line and headers. Not by civetweb's own functions, whose Date comes from gmtime(): a race between threads.
-std::string HeadText(mg_connection* connection, const HttpResponse& response) {
-  std::string head = "HTTP/1.1 " + std::to_string(response.status) + ' ' +
-                     mg_get_response_code_text(connection, response.status) + "\r\n";
-  const auto add = [&](std::string_view name, std::string_view value) {
-    head.append(name).append(": ").append(value).append("\r\n");
-  };
-  add("Date", DateText());
-  add("Connection", "close");
-  add("Content-Type", response.content_type);
-  add("Content-Length", std::to_string(response.bytes().size()));
-  add("X-Content-Type-Options", "nosniff");
-  for (const auto& [name, value] : response.headers) add(name, value);
-  return head += "\r\n";
-}
-
-// False where the client does not take the answer, or not in time.
-bool Send(mg_connection* connection, const HttpResponse& response, bool with_body) {
-  const auto deadline = std::chrono::steady_clock::now() + kAnswerLimit;
-  const auto send = [&](std::string_view text) {
-    while (!text.empty()) {
-      const std::string_view part = text.substr(0, kPartBytes);
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      if (mg_write(connection, part.data(), part.size()) != static_cast<int>(part.size())) return false;
-      text.remove_prefix(part.size());
-    }
-    return true;
-  };
-  return send(HeadText(connection, response)) && (!with_body || send(response.bytes()));
-}
+// The library's own limit stands behind ours, for those that have given way and are about to go.
+constexpr unsigned kLibraryConnectionLimit = 2 * kConnectionLimit;
 
 HttpResponse Plain(int status, std::string body) { return {.status = status, .headers = {}, .body = std::move(body)}; }
 
-HttpResponse Answer(const HttpHandler& handler, const mg_request_info& request) {
-  const std::string_view method = request.request_method;
-  if (method != "GET" && method != "HEAD") {
-    HttpResponse response = Plain(405, "Method not allowed\n");
-    response.headers = {{"Allow", "GET, HEAD"}};
-    return response;
-  }
+HttpResponse Answer(const HttpHandler& handler, const HttpRequest& request) {
   try {
-    return handler({.path = request.local_uri,
-                    .accept = Header(request, "Accept"),
-                    .accept_encoding = Header(request, "Accept-Encoding"),
-                    .scrape_timeout = Header(request, "X-Prometheus-Scrape-Timeout-Seconds"),
-                    .if_none_match = Header(request, "If-None-Match")});
-  } catch (const std::exception& error) {  // civetweb is C: nothing may be thrown through it
-    spdlog::error("no answer to {}: {}", request.local_uri, error.what());
+    return handler(request);
+  } catch (const std::exception& error) {  // the library is C: nothing may be thrown through it
+    spdlog::error("no answer to {}: {}", request.path, error.what());
     return Plain(500, std::string("Internal error: ") + error.what() + '\n');
   }
 }
 
-// What civetweb calls listening_ports: `:9828` is `9828` there.
-std::string PortsOption(const std::vector<std::string>& addresses) {
-  std::string ports;
-  for (const std::string& address : addresses) {
-    if (!ports.empty()) ports += ',';
-    ports += address.starts_with(':') ? address.substr(1) : address;
+// From its request line to the end of its answer.
+struct RequestInProgress {
+  size_t url_bytes = 0;  // path and query as they came
+  bool is_announced = false;
+  bool is_answered = false;
+};
+
+// The headers that we know, joined by commas where there are several of a name, and the size of all of them.
+struct Headers {
+  HttpRequest& request;
+  size_t bytes = 0;
+
+  static MHD_Result Add(void* self, MHD_ValueKind, const char* name, const char* value) {
+    auto& headers = *static_cast<Headers*>(self);
+    const std::string_view text = value == nullptr ? "" : value;
+    headers.bytes += std::strlen(name) + text.size();
+    const std::pair<const char*, std::string*> known[]{
+        {"Accept", &headers.request.accept},
+        {"Accept-Encoding", &headers.request.accept_encoding},
+        {"X-Prometheus-Scrape-Timeout-Seconds", &headers.request.scrape_timeout},
+        {"If-None-Match", &headers.request.if_none_match},
+        {"Authorization", &headers.request.authorization}};
+    for (const auto& [known_name, joined] : known) {
+      if (strcasecmp(name, known_name) != 0) continue;
+      if (!joined->empty()) *joined += ',';
+      *joined += text;
+    }
+    return MHD_YES;
   }
-  return ports;
+};
+
+// An answer while it is sent.
+struct Body {
+  HttpResponse response;
+  OpenConnection& connection;
+
+  static ssize_t Read(void* self, uint64_t place, char* part, size_t size) {
+    Body& body = *static_cast<Body*>(self);
+    body.connection.all().Sent(body.connection);
+    const std::string_view rest = body.response.bytes().substr(place, size);
+    std::memcpy(part, rest.data(), rest.size());
+    return static_cast<ssize_t>(rest.size());
+  }
+  static void Free(void* self) { delete static_cast<Body*>(self); }
+};
+
+void AddHeaders(MHD_Response* answer, const HttpResponse& response) {
+  constexpr const char* kNoSniff = "X-Content-Type-Options";
+  bool has_no_sniff = false;
+  MHD_add_response_header(answer, "Content-Type", response.content_type.c_str());
+  for (const auto& [name, value] : response.headers) {
+    MHD_add_response_header(answer, name.c_str(), value.c_str());
+    has_no_sniff |= name == kNoSniff;
+  }
+  if (!has_no_sniff) MHD_add_response_header(answer, kNoSniff, "nosniff");
+}
+
+// Of MHD_OPTION_HTTPS_CERT_CALLBACK2, without which there is no TLS: sessions get their certificates by TlsContext.
+int NoCertificate(gnutls_session_t, const gnutls_cert_retr_st*, gnutls_pcert_st**, unsigned*, gnutls_ocsp_data_st**,
+                  unsigned*, gnutls_privkey_t*, unsigned*) {
+  return -1;
+}
+
+OpenConnection* ConnectionOf(MHD_Connection* connection) {
+  const MHD_ConnectionInfo* const place = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  return static_cast<OpenConnection*>(place->socket_context);
 }
 
 }  // namespace
 
-struct HttpServer::Library {
-  HttpHandler handler;
-  RefusalCounter on_refusal;
-  mg_context* context = nullptr;
+class HttpServer::Service {
+ public:
+  Service(HttpHandler handler, RefusalCounter on_refusal)
+      : handler_(std::move(handler)), on_refusal_(std::move(on_refusal)) {}
+  ~Service() { Stop(); }
 
-  std::mutex mutex;  // guards what follows
-  std::condition_variable is_idle;
-  int in_progress = 0;
-  std::map<std::string, int> in_progress_by_address;  // those above 0
-  bool is_stopping = false;
-  // Of civetweb's log: why it could not start. Later messages only say that it could not.
-  std::string first_message;
+  ListeningSockets listening;
 
-  static Library& Of(const mg_connection* connection) {
-    return *static_cast<Library*>(mg_get_user_data(mg_get_context(connection)));
+  // Serves the sockets; returns what is wrong, or an empty string.
+  std::string Start(TlsContext* tls) {
+    tls_ = tls;
+    for (const int socket : listening.sockets()) {
+      MHD_Daemon* const daemon = StartAt(socket);
+      if (daemon == nullptr) return Stop(), "the HTTP library does not start";
+      daemons_.push_back(daemon);
+    }
+    return "";
   }
 
-  static int OnRequest(mg_connection* connection) { return Of(connection).Serve(connection); }
-
-  static int OnLog(const mg_connection* connection, const char* message) {
-    Library& library = Of(connection);
-    const std::lock_guard lock(library.mutex);
-    if (library.first_message.empty()) library.first_message = message;
-    return 1;
+  void Stop() {
+    // Before MHD_stop_daemon(), which would close the sockets, and cut answers short.
+    for (MHD_Daemon* const daemon : daemons_) MHD_quiesce_daemon(daemon);
+    if (!daemons_.empty()) open_.Stop(kDrainLimit);
+    for (MHD_Daemon* const daemon : daemons_) MHD_stop_daemon(daemon);
+    daemons_.clear();
+    listening.Close();
   }
 
-  // What civetweb answers by itself: requests that it cannot read.
-  static int OnError(mg_connection* connection, int status, const char*) {
-    Of(connection).on_refusal(Refusal::kUnreadableRequest);
-    Send(connection, Plain(status, std::string(mg_get_response_code_text(connection, status)) + '\n'), true);
+ private:
+  // One for each socket. Without the library's time limit (MHD_OPTION_CONNECTION_TIMEOUT), which bounds the silence
+  // between two bytes, not a request or an answer as a whole.
+  MHD_Daemon* StartAt(int socket) {
+    constexpr unsigned kFlags =
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL | MHD_USE_ITC;
+    return MHD_start_daemon(tls_ == nullptr ? kFlags : kFlags | MHD_USE_TLS, 0, OnAccept, this, OnRequest, this,
+                            MHD_OPTION_LISTEN_SOCKET, socket,                         //
+                            MHD_OPTION_NOTIFY_CONNECTION, OnConnection, this,         //
+                            MHD_OPTION_URI_LOG_CALLBACK, OnRequestLine, this,         //
+                            MHD_OPTION_NOTIFY_COMPLETED, OnCompleted, this,           //
+                            MHD_OPTION_CONNECTION_LIMIT, kLibraryConnectionLimit,     //
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestBufferBytes,  //
+                            MHD_OPTION_THREAD_STACK_SIZE, kStackBytes,                //
+                            MHD_OPTION_STRICT_FOR_CLIENT, 1,                          //
+                            MHD_OPTION_HTTPS_CERT_CALLBACK2, &NoCertificate,          // ignored without TLS
+                            MHD_OPTION_END);
+  }
+
+  static MHD_Result OnAccept(void* self, const sockaddr* address, socklen_t) {
+    return static_cast<Service*>(self)->open_.MakeRoom(HostText(address)) ? MHD_YES : MHD_NO;
+  }
+
+  static void OnConnection(void* self, MHD_Connection* connection, void** place, MHD_ConnectionNotificationCode what) {
+    auto& service = *static_cast<Service*>(self);
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+      *place = &service.Add(connection);
+    } else {
+      service.open_.Remove(*static_cast<OpenConnection*>(*place));
+    }
+  }
+
+  OpenConnection& Add(MHD_Connection* connection) {
+    const int socket = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    const sockaddr* const address =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    std::shared_ptr<const void> terms;
+    if (tls_ != nullptr) {
+      auto* const session = static_cast<gnutls_session_t>(
+          MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session);
+      terms = tls_->Prepare(session);
+      gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST, OnHandshake);
+    }
+    return open_.Add(socket, HostText(address), std::move(terms));
+  }
+
+  static void* OnRequestLine(void*, const char* url, MHD_Connection*) {
+    return new RequestInProgress{.url_bytes = url == nullptr ? 0 : std::strlen(url)};
+  }
+
+  // Called when the headers are in, for every part of a body that we have no use for, and at the end.
+  static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* path, const char* method, const char*,
+                              const char*, size_t* body_bytes, void** place) {
+    auto& request = *static_cast<RequestInProgress*>(*place);
+    const bool is_complete = request.is_announced && *body_bytes == 0;
+    request.is_announced = true;
+    *body_bytes = 0;
+    if (!is_complete) return MHD_YES;
+    return static_cast<Service*>(self)->Serve(connection, path, method, request);
+  }
+
+  MHD_Result Serve(MHD_Connection* connection, const char* path, std::string_view method, RequestInProgress& request) {
+    OpenConnection& open = *ConnectionOf(connection);
+    if (!open_.BeginAnswer(open)) return MHD_NO;
+    request.is_answered = true;
+    auto body = std::make_unique<Body>(Body{AnswerWithinLimits(connection, path, method, request), open});
+    const HttpResponse& response = body->response;
+    open_.BeginSending(open);
+    MHD_Response* const answer =
+        MHD_create_response_from_callback(response.bytes().size(), kPartBytes, Body::Read, body.get(), Body::Free);
+    if (answer == nullptr) return MHD_NO;
+    AddHeaders(answer, response);
+    const auto status = static_cast<unsigned>(response.status);
+    body.release();
+    const MHD_Result is_queued = MHD_queue_response(connection, status, answer);
+    MHD_destroy_response(answer);
+    return is_queued;
+  }
+
+  HttpResponse AnswerWithinLimits(MHD_Connection* connection, const char* path, std::string_view method,
+                                  const RequestInProgress& in_progress) {
+    HttpRequest request{.path = path, .accept = {}, .accept_encoding = {}};
+    Headers headers{request};
+    MHD_get_connection_values(connection, MHD_HEADER_KIND, Headers::Add, &headers);
+    const bool is_url_too_long = in_progress.url_bytes > kUrlLimitBytes;
+    if (is_url_too_long || headers.bytes > kHeadersLimitBytes) {
+      on_refusal_(Refusal::kRequestTooLarge);
+      return is_url_too_long ? Plain(414, "URL too long\n") : Plain(431, "Headers too large\n");
+    }
+    if (method == "GET" || method == "HEAD") return Answer(handler_, request);
+    HttpResponse response = Plain(405, "Method not allowed\n");
+    response.headers = {{"Allow", "GET, HEAD"}};
+    return response;
+  }
+
+  // The end of every request that got as far as its request line, answered by us, by the library, or not at all.
+  static void OnCompleted(void* self, MHD_Connection* connection, void** place, MHD_RequestTerminationCode outcome) {
+    const std::unique_ptr<RequestInProgress> request(static_cast<RequestInProgress*>(*place));
+    *place = nullptr;
+    OpenConnections& open = static_cast<Service*>(self)->open_;
+    if (request->is_answered) {
+      return open.EndAnswer(*ConnectionOf(connection), outcome == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+    }
+    const MHD_ConnectionInfo* const status = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_HTTP_STATUS);
+    const unsigned code = status == nullptr ? 0 : status->http_status;
+    const bool is_too_large = code == MHD_HTTP_URI_TOO_LONG || code == MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
+    if (is_too_large) open.Blame(*ConnectionOf(connection), Refusal::kRequestTooLarge);
+  }
+
+  static int OnHandshake(gnutls_session_t session, unsigned, unsigned, unsigned is_incoming, const gnutls_datum_t*) {
+    auto* const connection = static_cast<MHD_Connection*>(gnutls_session_get_ptr(session));  // set by the library
+    OpenConnection& open = *ConnectionOf(connection);
+    if (is_incoming != 0) open.all().EndHandshake(open);
     return 0;
   }
 
-  int Serve(mg_connection* connection) {
-    const mg_request_info& request = *mg_get_request_info(connection);
-    const int place = Begin(request.remote_addr);
-    const HttpResponse response = AnswerAt(place, request);
-    if (!Send(connection, response, std::string_view(request.request_method) != "HEAD")) {
-      on_refusal(Refusal::kSlowClient);
-    }
-    if (place != kNoPlace) End(request.remote_addr);
-    return response.status;
-  }
-
-  HttpResponse AnswerAt(int place, const mg_request_info& request) {
-    if (place == kNoPlace) return Plain(503, "Stopping\n");
-    if (place > kConnectionsPerAddress) {
-      on_refusal(Refusal::kConnectionsPerAddress);
-      return Plain(429, "Too many connections from one address\n");
-    }
-    const bool is_url_too_long = UrlBytes(request) > kUrlLimitBytes;
-    if (is_url_too_long || HeaderBytes(request) > kHeadersLimitBytes) {
-      on_refusal(Refusal::kRequestTooLarge);
-      return is_url_too_long ? Plain(414, "URL too long\n") : Plain(431, "Headers too large\n");
-    }
-    return Answer(handler, request);
-  }
-
-  static constexpr int kNoPlace = 0;
-
-  // How many requests of the address are in progress with this one; kNoPlace where the server stops.
-  int Begin(const std::string& address) {
-    const std::lock_guard lock(mutex);
-    if (is_stopping) return kNoPlace;
-    ++in_progress;
-    return ++in_progress_by_address[address];
-  }
-
-  void End(const std::string& address) {
-    const std::lock_guard lock(mutex);
-    const auto of_address = in_progress_by_address.find(address);
-    if (--of_address->second == 0) in_progress_by_address.erase(of_address);
-    if (--in_progress == 0) is_idle.notify_all();
-  }
-
-  // Civetweb cuts answers short when it stops, so they are waited for before.
-  void Drain() {
-    std::unique_lock lock(mutex);
-    is_stopping = true;
-    is_idle.wait_for(lock, kDrainLimit, [this] { return in_progress == 0; });
-  }
+  const HttpHandler handler_;
+  const RefusalCounter on_refusal_;
+  TlsContext* tls_ = nullptr;
+  OpenConnections open_{{.all = kConnectionLimit,
+                         .of_one_address = kConnectionsPerAddress,
+                         .request = kIdleLimit,
+                         .idle = kKeepAliveLimit,
+                         .part = kIdleLimit,
+                         .answer = kAnswerLimit},
+                        on_refusal_};
+  std::vector<MHD_Daemon*> daemons_;
 };
 
-HttpServer::HttpServer(HttpHandler handler, RefusalCounter on_refusal) : library_(std::make_unique<Library>()) {
-  library_->handler = std::move(handler);
-  library_->on_refusal = std::move(on_refusal);
-  mg_init_library(MG_FEATURES_DEFAULT);
+HttpServer::HttpServer(HttpHandler handler, RefusalCounter on_refusal)
+    : service_(std::make_unique<Service>(std::move(handler), std::move(on_refusal))) {}
+
+HttpServer::~HttpServer() = default;
+
+std::string HttpServer::Start(const std::vector<std::string>& addresses, TlsContext* tls) {
+  const std::string error = service_->listening.Bind(addresses);
+  return error.empty() ? service_->Start(tls) : error;
 }
 
-HttpServer::~HttpServer() {
-  Stop();
-  mg_exit_library();
+std::string HttpServer::StartAtPassedSockets(TlsContext* tls) {
+  const std::string error = service_->listening.TakeFromSystemd();
+  return error.empty() ? service_->Start(tls) : error;
 }
 
-std::string HttpServer::Start(const std::vector<std::string>& addresses) {
-  const std::string ports = PortsOption(addresses);
-  const std::string threads = std::to_string(kConnectionLimit);
-  const std::string idle_ms = std::to_string(std::chrono::milliseconds(kIdleLimit).count());
-  const std::string request_bytes = std::to_string(kRequestBufferBytes);
-  // Without keep-alive: a connection holds one of the few threads for as long as it is open.
-  std::array<const char*, 13> options{"listening_ports",
-                                      ports.c_str(),
-                                      "num_threads",
-                                      threads.c_str(),
-                                      "request_timeout_ms",
-                                      idle_ms.c_str(),
-                                      "max_request_size",
-                                      request_bytes.c_str(),
-                                      "enable_keep_alive",
-                                      "no",
-                                      "tcp_nodelay",
-                                      "1",
-                                      nullptr};
-  mg_callbacks callbacks{};
-  callbacks.begin_request = &Library::OnRequest;
-  callbacks.http_error = &Library::OnError;
-  callbacks.log_message = &Library::OnLog;
-  mg_init_data init{.callbacks = &callbacks, .user_data = library_.get(), .configuration_options = options.data()};
-  unsigned code = 0;
-  char text[256] = "";
-  mg_error_data error{.code = &code, .text = text, .text_buffer_size = sizeof text};
-  library_->context = mg_start2(&init, &error);
-  if (library_->context != nullptr) return "";
-  const std::lock_guard lock(library_->mutex);
-  return library_->first_message.empty() ? std::string(text) : library_->first_message;
-}
+void HttpServer::Stop() { service_->Stop(); }
 
-void HttpServer::Stop() {
-  if (library_->context == nullptr) return;
-  library_->Drain();
-  mg_stop(library_->context);
-  library_->context = nullptr;
-}
+std::vector<int> HttpServer::ports() const { return service_->listening.ports(); }
 
-std::vector<int> HttpServer::ports() const {
-  std::array<mg_server_port, kMaxPorts> found{};
-  const int count = mg_get_server_ports(library_->context, static_cast<int>(found.size()), found.data());
-  std::vector<int> ports;
-  for (int i = 0; i < count; ++i) ports.push_back(found[static_cast<size_t>(i)].port);
-  return ports;
-}
+std::vector<std::string> HttpServer::names() const { return service_->listening.names(); }
 
 }  // namespace nccl_exporter

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTTP server, and the only place that knows which library it is made of.
+// The HTTP server: GET and HEAD of HTTP/1, with or without TLS, within limits.
 #pragma once
 
 #include <chrono>
@@ -21,6 +21,7 @@ struct HttpRequest {
   std::string accept_encoding;      // likewise
   std::string scrape_timeout = {};  // X-Prometheus-Scrape-Timeout-Seconds, likewise
   std::string if_none_match = {};   // likewise
+  std::string authorization = {};   // likewise
 };
 
 struct HttpResponse {
@@ -42,22 +43,33 @@ using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 inline constexpr size_t kUrlLimitBytes = 2048;
 inline constexpr size_t kHeadersLimitBytes = 8192;
 
-// What a request may take in memory. One that is larger still counts as unreadable and gets status 400.
-inline constexpr size_t kRequestBufferBytes = 16384;
+// What a connection may take in memory for its request, half of it for what is not read yet. Where it does not do, the
+// library answers with 400, 414 or 431.
+inline constexpr size_t kRequestBufferBytes = 32768;
 
-// A client that sends nothing of a request that it began, or takes nothing of its answer, for so long is cut off.
+// A client whose first request is not complete, TLS handshake included, or that takes nothing of its answer for so long
+// is cut off.
 inline constexpr std::chrono::seconds kIdleLimit{5};
+
+// One that has been answered may ask again within this time, by the same connection: scrapes each minute and more often
+// need one TLS handshake.
+inline constexpr std::chrono::seconds kKeepAliveLimit{75};
 
 // A client must have taken its answer within this time, which is more than anyone's scrape timeout.
 inline constexpr std::chrono::seconds kAnswerLimit{60};
 
-// Requests of one address that are in progress at a time: more than two Prometheus servers behind one address need, and
-// well below the threads that there are. The next one gets status 429.
+// Connections of one address at a time: more than two Prometheus servers and some browsers behind one address need, and
+// well below the connections that there may be.
 inline constexpr int kConnectionsPerAddress = 24;
 
-// Connections served at a time; further ones wait. Threads sleep while they wait for a page or a client, and pages are
-// made by one other thread (page_builder.h), so that these cost memory only: some 30 KB each.
+// Connections at a time. Each has a thread, which sleeps while it waits for a request, a page or a client, and pages
+// are made by one other thread (page_builder.h), so that these cost memory only: some 40 KB each, 70 by TLS. Where
+// there are as many as may be, of an address or in all, whoever waits longest for a request gives way to the next; so
+// half requests, and connections that are kept for later ones, keep nobody out. The next one is closed where all are
+// being answered.
 inline constexpr int kConnectionLimit = 64;
+
+class TlsContext;
 
 class HttpServer {
  public:
@@ -67,19 +79,24 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Binds all addresses (`host:port`, `:port` for all IPv4 addresses, port 0 for any free one) and serves. If one of
-  // them cannot be bound, serves none and returns what is wrong; else returns an empty string. At most once.
-  std::string Start(const std::vector<std::string>& addresses);
+  // Binds all addresses (see ListeningSockets::Bind) and serves, by TLS if given one, which outlives this object. If
+  // one of them cannot be bound, serves none and returns what is wrong; else returns an empty string. At most one
+  // start.
+  std::string Start(const std::vector<std::string>& addresses, TlsContext* tls = nullptr);
+
+  // The same at the sockets that systemd passed.
+  std::string StartAtPassedSockets(TlsContext* tls = nullptr);
 
   // Returns once the requests in progress are answered, or cut off after some seconds, and the addresses are closed.
   void Stop();
 
   // Where it listens, in the order of the addresses.
   std::vector<int> ports() const;
+  std::vector<std::string> names() const;
 
  private:
-  struct Library;
-  const std::unique_ptr<Library> library_;
+  class Service;
+  const std::unique_ptr<Service> service_;
 };
 
 }  // namespace nccl_exporter

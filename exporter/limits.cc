@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "collector/node_snapshot.h"
+#include "exporter/basic_auth.h"
 #include "exporter/http_server.h"
 #include "exporter/native_histogram.h"
 #include "exporter/node_history.h"
@@ -39,7 +40,9 @@ std::vector<Limit> Limits(size_t series_limit) {
       {"headers_bytes", Value(kHeadersLimitBytes)},
       {"request_bytes", Value(kRequestBufferBytes)},
       {"idle_seconds", Seconds(kIdleLimit)},
+      {"keep_alive_seconds", Seconds(kKeepAliveLimit)},
       {"answer_seconds", Seconds(kAnswerLimit)},
+      {"password_checks", Value(kMaxWaitingChecks)},
       {"history_series", Value(kHistorySeries)},
       {"history_ranks", Value(kHistoryRanks)},
   };

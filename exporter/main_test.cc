@@ -84,6 +84,52 @@ TEST(MainTest, WaitsForASegmentDirectoryThatDoesNotExistYet) {
               testing::HasSubstr("\nnccl_exporter_segments{state=\"unusable\"} 1\n"));
 }
 
+TEST(MainTest, AsksForAPasswordWhereTheWebConfigurationHasOne) {
+  const std::string path = TemporaryDirectory() + "/web.yml";
+  std::ofstream(path) << "basic_auth_users: {a: $2b$04$abcdefghijklmnopqrstuuN6tPGcMNGYMDEjNzaPYtKCRf9Kvxvn.}";
+  Daemon daemon({"--segment.dir=" + TemporaryDirectory(), "--web.config.file=" + path});
+  EXPECT_EQ(Get(daemon.port(), "/metrics").status, 401);
+  EXPECT_EQ(Get(daemon.port(), "/-/healthy").status, 401);
+}
+
+TEST(MainTest, AWrongWebConfigurationIsARuntimeFailure) {
+  const std::string path = TemporaryDirectory() + "/wrong.yml";
+  std::ofstream(path) << "nonsense: 1\n";
+  ChildProcess daemon({kDaemon, "--web.listen-address=127.0.0.1:0", "--web.config.file=" + path});
+  EXPECT_EQ(daemon.Wait(), 1);
+  EXPECT_EQ(OnlyLine(daemon.ErrorOutput()),
+            "nccl-exporter: " + path + ": line 1: unknown key 'nonsense' in the file\n");
+}
+
+TEST(MainTest, AnUnusableCertificateIsARuntimeFailure) {
+  const std::string path = TemporaryDirectory() + "/tls.yml";
+  std::ofstream(path) << "tls_server_config: {cert_file: missing.pem, key_file: missing.key}\n";
+  ChildProcess daemon({kDaemon, "--web.listen-address=127.0.0.1:0", "--web.config.file=" + path});
+  EXPECT_EQ(daemon.Wait(), 1);
+  EXPECT_EQ(OnlyLine(daemon.ErrorOutput()),
+            "nccl-exporter: " + TemporaryDirectory() + "/missing.pem: No such file or directory\n");
+}
+
+TEST(MainTest, ListensAtTheSocketThatSystemdPasses) {
+  // What systemd does: the socket is file descriptor 3, and the environment says for which process.
+  const std::string command =
+      "import os, socket, sys; s = socket.create_server(('127.0.0.1', 0)); os.dup2(s.fileno(), 3);"
+      "os.set_inheritable(3, True); os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()));"
+      "os.execv(sys.argv[1], sys.argv[1:])";
+  ChildProcess daemon(
+      {"/usr/bin/python3", "-c", command, kDaemon, "--web.systemd-socket", "--segment.dir=" + TemporaryDirectory()});
+  const std::string line = daemon.ReadErrorLine();
+  const size_t at = line.find("(port ");
+  ASSERT_NE(at, std::string::npos) << line;
+  EXPECT_EQ(Get(std::stoi(line.substr(at + 6)), "/metrics").status, 200);
+}
+
+TEST(MainTest, WithoutASocketOfSystemdsThereIsNothingToListenAt) {
+  ChildProcess daemon({kDaemon, "--web.systemd-socket"});
+  EXPECT_EQ(daemon.Wait(), 1);
+  EXPECT_THAT(OnlyLine(daemon.ErrorOutput()), testing::HasSubstr("systemd passed no sockets"));
+}
+
 TEST(MainTest, ServesLessOnRequestAndWarnsOfWhatTheRulesNeed) {
   Daemon daemon({"--segment.dir=" + TemporaryDirectory(), "--metrics.disable=nccl_exporter_segment*"});
   EXPECT_THAT(daemon.process().ReadErrorLine(), testing::HasSubstr("watching"));

@@ -2,6 +2,8 @@
 // The table of flags fed to CLI11, and the checks of their values.
 #include "exporter/options.h"
 
+#include <arpa/inet.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -19,6 +21,9 @@ namespace {
 
 // Values as given, each flag's default where it is not.
 using Values = std::array<std::vector<std::string>, kOptions.size()>;
+
+// Given without a value: then it is `on`.
+constexpr bool IsSwitch(Option option) { return option == Option::kSystemdSocket; }
 
 constexpr bool IsRepeatable(Option option) {
   return option == Option::kListenAddress || option == Option::kSegmentDir || option == Option::kMetricsDisable ||
@@ -38,11 +43,16 @@ bool IsPort(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// host:port with a name or an IPv4 address, or :port.
+// host:port with a name, an IPv4 address or an IPv6 address in brackets, or :port.
 bool IsListenAddress(std::string_view address) {
   const size_t colon = address.rfind(':');
   if (colon == std::string_view::npos) return false;
   const std::string_view host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) {
+    in6_addr parsed{};
+    const std::string inner(host.substr(1, host.size() - 2));
+    return inet_pton(AF_INET6, inner.c_str(), &parsed) == 1 && IsPort(address.substr(colon + 1));
+  }
   const bool is_host = std::ranges::all_of(host, [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-';
   });
@@ -79,6 +89,12 @@ bool Store(Option option, const std::string& value, Options& options, std::strin
     case Option::kTelemetryPath:
       options.telemetry_path = value;
       return IsTelemetryPath(value);
+    case Option::kWebConfigFile:
+      options.web_config_file = value;
+      return true;
+    case Option::kSystemdSocket:
+      options.uses_systemd_socket = value == "on";
+      return true;
     case Option::kSegmentDir:
       options.segment_dirs.push_back(value);
       return !value.empty();
@@ -133,6 +149,11 @@ void AddOptions(CLI::App& app, Values& values) {
   for (size_t i = 0; i < kOptions.size(); ++i) {
     const OptionRow& row = kOptions[i];
     values[i] = DefaultsOf(static_cast<Option>(i));
+    if (IsSwitch(static_cast<Option>(i))) {
+      app.add_flag_callback(
+          std::string(row.name), [&value = values[i]] { value = {"on"}; }, std::string(row.help));
+      continue;
+    }
     CLI::Option* option = app.add_option(std::string(row.name), values[i], std::string(row.help));
     option->default_str(std::string(row.default_value))->allow_extra_args(false);
     if (!IsRepeatable(static_cast<Option>(i))) option->expected(1);

@@ -24,6 +24,8 @@ struct OptionRow {
 enum class Option : uint8_t {
   kListenAddress,
   kTelemetryPath,
+  kWebConfigFile,
+  kSystemdSocket,
   kSegmentDir,
   kSegmentRetention,
   kMetricsDisable,
@@ -38,8 +40,12 @@ enum class Option : uint8_t {
 
 inline constexpr std::array<OptionRow, static_cast<size_t>(Option::kCount)> kOptions{{
     {"--web.listen-address", ":9828",
-     "Address to listen at, host:port or :port for all IPv4 addresses. May be given several times."},
+     "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given several times."},
     {"--web.telemetry-path", "/metrics", "Path of the metrics."},
+    {"--web.config.file", "",
+     "File with TLS, passwords and headers, in the format of the Prometheus exporter-toolkit. Read again when it "
+     "changes."},
+    {"--web.systemd-socket", "", "Listen at the sockets that systemd passes, instead of --web.listen-address."},
     {"--segment.dir", "/run/nccl-exporter, /dev/shm/nccl-exporter",
      "Directory in which the plugin leaves its segments. May be given several times; need not exist yet."},
     {"--segment.retention", "5m",
@@ -82,6 +88,8 @@ struct Options {
 
   std::vector<std::string> listen_addresses;
   std::string telemetry_path;
+  std::string web_config_file;  // empty: none
+  bool uses_systemd_socket = false;
   std::vector<std::string> segment_dirs;
   std::chrono::nanoseconds retention{};
   MetricSwitches metrics;

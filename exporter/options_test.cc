@@ -42,6 +42,8 @@ TEST(OptionsTest, DefaultsAreThoseOfTheTable) {
   EXPECT_THAT(options.listen_addresses, testing::ElementsAre(":9828"));
   EXPECT_EQ(options.telemetry_path, "/metrics");
   EXPECT_THAT(options.segment_dirs, testing::ElementsAre("/run/nccl-exporter", "/dev/shm/nccl-exporter"));
+  EXPECT_EQ(options.web_config_file, "");
+  EXPECT_FALSE(options.uses_systemd_socket);
   EXPECT_EQ(options.retention, 5min);
   EXPECT_EQ(options.log_level, LogLevel::kInfo);
   EXPECT_EQ(options.log_format, LogFormat::kLogfmt);
@@ -91,10 +93,13 @@ TEST(OptionsTest, CardinalityIsOfThisNodeUnlessAShapeIsGiven) {
 }
 
 TEST(OptionsTest, GivenValuesReplaceTheDefaults) {
-  const Options options = Parsed({"--web.listen-address", "127.0.0.1:1", "--web.listen-address=localhost:2",
-                                  "--web.telemetry-path=/m", "--segment.dir=/a", "--segment.dir", "/b,c",
-                                  "--segment.retention=90", "--log.level=debug", "--log.format=json"});
-  EXPECT_THAT(options.listen_addresses, testing::ElementsAre("127.0.0.1:1", "localhost:2"));
+  const Options options =
+      Parsed({"--web.listen-address", "127.0.0.1:1", "--web.listen-address=localhost:2", "--web.telemetry-path=/m",
+              "--segment.dir=/a", "--segment.dir", "/b,c", "--segment.retention=90", "--log.level=debug",
+              "--log.format=json", "--web.listen-address=[::1]:3", "--web.config.file=w.yml", "--web.systemd-socket"});
+  EXPECT_THAT(options.listen_addresses, testing::ElementsAre("127.0.0.1:1", "localhost:2", "[::1]:3"));
+  EXPECT_EQ(options.web_config_file, "w.yml");
+  EXPECT_TRUE(options.uses_systemd_socket);
   EXPECT_EQ(options.telemetry_path, "/m");
   EXPECT_THAT(options.segment_dirs, testing::ElementsAre("/a", "/b,c"));
   EXPECT_EQ(options.retention, 90s);
@@ -104,7 +109,8 @@ TEST(OptionsTest, GivenValuesReplaceTheDefaults) {
 
 TEST(OptionsTest, BadValuesAreNamedInOneLine) {
   const std::vector<std::pair<const char*, std::vector<const char*>>> cases{
-      {"--web.listen-address", {"9828", "host", ":65536", ":-1", ":", "a b:1", "[::1]:9828", ":80s", ""}},
+      {"--web.listen-address",
+       {"9828", "host", ":65536", ":-1", ":", "a b:1", "::1:9828", "[::1]", "[::g]:1", "[1.2.3.4]:1", ":80s", ""}},
       {"--web.telemetry-path",
        {"metrics", "/", "", "/-/ready", "/-/healthy", "/api/v1/node", "/page.js", "/a?b", "/a#b", "/a b", "/a//b",
         "/../a", "/a%20"}},

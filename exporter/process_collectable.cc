@@ -13,10 +13,10 @@
 #include <string>
 #include <system_error>
 
+#include "proto/metric_catalogue.h"
+
 namespace nccl_exporter {
 namespace {
-
-using prometheus::MetricType;
 
 double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
@@ -79,20 +79,18 @@ std::optional<double> MaxDescriptors() {
 }
 
 struct Reading {
-  const char* name;
-  const char* help;
-  MetricType type;
+  Metric metric;
   std::optional<double> (*value)();
 };
 
 constexpr Reading kReadings[] = {
-    {"process_cpu_seconds_total", "CPU time of the daemon, user and system.", MetricType::Counter, CpuSeconds},
-    {"process_resident_memory_bytes", "Resident memory of the daemon.", MetricType::Gauge, ResidentBytes},
-    {"process_virtual_memory_bytes", "Virtual memory of the daemon.", MetricType::Gauge, VirtualBytes},
-    {"process_open_fds", "Open file descriptors of the daemon.", MetricType::Gauge, OpenDescriptors},
-    {"process_max_fds", "Limit of open file descriptors.", MetricType::Gauge, MaxDescriptors},
-    {"process_start_time_seconds", "Start of the daemon, seconds since the epoch.", MetricType::Gauge, StartSeconds},
-    {"process_threads", "Threads of the daemon.", MetricType::Gauge, Threads},
+    {Metric::kProcessCpu, CpuSeconds},
+    {Metric::kProcessResidentMemory, ResidentBytes},
+    {Metric::kProcessVirtualMemory, VirtualBytes},
+    {Metric::kProcessOpenDescriptors, OpenDescriptors},
+    {Metric::kProcessMaxDescriptors, MaxDescriptors},
+    {Metric::kProcessStartTime, StartSeconds},
+    {Metric::kProcessThreads, Threads},
 };
 
 }  // namespace
@@ -102,9 +100,14 @@ std::vector<prometheus::MetricFamily> ProcessCollectable::Collect() const {
   for (const Reading& reading : kReadings) {
     const std::optional<double> value = reading.value();
     if (!value) continue;
+    const MetricRow& row = RowOf(reading.metric);
+    const bool is_counter = row.type == MetricType::kCounter;
     prometheus::ClientMetric metric;
-    (reading.type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = *value;
-    families.push_back({reading.name, reading.help, reading.type, {metric}});
+    (is_counter ? metric.counter.value : metric.gauge.value) = *value;
+    families.push_back({std::string(row.name),
+                        std::string(row.help),
+                        is_counter ? prometheus::MetricType::Counter : prometheus::MetricType::Gauge,
+                        {metric}});
   }
   return families;
 }

@@ -68,6 +68,8 @@ class SnapshotFamilies {
     }
     builder_.Add(Metric::kArrivalMatching, kNoLabels, kNoLabels,
                  static_cast<double>(snapshot_.arrival_matching_ns) / 1e9);
+    builder_.Add(Metric::kSnapshotTimestamp, kNoLabels, kNoLabels,
+                 static_cast<double>(snapshot_.taken_realtime_ns) / 1e9);
   }
 
   struct Process {

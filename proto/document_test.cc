@@ -132,7 +132,7 @@ TEST(LossDocument, ListsEveryCause) {
 
 TEST(MetricCatalogue, KeepsToTheNamingRules) {
   for (const MetricRow& row : kMetrics) {
-    EXPECT_TRUE(row.name.starts_with("nccl_")) << row.name;
+    EXPECT_TRUE(row.name.starts_with("nccl_") || row.name.starts_with("process_")) << row.name;
     EXPECT_EQ(row.type == MetricType::kCounter, row.name.ends_with("_total")) << row.name;
     EXPECT_EQ(row.type == MetricType::kInfo, row.name.ends_with("_info")) << row.name;
     EXPECT_FALSE(row.help.empty()) << row.name;

@@ -16,6 +16,7 @@
 #include <optional>
 #include <thread>
 
+#include "exporter/test_certificates.h"
 #include "proto/buckets.h"
 #include "tests/daemon.h"
 #include "tests/truth_comparison.h"
@@ -43,7 +44,8 @@ class Prometheus : public testing::Test {
     port_ = FreePort();
     std::ofstream(scratch_.path() + "/prometheus.yml")
         << "global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: nccl\n  static_configs: [{targets: ['127.0.0.1:"
-        << target_port << "']}]\n  " << (flags.empty() ? "" : release.keep_classic) << "\n";
+        << target_port << "']}]\n  " << (flags.empty() ? "" : release.keep_classic) << "\n"
+        << more_settings_;
     std::vector<std::string> command{release.program, "--config.file=" + scratch_.path() + "/prometheus.yml",
                                      "--storage.tsdb.path=" + scratch_.path() + "/data",
                                      "--web.listen-address=127.0.0.1:" + std::to_string(port_), "--log.level=debug"};
@@ -70,6 +72,7 @@ class Prometheus : public testing::Test {
   }
 
   ScratchDirectory segments_, scratch_;
+  std::string more_settings_;  // of the scrape, each a line
   int port_ = 0;
   std::unique_ptr<ChildProcess> server_;
 };
@@ -272,6 +275,34 @@ TEST_P(PrometheusFormats, AreScrapedWithoutAWarningAndAnswerWithTheTruth) {
       ADD_FAILURE() << log.substr(begin, log.find('\n', at) - begin);
     }
   }
+}
+
+TEST_F(Prometheus, ScrapesByTlsWithACertificateAndAPassword) {
+  const TestAuthority authority;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(scratch_.path() + '/' + name) << text;
+  };
+  write("ca.pem", authority.certificate());
+  const TestAuthority::Issued server = authority.Issue({"IP:127.0.0.1"});
+  write("server.pem", server.certificate);
+  write("server.key", server.key);
+  const TestAuthority::Issued client = authority.Issue({"DNS:prometheus"});
+  write("client.pem", client.certificate);
+  write("client.key", client.key);
+  write("web.yml",
+        "tls_server_config: {cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem,\n"
+        "  client_auth_type: RequireAndVerifyClientCert, client_allowed_sans: [prometheus], min_version: TLS13}\n"
+        "basic_auth_users: {alice: $2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW}\n");
+  more_settings_ =
+      "  scheme: https\n"
+      "  basic_auth: {username: alice, password: secret}\n"
+      "  tls_config: {ca_file: ca.pem, cert_file: client.pem, key_file: client.key}\n";
+  const int target = FreePort();
+  const ChildProcess daemon({kDaemonPath, "--web.listen-address=127.0.0.1:" + std::to_string(target),
+                             "--web.config.file=" + scratch_.path() + "/web.yml", "--segment.dir=" + segments_.path()});
+  Start(kRelease242, target);
+  EXPECT_TRUE(Eventually([&] { return Query("nccl_exporter_build_info") == 1.0; })) << server_->Output();
+  EXPECT_EQ(Query("up"), 1.0);
 }
 
 TEST_F(Prometheus, PromtoolFindsNothingInEitherTextFormat) {

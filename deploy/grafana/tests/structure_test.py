@@ -22,8 +22,8 @@ DASHBOARDS = dashboards.read(HERE / 'dashboards')
 CATALOGUE = re.findall(r'^    \{"(\w+)", MetricType::k(\w+)', pathlib.Path('proto/metric_catalogue.h').read_text(), re.M)
 RULES = yaml.safe_load(pathlib.Path('deploy/prometheus/nccl-exporter.rules.yml').read_text())
 RECORDED = {rule['record'] for group in RULES['groups'] for rule in group['rules'] if 'record' in rule}
-FOREIGN = {'up', 'ALERTS', 'scrape_samples_scraped', 'process_cpu_seconds_total', 'process_resident_memory_bytes', 'DCGM_FI_DEV_SM_CLOCK',
-           'DCGM_FI_DEV_POWER_USAGE', 'DCGM_FI_DEV_GPU_TEMP', 'DCGM_FI_DEV_XID_ERRORS'}
+FOREIGN = {'up', 'ALERTS', 'scrape_samples_scraped', 'DCGM_FI_DEV_SM_CLOCK', 'DCGM_FI_DEV_POWER_USAGE',
+           'DCGM_FI_DEV_GPU_TEMP', 'DCGM_FI_DEV_XID_ERRORS'}
 # Families that no panel shows, since something better stands for them.
 NOT_SHOWN = {
     'nccl_collective_calls_total': 'for releases that announce calls without operations; operations are what panels count',
@@ -31,6 +31,12 @@ NOT_SHOWN = {
     'nccl_p2p_send_duration_seconds': 'the means by node tell waiting from sending',
     'nccl_p2p_recv_duration_seconds': 'the means by node tell waiting from receiving',
     'nccl_rank_timing_duty_ratio': 'the share of operations that is timed says what came of it',
+    'nccl_exporter_snapshot_timestamp_seconds': 'every scrape reads the segments anew: it is the time of the scrape',
+    'process_virtual_memory_bytes': 'resident memory is what the node lacks',
+    'process_open_fds': 'segments, of which there is a panel, and connections, whose limit is below',
+    'process_max_fds': 'the same',
+    'process_start_time_seconds': 'a restart shows in what is up',
+    'process_threads': 'as many as connections and a few more',
 }
 UNITS = {'short', 'none', 's', 'percentunit', 'Bps', 'bytes', 'ops', 'hertz', 'watt', 'celsius'}
 FORMS = {'stat': 'time_series', 'timeseries': 'time_series', 'table': 'table', 'heatmap': 'heatmap'}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passwords against bcrypt hashes, at a price that is paid once for each right password.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace nccl_exporter {
+
+// Name and password of an Authorization header, or nothing where it is no Basic one.
+std::optional<std::pair<std::string, std::string>> ParseBasicAuthorization(std::string_view header);
+
+// Checks take some 60 ms of CPU at the usual cost, one at a time. So many may wait for theirs; the next is refused.
+inline constexpr int kMaxWaitingChecks = 8;
+
+// Safe to use from any thread.
+class BasicAuth {
+ public:
+  using Users = std::map<std::string, std::string>;  // name -> bcrypt hash
+
+  enum class Verdict : uint8_t { kRight, kWrong, kBusy };
+
+  BasicAuth();
+
+  // What an Authorization header is worth. A password that was right is known again, by a keyed digest of one a user,
+  // for as long as the user's hash stays the same; every other one costs a whole check, also that of an unknown user,
+  // so that the time tells nothing about who exists. With users of several costs it tells the cost of a known one.
+  Verdict Check(std::string_view header, const Users& users);
+
+  // Whole checks so far.
+  uint64_t checks_made() const { return checks_made_; }
+
+ private:
+  using Digest = std::array<uint8_t, 32>;
+
+  Digest DigestOf(std::string_view name, std::string_view password, std::string_view hash) const;
+
+  const std::array<uint8_t, 32> key_;  // random: digests are of no use outside of this process
+  std::mutex known_mutex_;
+  std::map<std::string, Digest> known_;  // the password that was right last, of users that exist
+  std::mutex check_mutex_;               // held during a check
+  std::atomic<int> checks_ = 0;          // waiting or under way
+  std::atomic<uint64_t> checks_made_ = 0;
+};
+
+}  // namespace nccl_exporter

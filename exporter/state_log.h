@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the log says of the node: a line when something has changed, none while it stays as it is.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+
+namespace nccl_exporter {
+
+// Errors of one reason that go on are told once in this time: a directory that cannot be read fails at every look.
+inline constexpr std::chrono::minutes kErrorLogInterval{10};
+
+// Safe to use from any thread.
+class StateLog {
+ public:
+  // Logs what has changed since the snapshot before.
+  void Observe(const NodeSnapshot& snapshot);
+
+  // The lines, each with whether it is a warning; time only moves on by the snapshots.
+  struct Line {
+    bool is_warning;
+    std::string text;
+  };
+  std::vector<Line> Changes(const NodeSnapshot& snapshot);
+
+ private:
+  struct Told {
+    uint64_t errors = 0;
+    int64_t realtime_ns = 0;  // 0: never
+  };
+
+  std::mutex mutex_;  // guards what follows
+  SegmentCounts segments_;
+  std::array<Told, static_cast<size_t>(SegmentError::kCount)> errors_{};
+};
+
+}  // namespace nccl_exporter
