@@ -3,6 +3,7 @@
 // be missing, or go back.
 #include <curl/curl.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
@@ -129,6 +130,7 @@ class Soak {
     const int code = daemon_.process().Wait();
     const std::string log = daemon_.process().Output();
     if (code != 0) findings_.Add(fmt::format("the daemon ended with {}: {}", code, log));
+    if (testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed()) findings_.Add("an expectation failed");
     if (log.find("level=error") != std::string::npos) findings_.Add("the daemon logged errors: " + log);
   }
 

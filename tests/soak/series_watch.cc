@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace nccl_exporter::soak {
 namespace {
 
@@ -28,6 +30,15 @@ std::string SubjectOf(std::string_view key) {
   return pid.empty() ? std::string() : fmt::format("{} {}", job, pid);
 }
 
+// Gauges that a subject has for as long as it is there.
+constexpr std::string_view kSteadyGauges[] = {"nccl_rank_alive{", "nccl_communicator_info{",
+                                              "nccl_collective_started_sequence{"};
+
+bool IsWatched(const PageSample& sample) {
+  return sample.only_grows ||
+         std::ranges::any_of(kSteadyGauges, [&](std::string_view name) { return sample.key.starts_with(name); });
+}
+
 bool IsAlive(const PageSample& sample) { return sample.key.starts_with("nccl_rank_alive{") && sample.value == 1; }
 
 }  // namespace
@@ -41,8 +52,7 @@ bool SeriesWatch::Compare(PageFormat format, std::string_view page, double now_s
 }
 
 void SeriesWatch::Take(const PageSample& sample, double now_seconds) {
-  const bool is_watched = sample.only_grows || sample.key.starts_with("nccl_rank_alive{");
-  if (!is_watched) return;
+  if (!IsWatched(sample)) return;
   ++seen_;
   const auto found = series_.find(sample.key);
   if (found == series_.end()) {

@@ -56,7 +56,7 @@ class SeriesWatch {
   uint64_t ended_series_ = 0;
   std::unordered_map<std::string, Series, Hash, std::equal_to<>> series_;
   std::unordered_map<std::string, double> last_signs_of_life_;  // of each subject; never erased, Series point to them
-  std::unordered_set<size_t> ended_;                            // hashes of keys: a page of 100,000 jobs must fit
+  std::unordered_set<size_t> ended_;                            // hashes of keys: hundreds of thousands in a long soak
 };
 
 }  // namespace nccl_exporter::soak
