@@ -7,8 +7,9 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
-#include <filesystem>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -51,10 +52,10 @@ class Soak {
       SleepMilliseconds(static_cast<int>(1000 * kScrapePeriodSeconds / std::size(kPageFormats)));
     }
     const double start = Now();
-    for (int second = 1; Now() - start < options_.seconds && daemon_.process().IsRunning(); ++second) {
-      samples_.push_back(HoldingsOf(daemon_.process().pid(), Now()));
+    for (int minute = 1; Now() - start < options_.seconds && daemon_.process().IsRunning();) {
+      TakeSample();
       mill_.Turn();
-      if (second % 60 == 0) PrintMinute(second / 60);
+      if (Now() - start >= 60 * minute) PrintMinute(minute++);
       SleepMilliseconds(1000);
     }
     mill_.StopAll();
@@ -68,6 +69,12 @@ class Soak {
   }
 
  private:
+  void TakeSample() {
+    Holdings sample = HoldingsOf(daemon_.process().pid(), Now());
+    sample.series = static_cast<double>(scrapers_.front()->figures().series);
+    samples_.push_back(sample);
+  }
+
   void PrintMinute(int minute) const {
     const Holdings& now = samples_.back();
     uint64_t answers = 0;
@@ -104,13 +111,15 @@ class Soak {
       at_end = HoldingsOf(daemon_.process().pid(), Now()).descriptors;
       return at_end <= at_start;
     };
-    if (!Eventually(is_the_same))
+    if (!Eventually(is_the_same)) {
       findings_.Add(fmt::format("{} descriptors at start, {} at the end", at_start, at_end));
+    }
     printf("\ndescriptors: %.0f before the first job, %.0f after the last\n", at_start, at_end);
   }
 
-  void Judge(const char* what, double Holdings::*member, double room, bool is_judged) {
+  void Judge(const char* what, double Holdings::*member, double room) {
     const Growth growth = GrowthOf(samples_, member);
+    const bool is_judged = options_.seconds >= kJudgedSeconds;
     if (is_judged && growth.last_third > growth.second_third + room) {
       findings_.Add(fmt::format("{} grew from {} to {}", what, growth.second_third, growth.last_third));
     }
@@ -119,10 +128,11 @@ class Soak {
   }
 
   void JudgeHoldings() {
-    const bool is_judged = options_.seconds >= kJudgedSeconds;
-    Judge("resident KiB", &Holdings::resident_kib, kMemoryRoomKib, is_judged);
-    Judge("descriptors", &Holdings::descriptors, kDescriptorRoom, is_judged);
-    Judge("threads", &Holdings::threads, kThreadRoom, is_judged);
+    Judge("resident KiB", &Holdings::resident_kib, kMemoryRoomKib);
+    Judge("descriptors", &Holdings::descriptors, kDescriptorRoom);
+    Judge("threads", &Holdings::threads, kThreadRoom);
+    constexpr double kAnyNumber = std::numeric_limits<double>::infinity();
+    Judge("series", &Holdings::series, kAnyNumber);
   }
 
   void EndDaemon() {

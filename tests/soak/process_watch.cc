@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads /proc.
 #include "tests/soak/process_watch.h"
 
 #include <unistd.h>

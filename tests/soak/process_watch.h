@@ -15,6 +15,7 @@ struct Holdings {
   double descriptors = 0;
   double threads = 0;
   double cpu_seconds = 0;  // used since its start
+  double series = 0;       // that it served; filled in by the caller
 };
 Holdings HoldingsOf(pid_t process, double now_seconds);
 

@@ -9,7 +9,8 @@
 namespace nccl_exporter::soak {
 namespace {
 
-// The daemon notices an end, and reads a clock, a moment later or earlier than we do.
+// What a page shows happened while it was asked for, which is not known better than to the time that an answer may
+// take.
 constexpr double kToleranceSeconds = 1;
 
 std::string_view LabelValue(std::string_view key, std::string_view label) {
