@@ -31,7 +31,7 @@ class Findings {
   }
 
  private:
-  static constexpr size_t kPrinted = 20;  // one fault is often seen in many series
+  static constexpr size_t kPrinted = 100;
 
   mutable std::mutex mutex_;
   std::vector<std::string> texts_;

@@ -13,6 +13,9 @@ namespace {
 // take.
 constexpr double kToleranceSeconds = 1;
 
+// Of each page; one fault is often seen in all series of a rank.
+constexpr size_t kComplaintsTold = 3;
+
 std::string_view LabelValue(std::string_view key, std::string_view label) {
   for (size_t at = key.find(label); at != std::string_view::npos; at = key.find(label, at + 1)) {
     const std::string_view rest = key.substr(at + label.size());
@@ -47,8 +50,12 @@ bool IsAlive(const PageSample& sample) { return sample.key.starts_with("nccl_ran
 bool SeriesWatch::Compare(PageFormat format, std::string_view page, double now_seconds) {
   ++page_;
   seen_ = 0;
+  complaints_ = 0;
   const bool is_whole = ReadPage(format, page, [&](const PageSample& sample) { Take(sample, now_seconds); });
   if (is_whole && seen_ != series_.size()) DropUnseen(now_seconds);
+  if (complaints_ > kComplaintsTold) {
+    findings_->Add(fmt::format("{}, page {}: {} more findings", name_, page_, complaints_ - kComplaintsTold));
+  }
   return is_whole;
 }
 
@@ -106,6 +113,7 @@ void SeriesWatch::DropUnseen(double now_seconds) {
 }
 
 void SeriesWatch::Complain(std::string_view key, const std::string& what) {
+  if (++complaints_ > kComplaintsTold) return;
   findings_->Add(fmt::format("{}, page {}: {} {}", name_, page_, key, what));
 }
 

@@ -19,6 +19,8 @@ namespace nccl_exporter::soak {
 // counter that grows, or nccl_rank_alive of 1. Series may go when their subject has shown none for the retention time,
 // and never come back, because no two jobs of a soak share an id.
 //
+// What is wrong with many series of a page is told of the first few.
+//
 // Not thread-safe.
 class SeriesWatch {
  public:
@@ -53,6 +55,7 @@ class SeriesWatch {
   Findings* findings_;
   uint64_t page_ = 0;
   size_t seen_ = 0;
+  size_t complaints_ = 0;  // about this page
   uint64_t ended_series_ = 0;
   std::unordered_map<std::string, Series, Hash, std::equal_to<>> series_;
   std::unordered_map<std::string, double> last_signs_of_life_;  // of each subject; never erased, Series point to them

@@ -113,6 +113,15 @@ TEST_F(ASeriesWatch, FindsASeriesThatIsThereTwice) {
   EXPECT_THAT(findings_.texts(), ElementsAre(HasSubstr("is there twice")));
 }
 
+TEST_F(ASeriesWatch, TellsTheFirstFewOfManyFindingsOnAPage) {
+  std::string page = "# TYPE x counter\n";
+  for (int i = 0; i < 10; ++i) page += "x{i=\"" + std::to_string(i) + "\"} 1\n";
+  text_.Compare(PageFormat::kText, page, 1);
+  text_.Compare(PageFormat::kText, "# TYPE x counter\n", 2);
+  EXPECT_EQ(findings_.count(), 4u);
+  EXPECT_THAT(findings_.texts(), testing::Contains(HasSubstr("page 2: 7 more findings")));
+}
+
 TEST_F(ASeriesWatch, TellsAPageThatIsCutOff) {
   const std::string text = TextPage(1);
   EXPECT_FALSE(text_.Compare(PageFormat::kText, text.substr(0, text.size() - 1), 1));
