@@ -23,6 +23,7 @@ KUBERNETES, HELM, GRAFANA = DEPLOY / 'kubernetes', DEPLOY / 'helm', DEPLOY / 'gr
 BASES = ['node', 'monitoring', 'sidecar', 'inject']
 NEWER_KINDS = ['MutatingAdmissionPolicy', 'MutatingAdmissionPolicyBinding']  # 1.36
 OPERATOR_KINDS = ['ServiceMonitor', 'PodMonitor', 'PrometheusRule']
+SCHEMAS = pathlib.Path('/var/cache/nccl-exporter/kubernetes/node_modules')  # where tools/fetch-kubernetes-schemas leaves them
 CHART_LABELS = ['app.kubernetes.io/instance', 'app.kubernetes.io/managed-by', 'helm.sh/chart']
 
 
@@ -33,6 +34,15 @@ def objects(path):
 def base(name):
     listed = yaml.safe_load((KUBERNETES / name / 'kustomization.yaml').read_text())['resources']
     return [thing for file in listed for thing in objects(KUBERNETES / name / file)]
+
+
+def all_objects():
+    return [thing for name in BASES for thing in base(name)] + [thing for name in ('default', 'all') for thing in rendered(name).values()]
+
+
+def schema_faults(things):
+    output = subprocess.run(['node', DEPLOY / 'tests/validate.mjs', SCHEMAS], input=json.dumps(things), check=True, capture_output=True, text=True).stdout
+    return json.loads(output)
 
 
 def by_name(things):
@@ -83,8 +93,7 @@ class Manifests(unittest.TestCase):
     maxDiff = None
 
     def test_kubernetes_knows_every_object_and_field(self):
-        things = [thing for name in BASES for thing in base(name)] + [thing for name in ('default', 'all') for thing in rendered(name).values()]
-        checked = [thing for thing in things if thing['kind'] not in NEWER_KINDS + OPERATOR_KINDS]
+        checked = [thing for thing in all_objects() if thing['kind'] not in NEWER_KINDS + OPERATOR_KINDS]
         self.assertGreater(len(checked), 12)
         self.assertEqual([fault for thing in checked for fault in kubernetes_model.faults_of(thing)], [])
 
@@ -94,6 +103,16 @@ class Manifests(unittest.TestCase):
         daemonset['spec']['template']['spec']['containers'][0]['readinessProbe']['httpGet']['path'] = 1
         del daemonset['spec']['selector']
         self.assertEqual(len(kubernetes_model.faults_of(daemonset)), 3)
+
+    @unittest.skipUnless(shutil.which('node') and SCHEMAS.is_dir(), 'no schemas: tools/fetch-kubernetes-schemas fetches them, with npm')
+    def test_the_schemas_of_kubernetes_and_prometheus_operator_take_every_object(self):
+        things = all_objects()
+        self.assertTrue({*NEWER_KINDS, *OPERATOR_KINDS} <= {thing['kind'] for thing in things})
+        self.assertEqual(schema_faults(things), [])
+        wrong = copy.deepcopy([next(thing for thing in things if thing['kind'] == kind) for kind in ('DaemonSet', *NEWER_KINDS[:1], *OPERATOR_KINDS)])
+        for thing in wrong:
+            thing['spec'] = {**thing['spec'], 'selector': 1, 'groups': 1, 'failurePolicy': 'Perhaps'}
+        self.assertEqual(len(schema_faults(wrong)), len(wrong))
 
     def test_every_file_of_a_base_is_listed(self):
         for name in BASES:
