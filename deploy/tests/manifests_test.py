@@ -53,6 +53,22 @@ def rendered(name):
     return by_name(objects(HELM / f'testdata/{name}.rendered.yaml'))
 
 
+def merged(values, own):
+    return {key: merged(value, own[key]) if isinstance(value, dict) and isinstance(own.get(key), dict) else own.get(key, value)
+            for key, value in values.items()} | {key: value for key, value in own.items() if key not in values} if own else values
+
+
+def rendered_by_go(values):
+    chart = yaml.safe_load((HELM / 'nccl-exporter/Chart.yaml').read_text())
+    defaults = yaml.safe_load((HELM / 'nccl-exporter/values.yaml').read_text())
+    given = {'Values': merged(defaults, values), 'Chart': {'Name': chart['name'], 'Version': chart['version']},
+             'Release': {'Name': 'nccl-exporter', 'Namespace': 'nccl-exporter', 'Service': 'Helm'}}
+    with tempfile.TemporaryDirectory() as cache:
+        output = subprocess.run(['go', 'run', DEPLOY / 'tests/render_chart.go', HELM / 'nccl-exporter'], input=json.dumps(given), check=True,
+                                stdout=subprocess.PIPE, text=True, env=os.environ | {'GOCACHE': cache, 'GO111MODULE': 'off', 'GOFLAGS': ''}).stdout
+    return by_name(thing for thing in yaml.safe_load_all(output) if thing)
+
+
 def without_chart_labels(thing):
     thing = copy.deepcopy(thing)
     for label in CHART_LABELS:
@@ -176,6 +192,17 @@ class Chart(unittest.TestCase):
                       {'serviceMonitor': {'enabled': True}}, {'image': {'repository': 'x', 'tag': '1', 'pullPolicy': 'Sometimes'}}):
             with self.assertRaises(jsonschema.ValidationError, msg=wrong):
                 jsonschema.validate({**values, **wrong}, schema)
+
+    @unittest.skipUnless(shutil.which('go'), 'go, whose template engine is that of Helm, is not installed')
+    def test_the_templates_render_to_what_is_kept(self):
+        for name in 'default', 'all':
+            values = yaml.safe_load((HELM / f'testdata/{name}.values.yaml').read_text())
+            self.assertEqual(rendered_by_go(values), rendered(name))
+
+    @unittest.skipUnless(shutil.which('go'), 'go, whose template engine is that of Helm, is not installed')
+    def test_the_chart_makes_config_maps_of_the_dashboards(self):
+        maps = [thing for key, thing in rendered_by_go({'dashboards': {'enabled': True}}).items() if key[0] == 'ConfigMap']
+        self.assertEqual(dashboards_in(maps, 'nccl-exporter'), dashboard_files())
 
     @unittest.skipUnless(shutil.which('helm'), 'helm is not installed')
     def test_helm_renders_what_is_kept(self):
