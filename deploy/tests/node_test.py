@@ -88,9 +88,10 @@ class Node(unittest.TestCase):
             self.assertEqual(run(DEPLOY / 'slurm/epilog', **job).returncode, 0)
             self.assertTrue((self.folder / 'a.seg').exists(), name)
 
-    def test_the_unit_leaves_the_state_of_other_users_processes_visible(self):
+    def test_the_unit_leaves_what_the_daemon_needs(self):
         unit = (DEPLOY / 'systemd/nccl-exporter.service').read_text()
-        self.assertNotRegex(unit, '(?m)^(ProtectProc=(?!default)|PrivatePIDs=yes)')
+        self.assertNotRegex(unit, '(?m)^(ProtectProc=(?!default)|PrivatePIDs=yes)', 'the state of other users\' processes')
+        self.assertNotRegex(unit, '(?m)^RemoveIPC=yes', 'it removes the empty directory in /dev/shm when the daemon stops')
 
     def test_a_new_plugin_takes_the_name_and_leaves_the_mapped_file_alone(self):
         (self.folder / 'library').write_text('old')
