@@ -20,6 +20,9 @@ using layout::SlotState;
 // A slot changes its state at most a few times in the life of a communicator: one more try nearly always does.
 constexpr int kSlotAttempts = 2;
 
+// No snapshot takes as long: what claims to be created later than this is not new, but wrong.
+constexpr uint64_t kLongestReadNs = 10'000'000'000;
+
 // The part of a slot that is read: nothing that a snapshot tells stands in the ring of completions.
 constexpr size_t kSlotBytesRead = offsetof(CommunicatorSlot, completions);
 
@@ -129,6 +132,7 @@ class SegmentReading {
   bool IsServed(uint32_t slot) {
     if (IsOverflow(slot)) return HasCounts(*slot_);
     const SlotState state = layout::StateOf(slot_->state.load(std::memory_order_relaxed));
+    if (IsNewerThanNow()) return false;
     if (state != SlotState::kClosed) return state == SlotState::kLive;
     const uint64_t closed_ns = slot_->closed_monotonic_ns.load(std::memory_order_relaxed);
     const uint64_t retention_ns = static_cast<uint64_t>(terms_.retention.count());
@@ -136,6 +140,16 @@ class SegmentReading {
     NoteLife(terms_.now.RealtimeOf(closed_ns));
     if (age_ns > retention_ns) return false;
     NoteStaleAt(static_cast<uint64_t>(terms_.now.monotonic_ns) + (retention_ns - age_ns) + 1);
+    return true;
+  }
+
+  // A communicator that was created since the moment of this read is left to the next one. Its times would have to be
+  // moved back to this moment, so that its counters seemed to begin anew when they are read with their own.
+  bool IsNewerThanNow() {
+    const uint64_t created_ns = slot_->created_monotonic_ns;
+    const auto now_ns = static_cast<uint64_t>(terms_.now.monotonic_ns);
+    if (created_ns <= now_ns || created_ns - now_ns > kLongestReadNs) return false;
+    NoteStaleAt(created_ns);
     return true;
   }
 

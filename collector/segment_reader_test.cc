@@ -161,6 +161,26 @@ TEST(SegmentReaderTest, ServesAFinalizedCommunicatorForTheRetentionTime) {
   EXPECT_TRUE(Parse(writer, terms).process->communicators.empty());
 }
 
+// Regression: it was served as created at the moment of the read, and later as created when it was.
+TEST(SegmentReaderTest, LeavesACommunicatorThatIsNewerThanTheReadToTheNextOne) {
+  V1 writer = ReadySegment(2);
+  const Moment later{.realtime_ns = kNow.realtime_ns + 2'000'000, .monotonic_ns = kNow.monotonic_ns + 2'000'000};
+  writer.Put(0, CommunicatorV1{.created_realtime_ns = static_cast<uint64_t>(later.realtime_ns),
+                               .created_monotonic_ns = static_cast<uint64_t>(later.monotonic_ns)});
+  const SegmentRead read = Parse(writer);
+  EXPECT_TRUE(read.process->communicators.empty());
+  EXPECT_EQ(read.stale_at_ns, static_cast<uint64_t>(later.monotonic_ns));
+  const SegmentRead next = Parse(writer, {.now = later});
+  ASSERT_EQ(next.process->communicators.size(), 1u);
+  EXPECT_EQ(next.process->communicators[0].created_realtime_ns, later.realtime_ns);
+}
+
+TEST(SegmentReaderTest, ServesWhatClaimsToBeCreatedInAFarFuture) {
+  V1 writer = ReadySegment(2);
+  writer.Put(0, CommunicatorV1{.created_monotonic_ns = kHuge});
+  EXPECT_EQ(Parse(writer).process->communicators.size(), 1u);
+}
+
 TEST(SegmentReaderTest, RefusesMoreCommunicatorsThanThereIsRoomFor) {
   V1 writer = ReadySegment(4);
   for (size_t slot = 0; slot < 3; ++slot) writer.Put(slot, CommunicatorV1{});
