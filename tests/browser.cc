@@ -66,6 +66,7 @@ Browser::Browser() {
   pid_ = fork();
   if (pid_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setpgid(0, 0);
     setenv("HOME", profile_.path().c_str(), 1);
     // Above 4 first, so that neither end overwrites the other.
     const int in = fcntl(down[0], F_DUPFD, 10), out = fcntl(up[1], F_DUPFD, 10), null = open("/dev/null", O_RDWR);
@@ -90,7 +91,7 @@ Browser::Browser() {
 Browser::~Browser() {
   close(to_browser_);
   close(from_browser_);
-  kill(pid_, SIGKILL);
+  kill(-pid_, SIGKILL);  // its helpers, too: they write into the profile
   waitpid(pid_, nullptr, 0);
 }
 

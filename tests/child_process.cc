@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 namespace nccl_exporter {
 namespace {
@@ -84,7 +85,10 @@ ScratchDirectory::ScratchDirectory() {
   path_ = mkdtemp(pattern.data());
 }
 
-ScratchDirectory::~ScratchDirectory() { std::filesystem::remove_all(path_); }
+ScratchDirectory::~ScratchDirectory() {
+  std::error_code ignored;  // a process that was killed a moment ago may still remove files of its own
+  std::filesystem::remove_all(path_, ignored);
+}
 
 std::vector<std::string> ScratchDirectory::Files(const std::string& suffix) const {
   std::vector<std::string> names;

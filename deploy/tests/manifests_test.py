@@ -23,6 +23,7 @@ KUBERNETES, HELM, GRAFANA = DEPLOY / 'kubernetes', DEPLOY / 'helm', DEPLOY / 'gr
 BASES = ['node', 'monitoring', 'sidecar', 'inject']
 NEWER_KINDS = ['MutatingAdmissionPolicy', 'MutatingAdmissionPolicyBinding']  # 1.36
 OPERATOR_KINDS = ['ServiceMonitor', 'PodMonitor', 'PrometheusRule']
+SCHEMAS = pathlib.Path('/var/cache/nccl-exporter/kubernetes/node_modules')  # where tools/fetch-kubernetes-schemas leaves them
 CHART_LABELS = ['app.kubernetes.io/instance', 'app.kubernetes.io/managed-by', 'helm.sh/chart']
 
 
@@ -35,12 +36,37 @@ def base(name):
     return [thing for file in listed for thing in objects(KUBERNETES / name / file)]
 
 
+def all_objects():
+    return [thing for name in BASES for thing in base(name)] + [thing for name in ('default', 'all') for thing in rendered(name).values()]
+
+
+def schema_faults(things):
+    output = subprocess.run(['node', DEPLOY / 'tests/validate.mjs', SCHEMAS], input=json.dumps(things), check=True, capture_output=True, text=True).stdout
+    return json.loads(output)
+
+
 def by_name(things):
     return {(thing['kind'], thing['metadata']['name']): thing for thing in things}
 
 
 def rendered(name):
     return by_name(objects(HELM / f'testdata/{name}.rendered.yaml'))
+
+
+def merged(values, own):
+    return {key: merged(value, own[key]) if isinstance(value, dict) and isinstance(own.get(key), dict) else own.get(key, value)
+            for key, value in values.items()} | {key: value for key, value in own.items() if key not in values} if own else values
+
+
+def rendered_by_go(values):
+    chart = yaml.safe_load((HELM / 'nccl-exporter/Chart.yaml').read_text())
+    defaults = yaml.safe_load((HELM / 'nccl-exporter/values.yaml').read_text())
+    given = {'Values': merged(defaults, values), 'Chart': {'Name': chart['name'], 'Version': chart['version']},
+             'Release': {'Name': 'nccl-exporter', 'Namespace': 'nccl-exporter', 'Service': 'Helm'}}
+    with tempfile.TemporaryDirectory() as cache:
+        output = subprocess.run(['go', 'run', DEPLOY / 'tests/render_chart.go', HELM / 'nccl-exporter'], input=json.dumps(given), check=True,
+                                stdout=subprocess.PIPE, text=True, env=os.environ | {'GOCACHE': cache, 'GO111MODULE': 'off', 'GOFLAGS': ''}).stdout
+    return by_name(thing for thing in yaml.safe_load_all(output) if thing)
 
 
 def without_chart_labels(thing):
@@ -83,8 +109,7 @@ class Manifests(unittest.TestCase):
     maxDiff = None
 
     def test_kubernetes_knows_every_object_and_field(self):
-        things = [thing for name in BASES for thing in base(name)] + [thing for name in ('default', 'all') for thing in rendered(name).values()]
-        checked = [thing for thing in things if thing['kind'] not in NEWER_KINDS + OPERATOR_KINDS]
+        checked = [thing for thing in all_objects() if thing['kind'] not in NEWER_KINDS + OPERATOR_KINDS]
         self.assertGreater(len(checked), 12)
         self.assertEqual([fault for thing in checked for fault in kubernetes_model.faults_of(thing)], [])
 
@@ -94,6 +119,16 @@ class Manifests(unittest.TestCase):
         daemonset['spec']['template']['spec']['containers'][0]['readinessProbe']['httpGet']['path'] = 1
         del daemonset['spec']['selector']
         self.assertEqual(len(kubernetes_model.faults_of(daemonset)), 3)
+
+    @unittest.skipUnless(shutil.which('node') and SCHEMAS.is_dir(), 'no schemas: tools/fetch-kubernetes-schemas fetches them, with npm')
+    def test_the_schemas_of_kubernetes_and_prometheus_operator_take_every_object(self):
+        things = all_objects()
+        self.assertTrue({*NEWER_KINDS, *OPERATOR_KINDS} <= {thing['kind'] for thing in things})
+        self.assertEqual(schema_faults(things), [])
+        wrong = copy.deepcopy([next(thing for thing in things if thing['kind'] == kind) for kind in ('DaemonSet', *NEWER_KINDS[:1], *OPERATOR_KINDS)])
+        for thing in wrong:
+            thing['spec'] = {**thing['spec'], 'selector': 1, 'groups': 1, 'failurePolicy': 'Perhaps'}
+        self.assertEqual(len(schema_faults(wrong)), len(wrong))
 
     def test_every_file_of_a_base_is_listed(self):
         for name in BASES:
@@ -157,6 +192,17 @@ class Chart(unittest.TestCase):
                       {'serviceMonitor': {'enabled': True}}, {'image': {'repository': 'x', 'tag': '1', 'pullPolicy': 'Sometimes'}}):
             with self.assertRaises(jsonschema.ValidationError, msg=wrong):
                 jsonschema.validate({**values, **wrong}, schema)
+
+    @unittest.skipUnless(shutil.which('go'), 'go, whose template engine is that of Helm, is not installed')
+    def test_the_templates_render_to_what_is_kept(self):
+        for name in 'default', 'all':
+            values = yaml.safe_load((HELM / f'testdata/{name}.values.yaml').read_text())
+            self.assertEqual(rendered_by_go(values), rendered(name))
+
+    @unittest.skipUnless(shutil.which('go'), 'go, whose template engine is that of Helm, is not installed')
+    def test_the_chart_makes_config_maps_of_the_dashboards(self):
+        maps = [thing for key, thing in rendered_by_go({'dashboards': {'enabled': True}}).items() if key[0] == 'ConfigMap']
+        self.assertEqual(dashboards_in(maps, 'nccl-exporter'), dashboard_files())
 
     @unittest.skipUnless(shutil.which('helm'), 'helm is not installed')
     def test_helm_renders_what_is_kept(self):

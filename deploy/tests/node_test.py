@@ -74,6 +74,25 @@ class Node(unittest.TestCase):
         self.assertEqual(run(epilog, **job).returncode, 0)
         self.assertEqual({path.name for path in self.folder.iterdir()}, {'epilog', 'other'})
 
+    def test_the_epilog_removes_nothing_where_it_cannot_see_processes(self):
+        (self.folder / 'a.seg').write_text('')
+        tools = self.folder / 'tools'
+        tools.mkdir()
+        for name in 'sh', 'find':
+            (tools / name).symlink_to(shutil.which(name))
+        job = {'SLURM_JOB_UID': str(os.getuid()), 'NCCL_EXPORTER_DIR': str(self.folder), 'PATH': str(tools)}
+        for name in None, 'pidof':  # the one that is missing at last is pgrep
+            if name:
+                (tools / name).write_text('#!/bin/sh\nexit 1\n')
+                (tools / name).chmod(0o755)
+            self.assertEqual(run(DEPLOY / 'slurm/epilog', **job).returncode, 0)
+            self.assertTrue((self.folder / 'a.seg').exists(), name)
+
+    def test_the_unit_leaves_what_the_daemon_needs(self):
+        unit = (DEPLOY / 'systemd/nccl-exporter.service').read_text()
+        self.assertNotRegex(unit, '(?m)^(ProtectProc=(?!default)|PrivatePIDs=yes)', 'the state of other users\' processes')
+        self.assertNotRegex(unit, '(?m)^RemoveIPC=yes', 'it removes the empty directory in /dev/shm when the daemon stops')
+
     def test_a_new_plugin_takes_the_name_and_leaves_the_mapped_file_alone(self):
         (self.folder / 'library').write_text('old')
         place = [DEPLOY / 'image/place-plugin', self.folder / 'segments', self.folder / 'plugin']
