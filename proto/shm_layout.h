@@ -8,8 +8,8 @@
 //   offset 8192 + n*stride  CommunicatorSlot n         the last one is the overflow slot: communicators without a slot
 //
 // The file is sparse. The header and the overflow slot are reserved (fallocate) at creation, every other slot when it
-// is claimed; a slot that is not reserved reads as zeros, which is state kFree. Slots are claimed from the first one on:
-// behind one in state kFree no other but the overflow slot is in use.
+// is claimed; a slot that is not reserved reads as zeros, which is state kFree. Slots are claimed from the first one
+// on: behind one in state kFree no other but the overflow slot is in use.
 //
 // Words are 64 bit, little endian, naturally aligned. Text is UTF-8, ends with a NUL or with its field, and is written
 // once before the state that publishes it.
