@@ -55,6 +55,12 @@ struct ArrivalCounts {
   uint64_t lateness_ns = 0;  // sum, against the first rank to enter; the operations of one launch share it
 
   bool operator==(const ArrivalCounts&) const = default;
+  ArrivalCounts& operator+=(const ArrivalCounts& more) {
+    compared += more.compared;
+    last += more.last;
+    lateness_ns += more.lateness_ns;
+    return *this;
+  }
 };
 
 // Why a completed operation was not compared. Append only: each is a label value `reason`.

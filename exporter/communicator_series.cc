@@ -268,9 +268,7 @@ void CommunicatorSeries::AddArrivals(const Subject& subject, LabelsId labels) {
     const std::optional<ArrivalCounts>& counts = member.communicator->arrivals;
     if (!counts) continue;
     if (!sum) sum.emplace();
-    sum->compared += counts->compared;
-    sum->last += counts->last;
-    sum->lateness_ns += counts->lateness_ns;
+    *sum += *counts;
   }
   if (!sum) return;
   builder_.Add(Metric::kArrivalLateness, labels, kNoLabels, static_cast<double>(sum->lateness_ns) / kNsPerSecond);

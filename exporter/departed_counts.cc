@@ -42,9 +42,7 @@ void Add(const CommunicatorSnapshot& more, CommunicatorSnapshot& sum) {
   for (size_t i = 0; i < sum.functions.size(); ++i) Add(more.functions[i], sum.functions[i]);
   if (!more.arrivals) return;
   if (!sum.arrivals) sum.arrivals.emplace();
-  sum.arrivals->compared += more.arrivals->compared;
-  sum.arrivals->last += more.arrivals->last;
-  sum.arrivals->lateness_ns += more.arrivals->lateness_ns;
+  *sum.arrivals += *more.arrivals;
 }
 
 template <typename Map, typename Remembered>

@@ -158,9 +158,7 @@ ArrivalStretch NodeHistory::RecentArrivals(const CommunicatorIdentity& communica
     stretch.seconds += step->seconds;
     const auto found = step->arrivals.find({communicator, rank});
     if (found == step->arrivals.end()) continue;
-    stretch.counts.compared += found->second.compared;
-    stretch.counts.last += found->second.last;
-    stretch.counts.lateness_ns += found->second.lateness_ns;
+    stretch.counts += found->second;
   }
   return stretch;
 }
