@@ -169,7 +169,7 @@ uint32_t Process::ClaimSlot() {
 }
 
 bool Process::PrepareSlot(uint32_t slot) {
-  if (!segment_.Reserve(slot)) return false;
+  if (!segment_.Reserve(slot, LoadRelaxed(generations_[slot]) + 1)) return false;
   if (communicators_[slot].load(std::memory_order_relaxed) != nullptr) return true;
   void* memory = MapMemory(sizeof(Communicator));
   if (memory == nullptr) return false;
@@ -189,8 +189,6 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const Decisio
   const uint64_t generation = LoadRelaxed(generations_[index]) + 1;
   StoreRelaxed(generations_[index], generation);
   layout::CommunicatorSlot* slot = segment_.slot(index);
-  StoreRelaxed(slot->state, layout::StateWord(generation, layout::SlotState::kClaimed));
-
   slot->api_version = static_cast<uint64_t>(request.api_version);
   slot->nccl_version = static_cast<uint64_t>(decision.nccl_version);
   slot->event_mask = static_cast<uint64_t>(policy.mask);

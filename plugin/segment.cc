@@ -115,7 +115,7 @@ bool Segment::SizeAndMap(uint32_t slots, char* error, size_t error_size) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (memory == MAP_FAILED) return Fail(error, error_size, "cannot map segment", path_);
   header_ = static_cast<layout::SegmentHeader*>(memory);
-  return Reserve(overflow_slot()) || Fail(error, error_size, "no room for segment", path_);
+  return Reserve(overflow_slot(), 1) || Fail(error, error_size, "no room for segment", path_);
 }
 
 void Segment::Publish(const Options& options, const char* (*get)(const char* name)) {
@@ -147,10 +147,14 @@ bool Segment::HoldsFile() const {
   return fstat(file_, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
 }
 
-bool Segment::Reserve(uint32_t index) {
+// The state comes first: a reader that found the slot free would look at none behind it, and one that found it closed
+// would take zeros for its counts.
+bool Segment::Reserve(uint32_t index, uint64_t generation) {
   if (!HoldsFile() || !ReserveBytes(file_, kHeaderBytes + index * kSlotBytes, kSlotBytes)) return false;
+  static_assert(offsetof(layout::CommunicatorSlot, state) == 0);
+  StoreRelaxed(slot(index)->state, layout::StateWord(generation, layout::SlotState::kClaimed));
   Word* words = reinterpret_cast<Word*>(slot(index));  // a late event of the slot's former communicator may still come
-  for (size_t i = 0; i < kSlotBytes / sizeof(Word); ++i) StoreRelaxed(words[i], 0);
+  for (size_t i = 1; i < kSlotBytes / sizeof(Word); ++i) StoreRelease(words[i], 0);
   return true;
 }
 

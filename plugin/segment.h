@@ -16,8 +16,9 @@ class Segment {
   // Creates the file. On failure nothing is left behind, and `error` says why in one line.
   bool Create(const Options& options, const char* (*get)(const char* name), char* error, size_t error_size);
 
-  // Makes every write to the slot safe, and fills it with zeros. False if the file system has no room. Idempotent.
-  bool Reserve(uint32_t slot);
+  // Makes every write to the slot safe, marks it as claimed, with this generation, and fills the rest of it with zeros.
+  // False, and the slot is as it was, if the file system has no room.
+  bool Reserve(uint32_t slot, uint64_t generation);
 
   layout::SegmentHeader* header() const { return header_; }
   layout::CommunicatorSlot* slot(uint32_t index) const {

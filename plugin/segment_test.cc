@@ -8,10 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "plugin/word.h"
 
@@ -75,12 +77,46 @@ TEST_F(SegmentTest, ReservesASlotBeforeItIsTouched) {
   struct stat before {
   }, after{};
   stat(segment_.path(), &before);
-  ASSERT_TRUE(segment_.Reserve(1));
+  ASSERT_TRUE(segment_.Reserve(1, 1));
   stat(segment_.path(), &after);
   EXPECT_GE(static_cast<size_t>(after.st_blocks - before.st_blocks) * 512, sizeof(layout::CommunicatorSlot));
   StoreRelaxed(segment_.slot(1)->functions[3].calls, 7);
-  ASSERT_TRUE(segment_.Reserve(1));
+  ASSERT_TRUE(segment_.Reserve(1, 1));
   EXPECT_EQ(LoadRelaxed(segment_.slot(1)->functions[3].calls), 0u) << "a slot that is reserved again is not cleared";
+}
+
+TEST_F(SegmentTest, NoReaderFindsASlotFreeOrEmptiedWhileItIsReservedAgain) {
+  ASSERT_TRUE(Create()) << error_;
+  ASSERT_TRUE(segment_.Reserve(1, 1));
+  layout::CommunicatorSlot* const slot = segment_.slot(1);
+  Word& calls = slot->functions[kFunctionCount - 1].calls;
+  const auto close = [&](uint64_t generation) {
+    StoreRelaxed(calls, 7);
+    StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kClosed));
+  };
+  close(1);
+  std::atomic<bool> is_over{false};
+  std::atomic<uint64_t> found_closed{0};
+  std::thread reader([&] {
+    while (!is_over.load()) {
+      const uint64_t before = LoadAcquire(slot->state);
+      const uint64_t copy = LoadAcquire(calls);
+      const uint64_t after = LoadAcquire(slot->state);
+      ASSERT_NE(layout::StateOf(before), layout::SlotState::kFree);
+      if (before != after || layout::StateOf(before) != layout::SlotState::kClosed) continue;
+      ASSERT_EQ(copy, 7u);
+      found_closed.fetch_add(1);
+    }
+  });
+  constexpr uint64_t kRounds = 1000;
+  while (found_closed.load() == 0) std::this_thread::yield();
+  for (uint64_t generation = 2; generation <= kRounds; ++generation) {
+    ASSERT_TRUE(segment_.Reserve(1, generation));
+    ASSERT_EQ(LoadRelaxed(slot->state), layout::StateWord(generation, layout::SlotState::kClaimed));
+    close(generation);
+  }
+  is_over.store(true);
+  reader.join();
 }
 
 TEST_F(SegmentTest, SaysWhyItCannotBeCreatedAndLeavesNothingBehind) {
@@ -110,7 +146,7 @@ TEST_F(SegmentTest, StaysWithinTheFileSizeLimit) {
     return status;
   };
   const rlim_t two_slots = sizeof(layout::SegmentHeader) + 2 * sizeof(layout::CommunicatorSlot);
-  EXPECT_EQ(with_limit(two_slots, [&] { return Create() && segment_.slot_count() == 2 && segment_.Reserve(0); }), 0);
+  EXPECT_EQ(with_limit(two_slots, [&] { return Create() && segment_.slot_count() == 2 && segment_.Reserve(0, 1); }), 0);
   EXPECT_EQ(with_limit(two_slots - 1, [&] { return !Create() && std::strstr(error_, "File too large") != nullptr; }),
             0);
   EXPECT_EQ(Files(), 1u);  // of the first child

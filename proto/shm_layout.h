@@ -17,16 +17,16 @@
 // Who writes what, and which store pairs with which load:
 //   header.version     stored last, with release, when everything else in the header is written; 0 means not ready.
 //   header.losses      relaxed increments by any thread of the process.
-//   slot.state         Claimed (relaxed) -> identity written -> Live (release); Closed (release) at finalize. A closed
-//   slot
-//                      is claimed again, with a higher generation, only after the retention time. A reader that finds
-//                      another state word after its copy than in it throws the copy away.
+//   slot.state         Claimed -> zeros and identity written -> Live (release); Closed (release) at finalize. A closed
+//                      slot is claimed again, with a higher generation, only after the retention time, and is never
+//                      free again. A reader that finds another state word after its copy than in it throws the copy
+//                      away.
 //   slot.functions     relaxed increments. The first lines of a block belong to the threads that start operations, the
 //                      others to those that complete them. Words only ever grow within a generation.
 //   slot.in_flight     word `ticket` is stored last with release when an entry is taken, and set to 0 when it is given
-//   back. slot.completions   word `ticket` is set to 0, the entry written, `ticket` stored with release. A reader takes
-//   an entry
-//                      only if the ticket is the same before and after; entries may be overwritten at any time.
+//                      back.
+//   slot.completions   word `ticket` is set to 0, the entry written, `ticket` stored with release. A reader takes an
+//                      entry only if the ticket is the same before and after; entries may be overwritten at any time.
 // A reader copies (pread) and believes nothing that it has not checked. The writer never reads back what it acts on.
 //
 // Liveness: the writer holds a POSIX write lock on the whole file as long as it lives.
