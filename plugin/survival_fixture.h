@@ -25,6 +25,12 @@
 
 namespace nccl_exporter::survival {
 
+#ifdef NCCL_EXPORTER_SANITIZER
+inline constexpr bool kHasSanitizer = true;
+#else
+inline constexpr bool kHasSanitizer = false;
+#endif
+
 using Losses = std::map<std::string, uint64_t>;
 
 inline Losses Only(std::initializer_list<std::pair<Loss, uint64_t>> rows) {

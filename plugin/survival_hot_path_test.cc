@@ -14,17 +14,6 @@
 
 #include "plugin/survival_fixture.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define NCCL_EXPORTER_HAS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define NCCL_EXPORTER_HAS_SANITIZER 1
-#endif
-#endif
-#ifndef NCCL_EXPORTER_HAS_SANITIZER
-#define NCCL_EXPORTER_HAS_SANITIZER 0
-#endif
-
 namespace {
 
 struct Count {
@@ -43,7 +32,7 @@ constinit Count count;
 
 }  // namespace
 
-#if !NCCL_EXPORTER_HAS_SANITIZER
+#ifndef NCCL_EXPORTER_SANITIZER
 // The library finds these before libc's. Its operator new is its own, and comes down to malloc.
 extern "C" {
 
@@ -194,7 +183,7 @@ bool ForbidSystemCalls(uint32_t allowed = SYS_exit_group) {
 class HotPath : public SurvivalTest {
  protected:
   void SetUp() override {
-    if (NCCL_EXPORTER_HAS_SANITIZER) GTEST_SKIP() << "sanitizers allocate and enter the kernel on their own account";
+    if (kHasSanitizer) GTEST_SKIP() << "sanitizers allocate and enter the kernel on their own account";
     SurvivalTest::SetUp();
     setenv("NCCL_EXPORTER_COMMUNICATORS", "5", 1);  // the sixth shares the overflow slot
   }
