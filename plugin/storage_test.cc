@@ -273,7 +273,7 @@ TEST_F(StorageSurvival, SurvivesHavingNoDescriptorsLeft) {
 }
 
 TEST_F(StorageSurvival, SurvivesALimitOnAddressSpace) {
-  if (kHasSanitizer) GTEST_SKIP() << "sanitizers take address space on their own account";
+  if (kHasThreadSanitizer) GTEST_SKIP() << "it takes address space itself";
   for (const uint64_t spare : {0u, 64u << 10, 256u << 10, 1u << 20, 16u << 20, 29u << 20, 30u << 20}) {
     SCOPED_TRACE(spare);
     InChild([&] {
@@ -374,7 +374,7 @@ uint64_t PrivateDirtyKib() {
 }
 
 TEST_F(StorageSurvival, TakesNoMorePrivateMemoryAfterInit) {
-  if (kHasSanitizer) GTEST_SKIP() << "sanitizers take memory on their own account";
+  if (kHasAddressSanitizer || kHasThreadSanitizer) GTEST_SKIP() << "they take memory themselves";
   InChild([&] {
     Caller<6> caller;
     for (int i = 0; i < 2000; ++i) caller.Run();

@@ -25,10 +25,15 @@
 
 namespace nccl_exporter::survival {
 
-#ifdef NCCL_EXPORTER_SANITIZER
-inline constexpr bool kHasSanitizer = true;
+#ifdef NCCL_EXPORTER_ASAN
+inline constexpr bool kHasAddressSanitizer = true;
 #else
-inline constexpr bool kHasSanitizer = false;
+inline constexpr bool kHasAddressSanitizer = false;
+#endif
+#ifdef NCCL_EXPORTER_TSAN
+inline constexpr bool kHasThreadSanitizer = true;
+#else
+inline constexpr bool kHasThreadSanitizer = false;
 #endif
 
 using Losses = std::map<std::string, uint64_t>;

@@ -105,7 +105,7 @@ TEST_F(ProcessSurvival, SurvivesAForkInTheMiddleOfAnOperation) {
 }
 
 TEST_F(ProcessSurvival, SurvivesForksWhileOtherThreadsAreInsideInitAndFinalize) {
-  if (kHasSanitizer) GTEST_SKIP() << "the child of a process with threads waits for the thread sanitizer's own locks";
+  if (kHasThreadSanitizer) GTEST_SKIP() << "the child of a process with threads waits for its own locks";
   InEach<6>([&]<int kVersion>() {
     std::atomic<bool> is_over{false};
     std::thread communicators([&] {

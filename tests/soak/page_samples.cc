@@ -12,6 +12,21 @@ namespace {
 
 using Take = std::function<void(const PageSample&)>;
 
+struct FormatTraits {
+  std::string_view name;
+  std::string_view accept;
+  std::string_view content_type;  // without parameters
+};
+
+constexpr FormatTraits kFormats[] = {
+    {"text", "Accept: text/plain;version=0.0.4", "text/plain"},
+    {"OpenMetrics", "Accept: application/openmetrics-text;version=1.0.0", "application/openmetrics-text"},
+    {"protobuf", "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+     "application/vnd.google.protobuf"},
+};
+
+const FormatTraits& TraitsOf(PageFormat format) { return kFormats[static_cast<size_t>(format)]; }
+
 bool OnlyGrows(std::string_view type) { return type == "counter" || type == "histogram"; }
 
 // Both text formats; no sample of the daemon has a time of its own.
@@ -95,41 +110,9 @@ bool ReadMessages(std::string_view page, const Take& take) {
 
 }  // namespace
 
-std::string_view Name(PageFormat format) {
-  switch (format) {
-    case PageFormat::kText:
-      return "text";
-    case PageFormat::kOpenMetrics:
-      return "OpenMetrics";
-    case PageFormat::kProtobuf:
-      break;
-  }
-  return "protobuf";
-}
-
-std::string_view AcceptHeader(PageFormat format) {
-  switch (format) {
-    case PageFormat::kText:
-      return "Accept: text/plain;version=0.0.4";
-    case PageFormat::kOpenMetrics:
-      return "Accept: application/openmetrics-text;version=1.0.0";
-    case PageFormat::kProtobuf:
-      break;
-  }
-  return "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
-}
-
-std::string_view ContentType(PageFormat format) {
-  switch (format) {
-    case PageFormat::kText:
-      return "text/plain";
-    case PageFormat::kOpenMetrics:
-      return "application/openmetrics-text";
-    case PageFormat::kProtobuf:
-      break;
-  }
-  return "application/vnd.google.protobuf";
-}
+std::string_view Name(PageFormat format) { return TraitsOf(format).name; }
+std::string_view AcceptHeader(PageFormat format) { return TraitsOf(format).accept; }
+std::string_view ContentType(PageFormat format) { return TraitsOf(format).content_type; }
 
 bool ReadPage(PageFormat format, std::string_view page, const Take& take) {
   if (page.empty()) return false;
