@@ -6,11 +6,13 @@
 #include <gnutls/gnutls.h>
 #include <microhttpd.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <new>
 
 #include "exporter/listening_sockets.h"
 #include "exporter/open_connections.h"
@@ -39,6 +41,20 @@ HttpResponse Answer(const HttpHandler& handler, const HttpRequest& request) {
   }
 }
 
+// What the library calls is called through its C frames, which no exception may cross: where memory is short, the request
+// or the connection is given up, and the daemon goes on. Logging does not throw.
+template <typename Result, typename Call>
+Result WithoutExceptions(Result otherwise, Call call) noexcept {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    spdlog::error("a connection is given up: {}", error.what());
+  } catch (...) {
+    spdlog::error("a connection is given up");
+  }
+  return otherwise;
+}
+
 // From its request line to the end of its answer.
 struct RequestInProgress {
   size_t url_bytes = 0;  // path and query as they came
@@ -50,23 +66,29 @@ struct RequestInProgress {
 struct Headers {
   HttpRequest& request;
   size_t bytes = 0;
+  bool are_complete = true;
 
   static MHD_Result Add(void* self, MHD_ValueKind, const char* name, const char* value) {
     auto& headers = *static_cast<Headers*>(self);
-    const std::string_view text = value == nullptr ? "" : value;
-    headers.bytes += std::strlen(name) + text.size();
+    headers.are_complete &= WithoutExceptions(false, [&] { return headers.Take(name, value == nullptr ? "" : value); });
+    return headers.are_complete ? MHD_YES : MHD_NO;
+  }
+
+ private:
+  bool Take(const char* name, std::string_view text) {
+    bytes += std::strlen(name) + text.size();
     const std::pair<const char*, std::string*> known[]{
-        {"Accept", &headers.request.accept},
-        {"Accept-Encoding", &headers.request.accept_encoding},
-        {"X-Prometheus-Scrape-Timeout-Seconds", &headers.request.scrape_timeout},
-        {"If-None-Match", &headers.request.if_none_match},
-        {"Authorization", &headers.request.authorization}};
+        {"Accept", &request.accept},
+        {"Accept-Encoding", &request.accept_encoding},
+        {"X-Prometheus-Scrape-Timeout-Seconds", &request.scrape_timeout},
+        {"If-None-Match", &request.if_none_match},
+        {"Authorization", &request.authorization}};
     for (const auto& [known_name, joined] : known) {
       if (strcasecmp(name, known_name) != 0) continue;
       if (!joined->empty()) *joined += ',';
       *joined += text;
     }
-    return MHD_YES;
+    return true;
   }
 };
 
@@ -157,16 +179,26 @@ class HttpServer::Service {
   }
 
   static MHD_Result OnAccept(void* self, const sockaddr* address, socklen_t) {
-    return static_cast<Service*>(self)->open_.MakeRoom(HostText(address)) ? MHD_YES : MHD_NO;
+    return WithoutExceptions(MHD_NO, [&] {
+      return static_cast<Service*>(self)->open_.MakeRoom(HostText(address)) ? MHD_YES : MHD_NO;
+    });
   }
 
   static void OnConnection(void* self, MHD_Connection* connection, void** place, MHD_ConnectionNotificationCode what) {
     auto& service = *static_cast<Service*>(self);
+    auto* open = static_cast<OpenConnection*>(*place);
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-      *place = &service.Add(connection);
-    } else {
-      service.open_.Remove(*static_cast<OpenConnection*>(*place));
+      open = WithoutExceptions<OpenConnection*>(nullptr, [&] { return &service.Add(connection); });
+      *place = open;
+      if (open == nullptr) Cut(connection);
+    } else if (open != nullptr) {
+      WithoutExceptions(0, [&] { return service.open_.Remove(*open), 0; });
     }
+  }
+
+  // The library does not let us refuse a connection that it has accepted: without its socket it ends by itself.
+  static void Cut(MHD_Connection* connection) {
+    ::shutdown(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd, SHUT_RDWR);
   }
 
   OpenConnection& Add(MHD_Connection* connection) {
@@ -184,25 +216,34 @@ class HttpServer::Service {
   }
 
   static void* OnRequestLine(void*, const char* url, MHD_Connection*) {
-    return new RequestInProgress{.url_bytes = url == nullptr ? 0 : std::strlen(url)};
+    return new (std::nothrow) RequestInProgress{.url_bytes = url == nullptr ? 0 : std::strlen(url)};
   }
 
   // Called when the headers are in, for every part of a body that we have no use for, and at the end.
   static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* path, const char* method, const char*,
                               const char*, size_t* body_bytes, void** place) {
+    if (*place == nullptr || ConnectionOf(connection) == nullptr) return MHD_NO;  // no memory for it
     auto& request = *static_cast<RequestInProgress*>(*place);
     const bool is_complete = request.is_announced && *body_bytes == 0;
     request.is_announced = true;
     *body_bytes = 0;
     if (!is_complete) return MHD_YES;
-    return static_cast<Service*>(self)->Serve(connection, path, method, request);
+    auto& service = *static_cast<Service*>(self);
+    return WithoutExceptions(MHD_NO, [&] { return service.Serve(connection, path, method, request); });
   }
 
   MHD_Result Serve(MHD_Connection* connection, const char* path, std::string_view method, RequestInProgress& request) {
     OpenConnection& open = *ConnectionOf(connection);
     if (!open_.BeginAnswer(open)) return MHD_NO;
     request.is_answered = true;
-    auto body = std::make_unique<Body>(Body{AnswerWithinLimits(connection, path, method, request), open});
+    std::unique_ptr<Body> body;
+    try {
+      body = std::make_unique<Body>(Body{AnswerWithinLimits(connection, path, method, request), open});
+    } catch (...) {
+      request.is_answered = false;  // its client is not slow
+      open_.EndAnswer(open, true);
+      throw;
+    }
     const HttpResponse& response = body->response;
     open_.BeginSending(open);
     MHD_Response* const answer =
@@ -221,6 +262,7 @@ class HttpServer::Service {
     HttpRequest request{.path = path, .accept = {}, .accept_encoding = {}};
     Headers headers{request};
     MHD_get_connection_values(connection, MHD_HEADER_KIND, Headers::Add, &headers);
+    if (!headers.are_complete) throw std::bad_alloc();  // not answered as if it had come without them
     const bool is_url_too_long = in_progress.url_bytes > kUrlLimitBytes;
     if (is_url_too_long || headers.bytes > kHeadersLimitBytes) {
       on_refusal_(Refusal::kRequestTooLarge);
@@ -237,13 +279,18 @@ class HttpServer::Service {
     const std::unique_ptr<RequestInProgress> request(static_cast<RequestInProgress*>(*place));
     *place = nullptr;
     OpenConnections& open = static_cast<Service*>(self)->open_;
-    if (request->is_answered) {
-      return open.EndAnswer(*ConnectionOf(connection), outcome == MHD_REQUEST_TERMINATED_COMPLETED_OK);
-    }
+    OpenConnection* const of = ConnectionOf(connection);
+    if (request == nullptr || of == nullptr) return;
+    WithoutExceptions(0, [&] { return Complete(open, *of, *request, connection, outcome), 0; });
+  }
+
+  static void Complete(OpenConnections& open, OpenConnection& of, const RequestInProgress& request,
+                       MHD_Connection* connection, MHD_RequestTerminationCode outcome) {
+    if (request.is_answered) return open.EndAnswer(of, outcome == MHD_REQUEST_TERMINATED_COMPLETED_OK);
     const MHD_ConnectionInfo* const status = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_HTTP_STATUS);
     const unsigned code = status == nullptr ? 0 : status->http_status;
     const bool is_too_large = code == MHD_HTTP_URI_TOO_LONG || code == MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
-    if (is_too_large) open.Blame(*ConnectionOf(connection), Refusal::kRequestTooLarge);
+    if (is_too_large) open.Blame(of, Refusal::kRequestTooLarge);
   }
 
   static int OnHandshake(gnutls_session_t session, unsigned, unsigned, unsigned is_incoming, const gnutls_datum_t*) {

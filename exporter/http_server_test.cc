@@ -51,6 +51,19 @@ TEST(HttpServerTest, HandsPathAndHeadersToTheHandler) {
   EXPECT_THAT(answer.headers.at("date"), testing::MatchesRegex("[A-Z][a-z]+, [0-9]+ [A-Z][a-z]+ [0-9]+ [0-9:]+ GMT"));
 }
 
+// The library is C: what is thrown through its frames ends the process.
+TEST(HttpServerTest, LivesOnWhereMemoryIsShortOutsideOfTheHandler) {
+  std::atomic<int> refusals = 0;
+  const RunningServer server(Echo, [&](Refusal) {
+    ++refusals;
+    throw std::bad_alloc();
+  });
+  EXPECT_NE(Get(server.port(), "/" + std::string(kUrlLimitBytes, 'x')).status, 200);
+  EXPECT_NE(Get(server.port(), "/", {"X-Long: " + std::string(kHeadersLimitBytes, 'x')}).status, 200);
+  EXPECT_EQ(refusals, 2);
+  EXPECT_EQ(Get(server.port(), "/").status, 200);
+}
+
 TEST(HttpServerTest, JoinsSeveralAcceptHeaders) {
   const RunningServer server(Echo);
   EXPECT_EQ(Get(server.port(), "/", {"Accept: x;q=0.1", "accept: y"}).body, "/|x;q=0.1,y|");

@@ -123,11 +123,11 @@ void OpenConnections::Blame(OpenConnection& connection, Refusal cause) {
 
 void OpenConnections::Remove(OpenConnection& connection) {
   const std::lock_guard lock(mutex_);
-  if (ReceivedBytes(connection.socket_) > std::max(connection.answered_bytes_, kEndBytes)) {
-    on_refusal_(connection.cause_);
-  }
+  const bool is_refused = ReceivedBytes(connection.socket_) > std::max(connection.answered_bytes_, kEndBytes);
+  const Refusal cause = connection.cause_;
   open_.remove_if([&](const OpenConnection& other) { return &other == &connection; });
   has_changed_.notify_all();
+  if (is_refused) on_refusal_(cause);
 }
 
 void OpenConnections::Cut(OpenConnection& connection) {
