@@ -74,7 +74,9 @@ std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentE
   SegmentRead read = ReadSegment(*file, {.now = Now()});
   if (!read.process) {
     *error = read.fault ? read.fault->error : SegmentError::kCount;
-    *detail = read.fault ? read.fault->detail : "its writer is still starting";
+    *detail = read.fault ? read.fault->detail
+              : is_alive ? "the process that holds it is still starting"
+                         : "nothing is published in it, and no process holds it";
     return std::nullopt;
   }
   read.process->segment = std::filesystem::path(path).filename();

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <exception>
 #include <filesystem>
@@ -59,6 +60,7 @@ int Dump(const std::string& path) {
   std::string detail;
   const std::optional<ProcessSnapshot> process = ReadSegmentFile(path, &error, &detail);
   if (process) return Print(DumpText(*process));
+  if (error == SegmentError::kCount) return Fail(kRuntimeFailure, path + ": not ready: " + detail);
   return Fail(kRuntimeFailure, path + ": " + std::string(kSegmentErrors[static_cast<size_t>(error)]) +
                                    (detail.empty() ? "" : ": " + detail));
 }
@@ -87,17 +89,24 @@ int Top(const Options& options) {
   return kSuccess;
 }
 
-// Makes SIGTERM and SIGINT wait for WaitForSignal(), in this thread and those that it starts from now on.
+// SIGTERM and SIGINT end the daemon. The others, which would end it by default, get a line in the log: a terminal that
+// closes, a script that rotates logs and an operator's habit send them.
+constexpr std::array kSignals{SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+
+bool EndsDaemon(int signal) { return signal == SIGTERM || signal == SIGINT; }
+
+// Makes kSignals wait for WaitForSignal(), in this thread and those that it starts from now on. SIGPIPE is ignored: a
+// write to a connection that is gone fails, and that is all.
 sigset_t BlockSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  for (const int signal : kSignals) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
   return signals;
 }
 
-// Waits for one of the signals. Meanwhile takes a snapshot as often as the watchdog wants to hear of us: a daemon whose
+// Waits for a signal that ends the daemon. Meanwhile takes a snapshot as often as the watchdog wants to hear of us: a daemon whose
 // collector does not answer is not alive.
 int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service, Collector& collector) {
   for (;;) {
@@ -105,7 +114,12 @@ int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service, Colle
     const auto seconds = std::chrono::floor<std::chrono::seconds>(interval);
     const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (interval - seconds).count()};
     const int signal = sigtimedwait(&signals, nullptr, &limit);
-    if (signal > 0) return signal;
+    if (signal > 0 && EndsDaemon(signal)) return signal;
+    if (signal > 0) {
+      spdlog::info("SIG{}: nothing to reload; the web configuration and its files are read again at each connection",
+                   sigabbrev_np(signal));
+      continue;
+    }
     if (errno != EAGAIN || !service.watchdog_interval()) continue;
     collector.Snapshot();
     service.Alive();
@@ -208,18 +222,9 @@ int Main(int argc, char** argv) {
   std::string error;
   const Options options = ParseOptions(argc, argv, error);
   if (!error.empty()) return Fail(kBadUsage, error + " (see nccl-exporter --help)");
-  switch (options.command) {
-    case Command::kPrint:
-      return Print(options.text);
-    case Command::kDump:
-      return Dump(options.dump_segment);
-    case Command::kInFlight:
-    case Command::kTop:
-    case Command::kCardinality:
-    case Command::kServe:
-      break;
-  }
+  if (options.command == Command::kPrint) return Print(options.text);
   try {
+    if (options.command == Command::kDump) return Dump(options.dump_segment);
     if (options.command == Command::kTop) return Top(options);
     if (options.command == Command::kCardinality) return PrintCardinality(options);
     return options.command == Command::kInFlight ? PrintInFlight(options) : Serve(options);

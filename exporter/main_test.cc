@@ -72,6 +72,22 @@ TEST(MainTest, StopsOnSigint) {
   EXPECT_EQ(daemon.process().Wait(), 0);
 }
 
+// A terminal that closes, a logrotate script and a peer that goes away send these by habit.
+TEST(MainTest, LivesOnAfterSignalsThatAskForNoEnd) {
+  Daemon daemon;
+  daemon.process().ReadErrorLine();  // watching
+  for (const int signal : {SIGHUP, SIGUSR1, SIGUSR2}) {
+    daemon.process().Signal(signal);
+    EXPECT_THAT(daemon.process().ReadErrorLine(),
+                testing::AllOf(testing::HasSubstr(std::string("SIG") + sigabbrev_np(signal)),
+                               testing::HasSubstr("nothing to reload")));
+  }
+  daemon.process().Signal(SIGPIPE);
+  EXPECT_EQ(Get(daemon.port(), "/-/healthy").status, 200);
+  daemon.process().Signal(SIGTERM);
+  EXPECT_EQ(daemon.process().Wait(), 0);
+}
+
 TEST(MainTest, WaitsForASegmentDirectoryThatDoesNotExistYet) {
   const std::string directory = TemporaryDirectory() + "/not-yet";
   Daemon daemon({"--segment.dir=" + directory, "--log.format=json"});
@@ -195,6 +211,19 @@ TEST(MainTest, DumpSaysWhyASegmentCannotBeRead) {
   EXPECT_EQ(text.Wait(), 1);
   EXPECT_THAT(OnlyLine(text.ErrorOutput()), testing::HasSubstr("text.seg: "));
   EXPECT_EQ(text.Output(), "");
+}
+
+TEST(MainTest, DumpOfASegmentThatIsStartingSaysSo) {
+  const std::string empty = TemporaryDirectory() + "/empty.seg", zeros = TemporaryDirectory() + "/zeros.seg";
+  std::ofstream{empty};
+  std::ofstream{zeros} << std::string(200000, '\0');
+  for (const std::string& path : {empty, zeros}) {
+    ChildProcess dump({kDaemon, "dump", path});
+    EXPECT_EQ(dump.Wait(), 1) << path;
+    EXPECT_EQ(OnlyLine(dump.ErrorOutput()),
+              "nccl-exporter: " + path + ": not ready: nothing is published in it, and no process holds it\n");
+    EXPECT_EQ(dump.Output(), "");
+  }
 }
 
 }  // namespace
