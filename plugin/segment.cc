@@ -20,8 +20,9 @@ namespace {
 
 constexpr char kRunDirectory[] = "/run/nccl-exporter";
 constexpr char kSharedMemoryDirectory[] = "/dev/shm/nccl-exporter";
-constexpr mode_t kDirectoryMode = 01777;  // every user's jobs write here, and only their owner removes a file
-constexpr mode_t kFileMode = 0644;        // the daemon reads as another user
+constexpr mode_t kPrivateMode = 0755;  // of a directory of our own; the daemon, another user, lists it
+constexpr mode_t kFileMode = 0644;     // the daemon reads as another user
+constexpr mode_t kNewFileMode = 0600;  // until it is locked: who may read it could be the first to lock it
 
 constexpr size_t kHeaderBytes = sizeof(layout::SegmentHeader);
 constexpr size_t kSlotBytes = sizeof(layout::CommunicatorSlot);
@@ -64,16 +65,63 @@ bool Segment::Create(const Options& options, const char* (*get)(const char* name
   return false;
 }
 
-bool Segment::OpenDirectory(const Options& options, char* error, size_t error_size) {
-  const char* directory = options.directory;
-  if (directory == nullptr) directory = access(kRunDirectory, W_OK | X_OK) == 0 ? kRunDirectory : nullptr;
-  if (directory == nullptr) {
-    directory = kSharedMemoryDirectory;
-    if (mkdir(directory, 0700) == 0) chmod(directory, kDirectoryMode);
+// The owner of a directory may remove and replace everybody's files in it, and so may whoever writes to it where the
+// sticky bit is missing. So it must belong to root or to us, or have been put where it is by root or by us: then its owner
+// is the daemon's user. Only root, or whoever set up our mount namespace, makes a mount point, or a directory whose parent
+// nobody else may write to. In /tmp and /dev/shm anybody may have been first.
+bool Segment::TrustsDirectory(char* error, size_t error_size) const {
+  struct stat directory {
+  }, parent{};
+  const int parent_directory = openat(directory_, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  const bool is_seen = fstat(directory_, &directory) == 0 && fstat(parent_directory, &parent) == 0;
+  if (!is_seen) Fail(error, error_size, "cannot see segment directory", path_);
+  if (parent_directory >= 0) close(parent_directory);
+  if (!is_seen) return false;
+  if ((directory.st_mode & S_IWOTH) != 0 && (directory.st_mode & S_ISVTX) == 0) {
+    std::snprintf(error, error_size, "everybody may remove files in segment directory %s: it needs the sticky bit", path_);
+    return false;
   }
-  std::snprintf(path_, sizeof(path_), "%s", directory);
-  directory_ = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC | (options.directory == nullptr ? O_NOFOLLOW : 0));
-  return directory_ >= 0 || Fail(error, error_size, "cannot open segment directory", directory);
+  const auto is_ours = [](const struct stat& status) { return status.st_uid == 0 || status.st_uid == geteuid(); };
+  const bool is_parent_closed = is_ours(parent) && (parent.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  if (is_ours(directory) || is_parent_closed || directory.st_dev != parent.st_dev) return true;
+  std::snprintf(error, error_size, "segment directory %s belongs to user %u, who could remove what is in it", path_,
+                static_cast<unsigned>(directory.st_uid));
+  return false;
+}
+
+bool Segment::OpenShared(const char* path, int flags, char* error, size_t error_size) {
+  std::snprintf(path_, sizeof(path_), "%s", path);
+  directory_ = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | flags);
+  if (directory_ < 0) return Fail(error, error_size, "cannot open segment directory", path);
+  if (TrustsDirectory(error, error_size)) return true;
+  close(directory_);
+  directory_ = -1;
+  return false;
+}
+
+// Where no directory is shared, each user has one of his own, which the daemon knows by its name and owner.
+bool Segment::OpenPrivate(char* error, size_t error_size) {
+  std::snprintf(path_, sizeof(path_), "%s-%u", kSharedMemoryDirectory, static_cast<unsigned>(geteuid()));
+  mkdir(path_, kPrivateMode);
+  directory_ = open(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (directory_ < 0) return Fail(error, error_size, "cannot open segment directory", path_);
+  struct stat status {};
+  if (fstat(directory_, &status) != 0) return Fail(error, error_size, "cannot see segment directory", path_);
+  if (status.st_uid != geteuid()) {
+    std::snprintf(error, error_size, "segment directory %s belongs to user %u", path_,
+                  static_cast<unsigned>(status.st_uid));
+    return false;
+  }
+  if ((status.st_mode & 07777) != kPrivateMode) fchmod(directory_, kPrivateMode);  // whatever the umask
+  return true;
+}
+
+bool Segment::OpenDirectory(const Options& options, char* error, size_t error_size) {
+  if (options.directory != nullptr) return OpenShared(options.directory, 0, error, error_size);
+  for (const char* shared : {kRunDirectory, kSharedMemoryDirectory}) {
+    if (access(shared, W_OK | X_OK) == 0 && OpenShared(shared, O_NOFOLLOW, error, error_size)) return true;
+  }
+  return OpenPrivate(error, error_size);
 }
 
 bool Segment::CreateFile(char* error, size_t error_size) {
@@ -84,12 +132,10 @@ bool Segment::CreateFile(char* error, size_t error_size) {
       random = NowNs() ^ reinterpret_cast<uintptr_t>(this);
     std::snprintf(name_, sizeof(name_), "%016llx-%016llx%s", static_cast<unsigned long long>(ReadClock(CLOCK_BOOTTIME)),
                   static_cast<unsigned long long>(random), layout::kFileSuffix);
-    file_ = openat(directory_, name_, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, kFileMode);
+    file_ = openat(directory_, name_, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, kNewFileMode);
     if (file_ < 0 && errno != EEXIST) break;
   }
   if (file_ < 0) return name_[0] = '\0', Fail(error, error_size, "cannot create a segment in", path_);
-  fchmod(file_, kFileMode);  // whatever the umask
-
   if (!LeaveStandardStreams()) return Fail(error, error_size, "no descriptor for a segment in", path_);
   struct stat status {};
   if (fstat(file_, &status) != 0) return Fail(error, error_size, "cannot see a segment in", path_);
@@ -100,6 +146,7 @@ bool Segment::CreateFile(char* error, size_t error_size) {
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   if (fcntl(file_, F_SETLK, &lock) != 0) return Fail(error, error_size, "cannot lock a segment in", path_);
+  fchmod(file_, kFileMode);  // whatever the umask
   const size_t length = std::strlen(path_);
   std::snprintf(path_ + length, sizeof(path_) - length, "/%s", name_);
   return true;

@@ -32,6 +32,9 @@ class Segment {
 
  private:
   bool OpenDirectory(const Options& options, char* error, size_t error_size);
+  bool OpenShared(const char* path, int flags, char* error, size_t error_size);
+  bool OpenPrivate(char* error, size_t error_size);
+  bool TrustsDirectory(char* error, size_t error_size) const;
   bool CreateFile(char* error, size_t error_size);
   bool LeaveStandardStreams();
   bool HoldsFile() const;  // whether file_ is still ours
