@@ -40,7 +40,7 @@ class RankSegment {
     writer_.WriteTo(path);
     SegmentError error{};
     std::string detail;
-    file_ = SegmentFile::Open(AT_FDCWD, path, &error, &detail);
+    file_ = std::make_shared<const SegmentFile>(SegmentFile::Open(AT_FDCWD, path, &error, &detail).value());
     const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     bytes_ = static_cast<char*>(
         ::mmap(nullptr, writer_.bytes().size(), PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0));
@@ -55,11 +55,11 @@ class RankSegment {
                                start_ns + 60000, start_ns + 65000,           1048576,         1};
     std::memcpy(bytes_ + at, words, sizeof(words));
   }
-  const SegmentFile& file() const { return *file_; }
+  const std::shared_ptr<const SegmentFile>& file() const { return file_; }
 
  private:
   SegmentWriterV1 writer_;
-  std::optional<SegmentFile> file_;
+  std::shared_ptr<const SegmentFile> file_;
   char* bytes_;
 };
 
@@ -73,8 +73,8 @@ void BM_ArrivalInterval(benchmark::State& state) {
   for (int rank = 0; rank < kRanks; ++rank) {
     const std::string path = directory.File(std::to_string(rank) + ".seg");
     ranks.push_back(std::make_unique<RankSegment>(path, communicators, static_cast<uint64_t>(rank)));
-    const SegmentFile& file = ranks.back()->file();
-    sources.push_back({.key = FileKey(file.Status()), .file = &file, .is_alive = true});
+    const auto& file = ranks.back()->file();
+    sources.push_back({.key = KeyOf(file->Status()), .file = file, .is_alive = true});
   }
   ArrivalObserver observer;
   observer.Discover(sources, {});
@@ -110,11 +110,11 @@ void BM_ArrivalInterval(benchmark::State& state) {
     seconds += spent;
   }
   NodeSnapshot snapshot;
-  observer.AddTo(snapshot);
-  ProcessSnapshot process;
+  ProcessSnapshot& process = snapshot.processes.emplace_back();
+  process.file = sources[0].key;
   process.communicators.resize(1);
   process.communicators[0].generation = 1;
-  observer.AddTo(sources[0].key, process);
+  observer.AddTo(snapshot);
   const double interval = static_cast<double>(kRingReadInterval.count()) / 1000;
   state.counters["core"] = seconds / static_cast<double>(state.iterations()) / interval;
   state.counters["compared"] = static_cast<double>(process.communicators[0].arrivals->compared * communicators) /

@@ -2,6 +2,7 @@
 // Discovery of slots, and the reading of their rings.
 #include "collector/arrival_observer.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <ctime>
@@ -149,13 +150,29 @@ void ArrivalObserver::Meet(const RingKey& key, const Segment& segment, uint64_t 
     rings_.erase(found);
   }
   const bool is_known = slot.Word(offsetof(layout::CommunicatorSlot, has_identity)) != 0;
-  if (is_over || state != layout::SlotState::kLive || !is_known || rings_.size() >= kMaxRings) return;
+  if (is_over || state != layout::SlotState::kLive || !is_known || !MakeRoom(segment.job.uid)) return;
   Followed& followed = rings_[key];
+  followed.uid = segment.job.uid;
   followed.generation = layout::GenerationOf(slot.state());
   followed.slot_offset = slot_offset;
   followed.file = segment.file;
   followed.ring = CompletionRing(slot_offset);
   followed.member = matcher_.Add(RankOf(slot, segment.job));
+}
+
+// Whether there is room for one more ring of the user. Where there is none, the user who has the most gives one up, with
+// its counts, to one who has fewer.
+bool ArrivalObserver::MakeRoom(uint64_t uid) {
+  if (rings_.size() < kMaxRings) return true;
+  std::map<uint64_t, size_t> rings_of;
+  for (const auto& [key, followed] : rings_) ++rings_of[followed.uid];
+  const auto most = std::ranges::max_element(rings_of, {}, [](const auto& user) { return user.second; });
+  const auto own = rings_of.find(uid);
+  if (most->second <= (own == rings_of.end() ? 0 : own->second) + 1) return false;
+  const auto given = std::ranges::find_if(rings_, [&](const auto& ring) { return ring.second.uid == most->first; });
+  Retire(given->second);
+  rings_.erase(given);
+  return true;
 }
 
 void ArrivalObserver::Retire(Followed& followed) {
@@ -201,9 +218,9 @@ void ArrivalObserver::ReadRing(Followed& followed, const Moment& now) {
   }
 }
 
-void ArrivalObserver::AddTo(const FileKey& key, ProcessSnapshot& process) const {
+void ArrivalObserver::AddTo(ProcessSnapshot& process) const {
   for (CommunicatorSnapshot& communicator : process.communicators) {
-    const auto found = rings_.find({key, communicator.slot});
+    const auto found = rings_.find({process.file, communicator.slot});
     if (found == rings_.end() || found->second.generation != communicator.generation) continue;
     const Followed& followed = found->second;
     const bool is_followed = followed.member != nullptr && followed.was_comparable;
@@ -212,6 +229,7 @@ void ArrivalObserver::AddTo(const FileKey& key, ProcessSnapshot& process) const 
 }
 
 void ArrivalObserver::AddTo(NodeSnapshot& snapshot) const {
+  for (ProcessSnapshot& process : snapshot.processes) AddTo(process);
   snapshot.uncompared_operations = matcher_.uncompared();
   snapshot.arrival_matching_ns = cpu_ns_;
 }

@@ -32,11 +32,11 @@ class ArrivalObserver {
   // A segment as it is followed, alive or not.
   struct Source {
     FileKey key;
-    const SegmentFile* file;
+    std::shared_ptr<const SegmentFile> file;
     bool is_alive;
   };
 
-  // Looks which communicators there are. `sources` are used until the next call.
+  // Looks which communicators there are. Their files stay open until the next call.
   void Discover(const std::vector<Source>& sources, const Moment& now);
 
   // Whether Discover() shall be called before the next Read(): a communicator has begun to work.
@@ -46,13 +46,12 @@ class ArrivalObserver {
   // regularly.
   bool Read(const Moment& now);
 
-  // Puts the counts into the snapshot of a process.
-  void AddTo(const FileKey& key, ProcessSnapshot& process) const;
+  // Puts the counts into the snapshot of the node.
   void AddTo(NodeSnapshot& snapshot) const;
 
  private:
   struct Segment {
-    const SegmentFile* file = nullptr;
+    std::shared_ptr<const SegmentFile> file;
     bool is_listed = true;
     uint64_t slot_bytes = 0;
     uint64_t header_bytes = 0;
@@ -61,9 +60,10 @@ class ArrivalObserver {
   };
   using RingKey = std::pair<FileKey, uint32_t>;  // segment and slot
   struct Followed {
+    uint64_t uid = 0;
     uint64_t generation = 0;
     uint64_t slot_offset = 0;
-    const SegmentFile* file = nullptr;
+    std::shared_ptr<const SegmentFile> file;
     CompletionRing ring{0};
     ArrivalMatcher::Member* member = nullptr;  // null: over, only the counts are left
     std::optional<ArrivalCounts> counts;       // the last, if it was ever comparable; set when it is over
@@ -76,8 +76,10 @@ class ArrivalObserver {
   bool ReadHeader(const SegmentFile& file, Segment& segment);
   void DiscoverSlots(const FileKey& key, const Segment& segment, bool is_alive);
   void Meet(const RingKey& key, const Segment& segment, uint64_t slot_offset, bool is_alive);
+  bool MakeRoom(uint64_t uid);
   void Retire(Followed& followed);
   void ReadRing(Followed& followed, const Moment& now);
+  void AddTo(ProcessSnapshot& process) const;
 
   ArrivalMatcher matcher_;
   std::map<FileKey, Segment> segments_;

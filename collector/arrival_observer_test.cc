@@ -20,7 +20,7 @@ class ArrivalObserverTest : public testing::Test {
  protected:
   struct Process {
     SegmentWriterV1 writer{4};
-    std::optional<SegmentFile> file;
+    std::shared_ptr<const SegmentFile> file;
     bool is_alive = true;
     std::map<size_t, uint64_t> completed;  // by slot
   };
@@ -32,8 +32,9 @@ class ArrivalObserverTest : public testing::Test {
     Open(rank, 0, id);
     SegmentError error{};
     std::string detail;
-    process.file = SegmentFile::Open(AT_FDCWD, Path(rank), &error, &detail);
-    ASSERT_TRUE(process.file) << detail;
+    std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, Path(rank), &error, &detail);
+    ASSERT_TRUE(file) << detail;
+    process.file = std::make_shared<const SegmentFile>(std::move(*file));
   }
   void Open(int rank, size_t slot, uint64_t id, uint64_t state = 2, uint64_t generation = 1) {
     processes_[rank].writer.Put(slot, CommunicatorV1{.state = state,
@@ -63,12 +64,12 @@ class ArrivalObserverTest : public testing::Test {
   }
   void Write(int rank) { processes_[rank].writer.WriteTo(Path(rank)); }
   std::string Path(int rank) const { return scratch_.File(std::to_string(rank) + ".seg"); }
-  static FileKey KeyOf(const Process& process) { return FileKey(process.file->Status()); }
+  static FileKey KeyOf(const Process& process) { return nccl_exporter::KeyOf(process.file->Status()); }
 
   void Discover() {
     std::vector<ArrivalObserver::Source> sources;
     for (const auto& [rank, process] : processes_) {
-      sources.push_back({.key = KeyOf(process), .file = &*process.file, .is_alive = process.is_alive});
+      sources.push_back({.key = KeyOf(process), .file = process.file, .is_alive = process.is_alive});
     }
     observer_.Discover(sources, {.realtime_ns = 0, .monotonic_ns = 2'000'000'000});
   }
@@ -78,11 +79,13 @@ class ArrivalObserverTest : public testing::Test {
     return observer_.Read({.realtime_ns = 0, .monotonic_ns = 2'000'000'000});
   }
   std::optional<ArrivalCounts> Counts(int rank, uint32_t slot = 0, uint64_t generation = 1) const {
-    ProcessSnapshot process;
+    NodeSnapshot snapshot;
+    ProcessSnapshot& process = snapshot.processes.emplace_back();
+    process.file = KeyOf(processes_.at(rank));
     process.communicators.resize(1);
     process.communicators[0].slot = slot;
     process.communicators[0].generation = generation;
-    observer_.AddTo(KeyOf(processes_.at(rank)), process);
+    observer_.AddTo(snapshot);
     return process.communicators[0].arrivals;
   }
   uint64_t Uncompared(Uncompared cause) const {

@@ -59,9 +59,7 @@ NodeSnapshot Collector::Take() {
   table_->Refresh(now);
   FindCommunicators(now);
   arrivals_->Read(now);
-  NodeSnapshot snapshot =
-      table_->Snapshot(now, [this](const FileKey& key, ProcessSnapshot& process) { arrivals_->AddTo(key, process); });
-  FindCommunicators(now);  // the table may have let go of files
+  NodeSnapshot snapshot = table_->Read(now);
   arrivals_->AddTo(snapshot);
   return snapshot;
 }
@@ -75,8 +73,8 @@ void Collector::Refresh() {
 
 void Collector::FindCommunicators(const Moment& now) {
   std::vector<ArrivalObserver::Source> sources;
-  table_->ForEach([&](const FileKey& key, const SegmentFile& file, bool is_alive) {
-    sources.push_back({.key = key, .file = &file, .is_alive = is_alive});
+  table_->ForEach([&](const FileKey& key, const std::shared_ptr<const SegmentFile>& file, bool is_alive) {
+    sources.push_back({.key = key, .file = file, .is_alive = is_alive});
   });
   arrivals_->Discover(sources, now);
 }

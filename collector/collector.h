@@ -53,7 +53,7 @@ class Collector {
   const Clock clock_;
   std::mutex mutex_;  // guards what table_ and arrivals_ point to
   const std::unique_ptr<SegmentTable> table_;
-  const std::unique_ptr<ArrivalObserver> arrivals_;  // looks at files of the table: told of every change
+  const std::unique_ptr<ArrivalObserver> arrivals_;
   SharedRead<NodeSnapshot> snapshots_;
   const FileDescriptor stop_;  // eventfd: readable when the thread shall end
   std::thread thread_;

@@ -156,6 +156,10 @@ void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now, C
     any_seen = any_seen || parts.announced != 0;
     any_in_the_dark = any_in_the_dark || (parts.is_untimed && parts.announced == 0);
     const OperationProgress progress = JudgeOperation(communicator.timing_source, parts);
+    int64_t& oldest_ns = communicator.oldest_unfinished_realtime_ns;
+    if (progress != OperationProgress::kComplete && (oldest_ns == 0 || operation.start_realtime_ns < oldest_ns)) {
+      oldest_ns = operation.start_realtime_ns;
+    }
     if (progress == OperationProgress::kComplete && !TraitsOf(operation.function).is_point_to_point) {
       ++communicator.completed_sequence;
     }

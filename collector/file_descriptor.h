@@ -22,6 +22,7 @@ class FileDescriptor {
   }
 
   int number() const { return number_; }
+  int Release() { return std::exchange(number_, -1); }  // to another owner
   bool is_open() const { return number_ >= 0; }
 
  private:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -16,6 +17,15 @@
 #include "proto/data_quality.h"
 
 namespace nccl_exporter {
+
+// Which file a segment is, whatever its name and directory: two users may give two files one name. Holds as long as the
+// collector follows the file, since it keeps it open.
+struct FileKey {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+
+  auto operator<=>(const FileKey&) const = default;
+};
 
 struct SizeClassSnapshot {
   uint64_t operations = 0;
@@ -104,6 +114,7 @@ struct CommunicatorSnapshot {
   std::vector<FunctionSnapshot> functions;   // kFunctionCount of them, indexed by Function
   uint64_t started_sequence = 0;             // collectives started
   uint64_t completed_sequence = 0;           // collectives known complete, at most started_sequence
+  int64_t oldest_unfinished_realtime_ns = 0;  // call of the oldest operation not known complete; 0: none
   bool completion_is_known = false;          // whether completed_sequence and in_flight mean anything
   std::vector<InFlightOperation> in_flight;  // oldest first
   int64_t last_progress_realtime_ns = 0;     // 0: none yet
@@ -111,7 +122,8 @@ struct CommunicatorSnapshot {
 };
 
 struct ProcessSnapshot {
-  std::string segment;  // file name, for messages
+  FileKey file;         // tells processes apart
+  std::string segment;  // file name, for messages; another user's file may have the same
   bool is_alive = false;
   std::optional<bool> is_stopped;  // by a signal or a debugger; not known of a process in another PID namespace
   uint64_t pid = 0;                // in its own PID namespace
@@ -162,8 +174,25 @@ struct SegmentCounts {
   uint64_t unusable = 0;  // see SegmentError
 };
 
-// Segments followed in one directory: far more than processes on a node, and few enough to hold their descriptors open.
-inline constexpr size_t kMaxSegments = 1024;
+// Segments followed, of one user and of all: far more than processes on a node, and few enough to hold their descriptors
+// open.
+inline constexpr size_t kMaxSegmentsPerUser = 1024;
+inline constexpr size_t kMaxSegments = 2048;
+
+// Owners of files that errors are counted by; those of further users are counted together. A node has few users, and
+// whoever makes files under many ids must not make series without end.
+inline constexpr size_t kMaxTroubledUsers = 32;
+
+// One cause of errors and one owner of files: how many, and the latest file.
+struct SegmentTrouble {
+  SegmentError error = SegmentError::kOpenFailed;
+  std::optional<uint64_t> uid;  // none: users beyond kMaxTroubledUsers together
+  uint64_t count = 0;           // since the daemon started
+  std::string file;             // path
+  uint64_t file_uid = 0;        // its owner
+  std::string detail;           // such as the text of errno
+  int64_t realtime_ns = 0;      // when it was counted
+};
 
 // Communicators in one snapshot, at 40 KiB of memory each: twice as many as the series limit lets through, so that
 // memory is bounded also where somebody fills a directory with forged segments. What is over:
@@ -179,6 +208,7 @@ struct NodeSnapshot {
   std::vector<ProcessSnapshot> processes;  // by start time, then file name
   SegmentCounts segments;
   std::array<uint64_t, static_cast<size_t>(SegmentError::kCount)> segment_errors{};  // since the daemon started
+  std::vector<SegmentTrouble> segment_troubles;                                      // the same by user
   UncomparedOperations uncompared_operations{};  // of each rank, since the daemon started
   uint64_t arrival_matching_ns = 0;              // CPU time spent on ArrivalCounts, since the daemon started
 };

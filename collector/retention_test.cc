@@ -206,5 +206,91 @@ TEST_F(RetentionTest, CountsAFileThatCannotBeUnlinkedOnceAndTriesAgain) {
   EXPECT_FALSE(Exists("x.seg"));
 }
 
+// Two ranks of communicator 77: the first is killed, the second waits for it in an AllReduce.
+class WaitingRankTest : public TableFixture {
+ protected:
+  static SegmentWriterV1 Rank(uint64_t rank) {
+    SegmentWriterV1 writer = SegmentWith(1, rank + 1);
+    writer.Put(0, CommunicatorV1{.id = 77, .ranks = 2, .rank = rank});
+    writer.Put(0, 4, FunctionV1{.operations = {1}});
+    return writer;
+  }
+  void SetUp() override { Rank(0).WriteTo(Path("dead.seg")); }
+  InFlightV1 Waiting() const {
+    return {.ticket = 1, .function = 4, .sequence = 1, .start_ns = static_cast<uint64_t>(now_.monotonic_ns)};
+  }
+  void Kill() {
+    LockHolder dead(Path("dead.seg"));
+    Snapshot();
+    dead.Kill();
+    Snapshot();
+  }
+  // Every minute, as a thread of the collector would.
+  void Wait(seconds time) {
+    for (seconds passed(0); passed < time; passed += seconds(60)) {
+      Advance(seconds(60));
+      table_.Refresh(now_);
+    }
+  }
+};
+
+TEST_F(WaitingRankTest, ADeadRankStaysKnownForAsLongAsALivingOneWaitsForIt) {
+  SegmentWriterV1 survivor = Rank(1);
+  survivor.Put(0, Waiting());
+  survivor.WriteTo(Path("survivor.seg"));
+  const LockHolder alive(Path("survivor.seg"));
+  Kill();
+  Wait(seconds(7200));
+  const NodeSnapshot snapshot = Snapshot();
+  ASSERT_EQ(snapshot.processes.size(), 2u);
+  EXPECT_EQ(snapshot.segments.exited, 1u);
+  EXPECT_TRUE(Exists("dead.seg")) << "a daemon that is started again must find it";
+  SegmentTable restarted({scratch_.path()}, kRetention);
+  EXPECT_EQ(restarted.Snapshot(now_).processes.size(), 2u);
+
+  Rank(1).WriteTo(Path("survivor.seg"));  // has given up
+  Wait(seconds(60));
+  EXPECT_EQ(Snapshot().processes.size(), 1u);
+  EXPECT_FALSE(Exists("dead.seg"));
+}
+
+TEST_F(WaitingRankTest, ADeadRankIsKnownForNoLongerThanTheLongestWait) {
+  SegmentWriterV1 survivor = Rank(1);
+  survivor.Put(0, Waiting());
+  survivor.WriteTo(Path("survivor.seg"));
+  const LockHolder alive(Path("survivor.seg"));
+  Kill();
+  Wait(kLongestWait - seconds(60));
+  EXPECT_EQ(Snapshot().processes.size(), 2u);
+  Wait(seconds(180));
+  EXPECT_EQ(Snapshot().processes.size(), 1u);
+}
+
+TEST_F(WaitingRankTest, NobodyWaitsForADeadRankWhoWorksOrIsElsewhere) {
+  SegmentWriterV1 working = Rank(1), elsewhere = Rank(1);
+  elsewhere.Put(0, CommunicatorV1{.id = 78, .ranks = 2, .rank = 1});
+  elsewhere.Put(0, Waiting());
+  working.WriteTo(Path("working.seg"));
+  elsewhere.WriteTo(Path("elsewhere.seg"));
+  const LockHolder a(Path("working.seg")), b(Path("elsewhere.seg"));
+  Kill();
+  Wait(kRetention + seconds(60));
+  EXPECT_EQ(Snapshot().processes.size(), 2u);
+  EXPECT_FALSE(Exists("dead.seg"));
+}
+
+TEST_F(WaitingRankTest, AnotherUsersProcessKeepsNobodyKnown) {
+  SegmentWriterV1 stranger = Rank(1);
+  stranger.Put(0, Waiting());
+  stranger.WriteTo(Path("stranger.seg"));
+  if (::chown(Path("stranger.seg").c_str(), 1001, static_cast<gid_t>(-1)) != 0) {
+    GTEST_SKIP() << "needs root, to give files to other users";
+  }
+  const LockHolder alive(Path("stranger.seg"));
+  Kill();
+  Wait(kRetention + seconds(60));
+  EXPECT_FALSE(Exists("dead.seg"));
+}
+
 }  // namespace
 }  // namespace nccl_exporter

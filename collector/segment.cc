@@ -7,8 +7,8 @@
 
 namespace nccl_exporter {
 
-void Segment::Observe(const ReadTerms& terms, SegmentErrorCounts& errors) {
-  is_alive_ = file_.HasWriter();
+void Segment::Observe(const ReadTerms& terms, const FileErrors& errors) {
+  is_alive_ = file_->HasWriter();
   if (is_alive_) {
     was_alive_ = true;
     exit_monotonic_ns_.reset();
@@ -23,12 +23,14 @@ void Segment::Observe(const ReadTerms& terms, SegmentErrorCounts& errors) {
   if (is_new) NoteExit(stamp, terms.now);
 }
 
-void Segment::Read(const FileStamp& stamp, const ReadTerms& terms, SegmentErrorCounts& errors) {
-  read_ = ReadSegment(file_, terms);
+void Segment::Read(const FileStamp& stamp, const ReadTerms& terms, const FileErrors& errors) {
+  read_ = ReadSegment(*file_, terms);
   read_stamp_ = stamp;
   is_usable_ = is_usable_ || read_.process;
-  errors.Add(SegmentError::kChangedWhileRead, read_.changed_slots);
-  if (read_.fault) counted_fault_.Count(read_.fault->error, stamp, errors);
+  const bool is_too_many = read_.fault && read_.fault->error == SegmentError::kTooManySegments;
+  communicators_wanted_ = read_.process ? read_.process->communicators.size() : is_too_many ? kMaxCommunicators : 0;
+  errors.Add(SegmentError::kChangedWhileRead, "a slot was claimed anew", read_.changed_slots);
+  if (read_.fault) counted_fault_.Count(read_.fault->error, read_.fault->detail, stamp, errors);
 }
 
 // The end of a writer that we saw alive is now. Of one that had ended before we came, the file tells the last sign of
@@ -44,7 +46,7 @@ bool Segment::IsOver(const Moment& now, std::chrono::nanoseconds retention) cons
 }
 
 uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, const ReadTerms& terms,
-                        SegmentErrorCounts& errors) {
+                        const FileErrors& errors) {
   if (is_alive_) Read(Stamp(), terms, errors);
   if (read_.fault || !read_.process) {
     ++(read_.fault ? snapshot.segments.unusable : snapshot.segments.starting);
@@ -57,9 +59,10 @@ uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, const R
   } else {
     process = *read_.process;  // the last counts stay here
   }
+  process.file = KeyOf(file_->Status());
   process.segment = name;
   process.is_alive = is_alive_;
-  process.is_stopped = is_alive_ ? file_.IsWriterStopped() : std::nullopt;
+  process.is_stopped = is_alive_ ? file_->IsWriterStopped() : std::nullopt;
   return process.communicators.size();
 }
 

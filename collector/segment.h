@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,14 +19,16 @@ namespace nccl_exporter {
 
 class Segment {
  public:
-  explicit Segment(SegmentFile file) : file_(std::move(file)) {}
+  // `is_alive`: whether it had a writer when it was opened.
+  Segment(SegmentFile file, bool is_alive)
+      : file_(std::make_shared<const SegmentFile>(std::move(file))), is_alive_(is_alive), was_alive_(is_alive) {}
 
   // Looks whether the writer lives. If it does not, makes sure that its last counts have been read since.
-  void Observe(const ReadTerms& terms, SegmentErrorCounts& errors);
+  void Observe(const ReadTerms& terms, const FileErrors& errors);
 
   // Adds what the segment says to `snapshot`: its process, and itself to the counts by state. Returns the number of
   // communicators. After Observe().
-  uint64_t AddTo(NodeSnapshot& snapshot, const std::string& name, const ReadTerms& terms, SegmentErrorCounts& errors);
+  uint64_t AddTo(NodeSnapshot& snapshot, const std::string& name, const ReadTerms& terms, const FileErrors& errors);
 
   // Whether the writer has been gone for longer than the retention time. After Observe(). The same holds for a file
   // that never became a segment or cannot be used: then it is what a dead process left, and old.
@@ -34,23 +37,30 @@ class Segment {
   // Whether there is, or was, more to it than a file that nobody holds and that cannot be read.
   bool IsServed() const { return is_alive_ || is_usable_; }
 
-  const SegmentFile& file() const { return file_; }
+  const std::shared_ptr<const SegmentFile>& file() const { return file_; }
   bool is_alive() const { return is_alive_; }  // after Observe()
 
   // Communicators in memory between snapshots: those of the last counts.
   uint64_t CommunicatorsKept() const { return read_.process ? read_.process->communicators.size() : 0; }
 
-  FileStamp Stamp() const { return FileStamp(file_.Status()); }
+  // What it would take of the room for communicators, as of the last read.
+  uint64_t CommunicatorsWanted() const { return communicators_wanted_; }
+
+  // The last counts of a dead process; null while it lives.
+  const ProcessSnapshot* LastState() const { return !is_alive_ && read_.process ? &*read_.process : nullptr; }
+
+  FileStamp Stamp() const { return FileStamp(file_->Status()); }
 
  private:
-  void Read(const FileStamp& stamp, const ReadTerms& terms, SegmentErrorCounts& errors);
+  void Read(const FileStamp& stamp, const ReadTerms& terms, const FileErrors& errors);
   void NoteExit(const FileStamp& stamp, const Moment& now);
 
-  SegmentFile file_;
+  std::shared_ptr<const SegmentFile> file_;
   bool is_alive_ = false;
   bool was_alive_ = false;  // ever, as far as we have seen
   bool is_usable_ = false;  // was read with success at least once
   SegmentRead read_;        // the latest; without its process once that was handed on
+  uint64_t communicators_wanted_ = 0;
   std::optional<FileStamp> read_stamp_;
   std::optional<int64_t> exit_monotonic_ns_;  // set while the writer is gone
   CountedFault counted_fault_;

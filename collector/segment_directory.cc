@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <memory>
 #include <string_view>
 
@@ -18,13 +19,35 @@ namespace {
 struct CloseDirectory {
   void operator()(DIR* directory) const { ::closedir(directory); }
 };
+using OpenDirectory = std::unique_ptr<DIR, CloseDirectory>;
+
+// A user's number as the plugin writes it, without leading zeros.
+std::optional<uint64_t> UserOf(std::string_view text) {
+  uint32_t uid = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), uid);
+  const bool is_plain = text == "0" || !text.starts_with('0');
+  return error == std::errc() && end == text.data() + text.size() && is_plain ? std::optional<uint64_t>(uid)
+                                                                              : std::nullopt;
+}
 
 }  // namespace
 
+FileDescriptor SegmentDirectory::Open() const {
+  const int no_link = owner_ ? O_NOFOLLOW : 0;
+  FileDescriptor directory(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | no_link));
+  struct stat status {};
+  if (!owner_ || !directory.is_open()) return directory;
+  if (::fstat(directory.number(), &status) == 0 && status.st_uid == *owner_) return directory;
+  errno = ENOENT;
+  return FileDescriptor();
+}
+
 SegmentDirectory::Listing SegmentDirectory::List(const Visit& visit) const {
-  const std::unique_ptr<DIR, CloseDirectory> directory(::opendir(path_.c_str()));
-  if (!directory) return errno == ENOENT ? Listing::kMissing : Listing::kUnreadable;
-  const int descriptor = ::dirfd(directory.get());
+  FileDescriptor opened = Open();
+  if (!opened.is_open()) return errno == ENOENT ? Listing::kMissing : Listing::kUnreadable;
+  const OpenDirectory directory(::fdopendir(opened.number()));
+  if (!directory) return Listing::kUnreadable;
+  const int descriptor = opened.Release();
   while (true) {
     errno = 0;
     const dirent* entry = ::readdir(directory.get());
@@ -38,12 +61,32 @@ SegmentDirectory::Listing SegmentDirectory::List(const Visit& visit) const {
 
 // Between the look and the unlinking another file could take the name; as names are drawn at random, nobody's does.
 bool SegmentDirectory::Unlink(const std::string& name, const FileKey& key) const {
-  const FileDescriptor directory(::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor directory = Open();
   if (!directory.is_open()) return errno == ENOENT;
   struct stat status {};
   if (::fstatat(directory.number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT;
-  if (FileKey(status) != key || !S_ISREG(status.st_mode)) return true;
+  if (KeyOf(status) != key || !S_ISREG(status.st_mode)) return true;
   return ::unlinkat(directory.number(), name.c_str(), 0) == 0 || errno == ENOENT;
+}
+
+std::vector<SegmentDirectory> PrivateDirectories(const std::string& pattern, size_t limit) {
+  std::vector<SegmentDirectory> found;
+  const size_t name_at = pattern.rfind('/') + 1;
+  const std::string parent = name_at == 0 ? "." : pattern.substr(0, name_at);
+  const std::string prefix = pattern.substr(name_at, pattern.size() - name_at - 1);
+  const OpenDirectory directory(::opendir(parent.c_str()));
+  if (!directory) return found;
+  while (const dirent* entry = ::readdir(directory.get())) {
+    const std::string_view name = entry->d_name;
+    if (!name.starts_with(prefix)) continue;
+    const std::optional<uint64_t> uid = UserOf(name.substr(prefix.size()));
+    struct stat status {};
+    if (!uid || ::fstatat(::dirfd(directory.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (!S_ISDIR(status.st_mode) || status.st_uid != *uid || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) continue;
+    if (found.size() == limit) break;
+    found.emplace_back(pattern.substr(0, name_at) + std::string(name), uid);
+  }
+  return found;
 }
 
 }  // namespace nccl_exporter

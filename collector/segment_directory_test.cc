@@ -17,10 +17,10 @@ class SegmentDirectoryTest : public testing::Test {
  protected:
   void MakeFile(const std::string& name) { std::ofstream(scratch_.File(name)) << "x"; }
   bool Exists(const std::string& name) { return std::filesystem::exists(scratch_.File(name)); }
-  FileKey KeyOf(const std::string& name) {
+  FileKey Key(const std::string& name) {
     struct stat status {};
     EXPECT_EQ(::lstat(scratch_.File(name).c_str(), &status), 0);
-    return FileKey(status);
+    return KeyOf(status);
   }
 
   ScratchDirectory scratch_;
@@ -50,14 +50,14 @@ TEST_F(SegmentDirectoryTest, TellsAMissingDirectoryFromAnUnreadableOne) {
 
 TEST_F(SegmentDirectoryTest, UnlinksTheFileThatIsMeant) {
   MakeFile("1.seg");
-  EXPECT_TRUE(directory_.Unlink("1.seg", KeyOf("1.seg")));
+  EXPECT_TRUE(directory_.Unlink("1.seg", Key("1.seg")));
   EXPECT_FALSE(Exists("1.seg"));
 }
 
 TEST_F(SegmentDirectoryTest, LeavesAFileThatHasTakenTheNameSince) {
   MakeFile("1.seg");
   MakeFile("2.seg");
-  const FileKey old = KeyOf("1.seg");
+  const FileKey old = Key("1.seg");
   std::filesystem::rename(scratch_.File("2.seg"), scratch_.File("1.seg"));
   EXPECT_TRUE(directory_.Unlink("1.seg", old));
   EXPECT_TRUE(Exists("1.seg"));
@@ -65,13 +65,13 @@ TEST_F(SegmentDirectoryTest, LeavesAFileThatHasTakenTheNameSince) {
 
 TEST_F(SegmentDirectoryTest, LeavesWhatIsNoRegularFile) {
   std::filesystem::create_symlink("target", scratch_.File("1.seg"));
-  EXPECT_TRUE(directory_.Unlink("1.seg", KeyOf("1.seg")));
+  EXPECT_TRUE(directory_.Unlink("1.seg", Key("1.seg")));
   EXPECT_TRUE(std::filesystem::is_symlink(scratch_.File("1.seg")));
 }
 
 TEST_F(SegmentDirectoryTest, IsContentIfSomebodyElseWasFaster) {
   MakeFile("1.seg");
-  const FileKey key = KeyOf("1.seg");
+  const FileKey key = Key("1.seg");
   std::filesystem::remove(scratch_.File("1.seg"));
   EXPECT_TRUE(directory_.Unlink("1.seg", key));
   EXPECT_TRUE(SegmentDirectory(scratch_.File("missing")).Unlink("1.seg", key));

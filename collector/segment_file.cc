@@ -79,6 +79,7 @@ std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentE
                          : "nothing is published in it, and no process holds it";
     return std::nullopt;
   }
+  read.process->file = KeyOf(file->Status());
   read.process->segment = std::filesystem::path(path).filename();
   read.process->is_alive = is_alive;
   read.process->is_stopped = file->IsWriterStopped();

@@ -5,7 +5,6 @@
 
 #include <sys/stat.h>
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -19,15 +18,8 @@
 
 namespace nccl_exporter {
 
-// Which file it is, whatever its name: a file that replaces another is another one. Holds as long as a descriptor is
-// open.
-struct FileKey {
-  uint64_t device = 0;
-  uint64_t inode = 0;
-
-  explicit FileKey(const struct stat& status) : device(status.st_dev), inode(status.st_ino) {}
-  auto operator<=>(const FileKey&) const = default;
-};
+// A file that replaces another is another one.
+inline FileKey KeyOf(const struct stat& status) { return {.device = status.st_dev, .inode = status.st_ino}; }
 
 // What shows that somebody has changed a file other than through a mapping.
 struct FileStamp {

@@ -3,162 +3,409 @@
 #include "collector/segment_table.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
-#include <set>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <span>
 #include <tuple>
 #include <utility>
 
+#include "proto/shm_layout.h"
+
 namespace nccl_exporter {
+namespace {
+
+// Descriptors that must be left for connections, listening and reading: twice what the web server may hold.
+constexpr size_t kReservedDescriptors = 256;
+
+// Where the limit of descriptors is low, few segments must not keep the rest of the daemon from opening files.
+size_t SegmentLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxSegments;
+  const size_t allowed = limit.rlim_cur > 2 * kReservedDescriptors ? limit.rlim_cur - kReservedDescriptors
+                                                                   : limit.rlim_cur / 2;
+  return std::min(kMaxSegments, allowed);
+}
+
+int64_t Nanoseconds(std::chrono::nanoseconds time) { return time.count(); }
+
+// What a file is by its first bytes.
+enum class Content : uint8_t { kPublished, kNothing, kForeign };
+
+Content ContentOf(const SegmentFile& file) {
+  static_assert(offsetof(layout::SegmentHeader, version) == 0 && offsetof(layout::SegmentHeader, magic) == 8);
+  std::array<uint64_t, 2> words{};  // version and magic
+  file.Read(0, std::as_writable_bytes(std::span(words)));
+  if (words[0] == 0) return Content::kNothing;
+  return words[1] == layout::kMagic ? Content::kPublished : Content::kForeign;
+}
+
+}  // namespace
 
 SegmentTable::SegmentTable(std::vector<std::string> directories, std::chrono::nanoseconds retention)
-    : retention_(retention) {
+    : retention_(retention), segment_limit_(SegmentLimit()) {
   for (std::string& path : directories) {
     const auto is_same = [&](const Directory& directory) { return directory.files.path() == path; };
-    if (std::ranges::any_of(directories_, is_same)) continue;
-    directories_.push_back({.files = SegmentDirectory(std::move(path))});
+    if (IsPrivatePattern(path)) {
+      private_patterns_.push_back(std::move(path));
+    } else if (std::ranges::none_of(directories_, is_same)) {
+      directories_.push_back({.files = SegmentDirectory(std::move(path))});
+    }
   }
 }
 
 void SegmentTable::Refresh(const Moment& now) {
+  errors_.SetNow(now.realtime_ns);
+  FindPrivateDirectories(now);
   ListWhereNeeded(now);
   Observe(now);
   RemoveOver(now);
+  RemoveSetAside(now);
 }
 
-void SegmentTable::ListWhereNeeded(const Moment& now) {
-  constexpr int64_t kRescanNs = std::chrono::nanoseconds(kRescanInterval).count();
-  const std::set<std::string> changed = watch_.TakeChanges();
-  for (Directory& directory : directories_) {
-    const bool is_due = now.monotonic_ns - directory.listed_monotonic_ns >= kRescanNs;
-    if (directory.is_watched && !is_due && !changed.contains(directory.files.path())) continue;
-    // Before listing, so that nothing slips through between the two.
-    directory.is_watched = watch_.Watch(directory.files.path());
-    directory.listed_monotonic_ns = now.monotonic_ns;
-    List(directory);
+void SegmentTable::FindPrivateDirectories(const Moment& now) {
+  const bool is_due = !private_sought_monotonic_ns_ ||
+                      now.monotonic_ns - *private_sought_monotonic_ns_ >= Nanoseconds(kPrivateDirectoriesInterval);
+  if (private_patterns_.empty() || !is_due) return;
+  private_sought_monotonic_ns_ = now.monotonic_ns;
+  for (const std::string& pattern : private_patterns_) {
+    for (SegmentDirectory& found : PrivateDirectories(pattern, kMaxPrivateDirectories)) {
+      const auto is_same = [&](const Directory& directory) { return directory.files.path() == found.path(); };
+      if (directories_.size() >= kMaxPrivateDirectories || std::ranges::any_of(directories_, is_same)) continue;
+      directories_.push_back({.files = std::move(found)});
+    }
   }
 }
 
-void SegmentTable::List(Directory& directory) {
-  const auto unlist = [&](auto& files) {
-    size_t count = 0;
-    for (auto& [key, file] : files) {
-      if (file.place.directory != &directory) continue;
-      file.place.is_listed = false;
-      ++count;
+void SegmentTable::ListWhereNeeded(const Moment& now) {
+  const std::set<std::string> changed = watch_.TakeChanges();
+  for (Directory& directory : directories_) {
+    if (directory.listed_monotonic_ns) {
+      const int64_t age_ns = now.monotonic_ns - *directory.listed_monotonic_ns;
+      const bool has_changed = !directory.is_watched || changed.contains(directory.files.path());
+      const bool must_rest =
+          directory.names > kNamesAtEase &&
+          age_ns < static_cast<int64_t>(directory.names) * Nanoseconds(kRestPerName);
+      if (must_rest || (!has_changed && age_ns < Nanoseconds(kRescanInterval))) {
+        directory.is_watched = directory.is_watched && !(must_rest && has_changed);  // not forgotten
+        continue;
+      }
     }
-    return count;
+    // Before listing, so that nothing slips through between the two.
+    directory.is_watched = watch_.Watch(directory.files.path());
+    directory.listed_monotonic_ns = now.monotonic_ns;
+    List(directory, now);
+  }
+}
+
+void SegmentTable::List(Directory& directory, const Moment& now) {
+  const auto unlist = [&](auto& files) {
+    for (auto& [key, file] : files) {
+      if (file.place.directory == &directory) file.place.is_listed = false;
+    }
   };
-  directory.followed = unlist(segments_);
-  directory.set_aside = unlist(set_aside_);
-  const bool was_full = std::exchange(directory.is_full, false);
+  unlist(segments_);
+  unlist(set_aside_);
+  directory.refused_before = std::exchange(directory.refused, {});
+  directory.names = 0;
   const auto listing = directory.files.List([&](int descriptor, const std::string& name, const struct stat& status) {
-    Meet(directory, descriptor, name, status);
+    ++directory.names;
+    Meet(directory, descriptor, name, status, now);
   });
+  const int error = errno;
   const bool was_unreadable = std::exchange(directory.is_unreadable, listing == SegmentDirectory::Listing::kUnreadable);
-  if (directory.is_full && !was_full) errors_.Add(SegmentError::kTooManySegments);
-  if (directory.is_unreadable && !was_unreadable) errors_.Add(SegmentError::kDirectoryUnreadable);
+  if (directory.is_unreadable && !was_unreadable) {
+    struct stat status {};
+    ::stat(directory.files.path().c_str(), &status);  // where even that fails, root is to look after it
+    errors_.Add(SegmentError::kDirectoryUnreadable, status.st_uid, directory.files.path(), std::strerror(error));
+  }
   if (!directory.is_unreadable) ForgetUnlisted();
 }
 
-void SegmentTable::Meet(Directory& directory, int descriptor, const std::string& name, const struct stat& status) {
-  const FileKey key(status);
+void SegmentTable::Meet(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
+                        const Moment& now) {
+  const FileKey key = KeyOf(status);
   if (const auto followed = segments_.find(key); followed != segments_.end()) {
     followed->second.place = {&directory, name};
     return;
   }
+  if (directory.files.owner() && status.st_uid != *directory.files.owner()) return;  // a link to another's file
   const auto aside = set_aside_.find(key);
-  if (aside != set_aside_.end()) {
-    aside->second.place = {&directory, name};
-    if (aside->second.error == SegmentError::kUnlinkFailed && aside->second.stamp == FileStamp(status)) {
-      directory.files.Unlink(name, key);
-      return;
-    }
-  }
-  if (directory.followed >= kMaxSegments || (aside == set_aside_.end() && directory.set_aside >= kMaxSetAside)) {
-    directory.is_full = true;
-  } else {
-    Open(directory, descriptor, name, status);
+  if (aside == set_aside_.end()) return Open(directory, descriptor, name, status, now);
+  aside->second.place = {&directory, name};
+  const bool has_changed = aside->second.stamp != FileStamp(status);
+  if (!has_changed && aside->second.error == SegmentError::kUnlinkFailed) {
+    directory.files.Unlink(name, key);
+  } else if (has_changed || aside->second.error == SegmentError::kOpenFailed) {
+    Open(directory, descriptor, name, status, now);
   }
 }
 
-void SegmentTable::Open(Directory& directory, int descriptor, const std::string& name, const struct stat& status) {
+void SegmentTable::Open(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
+                        const Moment& now) {
   SegmentError error = SegmentError::kNotARegularFile;
-  std::string detail;
+  std::string detail = "no regular file";
   std::optional<SegmentFile> file;
   if (S_ISREG(status.st_mode)) file = SegmentFile::Open(descriptor, name, &error, &detail);
-  struct stat status_after {};
-  if (!file && ::fstatat(descriptor, name.c_str(), &status_after, AT_SYMLINK_NOFOLLOW) != 0) return;  // just unlinked
-  if (!file) return PutAside(FileKey(status), {&directory, name}, FileStamp(status), error);
-  set_aside_.erase(FileKey(status));
-  const FileKey key(file->Status());  // if the name has changed hands since, the file that is open counts
-  segments_.try_emplace(key, Followed{.place = {&directory, name}, .segment = Segment(std::move(*file))});
-  ++directory.followed;
+  SetAside aside{.place = {&directory, name},
+                 .uid = status.st_uid,
+                 .stamp = FileStamp(status),
+                 .error = error,
+                 .since_realtime_ns = {}};
+  if (!file) {
+    // Its writer has not locked it yet, and lets nobody else read it until then.
+    const bool is_new = error == SegmentError::kOpenFailed && status.st_size == 0 && (status.st_mode & S_IROTH) == 0;
+    if (is_new) aside.error.reset();
+    struct stat status_after {};
+    if (::fstatat(descriptor, name.c_str(), &status_after, AT_SYMLINK_NOFOLLOW) != 0) return;  // just unlinked
+    return PutAside(KeyOf(status), std::move(aside), detail);
+  }
+  const struct stat opened = file->Status();  // if the name has changed hands since, the file that is open counts
+  const FileKey key = KeyOf(opened);
+  if (segments_.contains(key)) return;
+  aside.uid = opened.st_uid;
+  aside.stamp = FileStamp(opened);
+  // The lock first: what holds one and has nothing published yet is starting.
+  const bool is_alive = file->HasWriter();
+  const Content content = ContentOf(*file);
+  if (content == Content::kForeign || (content == Content::kNothing && !is_alive)) {
+    aside.error = content == Content::kForeign ? std::optional(SegmentError::kBadMagic) : std::nullopt;
+    if (!is_alive) aside.since_realtime_ns = aside.stamp.modified_realtime_ns;
+    aside.since_monotonic_ns = now.monotonic_ns;
+    return PutAside(key, std::move(aside), "not a segment of nccl-exporter");
+  }
+  if (!MakeRoom(opened.st_uid, is_alive)) return Refuse(directory, name, opened.st_uid);
+  Follow(key, {.place = std::move(aside.place), .uid = opened.st_uid, .segment = Segment(std::move(*file), is_alive)});
 }
 
-void SegmentTable::PutAside(const FileKey& key, Place place, const FileStamp& stamp, SegmentError error) {
+void SegmentTable::Follow(const FileKey& key, Followed followed) {
+  if (const auto aside = set_aside_.find(key); aside != set_aside_.end()) TakeUp(aside);
+  ++followed_of_[followed.uid];
+  segments_.insert_or_assign(key, std::move(followed));
+}
+
+SegmentTable::Segments::iterator SegmentTable::Unfollow(Segments::iterator segment) {
+  const auto user = followed_of_.find(segment->second.uid);
+  if (--user->second == 0) followed_of_.erase(user);
+  return segments_.erase(segment);
+}
+
+// Whether there is room for one more segment of the user.
+bool SegmentTable::MakeRoom(uint64_t uid, bool is_alive) {
+  const auto own = followed_of_.find(uid);
+  const size_t count = own == followed_of_.end() ? 0 : own->second;
+  if (count < kMaxSegmentsPerUser) {
+    if (segments_.size() < segment_limit_) return true;
+    const auto most = std::ranges::max_element(followed_of_, {}, [](const auto& user) { return user.second; });
+    if (most != followed_of_.end() && most->second > count + 1 && GiveWay(most->first, true)) return true;
+  }
+  return is_alive && GiveWay(uid, false);
+}
+
+// Lets go of one segment of the user: of the dead, or else, if that may be, of the living.
+bool SegmentTable::GiveWay(uint64_t uid, bool also_the_living) {
+  auto chosen = segments_.end();
+  for (auto it = segments_.begin(); it != segments_.end(); ++it) {
+    if (it->second.uid != uid || (it->second.segment.is_alive() && !also_the_living)) continue;
+    chosen = it;
+    if (!it->second.segment.is_alive()) break;
+  }
+  if (chosen == segments_.end()) return false;
+  Unfollow(chosen);
+  return true;
+}
+
+void SegmentTable::Refuse(Directory& directory, const std::string& name, uint64_t uid) {
+  if (!directory.refused.insert(uid).second || directory.refused_before.contains(uid)) return;
+  const auto number = [&](const std::map<uint64_t, size_t>& of) { return of.contains(uid) ? of.at(uid) : 0; };
+  errors_.Add(SegmentError::kTooManySegments, uid, directory.files.path() + '/' + name,
+              "no room beside " + std::to_string(number(followed_of_)) + " segments and " +
+                  std::to_string(number(set_aside_of_)) + " other files of the user");
+}
+
+void SegmentTable::PutAside(const FileKey& key, SetAside aside, const std::string& detail) {
   const auto known = set_aside_.find(key);
-  if (known == set_aside_.end() || known->second.stamp != stamp || known->second.error != error) errors_.Add(error);
-  if (known == set_aside_.end()) ++place.directory->set_aside;
-  set_aside_.insert_or_assign(key, SetAside{.place = std::move(place), .stamp = stamp, .error = error});
+  const auto user = set_aside_of_.find(aside.uid);
+  const bool has_room = set_aside_.size() < kMaxSetAside && (user == set_aside_of_.end() || user->second < kMaxSetAsidePerUser);
+  if (known == set_aside_.end() && !has_room) return Refuse(*aside.place.directory, aside.place.name, aside.uid);
+  const bool is_same = known != set_aside_.end() && known->second.stamp == aside.stamp && known->second.error == aside.error;
+  // In a private directory only its user may unlink.
+  const bool is_expected = aside.error == SegmentError::kUnlinkFailed && aside.place.directory->files.owner();
+  if (!is_same && aside.error && !is_expected) {
+    errors_.Add(*aside.error, aside.uid, aside.place.directory->files.path() + '/' + aside.place.name, detail);
+  }
+  if (known != set_aside_.end()) TakeUp(known);
+  ++set_aside_of_[aside.uid];
+  set_aside_.insert_or_assign(key, std::move(aside));
+}
+
+std::map<FileKey, SegmentTable::SetAside>::iterator SegmentTable::TakeUp(std::map<FileKey, SetAside>::iterator aside) {
+  const auto user = set_aside_of_.find(aside->second.uid);
+  if (--user->second == 0) set_aside_of_.erase(user);
+  return set_aside_.erase(aside);
 }
 
 // What is served is served to its end, also without a name: somebody may have tidied up.
 void SegmentTable::ForgetUnlisted() {
-  std::erase_if(set_aside_, [](const auto& entry) { return !entry.second.place.is_listed; });
-  std::erase_if(segments_,
-                [](const auto& entry) { return !entry.second.place.is_listed && !entry.second.segment.IsServed(); });
+  for (auto it = set_aside_.begin(); it != set_aside_.end();) {
+    it = it->second.place.is_listed ? std::next(it) : TakeUp(it);
+  }
+  for (auto it = segments_.begin(); it != segments_.end();) {
+    const bool is_kept = it->second.place.is_listed || it->second.segment.IsServed();
+    it = is_kept ? std::next(it) : Unfollow(it);
+  }
 }
 
-ReadTerms SegmentTable::Terms(const Moment& now, uint64_t communicators_taken) const {
-  return {.now = now,
-          .retention = retention_,
-          .communicator_limit = kMaxCommunicators - std::min(communicators_taken, kMaxCommunicators)};
+// Users in the order of what they wanted last: each may take an equal part of what those before have left, so that no
+// user's communicators take the room of another's.
+void SegmentTable::ShareCommunicators(const Moment& now, const Take& take) {
+  struct User {
+    uint64_t wanted = 0;
+    std::vector<Segments::value_type*> segments;
+  };
+  std::map<uint64_t, User> users;
+  for (auto& entry : segments_) {
+    User& user = users[entry.second.uid];
+    user.wanted += entry.second.segment.CommunicatorsWanted();
+    user.segments.push_back(&entry);
+  }
+  std::vector<User*> order;
+  for (auto& [uid, user] : users) order.push_back(&user);
+  std::ranges::stable_sort(order, {}, &User::wanted);
+  uint64_t left = kMaxCommunicators;
+  for (size_t i = 0; i < order.size(); ++i) {
+    uint64_t share = left / (order.size() - i);
+    std::ranges::stable_partition(order[i]->segments, [](const auto* entry) { return entry->second.segment.is_alive(); });
+    for (auto* entry : order[i]->segments) {
+      const ReadTerms terms{.now = now, .retention = retention_, .communicator_limit = share};
+      const uint64_t taken = std::min(take(entry->first, entry->second, terms), share);
+      share -= taken;
+      left -= taken;
+    }
+  }
 }
 
 void SegmentTable::Observe(const Moment& now) {
-  uint64_t communicators = 0;
-  for (auto& [key, followed] : segments_) {
-    followed.segment.Observe(Terms(now, communicators), errors_);
-    communicators += followed.segment.CommunicatorsKept();
-  }
+  ShareCommunicators(now, [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
+    followed.segment.Observe(terms, ErrorsOf(followed));
+    return followed.segment.CommunicatorsKept();
+  });
 }
 
 void SegmentTable::RemoveOver(const Moment& now) {
+  FindWaiting(now);
   for (auto it = segments_.begin(); it != segments_.end();) {
-    const auto& [place, segment] = it->second;
-    if (!segment.IsOver(now, retention_)) {
+    Followed& followed = it->second;
+    if (!followed.segment.IsOver(now, retention_) || IsWaitedFor(followed, now)) {
       ++it;
       continue;
     }
+    const Place place = followed.place;
     if (!place.directory->files.Unlink(place.name, it->first)) {
-      PutAside(it->first, place, segment.Stamp(), SegmentError::kUnlinkFailed);
+      const std::string why = std::strerror(errno);
+      SetAside aside{.place = place,
+                     .uid = followed.uid,
+                     .stamp = followed.segment.Stamp(),
+                     .error = SegmentError::kUnlinkFailed,
+                     .since_realtime_ns = {}};
+      PutAside(it->first, std::move(aside), why);
     }
-    it = segments_.erase(it);
+    it = Unfollow(it);
   }
+}
+
+// Files that never became a segment, or were none: when they are as old as the dead may be, and nobody holds them.
+void SegmentTable::RemoveSetAside(const Moment& now) {
+  for (auto it = set_aside_.begin(); it != set_aside_.end();) {
+    SetAside& aside = it->second;
+    const int64_t age_then_ns =
+        aside.since_realtime_ns
+            ? std::max<int64_t>(now.realtime_ns - (now.monotonic_ns - aside.since_monotonic_ns) - *aside.since_realtime_ns, 0)
+            : 0;
+    const bool is_over =
+        aside.since_realtime_ns && now.monotonic_ns - aside.since_monotonic_ns + age_then_ns > retention_.count();
+    if (!is_over) {
+      ++it;
+      continue;
+    }
+    const FileKey key = it->first;
+    aside.since_realtime_ns.reset();
+    SegmentError error{};
+    std::string detail;
+    const std::string path = aside.place.directory->files.path() + '/' + aside.place.name;
+    const std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, path, &error, &detail);
+    const bool is_held = file && KeyOf(file->Status()) == key && file->HasWriter();
+    if (is_held) {
+      it = TakeUp(it);  // met again at the next listing
+    } else if (aside.place.directory->files.Unlink(aside.place.name, key)) {
+      it = TakeUp(it);
+    } else {
+      SetAside failed = aside;
+      failed.error = SegmentError::kUnlinkFailed;
+      detail = std::strerror(errno);
+      ++it;
+      PutAside(key, std::move(failed), detail);
+    }
+  }
+}
+
+// The communicators in which living ranks wait. Their segments are read for it, those of users who have somebody dead
+// whose time is over.
+void SegmentTable::FindWaiting(const Moment& now) {
+  std::set<uint64_t> users;
+  for (const auto& [key, followed] : segments_) {
+    if (followed.segment.IsOver(now, retention_)) users.insert(followed.uid);
+  }
+  const bool is_due =
+      !waiting_monotonic_ns_ || now.monotonic_ns - *waiting_monotonic_ns_ >= Nanoseconds(kWaitersInterval);
+  if (users.empty()) waiting_.clear(), waiting_monotonic_ns_.reset();
+  if (users.empty() || !is_due) return;
+  waiting_.clear();
+  waiting_monotonic_ns_ = now.monotonic_ns;
+  ShareCommunicators(now, [&](const FileKey&, Followed& followed, const ReadTerms& terms) -> uint64_t {
+    if (!followed.segment.is_alive() || !users.contains(followed.uid)) return 0;
+    const SegmentRead read = ReadSegment(*followed.segment.file(), terms);
+    if (!read.process) return 0;
+    for (const CommunicatorSnapshot& communicator : read.process->communicators) {
+      const int64_t since_ns = communicator.oldest_unfinished_realtime_ns;
+      const bool waits = since_ns != 0 && now.realtime_ns - since_ns >= Nanoseconds(kWaitsAfter);
+      if (communicator.has_identity && !communicator.is_closed && waits) waiting_.insert({followed.uid, communicator.id});
+    }
+    return read.process->communicators.size();
+  });
+}
+
+bool SegmentTable::IsWaitedFor(const Followed& followed, const Moment& now) const {
+  const ProcessSnapshot* const last = followed.segment.LastState();
+  if (last == nullptr || followed.segment.IsOver(now, kLongestWait)) return false;
+  return std::ranges::any_of(last->communicators, [&](const CommunicatorSnapshot& communicator) {
+    return communicator.has_identity && !communicator.is_closed && waiting_.contains({followed.uid, communicator.id});
+  });
 }
 
 void SegmentTable::ForEach(const Visit& visit) const {
   for (const auto& [key, followed] : segments_) visit(key, followed.segment.file(), followed.segment.is_alive());
 }
 
-NodeSnapshot SegmentTable::Snapshot(const Moment& now, const Complete& complete) {
-  Refresh(now);
+NodeSnapshot SegmentTable::Read(const Moment& now) {
   NodeSnapshot snapshot;
   snapshot.taken_realtime_ns = now.realtime_ns;
-  uint64_t communicators = 0;
-  for (auto& [key, followed] : segments_) {
-    const size_t processes = snapshot.processes.size();
-    communicators += followed.segment.AddTo(snapshot, followed.place.name, Terms(now, communicators), errors_);
-    if (complete && snapshot.processes.size() != processes) complete(key, snapshot.processes.back());
-  }
+  ShareCommunicators(now, [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
+    return followed.segment.AddTo(snapshot, followed.place.name, terms, ErrorsOf(followed));
+  });
   for (const auto& [key, file] : set_aside_) {
-    if (file.error != SegmentError::kUnlinkFailed) ++snapshot.segments.unusable;
+    if (!file.error) ++snapshot.segments.starting;
+    if (file.error && file.error != SegmentError::kUnlinkFailed) ++snapshot.segments.unusable;
   }
   std::ranges::sort(snapshot.processes, {}, [](const ProcessSnapshot& process) {
-    return std::tuple<int64_t, const std::string&>(process.start_realtime_ns, process.segment);
+    return std::tuple<int64_t, const std::string&, FileKey>(process.start_realtime_ns, process.segment, process.file);
   });
   snapshot.segment_errors = errors_.values();
+  snapshot.segment_troubles = errors_.Troubles();
   return snapshot;
 }
 

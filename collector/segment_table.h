@@ -6,9 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collector/directory_watch.h"
@@ -20,28 +24,60 @@
 
 namespace nccl_exporter {
 
-// Files remembered in one directory that are no segments, or that are over but cannot be unlinked (a directory mounted
-// read-only): some hundred bytes each. They must not take the place of segments.
-inline constexpr size_t kMaxSetAside = 16384;
+// Files of one user that are remembered without being open: no segments, not ready, or over and not to be unlinked (a
+// directory mounted read-only). Some hundred bytes each; further ones of the user are opened again at
+// each listing.
+inline constexpr size_t kMaxSetAsidePerUser = 4096;
+
+// The same for all users together.
+inline constexpr size_t kMaxSetAside = 65536;
 
 // A directory that is watched is listed when something changed in it, and from time to time all the same: inotify does
 // not see everything. Where it is not watched (it is missing, or inotify unavailable), each refresh lists it.
 inline constexpr std::chrono::seconds kRescanInterval{10};
 
+// A listing costs about 2 us for each name. Where somebody fills a directory, the next listing of it comes after 50 us
+// for each name of the last one, so that listing takes a few per cent of a core; jobs do not have so many.
+inline constexpr size_t kNamesAtEase = 4096;
+inline constexpr std::chrono::microseconds kRestPerName{50};
+
+// How often private directories of users are looked for, and how many of them are watched: /dev/shm is a busy place,
+// where each shared memory of a job would wake us.
+inline constexpr std::chrono::seconds kPrivateDirectoriesInterval{1};
+inline constexpr size_t kMaxPrivateDirectories = 256;
+
+// A dead process stays known beyond the retention time for as long as a living rank of one of its communicators waits:
+// it has had an operation in flight for kWaitsAfter. It is looked for every kWaitersInterval, which costs what a scrape
+// of the user's segments costs. Nothing is kept for longer than kLongestWait: a job that hangs for a day is watched by
+// nobody.
+inline constexpr std::chrono::seconds kWaitsAfter{10};
+inline constexpr std::chrono::seconds kWaitersInterval{5};
+inline constexpr std::chrono::hours kLongestWait{24};
+
+// Room is shared by user, the owner of the file as the kernel tells us. A user may follow kMaxSegmentsPerUser segments;
+// where the table is full, whoever has the most gives way to whoever has less, so that each gets an equal share or what
+// he needs. Of one user's segments, those whose lock is held come first. Communicators of a snapshot are shared in the
+// same way.
+//
 // Not thread-safe: its owner locks.
 class SegmentTable {
  public:
+  // `directories`: paths, or patterns of private directories (see PrivateDirectories()).
   SegmentTable(std::vector<std::string> directories, std::chrono::nanoseconds retention);
 
   // Finds new segments, notices writers that have gone, unlinks what is over.
   void Refresh(const Moment& now);
 
-  // Refreshes and reads. `complete` is called for each process with what is not in its segment's counts.
-  using Complete = std::function<void(const FileKey& key, ProcessSnapshot& process)>;
-  NodeSnapshot Snapshot(const Moment& now, const Complete& complete = {});
+  // What the segments say that are followed as of the last Refresh(), which was at the same moment.
+  NodeSnapshot Read(const Moment& now);
 
-  // The segments that are followed, as of the last Refresh(); their files stay until the next one.
-  using Visit = std::function<void(const FileKey& key, const SegmentFile& file, bool is_alive)>;
+  NodeSnapshot Snapshot(const Moment& now) {
+    Refresh(now);
+    return Read(now);
+  }
+
+  // The segments that are followed as of the last Refresh().
+  using Visit = std::function<void(const FileKey& key, const std::shared_ptr<const SegmentFile>& file, bool is_alive)>;
   void ForEach(const Visit& visit) const;
 
   // Readable when Refresh() has something to look at; -1: cannot tell.
@@ -52,10 +88,10 @@ class SegmentTable {
     SegmentDirectory files;
     bool is_watched = false;
     bool is_unreadable = false;
-    bool is_full = false;
-    int64_t listed_monotonic_ns = 0;
-    size_t followed = 0;  // files of this directory in segments_ and set_aside_, counted at each listing
-    size_t set_aside = 0;
+    std::set<uint64_t> refused = {};  // users whose files found no room at the last listing
+    std::set<uint64_t> refused_before = {};
+    size_t names = 0;  // at the last listing
+    std::optional<int64_t> listed_monotonic_ns = std::nullopt;
   };
   // Where a file was last seen. `is_listed` is cleared before each listing of its directory.
   struct Place {
@@ -65,30 +101,63 @@ class SegmentTable {
   };
   struct Followed {
     Place place;
+    uint64_t uid;
     Segment segment;
   };
-  // A file that is not held open: no segment, or over but not to be unlinked. Tried again at each listing.
+  // A file that is not held open: no segment, nothing published and no process that holds it, or over and not to be
+  // unlinked. Looked at again when its stamp has changed.
   struct SetAside {
     Place place;
+    uint64_t uid;
     FileStamp stamp;
-    SegmentError error;
+    std::optional<SegmentError> error;     // none: not ready
+    std::optional<int64_t> since_realtime_ns;  // of a file that will be unlinked: its last change
+    int64_t since_monotonic_ns = 0;
   };
+  using Segments = std::map<FileKey, Followed>;
 
+  void FindPrivateDirectories(const Moment& now);
   void ListWhereNeeded(const Moment& now);
-  void List(Directory& directory);
-  void Meet(Directory& directory, int descriptor, const std::string& name, const struct stat& status);
-  void Open(Directory& directory, int descriptor, const std::string& name, const struct stat& status);
-  void PutAside(const FileKey& key, Place place, const FileStamp& stamp, SegmentError error);
+  void List(Directory& directory, const Moment& now);
+  void Meet(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
+            const Moment& now);
+  void Open(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
+            const Moment& now);
+  void Follow(const FileKey& key, Followed followed);
+  Segments::iterator Unfollow(Segments::iterator segment);
+  bool MakeRoom(uint64_t uid, bool is_alive);
+  bool GiveWay(uint64_t uid, bool also_the_living);
+  void Refuse(Directory& directory, const std::string& name, uint64_t uid);
+  void PutAside(const FileKey& key, SetAside aside, const std::string& detail);
+  std::map<FileKey, SetAside>::iterator TakeUp(std::map<FileKey, SetAside>::iterator aside);
   void ForgetUnlisted();
   void Observe(const Moment& now);
   void RemoveOver(const Moment& now);
-  ReadTerms Terms(const Moment& now, uint64_t communicators_taken) const;
+  void RemoveSetAside(const Moment& now);
+  void FindWaiting(const Moment& now);
+  bool IsWaitedFor(const Followed& followed, const Moment& now) const;
+  FileErrors ErrorsOf(const Followed& followed) {
+    return {.all = errors_,
+            .directory = followed.place.directory->files.path(),
+            .name = followed.place.name,
+            .uid = followed.uid};
+  }
+  using Take = std::function<uint64_t(const FileKey& key, Followed& followed, const ReadTerms& terms)>;
+  void ShareCommunicators(const Moment& now, const Take& take);
 
   const std::chrono::nanoseconds retention_;
-  std::vector<Directory> directories_;  // never resized: places point into it
+  const size_t segment_limit_;
+  std::vector<std::string> private_patterns_;
+  std::optional<int64_t> private_sought_monotonic_ns_;
+  std::list<Directory> directories_;  // places point into it
   DirectoryWatch watch_;
-  std::map<FileKey, Followed> segments_;
+  Segments segments_;
   std::map<FileKey, SetAside> set_aside_;
+  std::map<uint64_t, size_t> followed_of_;   // by user
+  std::map<uint64_t, size_t> set_aside_of_;  // by user
+  // Communicators in which a living rank waits, by user and id; looked for while somebody dead is over.
+  std::set<std::pair<uint64_t, uint64_t>> waiting_;
+  std::optional<int64_t> waiting_monotonic_ns_;
   SegmentErrorCounts errors_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 
 #include "collector/lock_holder.h"
 #include "collector/table_fixture.h"
@@ -15,6 +16,18 @@ namespace {
 
 using SegmentTableTest = TableFixture;
 using std::chrono::seconds;
+
+// Two users may give two files of two directories one name.
+TEST_F(SegmentTableTest, TellsProcessesApartByTheirFilesWhateverTheirNames) {
+  std::filesystem::create_directory(Path("other"));
+  SegmentWith(1, 1).WriteTo(Path("x.seg"));
+  SegmentWith(2, 2).WriteTo(Path("other/x.seg"));
+  SegmentTable table({scratch_.path(), Path("other")}, kRetention);
+  const NodeSnapshot snapshot = table.Snapshot(now_);
+  ASSERT_EQ(snapshot.processes.size(), 2u);
+  EXPECT_EQ(snapshot.processes[0].segment, snapshot.processes[1].segment);
+  EXPECT_NE(snapshot.processes[0].file, snapshot.processes[1].file);
+}
 
 TEST_F(SegmentTableTest, ServesLiveProcessesByStartTimeThenName) {
   SegmentWriterV1 writer = SegmentWith(1);
@@ -175,18 +188,181 @@ bool AllowDescriptors(rlim_t count) {
   return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= count;
 }
 
-TEST_F(SegmentTableTest, FollowsOnlySoManySegmentsInADirectory) {
-  if (!AllowDescriptors(kMaxSegments + 100)) GTEST_SKIP() << "the limit of descriptors is too low here";
-  const auto make = [&](const std::string& name) { std::ofstream file(Path(name)); };
-  for (size_t i = 0; i < kMaxSegments; ++i) make(std::to_string(i) + ".seg");
-  EXPECT_EQ(Count(Snapshot(), SegmentError::kTooManySegments), 0u);
-  for (const char* name : {"one.seg", "more.seg"}) make(name);
+// The same directory as several users see it: the files are given to them, which only root may do.
+class SegmentTableOfUsersTest : public TableFixture {
+ protected:
+  static constexpr uint64_t kBigUser = 1001, kSmallUser = 1002, kOtherUser = 1003;
+
+  void SetUp() override {
+    if (!MayGive()) GTEST_SKIP() << "needs root, to give files to other users";
+    if (!AllowDescriptors(kMaxSegments + 400)) GTEST_SKIP() << "the limit of descriptors is too low here";
+    of_users_.emplace(std::vector<std::string>{scratch_.path()}, kRetention);
+  }
+  NodeSnapshot Snapshot() { return of_users_->Snapshot(now_); }
+  bool MayGive() const {
+    std::ofstream{Path("gift")};
+    return ::chown(Path("gift").c_str(), kBigUser, static_cast<gid_t>(-1)) == 0;
+  }
+  void Give(const std::string& name, uint64_t uid) const {
+    ASSERT_EQ(::lchown(Path(name).c_str(), static_cast<uid_t>(uid), static_cast<gid_t>(-1)), 0);
+  }
+  // Published segments without communicators, of which the file system stores the header alone.
+  void MakeSegments(uint64_t uid, size_t count) {
+    SegmentWriterV1 writer(2);
+    writer.Put(ProcessV1{.pid = uid});
+    writer.Publish();
+    const auto* const bytes = reinterpret_cast<const char*>(writer.bytes().data());
+    for (size_t i = 0; i < count; ++i) {
+      const std::string name = std::to_string(uid) + "-" + std::to_string(made_++) + ".seg";
+      std::ofstream(Path(name), std::ios::binary).write(bytes, SegmentWriterV1::kHeaderBytes);
+      std::filesystem::resize_file(Path(name), writer.bytes().size());
+      Give(name, uid);
+    }
+  }
+  void MakeEmpty(uint64_t uid, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      const std::string name = std::to_string(uid) + "-" + std::to_string(made_++) + ".seg";
+      std::ofstream{Path(name)};
+      Give(name, uid);
+    }
+  }
+  static size_t ProcessesOf(const NodeSnapshot& snapshot, uint64_t uid) {
+    return static_cast<size_t>(std::ranges::count(snapshot.processes, uid, &ProcessSnapshot::uid));
+  }
+  static const SegmentTrouble* TroubleOf(const NodeSnapshot& snapshot, SegmentError error, uint64_t uid) {
+    const auto is_it = [&](const SegmentTrouble& trouble) { return trouble.error == error && trouble.uid == uid; };
+    const auto found = std::ranges::find_if(snapshot.segment_troubles, is_it);
+    return found == snapshot.segment_troubles.end() ? nullptr : &*found;
+  }
+  static size_t OpenDescriptors() {
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+  }
+
+  std::optional<SegmentTable> of_users_;  // made with the limit of descriptors that it needs
+  size_t made_ = 0;
+};
+
+TEST_F(SegmentTableOfUsersTest, FollowsOnlySoManySegmentsOfAUserAndNamesHim) {
+  MakeSegments(kBigUser, kMaxSegmentsPerUser + 2);
   for (int i = 0; i < 2; ++i) {
     const NodeSnapshot snapshot = Snapshot();
-    EXPECT_EQ(snapshot.segments.starting, kMaxSegments);
+    EXPECT_EQ(ProcessesOf(snapshot, kBigUser), kMaxSegmentsPerUser);
     EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), 1u);
+    const SegmentTrouble* const trouble = TroubleOf(snapshot, SegmentError::kTooManySegments, kBigUser);
+    ASSERT_NE(trouble, nullptr);
+    EXPECT_EQ(trouble->count, 1u);
+    EXPECT_TRUE(trouble->file.starts_with(scratch_.path() + "/1001-")) << trouble->file;
     Advance(kRescanInterval);
   }
+}
+
+TEST_F(SegmentTableOfUsersTest, AUserWhoFillsTheDirectoryTakesNoRoomOfAnothers) {
+  MakeEmpty(kBigUser, 200);
+  MakeSegments(kBigUser, kMaxSegmentsPerUser);
+  MakeSegments(kOtherUser, kMaxSegmentsPerUser);
+  EXPECT_EQ(Snapshot().segments.exited, kMaxSegments);
+  MakeSegments(kSmallUser, 2);
+  SegmentWith(7).WriteTo(Path("live.seg"));
+  Give("live.seg", kSmallUser);
+  const LockHolder writer(Path("live.seg"));
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_EQ(ProcessesOf(snapshot, kSmallUser), 3u);
+  EXPECT_EQ(snapshot.segments.live, 1u);
+  EXPECT_EQ(snapshot.segments.live + snapshot.segments.exited, kMaxSegments);
+  EXPECT_EQ(TroubleOf(snapshot, SegmentError::kTooManySegments, kSmallUser), nullptr);
+}
+
+TEST_F(SegmentTableOfUsersTest, OfOneUsersSegmentsThoseWhoseLockIsHeldComeFirst) {
+  MakeSegments(kBigUser, kMaxSegmentsPerUser);
+  Snapshot();
+  SegmentWith(7).WriteTo(Path("live.seg"));
+  Give("live.seg", kBigUser);
+  const LockHolder writer(Path("live.seg"));
+  EXPECT_EQ(Snapshot().segments.live, 1u);
+}
+
+TEST_F(SegmentTableOfUsersTest, KeepsNoDescriptorForWhatIsNoSegment) {
+  Snapshot();
+  const size_t before = OpenDescriptors();
+  MakeEmpty(kBigUser, 50);
+  for (int i = 0; i < 50; ++i) {
+    const std::string name = "junk" + std::to_string(i) + ".seg";
+    std::ofstream(Path(name)) << "certainly no segment";
+    Give(name, kBigUser);
+  }
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_EQ(snapshot.segments.starting, 50u);
+  EXPECT_EQ(snapshot.segments.unusable, 50u);
+  EXPECT_EQ(OpenDescriptors(), before);
+  const SegmentTrouble* const trouble = TroubleOf(snapshot, SegmentError::kBadMagic, kBigUser);
+  ASSERT_NE(trouble, nullptr);
+  EXPECT_EQ(trouble->count, 50u);
+}
+
+TEST_F(SegmentTableOfUsersTest, ServesOnlySoManyCommunicatorsOfAUserWhoHasMoreThanAnother) {
+  const auto write = [&](const std::string& name, size_t communicators, uint64_t uid) {
+    SegmentWriterV1 writer(communicators + 1);
+    writer.Put(ProcessV1{.uid = uid});
+    for (size_t slot = 0; slot < communicators; ++slot) writer.Put(slot, CommunicatorV1{});
+    writer.Publish();
+    writer.WriteTo(Path(name));
+    Give(name, uid);
+  };
+  write("a.seg", kMaxCommunicators / 4, kBigUser);
+  write("b.seg", kMaxCommunicators / 4, kBigUser);
+  write("c.seg", kMaxCommunicators / 4 + 1, kBigUser);
+  write("d.seg", kMaxCommunicators / 2 - 1, kSmallUser);
+  const LockHolder a(Path("a.seg")), b(Path("b.seg")), c(Path("c.seg")), d(Path("d.seg"));
+  for (int i = 0; i < 2; ++i) {
+    const NodeSnapshot snapshot = Snapshot();
+    EXPECT_EQ(ProcessesOf(snapshot, kSmallUser), 1u);
+    EXPECT_EQ(ProcessesOf(snapshot, kBigUser), 2u);
+    EXPECT_NE(TroubleOf(snapshot, SegmentError::kTooManySegments, kBigUser), nullptr);
+    EXPECT_EQ(TroubleOf(snapshot, SegmentError::kTooManySegments, kSmallUser), nullptr);
+  }
+}
+
+TEST_F(SegmentTableOfUsersTest, CountsTheErrorsOfManyUsersTogether) {
+  for (uint64_t uid = 2000; uid < 2000 + kMaxTroubledUsers + 5; ++uid) {
+    const std::string name = std::to_string(uid) + ".seg";
+    std::filesystem::create_symlink("x", Path(name));
+    Give(name, uid);
+  }
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_EQ(snapshot.segment_troubles.size(), kMaxTroubledUsers + 1);
+  EXPECT_EQ(snapshot.segment_troubles.front().uid, std::nullopt);
+  EXPECT_EQ(snapshot.segment_troubles.front().count, 5u);
+}
+
+// Those that the plugin makes where there is no shared directory.
+TEST_F(SegmentTableOfUsersTest, WatchesPrivateDirectoriesOfTheUsersThatTheirNamesSay) {
+  const auto make = [&](const std::string& name, uint64_t uid) {
+    std::filesystem::create_directory(Path(name));
+    SegmentWith(1).WriteTo(Path(name + "/x.seg"));
+    Give(name + "/x.seg", uid);
+    Give(name, uid);
+  };
+  SegmentTable table({Path("private-*")}, kRetention);
+  EXPECT_TRUE(table.Snapshot(now_).processes.empty());
+  make("private-1002", kSmallUser);
+  make("private-1001", kOtherUser);
+  make("private-0x3eb", kOtherUser);
+  make("private-01003", kOtherUser);
+  make("private-1003", kOtherUser);
+  std::filesystem::permissions(Path("private-1003"), std::filesystem::perms::all);
+  make("elsewhere", kBigUser);
+  std::filesystem::create_directory_symlink("elsewhere", Path("private-1004"));
+  Give("private-1004", 1004);
+  Advance(kPrivateDirectoriesInterval);
+  const NodeSnapshot snapshot = table.Snapshot(now_);
+  ASSERT_EQ(snapshot.processes.size(), 1u);
+  EXPECT_EQ(snapshot.processes[0].uid, kSmallUser);
+  // Its owner puts a link in its place, to where the daemon may unlink.
+  std::filesystem::rename(Path("private-1002"), Path("old"));
+  std::filesystem::create_directory_symlink("elsewhere", Path("private-1002"));
+  Advance(kRescanInterval + kRetention);
+  EXPECT_TRUE(table.Snapshot(now_).processes.empty());
+  EXPECT_TRUE(Exists("elsewhere/x.seg"));
 }
 
 TEST_F(SegmentTableTest, FindsSegmentsAmongMoreFilesThatAreNone) {

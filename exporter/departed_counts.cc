@@ -5,16 +5,17 @@
 #include <algorithm>
 #include <functional>
 #include <set>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
 namespace nccl_exporter {
 namespace {
 
+// A file system may give the number of a file that is gone to the next one, of which the time of start tells it apart.
+auto KeyOf(const ProcessSnapshot& process) { return std::tuple(process.file, process.start_realtime_ns); }
+
 auto KeyOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
-  return std::tuple(std::string_view(process.segment), communicator.slot, communicator.generation, communicator.id,
-                    communicator.rank);
+  return std::tuple(process.file, communicator.slot, communicator.generation, communicator.id, communicator.rank);
 }
 
 template <typename Counts>
@@ -56,10 +57,10 @@ void KeepSharedOnly(const std::vector<Remembered>& remembered, Map& departed) {
 
 void DepartedCounts::Begin(const NodeSnapshot& snapshot) {
   if (previous_ == nullptr) return;
-  std::set<std::string_view> processes;
+  std::set<decltype(KeyOf({}))> processes;
   std::set<decltype(KeyOf({}, {}))> communicators;
   for (const ProcessSnapshot& process : snapshot.processes) {
-    processes.insert(process.segment);
+    processes.insert(KeyOf(process));
     for (const CommunicatorSnapshot& communicator : process.communicators) {
       communicators.insert(KeyOf(process, communicator));
     }
@@ -68,7 +69,7 @@ void DepartedCounts::Begin(const NodeSnapshot& snapshot) {
     if (!communicators.contains(KeyOf(*one.member.process, *one.member.communicator))) AddDeparted(one);
   }
   for (const ProcessOf& one : processes_) {
-    if (!processes.contains(one.process->segment)) AddDeparted(one);
+    if (!processes.contains(KeyOf(*one.process))) AddDeparted(one);
   }
   communicators_.clear();
   processes_.clear();

@@ -2,7 +2,9 @@
 // An entry holds for as long as all that its labels are made of is the same.
 #include "exporter/label_cache.h"
 
+#include <string>
 #include <tuple>
+#include <utility>
 
 #include "exporter/series_labels.h"
 
@@ -15,7 +17,15 @@ auto PartsOf(const CommunicatorSnapshot& c) {
                   c.timing_reason, c.sampling_state, c.sampling_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
 }
 
-auto PartsOf(const ProcessSnapshot& p) { return std::tie(p.pid, p.host_name, p.plugin_version, p.identity); }
+auto PartsOf(const ProcessSnapshot& p) { return std::tie(p.uid, p.pid, p.host_name, p.plugin_version, p.identity); }
+
+// What a user claims with a communicator: all its ranks in the job, whatever they are called and number.
+Labels CommunicatorOfJob(Labels labels) {
+  std::erase_if(labels, [](const Label& label) {
+    return label.name == "comm_name" || label.name == "rank" || label.name == "gpu";
+  });
+  return labels;
+}
 
 template <typename... Types>
 std::tuple<std::remove_cvref_t<Types>...> Copy(const std::tuple<Types...>& parts) {
@@ -27,6 +37,7 @@ std::tuple<std::remove_cvref_t<Types>...> Copy(const std::tuple<Types...>& parts
 struct LabelCache::CommunicatorEntry {
   decltype(Copy(PartsOf(std::declval<const CommunicatorSnapshot&>()))) parts;
   CommunicatorLabelSets sets;
+  Claim claim;
   uint64_t used_in_sweep = 0;
 };
 
@@ -34,6 +45,8 @@ struct LabelCache::ProcessEntry {
   decltype(Copy(PartsOf(std::declval<const ProcessSnapshot&>()))) parts;
   SharedLabels process;
   SharedLabels others;
+  Claim process_claim;
+  Claim others_claim;
   std::map<uint32_t, CommunicatorEntry> communicators;  // by slot
   uint64_t used_in_sweep = 0;
 };
@@ -48,7 +61,9 @@ const CommunicatorLabelSets& LabelCache::Of(const ProcessSnapshot& process, cons
   entry.used_in_sweep = sweep_;
   if (is_new || entry.parts != PartsOf(communicator)) {
     entry.parts = PartsOf(communicator);
-    entry.sets = {.series = Intern(CommunicatorLabels(process, communicator)),
+    Labels series = CommunicatorLabels(process, communicator);
+    entry.claim = ClaimFor(process.uid, CommunicatorOfJob(series), series);
+    entry.sets = {.series = Intern(std::move(series)),
                   .communicator_info = Intern(CommunicatorInfoLabels(communicator)),
                   .rank_info = Intern(RankInfoLabels(process, communicator))};
   }
@@ -60,11 +75,11 @@ const SharedLabels& LabelCache::OfProcess(const ProcessSnapshot& process) { retu
 const SharedLabels& LabelCache::OfOthers(const ProcessSnapshot& process) { return EntryOf(process).others; }
 
 LabelCache::ProcessEntry& LabelCache::EntryOf(const ProcessSnapshot& process) {
-  std::unique_ptr<ProcessEntry>& place = processes_[process.segment];
+  std::unique_ptr<ProcessEntry>& place = processes_[process.file];
   if (place == nullptr) {
     place = std::make_unique<ProcessEntry>();
     Fill(*place, process);
-  } else if (place->used_in_sweep != sweep_ && place->parts != PartsOf(process)) {
+  } else if (place->parts != PartsOf(process)) {
     Fill(*place, process);
   }
   place->used_in_sweep = sweep_;
@@ -73,9 +88,25 @@ LabelCache::ProcessEntry& LabelCache::EntryOf(const ProcessSnapshot& process) {
 
 void LabelCache::Fill(ProcessEntry& entry, const ProcessSnapshot& process) {
   entry.parts = PartsOf(process);
-  entry.process = Intern(ProcessLabels(process));
-  entry.others = Intern(OtherCommunicatorLabels(process));
+  Labels labels = ProcessLabels(process), others = OtherCommunicatorLabels(process);
+  entry.process_claim = ClaimFor(process.uid, Labels(labels), labels);
+  entry.others_claim = ClaimFor(process.uid, Labels(others), others);
+  entry.process = Intern(std::move(labels));
+  entry.others = Intern(std::move(others));
   entry.communicators.clear();
+}
+
+LabelCache::Claim LabelCache::ClaimFor(uint64_t uid, const Labels& claimed, Labels& labels) {
+  std::weak_ptr<const uint64_t>& place = claims_[claimed];
+  Claim claim = place.lock();
+  if (claim == nullptr) {
+    claim = std::make_shared<const uint64_t>(uid);
+    place = claim;
+  } else if (*claim != uid) {
+    labels.push_back({"uid", std::to_string(uid)});
+    return nullptr;
+  }
+  return claim;
 }
 
 SharedLabels LabelCache::Intern(Labels labels) {
@@ -99,7 +130,10 @@ void LabelCache::Sweep() {
     forgotten +=
         std::erase_if(process->communicators, [&](const auto& item) { return item.second.used_in_sweep != sweep_; });
   }
-  if (forgotten != 0) std::erase_if(interned_, [](const auto& item) { return item.second.expired(); });
+  if (forgotten != 0) {
+    std::erase_if(interned_, [](const auto& item) { return item.second.expired(); });
+    std::erase_if(claims_, [](const auto& item) { return item.second.expired(); });
+  }
   ++sweep_;
 }
 

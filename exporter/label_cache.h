@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "collector/node_snapshot.h"
@@ -23,6 +22,10 @@ struct CommunicatorLabelSets {
   SharedLabels rank_info;
 };
 
+// The first user whose process has the labels of a job's communicator or of a process keeps them. Another user's process
+// that claims the same gets the label `uid` besides: what a segment says of itself anybody may copy, and sums must not
+// mix users. A user's claim ends with the last of his label sets.
+//
 // For one thread at a time.
 class LabelCache {
  public:
@@ -47,13 +50,17 @@ class LabelCache {
   struct CommunicatorEntry;
   struct ProcessEntry;
 
+  using Claim = std::shared_ptr<const uint64_t>;  // the user's id
+
   ProcessEntry& EntryOf(const ProcessSnapshot& process);
   void Fill(ProcessEntry& entry, const ProcessSnapshot& process);
+  Claim ClaimFor(uint64_t uid, const Labels& claimed, Labels& labels);
   SharedLabels Intern(Labels labels);
 
   const MetricSwitches switches_;
 
-  std::unordered_map<std::string, std::unique_ptr<ProcessEntry>> processes_;  // by segment
+  std::map<FileKey, std::unique_ptr<ProcessEntry>> processes_;  // by segment
+  std::map<Labels, std::weak_ptr<const uint64_t>> claims_;
   std::map<Labels, std::weak_ptr<const LabelSet>> interned_;
   uint64_t sweep_ = 1;
   uint64_t made_ = 0;

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "exporter/example_snapshot.h"
@@ -34,6 +35,52 @@ TEST(LabelCacheTest, MakesWhatSeriesLabelsSayAndNothingTwice) {
     EXPECT_EQ(cache.made() == made_before, scrape > 0);
     cache.Sweep();
   }
+}
+
+// The name of a segment is its writer's choice.
+TEST(LabelCacheTest, TellsProcessesApartByTheirFilesWhateverTheirNames) {
+  ProcessSnapshot first = EmptyProcess(1), second = EmptyProcess(2);
+  second.segment = first.segment;
+  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  LabelCache cache;
+  EXPECT_EQ(cache.OfProcess(first)->labels(), ProcessLabels(first));
+  EXPECT_EQ(cache.OfProcess(second)->labels(), ProcessLabels(second));
+  first.identity = {{"SLURM_JOB_ID", "7"}};
+  EXPECT_EQ(cache.Of(first, communicator).series->labels(), CommunicatorLabels(first, communicator));
+  EXPECT_EQ(cache.Of(second, communicator).series->labels(), CommunicatorLabels(second, communicator));
+}
+
+std::string UidOf(const SharedLabels& labels) {
+  for (const Label& label : labels->labels()) {
+    if (label.name == "uid") return label.value;
+  }
+  return "";
+}
+
+TEST(LabelCacheTest, AnotherUserWhoClaimsTheSameLabelsGetsHisUidBesides) {
+  ProcessSnapshot victim = EmptyProcess(1), stranger = EmptyProcess(1), colleague = EmptyProcess(2);
+  stranger.file.inode = 99;
+  stranger.uid = 1001;
+  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  CommunicatorSnapshot another_rank = EmptyCommunicator(1, 3);
+  another_rank.name = "forged";
+  LabelCache cache;
+  for (int scrape = 0; scrape < 3; ++scrape) {
+    if (scrape != 1) {  // also where the first one is not there for once
+      EXPECT_EQ(UidOf(cache.Of(victim, communicator).series), "");
+      EXPECT_EQ(UidOf(cache.OfProcess(victim)), "");
+      EXPECT_EQ(UidOf(cache.OfOthers(victim)), "");
+    }
+    EXPECT_EQ(UidOf(cache.Of(colleague, communicator).series), "") << "of the same user";
+    EXPECT_EQ(UidOf(cache.Of(stranger, communicator).series), "1001");
+    EXPECT_EQ(UidOf(cache.Of(stranger, another_rank).series), "1001") << "a rank that the first user does not have";
+    EXPECT_EQ(UidOf(cache.OfProcess(stranger)), "1001");
+    EXPECT_EQ(UidOf(cache.OfOthers(stranger)), "1001");
+    EXPECT_EQ(UidOf(cache.Of(stranger, EmptyCommunicator(2, 0)).series), "") << "what nobody else has";
+    cache.Sweep();
+  }
+  cache.Sweep();
+  EXPECT_EQ(UidOf(cache.Of(stranger, communicator).series), "") << "nobody is left who claims it";
 }
 
 TEST(LabelCacheTest, FollowsEveryChangeOfACommunicator) {

@@ -27,7 +27,8 @@ double Seconds(std::chrono::duration<double> duration) { return duration.count()
 std::vector<Limit> Limits(size_t series_limit) {
   return {
       {"series", Value(series_limit)},
-      {"segments_per_directory", Value(kMaxSegments)},
+      {"segments", Value(kMaxSegments)},
+      {"segments_per_user", Value(kMaxSegmentsPerUser)},
       {"communicators", Value(kMaxCommunicators)},
       {"compared_communicators", Value(kMaxRings)},
       {"native_buckets", Value(kNativeBucketLimit)},

@@ -166,8 +166,13 @@ void LogStart(const Options& options, const HttpServer& server, const WebSecurit
   }
   for (const std::string& directory : options.segment_dirs) {
     std::error_code error;
-    const bool exists = std::filesystem::is_directory(directory, error);
-    spdlog::info("{} {}", exists ? "watching" : "waiting for segment directory", directory);
+    const bool is_directory = std::filesystem::is_directory(directory, error);
+    if (!is_directory && std::filesystem::exists(directory, error)) {
+      spdlog::warn("{} is no directory: no segments can be found in it", directory);
+    } else {
+      const bool is_pattern = directory.ends_with("-*");
+      spdlog::info("{} {}", is_directory || is_pattern ? "watching" : "waiting for segment directory", directory);
+    }
   }
 }
 

@@ -84,7 +84,7 @@ void NodeHistory::Record(const NodeSnapshot& node, int64_t monotonic_ns) {
   for (const CommunicatorOnNode& communicator : CommunicatorsOnNode(node)) {
     for (const RankOnNode& rank : communicator.ranks) {
       const CommunicatorSnapshot& here = *rank.communicator;
-      const Place place{rank.process->segment, here.slot, here.generation};
+      const Place place{rank.process->file, here.slot, here.generation};
       Counts& counts = now[place];
       for (size_t i = 0; i < here.functions.size(); ++i) {
         if (WasUsed(here.functions[i])) counts.functions.emplace_back(static_cast<Function>(i), here.functions[i]);

@@ -90,7 +90,7 @@ class NodeHistory {
     std::map<std::pair<CommunicatorIdentity, Function>, Activity> activities;
     std::map<std::pair<CommunicatorIdentity, uint64_t>, ArrivalCounts> arrivals;
   };
-  using Place = std::tuple<std::string, uint32_t, uint64_t>;  // segment, slot, generation
+  using Place = std::tuple<FileKey, uint32_t, uint64_t>;  // segment, slot, generation
   // Counts of the functions that were used.
   struct Counts {
     std::vector<std::pair<Function, FunctionSnapshot>> functions;

@@ -208,6 +208,20 @@ Json NamedCounts(const Names& names, const Counts& counts) {
   return object;
 }
 
+// Of each cause and owner the latest file.
+Json SegmentTroubles(const NodeSnapshot& node) {
+  Json troubles = Json::array();
+  for (const SegmentTrouble& trouble : node.segment_troubles) {
+    troubles.push_back({{"reason", kSegmentErrors[static_cast<size_t>(trouble.error)]},
+                        {"count", trouble.count},
+                        {"uid", trouble.file_uid},
+                        {"file", Text(trouble.file)},
+                        {"detail", Text(trouble.detail)},
+                        {"time", Time(trouble.realtime_ns)}});
+  }
+  return troubles;
+}
+
 Json HistoryFrame(const NodeHistory& history) {
   Json times = Json::array();
   for (size_t step = 0; step < history.steps(); ++step) times.push_back(Time(history.EndRealtimeNs(step)));
@@ -243,6 +257,7 @@ std::string NodeJson(const NodeSnapshot& node, const NodeHistory& history, const
                       {"exited", node.segments.exited},
                       {"unusable", node.segments.unusable}}},
                     {"segment_errors", NamedCounts(kSegmentErrors, node.segment_errors)},
+                    {"segment_troubles", SegmentTroubles(node)},
                     {"losses", LossesOf(losses)},
                     {"uncompared_operations", NamedCounts(kUncomparedReasons, node.uncompared_operations)},
                     {"history", HistoryFrame(history)},

@@ -125,6 +125,21 @@ TEST_F(NodeJsonTest, SumsLossesByCause) {
   EXPECT_EQ(answer_["losses"][0]["count"], 2);
 }
 
+TEST_F(NodeJsonTest, NamesFilesThatCannotBeUsedAndTheirOwners) {
+  NodeSnapshot node;
+  node.segment_troubles = {{.error = SegmentError::kBadMagic,
+                            .uid = 1001,
+                            .count = 3,
+                            .file = "/run/nccl-exporter/a\nb.seg",
+                            .file_uid = 1001,
+                            .detail = "not a segment",
+                            .realtime_ns = 5'000'000'000}};
+  const json troubles = Answer(node, {})["segment_troubles"];
+  EXPECT_EQ(troubles, json::parse(R"([{"reason": "bad_magic", "count": 3, "uid": 1001,
+      "file": "/run/nccl-exporter/a\nb.seg", "detail": "not a segment", "time": 5.0}])"));
+  EXPECT_EQ(Answer({}, {})["segment_troubles"], json::array());
+}
+
 TEST(NodeJsonOfNothingTest, IsAnObjectWithEmptyLists) {
   const json answer = Answer({}, {});
   EXPECT_EQ(answer["processes"], json::array());

@@ -46,8 +46,9 @@ inline constexpr std::array<OptionRow, static_cast<size_t>(Option::kCount)> kOpt
      "File with TLS, passwords and headers, in the format of the Prometheus exporter-toolkit. Read again when it "
      "changes."},
     {"--web.systemd-socket", "", "Listen at the sockets that systemd passes, instead of --web.listen-address."},
-    {"--segment.dir", "/run/nccl-exporter, /dev/shm/nccl-exporter",
-     "Directory in which the plugin leaves its segments. May be given several times; need not exist yet."},
+    {"--segment.dir", "/run/nccl-exporter, /dev/shm/nccl-exporter, /dev/shm/nccl-exporter-*",
+     "Directory in which the plugin leaves its segments. May be given several times; need not exist yet. One that ends "
+     "with -* stands for a private directory of each user, with the user's number in the place of *."},
     {"--segment.retention", "5m",
      "How long the metrics of an ended process or communicator are still served: seconds, or a duration like 1h30m."},
     {"--metrics.disable", "",

@@ -25,8 +25,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kJobLabel
 constexpr std::array<std::string_view, 4> kRankVariables{"RANK", "SLURM_PROCID", "LOCAL_RANK", "SLURM_LOCALID"};
 
 // Names that Prometheus or a scrape configuration gives a meaning of its own, and those of CommunicatorLabels().
-constexpr std::array<std::string_view, 9> kReservedLabels{"le",   "quantile",  "job",  "instance", "type",
-                                                          "comm", "comm_name", "rank", "gpu"};
+constexpr std::array<std::string_view, 10> kReservedLabels{"le",   "quantile",  "job",  "instance", "type",
+                                                           "comm", "comm_name", "rank", "gpu",      "uid"};
 
 void Append(Labels& labels, std::string_view name, std::string_view value) {
   labels.push_back({std::string(name), ValidUtf8(value, kLabelValueLimitBytes)});

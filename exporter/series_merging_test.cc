@@ -39,6 +39,7 @@ TEST(SeriesMergingTest, ACommunicatorAndItsClosedPredecessorAreOneSubject) {
 TEST(SeriesMergingTest, ProcessesWithTheSameLabelsAreSummed) {
   ProcessSnapshot first = ProcessOf(1, {EmptyCommunicator(1, 0)});
   ProcessSnapshot second = ProcessOf(1, {EmptyCommunicator(1, 0)});
+  second.file.inode = 2;
   first.losses[0] = 3;
   second.losses[0] = 4;
   second.is_alive = false;
@@ -46,6 +47,21 @@ TEST(SeriesMergingTest, ProcessesWithTheSameLabelsAreSummed) {
   const ScrapedNode scrape(NodeOf({first, second}));
   EXPECT_EQ(scrape.Value(Metric::kEventsDropped, "reason=no_free_slot,"), 7);
   EXPECT_EQ(scrape.Value(Metric::kStartedSequence), 11) << "the process that lives";
+}
+
+TEST(SeriesMergingTest, NeverSumsWhatSegmentsOfTwoUsersClaim) {
+  ProcessSnapshot victim = ProcessOf(1, {EmptyCommunicator(1, 0)}), stranger = victim;
+  victim.losses[0] = 3;
+  AddOperation(victim.communicators[0], Function::kAllReduce, 100, 1000);
+  stranger.file.inode = 99;
+  stranger.uid = 1001;
+  stranger.is_alive = false;
+  AddOperation(stranger.communicators[0], Function::kAllReduce, 100, 5000);
+  const ScrapedNode scrape(NodeOf({victim, stranger}));
+  EXPECT_THAT(scrape.Values(Metric::kRankAlive), testing::SizeIs(2));
+  EXPECT_THAT(scrape.Values(Metric::kStartedSequence), testing::SizeIs(2));
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveDuration, "uid=1001,"), 5e-6);
+  EXPECT_EQ(scrape.Value(Metric::kEventsDropped, "uid=1001,reason=no_free_slot,"), 0);
 }
 
 TEST(SeriesMergingTest, OverflowSlotsOfAJobAreOneOtherCommunicator) {
@@ -98,6 +114,26 @@ TEST(SeriesMergingTest, CommunicatorsBeyondTheCapFoldIntoOther) {
       folded * (4 << 20) * 1.75);
   const size_t per_communicator = (whole.samples() - ScrapedNode(NodeOf({ProcessOf(1, {})})).samples()) / 10;
   EXPECT_EQ(capped.drops(), (SeriesDrops{.folded = (10 - kept) * per_communicator, .left_out = 0}));
+}
+
+// The user with few communicators started last.
+TEST(SeriesMergingTest, NoUserIsFoldedBecauseOfAnother) {
+  std::vector<ProcessSnapshot> processes;
+  for (uint64_t pid = 1; pid <= 3; ++pid) {
+    std::vector<CommunicatorSnapshot> communicators;
+    for (uint64_t id = 1; id <= 8; ++id) communicators.push_back(BusyCommunicator(pid * 100 + id));
+    processes.push_back(ProcessOf(pid, communicators));
+    processes.back().uid = 1001;
+  }
+  processes.push_back(ProcessOf(4, {BusyCommunicator(1), BusyCommunicator(2)}));
+  processes.back().uid = 1002;
+  const size_t limit = ScrapedNode(NodeOf(processes)).samples() / 2;
+  const ScrapedNode capped(NodeOf(processes), limit);
+  EXPECT_LE(capped.samples(), limit);
+  EXPECT_GT(capped.drops().folded, 0u);
+  EXPECT_EQ(capped.Value(Metric::kRankInfo, "comm=0000000000000001,"), 1);
+  EXPECT_EQ(capped.Value(Metric::kRankInfo, "comm=0000000000000002,"), 1);
+  EXPECT_EQ(capped.Value(Metric::kRankAlive, "pid=4,"), 1);
 }
 
 TEST(SeriesMergingTest, WhatFitsNowhereIsLeftOutAndCounted) {

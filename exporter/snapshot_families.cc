@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -42,8 +46,17 @@ class SnapshotFamilies {
   SeriesDrops Add() {
     memory_.departed.Begin(snapshot_);
     AddSegments();
-    AddProcesses();
-    AddCommunicators();
+    std::vector<Process> processes = ProcessesByLabels();
+    for (Process& process : processes) AddDeparted(process);
+    SubjectTable subjects(snapshot_, memory_.labels, memory_.departed);
+    for (size_t i = 0; i < kLossCount; ++i) reasons_[i] = builder_.AddLabel("reason", kLosses[i].reason);
+    ExpositionBuilder::Mark begin;
+    builder_.SetMark(begin);
+    if (!AddAll(processes, subjects)) {
+      builder_.RollBack(begin);
+      AddByShares(processes, subjects);
+    }
+    AddOthers(subjects);
     memory_.labels.Sweep();
     return drops_;
   }
@@ -61,6 +74,12 @@ class SnapshotFamilies {
     for (size_t i = 0; i < kSegmentErrors.size(); ++i) {
       builder_.Add(Metric::kSegmentReadErrors, kNoLabels, builder_.AddLabel("reason", kSegmentErrors[i]),
                    static_cast<double>(snapshot_.segment_errors[i]));
+    }
+    for (const SegmentTrouble& trouble : snapshot_.segment_troubles) {
+      const std::string uid = trouble.uid ? std::to_string(*trouble.uid) : "other";
+      const std::string reason(kSegmentErrors[static_cast<size_t>(trouble.error)]);
+      builder_.Add(Metric::kUserSegmentErrors, kNoLabels, builder_.AddLabels({{"uid", uid}, {"reason", reason}}),
+                   static_cast<double>(trouble.count));
     }
     for (size_t i = 0; i < kUncomparedReasons.size(); ++i) {
       builder_.Add(Metric::kUncomparedOperations, kNoLabels, builder_.AddLabel("reason", kUncomparedReasons[i]),
@@ -116,39 +135,98 @@ class SnapshotFamilies {
     return samples;
   }
 
-  void AddProcesses() {
-    std::array<LabelsId, kLossCount> reasons{};
-    for (size_t i = 0; i < kLossCount; ++i) reasons[i] = builder_.AddLabel("reason", kLosses[i].reason);
-    for (Process& sum : ProcessesByLabels()) {
-      AddDeparted(sum);
-      const size_t samples = SamplesOf(sum);
-      if (builder_.samples() + samples > named_limit_) {
-        drops_.left_out += samples;
-        continue;
-      }
-      const LabelsId process = builder_.AddLabels(sum.labels);
-      builder_.Add(Metric::kRankAlive, process, kNoLabels, sum.is_alive ? 1 : 0);
-      if (sum.is_stopped) builder_.Add(Metric::kRankStopped, process, kNoLabels, *sum.is_stopped ? 1 : 0);
-      builder_.CountSince(sum.since_ns);
-      for (size_t i = 0; i < kLossCount; ++i) {
-        builder_.Add(MetricOf(kLosses[i].kind), process, reasons[i], static_cast<double>(sum.losses[i]));
-      }
+  void AddProcess(const Process& sum) {
+    const LabelsId process = builder_.AddLabels(sum.labels);
+    builder_.Add(Metric::kRankAlive, process, kNoLabels, sum.is_alive ? 1 : 0);
+    if (sum.is_stopped) builder_.Add(Metric::kRankStopped, process, kNoLabels, *sum.is_stopped ? 1 : 0);
+    builder_.CountSince(sum.since_ns);
+    for (size_t i = 0; i < kLossCount; ++i) {
+      builder_.Add(MetricOf(kLosses[i].kind), process, reasons_[i], static_cast<double>(sum.losses[i]));
     }
   }
 
-  void AddCommunicators() {
-    SubjectTable subjects(snapshot_, memory_.labels, memory_.departed);
-    for (size_t i = 0; i < subjects.named().size(); ++i) {
-      if (AddWithin(named_limit_, &CommunicatorSeries::AddNamed, subjects.named()[i]) == 0) continue;
-      // The cap is reached: count what these would have been (nothing fits a limit of 0), then fold them, which ends
-      // the loop.
-      for (size_t j = i; j < subjects.named().size(); ++j) {
-        drops_.folded += AddWithin(0, &CommunicatorSeries::AddNamed, subjects.named()[j]);
-      }
-      subjects.FoldFrom(i);
+  // Who is charged for the samples. Where dropped labels merge users, that is the first.
+  static uint64_t UserOf(const Process& process) { return process.members.front()->uid; }
+  static uint64_t UserOf(const Subject& subject) {
+    const auto present = std::ranges::find(subject.members, false, &Member::has_departed);
+    return present->process->uid;
+  }
+
+  // Adds everything, if it fits. Else notes how many samples each communicator has.
+  bool AddAll(const std::vector<Process>& processes, const SubjectTable& subjects) {
+    bool fits = true;
+    for (const Process& process : processes) {
+      fits = fits && builder_.samples() + SamplesOf(process) <= named_limit_;
+      if (fits) AddProcess(process);
     }
+    for (const Subject& subject : subjects.named()) {
+      const size_t before = builder_.samples();
+      const size_t refused = AddWithin(fits ? named_limit_ : 0, &CommunicatorSeries::AddNamed, subject);
+      fits = fits && refused == 0;
+      subject_samples_.push_back(refused == 0 ? builder_.samples() - before : refused);
+    }
+    return fits;
+  }
+
+  // What each user may add: an equal part of what those who need less have left.
+  std::map<uint64_t, size_t> Shares(const std::vector<Process>& processes, const SubjectTable& subjects) const {
+    std::map<uint64_t, size_t> wanted;
+    for (const Process& process : processes) wanted[UserOf(process)] += SamplesOf(process);
+    for (size_t i = 0; i < subject_samples_.size(); ++i) wanted[UserOf(subjects.named()[i])] += subject_samples_[i];
+    std::vector<std::pair<size_t, uint64_t>> order;
+    for (const auto& [uid, samples] : wanted) order.emplace_back(samples, uid);
+    std::ranges::sort(order);
+    size_t left = named_limit_ - std::min(named_limit_, builder_.samples());
+    std::map<uint64_t, size_t> shares;
+    for (size_t i = 0; i < order.size(); ++i) {
+      const auto& [samples, uid] = order[i];
+      const size_t share = left / (order.size() - i);
+      shares[uid] = share;
+      left -= std::min(share, samples);
+    }
+    return shares;
+  }
+
+  void AddByShares(const std::vector<Process>& processes, SubjectTable& subjects) {
+    std::map<uint64_t, size_t> left = Shares(processes, subjects);
+    for (const Process& process : processes) {
+      const size_t samples = SamplesOf(process);
+      size_t& room = left[UserOf(process)];
+      if (samples > room) {
+        drops_.left_out += samples;
+        continue;
+      }
+      room -= samples;
+      AddProcess(process);
+    }
+    std::vector<size_t> folded;
+    std::set<uint64_t> is_full;
+    for (size_t i = 0; i < subject_samples_.size(); ++i) {
+      const Subject& subject = subjects.named()[i];
+      const uint64_t uid = UserOf(subject);
+      if (is_full.contains(uid) || subject_samples_[i] > left[uid]) {
+        is_full.insert(uid);
+        drops_.folded += subject_samples_[i];
+        folded.push_back(i);
+        continue;
+      }
+      left[uid] -= subject_samples_[i];
+      communicators_.AddNamed(subject);
+    }
+    subjects.Fold(folded);
+  }
+
+  // Those of the users who have the fewest first, so that none is left out because of another.
+  void AddOthers(const SubjectTable& subjects) {
+    std::map<uint64_t, size_t> members;
+    std::vector<const Subject*> order;
     for (const Subject& other : subjects.others()) {
-      drops_.left_out += AddWithin(series_limit_, &CommunicatorSeries::AddOther, other);
+      members[UserOf(other)] += other.members.size();
+      order.push_back(&other);
+    }
+    std::ranges::stable_sort(order, {}, [&](const Subject* other) { return members[UserOf(*other)]; });
+    for (const Subject* other : order) {
+      drops_.left_out += AddWithin(series_limit_, &CommunicatorSeries::AddOther, *other);
     }
     for (const std::vector<Subject>* group : {&subjects.named(), &subjects.others()}) {
       for (const Subject& subject : *group) {
@@ -174,6 +252,8 @@ class SnapshotFamilies {
   ExpositionBuilder builder_;
   CommunicatorSeries communicators_;
   ExpositionBuilder::Mark mark_;
+  std::array<LabelsId, kLossCount> reasons_{};
+  std::vector<size_t> subject_samples_;  // of SubjectTable::named()
   SeriesDrops drops_;
 };
 

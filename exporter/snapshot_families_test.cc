@@ -202,6 +202,16 @@ TEST(SnapshotFamiliesTest, SegmentErrorsShowAllReasonsFromZero) {
   EXPECT_EQ(scrape.Values(Metric::kSegmentReadErrors).size(), kSegmentErrors.size());
 }
 
+TEST(SnapshotFamiliesTest, SegmentErrorsNameTheOwnersOfTheFiles) {
+  NodeSnapshot snapshot;
+  snapshot.segment_troubles = {{.error = SegmentError::kBadMagic, .uid = std::nullopt, .count = 2},
+                               {.error = SegmentError::kTooManySegments, .uid = 1001, .count = 3}};
+  const ScrapedNode scrape(snapshot);
+  EXPECT_THAT(scrape.Values(Metric::kUserSegmentErrors),
+              testing::UnorderedElementsAre(testing::Pair("uid=other,reason=bad_magic,", 2),
+                                            testing::Pair("uid=1001,reason=too_many_segments,", 3)));
+}
+
 TEST(SnapshotFamiliesTest, TheExampleHasNoSeriesTwice) {
   const ScrapedNode scrape(*ExampleSnapshot());
   for (size_t i = 0; i < kMetricCount; ++i) scrape.Values(static_cast<Metric>(i));

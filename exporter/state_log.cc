@@ -25,14 +25,15 @@ std::vector<StateLog::Line> StateLog::Changes(const NodeSnapshot& snapshot) {
                                  segments_.live, now.exited, segments_.exited, now.unusable, segments_.unusable)});
     segments_ = now;
   }
-  for (size_t reason = 0; reason < errors_.size(); ++reason) {
-    Told& told = errors_[reason];
-    const uint64_t errors = snapshot.segment_errors[reason];
+  for (const SegmentTrouble& trouble : snapshot.segment_troubles) {
+    Told& told = errors_[{trouble.error, trouble.uid}];
+    const uint64_t errors = trouble.count;
     const bool is_due = told.realtime_ns == 0 || snapshot.taken_realtime_ns - told.realtime_ns >=
                                                      std::chrono::nanoseconds(kErrorLogInterval).count();
     if (errors <= told.errors || !is_due) continue;
-    lines.push_back({true, fmt::format("segments that could not be read, by {}: {} times since the last such line",
-                                       kSegmentErrors[reason], errors - told.errors)});
+    lines.push_back({true, fmt::format("segment error {} of uid {}: {} times since the last such line, the latest {}: {}",
+                                       kSegmentErrors[static_cast<size_t>(trouble.error)], trouble.file_uid,
+                                       errors - told.errors, trouble.file, trouble.detail)});
     told = {.errors = errors, .realtime_ns = snapshot.taken_realtime_ns};
   }
   return lines;

@@ -3,15 +3,20 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collector/node_snapshot.h"
 
 namespace nccl_exporter {
 
-// Errors of one reason that go on are told once in this time: a directory that cannot be read fails at every look.
+// Errors of one reason and owner that go on are logged once in this time: a directory that cannot be read fails at every
+// look.
 inline constexpr std::chrono::minutes kErrorLogInterval{10};
 
 // Safe to use from any thread.
@@ -35,7 +40,7 @@ class StateLog {
 
   std::mutex mutex_;  // guards what follows
   SegmentCounts segments_;
-  std::array<Told, static_cast<size_t>(SegmentError::kCount)> errors_{};
+  std::map<std::pair<SegmentError, std::optional<uint64_t>>, Told> errors_;  // as many as SegmentErrorCounts has
 };
 
 }  // namespace nccl_exporter

@@ -35,16 +35,23 @@ TEST(StateLogTest, RepeatsErrorsThatGoOnAfterAWhileOnly) {
   StateLog log;
   const auto observe = [&](int64_t minute, uint64_t errors) {
     NodeSnapshot snapshot = SnapshotAt(minute);
-    snapshot.segment_errors[static_cast<size_t>(SegmentError::kDirectoryUnreadable)] = errors;
+    snapshot.segment_troubles = {{.error = SegmentError::kDirectoryUnreadable,
+                                  .uid = 1001,
+                                  .count = errors,
+                                  .file = "/run/x",
+                                  .file_uid = 1001,
+                                  .detail = "Permission denied"}};
     const auto lines = log.Changes(snapshot);
     return lines.empty() ? "" : lines.at(0).text;
   };
   EXPECT_EQ(observe(0, 1),
-            "segments that could not be read, by directory_unreadable: 1 times since the last such line");
+            "segment error directory_unreadable of uid 1001: 1 times since the last such line, the latest /run/x: "
+            "Permission denied");
   EXPECT_EQ(observe(1, 50), "");
   EXPECT_EQ(observe(9, 90), "");
   EXPECT_EQ(observe(10, 95),
-            "segments that could not be read, by directory_unreadable: 94 times since the last such line");
+            "segment error directory_unreadable of uid 1001: 94 times since the last such line, the latest /run/x: "
+            "Permission denied");
   EXPECT_EQ(observe(30, 95), "") << "it has ended";
 }
 

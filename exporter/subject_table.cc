@@ -2,7 +2,7 @@
 // Grouping of communicators by label set.
 #include "exporter/subject_table.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace nccl_exporter {
 
@@ -20,14 +20,23 @@ SubjectTable::SubjectTable(const NodeSnapshot& snapshot, LabelCache& labels, con
   }
 }
 
-void SubjectTable::FoldFrom(size_t first) {
-  for (size_t i = first; i < named_.subjects.size(); ++i) {
+void SubjectTable::Fold(const std::vector<size_t>& subjects) {
+  for (const size_t i : subjects) {
     for (const Member& member : named_.subjects[i].members) {
       if (!member.has_departed) Add(labels_.OfOthers(*member.process), member, others_);
     }
-    named_.index.erase(named_.subjects[i].labels.get());
   }
-  named_.subjects.resize(std::min(first, named_.subjects.size()));
+  // From here on named_ is only read; its index is not kept up.
+  size_t next = 0, kept = 0;
+  for (size_t i = 0; i < named_.subjects.size(); ++i) {
+    if (next < subjects.size() && subjects[next] == i) {
+      ++next;
+    } else if (kept++ != i) {
+      named_.subjects[kept - 1] = std::move(named_.subjects[i]);
+    }
+  }
+  named_.subjects.resize(kept);
+  named_.index.clear();
 }
 
 void SubjectTable::Add(const SharedLabels& labels, const Member& member, Group& group) {

@@ -19,8 +19,8 @@ class SubjectTable {
   // outlive this object.
   SubjectTable(const NodeSnapshot& snapshot, LabelCache& labels, const DepartedCounts& departed);
 
-  // Moves the members of named()[first] and all after it to comm="other".
-  void FoldFrom(size_t first);
+  // Moves the members of these subjects, indices of named() in order, to comm="other".
+  void Fold(const std::vector<size_t>& subjects);
 
   const std::vector<Subject>& named() const { return named_.subjects; }    // in the snapshot's order
   const std::vector<Subject>& others() const { return others_.subjects; }  // comm="other", one for each job

@@ -107,6 +107,7 @@ void AddOperation(CommunicatorSnapshot& communicator, Function function, uint64_
 
 ProcessSnapshot EmptyProcess(uint64_t pid) {
   ProcessSnapshot process;
+  process.file.inode = pid;
   process.segment = std::to_string(pid) + ".seg";
   process.is_alive = true;
   process.is_stopped = false;
