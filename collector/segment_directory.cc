@@ -69,7 +69,7 @@ bool SegmentDirectory::Unlink(const std::string& name, const FileKey& key) const
   return ::unlinkat(directory.number(), name.c_str(), 0) == 0 || errno == ENOENT;
 }
 
-std::vector<SegmentDirectory> PrivateDirectories(const std::string& pattern, size_t limit) {
+std::vector<SegmentDirectory> PrivateDirectories(const std::string& pattern, size_t limit, size_t& names) {
   std::vector<SegmentDirectory> found;
   const size_t name_at = pattern.rfind('/') + 1;
   const std::string parent = name_at == 0 ? "." : pattern.substr(0, name_at);
@@ -78,6 +78,7 @@ std::vector<SegmentDirectory> PrivateDirectories(const std::string& pattern, siz
   if (!directory) return found;
   while (const dirent* entry = ::readdir(directory.get())) {
     const std::string_view name = entry->d_name;
+    ++names;
     if (!name.starts_with(prefix)) continue;
     const std::optional<uint64_t> uid = UserOf(name.substr(prefix.size()));
     struct stat status {};

@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -46,8 +47,8 @@ class SegmentDirectory {
 
 // The private directories of users that `pattern` stands for: a path that ends with "-*", where the users' numbers stand
 // in the place of "*". Only those that belong to the user of their number, are no links, and that nobody else writes to;
-// at most `limit`.
-std::vector<SegmentDirectory> PrivateDirectories(const std::string& pattern, size_t limit);
+// at most `limit`. Adds the number of names that were looked at to `names`.
+std::vector<SegmentDirectory> PrivateDirectories(const std::string& pattern, size_t limit, size_t& names);
 
 // Whether a path of --segment.dir is such a pattern.
 inline bool IsPrivatePattern(const std::string& path) { return path.ends_with("-*"); }

@@ -33,6 +33,11 @@ size_t SegmentLimit() {
 
 int64_t Nanoseconds(std::chrono::nanoseconds time) { return time.count(); }
 
+// For how long a directory of so many names is left alone after it was read.
+int64_t RestAfter(size_t names) {
+  return names > kNamesAtEase ? static_cast<int64_t>(names) * Nanoseconds(kRestPerName) : 0;
+}
+
 // What a file is by its first bytes.
 enum class Content : uint8_t { kPublished, kNothing, kForeign };
 
@@ -68,17 +73,32 @@ void SegmentTable::Refresh(const Moment& now) {
 }
 
 void SegmentTable::FindPrivateDirectories(const Moment& now) {
-  const bool is_due = !private_sought_monotonic_ns_ ||
-                      now.monotonic_ns - *private_sought_monotonic_ns_ >= Nanoseconds(kPrivateDirectoriesInterval);
+  const int64_t rest_ns =
+      std::max(Nanoseconds(kPrivateDirectoriesInterval), RestAfter(private_names_));
+  const bool is_due =
+      !private_sought_monotonic_ns_ || now.monotonic_ns - *private_sought_monotonic_ns_ >= rest_ns;
   if (private_patterns_.empty() || !is_due) return;
   private_sought_monotonic_ns_ = now.monotonic_ns;
+  private_names_ = 0;
+  ForgetPrivateDirectories();
   for (const std::string& pattern : private_patterns_) {
-    for (SegmentDirectory& found : PrivateDirectories(pattern, kMaxPrivateDirectories)) {
+    for (SegmentDirectory& found : PrivateDirectories(pattern, kMaxPrivateDirectories, private_names_)) {
       const auto is_same = [&](const Directory& directory) { return directory.files.path() == found.path(); };
       if (directories_.size() >= kMaxPrivateDirectories || std::ranges::any_of(directories_, is_same)) continue;
       directories_.push_back({.files = std::move(found)});
     }
   }
+}
+
+// Those that are gone, and that no file is known of any more.
+void SegmentTable::ForgetPrivateDirectories() {
+  const auto is_of = [](const Directory& directory) {
+    return [&](const auto& entry) { return entry.second.place.directory == &directory; };
+  };
+  std::erase_if(directories_, [&](const Directory& directory) {
+    return directory.files.owner() && directory.is_missing && std::ranges::none_of(segments_, is_of(directory)) &&
+           std::ranges::none_of(set_aside_, is_of(directory));
+  });
 }
 
 void SegmentTable::ListWhereNeeded(const Moment& now) {
@@ -87,9 +107,7 @@ void SegmentTable::ListWhereNeeded(const Moment& now) {
     if (directory.listed_monotonic_ns) {
       const int64_t age_ns = now.monotonic_ns - *directory.listed_monotonic_ns;
       const bool has_changed = !directory.is_watched || changed.contains(directory.files.path());
-      const bool must_rest =
-          directory.names > kNamesAtEase &&
-          age_ns < static_cast<int64_t>(directory.names) * Nanoseconds(kRestPerName);
+      const bool must_rest = age_ns < RestAfter(directory.names);
       if (must_rest || (!has_changed && age_ns < Nanoseconds(kRescanInterval))) {
         directory.is_watched = directory.is_watched && !(must_rest && has_changed);  // not forgotten
         continue;
@@ -117,6 +135,7 @@ void SegmentTable::List(Directory& directory, const Moment& now) {
     Meet(directory, descriptor, name, status, now);
   });
   const int error = errno;
+  directory.is_missing = listing == SegmentDirectory::Listing::kMissing;
   const bool was_unreadable = std::exchange(directory.is_unreadable, listing == SegmentDirectory::Listing::kUnreadable);
   if (directory.is_unreadable && !was_unreadable) {
     struct stat status {};

@@ -87,6 +87,7 @@ class SegmentTable {
   struct Directory {
     SegmentDirectory files;
     bool is_watched = false;
+    bool is_missing = false;
     bool is_unreadable = false;
     std::set<uint64_t> refused = {};  // users whose files found no room at the last listing
     std::set<uint64_t> refused_before = {};
@@ -117,6 +118,7 @@ class SegmentTable {
   using Segments = std::map<FileKey, Followed>;
 
   void FindPrivateDirectories(const Moment& now);
+  void ForgetPrivateDirectories();
   void ListWhereNeeded(const Moment& now);
   void List(Directory& directory, const Moment& now);
   void Meet(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
@@ -149,6 +151,7 @@ class SegmentTable {
   const size_t segment_limit_;
   std::vector<std::string> private_patterns_;
   std::optional<int64_t> private_sought_monotonic_ns_;
+  size_t private_names_ = 0;  // beside them, at the last look
   std::list<Directory> directories_;  // places point into it
   DirectoryWatch watch_;
   Segments segments_;

@@ -83,6 +83,8 @@ TEST_F(SegmentDirectoryTrust, RefusesADirectoryThatAnybodyCouldHavePutThere) {
   EXPECT_TRUE(Says("belongs to user 54322")) << said_;
   Give(shared_, 0, 01777);
   EXPECT_TRUE(JobCreates()) << "root's: " << said_;
+  Give(shared_, 998, 01777);
+  EXPECT_TRUE(JobCreates()) << "an account of the system, as the package makes it: " << said_;
   Give(shared_, kJob, 0755);
   EXPECT_TRUE(JobCreates()) << "its own: " << said_;
 }
