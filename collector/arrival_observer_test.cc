@@ -99,6 +99,34 @@ class ArrivalObserverTest : public testing::Test {
   ArrivalObserver observer_;
 };
 
+TEST_F(ArrivalObserverTest, AUserWithManyCommunicatorsLeavesRoomForAnothers) {
+  constexpr size_t kEach = kMaxRings / 2 + 10;
+  for (const int rank : {0, 1}) {
+    Process with_many{.writer = SegmentWriterV1(kEach + 1), .file = nullptr, .completed = {}};
+    Process& process = processes_.emplace(rank, std::move(with_many)).first->second;
+    for (size_t slot = 0; slot < kEach; ++slot) {
+      process.writer.Put(slot, CommunicatorV1{.id = 1000 + slot,
+                                              .ranks = 8,
+                                              .rank = static_cast<uint64_t>(rank),
+                                              .api_version = 6,
+                                              .gpu_uuid = "GPU-" + std::to_string(rank)});
+    }
+    Start(rank, 1000);
+    if (::chown(Path(rank).c_str(), 1001, static_cast<gid_t>(-1)) != 0) {
+      GTEST_SKIP() << "needs root, to give files to other users";
+    }
+  }
+  Discover();
+  Start(2);
+  Start(3);
+  Discover();
+  Complete(2);
+  Complete(3);
+  Read();
+  ASSERT_TRUE(Counts(3).has_value());
+  EXPECT_EQ(Counts(3)->compared, 1u);
+}
+
 TEST_F(ArrivalObserverTest, ComparesTheRanksOfSeveralProcesses) {
   Start(0);
   Start(1);

@@ -275,7 +275,7 @@ class HostileNeighbour(unittest.TestCase):
                 os.close(put(self.other / path.name, bytes(data)))
 
     def copies_of_the_victims(self):
-        for number, path in enumerate(self.victims_files()):
+        for path in self.victims_files():
             with contextlib.suppress(FileExistsError, OSError):
                 os.close(put(self.shared / f'copy-{path.name}', path.read_bytes()))
 

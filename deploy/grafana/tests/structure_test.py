@@ -32,6 +32,7 @@ NOT_SHOWN = {
     'nccl_p2p_recv_duration_seconds': 'the means by node tell waiting from receiving',
     'nccl_rank_timing_duty_ratio': 'the share of operations that is timed says what came of it',
     'nccl_exporter_snapshot_timestamp_seconds': 'every scrape reads the segments anew: it is the time of the scrape',
+    'nccl_exporter_user_segment_errors_total': 'errors by cause are shown; whose files they are is for the runbook',
     'process_virtual_memory_bytes': 'resident memory is what the node lacks',
     'process_open_fds': 'segments, of which there is a panel, and connections, whose limit is below',
     'process_max_fds': 'the same',
