@@ -160,8 +160,8 @@ void ArrivalObserver::Meet(const RingKey& key, const Segment& segment, uint64_t 
   followed.member = matcher_.Add(RankOf(slot, segment.job));
 }
 
-// Whether there is room for one more ring of the user. Where there is none, the user who has the most gives one up, with
-// its counts, to one who has fewer.
+// Whether there is room for one more ring of the user. Where there is none, the user who has the most gives one up,
+// with its counts, to one who has fewer.
 bool ArrivalObserver::MakeRoom(uint64_t uid) {
   if (rings_.size() < kMaxRings) return true;
   std::map<uint64_t, size_t> rings_of;

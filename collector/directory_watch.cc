@@ -15,8 +15,8 @@ namespace {
 
 // Names that come and go, permissions, sizes, and the end of the directory itself. A plugin writes by a mapping, which
 // makes no event; it locks its file before it gives it a size.
-constexpr uint32_t kEvents =
-    IN_CREATE | IN_MODIFY | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
+constexpr uint32_t kEvents = IN_CREATE | IN_MODIFY | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB |
+                             IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
 
 // Of 64 KiB each: more than the kernel queues by default. Whoever makes events without end must not keep us here.
 constexpr int kMaxReads = 16;

@@ -111,14 +111,14 @@ struct CommunicatorSnapshot {
   std::string pci_bus_id;
   int64_t created_realtime_ns = 0;
 
-  std::vector<FunctionSnapshot> functions;   // kFunctionCount of them, indexed by Function
-  uint64_t started_sequence = 0;             // collectives started
-  uint64_t completed_sequence = 0;           // collectives known complete, at most started_sequence
+  std::vector<FunctionSnapshot> functions;    // kFunctionCount of them, indexed by Function
+  uint64_t started_sequence = 0;              // collectives started
+  uint64_t completed_sequence = 0;            // collectives known complete, at most started_sequence
   int64_t oldest_unfinished_realtime_ns = 0;  // call of the oldest operation not known complete; 0: none
-  bool completion_is_known = false;          // whether completed_sequence and in_flight mean anything
-  std::vector<InFlightOperation> in_flight;  // oldest first
-  int64_t last_progress_realtime_ns = 0;     // 0: none yet
-  std::optional<ArrivalCounts> arrivals;     // where there are other ranks on the node to compare with, by kernel times
+  bool completion_is_known = false;           // whether completed_sequence and in_flight mean anything
+  std::vector<InFlightOperation> in_flight;   // oldest first
+  int64_t last_progress_realtime_ns = 0;      // 0: none yet
+  std::optional<ArrivalCounts> arrivals;  // where there are other ranks on the node to compare with, by kernel times
 };
 
 struct ProcessSnapshot {
@@ -174,8 +174,8 @@ struct SegmentCounts {
   uint64_t unusable = 0;  // see SegmentError
 };
 
-// Segments followed, of one user and of all: far more than processes on a node, and few enough to hold their descriptors
-// open.
+// Segments followed, of one user and of all: far more than processes on a node, and few enough to hold their
+// descriptors open.
 inline constexpr size_t kMaxSegmentsPerUser = 1024;
 inline constexpr size_t kMaxSegments = 2048;
 

@@ -45,9 +45,9 @@ class SegmentDirectory {
   std::optional<uint64_t> owner_;
 };
 
-// The private directories of users that `pattern` stands for: a path that ends with "-*", where the users' numbers stand
-// in the place of "*". Only those that belong to the user of their number, are no links, and that nobody else writes to;
-// at most `limit`. Adds the number of names that were looked at to `names`.
+// The private directories of users that `pattern` stands for: a path that ends with "-*", where the users' numbers
+// stand in the place of "*". Only those that belong to the user of their number, are no links, and that nobody else
+// writes to; at most `limit`. Adds the number of names that were looked at to `names`.
 std::vector<SegmentDirectory> PrivateDirectories(const std::string& pattern, size_t limit, size_t& names);
 
 // Whether a path of --segment.dir is such a pattern.

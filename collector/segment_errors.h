@@ -48,7 +48,8 @@ class SegmentErrorCounts {
  private:
   // The first kMaxTroubledUsers are named for good, so that their counters never end; the others are one.
   std::optional<uint64_t> NamedUser(uint64_t uid) {
-    const bool is_known = troubles_.lower_bound({uid, SegmentError{}}) != troubles_.lower_bound({uid, SegmentError::kCount});
+    const bool is_known =
+        troubles_.lower_bound({uid, SegmentError{}}) != troubles_.lower_bound({uid, SegmentError::kCount});
     if (!is_known && named_users_ == kMaxTroubledUsers) return std::nullopt;
     named_users_ += !is_known;
     return uid;

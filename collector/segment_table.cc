@@ -26,8 +26,8 @@ constexpr size_t kReservedDescriptors = 256;
 size_t SegmentLimit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxSegments;
-  const size_t allowed = limit.rlim_cur > 2 * kReservedDescriptors ? limit.rlim_cur - kReservedDescriptors
-                                                                   : limit.rlim_cur / 2;
+  const size_t allowed =
+      limit.rlim_cur > 2 * kReservedDescriptors ? limit.rlim_cur - kReservedDescriptors : limit.rlim_cur / 2;
   return std::min(kMaxSegments, allowed);
 }
 
@@ -73,10 +73,8 @@ void SegmentTable::Refresh(const Moment& now) {
 }
 
 void SegmentTable::FindPrivateDirectories(const Moment& now) {
-  const int64_t rest_ns =
-      std::max(Nanoseconds(kPrivateDirectoriesInterval), RestAfter(private_names_));
-  const bool is_due =
-      !private_sought_monotonic_ns_ || now.monotonic_ns - *private_sought_monotonic_ns_ >= rest_ns;
+  const int64_t rest_ns = std::max(Nanoseconds(kPrivateDirectoriesInterval), RestAfter(private_names_));
+  const bool is_due = !private_sought_monotonic_ns_ || now.monotonic_ns - *private_sought_monotonic_ns_ >= rest_ns;
   if (private_patterns_.empty() || !is_due) return;
   private_sought_monotonic_ns_ = now.monotonic_ns;
   private_names_ = 0;
@@ -249,9 +247,11 @@ void SegmentTable::Refuse(Directory& directory, const std::string& name, uint64_
 void SegmentTable::PutAside(const FileKey& key, SetAside aside, const std::string& detail) {
   const auto known = set_aside_.find(key);
   const auto user = set_aside_of_.find(aside.uid);
-  const bool has_room = set_aside_.size() < kMaxSetAside && (user == set_aside_of_.end() || user->second < kMaxSetAsidePerUser);
+  const bool has_room =
+      set_aside_.size() < kMaxSetAside && (user == set_aside_of_.end() || user->second < kMaxSetAsidePerUser);
   if (known == set_aside_.end() && !has_room) return Refuse(*aside.place.directory, aside.place.name, aside.uid);
-  const bool is_same = known != set_aside_.end() && known->second.stamp == aside.stamp && known->second.error == aside.error;
+  const bool is_same =
+      known != set_aside_.end() && known->second.stamp == aside.stamp && known->second.error == aside.error;
   // In a private directory only its user may unlink.
   const bool is_expected = aside.error == SegmentError::kUnlinkFailed && aside.place.directory->files.owner();
   if (!is_same && aside.error && !is_expected) {
@@ -298,7 +298,8 @@ void SegmentTable::ShareCommunicators(const Moment& now, const Take& take) {
   uint64_t left = kMaxCommunicators;
   for (size_t i = 0; i < order.size(); ++i) {
     uint64_t share = left / (order.size() - i);
-    std::ranges::stable_partition(order[i]->segments, [](const auto* entry) { return entry->second.segment.is_alive(); });
+    std::ranges::stable_partition(order[i]->segments,
+                                  [](const auto* entry) { return entry->second.segment.is_alive(); });
     for (auto* entry : order[i]->segments) {
       const ReadTerms terms{.now = now, .retention = retention_, .communicator_limit = share};
       const uint64_t taken = std::min(take(entry->first, entry->second, terms), share);
@@ -343,7 +344,8 @@ void SegmentTable::RemoveSetAside(const Moment& now) {
     SetAside& aside = it->second;
     const int64_t age_then_ns =
         aside.since_realtime_ns
-            ? std::max<int64_t>(now.realtime_ns - (now.monotonic_ns - aside.since_monotonic_ns) - *aside.since_realtime_ns, 0)
+            ? std::max<int64_t>(
+                  now.realtime_ns - (now.monotonic_ns - aside.since_monotonic_ns) - *aside.since_realtime_ns, 0)
             : 0;
     const bool is_over =
         aside.since_realtime_ns && now.monotonic_ns - aside.since_monotonic_ns + age_then_ns > retention_.count();
@@ -392,7 +394,8 @@ void SegmentTable::FindWaiting(const Moment& now) {
     for (const CommunicatorSnapshot& communicator : read.process->communicators) {
       const int64_t since_ns = communicator.oldest_unfinished_realtime_ns;
       const bool waits = since_ns != 0 && now.realtime_ns - since_ns >= Nanoseconds(kWaitsAfter);
-      if (communicator.has_identity && !communicator.is_closed && waits) waiting_.insert({followed.uid, communicator.id});
+      if (communicator.has_identity && !communicator.is_closed && waits)
+        waiting_.insert({followed.uid, communicator.id});
     }
     return read.process->communicators.size();
   });

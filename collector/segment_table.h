@@ -111,7 +111,7 @@ class SegmentTable {
     Place place;
     uint64_t uid;
     FileStamp stamp;
-    std::optional<SegmentError> error;     // none: not ready
+    std::optional<SegmentError> error;         // none: not ready
     std::optional<int64_t> since_realtime_ns;  // of a file that will be unlinked: its last change
     int64_t since_monotonic_ns = 0;
   };
@@ -151,7 +151,7 @@ class SegmentTable {
   const size_t segment_limit_;
   std::vector<std::string> private_patterns_;
   std::optional<int64_t> private_sought_monotonic_ns_;
-  size_t private_names_ = 0;  // beside them, at the last look
+  size_t private_names_ = 0;          // beside them, at the last look
   std::list<Directory> directories_;  // places point into it
   DirectoryWatch watch_;
   Segments segments_;

@@ -41,8 +41,8 @@ HttpResponse Answer(const HttpHandler& handler, const HttpRequest& request) {
   }
 }
 
-// What the library calls is called through its C frames, which no exception may cross: where memory is short, the request
-// or the connection is given up, and the daemon goes on. Logging does not throw.
+// What the library calls is called through its C frames, which no exception may cross: where memory is short, the
+// request or the connection is given up, and the daemon goes on. Logging does not throw.
 template <typename Result, typename Call>
 Result WithoutExceptions(Result otherwise, Call call) noexcept {
   try {
@@ -77,12 +77,11 @@ struct Headers {
  private:
   bool Take(const char* name, std::string_view text) {
     bytes += std::strlen(name) + text.size();
-    const std::pair<const char*, std::string*> known[]{
-        {"Accept", &request.accept},
-        {"Accept-Encoding", &request.accept_encoding},
-        {"X-Prometheus-Scrape-Timeout-Seconds", &request.scrape_timeout},
-        {"If-None-Match", &request.if_none_match},
-        {"Authorization", &request.authorization}};
+    const std::pair<const char*, std::string*> known[]{{"Accept", &request.accept},
+                                                       {"Accept-Encoding", &request.accept_encoding},
+                                                       {"X-Prometheus-Scrape-Timeout-Seconds", &request.scrape_timeout},
+                                                       {"If-None-Match", &request.if_none_match},
+                                                       {"Authorization", &request.authorization}};
     for (const auto& [known_name, joined] : known) {
       if (strcasecmp(name, known_name) != 0) continue;
       if (!joined->empty()) *joined += ',';
@@ -179,9 +178,8 @@ class HttpServer::Service {
   }
 
   static MHD_Result OnAccept(void* self, const sockaddr* address, socklen_t) {
-    return WithoutExceptions(MHD_NO, [&] {
-      return static_cast<Service*>(self)->open_.MakeRoom(HostText(address)) ? MHD_YES : MHD_NO;
-    });
+    return WithoutExceptions(
+        MHD_NO, [&] { return static_cast<Service*>(self)->open_.MakeRoom(HostText(address)) ? MHD_YES : MHD_NO; });
   }
 
   static void OnConnection(void* self, MHD_Connection* connection, void** place, MHD_ConnectionNotificationCode what) {

@@ -60,6 +60,7 @@ const CommunicatorLabelSets& LabelCache::Of(const ProcessSnapshot& process, cons
   CommunicatorEntry& entry = place->second;
   entry.used_in_sweep = sweep_;
   if (is_new || entry.parts != PartsOf(communicator)) {
+    has_replaced_ |= !is_new;
     entry.parts = PartsOf(communicator);
     Labels series = CommunicatorLabels(process, communicator);
     entry.claim = ClaimFor(process.uid, CommunicatorOfJob(series), series);
@@ -80,6 +81,7 @@ LabelCache::ProcessEntry& LabelCache::EntryOf(const ProcessSnapshot& process) {
     place = std::make_unique<ProcessEntry>();
     Fill(*place, process);
   } else if (place->parts != PartsOf(process)) {
+    has_replaced_ = true;
     Fill(*place, process);
   }
   place->used_in_sweep = sweep_;
@@ -130,7 +132,7 @@ void LabelCache::Sweep() {
     forgotten +=
         std::erase_if(process->communicators, [&](const auto& item) { return item.second.used_in_sweep != sweep_; });
   }
-  if (forgotten != 0) {
+  if (std::exchange(has_replaced_, false) || forgotten != 0) {
     std::erase_if(interned_, [](const auto& item) { return item.second.expired(); });
     std::erase_if(claims_, [](const auto& item) { return item.second.expired(); });
   }

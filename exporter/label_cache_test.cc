@@ -83,6 +83,20 @@ TEST(LabelCacheTest, AnotherUserWhoClaimsTheSameLabelsGetsHisUidBesides) {
   EXPECT_EQ(UidOf(cache.Of(stranger, communicator).series), "") << "nobody is left who claims it";
 }
 
+TEST(LabelCacheTest, RemembersNoNamesOfACommunicatorThatChangesThemAtEveryScrape) {
+  ProcessSnapshot process = EmptyProcess(1);
+  LabelCache cache;
+  size_t held = 0;
+  for (uint64_t scrape = 1; scrape <= 20; ++scrape) {
+    process.host_name = std::to_string(scrape);
+    cache.Of(process, EmptyCommunicator(scrape, 0));
+    cache.OfProcess(process);
+    cache.Sweep();
+    if (scrape == 1) held = cache.held();
+  }
+  EXPECT_EQ(cache.held(), held);
+}
+
 TEST(LabelCacheTest, FollowsEveryChangeOfACommunicator) {
   using Change = std::function<void(CommunicatorSnapshot&)>;
   const std::vector<Change> changes{

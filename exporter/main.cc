@@ -106,8 +106,8 @@ sigset_t BlockSignals() {
   return signals;
 }
 
-// Waits for a signal that ends the daemon. Meanwhile takes a snapshot as often as the watchdog wants to hear of us: a daemon whose
-// collector does not answer is not alive.
+// Waits for a signal that ends the daemon. Meanwhile takes a snapshot as often as the watchdog wants to hear of us: a
+// daemon whose collector does not answer is not alive.
 int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service, Collector& collector) {
   for (;;) {
     const auto interval = service.watchdog_interval().value_or(std::chrono::hours(1));

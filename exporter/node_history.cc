@@ -55,6 +55,14 @@ void Add(const Activity& more, Activity& sum) {
   sum.bus_bytes += more.bus_bytes;
 }
 
+// So that nobody's communicators find no place in a step because of another user's.
+std::vector<CommunicatorOnNode> SmallestUsersFirst(std::vector<CommunicatorOnNode> communicators) {
+  std::map<uint64_t, size_t> count;
+  for (const CommunicatorOnNode& communicator : communicators) ++count[communicator.key.uid];
+  std::ranges::stable_sort(communicators, {}, [&](const auto& communicator) { return count[communicator.key.uid]; });
+  return communicators;
+}
+
 // The place of `key`, which is made where there is room for it.
 template <typename Map>
 typename Map::mapped_type* Room(Map& map, const typename Map::key_type& key, size_t limit) {
@@ -81,7 +89,7 @@ void NodeHistory::Record(const NodeSnapshot& node, int64_t monotonic_ns) {
             .activities = {},
             .arrivals = {}};
   std::map<Place, Counts> now;
-  for (const CommunicatorOnNode& communicator : CommunicatorsOnNode(node)) {
+  for (const CommunicatorOnNode& communicator : SmallestUsersFirst(CommunicatorsOnNode(node))) {
     for (const RankOnNode& rank : communicator.ranks) {
       const CommunicatorSnapshot& here = *rank.communicator;
       const Place place{rank.process->file, here.slot, here.generation};

@@ -133,6 +133,26 @@ TEST_F(NodeHistoryTest, CountsWhatFindsNoPlace) {
   EXPECT_EQ(history_.left_out(), 3u);
 }
 
+TEST_F(NodeHistoryTest, AUserWithManyCommunicatorsLeavesRoomForAnothers) {
+  node_.processes[0].uid = 1001;
+  node_.processes[0].communicators.clear();
+  for (uint64_t id = 1; id <= kHistorySeries + 3; ++id) {
+    node_.processes[0].communicators.push_back(EmptyCommunicator(id, 0));
+    node_.processes[0].communicators.back().slot = static_cast<uint32_t>(id);
+  }
+  Rank(1) = EmptyCommunicator(kHistorySeries + 100, 1);
+  Record();
+  for (ProcessSnapshot& process : node_.processes) {
+    for (CommunicatorSnapshot& communicator : process.communicators) {
+      AddOperation(communicator, Function::kReduce, 8, 0);
+    }
+  }
+  Record();
+  EXPECT_EQ(history_.left_out(), 4u);
+  const CommunicatorIdentity small = IdentityOf(node_.processes[1], Rank(1));
+  EXPECT_NE(history_.At(0, small, Function::kReduce), nullptr);
+}
+
 TEST_F(NodeHistoryTest, CallsARankLateThatOthersWaitForAtMostOperations) {
   Rank(0).arrivals = ArrivalCounts{.compared = 100, .last = 0, .lateness_ns = 0};
   Rank(1).arrivals = ArrivalCounts{.compared = 100, .last = 0, .lateness_ns = 0};

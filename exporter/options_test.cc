@@ -41,7 +41,8 @@ TEST(OptionsTest, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(options.command, Command::kServe);
   EXPECT_THAT(options.listen_addresses, testing::ElementsAre(":9828"));
   EXPECT_EQ(options.telemetry_path, "/metrics");
-  EXPECT_THAT(options.segment_dirs, testing::ElementsAre("/run/nccl-exporter", "/dev/shm/nccl-exporter", "/dev/shm/nccl-exporter-*"));
+  EXPECT_THAT(options.segment_dirs,
+              testing::ElementsAre("/run/nccl-exporter", "/dev/shm/nccl-exporter", "/dev/shm/nccl-exporter-*"));
   EXPECT_EQ(options.web_config_file, "");
   EXPECT_FALSE(options.uses_systemd_socket);
   EXPECT_EQ(options.retention, 5min);

@@ -2,11 +2,11 @@
 // NodeSnapshot -> series of an exposition, under the cap of series.
 //
 // A scrape holds at most `series_limit` samples, of which kSeriesForOthers are kept for comm="other". Where more are
-// wanted, the users (owners of the segments) share: each gets an equal part of what those who need less leave, so that no
-// user's communicators are folded because of another's. Within a user's share, the counters of the processes come first,
-// then the communicators in the snapshot's order (older processes first), so that a communicator keeps its series while
-// younger ones come and go. The first one that does not fit is folded into comm="other" of its job, and so are all of the
-// user after it. What even so does not fit is left out.
+// wanted, the users (owners of the segments) share: each gets an equal part of what those who need less leave, so that
+// no user's communicators are folded because of another's. Within a user's share, the counters of the processes come
+// first, then the communicators in the snapshot's order (older processes first), so that a communicator keeps its
+// series while younger ones come and go. The first one that does not fit is folded into comm="other" of its job, and so
+// are all of the user after it. What even so does not fit is left out.
 #pragma once
 
 #include <cstddef>

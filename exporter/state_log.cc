@@ -31,9 +31,10 @@ std::vector<StateLog::Line> StateLog::Changes(const NodeSnapshot& snapshot) {
     const bool is_due = told.realtime_ns == 0 || snapshot.taken_realtime_ns - told.realtime_ns >=
                                                      std::chrono::nanoseconds(kErrorLogInterval).count();
     if (errors <= told.errors || !is_due) continue;
-    lines.push_back({true, fmt::format("segment error {} of uid {}: {} times since the last such line, the latest {}: {}",
-                                       kSegmentErrors[static_cast<size_t>(trouble.error)], trouble.file_uid,
-                                       errors - told.errors, trouble.file, trouble.detail)});
+    lines.push_back(
+        {true, fmt::format("segment error {} of uid {}: {} times since the last such line, the latest {}: {}",
+                           kSegmentErrors[static_cast<size_t>(trouble.error)], trouble.file_uid, errors - told.errors,
+                           trouble.file, trouble.detail)});
     told = {.errors = errors, .realtime_ns = snapshot.taken_realtime_ns};
   }
   return lines;

@@ -15,8 +15,8 @@
 
 namespace nccl_exporter {
 
-// Errors of one reason and owner that go on are logged once in this time: a directory that cannot be read fails at every
-// look.
+// Errors of one reason and owner that go on are logged once in this time: a directory that cannot be read fails at
+// every look.
 inline constexpr std::chrono::minutes kErrorLogInterval{10};
 
 // Safe to use from any thread.

@@ -20,7 +20,8 @@ namespace {
 
 constexpr char kRunDirectory[] = "/run/nccl-exporter";
 constexpr char kSharedMemoryDirectory[] = "/dev/shm/nccl-exporter";
-// Accounts below are the system's (UID_MIN of login.defs on every distribution): root made them, as the daemon's is made.
+// Accounts below are the system's (UID_MIN of login.defs on every distribution): root made them, as the daemon's is
+// made.
 constexpr uid_t kFirstUser = 1000;
 
 constexpr mode_t kPrivateMode = 0755;  // of a directory of our own; the daemon, another user, lists it
@@ -69,9 +70,9 @@ bool Segment::Create(const Options& options, const char* (*get)(const char* name
 }
 
 // The owner of a directory may remove and replace everybody's files in it, and so may whoever writes to it where the
-// sticky bit is missing. So it must belong to root, an account of the system or us, or have been put where it is by root or
-// by us: then its owner is the daemon's user. Only root, or whoever set up our mount namespace, makes a mount point, or a
-// directory whose parent nobody else may write to. In /tmp and /dev/shm anybody may have been first.
+// sticky bit is missing. So it must belong to root, an account of the system or us, or have been put where it is by
+// root or by us: then its owner is the daemon's user. Only root, or whoever set up our mount namespace, makes a mount
+// point, or a directory whose parent nobody else may write to. In /tmp and /dev/shm anybody may have been first.
 bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   struct stat directory {
   }, parent{};
@@ -81,7 +82,8 @@ bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   if (parent_directory >= 0) close(parent_directory);
   if (!is_seen) return false;
   if ((directory.st_mode & S_IWOTH) != 0 && (directory.st_mode & S_ISVTX) == 0) {
-    std::snprintf(error, error_size, "everybody may remove files in segment directory %s: it needs the sticky bit", path_);
+    std::snprintf(error, error_size, "everybody may remove files in segment directory %s: it needs the sticky bit",
+                  path_);
     return false;
   }
   const auto is_ours = [](const struct stat& status) {
