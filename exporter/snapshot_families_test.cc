@@ -204,8 +204,9 @@ TEST(SnapshotFamiliesTest, SegmentErrorsShowAllReasonsFromZero) {
 
 TEST(SnapshotFamiliesTest, SegmentErrorsNameTheOwnersOfTheFiles) {
   NodeSnapshot snapshot;
-  snapshot.segment_troubles = {{.error = SegmentError::kBadMagic, .uid = std::nullopt, .count = 2},
-                               {.error = SegmentError::kTooManySegments, .uid = 1001, .count = 3}};
+  snapshot.segment_troubles = {
+      {.error = SegmentError::kBadMagic, .uid = std::nullopt, .count = 2, .file = "", .detail = ""},
+      {.error = SegmentError::kTooManySegments, .uid = 1001, .count = 3, .file = "", .detail = ""}};
   const ScrapedNode scrape(snapshot);
   EXPECT_THAT(scrape.Values(Metric::kUserSegmentErrors),
               testing::UnorderedElementsAre(testing::Pair("uid=other,reason=bad_magic,", 2),
