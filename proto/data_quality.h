@@ -42,6 +42,10 @@ enum class Loss : uint8_t {
   kCommunicatorDrifting,
   kDisjointChannels,
   kCompanion,
+  kConcurrentStart,
+  kLaunchNotFollowed,
+  kStopStampMissing,
+  kUnproven,
   kCount
 };
 inline constexpr int kLossCount = static_cast<int>(Loss::kCount);
@@ -81,6 +85,13 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
     {LossKind::kTimestampRejected, "disjoint_channels", "channels of one kernel did not run at the same time"},
     {LossKind::kTimestampRejected, "companion",
      "shares the time of its launch with an operation that has none: rejected, incomplete, or not followed"},
+    {LossKind::kDropped, "concurrent_start",
+     "operation not followed: another thread was starting one on its communicator at the same moment"},
+    {LossKind::kDropped, "launch_not_followed",
+     "operation not followed: too many launches in flight on its communicator when its own was announced"},
+    {LossKind::kTimestampRejected, "stop_missing", "channel stopped without a GPU stop time"},
+    {LossKind::kTimestampRejected, "unproven",
+     "NCCL release not known, and its time stamps did not prove themselves before they had to be dropped"},
 }};
 
 constexpr const LossTraits& TraitsOf(Loss loss) { return kLosses[static_cast<uint8_t>(loss)]; }
