@@ -100,6 +100,8 @@ class Communicator {
   void StopProxy(uint64_t ticket);
 
  private:
+  friend class CommunicatorPeer;  // of the test: a thread between two steps
+
   Operation& At(uint64_t ticket) { return operations_[(ticket - 1) % kOperationEntries]; }
   Launch& LaunchAt(uint64_t ticket) { return launches_[(ticket - 1) % kLaunchEntries]; }
   // The operation that last reported on a channel, by its order: NCCL completes a channel's operations in order,

@@ -3,14 +3,25 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "plugin/channel_events.h"
 #include "plugin/task_events.h"
 
 namespace nccl_exporter {
+
+// Plays one step of a thread that was interrupted before it.
+class CommunicatorPeer {
+ public:
+  static void GiveUp(Communicator& communicator, uint64_t ticket) {
+    communicator.GiveUp(communicator.At(ticket), ticket, NowNs());
+  }
+};
+
 namespace {
 
 // A communicator of 8 ranks over a slot in ordinary memory.
@@ -322,6 +333,72 @@ TEST_F(CommunicatorTest, LeavesTheCompanionsOfAnAbandonedOperationUntimed) {
   EXPECT_EQ(Losses(Loss::kOperationAbandoned), 1u);
   EXPECT_EQ(Completed(Function::kAllReduce), kOperationEntries + 2);
   EXPECT_EQ(Timed(Function::kAllReduce), kOperationEntries);
+}
+
+// The thread that calls NCCL found the operation running, and is interrupted; it comes to giving it up when NCCL's
+// thread has ended it and its companion's end is about to record both. It used to reset the times under the recorder,
+// which then read a start of 0: the longest of durations, and drift.
+TEST_F(CommunicatorTest, LeavesAnOperationAloneThatHasEndedBeforeItIsGivenUp) {
+  Open(TimingSource::kKernel);
+  const uint64_t launch = communicator_->OpenLaunch();
+  const uint64_t first = communicator_->StartOperation(AllReduce(1 << 20, 1, launch));
+  const uint64_t second = communicator_->StartOperation(AllReduce(1 << 20, 1, launch));
+  communicator_->CloseLaunch(launch);
+  RunChannel(first, 0, 1000, 9000);
+  CommunicatorPeer::GiveUp(*communicator_, first);
+  RunChannel(second, 1, 1000, 9000);
+  EXPECT_EQ(Timed(Function::kAllReduce), 2u);
+  EXPECT_EQ(BusyNs(Function::kAllReduce), 8000u);
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+// And the other way round: what is given up in the middle of its channels is written on by NCCL's thread.
+TEST_F(CommunicatorTest, ReadsNoPartsOfAnOperationThatWasGivenUpWhileItsChannelsAreReported) {
+  Open(TimingSource::kKernel);
+  const uint64_t launch = communicator_->OpenLaunch();
+  const uint64_t first = communicator_->StartOperation(AllReduce(1 << 20, 2, launch));
+  const uint64_t second = communicator_->StartOperation(AllReduce(1 << 20, 1, launch));
+  communicator_->CloseLaunch(launch);
+  communicator_->StartChannel(first, 0, 1000);
+  CommunicatorPeer::GiveUp(*communicator_, first);
+  communicator_->StampChannel(first, 0, 2000);
+  communicator_->StopChannel(first, 0);
+  RunChannel(second, 1, 1000, 9000);
+  EXPECT_EQ(Completed(Function::kAllReduce), 2u);
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+  EXPECT_EQ(Losses(Loss::kOperationAbandoned), 1u);
+  EXPECT_EQ(Losses(Loss::kCompanion), 1u);
+  EXPECT_TRUE(communicator_->FollowsOperations());
+}
+
+// Two threads, as in a job whose host is a whole ring ahead: one calls and gives up what later operations have
+// overtaken, the other lets each second operation run across the one behind it.
+TEST_F(CommunicatorTest, RecordsNoTimesOfAnOperationThatAnotherThreadGivesUp) {
+  Open(TimingSource::kKernel);
+  constexpr uint64_t kOperations = 40'000;
+  std::vector<std::atomic<uint64_t>> tickets(kOperations);
+  std::atomic<uint64_t> started{0};
+  std::thread nccl([&] {
+    uint64_t gpu_ns = 1'000'000;
+    for (uint64_t i = 0; i + 1 < kOperations; i += 2) {
+      while (started.load() < i + 2) std::this_thread::yield();
+      const uint64_t first = tickets[i].load();
+      const uint64_t second = tickets[i + 1].load();
+      if (first != 0) communicator_->StartChannel(first, 0, gpu_ns + 1000);
+      if (second != 0) RunChannel(second, 1, gpu_ns + 2000, gpu_ns + 3000);
+      if (first != 0) communicator_->StampChannel(first, 0, gpu_ns + 2000);
+      if (first != 0) communicator_->StopChannel(first, 0);
+      gpu_ns += 10'000;
+    }
+  });
+  for (uint64_t i = 0; i < kOperations; ++i) {
+    tickets[i].store(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+    started.store(i + 1);
+  }
+  nccl.join();
+  communicator_->Finalize();
+  EXPECT_EQ(BusyNs(Function::kAllReduce), 1000 * Timed(Function::kAllReduce));
+  EXPECT_EQ(Losses(Loss::kLongerThanCpuTime), 0u);
 }
 
 TEST_F(CommunicatorTest, CompletesASendToSelfUntimedAndDoesNotHoldItsLaunch) {
