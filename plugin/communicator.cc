@@ -4,8 +4,7 @@
 namespace nccl_exporter {
 
 void Communicator::Open(TimingSource source, int rank, uint32_t ranks, layout::CommunicatorSlot* slot,
-                        layout::SegmentHeader* header, const DriftCauses& causes,
-                        bool times_are_on_probation) {
+                        layout::SegmentHeader* header, const DriftCauses& causes, bool times_are_on_probation) {
   DropHeld(CauseOfDoubt());  // what a former communicator's finalize could not, for another thread was in its turn
   source_.store(source, std::memory_order_relaxed);
   rank_.store(rank, std::memory_order_relaxed);
@@ -62,15 +61,10 @@ void Communicator::BeginDrift(uint64_t launch_ticket) {
 
 // Starts.
 
-Loss Communicator::CauseOfUnfollowed(const OperationStart& start, bool had_turn) const {
-  if (!start.launch_is_followed) return Loss::kLaunchNotFollowed;
-  return had_turn ? Loss::kInFlightFull : Loss::kConcurrentStart;
-}
-
 void Communicator::NoteUnfollowed(const OperationStart& start, bool is_followed, bool had_turn) {
   AddRelaxed(uncompared_items_, 1);
   if (is_followed) {
-    recorder_.CountLoss(CauseOfUnfollowed(start, had_turn));
+    recorder_.CountLoss(had_turn ? Loss::kInFlightFull : Loss::kConcurrentStart);
     RejectLaunch(start.launch, Loss::kCompanion);
     AddRelaxed(unfollowed_[static_cast<size_t>(start.function)], 1);
     StoreRelease(unfollowed_until_, LoadRelaxed(next_operation_));
@@ -128,7 +122,8 @@ void Communicator::EndIfOver(Operation& operation, uint64_t ticket, uint64_t now
   const Progress progress = ProgressOf(operation, ticket);
   const bool cannot_be_seen = MayHaveNoParts(operation) && progress == Progress::kNoPart;
   // Between two of its channels a running operation looks as if it were over.
-  const bool is_over = progress == Progress::kAllStopped && !operation.channels_are_exact.load(std::memory_order_relaxed);
+  const bool is_over =
+      progress == Progress::kAllStopped && !operation.channels_are_exact.load(std::memory_order_relaxed);
   if (is_over || cannot_be_seen || LoadRelaxed(latest_) > ticket) Resolve(operation, ticket, now_ns);
 }
 

@@ -45,6 +45,7 @@ class Communicator {
   uint64_t NextCallGroup() {
     const uint64_t number = LoadRelaxed(call_groups_) + 1;
     StoreRelaxed(call_groups_, number);
+    work_items_.NoteGroup();
     return number;
   }
 
@@ -139,8 +140,6 @@ class Communicator {
       recorder_.ShowDeferredCompletions(turn);
     }
   }
-  // Why an operation is not followed.
-  [[gnu::cold]] Loss CauseOfUnfollowed(const OperationStart& start, bool had_turn) const;
   [[gnu::cold]] void NoteUnfollowed(const OperationStart& start, bool is_followed, bool had_turn);
   uint32_t NoteItem(const OperationStart& start);
   uint64_t NotBefore(const OperationStart& start);
@@ -196,8 +195,8 @@ class Communicator {
   std::atomic<TimingSource> source_{TimingSource::kNone};
   std::atomic<bool> reads_gpu_clock_{false};
   std::atomic<bool> hides_broadcasts_{false};  // no operation is announced for a Broadcast
-  std::atomic<bool> is_drifting_{false};      // untimed for good, from some operation on
-  std::atomic<bool> is_contradicted_{false};  // so that what is still in flight is not believed either
+  std::atomic<bool> is_drifting_{false};       // untimed for good, from some operation on
+  std::atomic<bool> is_contradicted_{false};   // so that what is still in flight is not believed either
   DriftWatch drift_watch_;
   Plausibility plausibility_;
   HeldTimes held_times_;

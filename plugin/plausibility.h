@@ -36,10 +36,11 @@
 //
 // A host may be 64 calls ahead of its GPU at all times; no times are own then. Released is, too, what was held before
 // kPatientLaunches launches in a row of which each was seen to start before it ended, had its stop delivered kRunNs
-// after its start, and ended kPatienceNs after the one before had been delivered. NCCL's thread polls without pause as long as anything is to be read. Were it late by a
-// ring, all that it polls for would be there: it would have had to leave the CPU right after the start of each of these
-// launches, until its end, and with exactly a whole number of rings left to read. One poll in between gives a stop that
-// lies before the start, or times that go back. This is not taken for proof where drift is concerned.
+// after its start, and ended kPatienceNs after the one before had been delivered. NCCL's thread polls without pause as
+// long as anything is to be read. Were it late by a ring, all that it polls for would be there: it would have had to
+// leave the CPU right after the start of each of these launches, until its end, and with exactly a whole number of
+// rings left to read. One poll in between gives a stop that lies before the start, or times that go back. This is not
+// taken for proof where drift is concerned.
 #pragma once
 
 #include <cstdint>
@@ -72,10 +73,10 @@ struct LaunchTimes {
 };
 
 struct Verdict {
-  std::optional<Loss> loss;       // why the times are not believed; nothing: they are plausible
-  bool refutes_held = false;      // times before these, held back so far, are those of other launches
-  bool is_own = false;            // shown by 1
-  bool releases_held = false;     // these times, and those before them that are held back, are their own
+  std::optional<Loss> loss;    // why the times are not believed; nothing: they are plausible
+  bool refutes_held = false;   // times before these, held back so far, are those of other launches
+  bool is_own = false;         // shown by 1
+  bool releases_held = false;  // these times, and those before them that are held back, are their own
 };
 
 // One a communicator. One launch at a time, in whatever thread.

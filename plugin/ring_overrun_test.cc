@@ -45,12 +45,12 @@ struct JobOptions {
   std::vector<Calls> groups;  // in turn
   int rounds = 100;           // of all groups
   uint64_t kernel_ns = 20 * kUs;
-  uint64_t compute_ns = 0;   // of the GPU between two kernels
-  uint64_t call_ns = 5 * kUs;  // of the host for each call
-  uint64_t most_ahead = 400;   // operations: then the host waits
+  uint64_t compute_ns = 0;       // of the GPU between two kernels
+  uint64_t call_ns = 5 * kUs;    // of the host for each call
+  uint64_t most_ahead = 400;     // operations: then the host waits
   int rounds_between_waits = 0;  // for all that was called; 0: none
-  uint64_t rings_late = 0;     // how far the progress thread stays behind the GPU until the GPU has nothing left to do
-  uint64_t works_late = 0;     // and so many works
+  uint64_t rings_late = 0;  // how far the progress thread stays behind the GPU until the GPU has nothing left to do
+  uint64_t works_late = 0;  // and so many works
   // The thread runs for one time and is held up for the other, in turn; 0: never held up.
   uint64_t runs_ns = 0;
   uint64_t held_up_ns = 0;
@@ -116,7 +116,8 @@ class Job {
   bool IsRead() const { return unread_[0].empty() && unread_[1].empty(); }
   size_t Unfinished() const {
     size_t count = 0;
-    for (auto work = works_.rbegin(); work != works_.rend() && work->stop_ns > virtual_ns + kGpuOffsetNs; ++work) ++count;
+    for (auto work = works_.rbegin(); work != works_.rend() && work->stop_ns > virtual_ns + kGpuOffsetNs; ++work)
+      ++count;
     return count;
   }
   bool MayCall() {
@@ -130,7 +131,7 @@ class Job {
   void CallGroup() {
     const Calls& calls = options_.groups[group_];
     const uint64_t now_ns = virtual_ns;
-    ++number_of_group_;
+    number_of_group_ = communicator_->NextCallGroup();
     std::vector<uint64_t> called_ns;
     for (const Function function : calls) {
       virtual_ns = std::max(virtual_ns, host_ns_);
@@ -155,8 +156,7 @@ class Job {
 
   // One kernel. A Send and the Receive after it share a work item.
   void Launch(const Calls& calls, const std::vector<uint64_t>& called_ns) {
-    const uint64_t start_ns =
-        std::max(device_free_ns_ + Jitter(options_.compute_ns), host_ns_ + 2 * kUs) + kUs;
+    const uint64_t start_ns = std::max(device_free_ns_ + Jitter(options_.compute_ns), host_ns_ + 2 * kUs) + kUs;
     const uint64_t stop_ns = start_ns + Jitter(options_.kernel_ns);
     device_free_ns_ = stop_ns;
     const bool is_announced = calls != Calls{Function::kBroadcast};
@@ -319,7 +319,9 @@ TEST(RingOverrun, NeverGivesAWrongDurationToARandomJob) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    const auto one_of = [&](std::initializer_list<uint64_t> values) { return values.begin()[random() % values.size()]; };
+    const auto one_of = [&](std::initializer_list<uint64_t> values) {
+      return values.begin()[random() % values.size()];
+    };
     JobOptions options;
     for (uint64_t i = one_of({1, 2, 3, 8}); i > 0; --i) {
       options.groups.push_back(
@@ -350,6 +352,15 @@ TEST(RingOverrun, LeavesAJobTimedWhoseThreadIsInTime) {
   ASSERT_NO_FATAL_FAILURE(job.Run());
   ExpectNothingWrong(job);
   EXPECT_EQ(job.recorded(), job.operations()) << job.AllLosses();
+}
+
+TEST(RingOverrun, LeavesAJobTimedThatMakesManyBroadcastsBetweenItsOperations) {
+  std::vector<Calls> groups(200, kBroadcast);
+  groups.push_back(kAllReduce);
+  Job job({.groups = groups, .rounds = 20, .most_ahead = 20});
+  ASSERT_NO_FATAL_FAILURE(job.Run());
+  ExpectNothingWrong(job);
+  EXPECT_EQ(job.recorded(), 20u) << job.AllLosses();
 }
 
 TEST(RingOverrun, LeavesAJobTimedThatWaitsForItsGpuNowAndThen) {

@@ -67,15 +67,14 @@ inline void Communicator::NoteCall(Function function, int root, uint64_t group, 
 // it was announced, but not before the launch before was.
 inline uint64_t Communicator::NotBefore(const OperationStart& start) {
   const Launch& launch = LaunchAt(start.launch);
-  const bool is_in_launch =
-      start.launch != 0 && (LoadAcquire(launch.ticket) & Handle::kTicketMask) == start.launch;
+  const bool is_in_launch = start.launch != 0 && (LoadAcquire(launch.ticket) & Handle::kTicketMask) == start.launch;
   return is_in_launch ? LoadRelaxed(launch.called_after) : LoadRelaxed(announced_ns_);
 }
 
 inline uint32_t Communicator::NoteItem(const OperationStart& start) {
   if (start.is_replay) return work_items_.NoteReplay(start.call_ns);
-  if (start.call_is_bound) return work_items_.NoteOperation(true, start.call_ns);
-  return work_items_.NoteOperation(false, NotBefore(start));
+  if (start.call_is_bound) return work_items_.NoteOperation(true, start.call_ns, start.launch);
+  return work_items_.NoteOperation(false, NotBefore(start), start.launch);
 }
 
 inline uint64_t Communicator::StartOperation(const OperationStart& start) {

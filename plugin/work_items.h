@@ -9,7 +9,9 @@
 // too low a count would let wrong ones pass.
 //
 // NCCL may run the calls of one group in another order than they were made in. So the items that may follow an
-// operation are counted from the first call of its group. A group is closed when its operations are announced.
+// operation are counted from the first call of its group. A group is over when its operations are announced. One of
+// Broadcasts alone announces none: it is over when the next begins. But NCCL may show a group that has groups in it as
+// several, so kNestedGroups that begin are counted as one.
 #pragma once
 
 #include <array>
@@ -28,6 +30,7 @@ class WorkItems {
   // Where calls are not announced (2.27 and before) a kernel may run before its operations are known: room for a group
   // of that many.
   static constexpr uint32_t kUnannounced = 16;
+  static constexpr uint32_t kNestedGroups = 8;
   // No call that could overwrite the entries has been made.
   static constexpr uint64_t kNotYet = ~uint64_t{0};
 
@@ -35,10 +38,18 @@ class WorkItems {
     StoreRelaxed(noted_, 0);
     StoreRelaxed(first_of_group_, 0);
     StoreRelaxed(announced_in_group_, 0);
+    StoreRelaxed(latest_launch_, 0);
+    StoreRelaxed(groups_, 0);
+    for (Word& first : firsts_) StoreRelaxed(first, 0);
     has_late_items_.store(false, std::memory_order_relaxed);
     has_unseen_items_.store(false, std::memory_order_relaxed);
   }
 
+  // A group of calls begins; by the thread that makes them.
+  void NoteGroup() {
+    StoreRelaxed(firsts_[LoadRelaxed(groups_) % kNestedGroups], LoadRelaxed(noted_));
+    AddAlone(groups_, 1);
+  }
   // A call that is not being captured; by the thread that makes it, before anything is handed to the GPU.
   void NoteCall(uint64_t now_ns) {
     if (LoadRelaxed(announced_in_group_) != 0) {
@@ -53,16 +64,24 @@ class WorkItems {
   // An operation, by the thread that announces it. Returns the first item that may be its own. `not_before_ns`: its
   // kernel did not start before. An operation without a call of its own (a call may announce several, and calls are
   // not announced before 2.28) is an item itself.
-  uint32_t NoteOperation(bool was_called, uint64_t not_before_ns) {
+  // `launch` 0: not known. Operations without a call of their own, in launches of their own, are groups of their own.
+  uint32_t NoteOperation(bool was_called, uint64_t not_before_ns, uint64_t launch) {
     if (!was_called) {
       has_late_items_.store(true, std::memory_order_relaxed);
       return NoteAlone(not_before_ns);
     }
-    const uint64_t announced = LoadRelaxed(announced_in_group_) + 1;
-    StoreRelaxed(announced_in_group_, announced);
+    const bool has_call = LoadRelaxed(announced_in_group_) < LoadRelaxed(noted_) - LoadRelaxed(first_of_group_);
+    const bool is_in_latest_launch = launch != 0 && launch == LoadRelaxed(latest_launch_);
+    if (!has_call && !is_in_latest_launch) {
+      StoreRelaxed(first_of_group_, LoadRelaxed(noted_));
+      StoreRelaxed(announced_in_group_, 0);
+    }
+    AddAlone(announced_in_group_, 1);
+    StoreRelaxed(latest_launch_, launch);
     const uint64_t first = LoadRelaxed(first_of_group_);
-    if (announced > LoadRelaxed(noted_) - first) Note(not_before_ns);
-    return static_cast<uint32_t>(first);
+    if (!has_call) Note(not_before_ns);
+    const uint64_t first_nested = LoadRelaxed(firsts_[LoadRelaxed(groups_) % kNestedGroups]);
+    return static_cast<uint32_t>(first_nested > first ? first_nested : first);
   }
   // The replay of a captured operation, by the thread that the GPU waits for.
   uint32_t NoteReplay(uint64_t now_ns) { return NoteAlone(now_ns); }
@@ -82,7 +101,9 @@ class WorkItems {
 
  private:
   // How many items have been noted from this one on.
-  int32_t Behind(uint32_t item) const { return static_cast<int32_t>(static_cast<uint32_t>(LoadAcquire(noted_)) - item); }
+  int32_t Behind(uint32_t item) const {
+    return static_cast<int32_t>(static_cast<uint32_t>(LoadAcquire(noted_)) - item);
+  }
 
   uint32_t NoteAlone(uint64_t ns) {
     const uint64_t item = LoadRelaxed(noted_);
@@ -99,6 +120,9 @@ class WorkItems {
   Word noted_{0};
   Word first_of_group_{0};
   Word announced_in_group_{0};
+  Word latest_launch_{0};
+  Word groups_{0};
+  std::array<Word, kNestedGroups> firsts_{};  // items; of the latest groups
   std::atomic<bool> has_late_items_{false};
   std::atomic<bool> has_unseen_items_{false};
   std::array<Word, kKept> called_ns_{};
