@@ -51,6 +51,7 @@ Session::Session(bool with_kernel_timing) {
   setenv("NCCL_EXPORTER_COMMUNICATORS", std::to_string(kSlots).c_str(), 1);
   setenv("NCCL_EXPORTER_RETENTION_SECONDS", "1", 1);
   setenv("NCCL_EXPORTER_KERNEL_TIMING", with_kernel_timing ? "on" : "off", 1);
+  setenv("NCCL_ALLGATHERV_ENABLE", "0", 1);  // without it, no kernel timing on API v6 and v7
 }
 
 Session::~Session() {

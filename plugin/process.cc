@@ -12,6 +12,7 @@
 
 #include "plugin/gpu_identity.h"
 #include "plugin/identity.h"
+#include "plugin/nccl_parameter.h"
 #include "plugin/nccl_version.h"
 #include "plugin/version.h"
 
@@ -120,7 +121,8 @@ const Process::Decision& Process::DecisionFor(int api_version, const void* addre
                                        .nccl_version = nccl_version,
                                        .kernel_timing = options_.kernel_timing,
                                        .shared_memory_free_bytes = SharedMemoryFreeBytes(),
-                                       .local_ranks = LocalRanks(Environment)})};
+                                       .local_ranks = LocalRanks(Environment),
+                                       .allgatherv_is_off = IsAllgathervOff(Environment)})};
   return *decision;
 }
 
@@ -177,13 +179,6 @@ bool Process::PrepareSlot(uint32_t slot) {
   return true;
 }
 
-// NCCL turns the settings of its configuration files into environment variables before it calls init.
-DriftCauses Process::CausesOfDrift(const Decision& decision) {
-  const char* allgatherv = Environment("NCCL_ALLGATHERV_ENABLE");
-  const bool joins_broadcasts = allgatherv == nullptr || std::strcmp(allgatherv, "0") != 0;
-  return DriftCausesOf(decision.api_version, decision.nccl_version, joins_broadcasts);
-}
-
 void Process::OpenSlot(uint32_t index, const InitRequest& request, const Decision& decision) {
   const EventPolicy& policy = decision.policy;
   const uint64_t generation = LoadRelaxed(generations_[index]) + 1;
@@ -210,7 +205,7 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const Decisio
 
   communicators_[index]
       .load(std::memory_order_relaxed)
-      ->Open(policy.source, request.rank, ranks, slot, segment_.header(), CausesOfDrift(decision));
+      ->Open(policy.source, request.rank, ranks, slot, segment_.header(), policy.causes);
   StoreRelaxed(learned_[index], request.is_known ? 1 : 0);
   StoreRelease(contexts_[index], Handle::Of(Salt(), HandleKind::kContext, index, generation).bits);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));

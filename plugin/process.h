@@ -118,7 +118,6 @@ class Process {
   bool Fits(Handle handle, HandleKind kind) const {
     return handle.bits >> 44 == (uint64_t{Salt()} << 4 | static_cast<uint64_t>(kind));
   }
-  static DriftCauses CausesOfDrift(const Decision& decision);
   bool IsOverflow(uint32_t slot) const { return slot == slot_count_ - 1; }
   // The communicator that a context names, or nullptr, which is counted.
   Communicator* Find(Handle context) {

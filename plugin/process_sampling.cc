@@ -3,13 +3,6 @@
 #include "plugin/process.h"
 
 namespace nccl_exporter {
-namespace {
-
-constexpr int kFirstSampled = 22800;    // the mask is loaded per call, and host and device count alike (API v5 and v6)
-constexpr int kFirstUnsampled = 23100;  // any change makes the host's and the device's counts differ
-
-}  // namespace
-
 Process::LibrarySampling* Process::SampleLibrary(int* mask, const Decision& decision, SamplingReason* reason) {
   const EventPolicy& policy = decision.policy;
   const auto refuse = [&](SamplingReason why) -> LibrarySampling* {
@@ -22,13 +15,8 @@ Process::LibrarySampling* Process::SampleLibrary(int* mask, const Decision& deci
     library.sampler.KeepMask();
     return &library;
   }
-  if (options_.sampling == Sampling::kAlways || options_.sampling == Sampling::kOff) {
-    return refuse(SamplingReason::kConfigured);
-  }
-  const bool is_sound = decision.nccl_version >= kFirstSampled && decision.nccl_version < kFirstUnsampled;
-  if (policy.source != TimingSource::kKernel || !is_sound || (decision.api_version != 5 && decision.api_version != 6)) {
-    return refuse(SamplingReason::kRelease);
-  }
+  if (options_.sampling == Sampling::kAlways) return refuse(SamplingReason::kConfigured);
+  if (!policy.may_change_mask) return refuse(SamplingReason::kRelease);
   if (*reason != SamplingReason::kDefault) return refuse(*reason);
   for (LibrarySampling& library : libraries_) {
     if (!library.sampler.Serves(nullptr)) continue;
