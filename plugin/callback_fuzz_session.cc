@@ -111,7 +111,8 @@ void Session::Open(Berth& berth, int version, Introduction introduction, bool is
   std::unique_lock nameless(nameless_, std::defer_lock);
   if (version < 4) nameless.lock();
   const std::vector<uint64_t> states = States();
-  int mask = 0;
+  static int masks[8];  // a copy of NCCL for each API version
+  int& mask = masks[version];
   TableOf(version).Init(&member.context, &mask, introduction);
   if (member.context == nullptr || mask == 0) Fail("init of v%d refused", version);
   member.reports_proxy = (mask & abi::kProxyOp) != 0;

@@ -29,6 +29,7 @@ KernelVerdict JudgeKernelTiming(const PolicyInput& input, const ReleaseFacts& fa
   if (input.shared_memory_free_bytes < kKernelTimingSharedMemoryBytes * input.local_ranks) {
     return {false, TimingReason::kSharedMemoryLow};
   }
+  if (input.milli_cpus_per_rank < kKernelTimingMilliCpusPerRank) return {false, TimingReason::kCpusLow};
   return {true, TimingReason::kDefault};
 }
 
@@ -39,6 +40,7 @@ EventPolicy DecideEvents(const PolicyInput& input) {
   const KernelVerdict kernel = JudgeKernelTiming(input, facts);
   EventPolicy policy;
   policy.causes = CausesOf(facts.release, input.allgatherv_is_off);
+  policy.is_mask_watched = facts.release.ras_sets_mask;
   policy.reason = kernel.reason;
   policy.mask = abi::kColl | abi::kP2p;  // NCCL implies the events that enclose these, API calls included
   if (input.api_version >= 6) policy.mask |= abi::kCeColl;

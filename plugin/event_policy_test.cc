@@ -77,6 +77,9 @@ TEST(EventPolicy, DecidesEveryRowOfTheTable) {
        kTasks | kKernelCh | kCopyEngine,
        kKernel,
        R::kDefault},
+      {"one CPU and a half", {5, 22809, K::kAuto, kPlenty, 8, false, 1500}, kTasks | kProxyOp, kProxy, R::kCpusLow},
+      {"two CPUs", {5, 22809, K::kAuto, kPlenty, 8, false, 2000}, kTasks | kKernelCh, kKernel, R::kDefault},
+      {"one CPU, forced on", {5, 22809, K::kOn, kPlenty, 8, false, 1000}, kTasks | kKernelCh, kKernel, R::kConfigured},
       {"little, forced on", {6, 23007, K::kOn, 0, 8, true}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kConfigured},
   };
   for (const Case& expected : cases) {

@@ -39,6 +39,8 @@ struct NcclRelease {
   bool broadcasts_lack_events = false;
   // A change of KernelCh in the mask keeps host and device counters equal, and NCCL loads the mask at each call.
   bool may_change_mask = false;
+  // NCCL's RAS client can change the mask while the job runs (CONTROL PROFILER_MASK).
+  bool ras_sets_mask = false;
   DriftCauses causes;  // with NCCL_ALLGATHERV_ENABLE not set to 0
 };
 
@@ -52,6 +54,7 @@ struct NcclRelease {
 //     same in 2.32 (pull request 2369 is open).
 //   may_change_mask: 2.28.9 and 2.30.7 plugin/profiler.cc ncclProfilerStartGroupApiEvent loads the mask at each call,
 //     proxy.cc ncclProxySaveOp increments with and without KernelCh. 2.31: ncclProfilerPostPlanWork does not.
+//   ras_sets_mask: 2.31.2 ras/client_support.cc, and plugin/profiler.cc, which applies it again after each init.
 //   kCostly: issue 2355, closed by 2.32.3. 2.31.3 on: messages to oneself and empty parts are counted on both sides
 //     (plugin/profiler.cc ncclProfilerPostPlanWork, by channel mask).
 inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
@@ -85,18 +88,21 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .last_version = 23102,
      .kernel_events = KernelEvents::kCostly,
      .broadcasts_lack_events = true,
+     .ras_sets_mask = true,
      .causes = {.joins_broadcasts = true, .forgets_broadcasts = true}},
     {.api_version = 7,
      .first_version = 23103,
      .last_version = 23199,
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
+     .ras_sets_mask = true,
      .causes = {.joins_broadcasts = true, .forgets_broadcasts = true}},
     {.api_version = 7,
      .first_version = 23200,
      .last_version = 23206,
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
+     .ras_sets_mask = true,
      .causes = {.joins_broadcasts = true, .forgets_broadcasts = true}},
 }};
 
