@@ -51,6 +51,7 @@ Session::Session(bool with_kernel_timing) {
   setenv("NCCL_EXPORTER_COMMUNICATORS", std::to_string(kSlots).c_str(), 1);
   setenv("NCCL_EXPORTER_RETENTION_SECONDS", "1", 1);
   setenv("NCCL_EXPORTER_KERNEL_TIMING", with_kernel_timing ? "on" : "off", 1);
+  setenv("NCCL_ALLGATHERV_ENABLE", "0", 1);  // without it, no kernel timing on API v6 and v7
 }
 
 Session::~Session() {
@@ -110,7 +111,8 @@ void Session::Open(Berth& berth, int version, Introduction introduction, bool is
   std::unique_lock nameless(nameless_, std::defer_lock);
   if (version < 4) nameless.lock();
   const std::vector<uint64_t> states = States();
-  int mask = 0;
+  static int masks[8];  // a copy of NCCL for each API version
+  int& mask = masks[version];
   TableOf(version).Init(&member.context, &mask, introduction);
   if (member.context == nullptr || mask == 0) Fail("init of v%d refused", version);
   member.reports_proxy = (mask & abi::kProxyOp) != 0;

@@ -63,6 +63,7 @@ class CallbackScript {
       std::filesystem::create_directory(directory);
       setenv("NCCL_EXPORTER_DIR", directory.c_str(), 1);
       setenv("NCCL_EXPORTER_KERNEL_TIMING", "on", 1);
+      setenv("NCCL_ALLGATHERV_ENABLE", "0", 1);
       const auto program = std::filesystem::read_symlink("/proc/self/exe");
       const auto path = program.parent_path() / "libnccl-profiler-exporter.so";
       void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -37,6 +37,10 @@ class Communicator {
   bool FollowsOperations() const {
     return source() != TimingSource::kNone && !is_drifting_.load(std::memory_order_relaxed);
   }
+  // NCCL's mask was changed by somebody else: kernel times are not believed from here on.
+  void EndKernelTiming() {
+    if (ReadsKernels()) BeginDrift(0);
+  }
   TimingSource source() const { return source_.load(std::memory_order_relaxed); }
   void LearnRank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
   int rank() const { return rank_.load(std::memory_order_relaxed); }

@@ -3,44 +3,26 @@
 // the times of other work, for good. Told by calls and operations as they come, before the first wrong time stamp. The
 // same rule is in proto/README.md.
 //
-// The causes, each of certain releases, all with kernel timing only:
+// The causes, each of certain releases (nccl_release.h), all with kernel timing only:
 //
-// - A send to or receive from oneself, as in every AlltoAll: the device counts it, the host does not. 2.26 to 2.30.
-// - A message that is cut into more parts than have data: the same, for the empty ones. 2.26 to 2.30; 2.26 does not
-//   announce the number of parts, so that nothing can be told there.
+// - A send to or receive from oneself, as in every AlltoAll: the device counts it, the host does not.
+// - A message that is cut into more parts than have data: the same, for the empty ones. 2.26 does not announce the
+//   number of parts, so that nothing can be told there.
 // - A captured graph that is replayed after an eager call: the host counts replays only as long as the latest call was
-//   a captured one. 2.26.3 to 2.30; seen from 2.28 on, where calls are announced.
-// - Broadcasts of several roots in one group: their common kernel is counted on one side only. 2.29 and later, unless
+//   a captured one. Seen from 2.28 on, where calls are announced.
+// - Broadcasts of several roots in one group: their common kernel is counted on one side only, unless
 //   NCCL_ALLGATHERV_ENABLE=0.
-// - Any Broadcast: the device counts it, the host does not. 2.31.0 to 2.31.2.
+// - Any Broadcast: the device counts it, the host does not, unless NCCL_ALLGATHERV_ENABLE=0.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 
+#include "plugin/nccl_release.h"
 #include "plugin/operation.h"
 
 namespace nccl_exporter {
-
-// Which causes a release has.
-struct DriftCauses {
-  bool hides_parts = false;         // of messages to oneself, and empty ones
-  bool forgets_replays = false;     // after an eager call
-  bool joins_broadcasts = false;    // of several roots
-  bool forgets_broadcasts = false;  // whatever their roots
-
-  bool operator==(const DriftCauses&) const = default;
-};
-
-// `nccl_version` as ncclGetVersion reports it, 0: not known.
-constexpr DriftCauses DriftCausesOf(int api_version, int nccl_version, bool joins_broadcasts) {
-  constexpr int kFirstSound = 23103;
-  return {.hides_parts = api_version >= 3 && api_version <= 6,
-          .forgets_replays = api_version >= 3 && api_version <= 6,
-          .joins_broadcasts = api_version >= 6 && joins_broadcasts,
-          .forgets_broadcasts = api_version == 7 && nccl_version < kFirstSound};
-}
 
 // Of a message cut into `parts` at multiples of 4 KiB; one without bytes has one part.
 constexpr uint64_t PartsWithData(uint64_t bytes, uint64_t parts) {

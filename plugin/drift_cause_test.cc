@@ -23,18 +23,6 @@ OperationStart Replay() {
   return start;
 }
 
-TEST(DriftCausesOf, FollowsTheRelease) {
-  EXPECT_EQ(DriftCausesOf(2, 22403, true), DriftCauses{});
-  EXPECT_EQ(DriftCausesOf(3, 22606, true), (DriftCauses{.hides_parts = true, .forgets_replays = true}));
-  EXPECT_EQ(DriftCausesOf(5, 22809, true), (DriftCauses{.hides_parts = true, .forgets_replays = true}));
-  EXPECT_EQ(DriftCausesOf(6, 23007, true),
-            (DriftCauses{.hides_parts = true, .forgets_replays = true, .joins_broadcasts = true}));
-  EXPECT_EQ(DriftCausesOf(6, 23007, false), (DriftCauses{.hides_parts = true, .forgets_replays = true}));
-  EXPECT_EQ(DriftCausesOf(7, 23102, true), (DriftCauses{.joins_broadcasts = true, .forgets_broadcasts = true}));
-  EXPECT_EQ(DriftCausesOf(7, 0, true), (DriftCauses{.joins_broadcasts = true, .forgets_broadcasts = true}));
-  EXPECT_EQ(DriftCausesOf(7, 23103, true), (DriftCauses{.joins_broadcasts = true}));
-}
-
 TEST(PartsWithData, CutsAtMultiplesOf4KiB) {
   EXPECT_EQ(PartsWithData(262144, 16), 16u);
   EXPECT_EQ(PartsWithData(262145, 16), 13u);

@@ -6,42 +6,50 @@
 namespace nccl_exporter {
 namespace {
 
-constexpr int kFirstUnsound = 23100;  // 2.31.0: kernel events cost 4 to 13 % and their time stamps drift
-constexpr int kLastUnsound = 23102;   // 2.31.2
-
 // Whether kernel events may be asked for, and why (not).
 struct KernelVerdict {
   bool granted;
   TimingReason reason;
 };
 
-KernelVerdict JudgeKernelTiming(const PolicyInput& input) {
-  if (input.api_version < 3) return {false, TimingReason::kApiTooOld};
+KernelVerdict JudgeKernelTiming(const PolicyInput& input, const ReleaseFacts& facts) {
+  const NcclRelease& release = facts.release;
+  const bool omits_work = release.broadcasts_lack_events && !input.allgatherv_is_off;
+  if (release.kernel_events == KernelEvents::kNone) return {false, TimingReason::kApiTooOld};
   if (input.kernel_timing == KernelTiming::kOff) return {false, TimingReason::kConfigured};
-  if (input.kernel_timing == KernelTiming::kOn) return {true, TimingReason::kConfigured};
-  if (input.api_version == 3) return {false, TimingReason::kApiTooOld};
-  if (input.nccl_version >= kFirstUnsound && input.nccl_version <= kLastUnsound) {
-    return {false, TimingReason::kReleaseUnsound};
+  if (input.kernel_timing == KernelTiming::kOn) {
+    if (omits_work) return {false, TimingReason::kAllgathervEnabled};
+    return {true, TimingReason::kConfigured};
   }
-  // v4 to v6 belong to releases that are all sound; v7 began with one that is not.
-  if (input.api_version >= 7 && input.nccl_version == 0) return {false, TimingReason::kReleaseUnknown};
+  if (release.kernel_events == KernelEvents::kWithoutTime) return {false, TimingReason::kApiTooOld};
+  if (release.kernel_events == KernelEvents::kCostly) return {false, TimingReason::kReleaseUnsound};
+  // API v7 began with releases whose kernel events cost.
+  if (!facts.is_known && input.nccl_version == 0) return {false, TimingReason::kReleaseUnknown};
+  if (omits_work) return {false, TimingReason::kAllgathervEnabled};
   if (input.shared_memory_free_bytes < kKernelTimingSharedMemoryBytes * input.local_ranks) {
     return {false, TimingReason::kSharedMemoryLow};
   }
+  if (input.milli_cpus_per_rank < kKernelTimingMilliCpusPerRank) return {false, TimingReason::kCpusLow};
   return {true, TimingReason::kDefault};
 }
 
 }  // namespace
 
 EventPolicy DecideEvents(const PolicyInput& input) {
-  const KernelVerdict kernel = JudgeKernelTiming(input);
+  const ReleaseFacts facts = FactsOf(input.api_version, input.nccl_version);
+  const KernelVerdict kernel = JudgeKernelTiming(input, facts);
   EventPolicy policy;
+  policy.causes = CausesOf(facts.release, input.allgatherv_is_off);
+  policy.is_mask_watched = facts.release.ras_sets_mask;
   policy.reason = kernel.reason;
   policy.mask = abi::kColl | abi::kP2p;  // NCCL implies the events that enclose these, API calls included
   if (input.api_version >= 6) policy.mask |= abi::kCeColl;
   if (kernel.granted) {
     policy.mask |= abi::kKernelCh;
-    policy.source = input.api_version >= 4 ? TimingSource::kKernel : TimingSource::kKernelCpu;
+    policy.source =
+        facts.release.kernel_events == KernelEvents::kWithoutTime ? TimingSource::kKernelCpu : TimingSource::kKernel;
+    policy.times_are_on_probation = !facts.is_known;
+    policy.may_change_mask = facts.release.may_change_mask;
   } else {
     policy.mask |= abi::kProxyOp;
     policy.source = TimingSource::kProxy;

@@ -36,29 +36,51 @@ TEST(EventPolicy, DecidesEveryRowOfTheTable) {
       {"2.26, forced on", {3, 22606, K::kOn, kPlenty, 8}, kTasks | kKernelCh, kKernelCpu, R::kConfigured},
       {"2.27", {4, 22707, K::kAuto, kPlenty, 8}, kTasks | kKernelCh, kKernel, R::kDefault},
       {"2.28", {5, 22809, K::kAuto, kPlenty, 8}, kTasks | kKernelCh, kKernel, R::kDefault},
-      {"2.30", {6, 23007, K::kAuto, kPlenty, 8}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kDefault},
-      {"2.30, version hidden", {6, 0, K::kAuto, kPlenty, 8}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kDefault},
+      {"2.29 and later: Broadcasts lack kernel events",
+       {6, 22903, K::kAuto, kPlenty, 8},
+       kTasks | kProxyOp | kCopyEngine,
+       kProxy,
+       R::kAllgathervEnabled},
+      {"2.30, forced on: a hang is not a choice",
+       {6, 23007, K::kOn, kPlenty, 8},
+       kTasks | kProxyOp | kCopyEngine,
+       kProxy,
+       R::kAllgathervEnabled},
+      {"2.32", {7, 23206, K::kAuto, kPlenty, 8}, kTasks | kProxyOp | kCopyEngine, kProxy, R::kAllgathervEnabled},
+      {"2.30", {6, 23007, K::kAuto, kPlenty, 8, true}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kDefault},
+      {"2.30, version hidden",
+       {6, 0, K::kAuto, kPlenty, 8, true},
+       kTasks | kKernelCh | kCopyEngine,
+       kKernel,
+       R::kDefault},
       {"2.30, off", {6, 23007, K::kOff, kPlenty, 8}, kTasks | kProxyOp | kCopyEngine, kProxy, R::kConfigured},
       {"2.31.0", {7, 23100, K::kAuto, kPlenty, 8}, kTasks | kProxyOp | kCopyEngine, kProxy, R::kReleaseUnsound},
       {"2.31.2", {7, 23102, K::kAuto, kPlenty, 8}, kTasks | kProxyOp | kCopyEngine, kProxy, R::kReleaseUnsound},
-      {"2.31.2, forced on", {7, 23102, K::kOn, kPlenty, 8}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kConfigured},
-      {"2.31.3", {7, 23103, K::kAuto, kPlenty, 8}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kDefault},
+      {"2.31.2, forced on",
+       {7, 23102, K::kOn, kPlenty, 8, true},
+       kTasks | kKernelCh | kCopyEngine,
+       kKernel,
+       R::kConfigured},
+      {"2.31.3", {7, 23103, K::kAuto, kPlenty, 8, true}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kDefault},
       {"2.31, version hidden",
        {7, 0, K::kAuto, kPlenty, 8},
        kTasks | kProxyOp | kCopyEngine,
        kProxy,
        R::kReleaseUnknown},
       {"little shared memory",
-       {6, 23007, K::kAuto, 64 << 20, 8},
+       {6, 23007, K::kAuto, 64 << 20, 8, true},
        kTasks | kProxyOp | kCopyEngine,
        kProxy,
        R::kSharedMemoryLow},
       {"just enough for one",
-       {6, 23007, K::kAuto, 64 << 20, 1},
+       {6, 23007, K::kAuto, 64 << 20, 1, true},
        kTasks | kKernelCh | kCopyEngine,
        kKernel,
        R::kDefault},
-      {"little, forced on", {6, 23007, K::kOn, 0, 8}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kConfigured},
+      {"one CPU and a half", {5, 22809, K::kAuto, kPlenty, 8, false, 1500}, kTasks | kProxyOp, kProxy, R::kCpusLow},
+      {"two CPUs", {5, 22809, K::kAuto, kPlenty, 8, false, 2000}, kTasks | kKernelCh, kKernel, R::kDefault},
+      {"one CPU, forced on", {5, 22809, K::kOn, kPlenty, 8, false, 1000}, kTasks | kKernelCh, kKernel, R::kConfigured},
+      {"little, forced on", {6, 23007, K::kOn, 0, 8, true}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kConfigured},
   };
   for (const Case& expected : cases) {
     const EventPolicy policy = DecideEvents(expected.input);
@@ -75,6 +97,29 @@ TEST(EventPolicy, NeverAsksForBitsThatAVersionDoesNotHave) {
       EXPECT_LE(DecideEvents({api, 0, timing, kPlenty, 1}).mask, highest[api]) << "v" << api;
     }
   }
+}
+
+TEST(EventPolicy, PutsTimesOfReleasesThatAreNotInTheTableOnProbation) {
+  const auto on_probation = [](int api, int version, KernelTiming timing) {
+    const EventPolicy policy = DecideEvents({api, version, timing, kPlenty, 8, true});
+    EXPECT_EQ(policy.source, TimingSource::kKernel) << version;
+    return policy.times_are_on_probation;
+  };
+  EXPECT_FALSE(on_probation(6, 23007, KernelTiming::kAuto));
+  EXPECT_FALSE(on_probation(7, 23206, KernelTiming::kAuto));
+  EXPECT_TRUE(on_probation(7, 23300, KernelTiming::kAuto));
+  EXPECT_TRUE(on_probation(7, 0, KernelTiming::kOn));
+}
+
+TEST(EventPolicy, LetsTheMaskChangeOnlyWhereBothSidesGoOnCountingAlike) {
+  const auto may_change = [](int api, int version, bool allgatherv_is_off) {
+    return DecideEvents({api, version, KernelTiming::kOn, kPlenty, 8, allgatherv_is_off}).may_change_mask;
+  };
+  EXPECT_FALSE(may_change(4, 22707, true));
+  EXPECT_TRUE(may_change(5, 22809, false));
+  EXPECT_TRUE(may_change(6, 23007, true));
+  EXPECT_FALSE(may_change(6, 23007, false)) << "nothing is timed";
+  EXPECT_FALSE(may_change(7, 23206, true));
 }
 
 }  // namespace

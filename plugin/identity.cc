@@ -70,15 +70,17 @@ void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(cons
   header->identity_count = count;
 }
 
-uint32_t LocalRanks(const char* (*get)(const char* name)) {
+uint32_t LocalRanks(const char* (*get)(const char* name), int ranks, int nodes) {
   constexpr uint32_t kUsualGpus = 8;
   constexpr uint32_t kMost = 64;
   for (const char* name : {"LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
     const char* text = get(name);
-    const long ranks = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
-    if (ranks >= 1 && ranks <= kMost) return static_cast<uint32_t>(ranks);
+    const long given = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
+    if (given >= 1 && given <= kMost) return static_cast<uint32_t>(given);
   }
-  return kUsualGpus;
+  if (ranks < 1 || nodes < 1 || nodes > ranks) return kUsualGpus;
+  const uint32_t per_node = static_cast<uint32_t>((ranks - 1) / nodes + 1);
+  return per_node < kMost ? per_node : kMost;
 }
 
 }  // namespace nccl_exporter

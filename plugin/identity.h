@@ -19,7 +19,8 @@ void CopyText(char* field, size_t size, const char* text);
 // Fills pid, uid, host name, executable, identity pairs and version of a header that is not published yet.
 void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name));
 
-// Processes of this job on this node, as torchrun, Slurm or Open MPI tell; 8, the usual number of GPUs, if none does.
-uint32_t LocalRanks(const char* (*get)(const char* name));
+// Processes of this job on this node, as torchrun, Slurm or Open MPI tell; else by the ranks and nodes of a
+// communicator; 8, the usual number of GPUs, if neither is known.
+uint32_t LocalRanks(const char* (*get)(const char* name), int ranks = 0, int nodes = 0);
 
 }  // namespace nccl_exporter

@@ -61,6 +61,14 @@ TEST(Identity, TakesTheNumberOfLocalRanksFromTheLauncher) {
   EXPECT_EQ(LocalRanks([](const char*) { return "many"; }), 8u);
 }
 
+TEST(Identity, TakesTheNumberOfLocalRanksFromTheCommunicatorWhereNoLauncherTells) {
+  const auto nothing = [](const char*) -> const char* { return nullptr; };
+  EXPECT_EQ(LocalRanks(nothing, 16, 4), 4u);
+  EXPECT_EQ(LocalRanks(nothing, 17, 4), 5u);
+  EXPECT_EQ(LocalRanks(nothing, 2, 4), 8u) << "not believed";
+  EXPECT_EQ(LocalRanks([](const char*) { return "2"; }, 16, 4), 2u);
+}
+
 TEST(GpuIdentity, MapsCudasOrdinalToTheNodesIndex) {
   EXPECT_EQ(NodeIndex(nullptr, 3), 3);
   EXPECT_EQ(NodeIndex("", 3), 3);

@@ -276,6 +276,7 @@ int main(int count, char** arguments) {
   const std::string directory = mkdtemp(pattern.data());
   setenv("NCCL_EXPORTER_DIR", directory.c_str(), 1);
   setenv("NCCL_EXPORTER_KERNEL_TIMING", "on", 1);
+  setenv("NCCL_ALLGATHERV_ENABLE", "0", 1);  // without it, no kernel timing on 2.30
   setenv("NCCL_EXPORTER_SAMPLING", "0.5", 1);
   setenv("NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.1", 1);
   setenv("NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "0", 1);

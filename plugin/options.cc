@@ -41,13 +41,13 @@ bool ParseDecimal(const char* text, uint64_t least, uint64_t most, uint64_t* mil
 }
 
 bool ParseSampling(const char* text, Options* options) {
-  if (std::strcmp(text, "auto") == 0) return options->sampling = Sampling::kAuto, true;
-  if (std::strcmp(text, "always") == 0) return options->sampling = Sampling::kAlways, true;
-  if (std::strcmp(text, "off") == 0) return options->sampling = Sampling::kOff, true;
+  // `auto` was windows of a tenth, chosen by default; a job that still sets it has every operation timed.
+  if (std::strcmp(text, "always") == 0 || std::strcmp(text, "auto") == 0) return true;
+  if (std::strcmp(text, "off") == 0) return options->kernel_timing = KernelTiming::kOff, true;
   uint64_t duty_ppm = 0;
   if (!ParseDecimal(text, 1000, 1'000'000, &duty_ppm)) return false;
   options->sampling_duty_ppm = static_cast<uint32_t>(duty_ppm);
-  return options->sampling = Sampling::kDuty, true;
+  return options->sampling = Sampling::kWindows, true;
 }
 
 bool ParseKernelTiming(const char* text, KernelTiming* value) {

@@ -22,21 +22,22 @@ inline constexpr std::array<OptionRow, 8> kOptions{{
      "can be "
      "written and trusted, else /dev/shm/nccl-exporter-UID"},
     {"NCCL_EXPORTER_KERNEL_TIMING", "auto",
-     "GPU time stamps: auto (where the NCCL release makes them cheap and true), on, off"},
+     "GPU time stamps: auto (where they are cheap and true, and safe for the job), on (wherever they are safe), off"},
     {"NCCL_EXPORTER_COMMUNICATORS", "256",
      "communicators of one process with counters of their own, 1 to 4095; further ones share the overflow slot"},
     {"NCCL_EXPORTER_RETENTION_SECONDS", "300",
      "for how long a finalized communicator keeps its slot, 1 to 86400; no shorter than the daemon's retention"},
-    {"NCCL_EXPORTER_SAMPLING", "auto",
-     "which operations GPU time stamps are taken of: auto (after the learning time, those in windows of a tenth of the "
-     "time, where that is safe), always (all), off (none), or the windows' share of the time, 0.001 to 1"},
+    {"NCCL_EXPORTER_SAMPLING", "always",
+     "which operations GPU time stamps are taken of: always (all), off (none, as with "
+     "NCCL_EXPORTER_KERNEL_TIMING=off), "
+     "or those in windows of time: the windows' share of the time, 0.001 to 1"},
     {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "2",
-     "time in which there is one window, 0.1 to 3600; the same on all ranks"},
+     "with windows: time in which there is one window, 0.1 to 3600; the same on all ranks"},
     {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "600",
-     "time from the first communicator on in which all operations are timed, 0 to 86400"},
+     "with windows: time from the first communicator on in which all operations are timed, 0 to 86400"},
 }};
 
-enum class Sampling : uint8_t { kAuto, kAlways, kOff, kDuty };  // NCCL_EXPORTER_SAMPLING
+enum class Sampling : uint8_t { kAlways, kWindows };  // NCCL_EXPORTER_SAMPLING
 
 struct Options {
   bool enable = true;
@@ -44,7 +45,7 @@ struct Options {
   KernelTiming kernel_timing = KernelTiming::kAuto;
   uint32_t communicators = 256;
   uint64_t retention_ns = 300'000'000'000;
-  Sampling sampling = Sampling::kAuto;
+  Sampling sampling = Sampling::kAlways;
   uint32_t sampling_duty_ppm = 100'000;
   uint64_t sampling_period_ns = 2'000'000'000;
   uint64_t sampling_learning_ns = 600'000'000'000;

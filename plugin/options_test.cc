@@ -32,7 +32,7 @@ TEST(Options, AreTheDefaultsOfTheTableWhenNothingIsSet) {
     EXPECT_EQ(options.kernel_timing, KernelTiming::kAuto);
     EXPECT_EQ(options.communicators, 256u);
     EXPECT_EQ(options.retention_ns, 300'000'000'000u);
-    EXPECT_EQ(options.sampling, Sampling::kAuto);
+    EXPECT_EQ(options.sampling, Sampling::kAlways);
     EXPECT_EQ(options.sampling_duty_ppm, 100'000u);
     EXPECT_EQ(options.sampling_period_ns, 2'000'000'000u);
     EXPECT_EQ(options.sampling_learning_ns, 600'000'000'000u);
@@ -54,7 +54,7 @@ TEST(Options, TakeEveryVariableOfTheTable) {
   EXPECT_EQ(options.kernel_timing, KernelTiming::kOff);
   EXPECT_EQ(options.communicators, 4095u);
   EXPECT_EQ(options.retention_ns, 1'000'000'000u);
-  EXPECT_EQ(options.sampling, Sampling::kDuty);
+  EXPECT_EQ(options.sampling, Sampling::kWindows);
   EXPECT_EQ(options.sampling_duty_ppm, 250'000u);
   EXPECT_EQ(options.sampling_period_ns, 500'000'000u);
   EXPECT_EQ(options.sampling_learning_ns, 0u);
@@ -79,14 +79,25 @@ TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
     EXPECT_EQ(options.retention_ns, 300'000'000'000u);
   }
   for (const char* share : {"0", "0.0001", ".", "1..", "0,5", "-1", "0.1 ", "0.1234567", "1000000000000000"}) {
-    EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", share}}).sampling, Sampling::kAuto) << share;
+    EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", share}}).sampling, Sampling::kAlways) << share;
   }
   EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "1"}}).sampling_duty_ppm, 1'000'000u);
   EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "always"}}).sampling, Sampling::kAlways);
-  EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "off"}}).sampling, Sampling::kOff);
   for (const char* number : {"0", "12x", "", " 5", "99999999999999999999", "0x10"}) {
     EXPECT_EQ(Read({{"NCCL_EXPORTER_COMMUNICATORS", number}}).communicators, 256u) << number;
   }
+}
+
+TEST(Options, TakeSamplingOffForKernelTimingOff) {
+  EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "off"}}).kernel_timing, KernelTiming::kOff);
+  EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "off"}, {"NCCL_EXPORTER_KERNEL_TIMING", "on"}}).kernel_timing,
+            KernelTiming::kOff);
+}
+
+TEST(Options, TakeTheFormerDefaultOfSamplingForTheNewOne) {
+  const Options options = Read({{"NCCL_EXPORTER_SAMPLING", "auto"}});
+  EXPECT_EQ(options.sampling, Sampling::kAlways);
+  EXPECT_EQ(options.rejected_name, nullptr);
 }
 
 }  // namespace

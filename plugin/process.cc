@@ -10,8 +10,10 @@
 #include <cstring>
 #include <new>
 
+#include "plugin/cpu_allowance.h"
 #include "plugin/gpu_identity.h"
 #include "plugin/identity.h"
+#include "plugin/nccl_parameter.h"
 #include "plugin/nccl_version.h"
 #include "plugin/version.h"
 
@@ -108,19 +110,23 @@ void Process::OpenOverflow() {
 }
 
 // Once for each release that calls, so that communicators of one job are timed alike however full /dev/shm becomes.
-const Process::Decision& Process::DecisionFor(int api_version, const void* address_in_nccl) {
+const Process::Decision& Process::DecisionFor(const InitRequest& request, const void* address_in_nccl) {
+  const int api_version = request.api_version;
   const int nccl_version = FindNcclVersion(address_in_nccl);
   Decision* decision = &decisions_[0];
   for (; decision->api_version != 0 && decision != &decisions_.back(); ++decision) {
     if (decision->api_version == api_version && decision->nccl_version == nccl_version) return *decision;
   }
+  const uint32_t told_ranks = LocalRanks(Environment, request.ranks, request.nodes);
   *decision = {.api_version = api_version,
                .nccl_version = nccl_version,
                .policy = DecideEvents({.api_version = api_version,
                                        .nccl_version = nccl_version,
                                        .kernel_timing = options_.kernel_timing,
                                        .shared_memory_free_bytes = SharedMemoryFreeBytes(),
-                                       .local_ranks = LocalRanks(Environment)})};
+                                       .local_ranks = LocalRanks(Environment),
+                                       .allgatherv_is_off = IsAllgathervOff(Environment),
+                                       .milli_cpus_per_rank = MilliCpusPerRank(ReadCpuAllowance(), told_ranks)})};
   return *decision;
 }
 
@@ -129,21 +135,30 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   Locked locked(&lock_);
   if (mode_ == Mode::kNotStarted) Start(request);
   if (mode_ == Mode::kOff) return;
-  const Decision& decision = DecisionFor(request.api_version, mask);
+  const Decision& decision = DecisionFor(request, mask);
+  const bool is_overridden = IsMaskOverridden(mask);
+  if (is_overridden) NoteMaskOverride(mask);
   const uint32_t slot = ClaimSlot();
   if (IsOverflow(slot)) {
+    has_overflowed_ = true;
     for (LibrarySampling& library : libraries_) {
       FreezeMask(library, SamplingReason::kOverflow);  // whether its groups are open cannot be told
     }
     SamplingReason reason = SamplingReason::kOverflow;
-    SampleLibrary(mask, decision, &reason);
+    if (SampleLibrary(mask, decision, &reason) == nullptr && !is_overridden) StoreMask(mask, decision);
     // The context carries the number of ranks, which the shared slot cannot.
     const uint64_t ranks = request.ranks > 0 ? static_cast<uint64_t>(request.ranks) : 0;
     *context = Handle::Of(Salt(), HandleKind::kContext, slot, ranks).Pointer();
   } else {
     SamplingReason reason = SamplingReason::kDefault;
     LibrarySampling* library = SampleLibrary(mask, decision, &reason);
+    if (library == nullptr && !is_overridden) StoreMask(mask, decision);
     OpenSlot(slot, request, decision);
+    if (is_overridden) {
+      ShowMaskOverride(slot);
+    } else if (decision.policy.is_mask_watched && library == nullptr) {
+      WatchMask(slot, mask, decision.policy.mask);
+    }
     communicators_[slot].load(std::memory_order_relaxed)->SetSampler(library != nullptr ? &library->sampler : nullptr);
     ShowSampling(slot, library, reason);
     *context = Handle{LoadRelaxed(contexts_[slot])}.Pointer();
@@ -177,11 +192,37 @@ bool Process::PrepareSlot(uint32_t slot) {
   return true;
 }
 
-// NCCL turns the settings of its configuration files into environment variables before it calls init.
-DriftCauses Process::CausesOfDrift(const Decision& decision) {
-  const char* allgatherv = Environment("NCCL_ALLGATHERV_ENABLE");
-  const bool joins_broadcasts = allgatherv == nullptr || std::strcmp(allgatherv, "0") != 0;
-  return DriftCausesOf(decision.api_version, decision.nccl_version, joins_broadcasts);
+// The event mask, where others change it.
+
+void Process::StoreMask(int* mask, const Decision& decision) {
+  __atomic_store_n(mask, decision.policy.mask, __ATOMIC_RELAXED);
+}
+
+bool Process::IsMaskOverridden(const int* mask) const {
+  for (uint32_t slot = 0; slot + 1 < slot_count_; ++slot) {
+    const WatchedMask& watched = watched_masks_[slot];
+    if (watched.mask.load(std::memory_order_relaxed) == mask && watched.IsOverridden()) return true;
+  }
+  return false;
+}
+
+void Process::WatchMask(uint32_t slot, const int* mask, int stored) {
+  watched_masks_[slot].stored.store(stored, std::memory_order_relaxed);
+  watched_masks_[slot].mask.store(mask, std::memory_order_relaxed);
+}
+
+void Process::NoteMaskOverride(const int* mask) {
+  for (uint32_t slot = 0; slot + 1 < slot_count_; ++slot) {
+    if (watched_masks_[slot].mask.load(std::memory_order_relaxed) != mask) continue;
+    watched_masks_[slot].mask.store(nullptr, std::memory_order_relaxed);
+    ShowMaskOverride(slot);
+  }
+}
+
+void Process::ShowMaskOverride(uint32_t slot) {
+  communicators_[slot].load(std::memory_order_acquire)->EndKernelTiming();
+  std::atomic_ref<uint64_t>(segment_.slot(slot)->timing_reason)
+      .store(static_cast<uint64_t>(TimingReason::kMaskOverride), std::memory_order_release);
 }
 
 void Process::OpenSlot(uint32_t index, const InitRequest& request, const Decision& decision) {
@@ -210,7 +251,7 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const Decisio
 
   communicators_[index]
       .load(std::memory_order_relaxed)
-      ->Open(policy.source, request.rank, ranks, slot, segment_.header(), CausesOfDrift(decision));
+      ->Open(policy.source, request.rank, ranks, slot, segment_.header(), policy.causes);
   StoreRelaxed(learned_[index], request.is_known ? 1 : 0);
   StoreRelease(contexts_[index], Handle::Of(Salt(), HandleKind::kContext, index, generation).bits);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));
@@ -226,7 +267,9 @@ void Process::Finalize(void* context) {
   if (communicator == nullptr) return;
   const uint32_t index = handle.Slot();
   StoreRelease(contexts_[index], 0);
+  WatchMask(index, nullptr, 0);
   communicator->Finalize();
+  LeaveLibrary(*communicator);
   closed_ns_[index] = NowNs();
   layout::CommunicatorSlot* slot = segment_.slot(index);
   StoreRelaxed(slot->closed_monotonic_ns, closed_ns_[index]);

@@ -78,22 +78,46 @@ class Process {
     int nccl_version = 0;
     EventPolicy policy;
   };
-  const Decision& DecisionFor(int api_version, const void* address_in_nccl);
+  const Decision& DecisionFor(const InitRequest& request, const void* address_in_nccl);
   uint32_t ClaimSlot();  // under the lock, like all that init and finalize do
   bool PrepareSlot(uint32_t slot);
   void OpenSlot(uint32_t slot, const InitRequest& request, const Decision& decision);
   void OpenOverflow();
 
+  // The mask word of a communicator's copy of libnccl, and what was stored there. nullptr: not watched. Cleared when
+  // the communicator is finalized: that copy may then be unloaded.
+  struct WatchedMask {
+    std::atomic<const int*> mask;
+    std::atomic<int> stored;
+
+    bool IsOverridden() const {
+      const int* word = mask.load(std::memory_order_relaxed);
+      return word != nullptr && __atomic_load_n(word, __ATOMIC_RELAXED) != stored.load(std::memory_order_relaxed);
+    }
+  };
+  static void StoreMask(int* mask, const Decision& decision);
+  // Under the lock: at an init of the copy that `mask` belongs to.
+  bool IsMaskOverridden(const int* mask) const;
+  void WatchMask(uint32_t slot, const int* mask, int stored);
+  // Somebody else has changed the mask: NCCL's RAS client can, from 2.31 on. Kernel-timed communicators drift from here
+  // on, since NCCL's host has stopped or begun to count.
+  [[gnu::cold]] void NoteMaskOverride(const int* mask);
+  void ShowMaskOverride(uint32_t slot);
+
   // Sampling (process_sampling.cc).
   struct LibrarySampling {  // of one copy of libnccl
     Sampler sampler;
     std::atomic<SamplingReason> reason;
+    uint32_t communicators;  // that are not finalized; under the lock
   };
   // Under the lock. The sampling of the copy that the mask belongs to, or nullptr where there is none, for the reason
-  // that is given; the mask is stored in either case.
+  // that is given.
   LibrarySampling* SampleLibrary(int* mask, const Decision& decision, SamplingReason* reason);
+  // Under the lock. The last communicator of a copy of libnccl takes its sampler along: the copy may be unloaded.
+  void LeaveLibrary(Communicator& communicator);
   void ShowSampling(uint32_t slot, const LibrarySampling* library, SamplingReason reason);
   void ShowSampling(LibrarySampling& library);
+  void ShowUntimed(uint32_t slot);
   LibrarySampling* LibraryOf(const Sampler* sampler);
   // Before a call that must not see a change of the mask.
   void FreezeMask(Sampler& sampler, FreezingCall call, void* context, void* call_group);
@@ -118,7 +142,6 @@ class Process {
   bool Fits(Handle handle, HandleKind kind) const {
     return handle.bits >> 44 == (uint64_t{Salt()} << 4 | static_cast<uint64_t>(kind));
   }
-  static DriftCauses CausesOfDrift(const Decision& decision);
   bool IsOverflow(uint32_t slot) const { return slot == slot_count_ - 1; }
   // The communicator that a context names, or nullptr, which is counted.
   Communicator* Find(Handle context) {
@@ -143,7 +166,11 @@ class Process {
   // A communicator captures one graph at a time.
   Word& CapturingEntry(Handle call_group) { return capturing_[call_group.Slot()]; }
 
-  static constexpr int kCallTimeShift = 10;  // a kCall handle tells the time in 1024 ns: 208 days fit
+  // When a call was made, by the payload of its handle. False if that cannot be told.
+  bool TimeOfCall(uint64_t payload, uint64_t* call_ns) const;
+
+  static constexpr int kCallTimeShift = 10;  // a kCall handle tells the time in units of 1024 ns
+  static constexpr int kCallHalfShift = 43;  // its 44 bits come round after 208 days: two halves of 2^43 units
 
   static std::atomic<Process*> instance_;
 
@@ -152,6 +179,7 @@ class Process {
   std::atomic<uint16_t> salt_;
   int pid_;
   uint64_t start_ns_;  // CLOCK_MONOTONIC; times in kCall handles count from it
+  Word call_half_;     // which half of the handles' range the latest call was in, counted from the start
   uint32_t slot_count_;
   pthread_mutex_t lock_;
   Mode mode_;
@@ -164,9 +192,11 @@ class Process {
   std::array<uint64_t, Handle::kMaxSlots> closed_ns_;  // CLOCK_MONOTONIC of the last finalize; under the lock
   std::array<Word, Handle::kMaxSlots> learned_;        // whether identity has come (API v1 to v3)
   std::array<std::atomic<Communicator*>, Handle::kMaxSlots> communicators_;
+  std::array<WatchedMask, Handle::kMaxSlots> watched_masks_;  // by slot
   static constexpr size_t kMostLibraries =
       4;  // copies of libnccl that are sampled: a framework's own, and the system's
   std::array<LibrarySampling, kMostLibraries> libraries_;
+  bool has_overflowed_;  // calls on communicators without a slot are not seen to freeze the mask; under the lock
 };
 
 }  // namespace nccl_exporter

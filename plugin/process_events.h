@@ -17,6 +17,9 @@ inline void* Process::StartCallGroup(void* context) {
   if (communicator == nullptr) return nullptr;
   const Handle group = from.With(HandleKind::kGroupApi, communicator->NextCallGroup());
   if (Sampler* sampler = communicator->sampler()) sampler->NoteGroup(group.bits);
+  if (const WatchedMask& watched = watched_masks_[from.Slot()]; watched.IsOverridden()) {
+    NoteMaskOverride(watched.mask.load(std::memory_order_relaxed));
+  }
   return group.Pointer();
 }
 
@@ -46,7 +49,9 @@ inline void* Process::StartCall(void* context, Function function, int root, bool
     communicator->NoteCallTime(now_ns);
     if (!sampler->TimesNow()) kind = HandleKind::kUntimedCall;
   }
-  return Handle::Of(Salt(), kind, (now_ns - start_ns_) >> kCallTimeShift).Pointer();
+  const uint64_t units = (now_ns - start_ns_) >> kCallTimeShift;
+  if (LoadRelaxed(call_half_) != units >> kCallHalfShift) StoreRelaxed(call_half_, units >> kCallHalfShift);
+  return Handle::Of(Salt(), kind, units).Pointer();
 }
 
 inline void* Process::StartLaunch(void* context) {
@@ -57,12 +62,23 @@ inline void* Process::StartLaunch(void* context) {
   return from.With(ticket != 0 ? HandleKind::kGroup : HandleKind::kUnfollowed, ticket).Pointer();
 }
 
+// The call lies in the half of the latest call, or in the one before: it is at most 104 days old.
+inline bool Process::TimeOfCall(uint64_t payload, uint64_t* call_ns) const {
+  const uint64_t latest_half = LoadRelaxed(call_half_);
+  const bool is_former = ((latest_half ^ payload >> kCallHalfShift) & 1) != 0;
+  if (is_former && latest_half == 0) return false;
+  const uint64_t half = latest_half - (is_former ? 1 : 0);
+  const uint64_t units = half << kCallHalfShift | (payload & ((uint64_t{1} << kCallHalfShift) - 1));
+  *call_ns = start_ns_ + (units << kCallTimeShift);
+  return true;
+}
+
 inline bool Process::DateCall(Handle call, OperationStart* start) {
   const HandleKind kind = KindOf(call);
   if (kind == HandleKind::kCall || kind == HandleKind::kUntimedCall) {
     start->is_untimed = kind == HandleKind::kUntimedCall;
-    start->call_ns = start_ns_ + (call.Payload() << kCallTimeShift);
-    start->call_is_bound = true;
+    start->call_is_bound = TimeOfCall(call.Payload(), &start->call_ns);
+    if (!start->call_is_bound) start->call_ns = NowNs();
     return true;
   }
   start->call_ns = NowNs();

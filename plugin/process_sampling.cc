@@ -3,42 +3,39 @@
 #include "plugin/process.h"
 
 namespace nccl_exporter {
-namespace {
-
-constexpr int kFirstSampled = 22800;    // the mask is loaded per call, and host and device count alike (API v5 and v6)
-constexpr int kFirstUnsampled = 23100;  // any change makes the host's and the device's counts differ
-
-}  // namespace
-
 Process::LibrarySampling* Process::SampleLibrary(int* mask, const Decision& decision, SamplingReason* reason) {
   const EventPolicy& policy = decision.policy;
   const auto refuse = [&](SamplingReason why) -> LibrarySampling* {
     if (*reason == SamplingReason::kDefault) *reason = why;
-    __atomic_store_n(mask, policy.mask, __ATOMIC_RELAXED);
     return nullptr;
   };
   for (LibrarySampling& library : libraries_) {
     if (!library.sampler.Serves(mask)) continue;
     library.sampler.KeepMask();
+    ++library.communicators;  // for good, if it has no slot: its end is not noted
     return &library;
   }
-  if (options_.sampling == Sampling::kAlways || options_.sampling == Sampling::kOff) {
-    return refuse(SamplingReason::kConfigured);
-  }
-  const bool is_sound = decision.nccl_version >= kFirstSampled && decision.nccl_version < kFirstUnsampled;
-  if (policy.source != TimingSource::kKernel || !is_sound || (decision.api_version != 5 && decision.api_version != 6)) {
-    return refuse(SamplingReason::kRelease);
-  }
-  if (*reason != SamplingReason::kDefault) return refuse(*reason);
+  if (options_.sampling == Sampling::kAlways) return refuse(SamplingReason::kConfigured);
+  if (!policy.may_change_mask) return refuse(SamplingReason::kRelease);
+  if (has_overflowed_) return refuse(SamplingReason::kOverflow);
   for (LibrarySampling& library : libraries_) {
-    if (!library.sampler.Serves(nullptr)) continue;
+    if (library.sampler.IsInUse()) continue;
     const uint64_t period_ns = options_.sampling_period_ns;
     const SamplingWindows windows{.period_ns = period_ns,
                                   .window_ns = period_ns / kWholeDutyPpm * options_.sampling_duty_ppm};
     library.sampler.Open(mask, policy.mask, windows, options_.sampling_learning_ns, NowNs());
+    library.reason.store(SamplingReason::kDefault, std::memory_order_relaxed);
+    library.communicators = 1;
     return &library;
   }
   return refuse(SamplingReason::kTooManyLibraries);
+}
+
+// Its communicators begin to count anew with the next one, so that nothing of the former ones binds the mask.
+void Process::LeaveLibrary(Communicator& communicator) {
+  LibrarySampling* library = LibraryOf(communicator.sampler());
+  if (library == nullptr) return;
+  if (--library->communicators == 0) library->sampler.Close();
 }
 
 Process::LibrarySampling* Process::LibraryOf(const Sampler* sampler) {
@@ -60,6 +57,17 @@ void Process::ShowSampling(uint32_t slot, const LibrarySampling* library, Sampli
     now_shown = word();
     StoreRelaxed(shown, now_shown);
   } while (now_shown != word());  // the state moves on twice at most; the last store shows the last state
+  if (library->sampler.IsFrozen() && !library->sampler.TimesNow()) ShowUntimed(slot);
+}
+
+// Kernels are timed no more; proxies follow what crosses the network. A communicator that drifts says so instead.
+void Process::ShowUntimed(uint32_t slot) {
+  layout::CommunicatorSlot* shown = segment_.slot(slot);
+  uint64_t source = static_cast<uint64_t>(TimingSource::kKernel);
+  const std::atomic_ref<uint64_t> source_word(shown->timing_source);
+  if (!source_word.compare_exchange_strong(source, static_cast<uint64_t>(TimingSource::kProxy))) return;
+  std::atomic_ref<uint64_t>(shown->timing_reason)
+      .store(static_cast<uint64_t>(TimingReason::kSamplingFrozen), std::memory_order_release);
 }
 
 // The state has changed: once or twice in the life of a process.
@@ -86,7 +94,9 @@ void Process::FreezeMask(Sampler& sampler, FreezingCall call, void* context, voi
 
 // As it stands.
 void Process::FreezeMask(LibrarySampling& library, SamplingReason reason) {
-  if (library.sampler.Serves(nullptr) || !library.sampler.Freeze(FreezingCall::kOther, 0)) return;
+  // One that is frozen is not looked at again: its copy of libnccl may have been unloaded.
+  if (!library.sampler.IsInUse() || library.reason.load(std::memory_order_relaxed) != SamplingReason::kDefault) return;
+  library.sampler.Freeze(FreezingCall::kOther, 0);
   library.reason.store(reason, std::memory_order_relaxed);
   ShowSampling(library);
 }

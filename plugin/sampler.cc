@@ -33,20 +33,20 @@ WindowPhase PhaseAt(const SamplingWindows& windows, uint64_t realtime_ns) {
 }
 
 void Sampler::Open(int* mask, int timed_mask, const SamplingWindows& windows, uint64_t learning_ns, uint64_t now_ns) {
-  mask_ = mask;
+  mask_.store(mask, std::memory_order_relaxed);
   timed_mask_ = timed_mask & ~kFrozenBit;
   untimed_mask_ = (timed_mask_ & ~kTimingBit) | kProxyBit;
   windows_ = windows;
   has_learned_.store(false, std::memory_order_relaxed);
   StoreRelaxed(changes_, 0);
   StoreRelaxed(next_change_ns_, now_ns + learning_ns);
-  __atomic_store_n(mask_, timed_mask_, __ATOMIC_RELEASE);
+  __atomic_store_n(mask, timed_mask_, __ATOMIC_RELEASE);
 }
 
 void Sampler::KeepMask() {
   if (IsOwn(LoadMask())) return;
   StoreRelaxed(next_change_ns_, kNever);
-  __atomic_store_n(mask_, frozen_timed(), __ATOMIC_RELEASE);
+  __atomic_store_n(mask(), frozen_timed(), __ATOMIC_RELEASE);
 }
 
 SamplingState Sampler::state() const {
@@ -73,7 +73,7 @@ bool Sampler::EndChange(bool is_any_group_open, const ClockReading& now) {
     const WindowPhase phase = PhaseAt(windows_, now.realtime_ns);
     int present = phase.is_open ? untimed_mask_ : timed_mask_;
     const int wanted = phase.is_open ? timed_mask_ : untimed_mask_;
-    __atomic_compare_exchange_n(mask_, &present, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    __atomic_compare_exchange_n(mask(), &present, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     has_ended_learning = !has_learned_.exchange(true, std::memory_order_relaxed);
     // On failure `present` is what the word holds: the wanted value already, a frozen one, or somebody else's.
     const bool goes_on = present == timed_mask_ || present == untimed_mask_;
@@ -89,10 +89,10 @@ bool Sampler::Freeze(FreezingCall call, uint64_t changes_before) {
   do {
     if (!IsOwn(present) || (present & kFrozenBit) != 0) return false;
   } while (
-      !__atomic_compare_exchange_n(mask_, &present, present | kFrozenBit, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+      !__atomic_compare_exchange_n(mask(), &present, present | kFrozenBit, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
   const bool is_certain = changes_before % 2 == 0 && changes() == changes_before;
   if (!is_certain && call != FreezingCall::kOther) {
-    __atomic_store_n(mask_, call == FreezingCall::kSend ? frozen_timed() : frozen_untimed(), __ATOMIC_RELEASE);
+    __atomic_store_n(mask(), call == FreezingCall::kSend ? frozen_timed() : frozen_untimed(), __ATOMIC_RELEASE);
   }
   StoreRelaxed(next_change_ns_, kNever);
   return true;

@@ -37,6 +37,17 @@
 // is harmless; each of its operations is timed on all its channels or on none. Groups are numbered by communicator: one
 // whose stop is lost is superseded by the next. A frozen or lost process keeps a constant mask.
 //
+// Drift. Where the device has counted work that the host has not, NCCL's host waits for the entry of an earlier item
+// (event_policy.h), which must have been written. Untimed work between timed work does not break that:
+//   6. All causes of drift are point-to-point calls or replays of captured graphs, where windows are allowed at all
+//      (2.28; 2.29 and 2.30 with NCCL_ALLGATHERV_ENABLE=0). Each is preceded by a freeze, so by 2 by one value.
+//   7. Let k be the device's number of the first item that the host misses. Before k both count alike. The host's
+//      numbers continue at k: every later wait is for an item k or later, never for one before the freeze.
+//   8. Items from k on all have the frozen value. Timed: each entry is written. Untimed: nothing waits; what was timed
+//      before k waits for its own entry, which is written.
+// Not excluded: a call of 4 or 5 whose value differs from the frozen one, and drifts. Its process may wait in
+// ncclCommDestroy. docs/kernel-timing.md says so, beside what is not excluded without windows.
+//
 // A forked child finds the process's memory cleared: no sampler, and its first init stores the mask anew.
 #pragma once
 
@@ -77,7 +88,10 @@ class Sampler {
  public:
   // Under the process's lock, at the first init by this copy. Stores the timed mask.
   void Open(int* mask, int timed_mask, const SamplingWindows& windows, uint64_t learning_ns, uint64_t now_ns);
-  bool Serves(const int* mask) const { return mask_ == mask; }
+  // Under the lock, after the last communicator of the copy.
+  void Close() { mask_.store(&idle_mask_, std::memory_order_relaxed); }
+  bool IsInUse() const { return mask() != nullptr && mask() != &idle_mask_; }
+  bool Serves(const int* mask) const { return this->mask() == mask; }
   // A later init: the mask is left alone, unless someone else has overwritten it.
   void KeepMask();
 
@@ -109,14 +123,16 @@ class Sampler {
   static constexpr uint64_t kNever = ~uint64_t{0};
   static constexpr uint64_t kRetryNs = 1'000'000;  // until a change is tried again that found a group open
 
-  int LoadMask() const { return __atomic_load_n(mask_, __ATOMIC_ACQUIRE); }
+  int* mask() const { return mask_.load(std::memory_order_relaxed); }
+  int LoadMask() const { return __atomic_load_n(mask(), __ATOMIC_ACQUIRE); }
   bool IsOwn(int mask) const {
     return (mask | kFrozenBit) == frozen_timed() || (mask | kFrozenBit) == frozen_untimed();
   }
   int frozen_timed() const { return timed_mask_ | kFrozenBit; }
   int frozen_untimed() const { return untimed_mask_ | kFrozenBit; }
 
-  int* mask_;
+  std::atomic<int*> mask_;
+  int idle_mask_;     // what threads find that come late, once the copy of libnccl may be unloaded
   int timed_mask_;    // with KernelCh, as the policy says
   int untimed_mask_;  // with ProxyOp in its place: operations that cross the network are followed by their proxies
   SamplingWindows windows_;

@@ -203,29 +203,30 @@ TEST_F(TimingSurvival, Survives38_ReplaysAfterAnEagerCallAreUntimed) {
   });
 }
 
-TEST_F(TimingSurvival, Survives38_BroadcastsOfSeveralRootsUntimeWhatFollows) {
+TEST_F(TimingSurvival, Survives38_BroadcastsAreCollectivesLikeOthersWithoutAllgatherv) {
   InEach<5, 6, 7>([&]<int kVersion>() {
     Caller<kVersion> caller;
-    const auto broadcast = [&](void* group_api, int root) {
+    void* group_api = caller.GroupApi();
+    for (int root = 0; root < 2; ++root) {
       auto event = caller.Event(abi::kCollApi, group_api);
       event.collApi = {"Broadcast", 1, "ncclInt8", root, nullptr, false};
       caller.Stop(caller.Start(event));
-    };
-    for (int root = 0; root < 2; ++root) {
-      void* group_api = caller.GroupApi();
-      broadcast(group_api, root);
-      if (kVersion < 7) broadcast(group_api, root);
-      caller.Stop(group_api);
-      caller.Run();
     }
-    const uint64_t before = Segment().Timed();
-    EXPECT_EQ(before, kVersion < 7 ? 2u : 0u) << "this test is not an NCCL of 2.31.3 or later";
-    void* group_api = caller.GroupApi();
-    broadcast(group_api, 0);
-    broadcast(group_api, 1);
     caller.Stop(group_api);
     caller.Run();
-    EXPECT_EQ(Segment().Timed(), kVersion == 5 ? 3u : before);
+    EXPECT_EQ(Segment().Timed(), 1u);
+    EXPECT_EQ(Segment().Calls("Broadcast"), 2u);
+  });
+}
+
+TEST_F(TimingSurvival, Survives38_NothingIsTimedWhereBroadcastsLackKernelEvents) {
+  InEach<6, 7>([&]<int kVersion>() {
+    unsetenv("NCCL_ALLGATHERV_ENABLE");
+    Caller<kVersion> caller;
+    caller.Run();
+    EXPECT_EQ(Segment().Timed(), 0u);
+    EXPECT_EQ(Segment().Started(), 1u);
+    EXPECT_EQ(Segment().Slot(0)->timing_reason, static_cast<uint64_t>(TimingReason::kAllgathervEnabled));
   });
 }
 

@@ -107,19 +107,23 @@ inline constexpr std::array<std::string_view, static_cast<size_t>(TimingSource::
 
 // Why that source was chosen (label `timing_reason`); chosen once per process and NCCL library by the event policy.
 enum class TimingReason : uint8_t {
-  kDefault = 0,          // kernel timing is sound on this release
-  kConfigured = 1,       // NCCL_EXPORTER_KERNEL_TIMING=on or off
-  kApiTooOld = 2,        // profiler API v1 and v2 have no kernel events; 2.26's carry no time
-  kReleaseUnsound = 3,   // 2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps
-  kReleaseUnknown = 4,   // the NCCL version could not be found out
-  kSharedMemoryLow = 5,  // /dev/shm cannot hold what NCCL needs for kernel timing
-  kOverflow = 6,         // communicator in the overflow slot
-  kDrift = 7,            // its time stamps were found to drift
+  kDefault = 0,            // kernel timing is sound on this release
+  kConfigured = 1,         // NCCL_EXPORTER_KERNEL_TIMING=on or off
+  kApiTooOld = 2,          // profiler API v1 and v2 have no kernel events; 2.26's carry no time
+  kReleaseUnsound = 3,     // 2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps
+  kReleaseUnknown = 4,     // the NCCL version could not be found out
+  kSharedMemoryLow = 5,    // /dev/shm cannot hold what NCCL needs for kernel timing
+  kOverflow = 6,           // communicator in the overflow slot
+  kDrift = 7,              // its time stamps were found to drift
+  kAllgathervEnabled = 8,  // 2.29 and later, without NCCL_ALLGATHERV_ENABLE=0: kernel timing could hang the job
+  kCpusLow = 9,            // fewer than two CPUs per local rank for NCCL's progress thread and the training thread
+  kSamplingFrozen = 10,    // windows of kernel timing ended outside of a window: see sampling_reason
+  kMaskOverride = 11,      // NCCL's event mask was changed by someone else, as by NCCL's RAS client
   kCount
 };
 inline constexpr std::array<std::string_view, static_cast<size_t>(TimingReason::kCount)> kTimingReasons{
-    "default",         "configured",        "api_too_old", "release_unsound",
-    "release_unknown", "shared_memory_low", "overflow",    "drift"};
+    "default",  "configured", "api_too_old",        "release_unsound", "release_unknown", "shared_memory_low",
+    "overflow", "drift",      "allgatherv_enabled", "cpus_low",        "sampling_frozen", "mask_override"};
 
 // Whether all operations are timed or those in windows of time (label `sampling`).
 enum class SamplingState : uint8_t {

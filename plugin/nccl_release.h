@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of each NCCL release, in one table: which kernel events it has, which of its work they leave out, and
+// what makes its counters drift. Event policy, drift rules and sampling read it. proto/README.md has the drift rules in
+// prose.
+//
+// Facts were read in NCCL's source; each row names the files. Line numbers are those of the last release of the row.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace nccl_exporter {
+
+// What parts the host's counters of kernel work from the device's (drift_cause.h).
+struct DriftCauses {
+  bool hides_parts = false;         // a message to oneself, or one with empty parts: counted by the device only
+  bool forgets_replays = false;     // a captured graph, replayed after an eager call: the same
+  bool joins_broadcasts = false;    // Broadcasts of several roots in one group: the same
+  bool forgets_broadcasts = false;  // any Broadcast: the same
+
+  bool operator==(const DriftCauses&) const = default;
+};
+
+enum class KernelEvents : uint8_t {
+  kNone,         // the profiler API has none
+  kWithoutTime,  // the plugin dates them at their delivery
+  kCostly,       // with GPU times; the kernels take 4 to 13 % longer
+  kTimed,        // with GPU times
+};
+
+struct NcclRelease {
+  int api_version = 0;    // of the profiler API, as this plugin is called
+  int first_version = 0;  // as ncclGetVersion reports it
+  int last_version = 0;
+  KernelEvents kernel_events = KernelEvents::kNone;
+  // Broadcasts go through the AllGatherV scheduler, which drops KernelCh, unless NCCL_ALLGATHERV_ENABLE=0. The device
+  // then skips their entries in its ring of time stamps. Host and device counters that differ make NCCL wait for such
+  // an entry: ncclCommDestroy hangs (2.29 and 2.30), or NCCL polls memory that it has freed (2.31.2).
+  bool broadcasts_lack_events = false;
+  // A change of KernelCh in the mask keeps host and device counters equal, and NCCL loads the mask at each call.
+  bool may_change_mask = false;
+  // NCCL's RAS client can change the mask while the job runs (CONTROL PROFILER_MASK).
+  bool ras_sets_mask = false;
+  DriftCauses causes;  // with NCCL_ALLGATHERV_ENABLE not set to 0
+};
+
+// Sources, at https://github.com/NVIDIA/nccl:
+//   hides_parts: enqueue.cc addP2pToPlan queues no profiler operation for a part without steps, proxy.cc
+//     ncclProxySaveOp none for a message to oneself; device/common.h profiler() counts every work item.
+//   forgets_replays: proxy.cc SaveProxyProfiler increments at a replay only while comm->planner.persistent is set.
+//   joins_broadcasts, broadcasts_lack_events: enqueue.cc collTaskAppend and ncclPrepareTasks (a single root becomes a
+//     task without eActivationMask), scheduler/allgatherv_sched.cc (several roots: no profiler operation at all).
+//   forgets_broadcasts: 2.31.2 plugin/profiler.cc ncclProfilerPostPlanWork increments for tasks with KernelCh only; the
+//     same in 2.32 (pull request 2369 is open).
+//   may_change_mask: 2.28.9 and 2.30.7 plugin/profiler.cc ncclProfilerStartGroupApiEvent loads the mask at each call,
+//     proxy.cc ncclProxySaveOp increments with and without KernelCh. 2.31: ncclProfilerPostPlanWork does not.
+//   ras_sets_mask: 2.31.2 ras/client_support.cc, and plugin/profiler.cc, which applies it again after each init.
+//   kCostly: issue 2355, closed by 2.32.3. 2.31.3 on: messages to oneself and empty parts are counted on both sides
+//     (plugin/profiler.cc ncclProfilerPostPlanWork, by channel mask).
+inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
+    {.api_version = 1, .first_version = 22300, .last_version = 22399, .causes = {}},
+    {.api_version = 2, .first_version = 22400, .last_version = 22599, .causes = {}},
+    {.api_version = 3,
+     .first_version = 22600,
+     .last_version = 22699,
+     .kernel_events = KernelEvents::kWithoutTime,
+     .causes = {.hides_parts = true, .forgets_replays = true}},
+    {.api_version = 4,
+     .first_version = 22700,
+     .last_version = 22799,
+     .kernel_events = KernelEvents::kTimed,
+     .causes = {.hides_parts = true, .forgets_replays = true}},
+    {.api_version = 5,
+     .first_version = 22800,
+     .last_version = 22899,
+     .kernel_events = KernelEvents::kTimed,
+     .may_change_mask = true,
+     .causes = {.hides_parts = true, .forgets_replays = true}},
+    {.api_version = 6,
+     .first_version = 22900,
+     .last_version = 23099,
+     .kernel_events = KernelEvents::kTimed,
+     .broadcasts_lack_events = true,
+     .may_change_mask = true,
+     .causes = {.hides_parts = true, .forgets_replays = true, .joins_broadcasts = true}},
+    {.api_version = 7,
+     .first_version = 23100,
+     .last_version = 23102,
+     .kernel_events = KernelEvents::kCostly,
+     .broadcasts_lack_events = true,
+     .ras_sets_mask = true,
+     .causes = {.joins_broadcasts = true, .forgets_broadcasts = true}},
+    {.api_version = 7,
+     .first_version = 23103,
+     .last_version = 23199,
+     .kernel_events = KernelEvents::kTimed,
+     .broadcasts_lack_events = true,
+     .ras_sets_mask = true,
+     .causes = {.joins_broadcasts = true, .forgets_broadcasts = true}},
+    {.api_version = 7,
+     .first_version = 23200,
+     .last_version = 23206,
+     .kernel_events = KernelEvents::kTimed,
+     .broadcasts_lack_events = true,
+     .ras_sets_mask = true,
+     .causes = {.joins_broadcasts = true, .forgets_broadcasts = true}},
+}};
+
+struct ReleaseFacts {
+  NcclRelease release;
+  bool is_known = false;  // false: newer than the table, or not to be told apart; the facts are those of its neighbour
+};
+
+// `nccl_version` 0: not known. Up to API v6, the API version alone names the row.
+constexpr ReleaseFacts FactsOf(int api_version, int nccl_version) {
+  ReleaseFacts facts;
+  int rows_of_api = 0;
+  for (const NcclRelease& release : kNcclReleases) {
+    if (release.api_version != api_version) continue;
+    ++rows_of_api;
+    facts.release = release;
+    if (release.first_version <= nccl_version && nccl_version <= release.last_version) return {release, true};
+  }
+  facts.is_known = nccl_version == 0 && rows_of_api == 1;
+  // A version that contradicts its API is no release of the table's: nothing says what its Broadcasts do.
+  if (!facts.is_known && facts.release.kernel_events != KernelEvents::kNone) {
+    facts.release.broadcasts_lack_events = true;
+    facts.release.may_change_mask = false;
+  }
+  return facts;
+}
+
+// With NCCL_ALLGATHERV_ENABLE=0, Broadcasts are collectives like any other.
+constexpr DriftCauses CausesOf(const NcclRelease& release, bool allgatherv_is_off) {
+  DriftCauses causes = release.causes;
+  if (allgatherv_is_off) causes.joins_broadcasts = causes.forgets_broadcasts = false;
+  return causes;
+}
+
+}  // namespace nccl_exporter
