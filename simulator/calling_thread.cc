@@ -28,6 +28,11 @@ void CallingThread::Finalize() {
   for (CalledRank& called : ranks_) called.communicators.FinalizeAll(now_ns_ += kCallbackNs);
 }
 
+bool CallingThread::HasHung() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const CalledRank& called) { return called.communicators.HasHung(); });
+}
+
 void CallingThread::StartStep(const ThreadStep& step) {
   GoOnTo(step.started_ns);
   if (ranks_.front().communicators.IsRecreatedAt(step.step)) {
@@ -40,6 +45,7 @@ void CallingThread::StartStep(const ThreadStep& step) {
 bool CallingThread::Play(const ThreadStep& step) {
   if (step.started_ns >= kNever) return false;
   StartStep(step);
+  if (HasHung()) return false;
   for (const ThreadGroup& group : step.groups) {
     if (group.calls.front().called_ns >= kNever) return false;
     if (pace_.StopAsked()) return true;
@@ -56,6 +62,7 @@ void CallingThread::PlayHanging(const ThreadStep& step) {
 void CallingThread::PlayGroup(const ThreadGroup& group, bool never_completes) {
   GoOnTo(group.calls.front().called_ns);
   if (!plugin_.IsLoaded()) return;
+  if (options_.faults.Has(Fault::kRasMask)) plugin_.ControlMask(options_.faults.RasMaskAt(now_ns_));
   if (options_.captures_graphs && group.is_capturable && !never_completes) {
     if (!graphs_.contains(group.id)) Capture(group);
     Replay(group, graphs_.at(group.id));
@@ -81,6 +88,9 @@ CallingThread::Plans CallingThread::MakeCalls(const ThreadGroup& group, bool is_
     called.push_back(events_.Call(communicator, call, depth, is_captured, now_ns_));
   }
   events_.BeginEnd(now_ns_);
+  if (options_.release.PreparesTasksLate()) {
+    for (GroupEvents::CallEvent& event : called) event.mask = plugin_.Mask();
+  }
 
   Plans plans;
   for (const Plan& plan : group.plans) {
@@ -92,12 +102,11 @@ CallingThread::Plans CallingThread::MakeCalls(const ThreadGroup& group, bool is_
     if (has_kernel_events && CallsBringDrift(group, plan.rank, plan.communicator, options_.release)) {
       communicator.is_drifting.store(true);
     }
+    const bool joins = options_.release.JoinsBroadcasts() && HasSeveralRoots(group, plan.rank, plan.communicator);
     for (size_t i = 0; i < plan.tasks.size(); ++i) {
-      if (plan.tasks[i].function == Function::kBroadcast && options_.release.BroadcastIsCallOnly()) {
+      if (plan.tasks[i].function == Function::kBroadcast && (joins || options_.release.BroadcastIsCallOnly())) {
         communicator.sequences[static_cast<size_t>(Function::kBroadcast)]++;
-        if (options_.faults.Has(Fault::kDriftBroadcast)) {
-          prepared.AddUncounted(MakeTask(plan.tasks[i], communicator, options_));
-        }
+        prepared.AddUnannounced(MakeTask(plan.tasks[i], communicator, options_), joins);
         continue;
       }
       Task task = MakeTask(plan.tasks[i], communicator, options_);
@@ -118,7 +127,7 @@ void CallingThread::Launch(const ThreadGroup& group, Plans& plans, bool never_co
     events_.LaunchKernel(plans[i].communicator(), plans[i].Mask(), now_ns_);
   }
   for (size_t i = 0; i < plans.size(); ++i) {
-    if (plans[i].IsEmpty() && !plans[i].HasUncounted()) continue;
+    if (plans[i].IsEmpty() && !plans[i].HasUnannounced()) continue;
     const KernelTimes kernel{group.plans[i].kernel_start_ns, group.plans[i].kernel_stop_ns};
     plans[i].Play(kernel, PreparedPlan::Way::kEager, never_completes, now_ns_);
   }
@@ -127,7 +136,7 @@ void CallingThread::Launch(const ThreadGroup& group, Plans& plans, bool never_co
 // Non-blocking: ncclGroupEnd returns at once, and a thread of NCCL's does the rest. KernelLaunch is not played there.
 void CallingThread::LaunchOnHostThread(const ThreadGroup& group, const std::shared_ptr<Plans>& plans) {
   for (size_t i = 0; i < plans->size(); ++i) {
-    if ((*plans)[i].IsEmpty() && !(*plans)[i].HasUncounted()) continue;
+    if ((*plans)[i].IsEmpty() && !(*plans)[i].HasUnannounced()) continue;
     const Plan& plan = group.plans[i];
     const KernelTimes kernel{plan.kernel_start_ns, plan.kernel_stop_ns};
     Called(plan.rank).rank.host().Post(std::max(now_ns_, plan.launched_ns), [plans, i, kernel](int64_t& now_ns) {
@@ -140,6 +149,7 @@ void CallingThread::LaunchOnHostThread(const ThreadGroup& group, const std::shar
 void CallingThread::Capture(const ThreadGroup& group) {
   Plans& plans = graphs_[group.id] = MakeCalls(group, true);
   for (PreparedPlan& plan : plans) {
+    plan.CountAtCapture();
     if (plan.IsEmpty()) continue;
     events_.LaunchKernel(plan.communicator(), plan.Mask(), now_ns_);
     if (plan.HasProxyOperations() || !options_.release.AnnouncesAtCapture()) continue;
@@ -151,11 +161,12 @@ void CallingThread::Capture(const ThreadGroup& group) {
 void CallingThread::Replay(const ThreadGroup& group, Plans& plans) {
   for (size_t i = 0; i < plans.size(); ++i) {
     plans[i].CountMaskFaultsAtReplay();
-    if (plans[i].IsEmpty() || !plans[i].HasProxyOperations()) continue;
+    if (plans[i].IsEmpty() && !plans[i].HasUnannounced()) continue;
     const Plan& plan = group.plans[i];
     const KernelTimes kernel{plan.kernel_start_ns, plan.kernel_stop_ns};
     PreparedPlan& prepared = plans[i];
     Called(plan.rank).rank.host().Post(std::max(now_ns_, plan.launched_ns), [&prepared, kernel](int64_t& now_ns) {
+      if (!prepared.HasProxyOperations()) return prepared.PlaySilently(kernel, now_ns);
       prepared.Play(kernel, PreparedPlan::Way::kReplay, false, now_ns);
     });
   }

@@ -26,8 +26,7 @@ struct CalledRank {
 
 class CallingThread {
  public:
-  CallingThread(const PlayOptions& options, const ProfilerPlugin& plugin, const Pace& pace,
-                std::vector<CalledRank> ranks)
+  CallingThread(const PlayOptions& options, ProfilerPlugin& plugin, const Pace& pace, std::vector<CalledRank> ranks)
       : options_(options), plugin_(plugin), pace_(pace), ranks_(std::move(ranks)), events_(options_.release, plugin) {}
 
   // Leaves off between two groups when the job is asked to stop. False: the thread hangs before the step's end.
@@ -39,6 +38,8 @@ class CallingThread {
   // Until every event is delivered.
   void Drain();
   void Finalize();
+  // A communicator's destruction would not have returned.
+  bool HasHung() const;
 
  private:
   using Plans = std::vector<PreparedPlan>;
@@ -53,7 +54,7 @@ class CallingThread {
   CalledRank& Called(int global_rank);
 
   const PlayOptions& options_;
-  const ProfilerPlugin& plugin_;
+  ProfilerPlugin& plugin_;
   const Pace& pace_;
   std::vector<CalledRank> ranks_;
   GroupEvents events_;

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/communicator_set.h"
 
+#include <fmt/format.h>
+
+#include <cstdio>
+
 #include "simulator/dice.h"
 
 namespace nccl_exporter::sim {
+
 bool CommunicatorSet::IsRecreatedAt(int64_t step) const { return !live_.empty() && GenerationOf(step) != generation_; }
 
 void CommunicatorSet::Make(int number, int64_t now_ns) {
@@ -30,8 +35,30 @@ void CommunicatorSet::UpdateTo(int64_t step, int64_t now_ns) {
 }
 
 void CommunicatorSet::FinalizeAll(int64_t now_ns) {
-  for (const auto& [number, communicator] : live_) plugin_.Finalize(communicator->context, now_ns);
+  for (const auto& [number, communicator] : live_) {
+    if (Hangs(*communicator)) continue;  // NCCL finalizes a plugin's context after its proxy thread has ended
+    plugin_.Finalize(communicator->context, now_ns);
+  }
   live_.clear();
+}
+
+// Whether ncclCommDestroy would wait for ever. The job's events are all delivered, and no kernel runs.
+bool CommunicatorSet::Hangs(LiveCommunicator& communicator) {
+  if (!options_.release.WaitsForEventsAtDestroy()) return false;
+  communicator.destroy_hang = communicator.Unending();
+  if (!communicator.destroy_hang) return false;
+  has_hung_ = true;
+  fmt::print(stderr, "nccl-sim: {}\n", DestroyHangText(communicator, global_rank_));
+  return true;
+}
+
+std::string DestroyHangText(const LiveCommunicator& communicator, int global_rank) {
+  const DestroyHang& hang = *communicator.destroy_hang;
+  return fmt::format(
+      "ncclCommDestroy would never return: rank {}, communicator {} ({:016x}), {} #{} waits on channel {} for entry {} "
+      "to show {} or more, and it shows {}",
+      global_rank, communicator.shape.name, communicator.id, TraitsOf(hang.wait.wait.function).name,
+      hang.wait.wait.number, hang.channel, hang.wait.entry, hang.wait.wait.counter, hang.wait.shown);
 }
 
 }  // namespace nccl_exporter::sim

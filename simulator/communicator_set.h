@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,7 +31,9 @@ class CommunicatorSet {
   bool IsRecreatedAt(int64_t step) const;
   // Finalizes what is old and makes what the step needs.
   void UpdateTo(int64_t step, int64_t now_ns);
+  // One whose destruction would hang is not finalized, but said on stderr and kept in its account.
   void FinalizeAll(int64_t now_ns);
+  bool HasHung() const { return has_hung_; }
 
   LiveCommunicator& At(int communicator) { return *live_.at(communicator); }
   // In the order of their making, the finalized ones included.
@@ -39,6 +42,7 @@ class CommunicatorSet {
  private:
   int64_t GenerationOf(int64_t step) const { return options_.recreate_every > 0 ? step / options_.recreate_every : 0; }
   void Make(int number, int64_t now_ns);
+  bool Hangs(LiveCommunicator& communicator);
 
   const PlayOptions& options_;
   const std::vector<Communicator>& communicators_;
@@ -46,8 +50,12 @@ class CommunicatorSet {
   const int global_rank_;
   const std::function<void()> use_gpu_;  // a communicator is made for the current GPU
   int64_t generation_ = 0;
+  bool has_hung_ = false;
   std::map<int, LiveCommunicator*> live_;
   std::vector<std::unique_ptr<LiveCommunicator>> all_;
 };
+
+// Why the communicator's destruction would hang, for people.
+std::string DestroyHangText(const LiveCommunicator& communicator, int global_rank);
 
 }  // namespace nccl_exporter::sim

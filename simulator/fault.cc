@@ -26,7 +26,12 @@ constexpr std::array<FaultTraits, kFaultCount> kFaults{{
      23100,
      {kNone, kNone},
      "with --graph: the host does not count replays after an eager call; they show times of older work"},
-    {"drift-2312", 23100, 23103, {kNone, kNone}, "the device counts Broadcasts, the host does not: as drift-self-send"},
+    {"drift-broadcast",
+     22900,
+     kAnyLater,
+     {kNone, kNone},
+     "unless NCCL_ALLGATHERV_ENABLE=0: the device counts Broadcasts of several roots in one group, from 2.31 on any "
+     "Broadcast, and the host does not: as drift-self-send"},
     {"host-ahead",
      22600,
      kAnyLater,
@@ -67,6 +72,11 @@ constexpr std::array<FaultTraits, kFaultCount> kFaults{{
      kAnyLater,
      {{{"by", 5000000}, {"every", 7000000}}},
      "every so many ns the GPU's clock jumps by so many ns (may be negative)"},
+    {"ras-mask",
+     23100,
+     kAnyLater,
+     {{{"mask", 6}, {"every", 50000000}}},
+     "every so many ns an operator sets the event mask over RAS: to `mask` (6: no kernel events), and back"},
 }};
 
 std::optional<int64_t> NumberIn(std::string_view text) {
@@ -138,6 +148,11 @@ int64_t Faults::PolledNs(int64_t due_ns) const {
 int64_t Faults::JumpNs(int64_t job_ns) const {
   if (!Has(Fault::kJump)) return 0;
   return job_ns / Parameter(Fault::kJump, 1) * Parameter(Fault::kJump, 0);
+}
+
+std::optional<uint32_t> Faults::RasMaskAt(int64_t job_ns) const {
+  if (job_ns / Parameter(Fault::kRasMask, 1) % 2 == 0) return std::nullopt;
+  return static_cast<uint32_t>(Parameter(Fault::kRasMask, 0));
 }
 
 std::string FaultHelp() {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,7 @@ enum class Fault : uint8_t {
   kZero,
   kEqual,
   kJump,
+  kRasMask,
   kCount
 };
 inline constexpr size_t kFaultCount = static_cast<size_t>(Fault::kCount);
@@ -64,6 +66,8 @@ class Faults {
   bool IsEvenStrike(Fault fault, uint64_t launch) const;
   // When NCCL's thread comes to what is due then: later if it is held up.
   int64_t PolledNs(int64_t due_ns) const;
+  // The event mask that an operator has set at that time; nothing: the plugin's.
+  std::optional<uint32_t> RasMaskAt(int64_t job_ns) const;
   // By how much the GPU's clock is off then.
   int64_t JumpNs(int64_t job_ns) const;
 

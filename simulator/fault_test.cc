@@ -41,8 +41,10 @@ TEST(Faults, RefuseWhatTheyDoNotKnow) {
 TEST(Faults, RefuseAReleaseThatDoesNotHaveThem) {
   Faults faults;
   EXPECT_EQ(faults.Add("drift-self-send", k231), "--fault drift-self-send: NCCL 23102 does not have it");
-  EXPECT_EQ(faults.Add("drift-2312", k231), "");
-  EXPECT_EQ(faults.Names(), std::vector<std::string_view>{"drift-2312"});
+  EXPECT_EQ(faults.Add("drift-broadcast", k231), "");
+  EXPECT_EQ(faults.Add("drift-broadcast", Release(23206)), "");
+  EXPECT_EQ(faults.Add("drift-broadcast", Release(22809)), "--fault drift-broadcast: NCCL 22809 does not have it");
+  EXPECT_EQ(faults.Names(), std::vector<std::string_view>{"drift-broadcast"});
 }
 
 TEST(Faults, AreAllInTheHelp) {

@@ -43,6 +43,7 @@ struct Group {
   std::vector<Call> calls = {};
   bool overlaps_compute = false;  // the GPU computes on while these run
   bool is_capturable = true;      // the same in every step, so that a CUDA graph can hold it
+  int64_t only_step = -1;         // called in this step and in no other; -1: in all
 };
 
 }  // namespace nccl_exporter::sim

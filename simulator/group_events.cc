@@ -56,7 +56,7 @@ void GroupEvents::OpenGroup(const LiveCommunicator& communicator, int depth, boo
 
 GroupEvents::CallEvent GroupEvents::Call(LiveCommunicator& communicator, const RankCall& call, int depth,
                                          bool is_captured, int64_t& now_ns) {
-  if (!release_.HasApiEvents()) return {plugin_.Mask(), nullptr};
+  if (!release_.AnnouncesCalls()) return {plugin_.Mask(), nullptr};
   OpenGroup(communicator, depth, is_captured, now_ns);
   const bool is_p2p = call.peer >= 0;
   void*& slot = is_p2p ? p2p_handle_ : coll_handle_;

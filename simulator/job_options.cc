@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <map>
 
+#include "simulator/call_list.h"
 #include "simulator/fault.h"
 #include "simulator/layout.h"
 
@@ -69,6 +70,7 @@ void AddWorkload(CLI::App& app, Draft& draft) {
   PlayOptions& play = draft.options.play;
   const char* const kGroup = "Workload";
   app.add_option("--layout", workload.layout, LayoutHelp())->check(CLI::IsMember(LayoutNames()))->group(kGroup);
+  app.add_option("--calls", workload.calls, CallListHelp())->group(kGroup);
   app.add_option("--steps", draft.options.steps, "training steps")->check(CLI::NonNegativeNumber)->group(kGroup);
   app.add_option("--duration", draft.duration_seconds, "seconds of the job, in place of --steps")
       ->check(CLI::PositiveNumber)
@@ -158,6 +160,7 @@ void AddProcesses(CLI::App& app, Draft& draft) {
 
 void AddAll(CLI::App& app, Draft& draft) {
   app.option_defaults()->always_capture_default();
+  app.footer("Exit codes: 0; 1 a process failed; 2 bad options; 3 ncclCommDestroy would never return.");
   AddCluster(app, draft);
   AddWorkload(app, draft);
   AddNccl(app, draft);
@@ -180,6 +183,10 @@ std::string ResolveCluster(Draft& draft) {
   if (draft.options.node >= shape.nodes) return fmt::format("--node {} of {} nodes", draft.options.node, shape.nodes);
   if (draft.kill.rank >= shape.ranks())
     return fmt::format("--kill-rank {} of {} ranks", draft.kill.rank, shape.ranks());
+  if (const std::string& calls = draft.options.workload.calls; !calls.empty()) {
+    LayoutDraft unused(shape);
+    if (const std::string error = WriteCallList(calls, unused); !error.empty()) return "--calls: " + error;
+  }
   if (draft.options.workload.shrink_at_step >= 0 && shape.ranks() < 2) return "--shrink-at-step needs two ranks";
   return "";
 }
@@ -189,7 +196,7 @@ std::string ResolveRelease(Draft& draft) {
   if (draft.nccl_version == 0) {
     draft.nccl_version = kTypicalNcclVersions[static_cast<size_t>(draft.api_version - 1)];
   } else if (native == 0) {
-    return fmt::format("--nccl-version {}: not a release with profiler plugins, 2.23 (22304) to 2.31 (23103)",
+    return fmt::format("--nccl-version {}: not a release with profiler plugins, 2.23 (22304) or later",
                        draft.nccl_version);
   } else if (native != draft.api_version) {
     return fmt::format("--nccl-version {} speaks profiler API v{}: --api-version {}", draft.nccl_version, native,

@@ -71,6 +71,7 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
   true_members_.push_back(members_.back());
   int64_t last_due_ns = now_ns;
   if (has_kernel_events) {
+    NoteWaits(task);
     for (int i = 0; i < task.channels.played && release.HasKernelTimes() && !never_completes_; ++i) {
       const GpuTimes times = TimesOf(ItemOn(task.channels.low + i));
       true_members_.back().Cover(times.start_ns, times.stop_ns);
@@ -85,6 +86,29 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
     }
   }
   return last_due_ns;
+}
+
+void Launch::RunOnDevice(int channel, bool writes, int64_t now_ns) {
+  const auto place = static_cast<size_t>(channel);
+  communicator_.counters[place].Run(writes);
+  if (!options_.faults.Any()) return;
+  WorkItem item = ItemOn(channel);
+  item.is_written = writes;
+  communicator_.polled[place].Run(item, now_ns, rank_.kernel_events(), options_.faults);
+}
+
+// 0 for a replay that was never counted: any entry shows as much.
+uint64_t Launch::AwaitedBy(const Task& task, int part) const {
+  return static_cast<size_t>(part) < task.awaited.size() ? task.awaited[static_cast<size_t>(part)] : 0;
+}
+
+void Launch::NoteWaits(const Task& task) {
+  const uint64_t number = ++communicator_.uploaded[task.call.function];
+  if (never_completes_) return;  // the job is not destroyed then
+  for (int i = 0; i < task.channels.played; ++i) {
+    communicator_.counters[static_cast<size_t>(task.channels.low + i)].Wait(
+        {.counter = AwaitedBy(task, i), .function = task.call.function, .number = number});
+  }
 }
 
 // Operations on a connection are polled one after the other: a start is not reported before the stop of the one before.

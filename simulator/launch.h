@@ -35,15 +35,15 @@ class Launch : public std::enable_shared_from_this<Launch> {
         never_completes_(never_completes || kernel.stop_ns >= kNever),
         is_replay_(is_replay),
         is_timed_(!communicator.is_drifting.load()),
-        number_(++communicator.launches) {
+        number_(most_tasks > 0 ? ++communicator.launches : communicator.launches) {
     members_.reserve(most_tasks);  // so that members stay where they are while the delivering threads write to them
   }
 
   // The task counts as an operation; what of it will be reported is posted to the rank's threads. Returns when the last
   // of its events is due.
   int64_t Upload(const Task& task, int64_t now_ns);
-  // A task that the kernel works on, and of which the host does not know.
-  void RunUncounted(const Task& task, int64_t now_ns);
+  // The device gets a work item on a channel; `writes`: it has the bit of kernel events.
+  void RunOnDevice(int channel, bool writes, int64_t now_ns);
   // All tasks are uploaded.
   void EndUpload();
 
@@ -74,9 +74,12 @@ class Launch : public std::enable_shared_from_this<Launch> {
   WorkItem ItemOn(int channel) const;
   GpuTimes TimesOf(const WorkItem& item) const;
 
+  void NoteWaits(const Task& task);
   // Where there are faults: what the host waits for, and what of it is lost, and what is reported in the end.
   ChannelConnection& ConnectionOf(const Task& task, int channel) const;
-  uint64_t CountWork(ChannelConnection& connection) const;
+  uint64_t AwaitedBy(const Task& task, int part) const;
+  uint64_t PolledCounter(uint64_t awaited) const;
+  std::shared_ptr<ChannelConnection> SlotOf(ChannelConnection& connection) const;
   bool GetsStuck(ChannelConnection& connection) const;
   // Of the first channel that the launch has events on.
   void LoseEvents(PolledWork& work) const;
@@ -96,7 +99,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   const bool never_completes_;  // its kernel hangs: starts without stops
   const bool is_replay_;
   const bool is_timed_;
-  const uint64_t number_;  // of the launches of its communicator, from 1
+  const uint64_t number_;  // of the launches of its communicator that announce anything, from 1
   std::vector<LaunchMember> members_;
   std::vector<LaunchMember> true_members_;  // with the intervals of the kernel
   int64_t proxy_starts_due_ns_ = 0;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A launch whose kernel events go wrong: which counters the host waits for, what it finds there, what gets lost.
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "simulator/launch.h"
@@ -12,35 +14,21 @@ constexpr uint64_t kBackwardsNs = 5000;
 
 }  // namespace
 
-void Launch::RunUncounted(const Task& task, int64_t now_ns) {
-  for (int i = 0; i < task.channels.used; ++i) {
-    const int channel = task.channels.low + i;
-    ConnectionOf(task, channel).polled.Run(ItemOn(channel), now_ns, rank_.kernel_events(), options_.faults);
-  }
-}
-
 int64_t Launch::PostPolledEvents(const Task& task, size_t member, int64_t now_ns) {
   const Faults& faults = options_.faults;
-  const bool runs_hidden_parts = faults.Has(Fault::kDriftSelfSend) && task.is_p2p();
-  const int run = runs_hidden_parts ? task.channels.used : task.channels.played;
-  for (int i = 0; i < run; ++i) {
+  for (int i = 0; i < task.channels.played; ++i) {
     const int channel = task.channels.low + i;
     ChannelConnection& connection = ConnectionOf(task, channel);
-    if (faults.StrikesAfter(Fault::kDeviceAhead, number_) && !std::exchange(connection.is_device_ahead, true)) {
-      connection.polled.Run(connection.latest_item, now_ns, rank_.kernel_events(), faults);
-    }
-    connection.latest_item = ItemOn(channel);
-    connection.polled.Run(connection.latest_item, now_ns, rank_.kernel_events(), faults);
-    if (i >= task.channels.played) continue;  // the host knows nothing of this one
     const Part part{.member = member, .parent = task.handle, .channel = channel, .start_due_ns = 0, .stop_due_ns = 0};
-    PolledWork work{.counter = CountWork(connection),
+    PolledWork work{.counter = PolledCounter(AwaitedBy(task, i)),
                     .start_delay_ns = DelayNs(kMostPollDelayNs, channel, 0),
                     .stop_delay_ns = DelayNs(kMostPollDelayNs, channel, 1)};
-    work.start = [self = shared_from_this(), part, &connection](const WorkItem* shown, int64_t now) {
-      self->ReportStart(part, connection, shown, now);
+    const std::shared_ptr<ChannelConnection> slot = SlotOf(connection);
+    work.start = [self = shared_from_this(), part, slot](const WorkItem* shown, int64_t now) {
+      self->ReportStart(part, *slot, shown, now);
     };
-    work.stop = [self = shared_from_this(), part, &connection](const WorkItem* shown, int64_t now) {
-      self->ReportStop(part, connection, shown, now);
+    work.stop = [self = shared_from_this(), part, slot](const WorkItem* shown, int64_t now) {
+      self->ReportStop(part, *slot, shown, now);
     };
     open_parts_.fetch_add(1, std::memory_order_relaxed);
     if (!std::exchange(has_polled_parts_, true)) LoseEvents(work);
@@ -48,21 +36,25 @@ int64_t Launch::PostPolledEvents(const Task& task, size_t member, int64_t now_ns
     if (connection.is_stuck || !work.start || !work.stop) {
       communicator_.account.MarkAffected(members_[member].operation);
     }
-    connection.polled.Append(std::move(work), now_ns, rank_.kernel_events(), faults);
+    communicator_.polled[static_cast<size_t>(channel)].Append(task.call.function == Function::kRecv, std::move(work),
+                                                              now_ns, rank_.kernel_events(), faults);
   }
   return kernel_.stop_ns + kMostPollDelayNs;
 }
 
-// The counter that the host waits for.
-uint64_t Launch::CountWork(ChannelConnection& connection) const {
+// Works that are polled in order share the handle slot of their connection; others have one each (2.31.2
+// src/plugin/profiler.cc ncclProfilerWorkOp).
+std::shared_ptr<ChannelConnection> Launch::SlotOf(ChannelConnection& connection) const {
+  if (!options_.release.PollsInOrder()) return std::make_shared<ChannelConnection>();
+  return {std::shared_ptr<void>(), &connection};  // the communicator outlives its launches
+}
+
+// Where a fault parts the counters, by one.
+uint64_t Launch::PolledCounter(uint64_t awaited) const {
   const Faults& faults = options_.faults;
-  const bool is_not_counted = faults.Has(Fault::kDriftGraph) && is_replay_ && !communicator_.was_captured;
-  if (is_not_counted) return connection.polled.counted();
-  if (faults.StrikesAfter(Fault::kHostAhead, number_) && !connection.is_ahead) {
-    connection.is_ahead = true;
-    connection.polled.Count();
-  }
-  return connection.polled.Count();
+  if (faults.StrikesAfter(Fault::kHostAhead, number_)) return awaited + 1;
+  if (faults.StrikesAfter(Fault::kDeviceAhead, number_)) return awaited - std::min<uint64_t>(awaited, 1);
+  return awaited;
 }
 
 bool Launch::GetsStuck(ChannelConnection& connection) const {

@@ -90,11 +90,13 @@ TEST(Launch, ListsTrueDurationsThatAreTheAccountsWithoutFaults) {
 
 TEST(Launch, ReportsOlderWorkWhereTheHostIsBehind) {
   for (const auto& [fault, release, layout] :
-       {std::tuple("drift-self-send", 22809, "ladder-to-self"), std::tuple("drift-2312", 23102, "ladder")}) {
+       {std::tuple("drift-self-send", 22809, "ladder-to-self"), std::tuple("drift-broadcast", 23206, "ladder")}) {
     const RecordedJob whole = Record(Ladder(release, "", layout), {kTimedMask, 0});
     const RecordedJob job = Record(Ladder(release, fault, layout), {kTimedMask, 0});
     EXPECT_GT(Affected(job, "AllReduce"), 0u) << fault;
-    EXPECT_EQ(job.Starting("T +KernelCh").size(), whole.Starting("T +KernelCh").size()) << fault;
+    // Where the host waits for the entry of a Broadcast, which has no bit, it is not written before the next round.
+    EXPECT_LE(job.Starting("T +KernelCh").size(), whole.Starting("T +KernelCh").size()) << fault;
+    EXPECT_GT(job.Starting("T +KernelCh").size(), whole.Starting("T +KernelCh").size() / 2) << fault;
     // The last work of each channel is never shown: no time is as late as the latest without the fault.
     const auto latest = [](const RecordedJob& recorded) {
       uint64_t stop = 0;

@@ -156,7 +156,7 @@ void WriteMixed(LayoutDraft& draft) {
   draft.Exposed(world, {.function = Function::kAllReduce, .count = 1, .datatype = "ncclInt32"});  // a barrier
 }
 
-constexpr std::array<Layout, 10> kLayouts{{
+constexpr std::array<Layout, 11> kLayouts{{
     {"single", "one communicator, one AllReduce of 1 MiB in a step", WriteSingle, false},
     {"dp", "one communicator, AllReduce of buckets of 64 KiB to 320 MiB", WriteDataParallel, false},
     {"fsdp", "one communicator, AllGather and ReduceScatter of layers", WriteFullySharded, false},
@@ -169,6 +169,8 @@ constexpr std::array<Layout, 10> kLayouts{{
     {"ladder-to-self", "the same, with an AlltoAll instead of sends to neighbours", WriteLadderToSelf, false},
     {"mixed", "several communicators, every kind of call, and in every step a group of the seed's choice", WriteMixed,
      true},
+    {kRandomLayout, "several communicators; groups of all kinds of calls, splits and shrinks, all of the seed's choice",
+     [](LayoutDraft&) {}, false},
 }};
 
 }  // namespace

@@ -16,6 +16,9 @@ struct Layout {
   bool has_variety;  // in every step, one more group of the seed's choice
 };
 
+// Its groups are the seed's choice, and not written by the layout.
+inline constexpr std::string_view kRandomLayout = "random";
+
 std::span<const Layout> Layouts();
 
 // The layout of that name, or nullptr.

@@ -34,6 +34,11 @@ class LayoutDraft {
     Exposed(communicators, call);
     groups_.back().is_capturable = false;
   }
+  // The latest group is called in this step only.
+  void OnlyInStep(int64_t step) {
+    groups_.back().only_step = step;
+    groups_.back().is_capturable = false;
+  }
   void Grouped(std::span<const int> communicators, std::span<const Call> calls) { Append(communicators, calls, false); }
 
  private:

@@ -5,6 +5,8 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "simulator/gpu_clock.h"
@@ -14,6 +16,7 @@
 #include "simulator/profiler_event.h"
 #include "simulator/release.h"
 #include "simulator/truth_account.h"
+#include "simulator/work_counters.h"
 
 namespace nccl_exporter::sim {
 
@@ -27,12 +30,13 @@ struct ChannelConnection {
   int64_t started_ns = 0;       // when it was delivered
   uint64_t started_gpu_ns = 0;  // what it said
   WorkItem started_item;        // whose time that was
-  // In use where there are faults:
-  PolledChannel polled;
-  WorkItem latest_item;          // of the device
-  bool is_ahead = false;         // the host has counted one too many
-  bool is_device_ahead = false;  // the device has
-  bool is_stuck = false;         // what the host waits for will never come
+  bool is_stuck = false;        // by a fault: what the host waits for will never come
+};
+
+// Why ncclCommDestroy would not return.
+struct DestroyHang {
+  int channel = 0;
+  UnendingWait wait;
 };
 
 struct LiveCommunicator {
@@ -42,7 +46,10 @@ struct LiveCommunicator {
         rank(its_rank),
         is_named(options.names_communicators),
         account(options.release.DescribesCommunicatorAtInit() ? static_cast<uint64_t>(its_shape.ranks()) : 0,
-                options.lists_operations || options.faults.Any()) {}
+                options.lists_operations || options.faults.Any()) {
+    for (WorkCounters& channel : counters) channel.SetEntries(options.release.RingEntries());
+    for (PolledChannel& channel : polled) channel.SetInOrder(options.release.PollsInOrder());
+  }
 
   const Communicator& shape;
   const uint64_t id;
@@ -50,6 +57,10 @@ struct LiveCommunicator {
   const bool is_named;  // the plugin is told shape.name
   void* context = nullptr;
   std::array<std::array<ChannelConnection, 2>, kMostChannels> connections;  // [channel][is receive]
+  std::array<WorkCounters, kMostChannels> counters;
+  std::array<PolledChannel, kMostChannels> polled;  // in use where there are faults
+  std::map<Function, uint64_t> uploaded;                                    // operations; by one thread at a time
+  std::optional<DestroyHang> destroy_hang;                                  // seen when it was destroyed
   std::array<uint64_t, 5> sequences{};                                      // of the collectives, by Function
   uint64_t launches = 0;
   // Until then the proxy operations of earlier launches start; those of the next one come after them (2.27 and later).
@@ -62,6 +73,14 @@ struct LiveCommunicator {
   std::atomic<uint64_t> mask_faults = 0;
   std::atomic<int> first_bit = -1;  // of the bit, in the first task
   TruthAccount account;
+
+  // The earliest wait of any channel that no kernel will ever end.
+  std::optional<DestroyHang> Unending() const {
+    for (int channel = 0; channel < kMostChannels; ++channel) {
+      if (const auto wait = counters[static_cast<size_t>(channel)].Unending()) return DestroyHang{channel, *wait};
+    }
+    return std::nullopt;
+  }
 
   // Durations come from the best source that a mask of this communicator has asked for.
   void NoteMask(uint32_t mask, const Release& release) {

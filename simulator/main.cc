@@ -56,13 +56,14 @@ int PlayProcess(const JobOptions& options) {
     return 1;
   }
   if (process.IsKilled() && !signals.asked()) kill(getpid(), SIGKILL);
-  return 0;
+  return process.HasHung() ? kDestroyHangs : 0;
 }
 
 int Main(int argc, char** argv) {
   JobOptions options;
   if (const std::optional<int> exit_code = ParseJobOptions(argc, argv, options)) return *exit_code;
   BlockStopSignals();
+  options.play.release = Release(options.play.release.nccl_version(), NcclSettingsOfEnvironment());
   return options.child ? PlayProcess(options) : RunJob(argc, argv, options);
 }
 

@@ -3,6 +3,8 @@
 // writes, and neither knows whether they mean the same work.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -27,27 +29,37 @@ struct PolledWork {
   Report stop = {};
 };
 
-// Work is polled in the order of appending, one after the other. Any thread may call; reports come from the thread of
+// One ring, and two connections that are polled: that of receives, and that of everything else. In order: the works of
+// a connection are polled one after the other; else each by itself. Any thread may call; reports come from the thread of
 // `delivery`, which is the same in every call.
 class PolledChannel {
  public:
-  // The device gets one more work item; the host counts one more. Neither implies the other.
-  void Run(const WorkItem& item, int64_t now_ns, Delivery& delivery, const Faults& faults);
-  uint64_t Count();
-  uint64_t counted();
+  // Before the first call of another method.
+  void SetInOrder(bool is_in_order) { is_in_order_ = is_in_order; }
 
-  void Append(PolledWork work, int64_t now_ns, Delivery& delivery, const Faults& faults);
+  // The device gets one more work item.
+  void Run(const WorkItem& item, int64_t now_ns, Delivery& delivery, const Faults& faults);
+  void Append(bool is_receive, PolledWork work, int64_t now_ns, Delivery& delivery, const Faults& faults);
 
  private:
-  void Poll(int64_t now_ns, Delivery& delivery, const Faults& faults);
-  void PollAt(int64_t due_ns, Delivery& delivery, const Faults& faults);
+  struct Waiting {
+    PolledWork work;
+    bool has_started = false;
+  };
+  struct Connection {
+    std::deque<Waiting> waiting;
+    int64_t next_poll_ns = INT64_MAX;
+  };
+
+  void PollAt(Connection& connection, int64_t due_ns, Delivery& delivery, const Faults& faults);
+  void Poll(Connection& connection, int64_t now_ns, Delivery& delivery, const Faults& faults);
+  // Returns when to look again: INT64_MAX when the work is done, or when the device must have more work first.
+  int64_t Look(Waiting& waiting, int64_t now_ns, bool& is_done);
 
   std::mutex mutex_;
   WorkRing ring_;
-  uint64_t counted_ = 0;
-  std::deque<PolledWork> waiting_;
-  bool has_started_ = false;  // the first of them
-  bool will_poll_ = false;
+  bool is_in_order_ = true;
+  std::array<Connection, 2> connections_;
 };
 
 }  // namespace nccl_exporter::sim

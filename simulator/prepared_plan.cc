@@ -100,9 +100,9 @@ void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes
 
   const auto launch = std::make_shared<Launch>(options_, plugin_, rank_, communicator_, kernel, tasks_.size(),
                                                never_completes, way == Way::kReplay);
-  for (const Task& task : uncounted_) launch->RunUncounted(task, now_ns);
+  if (way != Way::kAtCapture) CountWork(way, *launch, now_ns);
   // Announced while it is captured: the plan is not handed to the GPU, and where the events say so it does not count.
-  const bool counts = way != Way::kAtCapture || !release.HasApiEvents();
+  const bool counts = way != Way::kAtCapture || !release.AnnouncesCalls();
   int64_t last_due_ns = now_ns;
   for (const Task& task : tasks_) {
     if (counts && IsAnnounced(task, release, group_handle_)) {
@@ -113,6 +113,13 @@ void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes
   if (way == Way::kEager && !never_completes && !options_.is_nonblocking) MaybeLetKernelEndFirst(last_due_ns, now_ns);
   StopTasks(now_ns);
   if (group_handle_ != nullptr) plugin_.Stop(group_handle_, now_ns += kCallbackNs);
+}
+
+void PreparedPlan::PlaySilently(const KernelTimes& kernel, int64_t now_ns) {
+  const auto launch =
+      std::make_shared<Launch>(options_, plugin_, rank_, communicator_, kernel, 0, false, true);
+  CountWork(Way::kReplay, *launch, now_ns);
+  launch->EndUpload();
 }
 
 }  // namespace nccl_exporter::sim

@@ -20,11 +20,12 @@ class PreparedPlan {
       : options_(options), plugin_(plugin), rank_(rank), communicator_(communicator) {}
 
   void Add(const Task& task) { tasks_.push_back(task); }
-  // A task that is not announced, but is part of the kernel.
-  void AddUncounted(const Task& task) { uncounted_.push_back(task); }
+  // A Broadcast that is not announced, but is part of the kernel: as a task of its own, or joined with others to one
+  // AllGatherV kernel.
+  void AddUnannounced(const Task& task, bool is_joined) { (is_joined ? joined_ : unannounced_).push_back(task); }
   // Nothing that is announced.
   bool IsEmpty() const { return tasks_.empty(); }
-  bool HasUncounted() const { return !uncounted_.empty(); }
+  bool HasUnannounced() const { return !unannounced_.empty() || !joined_.empty(); }
   const LiveCommunicator& communicator() const { return communicator_; }
   // Of the first task that has one.
   uint32_t Mask() const;
@@ -39,20 +40,38 @@ class PreparedPlan {
   enum class Way { kEager, kReplay, kAtCapture };
   // Group, its tasks, and all that follows from them. `never_completes`: the kernel hangs.
   void Play(const KernelTimes& kernel, Way way, bool never_completes, int64_t& now_ns);
+  // A replay that no host function announces.
+  void PlaySilently(const KernelTimes& kernel, int64_t now_ns);
+  // What the host counts while the plan is captured.
+  void CountAtCapture();
 
  private:
+  // A work item: a collective, or a send and a receive that NCCL has joined. The first decides whether the device writes.
+  struct Work {
+    Task* first;
+    Task* second;
+  };
+
   void StartTasks(Way way, int64_t& now_ns);
   void StopTasks(int64_t& now_ns);
   void LoadMaskOfPlan();
   void MaybeLetKernelEndFirst(int64_t last_due_ns, int64_t& now_ns);
   uint64_t NextSequence(const Task& task, Way way);
+  // In the order of the device.
+  std::vector<Work> Works();
+  void CountWork(Way way, Launch& launch, int64_t now_ns);
+  void CountOnHost(const Work& work, Way way, int part);
+  void RunJoined(Launch& launch, int64_t now_ns);
+  // The task whose part makes the host count, or null.
+  Task* CountedBy(const Work& work, int part) const;
 
   const PlayOptions& options_;
   const ProfilerPlugin& plugin_;
   Rank& rank_;
   LiveCommunicator& communicator_;
   std::vector<Task> tasks_;
-  std::vector<Task> uncounted_;
+  std::vector<Task> unannounced_;
+  std::vector<Task> joined_;
   void* group_handle_ = nullptr;  // NCCL's slot
 };
 

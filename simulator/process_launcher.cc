@@ -107,6 +107,7 @@ class Job {
   const JobOptions& options_;
   const std::filesystem::path parts_;
   std::map<pid_t, int> running_;  // process number by pid
+  bool only_hung_ = true;         // all processes that did not end well
 };
 
 void Job::Become(int process, int64_t epoch_monotonic_ns) const {
@@ -174,6 +175,7 @@ bool Job::WaitForAll(bool must_stop, int64_t end_monotonic_ns) {
       fmt::print(stderr, "nccl-sim: process {} ended with {} {}\n", ended->second, is_signal ? "signal" : "exit code",
                  is_signal ? WTERMSIG(status) : WEXITSTATUS(status));
       is_well = false;
+      only_hung_ &= WIFEXITED(status) && WEXITSTATUS(status) == kDestroyHangs;
     }
     running_.erase(ended);
   }
@@ -224,7 +226,9 @@ int Job::Run() {
     fmt::print(stderr, "nccl-sim: cannot write {}: {}\n", options_.truth_file, std::strerror(errno));
     return 1;
   }
-  return has_started && has_ended_well ? 0 : 1;
+  if (!has_started) return 1;
+  if (has_ended_well) return 0;
+  return only_hung_ ? kDestroyHangs : 1;
 }
 
 }  // namespace

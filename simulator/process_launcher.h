@@ -8,6 +8,9 @@ namespace nccl_exporter::sim {
 
 // The stop signals must be blocked. Returns the exit code of the job: 0, or 1 if a process could not be started or
 // ended in another way than it should.
+// A process of the job, and then the job, ends with this code where ncclCommDestroy would never return.
+inline constexpr int kDestroyHangs = 3;
+
 int RunJob(int argc, char** argv, const JobOptions& options);
 
 }  // namespace nccl_exporter::sim

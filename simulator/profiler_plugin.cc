@@ -108,10 +108,27 @@ void ProfilerPlugin::Init(const CommunicatorIdentity& communicator, void** conte
   Load();
   if (!IsLoaded()) return;
   const VirtualTime time(now_ns);
+  const int former_mask = __atomic_load_n(nccl_.event_mask, __ATOMIC_RELAXED);
   const int result = CallInit(release_.api_version(), functions_.init, communicator, context, nccl_);
   if (result != 0) {
     nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__, "init of plugin '%s' returned %d", functions_.name, result);
   }
+  const std::lock_guard lock(mutex_);
+  const int mask = __atomic_load_n(nccl_.event_mask, __ATOMIC_RELAXED);
+  if (mask != former_mask || !controlled_mask_) plugin_mask_ = mask;
+  if (controlled_mask_) ApplyMask();
+}
+
+void ProfilerPlugin::ApplyMask() {
+  const int mask = controlled_mask_ ? static_cast<int>(*controlled_mask_) : plugin_mask_;
+  __atomic_store_n(nccl_.event_mask, mask, __ATOMIC_RELAXED);
+}
+
+void ProfilerPlugin::ControlMask(std::optional<uint32_t> mask) {
+  const std::lock_guard lock(mutex_);
+  if (mask == controlled_mask_) return;
+  controlled_mask_ = mask;
+  ApplyMask();
 }
 
 void ProfilerPlugin::Finalize(void* context, int64_t now_ns) {

@@ -50,6 +50,9 @@ class ProfilerPlugin {
   uint32_t Mask() const {
     return IsLoaded() ? static_cast<uint32_t>(__atomic_load_n(nccl_.event_mask, __ATOMIC_RELAXED)) : 0;
   }
+  // What RAS does on the command CONTROL PROFILER_MASK: sets the mask for all communicators, and again after each init
+  // (2.31.2 src/plugin/profiler.cc :316-328, ncclProfilerSetRasOverride). Nothing: the mask that the plugin asked for.
+  void ControlMask(std::optional<uint32_t> mask);
   bool IsLoaded() const { return is_loaded_.load(std::memory_order_acquire); }
 
   void Start(void* context, void** handle, Descriptor& descriptor, int64_t now_ns) const;
@@ -69,6 +72,7 @@ class ProfilerPlugin {
   };
   static_assert(sizeof(Functions) == 48);
 
+  void ApplyMask();  // mutex_ is held
   void Load();
   void* OpenLibrary() const;
   bool FindSymbol();
@@ -80,6 +84,8 @@ class ProfilerPlugin {
   const std::optional<std::string> search_value_;
   std::mutex mutex_;  // of loading: NCCL does not hold it during init
   int communicators_ = 0;
+  int plugin_mask_ = 0;                     // as init left it
+  std::optional<uint32_t> controlled_mask_;
   bool has_failed_ = false;  // remembered: NCCL does not try again
   void* library_ = nullptr;
   Functions functions_{};

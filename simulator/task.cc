@@ -55,7 +55,9 @@ Channels ChannelsOf(const RankCall& call, const LiveCommunicator& communicator, 
   const uint64_t bytes = MessageBytesOf(call, ranks);
   Channels channels;
   // Consecutive operations are spread over the channels, so that the lowest is not always 0.
-  channels.low = static_cast<int>(Dice(communicator.id, bytes, call.count, call.peer) % 4);
+  channels.low = static_cast<int>(call.peer >= 0
+                                      ? Dice(communicator.id, DistanceOf(call, communicator.rank, ranks)) % 4
+                                      : Dice(communicator.id, bytes, call.count, call.peer) % 4);
   channels.used = ChannelsFor(bytes, options.most_channels);
   channels.announced = channels.played = channels.used;
   if (call.peer >= 0) {
@@ -158,6 +160,11 @@ Task MakeTask(const RankCall& call, const LiveCommunicator& communicator, const 
   task.crosses_network = !is_to_self && (options.network == Network::kAll ||
                                          (options.network == Network::kBetweenNodes && communicator.shape.nodes > 1));
   return task;
+}
+
+int DistanceOf(const RankCall& call, int rank, int ranks) {
+  const int distance = call.function == Function::kSend ? call.peer - rank : rank - call.peer;
+  return (distance + ranks) % ranks;
 }
 
 bool IsAnnounced(const Task& task, const Release& release, const void* group_handle) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "simulator/descriptor.h"
 #include "simulator/live_communicator.h"
@@ -28,13 +29,20 @@ struct Task {
   void* parent = nullptr;      // handle of the call's event
   void* handle = nullptr;      // NCCL's slot of the Coll or P2p handle
   Channels channels = {};
+  // What the host waits for on each channel, from the lowest; set when the work is counted, and kept over replays.
+  std::vector<uint64_t> awaited = {};
   bool uses_collnet = false;
   bool crosses_network = false;
 
   bool is_p2p() const { return call.peer >= 0; }
+  bool has_kernel_bit() const { return (mask & kKernelCh) != 0; }
 };
 
 Task MakeTask(const RankCall& call, const LiveCommunicator& communicator, const PlayOptions& options);
+
+// Distance to the peer, in the direction of the data. NCCL joins the send and the receive of one distance to one work
+// item, on the channels of that distance (2.30.7 src/enqueue.cc scheduleP2pTasksToPlan).
+int DistanceOf(const RankCall& call, int rank, int ranks);
 
 // Whether a task is announced to a plugin with this mask, given the handle of its Group.
 bool IsAnnounced(const Task& task, const Release& release, const void* group_handle);

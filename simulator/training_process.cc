@@ -80,6 +80,10 @@ bool TrainingProcess::IsKilled() const {
                          options_.kill->step < options_.steps);
 }
 
+bool TrainingProcess::HasHung() const {
+  return std::any_of(threads_.begin(), threads_.end(), [](const auto& thread) { return thread->HasHung(); });
+}
+
 // False: the thread makes no more calls.
 bool TrainingProcess::PlayStep(CallingThread& calling, const ThreadStep& step) {
   bool goes_on = calling.Play(step);

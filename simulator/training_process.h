@@ -30,6 +30,8 @@ class TrainingProcess {
   void Run();
   // The rank that is to be killed is one of these, or was.
   bool IsKilled() const;
+  // A destruction of a communicator would not have returned.
+  bool HasHung() const;
   // One object for every rank.
   nlohmann::json Truth() const;
 

@@ -15,6 +15,9 @@ namespace nccl_exporter::sim {
 // latest call was not a captured one.
 bool LaunchBringsDrift(const std::vector<Task>& tasks, int rank, bool replays_after_eager, const Release& release);
 
+// Whether a group has Broadcasts of several roots for one rank's communicator.
+bool HasSeveralRoots(const ThreadGroup& group, int global_rank, int communicator);
+
 // Whether the calls of a group bring it on for one rank's communicator, if kernel events are on.
 bool CallsBringDrift(const ThreadGroup& group, int global_rank, int communicator, const Release& release);
 

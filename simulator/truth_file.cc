@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <set>
+#include <system_error>
 
 namespace nccl_exporter::sim {
 namespace {
@@ -61,6 +63,18 @@ nlohmann::json ListOf(const std::vector<TrueOperation>& operations) {
   return list;
 }
 
+// Null, or why ncclCommDestroy would never return.
+nlohmann::json HangOf(const LiveCommunicator& communicator) {
+  if (!communicator.destroy_hang) return {};
+  const auto& [channel, unending] = *communicator.destroy_hang;
+  return {{"function", TraitsOf(unending.wait.function).name},
+          {"number", unending.wait.number},
+          {"channel", channel},
+          {"entry", unending.entry},
+          {"awaited", unending.wait.counter},
+          {"shown", unending.shown}};
+}
+
 }  // namespace
 
 nlohmann::json TruthOf(const LiveCommunicator& communicator, const PlayOptions& options) {
@@ -76,6 +90,7 @@ nlohmann::json TruthOf(const LiveCommunicator& communicator, const PlayOptions& 
                        {"nodes", is_described ? communicator.shape.nodes : 0},
                        {"timing_source", NameOf(communicator.is_drifting ? Timing::kNone : communicator.timing.load())},
                        {"mask_faults", communicator.mask_faults.load()},
+                       {"destroy_hang", HangOf(communicator)},
                        {"functions", std::move(functions)}};
   const std::vector<TrueOperation> operations = communicator.account.Operations();
   if (options.faults.Any()) CountAffected(operations, truth["functions"]);
@@ -95,6 +110,14 @@ nlohmann::json TruthOfRank(int rank, int local_rank, int node, int64_t pid, bool
 }
 
 bool WriteJson(const std::string& path, const nlohmann::json& document) {
+  std::error_code unknown;
+  const auto status = std::filesystem::symlink_status(path, unknown);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    std::ofstream file(path);
+    file << document.dump(1) << '\n';
+    file.close();
+    return static_cast<bool>(file);
+  }
   const std::string unfinished = path + ".part";
   {
     std::ofstream file(unfinished, std::ios::trunc);

@@ -6,24 +6,30 @@ namespace nccl_exporter::sim {
 void WorkRing::Run(const WorkItem& item, int64_t now_ns) {
   items_.push_back(item);
   while (items_.size() > kEntries && items_[kEntries].stop_ns <= now_ns) {
+    if (items_.front().is_written) former_[first_ % kEntries] = {first_, items_.front()};
     items_.pop_front();
     ++first_;
   }
 }
 
 std::optional<int64_t> WorkRing::ShownNs(uint64_t counter, Edge edge) const {
-  if (counter < first_) return INT64_MIN;
-  if (counter > last()) return std::nullopt;
-  const int64_t shown_ns = items_[counter - first_].At(edge);
-  if (shown_ns == WorkItem::kNever) return std::nullopt;
-  return shown_ns;
+  if (counter <= former_[counter % kEntries].counter) return INT64_MIN;
+  while (counter < first_) counter += kEntries;
+  for (; counter <= last(); counter += kEntries) {
+    const WorkItem& item = items_[counter - first_];
+    if (!item.is_written) continue;
+    return item.At(edge) == WorkItem::kNever ? std::nullopt : std::optional(item.At(edge));
+  }
+  return std::nullopt;
 }
 
 const WorkItem* WorkRing::Shown(uint64_t counter, Edge edge, int64_t now_ns) const {
+  const Former& former = former_[counter % kEntries];
+  const WorkItem* newest = former.counter > 0 ? &former.item : nullptr;
+  while (counter >= first_ + kEntries) counter -= kEntries;
   while (counter < first_) counter += kEntries;
-  const WorkItem* newest = nullptr;
   for (; counter <= last() && items_[counter - first_].At(edge) <= now_ns; counter += kEntries) {
-    newest = &items_[counter - first_];
+    if (items_[counter - first_].is_written) newest = &items_[counter - first_];
   }
   return newest;
 }

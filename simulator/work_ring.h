@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How kernels tell the host what they do: each work item of a channel has a counter, and writes it with its time into
-// one of 64 entries when it starts, and into one of 64 others when it stops.
+// one of 64 entries when it starts, and into one of 64 others when it stops. An item without the bit of kernel events
+// has a counter, too, and writes nothing.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -17,6 +19,7 @@ struct WorkItem {
 
   int64_t start_ns = 0;
   int64_t stop_ns = 0;
+  bool is_written = true;
 
   int64_t At(Edge edge) const { return edge == Edge::kStart ? start_ns : stop_ns; }
 };
@@ -38,8 +41,15 @@ class WorkRing {
   uint64_t last() const { return first_ + items_.size() - 1; }
 
  private:
-  uint64_t first_ = 1;  // counter of the oldest item kept: older ones are overwritten
+  // What an entry shows of items that are not kept.
+  struct Former {
+    uint64_t counter = 0;
+    WorkItem item;
+  };
+
+  uint64_t first_ = 1;  // counter of the oldest item kept: older ones have run
   std::deque<WorkItem> items_;
+  std::array<Former, kEntries> former_;
 };
 
 }  // namespace nccl_exporter::sim

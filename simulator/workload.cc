@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "simulator/call_list.h"
 #include "simulator/dice.h"
 #include "simulator/layout.h"
 
@@ -13,8 +14,11 @@ namespace nccl_exporter::sim {
 namespace {
 
 constexpr int kVariedGroupId = -1;
+constexpr uint64_t kRandomGroups = 5;         // of the layout `random`, the same in every step
+constexpr uint64_t kRandomGroupsOfAStep = 3;  // and of one step's own
 
 bool IsCalledIn(const Group& group, const std::vector<Communicator>& communicators, int64_t step) {
+  if (group.only_step >= 0 && group.only_step != step) return false;
   return std::all_of(group.calls.begin(), group.calls.end(), [&](const Call& call) {
     return communicators[static_cast<size_t>(call.communicator)].first_step <= step;
   });
@@ -23,10 +27,15 @@ bool IsCalledIn(const Group& group, const std::vector<Communicator>& communicato
 }  // namespace
 
 Workload::Workload(const WorkloadOptions& options) : seed_(options.seed), draft_(options.shape) {
-  const Layout& layout = *FindLayout(options.layout);
-  layout.write(draft_);
+  if (!options.calls.empty()) {
+    WriteCallList(options.calls, draft_);
+  } else {
+    const Layout& layout = *FindLayout(options.layout);
+    layout.write(draft_);
+    has_variety_ = layout.has_variety;
+  }
   groups_ = draft_.groups();
-  has_variety_ = layout.has_variety;
+  if (options.calls.empty() && options.layout == kRandomLayout) WriteRandom();
   if (options.aggregate > 1) Aggregate(options.aggregate);
   if (options.split_at_step >= 0) Split(options.split_at_step);
   if (options.shrink_at_step >= 0) Shrink(options.shrink_at_step);
@@ -81,12 +90,39 @@ Group Workload::VariedGroup(int64_t step) const {
   return group;
 }
 
+// Half of the seeds split or shrink the first communicator on the way.
+void Workload::WriteRandom() {
+  random_families_ = AddRandomFamilies(draft_);
+  for (uint64_t i = 0; i < kRandomGroups; ++i) {
+    groups_.push_back(RandomGroup(draft_, random_families_, Dice(seed_, 0x72616e64, i)));
+    groups_.back().id = static_cast<int>(i);
+  }
+  const uint64_t dice = Dice(seed_, 0x73706c69);
+  if (draft_.shape().ranks() < 2 || dice % 4 > 1) return;
+  if (dice % 4 == 0) Split(static_cast<int64_t>(1 + dice / 4 % 8));
+  if (dice % 4 == 1) Shrink(static_cast<int64_t>(1 + dice / 4 % 8));
+  groups_.back().id = static_cast<int>(kRandomGroups);
+}
+
+std::vector<Group> Workload::RandomGroupsOf(int64_t step) const {
+  std::vector<Group> groups;
+  for (uint64_t i = 0; i < kRandomGroupsOfAStep; ++i) {
+    groups.push_back(RandomGroup(draft_, random_families_, Dice(seed_, step, 0x73746570, i)));
+    groups.back().id = kVariedGroupId - static_cast<int>(i);
+    groups.back().is_capturable = false;
+  }
+  return groups;
+}
+
 std::vector<Group> Workload::GroupsOfStep(int64_t step) const {
   std::vector<Group> groups;
   for (const Group& group : groups_) {
     if (IsCalledIn(group, communicators(), step)) groups.push_back(group);
   }
   if (has_variety_) groups.push_back(VariedGroup(step));
+  if (!random_families_.empty()) {
+    for (Group& group : RandomGroupsOf(step)) groups.push_back(std::move(group));
+  }
   return groups;
 }
 

@@ -9,11 +9,13 @@
 #include "simulator/cluster_shape.h"
 #include "simulator/group.h"
 #include "simulator/layout_draft.h"
+#include "simulator/random_groups.h"
 
 namespace nccl_exporter::sim {
 
 struct WorkloadOptions {
   std::string layout = "dp";
+  std::string calls = {};  // in place of a layout; see call_list.h
   ClusterShape shape;
   uint64_t seed = 1;
   int aggregate = 1;            // groups of the layout that are joined to one
@@ -35,11 +37,14 @@ class Workload {
   void Split(int64_t step);
   void Shrink(int64_t step);
   Group VariedGroup(int64_t step) const;
+  void WriteRandom();
+  std::vector<Group> RandomGroupsOf(int64_t step) const;
 
   uint64_t seed_;
   LayoutDraft draft_;
   std::vector<Group> groups_;  // of every step
   bool has_variety_ = false;
+  std::vector<CommunicatorFamily> random_families_;  // of the layout `random`
 };
 
 }  // namespace nccl_exporter::sim

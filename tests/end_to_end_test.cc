@@ -112,6 +112,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Workload{"FullyShardedDataParallel", {"--layout", "fsdp"}},
                     Workload{"TensorParallel", {"--layout", "tp"}}, Workload{"PipelineParallel", {"--layout", "pp"}},
                     Workload{"MixtureOfExperts", {"--layout", "moe"}},
+                    Workload{"MixtureOfExpertsOn2_31", {"--layout", "moe", "--api-version", "7"}},
+                    Workload{"MixtureOfExpertsOn2_32",
+                             {"--layout", "moe", "--api-version", "7", "--nccl-version", "23206"}},
                     Workload{"AggregatedGroups", {"--layout", "dp", "--aggregate", "8"}},
                     Workload{"CapturedGraphs", {"--layout", "mixed", "--graph"}},
                     Workload{"NonBlocking", {"--layout", "mixed", "--nonblocking"}},
@@ -131,6 +134,31 @@ INSTANTIATE_TEST_SUITE_P(
                              "auto"},
                     Workload{"NoFinalize", {"--layout", "dp", "--no-finalize"}}),
     [](const auto& test) { return test.param.name; });
+
+// From 2.31 on the two sides count an AlltoAll alike, sends to oneself included.
+TEST_F(EndToEnd, TimesEveryMessageOfAnAlltoAllFrom231On) {
+  for (const char* release : {"23103", "23206"}) {
+    SCOPED_TRACE(release);
+    const nlohmann::json truth = RunJob({"--steps", "30", "--ranks-per-node", "4", "--layout", "moe", "--api-version",
+                                         "7", "--nccl-version", release},
+                                        {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+    uint64_t operations = 0;
+    uint64_t timed = 0;
+    for (const nlohmann::json& rank : truth["ranks"]) {
+      for (const nlohmann::json& communicator : rank["communicators"]) {
+        EXPECT_EQ(communicator["timing_source"], "kernel");
+        if (!communicator["functions"].contains("Send")) continue;
+        for (const nlohmann::json& size : communicator["functions"]["Send"]["sizes"]) {
+          operations += size["operations"].get<uint64_t>();
+          timed += size["timed_operations"].get<uint64_t>();
+        }
+      }
+    }
+    EXPECT_EQ(operations, 30u * 6 * 4 * 4);  // steps, AlltoAlls, ranks, peers
+    EXPECT_EQ(timed, operations);
+    ExpectSegmentsEqualTruth(segments_.path(), truth);
+  }
+}
 
 // --- Timing in windows
 // ----------------------------------------------------------------------------------------------------------

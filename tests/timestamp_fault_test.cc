@@ -54,7 +54,7 @@ const FaultRow kFaultRows[] = {
      0,
      "ladder-to-self"},
     {"GraphDrift", {"--fault", "drift-graph", "--graph"}, {4, 5, 6}, Rest::kMayBeUntimed, nullptr},
-    {"BroadcastDrift", {"--fault", "drift-2312", "--nccl-version", "23102"}, {7}, Rest::kMayBeUntimed, nullptr},
+    {"BroadcastDrift", {"--fault", "drift-broadcast", "--nccl-version", "23102", "--env", "NCCL_ALLGATHERV_ENABLE=1"}, {7}, Rest::kMayBeUntimed, nullptr},
     {"HostAhead", {"--fault", "host-ahead"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 2},
     {"DeviceAhead", {"--fault", "device-ahead"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
     {"RingOverrun",

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random mixes of everything that NCCL can be called for (groups, splits, graphs, threads, Broadcasts of several roots,
+// AlltoAll), on all releases: ncclCommDestroy returns, counts equal the account, and so does every duration.
+#include <gtest/gtest.h>
+
+#include "tests/daemon.h"
+#include "tests/truth_comparison.h"
+
+namespace nccl_exporter {
+namespace {
+
+using Options = std::vector<std::string>;
+
+constexpr int kSeeds = 20;
+
+struct MixedRelease {
+  const char* name;
+  const char* nccl_version;
+  const char* api_version;
+  const char* allgatherv;  // NCCL_ALLGATHERV_ENABLE
+};
+
+const MixedRelease kReleases[] = {
+    {"v2_26_6", "22606", "3", "1"},
+    {"v2_27_7", "22707", "4", "1"},
+    {"v2_28_9", "22809", "5", "1"},
+    {"v2_30_7_without_allgatherv", "23007", "6", "0"},
+    {"v2_31_3_without_allgatherv", "23103", "7", "0"},
+    {"v2_32_6_without_allgatherv", "23206", "7", "0"},
+};
+
+void PrintTo(const MixedRelease& release, std::ostream* out) { *out << release.name; }
+
+class RandomMix : public testing::TestWithParam<MixedRelease> {
+ protected:
+  // The seed chooses what NCCL and the program are, as it chooses the calls.
+  static Options OptionsOf(const MixedRelease& release, int seed) {
+    Options options{"--layout",         "random",    "--seed",         std::to_string(seed), "--steps",        "12",
+                    "--ranks-per-node", "4",         "--api-version",  release.api_version,  "--nccl-version", release.nccl_version,
+                    "--env",            std::string("NCCL_ALLGATHERV_ENABLE=") + release.allgatherv};
+    if (seed % 2 == 1) options.push_back("--graph");
+    if (seed % 3 == 1) options.insert(options.end(), {"--ranks-per-process", "2", "--thread-per-rank"});
+    if (seed % 3 == 2) options.insert(options.end(), {"--ranks-per-process", "4"});
+    if (seed % 5 == 4) options.push_back("--nonblocking");
+    if (seed % 7 == 3) options.insert(options.end(), {"--recreate-every", "5"});
+    if (seed % 4 == 2) options.insert(options.end(), {"--nodes", "2", "--network", "all"});
+    return options;
+  }
+};
+
+TEST_P(RandomMix, EndsAndIsCountedAndTimedExactly) {
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE("--seed " + std::to_string(seed));
+    const ScratchDirectory segments, results;
+    const std::string truth_path = results.path() + "/truth.json";
+    const Finished job = RunToEnd(SimulatorCommand(segments.path(), truth_path, OptionsOf(GetParam(), seed)),
+                                  {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+    ASSERT_EQ(job.exit_code, 0) << job.output;
+    const nlohmann::json truth = ReadTruth(truth_path);
+    EXPECT_GT(TotalOperations(truth), 0u);
+    Daemon daemon(segments.path());
+    ExpectEqualsTruth(daemon.Scrape(), truth);
+    ExpectSegmentsEqualTruth(segments.path(), truth);
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Releases, RandomMix, testing::ValuesIn(kReleases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace nccl_exporter
