@@ -15,7 +15,9 @@ auto PartsOf(const CommunicatorSnapshot& c) {
                   c.timing_reason, c.sampling_state, c.sampling_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
 }
 
-auto PartsOf(const ProcessSnapshot& p) { return std::tie(p.pid, p.host_name, p.plugin_version, p.identity); }
+auto PartsOf(const ProcessSnapshot& p) {
+  return std::tuple_cat(std::tie(p.pid, p.host_name, p.plugin_version, p.identity), std::tuple(HasSeveralGpus(p)));
+}
 
 template <typename... Types>
 std::tuple<std::remove_cvref_t<Types>...> Copy(const std::tuple<Types...>& parts) {
