@@ -17,7 +17,10 @@ auto PartsOf(const CommunicatorSnapshot& c) {
                   c.timing_reason, c.sampling_state, c.sampling_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
 }
 
-auto PartsOf(const ProcessSnapshot& p) { return std::tie(p.uid, p.pid, p.host_name, p.plugin_version, p.identity); }
+auto PartsOf(const ProcessSnapshot& p) {
+  return std::tuple_cat(std::tie(p.uid, p.pid, p.host_name, p.plugin_version, p.identity),
+                        std::tuple(HasSeveralGpus(p)));
+}
 
 // What a user claims with a communicator: all its ranks in the job, whatever they are called and number.
 Labels CommunicatorOfJob(Labels labels) {

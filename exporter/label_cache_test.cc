@@ -127,6 +127,19 @@ TEST(LabelCacheTest, FollowsEveryChangeOfACommunicator) {
   }
 }
 
+TEST(LabelCacheTest, FollowsAProcessThatTakesASecondGpu) {
+  LabelCache cache;
+  ProcessSnapshot process = EmptyProcess(1);
+  process.identity = {{"RANK", "3"}};
+  process.communicators = {EmptyCommunicator(1, 0)};
+  cache.Of(process, process.communicators[0]);
+  cache.Sweep();
+  process.communicators.push_back(EmptyCommunicator(1, 1));
+  EXPECT_EQ(cache.OfProcess(process)->labels(), ProcessLabels(process));
+  EXPECT_EQ(cache.Of(process, process.communicators[0]).rank_info->labels(),
+            RankInfoLabels(process, process.communicators[0]));
+}
+
 TEST(LabelCacheTest, FollowsAProcessThatTookTheNameOfAnother) {
   LabelCache cache;
   ProcessSnapshot process = EmptyProcess(1);

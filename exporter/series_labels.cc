@@ -57,6 +57,12 @@ const std::string& FirstKnown(const ProcessSnapshot& process, std::string_view v
   return value.empty() ? process.Identity(fallback) : value;
 }
 
+// As FirstKnown(), or empty where it would be taken for the number of a rank that it is not.
+std::string_view RankNumber(const ProcessSnapshot& process, std::string_view variable, std::string_view fallback) {
+  if (HasSeveralGpus(process)) return "";
+  return FirstKnown(process, variable, fallback);
+}
+
 // The label for an identity variable that has none of its own: its name in lower case, or empty if that is no label
 // name.
 std::string LowerCaseLabel(std::string_view variable) {
@@ -104,10 +110,20 @@ Labels OtherCommunicatorLabels(const ProcessSnapshot& process) {
   return labels;
 }
 
+bool HasSeveralGpus(const ProcessSnapshot& process) {
+  const CommunicatorSnapshot* first = nullptr;
+  for (const CommunicatorSnapshot& communicator : process.communicators) {
+    if (communicator.gpu_index < 0 && communicator.gpu_uuid.empty()) continue;
+    if (first == nullptr) first = &communicator;
+    if (communicator.gpu_index != first->gpu_index || communicator.gpu_uuid != first->gpu_uuid) return true;
+  }
+  return false;
+}
+
 Labels ProcessLabels(const ProcessSnapshot& process) {
   Labels labels;
   Append(labels, "pid", std::to_string(process.pid));
-  Append(labels, "global_rank", FirstKnown(process, "RANK", "SLURM_PROCID"));
+  Append(labels, "global_rank", RankNumber(process, "RANK", "SLURM_PROCID"));
   AppendJobLabels(labels, process);
   return labels;
 }
@@ -116,8 +132,8 @@ Labels RankInfoLabels(const ProcessSnapshot& process, const CommunicatorSnapshot
   Labels labels;
   Append(labels, "gpu_uuid", communicator.gpu_uuid);
   Append(labels, "pci_bus_id", communicator.pci_bus_id);
-  Append(labels, "global_rank", FirstKnown(process, "RANK", "SLURM_PROCID"));
-  Append(labels, "local_rank", FirstKnown(process, "LOCAL_RANK", "SLURM_LOCALID"));
+  Append(labels, "global_rank", RankNumber(process, "RANK", "SLURM_PROCID"));
+  Append(labels, "local_rank", RankNumber(process, "LOCAL_RANK", "SLURM_LOCALID"));
   Append(labels, "hostname", process.host_name);
   Append(labels, "pid", std::to_string(process.pid));
   Append(labels, "timing_source", kTimingSources[static_cast<size_t>(communicator.timing_source)]);

@@ -138,6 +138,19 @@ TEST(SnapshotFamiliesTest, RankInfoPrefersTorchsRanksToSlurms) {
   EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "global_rank=15,local_rank=16,"), 1);
 }
 
+TEST(SnapshotFamiliesTest, TheNumberOfAProcessWithSeveralGpusIsNotThatOfItsRanks) {
+  ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 4)});
+  process.identity = {{"RANK", "1"}, {"LOCAL_RANK", "1"}};
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "global_rank=1,local_rank=1,"), 1);
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankAlive, "global_rank=1,"), 1);
+  process.communicators.push_back(EmptyCommunicator(1, 5));
+  const ScrapedNode scrape(NodeOf({process}));
+  EXPECT_THAT(scrape.Values(Metric::kRankInfo),
+              testing::UnorderedElementsAre(testing::Pair(testing::HasSubstr("global_rank=,local_rank=,"), 1),
+                                            testing::Pair(testing::HasSubstr("global_rank=,local_rank=,"), 1)));
+  EXPECT_EQ(scrape.Value(Metric::kRankAlive, "global_rank=,"), 1);
+}
+
 TEST(SnapshotFamiliesTest, RankInfoCarriesFurtherIdentityUnlessItsNameIsTaken) {
   ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
   process.plugin_version = "1.2.3";

@@ -60,9 +60,9 @@ void JudgeAlert(const Scenario& scenario, const PagedAlert& alert, const std::st
 }  // namespace
 
 std::optional<int> Directory::RankOf(const PagedAlert& alert) const {
-  if (!alert.Label("global_rank").empty()) return NumberAtStartOf(alert.Label("global_rank"));
   const auto found = global_ranks.find({alert.Label("comm"), alert.Label("rank")});
-  return found == global_ranks.end() ? std::nullopt : std::optional(found->second);
+  if (found != global_ranks.end()) return found->second;
+  return NumberAtStartOf(alert.Label("global_rank"));
 }
 
 std::optional<int> Directory::NodeOf(const PagedAlert& alert) const {

@@ -79,6 +79,14 @@ TEST(Verdict, ANodeIsNamedByItsRanksOrByTheInstance) {
             1);
 }
 
+TEST(Verdict, TheRankInTheCommunicatorCountsMoreThanTheNumberOfTheProcess) {
+  const Verdict verdict =
+      Judge(SlowRank(), {Alert("SlowRank", 31, {{"comm", "c0"}, {"rank", "1"}, {"global_rank", "2"}})}, kDirectory,
+            kClasses);
+  EXPECT_EQ(verdict.classes.at("straggler").named_right, 1);
+  EXPECT_TRUE(verdict.complaints.empty());
+}
+
 TEST(Verdict, AnExpectationThatNobodyMeetsIsMissed) {
   const Verdict verdict = Judge(SlowRank(), {}, kDirectory, kClasses);
   EXPECT_EQ(verdict.classes.at("straggler").expected, 1);

@@ -156,7 +156,8 @@ class Cluster:
                 in_flight = 1
                 progress = at + clock
                 own = labels | {'collective': collectives.get(rank, communicator.collective or 'Recv')}
-                yield 'nccl_collective_oldest_in_flight_start_timestamp_seconds', own, at + clock
+                if self.source(rank) != 'none':
+                    yield 'nccl_collective_oldest_in_flight_start_timestamp_seconds', own, at + clock
         yield 'nccl_collective_started_sequence', labels, started
         if self.source(rank) != 'none':
             yield 'nccl_collective_completed_sequence', labels, completed

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Plays the cases against the rules with promtool, checks the rules, and compares the committed file with what the generator prints."""
+import collections
 import json
 import pathlib
 import re
@@ -18,9 +19,10 @@ FIRING = 'count by (alertname, slurm_job_id, comm_name, rank, hostname, gpu) (AL
 EVER = 'count by (alertname, comm_name, rank) (count_over_time(ALERTS{alertstate="firing"}[2h]))'
 
 
-def sample(labels):
-    named = {key: value for key, value in labels.items() if key != 'comm'}
-    return {'labels': '{' + ','.join(f'{key}="{value}"' for key, value in named.items()) + '}', 'value': 1}
+def samples(alerts):
+    """Alerts that differ by their communicator's identity only are counted."""
+    named = collections.Counter('{' + ','.join(f'{key}="{value}"' for key, value in labels.items() if key != 'comm') + '}' for labels in alerts)
+    return [{'labels': labels, 'value': count} for labels, count in named.items()]
 
 
 def test_of(case):
@@ -28,7 +30,7 @@ def test_of(case):
     if expected is cases.NOTHING_EVER:
         checks = [{'expr': EVER, 'eval_time': f'{cluster.times[-1]}s', 'exp_samples': []}]
     else:
-        checks = [{'expr': FIRING, 'eval_time': f'{round(minute * 60)}s', 'exp_samples': [sample(a) for a in alerts]}
+        checks = [{'expr': FIRING, 'eval_time': f'{round(minute * 60)}s', 'exp_samples': samples(alerts)}
                   for minute, alerts in expected.items()]
         checks += [{'expr': f'count(ALERTS{{alertstate="firing",alertname="{a["alertname"]}",comm="{a["comm"]}"}})',
                     'eval_time': f'{round(minute * 60)}s', 'exp_samples': [{'labels': '{}', 'value': 1}]}
