@@ -47,7 +47,7 @@ struct ArrivalMatcher::Group {
   std::unordered_map<uint64_t, Waiting> waiting;  // by function and sequence
   bool has_rank_twice = false;
   bool is_timed = false;         // on every rank
-  std::vector<ClockPair> pairs;  // of each member with each
+  std::vector<ClockPair> pairs;  // of each member with each; empty: not looked up yet
 
   const ClockPair& PairOf(const Arrival& one, const Arrival& other) const;
   void LearnFrom(const std::vector<Arrival>& arrivals) const;
@@ -116,14 +116,22 @@ void ArrivalMatcher::Judge(Group& group) {
     Member& member = *group.members[i];
     member.number = i;
     ranks.push_back(member.rank.rank);
-    for (const Member* other : group.members) {
-      group.pairs.push_back(differences_.Of(member.clock->number, other->clock->number));
-    }
   }
   std::ranges::sort(ranks);
   group.has_rank_twice = std::ranges::adjacent_find(ranks) != ranks.end();
   group.is_timed =
       std::ranges::all_of(group.members, [](const Member* member) { return member->rank.has_kernel_times; });
+}
+
+// When they are needed first: ranks come one after the other.
+void ArrivalMatcher::PairClocks(Group& group) {
+  if (!group.pairs.empty()) return;
+  group.pairs.reserve(group.members.size() * group.members.size());
+  for (const Member* one : group.members) {
+    for (const Member* other : group.members) {
+      group.pairs.push_back(differences_.Of(one->clock->number, other->clock->number));
+    }
+  }
 }
 
 ArrivalMatcher::Member* ArrivalMatcher::Add(const LocalRank& rank) {
@@ -253,6 +261,7 @@ ArrivalMatcher::Distance ArrivalMatcher::Group::DistanceOf(const Arrival& one, c
 void ArrivalMatcher::Compare(Group& group, const std::vector<Arrival>& arrivals) {
   const auto entered_last = std::ranges::max_element(arrivals, {}, [](const Arrival& a) { return a.start.least_ns; });
   const auto left_first = std::ranges::min_element(arrivals, {}, [](const Arrival& a) { return a.stop.most_ns; });
+  PairClocks(group);
   std::optional<int64_t> transfer_ns;
   if (WaitsForAll(arrivals.front().operation.function())) {
     if (entered_last->start.least_ns > left_first->stop.most_ns) return Count(Uncompared::kMismatch, arrivals.size());

@@ -115,6 +115,7 @@ class ArrivalMatcher {
   void Count(Uncompared cause, uint64_t operations) { uncompared_[static_cast<size_t>(cause)] += operations; }
   void GiveUp(Group& group, Uncompared cause);
   void Judge(Group& group);
+  void PairClocks(Group& group);
   void Compare(Group& group, const std::vector<Arrival>& arrivals);
   static size_t PlaceOfFirst(const Group& group, const std::vector<Arrival>& arrivals,
                              std::optional<int64_t> transfer_ns);

@@ -45,6 +45,7 @@ int64_t FastestDeliveries::HeightOf(const Point& point) const {
 void FastestDeliveries::CloseStretch(int64_t now_ns) {
   if (line_ && std::abs(HeightOf(*fastest_)) > kClockIsSetNs) points_.clear();
   std::erase_if(points_, [&](const Point& point) { return point.at_ns > now_ns || now_ns - point.at_ns > kOldestNs; });
+  if (points_.empty()) stretch_ns_ = kShortestStretchNs;
   if (points_.size() == kMostStretches) MergeStretches();
   points_.push_back(*fastest_);
   fastest_.reset();
