@@ -216,6 +216,7 @@ class Player {
     const ArrivalCounts& counts = ArrivalMatcher::CountsOf(rank.member);
     Require(counts.compared <= rank.taken, "no more is compared than was taken");
     Require(counts.last <= counts.compared, "who was last was compared");
+    Require(counts.estimated <= counts.compared, "what was estimated was compared");
     if (all_are_honest_) {
       Require(counts.lateness_ns <= counts.compared * (255 * kJitterStepNs + 20'000), "nobody is later than he was");
     }

@@ -53,11 +53,13 @@ LocalRank RankOf(const SlotIdentity& slot, CommunicatorKey job) {
           .call_is_bound = slot.Word(offsetof(layout::CommunicatorSlot, api_version)) >= kFirstApiWithCalls};
 }
 
-uint64_t ThreadCpuNs() {
+int64_t ClockNs(clockid_t clock) {
   timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+  clock_gettime(clock, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
+
+uint64_t ThreadCpuNs() { return static_cast<uint64_t>(ClockNs(CLOCK_THREAD_CPUTIME_ID)); }
 
 // Adds the CPU time of the thread during its life.
 class CpuTime {
@@ -73,6 +75,21 @@ class CpuTime {
 };
 
 }  // namespace
+
+// Both clocks are read within a microsecond, or again: a thread may lose its core in between.
+int64_t ArrivalObserver::MonotonicSlewNs() {
+  constexpr int kTries = 3;
+  int64_t slew_ns = 0, least_apart_ns = INT64_MAX;
+  for (int i = 0; i < kTries && least_apart_ns > 1000; ++i) {
+    const int64_t before_ns = ClockNs(CLOCK_MONOTONIC_RAW);
+    const int64_t monotonic_ns = ClockNs(CLOCK_MONOTONIC);
+    const int64_t apart_ns = ClockNs(CLOCK_MONOTONIC_RAW) - before_ns;
+    if (apart_ns >= least_apart_ns) continue;
+    least_apart_ns = apart_ns;
+    slew_ns = monotonic_ns - (before_ns + apart_ns / 2);
+  }
+  return slew_ns;
+}
 
 bool ArrivalObserver::ReadHeader(const SegmentFile& file, Segment& segment) {
   auto header = std::make_unique<layout::SegmentHeader>();
@@ -196,15 +213,16 @@ bool ArrivalObserver::AwaitsDiscovery() {
 bool ArrivalObserver::Read(const Moment& now) {
   const CpuTime cpu_time(cpu_ns_);
   bool is_regular = false;
+  const int64_t slew_ns = slew_ns_();
   for (auto& [key, followed] : rings_) {
     if (followed.member == nullptr || !ArrivalMatcher::IsComparable(followed.member)) continue;
     is_regular = followed.was_comparable = true;
-    if (followed.is_settled) ReadRing(followed, now);
+    if (followed.is_settled) ReadRing(followed, slew_ns, now);
   }
   return is_regular;
 }
 
-void ArrivalObserver::ReadRing(Followed& followed, const Moment& now) {
+void ArrivalObserver::ReadRing(Followed& followed, int64_t slew_ns, const Moment& now) {
   operations_.clear();
   const uint64_t lost = followed.ring.Read(*followed.file, operations_);
   if (operations_.empty() && lost == 0) return;
@@ -213,7 +231,9 @@ void ArrivalObserver::ReadRing(Followed& followed, const Moment& now) {
   const bool is_read = followed.file->Read(followed.slot_offset, bytes) == static_cast<ssize_t>(bytes.size());
   if (!is_read || layout::GenerationOf(state.load(std::memory_order_relaxed)) != followed.generation) return;
   matcher_.CountLost(followed.member, lost);
-  for (const CompletedOperation& operation : operations_) {
+  for (CompletedOperation& operation : operations_) {
+    operation.call_ns -= static_cast<uint64_t>(slew_ns);
+    operation.delivered_ns -= static_cast<uint64_t>(slew_ns);
     matcher_.Take(followed.member, operation, static_cast<uint64_t>(now.monotonic_ns));
   }
 }
@@ -225,6 +245,7 @@ void ArrivalObserver::AddTo(ProcessSnapshot& process) const {
     const Followed& followed = found->second;
     const bool is_followed = followed.member != nullptr && followed.was_comparable;
     communicator.arrivals = is_followed ? ArrivalMatcher::CountsOf(followed.member) : followed.counts;
+    if (is_followed) communicator.arrival_uncertainty = ArrivalMatcher::UncertaintyOf(followed.member);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,14 @@ inline constexpr std::chrono::milliseconds kRingReadInterval{20};
 // Counts stay as long as the segment is followed and the slot is not claimed anew. Not thread-safe.
 class ArrivalObserver {
  public:
+  // By how much CLOCK_MONOTONIC has been slewed ahead of the crystal that drives it, CLOCK_MONOTONIC_RAW. Time
+  // synchronization slews by up to 500 parts in a million (by adjtimex), which no clock of a GPU follows: stamps are
+  // compared as the crystal counts.
+  static int64_t MonotonicSlewNs();
+
+  // `slew_ns`: where it is taken from; tests put their own in its place.
+  explicit ArrivalObserver(std::function<int64_t()> slew_ns = MonotonicSlewNs) : slew_ns_(std::move(slew_ns)) {}
+
   // A segment as it is followed, alive or not.
   struct Source {
     FileKey key;
@@ -78,13 +87,14 @@ class ArrivalObserver {
   void Meet(const RingKey& key, const Segment& segment, uint64_t slot_offset, bool is_alive);
   bool MakeRoom(uint64_t uid);
   void Retire(Followed& followed);
-  void ReadRing(Followed& followed, const Moment& now);
+  void ReadRing(Followed& followed, int64_t slew_ns, const Moment& now);
   void AddTo(ProcessSnapshot& process) const;
 
   ArrivalMatcher matcher_;
   std::map<FileKey, Segment> segments_;
   std::map<RingKey, Followed> rings_;
   std::vector<CompletedOperation> operations_;  // kept from ring to ring
+  std::function<int64_t()> slew_ns_;
   uint64_t cpu_ns_ = 0;
 };
 

@@ -96,7 +96,8 @@ class ArrivalObserverTest : public testing::Test {
 
   ScratchDirectory scratch_;
   std::map<int, Process> processes_;
-  ArrivalObserver observer_;
+  int64_t slew_ns_ = 0;
+  ArrivalObserver observer_{[this] { return slew_ns_; }};
 };
 
 TEST_F(ArrivalObserverTest, AUserWithManyCommunicatorsLeavesRoomForAnothers) {
@@ -142,6 +143,35 @@ TEST_F(ArrivalObserverTest, ComparesTheRanksOfSeveralProcesses) {
   EXPECT_EQ(Counts(1)->compared, 3u);
   EXPECT_EQ(Counts(1)->last, 3u);
   EXPECT_NEAR(static_cast<double>(Counts(1)->lateness_ns), 3e6, 3000);
+}
+
+// Time synchronization slews CLOCK_MONOTONIC by 100 parts in a million for twenty seconds. Rank 0 is bound closely
+// before, rank 1 always; no rank is late.
+TEST_F(ArrivalObserverTest, ASlewedClockMakesNobodyLate) {
+  Start(0);
+  Start(1);
+  Discover();
+  for (uint64_t second = 1; second <= 40; ++second) {
+    const uint64_t slewed_ns = second > 20 ? (second - 20) * 100'000 : 0;
+    slew_ns_ = static_cast<int64_t>(slewed_ns);
+    for (const int rank : {0, 1}) {
+      const bool is_close = rank == 1 || second <= 20;
+      const uint64_t start_ns = second * 1000 * kMillisecond;
+      processes_[rank].writer.Put(
+          0, CompletionV1{.ticket = second,
+                          .function = 4,
+                          .sequence = second,
+                          .call_ns = start_ns + slewed_ns - (is_close ? 10'000 : 500 * kMillisecond),
+                          .start_ns = start_ns + 7777777,
+                          .stop_ns = start_ns + 15 * kMillisecond + 7777777,
+                          .delivered_ns = start_ns + slewed_ns + 15 * kMillisecond + (is_close ? 10'000 : 5'000'000)});
+      Write(rank);
+    }
+    Read();
+  }
+  EXPECT_EQ(Counts(0), ArrivalCounts{});
+  EXPECT_EQ(Counts(1), ArrivalCounts{});
+  EXPECT_EQ(Uncompared(Uncompared::kUncertainClocks), 80u);
 }
 
 TEST_F(ArrivalObserverTest, ARankAloneHasNoCountsAndIsNotRead) {

@@ -61,16 +61,25 @@ struct InFlightOperation {
 // How often, and for how long, a rank entered collectives later than other ranks of its node: since the daemon started.
 struct ArrivalCounts {
   uint64_t compared = 0;     // operations
-  uint64_t last = 0;         // of those, the ones that it was certainly the last to enter
+  uint64_t last = 0;         // of those, the ones that it was the last to enter
   uint64_t lateness_ns = 0;  // sum, against the first rank to enter; the operations of one launch share it
+  uint64_t estimated = 0;    // of the compared ones, those in which not all of this is proven
 
   bool operator==(const ArrivalCounts&) const = default;
   ArrivalCounts& operator+=(const ArrivalCounts& more) {
     compared += more.compared;
     last += more.last;
     lateness_ns += more.lateness_ns;
+    estimated += more.estimated;
     return *this;
   }
+};
+
+// How closely it is known when a rank entered its latest operation, against the first rank of its node to enter: half
+// the range in which the difference lies. Nothing where there are no bounds, or no estimate.
+struct ArrivalUncertainty {
+  std::optional<uint64_t> proven_ns;
+  std::optional<uint64_t> estimated_ns;
 };
 
 // Why a completed operation was not compared. Append only: each is a label value `reason`.
@@ -119,6 +128,7 @@ struct CommunicatorSnapshot {
   std::vector<InFlightOperation> in_flight;   // oldest first
   int64_t last_progress_realtime_ns = 0;      // 0: none yet
   std::optional<ArrivalCounts> arrivals;  // where there are other ranks on the node to compare with, by kernel times
+  ArrivalUncertainty arrival_uncertainty;
 };
 
 struct ProcessSnapshot {

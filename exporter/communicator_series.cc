@@ -62,6 +62,10 @@ struct CommunicatorGauge {
 
 std::optional<double> If(bool is_known, double value) { return is_known ? std::optional(value) : std::nullopt; }
 
+std::optional<double> SecondsOf(std::optional<uint64_t> ns) {
+  return ns ? std::optional(static_cast<double>(*ns) / kNsPerSecond) : std::nullopt;
+}
+
 double TimingDuty(const CommunicatorSnapshot& c) {
   if (c.timing_source == TimingSource::kNone) return 0;
   if (c.sampling_state == SamplingState::kNone) return 1;
@@ -87,6 +91,13 @@ constexpr std::array kGauges{
                       [](const CommunicatorSnapshot& c) { return If(c.ranks != 0, static_cast<double>(c.ranks)); }},
     CommunicatorGauge{Metric::kTimingDuty, Merge::kLowest,
                       [](const CommunicatorSnapshot& c) { return If(true, TimingDuty(c)); }},
+    CommunicatorGauge{Metric::kArrivalUncertainty, Merge::kHighest,
+                      [](const CommunicatorSnapshot& c) {
+                        const ArrivalUncertainty& uncertainty = c.arrival_uncertainty;
+                        return SecondsOf(uncertainty.estimated_ns ? uncertainty.estimated_ns : uncertainty.proven_ns);
+                      }},
+    CommunicatorGauge{Metric::kArrivalProvenUncertainty, Merge::kHighest,
+                      [](const CommunicatorSnapshot& c) { return SecondsOf(c.arrival_uncertainty.proven_ns); }},
 };
 
 double Merged(Merge merge, double a, double b) {
@@ -274,6 +285,7 @@ void CommunicatorSeries::AddArrivals(const Subject& subject, LabelsId labels) {
   builder_.Add(Metric::kArrivalLateness, labels, kNoLabels, static_cast<double>(sum->lateness_ns) / kNsPerSecond);
   builder_.Add(Metric::kLastArrivals, labels, kNoLabels, static_cast<double>(sum->last));
   builder_.Add(Metric::kComparedOperations, labels, kNoLabels, static_cast<double>(sum->compared));
+  builder_.Add(Metric::kEstimatedArrivals, labels, kNoLabels, static_cast<double>(sum->estimated));
 }
 
 void CommunicatorSeries::AddGauges(std::span<const Member* const> in_use, LabelsId labels) {

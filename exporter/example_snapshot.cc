@@ -49,7 +49,8 @@ ProcessSnapshot TrainingProcess() {
                       .parts_announced = 1,
                       .parts_done = 0}};
   world.last_progress_realtime_ns = kStartNs + 90 * kSecondNs + 500000000;
-  world.arrivals = {{.compared = 3, .last = 2, .lateness_ns = 12500000}};
+  world.arrivals = {{.compared = 3, .last = 2, .lateness_ns = 12500000, .estimated = 1}};
+  world.arrival_uncertainty = {.proven_ns = 250000, .estimated_ns = 12500};
   process.communicators.push_back(std::move(world));
 
   CommunicatorSnapshot idle = EmptyCommunicator(0xfeed, 0);

@@ -133,7 +133,8 @@ TEST(FormatsTest, CarryTheSameNumbers) {
 
 const std::set<std::string> kCountedByTheDaemon{"nccl_collective_arrival_lateness_seconds_total",
                                                 "nccl_collective_last_arrivals_total",
-                                                "nccl_collective_compared_operations_total"};
+                                                "nccl_collective_compared_operations_total",
+                                                "nccl_collective_estimated_arrivals_total"};
 
 TEST(FormatsTest, ProtobufTellsSinceWhenEveryCounterAndHistogramCounts) {
   Exposition exposition = ExpositionOfCatalogue();

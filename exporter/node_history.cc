@@ -143,6 +143,7 @@ void NodeHistory::CompareArrivals(const RankOnNode& rank, const CommunicatorIden
   sum->compared += Grown(before.arrivals.compared, now.arrivals.compared);
   sum->last += Grown(before.arrivals.last, now.arrivals.last);
   sum->lateness_ns += Grown(before.arrivals.lateness_ns, now.arrivals.lateness_ns);
+  sum->estimated += Grown(before.arrivals.estimated, now.arrivals.estimated);
 }
 
 const Activity* NodeHistory::At(size_t step, const CommunicatorIdentity& communicator, Function function) const {

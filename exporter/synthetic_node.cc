@@ -62,7 +62,9 @@ CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int number, int ra
   for (int i = 0; i < shape.collectives; ++i) AddManyOperations(communicator, kCollectives[static_cast<size_t>(i)]);
   for (const FunctionSnapshot& counts : communicator.functions) communicator.started_sequence += counts.calls;
   communicator.completed_sequence = communicator.started_sequence;
-  communicator.arrivals = {.compared = communicator.started_sequence, .last = 4711, .lateness_ns = 1234567890123};
+  communicator.arrivals = {
+      .compared = communicator.started_sequence, .last = 4711, .lateness_ns = 1234567890123, .estimated = 815};
+  communicator.arrival_uncertainty = {.proven_ns = 123456, .estimated_ns = 12345};
   return communicator;
 }
 

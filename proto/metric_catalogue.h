@@ -49,6 +49,9 @@ enum class Metric : uint8_t {
   kArrivalLateness,
   kLastArrivals,
   kComparedOperations,
+  kEstimatedArrivals,
+  kArrivalUncertainty,
+  kArrivalProvenUncertainty,
   kStartedSequence,
   kCompletedSequence,
   kInFlight,
@@ -127,10 +130,18 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Start of the rank's kernel minus that of the first rank on the node, summed over compared operations; operations "
      "of one launch share it."},
     {"nccl_collective_last_arrivals_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
-     "Compared operations that the rank was certainly the last on its node to enter."},
+     "Compared operations that the rank was the last on its node to enter, proven or estimated."},
     {"nccl_collective_compared_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
      "Collectives that all ranks of the communicator on the node have kernel times of, and whose starts differ by more "
      "than the clocks are uncertain; absent for a rank alone on its node."},
+    {"nccl_collective_estimated_arrivals_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
+     "Compared operations whose order is estimated, not proven: the fastest deliveries of the ranks' GPUs and the "
+     "durations of the kernels both say it, and nothing proven contradicts them."},
+    {"nccl_collective_arrival_uncertainty_seconds", MetricType::kGauge, "seconds", LabelScope::kCommunicator, "",
+     "Half the range of the rank's start minus that of the first rank on the node, at the latest operation, by proof "
+     "and estimate; absent while neither is known."},
+    {"nccl_collective_arrival_proven_uncertainty_seconds", MetricType::kGauge, "seconds", LabelScope::kCommunicator, "",
+     "The same by what is proven alone; absent while the clocks are not bound from both sides."},
     {"nccl_collective_started_sequence", MetricType::kGauge, "", LabelScope::kCommunicator, "",
      "Collectives started on the communicator since it was created."},
     {"nccl_collective_completed_sequence", MetricType::kGauge, "", LabelScope::kCommunicator, "",
