@@ -4,6 +4,7 @@
 import os
 import pathlib
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path('deploy/tests').resolve()))
@@ -27,7 +28,8 @@ class NcclHost(unittest.TestCase):
 def test_of(job, rig):
     def test(self):
         layout = Layout(pathlib.Path('proto/README.md').read_text(encoding='utf-8'))
-        self.assertEqual(judge(play(job, rig, PLUGIN, EXPORTER, layout)).faults, [])
+        with tempfile.TemporaryDirectory(prefix='nccl-host-') as folder:
+            self.assertEqual(judge(play(job, rig, PLUGIN, EXPORTER, layout, folder)).faults, [])
     return test
 
 

@@ -6,8 +6,10 @@ import argparse
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import job_table
 from documented_segment import Layout
@@ -32,6 +34,7 @@ def parse_arguments():
     parser.add_argument('--seeds', default='0-9', metavar='FIRST-LAST', help='of the jobs that are drawn (%(default)s)')
     parser.add_argument('--repeat', type=int, default=1, metavar='N', help='times that each job is played')
     parser.add_argument('--load', type=int, default=0, metavar='K', help='busy loops beside the jobs')
+    parser.add_argument('--keep', action='store_true', help='keep the files of jobs that fail, and print where')
     parser.add_argument('--plugin', default=built('plugin/libnccl-profiler-exporter.so'))
     parser.add_argument('--exporter', default=built('exporter/nccl-exporter'))
     arguments = parser.parse_args()
@@ -57,13 +60,23 @@ def play_all(arguments):
     for rig in rigs:
         for job in jobs:
             for _ in range(arguments.repeat):
-                verdict = judge(play(job, rig, arguments.plugin, arguments.exporter, layout))
-                print(f'{"FAIL" if verdict.faults else "ok":4}  {rig.release:7} {job.name:32} {line_of(verdict)}', flush=True)
-                for fault in verdict.faults:
-                    print(f'      {fault}', flush=True)
-                failed += bool(verdict.faults)
-                passed += not verdict.faults
+                is_right = play_one(job, rig, layout, arguments)
+                passed += is_right
+                failed += not is_right
     return passed, failed
+
+
+def play_one(job, rig, layout, arguments):
+    folder = tempfile.mkdtemp(prefix='nccl-host-')
+    verdict = judge(play(job, rig, arguments.plugin, arguments.exporter, layout, folder))
+    print(f'{"FAIL" if verdict.faults else "ok":4}  {rig.release:7} {job.name:32} {line_of(verdict)}', flush=True)
+    for fault in verdict.faults:
+        print(f'      {fault}', flush=True)
+    if verdict.faults and arguments.keep:
+        print(f'      files: {folder}', flush=True)
+    else:
+        shutil.rmtree(folder)
+    return not verdict.faults
 
 
 def main():

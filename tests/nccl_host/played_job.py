@@ -4,18 +4,19 @@ import glob
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 
 from completion_poller import CompletionPoller
 from dump_text import parse_dump
 from kernel_truth import load_truth
 
-# So long no kernel has run and no process has ended: the job hangs. The first collective takes 4 s where cores are rare.
-QUIET_SECONDS = 30
+# So long no kernel has run and no process has made its last call: the job hangs. Without idle cores a communicator's first collective takes
+# 4 s, and that of 12 communicators in 4 processes a minute.
+QUIET_SECONDS = 180
+# All calls are made and all kernels have run; only communicators are destroyed.
+QUIET_SECONDS_AT_THE_END = 30
 LOOK_SECONDS = 0.05
 OUTPUT_SHOWN = 400
 
@@ -63,16 +64,10 @@ class PlayedJob:
         self.truth, self.dumps, self.accounts, self.poller = {}, {}, {}, None
 
 
-def play(job, rig, plugin, exporter, layout):
-    scratch = pathlib.Path(tempfile.mkdtemp(prefix='nccl-host-'))
-    try:
-        return play_in(scratch, job, rig, plugin, exporter, layout)
-    finally:
-        shutil.rmtree(scratch)
-
-
-def play_in(scratch, job, rig, plugin, exporter, layout):
+def play(job, rig, plugin, exporter, layout, folder):
+    """`folder` is empty, and has all files of the job afterwards."""
     played = PlayedJob(job, rig)
+    scratch = pathlib.Path(folder)
     segments = scratch / 'segments'
     segments.mkdir()
     shared_memory = f'/fakecuda-{scratch.name}'
@@ -86,7 +81,7 @@ def play_in(scratch, job, rig, plugin, exporter, layout):
                                    start_new_session=True)
         try:
             played.poller.start()
-            played.is_hung = not ends(process, scratch)
+            played.is_hung = not ends(process, scratch, processes_of(job))
         finally:
             stop_all(process)
             played.poller.stop()
@@ -104,14 +99,20 @@ def play_in(scratch, job, rig, plugin, exporter, layout):
     return played
 
 
-def ends(process, scratch):
+def processes_of(job):
+    options = job.options.split()
+    return int(options[options.index('-n') + 1]) if '-p' in options else 1
+
+
+def ends(process, scratch, processes):
     """Whether the job ended, by itself: as long as its files grow it is alive."""
     seen, since = None, time.monotonic()
     while process.poll() is None:
-        now = [(path.name, path.stat().st_size) for path in sorted(scratch.glob('truth.*')) + sorted(scratch.glob('account.*'))]
+        accounts = sorted(scratch.glob('account.*'))
+        now = [(path.name, path.stat().st_size) for path in [*sorted(scratch.glob('truth.*')), *accounts]]
         if now != seen:
             seen, since = now, time.monotonic()
-        if time.monotonic() > since + QUIET_SECONDS:
+        if time.monotonic() > since + (QUIET_SECONDS_AT_THE_END if len(accounts) == processes else QUIET_SECONDS):
             return False
         time.sleep(LOOK_SECONDS)
     return True
