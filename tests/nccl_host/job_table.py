@@ -9,9 +9,11 @@ NETWORK = {'NCCL_ALGO': 'Ring', 'NCCL_PROTO': 'Simple', 'NCCL_P2P_LL_THRESHOLD':
 NVLINK = {'NCCL_P2P_DISABLE': '0', 'FAKECUDA_NVLINK': '18'}
 WINDOWS = {'NCCL_EXPORTER_SAMPLING': '0.3', 'NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS': '0.1', 'NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS': '0'}
 
-# NCCL 2.29 and 2.30 join Broadcasts unless told otherwise; kernel events are then not safe (see docs/tune.md).
+# From 2.29 on NCCL gives Broadcasts no kernel events unless NCCL_ALLGATHERV_ENABLE=0. A job that has other ones then hangs when a communicator
+# is destroyed (2.30.7), or crashes there (2.31.2).
 FIRST_TO_JOIN_BROADCASTS = 22900
-FIRST_WITHOUT_HIDDEN_PARTS = 23100  # of messages; and with replays counted
+# From 2.31 on host and device count messages to oneself, empty parts and replays alike.
+FIRST_WITHOUT_HIDDEN_PARTS = 23100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +114,7 @@ def groups_and_graphs():
 
 
 def settings():
-    """Settings of the plugin. Broadcasts between collectives on the release's own defaults: finding by counts only."""
+    """Settings of the plugin; and jobs on NCCL's own defaults, where later releases join Broadcasts."""
     windows = {**WINDOWS, **ALLGATHERV_OFF}
     return [
         Job('sampling-off', '-n 2 -p -i 50 -w 0 -y', {'NCCL_EXPORTER_SAMPLING': 'off', **ALLGATHERV_OFF}, never_timed=True),
@@ -121,6 +123,8 @@ def settings():
         Job('windows-five', f'-n 2 -p -i 150 -w 0 -y -c 1000 -o {FIVE}', windows),
         Job('windows-broadcast', '-n 2 -p -i 300 -w 0 -y -c 1000 -o broadcast,allreduce', windows),
         Job('defaults-broadcast', '-n 2 -p -i 120 -w 0 -y -o broadcast,allreduce'),
+        Job('defaults-broadcast-allgather', '-n 2 -p -i 120 -w 0 -y -o broadcast,allgather'),
+        Job('defaults-broadcasts', '-n 2 -p -i 120 -w 0 -y -o broadcast,broadcast,broadcast,allreduce'),
         Job('defaults-five', f'-n 2 -p -i 60 -w 0 -y -o {FIVE}'),
     ]
 
