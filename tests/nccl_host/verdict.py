@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares what was recorded of a job with what its ranks called and what its devices did."""
+import collections
+import dataclasses
+
+from documented_segment import KERNEL_CHANNEL_EVENTS
+
+SIZE_CLASSES = (0, 4096, 65536, 1048576, 16777216, 268435456)
+GPU_TICK_NS = 32  # resolution of the device's clock
+# The device leaves a kernel so long after its last channel.
+EPILOGUE_NS = 500
+# Of a duration, as the documents promise.
+TOLERANCE = 0.002
+# Where NCCL did not tell of every channel: channels start up to 400 ns apart and end up to 1 % earlier or later.
+TOLERANCE_WITHOUT_A_CHANNEL = 0.02
+SPREAD_WITHOUT_A_CHANNEL_NS = 400
+FAULTS_SHOWN = 3
+
+
+@dataclasses.dataclass
+class Verdict:
+    faults: list = dataclasses.field(default_factory=list)
+    operations: int = 0
+    timed: int = 0
+    compared: int = 0
+    missed: int = 0
+    wrong: int = 0
+    worst: float = 0.0  # relative error of a duration
+    losses: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    timing: set = dataclasses.field(default_factory=set)
+
+    def add_faults(self, faults):
+        self.faults += faults[:FAULTS_SHOWN]
+        if len(faults) > FAULTS_SHOWN:
+            self.faults.append(f'{len(faults) - FAULTS_SHOWN} more like these')
+
+
+def judge(played):
+    verdict = Verdict()
+    if played.is_hung:
+        verdict.faults.append('hang')
+    elif played.status != 0:
+        verdict.faults.append(f'exit {played.status}: {played.output.strip()}')
+    if not played.accounts or set(played.accounts) != set(played.dumps):
+        verdict.faults.append(f'{len(played.accounts)} processes called NCCL, {len(played.dumps)} were recorded')
+    for pid in sorted(set(played.accounts) & set(played.dumps)):
+        verdict.add_faults(count_faults(played, played.accounts[pid], played.dumps[pid]))
+    for dump in played.dumps.values():
+        verdict.losses += dump.losses
+        for communicator in dump.communicators:
+            verdict.operations += communicator.operations.total()
+            verdict.timed += communicator.timed.total()
+            verdict.timing.add((communicator.timing_source, communicator.timing_reason))
+    verdict.add_faults(timing_faults(played, verdict))
+    judge_times(played, verdict)
+    return verdict
+
+
+def size_class(size):
+    return max(bound for bound in SIZE_CLASSES if bound <= size)
+
+
+def count_faults(played, account, dump):
+    """Calls, operations and bytes of one process, exactly."""
+    calls, operations, sizes = collections.Counter(), collections.Counter(), collections.Counter()
+    for communicator in dump.communicators:
+        calls += communicator.calls
+        operations += communicator.operations
+        sizes += communicator.bytes
+    expected_operations, expected_sizes = collections.Counter(), collections.Counter()
+    for function, size, count in account['operations']:
+        if function == 'Broadcast' and played.job.joins_broadcasts(played.rig.version):
+            continue  # NCCL announces none
+        expected_operations[function, size_class(size)] += count
+        expected_sizes[function, size_class(size)] += count * size
+    expected_calls = collections.Counter(account['calls'])
+    return [f'{name}: {expected.get(key, 0)} {what}, {recorded.get(key, 0)} recorded'
+            for what, expected, recorded in (('calls', expected_calls, calls), ('operations', expected_operations, operations),
+                                             ('bytes', expected_sizes, sizes))
+            for key in sorted(set(expected) | set(recorded), key=str) if expected.get(key, 0) != recorded.get(key, 0)
+            for name in [key if isinstance(key, str) else f'{key[0]} from {key[1]} bytes']]
+
+
+def causes_of(played):
+    """Of drift, as the job made them."""
+    causes = set()
+    if any(of_rank.has_message_with_hidden_parts() for of_rank in played.truth.values()):
+        causes.add('parts')
+    if any(account['several_roots_in_one_group'] for account in played.accounts.values()):
+        causes.add('roots')
+    if any(account['replays_after_eager_call'] for account in played.accounts.values()):
+        causes.add('replays')
+    return causes
+
+
+def timing_faults(played, verdict):
+    job, version = played.job, played.rig.version
+    causes = causes_of(played)
+    faults = []
+    if not job.is_drawn and not played.is_hung and causes != set(job.causes):
+        faults.append(f'the job was made with the causes {sorted(job.causes)} of drift, and has {sorted(causes)}')
+    if ('none', 'drift') in verdict.timing and not job.drifts(version, causes):
+        faults.append('drift without a cause: ' + ', '.join(f'{loss} {count}' for loss, count in sorted(verdict.losses.items())))
+    mask = 0
+    for communicator in played.poller.communicators.values():
+        mask |= communicator.event_mask
+    if mask & KERNEL_CHANNEL_EVENTS and not job.may_ask_for_kernel_events(version):
+        faults.append(f'kernel events are asked for (mask {mask:#x})')
+    if not mask & KERNEL_CHANNEL_EVENTS and job.may_ask_for_kernel_events(version):
+        faults.append(f'no kernel events are asked for: {sorted(verdict.timing)}')
+    if job.never_timed and verdict.timed:
+        faults.append(f'{verdict.timed} operations are timed')
+    return faults
+
+
+def judge_times(played, verdict):
+    spread = 'channels_missing' in verdict.losses
+    faults = []
+    for key, communicator in played.poller.communicators.items():
+        verdict.missed += played.poller.missed(key)
+        completions = played.poller.completions.get(key, {}).values()
+        faults += sum_faults(played, key, communicator, completions)
+        if not communicator.event_mask & KERNEL_CHANNEL_EVENTS:
+            continue  # times of the CPU's clock
+        truth = played.truth.get((communicator.id, communicator.rank))
+        for completion in completions:
+            fault, error = time_fault(completion, truth, communicator, spread)
+            verdict.compared += 1
+            verdict.worst = max(verdict.worst, error)
+            if fault:
+                verdict.wrong += 1
+                faults.append(f'rank {communicator.rank}: {completion.function} {completion.sequence}: {fault}')
+    verdict.add_faults(faults)
+
+
+def sum_faults(played, key, communicator, completions):
+    """The sums of a communicator equal its recorded operations, where none was missed."""
+    if played.poller.missed(key):
+        return []
+    recorded = collections.defaultdict(list)
+    for completion in completions:
+        recorded[completion.function].append(completion)
+    faults = []
+    for function in sorted(set(recorded) | set(communicator.timed)):
+        of_function = recorded[function]
+        operations, sizes, busy_ns = communicator.timed.get(function, (0, 0, 0))
+        if (operations, sizes) != (len(of_function), sum(completion.bytes for completion in of_function)):
+            faults.append(f'{function}: {operations} timed operations of {sizes} bytes, {len(of_function)} in the ring')
+        if all(completion.members == 1 for completion in of_function):
+            spans_ns = sum(completion.stop_ns - completion.start_ns for completion in of_function)
+            if busy_ns != spans_ns:
+                faults.append(f'{function}: busy for {busy_ns} ns, operations took {spans_ns} ns')
+    return faults
+
+
+def time_fault(completion, truth, communicator, spread):
+    """What is wrong with the recorded times, or None; and the relative error of its duration, where it was alone in its launch."""
+    kernel = truth.kernel_of(completion) if truth else None
+    if kernel is None:
+        return 'no kernel of the device is this operation', 0.0
+    start, stop = completion.start_ns, completion.stop_ns
+    if start < kernel.gpu_start_ns - GPU_TICK_NS or stop > kernel.gpu_stop_ns + GPU_TICK_NS or stop < start:
+        other = truth.kernel_at(start, stop, GPU_TICK_NS)
+        of = f'kernel {other.number}' if other else 'no kernel'
+        return f'its kernel is {kernel.number}, its times are those of {of}', 0.0
+    if completion.members > max(kernel.members(), 1):
+        return f'{completion.members} members in a launch of {kernel.members()}', 0.0
+    # Between nodes the device's stop is read when its thread comes to it.
+    if kernel.members() != 1 or communicator.nodes > 1:
+        return None, 0.0
+    expected = kernel.gpu_stop_ns - EPILOGUE_NS - kernel.gpu_start_ns
+    error = abs(stop - start - expected)
+    allowed = 2 * GPU_TICK_NS + expected * (TOLERANCE_WITHOUT_A_CHANNEL if spread else TOLERANCE)
+    if error > allowed + (SPREAD_WITHOUT_A_CHANNEL_NS if spread else 0):
+        return f'took {stop - start} ns, its kernel {expected} ns', error / expected
+    return None, error / expected
