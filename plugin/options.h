@@ -19,8 +19,7 @@ inline constexpr std::array<OptionRow, 8> kOptions{{
     {"NCCL_EXPORTER_ENABLE", "1", "0 switches the plugin off: NCCL is asked for nothing"},
     {"NCCL_EXPORTER_DIR", "",
      "directory of the segments, shared with the daemon; default /run/nccl-exporter or /dev/shm/nccl-exporter if it "
-     "can be "
-     "written and trusted, else /dev/shm/nccl-exporter-UID"},
+     "can be written and trusted, else /dev/shm/nccl-exporter-UID"},
     {"NCCL_EXPORTER_KERNEL_TIMING", "auto",
      "GPU time stamps: auto (where they are cheap and true, and safe for the job), on (wherever they are safe), off"},
     {"NCCL_EXPORTER_COMMUNICATORS", "256",
