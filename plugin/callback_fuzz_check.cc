@@ -11,15 +11,15 @@
 //
 // Conservation. An operation that was counted is, at any moment of quiet, in exactly one of these states:
 //   completed, shown in flight, never followed by its nature (copy engine, overflow slot), not followed for want of
-//   room (one in_flight_full), given up by finalize (one incomplete_at_finalize), or, where proxy operations are the
-//   source of timing, in flight without any part when its communicator was finalized: it may never have crossed the
-//   network, so that it is neither complete nor a loss ("unseen").
+//   room (one in_flight_full or concurrent_start), given up by finalize (one incomplete_at_finalize), or, where proxy
+//   operations are the source of timing, in flight without any part when its communicator was finalized: it may never
+//   have crossed the network, so that it is neither complete nor a loss ("unseen").
 // An `abandoned` operation is completed, untimed: it is not another state. Hence, summed over all communicators that
 // have or had a slot of their own, with the losses of the process:
 //
 //   operations - copies = completed + shown + full + incomplete_at_finalize + unseen
 //
-// where full is at most in_flight_full, since those count as completed once a later operation is, and unseen is 0
+// where full is at most the sum of these two, since those count as completed once a later operation is, and unseen is 0
 // without proxy timing, and never exceeds the entries that showed no part right before finalize.
 #include <cinttypes>
 
@@ -183,15 +183,14 @@ void Session::CheckLosses() {
     Fail("no_free_slot is %" PRIu64 ", contexts without a slot are %" PRIu64, LossesOf(Loss::kNoFreeCommunicatorSlot),
          overflow_contexts_.load());
   }
-  const uint64_t lost =
-      LossesOf(Loss::kInFlightFull) + LossesOf(Loss::kIncompleteAtFinalize) + LossesOf(Loss::kCommunicatorDrifting);
+  const uint64_t full = LossesOf(Loss::kInFlightFull) + LossesOf(Loss::kConcurrentStart);
+  const uint64_t lost = full + LossesOf(Loss::kIncompleteAtFinalize) + LossesOf(Loss::kCommunicatorDrifting);
   const auto unseen = static_cast<int64_t>(uncompleted_ - lost);
-  const auto completed_later = static_cast<int64_t>(LossesOf(Loss::kInFlightFull));
+  const auto completed_later = static_cast<int64_t>(full);
   if (unseen < -completed_later || unseen > static_cast<int64_t>(unseen_bound_.load())) {
     Fail("%" PRIu64 " operations are neither complete nor in flight, and %" PRIu64 " losses say why (%" PRIu64
          " full, %" PRIu64 " incomplete); at most %" PRIu64 " had no part",
-         uncompleted_, lost, LossesOf(Loss::kInFlightFull), LossesOf(Loss::kIncompleteAtFinalize),
-         unseen_bound_.load());
+         uncompleted_, lost, full, LossesOf(Loss::kIncompleteAtFinalize), unseen_bound_.load());
   }
 }
 

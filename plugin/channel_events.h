@@ -30,7 +30,10 @@ inline bool IsActive(uint64_t state, uint64_t abbreviated) {
   operation.start_low_ns[channel].store(static_cast<uint32_t>(time_ns), std::memory_order_relaxed);
   StoreRelaxed(operation.seen, seen | bit);
   StoreRelaxed(OwnerOf(operation, channel), OrderOf(operation, ticket));
-  if (seen == 0) recorder_.ShowParts(ticket, kOneAnnounced);  // begun; the rest is shown when all seen have stopped
+  if (seen == 0) {
+    recorder_.ShowParts(ticket, kOneAnnounced);  // begun; the rest is shown when all seen have stopped
+    if (dates_starts_.load(std::memory_order_relaxed)) StoreRelaxed(operation.first_part_ns, NowNs());
+  }
   return true;
 }
 

@@ -4,7 +4,8 @@
 namespace nccl_exporter {
 
 void Communicator::Open(TimingSource source, int rank, uint32_t ranks, layout::CommunicatorSlot* slot,
-                        layout::SegmentHeader* header, const DriftCauses& causes) {
+                        layout::SegmentHeader* header, const DriftCauses& causes, bool times_are_on_probation) {
+  DropHeld(CauseOfDoubt());  // what a former communicator's finalize could not, for another thread was in its turn
   source_.store(source, std::memory_order_relaxed);
   rank_.store(rank, std::memory_order_relaxed);
   reads_gpu_clock_.store(source == TimingSource::kKernel, std::memory_order_relaxed);
@@ -14,7 +15,13 @@ void Communicator::Open(TimingSource source, int rank, uint32_t ranks, layout::C
   StoreRelaxed(unfollowed_until_, 0);
   for (Word& unfollowed : unfollowed_) StoreRelaxed(unfollowed, 0);
   drift_watch_.Open(causes);
+  hides_broadcasts_.store(causes.joins_broadcasts, std::memory_order_relaxed);
   plausibility_.Reset();
+  work_items_.Open();
+  StoreRelaxed(uncompared_items_, 0);
+  probation_left_.store(times_are_on_probation ? kProbationLaunches : 0, std::memory_order_relaxed);
+  dates_starts_.store(false, std::memory_order_relaxed);
+  held_times_.Clear();
   recorder_.Open(slot, header, ranks);
 }
 
@@ -54,9 +61,10 @@ void Communicator::BeginDrift(uint64_t launch_ticket) {
 
 // Starts.
 
-void Communicator::NoteUnfollowed(const OperationStart& start, bool is_followed) {
+void Communicator::NoteUnfollowed(const OperationStart& start, bool is_followed, bool had_turn) {
+  AddRelaxed(uncompared_items_, 1);
   if (is_followed) {
-    recorder_.CountLoss(Loss::kInFlightFull);
+    recorder_.CountLoss(had_turn ? Loss::kInFlightFull : Loss::kConcurrentStart);
     RejectLaunch(start.launch, Loss::kCompanion);
     AddRelaxed(unfollowed_[static_cast<size_t>(start.function)], 1);
     StoreRelease(unfollowed_until_, LoadRelaxed(next_operation_));
@@ -113,8 +121,10 @@ void Communicator::EndIfOver(Launch& launch, uint64_t now_ns) {
 void Communicator::EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const Progress progress = ProgressOf(operation, ticket);
   const bool cannot_be_seen = MayHaveNoParts(operation) && progress == Progress::kNoPart;
-  const bool is_over = progress == Progress::kAllStopped || cannot_be_seen;
-  if (is_over || LoadRelaxed(latest_) > ticket) Resolve(operation, ticket, now_ns);
+  // Between two of its channels a running operation looks as if it were over.
+  const bool is_over =
+      progress == Progress::kAllStopped && !operation.channels_are_exact.load(std::memory_order_relaxed);
+  if (is_over || cannot_be_seen || LoadRelaxed(latest_) > ticket) Resolve(operation, ticket, now_ns);
 }
 
 }  // namespace nccl_exporter

@@ -16,6 +16,7 @@
 #include "plugin/plausibility.h"
 #include "plugin/recorder.h"
 #include "plugin/sampler.h"
+#include "plugin/work_items.h"
 #include "proto/data_quality.h"
 
 namespace nccl_exporter {
@@ -24,8 +25,10 @@ class Communicator {
  public:
   // Under the process's lock, while no event can carry the new context yet. With TimingSource::kNone operations are
   // counted and not followed. `ranks` 0: not told. `causes`: of drift, in the release that calls.
+  // `times_are_on_probation`: the release is not known, so that kernel times are held until kProbationLaunches launches
+  // agree with the CPU's interval.
   void Open(TimingSource source, int rank, uint32_t ranks, layout::CommunicatorSlot* slot,
-            layout::SegmentHeader* header, const DriftCauses& causes = {});
+            layout::SegmentHeader* header, const DriftCauses& causes = {}, bool times_are_on_probation = false);
   // Gives up on what is still in flight, after recording what is complete.
   void Finalize();
 
@@ -46,8 +49,16 @@ class Communicator {
   uint64_t NextCallGroup() {
     const uint64_t number = LoadRelaxed(call_groups_) + 1;
     StoreRelaxed(call_groups_, number);
+    work_items_.NoteGroup();
     return number;
   }
+
+  // Launches whose times are shown to be their own, and agree with the CPU's interval, before those of a release that
+  // is not known are believed: a whole ring, so that counts that differ by less than a ring have shown.
+  static constexpr uint32_t kProbationLaunches = WorkItems::kRingEntries;
+
+  // A call that is made now and not captured, before anything is handed to the GPU.
+  void NoteWorkItem(uint64_t now_ns) { work_items_.NoteCall(now_ns); }
 
   // A call of the API, in the group of calls with that number, which is unique in the process; 0: not known.
   void NoteCall(Function function, int root, uint64_t group, bool is_captured);
@@ -94,6 +105,8 @@ class Communicator {
   void StopProxy(uint64_t ticket);
 
  private:
+  friend class CommunicatorPeer;  // of the test: a thread between two steps
+
   Operation& At(uint64_t ticket) { return operations_[(ticket - 1) % kOperationEntries]; }
   Launch& LaunchAt(uint64_t ticket) { return launches_[(ticket - 1) % kLaunchEntries]; }
   // The operation that last reported on a channel, by its order: NCCL completes a channel's operations in order,
@@ -114,7 +127,7 @@ class Communicator {
   void RejectLaunch(uint64_t launch_ticket, Loss loss);
   bool ReadsKernels() const { return source() == TimingSource::kKernel || source() == TimingSource::kKernelCpu; }
 
-  uint64_t TakeEntry(const OperationStart& start);
+  uint64_t TakeEntry(const OperationStart& start, uint32_t first_item);
   // What was deferred shows with the end of the turn that was in the way, or at once if that has ended meanwhile.
   // Again if more was deferred during the turn that showed it; whoever is in the way looks after its own end.
   [[gnu::cold]] void ShowDeferredStarts() {
@@ -131,7 +144,9 @@ class Communicator {
       recorder_.ShowDeferredCompletions(turn);
     }
   }
-  [[gnu::cold]] void NoteUnfollowed(const OperationStart& start, bool is_followed);
+  [[gnu::cold]] void NoteUnfollowed(const OperationStart& start, bool is_followed, bool had_turn);
+  uint32_t NoteItem(const OperationStart& start);
+  uint64_t NotBefore(const OperationStart& start);
   // The ring has come round to an entry that is still held: frees it if that is over. False if the ring is full.
   [[gnu::cold]] bool IsFreed(Operation& operation);
   [[gnu::cold]] bool IsFreed(Launch& launch);
@@ -146,7 +161,9 @@ class Communicator {
 
   void Finish(Operation& operation, uint64_t ticket, uint64_t now_ns);
   void Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns);
-  void GiveUp(Operation& operation, uint64_t ticket, Loss loss);
+  bool TakeDone(Operation& operation, uint64_t ticket);
+  void GiveUp(Operation& operation, uint64_t ticket, uint64_t now_ns);
+  void RecordDone(Operation& operation, uint64_t ticket, uint64_t now_ns);
   void Sweep(uint64_t now_ns);
   bool IsOvertaken(const Operation& operation, uint64_t ticket, uint64_t now_ns);
   bool IsTakenOver(const Operation& operation, uint64_t order);
@@ -166,16 +183,31 @@ class Communicator {
   // Operations that could not be followed are over when a later one is.
   [[gnu::cold]] void CompleteUnfollowed(const Turn& turn, uint64_t now_ns);
 
-  // Counts and rejects the times of a launch that cannot be believed.
-  bool Believes(const LaunchTimes& launch, uint64_t timed_members);
+  Belief BeliefIn(const Turn& turn, const Launch* launch, LaunchTimes& times, uint64_t good);
+  // Judges the times of a launch, counts what cannot be believed, and what has been held with it.
+  Belief Judge(const LaunchTimes& launch, uint64_t timed_members);
+  bool EndsProbation(const Verdict& verdict);
+  void Hold(const Completion& completion);
+  void DropHeld(Loss loss) {
+    if (const uint64_t dropped = held_times_.Drop(); dropped != 0) recorder_.CountLosses(loss, dropped);
+  }
+  // Why times are dropped that were not shown to be their own.
+  Loss CauseOfDoubt() const {
+    return probation_left_.load(std::memory_order_relaxed) != 0 ? Loss::kUnproven : Loss::kRingOverrun;
+  }
 
   std::atomic<TimingSource> source_{TimingSource::kNone};
   std::atomic<bool> reads_gpu_clock_{false};
-  std::atomic<bool> is_drifting_{false};      // untimed for good, from some operation on
-  std::atomic<bool> is_contradicted_{false};  // so that what is still in flight is not believed either
+  std::atomic<bool> hides_broadcasts_{false};  // no operation is announced for a Broadcast
+  std::atomic<bool> is_drifting_{false};       // untimed for good, from some operation on
+  std::atomic<bool> is_contradicted_{false};   // so that what is still in flight is not believed either
   DriftWatch drift_watch_;
   Plausibility plausibility_;
   HeldTimes held_times_;
+  std::atomic<uint32_t> probation_left_{0};  // launches
+  std::atomic<bool> dates_starts_{false};    // the host is so far ahead that the pauses of NCCL's thread count
+  WorkItems work_items_;
+  Word uncompared_items_{0};  // of work whose times were not compared with those of the launches around it
   std::atomic<int> rank_{-1};
   Recorder recorder_;
   // One thread at a time starts an operation: counts it, takes the next ticket and writes the entry.

@@ -69,6 +69,7 @@ void Communicator::BeginParts(Operation& operation, uint64_t ticket) {
   StoreRelaxed(operation.last_stop_ns, 0);
   StoreRelaxed(operation.soonest_stop_ns, ~uint64_t{0});
   StoreRelaxed(operation.last_part_ns, 0);
+  StoreRelaxed(operation.first_part_ns, 0);
   operation.rejection.store(0, std::memory_order_relaxed);
   StoreRelaxed(operation.parts_ticket, ticket);
 }
@@ -104,8 +105,17 @@ void Communicator::NoteLatest(const Operation& operation, uint64_t ticket) {
 
 // Completion.
 
+// True for one thread only, which then ends the operation.
+bool Communicator::TakeDone(Operation& operation, uint64_t ticket) {
+  return Exchange(operation.state, PhaseWord(ticket, Phase::kActive), PhaseWord(ticket, Phase::kDone));
+}
+
 void Communicator::Finish(Operation& operation, uint64_t ticket, uint64_t now_ns) {
-  if (!Exchange(operation.state, PhaseWord(ticket, Phase::kActive), PhaseWord(ticket, Phase::kDone))) return;
+  if (TakeDone(operation, ticket)) RecordDone(operation, ticket, now_ns);
+}
+
+// By the thread that has taken it from Active to Done.
+void Communicator::RecordDone(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const uint64_t launch_ticket = LoadRelaxed(operation.launch);
   if (launch_ticket == 0) {
     StoreRelaxed(operation.previous_member, 0);
@@ -120,17 +130,17 @@ void Communicator::Resolve(Operation& operation, uint64_t ticket, uint64_t now_n
   if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) return;
   const Progress progress = ProgressOf(operation, ticket);
   const bool can_have_none = MayHaveNoParts(operation) && progress == Progress::kNoPart;  // no network
-  if (progress != Progress::kAllStopped && !can_have_none) {
-    GiveUp(operation, ticket, Loss::kOperationAbandoned);
-  }
-  Finish(operation, ticket, now_ns);
+  const bool is_over = progress == Progress::kAllStopped || can_have_none;
+  is_over ? Finish(operation, ticket, now_ns) : GiveUp(operation, ticket, now_ns);
 }
 
-// What is not over has no interval, and its companions' share of the time is not known.
-void Communicator::GiveUp(Operation& operation, uint64_t ticket, Loss loss) {
-  recorder_.CountLoss(loss);
-  BeginParts(operation, ticket);
-  Reject(operation, loss);
+// What is not over has no interval, and its companions' share of the time is not known. The thread that reports its
+// parts may be ending it at this very moment, or be writing them: they are left alone.
+void Communicator::GiveUp(Operation& operation, uint64_t ticket, uint64_t now_ns) {
+  if (!TakeDone(operation, ticket)) return;
+  recorder_.CountLoss(Loss::kOperationAbandoned);
+  operation.is_given_up.store(true, std::memory_order_relaxed);
+  RecordDone(operation, ticket, now_ns);
 }
 
 // Ends operations of which no event is expected any more, from the oldest on: NCCL runs the operations of a
@@ -179,24 +189,23 @@ void Communicator::Finalize() {
     const uint64_t state = LoadAcquire(operation.state);
     if (PhaseOf(state) != Phase::kActive) continue;
     const uint64_t ticket = TicketOf(state);
+    if (!TakeDone(operation, ticket)) continue;
     const Progress progress = ProgressOf(operation, ticket);
     if (progress != Progress::kAllStopped) {
       const bool cannot_be_seen = MayHaveNoParts(operation) && progress == Progress::kNoPart;
-      if (progress == Progress::kRunning) {
-        GiveUp(operation, ticket, Loss::kIncompleteAtFinalize);
-      } else if (!cannot_be_seen) {
-        recorder_.CountLoss(Loss::kIncompleteAtFinalize);
-      }
-      operation.is_given_up.store(true, std::memory_order_relaxed);
+      if (!cannot_be_seen) recorder_.CountLoss(Loss::kIncompleteAtFinalize);
+      operation.is_given_up.store(progress == Progress::kRunning, std::memory_order_relaxed);
+      operation.is_not_recorded.store(true, std::memory_order_relaxed);
       is_all_complete = false;
     }
-    Finish(operation, ticket, now_ns);
+    RecordDone(operation, ticket, now_ns);
   }
   for (Launch& launch : launches_) {
     if (LoadAcquire(launch.ticket) != 0) Close(launch, now_ns);
   }
   if (const Turn turn{&is_recording_}) {
-    held_times_.Release(recorder_);
+    held_times_.Release(recorder_, HeldTimes::kCapacity);
+    DropHeld(CauseOfDoubt());
     if (is_all_complete) CompleteUnfollowed(turn, now_ns);
   }
   ShowDeferredStarts();

@@ -1,46 +1,92 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times that may be those of other operations, because NCCL's ring of time stamps may have been overrun: kept back
-// until those of later operations agree with them. The entries of an overrun ring that were read before it wrapped show
-// later times than the ones read after, so the contradiction comes within a ring of reading on.
+// until times of a later launch show that they are their own (plausibility.h has the argument), and dropped if they
+// show the contrary, if there is no room left, or if the communicator is finalized before.
+//
+// The argument needs every launch in between to have been compared. Launches that ran and were not compared could hide
+// a whole ring: once as many of their work items lie behind an entry as the ring has, the entry is dropped.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
 #include "plugin/recorder.h"
+#include "plugin/work_items.h"
 
 namespace nccl_exporter {
 
 // One a communicator, under its turn of completions.
 class HeldTimes {
  public:
-  // Twice NCCL's ring: operations do not all use the same channels.
-  static constexpr uint64_t kCapacity = 128;
+  // Twice the operations that a communicator follows at once: those that a host issued far ahead, and those that it
+  // issued while the first of them ran.
+  static constexpr uint64_t kCapacity = 2 * kOperationEntries;
+  // Released at one completion: some 3 us of NCCL's progress thread.
+  static constexpr uint64_t kReleaseSteps = 64;
 
+  void Clear() {
+    StoreRelaxed(held_, 0);
+    StoreRelaxed(believed_, 0);
+  }
   bool IsEmpty() const { return LoadRelaxed(held_) == 0; }
 
-  // Keeps them back; what has been for longest is recorded when it is full.
-  void Keep(const Completion& completion, Recorder& recorder) {
-    if (LoadRelaxed(held_) == kCapacity) Release(recorder, 1);
-    At(LoadRelaxed(released_) + LoadRelaxed(held_)) = completion;
+  // Keeps times back. `uncompared`: work items so far whose times were not compared with others. Returns how many were
+  // dropped for want of room.
+  uint64_t Keep(const Completion& completion, uint64_t uncompared, Recorder& recorder) {
+    uint64_t dropped = 0;
+    if (LoadRelaxed(held_) == kCapacity) {
+      dropped = LoadRelaxed(believed_) == 0 && !First().is_dropped ? 1 : 0;
+      LoadRelaxed(believed_) == 0 ? Forget() : Release(recorder, 1);
+    }
+    Entry& entry = At(LoadRelaxed(held_));
+    entry.completion = completion;
+    entry.uncompared = uncompared;
+    entry.is_dropped = false;
     AddAlone(held_, 1);
+    return dropped;
   }
-  // All are believed.
-  void Release(Recorder& recorder) { Release(recorder, LoadRelaxed(held_)); }
-  // None is. Returns how many there were.
-  uint64_t Drop() { return held_.exchange(0, std::memory_order_relaxed); }
+  // All that are held are their own, but for those that too much lies behind: returns how many these are.
+  uint64_t Believe(uint64_t uncompared) {
+    uint64_t dropped = 0;
+    for (uint64_t i = LoadRelaxed(believed_); i < LoadRelaxed(held_); ++i, ++dropped) {
+      if (uncompared - At(i).uncompared < WorkItems::kRingEntries) break;
+      At(i).is_dropped = true;
+    }
+    StoreRelaxed(believed_, LoadRelaxed(held_));
+    return dropped;
+  }
+  // Records those that are believed, so many at most.
+  void Release(Recorder& recorder, uint64_t most = kReleaseSteps) {
+    for (; most > 0 && LoadRelaxed(believed_) > 0; --most) {
+      if (!First().is_dropped) recorder.RecordTimes(First().completion);
+      StoreRelaxed(believed_, LoadRelaxed(believed_) - 1);
+      Forget();
+    }
+  }
+  // Drops those that are not believed: returns how many these are.
+  uint64_t Drop() {
+    const uint64_t dropped = LoadRelaxed(held_) - LoadRelaxed(believed_);
+    StoreRelaxed(held_, LoadRelaxed(believed_));
+    return dropped;
+  }
 
  private:
-  Completion& At(uint64_t number) { return completions_[number % kCapacity]; }
-  void Release(Recorder& recorder, uint64_t count) {
-    for (uint64_t i = 0; i < count; ++i) recorder.RecordTimes(At(LoadRelaxed(released_) + i));
-    AddAlone(released_, count);
-    StoreRelaxed(held_, LoadRelaxed(held_) - count);
+  struct Entry {
+    Completion completion;
+    uint64_t uncompared = 0;
+    bool is_dropped = false;
+  };
+  Entry& At(uint64_t number) { return entries_[(LoadRelaxed(oldest_) + number) % kCapacity]; }
+  Entry& First() { return At(0); }
+  void Forget() {
+    AddAlone(oldest_, 1);
+    StoreRelaxed(held_, LoadRelaxed(held_) - 1);
   }
 
   Word held_{0};
-  Word released_{0};
-  std::array<Completion, kCapacity> completions_{};
+  Word believed_{0};  // of these, from the oldest on
+  Word oldest_{0};
+  std::array<Entry, kCapacity> entries_{};
 };
 
 }  // namespace nccl_exporter

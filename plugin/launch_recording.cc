@@ -16,6 +16,7 @@ namespace {
 
 // Proxy operations beside kernel timing tell when an operation is over, not how long it took.
 bool HasInterval(const Operation& operation, uint64_t ticket, TimingSource source) {
+  if (operation.is_given_up.load(std::memory_order_relaxed)) return false;
   return ProgressOf(operation, ticket) == Progress::kAllStopped &&
          (source == TimingSource::kProxy || LoadRelaxed(operation.seen) != 0);
 }
@@ -25,12 +26,14 @@ uint8_t RejectionOf(const Operation& operation, TimingSource source) {
   const uint8_t rejection = operation.rejection.load(std::memory_order_relaxed);
   const bool lacks_stamp =
       source != TimingSource::kProxy && LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen);
-  return rejection == 0 && lacks_stamp ? 1 + static_cast<uint8_t>(Loss::kZeroTimestamp) : rejection;
+  return rejection == 0 && lacks_stamp ? 1 + static_cast<uint8_t>(Loss::kStopStampMissing) : rejection;
 }
 
 void Cover(LaunchTimes& launch, const Operation& operation) {
   launch.start_ns = std::min(launch.start_ns, LoadRelaxed(operation.first_start_ns));
   launch.stop_ns = std::max(launch.stop_ns, LoadRelaxed(operation.last_stop_ns));
+  const uint64_t first_part_ns = LoadRelaxed(operation.first_part_ns);
+  launch.started_ns = first_part_ns == 0 ? LaunchTimes::kNeverSeen : std::max(launch.started_ns, first_part_ns);
   launch.delivered_ns = std::max(launch.delivered_ns, LoadRelaxed(operation.last_part_ns));
   if (operation.call_is_bound.load(std::memory_order_relaxed)) {
     launch.call_ns = std::max(launch.call_ns, LoadRelaxed(operation.call_ns));
@@ -44,6 +47,11 @@ size_t PartOf(const Operation& operation, uint64_t members) {
   return static_cast<size_t>(LaunchPartOf(operation.function.load(std::memory_order_relaxed)));
 }
 
+bool LacksChannels(const Operation& operation) {
+  return operation.channels_are_exact.load(std::memory_order_relaxed) &&
+         operation.lacks_channels.load(std::memory_order_relaxed);
+}
+
 // Whether a channel had stopped before another one started.
 bool HasDisjointChannels(const Operation& operation) {
   return LoadRelaxed(operation.soonest_stop_ns) < LoadRelaxed(operation.latest_start_ns);
@@ -51,30 +59,53 @@ bool HasDisjointChannels(const Operation& operation) {
 
 }  // namespace
 
-bool Communicator::Believes(const LaunchTimes& launch, uint64_t timed_members) {
+Communicator::Belief Communicator::Judge(const LaunchTimes& launch, uint64_t timed_members) {
   const bool is_contradicted = is_contradicted_.load(std::memory_order_relaxed);
-  const std::optional<Loss> verdict = is_contradicted ? Loss::kDrift : plausibility_.Judge(launch);
-  if (!verdict) return true;
-  recorder_.CountLosses(*verdict, timed_members);
-  if (!held_times_.IsEmpty()) recorder_.CountLosses(Loss::kRingOverrun, held_times_.Drop());
-  if (Plausibility::IsDrift(*verdict)) {
+  const Verdict verdict = is_contradicted ? Verdict{.loss = Loss::kDrift} : plausibility_.Judge(launch);
+  if (verdict.refutes_held) DropHeld(Loss::kRingOverrun);
+  if (verdict.loss) {
+    recorder_.CountLosses(*verdict.loss, timed_members);
+    if (!Plausibility::IsDrift(*verdict.loss)) return Belief::kNo;
     is_contradicted_.store(true, std::memory_order_relaxed);
+    DropHeld(Loss::kDrift);
     BeginDrift(0);
+    return Belief::kNo;
   }
-  return false;
+  dates_starts_.store(!verdict.is_own, std::memory_order_relaxed);
+  if (!EndsProbation(verdict)) return Belief::kLater;
+  if (verdict.releases_held && !held_times_.IsEmpty()) {
+    const uint64_t dropped = held_times_.Believe(LoadRelaxed(uncompared_items_));
+    if (dropped != 0) recorder_.CountLosses(Loss::kRingOverrun, dropped);
+  }
+  return verdict.releases_held || verdict.is_own ? Belief::kYes : Belief::kLater;
+}
+
+void Communicator::Hold(const Completion& completion) {
+  const uint64_t dropped = held_times_.Keep(completion, LoadRelaxed(uncompared_items_), recorder_);
+  if (dropped != 0) recorder_.CountLosses(CauseOfDoubt(), dropped);
+}
+
+bool Communicator::EndsProbation(const Verdict& verdict) {
+  const uint32_t left = probation_left_.load(std::memory_order_relaxed);
+  if (left == 0) return true;
+  if (verdict.is_own) probation_left_.store(left - 1, std::memory_order_relaxed);
+  return verdict.is_own && left == 1;
 }
 
 // What becomes of the times of a launch, by part. Every member that has stopped and is not timed is counted once: by
 // what is wrong with its own time stamps, with those of its launch, or else as a companion.
 Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members,
                                               const Launch* launch, LaunchShare* shares) {
-  LaunchTimes times{
-      .last_ticket = last_member, .newest_ticket = LoadRelaxed(next_operation_), .start_ns = ~uint64_t{0}};
+  LaunchTimes times{.last_ticket = last_member,
+                    .first_item = At(last_member).first_item.load(std::memory_order_relaxed),
+                    .start_ns = ~uint64_t{0}};
   if (launch != nullptr) times.call_ns = LoadRelaxed(launch->called_after);
+  uint64_t incomplete = 0;  // members, not all of whose channels are in `times`
   uint64_t ticket = last_member;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
     const Operation& operation = At(ticket);
     LaunchShare& share = shares[PartOf(operation, members)];
+    bool is_covered = false;
     if (HasInterval(operation, ticket, source())) {
       if (const uint8_t rejection = RejectionOf(operation, source()); rejection != 0) {
         recorder_.CountLoss(static_cast<Loss>(rejection - 1));
@@ -83,14 +114,17 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
         share.CountGood();
         Cover(times, operation);
         times.has_disjoint_channels = members == 1 && HasDisjointChannels(operation);
+        is_covered = !LacksChannels(operation);
       }
       share.Add(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns),
                 LoadRelaxed(operation.bytes));
-    } else if (LoadRelaxed(operation.parts_ticket) == ticket &&
-               operation.rejection.load(std::memory_order_relaxed) != 0) {
+    } else if (operation.is_given_up.load(std::memory_order_relaxed)) {
       share.Reject();
     }
+    if (!is_covered) ++incomplete;
     times.first_ticket = ticket;
+    const uint32_t item = operation.first_item.load(std::memory_order_relaxed);
+    if (static_cast<int32_t>(item - times.first_item) < 0) times.first_item = item;
     ticket = LoadRelaxed(operation.previous_member);
   }
 
@@ -99,23 +133,28 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
     if (share->is_rejected() && share->good() != 0) recorder_.CountLosses(Loss::kCompanion, share->good());
     if (!share->is_rejected()) good += share->good();
   }
-  if (good == 0) return Belief::kNo;
-  const uint64_t rejection = launch != nullptr ? LoadRelaxed(launch->rejection) : 0;
-  if (rejection != 0) {
-    recorder_.CountLosses(static_cast<Loss>(rejection - 1), good);
-  } else if (!turn) {
-    recorder_.CountLosses(Loss::kJudgedAtOnce, good);
-  } else {
-    times.earlier_ns = EarlierInFlightNs(times.first_ticket);
-    if (!reads_gpu_clock_.load(std::memory_order_relaxed)) return Belief::kYes;
-    if (Believes(times, good)) return Plausibility::MayBeOverrun(times) ? Belief::kLater : Belief::kYes;
+  const Belief belief = good == 0 ? Belief::kNo : BeliefIn(turn, launch, times, good);
+  const bool is_compared = good != 0 && times.last_ticket == plausibility_.last_ticket();
+  if (!is_compared || incomplete != 0) AddRelaxed(uncompared_items_, is_compared ? incomplete : members);
+  if (belief == Belief::kNo && good != 0) {
+    for (LaunchShare* share = shares; share != shares + PartsOf(members); ++share) share->Reject();
   }
-  for (LaunchShare* share = shares; share != shares + PartsOf(members); ++share) share->Reject();
-  return Belief::kNo;
+  return belief;
 }
 
-// Until when operations announced before that one, and not over yet, ran at least; 0 if there are none. Only as many as
-// may be in flight by their channels' being reported independently of each other: the others have been recorded.
+Communicator::Belief Communicator::BeliefIn(const Turn& turn, const Launch* launch, LaunchTimes& times, uint64_t good) {
+  const uint64_t rejection = launch != nullptr ? LoadRelaxed(launch->rejection) : 0;
+  if (rejection != 0) return recorder_.CountLosses(static_cast<Loss>(rejection - 1), good), Belief::kNo;
+  if (!turn) return recorder_.CountLosses(Loss::kJudgedAtOnce, good), Belief::kNo;
+  if (!reads_gpu_clock_.load(std::memory_order_relaxed)) return Belief::kYes;
+  times.overwritable_ns = work_items_.OverwritableSince(times.first_item);
+  times.earlier_ns = EarlierInFlightNs(times.first_ticket);
+  return Judge(times, good);
+}
+
+// Until when operations announced before that one, and not over yet, ran at least, by times that are their own; 0 if
+// there are none. Only as many as may be in flight by their channels' being reported independently of each other: the
+// others have been recorded.
 uint64_t Communicator::EarlierInFlightNs(uint64_t ticket) {
   constexpr uint64_t kMostSteps = 16;
   const uint64_t oldest = std::max(LoadRelaxed(oldest_), ticket - std::min(ticket, kMostSteps));
@@ -124,7 +163,10 @@ uint64_t Communicator::EarlierInFlightNs(uint64_t ticket) {
     const Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) continue;
     if (LoadRelaxed(operation.parts_ticket) != ticket || LoadRelaxed(operation.seen) == 0) continue;
-    latest_ns = std::max({latest_ns, LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns)});
+    const uint64_t until_ns = std::max(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns));
+    const uint32_t first_item = operation.first_item.load(std::memory_order_relaxed);
+    if (!plausibility_.AreOwn(until_ns, work_items_.OverwritableSince(first_item))) continue;
+    latest_ns = std::max(latest_ns, until_ns);
   }
   return latest_ns;
 }
@@ -145,13 +187,13 @@ void Communicator::RecordMembersInTurn(const Turn& turn, uint64_t last_member, u
                                        uint64_t now_ns) {
   LaunchShare shares[kLaunchParts];
   const Belief belief = ShareTimes(turn, last_member, members, launch, shares);
-  if (belief == Belief::kYes && !held_times_.IsEmpty()) held_times_.Release(recorder_);
+  if (turn && !held_times_.IsEmpty()) held_times_.Release(recorder_);
   uint64_t ticket = last_member;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
     Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
     const LaunchShare& share = shares[PartOf(operation, members)];
-    if (!operation.is_given_up.load(std::memory_order_relaxed)) {
+    if (!operation.is_not_recorded.load(std::memory_order_relaxed)) {
       RecordMember(turn, operation, ticket, share, belief, members, now_ns);
     }
     recorder_.HideInFlight(ticket);
@@ -176,12 +218,9 @@ void Communicator::RecordMember(const Turn& turn, const Operation& operation, ui
                                   .start_ns = LoadRelaxed(operation.first_start_ns),
                                   .stop_ns = LoadRelaxed(operation.last_stop_ns),
                                   .now_ns = now_ns};
-      belief == Belief::kLater ? held_times_.Keep(completion, recorder_) : recorder_.RecordTimes(completion);
+      belief == Belief::kLater ? Hold(completion) : recorder_.RecordTimes(completion);
     }
-    if (operation.channels_are_exact.load(std::memory_order_relaxed) &&
-        operation.lacks_channels.load(std::memory_order_relaxed)) {
-      recorder_.CountLoss(Loss::kChannelsMissing);
-    }
+    if (LacksChannels(operation)) recorder_.CountLoss(Loss::kChannelsMissing);
   }
   recorder_.CountCompleted(turn, function, now_ns);
 }

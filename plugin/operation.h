@@ -8,8 +8,9 @@
 //
 //   Free --started--> Active --all parts done, given up, or finalized--> Done --recorded--> Free
 //
-// Who writes what: the first cache line the thread that starts the operation, before Active; the others the thread that
-// reports its parts (NCCL's progress thread; one at a time for a communicator). `parts_ticket` says whose parts these
+// Who writes what: the first cache line the thread that starts the operation, before Active, and the thread that ends
+// it, after Done; the others the thread that reports its parts (NCCL's progress thread; one at a time for a
+// communicator), and no other thread ever. `parts_ticket` says whose parts these
 // are, so that an event that is late cannot spoil the parts of the entry's next operation. A thread that should not be
 // there finds valid memory and at worst a wrong duration: every field is atomic. The recorder reads both after the
 // compare-and-swap on `state` and the counting of `Launch::pending`, which order everything before them.
@@ -64,7 +65,10 @@ struct alignas(64) Operation {
   std::atomic<bool> call_is_bound{false};
   std::atomic<bool> channels_are_exact{false};
   std::atomic<bool> is_untimed{false};
-  std::atomic<bool> is_given_up{false};  // its communicator was finalized before it was complete: not recorded
+  std::atomic<bool> is_not_recorded{false};  // its communicator was finalized before it was complete
+  // Ended before it was seen to be over. Its parts are not read any more: the thread that reports them may be in them.
+  std::atomic<bool> is_given_up{false};
+  std::atomic<uint32_t> first_item{0};  // as WorkItems gave it
 
   alignas(64) Word parts_ticket{0};
   Word proxy_parts{0};  // announced << 32 | done
@@ -77,6 +81,7 @@ struct alignas(64) Operation {
 
   alignas(64) Word latest_start_ns{0};
   Word last_part_ns{0};                     // CLOCK_MONOTONIC; 0: not read
+  Word first_part_ns{0};                    // the same
   std::atomic<bool> lacks_channels{false};  // fewer have been seen than were announced
   std::atomic<uint8_t> rejection{0};        // 1 + Loss of the first implausible time stamp
   // Of each channel, the low half of its start time: no channel starts 4 s before another of the same operation.

@@ -21,13 +21,19 @@ void Store(Word& word, int64_t value) { StoreRelaxed(word, static_cast<uint64_t>
 void Plausibility::Reset() {
   StoreRelaxed(bounds_ns_, 0);
   StoreRelaxed(last_ticket_, 0);
-  StoreRelaxed(overrun_is_possible_until_, 0);
-  StoreRelaxed(refused_until_, 0);
+  StoreRelaxed(last_start_ns_, 0);
+  StoreRelaxed(last_stop_ns_, 0);
+  StoreRelaxed(last_delivered_ns_, 0);
+  StoreRelaxed(last_is_own_, 0);
+  StoreRelaxed(patient_launches_, 0);
 }
 
-std::optional<Loss> Plausibility::Judge(const LaunchTimes& launch) {
-  std::optional<Loss> verdict = JudgeClocks(launch);
-  if (!verdict) verdict = JudgeOrder(launch);
+Verdict Plausibility::Judge(const LaunchTimes& launch) {
+  Verdict verdict;
+  verdict.loss = JudgeClocks(launch);
+  if (verdict.loss) return verdict;
+  verdict.is_own = AreOwn(launch.stop_ns, launch.overwritable_ns);
+  launch.last_ticket < LoadRelaxed(last_ticket_) ? JudgeLate(launch, verdict) : JudgeInOrder(launch, verdict);
   return verdict;
 }
 
@@ -58,30 +64,56 @@ std::optional<Loss> Plausibility::JudgeClocks(const LaunchTimes& launch) {
   return std::nullopt;
 }
 
-// Kernels of a communicator run one after the other. A launch may be recorded late, because it waited for events that
-// did not come.
-bool Plausibility::Overlaps(const LaunchTimes& launch, bool is_late) const {
-  if (launch.start_ns < launch.earlier_ns) return true;
-  if (LoadRelaxed(last_ticket_) == 0) return false;
-  return is_late ? launch.stop_ns > LoadRelaxed(last_start_ns_) : launch.start_ns < LoadRelaxed(last_stop_ns_);
+bool Plausibility::AreOwn(uint64_t stop_ns, uint64_t overwritable_ns) const {
+  if (overwritable_ns == WorkItems::kNotYet) return true;
+  if (overwritable_ns == 0 || LoadRelaxed(bounds_ns_) == 0) return false;
+  const int64_t latest_ns = static_cast<int64_t>(stop_ns) + Signed(most_distance_) + kSlackNs;
+  return latest_ns < static_cast<int64_t>(overwritable_ns);
 }
 
-std::optional<Loss> Plausibility::JudgeOrder(const LaunchTimes& launch) {
-  const bool is_late = launch.last_ticket < LoadRelaxed(last_ticket_);
-  const bool overlaps = Overlaps(launch, is_late);
-  if (!is_late) {
-    StoreRelaxed(last_ticket_, launch.last_ticket);
-    StoreRelaxed(last_start_ns_, launch.start_ns);
-    StoreRelaxed(last_stop_ns_, launch.stop_ns);
+// Kernels of a communicator run one after the other.
+void Plausibility::JudgeInOrder(const LaunchTimes& launch, Verdict& verdict) {
+  const bool goes_back = launch.start_ns < LoadRelaxed(last_stop_ns_);
+  const bool last_is_own = LoadRelaxed(last_is_own_) != 0;
+  const bool is_patient = IsPatient(launch);
+  StoreRelaxed(last_ticket_, launch.last_ticket);
+  StoreRelaxed(last_start_ns_, launch.start_ns);
+  StoreRelaxed(last_stop_ns_, launch.stop_ns);
+  StoreRelaxed(last_is_own_, verdict.is_own ? 1 : 0);
+  if ((goes_back && last_is_own) || launch.start_ns < launch.earlier_ns) {
+    verdict.loss = Loss::kOverlap;
+    return;
   }
-  if (MayBeOverrun(launch)) StoreRelaxed(overrun_is_possible_until_, launch.newest_ticket);
-  if (overlaps || launch.has_disjoint_channels) {
-    if (launch.first_ticket > LoadRelaxed(overrun_is_possible_until_)) {
-      return overlaps ? Loss::kOverlap : Loss::kDisjointChannels;
-    }
-    StoreRelaxed(refused_until_, launch.newest_ticket);
+  verdict.refutes_held = goes_back;
+  if (launch.has_disjoint_channels) {
+    verdict.loss = verdict.is_own ? Loss::kDisjointChannels : Loss::kRingOverrun;
+    return;
   }
-  return launch.first_ticket <= LoadRelaxed(refused_until_) ? std::optional(Loss::kRingOverrun) : std::nullopt;
+  verdict.releases_held = verdict.is_own || is_patient;
+}
+
+// A launch may be recorded late, because it waited for events that did not come. It is not compared with those right
+// before and behind it, so nothing but its own times is believed.
+void Plausibility::JudgeLate(const LaunchTimes& launch, Verdict& verdict) const {
+  if (!verdict.is_own) {
+    verdict.loss = Loss::kRingOverrun;
+  } else if (launch.stop_ns > LoadRelaxed(last_start_ns_) || launch.start_ns < launch.earlier_ns) {
+    verdict.loss = Loss::kOverlap;
+  } else if (launch.has_disjoint_channels) {
+    verdict.loss = Loss::kDisjointChannels;
+  }
+}
+
+bool Plausibility::IsPatient(const LaunchTimes& launch) {
+  const uint64_t before_ns = LoadRelaxed(last_delivered_ns_);
+  const int64_t latest_stop_ns = static_cast<int64_t>(launch.stop_ns) + Signed(most_distance_);
+  const bool was_seen_to_run = launch.started_ns != LaunchTimes::kNeverSeen &&
+                               launch.delivered_ns >= launch.started_ns + kRunNs &&
+                               latest_stop_ns > static_cast<int64_t>(launch.started_ns);
+  const bool waited = before_ns != 0 && latest_stop_ns >= static_cast<int64_t>(before_ns + kPatienceNs);
+  StoreRelaxed(last_delivered_ns_, launch.delivered_ns);
+  StoreRelaxed(patient_launches_, was_seen_to_run && waited ? LoadRelaxed(patient_launches_) + 1 : 0);
+  return LoadRelaxed(patient_launches_) >= kPatientLaunches;
 }
 
 }  // namespace nccl_exporter

@@ -16,7 +16,6 @@ LaunchTimes Launch(uint64_t ticket, uint64_t call_ns, uint64_t duration_ns, uint
   const uint64_t start_ns = call_ns + 10 * kUs;
   return {.first_ticket = ticket,
           .last_ticket = ticket,
-          .newest_ticket = ticket,
           .start_ns = start_ns + distance_ns,
           .stop_ns = start_ns + duration_ns + distance_ns,
           .call_ns = call_ns,
@@ -26,89 +25,89 @@ LaunchTimes Launch(uint64_t ticket, uint64_t call_ns, uint64_t duration_ns, uint
 TEST(Plausibility, BelievesLaunchesInOrder) {
   Plausibility judge;
   for (uint64_t i = 1; i <= 1000; ++i) {
-    EXPECT_EQ(judge.Judge(Launch(i, i * kMs, 100 * kUs)), std::nullopt) << i;
+    EXPECT_EQ(judge.Judge(Launch(i, i * kMs, 100 * kUs)).loss, std::nullopt) << i;
   }
 }
 
 TEST(Plausibility, BelievesClocksThatDriftApartSlowly) {
   Plausibility judge;
   for (uint64_t i = 1; i <= 1000; ++i) {
-    EXPECT_EQ(judge.Judge(Launch(i, i * kSecond, 100 * kUs, 1000 * kSecond + i * 300 * kUs)), std::nullopt) << i;
+    EXPECT_EQ(judge.Judge(Launch(i, i * kSecond, 100 * kUs, 1000 * kSecond + i * 300 * kUs)).loss, std::nullopt) << i;
   }
 }
 
 TEST(Plausibility, BelievesLongPauses) {
   Plausibility judge;
-  EXPECT_EQ(judge.Judge(Launch(1, kSecond, kMs)), std::nullopt);
-  EXPECT_EQ(judge.Judge(Launch(2, 2 * kSecond, kMs)), std::nullopt);
-  EXPECT_EQ(judge.Judge(Launch(3, 3600 * kSecond, kMs)), std::nullopt);
+  EXPECT_EQ(judge.Judge(Launch(1, kSecond, kMs)).loss, std::nullopt);
+  EXPECT_EQ(judge.Judge(Launch(2, 2 * kSecond, kMs)).loss, std::nullopt);
+  EXPECT_EQ(judge.Judge(Launch(3, 3600 * kSecond, kMs)).loss, std::nullopt);
 }
 
 TEST(Plausibility, RefusesALaunchThatTookNoTime) {
   Plausibility judge;
-  EXPECT_EQ(judge.Judge(Launch(1, kSecond, 0)), Loss::kStopBeforeStart);
+  EXPECT_EQ(judge.Judge(Launch(1, kSecond, 0)).loss, Loss::kStopBeforeStart);
 }
 
 TEST(Plausibility, RefusesADurationLongerThanTheCpuWaited) {
   Plausibility judge;
   LaunchTimes launch = Launch(1, kSecond, 10 * kMs);
   launch.delivered_ns = launch.call_ns + 50 * kUs;
-  EXPECT_EQ(judge.Judge(launch), Loss::kLongerThanCpuTime);
+  EXPECT_EQ(judge.Judge(launch).loss, Loss::kLongerThanCpuTime);
 }
 
 TEST(Plausibility, RefusesTheTimesOfTheLaunchBefore) {
   Plausibility judge;
-  EXPECT_EQ(judge.Judge(Launch(1, kSecond, 20 * kUs)), std::nullopt);
+  EXPECT_EQ(judge.Judge(Launch(1, kSecond, 20 * kUs)).loss, std::nullopt);
   LaunchTimes stale = Launch(2, 2 * kSecond, 20 * kUs);
   const LaunchTimes before = Launch(1, kSecond, 20 * kUs);
   stale.start_ns = before.start_ns;
   stale.stop_ns = before.stop_ns;
-  EXPECT_EQ(judge.Judge(stale), Loss::kClockMismatch);
+  EXPECT_EQ(judge.Judge(stale).loss, Loss::kClockMismatch);
 }
 
 TEST(Plausibility, RefusesAClockThatJumps) {
   Plausibility judge;
-  EXPECT_EQ(judge.Judge(Launch(1, kSecond, kMs)), std::nullopt);
-  EXPECT_EQ(judge.Judge(Launch(2, 2 * kSecond, kMs, 1100 * kSecond)), Loss::kClockMismatch);
-  EXPECT_EQ(judge.Judge(Launch(3, 3 * kSecond, kMs, 900 * kSecond)), Loss::kClockMismatch);
+  EXPECT_EQ(judge.Judge(Launch(1, kSecond, kMs)).loss, std::nullopt);
+  EXPECT_EQ(judge.Judge(Launch(2, 2 * kSecond, kMs, 1100 * kSecond)).loss, Loss::kClockMismatch);
+  EXPECT_EQ(judge.Judge(Launch(3, 3 * kSecond, kMs, 900 * kSecond)).loss, Loss::kClockMismatch);
 }
 
 TEST(Plausibility, KnowsAnUpperBoundOnlyWhereTheCallIsNotDated) {
   Plausibility judge;
   LaunchTimes launch = Launch(1, kSecond, kMs);
   launch.call_ns = 0;
-  EXPECT_EQ(judge.Judge(launch), std::nullopt);
+  EXPECT_EQ(judge.Judge(launch).loss, std::nullopt);
   launch = Launch(2, 2 * kSecond, kMs);
   launch.call_ns = 0;
-  EXPECT_EQ(judge.Judge(launch), std::nullopt);
+  EXPECT_EQ(judge.Judge(launch).loss, std::nullopt);
 }
 
 TEST(Plausibility, TakesAnOverlapWithTheLaunchBeforeForDriftEqualTimesIncluded) {
   static_assert(Plausibility::IsDrift(Loss::kOverlap));
   Plausibility judge;
-  EXPECT_EQ(judge.Judge(Launch(1, kSecond, 10 * kMs)), std::nullopt);
+  EXPECT_EQ(judge.Judge(Launch(1, kSecond, 10 * kMs)).loss, std::nullopt);
   LaunchTimes overlapping = Launch(2, kSecond + kMs, 20 * kMs);
-  EXPECT_EQ(judge.Judge(overlapping), Loss::kOverlap);
+  EXPECT_EQ(judge.Judge(overlapping).loss, Loss::kOverlap);
   LaunchTimes equal = Launch(1, kSecond, 10 * kMs);
-  equal.first_ticket = equal.last_ticket = equal.newest_ticket = 3;
-  EXPECT_EQ(judge.Judge(equal), Loss::kOverlap);
+  equal.first_ticket = equal.last_ticket = 3;
+  EXPECT_EQ(judge.Judge(equal).loss, Loss::kOverlap);
 }
 
 TEST(Plausibility, TakesTimesBeforeThoseOfAnEarlierLaunchThatStillRunsForDrift) {
   Plausibility judge;
   LaunchTimes launch = Launch(2, kSecond, 10 * kMs);
   launch.earlier_ns = launch.start_ns + 1;
-  EXPECT_EQ(judge.Judge(launch), Loss::kOverlap);
+  EXPECT_EQ(judge.Judge(launch).loss, Loss::kOverlap);
 }
 
 TEST(Plausibility, BelievesALaunchThatIsRecordedLateIfItEndedInTime) {
   Plausibility judge;
-  EXPECT_EQ(judge.Judge(Launch(2, 2 * kSecond, kMs)), std::nullopt);
-  EXPECT_EQ(judge.Judge(Launch(1, kSecond, kMs)), std::nullopt);
+  EXPECT_EQ(judge.Judge(Launch(2, 2 * kSecond, kMs)).loss, std::nullopt);
+  EXPECT_EQ(judge.Judge(Launch(1, kSecond, kMs)).loss, std::nullopt);
   LaunchTimes too_long = Launch(1, kSecond, kMs);
   too_long.stop_ns = Launch(2, 2 * kSecond, kMs).stop_ns;
   too_long.delivered_ns = 3 * kSecond;
-  EXPECT_EQ(judge.Judge(too_long), Loss::kOverlap);
+  EXPECT_EQ(judge.Judge(too_long).loss, Loss::kOverlap);
 }
 
 TEST(Plausibility, RefusesALaunchWhoseChannelsDidNotRunTogetherButTellsAnOverlapByIt) {
@@ -116,66 +115,95 @@ TEST(Plausibility, RefusesALaunchWhoseChannelsDidNotRunTogetherButTellsAnOverlap
   Plausibility judge;
   LaunchTimes disjoint = Launch(1, kSecond, 10 * kMs);
   disjoint.has_disjoint_channels = true;
-  EXPECT_EQ(judge.Judge(disjoint), Loss::kDisjointChannels);
-  EXPECT_EQ(judge.Judge(Launch(2, kSecond + 5 * kMs, 10 * kMs)), Loss::kOverlap);
+  EXPECT_EQ(judge.Judge(disjoint).loss, Loss::kDisjointChannels);
+  EXPECT_EQ(judge.Judge(Launch(2, kSecond + 5 * kMs, 10 * kMs)).loss, Loss::kOverlap);
 }
 
-// So far ahead of the GPU is the host that a late poll may find the times of other operations.
-class PlausibilityFarAhead : public testing::Test {
+// The call that could overwrite the entries of a launch is made so long after it was delivered, or before.
+class PlausibilityOfOverruns : public testing::Test {
  protected:
-  static constexpr uint64_t kAhead = 200;
-
-  // The next launch begins after `pause_ns`.
-  LaunchTimes Next(uint64_t duration_ns, uint64_t pause_ns) {
-    call_ns_ += pause_ns;
-    LaunchTimes launch = Launch(++ticket_, call_ns_, duration_ns);
-    launch.newest_ticket = ticket_ + kAhead;
-    launch.call_ns = kSecond;
-    call_ns_ += duration_ns;
+  // The next launch, 1 ms after the one before, whose times are delivered so much later than its stop.
+  LaunchTimes Next(uint64_t overwritable_ns, uint64_t late_ns = 5 * kUs) {
+    call_ns_ += kMs;
+    LaunchTimes launch = Launch(++ticket_, call_ns_, 100 * kUs);
+    launch.overwritable_ns = overwritable_ns;
+    launch.started_ns = launch.delivered_ns - 90 * kUs;
+    launch.delivered_ns += late_ns - 5 * kUs;
     return launch;
   }
-  void BelieveMany() {
-    for (int i = 0; i < 100; ++i) EXPECT_EQ(judge_.Judge(Next(100 * kUs, kMs)), std::nullopt);
-  }
+  uint64_t StopOfNext() const { return call_ns_ + kMs + 110 * kUs; }  // by the CPU's clock
 
   Plausibility judge_;
   uint64_t ticket_ = 0;
   uint64_t call_ns_ = kSecond;
 };
 
-TEST_F(PlausibilityFarAhead, BelievesLaunchesOfAnyPaceAndSaysThatTheyMayBeOverrun) {
-  BelieveMany();
-  EXPECT_EQ(judge_.Judge(Next(128 * kMs, 40 * kMs)), std::nullopt);
-  LaunchTimes launch = Next(100 * kUs, kMs);
-  EXPECT_TRUE(Plausibility::MayBeOverrun(launch));
-  launch.newest_ticket = launch.first_ticket + Plausibility::kOverrunOperations - 1;
-  EXPECT_FALSE(Plausibility::MayBeOverrun(launch));
+TEST_F(PlausibilityOfOverruns, TakesTimesForOwnThatEndBeforeTheCallThatCouldOverwriteThem) {
+  EXPECT_TRUE(judge_.Judge(Next(WorkItems::kNotYet)).is_own);
+  EXPECT_TRUE(judge_.Judge(Next(StopOfNext() + 100 * kUs)).is_own);
+  EXPECT_TRUE(judge_.Judge(Next(StopOfNext() + 100 * kUs, 500 * kUs)).is_own) << "however late they are delivered";
+  EXPECT_FALSE(judge_.Judge(Next(StopOfNext() - 100 * kUs)).is_own);
+  EXPECT_FALSE(judge_.Judge(Next(StopOfNext() + kUs)).is_own) << "the clocks are not known so well";
+  EXPECT_FALSE(judge_.Judge(Next(0)).is_own) << "the call is not known";
 }
 
-TEST_F(PlausibilityFarAhead, RefusesAfterAnOverrunAllThatWasAnnouncedByThen) {
-  BelieveMany();
-  LaunchTimes disjoint = Next(100 * kUs, kMs);
-  disjoint.has_disjoint_channels = true;
-  EXPECT_EQ(judge_.Judge(disjoint), Loss::kRingOverrun);
-  for (uint64_t i = 0; i < kAhead; ++i) EXPECT_EQ(judge_.Judge(Next(100 * kUs, kMs)), Loss::kRingOverrun) << i;
-  EXPECT_EQ(judge_.Judge(Next(100 * kUs, kMs)), std::nullopt);
+TEST_F(PlausibilityOfOverruns, ReleasesWhatIsHeldWithOwnTimesOnly) {
+  EXPECT_FALSE(judge_.Judge(Next(0)).releases_held);
+  const Verdict verdict = judge_.Judge(Next(WorkItems::kNotYet));
+  EXPECT_EQ(verdict.loss, std::nullopt);
+  EXPECT_TRUE(verdict.releases_held);
+  EXPECT_FALSE(verdict.refutes_held);
 }
 
-TEST_F(PlausibilityFarAhead, TakesAnOverlapForAnOverrun) {
-  BelieveMany();
-  LaunchTimes newer = Next(100 * kUs, kMs);
+TEST_F(PlausibilityOfOverruns, TakesTimesThatGoBackForAnOverrunUnlessThoseBeforeWereOwn) {
+  LaunchTimes newer = Next(0);
   newer.start_ns += 5 * kMs;
   newer.stop_ns += 5 * kMs;
   newer.delivered_ns += 5 * kMs;
-  EXPECT_EQ(judge_.Judge(newer), std::nullopt) << "as if after a pause";
-  EXPECT_EQ(judge_.Judge(Next(100 * kUs, kMs)), Loss::kRingOverrun);
+  EXPECT_EQ(judge_.Judge(newer).loss, std::nullopt);
+  Verdict verdict = judge_.Judge(Next(WorkItems::kNotYet));
+  EXPECT_EQ(verdict.loss, std::nullopt);
+  EXPECT_TRUE(verdict.refutes_held);
+  EXPECT_TRUE(verdict.releases_held) << "what is held from here on";
+  LaunchTimes older = Next(0);
+  older.start_ns -= 1500 * kUs;
+  older.call_ns = 0;
+  EXPECT_EQ(judge_.Judge(older).loss, Loss::kOverlap);
 }
 
-TEST_F(PlausibilityFarAhead, TakesDisjointChannelsForAnOverrun) {
-  BelieveMany();
-  LaunchTimes launch = Next(100 * kUs, kMs);
+TEST_F(PlausibilityOfOverruns, TakesDisjointChannelsForAnOverrunUnlessTheTimesAreOwn) {
+  LaunchTimes launch = Next(0);
   launch.has_disjoint_channels = true;
-  EXPECT_EQ(judge_.Judge(launch), Loss::kRingOverrun);
+  EXPECT_EQ(judge_.Judge(launch).loss, Loss::kRingOverrun);
+  launch = Next(WorkItems::kNotYet);
+  launch.has_disjoint_channels = true;
+  EXPECT_EQ(judge_.Judge(launch).loss, Loss::kDisjointChannels);
+}
+
+TEST_F(PlausibilityOfOverruns, BelievesALaunchThatIsRecordedLateOnlyByItsOwnTimes) {
+  const LaunchTimes early_one = Next(0);
+  LaunchTimes early_two = Next(WorkItems::kNotYet);
+  EXPECT_EQ(judge_.Judge(Next(WorkItems::kNotYet)).loss, std::nullopt);
+  EXPECT_EQ(judge_.Judge(early_one).loss, Loss::kRingOverrun);
+  const Verdict verdict = judge_.Judge(early_two);
+  EXPECT_EQ(verdict.loss, std::nullopt);
+  EXPECT_TRUE(verdict.is_own);
+  EXPECT_FALSE(verdict.releases_held) << "it was not compared with the launches around it";
+}
+
+TEST_F(PlausibilityOfOverruns, ReleasesAfterManyLaunchesThatTheThreadWaitedFor) {
+  judge_.Judge(Next(0));
+  for (uint64_t i = 1; i < Plausibility::kPatientLaunches; ++i) EXPECT_FALSE(judge_.Judge(Next(0)).releases_held) << i;
+  const Verdict verdict = judge_.Judge(Next(0));
+  EXPECT_TRUE(verdict.releases_held);
+  EXPECT_FALSE(verdict.is_own) << "no proof, where drift is concerned";
+  LaunchTimes hasty = Next(0);  // its start and its stop were there at the same time
+  hasty.started_ns = hasty.delivered_ns - kUs;
+  EXPECT_FALSE(judge_.Judge(hasty).releases_held);
+  LaunchTimes unseen = Next(0);
+  unseen.started_ns = LaunchTimes::kNeverSeen;
+  for (uint64_t i = 0; i < Plausibility::kPatientLaunches; ++i) judge_.Judge(Next(0));
+  EXPECT_FALSE(judge_.Judge(unseen).releases_held);
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ inline void* Process::StartCall(void* context, Function function, int root, bool
     return group.As(HandleKind::kCapturedCall).Pointer();
   }
   const uint64_t now_ns = NowNs();
+  communicator->NoteWorkItem(now_ns);
   HandleKind kind = HandleKind::kCall;
   if (sampler != nullptr) {
     communicator->NoteCallTime(now_ns);

@@ -8,6 +8,18 @@ void Recorder::CountSharedStart(Function function, int size_class, uint64_t byte
   AddRelaxed(block(function).started.bytes[size_class], bytes);
 }
 
+void Recorder::ForgetDeferred() {
+  has_deferred_starts_.store(false, std::memory_order_relaxed);
+  has_deferred_completions_.store(false, std::memory_order_relaxed);
+  for (auto& of_function : deferred_starts_) {
+    for (DeferredStarts& deferred : of_function) {
+      StoreRelaxed(deferred.operations, 0);
+      StoreRelaxed(deferred.bytes, 0);
+    }
+  }
+  for (Word& completions : deferred_completions_) StoreRelaxed(completions, 0);
+}
+
 void Recorder::DeferStart(Function function, int size_class, uint64_t bytes) {
   DeferredStarts& deferred = deferred_starts_[static_cast<size_t>(function)][static_cast<size_t>(size_class)];
   AddRelaxed(deferred.bytes, bytes);

@@ -38,6 +38,7 @@ class Recorder {
     ranks_.store(ranks, std::memory_order_relaxed);
     bus_share_.store(BusShare(ranks), std::memory_order_relaxed);
     StoreRelaxed(completions_, 0);
+    ForgetDeferred();
   }
   // Several communicators use the slot: their counts are not written by one thread at a time.
   void ShareSlot() { is_shared_.store(true, std::memory_order_relaxed); }
@@ -96,6 +97,8 @@ class Recorder {
     std::atomic_signal_fence(std::memory_order_seq_cst);  // not read before the turn ends
     return flag.load(std::memory_order_relaxed);
   }
+  // What a former communicator left aside is not the next one's.
+  void ForgetDeferred();
   void DeferStart(Function function, int size_class, uint64_t bytes);
   void DeferCompletion(Function function, uint64_t count);
   void CountSharedStart(Function function, int size_class, uint64_t bytes);

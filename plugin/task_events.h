@@ -33,7 +33,7 @@ inline void Communicator::JoinLaunch(Operation& operation, uint64_t ticket, uint
 }
 
 // Returns the ticket; 0 if the ring is full of operations that are truly in flight.
-inline uint64_t Communicator::TakeEntry(const OperationStart& start) {
+inline uint64_t Communicator::TakeEntry(const OperationStart& start, uint32_t first_item) {
   const uint64_t ticket = NextTicketAlone(next_operation_);
   Operation& operation = At(ticket);
   if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree && !IsFreed(operation)) return 0;
@@ -47,7 +47,9 @@ inline uint64_t Communicator::TakeEntry(const OperationStart& start) {
   operation.channels_are_exact.store(start.channels_are_exact && source() != TimingSource::kProxy && !start.is_untimed,
                                      std::memory_order_relaxed);
   operation.is_untimed.store(start.is_untimed, std::memory_order_relaxed);
+  operation.is_not_recorded.store(false, std::memory_order_relaxed);
   operation.is_given_up.store(false, std::memory_order_relaxed);
+  operation.first_item.store(first_item, std::memory_order_relaxed);
   JoinLaunch(operation, ticket, start.launch);
   recorder_.ShowInFlight(ticket, start);
   StoreRelease(operation.state, PhaseWord(ticket, Phase::kActive));
@@ -56,6 +58,23 @@ inline uint64_t Communicator::TakeEntry(const OperationStart& start) {
 
 inline void Communicator::NoteCall(Function function, int root, uint64_t group, bool is_captured) {
   if (drift_watch_.SeesCauseInCall(function, root, group, is_captured) && ReadsKernels()) BeginDrift(0);
+  if (is_captured && function == Function::kBroadcast && hides_broadcasts_.load(std::memory_order_relaxed)) {
+    work_items_.NoteUnseenItems();
+  }
+}
+
+// CLOCK_MONOTONIC: the kernel of an operation whose call is not known did not start before. It may have started before
+// it was announced, but not before the launch before was.
+inline uint64_t Communicator::NotBefore(const OperationStart& start) {
+  const Launch& launch = LaunchAt(start.launch);
+  const bool is_in_launch = start.launch != 0 && (LoadAcquire(launch.ticket) & Handle::kTicketMask) == start.launch;
+  return is_in_launch ? LoadRelaxed(launch.called_after) : LoadRelaxed(announced_ns_);
+}
+
+inline uint32_t Communicator::NoteItem(const OperationStart& start) {
+  if (start.is_replay) return work_items_.NoteReplay(start.call_ns);
+  if (start.call_is_bound) return work_items_.NoteOperation(true, start.call_ns, start.launch);
+  return work_items_.NoteOperation(false, NotBefore(start), start.launch);
 }
 
 inline uint64_t Communicator::StartOperation(const OperationStart& start) {
@@ -63,15 +82,18 @@ inline uint64_t Communicator::StartOperation(const OperationStart& start) {
   const bool is_followed = FollowsOperations();
   if (is_followed && LoadRelaxed(oldest_) < LoadRelaxed(latest_)) Sweep(start.call_ns);
   uint64_t ticket = 0;
+  bool had_turn = false;
   {
     const Turn turn{&is_starting_};
+    had_turn = static_cast<bool>(turn);
+    const uint32_t first_item = NoteItem(start);
     recorder_.CountStart(turn, start.function, start.message_bytes, start.call_ns);
     if (!start.call_is_bound) StoreRelaxed(announced_ns_, start.call_ns);
-    if (turn && is_followed && start.launch_is_followed) ticket = TakeEntry(start);
+    if (turn && is_followed && start.launch_is_followed) ticket = TakeEntry(start, first_item);
   }
   if (recorder_.HasDeferredStarts()) ShowDeferredStarts();
   if (ticket == 0) {
-    NoteUnfollowed(start, is_followed);
+    NoteUnfollowed(start, is_followed, had_turn);
   } else if (start.has_no_parts) {
     Finish(At(ticket), ticket, start.call_ns);
   }

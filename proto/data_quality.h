@@ -42,6 +42,9 @@ enum class Loss : uint8_t {
   kCommunicatorDrifting,
   kDisjointChannels,
   kCompanion,
+  kConcurrentStart,
+  kStopStampMissing,
+  kUnproven,
   kCount
 };
 inline constexpr int kLossCount = static_cast<int>(Loss::kCount);
@@ -56,7 +59,8 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
     {LossKind::kDropped, "no_free_slot",
      "communicator without a slot of its own: counted in the overflow slot, untimed"},
     {LossKind::kDropped, "reservation_failed", "no room in the segment's file system for a communicator's counters"},
-    {LossKind::kDropped, "in_flight_full", "operation not followed: too many in flight on its communicator"},
+    {LossKind::kDropped, "in_flight_full",
+     "operation not followed: too many, or launches of them, in flight on its communicator"},
     {LossKind::kDropped, "abandoned", "operation given up before it was seen to complete: later ones had completed"},
     {LossKind::kDropped, "incomplete_at_finalize", "operation not complete when its communicator was finalized"},
     {LossKind::kUnmatched, "unknown_context", "event of a communicator that this process does not know"},
@@ -81,6 +85,11 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
     {LossKind::kTimestampRejected, "disjoint_channels", "channels of one kernel did not run at the same time"},
     {LossKind::kTimestampRejected, "companion",
      "shares the time of its launch with an operation that has none: rejected, incomplete, or not followed"},
+    {LossKind::kDropped, "concurrent_start",
+     "operation not followed: another thread was starting one on its communicator at the same moment"},
+    {LossKind::kTimestampRejected, "stop_missing", "channel stopped without a GPU stop time"},
+    {LossKind::kTimestampRejected, "unproven",
+     "NCCL release not known, and its time stamps did not prove themselves before they had to be dropped"},
 }};
 
 constexpr const LossTraits& TraitsOf(Loss loss) { return kLosses[static_cast<uint8_t>(loss)]; }
