@@ -276,10 +276,10 @@ void RegisterNode(const std::string& name, const Node& node) {
 std::shared_ptr<const NodeSnapshot> SimulatedJob(const std::filesystem::path& binaries) {
   const std::filesystem::path segments = std::filesystem::temp_directory_path() / std::to_string(getpid());
   std::filesystem::create_directory(segments);
-  const std::string command = "NCCL_EXPORTER_KERNEL_TIMING=on " + (binaries / "simulator/nccl-sim").string() +
-                              " --plugin " + (binaries / "plugin/libnccl-profiler-exporter.so").string() +
-                              " --segment-dir " + segments.string() +
-                              " --layout mixed --ranks-per-node 8 --steps 200 --rate 100000 >/dev/null";
+  const std::string command =
+      "NCCL_EXPORTER_KERNEL_TIMING=on NCCL_ALLGATHERV_ENABLE=0 " + (binaries / "simulator/nccl-sim").string() +
+      " --plugin " + (binaries / "plugin/libnccl-profiler-exporter.so").string() + " --segment-dir " +
+      segments.string() + " --layout mixed --ranks-per-node 8 --steps 200 --rate 100000 >/dev/null";
   const int status = std::system(command.c_str());
   Collector collector({.directories = {segments.string()}});
   auto job = status == 0 ? collector.Snapshot() : nullptr;

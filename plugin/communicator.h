@@ -15,7 +15,7 @@
 #include "plugin/operation.h"
 #include "plugin/plausibility.h"
 #include "plugin/recorder.h"
-#include "plugin/sampler.h"
+#include "plugin/sampling/sampler.h"
 #include "plugin/work_items.h"
 #include "proto/data_quality.h"
 

@@ -251,7 +251,7 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const Decisio
 
   communicators_[index]
       .load(std::memory_order_relaxed)
-      ->Open(policy.source, request.rank, ranks, slot, segment_.header(), policy.causes);
+      ->Open(policy.source, request.rank, ranks, slot, segment_.header(), policy.causes, policy.times_are_on_probation);
   StoreRelaxed(learned_[index], request.is_known ? 1 : 0);
   StoreRelease(contexts_[index], Handle::Of(Salt(), HandleKind::kContext, index, generation).bits);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));

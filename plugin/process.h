@@ -17,7 +17,7 @@
 #include "plugin/event_policy.h"
 #include "plugin/handle.h"
 #include "plugin/profiler_abi.h"
-#include "plugin/sampler.h"
+#include "plugin/sampling/sampler.h"
 #include "plugin/segment.h"
 
 namespace nccl_exporter {
@@ -104,7 +104,7 @@ class Process {
   [[gnu::cold]] void NoteMaskOverride(const int* mask);
   void ShowMaskOverride(uint32_t slot);
 
-  // Sampling (process_sampling.cc).
+  // Sampling (sampling/process_sampling.cc).
   struct LibrarySampling {  // of one copy of libnccl
     Sampler sampler;
     std::atomic<SamplingReason> reason;

@@ -11,6 +11,7 @@ namespace {
 // The last release of each profiler API.
 constexpr std::array<int, 8> kReleases{0, 22304, 22500, 22606, 22707, 22809, 23007, 23206};
 std::atomic<int> release{0};
+std::atomic<bool> is_chosen{false};  // by the test
 std::array<int, 4096> masks;  // one per communicator of a test, so that each sees what it was asked for
 std::atomic<size_t> used_masks{0};
 
@@ -24,12 +25,15 @@ extern "C" __attribute__((visibility("default"))) int ncclGetVersion(int* versio
 namespace nccl_exporter::survival::nccl {
 
 int& NewMask(int api_version) {
-  release = kReleases[static_cast<size_t>(api_version)];
+  if (!is_chosen) release = kReleases[static_cast<size_t>(api_version)];
   int& mask = masks[used_masks++ % masks.size()];
   mask = 0;
   return mask;
 }
 
-void Report(int nccl_version) { release = nccl_version; }
+void Report(int nccl_version) {
+  release = nccl_version;
+  is_chosen = true;
+}
 
 }  // namespace nccl_exporter::survival::nccl

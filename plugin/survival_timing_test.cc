@@ -219,6 +219,18 @@ TEST_F(TimingSurvival, Survives38_BroadcastsAreCollectivesLikeOthersWithoutAllga
   });
 }
 
+TEST_F(TimingSurvival, Survives38_TimesOfAReleaseThatIsNotKnownAreHeldUntilTheyHaveProvenThemselves) {
+  InChild([&] {
+    nccl::Report(23300);
+    Caller<7> caller;
+    caller.Run();
+    EXPECT_EQ(Segment().Timed(), 0u);
+    for (int i = 0; i < 300; ++i) caller.Run();
+    EXPECT_GT(Segment().Timed(), 0u);
+    EXPECT_EQ(Segment().Started(), 301u);
+  });
+}
+
 TEST_F(TimingSurvival, Survives38_NothingIsTimedWhereBroadcastsLackKernelEvents) {
   InEach<6, 7>([&]<int kVersion>() {
     unsetenv("NCCL_ALLGATHERV_ENABLE");

@@ -106,7 +106,8 @@ class Cluster:
         self.start(f'job-{name}', [SIMULATOR, '--plugin', PLUGIN, '--segment-dir', self.directory / 'segments%n', '--nodes', NODES,
                                    '--ranks-per-node', ranks_per_node,
                                    '--pace', 'real', '--rate', 4, '--compute-share', 0.6, '--channels', 2, '--duration', SECONDS, *options],
-                   NCCL_EXPORTER_KERNEL_TIMING='on', NCCL_EXPORTER_RETENTION_SECONDS=str(RETENTION_SECONDS))
+                   NCCL_EXPORTER_KERNEL_TIMING='on', NCCL_ALLGATHERV_ENABLE='0',
+                   NCCL_EXPORTER_RETENTION_SECONDS=str(RETENTION_SECONDS))
 
     def start_dcgm(self):
         """Serves what dcgm-exporter would of the GPUs that the daemons know."""

@@ -63,7 +63,8 @@ TEST_P(EveryApiVersion, ExportsExactlyWhatTheJobDid) {
     options.insert(options.end(), {"--nodes", "2", "--ranks-per-node", "4"});
   }
   // Kernel timing whatever /dev/shm this machine has; API v1 and v2 fall back to proxy operations.
-  const nlohmann::json truth = RunJob(options, {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+  const nlohmann::json truth =
+      RunJob(options, {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
   ExpectBothEqual(daemon.Scrape(), truth);
 }
 
@@ -102,7 +103,8 @@ TEST_P(EveryWorkload, IsCountedAndTimedExactly) {
   Daemon daemon(segments_.path());
   Options options{"--steps", "30", "--ranks-per-node", "4"};
   options.insert(options.end(), GetParam().options.begin(), GetParam().options.end());
-  const nlohmann::json truth = RunJob(options, {{"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing}});
+  const nlohmann::json truth =
+      RunJob(options, {{"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
   ExpectBothEqual(daemon.Scrape(), truth);
 }
 
@@ -164,6 +166,7 @@ TEST_F(EndToEnd, TimesEveryMessageOfAnAlltoAllFrom231On) {
 // ----------------------------------------------------------------------------------------------------------
 
 const std::map<std::string, std::string> kQuickSampling{{"NCCL_EXPORTER_KERNEL_TIMING", "on"},
+                                                        {"NCCL_ALLGATHERV_ENABLE", "0"},
                                                         {"NCCL_EXPORTER_SAMPLING", "0.3"},
                                                         {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.5"},
                                                         {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "2"}};
@@ -306,7 +309,7 @@ TEST_F(EndToEnd, ShowsWhatAKilledRankWasIn) {
   Daemon daemon(segments_.path());
   const Finished job = RunToEnd(Simulator({"--steps", "20", "--ranks-per-node", "2", "--layout", "dp", "--kill-rank",
                                            "1", "--kill-step", "10", "--kill-in-flight"}),
-                                {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+                                {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
   EXPECT_EQ(job.exit_code, 0) << job.output;
   const Exposition scrape = daemon.Scrape();
   const double started = scrape.Value("nccl_collective_started_sequence", {{"rank", "1"}}).value_or(0);

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "plugin/sampler.h"
+#include "plugin/sampling/sampler.h"
 
 namespace nccl_exporter {
 namespace {

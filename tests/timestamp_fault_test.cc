@@ -145,8 +145,8 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
                                      "--truth-operations"};
     options.insert(options.end(), scenario.row->options.begin(), scenario.row->options.end());
     const std::string truth_path = results_.path() + "/truth.json";
-    const Finished job =
-        RunToEnd(SimulatorCommand(segments_.path(), truth_path, options), {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+    const Finished job = RunToEnd(SimulatorCommand(segments_.path(), truth_path, options),
+                                  {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
     ASSERT_EQ(job.exit_code, 0) << job.output;
     truth_ = ReadTruth(truth_path);
     snapshot_ = Collector({.directories = {segments_.path()}}).Snapshot();

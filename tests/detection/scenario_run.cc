@@ -92,6 +92,7 @@ class Run {
         SimulatorCommand(monitoring_.SegmentDirectory(), TruthOf(number), options),
         std::map<std::string, std::string>{
             {"NCCL_EXPORTER_KERNEL_TIMING", "on"},
+            {"NCCL_ALLGATHERV_ENABLE", "0"},
             {"NCCL_EXPORTER_RETENTION_SECONDS", std::to_string(static_cast<int>(rules_.retention_s))}});
   }
 

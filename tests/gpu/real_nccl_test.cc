@@ -44,6 +44,7 @@ class RealNccl : public testing::TestWithParam<Setting> {
     const Finished job = RunToEnd(command, {{"NCCL_PROFILER_PLUGIN", std::filesystem::absolute(kPluginPath)},
                                             {"NCCL_EXPORTER_DIR", segments_.path()},
                                             {"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing},
+                                            {"NCCL_ALLGATHERV_ENABLE", "0"},
                                             {"NCCL_DEBUG", "WARN"}});
     EXPECT_EQ(job.exit_code, 0) << job.output;
     return job.exit_code == 0 ? ReadTruth(TruthPath()) : nlohmann::json();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/sampler.h"
+#include "plugin/sampling/sampler.h"
 
 #include <gtest/gtest.h>
 
