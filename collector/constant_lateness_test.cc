@@ -161,6 +161,7 @@ TEST_F(ConstantLateness, IsNamedWhereNoCallIsNear) {
 TEST_F(ConstantLateness, AtEveryTenthOperationIsNamed) {
   const Outcome outcome = Play({.operations = 2000, .late_ns = 100 * kMicrosecond, .every = 10});
   EXPECT_GE(outcome.named, 0.9);
+  EXPECT_NEAR(outcome.lateness, 1, 0.1);
   EXPECT_EQ(outcome.wrong, 0u);
 }
 TEST_F(ConstantLateness, OfLessThanTheUncertaintyNamesNobodyWrongly) {
@@ -174,6 +175,14 @@ TEST_F(ConstantLateness, OfLessThanTheUncertaintyNamesNobodyWrongly) {
 void ExpectNobodyNamed(const Outcome& outcome) {
   EXPECT_EQ(outcome.named, 0);
   EXPECT_EQ(outcome.others_named, 0u);
+}
+
+// Hosts that jitter make now this rank late and now that one: no more is said than that.
+TEST_F(ConstantLateness, OfNobodyBehindHostsThatJitterNamesAllAlike) {
+  const Outcome outcome = Play({.ranks = 4, .operations = 2000, .start_jitter_ns = 100 * kMicrosecond});
+  EXPECT_EQ(outcome.wrong, 0u);
+  EXPECT_GT(outcome.named, 0.05);
+  EXPECT_NEAR(static_cast<double>(outcome.others_named) / (3 * 2000 * outcome.named), 1, 0.2);
 }
 
 TEST_F(ConstantLateness, OfNobodyNamesNobody) {

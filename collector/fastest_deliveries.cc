@@ -32,7 +32,7 @@ std::optional<FastestDeliveries::Estimate> FastestDeliveries::At(uint64_t about_
   if (!line_) return std::nullopt;
   const int64_t then_ns = Clamped(about_ns);
   const int64_t age_ns = then_ns > points_.back().at_ns ? then_ns - points_.back().at_ns : 0;
-  if (age_ns > kOldestNs) return std::nullopt;
+  if (age_ns > kOldestNs || line_->uncertainty_ns > kWorstNs) return std::nullopt;
   const auto changed_ns = static_cast<int64_t>(static_cast<double>(age_ns) * ClockDistance::kRateChange);
   return Estimate{.distance_ns = line_->At(then_ns), .uncertainty_ns = line_->uncertainty_ns + changed_ns};
 }

@@ -29,6 +29,8 @@ class FastestDeliveries {
   static constexpr int64_t kOldestNs = 300'000'000'000;
   // A stretch whose fastest delivery is so far from the line: the clock was set, or nothing was delivered in time.
   static constexpr int64_t kClockIsSetNs = 10'000'000;
+  // What is more uncertain is no estimate: no rank is told by it, and sums of numbers that make no sense stay in range.
+  static constexpr int64_t kWorstNs = 1'000'000'000;
 
   void Learn(uint64_t stop_ns, uint64_t delivered_ns);
 

@@ -70,6 +70,11 @@ TEST_F(FastestDeliveriesTest, ThatAllTakeLongAreAsUncertainAsTheyDiffer) {
   EXPECT_GT(estimate->uncertainty_ns, 500'000);
 }
 
+TEST_F(FastestDeliveriesTest, ThatMakeNoSenseAreNoEstimate) {
+  for (int64_t i = 0; i < 64; ++i) Deliver(i * 10'000'000, i / 8 * 2 * kSecond);
+  EXPECT_FALSE(deliveries_.At(static_cast<uint64_t>(kBoot + 15 * kSecond)));
+}
+
 TEST_F(FastestDeliveriesTest, AreMoreUncertainTheOlderTheyAre) {
   const int64_t at_ns = DeliverFor(0, 10 * kSecond, 1'000'000);
   const auto now = deliveries_.At(static_cast<uint64_t>(kBoot + at_ns));
