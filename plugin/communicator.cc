@@ -62,7 +62,7 @@ void Communicator::BeginDrift(uint64_t launch_ticket) {
 // Starts.
 
 void Communicator::NoteUnfollowed(const OperationStart& start, bool is_followed, bool had_turn) {
-  AddRelaxed(uncompared_items_, 1);
+  if (!had_turn) AddRelaxed(uncompared_items_, 1);  // it has no ticket
   if (is_followed) {
     recorder_.CountLoss(had_turn ? Loss::kInFlightFull : Loss::kConcurrentStart);
     RejectLaunch(start.launch, Loss::kCompanion);

@@ -61,7 +61,13 @@ bool HasDisjointChannels(const Operation& operation) {
 
 Communicator::Belief Communicator::Judge(const LaunchTimes& launch, uint64_t timed_members) {
   const bool is_contradicted = is_contradicted_.load(std::memory_order_relaxed);
+  const uint64_t before = plausibility_.last_ticket();
   const Verdict verdict = is_contradicted ? Verdict{.loss = Loss::kDrift} : plausibility_.Judge(launch);
+  // In their place among the launches that are compared: those that lie between these two, and were not followed, not
+  // timed, or are not over yet.
+  if (plausibility_.last_ticket() != before && launch.first_ticket > before) {
+    AddRelaxed(uncompared_items_, launch.first_ticket - before - 1 + launch.incomplete);
+  }
   if (verdict.refutes_held) DropHeld(Loss::kRingOverrun);
   if (verdict.loss) {
     recorder_.CountLosses(*verdict.loss, timed_members);
@@ -100,7 +106,6 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
                     .first_item = At(last_member).first_item.load(std::memory_order_relaxed),
                     .start_ns = ~uint64_t{0}};
   if (launch != nullptr) times.call_ns = LoadRelaxed(launch->called_after);
-  uint64_t incomplete = 0;  // members, not all of whose channels are in `times`
   uint64_t ticket = last_member;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
     const Operation& operation = At(ticket);
@@ -121,7 +126,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
     } else if (operation.is_given_up.load(std::memory_order_relaxed)) {
       share.Reject();
     }
-    if (!is_covered) ++incomplete;
+    if (!is_covered) ++times.incomplete;
     times.first_ticket = ticket;
     const uint32_t item = operation.first_item.load(std::memory_order_relaxed);
     if (static_cast<int32_t>(item - times.first_item) < 0) times.first_item = item;
@@ -134,8 +139,6 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
     if (!share->is_rejected()) good += share->good();
   }
   const Belief belief = good == 0 ? Belief::kNo : BeliefIn(turn, launch, times, good);
-  const bool is_compared = good != 0 && times.last_ticket == plausibility_.last_ticket();
-  if (!is_compared || incomplete != 0) AddRelaxed(uncompared_items_, is_compared ? incomplete : members);
   if (belief == Belief::kNo && good != 0) {
     for (LaunchShare* share = shares; share != shares + PartsOf(members); ++share) share->Reject();
   }

@@ -312,6 +312,21 @@ TEST(RingOverrun, IsSeenInCollectivesHoweverLateTheThreadIs) {
   }
 }
 
+// More operations than are followed: those that are not lie between two that are compared, and hide whole rings.
+TEST(RingOverrun, IsSeenAcrossOperationsThatAreNotFollowed) {
+  for (const uint64_t rings : {1, 2}) {
+    SCOPED_TRACE(rings);
+    Job job({.groups = {Pairs(3), kAllReduce, kAllGather},
+             .rounds = 1000,
+             .call_ns = 2 * kUs,
+             .most_ahead = 900,
+             .rings_late = rings});
+    ASSERT_NO_FATAL_FAILURE(job.Run());
+    EXPECT_EQ(job.wrong(), 0u) << "of " << job.recorded() << "; " << job.AllLosses();
+    EXPECT_GT(job.Losses(Loss::kInFlightFull), 0u);
+  }
+}
+
 // Any mix, any pace of host and GPU, and a thread that is held up again and again.
 TEST(RingOverrun, NeverGivesAWrongDurationToARandomJob) {
   uint64_t recorded = 0;

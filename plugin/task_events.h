@@ -89,6 +89,7 @@ inline uint64_t Communicator::StartOperation(const OperationStart& start) {
     const uint32_t first_item = NoteItem(start);
     recorder_.CountStart(turn, start.function, start.message_bytes, start.call_ns);
     if (!start.call_is_bound) StoreRelaxed(announced_ns_, start.call_ns);
+    if (turn && is_followed && !start.launch_is_followed) NextTicketAlone(next_operation_);  // its place in the order
     if (turn && is_followed && start.launch_is_followed) ticket = TakeEntry(start, first_item);
   }
   if (recorder_.HasDeferredStarts()) ShowDeferredStarts();
