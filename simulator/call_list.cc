@@ -58,7 +58,8 @@ std::string WriteOne(std::string_view text, const std::vector<int>& world, Layou
   int64_t step = 0;
   const std::string_view number = text.substr(at + 1);
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), step);
-  if (error != std::errc() || end != number.data() + number.size() || step < 0) return "bad step in " + std::string(text);
+  if (error != std::errc() || end != number.data() + number.size() || step < 0)
+    return "bad step in " + std::string(text);
   draft.OnlyInStep(step);
   return "";
 }
@@ -76,7 +77,8 @@ std::string WriteCallList(std::string_view list, LayoutDraft& draft) {
 }
 
 std::string CallListHelp() {
-  std::string help = "the calls of a step on one communicator, in place of --layout: NAME or NAME@STEP (in that step only),";
+  std::string help =
+      "the calls of a step on one communicator, in place of --layout: NAME or NAME@STEP (in that step only),";
   help += " separated by commas. Names:";
   for (const ListedCall& call : kCalls) help += " " + std::string(call.name);
   return help + " (Broadcasts of all roots in one group)";

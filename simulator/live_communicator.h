@@ -59,9 +59,9 @@ struct LiveCommunicator {
   std::array<std::array<ChannelConnection, 2>, kMostChannels> connections;  // [channel][is receive]
   std::array<WorkCounters, kMostChannels> counters;
   std::array<PolledChannel, kMostChannels> polled;  // in use where there are faults
-  std::map<Function, uint64_t> uploaded;                                    // operations; by one thread at a time
-  std::optional<DestroyHang> destroy_hang;                                  // seen when it was destroyed
-  std::array<uint64_t, 5> sequences{};                                      // of the collectives, by Function
+  std::map<Function, uint64_t> uploaded;            // operations; by one thread at a time
+  std::optional<DestroyHang> destroy_hang;          // seen when it was destroyed
+  std::array<uint64_t, 5> sequences{};              // of the collectives, by Function
   uint64_t launches = 0;
   // Until then the proxy operations of earlier launches start; those of the next one come after them (2.27 and later).
   int64_t proxy_starts_due_ns = 0;

@@ -7,7 +7,7 @@
 namespace nccl_exporter::sim {
 
 struct NcclSettings {
-  bool uses_allgatherv = true;            // NCCL_ALLGATHERV_ENABLE, 2.29 and later
+  bool uses_allgatherv = true;             // NCCL_ALLGATHERV_ENABLE, 2.29 and later
   bool has_rearchitected_enqueue = false;  // NCCL_ENQUEUE_REARCH_ENABLE, 2.31 and later
 
   bool operator==(const NcclSettings&) const = default;

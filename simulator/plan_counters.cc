@@ -53,8 +53,8 @@ Task* PreparedPlan::CountedBy(const Work& work, int part) const {
   return nullptr;
 }
 
-// Up to 2.30 the plan's item is counted when the plan is made, which for one that is captured and has the bit is put off
-// to every replay (2.30.7 src/proxy.cc :562-575). One without the bit is counted at the capture only.
+// Up to 2.30 the plan's item is counted when the plan is made, which for one that is captured and has the bit is put
+// off to every replay (2.30.7 src/proxy.cc :562-575). One without the bit is counted at the capture only.
 void PreparedPlan::CountOnHost(const Work& work, Way way, int part) {
   const Release& release = options_.release;
   const Task* const counting = CountedBy(work, part);

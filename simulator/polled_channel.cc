@@ -20,8 +20,7 @@ void PolledChannel::Run(const WorkItem& item, int64_t now_ns, Delivery& delivery
   }
 }
 
-void PolledChannel::Append(bool is_receive, PolledWork work, int64_t now_ns, Delivery& delivery,
-                           const Faults& faults) {
+void PolledChannel::Append(bool is_receive, PolledWork work, int64_t now_ns, Delivery& delivery, const Faults& faults) {
   const std::lock_guard lock(mutex_);
   Connection& connection = connections_[is_receive ? 1 : 0];
   connection.waiting.push_back({.work = std::move(work)});

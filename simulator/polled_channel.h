@@ -30,8 +30,8 @@ struct PolledWork {
 };
 
 // One ring, and two connections that are polled: that of receives, and that of everything else. In order: the works of
-// a connection are polled one after the other; else each by itself. Any thread may call; reports come from the thread of
-// `delivery`, which is the same in every call.
+// a connection are polled one after the other; else each by itself. Any thread may call; reports come from the thread
+// of `delivery`, which is the same in every call.
 class PolledChannel {
  public:
   // Before the first call of another method.

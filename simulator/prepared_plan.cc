@@ -116,8 +116,7 @@ void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes
 }
 
 void PreparedPlan::PlaySilently(const KernelTimes& kernel, int64_t now_ns) {
-  const auto launch =
-      std::make_shared<Launch>(options_, plugin_, rank_, communicator_, kernel, 0, false, true);
+  const auto launch = std::make_shared<Launch>(options_, plugin_, rank_, communicator_, kernel, 0, false, true);
   CountWork(Way::kReplay, *launch, now_ns);
   launch->EndUpload();
 }

@@ -46,7 +46,8 @@ class PreparedPlan {
   void CountAtCapture();
 
  private:
-  // A work item: a collective, or a send and a receive that NCCL has joined. The first decides whether the device writes.
+  // A work item: a collective, or a send and a receive that NCCL has joined. The first decides whether the device
+  // writes.
   struct Work {
     Task* first;
     Task* second;

@@ -212,8 +212,10 @@ bool Job::StartAll(int64_t epoch_monotonic_ns) {
 int Job::Run() {
   const int64_t period_ns = StepPeriodNs(options_);
   const Release& release = options_.play.release;
-  fmt::print("NCCL {}, profiler API v{}, layout {}, {} steps of {:.3f} ms\n", release.nccl_version(),
-             release.api_version(), options_.workload.layout, options_.steps, static_cast<double>(period_ns) / 1e6);
+  const WorkloadOptions& workload = options_.workload;
+  const std::string played = workload.calls.empty() ? "layout " + workload.layout : "calls " + workload.calls;
+  fmt::print("NCCL {}, profiler API v{}, {}, {} steps of {:.3f} ms\n", release.nccl_version(), release.api_version(),
+             played, options_.steps, static_cast<double>(period_ns) / 1e6);
   std::fflush(stdout);  // before there are more processes to write it
   // Played fast, the last step ends about now; the machine must have been up when the first one began.
   const int64_t length_ns = options_.is_real_time ? 0 : period_ns * options_.steps;

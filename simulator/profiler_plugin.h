@@ -84,7 +84,7 @@ class ProfilerPlugin {
   const std::optional<std::string> search_value_;
   std::mutex mutex_;  // of loading: NCCL does not hold it during init
   int communicators_ = 0;
-  int plugin_mask_ = 0;                     // as init left it
+  int plugin_mask_ = 0;  // as init left it
   std::optional<uint32_t> controlled_mask_;
   bool has_failed_ = false;  // remembered: NCCL does not try again
   void* library_ = nullptr;

@@ -10,9 +10,9 @@
 namespace nccl_exporter::sim {
 namespace {
 
-constexpr uint64_t kMostCalls = 4;       // of one kind in a group
-constexpr double kOctavesOfCount = 20;   // elements: 1 to a million
-constexpr uint64_t kDatatypes10 = 10;    // the FP8 kinds came with 2.24
+constexpr uint64_t kMostCalls = 4;      // of one kind in a group
+constexpr double kOctavesOfCount = 20;  // elements: 1 to a million
+constexpr uint64_t kDatatypes10 = 10;   // the FP8 kinds came with 2.24
 
 // Draws one number after the other.
 class Draw {

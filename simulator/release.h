@@ -80,8 +80,8 @@ class Release {
   // The slots of kernel channel handles are cleared after their stop.
   constexpr bool ClearsKernelSlots() const { return api_version_ >= 7; }
 
-  // Broadcast is announced by its call only: it goes through the AllGatherV scheduler, and where a group has one root it
-  // becomes an ordinary task again, with a mask of 0. 2.30.7 src/enqueue.cc :368-390, :2703; 2.31.2
+  // Broadcast is announced by its call only: it goes through the AllGatherV scheduler, and where a group has one root
+  // it becomes an ordinary task again, with a mask of 0. 2.30.7 src/enqueue.cc :368-390, :2703; 2.31.2
   // src/enqueue/enqueue.cc :414-447; not with NCCL_ENQUEUE_REARCH_ENABLE (task_posttuning.cc :789). Still so in the
   // 2.32 line (commit 00e7331; pull request 2369 is open).
   constexpr bool BroadcastIsCallOnly() const { return JoinsBroadcasts() && !PreparesTasksLate(); }
@@ -94,7 +94,8 @@ class Release {
   // Counters of kernel work (include/device.h workCounter, include/profiler.h workCounter): the device counts every
   // work item of a channel (src/device/common.h profiler()). The host counts
   // - up to 2.30 every item that it knows of, whatever its mask (2.30.7 src/proxy.cc :557-575, :760-761);
-  // - from 2.31 on only items with the bit of kernel events (2.31.2 src/plugin/profiler.cc :1251-1255, :1317, :1339-1347;
+  // - from 2.31 on only items with the bit of kernel events (2.31.2 src/plugin/profiler.cc :1251-1255, :1317,
+  // :1339-1347;
   //   "Bcast: piggyback or no KernelCh" :1303).
   constexpr bool HostCountsUnmaskedWork() const { return nccl_version_ < 23100; }
   // A replay is counted only while the communicator's latest group was captured. 2.26.6 src/proxy.cc :549, 2.30.7 :572.
@@ -106,8 +107,8 @@ class Release {
   // Operations of a channel are polled one after the other, so that one whose entry never comes silences those behind
   // it. From 2.31 on each is polled by itself (2.31.2 src/plugin/profiler.cc profilerProgressOps).
   constexpr bool PollsInOrder() const { return nccl_version_ < 23100; }
-  // ncclCommDestroy returns when the progress thread has no operation left (2.30.7 src/proxy.cc :1009, :1050), so that a
-  // wait that never ends hangs it. From 2.31 on it discards them (2.31.2 src/plugin/profiler.cc :1150-1180).
+  // ncclCommDestroy returns when the progress thread has no operation left (2.30.7 src/proxy.cc :1009, :1050), so that
+  // a wait that never ends hangs it. From 2.31 on it discards them (2.31.2 src/plugin/profiler.cc :1150-1180).
   constexpr bool WaitsForEventsAtDestroy() const { return HasKernelEvents() && nccl_version_ < 23100; }
   // Entries of a channel's ring: 2.27.7 include/profiler.h MAX_PROFILER_EVENTS_PER_CHANNEL. 2.26 has one counter
   // (2.26.6 src/device/common.h :315-335).

@@ -6,7 +6,9 @@
 namespace nccl_exporter::sim {
 namespace {
 
-EntryWait WaitFor(uint64_t counter) { return {.counter = counter, .function = Function::kAllGather, .number = counter}; }
+EntryWait WaitFor(uint64_t counter) {
+  return {.counter = counter, .function = Function::kAllGather, .number = counter};
+}
 
 TEST(WorkCounters, EndAWaitWithTheItemThatItMeans) {
   WorkCounters counters;

@@ -70,8 +70,9 @@ Exposition Daemon::Scrape() const {
 
 std::vector<std::string> SimulatorCommand(const std::string& segment_directory, const std::string& truth,
                                           std::vector<std::string> options) {
-  std::vector<std::string> command{kSimulatorPath, "--plugin", kPluginPath, "--segment-dir", segment_directory,
-                                   "--truth",      truth,      "--env",     "NCCL_ALLGATHERV_ENABLE=0"};
+  std::vector<std::string> command{kSimulatorPath,  "--plugin",        kPluginPath,
+                                   "--segment-dir", segment_directory, "--truth",
+                                   truth,           "--env",           "NCCL_ALLGATHERV_ENABLE=0"};
   command.insert(command.end(), options.begin(), options.end());
   return command;
 }

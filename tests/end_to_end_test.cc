@@ -141,9 +141,9 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(EndToEnd, TimesEveryMessageOfAnAlltoAllFrom231On) {
   for (const char* release : {"23103", "23206"}) {
     SCOPED_TRACE(release);
-    const nlohmann::json truth = RunJob({"--steps", "30", "--ranks-per-node", "4", "--layout", "moe", "--api-version",
-                                         "7", "--nccl-version", release},
-                                        {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+    const nlohmann::json truth = RunJob(
+        {"--steps", "30", "--ranks-per-node", "4", "--layout", "moe", "--api-version", "7", "--nccl-version", release},
+        {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
     uint64_t operations = 0;
     uint64_t timed = 0;
     for (const nlohmann::json& rank : truth["ranks"]) {

@@ -35,9 +35,20 @@ class RandomMix : public testing::TestWithParam<MixedRelease> {
  protected:
   // The seed chooses what NCCL and the program are, as it chooses the calls.
   static Options OptionsOf(const MixedRelease& release, int seed) {
-    Options options{"--layout",         "random",    "--seed",         std::to_string(seed), "--steps",        "12",
-                    "--ranks-per-node", "4",         "--api-version",  release.api_version,  "--nccl-version", release.nccl_version,
-                    "--env",            std::string("NCCL_ALLGATHERV_ENABLE=") + release.allgatherv};
+    Options options{"--layout",
+                    "random",
+                    "--seed",
+                    std::to_string(seed),
+                    "--steps",
+                    "12",
+                    "--ranks-per-node",
+                    "4",
+                    "--api-version",
+                    release.api_version,
+                    "--nccl-version",
+                    release.nccl_version,
+                    "--env",
+                    std::string("NCCL_ALLGATHERV_ENABLE=") + release.allgatherv};
     if (seed % 2 == 1) options.push_back("--graph");
     if (seed % 3 == 1) options.insert(options.end(), {"--ranks-per-process", "2", "--thread-per-rank"});
     if (seed % 3 == 2) options.insert(options.end(), {"--ranks-per-process", "4"});
