@@ -26,7 +26,8 @@ class PageTest : public testing::Test {
     job_ = std::make_unique<ChildProcess>(
         SimulatorCommand(segments_.path(), segments_.path() + "/truth.json",
                          {"--layout", "dp", "--ranks-per-node", "8", "--pace", "real", "--rate", "8", "--duration",
-                          "240", "--slurm-job-id", "4242", "--incident", "slow-rank:rank=5,percent=30"}));
+                          "240", "--slurm-job-id", "4242", "--incident", "slow-rank:rank=5,percent=30", "--env",
+                          "NCCL_EXPORTER_KERNEL_TIMING=on"}));
     browser_ = std::make_unique<Browser>();
     browser_->Resize(1200, 900, false);
   }

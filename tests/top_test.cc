@@ -21,9 +21,10 @@ constexpr int kPatienceSeconds = 60;
 class TopTest : public testing::Test {
  protected:
   TopTest()
-      : job_(SimulatorCommand(segments_.path(), segments_.path() + "/truth.json",
-                              {"--layout", "dp", "--ranks-per-node", "8", "--pace", "real", "--rate", "8", "--duration",
-                               "180", "--incident", "slow-rank:rank=5,percent=30"})) {}
+      : job_(SimulatorCommand(
+            segments_.path(), segments_.path() + "/truth.json",
+            {"--layout", "dp", "--ranks-per-node", "8", "--pace", "real", "--rate", "8", "--duration", "180",
+             "--incident", "slow-rank:rank=5,percent=30", "--env", "NCCL_EXPORTER_KERNEL_TIMING=on"})) {}
 
   const ScratchDirectory segments_;
   ChildProcess job_;
