@@ -51,7 +51,7 @@ WHO = Row('Who is late?', [
           [(f'bottomk(10, sum by (rank, gpu, instance) ({rate(BUSY, OF)}) / (sum by (rank, gpu, instance) ({rate(TIMED, OF)}) > 0))',
                                   'rank {{rank}} {{instance}} GPU {{gpu}}')], 's'),
     graph('Last on its node, by rank',
-          'Share of compared collectives that the rank was certainly the last of its node to enter, by the GPUs\' clocks; the ten largest. '
+          'Share of compared collectives that the rank was the last of its node to enter, by the GPUs\' clocks; the ten largest. '
           'Normal: shared among the ranks. Near 100 %: this one is late. Needs two ranks on a node and kernel timing.',
           [(f'topk(10, sum by (rank, gpu, instance) ({rate("nccl_collective_last_arrivals_total", COMM)}) '
             f'/ (sum by (rank, gpu, instance) ({rate("nccl_collective_compared_operations_total", COMM)}) > 0))', 'rank {{rank}} {{instance}} GPU '
@@ -63,6 +63,16 @@ WHO = Row('Who is late?', [
           [(f'topk(10, sum by (rank, gpu, instance) ({rate("nccl_collective_arrival_lateness_seconds_total", COMM)}) '
             f'/ (sum by (rank, gpu, instance) ({rate("nccl_collective_compared_operations_total", COMM)}) > 0))', 'rank {{rank}} {{instance}} GPU '
                 '{{gpu}}')], 's'),
+    graph('How closely arrivals are known',
+          'Half the range of a rank\'s start behind the first on its node, at the rank that is known least. Proven: by bounds of the clocks alone.'
+          ' Estimated: by deliveries and durations as well. Normal: well below the lateness shown.',
+          [(f'max(nccl_collective_arrival_uncertainty_seconds{{{COMM}}})', 'estimated'),
+           (f'max(nccl_collective_arrival_proven_uncertainty_seconds{{{COMM}}})', 'proven')], 's'),
+    graph('Arrivals that are estimates',
+          'Share of compared collectives whose arrivals are estimated, not proven. Normal: near 0 where hosts wait for their GPUs, near 100 % where they'
+          ' are far ahead.',
+          [(f'sum({rate("nccl_collective_estimated_arrivals_total", COMM)}) / (sum({rate("nccl_collective_compared_operations_total", COMM)}) > 0)',
+            'estimated')], 'percentunit', most=1),
 ])
 
 PROGRESS = Row('Does it move on, and who is in what?', [
