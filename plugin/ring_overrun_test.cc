@@ -334,6 +334,26 @@ TEST(RingOverrun, IsSeenAcrossOperationsThatAreNotFollowed) {
   }
 }
 
+// The thread sees a kernel start, is held up, and reads the stop of a kernel one ring later. For many kernels before,
+// it was in time.
+TEST(RingOverrun, IsSeenWhereTheThreadIsHeldUpWithinAKernel) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(seed);
+    Job job({.groups = {Pairs(1)},
+             .rounds = 1200,
+             .kernel_ns = 100 * kUs,
+             .compute_ns = 20 * kUs,
+             .call_ns = 2 * kUs,
+             .most_ahead = 200,
+             .rounds_between_waits = 200,
+             .runs_ns = 2 * kMs,
+             .held_up_ns = 20 * kMs,
+             .jitter_seed = seed});
+    ASSERT_NO_FATAL_FAILURE(job.Run());
+    ExpectNothingWrong(job);
+  }
+}
+
 // Any mix, any pace of host and GPU, and a thread that is held up again and again.
 TEST(RingOverrun, NeverGivesAWrongDurationToARandomJob) {
   uint64_t recorded = 0;
