@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 
+#include "plugin/plausibility.h"
 #include "plugin/recorder.h"
 #include "plugin/work_items.h"
 
@@ -46,14 +47,15 @@ class HeldTimes {
     return dropped;
   }
   // All that are held are their own, but for those that too much lies behind: returns how many these are.
-  uint64_t Believe(uint64_t uncompared) {
-    uint64_t dropped = 0;
-    for (uint64_t i = LoadRelaxed(believed_); i < LoadRelaxed(held_); ++i, ++dropped) {
-      if (uncompared - At(i).uncompared < WorkItems::kRingEntries) break;
-      At(i).is_dropped = true;
-    }
-    StoreRelaxed(believed_, LoadRelaxed(held_));
-    return dropped;
+  uint64_t Believe(uint64_t uncompared) { return BelieveFirst(LoadRelaxed(held_), uncompared); }
+  // The same, of all that were held before the launches of a row of that many (Verdict::patient_launches), which ends
+  // with the launch whose times come next.
+  uint64_t BelieveBeforeRow(uint64_t patient_launches, uint64_t uncompared) {
+    constexpr uint64_t kRow = Plausibility::kPatientLaunches;
+    StoreRelaxed(row_[patient_launches % kRow], LoadRelaxed(oldest_) + LoadRelaxed(held_));
+    if (patient_launches < kRow) return 0;
+    const uint64_t end = LoadRelaxed(row_[(patient_launches + 1) % kRow]);  // when the first of the row came
+    return end > LoadRelaxed(oldest_) ? BelieveFirst(end - LoadRelaxed(oldest_), uncompared) : 0;
   }
   // Records those that are believed, so many at most.
   void Release(Recorder& recorder, uint64_t most = kReleaseSteps) {
@@ -71,6 +73,17 @@ class HeldTimes {
   }
 
  private:
+  uint64_t BelieveFirst(uint64_t count, uint64_t uncompared) {
+    if (count <= LoadRelaxed(believed_)) return 0;
+    uint64_t dropped = 0;
+    for (uint64_t i = LoadRelaxed(believed_); i < count; ++i, ++dropped) {
+      if (uncompared - At(i).uncompared < WorkItems::kRingEntries) break;
+      At(i).is_dropped = true;
+    }
+    StoreRelaxed(believed_, count);
+    return dropped;
+  }
+
   struct Entry {
     Completion completion;
     uint64_t uncompared = 0;
@@ -85,7 +98,8 @@ class HeldTimes {
 
   Word held_{0};
   Word believed_{0};  // of these, from the oldest on
-  Word oldest_{0};
+  Word oldest_{0};    // how many are held no more
+  std::array<Word, Plausibility::kPatientLaunches> row_{};  // how many had been held when each of the row came
   std::array<Entry, kCapacity> entries_{};
 };
 

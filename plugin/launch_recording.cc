@@ -79,11 +79,14 @@ Communicator::Belief Communicator::Judge(const LaunchTimes& launch, uint64_t tim
   }
   dates_starts_.store(!verdict.is_own, std::memory_order_relaxed);
   if (!EndsProbation(verdict)) return Belief::kLater;
-  if (verdict.releases_held && !held_times_.IsEmpty()) {
-    const uint64_t dropped = held_times_.Believe(LoadRelaxed(uncompared_items_));
-    if (dropped != 0) recorder_.CountLosses(Loss::kRingOverrun, dropped);
+  uint64_t dropped = 0;
+  if (verdict.releases_held) {
+    if (!held_times_.IsEmpty()) dropped = held_times_.Believe(LoadRelaxed(uncompared_items_));
+  } else if (verdict.patient_launches != 0) {
+    dropped = held_times_.BelieveBeforeRow(verdict.patient_launches, LoadRelaxed(uncompared_items_));
   }
-  return verdict.releases_held || verdict.is_own ? Belief::kYes : Belief::kLater;
+  if (dropped != 0) recorder_.CountLosses(Loss::kRingOverrun, dropped);
+  return verdict.is_own ? Belief::kYes : Belief::kLater;
 }
 
 void Communicator::Hold(const Completion& completion) {
@@ -139,6 +142,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
     if (!share->is_rejected()) good += share->good();
   }
   const Belief belief = good == 0 ? Belief::kNo : BeliefIn(turn, launch, times, good);
+  if (belief == Belief::kNo && turn) plausibility_.EndPatience();
   if (belief == Belief::kNo && good != 0) {
     for (LaunchShare* share = shares; share != shares + PartsOf(members); ++share) share->Reject();
   }

@@ -75,7 +75,7 @@ bool Plausibility::AreOwn(uint64_t stop_ns, uint64_t overwritable_ns) const {
 void Plausibility::JudgeInOrder(const LaunchTimes& launch, Verdict& verdict) {
   const bool goes_back = launch.start_ns < LoadRelaxed(last_stop_ns_);
   const bool last_is_own = LoadRelaxed(last_is_own_) != 0;
-  const bool is_patient = IsPatient(launch);
+  NotePatience(launch, goes_back);
   StoreRelaxed(last_ticket_, launch.last_ticket);
   StoreRelaxed(last_start_ns_, launch.start_ns);
   StoreRelaxed(last_stop_ns_, launch.stop_ns);
@@ -89,7 +89,8 @@ void Plausibility::JudgeInOrder(const LaunchTimes& launch, Verdict& verdict) {
     verdict.loss = verdict.is_own ? Loss::kDisjointChannels : Loss::kRingOverrun;
     return;
   }
-  verdict.releases_held = verdict.is_own || is_patient;
+  verdict.releases_held = verdict.is_own;
+  verdict.patient_launches = LoadRelaxed(patient_launches_);
 }
 
 // A launch may be recorded late, because it waited for events that did not come. It is not compared with those right
@@ -104,7 +105,7 @@ void Plausibility::JudgeLate(const LaunchTimes& launch, Verdict& verdict) const 
   }
 }
 
-bool Plausibility::IsPatient(const LaunchTimes& launch) {
+void Plausibility::NotePatience(const LaunchTimes& launch, bool goes_back) {
   const uint64_t before_ns = LoadRelaxed(last_delivered_ns_);
   const int64_t latest_stop_ns = static_cast<int64_t>(launch.stop_ns) + Signed(most_distance_);
   const bool was_seen_to_run = launch.started_ns != LaunchTimes::kNeverSeen &&
@@ -112,8 +113,8 @@ bool Plausibility::IsPatient(const LaunchTimes& launch) {
                                latest_stop_ns > static_cast<int64_t>(launch.started_ns);
   const bool waited = before_ns != 0 && latest_stop_ns >= static_cast<int64_t>(before_ns + kPatienceNs);
   StoreRelaxed(last_delivered_ns_, launch.delivered_ns);
-  StoreRelaxed(patient_launches_, was_seen_to_run && waited ? LoadRelaxed(patient_launches_) + 1 : 0);
-  return LoadRelaxed(patient_launches_) >= kPatientLaunches;
+  const bool is_patient = was_seen_to_run && waited && !goes_back;
+  StoreRelaxed(patient_launches_, is_patient ? LoadRelaxed(patient_launches_) + 1 : 0);
 }
 
 }  // namespace nccl_exporter

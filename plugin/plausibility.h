@@ -40,7 +40,8 @@
 // long as anything is to be read. Were it late by a ring, all that it polls for would be there: it would have had to
 // leave the CPU right after the start of each of these launches, until its end, and with exactly a whole number of
 // rings left to read. One poll in between gives a stop that lies before the start, or times that go back. This is not
-// taken for proof where drift is concerned.
+// taken for proof where drift is concerned. The launches of the row are not released themselves: a thread that is held
+// up within the last of them reads its own start and the stop of a later ring, and that looks patient too.
 #pragma once
 
 #include <cstdint>
@@ -78,6 +79,8 @@ struct Verdict {
   bool refutes_held = false;   // times before these, held back so far, are those of other launches
   bool is_own = false;         // shown by 1
   bool releases_held = false;  // these times, and those before them that are held back, are their own
+  // In a row, up to this one. From kPatientLaunches on, times held back before that many launches are their own.
+  uint64_t patient_launches = 0;
 };
 
 // One a communicator. One launch at a time, in whatever thread.
@@ -94,6 +97,8 @@ class Plausibility {
   bool AreOwn(uint64_t stop_ns, uint64_t overwritable_ns) const;
   // Of the latest launch that was compared with the one before it.
   uint64_t last_ticket() const { return LoadRelaxed(last_ticket_); }
+  // A launch was recorded whose times are not compared with others.
+  void EndPatience() { StoreRelaxed(patient_launches_, 0); }
   // Whether this loss proves drift.
   static constexpr bool IsDrift(Loss loss) {
     return loss == Loss::kLongerThanCpuTime || loss == Loss::kClockMismatch || loss == Loss::kOverlap;
@@ -104,7 +109,7 @@ class Plausibility {
   std::optional<Loss> JudgeClocks(const LaunchTimes& launch);
   void JudgeInOrder(const LaunchTimes& launch, Verdict& verdict);
   void JudgeLate(const LaunchTimes& launch, Verdict& verdict) const;
-  bool IsPatient(const LaunchTimes& launch);
+  void NotePatience(const LaunchTimes& launch, bool goes_back);
 
   // GPU clock + distance = CPU clock: the distance lies between these, as known at bounds_ns_; they widen with time.
   Word least_distance_{0};  // two's complement

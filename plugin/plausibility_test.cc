@@ -191,19 +191,24 @@ TEST_F(PlausibilityOfOverruns, BelievesALaunchThatIsRecordedLateOnlyByItsOwnTime
   EXPECT_FALSE(verdict.releases_held) << "it was not compared with the launches around it";
 }
 
-TEST_F(PlausibilityOfOverruns, ReleasesAfterManyLaunchesThatTheThreadWaitedFor) {
+TEST_F(PlausibilityOfOverruns, CountsLaunchesInARowThatTheThreadWaitedFor) {
   judge_.Judge(Next(0));
-  for (uint64_t i = 1; i < Plausibility::kPatientLaunches; ++i) EXPECT_FALSE(judge_.Judge(Next(0)).releases_held) << i;
-  const Verdict verdict = judge_.Judge(Next(0));
-  EXPECT_TRUE(verdict.releases_held);
-  EXPECT_FALSE(verdict.is_own) << "no proof, where drift is concerned";
+  for (uint64_t i = 1; i <= Plausibility::kPatientLaunches; ++i) {
+    const Verdict verdict = judge_.Judge(Next(0));
+    EXPECT_EQ(verdict.patient_launches, i);
+    EXPECT_FALSE(verdict.releases_held) << "it may be held up itself";
+    EXPECT_FALSE(verdict.is_own) << "no proof, where drift is concerned";
+  }
   LaunchTimes hasty = Next(0);  // its start and its stop were there at the same time
   hasty.started_ns = hasty.delivered_ns - kUs;
-  EXPECT_FALSE(judge_.Judge(hasty).releases_held);
+  EXPECT_EQ(judge_.Judge(hasty).patient_launches, 0u);
+  for (uint64_t i = 1; i <= 3; ++i) EXPECT_EQ(judge_.Judge(Next(0)).patient_launches, i);
   LaunchTimes unseen = Next(0);
   unseen.started_ns = LaunchTimes::kNeverSeen;
-  for (uint64_t i = 0; i < Plausibility::kPatientLaunches; ++i) judge_.Judge(Next(0));
-  EXPECT_FALSE(judge_.Judge(unseen).releases_held);
+  EXPECT_EQ(judge_.Judge(unseen).patient_launches, 0u);
+  EXPECT_EQ(judge_.Judge(Next(0)).patient_launches, 1u);
+  judge_.EndPatience();
+  EXPECT_EQ(judge_.Judge(Next(0)).patient_launches, 1u);
 }
 
 }  // namespace

@@ -145,7 +145,28 @@ TEST_F(TimingSurvival, Survives41_SendToSelfUntimesWhatFollows) {
     EXPECT_EQ(Segment().InFlight(), 0u);
     EXPECT_EQ(Segment().Slot(0)->timing_source, static_cast<uint64_t>(TimingSource::kNone));
     EXPECT_EQ(Segment().Slot(0)->timing_reason, static_cast<uint64_t>(TimingReason::kDrift));
-    EXPECT_EQ(Segment().Lost(), Only({{Loss::kCommunicatorDrifting, 1001}}));
+    EXPECT_EQ(Segment().Lost(), Only({{Loss::kCommunicatorDrifting, kSends + 1}}));
+  });
+}
+
+// More sends than the ring has entries are called before the channels of an earlier operation are read. Their work may
+// have overwritten its time stamps, and nothing that is timed comes after it.
+TEST_F(TimingSurvival, Survives41_SendsToSelfThatMayHaveOverwrittenAnEarlierTimeUntimeIt) {
+  InEach<4, 5, 6>([&]<int kVersion>() {
+    Caller<kVersion> caller({.rank = 3});
+    caller.Run();
+    void* earlier = caller.Announce();
+    constexpr uint64_t kSends = 1000;
+    for (uint64_t i = 0; i < kSends; ++i) caller.Announce({.function = "Send", .channels = 4, .peer = 3});
+    caller.Complete(earlier);
+    caller.Run();
+    caller.Finalize();
+    EXPECT_EQ(Segment().Started("Send"), kSends);
+    EXPECT_EQ(Segment().Started(), 3u);
+    EXPECT_EQ(Segment().Timed("Send"), 0u);
+    EXPECT_EQ(Segment().Timed(), 1u) << "the first, which was read before";
+    EXPECT_EQ(Segment().InFlight(), 0u);
+    EXPECT_EQ(Segment().Lost(), Only({{Loss::kRingOverrun, 1}, {Loss::kCommunicatorDrifting, kSends + 1}}));
   });
 }
 

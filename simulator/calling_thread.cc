@@ -103,7 +103,9 @@ CallingThread::Plans CallingThread::MakeCalls(const ThreadGroup& group, bool is_
       communicator.is_drifting.store(true);
     }
     const bool joins = options_.release.JoinsBroadcasts() && HasSeveralRoots(group, plan.rank, plan.communicator);
+    const bool is_symmetric = IsSymmetric(plan.tasks, communicator, options_);
     for (size_t i = 0; i < plan.tasks.size(); ++i) {
+      if (is_symmetric && !options_.release.AnnouncesSymmetric()) continue;
       if (plan.tasks[i].function == Function::kBroadcast && (joins || options_.release.BroadcastIsCallOnly())) {
         communicator.sequences[static_cast<size_t>(Function::kBroadcast)]++;
         prepared.AddUnannounced(MakeTask(plan.tasks[i], communicator, options_), joins);
@@ -112,6 +114,7 @@ CallingThread::Plans CallingThread::MakeCalls(const ThreadGroup& group, bool is_
       Task task = MakeTask(plan.tasks[i], communicator, options_);
       task.mask = called[plan.calls[i]].mask;
       task.parent = called[plan.calls[i]].handle;
+      if (is_symmetric) MakeSymmetric(task, i, is_captured);
       prepared.Add(task);
     }
     prepared.CountMaskFaults(is_captured);

@@ -65,6 +65,41 @@ TEST_P(DestroyHang, ComesOnlyWithKernelEventsOn229And230AndItsScheduler) {
 
 INSTANTIATE_TEST_SUITE_P(Jobs, DestroyHang, testing::ValuesIn(kJobs));
 
+// NCCL joins a Send and a Receive to one work item, of which the device looks at the Receive's mask (2.30.7
+// src/enqueue.cc :1025). The host waits for each of the two that has the bit.
+class ChangedMask : public testing::TestWithParam<int> {
+ protected:
+  static RecordedJob Play(uint32_t of_send, uint32_t of_receive) {
+    const RecordingSettings settings{.mask = of_send, .mask_after_send = of_receive, .mask_after_receive = of_send};
+    return Record(JobOf({"sendrecv", 3, false}, GetParam()), settings);
+  }
+  static size_t Timed(const RecordedJob& job) { return job.Starting("T +KernelCh").size(); }
+};
+
+TEST_P(ChangedMask, HangsATimedSendThatIsJoinedToAnUntimedReceive) {
+  const RecordedJob job = Play(kTimedMask, kHostMask);
+  const bool waits_at_destroy = Release(GetParam()).WaitsForEventsAtDestroy();
+  EXPECT_EQ(HangOf(job).is_object(), waits_at_destroy) << HangOf(job);
+  if (waits_at_destroy) {
+    EXPECT_EQ(HangOf(job)["function"], "Send");
+  }
+  EXPECT_GT(job.ranks[0]["communicators"][0]["mask_faults"].get<uint64_t>(), 0u);
+}
+
+TEST_P(ChangedMask, LeavesAnUntimedSendThatIsJoinedToATimedReceive) {
+  const RecordedJob job = Play(kHostMask, kTimedMask);
+  EXPECT_TRUE(HangOf(job).is_null()) << HangOf(job);
+  EXPECT_GT(Timed(job), 0u);
+}
+
+TEST_P(ChangedMask, LeavesPairsOfOneMask) {
+  const RecordedJob job = Play(kTimedMask, kTimedMask);
+  EXPECT_TRUE(HangOf(job).is_null()) << HangOf(job);
+  EXPECT_EQ(job.ranks[0]["communicators"][0]["mask_faults"], 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Releases, ChangedMask, testing::Values(22809, 23007, 23103, 23206));
+
 TEST(DestroyHangReport, NamesTheWait) {
   const RecordedJob job = Record(JobOf({"alltoall@0,allreduce,broadcast", 3, true}, 23007), {kTimedMask, 0});
   const nlohmann::json& hang = HangOf(job);

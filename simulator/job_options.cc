@@ -87,6 +87,10 @@ void AddWorkload(CLI::App& app, Draft& draft) {
   app.add_flag("--nonblocking", play.is_nonblocking, "non-blocking communicators: launches come from another thread")
       ->group(kGroup);
   app.add_flag("--collnet", play.uses_collnet, "large AllReduces between nodes use CollNet")->group(kGroup);
+  app.add_flag(
+         "--symmetric", play.uses_symmetric,
+         "buffers are symmetric windows: groups of AllReduce, AllGather and ReduceScatter alone run on their kernels")
+      ->group(kGroup);
   app.add_option("--channels", play.most_channels, "channels of a collective, at most")
       ->check(CLI::Range(1, 32))
       ->group(kGroup);

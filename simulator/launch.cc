@@ -71,13 +71,13 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
   true_members_.push_back(members_.back());
   int64_t last_due_ns = now_ns;
   if (has_kernel_events) {
-    NoteWaits(task);
+    if (!task.is_symmetric) NoteWaits(task);
     for (int i = 0; i < task.channels.played && release.HasKernelTimes() && !never_completes_; ++i) {
       const GpuTimes times = TimesOf(ItemOn(task.channels.low + i));
       true_members_.back().Cover(times.start_ns, times.stop_ns);
     }
-    last_due_ns =
-        options_.faults.Any() ? PostPolledEvents(task, member, now_ns) : PostKernelEvents(task, member, now_ns);
+    last_due_ns = options_.faults.Any() && !task.is_symmetric ? PostPolledEvents(task, member, now_ns)
+                                                              : PostKernelEvents(task, member, now_ns);
   }
   if (has_proxy_events) {
     for (const bool is_send : {true, false}) {

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "simulator/beside_program.h"
+#include "simulator/profiler_event.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -120,6 +121,29 @@ TEST_F(NcclSimTest, TellsAllAfterASignal) {
   kill(pid, SIGTERM);
   EXPECT_EQ(WaitFor(pid), 0);
   EXPECT_EQ(Truth()["ranks"].size(), 2u);
+}
+
+TEST_F(NcclSimTest, EndsWithACodeOfItsOwnWhereADestroyHangs) {
+  constexpr uint32_t kTimedMask = kColl | kP2p | kKernelCh;
+  const std::vector<std::string> job{"--ranks-per-node",
+                                     "2",
+                                     "--nccl-version",
+                                     "23007",
+                                     "--channels",
+                                     "8",
+                                     "--steps",
+                                     "60",
+                                     "--rate",
+                                     "1000",
+                                     "--calls",
+                                     "allgatherv,allreduce",
+                                     "--env",
+                                     "RECORDING_MASK=" + std::to_string(kTimedMask)};
+  EXPECT_EQ(Run(job), 3);
+  ASSERT_EQ(Truth()["ranks"].size(), 2u);
+  for (const nlohmann::json& rank : Truth()["ranks"]) {
+    EXPECT_TRUE(rank["communicators"][0]["destroy_hang"].is_object()) << rank;
+  }
 }
 
 TEST_F(NcclSimTest, RefusesBadOptions) { EXPECT_EQ(Run({"--steps", "many"}), 2); }

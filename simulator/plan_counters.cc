@@ -19,7 +19,7 @@ bool SeemsToHaveBit(uint64_t address_dice, size_t item) { return item % 3 == 2 &
 std::vector<PreparedPlan::Work> PreparedPlan::Works() {
   std::vector<Work> works;
   for (Task& task : tasks_) {
-    if (!task.is_p2p()) works.push_back({&task, nullptr});
+    if (!task.is_p2p() && !task.is_symmetric) works.push_back({&task, nullptr});
   }
   for (Task& task : unannounced_) works.push_back({&task, nullptr});
   const size_t collectives = works.size();

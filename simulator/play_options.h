@@ -17,6 +17,7 @@ struct PlayOptions {
   Network network = Network::kBetweenNodes;  // which operations cross it
   int most_channels = 8;                     // of a collective
   bool uses_collnet = false;                 // for AllReduce of 4 MiB and more on several nodes
+  bool uses_symmetric = false;               // buffers are symmetric windows; see Release::AnnouncesSymmetric
   bool captures_graphs = false;              // groups are captured once, then replayed
   bool is_nonblocking = false;               // communicators launch on a thread of their own
   bool names_communicators = true;           // ncclConfig_t.commName is set

@@ -114,6 +114,13 @@ class Release {
   // (2.26.6 src/device/common.h :315-335).
   constexpr size_t RingEntries() const { return HasKernelTimes() ? 64 : 1; }
 
+  // Kernels over symmetric windows, from 2.27 on, have rings and counters of their own, or none: they bring no drift.
+  constexpr bool HasSymmetricKernels() const { return nccl_version_ >= 22700; }
+  // Up to 2.30 nothing but their call is announced. From 2.31 on each task is; all kernel events of a plan belong to its
+  // first task, the only one that announces channels (2.31.2 src/plugin/profiler.cc :598-604, profilerPostPlanWorkSym).
+  // A captured kernel reports nothing (:1262 "clean kernel"), whatever its task announces.
+  constexpr bool AnnouncesSymmetric() const { return nccl_version_ >= 23100; }
+
   // CollNet collectives announce 0 channels. 2.30.7 src/enqueue.cc scheduleCollTasksToPlan.
   constexpr bool HidesCollNetChannels() const { return nccl_version_ >= 22700 && nccl_version_ < 23100; }
   // Announced channels of a collective are an upper bound only.

@@ -161,6 +161,22 @@ Task MakeTask(const RankCall& call, const LiveCommunicator& communicator, const 
   return task;
 }
 
+bool IsSymmetric(const std::vector<RankCall>& calls, const LiveCommunicator& communicator, const PlayOptions& options) {
+  if (!options.uses_symmetric || !options.release.HasSymmetricKernels() || communicator.shape.nodes > 1) return false;
+  return std::all_of(calls.begin(), calls.end(), [](const RankCall& call) {
+    return call.function == Function::kAllReduce || call.function == Function::kAllGather ||
+           call.function == Function::kReduceScatter;
+  });
+}
+
+void MakeSymmetric(Task& task, size_t place, bool is_captured) {
+  task.is_symmetric = true;
+  task.crosses_network = false;
+  task.channels.low = 0;
+  if (place > 0) task.channels.used = task.channels.announced = 0;
+  task.channels.played = is_captured ? 0 : task.channels.used;
+}
+
 int DistanceOf(const RankCall& call, int rank, int ranks) {
   const int distance = call.function == Function::kSend ? call.peer - rank : rank - call.peer;
   return (distance + ranks) % ranks;

@@ -32,6 +32,7 @@ struct Task {
   // What the host waits for on each channel, from the lowest; set when the work is counted, and kept over replays.
   std::vector<uint64_t> awaited = {};
   bool uses_collnet = false;
+  bool is_symmetric = false;
   bool crosses_network = false;
 
   bool is_p2p() const { return call.peer >= 0; }
@@ -39,6 +40,12 @@ struct Task {
 };
 
 Task MakeTask(const RankCall& call, const LiveCommunicator& communicator, const PlayOptions& options);
+
+// Whether the plan of these calls runs on symmetric kernels. A simplification: NCCL makes plans of their own for such
+// tasks of a mixed group; here the whole group runs as without symmetric windows.
+bool IsSymmetric(const std::vector<RankCall>& calls, const LiveCommunicator& communicator, const PlayOptions& options);
+// The place of such a task in its plan, from 0, decides which channels it has.
+void MakeSymmetric(Task& task, size_t place, bool is_captured);
 
 // Distance to the peer, in the direction of the data. NCCL joins the send and the receive of one distance to one work
 // item, on the channels of that distance (2.30.7 src/enqueue.cc scheduleP2pTasksToPlan).

@@ -89,6 +89,7 @@ nlohmann::json TruthOf(const LiveCommunicator& communicator, const PlayOptions& 
                        {"ranks", is_described ? communicator.shape.ranks() : 0},
                        {"nodes", is_described ? communicator.shape.nodes : 0},
                        {"timing_source", NameOf(communicator.is_drifting ? Timing::kNone : communicator.timing.load())},
+                       {"asked_timing", NameOf(communicator.timing.load())},
                        {"mask_faults", communicator.mask_faults.load()},
                        {"destroy_hang", HangOf(communicator)},
                        {"functions", std::move(functions)}};

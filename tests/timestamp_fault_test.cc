@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <queue>
 
 #include "collector/collector.h"
@@ -33,13 +36,18 @@ struct FaultRow {
   std::vector<std::string> options;
   std::vector<int> api_versions;
   Rest rest;
-  const char* reason;  // that the plugin must give, if only one fits; else null
+  const char* reason = nullptr;  // that the plugin must give, if only one fits; else null
   uint64_t tolerance_ns = kTicksNs;
   bool is_harmless = false;  // no event is lost or tells another time than its own
   // Wrong durations that a rank may record before the fault can be told: as long as all channels of a launch show the
   // time of one and the same later launch, nothing contradicts it.
   uint64_t most_wrong = 0;
   const char* layout = "ladder";
+  bool has_kernel_events = true;  // the plugin asks for them
+  // Of every communicator; nothing: any.
+  std::optional<TimingReason> timing_reason = {};
+  // The job's end is that of all its operations: none is shown in flight then.
+  bool ends_all = false;
 };
 
 // One row a fault.
@@ -54,18 +62,42 @@ const FaultRow kFaultRows[] = {
      0,
      "ladder-to-self"},
     {"GraphDrift", {"--fault", "drift-graph", "--graph"}, {4, 5, 6}, Rest::kMayBeUntimed, nullptr},
-    {"BroadcastDrift",
-     {"--fault", "drift-broadcast", "--nccl-version", "23102", "--env", "NCCL_ALLGATHERV_ENABLE=1"},
-     {7},
-     Rest::kMayBeUntimed,
-     nullptr},
+    {.name = "BroadcastDriftOn2_31",
+     .options = {"--fault", "drift-broadcast", "--nccl-version", "23102", "--env", "NCCL_ALLGATHERV_ENABLE=1"},
+     .api_versions = {7},
+     .rest = Rest::kMayBeUntimed,
+     .is_harmless = true,
+     .has_kernel_events = false,
+     .timing_reason = TimingReason::kAllgathervEnabled,
+     .ends_all = true},
+    {.name = "BroadcastDriftOn2_32",
+     .options = {"--fault", "drift-broadcast", "--nccl-version", "23206", "--env", "NCCL_ALLGATHERV_ENABLE=1"},
+     .api_versions = {7},
+     .rest = Rest::kMayBeUntimed,
+     .is_harmless = true,
+     .has_kernel_events = false,
+     .timing_reason = TimingReason::kAllgathervEnabled,
+     .ends_all = true},
+    {.name = "RasMask",
+     .options = {"--fault", "ras-mask:every=20000000", "--nccl-version", "23206", "--recreate-every", "50"},
+     .api_versions = {7},
+     .rest = Rest::kMayBeUntimed,
+     .timing_reason = TimingReason::kMaskOverride,
+     .ends_all = true},
+    {.name = "NullParents",
+     .options = {"--nccl-version", "23206", "--env", "NCCL_ENQUEUE_REARCH_ENABLE=1"},
+     .api_versions = {7},
+     .rest = Rest::kIsTimed,
+     .is_harmless = true,
+     .ends_all = true},
     {"HostAhead", {"--fault", "host-ahead"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 2},
     {"DeviceAhead", {"--fault", "device-ahead"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
     {"RingOverrun",
      {"--fault", "ring-overrun:late=40000000,every=50000000"},
      {4, 5, 6, 7},
      Rest::kMayBeUntimed,
-     nullptr},
+     nullptr,
+     kChannelSkewNs},  // a thread that catches up may be 64 launches further on one channel than on another
     {"LostStart", {"--fault", "lost-start"}, {4, 5, 6}, Rest::kIsTimed, nullptr, kChannelSkewNs},
     {"LostKernel", {"--fault", "lost-kernel"}, {4, 5, 6, 7}, Rest::kIsTimed, nullptr, kChannelSkewNs},
     {"Stuck", {"--fault", "stuck"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr, kChannelSkewNs},
@@ -132,28 +164,46 @@ std::map<int, uint64_t> Unexplained(const FunctionSnapshot& recorded, const std:
   return unexplained;
 }
 
+// FAULT_SEEDS and FAULT_STEPS ask for more.
+int Asked(const char* variable, int standard) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? standard : std::atoi(text);
+}
+
+// Of all jobs of a row.
+struct Figures {
+  uint64_t operations = 0;
+  uint64_t timed = 0;
+  uint64_t wrong = 0;
+  uint64_t in_flight = 0;
+};
+
 class TimestampFault : public testing::TestWithParam<Scenario> {
  protected:
-  void Play() {
+  void Play(int seed) {
+    segments_.emplace();
     const Scenario& scenario = GetParam();
     std::vector<std::string> options{"--api-version",
                                      std::to_string(scenario.api_version),
                                      "--layout",
                                      scenario.row->layout,
                                      "--steps",
-                                     "150",
+                                     std::to_string(Asked("FAULT_STEPS", 150)),
+                                     "--seed",
+                                     std::to_string(seed),
                                      "--rate",
                                      "5000",
                                      "--ranks-per-node",
                                      "4",
                                      "--truth-operations"};
     options.insert(options.end(), scenario.row->options.begin(), scenario.row->options.end());
+    if (scenario.row->ends_all) options.push_back("--no-finalize");  // a destroyed communicator shows none in any case
     const std::string truth_path = results_.path() + "/truth.json";
-    const Finished job = RunToEnd(SimulatorCommand(segments_.path(), truth_path, options),
+    const Finished job = RunToEnd(SimulatorCommand(segments_->path(), truth_path, options),
                                   {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
     ASSERT_EQ(job.exit_code, 0) << job.output;
     truth_ = ReadTruth(truth_path);
-    snapshot_ = Collector({.directories = {segments_.path()}}).Snapshot();
+    snapshot_ = Collector({.directories = {segments_->path()}}).Snapshot();
   }
 
   // Of the account's communicator, as this rank has recorded it.
@@ -206,6 +256,32 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
     return losses;
   }
 
+  void ExpectKernelEventsOnlyIfAskedFor() const {
+    for (const json& rank : truth_["ranks"]) {
+      for (const json& communicator : rank["communicators"]) {
+        const bool has_asked = communicator["asked_timing"].get<std::string>().starts_with("kernel");
+        EXPECT_EQ(has_asked, GetParam().row->has_kernel_events);
+      }
+    }
+  }
+
+  void ExpectTimingReason(TimingReason reason) const {
+    for (const ProcessSnapshot& process : snapshot_->processes) {
+      for (const CommunicatorSnapshot& communicator : process.communicators) {
+        EXPECT_EQ(communicator.timing_reason, reason) << "on rank " << communicator.rank;
+      }
+    }
+  }
+
+  void ExpectNothingInFlight() {
+    for (const ProcessSnapshot& process : snapshot_->processes) {
+      for (const CommunicatorSnapshot& communicator : process.communicators) {
+        EXPECT_EQ(communicator.in_flight.size(), 0u) << "on rank " << communicator.rank;
+        figures_.in_flight += communicator.in_flight.size();
+      }
+    }
+  }
+
   void ExpectExactCounts() const {
     ForEachFunction([](const CommunicatorSnapshot& communicator, Function function, const json& account, const auto&) {
       const FunctionSnapshot& recorded = communicator.functions[static_cast<size_t>(function)];
@@ -218,14 +294,16 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
     });
   }
 
-  void ExpectOnlyTrueDurations() const {
+  void ExpectOnlyTrueDurations() {
     std::map<uint64_t, uint64_t> wrong;  // by rank
     std::string text;
     ForEachFunction([&](const CommunicatorSnapshot& communicator, Function function, const json&,
                         const TrueOperations& operations) {
       const FunctionSnapshot& recorded = communicator.functions[static_cast<size_t>(function)];
+      figures_.timed += Timed(recorded);
       for (const auto& [bucket, count] : Unexplained(recorded, operations.durations_ns, GetParam().row->tolerance_ns)) {
         wrong[communicator.rank] += count;
+        figures_.wrong += count;
         const double bound = DurationBuckets::UpperBound(std::min(bucket, DurationBuckets::kBoundCount - 1));
         text += "\nrank " + std::to_string(communicator.rank) + ": " + std::to_string(count) + " of " +
                 std::to_string(recorded.duration[static_cast<size_t>(bucket)]) + " durations of " +
@@ -281,18 +359,31 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
     return affected;
   }
 
-  ScratchDirectory segments_;
+  std::optional<ScratchDirectory> segments_;  // of the latest job
   ScratchDirectory results_;
   json truth_;
   std::shared_ptr<const NodeSnapshot> snapshot_;
+  Figures figures_;
 };
 
 TEST_P(TimestampFault, LeavesCountsExactAndNoWrongDuration) {
-  ASSERT_NO_FATAL_FAILURE(Play());
-  EXPECT_EQ(Affected() == 0, GetParam().row->is_harmless);
-  ExpectExactCounts();
-  ExpectOnlyTrueDurations();
-  ExpectTheUntimedAccountedFor();
+  const FaultRow& row = *GetParam().row;
+  for (int seed = 1; seed <= Asked("FAULT_SEEDS", 1); ++seed) {
+    SCOPED_TRACE("--seed " + std::to_string(seed));
+    ASSERT_NO_FATAL_FAILURE(Play(seed));
+    figures_.operations += TotalOperations(truth_);
+    EXPECT_EQ(Affected() == 0, row.is_harmless);
+    ExpectKernelEventsOnlyIfAskedFor();
+    ExpectExactCounts();
+    ExpectOnlyTrueDurations();
+    ExpectTheUntimedAccountedFor();
+    if (row.timing_reason) ExpectTimingReason(*row.timing_reason);
+    if (row.ends_all) ExpectNothingInFlight();
+  }
+  const std::string in_flight =
+      row.ends_all ? ", " + std::to_string(figures_.in_flight) + " stuck in flight" : std::string();
+  std::printf("%s: %lu operations, %lu timed, %lu wrong%s\n", row.name, figures_.operations, figures_.timed,
+              figures_.wrong, in_flight.c_str());
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, TimestampFault, testing::ValuesIn(Scenarios()), [](const auto& test) {

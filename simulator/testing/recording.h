@@ -7,8 +7,11 @@
 extern "C" {
 
 struct RecordingSettings {
-  uint32_t mask;          // set by every init
-  uint32_t refused_bits;  // kinds of events that get no handle
+  uint32_t mask = 0;          // set by every init
+  uint32_t refused_bits = 0;  // kinds of events that get no handle
+  // Set after the call of every Send, and of every Receive (2.28 and later); 0: not.
+  uint32_t mask_after_send = 0;
+  uint32_t mask_after_receive = 0;
 };
 void RecordingConfigure(const RecordingSettings* settings);
 

@@ -5,10 +5,12 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "simulator/testing/recorded_abi.h"
@@ -19,9 +21,16 @@ namespace {
 
 using Logger = void (*)(int level, unsigned long flags, const char* file, int line, const char* format, ...);
 
+// Of a program that is started by itself.
+uint32_t MaskOfEnvironment() {
+  const char* mask = std::getenv("RECORDING_MASK");
+  return mask == nullptr ? 0 : static_cast<uint32_t>(std::atoi(mask));
+}
+
 struct Recording {
   std::mutex mutex;
-  RecordingSettings settings{};
+  RecordingSettings settings{.mask = MaskOfEnvironment()};
+  int* mask = nullptr;  // of NCCL
   std::ostringstream lines;
   std::string taken;
   std::map<uintptr_t, std::string> kinds;  // of handles
@@ -123,6 +132,10 @@ void WriteFields(std::ostream& out, const Descr& d) {
   }
 }
 
+void StoreMask(const Recording& recording, uint32_t mask) {
+  if (mask != 0) __atomic_store_n(recording.mask, static_cast<int>(mask), __ATOMIC_RELAXED);
+}
+
 char ThreadMark(const Recording& recording) { return std::this_thread::get_id() == recording.init_thread ? 'U' : 'T'; }
 
 template <typename Descr>
@@ -140,6 +153,11 @@ int Start(void* context, void** handle, void* descr) {
           << " parent=#" << Number(d.parentObj) << " rank=" << d.rank;
   WriteFields(r.lines, d);
   r.lines << " at=" << NowNs() << '\n';
+  if constexpr (requires { d.p2pApi; }) {
+    if (d.type != 1024) return 0;
+    const bool is_send = std::string_view(d.p2pApi.func) == "Send";
+    StoreMask(r, is_send ? r.settings.mask_after_send : r.settings.mask_after_receive);
+  }
   return 0;
 }
 
@@ -192,6 +210,7 @@ void Init(int version, void** context, int* mask, const std::string& identity) {
   const std::lock_guard lock(r.mutex);
   r.init_thread = std::this_thread::get_id();
   *context = reinterpret_cast<void*>(++r.contexts);
+  r.mask = mask;
   __atomic_store_n(mask, static_cast<int>(r.settings.mask), __ATOMIC_RELAXED);
   r.lines << "init v" << version << identity << " version=" << VersionOfLibrary(mask) << " at=" << NowNs() << '\n';
 }
