@@ -56,6 +56,7 @@ enum class Metric : uint8_t {
   kCompletedSequence,
   kInFlight,
   kOldestInFlightStart,
+  kUnseenOperations,
   kLastProgress,
   kCommunicatorRanks,
   kTimingDuty,
@@ -152,6 +153,9 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "seen."},
     {"nccl_collective_oldest_in_flight_start_timestamp_seconds", MetricType::kGauge, "seconds",
      LabelScope::kCommunicator, "collective", "Start of the operation that is longest in flight; absent when idle."},
+    {"nccl_collective_unseen_operations", MetricType::kGauge, "", LabelScope::kCommunicator, "",
+     "Operations that were started outside of a timing window and are running or complete: their completion is not "
+     "observed; absent where there are none. At most 512."},
     {"nccl_collective_last_progress_timestamp_seconds", MetricType::kGauge, "seconds", LabelScope::kCommunicator, "",
      "Last start or completion of an operation on the communicator; absent before the first."},
     {"nccl_communicator_ranks", MetricType::kGauge, "", LabelScope::kCommunicator, "",
