@@ -203,6 +203,7 @@ struct SegmentTrouble {
   uint64_t file_uid = 0;        // its owner
   std::string detail;           // such as the text of errno
   int64_t realtime_ns = 0;      // when it was counted
+  uint64_t present = 0;         // files and directories that have the fault now; 1 for a user without further room
 };
 
 // Communicators in one snapshot, at 40 KiB of memory each: twice as many as the series limit lets through, so that

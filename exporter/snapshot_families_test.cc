@@ -232,12 +232,15 @@ TEST(SnapshotFamiliesTest, SegmentErrorsShowAllReasonsFromZero) {
 TEST(SnapshotFamiliesTest, SegmentErrorsNameTheOwnersOfTheFiles) {
   NodeSnapshot snapshot;
   snapshot.segment_troubles = {
-      {.error = SegmentError::kBadMagic, .uid = std::nullopt, .count = 2, .file = "", .detail = ""},
+      {.error = SegmentError::kBadMagic, .uid = std::nullopt, .count = 2, .file = "", .detail = "", .present = 1},
       {.error = SegmentError::kTooManySegments, .uid = 1001, .count = 3, .file = "", .detail = ""}};
   const ScrapedNode scrape(snapshot);
   EXPECT_THAT(scrape.Values(Metric::kUserSegmentErrors),
               testing::UnorderedElementsAre(testing::Pair("uid=other,reason=bad_magic,", 2),
                                             testing::Pair("uid=1001,reason=too_many_segments,", 3)));
+  EXPECT_THAT(scrape.Values(Metric::kUserSegmentsUnusable),
+              testing::UnorderedElementsAre(testing::Pair("uid=other,reason=bad_magic,", 1),
+                                            testing::Pair("uid=1001,reason=too_many_segments,", 0)));
 }
 
 TEST(SnapshotFamiliesTest, TheExampleHasNoSeriesTwice) {
