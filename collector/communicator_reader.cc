@@ -154,7 +154,10 @@ void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now, C
     const OperationParts parts = PartsOf(*entry, communicator.is_closed, now);
     const InFlightOperation operation = DescribeOperation(*entry, parts, now);
     any_seen = any_seen || parts.announced != 0;
-    any_in_the_dark = any_in_the_dark || (parts.is_untimed && parts.announced == 0);
+    if (parts.is_untimed && parts.announced == 0) {
+      any_in_the_dark = true;
+      communicator.unseen_operations += communicator.is_closed ? 0 : 1;
+    }
     const OperationProgress progress = JudgeOperation(communicator.timing_source, parts);
     int64_t& oldest_ns = communicator.oldest_unfinished_realtime_ns;
     if (progress != OperationProgress::kComplete && (oldest_ns == 0 || operation.start_realtime_ns < oldest_ns)) {

@@ -74,6 +74,18 @@ TEST_F(CommunicatorReaderTest, HasNoProgressBeforeTheFirstOperation) {
   EXPECT_EQ(Communicator().last_progress_realtime_ns, 0);
 }
 
+TEST_F(CommunicatorReaderTest, CountsOperationsOfWhichNobodySeesTheEnd) {
+  constexpr uint64_t kUntimedAllReduce = 4 | layout::kUntimedFlag;
+  writer_.Put(0, CommunicatorV1{.timing_source = kKernel});
+  writer_.Put(0, 4, FunctionV1{.operations = {3}});
+  writer_.Put(0, InFlightV1{.ticket = 1, .function = kUntimedAllReduce});
+  writer_.Put(0, InFlightV1{.ticket = 2, .function = kUntimedAllReduce});
+  writer_.Put(0, InFlightV1{.ticket = 3, .function = kUntimedAllReduce, .parts_announced = 2});  // proxies tell
+  EXPECT_EQ(Communicator().unseen_operations, 2u);
+  EXPECT_FALSE(Communicator().completion_is_known);
+  EXPECT_EQ(Communicator().in_flight.size(), 1u);
+}
+
 TEST_F(CommunicatorReaderTest, ListsWhatIsInFlightOldestFirst) {
   writer_.Put(0, InFlightV1{.ticket = 513, .sequence = 3});  // in the first entry
   writer_.Put(0, InFlightV1{.ticket = 511, .sequence = 1});

@@ -126,6 +126,7 @@ struct CommunicatorSnapshot {
   int64_t oldest_unfinished_realtime_ns = 0;  // call of the oldest operation not known complete; 0: none
   bool completion_is_known = false;           // whether completed_sequence and in_flight mean anything
   std::vector<InFlightOperation> in_flight;   // oldest first
+  uint64_t unseen_operations = 0;             // started outside of a timing window, completion not observed
   int64_t last_progress_realtime_ns = 0;      // 0: none yet
   std::optional<ArrivalCounts> arrivals;  // where there are other ranks on the node to compare with, by kernel times
   ArrivalUncertainty arrival_uncertainty;
@@ -202,6 +203,7 @@ struct SegmentTrouble {
   uint64_t file_uid = 0;        // its owner
   std::string detail;           // such as the text of errno
   int64_t realtime_ns = 0;      // when it was counted
+  uint64_t present = 0;         // files and directories that have the fault now; 1 for a user without further room
 };
 
 // Communicators in one snapshot, at 40 KiB of memory each: twice as many as the series limit lets through, so that

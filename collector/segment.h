@@ -40,6 +40,11 @@ class Segment {
   const std::shared_ptr<const SegmentFile>& file() const { return file_; }
   bool is_alive() const { return is_alive_; }  // after Observe()
 
+  // Why the latest read failed.
+  std::optional<SegmentError> Fault() const {
+    return read_.fault ? std::optional(read_.fault->error) : std::nullopt;
+  }
+
   // Communicators in memory between snapshots: those of the last counts.
   uint64_t CommunicatorsKept() const { return read_.process ? read_.process->communicators.size() : 0; }
 

@@ -39,10 +39,18 @@ class SegmentErrorCounts {
   void SetNow(int64_t realtime_ns) { now_realtime_ns_ = realtime_ns; }
 
   const Values& values() const { return values_; }
-  std::vector<SegmentTrouble> Troubles() const {
-    std::vector<SegmentTrouble> troubles;
-    for (const auto& [key, trouble] : troubles_) troubles.push_back(trouble);
-    return troubles;
+  // Faults that exist now, by owner and cause. Each was counted when it was met.
+  using Present = std::map<std::pair<uint64_t, SegmentError>, uint64_t>;
+  std::vector<SegmentTrouble> Troubles(const Present& present) const {
+    auto troubles = troubles_;
+    for (const auto& [key, count] : present) {
+      auto trouble = troubles.find({key.first, key.second});
+      if (trouble == troubles.end()) trouble = troubles.find({std::nullopt, key.second});
+      if (trouble != troubles.end()) trouble->second.present += count;
+    }
+    std::vector<SegmentTrouble> result;
+    for (auto& [key, trouble] : troubles) result.push_back(std::move(trouble));
+    return result;
   }
 
  private:

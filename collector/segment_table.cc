@@ -138,6 +138,7 @@ void SegmentTable::List(Directory& directory, const Moment& now) {
   if (directory.is_unreadable && !was_unreadable) {
     struct stat status {};
     ::stat(directory.files.path().c_str(), &status);  // where even that fails, root is to look after it
+    directory.uid = status.st_uid;
     errors_.Add(SegmentError::kDirectoryUnreadable, status.st_uid, directory.files.path(), std::strerror(error));
   }
   if (!directory.is_unreadable) ForgetUnlisted();
@@ -244,6 +245,11 @@ void SegmentTable::Refuse(Directory& directory, const std::string& name, uint64_
                   std::to_string(number(set_aside_of_)) + " other files of the user");
 }
 
+// In a private directory only its user may unlink.
+bool SegmentTable::IsExpected(const SetAside& aside) {
+  return aside.error == SegmentError::kUnlinkFailed && aside.place.directory->files.owner();
+}
+
 void SegmentTable::PutAside(const FileKey& key, SetAside aside, const std::string& detail) {
   const auto known = set_aside_.find(key);
   const auto user = set_aside_of_.find(aside.uid);
@@ -252,9 +258,7 @@ void SegmentTable::PutAside(const FileKey& key, SetAside aside, const std::strin
   if (known == set_aside_.end() && !has_room) return Refuse(*aside.place.directory, aside.place.name, aside.uid);
   const bool is_same =
       known != set_aside_.end() && known->second.stamp == aside.stamp && known->second.error == aside.error;
-  // In a private directory only its user may unlink.
-  const bool is_expected = aside.error == SegmentError::kUnlinkFailed && aside.place.directory->files.owner();
-  if (!is_same && aside.error && !is_expected) {
+  if (!is_same && aside.error && !IsExpected(aside)) {
     errors_.Add(*aside.error, aside.uid, aside.place.directory->files.path() + '/' + aside.place.name, detail);
   }
   if (known != set_aside_.end()) TakeUp(known);
@@ -413,6 +417,21 @@ void SegmentTable::ForEach(const Visit& visit) const {
   for (const auto& [key, followed] : segments_) visit(key, followed.segment.file(), followed.segment.is_alive());
 }
 
+SegmentErrorCounts::Present SegmentTable::PresentFaults() const {
+  SegmentErrorCounts::Present present;
+  for (const Directory& directory : directories_) {
+    if (directory.is_unreadable) ++present[{directory.uid, SegmentError::kDirectoryUnreadable}];
+    for (const uint64_t uid : directory.refused) present[{uid, SegmentError::kTooManySegments}] = 1;
+  }
+  for (const auto& [key, aside] : set_aside_) {
+    if (aside.error && !IsExpected(aside)) ++present[{aside.uid, *aside.error}];
+  }
+  for (const auto& [key, followed] : segments_) {
+    if (const auto fault = followed.segment.Fault()) ++present[{followed.uid, *fault}];
+  }
+  return present;
+}
+
 NodeSnapshot SegmentTable::Read(const Moment& now) {
   NodeSnapshot snapshot;
   snapshot.taken_realtime_ns = now.realtime_ns;
@@ -427,7 +446,7 @@ NodeSnapshot SegmentTable::Read(const Moment& now) {
     return std::tuple<int64_t, const std::string&, FileKey>(process.start_realtime_ns, process.segment, process.file);
   });
   snapshot.segment_errors = errors_.values();
-  snapshot.segment_troubles = errors_.Troubles();
+  snapshot.segment_troubles = errors_.Troubles(PresentFaults());
   return snapshot;
 }
 

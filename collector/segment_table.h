@@ -89,6 +89,7 @@ class SegmentTable {
     bool is_watched = false;
     bool is_missing = false;
     bool is_unreadable = false;
+    uint64_t uid = 0;  // its owner, where it is unreadable
     std::set<uint64_t> refused = {};  // users whose files found no room at the last listing
     std::set<uint64_t> refused_before = {};
     size_t names = 0;  // at the last listing
@@ -130,6 +131,7 @@ class SegmentTable {
   bool MakeRoom(uint64_t uid, bool is_alive);
   bool GiveWay(uint64_t uid, bool also_the_living);
   void Refuse(Directory& directory, const std::string& name, uint64_t uid);
+  static bool IsExpected(const SetAside& aside);
   void PutAside(const FileKey& key, SetAside aside, const std::string& detail);
   std::map<FileKey, SetAside>::iterator TakeUp(std::map<FileKey, SetAside>::iterator aside);
   void ForgetUnlisted();
@@ -144,6 +146,7 @@ class SegmentTable {
             .name = followed.place.name,
             .uid = followed.uid};
   }
+  SegmentErrorCounts::Present PresentFaults() const;
   using Take = std::function<uint64_t(const FileKey& key, Followed& followed, const ReadTerms& terms)>;
   void ShareCommunicators(const Moment& now, const Take& take);
 

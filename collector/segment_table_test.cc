@@ -251,9 +251,16 @@ TEST_F(SegmentTableOfUsersTest, FollowsOnlySoManySegmentsOfAUserAndNamesHim) {
     const SegmentTrouble* const trouble = TroubleOf(snapshot, SegmentError::kTooManySegments, kBigUser);
     ASSERT_NE(trouble, nullptr);
     EXPECT_EQ(trouble->count, 1u);
+    EXPECT_EQ(trouble->present, 1u);
     EXPECT_TRUE(trouble->file.starts_with(scratch_.path() + "/1001-")) << trouble->file;
     Advance(kRescanInterval);
   }
+  for (const auto& entry : std::filesystem::directory_iterator(scratch_.path())) std::filesystem::remove(entry.path());
+  const NodeSnapshot tidied = Snapshot();
+  const SegmentTrouble* const past = TroubleOf(tidied, SegmentError::kTooManySegments, kBigUser);
+  ASSERT_NE(past, nullptr);
+  EXPECT_EQ(past->count, 1u);
+  EXPECT_EQ(past->present, 0u);
 }
 
 TEST_F(SegmentTableOfUsersTest, AUserWhoFillsTheDirectoryTakesNoRoomOfAnothers) {
@@ -297,6 +304,7 @@ TEST_F(SegmentTableOfUsersTest, KeepsNoDescriptorForWhatIsNoSegment) {
   const SegmentTrouble* const trouble = TroubleOf(snapshot, SegmentError::kBadMagic, kBigUser);
   ASSERT_NE(trouble, nullptr);
   EXPECT_EQ(trouble->count, 50u);
+  EXPECT_EQ(trouble->present, 50u);
 }
 
 TEST_F(SegmentTableOfUsersTest, ServesOnlySoManyCommunicatorsOfAUserWhoHasMoreThanAnother) {
@@ -332,6 +340,7 @@ TEST_F(SegmentTableOfUsersTest, CountsTheErrorsOfManyUsersTogether) {
   EXPECT_EQ(snapshot.segment_troubles.size(), kMaxTroubledUsers + 1);
   EXPECT_EQ(snapshot.segment_troubles.front().uid, std::nullopt);
   EXPECT_EQ(snapshot.segment_troubles.front().count, 5u);
+  EXPECT_EQ(snapshot.segment_troubles.front().present, 5u);
 }
 
 // Those that the plugin makes where there is no shared directory.

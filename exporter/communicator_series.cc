@@ -81,7 +81,12 @@ constexpr std::array kGauges{
                       }},
     CommunicatorGauge{Metric::kInFlight, Merge::kSum,
                       [](const CommunicatorSnapshot& c) {
-                        return If(c.completion_is_known, static_cast<double>(c.in_flight.size()));
+                        // A finalized communicator has nothing in flight, whatever was seen of it.
+                        return If(c.completion_is_known || c.is_closed, static_cast<double>(c.in_flight.size()));
+                      }},
+    CommunicatorGauge{Metric::kUnseenOperations, Merge::kSum,
+                      [](const CommunicatorSnapshot& c) {
+                        return If(c.unseen_operations != 0, static_cast<double>(c.unseen_operations));
                       }},
     CommunicatorGauge{Metric::kLastProgress, Merge::kHighest,
                       [](const CommunicatorSnapshot& c) {

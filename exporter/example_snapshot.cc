@@ -58,6 +58,11 @@ ProcessSnapshot TrainingProcess() {
   idle.completion_is_known = true;
   process.communicators.push_back(std::move(idle));
 
+  CommunicatorSnapshot windowed = EmptyCommunicator(0xbeef, 2);
+  windowed.started_sequence = 1;
+  windowed.unseen_operations = 1;
+  process.communicators.push_back(std::move(windowed));
+
   CommunicatorSnapshot unknown = EmptyCommunicator(0, 0);
   unknown.has_identity = false;
   AddOperation(unknown, Function::kReduce, 1, 0);

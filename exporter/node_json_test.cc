@@ -133,7 +133,8 @@ TEST_F(NodeJsonTest, NamesFilesThatCannotBeUsedAndTheirOwners) {
                             .file = "/run/nccl-exporter/a\nb.seg",
                             .file_uid = 1001,
                             .detail = "not a segment",
-                            .realtime_ns = 5'000'000'000}};
+                            .realtime_ns = 5'000'000'000,
+                            .present = 1}};
   const json troubles = Answer(node, {})["segment_troubles"];
   EXPECT_EQ(troubles, json::parse(R"([{"reason": "bad_magic", "count": 3, "uid": 1001,
       "file": "/run/nccl-exporter/a\nb.seg", "detail": "not a segment", "time": 5.0}])"));

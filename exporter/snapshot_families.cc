@@ -78,8 +78,11 @@ class SnapshotFamilies {
     for (const SegmentTrouble& trouble : snapshot_.segment_troubles) {
       const std::string uid = trouble.uid ? std::to_string(*trouble.uid) : "other";
       const std::string reason(kSegmentErrors[static_cast<size_t>(trouble.error)]);
-      builder_.Add(Metric::kUserSegmentErrors, kNoLabels, builder_.AddLabels({{"uid", uid}, {"reason", reason}}),
-                   static_cast<double>(trouble.count));
+      const auto labels = builder_.AddLabels({{"uid", uid}, {"reason", reason}});
+      builder_.Add(Metric::kUserSegmentErrors, kNoLabels, labels, static_cast<double>(trouble.count));
+      // An error that is no state of a file or directory has no gauge: it passes with the read.
+      if (trouble.error == SegmentError::kChangedWhileRead) continue;
+      builder_.Add(Metric::kUserSegmentsUnusable, kNoLabels, labels, static_cast<double>(trouble.present));
     }
     for (size_t i = 0; i < kUncomparedReasons.size(); ++i) {
       builder_.Add(Metric::kUncomparedOperations, kNoLabels, builder_.AddLabel("reason", kUncomparedReasons[i]),

@@ -95,6 +95,11 @@ TEST(SnapshotFamiliesTest, ProgressIsAbsentWhereCompletionCannotBeSeen) {
   EXPECT_EQ(blind.Value(Metric::kOldestInFlightStart), std::nullopt);
   EXPECT_EQ(blind.Value(Metric::kLastProgress), std::nullopt);
 
+  communicator.unseen_operations = 2;
+  EXPECT_EQ(blind.Value(Metric::kUnseenOperations), std::nullopt);
+  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kUnseenOperations), 2);
+  communicator.unseen_operations = 0;
+
   communicator.completion_is_known = true;
   communicator.completed_sequence = 8;
   communicator.in_flight.front().start_realtime_ns = 1700000000250000000;
@@ -127,6 +132,15 @@ TEST(SnapshotFamiliesTest, JobLabelsAreThoseKnown) {
   EXPECT_THAT(
       ScrapedNode(NodeOf({process})).Values(Metric::kTimingDuty),
       testing::ElementsAre(testing::Pair("comm=00000000000000ab,comm_name=,rank=2,gpu=2,slurm_job_id=7,pod=p,", 1)));
+}
+
+TEST(SnapshotFamiliesTest, AFinalizedCommunicatorHasNothingInFlight) {
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  communicator.started_sequence = 9;
+  communicator.is_closed = true;
+  const ScrapedNode scrape(NodeOfOne(communicator));
+  EXPECT_EQ(scrape.Value(Metric::kInFlight), 0);
+  EXPECT_EQ(scrape.Value(Metric::kCompletedSequence), std::nullopt);
 }
 
 TEST(SnapshotFamiliesTest, RankInfoPrefersTorchsRanksToSlurms) {
@@ -218,12 +232,15 @@ TEST(SnapshotFamiliesTest, SegmentErrorsShowAllReasonsFromZero) {
 TEST(SnapshotFamiliesTest, SegmentErrorsNameTheOwnersOfTheFiles) {
   NodeSnapshot snapshot;
   snapshot.segment_troubles = {
-      {.error = SegmentError::kBadMagic, .uid = std::nullopt, .count = 2, .file = "", .detail = ""},
+      {.error = SegmentError::kBadMagic, .uid = std::nullopt, .count = 2, .file = "", .detail = "", .present = 1},
       {.error = SegmentError::kTooManySegments, .uid = 1001, .count = 3, .file = "", .detail = ""}};
   const ScrapedNode scrape(snapshot);
   EXPECT_THAT(scrape.Values(Metric::kUserSegmentErrors),
               testing::UnorderedElementsAre(testing::Pair("uid=other,reason=bad_magic,", 2),
                                             testing::Pair("uid=1001,reason=too_many_segments,", 3)));
+  EXPECT_THAT(scrape.Values(Metric::kUserSegmentsUnusable),
+              testing::UnorderedElementsAre(testing::Pair("uid=other,reason=bad_magic,", 1),
+                                            testing::Pair("uid=1001,reason=too_many_segments,", 0)));
 }
 
 TEST(SnapshotFamiliesTest, TheExampleHasNoSeriesTwice) {

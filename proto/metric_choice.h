@@ -58,7 +58,8 @@ inline constexpr std::array kMetricsNeededByRules{
     Metric::kEventsDropped,
     Metric::kTimestampsRejected,
     Metric::kBuildInfo,
-    Metric::kSegments,
+    Metric::kUserSegmentErrors,
+    Metric::kUserSegmentsUnusable,
     Metric::kSeriesDropped,
 };
 

@@ -42,6 +42,19 @@ def rank_alert(name, communicator, rank, node, gpu, **labels):
     return alert(name, comm_name=communicator, rank=str(rank), hostname=f'gpu-node-{node}', gpu=str(gpu), **labels)
 
 
+def unusable(reason):
+    return {'alertname': 'NCCLExporterSegmentsUnusable', 'uid': '1001', 'reason': reason}
+
+
+def copied_by_another_user(cluster):
+    """The same job, communicators and processes, as another user claims them: the exporter gives his series the label uid."""
+    copy = Cluster(len(cluster.ranks) // cluster.ranks_per_node, cluster.ranks_per_node, cluster.times[-1] // 60, job=cluster.job | {'uid': '1001'})
+    for communicator in cluster.communicators:
+        copy.add(communicator.name, communicator.members)
+    cluster.copies.append(copy)
+    return copy
+
+
 # --- Stragglers
 
 def a_rank_that_is_late_by_5_percent_is_named_within_three_minutes():
@@ -117,6 +130,15 @@ def a_slow_link_is_told_by_bandwidth_alone():
     cluster = data_parallel(50)
     cluster.communicators[0].speed = lambda t: 0.4 if t > 2160 else 1
     return cluster, {36: [], 50: [alert('NCCLBandwidthDegraded')]}
+
+
+def a_late_rank_is_named_though_another_user_copies_its_job():
+    cluster = data_parallel(20)
+    cluster.late = lambda rank, t: 0.1 if rank == 6 and t > 600 else 0
+    copy = copied_by_another_user(cluster)
+    copy.late = lambda rank, t: 0.1 if rank != 6 else 0
+    straggler = rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)
+    return cluster, {10: [], 13: [straggler], 20: [straggler, rank_alert('NCCLLastArriver', 'dp', 6, 1, 2)]}
 
 
 # --- Nobody to name
@@ -284,6 +306,33 @@ def of_the_ranks_behind_only_the_one_that_waits_for_nobody_is_named():
         cluster.hang(data[i], 600, [4 * node + i for node in (0, 2, 3)])
     return cluster, {15: [alert('NCCLCollectiveHang')] + [rank_alert('NCCLHangCulprit', 'tp1', 2, 1, 2),
                                                           rank_alert('NCCLHangCulprit', 'dp2', 1, 1, 2)]}
+
+
+def a_hang_is_told_though_another_user_copies_the_job_and_goes_on():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    copied_by_another_user(cluster)
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, {11.75: [], 12.5: hang, 15: hang}
+
+
+def dead_processes_that_another_user_copied_are_not_named_in_the_hang_of_the_job():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    copy = copied_by_another_user(cluster)
+    copy.hang(copy.communicators[0], 300, range(8))
+    copy.alive = lambda rank, t: t <= 600
+    copy.served = lambda rank, t: True
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, {12.5: hang, 15: hang}
+
+
+def the_hang_of_a_copied_job_is_told_by_its_user_and_not_of_the_job():
+    cluster = data_parallel(15)
+    copy = copied_by_another_user(cluster)
+    copy.hang(copy.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    hang = [alert('NCCLCollectiveHang', uid='1001'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3, uid='1001')]
+    return cluster, {11.75: [], 12.5: hang, 15: hang}
 
 
 def a_hang_with_all_ranks_inside_names_its_communicator():
@@ -485,16 +534,36 @@ def a_target_that_never_was_up_is_told():
     return cluster, {10: [{'alertname': 'NCCLExporterDown'}]}
 
 
+def files_that_cannot_be_used_are_told_by_user_and_reason_until_they_are_gone():
+    cluster = Cluster(1, 1, 380)
+    reasons = ['too_many_segments', 'directory_unreadable', 'unlink_failed', 'open_failed', 'bad_magic']
+    for reason in reasons:
+        labels = f'{{uid="1001",reason="{reason}"}}'
+        cluster.losses['nccl_exporter_user_segments_unusable' + labels] = lambda t: int(600 <= t < 22200)
+        cluster.losses['nccl_exporter_user_segment_errors_total' + labels] = lambda t: int(t >= 600)
+    told = [unusable(reason) for reason in reasons]
+    return cluster, {14.75: [], 15: told, 45: told, 369: told, 370: []}
+
+
+def files_that_come_and_go_between_scrapes_are_told():
+    cluster = Cluster(1, 1, 60)
+    cluster.losses = {
+        'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: 0,
+        'nccl_exporter_user_segment_errors_total{uid="1001",reason="bad_magic"}': lambda t: min(max(t - 600, 0), 2400) // 60,
+    }
+    return cluster, {15: [], 18: [unusable('bad_magic')], 49: [unusable('bad_magic')], 56: []}
+
+
 def losses_are_told_when_they_matter():
     cluster = data_parallel(20, 1)
     cluster.losses = {
         'nccl_rank_events_dropped_total{reason="abandoned",pid="1000",slurm_job_id="42"}': lambda t: 1 * t,
         'nccl_rank_timestamps_rejected_total{reason="zero",pid="1000",slurm_job_id="42"}': lambda t: 5 * t,
         'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 100 * t,
-        'nccl_exporter_segments{state="unusable"}': lambda t: 1,
+        'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: 1,
     }
     return cluster, {20: [alert('NCCLExporterEventsDropped'), alert('NCCLExporterTimestampsRejected'),
-                          {'alertname': 'NCCLExporterSeriesDropped'}, {'alertname': 'NCCLExporterSegmentsUnusable'}]}
+                          {'alertname': 'NCCLExporterSeriesDropped', 'reason': 'folded'}, unusable('bad_magic')]}
 
 
 def few_losses_are_not_told():
@@ -504,7 +573,9 @@ def few_losses_are_not_told():
         'nccl_rank_events_dropped_total{reason="incomplete_at_finalize",pid="1000",slurm_job_id="42"}': lambda t: 10 * t,
         'nccl_rank_timestamps_rejected_total{reason="zero",pid="1000",slurm_job_id="42"}': lambda t: 3 * t,
         'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 1000,
-        'nccl_exporter_segments{state="unusable"}': lambda t: int(t % 300 < 60),
+        'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: int(t % 300 < 60),
+        'nccl_exporter_user_segment_errors_total{uid="1001",reason="bad_magic"}': lambda t: t // 300,
+        'nccl_exporter_user_segment_errors_total{uid="1001",reason="changed_while_read"}': lambda t: t // 15,
     }
     return cluster, NOTHING_EVER
 
@@ -526,4 +597,5 @@ def a_described_alert():
 
 
 CASES = [case for name, case in list(globals().items()) if getattr(case, '__module__', '') == __name__ and callable(case)
-         and name not in ('tensor_and_data_parallel', 'data_parallel', 'pipeline', 'alert', 'rank_alert', 'a_described_alert')]
+         and name not in ('tensor_and_data_parallel', 'data_parallel', 'pipeline', 'alert', 'rank_alert', 'unusable',
+                      'copied_by_another_user', 'a_described_alert')]

@@ -39,6 +39,7 @@ class Cluster:
         self.scraped = lambda node, t: True
         self.source = lambda rank: 'kernel'
         self.measured = lambda rank: 1  # factor by which the source of durations is wrong
+        self.copies = []  # clusters of other users with the same nodes and times, who copy names and processes
         self.losses = {}  # further series of a target: name with labels, to the value at a time
         self.clock = lambda node, t: 0  # seconds by which the node's clock is wrong
         self.stuck = []  # (communicator, time, ranks inside, collective by rank)
@@ -94,7 +95,7 @@ class Cluster:
                             key = name + '{' + ','.join(f'{k}="{v}"' for k, v in labels.items()) + '}'
                             table.setdefault(key, {})[index] = value
             self.add_targets(table, index, t)
-        return [{'series': key, 'values': ' '.join(f'{values[i]:.9g}' if i in values else
+        return [series for copy in self.copies for series in copy.series() if 'uid=' in series['series']] + [{'series': key, 'values': ' '.join(f'{values[i]:.9g}' if i in values else
                                                    ('stale' if i - 1 in values else '_') for i in range(len(self.times)))}
                 for key, values in table.items()]
 

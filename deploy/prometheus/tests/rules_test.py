@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 RUNBOOKS = HERE.parent.parent.parent / 'docs/runbooks'
 SECTIONS = ['Meaning', 'Impact', 'Diagnosis', 'Mitigation', 'False positives']
 RULES = HERE.parent / 'nccl-exporter.rules.yml'
-FIRING = 'count by (alertname, slurm_job_id, comm_name, rank, hostname, gpu) (ALERTS{alertstate="firing"})'
+FIRING = 'count by (alertname, slurm_job_id, comm_name, rank, hostname, gpu, uid, reason) (ALERTS{alertstate="firing"})'
 EVER = 'count by (alertname, comm_name, rank) (count_over_time(ALERTS{alertstate="firing"}[2h]))'
 
 
