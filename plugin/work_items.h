@@ -35,7 +35,8 @@ class WorkItems {
   static constexpr uint64_t kNotYet = ~uint64_t{0};
 
   void Open() {
-    StoreRelaxed(noted_, 0);
+    StoreRelaxed(noted_calls_, 0);
+    StoreRelaxed(noted_others_, 0);
     StoreRelaxed(first_of_group_, 0);
     StoreRelaxed(announced_in_group_, 0);
     StoreRelaxed(latest_launch_, 0);
@@ -47,16 +48,17 @@ class WorkItems {
 
   // A group of calls begins; by the thread that makes them.
   void NoteGroup() {
-    StoreRelaxed(firsts_[LoadRelaxed(groups_) % kNestedGroups], LoadRelaxed(noted_));
+    StoreRelaxed(firsts_[LoadRelaxed(groups_) % kNestedGroups], Noted());
     AddAlone(groups_, 1);
   }
   // A call that is not being captured; by the thread that makes it, before anything is handed to the GPU.
   void NoteCall(uint64_t now_ns) {
     if (LoadRelaxed(announced_in_group_) != 0) {
       StoreRelaxed(announced_in_group_, 0);
-      StoreRelaxed(first_of_group_, LoadRelaxed(noted_));
+      StoreRelaxed(first_of_group_, Noted());
     }
-    Note(now_ns);
+    StoreRelease(called_ns_[Noted() % kKept], now_ns);
+    StoreRelease(noted_calls_, LoadRelaxed(noted_calls_) + 1);
   }
   // From here on replays of graphs take items that nothing announces.
   void NoteUnseenItems() { has_unseen_items_.store(true, std::memory_order_relaxed); }
@@ -70,10 +72,10 @@ class WorkItems {
       has_late_items_.store(true, std::memory_order_relaxed);
       return NoteAlone(not_before_ns);
     }
-    const bool has_call = LoadRelaxed(announced_in_group_) < LoadRelaxed(noted_) - LoadRelaxed(first_of_group_);
+    const bool has_call = LoadRelaxed(announced_in_group_) < Noted() - LoadRelaxed(first_of_group_);
     const bool is_in_latest_launch = launch != 0 && launch == LoadRelaxed(latest_launch_);
     if (!has_call && !is_in_latest_launch) {
-      StoreRelaxed(first_of_group_, LoadRelaxed(noted_));
+      StoreRelaxed(first_of_group_, Noted());
       StoreRelaxed(announced_in_group_, 0);
     }
     AddAlone(announced_in_group_, 1);
@@ -102,22 +104,25 @@ class WorkItems {
  private:
   // How many items have been noted from this one on.
   int32_t Behind(uint32_t item) const {
-    return static_cast<int32_t>(static_cast<uint32_t>(LoadAcquire(noted_)) - item);
+    return static_cast<int32_t>(static_cast<uint32_t>(Noted()) - item);
   }
 
   uint32_t NoteAlone(uint64_t ns) {
-    const uint64_t item = LoadRelaxed(noted_);
+    const uint64_t item = Noted();
     Note(ns);
     return static_cast<uint32_t>(item);
   }
   // The time is kept before the item counts, so that a time that is read is the item's own or, when a call and a
   // replay are noted at one moment, an older one: that makes less believable, not more.
   void Note(uint64_t ns) {
-    StoreRelease(called_ns_[LoadRelaxed(noted_) % kKept], ns);  // after the count that lets go of what stood there
-    noted_.fetch_add(1, std::memory_order_release);
+    StoreRelease(called_ns_[Noted() % kKept], ns);  // after the count that lets go of what stood there
+    noted_others_.fetch_add(1, std::memory_order_release);
   }
+  // Two counts, so that a call, which one thread makes at a time, costs no locked instruction.
+  uint64_t Noted() const { return LoadAcquire(noted_calls_) + LoadAcquire(noted_others_); }
 
-  Word noted_{0};
+  Word noted_calls_{0};
+  Word noted_others_{0};
   Word first_of_group_{0};
   Word announced_in_group_{0};
   Word latest_launch_{0};
