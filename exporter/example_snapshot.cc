@@ -104,6 +104,14 @@ std::shared_ptr<const NodeSnapshot> ExampleSnapshot() {
   snapshot->processes = {TrainingProcess(), OldProcess()};
   snapshot->segments = {.live = 1, .starting = 0, .exited = 1, .unusable = 1};
   snapshot->segment_errors[static_cast<size_t>(SegmentError::kBadMagic)] = 3;
+  snapshot->segment_troubles = {{.error = SegmentError::kBadMagic,
+                                 .uid = 1001,
+                                 .count = 3,
+                                 .file = "/run/nccl-exporter/junk.seg",
+                                 .file_uid = 1001,
+                                 .detail = "",
+                                 .realtime_ns = kStartNs,
+                                 .present = 1}};
   snapshot->uncompared_operations[static_cast<size_t>(Uncompared::kUncertainClocks)] = 8;
   snapshot->arrival_matching_ns = 1500000;
   return snapshot;
