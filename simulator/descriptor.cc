@@ -44,6 +44,7 @@ constexpr std::array<Row, static_cast<size_t>(Field::kCount)> kRows{{
     {Field::kCollAlgorithm, 8, {kNo, 112, 104, 88, 88, 88, 88}},
     {Field::kCollProtocol, 8, {kNo, 120, 112, 96, 96, 96, 96}},
     {Field::kCollParentGroup, 8, {kNo, kNo, kNo, kNo, 104, 104, 104}},
+    {Field::kCollIsSymmetric, 1, {kNo, kNo, kNo, kNo, kNo, kNo, 120}},
     {Field::kP2pName, 8, {24, 24, 24, kNo, kNo, kNo, kNo}},
     {Field::kP2pHash, 8, {32, 32, 32, kNo, kNo, kNo, kNo}},
     {Field::kP2pFuncEnum, 1, {40, kNo, kNo, kNo, kNo, kNo, kNo}},

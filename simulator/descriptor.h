@@ -40,6 +40,7 @@ enum class Field : uint8_t {
   kCollAlgorithm,
   kCollProtocol,
   kCollParentGroup,
+  kCollIsSymmetric,
   kP2pName,
   kP2pHash,
   kP2pFuncEnum,

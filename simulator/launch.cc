@@ -72,7 +72,9 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
   int64_t last_due_ns = now_ns;
   if (has_kernel_events) {
     if (!task.is_symmetric) NoteWaits(task);
-    for (int i = 0; i < task.channels.played && release.HasKernelTimes() && !never_completes_; ++i) {
+    // A symmetric kernel runs for all tasks of its plan, whatever they have of its channels.
+    const int true_channels = task.is_symmetric ? std::max(task.channels.used, 1) : task.channels.played;
+    for (int i = 0; i < true_channels && release.HasKernelTimes() && !never_completes_; ++i) {
       const GpuTimes times = TimesOf(ItemOn(task.channels.low + i));
       true_members_.back().Cover(times.start_ns, times.stop_ns);
     }

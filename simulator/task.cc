@@ -144,7 +144,8 @@ Descriptor DescribeColl(const Task& task, const LiveCommunicator& communicator, 
       .Put(Field::kCollIsCollNet, task.uses_collnet ? 1 : 0)
       .PutText(Field::kCollAlgorithm, algorithm.name)
       .PutText(Field::kCollProtocol, algorithm.protocol)
-      .PutPointer(Field::kCollParentGroup, group_handle);
+      .PutPointer(Field::kCollParentGroup, group_handle)
+      .Put(Field::kCollIsSymmetric, task.is_symmetric ? 1 : 0);
   return descriptor;
 }
 
