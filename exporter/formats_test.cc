@@ -134,7 +134,8 @@ TEST(FormatsTest, CarryTheSameNumbers) {
 const std::set<std::string> kCountedByTheDaemon{"nccl_collective_arrival_lateness_seconds_total",
                                                 "nccl_collective_last_arrivals_total",
                                                 "nccl_collective_compared_operations_total",
-                                                "nccl_collective_estimated_arrivals_total"};
+                                                "nccl_collective_estimated_arrivals_total",
+                                                "nccl_exporter_user_segment_errors_total"};
 
 TEST(FormatsTest, ProtobufTellsSinceWhenEveryCounterAndHistogramCounts) {
   Exposition exposition = ExpositionOfCatalogue();
@@ -146,7 +147,7 @@ TEST(FormatsTest, ProtobufTellsSinceWhenEveryCounterAndHistogramCounts) {
       if (metric.has_gauge()) continue;
       const decoded::Timestamp& created =
           metric.has_counter() ? metric.counter().created_timestamp() : metric.histogram().created_timestamp();
-      // One label: state or reason of the daemon's own, which also compares arrivals.
+      // One label: state or reason of the daemon's own, which also compares arrivals and counts errors by user.
       const bool is_of_a_rank = metric.label_size() > 1 && !kCountedByTheDaemon.contains(family.name());
       // Processes start at 1700000000, their communicators a second later.
       const bool is_of_a_process = metric.label_size() > 0 && metric.label(0).name() == "pid";

@@ -147,13 +147,13 @@ TEST(MainTest, WithoutASocketOfSystemdsThereIsNothingToListenAt) {
 }
 
 TEST(MainTest, ServesLessOnRequestAndWarnsOfWhatTheRulesNeed) {
-  Daemon daemon({"--segment.dir=" + TemporaryDirectory(), "--metrics.disable=nccl_exporter_segment*"});
+  Daemon daemon({"--segment.dir=" + TemporaryDirectory(), "--metrics.disable=nccl_exporter_user_segment*"});
   EXPECT_THAT(daemon.process().ReadErrorLine(), testing::HasSubstr("watching"));
   EXPECT_THAT(daemon.process().ReadErrorLine(),
               testing::AllOf(testing::HasSubstr("level=warn"),
-                             testing::HasSubstr("what the shipped rules need: nccl_exporter_segments\"")));
+                             testing::HasSubstr("what the shipped rules need: nccl_exporter_user_segment")));
   const std::string page = Get(daemon.port(), "/metrics").body;
-  EXPECT_THAT(page, testing::Not(testing::HasSubstr("nccl_exporter_segment")));
+  EXPECT_THAT(page, testing::Not(testing::HasSubstr("nccl_exporter_user_segment")));
   EXPECT_THAT(page, testing::HasSubstr("\nnccl_exporter_limit{limit=\"series\"} 20000\n"));
 }
 
