@@ -57,17 +57,6 @@ inline constexpr int64_t kUnequalDeliveriesNs = 40'000;
 inline constexpr int64_t kUnequalStopsNs = 10'000;
 inline constexpr int64_t kUnequalStopsDivisor = 8;
 
-// What tells communicators apart. The id alone does not: it is a hash, and two jobs may have the same.
-struct CommunicatorKey {
-  uint64_t uid = 0;
-  std::string job;         // of the workload manager, if known
-  std::string name_space;  // of Kubernetes, if known
-  uint64_t id = 0;
-  uint64_t ranks = 0;
-
-  auto operator<=>(const CommunicatorKey&) const = default;
-};
-
 struct LocalRank {
   CommunicatorKey communicator;
   uint64_t rank = 0;

@@ -157,6 +157,25 @@ struct ProcessSnapshot {
   }
 };
 
+// What tells communicators apart. The id alone does not: it is a hash, and two jobs may have the same.
+struct CommunicatorKey {
+  uint64_t uid = 0;
+  std::string job;         // of the workload manager, if known
+  std::string name_space;  // of Kubernetes, if known
+  uint64_t id = 0;
+  uint64_t ranks = 0;
+
+  auto operator<=>(const CommunicatorKey&) const = default;
+};
+
+inline CommunicatorKey CommunicatorKeyOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+  return {.uid = process.uid,
+          .job = process.Identity("SLURM_JOB_ID"),
+          .name_space = process.Identity("POD_NAMESPACE"),
+          .id = communicator.id,
+          .ranks = communicator.ranks};
+}
+
 // Why a file in a segment directory could not be used. Append only: each is a label value `reason`.
 enum class SegmentError : uint8_t {
   kOpenFailed,

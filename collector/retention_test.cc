@@ -279,6 +279,19 @@ TEST_F(WaitingRankTest, NobodyWaitsForADeadRankWhoWorksOrIsElsewhere) {
   EXPECT_FALSE(Exists("dead.seg"));
 }
 
+TEST_F(WaitingRankTest, AnotherJobsRankWithTheSameCommunicatorIdKeepsNobodyKnown) {
+  SegmentWriterV1 other = SegmentWith(1, 2);
+  other.Put(ProcessV1{.pid = 2, .uid = ::getuid(), .identity = {{"SLURM_JOB_ID", "4712"}}});
+  other.Put(0, CommunicatorV1{.id = 77, .ranks = 2, .rank = 1});
+  other.Put(0, 4, FunctionV1{.operations = {1}});
+  other.Put(0, Waiting());
+  other.WriteTo(Path("other.seg"));
+  const LockHolder alive(Path("other.seg"));
+  Kill();
+  Wait(kRetention + seconds(60));
+  EXPECT_FALSE(Exists("dead.seg"));
+}
+
 TEST_F(WaitingRankTest, AnotherUsersProcessKeepsNobodyKnown) {
   SegmentWriterV1 stranger = Rank(1);
   stranger.Put(0, Waiting());

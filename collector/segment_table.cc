@@ -398,8 +398,9 @@ void SegmentTable::FindWaiting(const Moment& now) {
     for (const CommunicatorSnapshot& communicator : read.process->communicators) {
       const int64_t since_ns = communicator.oldest_unfinished_realtime_ns;
       const bool waits = since_ns != 0 && now.realtime_ns - since_ns >= Nanoseconds(kWaitsAfter);
-      if (communicator.has_identity && !communicator.is_closed && waits)
-        waiting_.insert({followed.uid, communicator.id});
+      if (communicator.has_identity && !communicator.is_closed && waits) {
+        waiting_.insert(CommunicatorKeyOf(*read.process, communicator));
+      }
     }
     return read.process->communicators.size();
   });
@@ -409,7 +410,8 @@ bool SegmentTable::IsWaitedFor(const Followed& followed, const Moment& now) cons
   const ProcessSnapshot* const last = followed.segment.LastState();
   if (last == nullptr || followed.segment.IsOver(now, kLongestWait)) return false;
   return std::ranges::any_of(last->communicators, [&](const CommunicatorSnapshot& communicator) {
-    return communicator.has_identity && !communicator.is_closed && waiting_.contains({followed.uid, communicator.id});
+    return communicator.has_identity && !communicator.is_closed &&
+           waiting_.contains(CommunicatorKeyOf(*last, communicator));
   });
 }
 

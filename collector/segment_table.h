@@ -89,7 +89,7 @@ class SegmentTable {
     bool is_watched = false;
     bool is_missing = false;
     bool is_unreadable = false;
-    uint64_t uid = 0;  // its owner, where it is unreadable
+    uint64_t uid = 0;                 // its owner, where it is unreadable
     std::set<uint64_t> refused = {};  // users whose files found no room at the last listing
     std::set<uint64_t> refused_before = {};
     size_t names = 0;  // at the last listing
@@ -161,8 +161,8 @@ class SegmentTable {
   std::map<FileKey, SetAside> set_aside_;
   std::map<uint64_t, size_t> followed_of_;   // by user
   std::map<uint64_t, size_t> set_aside_of_;  // by user
-  // Communicators in which a living rank waits, by user and id; looked for while somebody dead is over.
-  std::set<std::pair<uint64_t, uint64_t>> waiting_;
+  // Communicators in which a living rank waits; looked for while somebody dead is over.
+  std::set<CommunicatorKey> waiting_;
   std::optional<int64_t> waiting_monotonic_ns_;
   SegmentErrorCounts errors_;
 };

@@ -34,6 +34,16 @@ std::string SubjectOf(std::string_view key) {
   return pid.empty() ? std::string() : fmt::format("{} {}", job, pid);
 }
 
+// The same series of a process that turned out to have several GPUs: such a process has no label `global_rank`. Empty
+// where there is no such label.
+std::string WithoutGlobalRank(std::string_view key) {
+  constexpr std::string_view kLabel = ",global_rank=\"";
+  const size_t at = key.find(kLabel);
+  if (at == std::string_view::npos) return {};
+  const size_t end = key.find('"', at + kLabel.size());
+  return std::string(key.substr(0, at)) + std::string(key.substr(end + 1));
+}
+
 // Gauges that a subject has for as long as it is there.
 constexpr std::string_view kSteadyGauges[] = {"nccl_rank_alive{", "nccl_communicator_info{",
                                               "nccl_collective_started_sequence{"};
@@ -102,6 +112,9 @@ void SeriesWatch::DropUnseen(double now_seconds) {
     }
     if (series.last_sign_of_life == nullptr) {
       Complain(it->first, "has gone, though it is the daemon's own");
+    } else if (const auto same = series_.find(WithoutGlobalRank(it->first));
+               same != series_.end() && same->second.page == page_) {
+      // The process's second GPU has shown.
     } else if (const double rest = now_seconds - *series.last_sign_of_life;
                rest < retention_seconds_ - kToleranceSeconds) {
       Complain(it->first, fmt::format("has gone {:.1f} s after the last sign of life", rest));

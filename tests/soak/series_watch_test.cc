@@ -91,6 +91,14 @@ TEST_F(ASeriesWatch, FindsASeriesThatGoesBeforeItsTimeAndComesBack) {
                                              HasSubstr("was missing for a while")));
 }
 
+TEST_F(ASeriesWatch, LetsTheGlobalRankGoOfAProcessThatTurnsOutToHaveSeveralGpus) {
+  text_.Compare(PageFormat::kText, "# TYPE c counter\nc_total{pid=\"7\",global_rank=\"0\",reason=\"a\"} 1\n", 1);
+  text_.Compare(PageFormat::kText, "# TYPE c counter\nc_total{pid=\"7\",reason=\"a\"} 1\n", 2);
+  EXPECT_THAT(findings_.texts(), IsEmpty());
+  text_.Compare(PageFormat::kText, "# TYPE c counter\n", 3);
+  EXPECT_THAT(findings_.texts(), ElementsAre(HasSubstr("has gone")));
+}
+
 TEST_F(ASeriesWatch, LetsASeriesGoAfterTheRetentionTime) {
   text_.Compare(PageFormat::kText, TextPage(1), 1);
   text_.Compare(PageFormat::kText, TextPage(2), 10);
