@@ -60,6 +60,19 @@ def size_class(size):
     return max(bound for bound in SIZE_CLASSES if bound <= size)
 
 
+def announced(played, account):
+    """Operations of the account that NCCL announces on this release: (function, message bytes, count)."""
+    job, version = played.job, played.rig.version
+    counts = collections.Counter()
+    for function, size, count in account['operations']:
+        counts[function, size] += count
+    if not job.may_ask_for_kernel_events(version):
+        for function, size, count in account['replayed']:  # inside a node, NCCL announces these by their kernels only
+            counts[function, size] -= count
+    return [(function, size, count) for (function, size), count in counts.items()
+            if not (function == 'Broadcast' and job.joins_broadcasts(version))]
+
+
 def count_faults(played, account, dump):
     """Calls, operations and bytes of one process, exactly."""
     calls, operations, sizes = collections.Counter(), collections.Counter(), collections.Counter()
@@ -68,9 +81,7 @@ def count_faults(played, account, dump):
         operations += communicator.operations
         sizes += communicator.bytes
     expected_operations, expected_sizes = collections.Counter(), collections.Counter()
-    for function, size, count in account['operations']:
-        if function == 'Broadcast' and played.job.joins_broadcasts(played.rig.version):
-            continue  # NCCL announces none
+    for function, size, count in announced(played, account):
         expected_operations[function, size_class(size)] += count
         expected_sizes[function, size_class(size)] += count * size
     expected_calls = collections.Counter(account['calls'])

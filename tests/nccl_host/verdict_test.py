@@ -70,7 +70,7 @@ class Judge(unittest.TestCase):
             communicators={key: Communicator(0, 1, COMMUNICATOR_ID, 0, 2, 1, mask, sums)},
             completions={key: {each.ticket: each for each in completions}}, missed=lambda _: missed)
         account = account or {'calls': {'AllReduce': count}, 'operations': [['AllReduce', OPERATION_BYTES, count]]}
-        account = {'several_roots_in_one_group': 0, 'replays_after_eager_call': 0, **account, **causes}
+        account = {'replayed': [], 'several_roots_in_one_group': 0, 'replays_after_eager_call': 0, **account, **causes}
         dump = parse_dump(DUMP.format(source=source, reason=reason, calls=count, bytes=count * OPERATION_BYTES))
         played = types.SimpleNamespace(job=job, rig=types.SimpleNamespace(version=version), is_hung=hung, status=status, output='', truth=truth,
                                        dumps={PID: dump}, accounts={PID: account}, poller=poller)
@@ -118,6 +118,12 @@ class Judge(unittest.TestCase):
         account = {'calls': {'AllReduce': 1}, 'operations': [['AllReduce', OPERATION_BYTES, 1], ['Broadcast', 4096, 5]]}
         self.assertEqual(self.faults([completion(0)], version=NCCL_2_30, mask=0, account=account, source='none'), [])
         self.expect_fault('Broadcast from 4096 bytes: 5 operations, 0 recorded', [completion(0)], account=account)
+
+    def test_expects_no_replays_to_be_announced_without_kernel_events(self):
+        account = {'calls': {'AllReduce': 1}, 'operations': [['AllReduce', OPERATION_BYTES, 4], ['Broadcast', 4096, 5]],
+                   'replayed': [['AllReduce', OPERATION_BYTES, 3], ['Broadcast', 4096, 5]]}
+        self.assertEqual(self.faults([completion(0)], version=NCCL_2_30, mask=0, account=account, source='none'), [])
+        self.expect_fault('AllReduce from 65536 bytes: 4 operations, 1 recorded', [completion(0)], account=account)
 
     def test_names_drift_that_has_no_cause(self):
         self.expect_fault('drift without a cause: ring_overrun 3', [completion(0)], source='none', reason='drift')
