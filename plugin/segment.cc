@@ -81,8 +81,10 @@ bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   if (!is_seen) Fail(error, error_size, "cannot see segment directory", path_);
   if (parent_directory >= 0) close(parent_directory);
   if (!is_seen) return false;
-  if ((directory.st_mode & S_IWOTH) != 0 && (directory.st_mode & S_ISVTX) == 0) {
-    std::snprintf(error, error_size, "everybody may remove files in segment directory %s: it needs the sticky bit",
+  // Whom we share a directory of our own with is our choice.
+  const mode_t others = directory.st_uid == geteuid() ? S_IWOTH : S_IWGRP | S_IWOTH;
+  if ((directory.st_mode & others) != 0 && (directory.st_mode & S_ISVTX) == 0) {
+    std::snprintf(error, error_size, "others may remove files in segment directory %s: it needs the sticky bit",
                   path_);
     return false;
   }

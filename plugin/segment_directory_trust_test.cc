@@ -89,11 +89,18 @@ TEST_F(SegmentDirectoryTrust, RefusesADirectoryThatAnybodyCouldHavePutThere) {
   EXPECT_TRUE(JobCreates()) << "its own: " << said_;
 }
 
-TEST_F(SegmentDirectoryTrust, RefusesADirectoryWhereEverybodyMayRemoveFiles) {
+TEST_F(SegmentDirectoryTrust, RefusesADirectoryWhereOthersMayRemoveFiles) {
   Give(parent_, 0, 0755);
-  Give(shared_, 0, 0777);
-  EXPECT_FALSE(JobCreates());
-  EXPECT_TRUE(Says("sticky bit")) << said_;
+  for (const mode_t mode : {0777, 0775}) {
+    Give(shared_, 0, mode);
+    ASSERT_EQ(chown(shared_.c_str(), 0, kJob), 0);  // its group
+    EXPECT_FALSE(JobCreates()) << std::oct << mode;
+    EXPECT_TRUE(Says("sticky bit")) << said_;
+  }
+  Give(shared_, 0, 01775);
+  EXPECT_TRUE(JobCreates()) << said_;
+  Give(shared_, kJob, 0775);
+  EXPECT_TRUE(JobCreates()) << "shared with its group by the user itself: " << said_;
 }
 
 TEST_F(SegmentDirectoryTrust, MakesADirectoryOfItsUserWhereNoneIsShared) {
