@@ -145,10 +145,10 @@ CpuAllowance ReadCpuAllowance(const char* root) {
   return allowance;
 }
 
-uint32_t MilliCpusPerRank(const CpuAllowance& allowance, uint32_t local_ranks) {
-  uint32_t milli = Least(allowance.affinity * 1000, allowance.shared * 1000 / local_ranks);
+uint32_t MilliCpusPerRank(const CpuAllowance& allowance, const LocalRanks& ranks) {
+  uint32_t milli = Least(allowance.affinity * 1000 / ranks.in_process, allowance.shared * 1000 / ranks.on_node);
   // Under a quota below a thousandth per rank nothing is left.
-  if (allowance.quota_milli != 0) milli = Least(milli, std::max(allowance.quota_milli / local_ranks, 1u));
+  if (allowance.quota_milli != 0) milli = Least(milli, std::max(allowance.quota_milli / ranks.on_node, 1u));
   return milli != 0 ? milli : std::numeric_limits<uint32_t>::max();
 }
 

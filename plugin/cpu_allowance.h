@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "plugin/identity.h"
+
 namespace nccl_exporter {
 
 // 0: not known, or without a limit.
@@ -17,8 +19,8 @@ struct CpuAllowance {
 // /proc/self/cgroup may name a directory of the host: each prefix of it is tried, down to the mount itself.
 CpuAllowance ReadCpuAllowance(const char* root = "");
 
-// Thousandths of a CPU for each of `local_ranks` (at least 1); the greatest number where nothing is known. A rank with
-// an affinity of its own has at most that; cpuset and quota are shared by the node's ranks.
-uint32_t MilliCpusPerRank(const CpuAllowance& allowance, uint32_t local_ranks);
+// Thousandths of a CPU for each rank; the greatest number where nothing is known. The ranks of a process share its
+// affinity; all ranks of the node share cpuset and quota. That several processes are bound to the same CPUs is not seen.
+uint32_t MilliCpusPerRank(const CpuAllowance& allowance, const LocalRanks& ranks);
 
 }  // namespace nccl_exporter

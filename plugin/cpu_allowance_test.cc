@@ -88,19 +88,23 @@ TEST(CpuAllowance, CountsTheAffinityOfTheCallingThread) {
 }
 
 TEST(MilliCpusPerRank, SharesTheNodeAmongItsRanks) {
-  EXPECT_EQ(MilliCpusPerRank({.affinity = 128, .shared = 128, .quota_milli = 0}, 8), 16'000u);
-  EXPECT_EQ(MilliCpusPerRank({.affinity = 2, .shared = 2, .quota_milli = 0}, 2), 1000u);
-  EXPECT_EQ(MilliCpusPerRank({.affinity = 128, .shared = 128, .quota_milli = 12'000}, 8), 1500u);
+  EXPECT_EQ(MilliCpusPerRank({.affinity = 128, .shared = 128, .quota_milli = 0}, {.on_node = 8}), 16'000u);
+  EXPECT_EQ(MilliCpusPerRank({.affinity = 2, .shared = 2, .quota_milli = 0}, {.on_node = 2}), 1000u);
+  EXPECT_EQ(MilliCpusPerRank({.affinity = 128, .shared = 128, .quota_milli = 12'000}, {.on_node = 8}), 1500u);
 }
 
 TEST(MilliCpusPerRank, DoesNotShareTheAffinityOfARankThatIsBound) {
-  EXPECT_EQ(MilliCpusPerRank({.affinity = 14, .shared = 112, .quota_milli = 0}, 8), 14'000u);
-  EXPECT_EQ(MilliCpusPerRank({.affinity = 1, .shared = 112, .quota_milli = 0}, 8), 1000u);
+  EXPECT_EQ(MilliCpusPerRank({.affinity = 14, .shared = 112, .quota_milli = 0}, {.on_node = 8}), 14'000u);
+  EXPECT_EQ(MilliCpusPerRank({.affinity = 1, .shared = 112, .quota_milli = 0}, {.on_node = 8}), 1000u);
+}
+
+TEST(MilliCpusPerRank, SharesTheAffinityAmongTheRanksOfTheProcess) {
+  EXPECT_EQ(MilliCpusPerRank({.affinity = 8, .shared = 112}, {.on_node = 8, .in_process = 8}), 1000u);
 }
 
 TEST(MilliCpusPerRank, IsUnlimitedWhereNothingIsKnown) {
-  EXPECT_EQ(MilliCpusPerRank({}, 8), std::numeric_limits<uint32_t>::max());
-  EXPECT_EQ(MilliCpusPerRank({.affinity = 4, .shared = 0, .quota_milli = 0}, 8), 4000u);
+  EXPECT_EQ(MilliCpusPerRank({}, {.on_node = 8}), std::numeric_limits<uint32_t>::max());
+  EXPECT_EQ(MilliCpusPerRank({.affinity = 4, .shared = 0, .quota_milli = 0}, {.on_node = 8}), 4000u);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -70,17 +71,22 @@ void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(cons
   header->identity_count = count;
 }
 
-uint32_t LocalRanks(const char* (*get)(const char* name), int ranks, int nodes) {
+LocalRanks FindLocalRanks(const char* (*get)(const char* name), int ranks, int nodes) {
   constexpr uint32_t kUsualGpus = 8;
   constexpr uint32_t kMost = 64;
+  uint32_t processes = 0;
   for (const char* name : {"LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
     const char* text = get(name);
     const long given = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
-    if (given >= 1 && given <= kMost) return static_cast<uint32_t>(given);
+    if (given < 1 || given > kMost) continue;
+    processes = static_cast<uint32_t>(given);
+    break;
   }
-  if (ranks < 1 || nodes < 1 || nodes > ranks) return kUsualGpus;
-  const uint32_t per_node = static_cast<uint32_t>((ranks - 1) / nodes + 1);
-  return per_node < kMost ? per_node : kMost;
+  const bool is_told = ranks >= 1 && nodes >= 1 && nodes <= ranks;
+  const uint32_t per_node = is_told ? std::min(static_cast<uint32_t>((ranks - 1) / nodes + 1), kMost) : 0;
+  if (processes == 0) return {.on_node = per_node > 1 ? per_node : kUsualGpus, .in_process = 1};
+  if (per_node <= processes) return {.on_node = processes, .in_process = 1};
+  return {.on_node = per_node, .in_process = (per_node - 1) / processes + 1};
 }
 
 }  // namespace nccl_exporter

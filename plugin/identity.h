@@ -19,8 +19,15 @@ void CopyText(char* field, size_t size, const char* text);
 // Fills pid, uid, host name, executable, identity pairs and version of a header that is not published yet.
 void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name));
 
-// Processes of this job on this node, as torchrun, Slurm or Open MPI tell; else by the ranks and nodes of a
-// communicator; 8, the usual number of GPUs, if neither is known.
-uint32_t LocalRanks(const char* (*get)(const char* name), int ranks = 0, int nodes = 0);
+// Ranks of this job, at least 1 each.
+struct LocalRanks {
+  uint32_t on_node = 1;
+  uint32_t in_process = 1;  // that share the CPUs which this process is bound to
+};
+
+// The launcher's processes per node (torchrun, Slurm, Open MPI), or the ranks per node of a communicator where these
+// are more: a process may hold several ranks. Where no launcher tells, a communicator with one rank per node says
+// nothing of the job's others; then and where nothing is known it is 8, the usual number of GPUs.
+LocalRanks FindLocalRanks(const char* (*get)(const char* name), int ranks = 0, int nodes = 0);
 
 }  // namespace nccl_exporter

@@ -51,22 +51,27 @@ TEST(Identity, CopiesVariablesOfTheAllowListAndNoOther) {
   EXPECT_STREQ(header->executable, "plugin_test");
 }
 
+const char* Nothing(const char*) { return nullptr; }
+const char* TwoTasks(const char* name) { return std::string_view(name) == "SLURM_NTASKS_PER_NODE" ? "2" : nullptr; }
+
 TEST(Identity, TakesTheNumberOfLocalRanksFromTheLauncher) {
-  EXPECT_EQ(LocalRanks([](const char*) -> const char* { return nullptr; }), 8u);
-  EXPECT_EQ(LocalRanks([](const char* name) { return std::string_view(name) == "LOCAL_WORLD_SIZE" ? "4" : nullptr; }),
+  EXPECT_EQ(FindLocalRanks(Nothing).on_node, 8u);
+  EXPECT_EQ(FindLocalRanks([](const char* name) { return std::string_view(name) == "LOCAL_WORLD_SIZE" ? "4" : nullptr; })
+                .on_node,
             4u);
-  EXPECT_EQ(
-      LocalRanks([](const char* name) { return std::string_view(name) == "SLURM_NTASKS_PER_NODE" ? "2" : nullptr; }),
-      2u);
-  EXPECT_EQ(LocalRanks([](const char*) { return "many"; }), 8u);
+  EXPECT_EQ(FindLocalRanks(TwoTasks).on_node, 2u);
+  EXPECT_EQ(FindLocalRanks([](const char*) { return "many"; }).on_node, 8u);
+  EXPECT_EQ(FindLocalRanks(TwoTasks, 4, 4).on_node, 2u) << "a communicator with one rank per node";
 }
 
-TEST(Identity, TakesTheNumberOfLocalRanksFromTheCommunicatorWhereNoLauncherTells) {
-  const auto nothing = [](const char*) -> const char* { return nullptr; };
-  EXPECT_EQ(LocalRanks(nothing, 16, 4), 4u);
-  EXPECT_EQ(LocalRanks(nothing, 17, 4), 5u);
-  EXPECT_EQ(LocalRanks(nothing, 2, 4), 8u) << "not believed";
-  EXPECT_EQ(LocalRanks([](const char*) { return "2"; }, 16, 4), 2u);
+TEST(Identity, TakesTheNumberOfLocalRanksFromTheCommunicatorWhereItHasMore) {
+  EXPECT_EQ(FindLocalRanks(Nothing, 16, 4).on_node, 4u);
+  EXPECT_EQ(FindLocalRanks(Nothing, 17, 4).on_node, 5u);
+  EXPECT_EQ(FindLocalRanks(Nothing, 2, 4).on_node, 8u) << "not believed";
+  EXPECT_EQ(FindLocalRanks(Nothing, 4, 4).on_node, 8u) << "the job may have other ranks on the node";
+  const LocalRanks four_per_process = FindLocalRanks(TwoTasks, 32, 4);
+  EXPECT_EQ(four_per_process.on_node, 8u);
+  EXPECT_EQ(four_per_process.in_process, 4u);
 }
 
 TEST(GpuIdentity, MapsCudasOrdinalToTheNodesIndex) {

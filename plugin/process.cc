@@ -117,16 +117,16 @@ const Process::Decision& Process::DecisionFor(const InitRequest& request, const 
   for (; decision->api_version != 0 && decision != &decisions_.back(); ++decision) {
     if (decision->api_version == api_version && decision->nccl_version == nccl_version) return *decision;
   }
-  const uint32_t told_ranks = LocalRanks(Environment, request.ranks, request.nodes);
+  const LocalRanks local_ranks = FindLocalRanks(Environment, request.ranks, request.nodes);
   *decision = {.api_version = api_version,
                .nccl_version = nccl_version,
                .policy = DecideEvents({.api_version = api_version,
                                        .nccl_version = nccl_version,
                                        .kernel_timing = options_.kernel_timing,
                                        .shared_memory_free_bytes = SharedMemoryFreeBytes(),
-                                       .local_ranks = LocalRanks(Environment),
+                                       .local_ranks = local_ranks.on_node,
                                        .allgatherv_is_off = IsAllgathervOff(Environment),
-                                       .milli_cpus_per_rank = MilliCpusPerRank(ReadCpuAllowance(), told_ranks)})};
+                                       .milli_cpus_per_rank = MilliCpusPerRank(ReadCpuAllowance(), local_ranks)})};
   return *decision;
 }
 
