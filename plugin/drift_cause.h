@@ -13,9 +13,12 @@
 // - Broadcasts of several roots in one group: their common kernel is counted on one side only, unless
 //   NCCL_ALLGATHERV_ENABLE=0.
 // - Any Broadcast: the device counts it, the host does not, unless NCCL_ALLGATHERV_ENABLE=0.
+// - Collectives that are not announced, because somebody else took their bits from the event mask: the same. NCCL's
+//   sequence number skips them. Sends and Receives have none.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -42,7 +45,9 @@ class DriftWatch {
     joins_broadcasts_.store(causes.joins_broadcasts, std::memory_order_relaxed);
     forgets_broadcasts_.store(causes.forgets_broadcasts, std::memory_order_relaxed);
     latest_call_is_captured_.store(false, std::memory_order_relaxed);
+    forgets_unannounced_.store(causes.forgets_unannounced, std::memory_order_relaxed);
     broadcast_group_.store(0, std::memory_order_relaxed);
+    for (auto& next : next_sequences_) next.store(0, std::memory_order_relaxed);
   }
 
   // Both return whether the counters drift from here on.
@@ -53,7 +58,8 @@ class DriftWatch {
     return function == Function::kBroadcast && SeesCauseInBroadcast(root, group);
   }
 
-  bool SeesCauseIn(const OperationStart& start) const {
+  bool SeesCauseIn(const OperationStart& start) {
+    if (start.peer < 0 && forgets_unannounced_.load(std::memory_order_relaxed) && SkipsSequence(start)) return true;
     if (start.peer < 0 && !start.is_replay) return false;
     if (start.is_replay && forgets_replays_.load(std::memory_order_relaxed) &&
         !latest_call_is_captured_.load(std::memory_order_relaxed)) {
@@ -65,6 +71,13 @@ class DriftWatch {
   }
 
  private:
+  bool SkipsSequence(const OperationStart& start) {
+    std::atomic<uint64_t>& next = next_sequences_[static_cast<uint8_t>(start.function)];
+    const uint64_t expected = next.load(std::memory_order_relaxed);
+    next.store(start.sequence + 1, std::memory_order_relaxed);
+    return expected != 0 && start.sequence > expected;
+  }
+
   bool SeesCauseInBroadcast(int root, uint64_t group) {
     if (forgets_broadcasts_.load(std::memory_order_relaxed)) return true;
     if (!joins_broadcasts_.load(std::memory_order_relaxed)) return false;
@@ -77,9 +90,11 @@ class DriftWatch {
   std::atomic<bool> forgets_replays_{false};
   std::atomic<bool> joins_broadcasts_{false};
   std::atomic<bool> forgets_broadcasts_{false};
+  std::atomic<bool> forgets_unannounced_{false};
   std::atomic<bool> latest_call_is_captured_{false};
   std::atomic<uint64_t> broadcast_group_{0};  // of the latest Broadcast; 0: none
   std::atomic<int> broadcast_root_{-1};
+  std::array<std::atomic<uint64_t>, kFunctionCount> next_sequences_{};  // 0: none was announced yet
 };
 
 }  // namespace nccl_exporter

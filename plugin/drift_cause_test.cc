@@ -56,6 +56,29 @@ TEST(DriftWatch, SeesReplaysAfterAnEagerCall) {
   EXPECT_FALSE(watch.SeesCauseIn(Replay())) << "though it was, until then";
 }
 
+OperationStart Collective(Function function, uint64_t sequence) {
+  OperationStart start;
+  start.function = function;
+  start.sequence = sequence;
+  return start;
+}
+
+TEST(DriftWatch, SeesCollectivesThatWereNotAnnounced) {
+  DriftWatch watch;
+  watch.Open({.forgets_unannounced = true});
+  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kAllReduce, 7))) << "the first says nothing";
+  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kAllReduce, 8)));
+  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kReduce, 0))) << "each function counts for itself";
+  EXPECT_FALSE(watch.SeesCauseIn(Send(1 << 20, 1))) << "has no number";
+  EXPECT_TRUE(watch.SeesCauseIn(Collective(Function::kAllReduce, 10)));
+  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kReduce, 1)));
+  watch.Open({.forgets_unannounced = true});
+  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kAllReduce, 30))) << "another communicator";
+  watch.Open({});
+  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kAllReduce, 2)));
+  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kAllReduce, 9)));
+}
+
 TEST(DriftWatch, SeesBroadcastsOfSeveralRootsInOneGroup) {
   DriftWatch watch;
   watch.Open({.joins_broadcasts = true});

@@ -2,6 +2,7 @@
 // What the real library asks NCCL for and says about it, by NCCL's release and the job's environment; and what it does
 // when somebody else changes the event mask.
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "plugin/survival_fixture.h"
 
@@ -68,7 +70,7 @@ class Communicator {
     if (handle != nullptr) table_->stopEvent(handle);
   }
   // The operation of a call, announced.
-  void* Announce(void* call) {
+  void* Announce(void* call, uint64_t sequence = 0) {
     Descriptor event;
     std::memset(static_cast<void*>(&event), 0, sizeof(event));
     event.type = static_cast<decltype(event.type)>(abi::kColl);
@@ -77,6 +79,7 @@ class Communicator {
     event.coll.count = 64;
     event.coll.datatype = "ncclFloat32";
     event.coll.nChannels = 1;
+    event.coll.seqNumber = sequence;
     void* handle = nullptr;
     table_->startEvent(context_, &handle, &event);
     return handle;
@@ -87,6 +90,8 @@ class Communicator {
     Stop(Start(type, group, is_captured, function));
     Stop(group);
   }
+  // A launch without operations.
+  void Launch() { Stop(Start(abi::kGroup)); }
 
  private:
   const typename Api<kVersion>::Table* table_ = LoadTable<kVersion>();
@@ -196,18 +201,68 @@ TEST_F(EventMask, LeavesKernelEventsOutWithFewerThanTwoCpusPerRank) {
 
 const Environment kTimedV7{{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}};
 
-TEST_F(EventMask, SeesAtTheNextGroupThatSomebodyElseHasChangedIt) {
+TEST_F(EventMask, SeesAtTheNextLaunchThatSomebodyElseHasChangedIt) {
   for (const int override : {0xffff, static_cast<int>(abi::kColl | abi::kP2p)}) {
     InJob<7>(23206, kTimedV7, [&](Communicator<7>& communicator) {
-      communicator.Call();
+      communicator.Launch();
       EXPECT_EQ(Reason(), TimingReason::kConfigured);
       event_mask = override;
-      communicator.Call();
+      communicator.Launch();
       EXPECT_EQ(Reason(), TimingReason::kMaskOverride);
       EXPECT_EQ(Source(), TimingSource::kNone);
       EXPECT_EQ(event_mask, override) << "the plugin does not fight for it";
     });
   }
+}
+
+TEST_F(EventMask, SeesThatEventsWereOffForAWhile) {
+  InJob<7>(23206, kTimedV7, [&](Communicator<7>& communicator) {
+    communicator.Announce(nullptr, 0);
+    communicator.Announce(nullptr, 1);
+    EXPECT_EQ(Source(), TimingSource::kKernel);
+    communicator.Announce(nullptr, 5);
+    EXPECT_EQ(Source(), TimingSource::kNone);
+    EXPECT_EQ(Reason(), TimingReason::kDrift);
+  });
+}
+
+// The mask's word lies on a page that cannot be read at first, so that one thread is held up where it reads the word
+// while another one comes to see the change.
+int* unreadable_mask = nullptr;
+std::atomic<int> readers_held_up{0};
+std::atomic<bool> other_has_seen_it{false};
+
+void HoldUp(int, siginfo_t* fault, void*) {
+  if (fault->si_addr != unreadable_mask) {
+    signal(SIGSEGV, SIG_DFL);
+    return;
+  }
+  mprotect(unreadable_mask, 4096, PROT_READ | PROT_WRITE);
+  readers_held_up = 1;
+  while (!other_has_seen_it) sched_yield();
+}
+
+TEST_F(EventMask, SurvivesThatTwoThreadsSeeTheChangeAtOnce) {
+  InJob<7>(23206, kTimedV7, [&](Communicator<7>&) {
+    unreadable_mask =
+        static_cast<int*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    Communicator<7> one(21, unreadable_mask), other(22, unreadable_mask);
+    *unreadable_mask = abi::kColl;
+    struct sigaction action {};
+    action.sa_sigaction = HoldUp;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, nullptr);
+    std::thread thread([&] {
+      while (readers_held_up == 0) sched_yield();
+      other.Launch();
+      other_has_seen_it = true;
+    });
+    mprotect(unreadable_mask, 4096, PROT_NONE);
+    one.Launch();
+    thread.join();
+    EXPECT_EQ(Source(0), TimingSource::kKernel) << "of another copy of NCCL";
+    for (const size_t slot : {1, 2}) EXPECT_EQ(Reason(slot), TimingReason::kMaskOverride) << slot;
+  });
 }
 
 TEST_F(EventMask, SeesAtTheNextInitThatSomebodyElseHasChangedIt) {

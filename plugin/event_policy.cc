@@ -22,7 +22,9 @@ KernelVerdict JudgeKernelTiming(const PolicyInput& input, const ReleaseFacts& fa
     return {true, TimingReason::kConfigured};
   }
   if (release.kernel_events == KernelEvents::kWithoutTime) return {false, TimingReason::kApiTooOld};
-  if (release.kernel_events == KernelEvents::kCostly) return {false, TimingReason::kReleaseUnsound};
+  if (release.kernel_events == KernelEvents::kCostly || release.kernel_events == KernelEvents::kBounded) {
+    return {false, TimingReason::kReleaseUnsound};
+  }
   // API v7 began with releases whose kernel events cost.
   if (!facts.is_known && input.nccl_version == 0) return {false, TimingReason::kReleaseUnknown};
   if (omits_work) return {false, TimingReason::kAllgathervEnabled};

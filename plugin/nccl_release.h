@@ -17,6 +17,7 @@ struct DriftCauses {
   bool forgets_replays = false;     // a captured graph, replayed after an eager call: the same
   bool joins_broadcasts = false;    // Broadcasts of several roots in one group: the same
   bool forgets_broadcasts = false;  // any Broadcast: the same
+  bool forgets_unannounced = false;  // collectives whose events somebody else has switched off: the same
 
   bool operator==(const DriftCauses&) const = default;
 };
@@ -25,6 +26,7 @@ enum class KernelEvents : uint8_t {
   kNone,         // the profiler API has none
   kWithoutTime,  // the plugin dates them at their delivery
   kCostly,       // with GPU times; the kernels take 4 to 13 % longer
+  kBounded,      // with GPU times; a large group of Sends and Receives ends in an error of NCCL
   kTimed,        // with GPU times
 };
 
@@ -55,6 +57,11 @@ struct NcclRelease {
 //   may_change_mask: 2.28.9 and 2.30.7 plugin/profiler.cc ncclProfilerStartGroupApiEvent loads the mask at each call,
 //     proxy.cc ncclProxySaveOp increments with and without KernelCh. 2.31: ncclProfilerPostPlanWork does not.
 //   ras_sets_mask: 2.31.2 ras/client_support.cc, and plugin/profiler.cc, which applies it again after each init.
+//   forgets_unannounced: 2.31.2 plugin/profiler.cc ncclProfilerPostPlanWork, as above. ncclProfilerStartTaskEvents
+//     counts coll.seqNumber on for every collective that is not captured, announced or not.
+//   kWithoutTime, kBounded: 2.26 and 2.27 transport/profiler.cc makes shared connections, so that proxy.cc ProxyAppend
+//     puts all Sends (Receives) of a batch on a channel into one list of NCCL_PROXY_MAX_SUBS (64), and beyond fails with
+//     "Proxy append out of bounds" (issue 2039, an AlltoAll). From 2.28 on they are not shared.
 //   kCostly: issue 2355, closed by 2.32.3. 2.31.3 on: messages to oneself and empty parts are counted on both sides
 //     (plugin/profiler.cc ncclProfilerPostPlanWork, by channel mask).
 inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
@@ -68,7 +75,7 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
     {.api_version = 4,
      .first_version = 22700,
      .last_version = 22799,
-     .kernel_events = KernelEvents::kTimed,
+     .kernel_events = KernelEvents::kBounded,
      .causes = {.hides_parts = true, .forgets_replays = true}},
     {.api_version = 5,
      .first_version = 22800,
@@ -89,21 +96,21 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .kernel_events = KernelEvents::kCostly,
      .broadcasts_lack_events = true,
      .ras_sets_mask = true,
-     .causes = {.joins_broadcasts = true, .forgets_broadcasts = true}},
+     .causes = {.joins_broadcasts = true, .forgets_broadcasts = true, .forgets_unannounced = true}},
     {.api_version = 7,
      .first_version = 23103,
      .last_version = 23199,
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
      .ras_sets_mask = true,
-     .causes = {.joins_broadcasts = true, .forgets_broadcasts = true}},
+     .causes = {.joins_broadcasts = true, .forgets_broadcasts = true, .forgets_unannounced = true}},
     {.api_version = 7,
      .first_version = 23200,
      .last_version = 23206,
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
      .ras_sets_mask = true,
-     .causes = {.joins_broadcasts = true, .forgets_broadcasts = true}},
+     .causes = {.joins_broadcasts = true, .forgets_broadcasts = true, .forgets_unannounced = true}},
 }};
 
 struct ReleaseFacts {

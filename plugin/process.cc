@@ -200,8 +200,7 @@ void Process::StoreMask(int* mask, const Decision& decision) {
 
 bool Process::IsMaskOverridden(const int* mask) const {
   for (uint32_t slot = 0; slot + 1 < slot_count_; ++slot) {
-    const WatchedMask& watched = watched_masks_[slot];
-    if (watched.mask.load(std::memory_order_relaxed) == mask && watched.IsOverridden()) return true;
+    if (mask != nullptr && watched_masks_[slot].Overridden() == mask) return true;
   }
   return false;
 }

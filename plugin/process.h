@@ -90,9 +90,11 @@ class Process {
     std::atomic<const int*> mask;
     std::atomic<int> stored;
 
-    bool IsOverridden() const {
+    // The word, if somebody else has changed it; else nullptr. Read once: another thread may stop the watch meanwhile.
+    const int* Overridden() const {
       const int* word = mask.load(std::memory_order_relaxed);
-      return word != nullptr && __atomic_load_n(word, __ATOMIC_RELAXED) != stored.load(std::memory_order_relaxed);
+      if (word == nullptr) return nullptr;
+      return __atomic_load_n(word, __ATOMIC_RELAXED) != stored.load(std::memory_order_relaxed) ? word : nullptr;
     }
   };
   static void StoreMask(int* mask, const Decision& decision);
@@ -100,7 +102,7 @@ class Process {
   bool IsMaskOverridden(const int* mask) const;
   void WatchMask(uint32_t slot, const int* mask, int stored);
   // Somebody else has changed the mask: NCCL's RAS client can, from 2.31 on. Kernel-timed communicators drift from here
-  // on, since NCCL's host has stopped or begun to count.
+  // on, since NCCL's host has stopped or begun to count. Any thread; once per change, and then over all slots.
   [[gnu::cold]] void NoteMaskOverride(const int* mask);
   void ShowMaskOverride(uint32_t slot);
 

@@ -17,9 +17,6 @@ inline void* Process::StartCallGroup(void* context) {
   if (communicator == nullptr) return nullptr;
   const Handle group = from.With(HandleKind::kGroupApi, communicator->NextCallGroup());
   if (Sampler* sampler = communicator->sampler()) sampler->NoteGroup(group.bits);
-  if (const WatchedMask& watched = watched_masks_[from.Slot()]; watched.IsOverridden()) {
-    NoteMaskOverride(watched.mask.load(std::memory_order_relaxed));
-  }
   return group.Pointer();
 }
 
@@ -58,6 +55,7 @@ inline void* Process::StartLaunch(void* context) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
+  if (const int* mask = watched_masks_[from.Slot()].Overridden()) NoteMaskOverride(mask);
   const uint64_t ticket = communicator->FollowsOperations() ? communicator->OpenLaunch() : 0;
   return from.With(ticket != 0 ? HandleKind::kGroup : HandleKind::kUnfollowed, ticket).Pointer();
 }
