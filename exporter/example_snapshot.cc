@@ -13,6 +13,7 @@ constexpr int64_t kSecondNs = 1000000000;
 // A rank of a training job under Slurm: collectives, point-to-point and an operation in flight.
 ProcessSnapshot TrainingProcess() {
   ProcessSnapshot process = EmptyProcess(4711);
+  process.rank_numbers_process = true;  // it has several GPUs
   process.identity = {{"SLURM_JOB_ID", "42"},    {"SLURM_STEP_ID", "0"},           {"SLURM_PROCID", "3"},
                       {"SLURM_LOCALID", "1"},    {"SLURM_JOB_NAME", "llm \"7b\""}, {"POD_NAMESPACE", "research"},
                       {"POD_NAME", "trainer-0"}, {"CONTAINER_NAME", "main"},       {"NODE_NAME", "gpu-node-7"}};

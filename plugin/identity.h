@@ -19,6 +19,11 @@ void CopyText(char* field, size_t size, const char* text);
 // Fills pid, uid, host name, executable, identity pairs and version of a header that is not published yet.
 void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name));
 
+// Whether the launcher has started fewer processes than a communicator has ranks, on all nodes or on its only one: a
+// process then has several ranks, or the launcher does not know of all processes, and RANK, or without it SLURM_PROCID,
+// numbers no ranks. False where that is not known: `ranks` or `nodes` 0, a launcher that does not say.
+bool HasMoreRanksThanProcesses(const char* (*get)(const char* name), int ranks, int nodes);
+
 // Processes of this job on this node, as torchrun, Slurm or Open MPI tell; else by the ranks and nodes of a
 // communicator; 8, the usual number of GPUs, if neither is known.
 uint32_t LocalRanks(const char* (*get)(const char* name), int ranks = 0, int nodes = 0);
