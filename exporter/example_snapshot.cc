@@ -62,10 +62,14 @@ ProcessSnapshot TrainingProcess() {
   CommunicatorSnapshot windowed = EmptyCommunicator(0xbeef, 2);
   windowed.started_sequence = 1;
   windowed.unseen_operations = 1;
+  windowed.probation_launches = 12;
   process.communicators.push_back(std::move(windowed));
 
   CommunicatorSnapshot unknown = EmptyCommunicator(0, 0);
   unknown.has_identity = false;
+  unknown.timing_source = TimingSource::kNone;
+  unknown.timing_reason = TimingReason::kDrift;
+  unknown.drift_cause = DriftCause::kMessageToSelf;
   AddOperation(unknown, Function::kReduce, 1, 0);
   process.communicators.push_back(std::move(unknown));
   return process;

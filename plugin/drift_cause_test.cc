@@ -36,24 +36,24 @@ TEST(PartsWithData, CutsAtMultiplesOf4KiB) {
 TEST(DriftWatch, SeesMessagesToSelfAndThoseWithEmptyParts) {
   DriftWatch watch;
   watch.Open({.hides_parts = true});
-  EXPECT_TRUE(watch.SeesCauseIn(Send(1 << 20, 4, true)));
-  EXPECT_TRUE(watch.SeesCauseIn(Send(262145, 16)));
-  EXPECT_FALSE(watch.SeesCauseIn(Send(262144, 16)));
-  EXPECT_FALSE(watch.SeesCauseIn(Send(262145, 0))) << "not announced";
+  EXPECT_EQ(watch.CauseIn(Send(1 << 20, 4, true)), DriftCause::kMessageToSelf);
+  EXPECT_EQ(watch.CauseIn(Send(262145, 16)), DriftCause::kEmptyParts);
+  EXPECT_EQ(watch.CauseIn(Send(262144, 16)), DriftCause::kNone);
+  EXPECT_EQ(watch.CauseIn(Send(262145, 0)), DriftCause::kNone) << "not announced";
   watch.Open({});
-  EXPECT_FALSE(watch.SeesCauseIn(Send(1 << 20, 4, true)));
-  EXPECT_FALSE(watch.SeesCauseIn(Send(262145, 16)));
+  EXPECT_EQ(watch.CauseIn(Send(1 << 20, 4, true)), DriftCause::kNone);
+  EXPECT_EQ(watch.CauseIn(Send(262145, 16)), DriftCause::kNone);
 }
 
 TEST(DriftWatch, SeesReplaysAfterAnEagerCall) {
   DriftWatch watch;
   watch.Open({.forgets_replays = true});
   watch.SeesCauseInCall(Function::kAllReduce, -1, 1, true);
-  EXPECT_FALSE(watch.SeesCauseIn(Replay()));
+  EXPECT_EQ(watch.CauseIn(Replay()), DriftCause::kNone);
   watch.SeesCauseInCall(Function::kReduce, 0, 2, false);
-  EXPECT_TRUE(watch.SeesCauseIn(Replay()));
+  EXPECT_EQ(watch.CauseIn(Replay()), DriftCause::kReplayAfterEagerCall);
   watch.SeesCauseInCall(Function::kReduce, 0, 3, true);
-  EXPECT_FALSE(watch.SeesCauseIn(Replay())) << "though it was, until then";
+  EXPECT_EQ(watch.CauseIn(Replay()), DriftCause::kNone) << "though it was, until then";
 }
 
 TEST(DriftWatch, SeesBroadcastsOfSeveralRootsInOneGroup) {
