@@ -57,6 +57,8 @@ void DescribeIdentity(const layout::CommunicatorSlot& slot, const Moment& now, C
   communicator.event_mask = slot.event_mask;
   communicator.timing_source = EnumOr(slot.timing_source, TimingSource::kNone);
   communicator.timing_reason = EnumOr(slot.timing_reason, TimingReason::kDefault);
+  communicator.drift_cause = EnumOr(Load(slot.drift_cause), DriftCause::kNone);
+  communicator.probation_launches = Load(slot.probation_launches);
   const uint64_t sampling = Load(slot.sampling);
   communicator.sampling_state = EnumOr(sampling & 0xff, SamplingState::kNone);
   communicator.sampling_reason = EnumOr(sampling >> 8 & 0xff, SamplingReason::kDefault);

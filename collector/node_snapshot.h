@@ -112,6 +112,8 @@ struct CommunicatorSnapshot {
   uint64_t event_mask = 0;
   TimingSource timing_source = TimingSource::kNone;
   TimingReason timing_reason = TimingReason::kDefault;
+  DriftCause drift_cause = DriftCause::kNone;
+  uint64_t probation_launches = 0;  // that have yet to agree with the CPU's clock before kernel times are believed
   SamplingState sampling_state = SamplingState::kNone;
   SamplingReason sampling_reason = SamplingReason::kDefault;
   uint32_t sampling_duty_ppm = 0;  // share of time in which operations are timed, in millionths; of sampled ones only
@@ -144,6 +146,7 @@ struct ProcessSnapshot {
   std::string plugin_version;
   int64_t start_realtime_ns = 0;
   std::vector<std::pair<std::string, std::string>> identity;  // environment variables, name and value
+  bool rank_numbers_process = false;  // RANK and its kin number processes, not ranks
   std::array<uint64_t, kLossCount> losses{};
   std::vector<CommunicatorSnapshot> communicators;
 

@@ -75,6 +75,7 @@ ProcessSnapshot DescribeProcess(const layout::SegmentHeader& header, uint64_t ow
     if (key.empty() || std::ranges::any_of(process.identity, same_key)) continue;
     process.identity.emplace_back(std::move(key), TextOf(header.identity[i].value));
   }
+  process.rank_numbers_process = header.rank_numbers_process.load(std::memory_order_relaxed) != 0;
   for (size_t i = 0; i < process.losses.size(); ++i) {
     process.losses[i] = header.losses[i].load(std::memory_order_relaxed);
   }

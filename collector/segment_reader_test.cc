@@ -60,7 +60,7 @@ TEST(SegmentReaderTest, RefusesAnotherMajorAndNamesBoth) {
   ASSERT_TRUE(read.fault);
   EXPECT_EQ(read.fault->error, SegmentError::kUnknownMajor);
   EXPECT_NE(read.fault->detail.find("2.7"), std::string::npos) << read.fault->detail;
-  EXPECT_NE(read.fault->detail.find("1.1"), std::string::npos) << read.fault->detail;
+  EXPECT_NE(read.fault->detail.find("1.2"), std::string::npos) << read.fault->detail;
 }
 
 TEST(SegmentReaderTest, ReadsAHigherMinorByTheStridesInItsHeader) {
@@ -79,6 +79,32 @@ TEST(SegmentReaderTest, TakesTheFilesOwnerForTheUserWhateverTheHeaderClaims) {
   const SegmentRead read = ParseSegment(writer.bytes(), kUid + 1, {.now = kNow});
   ASSERT_TRUE(read.process);
   EXPECT_EQ(read.process->uid, kUid + 1);
+}
+
+TEST(SegmentReaderTest, ReadsWhetherRankNumbersTheProcess) {
+  V1 writer = ReadySegment(2);
+  EXPECT_FALSE(Parse(writer).process->rank_numbers_process) << "a segment before 1.2";
+  writer.PutWord(V1::kRankNumbersProcess, 1);
+  EXPECT_TRUE(Parse(writer).process->rank_numbers_process);
+}
+
+TEST(SegmentReaderTest, ReadsWhatEndedKernelTimingAndWhatIsOnProbation) {
+  V1 writer = ReadySegment(3);
+  writer.Put(0, CommunicatorV1{.pci_bus_id = "0000:3b:00.0"});
+  writer.Put(1, CommunicatorV1{});
+  for (const uint64_t cause : {uint64_t{1}, uint64_t{1000}}) {
+    writer.PutWord(V1::DriftCauseAt(writer.SlotAt(1)), cause);
+    writer.PutWord(V1::ProbationAt(writer.SlotAt(1)), 64);
+    const SegmentRead read = Parse(writer);
+    ASSERT_TRUE(read.process);
+    const auto& communicators = read.process->communicators;
+    ASSERT_EQ(communicators.size(), 2u);
+    EXPECT_EQ(communicators[0].drift_cause, DriftCause::kNone) << "a segment before 1.2";
+    EXPECT_EQ(communicators[0].probation_launches, 0u);
+    EXPECT_EQ(communicators[0].pci_bus_id, "0000:3b:00.0");
+    EXPECT_EQ(communicators[1].drift_cause, cause == 1 ? DriftCause::kMessageToSelf : DriftCause::kNone);
+    EXPECT_EQ(communicators[1].probation_launches, 64u);
+  }
 }
 
 TEST(SegmentReaderTest, RefusesSizesThatContradictTheLimitsOrEachOther) {

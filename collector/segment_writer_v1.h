@@ -103,6 +103,7 @@ class SegmentWriterV1 {
   static constexpr size_t kSlotCountField = 32;
   static constexpr size_t kFileBytesField = 40;
   static constexpr size_t kIdentityCount = 80;
+  static constexpr size_t kRankNumbersProcess = 768;  // 1.2
   static constexpr uint64_t kVersion1 = uint64_t{1} << 32;
 
   // A segment of `slots` slots, the last of which is the overflow slot. Larger strides than its own are what a later
@@ -112,11 +113,13 @@ class SegmentWriterV1 {
   void Put(const ProcessV1& process);  // everything but the version word
   void Put(size_t slot, const CommunicatorV1& communicator);
   void Put(size_t slot, size_t function, const FunctionV1& counts);
-  void Put(size_t slot, const InFlightV1& operation);  // in the entry of its ticket
+  void Put(size_t slot, const InFlightV1& operation);     // in the entry of its ticket
   void Put(size_t slot, const CompletionV1& completion);  // in the entry of its ticket
   void Publish() { PutWord(kVersion, kVersion1); }
 
   size_t SlotAt(size_t slot) const { return header_bytes_ + slot * slot_bytes_; }
+  static constexpr size_t DriftCauseAt(size_t slot_at) { return slot_at + 368; }  // 1.2
+  static constexpr size_t ProbationAt(size_t slot_at) { return slot_at + 376; }   // 1.2
   size_t FunctionAt(size_t slot, size_t function) const;
   size_t InFlightAt(size_t slot, size_t entry) const;
   size_t CompletionAt(size_t slot, size_t entry) const;

@@ -13,6 +13,7 @@ constexpr int64_t kSecondNs = 1000000000;
 // A rank of a training job under Slurm: collectives, point-to-point and an operation in flight.
 ProcessSnapshot TrainingProcess() {
   ProcessSnapshot process = EmptyProcess(4711);
+  process.rank_numbers_process = true;  // it has several GPUs
   process.identity = {{"SLURM_JOB_ID", "42"},    {"SLURM_STEP_ID", "0"},           {"SLURM_PROCID", "3"},
                       {"SLURM_LOCALID", "1"},    {"SLURM_JOB_NAME", "llm \"7b\""}, {"POD_NAMESPACE", "research"},
                       {"POD_NAME", "trainer-0"}, {"CONTAINER_NAME", "main"},       {"NODE_NAME", "gpu-node-7"}};
@@ -61,10 +62,14 @@ ProcessSnapshot TrainingProcess() {
   CommunicatorSnapshot windowed = EmptyCommunicator(0xbeef, 2);
   windowed.started_sequence = 1;
   windowed.unseen_operations = 1;
+  windowed.probation_launches = 12;
   process.communicators.push_back(std::move(windowed));
 
   CommunicatorSnapshot unknown = EmptyCommunicator(0, 0);
   unknown.has_identity = false;
+  unknown.timing_source = TimingSource::kNone;
+  unknown.timing_reason = TimingReason::kDrift;
+  unknown.drift_cause = DriftCause::kMessageToSelf;
   AddOperation(unknown, Function::kReduce, 1, 0);
   process.communicators.push_back(std::move(unknown));
   return process;

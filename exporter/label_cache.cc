@@ -18,8 +18,7 @@ auto PartsOf(const CommunicatorSnapshot& c) {
 }
 
 auto PartsOf(const ProcessSnapshot& p) {
-  return std::tuple_cat(std::tie(p.uid, p.pid, p.host_name, p.plugin_version, p.identity),
-                        std::tuple(HasSeveralGpus(p)));
+  return std::tie(p.uid, p.pid, p.host_name, p.plugin_version, p.identity, p.rank_numbers_process);
 }
 
 // What a user claims with a communicator: all its ranks in the job, whatever they are called and number.

@@ -134,7 +134,7 @@ TEST(LabelCacheTest, FollowsAProcessThatTakesASecondGpu) {
   process.communicators = {EmptyCommunicator(1, 0)};
   cache.Of(process, process.communicators[0]);
   cache.Sweep();
-  process.communicators.push_back(EmptyCommunicator(1, 1));
+  process.rank_numbers_process = true;
   EXPECT_EQ(cache.OfProcess(process)->labels(), ProcessLabels(process));
   EXPECT_EQ(cache.Of(process, process.communicators[0]).rank_info->labels(),
             RankInfoLabels(process, process.communicators[0]));

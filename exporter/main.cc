@@ -65,28 +65,54 @@ int Dump(const std::string& path) {
                                    (detail.empty() ? "" : ": " + detail));
 }
 
+// The directories that are there and cannot be read; empty if there are none.
+std::string UnreadableDirectories(const NodeSnapshot& node) {
+  std::string text;
+  for (const SegmentTrouble& trouble : node.segment_troubles) {
+    if (trouble.error != SegmentError::kDirectoryUnreadable || trouble.present == 0) continue;
+    text += text.empty() ? "cannot read " : ", ";
+    text += trouble.file + ": " + trouble.detail;
+    if (trouble.present > 1) text += " (and " + std::to_string(trouble.present - 1) + " more of the same owner)";
+  }
+  return text;
+}
+
+// A failure unless all directories could be read, so that nothing there is never mistaken for nothing seen.
+int PrintNode(const NodeSnapshot& node, const std::string& text) {
+  const std::string unreadable = UnreadableDirectories(node);
+  if (unreadable.empty()) return Print(text);
+  const int printed = node.processes.empty() ? kSuccess : Print(text);
+  return printed == kSuccess ? Fail(kRuntimeFailure, unreadable) : printed;
+}
+
 // Looks without touching anything: no segment is old enough to be removed.
 int PrintInFlight(const Options& options) {
   Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
-  return Print(InFlightText(*collector.Snapshot()));
+  const auto node = collector.Snapshot();
+  return PrintNode(*node, InFlightText(*node));
 }
 
 int PrintCardinality(const Options& options) {
   if (options.shape) return Print(CardinalityText(NodeOfShape(*options.shape), options.metrics));
   Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
-  return Print(CardinalityText(collector.Snapshot(), options.metrics));
+  const auto node = collector.Snapshot();
+  return PrintNode(*node, CardinalityText(node, options.metrics));
 }
 
 int Top(const Options& options) {
   const auto sort = static_cast<TopSort>(std::ranges::find(kTopSorts, options.sort) - kTopSorts.begin());
+  Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
+  const auto first = collector.Snapshot();
+  const std::string unreadable = UnreadableDirectories(*first);
+  if (!unreadable.empty() && first->processes.empty()) return Fail(kRuntimeFailure, unreadable);
   std::optional<Terminal> terminal;
   if (!options.is_once && Terminal::IsThere()) terminal.emplace();  // before the collector's thread
-  Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
-  collector.Start();  // compares arrivals
+  collector.Start();                                                // compares arrivals
   const auto snapshots = [&] { return collector.Snapshot(); };
-  if (!terminal) return Print(TopOnce(snapshots, sort));
+  if (!terminal) return PrintNode(*first, TopOnce(snapshots, sort));
   ShowTop(snapshots, sort, *terminal);
-  return kSuccess;
+  terminal.reset();
+  return unreadable.empty() ? kSuccess : Fail(kRuntimeFailure, unreadable);
 }
 
 // SIGTERM and SIGINT end the daemon. The others, which would end it by default, get a line in the log: a terminal that

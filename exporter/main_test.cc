@@ -201,6 +201,20 @@ TEST(MainTest, InflightLooksIntoTheGivenDirectories) {
   EXPECT_TRUE(std::filesystem::exists(directory + "/wrong.seg"));
 }
 
+TEST(MainTest, ToolsFailWhereADirectoryCannotBeRead) {
+  const std::string no_directory = TemporaryDirectory() + "/no-directory";
+  std::ofstream{no_directory};
+  for (const std::vector<std::string>& tool :
+       std::vector<std::vector<std::string>>{{"inflight"}, {"top", "--once"}, {"cardinality"}}) {
+    std::vector<std::string> command{kDaemon, "--segment.dir=" + no_directory};
+    command.insert(command.end(), tool.begin(), tool.end());
+    ChildProcess process(command);
+    EXPECT_EQ(process.Wait(), 1) << tool[0];
+    EXPECT_EQ(OnlyLine(process.ErrorOutput()), "nccl-exporter: cannot read " + no_directory + ": Not a directory\n");
+    EXPECT_EQ(process.Output(), "") << tool[0];
+  }
+}
+
 TEST(MainTest, DumpSaysWhyASegmentCannotBeRead) {
   const std::string path = TemporaryDirectory() + "/text.seg";
   std::ofstream(path) << std::string(100000, 'x');

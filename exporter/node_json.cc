@@ -37,11 +37,6 @@ Json Time(int64_t realtime_ns) {
 
 Json Text(std::string_view text) { return ValidUtf8(text, kLabelValueLimitBytes); }
 
-const std::string& First(const ProcessSnapshot& process, std::string_view variable, std::string_view fallback) {
-  const std::string& value = process.Identity(variable);
-  return value.empty() ? process.Identity(fallback) : value;
-}
-
 Json LossesOf(const std::array<uint64_t, kLossCount>& counts) {
   constexpr std::array<std::string_view, 3> kKinds{"dropped", "unmatched", "timestamp_rejected"};
   Json losses = Json::array();
@@ -63,8 +58,8 @@ Json ProcessJson(const ProcessSnapshot& process) {
           {"executable", Text(process.executable)},
           {"plugin_version", Text(process.plugin_version)},
           {"start", Time(process.start_realtime_ns)},
-          {"global_rank", Text(First(process, "RANK", "SLURM_PROCID"))},
-          {"local_rank", Text(First(process, "LOCAL_RANK", "SLURM_LOCALID"))},
+          {"global_rank", Text(GlobalRank(process))},
+          {"local_rank", Text(LocalRank(process))},
           {"slurm_job_id", Text(process.Identity("SLURM_JOB_ID"))},
           {"namespace", Text(process.Identity("POD_NAMESPACE"))},
           {"pod", Text(process.Identity("POD_NAME"))},
@@ -112,9 +107,14 @@ Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHi
           {"behind", of.foremost - here.started_sequence},
           {"in_flight_count", is_known ? Json(here.in_flight.size()) : Json(nullptr)},
           {"in_flight", is_known ? InFlightJson(here) : Json::array()},
+          {"unseen_operations", here.unseen_operations},
           {"last_progress", Time(here.last_progress_realtime_ns)},
           {"timing_source", kTimingSources[static_cast<size_t>(here.timing_source)]},
           {"timing_reason", kTimingReasons[static_cast<size_t>(here.timing_reason)]},
+          {"drift_cause", here.drift_cause == DriftCause::kNone
+                              ? Json(nullptr)
+                              : Json(kDriftCauses[static_cast<size_t>(here.drift_cause)].name)},
+          {"probation_launches", here.probation_launches},
           {"sampling", kSamplingStates[static_cast<size_t>(here.sampling_state)]},
           {"arrivals", ArrivalsJson(of, here, history)}};
 }

@@ -110,6 +110,38 @@ TEST_F(NodeJsonTest, WhatIsNotKnownIsNull) {
   FAIL() << "the communicator of the old process is not there";
 }
 
+TEST_F(NodeJsonTest, SaysWhatIsNotSeenOfARankAndWhy) {
+  for (CommunicatorSnapshot& communicator : node_.processes[0].communicators) {
+    if (communicator.name != "world") continue;
+    communicator.timing_reason = TimingReason::kDrift;
+    communicator.drift_cause = DriftCause::kMessageToSelf;
+    communicator.unseen_operations = 7;
+    communicator.probation_launches = 64;
+  }
+  const json& healthy = Communicator("world")["local_ranks"][0];
+  EXPECT_EQ(healthy["drift_cause"], nullptr);
+  EXPECT_EQ(healthy["probation_launches"], 0);
+  EXPECT_EQ(healthy["unseen_operations"], 0);
+  const json answer = Answer(node_, history_);
+  for (const json& communicator : answer["communicators"]) {
+    if (communicator["comm_name"] != "world") continue;
+    const json& rank = communicator["local_ranks"][0];
+    EXPECT_EQ(rank["timing_reason"], "drift");
+    EXPECT_EQ(rank["drift_cause"], "message_to_self");
+    EXPECT_EQ(rank["unseen_operations"], 7);
+    EXPECT_EQ(rank["probation_launches"], 64);
+  }
+}
+
+TEST_F(NodeJsonTest, GivesNoNumberOfARankWhereItIsTheProcesss) {
+  node_.processes[0].identity = {{"RANK", "3"}, {"LOCAL_RANK", "1"}};
+  node_.processes[0].rank_numbers_process = false;
+  EXPECT_EQ(Answer(node_, history_)["processes"][0]["global_rank"], "3");
+  node_.processes[0].rank_numbers_process = true;
+  EXPECT_EQ(Answer(node_, history_)["processes"][0]["global_rank"], "");
+  EXPECT_EQ(Answer(node_, history_)["processes"][0]["local_rank"], "");
+}
+
 TEST_F(NodeJsonTest, NamesTheMissingWhereAllRanksLiveOnThisNode) {
   EXPECT_EQ(Communicator("world")["missing_ranks"], json({0, 1, 2, 4, 5, 6, 7}));
 }

@@ -93,11 +93,22 @@ void DumpIdentity(const CommunicatorSnapshot& communicator, std::string& out) {
        kTimingReasons[static_cast<size_t>(communicator.timing_reason)],
        kSamplingStates[static_cast<size_t>(communicator.sampling_state)],
        kSamplingReasons[static_cast<size_t>(communicator.sampling_reason)]);
+  if (communicator.drift_cause != DriftCause::kNone) {
+    const DriftTraits& cause = kDriftCauses[static_cast<size_t>(communicator.drift_cause)];
+    Line(out, "  kernel timing ended by {} ({})", cause.name, cause.meaning);
+  }
+  if (communicator.probation_launches != 0) {
+    Line(out, "  NCCL release not known: kernel times are held until {} further launches have proved them",
+         communicator.probation_launches);
+  }
   Line(out, "  created {}, last progress {}", TimeText(communicator.created_realtime_ns),
        TimeText(communicator.last_progress_realtime_ns));
   const std::string completed =
       communicator.completion_is_known ? std::to_string(communicator.completed_sequence) : "unknown";
   Line(out, "  collectives started {}, completed {}", communicator.started_sequence, completed);
+  if (communicator.unseen_operations != 0) {
+    Line(out, "  started outside of a timing window, running or complete: {}", communicator.unseen_operations);
+  }
 }
 
 void DumpProcess(const ProcessSnapshot& process, std::string& out) {

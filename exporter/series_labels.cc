@@ -52,15 +52,11 @@ std::string NcclVersionText(int version) {
          std::to_string(version % 100);
 }
 
-const std::string& FirstKnown(const ProcessSnapshot& process, std::string_view variable, std::string_view fallback) {
+// The first of both that is known, or empty where it would be taken for the number of a rank that it is not.
+std::string_view RankNumber(const ProcessSnapshot& process, std::string_view variable, std::string_view fallback) {
+  if (process.rank_numbers_process) return "";
   const std::string& value = process.Identity(variable);
   return value.empty() ? process.Identity(fallback) : value;
-}
-
-// As FirstKnown(), or empty where it would be taken for the number of a rank that it is not.
-std::string_view RankNumber(const ProcessSnapshot& process, std::string_view variable, std::string_view fallback) {
-  if (HasSeveralGpus(process)) return "";
-  return FirstKnown(process, variable, fallback);
 }
 
 // The label for an identity variable that has none of its own: its name in lower case, or empty if that is no label
@@ -110,20 +106,16 @@ Labels OtherCommunicatorLabels(const ProcessSnapshot& process) {
   return labels;
 }
 
-bool HasSeveralGpus(const ProcessSnapshot& process) {
-  const CommunicatorSnapshot* first = nullptr;
-  for (const CommunicatorSnapshot& communicator : process.communicators) {
-    if (communicator.gpu_index < 0 && communicator.gpu_uuid.empty()) continue;
-    if (first == nullptr) first = &communicator;
-    if (communicator.gpu_index != first->gpu_index || communicator.gpu_uuid != first->gpu_uuid) return true;
-  }
-  return false;
+std::string_view GlobalRank(const ProcessSnapshot& process) { return RankNumber(process, "RANK", "SLURM_PROCID"); }
+
+std::string_view LocalRank(const ProcessSnapshot& process) {
+  return RankNumber(process, "LOCAL_RANK", "SLURM_LOCALID");
 }
 
 Labels ProcessLabels(const ProcessSnapshot& process) {
   Labels labels;
   Append(labels, "pid", std::to_string(process.pid));
-  Append(labels, "global_rank", RankNumber(process, "RANK", "SLURM_PROCID"));
+  Append(labels, "global_rank", GlobalRank(process));
   AppendJobLabels(labels, process);
   return labels;
 }
@@ -132,8 +124,8 @@ Labels RankInfoLabels(const ProcessSnapshot& process, const CommunicatorSnapshot
   Labels labels;
   Append(labels, "gpu_uuid", communicator.gpu_uuid);
   Append(labels, "pci_bus_id", communicator.pci_bus_id);
-  Append(labels, "global_rank", RankNumber(process, "RANK", "SLURM_PROCID"));
-  Append(labels, "local_rank", RankNumber(process, "LOCAL_RANK", "SLURM_LOCALID"));
+  Append(labels, "global_rank", GlobalRank(process));
+  Append(labels, "local_rank", LocalRank(process));
   Append(labels, "hostname", process.host_name);
   Append(labels, "pid", std::to_string(process.pid));
   Append(labels, "timing_source", kTimingSources[static_cast<size_t>(communicator.timing_source)]);

@@ -23,9 +23,10 @@ Labels CommunicatorLabels(const ProcessSnapshot& process, const CommunicatorSnap
 // Labels of the communicators of a process' job that have no series of their own.
 Labels OtherCommunicatorLabels(const ProcessSnapshot& process);
 
-// Whether its communicators are of several GPUs. RANK and LOCAL_RANK then number the process, not its ranks, and are no
-// labels.
-bool HasSeveralGpus(const ProcessSnapshot& process);
+// Number of the process's rank in its job and on its node, as the launcher gave it; empty where that numbers processes
+// and not ranks.
+std::string_view GlobalRank(const ProcessSnapshot& process);
+std::string_view LocalRank(const ProcessSnapshot& process);
 
 // Labels of every series of a process.
 Labels ProcessLabels(const ProcessSnapshot& process);

@@ -23,6 +23,7 @@ void Communicator::Open(TimingSource source, int rank, uint32_t ranks, layout::C
   dates_starts_.store(false, std::memory_order_relaxed);
   held_times_.Clear();
   recorder_.Open(slot, header, ranks);
+  recorder_.ShowProbation(probation_left_.load(std::memory_order_relaxed));
 }
 
 // Launches.
@@ -53,10 +54,9 @@ void Communicator::RejectLaunch(uint64_t ticket, Loss loss) {
 
 // Drift.
 
-void Communicator::BeginDrift(uint64_t launch_ticket) {
+void Communicator::BeginDrift(uint64_t launch_ticket, DriftCause cause) {
   RejectLaunch(launch_ticket, Loss::kDrift);
-  is_drifting_.store(true, std::memory_order_relaxed);
-  recorder_.ShowDrift();
+  if (!is_drifting_.exchange(true, std::memory_order_relaxed)) recorder_.ShowDrift(cause);
 }
 
 // Starts.

@@ -39,7 +39,7 @@ class Communicator {
   }
   // NCCL's mask was changed by somebody else: kernel times are not believed from here on.
   void EndKernelTiming() {
-    if (ReadsKernels()) BeginDrift(0);
+    if (ReadsKernels()) BeginDrift(0, DriftCause::kMaskOverride);
   }
   TimingSource source() const { return source_.load(std::memory_order_relaxed); }
   void LearnRank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
@@ -121,8 +121,9 @@ class Communicator {
   // Counts why a handle does not name an active operation.
   void CountStray(uint64_t state, uint64_t abbreviated);
 
-  // From here on the counters drift: neither the launch nor anything after it is timed. Launches before it are.
-  [[gnu::cold]] void BeginDrift(uint64_t launch_ticket);
+  // From here on the counters drift: neither the launch nor anything after it is timed. Launches before it are. The
+  // first cause is shown.
+  [[gnu::cold]] void BeginDrift(uint64_t launch_ticket, DriftCause cause);
   // Untimes all of an open launch; the first loss decides.
   void RejectLaunch(uint64_t launch_ticket, Loss loss);
   bool ReadsKernels() const { return source() == TimingSource::kKernel || source() == TimingSource::kKernelCpu; }

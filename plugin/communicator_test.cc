@@ -573,9 +573,11 @@ TEST_F(CommunicatorTest, HoldsTheTimesOfAReleaseOnProbationUntilManyAgreeWithThe
     RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   }
   EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+  EXPECT_EQ(LoadRelaxed(slot_->probation_launches), 1u);
   EXPECT_EQ(Completed(Function::kAllReduce), Communicator::kProbationLaunches - 1);
   for (int i = 0; i < 10; ++i) RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   EXPECT_EQ(Timed(Function::kAllReduce), Communicator::kProbationLaunches + 9);
+  EXPECT_EQ(LoadRelaxed(slot_->probation_launches), 0u);
   EXPECT_EQ(AllLosses(), 0u);
 }
 
@@ -588,6 +590,20 @@ TEST_F(CommunicatorTest, DropsTheTimesOfAReleaseThatFailsItsProbation) {
   EXPECT_FALSE(communicator_->FollowsOperations());
   EXPECT_EQ(Timed(Function::kAllReduce), 0u);
   EXPECT_EQ(Losses(Loss::kDrift), 10u);
+  EXPECT_EQ(LoadRelaxed(slot_->drift_cause), static_cast<uint64_t>(DriftCause::kContradiction));
+}
+
+TEST_F(CommunicatorTest, ShowsTheFirstCauseThatEndedItsTiming) {
+  communicator_->Open(TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {.hides_parts = true});
+  communicator_->StartOperation(AllReduce(8, 1));
+  EXPECT_EQ(LoadRelaxed(slot_->drift_cause), static_cast<uint64_t>(DriftCause::kNone));
+  OperationStart to_self = PointToPoint(Function::kSend, 1 << 20, 1);
+  to_self.peer = 2;
+  to_self.is_to_self = true;
+  communicator_->StartOperation(to_self);
+  EXPECT_EQ(LoadRelaxed(slot_->drift_cause), static_cast<uint64_t>(DriftCause::kMessageToSelf));
+  communicator_->EndKernelTiming();
+  EXPECT_EQ(LoadRelaxed(slot_->drift_cause), static_cast<uint64_t>(DriftCause::kMessageToSelf));
 }
 
 TEST_F(CommunicatorTest, CountsTheTimesThatItHoldsForAReleaseOnProbationByThatCause) {

@@ -8,70 +8,71 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace nccl_exporter {
 namespace {
 
-// A file system of a node's own.
-class CpuAllowanceTest : public testing::Test {
- protected:
-  CpuAllowanceTest() {
-    std::string pattern = testing::TempDir() + "cpusXXXXXX";
-    root_ = mkdtemp(pattern.data());
-    Write("/sys/devices/system/cpu/online", "0-127\n");
-  }
-  ~CpuAllowanceTest() override { std::filesystem::remove_all(root_); }
-
-  void Write(const std::string& path, const std::string& text) const {
-    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
-  }
-  CpuAllowance Read() const { return ReadCpuAllowance(root_.c_str()); }
-
-  std::string root_;
+// What the kernel shows on a node besides its 128 CPUs, and what follows from it.
+struct NodeFiles {
+  const char* name;
+  std::vector<std::pair<std::string, std::string>> files;
+  uint32_t shared;
+  uint32_t quota_milli;
 };
 
-TEST_F(CpuAllowanceTest, IsTheWholeNodeWithoutCgroups) {
-  EXPECT_EQ(Read().shared, 128u);
-  EXPECT_EQ(Read().quota_milli, 0u);
+class CpuAllowanceOf : public testing::TestWithParam<NodeFiles> {};
+
+TEST_P(CpuAllowanceOf, IsWhatTheFilesSay) {
+  std::string root = testing::TempDir() + "cpusXXXXXX";
+  ASSERT_NE(mkdtemp(root.data()), nullptr);
+  const auto write = [&](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
+    std::ofstream(root + path) << text;
+  };
+  write("/sys/devices/system/cpu/online", "0-127\n");
+  for (const auto& [path, text] : GetParam().files) write(path, text);
+  const CpuAllowance allowance = ReadCpuAllowance(root.c_str());
+  std::filesystem::remove_all(root);
+  EXPECT_EQ(allowance.shared, GetParam().shared);
+  EXPECT_EQ(allowance.quota_milli, GetParam().quota_milli);
 }
 
-TEST_F(CpuAllowanceTest, TakesTheLeastQuotaOfAllLevelsAndTheNearestCpuset) {
-  Write("/proc/self/cgroup", "0::/kubepods/pod1/worker\n");
-  Write("/sys/fs/cgroup/cpuset.cpus.effective", "0-127\n");
-  Write("/sys/fs/cgroup/kubepods/cpu.max", "6400000 100000\n");
-  Write("/sys/fs/cgroup/kubepods/pod1/cpu.max", "150000 100000\n");
-  Write("/sys/fs/cgroup/kubepods/pod1/cpuset.cpus.effective", "0-3,8,10-11\n");
-  Write("/sys/fs/cgroup/kubepods/pod1/worker/cpu.max", "max 100000\n");
-  EXPECT_EQ(Read().quota_milli, 1500u);
-  EXPECT_EQ(Read().shared, 7u);
-}
-
-TEST_F(CpuAllowanceTest, FindsTheFilesOfAContainerWhosePathIsTheHosts) {
-  Write("/proc/self/cgroup", "0::/../../host/slice\n");
-  Write("/sys/fs/cgroup/cpu.max", "400000 100000\n");
-  Write("/sys/fs/cgroup/cpuset.cpus.effective", "16-31\n");
-  EXPECT_EQ(Read().quota_milli, 4000u);
-  EXPECT_EQ(Read().shared, 16u);
-}
-
-TEST_F(CpuAllowanceTest, KnowsCgroupV1) {
-  Write("/proc/self/cgroup", "11:cpuset:/slurm/job_1\n4:cpu,cpuacct:/slurm/job_1\n1:name=systemd:/\n");
-  Write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
-  Write("/sys/fs/cgroup/cpu/slurm/job_1/cpu.cfs_quota_us", "800000\n");
-  Write("/sys/fs/cgroup/cpu/slurm/job_1/cpu.cfs_period_us", "100000\n");
-  Write("/sys/fs/cgroup/cpuset/slurm/job_1/cpuset.cpus", "32-63\n");
-  EXPECT_EQ(Read().quota_milli, 8000u);
-  EXPECT_EQ(Read().shared, 32u);
-}
-
-TEST_F(CpuAllowanceTest, TakesNonsenseForNoLimit) {
-  Write("/proc/self/cgroup", "0:/no-path\nnonsense\n0::\n0::/a\n");
-  Write("/sys/fs/cgroup/a/cpu.max", "lots 100000\n");
-  Write("/sys/fs/cgroup/a/cpuset.cpus.effective", "5-2\n");
-  EXPECT_EQ(Read().quota_milli, 0u);
-  EXPECT_EQ(Read().shared, 128u);
-}
+INSTANTIATE_TEST_SUITE_P(
+    Nodes, CpuAllowanceOf,
+    testing::Values(NodeFiles{.name = "TheWholeNodeWithoutCgroups", .files = {}, .shared = 128, .quota_milli = 0},
+                    NodeFiles{.name = "TheLeastQuotaOfAllLevelsAndTheNearestCpuset",
+                              .files = {{"/proc/self/cgroup", "0::/kubepods/pod1/worker\n"},
+                                        {"/sys/fs/cgroup/cpuset.cpus.effective", "0-127\n"},
+                                        {"/sys/fs/cgroup/kubepods/cpu.max", "6400000 100000\n"},
+                                        {"/sys/fs/cgroup/kubepods/pod1/cpu.max", "150000 100000\n"},
+                                        {"/sys/fs/cgroup/kubepods/pod1/cpuset.cpus.effective", "0-3,8,10-11\n"},
+                                        {"/sys/fs/cgroup/kubepods/pod1/worker/cpu.max", "max 100000\n"}},
+                              .shared = 7,
+                              .quota_milli = 1500},
+                    NodeFiles{.name = "AContainerWhosePathIsTheHosts",
+                              .files = {{"/proc/self/cgroup", "0::/../../host/slice\n"},
+                                        {"/sys/fs/cgroup/cpu.max", "400000 100000\n"},
+                                        {"/sys/fs/cgroup/cpuset.cpus.effective", "16-31\n"}},
+                              .shared = 16,
+                              .quota_milli = 4000},
+                    NodeFiles{.name = "CgroupV1",
+                              .files = {{"/proc/self/cgroup",
+                                         "11:cpuset:/slurm/job_1\n4:cpu,cpuacct:/slurm/job_1\n1:name=systemd:/\n"},
+                                        {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"},
+                                        {"/sys/fs/cgroup/cpu/slurm/job_1/cpu.cfs_quota_us", "800000\n"},
+                                        {"/sys/fs/cgroup/cpu/slurm/job_1/cpu.cfs_period_us", "100000\n"},
+                                        {"/sys/fs/cgroup/cpuset/slurm/job_1/cpuset.cpus", "32-63\n"}},
+                              .shared = 32,
+                              .quota_milli = 8000},
+                    NodeFiles{.name = "NonsenseThatIsNoLimit",
+                              .files = {{"/proc/self/cgroup", "0:/no-path\nnonsense\n0::\n0::/a\n"},
+                                        {"/sys/fs/cgroup/a/cpu.max", "lots 100000\n"},
+                                        {"/sys/fs/cgroup/a/cpuset.cpus.effective", "5-2\n"}},
+                              .shared = 128,
+                              .quota_milli = 0}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST(CpuAllowance, CountsTheAffinityOfTheCallingThread) {
   cpu_set_t before;

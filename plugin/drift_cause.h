@@ -24,6 +24,7 @@
 
 #include "plugin/nccl_release.h"
 #include "plugin/operation.h"
+#include "proto/data_quality.h"
 
 namespace nccl_exporter {
 
@@ -50,7 +51,7 @@ class DriftWatch {
     for (auto& next : next_sequences_) next.store(0, std::memory_order_relaxed);
   }
 
-  // Both return whether the counters drift from here on.
+  // Both say whether, and why, the counters drift from here on.
 
   // `group` tells one group of calls from the next.
   bool SeesCauseInCall(Function function, int root, uint64_t group, bool is_captured) {
@@ -58,16 +59,20 @@ class DriftWatch {
     return function == Function::kBroadcast && SeesCauseInBroadcast(root, group);
   }
 
-  bool SeesCauseIn(const OperationStart& start) {
-    if (start.peer < 0 && forgets_unannounced_.load(std::memory_order_relaxed) && SkipsSequence(start)) return true;
-    if (start.peer < 0 && !start.is_replay) return false;
+  DriftCause CauseIn(const OperationStart& start) {
+    if (start.peer < 0 && forgets_unannounced_.load(std::memory_order_relaxed) && SkipsSequence(start)) {
+      return DriftCause::kEventsOff;
+    }
+    if (start.peer < 0 && !start.is_replay) return DriftCause::kNone;
     if (start.is_replay && forgets_replays_.load(std::memory_order_relaxed) &&
         !latest_call_is_captured_.load(std::memory_order_relaxed)) {
-      return true;
+      return DriftCause::kReplayAfterEagerCall;
     }
-    if (start.peer < 0 || !hides_parts_.load(std::memory_order_relaxed)) return false;
-    return start.is_to_self ||
-           (start.channels > 1 && PartsWithData(start.message_bytes, start.channels) < start.channels);
+    if (start.peer < 0 || !hides_parts_.load(std::memory_order_relaxed)) return DriftCause::kNone;
+    if (start.is_to_self) return DriftCause::kMessageToSelf;
+    const bool has_empty_parts =
+        start.channels > 1 && PartsWithData(start.message_bytes, start.channels) < start.channels;
+    return has_empty_parts ? DriftCause::kEmptyParts : DriftCause::kNone;
   }
 
  private:

@@ -36,24 +36,24 @@ TEST(PartsWithData, CutsAtMultiplesOf4KiB) {
 TEST(DriftWatch, SeesMessagesToSelfAndThoseWithEmptyParts) {
   DriftWatch watch;
   watch.Open({.hides_parts = true});
-  EXPECT_TRUE(watch.SeesCauseIn(Send(1 << 20, 4, true)));
-  EXPECT_TRUE(watch.SeesCauseIn(Send(262145, 16)));
-  EXPECT_FALSE(watch.SeesCauseIn(Send(262144, 16)));
-  EXPECT_FALSE(watch.SeesCauseIn(Send(262145, 0))) << "not announced";
+  EXPECT_EQ(watch.CauseIn(Send(1 << 20, 4, true)), DriftCause::kMessageToSelf);
+  EXPECT_EQ(watch.CauseIn(Send(262145, 16)), DriftCause::kEmptyParts);
+  EXPECT_EQ(watch.CauseIn(Send(262144, 16)), DriftCause::kNone);
+  EXPECT_EQ(watch.CauseIn(Send(262145, 0)), DriftCause::kNone) << "not announced";
   watch.Open({});
-  EXPECT_FALSE(watch.SeesCauseIn(Send(1 << 20, 4, true)));
-  EXPECT_FALSE(watch.SeesCauseIn(Send(262145, 16)));
+  EXPECT_EQ(watch.CauseIn(Send(1 << 20, 4, true)), DriftCause::kNone);
+  EXPECT_EQ(watch.CauseIn(Send(262145, 16)), DriftCause::kNone);
 }
 
 TEST(DriftWatch, SeesReplaysAfterAnEagerCall) {
   DriftWatch watch;
   watch.Open({.forgets_replays = true});
   watch.SeesCauseInCall(Function::kAllReduce, -1, 1, true);
-  EXPECT_FALSE(watch.SeesCauseIn(Replay()));
+  EXPECT_EQ(watch.CauseIn(Replay()), DriftCause::kNone);
   watch.SeesCauseInCall(Function::kReduce, 0, 2, false);
-  EXPECT_TRUE(watch.SeesCauseIn(Replay()));
+  EXPECT_EQ(watch.CauseIn(Replay()), DriftCause::kReplayAfterEagerCall);
   watch.SeesCauseInCall(Function::kReduce, 0, 3, true);
-  EXPECT_FALSE(watch.SeesCauseIn(Replay())) << "though it was, until then";
+  EXPECT_EQ(watch.CauseIn(Replay()), DriftCause::kNone) << "though it was, until then";
 }
 
 OperationStart Collective(Function function, uint64_t sequence) {
@@ -66,17 +66,17 @@ OperationStart Collective(Function function, uint64_t sequence) {
 TEST(DriftWatch, SeesCollectivesThatWereNotAnnounced) {
   DriftWatch watch;
   watch.Open({.forgets_unannounced = true});
-  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kAllReduce, 7))) << "the first says nothing";
-  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kAllReduce, 8)));
-  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kReduce, 0))) << "each function counts for itself";
-  EXPECT_FALSE(watch.SeesCauseIn(Send(1 << 20, 1))) << "has no number";
-  EXPECT_TRUE(watch.SeesCauseIn(Collective(Function::kAllReduce, 10)));
-  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kReduce, 1)));
+  EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 7)), DriftCause::kNone) << "the first says nothing";
+  EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 8)), DriftCause::kNone);
+  EXPECT_EQ(watch.CauseIn(Collective(Function::kReduce, 0)), DriftCause::kNone) << "each function counts for itself";
+  EXPECT_EQ(watch.CauseIn(Send(1 << 20, 1)), DriftCause::kNone) << "has no number";
+  EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 10)), DriftCause::kEventsOff);
+  EXPECT_EQ(watch.CauseIn(Collective(Function::kReduce, 1)), DriftCause::kNone);
   watch.Open({.forgets_unannounced = true});
-  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kAllReduce, 30))) << "another communicator";
+  EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 30)), DriftCause::kNone) << "another communicator";
   watch.Open({});
-  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kAllReduce, 2)));
-  EXPECT_FALSE(watch.SeesCauseIn(Collective(Function::kAllReduce, 9)));
+  EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 2)), DriftCause::kNone);
+  EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 9)), DriftCause::kNone);
 }
 
 TEST(DriftWatch, SeesBroadcastsOfSeveralRootsInOneGroup) {

@@ -71,6 +71,18 @@ void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(cons
   header->identity_count = count;
 }
 
+bool HasMoreRanksThanProcesses(const char* (*get)(const char* name), int ranks, int nodes) {
+  const auto is_exceeded = [&](const char* name) {
+    const char* text = get(name);
+    const long processes = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
+    return processes >= 1 && ranks > processes;
+  };
+  const char* rank = get("RANK");
+  // Slurm's number of the step: its number of the job, and that of a node, may be those of another step.
+  if (rank == nullptr || rank[0] == '\0') return is_exceeded("SLURM_STEP_NUM_TASKS");
+  return is_exceeded("WORLD_SIZE") || (nodes == 1 && is_exceeded("LOCAL_WORLD_SIZE"));
+}
+
 LocalRanks FindLocalRanks(const char* (*get)(const char* name), int ranks, int nodes) {
   constexpr uint32_t kUsualGpus = 8;
   constexpr uint32_t kMost = 64;

@@ -19,6 +19,11 @@ void CopyText(char* field, size_t size, const char* text);
 // Fills pid, uid, host name, executable, identity pairs and version of a header that is not published yet.
 void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name));
 
+// Whether the launcher has started fewer processes than a communicator has ranks, on all nodes or on its only one: a
+// process then has several ranks, or the launcher does not know of all processes, and RANK, or without it SLURM_PROCID,
+// numbers no ranks. False where that is not known: `ranks` or `nodes` 0, a launcher that does not say.
+bool HasMoreRanksThanProcesses(const char* (*get)(const char* name), int ranks, int nodes);
+
 // Ranks of this job, at least 1 each.
 struct LocalRanks {
   uint32_t on_node = 1;

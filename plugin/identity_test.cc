@@ -74,6 +74,31 @@ TEST(Identity, TakesTheNumberOfLocalRanksFromTheCommunicatorWhereItHasMore) {
   EXPECT_EQ(four_per_process.in_process, 4u);
 }
 
+// The variable that this launcher sets besides RANK.
+template <const char* kVariable>
+const char* TwoBesideRank(const char* name) {
+  return std::string_view(name) == "RANK" ? "0" : std::string_view(name) == kVariable ? "2" : nullptr;
+}
+constexpr char kWorldSize[] = "WORLD_SIZE";
+constexpr char kLocalWorldSize[] = "LOCAL_WORLD_SIZE";
+
+TEST(Identity, SeesThatACommunicatorHasMoreRanksThanTheLauncherHasProcesses) {
+  EXPECT_TRUE(HasMoreRanksThanProcesses(TwoBesideRank<kWorldSize>, 3, 2));
+  EXPECT_FALSE(HasMoreRanksThanProcesses(TwoBesideRank<kWorldSize>, 2, 1));
+  EXPECT_TRUE(HasMoreRanksThanProcesses(TwoBesideRank<kLocalWorldSize>, 3, 1));
+  EXPECT_FALSE(HasMoreRanksThanProcesses(TwoBesideRank<kLocalWorldSize>, 3, 2)) << "two here, one elsewhere";
+  EXPECT_FALSE(HasMoreRanksThanProcesses(TwoBesideRank<kWorldSize>, 0, 0)) << "ranks not known";
+  const auto slurm = [](const char* name) {
+    return std::string_view(name) == "SLURM_STEP_NUM_TASKS" ? "4"
+           : std::string_view(name) == "WORLD_SIZE"         ? "1"
+                                                            : nullptr;
+  };
+  EXPECT_TRUE(HasMoreRanksThanProcesses(slurm, 5, 2));
+  EXPECT_FALSE(HasMoreRanksThanProcesses(slurm, 4, 1)) << "WORLD_SIZE goes with RANK";
+  EXPECT_FALSE(HasMoreRanksThanProcesses([](const char*) -> const char* { return nullptr; }, 8, 1));
+  EXPECT_FALSE(HasMoreRanksThanProcesses([](const char*) { return "many"; }, 8, 1));
+}
+
 TEST(GpuIdentity, MapsCudasOrdinalToTheNodesIndex) {
   EXPECT_EQ(NodeIndex(nullptr, 3), 3);
   EXPECT_EQ(NodeIndex("", 3), 3);

@@ -74,7 +74,7 @@ Communicator::Belief Communicator::Judge(const LaunchTimes& launch, uint64_t tim
     if (!Plausibility::IsDrift(*verdict.loss)) return Belief::kNo;
     is_contradicted_.store(true, std::memory_order_relaxed);
     DropHeld(Loss::kDrift);
-    BeginDrift(0);
+    BeginDrift(0, DriftCause::kContradiction);
     return Belief::kNo;
   }
   dates_starts_.store(!verdict.is_own, std::memory_order_relaxed);
@@ -97,7 +97,10 @@ void Communicator::Hold(const Completion& completion) {
 bool Communicator::EndsProbation(const Verdict& verdict) {
   const uint32_t left = probation_left_.load(std::memory_order_relaxed);
   if (left == 0) return true;
-  if (verdict.is_own) probation_left_.store(left - 1, std::memory_order_relaxed);
+  if (verdict.is_own) {
+    probation_left_.store(left - 1, std::memory_order_relaxed);
+    recorder_.ShowProbation(left - 1);
+  }
   return verdict.is_own && left == 1;
 }
 

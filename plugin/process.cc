@@ -86,7 +86,8 @@ void Process::Start(const InitRequest& request) {
   if (!options_.enable) return Log(request.logger, abi::kLogInfo, "nccl-exporter: off by NCCL_EXPORTER_ENABLE=0");
   char error[256];
   new (&segment_) Segment;
-  if (!segment_.Create(options_, Environment, error, sizeof(error))) {
+  const bool rank_numbers_process = HasMoreRanksThanProcesses(Environment, request.ranks, request.nodes);
+  if (!segment_.Create(options_, Environment, error, sizeof(error), rank_numbers_process)) {
     return Log(request.logger, abi::kLogWarn, "nccl-exporter: no metrics from this process: %s", error);
   }
   slot_count_ = segment_.slot_count();
@@ -135,6 +136,9 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   Locked locked(&lock_);
   if (mode_ == Mode::kNotStarted) Start(request);
   if (mode_ == Mode::kOff) return;
+  if (HasMoreRanksThanProcesses(Environment, request.ranks, request.nodes)) {
+    StoreRelaxed(segment_.header()->rank_numbers_process, 1);
+  }
   const Decision& decision = DecisionFor(request, mask);
   const bool is_overridden = IsMaskOverridden(mask);
   if (is_overridden) NoteMaskOverride(mask);
@@ -247,6 +251,7 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const Decisio
   slot->gpu_index = static_cast<uint64_t>(gpu.index + 1);
   CopyText(slot->gpu_uuid, sizeof(slot->gpu_uuid), gpu.uuid);
   CopyText(slot->pci_bus_id, sizeof(slot->pci_bus_id), gpu.pci_bus_id);
+  NoteGpu(gpu);
 
   communicators_[index]
       .load(std::memory_order_relaxed)
@@ -254,6 +259,16 @@ void Process::OpenSlot(uint32_t index, const InitRequest& request, const Decisio
   StoreRelaxed(learned_[index], request.is_known ? 1 : 0);
   StoreRelease(contexts_[index], Handle::Of(Salt(), HandleKind::kContext, index, generation).bits);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));
+}
+
+void Process::NoteGpu(const GpuIdentity& gpu) {
+  if (gpu.index < 0 && gpu.uuid[0] == '\0') return;
+  if (!has_gpu_) {
+    has_gpu_ = true;
+    first_gpu_ = gpu;
+  } else if (gpu.index != first_gpu_.index || std::strcmp(gpu.uuid, first_gpu_.uuid) != 0) {
+    StoreRelaxed(segment_.header()->rank_numbers_process, 1);
+  }
 }
 
 void Process::Finalize(void* context) {

@@ -15,6 +15,7 @@
 
 #include "plugin/communicator.h"
 #include "plugin/event_policy.h"
+#include "plugin/gpu_identity.h"
 #include "plugin/handle.h"
 #include "plugin/profiler_abi.h"
 #include "plugin/sampling/sampler.h"
@@ -83,6 +84,9 @@ class Process {
   bool PrepareSlot(uint32_t slot);
   void OpenSlot(uint32_t slot, const InitRequest& request, const Decision& decision);
   void OpenOverflow();
+  // Under the lock. RANK and its kin number the process, not a rank, once it has had two GPUs: for good, since a label
+  // that comes back breaks series.
+  void NoteGpu(const GpuIdentity& gpu);
 
   // The mask word of a communicator's copy of libnccl, and what was stored there. nullptr: not watched. Cleared when
   // the communicator is finalized: that copy may then be unloaded.
@@ -198,7 +202,9 @@ class Process {
   static constexpr size_t kMostLibraries =
       4;  // copies of libnccl that are sampled: a framework's own, and the system's
   std::array<LibrarySampling, kMostLibraries> libraries_;
-  bool has_overflowed_;  // calls on communicators without a slot are not seen to freeze the mask; under the lock
+  GpuIdentity first_gpu_;  // of a communicator whose GPU is known; under the lock
+  bool has_gpu_;           // whether there was one
+  bool has_overflowed_;    // calls on communicators without a slot are not seen to freeze the mask; under the lock
 };
 
 }  // namespace nccl_exporter

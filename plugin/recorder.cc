@@ -52,7 +52,8 @@ void Recorder::ShowDeferredCompletions(const Turn& turn) {
   }
 }
 
-void Recorder::ShowDrift() {
+void Recorder::ShowDrift(DriftCause cause) {
+  StoreRelaxed(slot_->drift_cause, static_cast<uint64_t>(cause));
   std::atomic_ref<uint64_t>(slot_->timing_reason)
       .store(static_cast<uint64_t>(TimingReason::kDrift), std::memory_order_relaxed);
   std::atomic_ref<uint64_t>(slot_->timing_source)

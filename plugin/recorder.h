@@ -84,7 +84,8 @@ class Recorder {
   // Only under a turn of the communicator's completions.
   void RecordTimes(const Completion& completion);
   // From now on the communicator is untimed, because its time stamps drift.
-  void ShowDrift();
+  void ShowDrift(DriftCause cause);
+  void ShowProbation(uint32_t launches) { StoreRelaxed(slot_->probation_launches, launches); }
 
  private:
   layout::FunctionBlock& block(Function function) { return slot_->functions[static_cast<uint8_t>(function)]; }

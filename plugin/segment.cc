@@ -57,10 +57,11 @@ uint32_t SlotsWithinFileLimit(uint32_t wanted) {
 
 }  // namespace
 
-bool Segment::Create(const Options& options, const char* (*get)(const char* name), char* error, size_t error_size) {
+bool Segment::Create(const Options& options, const char* (*get)(const char* name), char* error, size_t error_size,
+                     bool rank_numbers_process) {
   if (OpenDirectory(options, error, error_size) && CreateFile(error, error_size) &&
       SizeAndMap(options.communicators + 1, error, error_size)) {
-    Publish(options, get);
+    Publish(options, get, rank_numbers_process);
     close(directory_);
     directory_ = -1;
     return true;
@@ -174,7 +175,7 @@ bool Segment::SizeAndMap(uint32_t slots, char* error, size_t error_size) {
   return Reserve(overflow_slot(), 1) || Fail(error, error_size, "no room for segment", path_);
 }
 
-void Segment::Publish(const Options& options, const char* (*get)(const char* name)) {
+void Segment::Publish(const Options& options, const char* (*get)(const char* name), bool rank_numbers_process) {
   header_->magic = layout::kMagic;
   header_->header_bytes = kHeaderBytes;
   header_->slot_bytes = kSlotBytes;
@@ -184,6 +185,7 @@ void Segment::Publish(const Options& options, const char* (*get)(const char* nam
   header_->start_realtime_ns = ReadClock(CLOCK_REALTIME);
   header_->retention_ns = options.retention_ns;
   WriteProcessIdentity(header_, get);
+  StoreRelaxed(header_->rank_numbers_process, rank_numbers_process ? 1 : 0);
   StoreRelease(header_->version, layout::kVersion);
 }
 

@@ -14,7 +14,8 @@ namespace nccl_exporter {
 class Segment {
  public:
   // Creates the file. On failure nothing is left behind, and `error` says why in one line.
-  bool Create(const Options& options, const char* (*get)(const char* name), char* error, size_t error_size);
+  bool Create(const Options& options, const char* (*get)(const char* name), char* error, size_t error_size,
+              bool rank_numbers_process = false);
 
   // Makes every write to the slot safe, marks it as claimed, with this generation, and fills the rest of it with zeros.
   // False, and the slot is as it was, if the file system has no room.
@@ -39,7 +40,7 @@ class Segment {
   bool LeaveStandardStreams();
   bool HoldsFile() const;  // whether file_ is still ours
   bool SizeAndMap(uint32_t slots, char* error, size_t error_size);
-  void Publish(const Options& options, const char* (*get)(const char* name));
+  void Publish(const Options& options, const char* (*get)(const char* name), bool rank_numbers_process);
   void Abandon();
 
   layout::SegmentHeader* header_ = nullptr;

@@ -7,6 +7,7 @@
 extern "C" {
 
 std::atomic<int> survival_cuda_calls{0};
+std::atomic<int> survival_cuda_device{0};
 std::atomic<bool> survival_cuda_is_held{false};
 sem_t survival_cuda_entered{};
 sem_t survival_cuda_release{};
@@ -17,7 +18,7 @@ int cuCtxGetDevice(int* device) {
     sem_post(&survival_cuda_entered);
     sem_wait(&survival_cuda_release);
   }
-  *device = 0;
+  *device = survival_cuda_device.load();
   return 0;
 }
 

@@ -105,6 +105,7 @@ class View {
     }
     return losses;
   }
+  bool RankNumbersProcess() const { return Read(header_->rank_numbers_process) != 0; }
   uint64_t Lost(Loss loss) const { return Read(header_->losses[static_cast<size_t>(loss)]); }
 
  private:

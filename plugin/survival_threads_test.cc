@@ -78,6 +78,37 @@ TEST_F(ThreadSurvival, Survives27_CallbacksOnAHostFunctionThreadMakeNoCudaCall) 
   });
 }
 
+// global_rank would break its series if it came back.
+TEST_F(ThreadSurvival, KnowsForGoodThatItsProcessHadTwoGpus) {
+  InEveryVersion([&]<int kVersion>() {
+    Driver driver;
+    Caller<kVersion> first, again({.id = 2});
+    EXPECT_FALSE(Segment().RankNumbersProcess());
+    driver.Find<std::atomic<int>>("survival_cuda_device")->store(1);
+    Caller<kVersion> second({.id = 3});
+    EXPECT_TRUE(Segment().RankNumbersProcess());
+    second.Finalize();
+    again.Finalize();
+    driver.Find<std::atomic<int>>("survival_cuda_device")->store(0);
+    Caller<kVersion> last({.id = 4});
+    EXPECT_TRUE(Segment().RankNumbersProcess());
+  });
+}
+
+// One communicator of more ranks than the job has processes, before anybody can scrape its segment.
+TEST_F(ThreadSurvival, KnowsAtItsFirstInitThatRankNumbersProcesses) {
+  setenv("RANK", "1", 1);
+  setenv("WORLD_SIZE", "2", 1);
+  InEach<4, 5, 6, 7>([&]<int kVersion>() {
+    Caller<kVersion> two({.ranks = 2});
+    EXPECT_FALSE(Segment().RankNumbersProcess());
+    Caller<kVersion> four({.id = 2, .ranks = 4});
+    EXPECT_TRUE(Segment().RankNumbersProcess());
+  });
+  unsetenv("RANK");
+  unsetenv("WORLD_SIZE");
+}
+
 TEST_F(ThreadSurvival, Survives28_NoCallbackWaitsForAnInitThatIsBlocked) {
   InEveryVersion([&]<int kVersion>() {
     Driver driver;

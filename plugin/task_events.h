@@ -57,7 +57,9 @@ inline uint64_t Communicator::TakeEntry(const OperationStart& start, uint32_t fi
 }
 
 inline void Communicator::NoteCall(Function function, int root, uint64_t group, bool is_captured) {
-  if (drift_watch_.SeesCauseInCall(function, root, group, is_captured) && ReadsKernels()) BeginDrift(0);
+  if (drift_watch_.SeesCauseInCall(function, root, group, is_captured) && ReadsKernels()) {
+    BeginDrift(0, DriftCause::kBroadcast);
+  }
   if (is_captured && function == Function::kBroadcast && hides_broadcasts_.load(std::memory_order_relaxed)) {
     work_items_.NoteUnseenItems();
   }
@@ -78,7 +80,9 @@ inline uint32_t Communicator::NoteItem(const OperationStart& start) {
 }
 
 inline uint64_t Communicator::StartOperation(const OperationStart& start) {
-  if (drift_watch_.SeesCauseIn(start) && ReadsKernels()) BeginDrift(start.launch);
+  if (const DriftCause cause = drift_watch_.CauseIn(start); cause != DriftCause::kNone && ReadsKernels()) {
+    BeginDrift(start.launch, cause);
+  }
   const bool is_followed = FollowsOperations();
   if (is_followed && LoadRelaxed(oldest_) < LoadRelaxed(latest_)) Sweep(start.call_ns);
   uint64_t ticket = 0;

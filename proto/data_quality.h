@@ -125,6 +125,34 @@ inline constexpr std::array<std::string_view, static_cast<size_t>(TimingReason::
     "default",  "configured", "api_too_old",        "release_unsound", "release_unknown", "shared_memory_low",
     "overflow", "drift",      "allgatherv_enabled", "cpus_low",        "sampling_frozen", "mask_override"};
 
+// What ended the kernel timing of a communicator, for `nccl-exporter dump` and the daemon's API. Append only.
+enum class DriftCause : uint8_t {
+  kNone = 0,
+  kMessageToSelf = 1,
+  kEmptyParts = 2,
+  kReplayAfterEagerCall = 3,
+  kBroadcast = 4,
+  kContradiction = 5,
+  kMaskOverride = 6,
+  kEventsOff = 7,
+  kCount
+};
+
+struct DriftTraits {
+  std::string_view name;
+  std::string_view meaning;
+};
+inline constexpr std::array<DriftTraits, static_cast<size_t>(DriftCause::kCount)> kDriftCauses{{
+    {"", ""},
+    {"message_to_self", "a send to or receive from oneself, as in every AlltoAll"},
+    {"empty_parts", "a message that is cut into more parts than have data"},
+    {"replay_after_eager_call", "a captured graph that was replayed after an eager call"},
+    {"broadcast", "a Broadcast that only one side of NCCL counts"},
+    {"contradiction", "GPU times that contradict each other or the CPU's clock"},
+    {"mask_override", "NCCL's event mask, which someone else has changed"},
+    {"events_off", "collectives that were not announced, because someone else had switched their events off"},
+}};
+
 // Whether all operations are timed or those in windows of time (label `sampling`).
 enum class SamplingState : uint8_t {
   kNone = 0,      // what the timing source says, all the time

@@ -42,7 +42,8 @@ TEST(LayoutDocument, ShowsTheHeader) {
                   FIELD(SegmentHeader, start_realtime_ns) + FIELD(SegmentHeader, start_monotonic_ns) +
                   FIELD(SegmentHeader, identity_count) + FIELD(SegmentHeader, retention_ns) +
                   FIELD(SegmentHeader, plugin_version) + FIELD(SegmentHeader, host_name) +
-                  FIELD(SegmentHeader, executable) + FIELD(SegmentHeader, losses) + FIELD(SegmentHeader, identity));
+                  FIELD(SegmentHeader, executable) + FIELD(SegmentHeader, losses) +
+                  FIELD(SegmentHeader, rank_numbers_process) + FIELD(SegmentHeader, identity));
 }
 
 TEST(LayoutDocument, ShowsTheCommunicatorSlot) {
@@ -56,7 +57,8 @@ TEST(LayoutDocument, ShowsTheCommunicatorSlot) {
                                      FIELD(CommunicatorSlot, closed_monotonic_ns) +
                                      FIELD(CommunicatorSlot, has_identity) + FIELD(CommunicatorSlot, sampling) +
                                      FIELD(CommunicatorSlot, name) + FIELD(CommunicatorSlot, gpu_uuid) +
-                                     FIELD(CommunicatorSlot, pci_bus_id) + FIELD(CommunicatorSlot, functions) +
+                                     FIELD(CommunicatorSlot, pci_bus_id) + FIELD(CommunicatorSlot, drift_cause) +
+                                     FIELD(CommunicatorSlot, probation_launches) + FIELD(CommunicatorSlot, functions) +
                                      FIELD(CommunicatorSlot, in_flight) + FIELD(CommunicatorSlot, completions));
 }
 

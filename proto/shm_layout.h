@@ -17,6 +17,7 @@
 // Who writes what, and which store pairs with which load:
 //   header.version     stored last, with release, when everything else in the header is written; 0 means not ready.
 //   header.losses      relaxed increments by any thread of the process.
+//   header.rank_numbers_process  relaxed, at most once, before the communicator that shows it is Live.
 //   slot.state         Claimed -> zeros and identity written -> Live (release); Closed (release) at finalize. A closed
 //                      slot is claimed again, with a higher generation, only after the retention time, and is never
 //                      free again. A reader that finds another state word after its copy than in it throws the copy
@@ -48,7 +49,7 @@ using Word = std::atomic<uint64_t>;
 static_assert(sizeof(Word) == 8 && Word::is_always_lock_free);
 
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 1;
+inline constexpr uint32_t kMinor = 2;
 inline constexpr uint64_t kVersion = uint64_t{kMajor} << 32 | kMinor;
 inline constexpr uint64_t kMagic = 0x314745534c43434e;  // "NCCLSEG1"
 inline constexpr const char kFileSuffix[] = ".seg";
@@ -84,6 +85,7 @@ struct alignas(4096) SegmentHeader {
   char host_name[64];
   char executable[64];                  // base name of the program
   alignas(64) Word losses[kLossWords];  // indexed by Loss
+  Word rank_numbers_process;            // 1, and then for good: RANK and its kin number the process, not a rank (1.2)
   alignas(4096) IdentityPair identity[kIdentityPairs];
 };
 static_assert(sizeof(SegmentHeader) == 8192);
@@ -173,7 +175,9 @@ struct alignas(4096) CommunicatorSlot {
   Word sampling;      // SamplingWord: written at init and when the state changes (1.1; before: 0)
   char name[128];     // user's name of the communicator, or empty
   char gpu_uuid[64];  // "GPU-xxxxxxxx-xxxx-...", or empty
-  char pci_bus_id[64];  // "0000:3b:00.0", or empty
+  char pci_bus_id[48];      // "0000:3b:00.0", or empty; before 1.2 it had 64 bytes, of which the last 16 were NUL
+  Word drift_cause;         // DriftCause: the first (1.2)
+  Word probation_launches;  // that have yet to agree with the CPU's clock before kernel times are believed (1.2)
   alignas(64) FunctionBlock functions[kFunctionCount];
   InFlightEntry in_flight[kInFlightEntries];        // entry of a ticket: (ticket - 1) % kInFlightEntries
   CompletionEntry completions[kCompletionEntries];  // entry of a ticket: (ticket - 1) % kCompletionEntries

@@ -352,6 +352,22 @@ TEST_F(EndToEnd, ReportsTheIdentityOfJobProcessAndGpu) {
   EXPECT_EQ(scrape.Value("nccl_communicator_ranks", {{"rank", "0"}}).value_or(0), 2);
 }
 
+TEST_F(EndToEnd, NamesNoRankByTheNumberOfAProcessWithSeveralGpus) {
+  Daemon daemon(segments_.path());
+  RunJob({"--steps", "3", "--ranks-per-node", "4", "--ranks-per-process", "2", "--layout", "dp"});
+  const Exposition scrape = daemon.Scrape();
+  const auto info = scrape.Find("nccl_rank_info");
+  const auto alive = scrape.Find("nccl_rank_alive");
+  EXPECT_EQ(info.size(), 4u);
+  EXPECT_EQ(alive.size(), 2u);
+  for (const Sample& sample : info) {
+    EXPECT_EQ(sample.labels.at("global_rank"), "");
+    EXPECT_EQ(sample.labels.at("local_rank"), "");
+  }
+  for (const Sample& sample : alive) EXPECT_EQ(sample.labels.at("global_rank"), "");
+  EXPECT_EQ(nlohmann::json::parse(daemon.Get("/api/v1/node").body)["processes"][1]["global_rank"], "");
+}
+
 TEST_F(EndToEnd, FindsTheLibraryByNcclsOwnSearchRule) {
   const std::filesystem::path library = std::filesystem::absolute(kPluginPath);
   Daemon daemon(segments_.path());

@@ -4,6 +4,7 @@
 In every scrape interval all ranks go through the communicators in the order of their definition. A rank comes late by a share of the time; at a
 communicator everybody waits for the last one, and from there on all its members are equally late.
 """
+import re
 
 STEP = 15  # seconds between scrapes
 TRANSFER = 0.05  # seconds per second that a communicator moves data
@@ -40,6 +41,8 @@ class Cluster:
         self.source = lambda rank: 'kernel'
         self.measured = lambda rank: 1  # factor by which the source of durations is wrong
         self.copies = []  # clusters of other users with the same nodes and times, who copy names and processes
+        self.uid = lambda rank, t: None  # label of the series of a user whose names another one claimed first
+        self.started = lambda node, t: 1  # when the node's daemon started
         self.losses = {}  # further series of a target: name with labels, to the value at a time
         self.clock = lambda node, t: 0  # seconds by which the node's clock is wrong
         self.stuck = []  # (communicator, time, ranks inside, collective by rank)
@@ -58,12 +61,15 @@ class Cluster:
     def target(self, rank):
         return {'job': 'nccl', 'instance': f'node{self.node(rank)}:9828'}
 
-    def labels(self, communicator, rank):
-        return {'comm': communicator.id, 'comm_name': communicator.name, 'rank': str(communicator.members.index(rank)),
-                'gpu': str(rank % self.ranks_per_node)} | self.job | self.target(rank)
+    def user(self, rank, t):
+        return {} if self.uid(rank, t) is None else {'uid': self.uid(rank, t)}
 
-    def identity(self, rank):
-        return {'pid': str(1000 + rank), 'global_rank': str(rank)} | self.job | self.target(rank)
+    def labels(self, communicator, rank, t):
+        return {'comm': communicator.id, 'comm_name': communicator.name, 'rank': str(communicator.members.index(rank)),
+                'gpu': str(rank % self.ranks_per_node)} | self.job | self.user(rank, t) | self.target(rank)
+
+    def identity(self, rank, t):
+        return {'pid': str(1000 + rank), 'global_rank': str(rank)} | self.job | self.user(rank, t) | self.target(rank)
 
     def waits(self, t):
         """Seconds per second in each communicator, by rank."""
@@ -79,6 +85,17 @@ class Cluster:
         return waits
 
     def series(self):
+        table = self.table()
+        for copy in self.copies:
+            for key, values in copy.table().items():
+                if not re.match('(up|nccl_exporter_|process_)', key):
+                    table.setdefault(key, {}).update(values)
+        return [{'series': key, 'values': ' '.join(f'{values[i]:.9g}' if i in values else
+                                                   ('stale' if i - 1 in values else '_') for i in range(len(self.times)))}
+                for key, values in table.items()]
+
+    def table(self):
+        """Values of each series by the number of the scrape."""
         table = {}
         counters = {}
         for index, t in enumerate(self.times):
@@ -95,9 +112,7 @@ class Cluster:
                             key = name + '{' + ','.join(f'{k}="{v}"' for k, v in labels.items()) + '}'
                             table.setdefault(key, {})[index] = value
             self.add_targets(table, index, t)
-        return [series for copy in self.copies for series in copy.series() if 'uid=' in series['series']] + [{'series': key, 'values': ' '.join(f'{values[i]:.9g}' if i in values else
-                                                   ('stale' if i - 1 in values else '_') for i in range(len(self.times)))}
-                for key, values in table.items()]
+        return table
 
     def advance(self, communicator, rank, t, waits, count):
         operations = communicator.rates.get(rank, communicator.rate) * STEP
@@ -117,7 +132,7 @@ class Cluster:
             count['lateness'] += (arrivals[rank] - late[0]) * STEP * communicator.overlap
 
     def samples(self, communicator, rank, t, count):
-        labels = self.labels(communicator, rank)
+        labels = self.labels(communicator, rank, t)
         timed = count['timed'] if self.source(rank) != 'none' else 0
         if communicator.collective:
             own = labels | {'collective': communicator.collective, 'size': str(communicator.size)}
@@ -169,7 +184,7 @@ class Cluster:
     def add_targets(self, table, index, t):
         for rank in self.ranks:
             if self.scraped(self.node(rank), t) and self.served(rank, t):
-                labels = ','.join(f'{k}="{v}"' for k, v in self.identity(rank).items())
+                labels = ','.join(f'{k}="{v}"' for k, v in self.identity(rank, t).items())
                 table.setdefault(f'nccl_rank_alive{{{labels}}}', {})[index] = int(self.alive(rank, t))
                 table.setdefault(f'nccl_rank_stopped{{{labels}}}', {})[index] = int(self.halted(rank, t))
         for node in {self.node(rank) for rank in self.ranks}:
@@ -181,3 +196,4 @@ class Cluster:
                     name, own = series.rstrip('}').split('{')
                     table.setdefault(f'{name}{{{own},{labels}}}', {})[index] = value(t)
                 table.setdefault(f'nccl_exporter_build_info{{{labels},version="1"}}', {})[index] = 1
+                table.setdefault(f'process_start_time_seconds{{{labels}}}', {})[index] = self.started(node, t)

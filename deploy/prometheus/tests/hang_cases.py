@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hangs and their culprits, and ranks that are missing."""
+from cluster import Cluster
+from jobs import NOTHING_EVER, tensor_and_data_parallel, data_parallel, pipeline, alert, rank_alert, copied_by_another_user
+
+
+def a_rank_that_never_enters_is_named_after_two_minutes():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, {11.75: [], 12.5: hang, 15: hang}
+
+
+def of_the_ranks_behind_only_the_one_that_waits_for_nobody_is_named():
+    cluster = tensor_and_data_parallel(15)
+    tensor, data = cluster.communicators[:4], cluster.communicators[4:8]
+    cluster.hang(tensor[1], 600, [4, 5, 7])
+    for i in range(4):
+        cluster.hang(data[i], 600, [4 * node + i for node in (0, 2, 3)])
+    return cluster, {15: [alert('NCCLCollectiveHang')] + [rank_alert('NCCLHangCulprit', 'tp1', 2, 1, 2),
+                                                          rank_alert('NCCLHangCulprit', 'dp2', 1, 1, 2)]}
+
+
+def a_hang_is_told_though_another_user_copies_the_job_and_goes_on():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    copied_by_another_user(cluster)
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, {11.75: [], 12.5: hang, 15: hang}
+
+
+def dead_processes_that_another_user_copied_are_not_named_in_the_hang_of_the_job():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    copy = copied_by_another_user(cluster)
+    copy.hang(copy.communicators[0], 300, range(8))
+    copy.alive = lambda rank, t: t <= 600
+    copy.served = lambda rank, t: True
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, {12.5: hang, 15: hang}
+
+
+def the_hang_of_a_copied_job_is_told_by_its_user_and_not_of_the_job():
+    cluster = data_parallel(15)
+    copy = copied_by_another_user(cluster)
+    copy.hang(copy.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    hang = [alert('NCCLCollectiveHang', uid='1001'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3, uid='1001')]
+    return cluster, {11.75: [], 12.5: hang, 15: hang}
+
+
+def a_hang_with_all_ranks_inside_names_its_communicator():
+    cluster = tensor_and_data_parallel(15)
+    tensor, data = cluster.communicators[:4], cluster.communicators[4:8]
+    cluster.hang(data[0], 600, [0, 4, 8, 12])
+    for node in range(4):
+        cluster.hang(tensor[node], 600, [4 * node + i for i in (1, 2, 3)])
+    return cluster, {15: [alert('NCCLCollectiveHang'), alert('NCCLHangNobodyBehind', comm=data[0].id)]}
+
+
+def a_rank_in_another_call_is_named():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, range(8), {5: 'AllGather'})
+    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangMismatchedCall', 'dp', 5, 1, 1)]}
+
+
+def a_rank_in_another_call_is_named_though_its_node_is_scraped_after_the_others():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 3, 4, 6, 7])
+    cluster.hang(cluster.communicators[0], 615, [5], {5: 'AllGather'})
+    hang, named = alert('NCCLCollectiveHang'), rank_alert('NCCLHangMismatchedCall', 'dp', 5, 1, 1)
+    return cluster, {12: [], 12.25: [hang, named], 15: [hang, named]}
+
+
+def a_rank_that_calls_on_another_communicator_first_is_named():
+    cluster = Cluster(1, 8, 15)
+    first = cluster.add('first', list(range(8)))
+    second = cluster.add('second', list(range(8)))
+    cluster.hang(first, 600, [0, 1, 2, 4, 5, 6, 7])
+    cluster.hang(second, 600, [3])
+    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangMismatchedCall', 'first', 3, 0, 3)]}
+
+
+def a_killed_rank_is_named_until_the_job_has_ended():
+    cluster = data_parallel(380)
+    cluster.hang(cluster.communicators[0], 600, range(8))
+    cluster.alive = lambda rank, t: t <= 600 if rank == 6 else t <= 22200
+    cluster.served = lambda rank, t: rank != 6 or t <= 900
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]
+    told = hang + [rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]
+    return cluster, {14: hang, 18: told, 40: told, 370: told, 370.5: []}
+
+
+def the_ranks_that_die_when_a_hung_job_is_ended_are_not_named():
+    cluster = data_parallel(20)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    cluster.alive = lambda rank, t: t <= 900 + 20 * rank
+    cluster.served = lambda rank, t: True
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, {14: hang, 15.5: hang, 16.5: hang, 18: []}
+
+
+def the_ranks_of_a_node_that_is_gone_are_named_until_the_job_has_ended():
+    cluster = tensor_and_data_parallel(60)
+    cluster.scraped = lambda node, t: node != 2 or t <= 600
+    for i in range(4):
+        cluster.hang(cluster.communicators[4 + i], 600, [i, 4 + i, 12 + i])
+    cluster.alive = lambda rank, t: t <= 3300
+    cluster.served = lambda rank, t: True
+    gone = [alert('NCCLCollectiveHang'), {'alertname': 'NCCLExporterDown'}]
+    gone += [rank_alert(name, communicator, rank, 2, i) for name in ('NCCLHangCulprit', 'NCCLRanksMissing') for i in range(4)
+             for communicator, rank in ((f'dp{i}', 2),)]
+    return cluster, {14: gone, 45: gone, 55.5: [{'alertname': 'NCCLExporterDown'}]}
+
+
+def a_culprit_is_named_while_the_exporter_of_another_node_is_away():
+    cluster = data_parallel(40)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    cluster.scraped = lambda node, t: node == 0 or not 1200 <= t < 1260
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, {15: hang, 20.5: hang, 21: hang, 40: hang}
+
+
+def a_hang_is_told_though_a_clock_is_set_back_in_it():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    cluster.clock = lambda node, t: -3600 if node == 1 and t > 780 else 0
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, {12.5: hang, 13.5: hang, 15: hang}
+
+
+def ranks_of_one_node_that_are_seen_later_are_not_taken_for_idle():
+    cluster = pipeline(15, 2)
+    sends = cluster.communicators[:4]
+    for i in range(4):
+        cluster.hang(sends[i], 600, [i])
+        cluster.hang(sends[i], 630, [4 + i])
+    both = [alert('NCCLCollectiveHang')] + [alert('NCCLHangNobodyBehind', comm=sends[i].id) for i in range(4)]
+    return cluster, {12.25: [alert('NCCLCollectiveHang')], 12.5: both, 15: both}
+
+
+def a_hang_is_told_by_what_was_started_where_no_completion_is_seen():
+    cluster = data_parallel(15)
+    cluster.source = lambda rank: 'none'
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, {11.75: [], 12.5: hang, 15: hang}
+
+
+def a_killed_rank_is_named_where_no_completion_is_seen():
+    cluster = data_parallel(25)
+    cluster.source = lambda rank: 'none'
+    cluster.hang(cluster.communicators[0], 600, range(8))
+    cluster.alive = lambda rank, t: rank != 6 or t <= 600
+    cluster.served = lambda rank, t: rank != 6 or t <= 900
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]
+    return cluster, {14: hang, 24: hang + [rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]}
+
+
+def a_pause_where_no_completion_is_seen_is_not_told():
+    cluster = tensor_and_data_parallel(22)
+    cluster.source = lambda rank: 'none'
+    cluster.busy = lambda t: not 480 < t <= 1080
+    cluster.scraped = lambda node, t: node != 1 or not 540 <= t <= 570
+    return cluster, NOTHING_EVER
+
+
+def one_rank_that_outlives_its_job_is_not_told_where_no_completion_is_seen():
+    cluster = data_parallel(20)
+    cluster.source = lambda rank: 'none'
+    cluster.busy = lambda t: t < 480
+    cluster.alive = lambda rank, t: rank == 0 or t < 480 + 4 * rank
+    cluster.served = lambda rank, t: rank == 0 or t < 780 + 4 * rank
+    return cluster, NOTHING_EVER
+
+
+def of_a_hang_between_stages_only_the_communicators_in_which_it_began_are_told():
+    """Rank 0's send to rank 4 never ends; what the ranks have launched behind it is in flight as well."""
+    cluster = pipeline(15, 2)
+    sends, data = cluster.communicators[:4], cluster.communicators[4:6]
+    for i in range(4):
+        cluster.hang(sends[i], 585, [i, 4 + i])
+    for stage in range(2):
+        cluster.hang(data[stage], 600, [4 * stage + i for i in range(4)])
+    return cluster, {15: [alert('NCCLCollectiveHang')] + [alert('NCCLHangNobodyBehind', comm=sends[i].id) for i in range(4)]}
+
+
+def a_stopped_rank_is_named_though_it_has_called_like_the_others():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, range(8))
+    cluster.halted = lambda rank, t: rank == 6 and t > 600
+    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]}
+
+
+def a_job_that_is_suspended_is_not_told():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, range(8))
+    cluster.halted = lambda rank, t: t > 600
+    return cluster, NOTHING_EVER
+
+
+def communicators_that_only_follow_from_a_missing_call_are_not_told():
+    cluster = tensor_and_data_parallel(15)
+    tensor, data = cluster.communicators[:4], cluster.communicators[4:8]
+    cluster.hang(tensor[1], 600, [4, 5, 7])
+    for i in range(4):
+        cluster.hang(data[i], 600, [4 * node + i for node in range(4) if (node, i) != (1, 2)])
+    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'tp1', 2, 1, 2),
+                          rank_alert('NCCLHangCulprit', 'dp2', 1, 1, 2)]}
+
+
+def a_missing_send_names_the_rank_that_is_in_nothing():
+    cluster = pipeline(15)
+    sends, data = cluster.communicators[:4], cluster.communicators[4:8]
+    cluster.hang(sends[1], 600, [1, 5, 13])
+    for stage in range(4):
+        cluster.hang(data[stage], 600, [4 * stage + i for i in (0, 2, 3)])
+    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'pp1', 2, 2, 1),
+                          rank_alert('NCCLHangCulprit', 'dp2', 1, 2, 1)]}
+
+
+def a_hang_is_told_where_some_ranks_have_no_plugin_but_not_blamed_on_the_network():
+    cluster = Cluster(1, 8, 15)
+    dp = cluster.add('dp', list(range(7)), ranks=8)
+    cluster.hang(dp, 600, range(7))
+    return cluster, {15: [alert('NCCLCollectiveHang')]}
+
+
+def a_job_that_calls_nothing_for_long_is_told_as_information():
+    cluster = data_parallel(26, 1)
+    cluster.busy = lambda t: t < 480
+    return cluster, {20: [], 25: [alert('NCCLJobStalledOutsideCollectives')]}
+
+
+def a_daemon_that_takes_the_copy_for_the_first_after_a_restart_misses_no_rank():
+    """Another user has copied two of the four ranks of node 1, and goes on."""
+    cluster = data_parallel(40)
+    cluster.scraped = lambda node, t: node == 0 or not 900 <= t <= 930
+    cluster.started = lambda node, t: 900 if node == 1 and t > 900 else 1
+    cluster.uid = lambda rank, t: '1000' if rank >= 4 and t > 900 else None
+    copy = copied_by_another_user(cluster)
+    copy.served = lambda rank, t: rank in (4, 5) and cluster.scraped(1, t)
+    copy.uid = lambda rank, t: '1001' if t <= 900 else None
+    return cluster, NOTHING_EVER
+
+
+def a_copy_hides_no_missing_rank():
+    cluster = data_parallel(20)
+    cluster.hang(cluster.communicators[0], 600, range(8))
+    cluster.alive = lambda rank, t: rank != 6 or t <= 600
+    cluster.served = lambda rank, t: rank != 6 or t <= 900
+    copied_by_another_user(cluster)
+    told = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2), rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]
+    return cluster, {18: told, 20: told}

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that the cases play, and alerts as they expect them."""
+from cluster import Cluster
+
+NOTHING_EVER = object()
+
+
+def tensor_and_data_parallel(minutes, **traits):
+    """4 nodes of 4 ranks: tensor parallel within a node, data parallel across nodes, and a barrier of all."""
+    cluster = Cluster(4, 4, minutes, **traits)
+    for node in range(4):
+        cluster.add(f'tp{node}', [4 * node + i for i in range(4)])
+    for i in range(4):
+        cluster.add(f'dp{i}', [4 * node + i for node in range(4)])
+    cluster.add('world', list(range(16)), rate=1)
+    return cluster
+
+
+def data_parallel(minutes, nodes=2, **traits):
+    cluster = Cluster(nodes, 4, minutes)
+    cluster.add('dp', list(cluster.ranks), **traits)
+    return cluster
+
+
+def pipeline(minutes, stages=4):
+    """Each node is a stage of 4 pipelines: ends send and receive half as often as the middle, and no stage is as heavy as the last."""
+    cluster = Cluster(stages, 4, minutes)
+    for i in range(4):
+        members = [4 * stage + i for stage in range(stages)]
+        cluster.add(f'pp{i}', members, collective=None, rates={members[0]: 5, members[-1]: 5})
+    for stage in range(stages):
+        cluster.add(f'dp{stage}', [4 * stage + i for i in range(4)])
+    cluster.add('world', list(cluster.ranks), rate=1)
+    return cluster
+
+
+def alert(name, **labels):
+    return {'alertname': name, 'slurm_job_id': '42'} | labels
+
+
+def rank_alert(name, communicator, rank, node, gpu, **labels):
+    return alert(name, comm_name=communicator, rank=str(rank), hostname=f'gpu-node-{node}', gpu=str(gpu), **labels)
+
+
+def unusable(reason):
+    return {'alertname': 'NCCLExporterSegmentsUnusable', 'uid': '1001', 'reason': reason}
+
+
+def copied_by_another_user(cluster):
+    """The same job, communicators and processes, as another user claims them: the exporter gives his series the label uid."""
+    copy = Cluster(len(cluster.ranks) // cluster.ranks_per_node, cluster.ranks_per_node, cluster.times[-1] // 60)
+    copy.uid = lambda rank, t: '1001'
+    for communicator in cluster.communicators:
+        copy.add(communicator.name, communicator.members)
+    cluster.copies.append(copy)
+    return copy

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exporters that are down, files that cannot be used, and data that is lost."""
+from cluster import Cluster
+from jobs import NOTHING_EVER, data_parallel, alert, rank_alert, unusable
+
+
+def an_exporter_that_is_down_is_told_until_it_is_back_and_its_ranks_are_missing():
+    cluster = data_parallel(380)
+    cluster.scraped = lambda node, t: node == 0 or not 600 <= t < 22200
+    missing = [rank_alert('NCCLRanksMissing', 'dp', rank, 1, rank - 4) for rank in range(4, 8)]
+    told = [{'alertname': 'NCCLExporterDown'}] + missing
+    return cluster, {10.5: [], 14: told, 40: told, 369: told, 370.5: []}
+
+
+def a_target_that_never_was_up_is_told():
+    cluster = data_parallel(10)
+    cluster.scraped = lambda node, t: node == 0
+    return cluster, {10: [{'alertname': 'NCCLExporterDown'}]}
+
+
+def files_that_cannot_be_used_are_told_by_user_and_reason_until_they_are_gone():
+    cluster = Cluster(1, 1, 380)
+    reasons = ['too_many_segments', 'directory_unreadable', 'unlink_failed', 'open_failed', 'bad_magic']
+    for reason in reasons:
+        labels = f'{{uid="1001",reason="{reason}"}}'
+        cluster.losses['nccl_exporter_user_segments_unusable' + labels] = lambda t: int(600 <= t < 22200)
+        cluster.losses['nccl_exporter_user_segment_errors_total' + labels] = lambda t: int(t >= 600)
+    told = [unusable(reason) for reason in reasons]
+    return cluster, {14.75: [], 15: told, 45: told, 369: told, 370: []}
+
+
+def files_that_come_and_go_between_scrapes_are_told():
+    cluster = Cluster(1, 1, 60)
+    cluster.losses = {
+        'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: 0,
+        'nccl_exporter_user_segment_errors_total{uid="1001",reason="bad_magic"}': lambda t: min(max(t - 600, 0), 2400) // 60,
+    }
+    return cluster, {15: [], 18: [unusable('bad_magic')], 49: [unusable('bad_magic')], 56: []}
+
+
+def losses_are_told_when_they_matter():
+    cluster = data_parallel(20, 1)
+    cluster.losses = {
+        'nccl_rank_events_dropped_total{reason="abandoned",pid="1000",slurm_job_id="42"}': lambda t: 1 * t,
+        'nccl_rank_timestamps_rejected_total{reason="zero",pid="1000",slurm_job_id="42"}': lambda t: 5 * t,
+        'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 100 * t,
+        'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: 1,
+    }
+    return cluster, {20: [alert('NCCLExporterEventsDropped'), alert('NCCLExporterTimestampsRejected'),
+                          {'alertname': 'NCCLExporterSeriesDropped', 'reason': 'folded'}, unusable('bad_magic')]}
+
+
+def few_losses_are_not_told():
+    cluster = data_parallel(20, 1)
+    cluster.losses = {
+        'nccl_rank_events_dropped_total{reason="abandoned",pid="1000",slurm_job_id="42"}': lambda t: 0.3 * t,
+        'nccl_rank_events_dropped_total{reason="incomplete_at_finalize",pid="1000",slurm_job_id="42"}': lambda t: 10 * t,
+        'nccl_rank_timestamps_rejected_total{reason="zero",pid="1000",slurm_job_id="42"}': lambda t: 3 * t,
+        'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 1000,
+        'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: int(t % 300 < 60),
+        'nccl_exporter_user_segment_errors_total{uid="1001",reason="bad_magic"}': lambda t: t // 300,
+        'nccl_exporter_user_segment_errors_total{uid="1001",reason="changed_while_read"}': lambda t: t // 15,
+    }
+    return cluster, NOTHING_EVER

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Late ranks, nodes and links that must be named."""
+from cluster import Cluster
+from jobs import tensor_and_data_parallel, data_parallel, pipeline, alert, rank_alert, copied_by_another_user
+
+
+def a_rank_that_is_late_by_5_percent_is_named_within_three_minutes():
+    cluster = data_parallel(20, 1)
+    cluster.late = lambda rank, t: 0.05 if rank == 2 and t > 600 else 0
+    straggler = rank_alert('NCCLStragglerRank', 'dp', 2, 0, 2)
+    return cluster, {10: [], 13: [straggler], 20: [straggler, rank_alert('NCCLLastArriver', 'dp', 2, 0, 2)]}
+
+
+def of_a_late_rank_s_victims_in_other_communicators_none_is_named():
+    cluster = tensor_and_data_parallel(20)
+    cluster.late = lambda rank, t: 0.2 if rank == 6 and t > 600 else 0
+    return cluster, {10: [], 13: [rank_alert('NCCLStragglerRank', 'tp1', 2, 1, 2), rank_alert('NCCLStragglerRank', 'dp2', 1, 1, 2)],
+                     20: [rank_alert('NCCLStragglerRank', 'tp1', 2, 1, 2), rank_alert('NCCLStragglerRank', 'dp2', 1, 1, 2),
+                          rank_alert('NCCLLastArriver', 'tp1', 2, 1, 2)]}
+
+
+def a_late_rank_of_a_pipeline_is_named_among_the_ranks_of_its_stage():
+    cluster = pipeline(20)
+    cluster.late = lambda rank, t: 0.1 if rank == 5 and t > 600 else 0
+    return cluster, {20: [rank_alert('NCCLStragglerRank', 'dp1', 1, 1, 1), rank_alert('NCCLLastArriver', 'dp1', 1, 1, 1)]}
+
+
+def a_late_rank_is_named_where_experts_exchange_by_sends_and_receives():
+    cluster = Cluster(2, 8, 20)
+    for node in range(2):
+        cluster.add(f'ep{node}', [8 * node + i for i in range(8)], collective=None)
+    cluster.add('world', list(range(16)))
+    cluster.late = lambda rank, t: 0.1 if rank == 11 else 0
+    return cluster, {20: [rank_alert('NCCLStragglerRank', 'ep1', 3, 1, 3)]}
+
+
+def a_late_rank_is_named_when_a_tenth_of_the_operations_is_timed():
+    cluster = data_parallel(20, 2, duty=0.1)
+    cluster.late = lambda rank, t: 0.05 if rank == 6 else 0
+    return cluster, {20: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2), rank_alert('NCCLLastArriver', 'dp', 6, 1, 2)]}
+
+
+def a_rank_that_is_late_half_of_the_time_is_named():
+    cluster = data_parallel(30)
+    cluster.late = lambda rank, t: 0.3 if rank == 1 and t % 120 < 60 else 0
+    return cluster, {24: [rank_alert('NCCLStragglerRank', 'dp', 1, 0, 1)]}
+
+
+def a_late_rank_is_named_by_arrivals_where_nothing_is_timed():
+    cluster = data_parallel(20)
+    cluster.source = lambda rank: 'none'
+    cluster.late = lambda rank, t: 0.1 if rank == 1 else 0
+    return cluster, {20: [rank_alert('NCCLLastArriver', 'dp', 1, 0, 1)]}
+
+
+def a_late_node_is_named_where_its_ranks_share_a_communicator():
+    cluster = data_parallel(20, 4)
+    cluster.late = lambda rank, t: 0.1 if cluster.node(rank) == 2 else 0
+    return cluster, {20: [alert('NCCLStragglerNode', hostname='gpu-node-2')]}
+
+
+def a_late_rank_is_named_through_a_restart_of_its_collector():
+    cluster = data_parallel(20)
+    cluster.late = lambda rank, t: 0.1 if rank == 6 and t > 600 else 0
+    cluster.scraped = lambda node, t: node != 1 or not 780 <= t <= 795
+    return cluster, {17: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2), rank_alert('NCCLLastArriver', 'dp', 6, 1, 2)]}
+
+
+def a_late_rank_is_named_where_many_collectives_of_a_step_wait_for_it():
+    cluster = data_parallel(20, 2, overlap=8, rate=8)
+    cluster.late = lambda rank, t: 0.05 if rank == 6 and t > 600 else 0
+    return cluster, {10: [], 13: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)],
+                     20: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2), rank_alert('NCCLLastArriver', 'dp', 6, 1, 2)]}
+
+
+def a_slow_link_is_told_by_bandwidth_alone():
+    cluster = data_parallel(50)
+    cluster.communicators[0].speed = lambda t: 0.4 if t > 2160 else 1
+    return cluster, {36: [], 50: [alert('NCCLBandwidthDegraded')]}
+
+
+def a_late_rank_is_named_though_another_user_copies_its_job():
+    cluster = data_parallel(20)
+    cluster.late = lambda rank, t: 0.1 if rank == 6 and t > 600 else 0
+    copy = copied_by_another_user(cluster)
+    copy.late = lambda rank, t: 0.1 if rank != 6 else 0
+    straggler = rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)
+    return cluster, {10: [], 13: [straggler], 20: [straggler, rank_alert('NCCLLastArriver', 'dp', 6, 1, 2)]}
