@@ -18,7 +18,8 @@ from verdict import judge
 
 # Where Bazel runs the program, and below the root of the repository.
 PLACES = ('.', 'bazel-bin')
-BUSY_LOOP = [sys.executable, '-c', 'while True: pass']
+# Ends with its parent, however that ends.
+BUSY_LOOP = [sys.executable, '-c', 'import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass', str(os.getpid())]
 
 
 def built(path):
