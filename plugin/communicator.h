@@ -198,7 +198,6 @@ class Communicator {
 
   std::atomic<TimingSource> source_{TimingSource::kNone};
   std::atomic<bool> reads_gpu_clock_{false};
-  std::atomic<bool> hides_broadcasts_{false};  // no operation is announced for a Broadcast
   std::atomic<bool> is_drifting_{false};       // untimed for good, from some operation on
   std::atomic<bool> is_contradicted_{false};   // so that what is still in flight is not believed either
   DriftWatch drift_watch_;

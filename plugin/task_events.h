@@ -58,9 +58,6 @@ inline uint64_t Communicator::TakeEntry(const OperationStart& start, uint32_t fi
 
 inline void Communicator::NoteCall(Function function, int root, uint64_t group, bool is_captured) {
   if (drift_watch_.SeesCauseInCall(function, root, group, is_captured) && ReadsKernels()) BeginDrift(0);
-  if (is_captured && function == Function::kBroadcast && hides_broadcasts_.load(std::memory_order_relaxed)) {
-    work_items_.NoteUnseenItems();
-  }
 }
 
 // CLOCK_MONOTONIC: the kernel of an operation whose call is not known did not start before. It may have started before
