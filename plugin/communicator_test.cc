@@ -203,7 +203,7 @@ TEST_F(CommunicatorTest, DoesNotTakeACompanionInTheSameLaunchForALaterOperation)
   EXPECT_EQ(BusyNs(Function::kSend), 2000u + 1000u);
 }
 
-TEST_F(CommunicatorTest, CountsACollectiveWithFewerChannelsThanAnnounced) {
+TEST_F(CommunicatorTest, CountsACollectiveWithFewerChannelsThanAnnouncedAndDoesNotTimeIt) {
   Open(TimingSource::kKernel);
   RunChannel(communicator_->StartOperation(AllReduce(8, 2)), 0, 1000, 2000);
   for (int i = 0; i < 63; ++i) RunNext(communicator_->StartOperation(AllReduce(8, 1)));
@@ -211,6 +211,7 @@ TEST_F(CommunicatorTest, CountsACollectiveWithFewerChannelsThanAnnounced) {
   RunNext(communicator_->StartOperation(AllReduce(8, 1)));
   EXPECT_EQ(Completed(Function::kAllReduce), 65u);
   EXPECT_EQ(Losses(Loss::kChannelsMissing), 1u);
+  EXPECT_EQ(Timed(Function::kAllReduce), 64u) << "the second channel may have run longer";
 }
 
 TEST_F(CommunicatorTest, CompletesAnOperationOfUnknownChannelsAtFinalize) {

@@ -21,12 +21,20 @@ bool HasInterval(const Operation& operation, uint64_t ticket, TimingSource sourc
          (source == TimingSource::kProxy || LoadRelaxed(operation.seen) != 0);
 }
 
+bool LacksChannels(const Operation& operation) {
+  return operation.channels_are_exact.load(std::memory_order_relaxed) &&
+         operation.lacks_channels.load(std::memory_order_relaxed);
+}
+
 // Why the operation's own time stamps cannot be believed, as 1 + Loss; 0 if they can.
 uint8_t RejectionOf(const Operation& operation, TimingSource source) {
   const uint8_t rejection = operation.rejection.load(std::memory_order_relaxed);
   const bool lacks_stamp =
       source != TimingSource::kProxy && LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen);
-  return rejection == 0 && lacks_stamp ? 1 + static_cast<uint8_t>(Loss::kStopStampMissing) : rejection;
+  if (rejection != 0) return rejection;
+  if (lacks_stamp) return 1 + static_cast<uint8_t>(Loss::kStopStampMissing);
+  // The channels that lack may have begun earlier, or ended later.
+  return LacksChannels(operation) ? 1 + static_cast<uint8_t>(Loss::kChannelsMissing) : 0;
 }
 
 void Cover(LaunchTimes& launch, const Operation& operation) {
@@ -45,11 +53,6 @@ int PartsOf(uint64_t members) { return members == 1 ? 1 : kLaunchParts; }
 size_t PartOf(const Operation& operation, uint64_t members) {
   if (members == 1) return 0;
   return static_cast<size_t>(LaunchPartOf(operation.function.load(std::memory_order_relaxed)));
-}
-
-bool LacksChannels(const Operation& operation) {
-  return operation.channels_are_exact.load(std::memory_order_relaxed) &&
-         operation.lacks_channels.load(std::memory_order_relaxed);
 }
 
 // Whether a channel had stopped before another one started.
@@ -122,7 +125,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
         share.CountGood();
         Cover(times, operation);
         times.has_disjoint_channels = members == 1 && HasDisjointChannels(operation);
-        is_covered = !LacksChannels(operation);
+        is_covered = true;
       }
       share.Add(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns),
                 LoadRelaxed(operation.bytes));
@@ -227,7 +230,6 @@ void Communicator::RecordMember(const Turn& turn, const Operation& operation, ui
                                   .now_ns = now_ns};
       belief == Belief::kLater ? Hold(completion) : recorder_.RecordTimes(completion);
     }
-    if (LacksChannels(operation)) recorder_.CountLoss(Loss::kChannelsMissing);
   }
   recorder_.CountCompleted(turn, function, now_ns);
 }

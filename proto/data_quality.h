@@ -70,7 +70,7 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
     {LossKind::kUnmatched, "after_completion", "event of an operation that was already complete"},
     {LossKind::kUnmatched, "channel_out_of_range", "channel number of 64 or more"},
     {LossKind::kUnmatched, "stop_without_start", "channel stop whose start was never announced"},
-    {LossKind::kUnmatched, "channels_missing", "collective complete with fewer channels than announced"},
+    {LossKind::kTimestampRejected, "channels_missing", "collective complete with fewer channels than announced"},
     {LossKind::kTimestampRejected, "stop_before_start", "GPU stop not later than GPU start"},
     {LossKind::kTimestampRejected, "longer_than_cpu_time", "GPU duration exceeds the CPU time from call to delivery"},
     {LossKind::kTimestampRejected, "zero", "GPU time stamp of zero"},
