@@ -62,22 +62,22 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
   const bool has_proxy_events = task.crosses_network && (task.mask & proxy_bits) != 0;
   communicator_.NoteMask(task.mask, release);
   const bool has_kernel_events = (task.mask & kKernelCh) != 0 && release.HasKernelEvents();
+  const bool shows_kernel = has_kernel_events && (task.channels.played > 0 || task.is_carried);
   const size_t member = members_.size();
   members_.push_back({.function = task.call.function,
                       .bytes = task.message_bytes,
-                      .shows_its_end = is_timed_ && (has_kernel_events || has_proxy_events)});
+                      .shows_its_end = is_timed_ && (shows_kernel || has_proxy_events)});
   members_.back().operation =
       communicator_.account.AddOperation(task.call.function, task.message_bytes, kernel_.start_ns);
   true_members_.push_back(members_.back());
   int64_t last_due_ns = now_ns;
   if (has_kernel_events) {
     if (!task.is_symmetric) NoteWaits(task);
-    // A symmetric kernel runs for all tasks of its plan, whatever they have of its channels.
-    const int true_channels = task.is_symmetric ? std::max(task.channels.used, 1) : task.channels.played;
-    for (int i = 0; i < true_channels && release.HasKernelTimes() && !never_completes_; ++i) {
+    for (int i = 0; i < task.channels.played && release.HasKernelTimes() && !never_completes_; ++i) {
       const GpuTimes times = TimesOf(ItemOn(task.channels.low + i));
       true_members_.back().Cover(times.start_ns, times.stop_ns);
     }
+    if (task.is_carried && !never_completes_) Carry(members_[member], true_members_.back());
     last_due_ns = options_.faults.Any() && !task.is_symmetric ? PostPolledEvents(task, member, now_ns)
                                                               : PostKernelEvents(task, member, now_ns);
   }
@@ -88,6 +88,13 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
     }
   }
   return last_due_ns;
+}
+
+// The kernel of its plan ran on the first channel in any case.
+void Launch::Carry(LaunchMember& shown, LaunchMember& real) const {
+  const GpuTimes times = TimesOf(ItemOn(0));
+  real.Cover(times.start_ns, times.stop_ns);
+  if (is_timed_) shown.Cover(times.start_ns, times.stop_ns);
 }
 
 void Launch::RunOnDevice(int channel, bool writes, int64_t now_ns) {

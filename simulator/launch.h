@@ -74,6 +74,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   WorkItem ItemOn(int channel) const;
   GpuTimes TimesOf(const WorkItem& item) const;
 
+  void Carry(LaunchMember& shown, LaunchMember& real) const;
   void NoteWaits(const Task& task);
   // Where there are faults: what the host waits for, and what of it is lost, and what is reported in the end.
   ChannelConnection& ConnectionOf(const Task& task, int channel) const;
