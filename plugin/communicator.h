@@ -42,6 +42,7 @@ class Communicator {
     if (ReadsKernels()) BeginDrift(0);
   }
   TimingSource source() const { return source_.load(std::memory_order_relaxed); }
+  bool ReadsKernels() const { return source() == TimingSource::kKernel || source() == TimingSource::kKernelCpu; }
   void LearnRank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
   int rank() const { return rank_.load(std::memory_order_relaxed); }
 
@@ -125,8 +126,6 @@ class Communicator {
   [[gnu::cold]] void BeginDrift(uint64_t launch_ticket);
   // Untimes all of an open launch; the first loss decides.
   void RejectLaunch(uint64_t launch_ticket, Loss loss);
-  bool ReadsKernels() const { return source() == TimingSource::kKernel || source() == TimingSource::kKernelCpu; }
-
   uint64_t TakeEntry(const OperationStart& start, uint32_t first_item);
   // What was deferred shows with the end of the turn that was in the way, or at once if that has ended meanwhile.
   // Again if more was deferred during the turn that showed it; whoever is in the way looks after its own end.

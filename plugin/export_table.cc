@@ -33,6 +33,7 @@ struct Adapter {
     if constexpr (kHasCallEvents) {
       call = d.parentObj;
       launch = task.parentGroup;
+      start.has_call_events = true;
     }
     return Process::Get()->StartTask(context, start, origin, task.count, ElementBytesOf(task.datatype), call, launch);
   }
@@ -44,6 +45,7 @@ struct Adapter {
       start.channels = d.coll.nChannels <= Handle::kMaxChannels ? d.coll.nChannels : 0;  // RCCL: may be garbage
       start.channels_are_exact = start.channels != 0;
     }
+    if constexpr (requires { d.coll.isSymColl; }) start.is_symmetric = d.coll.isSymColl;
     *handle = StartTask(context, d, d.coll, start);
     return abi::kSuccess;
   }

@@ -55,6 +55,16 @@ size_t PartOf(const Operation& operation, uint64_t members) {
   return static_cast<size_t>(LaunchPartOf(operation.function.load(std::memory_order_relaxed)));
 }
 
+// Operations without parts of their own are timed if the one that carries them is.
+void CarryTimes(LaunchShare& share, uint64_t carried) {
+  if (carried == 0) return;
+  if (share.has_interval()) {
+    share.CountGood(carried);
+  } else {
+    share.Reject();
+  }
+}
+
 // Whether a channel had stopped before another one started.
 bool HasDisjointChannels(const Operation& operation) {
   return LoadRelaxed(operation.soonest_stop_ns) < LoadRelaxed(operation.latest_start_ns);
@@ -113,6 +123,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
                     .start_ns = ~uint64_t{0}};
   if (launch != nullptr) times.call_ns = LoadRelaxed(launch->called_after);
   uint64_t ticket = last_member;
+  uint64_t carried = 0;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
     const Operation& operation = At(ticket);
     LaunchShare& share = shares[PartOf(operation, members)];
@@ -129,6 +140,10 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
       }
       share.Add(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns),
                 LoadRelaxed(operation.bytes));
+    } else if (operation.is_carried.load(std::memory_order_relaxed)) {
+      share.AddCarried(LoadRelaxed(operation.bytes));
+      ++carried;
+      is_covered = true;
     } else if (operation.is_given_up.load(std::memory_order_relaxed)) {
       share.Reject();
     }
@@ -139,6 +154,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
     ticket = LoadRelaxed(operation.previous_member);
   }
 
+  CarryTimes(shares[members == 1 ? 0 : static_cast<size_t>(LaunchPart::kCollectives)], carried);
   uint64_t good = 0;
   for (LaunchShare* share = shares; share != shares + PartsOf(members); ++share) {
     if (share->is_rejected() && share->good() != 0) recorder_.CountLosses(Loss::kCompanion, share->good());
@@ -216,7 +232,8 @@ void Communicator::RecordMembersInTurn(const Turn& turn, uint64_t last_member, u
 void Communicator::RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
                                 Belief belief, uint64_t members, uint64_t now_ns) {
   const Function function = operation.function.load(std::memory_order_relaxed);
-  if (HasInterval(operation, ticket, source())) {
+  const bool is_carried = operation.is_carried.load(std::memory_order_relaxed) && share.has_interval();
+  if (is_carried || HasInterval(operation, ticket, source())) {
     const uint64_t bytes = LoadRelaxed(operation.bytes);
     if (!share.is_rejected()) {
       const Completion completion{.function = function,
@@ -225,8 +242,8 @@ void Communicator::RecordMember(const Turn& turn, const Operation& operation, ui
                                   .members = static_cast<uint32_t>(members),
                                   .sequence = LoadRelaxed(operation.sequence),
                                   .call_ns = LoadRelaxed(operation.call_ns),
-                                  .start_ns = LoadRelaxed(operation.first_start_ns),
-                                  .stop_ns = LoadRelaxed(operation.last_stop_ns),
+                                  .start_ns = is_carried ? share.start_ns() : LoadRelaxed(operation.first_start_ns),
+                                  .stop_ns = is_carried ? share.stop_ns() : LoadRelaxed(operation.last_stop_ns),
                                   .now_ns = now_ns};
       belief == Belief::kLater ? Hold(completion) : recorder_.RecordTimes(completion);
     }

@@ -161,6 +161,7 @@ class Process {
   void StopOther(Handle handle);
   void CountLoss(Loss loss);
   void LearnIdentity(uint32_t slot, const TaskOrigin& origin);
+  static void PlaceInSymmetricPlan(OperationStart& start, const Communicator& communicator);
   // Fills in when the call was made. False if the call is being captured at this moment: nothing is handed to the GPU.
   bool DateCall(Handle call, OperationStart* start);
   // A communicator captures one graph at a time.
