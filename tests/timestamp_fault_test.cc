@@ -169,7 +169,12 @@ const FaultRow kFaultRows[] = {
      kChannelSkewNs},  // a thread that catches up may be 64 launches further on one channel than on another
     {"LostStart", {"--fault", "lost-start"}, {4, 5, 6}, Rest::kIsTimed, nullptr},
     {"LostKernel", {"--fault", "lost-kernel"}, {4, 5, 6, 7}, Rest::kIsTimed, nullptr},
-    {"Stuck", {"--fault", "stuck"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
+    {"Stuck",
+     {"--fault", "stuck"},
+     {4, 5, 6, 7},
+     Rest::kMayBeUntimed,
+     nullptr,
+     kChannelSkewNs},  // of a Send or Receive it is not known that it lacks a channel
     {"Backwards", {"--fault", "backwards"}, {4, 5, 6, 7}, Rest::kIsTimed, "stop_before_start"},
     {"Zero", {"--fault", "zero"}, {4, 5, 6, 7}, Rest::kIsTimed, "zero"},
     {"Equal", {"--fault", "equal"}, {4, 5, 6, 7}, Rest::kIsTimed, nullptr},
