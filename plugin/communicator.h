@@ -101,6 +101,10 @@ class Communicator {
   void StampChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StopChannel(uint64_t ticket, uint32_t channel);
 
+  // Phases of a kernel, between the start and the stop of their channel (kernel_phases.cc).
+  [[gnu::cold]] bool StartPhase(uint64_t ticket, uint32_t channel, uint32_t phase, uint64_t time_ns);
+  [[gnu::cold]] void StopPhase(uint64_t ticket, uint64_t time_ns);
+
   // Proxy operations.
   bool StartProxy(uint64_t ticket);
   void StopProxy(uint64_t ticket);
@@ -179,6 +183,7 @@ class Communicator {
   void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
                     Belief belief, uint64_t members, uint64_t now_ns);
 
+  [[gnu::cold]] void TakePhases(const Operation& operation, Completion& completion);
   // Operations that could not be followed are over when a later one is.
   [[gnu::cold]] void CompleteUnfollowed(const Turn& turn, uint64_t now_ns);
 
@@ -197,8 +202,8 @@ class Communicator {
 
   std::atomic<TimingSource> source_{TimingSource::kNone};
   std::atomic<bool> reads_gpu_clock_{false};
-  std::atomic<bool> is_drifting_{false};       // untimed for good, from some operation on
-  std::atomic<bool> is_contradicted_{false};   // so that what is still in flight is not believed either
+  std::atomic<bool> is_drifting_{false};      // untimed for good, from some operation on
+  std::atomic<bool> is_contradicted_{false};  // so that what is still in flight is not believed either
   DriftWatch drift_watch_;
   Plausibility plausibility_;
   HeldTimes held_times_;

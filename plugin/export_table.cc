@@ -16,6 +16,7 @@ struct Adapter {
   static constexpr bool kHasCopyEngine = requires(Descriptor d) { d.ceColl; };
   static constexpr bool kHasKernelChannels = requires(Descriptor d) { d.kernelCh; };
   static constexpr bool kHasTimeStamps = requires(Descriptor d) { d.kernelCh.pTimer; };
+  static constexpr bool kHasKernelPhases = requires(Descriptor d) { d.kernelPhase; };
   static constexpr bool kNamesCommunicatorPerEvent = requires(Descriptor d) { d.coll.commHash; };
 
     // Each event's start is one function with all that it calls, entered by a jump.
@@ -97,6 +98,10 @@ struct Adapter {
     }
     return abi::kSuccess;
   }
+  NCCL_EXPORTER_EVENT StartKernelPhase(void** handle, const Descriptor& d) {
+    *handle = Process::Get()->StartKernelPhase(d.parentObj, d.kernelPhase.phaseId, d.kernelPhase.pTimer);
+    return abi::kSuccess;
+  }
 #undef NCCL_EXPORTER_EVENT
 
   // The most frequent first.
@@ -121,6 +126,9 @@ struct Adapter {
     if constexpr (kHasCopyEngine) {
       if (type == abi::kCeColl) return StartCopyEngine(context, handle, d.ceColl);
     }
+    if constexpr (kHasKernelPhases) {
+      if (type == abi::kKernelPhase) return StartKernelPhase(handle, d);
+    }
     return abi::kSuccess;  // not asked for
   }
 
@@ -134,6 +142,11 @@ struct Adapter {
       Process* process = Process::Get();
       if (state == abi::kStateKernelChStop && handle != nullptr && args != nullptr && process != nullptr) {
         process->StampKernelChannel(handle, args->pTimer);
+      }
+      if constexpr (kHasKernelPhases) {
+        if (state == abi::kStateKernelPhaseStop && handle != nullptr && args != nullptr && process != nullptr) {
+          process->StopKernelPhase(handle, args->pTimer);
+        }
       }
     }
     return abi::kSuccess;

@@ -236,15 +236,18 @@ void Communicator::RecordMember(const Turn& turn, const Operation& operation, ui
   if (is_carried || HasInterval(operation, ticket, source())) {
     const uint64_t bytes = LoadRelaxed(operation.bytes);
     if (!share.is_rejected()) {
-      const Completion completion{.function = function,
-                                  .bytes = bytes,
-                                  .duration_ns = share.DurationNs(bytes),
-                                  .members = static_cast<uint32_t>(members),
-                                  .sequence = LoadRelaxed(operation.sequence),
-                                  .call_ns = LoadRelaxed(operation.call_ns),
-                                  .start_ns = is_carried ? share.start_ns() : LoadRelaxed(operation.first_start_ns),
-                                  .stop_ns = is_carried ? share.stop_ns() : LoadRelaxed(operation.last_stop_ns),
-                                  .now_ns = now_ns};
+      Completion completion{.function = function,
+                            .has_phases = false,
+                            .bytes = bytes,
+                            .duration_ns = share.DurationNs(bytes),
+                            .members = static_cast<uint32_t>(members),
+                            .sequence = LoadRelaxed(operation.sequence),
+                            .call_ns = LoadRelaxed(operation.call_ns),
+                            .start_ns = is_carried ? share.start_ns() : LoadRelaxed(operation.first_start_ns),
+                            .stop_ns = is_carried ? share.stop_ns() : LoadRelaxed(operation.last_stop_ns),
+                            .now_ns = now_ns,
+                            .phase_ns = {}};
+      if (!is_carried && operation.has_phases.load(std::memory_order_relaxed)) TakePhases(operation, completion);
       belief == Belief::kLater ? Hold(completion) : recorder_.RecordTimes(completion);
     }
   }

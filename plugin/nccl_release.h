@@ -39,6 +39,8 @@ struct NcclRelease {
   bool broadcasts_lack_events = false;
   // A change of KernelCh in the mask keeps host and device counters equal, and NCCL loads the mask at each call.
   bool may_change_mask = false;
+  // Phases of kernels over symmetric windows, and of no others: what the bit costs, these pay alone.
+  bool has_symmetric_phases = false;
   // NCCL's RAS client can change the mask while the job runs (CONTROL PROFILER_MASK).
   bool ras_sets_mask = false;
   DriftCauses causes;  // with NCCL_ALLGATHERV_ENABLE not set to 0
@@ -55,6 +57,9 @@ struct NcclRelease {
 //   may_change_mask: 2.28.9 and 2.30.7 plugin/profiler.cc ncclProfilerStartGroupApiEvent loads the mask at each call,
 //     proxy.cc ncclProxySaveOp increments with and without KernelCh. 2.31: ncclProfilerPostPlanWork does not.
 //   ras_sets_mask: 2.31.2 ras/client_support.cc, and plugin/profiler.cc, which applies it again after each init.
+//   has_symmetric_phases: 2.32 plugin/profiler.cc profilerEnqueueOp polls workPhases of symmetric kernels only;
+//     device/symmetric/kernel.cuh ncclSymkProfilerStop fences in ncclDevProfilerModeKernelPhase. 2.31.2 polls them of
+//     every kernel (plugin/profiler.cc :1211).
 //   kCostly: issue 2355, closed by 2.32.3. 2.31.3 on: messages to oneself and empty parts are counted on both sides
 //     (plugin/profiler.cc ncclProfilerPostPlanWork, by channel mask).
 inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
@@ -102,6 +107,7 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .last_version = 23206,
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
+     .has_symmetric_phases = true,
      .ras_sets_mask = true,
      .causes = {.joins_broadcasts = true, .forgets_broadcasts = true}},
 }};

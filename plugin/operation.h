@@ -32,11 +32,11 @@ namespace nccl_exporter {
 struct OperationStart {
   Function function = Function::kOther;
   uint64_t message_bytes = 0;
-  uint64_t sequence = 0;       // NCCL's, by function; 0 for Send and Recv
-  uint64_t call_ns = 0;        // CLOCK_MONOTONIC at or before the call
-  bool call_is_bound = false;  // the kernel cannot have started before call_ns
+  uint64_t sequence = 0;         // NCCL's, by function; 0 for Send and Recv
+  uint64_t call_ns = 0;          // CLOCK_MONOTONIC at or before the call
+  bool call_is_bound = false;    // the kernel cannot have started before call_ns
   bool has_call_events = false;  // the API announces calls, so that readers take the call's time for such a bound
-  uint32_t channels = 0;       // announced; 0: not known
+  uint32_t channels = 0;         // announced; 0: not known
   bool channels_are_exact = false;
   bool has_no_parts = false;  // nothing will be reported on it (proxies do not take sends to self)
   bool is_to_self = false;    // Send or Recv
@@ -90,8 +90,18 @@ struct alignas(64) Operation {
   Word first_part_ns{0};                    // the same
   std::atomic<bool> lacks_channels{false};  // fewer have been seen than were announced
   std::atomic<uint8_t> rejection{0};        // 1 + Loss of the first implausible time stamp
+  std::atomic<bool> has_phases{false};      // the fields of phases below are this operation's
+  std::atomic<uint8_t> phase{0};            // KernelPhase: the latest
+  std::atomic<bool> phases_fit{true};       // those so far keep to the times of their channels
   // Of each channel, the low half of its start time: no channel starts 4 s before another of the same operation.
   std::array<std::atomic<uint32_t>, Handle::kMaxChannels> start_low_ns{};
+
+  // Phases of the kernel, if NCCL reports any, by the thread that reports the channels.
+  alignas(64) Word phase_channels{0};              // that have reported some, one bit each
+  Word phase_start_ns{0};                          // of the latest
+  Word phase_stop_ns{0};                           // of the latest of the same channel; 0: it has not stopped
+  Word last_phase_ns{0};                           // the latest stop of all
+  std::array<Word, kKernelPhaseCount> phase_ns{};  // sums over the channels
 };
 
 // A Group event: the operations of one kernel launch. Members join from the thread that announces the launch. `pending`

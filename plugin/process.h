@@ -64,6 +64,8 @@ class Process {
   template <bool kHasTimeStamp>
   void* StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns);
   void* StartProxyOperation(void* task, int pid);
+  void* StartKernelPhase(void* channel, uint32_t phase, uint64_t gpu_ns);
+  void StopKernelPhase(void* phase, uint64_t gpu_ns);
 
   template <bool kHasTimeStamp>
   void Stop(void* handle);

@@ -99,9 +99,7 @@ class WorkItems {
 
  private:
   // How many items have been noted from this one on.
-  int32_t Behind(uint32_t item) const {
-    return static_cast<int32_t>(static_cast<uint32_t>(Noted()) - item);
-  }
+  int32_t Behind(uint32_t item) const { return static_cast<int32_t>(static_cast<uint32_t>(Noted()) - item); }
 
   uint32_t NoteAlone(uint64_t ns) {
     const uint64_t item = Noted();

@@ -45,6 +45,7 @@ enum class Loss : uint8_t {
   kConcurrentStart,
   kStopStampMissing,
   kUnproven,
+  kPhaseMismatch,
   kCount
 };
 inline constexpr int kLossCount = static_cast<int>(Loss::kCount);
@@ -90,6 +91,7 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
     {LossKind::kTimestampRejected, "stop_missing", "channel stopped without a GPU stop time"},
     {LossKind::kTimestampRejected, "unproven",
      "NCCL release not known, and its time stamps did not prove themselves before they had to be dropped"},
+    {LossKind::kUnmatched, "phase_mismatch", "phases of a kernel that do not fit the times of its channels: left out"},
 }};
 
 constexpr const LossTraits& TraitsOf(Loss loss) { return kLosses[static_cast<uint8_t>(loss)]; }
