@@ -259,6 +259,26 @@ TEST_F(CommunicatorTest, LeavesPhasesOutThatDoNotFitTheTimesOfTheirChannel) {
   EXPECT_EQ(Losses(Loss::kPhaseMismatch), 3u);
 }
 
+TEST_F(CommunicatorTest, IgnoresPhasesThatHaveNoChannelNoStartOrNoName) {
+  Open(TimingSource::kKernel);
+  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 1));
+  EXPECT_FALSE(communicator_->StartPhase(ticket, 0, 0, 1000)) << "its channel has not started";
+  communicator_->StartChannel(ticket, 0, 1000);
+  communicator_->StopPhase(ticket, 1500);
+  EXPECT_EQ(Losses(Loss::kStopWithoutStart), 1u);
+  communicator_->StartPhase(ticket, 0, 3, 1000);
+  communicator_->StopPhase(ticket, 2000);
+  communicator_->StopPhase(ticket, 2000);
+  communicator_->StampChannel(ticket, 0, 2000);
+  communicator_->StopChannel(ticket, 0);
+  EXPECT_FALSE(communicator_->StartPhase(ticket, 0, 0, 1000));
+  communicator_->StopPhase(ticket, 2000);
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
+  EXPECT_EQ(Losses(Loss::kPhaseMismatch), 1u);
+  EXPECT_EQ(Losses(Loss::kUnknownHandle), 1u);
+  EXPECT_EQ(Timed(Function::kAllReduce), 1u);
+}
+
 TEST_F(CommunicatorTest, LeavesOutThePhasesOfAnOperationThatIsNotTimed) {
   Open(TimingSource::kKernel);
   RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {1000, 1400, 1900, 2000}, 0, 2000);
