@@ -92,6 +92,7 @@ void DescribeFunction(const layout::FunctionBlock& block, FunctionSnapshot& func
   LoadAll(block.duration, function.duration);
   LoadAll(block.bandwidth, function.bandwidth);
   function.bandwidth_sum_kib = Load(block.bandwidth_sum_kib);
+  LoadAll(block.phase_ns, function.phase_ns);
 }
 
 void DescribeCounts(const layout::CommunicatorSlot& slot, const Moment& now, CommunicatorSnapshot& communicator) {

@@ -45,6 +45,7 @@ struct FunctionSnapshot {
   std::array<uint64_t, DurationBuckets::kCount> duration{};    // not cumulative
   std::array<uint64_t, BandwidthBuckets::kCount> bandwidth{};  // not cumulative
   uint64_t bandwidth_sum_kib = 0;                              // KiB/s
+  std::array<uint64_t, kKernelPhaseCount> phase_ns{};          // by KernelPhase
 
   bool operator==(const FunctionSnapshot&) const = default;
 };

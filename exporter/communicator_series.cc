@@ -198,8 +198,8 @@ std::span<const uint64_t> HistogramCounts(Metric metric, const CommunicatorSnaps
   return counts.duration;
 }
 
-const FunctionGroup kSends{.functions = {Function::kSend}, .labels = nullptr, .sizes = {}};
-const FunctionGroup kReceives{.functions = {Function::kRecv}, .labels = nullptr, .sizes = {}};
+const FunctionGroup kSends{.functions = {Function::kSend}, .labels = nullptr, .sizes = {}, .phases = {}};
+const FunctionGroup kReceives{.functions = {Function::kRecv}, .labels = nullptr, .sizes = {}, .phases = {}};
 
 }  // namespace
 
@@ -211,6 +211,7 @@ CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, SeriesMemory&
   }
   for (const FunctionGroup& group : memory.functions.collectives) {
     for (const SizeGroup& sizes : group.sizes) size_labels_.push_back(builder.AddLabels(sizes.labels));
+    for (const SharedLabels& phase : group.phases) phase_labels_.push_back(builder.AddLabels(phase));
   }
 }
 
@@ -238,16 +239,18 @@ void CommunicatorSeries::AddFunctions(const Subject& subject, LabelsId labels) {
                  static_cast<double>(Sum(subject, group.functions, calls)));
   }
   const LabelsId* sizes = size_labels_.data();
+  const LabelsId* phases = phase_labels_.data();
   for (const FunctionGroup& group : memory_.functions.collectives) {
-    if (WasUsed(subject, group)) AddCollective(subject, labels, group, sizes);
+    if (WasUsed(subject, group)) AddCollective(subject, labels, group, sizes, phases);
     sizes += group.sizes.size();
+    phases += group.phases.size();
   }
   AddPointToPoint(subject, labels, kSends);
   AddPointToPoint(subject, labels, kReceives);
 }
 
 void CommunicatorSeries::AddCollective(const Subject& subject, LabelsId labels, const FunctionGroup& group,
-                                       const LabelsId* sizes) {
+                                       const LabelsId* sizes, const LabelsId* phases) {
   for (const SizeCounter& counter : kCollectiveCounters) {
     if (!builder_.Serves(counter.metric)) continue;
     for (size_t i = 0; i < group.sizes.size(); ++i) {
@@ -259,11 +262,27 @@ void CommunicatorSeries::AddCollective(const Subject& subject, LabelsId labels, 
     }
   }
   AddHistogram(Metric::kCollectiveDuration, subject, labels, group);
+  AddPhases(subject, labels, group, phases);
   if (!HasBusBytes(subject, group)) return;
   for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < group.sizes.size(); ++i) {
     builder_.Add(Metric::kCollectiveBusBytes, labels, sizes[i], SumOfBusBytes(subject, group, group.sizes[i].sizes));
   }
   AddHistogram(Metric::kCollectiveBusBandwidth, subject, labels, group);
+}
+
+void CommunicatorSeries::AddPhases(const Subject& subject, LabelsId labels, const FunctionGroup& group,
+                                   const LabelsId* phases) {
+  if (!builder_.Serves(Metric::kCollectivePhaseSeconds)) return;
+  std::array<double, kKernelPhaseCount> seconds{};
+  bool is_reported = false;
+  for (size_t i = 0; i < kKernelPhaseCount; ++i) {
+    const auto value = [&](const FunctionSnapshot& counts) { return counts.phase_ns[i]; };
+    seconds[i] = static_cast<double>(Sum(subject, group.functions, value)) / kNsPerSecond;
+    is_reported = is_reported || seconds[i] != 0;
+  }
+  for (size_t i = 0; is_reported && i < kKernelPhaseCount; ++i) {
+    builder_.Add(Metric::kCollectivePhaseSeconds, labels, phases[i], seconds[i]);
+  }
 }
 
 void CommunicatorSeries::AddPointToPoint(const Subject& subject, LabelsId labels, const FunctionGroup& group) {

@@ -26,7 +26,9 @@ class CommunicatorSeries {
 
  private:
   void AddFunctions(const Subject& subject, LabelsId labels);
-  void AddCollective(const Subject& subject, LabelsId labels, const FunctionGroup& group, const LabelsId* sizes);
+  void AddCollective(const Subject& subject, LabelsId labels, const FunctionGroup& group, const LabelsId* sizes,
+                     const LabelsId* phases);
+  void AddPhases(const Subject& subject, LabelsId labels, const FunctionGroup& group, const LabelsId* phases);
   void AddPointToPoint(const Subject& subject, LabelsId labels, const FunctionGroup& group);
   void AddArrivals(const Subject& subject, LabelsId labels);
   void AddGauges(std::span<const Member* const> in_use, LabelsId labels);
@@ -38,6 +40,7 @@ class CommunicatorSeries {
   SeriesMemory& memory_;
   std::array<LabelsId, kFunctionCount> function_labels_{};  // collective
   std::vector<LabelsId> size_labels_;                       // of the groups of collectives, one after the other
+  std::vector<LabelsId> phase_labels_;                      // likewise
 };
 
 }  // namespace nccl_exporter

@@ -36,6 +36,7 @@ void Add(const FunctionSnapshot& more, FunctionSnapshot& sum) {
   AddEach(more.duration, sum.duration);
   AddEach(more.bandwidth, sum.bandwidth);
   sum.bandwidth_sum_kib += more.bandwidth_sum_kib;
+  AddEach(more.phase_ns, sum.phase_ns);
 }
 
 void Add(const CommunicatorSnapshot& more, CommunicatorSnapshot& sum) {

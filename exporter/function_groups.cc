@@ -12,7 +12,13 @@ namespace {
 FunctionGroup GroupOf(std::vector<Function> functions, const MetricSwitches& switches) {
   Labels own;
   if (switches.Keeps("collective")) own.push_back({"collective", std::string(TraitsOf(functions.front()).name)});
-  FunctionGroup group{.functions = std::move(functions), .labels = std::make_shared<const LabelSet>(own), .sizes = {}};
+  FunctionGroup group{
+      .functions = std::move(functions), .labels = std::make_shared<const LabelSet>(own), .sizes = {}, .phases = {}};
+  for (const std::string_view phase : kKernelPhases) {
+    Labels labels = own;
+    labels.push_back({"phase", std::string(phase)});
+    group.phases.push_back(std::make_shared<const LabelSet>(std::move(labels)));
+  }
   if (!switches.Keeps("size")) {
     group.sizes.push_back({.sizes = {}, .labels = group.labels});
     return group;

@@ -24,8 +24,9 @@ struct SizeGroup {
 
 struct FunctionGroup {
   std::vector<Function> functions;
-  SharedLabels labels;           // collective, if it is kept
-  std::vector<SizeGroup> sizes;  // of collectives
+  SharedLabels labels;               // collective, if it is kept
+  std::vector<SizeGroup> sizes;      // of collectives
+  std::vector<SharedLabels> phases;  // collective, phase; by KernelPhase
 };
 
 struct FunctionGroups {

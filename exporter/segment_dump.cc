@@ -58,6 +58,10 @@ void DumpFunction(Function id, const FunctionSnapshot& function, std::string& ou
          kSizeClassBounds[i], size.operations, size.bytes, size.timed_operations, size.timed_bytes,
          static_cast<double>(size.busy_ns) / kNsPerSecond);
   }
+  for (size_t i = 0; i < kKernelPhaseCount; ++i) {
+    if (function.phase_ns[i] == 0) continue;
+    Line(out, "    phase {}: {:.9f} s", kKernelPhases[i], static_cast<double>(function.phase_ns[i]) / kNsPerSecond);
+  }
   DumpHistogram<DurationBuckets>("duration", function.duration, "s", out);
   DumpHistogram<BandwidthBuckets>("bus bandwidth", function.bandwidth, "B/s", out);
 }

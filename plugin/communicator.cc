@@ -15,7 +15,6 @@ void Communicator::Open(TimingSource source, int rank, uint32_t ranks, layout::C
   StoreRelaxed(unfollowed_until_, 0);
   for (Word& unfollowed : unfollowed_) StoreRelaxed(unfollowed, 0);
   drift_watch_.Open(causes);
-  hides_broadcasts_.store(causes.joins_broadcasts, std::memory_order_relaxed);
   plausibility_.Reset();
   work_items_.Open();
   StoreRelaxed(uncompared_items_, 0);

@@ -42,6 +42,7 @@ class Communicator {
     if (ReadsKernels()) BeginDrift(0, DriftCause::kMaskOverride);
   }
   TimingSource source() const { return source_.load(std::memory_order_relaxed); }
+  bool ReadsKernels() const { return source() == TimingSource::kKernel || source() == TimingSource::kKernelCpu; }
   void LearnRank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
   int rank() const { return rank_.load(std::memory_order_relaxed); }
 
@@ -100,6 +101,10 @@ class Communicator {
   void StampChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StopChannel(uint64_t ticket, uint32_t channel);
 
+  // Phases of a kernel, between the start and the stop of their channel (kernel_phases.cc).
+  [[gnu::cold]] bool StartPhase(uint64_t ticket, uint32_t channel, uint32_t phase, uint64_t time_ns);
+  [[gnu::cold]] void StopPhase(uint64_t ticket, uint64_t time_ns);
+
   // Proxy operations.
   bool StartProxy(uint64_t ticket);
   void StopProxy(uint64_t ticket);
@@ -126,8 +131,6 @@ class Communicator {
   [[gnu::cold]] void BeginDrift(uint64_t launch_ticket, DriftCause cause);
   // Untimes all of an open launch; the first loss decides.
   void RejectLaunch(uint64_t launch_ticket, Loss loss);
-  bool ReadsKernels() const { return source() == TimingSource::kKernel || source() == TimingSource::kKernelCpu; }
-
   uint64_t TakeEntry(const OperationStart& start, uint32_t first_item);
   // What was deferred shows with the end of the turn that was in the way, or at once if that has ended meanwhile.
   // Again if more was deferred during the turn that showed it; whoever is in the way looks after its own end.
@@ -181,6 +184,7 @@ class Communicator {
   void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
                     Belief belief, uint64_t members, uint64_t now_ns);
 
+  [[gnu::cold]] void TakePhases(const Operation& operation, Completion& completion);
   // Operations that could not be followed are over when a later one is.
   [[gnu::cold]] void CompleteUnfollowed(const Turn& turn, uint64_t now_ns);
 
@@ -199,9 +203,8 @@ class Communicator {
 
   std::atomic<TimingSource> source_{TimingSource::kNone};
   std::atomic<bool> reads_gpu_clock_{false};
-  std::atomic<bool> hides_broadcasts_{false};  // no operation is announced for a Broadcast
-  std::atomic<bool> is_drifting_{false};       // untimed for good, from some operation on
-  std::atomic<bool> is_contradicted_{false};   // so that what is still in flight is not believed either
+  std::atomic<bool> is_drifting_{false};      // untimed for good, from some operation on
+  std::atomic<bool> is_contradicted_{false};  // so that what is still in flight is not believed either
   DriftWatch drift_watch_;
   Plausibility plausibility_;
   HeldTimes held_times_;

@@ -52,6 +52,24 @@ class CommunicatorTest : public testing::Test {
     communicator_->StopChannel(ticket, channel);
   }
 
+  // A channel with three phases between four borders; the channel's own times are those of the first and the last.
+  void RunPhases(uint64_t ticket, uint32_t channel, const std::array<uint64_t, 4>& borders) {
+    RunPhases(ticket, channel, borders, borders.front(), borders.back());
+  }
+  void RunPhases(uint64_t ticket, uint32_t channel, const std::array<uint64_t, 4>& borders, uint64_t start_ns) {
+    RunPhases(ticket, channel, borders, start_ns, borders.back());
+  }
+  void RunPhases(uint64_t ticket, uint32_t channel, const std::array<uint64_t, 4>& borders, uint64_t start_ns,
+                 uint64_t stop_ns) {
+    communicator_->StartChannel(ticket, channel, start_ns);
+    for (uint32_t phase = 0; phase < 3; ++phase) {
+      communicator_->StartPhase(ticket, channel, phase, borders[phase]);
+      communicator_->StopPhase(ticket, borders[phase + 1]);
+    }
+    communicator_->StampChannel(ticket, channel, stop_ns);
+    communicator_->StopChannel(ticket, channel);
+  }
+
   // One channel that runs for 1 us, after all that ran before: by the GPU's clock, which is far faster than the CPU's
   // here, so that no times are shown to be older than a call.
   void RunNext(uint64_t ticket, uint32_t channel = 0) {
@@ -74,6 +92,11 @@ class CommunicatorTest : public testing::Test {
     uint64_t sum = 0;
     for (const Word& word : Block(function).timed.busy_ns) sum += LoadRelaxed(word);
     return sum;
+  }
+  std::array<uint64_t, 3> PhaseNs() {
+    std::array<uint64_t, 3> sums{};
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] = LoadRelaxed(Block(Function::kAllReduce).phase_ns[i]);
+    return sums;
   }
   uint64_t Completed(Function function) { return LoadRelaxed(Block(function).completed); }
   uint64_t BandwidthCount(Function function) {
@@ -203,7 +226,7 @@ TEST_F(CommunicatorTest, DoesNotTakeACompanionInTheSameLaunchForALaterOperation)
   EXPECT_EQ(BusyNs(Function::kSend), 2000u + 1000u);
 }
 
-TEST_F(CommunicatorTest, CountsACollectiveWithFewerChannelsThanAnnounced) {
+TEST_F(CommunicatorTest, CountsACollectiveWithFewerChannelsThanAnnouncedAndDoesNotTimeIt) {
   Open(TimingSource::kKernel);
   RunChannel(communicator_->StartOperation(AllReduce(8, 2)), 0, 1000, 2000);
   for (int i = 0; i < 63; ++i) RunNext(communicator_->StartOperation(AllReduce(8, 1)));
@@ -211,6 +234,88 @@ TEST_F(CommunicatorTest, CountsACollectiveWithFewerChannelsThanAnnounced) {
   RunNext(communicator_->StartOperation(AllReduce(8, 1)));
   EXPECT_EQ(Completed(Function::kAllReduce), 65u);
   EXPECT_EQ(Losses(Loss::kChannelsMissing), 1u);
+  EXPECT_EQ(Timed(Function::kAllReduce), 64u) << "the second channel may have run longer";
+}
+
+TEST_F(CommunicatorTest, SumsThePhasesOfAKernelAsMeansOfItsChannels) {
+  Open(TimingSource::kKernel);
+  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 2));
+  RunPhases(ticket, 0, {1000, 1400, 1900, 2000});
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
+  RunPhases(ticket, 1, {1100, 1300, 1900, 2100});
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{300, 550, 150}));
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+TEST_F(CommunicatorTest, LeavesPhasesOutThatDoNotFitTheTimesOfTheirChannel) {
+  Open(TimingSource::kKernel);
+  RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {1000, 1400, 1900, 2000}, 1001);
+  RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {3000, 3400, 3900, 4000}, 3000, 4001);
+  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 2));
+  RunPhases(ticket, 0, {5000, 5400, 5900, 6000});
+  RunChannel(ticket, 1, 5000, 6000);  // without phases
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
+  EXPECT_EQ(Timed(Function::kAllReduce), 3u);
+  EXPECT_EQ(Losses(Loss::kPhaseMismatch), 3u);
+}
+
+TEST_F(CommunicatorTest, IgnoresPhasesThatHaveNoChannelNoStartOrNoName) {
+  Open(TimingSource::kKernel);
+  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 1));
+  EXPECT_FALSE(communicator_->StartPhase(ticket, 0, 0, 1000)) << "its channel has not started";
+  communicator_->StartChannel(ticket, 0, 1000);
+  communicator_->StopPhase(ticket, 1500);
+  EXPECT_EQ(Losses(Loss::kStopWithoutStart), 1u);
+  communicator_->StartPhase(ticket, 0, 3, 1000);
+  communicator_->StopPhase(ticket, 2000);
+  communicator_->StopPhase(ticket, 2000);
+  communicator_->StampChannel(ticket, 0, 2000);
+  communicator_->StopChannel(ticket, 0);
+  EXPECT_FALSE(communicator_->StartPhase(ticket, 0, 0, 1000));
+  communicator_->StopPhase(ticket, 2000);
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
+  EXPECT_EQ(Losses(Loss::kPhaseMismatch), 1u);
+  EXPECT_EQ(Losses(Loss::kUnknownHandle), 1u);
+  EXPECT_EQ(Timed(Function::kAllReduce), 1u);
+}
+
+TEST_F(CommunicatorTest, LeavesOutThePhasesOfAnOperationThatIsNotTimed) {
+  Open(TimingSource::kKernel);
+  RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {1000, 1400, 1900, 2000}, 0, 2000);
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
+  EXPECT_EQ(Losses(Loss::kZeroTimestamp), 1u);
+}
+
+TEST_F(CommunicatorTest, EndsAndTimesWhatIsCarriedWithTheOperationThatCarriesIt) {
+  Open(TimingSource::kKernel);
+  const uint64_t launch = communicator_->OpenLaunch();
+  const uint64_t first = communicator_->StartOperation(AllReduce(3000, 1, launch));
+  OperationStart carried = AllReduce(1000, 0, launch);
+  carried.is_symmetric = carried.is_carried = true;
+  communicator_->StartOperation(carried);
+  communicator_->CloseLaunch(launch);
+  EXPECT_EQ(InFlight(), 2u);
+  RunChannel(first, 0, 1000, 5000);
+  EXPECT_EQ(InFlight(), 0u);
+  EXPECT_EQ(Completed(Function::kAllReduce), 2u);
+  EXPECT_EQ(Timed(Function::kAllReduce), 2u);
+  EXPECT_EQ(BusyNs(Function::kAllReduce), 3000u + 1000u);
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+TEST_F(CommunicatorTest, LeavesWhatIsCarriedUntimedWithTheOperationThatCarriesIt) {
+  Open(TimingSource::kKernel);
+  const uint64_t launch = communicator_->OpenLaunch();
+  const uint64_t first = communicator_->StartOperation(AllReduce(3000, 1, launch));
+  OperationStart carried = AllReduce(1000, 0, launch);
+  carried.is_symmetric = carried.is_carried = true;
+  communicator_->StartOperation(carried);
+  communicator_->CloseLaunch(launch);
+  RunChannel(first, 0, 5000, 1000);
+  EXPECT_EQ(Completed(Function::kAllReduce), 2u);
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+  EXPECT_EQ(Losses(Loss::kStopBeforeStart), 1u);
+  EXPECT_EQ(Losses(Loss::kCompanion), 1u);
 }
 
 TEST_F(CommunicatorTest, CompletesAnOperationOfUnknownChannelsAtFinalize) {

@@ -48,6 +48,7 @@ EventPolicy DecideEvents(const PolicyInput& input) {
   if (input.api_version >= 6) policy.mask |= abi::kCeColl;
   if (kernel.granted) {
     policy.mask |= abi::kKernelCh;
+    if (input.asks_for_phases && facts.release.has_symmetric_phases) policy.mask |= abi::kKernelPhase;
     policy.source =
         facts.release.kernel_events == KernelEvents::kWithoutTime ? TimingSource::kKernelCpu : TimingSource::kKernel;
     policy.times_are_on_probation = !facts.is_known;

@@ -19,6 +19,7 @@ struct PolicyInput {
   uint32_t local_ranks = 1;               // processes of the job on this node, as far as the environment tells
   bool allgatherv_is_off = false;         // NCCL_ALLGATHERV_ENABLE=0, as NCCL reads it
   uint32_t milli_cpus_per_rank = ~0u;     // CPUs that each of them may use, in thousandths
+  bool asks_for_phases = false;           // NCCL_EXPORTER_KERNEL_PHASES
 };
 
 struct EventPolicy {

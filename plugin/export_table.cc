@@ -16,6 +16,7 @@ struct Adapter {
   static constexpr bool kHasCopyEngine = requires(Descriptor d) { d.ceColl; };
   static constexpr bool kHasKernelChannels = requires(Descriptor d) { d.kernelCh; };
   static constexpr bool kHasTimeStamps = requires(Descriptor d) { d.kernelCh.pTimer; };
+  static constexpr bool kHasKernelPhases = requires(Descriptor d) { d.kernelPhase; };
   static constexpr bool kNamesCommunicatorPerEvent = requires(Descriptor d) { d.coll.commHash; };
 
     // Each event's start is one function with all that it calls, entered by a jump.
@@ -33,6 +34,7 @@ struct Adapter {
     if constexpr (kHasCallEvents) {
       call = d.parentObj;
       launch = task.parentGroup;
+      start.has_call_events = true;
     }
     return Process::Get()->StartTask(context, start, origin, task.count, ElementBytesOf(task.datatype), call, launch);
   }
@@ -44,6 +46,7 @@ struct Adapter {
       start.channels = d.coll.nChannels <= Handle::kMaxChannels ? d.coll.nChannels : 0;  // RCCL: may be garbage
       start.channels_are_exact = start.channels != 0;
     }
+    if constexpr (requires { d.coll.isSymColl; }) start.is_symmetric = d.coll.isSymColl;
     *handle = StartTask(context, d, d.coll, start);
     return abi::kSuccess;
   }
@@ -95,6 +98,10 @@ struct Adapter {
     }
     return abi::kSuccess;
   }
+  NCCL_EXPORTER_EVENT StartKernelPhase(void** handle, const Descriptor& d) {
+    *handle = Process::Get()->StartKernelPhase(d.parentObj, d.kernelPhase.phaseId, d.kernelPhase.pTimer);
+    return abi::kSuccess;
+  }
 #undef NCCL_EXPORTER_EVENT
 
   // The most frequent first.
@@ -119,6 +126,9 @@ struct Adapter {
     if constexpr (kHasCopyEngine) {
       if (type == abi::kCeColl) return StartCopyEngine(context, handle, d.ceColl);
     }
+    if constexpr (kHasKernelPhases) {
+      if (type == abi::kKernelPhase) return StartKernelPhase(handle, d);
+    }
     return abi::kSuccess;  // not asked for
   }
 
@@ -132,6 +142,11 @@ struct Adapter {
       Process* process = Process::Get();
       if (state == abi::kStateKernelChStop && handle != nullptr && args != nullptr && process != nullptr) {
         process->StampKernelChannel(handle, args->pTimer);
+      }
+      if constexpr (kHasKernelPhases) {
+        if (state == abi::kStateKernelPhaseStop && handle != nullptr && args != nullptr && process != nullptr) {
+          process->StopKernelPhase(handle, args->pTimer);
+        }
       }
     }
     return abi::kSuccess;

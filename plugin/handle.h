@@ -31,6 +31,7 @@ enum class HandleKind : uint8_t {
   kProxyOperation,  // one proxy operation of an operation
   kUnfollowed,      // something that was counted and is not followed further
   kUntimedCall,     // as kCall, outside of the windows in which operations are timed
+  kKernelPhase,     // the latest phase of a kernel channel
 };
 
 struct Handle {

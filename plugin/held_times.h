@@ -97,8 +97,8 @@ class HeldTimes {
   }
 
   Word held_{0};
-  Word believed_{0};  // of these, from the oldest on
-  Word oldest_{0};    // how many are held no more
+  Word believed_{0};                                        // of these, from the oldest on
+  Word oldest_{0};                                          // how many are held no more
   std::array<Word, Plausibility::kPatientLaunches> row_{};  // how many had been held when each of the row came
   std::array<Entry, kCapacity> entries_{};
 };

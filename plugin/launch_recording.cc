@@ -21,12 +21,20 @@ bool HasInterval(const Operation& operation, uint64_t ticket, TimingSource sourc
          (source == TimingSource::kProxy || LoadRelaxed(operation.seen) != 0);
 }
 
+bool LacksChannels(const Operation& operation) {
+  return operation.channels_are_exact.load(std::memory_order_relaxed) &&
+         operation.lacks_channels.load(std::memory_order_relaxed);
+}
+
 // Why the operation's own time stamps cannot be believed, as 1 + Loss; 0 if they can.
 uint8_t RejectionOf(const Operation& operation, TimingSource source) {
   const uint8_t rejection = operation.rejection.load(std::memory_order_relaxed);
   const bool lacks_stamp =
       source != TimingSource::kProxy && LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen);
-  return rejection == 0 && lacks_stamp ? 1 + static_cast<uint8_t>(Loss::kStopStampMissing) : rejection;
+  if (rejection != 0) return rejection;
+  if (lacks_stamp) return 1 + static_cast<uint8_t>(Loss::kStopStampMissing);
+  // The channels that lack may have begun earlier, or ended later.
+  return LacksChannels(operation) ? 1 + static_cast<uint8_t>(Loss::kChannelsMissing) : 0;
 }
 
 void Cover(LaunchTimes& launch, const Operation& operation) {
@@ -47,9 +55,14 @@ size_t PartOf(const Operation& operation, uint64_t members) {
   return static_cast<size_t>(LaunchPartOf(operation.function.load(std::memory_order_relaxed)));
 }
 
-bool LacksChannels(const Operation& operation) {
-  return operation.channels_are_exact.load(std::memory_order_relaxed) &&
-         operation.lacks_channels.load(std::memory_order_relaxed);
+// Operations without parts of their own are timed if the one that carries them is.
+void CarryTimes(LaunchShare& share, uint64_t carried) {
+  if (carried == 0) return;
+  if (share.has_interval()) {
+    share.CountGood(carried);
+  } else {
+    share.Reject();
+  }
 }
 
 // Whether a channel had stopped before another one started.
@@ -113,6 +126,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
                     .start_ns = ~uint64_t{0}};
   if (launch != nullptr) times.call_ns = LoadRelaxed(launch->called_after);
   uint64_t ticket = last_member;
+  uint64_t carried = 0;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
     const Operation& operation = At(ticket);
     LaunchShare& share = shares[PartOf(operation, members)];
@@ -125,10 +139,14 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
         share.CountGood();
         Cover(times, operation);
         times.has_disjoint_channels = members == 1 && HasDisjointChannels(operation);
-        is_covered = !LacksChannels(operation);
+        is_covered = true;
       }
       share.Add(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns),
                 LoadRelaxed(operation.bytes));
+    } else if (operation.is_carried.load(std::memory_order_relaxed)) {
+      share.AddCarried(LoadRelaxed(operation.bytes));
+      ++carried;
+      is_covered = true;
     } else if (operation.is_given_up.load(std::memory_order_relaxed)) {
       share.Reject();
     }
@@ -139,6 +157,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
     ticket = LoadRelaxed(operation.previous_member);
   }
 
+  CarryTimes(shares[members == 1 ? 0 : static_cast<size_t>(LaunchPart::kCollectives)], carried);
   uint64_t good = 0;
   for (LaunchShare* share = shares; share != shares + PartsOf(members); ++share) {
     if (share->is_rejected() && share->good() != 0) recorder_.CountLosses(Loss::kCompanion, share->good());
@@ -216,21 +235,24 @@ void Communicator::RecordMembersInTurn(const Turn& turn, uint64_t last_member, u
 void Communicator::RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
                                 Belief belief, uint64_t members, uint64_t now_ns) {
   const Function function = operation.function.load(std::memory_order_relaxed);
-  if (HasInterval(operation, ticket, source())) {
+  const bool is_carried = operation.is_carried.load(std::memory_order_relaxed) && share.has_interval();
+  if (is_carried || HasInterval(operation, ticket, source())) {
     const uint64_t bytes = LoadRelaxed(operation.bytes);
     if (!share.is_rejected()) {
-      const Completion completion{.function = function,
-                                  .bytes = bytes,
-                                  .duration_ns = share.DurationNs(bytes),
-                                  .members = static_cast<uint32_t>(members),
-                                  .sequence = LoadRelaxed(operation.sequence),
-                                  .call_ns = LoadRelaxed(operation.call_ns),
-                                  .start_ns = LoadRelaxed(operation.first_start_ns),
-                                  .stop_ns = LoadRelaxed(operation.last_stop_ns),
-                                  .now_ns = now_ns};
+      Completion completion{.function = function,
+                            .has_phases = false,
+                            .bytes = bytes,
+                            .duration_ns = share.DurationNs(bytes),
+                            .members = static_cast<uint32_t>(members),
+                            .sequence = LoadRelaxed(operation.sequence),
+                            .call_ns = LoadRelaxed(operation.call_ns),
+                            .start_ns = is_carried ? share.start_ns() : LoadRelaxed(operation.first_start_ns),
+                            .stop_ns = is_carried ? share.stop_ns() : LoadRelaxed(operation.last_stop_ns),
+                            .now_ns = now_ns,
+                            .phase_ns = {}};
+      if (!is_carried && operation.has_phases.load(std::memory_order_relaxed)) TakePhases(operation, completion);
       belief == Belief::kLater ? Hold(completion) : recorder_.RecordTimes(completion);
     }
-    if (LacksChannels(operation)) recorder_.CountLoss(Loss::kChannelsMissing);
   }
   recorder_.CountCompleted(turn, function, now_ns);
 }

@@ -25,12 +25,17 @@ class LaunchShare {
     if (stop_ns > stop_ns_) stop_ns_ = stop_ns;
     weight_ += Weight(bytes);
   }
+  // An operation without parts of its own, whose time is that of the others.
+  void AddCarried(uint64_t bytes) { weight_ += Weight(bytes); }
   void Reject() { is_rejected_ = true; }
   // One of those that were added has good time stamps of its own.
-  void CountGood() { ++good_; }
+  void CountGood(uint64_t count = 1) { good_ += count; }
 
   bool is_rejected() const { return is_rejected_; }
   uint64_t good() const { return good_; }
+  bool has_interval() const { return stop_ns_ != 0; }
+  uint64_t start_ns() const { return start_ns_; }
+  uint64_t stop_ns() const { return stop_ns_; }
   // Of one of the members that were added.
   uint64_t DurationNs(uint64_t bytes) const {
     const uint64_t span_ns = stop_ns_ > start_ns_ ? stop_ns_ - start_ns_ : 0;

@@ -41,6 +41,8 @@ struct NcclRelease {
   bool broadcasts_lack_events = false;
   // A change of KernelCh in the mask keeps host and device counters equal, and NCCL loads the mask at each call.
   bool may_change_mask = false;
+  // Phases of kernels over symmetric windows, and of no others: what the bit costs, these pay alone.
+  bool has_symmetric_phases = false;
   // NCCL's RAS client can change the mask while the job runs (CONTROL PROFILER_MASK).
   bool ras_sets_mask = false;
   DriftCauses causes;  // with NCCL_ALLGATHERV_ENABLE not set to 0
@@ -62,6 +64,9 @@ struct NcclRelease {
 //   kWithoutTime, kBounded: 2.26 and 2.27 transport/profiler.cc makes shared connections, so that proxy.cc ProxyAppend
 //     puts all Sends (Receives) of a batch on a channel into one list of NCCL_PROXY_MAX_SUBS (64), and beyond fails with
 //     "Proxy append out of bounds" (issue 2039, an AlltoAll). From 2.28 on they are not shared.
+//   has_symmetric_phases: 2.32 plugin/profiler.cc profilerEnqueueOp polls workPhases of symmetric kernels only;
+//     device/symmetric/kernel.cuh ncclSymkProfilerStop fences in ncclDevProfilerModeKernelPhase. 2.31.2 polls them of
+//     every kernel (plugin/profiler.cc :1211).
 //   kCostly: issue 2355, closed by 2.32.3. 2.31.3 on: messages to oneself and empty parts are counted on both sides
 //     (plugin/profiler.cc ncclProfilerPostPlanWork, by channel mask).
 inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
@@ -109,6 +114,7 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .last_version = 23206,
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
+     .has_symmetric_phases = true,
      .ras_sets_mask = true,
      .causes = {.joins_broadcasts = true, .forgets_broadcasts = true, .forgets_unannounced = true}},
 }};

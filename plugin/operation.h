@@ -32,15 +32,20 @@ namespace nccl_exporter {
 struct OperationStart {
   Function function = Function::kOther;
   uint64_t message_bytes = 0;
-  uint64_t sequence = 0;       // NCCL's, by function; 0 for Send and Recv
-  uint64_t call_ns = 0;        // CLOCK_MONOTONIC at or before the call
-  bool call_is_bound = false;  // the kernel cannot have started before call_ns
-  uint32_t channels = 0;       // announced; 0: not known
+  uint64_t sequence = 0;         // NCCL's, by function; 0 for Send and Recv
+  uint64_t call_ns = 0;          // CLOCK_MONOTONIC at or before the call
+  bool call_is_bound = false;    // the kernel cannot have started before call_ns
+  bool has_call_events = false;  // the API announces calls, so that readers take the call's time for such a bound
+  uint32_t channels = 0;         // announced; 0: not known
   bool channels_are_exact = false;
   bool has_no_parts = false;  // nothing will be reported on it (proxies do not take sends to self)
   bool is_to_self = false;    // Send or Recv
   bool is_replay = false;     // of a captured graph
-  bool is_untimed = false;    // called outside of a window: no channels, and proxy operations if it crosses the network
+  bool is_symmetric = false;  // runs on a kernel over symmetric windows, which never crosses the network by proxies
+  bool is_carried = false;    // no part of its own: the channels of its launch's first task are its own, too
+  // It may have no channels, so that nothing tells when it is complete: called outside of a window (it has proxy
+  // operations if it crosses the network), or possibly the replay of a symmetric kernel.
+  bool is_untimed = false;
   int peer = -1;
   uint64_t launch = 0;  // ticket of its Group event; 0: none
   bool launch_is_followed = true;
@@ -65,6 +70,7 @@ struct alignas(64) Operation {
   std::atomic<bool> call_is_bound{false};
   std::atomic<bool> channels_are_exact{false};
   std::atomic<bool> is_untimed{false};
+  std::atomic<bool> is_carried{false};
   std::atomic<bool> is_not_recorded{false};  // its communicator was finalized before it was complete
   // Ended before it was seen to be over. Its parts are not read any more: the thread that reports them may be in them.
   std::atomic<bool> is_given_up{false};
@@ -84,8 +90,18 @@ struct alignas(64) Operation {
   Word first_part_ns{0};                    // the same
   std::atomic<bool> lacks_channels{false};  // fewer have been seen than were announced
   std::atomic<uint8_t> rejection{0};        // 1 + Loss of the first implausible time stamp
+  std::atomic<bool> has_phases{false};      // the fields of phases below are this operation's
+  std::atomic<uint8_t> phase{0};            // KernelPhase: the latest
+  std::atomic<bool> phases_fit{true};       // those so far keep to the times of their channels
   // Of each channel, the low half of its start time: no channel starts 4 s before another of the same operation.
   std::array<std::atomic<uint32_t>, Handle::kMaxChannels> start_low_ns{};
+
+  // Phases of the kernel, if NCCL reports any, by the thread that reports the channels.
+  alignas(64) Word phase_channels{0};              // that have reported some, one bit each
+  Word phase_start_ns{0};                          // of the latest
+  Word phase_stop_ns{0};                           // of the latest of the same channel; 0: it has not stopped
+  Word last_phase_ns{0};                           // the latest stop of all
+  std::array<Word, kKernelPhaseCount> phase_ns{};  // sums over the channels
 };
 
 // A Group event: the operations of one kernel launch. Members join from the thread that announces the launch. `pending`

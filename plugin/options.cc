@@ -86,6 +86,9 @@ Options ReadOptions(const char* (*get)(const char* name)) {
   if (const char* text = given(7)) {
     ParseDecimal(text, 0, 86400'000'000, &number) ? void(options.sampling_learning_ns = number * 1000) : reject(7);
   }
+  if (const char* text = given(8)) {
+    ParseWhole(text, 0, 1, &number) ? void(options.kernel_phases = number == 1) : reject(8);
+  }
   return options;
 }
 

@@ -15,7 +15,7 @@ struct OptionRow {
   const char* help;
 };
 
-inline constexpr std::array<OptionRow, 8> kOptions{{
+inline constexpr std::array<OptionRow, 9> kOptions{{
     {"NCCL_EXPORTER_ENABLE", "1", "0 switches the plugin off: NCCL is asked for nothing"},
     {"NCCL_EXPORTER_DIR", "",
      "directory of the segments, shared with the daemon; default /run/nccl-exporter or /dev/shm/nccl-exporter if it "
@@ -34,6 +34,10 @@ inline constexpr std::array<OptionRow, 8> kOptions{{
      "with windows: time in which there is one window, 0.1 to 3600; the same on all ranks"},
     {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "600",
      "with windows: time from the first communicator on in which all operations are timed, 0 to 86400"},
+    {"NCCL_EXPORTER_KERNEL_PHASES", "0",
+     "1: the phases of kernels over symmetric windows (NCCL 2.32, with kernel timing); each such kernel then waits for "
+     "a "
+     "memory fence"},
 }};
 
 enum class Sampling : uint8_t { kAlways, kWindows };  // NCCL_EXPORTER_SAMPLING
@@ -48,6 +52,7 @@ struct Options {
   uint32_t sampling_duty_ppm = 100'000;
   uint64_t sampling_period_ns = 2'000'000'000;
   uint64_t sampling_learning_ns = 600'000'000'000;
+  bool kernel_phases = false;
 
   const char* rejected_name = nullptr;  // first variable whose value was not understood; its default is in force
 };

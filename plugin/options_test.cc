@@ -88,6 +88,14 @@ TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
   }
 }
 
+TEST(Options, TakePhasesOnlyIfAskedFor) {
+  EXPECT_FALSE(Read({}).kernel_phases);
+  EXPECT_TRUE(Read({{"NCCL_EXPORTER_KERNEL_PHASES", "1"}}).kernel_phases);
+  const Options options = Read({{"NCCL_EXPORTER_KERNEL_PHASES", "yes"}});
+  EXPECT_FALSE(options.kernel_phases);
+  EXPECT_STREQ(options.rejected_name, "NCCL_EXPORTER_KERNEL_PHASES");
+}
+
 TEST(Options, TakeSamplingOffForKernelTimingOff) {
   EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "off"}}).kernel_timing, KernelTiming::kOff);
   EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "off"}, {"NCCL_EXPORTER_KERNEL_TIMING", "on"}}).kernel_timing,

@@ -127,7 +127,8 @@ const Process::Decision& Process::DecisionFor(const InitRequest& request, const 
                                        .shared_memory_free_bytes = SharedMemoryFreeBytes(),
                                        .local_ranks = local_ranks.on_node,
                                        .allgatherv_is_off = IsAllgathervOff(Environment),
-                                       .milli_cpus_per_rank = MilliCpusPerRank(ReadCpuAllowance(), local_ranks)})};
+                                       .milli_cpus_per_rank = MilliCpusPerRank(ReadCpuAllowance(), local_ranks),
+                                       .asks_for_phases = options_.kernel_phases})};
   return *decision;
 }
 
@@ -343,6 +344,24 @@ void* Process::StartProxyOperation(void* task, int pid) {
   return communicator->StartProxy(handle.Ticket()) ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
 }
 
+// Phases of a kernel.
+
+void* Process::StartKernelPhase(void* channel, uint32_t phase, uint64_t gpu_ns) {
+  const Handle handle = Handle::From(channel);
+  if (handle.bits == 0) return nullptr;  // its channel was refused
+  Communicator* communicator = Owner(handle, HandleKind::kKernelChannel);
+  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle), nullptr;
+  const bool is_followed = communicator->StartPhase(handle.Ticket(), handle.Channel(), phase, gpu_ns);
+  return is_followed ? handle.As(HandleKind::kKernelPhase).Pointer() : nullptr;
+}
+
+void Process::StopKernelPhase(void* phase, uint64_t gpu_ns) {
+  const Handle handle = Handle::From(phase);
+  Communicator* communicator = Owner(handle, HandleKind::kKernelPhase);
+  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
+  communicator->StopPhase(handle.Ticket(), gpu_ns);
+}
+
 // Stops.
 
 void Process::StopOther(Handle handle) {
@@ -351,6 +370,7 @@ void Process::StopOther(Handle handle) {
     case HandleKind::kUntimedCall:
     case HandleKind::kCapturedCall:
     case HandleKind::kUnfollowed:
+    case HandleKind::kKernelPhase:
       return;
     case HandleKind::kGroupApi:
       if (LoadRelaxed(CapturingEntry(handle)) == handle.bits) StoreRelaxed(CapturingEntry(handle), 0);

@@ -65,6 +65,8 @@ class Process {
   template <bool kHasTimeStamp>
   void* StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns);
   void* StartProxyOperation(void* task, int pid);
+  void* StartKernelPhase(void* channel, uint32_t phase, uint64_t gpu_ns);
+  void StopKernelPhase(void* phase, uint64_t gpu_ns);
 
   template <bool kHasTimeStamp>
   void Stop(void* handle);
@@ -167,6 +169,7 @@ class Process {
   void StopOther(Handle handle);
   void CountLoss(Loss loss);
   void LearnIdentity(uint32_t slot, const TaskOrigin& origin);
+  static void PlaceInSymmetricPlan(OperationStart& start, const Communicator& communicator);
   // Fills in when the call was made. False if the call is being captured at this moment: nothing is handed to the GPU.
   bool DateCall(Handle call, OperationStart* start);
   // A communicator captures one graph at a time.

@@ -89,6 +89,17 @@ inline bool Process::DateCall(Handle call, OperationStart* start) {
   return true;
 }
 
+// All kernel events of a symmetric plan are its first task's, which announces its channels; the other tasks announce
+// none. A captured plan announces the same and has no kernel events at all (2.31.2 plugin/profiler.cc :598-604,
+// profilerPostPlanWorkSym; scheduler/symmetric_sched.cc :293-296). A task whose call is not known may be a replay.
+inline void Process::PlaceInSymmetricPlan(OperationStart& start, const Communicator& communicator) {
+  if (!communicator.ReadsKernels()) return;
+  start.is_untimed |= start.is_replay || !start.call_is_bound;
+  if (start.channels != 0) return;
+  start.is_carried = start.launch != 0;
+  start.is_untimed |= !start.is_carried;
+}
+
 inline void* Process::StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
                                 uint32_t element_bytes, void* call, void* launch) {
   const Handle from = Handle::From(context);
@@ -107,6 +118,7 @@ inline void* Process::StartTask(void* context, OperationStart& start, const Task
     start.launch_is_followed = kind != HandleKind::kUnfollowed;
     if (kind == HandleKind::kGroup) start.launch = group.Ticket();
   }
+  if (start.is_symmetric) PlaceInSymmetricPlan(start, *communicator);
   start.message_bytes = MessageBytes(start.function, count, element_bytes, RanksOf(from, *communicator));
   start.is_to_self = start.peer >= 0 && start.peer == communicator->rank();
   start.has_no_parts = start.is_to_self && communicator->source() == TimingSource::kProxy;

@@ -40,8 +40,10 @@ enum Event : uint64_t {
   kKernelPhase = 32768,
 };
 
-// The one state that carries what we need: the GPU's time stamp at the end of a kernel channel (API v4 and later).
+// The state that carries what we need: the GPU's time stamp at the end of a kernel channel (API v4 and later).
 inline constexpr int kStateKernelChStop = 22;
+// The same at the end of a phase of a kernel (API v7).
+inline constexpr int kStateKernelPhaseStop = 31;
 
 // --- Events, each with the first version that has this form
 // -----------------------------------------------------------
@@ -167,6 +169,13 @@ struct ProxyOpV1 {
   int nSteps;
   int chunkSize;
   int isSend;
+};
+
+struct KernelPhaseV7 {
+  uint8_t channelId;
+  uint8_t phaseId;
+  const char* phaseName;
+  uint64_t pTimer;
 };
 
 struct KernelChV3 {
@@ -303,11 +312,12 @@ struct DescriptorV7 {
     ProxyOpV1 proxyOp;
     KernelChV4 kernelCh;
     CeCollV6 ceColl;
+    KernelPhaseV7 kernelPhase;
   };
 };
 
-// Arguments of a state record. Only KernelChStop's is read, which exists since v4; the pointer may be NULL for other
-// states.
+// Arguments of a state record. Only those of KernelChStop (since v4) and KernelPhaseStop (v7) are read; the pointer may
+// be NULL for other states.
 struct StateArgs {
   uint64_t pTimer;
 };

@@ -119,11 +119,9 @@ TEST_F(TimingSurvival, Survives40_LaunchesThatAreNeverClosed) {
 TEST_F(TimingSurvival, Survives41_FewerChannelsThanAnnounced) {
   InEach<4, 5, 6, 7>([&]<int kVersion>() {
     Caller<kVersion> caller;
-    uint64_t busy_ns = 0;
-    for (int i = 0; i < 10; ++i) busy_ns += caller.Complete(caller.Announce({.channels = 8}), 5);
+    for (int i = 0; i < 10; ++i) caller.Complete(caller.Announce({.channels = 8}), 5);
     caller.Finalize();
-    EXPECT_EQ(Segment().Timed(), 10u);
-    EXPECT_EQ(Segment().BusyNs(), busy_ns);
+    EXPECT_EQ(Segment().Timed(), 0u) << "the others may have run longer";
     EXPECT_EQ(Segment().Lost(), Only({{Loss::kChannelsMissing, 10}}));
   });
 }

@@ -37,16 +37,20 @@ inline uint64_t Communicator::TakeEntry(const OperationStart& start, uint32_t fi
   const uint64_t ticket = NextTicketAlone(next_operation_);
   Operation& operation = At(ticket);
   if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree && !IsFreed(operation)) return 0;
-  StoreRelaxed(operation.call_ns, start.call_ns);
+  // Without an event of its call (NCCL_ENQUEUE_REARCH_ENABLE=1) its own event may come after the kernel has ended.
+  const bool is_call_missing = start.has_call_events && !start.call_is_bound;
+  StoreRelaxed(operation.call_ns, is_call_missing ? NotBefore(start) : start.call_ns);
   StoreRelaxed(operation.bytes, start.message_bytes);
   StoreRelaxed(operation.sequence, start.sequence);
   operation.channels.store(start.channels, std::memory_order_relaxed);
   operation.function.store(start.function, std::memory_order_relaxed);
   operation.owner_lane.store(start.function == Function::kRecv ? Handle::kMaxChannels : 0, std::memory_order_relaxed);
   operation.call_is_bound.store(start.call_is_bound, std::memory_order_relaxed);
-  operation.channels_are_exact.store(start.channels_are_exact && source() != TimingSource::kProxy && !start.is_untimed,
-                                     std::memory_order_relaxed);
+  operation.channels_are_exact.store(
+      start.channels_are_exact && source() != TimingSource::kProxy && (!start.is_untimed || start.is_symmetric),
+      std::memory_order_relaxed);
   operation.is_untimed.store(start.is_untimed, std::memory_order_relaxed);
+  operation.is_carried.store(start.is_carried, std::memory_order_relaxed);
   operation.is_not_recorded.store(false, std::memory_order_relaxed);
   operation.is_given_up.store(false, std::memory_order_relaxed);
   operation.first_item.store(first_item, std::memory_order_relaxed);
@@ -59,9 +63,6 @@ inline uint64_t Communicator::TakeEntry(const OperationStart& start, uint32_t fi
 inline void Communicator::NoteCall(Function function, int root, uint64_t group, bool is_captured) {
   if (drift_watch_.SeesCauseInCall(function, root, group, is_captured) && ReadsKernels()) {
     BeginDrift(0, DriftCause::kBroadcast);
-  }
-  if (is_captured && function == Function::kBroadcast && hides_broadcasts_.load(std::memory_order_relaxed)) {
-    work_items_.NoteUnseenItems();
   }
 }
 
@@ -92,14 +93,14 @@ inline uint64_t Communicator::StartOperation(const OperationStart& start) {
     had_turn = static_cast<bool>(turn);
     const uint32_t first_item = NoteItem(start);
     recorder_.CountStart(turn, start.function, start.message_bytes, start.call_ns);
-    if (!start.call_is_bound) StoreRelaxed(announced_ns_, start.call_ns);
     if (turn && is_followed && !start.launch_is_followed) NextTicketAlone(next_operation_);  // its place in the order
     if (turn && is_followed && start.launch_is_followed) ticket = TakeEntry(start, first_item);
+    if (!start.call_is_bound) StoreRelaxed(announced_ns_, start.call_ns);
   }
   if (recorder_.HasDeferredStarts()) ShowDeferredStarts();
   if (ticket == 0) {
     NoteUnfollowed(start, is_followed, had_turn);
-  } else if (start.has_no_parts) {
+  } else if (start.has_no_parts || start.is_carried) {
     Finish(At(ticket), ticket, start.call_ns);
   }
   return ticket;

@@ -43,7 +43,6 @@ class WorkItems {
     StoreRelaxed(groups_, 0);
     for (Word& first : firsts_) StoreRelaxed(first, 0);
     has_late_items_.store(false, std::memory_order_relaxed);
-    has_unseen_items_.store(false, std::memory_order_relaxed);
   }
 
   // A group of calls begins; by the thread that makes them.
@@ -60,8 +59,6 @@ class WorkItems {
     StoreRelease(called_ns_[Noted() % kKept], now_ns);
     StoreRelease(noted_calls_, LoadRelaxed(noted_calls_) + 1);
   }
-  // From here on replays of graphs take items that nothing announces.
-  void NoteUnseenItems() { has_unseen_items_.store(true, std::memory_order_relaxed); }
 
   // An operation, by the thread that announces it. Returns the first item that may be its own. `not_before_ns`: its
   // kernel did not start before. An operation without a call of its own (a call may announce several, and calls are
@@ -92,7 +89,6 @@ class WorkItems {
   // called; 0: not known. `first_item` as NoteOperation returned it.
   uint64_t OverwritableSince(uint32_t first_item) const {
     const uint32_t item = first_item + kRingEntries;
-    if (has_unseen_items_.load(std::memory_order_relaxed)) return 0;
     const uint32_t slack = has_late_items_.load(std::memory_order_relaxed) ? kUnannounced : 0;
     const int32_t behind = Behind(item);
     if (behind + static_cast<int32_t>(slack) <= 0) return kNotYet;
@@ -103,9 +99,7 @@ class WorkItems {
 
  private:
   // How many items have been noted from this one on.
-  int32_t Behind(uint32_t item) const {
-    return static_cast<int32_t>(static_cast<uint32_t>(Noted()) - item);
-  }
+  int32_t Behind(uint32_t item) const { return static_cast<int32_t>(static_cast<uint32_t>(Noted()) - item); }
 
   uint32_t NoteAlone(uint64_t ns) {
     const uint64_t item = Noted();
@@ -129,7 +123,6 @@ class WorkItems {
   Word groups_{0};
   std::array<Word, kNestedGroups> firsts_{};  // items; of the latest groups
   std::atomic<bool> has_late_items_{false};
-  std::atomic<bool> has_unseen_items_{false};
   std::array<Word, kKept> called_ns_{};
 };
 

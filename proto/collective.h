@@ -55,6 +55,11 @@ inline constexpr std::array<FunctionTraits, kFunctionCount> kFunctions{{
     {"Other", BusFactor::kUndefined, false, false},
 }};
 
+// Of a kernel over symmetric windows, by the numbers of NCCL's KernelPhase events.
+enum class KernelPhase : uint8_t { kInitialSync = 0, kCompute = 1, kFinalSync = 2, kCount };
+inline constexpr size_t kKernelPhaseCount = static_cast<size_t>(KernelPhase::kCount);
+inline constexpr std::array<std::string_view, kKernelPhaseCount> kKernelPhases{"initial_sync", "compute", "final_sync"};
+
 constexpr const FunctionTraits& TraitsOf(Function function) { return kFunctions[static_cast<uint8_t>(function)]; }
 
 // The function that NCCL calls `name`; kOther for every other text.

@@ -45,6 +45,7 @@ enum class Loss : uint8_t {
   kConcurrentStart,
   kStopStampMissing,
   kUnproven,
+  kPhaseMismatch,
   kCount
 };
 inline constexpr int kLossCount = static_cast<int>(Loss::kCount);
@@ -70,7 +71,7 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
     {LossKind::kUnmatched, "after_completion", "event of an operation that was already complete"},
     {LossKind::kUnmatched, "channel_out_of_range", "channel number of 64 or more"},
     {LossKind::kUnmatched, "stop_without_start", "channel stop whose start was never announced"},
-    {LossKind::kUnmatched, "channels_missing", "collective complete with fewer channels than announced"},
+    {LossKind::kTimestampRejected, "channels_missing", "collective complete with fewer channels than announced"},
     {LossKind::kTimestampRejected, "stop_before_start", "GPU stop not later than GPU start"},
     {LossKind::kTimestampRejected, "longer_than_cpu_time", "GPU duration exceeds the CPU time from call to delivery"},
     {LossKind::kTimestampRejected, "zero", "GPU time stamp of zero"},
@@ -90,6 +91,7 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
     {LossKind::kTimestampRejected, "stop_missing", "channel stopped without a GPU stop time"},
     {LossKind::kTimestampRejected, "unproven",
      "NCCL release not known, and its time stamps did not prove themselves before they had to be dropped"},
+    {LossKind::kUnmatched, "phase_mismatch", "phases of a kernel that do not fit the times of its channels: left out"},
 }};
 
 constexpr const LossTraits& TraitsOf(Loss loss) { return kLosses[static_cast<uint8_t>(loss)]; }

@@ -68,8 +68,8 @@ TEST(LayoutDocument, ShowsTheFunctionBlock) {
                                      FIELD(FunctionBlock, timed.timed_operations) +
                                      FIELD(FunctionBlock, timed.timed_bytes) + FIELD(FunctionBlock, timed.busy_ns) +
                                      FIELD(FunctionBlock, completed) + FIELD(FunctionBlock, last_completion_ns) +
-                                     FIELD(FunctionBlock, bandwidth_sum_kib) + FIELD(FunctionBlock, duration) +
-                                     FIELD(FunctionBlock, bandwidth));
+                                     FIELD(FunctionBlock, bandwidth_sum_kib) + FIELD(FunctionBlock, phase_ns) +
+                                     FIELD(FunctionBlock, duration) + FIELD(FunctionBlock, bandwidth));
 }
 
 TEST(LayoutDocument, ShowsTheRings) {

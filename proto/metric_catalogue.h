@@ -36,6 +36,7 @@ enum class Metric : uint8_t {
   kCollectiveBusBytes,
   kCollectiveDuration,
   kCollectiveBusBandwidth,
+  kCollectivePhaseSeconds,
   kSendOperations,
   kSendBytes,
   kSendTimedOperations,
@@ -109,6 +110,10 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {"nccl_collective_bus_bandwidth_bytes_per_second", MetricType::kHistogram, "bytes_per_second",
      LabelScope::kCommunicator, "collective",
      "Bus bandwidth of timed operations of 1 MiB and more that ran alone in their launch."},
+    {"nccl_collective_phase_seconds_total", MetricType::kCounter, "seconds", LabelScope::kCommunicator,
+     "collective,phase",
+     "Time of kernels over symmetric windows, mean of their channels, by phase: initial_sync (waits for the peers), "
+     "compute (transfers), final_sync; absent without NCCL_EXPORTER_KERNEL_PHASES=1."},
     {"nccl_p2p_send_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
      "Sends handed to the GPU, graph replays included."},
     {"nccl_p2p_send_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "", "Bytes of the sends."},
@@ -155,8 +160,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {"nccl_collective_oldest_in_flight_start_timestamp_seconds", MetricType::kGauge, "seconds",
      LabelScope::kCommunicator, "collective", "Start of the operation that is longest in flight; absent when idle."},
     {"nccl_collective_unseen_operations", MetricType::kGauge, "", LabelScope::kCommunicator, "",
-     "Operations that were started outside of a timing window and are running or complete: their completion is not "
-     "observed; absent where there are none. At most 512."},
+     "Operations that were started outside of a timing window, or replayed over symmetric windows, and are running or "
+     "complete: their completion is not observed; absent where there are none. At most 512."},
     {"nccl_collective_last_progress_timestamp_seconds", MetricType::kGauge, "seconds", LabelScope::kCommunicator, "",
      "Last start or completion of an operation on the communicator; absent before the first."},
     {"nccl_communicator_ranks", MetricType::kGauge, "", LabelScope::kCommunicator, "",

@@ -124,10 +124,11 @@ struct alignas(64) FunctionBlock {
     Word timed_bytes[8];       // message bytes of those
     Word busy_ns[8];           // sum of their durations
   } timed;
-  Word completed;           // operations known complete, timed or not
-  Word last_completion_ns;  // CLOCK_MONOTONIC of the latest completion
-  Word bandwidth_sum_kib;   // sum of the bandwidth histogram's values, in KiB/s, each rounded to the nearest
-  Word reserved_completion[5];
+  Word completed;                    // operations known complete, timed or not
+  Word last_completion_ns;           // CLOCK_MONOTONIC of the latest completion
+  Word bandwidth_sum_kib;            // sum of the bandwidth histogram's values, in KiB/s, each rounded to the nearest
+  Word phase_ns[kKernelPhaseCount];  // sums of the phases of timed operations, means of their channels (1.2)
+  Word reserved_completion[2];
   Word duration[(DurationBuckets::kCount + 7) / 8 * 8];    // indexed by DurationBuckets::IndexOf(ns)
   Word bandwidth[(BandwidthBuckets::kCount + 7) / 8 * 8];  // indexed by BandwidthBuckets::IndexOf(bytes per second)
 };

@@ -8,6 +8,20 @@
 
 namespace nccl_exporter::sim {
 
+namespace {
+
+// Until when a thread that launches a plan may be preempted, and still make the calls of the next group before their
+// kernels start. `next` null: those of the next step, which begins when this one is done on the GPU.
+int64_t LatestEndNs(const Plan& plan, const ThreadGroup* next) {
+  constexpr int64_t kToMakeCallsNs = 5000;  // some 200 callbacks
+  if (next == nullptr) return plan.kernel_stop_ns + kToMakeCallsNs;
+  int64_t latest_ns = kNever;
+  for (const Plan& later : next->plans) latest_ns = std::min(latest_ns, later.kernel_start_ns - kToMakeCallsNs);
+  return latest_ns;
+}
+
+}  // namespace
+
 CalledRank& CallingThread::Called(int global_rank) {
   return ranks_[static_cast<size_t>(global_rank - ranks_.front().rank.global_rank())];
 }
@@ -46,20 +60,20 @@ bool CallingThread::Play(const ThreadStep& step) {
   if (step.started_ns >= kNever) return false;
   StartStep(step);
   if (HasHung()) return false;
-  for (const ThreadGroup& group : step.groups) {
-    if (group.calls.front().called_ns >= kNever) return false;
+  for (size_t i = 0; i < step.groups.size(); ++i) {
+    if (step.groups[i].calls.front().called_ns >= kNever) return false;
     if (pace_.StopAsked()) return true;
-    PlayGroup(group, false);
+    PlayGroup(step.groups[i], i + 1 < step.groups.size() ? &step.groups[i + 1] : nullptr, false);
   }
   return true;
 }
 
 void CallingThread::PlayHanging(const ThreadStep& step) {
   StartStep(step);
-  if (!step.groups.empty()) PlayGroup(step.groups.front(), true);
+  if (!step.groups.empty()) PlayGroup(step.groups.front(), nullptr, true);
 }
 
-void CallingThread::PlayGroup(const ThreadGroup& group, bool never_completes) {
+void CallingThread::PlayGroup(const ThreadGroup& group, const ThreadGroup* next, bool never_completes) {
   GoOnTo(group.calls.front().called_ns);
   if (!plugin_.IsLoaded()) return;
   if (options_.faults.Has(Fault::kRasMask)) plugin_.ControlMask(options_.faults.RasMaskAt(now_ns_));
@@ -74,7 +88,7 @@ void CallingThread::PlayGroup(const ThreadGroup& group, bool never_completes) {
     LaunchOnHostThread(group, plans);
     return;
   }
-  Launch(group, *plans, never_completes);
+  Launch(group, next, *plans, never_completes);
   events_.End(now_ns_);
 }
 
@@ -123,7 +137,7 @@ CallingThread::Plans CallingThread::MakeCalls(const ThreadGroup& group, bool is_
 }
 
 // First all kernels are launched, then their plans are announced, one after the other.
-void CallingThread::Launch(const ThreadGroup& group, Plans& plans, bool never_completes) {
+void CallingThread::Launch(const ThreadGroup& group, const ThreadGroup* next, Plans& plans, bool never_completes) {
   for (size_t i = 0; i < plans.size(); ++i) {
     if (plans[i].IsEmpty()) continue;
     now_ns_ = std::max(now_ns_, group.plans[i].launched_ns);
@@ -132,6 +146,7 @@ void CallingThread::Launch(const ThreadGroup& group, Plans& plans, bool never_co
   for (size_t i = 0; i < plans.size(); ++i) {
     if (plans[i].IsEmpty() && !plans[i].HasUnannounced()) continue;
     const KernelTimes kernel{group.plans[i].kernel_start_ns, group.plans[i].kernel_stop_ns};
+    plans[i].MayBePreemptedUntil(LatestEndNs(group.plans[i], next));
     plans[i].Play(kernel, PreparedPlan::Way::kEager, never_completes, now_ns_);
   }
 }

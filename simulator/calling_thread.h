@@ -45,9 +45,10 @@ class CallingThread {
   using Plans = std::vector<PreparedPlan>;
 
   void StartStep(const ThreadStep& step);
-  void PlayGroup(const ThreadGroup& group, bool never_completes);
+  // `next`: the group that follows in the step, or null.
+  void PlayGroup(const ThreadGroup& group, const ThreadGroup* next, bool never_completes);
   Plans MakeCalls(const ThreadGroup& group, bool is_captured);
-  void Launch(const ThreadGroup& group, Plans& plans, bool never_completes);
+  void Launch(const ThreadGroup& group, const ThreadGroup* next, Plans& plans, bool never_completes);
   void Capture(const ThreadGroup& group);
   void Replay(const ThreadGroup& group, Plans& plans);
   void LaunchOnHostThread(const ThreadGroup& group, const std::shared_ptr<Plans>& plans);

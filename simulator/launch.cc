@@ -17,12 +17,30 @@ constexpr int64_t kMostPollDelayNs = 18000;  // from what the GPU or the network
 constexpr int64_t kChannelSkewNs = 400;      // between the channels of a kernel
 constexpr uint64_t kChunkBytes = 524288;     // of a network transfer
 
-enum Purpose : int { kStartPoll, kStopPoll, kStartSkew, kStopSkew, kSendStart, kSendStop, kRecvStart, kRecvStop };
+enum Purpose : int {
+  kInitialSync,
+  kFinalSync,
+  kStartPoll,
+  kStopPoll,
+  kStartSkew,
+  kStopSkew,
+  kSendStart,
+  kSendStop,
+  kRecvStart,
+  kRecvStop
+};
 
 constexpr std::array kSendStates{EventState::kProxyOpSendPosted, EventState::kProxyOpSendRemFifoWait,
                                  EventState::kProxyOpSendTransmitted, EventState::kProxyOpSendDone};
 constexpr std::array kRecvStates{EventState::kProxyOpRecvPosted, EventState::kProxyOpRecvReceived,
                                  EventState::kProxyOpRecvTransmitted, EventState::kProxyOpRecvDone};
+
+// Short messages run on LL kernels, which have no phases.
+bool HasPhases(const Task& task, const Release& release) {
+  constexpr uint64_t kLeastBytes = 65536;
+  return task.is_symmetric && (task.mask & kKernelPhase) != 0 && release.HasSymmetricPhases() &&
+         task.message_bytes >= kLeastBytes;
+}
 
 }  // namespace
 
@@ -62,22 +80,23 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
   const bool has_proxy_events = task.crosses_network && (task.mask & proxy_bits) != 0;
   communicator_.NoteMask(task.mask, release);
   const bool has_kernel_events = (task.mask & kKernelCh) != 0 && release.HasKernelEvents();
+  const bool shows_kernel = has_kernel_events && (task.channels.played > 0 || task.is_carried);
   const size_t member = members_.size();
   members_.push_back({.function = task.call.function,
                       .bytes = task.message_bytes,
-                      .shows_its_end = is_timed_ && (has_kernel_events || has_proxy_events)});
+                      .shows_its_end = is_timed_ && (shows_kernel || has_proxy_events)});
   members_.back().operation =
       communicator_.account.AddOperation(task.call.function, task.message_bytes, kernel_.start_ns);
   true_members_.push_back(members_.back());
   int64_t last_due_ns = now_ns;
   if (has_kernel_events) {
     if (!task.is_symmetric) NoteWaits(task);
-    // A symmetric kernel runs for all tasks of its plan, whatever they have of its channels.
-    const int true_channels = task.is_symmetric ? std::max(task.channels.used, 1) : task.channels.played;
-    for (int i = 0; i < true_channels && release.HasKernelTimes() && !never_completes_; ++i) {
+    for (int i = 0; i < task.channels.played && release.HasKernelTimes() && !never_completes_; ++i) {
       const GpuTimes times = TimesOf(ItemOn(task.channels.low + i));
       true_members_.back().Cover(times.start_ns, times.stop_ns);
     }
+    if (HasPhases(task, release)) CountPhases(task, members_[member]);
+    if (task.is_carried && !never_completes_) Carry(members_[member], true_members_.back());
     last_due_ns = options_.faults.Any() && !task.is_symmetric ? PostPolledEvents(task, member, now_ns)
                                                               : PostKernelEvents(task, member, now_ns);
   }
@@ -88,6 +107,52 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
     }
   }
   return last_due_ns;
+}
+
+Launch::PhaseBorders Launch::BordersOn(int channel) const {
+  const WorkItem item = ItemOn(channel);
+  const int64_t third_ns = (item.stop_ns - item.start_ns) / 3;
+  const GpuClock& clock = rank_.gpu_clock();
+  return {clock.Read(item.start_ns), clock.Read(item.start_ns + 1 + DelayNs(third_ns, channel, kInitialSync)),
+          clock.Read(item.stop_ns - 1 - DelayNs(third_ns, channel, kFinalSync)), clock.Read(item.stop_ns)};
+}
+
+// Between the start of a channel and its stop; phases without length are left out.
+void Launch::ReportPhases(const Part& part, void* kernel_handle, int64_t now_ns) {
+  constexpr std::array<std::string_view, 3> kNames{"initial_sync", "compute", "final_sync"};
+  const PhaseBorders borders = BordersOn(part.channel);
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (borders[i] == borders[i + 1]) continue;
+    void* handle = nullptr;
+    Descriptor descriptor(options_.release.api_version(), kKernelPhase, kernel_handle, 0);
+    descriptor.PutSigned(Field::kKernelPhaseChannel, part.channel)
+        .Put(Field::kKernelPhaseId, i)
+        .PutText(Field::kKernelPhaseName, kNames[i])
+        .Put(Field::kKernelPhaseTimer, borders[i]);
+    plugin_.Start(communicator_.context, &handle, descriptor, now_ns);
+    if (handle == nullptr) continue;
+    StateArguments arguments(borders[i + 1]);
+    plugin_.Record(handle, EventState::kKernelPhaseStop, &arguments, now_ns);
+    plugin_.Stop(handle, now_ns);
+  }
+}
+
+void Launch::CountPhases(const Task& task, LaunchMember& shown) const {
+  if (!is_timed_ || never_completes_ || task.channels.played == 0) return;
+  for (int i = 0; i < task.channels.played; ++i) {
+    const PhaseBorders borders = BordersOn(task.channels.low + i);
+    for (size_t phase = 0; phase < shown.phase_ns.size(); ++phase) {
+      shown.phase_ns[phase] += borders[phase + 1] - borders[phase];
+    }
+  }
+  for (uint64_t& ns : shown.phase_ns) ns /= static_cast<uint64_t>(task.channels.played);
+}
+
+// The kernel of its plan ran on the first channel in any case.
+void Launch::Carry(LaunchMember& shown, LaunchMember& real) const {
+  const GpuTimes times = TimesOf(ItemOn(0));
+  real.Cover(times.start_ns, times.stop_ns);
+  if (is_timed_) shown.Cover(times.start_ns, times.stop_ns);
 }
 
 void Launch::RunOnDevice(int channel, bool writes, int64_t now_ns) {
@@ -119,7 +184,12 @@ int64_t Launch::PostKernelEvents(const Task& task, size_t member, int64_t now_ns
   for (int i = 0; i < task.channels.played; ++i) {
     const int channel = task.channels.low + i;
     ChannelConnection& connection = ConnectionOf(task, channel);
-    Part part{.member = member, .parent = task.handle, .channel = channel, .start_due_ns = 0, .stop_due_ns = 0};
+    Part part{.member = member,
+              .parent = task.handle,
+              .channel = channel,
+              .start_due_ns = 0,
+              .stop_due_ns = 0,
+              .has_phases = HasPhases(task, options_.release)};
     part.start_due_ns = std::max({now_ns + kUploadToPollNs, connection.last_due_ns + 1,
                                   kernel_.start_ns + kChannelSkewNs + DelayNs(kMostPollDelayNs, channel, kStartPoll)});
     part.stop_due_ns = std::max(part.start_due_ns + 1, kernel_.stop_ns + DelayNs(kMostPollDelayNs, channel, kStopPoll));
@@ -149,6 +219,7 @@ void Launch::StartKernelChannel(const Part& part, ChannelConnection& connection,
 
 void Launch::StopKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns) {
   if (connection.kernel_handle != nullptr) {
+    if (part.has_phases) ReportPhases(part, connection.kernel_handle, now_ns);
     if (options_.release.HasKernelTimes()) {
       StateArguments arguments(gpu_ns);
       plugin_.Record(connection.kernel_handle, EventState::kKernelChStop, &arguments, now_ns);

@@ -10,6 +10,8 @@
 namespace nccl_exporter::sim {
 namespace {
 
+enum Purpose : uint64_t { kAnnouncement, kStops };
+
 bool StartsGroup(uint32_t mask, const Release& release) {
   uint32_t bits = kColl | kP2p | kProxyOp | kProxyStep;
   if (!release.ReadsMaskPerPlan()) bits |= kGroup | kKernelCh | kNetPlugin;
@@ -76,17 +78,21 @@ void PreparedPlan::LoadMaskOfPlan() {
   for (Task& task : tasks_) task.mask = mask;
 }
 
-// The calling thread is preempted, and the events of a short kernel are delivered before its tasks are stopped.
-void PreparedPlan::MaybeLetKernelEndFirst(int64_t last_due_ns, int64_t& now_ns) {
+// The calling thread is preempted until a short kernel has ended.
+void PreparedPlan::MaybeLetKernelEndFirst(uint64_t purpose, int64_t end_ns, int64_t& now_ns) {
   constexpr int64_t kShortKernelNs = 200000;
   constexpr uint64_t kOneIn = 16;
-  if (last_due_ns > now_ns + kShortKernelNs || Dice(options_.seed, communicator_.id, last_due_ns) % kOneIn != 0) return;
-  rank_.GoOnTo(last_due_ns);
-  now_ns = last_due_ns;
+  if (end_ns > preempted_until_ns_ || end_ns > now_ns + kShortKernelNs) return;
+  if (end_ns <= now_ns || Dice(options_.seed, communicator_.id, end_ns, purpose) % kOneIn != 0) return;
+  rank_.GoOnTo(end_ns);
+  now_ns = end_ns;
 }
 
 void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes, int64_t& now_ns) {
   const Release& release = options_.release;
+  const bool may_be_preempted = way == Way::kEager && !never_completes;
+  // Where no event dates the call, the kernel may be over when the plan is announced.
+  if (release.PreparesTasksLate() && may_be_preempted) MaybeLetKernelEndFirst(kAnnouncement, kernel.stop_ns, now_ns);
   if (release.ReadsMaskPerPlan()) LoadMaskOfPlan();
   if (StartsGroup(Mask(), release)) {
     Descriptor descriptor(release.api_version(), kGroup, nullptr, 0);
@@ -110,7 +116,8 @@ void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes
     }
   }
   launch->EndUpload();
-  if (way == Way::kEager && !never_completes && !options_.is_nonblocking) MaybeLetKernelEndFirst(last_due_ns, now_ns);
+  // The events of the kernel are delivered before its tasks are stopped.
+  if (may_be_preempted) MaybeLetKernelEndFirst(kStops, last_due_ns, now_ns);
   StopTasks(now_ns);
   if (group_handle_ != nullptr) plugin_.Stop(group_handle_, now_ns += kCallbackNs);
 }

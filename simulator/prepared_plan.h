@@ -40,6 +40,8 @@ class PreparedPlan {
   enum class Way { kEager, kReplay, kAtCapture };
   // Group, its tasks, and all that follows from them. `never_completes`: the kernel hangs.
   void Play(const KernelTimes& kernel, Way way, bool never_completes, int64_t& now_ns);
+  // The calling thread may be preempted while it plays an eager plan, but not for longer: what it calls next is on time.
+  void MayBePreemptedUntil(int64_t job_ns) { preempted_until_ns_ = job_ns; }
   // A replay that no host function announces.
   void PlaySilently(const KernelTimes& kernel, int64_t now_ns);
   // What the host counts while the plan is captured.
@@ -56,7 +58,7 @@ class PreparedPlan {
   void StartTasks(Way way, int64_t& now_ns);
   void StopTasks(int64_t& now_ns);
   void LoadMaskOfPlan();
-  void MaybeLetKernelEndFirst(int64_t last_due_ns, int64_t& now_ns);
+  void MaybeLetKernelEndFirst(uint64_t purpose, int64_t end_ns, int64_t& now_ns);
   uint64_t NextSequence(const Task& task, Way way);
   // In the order of the device.
   std::vector<Work> Works();
@@ -74,6 +76,7 @@ class PreparedPlan {
   std::vector<Task> unannounced_;
   std::vector<Task> joined_;
   void* group_handle_ = nullptr;  // NCCL's slot
+  int64_t preempted_until_ns_ = 0;
 };
 
 }  // namespace nccl_exporter::sim

@@ -20,6 +20,7 @@ enum EventBit : uint32_t {
   kP2pApi = 1024,
   kKernelLaunch = 2048,
   kAnyCopyEngine = 4096 | 8192 | 16384,
+  kKernelPhase = 32768,
 };
 
 enum class EventState : int32_t {
@@ -35,6 +36,7 @@ enum class EventState : int32_t {
   kKernelChStop = 22,
   kGroupStartApiStop = 23,
   kGroupEndApiStart = 24,
+  kKernelPhaseStop = 31,
 };
 
 }  // namespace nccl_exporter::sim

@@ -116,10 +116,14 @@ class Release {
 
   // Kernels over symmetric windows, from 2.27 on, have rings and counters of their own, or none: they bring no drift.
   constexpr bool HasSymmetricKernels() const { return nccl_version_ >= 22700; }
-  // Up to 2.30 nothing but their call is announced. From 2.31 on each task is; all kernel events of a plan belong to its
-  // first task, the only one that announces channels (2.31.2 src/plugin/profiler.cc :598-604, profilerPostPlanWorkSym).
-  // A captured kernel reports nothing (:1262 "clean kernel"), whatever its task announces.
+  // Up to 2.30 nothing but their call is announced. From 2.31 on each task is; all kernel events of a plan belong to
+  // its first task, the only one that announces channels (2.31.2 src/plugin/profiler.cc :598-604,
+  // profilerPostPlanWorkSym). A captured kernel reports nothing (:1262 "clean kernel"), whatever its task announces.
   constexpr bool AnnouncesSymmetric() const { return nccl_version_ >= 23100; }
+
+  // KernelPhase events of symmetric kernels that stamp their phases, and of no others. 2.32 src/plugin/profiler.cc
+  // profilerEnqueueOp polls them of these only; src/device/symmetric: the LL kernels have no barriers to stamp.
+  constexpr bool HasSymmetricPhases() const { return nccl_version_ >= 23200; }
 
   // CollNet collectives announce 0 channels. 2.30.7 src/enqueue.cc scheduleCollTasksToPlan.
   constexpr bool HidesCollNetChannels() const { return nccl_version_ >= 22700 && nccl_version_ < 23100; }

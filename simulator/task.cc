@@ -164,9 +164,10 @@ Task MakeTask(const RankCall& call, const LiveCommunicator& communicator, const 
 
 bool IsSymmetric(const std::vector<RankCall>& calls, const LiveCommunicator& communicator, const PlayOptions& options) {
   if (!options.uses_symmetric || !options.release.HasSymmetricKernels() || communicator.shape.nodes > 1) return false;
-  return std::all_of(calls.begin(), calls.end(), [](const RankCall& call) {
-    return call.function == Function::kAllReduce || call.function == Function::kAllGather ||
-           call.function == Function::kReduceScatter;
+  return std::all_of(calls.begin(), calls.end(), [&](const RankCall& call) {
+    return call.function == calls.front().function &&
+           (call.function == Function::kAllReduce || call.function == Function::kAllGather ||
+            call.function == Function::kReduceScatter);
   });
 }
 
@@ -176,6 +177,7 @@ void MakeSymmetric(Task& task, size_t place, bool is_captured) {
   task.channels.low = 0;
   if (place > 0) task.channels.used = task.channels.announced = 0;
   task.channels.played = is_captured ? 0 : task.channels.used;
+  task.is_carried = place > 0 && !is_captured;
 }
 
 int DistanceOf(const RankCall& call, int rank, int ranks) {

@@ -33,6 +33,7 @@ struct Task {
   std::vector<uint64_t> awaited = {};
   bool uses_collnet = false;
   bool is_symmetric = false;
+  bool is_carried = false;  // the events of its plan's first task are its own, too
   bool crosses_network = false;
 
   bool is_p2p() const { return call.peer >= 0; }
@@ -41,7 +42,8 @@ struct Task {
 
 Task MakeTask(const RankCall& call, const LiveCommunicator& communicator, const PlayOptions& options);
 
-// Whether the plan of these calls runs on symmetric kernels. A simplification: NCCL makes plans of their own for such
+// Whether the plan of these calls runs on symmetric kernels. All tasks of such a plan have one function (2.31.2
+// src/scheduler/symmetric_sched.cc ncclSymmetricTaskScheduler). A simplification: NCCL makes plans of their own for the
 // tasks of a mixed group; here the whole group runs as without symmetric windows.
 bool IsSymmetric(const std::vector<RankCall>& calls, const LiveCommunicator& communicator, const PlayOptions& options);
 // The place of such a task in its plan, from 0, decides which channels it has.

@@ -154,6 +154,7 @@ void TruthAccount::AddTimed(const LaunchMember& member, uint64_t duration_ns, bo
   size.busy_ns += duration_ns;
   ++function.duration[DurationBucket(duration_ns)];
   function.duration_sum_ns += duration_ns;
+  for (size_t i = 0; i < function.phase_ns.size(); ++i) function.phase_ns[i] += member.phase_ns[i];
   if (!is_alone || member.bytes < kLeastBytesForBandwidth) return;
   const uint64_t bandwidth = BusBytesPerSecond(member.function, member.bytes, ranks_, duration_ns);
   if (bandwidth == 0) return;

@@ -30,6 +30,7 @@ struct LaunchMember {
   bool shows_its_end = false;  // there are events from which a plugin can tell that it is complete
   size_t operation = 0;        // its place in the list of operations
   std::optional<Interval> interval = {};
+  std::array<uint64_t, 3> phase_ns = {};
 
   void Cover(uint64_t start_ns, uint64_t stop_ns);
 };
@@ -51,6 +52,7 @@ struct FunctionCounts {
   std::map<int, uint64_t> bandwidth;  // by index of the bucket
   double bandwidth_sum = 0;           // bytes per second
   uint64_t bandwidth_sum_kib = 0;
+  std::array<uint64_t, 3> phase_ns{};  // of kernels over symmetric windows, means of their channels
 };
 
 // An operation as the list of operations has it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From where on a communicator is not timed: rule 8 of proto/README.md, written down independently of the plugin.
+// From where on a communicator is not timed: rule 9 of proto/README.md, written down independently of the plugin.
 #pragma once
 
 #include <vector>

@@ -39,7 +39,8 @@ nlohmann::json TruthOf(const FunctionCounts& function) {
           {"duration_sum_ns", function.duration_sum_ns},
           {"bandwidth", BucketsOf(function.bandwidth)},
           {"bandwidth_sum", function.bandwidth_sum},
-          {"bandwidth_sum_kib", function.bandwidth_sum_kib}};
+          {"bandwidth_sum_kib", function.bandwidth_sum_kib},
+          {"phase_ns", function.phase_ns}};
 }
 
 // How many operations of each function a fault has got at.

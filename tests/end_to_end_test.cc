@@ -88,6 +88,30 @@ INSTANTIATE_TEST_SUITE_P(OneAndEightProcesses, EveryApiVersion,
                                   std::to_string(test.param.processes);
                          });
 
+// --- Phases of kernels over symmetric windows
+// ---------------------------------------------------------------------------------
+
+TEST_F(EndToEnd, ExportsThePhasesOfKernelsOverSymmetricWindows) {
+  const Options options{"--api-version", "7",  "--nccl-version",   "23206", "--symmetric", "--layout", "fsdp",
+                        "--steps",       "20", "--ranks-per-node", "2",     "--rate",      "50"};
+  std::map<std::string, std::string> environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"}};
+  Daemon daemon(segments_.path());
+  RunJob(options, environment);
+  EXPECT_TRUE(daemon.Scrape().Find("nccl_collective_phase_seconds_total", {}).empty()) << "not asked for";
+
+  environment["NCCL_EXPORTER_KERNEL_PHASES"] = "1";
+  const nlohmann::json truth = RunJob(options, environment);
+  const Exposition scrape = daemon.Scrape();
+  double true_seconds = 0;
+  for (const nlohmann::json& rank : truth["ranks"]) {
+    const nlohmann::json& account = rank["communicators"][0]["functions"]["AllGather"];
+    true_seconds += account["phase_ns"][0].get<double>() / 1e9;
+  }
+  EXPECT_GT(true_seconds, 0);
+  const Labels waiting{{"collective", "AllGather"}, {"phase", "initial_sync"}};
+  EXPECT_NEAR(Sum(scrape, "nccl_collective_phase_seconds_total", waiting), true_seconds, 1e-9);
+}
+
 // --- Every kind of workload
 // ---------------------------------------------------------------------------------------------------
 
@@ -117,6 +141,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Workload{"MixtureOfExpertsOn2_31", {"--layout", "moe", "--api-version", "7"}},
                     Workload{"MixtureOfExpertsOn2_32",
                              {"--layout", "moe", "--api-version", "7", "--nccl-version", "23206"}},
+                    Workload{"SymmetricWindowsOn2_32",
+                             {"--layout", "fsdp", "--symmetric", "--api-version", "7", "--nccl-version", "23206"}},
+                    Workload{"AggregatedSymmetricWindowsOn2_31",
+                             {"--layout", "fsdp", "--symmetric", "--aggregate", "3", "--api-version", "7"}},
                     Workload{"AggregatedGroups", {"--layout", "dp", "--aggregate", "8"}},
                     Workload{"CapturedGraphs", {"--layout", "mixed", "--graph"}},
                     Workload{"NonBlocking", {"--layout", "mixed", "--nonblocking"}},

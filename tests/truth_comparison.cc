@@ -202,6 +202,7 @@ void ExpectSegmentsEqualTruth(const std::string& segment_directory, const json& 
       ExpectBuckets(counts.duration, account["duration"], function + " duration on " + where);
       ExpectBuckets(counts.bandwidth, account["bandwidth"], function + " bandwidth on " + where);
       EXPECT_EQ(counts.bandwidth_sum_kib, account["bandwidth_sum_kib"].get<uint64_t>()) << function << " on " << where;
+      EXPECT_EQ(json(counts.phase_ns), account["phase_ns"]) << function << " on " << where;
       uint64_t busy_ns = 0;
       for (const SizeClassSnapshot& size : counts.sizes) busy_ns += size.busy_ns;
       EXPECT_EQ(busy_ns, account["duration_sum_ns"].get<uint64_t>()) << function << " on " << where;

@@ -61,7 +61,7 @@ class RankTruth:
                      if kernel.gpu_start_ns - tolerance_ns <= start_ns and stop_ns <= kernel.gpu_stop_ns + tolerance_ns), None)
 
     def has_message_with_hidden_parts(self):
-        """A message to oneself, or one that is cut into more parts than have data (rule 8 of proto/README.md)."""
+        """A message to oneself, or one that is cut into more parts than have data (rule 9 of proto/README.md)."""
         return any(peer == self.rank or parts_with_data(size, channels) < channels
                    for kernel in self.kernels for _, peer, size, channels in kernel.messages)
 

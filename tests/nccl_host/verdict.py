@@ -11,9 +11,6 @@ GPU_TICK_NS = 32  # resolution of the device's clock
 EPILOGUE_NS = 500
 # Of a duration, as the documents promise.
 TOLERANCE = 0.002
-# Where NCCL did not tell of every channel: channels start up to 400 ns apart and end up to 1 % earlier or later.
-TOLERANCE_WITHOUT_A_CHANNEL = 0.02
-SPREAD_WITHOUT_A_CHANNEL_NS = 400
 FAULTS_SHOWN = 3
 
 
@@ -125,7 +122,6 @@ def timing_faults(played, verdict):
 
 
 def judge_times(played, verdict):
-    spread = 'channels_missing' in verdict.losses
     faults = []
     for key, communicator in played.poller.communicators.items():
         verdict.missed += played.poller.missed(key)
@@ -135,7 +131,7 @@ def judge_times(played, verdict):
             continue  # times of the CPU's clock
         truth = played.truth.get((communicator.id, communicator.rank))
         for completion in completions:
-            fault, error = time_fault(completion, truth, communicator, spread)
+            fault, error = time_fault(completion, truth, communicator)
             verdict.compared += 1
             verdict.worst = max(verdict.worst, error)
             if fault:
@@ -164,7 +160,7 @@ def sum_faults(played, key, communicator, completions):
     return faults
 
 
-def time_fault(completion, truth, communicator, spread):
+def time_fault(completion, truth, communicator):
     """What is wrong with the recorded times, or None; and the relative error of its duration, where it was alone in its launch."""
     kernel = truth.kernel_of(completion) if truth else None
     if kernel is None:
@@ -181,7 +177,6 @@ def time_fault(completion, truth, communicator, spread):
         return None, 0.0
     expected = kernel.gpu_stop_ns - EPILOGUE_NS - kernel.gpu_start_ns
     error = abs(stop - start - expected)
-    allowed = 2 * GPU_TICK_NS + expected * (TOLERANCE_WITHOUT_A_CHANNEL if spread else TOLERANCE)
-    if error > allowed + (SPREAD_WITHOUT_A_CHANNEL_NS if spread else 0):
+    if error > 2 * GPU_TICK_NS + expected * TOLERANCE:
         return f'took {stop - start} ns, its kernel {expected} ns', error / expected
     return None, error / expected
