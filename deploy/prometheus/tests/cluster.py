@@ -4,6 +4,8 @@
 In every scrape interval all ranks go through the communicators in the order of their definition. A rank comes late by a share of the time; at a
 communicator everybody waits for the last one, and from there on all its members are equally late.
 """
+import dataclasses
+import math
 import re
 
 STEP = 15  # seconds between scrapes
@@ -26,6 +28,16 @@ class Communicator:
         self.ranks = traits.get('ranks', len(members))  # more than members where some have no plugin
 
 
+@dataclasses.dataclass
+class Hang:
+    communicator: Communicator
+    at: int
+    inside: set
+    collectives: dict  # by rank, where it is not that of the communicator
+    until: float
+    ahead: int  # operations that the ranks have completed since the others' last
+
+
 class Cluster:
     def __init__(self, nodes, ranks_per_node, minutes, **traits):
         self.ranks = range(nodes * ranks_per_node)
@@ -45,15 +57,18 @@ class Cluster:
         self.started = lambda node, t: 1  # when the node's daemon started
         self.losses = {}  # further series of a target: name with labels, to the value at a time
         self.clock = lambda node, t: 0  # seconds by which the node's clock is wrong
-        self.stuck = []  # (communicator, time, ranks inside, collective by rank)
+        self.stuck = []  # Hang
         self.job = traits.get('job', {'slurm_job_id': '42'})
 
     def add(self, *args, **traits):
         self.communicators.append(Communicator(*args, **traits))
         return self.communicators[-1]
 
-    def hang(self, communicator, at, inside, collectives=None):
-        self.stuck.append((communicator, at, set(inside), collectives or {}))
+    def hang(self, communicator, at, inside, collectives=None, until=math.inf, ahead=0):
+        self.stuck.append(Hang(communicator, at, set(inside), collectives or {}, until, ahead))
+
+    def hangs(self, t):
+        return [hang for hang in self.stuck if hang.at < t <= hang.until]
 
     def node(self, rank):
         return rank // self.ranks_per_node
@@ -100,7 +115,7 @@ class Cluster:
         counters = {}
         for index, t in enumerate(self.times):
             waits = self.waits(t)
-            stopped = any(t > at for _, at, _, _ in self.stuck)
+            stopped = bool(self.hangs(t))
             for communicator in self.communicators:
                 for rank in communicator.members:
                     count = counters.setdefault((communicator, rank), dict.fromkeys(
@@ -166,14 +181,15 @@ class Cluster:
         in_flight = 0
         progress = count['progress']
         clock = self.clock(self.node(rank), t)
-        for stuck, at, inside, collectives in self.stuck:
-            if stuck is communicator and t > at and rank in inside and self.served(rank, at):
-                started += 1 if communicator.collective else 0
+        for hang in self.hangs(t):
+            if hang.communicator is communicator and rank in hang.inside and self.served(rank, hang.at):
+                started += 1 + hang.ahead if communicator.collective else 0
+                completed += hang.ahead
                 in_flight = 1
-                progress = at + clock
-                own = labels | {'collective': collectives.get(rank, communicator.collective or 'Recv')}
+                progress = hang.at + clock
+                own = labels | {'collective': hang.collectives.get(rank, communicator.collective or 'Recv')}
                 if self.source(rank) != 'none':
-                    yield 'nccl_collective_oldest_in_flight_start_timestamp_seconds', own, at + clock
+                    yield 'nccl_collective_oldest_in_flight_start_timestamp_seconds', own, hang.at + clock
         yield 'nccl_collective_started_sequence', labels, started
         if self.source(rank) != 'none':
             yield 'nccl_collective_completed_sequence', labels, completed

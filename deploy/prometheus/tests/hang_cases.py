@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hangs and their culprits, and ranks that are missing."""
 from cluster import Cluster
-from jobs import NOTHING_EVER, tensor_and_data_parallel, data_parallel, pipeline, alert, rank_alert, copied_by_another_user
+from jobs import NOTHING_EVER, tensor_and_data_parallel, data_parallel, pipeline, alert, rank_alert, copied_by_another_user, every_evaluation
 
 
 def a_rank_that_never_enters_is_named_after_two_minutes():
@@ -87,7 +87,7 @@ def a_killed_rank_is_named_until_the_job_has_ended():
     cluster.served = lambda rank, t: rank != 6 or t <= 900
     hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]
     told = hang + [rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]
-    return cluster, {14: hang, 18: told, 40: told, 370: told, 370.5: []}
+    return cluster, {14: hang, 18: told, 40: told, 370: told, 372: []}
 
 
 def the_ranks_that_die_when_a_hung_job_is_ended_are_not_named():
@@ -96,7 +96,7 @@ def the_ranks_that_die_when_a_hung_job_is_ended_are_not_named():
     cluster.alive = lambda rank, t: t <= 900 + 20 * rank
     cluster.served = lambda rank, t: True
     hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
-    return cluster, {14: hang, 15.5: hang, 16.5: hang, 18: []}
+    return cluster, {14: hang, 15.5: hang, 16.5: hang, 19.5: []}
 
 
 def the_ranks_of_a_node_that_is_gone_are_named_until_the_job_has_ended():
@@ -109,7 +109,7 @@ def the_ranks_of_a_node_that_is_gone_are_named_until_the_job_has_ended():
     gone = [alert('NCCLCollectiveHang'), {'alertname': 'NCCLExporterDown'}]
     gone += [rank_alert(name, communicator, rank, 2, i) for name in ('NCCLHangCulprit', 'NCCLRanksMissing') for i in range(4)
              for communicator, rank in ((f'dp{i}', 2),)]
-    return cluster, {14: gone, 45: gone, 55.5: [{'alertname': 'NCCLExporterDown'}]}
+    return cluster, {14: gone, 45: gone, 57: [{'alertname': 'NCCLExporterDown'}]}
 
 
 def a_culprit_is_named_while_the_exporter_of_another_node_is_away():
@@ -251,3 +251,84 @@ def a_copy_hides_no_missing_rank():
     copied_by_another_user(cluster)
     told = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2), rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]
     return cluster, {18: told, 20: told}
+
+
+def ranks_that_are_gone_are_named_though_the_node_that_waits_is_not_scraped_once():
+    cluster = data_parallel(32)
+    cluster.hang(cluster.communicators[0], 600, range(8))
+    cluster.alive = lambda rank, t: rank < 4 or t <= 600
+    cluster.served = lambda rank, t: rank < 4 or t <= 900
+    cluster.scraped = lambda node, t: node != 0 or t != 1500
+    told = [alert('NCCLCollectiveHang')] + [rank_alert(name, 'dp', rank, 1, rank - 4)
+                                            for name in ('NCCLHangCulprit', 'NCCLRanksMissing') for rank in range(4, 8)]
+    return cluster, every_evaluation(24.5, 28, told) | {31: told}
+
+
+def ranks_that_die_at_the_end_of_a_hung_job_are_not_named_though_a_node_is_not_scraped_once():
+    cluster = data_parallel(30)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    cluster.alive = lambda rank, t: rank < 4 or t <= 900
+    cluster.served = lambda rank, t: True
+    cluster.scraped = lambda node, t: node != 0 or t != 1200
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, every_evaluation(19, 22, hang) | {28: hang}
+
+
+def a_hang_and_its_culprit_are_told_while_no_rank_is_scraped_twice():
+    cluster = data_parallel(25, 1)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2])
+    cluster.scraped = lambda node, t: not 900 <= t < 930
+    cluster.alive = lambda rank, t: t <= 1260
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, every_evaluation(12.5, 20, hang) | {23: []}
+
+
+def a_hang_with_all_ranks_inside_is_told_while_a_node_is_not_scraped_twice():
+    cluster = data_parallel(25)
+    cluster.hang(cluster.communicators[0], 600, range(8))
+    cluster.scraped = lambda node, t: node == 0 or not 900 <= t < 930
+    cluster.alive = lambda rank, t: t <= 1260
+    hang = [alert('NCCLCollectiveHang'), alert('NCCLHangNobodyBehind', comm=cluster.communicators[0].id)]
+    return cluster, every_evaluation(12.5, 20, hang) | {23: []}
+
+
+def a_rank_that_waited_in_a_hang_that_ended_is_named_when_it_is_killed():
+    """Rank 0 saves for three minutes; rank 6 is killed two minutes after that."""
+    cluster = data_parallel(25)
+    cluster.hang(cluster.communicators[0], 600, range(1, 8), until=780)
+    cluster.hang(cluster.communicators[0], 900, range(8))
+    cluster.alive = lambda rank, t: rank != 6 or t <= 900
+    cluster.served = lambda rank, t: rank != 6 or t <= 1200
+    hang = [alert('NCCLCollectiveHang')]
+    killed = hang + [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]
+    return cluster, {12.5: hang + [rank_alert('NCCLHangCulprit', 'dp', 0, 0, 0)], 15: [], 17.5: killed, 19: killed,
+                     24: killed + [rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]}
+
+
+def the_root_of_a_broadcast_that_is_ahead_blames_nobody_else():
+    cluster = data_parallel(15)
+    dp = cluster.communicators[0]
+    cluster.hang(dp, 600, [1, 2, 4, 5, 6, 7], dict.fromkeys(range(8), 'Broadcast'))
+    cluster.hang(dp, 600, [0], ahead=1)
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, {11.75: [], 12.5: hang, 15: hang}
+
+
+def ranks_that_have_completed_a_reduce_blame_nobody_who_waits_in_it():
+    cluster = data_parallel(15)
+    dp = cluster.communicators[0]
+    cluster.hang(dp, 600, [0, 1, 2, 4], dict.fromkeys(range(8), 'Reduce'))
+    cluster.hang(dp, 600, [5, 6, 7], ahead=1)
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, {11.75: [], 12.5: hang, 15: hang}
+
+
+def ranks_behind_in_a_group_that_waits_for_less_than_the_threshold_are_not_named():
+    """Two groups of one job, or of two jobs with equal labels: all ranks of the first are inside, then rank 7 of the second is away."""
+    cluster = Cluster(4, 4, 15)
+    first = cluster.add('first', list(range(8)))
+    second = cluster.add('second', list(range(8, 16)))
+    cluster.hang(first, 600, range(8))
+    cluster.hang(second, 690, range(8, 15))
+    hang, inside = alert('NCCLCollectiveHang'), alert('NCCLHangNobodyBehind', comm=first.id)
+    return cluster, every_evaluation(12.5, 13.25, [hang, inside]) | {14: [hang, rank_alert('NCCLHangCulprit', 'second', 7, 3, 3)]}

@@ -9,7 +9,7 @@ def an_exporter_that_is_down_is_told_until_it_is_back_and_its_ranks_are_missing(
     cluster.scraped = lambda node, t: node == 0 or not 600 <= t < 22200
     missing = [rank_alert('NCCLRanksMissing', 'dp', rank, 1, rank - 4) for rank in range(4, 8)]
     told = [{'alertname': 'NCCLExporterDown'}] + missing
-    return cluster, {10.5: [], 14: told, 40: told, 369: told, 370.5: []}
+    return cluster, {10.5: [], 14: told, 40: told, 369: told, 372: []}
 
 
 def a_target_that_never_was_up_is_told():
