@@ -51,6 +51,7 @@ class Cluster:
         self.served = lambda rank, t: self.alive(rank, t)  # whether its state is still served
         self.scraped = lambda node, t: True
         self.source = lambda rank: 'kernel'
+        self.lost = lambda rank: 0  # completions that were not seen
         self.measured = lambda rank: 1  # factor by which the source of durations is wrong
         self.copies = []  # clusters of other users with the same nodes and times, who copy names and processes
         self.uid = lambda rank, t: None  # label of the series of a user whose names another one claimed first
@@ -177,7 +178,8 @@ class Cluster:
             'timing_reason': 'default'}, 1
 
     def progress(self, communicator, rank, t, count, labels):
-        completed = started = round(count['operations']) if communicator.collective else 0
+        started = round(count['operations']) if communicator.collective else 0
+        completed = max(started - self.lost(rank), 0)
         in_flight = 0
         progress = count['progress']
         clock = self.clock(self.node(rank), t)

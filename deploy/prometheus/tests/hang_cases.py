@@ -63,6 +63,19 @@ def a_rank_in_another_call_is_named():
     return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangMismatchedCall', 'dp', 5, 1, 1)]}
 
 
+def a_rank_in_another_call_is_named_though_a_completion_of_another_was_not_seen():
+    cluster = data_parallel(15)
+    cluster.lost = lambda rank: 1 if rank == 2 else 0
+    cluster.hang(cluster.communicators[0], 600, range(8), {5: 'AllGather'})
+    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangMismatchedCall', 'dp', 5, 1, 1)]}
+
+
+def a_rank_in_another_call_than_a_broadcast_is_named():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, range(8), {rank: 'AllReduce' if rank == 5 else 'Broadcast' for rank in range(8)})
+    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangMismatchedCall', 'dp', 5, 1, 1)]}
+
+
 def a_rank_in_another_call_is_named_though_its_node_is_scraped_after_the_others():
     cluster = data_parallel(15)
     cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 3, 4, 6, 7])
