@@ -110,6 +110,7 @@ bool ArrivalObserver::ReadHeader(const SegmentFile& file, Segment& segment) {
 void ArrivalObserver::Discover(const std::vector<Source>& sources, const Moment& now) {
   const CpuTime cpu_time(cpu_ns_);
   for (auto& [key, segment] : segments_) segment.is_listed = false;
+  tried_.clear();
   for (const Source& source : sources) {
     const auto [found, is_new] = segments_.try_emplace(source.key);
     Segment& segment = found->second;
@@ -133,14 +134,18 @@ void ArrivalObserver::Discover(const std::vector<Source>& sources, const Moment&
 }
 
 // The plugin claims slots from the first one on: behind one that was never used there are no others, but the overflow
-// slot, in which communicators cannot be told apart.
+// slot, in which communicators cannot be told apart. Of each user as many as there are rings are tried: a slot without a
+// ring is read at each look.
 void ArrivalObserver::DiscoverSlots(const FileKey& key, const Segment& segment, bool is_alive) {
   for (uint32_t slot = 0; slot + 1 < segment.slot_count; ++slot) {
     const uint64_t offset = segment.header_bytes + slot * segment.slot_bytes;
     layout::Word state{0};
     const auto bytes = std::as_writable_bytes(std::span(&state, 1));
     if (segment.file->Read(offset, bytes) != static_cast<ssize_t>(bytes.size())) return;
-    if (layout::StateOf(state.load(std::memory_order_relaxed)) == layout::SlotState::kFree) return;
+    const layout::SlotState slot_state = layout::StateOf(state.load(std::memory_order_relaxed));
+    if (slot_state == layout::SlotState::kFree) return;
+    const bool may_be_new = is_alive && slot_state == layout::SlotState::kLive;
+    if (!rings_.contains({key, slot}) && (!may_be_new || ++tried_[segment.job.uid] > kMaxRings)) continue;
     Meet({key, slot}, segment, offset, is_alive);
   }
 }

@@ -5,10 +5,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <fstream>
 #include <map>
+#include <string>
 
 #include "collector/scratch_directory.h"
 #include "collector/segment_writer_v1.h"
+#include "proto/shm_layout.h"
 
 namespace nccl_exporter {
 namespace {
@@ -126,6 +130,28 @@ TEST_F(ArrivalObserverTest, AUserWithManyCommunicatorsLeavesRoomForAnothers) {
   Read();
   ASSERT_TRUE(Counts(3).has_value());
   EXPECT_EQ(Counts(3)->compared, 1u);
+}
+
+// What this process has read so far; 0 where the kernel does not tell.
+uint64_t BytesRead() {
+  std::ifstream file("/proc/self/io");
+  std::string name;
+  uint64_t bytes = 0;
+  file >> name >> bytes;
+  return bytes;
+}
+
+// Regression: each look read every slot without a ring, however many there were.
+TEST_F(ArrivalObserverTest, SlotsThatFindNoRingCostNoMoreThanThereAreRings) {
+  if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
+  constexpr size_t kSlots = 4000;
+  Process with_many{.writer = SegmentWriterV1(kSlots + 1), .file = nullptr, .completed = {}};
+  Process& process = processes_.emplace(0, std::move(with_many)).first->second;
+  for (size_t slot = 0; slot < kSlots; ++slot) process.writer.Put(slot, CommunicatorV1{.has_identity = 0});
+  Start(0);
+  const uint64_t before = BytesRead();
+  Discover();
+  EXPECT_LT(BytesRead() - before, (kMaxRings + 100) * 2 * offsetof(layout::CommunicatorSlot, functions));
 }
 
 TEST_F(ArrivalObserverTest, ComparesTheRanksOfSeveralProcesses) {

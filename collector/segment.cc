@@ -6,29 +6,47 @@
 #include <utility>
 
 namespace nccl_exporter {
+namespace {
 
-void Segment::Observe(const ReadTerms& terms, const FileErrors& errors) {
+constexpr const char* kNoRoom = "too many communicators on the node: the last counts of a dead process are left out";
+
+}  // namespace
+
+void Segment::Observe() {
   is_alive_ = file_->HasWriter();
-  if (is_alive_) {
-    was_alive_ = true;
-    exit_monotonic_ns_.reset();
-    return;
-  }
+  if (!is_alive_) return;
+  was_alive_ = true;
+  is_left_out_ = false;
+  exit_monotonic_ns_.reset();
+}
+
+uint64_t Segment::KeepLastState(const ReadTerms& terms, const FileErrors& errors) {
+  if (is_alive_) return 0;
   // The lock was gone before this read begins: nothing is written any more, unless somebody copies a file into its
   // place.
   const FileStamp stamp = Stamp();
   const bool is_new = !exit_monotonic_ns_ || read_stamp_ != stamp;
   const bool is_stale = static_cast<uint64_t>(terms.now.monotonic_ns) >= read_.stale_at_ns;
-  if (is_new || is_stale || !read_.process) Read(stamp, terms, errors);
+  const bool is_hopeless = HadNoRoom() && terms.communicator_limit <= read_limit_;
+  const bool must_read = is_new || is_stale || (!read_.process && !is_hopeless);
+  if (must_read) Read(stamp, terms, errors);
   if (is_new) NoteExit(stamp, terms.now);
+  if (must_read) return read_.Cost();
+  if (!read_.process || read_.process->communicators.size() <= terms.communicator_limit) return CommunicatorsKept();
+  read_.process.reset();
+  read_.fault = SegmentFault{SegmentError::kTooManySegments, kNoRoom};
+  read_limit_ = terms.communicator_limit;
+  counted_fault_.Count(SegmentError::kTooManySegments, kNoRoom, stamp, errors);
+  return 0;
 }
 
 void Segment::Read(const FileStamp& stamp, const ReadTerms& terms, const FileErrors& errors) {
   read_ = ReadSegment(*file_, terms);
+  read_limit_ = terms.communicator_limit;
   read_stamp_ = stamp;
+  is_left_out_ = false;
   is_usable_ = is_usable_ || read_.process;
-  const bool is_too_many = read_.fault && read_.fault->error == SegmentError::kTooManySegments;
-  communicators_wanted_ = read_.process ? read_.process->communicators.size() : is_too_many ? kMaxCommunicators : 0;
+  communicators_wanted_ = read_.process ? read_.process->communicators.size() : HadNoRoom() ? kMaxCommunicators : 0;
   errors.Add(SegmentError::kChangedWhileRead, "a slot was claimed anew", read_.changed_slots);
   if (read_.fault) counted_fault_.Count(read_.fault->error, read_.fault->detail, stamp, errors);
 }
@@ -48,8 +66,15 @@ bool Segment::IsOver(const Moment& now, std::chrono::nanoseconds retention) cons
 uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, const ReadTerms& terms,
                         const FileErrors& errors) {
   if (is_alive_) Read(Stamp(), terms, errors);
+  const uint64_t cost = is_alive_ ? read_.Cost() : CommunicatorsKept();
   if (read_.fault || !read_.process) {
     ++(read_.fault ? snapshot.segments.unusable : snapshot.segments.starting);
+    return cost;
+  }
+  is_left_out_ = cost > terms.communicator_limit;
+  if (is_left_out_) {
+    counted_fault_.Count(SegmentError::kTooManySegments, kNoRoom, *read_stamp_, errors);
+    ++snapshot.segments.unusable;
     return 0;
   }
   ++(is_alive_ ? snapshot.segments.live : snapshot.segments.exited);
@@ -63,7 +88,7 @@ uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, const R
   process.segment = name;
   process.is_alive = is_alive_;
   process.is_stopped = is_alive_ ? file_->IsWriterStopped() : std::nullopt;
-  return process.communicators.size();
+  return cost;
 }
 
 }  // namespace nccl_exporter

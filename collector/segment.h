@@ -23,11 +23,15 @@ class Segment {
   Segment(SegmentFile file, bool is_alive)
       : file_(std::make_shared<const SegmentFile>(std::move(file))), is_alive_(is_alive), was_alive_(is_alive) {}
 
-  // Looks whether the writer lives. If it does not, makes sure that its last counts have been read since.
-  void Observe(const ReadTerms& terms, const FileErrors& errors);
+  // Looks whether the writer lives.
+  void Observe();
 
-  // Adds what the segment says to `snapshot`: its process, and itself to the counts by state. Returns the number of
-  // communicators. After Observe().
+  // Makes sure that a dead writer's last counts have been read since; without room for them they are given up. Returns
+  // what they take of the room for communicators. After Observe().
+  uint64_t KeepLastState(const ReadTerms& terms, const FileErrors& errors);
+
+  // Adds what the segment says to `snapshot`: its process, if there is room for its communicators, and itself to the
+  // counts by state. Returns what it took of that room. After KeepLastState().
   uint64_t AddTo(NodeSnapshot& snapshot, const std::string& name, const ReadTerms& terms, const FileErrors& errors);
 
   // Whether the writer has been gone for longer than the retention time. After Observe(). The same holds for a file
@@ -40,8 +44,9 @@ class Segment {
   const std::shared_ptr<const SegmentFile>& file() const { return file_; }
   bool is_alive() const { return is_alive_; }  // after Observe()
 
-  // Why the latest read failed.
+  // Why the latest read failed, or its result was left out of the latest snapshot.
   std::optional<SegmentError> Fault() const {
+    if (is_left_out_) return SegmentError::kTooManySegments;
     return read_.fault ? std::optional(read_.fault->error) : std::nullopt;
   }
 
@@ -57,14 +62,17 @@ class Segment {
   FileStamp Stamp() const { return FileStamp(file_->Status()); }
 
  private:
+  bool HadNoRoom() const { return read_.fault && read_.fault->error == SegmentError::kTooManySegments; }
   void Read(const FileStamp& stamp, const ReadTerms& terms, const FileErrors& errors);
   void NoteExit(const FileStamp& stamp, const Moment& now);
 
   std::shared_ptr<const SegmentFile> file_;
   bool is_alive_ = false;
   bool was_alive_ = false;  // ever, as far as we have seen
-  bool is_usable_ = false;  // was read with success at least once
-  SegmentRead read_;        // the latest; without its process once that was handed on
+  bool is_usable_ = false;    // was read with success at least once
+  bool is_left_out_ = false;  // the last counts are there, and there was no room for them in the latest snapshot
+  SegmentRead read_;          // the latest; without its process once that was handed on
+  uint64_t read_limit_ = 0;   // of communicators, at the latest read
   uint64_t communicators_wanted_ = 0;
   std::optional<FileStamp> read_stamp_;
   std::optional<int64_t> exit_monotonic_ns_;  // set while the writer is gone

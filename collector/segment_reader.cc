@@ -35,6 +35,7 @@ class SegmentReading {
     result_.process = DescribeProcess(header_, source_.OwnerUid());
     result_.last_sign_of_life_realtime_ns = result_.process->start_realtime_ns;
     const auto overflow = static_cast<uint32_t>(header_.slot_count - 1);
+    CheckRoom(overflow);
     for (uint32_t slot = 0; slot < overflow && !any_is_free_ && !result_.fault; ++slot) ReadSlot(slot);
     if (!result_.fault) ReadSlot(overflow);
     if (result_.fault) result_.process.reset();
@@ -74,15 +75,38 @@ class SegmentReading {
 
   uint64_t OffsetOf(uint32_t slot) const { return header_.header_bytes + slot * header_.slot_bytes; }
 
-  // The overflow slot has no life of its own and is read in any state; of the others, those that are published. Behind
-  // the first that was never claimed there are none.
+  // The overflow slot has no life of its own and is read in any state; of the others, those that are published and not
+  // over. Behind the first that was never claimed there are none.
   bool IsWanted(uint32_t slot) {
     if (IsOverflow(slot)) return true;
-    layout::Word word{0};
-    if (!CopyAll(OffsetOf(slot), BytesOf(word))) return false;
-    const SlotState state = layout::StateOf(word.load(std::memory_order_relaxed));
+    constexpr size_t kClosedAt = offsetof(CommunicatorSlot, closed_monotonic_ns) / sizeof(uint64_t);
+    static_assert(offsetof(CommunicatorSlot, state) == 0);
+    std::array<uint64_t, kClosedAt + 1> words{};
+    if (!CopyAll(OffsetOf(slot), BytesOf(words))) return false;
+    const SlotState state = layout::StateOf(words[0]);
     any_is_free_ = state == SlotState::kFree;
-    return state == SlotState::kLive || state == SlotState::kClosed;
+    return state == SlotState::kLive || (state == SlotState::kClosed && !IsOver(words[kClosedAt]));
+  }
+
+  // Before anything is copied: what is read only to be thrown away would cost more than what is served.
+  void CheckRoom(uint32_t overflow) {
+    uint64_t wanted = 0;
+    for (uint32_t slot = 0; slot < overflow && !any_is_free_ && !result_.fault; ++slot) {
+      if (IsWanted(slot) && ++wanted > terms_.communicator_limit) RefuseMore();
+    }
+    any_is_free_ = false;
+  }
+
+  // The writer may publish more behind the back of CheckRoom().
+  bool HasRoom() {
+    const uint64_t limit = terms_.communicator_limit;
+    const bool has_room = result_.process->communicators.size() < limit && result_.copied_slots < kSlotAttempts * limit;
+    if (!has_room) RefuseMore();
+    return has_room;
+  }
+
+  void RefuseMore() {
+    result_.fault = SegmentFault{SegmentError::kTooManySegments, "too many communicators on the node"};
   }
 
   bool IsOverflow(uint32_t slot) const { return slot + 1 == header_.slot_count; }
@@ -90,11 +114,12 @@ class SegmentReading {
   void ReadSlot(uint32_t slot) {
     Copy copy = Copy::kChanged;
     for (int attempt = 0; attempt < kSlotAttempts && copy == Copy::kChanged; ++attempt) {
-      if (!IsWanted(slot)) return;
+      if (!IsWanted(slot) || (!IsOverflow(slot) && !HasRoom())) return;
+      result_.copied_slots += !IsOverflow(slot);
       copy = CopySlot(slot);
     }
     if (copy == Copy::kChanged) ++result_.changed_slots;
-    if (copy == Copy::kDone && IsServed(slot)) AddCommunicator(slot);
+    if (copy == Copy::kDone && IsServed(slot) && HasRoom()) AddCommunicator(slot);
   }
 
   Copy CopySlot(uint32_t slot) {
@@ -134,13 +159,17 @@ class SegmentReading {
     const SlotState state = layout::StateOf(slot_->state.load(std::memory_order_relaxed));
     if (IsNewerThanNow()) return false;
     if (state != SlotState::kClosed) return state == SlotState::kLive;
-    const uint64_t closed_ns = slot_->closed_monotonic_ns.load(std::memory_order_relaxed);
+    return !IsOver(slot_->closed_monotonic_ns.load(std::memory_order_relaxed));
+  }
+
+  // Whether a communicator that was finalized then has been served for the retention time.
+  bool IsOver(uint64_t closed_ns) {
     const uint64_t retention_ns = static_cast<uint64_t>(terms_.retention.count());
     const uint64_t age_ns = terms_.now.AgeOf(closed_ns);
     NoteLife(terms_.now.RealtimeOf(closed_ns));
-    if (age_ns > retention_ns) return false;
+    if (age_ns > retention_ns) return true;
     NoteStaleAt(static_cast<uint64_t>(terms_.now.monotonic_ns) + (retention_ns - age_ns) + 1);
-    return true;
+    return false;
   }
 
   // A communicator that was created since the moment of this read is left to the next one. Its times would have to be
@@ -154,16 +183,11 @@ class SegmentReading {
   }
 
   void AddCommunicator(uint32_t slot) {
-    std::vector<CommunicatorSnapshot>& communicators = result_.process->communicators;
-    if (communicators.size() >= terms_.communicator_limit) {
-      result_.fault = SegmentFault{SegmentError::kTooManySegments, "too many communicators on the node"};
-      return;
-    }
     CommunicatorRead read = DescribeCommunicator(*slot_, slot, IsOverflow(slot), terms_.now);
     NoteLife(read.communicator.created_realtime_ns);
     NoteLife(read.communicator.last_progress_realtime_ns);
     NoteStaleAt(read.stale_at_ns);
-    communicators.push_back(std::move(read.communicator));
+    result_.process->communicators.push_back(std::move(read.communicator));
   }
 
   void NoteLife(int64_t realtime_ns) {

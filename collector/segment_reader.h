@@ -3,6 +3,7 @@
 // are bounded by the limits in shm_layout.h, whatever the bytes say.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -20,16 +21,20 @@ namespace nccl_exporter {
 struct ReadTerms {
   Moment now;
   std::chrono::nanoseconds retention = std::chrono::nanoseconds::max();  // of finalized communicators
-  uint64_t communicator_limit = layout::kMaxSlots;                       // 40 KiB of memory each
+  uint64_t communicator_limit = layout::kMaxSlots;                       // 40 KiB of memory each, 40 us to read
 };
 
 struct SegmentRead {
   std::optional<ProcessSnapshot> process;  // without name and liveness, which are not in the bytes
   std::optional<SegmentFault> fault;  // why there is no `process`; if there is neither, the writer is still starting
   uint64_t changed_slots = 0;         // left out, because they were claimed anew in the middle of the copy
+  uint64_t copied_slots = 0;          // besides the overflow slot, also where nothing came of it
   // CLOCK_MONOTONIC when the same bytes will have to be read anew, because some of them mean something else by then.
   uint64_t stale_at_ns = kNever;
   int64_t last_sign_of_life_realtime_ns = 0;  // the latest time in the bytes
+
+  // What it took of the room for communicators.
+  uint64_t Cost() const { return std::max<uint64_t>(copied_slots, process ? process->communicators.size() : 0); }
 };
 
 // Never reads what is not needed: of a slot that is free its state alone, so that a sparse file costs little.

@@ -88,10 +88,10 @@ void SegmentTable::FindWaiting(const Moment& now) {
   if (users.empty() || !is_due) return;
   waiting_.clear();
   waiting_monotonic_ns_ = now.monotonic_ns;
-  ShareCommunicators(now, [&](const FileKey&, Followed& followed, const ReadTerms& terms) -> uint64_t {
-    if (!followed.segment.is_alive() || !users.contains(followed.uid)) return 0;
+  ShareCommunicators(now, &Segment::is_alive, [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
+    if (!followed.segment.is_alive() || !users.contains(followed.uid)) return uint64_t{0};
     const SegmentRead read = ReadSegment(*followed.segment.file(), terms);
-    if (!read.process) return 0;
+    if (!read.process) return read.Cost();
     for (const CommunicatorSnapshot& communicator : read.process->communicators) {
       const int64_t since_ns = communicator.oldest_unfinished_realtime_ns;
       const bool waits = since_ns != 0 && now.realtime_ns - since_ns >= Nanoseconds(kWaitsAfter);
@@ -99,7 +99,7 @@ void SegmentTable::FindWaiting(const Moment& now) {
         waiting_.insert(CommunicatorKeyOf(*read.process, communicator));
       }
     }
-    return read.process->communicators.size();
+    return read.Cost();
   });
 }
 

@@ -284,8 +284,9 @@ void SegmentTable::ForgetUnlisted() {
 }
 
 // Users in the order of what they wanted last: each may take an equal part of what those before have left, so that no
-// user's communicators take the room of another's.
-void SegmentTable::ShareCommunicators(const Moment& now, const Take& take) {
+// user's communicators take the room of another's. What was copied is charged whatever came of it: so room bounds the
+// cost of reading as well.
+void SegmentTable::ShareCommunicators(const Moment& now, const IsFirst& is_first, const Take& take) {
   struct User {
     uint64_t wanted = 0;
     std::vector<Segments::value_type*> segments;
@@ -303,7 +304,7 @@ void SegmentTable::ShareCommunicators(const Moment& now, const Take& take) {
   for (size_t i = 0; i < order.size(); ++i) {
     uint64_t share = left / (order.size() - i);
     std::ranges::stable_partition(order[i]->segments,
-                                  [](const auto* entry) { return entry->second.segment.is_alive(); });
+                                  [&](const auto* entry) { return is_first(entry->second.segment); });
     for (auto* entry : order[i]->segments) {
       const ReadTerms terms{.now = now, .retention = retention_, .communicator_limit = share};
       const uint64_t taken = std::min(take(entry->first, entry->second, terms), share);
@@ -314,9 +315,9 @@ void SegmentTable::ShareCommunicators(const Moment& now, const Take& take) {
 }
 
 void SegmentTable::Observe(const Moment& now) {
-  ShareCommunicators(now, [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
-    followed.segment.Observe(terms, ErrorsOf(followed));
-    return followed.segment.CommunicatorsKept();
+  for (auto& [key, followed] : segments_) followed.segment.Observe();
+  ShareCommunicators(now, [](const Segment& segment) { return segment.CommunicatorsKept() != 0; }, [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
+    return followed.segment.KeepLastState(terms, ErrorsOf(followed));
   });
 }
 
@@ -342,7 +343,7 @@ SegmentErrorCounts::Present SegmentTable::PresentFaults() const {
 NodeSnapshot SegmentTable::Read(const Moment& now) {
   NodeSnapshot snapshot;
   snapshot.taken_realtime_ns = now.realtime_ns;
-  ShareCommunicators(now, [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
+  ShareCommunicators(now, &Segment::is_alive, [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
     return followed.segment.AddTo(snapshot, followed.place.name, terms, ErrorsOf(followed));
   });
   for (const auto& [key, file] : set_aside_) {

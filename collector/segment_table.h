@@ -148,7 +148,8 @@ class SegmentTable {
   }
   SegmentErrorCounts::Present PresentFaults() const;
   using Take = std::function<uint64_t(const FileKey& key, Followed& followed, const ReadTerms& terms)>;
-  void ShareCommunicators(const Moment& now, const Take& take);
+  using IsFirst = std::function<bool(const Segment& segment)>;  // of one user's
+  void ShareCommunicators(const Moment& now, const IsFirst& is_first, const Take& take);
 
   const std::chrono::nanoseconds retention_;
   const size_t segment_limit_;

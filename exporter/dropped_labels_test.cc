@@ -92,7 +92,7 @@ TEST(DroppedLabelsTest, NoCountIsLostWhateverIsDropped) {
 
 TEST(DroppedLabelsTest, RanksThatAreMergedShowCountsAddedAndTheStateOfTheOneBehind) {
   const ScrapedNode scrape(NodeOfTwoRanks(), kSeriesLimit, Without({"rank", "gpu"}));
-  const std::string labels = "comm=0000000000000007,comm_name=dp,";
+  const std::string labels = "comm=0000000000000007,comm_name=dp,uid=1000,";
   EXPECT_THAT(scrape.Values(Metric::kCollectiveCalls), ElementsAre(Pair(labels + "collective=AllReduce,", 2)));
   EXPECT_EQ(scrape.Value(Metric::kCollectiveBytes, "size=1048576,"), 8 << 20);
   EXPECT_EQ(scrape.Value(Metric::kCollectiveBusBytes, "size=1048576,"), (8 << 20) * 1.75);
@@ -124,9 +124,9 @@ TEST(DroppedLabelsTest, CommunicatorsCanBeTakenByName) {
   trap.name = "other";
   const NodeSnapshot node = NodeOf({ProcessOf(1, {MemberOf(7, 0), MemberOf(8, 0), trap, overflow})});
   EXPECT_THAT(ScrapedNode(node, kSeriesLimit, Without({"comm"})).Values(Metric::kCollectiveCalls),
-              UnorderedElementsAre(Pair("comm_name=dp,rank=0,gpu=0,collective=AllReduce,", 2),
-                                   Pair("comm_name=other,rank=0,gpu=0,collective=AllReduce,", 1),
-                                   Pair("comm=other,comm_name=,rank=,gpu=,collective=Broadcast,", 1)));
+              UnorderedElementsAre(Pair("comm_name=dp,rank=0,gpu=0,uid=1000,collective=AllReduce,", 2),
+                                   Pair("comm_name=other,rank=0,gpu=0,uid=1000,collective=AllReduce,", 1),
+                                   Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,collective=Broadcast,", 1)));
 }
 
 TEST(DroppedLabelsTest, CollectivesAndSizesAreAddedUp) {
@@ -136,7 +136,7 @@ TEST(DroppedLabelsTest, CollectivesAndSizesAreAddedUp) {
   AddOperation(communicator, Function::kReduce, 4 << 20, 1000000);
   AddOperation(communicator, Function::kSend, 64, 1000);
   const NodeSnapshot node = NodeOfOne(communicator);
-  const std::string labels = "comm=0000000000000001,comm_name=,rank=0,gpu=0,";
+  const std::string labels = "comm=0000000000000001,comm_name=,rank=0,gpu=0,uid=1000,";
 
   const ScrapedNode sizeless(node, kSeriesLimit, Without({"size"}));
   EXPECT_THAT(sizeless.Values(Metric::kCollectiveBytes),

@@ -21,14 +21,6 @@ auto PartsOf(const ProcessSnapshot& p) {
   return std::tie(p.uid, p.pid, p.host_name, p.plugin_version, p.identity, p.rank_numbers_process);
 }
 
-// What a user claims with a communicator: all its ranks in the job, whatever they are called and number.
-Labels CommunicatorOfJob(Labels labels) {
-  std::erase_if(labels, [](const Label& label) {
-    return label.name == "comm_name" || label.name == "rank" || label.name == "gpu";
-  });
-  return labels;
-}
-
 template <typename... Types>
 std::tuple<std::remove_cvref_t<Types>...> Copy(const std::tuple<Types...>& parts) {
   return parts;
@@ -39,7 +31,6 @@ std::tuple<std::remove_cvref_t<Types>...> Copy(const std::tuple<Types...>& parts
 struct LabelCache::CommunicatorEntry {
   decltype(Copy(PartsOf(std::declval<const CommunicatorSnapshot&>()))) parts;
   CommunicatorLabelSets sets;
-  Claim claim;
   uint64_t used_in_sweep = 0;
 };
 
@@ -47,8 +38,6 @@ struct LabelCache::ProcessEntry {
   decltype(Copy(PartsOf(std::declval<const ProcessSnapshot&>()))) parts;
   SharedLabels process;
   SharedLabels others;
-  Claim process_claim;
-  Claim others_claim;
   std::map<uint32_t, CommunicatorEntry> communicators;  // by slot
   uint64_t used_in_sweep = 0;
 };
@@ -56,21 +45,20 @@ struct LabelCache::ProcessEntry {
 LabelCache::LabelCache(const MetricSwitches& switches) : switches_(switches) {}
 LabelCache::~LabelCache() = default;
 
+// An entry is made whole before it takes its place: where memory runs out, the next scrape must not find half of one.
 const CommunicatorLabelSets& LabelCache::Of(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
   auto& communicators = EntryOf(process).communicators;
-  const auto [place, is_new] = communicators.try_emplace(communicator.slot);
-  CommunicatorEntry& entry = place->second;
-  entry.used_in_sweep = sweep_;
-  if (is_new || entry.parts != PartsOf(communicator)) {
-    has_replaced_ |= !is_new;
-    entry.parts = PartsOf(communicator);
-    Labels series = CommunicatorLabels(process, communicator);
-    entry.claim = ClaimFor(process.uid, CommunicatorOfJob(series), series);
-    entry.sets = {.series = Intern(std::move(series)),
-                  .communicator_info = Intern(CommunicatorInfoLabels(communicator)),
-                  .rank_info = Intern(RankInfoLabels(process, communicator))};
+  auto place = communicators.find(communicator.slot);
+  if (place == communicators.end() || place->second.parts != PartsOf(communicator)) {
+    has_replaced_ |= place != communicators.end();
+    CommunicatorEntry entry{.parts = PartsOf(communicator),
+                            .sets = {.series = Intern(CommunicatorLabels(process, communicator)),
+                                     .communicator_info = Intern(CommunicatorInfoLabels(communicator)),
+                                     .rank_info = Intern(RankInfoLabels(process, communicator))}};
+    place = communicators.insert_or_assign(communicator.slot, std::move(entry)).first;
   }
-  return entry.sets;
+  place->second.used_in_sweep = sweep_;
+  return place->second.sets;
 }
 
 const SharedLabels& LabelCache::OfProcess(const ProcessSnapshot& process) { return EntryOf(process).process; }
@@ -78,39 +66,17 @@ const SharedLabels& LabelCache::OfProcess(const ProcessSnapshot& process) { retu
 const SharedLabels& LabelCache::OfOthers(const ProcessSnapshot& process) { return EntryOf(process).others; }
 
 LabelCache::ProcessEntry& LabelCache::EntryOf(const ProcessSnapshot& process) {
-  std::unique_ptr<ProcessEntry>& place = processes_[process.file];
-  if (place == nullptr) {
-    place = std::make_unique<ProcessEntry>();
-    Fill(*place, process);
-  } else if (place->parts != PartsOf(process)) {
-    has_replaced_ = true;
-    Fill(*place, process);
+  auto place = processes_.find(process.file);
+  if (place == processes_.end() || place->second.parts != PartsOf(process)) {
+    has_replaced_ |= place != processes_.end();
+    ProcessEntry entry{.parts = PartsOf(process),
+                       .process = Intern(ProcessLabels(process)),
+                       .others = Intern(OtherCommunicatorLabels(process)),
+                       .communicators = {}};
+    place = processes_.insert_or_assign(process.file, std::move(entry)).first;
   }
-  place->used_in_sweep = sweep_;
-  return *place;
-}
-
-void LabelCache::Fill(ProcessEntry& entry, const ProcessSnapshot& process) {
-  entry.parts = PartsOf(process);
-  Labels labels = ProcessLabels(process), others = OtherCommunicatorLabels(process);
-  entry.process_claim = ClaimFor(process.uid, Labels(labels), labels);
-  entry.others_claim = ClaimFor(process.uid, Labels(others), others);
-  entry.process = Intern(std::move(labels));
-  entry.others = Intern(std::move(others));
-  entry.communicators.clear();
-}
-
-LabelCache::Claim LabelCache::ClaimFor(uint64_t uid, const Labels& claimed, Labels& labels) {
-  std::weak_ptr<const uint64_t>& place = claims_[claimed];
-  Claim claim = place.lock();
-  if (claim == nullptr) {
-    claim = std::make_shared<const uint64_t>(uid);
-    place = claim;
-  } else if (*claim != uid) {
-    labels.push_back({"uid", std::to_string(uid)});
-    return nullptr;
-  }
-  return claim;
+  place->second.used_in_sweep = sweep_;
+  return place->second;
 }
 
 SharedLabels LabelCache::Intern(Labels labels) {
@@ -129,14 +95,13 @@ SharedLabels LabelCache::Intern(Labels labels) {
 }
 
 void LabelCache::Sweep() {
-  size_t forgotten = std::erase_if(processes_, [&](const auto& item) { return item.second->used_in_sweep != sweep_; });
+  size_t forgotten = std::erase_if(processes_, [&](const auto& item) { return item.second.used_in_sweep != sweep_; });
   for (auto& [segment, process] : processes_) {
     forgotten +=
-        std::erase_if(process->communicators, [&](const auto& item) { return item.second.used_in_sweep != sweep_; });
+        std::erase_if(process.communicators, [&](const auto& item) { return item.second.used_in_sweep != sweep_; });
   }
   if (std::exchange(has_replaced_, false) || forgotten != 0) {
     std::erase_if(interned_, [](const auto& item) { return item.second.expired(); });
-    std::erase_if(claims_, [](const auto& item) { return item.second.expired(); });
   }
   ++sweep_;
 }

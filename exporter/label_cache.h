@@ -22,10 +22,6 @@ struct CommunicatorLabelSets {
   SharedLabels rank_info;
 };
 
-// The first user whose process has the labels of a job's communicator or of a process keeps them. Another user's
-// process that claims the same gets the label `uid` besides: what a segment says of itself anybody may copy, and sums
-// must not mix users. A user's claim ends with the last of his label sets.
-//
 // For one thread at a time.
 class LabelCache {
  public:
@@ -45,24 +41,19 @@ class LabelCache {
 
   // Label sets made so far, to see that they are not made again.
   uint64_t made() const { return made_; }
-  // Label sets and claims that are remembered, to see that they do not grow.
-  size_t held() const { return interned_.size() + claims_.size(); }
+  // Label sets that are remembered, to see that they do not grow.
+  size_t held() const { return interned_.size(); }
 
  private:
   struct CommunicatorEntry;
   struct ProcessEntry;
 
-  using Claim = std::shared_ptr<const uint64_t>;  // the user's id
-
   ProcessEntry& EntryOf(const ProcessSnapshot& process);
-  void Fill(ProcessEntry& entry, const ProcessSnapshot& process);
-  Claim ClaimFor(uint64_t uid, const Labels& claimed, Labels& labels);
   SharedLabels Intern(Labels labels);
 
   const MetricSwitches switches_;
 
-  std::map<FileKey, std::unique_ptr<ProcessEntry>> processes_;  // by segment
-  std::map<Labels, std::weak_ptr<const uint64_t>> claims_;
+  std::map<FileKey, ProcessEntry> processes_;  // by segment
   std::map<Labels, std::weak_ptr<const LabelSet>> interned_;
   bool has_replaced_ = false;  // since the last Sweep(): somebody may change his names at every scrape
   uint64_t sweep_ = 1;

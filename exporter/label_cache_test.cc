@@ -4,13 +4,33 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "exporter/example_snapshot.h"
 #include "exporter/series_labels.h"
+
+namespace {
+
+// So many allocations succeed; below 0 all of them.
+int allocations_left = -1;
+
+}  // namespace
+
+// Not inlined: the compiler would see malloc() behind new, and complain.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  if (allocations_left == 0) throw std::bad_alloc();
+  if (allocations_left > 0) --allocations_left;
+  void* const memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace nccl_exporter {
 namespace {
@@ -57,30 +77,44 @@ std::string UidOf(const SharedLabels& labels) {
   return "";
 }
 
-TEST(LabelCacheTest, AnotherUserWhoClaimsTheSameLabelsGetsHisUidBesides) {
-  ProcessSnapshot victim = EmptyProcess(1), stranger = EmptyProcess(1), colleague = EmptyProcess(2);
-  stranger.file.inode = 99;
+// Regression: the first user who named a communicator or a process had no label `uid`, whoever that was, and a copy with
+// another pod had none either.
+TEST(LabelCacheTest, EverySeriesOfAProcessTellsItsUserWhoeverCameFirst) {
+  ProcessSnapshot victim = EmptyProcess(1), stranger = EmptyProcess(1);
+  victim.uid = 1002;
   stranger.uid = 1001;
+  stranger.file.inode = 99;
+  stranger.identity = {{"POD_NAME", "x"}};
   const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
-  CommunicatorSnapshot another_rank = EmptyCommunicator(1, 3);
-  another_rank.name = "forged";
   LabelCache cache;
-  for (int scrape = 0; scrape < 3; ++scrape) {
-    if (scrape != 1) {  // also where the first one is not there for once
-      EXPECT_EQ(UidOf(cache.Of(victim, communicator).series), "");
-      EXPECT_EQ(UidOf(cache.OfProcess(victim)), "");
-      EXPECT_EQ(UidOf(cache.OfOthers(victim)), "");
-    }
-    EXPECT_EQ(UidOf(cache.Of(colleague, communicator).series), "") << "of the same user";
-    EXPECT_EQ(UidOf(cache.Of(stranger, communicator).series), "1001");
-    EXPECT_EQ(UidOf(cache.Of(stranger, another_rank).series), "1001") << "a rank that the first user does not have";
-    EXPECT_EQ(UidOf(cache.OfProcess(stranger)), "1001");
-    EXPECT_EQ(UidOf(cache.OfOthers(stranger)), "1001");
-    EXPECT_EQ(UidOf(cache.Of(stranger, EmptyCommunicator(2, 0)).series), "") << "what nobody else has";
-    cache.Sweep();
+  for (const ProcessSnapshot& process : {stranger, victim}) {
+    const std::string uid = std::to_string(process.uid);
+    EXPECT_EQ(UidOf(cache.Of(process, communicator).series), uid);
+    EXPECT_EQ(UidOf(cache.OfProcess(process)), uid);
+    EXPECT_EQ(UidOf(cache.OfOthers(process)), uid);
   }
-  cache.Sweep();
-  EXPECT_EQ(UidOf(cache.Of(stranger, communicator).series), "") << "nobody is left who claims it";
+}
+
+// Regression: labels that could not be made for lack of memory were taken for made at the next scrape.
+TEST(LabelCacheTest, MakesLabelsAnewThatMemoryDidNotSufficeFor) {
+  ProcessSnapshot process = EmptyProcess(1);
+  process.host_name = std::string(100, 'h');
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  communicator.name = std::string(100, 'n');
+  bool is_enough = false;
+  for (int allocations = 0; !is_enough; ++allocations) {
+    LabelCache cache;
+    try {
+      allocations_left = allocations;
+      cache.Of(process, communicator);
+      is_enough = true;
+    } catch (const std::bad_alloc&) {
+    }
+    allocations_left = -1;
+    const CommunicatorLabelSets& sets = cache.Of(process, communicator);
+    ASSERT_TRUE(sets.series && sets.communicator_info && sets.rank_info) << "after " << allocations << " allocations";
+    ASSERT_TRUE(cache.OfProcess(process) && cache.OfOthers(process)) << "after " << allocations << " allocations";
+  }
 }
 
 TEST(LabelCacheTest, RemembersNoNamesOfACommunicatorThatChangesThemAtEveryScrape) {

@@ -73,8 +73,8 @@ TEST(OptionsTest, MetricsAreSwitchedOffOneByOne) {
 }
 
 TEST(OptionsTest, WhatCannotBeSwitchedOffIsAnsweredWithTheNearest) {
-  EXPECT_EQ(ErrorOf({"--metrics.drop-label=job_id"}),
-            "invalid value 'job_id' of --metrics.drop-label: 'job_id' is no label that can be dropped; the nearest is "
+  EXPECT_EQ(ErrorOf({"--metrics.drop-label=pot"}),
+            "invalid value 'pot' of --metrics.drop-label: 'pot' is no label that can be dropped; the nearest is "
             "pod");
   EXPECT_THAT(ErrorOf({"--metrics.disable=nccl_rank_alife"}), testing::HasSubstr("the nearest is nccl_rank_alive"));
 }

@@ -32,7 +32,9 @@ void Append(Labels& labels, std::string_view name, std::string_view value) {
   labels.push_back({std::string(name), ValidUtf8(value, kLabelValueLimitBytes)});
 }
 
+// Whose it is first: all else is what the process says of itself.
 void AppendJobLabels(Labels& labels, const ProcessSnapshot& process) {
+  Append(labels, "uid", std::to_string(process.uid));
   for (const auto& [variable, label] : kJobLabels) {
     const std::string& value = process.Identity(variable);
     if (!value.empty()) Append(labels, label, value);

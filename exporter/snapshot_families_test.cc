@@ -131,7 +131,7 @@ TEST(SnapshotFamiliesTest, JobLabelsAreThoseKnown) {
   process.identity = {{"POD_NAME", "p"}, {"SLURM_JOB_ID", "7"}, {"CONTAINER_NAME", ""}};
   EXPECT_THAT(
       ScrapedNode(NodeOf({process})).Values(Metric::kTimingDuty),
-      testing::ElementsAre(testing::Pair("comm=00000000000000ab,comm_name=,rank=2,gpu=2,slurm_job_id=7,pod=p,", 1)));
+      testing::ElementsAre(testing::Pair("comm=00000000000000ab,comm_name=,rank=2,gpu=2,uid=1000,slurm_job_id=7,pod=p,", 1)));
 }
 
 TEST(SnapshotFamiliesTest, AFinalizedCommunicatorHasNothingInFlight) {
@@ -182,7 +182,7 @@ TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {
   process.identity = {{"POD_NAME", "\xFF"}};
   EXPECT_EQ(ScrapedNode(NodeOf({process}))
                 .Value(Metric::kTimingDuty,
-                       "comm_name=" + std::string(kLabelValueLimitBytes, 'n') + ",rank=0,gpu=0,pod=\xEF\xBF\xBD,"),
+                       "comm_name=" + std::string(kLabelValueLimitBytes, 'n') + ",rank=0,gpu=0,uid=1000,pod=\xEF\xBF\xBD,"),
             1);
 }
 
@@ -191,7 +191,7 @@ TEST(SnapshotFamiliesTest, LossesShowAllReasonsOfTheirKindFromZero) {
   process.identity = {{"RANK", "3"}};
   process.losses[static_cast<size_t>(Loss::kStaleHandle)] = 4;
   const ScrapedNode scrape(NodeOf({process}));
-  EXPECT_EQ(scrape.Value(Metric::kEventsUnmatched, "pid=77,global_rank=3,reason=stale_handle,"), 4);
+  EXPECT_EQ(scrape.Value(Metric::kEventsUnmatched, "pid=77,global_rank=3,uid=1000,reason=stale_handle,"), 4);
   EXPECT_EQ(scrape.Value(Metric::kEventsDropped, "reason=in_flight_full,"), 0);
   EXPECT_EQ(scrape.Values(Metric::kEventsDropped).size() + scrape.Values(Metric::kEventsUnmatched).size() +
                 scrape.Values(Metric::kTimestampsRejected).size(),

@@ -15,11 +15,12 @@ struct DroppableLabel {
   bool is_needed_by_rules;   // those of deploy/prometheus name nobody, or the wrong one, without it
   std::string_view meaning;  // what is one series without it
 };
-inline constexpr std::array<DroppableLabel, 12> kDroppableLabels{{
+inline constexpr std::array<DroppableLabel, 13> kDroppableLabels{{
     {"comm", true, "communicators of the same name; communicators without a slot of their own keep `comm=\"other\"`"},
     {"comm_name", false, "nothing: `comm` tells communicators apart"},
     {"rank", true, "nothing while there is `gpu`; without it the ranks of a communicator on the node"},
     {"gpu", false, "nothing while there is `rank`"},
+    {"uid", true, "users who name the same communicator or process: one can then hide another's hang"},
     {"slurm_job_id", true, "what jobs have in common: nothing while there is `comm`, but for `comm=\"other\"` and P"},
     {"namespace", true, "the same"},
     {"pod", true, "the same"},

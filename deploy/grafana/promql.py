@@ -2,15 +2,15 @@
 """What the dashboards' expressions have in common: label sets, selectors by variable, histograms in either form."""
 from grafana_model import query_variable
 
-# Labels that tell jobs apart, as in the rules; those that a series lacks count as empty.
-JOB_LABELS = 'cluster, namespace, slurm_job_id'
+# Labels that tell jobs apart, as in the rules, and the owner; those that a series lacks count as empty.
+JOB_LABELS = 'cluster, namespace, slurm_job_id, uid'
 COMM_LABELS = f'{JOB_LABELS}, comm, comm_name'
 PEER_LABELS = f'{JOB_LABELS}, comm, timing_source'
 NODE_LABELS = 'hostname, instance'  # a node is known by both: in a pod the host's name is the pod's, beside a job the target is
 RANK_LABELS = f'{COMM_LABELS}, rank, {NODE_LABELS}, gpu, gpu_uuid, pid'
 ON_RANK = f'on ({JOB_LABELS}, comm, rank, instance)'
 
-JOB = 'cluster=~"$cluster", namespace=~"$namespace", slurm_job_id=~"$slurm_job_id"'
+JOB = 'cluster=~"$cluster", namespace=~"$namespace", slurm_job_id=~"$slurm_job_id", uid=~"$uid"'
 COMM = f'{JOB}, comm=~"$comm"'
 PROCESS = f'{JOB}, hostname=~"$hostname", gpu_uuid=~"$gpu_uuid", pid=~"$pid"'
 RATE = '$__rate_interval'
@@ -19,6 +19,7 @@ JOB_VARIABLES = [
     query_variable('cluster', 'Cluster', 'label_values(nccl_rank_info, cluster)'),
     query_variable('namespace', 'Namespace', 'label_values(nccl_rank_info{cluster=~"$cluster"}, namespace)'),
     query_variable('slurm_job_id', 'Slurm job', 'label_values(nccl_rank_info{cluster=~"$cluster", namespace=~"$namespace"}, slurm_job_id)'),
+    query_variable('uid', 'User', 'label_values(nccl_rank_info{cluster=~"$cluster", namespace=~"$namespace", slurm_job_id=~"$slurm_job_id"}, uid)'),
 ]
 JOB_VARIABLE_NAMES = [variable['name'] for variable in JOB_VARIABLES]
 

@@ -244,18 +244,6 @@ def a_job_that_calls_nothing_for_long_is_told_as_information():
     return cluster, {20: [], 25: [alert('NCCLJobStalledOutsideCollectives')]}
 
 
-def a_daemon_that_takes_the_copy_for_the_first_after_a_restart_misses_no_rank():
-    """Another user has copied two of the four ranks of node 1, and goes on."""
-    cluster = data_parallel(40)
-    cluster.scraped = lambda node, t: node == 0 or not 900 <= t <= 930
-    cluster.started = lambda node, t: 900 if node == 1 and t > 900 else 1
-    cluster.uid = lambda rank, t: '1000' if rank >= 4 and t > 900 else None
-    copy = copied_by_another_user(cluster)
-    copy.served = lambda rank, t: rank in (4, 5) and cluster.scraped(1, t)
-    copy.uid = lambda rank, t: '1001' if t <= 900 else None
-    return cluster, NOTHING_EVER
-
-
 def a_copy_hides_no_missing_rank():
     cluster = data_parallel(20)
     cluster.hang(cluster.communicators[0], 600, range(8))
