@@ -45,11 +45,12 @@ class Communicator {
   void LearnRank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
   int rank() const { return rank_.load(std::memory_order_relaxed); }
 
-  // A group of API calls, by number: told apart only while it is open.
-  uint64_t NextCallGroup() {
+  // A group of API calls, by number: told apart only while it is open. `depth`: of its first call, 1 for a call outside
+  // of all groups.
+  uint64_t NextCallGroup(int depth) {
     const uint64_t number = LoadRelaxed(call_groups_) + 1;
     StoreRelaxed(call_groups_, number);
-    work_items_.NoteGroup();
+    work_items_.NoteGroup(depth);
     return number;
   }
 

@@ -137,7 +137,7 @@ class Job {
   void CallGroup() {
     const Calls& calls = options_.groups[group_];
     const uint64_t now_ns = virtual_ns;
-    number_of_group_ = communicator_->NextCallGroup();
+    number_of_group_ = communicator_->NextCallGroup(calls.size() == 1 ? 1 : 2);
     std::vector<uint64_t> called_ns;
     for (const Function function : calls) {
       virtual_ns = std::max(virtual_ns, host_ns_);

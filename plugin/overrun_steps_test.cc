@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator behind NCCL's ring of 64 time stamps, step by step: each test plays one order of calls, announcements
+// and deliveries that once gave a wrong duration. ring_overrun_test.cc plays whole jobs.
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <memory>
+#include <vector>
+
+#include "plugin/channel_events.h"
+#include "plugin/communicator.h"
+#include "plugin/task_events.h"
+
+namespace {
+uint64_t virtual_ns = 0;  // CLOCK_MONOTONIC of the plugin
+}
+
+extern "C" int __wrap_clock_gettime(clockid_t, timespec* time) {
+  time->tv_sec = static_cast<time_t>(virtual_ns / 1'000'000'000);
+  time->tv_nsec = static_cast<long>(virtual_ns % 1'000'000'000);
+  return 0;
+}
+
+namespace nccl_exporter {
+namespace {
+
+constexpr uint64_t kUs = 1000;
+constexpr uint64_t kMs = 1000 * kUs;
+constexpr uint64_t kRing = 64;
+constexpr uint64_t kGpuOffsetNs = 77'000'000'000;  // of the GPU's clock
+constexpr int kAlone = 1;                          // depth of a call that is made outside of groups
+constexpr int kNested = 3;
+
+class OverrunSteps : public testing::Test {
+ protected:
+  void SetUp() override {
+    virtual_ns = 10'000 * kMs;
+    communicator_->Open(TimingSource::kKernel, 0, 2, slot_.get(), header_.get());
+  }
+
+  void BeginGroup(int depth) { group_ = communicator_->NextCallGroup(depth); }
+  uint64_t Call() {
+    communicator_->NoteCall(Function::kReduceScatter, 0, group_, false);
+    communicator_->NoteWorkItem(virtual_ns);
+    const uint64_t called_ns = virtual_ns;
+    virtual_ns += 2 * kUs;
+    return called_ns;
+  }
+  uint64_t CallAlone() { return BeginGroup(kAlone), Call(); }
+
+  uint64_t Announce(uint64_t launch, uint64_t call_ns, bool is_replay = false) {
+    OperationStart start;
+    start.function = Function::kReduceScatter;
+    start.message_bytes = 1 << 20;
+    start.sequence = sequence_++;
+    start.call_ns = call_ns;
+    start.call_is_bound = true;
+    start.is_replay = is_replay;
+    start.channels = 2;
+    start.channels_are_exact = true;
+    start.launch = launch;
+    return communicator_->StartOperation(start);
+  }
+  uint64_t AnnounceAlone(uint64_t call_ns, bool is_replay = false) {
+    const uint64_t launch = communicator_->OpenLaunch();
+    const uint64_t ticket = Announce(launch, call_ns, is_replay);
+    communicator_->CloseLaunch(launch);
+    return ticket;
+  }
+  uint64_t AnnounceReplay() { return AnnounceAlone(virtual_ns, true); }
+
+  void Start(uint64_t ticket, uint32_t channel, uint64_t start_ns) {
+    communicator_->StartChannel(ticket, channel, start_ns + kGpuOffsetNs);
+  }
+  void Stop(uint64_t ticket, uint32_t channel, uint64_t stop_ns) {
+    communicator_->StampChannel(ticket, channel, stop_ns + kGpuOffsetNs);
+    communicator_->StopChannel(ticket, channel);
+  }
+  // With those times, now.
+  void Complete(uint64_t ticket, uint64_t start_ns, uint64_t stop_ns) {
+    for (uint32_t channel : {0, 1}) Start(ticket, channel, start_ns);
+    for (uint32_t channel : {0, 1}) Stop(ticket, channel, stop_ns);
+  }
+  // So many operations that are called, run for 100 us, and are read before the next call.
+  void PlayInTime(int operations) {
+    for (int i = 0; i < operations; ++i) {
+      const uint64_t ticket = AnnounceAlone(CallAlone());
+      const uint64_t start_ns = virtual_ns + 10 * kUs;
+      virtual_ns = start_ns + 105 * kUs;
+      Complete(ticket, start_ns, start_ns + 100 * kUs);
+    }
+  }
+
+  uint64_t Recorded() const {
+    uint64_t recorded = 0;
+    const auto& of_function = slot_->functions[static_cast<size_t>(Function::kReduceScatter)];
+    for (const auto& operations : of_function.timed.timed_operations) recorded += LoadRelaxed(operations);
+    return recorded;
+  }
+  uint64_t Losses(Loss loss) const { return LoadRelaxed(header_->losses[static_cast<size_t>(loss)]); }
+  bool Drifts() const { return !communicator_->FollowsOperations(); }
+
+  std::unique_ptr<layout::SegmentHeader> header_ = std::make_unique<layout::SegmentHeader>();
+  std::unique_ptr<layout::CommunicatorSlot> slot_ = std::make_unique<layout::CommunicatorSlot>();
+  std::unique_ptr<Communicator> communicator_ = std::make_unique<Communicator>();
+
+ private:
+  uint64_t group_ = 0;
+  uint64_t sequence_ = 0;
+};
+
+// Regression: NCCL shows a group with groups in it as one GroupApi for each two calls; the latest ones were taken for
+// the beginning of the whole group.
+TEST_F(OverrunSteps, HoldsTimesOfAGroupThatIsLongerThanARingHoweverItIsShown) {
+  PlayInTime(10);
+  std::vector<uint64_t> calls;
+  for (int i = 0; i < 100; ++i) {
+    if (i % 2 == 0) BeginGroup(kNested);
+    calls.push_back(Call());
+  }
+  const uint64_t launch = communicator_->OpenLaunch();
+  std::vector<uint64_t> tickets;
+  for (const uint64_t call_ns : calls) tickets.push_back(Announce(launch, call_ns));
+  communicator_->CloseLaunch(launch);
+  const uint64_t first_ns = virtual_ns + 10 * kUs;
+  virtual_ns = first_ns + 1005 * kUs;
+  for (uint64_t i = 0; i < 100; ++i) {  // the first have been overwritten
+    const uint64_t shown_ns = first_ns + (i + kRing < 100 ? i + kRing : i) * 10 * kUs;
+    Complete(tickets[i], shown_ns, shown_ns + 10 * kUs);
+  }
+  EXPECT_EQ(Recorded(), 10u);
+  communicator_->Finalize();
+  EXPECT_EQ(Losses(Loss::kRingOverrun), 100u);
+}
+
+// A graph that was launched before calls runs before them, and is announced behind them.
+class OverrunStepsOfGraphs : public OverrunSteps {
+ protected:
+  void Capture() { communicator_->NoteCall(Function::kReduceScatter, 0, communicator_->NextCallGroup(kAlone), true); }
+  std::vector<uint64_t> CallMany(uint64_t count, int depth) {
+    std::vector<uint64_t> calls;
+    for (uint64_t i = 0; i < count; ++i) {
+      BeginGroup(depth);
+      calls.push_back(Call());
+    }
+    return calls;
+  }
+  // Announced one after the other as the stream reaches them, each running for 100 us.
+  void AnnounceAndRun(const std::vector<uint64_t>& calls, std::vector<uint64_t>* tickets,
+                      std::vector<uint64_t>* starts) {
+    for (const uint64_t call_ns : calls) {
+      tickets->push_back(AnnounceAlone(call_ns));
+      starts->push_back(virtual_ns + 5 * kUs);
+      virtual_ns += 120 * kUs;
+    }
+  }
+};
+
+// Regression: a replay was counted behind calls that were made before it was announced.
+TEST_F(OverrunStepsOfGraphs, HoldsAReplayBehindWhichTheHostHasCalledAhead) {
+  PlayInTime(10);
+  Capture();
+  const std::vector<uint64_t> calls = CallMany(70, kAlone);
+  virtual_ns += kMs;
+  std::vector<uint64_t> starts{virtual_ns + 5 * kUs};
+  std::vector<uint64_t> tickets{AnnounceReplay()};
+  virtual_ns += 120 * kUs;
+  AnnounceAndRun(calls, &tickets, &starts);
+  virtual_ns = starts[kRing] + 105 * kUs;
+  Complete(tickets[0], starts[kRing], starts[kRing] + 77 * kUs);  // of the item one ring behind
+  EXPECT_EQ(Recorded(), 10u);
+  for (uint64_t i = 1; i < 7; ++i) {
+    virtual_ns = starts[i + kRing] + 105 * kUs;
+    Complete(tickets[i], starts[i + kRing], starts[i + kRing] + 77 * kUs);
+  }
+  for (uint64_t i = 7; i < tickets.size(); ++i) {
+    virtual_ns += 120 * kUs;
+    Complete(tickets[i], starts[i], starts[i] + 77 * kUs);
+  }
+  EXPECT_FALSE(Drifts());
+  EXPECT_EQ(Losses(Loss::kRingOverrun), 7u);
+  EXPECT_EQ(Recorded(), 10 + tickets.size() - 7);
+}
+
+// Regression: calls that NCCL announces by a host function, because a graph ran before them, were counted behind calls
+// that were made before that announcement.
+class OverrunStepsOfLateAnnouncements : public OverrunStepsOfGraphs, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(AtDepth, OverrunStepsOfLateAnnouncements, testing::Values(kAlone, kNested));
+
+TEST_P(OverrunStepsOfLateAnnouncements, AreHeldWhereTheRingMayHaveComeRound) {
+  PlayInTime(10);
+  Capture();
+  std::vector<uint64_t> calls = CallMany(100, GetParam());
+  virtual_ns += kMs;
+  std::vector<uint64_t> starts;
+  std::vector<uint64_t> tickets;
+  for (uint64_t i = 0; i < kRing + 2; ++i) {
+    AnnounceAndRun({calls[i]}, &tickets, &starts);
+    if (i < 30) calls.push_back(CallMany(1, GetParam()).front());
+  }
+  virtual_ns = starts[1 + kRing] + 105 * kUs;
+  Complete(tickets[1], starts[1 + kRing], starts[1 + kRing] + 77 * kUs);  // of the item one ring behind
+  EXPECT_EQ(Recorded(), 10u);
+  EXPECT_FALSE(Drifts());
+}
+
+TEST_F(OverrunStepsOfGraphs, HoldsACallThatIsAnnouncedBehindALaterOne) {
+  PlayInTime(10);
+  const std::vector<uint64_t> calls = CallMany(2, kAlone);
+  virtual_ns += kMs;
+  std::vector<uint64_t> starts;
+  std::vector<uint64_t> tickets;
+  AnnounceAndRun({calls[1], calls[0]}, &tickets, &starts);
+  for (uint64_t i = 0; i < tickets.size(); ++i) Complete(tickets[i], starts[i], starts[i] + 100 * kUs);
+  EXPECT_EQ(Recorded(), 11u) << "nothing says what runs behind the second";
+  PlayInTime(1);
+  EXPECT_EQ(Recorded(), 13u);
+}
+
+// What is known to be true is recorded at once.
+TEST_F(OverrunStepsOfGraphs, RecordsReplaysAndCallsAtOnceWhereTheHostIsAFewCallsAhead) {
+  PlayInTime(10);
+  Capture();
+  for (int round = 0; round < 200; ++round) {
+    const std::vector<uint64_t> calls = CallMany(4, kAlone);
+    std::vector<uint64_t> starts{virtual_ns + 5 * kUs};
+    std::vector<uint64_t> tickets{AnnounceReplay()};
+    virtual_ns += 120 * kUs;
+    AnnounceAndRun(calls, &tickets, &starts);
+    for (uint64_t i = 0; i < tickets.size(); ++i) Complete(tickets[i], starts[i], starts[i] + 100 * kUs);
+    ASSERT_EQ(Recorded(), 10u + 5 * static_cast<uint64_t>(round + 1));
+  }
+}
+
+}  // namespace
+}  // namespace nccl_exporter
