@@ -2,8 +2,8 @@
 // Follows the operations of one communicator from their start to their completion, and has each counted once.
 //
 // Every method but Open and Finalize may be called by any thread at any time; none locks, allocates, or makes a system
-// call, and no loop waits for another thread or is longer than a launch has members (16 at least). Tickets that are
-// passed in come from handles: they may name an operation that is gone, which is counted and ignored.
+// call. No loop waits for another thread, or is longer than a launch has members, or HeldTimes::kReleaseSteps. Tickets
+// that are passed in come from handles: they may name an operation that is gone, which is counted and ignored.
 #pragma once
 
 #include <array>
@@ -178,8 +178,8 @@ class Communicator {
   Belief ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
                     LaunchShare* shares);
   uint64_t EarlierInFlightNs(uint64_t ticket);
-  void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
-                    Belief belief, uint64_t members, uint64_t now_ns);
+  void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, uint64_t last_member,
+                    const LaunchShare& share, Belief belief, uint64_t members, uint64_t now_ns);
 
   // Operations that could not be followed are over when a later one is.
   [[gnu::cold]] void CompleteUnfollowed(const Turn& turn, uint64_t now_ns);
@@ -188,7 +188,9 @@ class Communicator {
   // Judges the times of a launch, counts what cannot be believed, and what has been held with it.
   Belief Judge(const LaunchTimes& launch, uint64_t timed_members);
   bool EndsProbation(const Verdict& verdict);
-  void Hold(const Completion& completion);
+  // `launch`: its last member.
+  void Hold(uint64_t launch, const Completion& completion);
+  void ReleaseHeld(uint64_t most);
   void DropHeld(Loss loss) {
     if (const uint64_t dropped = held_times_.Drop(); dropped != 0) recorder_.CountLosses(loss, dropped);
   }

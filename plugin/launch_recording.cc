@@ -79,19 +79,19 @@ Communicator::Belief Communicator::Judge(const LaunchTimes& launch, uint64_t tim
   }
   dates_starts_.store(!verdict.is_own, std::memory_order_relaxed);
   if (!EndsProbation(verdict)) return Belief::kLater;
-  uint64_t dropped = 0;
-  if (verdict.releases_held) {
-    if (!held_times_.IsEmpty()) dropped = held_times_.Believe(LoadRelaxed(uncompared_items_));
-  } else if (verdict.patient_launches != 0) {
-    dropped = held_times_.BelieveBeforeRow(verdict.patient_launches, LoadRelaxed(uncompared_items_));
-  }
-  if (dropped != 0) recorder_.CountLosses(Loss::kRingOverrun, dropped);
+  if (!held_times_.IsEmpty()) held_times_.Believe(verdict.release_until, LoadRelaxed(uncompared_items_));
   return verdict.is_own ? Belief::kYes : Belief::kLater;
 }
 
-void Communicator::Hold(const Completion& completion) {
-  const uint64_t dropped = held_times_.Keep(completion, LoadRelaxed(uncompared_items_), recorder_);
+void Communicator::Hold(uint64_t launch, const Completion& completion) {
+  const uint64_t dropped = held_times_.MakeRoom(recorder_);
   if (dropped != 0) recorder_.CountLosses(CauseOfDoubt(), dropped);
+  held_times_.Keep(launch, completion, LoadRelaxed(uncompared_items_));
+}
+
+void Communicator::ReleaseHeld(uint64_t most) {
+  const uint64_t dropped = held_times_.Release(recorder_, most);
+  if (dropped != 0) recorder_.CountLosses(Loss::kRingOverrun, dropped);
 }
 
 bool Communicator::EndsProbation(const Verdict& verdict) {
@@ -194,14 +194,14 @@ void Communicator::RecordMembersInTurn(const Turn& turn, uint64_t last_member, u
                                        uint64_t now_ns) {
   LaunchShare shares[kLaunchParts];
   const Belief belief = ShareTimes(turn, last_member, members, launch, shares);
-  if (turn && !held_times_.IsEmpty()) held_times_.Release(recorder_);
+  if (turn && !held_times_.IsEmpty()) ReleaseHeld(HeldTimes::kReleaseSteps);
   uint64_t ticket = last_member;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
     Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
     const LaunchShare& share = shares[PartOf(operation, members)];
     if (!operation.is_not_recorded.load(std::memory_order_relaxed)) {
-      RecordMember(turn, operation, ticket, share, belief, members, now_ns);
+      RecordMember(turn, operation, ticket, last_member, share, belief, members, now_ns);
     }
     recorder_.HideInFlight(ticket);
     const uint64_t previous = LoadRelaxed(operation.previous_member);
@@ -210,8 +210,8 @@ void Communicator::RecordMembersInTurn(const Turn& turn, uint64_t last_member, u
   }
 }
 
-void Communicator::RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
-                                Belief belief, uint64_t members, uint64_t now_ns) {
+void Communicator::RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, uint64_t last_member,
+                                const LaunchShare& share, Belief belief, uint64_t members, uint64_t now_ns) {
   const Function function = operation.function.load(std::memory_order_relaxed);
   if (HasInterval(operation, ticket, source())) {
     const uint64_t bytes = LoadRelaxed(operation.bytes);
@@ -225,7 +225,7 @@ void Communicator::RecordMember(const Turn& turn, const Operation& operation, ui
                                   .start_ns = LoadRelaxed(operation.first_start_ns),
                                   .stop_ns = LoadRelaxed(operation.last_stop_ns),
                                   .now_ns = now_ns};
-      belief == Belief::kLater ? Hold(completion) : recorder_.RecordTimes(completion);
+      belief == Belief::kLater ? Hold(last_member, completion) : recorder_.RecordTimes(completion);
     }
     if (LacksChannels(operation)) recorder_.CountLoss(Loss::kChannelsMissing);
   }
