@@ -49,6 +49,11 @@ class OverrunSteps : public testing::Test {
   }
   uint64_t CallAlone() { return BeginGroup(kAlone), Call(); }
 
+  void Capture() {
+    BeginGroup(kAlone);
+    communicator_->NoteCall(Function::kReduceScatter, 0, group_, true);
+  }
+
   uint64_t Announce(uint64_t launch, uint64_t call_ns, bool is_replay = false) {
     OperationStart start;
     start.function = Function::kReduceScatter;
@@ -190,28 +195,65 @@ TEST_F(OverrunStepsFarAhead, ReleasesNothingTwiceWhereARowOutlivesWhatWasHeldBef
   EXPECT_FALSE(Drifts());
 }
 
+// Groups of more calls than the ring has entries. The second half of the calls runs first, in a launch of its own.
+class OverrunStepsOfLargeGroups : public OverrunSteps {
+ protected:
+  static constexpr uint64_t kCalls = 100;
+
+  // Each calls for another GroupApi event at that depth; 0: none.
+  void CallMany(uint64_t calls_per_event, int depth) {
+    for (uint64_t i = 0; i < kCalls; ++i) {
+      if (calls_per_event != 0 && i % calls_per_event == 0) BeginGroup(depth);
+      calls_.push_back(Call());
+    }
+  }
+  // The thread reads all at the end: the first have been overwritten.
+  void RunAndReadLate() {
+    std::rotate(calls_.begin(), calls_.begin() + kCalls / 2, calls_.end());
+    std::vector<uint64_t> tickets;
+    uint64_t launch = 0;
+    for (uint64_t i = 0; i < kCalls; ++i) {
+      if (i % (kCalls / 2) == 0) launch = communicator_->OpenLaunch();
+      tickets.push_back(Announce(launch, calls_[i]));
+      if ((i + 1) % (kCalls / 2) == 0) communicator_->CloseLaunch(launch);
+    }
+    const uint64_t first_ns = virtual_ns + 10 * kUs;
+    virtual_ns = first_ns + (10 * kCalls + 5) * kUs;
+    for (uint64_t i = 0; i < kCalls; ++i) {
+      const uint64_t shown_ns = first_ns + (i + kRing < kCalls ? i + kRing : i) * 10 * kUs;
+      Complete(tickets[i], shown_ns, shown_ns + 10 * kUs);
+    }
+  }
+
+ private:
+  std::vector<uint64_t> calls_;
+};
+
 // Regression: NCCL shows a group with groups in it as one GroupApi for each two calls; the latest ones were taken for
 // the beginning of the whole group.
-TEST_F(OverrunSteps, HoldsTimesOfAGroupThatIsLongerThanARingHoweverItIsShown) {
+TEST_F(OverrunStepsOfLargeGroups, HoldsTheirTimesHoweverTheyAreShown) {
   PlayInTime(10);
-  std::vector<uint64_t> calls;
-  for (int i = 0; i < 100; ++i) {
-    if (i % 2 == 0) BeginGroup(kNested);
-    calls.push_back(Call());
-  }
-  const uint64_t launch = communicator_->OpenLaunch();
-  std::vector<uint64_t> tickets;
-  for (const uint64_t call_ns : calls) tickets.push_back(Announce(launch, call_ns));
-  communicator_->CloseLaunch(launch);
-  const uint64_t first_ns = virtual_ns + 10 * kUs;
-  virtual_ns = first_ns + 1005 * kUs;
-  for (uint64_t i = 0; i < 100; ++i) {  // the first have been overwritten
-    const uint64_t shown_ns = first_ns + (i + kRing < 100 ? i + kRing : i) * 10 * kUs;
-    Complete(tickets[i], shown_ns, shown_ns + 10 * kUs);
-  }
+  CallMany(2, kNested);
+  RunAndReadLate();
   EXPECT_EQ(Recorded(), 10u);
   communicator_->Finalize();
-  EXPECT_EQ(Losses(Loss::kRingOverrun), 100u);
+  EXPECT_EQ(Losses(Loss::kRingOverrun), kCalls);
+}
+
+// A group that begins with a call on another communicator is shown there only.
+TEST_F(OverrunStepsOfLargeGroups, HoldsTheirTimesWhereTheyBeganOnAnotherCommunicator) {
+  PlayInTime(10);
+  CallMany(0, kNested);
+  RunAndReadLate();
+  EXPECT_EQ(Recorded(), 10u);
+}
+
+TEST_F(OverrunStepsOfLargeGroups, HoldsTheirTimesWhereTheyBeganOnAnotherCommunicatorBehindACapturedCall) {
+  PlayInTime(10);
+  Capture();
+  CallMany(0, kNested);
+  RunAndReadLate();
+  EXPECT_EQ(Recorded(), 10u);
 }
 
 // A graph that was launched before calls runs before them, and is announced behind them.

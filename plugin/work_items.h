@@ -56,13 +56,15 @@ class WorkItems {
     has_unseen_items_.store(false, std::memory_order_relaxed);
   }
 
-  // A group of calls begins at that depth; by the thread that makes them.
+  // A group begins with a call at that depth; by the thread that makes it. A group that begins on another communicator
+  // is not shown to this one.
   void NoteGroup(int depth) { is_alone_.store(depth == 1, std::memory_order_relaxed); }
   // A call that is not being captured; by the thread that makes it, before anything is handed to the GPU.
   void NoteCall(uint64_t now_ns) {
     const uint64_t number = LoadRelaxed(noted_calls_);
     const bool begins_group = is_alone_.load(std::memory_order_relaxed) || LoadRelaxed(settled_calls_) == number;
     StoreRelease(waiting_[number % kWaiting], now_ns << 1 | (begins_group ? 1 : 0));
+    is_alone_.store(false, std::memory_order_relaxed);
     StoreRelease(called_ns_[Noted() % kKept], now_ns);
     StoreRelease(noted_calls_, number + 1);
   }
@@ -161,7 +163,7 @@ class WorkItems {
   Word announced_in_group_{0};
   Word latest_launch_{0};
   Word others_before_launch_{0};
-  std::atomic<bool> is_alone_{false};  // the latest call is outside of all groups
+  std::atomic<bool> is_alone_{false};  // the next call is outside of all groups
   std::atomic<bool> has_late_items_{false};
   std::atomic<bool> has_unseen_items_{false};
   std::array<Word, kKept> called_ns_{};
