@@ -2,8 +2,9 @@
 // Follows the operations of one communicator from their start to their completion, and has each counted once.
 //
 // Every method but Open and Finalize may be called by any thread at any time; none locks, allocates, or makes a system
-// call. No loop waits for another thread, or is longer than a launch has members, or HeldTimes::kReleaseSteps. Tickets
-// that are passed in come from handles: they may name an operation that is gone, which is counted and ignored.
+// call. No loop waits for another thread. The longest take a step for each member of a launch, for each of
+// HeldTimes::kReleaseSteps, or for each of WorkItems::kWaiting calls. Tickets that are passed in come from handles: they
+// may name an operation that is gone, which is counted and ignored.
 #pragma once
 
 #include <array>
