@@ -3,8 +3,8 @@
 //
 // Every method but Open and Finalize may be called by any thread at any time; none locks, allocates, or makes a system
 // call. No loop waits for another thread. The longest take a step for each member of a launch, for each of
-// HeldTimes::kReleaseSteps, or for each of WorkItems::kWaiting calls. Tickets that are passed in come from handles: they
-// may name an operation that is gone, which is counted and ignored.
+// HeldTimes::kReleaseSteps, or for each of WorkItems::kWaiting calls. Tickets that are passed in come from handles:
+// they may name an operation that is gone, which is counted and ignored.
 #pragma once
 
 #include <array>
@@ -211,7 +211,8 @@ class Communicator {
   std::atomic<uint32_t> probation_left_{0};  // launches
   std::atomic<bool> dates_starts_{false};    // the host is so far ahead that the pauses of NCCL's thread count
   WorkItems work_items_;
-  Word uncompared_items_{0};  // of work whose times were not compared with those of the launches around it
+  Word uncompared_items_{0};          // of work whose times were not compared with those of the launches around it
+  Word uncompared_before_launch_{0};  // the same, when the first item of the launch that is judged ran
   std::atomic<int> rank_{-1};
   Recorder recorder_;
   // One thread at a time starts an operation: counts it, takes the next ticket and writes the entry.

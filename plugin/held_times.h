@@ -7,7 +7,8 @@
 // of the launches before it.
 //
 // The argument needs every launch in between to have been compared. Launches that ran and were not compared could hide
-// a whole ring: once as many of their work items lie behind an entry as the ring has, the entry is dropped.
+// a whole ring: once as many of their work items lie behind an entry as the ring has, the entry is dropped. So do the
+// other items of its own launch, whose times are judged as one.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +35,8 @@ class HeldTimes {
   }
   bool IsEmpty() const { return LoadRelaxed(held_) == 0; }
 
-  // Keeps times of the launch back, which is the latest so far. `uncompared`: work items so far whose times were not
-  // compared with others. There is room, but if MakeRoom said otherwise.
+  // Keeps times of the launch back, which is the latest so far. `uncompared`: work items before its own whose times
+  // were not compared with others. There is room, but if MakeRoom said otherwise.
   void Keep(uint64_t launch, const Completion& completion, uint64_t uncompared) {
     At(LoadRelaxed(held_)) = {completion, launch, uncompared};
     AddAlone(held_, 1);

@@ -52,6 +52,37 @@ bool LacksChannels(const Operation& operation) {
          operation.lacks_channels.load(std::memory_order_relaxed);
 }
 
+// How many of the operations that were added ran on one channel, at most: a counter for each channel, a bit of all
+// counters in each word.
+class MostOnAChannel {
+ public:
+  void Add(uint64_t channels) {
+    for (uint64_t& bit : bits_) {
+      const uint64_t carry = bit & channels;
+      bit ^= channels;
+      channels = carry;
+    }
+    overflown_ |= channels;
+  }
+  uint64_t Count() const {
+    if (overflown_ != 0) return uint64_t{1} << kBits;
+    uint64_t count = 0;
+    uint64_t most = ~uint64_t{0};  // the channels that have the most, as far as it is seen
+    for (int i = kBits; i-- > 0;) {
+      if ((bits_[i] & most) == 0) continue;
+      most &= bits_[i];
+      count |= uint64_t{1} << i;
+    }
+    return count;
+  }
+
+ private:
+  static constexpr int kBits = 7;
+  static_assert(uint64_t{1} << kBits > WorkItems::kRingEntries);
+  uint64_t bits_[kBits]{};
+  uint64_t overflown_ = 0;
+};
+
 // Whether a channel had stopped before another one started.
 bool HasDisjointChannels(const Operation& operation) {
   return LoadRelaxed(operation.soonest_stop_ns) < LoadRelaxed(operation.latest_start_ns);
@@ -78,6 +109,7 @@ Communicator::Belief Communicator::Judge(const LaunchTimes& launch, uint64_t tim
     return Belief::kNo;
   }
   dates_starts_.store(!verdict.is_own, std::memory_order_relaxed);
+  StoreRelaxed(uncompared_before_launch_, LoadRelaxed(uncompared_items_) + 1 - launch.items);
   if (!EndsProbation(verdict)) return Belief::kLater;
   if (!held_times_.IsEmpty()) held_times_.Believe(verdict.release_until, LoadRelaxed(uncompared_items_));
   return verdict.is_own ? Belief::kYes : Belief::kLater;
@@ -86,7 +118,7 @@ Communicator::Belief Communicator::Judge(const LaunchTimes& launch, uint64_t tim
 void Communicator::Hold(uint64_t launch, const Completion& completion) {
   const uint64_t dropped = held_times_.MakeRoom(recorder_);
   if (dropped != 0) recorder_.CountLosses(CauseOfDoubt(), dropped);
-  held_times_.Keep(launch, completion, LoadRelaxed(uncompared_items_));
+  held_times_.Keep(launch, completion, LoadRelaxed(uncompared_before_launch_));
 }
 
 void Communicator::ReleaseHeld(uint64_t most) {
@@ -109,12 +141,14 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
                     .first_item = At(last_member).first_item.load(std::memory_order_relaxed),
                     .start_ns = ~uint64_t{0}};
   if (launch != nullptr) times.call_ns = LoadRelaxed(launch->called_after);
+  MostOnAChannel items;
   uint64_t ticket = last_member;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
     const Operation& operation = At(ticket);
     LaunchShare& share = shares[PartOf(operation, members)];
     bool is_covered = false;
     if (HasInterval(operation, ticket, source())) {
+      items.Add(LoadRelaxed(operation.seen));
       if (const uint8_t rejection = RejectionOf(operation, source()); rejection != 0) {
         recorder_.CountLoss(static_cast<Loss>(rejection - 1));
         share.Reject();
@@ -141,6 +175,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
     if (share->is_rejected() && share->good() != 0) recorder_.CountLosses(Loss::kCompanion, share->good());
     if (!share->is_rejected()) good += share->good();
   }
+  times.items = items.Count();
   const Belief belief = good == 0 ? Belief::kNo : BeliefIn(turn, launch, times, good);
   if (belief == Belief::kNo && turn) plausibility_.EndPatience();
   if (belief == Belief::kNo && good != 0) {

@@ -72,6 +72,7 @@ struct LaunchTimes {
   // Earlier operations that are not over ran until then at least, by times of their own; 0: there are none.
   uint64_t earlier_ns = 0;
   bool has_disjoint_channels = false;
+  uint64_t items = 1;       // on one channel, at most: they are not compared with each other
   uint64_t incomplete = 0;  // operations of the launch, not all of whose channels are in these times
 };
 
