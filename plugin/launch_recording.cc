@@ -148,7 +148,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
     LaunchShare& share = shares[PartOf(operation, members)];
     bool is_covered = false;
     if (HasInterval(operation, ticket, source())) {
-      items.Add(LoadRelaxed(operation.seen));
+      if (members > 1) items.Add(LoadRelaxed(operation.seen));
       if (const uint8_t rejection = RejectionOf(operation, source()); rejection != 0) {
         recorder_.CountLoss(static_cast<Loss>(rejection - 1));
         share.Reject();
@@ -175,7 +175,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
     if (share->is_rejected() && share->good() != 0) recorder_.CountLosses(Loss::kCompanion, share->good());
     if (!share->is_rejected()) good += share->good();
   }
-  times.items = items.Count();
+  if (members > 1) times.items = items.Count();
   const Belief belief = good == 0 ? Belief::kNo : BeliefIn(turn, launch, times, good);
   if (belief == Belief::kNo && turn) plausibility_.EndPatience();
   if (belief == Belief::kNo && good != 0) {
