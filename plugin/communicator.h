@@ -2,8 +2,9 @@
 // Follows the operations of one communicator from their start to their completion, and has each counted once.
 //
 // Every method but Open and Finalize may be called by any thread at any time; none locks, allocates, or makes a system
-// call, and no loop waits for another thread or is longer than a launch has members (16 at least). Tickets that are
-// passed in come from handles: they may name an operation that is gone, which is counted and ignored.
+// call. No loop waits for another thread. The longest take a step for each member of a launch, for each of
+// HeldTimes::kReleaseSteps, or for each of WorkItems::kWaiting calls. Tickets that are passed in come from handles:
+// they may name an operation that is gone, which is counted and ignored.
 #pragma once
 
 #include <array>
@@ -46,11 +47,12 @@ class Communicator {
   void LearnRank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
   int rank() const { return rank_.load(std::memory_order_relaxed); }
 
-  // A group of API calls, by number: told apart only while it is open.
-  uint64_t NextCallGroup() {
+  // A group of API calls, by number: told apart only while it is open. `depth`: of its first call, 1 for a call outside
+  // of all groups.
+  uint64_t NextCallGroup(int depth) {
     const uint64_t number = LoadRelaxed(call_groups_) + 1;
     StoreRelaxed(call_groups_, number);
-    work_items_.NoteGroup();
+    work_items_.NoteGroup(depth);
     return number;
   }
 
@@ -181,8 +183,8 @@ class Communicator {
   Belief ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
                     LaunchShare* shares);
   uint64_t EarlierInFlightNs(uint64_t ticket);
-  void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
-                    Belief belief, uint64_t members, uint64_t now_ns);
+  void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, uint64_t last_member,
+                    const LaunchShare& share, Belief belief, uint64_t members, uint64_t now_ns);
 
   [[gnu::cold]] void TakePhases(const Operation& operation, Completion& completion);
   // Operations that could not be followed are over when a later one is.
@@ -192,7 +194,9 @@ class Communicator {
   // Judges the times of a launch, counts what cannot be believed, and what has been held with it.
   Belief Judge(const LaunchTimes& launch, uint64_t timed_members);
   bool EndsProbation(const Verdict& verdict);
-  void Hold(const Completion& completion);
+  // `launch`: its last member.
+  void Hold(uint64_t launch, const Completion& completion);
+  void ReleaseHeld(uint64_t most);
   void DropHeld(Loss loss) {
     if (const uint64_t dropped = held_times_.Drop(); dropped != 0) recorder_.CountLosses(loss, dropped);
   }
@@ -211,7 +215,8 @@ class Communicator {
   std::atomic<uint32_t> probation_left_{0};  // launches
   std::atomic<bool> dates_starts_{false};    // the host is so far ahead that the pauses of NCCL's thread count
   WorkItems work_items_;
-  Word uncompared_items_{0};  // of work whose times were not compared with those of the launches around it
+  Word uncompared_items_{0};          // of work whose times were not compared with those of the launches around it
+  Word uncompared_before_launch_{0};  // the same, when the first item of the launch that is judged ran
   std::atomic<int> rank_{-1};
   Recorder recorder_;
   // One thread at a time starts an operation: counts it, takes the next ticket and writes the entry.

@@ -205,7 +205,7 @@ void Communicator::Finalize() {
     if (LoadAcquire(launch.ticket) != 0) Close(launch, now_ns);
   }
   if (const Turn turn{&is_recording_}) {
-    held_times_.Release(recorder_, HeldTimes::kCapacity);
+    ReleaseHeld(HeldTimes::kCapacity);
     DropHeld(CauseOfDoubt());
     if (is_all_complete) CompleteUnfollowed(turn, now_ns);
   }

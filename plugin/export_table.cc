@@ -71,8 +71,8 @@ struct Adapter {
     return abi::kSuccess;
   }
 
-  NCCL_EXPORTER_EVENT StartGroupApi(void* context, void** handle) {
-    *handle = Process::Get()->StartCallGroup(context);
+  NCCL_EXPORTER_EVENT StartGroupApi(void* context, void** handle, const Descriptor& d) {
+    *handle = Process::Get()->StartCallGroup(context, d.groupApi.groupDepth);
     return abi::kSuccess;
   }
 
@@ -118,7 +118,7 @@ struct Adapter {
     if (type == abi::kGroup) return StartGroup(context, handle);
     if constexpr (kHasCallEvents) {
       if (type == abi::kCollApi) return StartCall(context, handle, d, d.collApi);
-      if (type == abi::kGroupApi) return StartGroupApi(context, handle);
+      if (type == abi::kGroupApi) return StartGroupApi(context, handle, d);
       if (type == abi::kP2pApi) return StartCall(context, handle, d, d.p2pApi);
     }
     if (type == abi::kP2p) return StartP2p(context, handle, d);

@@ -3,14 +3,18 @@
 // until times of a later launch show that they are their own (plausibility.h has the argument), and dropped if they
 // show the contrary, if there is no room left, or if the communicator is finalized before.
 //
+// Held times are in the order of their launches, each known by its ticket. So one ticket says which are believed: those
+// of the launches before it.
+//
 // The argument needs every launch in between to have been compared. Launches that ran and were not compared could hide
-// a whole ring: once as many of their work items lie behind an entry as the ring has, the entry is dropped.
+// a whole ring: once as many of their work items lie behind an entry as the ring has, the entry is dropped. So do the
+// other items of its own launch, whose times are judged as one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
-#include "plugin/plausibility.h"
 #include "plugin/recorder.h"
 #include "plugin/work_items.h"
 
@@ -27,79 +31,73 @@ class HeldTimes {
 
   void Clear() {
     StoreRelaxed(held_, 0);
-    StoreRelaxed(believed_, 0);
+    StoreRelaxed(believed_before_, 0);
   }
   bool IsEmpty() const { return LoadRelaxed(held_) == 0; }
 
-  // Keeps times back. `uncompared`: work items so far whose times were not compared with others. Returns how many were
-  // dropped for want of room.
-  uint64_t Keep(const Completion& completion, uint64_t uncompared, Recorder& recorder) {
-    uint64_t dropped = 0;
-    if (LoadRelaxed(held_) == kCapacity) {
-      dropped = LoadRelaxed(believed_) == 0 && !First().is_dropped ? 1 : 0;
-      LoadRelaxed(believed_) == 0 ? Forget() : Release(recorder, 1);
-    }
-    Entry& entry = At(LoadRelaxed(held_));
-    entry.completion = completion;
-    entry.uncompared = uncompared;
-    entry.is_dropped = false;
+  // Keeps times of the launch back, which is the latest so far. `uncompared`: work items before its own whose times
+  // were not compared with others. There is room, but if MakeRoom said otherwise.
+  void Keep(uint64_t launch, const Completion& completion, uint64_t uncompared) {
+    At(LoadRelaxed(held_)) = {completion, launch, uncompared};
     AddAlone(held_, 1);
+  }
+  // If all is full, the oldest make room: returns how many are dropped for it.
+  uint64_t MakeRoom(Recorder& recorder) {
+    if (LoadRelaxed(held_) < kCapacity) return 0;
+    if (IsBelieved(First())) return Release(recorder, 1);
+    return Forget(), 1;
+  }
+  // Times of the launches before that one are their own, but for those that too much lies behind.
+  void Believe(uint64_t launch, uint64_t uncompared) {
+    if (launch <= LoadRelaxed(believed_before_)) return;
+    StoreRelaxed(believed_before_, launch);
+    StoreRelaxed(uncompared_, uncompared);
+  }
+  // Records what is believed, so many at most. Returns how many of them too much lay behind.
+  uint64_t Release(Recorder& recorder, uint64_t most = kReleaseSteps) {
+    uint64_t dropped = 0;
+    for (; most > 0 && !IsEmpty() && IsBelieved(First()); --most, Forget()) {
+      const bool is_hidden = LoadRelaxed(uncompared_) - First().uncompared >= WorkItems::kRingEntries;
+      is_hidden ? ++dropped : (recorder.RecordTimes(First().completion), dropped);
+    }
     return dropped;
   }
-  // All that are held are their own, but for those that too much lies behind: returns how many these are.
-  uint64_t Believe(uint64_t uncompared) { return BelieveFirst(LoadRelaxed(held_), uncompared); }
-  // The same, of all that were held before the launches of a row of that many (Verdict::patient_launches), which ends
-  // with the launch whose times come next.
-  uint64_t BelieveBeforeRow(uint64_t patient_launches, uint64_t uncompared) {
-    constexpr uint64_t kRow = Plausibility::kPatientLaunches;
-    StoreRelaxed(row_[patient_launches % kRow], LoadRelaxed(oldest_) + LoadRelaxed(held_));
-    if (patient_launches < kRow) return 0;
-    const uint64_t end = LoadRelaxed(row_[(patient_launches + 1) % kRow]);  // when the first of the row came
-    return end > LoadRelaxed(oldest_) ? BelieveFirst(end - LoadRelaxed(oldest_), uncompared) : 0;
-  }
-  // Records those that are believed, so many at most.
-  void Release(Recorder& recorder, uint64_t most = kReleaseSteps) {
-    for (; most > 0 && LoadRelaxed(believed_) > 0; --most) {
-      if (!First().is_dropped) recorder.RecordTimes(First().completion);
-      StoreRelaxed(believed_, LoadRelaxed(believed_) - 1);
-      Forget();
-    }
-  }
-  // Drops those that are not believed: returns how many these are.
+  // Drops what is not believed: returns how many these are.
   uint64_t Drop() {
-    const uint64_t dropped = LoadRelaxed(held_) - LoadRelaxed(believed_);
-    StoreRelaxed(held_, LoadRelaxed(believed_));
+    const uint64_t believed = CountBelieved();
+    const uint64_t dropped = LoadRelaxed(held_) - believed;
+    StoreRelaxed(held_, believed);
     return dropped;
   }
 
  private:
-  uint64_t BelieveFirst(uint64_t count, uint64_t uncompared) {
-    if (count <= LoadRelaxed(believed_)) return 0;
-    uint64_t dropped = 0;
-    for (uint64_t i = LoadRelaxed(believed_); i < count; ++i, ++dropped) {
-      if (uncompared - At(i).uncompared < WorkItems::kRingEntries) break;
-      At(i).is_dropped = true;
-    }
-    StoreRelaxed(believed_, count);
-    return dropped;
-  }
-
   struct Entry {
     Completion completion;
+    uint64_t launch = 0;
     uint64_t uncompared = 0;
-    bool is_dropped = false;
   };
+
   Entry& At(uint64_t number) { return entries_[(LoadRelaxed(oldest_) + number) % kCapacity]; }
   Entry& First() { return At(0); }
+  bool IsBelieved(const Entry& entry) const { return entry.launch < LoadRelaxed(believed_before_); }
   void Forget() {
     AddAlone(oldest_, 1);
     StoreRelaxed(held_, LoadRelaxed(held_) - 1);
   }
+  // By halves: ten steps.
+  uint64_t CountBelieved() {
+    uint64_t least = 0;
+    for (uint64_t most = LoadRelaxed(held_); least < most;) {
+      const uint64_t middle = (least + most) / 2;
+      IsBelieved(At(middle)) ? least = middle + 1 : most = middle;
+    }
+    return least;
+  }
 
   Word held_{0};
-  Word believed_{0};                                        // of these, from the oldest on
-  Word oldest_{0};                                          // how many are held no more
-  std::array<Word, Plausibility::kPatientLaunches> row_{};  // how many had been held when each of the row came
+  Word oldest_{0};           // place of the first
+  Word believed_before_{0};  // ticket of a launch
+  Word uncompared_{0};       // when that was found
   std::array<Entry, kCapacity> entries_{};
 };
 

@@ -65,6 +65,37 @@ void CarryTimes(LaunchShare& share, uint64_t carried) {
   }
 }
 
+// How many of the operations that were added ran on one channel, at most: a counter for each channel, a bit of all
+// counters in each word.
+class MostOnAChannel {
+ public:
+  void Add(uint64_t channels) {
+    for (uint64_t& bit : bits_) {
+      const uint64_t carry = bit & channels;
+      bit ^= channels;
+      channels = carry;
+    }
+    overflown_ |= channels;
+  }
+  uint64_t Count() const {
+    if (overflown_ != 0) return uint64_t{1} << kBits;
+    uint64_t count = 0;
+    uint64_t most = ~uint64_t{0};  // the channels that have the most, as far as it is seen
+    for (int i = kBits; i-- > 0;) {
+      if ((bits_[i] & most) == 0) continue;
+      most &= bits_[i];
+      count |= uint64_t{1} << i;
+    }
+    return count;
+  }
+
+ private:
+  static constexpr int kBits = 7;
+  static_assert(uint64_t{1} << kBits > WorkItems::kRingEntries);
+  uint64_t bits_[kBits]{};
+  uint64_t overflown_ = 0;
+};
+
 // Whether a channel had stopped before another one started.
 bool HasDisjointChannels(const Operation& operation) {
   return LoadRelaxed(operation.soonest_stop_ns) < LoadRelaxed(operation.latest_start_ns);
@@ -91,20 +122,21 @@ Communicator::Belief Communicator::Judge(const LaunchTimes& launch, uint64_t tim
     return Belief::kNo;
   }
   dates_starts_.store(!verdict.is_own, std::memory_order_relaxed);
+  StoreRelaxed(uncompared_before_launch_, LoadRelaxed(uncompared_items_) + 1 - launch.items);
   if (!EndsProbation(verdict)) return Belief::kLater;
-  uint64_t dropped = 0;
-  if (verdict.releases_held) {
-    if (!held_times_.IsEmpty()) dropped = held_times_.Believe(LoadRelaxed(uncompared_items_));
-  } else if (verdict.patient_launches != 0) {
-    dropped = held_times_.BelieveBeforeRow(verdict.patient_launches, LoadRelaxed(uncompared_items_));
-  }
-  if (dropped != 0) recorder_.CountLosses(Loss::kRingOverrun, dropped);
+  if (!held_times_.IsEmpty()) held_times_.Believe(verdict.release_until, LoadRelaxed(uncompared_items_));
   return verdict.is_own ? Belief::kYes : Belief::kLater;
 }
 
-void Communicator::Hold(const Completion& completion) {
-  const uint64_t dropped = held_times_.Keep(completion, LoadRelaxed(uncompared_items_), recorder_);
+void Communicator::Hold(uint64_t launch, const Completion& completion) {
+  const uint64_t dropped = held_times_.MakeRoom(recorder_);
   if (dropped != 0) recorder_.CountLosses(CauseOfDoubt(), dropped);
+  held_times_.Keep(launch, completion, LoadRelaxed(uncompared_before_launch_));
+}
+
+void Communicator::ReleaseHeld(uint64_t most) {
+  const uint64_t dropped = held_times_.Release(recorder_, most);
+  if (dropped != 0) recorder_.CountLosses(Loss::kRingOverrun, dropped);
 }
 
 bool Communicator::EndsProbation(const Verdict& verdict) {
@@ -125,6 +157,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
                     .first_item = At(last_member).first_item.load(std::memory_order_relaxed),
                     .start_ns = ~uint64_t{0}};
   if (launch != nullptr) times.call_ns = LoadRelaxed(launch->called_after);
+  MostOnAChannel items;
   uint64_t ticket = last_member;
   uint64_t carried = 0;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
@@ -132,6 +165,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
     LaunchShare& share = shares[PartOf(operation, members)];
     bool is_covered = false;
     if (HasInterval(operation, ticket, source())) {
+      if (members > 1) items.Add(LoadRelaxed(operation.seen));
       if (const uint8_t rejection = RejectionOf(operation, source()); rejection != 0) {
         recorder_.CountLoss(static_cast<Loss>(rejection - 1));
         share.Reject();
@@ -163,6 +197,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
     if (share->is_rejected() && share->good() != 0) recorder_.CountLosses(Loss::kCompanion, share->good());
     if (!share->is_rejected()) good += share->good();
   }
+  if (members > 1) times.items = items.Count();
   const Belief belief = good == 0 ? Belief::kNo : BeliefIn(turn, launch, times, good);
   if (belief == Belief::kNo && turn) plausibility_.EndPatience();
   if (belief == Belief::kNo && good != 0) {
@@ -216,14 +251,14 @@ void Communicator::RecordMembersInTurn(const Turn& turn, uint64_t last_member, u
                                        uint64_t now_ns) {
   LaunchShare shares[kLaunchParts];
   const Belief belief = ShareTimes(turn, last_member, members, launch, shares);
-  if (turn && !held_times_.IsEmpty()) held_times_.Release(recorder_);
+  if (turn && !held_times_.IsEmpty()) ReleaseHeld(HeldTimes::kReleaseSteps);
   uint64_t ticket = last_member;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
     Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
     const LaunchShare& share = shares[PartOf(operation, members)];
     if (!operation.is_not_recorded.load(std::memory_order_relaxed)) {
-      RecordMember(turn, operation, ticket, share, belief, members, now_ns);
+      RecordMember(turn, operation, ticket, last_member, share, belief, members, now_ns);
     }
     recorder_.HideInFlight(ticket);
     const uint64_t previous = LoadRelaxed(operation.previous_member);
@@ -232,8 +267,8 @@ void Communicator::RecordMembersInTurn(const Turn& turn, uint64_t last_member, u
   }
 }
 
-void Communicator::RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, const LaunchShare& share,
-                                Belief belief, uint64_t members, uint64_t now_ns) {
+void Communicator::RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, uint64_t last_member,
+                                const LaunchShare& share, Belief belief, uint64_t members, uint64_t now_ns) {
   const Function function = operation.function.load(std::memory_order_relaxed);
   const bool is_carried = operation.is_carried.load(std::memory_order_relaxed) && share.has_interval();
   if (is_carried || HasInterval(operation, ticket, source())) {
@@ -251,7 +286,7 @@ void Communicator::RecordMember(const Turn& turn, const Operation& operation, ui
                             .now_ns = now_ns,
                             .phase_ns = {}};
       if (!is_carried && operation.has_phases.load(std::memory_order_relaxed)) TakePhases(operation, completion);
-      belief == Belief::kLater ? Hold(completion) : recorder_.RecordTimes(completion);
+      belief == Belief::kLater ? Hold(last_member, completion) : recorder_.RecordTimes(completion);
     }
   }
   recorder_.CountCompleted(turn, function, now_ns);

@@ -89,8 +89,7 @@ void Plausibility::JudgeInOrder(const LaunchTimes& launch, Verdict& verdict) {
     verdict.loss = verdict.is_own ? Loss::kDisjointChannels : Loss::kRingOverrun;
     return;
   }
-  verdict.releases_held = verdict.is_own;
-  verdict.patient_launches = LoadRelaxed(patient_launches_);
+  verdict.release_until = verdict.is_own ? launch.last_ticket : FirstPatientLaunch();
 }
 
 // A launch may be recorded late, because it waited for events that did not come. It is not compared with those right
@@ -114,7 +113,14 @@ void Plausibility::NotePatience(const LaunchTimes& launch, bool goes_back) {
   const bool waited = before_ns != 0 && latest_stop_ns >= static_cast<int64_t>(before_ns + kPatienceNs);
   StoreRelaxed(last_delivered_ns_, launch.delivered_ns);
   const bool is_patient = was_seen_to_run && waited && !goes_back;
-  StoreRelaxed(patient_launches_, is_patient ? LoadRelaxed(patient_launches_) + 1 : 0);
+  const uint64_t number = is_patient ? LoadRelaxed(patient_launches_) + 1 : 0;
+  StoreRelaxed(patient_launches_, number);
+  StoreRelaxed(row_[number % kPatientLaunches], launch.last_ticket);
+}
+
+uint64_t Plausibility::FirstPatientLaunch() const {
+  const uint64_t number = LoadRelaxed(patient_launches_);
+  return number < kPatientLaunches ? 0 : LoadRelaxed(row_[(number + 1) % kPatientLaunches]);
 }
 
 }  // namespace nccl_exporter

@@ -44,6 +44,7 @@
 // up within the last of them reads its own start and the stop of a later ring, and that looks patient too.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -71,6 +72,7 @@ struct LaunchTimes {
   // Earlier operations that are not over ran until then at least, by times of their own; 0: there are none.
   uint64_t earlier_ns = 0;
   bool has_disjoint_channels = false;
+  uint64_t items = 1;       // on one channel, at most: they are not compared with each other
   uint64_t incomplete = 0;  // operations of the launch, not all of whose channels are in these times
 };
 
@@ -78,9 +80,7 @@ struct Verdict {
   std::optional<Loss> loss;    // why the times are not believed; nothing: they are plausible
   bool refutes_held = false;   // times before these, held back so far, are those of other launches
   bool is_own = false;         // shown by 1
-  bool releases_held = false;  // these times, and those before them that are held back, are their own
-  // In a row, up to this one. From kPatientLaunches on, times held back before that many launches are their own.
-  uint64_t patient_launches = 0;
+  uint64_t release_until = 0;  // times held back of launches before that ticket are their own; 0: of none
 };
 
 // One a communicator. One launch at a time, in whatever thread.
@@ -110,6 +110,8 @@ class Plausibility {
   void JudgeInOrder(const LaunchTimes& launch, Verdict& verdict);
   void JudgeLate(const LaunchTimes& launch, Verdict& verdict) const;
   void NotePatience(const LaunchTimes& launch, bool goes_back);
+  // The first launch of a row of kPatientLaunches; 0: there is no such row.
+  uint64_t FirstPatientLaunch() const;
 
   // GPU clock + distance = CPU clock: the distance lies between these, as known at bounds_ns_; they widen with time.
   Word least_distance_{0};  // two's complement
@@ -121,7 +123,8 @@ class Plausibility {
   Word last_stop_ns_{0};
   Word last_delivered_ns_{0};
   Word last_is_own_{0};
-  Word patient_launches_{0};  // in a row
+  Word patient_launches_{0};                  // in a row
+  std::array<Word, kPatientLaunches> row_{};  // their tickets, each at its number in the row
 };
 
 }  // namespace nccl_exporter

@@ -55,7 +55,7 @@ class Process {
   void Finalize(void* context);
 
   // Each returns the handle for NCCL, or nullptr when the event is dropped.
-  void* StartCallGroup(void* context);
+  void* StartCallGroup(void* context, int depth);
   void* StartCall(void* context, Function function, int root, bool is_captured, void* call_group);
   void* StartLaunch(void* context);
   void* StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,

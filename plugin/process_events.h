@@ -11,11 +11,11 @@ namespace nccl_exporter {
 
 // The calling thread.
 
-inline void* Process::StartCallGroup(void* context) {
+inline void* Process::StartCallGroup(void* context, int depth) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
-  const Handle group = from.With(HandleKind::kGroupApi, communicator->NextCallGroup());
+  const Handle group = from.With(HandleKind::kGroupApi, communicator->NextCallGroup(depth));
   if (Sampler* sampler = communicator->sampler()) sampler->NoteGroup(group.bits);
   return group.Pointer();
 }
@@ -62,6 +62,7 @@ inline void* Process::StartLaunch(void* context) {
 
 // The call lies in the half of the latest call, or in the one before: it is at most 104 days old.
 inline bool Process::TimeOfCall(uint64_t payload, uint64_t* call_ns) const {
+  static_assert(WorkItems::kCallUnitNs == uint64_t{1} << kCallTimeShift);
   const uint64_t latest_half = LoadRelaxed(call_half_);
   const bool is_former = ((latest_half ^ payload >> kCallHalfShift) & 1) != 0;
   if (is_former && latest_half == 0) return false;

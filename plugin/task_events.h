@@ -75,9 +75,9 @@ inline uint64_t Communicator::NotBefore(const OperationStart& start) {
 }
 
 inline uint32_t Communicator::NoteItem(const OperationStart& start) {
-  if (start.is_replay) return work_items_.NoteReplay(start.call_ns);
-  if (start.call_is_bound) return work_items_.NoteOperation(true, start.call_ns, start.launch);
-  return work_items_.NoteOperation(false, NotBefore(start), start.launch);
+  if (start.is_replay) return work_items_.NoteReplay(start.call_ns, start.launch);
+  if (start.call_is_bound) return work_items_.NoteOperation(start.call_ns, start.launch);
+  return work_items_.NoteUncalled(NotBefore(start));
 }
 
 inline uint64_t Communicator::StartOperation(const OperationStart& start) {
