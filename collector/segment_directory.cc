@@ -42,7 +42,7 @@ FileDescriptor SegmentDirectory::Open() const {
   return FileDescriptor();
 }
 
-SegmentDirectory::Listing SegmentDirectory::List(const Visit& visit) const {
+SegmentDirectory::Listing SegmentDirectory::List(size_t& names, const Visit& visit) const {
   FileDescriptor opened = Open();
   if (!opened.is_open()) return errno == ENOENT ? Listing::kMissing : Listing::kUnreadable;
   const OpenDirectory directory(::fdopendir(opened.number()));
@@ -52,6 +52,7 @@ SegmentDirectory::Listing SegmentDirectory::List(const Visit& visit) const {
     errno = 0;
     const dirent* entry = ::readdir(directory.get());
     if (entry == nullptr) return errno == 0 ? Listing::kComplete : Listing::kUnreadable;
+    ++names;
     struct stat status {};
     if (!std::string_view(entry->d_name).ends_with(layout::kFileSuffix)) continue;
     if (::fstatat(descriptor, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone in the meantime

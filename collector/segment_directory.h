@@ -30,9 +30,9 @@ class SegmentDirectory {
 
   // Calls `visit(directory, name, status)` for each name that ends as a segment's does, whatever is behind the name.
   // `directory` is a descriptor, open during the call. A directory that is not there (yet) is no error; after another
-  // failure errno says what it is.
+  // failure errno says what it is. Adds the number of names that were looked at, of any kind, to `names`.
   using Visit = std::function<void(int directory, const std::string& name, const struct stat& status)>;
-  Listing List(const Visit& visit) const;
+  Listing List(size_t& names, const Visit& visit) const;
 
   // Unlinks `name` if it is still the regular file `key`. False if that failed, and errno says why; it is well if
   // somebody else was faster.

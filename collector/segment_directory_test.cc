@@ -33,19 +33,22 @@ TEST_F(SegmentDirectoryTest, ListsOnlyNamesOfSegmentsWhateverIsBehindThem) {
   MakeFile("seg");
   std::filesystem::create_directory(scratch_.File("directory.seg"));
   std::set<std::string> names;
-  const auto listing = directory_.List([&](int, const std::string& name, const struct stat& status) {
+  size_t looked_at = 0;
+  const auto listing = directory_.List(looked_at, [&](int, const std::string& name, const struct stat& status) {
     names.insert(name);
     EXPECT_EQ(S_ISDIR(status.st_mode), name == "directory.seg");
   });
   EXPECT_EQ(listing, SegmentDirectory::Listing::kComplete);
   EXPECT_EQ(names, (std::set<std::string>{"1.seg", "directory.seg"}));
+  EXPECT_EQ(looked_at, 4u + 2u) << "with . and ..";
 }
 
 TEST_F(SegmentDirectoryTest, TellsAMissingDirectoryFromAnUnreadableOne) {
   const auto never = [](int, const std::string&, const struct stat&) { FAIL(); };
-  EXPECT_EQ(SegmentDirectory(scratch_.File("missing")).List(never), SegmentDirectory::Listing::kMissing);
+  size_t names = 0;
+  EXPECT_EQ(SegmentDirectory(scratch_.File("missing")).List(names, never), SegmentDirectory::Listing::kMissing);
   MakeFile("file");
-  EXPECT_EQ(SegmentDirectory(scratch_.File("file")).List(never), SegmentDirectory::Listing::kUnreadable);
+  EXPECT_EQ(SegmentDirectory(scratch_.File("file")).List(names, never), SegmentDirectory::Listing::kUnreadable);
 }
 
 TEST_F(SegmentDirectoryTest, UnlinksTheFileThatIsMeant) {

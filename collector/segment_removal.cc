@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of SegmentTable that ends segments: those over, those that living ranks still wait for, and files set aside.
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -61,7 +62,9 @@ void SegmentTable::RemoveSetAside(const Moment& now) {
     const std::string path = aside.place.directory->files.path() + '/' + aside.place.name;
     const std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, path, &error, &detail);
     const bool is_held = file && KeyOf(file->Status()) == key && file->HasWriter();
-    if (is_held) {
+    struct stat status {};
+    const bool has_changed = ::lstat(path.c_str(), &status) == 0 && aside.stamp != FileStamp(status);
+    if (is_held || has_changed) {
       it = TakeUp(it);  // met again at the next listing
     } else if (aside.place.directory->files.Unlink(aside.place.name, key)) {
       it = TakeUp(it);

@@ -79,11 +79,20 @@ void SegmentTable::FindPrivateDirectories(const Moment& now) {
   private_sought_monotonic_ns_ = now.monotonic_ns;
   private_names_ = 0;
   ForgetPrivateDirectories();
+  const auto refused_before = std::exchange(private_refused_, {});
   for (const std::string& pattern : private_patterns_) {
-    for (SegmentDirectory& found : PrivateDirectories(pattern, kMaxPrivateDirectories, private_names_)) {
+    // One more than there is room for, to name it.
+    for (SegmentDirectory& found : PrivateDirectories(pattern, kMaxPrivateDirectories + 1, private_names_)) {
       const auto is_same = [&](const Directory& directory) { return directory.files.path() == found.path(); };
-      if (directories_.size() >= kMaxPrivateDirectories || std::ranges::any_of(directories_, is_same)) continue;
-      directories_.push_back({.files = std::move(found)});
+      if (std::ranges::any_of(directories_, is_same)) continue;
+      if (directories_.size() < kMaxPrivateDirectories) {
+        directories_.push_back({.files = std::move(found)});
+        continue;
+      }
+      private_refused_.emplace(found.path(), *found.owner());
+      if (refused_before.contains(found.path())) continue;
+      errors_.Add(SegmentError::kTooManySegments, *found.owner(), found.path(),
+                  "no room beside " + std::to_string(directories_.size()) + " directories");
     }
   }
 }
@@ -127,11 +136,12 @@ void SegmentTable::List(Directory& directory, const Moment& now) {
   unlist(segments_);
   unlist(set_aside_);
   directory.refused_before = std::exchange(directory.refused, {});
+  directory.opened.clear();
   directory.names = 0;
-  const auto listing = directory.files.List([&](int descriptor, const std::string& name, const struct stat& status) {
-    ++directory.names;
+  const auto visit = [&](int descriptor, const std::string& name, const struct stat& status) {
     Meet(directory, descriptor, name, status, now);
-  });
+  };
+  const auto listing = directory.files.List(directory.names, visit);
   const int error = errno;
   directory.is_missing = listing == SegmentDirectory::Listing::kMissing;
   const bool was_unreadable = std::exchange(directory.is_unreadable, listing == SegmentDirectory::Listing::kUnreadable);
@@ -165,6 +175,7 @@ void SegmentTable::Meet(Directory& directory, int descriptor, const std::string&
 
 void SegmentTable::Open(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
                         const Moment& now) {
+  if (++directory.opened[status.st_uid] > kMaxOpensPerUser) return Refuse(directory, name, status.st_uid);
   SegmentError error = SegmentError::kNotARegularFile;
   std::string detail = "no regular file";
   std::optional<SegmentFile> file;
@@ -177,7 +188,11 @@ void SegmentTable::Open(Directory& directory, int descriptor, const std::string&
   if (!file) {
     // Its writer has not locked it yet, and lets nobody else read it until then.
     const bool is_new = error == SegmentError::kOpenFailed && status.st_size == 0 && (status.st_mode & S_IROTH) == 0;
-    if (is_new) aside.error.reset();
+    if (is_new) {
+      aside.error.reset();
+      aside.since_realtime_ns = aside.stamp.modified_realtime_ns;
+      aside.since_monotonic_ns = now.monotonic_ns;
+    }
     struct stat status_after {};
     if (::fstatat(descriptor, name.c_str(), &status_after, AT_SYMLINK_NOFOLLOW) != 0) return;  // just unlinked
     return PutAside(KeyOf(status), std::move(aside), detail);
@@ -331,6 +346,7 @@ SegmentErrorCounts::Present SegmentTable::PresentFaults() const {
     if (directory.is_unreadable) ++present[{directory.uid, SegmentError::kDirectoryUnreadable}];
     for (const uint64_t uid : directory.refused) present[{uid, SegmentError::kTooManySegments}] = 1;
   }
+  for (const auto& [path, uid] : private_refused_) present[{uid, SegmentError::kTooManySegments}] = 1;
   for (const auto& [key, aside] : set_aside_) {
     if (aside.error && !IsExpected(aside)) ++present[{aside.uid, *aside.error}];
   }

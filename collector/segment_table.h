@@ -36,10 +36,14 @@ inline constexpr size_t kMaxSetAside = 65536;
 // not see everything. Where it is not watched (it is missing, or inotify unavailable), each refresh lists it.
 inline constexpr std::chrono::seconds kRescanInterval{10};
 
-// A listing costs about 2 us for each name. Where somebody fills a directory, the next listing of it comes after 50 us
+// A listing costs about 2 us for each name, of whatever kind. Where somebody fills a directory, the next listing of it comes after 50 us
 // for each name of the last one, so that listing takes a few per cent of a core; jobs do not have so many.
 inline constexpr size_t kNamesAtEase = 4096;
 inline constexpr std::chrono::microseconds kRestPerName{50};
+
+// Opening a file costs about 50 us. Of one user's files that are not known yet, a listing opens as many as can be
+// remembered; what else he has is refused unseen.
+inline constexpr size_t kMaxOpensPerUser = kMaxSegmentsPerUser + kMaxSetAsidePerUser;
 
 // How often private directories of users are looked for, and how many of them are watched: /dev/shm is a busy place,
 // where each shared memory of a job would wake us.
@@ -92,7 +96,8 @@ class SegmentTable {
     uint64_t uid = 0;                 // its owner, where it is unreadable
     std::set<uint64_t> refused = {};  // users whose files found no room at the last listing
     std::set<uint64_t> refused_before = {};
-    size_t names = 0;  // at the last listing
+    std::map<uint64_t, size_t> opened = {};  // by user, at the last listing
+    size_t names = 0;                        // of any kind, at the last listing
     std::optional<int64_t> listed_monotonic_ns = std::nullopt;
   };
   // Where a file was last seen. `is_listed` is cleared before each listing of its directory.
@@ -156,7 +161,8 @@ class SegmentTable {
   std::vector<std::string> private_patterns_;
   std::optional<int64_t> private_sought_monotonic_ns_;
   size_t private_names_ = 0;          // beside them, at the last look
-  std::list<Directory> directories_;  // places point into it
+  std::map<std::string, uint64_t> private_refused_;  // those that found no room, by path, and their users
+  std::list<Directory> directories_;                 // places point into it
   DirectoryWatch watch_;
   Segments segments_;
   std::map<FileKey, SetAside> set_aside_;

@@ -374,6 +374,77 @@ TEST_F(SegmentTableOfUsersTest, WatchesPrivateDirectoriesOfTheUsersThatTheirName
   EXPECT_TRUE(Exists("elsewhere/x.seg"));
 }
 
+// Regression: what has no room to be watched was left out in silence.
+TEST_F(SegmentTableOfUsersTest, NamesThePrivateDirectoryThatFindsNoRoom) {
+  for (size_t uid = 2000; uid < 2000 + kMaxPrivateDirectories + 1; ++uid) {
+    std::filesystem::create_directory(Path("private-" + std::to_string(uid)));
+    Give("private-" + std::to_string(uid), uid);
+  }
+  SegmentTable table({Path("private-*")}, kRetention);
+  for (int i = 0; i < 2; ++i) {
+    const NodeSnapshot snapshot = table.Snapshot(now_);
+    EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), 1u);
+    ASSERT_EQ(snapshot.segment_troubles.size(), 1u);
+    EXPECT_EQ(snapshot.segment_troubles[0].present, 1u);
+    EXPECT_TRUE(snapshot.segment_troubles[0].file.starts_with(Path("private-2"))) << snapshot.segment_troubles[0].file;
+    Advance(kPrivateDirectoriesInterval);
+  }
+}
+
+// Regression: an empty file of a process that was killed before it locked it stayed for ever, for only its owner may
+// open it.
+TEST_F(SegmentTableOfUsersTest, UnlinksAnUnreadableEmptyFileThatNobodyEverLocked) {
+  std::filesystem::permissions(scratch_.path(), std::filesystem::perms::all | std::filesystem::perms::sticky_bit);
+  ASSERT_EQ(::chown(scratch_.path().c_str(), kOtherUser, static_cast<gid_t>(-1)), 0);
+  std::ofstream{Path("x.seg")};
+  std::filesystem::permissions(Path("x.seg"), std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  Give("x.seg", kBigUser);
+  ASSERT_EQ(::seteuid(kOtherUser), 0);
+  const bool may_enter = ::access(scratch_.path().c_str(), X_OK) == 0;
+  const uint64_t starting = Snapshot().segments.starting;
+  Advance(kRetention - seconds(1));
+  const uint64_t starting_before = Snapshot().segments.starting;
+  Advance(seconds(5));
+  const NodeSnapshot last = Snapshot();
+  ASSERT_EQ(::seteuid(0), 0);
+  if (!may_enter) GTEST_SKIP() << "other users cannot enter " << scratch_.path();
+  EXPECT_EQ(starting, 1u);
+  EXPECT_EQ(starting_before, 1u);
+  EXPECT_EQ(last.segments.starting, 0u);
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+// Regression: names that are no segments' were not counted, so there was no rest after listing any number of them.
+TEST_F(SegmentTableTest, RestsAfterListingManyNamesOfAnyKind) {
+  for (size_t i = 0; i < kNamesAtEase; ++i) std::ofstream{Path(std::to_string(i))};
+  Snapshot();
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  Advance(std::chrono::milliseconds(50));
+  EXPECT_TRUE(Snapshot().processes.empty());
+  Advance(std::chrono::milliseconds(200));
+  EXPECT_EQ(Snapshot().processes.size(), 1u);
+}
+
+// Regression: what found no room was opened at each listing all the same.
+TEST_F(SegmentTableTest, OpensNoMoreFilesOfAUserThanItCanRemember) {
+  constexpr size_t kFiles = kMaxOpensPerUser + 500;
+  for (size_t i = 0; i < kFiles; ++i) std::ofstream(Path(std::to_string(i) + ".seg")) << "x";
+  const auto bytes_read = [] {
+    std::ifstream file("/proc/self/io");
+    std::string name;
+    uint64_t bytes = 0;
+    file >> name >> bytes;
+    return bytes;
+  };
+  if (bytes_read() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
+  const uint64_t before = bytes_read();
+  Snapshot();  // reads the one byte of each file that it opens
+  const uint64_t opened = bytes_read() - before;
+  EXPECT_GE(opened, kMaxOpensPerUser);
+  EXPECT_LT(opened, kFiles);
+  EXPECT_EQ(Count(Snapshot(), SegmentError::kTooManySegments), 1u);
+}
+
 TEST_F(SegmentTableTest, FindsSegmentsAmongMoreFilesThatAreNone) {
   for (size_t i = 0; i < kMaxSegments + 1; ++i) std::filesystem::create_symlink("x", Path(std::to_string(i) + ".seg"));
   EXPECT_EQ(Snapshot().segments.unusable, kMaxSegments + 1);

@@ -37,6 +37,8 @@ WAIT_SECONDS = 60
 # The layout of a segment, proto/README.md: version, magic, header_bytes, slot_bytes, slot_count, file_bytes.
 HEADER_BYTES, SLOT_BYTES = 8192, 110592
 HEADER_BYTES_AT, SLOT_BYTES_AT, SLOT_COUNT_AT, FILE_BYTES_AT, START_AT, IDENTITIES_AT = 16, 24, 32, 40, 64, 80
+IDENTITY_AT, IDENTITY_KEY_BYTES, IDENTITY_VALUE_BYTES, IDENTITY_PAIRS = 4096, 32, 96, 32
+LIVE = 2  # low byte of a slot's state
 
 
 def become(uid):
@@ -114,15 +116,12 @@ def samples(text):
 
 
 def differences(scrape, truth):
-    """What is missing or wrong of the victim's job in a scrape. Series with the label `uid` are of another user who claims the
-    victim's labels, or the victim's where the attacker was first."""
+    """What is missing or wrong of the victim's job in a scrape. Series with another `uid` are of another user who claims its labels."""
     wrong = []
-    claimed_by_attacker = {labels.get('comm') for series in scrape.values() for labels, _ in series if labels.get('uid') == str(VICTIM)}
 
     def value(name, **wanted):
-        uid = str(VICTIM) if wanted['comm'] in claimed_by_attacker else None
         found = [v for labels, v in scrape.get(name, [])
-                 if labels.get('uid') == uid and all(labels.get(k) == x for k, x in wanted.items())]
+                 if labels.get('uid') == str(VICTIM) and all(labels.get(k) == x for k, x in wanted.items())]
         return found[0] if len(found) == 1 else f'{len(found)} series'
 
     def expect(expected, name, **wanted):
@@ -145,10 +144,11 @@ def differences(scrape, truth):
 
 class Attack:
     """One attack: `before` runs in a process of the attacker before the job begins and may go on holding what it has; `during`
-    is repeated by another one while the job runs; `after` runs when the job has ended and its segments are still served."""
+    is repeated by another one while the job runs; `after` runs when the job has ended and its segments are still served. The daemon
+    must count `error` for the attacker, and serve ranks with the labels `seen`: else it did not see the attack."""
 
-    def __init__(self, name, before=None, during=None, after=None, error=None, holds=False):
-        self.name, self.before, self.during, self.after, self.error, self.holds = name, before, during, after, error, holds
+    def __init__(self, name, before=None, during=None, after=None, error=None, seen=None, holds=False):
+        self.name, self.before, self.during, self.after, self.error, self.seen, self.holds = name, before, during, after, error, seen, holds
 
 
 def put(path, data=b'', size=None):
@@ -224,7 +224,7 @@ class HostileNeighbour(unittest.TestCase):
             self.port = probe.getsockname()[1]
         daemon = self.start(DAEMON_USER, [self.programs / 'nccl-exporter', f'--web.listen-address=127.0.0.1:{self.port}',
                                           f'--segment.dir={self.shared}', f'--segment.dir={self.other}',
-                                          f'--segment.dir={self.root}/private-*'])
+                                          f'--segment.dir={self.commons}/private-*'])
 
         def is_silent():
             with contextlib.suppress(OSError):
@@ -278,6 +278,21 @@ class HostileNeighbour(unittest.TestCase):
         for path in self.victims_files():
             with contextlib.suppress(FileExistsError, OSError):
                 os.close(put(self.shared / f'copy-{path.name}', path.read_bytes()))
+
+    def copies_in_another_pod(self):
+        """As above, first in time, alive, and with the name of a pod: the rules group without it."""
+        for path in self.victims_files():
+            with contextlib.suppress(FileExistsError, OSError):
+                data = bytearray(path.read_bytes())
+                struct.pack_into('<Q', data, START_AT, 1)
+                identities, = struct.unpack_from('<Q', data, IDENTITIES_AT)
+                if data[HEADER_BYTES] != LIVE or identities == IDENTITY_PAIRS:
+                    continue
+                at = IDENTITY_AT + identities * (IDENTITY_KEY_BYTES + IDENTITY_VALUE_BYTES)
+                data[at:at + 9] = b'POD_NAME\0'
+                data[at + IDENTITY_KEY_BYTES:at + IDENTITY_KEY_BYTES + 2] = b'x\0'
+                struct.pack_into('<Q', data, IDENTITIES_AT, identities + 1)
+                self.kept = getattr(self, 'kept', []) + [self.segment(f'pod-{path.name}', bytes(data))]
 
     def sparse(self):
         for i in range(20):
@@ -338,16 +353,31 @@ class HostileNeighbour(unittest.TestCase):
         for number, edit in enumerate(edits):
             self.segment(f'geometry{number}.seg', self.edited(*edit))
 
+    def segment_of_many(self, name, slots):
+        """A locked segment of slots - 1 live communicators."""
+        data = self.edited((SLOT_COUNT_AT, slots), (FILE_BYTES_AT, HEADER_BYTES + slots * SLOT_BYTES))
+        descriptor = self.segment(name, data[:HEADER_BYTES])
+        os.ftruncate(descriptor, HEADER_BYTES + slots * SLOT_BYTES)
+        for slot in range(slots - 1):
+            first = bytearray(self.template[HEADER_BYTES:HEADER_BYTES + 4096])
+            struct.pack_into('<Q', first, 8 * 1, slot + 1)
+            os.pwrite(descriptor, bytes(first), HEADER_BYTES + slot * SLOT_BYTES)
+        return descriptor
+
     def communicators(self):
-        slots = 2000
         for number in range(3):
-            data = bytearray(self.edited((SLOT_COUNT_AT, slots), (FILE_BYTES_AT, HEADER_BYTES + slots * SLOT_BYTES)))
-            descriptor = self.segment(f'many{number}.seg', bytes(data[:HEADER_BYTES]))
-            os.ftruncate(descriptor, HEADER_BYTES + slots * SLOT_BYTES)
-            for slot in range(slots - 1):
-                first = bytearray(self.template[HEADER_BYTES:HEADER_BYTES + 4096])
-                struct.pack_into('<Q', first, 8 * 1, slot + 1)
-                os.pwrite(descriptor, bytes(first), HEADER_BYTES + slot * SLOT_BYTES)
+            self.segment_of_many(f'many{number}.seg', 2000)
+
+    def dying_communicators(self):
+        """Six segments of 1,000 communicators, whose lock is let go one after the other."""
+        for number in range(6):
+            descriptor = self.segment_of_many(f'dying{number}.seg', 1001)
+            time.sleep(1.5)  # in which the daemon sees it alive
+            os.close(descriptor)
+
+    def flood_of_names(self):
+        for i in range(200_000):
+            os.close(put(self.shared / f'{i}.x'))
 
     def tiny(self):
         for i in range(100_000):
@@ -387,7 +417,7 @@ class HostileNeighbour(unittest.TestCase):
 
     def private_directories(self):
         for name in (f'private-{VICTIM}', 'private-0', f'private-{ATTACKER}', 'private-x', 'private-00'):
-            directory = self.other / name
+            directory = self.commons / name
             directory.mkdir()
             os.close(put(directory / 'x.seg', self.template))
 
@@ -414,12 +444,17 @@ class HostileNeighbour(unittest.TestCase):
             Attack('another directory in the place of the watched one', before=self.replace_directory),
             Attack("locks on the victim's files", during=self.lock_first),
             Attack('files that come and go without end', during=self.churn),
-            Attack("private directories that are named after other users", before=self.private_directories),
+            Attack("private directories that are named after other users", before=self.private_directories, seen={'uid': str(ATTACKER)}),
+            Attack("copies of the victim's segments, alive, in another pod", during=self.copies_in_another_pod, after=self.copies_in_another_pod,
+                   seen={'uid': str(ATTACKER), 'pod': 'x'}),
+            Attack('6,000 communicators of processes that end one by one', before=self.dying_communicators, error='too_many_segments'),
+            Attack('200,000 names of no segments', before=self.flood_of_names),
         ]
 
     def play(self, number, attack):
         self.shared, self.other = self.root / f'shared{number}', self.root / f'other{number}'
-        for directory in self.shared, self.other:
+        self.commons = self.root / f'commons{number}'  # as /dev/shm, where users make private directories
+        for directory in self.shared, self.other, self.commons:
             self.make_directory(directory)
         daemon = self.start_daemon()
         holder, attacking, problems = None, None, []
@@ -438,6 +473,8 @@ class HostileNeighbour(unittest.TestCase):
             errors = {(labels['uid'], labels['reason']) for labels, _ in scrape.get('nccl_exporter_user_segment_errors_total', [])}
             if attack.error and (str(ATTACKER), attack.error) not in errors:
                 problems.append(f'no error {attack.error} of uid {ATTACKER}, but {errors}')
+            if attack.seen and not any(attack.seen.items() <= labels.items() for labels, _ in scrape.get('nccl_rank_info', [])):
+                problems.append(f'the daemon has not seen the attack: no rank with {attack.seen}')
             if named := [error for error in errors if error[0] != str(ATTACKER)]:
                 problems.append(f'errors of others: {named}')
             if daemon.poll() is not None:
@@ -449,7 +486,7 @@ class HostileNeighbour(unittest.TestCase):
                     os.waitpid(pid, 0)
             daemon.terminate()
             daemon.wait()
-            for directory in self.shared, self.other:
+            for directory in self.shared, self.other, self.commons:
                 shutil.rmtree(directory, ignore_errors=True)
         return problems
 
