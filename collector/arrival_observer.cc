@@ -134,8 +134,8 @@ void ArrivalObserver::Discover(const std::vector<Source>& sources, const Moment&
 }
 
 // The plugin claims slots from the first one on: behind one that was never used there are no others, but the overflow
-// slot, in which communicators cannot be told apart. Of each user as many as there are rings are tried: a slot without a
-// ring is read at each look.
+// slot, in which communicators cannot be told apart. Of each user as many as there are rings are tried: a slot without
+// a ring is read at each look.
 void ArrivalObserver::DiscoverSlots(const FileKey& key, const Segment& segment, bool is_alive) {
   for (uint32_t slot = 0; slot + 1 < segment.slot_count; ++slot) {
     const uint64_t offset = segment.header_bytes + slot * segment.slot_bytes;

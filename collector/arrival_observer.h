@@ -93,7 +93,7 @@ class ArrivalObserver {
   ArrivalMatcher matcher_;
   std::map<FileKey, Segment> segments_;
   std::map<RingKey, Followed> rings_;
-  std::map<uint64_t, size_t> tried_;  // by user: live slots without a ring, in the latest Discover()
+  std::map<uint64_t, size_t> tried_;            // by user: live slots without a ring, in the latest Discover()
   std::vector<CompletedOperation> operations_;  // kept from ring to ring
   std::function<int64_t()> slew_ns_;
   uint64_t cpu_ns_ = 0;

@@ -68,7 +68,7 @@ class Segment {
 
   std::shared_ptr<const SegmentFile> file_;
   bool is_alive_ = false;
-  bool was_alive_ = false;  // ever, as far as we have seen
+  bool was_alive_ = false;    // ever, as far as we have seen
   bool is_usable_ = false;    // was read with success at least once
   bool is_left_out_ = false;  // the last counts are there, and there was no room for them in the latest snapshot
   SegmentRead read_;          // the latest; without its process once that was handed on

@@ -331,9 +331,11 @@ void SegmentTable::ShareCommunicators(const Moment& now, const IsFirst& is_first
 
 void SegmentTable::Observe(const Moment& now) {
   for (auto& [key, followed] : segments_) followed.segment.Observe();
-  ShareCommunicators(now, [](const Segment& segment) { return segment.CommunicatorsKept() != 0; }, [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
-    return followed.segment.KeepLastState(terms, ErrorsOf(followed));
-  });
+  ShareCommunicators(
+      now, [](const Segment& segment) { return segment.CommunicatorsKept() != 0; },
+      [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
+        return followed.segment.KeepLastState(terms, ErrorsOf(followed));
+      });
 }
 
 void SegmentTable::ForEach(const Visit& visit) const {

@@ -36,8 +36,9 @@ inline constexpr size_t kMaxSetAside = 65536;
 // not see everything. Where it is not watched (it is missing, or inotify unavailable), each refresh lists it.
 inline constexpr std::chrono::seconds kRescanInterval{10};
 
-// A listing costs about 2 us for each name, of whatever kind. Where somebody fills a directory, the next listing of it comes after 50 us
-// for each name of the last one, so that listing takes a few per cent of a core; jobs do not have so many.
+// A listing costs about 2 us for each name, of whatever kind. Where somebody fills a directory, the next listing of it
+// comes after 50 us for each name of the last one, so that listing takes a few per cent of a core; jobs do not have so
+// many.
 inline constexpr size_t kNamesAtEase = 4096;
 inline constexpr std::chrono::microseconds kRestPerName{50};
 
@@ -160,7 +161,7 @@ class SegmentTable {
   const size_t segment_limit_;
   std::vector<std::string> private_patterns_;
   std::optional<int64_t> private_sought_monotonic_ns_;
-  size_t private_names_ = 0;          // beside them, at the last look
+  size_t private_names_ = 0;                         // beside them, at the last look
   std::map<std::string, uint64_t> private_refused_;  // those that found no room, by path, and their users
   std::list<Directory> directories_;                 // places point into it
   DirectoryWatch watch_;

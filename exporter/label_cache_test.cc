@@ -77,8 +77,8 @@ std::string UidOf(const SharedLabels& labels) {
   return "";
 }
 
-// Regression: the first user who named a communicator or a process had no label `uid`, whoever that was, and a copy with
-// another pod had none either.
+// Regression: the first user who named a communicator or a process had no label `uid`, whoever that was, and a copy
+// with another pod had none either.
 TEST(LabelCacheTest, EverySeriesOfAProcessTellsItsUserWhoeverCameFirst) {
   ProcessSnapshot victim = EmptyProcess(1), stranger = EmptyProcess(1);
   victim.uid = 1002;

@@ -108,10 +108,11 @@ TEST(SeriesMergingTest, CommunicatorsBeyondTheCapFoldIntoOther) {
   EXPECT_LE(kept, 4u);
   EXPECT_EQ(capped.Value(Metric::kRankInfo, "comm=0000000000000001,"), 1) << "the first are kept";
   const double folded = static_cast<double>(10 - kept);
-  EXPECT_EQ(capped.Value(Metric::kCollectiveCalls, "comm=other,comm_name=,rank=,gpu=,uid=1000,collective=AllReduce,"), folded);
-  EXPECT_EQ(
-      capped.Value(Metric::kCollectiveBusBytes, "comm=other,comm_name=,rank=,gpu=,uid=1000,collective=AllReduce,size=1048576,"),
-      folded * (4 << 20) * 1.75);
+  EXPECT_EQ(capped.Value(Metric::kCollectiveCalls, "comm=other,comm_name=,rank=,gpu=,uid=1000,collective=AllReduce,"),
+            folded);
+  EXPECT_EQ(capped.Value(Metric::kCollectiveBusBytes,
+                         "comm=other,comm_name=,rank=,gpu=,uid=1000,collective=AllReduce,size=1048576,"),
+            folded * (4 << 20) * 1.75);
   const size_t per_communicator = (whole.samples() - ScrapedNode(NodeOf({ProcessOf(1, {})})).samples()) / 10;
   EXPECT_EQ(capped.drops(), (SeriesDrops{.folded = (10 - kept) * per_communicator, .left_out = 0}));
 }
@@ -153,7 +154,8 @@ TEST(SeriesMergingTest, WhatFitsNowhereIsLeftOutAndCounted) {
   const ScrapedNode scrape(NodeOf(processes), limit);
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.Value(Metric::kRankInfo, "slurm_job_id=1,"), 1);
-  EXPECT_EQ(scrape.Value(Metric::kCollectiveCalls, "comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=2,collective=Send,"),
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveCalls,
+                         "comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=2,collective=Send,"),
             1);
   EXPECT_EQ(scrape.Values(Metric::kCollectiveCalls).size(), 2u * kFunctionCount);
   EXPECT_EQ(scrape.drops(), (SeriesDrops{.folded = (kJobs - 1) * per_communicator,

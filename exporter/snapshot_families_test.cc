@@ -129,9 +129,9 @@ TEST(SnapshotFamiliesTest, CommunicatorsWithoutIdentityWaitForIt) {
 TEST(SnapshotFamiliesTest, JobLabelsAreThoseKnown) {
   ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(0xab, 2)});
   process.identity = {{"POD_NAME", "p"}, {"SLURM_JOB_ID", "7"}, {"CONTAINER_NAME", ""}};
-  EXPECT_THAT(
-      ScrapedNode(NodeOf({process})).Values(Metric::kTimingDuty),
-      testing::ElementsAre(testing::Pair("comm=00000000000000ab,comm_name=,rank=2,gpu=2,uid=1000,slurm_job_id=7,pod=p,", 1)));
+  EXPECT_THAT(ScrapedNode(NodeOf({process})).Values(Metric::kTimingDuty),
+              testing::ElementsAre(
+                  testing::Pair("comm=00000000000000ab,comm_name=,rank=2,gpu=2,uid=1000,slurm_job_id=7,pod=p,", 1)));
 }
 
 TEST(SnapshotFamiliesTest, AFinalizedCommunicatorHasNothingInFlight) {
@@ -181,8 +181,8 @@ TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {
   ProcessSnapshot process = ProcessOf(1, {communicator});
   process.identity = {{"POD_NAME", "\xFF"}};
   EXPECT_EQ(ScrapedNode(NodeOf({process}))
-                .Value(Metric::kTimingDuty,
-                       "comm_name=" + std::string(kLabelValueLimitBytes, 'n') + ",rank=0,gpu=0,uid=1000,pod=\xEF\xBF\xBD,"),
+                .Value(Metric::kTimingDuty, "comm_name=" + std::string(kLabelValueLimitBytes, 'n') +
+                                                ",rank=0,gpu=0,uid=1000,pod=\xEF\xBF\xBD,"),
             1);
 }
 
