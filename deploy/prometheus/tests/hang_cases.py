@@ -333,3 +333,21 @@ def ranks_behind_in_a_group_that_waits_for_less_than_the_threshold_are_not_named
     cluster.hang(second, 690, range(8, 15))
     hang, inside = alert('NCCLCollectiveHang'), alert('NCCLHangNobodyBehind', comm=first.id)
     return cluster, every_evaluation(12.5, 13.25, [hang, inside]) | {14: [hang, rank_alert('NCCLHangCulprit', 'second', 7, 3, 3)]}
+
+
+def a_node_that_is_not_scraped_when_the_hang_is_told_is_not_named():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    cluster.scraped = lambda node, t: node == 0 or t != 735
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, every_evaluation(12.25, 15, hang)
+
+
+def ranks_that_follow_a_hang_are_not_named_while_a_node_is_not_scraped():
+    cluster = tensor_and_data_parallel(18)
+    tensor, data = cluster.communicators[:4], cluster.communicators[4:8]
+    cluster.hang(data[0], 600, [0, 4, 8, 12])
+    for node in range(4):
+        cluster.hang(tensor[node], 600, [4 * node + i for i in (1, 2, 3)])
+    cluster.scraped = lambda node, t: node != 3 or t != 795
+    return cluster, every_evaluation(12.75, 18, [alert('NCCLCollectiveHang'), alert('NCCLHangNobodyBehind', comm=data[0].id)])
