@@ -351,3 +351,14 @@ def ranks_that_follow_a_hang_are_not_named_while_a_node_is_not_scraped():
         cluster.hang(tensor[node], 600, [4 * node + i for i in (1, 2, 3)])
     cluster.scraped = lambda node, t: node != 3 or t != 795
     return cluster, every_evaluation(12.75, 18, [alert('NCCLCollectiveHang'), alert('NCCLHangNobodyBehind', comm=data[0].id)])
+
+
+def ranks_of_a_node_that_wait_within_it_are_not_named_while_it_is_not_scraped():
+    cluster = tensor_and_data_parallel(16)
+    tensor, data = cluster.communicators[:4], cluster.communicators[4:8]
+    cluster.hang(tensor[1], 600, [4, 5, 7])
+    for i in range(4):
+        cluster.hang(data[i], 600, [4 * node + i for node in (0, 2, 3)])
+    cluster.scraped = lambda node, t: node != 1 or t != 735
+    return cluster, every_evaluation(12.5, 16, [alert('NCCLCollectiveHang')] + [rank_alert('NCCLHangCulprit', 'tp1', 2, 1, 2),
+                                                                                rank_alert('NCCLHangCulprit', 'dp2', 1, 1, 2)])
