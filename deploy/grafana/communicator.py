@@ -73,6 +73,10 @@ WHO = Row('Who is late?', [
           ' are far ahead.',
           [(f'sum({rate("nccl_collective_estimated_arrivals_total", COMM)}) / (sum({rate("nccl_collective_compared_operations_total", COMM)}) > 0)',
             'estimated')], 'percentunit', most=1),
+    graph('Kernels over symmetric windows, by phase',
+          'How a rank\'s kernels over symmetric windows spend their time: in waiting for the peers (initial_sync), in transfers (compute), in the end '
+          '(final_sync); the mean of all ranks. Normal: mostly compute. Needs NCCL 2.32 and NCCL_EXPORTER_KERNEL_PHASES=1 in the job.',
+          [(f'avg by (phase) (sum by (rank, phase) ({rate("nccl_collective_phase_seconds_total", OF)}))', '{{phase}}')], 's'),
 ])
 
 PROGRESS = Row('Does it move on, and who is in what?', [
