@@ -33,6 +33,7 @@ TIMES = {'__rate_interval': '4s', '__interval': '1s', '__range': f'{RANGE_SECOND
 # What has no answer here, and why.
 EMPTY = {
     'nccl-communicator / Kernels over symmetric windows, by phase / A': 'no job of the cluster asks for phases',
+    'nccl-communicator / Kernels over symmetric windows, by phase / A (one job)': 'no job of the cluster asks for phases',
     'rule NCCLExporterSeriesDropped': 'a daemon serves 20,000 series; the whole cluster has fewer',
     'rule comm_rank:nccl_hang:unseen (5)': 'no job of the cluster is timed in windows and hangs',
 }
