@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -76,8 +77,10 @@ class Sidecar(unittest.TestCase):
                   'uid=$3; shift 3; exec setpriv --reuid=$uid --regid=$uid --clear-groups --no-new-privs --bounding-set=-all -- "$@"')
         log = self.stack.enter_context(tempfile.TemporaryFile('w+'))
         process = subprocess.Popen(['unshare', '--pid', '--mount', '--ipc', '--uts', '--fork', '--kill-child', 'sh', '-c', script, 'sh', mount_point,
-                                    str(source), str(uid), *unshare_user, *map(str, command)], stdout=log, stderr=log)
+                                    str(source), str(uid), *unshare_user, *map(str, command)], stdout=log, stderr=log, start_new_session=True)
         process.log = log
+        # The group, since setpriv ends the tie between the first process and its parent.
+        process.kill = lambda: os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
 
         def end():
             process.kill()
@@ -88,7 +91,7 @@ class Sidecar(unittest.TestCase):
     def start_job(self, uid=JOB_USER, unshare_user=()):
         return self.start_container(uid, '/run/nccl-exporter', self.segments,
                                     [self.programs / 'nccl-sim', '--plugin', self.plugin / 'libnccl-profiler-exporter.so',
-                                     '--segment-dir', '/run/nccl-exporter', '--ranks-per-node', '2', '--layout', 'single', '--duration', '600'],
+                                     '--segment-dir', '/run/nccl-exporter', '--ranks-per-node', '2', '--layout', 'single', '--duration', '600', '--pace', 'real'],
                                     unshare_user)
 
     def metrics(self):
