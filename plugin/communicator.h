@@ -63,8 +63,8 @@ class Communicator {
   // A call that is made now and not captured, before anything is handed to the GPU.
   void NoteWorkItem(uint64_t now_ns) { work_items_.NoteCall(now_ns); }
 
-  // A call of the API, in the group of calls with that number, which is unique in the process; 0: not known.
-  void NoteCall(Function function, int root, uint64_t group, bool is_captured);
+  // A call of the API.
+  void NoteCall(bool is_captured) { drift_watch_.NoteCall(is_captured); }
 
   // Sampling. By the process, under its lock, while no event can carry the new context yet; nullptr: none.
   void SetSampler(Sampler* sampler) {
@@ -133,6 +133,7 @@ class Communicator {
   [[gnu::cold]] void BeginDrift(uint64_t launch_ticket, DriftCause cause);
   // Untimes all of an open launch; the first loss decides.
   void RejectLaunch(uint64_t launch_ticket, Loss loss);
+
   uint64_t TakeEntry(const OperationStart& start, uint32_t first_item);
   // What was deferred shows with the end of the turn that was in the way, or at once if that has ended meanwhile.
   // Again if more was deferred during the turn that showed it; whoever is in the way looks after its own end.

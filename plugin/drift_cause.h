@@ -10,11 +10,10 @@
 //   number of parts, so that nothing can be told there.
 // - A captured graph that is replayed after an eager call: the host counts replays only as long as the latest call was
 //   a captured one. Seen from 2.28 on, where calls are announced.
-// - Broadcasts of several roots in one group: their common kernel is counted on one side only, unless
-//   NCCL_ALLGATHERV_ENABLE=0.
-// - Any Broadcast: the device counts it, the host does not, unless NCCL_ALLGATHERV_ENABLE=0.
 // - Collectives that are not announced, because somebody else took their bits from the event mask: the same. NCCL's
 //   sequence number skips them. Sends and Receives have none.
+//
+// Broadcasts part the counters too from 2.29 on, unless NCCL_ALLGATHERV_ENABLE=0: no kernel events are asked for there.
 #pragma once
 
 #include <algorithm>
@@ -43,22 +42,15 @@ class DriftWatch {
   void Open(const DriftCauses& causes) {
     hides_parts_.store(causes.hides_parts, std::memory_order_relaxed);
     forgets_replays_.store(causes.forgets_replays, std::memory_order_relaxed);
-    joins_broadcasts_.store(causes.joins_broadcasts, std::memory_order_relaxed);
-    forgets_broadcasts_.store(causes.forgets_broadcasts, std::memory_order_relaxed);
     latest_call_is_captured_.store(false, std::memory_order_relaxed);
     forgets_unannounced_.store(causes.forgets_unannounced, std::memory_order_relaxed);
-    broadcast_group_.store(0, std::memory_order_relaxed);
     for (auto& next : next_sequences_) next.store(0, std::memory_order_relaxed);
   }
 
-  // Both say whether, and why, the counters drift from here on.
+  // A call of the API, before its operation is announced.
+  void NoteCall(bool is_captured) { latest_call_is_captured_.store(is_captured, std::memory_order_relaxed); }
 
-  // `group` tells one group of calls from the next.
-  bool SeesCauseInCall(Function function, int root, uint64_t group, bool is_captured) {
-    latest_call_is_captured_.store(is_captured, std::memory_order_relaxed);
-    return function == Function::kBroadcast && SeesCauseInBroadcast(root, group);
-  }
-
+  // Whether, and why, the counters drift from this operation on.
   DriftCause CauseIn(const OperationStart& start) {
     if (start.peer < 0 && forgets_unannounced_.load(std::memory_order_relaxed) && SkipsSequence(start)) {
       return DriftCause::kEventsOff;
@@ -83,22 +75,10 @@ class DriftWatch {
     return expected != 0 && start.sequence > expected;
   }
 
-  bool SeesCauseInBroadcast(int root, uint64_t group) {
-    if (forgets_broadcasts_.load(std::memory_order_relaxed)) return true;
-    if (!joins_broadcasts_.load(std::memory_order_relaxed)) return false;
-    const uint64_t former_group = broadcast_group_.exchange(group, std::memory_order_relaxed);
-    const int former_root = broadcast_root_.exchange(root, std::memory_order_relaxed);
-    return group != 0 && group == former_group && root != former_root;
-  }
-
   std::atomic<bool> hides_parts_{false};
   std::atomic<bool> forgets_replays_{false};
-  std::atomic<bool> joins_broadcasts_{false};
-  std::atomic<bool> forgets_broadcasts_{false};
   std::atomic<bool> forgets_unannounced_{false};
   std::atomic<bool> latest_call_is_captured_{false};
-  std::atomic<uint64_t> broadcast_group_{0};  // of the latest Broadcast; 0: none
-  std::atomic<int> broadcast_root_{-1};
   std::array<std::atomic<uint64_t>, kFunctionCount> next_sequences_{};  // 0: none was announced yet
 };
 

@@ -48,11 +48,11 @@ TEST(DriftWatch, SeesMessagesToSelfAndThoseWithEmptyParts) {
 TEST(DriftWatch, SeesReplaysAfterAnEagerCall) {
   DriftWatch watch;
   watch.Open({.forgets_replays = true});
-  watch.SeesCauseInCall(Function::kAllReduce, -1, 1, true);
+  watch.NoteCall(true);
   EXPECT_EQ(watch.CauseIn(Replay()), DriftCause::kNone);
-  watch.SeesCauseInCall(Function::kReduce, 0, 2, false);
+  watch.NoteCall(false);
   EXPECT_EQ(watch.CauseIn(Replay()), DriftCause::kReplayAfterEagerCall);
-  watch.SeesCauseInCall(Function::kReduce, 0, 3, true);
+  watch.NoteCall(true);
   EXPECT_EQ(watch.CauseIn(Replay()), DriftCause::kNone) << "though it was, until then";
 }
 
@@ -77,25 +77,6 @@ TEST(DriftWatch, SeesCollectivesThatWereNotAnnounced) {
   watch.Open({});
   EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 2)), DriftCause::kNone);
   EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 9)), DriftCause::kNone);
-}
-
-TEST(DriftWatch, SeesBroadcastsOfSeveralRootsInOneGroup) {
-  DriftWatch watch;
-  watch.Open({.joins_broadcasts = true});
-  EXPECT_FALSE(watch.SeesCauseInCall(Function::kBroadcast, 0, 1, false));
-  EXPECT_FALSE(watch.SeesCauseInCall(Function::kBroadcast, 0, 1, false));
-  EXPECT_FALSE(watch.SeesCauseInCall(Function::kBroadcast, 1, 2, false));
-  EXPECT_FALSE(watch.SeesCauseInCall(Function::kReduce, 2, 2, false));
-  EXPECT_TRUE(watch.SeesCauseInCall(Function::kBroadcast, 2, 2, false));
-  EXPECT_FALSE(watch.SeesCauseInCall(Function::kBroadcast, 0, 0, false));
-  EXPECT_FALSE(watch.SeesCauseInCall(Function::kBroadcast, 1, 0, false)) << "in groups that are not known";
-}
-
-TEST(DriftWatch, SeesAnyBroadcastWhereTheHostDoesNotCountIt) {
-  DriftWatch watch;
-  watch.Open({.forgets_broadcasts = true});
-  EXPECT_TRUE(watch.SeesCauseInCall(Function::kBroadcast, 0, 1, false));
-  EXPECT_FALSE(watch.SeesCauseInCall(Function::kReduce, 0, 1, false));
 }
 
 }  // namespace

@@ -41,13 +41,13 @@ EventPolicy DecideEvents(const PolicyInput& input) {
   const ReleaseFacts facts = FactsOf(input.api_version, input.nccl_version);
   const KernelVerdict kernel = JudgeKernelTiming(input, facts);
   EventPolicy policy;
-  policy.causes = CausesOf(facts.release, input.allgatherv_is_off);
   policy.is_mask_watched = facts.release.ras_sets_mask;
   policy.reason = kernel.reason;
   policy.mask = abi::kColl | abi::kP2p;  // NCCL implies the events that enclose these, API calls included
   if (input.api_version >= 6) policy.mask |= abi::kCeColl;
   if (kernel.granted) {
     policy.mask |= abi::kKernelCh;
+    policy.causes = facts.release.causes;
     if (input.asks_for_phases && facts.release.has_symmetric_phases) policy.mask |= abi::kKernelPhase;
     policy.source =
         facts.release.kernel_events == KernelEvents::kWithoutTime ? TimingSource::kKernelCpu : TimingSource::kKernel;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace nccl_exporter {
 namespace {
 
@@ -19,6 +21,24 @@ struct Case {
   TimingSource source;
   TimingReason reason;
 };
+
+TEST(EventPolicy, NeverAsksForKernelEventsThatBroadcastsLack) {
+  for (const KernelTiming timing : {KernelTiming::kAuto, KernelTiming::kOn}) {
+    for (const auto& [api_version, nccl_version] : {std::pair{6, 0},
+                                                    {6, 22900},
+                                                    {6, 23007},
+                                                    {7, 0},
+                                                    {7, 23100},
+                                                    {7, 23102},
+                                                    {7, 23103},
+                                                    {7, 23206},
+                                                    {7, 23300}}) {
+      const EventPolicy policy = DecideEvents({api_version, nccl_version, timing, kPlenty, 8});
+      EXPECT_EQ(policy.mask & kKernelCh, 0) << nccl_version;
+      EXPECT_EQ(policy.causes, DriftCauses{}) << nccl_version << ": nothing to watch";
+    }
+  }
+}
 
 TEST(EventPolicy, DecidesEveryRowOfTheTable) {
   using enum TimingSource;

@@ -78,9 +78,7 @@ struct Adapter {
 
   template <typename Call>
   NCCL_EXPORTER_EVENT StartCall(void* context, void** handle, const Descriptor& d, const Call& call) {
-    int root = -1;
-    if constexpr (requires { call.root; }) root = call.root;
-    *handle = Process::Get()->StartCall(context, FunctionOf(call.func), root, call.graphCaptured, d.parentObj);
+    *handle = Process::Get()->StartCall(context, FunctionOf(call.func), call.graphCaptured, d.parentObj);
     return abi::kSuccess;
   }
 

@@ -13,10 +13,8 @@ namespace nccl_exporter {
 
 // What parts the host's counters of kernel work from the device's (drift_cause.h).
 struct DriftCauses {
-  bool hides_parts = false;         // a message to oneself, or one with empty parts: counted by the device only
-  bool forgets_replays = false;     // a captured graph, replayed after an eager call: the same
-  bool joins_broadcasts = false;    // Broadcasts of several roots in one group: the same
-  bool forgets_broadcasts = false;  // any Broadcast: the same
+  bool hides_parts = false;          // a message to oneself, or one with empty parts: counted by the device only
+  bool forgets_replays = false;      // a captured graph, replayed after an eager call: the same
   bool forgets_unannounced = false;  // collectives whose events somebody else has switched off: the same
 
   bool operator==(const DriftCauses&) const = default;
@@ -45,25 +43,24 @@ struct NcclRelease {
   bool has_symmetric_phases = false;
   // NCCL's RAS client can change the mask while the job runs (CONTROL PROFILER_MASK).
   bool ras_sets_mask = false;
-  DriftCauses causes;  // with NCCL_ALLGATHERV_ENABLE not set to 0
+  DriftCauses causes;
 };
 
 // Sources, at https://github.com/NVIDIA/nccl:
 //   hides_parts: enqueue.cc addP2pToPlan queues no profiler operation for a part without steps, proxy.cc
 //     ncclProxySaveOp none for a message to oneself; device/common.h profiler() counts every work item.
 //   forgets_replays: proxy.cc SaveProxyProfiler increments at a replay only while comm->planner.persistent is set.
-//   joins_broadcasts, broadcasts_lack_events: enqueue.cc collTaskAppend and ncclPrepareTasks (a single root becomes a
-//     task without eActivationMask), scheduler/allgatherv_sched.cc (several roots: no profiler operation at all).
-//   forgets_broadcasts: 2.31.2 plugin/profiler.cc ncclProfilerPostPlanWork increments for tasks with KernelCh only; the
-//     same in 2.32 (pull request 2369 is open).
+//   broadcasts_lack_events: enqueue.cc collTaskAppend and ncclPrepareTasks (a single root becomes a task without
+//     eActivationMask), scheduler/allgatherv_sched.cc (several roots: no profiler operation at all). On 2.31 and later
+//     the device counts them, and ncclProfilerPostPlanWork does not (pull request 2369 is open).
 //   may_change_mask: 2.28.9 and 2.30.7 plugin/profiler.cc ncclProfilerStartGroupApiEvent loads the mask at each call,
 //     proxy.cc ncclProxySaveOp increments with and without KernelCh. 2.31: ncclProfilerPostPlanWork does not.
 //   ras_sets_mask: 2.31.2 ras/client_support.cc, and plugin/profiler.cc, which applies it again after each init.
 //   forgets_unannounced: 2.31.2 plugin/profiler.cc ncclProfilerPostPlanWork, as above. ncclProfilerStartTaskEvents
 //     counts coll.seqNumber on for every collective that is not captured, announced or not.
 //   kWithoutTime, kBounded: 2.26 and 2.27 transport/profiler.cc makes shared connections, so that proxy.cc ProxyAppend
-//     puts all Sends (Receives) of a batch on a channel into one list of NCCL_PROXY_MAX_SUBS (64), and beyond fails with
-//     "Proxy append out of bounds" (issue 2039, an AlltoAll). From 2.28 on they are not shared.
+//     puts all Sends (Receives) of a batch on a channel into one list of NCCL_PROXY_MAX_SUBS (64), and beyond fails
+//     with "Proxy append out of bounds" (issue 2039, an AlltoAll). From 2.28 on they are not shared.
 //   has_symmetric_phases: 2.32 plugin/profiler.cc profilerEnqueueOp polls workPhases of symmetric kernels only;
 //     device/symmetric/kernel.cuh ncclSymkProfilerStop fences in ncclDevProfilerModeKernelPhase. 2.31.2 polls them of
 //     every kernel (plugin/profiler.cc :1211).
@@ -94,21 +91,21 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
      .may_change_mask = true,
-     .causes = {.hides_parts = true, .forgets_replays = true, .joins_broadcasts = true}},
+     .causes = {.hides_parts = true, .forgets_replays = true}},
     {.api_version = 7,
      .first_version = 23100,
      .last_version = 23102,
      .kernel_events = KernelEvents::kCostly,
      .broadcasts_lack_events = true,
      .ras_sets_mask = true,
-     .causes = {.joins_broadcasts = true, .forgets_broadcasts = true, .forgets_unannounced = true}},
+     .causes = {.forgets_unannounced = true}},
     {.api_version = 7,
      .first_version = 23103,
      .last_version = 23199,
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
      .ras_sets_mask = true,
-     .causes = {.joins_broadcasts = true, .forgets_broadcasts = true, .forgets_unannounced = true}},
+     .causes = {.forgets_unannounced = true}},
     {.api_version = 7,
      .first_version = 23200,
      .last_version = 23206,
@@ -116,7 +113,7 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .broadcasts_lack_events = true,
      .has_symmetric_phases = true,
      .ras_sets_mask = true,
-     .causes = {.joins_broadcasts = true, .forgets_broadcasts = true, .forgets_unannounced = true}},
+     .causes = {.forgets_unannounced = true}},
 }};
 
 struct ReleaseFacts {
@@ -141,13 +138,6 @@ constexpr ReleaseFacts FactsOf(int api_version, int nccl_version) {
     facts.release.may_change_mask = false;
   }
   return facts;
-}
-
-// With NCCL_ALLGATHERV_ENABLE=0, Broadcasts are collectives like any other.
-constexpr DriftCauses CausesOf(const NcclRelease& release, bool allgatherv_is_off) {
-  DriftCauses causes = release.causes;
-  if (allgatherv_is_off) causes.joins_broadcasts = causes.forgets_broadcasts = false;
-  return causes;
 }
 
 }  // namespace nccl_exporter

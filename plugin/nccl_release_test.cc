@@ -6,9 +6,7 @@
 namespace nccl_exporter {
 namespace {
 
-DriftCauses Causes(int api_version, int nccl_version, bool allgatherv_is_off = false) {
-  return CausesOf(FactsOf(api_version, nccl_version).release, allgatherv_is_off);
-}
+DriftCauses Causes(int api_version, int nccl_version) { return FactsOf(api_version, nccl_version).release.causes; }
 
 TEST(NcclReleases, AreInOrderAndDoNotOverlap) {
   int last = 0;
@@ -24,17 +22,19 @@ TEST(NcclReleases, NameTheCausesOfDrift) {
   EXPECT_EQ(Causes(2, 22403), DriftCauses{});
   EXPECT_EQ(Causes(3, 22606), kUntil230);
   EXPECT_EQ(Causes(5, 22809), kUntil230);
-  EXPECT_EQ(Causes(6, 23007), (DriftCauses{.hides_parts = true, .forgets_replays = true, .joins_broadcasts = true}));
-  EXPECT_EQ(Causes(6, 23007, true), kUntil230);
+  EXPECT_EQ(Causes(6, 23007), kUntil230);
+  for (const int version : {0, 23100, 23102, 23103, 23203, 23206, 23300}) {
+    EXPECT_EQ(Causes(7, version), DriftCauses{.forgets_unannounced = true})
+        << version << ": AlltoAll and sends to self do not drift";
+  }
 }
 
-TEST(NcclReleases, CountAnyBroadcastAsDriftOnAllOfApiV7) {
-  constexpr DriftCauses kBroadcasts{
-      .joins_broadcasts = true, .forgets_broadcasts = true, .forgets_unannounced = true};
+TEST(NcclReleases, GiveBroadcastsNoKernelEventsFrom229On) {
+  EXPECT_FALSE(FactsOf(5, 22809).release.broadcasts_lack_events);
+  for (const int version : {0, 22900, 23007})
+    EXPECT_TRUE(FactsOf(6, version).release.broadcasts_lack_events) << version;
   for (const int version : {0, 23100, 23102, 23103, 23203, 23206, 23300}) {
-    EXPECT_EQ(Causes(7, version), kBroadcasts) << version;
-    EXPECT_EQ(Causes(7, version, true), DriftCauses{.forgets_unannounced = true})
-        << version << ": AlltoAll and sends to self do not drift";
+    EXPECT_TRUE(FactsOf(7, version).release.broadcasts_lack_events) << version;
   }
 }
 

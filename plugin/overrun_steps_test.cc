@@ -39,9 +39,9 @@ class OverrunSteps : public testing::Test {
     communicator_->Open(TimingSource::kKernel, 0, 2, slot_.get(), header_.get());
   }
 
-  void BeginGroup(int depth) { group_ = communicator_->NextCallGroup(depth); }
+  void BeginGroup(int depth) { communicator_->NextCallGroup(depth); }
   uint64_t Call() {
-    communicator_->NoteCall(Function::kReduceScatter, 0, group_, false);
+    communicator_->NoteCall(false);
     communicator_->NoteWorkItem(virtual_ns);
     const uint64_t called_ns = virtual_ns;
     virtual_ns += 2 * kUs;
@@ -51,7 +51,7 @@ class OverrunSteps : public testing::Test {
 
   void Capture() {
     BeginGroup(kAlone);
-    communicator_->NoteCall(Function::kReduceScatter, 0, group_, true);
+    communicator_->NoteCall(true);
   }
 
   uint64_t Announce(uint64_t launch, uint64_t call_ns, bool is_replay = false) {
@@ -111,7 +111,6 @@ class OverrunSteps : public testing::Test {
   std::unique_ptr<Communicator> communicator_ = std::make_unique<Communicator>();
 
  private:
-  uint64_t group_ = 0;
   uint64_t sequence_ = 0;
 };
 
@@ -271,7 +270,6 @@ TEST_F(OverrunStepsOfLargeGroups, HoldsTheirTimesWhereTheyBeganOnAnotherCommunic
 // A graph that was launched before calls runs before them, and is announced behind them.
 class OverrunStepsOfGraphs : public OverrunSteps {
  protected:
-  void Capture() { communicator_->NoteCall(Function::kReduceScatter, 0, communicator_->NextCallGroup(kAlone), true); }
   std::vector<uint64_t> CallMany(uint64_t count, int depth) {
     std::vector<uint64_t> calls;
     for (uint64_t i = 0; i < count; ++i) {

@@ -204,8 +204,9 @@ void Process::StoreMask(int* mask, const Decision& decision) {
 }
 
 bool Process::IsMaskOverridden(const int* mask) const {
+  if (mask == nullptr) return false;
   for (uint32_t slot = 0; slot + 1 < slot_count_; ++slot) {
-    if (mask != nullptr && watched_masks_[slot].Overridden() == mask) return true;
+    if (watched_masks_[slot].Overridden() == mask) return true;
   }
   return false;
 }

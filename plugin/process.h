@@ -56,7 +56,7 @@ class Process {
 
   // Each returns the handle for NCCL, or nullptr when the event is dropped.
   void* StartCallGroup(void* context, int depth);
-  void* StartCall(void* context, Function function, int root, bool is_captured, void* call_group);
+  void* StartCall(void* context, Function function, bool is_captured, void* call_group);
   void* StartLaunch(void* context);
   void* StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
                   uint32_t element_bytes, void* call, void* launch);

@@ -20,7 +20,7 @@ inline void* Process::StartCallGroup(void* context, int depth) {
   return group.Pointer();
 }
 
-inline void* Process::StartCall(void* context, Function function, int root, bool is_captured, void* call_group) {
+inline void* Process::StartCall(void* context, Function function, bool is_captured, void* call_group) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
@@ -34,7 +34,7 @@ inline void* Process::StartCall(void* context, Function function, int root, bool
                context, call_group);
   }
   const Handle group = Handle::From(call_group);
-  communicator->NoteCall(function, root, group.bits, is_captured);
+  communicator->NoteCall(is_captured);
   if (is_captured && IsOurs(group) && group.Kind() == HandleKind::kGroupApi) {
     StoreRelaxed(CapturingEntry(group), group.bits);
     return group.As(HandleKind::kCapturedCall).Pointer();

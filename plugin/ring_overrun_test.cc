@@ -70,8 +70,9 @@ class Job {
   explicit Job(JobOptions options) : options_(std::move(options)), random_(options_.jitter_seed) {
     communicator_->Open(TimingSource::kKernel, 0, 2, slot_.get(), header_.get());
     unread_.resize(2 * options_.channels);
-    for (const Function function : options_.graph) {
-      communicator_->NoteCall(function, 0, communicator_->NextCallGroup(1), true);
+    for (size_t i = 0; i < options_.graph.size(); ++i) {
+      communicator_->NextCallGroup(1);
+      communicator_->NoteCall(true);
     }
   }
 
@@ -174,12 +175,12 @@ class Job {
     std::vector<uint64_t> called_ns;
     for (size_t i = 0; i < calls.size(); ++i) {
       if (i == 0 || (options_.has_inner_groups && i % 2 == 0)) {
-        number_of_group_ = communicator_->NextCallGroup(calls.size() == 1 ? 1 : options_.has_inner_groups ? 3 : 2);
+        communicator_->NextCallGroup(calls.size() == 1 ? 1 : options_.has_inner_groups ? 3 : 2);
       }
       virtual_ns = std::max(virtual_ns, host_ns_);
       RunHostFunctions();
       called_ns.push_back(virtual_ns);
-      NoteCall(calls[i]);
+      NoteCall();
       host_ns_ = virtual_ns + Jitter(options_.call_ns);
     }
     virtual_ns = host_ns_;
@@ -193,8 +194,8 @@ class Job {
     }
   }
 
-  void NoteCall(Function function) {
-    communicator_->NoteCall(function, 0, number_of_group_, false);
+  void NoteCall() {
+    communicator_->NoteCall(false);
     communicator_->NoteWorkItem(virtual_ns);
   }
 
@@ -347,7 +348,6 @@ class Job {
   int round_ = 0;
   size_t group_ = 0;
   size_t ended_ = 0;
-  uint64_t number_of_group_ = 0;
   uint64_t operations_ = 0;
   uint64_t recorded_ = 0;
   uint64_t wrong_ = 0;

@@ -60,12 +60,6 @@ inline uint64_t Communicator::TakeEntry(const OperationStart& start, uint32_t fi
   return ticket;
 }
 
-inline void Communicator::NoteCall(Function function, int root, uint64_t group, bool is_captured) {
-  if (drift_watch_.SeesCauseInCall(function, root, group, is_captured) && ReadsKernels()) {
-    BeginDrift(0, DriftCause::kBroadcast);
-  }
-}
-
 // CLOCK_MONOTONIC: the kernel of an operation whose call is not known did not start before. It may have started before
 // it was announced, but not before the launch before was.
 inline uint64_t Communicator::NotBefore(const OperationStart& start) {

@@ -133,10 +133,9 @@ enum class DriftCause : uint8_t {
   kMessageToSelf = 1,
   kEmptyParts = 2,
   kReplayAfterEagerCall = 3,
-  kBroadcast = 4,
-  kContradiction = 5,
-  kMaskOverride = 6,
-  kEventsOff = 7,
+  kContradiction = 4,
+  kMaskOverride = 5,
+  kEventsOff = 6,
   kCount
 };
 
@@ -149,7 +148,6 @@ inline constexpr std::array<DriftTraits, static_cast<size_t>(DriftCause::kCount)
     {"message_to_self", "a send to or receive from oneself, as in every AlltoAll"},
     {"empty_parts", "a message that is cut into more parts than have data"},
     {"replay_after_eager_call", "a captured graph that was replayed after an eager call"},
-    {"broadcast", "a Broadcast that only one side of NCCL counts"},
     {"contradiction", "GPU times that contradict each other or the CPU's clock"},
     {"mask_override", "NCCL's event mask, which someone else has changed"},
     {"events_off", "collectives that were not announced, because someone else had switched their events off"},
