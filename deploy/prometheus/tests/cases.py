@@ -17,7 +17,7 @@ def a_described_alert():
     comm = cluster.communicators[0].id
     return cluster, {
         'alertname': 'NCCLStragglerRank', 'comm': comm, 'comm_name': 'dp', 'rank': '6', 'gpu': '2', 'gpu_uuid': 'GPU-6', 'hostname': 'gpu-node-1',
-        'pid': '1006', 'global_rank': '6', 'timing_source': 'kernel', 'slurm_job_id': '42', 'job': 'nccl', 'instance': 'node1:9828',
+        'pid': '1006', 'global_rank': '6', 'timing_source': 'kernel', 'slurm_job_id': '42', 'uid': '1000', 'job': 'nccl', 'instance': 'node1:9828',
     }, {
         'summary': f'Rank 6 of communicator {comm} makes the others wait',
         'description': f'The ranks of communicator {comm} dp spend 25% of the time waiting for rank 6: GPU 2 GPU-6, node gpu-node-1 (node1:9828), process 1006,'

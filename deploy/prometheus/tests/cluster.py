@@ -54,8 +54,7 @@ class Cluster:
         self.lost = lambda rank: 0  # completions that were not seen
         self.measured = lambda rank: 1  # factor by which the source of durations is wrong
         self.copies = []  # clusters of other users with the same nodes and times, who copy names and processes
-        self.uid = lambda rank, t: None  # label of the series of a user whose names another one claimed first
-        self.started = lambda node, t: 1  # when the node's daemon started
+        self.uid = '1000'  # of the segments' owner
         self.losses = {}  # further series of a target: name with labels, to the value at a time
         self.clock = lambda node, t: 0  # seconds by which the node's clock is wrong
         self.stuck = []  # Hang
@@ -77,15 +76,12 @@ class Cluster:
     def target(self, rank):
         return {'job': 'nccl', 'instance': f'node{self.node(rank)}:9828'}
 
-    def user(self, rank, t):
-        return {} if self.uid(rank, t) is None else {'uid': self.uid(rank, t)}
-
-    def labels(self, communicator, rank, t):
+    def labels(self, communicator, rank):
         return {'comm': communicator.id, 'comm_name': communicator.name, 'rank': str(communicator.members.index(rank)),
-                'gpu': str(rank % self.ranks_per_node)} | self.job | self.user(rank, t) | self.target(rank)
+                'gpu': str(rank % self.ranks_per_node), 'uid': self.uid} | self.job | self.target(rank)
 
-    def identity(self, rank, t):
-        return {'pid': str(1000 + rank), 'global_rank': str(rank)} | self.job | self.user(rank, t) | self.target(rank)
+    def identity(self, rank):
+        return {'pid': str(1000 + rank), 'global_rank': str(rank), 'uid': self.uid} | self.job | self.target(rank)
 
     def waits(self, t):
         """Seconds per second in each communicator, by rank."""
@@ -148,7 +144,7 @@ class Cluster:
             count['lateness'] += (arrivals[rank] - late[0]) * STEP * communicator.overlap
 
     def samples(self, communicator, rank, t, count):
-        labels = self.labels(communicator, rank, t)
+        labels = self.labels(communicator, rank)
         timed = count['timed'] if self.source(rank) != 'none' else 0
         if communicator.collective:
             own = labels | {'collective': communicator.collective, 'size': str(communicator.size)}
@@ -202,7 +198,7 @@ class Cluster:
     def add_targets(self, table, index, t):
         for rank in self.ranks:
             if self.scraped(self.node(rank), t) and self.served(rank, t):
-                labels = ','.join(f'{k}="{v}"' for k, v in self.identity(rank, t).items())
+                labels = ','.join(f'{k}="{v}"' for k, v in self.identity(rank).items())
                 table.setdefault(f'nccl_rank_alive{{{labels}}}', {})[index] = int(self.alive(rank, t))
                 table.setdefault(f'nccl_rank_stopped{{{labels}}}', {})[index] = int(self.halted(rank, t))
         for node in {self.node(rank) for rank in self.ranks}:
@@ -214,4 +210,3 @@ class Cluster:
                     name, own = series.rstrip('}').split('{')
                     table.setdefault(f'{name}{{{own},{labels}}}', {})[index] = value(t)
                 table.setdefault(f'nccl_exporter_build_info{{{labels},version="1"}}', {})[index] = 1
-                table.setdefault(f'process_start_time_seconds{{{labels}}}', {})[index] = self.started(node, t)
