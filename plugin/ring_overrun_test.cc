@@ -2,7 +2,6 @@
 // A communicator behind a model of NCCL 2.30: a host that calls ahead, a GPU whose works write NCCL's ring of 64 time
 // stamps, and a progress thread that reads the ring late. No wrong duration may be recorded, and no drift declared.
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <algorithm>
 #include <deque>
@@ -15,24 +14,12 @@
 #include "plugin/channel_events.h"
 #include "plugin/communicator.h"
 #include "plugin/task_events.h"
-
-namespace {
-uint64_t virtual_ns = 0;  // CLOCK_MONOTONIC of the plugin
-}
-
-extern "C" int __wrap_clock_gettime(clockid_t, timespec* time) {
-  time->tv_sec = static_cast<time_t>(virtual_ns / 1'000'000'000);
-  time->tv_nsec = static_cast<long>(virtual_ns % 1'000'000'000);
-  return 0;
-}
+#include "plugin/virtual_time.h"
 
 namespace nccl_exporter {
 namespace {
 
-constexpr uint64_t kUs = 1000;
-constexpr uint64_t kMs = 1000 * kUs;
 constexpr uint64_t kRing = 64;
-constexpr uint64_t kGpuOffsetNs = 77'000'000'000;  // of the GPU's clock
 
 using Calls = std::vector<Function>;
 
