@@ -183,6 +183,7 @@ class Communicator {
   enum class Belief : uint8_t { kNo, kLater, kYes };
   Belief ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
                     LaunchShare* shares);
+  uint64_t MostItemsOnAChannel(uint64_t last_member, uint64_t members);
   uint64_t EarlierInFlightNs(uint64_t ticket);
   void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, uint64_t last_member,
                     const LaunchShare& share, Belief belief, uint64_t members, uint64_t now_ns);

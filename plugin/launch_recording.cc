@@ -110,7 +110,8 @@ Communicator::Belief Communicator::Judge(const LaunchTimes& launch, uint64_t tim
   // In their place among the launches that are compared: those that lie between these two, and were not followed, not
   // timed, or are not over yet.
   if (plausibility_.last_ticket() != before && launch.first_ticket > before) {
-    AddRelaxed(uncompared_items_, launch.first_ticket - before - 1 + launch.incomplete);
+    const uint64_t uncompared = launch.first_ticket - before - 1 + launch.incomplete;
+    if (uncompared != 0) AddRelaxed(uncompared_items_, uncompared);
   }
   if (verdict.refutes_held) DropHeld(Loss::kRingOverrun);
   if (verdict.loss) {
@@ -149,6 +150,18 @@ bool Communicator::EndsProbation(const Verdict& verdict) {
   return verdict.is_own && left == 1;
 }
 
+// Of a launch of several operations.
+uint64_t Communicator::MostItemsOnAChannel(uint64_t last_member, uint64_t members) {
+  MostOnAChannel items;
+  uint64_t ticket = last_member;
+  for (uint64_t i = 0; i < members && ticket != 0; ++i) {
+    const Operation& operation = At(ticket);
+    if (HasInterval(operation, ticket, source())) items.Add(LoadRelaxed(operation.seen));
+    ticket = LoadRelaxed(operation.previous_member);
+  }
+  return items.Count();
+}
+
 // What becomes of the times of a launch, by part. Every member that has stopped and is not timed is counted once: by
 // what is wrong with its own time stamps, with those of its launch, or else as a companion.
 Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members,
@@ -157,7 +170,7 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
                     .first_item = At(last_member).first_item.load(std::memory_order_relaxed),
                     .start_ns = ~uint64_t{0}};
   if (launch != nullptr) times.call_ns = LoadRelaxed(launch->called_after);
-  MostOnAChannel items;
+  if (members > 1) times.items = MostItemsOnAChannel(last_member, members);
   uint64_t ticket = last_member;
   uint64_t carried = 0;
   for (uint64_t i = 0; i < members && ticket != 0; ++i) {
@@ -165,7 +178,6 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
     LaunchShare& share = shares[PartOf(operation, members)];
     bool is_covered = false;
     if (HasInterval(operation, ticket, source())) {
-      if (members > 1) items.Add(LoadRelaxed(operation.seen));
       if (const uint8_t rejection = RejectionOf(operation, source()); rejection != 0) {
         recorder_.CountLoss(static_cast<Loss>(rejection - 1));
         share.Reject();
@@ -197,7 +209,6 @@ Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_me
     if (share->is_rejected() && share->good() != 0) recorder_.CountLosses(Loss::kCompanion, share->good());
     if (!share->is_rejected()) good += share->good();
   }
-  if (members > 1) times.items = items.Count();
   const Belief belief = good == 0 ? Belief::kNo : BeliefIn(turn, launch, times, good);
   if (belief == Belief::kNo && turn) plausibility_.EndPatience();
   if (belief == Belief::kNo && good != 0) {
