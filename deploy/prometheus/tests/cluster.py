@@ -23,6 +23,7 @@ class Communicator:
         self.rates = traits.get('rates', {})  # where ranks differ
         self.duty = traits.get('duty', 1)  # share of the operations that is timed
         self.overlap = traits.get('overlap', 1)  # collectives of a step that wait for the same lateness, one more does not
+        self.beside = traits.get('beside', False)  # runs beside what comes next, which waits for the same lateness
         self.speed = traits.get('speed', lambda t: 1)  # of the transfer
         self.alive = traits.get('alive', lambda t: True)
         self.ranks = traits.get('ranks', len(members))  # more than members where some have no plugin
@@ -93,7 +94,8 @@ class Cluster:
             last = max(lateness[rank] for rank in communicator.members)
             for rank in communicator.members:
                 waits[communicator, rank] = TRANSFER / communicator.speed(t) + last - lateness[rank]
-                lateness[rank] = last
+                if not communicator.beside:
+                    lateness[rank] = last
         return waits
 
     def series(self):

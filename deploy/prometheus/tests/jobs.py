@@ -5,13 +5,13 @@ from cluster import Cluster
 NOTHING_EVER = object()
 
 
-def tensor_and_data_parallel(minutes, **traits):
-    """4 nodes of 4 ranks: tensor parallel within a node, data parallel across nodes, and a barrier of all."""
+def tensor_and_data_parallel(minutes, beside=False, **traits):
+    """4 nodes of 4 ranks: tensor parallel within a node, data parallel across nodes (beside the barrier if asked for), and a barrier of all."""
     cluster = Cluster(4, 4, minutes, **traits)
     for node in range(4):
         cluster.add(f'tp{node}', [4 * node + i for i in range(4)])
     for i in range(4):
-        cluster.add(f'dp{i}', [4 * node + i for node in range(4)])
+        cluster.add(f'dp{i}', [4 * node + i for node in range(4)], beside=beside)
     cluster.add('world', list(range(16)), rate=1)
     return cluster
 

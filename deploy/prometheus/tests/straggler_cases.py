@@ -19,6 +19,13 @@ def of_a_late_rank_s_victims_in_other_communicators_none_is_named():
                           rank_alert('NCCLLastArriver', 'tp1', 2, 1, 2)]}
 
 
+def of_its_victims_none_is_named_where_others_wait_for_them_in_two_communicators_at_once():
+    cluster = tensor_and_data_parallel(20, beside=True)
+    cluster.late = lambda rank, t: 0.2 if rank == 6 and t > 600 else 0
+    stragglers = [rank_alert('NCCLStragglerRank', name, rank, 1, 2) for name, rank in (('tp1', 2), ('dp2', 1), ('world', 6))]
+    return cluster, {10: [], 13: stragglers, 20: stragglers + [rank_alert('NCCLLastArriver', 'tp1', 2, 1, 2)]}
+
+
 def a_late_rank_of_a_pipeline_is_named_among_the_ranks_of_its_stage():
     cluster = pipeline(20)
     cluster.late = lambda rank, t: 0.1 if rank == 5 and t > 600 else 0
