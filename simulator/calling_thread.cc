@@ -49,6 +49,8 @@ bool CallingThread::HasHung() const {
 
 void CallingThread::StartStep(const ThreadStep& step) {
   GoOnTo(step.started_ns);
+  ++steps_;
+  if (pace_.IsBehind(step.started_ns)) ++late_steps_;
   if (ranks_.front().communicators.IsRecreatedAt(step.step)) {
     Drain();
     graphs_.clear();

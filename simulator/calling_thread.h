@@ -40,6 +40,9 @@ class CallingThread {
   void Finalize();
   // A communicator's destruction would not have returned.
   bool HasHung() const;
+  int64_t steps() const { return steps_; }
+  // Steps that began behind the job's time (Pace::IsBehind).
+  int64_t late_steps() const { return late_steps_; }
 
  private:
   using Plans = std::vector<PreparedPlan>;
@@ -60,6 +63,8 @@ class CallingThread {
   std::vector<CalledRank> ranks_;
   GroupEvents events_;
   int64_t now_ns_ = 0;
+  int64_t steps_ = 0;
+  int64_t late_steps_ = 0;
   std::map<int, Plans> graphs_;  // by the id of the captured group
 };
 

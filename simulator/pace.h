@@ -25,6 +25,12 @@ class Pace {
     return std::chrono::steady_clock::time_point(since_boot);
   }
 
+  // A job in real time should have been there half a second ago: the machine is too busy.
+  bool IsBehind(int64_t job_ns) const {
+    constexpr std::chrono::milliseconds kBehind(500);
+    return is_real_time_ && std::chrono::steady_clock::now() > Moment(job_ns) + kBehind;
+  }
+
   // Sleeps until then, or until the job is asked to stop.
   void SleepUntil(std::chrono::steady_clock::time_point moment) const {
     constexpr std::chrono::milliseconds kSliceToNoticeAStop(50);

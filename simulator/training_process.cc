@@ -127,11 +127,19 @@ void TrainingProcess::Run() {
 nlohmann::json TrainingProcess::Truth() const {
   const ClusterShape& shape = workload_.shape();
   nlohmann::json ranks = nlohmann::json::array();
+  int64_t steps = 0;
+  int64_t late_steps = 0;
+  for (const auto& thread : threads_) {
+    steps += thread->steps();
+    late_steps += thread->late_steps();
+  }
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const int rank = ranks_[i]->global_rank();
     if (cuda_ != nullptr) cuda_->SetDevice(shape.NodeOf(rank), shape.LocalRankOf(rank));
     const std::string uuid = cuda_ == nullptr ? "" : cuda_->Uuid(shape.LocalRankOf(rank));
     nlohmann::json truth = TruthOfRank(rank, shape.LocalRankOf(rank), shape.NodeOf(rank), getpid(), IsKilled(), uuid);
+    truth["process_steps"] = steps;
+    truth["process_late_steps"] = late_steps;
     for (const auto& communicator : communicators_[i]->All()) {
       truth["communicators"].push_back(TruthOf(*communicator, options_.play));
     }

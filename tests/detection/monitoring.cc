@@ -10,6 +10,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "tests/daemon.h"
 #include "tests/detection/scenario_run.h"
@@ -117,7 +118,6 @@ void Monitoring::RestartPrometheus() {
 }
 
 std::optional<int> Monitoring::NodesWithGaps(double seconds) const {
-  constexpr double kMostMissing = 0.1;  // of the scrapes
   const auto least = static_cast<int>(seconds / rules_.scrape_interval_s * (1 - kMostMissing));
   const std::string up = "sum_over_time(up[" + std::to_string(static_cast<int>(seconds)) + "s])";
   const HttpAnswer answer = HttpGet("http://" + Local(prometheus_port_) + "/api/v1/query?query=" + up);
@@ -128,6 +128,19 @@ std::optional<int> Monitoring::NodesWithGaps(double seconds) const {
     complete += std::stod(series["value"][1].get<std::string>()) >= least ? 1 : 0;
   }
   return static_cast<int>(ports_.size()) - complete;
+}
+
+std::optional<double> Monitoring::MissedEvaluations() const {
+  const HttpAnswer answer = HttpGet("http://" + Local(prometheus_port_) + "/metrics");
+  if (answer.status != 200) return std::nullopt;
+  double missed = 0;
+  double all = 0;
+  std::istringstream lines(answer.body);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("prometheus_rule_group_iterations_", 0) != 0) continue;
+    (line.find("_missed_") == std::string::npos ? all : missed) += std::stod(line.substr(line.rfind(' ')));
+  }
+  return all > 0 ? std::optional(missed / all) : std::nullopt;
 }
 
 std::optional<std::vector<PagedAlert>> Monitoring::Alerts() const {

@@ -17,6 +17,9 @@ namespace nccl_exporter::detection {
 inline constexpr char kPrometheus[] = "/usr/bin/prometheus";
 inline constexpr char kAlertmanager[] = "/usr/bin/prometheus-alertmanager";
 
+// Of what a run is made of; with more it says nothing.
+inline constexpr double kMostMissing = 0.1;
+
 class Monitoring {
  public:
   // `rules` outlives it. Starts all and waits until they are ready; what does not start is thrown as
@@ -31,8 +34,10 @@ class Monitoring {
   void HoldDaemon(int node, bool is_held);
   void RestartPrometheus();
 
-  // Nodes of which a scrape has failed, or none was made, in the last so many seconds.
+  // Nodes of which more than kMostMissing of the scrapes failed, or were not made, in the last so many seconds.
   std::optional<int> NodesWithGaps(double seconds) const;
+  // Share of the rules' evaluations that Prometheus left out because those before took too long.
+  std::optional<double> MissedEvaluations() const;
 
   // The alerts that Alertmanager shows now; times since the Unix epoch. Nothing if it does not answer.
   std::optional<std::vector<PagedAlert>> Alerts() const;

@@ -48,19 +48,28 @@ class Run {
       SleepMilliseconds(kPollMilliseconds);
     }
     NoteAlerts();
-    CheckScrapes();
+    CheckWatchers();
     const Directory directory = EndJobs();
     return Judge(scenario_, {alerts_.begin(), alerts_.end()}, directory, rules_.class_of);
   }
 
  private:
   // Who tampers with the watchers makes gaps of his own.
-  void CheckScrapes() const {
+  void CheckWatchers() const {
     if (!scenario_.actions.empty()) return;
     constexpr double kDiscoverySeconds = 6;  // Prometheus looks for targets every 5 s
     const std::optional<int> nodes = monitoring_.NodesWithGaps(scenario_.seconds - kDiscoverySeconds);
     if (nodes != 0)
       throw VoidRun("the machine is too busy: too few scrapes of " + std::to_string(nodes.value_or(-1)) + " nodes");
+    const double missed = monitoring_.MissedEvaluations().value_or(1);
+    if (missed > kMostMissing)
+      throw VoidRun("the machine is too busy: evaluations missed: " + std::to_string(missed));
+  }
+
+  static void CheckSteps(const nlohmann::json& rank) {
+    const double late = rank["process_late_steps"].get<double>() / std::max(rank["process_steps"].get<double>(), 1.0);
+    if (late > kMostMissing)
+      throw VoidRun("the machine is too busy: late steps of rank " + rank["rank"].dump() + ": " + std::to_string(late));
   }
 
   struct IsEarlier {
@@ -111,6 +120,7 @@ class Run {
       if (jobs_[i]->Wait() != 0) throw std::runtime_error("the job failed: " + jobs_[i]->Output());
       const nlohmann::json truth = nlohmann::json::parse(std::ifstream(TruthOf(i)));
       for (const auto& rank : truth["ranks"]) {
+        CheckSteps(rank);
         for (const auto& communicator : rank["communicators"]) {
           const std::pair key(communicator["id"].get<std::string>(), std::to_string(communicator["rank"].get<int>()));
           directory.global_ranks[key] = rank["rank"];
