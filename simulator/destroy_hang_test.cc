@@ -3,7 +3,7 @@
 // code, and their neighbours that were seen to end.
 #include <gtest/gtest.h>
 
-#include "simulator/profiler_event.h"
+#include "simulator/release/profiler_event.h"
 #include "simulator/testing/recorded_job.h"
 
 namespace nccl_exporter::sim {

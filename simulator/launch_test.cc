@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "simulator/profiler_event.h"
+#include "simulator/release/profiler_event.h"
 #include "simulator/testing/recorded_job.h"
 
 namespace nccl_exporter::sim {

@@ -8,15 +8,15 @@
 #include <cstring>
 #include <filesystem>
 
-#include "simulator/beside_program.h"
-#include "simulator/cuda_driver.h"
-#include "simulator/job_options.h"
-#include "simulator/process_launcher.h"
-#include "simulator/profiler_plugin.h"
-#include "simulator/stop_signals.h"
-#include "simulator/training_process.h"
-#include "simulator/truth_file.h"
-#include "simulator/virtual_clock.h"
+#include "simulator/device/cuda_driver.h"
+#include "simulator/device/virtual_clock.h"
+#include "simulator/job/job_options.h"
+#include "simulator/job/process_launcher.h"
+#include "simulator/job/stop_signals.h"
+#include "simulator/job/training_process.h"
+#include "simulator/job/truth_file.h"
+#include "simulator/loader/beside_program.h"
+#include "simulator/loader/profiler_plugin.h"
 
 namespace nccl_exporter::sim {
 namespace {

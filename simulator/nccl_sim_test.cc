@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "simulator/beside_program.h"
-#include "simulator/profiler_event.h"
+#include "simulator/loader/beside_program.h"
+#include "simulator/release/profiler_event.h"
 
 namespace nccl_exporter::sim {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "simulator/profiler_event.h"
+#include "simulator/release/profiler_event.h"
 #include "simulator/testing/recorded_job.h"
 
 namespace nccl_exporter::sim {

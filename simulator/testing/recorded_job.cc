@@ -7,10 +7,10 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "simulator/beside_program.h"
-#include "simulator/profiler_plugin.h"
-#include "simulator/training_process.h"
-#include "simulator/virtual_clock.h"
+#include "simulator/device/virtual_clock.h"
+#include "simulator/job/training_process.h"
+#include "simulator/loader/beside_program.h"
+#include "simulator/loader/profiler_plugin.h"
 
 namespace nccl_exporter::sim {
 namespace {

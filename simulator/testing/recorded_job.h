@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/job_options.h"
+#include "simulator/job/job_options.h"
 #include "simulator/testing/recording.h"
 
 namespace nccl_exporter::sim {

@@ -8,7 +8,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "simulator/dice.h"
+#include "simulator/workload/dice.h"
 
 namespace nccl_exporter::detection {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "simulator/job_options.h"
+#include "simulator/job/job_options.h"
 #include "tests/detection/scenario.h"
 
 namespace nccl_exporter::detection {

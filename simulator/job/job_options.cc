@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/job/job_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "simulator/release/fault.h"
+#include "simulator/workload/call_list.h"
+#include "simulator/workload/layout.h"
+
+namespace nccl_exporter::sim {
+namespace {
+
+constexpr int kBadUsage = 2;
+
+// Options as they are written; what follows from several of them is worked out by Resolve.
+struct Draft {
+  JobOptions& options;
+  std::vector<std::string> environment_of_ranks = {};
+  int api_version = 6;
+  int nccl_version = 0;  // 0: that of the API version
+  double duration_seconds = 0;
+  bool has_thread_per_rank = false;
+  std::string pace = "fast";
+  std::string network = "inter";
+  std::string log_level = "warn";
+  Kill kill{.rank = -1, .step = 0, .is_in_flight = false};
+  ChildOptions child{.process = -1, .epoch_monotonic_ns = 0, .truth_part = ""};
+};
+
+std::string LayoutHelp() {
+  std::string help = "parallel layout:";
+  for (const Layout& layout : Layouts()) help += fmt::format("\n  {}: {}", layout.name, layout.help);
+  return help;
+}
+
+std::vector<std::string> LayoutNames() {
+  std::vector<std::string> names;
+  for (const Layout& layout : Layouts()) names.emplace_back(layout.name);
+  return names;
+}
+
+void AddCluster(CLI::App& app, Draft& draft) {
+  WorkloadOptions& workload = draft.options.workload;
+  ClusterShape& shape = workload.shape;
+  const char* const kGroup = "Cluster";
+  app.add_option("--nodes", shape.nodes, "nodes of the job")->check(CLI::Range(1, 4096))->group(kGroup);
+  app.add_option("--ranks-per-node", shape.ranks_per_node, "ranks on a node")->check(CLI::Range(1, 64))->group(kGroup);
+  app.add_option("--ranks-per-process", shape.ranks_per_process, "GPUs of one process")
+      ->check(CLI::Range(1, 64))
+      ->group(kGroup);
+  app.add_flag("--thread-per-rank", draft.has_thread_per_rank,
+               "of a process with several GPUs, a thread for each; else one thread calls for all, in one group")
+      ->group(kGroup);
+  app.add_option("--node", draft.options.node, "play the ranks of this node only; -1: all")
+      ->check(CLI::Range(-1, 4095))
+      ->group(kGroup);
+  app.add_option("--network", draft.network, "operations that cross the network: all, inter (between nodes), none")
+      ->check(CLI::IsMember({"all", "inter", "none"}))
+      ->group(kGroup);
+}
+
+void AddWorkload(CLI::App& app, Draft& draft) {
+  WorkloadOptions& workload = draft.options.workload;
+  PlayOptions& play = draft.options.play;
+  const char* const kGroup = "Workload";
+  app.add_option("--layout", workload.layout, LayoutHelp())->check(CLI::IsMember(LayoutNames()))->group(kGroup);
+  app.add_option("--calls", workload.calls, CallListHelp())->group(kGroup);
+  app.add_option("--steps", draft.options.steps, "training steps")->check(CLI::NonNegativeNumber)->group(kGroup);
+  app.add_option("--duration", draft.duration_seconds, "seconds of the job, in place of --steps")
+      ->check(CLI::PositiveNumber)
+      ->group(kGroup);
+  app.add_option("--rate", draft.options.steps_per_second, "steps a second, at most")
+      ->check(CLI::Range(0.001, 100000.0))
+      ->group(kGroup);
+  app.add_option("--seed", workload.seed, "of everything that varies")->group(kGroup);
+  app.add_option("--aggregate", workload.aggregate, "calls of the layout that are made in one group")
+      ->check(CLI::Range(1, 64))
+      ->group(kGroup);
+  app.add_flag("--graph", play.captures_graphs, "capture the groups of a step in CUDA graphs and replay them")
+      ->group(kGroup);
+  app.add_flag("--nonblocking", play.is_nonblocking, "non-blocking communicators: launches come from another thread")
+      ->group(kGroup);
+  app.add_flag("--collnet", play.uses_collnet, "large AllReduces between nodes use CollNet")->group(kGroup);
+  app.add_flag(
+         "--symmetric", play.uses_symmetric,
+         "buffers are symmetric windows: groups of AllReduce, AllGather and ReduceScatter alone run on their kernels")
+      ->group(kGroup);
+  app.add_option("--channels", play.most_channels, "channels of a collective, at most")
+      ->check(CLI::Range(1, 32))
+      ->group(kGroup);
+  app.add_option("--split-at-step", workload.split_at_step, "split the first communicator in this step")->group(kGroup);
+  app.add_option("--shrink-at-step", workload.shrink_at_step, "shrink the first communicator in this step")
+      ->group(kGroup);
+  app.add_option("--compute-share", draft.options.compute_share, "of a step's period, what the GPUs compute")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kGroup);
+  app.add_option("--incident", draft.options.incident_texts, IncidentHelp())->group(kGroup);
+  app.add_option("--recreate-every", play.recreate_every, "destroy and create all communicators every so many steps")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kGroup);
+}
+
+void AddNccl(CLI::App& app, Draft& draft) {
+  JobOptions& options = draft.options;
+  const char* const kGroup = "NCCL";
+  app.add_option("--api-version", draft.api_version, "version of the profiler API")
+      ->check(CLI::Range(1, 7))
+      ->group(kGroup);
+  app.add_option("--nccl-version", draft.nccl_version, "release of NCCL, such as 22809 for 2.28.9; 0: a typical one")
+      ->group(kGroup);
+  app.add_option("--plugin", options.plugin, "value of NCCL_PROFILER_PLUGIN, else that of the environment counts")
+      ->group(kGroup);
+  app.add_option("--cuda", options.cuda, "stand-in for CUDA's driver; empty: that beside this program, if there is one")
+      ->group(kGroup);
+  app.add_option("--nccl-debug", draft.log_level, "what NCCL's logger prints: none, warn, info, trace")
+      ->check(CLI::IsMember({"none", "warn", "info", "trace"}))
+      ->group(kGroup);
+  app.add_flag("!--no-comm-names", options.play.names_communicators, "communicators have no names")->group(kGroup);
+  app.add_option("--gpu-granularity", options.play.gpu_clock_granularity_ns, "tick of the GPUs' clocks, in ns")
+      ->check(CLI::Range(1, 1000000))
+      ->group(kGroup);
+  app.add_option("--fault", options.faults, FaultHelp())->group(kGroup);
+}
+
+void AddProcesses(CLI::App& app, Draft& draft) {
+  JobOptions& options = draft.options;
+  const char* const kGroup = "Processes";
+  app.add_option("--pace", draft.pace, "fast: as fast as it goes, with times that end about now; real: in real time")
+      ->check(CLI::IsMember({"fast", "real"}))
+      ->group(kGroup);
+  app.add_option("--segment-dir", options.segment_directory, "set NCCL_EXPORTER_DIR; %n is the number of the node")
+      ->group(kGroup);
+  app.add_option("--slurm-job-id", options.slurm_job_id, "set SLURM_JOB_ID, SLURM_STEP_ID and SLURM_PROCID")
+      ->group(kGroup);
+  app.add_option("--env", options.environment, "set NAME=VALUE; %n: node, %r: process, %l: process of its node")
+      ->group(kGroup);
+  app.add_option("--env-of", draft.environment_of_ranks,
+                 "RANK:NAME=VALUE or FIRST-LAST:NAME=VALUE: as --env, for these ranks only")
+      ->group(kGroup);
+  app.add_option("--truth", options.truth_file, "write the true counts to this file")->group(kGroup);
+  app.add_flag("--truth-operations", options.play.lists_operations,
+               "list every operation with the duration of its kernel, too")
+      ->group(kGroup);
+  app.add_option("--hold", options.hold_seconds, "seconds to live on after the last step")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kGroup);
+  app.add_flag("!--no-finalize", options.finalizes, "exit without destroying the communicators")->group(kGroup);
+  app.add_option("--kill-rank", draft.kill.rank, "the process of this rank kills itself; the others go on")
+      ->group(kGroup);
+  app.add_option("--kill-step", draft.kill.step, "before this step")->group(kGroup);
+  app.add_flag("--kill-in-flight", draft.kill.is_in_flight, "in this step, after it has started its first group")
+      ->group(kGroup);
+  // Between the first process and those that it starts.
+  app.add_option("--child-process", draft.child.process)->group("");
+  app.add_option("--child-epoch", draft.child.epoch_monotonic_ns)->group("");
+  app.add_option("--child-truth", draft.child.truth_part)->group("");
+}
+
+void AddAll(CLI::App& app, Draft& draft) {
+  app.option_defaults()->always_capture_default();
+  app.footer("Exit codes: 0; 1 a process failed; 2 bad options; 3 ncclCommDestroy would never return.");
+  AddCluster(app, draft);
+  AddWorkload(app, draft);
+  AddNccl(app, draft);
+  AddProcesses(app, draft);
+}
+
+Network NetworkByName(const std::string& name) {
+  if (name == "all") return Network::kAll;
+  return name == "inter" ? Network::kBetweenNodes : Network::kNone;
+}
+
+// Returns what is wrong, or nothing.
+std::string ResolveCluster(Draft& draft) {
+  ClusterShape& shape = draft.options.workload.shape;
+  if (shape.ranks_per_node % shape.ranks_per_process != 0) {
+    return fmt::format("--ranks-per-process {} does not divide --ranks-per-node {}", shape.ranks_per_process,
+                       shape.ranks_per_node);
+  }
+  shape.ranks_per_thread = draft.has_thread_per_rank ? 1 : shape.ranks_per_process;
+  if (draft.options.node >= shape.nodes) return fmt::format("--node {} of {} nodes", draft.options.node, shape.nodes);
+  if (draft.kill.rank >= shape.ranks())
+    return fmt::format("--kill-rank {} of {} ranks", draft.kill.rank, shape.ranks());
+  if (const std::string& calls = draft.options.workload.calls; !calls.empty()) {
+    LayoutDraft unused(shape);
+    if (const std::string error = WriteCallList(calls, unused); !error.empty()) return "--calls: " + error;
+  }
+  if (draft.options.workload.shrink_at_step >= 0 && shape.ranks() < 2) return "--shrink-at-step needs two ranks";
+  return "";
+}
+
+std::string ResolveRelease(Draft& draft) {
+  const int native = NativeApiVersion(draft.nccl_version);
+  if (draft.nccl_version == 0) {
+    draft.nccl_version = kTypicalNcclVersions[static_cast<size_t>(draft.api_version - 1)];
+  } else if (native == 0) {
+    return fmt::format("--nccl-version {}: not a release with profiler plugins, 2.23 (22304) or later",
+                       draft.nccl_version);
+  } else if (native != draft.api_version) {
+    return fmt::format("--nccl-version {} speaks profiler API v{}: --api-version {}", draft.nccl_version, native,
+                       native);
+  }
+  draft.options.play.release = Release(draft.nccl_version);
+  return "";
+}
+
+std::string ResolveFaults(JobOptions& options) {
+  for (const std::string& fault : options.faults) {
+    if (std::string error = options.play.faults.Add(fault, options.play.release); !error.empty()) return error;
+  }
+  if (options.play.faults.Has(Fault::kDriftGraph) && !options.play.captures_graphs) {
+    return "--fault drift-graph needs --graph";
+  }
+  return "";
+}
+
+std::string ResolveEnvironment(Draft& draft) {
+  const auto is_pair = [](std::string_view text) { return text.find('=') != std::string::npos && text.front() != '='; };
+  for (const std::string& pair : draft.options.environment) {
+    if (!is_pair(pair)) return fmt::format("--env {}: not NAME=VALUE", pair);
+  }
+  for (const std::string& text : draft.environment_of_ranks) {
+    JobOptions::OfRanks of_ranks;
+    int length = 0;
+    if (std::sscanf(text.c_str(), "%d-%d:%n", &of_ranks.first, &of_ranks.last, &length) != 2 || length == 0) {
+      length = 0;
+      if (std::sscanf(text.c_str(), "%d:%n", &of_ranks.first, &length) != 1) length = 0;
+      of_ranks.last = of_ranks.first;
+    }
+    of_ranks.pair = text.substr(static_cast<size_t>(length));
+    if (length == 0 || !is_pair(of_ranks.pair)) return fmt::format("--env-of {}: not RANKS:NAME=VALUE", text);
+    draft.options.environment_of_ranks.push_back(std::move(of_ranks));
+  }
+  return "";
+}
+
+std::string ResolveIncidents(JobOptions& options) {
+  std::string error;
+  for (const std::string& text : options.incident_texts) {
+    if (const std::optional<Incident> incident = ParseIncident(text, options.workload.shape, error)) {
+      options.incidents.push_back(*incident);
+    }
+  }
+  return error;
+}
+
+std::string Resolve(Draft& draft) {
+  JobOptions& options = draft.options;
+  if (const std::string error = ResolveEnvironment(draft); !error.empty()) return error;
+  static const std::map<std::string, int> kLogLevels{{"none", 0}, {"warn", 2}, {"info", 3}, {"trace", 5}};
+  options.log_level = kLogLevels.at(draft.log_level);
+  options.is_real_time = draft.pace == "real";
+  options.play.seed = options.workload.seed;
+  options.play.network = NetworkByName(draft.network);
+  if (draft.duration_seconds > 0) {
+    options.steps = static_cast<int64_t>(std::ceil(draft.duration_seconds * options.steps_per_second));
+  }
+  if (draft.kill.rank >= 0) options.kill = draft.kill;
+  if (draft.child.process >= 0) options.child = draft.child;
+  const std::string cluster_error = ResolveCluster(draft);
+  if (!cluster_error.empty()) return cluster_error;
+  if (const std::string error = ResolveIncidents(options); !error.empty()) return error;
+  const std::string release_error = ResolveRelease(draft);
+  return release_error.empty() ? ResolveFaults(options) : release_error;
+}
+
+}  // namespace
+
+std::optional<int> ParseJobOptions(int argc, const char* const* argv, JobOptions& options) {
+  CLI::App app("Plays the part of NCCL for a profiler plugin, without a GPU.", "nccl-sim");
+  Draft draft{.options = options};
+  AddAll(app, draft);
+  std::string error;
+  try {
+    app.parse(argc, argv);
+    error = Resolve(draft);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError& parse_error) {
+    error = parse_error.what();
+  }
+  if (error.empty()) return std::nullopt;
+  fmt::print(stderr, "nccl-sim: {}\n", error.substr(0, error.find('\n')));
+  return kBadUsage;
+}
+
+std::string JobOptionsHelp() {
+  CLI::App app("Plays the part of NCCL for a profiler plugin, without a GPU.", "nccl-sim");
+  JobOptions options;
+  Draft draft{.options = options};
+  AddAll(app, draft);
+  return app.help();
+}
+
+}  // namespace nccl_exporter::sim

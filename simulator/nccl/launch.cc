@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/nccl/launch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "simulator/release/descriptor.h"
+#include "simulator/workload/dice.h"
+
+namespace nccl_exporter::sim {
+namespace {
+
+constexpr int64_t kUploadToPollNs = 1000;    // before that no thread sees an uploaded operation
+constexpr int64_t kMostPollDelayNs = 18000;  // from what the GPU or the network did to the poll that finds it
+constexpr int64_t kChannelSkewNs = 400;      // between the channels of a kernel
+constexpr uint64_t kChunkBytes = 524288;     // of a network transfer
+
+enum Purpose : int {
+  kInitialSync,
+  kFinalSync,
+  kStartPoll,
+  kStopPoll,
+  kStartSkew,
+  kStopSkew,
+  kSendStart,
+  kSendStop,
+  kRecvStart,
+  kRecvStop
+};
+
+constexpr std::array kSendStates{EventState::kProxyOpSendPosted, EventState::kProxyOpSendRemFifoWait,
+                                 EventState::kProxyOpSendTransmitted, EventState::kProxyOpSendDone};
+constexpr std::array kRecvStates{EventState::kProxyOpRecvPosted, EventState::kProxyOpRecvReceived,
+                                 EventState::kProxyOpRecvTransmitted, EventState::kProxyOpRecvDone};
+
+// Short messages run on LL kernels, which have no phases.
+bool HasPhases(const Task& task, const Release& release) {
+  constexpr uint64_t kLeastBytes = 65536;
+  return task.is_symmetric && (task.mask & kKernelPhase) != 0 && release.HasSymmetricPhases() &&
+         task.message_bytes >= kLeastBytes;
+}
+
+}  // namespace
+
+struct Launch::ProxyOp {
+  bool is_send;
+  int peer;
+  uint64_t bytes;
+  void* handle = nullptr;
+  int64_t started_ns = 0;
+
+  int steps() const { return static_cast<int>((bytes + kChunkBytes - 1) / kChunkBytes); }
+};
+
+int64_t Launch::DelayNs(int64_t most_ns, int channel, int purpose) const {
+  const uint64_t dice = Dice(options_.seed, rank_.global_rank(), communicator_.id, kernel_.start_ns, channel, purpose);
+  return static_cast<int64_t>(dice % static_cast<uint64_t>(most_ns));
+}
+
+WorkItem Launch::ItemOn(int channel) const {
+  if (NeverStarts()) return {WorkItem::kNever, WorkItem::kNever};
+  return {kernel_.start_ns + DelayNs(kChannelSkewNs, channel, kStartSkew),
+          never_completes_ ? WorkItem::kNever : kernel_.stop_ns - DelayNs(kChannelSkewNs, channel, kStopSkew)};
+}
+
+Launch::GpuTimes Launch::TimesOf(const WorkItem& item) const {
+  const GpuClock& clock = rank_.gpu_clock();
+  return {clock.Read(item.start_ns), item.stop_ns == WorkItem::kNever ? 0 : clock.Read(item.stop_ns)};
+}
+
+ChannelConnection& Launch::ConnectionOf(const Task& task, int channel) const {
+  return communicator_.connections[static_cast<size_t>(channel)][task.call.function == Function::kRecv ? 1 : 0];
+}
+
+int64_t Launch::Upload(const Task& task, int64_t now_ns) {
+  const Release& release = options_.release;
+  const uint32_t proxy_bits = kProxyOp | kProxyStep | (release.HasKernelEvents() ? uint32_t{kNetPlugin} : 0);
+  const bool has_proxy_events = task.crosses_network && (task.mask & proxy_bits) != 0;
+  communicator_.NoteMask(task.mask, release);
+  const bool has_kernel_events = (task.mask & kKernelCh) != 0 && release.HasKernelEvents();
+  const bool shows_kernel = has_kernel_events && (task.channels.played > 0 || task.is_carried);
+  const size_t member = members_.size();
+  members_.push_back({.function = task.call.function,
+                      .bytes = task.message_bytes,
+                      .shows_its_end = is_timed_ && (shows_kernel || has_proxy_events)});
+  members_.back().operation =
+      communicator_.account.AddOperation(task.call.function, task.message_bytes, kernel_.start_ns);
+  true_members_.push_back(members_.back());
+  int64_t last_due_ns = now_ns;
+  if (has_kernel_events) {
+    if (!task.is_symmetric) NoteWaits(task);
+    for (int i = 0; i < task.channels.played && release.HasKernelTimes() && !never_completes_; ++i) {
+      const GpuTimes times = TimesOf(ItemOn(task.channels.low + i));
+      true_members_.back().Cover(times.start_ns, times.stop_ns);
+    }
+    if (HasPhases(task, release)) CountPhases(task, members_[member]);
+    if (task.is_carried && !never_completes_) Carry(members_[member], true_members_.back());
+    last_due_ns = options_.faults.Any() && !task.is_symmetric ? PostPolledEvents(task, member, now_ns)
+                                                              : PostKernelEvents(task, member, now_ns);
+  }
+  if (has_proxy_events) {
+    for (const bool is_send : {true, false}) {
+      if (task.call.function == (is_send ? Function::kRecv : Function::kSend)) continue;
+      last_due_ns = std::max(last_due_ns, PostProxyEvents(task, member, now_ns, is_send));
+    }
+  }
+  return last_due_ns;
+}
+
+Launch::PhaseBorders Launch::BordersOn(int channel) const {
+  const WorkItem item = ItemOn(channel);
+  const int64_t third_ns = (item.stop_ns - item.start_ns) / 3;
+  const GpuClock& clock = rank_.gpu_clock();
+  return {clock.Read(item.start_ns), clock.Read(item.start_ns + 1 + DelayNs(third_ns, channel, kInitialSync)),
+          clock.Read(item.stop_ns - 1 - DelayNs(third_ns, channel, kFinalSync)), clock.Read(item.stop_ns)};
+}
+
+// Between the start of a channel and its stop; phases without length are left out.
+void Launch::ReportPhases(const Part& part, void* kernel_handle, int64_t now_ns) {
+  constexpr std::array<std::string_view, 3> kNames{"initial_sync", "compute", "final_sync"};
+  const PhaseBorders borders = BordersOn(part.channel);
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (borders[i] == borders[i + 1]) continue;
+    void* handle = nullptr;
+    Descriptor descriptor(options_.release.api_version(), kKernelPhase, kernel_handle, 0);
+    descriptor.PutSigned(Field::kKernelPhaseChannel, part.channel)
+        .Put(Field::kKernelPhaseId, i)
+        .PutText(Field::kKernelPhaseName, kNames[i])
+        .Put(Field::kKernelPhaseTimer, borders[i]);
+    plugin_.Start(communicator_.context, &handle, descriptor, now_ns);
+    if (handle == nullptr) continue;
+    StateArguments arguments(borders[i + 1]);
+    plugin_.Record(handle, EventState::kKernelPhaseStop, &arguments, now_ns);
+    plugin_.Stop(handle, now_ns);
+  }
+}
+
+void Launch::CountPhases(const Task& task, LaunchMember& shown) const {
+  if (!is_timed_ || never_completes_ || task.channels.played == 0) return;
+  for (int i = 0; i < task.channels.played; ++i) {
+    const PhaseBorders borders = BordersOn(task.channels.low + i);
+    for (size_t phase = 0; phase < shown.phase_ns.size(); ++phase) {
+      shown.phase_ns[phase] += borders[phase + 1] - borders[phase];
+    }
+  }
+  for (uint64_t& ns : shown.phase_ns) ns /= static_cast<uint64_t>(task.channels.played);
+}
+
+// The kernel of its plan ran on the first channel in any case.
+void Launch::Carry(LaunchMember& shown, LaunchMember& real) const {
+  const GpuTimes times = TimesOf(ItemOn(0));
+  real.Cover(times.start_ns, times.stop_ns);
+  if (is_timed_) shown.Cover(times.start_ns, times.stop_ns);
+}
+
+void Launch::RunOnDevice(int channel, bool writes, int64_t now_ns) {
+  const auto place = static_cast<size_t>(channel);
+  communicator_.counters[place].Run(writes);
+  if (!options_.faults.Any()) return;
+  WorkItem item = ItemOn(channel);
+  item.is_written = writes;
+  communicator_.polled[place].Run(item, now_ns, rank_.kernel_events(), options_.faults);
+}
+
+// 0 for a replay that was never counted: any entry shows as much.
+uint64_t Launch::AwaitedBy(const Task& task, int part) const {
+  return static_cast<size_t>(part) < task.awaited.size() ? task.awaited[static_cast<size_t>(part)] : 0;
+}
+
+void Launch::NoteWaits(const Task& task) {
+  const uint64_t number = ++communicator_.uploaded[task.call.function];
+  if (never_completes_) return;  // the job is not destroyed then
+  for (int i = 0; i < task.channels.played; ++i) {
+    communicator_.counters[static_cast<size_t>(task.channels.low + i)].Wait(
+        {.counter = AwaitedBy(task, i), .function = task.call.function, .number = number});
+  }
+}
+
+// Operations on a connection are polled one after the other: a start is not reported before the stop of the one before.
+int64_t Launch::PostKernelEvents(const Task& task, size_t member, int64_t now_ns) {
+  int64_t last_due_ns = now_ns;
+  for (int i = 0; i < task.channels.played; ++i) {
+    const int channel = task.channels.low + i;
+    ChannelConnection& connection = ConnectionOf(task, channel);
+    Part part{.member = member,
+              .parent = task.handle,
+              .channel = channel,
+              .start_due_ns = 0,
+              .stop_due_ns = 0,
+              .has_phases = HasPhases(task, options_.release)};
+    part.start_due_ns = std::max({now_ns + kUploadToPollNs, connection.last_due_ns + 1,
+                                  kernel_.start_ns + kChannelSkewNs + DelayNs(kMostPollDelayNs, channel, kStartPoll)});
+    part.stop_due_ns = std::max(part.start_due_ns + 1, kernel_.stop_ns + DelayNs(kMostPollDelayNs, channel, kStopPoll));
+    connection.last_due_ns = part.stop_due_ns;
+    last_due_ns = std::max(last_due_ns, part.stop_due_ns);
+    open_parts_.fetch_add(1, std::memory_order_relaxed);
+    if (NeverStarts()) continue;
+    const GpuTimes times = TimesOf(ItemOn(channel));
+    rank_.kernel_events().Post(part.start_due_ns, [self = shared_from_this(), part, &connection, times](int64_t now) {
+      self->StartKernelChannel(part, connection, times.start_ns, now);
+    });
+    if (never_completes_) continue;
+    rank_.kernel_events().Post(part.stop_due_ns, [self = shared_from_this(), part, &connection, times](int64_t now) {
+      self->StopKernelChannel(part, connection, times.stop_ns, now);
+    });
+  }
+  return last_due_ns;
+}
+
+void Launch::StartKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns) {
+  connection.started_ns = now_ns;
+  connection.started_gpu_ns = gpu_ns;
+  Descriptor descriptor(options_.release.api_version(), kKernelCh, part.parent, 0);
+  descriptor.PutSigned(Field::kKernelChChannel, part.channel).Put(Field::kKernelChTimer, gpu_ns);
+  plugin_.Start(communicator_.context, &connection.kernel_handle, descriptor, now_ns);
+}
+
+void Launch::StopKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns) {
+  if (connection.kernel_handle != nullptr) {
+    if (part.has_phases) ReportPhases(part, connection.kernel_handle, now_ns);
+    if (options_.release.HasKernelTimes()) {
+      StateArguments arguments(gpu_ns);
+      plugin_.Record(connection.kernel_handle, EventState::kKernelChStop, &arguments, now_ns);
+    }
+    plugin_.Stop(connection.kernel_handle, now_ns);
+    if (options_.release.ClearsKernelSlots()) connection.kernel_handle = nullptr;
+  }
+  if (!is_timed_) {
+    // It would tell the time of other work.
+  } else if (options_.release.HasKernelTimes()) {
+    const GpuTimes times = TimesOf(ItemOn(part.channel));
+    members_[part.member].Cover(times.start_ns, times.stop_ns);
+  } else {
+    members_[part.member].Cover(static_cast<uint64_t>(connection.started_ns), static_cast<uint64_t>(now_ns));
+  }
+  EndPart();
+}
+
+int64_t Launch::PostProxyEvents(const Task& task, size_t member, int64_t now_ns, bool is_send) {
+  int64_t last_due_ns = now_ns;
+  const int ranks = communicator_.shape.ranks();
+  const int neighbour = (communicator_.rank + (is_send ? 1 : ranks - 1)) % ranks;
+  for (int i = 0; i < task.channels.used; ++i) {
+    const int channel = task.channels.low + i;
+    auto op = std::make_shared<ProxyOp>();
+    op->is_send = is_send;
+    op->peer = task.is_p2p() ? task.call.peer : neighbour;
+    op->bytes = task.message_bytes / static_cast<uint64_t>(task.channels.used);
+    Part part{.member = member, .parent = task.handle, .channel = channel, .start_due_ns = 0, .stop_due_ns = 0};
+    // Up to 2.26 an operation starts when its connection takes it up, later when the progress thread receives it.
+    const int64_t start_ns = options_.release.HasDetailedProxyStates() ? kernel_.start_ns : now_ns;
+    part.start_due_ns = std::max(now_ns, start_ns) + kUploadToPollNs +
+                        DelayNs(kMostPollDelayNs, channel, is_send ? kSendStart : kRecvStart);
+    if (!options_.release.HasDetailedProxyStates()) {
+      part.start_due_ns = std::max(part.start_due_ns, communicator_.proxy_starts_due_ns);
+    }
+    proxy_starts_due_ns_ = std::max(proxy_starts_due_ns_, part.start_due_ns);
+    part.stop_due_ns = std::max(part.start_due_ns + 2,
+                                kernel_.stop_ns + DelayNs(kMostPollDelayNs, channel, is_send ? kSendStop : kRecvStop));
+    last_due_ns = std::max(last_due_ns, part.stop_due_ns);
+    open_parts_.fetch_add(1, std::memory_order_relaxed);
+    if (part.start_due_ns >= kNever) continue;
+    rank_.proxy().Post(part.start_due_ns, [self = shared_from_this(), part, op](int64_t due_ns) {
+      self->StartProxyOp(part, *op, due_ns);
+    });
+    if (never_completes_) continue;
+    rank_.proxy().Post(part.stop_due_ns,
+                       [self = shared_from_this(), part, op](int64_t due_ns) { self->StopProxyOp(part, *op, due_ns); });
+  }
+  return last_due_ns;
+}
+
+void Launch::StartProxyOp(const Part& part, ProxyOp& op, int64_t now_ns) {
+  op.started_ns = now_ns;
+  Descriptor descriptor(options_.release.api_version(), kProxyOp, part.parent, communicator_.rank);
+  descriptor.PutSigned(Field::kProxyOpPid, getpid())
+      .PutSigned(Field::kProxyOpChannel, part.channel)
+      .PutSigned(Field::kProxyOpPeer, op.peer)
+      .PutSigned(Field::kProxyOpSteps, op.steps())
+      .Put(Field::kProxyOpChunk, kChunkBytes)
+      .PutSigned(Field::kProxyOpIsSend, op.is_send);
+  plugin_.Start(communicator_.context, &op.handle, descriptor, now_ns);
+  if (op.handle == nullptr || options_.release.HasDetailedProxyStates()) return;
+  StateArguments arguments(0);
+  plugin_.Record(op.handle, EventState::kProxyOpInProgress, &arguments, now_ns);
+}
+
+void Launch::StopProxyOp(const Part& part, ProxyOp& op, int64_t now_ns) {
+  if (op.handle != nullptr) {
+    if (options_.release.HasDetailedProxyStates()) {
+      StateArguments arguments(op.bytes, static_cast<uint64_t>(op.steps()));
+      for (const EventState state : op.is_send ? kSendStates : kRecvStates) {
+        plugin_.Record(op.handle, state, &arguments, now_ns);
+      }
+    }
+    plugin_.Stop(op.handle, now_ns);
+  }
+  if (communicator_.timing.load(std::memory_order_relaxed) == Timing::kProxy) {
+    members_[part.member].Cover(static_cast<uint64_t>(op.started_ns), static_cast<uint64_t>(now_ns));
+  }
+  EndPart();
+}
+
+void Launch::EndUpload() {
+  communicator_.account.ListDurations(true_members_);
+  communicator_.proxy_starts_due_ns = std::max(communicator_.proxy_starts_due_ns, proxy_starts_due_ns_);
+  EndPart();
+}
+
+// The members' intervals were written before each part's decrement.
+void Launch::EndPart() {
+  if (open_parts_.fetch_sub(1, std::memory_order_acq_rel) == 1) communicator_.account.CompleteLaunch(members_);
+}
+
+}  // namespace nccl_exporter::sim

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan that is on the GPU: what its kernel and its proxy operations will report, and what the account gets of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "simulator/device/rank.h"
+#include "simulator/device/work_ring.h"
+#include "simulator/loader/profiler_plugin.h"
+#include "simulator/nccl/live_communicator.h"
+#include "simulator/nccl/task.h"
+#include "simulator/release/play_options.h"
+
+namespace nccl_exporter::sim {
+
+struct KernelTimes {
+  int64_t start_ns = 0;
+  int64_t stop_ns = 0;
+};
+
+// Lives until its last event is delivered; the delivering threads hold it. The members' intervals are written by one
+// thread: kernel events come from one, proxy events from one, and only one kind times a communicator.
+class Launch : public std::enable_shared_from_this<Launch> {
+ public:
+  Launch(const PlayOptions& options, const ProfilerPlugin& plugin, Rank& rank, LiveCommunicator& communicator,
+         const KernelTimes& kernel, size_t most_tasks, bool never_completes, bool is_replay)
+      : options_(options),
+        plugin_(plugin),
+        rank_(rank),
+        communicator_(communicator),
+        kernel_(kernel),
+        never_completes_(never_completes || kernel.stop_ns >= kNever),
+        is_replay_(is_replay),
+        is_timed_(!communicator.is_drifting.load()),
+        number_(most_tasks > 0 ? ++communicator.launches : communicator.launches) {
+    members_.reserve(most_tasks);  // so that members stay where they are while the delivering threads write to them
+  }
+
+  // The task counts as an operation; what of it will be reported is posted to the rank's threads. Returns when the last
+  // of its events is due.
+  int64_t Upload(const Task& task, int64_t now_ns);
+  // The device gets a work item on a channel; `writes`: it has the bit of kernel events.
+  void RunOnDevice(int channel, bool writes, int64_t now_ns);
+  // All tasks are uploaded.
+  void EndUpload();
+
+ private:
+  // A stretch of time on one of NCCL's connections.
+  struct Part {
+    size_t member;
+    void* parent;  // handle of the task
+    int channel;
+    int64_t start_due_ns;
+    int64_t stop_due_ns;
+    bool has_phases = false;
+  };
+  // What a channel's events say.
+  struct GpuTimes {
+    uint64_t start_ns;
+    uint64_t stop_ns;
+  };
+  struct ProxyOp;
+
+  int64_t PostKernelEvents(const Task& task, size_t member, int64_t now_ns);
+  int64_t PostPolledEvents(const Task& task, size_t member, int64_t now_ns);
+  int64_t PostProxyEvents(const Task& task, size_t member, int64_t now_ns, bool is_send);
+  void StartKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns);
+  void StopKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns);
+  // Of the kernel's work on a channel, by the GPU's clock: its start, two borders, its stop.
+  using PhaseBorders = std::array<uint64_t, 4>;
+  PhaseBorders BordersOn(int channel) const;
+  void ReportPhases(const Part& part, void* kernel_handle, int64_t now_ns);
+  void CountPhases(const Task& task, LaunchMember& shown) const;
+  // It waits on its stream for one that hangs.
+  bool NeverStarts() const { return kernel_.start_ns >= kNever; }
+  // The kernel's work on one channel; what the GPU's clock shows at its ends.
+  WorkItem ItemOn(int channel) const;
+  GpuTimes TimesOf(const WorkItem& item) const;
+
+  void Carry(LaunchMember& shown, LaunchMember& real) const;
+  void NoteWaits(const Task& task);
+  // Where there are faults: what the host waits for, and what of it is lost, and what is reported in the end.
+  ChannelConnection& ConnectionOf(const Task& task, int channel) const;
+  uint64_t AwaitedBy(const Task& task, int part) const;
+  uint64_t PolledCounter(uint64_t awaited) const;
+  std::shared_ptr<ChannelConnection> SlotOf(ChannelConnection& connection) const;
+  bool GetsStuck(ChannelConnection& connection) const;
+  // Of the first channel that the launch has events on.
+  void LoseEvents(PolledWork& work) const;
+  void ReportStart(const Part& part, ChannelConnection& connection, const WorkItem* shown, int64_t now_ns);
+  void ReportStop(const Part& part, ChannelConnection& connection, const WorkItem* shown, int64_t now_ns);
+  void StartProxyOp(const Part& part, ProxyOp& op, int64_t now_ns);
+  void StopProxyOp(const Part& part, ProxyOp& op, int64_t now_ns);
+  void EndPart();
+  // Of `most_ns`, a share that depends on nothing but the event.
+  int64_t DelayNs(int64_t most_ns, int channel, int purpose) const;
+
+  const PlayOptions& options_;
+  const ProfilerPlugin& plugin_;
+  Rank& rank_;
+  LiveCommunicator& communicator_;
+  const KernelTimes kernel_;
+  const bool never_completes_;  // its kernel hangs: starts without stops
+  const bool is_replay_;
+  const bool is_timed_;
+  const uint64_t number_;  // of the launches of its communicator that announce anything, from 1
+  std::vector<LaunchMember> members_;
+  std::vector<LaunchMember> true_members_;  // with the intervals of the kernel
+  int64_t proxy_starts_due_ns_ = 0;
+  bool has_polled_parts_ = false;
+  std::atomic<int> open_parts_ = 1;  // the upload is one
+};
+
+}  // namespace nccl_exporter::sim

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/release/fault.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+
+namespace nccl_exporter::sim {
+namespace {
+
+constexpr int kAnyLater = std::numeric_limits<int>::max();
+constexpr FaultParameter kNone{};
+
+constexpr std::array<FaultTraits, kFaultCount> kFaults{{
+    {"drift-self-send",
+     22600,
+     23100,
+     {kNone, kNone},
+     "the device counts sends to oneself and empty parts, the host does not: later events come too early, with the "
+     "times of older work"},
+    {"drift-graph",
+     22603,
+     23100,
+     {kNone, kNone},
+     "with --graph: the host does not count replays after an eager call; they show times of older work"},
+    {"drift-broadcast",
+     22900,
+     kAnyLater,
+     {kNone, kNone},
+     "unless NCCL_ALLGATHERV_ENABLE=0: the device counts Broadcasts of several roots in one group, from 2.31 on any "
+     "Broadcast, and the host does not: as drift-self-send"},
+    {"host-ahead",
+     22600,
+     kAnyLater,
+     {{{"after", 10}, kNone}},
+     "after so many launches of a communicator the host counts one too many: events come late, with the times of the "
+     "work that follows"},
+    {"device-ahead",
+     22600,
+     kAnyLater,
+     {{{"after", 10}, kNone}},
+     "after so many launches of a communicator the device counts one too many: events come too early, with the times "
+     "of older work"},
+    {"ring-overrun",
+     22700,
+     kAnyLater,
+     {{{"late", 20000000}, {"every", 50000000}}},
+     "every so many ns the thread that polls is held up for `late` ns; beyond 64 work items it finds newer times"},
+    {"lost-start",
+     22700,
+     23100,
+     {{{"every", 7}, kNone}},
+     "in every n-th launch the first channel reports its stop on a handle of former work, and no start"},
+    {"lost-kernel",
+     22600,
+     kAnyLater,
+     {{{"every", 23}, kNone}},
+     "in every n-th launch the first channel loses its stop, or both start and stop, by turns"},
+    {"stuck",
+     22600,
+     kAnyLater,
+     {{{"after", 20}, kNone}},
+     "after so many launches of a communicator the host waits on one channel for a counter that never comes"},
+    {"backwards", 22700, kAnyLater, {{{"every", 7}, kNone}}, "in every n-th launch stops lie before starts"},
+    {"zero", 22700, kAnyLater, {{{"every", 7}, kNone}}, "in every n-th launch starts, or stops, by turns, are 0"},
+    {"equal", 22700, kAnyLater, {{{"every", 7}, kNone}}, "in every n-th launch stops equal their starts"},
+    {"jump",
+     22700,
+     kAnyLater,
+     {{{"by", 5000000}, {"every", 7000000}}},
+     "every so many ns the GPU's clock jumps by so many ns (may be negative)"},
+    {"ras-mask",
+     23100,
+     kAnyLater,
+     {{{"mask", 6}, {"every", 50000000}}},
+     "every so many ns an operator sets the event mask over RAS: to `mask` (6: no kernel events), and back"},
+}};
+
+std::optional<int64_t> NumberIn(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+std::string SetParameter(const FaultTraits& traits, std::string_view text, std::array<int64_t, 2>& values) {
+  const std::string_view name = text.substr(0, text.find('='));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (name.empty() || traits.parameters[i].name != name) continue;
+    const std::optional<int64_t> value = NumberIn(text.substr(std::min(text.size(), name.size() + 1)));
+    if (!value || (*value < 1 && name != "by")) return fmt::format("--fault {}: bad {}", traits.name, text);
+    values[i] = *value;
+    return "";
+  }
+  return fmt::format("--fault {} has no parameter {}", traits.name, name);
+}
+
+}  // namespace
+
+const FaultTraits& TraitsOf(Fault fault) { return kFaults[static_cast<size_t>(fault)]; }
+
+std::string Faults::Add(std::string_view text, const Release& release) {
+  const std::string_view name = text.substr(0, text.find(':'));
+  const auto row = std::find_if(kFaults.begin(), kFaults.end(), [&](const FaultTraits& t) { return t.name == name; });
+  if (row == kFaults.end()) return fmt::format("--fault {}: there is no such fault", name);
+  if (release.nccl_version() < row->first_release || release.nccl_version() >= row->end_release) {
+    return fmt::format("--fault {}: NCCL {} does not have it", name, release.nccl_version());
+  }
+  std::array<int64_t, 2> values{row->parameters[0].standard, row->parameters[1].standard};
+  std::string_view rest = text.substr(std::min(text.size(), name.size() + 1));
+  while (!rest.empty()) {
+    const std::string_view one = rest.substr(0, rest.find(','));
+    if (std::string error = SetParameter(*row, one, values); !error.empty()) return error;
+    rest = rest.substr(std::min(rest.size(), one.size() + 1));
+  }
+  parameters_[static_cast<Fault>(row - kFaults.begin())] = values;
+  return "";
+}
+
+std::vector<std::string_view> Faults::Names() const {
+  std::vector<std::string_view> names;
+  for (const auto& [fault, values] : parameters_) names.push_back(TraitsOf(fault).name);
+  return names;
+}
+
+bool Faults::StrikesEvery(Fault fault, uint64_t launch) const {
+  return Has(fault) && launch % static_cast<uint64_t>(Parameter(fault, 0)) == 0;
+}
+
+bool Faults::StrikesAfter(Fault fault, uint64_t launch) const {
+  return Has(fault) && launch > static_cast<uint64_t>(Parameter(fault, 0));
+}
+
+bool Faults::IsEvenStrike(Fault fault, uint64_t launch) const {
+  return Has(fault) && launch / static_cast<uint64_t>(Parameter(fault, 0)) % 2 == 0;
+}
+
+int64_t Faults::PolledNs(int64_t due_ns) const {
+  if (!Has(Fault::kRingOverrun)) return due_ns;
+  const int64_t late_ns = Parameter(Fault::kRingOverrun, 0);
+  const int64_t into_ns = due_ns % Parameter(Fault::kRingOverrun, 1);
+  return into_ns < late_ns ? due_ns - into_ns + late_ns : due_ns;
+}
+
+int64_t Faults::JumpNs(int64_t job_ns) const {
+  if (!Has(Fault::kJump)) return 0;
+  return job_ns / Parameter(Fault::kJump, 1) * Parameter(Fault::kJump, 0);
+}
+
+std::optional<uint32_t> Faults::RasMaskAt(int64_t job_ns) const {
+  if (job_ns / Parameter(Fault::kRasMask, 1) % 2 == 0) return std::nullopt;
+  return static_cast<uint32_t>(Parameter(Fault::kRasMask, 0));
+}
+
+std::string FaultHelp() {
+  std::string help = "NAME or NAME:PARAMETER=VALUE,...: a fault of NCCL's kernel events (repeatable):";
+  for (const FaultTraits& fault : kFaults) {
+    help += fmt::format("\n  {}", fault.name);
+    for (const FaultParameter& parameter : fault.parameters) {
+      if (!parameter.name.empty()) help += fmt::format(" {}={}", parameter.name, parameter.standard);
+    }
+    help += fmt::format(": {}", fault.help);
+  }
+  return help;
+}
+
+}  // namespace nccl_exporter::sim

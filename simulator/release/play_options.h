@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a job is played to the plugin: everything that NCCL, its settings and the machine decide, and not the workload.
+#pragma once
+
+#include <cstdint>
+
+#include "simulator/release/fault.h"
+#include "simulator/release/release.h"
+
+namespace nccl_exporter::sim {
+
+enum class Network : uint8_t { kNone, kBetweenNodes, kAll };
+
+struct PlayOptions {
+  Release release{kTypicalNcclVersions.back()};
+  uint64_t seed = 1;
+  Network network = Network::kBetweenNodes;  // which operations cross it
+  int most_channels = 8;                     // of a collective
+  bool uses_collnet = false;                 // for AllReduce of 4 MiB and more on several nodes
+  bool uses_symmetric = false;               // buffers are symmetric windows; see Release::AnnouncesSymmetric
+  bool captures_graphs = false;              // groups are captured once, then replayed
+  bool is_nonblocking = false;               // communicators launch on a thread of their own
+  bool names_communicators = true;           // ncclConfig_t.commName is set
+  int64_t recreate_every = 0;                // steps, after which all communicators are made anew; 0: never
+  int64_t gpu_clock_granularity_ns = 32;
+  Faults faults;
+  bool lists_operations = false;  // the account has every operation with its true duration
+};
+
+}  // namespace nccl_exporter::sim

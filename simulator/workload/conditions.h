@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the incidents of a job mean for one step of the cluster: who is late, who computes longer, what takes longer on
+// the wire, and who calls no more. Pure: the same in every process.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "simulator/workload/cluster_shape.h"
+#include "simulator/workload/group.h"
+#include "simulator/workload/incident.h"
+
+namespace nccl_exporter::sim {
+
+class Conditions {
+ public:
+  Conditions(std::vector<Incident> incidents, const ClusterShape& shape, uint64_t seed, int64_t period_ns);
+
+  // The next step begins: the first of its threads does at that time. A step is under the conditions of its beginning.
+  void BeginStep(int64_t step, int64_t began_ns);
+
+  // By how much the rank's program comes late to its first call.
+  int64_t LateNs(int rank) const;
+  // What the rank's GPU computes longer in the whole step.
+  int64_t ExtraComputeNs(int rank) const;
+  // How many times as long a communicator transfers.
+  double TransferTimes(const Communicator& communicator) const;
+
+  // Of `groups` groups in the step, whether that one is called at all, by that rank, and by that rank as another call.
+  bool IsCalled(size_t group, size_t groups) const;
+  bool IsMissed(int rank, size_t group, size_t groups) const;
+  bool IsMismatched(int rank, size_t group, size_t groups) const;
+  // Whether the communicator's part of the group never ends.
+  bool Hangs(const Communicator& communicator, size_t group, size_t groups) const;
+
+  // When in this step the rank's process is killed (kKill) or stopped (kStop); kNever if it is not.
+  int64_t LeavesNs(IncidentKind kind, int rank) const;
+
+ private:
+  bool HasStruck(const Incident& incident, size_t group, size_t groups) const;
+  bool Spans(const Communicator& communicator, const Incident& incident) const;
+  double ComputeShare(const Incident& incident, int rank) const;
+
+  const std::vector<Incident> incidents_;
+  const ClusterShape shape_;
+  const uint64_t seed_;
+  const int64_t period_ns_;
+  int64_t step_ = 0;
+  int64_t began_ns_ = -1;
+  int64_t began_before_ns_ = -1;  // the step before
+};
+
+}  // namespace nccl_exporter::sim

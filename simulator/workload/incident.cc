@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/workload/incident.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace nccl_exporter::sim {
+namespace {
+
+constexpr std::array<std::string_view, kSettingCount> kSettingNames{
+    "rank", "node", "to", "percent", "times", "seconds", "from", "until", "every", "for", "ramp"};
+constexpr std::string_view kTimes = "from=0 until=-1 every=-1 for=-1 ramp=0";
+
+constexpr std::array<IncidentTraits, kIncidentCount> kIncidents{{
+    {"slow-rank", "rank=0 percent=10", "the rank's program comes late to every step"},
+    {"slow-gpu", "rank=0 percent=10", "the rank's GPU computes longer"},
+    {"slow-node", "node=0 percent=10", "all GPUs of the node compute longer"},
+    {"slow-link", "node=0 to=1 times=4", "what crosses from one node to the other takes so many times as long"},
+    {"missing-call", "rank=0", "the rank leaves off calling in the middle of a step, and its process lives on"},
+    {"mismatched-call", "rank=0", "the rank makes another call than the others, and neither ends"},
+    {"kill", "rank=0", "the rank's process is killed in the middle of a step"},
+    {"stop", "rank=0", "the rank's process is stopped (SIGSTOP) in the middle of a step; its GPU goes on"},
+    {"network-hang", "node=0 to=1", "operations between the nodes never end"},
+    {"uneven", "rank=-1 node=-1 percent=10", "by design the rank, or all of the node, computes longer"},
+    {"moving", "percent=10", "in each `every` other ranks of the seed's choice, one in eight, compute longer"},
+    {"varying", "percent=10", "in every step each rank computes longer by up to so much"},
+    {"warm-up", "percent=100", "as varying, and every step takes that much longer; dies away until `until`"},
+    {"pause", "rank=-1 node=-1 seconds=1", "between two steps the rank, the node or all are busy otherwise"},
+    {"spikes", "percent=1 seconds=0.05", "so many in a hundred steps of a rank begin so much late"},
+    {"evaluation", "", "steps have nothing but their last call"},
+    {"clock-step", "node=0 seconds=1", "the wall clock of the node is set forward by so much (may be negative)"},
+}};
+
+// The settings of a kind with their standards, `times` included.
+std::array<std::optional<double>, kSettingCount> StandardsOf(const IncidentTraits& traits) {
+  std::array<std::optional<double>, kSettingCount> standards;
+  for (std::string_view rest : {traits.settings, kTimes}) {
+    while (!rest.empty()) {
+      const std::string_view pair = rest.substr(0, rest.find(' '));
+      const std::string_view name = pair.substr(0, pair.find('='));
+      const auto* const place = std::find(kSettingNames.begin(), kSettingNames.end(), name);
+      double value = 0;
+      std::from_chars(pair.data() + name.size() + 1, pair.data() + pair.size(), value);
+      standards[static_cast<size_t>(place - kSettingNames.begin())] = value;
+      rest.remove_prefix(std::min(rest.size(), pair.size() + 1));
+    }
+  }
+  return standards;
+}
+
+std::string SetOne(Incident& incident, const std::array<std::optional<double>, kSettingCount>& standards,
+                   std::string_view text) {
+  const IncidentTraits& traits = TraitsOf(incident.kind);
+  const std::string_view name = text.substr(0, text.find('='));
+  const auto* const place = std::find(kSettingNames.begin(), kSettingNames.end(), name);
+  const auto setting = static_cast<size_t>(place - kSettingNames.begin());
+  if (place == kSettingNames.end() || !standards[setting]) {
+    return fmt::format("--incident {} has no setting {}", traits.name, name);
+  }
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(std::min(end, text.data() + name.size() + 1), end, value);
+  if (error != std::errc() || stop != end) return fmt::format("--incident {}: bad {}", traits.name, text);
+  incident.settings[setting] = value;
+  return "";
+}
+
+std::string CheckPlaces(const Incident& incident, const ClusterShape& shape) {
+  const std::string_view name = TraitsOf(incident.kind).name;
+  if (incident.rank() >= shape.ranks())
+    return fmt::format("--incident {}: rank {} of {}", name, incident.rank(), shape.ranks());
+  for (const int node : {incident.node(), incident.to()}) {
+    if (node >= shape.nodes) return fmt::format("--incident {}: node {} of {}", name, node, shape.nodes);
+  }
+  return "";
+}
+
+}  // namespace
+
+bool Incident::Concerns(int a_rank, const ClusterShape& shape) const {
+  if (rank() >= 0) return rank() == a_rank;
+  return node() < 0 || node() == shape.NodeOf(a_rank);
+}
+
+double Incident::Strength(int64_t job_ns) const {
+  const double since = static_cast<double>(job_ns) / 1e9 - (*this)[Setting::kFrom];
+  const double until = (*this)[Setting::kUntil];
+  const double every = (*this)[Setting::kEvery];
+  if (since < 0 || (until >= 0 && static_cast<double>(job_ns) / 1e9 >= until)) return 0;
+  if (every > 0 && (*this)[Setting::kFor] >= 0 && std::fmod(since, every) >= (*this)[Setting::kFor]) return 0;
+  const double ramp = (*this)[Setting::kRamp];
+  return ramp > 0 ? std::min(1.0, since / ramp) : 1.0;
+}
+
+int64_t Incident::StrikesBetween(int64_t after_ns, int64_t until_ns) const {
+  const int64_t end_ns = (*this)[Setting::kUntil] >= 0 ? Ns((*this)[Setting::kUntil]) : INT64_MAX;
+  const int64_t every_ns = Ns((*this)[Setting::kEvery]);
+  const auto strikes_by = [&](int64_t job_ns) -> int64_t {
+    const int64_t since_ns = std::min(job_ns, end_ns) - from_ns();
+    if (since_ns < 0) return 0;
+    return every_ns > 0 ? since_ns / every_ns + 1 : 1;
+  };
+  return strikes_by(until_ns) - strikes_by(after_ns);
+}
+
+const IncidentTraits& TraitsOf(IncidentKind kind) { return kIncidents[static_cast<size_t>(kind)]; }
+
+std::optional<Incident> ParseIncident(std::string_view text, const ClusterShape& shape, std::string& error) {
+  const std::string_view name = text.substr(0, text.find(':'));
+  const auto* const row =
+      std::find_if(kIncidents.begin(), kIncidents.end(), [&](const IncidentTraits& t) { return t.name == name; });
+  if (row == kIncidents.end()) {
+    error = fmt::format("--incident {}: there is no such incident", name);
+    return std::nullopt;
+  }
+  Incident incident{.kind = static_cast<IncidentKind>(row - kIncidents.begin()), .settings = {}};
+  const auto standards = StandardsOf(*row);
+  for (size_t i = 0; i < kSettingCount; ++i) incident.settings[i] = standards[i].value_or(-1);
+  std::string_view rest = text.substr(std::min(text.size(), name.size() + 1));
+  while (!rest.empty() && error.empty()) {
+    const std::string_view one = rest.substr(0, rest.find(','));
+    error = SetOne(incident, standards, one);
+    rest = rest.substr(std::min(rest.size(), one.size() + 1));
+  }
+  if (error.empty()) error = CheckPlaces(incident, shape);
+  return error.empty() ? std::optional(incident) : std::nullopt;
+}
+
+std::string IncidentHelp() {
+  std::string help =
+      "NAME or NAME:SETTING=VALUE,...: what happens to the job (repeatable). Percent are of a step's period, times are "
+      "seconds of the job. All have " +
+      std::string(kTimes) + " (-1: unlimited)";
+  for (const IncidentTraits& traits : kIncidents) {
+    help +=
+        fmt::format("\n  {}{}{}: {}", traits.name, traits.settings.empty() ? "" : " ", traits.settings, traits.help);
+  }
+  return help;
+}
+
+}  // namespace nccl_exporter::sim

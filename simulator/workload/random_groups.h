@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups of calls that a seed chooses among everything that NCCL can be called for.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "simulator/workload/layout_draft.h"
+
+namespace nccl_exporter::sim {
+
+// Communicators of one kind, of which every rank is in exactly one.
+using CommunicatorFamily = std::vector<int>;
+
+// World, halves and pairs across the halves.
+std::vector<CommunicatorFamily> AddRandomFamilies(LayoutDraft& draft);
+
+// `dice` chooses all of it; the same number gives the same group.
+Group RandomGroup(const LayoutDraft& draft, const std::vector<CommunicatorFamily>& families, uint64_t dice);
+
+}  // namespace nccl_exporter::sim

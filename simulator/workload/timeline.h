@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// When everything happens: walks all ranks of the cluster through the workload, step by step, and keeps what the
+// threads of one process do. A rank that hangs, waits for one that does, or is gone has times of kNever. Pure: no
+// clock, no communication, the same in every process.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "simulator/workload/conditions.h"
+#include "simulator/workload/thread_step.h"
+#include "simulator/workload/workload.h"
+
+namespace nccl_exporter::sim {
+
+struct TimelineOptions {
+  uint64_t seed = 1;
+  int64_t period_ns = 0;   // a step starts no sooner than this after the one before
+  int64_t compute_ns = 0;  // of a step, spread over its groups
+  int first_thread = 0;    // threads to keep: [first_thread, last_thread)
+  int last_thread = 0;
+  std::vector<Incident> incidents = {};
+};
+
+class Timeline {
+ public:
+  // The workload must outlive the timeline.
+  Timeline(const Workload& workload, const TimelineOptions& options);
+
+  // The next step of each kept thread.
+  std::vector<ThreadStep> Next();
+
+ private:
+  struct Rank {
+    int64_t computed_ns = 0;            // the compute stream is busy until then
+    std::map<int, int64_t> streams_ns;  // and the streams of the communicators
+    int64_t IdleNs() const;
+  };
+
+  // A group of a step, by its place in it.
+  struct Place {
+    size_t group;
+    size_t groups;
+  };
+
+  int64_t ReadyNs(int thread) const;
+  int64_t StartThread(int thread);
+  std::vector<ThreadGroup> Play(const Group& group, const Place& place);
+  void Call(ThreadGroup& group, int thread, const Place& place);
+  void Launch(ThreadGroup& group, int64_t& thread_ns) const;
+  void StartKernel(Plan& plan, const Place& place);
+  void StopKernels(const std::vector<Plan*>& plans, const Place& place, bool overlaps_compute);
+  int64_t JitterNs(int64_t most_ns, int rank, uint64_t group, uint64_t purpose) const;
+
+  const Workload& workload_;
+  const TimelineOptions options_;
+  std::vector<int64_t> threads_ns_;  // where each calling thread is
+  std::vector<Rank> ranks_;
+  Conditions conditions_;
+  int64_t step_ = 0;
+};
+
+// The shortest period that this workload can keep up with, with a quarter to spare; found by playing a few steps.
+int64_t SustainablePeriodNs(const Workload& workload, TimelineOptions options);
+
+}  // namespace nccl_exporter::sim

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/workload/workload.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+
+#include "simulator/workload/call_list.h"
+#include "simulator/workload/dice.h"
+#include "simulator/workload/layout.h"
+
+namespace nccl_exporter::sim {
+namespace {
+
+constexpr int kVariedGroupId = -1;
+constexpr uint64_t kRandomGroups = 5;         // of the layout `random`, the same in every step
+constexpr uint64_t kRandomGroupsOfAStep = 3;  // and of one step's own
+
+bool IsCalledIn(const Group& group, const std::vector<Communicator>& communicators, int64_t step) {
+  if (group.only_step >= 0 && group.only_step != step) return false;
+  return std::all_of(group.calls.begin(), group.calls.end(), [&](const Call& call) {
+    return communicators[static_cast<size_t>(call.communicator)].first_step <= step;
+  });
+}
+
+}  // namespace
+
+Workload::Workload(const WorkloadOptions& options) : seed_(options.seed), draft_(options.shape) {
+  if (!options.calls.empty()) {
+    WriteCallList(options.calls, draft_);
+  } else {
+    const Layout& layout = *FindLayout(options.layout);
+    layout.write(draft_);
+    has_variety_ = layout.has_variety;
+  }
+  groups_ = draft_.groups();
+  if (options.calls.empty() && options.layout == kRandomLayout) WriteRandom();
+  if (options.aggregate > 1) Aggregate(options.aggregate);
+  if (options.split_at_step >= 0) Split(options.split_at_step);
+  if (options.shrink_at_step >= 0) Shrink(options.shrink_at_step);
+}
+
+void Workload::Aggregate(int count) {
+  std::vector<Group> joined;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    if (i % static_cast<size_t>(count) == 0) {
+      joined.push_back(groups_[i]);
+      continue;
+    }
+    std::copy(groups_[i].calls.begin(), groups_[i].calls.end(), std::back_inserter(joined.back().calls));
+    joined.back().overlaps_compute &= groups_[i].overlaps_compute;
+  }
+  groups_ = std::move(joined);
+}
+
+void Workload::Split(int64_t step) {
+  const Communicator parent = communicators()[0];
+  const auto middle = parent.members.begin() + (parent.ranks() + 1) / 2;
+  const std::vector<int> halves{draft_.Add(parent.name + ".split0", {parent.members.begin(), middle}, step),
+                                draft_.Add(parent.name + ".split1", {middle, parent.members.end()}, step)};
+  draft_.Exposed(halves, {.function = Function::kAllReduce, .count = 524288});
+  groups_.push_back(draft_.groups().back());
+}
+
+void Workload::Shrink(int64_t step) {
+  const Communicator parent = communicators()[0];
+  const std::vector<int> rest{
+      draft_.Add(parent.name + ".shrunk", {parent.members.begin(), parent.members.end() - 1}, step)};
+  draft_.Exposed(rest, {.function = Function::kAllReduce, .count = 262144});
+  groups_.push_back(draft_.groups().back());
+}
+
+// One to five collectives of any kind, size and datatype, on the first communicator.
+Group Workload::VariedGroup(int64_t step) const {
+  static constexpr std::array kKinds{Function::kAllReduce, Function::kAllGather, Function::kReduceScatter,
+                                     Function::kReduce, Function::kBroadcast};
+  constexpr double kOctavesOfCount = 22;
+  Group group{.id = kVariedGroupId, .is_capturable = false};
+  const uint64_t calls = 1 + Dice(seed_, step, 1) % 5;
+  for (uint64_t i = 0; i < calls; ++i) {
+    const uint64_t dice = Dice(seed_, step, 2, i);
+    const double octaves = kOctavesOfCount * Fraction(Scatter(dice));
+    group.calls.push_back({.communicator = 0,
+                           .function = kKinds[dice % kKinds.size()],
+                           .count = static_cast<uint64_t>(std::exp2(octaves)),
+                           .datatype = kDatatypes[(dice >> 8) % 10].name,  // the FP8 kinds came with 2.24
+                           .root = static_cast<int>((dice >> 16) % communicators()[0].members.size())});
+  }
+  return group;
+}
+
+// Half of the seeds split or shrink the first communicator on the way.
+void Workload::WriteRandom() {
+  random_families_ = AddRandomFamilies(draft_);
+  for (uint64_t i = 0; i < kRandomGroups; ++i) {
+    groups_.push_back(RandomGroup(draft_, random_families_, Dice(seed_, 0x72616e64, i)));
+    groups_.back().id = static_cast<int>(i);
+  }
+  const uint64_t dice = Dice(seed_, 0x73706c69);
+  if (draft_.shape().ranks() < 2 || dice % 4 > 1) return;
+  if (dice % 4 == 0) Split(static_cast<int64_t>(1 + dice / 4 % 8));
+  if (dice % 4 == 1) Shrink(static_cast<int64_t>(1 + dice / 4 % 8));
+  groups_.back().id = static_cast<int>(kRandomGroups);
+}
+
+std::vector<Group> Workload::RandomGroupsOf(int64_t step) const {
+  std::vector<Group> groups;
+  for (uint64_t i = 0; i < kRandomGroupsOfAStep; ++i) {
+    groups.push_back(RandomGroup(draft_, random_families_, Dice(seed_, step, 0x73746570, i)));
+    groups.back().id = kVariedGroupId - static_cast<int>(i);
+    groups.back().is_capturable = false;
+  }
+  return groups;
+}
+
+std::vector<Group> Workload::GroupsOfStep(int64_t step) const {
+  std::vector<Group> groups;
+  for (const Group& group : groups_) {
+    if (IsCalledIn(group, communicators(), step)) groups.push_back(group);
+  }
+  if (has_variety_) groups.push_back(VariedGroup(step));
+  if (!random_families_.empty()) {
+    for (Group& group : RandomGroupsOf(step)) groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+}  // namespace nccl_exporter::sim

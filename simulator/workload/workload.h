@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the simulated job does: its communicators and, for every step, its groups of calls.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "simulator/workload/cluster_shape.h"
+#include "simulator/workload/group.h"
+#include "simulator/workload/layout_draft.h"
+#include "simulator/workload/random_groups.h"
+
+namespace nccl_exporter::sim {
+
+struct WorkloadOptions {
+  std::string layout = "dp";
+  std::string calls = {};  // in place of a layout; see call_list.h
+  ClusterShape shape;
+  uint64_t seed = 1;
+  int aggregate = 1;            // groups of the layout that are joined to one
+  int64_t split_at_step = -1;   // ncclCommSplit of the first communicator into halves; -1: never
+  int64_t shrink_at_step = -1;  // ncclCommShrink of the first communicator by its last rank; -1: never
+};
+
+class Workload {
+ public:
+  explicit Workload(const WorkloadOptions& options);
+
+  const ClusterShape& shape() const { return draft_.shape(); }
+  const std::vector<Communicator>& communicators() const { return draft_.communicators(); }
+  // In the order in which every rank calls them.
+  std::vector<Group> GroupsOfStep(int64_t step) const;
+
+ private:
+  void Aggregate(int count);
+  void Split(int64_t step);
+  void Shrink(int64_t step);
+  Group VariedGroup(int64_t step) const;
+  void WriteRandom();
+  std::vector<Group> RandomGroupsOf(int64_t step) const;
+
+  uint64_t seed_;
+  LayoutDraft draft_;
+  std::vector<Group> groups_;  // of every step
+  bool has_variety_ = false;
+  std::vector<CommunicatorFamily> random_families_;  // of the layout `random`
+};
+
+}  // namespace nccl_exporter::sim
