@@ -15,6 +15,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 RUNBOOKS = HERE.parent.parent.parent / 'docs/runbooks'
 SECTIONS = ['Meaning', 'Impact', 'Diagnosis', 'Mitigation', 'False positives']
 RULES = HERE.parent / 'nccl-exporter.rules.yml'
+# promtool cannot play a scrape that comes in between two rules of one evaluation.
+TOLD_TWICE = ['NCCLCollectiveHang', 'NCCLHangCulprit', 'NCCLHangMismatchedCall', 'NCCLHangNobodyBehind']
 FIRING = 'count by (alertname, slurm_job_id, comm_name, rank, hostname, gpu, uid, reason) (ALERTS{alertstate="firing"})'
 EVER = 'count by (alertname, comm_name, rank) (count_over_time(ALERTS{alertstate="firing"}[2h]))'
 
@@ -57,6 +59,8 @@ def complaints_about_alerts(text, named_in_cases):
         for wanted in ('severity: (critical|warning|info)', 'summary: .', 'description: .', f'runbook_url: .*/{name}.md'):
             if not re.search(wanted, block):
                 yield f'{name} has no {wanted}'
+        if name in TOLD_TWICE and not re.search(r'\n    for: |count_over_time\(.*\) > 1', block):
+            yield f'{name} is told by a single evaluation, whose rules may have seen different scrapes'
         page = RUNBOOKS / f'{name}.md'
         if not page.exists() or re.findall('^## (.*)$', page.read_text(), re.M) != SECTIONS:
             yield f'{page} does not exist or has not the sections {SECTIONS}'
