@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <thread>
 
-#include "tests/child_process.h"
 #include "tests/detection/monitoring.h"
 #include "tests/detection/scenario_run.h"
+#include "tests/system/child_process.h"
 
 namespace nccl_exporter::detection {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "tests/daemon.h"
-#include "tests/truth_comparison.h"
+#include "tests/system/daemon.h"
+#include "tests/system/truth_comparison.h"
 
 namespace nccl_exporter {
 namespace {

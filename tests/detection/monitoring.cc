@@ -12,8 +12,8 @@
 #include <set>
 #include <sstream>
 
-#include "tests/daemon.h"
 #include "tests/detection/scenario_run.h"
+#include "tests/system/daemon.h"
 
 namespace nccl_exporter::detection {
 namespace {

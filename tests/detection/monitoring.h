@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/child_process.h"
 #include "tests/detection/rule_set.h"
 #include "tests/detection/verdict.h"
+#include "tests/system/child_process.h"
 
 namespace nccl_exporter::detection {
 

@@ -16,8 +16,8 @@
 #include <tuple>
 #include <utility>
 
-#include "tests/daemon.h"
 #include "tests/detection/monitoring.h"
+#include "tests/system/daemon.h"
 
 namespace nccl_exporter::detection {
 namespace {
@@ -62,8 +62,7 @@ class Run {
     if (nodes != 0)
       throw VoidRun("the machine is too busy: too few scrapes of " + std::to_string(nodes.value_or(-1)) + " nodes");
     const double missed = monitoring_.MissedEvaluations().value_or(1);
-    if (missed > kMostMissing)
-      throw VoidRun("the machine is too busy: evaluations missed: " + std::to_string(missed));
+    if (missed > kMostMissing) throw VoidRun("the machine is too busy: evaluations missed: " + std::to_string(missed));
   }
 
   static void CheckSteps(const nlohmann::json& rank) {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "collector/node_snapshot.h"
-#include "tests/exposition.h"
+#include "tests/system/exposition.h"
 
 namespace nccl_exporter {
 

@@ -7,9 +7,9 @@
 #include <map>
 
 #include "collector/collector.h"
-#include "tests/child_process.h"
-#include "tests/daemon.h"
 #include "tests/gpu/announcements.h"
+#include "tests/system/child_process.h"
+#include "tests/system/daemon.h"
 
 namespace nccl_exporter {
 namespace {

@@ -7,9 +7,9 @@
 #include <iostream>
 
 #include "collector/collector.h"
-#include "tests/daemon.h"
 #include "tests/gpu/account_comparison.h"
-#include "tests/truth_comparison.h"
+#include "tests/system/daemon.h"
+#include "tests/system/truth_comparison.h"
 
 namespace nccl_exporter {
 namespace {

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/daemon.h"
 #include "tests/soak/scraper.h"
+#include "tests/system/daemon.h"
 
 namespace nccl_exporter::soak {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/child_process.h"
 #include "tests/soak/findings.h"
+#include "tests/system/child_process.h"
 
 namespace nccl_exporter::soak {
 

@@ -13,10 +13,10 @@
 #include <memory>
 #include <vector>
 
-#include "tests/daemon.h"
 #include "tests/soak/job_mill.h"
 #include "tests/soak/process_watch.h"
 #include "tests/soak/scraper.h"
+#include "tests/system/daemon.h"
 
 namespace nccl_exporter::soak {
 namespace {

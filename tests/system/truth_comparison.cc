@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/truth_comparison.h"
+#include "tests/system/truth_comparison.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "plugin/options.h"
-#include "tests/daemon.h"
+#include "tests/system/daemon.h"
 
 namespace nccl_exporter {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -19,8 +19,8 @@
 #include "proto/buckets.h"
 #include "proto/data_quality.h"
 #include "proto/shm_layout.h"
-#include "tests/daemon.h"
-#include "tests/truth_comparison.h"
+#include "tests/system/daemon.h"
+#include "tests/system/truth_comparison.h"
 
 namespace nccl_exporter {
 namespace {
@@ -388,7 +388,8 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   }
 
   // By the distance of the clocks, of which the simulator's deliveries tell an upper bound, no call is later than the
-  // start of its kernel. Their median: the simulator's threads are not at the same time, so that single ones may be off.
+  // start of its kernel. Their median: the simulator's threads are not at the same time, so that single ones may be
+  // off.
   static void ExpectNoLateCall(const std::vector<CompletionTimes>& completions) {
     constexpr int64_t kSlackNs = 5000;  // drift of the GPU's clock in half a second, and units of 1024 ns in handles
     if (completions.empty()) return;

@@ -18,8 +18,8 @@
 
 #include "exporter/test_certificates.h"
 #include "proto/buckets.h"
-#include "tests/daemon.h"
-#include "tests/truth_comparison.h"
+#include "tests/system/daemon.h"
+#include "tests/system/truth_comparison.h"
 
 namespace nccl_exporter {
 namespace {

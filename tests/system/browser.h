@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/child_process.h"
+#include "tests/system/child_process.h"
 
 namespace nccl_exporter {
 

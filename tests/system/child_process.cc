@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/child_process.h"
+#include "tests/system/child_process.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/daemon.h"
+#include "tests/system/daemon.h"
 
 namespace nccl_exporter {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/child_process.h"
-#include "tests/exposition.h"
+#include "tests/system/child_process.h"
+#include "tests/system/exposition.h"
 
 namespace nccl_exporter {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tests/exposition.h"
+#include "tests/system/exposition.h"
 
 namespace nccl_exporter {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/child_process.h"
-#include "tests/daemon.h"
+#include "tests/system/child_process.h"
+#include "tests/system/daemon.h"
 
 namespace nccl_exporter {
 namespace {

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "tests/browser.h"
-#include "tests/daemon.h"
+#include "tests/system/browser.h"
+#include "tests/system/daemon.h"
 
 namespace nccl_exporter {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/exposition.h"
+#include "tests/system/exposition.h"
 
 #include <gtest/gtest.h>
 

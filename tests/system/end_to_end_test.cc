@@ -6,8 +6,8 @@
 
 #include <filesystem>
 
-#include "tests/daemon.h"
-#include "tests/truth_comparison.h"
+#include "tests/system/daemon.h"
+#include "tests/system/truth_comparison.h"
 
 namespace nccl_exporter {
 namespace {

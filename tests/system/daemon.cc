@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/daemon.h"
+#include "tests/system/daemon.h"
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
