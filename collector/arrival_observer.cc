@@ -111,6 +111,7 @@ void ArrivalObserver::Discover(const std::vector<Source>& sources, const Moment&
   const CpuTime cpu_time(cpu_ns_);
   for (auto& [key, segment] : segments_) segment.is_listed = false;
   tried_.clear();
+  looks_.clear();
   for (const Source& source : sources) {
     const auto [found, is_new] = segments_.try_emplace(source.key);
     Segment& segment = found->second;
@@ -138,10 +139,11 @@ void ArrivalObserver::Discover(const std::vector<Source>& sources, const Moment&
 }
 
 // The plugin claims slots from the first one on: behind one that was never used there are no others, but the overflow
-// slot, in which communicators cannot be told apart. Of each user as many as there are rings are tried: a slot without
-// a ring is read at each look.
+// slot, in which communicators cannot be told apart. Of each user kMaxSlotsPerUser are looked at, as for a snapshot,
+// and as many as there are rings are tried: a slot without a ring is read at each look.
 void ArrivalObserver::DiscoverSlots(const FileKey& key, const Segment& segment, bool is_alive) {
-  for (uint32_t slot = 0; slot + 1 < segment.slot_count; ++slot) {
+  uint64_t& looks = looks_[segment.job.uid];
+  for (uint32_t slot = 0; slot + 1 < segment.slot_count && looks < kMaxSlotsPerUser; ++slot, ++looks) {
     const uint64_t offset = segment.header_bytes + slot * segment.slot_bytes;
     layout::Word state{0};
     const auto bytes = std::as_writable_bytes(std::span(&state, 1));

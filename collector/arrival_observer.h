@@ -103,6 +103,7 @@ class ArrivalObserver {
   ArrivalMatcher matcher_;
   std::map<FileKey, Segment> segments_;
   std::map<RingKey, Followed> rings_;
+  std::map<uint64_t, uint64_t> looks_;              // by user: slots looked at in the latest Discover()
   std::map<uint64_t, size_t> tried_;                // by user: live slots without a ring, in the latest Discover()
   std::map<uint64_t, int64_t> asks_used_up_to_ns_;  // by user, see MayAsk()
   std::vector<CompletedOperation> operations_;      // kept from ring to ring

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "collector/scratch_directory.h"
 #include "collector/segment_writer_v1.h"
@@ -160,6 +161,24 @@ TEST_F(ArrivalObserverTest, SlotsThatFindNoRingCostNoMoreThanThereAreRings) {
   const uint64_t before = BytesRead();
   Discover();
   EXPECT_LT(BytesRead() - before, (kMaxRings + 100) * 2 * offsetof(layout::CommunicatorSlot, functions));
+}
+
+// Regression: the state of each slot that was ever used was read at each look, of all segments of a user.
+TEST_F(ArrivalObserverTest, OneUsersSlotsAreLookedAtOnlySoOften) {
+  if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
+  constexpr size_t kSlots = 2000, kSegments = kMaxSlotsPerUser / kSlots * 2;
+  Process with_many{.writer = SegmentWriterV1(kSlots + 1), .file = nullptr, .completed = {}};
+  Process& process = processes_.emplace(0, std::move(with_many)).first->second;
+  for (size_t slot = 0; slot < kSlots; ++slot) process.writer.Put(slot, CommunicatorV1{.state = 3});
+  Start(0);
+  std::vector<ArrivalObserver::Source> sources;
+  for (size_t i = 0; i < kSegments; ++i) {
+    sources.push_back({.key = {.device = 1, .inode = i}, .file = process.file, .is_alive = true});
+  }
+  const uint64_t before = BytesRead();
+  observer_.Discover(sources, now_, now_.monotonic_ns);
+  const uint64_t headers = (kSegments + 1) * SegmentWriterV1::kHeaderBytes;
+  EXPECT_LT(BytesRead() - before, headers + (kMaxSlotsPerUser + 10) * sizeof(uint64_t));
 }
 
 TEST_F(ArrivalObserverTest, ComparesTheRanksOfSeveralProcesses) {

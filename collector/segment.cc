@@ -27,7 +27,7 @@ uint64_t Segment::KeepLastState(const ReadTerms& terms, const FileErrors& errors
   const FileStamp stamp = Stamp();
   const bool is_new = !exit_monotonic_ns_ || read_stamp_ != stamp;
   const bool is_stale = static_cast<uint64_t>(terms.now.monotonic_ns) >= read_.stale_at_ns;
-  const bool is_hopeless = HadNoRoom() && terms.communicator_limit <= read_limit_;
+  const bool is_hopeless = HadNoRoom() && !read_.lacked_slots && terms.communicator_limit <= read_limit_;
   const bool must_read = is_new || is_stale || (!read_.process && !is_hopeless);
   if (must_read) Read(stamp, terms, errors);
   if (is_new) NoteExit(stamp, terms.now);

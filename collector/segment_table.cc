@@ -138,11 +138,12 @@ void SegmentTable::ShareCommunicators(const Moment& now, const IsFirst& is_first
   std::ranges::stable_sort(order, {}, &User::wanted);
   uint64_t left = kMaxCommunicators;
   for (size_t i = 0; i < order.size(); ++i) {
-    uint64_t share = left / (order.size() - i);
+    uint64_t share = left / (order.size() - i), slots_left = kMaxSlotsPerUser;
     std::ranges::stable_partition(order[i]->segments,
                                   [&](const auto* entry) { return is_first(entry->second.segment); });
     for (auto* entry : order[i]->segments) {
-      const ReadTerms terms{.now = now, .retention = retention_, .communicator_limit = share};
+      const ReadTerms terms{
+          .now = now, .retention = retention_, .communicator_limit = share, .slots_left = &slots_left};
       const uint64_t taken = std::min(take(entry->first, entry->second, terms), share);
       share -= taken;
       left -= taken;
