@@ -142,12 +142,32 @@ TEST_F(CommunicatorRoomTest, OneUsersSlotsAreLookedAtOnlySoOften) {
   EXPECT_LT(all, (kServed + 1) * one);
 }
 
+// Regression: whoever touched the files of dead processes, or let go of their locks again and again, had them all read
+// each time, 20 times a second.
+TEST_F(CommunicatorRoomTest, ADeadSegmentThatIsTouchedAgainAndAgainIsReadOnceASecond) {
+  if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
+  SegmentOf(20).WriteTo(Path("x.seg"));
+  const uint64_t one = BytesReadBy([&] { EXPECT_EQ(CommunicatorsOf(Snapshot()), 20u); });
+  const uint64_t touched = BytesReadBy([&] {
+    for (int i = 1; i < 20; ++i) {
+      SetAge("x.seg", seconds(i));
+      Advance(std::chrono::milliseconds(50));
+      table_.Refresh(now_);
+    }
+  });
+  EXPECT_LT(touched, one);
+  SegmentOf(21).WriteTo(Path("x.seg"));
+  Advance(kLastStateInterval);
+  EXPECT_EQ(CommunicatorsOf(Snapshot()), 21u);
+}
+
 // The last counts of a process are read when there are slots to spare again.
 TEST_F(CommunicatorRoomTest, ADeadSegmentThatWasRefusedForItsSlotsIsReadLater) {
   constexpr size_t kSlots = 4000, kAtOnce = kMaxSlotsPerUser / kSlots;
   const SegmentWriterV1 segment = SegmentOf(kSlots, {.state = 3, .closed_monotonic_ns = 1});
   for (size_t i = 0; i < kAtOnce + 2; ++i) segment.WriteTo(Path(std::to_string(i) + ".seg"));
   EXPECT_EQ(Snapshot().segments.exited, kAtOnce);
+  Advance(kLastStateInterval);
   EXPECT_EQ(Snapshot().segments.exited, kAtOnce + 2);
 }
 

@@ -42,6 +42,7 @@ SegmentTable::SegmentTable(std::vector<std::string> directories, std::chrono::na
 void SegmentTable::Update(const Moment& now) {
   errors_.SetNow(now.realtime_ns);
   Observe(now);
+  removals_.clear();
   RemoveOver(now);
   RemoveSetAside(now);
 }

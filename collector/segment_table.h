@@ -52,6 +52,10 @@ inline constexpr std::chrono::microseconds kRestPerName{50};
 inline constexpr size_t kMaxOpensPerUser = kMaxSegmentsPerUser + kMaxSetAsidePerUser;
 inline constexpr size_t kMinOpensPerUser = 256;
 
+// Files of one user that one Update() unlinks: each takes about 40 us, and their owner can make any number of them look
+// old. The next Update() comes within a second.
+inline constexpr size_t kMaxRemovalsPerUser = 64;
+
 // How often private directories of users are looked for, and how many of them are watched: /dev/shm is a busy place,
 // where each shared memory of a job would wake us.
 inline constexpr std::chrono::seconds kPrivateDirectoriesInterval{1};
@@ -187,6 +191,7 @@ class SegmentTable {
   std::map<FileKey, SetAside>::iterator TakeUp(std::map<FileKey, SetAside>::iterator aside);
   void ForgetUnlisted(const Directory& directory);
   void Observe(const Moment& now);
+  bool MayRemove(uint64_t uid) { return ++removals_[uid] <= kMaxRemovalsPerUser; }
   void RemoveOver(const Moment& now);
   void RemoveSetAside(const Moment& now);
   void FindWaiting(const Moment& now);
@@ -215,6 +220,7 @@ class SegmentTable {
   std::map<FileKey, SetAside> set_aside_;
   std::map<uint64_t, size_t> followed_of_;   // by user
   std::map<uint64_t, size_t> set_aside_of_;  // by user
+  std::map<uint64_t, size_t> removals_;      // by user, in the latest Update()
   // Communicators in which a living rank waits; looked for while somebody dead is over.
   std::set<CommunicatorKey> waiting_;
   std::optional<int64_t> waiting_monotonic_ns_;
