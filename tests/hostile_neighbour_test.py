@@ -411,6 +411,14 @@ class HostileNeighbour(unittest.TestCase):
             struct.pack_into('<Q', segment, HEADER_BYTES, self.generation << 8 | LIVE)
         time.sleep(0.005)
 
+    def touched_without_end(self):
+        """A segment of 1,499 communicators, of nobody alive, that looks changed each time the daemon looks."""
+        path = self.shared / 'touched.seg'
+        if not path.exists():
+            os.close(self.segment_of_many('touched.seg', 1500))
+        os.utime(path)
+        time.sleep(0.002)
+
     def tiny(self):
         for i in range(100_000):
             os.close(put(self.shared / f'{i}.seg', b'x'))
@@ -484,6 +492,7 @@ class HostileNeighbour(unittest.TestCase):
             Attack('200,000 names of segments, and more come and go', before=self.flood_of_segment_names, during=self.churn, error='bad_magic'),
             Attack('12 segments of 4,095 slots that were all used', before=self.used_slots, error='too_many_segments', holds=True),
             Attack('communicators that are claimed anew without end', during=self.claimed_anew, seen={'uid': str(ATTACKER)}),
+            Attack('a large segment of nobody alive that is touched without end', during=self.touched_without_end, seen={'uid': str(ATTACKER)}),
         ]
 
     def play(self, number, attack):
