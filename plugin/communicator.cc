@@ -35,14 +35,14 @@ void Communicator::CloseLaunch(uint64_t ticket) {
   Close(launch, 0);
 }
 
+// By one thread only, whoever else tries: each attempt that fails is a member that was done meanwhile.
 void Communicator::Close(Launch& launch, uint64_t now_ns) {
   const uint64_t change = LoadRelaxed(launch.members) + Launch::kClosed;
-  const uint64_t before = launch.pending.fetch_add(change, std::memory_order_acq_rel);
-  if (before >= Launch::kClosed) {  // closed twice
-    launch.pending.fetch_sub(change, std::memory_order_acq_rel);
-  } else if (before + change == Launch::kDone) {
-    RecordLaunch(launch, now_ns);
-  }
+  uint64_t pending = LoadRelaxed(launch.pending);
+  do {
+    if (pending >= Launch::kClosed) return;
+  } while (!launch.pending.compare_exchange_weak(pending, pending + change, std::memory_order_acq_rel));
+  if (pending + change == Launch::kDone) RecordLaunch(launch, now_ns);
 }
 
 void Communicator::RejectLaunch(uint64_t ticket, Loss loss) {

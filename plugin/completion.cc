@@ -123,7 +123,13 @@ void Communicator::RecordDone(Operation& operation, uint64_t ticket, uint64_t no
     return RecordMembers(ticket, 1, nullptr, now_ns);
   }
   Launch& launch = LaunchAt(launch_ticket);
-  if (launch.pending.fetch_sub(1, std::memory_order_acq_rel) - 1 == Launch::kDone) RecordLaunch(launch, now_ns);
+  // Once the launch is closed, only members that are not done change `pending`: the last of them needs no locked
+  // instruction.
+  const bool is_last = LoadAcquire(launch.pending) == Launch::kDone + 1;
+  if (is_last) StoreRelaxed(launch.pending, Launch::kDone);
+  if (is_last || launch.pending.fetch_sub(1, std::memory_order_acq_rel) - 1 == Launch::kDone) {
+    RecordLaunch(launch, now_ns);
+  }
 }
 
 // Ends an operation of which no event is expected any more, or can be waited for.
