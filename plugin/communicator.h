@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "plugin/drift_cause.h"
 #include "plugin/held_times.h"
@@ -32,6 +33,10 @@ class Communicator {
             layout::SegmentHeader* header, const DriftCauses& causes = {}, bool times_are_on_probation = false);
   // Gives up on what is still in flight, after recording what is complete.
   void Finalize();
+
+  // As Open, and before it, for good: phases of kernels are asked for. Room for those of times that are held.
+  void TakePhases(HeldTimes::Phases* room) { held_times_.SetRoomForPhases(room); }
+  bool TakesPhases() const { return held_times_.HasRoomForPhases(); }
 
   Recorder& recorder() { return recorder_; }
   // Of operations that are followed; no further ones are, once the communicator drifts.
@@ -103,7 +108,7 @@ class Communicator {
   void StampChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StopChannel(uint64_t ticket, uint32_t channel);
 
-  // Phases of a kernel, between the start and the stop of their channel (kernel_phases.cc).
+  // Phases of a kernel, between the start and the stop of their channel: where they are asked for.
   [[gnu::cold]] bool StartPhase(uint64_t ticket, uint32_t channel, uint32_t phase, uint64_t time_ns);
   [[gnu::cold]] void StopPhase(uint64_t ticket, uint64_t time_ns);
 
@@ -114,8 +119,8 @@ class Communicator {
  private:
   friend class CommunicatorPeer;  // of the test: a thread between two steps
 
-  Operation& At(uint64_t ticket) { return operations_[(ticket - 1) % kOperationEntries]; }
-  Launch& LaunchAt(uint64_t ticket) { return launches_[(ticket - 1) % kLaunchEntries]; }
+  Operation& At(uint64_t ticket) { return operations_[ticket % kOperationEntries]; }
+  Launch& LaunchAt(uint64_t ticket) { return launches_[ticket % kLaunchEntries]; }
   // The operation that last reported on a channel, by its order: NCCL completes a channel's operations in order,
   // receives apart from everything else.
   Word& OwnerOf(const Operation& operation, uint32_t channel) {
@@ -188,7 +193,8 @@ class Communicator {
   void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, uint64_t last_member,
                     const LaunchShare& share, Belief belief, uint64_t members, uint64_t now_ns);
 
-  [[gnu::cold]] void TakePhases(const Operation& operation, Completion& completion);
+  // Of an operation that is complete; nothing if it has none, or none that fit.
+  [[gnu::cold]] std::optional<PhaseTimes> PhasesOf(const Operation& operation, uint64_t ticket);
   // Operations that could not be followed are over when a later one is.
   [[gnu::cold]] void CompleteUnfollowed(const Turn& turn, uint64_t now_ns);
 

@@ -71,7 +71,6 @@ void Communicator::BeginParts(Operation& operation, uint64_t ticket) {
   StoreRelaxed(operation.last_part_ns, 0);
   StoreRelaxed(operation.first_part_ns, 0);
   operation.rejection.store(0, std::memory_order_relaxed);
-  operation.has_phases.store(false, std::memory_order_relaxed);
   StoreRelaxed(operation.parts_ticket, ticket);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a launch whose members are all done is judged and recorded.
 #include <algorithm>
+#include <optional>
 
 #include "plugin/communicator.h"
 
@@ -286,17 +287,17 @@ void Communicator::RecordMember(const Turn& turn, const Operation& operation, ui
     const uint64_t bytes = LoadRelaxed(operation.bytes);
     if (!share.is_rejected()) {
       Completion completion{.function = function,
-                            .has_phases = false,
+                            .members = static_cast<uint32_t>(members),
                             .bytes = bytes,
                             .duration_ns = share.DurationNs(bytes),
-                            .members = static_cast<uint32_t>(members),
                             .sequence = LoadRelaxed(operation.sequence),
                             .call_ns = LoadRelaxed(operation.call_ns),
                             .start_ns = is_carried ? share.start_ns() : LoadRelaxed(operation.first_start_ns),
                             .stop_ns = is_carried ? share.stop_ns() : LoadRelaxed(operation.last_stop_ns),
-                            .now_ns = now_ns,
-                            .phase_ns = {}};
-      if (!is_carried && operation.has_phases.load(std::memory_order_relaxed)) TakePhases(operation, completion);
+                            .now_ns = now_ns};
+      std::optional<PhaseTimes> phases;
+      if (!is_carried && TakesPhases()) phases = PhasesOf(operation, ticket);
+      if (phases) completion.phases = &*phases;
       belief == Belief::kLater ? Hold(last_member, completion) : recorder_.RecordTimes(completion);
     }
   }
