@@ -67,7 +67,11 @@ class Segment {
 
  private:
   bool HadNoRoom() const { return read_.fault && read_.fault->error == SegmentError::kTooManySegments; }
+  bool IsReadDue(const ReadTerms& terms) const;
+  // What is touched again and again is not read again and again.
+  bool IsReadRecently(const ReadTerms& terms) const;
   void Read(const FileStamp& stamp, const ReadTerms& terms, const FileErrors& errors);
+  void GiveUpLastState(const FileStamp& stamp, uint64_t limit, const FileErrors& errors);
   void NoteExit(const FileStamp& stamp, const Moment& now);
 
   std::shared_ptr<const SegmentFile> file_;
