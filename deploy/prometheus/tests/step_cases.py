@@ -19,6 +19,11 @@ def a_late_rank_is_named_without_a_break_while_the_load_of_experts_moves_around(
     return experts(15, 0), {5: [], 8: [straggler], 10: [straggler], 11: [straggler], 12: [straggler], 13: [straggler], 14: [straggler]}
 
 
+def a_late_rank_is_named_where_one_rank_gathers_by_sends_and_receives():
+    told = [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2), rank_alert('NCCLLastArriver', 'dp', 6, 1, 2)]
+    return gathered(11, 0.15, 20), every_evaluation(7, 11, told) | {5: []}
+
+
 def lateness_of_1_percent_is_not_told_where_one_rank_gathers_by_sends_and_receives():
     return gathered(11, 0.015, 20), {minute: [] for minute in range(5, 12)}
 
