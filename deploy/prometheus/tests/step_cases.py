@@ -28,5 +28,10 @@ def lateness_of_1_percent_is_not_told_where_one_rank_gathers_by_sends_and_receiv
     return gathered(11, 0.015, 20), {minute: [] for minute in range(5, 12)}
 
 
+def a_slow_rank_is_named_where_a_quarter_of_the_nodes_is_faster():
+    told = [rank_alert('NCCLStragglerRank', 'dp', 3, 1, 1), rank_alert('NCCLLastArriver', 'dp', 3, 1, 1)]
+    return unequal_nodes(11, 0.25), every_evaluation(7, 11, told) | {5: []}
+
+
 def nodes_that_are_faster_are_not_told():
     return unequal_nodes(11, 0), NOTHING_EVER
