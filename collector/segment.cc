@@ -26,18 +26,34 @@ uint64_t Segment::KeepLastState(const ReadTerms& terms, const FileErrors& errors
   // place.
   const FileStamp stamp = Stamp();
   const bool is_new = !exit_monotonic_ns_ || read_stamp_ != stamp;
+  if ((is_new || IsReadDue(terms)) && !IsReadRecently(terms)) {
+    Read(stamp, terms, errors);
+    kept_monotonic_ns_ = terms.now.monotonic_ns;
+    if (is_new) NoteExit(stamp, terms.now);
+    return read_.Cost();
+  }
+  if (CommunicatorsKept() > terms.communicator_limit) GiveUpLastState(stamp, terms.communicator_limit, errors);
+  return CommunicatorsKept();
+}
+
+// Whether a file that has not changed would be read with another result.
+bool Segment::IsReadDue(const ReadTerms& terms) const {
   const bool is_stale = static_cast<uint64_t>(terms.now.monotonic_ns) >= read_.stale_at_ns;
-  const bool is_hopeless = HadNoRoom() && terms.communicator_limit <= read_limit_;
-  const bool must_read = is_new || is_stale || (!read_.process && !is_hopeless);
-  if (must_read) Read(stamp, terms, errors);
-  if (is_new) NoteExit(stamp, terms.now);
-  if (must_read) return read_.Cost();
-  if (!read_.process || read_.process->communicators.size() <= terms.communicator_limit) return CommunicatorsKept();
+  const bool is_hopeless = HadNoRoom() && !read_.lacked_slots && terms.communicator_limit <= read_limit_;
+  return is_stale || (!read_.process && !is_hopeless);
+}
+
+bool Segment::IsReadRecently(const ReadTerms& terms) const {
+  const bool is_known = read_.process || read_.fault;
+  return is_known && kept_monotonic_ns_ &&
+         terms.now.monotonic_ns - *kept_monotonic_ns_ < std::chrono::nanoseconds(kLastStateInterval).count();
+}
+
+void Segment::GiveUpLastState(const FileStamp& stamp, uint64_t limit, const FileErrors& errors) {
   read_.process.reset();
   read_.fault = SegmentFault{SegmentError::kTooManySegments, kNoRoom};
-  read_limit_ = terms.communicator_limit;
+  read_limit_ = limit;
   counted_fault_.Count(SegmentError::kTooManySegments, kNoRoom, stamp, errors);
-  return 0;
 }
 
 void Segment::Read(const FileStamp& stamp, const ReadTerms& terms, const FileErrors& errors) {

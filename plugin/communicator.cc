@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/communicator.h"
 
+#include "plugin/channel_events.h"
+
 namespace nccl_exporter {
 
 void Communicator::Open(TimingSource source, int rank, uint32_t ranks, layout::CommunicatorSlot* slot,
@@ -35,20 +37,52 @@ void Communicator::CloseLaunch(uint64_t ticket) {
   Close(launch, 0);
 }
 
+// By one thread only, whoever else tries: each attempt that fails is a member that was done meanwhile.
 void Communicator::Close(Launch& launch, uint64_t now_ns) {
   const uint64_t change = LoadRelaxed(launch.members) + Launch::kClosed;
-  const uint64_t before = launch.pending.fetch_add(change, std::memory_order_acq_rel);
-  if (before >= Launch::kClosed) {  // closed twice
-    launch.pending.fetch_sub(change, std::memory_order_acq_rel);
-  } else if (before + change == Launch::kDone) {
-    RecordLaunch(launch, now_ns);
-  }
+  uint64_t pending = LoadRelaxed(launch.pending);
+  do {
+    if (pending >= Launch::kClosed) return;
+  } while (!launch.pending.compare_exchange_weak(pending, pending + change, std::memory_order_acq_rel));
+  if (pending + change == Launch::kDone) RecordLaunch(launch, now_ns);
 }
 
 void Communicator::RejectLaunch(uint64_t ticket, Loss loss) {
   Launch& launch = LaunchAt(ticket);
   if (ticket == 0 || (LoadAcquire(launch.ticket) & Handle::kTicketMask) != ticket) return;
   if (LoadRelaxed(launch.rejection) == 0) StoreRelaxed(launch.rejection, 1 + static_cast<uint64_t>(loss));
+}
+
+// Phases of kernels.
+
+bool Communicator::StartPhase(uint64_t abbreviated, uint32_t channel, uint32_t phase, uint64_t time_ns) {
+  if (!TakesPhases()) return false;  // the mask was changed by someone else
+  Operation& operation = At(abbreviated);
+  const uint64_t state = LoadAcquire(operation.state);
+  if (!IsActive(state, abbreviated)) return CountStray(state, abbreviated), false;
+  const uint64_t ticket = TicketOf(state);
+  const uint64_t bit = uint64_t{1} << channel;
+  if (LoadRelaxed(operation.parts_ticket) != ticket || !(LoadRelaxed(operation.seen) & bit)) {
+    return recorder_.CountLoss(Loss::kUnknownHandle), false;
+  }
+  const uint32_t channel_start_ns = operation.start_low_ns[channel].load(std::memory_order_relaxed);
+  operation.phases.Start(ticket, channel, phase, time_ns, channel_start_ns);
+  return true;
+}
+
+void Communicator::StopPhase(uint64_t abbreviated, uint64_t time_ns) {
+  if (!TakesPhases()) return;
+  Operation& operation = At(abbreviated);
+  const uint64_t state = LoadAcquire(operation.state);
+  if (!IsActive(state, abbreviated)) return CountStray(state, abbreviated);
+  if (!operation.phases.Stop(TicketOf(state), time_ns)) recorder_.CountLoss(Loss::kStopWithoutStart);
+}
+
+std::optional<PhaseTimes> Communicator::PhasesOf(const Operation& operation, uint64_t ticket) {
+  if (!operation.phases.HasAny(ticket)) return std::nullopt;
+  const auto means = operation.phases.Means(LoadRelaxed(operation.seen), LoadRelaxed(operation.last_stop_ns));
+  if (!means) recorder_.CountLoss(Loss::kPhaseMismatch);
+  return means;
 }
 
 // Drift.

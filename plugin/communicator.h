@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "plugin/drift_cause.h"
 #include "plugin/held_times.h"
@@ -32,6 +33,10 @@ class Communicator {
             layout::SegmentHeader* header, const DriftCauses& causes = {}, bool times_are_on_probation = false);
   // Gives up on what is still in flight, after recording what is complete.
   void Finalize();
+
+  // As Open, and before it, for good: phases of kernels are asked for. Room for those of times that are held.
+  void TakePhases(HeldTimes::Phases* room) { held_times_.SetRoomForPhases(room); }
+  bool TakesPhases() const { return held_times_.HasRoomForPhases(); }
 
   Recorder& recorder() { return recorder_; }
   // Of operations that are followed; no further ones are, once the communicator drifts.
@@ -103,7 +108,7 @@ class Communicator {
   void StampChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StopChannel(uint64_t ticket, uint32_t channel);
 
-  // Phases of a kernel, between the start and the stop of their channel (kernel_phases.cc).
+  // Phases of a kernel, between the start and the stop of their channel: where they are asked for.
   [[gnu::cold]] bool StartPhase(uint64_t ticket, uint32_t channel, uint32_t phase, uint64_t time_ns);
   [[gnu::cold]] void StopPhase(uint64_t ticket, uint64_t time_ns);
 
@@ -114,8 +119,8 @@ class Communicator {
  private:
   friend class CommunicatorPeer;  // of the test: a thread between two steps
 
-  Operation& At(uint64_t ticket) { return operations_[(ticket - 1) % kOperationEntries]; }
-  Launch& LaunchAt(uint64_t ticket) { return launches_[(ticket - 1) % kLaunchEntries]; }
+  Operation& At(uint64_t ticket) { return operations_[ticket % kOperationEntries]; }
+  Launch& LaunchAt(uint64_t ticket) { return launches_[ticket % kLaunchEntries]; }
   // The operation that last reported on a channel, by its order: NCCL completes a channel's operations in order,
   // receives apart from everything else.
   Word& OwnerOf(const Operation& operation, uint32_t channel) {
@@ -177,35 +182,41 @@ class Communicator {
   void Close(Launch& launch, uint64_t now_ns);
   void RecordLaunch(Launch& launch, uint64_t now_ns);
   void RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch, uint64_t now_ns);
-  void RecordMembersInTurn(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
-                           uint64_t now_ns);
-  // Whether the times of a launch are recorded: at once, when later ones agree with them, or not at all.
-  enum class Belief : uint8_t { kNo, kLater, kYes };
-  Belief ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
-                    LaunchShare* shares);
-  uint64_t MostItemsOnAChannel(uint64_t last_member, uint64_t members);
-  uint64_t EarlierInFlightNs(uint64_t ticket);
-  void RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, uint64_t last_member,
-                    const LaunchShare& share, Belief belief, uint64_t members, uint64_t now_ns);
-
-  [[gnu::cold]] void TakePhases(const Operation& operation, Completion& completion);
+  struct LaunchRecord;
+  void RecordInTurn(const Turn& turn, LaunchRecord& record);
+  void RecordMember(const Turn& turn, const LaunchRecord& record, const Operation& operation, uint64_t ticket);
+  // What all members say of the times of their launch.
+  void GatherTimes(LaunchRecord& record);
+  void Gather(LaunchRecord& record, const Operation& operation, uint64_t ticket);
+  uint64_t MostItemsOnAChannel(const LaunchRecord& record);
+  // Of an operation that is complete; nothing if it has none, or none that fit.
+  [[gnu::cold]] std::optional<PhaseTimes> PhasesOf(const Operation& operation, uint64_t ticket);
   // Operations that could not be followed are over when a later one is.
   [[gnu::cold]] void CompleteUnfollowed(const Turn& turn, uint64_t now_ns);
 
-  Belief BeliefIn(const Turn& turn, const Launch* launch, LaunchTimes& times, uint64_t good);
-  // Judges the times of a launch, counts what cannot be believed, and what has been held with it.
-  Belief Judge(const LaunchTimes& launch, uint64_t timed_members);
-  bool EndsProbation(const Verdict& verdict);
-  // `launch`: its last member.
-  void Hold(uint64_t launch, const Completion& completion);
+  // Whether the times of a launch are recorded: at once, when later ones agree with them, or not at all.
+  enum class Belief : uint8_t { kNo, kLater, kYes };
+  uint64_t CountGood(const LaunchRecord& record);
+  // `good`: members with good time stamps, which are counted if they are not believed.
+  Belief BeliefIn(const Turn& turn, LaunchRecord& record, uint64_t good);
+  Belief Judge(LaunchRecord& record, uint64_t good);
+  // With the launches before it; notes those in between.
+  Verdict Compare(const LaunchTimes& launch);
+  uint64_t EarlierInFlightNs(uint64_t ticket);
+  [[gnu::cold]] void BeginContradiction();
+
+  // Of a release that is not known.
+  bool IsOnProbation() const { return probation_left_.load(std::memory_order_relaxed) != 0; }
+  // A launch has shown that its times are its own, and agree with the CPU's interval.
+  void AdvanceProbation();
+
+  void Hold(const LaunchRecord& record, const Completion& completion);
   void ReleaseHeld(uint64_t most);
   void DropHeld(Loss loss) {
     if (const uint64_t dropped = held_times_.Drop(); dropped != 0) recorder_.CountLosses(loss, dropped);
   }
   // Why times are dropped that were not shown to be their own.
-  Loss CauseOfDoubt() const {
-    return probation_left_.load(std::memory_order_relaxed) != 0 ? Loss::kUnproven : Loss::kRingOverrun;
-  }
+  Loss CauseOfDoubt() const { return IsOnProbation() ? Loss::kUnproven : Loss::kRingOverrun; }
 
   std::atomic<TimingSource> source_{TimingSource::kNone};
   std::atomic<bool> reads_gpu_clock_{false};
@@ -217,8 +228,7 @@ class Communicator {
   std::atomic<uint32_t> probation_left_{0};  // launches
   std::atomic<bool> dates_starts_{false};    // the host is so far ahead that the pauses of NCCL's thread count
   WorkItems work_items_;
-  Word uncompared_items_{0};          // of work whose times were not compared with those of the launches around it
-  Word uncompared_before_launch_{0};  // the same, when the first item of the launch that is judged ran
+  Word uncompared_items_{0};  // of work whose times were not compared with those of the launches around it
   std::atomic<int> rank_{-1};
   Recorder recorder_;
   // One thread at a time starts an operation: counts it, takes the next ticket and writes the entry.

@@ -28,6 +28,10 @@ namespace {
 class CommunicatorTest : public testing::Test {
  protected:
   void Open(TimingSource source) { communicator_->Open(source, 2, 8, slot_.get(), header_.get()); }
+  void OpenWithPhases() {
+    communicator_->TakePhases(phases_.get());
+    Open(TimingSource::kKernel);
+  }
 
   OperationStart AllReduce(uint64_t bytes, uint32_t channels, uint64_t launch = 0) {
     OperationStart start;
@@ -119,6 +123,7 @@ class CommunicatorTest : public testing::Test {
   uint64_t gpu_ns_ = 1'000'000;
   std::unique_ptr<layout::SegmentHeader> header_ = std::make_unique<layout::SegmentHeader>();
   std::unique_ptr<layout::CommunicatorSlot> slot_ = std::make_unique<layout::CommunicatorSlot>();
+  std::unique_ptr<HeldTimes::Phases> phases_ = std::make_unique<HeldTimes::Phases>();
   std::unique_ptr<Communicator> communicator_ = std::make_unique<Communicator>();
 };
 
@@ -238,7 +243,7 @@ TEST_F(CommunicatorTest, CountsACollectiveWithFewerChannelsThanAnnouncedAndDoesN
 }
 
 TEST_F(CommunicatorTest, SumsThePhasesOfAKernelAsMeansOfItsChannels) {
-  Open(TimingSource::kKernel);
+  OpenWithPhases();
   const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 2));
   RunPhases(ticket, 0, {1000, 1400, 1900, 2000});
   EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
@@ -248,7 +253,7 @@ TEST_F(CommunicatorTest, SumsThePhasesOfAKernelAsMeansOfItsChannels) {
 }
 
 TEST_F(CommunicatorTest, LeavesPhasesOutThatDoNotFitTheTimesOfTheirChannel) {
-  Open(TimingSource::kKernel);
+  OpenWithPhases();
   RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {1000, 1400, 1900, 2000}, 1001);
   RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {3000, 3400, 3900, 4000}, 3000, 4001);
   const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 2));
@@ -260,7 +265,7 @@ TEST_F(CommunicatorTest, LeavesPhasesOutThatDoNotFitTheTimesOfTheirChannel) {
 }
 
 TEST_F(CommunicatorTest, IgnoresPhasesThatHaveNoChannelNoStartOrNoName) {
-  Open(TimingSource::kKernel);
+  OpenWithPhases();
   const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 1));
   EXPECT_FALSE(communicator_->StartPhase(ticket, 0, 0, 1000)) << "its channel has not started";
   communicator_->StartChannel(ticket, 0, 1000);
@@ -280,10 +285,36 @@ TEST_F(CommunicatorTest, IgnoresPhasesThatHaveNoChannelNoStartOrNoName) {
 }
 
 TEST_F(CommunicatorTest, LeavesOutThePhasesOfAnOperationThatIsNotTimed) {
-  Open(TimingSource::kKernel);
+  OpenWithPhases();
   RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {1000, 1400, 1900, 2000}, 0, 2000);
   EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
   EXPECT_EQ(Losses(Loss::kZeroTimestamp), 1u);
+}
+
+// Somebody else may change NCCL's mask.
+TEST_F(CommunicatorTest, IgnoresPhasesThatAreNotAskedFor) {
+  Open(TimingSource::kKernel);
+  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 1));
+  communicator_->StartChannel(ticket, 0, 1000);
+  EXPECT_FALSE(communicator_->StartPhase(ticket, 0, 0, 1000));
+  communicator_->StopPhase(ticket, 2000);
+  communicator_->StampChannel(ticket, 0, 2000);
+  communicator_->StopChannel(ticket, 0);
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
+  EXPECT_EQ(Timed(Function::kAllReduce), 1u);
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+TEST_F(CommunicatorTest, KeepsThePhasesOfTimesThatAreHeld) {
+  OpenWithPhases();
+  std::vector<uint64_t> tickets;
+  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  RunPhases(tickets[0], 0, {1000, 1400, 1900, 2000});
+  RunPhases(tickets[1], 0, {3000, 3001, 3003, 3007});
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
+  for (size_t i = 2; i < tickets.size(); ++i) RunNext(tickets[i]);
+  EXPECT_EQ(Timed(Function::kAllReduce), 100u);
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{401, 502, 104}));
 }
 
 TEST_F(CommunicatorTest, EndsAndTimesWhatIsCarriedWithTheOperationThatCarriesIt) {

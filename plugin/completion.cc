@@ -71,7 +71,6 @@ void Communicator::BeginParts(Operation& operation, uint64_t ticket) {
   StoreRelaxed(operation.last_part_ns, 0);
   StoreRelaxed(operation.first_part_ns, 0);
   operation.rejection.store(0, std::memory_order_relaxed);
-  operation.has_phases.store(false, std::memory_order_relaxed);
   StoreRelaxed(operation.parts_ticket, ticket);
 }
 
@@ -123,7 +122,13 @@ void Communicator::RecordDone(Operation& operation, uint64_t ticket, uint64_t no
     return RecordMembers(ticket, 1, nullptr, now_ns);
   }
   Launch& launch = LaunchAt(launch_ticket);
-  if (launch.pending.fetch_sub(1, std::memory_order_acq_rel) - 1 == Launch::kDone) RecordLaunch(launch, now_ns);
+  // Once the launch is closed, only members that are not done change `pending`: the last of them needs no locked
+  // instruction.
+  const bool is_last = LoadAcquire(launch.pending) == Launch::kDone + 1;
+  if (is_last) StoreRelaxed(launch.pending, Launch::kDone);
+  if (is_last || launch.pending.fetch_sub(1, std::memory_order_acq_rel) - 1 == Launch::kDone) {
+    RecordLaunch(launch, now_ns);
+  }
 }
 
 // Ends an operation of which no event is expected any more, or can be waited for.

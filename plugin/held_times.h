@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 
 #include "plugin/recorder.h"
@@ -28,7 +29,11 @@ class HeldTimes {
   static constexpr uint64_t kCapacity = 2 * kOperationEntries;
   // Released at one completion: some 3 us of NCCL's progress thread.
   static constexpr uint64_t kReleaseSteps = 64;
+  using Phases = std::array<PhaseTimes, kCapacity>;
 
+  // Where phases of what is held are kept, for good; without it no times with phases may come. While there are none.
+  void SetRoomForPhases(Phases* phases) { phases_.store(phases, std::memory_order_release); }
+  bool HasRoomForPhases() const { return phases_.load(std::memory_order_acquire) != nullptr; }
   void Clear() {
     StoreRelaxed(held_, 0);
     StoreRelaxed(believed_before_, 0);
@@ -38,7 +43,9 @@ class HeldTimes {
   // Keeps times of the launch back, which is the latest so far. `uncompared`: work items before its own whose times
   // were not compared with others. There is room, but if MakeRoom said otherwise.
   void Keep(uint64_t launch, const Completion& completion, uint64_t uncompared) {
-    At(LoadRelaxed(held_)) = {completion, launch, uncompared};
+    const uint64_t place = PlaceOf(LoadRelaxed(held_));
+    entries_[place] = {completion, launch, uncompared};
+    if (completion.phases != nullptr) entries_[place].completion.phases = KeepPhases(place, *completion.phases);
     AddAlone(held_, 1);
   }
   // If all is full, the oldest make room: returns how many are dropped for it.
@@ -77,9 +84,13 @@ class HeldTimes {
     uint64_t uncompared = 0;
   };
 
-  Entry& At(uint64_t number) { return entries_[(LoadRelaxed(oldest_) + number) % kCapacity]; }
+  uint64_t PlaceOf(uint64_t number) const { return (LoadRelaxed(oldest_) + number) % kCapacity; }
+  Entry& At(uint64_t number) { return entries_[PlaceOf(number)]; }
   Entry& First() { return At(0); }
   bool IsBelieved(const Entry& entry) const { return entry.launch < LoadRelaxed(believed_before_); }
+  [[gnu::cold]] const PhaseTimes* KeepPhases(uint64_t place, const PhaseTimes& phases) {
+    return &((*phases_.load(std::memory_order_acquire))[place] = phases);
+  }
   void Forget() {
     AddAlone(oldest_, 1);
     StoreRelaxed(held_, LoadRelaxed(held_) - 1);
@@ -98,6 +109,7 @@ class HeldTimes {
   Word oldest_{0};           // place of the first
   Word believed_before_{0};  // ticket of a launch
   Word uncompared_{0};       // when that was found
+  std::atomic<Phases*> phases_{nullptr};
   std::array<Entry, kCapacity> entries_{};
 };
 

@@ -1,10 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a launch whose members are all done is judged and recorded.
 #include <algorithm>
+#include <optional>
 
 #include "plugin/communicator.h"
 
 namespace nccl_exporter {
+
+// A launch that is being recorded.
+struct Communicator::LaunchRecord {
+  LaunchRecord(uint64_t last_ticket, uint64_t count, const Launch* of_launch, uint64_t at_ns)
+      : last_member(last_ticket), members(count), launch(of_launch), now_ns(at_ns) {}
+
+  // A launch has up to three parts; one of a single operation has one, and nothing to tell apart.
+  int parts() const { return members == 1 ? 1 : kLaunchParts; }
+  size_t PartOf(const Operation& operation) const {
+    if (members == 1) return 0;
+    return static_cast<size_t>(LaunchPartOf(operation.function.load(std::memory_order_relaxed)));
+  }
+  LaunchShare& ShareOf(const Operation& operation) { return shares[PartOf(operation)]; }
+  const LaunchShare& ShareOf(const Operation& operation) const { return shares[PartOf(operation)]; }
+  // Operations without parts of their own are timed if the one that carries them is.
+  void CarryTimes() {
+    if (carried == 0) return;
+    LaunchShare& share = shares[members == 1 ? 0 : static_cast<size_t>(LaunchPart::kCollectives)];
+    share.has_interval() ? share.CountGood(carried) : share.Reject();
+  }
+
+  uint64_t last_member;  // ticket
+  uint64_t members;
+  const Launch* launch;  // nullptr: an operation that belongs to none
+  uint64_t now_ns;
+  LaunchTimes times{.start_ns = ~uint64_t{0}};
+  LaunchShare shares[kLaunchParts];  // by part
+  uint64_t carried = 0;              // operations without parts of their own
+  Belief belief = Belief::kNo;
+  uint64_t uncompared_before = 0;  // what uncompared_items_ was when the first item of the launch ran
+};
 
 void Communicator::RecordLaunch(Launch& launch, uint64_t now_ns) {
   if (now_ns == 0) now_ns = NowNs();
@@ -48,23 +80,6 @@ void Cover(LaunchTimes& launch, const Operation& operation) {
   }
 }
 
-// A launch has up to three parts; one of a single operation has one, and nothing to tell apart.
-int PartsOf(uint64_t members) { return members == 1 ? 1 : kLaunchParts; }
-size_t PartOf(const Operation& operation, uint64_t members) {
-  if (members == 1) return 0;
-  return static_cast<size_t>(LaunchPartOf(operation.function.load(std::memory_order_relaxed)));
-}
-
-// Operations without parts of their own are timed if the one that carries them is.
-void CarryTimes(LaunchShare& share, uint64_t carried) {
-  if (carried == 0) return;
-  if (share.has_interval()) {
-    share.CountGood(carried);
-  } else {
-    share.Reject();
-  }
-}
-
 // How many of the operations that were added ran on one channel, at most: a counter for each channel, a bit of all
 // counters in each word.
 class MostOnAChannel {
@@ -103,58 +118,56 @@ bool HasDisjointChannels(const Operation& operation) {
 
 }  // namespace
 
-Communicator::Belief Communicator::Judge(const LaunchTimes& launch, uint64_t timed_members) {
-  const bool is_contradicted = is_contradicted_.load(std::memory_order_relaxed);
-  const uint64_t before = plausibility_.last_ticket();
-  const Verdict verdict = is_contradicted ? Verdict{.loss = Loss::kDrift} : plausibility_.Judge(launch);
-  // In their place among the launches that are compared: those that lie between these two, and were not followed, not
-  // timed, or are not over yet.
-  if (plausibility_.last_ticket() != before && launch.first_ticket > before) {
-    const uint64_t uncompared = launch.first_ticket - before - 1 + launch.incomplete;
-    if (uncompared != 0) AddRelaxed(uncompared_items_, uncompared);
+// Members.
+
+// What is wrong with a member's own time stamps is counted here.
+void Communicator::Gather(LaunchRecord& record, const Operation& operation, uint64_t ticket) {
+  LaunchShare& share = record.ShareOf(operation);
+  bool is_covered = false;
+  if (HasInterval(operation, ticket, source())) {
+    const uint8_t rejection = RejectionOf(operation, source());
+    is_covered = rejection == 0;
+    if (is_covered) {
+      share.CountGood();
+      Cover(record.times, operation);
+      record.times.has_disjoint_channels = record.members == 1 && HasDisjointChannels(operation);
+    } else {
+      recorder_.CountLoss(static_cast<Loss>(rejection - 1));
+      share.Reject();
+    }
+    share.Add(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns), LoadRelaxed(operation.bytes));
+  } else if (operation.is_carried.load(std::memory_order_relaxed)) {
+    share.AddCarried(LoadRelaxed(operation.bytes));
+    ++record.carried;
+    is_covered = true;
+  } else if (operation.is_given_up.load(std::memory_order_relaxed)) {
+    share.Reject();
   }
-  if (verdict.refutes_held) DropHeld(Loss::kRingOverrun);
-  if (verdict.loss) {
-    recorder_.CountLosses(*verdict.loss, timed_members);
-    if (!Plausibility::IsDrift(*verdict.loss)) return Belief::kNo;
-    is_contradicted_.store(true, std::memory_order_relaxed);
-    DropHeld(Loss::kDrift);
-    BeginDrift(0, DriftCause::kContradiction);
-    return Belief::kNo;
-  }
-  dates_starts_.store(!verdict.is_own, std::memory_order_relaxed);
-  StoreRelaxed(uncompared_before_launch_, LoadRelaxed(uncompared_items_) + 1 - launch.items);
-  if (!EndsProbation(verdict)) return Belief::kLater;
-  if (!held_times_.IsEmpty()) held_times_.Believe(verdict.release_until, LoadRelaxed(uncompared_items_));
-  return verdict.is_own ? Belief::kYes : Belief::kLater;
+  if (!is_covered) ++record.times.incomplete;
+  record.times.first_ticket = ticket;
+  const uint32_t item = operation.first_item.load(std::memory_order_relaxed);
+  if (static_cast<int32_t>(item - record.times.first_item) < 0) record.times.first_item = item;
 }
 
-void Communicator::Hold(uint64_t launch, const Completion& completion) {
-  const uint64_t dropped = held_times_.MakeRoom(recorder_);
-  if (dropped != 0) recorder_.CountLosses(CauseOfDoubt(), dropped);
-  held_times_.Keep(launch, completion, LoadRelaxed(uncompared_before_launch_));
-}
-
-void Communicator::ReleaseHeld(uint64_t most) {
-  const uint64_t dropped = held_times_.Release(recorder_, most);
-  if (dropped != 0) recorder_.CountLosses(Loss::kRingOverrun, dropped);
-}
-
-bool Communicator::EndsProbation(const Verdict& verdict) {
-  const uint32_t left = probation_left_.load(std::memory_order_relaxed);
-  if (left == 0) return true;
-  if (verdict.is_own) {
-    probation_left_.store(left - 1, std::memory_order_relaxed);
-    recorder_.ShowProbation(left - 1);
+void Communicator::GatherTimes(LaunchRecord& record) {
+  record.times.last_ticket = record.last_member;
+  record.times.first_item = At(record.last_member).first_item.load(std::memory_order_relaxed);
+  if (record.launch != nullptr) record.times.call_ns = LoadRelaxed(record.launch->called_after);
+  uint64_t ticket = record.last_member;
+  for (uint64_t i = 0; i < record.members && ticket != 0; ++i) {
+    const Operation& operation = At(ticket);
+    Gather(record, operation, ticket);
+    ticket = LoadRelaxed(operation.previous_member);
   }
-  return verdict.is_own && left == 1;
+  if (record.members > 1) record.times.items = MostItemsOnAChannel(record);
+  record.CarryTimes();
 }
 
 // Of a launch of several operations.
-uint64_t Communicator::MostItemsOnAChannel(uint64_t last_member, uint64_t members) {
+uint64_t Communicator::MostItemsOnAChannel(const LaunchRecord& record) {
   MostOnAChannel items;
-  uint64_t ticket = last_member;
-  for (uint64_t i = 0; i < members && ticket != 0; ++i) {
+  uint64_t ticket = record.last_member;
+  for (uint64_t i = 0; i < record.members && ticket != 0; ++i) {
     const Operation& operation = At(ticket);
     if (HasInterval(operation, ticket, source())) items.Add(LoadRelaxed(operation.seen));
     ticket = LoadRelaxed(operation.previous_member);
@@ -162,69 +175,72 @@ uint64_t Communicator::MostItemsOnAChannel(uint64_t last_member, uint64_t member
   return items.Count();
 }
 
-// What becomes of the times of a launch, by part. Every member that has stopped and is not timed is counted once: by
-// what is wrong with its own time stamps, with those of its launch, or else as a companion.
-Communicator::Belief Communicator::ShareTimes(const Turn& turn, uint64_t last_member, uint64_t members,
-                                              const Launch* launch, LaunchShare* shares) {
-  LaunchTimes times{.last_ticket = last_member,
-                    .first_item = At(last_member).first_item.load(std::memory_order_relaxed),
-                    .start_ns = ~uint64_t{0}};
-  if (launch != nullptr) times.call_ns = LoadRelaxed(launch->called_after);
-  if (members > 1) times.items = MostItemsOnAChannel(last_member, members);
-  uint64_t ticket = last_member;
-  uint64_t carried = 0;
-  for (uint64_t i = 0; i < members && ticket != 0; ++i) {
-    const Operation& operation = At(ticket);
-    LaunchShare& share = shares[PartOf(operation, members)];
-    bool is_covered = false;
-    if (HasInterval(operation, ticket, source())) {
-      if (const uint8_t rejection = RejectionOf(operation, source()); rejection != 0) {
-        recorder_.CountLoss(static_cast<Loss>(rejection - 1));
-        share.Reject();
-      } else {
-        share.CountGood();
-        Cover(times, operation);
-        times.has_disjoint_channels = members == 1 && HasDisjointChannels(operation);
-        is_covered = true;
-      }
-      share.Add(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns),
-                LoadRelaxed(operation.bytes));
-    } else if (operation.is_carried.load(std::memory_order_relaxed)) {
-      share.AddCarried(LoadRelaxed(operation.bytes));
-      ++carried;
-      is_covered = true;
-    } else if (operation.is_given_up.load(std::memory_order_relaxed)) {
-      share.Reject();
-    }
-    if (!is_covered) ++times.incomplete;
-    times.first_ticket = ticket;
-    const uint32_t item = operation.first_item.load(std::memory_order_relaxed);
-    if (static_cast<int32_t>(item - times.first_item) < 0) times.first_item = item;
-    ticket = LoadRelaxed(operation.previous_member);
-  }
+// Belief.
 
-  CarryTimes(shares[members == 1 ? 0 : static_cast<size_t>(LaunchPart::kCollectives)], carried);
+// Members with good time stamps of their own, in parts of the launch that are timed; in the others they are companions.
+uint64_t Communicator::CountGood(const LaunchRecord& record) {
   uint64_t good = 0;
-  for (LaunchShare* share = shares; share != shares + PartsOf(members); ++share) {
-    if (share->is_rejected() && share->good() != 0) recorder_.CountLosses(Loss::kCompanion, share->good());
-    if (!share->is_rejected()) good += share->good();
+  for (int part = 0; part < record.parts(); ++part) {
+    const LaunchShare& share = record.shares[part];
+    if (!share.is_rejected()) {
+      good += share.good();
+    } else if (share.good() != 0) {
+      recorder_.CountLosses(Loss::kCompanion, share.good());
+    }
   }
-  const Belief belief = good == 0 ? Belief::kNo : BeliefIn(turn, launch, times, good);
-  if (belief == Belief::kNo && turn) plausibility_.EndPatience();
-  if (belief == Belief::kNo && good != 0) {
-    for (LaunchShare* share = shares; share != shares + PartsOf(members); ++share) share->Reject();
-  }
-  return belief;
+  return good;
 }
 
-Communicator::Belief Communicator::BeliefIn(const Turn& turn, const Launch* launch, LaunchTimes& times, uint64_t good) {
-  const uint64_t rejection = launch != nullptr ? LoadRelaxed(launch->rejection) : 0;
+Communicator::Belief Communicator::BeliefIn(const Turn& turn, LaunchRecord& record, uint64_t good) {
+  const uint64_t rejection = record.launch != nullptr ? LoadRelaxed(record.launch->rejection) : 0;
   if (rejection != 0) return recorder_.CountLosses(static_cast<Loss>(rejection - 1), good), Belief::kNo;
   if (!turn) return recorder_.CountLosses(Loss::kJudgedAtOnce, good), Belief::kNo;
   if (!reads_gpu_clock_.load(std::memory_order_relaxed)) return Belief::kYes;
-  times.overwritable_ns = work_items_.OverwritableSince(times.first_item);
-  times.earlier_ns = EarlierInFlightNs(times.first_ticket);
-  return Judge(times, good);
+  record.times.overwritable_ns = work_items_.OverwritableSince(record.times.first_item);
+  record.times.earlier_ns = EarlierInFlightNs(record.times.first_ticket);
+  return Judge(record, good);
+}
+
+Communicator::Belief Communicator::Judge(LaunchRecord& record, uint64_t good) {
+  const Verdict verdict = Compare(record.times);
+  if (verdict.refutes_held) DropHeld(Loss::kRingOverrun);
+  if (verdict.loss) {
+    recorder_.CountLosses(*verdict.loss, good);
+    if (Plausibility::IsDrift(*verdict.loss)) BeginContradiction();
+    return Belief::kNo;
+  }
+  dates_starts_.store(!verdict.is_own, std::memory_order_relaxed);  // for patience, which counts only then
+  record.uncompared_before = LoadRelaxed(uncompared_items_) + 1 - record.times.items;
+  if (verdict.is_own) AdvanceProbation();
+  if (IsOnProbation()) return Belief::kLater;
+  if (!held_times_.IsEmpty()) held_times_.Believe(verdict.release_until, LoadRelaxed(uncompared_items_));
+  return verdict.is_own ? Belief::kYes : Belief::kLater;
+}
+
+Verdict Communicator::Compare(const LaunchTimes& launch) {
+  if (is_contradicted_.load(std::memory_order_relaxed)) return {.loss = Loss::kDrift};
+  const uint64_t before = plausibility_.last_ticket();
+  const Verdict verdict = plausibility_.Judge(launch);
+  // In their place among the launches that are compared: those that lie between these two, and were not followed, not
+  // timed, or are not over yet.
+  if (plausibility_.last_ticket() != before && launch.first_ticket > before) {
+    const uint64_t uncompared = launch.first_ticket - before - 1 + launch.incomplete;
+    if (uncompared != 0) AddRelaxed(uncompared_items_, uncompared);
+  }
+  return verdict;
+}
+
+void Communicator::BeginContradiction() {
+  is_contradicted_.store(true, std::memory_order_relaxed);
+  DropHeld(Loss::kDrift);
+  BeginDrift(0, DriftCause::kContradiction);
+}
+
+void Communicator::AdvanceProbation() {
+  const uint32_t left = probation_left_.load(std::memory_order_relaxed);
+  if (left == 0) return;
+  probation_left_.store(left - 1, std::memory_order_relaxed);
+  recorder_.ShowProbation(left - 1);
 }
 
 // Until when operations announced before that one, and not over yet, ran at least, by times that are their own; 0 if
@@ -246,31 +262,47 @@ uint64_t Communicator::EarlierInFlightNs(uint64_t ticket) {
   return latest_ns;
 }
 
+// Held times.
+
+void Communicator::Hold(const LaunchRecord& record, const Completion& completion) {
+  const uint64_t dropped = held_times_.MakeRoom(recorder_);
+  if (dropped != 0) recorder_.CountLosses(CauseOfDoubt(), dropped);
+  held_times_.Keep(record.last_member, completion, record.uncompared_before);
+}
+
+void Communicator::ReleaseHeld(uint64_t most) {
+  const uint64_t dropped = held_times_.Release(recorder_, most);
+  if (dropped != 0) recorder_.CountLosses(Loss::kRingOverrun, dropped);
+}
+
+// Recording.
+
 // Records all members of a launch, whose times depend on each other, and frees their entries.
 [[gnu::flatten]] void Communicator::RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch,
                                                   uint64_t now_ns) {
+  LaunchRecord record(last_member, members, launch, now_ns);
   {
     const Turn turn{&is_recording_};
-    RecordMembersInTurn(turn, last_member, members, launch, now_ns);
+    RecordInTurn(turn, record);
     const uint64_t unfollowed_until = LoadAcquire(unfollowed_until_);
     if (unfollowed_until != 0 && last_member > unfollowed_until) CompleteUnfollowed(turn, now_ns);
   }
   if (recorder_.HasDeferredCompletions()) ShowDeferredCompletions();
 }
 
-void Communicator::RecordMembersInTurn(const Turn& turn, uint64_t last_member, uint64_t members, const Launch* launch,
-                                       uint64_t now_ns) {
-  LaunchShare shares[kLaunchParts];
-  const Belief belief = ShareTimes(turn, last_member, members, launch, shares);
+// Every member that has stopped and is not timed is counted once: by what is wrong with its own time stamps, with those
+// of its launch, or else as a companion.
+void Communicator::RecordInTurn(const Turn& turn, LaunchRecord& record) {
+  GatherTimes(record);
+  const uint64_t good = CountGood(record);
+  if (good != 0) record.belief = BeliefIn(turn, record, good);
+  if (record.belief == Belief::kNo && turn) plausibility_.EndPatience();
   if (turn && !held_times_.IsEmpty()) ReleaseHeld(HeldTimes::kReleaseSteps);
-  uint64_t ticket = last_member;
-  for (uint64_t i = 0; i < members && ticket != 0; ++i) {
+  uint64_t ticket = record.last_member;
+  for (uint64_t i = 0; i < record.members && ticket != 0; ++i) {
     Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
-    const LaunchShare& share = shares[PartOf(operation, members)];
-    if (!operation.is_not_recorded.load(std::memory_order_relaxed)) {
-      RecordMember(turn, operation, ticket, last_member, share, belief, members, now_ns);
-    }
+    if (!operation.is_not_recorded.load(std::memory_order_relaxed)) RecordMember(turn, record, operation, ticket);
     recorder_.HideInFlight(ticket);
     const uint64_t previous = LoadRelaxed(operation.previous_member);
     StoreRelease(operation.state, PhaseWord(ticket, Phase::kFree));
@@ -278,29 +310,29 @@ void Communicator::RecordMembersInTurn(const Turn& turn, uint64_t last_member, u
   }
 }
 
-void Communicator::RecordMember(const Turn& turn, const Operation& operation, uint64_t ticket, uint64_t last_member,
-                                const LaunchShare& share, Belief belief, uint64_t members, uint64_t now_ns) {
+void Communicator::RecordMember(const Turn& turn, const LaunchRecord& record, const Operation& operation,
+                                uint64_t ticket) {
   const Function function = operation.function.load(std::memory_order_relaxed);
+  const LaunchShare& share = record.ShareOf(operation);
   const bool is_carried = operation.is_carried.load(std::memory_order_relaxed) && share.has_interval();
-  if (is_carried || HasInterval(operation, ticket, source())) {
+  const bool is_timed = record.belief != Belief::kNo && !share.is_rejected();
+  if (is_timed && (is_carried || HasInterval(operation, ticket, source()))) {
     const uint64_t bytes = LoadRelaxed(operation.bytes);
-    if (!share.is_rejected()) {
-      Completion completion{.function = function,
-                            .has_phases = false,
-                            .bytes = bytes,
-                            .duration_ns = share.DurationNs(bytes),
-                            .members = static_cast<uint32_t>(members),
-                            .sequence = LoadRelaxed(operation.sequence),
-                            .call_ns = LoadRelaxed(operation.call_ns),
-                            .start_ns = is_carried ? share.start_ns() : LoadRelaxed(operation.first_start_ns),
-                            .stop_ns = is_carried ? share.stop_ns() : LoadRelaxed(operation.last_stop_ns),
-                            .now_ns = now_ns,
-                            .phase_ns = {}};
-      if (!is_carried && operation.has_phases.load(std::memory_order_relaxed)) TakePhases(operation, completion);
-      belief == Belief::kLater ? Hold(last_member, completion) : recorder_.RecordTimes(completion);
-    }
+    Completion completion{.function = function,
+                          .members = static_cast<uint32_t>(record.members),
+                          .bytes = bytes,
+                          .duration_ns = share.DurationNs(bytes),
+                          .sequence = LoadRelaxed(operation.sequence),
+                          .call_ns = LoadRelaxed(operation.call_ns),
+                          .start_ns = is_carried ? share.start_ns() : LoadRelaxed(operation.first_start_ns),
+                          .stop_ns = is_carried ? share.stop_ns() : LoadRelaxed(operation.last_stop_ns),
+                          .now_ns = record.now_ns};
+    std::optional<PhaseTimes> phases;
+    if (!is_carried && TakesPhases()) phases = PhasesOf(operation, ticket);
+    if (phases) completion.phases = &*phases;
+    record.belief == Belief::kLater ? Hold(record, completion) : recorder_.RecordTimes(completion);
   }
-  recorder_.CountCompleted(turn, function, now_ns);
+  recorder_.CountCompleted(turn, function, record.now_ns);
 }
 
 void Communicator::CompleteUnfollowed(const Turn& turn, uint64_t now_ns) {

@@ -30,6 +30,12 @@ void* MapMemory(size_t bytes) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
+template <typename T>
+T* Make() {
+  void* memory = MapMemory(sizeof(T));
+  return memory == nullptr ? nullptr : new (memory) T;
+}
+
 uint16_t RandomSalt() {
   uint16_t salt = 0;
   if (getrandom(&salt, sizeof(salt), GRND_NONBLOCK) != sizeof(salt)) salt = static_cast<uint16_t>(NowNs() >> 4);
@@ -101,7 +107,7 @@ void Process::Start(const InitRequest& request) {
 
 void Process::OpenOverflow() {
   const uint32_t overflow = segment_.overflow_slot();
-  if (!PrepareSlot(overflow)) return;
+  if (!PrepareSlot(overflow, false)) return;
   layout::CommunicatorSlot* slot = segment_.slot(overflow);
   slot->timing_reason = static_cast<uint64_t>(TimingReason::kOverflow);
   StoreRelease(slot->state, layout::StateWord(1, layout::SlotState::kLive));
@@ -143,7 +149,7 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   const Decision& decision = DecisionFor(request, mask);
   const bool is_overridden = IsMaskOverridden(mask);
   if (is_overridden) NoteMaskOverride(mask);
-  const uint32_t slot = ClaimSlot();
+  const uint32_t slot = ClaimSlot((decision.policy.mask & abi::kKernelPhase) != 0);
   if (IsOverflow(slot)) {
     has_overflowed_ = true;
     for (LibrarySampling& library : libraries_) {
@@ -172,7 +178,7 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
 
 // A place for a new communicator: closed for the retention time, which takes no further memory, or never used; the
 // overflow slot if there is none.
-uint32_t Process::ClaimSlot() {
+uint32_t Process::ClaimSlot(bool takes_phases) {
   const uint32_t overflow = segment_.overflow_slot();
   const uint64_t now_ns = NowNs();
   uint32_t best = overflow;
@@ -184,16 +190,23 @@ uint32_t Process::ClaimSlot() {
     if (LoadRelaxed(generations_[slot]) == 0) best = slot;
   }
   if (best == overflow) return CountLoss(Loss::kNoFreeCommunicatorSlot), overflow;
-  if (!PrepareSlot(best)) return CountLoss(Loss::kReservationFailed), overflow;
+  if (!PrepareSlot(best, takes_phases)) return CountLoss(Loss::kReservationFailed), overflow;
   return best;
 }
 
-bool Process::PrepareSlot(uint32_t slot) {
+bool Process::PrepareSlot(uint32_t slot, bool takes_phases) {
   if (!segment_.Reserve(slot, LoadRelaxed(generations_[slot]) + 1)) return false;
-  if (communicators_[slot].load(std::memory_order_relaxed) != nullptr) return true;
-  void* memory = MapMemory(sizeof(Communicator));
-  if (memory == nullptr) return false;
-  communicators_[slot].store(new (memory) Communicator, std::memory_order_release);
+  Communicator* const former = communicators_[slot].load(std::memory_order_relaxed);
+  const bool needs_room = takes_phases && (former == nullptr || !former->TakesPhases());
+  auto* const room = needs_room ? Make<HeldTimes::Phases>() : nullptr;
+  if (needs_room && room == nullptr) return false;
+  Communicator* const communicator = former != nullptr ? former : Make<Communicator>();
+  if (communicator == nullptr) {
+    if (room != nullptr) munmap(room, sizeof(*room));
+    return false;
+  }
+  if (room != nullptr) communicator->TakePhases(room);
+  communicators_[slot].store(communicator, std::memory_order_release);
   return true;
 }
 

@@ -82,8 +82,8 @@ class Process {
     EventPolicy policy;
   };
   const Decision& DecisionFor(const InitRequest& request, const void* address_in_nccl);
-  uint32_t ClaimSlot();  // under the lock, like all that init and finalize do
-  bool PrepareSlot(uint32_t slot);
+  uint32_t ClaimSlot(bool takes_phases);  // under the lock, like all that init and finalize do
+  bool PrepareSlot(uint32_t slot, bool takes_phases);
   void OpenSlot(uint32_t slot, const InitRequest& request, const Decision& decision);
   void OpenOverflow();
   // Under the lock. RANK and its kin number the process, not a rank, once it has had two GPUs: for good, since a label

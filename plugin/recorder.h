@@ -18,16 +18,15 @@ namespace nccl_exporter {
 // An operation whose time is known.
 struct Completion {
   Function function = Function::kOther;
-  bool has_phases = false;
+  uint32_t members = 1;  // operations of the launch, itself included
   uint64_t bytes = 0;
   uint64_t duration_ns = 0;  // its share of the launch
-  uint32_t members = 1;      // operations of the launch, itself included
   uint64_t sequence = 0;
   uint64_t call_ns = 0;
   uint64_t start_ns = 0;
   uint64_t stop_ns = 0;
   uint64_t now_ns = 0;
-  std::array<uint64_t, kKernelPhaseCount> phase_ns{};  // means of its channels
+  const PhaseTimes* phases = nullptr;  // of its kernel; nullptr: none
 };
 
 class Recorder {
@@ -144,8 +143,8 @@ inline void Recorder::RecordDuration(const Completion& completion) {
   AddAlone(counters.timed.busy_ns[size_class], completion.duration_ns);
   AddAlone(counters.duration[DurationBuckets::IndexOf(completion.duration_ns)], 1);
 
-  if (completion.has_phases) {
-    for (size_t i = 0; i < kKernelPhaseCount; ++i) AddAlone(counters.phase_ns[i], completion.phase_ns[i]);
+  if (completion.phases != nullptr) {
+    for (size_t i = 0; i < kKernelPhaseCount; ++i) AddAlone(counters.phase_ns[i], (*completion.phases)[i]);
   }
   const bool is_collective = !TraitsOf(completion.function).is_point_to_point;
   if (!is_collective || completion.members != 1 || completion.bytes < kBandwidthMinimumBytes) return;

@@ -276,16 +276,17 @@ TEST_F(StorageSurvival, SurvivesALimitOnAddressSpace) {
   if (kHasThreadSanitizer) GTEST_SKIP() << "it takes address space itself";
   for (const uint64_t spare : {0u, 64u << 10, 256u << 10, 1u << 20, 16u << 20, 29u << 20, 30u << 20}) {
     SCOPED_TRACE(spare);
-    InChild([&] {
-      LoadTable<6>();
+    InEach<6, 7>([&]<int kVersion>() {
+      setenv("NCCL_EXPORTER_KERNEL_PHASES", "1", 1);  // room of its own, on API v7
+      LoadTable<kVersion>();
       uint64_t pages = 0;
       std::ifstream("/proc/self/statm") >> pages;
-      std::vector<Caller<6>> callers;
+      std::vector<Caller<kVersion>> callers;
       callers.reserve(16);
       Limit(RLIMIT_AS, pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + spare);
-      for (uint64_t id = 0; id < 16; ++id) callers.push_back(Caller<6>({.id = id, .logger = KeepWarning}));
-      for (Caller<6>& caller : callers) caller.Run();
-      for (Caller<6>& caller : callers) caller.Finalize();
+      for (uint64_t id = 0; id < 16; ++id) callers.push_back(Caller<kVersion>({.id = id, .logger = KeepWarning}));
+      for (Caller<kVersion>& caller : callers) caller.Run();
+      for (Caller<kVersion>& caller : callers) caller.Finalize();
       Limit(RLIMIT_AS, RLIM_INFINITY);
       if (callers[0].context == nullptr) {
         EXPECT_TRUE(Segments().empty());
@@ -386,6 +387,41 @@ TEST_F(StorageSurvival, TakesNoMorePrivateMemoryAfterInit) {
     for (int i = 0; i < kRuns; ++i) caller.Run();
     EXPECT_EQ(Segment().Timed(), 2000u + kRuns);
     EXPECT_LE(PrivateDirtyKib(), before_kib + 16) << "the reader's own mapping of the segment, at most";
+  });
+}
+
+constexpr uint64_t kPrivateBytes = 401'408;  // of one communicator, as README says
+constexpr uint64_t kPhaseBytes = 24'576;     // the same
+
+// Pages that one communicator more takes in a process, on that release.
+template <int kVersion>
+uint64_t PrivatePages(int nccl_version) {
+  nccl::Report(nccl_version);
+  const auto taken = [] {
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages;
+  };
+  Caller<kVersion> first;
+  const uint64_t before = taken();
+  Caller<kVersion> second({.id = 2});
+  return taken() - before;
+}
+
+TEST_F(StorageSurvival, TakesRoomForPhasesOnlyWhereTheyAreAskedFor) {
+  if (kHasAddressSanitizer || kHasThreadSanitizer) GTEST_SKIP() << "they take memory themselves";
+  const auto pages = [](uint64_t bytes) {
+    const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    return (bytes + page_bytes - 1) / page_bytes;
+  };
+  InChild([&] { EXPECT_EQ(PrivatePages<7>(23206), pages(kPrivateBytes)); });
+  InChild([&] {
+    setenv("NCCL_EXPORTER_KERNEL_PHASES", "1", 1);
+    EXPECT_EQ(PrivatePages<6>(23007), pages(kPrivateBytes)) << "2.30 has no phases";
+  });
+  InChild([&] {
+    setenv("NCCL_EXPORTER_KERNEL_PHASES", "1", 1);
+    EXPECT_EQ(PrivatePages<7>(23206), pages(kPrivateBytes) + pages(kPhaseBytes));
   });
 }
 

@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the alerts must say, and when they must say nothing. Each case makes a cluster and tells what fires at which minute."""
 import hang_cases
+import open_cases
 import quality_cases
 import silent_cases
+import step_cases
 import straggler_cases
 from jobs import NOTHING_EVER, data_parallel
 
-CASES = [case for module in (straggler_cases, silent_cases, hang_cases, quality_cases) for case in vars(module).values()
-         if getattr(case, '__module__', '') == module.__name__ and callable(case)]
+
+def of(*modules):
+    return [case for module in modules for case in vars(module).values() if getattr(case, '__module__', '') == module.__name__ and callable(case)]
+
+
+CASES = of(straggler_cases, silent_cases, step_cases, hang_cases, quality_cases)
+OPEN = of(open_cases)
 
 
 def a_described_alert():

@@ -168,6 +168,9 @@ class Cluster:
                 yield f'nccl_p2p_{direction}_operations_total', labels, count['operations'] / 2
                 yield f'nccl_p2p_{direction}_timed_operations_total', labels, timed / 2
                 yield f'nccl_p2p_{direction}_busy_seconds_total', labels, count['busy'] / 2
+        yield from self.state(communicator, rank, t, count, labels)
+
+    def state(self, communicator, rank, t, count, labels):
         yield from self.progress(communicator, rank, t, count, labels)
         yield 'nccl_communicator_ranks', labels, communicator.ranks
         yield 'nccl_rank_info', labels | {
