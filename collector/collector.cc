@@ -12,8 +12,8 @@
 #include <system_error>
 #include <utility>
 
-#include "collector/arrival_observer.h"
-#include "collector/segment_table.h"
+#include "collector/arrivals/arrival_observer.h"
+#include "collector/segments/segment_table.h"
 
 namespace nccl_exporter {
 namespace {

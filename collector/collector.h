@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "collector/file_descriptor.h"
-#include "collector/moment.h"
 #include "collector/node_snapshot.h"
-#include "collector/segment_file.h"  // ReadSegmentFile(), for tools that look at one file
+#include "collector/reader/moment.h"
+#include "collector/segments/file_descriptor.h"
+#include "collector/segments/segment_file.h"  // ReadSegmentFile(), for tools that look at one file
 #include "collector/shared_read.h"
 
 namespace nccl_exporter {

@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "collector/lock_holder.h"
-#include "collector/scratch_directory.h"
-#include "collector/segment_table.h"
-#include "collector/segment_writer_v1.h"
+#include "collector/segments/segment_table.h"
+#include "collector/testing/lock_holder.h"
+#include "collector/testing/scratch_directory.h"
+#include "collector/testing/segment_writer_v1.h"
 
 namespace nccl_exporter {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "collector/collector.h"
-#include "collector/lock_holder.h"
-#include "collector/scratch_directory.h"
-#include "collector/segment_writer_v1.h"
+#include "collector/testing/lock_holder.h"
+#include "collector/testing/scratch_directory.h"
+#include "collector/testing/segment_writer_v1.h"
 
 namespace nccl_exporter {
 namespace {

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Discovery of slots, and the reading of their rings.
+#include "collector/arrivals/arrival_observer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <ctime>
+#include <iterator>
+#include <memory>
+#include <span>
+
+#include "collector/reader/segment_header.h"
+#include "collector/reader/text_field.h"
+#include "proto/shm_layout.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr uint64_t kFirstApiWithCalls = 5;  // before, a call is announced after the launch
+
+// The part of a slot that tells whose it is.
+struct SlotIdentity {
+  static constexpr size_t kBytes = offsetof(layout::CommunicatorSlot, functions);
+  alignas(uint64_t) std::array<std::byte, kBytes> bytes{};
+
+  bool Read(const SegmentFile& file, uint64_t offset) {
+    return file.Read(offset, bytes) == static_cast<ssize_t>(bytes.size());
+  }
+  uint64_t Word(size_t at) const {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, sizeof(word));
+    return word;
+  }
+  uint64_t state() const { return Word(offsetof(layout::CommunicatorSlot, state)); }
+  std::string GpuUuid() const {
+    char text[sizeof(layout::CommunicatorSlot::gpu_uuid)];
+    std::memcpy(text, bytes.data() + offsetof(layout::CommunicatorSlot, gpu_uuid), sizeof(text));
+    return TextOf(text);
+  }
+  bool HasKernelTimes() const {
+    return Word(offsetof(layout::CommunicatorSlot, timing_source)) == static_cast<uint64_t>(TimingSource::kKernel);
+  }
+};
+
+LocalRank RankOf(const SlotIdentity& slot, CommunicatorKey job) {
+  job.id = slot.Word(offsetof(layout::CommunicatorSlot, communicator_id));
+  job.ranks = slot.Word(offsetof(layout::CommunicatorSlot, ranks));
+  return {.communicator = std::move(job),
+          .rank = slot.Word(offsetof(layout::CommunicatorSlot, rank)),
+          .gpu_uuid = slot.GpuUuid(),
+          .has_kernel_times = slot.HasKernelTimes(),
+          .call_is_bound = slot.Word(offsetof(layout::CommunicatorSlot, api_version)) >= kFirstApiWithCalls};
+}
+
+int64_t ClockNs(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+uint64_t ThreadCpuNs() { return static_cast<uint64_t>(ClockNs(CLOCK_THREAD_CPUTIME_ID)); }
+
+// Adds the CPU time of the thread during its life.
+class CpuTime {
+ public:
+  explicit CpuTime(uint64_t& sum_ns) : sum_ns_(sum_ns), since_ns_(ThreadCpuNs()) {}
+  ~CpuTime() { sum_ns_ += ThreadCpuNs() - since_ns_; }
+  CpuTime(const CpuTime&) = delete;
+  CpuTime& operator=(const CpuTime&) = delete;
+
+ private:
+  uint64_t& sum_ns_;
+  const uint64_t since_ns_;
+};
+
+}  // namespace
+
+// Both clocks are read within a microsecond, or again: a thread may lose its core in between.
+int64_t ArrivalObserver::MonotonicSlewNs() {
+  constexpr int kTries = 3;
+  int64_t slew_ns = 0, least_apart_ns = INT64_MAX;
+  for (int i = 0; i < kTries && least_apart_ns > 1000; ++i) {
+    const int64_t before_ns = ClockNs(CLOCK_MONOTONIC_RAW);
+    const int64_t monotonic_ns = ClockNs(CLOCK_MONOTONIC);
+    const int64_t apart_ns = ClockNs(CLOCK_MONOTONIC_RAW) - before_ns;
+    if (apart_ns >= least_apart_ns) continue;
+    least_apart_ns = apart_ns;
+    slew_ns = monotonic_ns - (before_ns + apart_ns / 2);
+  }
+  return slew_ns;
+}
+
+bool ArrivalObserver::ReadHeader(const SegmentFile& file, Segment& segment) {
+  auto header = std::make_unique<layout::SegmentHeader>();
+  const auto bytes = std::as_writable_bytes(std::span(header.get(), 1));
+  const ssize_t copied = file.Read(0, bytes);
+  if (copied < 0 || header->version.load(std::memory_order_relaxed) == 0) return false;
+  if (FindFault(*header, static_cast<uint64_t>(copied), file.Size())) return false;
+  const ProcessSnapshot process = DescribeProcess(*header, file.OwnerUid());
+  segment.header_bytes = header->header_bytes;
+  segment.slot_bytes = header->slot_bytes;
+  segment.slot_count = header->slot_count;
+  segment.job.uid = process.uid;
+  segment.job.job = process.Identity("SLURM_JOB_ID");
+  segment.job.name_space = process.Identity("POD_NAMESPACE");
+  return true;
+}
+
+void ArrivalObserver::Discover(const std::vector<Source>& sources, const Moment& now, int64_t known_until_ns) {
+  const CpuTime cpu_time(cpu_ns_);
+  for (auto& [key, segment] : segments_) segment.is_listed = false;
+  tried_.clear();
+  looks_.clear();
+  for (const Source& source : sources) {
+    const auto [found, is_new] = segments_.try_emplace(source.key);
+    Segment& segment = found->second;
+    if (segment.slot_count == 0 && !ReadHeader(*source.file, segment)) {
+      segments_.erase(found);
+      continue;
+    }
+    segment.file = source.file;
+    segment.is_listed = true;
+    DiscoverSlots(source.key, segment, source.is_alive);
+  }
+  for (auto ring = rings_.begin(); ring != rings_.end();) {
+    const auto segment = segments_.find(ring->first.first);
+    const bool is_listed = segment != segments_.end() && segment->second.is_listed;
+    if (!is_listed) Retire(ring->second);
+    ring = is_listed ? std::next(ring) : rings_.erase(ring);
+  }
+  std::erase_if(segments_, [](const auto& segment) { return !segment.second.is_listed; });
+  for (auto& [key, followed] : rings_) {
+    const std::optional<int64_t> begun_ns = followed.begun_monotonic_ns;
+    followed.is_settled = followed.is_settled || (begun_ns && *begun_ns <= known_until_ns);
+  }
+  std::erase_if(asks_used_up_to_ns_, [&](const auto& user) { return user.second <= now.monotonic_ns; });
+  matcher_.Expire(static_cast<uint64_t>(now.monotonic_ns));
+}
+
+// The plugin claims slots from the first one on: behind one that was never used there are no others, but the overflow
+// slot, in which communicators cannot be told apart. Of each user kMaxSlotsPerUser are looked at, as for a snapshot,
+// and as many as there are rings are tried: a slot without a ring is read at each look.
+void ArrivalObserver::DiscoverSlots(const FileKey& key, const Segment& segment, bool is_alive) {
+  uint64_t& looks = looks_[segment.job.uid];
+  for (uint32_t slot = 0; slot + 1 < segment.slot_count && looks < kMaxSlotsPerUser; ++slot, ++looks) {
+    const uint64_t offset = segment.header_bytes + slot * segment.slot_bytes;
+    layout::Word state{0};
+    const auto bytes = std::as_writable_bytes(std::span(&state, 1));
+    if (segment.file->Read(offset, bytes) != static_cast<ssize_t>(bytes.size())) return;
+    const layout::SlotState slot_state = layout::StateOf(state.load(std::memory_order_relaxed));
+    if (slot_state == layout::SlotState::kFree) return;
+    const bool may_be_new = is_alive && slot_state == layout::SlotState::kLive;
+    if (!rings_.contains({key, slot}) && (!may_be_new || ++tried_[segment.job.uid] > kMaxRings)) continue;
+    Meet({key, slot}, segment, offset, is_alive);
+  }
+}
+
+// A communicator that is over is read until the next look: what was completed last may not have been read yet, here or
+// on another rank.
+void ArrivalObserver::Meet(const RingKey& key, const Segment& segment, uint64_t slot_offset, bool is_alive) {
+  SlotIdentity slot, after;
+  if (!slot.Read(*segment.file, slot_offset) || !after.Read(*segment.file, slot_offset)) return;
+  if (slot.state() != after.state()) return;  // seen at the next look
+  const layout::SlotState state = layout::StateOf(slot.state());
+  const bool is_over = !is_alive || state == layout::SlotState::kClosed;
+  const auto found = rings_.find(key);
+  if (found != rings_.end() && found->second.generation == layout::GenerationOf(slot.state())) {
+    Followed& followed = found->second;
+    if (followed.member == nullptr) return;
+    if (followed.is_over) return Retire(followed);
+    followed.is_over = is_over;
+    matcher_.SetHasKernelTimes(followed.member, slot.HasKernelTimes());
+    return;
+  }
+  if (found != rings_.end()) {
+    Retire(found->second);
+    rings_.erase(found);
+  }
+  const bool is_known = slot.Word(offsetof(layout::CommunicatorSlot, has_identity)) != 0;
+  if (is_over || state != layout::SlotState::kLive || !is_known || !MakeRoom(segment.job.uid)) return;
+  Followed& followed = rings_[key];
+  followed.uid = segment.job.uid;
+  followed.generation = layout::GenerationOf(slot.state());
+  followed.slot_offset = slot_offset;
+  followed.file = segment.file;
+  followed.ring = CompletionRing(slot_offset);
+  followed.member = matcher_.Add(RankOf(slot, segment.job));
+}
+
+// Whether there is room for one more ring of the user. Where there is none, the user who has the most gives one up,
+// with its counts, to one who has fewer.
+bool ArrivalObserver::MakeRoom(uint64_t uid) {
+  if (rings_.size() < kMaxRings) return true;
+  std::map<uint64_t, size_t> rings_of;
+  for (const auto& [key, followed] : rings_) ++rings_of[followed.uid];
+  const auto most = std::ranges::max_element(rings_of, {}, [](const auto& user) { return user.second; });
+  const auto own = rings_of.find(uid);
+  if (most->second <= (own == rings_of.end() ? 0 : own->second) + 1) return false;
+  const auto given = std::ranges::find_if(rings_, [&](const auto& ring) { return ring.second.uid == most->first; });
+  Retire(given->second);
+  rings_.erase(given);
+  return true;
+}
+
+void ArrivalObserver::Retire(Followed& followed) {
+  if (followed.member == nullptr) return;
+  if (followed.was_comparable) followed.counts = ArrivalMatcher::CountsOf(followed.member);
+  matcher_.Remove(followed.member);
+  followed.member = nullptr;
+}
+
+bool ArrivalObserver::AwaitsDiscovery(const Moment& now) {
+  bool awaits = false;
+  for (auto& [key, followed] : rings_) {
+    if (followed.member == nullptr || followed.is_settled || !ArrivalMatcher::IsComparable(followed.member)) continue;
+    if (!followed.begun_monotonic_ns && followed.ring.HasBegun(*followed.file)) {
+      followed.begun_monotonic_ns = now.monotonic_ns;
+    }
+    if (followed.begun_monotonic_ns) awaits = MayAsk(followed.uid, now) || awaits;
+  }
+  return awaits;
+}
+
+// Each ask pushes the user's time on by an interval; it may be ahead of the present by some of them.
+bool ArrivalObserver::MayAsk(uint64_t uid, const Moment& now) {
+  constexpr int64_t kIntervalNs = std::chrono::nanoseconds(kAskInterval).count();
+  int64_t& used_up_to_ns = asks_used_up_to_ns_.try_emplace(uid, now.monotonic_ns).first->second;
+  used_up_to_ns = std::max(used_up_to_ns, now.monotonic_ns);
+  if (used_up_to_ns - now.monotonic_ns > (kAsksInARow - 1) * kIntervalNs) return false;
+  used_up_to_ns += kIntervalNs;
+  return true;
+}
+
+bool ArrivalObserver::Read(const Moment& now) {
+  const CpuTime cpu_time(cpu_ns_);
+  bool is_regular = false;
+  const int64_t slew_ns = slew_ns_();
+  for (auto& [key, followed] : rings_) {
+    if (followed.member == nullptr || !ArrivalMatcher::IsComparable(followed.member)) continue;
+    is_regular = followed.was_comparable = true;
+    if (followed.is_settled) ReadRing(followed, slew_ns, now);
+  }
+  return is_regular;
+}
+
+void ArrivalObserver::ReadRing(Followed& followed, int64_t slew_ns, const Moment& now) {
+  operations_.clear();
+  const uint64_t lost = followed.ring.Read(*followed.file, operations_);
+  if (operations_.empty() && lost == 0) return;
+  layout::Word state{0};
+  const auto bytes = std::as_writable_bytes(std::span(&state, 1));
+  const bool is_read = followed.file->Read(followed.slot_offset, bytes) == static_cast<ssize_t>(bytes.size());
+  if (!is_read || layout::GenerationOf(state.load(std::memory_order_relaxed)) != followed.generation) return;
+  matcher_.CountLost(followed.member, lost);
+  for (CompletedOperation& operation : operations_) {
+    operation.call_ns -= static_cast<uint64_t>(slew_ns);
+    operation.delivered_ns -= static_cast<uint64_t>(slew_ns);
+    matcher_.Take(followed.member, operation, static_cast<uint64_t>(now.monotonic_ns));
+  }
+}
+
+void ArrivalObserver::AddTo(ProcessSnapshot& process) const {
+  for (CommunicatorSnapshot& communicator : process.communicators) {
+    const auto found = rings_.find({process.file, communicator.slot});
+    if (found == rings_.end() || found->second.generation != communicator.generation) continue;
+    const Followed& followed = found->second;
+    const bool is_followed = followed.member != nullptr && followed.was_comparable;
+    communicator.arrivals = is_followed ? ArrivalMatcher::CountsOf(followed.member) : followed.counts;
+    if (is_followed) communicator.arrival_uncertainty = ArrivalMatcher::UncertaintyOf(followed.member);
+  }
+}
+
+void ArrivalObserver::AddTo(NodeSnapshot& snapshot) const {
+  for (ProcessSnapshot& process : snapshot.processes) AddTo(process);
+  snapshot.uncompared_operations = matcher_.uncompared();
+  snapshot.arrival_matching_ns = cpu_ns_;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns a copied slot into a CommunicatorSnapshot.
+#include "collector/reader/communicator_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstddef>
+#include <vector>
+
+#include "collector/reader/operation_progress.h"
+#include "collector/reader/text_field.h"
+
+namespace nccl_exporter {
+namespace {
+
+// Numbers that are for display and that no sane writer exceeds: beyond, they are unknown.
+constexpr uint64_t kMaxApiVersion = 255;
+constexpr uint64_t kMaxNcclVersion = 10'000'000;  // 99.99.99 is 999999
+constexpr uint64_t kMaxGpuIndex = 1023;
+
+uint64_t Load(const layout::Word& word) { return word.load(std::memory_order_relaxed); }
+
+template <size_t kWords, size_t kCount>
+void LoadAll(const layout::Word (&words)[kWords], std::array<uint64_t, kCount>& into) {
+  static_assert(kCount <= kWords);
+  for (size_t i = 0; i < kCount; ++i) into[i] = Load(words[i]);
+}
+
+// `word` as a value of an enum that ends with kCount, or `fallback`.
+template <typename Enum>
+Enum EnumOr(uint64_t word, Enum fallback) {
+  return word < static_cast<uint64_t>(Enum::kCount) ? static_cast<Enum>(word) : fallback;
+}
+
+int IntOr(uint64_t word, uint64_t greatest, int fallback) {
+  return word <= greatest ? static_cast<int>(word) : fallback;
+}
+
+// Numbers that the segment stores plus one, with 0 for unknown.
+int IndexOf(uint64_t word, uint64_t greatest) { return word == 0 ? -1 : IntOr(word - 1, greatest, -1); }
+
+Function FunctionOf(uint64_t word) {
+  const uint64_t number = word & 0xff;
+  return number < kFunctionCount ? static_cast<Function>(number) : Function::kOther;
+}
+
+void DescribeIdentity(const layout::CommunicatorSlot& slot, const Moment& now, CommunicatorSnapshot& communicator) {
+  communicator.has_identity = slot.has_identity != 0;
+  communicator.id = slot.communicator_id;
+  communicator.name = TextOf(slot.name);
+  communicator.ranks = slot.ranks;
+  communicator.rank = slot.rank;
+  communicator.nodes = slot.nodes;
+  communicator.api_version = IntOr(slot.api_version, kMaxApiVersion, 0);
+  communicator.nccl_version = IntOr(slot.nccl_version, kMaxNcclVersion, 0);
+  communicator.event_mask = slot.event_mask;
+  communicator.timing_source = EnumOr(slot.timing_source, TimingSource::kNone);
+  communicator.timing_reason = EnumOr(slot.timing_reason, TimingReason::kDefault);
+  communicator.drift_cause = EnumOr(Load(slot.drift_cause), DriftCause::kNone);
+  communicator.probation_launches = Load(slot.probation_launches);
+  const uint64_t sampling = Load(slot.sampling);
+  communicator.sampling_state = EnumOr(sampling & 0xff, SamplingState::kNone);
+  communicator.sampling_reason = EnumOr(sampling >> 8 & 0xff, SamplingReason::kDefault);
+  communicator.sampling_duty_ppm = static_cast<uint32_t>(std::min<uint64_t>(sampling >> 32, kWholeDutyPpm));
+  communicator.gpu_index = IndexOf(slot.gpu_index, kMaxGpuIndex);
+  communicator.gpu_uuid = TextOf(slot.gpu_uuid);
+  communicator.pci_bus_id = TextOf(slot.pci_bus_id);
+  const uint64_t now_ns = static_cast<uint64_t>(std::max<int64_t>(now.realtime_ns, 0));
+  communicator.created_realtime_ns = static_cast<int64_t>(std::min(slot.created_realtime_ns, now_ns));
+}
+
+uint64_t OperationsOf(const layout::FunctionBlock& block) {
+  uint64_t operations = 0;
+  for (size_t i = 0; i < kSizeClassCount; ++i) operations += Load(block.started.operations[i]);
+  return operations;
+}
+
+// `function` is as it is made. Most functions are never called on a communicator: their histograms are not looked at.
+void DescribeFunction(const layout::FunctionBlock& block, FunctionSnapshot& function) {
+  const uint64_t operations = OperationsOf(block);
+  function.calls = Load(block.calls);
+  if (operations == 0) return;
+  function.completed = std::min(Load(block.completed), operations);
+  for (size_t i = 0; i < function.sizes.size(); ++i) {
+    function.sizes[i] = {.operations = Load(block.started.operations[i]),
+                         .bytes = Load(block.started.bytes[i]),
+                         .timed_operations = Load(block.timed.timed_operations[i]),
+                         .timed_bytes = Load(block.timed.timed_bytes[i]),
+                         .busy_ns = Load(block.timed.busy_ns[i])};
+  }
+  LoadAll(block.duration, function.duration);
+  LoadAll(block.bandwidth, function.bandwidth);
+  function.bandwidth_sum_kib = Load(block.bandwidth_sum_kib);
+  LoadAll(block.phase_ns, function.phase_ns);
+}
+
+void DescribeCounts(const layout::CommunicatorSlot& slot, const Moment& now, CommunicatorSnapshot& communicator) {
+  uint64_t last_progress_ns = 0;
+  communicator.functions.resize(kFunctionCount);
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    const layout::FunctionBlock& block = slot.functions[i];
+    last_progress_ns = std::max({last_progress_ns, Load(block.last_start_ns), Load(block.last_completion_ns)});
+    FunctionSnapshot& function = communicator.functions[i];
+    DescribeFunction(block, function);
+    if (kFunctions[i].is_point_to_point) continue;
+    communicator.started_sequence += OperationsOf(block);
+    communicator.completed_sequence += function.completed;
+  }
+  communicator.last_progress_realtime_ns = now.RealtimeOf(last_progress_ns);
+}
+
+// A finalized communicator has nothing in flight, and the parts that have not come will not come.
+OperationParts PartsOf(const layout::InFlightEntry& entry, bool is_closed, const Moment& now) {
+  const uint64_t parts = Load(entry.parts);
+  const uint64_t last_part_ns = Load(entry.last_part_ns);
+  OperationParts result;
+  result.done = static_cast<uint32_t>(parts);
+  result.announced = std::max(static_cast<uint32_t>(parts >> 32), result.done);
+  result.is_untimed = (Load(entry.function) & layout::kUntimedFlag) != 0;
+  result.quiet_ns = is_closed ? kNever : last_part_ns == 0 ? 0 : now.AgeOf(last_part_ns);
+  return result;
+}
+
+// When an operation that CompletesByQuiet() will have been quiet for long enough.
+uint64_t QuietFrom(const OperationParts& parts, const Moment& now) {
+  return static_cast<uint64_t>(now.monotonic_ns) + kQuietNs - parts.quiet_ns + 1;
+}
+
+InFlightOperation DescribeOperation(const layout::InFlightEntry& entry, const OperationParts& parts,
+                                    const Moment& now) {
+  return {.function = FunctionOf(Load(entry.function)),
+          .sequence = Load(entry.sequence),
+          .start_realtime_ns = now.RealtimeOf(Load(entry.start_ns)),
+          .bytes = Load(entry.bytes),
+          .peer = IndexOf(Load(entry.peer), INT_MAX),
+          .parts_announced = parts.announced,
+          .parts_done = parts.done};
+}
+
+// The entries that are in use and stand at their place, oldest first.
+std::vector<const layout::InFlightEntry*> EntriesInUse(const layout::CommunicatorSlot& slot) {
+  std::vector<const layout::InFlightEntry*> entries;
+  for (size_t i = 0; i < layout::kInFlightEntries; ++i) {
+    const uint64_t ticket = Load(slot.in_flight[i].ticket);
+    if (ticket != 0 && (ticket - 1) % layout::kInFlightEntries == i) entries.push_back(&slot.in_flight[i]);
+  }
+  std::ranges::sort(entries, {}, [](const auto* entry) { return Load(entry->ticket); });
+  return entries;
+}
+
+void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now, CommunicatorRead& read) {
+  CommunicatorSnapshot& communicator = read.communicator;
+  bool any_seen = std::ranges::any_of(communicator.functions, [](const auto& f) { return f.completed != 0; });
+  bool any_in_the_dark = false;  // operations of which nobody will tell when they are complete
+  for (const layout::InFlightEntry* entry : EntriesInUse(slot)) {
+    const OperationParts parts = PartsOf(*entry, communicator.is_closed, now);
+    const InFlightOperation operation = DescribeOperation(*entry, parts, now);
+    any_seen = any_seen || parts.announced != 0;
+    if (parts.is_untimed && parts.announced == 0) {
+      any_in_the_dark = true;
+      communicator.unseen_operations += communicator.is_closed ? 0 : 1;
+    }
+    const OperationProgress progress = JudgeOperation(communicator.timing_source, parts);
+    int64_t& oldest_ns = communicator.oldest_unfinished_realtime_ns;
+    if (progress != OperationProgress::kComplete && (oldest_ns == 0 || operation.start_realtime_ns < oldest_ns)) {
+      oldest_ns = operation.start_realtime_ns;
+    }
+    if (progress == OperationProgress::kComplete && !TraitsOf(operation.function).is_point_to_point) {
+      ++communicator.completed_sequence;
+    }
+    if (progress == OperationProgress::kInFlight && !communicator.is_closed) {
+      communicator.in_flight.push_back(operation);
+      if (CompletesByQuiet(parts)) read.stale_at_ns = std::min(read.stale_at_ns, QuietFrom(parts, now));
+    }
+  }
+  communicator.completed_sequence = std::min(communicator.completed_sequence, communicator.started_sequence);
+  const bool is_sampled = communicator.sampling_state != SamplingState::kNone;
+  if (is_sampled && communicator.is_closed && communicator.completed_sequence < communicator.started_sequence) {
+    any_in_the_dark = true;  // given up at finalize
+  }
+  communicator.completion_is_known = CompletionIsKnown(communicator.timing_source, any_seen) && !any_in_the_dark;
+}
+
+}  // namespace
+
+CommunicatorRead DescribeCommunicator(const layout::CommunicatorSlot& slot, uint32_t slot_number, bool is_overflow,
+                                      const Moment& now) {
+  CommunicatorRead read;
+  CommunicatorSnapshot& communicator = read.communicator;
+  const uint64_t state = Load(slot.state);
+  communicator.is_overflow = is_overflow;
+  communicator.slot = slot_number;
+  communicator.generation = layout::GenerationOf(state);
+  communicator.is_closed = !is_overflow && layout::StateOf(state) == layout::SlotState::kClosed;
+  DescribeIdentity(slot, now, communicator);
+  if (is_overflow) {
+    communicator.has_identity = false;
+    communicator.timing_source = TimingSource::kNone;
+    communicator.timing_reason = TimingReason::kOverflow;
+  }
+  DescribeCounts(slot, now, communicator);
+  DescribeInFlight(slot, now, read);
+  return read;
+}
+
+bool HasCounts(const layout::CommunicatorSlot& slot) {
+  return std::ranges::any_of(slot.functions, [](const layout::FunctionBlock& block) {
+    return Load(block.calls) != 0 || OperationsOf(block) != 0;
+  });
+}
+
+}  // namespace nccl_exporter

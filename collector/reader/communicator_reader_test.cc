@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the words of a slot come to, sane and insane.
+#include "collector/reader/communicator_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "collector/reader/segment_reader.h"
+#include "collector/testing/segment_writer_v1.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr Moment kNow{.realtime_ns = 1'700'000'000'000'000'000, .monotonic_ns = 500'000'000'000};
+constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kNowNs = 500 * kSecond;
+
+enum Source : uint64_t { kNone, kKernel, kKernelCpu, kProxy };
+
+// A segment with one communicator, in slot 0.
+class CommunicatorReaderTest : public testing::Test {
+ protected:
+  CommunicatorReaderTest() {
+    writer_.Put(ProcessV1{});
+    writer_.Put(0, CommunicatorV1{});
+    writer_.Publish();
+  }
+
+  SegmentRead Read() { return ParseSegment(writer_.bytes(), 0, {.now = kNow}); }
+  CommunicatorSnapshot Communicator() { return Read().process.value().communicators.at(0); }
+
+  SegmentWriterV1 writer_{2};
+};
+
+TEST_F(CommunicatorReaderTest, TakesUnknownNumbersForUnknown) {
+  writer_.Put(0, CommunicatorV1{.api_version = kHuge,
+                                .nccl_version = kHuge,
+                                .timing_source = 4,
+                                .timing_reason = kHuge,
+                                .gpu_index_plus_1 = kHuge,
+                                .created_realtime_ns = kHuge});
+  const CommunicatorSnapshot communicator = Communicator();
+  EXPECT_EQ(communicator.api_version, 0);
+  EXPECT_EQ(communicator.nccl_version, 0);
+  EXPECT_EQ(communicator.timing_source, TimingSource::kNone);
+  EXPECT_EQ(communicator.timing_reason, TimingReason::kDefault);
+  EXPECT_EQ(communicator.gpu_index, -1);
+  EXPECT_EQ(communicator.created_realtime_ns, kNow.realtime_ns);
+}
+
+TEST_F(CommunicatorReaderTest, SaysMinusOneForAnUnknownGpuAndPeer) {
+  writer_.Put(0, InFlightV1{.ticket = 1, .function = 4});
+  EXPECT_EQ(Communicator().gpu_index, -1);
+  EXPECT_EQ(Communicator().in_flight.at(0).peer, -1);
+}
+
+TEST_F(CommunicatorReaderTest, NeverCountsMoreCompletionsThanStarts) {
+  writer_.Put(0, 4, FunctionV1{.operations = {3}, .completed = 5});
+  writer_.Put(0, 0, FunctionV1{.operations = {2}, .completed = 1});
+  const CommunicatorSnapshot communicator = Communicator();
+  EXPECT_EQ(communicator.functions[4].completed, 3u);
+  EXPECT_EQ(communicator.started_sequence, 5u);
+  EXPECT_EQ(communicator.completed_sequence, 4u);
+}
+
+TEST_F(CommunicatorReaderTest, TakesProgressInTheFutureForProgressNow) {
+  writer_.Put(0, 4, FunctionV1{.last_start_ns = kHuge});
+  EXPECT_EQ(Communicator().last_progress_realtime_ns, kNow.realtime_ns);
+}
+
+TEST_F(CommunicatorReaderTest, HasNoProgressBeforeTheFirstOperation) {
+  EXPECT_EQ(Communicator().last_progress_realtime_ns, 0);
+}
+
+TEST_F(CommunicatorReaderTest, CountsOperationsOfWhichNobodySeesTheEnd) {
+  constexpr uint64_t kUntimedAllReduce = 4 | layout::kUntimedFlag;
+  writer_.Put(0, CommunicatorV1{.timing_source = kKernel});
+  writer_.Put(0, 4, FunctionV1{.operations = {3}});
+  writer_.Put(0, InFlightV1{.ticket = 1, .function = kUntimedAllReduce});
+  writer_.Put(0, InFlightV1{.ticket = 2, .function = kUntimedAllReduce});
+  writer_.Put(0, InFlightV1{.ticket = 3, .function = kUntimedAllReduce, .parts_announced = 2});  // proxies tell
+  EXPECT_EQ(Communicator().unseen_operations, 2u);
+  EXPECT_FALSE(Communicator().completion_is_known);
+  EXPECT_EQ(Communicator().in_flight.size(), 1u);
+}
+
+TEST_F(CommunicatorReaderTest, ListsWhatIsInFlightOldestFirst) {
+  writer_.Put(0, InFlightV1{.ticket = 513, .sequence = 3});  // in the first entry
+  writer_.Put(0, InFlightV1{.ticket = 511, .sequence = 1});
+  writer_.Put(0, InFlightV1{.ticket = 512, .sequence = 2});
+  const CommunicatorSnapshot communicator = Communicator();
+  ASSERT_EQ(communicator.in_flight.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(communicator.in_flight[i].sequence, i + 1);
+}
+
+TEST_F(CommunicatorReaderTest, IgnoresATicketThatDoesNotBelongToItsEntry) {
+  writer_.Put(0, InFlightV1{.ticket = 7});
+  writer_.PutWord(writer_.InFlightAt(0, 6), 8);
+  EXPECT_TRUE(Communicator().in_flight.empty());
+}
+
+TEST_F(CommunicatorReaderTest, TakesAnUnknownFunctionForOther) {
+  writer_.Put(0, InFlightV1{.ticket = 1, .function = 11});
+  EXPECT_EQ(Communicator().in_flight.at(0).function, Function::kOther);
+}
+
+TEST_F(CommunicatorReaderTest, CountsAsAnnouncedAtLeastWhatIsDone) {
+  writer_.Put(0, InFlightV1{.ticket = 1, .parts_announced = 1, .parts_done = 3, .last_part_ns = kNowNs});
+  EXPECT_EQ(Communicator().in_flight.at(0).parts_announced, 3u);
+  EXPECT_EQ(Communicator().in_flight.at(0).parts_done, 3u);
+}
+
+TEST_F(CommunicatorReaderTest, CountsAQuietCollectiveAsCompleteAndSaysWhenItWillBe) {
+  writer_.Put(0, 4, FunctionV1{.operations = {2}, .completed = 1});
+  writer_.Put(
+      0, InFlightV1{
+             .ticket = 2, .function = 4, .parts_announced = 2, .parts_done = 2, .last_part_ns = kNowNs - kSecond + 10});
+  const SegmentRead read = Read();
+  EXPECT_EQ(read.process->communicators.at(0).in_flight.size(), 1u);
+  EXPECT_EQ(read.process->communicators.at(0).completed_sequence, 1u);
+  EXPECT_EQ(read.stale_at_ns, kNowNs + 11);
+
+  Moment later = kNow;
+  later.monotonic_ns += 11;
+  const SegmentRead after = ParseSegment(writer_.bytes(), 0, {.now = later});
+  EXPECT_TRUE(after.process->communicators.at(0).in_flight.empty());
+  EXPECT_EQ(after.process->communicators.at(0).completed_sequence, 2u);
+  EXPECT_EQ(after.stale_at_ns, kNever);
+}
+
+TEST_F(CommunicatorReaderTest, LeavesAQuietSendOutOfTheSequenceOfCollectives) {
+  writer_.Put(0, 4, FunctionV1{.operations = {2}});
+  writer_.Put(0, InFlightV1{.ticket = 1, .function = 8, .parts_announced = 1, .parts_done = 1, .last_part_ns = 1});
+  EXPECT_TRUE(Communicator().in_flight.empty());
+  EXPECT_EQ(Communicator().completed_sequence, 0u);
+}
+
+TEST_F(CommunicatorReaderTest, HasNothingInFlightOnAFinalizedCommunicator) {
+  writer_.Put(0, CommunicatorV1{.state = 3});
+  writer_.Put(0, 4, FunctionV1{.operations = {2}});
+  writer_.Put(0, InFlightV1{.ticket = 1, .function = 4, .parts_announced = 4});
+  writer_.Put(0, InFlightV1{.ticket = 2, .function = 4, .parts_announced = 1, .parts_done = 1, .last_part_ns = kNowNs});
+  EXPECT_TRUE(Communicator().in_flight.empty());
+  EXPECT_EQ(Communicator().completed_sequence, 1u);
+}
+
+TEST_F(CommunicatorReaderTest, KnowsNothingOfCompletionWithoutTiming) {
+  writer_.Put(0, CommunicatorV1{.timing_source = kNone});
+  writer_.Put(0, 4, FunctionV1{.operations = {2}, .completed = 1});
+  writer_.Put(0, InFlightV1{.ticket = 1, .function = 4, .parts_announced = 4});
+  EXPECT_FALSE(Communicator().completion_is_known);
+  EXPECT_TRUE(Communicator().in_flight.empty());
+}
+
+TEST_F(CommunicatorReaderTest, KnowsOfCompletionByProxyOnceSomethingCrossedTheNetwork) {
+  writer_.Put(0, CommunicatorV1{.timing_source = kProxy});
+  writer_.Put(0, 4, FunctionV1{.operations = {2}});
+  writer_.Put(0, InFlightV1{.ticket = 1, .function = 4});
+  EXPECT_FALSE(Communicator().completion_is_known);
+  EXPECT_TRUE(Communicator().in_flight.empty());
+
+  writer_.Put(0, InFlightV1{.ticket = 2, .function = 4, .parts_announced = 2, .last_part_ns = kNowNs});
+  EXPECT_TRUE(Communicator().completion_is_known);
+  EXPECT_EQ(Communicator().in_flight.size(), 1u);
+
+  writer_.PutWord(writer_.InFlightAt(0, 1), 0);
+  writer_.Put(0, 4, FunctionV1{.operations = {2}, .completed = 1});
+  EXPECT_TRUE(Communicator().completion_is_known);
+}
+
+TEST_F(CommunicatorReaderTest, MakesTextValid) {
+  writer_.Put(0, CommunicatorV1{.name = std::string(128, 'x'), .gpu_uuid = "GPU\xff"});
+  EXPECT_EQ(Communicator().name, std::string(128, 'x'));
+  EXPECT_EQ(Communicator().gpu_uuid, "GPU?");
+}
+
+}  // namespace
+}  // namespace nccl_exporter

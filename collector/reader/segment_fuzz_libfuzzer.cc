@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// libFuzzer's way in: any bytes are a segment.
+#include <cstddef>
+#include <cstdint>
+
+#include "collector/reader/segment_fuzz_input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace nccl_exporter::fuzz;
+  ReadAndCheck(Expand(std::span(data, size)));
+  return 0;
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies header and slots out of a segment, each at most a few times.
+#include "collector/reader/segment_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nccl_exporter {
+namespace {
+
+using layout::CommunicatorSlot;
+using layout::InFlightEntry;
+using layout::SegmentHeader;
+using layout::SlotState;
+
+// A slot changes its state at most a few times in the life of a communicator: one more try nearly always does.
+constexpr int kSlotAttempts = 2;
+
+// No snapshot takes as long: what claims to be created later than this is not new, but wrong.
+constexpr uint64_t kLongestReadNs = 10'000'000'000;
+
+// The part of a slot that is read: nothing that a snapshot tells stands in the ring of completions.
+constexpr size_t kSlotBytesRead = offsetof(CommunicatorSlot, completions);
+
+class SegmentReading {
+ public:
+  SegmentReading(const SegmentSource& source, const ReadTerms& terms) : source_(source), terms_(terms) {}
+
+  SegmentRead Read() {
+    if (!ReadHeader()) return std::move(result_);
+    result_.process = DescribeProcess(header_, source_.OwnerUid());
+    result_.last_sign_of_life_realtime_ns = result_.process->start_realtime_ns;
+    const auto overflow = static_cast<uint32_t>(header_.slot_count - 1);
+    FindWanted(overflow);
+    for (size_t i = 0; i < wanted_.size() && !result_.fault; ++i) ReadSlot(wanted_[i]);
+    if (!result_.fault) ReadSlot(overflow);
+    if (result_.fault) result_.process.reset();
+    return std::move(result_);
+  }
+
+ private:
+  enum class Copy { kDone, kChanged, kFailed };
+
+  // Fills `into`, or notes the fault.
+  bool CopyAll(uint64_t offset, std::span<std::byte> into) {
+    const ssize_t copied = source_.Read(offset, into);
+    if (copied == static_cast<ssize_t>(into.size())) return true;
+    const SegmentError error = copied < 0 ? SegmentError::kReadFailed : SegmentError::kTruncated;
+    result_.fault = SegmentFault{error, "at byte " + std::to_string(offset)};
+    return false;
+  }
+
+  template <typename Object>
+  static std::span<std::byte> BytesOf(Object& object, size_t bytes = sizeof(Object)) {
+    return {reinterpret_cast<std::byte*>(&object), bytes};
+  }
+
+  // False if the writer is still starting or the header is no good. The version is looked at before the rest is copied:
+  // it is stored last, so that behind a version that is not 0 everything is there.
+  bool ReadHeader() {
+    ssize_t copied = source_.Read(0, BytesOf(header_.version));
+    if (copied >= 0 && header_.version.load(std::memory_order_relaxed) == 0) return false;
+    if (copied >= 0) copied = source_.Read(0, BytesOf(header_));
+    if (copied < 0) {
+      result_.fault = SegmentFault{SegmentError::kReadFailed, "in the header"};
+    } else {
+      result_.fault = FindFault(header_, static_cast<uint64_t>(copied), source_.Size());
+    }
+    return !result_.fault;
+  }
+
+  uint64_t OffsetOf(uint32_t slot) const { return header_.header_bytes + slot * header_.slot_bytes; }
+
+  // The overflow slot has no life of its own and is read in any state; of the others, those that are published and not
+  // over. Behind the first that was never claimed there are none.
+  bool IsWanted(uint32_t slot) {
+    if (IsOverflow(slot)) return true;
+    constexpr size_t kClosedAt = offsetof(CommunicatorSlot, closed_monotonic_ns) / sizeof(uint64_t);
+    static_assert(offsetof(CommunicatorSlot, state) == 0);
+    std::array<uint64_t, kClosedAt + 1> words{};
+    if (!CopyAll(OffsetOf(slot), BytesOf(words))) return false;
+    const SlotState state = layout::StateOf(words[0]);
+    any_is_free_ = state == SlotState::kFree;
+    return state == SlotState::kLive || (state == SlotState::kClosed && !IsOver(words[kClosedAt]));
+  }
+
+  // Before anything is copied: what is read only to be thrown away would cost more than what is served.
+  void FindWanted(uint32_t overflow) {
+    for (uint32_t slot = 0; slot < overflow && !any_is_free_ && !result_.fault; ++slot) {
+      if (!MayLook()) return;
+      if (!IsWanted(slot)) continue;
+      wanted_.push_back(slot);
+      if (wanted_.size() > terms_.communicator_limit) RefuseMore();
+    }
+  }
+
+  bool MayLook() {
+    if (terms_.slots_left == nullptr) return true;
+    result_.lacked_slots = *terms_.slots_left == 0;
+    if (result_.lacked_slots) {
+      result_.fault = SegmentFault{SegmentError::kTooManySegments, "too many slots of the user were ever used"};
+    } else {
+      --*terms_.slots_left;
+    }
+    return !result_.lacked_slots;
+  }
+
+  // A slot may be claimed anew, again and again, while it is copied.
+  bool HasRoom() {
+    const uint64_t limit = terms_.communicator_limit;
+    const bool has_room = result_.process->communicators.size() < limit && result_.copied_slots < kSlotAttempts * limit;
+    if (!has_room) RefuseMore();
+    return has_room;
+  }
+
+  void RefuseMore() {
+    result_.fault = SegmentFault{SegmentError::kTooManySegments, "too many communicators on the node"};
+  }
+
+  bool IsOverflow(uint32_t slot) const { return slot + 1 == header_.slot_count; }
+
+  void ReadSlot(uint32_t slot) {
+    Copy copy = Copy::kChanged;
+    for (int attempt = 0; attempt < kSlotAttempts && copy == Copy::kChanged; ++attempt) {
+      if (!IsWanted(slot) || (!IsOverflow(slot) && !HasRoom())) return;
+      result_.copied_slots += !IsOverflow(slot);
+      copy = CopySlot(slot);
+    }
+    if (copy == Copy::kChanged) ++result_.changed_slots;
+    if (copy == Copy::kDone && IsServed(slot) && HasRoom()) AddCommunicator(slot);
+  }
+
+  Copy CopySlot(uint32_t slot) {
+    if (!slot_) slot_ = std::make_unique<CommunicatorSlot>();
+    if (!CopyAll(OffsetOf(slot), BytesOf(*slot_, kSlotBytesRead)) || !DropChangedEntries(slot)) return Copy::kFailed;
+    layout::Word state_after{0};
+    if (!CopyAll(OffsetOf(slot), BytesOf(state_after))) return Copy::kFailed;
+    const uint64_t state_in_copy = slot_->state.load(std::memory_order_relaxed);
+    return state_after.load(std::memory_order_relaxed) == state_in_copy ? Copy::kDone : Copy::kChanged;
+  }
+
+  // An entry in flight is whole if it bears the same ticket after the copy as in it: a ticket is given out once, after
+  // the rest of its entry has been written. Others get ticket 0.
+  bool DropChangedEntries(uint32_t slot) {
+    const std::span<InFlightEntry> entries(slot_->in_flight);
+    const auto is_free = [](const InFlightEntry& entry) { return entry.ticket.load(std::memory_order_relaxed) == 0; };
+    const auto first = static_cast<size_t>(std::ranges::find_if_not(entries, is_free) - entries.begin());
+    if (first == entries.size()) return true;
+    size_t end = entries.size();
+    while (is_free(entries[end - 1])) --end;
+    if (!entries_after_) entries_after_ = std::make_unique<Entries>();
+    const std::span<InFlightEntry> after(entries_after_->data() + first, end - first);
+    const uint64_t offset = OffsetOf(slot) + offsetof(CommunicatorSlot, in_flight) + first * sizeof(InFlightEntry);
+    if (!CopyAll(offset, std::as_writable_bytes(after))) return false;
+    for (size_t i = first; i < end; ++i) {
+      layout::Word& ticket = entries[i].ticket;
+      if (ticket.load(std::memory_order_relaxed) != (*entries_after_)[i].ticket.load(std::memory_order_relaxed)) {
+        ticket.store(0, std::memory_order_relaxed);
+      }
+    }
+    return true;
+  }
+
+  // Whether the copied slot has something to tell; a finalized communicator is served for the retention time.
+  bool IsServed(uint32_t slot) {
+    if (IsOverflow(slot)) return HasCounts(*slot_);
+    const SlotState state = layout::StateOf(slot_->state.load(std::memory_order_relaxed));
+    if (IsNewerThanNow()) return false;
+    if (state != SlotState::kClosed) return state == SlotState::kLive;
+    return !IsOver(slot_->closed_monotonic_ns.load(std::memory_order_relaxed));
+  }
+
+  // Whether a communicator that was finalized then has been served for the retention time.
+  bool IsOver(uint64_t closed_ns) {
+    const uint64_t retention_ns = static_cast<uint64_t>(terms_.retention.count());
+    const uint64_t age_ns = terms_.now.AgeOf(closed_ns);
+    NoteLife(terms_.now.RealtimeOf(closed_ns));
+    if (age_ns > retention_ns) return true;
+    NoteStaleAt(static_cast<uint64_t>(terms_.now.monotonic_ns) + (retention_ns - age_ns) + 1);
+    return false;
+  }
+
+  // A communicator that was created since the moment of this read is left to the next one. Its times would have to be
+  // moved back to this moment, so that its counters seemed to begin anew when they are read with their own.
+  bool IsNewerThanNow() {
+    const uint64_t created_ns = slot_->created_monotonic_ns;
+    const auto now_ns = static_cast<uint64_t>(terms_.now.monotonic_ns);
+    if (created_ns <= now_ns || created_ns - now_ns > kLongestReadNs) return false;
+    NoteStaleAt(created_ns);
+    return true;
+  }
+
+  void AddCommunicator(uint32_t slot) {
+    CommunicatorRead read = DescribeCommunicator(*slot_, slot, IsOverflow(slot), terms_.now);
+    NoteLife(read.communicator.created_realtime_ns);
+    NoteLife(read.communicator.last_progress_realtime_ns);
+    NoteStaleAt(read.stale_at_ns);
+    result_.process->communicators.push_back(std::move(read.communicator));
+  }
+
+  void NoteLife(int64_t realtime_ns) {
+    result_.last_sign_of_life_realtime_ns = std::max(result_.last_sign_of_life_realtime_ns, realtime_ns);
+  }
+  void NoteStaleAt(uint64_t monotonic_ns) { result_.stale_at_ns = std::min(result_.stale_at_ns, monotonic_ns); }
+
+  using Entries = std::array<InFlightEntry, layout::kInFlightEntries>;
+
+  const SegmentSource& source_;
+  const ReadTerms& terms_;
+  SegmentRead result_;
+  SegmentHeader header_{};
+  bool any_is_free_ = false;
+  std::vector<uint32_t> wanted_;
+  std::unique_ptr<CommunicatorSlot> slot_;  // kept from slot to slot; about 100 KiB
+  std::unique_ptr<Entries> entries_after_;
+};
+
+}  // namespace
+
+SegmentRead ReadSegment(const SegmentSource& source, const ReadTerms& terms) {
+  return SegmentReading(source, terms).Read();
+}
+
+}  // namespace nccl_exporter

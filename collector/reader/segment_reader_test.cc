@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a segment may look like as a whole: usable, starting, faulty, changing under the reader's hands.
+#include "collector/reader/segment_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "collector/testing/segment_writer_v1.h"
+
+namespace nccl_exporter {
+namespace {
+
+using V1 = SegmentWriterV1;
+
+constexpr Moment kNow{.realtime_ns = 1'700'000'000'000'000'000, .monotonic_ns = 500'000'000'000};
+constexpr uint64_t kUid = 1234;
+constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
+
+V1 ReadySegment(size_t slots, size_t header_bytes = V1::kHeaderBytes, size_t slot_bytes = V1::kSlotBytes) {
+  V1 writer(slots, header_bytes, slot_bytes);
+  writer.Put(ProcessV1{.uid = kUid});
+  writer.Publish();
+  return writer;
+}
+
+SegmentRead Parse(const V1& writer, const ReadTerms& terms = {.now = kNow}) {
+  return ParseSegment(writer.bytes(), kUid, terms);
+}
+
+// The error of a segment that does not parse; kCount if it does, or is starting.
+SegmentError ErrorOf(const V1& writer) {
+  const SegmentRead read = Parse(writer);
+  EXPECT_NE(read.process.has_value(), read.fault.has_value());
+  return read.fault ? read.fault->error : SegmentError::kCount;
+}
+
+SegmentError ErrorWith(size_t offset, uint64_t word) {
+  V1 writer = ReadySegment(2);
+  writer.PutWord(offset, word);
+  return ErrorOf(writer);
+}
+
+TEST(SegmentReaderTest, TakesAFileWithoutVersionForOneThatIsStarting) {
+  V1 writer(2);
+  EXPECT_FALSE(Parse(writer).process);
+  EXPECT_FALSE(Parse(writer).fault);
+  EXPECT_FALSE(ParseSegment({}, kUid, {.now = kNow}).fault);
+}
+
+TEST(SegmentReaderTest, RefusesWhatIsNoSegment) { EXPECT_EQ(ErrorWith(V1::kMagic, 1), SegmentError::kBadMagic); }
+
+TEST(SegmentReaderTest, RefusesAnotherMajorAndNamesBoth) {
+  V1 writer = ReadySegment(2);
+  writer.PutWord(V1::kVersion, uint64_t{2} << 32 | 7);
+  const SegmentRead read = Parse(writer);
+  ASSERT_TRUE(read.fault);
+  EXPECT_EQ(read.fault->error, SegmentError::kUnknownMajor);
+  EXPECT_NE(read.fault->detail.find("2.7"), std::string::npos) << read.fault->detail;
+  EXPECT_NE(read.fault->detail.find("1.2"), std::string::npos) << read.fault->detail;
+}
+
+TEST(SegmentReaderTest, ReadsAHigherMinorByTheStridesInItsHeader) {
+  V1 writer = ReadySegment(3, V1::kHeaderBytes + 4096, V1::kSlotBytes + 64);
+  writer.PutWord(V1::kVersion, V1::kVersion1 | 3);
+  writer.Put(0, CommunicatorV1{.id = 41});
+  writer.Put(1, CommunicatorV1{.id = 42});
+  const SegmentRead read = Parse(writer);
+  ASSERT_TRUE(read.process);
+  ASSERT_EQ(read.process->communicators.size(), 2u);
+  EXPECT_EQ(read.process->communicators[1].id, 42u);
+}
+
+TEST(SegmentReaderTest, TakesTheFilesOwnerForTheUserWhateverTheHeaderClaims) {
+  const V1 writer = ReadySegment(2);
+  const SegmentRead read = ParseSegment(writer.bytes(), kUid + 1, {.now = kNow});
+  ASSERT_TRUE(read.process);
+  EXPECT_EQ(read.process->uid, kUid + 1);
+}
+
+TEST(SegmentReaderTest, ReadsWhetherRankNumbersTheProcess) {
+  V1 writer = ReadySegment(2);
+  EXPECT_FALSE(Parse(writer).process->rank_numbers_process) << "a segment before 1.2";
+  writer.PutWord(V1::kRankNumbersProcess, 1);
+  EXPECT_TRUE(Parse(writer).process->rank_numbers_process);
+}
+
+TEST(SegmentReaderTest, ReadsWhatEndedKernelTimingAndWhatIsOnProbation) {
+  V1 writer = ReadySegment(3);
+  writer.Put(0, CommunicatorV1{.pci_bus_id = "0000:3b:00.0"});
+  writer.Put(1, CommunicatorV1{});
+  for (const uint64_t cause : {uint64_t{1}, uint64_t{1000}}) {
+    writer.PutWord(V1::DriftCauseAt(writer.SlotAt(1)), cause);
+    writer.PutWord(V1::ProbationAt(writer.SlotAt(1)), 64);
+    const SegmentRead read = Parse(writer);
+    ASSERT_TRUE(read.process);
+    const auto& communicators = read.process->communicators;
+    ASSERT_EQ(communicators.size(), 2u);
+    EXPECT_EQ(communicators[0].drift_cause, DriftCause::kNone) << "a segment before 1.2";
+    EXPECT_EQ(communicators[0].probation_launches, 0u);
+    EXPECT_EQ(communicators[0].pci_bus_id, "0000:3b:00.0");
+    EXPECT_EQ(communicators[1].drift_cause, cause == 1 ? DriftCause::kMessageToSelf : DriftCause::kNone);
+    EXPECT_EQ(communicators[1].probation_launches, 64u);
+  }
+}
+
+TEST(SegmentReaderTest, RefusesSizesThatContradictTheLimitsOrEachOther) {
+  for (const size_t field : {V1::kHeaderBytesField, V1::kSlotBytesField, V1::kSlotCountField, V1::kFileBytesField}) {
+    for (const uint64_t value : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32, uint64_t{1} << 63, kHuge, kHuge - 7}) {
+      EXPECT_EQ(ErrorWith(field, value), SegmentError::kBadGeometry) << "field " << field << " value " << value;
+    }
+  }
+  EXPECT_EQ(ErrorWith(V1::kHeaderBytesField, V1::kHeaderBytes - 8), SegmentError::kBadGeometry);
+  EXPECT_EQ(ErrorWith(V1::kSlotBytesField, V1::kSlotBytes - 8), SegmentError::kBadGeometry);
+  EXPECT_EQ(ErrorWith(V1::kSlotCountField, 4097), SegmentError::kBadGeometry);
+  EXPECT_EQ(ErrorWith(V1::kIdentityCount, 33), SegmentError::kBadGeometry);
+}
+
+TEST(SegmentReaderTest, RefusesSizesWhoseProductWrapsToTheSizeOfTheFile) {
+  V1 writer = ReadySegment(2);
+  writer.PutWord(V1::kSlotBytesField, uint64_t{1} << 63);  // twice that is 0, modulo 2^64
+  writer.PutWord(V1::kFileBytesField, V1::kHeaderBytes);
+  EXPECT_EQ(ErrorOf(writer), SegmentError::kBadGeometry);
+}
+
+TEST(SegmentReaderTest, ServesNothingOfAFileThatIsShorterThanItSays) {
+  V1 writer = ReadySegment(2);
+  writer.Put(0, CommunicatorV1{});
+  const std::span<const std::byte> bytes = writer.bytes();
+  for (const size_t length : {size_t{9}, size_t{100}, V1::kHeaderBytes, V1::kHeaderBytes + 100, bytes.size() - 1}) {
+    const SegmentRead read = ParseSegment(bytes.first(length), kUid, {.now = kNow});
+    ASSERT_TRUE(read.fault) << length;
+    EXPECT_EQ(read.fault->error, SegmentError::kTruncated) << length;
+    EXPECT_FALSE(read.process);
+  }
+}
+
+TEST(SegmentReaderTest, LeavesOutSlotsThatAreBeingClaimedOrInAnUnknownState) {
+  V1 writer = ReadySegment(4);
+  writer.Put(0, CommunicatorV1{.state = 1});
+  writer.Put(1, CommunicatorV1{.state = 4});
+  writer.Put(2, CommunicatorV1{.state = 2, .id = 3});
+  const SegmentRead read = Parse(writer);
+  ASSERT_EQ(read.process->communicators.size(), 1u);
+  EXPECT_EQ(read.process->communicators[0].id, 3u);
+}
+
+TEST(SegmentReaderTest, LooksForNoCommunicatorBehindTheFirstFreeSlotButForTheOverflowSlot) {
+  V1 writer = ReadySegment(4);
+  writer.Put(0, CommunicatorV1{.state = 2, .id = 1});
+  writer.Put(2, CommunicatorV1{.state = 2, .id = 3});  // no plugin does that
+  writer.Put(3, 4, FunctionV1{.operations = {0, 0, 7}});
+  const SegmentRead read = Parse(writer);
+  ASSERT_EQ(read.process->communicators.size(), 2u);
+  EXPECT_EQ(read.process->communicators[0].id, 1u);
+  EXPECT_TRUE(read.process->communicators[1].is_overflow);
+}
+
+TEST(SegmentReaderTest, ServesTheOverflowSlotOnlyWithCountsAndWithoutIdentity) {
+  V1 writer = ReadySegment(2);
+  EXPECT_TRUE(Parse(writer).process->communicators.empty());
+  writer.Put(1, CommunicatorV1{.state = 2, .timing_source = 1});
+  EXPECT_TRUE(Parse(writer).process->communicators.empty());
+  writer.Put(1, 4, FunctionV1{.operations = {0, 0, 7}});
+  const SegmentRead read = Parse(writer);
+  ASSERT_EQ(read.process->communicators.size(), 1u);
+  const CommunicatorSnapshot& overflow = read.process->communicators[0];
+  EXPECT_TRUE(overflow.is_overflow);
+  EXPECT_FALSE(overflow.has_identity);
+  EXPECT_FALSE(overflow.completion_is_known);
+  EXPECT_EQ(overflow.started_sequence, 7u);
+  EXPECT_EQ(overflow.timing_reason, TimingReason::kOverflow);
+}
+
+TEST(SegmentReaderTest, ServesAFinalizedCommunicatorForTheRetentionTime) {
+  V1 writer = ReadySegment(2);
+  writer.Put(0, CommunicatorV1{.state = 3, .closed_monotonic_ns = 400'000'000'000});
+  ReadTerms terms{.now = kNow, .retention = std::chrono::seconds(100)};
+  const SegmentRead read = Parse(writer, terms);
+  ASSERT_EQ(read.process->communicators.size(), 1u);
+  EXPECT_TRUE(read.process->communicators[0].is_closed);
+  EXPECT_EQ(read.stale_at_ns, 500'000'000'001u);
+  terms.now.monotonic_ns = 500'000'000'001;
+  EXPECT_TRUE(Parse(writer, terms).process->communicators.empty());
+}
+
+// Regression: it was served as created at the moment of the read, and later as created when it was.
+TEST(SegmentReaderTest, LeavesACommunicatorThatIsNewerThanTheReadToTheNextOne) {
+  V1 writer = ReadySegment(2);
+  const Moment later{.realtime_ns = kNow.realtime_ns + 2'000'000, .monotonic_ns = kNow.monotonic_ns + 2'000'000};
+  writer.Put(0, CommunicatorV1{.created_realtime_ns = static_cast<uint64_t>(later.realtime_ns),
+                               .created_monotonic_ns = static_cast<uint64_t>(later.monotonic_ns)});
+  const SegmentRead read = Parse(writer);
+  EXPECT_TRUE(read.process->communicators.empty());
+  EXPECT_EQ(read.stale_at_ns, static_cast<uint64_t>(later.monotonic_ns));
+  const SegmentRead next = Parse(writer, {.now = later});
+  ASSERT_EQ(next.process->communicators.size(), 1u);
+  EXPECT_EQ(next.process->communicators[0].created_realtime_ns, later.realtime_ns);
+}
+
+TEST(SegmentReaderTest, ServesWhatClaimsToBeCreatedInAFarFuture) {
+  V1 writer = ReadySegment(2);
+  writer.Put(0, CommunicatorV1{.created_monotonic_ns = kHuge});
+  EXPECT_EQ(Parse(writer).process->communicators.size(), 1u);
+}
+
+TEST(SegmentReaderTest, RefusesMoreCommunicatorsThanThereIsRoomFor) {
+  V1 writer = ReadySegment(4);
+  for (size_t slot = 0; slot < 3; ++slot) writer.Put(slot, CommunicatorV1{});
+  EXPECT_TRUE(Parse(writer, {.now = kNow, .communicator_limit = 3}).process);
+  const SegmentRead read = Parse(writer, {.now = kNow, .communicator_limit = 2});
+  ASSERT_TRUE(read.fault);
+  EXPECT_EQ(read.fault->error, SegmentError::kTooManySegments);
+}
+
+TEST(SegmentReaderTest, TellsTheLastSignOfLife) {
+  V1 writer(2);
+  writer.Put(ProcessV1{.uid = kUid, .start_realtime_ns = 5});
+  writer.Publish();
+  EXPECT_EQ(Parse(writer).last_sign_of_life_realtime_ns, 5);
+  writer.Put(0, CommunicatorV1{.created_realtime_ns = 7});
+  EXPECT_EQ(Parse(writer).last_sign_of_life_realtime_ns, 7);
+  writer.Put(0, 0, FunctionV1{.last_start_ns = 1'000'000'000});
+  EXPECT_EQ(Parse(writer).last_sign_of_life_realtime_ns, kNow.realtime_ns - 499'000'000'000);
+  writer.Put(0, CommunicatorV1{.state = 3, .closed_monotonic_ns = 2'000'000'000});
+  EXPECT_EQ(Parse(writer, {.now = kNow, .retention = std::chrono::seconds(1)}).last_sign_of_life_realtime_ns,
+            kNow.realtime_ns - 498'000'000'000);
+}
+
+// A segment that a writer changes between the reads: `before_read` is called with the offset and the length of each.
+class ChangingSource : public SegmentSource {
+ public:
+  using BeforeRead = std::function<void(uint64_t offset, size_t length)>;
+  ChangingSource(const V1& writer, BeforeRead before_read) : writer_(writer), before_read_(std::move(before_read)) {}
+
+  uint64_t Size() const override { return writer_.bytes().size(); }
+  uint64_t OwnerUid() const override { return kUid; }
+  ssize_t Read(uint64_t offset, std::span<std::byte> into) const override {
+    before_read_(offset, into.size());
+    bytes_read += into.size();
+    return fails ? -1 : MemorySource(writer_.bytes(), kUid).Read(offset, into);
+  }
+
+  mutable uint64_t bytes_read = 0;
+  bool fails = false;
+
+ private:
+  const V1& writer_;
+  const BeforeRead before_read_;
+};
+
+constexpr size_t kStateWord = 8;  // bytes read where only the state of a slot is looked at
+
+TEST(SegmentReaderTest, ReadsOfFreeSlotsTheStateAlone) {
+  const V1 writer = ReadySegment(256);
+  const ChangingSource source(writer, [](uint64_t, size_t) {});
+  ASSERT_TRUE(ReadSegment(source, {.now = kNow}).process);
+  EXPECT_LT(source.bytes_read, V1::kHeaderBytes + V1::kSlotBytes + 256 * kStateWord);
+}
+
+TEST(SegmentReaderTest, LeavesOutAndCountsASlotThatIsClaimedAnewEachTimeItIsCopied) {
+  V1 writer = ReadySegment(3);
+  writer.Put(0, CommunicatorV1{.id = 10});
+  writer.Put(1, CommunicatorV1{.id = 11});
+  uint64_t generation = 1;
+  const ChangingSource source(writer, [&](uint64_t offset, size_t) {
+    if (offset == writer.SlotAt(0)) writer.Put(0, CommunicatorV1{.generation = ++generation, .id = 10});
+  });
+  const SegmentRead read = ReadSegment(source, {.now = kNow});
+  EXPECT_EQ(read.changed_slots, 1u);
+  ASSERT_EQ(read.process->communicators.size(), 1u);
+  EXPECT_EQ(read.process->communicators[0].id, 11u);
+}
+
+TEST(SegmentReaderTest, CopiesASlotOnceMoreThatIsFinalizedDuringTheCopy) {
+  V1 writer = ReadySegment(2);
+  writer.Put(0, CommunicatorV1{.state = 2});
+  bool was_copied = false;
+  const ChangingSource source(writer, [&](uint64_t offset, size_t length) {
+    if (offset != writer.SlotAt(0)) return;
+    if (was_copied) writer.Put(0, CommunicatorV1{.state = 3, .closed_monotonic_ns = 400'000'000'000});
+    was_copied = was_copied || length > kStateWord;
+  });
+  const SegmentRead read = ReadSegment(source, {.now = kNow});
+  EXPECT_EQ(read.changed_slots, 0u);
+  ASSERT_EQ(read.process->communicators.size(), 1u);
+  EXPECT_TRUE(read.process->communicators[0].is_closed);
+}
+
+TEST(SegmentReaderTest, LeavesOutOperationsInFlightThatChangedDuringTheCopy) {
+  V1 writer = ReadySegment(2);
+  writer.Put(0, CommunicatorV1{});
+  writer.Put(0, InFlightV1{.ticket = 1, .sequence = 100});
+  writer.Put(0, InFlightV1{.ticket = 2, .sequence = 101});
+  writer.Put(0, InFlightV1{.ticket = 3, .sequence = 102});
+  const ChangingSource source(writer, [&](uint64_t offset, size_t) {
+    if (offset != writer.InFlightAt(0, 0)) return;  // the second look
+    writer.PutWord(writer.InFlightAt(0, 0), 0);     // given back
+    writer.Put(0, InFlightV1{.ticket = 2 + V1::kInFlightEntries, .sequence = 200});
+  });
+  const SegmentRead read = ReadSegment(source, {.now = kNow});
+  ASSERT_EQ(read.process->communicators.size(), 1u);
+  ASSERT_EQ(read.process->communicators[0].in_flight.size(), 1u);
+  EXPECT_EQ(read.process->communicators[0].in_flight[0].sequence, 102u);
+}
+
+TEST(SegmentReaderTest, SaysSoWhenReadingFails) {
+  const V1 writer = ReadySegment(2);
+  ChangingSource source(writer, [](uint64_t, size_t) {});
+  source.fails = true;
+  const SegmentRead read = ReadSegment(source, {.now = kNow});
+  ASSERT_TRUE(read.fault);
+  EXPECT_EQ(read.fault->error, SegmentError::kReadFailed);
+}
+
+}  // namespace
+}  // namespace nccl_exporter

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Liveness with real processes and real locks.
+#include "collector/segments/liveness.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "collector/segments/file_descriptor.h"
+#include "collector/testing/lock_holder.h"
+#include "collector/testing/scratch_directory.h"
+
+namespace nccl_exporter {
+namespace {
+
+class LivenessTest : public testing::Test {
+ protected:
+  LivenessTest() { std::ofstream(path_) << "segment"; }
+
+  ScratchDirectory directory_;
+  const std::string path_ = directory_.File("x.seg");
+};
+
+TEST_F(LivenessTest, SeesTheWritersLockUntilItIsKilled) {
+  const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_FALSE(HasWriteLock(file.number()));
+  LockHolder writer(path_);
+  EXPECT_TRUE(HasWriteLock(file.number()));
+  writer.Kill();
+  EXPECT_FALSE(HasWriteLock(file.number()));
+}
+
+TEST_F(LivenessTest, SeesTheLockFromAForkedReader) {
+  const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  LockHolder writer(path_);
+  const pid_t reader = ::fork();
+  if (reader == 0) ::_exit(HasWriteLock(file.number()) ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(reader, &status, 0), reader);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(LivenessTest, DoesNotTakeAnotherReadersLockForAWriter) {
+  const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  struct flock lock {};
+  lock.l_type = F_RDLCK;
+  ASSERT_EQ(::fcntl(file.number(), F_SETLK, &lock), 0);
+  const pid_t reader = ::fork();  // the lock stays with the parent
+  if (reader == 0) ::_exit(HasWriteLock(file.number()) ? 1 : 0);
+  int status = -1;
+  ASSERT_EQ(::waitpid(reader, &status, 0), reader);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(LivenessTest, TakesAWriterForAliveWhereItCannotTell) { EXPECT_TRUE(HasWriteLock(-1)); }
+
+TEST_F(LivenessTest, SeesAWriterStopAndGoOn) {
+  const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(IsWriterStopped(file.number()), std::nullopt);
+  LockHolder writer(path_);
+  EXPECT_EQ(IsWriterStopped(file.number()), false);
+  writer.Stop();
+  EXPECT_EQ(IsWriterStopped(file.number()), true);
+  writer.Continue();
+  EXPECT_EQ(IsWriterStopped(file.number()), false);
+}
+
+}  // namespace
+}  // namespace nccl_exporter

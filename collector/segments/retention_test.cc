@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dead: for how long their counts are served, by this collector, a second one and one that was started again, and
+// what becomes of their files.
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+
+#include "collector/testing/lock_holder.h"
+#include "collector/testing/table_fixture.h"
+
+namespace nccl_exporter {
+namespace {
+
+using RetentionTest = TableFixture;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST_F(RetentionTest, ServesTheLastCountsOfAKilledProcessForTheRetentionTimeThenUnlinks) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  LockHolder writer(Path("x.seg"));
+  EXPECT_TRUE(Snapshot().processes.at(0).is_alive);
+  SegmentWith(2).WriteTo(Path("x.seg"));  // between the last scrape and the end
+  writer.Kill();
+  for (const seconds time : {seconds(1), kRetention}) {
+    const NodeSnapshot snapshot = Snapshot();
+    ASSERT_EQ(snapshot.processes.size(), 1u);
+    EXPECT_FALSE(snapshot.processes[0].is_alive);
+    EXPECT_EQ(OperationsOf(snapshot.processes[0]), 2u);
+    EXPECT_EQ(snapshot.segments.exited, 1u);
+    Advance(time);
+  }
+  EXPECT_TRUE(Snapshot().processes.empty());
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, NeverEndsTheRetentionOfALivingProcessHoweverLongItIsIdle) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  SetAge("x.seg", seconds(100'000));
+  const LockHolder writer(Path("x.seg"));
+  Snapshot();
+  Advance(seconds(100'000));
+  EXPECT_EQ(Snapshot().segments.live, 1u);
+  EXPECT_TRUE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, UnlinksWithoutAnySnapshot) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  table_.Refresh(now_);
+  EXPECT_TRUE(Exists("x.seg"));
+  Advance(kRetention + seconds(2));
+  table_.Refresh(now_);
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, StartedAfterTheEndServesOnlyTheRestOfTheRetentionTime) {
+  SegmentWith(5).WriteTo(Path("x.seg"));
+  SetAge("x.seg", kRetention - seconds(60));
+  EXPECT_EQ(OperationsOf(Snapshot().processes.at(0)), 5u);
+  Advance(seconds(50));
+  EXPECT_EQ(Snapshot().processes.size(), 1u);
+  Advance(seconds(20));
+  EXPECT_TRUE(Snapshot().processes.empty());
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, RestartedAgainAndAgainComesToTheSameEnd) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  SetAge("x.seg", seconds(20));
+  int served = 0;
+  for (seconds time(0); time < 2 * kRetention; time += seconds(50)) {
+    SegmentTable restarted({scratch_.path()}, kRetention);
+    served += restarted.Snapshot(now_).processes.size() == 1;
+    Advance(seconds(50));
+  }
+  EXPECT_EQ(served, 6);
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, TakesTheLastOperationForASignOfLifeWhereTheFileLooksOlder) {
+  SegmentWriterV1 writer = SegmentWith(1);
+  const uint64_t start_ns =
+      static_cast<uint64_t>(now_.monotonic_ns) - 1'000'000'000;  // stores to a mapping leave no trace
+  writer.Put(0, 4, FunctionV1{.last_start_ns = start_ns, .operations = {1}});
+  writer.WriteTo(Path("x.seg"));
+  SetAge("x.seg", seconds(100'000));
+  Advance(kRetention - seconds(2));
+  EXPECT_EQ(Snapshot().processes.size(), 1u);
+  Advance(seconds(2));
+  EXPECT_TRUE(Snapshot().processes.empty());
+}
+
+TEST_F(RetentionTest, EndsAlsoForAFileFromTheFuture) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  SetAge("x.seg", seconds(-100'000));
+  EXPECT_EQ(Snapshot().processes.size(), 1u);
+  Advance(kRetention + seconds(1));
+  EXPECT_TRUE(Snapshot().processes.empty());
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, RestartLosesNoCount) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  const LockHolder writer(Path("x.seg"));
+  Snapshot();
+  SegmentWith(7).WriteTo(Path("x.seg"));
+  SegmentTable restarted({scratch_.path()}, kRetention);
+  EXPECT_EQ(OperationsOf(restarted.Snapshot(now_).processes.at(0)), 7u);
+}
+
+TEST_F(RetentionTest, UnlinksHalfWrittenAndBrokenFilesThatNobodyHoldsWhenTheyAreOld) {
+  SegmentWriterV1(2).WriteTo(Path("starting.seg"));
+  std::ofstream(Path("empty.seg"));
+  std::ofstream(Path("text.seg")) << "certainly no segment";
+  SegmentWriterV1(2).WriteTo(Path("held.seg"));
+  const LockHolder writer(Path("held.seg"));
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_EQ(snapshot.segments.starting, 3u);
+  EXPECT_EQ(snapshot.segments.unusable, 1u);
+  Advance(kRetention + seconds(2));
+  EXPECT_EQ(Snapshot().segments.starting, 1u);
+  EXPECT_EQ(Snapshot().segments.unusable, 0u);
+  for (const char* name : {"starting.seg", "empty.seg", "text.seg"}) EXPECT_FALSE(Exists(name)) << name;
+  EXPECT_TRUE(Exists("held.seg"));
+}
+
+// Regression: a user could have the collector unlink thousands of files in one go, while everybody waited.
+TEST_F(RetentionTest, UnlinksOnlySoManyFilesOfAUserAtOnceAndKeepsNoOtherWaiting) {
+  constexpr size_t kFiles = 2 * kMaxRemovalsPerUser + 10;
+  for (size_t i = 0; i < kFiles; ++i) std::ofstream(Path(std::to_string(i) + ".seg"));
+  std::ofstream(Path("others.seg"));
+  if (::chown(Path("others.seg").c_str(), 1001, static_cast<gid_t>(-1)) != 0) {
+    GTEST_SKIP() << "needs root, to give files to other users";
+  }
+  EXPECT_EQ(Snapshot().segments.starting, kFiles + 1);
+  Advance(kRetention + seconds(2));
+  table_.Update(now_);
+  EXPECT_FALSE(Exists("others.seg"));
+  EXPECT_EQ(table_.Read(now_).segments.starting, kFiles - kMaxRemovalsPerUser);
+  for (int i = 0; i < 2; ++i) table_.Update(now_);
+  EXPECT_EQ(table_.Read(now_).segments.starting, 0u);
+  for (size_t i = 0; i < kFiles; ++i) EXPECT_FALSE(Exists(std::to_string(i) + ".seg"));
+}
+
+TEST_F(RetentionTest, ReadsADeadFileAgainWhenItIsChanged) {
+  std::ofstream(Path("x.seg"));  // somebody begins to copy a segment into the directory
+  EXPECT_EQ(Snapshot().segments.starting, 1u);
+  SegmentWith(3).WriteTo(Path("x.seg"));
+  EXPECT_EQ(OperationsOf(Snapshot().processes.at(0)), 3u);
+}
+
+TEST_F(RetentionTest, LeavesOutAFinalizedCommunicatorOfADeadProcessWhenItsTimeIsOver) {
+  SegmentWriterV1 writer = SegmentWith(1);
+  const int64_t closed_ns = now_.monotonic_ns - std::chrono::nanoseconds(seconds(100)).count();
+  writer.Put(0, CommunicatorV1{.state = 3, .closed_monotonic_ns = static_cast<uint64_t>(closed_ns)});
+  writer.WriteTo(Path("x.seg"));
+  EXPECT_EQ(Snapshot().processes.at(0).communicators.size(), 1u);
+  Advance(kRetention - seconds(99));
+  EXPECT_EQ(Snapshot().processes.at(0).communicators.size(), 0u);
+}
+
+TEST_F(RetentionTest, SeesAnOperationOfADeadProcessCompleteByQuiet) {
+  SegmentWriterV1 writer = SegmentWith(1);
+  writer.Put(0, InFlightV1{.ticket = 1,
+                           .function = 4,
+                           .parts_announced = 1,
+                           .parts_done = 1,
+                           .last_part_ns = static_cast<uint64_t>(now_.monotonic_ns)});
+  writer.WriteTo(Path("x.seg"));
+  EXPECT_EQ(Snapshot().processes.at(0).communicators.at(0).in_flight.size(), 1u);
+  Advance(milliseconds(1001));
+  EXPECT_EQ(Snapshot().processes.at(0).communicators.at(0).in_flight.size(), 0u);
+  EXPECT_EQ(Snapshot().processes.at(0).communicators.at(0).completed_sequence, 1u);
+}
+
+TEST_F(RetentionTest, StillTellsWhatAKilledProcessWasDoing) {
+  SegmentWriterV1 writer = SegmentWith(1);
+  writer.Put(0, InFlightV1{.ticket = 1, .function = 4, .sequence = 17, .parts_announced = 4, .parts_done = 1});
+  writer.WriteTo(Path("x.seg"));
+  LockHolder(Path("x.seg")).Kill();
+  Advance(seconds(60));
+  EXPECT_EQ(Snapshot().processes.at(0).communicators.at(0).in_flight.at(0).sequence, 17u);
+}
+
+TEST_F(RetentionTest, TwoCollectorsDoNotDisturbEachOther) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  SegmentTable hasty({scratch_.path()}, kRetention / 2);
+  Snapshot();
+  hasty.Snapshot(now_);
+  Advance(kRetention / 2 + seconds(2));
+  EXPECT_TRUE(hasty.Snapshot(now_).processes.empty());
+  EXPECT_FALSE(Exists("x.seg"));
+  EXPECT_EQ(Snapshot().processes.size(), 1u) << "served to the end of its own retention time";
+  Advance(kRetention / 2);
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_TRUE(snapshot.processes.empty());
+  EXPECT_EQ(Count(snapshot, SegmentError::kUnlinkFailed), 0u);
+  EXPECT_EQ(Count(snapshot, SegmentError::kOpenFailed), 0u);
+}
+
+TEST_F(RetentionTest, LeavesAFileThatTookTheNameOfADeadOne) {
+  SegmentWith(1, 1).WriteTo(Path("x.seg"));
+  Snapshot();
+  SegmentWith(1, 2).WriteTo(Path("y.tmp"));
+  std::filesystem::rename(Path("y.tmp"), Path("x.seg"));
+  const LockHolder writer(Path("x.seg"));
+  Advance(kRetention + seconds(2));
+  EXPECT_EQ(Snapshot().processes.at(0).pid, 2u);
+  EXPECT_TRUE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, CountsAFileThatCannotBeUnlinkedOnceAndTriesAgain) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  Snapshot();
+  Advance(kRetention + seconds(2));
+  for (int i = 0; i < 3; ++i) {
+    const NodeSnapshot snapshot = SnapshotWithDescriptors(0);
+    EXPECT_TRUE(snapshot.processes.empty());
+    EXPECT_EQ(Count(snapshot, SegmentError::kUnlinkFailed), 1u);
+    Advance(kRescanInterval);
+  }
+  EXPECT_TRUE(Exists("x.seg"));
+  Advance(kRescanInterval);
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_TRUE(snapshot.processes.empty()) << "it does not come back";
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+// Two ranks of communicator 77: the first is killed, the second waits for it in an AllReduce.
+class WaitingRankTest : public TableFixture {
+ protected:
+  static SegmentWriterV1 Rank(uint64_t rank) {
+    SegmentWriterV1 writer = SegmentWith(1, rank + 1);
+    writer.Put(0, CommunicatorV1{.id = 77, .ranks = 2, .rank = rank});
+    writer.Put(0, 4, FunctionV1{.operations = {1}});
+    return writer;
+  }
+  void SetUp() override { Rank(0).WriteTo(Path("dead.seg")); }
+  InFlightV1 Waiting() const {
+    return {.ticket = 1, .function = 4, .sequence = 1, .start_ns = static_cast<uint64_t>(now_.monotonic_ns)};
+  }
+  void Kill() {
+    LockHolder dead(Path("dead.seg"));
+    Snapshot();
+    dead.Kill();
+    Snapshot();
+  }
+  // Every minute, as a thread of the collector would.
+  void Wait(seconds time) {
+    for (seconds passed(0); passed < time; passed += seconds(60)) {
+      Advance(seconds(60));
+      table_.Refresh(now_);
+    }
+  }
+};
+
+TEST_F(WaitingRankTest, ADeadRankStaysKnownForAsLongAsALivingOneWaitsForIt) {
+  SegmentWriterV1 survivor = Rank(1);
+  survivor.Put(0, Waiting());
+  survivor.WriteTo(Path("survivor.seg"));
+  const LockHolder alive(Path("survivor.seg"));
+  Kill();
+  Wait(seconds(7200));
+  const NodeSnapshot snapshot = Snapshot();
+  ASSERT_EQ(snapshot.processes.size(), 2u);
+  EXPECT_EQ(snapshot.segments.exited, 1u);
+  EXPECT_TRUE(Exists("dead.seg")) << "a daemon that is started again must find it";
+  SegmentTable restarted({scratch_.path()}, kRetention);
+  EXPECT_EQ(restarted.Snapshot(now_).processes.size(), 2u);
+
+  Rank(1).WriteTo(Path("survivor.seg"));  // has given up
+  Wait(seconds(60));
+  EXPECT_EQ(Snapshot().processes.size(), 1u);
+  EXPECT_FALSE(Exists("dead.seg"));
+}
+
+TEST_F(WaitingRankTest, ADeadRankIsKnownForNoLongerThanTheLongestWait) {
+  SegmentWriterV1 survivor = Rank(1);
+  survivor.Put(0, Waiting());
+  survivor.WriteTo(Path("survivor.seg"));
+  const LockHolder alive(Path("survivor.seg"));
+  Kill();
+  Wait(kLongestWait - seconds(60));
+  EXPECT_EQ(Snapshot().processes.size(), 2u);
+  Wait(seconds(180));
+  EXPECT_EQ(Snapshot().processes.size(), 1u);
+}
+
+TEST_F(WaitingRankTest, NobodyWaitsForADeadRankWhoWorksOrIsElsewhere) {
+  SegmentWriterV1 working = Rank(1), elsewhere = Rank(1);
+  elsewhere.Put(0, CommunicatorV1{.id = 78, .ranks = 2, .rank = 1});
+  elsewhere.Put(0, Waiting());
+  working.WriteTo(Path("working.seg"));
+  elsewhere.WriteTo(Path("elsewhere.seg"));
+  const LockHolder a(Path("working.seg")), b(Path("elsewhere.seg"));
+  Kill();
+  Wait(kRetention + seconds(60));
+  EXPECT_EQ(Snapshot().processes.size(), 2u);
+  EXPECT_FALSE(Exists("dead.seg"));
+}
+
+TEST_F(WaitingRankTest, AnotherJobsRankWithTheSameCommunicatorIdKeepsNobodyKnown) {
+  SegmentWriterV1 other = SegmentWith(1, 2);
+  other.Put(ProcessV1{.pid = 2, .uid = ::getuid(), .identity = {{"SLURM_JOB_ID", "4712"}}});
+  other.Put(0, CommunicatorV1{.id = 77, .ranks = 2, .rank = 1});
+  other.Put(0, 4, FunctionV1{.operations = {1}});
+  other.Put(0, Waiting());
+  other.WriteTo(Path("other.seg"));
+  const LockHolder alive(Path("other.seg"));
+  Kill();
+  Wait(kRetention + seconds(60));
+  EXPECT_FALSE(Exists("dead.seg"));
+}
+
+TEST_F(WaitingRankTest, AnotherUsersProcessKeepsNobodyKnown) {
+  SegmentWriterV1 stranger = Rank(1);
+  stranger.Put(0, Waiting());
+  stranger.WriteTo(Path("stranger.seg"));
+  if (::chown(Path("stranger.seg").c_str(), 1001, static_cast<gid_t>(-1)) != 0) {
+    GTEST_SKIP() << "needs root, to give files to other users";
+  }
+  const LockHolder alive(Path("stranger.seg"));
+  Kill();
+  Wait(kRetention + seconds(60));
+  EXPECT_FALSE(Exists("dead.seg"));
+}
+
+}  // namespace
+}  // namespace nccl_exporter

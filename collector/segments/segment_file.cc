@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens and reads segment files.
+#include "collector/segments/segment_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "collector/reader/segment_reader.h"
+#include "collector/segments/liveness.h"
+
+namespace nccl_exporter {
+namespace {
+
+int64_t NanosecondsOf(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
+}  // namespace
+
+FileStamp::FileStamp(const struct stat& status)
+    : modified_realtime_ns(NanosecondsOf(status.st_mtim)),
+      changed_realtime_ns(NanosecondsOf(status.st_ctim)),
+      bytes(status.st_size) {}
+
+std::optional<SegmentFile> SegmentFile::Open(int directory, const std::string& name, SegmentError* error,
+                                             std::string* detail) {
+  FileDescriptor descriptor(::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!descriptor.is_open()) {
+    *error = errno == ELOOP ? SegmentError::kNotARegularFile : SegmentError::kOpenFailed;
+    *detail = std::strerror(errno);
+    return std::nullopt;
+  }
+  SegmentFile file(std::move(descriptor));
+  if (!S_ISREG(file.Status().st_mode)) {
+    *error = SegmentError::kNotARegularFile;
+    *detail = "not a regular file";
+    return std::nullopt;
+  }
+  return file;
+}
+
+struct stat SegmentFile::Status() const {
+  struct stat status {};
+  ::fstat(descriptor_.number(), &status);  // cannot fail on an open descriptor; zeros would be no regular file
+  return status;
+}
+
+bool SegmentFile::HasWriter() const { return HasWriteLock(descriptor_.number()); }
+
+std::optional<bool> SegmentFile::IsWriterStopped() const {
+  return nccl_exporter::IsWriterStopped(descriptor_.number());
+}
+
+ssize_t SegmentFile::Read(uint64_t offset, std::span<std::byte> into) const {
+  size_t copied = 0;
+  while (copied < into.size()) {
+    const ssize_t length =
+        ::pread(descriptor_.number(), into.data() + copied, into.size() - copied, static_cast<off_t>(offset + copied));
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0) return -1;
+    if (length == 0) break;
+    copied += static_cast<size_t>(length);
+  }
+  return static_cast<ssize_t>(copied);
+}
+
+std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentError* error, std::string* detail) {
+  const std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, path, error, detail);
+  if (!file) return std::nullopt;
+  const bool is_alive = file->HasWriter();
+  SegmentRead read = ReadSegment(*file, {.now = Now()});
+  if (!read.process) {
+    *error = read.fault ? read.fault->error : SegmentError::kCount;
+    *detail = read.fault ? read.fault->detail
+              : is_alive ? "the process that holds it is still starting"
+                         : "nothing is published in it, and no process holds it";
+    return std::nullopt;
+  }
+  read.process->file = KeyOf(file->Status());
+  read.process->segment = std::filesystem::path(path).filename();
+  read.process->is_alive = is_alive;
+  read.process->is_stopped = file->IsWriterStopped();
+  return std::move(read.process);
+}
+
+}  // namespace nccl_exporter

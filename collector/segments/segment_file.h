@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// One segment file, held open: read with pread and never mapped, so that a truncated file is a short read, not a
+// SIGBUS.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "collector/node_snapshot.h"
+#include "collector/reader/segment_source.h"
+#include "collector/segments/file_descriptor.h"
+
+namespace nccl_exporter {
+
+// A file that replaces another is another one.
+inline FileKey KeyOf(const struct stat& status) { return {.device = status.st_dev, .inode = status.st_ino}; }
+
+// What shows that somebody has changed a file other than through a mapping.
+struct FileStamp {
+  int64_t modified_realtime_ns = 0;
+  int64_t changed_realtime_ns = 0;  // owner and permissions
+  int64_t bytes = 0;
+
+  explicit FileStamp(const struct stat& status);
+  bool operator==(const FileStamp&) const = default;
+};
+
+class SegmentFile : public SegmentSource {
+ public:
+  // Opens `name`, relative to the directory that is open as `directory` (AT_FDCWD: the working directory). Never
+  // follows a link, never waits for a FIFO's other end. On failure `error` and `detail` are set.
+  static std::optional<SegmentFile> Open(int directory, const std::string& name, SegmentError* error,
+                                         std::string* detail);
+
+  struct stat Status() const;
+  // Whether the process that wrote it is alive, see liveness.h.
+  bool HasWriter() const;
+  // Whether it is stopped; nothing where that is not known.
+  std::optional<bool> IsWriterStopped() const;
+
+  uint64_t Size() const override { return static_cast<uint64_t>(Status().st_size); }
+  uint64_t OwnerUid() const override { return Status().st_uid; }
+  ssize_t Read(uint64_t offset, std::span<std::byte> into) const override;
+
+ private:
+  explicit SegmentFile(FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {}
+
+  FileDescriptor descriptor_;
+};
+
+// Reads one segment file. On failure `error` and `detail` are set and nothing is returned; a file whose writer is still
+// starting is not an error: nothing is returned then either, and `error` is SegmentError::kCount.
+std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentError* error, std::string* detail);
+
+}  // namespace nccl_exporter

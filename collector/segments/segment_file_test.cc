@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that are, or only look like, segments.
+#include "collector/segments/segment_file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+
+#include "collector/testing/lock_holder.h"
+#include "collector/testing/scratch_directory.h"
+#include "collector/testing/segment_writer_v1.h"
+
+namespace nccl_exporter {
+namespace {
+
+class SegmentFileTest : public testing::Test {
+ protected:
+  void WriteSegment() {
+    SegmentWriterV1 writer(3);
+    writer.Put(ProcessV1{.pid = 7, .uid = ::getuid()});
+    writer.Put(0, CommunicatorV1{.id = 5});
+    writer.Publish();
+    writer.WriteTo(path_);
+  }
+
+  std::optional<ProcessSnapshot> Read() { return ReadSegmentFile(path_, &error_, &detail_); }
+
+  ScratchDirectory directory_;
+  const std::string path_ = directory_.File("x.seg");
+  SegmentError error_ = SegmentError::kCount;
+  std::string detail_;
+};
+
+TEST_F(SegmentFileTest, ReadsASegmentAndWhetherItsWriterLives) {
+  WriteSegment();
+  {
+    const LockHolder writer(path_);
+    EXPECT_TRUE(Read().value().is_alive);
+  }
+  const std::optional<ProcessSnapshot> process = Read();
+  ASSERT_TRUE(process);
+  EXPECT_FALSE(process->is_alive);
+  EXPECT_EQ(process->segment, "x.seg");
+  EXPECT_EQ(process->pid, 7u);
+  EXPECT_EQ(process->communicators.at(0).id, 5u);
+}
+
+TEST_F(SegmentFileTest, SaysThatAWriterIsStillStarting) {
+  SegmentWriterV1(2).WriteTo(path_);
+  EXPECT_FALSE(Read());
+  EXPECT_EQ(error_, SegmentError::kCount);
+  EXPECT_FALSE(detail_.empty());
+}
+
+TEST_F(SegmentFileTest, SaysWhyAFileCannotBeOpened) {
+  EXPECT_FALSE(Read());
+  EXPECT_EQ(error_, SegmentError::kOpenFailed);
+  EXPECT_EQ(detail_, "No such file or directory");
+}
+
+TEST_F(SegmentFileTest, RefusesDirectoriesLinksAndFifosWithoutWaiting) {
+  std::filesystem::create_directory(path_);
+  EXPECT_FALSE(Read());
+  EXPECT_EQ(error_, SegmentError::kNotARegularFile);
+
+  std::filesystem::remove(path_);
+  std::filesystem::create_symlink("/etc/hostname", path_);
+  error_ = SegmentError::kCount;
+  EXPECT_FALSE(Read());
+  EXPECT_EQ(error_, SegmentError::kNotARegularFile);
+
+  std::filesystem::remove(path_);
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  error_ = SegmentError::kCount;
+  EXPECT_FALSE(Read());
+  EXPECT_EQ(error_, SegmentError::kNotARegularFile);
+}
+
+// Rootless containers and pods with user namespaces of their own.
+TEST_F(SegmentFileTest, ReadsASegmentWhoseWriterKnowsItselfByAnotherUserNumber) {
+  SegmentWriterV1 writer(2);
+  writer.Put(ProcessV1{.uid = ::getuid() + 1});
+  writer.Publish();
+  writer.WriteTo(path_);
+  const std::optional<ProcessSnapshot> process = Read();
+  ASSERT_TRUE(process);
+  EXPECT_EQ(process->uid, ::getuid());
+}
+
+TEST_F(SegmentFileTest, ReadsShortBeyondTheEnd) {
+  WriteSegment();
+  const std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, path_, &error_, &detail_);
+  ASSERT_TRUE(file);
+  std::array<std::byte, 100> bytes{};
+  ASSERT_EQ(::truncate(path_.c_str(), 60), 0);
+  EXPECT_EQ(file->Read(0, bytes), 60);
+  EXPECT_EQ(file->Read(60, bytes), 0);
+  EXPECT_EQ(file->Read(uint64_t{1} << 63, bytes), -1);
+  EXPECT_EQ(file->Size(), 60u);
+}
+
+}  // namespace
+}  // namespace nccl_exporter

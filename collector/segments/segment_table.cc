@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Following of segments, and the sharing of room; segment_discovery.cc has their beginning, segment_removal.cc their
+// end.
+#include "collector/segments/segment_table.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+namespace nccl_exporter {
+namespace {
+
+// Descriptors that must be left for connections, listening and reading: twice what the web server may hold.
+constexpr size_t kReservedDescriptors = 256;
+
+// Where the limit of descriptors is low, few segments must not keep the rest of the daemon from opening files.
+size_t SegmentLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxSegments;
+  const size_t allowed =
+      limit.rlim_cur > 2 * kReservedDescriptors ? limit.rlim_cur - kReservedDescriptors : limit.rlim_cur / 2;
+  return std::min(kMaxSegments, allowed);
+}
+
+}  // namespace
+
+SegmentTable::SegmentTable(std::vector<std::string> directories, std::chrono::nanoseconds retention)
+    : retention_(retention), segment_limit_(SegmentLimit()) {
+  for (std::string& path : directories) {
+    const auto is_same = [&](const Directory& directory) { return directory.files.path() == path; };
+    if (IsPrivatePattern(path)) {
+      private_patterns_.push_back(std::move(path));
+    } else if (std::ranges::none_of(directories_, is_same)) {
+      directories_.push_back({.files = SegmentDirectory(std::move(path))});
+    }
+  }
+}
+
+void SegmentTable::Update(const Moment& now) {
+  errors_.SetNow(now.realtime_ns);
+  Observe(now);
+  removals_.clear();
+  RemoveOver(now);
+  RemoveSetAside(now);
+}
+
+void SegmentTable::Follow(const FileKey& key, Followed followed) {
+  if (const auto aside = set_aside_.find(key); aside != set_aside_.end()) TakeUp(aside);
+  ++followed_of_[followed.uid];
+  segments_.insert_or_assign(key, std::move(followed));
+}
+
+SegmentTable::Segments::iterator SegmentTable::Unfollow(Segments::iterator segment) {
+  const auto user = followed_of_.find(segment->second.uid);
+  if (--user->second == 0) followed_of_.erase(user);
+  return segments_.erase(segment);
+}
+
+// Whether there is room for one more segment of the user.
+bool SegmentTable::MakeRoom(uint64_t uid, bool is_alive) {
+  const auto own = followed_of_.find(uid);
+  const size_t count = own == followed_of_.end() ? 0 : own->second;
+  if (count < kMaxSegmentsPerUser) {
+    if (segments_.size() < segment_limit_) return true;
+    const auto most = std::ranges::max_element(followed_of_, {}, [](const auto& user) { return user.second; });
+    if (most != followed_of_.end() && most->second > count + 1 && GiveWay(most->first, true)) return true;
+  }
+  return is_alive && GiveWay(uid, false);
+}
+
+// Lets go of one segment of the user: of the dead, or else, if that may be, of the living.
+bool SegmentTable::GiveWay(uint64_t uid, bool also_the_living) {
+  auto chosen = segments_.end();
+  for (auto it = segments_.begin(); it != segments_.end(); ++it) {
+    if (it->second.uid != uid || (it->second.segment.is_alive() && !also_the_living)) continue;
+    chosen = it;
+    if (!it->second.segment.is_alive()) break;
+  }
+  if (chosen == segments_.end()) return false;
+  Unfollow(chosen);
+  return true;
+}
+
+void SegmentTable::Refuse(Directory& directory, const std::string& name, uint64_t uid) {
+  if (directory.listing) directory.listing->refused.insert(uid);
+  if (!directory.refused.insert(uid).second) return;
+  const auto number = [&](const std::map<uint64_t, size_t>& of) { return of.contains(uid) ? of.at(uid) : 0; };
+  errors_.Add(SegmentError::kTooManySegments, uid, directory.files.path() + '/' + name,
+              "no room beside " + std::to_string(number(followed_of_)) + " segments and " +
+                  std::to_string(number(set_aside_of_)) + " other files of the user");
+}
+
+// In a private directory only its user may unlink.
+bool SegmentTable::IsExpected(const SetAside& aside) {
+  return aside.error == SegmentError::kUnlinkFailed && aside.place.directory->files.owner();
+}
+
+void SegmentTable::PutAside(const FileKey& key, SetAside aside, const std::string& detail) {
+  const auto known = set_aside_.find(key);
+  const auto user = set_aside_of_.find(aside.uid);
+  const bool has_room =
+      set_aside_.size() < kMaxSetAside && (user == set_aside_of_.end() || user->second < kMaxSetAsidePerUser);
+  if (known == set_aside_.end() && !has_room) return Refuse(*aside.place.directory, aside.place.name, aside.uid);
+  const bool is_same =
+      known != set_aside_.end() && known->second.stamp == aside.stamp && known->second.error == aside.error;
+  if (!is_same && aside.error && !IsExpected(aside)) {
+    errors_.Add(*aside.error, aside.uid, aside.place.directory->files.path() + '/' + aside.place.name, detail);
+  }
+  if (known != set_aside_.end()) TakeUp(known);
+  ++set_aside_of_[aside.uid];
+  set_aside_.insert_or_assign(key, std::move(aside));
+}
+
+std::map<FileKey, SegmentTable::SetAside>::iterator SegmentTable::TakeUp(std::map<FileKey, SetAside>::iterator aside) {
+  const auto user = set_aside_of_.find(aside->second.uid);
+  if (--user->second == 0) set_aside_of_.erase(user);
+  return set_aside_.erase(aside);
+}
+
+// Users in the order of what they wanted last: each may take an equal part of what those before have left, so that no
+// user's communicators take the room of another's. What was copied is charged whatever came of it: so room bounds the
+// cost of reading as well.
+void SegmentTable::ShareCommunicators(const Moment& now, const IsFirst& is_first, const Take& take) {
+  struct User {
+    uint64_t wanted = 0;
+    std::vector<Segments::value_type*> segments;
+  };
+  std::map<uint64_t, User> users;
+  for (auto& entry : segments_) {
+    User& user = users[entry.second.uid];
+    user.wanted += entry.second.segment.CommunicatorsWanted();
+    user.segments.push_back(&entry);
+  }
+  std::vector<User*> order;
+  for (auto& [uid, user] : users) order.push_back(&user);
+  std::ranges::stable_sort(order, {}, &User::wanted);
+  uint64_t left = kMaxCommunicators;
+  for (size_t i = 0; i < order.size(); ++i) {
+    uint64_t share = left / (order.size() - i), slots_left = kMaxSlotsPerUser;
+    std::ranges::stable_partition(order[i]->segments,
+                                  [&](const auto* entry) { return is_first(entry->second.segment); });
+    for (auto* entry : order[i]->segments) {
+      const ReadTerms terms{
+          .now = now, .retention = retention_, .communicator_limit = share, .slots_left = &slots_left};
+      const uint64_t taken = std::min(take(entry->first, entry->second, terms), share);
+      share -= taken;
+      left -= taken;
+    }
+  }
+}
+
+void SegmentTable::Observe(const Moment& now) {
+  for (auto& [key, followed] : segments_) followed.segment.Observe();
+  ShareCommunicators(
+      now, [](const Segment& segment) { return segment.CommunicatorsKept() != 0; },
+      [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
+        return followed.segment.KeepLastState(terms, ErrorsOf(followed));
+      });
+}
+
+void SegmentTable::ForEach(const Visit& visit) const {
+  for (const auto& [key, followed] : segments_) visit(key, followed.segment.file(), followed.segment.is_alive());
+}
+
+SegmentErrorCounts::Present SegmentTable::PresentFaults() const {
+  SegmentErrorCounts::Present present;
+  for (const Directory& directory : directories_) {
+    if (directory.is_unreadable) ++present[{directory.uid, SegmentError::kDirectoryUnreadable}];
+    for (const uint64_t uid : directory.refused) present[{uid, SegmentError::kTooManySegments}] = 1;
+  }
+  for (const auto& [path, uid] : private_refused_) present[{uid, SegmentError::kTooManySegments}] = 1;
+  for (const auto& [key, aside] : set_aside_) {
+    if (aside.error && !IsExpected(aside)) ++present[{aside.uid, *aside.error}];
+  }
+  for (const auto& [key, followed] : segments_) {
+    if (const auto fault = followed.segment.Fault()) ++present[{followed.uid, *fault}];
+  }
+  return present;
+}
+
+NodeSnapshot SegmentTable::Read(const Moment& now) {
+  NodeSnapshot snapshot;
+  snapshot.taken_realtime_ns = now.realtime_ns;
+  ShareCommunicators(now, &Segment::is_alive, [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
+    return followed.segment.AddTo(snapshot, followed.place.name, terms, ErrorsOf(followed));
+  });
+  for (const auto& [key, file] : set_aside_) {
+    if (!file.error) ++snapshot.segments.starting;
+    if (file.error && file.error != SegmentError::kUnlinkFailed) ++snapshot.segments.unusable;
+  }
+  std::ranges::sort(snapshot.processes, {}, [](const ProcessSnapshot& process) {
+    return std::tuple<int64_t, const std::string&, FileKey>(process.start_realtime_ns, process.segment, process.file);
+  });
+  snapshot.segment_errors = errors_.values();
+  snapshot.segment_troubles = errors_.Troubles(PresentFaults());
+  return snapshot;
+}
+
+}  // namespace nccl_exporter

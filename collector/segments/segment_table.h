@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// All segments of the node: found in the directories, followed by their inode, and removed when their time is over.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "collector/reader/moment.h"
+#include "collector/segments/directory_watch.h"
+#include "collector/segments/segment.h"
+#include "collector/segments/segment_directory.h"
+#include "collector/segments/segment_errors.h"
+
+namespace nccl_exporter {
+
+// Files of one user that are remembered without being open: no segments, not ready, or over and not to be unlinked (a
+// directory mounted read-only). Some hundred bytes each; further ones of the user are opened again at
+// each listing.
+inline constexpr size_t kMaxSetAsidePerUser = 4096;
+
+// The same for all users together.
+inline constexpr size_t kMaxSetAside = 65536;
+
+// A directory that is watched is listed when something changed in it, and from time to time all the same: inotify does
+// not see everything. Where it is not watched (it is missing, or inotify unavailable), each refresh lists it.
+inline constexpr std::chrono::seconds kRescanInterval{10};
+
+// A listing goes on in parts, so that nobody waits for a whole one: a directory may have any number of names, and the
+// collector's lock is held meanwhile. A part is a number of names, of whatever kind, at 1 to 4 us each; a file that has
+// to be opened or unlinked costs as much as kNamesPerOpen. So a part takes 2 to 4 ms at most.
+inline constexpr int64_t kNamesPerPart = 1024;
+inline constexpr int64_t kNamesPerOpen = 16;
+
+// Where somebody fills a directory, the next listing of it begins 50 us after the end of the last for each of its
+// names, so that listing takes a few per cent of a core; jobs do not have so many.
+inline constexpr int64_t kNamesAtEase = 4096;
+inline constexpr std::chrono::microseconds kRestPerName{50};
+
+// Of one user's files that are not known yet, a listing opens as many as can be remembered beside those that are; what
+// else he has is refused unseen. A few are opened all the same: a file whose lock is held comes before others of his.
+inline constexpr size_t kMaxOpensPerUser = kMaxSegmentsPerUser + kMaxSetAsidePerUser;
+inline constexpr size_t kMinOpensPerUser = 256;
+
+// Files of one user that one Update() unlinks: each takes about 40 us, and their owner can make any number of them look
+// old. The next Update() comes within a second.
+inline constexpr size_t kMaxRemovalsPerUser = 64;
+
+// How often private directories of users are looked for, and how many of them are watched: /dev/shm is a busy place,
+// where each shared memory of a job would wake us.
+inline constexpr std::chrono::seconds kPrivateDirectoriesInterval{1};
+inline constexpr size_t kMaxPrivateDirectories = 256;
+
+// A dead process stays known beyond the retention time for as long as a living rank of one of its communicators waits:
+// it has had an operation in flight for kWaitsAfter. It is looked for every kWaitersInterval, which costs what a scrape
+// of the user's segments costs. Nothing is kept for longer than kLongestWait: a job that hangs for a day is watched by
+// nobody.
+inline constexpr std::chrono::seconds kWaitsAfter{10};
+inline constexpr std::chrono::seconds kWaitersInterval{5};
+inline constexpr std::chrono::hours kLongestWait{24};
+
+// Room is shared by user, the owner of the file as the kernel tells us. A user may follow kMaxSegmentsPerUser segments;
+// where the table is full, whoever has the most gives way to whoever has less, so that each gets an equal share or what
+// he needs. Of one user's segments, those whose lock is held come first. Communicators of a snapshot are shared in the
+// same way.
+//
+// Not thread-safe: its owner locks.
+class SegmentTable {
+ public:
+  // `directories`: paths, or patterns of private directories (see PrivateDirectories()).
+  SegmentTable(std::vector<std::string> directories, std::chrono::nanoseconds retention);
+
+  // Notices what has changed in the directories, and lists one part of it. DiscoverMore() goes on with the next part of
+  // what was noticed, for as long as IsDiscovering().
+  void Discover(const Moment& now);
+  void DiscoverMore(const Moment& now);
+  bool IsDiscovering() const;
+
+  // Whether every directory was listed at least once.
+  bool HasListedAll() const;
+
+  // Files that were there at this moment, of CLOCK_MONOTONIC, are known. Later ones need not be, where a listing is
+  // under way or has to wait.
+  int64_t KnownUntil(const Moment& now) const;
+
+  // Notices writers that have gone, unlinks what is over.
+  void Update(const Moment& now);
+
+  // All of this at once, however long it takes.
+  void Refresh(const Moment& now) {
+    for (Discover(now); IsDiscovering();) DiscoverMore(now);
+    Update(now);
+  }
+
+  // What the segments say that are followed as of the last Update(), which was at the same moment.
+  NodeSnapshot Read(const Moment& now);
+
+  NodeSnapshot Snapshot(const Moment& now) {
+    Refresh(now);
+    return Read(now);
+  }
+
+  // The segments that are followed.
+  using Visit = std::function<void(const FileKey& key, const std::shared_ptr<const SegmentFile>& file, bool is_alive)>;
+  void ForEach(const Visit& visit) const;
+
+  // Readable when Discover() has something to look at; -1: cannot tell.
+  int wakeup_descriptor() const { return watch_.descriptor(); }
+
+ private:
+  // A listing that is due or under way.
+  struct Listing {
+    DirectoryNames names = {};
+    int64_t begun_monotonic_ns = 0;
+    std::set<uint64_t> refused = {};             // users whose files found no room
+    std::map<uint64_t, size_t> opens_left = {};  // by user
+  };
+  struct Directory {
+    SegmentDirectory files;
+    bool is_watched = false;
+    bool has_changed = false;  // since the latest listing began
+    bool is_missing = false;
+    bool is_unreadable = false;
+    uint64_t uid = 0;                 // its owner, where it is unreadable
+    std::set<uint64_t> refused = {};  // users whose files found no room, at the last listing or since
+    uint64_t listings = 0;            // that have begun
+    std::optional<Listing> listing = std::nullopt;
+    // Of the last listing that is over.
+    int64_t names_listed = 0;
+    std::optional<int64_t> begun_monotonic_ns = std::nullopt;
+    int64_t ended_monotonic_ns = 0;
+  };
+  // A look for private directories that is under way.
+  struct PrivateSearch {
+    size_t pattern = 0;
+    DirectoryNames names = {};
+    int64_t names_before = 0;  // of the patterns before
+    std::vector<SegmentDirectory> found = {};
+  };
+  // Where a file was last seen, and at which listing of the directory.
+  struct Place {
+    Directory* directory;
+    std::string name;
+    uint64_t listing;
+  };
+  struct Followed {
+    Place place;
+    uint64_t uid;
+    Segment segment;
+  };
+  // A file that is not held open: no segment, nothing published and no process that holds it, or over and not to be
+  // unlinked. Looked at again when its stamp has changed.
+  struct SetAside {
+    Place place;
+    uint64_t uid;
+    FileStamp stamp;
+    std::optional<SegmentError> error;         // none: not ready
+    std::optional<int64_t> since_realtime_ns;  // of a file that will be unlinked: its last change
+    int64_t since_monotonic_ns = 0;
+  };
+  using Segments = std::map<FileKey, Followed>;
+
+  void SearchPrivateDirectories(const Moment& now);
+  void TakePrivateDirectories();
+  void ForgetPrivateDirectories();
+  bool MustList(const Directory& directory, const Moment& now) const;
+  void List(Directory& directory, int64_t& effort, const Moment& now);
+  void EndListing(Directory& directory, SegmentDirectory::Listing result, int error, const Moment& now);
+  void Meet(Directory& directory, int descriptor, const std::string& name, const struct stat& status, int64_t& effort,
+            const Moment& now);
+  bool MayOpen(Directory& directory, uint64_t uid) const;
+  void Open(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
+            const Moment& now);
+  void Follow(const FileKey& key, Followed followed);
+  Segments::iterator Unfollow(Segments::iterator segment);
+  bool MakeRoom(uint64_t uid, bool is_alive);
+  bool GiveWay(uint64_t uid, bool also_the_living);
+  void Refuse(Directory& directory, const std::string& name, uint64_t uid);
+  static bool IsExpected(const SetAside& aside);
+  void PutAside(const FileKey& key, SetAside aside, const std::string& detail);
+  std::map<FileKey, SetAside>::iterator TakeUp(std::map<FileKey, SetAside>::iterator aside);
+  void ForgetUnlisted(const Directory& directory);
+  void Observe(const Moment& now);
+  bool MayRemove(uint64_t uid) { return ++removals_[uid] <= kMaxRemovalsPerUser; }
+  void RemoveOver(const Moment& now);
+  void RemoveSetAside(const Moment& now);
+  void FindWaiting(const Moment& now);
+  bool IsWaitedFor(const Followed& followed, const Moment& now) const;
+  FileErrors ErrorsOf(const Followed& followed) {
+    return {.all = errors_,
+            .directory = followed.place.directory->files.path(),
+            .name = followed.place.name,
+            .uid = followed.uid};
+  }
+  SegmentErrorCounts::Present PresentFaults() const;
+  using Take = std::function<uint64_t(const FileKey& key, Followed& followed, const ReadTerms& terms)>;
+  using IsFirst = std::function<bool(const Segment& segment)>;  // of one user's
+  void ShareCommunicators(const Moment& now, const IsFirst& is_first, const Take& take);
+
+  const std::chrono::nanoseconds retention_;
+  const size_t segment_limit_;
+  std::vector<std::string> private_patterns_;
+  std::optional<PrivateSearch> private_search_;
+  std::optional<int64_t> private_sought_monotonic_ns_;  // the end of the last search
+  int64_t private_names_ = 0;                           // beside them, at the last search
+  std::map<std::string, uint64_t> private_refused_;     // those that found no room, by path, and their users
+  std::list<Directory> directories_;  // places point into it; the one that is to be listed next comes first
+  DirectoryWatch watch_;
+  Segments segments_;
+  std::map<FileKey, SetAside> set_aside_;
+  std::map<uint64_t, size_t> followed_of_;   // by user
+  std::map<uint64_t, size_t> set_aside_of_;  // by user
+  std::map<uint64_t, size_t> removals_;      // by user, in the latest Update()
+  // Communicators in which a living rank waits; looked for while somebody dead is over.
+  std::set<CommunicatorKey> waiting_;
+  std::optional<int64_t> waiting_monotonic_ns_;
+  SegmentErrorCounts errors_;
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forks and locks. The child calls nothing but the kernel: it may be forked from a process with threads.
+#include "collector/testing/lock_holder.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+namespace nccl_exporter {
+namespace {
+
+[[noreturn]] void HoldLock(const char* path, int ready) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  const int file = ::open(path, O_RDWR | O_CLOEXEC);
+  if (file < 0 || ::fcntl(file, F_SETLK, &lock) != 0 || ::write(ready, "", 1) != 1) ::_exit(1);
+  while (true) ::pause();
+}
+
+}  // namespace
+
+LockHolder::LockHolder(const std::string& path) {
+  std::array<int, 2> pipe{};
+  if (::pipe(pipe.data()) != 0) std::abort();
+  child_ = ::fork();
+  if (child_ == 0) HoldLock(path.c_str(), pipe[1]);
+  ::close(pipe[1]);
+  char ready = 0;
+  const ssize_t length = ::read(pipe[0], &ready, 1);
+  ::close(pipe[0]);
+  if (child_ < 0 || length != 1) std::abort();
+}
+
+void LockHolder::Stop() {
+  ::kill(child_, SIGSTOP);
+  ::waitpid(child_, nullptr, WUNTRACED);
+}
+
+void LockHolder::Continue() {
+  ::kill(child_, SIGCONT);
+  ::waitpid(child_, nullptr, WCONTINUED);
+}
+
+void LockHolder::Kill() {
+  if (child_ < 0) return;
+  ::kill(child_, SIGKILL);
+  ::waitpid(child_, nullptr, 0);
+  child_ = -1;
+}
+
+}  // namespace nccl_exporter
