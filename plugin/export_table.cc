@@ -3,9 +3,9 @@
 // form, asking the descriptor what it has, and hands over to Process.
 #include <atomic>
 
+#include "plugin/nccl/profiler_abi.h"
+#include "plugin/nccl/vocabulary.h"
 #include "plugin/process_events.h"
-#include "plugin/profiler_abi.h"
-#include "plugin/vocabulary.h"
 
 namespace nccl_exporter {
 namespace {

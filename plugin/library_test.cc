@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "plugin/profiler_abi.h"
+#include "plugin/nccl/profiler_abi.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter {

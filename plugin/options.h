@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "plugin/event_policy.h"
+#include "plugin/nccl/event_policy.h"
 
 namespace nccl_exporter {
 

@@ -10,11 +10,11 @@
 #include <cstring>
 #include <new>
 
-#include "plugin/cpu_allowance.h"
-#include "plugin/gpu_identity.h"
-#include "plugin/identity.h"
-#include "plugin/nccl_parameter.h"
-#include "plugin/nccl_version.h"
+#include "plugin/identity/cpu_allowance.h"
+#include "plugin/identity/gpu_identity.h"
+#include "plugin/identity/identity.h"
+#include "plugin/nccl/nccl_parameter.h"
+#include "plugin/nccl/nccl_version.h"
 #include "plugin/version.h"
 
 namespace nccl_exporter {

@@ -13,13 +13,13 @@
 #include <atomic>
 #include <cstdint>
 
-#include "plugin/communicator.h"
-#include "plugin/event_policy.h"
-#include "plugin/gpu_identity.h"
-#include "plugin/handle.h"
-#include "plugin/profiler_abi.h"
+#include "plugin/identity/gpu_identity.h"
+#include "plugin/nccl/event_policy.h"
+#include "plugin/nccl/profiler_abi.h"
+#include "plugin/operations/communicator.h"
+#include "plugin/operations/handle.h"
 #include "plugin/sampling/sampler.h"
-#include "plugin/segment.h"
+#include "plugin/segment/segment.h"
 
 namespace nccl_exporter {
 

@@ -3,9 +3,9 @@
 // function together with the entry in the table that NCCL calls; everything that is rare is called out of line.
 #pragma once
 
-#include "plugin/channel_events.h"
+#include "plugin/operations/channel_events.h"
+#include "plugin/operations/task_events.h"
 #include "plugin/process.h"
-#include "plugin/task_events.h"
 
 namespace nccl_exporter {
 

@@ -54,7 +54,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "plugin/word.h"
+#include "plugin/segment/word.h"
 #include "proto/data_quality.h"
 
 namespace nccl_exporter {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/nccl/event_policy.h"
+
+#include "plugin/nccl/profiler_abi.h"
+
+namespace nccl_exporter {
+namespace {
+
+// Whether kernel events may be asked for, and why (not).
+struct KernelVerdict {
+  bool granted;
+  TimingReason reason;
+};
+
+KernelVerdict JudgeKernelTiming(const PolicyInput& input, const ReleaseFacts& facts) {
+  const NcclRelease& release = facts.release;
+  const bool omits_work = release.broadcasts_lack_events && !input.allgatherv_is_off;
+  if (release.kernel_events == KernelEvents::kNone) return {false, TimingReason::kApiTooOld};
+  if (input.kernel_timing == KernelTiming::kOff) return {false, TimingReason::kConfigured};
+  if (input.kernel_timing == KernelTiming::kOn) {
+    if (omits_work) return {false, TimingReason::kAllgathervEnabled};
+    return {true, TimingReason::kConfigured};
+  }
+  if (release.kernel_events == KernelEvents::kWithoutTime) return {false, TimingReason::kApiTooOld};
+  if (release.kernel_events == KernelEvents::kCostly || release.kernel_events == KernelEvents::kBounded) {
+    return {false, TimingReason::kReleaseUnsound};
+  }
+  // API v7 began with releases whose kernel events cost.
+  if (!facts.is_known && input.nccl_version == 0) return {false, TimingReason::kReleaseUnknown};
+  if (omits_work) return {false, TimingReason::kAllgathervEnabled};
+  if (input.shared_memory_free_bytes < kKernelTimingSharedMemoryBytes * input.local_ranks) {
+    return {false, TimingReason::kSharedMemoryLow};
+  }
+  if (input.milli_cpus_per_rank < kKernelTimingMilliCpusPerRank) return {false, TimingReason::kCpusLow};
+  return {true, TimingReason::kDefault};
+}
+
+}  // namespace
+
+EventPolicy DecideEvents(const PolicyInput& input) {
+  const ReleaseFacts facts = FactsOf(input.api_version, input.nccl_version);
+  const KernelVerdict kernel = JudgeKernelTiming(input, facts);
+  EventPolicy policy;
+  policy.is_mask_watched = facts.release.ras_sets_mask;
+  policy.reason = kernel.reason;
+  policy.mask = abi::kColl | abi::kP2p;  // NCCL implies the events that enclose these, API calls included
+  if (input.api_version >= 6) policy.mask |= abi::kCeColl;
+  if (kernel.granted) {
+    policy.mask |= abi::kKernelCh;
+    policy.causes = facts.release.causes;
+    if (input.asks_for_phases && facts.release.has_symmetric_phases) policy.mask |= abi::kKernelPhase;
+    policy.source =
+        facts.release.kernel_events == KernelEvents::kWithoutTime ? TimingSource::kKernelCpu : TimingSource::kKernel;
+    policy.times_are_on_probation = !facts.is_known;
+    policy.may_change_mask = facts.release.may_change_mask;
+  } else {
+    policy.mask |= abi::kProxyOp;
+    policy.source = TimingSource::kProxy;
+  }
+  return policy;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/nccl/event_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace nccl_exporter {
+namespace {
+
+constexpr uint64_t kPlenty = uint64_t{1} << 40;
+constexpr int kTasks = 2 | 4;
+constexpr int kProxyOp = 8;
+constexpr int kKernelCh = 64;
+constexpr int kCopyEngine = 4096;
+
+struct Case {
+  const char* what;
+  PolicyInput input;
+  int mask;
+  TimingSource source;
+  TimingReason reason;
+};
+
+TEST(EventPolicy, NeverAsksForKernelEventsThatBroadcastsLack) {
+  for (const KernelTiming timing : {KernelTiming::kAuto, KernelTiming::kOn}) {
+    for (const auto& [api_version, nccl_version] : {std::pair{6, 0},
+                                                    {6, 22900},
+                                                    {6, 23007},
+                                                    {7, 0},
+                                                    {7, 23100},
+                                                    {7, 23102},
+                                                    {7, 23103},
+                                                    {7, 23206},
+                                                    {7, 23300}}) {
+      const EventPolicy policy = DecideEvents({api_version, nccl_version, timing, kPlenty, 8});
+      EXPECT_EQ(policy.mask & kKernelCh, 0) << nccl_version;
+      EXPECT_EQ(policy.causes, DriftCauses{}) << nccl_version << ": nothing to watch";
+    }
+  }
+}
+
+TEST(EventPolicy, DecidesEveryRowOfTheTable) {
+  using enum TimingSource;
+  using R = TimingReason;
+  using K = KernelTiming;
+  const Case cases[] = {
+      {"2.23", {1, 22304, K::kAuto, kPlenty, 8}, kTasks | kProxyOp, kProxy, R::kApiTooOld},
+      {"2.24", {2, 22403, K::kAuto, kPlenty, 8}, kTasks | kProxyOp, kProxy, R::kApiTooOld},
+      {"2.23, forced on: there is no such event",
+       {1, 22304, K::kOn, kPlenty, 8},
+       kTasks | kProxyOp,
+       kProxy,
+       R::kApiTooOld},
+      {"2.26", {3, 22606, K::kAuto, kPlenty, 8}, kTasks | kProxyOp, kProxy, R::kApiTooOld},
+      {"2.26, forced on", {3, 22606, K::kOn, kPlenty, 8}, kTasks | kKernelCh, kKernelCpu, R::kConfigured},
+      {"2.27", {4, 22707, K::kAuto, kPlenty, 8}, kTasks | kProxyOp, kProxy, R::kReleaseUnsound},
+      {"2.27, forced on", {4, 22707, K::kOn, kPlenty, 8}, kTasks | kKernelCh, kKernel, R::kConfigured},
+      {"2.28", {5, 22809, K::kAuto, kPlenty, 8}, kTasks | kKernelCh, kKernel, R::kDefault},
+      {"2.29 and later: Broadcasts lack kernel events",
+       {6, 22903, K::kAuto, kPlenty, 8},
+       kTasks | kProxyOp | kCopyEngine,
+       kProxy,
+       R::kAllgathervEnabled},
+      {"2.30, forced on: a hang is not a choice",
+       {6, 23007, K::kOn, kPlenty, 8},
+       kTasks | kProxyOp | kCopyEngine,
+       kProxy,
+       R::kAllgathervEnabled},
+      {"2.32", {7, 23206, K::kAuto, kPlenty, 8}, kTasks | kProxyOp | kCopyEngine, kProxy, R::kAllgathervEnabled},
+      {"2.30", {6, 23007, K::kAuto, kPlenty, 8, true}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kDefault},
+      {"2.30, version hidden",
+       {6, 0, K::kAuto, kPlenty, 8, true},
+       kTasks | kKernelCh | kCopyEngine,
+       kKernel,
+       R::kDefault},
+      {"2.30, off", {6, 23007, K::kOff, kPlenty, 8}, kTasks | kProxyOp | kCopyEngine, kProxy, R::kConfigured},
+      {"2.31.0", {7, 23100, K::kAuto, kPlenty, 8}, kTasks | kProxyOp | kCopyEngine, kProxy, R::kReleaseUnsound},
+      {"2.31.2", {7, 23102, K::kAuto, kPlenty, 8}, kTasks | kProxyOp | kCopyEngine, kProxy, R::kReleaseUnsound},
+      {"2.31.2, forced on",
+       {7, 23102, K::kOn, kPlenty, 8, true},
+       kTasks | kKernelCh | kCopyEngine,
+       kKernel,
+       R::kConfigured},
+      {"2.31.3", {7, 23103, K::kAuto, kPlenty, 8, true}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kDefault},
+      {"2.31, version hidden",
+       {7, 0, K::kAuto, kPlenty, 8},
+       kTasks | kProxyOp | kCopyEngine,
+       kProxy,
+       R::kReleaseUnknown},
+      {"little shared memory",
+       {6, 23007, K::kAuto, 64 << 20, 8, true},
+       kTasks | kProxyOp | kCopyEngine,
+       kProxy,
+       R::kSharedMemoryLow},
+      {"just enough for one",
+       {6, 23007, K::kAuto, 64 << 20, 1, true},
+       kTasks | kKernelCh | kCopyEngine,
+       kKernel,
+       R::kDefault},
+      {"one CPU and a half", {5, 22809, K::kAuto, kPlenty, 8, false, 1500}, kTasks | kProxyOp, kProxy, R::kCpusLow},
+      {"two CPUs", {5, 22809, K::kAuto, kPlenty, 8, false, 2000}, kTasks | kKernelCh, kKernel, R::kDefault},
+      {"one CPU, forced on", {5, 22809, K::kOn, kPlenty, 8, false, 1000}, kTasks | kKernelCh, kKernel, R::kConfigured},
+      {"little, forced on", {6, 23007, K::kOn, 0, 8, true}, kTasks | kKernelCh | kCopyEngine, kKernel, R::kConfigured},
+  };
+  for (const Case& expected : cases) {
+    const EventPolicy policy = DecideEvents(expected.input);
+    EXPECT_EQ(policy.mask, expected.mask) << expected.what;
+    EXPECT_EQ(policy.source, expected.source) << expected.what;
+    EXPECT_EQ(policy.reason, expected.reason) << expected.what;
+  }
+}
+
+TEST(EventPolicy, NeverAsksForBitsThatAVersionDoesNotHave) {
+  const int highest[] = {0, 63, 63, 255, 255, 4095, 32767, 65535};
+  for (int api = 1; api <= 7; ++api) {
+    for (KernelTiming timing : {KernelTiming::kAuto, KernelTiming::kOn, KernelTiming::kOff}) {
+      EXPECT_LE(DecideEvents({api, 0, timing, kPlenty, 1}).mask, highest[api]) << "v" << api;
+    }
+  }
+}
+
+TEST(EventPolicy, PutsTimesOfReleasesThatAreNotInTheTableOnProbation) {
+  const auto on_probation = [](int api, int version, KernelTiming timing) {
+    const EventPolicy policy = DecideEvents({api, version, timing, kPlenty, 8, true});
+    EXPECT_EQ(policy.source, TimingSource::kKernel) << version;
+    return policy.times_are_on_probation;
+  };
+  EXPECT_FALSE(on_probation(6, 23007, KernelTiming::kAuto));
+  EXPECT_FALSE(on_probation(7, 23206, KernelTiming::kAuto));
+  EXPECT_TRUE(on_probation(7, 23300, KernelTiming::kAuto));
+  EXPECT_TRUE(on_probation(7, 0, KernelTiming::kOn));
+}
+
+TEST(EventPolicy, AsksForPhasesOnlyWhereTheyCostSymmetricKernelsAlone) {
+  constexpr int kKernelPhase = 32768;
+  PolicyInput input{.api_version = 7,
+                    .nccl_version = 23206,
+                    .kernel_timing = KernelTiming::kOn,
+                    .allgatherv_is_off = true,
+                    .asks_for_phases = true};
+  EXPECT_EQ(DecideEvents(input).mask & kKernelPhase, kKernelPhase);
+  input.asks_for_phases = false;
+  EXPECT_EQ(DecideEvents(input).mask & kKernelPhase, 0);
+  input.asks_for_phases = true;
+  input.nccl_version = 23103;
+  EXPECT_EQ(DecideEvents(input).mask & kKernelPhase, 0) << "every kernel would report them";
+  input.nccl_version = 23206;
+  input.kernel_timing = KernelTiming::kOff;
+  EXPECT_EQ(DecideEvents(input).mask & kKernelPhase, 0) << "the bit implies kernel events";
+}
+
+TEST(EventPolicy, LetsTheMaskChangeOnlyWhereBothSidesGoOnCountingAlike) {
+  const auto may_change = [](int api, int version, bool allgatherv_is_off) {
+    return DecideEvents({api, version, KernelTiming::kOn, kPlenty, 8, allgatherv_is_off}).may_change_mask;
+  };
+  EXPECT_FALSE(may_change(4, 22707, true));
+  EXPECT_TRUE(may_change(5, 22809, false));
+  EXPECT_TRUE(may_change(6, 23007, true));
+  EXPECT_FALSE(may_change(6, 23007, false)) << "nothing is timed";
+  EXPECT_FALSE(may_change(7, 23206, true));
+}
+
+}  // namespace
+}  // namespace nccl_exporter

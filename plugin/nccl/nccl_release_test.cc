@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/nccl/nccl_release.h"
+
+#include <gtest/gtest.h>
+
+namespace nccl_exporter {
+namespace {
+
+DriftCauses Causes(int api_version, int nccl_version) { return FactsOf(api_version, nccl_version).release.causes; }
+
+TEST(NcclReleases, AreInOrderAndDoNotOverlap) {
+  int last = 0;
+  for (const NcclRelease& release : kNcclReleases) {
+    EXPECT_GT(release.first_version, last);
+    EXPECT_GE(release.last_version, release.first_version);
+    last = release.last_version;
+  }
+}
+
+TEST(NcclReleases, NameTheCausesOfDrift) {
+  constexpr DriftCauses kUntil230{.hides_parts = true, .forgets_replays = true};
+  EXPECT_EQ(Causes(2, 22403), DriftCauses{});
+  EXPECT_EQ(Causes(3, 22606), kUntil230);
+  EXPECT_EQ(Causes(5, 22809), kUntil230);
+  EXPECT_EQ(Causes(6, 23007), kUntil230);
+  for (const int version : {0, 23100, 23102, 23103, 23203, 23206, 23300}) {
+    EXPECT_EQ(Causes(7, version), DriftCauses{.forgets_unannounced = true})
+        << version << ": AlltoAll and sends to self do not drift";
+  }
+}
+
+TEST(NcclReleases, GiveBroadcastsNoKernelEventsFrom229On) {
+  EXPECT_FALSE(FactsOf(5, 22809).release.broadcasts_lack_events);
+  for (const int version : {0, 22900, 23007})
+    EXPECT_TRUE(FactsOf(6, version).release.broadcasts_lack_events) << version;
+  for (const int version : {0, 23100, 23102, 23103, 23203, 23206, 23300}) {
+    EXPECT_TRUE(FactsOf(7, version).release.broadcasts_lack_events) << version;
+  }
+}
+
+TEST(FactsOf, KnowsReleasesByTheirVersionOrByAnApiThatNamesThem) {
+  EXPECT_TRUE(FactsOf(6, 0).is_known);
+  EXPECT_TRUE(FactsOf(6, 22902).is_known);
+  EXPECT_TRUE(FactsOf(7, 23203).is_known);
+  EXPECT_EQ(FactsOf(7, 23101).release.kernel_events, KernelEvents::kCostly);
+  EXPECT_EQ(FactsOf(7, 23203).release.kernel_events, KernelEvents::kTimed);
+}
+
+TEST(FactsOf, DoesNotKnowNewerReleasesAndContradictions) {
+  EXPECT_FALSE(FactsOf(7, 0).is_known);
+  EXPECT_FALSE(FactsOf(7, 23207).is_known);
+  EXPECT_FALSE(FactsOf(7, 24000).is_known);
+  const ReleaseFacts contradiction = FactsOf(5, 23007);
+  EXPECT_FALSE(contradiction.is_known);
+  EXPECT_TRUE(contradiction.release.broadcasts_lack_events);
+  EXPECT_FALSE(contradiction.release.may_change_mask);
+}
+
+}  // namespace
+}  // namespace nccl_exporter

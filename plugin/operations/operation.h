@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// One operation and one launch while they are followed: entries of two rings in private memory, one pair of rings a
+// communicator.
+//
+// An entry is named by a ticket, a number that only grows; its place is ticket % ring size. `Operation::state` holds
+// the ticket and the phase, so that who holds an old ticket finds out by one load, and every change of phase is won by
+// exactly one thread:
+//
+//   Free --started--> Active --all parts done, given up, or finalized--> Done --recorded--> Free
+//
+// Who writes what: the first cache line the thread that starts the operation, before Active, and the thread that ends
+// it, after Done; the others the thread that reports its parts (NCCL's progress thread; one at a time for a
+// communicator), and no other thread ever. `parts_ticket` says whose parts these
+// are, so that an event that is late cannot spoil the parts of the entry's next operation. A thread that should not be
+// there finds valid memory and at worst a wrong duration: every field is atomic. The recorder reads both after the
+// compare-and-swap on `state` and the counting of `Launch::pending`, which order everything before them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "plugin/operations/handle.h"
+#include "plugin/operations/kernel_phases.h"
+#include "plugin/segment/recorder.h"
+#include "plugin/segment/word.h"
+#include "proto/collective.h"
+#include "proto/data_quality.h"
+#include "proto/shm_layout.h"
+
+namespace nccl_exporter {
+
+enum class Phase : uint8_t { kFree = 0, kActive = 1, kDone = 2 };
+
+constexpr uint64_t PhaseWord(uint64_t ticket, Phase phase) { return ticket << 8 | static_cast<uint64_t>(phase); }
+constexpr Phase PhaseOf(uint64_t word) { return static_cast<Phase>(word & 0xff); }
+constexpr uint64_t TicketOf(uint64_t word) { return word >> 8; }
+
+struct alignas(64) Operation {
+  Word state{0};
+  Word call_ns{0};
+  Word bytes{0};
+  Word sequence{0};
+  Word launch{0};                     // ticket; 0: none
+  Word previous_member{0};            // ticket of the member of the same launch that was started before
+  std::atomic<uint32_t> channels{0};  // announced
+  std::atomic<Function> function{Function::kOther};
+  std::atomic<uint8_t> owner_lane{0};  // which of the two kinds of channel owners it is among: receives apart
+  std::atomic<bool> call_is_bound{false};
+  std::atomic<bool> channels_are_exact{false};
+  std::atomic<bool> is_untimed{false};
+  std::atomic<bool> is_carried{false};
+  std::atomic<bool> is_not_recorded{false};  // its communicator was finalized before it was complete
+  // Ended before it was seen to be over. Its parts are not read any more: the thread that reports them may be in them.
+  std::atomic<bool> is_given_up{false};
+  std::atomic<uint32_t> first_item{0};  // as WorkItems gave it
+
+  alignas(64) Word parts_ticket{0};
+  Word proxy_parts{0};  // announced << 32 | done
+  Word seen{0};         // channels, one bit each
+  Word stamped{0};      // channels whose stop time is known
+  Word stopped{0};
+  Word first_start_ns{0};
+  Word last_stop_ns{0};
+  Word soonest_stop_ns{0};  // of the channels that have one
+
+  alignas(64) Word latest_start_ns{0};
+  Word last_part_ns{0};                     // CLOCK_MONOTONIC; 0: not read
+  Word first_part_ns{0};                    // the same
+  std::atomic<bool> lacks_channels{false};  // fewer have been seen than were announced
+  std::atomic<uint8_t> rejection{0};        // 1 + Loss of the first implausible time stamp
+  // Of each channel, the low half of its start time: no channel starts 4 s before another of the same operation.
+  std::array<std::atomic<uint32_t>, Handle::kMaxChannels> start_low_ns{};
+  KernelPhases phases;  // where they are asked for
+};
+// A power of two: multiplying by anything else to find an entry made each event of a channel 3 % slower.
+static_assert(sizeof(Operation) == 512);
+
+// A Group event: the operations of one kernel launch. Members join from the thread that announces the launch. `pending`
+// begins at kOpen, loses one with every member that is done, and gains the number of members and kClosed when the
+// launch is closed: it becomes kDone exactly once, when the launch is closed and all members are done.
+struct alignas(64) Launch {
+  static constexpr uint64_t kOpen = uint64_t{1} << 32;  // more than there are members, so that it never falls below 0
+  static constexpr uint64_t kClosed = uint64_t{1} << 62;
+  static constexpr uint64_t kDone = kOpen + kClosed;
+
+  Word ticket{0};  // 0: free
+  Word members{0};
+  Word last_member{0};  // ticket
+  Word pending{kOpen};
+  Word rejection{0};     // 1 + Loss: why no member is timed, known before their time stamps are
+  Word called_after{0};  // CLOCK_MONOTONIC when the launch before was announced, and so before this one was made
+};
+
+inline constexpr uint64_t kLaunchEntries = kOperationEntries;
+static_assert(kOperationEntries < Handle::kTicketMask);
+
+// What orders operations of different launches: those of one launch share its ticket.
+inline uint64_t OrderOf(const Operation& operation, uint64_t ticket) {
+  const uint64_t launch = LoadRelaxed(operation.launch);
+  return launch != 0 ? launch : ticket;
+}
+
+// Parts of an operation, channels or proxy operations: announced << 32 | done, as in the segment.
+inline constexpr uint64_t kOneAnnounced = uint64_t{1} << 32;
+inline constexpr uint64_t kOneDone = 1;
+inline uint64_t AnnouncedOf(uint64_t parts) { return parts >> 32; }
+inline uint64_t DoneOf(uint64_t parts) { return parts & 0xffffffff; }
+
+// How far the operation with this ticket has come.
+enum class Progress : uint8_t { kNoPart, kRunning, kAllStopped };
+inline Progress ProgressOf(const Operation& operation, uint64_t ticket) {
+  if (LoadRelaxed(operation.parts_ticket) != ticket) return Progress::kNoPart;
+  const uint64_t seen = LoadRelaxed(operation.seen);
+  const uint64_t parts = LoadRelaxed(operation.proxy_parts);
+  if (seen == 0 && parts == 0) return Progress::kNoPart;
+  const bool is_over = seen == LoadRelaxed(operation.stopped) && AnnouncedOf(parts) == DoneOf(parts);
+  return is_over ? Progress::kAllStopped : Progress::kRunning;
+}
+
+// The first implausible time stamp decides.
+inline void Reject(Operation& operation, Loss loss) {
+  if (operation.rejection.load(std::memory_order_relaxed) == 0) {
+    operation.rejection.store(static_cast<uint8_t>(1 + static_cast<uint8_t>(loss)), std::memory_order_relaxed);
+  }
+}
+
+// The next ticket, for the one thread that may take it; never one that a handle would abbreviate to 0.
+inline uint64_t NextTicketAlone(Word& given_out) {
+  uint64_t ticket = LoadRelaxed(given_out) + 1;
+  if ((ticket & Handle::kTicketMask) == 0) ++ticket;
+  StoreRelaxed(given_out, ticket);
+  return ticket;
+}
+// For any thread.
+inline uint64_t NextTicket(Word& given_out) {
+  uint64_t ticket = AddRelaxed(given_out, 1) + 1;
+  if ((ticket & Handle::kTicketMask) == 0) ticket = AddRelaxed(given_out, 1) + 1;
+  return ticket;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/segment/recorder.h"
+
+namespace nccl_exporter {
+
+void Recorder::CountSharedStart(Function function, int size_class, uint64_t bytes) {
+  AddRelaxed(block(function).started.operations[size_class], 1);
+  AddRelaxed(block(function).started.bytes[size_class], bytes);
+}
+
+void Recorder::ForgetDeferred() {
+  has_deferred_starts_.store(false, std::memory_order_relaxed);
+  has_deferred_completions_.store(false, std::memory_order_relaxed);
+  for (auto& of_function : deferred_starts_) {
+    for (DeferredStarts& deferred : of_function) {
+      StoreRelaxed(deferred.operations, 0);
+      StoreRelaxed(deferred.bytes, 0);
+    }
+  }
+  for (Word& completions : deferred_completions_) StoreRelaxed(completions, 0);
+}
+
+void Recorder::DeferStart(Function function, int size_class, uint64_t bytes) {
+  DeferredStarts& deferred = deferred_starts_[static_cast<size_t>(function)][static_cast<size_t>(size_class)];
+  AddRelaxed(deferred.bytes, bytes);
+  AddRelaxed(deferred.operations, 1);
+  has_deferred_starts_.store(true, std::memory_order_release);
+}
+
+void Recorder::DeferCompletion(Function function, uint64_t count) {
+  AddRelaxed(deferred_completions_[static_cast<size_t>(function)], count);
+  has_deferred_completions_.store(true, std::memory_order_release);
+}
+
+void Recorder::ShowDeferredStarts(const Turn& turn) {
+  if (!turn || !has_deferred_starts_.exchange(false, std::memory_order_acquire)) return;
+  for (size_t function = 0; function < kFunctionCount; ++function) {
+    for (size_t size_class = 0; size_class < kSizeClassCount; ++size_class) {
+      DeferredStarts& deferred = deferred_starts_[function][size_class];
+      auto& started = slot_->functions[function].started;
+      AddAlone(started.operations[size_class], deferred.operations.exchange(0, std::memory_order_relaxed));
+      AddAlone(started.bytes[size_class], deferred.bytes.exchange(0, std::memory_order_relaxed));
+    }
+  }
+}
+
+void Recorder::ShowDeferredCompletions(const Turn& turn) {
+  if (!turn || !has_deferred_completions_.exchange(false, std::memory_order_acquire)) return;
+  for (size_t function = 0; function < kFunctionCount; ++function) {
+    AddAlone(slot_->functions[function].completed,
+             deferred_completions_[function].exchange(0, std::memory_order_relaxed));
+  }
+}
+
+void Recorder::ShowDrift(DriftCause cause) {
+  StoreRelaxed(slot_->drift_cause, static_cast<uint64_t>(cause));
+  std::atomic_ref<uint64_t>(slot_->timing_reason)
+      .store(static_cast<uint64_t>(TimingReason::kDrift), std::memory_order_relaxed);
+  std::atomic_ref<uint64_t>(slot_->timing_source)
+      .store(static_cast<uint64_t>(TimingSource::kNone), std::memory_order_release);
+}
+
+}  // namespace nccl_exporter

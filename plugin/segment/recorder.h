@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that is ever written into a communicator's slot after it was claimed: increments, the picture of what is in
+// flight, and the ring of completions. Any thread; no lock, no system call.
+//
+// Counters that grow with every operation are written under a turn (word.h), without locked instructions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "plugin/nccl/operation_start.h"
+#include "plugin/segment/word.h"
+#include "proto/buckets.h"
+#include "proto/shm_layout.h"
+
+namespace nccl_exporter {
+
+// Operations of a communicator that are followed, and shown in flight, at a time.
+inline constexpr uint64_t kOperationEntries = layout::kInFlightEntries;
+
+using PhaseTimes = std::array<uint64_t, kKernelPhaseCount>;  // means of an operation's channels
+
+// An operation whose time is known.
+struct Completion {
+  Function function = Function::kOther;
+  uint32_t members = 1;  // operations of the launch, itself included
+  uint64_t bytes = 0;
+  uint64_t duration_ns = 0;  // its share of the launch
+  uint64_t sequence = 0;
+  uint64_t call_ns = 0;
+  uint64_t start_ns = 0;
+  uint64_t stop_ns = 0;
+  uint64_t now_ns = 0;
+  const PhaseTimes* phases = nullptr;  // of its kernel; nullptr: none
+};
+
+class Recorder {
+ public:
+  void Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header, uint32_t ranks) {
+    if (slot_ == nullptr) {
+      slot_ = slot;  // for good: late events of a former communicator may be reading it
+      header_ = header;
+    }
+    ranks_.store(ranks, std::memory_order_relaxed);
+    bus_share_.store(BusShare(ranks), std::memory_order_relaxed);
+    StoreRelaxed(completions_, 0);
+    ForgetDeferred();
+  }
+  // Several communicators use the slot: their counts are not written by one thread at a time.
+  void ShareSlot() { is_shared_.store(true, std::memory_order_relaxed); }
+  uint32_t ranks() const { return ranks_.load(std::memory_order_relaxed); }
+  layout::CommunicatorSlot* slot() const { return slot_; }
+
+  void CountLoss(Loss loss) { CountLosses(loss, 1); }
+  void CountLosses(Loss loss, uint64_t count) { AddRelaxed(header_->losses[static_cast<uint8_t>(loss)], count); }
+  // NCCL allows one call on a communicator at a time.
+  void CountCall(Function function) {
+    Word& calls = block(function).calls;
+    is_shared_.load(std::memory_order_relaxed) ? static_cast<void>(AddRelaxed(calls, 1)) : AddAlone(calls, 1);
+  }
+  // Under a turn of the communicator's starts; without it the count is deferred.
+  void CountStart(const Turn& turn, Function function, uint64_t bytes, uint64_t now_ns) {
+    const int size_class = SizeClassOf(bytes);
+    layout::FunctionBlock& counters = block(function);
+    StoreRelaxed(counters.last_start_ns, now_ns);
+    if (is_shared_.load(std::memory_order_relaxed)) return CountSharedStart(function, size_class, bytes);
+    if (!turn) return DeferStart(function, size_class, bytes);
+    AddAlone(counters.started.operations[size_class], 1);
+    AddAlone(counters.started.bytes[size_class], bytes);
+  }
+
+  void ShowInFlight(uint64_t ticket, const OperationStart& start);
+  void ShowParts(uint64_t ticket, uint64_t parts) { StoreRelaxed(entry(ticket).parts, parts); }
+  void ShowLastPart(uint64_t ticket, uint64_t now_ns) { StoreRelaxed(entry(ticket).last_part_ns, now_ns); }
+  void HideInFlight(uint64_t ticket) { StoreRelease(entry(ticket).ticket, 0); }
+
+  // Under a turn of the communicator's completions, in the same way.
+  void CountCompleted(const Turn& turn, Function function, uint64_t now_ns, uint64_t count = 1) {
+    layout::FunctionBlock& counters = block(function);
+    StoreRelaxed(counters.last_completion_ns, now_ns);
+    if (!turn) return DeferCompletion(function, count);
+    AddAlone(counters.completed, count);
+  }
+  // Counts that were deferred: to be shown by whoever has had a turn, asking after its end, and by whoever had none.
+  // One of the two sees to it: attempts at a turn last longer than its end needs to become visible.
+  bool HasDeferredStarts() const { return IsSet(has_deferred_starts_); }
+  bool HasDeferredCompletions() const { return IsSet(has_deferred_completions_); }
+  void ShowDeferredStarts(const Turn& turn);
+  void ShowDeferredCompletions(const Turn& turn);
+  // Only under a turn of the communicator's completions.
+  void RecordTimes(const Completion& completion);
+  // From now on the communicator is untimed, because its time stamps drift.
+  void ShowDrift(DriftCause cause);
+  void ShowProbation(uint32_t launches) { StoreRelaxed(slot_->probation_launches, launches); }
+
+ private:
+  layout::FunctionBlock& block(Function function) { return slot_->functions[static_cast<uint8_t>(function)]; }
+  layout::InFlightEntry& entry(uint64_t ticket) { return slot_->in_flight[(ticket - 1) % kOperationEntries]; }
+  struct DeferredStarts {
+    Word operations{0};
+    Word bytes{0};
+  };
+  static bool IsSet(const std::atomic<bool>& flag) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // not read before the turn ends
+    return flag.load(std::memory_order_relaxed);
+  }
+  // What a former communicator left aside is not the next one's.
+  void ForgetDeferred();
+  void DeferStart(Function function, int size_class, uint64_t bytes);
+  void DeferCompletion(Function function, uint64_t count);
+  void CountSharedStart(Function function, int size_class, uint64_t bytes);
+  void RecordDuration(const Completion& completion);
+  void AppendCompletion(const Completion& completion);
+
+  layout::CommunicatorSlot* slot_ = nullptr;
+  layout::SegmentHeader* header_ = nullptr;
+  std::atomic<bool> is_shared_{false};
+  std::atomic<uint32_t> ranks_{0};
+  std::atomic<double> bus_share_{0};
+  std::atomic<bool> has_deferred_starts_{false};
+  std::atomic<bool> has_deferred_completions_{false};
+  std::array<std::array<DeferredStarts, kSizeClassCount>, kFunctionCount> deferred_starts_;
+  std::array<Word, kFunctionCount> deferred_completions_{};
+  Word completions_{0};  // our own count: the segment's is never read back
+};
+
+// Part of every start, and inline as that is.
+
+inline void Recorder::ShowInFlight(uint64_t ticket, const OperationStart& start) {
+  layout::InFlightEntry& shown = entry(ticket);
+  StoreRelaxed(shown.function, static_cast<uint64_t>(start.function) | (start.is_untimed ? layout::kUntimedFlag : 0));
+  StoreRelaxed(shown.sequence, start.sequence);
+  StoreRelaxed(shown.start_ns, start.call_ns);
+  StoreRelaxed(shown.bytes, start.message_bytes);
+  StoreRelaxed(shown.parts, 0);
+  StoreRelaxed(shown.last_part_ns, 0);
+  StoreRelaxed(shown.peer, static_cast<uint64_t>(int64_t{start.peer} + 1));
+  StoreRelease(shown.ticket, ticket);
+}
+
+// Part of every completion, and inline as that is.
+
+inline void Recorder::RecordDuration(const Completion& completion) {
+  layout::FunctionBlock& counters = block(completion.function);
+  const int size_class = SizeClassOf(completion.bytes);
+  AddAlone(counters.timed.timed_operations[size_class], 1);
+  AddAlone(counters.timed.timed_bytes[size_class], completion.bytes);
+  AddAlone(counters.timed.busy_ns[size_class], completion.duration_ns);
+  AddAlone(counters.duration[DurationBuckets::IndexOf(completion.duration_ns)], 1);
+
+  if (completion.phases != nullptr) {
+    for (size_t i = 0; i < kKernelPhaseCount; ++i) AddAlone(counters.phase_ns[i], (*completion.phases)[i]);
+  }
+  const bool is_collective = !TraitsOf(completion.function).is_point_to_point;
+  if (!is_collective || completion.members != 1 || completion.bytes < kBandwidthMinimumBytes) return;
+  const double bus_bytes =
+      BusBytesOfShare(completion.function, completion.bytes, bus_share_.load(std::memory_order_relaxed));
+  const uint64_t bandwidth = BusBandwidth(bus_bytes, completion.duration_ns);
+  if (bandwidth == 0) return;
+  AddAlone(counters.bandwidth[BandwidthBuckets::IndexOf(bandwidth)], 1);
+  AddAlone(counters.bandwidth_sum_kib, bandwidth / 1024 + (bandwidth % 1024 >= 512 ? 1 : 0));
+}
+
+inline void Recorder::AppendCompletion(const Completion& completion) {
+  constexpr uint64_t kSequenceMask = (uint64_t{1} << 56) - 1;
+  const uint64_t ticket = LoadRelaxed(completions_) + 1;
+  StoreRelaxed(completions_, ticket);
+  layout::CompletionEntry& recent = slot_->completions[(ticket - 1) % layout::kCompletionEntries];
+  StoreRelaxed(recent.ticket, 0);
+  // Released one by one, each after the 0: no reader takes the old ticket for the new entry.
+  StoreRelease(recent.function_and_sequence,
+               static_cast<uint64_t>(completion.function) << 56 | (completion.sequence & kSequenceMask));
+  StoreRelease(recent.call_ns, completion.call_ns);
+  StoreRelease(recent.start_ns, completion.start_ns);
+  StoreRelease(recent.stop_ns, completion.stop_ns);
+  StoreRelease(recent.delivered_ns, completion.now_ns);
+  StoreRelease(recent.bytes, completion.bytes);
+  StoreRelease(recent.members, completion.members);
+  StoreRelease(recent.ticket, ticket);
+}
+
+inline void Recorder::RecordTimes(const Completion& completion) {
+  RecordDuration(completion);
+  AppendCompletion(completion);
+}
+
+}  // namespace nccl_exporter

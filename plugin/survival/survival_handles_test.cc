@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the plugin survives in handles and their pairing: items 1 to 14 of what NCCL releases are known to do.
+#include <random>
+
+#include "plugin/survival/survival_fixture.h"
+
+namespace nccl_exporter::survival {
+namespace {
+
+class HandleSurvival : public SurvivalTest {};
+
+template <int kVersion>
+constexpr uint64_t kCallsOf = kVersion >= 5 ? 1 : 0;  // calls that one AllReduce makes
+
+// Operations on the only communicator: all were complete and timed, by their own times, and nothing was lost.
+void ExpectAllTimed(const View& view, uint64_t operations) {
+  EXPECT_EQ(view.Started(), operations);
+  EXPECT_EQ(view.Completed(), operations);
+  EXPECT_EQ(view.Timed(), operations);
+  EXPECT_EQ(view.InHistogram(), operations);
+  EXPECT_EQ(view.InFlight(), 0u);
+}
+
+TEST_F(HandleSurvival, Survives01_HandleSlotWithOldContent) {
+  InEveryVersion([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    void* operation = caller.Announce();
+    const std::initializer_list<uint64_t> dropped{abi::kProxyStep, abi::kProxyCtrl,   abi::kNetPlugin, abi::kCeSync,
+                                                  abi::kCeBatch,   abi::kKernelPhase, 1u << 20,        0};
+    for (uint64_t type : dropped) {
+      auto event = caller.Event(type, operation);
+      void* slot = operation;
+      caller.table->startEvent(caller.context, &slot, &event);
+      EXPECT_EQ(slot, nullptr) << type;
+      caller.Stop(slot);
+    }
+    auto event = caller.Coll({}, nullptr, nullptr);
+    void* slot = operation;
+    caller.table->startEvent(kOldContent, &slot, &event);  // not a context
+    EXPECT_EQ(slot, nullptr);
+    slot = operation;
+    caller.table->startEvent(caller.context, &slot, nullptr);
+    EXPECT_EQ(slot, nullptr);
+    caller.table->startEvent(caller.context, nullptr, &event);
+    caller.Complete(operation);
+    caller.Finalize();
+    ExpectAllTimed(Segment(), 1);
+    Losses losses = Only({{Loss::kUnknownContext, 1}});
+    if (kVersion >= 7) losses.merge(Only({{Loss::kUnknownHandle, 1}}));  // the phase, whose parent is no channel
+    EXPECT_EQ(Segment().Lost(), losses);
+  });
+}
+
+TEST_F(HandleSurvival, Survives02_StopOfNull) {
+  InEveryVersion([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    uint64_t value = 1;
+    for (int state = -1; state <= 32; ++state) {
+      caller.Stop(nullptr);
+      caller.Record(nullptr, state, &value);
+      caller.Record(nullptr, state);
+    }
+    caller.Run();
+    caller.Finalize();
+    ExpectAllTimed(Segment(), 1);
+    EXPECT_EQ(Segment().Lost(), Losses());
+  });
+}
+
+TEST_F(HandleSurvival, Survives03_CollApiSlotThatIsNeverCleared) {
+  InEach<5, 6, 7>([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    void* old_call = caller.Call(caller.GroupApi());
+    caller.Stop(old_call);
+    uint64_t busy_ns = 0;
+    for (int i = 0; i < 100; ++i) {
+      caller.Stop(old_call);
+      busy_ns += caller.Complete(caller.Launch({}, old_call));  // the stale parent as well
+    }
+    caller.Finalize();
+    ExpectAllTimed(Segment(), 100);
+    EXPECT_EQ(Segment().BusyNs(), busy_ns);
+    EXPECT_EQ(Segment().Calls(), 1u);
+    EXPECT_EQ(Segment().Lost(), Losses());
+  });
+}
+
+TEST_F(HandleSurvival, Survives04_KernelChStopOnAStaleHandle) {
+  InEach<3, 4, 5, 6, 7>([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    void* done = caller.Announce();
+    void* stale[2] = {caller.Kernel(done, 0, GpuNow()), caller.Kernel(done, 1, GpuNow())};
+    for (void* handle : stale) caller.StopKernel(handle, GpuNow());
+    caller.Run();  // so that the first is over in v3 too, which does not tell how many channels come
+    for (void* handle : stale) caller.StopKernel(handle, GpuNow());
+    caller.Finalize();
+    ExpectAllTimed(Segment(), 2);
+    // The record and the stop are one event each; v3 has no record, but the time of the stop is taken.
+    EXPECT_EQ(Segment().Lost(), Only({{Loss::kAfterCompletion, 4}}));
+  });
+}
+
+TEST_F(HandleSurvival, Survives04_AndTakesNoTimeFromTheLaterOperationThatTheStopBelongsTo) {
+  InEach<4, 5, 6, 7>([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    const uint64_t start_ns = GpuNow();
+    void* slow = caller.Announce();
+    void* first = caller.Kernel(slow, 0, start_ns);
+    void* second = caller.Kernel(slow, 1, start_ns);
+    caller.StopKernel(first, start_ns + 10);
+    // The next operation's stop on channel 0 is seen before its start, and is told on the handle in the slot.
+    while (GpuNow() < start_ns + 100'000) {
+    }
+    caller.StopKernel(first, start_ns + 100'000);
+    caller.StopKernel(second, start_ns + 20);
+    caller.Finalize();
+    ExpectAllTimed(Segment(), 1);
+    EXPECT_EQ(Segment().BusyNs(), 20u);
+    EXPECT_EQ(Segment().Lost(), Only({{Loss::kAfterCompletion, 2}}));
+  });
+}
+
+TEST_F(HandleSurvival, Survives05_KernelChStartThatIsDropped) {
+  InEach<3, 4, 5, 6, 7>([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    void* operation = caller.Announce();
+    void* slot = caller.Kernel(operation, 0, GpuNow());
+    auto event = caller.Event(abi::kKernelCh, kOldContent);
+    caller.table->startEvent(caller.context, &slot, &event);
+    EXPECT_EQ(slot, nullptr);  // NCCL then asks for no record and no stop
+    event.parentObj = operation;
+    event.kernelCh.channelId = 64;
+    slot = kOldContent;
+    caller.table->startEvent(caller.context, &slot, &event);
+    EXPECT_EQ(slot, nullptr);
+    caller.Finalize();
+    EXPECT_EQ(Segment().Started(), 1u);
+    EXPECT_EQ(Segment().Completed(), 0u);
+    EXPECT_EQ(Segment().Lost(),
+              Only({{Loss::kUnknownHandle, 1}, {Loss::kChannelOutOfRange, 1}, {Loss::kIncompleteAtFinalize, 1}}));
+  });
+}
+
+TEST_F(HandleSurvival, Survives06_SlotsOfACapturedPlanThatPersistOverReplays) {
+  InEach<1, 2, 3, 4, 5, 6>([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    void* group_api = caller.GroupApi(true);
+    void* call = caller.Call(group_api, {}, true);
+    caller.Stop(call);
+    caller.Stop(group_api);
+    void* group = nullptr;
+    void* operation = nullptr;
+    constexpr int kReplays = 50;
+    for (int replay = 0; replay < kReplays; ++replay) {
+      caller.Stop(operation);  // of the replay before: nothing nulled the slots
+      caller.Stop(group);
+      group = caller.Group();
+      operation = caller.Operation({}, call, group);
+      caller.Stop(operation);
+      caller.Stop(group);
+      caller.Complete(operation);
+    }
+    caller.Finalize();
+    ExpectAllTimed(Segment(), kReplays);
+    EXPECT_EQ(Segment().Calls(), kCallsOf<kVersion>);
+    const Losses lost = Segment().Lost();  // only of the groups: an operation's stop says nothing
+    EXPECT_LE(lost.size(), 1u);
+    EXPECT_LE(Segment().Lost(Loss::kStaleHandle), kReplays - 1u);
+    EXPECT_EQ(lost.size(), Segment().Lost(Loss::kStaleHandle) > 0 ? 1u : 0u);
+  });
+}
+
+TEST_F(HandleSurvival, Survives07_ProxyStepStartedAgainAndAgainWithoutAStop) {
+  InEveryVersion([&]<int kVersion>() {
+    setenv("NCCL_EXPORTER_KERNEL_TIMING", "off", 1);
+    Caller<kVersion> caller;
+    void* operation = caller.Announce();
+    void* proxy = caller.Proxy(operation);
+    for (int i = 0; i < 1000; ++i) EXPECT_EQ(caller.Start(caller.Event(abi::kProxyStep, proxy)), nullptr);
+    caller.Stop(proxy);
+    caller.Finalize();
+    ExpectAllTimed(Segment(), 1);
+    EXPECT_EQ(Segment().Lost(), Losses());
+  });
+}
+
+TEST_F(HandleSurvival, Survives08_StateRepeatedOnEachPoll) {
+  constexpr int kSendPeerWait = 20;
+  InEach<4, 5, 6, 7>([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    void* operation = caller.Announce();
+    const uint64_t start_ns = GpuNow();
+    void* kernels[2] = {caller.Kernel(operation, 0, start_ns), caller.Kernel(operation, 1, start_ns)};
+    for (int poll = 0; poll < 1000; ++poll) {
+      uint64_t transferred_bytes = 1;  // not a time, though it stands where a kernel channel's time would
+      caller.Record(kernels[0], kSendPeerWait, &transferred_bytes);
+      caller.Record(operation, kSendPeerWait, &transferred_bytes);
+    }
+    for (void* kernel : kernels) caller.StopKernel(kernel, start_ns + 30);
+    caller.Finalize();
+    ExpectAllTimed(Segment(), 1);
+    EXPECT_EQ(Segment().BusyNs(), 30u);
+    EXPECT_EQ(Segment().Lost(), Losses());
+  });
+}
+
+TEST_F(HandleSurvival, Survives09_ProxyOpWithoutAStopAndItsHandleUsedAgain) {
+  InEveryVersion([&]<int kVersion>() {
+    setenv("NCCL_EXPORTER_KERNEL_TIMING", "off", 1);
+    Caller<kVersion> caller;
+    constexpr uint64_t kOperations = 3000;
+    void* first = nullptr;
+    for (uint64_t i = 0; i < kOperations; ++i) {
+      void* proxy = caller.Proxy(caller.Announce());
+      if (first == nullptr) first = proxy;
+    }
+    caller.Stop(first);  // the pooled slot still held it
+    caller.Stop(caller.Proxy(caller.Announce()));
+    caller.Finalize();
+    const View view = Segment();
+    EXPECT_EQ(view.Started(), kOperations + 1);
+    EXPECT_EQ(view.Timed(), 1u) << "the one that was seen to end";
+    EXPECT_EQ(view.InFlight(), 0u);
+    EXPECT_EQ(view.Lost(Loss::kOperationAbandoned) + view.Lost(Loss::kIncompleteAtFinalize), kOperations);
+    EXPECT_EQ(view.Lost(Loss::kStaleHandle), 1u);
+    EXPECT_EQ(view.Lost(Loss::kInFlightFull), 0u) << "those that are overtaken make room";
+  });
+}
+
+TEST_F(HandleSurvival, Survives10_NetPluginEventsOnHandlesOfAnyBits) {
+  constexpr int kNetPluginUpdate = 21;
+  InEveryVersion([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    caller.Run();
+    std::mt19937_64 random(kVersion);
+    constexpr uint64_t kStops = 20'000;
+    for (uint64_t i = 0; i < kStops; ++i) {
+      void* handle = reinterpret_cast<void*>(random() | 1);
+      uint64_t value = random();
+      caller.Record(handle, kNetPluginUpdate, &value);
+      caller.Stop(handle);
+    }
+    caller.Finalize();
+    ExpectAllTimed(Segment(), 1);
+    // One in 65,536 looks as if it were ours, and is then told by another cause or is none of a stop's.
+    EXPECT_NEAR(static_cast<double>(Segment().Lost(Loss::kUnknownHandle)), kStops, 100);
+  });
+}
+
+TEST_F(HandleSurvival, Survives10_HandlesWithOneBitWrong) {
+  InEveryVersion([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    void* operation = caller.Announce();
+    void* part = Caller<kVersion>::kHasKernels ? caller.Kernel(operation, 0, GpuNow()) : caller.Proxy(operation);
+    void* rest = Caller<kVersion>::kHasKernels ? caller.Kernel(operation, 1, GpuNow()) : nullptr;
+    caller.StopKernel(part, GpuNow());
+    caller.StopKernel(rest, GpuNow());
+    caller.Finalize();
+    Caller<kVersion> second;
+    const Losses before = Segment().Lost();
+    for (void* handle : {operation, part, caller.context, second.context}) {
+      for (int bit = 0; bit < 64; ++bit) {
+        void* wrong = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(handle) ^ uint64_t{1} << bit);
+        second.Stop(wrong);
+        second.Stamp(wrong, GpuNow());
+        second.Kernel(wrong, 0, GpuNow());
+        second.Proxy(wrong);
+        if (handle != second.context) second.StartIn(wrong, second.Event(abi::kGroup));
+        if (handle != second.context && handle != caller.context) second.table->finalize(wrong);
+      }
+    }
+    EXPECT_EQ(before, Losses());
+    EXPECT_GT(Segment().Lost(Loss::kUnknownHandle), 0u);
+    EXPECT_GT(Segment().Lost(Loss::kUnknownContext), 0u);
+    second.Run();
+    second.Finalize();
+    ExpectAllTimed(Segment(), 1);
+    EXPECT_EQ(Segment().Started("AllReduce", 1), 1u);
+    EXPECT_EQ(Segment().Timed("AllReduce", 1), 1u);
+  });
+}
+
+TEST_F(HandleSurvival, Survives11_CollStopBeforeBetweenOrAfterItsKernelChannels) {
+  InEach<3, 4, 5, 6, 7>([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    constexpr int kPlaces = 4;  // of the two stops, among the events of the channels
+    for (int place = 0; place <= kPlaces; ++place) {
+      void* call = caller.Call(caller.GroupApi());
+      void* group = caller.Group();
+      void* operation = caller.Operation({}, call, group);
+      void* kernels[2] = {nullptr, nullptr};
+      for (int step = 0; step <= kPlaces; ++step) {
+        if (step == place) {
+          caller.Stop(operation);
+          caller.Stop(group);
+        }
+        if (step < 2) kernels[step] = caller.Kernel(operation, static_cast<uint8_t>(step), GpuNow());
+        if (step >= 2 && step < kPlaces) caller.StopKernel(kernels[step - 2], GpuNow());
+      }
+    }
+    caller.Finalize();
+    ExpectAllTimed(Segment(), kPlaces + 1);
+    EXPECT_EQ(Segment().Lost(), Losses());
+  });
+}
+
+TEST_F(HandleSurvival, Survives12_ParentsThatHaveStopped) {
+  InEach<5, 6, 7>([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    void* group_api = caller.GroupApi();
+    caller.Stop(group_api);  // before the call: a communicator that does not block
+    void* call = caller.Call(group_api);
+    caller.Stop(call);
+    void* group = caller.Group();
+    caller.Stop(group);  // before its operation: it is then alone
+    void* operation = caller.Operation({}, call, group);
+    caller.Stop(operation);
+    const uint64_t busy_ns = caller.Complete(operation);
+    caller.Finalize();
+    ExpectAllTimed(Segment(), 1);
+    EXPECT_EQ(Segment().Calls(), 1u);
+    EXPECT_EQ(Segment().BusyNs(), busy_ns);
+    EXPECT_EQ(Segment().Lost(), Losses());
+  });
+}
+
+// What another process that runs the same plugin has in its hands.
+struct Foreign {
+  void* context;
+  void* operation;
+  void* group;
+  void* part;
+  pid_t pid;
+};
+
+template <int kVersion>
+Foreign AskOtherProcess() {
+  int pipes[2];
+  EXPECT_EQ(pipe(pipes), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("NCCL_EXPORTER_DIR", testing::TempDir().c_str(), 1);
+    Caller<kVersion> caller({.id = 0xabc, .rank = 0});
+    Foreign foreign{caller.context, nullptr, caller.Group(), nullptr, getpid()};
+    foreign.operation = caller.Operation({}, nullptr, foreign.group);
+    foreign.part = kVersion >= 3 ? caller.Kernel(foreign.operation, 0, 1) : caller.Proxy(foreign.operation);
+    const bool is_sent = write(pipes[1], &foreign, sizeof(foreign)) == sizeof(foreign);
+    _exit(is_sent ? 0 : 1);
+  }
+  Foreign foreign{};
+  EXPECT_EQ(read(pipes[0], &foreign, sizeof(foreign)), static_cast<ssize_t>(sizeof(foreign)));
+  waitpid(child, nullptr, 0);
+  return foreign;
+}
+
+uint64_t SaltOf(void* handle) { return reinterpret_cast<uintptr_t>(handle) >> 48; }
+
+TEST_F(HandleSurvival, Survives13_ContextsAndParentsOfAnotherProcess) {
+  InEveryVersion([&]<int kVersion>() {
+    Foreign foreign = AskOtherProcess<kVersion>();
+    Caller<kVersion> caller;
+    while (SaltOf(foreign.context) == SaltOf(caller.context)) foreign = AskOtherProcess<kVersion>();
+    ASSERT_NE(foreign.operation, nullptr);
+    void* own = caller.Announce();
+    // A proxy operation on its behalf; also where the handle happens to fit here, which only the pid tells.
+    for (void* parent : {foreign.operation, own}) {
+      auto event = caller.Event(abi::kProxyOp, parent);
+      event.proxyOp = {foreign.pid, 0, 0, 4, 1 << 19, 1};
+      EXPECT_EQ(caller.StartIn(foreign.context, event), nullptr);
+    }
+    EXPECT_EQ(caller.StartIn(foreign.context, caller.Event(abi::kProxyStep, foreign.part)), nullptr);
+    EXPECT_EQ(caller.StartIn(foreign.context, caller.Event(abi::kNetPlugin, foreign.part)), nullptr);
+    EXPECT_EQ(caller.StartIn(foreign.context, caller.Event(abi::kGroup)), nullptr);
+    EXPECT_EQ(caller.StartIn(foreign.context, caller.Coll({}, nullptr, foreign.group)), nullptr);
+    EXPECT_EQ(caller.Kernel(foreign.operation, 0, GpuNow()), nullptr);
+    for (void* handle : {foreign.operation, foreign.group, foreign.part}) caller.Stop(handle);
+    caller.table->finalize(foreign.context);
+    caller.Complete(own);
+    caller.Finalize();
+    ExpectAllTimed(Segment(), 1);
+    EXPECT_EQ(Segment().Lost(), Only({{Loss::kForeignProcess, 2},
+                                      {Loss::kUnknownContext, 3},
+                                      {Loss::kUnknownHandle, Caller<kVersion>::kHasKernels ? 4 : 3}}));
+    for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir())) {
+      if (entry.path().extension() == layout::kFileSuffix) std::filesystem::remove(entry.path());
+    }
+  });
+}
+
+TEST_F(HandleSurvival, Survives13_AForeignGroupThatBelongsToNoLaunchHere) {
+  InEveryVersion([&]<int kVersion>() {
+    const Foreign foreign = AskOtherProcess<kVersion>();
+    Caller<kVersion> caller;
+    void* operation = caller.Operation({}, foreign.operation, foreign.group);
+    caller.Stop(operation);
+    caller.Complete(operation);
+    caller.Finalize();
+    ExpectAllTimed(Segment(), 1);
+    EXPECT_EQ(Segment().Lost(), Losses());
+    for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir())) {
+      if (entry.path().extension() == layout::kFileSuffix) std::filesystem::remove(entry.path());
+    }
+  });
+}
+
+TEST_F(HandleSurvival, Survives14_MergedProxyOperationsUnderTheFirstOnesContext) {
+  InEach<1>([&]<int kVersion>() {
+    Caller<kVersion> first({.id = 1}), second({.id = 2});
+    void* of_first = first.Announce();
+    void* of_second = second.Announce();
+    first.Stop(first.Proxy(of_first));
+    first.Stop(first.Proxy(of_second));  // with the first one's context
+    first.Finalize();
+    second.Finalize();
+    for (size_t slot : {0, 1}) {
+      EXPECT_EQ(Segment().Started("AllReduce", slot), 1u);
+      EXPECT_EQ(Segment().Timed("AllReduce", slot), 1u);
+    }
+    EXPECT_EQ(Segment().Slot(1)->communicator_id, 2u);
+    EXPECT_EQ(Segment().Lost(), Losses());
+  });
+}
+
+}  // namespace
+}  // namespace nccl_exporter::survival

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times that may be those of other operations, because NCCL's ring of time stamps may have been overrun: kept back
+// until times of a later launch show that they are their own (plausibility.h has the argument), and dropped if they
+// show the contrary, if there is no room left, or if the communicator is finalized before.
+//
+// Held times are in the order of their launches, each known by its ticket. So one ticket says which are believed: those
+// of the launches before it.
+//
+// The argument needs every launch in between to have been compared. Launches that ran and were not compared could hide
+// a whole ring: once as many of their work items lie behind an entry as the ring has, the entry is dropped. So do the
+// other items of its own launch, whose times are judged as one.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "plugin/segment/recorder.h"
+#include "plugin/timing/work_items.h"
+
+namespace nccl_exporter {
+
+// One a communicator, under its turn of completions.
+class HeldTimes {
+ public:
+  // Twice the operations that a communicator follows at once: those that a host issued far ahead, and those that it
+  // issued while the first of them ran.
+  static constexpr uint64_t kCapacity = 2 * kOperationEntries;
+  // Released at one completion: some 3 us of NCCL's progress thread.
+  static constexpr uint64_t kReleaseSteps = 64;
+  using Phases = std::array<PhaseTimes, kCapacity>;
+
+  // Where phases of what is held are kept, for good; without it no times with phases may come. While there are none.
+  void SetRoomForPhases(Phases* phases) { phases_.store(phases, std::memory_order_release); }
+  bool HasRoomForPhases() const { return phases_.load(std::memory_order_acquire) != nullptr; }
+  void Clear() {
+    StoreRelaxed(held_, 0);
+    StoreRelaxed(believed_before_, 0);
+  }
+  bool IsEmpty() const { return LoadRelaxed(held_) == 0; }
+
+  // Keeps times of the launch back, which is the latest so far. `uncompared`: work items before its own whose times
+  // were not compared with others. There is room, but if MakeRoom said otherwise.
+  void Keep(uint64_t launch, const Completion& completion, uint64_t uncompared) {
+    const uint64_t place = PlaceOf(LoadRelaxed(held_));
+    entries_[place] = {completion, launch, uncompared};
+    if (completion.phases != nullptr) entries_[place].completion.phases = KeepPhases(place, *completion.phases);
+    AddAlone(held_, 1);
+  }
+  // If all is full, the oldest make room: returns how many are dropped for it.
+  uint64_t MakeRoom(Recorder& recorder) {
+    if (LoadRelaxed(held_) < kCapacity) return 0;
+    if (IsBelieved(First())) return Release(recorder, 1);
+    return Forget(), 1;
+  }
+  // Times of the launches before that one are their own, but for those that too much lies behind.
+  void Believe(uint64_t launch, uint64_t uncompared) {
+    if (launch <= LoadRelaxed(believed_before_)) return;
+    StoreRelaxed(believed_before_, launch);
+    StoreRelaxed(uncompared_, uncompared);
+  }
+  // Records what is believed, so many at most. Returns how many of them too much lay behind.
+  uint64_t Release(Recorder& recorder, uint64_t most = kReleaseSteps) {
+    uint64_t dropped = 0;
+    for (; most > 0 && !IsEmpty() && IsBelieved(First()); --most, Forget()) {
+      const bool is_hidden = LoadRelaxed(uncompared_) - First().uncompared >= WorkItems::kRingEntries;
+      is_hidden ? ++dropped : (recorder.RecordTimes(First().completion), dropped);
+    }
+    return dropped;
+  }
+  // Drops what is not believed: returns how many these are.
+  uint64_t Drop() {
+    const uint64_t believed = CountBelieved();
+    const uint64_t dropped = LoadRelaxed(held_) - believed;
+    StoreRelaxed(held_, believed);
+    return dropped;
+  }
+
+ private:
+  struct Entry {
+    Completion completion;
+    uint64_t launch = 0;
+    uint64_t uncompared = 0;
+  };
+
+  uint64_t PlaceOf(uint64_t number) const { return (LoadRelaxed(oldest_) + number) % kCapacity; }
+  Entry& At(uint64_t number) { return entries_[PlaceOf(number)]; }
+  Entry& First() { return At(0); }
+  bool IsBelieved(const Entry& entry) const { return entry.launch < LoadRelaxed(believed_before_); }
+  [[gnu::cold]] const PhaseTimes* KeepPhases(uint64_t place, const PhaseTimes& phases) {
+    return &((*phases_.load(std::memory_order_acquire))[place] = phases);
+  }
+  void Forget() {
+    AddAlone(oldest_, 1);
+    StoreRelaxed(held_, LoadRelaxed(held_) - 1);
+  }
+  // By halves: ten steps.
+  uint64_t CountBelieved() {
+    uint64_t least = 0;
+    for (uint64_t most = LoadRelaxed(held_); least < most;) {
+      const uint64_t middle = (least + most) / 2;
+      IsBelieved(At(middle)) ? least = middle + 1 : most = middle;
+    }
+    return least;
+  }
+
+  Word held_{0};
+  Word oldest_{0};           // place of the first
+  Word believed_before_{0};  // ticket of a launch
+  Word uncompared_{0};       // when that was found
+  std::atomic<Phases*> phases_{nullptr};
+  std::array<Entry, kCapacity> entries_{};
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many work items a communicator was called for, and when: what could have overwritten NCCL's ring of time stamps.
+// The threads that call NCCL note items; the thread that judges time stamps reads them.
+//
+// Each channel has a ring of 64 time stamps. A work item takes the place of the one 64 items before it. An API call is
+// at most one item on each channel, so calls are counted: operations alone would miss the plain Broadcasts of NCCL 2.29
+// and later, which take items and announce no operation, and operations that are not followed. A Send and the Receive
+// that NCCL pairs with it share an item and count as two. Too high a count costs time stamps that could be believed;
+// too low a count would let wrong ones pass.
+//
+// NCCL may run the calls of one group in another order than they were made in, and announces the operations of a group
+// one after the other, in the order in which they run. So whatever can follow an operation is among the calls from the
+// first of its group on, and the items that were noted since its launch was announced.
+//
+// Operations may be announced behind calls that were made after their own: a replay, and eager calls behind a replay,
+// are announced by a host function of the stream. So an operation's own call says how far the announcements have come,
+// by its time. A group begins where it is certain: at a call outside of all groups (groupDepth 1, from API v5 on; NCCL
+// shows a deeper group as several GroupApi events if there are groups in it), and at a call before which all calls had
+// been announced. Else the call counts to the group before: its operations then seem to have more items behind them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "plugin/segment/word.h"
+
+namespace nccl_exporter {
+
+class WorkItems {
+ public:
+  // Entries of NCCL's ring for each channel.
+  static constexpr uint32_t kRingEntries = 64;
+  // Calls whose time is kept: a followed host is at most 512 operations ahead, and as many Broadcasts may lie between.
+  static constexpr uint32_t kKept = 1024;
+  // Where calls are not announced (2.27 and before) a kernel may run before its operations are known: room for a group
+  // of that many.
+  static constexpr uint32_t kUnannounced = 16;
+  // Calls not announced yet that are known one by one. Where more wait, operations seem to be older than they are.
+  static constexpr uint32_t kWaiting = 256;
+  // An operation knows the time of its call in such units, rounded down (Process::kCallTimeShift).
+  static constexpr uint64_t kCallUnitNs = 1024;
+  // No call that could overwrite the entries has been made.
+  static constexpr uint64_t kNotYet = ~uint64_t{0};
+
+  void Open() {
+    StoreRelaxed(noted_calls_, 0);
+    StoreRelaxed(noted_others_, 0);
+    StoreRelaxed(settled_calls_, 0);
+    StoreRelaxed(first_of_group_, 0);
+    StoreRelaxed(first_of_group_ns_, 0);
+    StoreRelaxed(announced_in_group_, 0);
+    StoreRelaxed(latest_launch_, 0);
+    StoreRelaxed(others_before_launch_, 0);
+    is_alone_.store(false, std::memory_order_relaxed);
+    has_late_items_.store(false, std::memory_order_relaxed);
+  }
+
+  // A group begins with a call at that depth; by the thread that makes it. A group that begins on another communicator
+  // is not shown to this one.
+  void NoteGroup(int depth) { is_alone_.store(depth == 1, std::memory_order_relaxed); }
+  // A call that is not being captured; by the thread that makes it, before anything is handed to the GPU.
+  void NoteCall(uint64_t now_ns) {
+    const uint64_t number = LoadRelaxed(noted_calls_);
+    const bool begins_group = is_alone_.load(std::memory_order_relaxed) || LoadRelaxed(settled_calls_) == number;
+    StoreRelease(waiting_[number % kWaiting], now_ns << 1 | (begins_group ? 1 : 0));
+    is_alone_.store(false, std::memory_order_relaxed);
+    StoreRelease(called_ns_[Noted() % kKept], now_ns);
+    StoreRelease(noted_calls_, number + 1);
+  }
+
+  // The three kinds of operations, by the thread that announces them. Each returns the first item that may be the
+  // operation's own. `launch` 0: not known.
+
+  // One that knows its call. One more than there were calls is an item itself, for a call may announce several.
+  uint32_t NoteOperation(uint64_t call_ns, uint64_t launch) {
+    Settle(call_ns);
+    NoteLaunch(launch);
+    const uint64_t first = LoadRelaxed(first_of_group_) + LoadRelaxed(others_before_launch_);
+    if (call_ns + kCallUnitNs <= LoadRelaxed(first_of_group_ns_)) {  // out of order: nothing says what runs behind it
+      Note(call_ns);
+      return static_cast<uint32_t>(Noted()) - kKept - kRingEntries;
+    }
+    AddAlone(announced_in_group_, 1);
+    if (LoadRelaxed(announced_in_group_) > LoadRelaxed(settled_calls_) - LoadRelaxed(first_of_group_)) Note(call_ns);
+    return static_cast<uint32_t>(first);
+  }
+  // One that knows none, for calls are not announced before 2.28: an item itself. Its kernel did not start before.
+  uint32_t NoteUncalled(uint64_t not_before_ns) {
+    has_late_items_.store(true, std::memory_order_relaxed);
+    const uint64_t item = Noted();
+    Note(not_before_ns);
+    return static_cast<uint32_t>(item);
+  }
+  // A replay of a captured one, by the thread that the GPU waits for. The calls that are not announced yet follow it.
+  uint32_t NoteReplay(uint64_t now_ns, uint64_t launch) {
+    NoteLaunch(launch);
+    const uint64_t first = LoadRelaxed(settled_calls_) + LoadRelaxed(others_before_launch_);
+    Note(now_ns);
+    return static_cast<uint32_t>(first);
+  }
+
+  // CLOCK_MONOTONIC: no kernel that overwrites the entries of an operation was called before; kNotYet: none has been
+  // called; 0: not known. `first_item` as NoteOperation returned it.
+  uint64_t OverwritableSince(uint32_t first_item) const {
+    const uint32_t item = first_item + kRingEntries;
+    const uint32_t slack = has_late_items_.load(std::memory_order_relaxed) ? kUnannounced : 0;
+    const int32_t behind = Behind(item);
+    if (behind + static_cast<int32_t>(slack) <= 0) return kNotYet;
+    if (behind <= 0) return 0;
+    const uint64_t called_ns = LoadAcquire(called_ns_[item % kKept]);  // before it is seen whether it was still kept
+    return Behind(item) < static_cast<int32_t>(kKept) ? called_ns : 0;
+  }
+
+ private:
+  // How many items have been noted from this one on.
+  int32_t Behind(uint32_t item) const { return static_cast<int32_t>(static_cast<uint32_t>(Noted()) - item); }
+
+  // The calls up to that time have been announced. In the same unit of time there may be later ones, so that one of
+  // them is passed for each operation. (Calls that announce several operations take longer than a unit.)
+  void Settle(uint64_t call_ns) {
+    const uint64_t noted = LoadAcquire(noted_calls_);
+    uint64_t number = LoadRelaxed(settled_calls_);
+    if (noted - number > kWaiting && LoadAcquire(waiting_[noted % kWaiting]) >> 1 <= call_ns) number = noted - kWaiting;
+    for (uint32_t step = 0; step < kWaiting && number != noted; ++step) {
+      const uint64_t waiting = LoadAcquire(waiting_[number % kWaiting]);
+      if (waiting >> 1 >= call_ns + kCallUnitNs) break;
+      if ((waiting & 1) != 0) BeginGroup(number, waiting >> 1);
+      ++number;
+      if (waiting >> 1 > call_ns) break;
+    }
+    StoreRelaxed(settled_calls_, number);
+  }
+  void BeginGroup(uint64_t number, uint64_t called_ns) {
+    StoreRelaxed(first_of_group_, number);
+    StoreRelaxed(first_of_group_ns_, called_ns);
+    StoreRelaxed(announced_in_group_, 0);
+    StoreRelaxed(others_before_launch_, LoadAcquire(noted_others_));
+  }
+  // Operations of one launch may run in another order than they are announced in.
+  void NoteLaunch(uint64_t launch) {
+    if (launch == 0 || launch == LoadRelaxed(latest_launch_)) return;
+    StoreRelaxed(latest_launch_, launch);
+    StoreRelaxed(others_before_launch_, LoadAcquire(noted_others_));
+  }
+  // The time is kept before the item counts, so that a time that is read is the item's own or, when a call and a
+  // replay are noted at one moment, an older one: that makes less believable, not more.
+  void Note(uint64_t ns) {
+    StoreRelease(called_ns_[Noted() % kKept], ns);  // after the count that lets go of what stood there
+    noted_others_.fetch_add(1, std::memory_order_release);
+  }
+  // Two counts, so that a call, which one thread makes at a time, costs no locked instruction.
+  uint64_t Noted() const { return LoadAcquire(noted_calls_) + LoadAcquire(noted_others_); }
+
+  Word noted_calls_{0};
+  Word noted_others_{0};
+  Word settled_calls_{0};   // how many are announced, as far as it is known
+  Word first_of_group_{0};  // the call that began the latest announced group
+  Word first_of_group_ns_{0};
+  Word announced_in_group_{0};
+  Word latest_launch_{0};
+  Word others_before_launch_{0};
+  std::atomic<bool> is_alone_{false};  // the next call is outside of all groups
+  std::atomic<bool> has_late_items_{false};
+  std::array<Word, kKept> called_ns_{};
+  std::array<Word, kWaiting> waiting_{};  // of each call, by number: when it was made << 1 | whether it begins a group
+};
+
+}  // namespace nccl_exporter
