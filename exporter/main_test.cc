@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -86,6 +89,34 @@ TEST(MainTest, LivesOnAfterSignalsThatAskForNoEnd) {
   EXPECT_EQ(Get(daemon.port(), "/-/healthy").status, 200);
   daemon.process().Signal(SIGTERM);
   EXPECT_EQ(daemon.process().Wait(), 0);
+}
+
+TEST(MainTest, TellsSystemdThatItIsReadyAndLives) {
+  const std::string path = TemporaryDirectory() + "/notify";
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  ASSERT_LT(path.size(), sizeof address.sun_path);
+  path.copy(address.sun_path, path.size());
+  const int systemd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(systemd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  const auto receive = [&] {
+    char text[100];
+    const ssize_t size = recv(systemd, text, sizeof text, 0);
+    return size < 0 ? "" : std::string(text, static_cast<size_t>(size));
+  };
+  setenv("NOTIFY_SOCKET", path.c_str(), 1);
+  setenv("WATCHDOG_USEC", "20000", 1);
+  Daemon daemon;
+  unsetenv("NOTIFY_SOCKET");
+  unsetenv("WATCHDOG_USEC");
+  EXPECT_EQ(receive(), "READY=1");
+  EXPECT_EQ(receive(), "WATCHDOG=1");
+  EXPECT_EQ(receive(), "WATCHDOG=1");
+  daemon.process().Signal(SIGTERM);
+  std::string last = receive();
+  while (last == "WATCHDOG=1") last = receive();
+  EXPECT_EQ(last, "STOPPING=1");
+  EXPECT_EQ(daemon.process().Wait(), 0);
+  close(systemd);
 }
 
 TEST(MainTest, WaitsForASegmentDirectoryThatDoesNotExistYet) {
