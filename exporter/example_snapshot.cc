@@ -31,8 +31,8 @@ ProcessSnapshot TrainingProcess() {
   AddOperation(world, Function::kSend, 4096, 30000);
   AddOperation(world, Function::kRecv, 8192, 0);
   AddOperation(world, Function::kOther, 64, 15259);
-  world.functions[static_cast<size_t>(Function::kBroadcast)].calls = 5;
-  world.functions[static_cast<size_t>(Function::kAllReduce)].phase_ns = {400000, 2000000, 100000};
+  world.functions.Change(static_cast<size_t>(Function::kBroadcast)).calls = 5;
+  world.functions.Change(static_cast<size_t>(Function::kAllReduce)).phase_ns = {400000, 2000000, 100000};
   world.started_sequence = 5;
   world.completed_sequence = 4;
   world.completion_is_known = true;
