@@ -77,7 +77,7 @@ void BM_ArrivalInterval(benchmark::State& state) {
     sources.push_back({.key = KeyOf(file->Status()), .file = file, .is_alive = true});
   }
   ArrivalObserver observer;
-  observer.Discover(sources, {});
+  observer.Discover(sources, {}, 0);
   std::vector<uint64_t> tickets(communicators);
   uint64_t now_ns = 1'000'000'000'000;
   uint64_t operations = 0;
@@ -93,7 +93,7 @@ void BM_ArrivalInterval(benchmark::State& state) {
     }
   };
   const auto read = [&] {
-    if (observer.AwaitsDiscovery()) observer.Discover(sources, {});
+    if (observer.AwaitsDiscovery({})) observer.Discover(sources, {}, 0);
     observer.Read({.realtime_ns = 0, .monotonic_ns = static_cast<int64_t>(now_ns)});
   };
   complete(communicators);

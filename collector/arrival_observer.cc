@@ -107,10 +107,11 @@ bool ArrivalObserver::ReadHeader(const SegmentFile& file, Segment& segment) {
   return true;
 }
 
-void ArrivalObserver::Discover(const std::vector<Source>& sources, const Moment& now) {
+void ArrivalObserver::Discover(const std::vector<Source>& sources, const Moment& now, int64_t known_until_ns) {
   const CpuTime cpu_time(cpu_ns_);
   for (auto& [key, segment] : segments_) segment.is_listed = false;
   tried_.clear();
+  looks_.clear();
   for (const Source& source : sources) {
     const auto [found, is_new] = segments_.try_emplace(source.key);
     Segment& segment = found->second;
@@ -129,15 +130,20 @@ void ArrivalObserver::Discover(const std::vector<Source>& sources, const Moment&
     ring = is_listed ? std::next(ring) : rings_.erase(ring);
   }
   std::erase_if(segments_, [](const auto& segment) { return !segment.second.is_listed; });
-  for (auto& [key, followed] : rings_) followed.is_settled = followed.is_settled || followed.has_begun;
+  for (auto& [key, followed] : rings_) {
+    const std::optional<int64_t> begun_ns = followed.begun_monotonic_ns;
+    followed.is_settled = followed.is_settled || (begun_ns && *begun_ns <= known_until_ns);
+  }
+  std::erase_if(asks_used_up_to_ns_, [&](const auto& user) { return user.second <= now.monotonic_ns; });
   matcher_.Expire(static_cast<uint64_t>(now.monotonic_ns));
 }
 
 // The plugin claims slots from the first one on: behind one that was never used there are no others, but the overflow
-// slot, in which communicators cannot be told apart. Of each user as many as there are rings are tried: a slot without
-// a ring is read at each look.
+// slot, in which communicators cannot be told apart. Of each user kMaxSlotsPerUser are looked at, as for a snapshot,
+// and as many as there are rings are tried: a slot without a ring is read at each look.
 void ArrivalObserver::DiscoverSlots(const FileKey& key, const Segment& segment, bool is_alive) {
-  for (uint32_t slot = 0; slot + 1 < segment.slot_count; ++slot) {
+  uint64_t& looks = looks_[segment.job.uid];
+  for (uint32_t slot = 0; slot + 1 < segment.slot_count && looks < kMaxSlotsPerUser; ++slot, ++looks) {
     const uint64_t offset = segment.header_bytes + slot * segment.slot_bytes;
     layout::Word state{0};
     const auto bytes = std::as_writable_bytes(std::span(&state, 1));
@@ -204,15 +210,26 @@ void ArrivalObserver::Retire(Followed& followed) {
   followed.member = nullptr;
 }
 
-bool ArrivalObserver::AwaitsDiscovery() {
+bool ArrivalObserver::AwaitsDiscovery(const Moment& now) {
   bool awaits = false;
   for (auto& [key, followed] : rings_) {
-    if (followed.member == nullptr || followed.is_settled || followed.has_begun) continue;
-    if (!ArrivalMatcher::IsComparable(followed.member)) continue;
-    followed.has_begun = followed.ring.HasBegun(*followed.file);
-    awaits = awaits || followed.has_begun;
+    if (followed.member == nullptr || followed.is_settled || !ArrivalMatcher::IsComparable(followed.member)) continue;
+    if (!followed.begun_monotonic_ns && followed.ring.HasBegun(*followed.file)) {
+      followed.begun_monotonic_ns = now.monotonic_ns;
+    }
+    if (followed.begun_monotonic_ns) awaits = MayAsk(followed.uid, now) || awaits;
   }
   return awaits;
+}
+
+// Each ask pushes the user's time on by an interval; it may be ahead of the present by some of them.
+bool ArrivalObserver::MayAsk(uint64_t uid, const Moment& now) {
+  constexpr int64_t kIntervalNs = std::chrono::nanoseconds(kAskInterval).count();
+  int64_t& used_up_to_ns = asks_used_up_to_ns_.try_emplace(uid, now.monotonic_ns).first->second;
+  used_up_to_ns = std::max(used_up_to_ns, now.monotonic_ns);
+  if (used_up_to_ns - now.monotonic_ns > (kAsksInARow - 1) * kIntervalNs) return false;
+  used_up_to_ns += kIntervalNs;
+  return true;
 }
 
 bool ArrivalObserver::Read(const Moment& now) {

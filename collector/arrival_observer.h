@@ -24,8 +24,15 @@ namespace nccl_exporter {
 // A ring holds 51 ms of a communicator with 10,000 operations a second: read when it is less than half full.
 inline constexpr std::chrono::milliseconds kRingReadInterval{20};
 
+// A user's communicators that have begun to work ask for discovery at most so often, and a few times in a row: whoever
+// claims communicators without end makes us look at all segments each time, every 20 ms. Others wait for the
+// collector's next look, a second at most; a ring keeps what is completed meanwhile, up to its size.
+inline constexpr std::chrono::milliseconds kAskInterval{250};
+inline constexpr int64_t kAsksInARow = 4;
+
 // A communicator's members are all there before any of its operations completes, for its initialization is collective.
-// So a communicator is matched only after Discover() has run with an operation in its rings: then every rank is known.
+// So a communicator is matched only once all files are known that were there when an operation was seen in its rings:
+// then every rank is known.
 //
 // Counts stay as long as the segment is followed and the slot is not claimed anew. Not thread-safe.
 class ArrivalObserver {
@@ -45,11 +52,13 @@ class ArrivalObserver {
     bool is_alive;
   };
 
-  // Looks which communicators there are. Their files stay open until the next call.
-  void Discover(const std::vector<Source>& sources, const Moment& now);
+  // Looks which communicators there are. Their files stay open until the next call. `sources` has all that were there
+  // at `known_until_ns`, of CLOCK_MONOTONIC.
+  void Discover(const std::vector<Source>& sources, const Moment& now, int64_t known_until_ns);
 
-  // Whether Discover() shall be called before the next Read(): a communicator has begun to work.
-  bool AwaitsDiscovery();
+  // Whether Discover() shall be called before the next Read(): a communicator has begun to work, and its user has not
+  // asked too often.
+  bool AwaitsDiscovery(const Moment& now);
 
   // Reads what was completed since the last call, and matches it. Whether there is anything that must be read
   // regularly.
@@ -77,9 +86,9 @@ class ArrivalObserver {
     ArrivalMatcher::Member* member = nullptr;  // null: over, only the counts are left
     std::optional<ArrivalCounts> counts;       // the last, if it was ever comparable; set when it is over
     bool was_comparable = false;
-    bool is_over = false;    // closed, or its writer gone, when it was last looked at
-    bool has_begun = false;  // an operation was in the ring before the latest Discover()
-    bool is_settled = false;
+    bool is_over = false;                       // closed, or its writer gone, when it was last looked at
+    std::optional<int64_t> begun_monotonic_ns;  // when an operation was first seen in the ring
+    bool is_settled = false;                    // all ranks are known
   };
 
   bool ReadHeader(const SegmentFile& file, Segment& segment);
@@ -87,14 +96,17 @@ class ArrivalObserver {
   void Meet(const RingKey& key, const Segment& segment, uint64_t slot_offset, bool is_alive);
   bool MakeRoom(uint64_t uid);
   void Retire(Followed& followed);
+  bool MayAsk(uint64_t uid, const Moment& now);
   void ReadRing(Followed& followed, int64_t slew_ns, const Moment& now);
   void AddTo(ProcessSnapshot& process) const;
 
   ArrivalMatcher matcher_;
   std::map<FileKey, Segment> segments_;
   std::map<RingKey, Followed> rings_;
-  std::map<uint64_t, size_t> tried_;            // by user: live slots without a ring, in the latest Discover()
-  std::vector<CompletedOperation> operations_;  // kept from ring to ring
+  std::map<uint64_t, uint64_t> looks_;              // by user: slots looked at in the latest Discover()
+  std::map<uint64_t, size_t> tried_;                // by user: live slots without a ring, in the latest Discover()
+  std::map<uint64_t, int64_t> asks_used_up_to_ns_;  // by user, see MayAsk()
+  std::vector<CompletedOperation> operations_;      // kept from ring to ring
   std::function<int64_t()> slew_ns_;
   uint64_t cpu_ns_ = 0;
 };

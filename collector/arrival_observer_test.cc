@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <fstream>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "collector/scratch_directory.h"
 #include "collector/segment_writer_v1.h"
@@ -75,12 +78,15 @@ class ArrivalObserverTest : public testing::Test {
     for (const auto& [rank, process] : processes_) {
       sources.push_back({.key = KeyOf(process), .file = process.file, .is_alive = process.is_alive});
     }
-    observer_.Discover(sources, {.realtime_ns = 0, .monotonic_ns = 2'000'000'000});
+    ++discoveries_;
+    observer_.Discover(sources, now_, std::min(now_.monotonic_ns, known_until_ns_));
   }
+  void Advance(std::chrono::nanoseconds time) { now_.monotonic_ns += time.count(); }
   // As the collector does it.
   bool Read() {
-    if (observer_.AwaitsDiscovery()) Discover();
-    return observer_.Read({.realtime_ns = 0, .monotonic_ns = 2'000'000'000});
+    Advance(kRingReadInterval);
+    if (observer_.AwaitsDiscovery(now_)) Discover();
+    return observer_.Read(now_);
   }
   std::optional<ArrivalCounts> Counts(int rank, uint32_t slot = 0, uint64_t generation = 1) const {
     NodeSnapshot snapshot;
@@ -101,6 +107,9 @@ class ArrivalObserverTest : public testing::Test {
   ScratchDirectory scratch_;
   std::map<int, Process> processes_;
   int64_t slew_ns_ = 0;
+  Moment now_{.realtime_ns = 0, .monotonic_ns = 2'000'000'000};
+  int64_t known_until_ns_ = INT64_MAX;
+  int discoveries_ = 0;
   ArrivalObserver observer_{[this] { return slew_ns_; }};
 };
 
@@ -152,6 +161,24 @@ TEST_F(ArrivalObserverTest, SlotsThatFindNoRingCostNoMoreThanThereAreRings) {
   const uint64_t before = BytesRead();
   Discover();
   EXPECT_LT(BytesRead() - before, (kMaxRings + 100) * 2 * offsetof(layout::CommunicatorSlot, functions));
+}
+
+// Regression: the state of each slot that was ever used was read at each look, of all segments of a user.
+TEST_F(ArrivalObserverTest, OneUsersSlotsAreLookedAtOnlySoOften) {
+  if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
+  constexpr size_t kSlots = 2000, kSegments = kMaxSlotsPerUser / kSlots * 2;
+  Process with_many{.writer = SegmentWriterV1(kSlots + 1), .file = nullptr, .completed = {}};
+  Process& process = processes_.emplace(0, std::move(with_many)).first->second;
+  for (size_t slot = 0; slot < kSlots; ++slot) process.writer.Put(slot, CommunicatorV1{.state = 3});
+  Start(0);
+  std::vector<ArrivalObserver::Source> sources;
+  for (size_t i = 0; i < kSegments; ++i) {
+    sources.push_back({.key = {.device = 1, .inode = i}, .file = process.file, .is_alive = true});
+  }
+  const uint64_t before = BytesRead();
+  observer_.Discover(sources, now_, now_.monotonic_ns);
+  const uint64_t headers = (kSegments + 1) * SegmentWriterV1::kHeaderBytes;
+  EXPECT_LT(BytesRead() - before, headers + (kMaxSlotsPerUser + 10) * sizeof(uint64_t));
 }
 
 TEST_F(ArrivalObserverTest, ComparesTheRanksOfSeveralProcesses) {
@@ -219,6 +246,55 @@ TEST_F(ArrivalObserverTest, MatchesOnlyWhenEveryRankIsKnown) {
   Read();
   EXPECT_EQ(Counts(1), (ArrivalCounts{.compared = 1, .last = 0, .lateness_ns = Counts(1)->lateness_ns}));
   EXPECT_EQ(Counts(2)->last, 1u);
+}
+
+// Regression: where a listing had to wait, ranks were compared while others of their communicator were not known yet.
+TEST_F(ArrivalObserverTest, MatchesNothingUntilTheFilesOfAllRanksAreKnown) {
+  known_until_ns_ = now_.monotonic_ns;
+  Start(0);
+  Start(1);
+  Discover();
+  for (const int rank : {0, 1}) Complete(rank);
+  for (int i = 0; i < 50; ++i) Read();
+  EXPECT_EQ(Counts(1), ArrivalCounts{});
+  Start(2);
+  Complete(2);
+  known_until_ns_ = INT64_MAX;
+  Discover();
+  Advance(kAskInterval);
+  Read();
+  EXPECT_EQ(Counts(1)->last, 0u);
+  EXPECT_EQ(Counts(2)->last, 1u);
+}
+
+// Regression: whoever claimed a communicator anew after each look made the collector look at all segments every 20 ms.
+TEST_F(ArrivalObserverTest, AUserAsksForDiscoveryOnlySoOftenAndDelaysNobodyElse) {
+  Start(0);
+  Start(1);
+  for (const int rank : {2, 3}) {
+    Start(rank, 8);
+    if (::chown(Path(rank).c_str(), 1001, static_cast<gid_t>(-1)) != 0) {
+      GTEST_SKIP() << "needs root, to give files to other users";
+    }
+  }
+  Discover();
+  discoveries_ = 0;
+  const auto rounds = std::chrono::seconds(1) / kRingReadInterval;
+  for (int round = 1; round <= rounds; ++round) {
+    for (const int rank : {0, 1}) {
+      Open(rank, 0, 7, 2, static_cast<uint64_t>(round) + 1);
+      if (round == 1) Complete(rank);
+    }
+    if (round == 2) {
+      for (const int rank : {2, 3}) Complete(rank);
+    }
+    Read();
+    if (round == 2) {
+      EXPECT_EQ(Counts(3)->last, 1u) << "another user asks at once";
+    }
+  }
+  EXPECT_GE(discoveries_, 2);
+  EXPECT_LE(discoveries_, rounds / 4);
 }
 
 TEST_F(ArrivalObserverTest, ARestartedObserverBeginsWithWhatTheRingsHold) {

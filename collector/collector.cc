@@ -25,6 +25,9 @@ constexpr std::chrono::milliseconds kRefreshInterval = std::chrono::seconds(1);
 // whoever makes files without end must not keep the thread busy.
 constexpr std::chrono::milliseconds kGatherInterval{50};
 
+// Between two parts of a listing: whoever waits for the lock gets it.
+constexpr std::chrono::milliseconds kPauseBetweenParts{1};
+
 }  // namespace
 
 Collector::Collector(CollectorOptions options) : Collector(std::move(options), Now) {}
@@ -33,10 +36,7 @@ Collector::Collector(CollectorOptions options, Clock clock)
     : clock_(std::move(clock)),
       table_(std::make_unique<SegmentTable>(std::move(options.directories), options.retention)),
       arrivals_(std::make_unique<ArrivalObserver>()),
-      snapshots_([this] {
-        const std::lock_guard lock(mutex_);
-        return std::make_shared<const NodeSnapshot>(Take());
-      }),
+      snapshots_([this] { return std::make_shared<const NodeSnapshot>(Take()); }),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!stop_.is_open()) throw std::system_error(errno, std::generic_category(), "eventfd");
 }
@@ -49,14 +49,25 @@ Collector::~Collector() {
 
 void Collector::Start() {
   assert(!thread_.joinable());
+  {
+    const std::lock_guard lock(mutex_);
+    has_thread_ = true;
+  }
   thread_ = std::thread(&Collector::Run, this);
 }
 
 std::shared_ptr<const NodeSnapshot> Collector::Snapshot() { return snapshots_.Get(); }
 
 NodeSnapshot Collector::Take() {
-  const Moment now = clock_();
-  table_->Refresh(now);
+  std::unique_lock lock(mutex_);
+  Moment now = clock_();
+  for (table_->Discover(now); MustWaitForDiscovery(); table_->DiscoverMore(now)) {
+    lock.unlock();
+    std::this_thread::sleep_for(kPauseBetweenParts);
+    lock.lock();
+    now = clock_();
+  }
+  table_->Update(now);
   FindCommunicators(now);
   arrivals_->Read(now);
   NodeSnapshot snapshot = table_->Read(now);
@@ -64,11 +75,29 @@ NodeSnapshot Collector::Take() {
   return snapshot;
 }
 
+// A node of which only a part is known looks as if the rest had ended.
+bool Collector::MustWaitForDiscovery() const {
+  return table_->IsDiscovering() && !(has_thread_ && table_->HasListedAll());
+}
+
 void Collector::Refresh() {
   const std::lock_guard lock(mutex_);
   const Moment now = clock_();
-  table_->Refresh(now);
+  table_->Discover(now);
+  table_->Update(now);
   FindCommunicators(now);
+}
+
+// The next part of a listing that is under way. Whether there are more.
+bool Collector::GoOnDiscovering() {
+  const std::lock_guard lock(mutex_);
+  if (!table_->IsDiscovering()) return false;
+  const Moment now = clock_();
+  table_->DiscoverMore(now);
+  if (table_->IsDiscovering()) return true;
+  table_->Update(now);
+  FindCommunicators(now);
+  return false;
 }
 
 void Collector::FindCommunicators(const Moment& now) {
@@ -76,14 +105,15 @@ void Collector::FindCommunicators(const Moment& now) {
   table_->ForEach([&](const FileKey& key, const std::shared_ptr<const SegmentFile>& file, bool is_alive) {
     sources.push_back({.key = key, .file = file, .is_alive = is_alive});
   });
-  arrivals_->Discover(sources, now);
+  arrivals_->Discover(sources, now, table_->KnownUntil(now));
 }
 
 bool Collector::ReadCompletions() {
   const std::lock_guard lock(mutex_);
   const Moment now = clock_();
-  if (arrivals_->AwaitsDiscovery()) {
-    table_->Refresh(now);
+  if (arrivals_->AwaitsDiscovery(now)) {
+    table_->Discover(now);
+    table_->Update(now);
     FindCommunicators(now);
   }
   return arrivals_->Read(now);
@@ -98,12 +128,14 @@ void Collector::Run() {
   Refresh();
   while (true) {
     const bool has_rings = ReadCompletions();
+    const bool is_discovering = GoOnDiscovering();
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now() - refreshed);
     const bool gathers = since < kGatherInterval;
     const auto until_refresh = std::max(kRefreshInterval - since, std::chrono::milliseconds(0));
-    const auto limit = std::min(until_refresh, has_rings ? kRingReadInterval
-                                               : gathers ? kGatherInterval
-                                                         : until_refresh);
+    const auto limit = std::min(until_refresh, is_discovering ? kPauseBetweenParts
+                                               : has_rings    ? kRingReadInterval
+                                               : gathers      ? kGatherInterval
+                                                              : until_refresh);
     polled[1].revents = 0;
     ::poll(polled.data(), gathers ? 1 : 2, static_cast<int>(limit.count()));
     if ((polled[0].revents & POLLIN) != 0) return;

@@ -40,18 +40,23 @@ class Collector {
   void Start();
 
   // What the segments say now. Any thread; concurrent callers share one read, which begins after each of their calls.
-  // Works without Start() too: every snapshot looks at the directories first.
+  // Every snapshot looks at the directories first. After Start() it waits for one part of that look (see
+  // kNamesPerPart), and the thread goes on with the rest; the first snapshots, and all without Start(), wait for the
+  // whole.
   std::shared_ptr<const NodeSnapshot> Snapshot();
 
  private:
   NodeSnapshot Take();
+  bool MustWaitForDiscovery() const;
   void Refresh();
+  bool GoOnDiscovering();
   void FindCommunicators(const Moment& now);
   bool ReadCompletions();
   void Run();
 
   const Clock clock_;
-  std::mutex mutex_;  // guards what table_ and arrivals_ point to
+  std::mutex mutex_;  // guards what table_ and arrivals_ point to, and has_thread_
+  bool has_thread_ = false;
   const std::unique_ptr<SegmentTable> table_;
   const std::unique_ptr<ArrivalObserver> arrivals_;
   SharedRead<NodeSnapshot> snapshots_;

@@ -5,10 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "collector/lock_holder.h"
 #include "collector/scratch_directory.h"
+#include "collector/segment_table.h"
 #include "collector/segment_writer_v1.h"
 
 namespace nccl_exporter {
@@ -36,6 +42,35 @@ TEST_F(CollectorTest, TakesASnapshotWithoutItsThread) {
   const std::shared_ptr<const NodeSnapshot> snapshot = collector.Snapshot();
   ASSERT_EQ(snapshot->processes.size(), 1u);
   EXPECT_EQ(snapshot->processes[0].communicators.at(0).started_sequence, 3u);
+}
+
+// The clock is read once for each part that a snapshot waits for, and once more where it begins.
+TEST_F(CollectorTest, WaitsForAWholeListingOnlyAtTheFirstSnapshotAndWithoutItsThread) {
+  constexpr int kParts = 5;
+  WriteSegment(scratch_.File("x.seg"), 3);
+  for (int64_t i = 0; i < kParts * kNamesPerPart; ++i) std::ofstream{scratch_.File(std::to_string(i))};
+  const std::thread::id caller = std::this_thread::get_id();
+  int parts = 0;
+  int64_t later_ns = 0;
+  const auto clock = [&] {
+    Moment now = Now();
+    if (std::this_thread::get_id() == caller) {
+      ++parts;
+      now.monotonic_ns += later_ns;
+    }
+    return now;
+  };
+  Collector alone(Options(), clock);
+  EXPECT_EQ(alone.Snapshot()->processes.size(), 1u);
+  EXPECT_GE(parts, kParts);
+
+  Collector collector(Options(), clock);
+  collector.Start();
+  EXPECT_EQ(collector.Snapshot()->processes.size(), 1u);
+  parts = 0;
+  later_ns = std::chrono::nanoseconds(std::chrono::minutes(1)).count();  // the next listing is due
+  EXPECT_EQ(collector.Snapshot()->processes.size(), 1u);
+  EXPECT_EQ(parts, 1);
 }
 
 TEST_F(CollectorTest, UnlinksTheFilesOfTheDeadWhileNobodyScrapes) {

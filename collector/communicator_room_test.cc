@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One user's communicators: what a snapshot holds of them, and what they cost to read, whatever his processes do.
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <memory>
@@ -111,6 +113,62 @@ TEST_F(CommunicatorRoomTest, CommunicatorsThatAreOverCostNoCopy) {
   constexpr size_t kSlots = 1000;
   WriteLive(SegmentOf(kSlots, {.state = 3, .closed_monotonic_ns = 1}), "x.seg");
   EXPECT_LT(BytesReadBy([&] { EXPECT_EQ(Snapshot().segments.live, 1u); }), kSlots * 1000);
+}
+
+// Regression: each slot that was ever used cost a small read at every snapshot, whatever came of it: 4 million reads
+// for one user's segments.
+TEST_F(CommunicatorRoomTest, OneUsersSlotsAreLookedAtOnlySoOften) {
+  if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
+  constexpr size_t kSlots = 2000, kServed = kMaxSlotsPerUser / kSlots, kRefused = 2;
+  const SegmentWriterV1 segment = SegmentOf(kSlots, {.state = 3, .closed_monotonic_ns = 1});
+  WriteLive(segment, "0.seg");
+  const uint64_t one = BytesReadBy([&] { EXPECT_EQ(Snapshot().segments.live, 1u); });
+  for (size_t i = 1; i < kServed + kRefused; ++i) WriteLive(segment, std::to_string(i) + ".seg");
+  SegmentOf(1).WriteTo(Path("other.seg"));
+  if (::chown(Path("other.seg").c_str(), 1002, static_cast<gid_t>(-1)) != 0) {
+    GTEST_SKIP() << "needs root, to give files to other users";
+  }
+  const LockHolder other(Path("other.seg"));
+  Snapshot();
+  const uint64_t all = BytesReadBy([&] {
+    const NodeSnapshot snapshot = Snapshot();
+    EXPECT_EQ(snapshot.segments.live, kServed + 1);
+    EXPECT_EQ(snapshot.segments.unusable, kRefused);
+    EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), kRefused);
+    ASSERT_EQ(snapshot.segment_troubles.size(), 1u);
+    EXPECT_EQ(snapshot.segment_troubles[0].uid, ::getuid());
+    EXPECT_EQ(snapshot.segment_troubles[0].present, kRefused);
+  });
+  EXPECT_LT(all, (kServed + 1) * one);
+}
+
+// Regression: whoever touched the files of dead processes, or let go of their locks again and again, had them all read
+// each time, 20 times a second.
+TEST_F(CommunicatorRoomTest, ADeadSegmentThatIsTouchedAgainAndAgainIsReadOnceASecond) {
+  if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
+  SegmentOf(20).WriteTo(Path("x.seg"));
+  const uint64_t one = BytesReadBy([&] { EXPECT_EQ(CommunicatorsOf(Snapshot()), 20u); });
+  const uint64_t touched = BytesReadBy([&] {
+    for (int i = 1; i < 20; ++i) {
+      SetAge("x.seg", seconds(i));
+      Advance(std::chrono::milliseconds(50));
+      table_.Refresh(now_);
+    }
+  });
+  EXPECT_LT(touched, one);
+  SegmentOf(21).WriteTo(Path("x.seg"));
+  Advance(kLastStateInterval);
+  EXPECT_EQ(CommunicatorsOf(Snapshot()), 21u);
+}
+
+// The last counts of a process are read when there are slots to spare again.
+TEST_F(CommunicatorRoomTest, ADeadSegmentThatWasRefusedForItsSlotsIsReadLater) {
+  constexpr size_t kSlots = 4000, kAtOnce = kMaxSlotsPerUser / kSlots;
+  const SegmentWriterV1 segment = SegmentOf(kSlots, {.state = 3, .closed_monotonic_ns = 1});
+  for (size_t i = 0; i < kAtOnce + 2; ++i) segment.WriteTo(Path(std::to_string(i) + ".seg"));
+  EXPECT_EQ(Snapshot().segments.exited, kAtOnce);
+  Advance(kLastStateInterval);
+  EXPECT_EQ(Snapshot().segments.exited, kAtOnce + 2);
 }
 
 }  // namespace

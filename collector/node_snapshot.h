@@ -258,6 +258,10 @@ struct SegmentTrouble {
 // SegmentError::kTooManySegments. (The last counts of the dead, which are kept, are bounded by the same number.)
 inline constexpr uint64_t kMaxCommunicators = 2048;
 
+// Slots of one user that one snapshot looks at, whatever is in them, at 1 us each: 64 processes of 256 slots that were all
+// used. Segments beyond it: SegmentError::kTooManySegments.
+inline constexpr uint64_t kMaxSlotsPerUser = 16384;
+
 // Communicators whose arrivals are compared at most, since reading the ring of each costs a system call at every
 // interval: 3 % of a core for so many.
 inline constexpr size_t kMaxRings = 1024;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dead: for how long their counts are served, by this collector, a second one and one that was started again, and
 // what becomes of their files.
+#include <unistd.h>
+
 #include <fstream>
 #include <memory>
 
@@ -120,6 +122,24 @@ TEST_F(RetentionTest, UnlinksHalfWrittenAndBrokenFilesThatNobodyHoldsWhenTheyAre
   EXPECT_EQ(Snapshot().segments.unusable, 0u);
   for (const char* name : {"starting.seg", "empty.seg", "text.seg"}) EXPECT_FALSE(Exists(name)) << name;
   EXPECT_TRUE(Exists("held.seg"));
+}
+
+// Regression: a user could have the collector unlink thousands of files in one go, while everybody waited.
+TEST_F(RetentionTest, UnlinksOnlySoManyFilesOfAUserAtOnceAndKeepsNoOtherWaiting) {
+  constexpr size_t kFiles = 2 * kMaxRemovalsPerUser + 10;
+  for (size_t i = 0; i < kFiles; ++i) std::ofstream(Path(std::to_string(i) + ".seg"));
+  std::ofstream(Path("others.seg"));
+  if (::chown(Path("others.seg").c_str(), 1001, static_cast<gid_t>(-1)) != 0) {
+    GTEST_SKIP() << "needs root, to give files to other users";
+  }
+  EXPECT_EQ(Snapshot().segments.starting, kFiles + 1);
+  Advance(kRetention + seconds(2));
+  table_.Update(now_);
+  EXPECT_FALSE(Exists("others.seg"));
+  EXPECT_EQ(table_.Read(now_).segments.starting, kFiles - kMaxRemovalsPerUser);
+  for (int i = 0; i < 2; ++i) table_.Update(now_);
+  EXPECT_EQ(table_.Read(now_).segments.starting, 0u);
+  for (size_t i = 0; i < kFiles; ++i) EXPECT_FALSE(Exists(std::to_string(i) + ".seg"));
 }
 
 TEST_F(RetentionTest, ReadsADeadFileAgainWhenItIsChanged) {

@@ -27,10 +27,17 @@ uint64_t Segment::KeepLastState(const ReadTerms& terms, const FileErrors& errors
   const FileStamp stamp = Stamp();
   const bool is_new = !exit_monotonic_ns_ || read_stamp_ != stamp;
   const bool is_stale = static_cast<uint64_t>(terms.now.monotonic_ns) >= read_.stale_at_ns;
-  const bool is_hopeless = HadNoRoom() && terms.communicator_limit <= read_limit_;
-  const bool must_read = is_new || is_stale || (!read_.process && !is_hopeless);
-  if (must_read) Read(stamp, terms, errors);
-  if (is_new) NoteExit(stamp, terms.now);
+  const bool is_hopeless = HadNoRoom() && !read_.lacked_slots && terms.communicator_limit <= read_limit_;
+  const bool is_known = read_.process || read_.fault;
+  const bool is_recent = kept_monotonic_ns_ && terms.now.monotonic_ns - *kept_monotonic_ns_ <
+                                                   std::chrono::nanoseconds(kLastStateInterval).count();
+  const bool is_wanted = is_new || is_stale || (!read_.process && !is_hopeless);
+  const bool must_read = is_wanted && !(is_known && is_recent);
+  if (must_read) {
+    Read(stamp, terms, errors);
+    kept_monotonic_ns_ = terms.now.monotonic_ns;
+  }
+  if (must_read && is_new) NoteExit(stamp, terms.now);
   if (must_read) return read_.Cost();
   if (!read_.process || read_.process->communicators.size() <= terms.communicator_limit) return CommunicatorsKept();
   read_.process.reset();

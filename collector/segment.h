@@ -17,6 +17,10 @@
 
 namespace nccl_exporter {
 
+// How often the last counts of a dead process are read again: its owner may touch the file, or take and let go of its
+// lock, without end. A read takes up to 80 ms, the whole room for communicators.
+inline constexpr std::chrono::seconds kLastStateInterval{1};
+
 class Segment {
  public:
   // `is_alive`: whether it had a writer when it was opened.
@@ -75,6 +79,7 @@ class Segment {
   uint64_t read_limit_ = 0;   // of communicators, at the latest read
   uint64_t communicators_wanted_ = 0;
   std::optional<FileStamp> read_stamp_;
+  std::optional<int64_t> kept_monotonic_ns_;  // when KeepLastState() read it
   std::optional<int64_t> exit_monotonic_ns_;  // set while the writer is gone
   CountedFault counted_fault_;
 };

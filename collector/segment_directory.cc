@@ -2,24 +2,17 @@
 // Directory access. Every path is looked up anew, so that no descriptor keeps a file system busy.
 #include "collector/segment_directory.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
-#include <memory>
 #include <string_view>
 
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter {
 namespace {
-
-struct CloseDirectory {
-  void operator()(DIR* directory) const { ::closedir(directory); }
-};
-using OpenDirectory = std::unique_ptr<DIR, CloseDirectory>;
 
 // A user's number as the plugin writes it, without leading zeros.
 std::optional<uint64_t> UserOf(std::string_view text) {
@@ -32,6 +25,18 @@ std::optional<uint64_t> UserOf(std::string_view text) {
 
 }  // namespace
 
+DirectoryNames::DirectoryNames(FileDescriptor directory) : directory_(::fdopendir(directory.number())) {
+  if (directory_) directory.Release();
+}
+
+const char* DirectoryNames::Next() {
+  errno = 0;
+  const dirent* const entry = ::readdir(directory_.get());
+  if (entry == nullptr) return nullptr;
+  ++count_;
+  return entry->d_name;
+}
+
 FileDescriptor SegmentDirectory::Open() const {
   const int no_link = owner_ ? O_NOFOLLOW : 0;
   FileDescriptor directory(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | no_link));
@@ -42,22 +47,23 @@ FileDescriptor SegmentDirectory::Open() const {
   return FileDescriptor();
 }
 
-SegmentDirectory::Listing SegmentDirectory::List(size_t& names, const Visit& visit) const {
-  FileDescriptor opened = Open();
-  if (!opened.is_open()) return errno == ENOENT ? Listing::kMissing : Listing::kUnreadable;
-  const OpenDirectory directory(::fdopendir(opened.number()));
-  if (!directory) return Listing::kUnreadable;
-  const int descriptor = opened.Release();
-  while (true) {
-    errno = 0;
-    const dirent* entry = ::readdir(directory.get());
-    if (entry == nullptr) return errno == 0 ? Listing::kComplete : Listing::kUnreadable;
-    ++names;
-    struct stat status {};
-    if (!std::string_view(entry->d_name).ends_with(layout::kFileSuffix)) continue;
-    if (::fstatat(descriptor, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone in the meantime
-    visit(descriptor, entry->d_name, status);
+SegmentDirectory::Listing SegmentDirectory::List(DirectoryNames& names, int64_t& effort, const Visit& visit) const {
+  if (!names.is_open()) {
+    FileDescriptor opened = Open();
+    if (!opened.is_open()) return errno == ENOENT ? Listing::kMissing : Listing::kUnreadable;
+    names = DirectoryNames(std::move(opened));
+    if (!names.is_open()) return Listing::kUnreadable;
   }
+  while (effort > 0) {
+    const char* const name = names.Next();
+    if (name == nullptr) return errno == 0 ? Listing::kComplete : Listing::kUnreadable;
+    --effort;
+    struct stat status {};
+    if (!std::string_view(name).ends_with(layout::kFileSuffix)) continue;
+    if (::fstatat(names.descriptor(), name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone in the meantime
+    visit(names.descriptor(), name, status);
+  }
+  return Listing::kPartial;
 }
 
 // Between the look and the unlinking another file could take the name; as names are drawn at random, nobody's does.
@@ -70,25 +76,29 @@ bool SegmentDirectory::Unlink(const std::string& name, const FileKey& key) const
   return ::unlinkat(directory.number(), name.c_str(), 0) == 0 || errno == ENOENT;
 }
 
-std::vector<SegmentDirectory> PrivateDirectories(const std::string& pattern, size_t limit, size_t& names) {
-  std::vector<SegmentDirectory> found;
+bool FindPrivateDirectories(const std::string& pattern, DirectoryNames& names, int64_t& effort, size_t limit,
+                            std::vector<SegmentDirectory>& found) {
   const size_t name_at = pattern.rfind('/') + 1;
   const std::string parent = name_at == 0 ? "." : pattern.substr(0, name_at);
   const std::string prefix = pattern.substr(name_at, pattern.size() - name_at - 1);
-  const OpenDirectory directory(::opendir(parent.c_str()));
-  if (!directory) return found;
-  while (const dirent* entry = ::readdir(directory.get())) {
-    const std::string_view name = entry->d_name;
-    ++names;
+  if (!names.is_open()) {
+    FileDescriptor opened(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (opened.is_open()) names = DirectoryNames(std::move(opened));
+    if (!names.is_open()) return true;
+  }
+  while (effort > 0 && found.size() < limit) {
+    const char* const entry = names.Next();
+    if (entry == nullptr) return true;
+    --effort;
+    const std::string_view name = entry;
     if (!name.starts_with(prefix)) continue;
     const std::optional<uint64_t> uid = UserOf(name.substr(prefix.size()));
     struct stat status {};
-    if (!uid || ::fstatat(::dirfd(directory.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (!uid || ::fstatat(names.descriptor(), entry, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
     if (!S_ISDIR(status.st_mode) || status.st_uid != *uid || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) continue;
-    if (found.size() == limit) break;
     found.emplace_back(pattern.substr(0, name_at) + std::string(name), uid);
   }
-  return found;
+  return found.size() >= limit;
 }
 
 }  // namespace nccl_exporter

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One directory of segments: lists the names that may be segments, and unlinks.
+// One directory of segments: lists the names that may be segments, part by part, and unlinks.
 #pragma once
 
+#include <dirent.h>
 #include <sys/stat.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,9 +18,30 @@
 
 namespace nccl_exporter {
 
+// The names of one directory, read one after the other. Any time may pass in between: a name that stays there comes
+// exactly once.
+class DirectoryNames {
+ public:
+  DirectoryNames() = default;
+  explicit DirectoryNames(FileDescriptor directory);
+
+  bool is_open() const { return directory_ != nullptr; }
+  int descriptor() const { return ::dirfd(directory_.get()); }
+  // Null at the end, and where reading fails: errno is not 0 then.
+  const char* Next();
+  int64_t count() const { return count_; }  // of names so far
+
+ private:
+  struct Close {
+    void operator()(DIR* directory) const { ::closedir(directory); }
+  };
+  std::unique_ptr<DIR, Close> directory_;
+  int64_t count_ = 0;
+};
+
 class SegmentDirectory {
  public:
-  enum class Listing { kComplete, kMissing, kUnreadable };
+  enum class Listing { kPartial, kComplete, kMissing, kUnreadable };
 
   // `owner`: of a directory that one user's jobs made for themselves. It must be no link and belong to the owner; else
   // it is as good as missing. The owner could lead us elsewhere by a link, and let us unlink there.
@@ -28,11 +51,12 @@ class SegmentDirectory {
   const std::string& path() const { return path_; }
   const std::optional<uint64_t>& owner() const { return owner_; }
 
-  // Calls `visit(directory, name, status)` for each name that ends as a segment's does, whatever is behind the name.
-  // `directory` is a descriptor, open during the call. A directory that is not there (yet) is no error; after another
-  // failure errno says what it is. Adds the number of names that were looked at, of any kind, to `names`.
+  // Goes on through `names`, which it opens where they are not open, for as long as `effort` is positive: each name, of
+  // any kind, takes 1 of it. Calls `visit(directory, name, status)` for each name that ends as a segment's does,
+  // whatever is behind it; `directory` is a descriptor, open during the call. A directory that is not there (yet) is no
+  // error; after another failure errno says what it is.
   using Visit = std::function<void(int directory, const std::string& name, const struct stat& status)>;
-  Listing List(size_t& names, const Visit& visit) const;
+  Listing List(DirectoryNames& names, int64_t& effort, const Visit& visit) const;
 
   // Unlinks `name` if it is still the regular file `key`. False if that failed, and errno says why; it is well if
   // somebody else was faster.
@@ -47,8 +71,9 @@ class SegmentDirectory {
 
 // The private directories of users that `pattern` stands for: a path that ends with "-*", where the users' numbers
 // stand in the place of "*". Only those that belong to the user of their number, are no links, and that nobody else
-// writes to; at most `limit`. Adds the number of names that were looked at to `names`.
-std::vector<SegmentDirectory> PrivateDirectories(const std::string& pattern, size_t limit, size_t& names);
+// writes to; at most `limit` in `found`. Goes on through `names` as List() does; false while there are more.
+bool FindPrivateDirectories(const std::string& pattern, DirectoryNames& names, int64_t& effort, size_t limit,
+                            std::vector<SegmentDirectory>& found);
 
 // Whether a path of --segment.dir is such a pattern.
 inline bool IsPrivatePattern(const std::string& path) { return path.ends_with("-*"); }

@@ -33,22 +33,42 @@ TEST_F(SegmentDirectoryTest, ListsOnlyNamesOfSegmentsWhateverIsBehindThem) {
   MakeFile("seg");
   std::filesystem::create_directory(scratch_.File("directory.seg"));
   std::set<std::string> names;
-  size_t looked_at = 0;
-  const auto listing = directory_.List(looked_at, [&](int, const std::string& name, const struct stat& status) {
+  DirectoryNames opened;
+  int64_t effort = 100;
+  const auto listing = directory_.List(opened, effort, [&](int, const std::string& name, const struct stat& status) {
     names.insert(name);
     EXPECT_EQ(S_ISDIR(status.st_mode), name == "directory.seg");
   });
   EXPECT_EQ(listing, SegmentDirectory::Listing::kComplete);
   EXPECT_EQ(names, (std::set<std::string>{"1.seg", "directory.seg"}));
-  EXPECT_EQ(looked_at, 4u + 2u) << "with . and ..";
+  EXPECT_EQ(effort, 100 - (4 + 2)) << "with . and ..";
 }
 
 TEST_F(SegmentDirectoryTest, TellsAMissingDirectoryFromAnUnreadableOne) {
   const auto never = [](int, const std::string&, const struct stat&) { FAIL(); };
-  size_t names = 0;
-  EXPECT_EQ(SegmentDirectory(scratch_.File("missing")).List(names, never), SegmentDirectory::Listing::kMissing);
+  DirectoryNames names;
+  int64_t effort = 1;
+  EXPECT_EQ(SegmentDirectory(scratch_.File("missing")).List(names, effort, never), SegmentDirectory::Listing::kMissing);
   MakeFile("file");
-  EXPECT_EQ(SegmentDirectory(scratch_.File("file")).List(names, never), SegmentDirectory::Listing::kUnreadable);
+  EXPECT_EQ(SegmentDirectory(scratch_.File("file")).List(names, effort, never), SegmentDirectory::Listing::kUnreadable);
+}
+
+TEST_F(SegmentDirectoryTest, GoesOnWhereItStoppedAndNamesEachOnceWhatStays) {
+  for (int i = 0; i < 3000; ++i) MakeFile(std::to_string(i) + ".seg");
+  std::multiset<std::string> seen;
+  DirectoryNames names;
+  const auto visit = [&](int, const std::string& name, const struct stat&) { seen.insert(name); };
+  SegmentDirectory::Listing state{};
+  for (int part = 0; part == 0 || state == SegmentDirectory::Listing::kPartial; ++part) {
+    const size_t before = seen.size();
+    int64_t effort = 100;
+    state = directory_.List(names, effort, visit);
+    EXPECT_LE(seen.size() - before, 100u);
+    MakeFile("new" + std::to_string(part) + ".seg");
+    std::filesystem::remove(scratch_.File(std::to_string(part) + ".seg"));
+  }
+  EXPECT_EQ(state, SegmentDirectory::Listing::kComplete);
+  for (int i = 100; i < 3000; ++i) EXPECT_EQ(seen.count(std::to_string(i) + ".seg"), 1u) << i;
 }
 
 TEST_F(SegmentDirectoryTest, UnlinksTheFileThatIsMeant) {

@@ -35,8 +35,8 @@ class SegmentReading {
     result_.process = DescribeProcess(header_, source_.OwnerUid());
     result_.last_sign_of_life_realtime_ns = result_.process->start_realtime_ns;
     const auto overflow = static_cast<uint32_t>(header_.slot_count - 1);
-    CheckRoom(overflow);
-    for (uint32_t slot = 0; slot < overflow && !any_is_free_ && !result_.fault; ++slot) ReadSlot(slot);
+    FindWanted(overflow);
+    for (size_t i = 0; i < wanted_.size() && !result_.fault; ++i) ReadSlot(wanted_[i]);
     if (!result_.fault) ReadSlot(overflow);
     if (result_.fault) result_.process.reset();
     return std::move(result_);
@@ -89,15 +89,27 @@ class SegmentReading {
   }
 
   // Before anything is copied: what is read only to be thrown away would cost more than what is served.
-  void CheckRoom(uint32_t overflow) {
-    uint64_t wanted = 0;
+  void FindWanted(uint32_t overflow) {
     for (uint32_t slot = 0; slot < overflow && !any_is_free_ && !result_.fault; ++slot) {
-      if (IsWanted(slot) && ++wanted > terms_.communicator_limit) RefuseMore();
+      if (!MayLook()) return;
+      if (!IsWanted(slot)) continue;
+      wanted_.push_back(slot);
+      if (wanted_.size() > terms_.communicator_limit) RefuseMore();
     }
-    any_is_free_ = false;
   }
 
-  // The writer may publish more behind the back of CheckRoom().
+  bool MayLook() {
+    if (terms_.slots_left == nullptr) return true;
+    result_.lacked_slots = *terms_.slots_left == 0;
+    if (result_.lacked_slots) {
+      result_.fault = SegmentFault{SegmentError::kTooManySegments, "too many slots of the user were ever used"};
+    } else {
+      --*terms_.slots_left;
+    }
+    return !result_.lacked_slots;
+  }
+
+  // A slot may be claimed anew, again and again, while it is copied.
   bool HasRoom() {
     const uint64_t limit = terms_.communicator_limit;
     const bool has_room = result_.process->communicators.size() < limit && result_.copied_slots < kSlotAttempts * limit;
@@ -202,6 +214,7 @@ class SegmentReading {
   SegmentRead result_;
   SegmentHeader header_{};
   bool any_is_free_ = false;
+  std::vector<uint32_t> wanted_;
   std::unique_ptr<CommunicatorSlot> slot_;  // kept from slot to slot; about 100 KiB
   std::unique_ptr<Entries> entries_after_;
 };

@@ -22,6 +22,7 @@ struct ReadTerms {
   Moment now;
   std::chrono::nanoseconds retention = std::chrono::nanoseconds::max();  // of finalized communicators
   uint64_t communicator_limit = layout::kMaxSlots;                       // 40 KiB of memory each, 40 us to read
+  uint64_t* slots_left = nullptr;  // how many may be looked at, counted down; null: no limit
 };
 
 struct SegmentRead {
@@ -29,6 +30,7 @@ struct SegmentRead {
   std::optional<SegmentFault> fault;  // why there is no `process`; if there is neither, the writer is still starting
   uint64_t changed_slots = 0;         // left out, because they were claimed anew in the middle of the copy
   uint64_t copied_slots = 0;          // besides the overflow slot, also where nothing came of it
+  bool lacked_slots = false;          // the reason of `fault`: ReadTerms::slots_left
   // CLOCK_MONOTONIC when the same bytes will have to be read anew, because some of them mean something else by then.
   uint64_t stale_at_ns = kNever;
   int64_t last_sign_of_life_realtime_ns = 0;  // the latest time in the bytes

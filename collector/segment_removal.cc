@@ -22,7 +22,7 @@ void SegmentTable::RemoveOver(const Moment& now) {
   FindWaiting(now);
   for (auto it = segments_.begin(); it != segments_.end();) {
     Followed& followed = it->second;
-    if (!followed.segment.IsOver(now, retention_) || IsWaitedFor(followed, now)) {
+    if (!followed.segment.IsOver(now, retention_) || IsWaitedFor(followed, now) || !MayRemove(followed.uid)) {
       ++it;
       continue;
     }
@@ -51,7 +51,7 @@ void SegmentTable::RemoveSetAside(const Moment& now) {
             : 0;
     const bool is_over =
         aside.since_realtime_ns && now.monotonic_ns - aside.since_monotonic_ns + age_then_ns > retention_.count();
-    if (!is_over) {
+    if (!is_over || !MayRemove(aside.uid)) {
       ++it;
       continue;
     }

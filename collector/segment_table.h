@@ -36,15 +36,25 @@ inline constexpr size_t kMaxSetAside = 65536;
 // not see everything. Where it is not watched (it is missing, or inotify unavailable), each refresh lists it.
 inline constexpr std::chrono::seconds kRescanInterval{10};
 
-// A listing costs about 2 us for each name, of whatever kind. Where somebody fills a directory, the next listing of it
-// comes after 50 us for each name of the last one, so that listing takes a few per cent of a core; jobs do not have so
-// many.
-inline constexpr size_t kNamesAtEase = 4096;
+// A listing goes on in parts, so that nobody waits for a whole one: a directory may have any number of names, and the
+// collector's lock is held meanwhile. A part is a number of names, of whatever kind, at 1 to 4 us each; a file that has
+// to be opened or unlinked costs as much as kNamesPerOpen. So a part takes 2 to 4 ms at most.
+inline constexpr int64_t kNamesPerPart = 1024;
+inline constexpr int64_t kNamesPerOpen = 16;
+
+// Where somebody fills a directory, the next listing of it begins 50 us after the end of the last for each of its
+// names, so that listing takes a few per cent of a core; jobs do not have so many.
+inline constexpr int64_t kNamesAtEase = 4096;
 inline constexpr std::chrono::microseconds kRestPerName{50};
 
-// Opening a file costs about 50 us. Of one user's files that are not known yet, a listing opens as many as can be
-// remembered; what else he has is refused unseen.
+// Of one user's files that are not known yet, a listing opens as many as can be remembered beside those that are; what
+// else he has is refused unseen. A few are opened all the same: a file whose lock is held comes before others of his.
 inline constexpr size_t kMaxOpensPerUser = kMaxSegmentsPerUser + kMaxSetAsidePerUser;
+inline constexpr size_t kMinOpensPerUser = 256;
+
+// Files of one user that one Update() unlinks: each takes about 40 us, and their owner can make any number of them look
+// old. The next Update() comes within a second.
+inline constexpr size_t kMaxRemovalsPerUser = 64;
 
 // How often private directories of users are looked for, and how many of them are watched: /dev/shm is a busy place,
 // where each shared memory of a job would wake us.
@@ -70,10 +80,29 @@ class SegmentTable {
   // `directories`: paths, or patterns of private directories (see PrivateDirectories()).
   SegmentTable(std::vector<std::string> directories, std::chrono::nanoseconds retention);
 
-  // Finds new segments, notices writers that have gone, unlinks what is over.
-  void Refresh(const Moment& now);
+  // Notices what has changed in the directories, and lists one part of it. DiscoverMore() goes on with the next part of
+  // what was noticed, for as long as IsDiscovering().
+  void Discover(const Moment& now);
+  void DiscoverMore(const Moment& now);
+  bool IsDiscovering() const;
 
-  // What the segments say that are followed as of the last Refresh(), which was at the same moment.
+  // Whether every directory was listed at least once.
+  bool HasListedAll() const;
+
+  // Files that were there at this moment, of CLOCK_MONOTONIC, are known. Later ones need not be, where a listing is
+  // under way or has to wait.
+  int64_t KnownUntil(const Moment& now) const;
+
+  // Notices writers that have gone, unlinks what is over.
+  void Update(const Moment& now);
+
+  // All of this at once, however long it takes.
+  void Refresh(const Moment& now) {
+    for (Discover(now); IsDiscovering();) DiscoverMore(now);
+    Update(now);
+  }
+
+  // What the segments say that are followed as of the last Update(), which was at the same moment.
   NodeSnapshot Read(const Moment& now);
 
   NodeSnapshot Snapshot(const Moment& now) {
@@ -81,31 +110,48 @@ class SegmentTable {
     return Read(now);
   }
 
-  // The segments that are followed as of the last Refresh().
+  // The segments that are followed.
   using Visit = std::function<void(const FileKey& key, const std::shared_ptr<const SegmentFile>& file, bool is_alive)>;
   void ForEach(const Visit& visit) const;
 
-  // Readable when Refresh() has something to look at; -1: cannot tell.
+  // Readable when Discover() has something to look at; -1: cannot tell.
   int wakeup_descriptor() const { return watch_.descriptor(); }
 
  private:
+  // A listing that is due or under way.
+  struct Listing {
+    DirectoryNames names = {};
+    int64_t begun_monotonic_ns = 0;
+    std::set<uint64_t> refused = {};             // users whose files found no room
+    std::map<uint64_t, size_t> opens_left = {};  // by user
+  };
   struct Directory {
     SegmentDirectory files;
     bool is_watched = false;
+    bool has_changed = false;  // since the latest listing began
     bool is_missing = false;
     bool is_unreadable = false;
     uint64_t uid = 0;                 // its owner, where it is unreadable
-    std::set<uint64_t> refused = {};  // users whose files found no room at the last listing
-    std::set<uint64_t> refused_before = {};
-    std::map<uint64_t, size_t> opened = {};  // by user, at the last listing
-    size_t names = 0;                        // of any kind, at the last listing
-    std::optional<int64_t> listed_monotonic_ns = std::nullopt;
+    std::set<uint64_t> refused = {};  // users whose files found no room, at the last listing or since
+    uint64_t listings = 0;            // that have begun
+    std::optional<Listing> listing = std::nullopt;
+    // Of the last listing that is over.
+    int64_t names_listed = 0;
+    std::optional<int64_t> begun_monotonic_ns = std::nullopt;
+    int64_t ended_monotonic_ns = 0;
   };
-  // Where a file was last seen. `is_listed` is cleared before each listing of its directory.
+  // A look for private directories that is under way.
+  struct PrivateSearch {
+    size_t pattern = 0;
+    DirectoryNames names = {};
+    int64_t names_before = 0;  // of the patterns before
+    std::vector<SegmentDirectory> found = {};
+  };
+  // Where a file was last seen, and at which listing of the directory.
   struct Place {
     Directory* directory;
     std::string name;
-    bool is_listed = true;
+    uint64_t listing;
   };
   struct Followed {
     Place place;
@@ -124,12 +170,15 @@ class SegmentTable {
   };
   using Segments = std::map<FileKey, Followed>;
 
-  void FindPrivateDirectories(const Moment& now);
+  void SearchPrivateDirectories(const Moment& now);
+  void TakePrivateDirectories();
   void ForgetPrivateDirectories();
-  void ListWhereNeeded(const Moment& now);
-  void List(Directory& directory, const Moment& now);
-  void Meet(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
+  bool MustList(const Directory& directory, const Moment& now) const;
+  void List(Directory& directory, int64_t& effort, const Moment& now);
+  void EndListing(Directory& directory, SegmentDirectory::Listing result, int error, const Moment& now);
+  void Meet(Directory& directory, int descriptor, const std::string& name, const struct stat& status, int64_t& effort,
             const Moment& now);
+  bool MayOpen(Directory& directory, uint64_t uid) const;
   void Open(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
             const Moment& now);
   void Follow(const FileKey& key, Followed followed);
@@ -140,8 +189,9 @@ class SegmentTable {
   static bool IsExpected(const SetAside& aside);
   void PutAside(const FileKey& key, SetAside aside, const std::string& detail);
   std::map<FileKey, SetAside>::iterator TakeUp(std::map<FileKey, SetAside>::iterator aside);
-  void ForgetUnlisted();
+  void ForgetUnlisted(const Directory& directory);
   void Observe(const Moment& now);
+  bool MayRemove(uint64_t uid) { return ++removals_[uid] <= kMaxRemovalsPerUser; }
   void RemoveOver(const Moment& now);
   void RemoveSetAside(const Moment& now);
   void FindWaiting(const Moment& now);
@@ -160,15 +210,17 @@ class SegmentTable {
   const std::chrono::nanoseconds retention_;
   const size_t segment_limit_;
   std::vector<std::string> private_patterns_;
-  std::optional<int64_t> private_sought_monotonic_ns_;
-  size_t private_names_ = 0;                         // beside them, at the last look
-  std::map<std::string, uint64_t> private_refused_;  // those that found no room, by path, and their users
-  std::list<Directory> directories_;                 // places point into it
+  std::optional<PrivateSearch> private_search_;
+  std::optional<int64_t> private_sought_monotonic_ns_;  // the end of the last search
+  int64_t private_names_ = 0;                           // beside them, at the last search
+  std::map<std::string, uint64_t> private_refused_;     // those that found no room, by path, and their users
+  std::list<Directory> directories_;  // places point into it; the one that is to be listed next comes first
   DirectoryWatch watch_;
   Segments segments_;
   std::map<FileKey, SetAside> set_aside_;
   std::map<uint64_t, size_t> followed_of_;   // by user
   std::map<uint64_t, size_t> set_aside_of_;  // by user
+  std::map<uint64_t, size_t> removals_;      // by user, in the latest Update()
   // Communicators in which a living rank waits; looked for while somebody dead is over.
   std::set<CommunicatorKey> waiting_;
   std::optional<int64_t> waiting_monotonic_ns_;

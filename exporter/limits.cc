@@ -30,6 +30,7 @@ std::vector<Limit> Limits(size_t series_limit) {
       {"segments", Value(kMaxSegments)},
       {"segments_per_user", Value(kMaxSegmentsPerUser)},
       {"communicators", Value(kMaxCommunicators)},
+      {"slots_per_user", Value(kMaxSlotsPerUser)},
       {"compared_communicators", Value(kMaxRings)},
       {"native_buckets", Value(kNativeBucketLimit)},
       {"label_value_bytes", Value(kLabelValueLimitBytes)},

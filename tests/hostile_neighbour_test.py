@@ -38,7 +38,8 @@ WAIT_SECONDS = 60
 HEADER_BYTES, SLOT_BYTES = 8192, 110592
 HEADER_BYTES_AT, SLOT_BYTES_AT, SLOT_COUNT_AT, FILE_BYTES_AT, START_AT, IDENTITIES_AT = 16, 24, 32, 40, 64, 80
 IDENTITY_AT, IDENTITY_KEY_BYTES, IDENTITY_VALUE_BYTES, IDENTITY_PAIRS = 4096, 32, 96, 32
-LIVE = 2  # low byte of a slot's state
+LIVE, CLOSED = 2, 3  # low byte of a slot's state; above it is the generation
+COMMUNICATOR_AT, RANK_AT, TIMING_SOURCE_AT, KERNEL, COMPLETIONS_AT = 8, 24, 64, 1, 76096  # in a slot
 
 
 def become(uid):
@@ -379,6 +380,45 @@ class HostileNeighbour(unittest.TestCase):
         for i in range(200_000):
             os.close(put(self.shared / f'{i}.x'))
 
+    def flood_of_segment_names(self):
+        os.close(put(self.shared / 'junk.seg', b'certainly no segment of ours'))
+        for i in range(200_000):
+            try:
+                os.link(self.shared / 'junk.seg', self.shared / f'{i}.seg')
+            except OSError:  # a file system may allow fewer links to one file
+                os.close(put(self.shared / f'{i}.seg'))
+
+    def used_slots(self):
+        """Segments of a live process in which every slot was used and finalized."""
+        slots = 4096
+        for number in range(12):
+            header = self.edited((SLOT_COUNT_AT, slots), (FILE_BYTES_AT, HEADER_BYTES + slots * SLOT_BYTES))[:HEADER_BYTES]
+            descriptor = self.segment(f'used{number}.seg', header)
+            os.ftruncate(descriptor, HEADER_BYTES + slots * SLOT_BYTES)
+            for slot in range(slots - 1):
+                os.pwrite(descriptor, struct.pack('<Q', 1 << 8 | CLOSED), HEADER_BYTES + slot * SLOT_BYTES)
+
+    def claimed_anew(self):
+        """Two ranks of a communicator that has just begun to work, again and again: each time the daemon looks for its other ranks."""
+        if not hasattr(self, 'maps'):
+            self.maps, self.generation = [], 1
+            for rank in range(2):
+                data = self.edited(*((HEADER_BYTES + at, value) for at, value in (
+                    (0, 1 << 8 | LIVE), (COMMUNICATOR_AT, 4711), (RANK_AT, rank), (TIMING_SOURCE_AT, KERNEL), (COMPLETIONS_AT, 1))))
+                self.maps.append(mmap.mmap(self.segment(f'anew{rank}.seg', data), len(data)))
+        self.generation += 1
+        for segment in self.maps:
+            struct.pack_into('<Q', segment, HEADER_BYTES, self.generation << 8 | LIVE)
+        time.sleep(0.005)
+
+    def touched_without_end(self):
+        """A segment of 1,499 communicators, of nobody alive, that looks changed each time the daemon looks."""
+        path = self.shared / 'touched.seg'
+        if not path.exists():
+            os.close(self.segment_of_many('touched.seg', 1500))
+        os.utime(path)
+        time.sleep(0.002)
+
     def tiny(self):
         for i in range(100_000):
             os.close(put(self.shared / f'{i}.seg', b'x'))
@@ -449,6 +489,10 @@ class HostileNeighbour(unittest.TestCase):
                    seen={'uid': str(ATTACKER), 'pod': 'x'}),
             Attack('6,000 communicators of processes that end one by one', before=self.dying_communicators, error='too_many_segments'),
             Attack('200,000 names of no segments', before=self.flood_of_names),
+            Attack('200,000 names of segments, and more come and go', before=self.flood_of_segment_names, during=self.churn, error='bad_magic'),
+            Attack('12 segments of 4,095 slots that were all used', before=self.used_slots, error='too_many_segments', holds=True),
+            Attack('communicators that are claimed anew without end', during=self.claimed_anew, seen={'uid': str(ATTACKER)}),
+            Attack('a large segment of nobody alive that is touched without end', during=self.touched_without_end, seen={'uid': str(ATTACKER)}),
         ]
 
     def play(self, number, attack):

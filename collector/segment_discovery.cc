@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of SegmentTable that finds segments: directories are listed part by part, and what is met there is opened.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <span>
+#include <utility>
+
+#include "collector/segment_table.h"
+#include "proto/shm_layout.h"
+
+namespace nccl_exporter {
+namespace {
+
+int64_t Nanoseconds(std::chrono::nanoseconds time) { return time.count(); }
+
+// For how long a directory of so many names is left alone after a listing.
+int64_t RestAfter(int64_t names) { return names > kNamesAtEase ? names * Nanoseconds(kRestPerName) : 0; }
+
+// What a file is by its first bytes.
+enum class Content : uint8_t { kPublished, kNothing, kForeign };
+
+Content ContentOf(const SegmentFile& file) {
+  static_assert(offsetof(layout::SegmentHeader, version) == 0 && offsetof(layout::SegmentHeader, magic) == 8);
+  std::array<uint64_t, 2> words{};  // version and magic
+  file.Read(0, std::as_writable_bytes(std::span(words)));
+  if (words[0] == 0) return Content::kNothing;
+  return words[1] == layout::kMagic ? Content::kPublished : Content::kForeign;
+}
+
+}  // namespace
+
+void SegmentTable::Discover(const Moment& now) {
+  if (!private_search_ && !private_patterns_.empty()) {
+    const int64_t rest_ns = std::max(Nanoseconds(kPrivateDirectoriesInterval), RestAfter(private_names_));
+    const bool is_due = !private_sought_monotonic_ns_ || now.monotonic_ns - *private_sought_monotonic_ns_ >= rest_ns;
+    if (is_due) private_search_.emplace();
+  }
+  const std::set<std::string> changed = watch_.TakeChanges();
+  for (Directory& directory : directories_) {
+    directory.has_changed = directory.has_changed || changed.contains(directory.files.path());
+    if (!directory.listing && MustList(directory, now)) directory.listing.emplace();
+  }
+  DiscoverMore(now);
+}
+
+bool SegmentTable::MustList(const Directory& directory, const Moment& now) const {
+  if (!directory.begun_monotonic_ns) return true;
+  const int64_t age_ns = now.monotonic_ns - directory.ended_monotonic_ns;
+  if (age_ns < RestAfter(directory.names_listed)) return false;
+  return directory.has_changed || !directory.is_watched || age_ns >= Nanoseconds(kRescanInterval);
+}
+
+// Directories take turns, so that a large one keeps none waiting.
+void SegmentTable::DiscoverMore(const Moment& now) {
+  errors_.SetNow(now.realtime_ns);
+  if (private_search_) SearchPrivateDirectories(now);
+  int64_t effort = kNamesPerPart;
+  for (size_t turns = directories_.size(); turns > 0 && effort > 0; --turns) {
+    Directory& directory = directories_.front();
+    directories_.splice(directories_.end(), directories_, directories_.begin());
+    if (directory.listing) List(directory, effort, now);
+  }
+}
+
+bool SegmentTable::IsDiscovering() const {
+  return private_search_ ||
+         std::ranges::any_of(directories_, [](const auto& each) { return each.listing.has_value(); });
+}
+
+bool SegmentTable::HasListedAll() const {
+  const bool has_sought = private_patterns_.empty() || private_sought_monotonic_ns_;
+  return has_sought &&
+         std::ranges::all_of(directories_, [](const auto& each) { return each.begun_monotonic_ns.has_value(); });
+}
+
+int64_t SegmentTable::KnownUntil(const Moment& now) const {
+  int64_t until_ns = now.monotonic_ns;
+  for (const Directory& directory : directories_) {
+    if (directory.is_watched && !directory.has_changed && !directory.listing) continue;
+    until_ns = std::min(until_ns, directory.begun_monotonic_ns.value_or(INT64_MIN));
+  }
+  return until_ns;
+}
+
+void SegmentTable::SearchPrivateDirectories(const Moment& now) {
+  PrivateSearch& search = *private_search_;
+  int64_t effort = kNamesPerPart;
+  while (effort > 0 && search.pattern < private_patterns_.size()) {
+    // One more than there is room for, to name it.
+    const bool is_over = FindPrivateDirectories(private_patterns_[search.pattern], search.names, effort,
+                                                kMaxPrivateDirectories + 1, search.found);
+    if (!is_over) return;
+    search.names_before += search.names.count();
+    search.names = DirectoryNames();
+    ++search.pattern;
+  }
+  if (search.pattern < private_patterns_.size()) return;
+  TakePrivateDirectories();
+  private_sought_monotonic_ns_ = now.monotonic_ns;
+  private_names_ = search.names_before;
+  private_search_.reset();
+}
+
+void SegmentTable::TakePrivateDirectories() {
+  ForgetPrivateDirectories();
+  const auto refused_before = std::exchange(private_refused_, {});
+  for (SegmentDirectory& found : private_search_->found) {
+    const auto is_same = [&](const Directory& directory) { return directory.files.path() == found.path(); };
+    if (std::ranges::any_of(directories_, is_same)) continue;
+    if (directories_.size() < kMaxPrivateDirectories) {
+      directories_.push_back({.files = std::move(found), .listing = Listing()});
+      continue;
+    }
+    private_refused_.emplace(found.path(), *found.owner());
+    if (refused_before.contains(found.path())) continue;
+    errors_.Add(SegmentError::kTooManySegments, *found.owner(), found.path(),
+                "no room beside " + std::to_string(directories_.size()) + " directories");
+  }
+}
+
+// Those that are gone, and that no file is known of any more.
+void SegmentTable::ForgetPrivateDirectories() {
+  const auto is_of = [](const Directory& directory) {
+    return [&](const auto& entry) { return entry.second.place.directory == &directory; };
+  };
+  std::erase_if(directories_, [&](const Directory& directory) {
+    return directory.files.owner() && directory.is_missing && std::ranges::none_of(segments_, is_of(directory)) &&
+           std::ranges::none_of(set_aside_, is_of(directory));
+  });
+}
+
+void SegmentTable::List(Directory& directory, int64_t& effort, const Moment& now) {
+  Listing& listing = *directory.listing;
+  if (!listing.names.is_open()) {
+    // Before the first name, so that nothing slips through between the two.
+    directory.is_watched = watch_.Watch(directory.files.path());
+    directory.has_changed = false;
+    ++directory.listings;
+    listing.begun_monotonic_ns = now.monotonic_ns;
+  }
+  const auto visit = [&](int descriptor, const std::string& name, const struct stat& status) {
+    Meet(directory, descriptor, name, status, effort, now);
+  };
+  const SegmentDirectory::Listing result = directory.files.List(listing.names, effort, visit);
+  const int error = errno;
+  if (result != SegmentDirectory::Listing::kPartial) EndListing(directory, result, error, now);
+}
+
+void SegmentTable::EndListing(Directory& directory, SegmentDirectory::Listing result, int error, const Moment& now) {
+  directory.names_listed = directory.listing->names.count();
+  directory.begun_monotonic_ns = directory.listing->begun_monotonic_ns;
+  directory.ended_monotonic_ns = now.monotonic_ns;
+  directory.refused = std::move(directory.listing->refused);
+  directory.listing.reset();
+  directory.is_missing = result == SegmentDirectory::Listing::kMissing;
+  const bool was_unreadable = std::exchange(directory.is_unreadable, result == SegmentDirectory::Listing::kUnreadable);
+  if (directory.is_unreadable && !was_unreadable) {
+    struct stat status {};
+    ::stat(directory.files.path().c_str(), &status);  // where even that fails, root is to look after it
+    directory.uid = status.st_uid;
+    errors_.Add(SegmentError::kDirectoryUnreadable, status.st_uid, directory.files.path(), std::strerror(error));
+  }
+  if (!directory.is_unreadable) ForgetUnlisted(directory);
+}
+
+void SegmentTable::Meet(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
+                        int64_t& effort, const Moment& now) {
+  const FileKey key = KeyOf(status);
+  const Place place{.directory = &directory, .name = name, .listing = directory.listings};
+  if (const auto followed = segments_.find(key); followed != segments_.end()) {
+    followed->second.place = place;
+    return;
+  }
+  if (directory.files.owner() && status.st_uid != *directory.files.owner()) return;  // a link to another's file
+  const auto aside = set_aside_.find(key);
+  const bool is_known = aside != set_aside_.end();
+  const bool has_changed = is_known && aside->second.stamp != FileStamp(status);
+  const std::optional<SegmentError> error = is_known ? aside->second.error : std::nullopt;
+  if (is_known) aside->second.place = place;
+  if (is_known && !has_changed && error == SegmentError::kUnlinkFailed) {
+    effort -= kNamesPerOpen;
+    directory.files.Unlink(name, key);
+  } else if (!is_known || has_changed || error == SegmentError::kOpenFailed) {
+    if (!MayOpen(directory, status.st_uid)) return Refuse(directory, name, status.st_uid);
+    effort -= kNamesPerOpen;
+    Open(directory, descriptor, name, status, now);
+  }
+}
+
+bool SegmentTable::MayOpen(Directory& directory, uint64_t uid) const {
+  const auto number = [&](const std::map<uint64_t, size_t>& of) { return of.contains(uid) ? of.at(uid) : 0; };
+  const auto [left, is_first] = directory.listing->opens_left.try_emplace(uid, 0);
+  if (is_first) {
+    const size_t known = std::min(number(followed_of_) + number(set_aside_of_), kMaxOpensPerUser - kMinOpensPerUser);
+    left->second = kMaxOpensPerUser - known;
+  }
+  if (left->second == 0) return false;
+  --left->second;
+  return true;
+}
+
+void SegmentTable::Open(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
+                        const Moment& now) {
+  SegmentError error = SegmentError::kNotARegularFile;
+  std::string detail = "no regular file";
+  std::optional<SegmentFile> file;
+  if (S_ISREG(status.st_mode)) file = SegmentFile::Open(descriptor, name, &error, &detail);
+  SetAside aside{.place = {.directory = &directory, .name = name, .listing = directory.listings},
+                 .uid = status.st_uid,
+                 .stamp = FileStamp(status),
+                 .error = error,
+                 .since_realtime_ns = {}};
+  if (!file) {
+    // Its writer has not locked it yet, and lets nobody else read it until then.
+    const bool is_new = error == SegmentError::kOpenFailed && status.st_size == 0 && (status.st_mode & S_IROTH) == 0;
+    if (is_new) {
+      aside.error.reset();
+      aside.since_realtime_ns = aside.stamp.modified_realtime_ns;
+      aside.since_monotonic_ns = now.monotonic_ns;
+    }
+    struct stat status_after {};
+    if (::fstatat(descriptor, name.c_str(), &status_after, AT_SYMLINK_NOFOLLOW) != 0) return;  // just unlinked
+    return PutAside(KeyOf(status), std::move(aside), detail);
+  }
+  const struct stat opened = file->Status();  // if the name has changed hands since, the file that is open counts
+  const FileKey key = KeyOf(opened);
+  if (segments_.contains(key)) return;
+  aside.uid = opened.st_uid;
+  aside.stamp = FileStamp(opened);
+  // The lock first: what holds one and has nothing published yet is starting.
+  const bool is_alive = file->HasWriter();
+  const Content content = ContentOf(*file);
+  if (content == Content::kForeign || (content == Content::kNothing && !is_alive)) {
+    aside.error = content == Content::kForeign ? std::optional(SegmentError::kBadMagic) : std::nullopt;
+    if (!is_alive) aside.since_realtime_ns = aside.stamp.modified_realtime_ns;
+    aside.since_monotonic_ns = now.monotonic_ns;
+    return PutAside(key, std::move(aside), "not a segment of nccl-exporter");
+  }
+  if (!MakeRoom(opened.st_uid, is_alive)) return Refuse(directory, name, opened.st_uid);
+  Follow(key, {.place = std::move(aside.place), .uid = opened.st_uid, .segment = Segment(std::move(*file), is_alive)});
+}
+
+// What is served is served to its end, also without a name: somebody may have tidied up.
+void SegmentTable::ForgetUnlisted(const Directory& directory) {
+  const auto is_listed = [&](const Place& place) {
+    return place.directory != &directory || place.listing == directory.listings;
+  };
+  for (auto it = set_aside_.begin(); it != set_aside_.end();) {
+    it = is_listed(it->second.place) ? std::next(it) : TakeUp(it);
+  }
+  for (auto it = segments_.begin(); it != segments_.end();) {
+    const bool is_kept = is_listed(it->second.place) || it->second.segment.IsServed();
+    it = is_kept ? std::next(it) : Unfollow(it);
+  }
+}
+
+}  // namespace nccl_exporter
