@@ -253,18 +253,31 @@ struct SegmentTrouble {
   uint64_t present = 0;         // files and directories that have the fault now; 1 for a user without further room
 };
 
-// Communicators in one snapshot, at 40 KiB of memory each: twice as many as the series limit lets through, so that
+// Communicators in one snapshot, at 16 KiB of memory each: twice as many as the series limit lets through, so that
 // memory is bounded also where somebody fills a directory with forged segments. What is over:
 // SegmentError::kTooManySegments. (The last counts of the dead, which are kept, are bounded by the same number.)
 inline constexpr uint64_t kMaxCommunicators = 2048;
 
-// Slots of one user that one snapshot looks at, whatever is in them, at 1 us each: 64 processes of 256 slots that were all
-// used. Segments beyond it: SegmentError::kTooManySegments.
+// Memory that a communicator is expected to take: four functions and some operations in flight. One that takes more has
+// the room of several.
+inline constexpr uint64_t kCommunicatorBytes = 16 * 1024;
+
+// Slots of one user that one snapshot looks at, whatever is in them, at 1 us each: 64 processes of 256 slots that were
+// all used. Segments beyond it: SegmentError::kTooManySegments.
 inline constexpr uint64_t kMaxSlotsPerUser = 16384;
 
 // Communicators whose arrivals are compared at most, since reading the ring of each costs a system call at every
 // interval: 3 % of a core for so many.
 inline constexpr size_t kMaxRings = 1024;
+
+// The same of one user: two users never take each other's, and one has 8 ranks of 64 communicators.
+inline constexpr size_t kMaxRingsPerUser = kMaxRings / 2;
+
+// Live communicators of one user that are not compared with others, since there is no room.
+struct UncomparedCommunicators {
+  std::optional<uint64_t> uid;  // none: users beyond the first kMaxTroubledUsers together
+  uint64_t count = 0;
+};
 
 struct NodeSnapshot {
   int64_t taken_realtime_ns = 0;
@@ -272,8 +285,9 @@ struct NodeSnapshot {
   SegmentCounts segments;
   std::array<uint64_t, static_cast<size_t>(SegmentError::kCount)> segment_errors{};  // since the daemon started
   std::vector<SegmentTrouble> segment_troubles;                                      // the same by user
-  UncomparedOperations uncompared_operations{};  // of each rank, since the daemon started
-  uint64_t arrival_matching_ns = 0;              // CPU time spent on ArrivalCounts, since the daemon started
+  UncomparedOperations uncompared_operations{};                   // of each rank, since the daemon started
+  std::vector<UncomparedCommunicators> uncompared_communicators;  // of users who have some
+  uint64_t arrival_matching_ns = 0;  // CPU time spent on ArrivalCounts, since the daemon started
 };
 
 }  // namespace nccl_exporter

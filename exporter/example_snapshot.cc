@@ -118,6 +118,7 @@ std::shared_ptr<const NodeSnapshot> ExampleSnapshot() {
                                  .detail = "",
                                  .realtime_ns = kStartNs,
                                  .present = 1}};
+  snapshot->uncompared_communicators = {{.uid = 1001, .count = 3}};
   snapshot->uncompared_operations[static_cast<size_t>(Uncompared::kUncertainClocks)] = 8;
   snapshot->arrival_matching_ns = 1500000;
   return snapshot;

@@ -74,6 +74,7 @@ enum class Metric : uint8_t {
   kUserSegmentErrors,
   kUserSegmentsUnusable,
   kUncomparedOperations,
+  kUserUncomparedCommunicators,
   kArrivalMatching,
   kSeriesDropped,
   kScrapeDuration,
@@ -196,6 +197,9 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Files and directories that cannot be used now, by owner; 1 where there is no room for more files of the user."},
     {"nccl_exporter_uncompared_operations_total", MetricType::kCounter, "", LabelScope::kDaemon, "reason",
      "Timed collectives of ranks with partners on the node whose arrival was not compared, by reason."},
+    {"nccl_exporter_user_uncompared_communicators", MetricType::kGauge, "", LabelScope::kDaemon, "uid",
+     "Live communicators whose arrivals are not compared for want of room, by owner, for users who have some; "
+     "uid=\"other\": users beyond the first 32 of them."},
     {"nccl_exporter_arrival_matching_seconds_total", MetricType::kCounter, "seconds", LabelScope::kDaemon, "",
      "CPU time spent on reading completed operations and comparing arrivals."},
     {"nccl_exporter_series_dropped_total", MetricType::kCounter, "", LabelScope::kDaemon, "reason",
