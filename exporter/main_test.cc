@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -92,18 +93,19 @@ TEST(MainTest, LivesOnAfterSignalsThatAskForNoEnd) {
 }
 
 TEST(MainTest, TellsSystemdThatItIsReadyAndLives) {
-  const std::string path = TemporaryDirectory() + "/notify";
+  const std::string name = "@nccl-exporter-main-test-" + std::to_string(getpid());  // a path would be too long
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  ASSERT_LT(path.size(), sizeof address.sun_path);
-  path.copy(address.sun_path, path.size());
+  name.copy(address.sun_path, name.size());
+  address.sun_path[0] = '\0';
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
   const int systemd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  ASSERT_EQ(bind(systemd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(bind(systemd, reinterpret_cast<const sockaddr*>(&address), size), 0);
   const auto receive = [&] {
     char text[100];
-    const ssize_t size = recv(systemd, text, sizeof text, 0);
-    return size < 0 ? "" : std::string(text, static_cast<size_t>(size));
+    const ssize_t received = recv(systemd, text, sizeof text, 0);
+    return received < 0 ? "" : std::string(text, static_cast<size_t>(received));
   };
-  setenv("NOTIFY_SOCKET", path.c_str(), 1);
+  setenv("NOTIFY_SOCKET", name.c_str(), 1);
   setenv("WATCHDOG_USEC", "20000", 1);
   Daemon daemon;
   unsetenv("NOTIFY_SOCKET");
