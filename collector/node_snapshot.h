@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,6 +50,29 @@ struct FunctionSnapshot {
 
   bool operator==(const FunctionSnapshot&) const = default;
 };
+
+// Counts by function. Those of a function that was never used, as most are on a communicator, are zeros and take no
+// memory; copies share what is not changed, for several snapshots are held at a time.
+class FunctionSnapshots {
+ public:
+  static constexpr size_t size() { return kFunctionCount; }
+  const FunctionSnapshot& operator[](size_t function) const {
+    static const FunctionSnapshot kUnused;
+    return in_use_[function] ? *in_use_[function] : kUnused;
+  }
+  bool IsInUse(size_t function) const { return in_use_[function] != nullptr; }
+  // From now on in use.
+  FunctionSnapshot& Change(size_t function) {
+    std::shared_ptr<FunctionSnapshot>& counts = in_use_[function];
+    if (!counts) counts = std::make_shared<FunctionSnapshot>();
+    if (counts.use_count() > 1) counts = std::make_shared<FunctionSnapshot>(*counts);
+    return *counts;
+  }
+
+ private:
+  std::array<std::shared_ptr<FunctionSnapshot>, kFunctionCount> in_use_;
+};
+
 struct InFlightOperation {
   Function function = Function::kOther;
   uint64_t sequence = 0;          // NCCL's sequence number of the function; 0 for Send and Recv
@@ -123,13 +147,13 @@ struct CommunicatorSnapshot {
   std::string pci_bus_id;
   int64_t created_realtime_ns = 0;
 
-  std::vector<FunctionSnapshot> functions;    // kFunctionCount of them, indexed by Function
+  FunctionSnapshots functions;                // by Function
   uint64_t started_sequence = 0;              // collectives started
   uint64_t completed_sequence = 0;            // collectives known complete, at most started_sequence
   int64_t oldest_unfinished_realtime_ns = 0;  // call of the oldest operation not known complete; 0: none
   bool completion_is_known = false;           // whether completed_sequence and in_flight mean anything
   std::vector<InFlightOperation> in_flight;   // oldest first
-  uint64_t unseen_operations = 0;             // started outside of a timing window, completion not observed
+  uint64_t unseen_operations = 0;             // in flight or complete: nothing tells, see layout::kUntimedFlag
   int64_t last_progress_realtime_ns = 0;      // 0: none yet
   std::optional<ArrivalCounts> arrivals;  // where there are other ranks on the node to compare with, by kernel times
   ArrivalUncertainty arrival_uncertainty;
@@ -147,7 +171,7 @@ struct ProcessSnapshot {
   std::string plugin_version;
   int64_t start_realtime_ns = 0;
   std::vector<std::pair<std::string, std::string>> identity;  // environment variables, name and value
-  bool rank_numbers_process = false;  // RANK and its kin number processes, not ranks
+  bool rank_numbers_process = false;                          // RANK and its kin number processes, not ranks
   std::array<uint64_t, kLossCount> losses{};
   std::vector<CommunicatorSnapshot> communicators;
 
@@ -229,18 +253,31 @@ struct SegmentTrouble {
   uint64_t present = 0;         // files and directories that have the fault now; 1 for a user without further room
 };
 
-// Communicators in one snapshot, at 40 KiB of memory each: twice as many as the series limit lets through, so that
+// Communicators in one snapshot, at 16 KiB of memory each: twice as many as the series limit lets through, so that
 // memory is bounded also where somebody fills a directory with forged segments. What is over:
 // SegmentError::kTooManySegments. (The last counts of the dead, which are kept, are bounded by the same number.)
 inline constexpr uint64_t kMaxCommunicators = 2048;
 
-// Slots of one user that one snapshot looks at, whatever is in them, at 1 us each: 64 processes of 256 slots that were all
-// used. Segments beyond it: SegmentError::kTooManySegments.
+// Memory that a communicator is expected to take: four functions and some operations in flight. One that takes more has
+// the room of several.
+inline constexpr uint64_t kCommunicatorBytes = 16 * 1024;
+
+// Slots of one user that one snapshot looks at, whatever is in them, at 1 us each: 64 processes of 256 slots that were
+// all used. Segments beyond it: SegmentError::kTooManySegments.
 inline constexpr uint64_t kMaxSlotsPerUser = 16384;
 
 // Communicators whose arrivals are compared at most, since reading the ring of each costs a system call at every
 // interval: 3 % of a core for so many.
 inline constexpr size_t kMaxRings = 1024;
+
+// The same of one user: two users never take each other's, and one has 8 ranks of 64 communicators.
+inline constexpr size_t kMaxRingsPerUser = kMaxRings / 2;
+
+// Live communicators of one user that are not compared with others, since there is no room.
+struct UncomparedCommunicators {
+  std::optional<uint64_t> uid;  // none: users beyond the first kMaxTroubledUsers together
+  uint64_t count = 0;
+};
 
 struct NodeSnapshot {
   int64_t taken_realtime_ns = 0;
@@ -248,8 +285,9 @@ struct NodeSnapshot {
   SegmentCounts segments;
   std::array<uint64_t, static_cast<size_t>(SegmentError::kCount)> segment_errors{};  // since the daemon started
   std::vector<SegmentTrouble> segment_troubles;                                      // the same by user
-  UncomparedOperations uncompared_operations{};  // of each rank, since the daemon started
-  uint64_t arrival_matching_ns = 0;              // CPU time spent on ArrivalCounts, since the daemon started
+  UncomparedOperations uncompared_operations{};                   // of each rank, since the daemon started
+  std::vector<UncomparedCommunicators> uncompared_communicators;  // of users who have some
+  uint64_t arrival_matching_ns = 0;  // CPU time spent on ArrivalCounts, since the daemon started
 };
 
 }  // namespace nccl_exporter

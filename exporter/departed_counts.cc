@@ -41,7 +41,9 @@ void Add(const FunctionSnapshot& more, FunctionSnapshot& sum) {
 
 void Add(const CommunicatorSnapshot& more, CommunicatorSnapshot& sum) {
   sum.created_realtime_ns = std::min(sum.created_realtime_ns, more.created_realtime_ns);
-  for (size_t i = 0; i < sum.functions.size(); ++i) Add(more.functions[i], sum.functions[i]);
+  for (size_t i = 0; i < sum.functions.size(); ++i) {
+    if (more.functions.IsInUse(i)) Add(more.functions[i], sum.functions.Change(i));
+  }
   if (!more.arrivals) return;
   if (!sum.arrivals) sum.arrivals.emplace();
   *sum.arrivals += *more.arrivals;
@@ -83,7 +85,6 @@ void DepartedCounts::AddDeparted(const CommunicatorOf& gone) {
   if (is_first) {
     sum->second.ranks = counts.ranks;
     sum->second.created_realtime_ns = counts.created_realtime_ns;
-    sum->second.functions.resize(kFunctionCount);
   }
   Add(counts, sum->second);
 }

@@ -31,8 +31,8 @@ ProcessSnapshot TrainingProcess() {
   AddOperation(world, Function::kSend, 4096, 30000);
   AddOperation(world, Function::kRecv, 8192, 0);
   AddOperation(world, Function::kOther, 64, 15259);
-  world.functions[static_cast<size_t>(Function::kBroadcast)].calls = 5;
-  world.functions[static_cast<size_t>(Function::kAllReduce)].phase_ns = {400000, 2000000, 100000};
+  world.functions.Change(static_cast<size_t>(Function::kBroadcast)).calls = 5;
+  world.functions.Change(static_cast<size_t>(Function::kAllReduce)).phase_ns = {400000, 2000000, 100000};
   world.started_sequence = 5;
   world.completed_sequence = 4;
   world.completion_is_known = true;
@@ -118,6 +118,7 @@ std::shared_ptr<const NodeSnapshot> ExampleSnapshot() {
                                  .detail = "",
                                  .realtime_ns = kStartNs,
                                  .present = 1}};
+  snapshot->uncompared_communicators = {{.uid = 1001, .count = 3}};
   snapshot->uncompared_operations[static_cast<size_t>(Uncompared::kUncertainClocks)] = 8;
   snapshot->arrival_matching_ns = 1500000;
   return snapshot;

@@ -32,6 +32,7 @@ std::vector<Limit> Limits(size_t series_limit) {
       {"communicators", Value(kMaxCommunicators)},
       {"slots_per_user", Value(kMaxSlotsPerUser)},
       {"compared_communicators", Value(kMaxRings)},
+      {"compared_communicators_per_user", Value(kMaxRingsPerUser)},
       {"native_buckets", Value(kNativeBucketLimit)},
       {"label_value_bytes", Value(kLabelValueLimitBytes)},
       {"concurrent_scrapes", Value(kMaxConcurrentScrapes)},

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -86,6 +90,35 @@ TEST(MainTest, LivesOnAfterSignalsThatAskForNoEnd) {
   EXPECT_EQ(Get(daemon.port(), "/-/healthy").status, 200);
   daemon.process().Signal(SIGTERM);
   EXPECT_EQ(daemon.process().Wait(), 0);
+}
+
+TEST(MainTest, TellsSystemdThatItIsReadyAndLives) {
+  const std::string name = "@nccl-exporter-main-test-" + std::to_string(getpid());  // a path would be too long
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  name.copy(address.sun_path, name.size());
+  address.sun_path[0] = '\0';
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  const int systemd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(systemd, reinterpret_cast<const sockaddr*>(&address), size), 0);
+  const auto receive = [&] {
+    char text[100];
+    const ssize_t received = recv(systemd, text, sizeof text, 0);
+    return received < 0 ? "" : std::string(text, static_cast<size_t>(received));
+  };
+  setenv("NOTIFY_SOCKET", name.c_str(), 1);
+  setenv("WATCHDOG_USEC", "20000", 1);
+  Daemon daemon;
+  unsetenv("NOTIFY_SOCKET");
+  unsetenv("WATCHDOG_USEC");
+  EXPECT_EQ(receive(), "READY=1");
+  EXPECT_EQ(receive(), "WATCHDOG=1");
+  EXPECT_EQ(receive(), "WATCHDOG=1");
+  daemon.process().Signal(SIGTERM);
+  std::string last = receive();
+  while (last == "WATCHDOG=1") last = receive();
+  EXPECT_EQ(last, "STOPPING=1");
+  EXPECT_EQ(daemon.process().Wait(), 0);
+  close(systemd);
 }
 
 TEST(MainTest, WaitsForASegmentDirectoryThatDoesNotExistYet) {

@@ -9,15 +9,13 @@
 namespace nccl_exporter {
 namespace {
 
+constexpr int64_t kLatestSightNs = std::chrono::nanoseconds(kLatestSight).count();
+
 // Counters only grow; where one did not, it is another one's, and what it says is new.
 uint64_t Grown(uint64_t before, uint64_t now) { return now >= before ? now - before : now; }
 
 constexpr size_t BinOf(size_t bucket) {
   return bucket == 0 ? 0 : std::min((bucket - 1) / kBucketsPerBin + 1, kDurationBins - 1);
-}
-
-bool WasUsed(const FunctionSnapshot& function) {
-  return std::ranges::any_of(function.sizes, [](const SizeClassSnapshot& size) { return size.operations != 0; });
 }
 
 void AddDurations(const FunctionSnapshot& before, const FunctionSnapshot& now, Activity& activity) {
@@ -94,14 +92,12 @@ void NodeHistory::Record(const NodeSnapshot& node, int64_t monotonic_ns) {
       const CommunicatorSnapshot& here = *rank.communicator;
       const Place place{rank.process->file, here.slot, here.generation};
       Counts& counts = now[place];
-      for (size_t i = 0; i < here.functions.size(); ++i) {
-        if (WasUsed(here.functions[i])) counts.functions.emplace_back(static_cast<Function>(i), here.functions[i]);
-      }
+      counts.functions = here.functions;
       counts.arrivals = here.arrivals.value_or(ArrivalCounts{});
-      // One that is met for the first time began since the last step, or was there before us.
+      // One that is met for the first time began since the last step, or just before, or was there before us.
       const auto before = before_.find(place);
       const bool is_new = before == before_.end();
-      if (!has_before_ || (is_new && here.created_realtime_ns < before_realtime_ns_)) continue;
+      if (!has_before_ || (is_new && here.created_realtime_ns < before_realtime_ns_ - kLatestSightNs)) continue;
       Compare(rank, communicator.key, is_new ? Counts{} : before->second, counts, step);
       CompareArrivals(rank, communicator.key, is_new ? Counts{} : before->second, counts, step);
     }
@@ -116,10 +112,11 @@ void NodeHistory::Record(const NodeSnapshot& node, int64_t monotonic_ns) {
 
 void NodeHistory::Compare(const RankOnNode& rank, const CommunicatorIdentity& key, const Counts& before,
                           const Counts& now, Step& step) {
-  static const FunctionSnapshot kNone;
-  for (const auto& [function, counts] : now.functions) {
-    const auto same = std::ranges::find(before.functions, function, &std::pair<Function, FunctionSnapshot>::first);
-    const FunctionSnapshot& old = same == before.functions.end() ? kNone : same->second;
+  for (size_t i = 0; i < now.functions.size(); ++i) {
+    if (!now.functions.IsInUse(i)) continue;
+    const FunctionSnapshot& old = before.functions[i];
+    const FunctionSnapshot& counts = now.functions[i];
+    const auto function = static_cast<Function>(i);
     const Activity difference = Difference(old, counts, function, rank.communicator->ranks);
     if (difference.operations == 0 && difference.timed_operations == 0) continue;
     Activity* const sum = Room(step.activities, {key, function}, kHistorySeries);

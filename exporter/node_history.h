@@ -28,6 +28,10 @@ namespace nccl_exporter {
 inline constexpr size_t kHistorySteps = 120;
 inline constexpr std::chrono::seconds kHistoryStep{5};
 
+// A communicator may be that old when a snapshot sees it first: the rest of its initialization on the GPU, and a look
+// through the directories, lie between.
+inline constexpr std::chrono::seconds kLatestSight = kHistoryStep;
+
 // Functions of communicators in one step, and ranks whose arrivals are compared; what is over is left out of that step
 // and counted.
 inline constexpr size_t kHistorySeries = 256;
@@ -91,9 +95,8 @@ class NodeHistory {
     std::map<std::pair<CommunicatorIdentity, uint64_t>, ArrivalCounts> arrivals;
   };
   using Place = std::tuple<FileKey, uint32_t, uint64_t>;  // segment, slot, generation
-  // Counts of the functions that were used.
   struct Counts {
-    std::vector<std::pair<Function, FunctionSnapshot>> functions;
+    FunctionSnapshots functions;
     ArrivalCounts arrivals;
   };
 

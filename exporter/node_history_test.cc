@@ -87,10 +87,23 @@ TEST_F(NodeHistoryTest, CountsACommunicatorMadeSinceTheLastStepFromItsBeginning)
   EXPECT_EQ(history_.At(0, Key(), Function::kAllGather)->operations, 1u);
 }
 
+// The daemon and the job start together: what is made during the first look is read at the second.
+TEST_F(NodeHistoryTest, CountsACommunicatorMadeJustBeforeAStepThatDidNotSeeIt) {
+  NodeSnapshot before = node_;
+  before.processes[1].communicators.clear();
+  history_.Record(before, before.taken_realtime_ns);
+  Rank(1).created_realtime_ns = before.taken_realtime_ns - kSecondNs / 2;
+  AddOperation(Rank(1), Function::kAllGather, 64, 0);
+  Rank(1).arrivals = ArrivalCounts{.compared = 125};
+  Record();
+  ASSERT_NE(history_.At(0, Key(), Function::kAllGather), nullptr);
+  EXPECT_EQ(history_.RecentArrivals(Key(), 1, 5).counts.compared, 125u);
+}
+
 TEST_F(NodeHistoryTest, LeavesOutWhatAnOldCommunicatorDidBeforeItCouldBeRead) {
   NodeSnapshot before = node_;
   before.processes[1].communicators.clear();
-  before.taken_realtime_ns = kCreatedNs + kSecondNs;
+  before.taken_realtime_ns = node_.taken_realtime_ns = kCreatedNs + 6 * kSecondNs;
   history_.Record(before, before.taken_realtime_ns);
   AddOperation(Rank(1), Function::kAllGather, 64, 0);
   Record();

@@ -88,6 +88,11 @@ class SnapshotFamilies {
       builder_.Add(Metric::kUncomparedOperations, kNoLabels, builder_.AddLabel("reason", kUncomparedReasons[i]),
                    static_cast<double>(snapshot_.uncompared_operations[i]));
     }
+    for (const UncomparedCommunicators& user : snapshot_.uncompared_communicators) {
+      const std::string uid = user.uid ? std::to_string(*user.uid) : "other";
+      builder_.Add(Metric::kUserUncomparedCommunicators, kNoLabels, builder_.AddLabel("uid", uid),
+                   static_cast<double>(user.count));
+    }
     builder_.Add(Metric::kArrivalMatching, kNoLabels, kNoLabels,
                  static_cast<double>(snapshot_.arrival_matching_ns) / 1e9);
     builder_.Add(Metric::kSnapshotTimestamp, kNoLabels, kNoLabels,

@@ -29,7 +29,7 @@ TEST(SnapshotFamiliesTest, AFunctionAppearsInAllSizeClassesOnceItWasUsed) {
 
 TEST(SnapshotFamiliesTest, ACallWithoutOperationMakesAFunctionAppear) {
   CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
-  communicator.functions[static_cast<size_t>(Function::kBroadcast)].calls = 3;
+  communicator.functions.Change(static_cast<size_t>(Function::kBroadcast)).calls = 3;
   const ScrapedNode scrape(NodeOfOne(communicator));
   EXPECT_EQ(scrape.Value(Metric::kCollectiveCalls, "collective=Broadcast,"), 3);
   EXPECT_EQ(scrape.Value(Metric::kCollectiveOperations, "collective=Broadcast,size=0,"), 0);

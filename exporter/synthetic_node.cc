@@ -25,7 +25,7 @@ void AddManyOperations(CommunicatorSnapshot& communicator, Function function) {
     const uint64_t bytes = uint64_t{64} << (i % kSizes);
     AddOperation(communicator, function, bytes, 9871 + static_cast<uint64_t>(i) * 1237 + bytes / 181);
   }
-  FunctionSnapshot& counts = communicator.functions[static_cast<size_t>(function)];
+  FunctionSnapshot& counts = communicator.functions.Change(static_cast<size_t>(function));
   // No two ranks and communicators count the same, or pages would compress better than real ones.
   const uint64_t seed = communicator.id ^ communicator.rank << 8 ^ static_cast<uint64_t>(function);
   const uint64_t times = 1000 + seed * 0x9e3779b97f4a7c15 % 100003;
@@ -60,7 +60,7 @@ CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int number, int ra
   }
   communicator.name = "tensor_parallel_" + std::to_string(number);
   for (int i = 0; i < shape.collectives; ++i) AddManyOperations(communicator, kCollectives[static_cast<size_t>(i)]);
-  for (const FunctionSnapshot& counts : communicator.functions) communicator.started_sequence += counts.calls;
+  for (size_t i = 0; i < kFunctionCount; ++i) communicator.started_sequence += communicator.functions[i].calls;
   communicator.completed_sequence = communicator.started_sequence;
   communicator.arrivals = {
       .compared = communicator.started_sequence, .last = 4711, .lateness_ns = 1234567890123, .estimated = 815};
@@ -85,12 +85,11 @@ CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank) {
   communicator.gpu_uuid = "GPU-00000000-0000-0000-0000-00000000000" + std::to_string(rank % 8);
   communicator.pci_bus_id = "0000:3b:00.0";
   communicator.created_realtime_ns = kStartNs + kSecondNs;
-  communicator.functions.resize(kFunctionCount);
   return communicator;
 }
 
 void AddOperation(CommunicatorSnapshot& communicator, Function function, uint64_t bytes, uint64_t duration_ns) {
-  FunctionSnapshot& counts = communicator.functions[static_cast<size_t>(function)];
+  FunctionSnapshot& counts = communicator.functions.Change(static_cast<size_t>(function));
   SizeClassSnapshot& size = counts.sizes[static_cast<size_t>(SizeClassOf(bytes))];
   ++counts.calls;
   ++size.operations;

@@ -83,9 +83,9 @@ struct Adapter {
   }
 
   template <typename Task>
-  NCCL_EXPORTER_EVENT StartCopyEngine(void* context, void** handle, const Task& task) {
-    *handle =
-        Process::Get()->StartCopyEngineTask(context, FunctionOf(task.func), task.count, ElementBytesOf(task.datatype));
+  NCCL_EXPORTER_EVENT StartCopyEngine(void* context, void** handle, const Task& task, void* call) {
+    *handle = Process::Get()->StartCopyEngineTask(context, FunctionOf(task.func), task.count,
+                                                  ElementBytesOf(task.datatype), call);
     return abi::kSuccess;
   }
   NCCL_EXPORTER_EVENT StartKernelCh(void** handle, const Descriptor& d) {
@@ -122,7 +122,7 @@ struct Adapter {
     if (type == abi::kP2p) return StartP2p(context, handle, d);
     if (type == abi::kProxyOp) return StartProxyOp(handle, d);
     if constexpr (kHasCopyEngine) {
-      if (type == abi::kCeColl) return StartCopyEngine(context, handle, d.ceColl);
+      if (type == abi::kCeColl) return StartCopyEngine(context, handle, d.ceColl, d.parentObj);
     }
     if constexpr (kHasKernelPhases) {
       if (type == abi::kKernelPhase) return StartKernelPhase(handle, d);

@@ -41,8 +41,7 @@ bool ParseDecimal(const char* text, uint64_t least, uint64_t most, uint64_t* mil
 }
 
 bool ParseSampling(const char* text, Options* options) {
-  // `auto` was windows of a tenth, chosen by default; a job that still sets it has every operation timed.
-  if (std::strcmp(text, "always") == 0 || std::strcmp(text, "auto") == 0) return true;
+  if (std::strcmp(text, "always") == 0) return true;
   if (std::strcmp(text, "off") == 0) return options->kernel_timing = KernelTiming::kOff, true;
   uint64_t duty_ppm = 0;
   if (!ParseDecimal(text, 1000, 1'000'000, &duty_ppm)) return false;
@@ -66,9 +65,7 @@ Options ReadOptions(const char* (*get)(const char* name)) {
     const char* text = get(kOptions[row].name);
     return text != nullptr && text[0] != '\0' ? text : nullptr;
   };
-  const auto reject = [&](size_t row) {
-    if (options.rejected_name == nullptr) options.rejected_name = kOptions[row].name;
-  };
+  const auto reject = [&](size_t row) { options.is_rejected[row] = true; };
 
   if (const char* text = given(0)) ParseWhole(text, 0, 1, &number) ? void(options.enable = number == 1) : reject(0);
   if (const char* text = given(1)) options.directory = text;

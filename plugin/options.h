@@ -54,7 +54,7 @@ struct Options {
   uint64_t sampling_learning_ns = 600'000'000'000;
   bool kernel_phases = false;
 
-  const char* rejected_name = nullptr;  // first variable whose value was not understood; its default is in force
+  std::array<bool, kOptions.size()> is_rejected{};  // by row: the value was not understood, its default is in force
 };
 
 // `get` answers like getenv.

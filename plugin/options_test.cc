@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace nccl_exporter {
 namespace {
@@ -19,6 +20,16 @@ const char* Get(const char* name) {
 Options Read(std::map<std::string, std::string> variables) {
   environment = std::move(variables);
   return ReadOptions(Get);
+}
+
+using Names = std::vector<std::string>;
+
+Names Rejected(const Options& options) {
+  Names names;
+  for (size_t row = 0; row < kOptions.size(); ++row) {
+    if (options.is_rejected[row]) names.push_back(kOptions[row].name);
+  }
+  return names;
 }
 
 TEST(Options, AreTheDefaultsOfTheTableWhenNothingIsSet) {
@@ -36,7 +47,7 @@ TEST(Options, AreTheDefaultsOfTheTableWhenNothingIsSet) {
     EXPECT_EQ(options.sampling_duty_ppm, 100'000u);
     EXPECT_EQ(options.sampling_period_ns, 2'000'000'000u);
     EXPECT_EQ(options.sampling_learning_ns, 600'000'000'000u);
-    EXPECT_EQ(options.rejected_name, nullptr);
+    EXPECT_EQ(Rejected(options), Names());
   }
 }
 
@@ -58,7 +69,7 @@ TEST(Options, TakeEveryVariableOfTheTable) {
   EXPECT_EQ(options.sampling_duty_ppm, 250'000u);
   EXPECT_EQ(options.sampling_period_ns, 500'000'000u);
   EXPECT_EQ(options.sampling_learning_ns, 0u);
-  EXPECT_EQ(options.rejected_name, nullptr);
+  EXPECT_EQ(Rejected(options), Names());
 }
 
 TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
@@ -71,8 +82,7 @@ TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
                                           {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0"},
                                           {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "1e3"}}) {
     const Options options = Read({{name, value}});
-    ASSERT_NE(options.rejected_name, nullptr) << name;
-    EXPECT_EQ(options.rejected_name, name);
+    EXPECT_EQ(Rejected(options), Names{name});
     EXPECT_TRUE(options.enable);
     EXPECT_EQ(options.kernel_timing, KernelTiming::kAuto);
     EXPECT_EQ(options.communicators, 256u);
@@ -93,7 +103,7 @@ TEST(Options, TakePhasesOnlyIfAskedFor) {
   EXPECT_TRUE(Read({{"NCCL_EXPORTER_KERNEL_PHASES", "1"}}).kernel_phases);
   const Options options = Read({{"NCCL_EXPORTER_KERNEL_PHASES", "yes"}});
   EXPECT_FALSE(options.kernel_phases);
-  EXPECT_STREQ(options.rejected_name, "NCCL_EXPORTER_KERNEL_PHASES");
+  EXPECT_EQ(Rejected(options), Names{"NCCL_EXPORTER_KERNEL_PHASES"});
 }
 
 TEST(Options, TakeSamplingOffForKernelTimingOff) {
@@ -102,10 +112,13 @@ TEST(Options, TakeSamplingOffForKernelTimingOff) {
             KernelTiming::kOff);
 }
 
-TEST(Options, TakeTheFormerDefaultOfSamplingForTheNewOne) {
-  const Options options = Read({{"NCCL_EXPORTER_SAMPLING", "auto"}});
+TEST(Options, NameEveryVariableWhoseValueIsNotUnderstood) {
+  const Options options = Read({{"NCCL_EXPORTER_SAMPLING", "auto"},
+                                {"NCCL_EXPORTER_COMMUNICATORS", "many"},
+                                {"NCCL_EXPORTER_RETENTION_SECONDS", "60"}});
+  EXPECT_EQ(Rejected(options), (Names{"NCCL_EXPORTER_COMMUNICATORS", "NCCL_EXPORTER_SAMPLING"}));
   EXPECT_EQ(options.sampling, Sampling::kAlways);
-  EXPECT_EQ(options.rejected_name, nullptr);
+  EXPECT_EQ(options.retention_ns, 60'000'000'000u);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "plugin/identity/identity.h"
 #include "plugin/nccl/nccl_parameter.h"
 #include "plugin/nccl/nccl_version.h"
+#include "plugin/process_events.h"
 #include "plugin/version.h"
 
 namespace nccl_exporter {
@@ -85,9 +86,10 @@ Process* Process::Obtain() {
 void Process::Start(const InitRequest& request) {
   mode_ = Mode::kOff;
   options_ = ReadOptions(Environment);
-  if (options_.rejected_name != nullptr) {
+  for (size_t row = 0; row < kOptions.size(); ++row) {
+    if (!options_.is_rejected[row]) continue;
     Log(request.logger, abi::kLogWarn, "nccl-exporter: value of %s not understood, its default is in force",
-        options_.rejected_name);
+        kOptions[row].name);
   }
   if (!options_.enable) return Log(request.logger, abi::kLogInfo, "nccl-exporter: off by NCCL_EXPORTER_ENABLE=0");
   char error[256];
@@ -322,13 +324,25 @@ Communicator* Process::FindOther(Handle context) {
 
 // Starts.
 
-void* Process::StartCopyEngineTask(void* context, Function function, uint64_t count, uint32_t element_bytes) {
+// The stop of its event is that of the host's call (2.30.7 ce_coll.cc :1361-1408, ncclLaunchCeColl). NCCL hands it to
+// the streams that order the communicator's kernels (enqueue.cc, ncclLaunchPrepare), so that it is over once a later
+// one has run. It is a launch of its own, for operations are ordered by their launches.
+void* Process::StartCopyEngineTask(void* context, Function function, uint64_t count, uint32_t element_bytes,
+                                   void* call) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
-  communicator->CountStart(function, MessageBytes(function, count, element_bytes, RanksOf(from, *communicator)),
-                           NowNs());
-  return from.With(HandleKind::kUnfollowed, 0).Pointer();
+  void* const unfollowed = from.With(HandleKind::kUnfollowed, 0).Pointer();
+  OperationStart start{.function = function, .has_call_events = true, .is_copy = true};
+  if (!DateCall(Handle::From(call), &start)) return unfollowed;
+  start.is_replay = false;  // NCCL announces none
+  start.is_untimed = true;
+  start.message_bytes = MessageBytes(function, count, element_bytes, RanksOf(from, *communicator));
+  if (communicator->FollowsOperations()) start.launch = communicator->OpenLaunch() & Handle::kTicketMask;
+  start.launch_is_followed = start.launch != 0;
+  communicator->StartOperation(start);
+  if (start.launch != 0) communicator->CloseLaunch(start.launch);
+  return unfollowed;
 }
 
 // API v1 to v3: the communicator is named by its first operation, not by init.

@@ -60,7 +60,7 @@ class Process {
   void* StartLaunch(void* context);
   void* StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
                   uint32_t element_bytes, void* call, void* launch);
-  void* StartCopyEngineTask(void* context, Function function, uint64_t count, uint32_t element_bytes);
+  void* StartCopyEngineTask(void* context, Function function, uint64_t count, uint32_t element_bytes, void* call);
   // With a GPU time (API v4 and later), or dated here.
   template <bool kHasTimeStamp>
   void* StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns);

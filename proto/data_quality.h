@@ -112,7 +112,7 @@ enum class TimingReason : uint8_t {
   kDefault = 0,            // kernel timing is sound on this release
   kConfigured = 1,         // NCCL_EXPORTER_KERNEL_TIMING=on or off
   kApiTooOld = 2,          // profiler API v1 and v2 have no kernel events; 2.26's carry no time
-  kReleaseUnsound = 3,     // 2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps
+  kReleaseUnsound = 3,     // 2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps; 2.27: no large AlltoAll
   kReleaseUnknown = 4,     // the NCCL version could not be found out
   kSharedMemoryLow = 5,    // /dev/shm cannot hold what NCCL needs for kernel timing
   kOverflow = 6,           // communicator in the overflow slot

@@ -13,8 +13,8 @@ enum class MetricType : uint8_t { kCounter, kGauge, kHistogram, kInfo };
 
 // The labels that every series of a family carries, besides its own.
 enum class LabelScope : uint8_t {
-  kCommunicator,  // comm, comm_name, rank, gpu, and those known of slurm_job_id, namespace, pod, container
-  kProcess,       // pid, global_rank, and those known of slurm_job_id, namespace, pod, container
+  kCommunicator,  // comm, comm_name, rank, gpu, uid, and those known of slurm_job_id, namespace, pod, container
+  kProcess,       // pid, global_rank, uid, and those known of slurm_job_id, namespace, pod, container
   kDaemon,        // none
 };
 
@@ -74,6 +74,7 @@ enum class Metric : uint8_t {
   kUserSegmentErrors,
   kUserSegmentsUnusable,
   kUncomparedOperations,
+  kUserUncomparedCommunicators,
   kArrivalMatching,
   kSeriesDropped,
   kScrapeDuration,
@@ -160,8 +161,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {"nccl_collective_oldest_in_flight_start_timestamp_seconds", MetricType::kGauge, "seconds",
      LabelScope::kCommunicator, "collective", "Start of the operation that is longest in flight; absent when idle."},
     {"nccl_collective_unseen_operations", MetricType::kGauge, "", LabelScope::kCommunicator, "",
-     "Operations that were started outside of a timing window, or replayed over symmetric windows, and are running or "
-     "complete: their completion is not observed; absent where there are none. At most 512."},
+     "Operations that were started outside of a timing window, run by copy engine, or replayed over symmetric windows, "
+     "and are running or complete: their completion is not observed; absent where there are none. At most 512."},
     {"nccl_collective_last_progress_timestamp_seconds", MetricType::kGauge, "seconds", LabelScope::kCommunicator, "",
      "Last start or completion of an operation on the communicator; absent before the first."},
     {"nccl_communicator_ranks", MetricType::kGauge, "", LabelScope::kCommunicator, "",
@@ -196,6 +197,9 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Files and directories that cannot be used now, by owner; 1 where there is no room for more files of the user."},
     {"nccl_exporter_uncompared_operations_total", MetricType::kCounter, "", LabelScope::kDaemon, "reason",
      "Timed collectives of ranks with partners on the node whose arrival was not compared, by reason."},
+    {"nccl_exporter_user_uncompared_communicators", MetricType::kGauge, "", LabelScope::kDaemon, "uid",
+     "Live communicators whose arrivals are not compared for want of room, by owner, for users who have some; "
+     "uid=\"other\": users beyond the first 32 of them."},
     {"nccl_exporter_arrival_matching_seconds_total", MetricType::kCounter, "seconds", LabelScope::kDaemon, "",
      "CPU time spent on reading completed operations and comparing arrivals."},
     {"nccl_exporter_series_dropped_total", MetricType::kCounter, "", LabelScope::kDaemon, "reason",
@@ -218,7 +222,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Start of the daemon, seconds since the epoch."},
     {"process_threads", MetricType::kGauge, "", LabelScope::kDaemon, "", "Threads of the daemon."},
     {"nccl_exporter_limit", MetricType::kGauge, "", LabelScope::kDaemon, "limit",
-     "Limits of the daemon; their names tell the unit where it is not a number of things."},
+     "Limits of the daemon; their names tell the unit where it is not a number of things. `series` are those of "
+     "communicators and processes; the daemon's own come besides."},
 }};
 
 constexpr const MetricRow& RowOf(Metric metric) { return kMetrics[static_cast<size_t>(metric)]; }

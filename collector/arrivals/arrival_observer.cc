@@ -112,6 +112,7 @@ void ArrivalObserver::Discover(const std::vector<Source>& sources, const Moment&
   for (auto& [key, segment] : segments_) segment.is_listed = false;
   tried_.clear();
   looks_.clear();
+  without_ring_.clear();
   for (const Source& source : sources) {
     const auto [found, is_new] = segments_.try_emplace(source.key);
     Segment& segment = found->second;
@@ -151,7 +152,13 @@ void ArrivalObserver::DiscoverSlots(const FileKey& key, const Segment& segment, 
     const layout::SlotState slot_state = layout::StateOf(state.load(std::memory_order_relaxed));
     if (slot_state == layout::SlotState::kFree) return;
     const bool may_be_new = is_alive && slot_state == layout::SlotState::kLive;
-    if (!rings_.contains({key, slot}) && (!may_be_new || ++tried_[segment.job.uid] > kMaxRings)) continue;
+    if (!rings_.contains({key, slot})) {
+      if (!may_be_new) continue;
+      if (++tried_[segment.job.uid] > kMaxRings) {
+        ++without_ring_[segment.job.uid];
+        continue;
+      }
+    }
     Meet({key, slot}, segment, offset, is_alive);
   }
 }
@@ -178,7 +185,11 @@ void ArrivalObserver::Meet(const RingKey& key, const Segment& segment, uint64_t 
     rings_.erase(found);
   }
   const bool is_known = slot.Word(offsetof(layout::CommunicatorSlot, has_identity)) != 0;
-  if (is_over || state != layout::SlotState::kLive || !is_known || !MakeRoom(segment.job.uid)) return;
+  if (is_over || state != layout::SlotState::kLive || !is_known) return;
+  if (!MakeRoom(segment.job.uid)) {
+    ++without_ring_[segment.job.uid];
+    return;
+  }
   Followed& followed = rings_[key];
   followed.uid = segment.job.uid;
   followed.generation = layout::GenerationOf(slot.state());
@@ -189,15 +200,27 @@ void ArrivalObserver::Meet(const RingKey& key, const Segment& segment, uint64_t 
 }
 
 // Whether there is room for one more ring of the user. Where there is none, the user who has the most gives one up,
-// with its counts, to one who has fewer.
+// with its counts, to one who has fewer; else he gives up one that is over, of which only the counts are left.
 bool ArrivalObserver::MakeRoom(uint64_t uid) {
-  if (rings_.size() < kMaxRings) return true;
   std::map<uint64_t, size_t> rings_of;
   for (const auto& [key, followed] : rings_) ++rings_of[followed.uid];
-  const auto most = std::ranges::max_element(rings_of, {}, [](const auto& user) { return user.second; });
-  const auto own = rings_of.find(uid);
-  if (most->second <= (own == rings_of.end() ? 0 : own->second) + 1) return false;
-  const auto given = std::ranges::find_if(rings_, [&](const auto& ring) { return ring.second.uid == most->first; });
+  const size_t own = rings_of[uid];
+  if (own < kMaxRingsPerUser) {
+    if (rings_.size() < kMaxRings) return true;
+    const auto most = std::ranges::max_element(rings_of, {}, [](const auto& user) { return user.second; });
+    if (most->second > own + 1) return GiveUpRing(most->first, true);
+  }
+  return GiveUpRing(uid, false);
+}
+
+// Those that are over come first.
+bool ArrivalObserver::GiveUpRing(uint64_t uid, bool also_the_living) {
+  auto given = std::ranges::find_if(
+      rings_, [&](const auto& ring) { return ring.second.uid == uid && ring.second.member == nullptr; });
+  if (given == rings_.end() && also_the_living) {
+    given = std::ranges::find_if(rings_, [&](const auto& ring) { return ring.second.uid == uid; });
+  }
+  if (given == rings_.end()) return false;
   Retire(given->second);
   rings_.erase(given);
   return true;
@@ -274,6 +297,16 @@ void ArrivalObserver::AddTo(ProcessSnapshot& process) const {
 void ArrivalObserver::AddTo(NodeSnapshot& snapshot) const {
   for (ProcessSnapshot& process : snapshot.processes) AddTo(process);
   snapshot.uncompared_operations = matcher_.uncompared();
+  for (const auto& [uid, count] : without_ring_) {
+    std::vector<UncomparedCommunicators>& users = snapshot.uncompared_communicators;
+    if (users.size() < kMaxTroubledUsers) {
+      users.push_back({.uid = uid, .count = count});
+    } else if (users.size() == kMaxTroubledUsers) {
+      users.push_back({.uid = {}, .count = count});
+    } else {
+      users.back().count += count;
+    }
+  }
   snapshot.arrival_matching_ns = cpu_ns_;
 }
 

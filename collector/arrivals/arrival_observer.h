@@ -95,6 +95,7 @@ class ArrivalObserver {
   void DiscoverSlots(const FileKey& key, const Segment& segment, bool is_alive);
   void Meet(const RingKey& key, const Segment& segment, uint64_t slot_offset, bool is_alive);
   bool MakeRoom(uint64_t uid);
+  bool GiveUpRing(uint64_t uid, bool also_the_living);
   void Retire(Followed& followed);
   bool MayAsk(uint64_t uid, const Moment& now);
   void ReadRing(Followed& followed, int64_t slew_ns, const Moment& now);
@@ -103,6 +104,7 @@ class ArrivalObserver {
   ArrivalMatcher matcher_;
   std::map<FileKey, Segment> segments_;
   std::map<RingKey, Followed> rings_;
+  std::map<uint64_t, uint64_t> without_ring_;       // by user: live communicators, at the latest Discover()
   std::map<uint64_t, uint64_t> looks_;              // by user: slots looked at in the latest Discover()
   std::map<uint64_t, size_t> tried_;                // by user: live slots without a ring, in the latest Discover()
   std::map<uint64_t, int64_t> asks_used_up_to_ns_;  // by user, see MayAsk()

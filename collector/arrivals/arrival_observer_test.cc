@@ -141,6 +141,28 @@ TEST_F(ArrivalObserverTest, AUserWithManyCommunicatorsLeavesRoomForAnothers) {
   EXPECT_EQ(Counts(3)->compared, 1u);
 }
 
+TEST_F(ArrivalObserverTest, CountsByUserTheLiveCommunicatorsThatFindNoRoom) {
+  constexpr size_t kMore = 10, kSlots = kMaxRingsPerUser + kMore;
+  Process with_many{.writer = SegmentWriterV1(kSlots + 1), .file = nullptr, .completed = {}};
+  Process& process = processes_.emplace(0, std::move(with_many)).first->second;
+  for (size_t slot = 1; slot < kSlots; ++slot) process.writer.Put(slot, CommunicatorV1{.id = slot});
+  Start(0);
+  const auto without_room = [&] {
+    NodeSnapshot snapshot;
+    observer_.AddTo(snapshot);
+    std::map<uint64_t, uint64_t> counts;
+    for (const UncomparedCommunicators& user : snapshot.uncompared_communicators) counts[user.uid.value()] = user.count;
+    return counts;
+  };
+  for (int i = 0; i < 2; ++i) {
+    Discover();
+    EXPECT_EQ(without_room(), (std::map<uint64_t, uint64_t>{{::getuid(), kMore}}));
+  }
+  for (size_t slot = 0; slot < kMore; ++slot) Open(0, slot, 1000 + slot, 3);  // closed
+  for (int i = 0; i < 3; ++i) Discover();
+  EXPECT_TRUE(without_room().empty()) << "those that are over give way";
+}
+
 // What this process has read so far; 0 where the kernel does not tell.
 uint64_t BytesRead() {
   std::ifstream file("/proc/self/io");

@@ -76,9 +76,8 @@ uint64_t OperationsOf(const layout::FunctionBlock& block) {
   return operations;
 }
 
-// `function` is as it is made. Most functions are never called on a communicator: their histograms are not looked at.
-void DescribeFunction(const layout::FunctionBlock& block, FunctionSnapshot& function) {
-  const uint64_t operations = OperationsOf(block);
+// `function` is as it is made.
+void DescribeFunction(const layout::FunctionBlock& block, uint64_t operations, FunctionSnapshot& function) {
   function.calls = Load(block.calls);
   if (operations == 0) return;
   function.completed = std::min(Load(block.completed), operations);
@@ -97,15 +96,15 @@ void DescribeFunction(const layout::FunctionBlock& block, FunctionSnapshot& func
 
 void DescribeCounts(const layout::CommunicatorSlot& slot, const Moment& now, CommunicatorSnapshot& communicator) {
   uint64_t last_progress_ns = 0;
-  communicator.functions.resize(kFunctionCount);
   for (size_t i = 0; i < kFunctionCount; ++i) {
     const layout::FunctionBlock& block = slot.functions[i];
     last_progress_ns = std::max({last_progress_ns, Load(block.last_start_ns), Load(block.last_completion_ns)});
-    FunctionSnapshot& function = communicator.functions[i];
-    DescribeFunction(block, function);
+    const uint64_t operations = OperationsOf(block);
+    if (operations == 0 && Load(block.calls) == 0) continue;
+    DescribeFunction(block, operations, communicator.functions.Change(i));
     if (kFunctions[i].is_point_to_point) continue;
-    communicator.started_sequence += OperationsOf(block);
-    communicator.completed_sequence += function.completed;
+    communicator.started_sequence += operations;
+    communicator.completed_sequence += communicator.functions[i].completed;
   }
   communicator.last_progress_realtime_ns = now.RealtimeOf(last_progress_ns);
 }
@@ -151,7 +150,8 @@ std::vector<const layout::InFlightEntry*> EntriesInUse(const layout::Communicato
 
 void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now, CommunicatorRead& read) {
   CommunicatorSnapshot& communicator = read.communicator;
-  bool any_seen = std::ranges::any_of(communicator.functions, [](const auto& f) { return f.completed != 0; });
+  bool any_seen = false;
+  for (size_t i = 0; i < kFunctionCount; ++i) any_seen = any_seen || communicator.functions[i].completed != 0;
   bool any_in_the_dark = false;  // operations of which nobody will tell when they are complete
   for (const layout::InFlightEntry* entry : EntriesInUse(slot)) {
     const OperationParts parts = PartsOf(*entry, communicator.is_closed, now);
@@ -175,10 +175,8 @@ void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now, C
     }
   }
   communicator.completed_sequence = std::min(communicator.completed_sequence, communicator.started_sequence);
-  const bool is_sampled = communicator.sampling_state != SamplingState::kNone;
-  if (is_sampled && communicator.is_closed && communicator.completed_sequence < communicator.started_sequence) {
-    any_in_the_dark = true;  // given up at finalize
-  }
+  // What finalize gave up was never seen to end, or nobody could see it: both leave the same in the slot.
+  if (communicator.is_closed && communicator.completed_sequence < communicator.started_sequence) any_in_the_dark = true;
   communicator.completion_is_known = CompletionIsKnown(communicator.timing_source, any_seen) && !any_in_the_dark;
 }
 

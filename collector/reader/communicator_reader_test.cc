@@ -65,6 +65,17 @@ TEST_F(CommunicatorReaderTest, NeverCountsMoreCompletionsThanStarts) {
   EXPECT_EQ(communicator.completed_sequence, 4u);
 }
 
+TEST_F(CommunicatorReaderTest, KeepsTheFunctionsInUseAndSharesThemAmongCopies) {
+  writer_.Put(0, 4, FunctionV1{.operations = {3}, .completed = 3});
+  const CommunicatorSnapshot communicator = Communicator();
+  EXPECT_EQ(&communicator.functions[0], &communicator.functions[1]) << "memory for a function that was never used";
+  CommunicatorSnapshot copy = communicator;
+  EXPECT_EQ(&copy.functions[4], &communicator.functions[4]);
+  copy.functions.Change(4).completed = 2;
+  EXPECT_EQ(copy.functions[4].completed, 2u);
+  EXPECT_EQ(communicator.functions[4].completed, 3u);
+}
+
 TEST_F(CommunicatorReaderTest, TakesProgressInTheFutureForProgressNow) {
   writer_.Put(0, 4, FunctionV1{.last_start_ns = kHuge});
   EXPECT_EQ(Communicator().last_progress_realtime_ns, kNow.realtime_ns);
@@ -144,6 +155,14 @@ TEST_F(CommunicatorReaderTest, HasNothingInFlightOnAFinalizedCommunicator) {
   writer_.Put(0, InFlightV1{.ticket = 2, .function = 4, .parts_announced = 1, .parts_done = 1, .last_part_ns = kNowNs});
   EXPECT_TRUE(Communicator().in_flight.empty());
   EXPECT_EQ(Communicator().completed_sequence, 1u);
+}
+
+TEST_F(CommunicatorReaderTest, KnowsNothingOfCompletionOfWhatWasGivenUpAtFinalize) {
+  writer_.Put(0, CommunicatorV1{.state = 3, .timing_source = kKernel});
+  writer_.Put(0, 4, FunctionV1{.operations = {6}});
+  EXPECT_FALSE(Communicator().completion_is_known);
+  writer_.Put(0, 4, FunctionV1{.operations = {6}, .completed = 6});
+  EXPECT_TRUE(Communicator().completion_is_known);
 }
 
 TEST_F(CommunicatorReaderTest, KnowsNothingOfCompletionWithoutTiming) {

@@ -26,6 +26,15 @@ constexpr uint64_t kLongestReadNs = 10'000'000'000;
 // The part of a slot that is read: nothing that a snapshot tells stands in the ring of completions.
 constexpr size_t kSlotBytesRead = offsetof(CommunicatorSlot, completions);
 
+// In communicators of the usual size.
+uint64_t RoomOf(const CommunicatorSnapshot& communicator) {
+  uint64_t bytes = communicator.in_flight.size() * sizeof(InFlightOperation);
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    if (communicator.functions.IsInUse(i)) bytes += sizeof(FunctionSnapshot);
+  }
+  return std::max<uint64_t>((bytes + kCommunicatorBytes - 1) / kCommunicatorBytes, 1);
+}
+
 class SegmentReading {
  public:
   SegmentReading(const SegmentSource& source, const ReadTerms& terms) : source_(source), terms_(terms) {}
@@ -112,7 +121,7 @@ class SegmentReading {
   // A slot may be claimed anew, again and again, while it is copied.
   bool HasRoom() {
     const uint64_t limit = terms_.communicator_limit;
-    const bool has_room = result_.process->communicators.size() < limit && result_.copied_slots < kSlotAttempts * limit;
+    const bool has_room = result_.room < limit && result_.copied_slots < kSlotAttempts * limit;
     if (!has_room) RefuseMore();
     return has_room;
   }
@@ -199,6 +208,8 @@ class SegmentReading {
     NoteLife(read.communicator.created_realtime_ns);
     NoteLife(read.communicator.last_progress_realtime_ns);
     NoteStaleAt(read.stale_at_ns);
+    result_.room += RoomOf(read.communicator);
+    if (result_.room > terms_.communicator_limit) RefuseMore();
     result_.process->communicators.push_back(std::move(read.communicator));
   }
 

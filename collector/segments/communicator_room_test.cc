@@ -108,6 +108,39 @@ TEST_F(CommunicatorRoomTest, SegmentsThatAreTooLargeTakeNoRoom) {
   EXPECT_EQ(Snapshot().segments.live, 2u);
 }
 
+// Memory is what room bounds: one user's forged segment must not make the daemon hold more than honest jobs can.
+class CommunicatorMemoryTest : public CommunicatorRoomTest {
+ protected:
+  static constexpr size_t kSlots = kMaxCommunicators / 2;
+  static void PutFunctions(SegmentWriterV1& writer, size_t count) {
+    for (size_t slot = 0; slot < kSlots; ++slot) {
+      for (size_t function = 0; function < count; ++function) writer.Put(slot, function, FunctionV1{.operations = {1}});
+    }
+  }
+  SegmentWriterV1 writer_ = SegmentOf(kSlots);
+};
+
+TEST_F(CommunicatorMemoryTest, AFewFunctionsTakeTheRoomOfOneCommunicator) {
+  PutFunctions(writer_, 3);
+  WriteLive(writer_, "x.seg");
+  EXPECT_EQ(CommunicatorsOf(Snapshot()), kSlots);
+}
+
+TEST_F(CommunicatorMemoryTest, ManyFunctionsTakeTheRoomOfSeveral) {
+  PutFunctions(writer_, kFunctionCount);
+  WriteLive(writer_, "x.seg");
+  EXPECT_EQ(Count(Snapshot(), SegmentError::kTooManySegments), 1u);
+}
+
+TEST_F(CommunicatorMemoryTest, ManyOperationsInFlightTakeTheRoomOfSeveral) {
+  PutFunctions(writer_, 3);
+  for (size_t slot = 0; slot < kSlots; ++slot) {
+    for (uint64_t ticket = 1; ticket <= 512; ++ticket) writer_.Put(slot, InFlightV1{.ticket = ticket});
+  }
+  WriteLive(writer_, "x.seg");
+  EXPECT_EQ(Count(Snapshot(), SegmentError::kTooManySegments), 1u);
+}
+
 TEST_F(CommunicatorRoomTest, CommunicatorsThatAreOverCostNoCopy) {
   if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
   constexpr size_t kSlots = 1000;

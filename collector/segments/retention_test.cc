@@ -274,6 +274,27 @@ TEST_F(WaitingRankTest, ADeadRankStaysKnownForAsLongAsALivingOneWaitsForIt) {
   EXPECT_FALSE(Exists("dead.seg"));
 }
 
+// Regression: a wait was one of ten seconds, however short the retention: nobody waited when the time was over.
+TEST_F(WaitingRankTest, ADeadRankStaysKnownWithAShortRetention) {
+  constexpr seconds kShort{4};
+  SegmentTable table({scratch_.path()}, kShort);
+  LockHolder dead(Path("dead.seg"));
+  SegmentWriterV1 survivor = Rank(1);
+  survivor.WriteTo(Path("survivor.seg"));
+  const LockHolder alive(Path("survivor.seg"));
+  table.Refresh(now_);
+  dead.Kill();
+  for (int i = 0; i < 30; ++i) {
+    table.Refresh(now_);
+    Advance(seconds(1));
+    if (i > 0) continue;
+    survivor.Put(0, Waiting());  // the next step's collective
+    survivor.WriteTo(Path("survivor.seg"));
+  }
+  EXPECT_TRUE(Exists("dead.seg"));
+  EXPECT_EQ(table.Snapshot(now_).segments.exited, 1u);
+}
+
 TEST_F(WaitingRankTest, ADeadRankIsKnownForNoLongerThanTheLongestWait) {
   SegmentWriterV1 survivor = Rank(1);
   survivor.Put(0, Waiting());

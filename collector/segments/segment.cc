@@ -62,7 +62,7 @@ void Segment::Read(const FileStamp& stamp, const ReadTerms& terms, const FileErr
   read_stamp_ = stamp;
   is_left_out_ = false;
   is_usable_ = is_usable_ || read_.process;
-  communicators_wanted_ = read_.process ? read_.process->communicators.size() : HadNoRoom() ? kMaxCommunicators : 0;
+  communicators_wanted_ = read_.process ? read_.room : HadNoRoom() ? kMaxCommunicators : 0;
   errors.Add(SegmentError::kChangedWhileRead, "a slot was claimed anew", read_.changed_slots);
   if (read_.fault) counted_fault_.Count(read_.fault->error, read_.fault->detail, stamp, errors);
 }

@@ -54,8 +54,8 @@ class Segment {
     return read_.fault ? std::optional(read_.fault->error) : std::nullopt;
   }
 
-  // Communicators in memory between snapshots: those of the last counts.
-  uint64_t CommunicatorsKept() const { return read_.process ? read_.process->communicators.size() : 0; }
+  // Room of the communicators in memory between snapshots: those of the last counts.
+  uint64_t CommunicatorsKept() const { return read_.process ? read_.room : 0; }
 
   // What it would take of the room for communicators, as of the last read.
   uint64_t CommunicatorsWanted() const { return communicators_wanted_; }

@@ -12,12 +12,6 @@
 #include "collector/segments/segment_table.h"
 
 namespace nccl_exporter {
-namespace {
-
-int64_t Nanoseconds(std::chrono::nanoseconds time) { return time.count(); }
-
-}  // namespace
-
 void SegmentTable::RemoveOver(const Moment& now) {
   FindWaiting(now);
   for (auto it = segments_.begin(); it != segments_.end();) {
@@ -85,8 +79,7 @@ void SegmentTable::FindWaiting(const Moment& now) {
   for (const auto& [key, followed] : segments_) {
     if (followed.segment.IsOver(now, retention_)) users.insert(followed.uid);
   }
-  const bool is_due =
-      !waiting_monotonic_ns_ || now.monotonic_ns - *waiting_monotonic_ns_ >= Nanoseconds(kWaitersInterval);
+  const bool is_due = !waiting_monotonic_ns_ || now.monotonic_ns - *waiting_monotonic_ns_ >= waiters_interval_.count();
   if (users.empty()) waiting_.clear(), waiting_monotonic_ns_.reset();
   if (users.empty() || !is_due) return;
   waiting_.clear();
@@ -97,7 +90,7 @@ void SegmentTable::FindWaiting(const Moment& now) {
     if (!read.process) return read.Cost();
     for (const CommunicatorSnapshot& communicator : read.process->communicators) {
       const int64_t since_ns = communicator.oldest_unfinished_realtime_ns;
-      const bool waits = since_ns != 0 && now.realtime_ns - since_ns >= Nanoseconds(kWaitsAfter);
+      const bool waits = since_ns != 0 && now.realtime_ns - since_ns >= waits_after_.count();
       if (communicator.has_identity && !communicator.is_closed && waits) {
         waiting_.insert(CommunicatorKeyOf(*read.process, communicator));
       }

@@ -28,7 +28,10 @@ size_t SegmentLimit() {
 }  // namespace
 
 SegmentTable::SegmentTable(std::vector<std::string> directories, std::chrono::nanoseconds retention)
-    : retention_(retention), segment_limit_(SegmentLimit()) {
+    : retention_(retention),
+      waits_after_(std::min<std::chrono::nanoseconds>(kWaitsAfter, retention / 2)),
+      waiters_interval_(std::min<std::chrono::nanoseconds>(kWaitersInterval, retention / 4)),
+      segment_limit_(SegmentLimit()) {
   for (std::string& path : directories) {
     const auto is_same = [&](const Directory& directory) { return directory.files.path() == path; };
     if (IsPrivatePattern(path)) {

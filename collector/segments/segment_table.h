@@ -63,8 +63,9 @@ inline constexpr size_t kMaxPrivateDirectories = 256;
 
 // A dead process stays known beyond the retention time for as long as a living rank of one of its communicators waits:
 // it has had an operation in flight for kWaitsAfter. It is looked for every kWaitersInterval, which costs what a scrape
-// of the user's segments costs. Nothing is kept for longer than kLongestWait: a job that hangs for a day is watched by
-// nobody.
+// of the user's segments costs. With a short retention both are shorter, half and a quarter of it: who waits since the
+// death must be found before the time is over. Nothing is kept for longer than kLongestWait: a job that hangs for a day
+// is watched by nobody.
 inline constexpr std::chrono::seconds kWaitsAfter{10};
 inline constexpr std::chrono::seconds kWaitersInterval{5};
 inline constexpr std::chrono::hours kLongestWait{24};
@@ -208,6 +209,8 @@ class SegmentTable {
   void ShareCommunicators(const Moment& now, const IsFirst& is_first, const Take& take);
 
   const std::chrono::nanoseconds retention_;
+  const std::chrono::nanoseconds waits_after_;
+  const std::chrono::nanoseconds waiters_interval_;
   const size_t segment_limit_;
   std::vector<std::string> private_patterns_;
   std::optional<PrivateSearch> private_search_;

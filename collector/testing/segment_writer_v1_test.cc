@@ -122,7 +122,6 @@ TEST(SegmentWriterV1Test, ReadsBackTheCountsOfEachFunction) {
 
   const ProcessSnapshot process = Parse(writer);
   ASSERT_EQ(process.communicators.size(), 1u);
-  ASSERT_EQ(process.communicators[0].functions.size(), size_t{kFunctionCount});
   for (size_t function = 0; function < kFunctionCount; ++function) {
     const FunctionV1 written = DistinctCounts(1'000'000 * (function + 1));
     const FunctionSnapshot& read = process.communicators[0].functions[function];

@@ -56,7 +56,7 @@ class TableFixture : public testing::Test {
     return snapshot.segment_errors[static_cast<size_t>(error)];
   }
   static uint64_t OperationsOf(const ProcessSnapshot& process) {
-    return process.communicators.at(0).functions.at(4).sizes.at(0).operations;
+    return process.communicators.at(0).functions[4].sizes.at(0).operations;
   }
 
   ScratchDirectory scratch_;

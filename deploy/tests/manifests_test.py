@@ -166,6 +166,18 @@ class Manifests(unittest.TestCase):
                 self.assertEqual(context['capabilities'].get('add', []), ['CHOWN', 'FOWNER'] if is_root else [])
                 self.assertNotEqual(context.get('runAsNonRoot', False), is_root)
 
+    def test_the_daemons_know_the_name_of_their_node(self):
+        """Their page shows it; without it they show the pod's."""
+        for pod in pods([thing for name in ('node', 'sidecar') for thing in base(name)]):
+            daemon = next(c for c in pod['initContainers'] + pod['containers'] if c['name'] == 'nccl-exporter')
+            self.assertEqual(daemon.get('env'), [{'name': 'NODE_NAME', 'valueFrom': {'fieldRef': {'fieldPath': 'spec.nodeName'}}}])
+
+    def test_the_daemons_have_room_for_all_that_they_may_hold(self):
+        """147 MB, as docs/scaling.md has it."""
+        for pod in pods([thing for name in ('node', 'sidecar') for thing in base(name)]):
+            daemon = next(c for c in pod['initContainers'] + pod['containers'] if c['name'] == 'nccl-exporter')
+            self.assertEqual(daemon['resources']['limits'], {'memory': '256Mi'})
+
     def test_monitors_leave_the_jobs_labels_alone(self):
         monitors = [thing for thing in base('monitoring') if thing['kind'].endswith('Monitor')]
         endpoints = [endpoint for thing in monitors for endpoint in thing['spec'].get('endpoints', thing['spec'].get('podMetricsEndpoints'))]

@@ -53,6 +53,15 @@ class Node(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (0, ''), choice)
         self.assertNotIn('NCCL_EXPORTER_DIR', run(prolog, NCCL_EXPORTER_DIR='/elsewhere').stdout)
 
+    def test_the_prolog_has_a_switch_for_durations_that_is_off(self):
+        prolog = self.prolog()
+        self.assertNotIn('ALLGATHERV', run(prolog).stdout)
+        switched_on = prolog.read_text().replace('\ndurations=no\n', '\ndurations=yes\n')
+        self.assertNotEqual(switched_on, prolog.read_text())
+        prolog.write_text(switched_on)
+        self.assertIn('export NCCL_ALLGATHERV_ENABLE=0\n', run(prolog).stdout)
+        self.assertNotIn('ALLGATHERV', run(prolog, NCCL_ALLGATHERV_ENABLE='1').stdout)
+
     def test_the_prolog_says_nothing_where_nothing_is_installed(self):
         prolog = self.prolog()
         (self.folder / 'plugin.so').unlink()
@@ -92,6 +101,13 @@ class Node(unittest.TestCase):
         unit = (DEPLOY / 'systemd/nccl-exporter.service').read_text()
         self.assertNotRegex(unit, '(?m)^(ProtectProc=(?!default)|PrivatePIDs=yes)', 'the state of other users\' processes')
         self.assertNotRegex(unit, '(?m)^RemoveIPC=yes', 'it removes the empty directory in /dev/shm when the daemon stops')
+
+    def test_the_unit_has_a_daemon_that_hangs_restarted(self):
+        """The daemon tells systemd that it lives, if systemd asks; //exporter:main_test plays it."""
+        unit = (DEPLOY / 'systemd/nccl-exporter.service').read_text()
+        self.assertRegex(unit, '(?m)^Type=notify$')
+        self.assertRegex(unit, '(?m)^WatchdogSec=2min$')
+        self.assertRegex(unit, '(?m)^Restart=always$')
 
     def test_a_new_plugin_takes_the_name_and_leaves_the_mapped_file_alone(self):
         (self.folder / 'library').write_text('old')

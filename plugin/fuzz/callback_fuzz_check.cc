@@ -10,17 +10,18 @@
 // Of each slot: nothing is shown in flight once it is closed; what is shown stands at its place.
 //
 // Conservation. An operation that was counted is, at any moment of quiet, in exactly one of these states:
-//   completed, shown in flight, never followed by its nature (copy engine, overflow slot), not followed for want of
-//   room (one in_flight_full or concurrent_start), given up by finalize (one incomplete_at_finalize), or, where proxy
-//   operations are the source of timing, in flight without any part when its communicator was finalized: it may never
-//   have crossed the network, so that it is neither complete nor a loss ("unseen").
+//   completed, shown in flight, never followed by its nature (overflow slot), not followed for want of room (one
+//   in_flight_full or concurrent_start), given up by finalize (one incomplete_at_finalize), or in flight without any
+//   part when its communicator was finalized: by copy engine, or, where proxy operations are the source of timing,
+//   possibly without crossing the network, so that it is neither complete nor a loss ("unseen").
 // An `abandoned` operation is completed, untimed: it is not another state. Hence, summed over all communicators that
 // have or had a slot of their own, with the losses of the process:
 //
-//   operations - copies = completed + shown + full + incomplete_at_finalize + unseen
+//   operations = completed + shown + full + incomplete_at_finalize + unseen
 //
-// where full is at most the sum of these two, since those count as completed once a later operation is, and unseen is 0
-// without proxy timing, and never exceeds the entries that showed no part right before finalize.
+// where full is at most the sum of these two, since those count as completed once a later operation is, and unseen
+// never exceeds the entries that showed no part right before finalize; without proxy timing, those of them by copy
+// engine.
 #include <cinttypes>
 
 #include "plugin/fuzz/callback_fuzz_session.h"
@@ -109,7 +110,8 @@ uint64_t CheckInFlight(const char* where, const layout::CommunicatorSlot& slot) 
     if (ticket == 0) continue;
     ++shown;
     if ((ticket - 1) % layout::kInFlightEntries != i) Fail("%s: ticket %" PRIu64 " stands at %zu", where, ticket, i);
-    if (Load(entry.function) >= kFunctionCount) Fail("%s: function %" PRIu64, where, Load(entry.function));
+    const uint64_t function = Load(entry.function) & ~layout::kUntimedFlag;
+    if (function >= kFunctionCount) Fail("%s: function %" PRIu64, where, function);
     const uint64_t parts = Load(entry.parts);
     if ((parts & 0xffffffff) > parts >> 32) Fail("%s: parts %" PRIx64 " of %" PRIu64, where, parts, ticket);
   }
@@ -155,7 +157,7 @@ void Session::CheckMember(Member& member) {
   CheckCompletions(where, slot, totals.timed);
   const uint64_t shown = CheckInFlight(where, slot);
   if (is_gone && shown != 0) Fail("%s: closed, and %" PRIu64 " operations in flight", where, shown);
-  const uint64_t uncompleted = totals.operations - totals.completed - shown - member.account.copies.load();
+  const uint64_t uncompleted = totals.operations - totals.completed - shown;
   uncompleted_ += uncompleted;
   timed_ += totals.timed;
   if (!is_gone) return;

@@ -166,8 +166,7 @@ void* Player::StartTask(Member& member, void* call, void* launch, bool is_p2p, b
     const bool by_number = version == 1;
     const Function function = by_number ? MeaningOf(event.function_number) : MeaningOf(event.function);
     const uint32_t element_bytes = by_number ? BytesOf(event.datatype_number) : BytesOf(event.datatype);
-    session_.AccountOf(member).AddOperation(function, MessageBytes(function, event.count, element_bytes, member.ranks),
-                                            false);
+    session_.AccountOf(member).AddOperation(function, MessageBytes(function, event.count, element_bytes, member.ranks));
   }
   tasks_.Keep(handle);
   Member::Started& started = member.operations[member.started.fetch_add(1) % member.operations.size()];
@@ -246,8 +245,8 @@ void Player::PlayCopy(Member& member) {
   void* handle = StartOn(member, member.version, event, &is_counted);
   if (is_counted) {
     const Function function = MeaningOf(event.function);
-    session_.AccountOf(member).AddOperation(
-        function, MessageBytes(function, event.count, BytesOf(event.datatype), member.ranks), true);
+    session_.AccountOf(member).AddOperation(function,
+                                            MessageBytes(function, event.count, BytesOf(event.datatype), member.ranks));
   }
   Stop(member.version, handle);
 }

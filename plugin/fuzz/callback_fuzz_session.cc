@@ -35,12 +35,11 @@ void Fail(const char* format, ...) {
   std::abort();
 }
 
-void Account::AddOperation(Function function, uint64_t message_bytes, bool is_copy) {
+void Account::AddOperation(Function function, uint64_t message_bytes) {
   OfFunction& counts = functions[static_cast<size_t>(function)];
   const size_t size_class = static_cast<size_t>(SizeClassOf(message_bytes));
   counts.operations[size_class].fetch_add(1, std::memory_order_relaxed);
   counts.bytes[size_class].fetch_add(message_bytes, std::memory_order_relaxed);
-  if (is_copy) copies.fetch_add(1, std::memory_order_relaxed);
 }
 
 Session::Session(bool with_kernel_timing) {
@@ -131,8 +130,11 @@ void Session::Close(Berth& berth) {
   if (!member->is_overflow) {
     uint64_t unseen = 0;
     const layout::CommunicatorSlot& slot = SlotAt(member->slot);
-    for (const layout::InFlightEntry& entry : slot.in_flight) unseen += entry.ticket != 0 && entry.parts == 0;
-    if (member->reports_proxy) unseen_bound_.fetch_add(unseen);
+    for (const layout::InFlightEntry& entry : slot.in_flight) {
+      const bool may_have_none = member->reports_proxy || (entry.function & layout::kUntimedFlag) != 0;
+      unseen += entry.ticket != 0 && entry.parts == 0 && may_have_none;
+    }
+    unseen_bound_.fetch_add(unseen);
   }
   member->is_leaving.store(true);
   TableOf(member->version).Finalize(member->context);

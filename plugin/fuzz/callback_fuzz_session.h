@@ -30,12 +30,11 @@ struct Account {
     std::array<Tally, kSizeClassCount> bytes{};
   };
   std::array<OfFunction, kFunctionCount> functions{};
-  Tally copies{0};  // by copy engine: among the operations, and never followed
 
   void AddCall(Function function) {
     functions[static_cast<size_t>(function)].calls.fetch_add(1, std::memory_order_relaxed);
   }
-  void AddOperation(Function function, uint64_t bytes, bool is_copy);
+  void AddOperation(Function function, uint64_t bytes);
 };
 
 struct Member {

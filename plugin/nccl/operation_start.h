@@ -22,9 +22,10 @@ struct OperationStart {
   bool is_to_self = false;    // Send or Recv
   bool is_replay = false;     // of a captured graph
   bool is_symmetric = false;  // runs on a kernel over symmetric windows, which never crosses the network by proxies
+  bool is_copy = false;       // by copy engine: no kernel, and NCCL's number of it is of another sequence
   bool is_carried = false;    // no part of its own: the channels of its launch's first task are its own, too
   // It may have no channels, so that nothing tells when it is complete: called outside of a window (it has proxy
-  // operations if it crosses the network), or possibly the replay of a symmetric kernel.
+  // operations if it crosses the network), by copy engine, or possibly the replay of a symmetric kernel.
   bool is_untimed = false;
   int peer = -1;
   uint64_t launch = 0;  // ticket of its Group event; 0: none

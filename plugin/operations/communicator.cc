@@ -106,11 +106,6 @@ void Communicator::NoteUnfollowed(const OperationStart& start, bool is_followed,
   }
 }
 
-void Communicator::CountStart(Function function, uint64_t bytes, uint64_t now_ns) {
-  recorder_.CountStart(Turn{&is_starting_}, function, bytes, now_ns);
-  if (recorder_.HasDeferredStarts()) ShowDeferredStarts();
-}
-
 bool Communicator::IsFreed(Operation& operation) {
   MakeRoom(operation);
   return PhaseOf(LoadAcquire(operation.state)) == Phase::kFree;

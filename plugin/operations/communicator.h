@@ -100,8 +100,6 @@ class Communicator {
 
   // Counts the operation; returns its ticket, or 0 when it is not followed.
   uint64_t StartOperation(const OperationStart& start);
-  // Counts an operation of which no part will be reported.
-  void CountStart(Function function, uint64_t bytes, uint64_t now_ns);
 
   // Kernel channels (channel_events.h). `time_ns` is the GPU's, or CLOCK_MONOTONIC with TimingSource::kKernelCpu.
   bool StartChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);

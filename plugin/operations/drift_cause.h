@@ -69,6 +69,7 @@ class DriftWatch {
 
  private:
   bool SkipsSequence(const OperationStart& start) {
+    if (start.is_copy) return false;
     std::atomic<uint64_t>& next = next_sequences_[static_cast<uint8_t>(start.function)];
     const uint64_t expected = next.load(std::memory_order_relaxed);
     next.store(start.sequence + 1, std::memory_order_relaxed);

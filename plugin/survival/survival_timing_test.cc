@@ -381,6 +381,52 @@ TEST_F(TimingSurvival, Survives44_CopyEngineCollectivesHaveNoDuration) {
     EXPECT_EQ(Segment().Started("AlltoAll"), 1000u);
     EXPECT_EQ(Segment().Bytes("AlltoAll"), 1000u * 4 * 100 * 2);
     EXPECT_EQ(Segment().Timed("AlltoAll"), 0u);
+    EXPECT_EQ(Segment().InFlight(), layout::kInFlightEntries) << "nothing tells when they are complete";
+    EXPECT_EQ(Segment().Completed("AlltoAll"), 1000u - layout::kInFlightEntries);
+    EXPECT_EQ(Segment().Lost(), Losses());
+  });
+}
+
+// NCCL runs what a communicator was given in order, so that a kernel that has run says that they are over.
+TEST_F(TimingSurvival, Survives44_CopyEngineCollectivesAreCompleteOnceALaterKernelRan) {
+  InEach<6, 7>([&]<int kVersion>() {
+    Caller<kVersion> caller({.ranks = 4});
+    caller.Run({.function = "AllGather", .sequence = 7});
+    for (int i = 0; i < 3; ++i) {
+      void* call = caller.Call(caller.GroupApi(), {.function = "AllGather"});
+      auto event = caller.Event(abi::kCeColl, call);
+      event.ceColl.func = "AllGather";
+      event.ceColl.count = 100;
+      event.ceColl.datatype = "ncclFloat16";
+      caller.Stop(caller.Start(event));
+    }
+    const View view = Segment();
+    EXPECT_EQ(view.InFlight(), 3u);
+    for (int i = 1; i <= 3; ++i) {
+      EXPECT_NE(Read(view.Slot(0)->in_flight[i].function) & layout::kUntimedFlag, 0u) << "whose end nobody sees";
+    }
+    usleep(1'050'000);  // for as long the parts of an operation may be late
+    caller.Run({.function = "AllGather", .sequence = 8});
+    caller.Run({.function = "AllGather", .sequence = 9});
+    EXPECT_EQ(view.Started("AllGather"), 6u);
+    EXPECT_EQ(view.Completed("AllGather"), 6u);
+    EXPECT_EQ(view.InFlight(), 0u);
+    EXPECT_EQ(view.Timed("AllGather"), 3u) << "those with a kernel";
+    EXPECT_EQ(view.Lost(), Losses());
+  });
+}
+
+// What is captured runs at each replay, of which NCCL reports nothing.
+TEST_F(TimingSurvival, Survives44_CapturedCopyEngineCollectivesAreNotCounted) {
+  InEach<6, 7>([&]<int kVersion>() {
+    Caller<kVersion> caller({.ranks = 4});
+    void* group_api = caller.GroupApi(true);
+    auto event = caller.Event(abi::kCeColl, caller.Call(group_api, {.function = "AllGather"}, true));
+    event.ceColl.func = "AllGather";
+    caller.Stop(caller.Start(event));
+    caller.Stop(group_api);
+    EXPECT_EQ(Segment().Calls("AllGather"), 1u);
+    EXPECT_EQ(Segment().Started("AllGather"), 0u);
     EXPECT_EQ(Segment().InFlight(), 0u);
     EXPECT_EQ(Segment().Lost(), Losses());
   });

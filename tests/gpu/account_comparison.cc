@@ -216,7 +216,8 @@ void ExpectDurationsPlausible(const NodeSnapshot& snapshot, const json& truth) {
   uint64_t operations = 0, timed = 0;
   ForEachPair(snapshot, truth, [&](const CommunicatorSnapshot& found, const json& communicator) {
     ExpectPlausible(found, communicator);
-    for (const FunctionSnapshot& function : found.functions) {
+    for (size_t i = 0; i < found.functions.size(); ++i) {
+      const FunctionSnapshot& function = found.functions[i];
       operations += Sum(function, &SizeClassSnapshot::operations);
       timed += Sum(function, &SizeClassSnapshot::timed_operations);
     }
@@ -232,7 +233,8 @@ std::string SummaryOf(const NodeSnapshot& snapshot) {
     for (size_t i = 0; i < losses.size(); ++i) losses[i] += process.losses[i];
     for (const CommunicatorSnapshot& communicator : process.communicators) {
       communicators += communicator.is_overflow ? 0 : 1;
-      for (const FunctionSnapshot& function : communicator.functions) {
+      for (size_t i = 0; i < communicator.functions.size(); ++i) {
+        const FunctionSnapshot& function = communicator.functions[i];
         operations += Sum(function, &SizeClassSnapshot::operations);
         timed += Sum(function, &SizeClassSnapshot::timed_operations);
       }

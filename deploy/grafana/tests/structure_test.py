@@ -35,6 +35,7 @@ NOT_SHOWN = {
     'nccl_exporter_snapshot_timestamp_seconds': 'every scrape reads the segments anew: it is the time of the scrape',
     'nccl_exporter_user_segment_errors_total': 'errors by cause are shown; whose files they are is for the runbook',
     'nccl_exporter_user_segments_unusable': 'an alert names user and reason',
+    'nccl_exporter_user_uncompared_communicators': 'of one user with more communicators than a node has: a matter between him and the operator',
     'process_virtual_memory_bytes': 'resident memory is what the node lacks',
     'process_open_fds': 'segments, of which there is a panel, and connections, whose limit is below',
     'process_max_fds': 'the same',
