@@ -48,7 +48,7 @@ TEST(Identity, CopiesVariablesOfTheAllowListAndNoOther) {
   EXPECT_EQ(pairs.find("secret"), std::string::npos);
   EXPECT_EQ(pairs.find("RANK="), std::string::npos);
   EXPECT_EQ(header->pid, static_cast<uint64_t>(getpid()));
-  EXPECT_STREQ(header->executable, "plugin_test");
+  EXPECT_STREQ(header->executable, "identity_test");
 }
 
 const char* Nothing(const char*) { return nullptr; }
