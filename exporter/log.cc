@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "exporter/utf8.h"
+#include "exporter/exposition/utf8.h"
 
 namespace nccl_exporter {
 namespace {

@@ -22,21 +22,21 @@
 #include <system_error>
 
 #include "collector/collector.h"
-#include "exporter/cardinality.h"
-#include "exporter/history_keeper.h"
-#include "exporter/http_server.h"
-#include "exporter/in_flight_table.h"
+#include "exporter/commands/cardinality.h"
+#include "exporter/commands/segment_dump.h"
+#include "exporter/commands/top.h"
+#include "exporter/http/http_server.h"
+#include "exporter/http/tls_context.h"
+#include "exporter/http/web_guard.h"
 #include "exporter/log.h"
+#include "exporter/node/history_keeper.h"
+#include "exporter/node/in_flight_table.h"
 #include "exporter/options.h"
-#include "exporter/scrape_page.h"
-#include "exporter/segment_dump.h"
+#include "exporter/scrape/scrape_page.h"
 #include "exporter/service_notifier.h"
 #include "exporter/state_log.h"
-#include "exporter/tls_context.h"
-#include "exporter/top.h"
+#include "exporter/ui/web_pages.h"
 #include "exporter/version.h"
-#include "exporter/web_guard.h"
-#include "exporter/web_pages.h"
 
 namespace nccl_exporter {
 namespace {

@@ -13,9 +13,9 @@
 #include <fstream>
 #include <string>
 
-#include "exporter/child_process.h"
-#include "exporter/http_client.h"
-#include "exporter/promtool.h"
+#include "exporter/testing/child_process.h"
+#include "exporter/testing/http_client.h"
+#include "exporter/testing/promtool.h"
 
 namespace nccl_exporter {
 namespace {

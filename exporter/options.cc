@@ -11,10 +11,10 @@
 #include <system_error>
 #include <utility>
 
+#include "exporter/commands/top_screen.h"
 #include "exporter/duration_text.h"
-#include "exporter/top_screen.h"
+#include "exporter/ui/web_paths.h"
 #include "exporter/version.h"
-#include "exporter/web_paths.h"
 
 namespace nccl_exporter {
 namespace {

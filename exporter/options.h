@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "exporter/metric_switches.h"
-#include "exporter/synthetic_node.h"
+#include "exporter/catalogue/metric_switches.h"
+#include "exporter/commands/synthetic_node.h"
 
 namespace nccl_exporter {
 

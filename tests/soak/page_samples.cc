@@ -5,7 +5,7 @@
 #include <charconv>
 #include <string>
 
-#include "exporter/decoded_families.h"
+#include "exporter/testing/decoded_families.h"
 
 namespace nccl_exporter::soak {
 namespace {

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <random>
+
 namespace nccl_exporter {
 namespace {
 
@@ -19,16 +21,21 @@ size_t Append(char* data, size_t size, size_t count, void* text) {
 }  // namespace
 
 int FreePort() {
-  const int socket_fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  const bool is_bound = bind(socket_fd, reinterpret_cast<sockaddr*>(&address), size) == 0;
-  getsockname(socket_fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(socket_fd);
-  EXPECT_TRUE(is_bound);
-  return ntohs(address.sin_port);
+  static std::mt19937 random{std::random_device()()};
+  std::uniform_int_distribution<uint16_t> ports(20000, 32767);
+  constexpr int kAttempts = 100;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const int socket_fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(ports(random));
+    const bool is_bound = bind(socket_fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    close(socket_fd);
+    if (is_bound) return ntohs(address.sin_port);
+  }
+  ADD_FAILURE() << "no free port";
+  return 0;
 }
 
 HttpAnswer HttpGet(const std::string& url, const std::vector<std::string>& headers) {

@@ -11,7 +11,8 @@
 
 namespace nccl_exporter {
 
-// A TCP port that was free a moment ago.
+// A TCP port that was free a moment ago. None of those that the kernel gives to who connects: it would be taken before
+// somebody listens at it.
 int FreePort();
 
 struct HttpAnswer {

@@ -16,7 +16,7 @@
 #include <optional>
 #include <thread>
 
-#include "exporter/test_certificates.h"
+#include "exporter/testing/test_certificates.h"
 #include "proto/buckets.h"
 #include "tests/system/daemon.h"
 #include "tests/system/truth_comparison.h"

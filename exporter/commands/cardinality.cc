@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts what the encoders wrote; estimates nothing.
+#include "exporter/commands/cardinality.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "exporter/catalogue/catalogue.h"
+#include "exporter/scrape/daemon_metrics.h"
+#include "exporter/scrape/gzip.h"
+#include "exporter/scrape/limits.h"
+#include "exporter/scrape/page_builder.h"
+#include "proto/metric_choice.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr std::array kFormats{Format::kText, Format::kOpenMetrics, Format::kProtobuf};
+
+size_t Index(Format format) { return static_cast<size_t>(format); }
+
+Exposition ExpositionOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricSwitches& switches,
+                        SeriesDrops& drops) {
+  Exposition exposition = ExpositionOfCatalogue(switches);
+  SeriesMemory memory(switches);
+  drops = AddSnapshotFamilies(snapshot, kSeriesLimit, memory, exposition);
+  DaemonMetrics daemon(Limits(kSeriesLimit));
+  daemon.CountDrops(drops);
+  daemon.AddTo(exposition);
+  return exposition;
+}
+
+std::string Encoded(const Exposition& exposition, Format format) {
+  std::string body;
+  EncoderOf(format).Encode(exposition, body);
+  return body;
+}
+
+// The bytes of the page that are this family's.
+size_t BytesOf(const Family& family, const Exposition& exposition, Format format) {
+  Exposition alone;
+  const size_t bytes_of_none = Encoded(alone, format).size();
+  alone.labels = exposition.labels;
+  alone.families = {family};
+  alone.created_realtime_ns = exposition.created_realtime_ns;
+  return Encoded(alone, format).size() - bytes_of_none;
+}
+
+// Series of a scrape in a format without and in one with native histograms.
+std::pair<size_t, size_t> SeriesOf(const Family& family) {
+  const size_t classic = family.series.size() * SamplesPerSeries(family);
+  return {classic, family.scale.native ? family.series.size() : classic};
+}
+
+std::pair<size_t, size_t> SeriesOf(const std::shared_ptr<const NodeSnapshot>& snapshot,
+                                   const MetricSwitches& switches) {
+  SeriesDrops drops;
+  std::pair<size_t, size_t> sum;
+  const Exposition exposition = ExpositionOf(snapshot, switches, drops);
+  for (const Family& family : exposition.families) {
+    const auto [classic, native] = SeriesOf(family);
+    sum.first += classic;
+    sum.second += native;
+  }
+  return sum;
+}
+
+// A flag that is not given yet, and the series that would be left with it.
+struct Saving {
+  std::string flag;
+  size_t classic_series;
+  size_t native_series;
+  bool is_needed_by_rules;
+};
+
+std::vector<Saving> SavingsOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricSwitches& switches,
+                              const Cardinality& now) {
+  std::vector<Saving> savings;
+  const auto consider = [&](std::string flag, const std::function<void(MetricSwitches&)>& change) {
+    MetricSwitches changed = switches;
+    change(changed);
+    const auto [classic, native] = SeriesOf(snapshot, changed);
+    if (classic >= now.classic_series) return;
+    savings.push_back({.flag = std::move(flag),
+                       .classic_series = classic,
+                       .native_series = native,
+                       .is_needed_by_rules = changed.TakenFromRules() != switches.TakenFromRules()});
+  };
+  consider("--metrics.disable=histograms", [](MetricSwitches& more) { more.Disable(kHistograms); });
+  consider("--metrics.duration-bounds=none --metrics.bandwidth-bounds=none", [](MetricSwitches& more) {
+    more.SetDurationBounds("none");
+    more.SetBandwidthBounds("none");
+  });
+  for (const FamilyCost& family : now.families) {
+    consider("--metrics.disable=" + family.name, [&](MetricSwitches& more) { more.Disable(family.name); });
+  }
+  for (const DroppableLabel& label : kDroppableLabels) {
+    consider("--metrics.drop-label=" + std::string(label.name),
+             [&](MetricSwitches& more) { more.DropLabel(label.name); });
+  }
+  consider("--metrics.drop-label=rank --metrics.drop-label=gpu", [](MetricSwitches& more) {
+    more.DropLabel("rank");
+    more.DropLabel("gpu");
+  });
+  std::ranges::stable_sort(savings, {}, &Saving::classic_series);
+  return savings;
+}
+
+double Percent(size_t part, size_t whole) {
+  return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+using Out = std::back_insert_iterator<std::string>;
+
+void AppendFamilies(const Cardinality& cardinality, Out out) {
+  fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", "", "series", "series", "bytes", "bytes", "bytes");
+  fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", "family", "classic", "native", "text", "OpenMetrics",
+                 "protobuf");
+  for (const FamilyCost& family : cardinality.families) {
+    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", family.name, family.classic_series,
+                   family.native_series, family.bytes[Index(Format::kText)], family.bytes[Index(Format::kOpenMetrics)],
+                   family.bytes[Index(Format::kProtobuf)]);
+  }
+}
+
+void AppendPages(const Cardinality& cardinality, bool has_native, Out out) {
+  const auto append = [&](std::string_view name, size_t series, Format format) {
+    const PageCost& page = cardinality.pages[Index(format)];
+    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>12}\n", name, series, page.bytes, page.compressed_bytes);
+  };
+  fmt::format_to(out, "\n{:<58} {:>8} {:>8} {:>12}\n", "page", "samples", "bytes", "with gzip");
+  append("text", cardinality.classic_series, Format::kText);
+  append("OpenMetrics", cardinality.classic_series, Format::kOpenMetrics);
+  append(has_native ? "protobuf, of histograms the native part" : "protobuf", cardinality.native_series,
+         Format::kProtobuf);
+}
+
+void AppendSavings(const std::vector<Saving>& savings, const Cardinality& now, Out out) {
+  constexpr size_t kShown = 12;
+  constexpr double kLeastPercent = 1;
+  fmt::format_to(out, "\n{:<66} {:>8} {:>8}  {}\n", "what would save most", "classic", "native", "shipped rules");
+  for (size_t i = 0; i < std::min(kShown, savings.size()); ++i) {
+    const Saving& saving = savings[i];
+    const double percent = Percent(now.classic_series - saving.classic_series, now.classic_series);
+    if (percent < kLeastPercent) break;
+    fmt::format_to(out, "{:<66} {:>6.0f} % {:>6.0f} %  {}\n", saving.flag, percent,
+                   Percent(now.native_series - std::min(saving.native_series, now.native_series), now.native_series),
+                   saving.is_needed_by_rules ? "need it" : "");
+  }
+}
+
+}  // namespace
+
+Cardinality CardinalityOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricSwitches& switches) {
+  Cardinality cardinality;
+  const Exposition exposition = ExpositionOf(snapshot, switches, cardinality.drops);
+  for (const Family& family : exposition.families) {
+    if (family.series.empty()) continue;
+    FamilyCost cost{.name = family.name};
+    std::tie(cost.classic_series, cost.native_series) = SeriesOf(family);
+    for (const Format format : kFormats) cost.bytes[Index(format)] = BytesOf(family, exposition, format);
+    cardinality.classic_series += cost.classic_series;
+    cardinality.native_series += cost.native_series;
+    cardinality.families.push_back(std::move(cost));
+  }
+  for (const Format format : kFormats) {
+    const std::string page = Encoded(exposition, format);
+    cardinality.pages[Index(format)] = {.bytes = page.size(), .compressed_bytes = Gzip(page).size()};
+  }
+  return cardinality;
+}
+
+std::string CardinalityText(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricSwitches& switches) {
+  const Cardinality cardinality = CardinalityOf(snapshot, switches);
+  size_t communicators = 0;
+  for (const ProcessSnapshot& process : snapshot->processes) communicators += process.communicators.size();
+  std::string text;
+  const Out out = std::back_inserter(text);
+  fmt::format_to(out, "{} processes, {} communicators in all\n\n", snapshot->processes.size(), communicators);
+  AppendFamilies(cardinality, out);
+  AppendPages(cardinality, switches.native_schema().has_value(), out);
+  fmt::format_to(out, "\nlimit: {} samples; beyond it {} are folded into comm=\"other\" and {} left out\n",
+                 kSeriesLimit, cardinality.drops.folded, cardinality.drops.left_out);
+  AppendSavings(SavingsOf(snapshot, switches, cardinality), cardinality, out);
+  const std::string taken = switches.TakenFromRules();
+  fmt::format_to(out, "\n{}\n",
+                 taken.empty() ? "the shipped rules have all that they need" : "the shipped rules need: " + taken);
+  return text;
+}
+
+}  // namespace nccl_exporter

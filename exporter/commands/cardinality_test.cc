@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is told of a page is what the page is.
+#include "exporter/commands/cardinality.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+
+#include "exporter/scrape/scrape_page.h"
+#include "exporter/testing/example_snapshot.h"
+
+namespace nccl_exporter {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr NodeShape kSmall{.ranks = 2, .communicators = 3, .point_to_point = 1, .collectives = 2};
+
+MetricSwitches WithoutHistograms() {
+  MetricSwitches switches;
+  switches.Disable("histograms");
+  return switches;
+}
+
+// Lines that are samples, in all or of one family.
+size_t SampleLines(const std::string& page, const std::string& family = "") {
+  size_t lines = 0;
+  std::istringstream text(page);
+  for (std::string line; std::getline(text, line);) {
+    const std::string name = line.substr(0, line.find_first_of("{ "));
+    const bool is_of_family = family.empty() || name == family || name == family + "_bucket" ||
+                              name == family + "_sum" || name == family + "_count";
+    if (!line.empty() && line.front() != '#' && is_of_family) ++lines;
+  }
+  return lines;
+}
+
+TEST(CardinalityTest, SeriesAreTheSampleLinesOfThePage) {
+  for (const auto& snapshot : {ExampleSnapshot(), NodeOfShape(kSmall)}) {
+    for (const MetricSwitches& switches : {MetricSwitches(), WithoutHistograms()}) {
+      const Cardinality cardinality = CardinalityOf(snapshot, switches);
+      ScrapePage page([&] { return snapshot; }, kSeriesLimit, switches);
+      const std::string text(page.Answer({.path = "/metrics", .accept = "", .accept_encoding = ""}).bytes());
+      EXPECT_EQ(cardinality.classic_series, SampleLines(text));
+      size_t classic = 0;
+      size_t native = 0;
+      for (const FamilyCost& family : cardinality.families) {
+        EXPECT_EQ(family.classic_series, SampleLines(text, family.name)) << family.name;
+        classic += family.classic_series;
+        native += family.native_series;
+      }
+      EXPECT_EQ(classic, cardinality.classic_series);
+      EXPECT_EQ(native, cardinality.native_series);
+    }
+  }
+}
+
+TEST(CardinalityTest, BytesOfFamiliesAddUpToThePage) {
+  const Cardinality cardinality = CardinalityOf(NodeOfShape(kSmall), {});
+  const std::string_view end = "# EOF\n";
+  for (const Format format : {Format::kText, Format::kOpenMetrics, Format::kProtobuf}) {
+    size_t bytes = format == Format::kOpenMetrics ? end.size() : 0;
+    for (const FamilyCost& family : cardinality.families) bytes += family.bytes[static_cast<size_t>(format)];
+    const PageCost& page = cardinality.pages[static_cast<size_t>(format)];
+    EXPECT_EQ(bytes, page.bytes);
+    EXPECT_LT(page.compressed_bytes, page.bytes / 4);
+    EXPECT_GT(page.compressed_bytes, 100u);
+  }
+}
+
+TEST(CardinalityTest, ANativeHistogramIsOneSeriesUnlessOff) {
+  const auto snapshot = NodeOfShape(kSmall);
+  const Cardinality both = CardinalityOf(snapshot, {});
+  constexpr size_t kSamplesOfAHistogram = 13;  // ten bounds, infinity, sum, count
+  for (const FamilyCost& family : both.families) {
+    const auto row = std::ranges::find(kMetrics, family.name, &MetricRow::name);
+    const bool is_native =
+        row != kMetrics.end() && row->type == MetricType::kHistogram && row->scope != LabelScope::kDaemon;
+    EXPECT_EQ(family.classic_series, family.native_series * (is_native ? kSamplesOfAHistogram : 1)) << family.name;
+  }
+  MetricSwitches classic_only;
+  classic_only.SetNativeSchema("off");
+  const Cardinality classic = CardinalityOf(snapshot, classic_only);
+  EXPECT_EQ(classic.native_series, classic.classic_series);
+  EXPECT_EQ(classic.classic_series, both.classic_series);
+  EXPECT_LT(classic.pages[static_cast<size_t>(Format::kProtobuf)].bytes,
+            both.pages[static_cast<size_t>(Format::kProtobuf)].bytes);
+}
+
+TEST(CardinalityTest, TheTableSaysWhatSavesMostAndWhatTheRulesMiss) {
+  const auto snapshot = NodeOfShape(kSmall);
+  const std::string text = CardinalityText(snapshot, {});
+  EXPECT_THAT(text, HasSubstr("2 processes, 6 communicators in all\n"));
+  EXPECT_THAT(text, HasSubstr("--metrics.disable=histograms"));
+  EXPECT_THAT(text, HasSubstr("0 are folded into comm=\"other\" and 0 left out"));
+  EXPECT_THAT(text, HasSubstr("\nthe shipped rules have all that they need\n"));
+  EXPECT_THAT(CardinalityText(snapshot, WithoutHistograms()), Not(HasSubstr("--metrics.disable=histograms")));
+  MetricSwitches switches;
+  switches.DropLabel("size");
+  EXPECT_THAT(CardinalityText(snapshot, switches), HasSubstr("\nthe shipped rules need: size\n"));
+}
+
+TEST(CardinalityTest, ANodeBeyondTheCapSaysSo) {
+  const Cardinality cardinality = CardinalityOf(NodeOfShape({.ranks = 8, .communicators = 60}), {});
+  EXPECT_LE(cardinality.classic_series, size_t{kSeriesLimit} + 200) << "the daemon's own are not capped";
+  EXPECT_GT(cardinality.drops.folded, 10000u);
+}
+
+}  // namespace
+}  // namespace nccl_exporter

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers as a job of some hours leaves them, so that a page of them is as long as a real one.
+#include "exporter/commands/synthetic_node.h"
+
+#include <array>
+#include <string>
+#include <utility>
+
+namespace nccl_exporter {
+namespace {
+
+constexpr int64_t kStartNs = 1700000000000000000;
+constexpr int64_t kSecondNs = 1000000000;
+
+// The most usual first.
+constexpr std::array<Function, kCollectivesOfShape> kCollectives{
+    Function::kAllReduce, Function::kAllGather, Function::kReduceScatter, Function::kBroadcast,
+    Function::kReduce,    Function::kAlltoAll,  Function::kGather,        Function::kScatter};
+
+// Messages of 64 B to 512 MiB, and times about which the buckets of a real histogram are filled.
+void AddManyOperations(CommunicatorSnapshot& communicator, Function function) {
+  constexpr int kOperations = 200;
+  constexpr int kSizes = 24;
+  for (int i = 0; i < kOperations; ++i) {
+    const uint64_t bytes = uint64_t{64} << (i % kSizes);
+    AddOperation(communicator, function, bytes, 9871 + static_cast<uint64_t>(i) * 1237 + bytes / 181);
+  }
+  FunctionSnapshot& counts = communicator.functions.Change(static_cast<size_t>(function));
+  // No two ranks and communicators count the same, or pages would compress better than real ones.
+  const uint64_t seed = communicator.id ^ communicator.rank << 8 ^ static_cast<uint64_t>(function);
+  const uint64_t times = 1000 + seed * 0x9e3779b97f4a7c15 % 100003;
+  counts.calls *= times;
+  counts.completed *= times;
+  for (SizeClassSnapshot& size : counts.sizes) {
+    size.operations *= times;
+    size.bytes *= times;
+    size.timed_operations *= times;
+    size.timed_bytes *= times;
+    size.busy_ns *= times;
+  }
+  for (uint64_t& count : counts.duration) count *= times;
+  for (uint64_t& count : counts.bandwidth) count *= times;
+  counts.bandwidth_sum_kib *= times;
+}
+
+CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int number, int rank) {
+  CommunicatorSnapshot communicator =
+      EmptyCommunicator(0x9e3779b97f4a7c15 * static_cast<uint64_t>(number + 1), static_cast<uint64_t>(rank));
+  communicator.slot = static_cast<uint32_t>(number);
+  communicator.gpu_index = rank;
+  communicator.ranks = static_cast<uint64_t>(shape.ranks);
+  communicator.nodes = 1;
+  communicator.completion_is_known = true;
+  communicator.last_progress_realtime_ns = kStartNs + 123456789;
+  if (number >= shape.communicators - shape.point_to_point) {
+    communicator.name = "pipeline_parallel_" + std::to_string(number);
+    AddManyOperations(communicator, Function::kSend);
+    AddManyOperations(communicator, Function::kRecv);
+    return communicator;
+  }
+  communicator.name = "tensor_parallel_" + std::to_string(number);
+  for (int i = 0; i < shape.collectives; ++i) AddManyOperations(communicator, kCollectives[static_cast<size_t>(i)]);
+  for (size_t i = 0; i < kFunctionCount; ++i) communicator.started_sequence += communicator.functions[i].calls;
+  communicator.completed_sequence = communicator.started_sequence;
+  communicator.arrivals = {
+      .compared = communicator.started_sequence, .last = 4711, .lateness_ns = 1234567890123, .estimated = 815};
+  communicator.arrival_uncertainty = {.proven_ns = 123456, .estimated_ns = 12345};
+  return communicator;
+}
+
+}  // namespace
+
+CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank) {
+  CommunicatorSnapshot communicator;
+  communicator.generation = 1;
+  communicator.has_identity = true;
+  communicator.id = id;
+  communicator.ranks = 8;
+  communicator.rank = rank;
+  communicator.api_version = 6;
+  communicator.nccl_version = 22907;
+  communicator.event_mask = 0x6;
+  communicator.timing_source = TimingSource::kKernel;
+  communicator.gpu_index = static_cast<int>(rank % 8);
+  communicator.gpu_uuid = "GPU-00000000-0000-0000-0000-00000000000" + std::to_string(rank % 8);
+  communicator.pci_bus_id = "0000:3b:00.0";
+  communicator.created_realtime_ns = kStartNs + kSecondNs;
+  return communicator;
+}
+
+void AddOperation(CommunicatorSnapshot& communicator, Function function, uint64_t bytes, uint64_t duration_ns) {
+  FunctionSnapshot& counts = communicator.functions.Change(static_cast<size_t>(function));
+  SizeClassSnapshot& size = counts.sizes[static_cast<size_t>(SizeClassOf(bytes))];
+  ++counts.calls;
+  ++size.operations;
+  size.bytes += bytes;
+  if (duration_ns == 0) return;
+  ++counts.completed;
+  ++size.timed_operations;
+  size.timed_bytes += bytes;
+  size.busy_ns += duration_ns;
+  ++counts.duration[static_cast<size_t>(DurationBuckets::IndexOf(duration_ns))];
+  const uint64_t bandwidth = BusBandwidth(function, bytes, static_cast<uint32_t>(communicator.ranks), duration_ns);
+  if (bytes < kBandwidthMinimumBytes || bandwidth == 0) return;
+  ++counts.bandwidth[static_cast<size_t>(BandwidthBuckets::IndexOf(bandwidth))];
+  counts.bandwidth_sum_kib += (bandwidth + 512) / 1024;
+}
+
+ProcessSnapshot EmptyProcess(uint64_t pid) {
+  ProcessSnapshot process;
+  process.file.inode = pid;
+  process.segment = std::to_string(pid) + ".seg";
+  process.is_alive = true;
+  process.is_stopped = false;
+  process.pid = pid;
+  process.uid = 1000;
+  process.host_name = "gpu-node-7";
+  process.executable = "python3";
+  process.plugin_version = "0.1.0";
+  process.start_realtime_ns = kStartNs;
+  return process;
+}
+
+std::shared_ptr<const NodeSnapshot> NodeOfShape(const NodeShape& shape) {
+  auto snapshot = std::make_shared<NodeSnapshot>();
+  snapshot->taken_realtime_ns = kStartNs + 10000 * kSecondNs;
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    ProcessSnapshot process = EmptyProcess(static_cast<uint64_t>(1000 + rank));
+    process.identity = {{"SLURM_JOB_ID", "1234567"}, {"SLURM_PROCID", std::to_string(rank)}};
+    for (int number = 0; number < shape.communicators; ++number) {
+      process.communicators.push_back(BusyCommunicator(shape, number, rank));
+    }
+    if (!process.communicators.empty()) {
+      process.communicators.front().in_flight = {{.function = Function::kAllReduce,
+                                                  .sequence = 4711,
+                                                  .start_realtime_ns = kStartNs + 123000000,
+                                                  .bytes = 1 << 20,
+                                                  .peer = -1,
+                                                  .parts_announced = 16,
+                                                  .parts_done = 4}};
+    }
+    snapshot->processes.push_back(std::move(process));
+  }
+  snapshot->segments.live = static_cast<uint64_t>(shape.ranks);
+  return snapshot;
+}
+
+}  // namespace nccl_exporter

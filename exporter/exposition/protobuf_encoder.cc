@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Written by hand, innermost message first, since a message is preceded by its length.
+#include "exporter/exposition/protobuf_encoder.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "exporter/exposition/native_histogram.h"
+#include "exporter/exposition/protobuf_wire.h"
+
+namespace nccl_exporter {
+namespace {
+
+using wire::AppendBytes;
+using wire::AppendDouble;
+using wire::AppendSint;
+using wire::AppendTag;
+using wire::AppendUint;
+using wire::AppendVarint;
+
+// Field numbers, by message: see proto/metric_family.proto.
+enum FamilyField : uint32_t { kName = 1, kHelp = 2, kType = 3, kMetric = 4, kUnit = 5 };
+enum MetricField : uint32_t { kGauge = 2, kCounter = 3, kHistogram = 7 };
+enum ValueField : uint32_t { kValue = 1, kCounterCreated = 3 };
+enum TimestampField : uint32_t { kSeconds = 1, kNanos = 2 };
+enum BucketField : uint32_t { kCumulativeCount = 1, kUpperBound = 2 };
+enum SpanField : uint32_t { kOffset = 1, kLength = 2 };
+enum HistogramField : uint32_t {
+  kSampleCount = 1,
+  kSampleSum = 2,
+  kBucket = 3,
+  kSchema = 5,
+  kZeroThreshold = 6,
+  kZeroCount = 7,
+  kPositiveSpan = 12,
+  kPositiveDelta = 13,
+  kHistogramCreated = 15,
+};
+
+uint64_t TypeNumber(MetricType type) {
+  switch (type) {
+    case MetricType::kCounter:
+      return 0;
+    case MetricType::kHistogram:
+      return 4;
+    case MetricType::kGauge:
+    case MetricType::kInfo:
+      break;
+  }
+  return 1;
+}
+
+// Encodes one family after the other; the scratch strings keep their memory.
+class FamilyMessages {
+ public:
+  FamilyMessages(const Exposition& exposition, std::string& out) : exposition_(exposition), out_(out) {}
+
+  void Append(const Family& family) {
+    family_.clear();
+    AppendBytes(kName, family.name, family_);
+    AppendBytes(kHelp, family.help, family_);
+    AppendUint(kType, TypeNumber(family.type), family_);
+    for (const Series& series : family.series) {
+      value_.clear();
+      AppendMetric(series, AppendValue(family, series));
+    }
+    if (NameEndsInUnit(SampleFamilyName(family), family.unit)) AppendBytes(kUnit, family.unit, family_);
+    AppendVarint(family_.size(), out_);
+    out_ += family_;
+  }
+
+ private:
+  // Appends the metric of a series whose value_ is the message of this field.
+  void AppendMetric(const Series& series, MetricField field) {
+    const std::string& subject = exposition_.labels[series.subject]->protobuf();
+    const std::string& own = exposition_.labels[series.own]->protobuf();
+    const size_t value_field_bytes = 1 + wire::VarintBytes(value_.size()) + value_.size();
+    AppendTag(kMetric, wire::Type::kBytes, family_);
+    AppendVarint(subject.size() + own.size() + value_field_bytes, family_);
+    family_ += subject;
+    family_ += own;
+    AppendBytes(field, value_, family_);
+  }
+
+  MetricField AppendValue(const Family& family, const Series& series) {
+    switch (family.type) {
+      case MetricType::kCounter:
+        AppendDouble(kValue, series.value, value_);
+        AppendCreated(kCounterCreated, series);
+        return kCounter;
+      case MetricType::kHistogram:
+        AppendHistogram(family.scale, series);
+        return kHistogram;
+      case MetricType::kGauge:
+      case MetricType::kInfo:
+        break;
+    }
+    AppendDouble(kValue, series.value, value_);
+    return kGauge;
+  }
+
+  void AppendCreated(uint32_t field, const Series& series) {
+    constexpr int64_t kNsPerSecond = 1000000000;
+    const int64_t created_ns =
+        series.created_realtime_ns != 0 ? series.created_realtime_ns : exposition_.created_realtime_ns;
+    if (created_ns <= 0) return;
+    part_.clear();
+    AppendUint(kSeconds, static_cast<uint64_t>(created_ns / kNsPerSecond), part_);
+    AppendUint(kNanos, static_cast<uint64_t>(created_ns % kNsPerSecond), part_);
+    AppendBytes(field, part_, value_);
+  }
+
+  void AppendHistogram(const HistogramScale& scale, const Series& series) {
+    uint64_t total = 0;
+    for (const uint64_t count : series.counts) total += count;
+    AppendUint(kSampleCount, total, value_);
+    AppendDouble(kSampleSum, series.value, value_);
+    AppendClassic(scale, series);
+    if (scale.native) AppendNative(*scale.native, series);
+    AppendCreated(kHistogramCreated, series);
+  }
+
+  // Without the bucket of +Inf: readers know it by the sample count.
+  void AppendClassic(const HistogramScale& scale, const Series& series) {
+    uint64_t count = 0;
+    size_t next = 0;
+    for (size_t i = 0; i < scale.bounds.size(); ++i) {
+      for (; next < scale.ends[i]; ++next) count += series.counts[next];
+      part_.clear();
+      AppendUint(kCumulativeCount, count, part_);
+      AppendDouble(kUpperBound, scale.bounds[i], part_);
+      AppendBytes(kBucket, part_, value_);
+    }
+  }
+
+  void AppendNative(const HistogramScale::Native& scale, const Series& series) {
+    native_.Set(scale, series.counts);
+    AppendSint(kSchema, native_.schema, value_);
+    AppendDouble(kZeroThreshold, native_.zero_threshold, value_);
+    AppendUint(kZeroCount, native_.zero_count, value_);
+    // Without any span a histogram would be taken for a classic one.
+    if (native_.spans.empty()) native_.spans.push_back({});
+    for (const NativeHistogram::Span& span : native_.spans) {
+      part_.clear();
+      AppendSint(kOffset, span.offset, part_);
+      AppendUint(kLength, span.length, part_);
+      AppendBytes(kPositiveSpan, part_, value_);
+    }
+    for (const int64_t delta : native_.deltas) AppendSint(kPositiveDelta, delta, value_);
+  }
+
+  const Exposition& exposition_;
+  std::string& out_;
+  std::string family_;  // MetricFamily
+  std::string value_;   // Counter, Gauge or Histogram
+  std::string part_;    // what is inside a value
+  NativeHistogram native_;
+};
+
+}  // namespace
+
+void ProtobufEncoder::Encode(const Exposition& exposition, std::string& out) const {
+  FamilyMessages messages(exposition, out);
+  for (const Family& family : exposition.families) {
+    if (!family.series.empty()) messages.Append(family);
+  }
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text of other processes: what is kept, what is replaced, where it is cut.
+#include "exporter/exposition/utf8.h"
+
+#include <gtest/gtest.h>
+
+namespace nccl_exporter {
+namespace {
+
+constexpr size_t kNoLimit = 1000;
+
+std::string Quoted(std::string_view text) {
+  std::string quoted;
+  AppendQuoted(text, quoted);
+  return quoted;
+}
+
+TEST(Utf8Test, KeepsWellFormedText) {
+  for (const std::string_view text :
+       {"", "plain", "z\xC3\xBCrich", "\xE2\x82\xAC", "\xF0\x9F\x9A\x80", "\xED\x9F\xBF", "\xF4\x8F\xBF\xBF"}) {
+    EXPECT_EQ(ValidUtf8(text, kNoLimit), text);
+  }
+}
+
+TEST(Utf8Test, ReplacesEachByteThatIsNoPartOfACharacter) {
+  const std::string replacement(kReplacementCharacter);
+  EXPECT_EQ(ValidUtf8("a\xFFz", kNoLimit), "a" + replacement + "z");
+  EXPECT_EQ(ValidUtf8("\xC0\x80", kNoLimit), replacement + replacement) << "overlong";
+  EXPECT_EQ(ValidUtf8("\xE0\x9F\xBF", kNoLimit), replacement + replacement + replacement) << "overlong";
+  EXPECT_EQ(ValidUtf8("\xED\xA0\x80", kNoLimit), replacement + replacement + replacement) << "surrogate";
+  EXPECT_EQ(ValidUtf8("\xF4\x90\x80\x80", kNoLimit).size(), 4 * replacement.size()) << "above U+10FFFF";
+  EXPECT_EQ(ValidUtf8("\xE2\x82", kNoLimit), replacement + replacement) << "cut short";
+  EXPECT_EQ(ValidUtf8(std::string_view("a\0b", 3), kNoLimit), "a" + replacement + "b") << "NUL";
+}
+
+TEST(Utf8Test, CutsBetweenCharacters) {
+  EXPECT_EQ(ValidUtf8("abc", 2), "ab");
+  EXPECT_EQ(ValidUtf8("a\xE2\x82\xAC", 4), "a\xE2\x82\xAC");
+  EXPECT_EQ(ValidUtf8("a\xE2\x82\xAC", 3), "a");
+}
+
+TEST(Utf8Test, QuotesAsJsonDoes) {
+  EXPECT_EQ(Quoted("plain"), "\"plain\"");
+  EXPECT_EQ(Quoted("a\"b\\c"), "\"a\\\"b\\\\c\"");
+  EXPECT_EQ(Quoted("a\nb\x1B[31m\x7F"), "\"a\\nb\\u001b[31m\\u007f\"");
+  EXPECT_EQ(Quoted("\xFF"), "\"" + std::string(kReplacementCharacter) + "\"");
+}
+
+}  // namespace
+}  // namespace nccl_exporter

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// libcrypt's bcrypt, GnuTLS' HMAC and its comparison in constant time.
+#include "exporter/http/basic_auth.h"
+
+#include <crypt.h>
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
+
+#include <algorithm>
+#include <cctype>
+#include <memory>
+#include <stdexcept>
+
+namespace nccl_exporter {
+namespace {
+
+std::array<uint8_t, 32> RandomKey() {
+  std::array<uint8_t, 32> key{};
+  if (gnutls_rnd(GNUTLS_RND_KEY, key.data(), key.size()) < 0) throw std::runtime_error("no random numbers");
+  return key;
+}
+
+std::optional<std::string> DecodeBase64(std::string text) {
+  const gnutls_datum_t encoded{.data = reinterpret_cast<unsigned char*>(text.data()),
+                               .size = static_cast<unsigned>(text.size())};
+  gnutls_datum_t decoded{};
+  if (text.empty() || gnutls_base64_decode2(&encoded, &decoded) < 0) return std::nullopt;
+  std::string bytes(reinterpret_cast<const char*>(decoded.data), decoded.size);
+  gnutls_free(decoded.data);
+  return bytes;
+}
+
+bool EqualInConstantTime(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && gnutls_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+bool Matches(const std::string& password, const std::string& hash) {
+  const auto memory = std::make_unique<crypt_data>();  // 32 KiB
+  const char* const computed = crypt_r(password.c_str(), hash.c_str(), memory.get());
+  const bool matches = computed != nullptr && EqualInConstantTime(computed, hash);
+  gnutls_memset(memory.get(), 0, sizeof *memory);
+  return matches;
+}
+
+}  // namespace
+
+std::optional<std::pair<std::string, std::string>> ParseBasicAuthorization(std::string_view header) {
+  constexpr std::string_view kScheme = "basic ";
+  const bool is_basic = header.size() > kScheme.size() &&
+                        std::equal(kScheme.begin(), kScheme.end(), header.begin(), [](char expected, char c) {
+                          return expected == std::tolower(static_cast<unsigned char>(c));
+                        });
+  if (!is_basic) return std::nullopt;
+  header.remove_prefix(std::min(header.find_first_not_of(' ', kScheme.size()), header.size()));
+  const std::optional<std::string> text = DecodeBase64(std::string(header));
+  // bcrypt ends a password at a zero byte: what follows would not be checked.
+  if (!text || text->find('\0') != std::string::npos) return std::nullopt;
+  const size_t colon = text->find(':');
+  if (colon == std::string::npos) return std::nullopt;
+  return std::pair(text->substr(0, colon), text->substr(colon + 1));
+}
+
+BasicAuth::BasicAuth() : key_(RandomKey()) {}
+
+BasicAuth::Digest BasicAuth::DigestOf(std::string_view name, std::string_view password, std::string_view hash) const {
+  std::string text(hash);
+  text.append(1, '\0').append(name).append(1, '\0').append(password);
+  Digest digest{};
+  const int status =
+      gnutls_hmac_fast(GNUTLS_MAC_SHA256, key_.data(), key_.size(), text.data(), text.size(), digest.data());
+  gnutls_memset(text.data(), 0, text.size());
+  if (status < 0) throw std::runtime_error("no digest of a password");  // all digests would be alike
+  return digest;
+}
+
+BasicAuth::Verdict BasicAuth::Check(std::string_view header, const Users& users) {
+  const auto given = ParseBasicAuthorization(header);
+  if (!given || users.empty()) return Verdict::kWrong;
+  const auto& [name, password] = *given;
+  const auto user = users.find(name);
+  const bool exists = user != users.end();
+  const std::string& hash = exists ? user->second : users.begin()->second;
+  const Digest digest = DigestOf(name, password, hash);
+  if (exists) {
+    const std::lock_guard lock(known_mutex_);
+    const auto known = known_.find(name);
+    if (known != known_.end() && gnutls_memcmp(known->second.data(), digest.data(), digest.size()) == 0) {
+      return Verdict::kRight;
+    }
+  }
+  if (++checks_ > kMaxWaitingChecks) {
+    --checks_;
+    return Verdict::kBusy;
+  }
+  bool matches = false;
+  {
+    const std::lock_guard lock(check_mutex_);
+    matches = Matches(password, hash);
+    ++checks_made_;
+  }
+  --checks_;
+  if (!matches || !exists) return Verdict::kWrong;
+  const std::lock_guard lock(known_mutex_);
+  known_[name] = digest;
+  return Verdict::kRight;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// HTTP by libmicrohttpd: it accepts, reads requests and sends answers, in a thread for each connection.
+#include "exporter/http/http_server.h"
+
+#include <gnutls/abstract.h>
+#include <gnutls/gnutls.h>
+#include <microhttpd.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+
+#include "exporter/http/listening_sockets.h"
+#include "exporter/http/open_connections.h"
+#include "exporter/http/tls_context.h"
+
+namespace nccl_exporter {
+namespace {
+
+// An answer is handed over in parts of this size, and its time is looked at between them.
+constexpr size_t kPartBytes = 16384;
+// Of the thread of a connection: a TLS handshake takes the most, some 30 KB. Only what is touched is memory.
+constexpr size_t kStackBytes = size_t{512} << 10;
+// How long a stop waits for answers in progress: well within the 30 s that Kubernetes gives.
+constexpr std::chrono::seconds kDrainLimit{5};
+// The library's own limit stands behind ours, for those that have given way and are about to go.
+constexpr unsigned kLibraryConnectionLimit = 2 * kConnectionLimit;
+
+HttpResponse Plain(int status, std::string body) { return {.status = status, .headers = {}, .body = std::move(body)}; }
+
+HttpResponse Answer(const HttpHandler& handler, const HttpRequest& request) {
+  try {
+    return handler(request);
+  } catch (const std::exception& error) {  // the library is C: nothing may be thrown through it
+    spdlog::error("no answer to {}: {}", request.path, error.what());
+    return Plain(500, std::string("Internal error: ") + error.what() + '\n');
+  }
+}
+
+// What the library calls is called through its C frames, which no exception may cross: where memory is short, the
+// request or the connection is given up, and the daemon goes on. Logging does not throw.
+template <typename Result, typename Call>
+Result WithoutExceptions(Result otherwise, Call call) noexcept {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    spdlog::error("a connection is given up: {}", error.what());
+  } catch (...) {
+    spdlog::error("a connection is given up");
+  }
+  return otherwise;
+}
+
+// From its request line to the end of its answer.
+struct RequestInProgress {
+  size_t url_bytes = 0;  // path and query as they came
+  bool is_announced = false;
+  bool is_answered = false;
+};
+
+// The headers that we know, joined by commas where there are several of a name, and the size of all of them.
+struct Headers {
+  HttpRequest& request;
+  size_t bytes = 0;
+  bool are_complete = true;
+
+  static MHD_Result Add(void* self, MHD_ValueKind, const char* name, const char* value) {
+    auto& headers = *static_cast<Headers*>(self);
+    headers.are_complete &= WithoutExceptions(false, [&] { return headers.Take(name, value == nullptr ? "" : value); });
+    return headers.are_complete ? MHD_YES : MHD_NO;
+  }
+
+ private:
+  bool Take(const char* name, std::string_view text) {
+    bytes += std::strlen(name) + text.size();
+    const std::pair<const char*, std::string*> known[]{{"Accept", &request.accept},
+                                                       {"Accept-Encoding", &request.accept_encoding},
+                                                       {"X-Prometheus-Scrape-Timeout-Seconds", &request.scrape_timeout},
+                                                       {"If-None-Match", &request.if_none_match},
+                                                       {"Authorization", &request.authorization}};
+    for (const auto& [known_name, joined] : known) {
+      if (strcasecmp(name, known_name) != 0) continue;
+      if (!joined->empty()) *joined += ',';
+      *joined += text;
+    }
+    return true;
+  }
+};
+
+// An answer while it is sent.
+struct Body {
+  HttpResponse response;
+  OpenConnection& connection;
+
+  static ssize_t Read(void* self, uint64_t place, char* part, size_t size) {
+    Body& body = *static_cast<Body*>(self);
+    body.connection.all().Sent(body.connection);
+    const std::string_view rest = body.response.bytes().substr(place, size);
+    std::memcpy(part, rest.data(), rest.size());
+    return static_cast<ssize_t>(rest.size());
+  }
+  static void Free(void* self) { delete static_cast<Body*>(self); }
+};
+
+void AddHeaders(MHD_Response* answer, const HttpResponse& response) {
+  constexpr const char* kNoSniff = "X-Content-Type-Options";
+  bool has_no_sniff = false;
+  MHD_add_response_header(answer, "Content-Type", response.content_type.c_str());
+  for (const auto& [name, value] : response.headers) {
+    MHD_add_response_header(answer, name.c_str(), value.c_str());
+    has_no_sniff |= name == kNoSniff;
+  }
+  if (!has_no_sniff) MHD_add_response_header(answer, kNoSniff, "nosniff");
+}
+
+// Of MHD_OPTION_HTTPS_CERT_CALLBACK2, without which there is no TLS: sessions get their certificates by TlsContext.
+int NoCertificate(gnutls_session_t, const gnutls_cert_retr_st*, gnutls_pcert_st**, unsigned*, gnutls_ocsp_data_st**,
+                  unsigned*, gnutls_privkey_t*, unsigned*) {
+  return -1;
+}
+
+OpenConnection* ConnectionOf(MHD_Connection* connection) {
+  const MHD_ConnectionInfo* const place = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  return static_cast<OpenConnection*>(place->socket_context);
+}
+
+}  // namespace
+
+class HttpServer::Service {
+ public:
+  Service(HttpHandler handler, RefusalCounter on_refusal)
+      : handler_(std::move(handler)), on_refusal_(std::move(on_refusal)) {}
+  ~Service() { Stop(); }
+
+  ListeningSockets listening;
+
+  // Serves the sockets; returns what is wrong, or an empty string.
+  std::string Start(TlsContext* tls) {
+    tls_ = tls;
+    for (const int socket : listening.sockets()) {
+      MHD_Daemon* const daemon = StartAt(socket);
+      if (daemon == nullptr) return Stop(), "the HTTP library does not start";
+      daemons_.push_back(daemon);
+    }
+    return "";
+  }
+
+  void Stop() {
+    // Before MHD_stop_daemon(), which would close the sockets, and cut answers short.
+    for (MHD_Daemon* const daemon : daemons_) MHD_quiesce_daemon(daemon);
+    if (!daemons_.empty()) open_.Stop(kDrainLimit);
+    for (MHD_Daemon* const daemon : daemons_) MHD_stop_daemon(daemon);
+    daemons_.clear();
+    listening.Close();
+  }
+
+ private:
+  // One for each socket. Without the library's time limit (MHD_OPTION_CONNECTION_TIMEOUT), which bounds the silence
+  // between two bytes, not a request or an answer as a whole.
+  MHD_Daemon* StartAt(int socket) {
+    constexpr unsigned kFlags =
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL | MHD_USE_ITC;
+    return MHD_start_daemon(tls_ == nullptr ? kFlags : kFlags | MHD_USE_TLS, 0, OnAccept, this, OnRequest, this,
+                            MHD_OPTION_LISTEN_SOCKET, socket,                         //
+                            MHD_OPTION_NOTIFY_CONNECTION, OnConnection, this,         //
+                            MHD_OPTION_URI_LOG_CALLBACK, OnRequestLine, this,         //
+                            MHD_OPTION_NOTIFY_COMPLETED, OnCompleted, this,           //
+                            MHD_OPTION_CONNECTION_LIMIT, kLibraryConnectionLimit,     //
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestBufferBytes,  //
+                            MHD_OPTION_THREAD_STACK_SIZE, kStackBytes,                //
+                            MHD_OPTION_STRICT_FOR_CLIENT, 1,                          //
+                            MHD_OPTION_HTTPS_CERT_CALLBACK2, &NoCertificate,          // ignored without TLS
+                            MHD_OPTION_END);
+  }
+
+  static MHD_Result OnAccept(void* self, const sockaddr* address, socklen_t) {
+    return WithoutExceptions(
+        MHD_NO, [&] { return static_cast<Service*>(self)->open_.MakeRoom(HostText(address)) ? MHD_YES : MHD_NO; });
+  }
+
+  static void OnConnection(void* self, MHD_Connection* connection, void** place, MHD_ConnectionNotificationCode what) {
+    auto& service = *static_cast<Service*>(self);
+    auto* open = static_cast<OpenConnection*>(*place);
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+      open = WithoutExceptions<OpenConnection*>(nullptr, [&] { return &service.Add(connection); });
+      *place = open;
+      if (open == nullptr) Cut(connection);
+    } else if (open != nullptr) {
+      WithoutExceptions(0, [&] { return service.open_.Remove(*open), 0; });
+    }
+  }
+
+  // The library does not let us refuse a connection that it has accepted: without its socket it ends by itself.
+  static void Cut(MHD_Connection* connection) {
+    ::shutdown(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd, SHUT_RDWR);
+  }
+
+  OpenConnection& Add(MHD_Connection* connection) {
+    const int socket = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    const sockaddr* const address =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    std::shared_ptr<const void> terms;
+    if (tls_ != nullptr) {
+      auto* const session = static_cast<gnutls_session_t>(
+          MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session);
+      terms = tls_->Prepare(session);
+      gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST, OnHandshake);
+    }
+    return open_.Add(socket, HostText(address), std::move(terms));
+  }
+
+  static void* OnRequestLine(void*, const char* url, MHD_Connection*) {
+    return new (std::nothrow) RequestInProgress{.url_bytes = url == nullptr ? 0 : std::strlen(url)};
+  }
+
+  // Called when the headers are in, for every part of a body that we have no use for, and at the end.
+  static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* path, const char* method, const char*,
+                              const char*, size_t* body_bytes, void** place) {
+    if (*place == nullptr || ConnectionOf(connection) == nullptr) return MHD_NO;  // no memory for it
+    auto& request = *static_cast<RequestInProgress*>(*place);
+    const bool is_complete = request.is_announced && *body_bytes == 0;
+    request.is_announced = true;
+    *body_bytes = 0;
+    if (!is_complete) return MHD_YES;
+    auto& service = *static_cast<Service*>(self);
+    return WithoutExceptions(MHD_NO, [&] { return service.Serve(connection, path, method, request); });
+  }
+
+  MHD_Result Serve(MHD_Connection* connection, const char* path, std::string_view method, RequestInProgress& request) {
+    OpenConnection& open = *ConnectionOf(connection);
+    if (!open_.BeginAnswer(open)) return MHD_NO;
+    request.is_answered = true;
+    std::unique_ptr<Body> body;
+    try {
+      body = std::make_unique<Body>(Body{AnswerWithinLimits(connection, path, method, request), open});
+    } catch (...) {
+      request.is_answered = false;  // its client is not slow
+      open_.EndAnswer(open, true);
+      throw;
+    }
+    const HttpResponse& response = body->response;
+    open_.BeginSending(open);
+    MHD_Response* const answer =
+        MHD_create_response_from_callback(response.bytes().size(), kPartBytes, Body::Read, body.get(), Body::Free);
+    if (answer == nullptr) return MHD_NO;
+    AddHeaders(answer, response);
+    const auto status = static_cast<unsigned>(response.status);
+    body.release();
+    const MHD_Result is_queued = MHD_queue_response(connection, status, answer);
+    MHD_destroy_response(answer);
+    return is_queued;
+  }
+
+  HttpResponse AnswerWithinLimits(MHD_Connection* connection, const char* path, std::string_view method,
+                                  const RequestInProgress& in_progress) {
+    HttpRequest request{.path = path, .accept = {}, .accept_encoding = {}};
+    Headers headers{request};
+    MHD_get_connection_values(connection, MHD_HEADER_KIND, Headers::Add, &headers);
+    if (!headers.are_complete) throw std::bad_alloc();  // not answered as if it had come without them
+    const bool is_url_too_long = in_progress.url_bytes > kUrlLimitBytes;
+    if (is_url_too_long || headers.bytes > kHeadersLimitBytes) {
+      on_refusal_(Refusal::kRequestTooLarge);
+      return is_url_too_long ? Plain(414, "URL too long\n") : Plain(431, "Headers too large\n");
+    }
+    if (method == "GET" || method == "HEAD") return Answer(handler_, request);
+    HttpResponse response = Plain(405, "Method not allowed\n");
+    response.headers = {{"Allow", "GET, HEAD"}};
+    return response;
+  }
+
+  // The end of every request that got as far as its request line, answered by us, by the library, or not at all.
+  static void OnCompleted(void* self, MHD_Connection* connection, void** place, MHD_RequestTerminationCode outcome) {
+    const std::unique_ptr<RequestInProgress> request(static_cast<RequestInProgress*>(*place));
+    *place = nullptr;
+    OpenConnections& open = static_cast<Service*>(self)->open_;
+    OpenConnection* const of = ConnectionOf(connection);
+    if (request == nullptr || of == nullptr) return;
+    WithoutExceptions(0, [&] { return Complete(open, *of, *request, connection, outcome), 0; });
+  }
+
+  static void Complete(OpenConnections& open, OpenConnection& of, const RequestInProgress& request,
+                       MHD_Connection* connection, MHD_RequestTerminationCode outcome) {
+    if (request.is_answered) return open.EndAnswer(of, outcome == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+    const MHD_ConnectionInfo* const status = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_HTTP_STATUS);
+    const unsigned code = status == nullptr ? 0 : status->http_status;
+    const bool is_too_large = code == MHD_HTTP_URI_TOO_LONG || code == MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
+    if (is_too_large) open.Blame(of, Refusal::kRequestTooLarge);
+  }
+
+  static int OnHandshake(gnutls_session_t session, unsigned, unsigned, unsigned is_incoming, const gnutls_datum_t*) {
+    auto* const connection = static_cast<MHD_Connection*>(gnutls_session_get_ptr(session));  // set by the library
+    OpenConnection& open = *ConnectionOf(connection);
+    if (is_incoming != 0) open.all().EndHandshake(open);
+    return 0;
+  }
+
+  const HttpHandler handler_;
+  const RefusalCounter on_refusal_;
+  TlsContext* tls_ = nullptr;
+  OpenConnections open_{{.all = kConnectionLimit,
+                         .of_one_address = kConnectionsPerAddress,
+                         .request = kIdleLimit,
+                         .idle = kKeepAliveLimit,
+                         .part = kIdleLimit,
+                         .answer = kAnswerLimit},
+                        on_refusal_};
+  std::vector<MHD_Daemon*> daemons_;
+};
+
+HttpServer::HttpServer(HttpHandler handler, RefusalCounter on_refusal)
+    : service_(std::make_unique<Service>(std::move(handler), std::move(on_refusal))) {}
+
+HttpServer::~HttpServer() = default;
+
+std::string HttpServer::Start(const std::vector<std::string>& addresses, TlsContext* tls) {
+  const std::string error = service_->listening.Bind(addresses);
+  return error.empty() ? service_->Start(tls) : error;
+}
+
+std::string HttpServer::StartAtPassedSockets(TlsContext* tls) {
+  const std::string error = service_->listening.TakeFromSystemd();
+  return error.empty() ? service_->Start(tls) : error;
+}
+
+void HttpServer::Stop() { service_->Stop(); }
+
+std::vector<int> HttpServer::ports() const { return service_->listening.ports(); }
+
+std::vector<std::string> HttpServer::names() const { return service_->listening.names(); }
+
+}  // namespace nccl_exporter

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// getaddrinfo() and bind(), and the protocol of systemd's socket activation: three environment variables.
+#include "exporter/http/listening_sockets.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+namespace nccl_exporter {
+namespace {
+
+constexpr int kFirstPassedSocket = 3;  // SD_LISTEN_FDS_START
+constexpr int kMaxPassedSockets = 64;
+
+union SocketAddress {
+  sockaddr any;
+  sockaddr_in v4;
+  sockaddr_in6 v6;
+  sockaddr_un local;
+  sockaddr_storage storage;
+};
+
+std::string ErrorText() { return std::strerror(errno); }
+
+SocketAddress AddressOf(int socket) {
+  SocketAddress address{};
+  socklen_t size = sizeof address;
+  getsockname(socket, &address.any, &size);
+  return address;
+}
+
+int PortOf(const SocketAddress& address) {
+  if (address.any.sa_family == AF_INET) return ntohs(address.v4.sin_port);
+  return address.any.sa_family == AF_INET6 ? ntohs(address.v6.sin6_port) : 0;
+}
+
+// A listening socket, or -1 with the reason in errno.
+int Listen(const addrinfo& address) {
+  const int listener = socket(address.ai_family, address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (listener < 0) return -1;
+  constexpr int kOn = 1;
+  constexpr int kOff = 0;
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof kOn);
+  if (address.ai_family == AF_INET6) setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &kOff, sizeof kOff);
+  if (bind(listener, address.ai_addr, address.ai_addrlen) == 0 && listen(listener, SOMAXCONN) == 0) return listener;
+  const int reason = errno;
+  close(listener);
+  errno = reason;
+  return -1;
+}
+
+// The value of a variable as a number, or -1.
+int Number(const char* variable) {
+  const char* const text = std::getenv(variable);
+  int number = -1;
+  if (text == nullptr) return -1;
+  const char* const end = text + std::strlen(text);
+  return std::from_chars(text, end, number).ptr == end ? number : -1;
+}
+
+bool Listens(int socket) {
+  int listens = 0;
+  int type = 0;
+  socklen_t size = sizeof listens;
+  return getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens == 1 &&
+         getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
+}
+
+}  // namespace
+
+ListeningSockets::~ListeningSockets() { Close(); }
+
+void ListeningSockets::Close() {
+  for (const int socket : sockets_) close(socket);
+  sockets_.clear();
+}
+
+std::string ListeningSockets::Bind(const std::vector<std::string>& addresses) {
+  for (const std::string& address : addresses) {
+    const std::string error = BindOne(address);
+    if (error.empty()) continue;
+    Close();
+    return "cannot listen at " + address + ": " + error;
+  }
+  return "";
+}
+
+std::string ListeningSockets::BindOne(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return "no port";
+  std::string host = address.substr(0, colon);
+  const std::string port = address.substr(colon + 1);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_family = host.empty() ? AF_INET6 : AF_UNSPEC;  // of all addresses: IPv6 sockets take IPv4 as well
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  for (;; hints.ai_family = AF_INET) {
+    addrinfo* found = nullptr;
+    const int failure = getaddrinfo(host.empty() ? nullptr : host.c_str(), port.c_str(), &hints, &found);
+    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, freeaddrinfo);
+    if (failure != 0) return failure == EAI_SYSTEM ? ErrorText() : gai_strerror(failure);
+    const int listener = Listen(*found);
+    if (listener >= 0) return sockets_.push_back(listener), "";
+    const bool is_without_ipv6 = errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL;
+    if (!host.empty() || hints.ai_family == AF_INET || !is_without_ipv6) return ErrorText();
+  }
+}
+
+std::string ListeningSockets::TakeFromSystemd() {
+  const int count = Number("LISTEN_FDS");
+  const bool is_for_us = Number("LISTEN_PID") == getpid();
+  unsetenv("LISTEN_FDS");
+  unsetenv("LISTEN_PID");
+  unsetenv("LISTEN_FDNAMES");
+  if (!is_for_us || count < 1) return "systemd passed no sockets";
+  if (count > kMaxPassedSockets) return "systemd passed more than " + std::to_string(kMaxPassedSockets) + " sockets";
+  for (int passed = kFirstPassedSocket; passed < kFirstPassedSocket + count; ++passed) {
+    sockets_.push_back(passed);
+    if (!Listens(passed)) return "file descriptor " + std::to_string(passed) + " is no listening stream socket";
+    fcntl(passed, F_SETFD, FD_CLOEXEC);
+    fcntl(passed, F_SETFL, fcntl(passed, F_GETFL) | O_NONBLOCK);
+  }
+  return "";
+}
+
+std::vector<int> ListeningSockets::ports() const {
+  std::vector<int> ports;
+  for (const int socket : sockets_) ports.push_back(PortOf(AddressOf(socket)));
+  return ports;
+}
+
+std::vector<std::string> ListeningSockets::names() const {
+  std::vector<std::string> names;
+  for (const int socket : sockets_) {
+    const SocketAddress address = AddressOf(socket);
+    const std::string host = HostText(&address.any);
+    if (address.any.sa_family == AF_UNIX) {
+      names.emplace_back(address.local.sun_path);
+    } else {
+      const bool is_ipv6 = host.find(':') != std::string::npos;
+      names.push_back((is_ipv6 ? '[' + host + ']' : host) + ':' + std::to_string(PortOf(address)));
+    }
+  }
+  return names;
+}
+
+std::string HostText(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address->sa_family == AF_INET) {
+    return inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof text);
+  }
+  if (address->sa_family != AF_INET6) return "unix";
+  const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+  if (IN6_IS_ADDR_V4MAPPED(&v6)) return inet_ntop(AF_INET, &v6.s6_addr[12], text, sizeof text);
+  return inet_ntop(AF_INET6, &v6, text, sizeof text);
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// One list, one lock: there are few connections, and each is touched some times in its life.
+#include "exporter/http/open_connections.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace nccl_exporter {
+namespace {
+
+// How a peer says goodbye is no request: TCP counts the end as a byte, TLS says so in a record.
+constexpr uint64_t kEndBytes = 1;
+constexpr uint64_t kTlsEndBytes = 64;
+
+// What came in so far; 0 where the kernel does not count, as for Unix sockets.
+uint64_t ReceivedBytes(int socket) {
+  tcp_info state{};
+  socklen_t size = sizeof state;
+  return getsockopt(socket, IPPROTO_TCP, TCP_INFO, &state, &size) == 0 ? state.tcpi_bytes_received : 0;
+}
+
+}  // namespace
+
+OpenConnection::OpenConnection(OpenConnections& all, int socket, std::string address, std::shared_ptr<const void> held,
+                               Clock::time_point deadline)
+    : all_(all), socket_(socket), address_(std::move(address)), held_(std::move(held)), deadline_(deadline) {}
+
+OpenConnections::OpenConnections(Limits limits, RefusalCounter on_refusal)
+    : limits_(limits), on_refusal_(std::move(on_refusal)), watch_([this] { Watch(); }) {}
+
+OpenConnections::~OpenConnections() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  has_changed_.notify_all();
+  watch_.join();
+}
+
+bool OpenConnections::MakeRoom(const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  if (is_stopping_) return false;
+  const auto is_of_address = [&](const OpenConnection& connection) { return connection.address_ == address; };
+  return MakeRoomAmong(is_of_address, limits_.of_one_address, Refusal::kConnectionsPerAddress) &&
+         MakeRoomAmong([](const OpenConnection&) { return true; }, limits_.all, Refusal::kConnectionLimit);
+}
+
+template <typename IsOne>
+bool OpenConnections::MakeRoomAmong(IsOne is_one, size_t limit, Refusal cause) {
+  size_t count = 0;
+  OpenConnection* longest = nullptr;  // that waits
+  for (OpenConnection& connection : open_) {
+    if (connection.is_cut_ || !is_one(connection)) continue;
+    ++count;
+    const bool waits_longer = longest == nullptr || connection.since_ < longest->since_;
+    if (!connection.is_answering_ && waits_longer) longest = &connection;
+  }
+  if (count < limit) return true;
+  if (longest == nullptr) {
+    on_refusal_(cause);
+    return false;
+  }
+  longest->cause_ = cause;
+  Cut(*longest);
+  return true;
+}
+
+OpenConnection& OpenConnections::Add(int socket, std::string address, std::shared_ptr<const void> held) {
+  const std::lock_guard lock(mutex_);
+  OpenConnection& connection =
+      open_.emplace_back(*this, socket, std::move(address), std::move(held), Clock::now() + limits_.request);
+  if (is_stopping_) Cut(connection);
+  has_changed_.notify_all();
+  return connection;
+}
+
+void OpenConnections::EndHandshake(OpenConnection& connection) {
+  const std::lock_guard lock(mutex_);
+  connection.has_handshake_ = true;
+  connection.answered_bytes_ = ReceivedBytes(connection.socket_) + kTlsEndBytes;
+}
+
+bool OpenConnections::BeginAnswer(OpenConnection& connection) {
+  const std::lock_guard lock(mutex_);
+  if (connection.is_cut_) return false;
+  connection.is_answering_ = true;
+  connection.deadline_ = Clock::time_point::max();
+  return true;
+}
+
+void OpenConnections::BeginSending(OpenConnection& connection) {
+  const std::lock_guard lock(mutex_);
+  connection.since_ = Clock::now();
+  connection.deadline_ = connection.since_ + limits_.part;
+  has_changed_.notify_all();
+}
+
+void OpenConnections::Sent(OpenConnection& connection) {
+  const std::lock_guard lock(mutex_);
+  connection.deadline_ = std::min(Clock::now() + limits_.part, connection.since_ + limits_.answer);
+}
+
+void OpenConnections::EndAnswer(OpenConnection& connection, bool is_taken) {
+  const std::lock_guard lock(mutex_);
+  if (!is_taken) on_refusal_(Refusal::kSlowClient);
+  connection.is_answering_ = false;
+  connection.since_ = Clock::now();
+  connection.deadline_ = connection.since_ + limits_.idle;
+  connection.answered_bytes_ =
+      ReceivedBytes(connection.socket_) + (connection.has_handshake_ ? kTlsEndBytes : kEndBytes);
+  if (is_stopping_) Cut(connection);
+  has_changed_.notify_all();
+}
+
+void OpenConnections::Blame(OpenConnection& connection, Refusal cause) {
+  const std::lock_guard lock(mutex_);
+  connection.cause_ = cause;
+}
+
+void OpenConnections::Remove(OpenConnection& connection) {
+  const std::lock_guard lock(mutex_);
+  const bool is_refused = ReceivedBytes(connection.socket_) > std::max(connection.answered_bytes_, kEndBytes);
+  const Refusal cause = connection.cause_;
+  open_.remove_if([&](const OpenConnection& other) { return &other == &connection; });
+  has_changed_.notify_all();
+  if (is_refused) on_refusal_(cause);
+}
+
+void OpenConnections::Cut(OpenConnection& connection) {
+  connection.is_cut_ = true;
+  shutdown(connection.socket_, SHUT_RDWR);
+}
+
+void OpenConnections::Watch() {
+  std::unique_lock lock(mutex_);
+  while (!is_over_) {
+    auto next = Clock::time_point::max();
+    for (OpenConnection& connection : open_) {
+      if (connection.is_cut_) continue;
+      if (connection.deadline_ <= Clock::now()) {
+        Cut(connection);
+      } else {
+        next = std::min(next, connection.deadline_);
+      }
+    }
+    if (next == Clock::time_point::max()) {
+      has_changed_.wait(lock);
+    } else {
+      has_changed_.wait_until(lock, next);
+    }
+  }
+}
+
+void OpenConnections::Stop(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  is_stopping_ = true;
+  for (OpenConnection& connection : open_) {
+    if (!connection.is_answering_) Cut(connection);
+  }
+  has_changed_.wait_for(lock, limit, [this] { return std::ranges::none_of(open_, &OpenConnection::is_answering_); });
+  for (OpenConnection& connection : open_) Cut(connection);
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is connected, from accept to close: the limits on connections, who gives way, and who is cut off.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "exporter/http/refusal.h"
+
+namespace nccl_exporter {
+
+class OpenConnections;
+
+// One of them. It belongs to OpenConnections, which alone looks into it.
+class OpenConnection {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  OpenConnection(OpenConnections& all, int socket, std::string address, std::shared_ptr<const void> held,
+                 Clock::time_point deadline);
+
+  OpenConnections& all() const { return all_; }
+
+ private:
+  friend class OpenConnections;
+
+  OpenConnections& all_;
+
+  const int socket_;
+  const std::string address_;
+  const std::shared_ptr<const void> held_;
+  bool has_handshake_ = false;  // of TLS
+  bool is_answering_ = false;
+  bool is_cut_ = false;
+  Clock::time_point since_ = Clock::now();  // that it waits for a request, or sends an answer
+  Clock::time_point deadline_;
+  uint64_t answered_bytes_ = 0;                  // that came in and have led to something
+  Refusal cause_ = Refusal::kUnreadableRequest;  // why others get no answer
+};
+
+// Connections are cut by shutdown() of their sockets: whoever reads or writes finds them closed by their peer. Safe to
+// use from any thread; of one connection, one thread at a time.
+class OpenConnections {
+ public:
+  struct Limits {
+    size_t all;
+    size_t of_one_address;
+    std::chrono::milliseconds request;  // from accept to the end of the first request
+    std::chrono::milliseconds idle;     // from an answer to the end of the next request
+    std::chrono::milliseconds part;     // for the next part of an answer
+    std::chrono::milliseconds answer;   // for all of it
+  };
+  // `on_refusal` is called under a lock.
+  OpenConnections(Limits limits, RefusalCounter on_refusal);
+  ~OpenConnections();
+  OpenConnections(const OpenConnections&) = delete;
+  OpenConnections& operator=(const OpenConnections&) = delete;
+
+  // Whether one more of that address may come. Where there are as many as may be, of the address or in all, whoever
+  // waits longest for a request gives way; where all are being answered, nobody does.
+  bool MakeRoom(const std::string& address);
+
+  // One that came. The socket stays open until Remove(), which others own; `held` is kept until then.
+  OpenConnection& Add(int socket, std::string address, std::shared_ptr<const void> held = nullptr);
+  void EndHandshake(OpenConnection& connection);
+  // A request is complete; false where the connection has been cut. Then the answer begins to be sent, goes on, and
+  // ends, taken by the peer or not.
+  bool BeginAnswer(OpenConnection& connection);
+  void BeginSending(OpenConnection& connection);
+  void Sent(OpenConnection& connection);
+  void EndAnswer(OpenConnection& connection, bool is_taken);
+  // Where what comes in leads to no answer of ours: why.
+  void Blame(OpenConnection& connection, Refusal cause);
+  // Whatever came in since the last answer is counted as refused: who sends nothing is not.
+  void Remove(OpenConnection& connection);
+
+  // Lets in no more, cuts those that wait for a request, and the others after `limit`.
+  void Stop(std::chrono::milliseconds limit);
+
+ private:
+  using Clock = OpenConnection::Clock;
+
+  template <typename IsOne>
+  bool MakeRoomAmong(IsOne is_one, size_t limit, Refusal cause);
+  void Cut(OpenConnection& connection);
+  void Watch();
+
+  const Limits limits_;
+  const RefusalCounter on_refusal_;
+  std::mutex mutex_;  // guards what follows, and connections
+  std::condition_variable has_changed_;
+  std::list<OpenConnection> open_;
+  bool is_stopping_ = false;
+  bool is_over_ = false;
+  std::thread watch_;  // cuts those whose time is over
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Credentials and priorities of GnuTLS, made when a text they are made of has changed.
+#include "exporter/http/tls_context.h"
+
+#include <gnutls/x509.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "exporter/http/peer_names.h"
+#include "exporter/http/tls_priorities.h"
+
+namespace nccl_exporter {
+
+// All that the terms are made of.
+struct TlsContext::Material {
+  TlsConfig config;
+  std::string certificate;
+  std::string key;
+  std::string client_ca;
+  std::string unreadable;  // what could not be read, and why
+
+  bool operator==(const Material&) const = default;
+};
+
+namespace {
+
+gnutls_datum_t Datum(const std::string& text) {
+  return {.data = reinterpret_cast<unsigned char*>(const_cast<char*>(text.data())),
+          .size = static_cast<unsigned>(text.size())};
+}
+
+template <auto kFree>
+struct Freer {
+  template <typename Object>
+  void operator()(Object* object) const {
+    kFree(object);
+  }
+};
+using Priorities = std::unique_ptr<std::remove_pointer_t<gnutls_priority_t>, Freer<gnutls_priority_deinit>>;
+using Credentials = std::unique_ptr<std::remove_pointer_t<gnutls_certificate_credentials_t>,
+                                    Freer<gnutls_certificate_free_credentials>>;
+
+void Require(int status, const std::string& what) {
+  if (status < 0) throw std::runtime_error(what + ": " + gnutls_strerror(status));
+}
+
+std::string NameOf(const PemSource& source, const char* name) {
+  return source.file.empty() ? std::string(name) : source.file;
+}
+
+// What a certificate is worth for one who presents it to us.
+bool IsGoodClient(gnutls_session_t session) {
+  // GnuTLS takes purposes as text that it does not change.
+  gnutls_typed_vdata_st purpose{.type = GNUTLS_DT_KEY_PURPOSE_OID,
+                                .data = reinterpret_cast<unsigned char*>(const_cast<char*>(GNUTLS_KP_TLS_WWW_CLIENT)),
+                                .size = 0};
+  unsigned faults = 0;
+  return gnutls_certificate_verify_peers(session, &purpose, 1, &faults) == GNUTLS_E_SUCCESS && faults == 0;
+}
+
+bool HasAllowedName(const gnutls_datum_t& der, const std::vector<std::string>& allowed) {
+  if (allowed.empty()) return true;
+  gnutls_x509_crt_t certificate = nullptr;
+  if (gnutls_x509_crt_init(&certificate) < 0) return false;
+  std::vector<std::string> names;
+  if (gnutls_x509_crt_import(certificate, &der, GNUTLS_X509_FMT_DER) >= 0) names = AlternativeNames(certificate);
+  gnutls_x509_crt_deinit(certificate);
+  return std::ranges::find_first_of(names, allowed) != names.end();
+}
+
+}  // namespace
+
+// What sessions are made with.
+class TlsContext::Terms {
+ public:
+  // Throws what is wrong.
+  explicit Terms(const Material& material) : config_(material.config) {
+    if (!material.unreadable.empty()) throw std::runtime_error(material.unreadable);
+    std::string error;
+    const std::string text = TlsPriorities(config_, error);
+    if (!error.empty()) throw std::runtime_error(error);
+    gnutls_priority_t priorities = nullptr;
+    Require(gnutls_priority_init(&priorities, text.c_str(), nullptr), "TLS priorities");
+    priorities_.reset(priorities);
+    gnutls_certificate_credentials_t credentials = nullptr;
+    Require(gnutls_certificate_allocate_credentials(&credentials), "TLS credentials");
+    credentials_.reset(credentials);
+    UseCertificate(material);
+    TrustClients(material.client_ca);
+  }
+
+  const TlsConfig& config() const { return config_; }
+
+  void Apply(gnutls_session_t session) const {
+    gnutls_priority_set(session, priorities_.get());
+    gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, credentials_.get());
+    switch (config_.client_auth) {
+      case ClientAuth::kNone:
+        return gnutls_certificate_server_set_request(session, GNUTLS_CERT_IGNORE);
+      case ClientAuth::kRequest:
+      case ClientAuth::kVerifyIfGiven:
+        return gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUEST);
+      case ClientAuth::kRequireAny:
+      case ClientAuth::kRequireAndVerify:
+        return gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
+    }
+  }
+
+ private:
+  void UseCertificate(const Material& material) {
+    const std::string chain_name = NameOf(config_.certificate, "cert");
+    const std::string key_name = NameOf(config_.key, "key");
+    CheckCertificates(material.certificate, chain_name);
+    const gnutls_datum_t chain = Datum(material.certificate);
+    const gnutls_datum_t key = Datum(material.key);
+    const int status = gnutls_certificate_set_x509_key_mem(credentials_.get(), &chain, &key, GNUTLS_X509_FMT_PEM);
+    if (status == GNUTLS_E_CERTIFICATE_KEY_MISMATCH) {
+      throw std::runtime_error(key_name + " does not belong to " + chain_name);
+    }
+    Require(status, key_name + ": no usable private key");
+  }
+
+  void TrustClients(const std::string& pem) {
+    if (!config_.client_ca.is_given()) return;
+    const std::string name = NameOf(config_.client_ca, "client_ca");
+    CheckCertificates(pem, name);
+    const gnutls_datum_t authorities = Datum(pem);
+    Require(gnutls_certificate_set_x509_trust_mem(credentials_.get(), &authorities, GNUTLS_X509_FMT_PEM), name);
+  }
+
+  // Every certificate in the text must be readable, and there must be one.
+  static void CheckCertificates(const std::string& pem, const std::string& name) {
+    gnutls_x509_crt_t* list = nullptr;
+    unsigned size = 0;
+    const gnutls_datum_t text = Datum(pem);
+    Require(gnutls_x509_crt_list_import2(&list, &size, &text, GNUTLS_X509_FMT_PEM, 0), name + ": no certificates");
+    for (unsigned i = 0; i < size; ++i) gnutls_x509_crt_deinit(list[i]);
+    gnutls_free(list);
+  }
+
+  const TlsConfig config_;
+  Priorities priorities_;
+  Credentials credentials_;
+};
+
+TlsContext::TlsContext(TlsConfigSource source, std::string& error) : source_(std::move(source)) {
+  material_ = std::make_unique<const Material>(Read(source_()));
+  try {
+    current_ = std::make_shared<const Terms>(*material_);
+  } catch (const std::runtime_error& wrong) {
+    error = wrong.what();
+  }
+}
+
+TlsContext::~TlsContext() = default;
+
+TlsContext::Material TlsContext::Read(const TlsConfig& config) {
+  Material material{.config = config, .certificate = {}, .key = {}, .client_ca = {}, .unreadable = {}};
+  const auto read = [&](const PemSource& source) {
+    std::string error;
+    std::string text = ReadPem(source, error);
+    if (material.unreadable.empty()) material.unreadable = error;
+    return text;
+  };
+  material.certificate = read(config.certificate);
+  material.key = read(config.key);
+  material.client_ca = read(config.client_ca);
+  return material;
+}
+
+std::shared_ptr<const TlsContext::Terms> TlsContext::Current() {
+  const std::lock_guard lock(mutex_);
+  Material material = Read(source_());
+  if (material == *material_) return current_;
+  material_ = std::make_unique<const Material>(std::move(material));
+  try {
+    current_ = std::make_shared<const Terms>(*material_);
+    spdlog::info("TLS goes on with the files as they are now");
+  } catch (const std::runtime_error& wrong) {
+    spdlog::error("TLS goes on with what was usable last: {}", wrong.what());
+  }
+  return current_;
+}
+
+std::shared_ptr<const void> TlsContext::Prepare(gnutls_session_t session) {
+  std::shared_ptr<const Terms> terms = Current();
+  terms->Apply(session);
+  // The place for what a cache of sessions needs, which there is none of. The session's own pointer is the library's.
+  gnutls_db_set_ptr(session, const_cast<Terms*>(terms.get()));
+  gnutls_session_set_verify_function(session, Verify);
+  return terms;
+}
+
+// Called in a handshake when the client's certificate is in, or should be. 0 lets it in.
+int TlsContext::Verify(gnutls_session_t session) {
+  const TlsConfig& config = static_cast<const Terms*>(gnutls_db_get_ptr(session))->config();
+  const bool verifies =
+      config.client_auth == ClientAuth::kVerifyIfGiven || config.client_auth == ClientAuth::kRequireAndVerify;
+  if (!verifies) return 0;
+  unsigned size = 0;
+  const gnutls_datum_t* const chain = gnutls_certificate_get_peers(session, &size);
+  if (chain == nullptr || size == 0) return config.client_auth == ClientAuth::kVerifyIfGiven ? 0 : -1;
+  return IsGoodClient(session) && HasAllowedName(chain[0], config.client_allowed_sans) ? 0 : -1;
+}
+
+}  // namespace nccl_exporter

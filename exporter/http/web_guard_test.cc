@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passwords and headers as a file asks for them, while it changes.
+#include "exporter/http/web_guard.h"
+
+#include <crypt.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace nccl_exporter {
+namespace {
+
+// Made with the least cost, for the sake of the test's time.
+std::string HashOf(const std::string& password) {
+  crypt_data memory{};
+  return crypt_r(password.c_str(), "$2b$04$abcdefghijklmnopqrstuu", &memory);
+}
+
+constexpr const char* kAliceSecret = "Basic YWxpY2U6c2VjcmV0";  // alice:secret
+constexpr const char* kAliceWrong = "Basic YWxpY2U6d3Jvbmc=";   // alice:wrong
+constexpr const char* kBobSecret = "basic  Ym9iOnNlY3JldA==";   // bob:secret
+
+class WebGuardTest : public testing::Test {
+ protected:
+  WebGuardTest() : path_(std::getenv("TEST_TMPDIR") + std::string("/web.yml")) {}
+
+  void Write(const std::string& yaml) const { std::ofstream(path_) << yaml; }
+  int StatusOf(WebGuard& guard, const std::string& authorization) const {
+    HttpRequest request{.path = "/", .accept = "", .accept_encoding = ""};
+    request.authorization = authorization;
+    return guard.Answer(request).status;
+  }
+  static HttpResponse Page(const HttpRequest&) { return {.headers = {{"X-Page", "1"}}, .body = "page"}; }
+
+  const std::string path_;
+  std::vector<Refusal> refused_;
+  const RefusalCounter on_refusal_ = [this](Refusal refusal) { refused_.push_back(refusal); };
+};
+
+TEST_F(WebGuardTest, LetsInWhoKnowsThePassword) {
+  Write("basic_auth_users: {alice: '" + HashOf("secret") + "'}");
+  std::string error;
+  WebConfigFile file(path_, error);
+  ASSERT_EQ(error, "");
+  WebGuard guard(file, Page, on_refusal_);
+  for (int i = 0; i < 2; ++i) {  // the second time from memory
+    EXPECT_EQ(StatusOf(guard, kAliceSecret), 200);
+    EXPECT_EQ(StatusOf(guard, kAliceWrong), 401);
+    EXPECT_EQ(StatusOf(guard, kBobSecret), 401);
+    for (const char* const nothing : {"", "Basic", "Basic ", "Bearer abc", "Basic %%%%", "Basic YWxpY2U="}) {
+      EXPECT_EQ(StatusOf(guard, nothing), 401) << nothing;
+    }
+  }
+  EXPECT_THAT(refused_, testing::SizeIs(16));
+  EXPECT_THAT(refused_, testing::Each(Refusal::kUnauthorized));
+  EXPECT_THAT(guard.Answer({.path = "/", .accept = "", .accept_encoding = ""}).headers,
+              testing::Contains(testing::Pair("WWW-Authenticate", testing::StartsWith("Basic "))));
+}
+
+TEST(BasicAuthTest, AWrongPasswordCostsACheckWhoeverTheUserIs) {
+  const BasicAuth::Users users{{"alice", HashOf("secret")}};
+  BasicAuth auth;
+  EXPECT_EQ(auth.Check(kBobSecret, users), BasicAuth::Verdict::kWrong);
+  EXPECT_EQ(auth.checks_made(), 1u) << "of a user that is unknown";
+  EXPECT_EQ(auth.Check(kAliceWrong, users), BasicAuth::Verdict::kWrong);
+  EXPECT_EQ(auth.checks_made(), 2u);
+  EXPECT_EQ(auth.Check(kAliceSecret, users), BasicAuth::Verdict::kRight);
+  EXPECT_EQ(auth.checks_made(), 3u);
+  EXPECT_EQ(auth.Check(kAliceSecret, users), BasicAuth::Verdict::kRight);
+  EXPECT_EQ(auth.checks_made(), 3u) << "a right one is known again";
+  EXPECT_EQ(auth.Check(kAliceWrong, users), BasicAuth::Verdict::kWrong);
+  EXPECT_EQ(auth.checks_made(), 4u) << "a wrong one never is";
+}
+
+TEST_F(WebGuardTest, AddsHeadersToEveryAnswer) {
+  Write("http_server_config: {headers: {X-Frame-Options: deny}}");
+  std::string error;
+  WebConfigFile file(path_, error);
+  WebGuard guard(file, Page, on_refusal_);
+  const HttpResponse response = guard.Answer({.path = "/", .accept = "", .accept_encoding = ""});
+  EXPECT_THAT(response.headers,
+              testing::ElementsAre(testing::Pair("X-Page", "1"), testing::Pair("X-Frame-Options", "deny")));
+}
+
+TEST_F(WebGuardTest, ObeysTheFileAsItIsNow) {
+  Write("");
+  std::string error;
+  WebConfigFile file(path_, error);
+  WebGuard guard(file, Page, on_refusal_);
+  EXPECT_EQ(StatusOf(guard, ""), 200);
+  Write("basic_auth_users: {alice: '" + HashOf("secret") + "'}");
+  EXPECT_EQ(StatusOf(guard, ""), 401);
+  EXPECT_EQ(StatusOf(guard, kAliceSecret), 200);
+  Write("basic_auth_users: {alice: '" + HashOf("changed") + "'}");
+  EXPECT_EQ(StatusOf(guard, kAliceSecret), 401) << "a password that was right is forgotten with its hash";
+}
+
+TEST_F(WebGuardTest, StaysClosedWhenTheFileBecomesWrong) {
+  Write("basic_auth_users: {alice: '" + HashOf("secret") + "'}");
+  std::string error;
+  WebConfigFile file(path_, error);
+  WebGuard guard(file, Page, on_refusal_);
+  for (const char* const wrong : {"nonsense: 1", "[", "tls_server_config: {cert: a, key: b}"}) {
+    Write(wrong);
+    EXPECT_EQ(StatusOf(guard, ""), 401) << wrong;
+    EXPECT_EQ(StatusOf(guard, kAliceSecret), 200) << wrong;
+  }
+  std::remove(path_.c_str());
+  EXPECT_EQ(StatusOf(guard, ""), 401);
+}
+
+TEST_F(WebGuardTest, SaysAtTheStartWhatIsWrong) {
+  std::string error;
+  WebConfigFile missing("/nonexistent/web.yml", error);
+  EXPECT_EQ(error, "/nonexistent/web.yml: No such file or directory");
+}
+
+}  // namespace
+}  // namespace nccl_exporter

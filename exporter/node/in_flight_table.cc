@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of the communicators of the node.
+#include "exporter/node/in_flight_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "exporter/exposition/utf8.h"
+#include "exporter/node/local_communicators.h"
+#include "exporter/node/time_text.h"
+
+namespace nccl_exporter {
+namespace {
+
+// So that a line stays within 120 columns.
+constexpr size_t kNameLimitBytes = 36;
+constexpr size_t kJobLimitBytes = 16;
+constexpr size_t kMostRanksNamed = 8;  // in a list
+
+template <typename... Arguments>
+void Line(std::string& out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  fmt::format_to(std::back_inserter(out), format, std::forward<Arguments>(arguments)...);
+  out += '\n';
+}
+
+std::string AgeText(int64_t then_ns, int64_t now_ns) {
+  if (then_ns == 0) return "-";
+  return fmt::format("{:.1f}s", static_cast<double>(std::max<int64_t>(now_ns - then_ns, 0)) / 1e9);
+}
+
+std::string BytesText(uint64_t bytes) {
+  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  double value = static_cast<double>(bytes);
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string OperationText(const InFlightOperation& operation) {
+  const std::string_view name = TraitsOf(operation.function).name;
+  if (!TraitsOf(operation.function).is_point_to_point) return fmt::format("{} #{}", name, operation.sequence);
+  return operation.peer < 0 ? std::string(name) : fmt::format("{} peer {}", name, operation.peer);
+}
+
+// Ranks as a list, cut off where it gets long.
+std::string RanksText(const std::vector<uint64_t>& ranks) {
+  std::string text;
+  for (size_t i = 0; i < std::min(ranks.size(), kMostRanksNamed); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  }
+  if (ranks.size() > kMostRanksNamed) text += fmt::format(" and {} more", ranks.size() - kMostRanksNamed);
+  return text;
+}
+
+using Row = std::array<std::string, 11>;
+const Row kHead{"rank",      "gpu",       "pid",       "process", "started", "behind",
+                "completed", "in flight", "oldest is", "for",     "size"};
+
+std::string StateOf(const ProcessSnapshot& process) {
+  if (!process.is_alive) return "gone";
+  return process.is_stopped.value_or(false) ? "stopped" : "alive";
+}
+
+Row RowOf(const RankOnNode& rank, const CommunicatorOnNode& all, int64_t now_ns) {
+  const CommunicatorSnapshot& communicator = *rank.communicator;
+  const uint64_t behind = all.foremost - communicator.started_sequence;
+  Row row{std::to_string(communicator.rank),
+          communicator.gpu_index < 0 ? "-" : std::to_string(communicator.gpu_index),
+          std::to_string(rank.process->pid),
+          StateOf(*rank.process),
+          std::to_string(communicator.started_sequence),
+          behind == 0 ? "-" : std::to_string(behind),
+          "?",
+          "?",
+          "not told",
+          AgeText(communicator.last_progress_realtime_ns, now_ns),
+          "-"};
+  if (!communicator.completion_is_known) return row;
+  row[6] = std::to_string(communicator.completed_sequence);
+  row[7] = std::to_string(communicator.in_flight.size());
+  row[8] = "idle";
+  if (communicator.in_flight.empty()) return row;
+  const InFlightOperation& oldest = communicator.in_flight.front();
+  row[8] = OperationText(oldest);
+  row[9] = AgeText(oldest.start_realtime_ns, now_ns);
+  row[10] = BytesText(oldest.bytes);
+  return row;
+}
+
+void AddTable(const std::vector<Row>& rows, std::string& out) {
+  constexpr size_t kOperation = 8;  // the column that is text
+  std::array<size_t, kHead.size()> widths{};
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const Row& row : rows) {
+    std::string line = " ";
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += i == kOperation ? fmt::format("  {:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
+    }
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  }
+}
+
+void AddBehind(const CommunicatorOnNode& communicator, std::string& out) {
+  std::vector<uint64_t> behind;
+  uint64_t least = communicator.foremost;
+  for (const RankOnNode& rank : communicator.ranks) least = std::min(least, rank.communicator->started_sequence);
+  if (least == communicator.foremost) return;
+  for (const RankOnNode& rank : communicator.ranks) {
+    if (rank.communicator->started_sequence == least) behind.push_back(rank.communicator->rank);
+  }
+  Line(out, "  furthest behind here, by {}: rank {}", communicator.foremost - least, RanksText(behind));
+}
+
+// On a node that has all ranks of a communicator, it is known who is missing; else only how many are not here.
+void AddMissing(const CommunicatorOnNode& communicator, std::string& out) {
+  const CommunicatorSnapshot& any = *communicator.ranks.front().communicator;
+  std::set<uint64_t> here;
+  std::vector<uint64_t> gone;
+  for (const RankOnNode& rank : communicator.ranks) {
+    here.insert(rank.communicator->rank);
+    if (!rank.process->is_alive) gone.push_back(rank.communicator->rank);
+  }
+  if (!gone.empty()) Line(out, "  process has gone: rank {}", RanksText(gone));
+  if (any.ranks == 0) return Line(out, "  the number of ranks is not told by this NCCL");
+  if (here.size() >= any.ranks) return;
+  const uint64_t missing = any.ranks - here.size();
+  if (any.nodes != 1)
+    return Line(out, "  not seen here: {} of {} ranks, on other nodes or without the plugin", missing, any.ranks);
+  std::vector<uint64_t> ranks;
+  for (uint64_t rank = 0; rank < any.ranks && ranks.size() <= kMostRanksNamed; ++rank) {
+    if (!here.contains(rank)) ranks.push_back(rank);
+  }
+  const std::string more = missing > ranks.size() ? fmt::format(" ({} in all)", missing) : "";
+  Line(out, "  missing on this node, which has all ranks: rank {}{}", RanksText(ranks), more);
+}
+
+void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns, std::string& out) {
+  const RankOnNode& any = communicator.ranks.front();
+  std::string name;
+  AppendQuoted(ValidUtf8(any.communicator->name, kNameLimitBytes), name);
+  const std::string& job = any.process->Identity("SLURM_JOB_ID");
+  std::string job_text;
+  if (!job.empty()) AppendQuoted(ValidUtf8(job, kJobLimitBytes), job_text);
+  const uint64_t ranks = any.communicator->ranks;
+  Line(out, "communicator {:016x} {}{}{}: {} of {} ranks here", any.communicator->id, name,
+       job.empty() ? "" : " of job ", job_text, communicator.ranks.size(),
+       ranks == 0 ? "an unknown number of" : std::to_string(ranks));
+  std::vector<Row> rows{kHead};
+  for (const RankOnNode& rank : communicator.ranks) rows.push_back(RowOf(rank, communicator, now_ns));
+  AddTable(rows, out);
+  AddBehind(communicator, out);
+  AddMissing(communicator, out);
+}
+
+}  // namespace
+
+std::string InFlightText(const NodeSnapshot& node) {
+  const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
+  const auto busy =
+      std::ranges::count_if(communicators, [](const auto& c) { return c.oldest_start_ns != kNothingInFlight; });
+  std::string out;
+  Line(out, "{}: {} communicators, {} with operations in flight", TimeText(node.taken_realtime_ns),
+       communicators.size(), busy);
+  if (node.segments.unusable != 0) Line(out, "{} files are no segments that can be read", node.segments.unusable);
+  for (const CommunicatorOnNode& communicator : communicators) {
+    out += '\n';
+    AddCommunicator(communicator, node.taken_realtime_ns, out);
+  }
+  return out;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/node/in_flight_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "exporter/testing/example_snapshot.h"
+
+namespace nccl_exporter {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int64_t kNow = 1700000100000000000;
+constexpr int64_t kSecond = 1000000000;
+
+// A node with one communicator of four ranks, each a process, and nothing in flight.
+class InFlightTableTest : public testing::Test {
+ protected:
+  InFlightTableTest() {
+    node_.taken_realtime_ns = kNow;
+    for (uint64_t rank = 0; rank < 4; ++rank) Add(rank);
+  }
+  CommunicatorSnapshot& Add(uint64_t rank, uint64_t id = 0xabc) {
+    ProcessSnapshot& process = node_.processes.emplace_back(EmptyProcess(1000 + rank));
+    CommunicatorSnapshot& communicator = process.communicators.emplace_back(EmptyCommunicator(id, rank));
+    communicator.name = "world";
+    communicator.ranks = 4;
+    communicator.nodes = 1;
+    communicator.completion_is_known = true;
+    communicator.started_sequence = communicator.completed_sequence = 7;
+    communicator.last_progress_realtime_ns = kNow - 3 * kSecond;
+    return communicator;
+  }
+  CommunicatorSnapshot& Of(size_t place) { return node_.processes.at(place).communicators.at(0); }
+  void Start(size_t place, int64_t seconds_ago) {
+    ++Of(place).started_sequence;
+    Of(place).in_flight.push_back({.function = Function::kAllReduce,
+                                   .sequence = 7,
+                                   .start_realtime_ns = kNow - seconds_ago * kSecond,
+                                   .bytes = 3 << 19});
+  }
+  std::string Text() const { return InFlightText(node_); }
+
+  NodeSnapshot node_;
+};
+
+TEST_F(InFlightTableTest, ShowsWhoIsInWhatAndWhoIsBehind) {
+  for (const size_t rank : {0, 1, 3}) Start(rank, 20 + static_cast<int64_t>(rank));
+  EXPECT_EQ(Text(), R"(2023-11-14T22:15:00.000000000Z: 1 communicators, 1 with operations in flight
+
+communicator 0000000000000abc "world": 4 of 4 ranks here
+   rank  gpu   pid  process  started  behind  completed  in flight  oldest is       for     size
+      0    0  1000    alive        8       -          7          1  AllReduce #7  20.0s  1.5 MiB
+      1    1  1001    alive        8       -          7          1  AllReduce #7  21.0s  1.5 MiB
+      2    2  1002    alive        7       1          7          0  idle           3.0s        -
+      3    3  1003    alive        8       -          7          1  AllReduce #7  23.0s  1.5 MiB
+  furthest behind here, by 1: rank 2
+)");
+}
+
+TEST_F(InFlightTableTest, SaysWhichProcessIsStopped) {
+  for (const size_t rank : {0, 1, 3}) Start(rank, 20);
+  node_.processes[2].is_stopped = true;
+  EXPECT_THAT(Text(), HasSubstr("\n      2    2  1002  stopped        7       1          7          0  idle"));
+  node_.processes[2].is_alive = false;
+  EXPECT_THAT(Text(), Not(HasSubstr("stopped")));
+}
+
+TEST_F(InFlightTableTest, NobodyIsBehindWhereAllAreInTheSame) {
+  for (const size_t rank : {0, 1, 2, 3}) Start(rank, 400);
+  EXPECT_THAT(Text(), Not(HasSubstr("furthest behind")));
+  EXPECT_THAT(Text(), Not(HasSubstr("missing")));
+}
+
+TEST_F(InFlightTableTest, NamesTheMissingRanksOfANodeThatMustHaveAll) {
+  node_.processes.erase(node_.processes.begin() + 1);
+  EXPECT_THAT(Text(), HasSubstr("3 of 4 ranks here"));
+  EXPECT_THAT(Text(), HasSubstr("\n  missing on this node, which has all ranks: rank 1\n"));
+}
+
+TEST_F(InFlightTableTest, OnlyCountsRanksThatMayBeElsewhere) {
+  node_.processes.erase(node_.processes.begin() + 1);
+  for (size_t place = 0; place < 3; ++place) Of(place).nodes = 2;
+  EXPECT_THAT(Text(), HasSubstr("\n  not seen here: 1 of 4 ranks, on other nodes or without the plugin\n"));
+}
+
+TEST_F(InFlightTableTest, SaysSoWhereTheNumberOfRanksIsNotTold) {
+  for (size_t place = 0; place < 4; ++place) Of(place).ranks = 0;
+  EXPECT_THAT(Text(), HasSubstr("\n  the number of ranks is not told by this NCCL\n"));
+}
+
+TEST_F(InFlightTableTest, AKilledProcessStillTellsWhatItWasIn) {
+  Start(2, 30);
+  node_.processes[2].is_alive = false;
+  EXPECT_THAT(Text(), HasSubstr("1002     gone        8       -          7          1  AllReduce #7  30.0s"));
+  EXPECT_THAT(Text(), HasSubstr("\n  process has gone: rank 2\n"));
+}
+
+TEST_F(InFlightTableTest, DoesNotCallWhatCannotBeSeenIdle) {
+  Of(1).completion_is_known = false;
+  EXPECT_THAT(Text(), HasSubstr("1001    alive        7       -          ?          ?  not told   3.0s"));
+}
+
+TEST_F(InFlightTableTest, TheOldestOperationComesFirst) {
+  Add(0, 0xdef);
+  Start(4, 100);
+  Start(0, 10);
+  const std::string text = Text();
+  EXPECT_LT(text.find("0000000000000def"), text.find("0000000000000abc"));
+  EXPECT_THAT(text, HasSubstr(": 2 communicators, 2 with operations in flight\n"));
+}
+
+TEST_F(InFlightTableTest, JobsWithTheSameCommunicatorIdAreKeptApart) {
+  node_.processes[0].identity = {{"SLURM_JOB_ID", "42"}};
+  EXPECT_THAT(Text(), HasSubstr("communicator 0000000000000abc \"world\" of job \"42\": 1 of 4 ranks here\n"));
+  EXPECT_THAT(Text(), HasSubstr("communicator 0000000000000abc \"world\": 3 of 4 ranks here\n"));
+}
+
+TEST_F(InFlightTableTest, LeavesOutWhatIsFinalizedOrHasNoIdentity) {
+  Of(0).is_closed = true;
+  Of(1).has_identity = false;
+  Of(2).is_overflow = true;
+  EXPECT_THAT(Text(), HasSubstr("1 of 4 ranks here"));
+}
+
+TEST_F(InFlightTableTest, StaysWithin120ColumnsAndIsSafeOnATerminal) {
+  for (const size_t rank : {0, 1, 2, 3}) Start(rank, 86400);
+  Of(0).name = std::string(300, 'x') + "\x1b[2J";
+  Of(1).name = "\x1b[2J";
+  Of(0).started_sequence = 123456789;
+  Of(0).completed_sequence = 123456700;
+  Of(0).in_flight[0].sequence = 98765432;
+  node_.processes[0].identity = {{"SLURM_JOB_ID", std::string(90, '7')}};
+  const std::string text = Text();
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
+}
+
+TEST_F(InFlightTableTest, SaysWhenThereIsNothing) {
+  node_.processes.clear();
+  node_.segments.unusable = 2;
+  EXPECT_EQ(Text(),
+            "2023-11-14T22:15:00.000000000Z: 0 communicators, 0 with operations in flight\n"
+            "2 files are no segments that can be read\n");
+}
+
+}  // namespace
+}  // namespace nccl_exporter

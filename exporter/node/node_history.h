@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The last minutes of this node: what its communicators did in each of some hundred equal steps, for the page and
+// `top`.
+//
+// A step holds only what happened in it, so that an idle communicator costs nothing. Memory is bounded by kHistorySteps
+// times kHistorySeries (at most 1.3 KB each, where durations of every length occur) and kHistoryRanks (0.2 KB): 65 MB
+// that nobody should see; 8 ranks in 22 communicators take some 5 MB.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/node/local_communicators.h"
+#include "proto/buckets.h"
+#include "proto/collective.h"
+
+namespace nccl_exporter {
+
+// How many steps are kept. The daemon's steps are kHistoryStep apart, so that it remembers ten minutes.
+inline constexpr size_t kHistorySteps = 120;
+inline constexpr std::chrono::seconds kHistoryStep{5};
+
+// A communicator may be that old when a snapshot sees it first: the rest of its initialization on the GPU, and a look
+// through the directories, lie between.
+inline constexpr std::chrono::seconds kLatestSight = kHistoryStep;
+
+// Functions of communicators in one step, and ranks whose arrivals are compared; what is over is left out of that step
+// and counted.
+inline constexpr size_t kHistorySeries = 256;
+inline constexpr size_t kHistoryRanks = 1024;
+
+// Durations are kept in bins a factor 2^(1/4) wide: two native buckets each. Bin 0 takes what is up to 2^-20 s, bin i
+// what is up to 2^(i/4 - 20) s, the last one what is longer than 2^10 s.
+inline constexpr size_t kBucketsPerBin = 2;
+inline constexpr size_t kDurationBins = (DurationBuckets::kCount - 2) / kBucketsPerBin + 2;
+
+// What one function did on one communicator, all local ranks together, in a step or several.
+struct Activity {
+  uint64_t operations = 0;
+  uint64_t bytes = 0;
+  uint64_t timed_operations = 0;
+  uint64_t busy_ns = 0;                                 // of the timed ones
+  double bus_bytes = 0;                                 // of the timed ones; 0 where the bus factor is not known
+  std::vector<std::pair<uint8_t, uint32_t>> durations;  // bin, operations; not in sums
+
+  // NaN where nothing was timed.
+  double MeanDurationSeconds() const;
+  double BusBandwidth() const;  // bytes per second of busy time
+};
+
+// A stretch of time that ends with the newest step.
+struct Stretch {
+  double seconds = 0;
+  Activity activity;
+};
+struct ArrivalStretch {
+  double seconds = 0;
+  ArrivalCounts counts;
+};
+
+// Not thread-safe: its owner locks.
+class NodeHistory {
+ public:
+  // Compares the snapshot with the one before; the first one is only remembered. `monotonic_ns` says when, on a clock
+  // that nobody sets.
+  void Record(const NodeSnapshot& node, int64_t monotonic_ns);
+
+  size_t steps() const { return steps_.size(); }
+  int64_t EndRealtimeNs(size_t step) const { return steps_[step].end_realtime_ns; }  // 0 is the oldest
+  double Seconds(size_t step) const { return steps_[step].seconds; }
+
+  // Null where nothing happened.
+  const Activity* At(size_t step, const CommunicatorIdentity& communicator, Function function) const;
+
+  // Sums over the newest steps: `seconds` of them, or a little more; less where that is all there is.
+  Stretch Recent(const CommunicatorIdentity& communicator, Function function, double seconds) const;
+  ArrivalStretch RecentArrivals(const CommunicatorIdentity& communicator, uint64_t rank, double seconds) const;
+
+  // Functions and ranks that found no place, summed over all steps since the start.
+  uint64_t left_out() const { return left_out_; }
+
+ private:
+  struct Step {
+    int64_t end_realtime_ns = 0;
+    double seconds = 0;
+    std::map<std::pair<CommunicatorIdentity, Function>, Activity> activities;
+    std::map<std::pair<CommunicatorIdentity, uint64_t>, ArrivalCounts> arrivals;
+  };
+  using Place = std::tuple<FileKey, uint32_t, uint64_t>;  // segment, slot, generation
+  struct Counts {
+    FunctionSnapshots functions;
+    ArrivalCounts arrivals;
+  };
+
+  void Compare(const RankOnNode& rank, const CommunicatorIdentity& key, const Counts& before, const Counts& now,
+               Step& step);
+  void CompareArrivals(const RankOnNode& rank, const CommunicatorIdentity& key, const Counts& before, const Counts& now,
+                       Step& step);
+
+  std::map<Place, Counts> before_;
+  int64_t before_realtime_ns_ = 0;
+  int64_t before_monotonic_ns_ = 0;
+  bool has_before_ = false;
+  std::deque<Step> steps_;
+  uint64_t left_out_ = 0;
+};
+
+// A rank is called late when it was the last to enter this share of the compared operations of two minutes, at least
+// kLateOperations of them, and others waited for it for this share of the time: as the alert rules have it.
+inline constexpr double kLateWindowSeconds = 120;
+inline constexpr double kLateShare = 0.8;
+inline constexpr uint64_t kLateOperations = 10;
+inline constexpr double kLateSecondsPerSecond = 0.03;
+
+bool IsLate(const ArrivalStretch& recent);
+
+}  // namespace nccl_exporter

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/node/node_history.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "exporter/testing/example_snapshot.h"
+
+namespace nccl_exporter {
+namespace {
+
+constexpr int64_t kSecondNs = 1000000000;
+constexpr int64_t kCreatedNs = 1700000001 * kSecondNs;  // as EmptyCommunicator() has it
+
+// Two ranks of one communicator, whose steps are 5 s apart.
+class NodeHistoryTest : public testing::Test {
+ protected:
+  NodeHistoryTest() {
+    for (uint64_t rank = 0; rank < 2; ++rank) {
+      node_.processes.push_back(EmptyProcess(10 + rank));
+      node_.processes.back().segment = std::to_string(rank);
+      node_.processes.back().communicators.push_back(EmptyCommunicator(7, rank));
+    }
+    node_.taken_realtime_ns = kCreatedNs + kSecondNs;
+  }
+
+  CommunicatorSnapshot& Rank(size_t rank) { return node_.processes[rank].communicators[0]; }
+  CommunicatorIdentity Key() { return IdentityOf(node_.processes[0], Rank(0)); }
+  void Record() {
+    node_.taken_realtime_ns += 5 * kSecondNs;
+    history_.Record(node_, node_.taken_realtime_ns);
+  }
+
+  NodeSnapshot node_;
+  NodeHistory history_;
+};
+
+TEST_F(NodeHistoryTest, HoldsOnlyWhatHappenedBetweenTwoSnapshots) {
+  AddOperation(Rank(0), Function::kAllReduce, 1 << 20, 1000000);
+  Record();
+  EXPECT_EQ(history_.steps(), 0u) << "what was before is not of the last minutes";
+  AddOperation(Rank(0), Function::kAllReduce, 1 << 20, 2000000);
+  AddOperation(Rank(1), Function::kAllReduce, 1 << 20, 4000000);
+  AddOperation(Rank(1), Function::kAllReduce, 1 << 20, 0);
+  Record();
+  ASSERT_EQ(history_.steps(), 1u);
+  EXPECT_EQ(history_.Seconds(0), 5);
+  const Activity* const activity = history_.At(0, Key(), Function::kAllReduce);
+  ASSERT_NE(activity, nullptr);
+  EXPECT_EQ(activity->operations, 3u);
+  EXPECT_EQ(activity->bytes, 3u << 20);
+  EXPECT_EQ(activity->timed_operations, 2u);
+  EXPECT_DOUBLE_EQ(activity->MeanDurationSeconds(), 0.003);
+  EXPECT_NEAR(activity->BusBandwidth(), 2 * (1 << 20) * 1.75 / 0.006, 1);
+  EXPECT_EQ(history_.At(0, Key(), Function::kBroadcast), nullptr);
+}
+
+TEST_F(NodeHistoryTest, PutsDurationsIntoBinsThatHoldThem) {
+  Record();
+  const std::vector<uint64_t> durations{500, 1000, 20000, 3000000, 999999999, 2000000000000};
+  for (const uint64_t duration : durations) AddOperation(Rank(0), Function::kReduce, 8, duration);
+  Record();
+  const Activity* const activity = history_.At(0, Key(), Function::kReduce);
+  ASSERT_NE(activity, nullptr);
+  ASSERT_EQ(activity->durations.size(), durations.size());
+  for (size_t i = 0; i < durations.size(); ++i) {
+    const auto [bin, count] = activity->durations[i];
+    const double seconds = static_cast<double>(durations[i]) / 1e9;
+    EXPECT_EQ(count, 1u);
+    EXPECT_TRUE(bin + 1u == kDurationBins || seconds <= std::exp2(bin / 4.0 - 20)) << seconds;
+    EXPECT_TRUE(bin == 0 || seconds > std::exp2((bin - 1) / 4.0 - 20)) << seconds;
+  }
+  EXPECT_EQ(activity->durations.front().first, 0);
+  EXPECT_EQ(activity->durations.back().first, kDurationBins - 1);
+}
+
+TEST_F(NodeHistoryTest, CountsACommunicatorMadeSinceTheLastStepFromItsBeginning) {
+  NodeSnapshot before = node_;
+  before.processes[1].communicators.clear();
+  history_.Record(before, before.taken_realtime_ns);
+  Rank(1).created_realtime_ns = before.taken_realtime_ns + kSecondNs;
+  AddOperation(Rank(1), Function::kAllGather, 64, 0);
+  Record();
+  ASSERT_NE(history_.At(0, Key(), Function::kAllGather), nullptr);
+  EXPECT_EQ(history_.At(0, Key(), Function::kAllGather)->operations, 1u);
+}
+
+// The daemon and the job start together: what is made during the first look is read at the second.
+TEST_F(NodeHistoryTest, CountsACommunicatorMadeJustBeforeAStepThatDidNotSeeIt) {
+  NodeSnapshot before = node_;
+  before.processes[1].communicators.clear();
+  history_.Record(before, before.taken_realtime_ns);
+  Rank(1).created_realtime_ns = before.taken_realtime_ns - kSecondNs / 2;
+  AddOperation(Rank(1), Function::kAllGather, 64, 0);
+  Rank(1).arrivals = ArrivalCounts{.compared = 125};
+  Record();
+  ASSERT_NE(history_.At(0, Key(), Function::kAllGather), nullptr);
+  EXPECT_EQ(history_.RecentArrivals(Key(), 1, 5).counts.compared, 125u);
+}
+
+TEST_F(NodeHistoryTest, LeavesOutWhatAnOldCommunicatorDidBeforeItCouldBeRead) {
+  NodeSnapshot before = node_;
+  before.processes[1].communicators.clear();
+  before.taken_realtime_ns = node_.taken_realtime_ns = kCreatedNs + 6 * kSecondNs;
+  history_.Record(before, before.taken_realtime_ns);
+  AddOperation(Rank(1), Function::kAllGather, 64, 0);
+  Record();
+  EXPECT_EQ(history_.At(0, Key(), Function::kAllGather), nullptr);
+}
+
+TEST_F(NodeHistoryTest, ForgetsTheOldestStep) {
+  for (size_t i = 0; i <= kHistorySteps; ++i) Record();
+  EXPECT_EQ(history_.steps(), kHistorySteps);
+  const int64_t oldest = history_.EndRealtimeNs(0);
+  Record();
+  EXPECT_EQ(history_.steps(), kHistorySteps);
+  EXPECT_EQ(history_.EndRealtimeNs(0), oldest + 5 * kSecondNs);
+}
+
+TEST_F(NodeHistoryTest, SumsTheNewestSteps) {
+  Record();
+  for (int step = 0; step < 4; ++step) {
+    for (int i = 0; i <= step; ++i) AddOperation(Rank(0), Function::kScatter, 64, 0);
+    Record();
+  }
+  const Stretch recent = history_.Recent(Key(), Function::kScatter, 8);
+  EXPECT_EQ(recent.seconds, 10);
+  EXPECT_EQ(recent.activity.operations, 7u) << "4 in the last step and 3 in the one before";
+  EXPECT_EQ(history_.Recent(Key(), Function::kScatter, 1000).seconds, 20);
+}
+
+TEST_F(NodeHistoryTest, CountsWhatFindsNoPlace) {
+  node_.processes.resize(1);
+  node_.processes[0].communicators.clear();
+  for (uint64_t id = 1; id <= kHistorySeries + 3; ++id) {
+    node_.processes[0].communicators.push_back(EmptyCommunicator(id, 0));
+    node_.processes[0].communicators.back().slot = static_cast<uint32_t>(id);
+  }
+  Record();
+  for (CommunicatorSnapshot& communicator : node_.processes[0].communicators) {
+    AddOperation(communicator, Function::kReduce, 8, 0);
+  }
+  Record();
+  EXPECT_EQ(history_.left_out(), 3u);
+}
+
+TEST_F(NodeHistoryTest, AUserWithManyCommunicatorsLeavesRoomForAnothers) {
+  node_.processes[0].uid = 1001;
+  node_.processes[0].communicators.clear();
+  for (uint64_t id = 1; id <= kHistorySeries + 3; ++id) {
+    node_.processes[0].communicators.push_back(EmptyCommunicator(id, 0));
+    node_.processes[0].communicators.back().slot = static_cast<uint32_t>(id);
+  }
+  Rank(1) = EmptyCommunicator(kHistorySeries + 100, 1);
+  Record();
+  for (ProcessSnapshot& process : node_.processes) {
+    for (CommunicatorSnapshot& communicator : process.communicators) {
+      AddOperation(communicator, Function::kReduce, 8, 0);
+    }
+  }
+  Record();
+  EXPECT_EQ(history_.left_out(), 4u);
+  const CommunicatorIdentity small = IdentityOf(node_.processes[1], Rank(1));
+  EXPECT_NE(history_.At(0, small, Function::kReduce), nullptr);
+}
+
+TEST_F(NodeHistoryTest, CallsARankLateThatOthersWaitForAtMostOperations) {
+  Rank(0).arrivals = ArrivalCounts{.compared = 100, .last = 0, .lateness_ns = 0};
+  Rank(1).arrivals = ArrivalCounts{.compared = 100, .last = 0, .lateness_ns = 0};
+  Record();
+  Rank(0).arrivals = ArrivalCounts{.compared = 200, .last = 5, .lateness_ns = 1000000};
+  Rank(1).arrivals = ArrivalCounts{.compared = 200, .last = 95, .lateness_ns = kSecondNs};
+  Record();
+  const ArrivalStretch recent = history_.RecentArrivals(Key(), 1, kLateWindowSeconds);
+  EXPECT_EQ(recent.counts.compared, 100u);
+  EXPECT_EQ(recent.counts.last, 95u);
+  EXPECT_TRUE(IsLate(recent));
+  EXPECT_FALSE(IsLate(history_.RecentArrivals(Key(), 0, kLateWindowSeconds)));
+}
+
+TEST(IsLateTest, WantsAShareOfOperationsAndOfTimeAndNotTooFewOfThem) {
+  const auto is_late = [](uint64_t compared, uint64_t last, double share_of_time) {
+    return IsLate(
+        {.seconds = 100,
+         .counts = {
+             .compared = compared, .last = last, .lateness_ns = static_cast<uint64_t>(share_of_time * 100 * 1e9)}});
+  };
+  EXPECT_TRUE(is_late(100, 90, 0.1));
+  EXPECT_FALSE(is_late(100, 80, 0.1));
+  EXPECT_FALSE(is_late(100, 90, 0.02));
+  EXPECT_FALSE(is_late(9, 9, 0.1));
+}
+
+}  // namespace
+}  // namespace nccl_exporter

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's registry, and prometheus-cpp's families as ours.
+#include "exporter/scrape/daemon_metrics.h"
+
+#include <prometheus/gauge.h>
+#include <prometheus/metric_family.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "exporter/version.h"
+
+namespace nccl_exporter {
+namespace {
+
+// From a node with a few communicators to one at the series cap on a busy CPU, in seconds.
+constexpr std::array kScrapeBounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0};
+
+// A builder of prometheus-cpp with name and help of the catalogue.
+template <typename Builder>
+Builder Named(Builder builder, Metric metric) {
+  return builder.Name(std::string(RowOf(metric).name)).Help(std::string(RowOf(metric).help));
+}
+
+// The family of that name, which the catalogue has.
+Family& Find(Exposition& exposition, const std::string& name) {
+  const auto found = std::ranges::find(exposition.families, name, &Family::name);
+  assert(found != exposition.families.end());
+  return *found;
+}
+
+LabelsId AddLabels(Exposition& exposition, const std::vector<prometheus::ClientMetric::Label>& source) {
+  if (source.empty()) return kNoLabels;
+  Labels labels;
+  for (const auto& label : source) labels.push_back({label.name, label.value});
+  return exposition.Add(std::move(labels));
+}
+
+// Counts of each bucket from cumulative ones, handed over to the exposition.
+std::span<const uint64_t> AddCounts(Exposition& exposition, const prometheus::ClientMetric::Histogram& source) {
+  std::vector<uint64_t> counts;
+  uint64_t below = 0;
+  for (const auto& bucket : source.bucket) {
+    counts.push_back(bucket.cumulative_count - below);
+    below = bucket.cumulative_count;
+  }
+  const auto owned = std::make_shared<const std::vector<uint64_t>>(std::move(counts));
+  exposition.owners.push_back(owned);
+  return *owned;
+}
+
+void SetScale(HistogramScale& scale, const prometheus::ClientMetric::Histogram& source) {
+  scale = {};
+  for (const auto& bucket : source.bucket) {
+    if (std::isinf(bucket.upper_bound)) continue;
+    scale.bounds.push_back(bucket.upper_bound);
+    scale.ends.push_back(static_cast<uint32_t>(scale.bounds.size()));
+  }
+}
+
+void AddFamily(Exposition& exposition, const prometheus::MetricFamily& source) {
+  Family& family = Find(exposition, source.name);
+  if (!family.is_served) return;
+  for (const prometheus::ClientMetric& metric : source.metric) {
+    Series series{.subject = kNoLabels, .own = AddLabels(exposition, metric.label), .value = 0, .counts = {}};
+    if (source.type == prometheus::MetricType::Histogram) {
+      SetScale(family.scale, metric.histogram);
+      series.value = metric.histogram.sample_sum;
+      series.counts = AddCounts(exposition, metric.histogram);
+    } else {
+      const bool is_counter = source.type == prometheus::MetricType::Counter;
+      series.value = is_counter ? metric.counter.value : metric.gauge.value;
+    }
+    family.series.push_back(series);
+  }
+}
+
+}  // namespace
+
+DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits)
+    : started_realtime_ns_(std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()),
+      scrape_duration_(
+          Named(prometheus::BuildHistogram(), Metric::kScrapeDuration)
+              .Register(registry_)
+              .Add({}, prometheus::Histogram::BucketBoundaries(kScrapeBounds.begin(), kScrapeBounds.end()))),
+      series_dropped_(Named(prometheus::BuildCounter(), Metric::kSeriesDropped).Register(registry_)),
+      series_folded_(series_dropped_.Add({{"reason", "folded"}})),
+      series_left_out_(series_dropped_.Add({{"reason", "left_out"}})) {
+  Named(prometheus::BuildGauge(), Metric::kBuildInfo)
+      .Register(registry_)
+      .Add({{"version", std::string(kVersion)}, {"compiler", std::string(kCompiler)}})
+      .Set(1);
+  auto& limit_family = Named(prometheus::BuildGauge(), Metric::kLimit).Register(registry_);
+  for (const Limit& limit : limits) limit_family.Add({{"limit", std::string(limit.name)}}).Set(limit.value);
+  auto& refused = Named(prometheus::BuildCounter(), Metric::kRequestsRefused).Register(registry_);
+  for (size_t i = 0; i < kRefusalCount; ++i) refusals_[i] = &refused.Add({{"reason", std::string(kRefusals[i])}});
+}
+
+void DaemonMetrics::ObserveScrape(std::chrono::nanoseconds duration) {
+  scrape_duration_.Observe(std::chrono::duration<double>(duration).count());
+}
+
+void DaemonMetrics::CountDrops(const SeriesDrops& drops) {
+  series_folded_.Increment(static_cast<double>(drops.folded));
+  series_left_out_.Increment(static_cast<double>(drops.left_out));
+}
+
+void DaemonMetrics::Count(Refusal refusal) { refusals_[static_cast<size_t>(refusal)]->Increment(); }
+
+void DaemonMetrics::AddTo(Exposition& exposition) const {
+  exposition.created_realtime_ns = started_realtime_ns_;
+  for (const prometheus::Collectable* collectable : {static_cast<const prometheus::Collectable*>(&registry_),
+                                                     static_cast<const prometheus::Collectable*>(&process_)}) {
+    for (const prometheus::MetricFamily& family : collectable->Collect()) AddFamily(exposition, family);
+  }
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the daemon tells of itself, kept by prometheus-cpp and converted into the family model.
+#pragma once
+
+#include <prometheus/counter.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "exporter/exposition/metric_family.h"
+#include "exporter/http/refusal.h"
+#include "exporter/scrape/limits.h"
+#include "exporter/scrape/process_collectable.h"
+#include "exporter/series/snapshot_families.h"
+
+namespace nccl_exporter {
+
+// Safe to use from any thread.
+class DaemonMetrics {
+ public:
+  explicit DaemonMetrics(const std::vector<Limit>& limits = {});
+
+  void ObserveScrape(std::chrono::nanoseconds duration);
+  void CountDrops(const SeriesDrops& drops);
+  void Count(Refusal refusal);
+
+  // Fills the families of the catalogue that are the daemon's. The exposition's series count since this object was
+  // made, unless they tell otherwise.
+  void AddTo(Exposition& exposition) const;
+
+ private:
+  const int64_t started_realtime_ns_;
+  prometheus::Registry registry_;
+  ProcessCollectable process_;
+  prometheus::Histogram& scrape_duration_;
+  prometheus::Family<prometheus::Counter>& series_dropped_;
+  prometheus::Counter& series_folded_;
+  prometheus::Counter& series_left_out_;
+  std::array<prometheus::Counter*, kRefusalCount> refusals_{};
+};
+
+}  // namespace nccl_exporter

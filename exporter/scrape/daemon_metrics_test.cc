@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's own metrics in the family model.
+#include "exporter/scrape/daemon_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+#include "exporter/catalogue/catalogue.h"
+#include "exporter/version.h"
+
+namespace nccl_exporter {
+namespace {
+
+Exposition ExpositionOf(const DaemonMetrics& daemon) {
+  Exposition exposition = ExpositionOfCatalogue();
+  daemon.AddTo(exposition);
+  return exposition;
+}
+
+const Family& FamilyNamed(const Exposition& exposition, std::string_view name) {
+  const auto found = std::ranges::find(exposition.families, name, &Family::name);
+  EXPECT_NE(found, exposition.families.end()) << name;
+  return *found;
+}
+
+TEST(DaemonMetricsTest, FillsTheCataloguesFamiliesInPlace) {
+  const Exposition exposition = ExpositionOf(DaemonMetrics());
+  const Family& family = exposition.families[static_cast<size_t>(Metric::kBuildInfo)];
+  EXPECT_EQ(family.type, MetricType::kInfo);
+  ASSERT_EQ(family.series.size(), 1u);
+  EXPECT_EQ(family.series[0].value, 1);
+  EXPECT_THAT(exposition.labels[family.series[0].own]->labels(),
+              testing::Contains(Label{"version", std::string(kVersion)}));
+}
+
+TEST(DaemonMetricsTest, CountsScrapesByTheirDuration) {
+  DaemonMetrics daemon;
+  daemon.ObserveScrape(std::chrono::microseconds(500));
+  daemon.ObserveScrape(std::chrono::milliseconds(3));
+  daemon.ObserveScrape(std::chrono::seconds(20));
+  const Exposition exposition = ExpositionOf(daemon);
+  const Family& family = exposition.families[static_cast<size_t>(Metric::kScrapeDuration)];
+  ASSERT_EQ(family.series.size(), 1u);
+  EXPECT_DOUBLE_EQ(family.series[0].value, 20.0035);
+  EXPECT_THAT(family.series[0].counts, testing::ElementsAre(1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1));
+  EXPECT_EQ(family.scale.bounds.size(), 10u);
+  EXPECT_EQ(family.scale.ends.back(), 10u);
+}
+
+TEST(DaemonMetricsTest, AddsDropsUp) {
+  DaemonMetrics daemon;
+  daemon.CountDrops({.folded = 3, .left_out = 1});
+  daemon.CountDrops({.folded = 4, .left_out = 0});
+  const Exposition exposition = ExpositionOf(daemon);
+  double sum = 0;
+  for (const Series& series : exposition.families[static_cast<size_t>(Metric::kSeriesDropped)].series)
+    sum += series.value;
+  EXPECT_EQ(sum, 8);
+}
+
+TEST(DaemonMetricsTest, TellsAboutItsProcess) {
+  const Exposition exposition = ExpositionOf(DaemonMetrics());
+  const auto value = [&](std::string_view name) { return FamilyNamed(exposition, name).series.at(0).value; };
+  EXPECT_EQ(FamilyNamed(exposition, "process_cpu_seconds_total").type, MetricType::kCounter);
+  EXPECT_EQ(FamilyNamed(exposition, "process_cpu_seconds_total").unit, "seconds");
+  EXPECT_EQ(FamilyNamed(exposition, "process_resident_memory_bytes").unit, "bytes");
+  EXPECT_EQ(FamilyNamed(exposition, "process_open_fds").unit, "");
+  EXPECT_GT(value("process_cpu_seconds_total"), 0);
+  EXPECT_GT(value("process_resident_memory_bytes"), 100000);
+  EXPECT_GE(value("process_virtual_memory_bytes"), value("process_resident_memory_bytes"));
+  EXPECT_GE(value("process_open_fds"), 3);
+  EXPECT_GT(value("process_max_fds"), value("process_open_fds"));
+  EXPECT_GE(value("process_threads"), 1);
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  EXPECT_LT(value("process_start_time_seconds"), now + 60);
+  EXPECT_GT(value("process_start_time_seconds"), now - 86400);
+}
+
+}  // namespace
+}  // namespace nccl_exporter

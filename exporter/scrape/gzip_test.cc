@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compression and back.
+#include "exporter/scrape/gzip.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "exporter/testing/gunzip.h"
+
+namespace nccl_exporter {
+namespace {
+
+TEST(GzipTest, GivesTheTextBack) {
+  std::mt19937 random(1);
+  std::string incompressible(1 << 20, '\0');
+  for (char& character : incompressible) character = static_cast<char>(random());
+  for (const std::string& text : {std::string("a"), std::string(1 << 20, 'a'), incompressible}) {
+    EXPECT_TRUE(Gunzip(Gzip(text)) == text) << text.size();
+  }
+}
+
+// What does not compress grows by the heads of stored blocks, for which there must be room at any size.
+TEST(GzipTest, HasRoomForWhatDoesNotCompress) {
+  std::mt19937 random(2);
+  for (size_t bytes = 1; bytes < 300000; bytes += 1 + bytes / 3 + random() % 7) {
+    std::string text(bytes, '\0');
+    for (char& character : text) character = static_cast<char>(random());
+    EXPECT_TRUE(Gunzip(Gzip(text)) == text) << bytes;
+    for (size_t i = 0; i < bytes; i += 5000) text.replace(i, std::min<size_t>(2500, bytes - i), 2500, 'a');
+    EXPECT_TRUE(Gunzip(Gzip(text)) == text) << bytes << ", half of it compresses";
+  }
+}
+
+TEST(GzipTest, CompressesNothingToAWholeMember) {
+  EXPECT_FALSE(Gzip("").empty());
+  EXPECT_EQ(Gunzip(Gzip("")), "");
+}
+
+}  // namespace
+}  // namespace nccl_exporter

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rounds: one exposition each, encoded in every format that is waited for.
+#include "exporter/scrape/page_builder.h"
+
+#include <utility>
+
+#include "exporter/exposition/openmetrics_encoder.h"
+#include "exporter/exposition/protobuf_encoder.h"
+#include "exporter/exposition/text_encoder.h"
+#include "exporter/scrape/gzip.h"
+
+namespace nccl_exporter {
+const Encoder& EncoderOf(Format format) {
+  static const TextEncoder text;
+  static const OpenMetricsEncoder openmetrics;
+  static const ProtobufEncoder protobuf;
+  switch (format) {
+    case Format::kProtobuf:
+      return protobuf;
+    case Format::kOpenMetrics:
+      return openmetrics;
+    case Format::kText:
+      break;
+  }
+  return text;
+}
+
+namespace {
+
+size_t IndexOf(Format format, bool is_compressed) {
+  return 2 * static_cast<size_t>(format) + static_cast<size_t>(is_compressed);
+}
+
+}  // namespace
+
+PageBuilder::PageBuilder(std::function<Exposition()> expose) : expose_(std::move(expose)), thread_([this] { Run(); }) {}
+
+PageBuilder::~PageBuilder() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  is_wanted_.notify_one();
+  thread_.join();
+}
+
+Page PageBuilder::Get(PageKind kind, Clock::time_point deadline) {
+  const size_t index = IndexOf(kind.format, kind.is_compressed);
+  std::unique_lock lock(mutex_);
+  const std::shared_ptr<Round> round = next_;
+  round->wanted.set(index);
+  is_wanted_.notify_one();
+  if (!is_done_.wait_until(lock, deadline, [&] { return round->is_done; })) return nullptr;
+  if (round->failure) std::rethrow_exception(round->failure);
+  return round->pages[index];
+}
+
+void PageBuilder::Run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    is_wanted_.wait(lock, [this] { return is_stopping_ || next_->wanted.any(); });
+    if (is_stopping_) return;
+    const std::shared_ptr<Round> round = std::exchange(next_, std::make_shared<Round>());
+    const std::bitset<kKinds> wanted = round->wanted;
+    lock.unlock();
+    Build(*round, wanted);
+    lock.lock();
+    round->is_done = true;
+    is_done_.notify_all();
+  }
+}
+
+void PageBuilder::Build(Round& round, std::bitset<kKinds> wanted) {
+  try {
+    const Exposition exposition = expose_();
+    for (const Format format : {Format::kText, Format::kOpenMetrics, Format::kProtobuf}) {
+      const size_t plain = IndexOf(format, false);
+      const size_t compressed = IndexOf(format, true);
+      if (!wanted.test(plain) && !wanted.test(compressed)) continue;
+      body_.clear();
+      EncoderOf(format).Encode(exposition, body_);
+      if (wanted.test(compressed)) round.pages[compressed] = std::make_shared<const std::string>(Gzip(body_));
+      if (wanted.test(plain)) round.pages[plain] = std::make_shared<const std::string>(body_);
+    }
+  } catch (...) {
+    round.failure = std::current_exception();
+  }
+}
+
+}  // namespace nccl_exporter

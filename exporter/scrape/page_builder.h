@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes the pages that scrapes are answered with, on one thread of its own: however many scrape at a time, the node
+// gives one CPU, one snapshot and one copy of each page.
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "exporter/exposition/encoder.h"
+#include "exporter/exposition/metric_family.h"
+#include "exporter/scrape/negotiation.h"
+
+namespace nccl_exporter {
+
+struct PageKind {
+  Format format = Format::kText;
+  bool is_compressed = false;
+};
+using Page = std::shared_ptr<const std::string>;
+
+const Encoder& EncoderOf(Format format);
+
+class PageBuilder {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `expose` is called on the builder's thread.
+  explicit PageBuilder(std::function<Exposition()> expose);
+  ~PageBuilder();
+  PageBuilder(const PageBuilder&) = delete;
+  PageBuilder& operator=(const PageBuilder&) = delete;
+
+  // A page of an exposition that was begun after the call: requests that come while a round is under way share the
+  // next one. Null where the deadline passes first; the round goes on without its caller. Throws what `expose` threw.
+  // Any thread.
+  Page Get(PageKind kind, Clock::time_point deadline);
+
+ private:
+  static constexpr size_t kKinds = 2 * kFormatCount;
+
+  // Those who wait for a round own it together, so that its pages are gone with the last answer.
+  struct Round {
+    std::bitset<kKinds> wanted;
+    bool is_done = false;
+    std::array<Page, kKinds> pages;
+    std::exception_ptr failure;
+  };
+
+  void Run();
+  void Build(Round& round, std::bitset<kKinds> wanted);
+
+  const std::function<Exposition()> expose_;
+  std::string body_;  // of the builder's thread: keeps its memory from one round to the next
+  std::mutex mutex_;  // guards what follows, but for the pages of the round that is under way
+  std::condition_variable is_wanted_;
+  std::condition_variable is_done_;
+  std::shared_ptr<Round> next_ = std::make_shared<Round>();
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace nccl_exporter

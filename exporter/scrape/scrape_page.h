@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The telemetry path: from a request to the answer in the format that the scraper asked for.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "collector/node_snapshot.h"
+#include "exporter/http/http_server.h"
+#include "exporter/scrape/daemon_metrics.h"
+#include "exporter/scrape/page_builder.h"
+
+namespace nccl_exporter {
+
+// Scrapes that wait for a page or for their client to take it. Concurrent ones share pages; a slow client keeps the
+// pages of its own round, of up to some MiB, so there is an end to how many may be slow. The next one gets status 503.
+inline constexpr int kMaxConcurrentScrapes = 48;
+
+// For scrapers that do not tell their timeout: what Prometheus' default of 10 s leaves.
+inline constexpr std::chrono::milliseconds kDefaultScrapeBudget{9500};
+
+// Where snapshots come from; any thread.
+using SnapshotSource = std::function<std::shared_ptr<const NodeSnapshot>()>;
+
+class ScrapePage {
+ public:
+  explicit ScrapePage(SnapshotSource snapshots, size_t series_limit = kSeriesLimit,
+                      const MetricSwitches& switches = {});
+
+  HttpResponse Answer(const HttpRequest& request);
+
+  // Whether a snapshot was taken, by TakeFirstSnapshot() or a scrape.
+  bool is_ready() const { return is_ready_; }
+  void TakeFirstSnapshot();
+  std::shared_ptr<const NodeSnapshot> TakeSnapshot();
+
+  void Count(Refusal refusal) { daemon_.Count(refusal); }
+
+ private:
+  Exposition Expose();
+  HttpResponse Refuse(Refusal refusal, std::string_view why);
+
+  const SnapshotSource snapshots_;
+  const size_t series_limit_;
+  const MetricSwitches switches_;
+  DaemonMetrics daemon_;
+  SeriesMemory memory_;  // of the builder's thread
+  // Outlived by the answers that are still being sent when the page is gone.
+  const std::shared_ptr<std::atomic<int>> in_progress_ = std::make_shared<std::atomic<int>>(0);
+  std::atomic<bool> is_ready_ = false;
+  PageBuilder builder_;  // last: its thread uses what is above
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of what members left behind.
+#include "exporter/series/departed_counts.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace nccl_exporter {
+namespace {
+
+// A file system may give the number of a file that is gone to the next one, of which the time of start tells it apart.
+auto KeyOf(const ProcessSnapshot& process) { return std::tuple(process.file, process.start_realtime_ns); }
+
+auto KeyOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+  return std::tuple(process.file, communicator.slot, communicator.generation, communicator.id, communicator.rank);
+}
+
+template <typename Counts>
+void AddEach(const Counts& more, Counts& sum) {
+  std::ranges::transform(sum, more, sum.begin(), std::plus<>());
+}
+
+void Add(const FunctionSnapshot& more, FunctionSnapshot& sum) {
+  sum.calls += more.calls;
+  sum.completed += more.completed;
+  for (size_t i = 0; i < kSizeClassCount; ++i) {
+    sum.sizes[i].operations += more.sizes[i].operations;
+    sum.sizes[i].bytes += more.sizes[i].bytes;
+    sum.sizes[i].timed_operations += more.sizes[i].timed_operations;
+    sum.sizes[i].timed_bytes += more.sizes[i].timed_bytes;
+    sum.sizes[i].busy_ns += more.sizes[i].busy_ns;
+  }
+  AddEach(more.duration, sum.duration);
+  AddEach(more.bandwidth, sum.bandwidth);
+  sum.bandwidth_sum_kib += more.bandwidth_sum_kib;
+  AddEach(more.phase_ns, sum.phase_ns);
+}
+
+void Add(const CommunicatorSnapshot& more, CommunicatorSnapshot& sum) {
+  sum.created_realtime_ns = std::min(sum.created_realtime_ns, more.created_realtime_ns);
+  for (size_t i = 0; i < sum.functions.size(); ++i) {
+    if (more.functions.IsInUse(i)) Add(more.functions[i], sum.functions.Change(i));
+  }
+  if (!more.arrivals) return;
+  if (!sum.arrivals) sum.arrivals.emplace();
+  *sum.arrivals += *more.arrivals;
+}
+
+template <typename Map, typename Remembered>
+void KeepSharedOnly(const std::vector<Remembered>& remembered, Map& departed) {
+  std::set<SharedLabels> shared;
+  for (const Remembered& one : remembered) shared.insert(one.labels);
+  std::erase_if(departed, [&](const auto& item) { return !shared.contains(item.first); });
+}
+
+}  // namespace
+
+void DepartedCounts::Begin(const NodeSnapshot& snapshot) {
+  if (previous_ == nullptr) return;
+  std::set<decltype(KeyOf({}))> processes;
+  std::set<decltype(KeyOf({}, {}))> communicators;
+  for (const ProcessSnapshot& process : snapshot.processes) {
+    processes.insert(KeyOf(process));
+    for (const CommunicatorSnapshot& communicator : process.communicators) {
+      communicators.insert(KeyOf(process, communicator));
+    }
+  }
+  for (const CommunicatorOf& one : communicators_) {
+    if (!communicators.contains(KeyOf(*one.member.process, *one.member.communicator))) AddDeparted(one);
+  }
+  for (const ProcessOf& one : processes_) {
+    if (!processes.contains(KeyOf(*one.process))) AddDeparted(one);
+  }
+  communicators_.clear();
+  processes_.clear();
+  previous_.reset();
+}
+
+void DepartedCounts::AddDeparted(const CommunicatorOf& gone) {
+  const CommunicatorSnapshot& counts = *gone.member.communicator;
+  const auto [sum, is_first] = departed_communicators_[gone.labels].try_emplace(counts.ranks);
+  if (is_first) {
+    sum->second.ranks = counts.ranks;
+    sum->second.created_realtime_ns = counts.created_realtime_ns;
+  }
+  Add(counts, sum->second);
+}
+
+void DepartedCounts::AddDeparted(const ProcessOf& gone) {
+  const auto [sum, is_first] = departed_processes_.try_emplace(gone.labels);
+  AddEach(gone.process->losses, sum->second.losses);
+  const int64_t start = gone.process->start_realtime_ns;
+  sum->second.start_realtime_ns = is_first ? start : std::min(sum->second.start_realtime_ns, start);
+}
+
+void DepartedCounts::AppendTo(const SharedLabels& labels, std::vector<Member>& members) const {
+  const auto found = departed_communicators_.find(labels);
+  if (found == departed_communicators_.end()) return;
+  for (const auto& [ranks, counts] : found->second) {
+    members.push_back({.process = nullptr, .communicator = &counts, .has_departed = true});
+  }
+}
+
+const DepartedProcesses* DepartedCounts::ProcessesOf(const SharedLabels& labels) const {
+  const auto found = departed_processes_.find(labels);
+  return found == departed_processes_.end() ? nullptr : &found->second;
+}
+
+void DepartedCounts::Remember(const SharedLabels& labels, std::span<const Member> members) {
+  for (const Member& member : members) {
+    if (!member.has_departed) communicators_.push_back({.labels = labels, .member = member});
+  }
+}
+
+void DepartedCounts::Remember(const SharedLabels& labels, const ProcessSnapshot& process) {
+  processes_.push_back({.labels = labels, .process = &process});
+}
+
+void DepartedCounts::End(std::shared_ptr<const NodeSnapshot> snapshot) {
+  KeepSharedOnly(communicators_, departed_communicators_);
+  KeepSharedOnly(processes_, departed_processes_);
+  if (!communicators_.empty() || !processes_.empty()) previous_ = std::move(snapshot);
+}
+
+}  // namespace nccl_exporter

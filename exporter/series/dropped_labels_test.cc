@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes of which less is served: what is merged then, and into what.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exporter/testing/scraped_node.h"
+#include "proto/metric_choice.h"
+
+namespace nccl_exporter {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+MetricSwitches Without(const std::vector<std::string>& labels) {
+  MetricSwitches switches;
+  for (const std::string& label : labels) EXPECT_EQ(switches.DropLabel(label), "");
+  return switches;
+}
+
+// Rank `rank` of the communicator, 10 * (rank + 1) operations further than none.
+CommunicatorSnapshot MemberOf(uint64_t id, uint64_t rank) {
+  CommunicatorSnapshot communicator = EmptyCommunicator(id, rank);
+  communicator.name = "dp";
+  communicator.completion_is_known = true;
+  communicator.started_sequence = 10 * (rank + 1);
+  communicator.completed_sequence = communicator.started_sequence - 1;
+  communicator.last_progress_realtime_ns = static_cast<int64_t>(rank + 1) * 1000000000;
+  communicator.in_flight = {{.function = rank == 0 ? Function::kReduce : Function::kAllReduce,
+                             .start_realtime_ns = static_cast<int64_t>(rank + 5) * 1000000000}};
+  communicator.arrivals = {{.compared = 100, .last = 3, .lateness_ns = 2000000000}};
+  AddOperation(communicator, Function::kAllReduce, 4 << 20, 1000000);
+  return communicator;
+}
+
+NodeSnapshot NodeOfTwoRanks() { return NodeOf({ProcessOf(1, {MemberOf(7, 0)}), ProcessOf(2, {MemberOf(7, 1)})}); }
+
+TEST(DroppedLabelsTest, EachLabelLeavesNoDuplicatesAndNoTraceButOther) {
+  std::vector<ProcessSnapshot> processes;
+  for (uint64_t pid = 1; pid <= 3; ++pid) {
+    CommunicatorSnapshot overflow = Overflow();
+    AddOperation(overflow, Function::kBroadcast, 100, 1000);
+    processes.push_back(ProcessOf(pid, {BusyCommunicator(pid % 2), MemberOf(7, pid), MemberOf(8, pid), overflow}));
+    processes.back().identity = {{"SLURM_JOB_ID", std::to_string(pid)},
+                                 {"POD_NAMESPACE", "n"},
+                                 {"POD_NAME", "p" + std::to_string(pid)},
+                                 {"CONTAINER_NAME", "c"},
+                                 {"RANK", std::to_string(pid % 2)}};
+  }
+  std::vector<std::string> all;
+  for (const DroppableLabel& label : kDroppableLabels) all.emplace_back(label.name);
+  std::vector<std::vector<std::string>> choices{all, {"rank", "gpu"}, {"comm", "comm_name"}, {"collective", "size"}};
+  for (const std::string& label : all) choices.push_back({label});
+  for (const std::vector<std::string>& choice : choices) {
+    const MetricSwitches switches = Without(choice);
+    const ScrapedNode scrape(NodeOf(processes), kSeriesLimit, switches);
+    for (size_t metric = 0; metric < kMetricCount; ++metric) {
+      for (const auto& [labels, value] : scrape.Values(static_cast<Metric>(metric))) {
+        for (const std::string& label : choice) {
+          const size_t at = (',' + labels).find(',' + label + '=');
+          if (at == std::string::npos) continue;
+          EXPECT_EQ(labels.substr(at, 11), "comm=other,") << labels;
+        }
+      }
+    }
+  }
+}
+
+TEST(DroppedLabelsTest, NoCountIsLostWhateverIsDropped) {
+  const NodeSnapshot node = NodeOf({ProcessOf(1, {MemberOf(7, 0), MemberOf(8, 0), BusyCommunicator(9)}),
+                                    ProcessOf(2, {MemberOf(7, 1), BusyCommunicator(9)})});
+  const auto sum = [](const ScrapedNode& scrape, Metric metric) {
+    double total = 0;
+    for (const auto& [labels, value] : scrape.Values(metric)) total += value;
+    return total;
+  };
+  const ScrapedNode whole(node);
+  for (const DroppableLabel& label : kDroppableLabels) {
+    const ScrapedNode less(node, kSeriesLimit, Without({std::string(label.name)}));
+    for (size_t i = 0; i < kMetricCount; ++i) {
+      const auto metric = static_cast<Metric>(i);
+      if (RowOf(metric).type != MetricType::kCounter && RowOf(metric).type != MetricType::kHistogram) continue;
+      EXPECT_NEAR(sum(less, metric), sum(whole, metric), 1e-9 * sum(whole, metric)) << RowOf(metric).name << label.name;
+    }
+  }
+}
+
+TEST(DroppedLabelsTest, RanksThatAreMergedShowCountsAddedAndTheStateOfTheOneBehind) {
+  const ScrapedNode scrape(NodeOfTwoRanks(), kSeriesLimit, Without({"rank", "gpu"}));
+  const std::string labels = "comm=0000000000000007,comm_name=dp,uid=1000,";
+  EXPECT_THAT(scrape.Values(Metric::kCollectiveCalls), ElementsAre(Pair(labels + "collective=AllReduce,", 2)));
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveBytes, "size=1048576,"), 8 << 20);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveBusBytes, "size=1048576,"), (8 << 20) * 1.75);
+  EXPECT_EQ(scrape.Counts(Metric::kCollectiveDuration)[static_cast<size_t>(DurationBuckets::IndexOf(1000000))], 2u);
+  EXPECT_EQ(scrape.Value(Metric::kComparedOperations), 200);
+  EXPECT_EQ(scrape.Value(Metric::kArrivalLateness), 4);
+  EXPECT_EQ(scrape.Value(Metric::kStartedSequence), 10) << "the lowest";
+  EXPECT_EQ(scrape.Value(Metric::kCompletedSequence), 9) << "the lowest";
+  EXPECT_EQ(scrape.Value(Metric::kInFlight), 2) << "the sum";
+  EXPECT_EQ(scrape.Value(Metric::kLastProgress), 2) << "the latest";
+  EXPECT_THAT(scrape.Values(Metric::kOldestInFlightStart), ElementsAre(Pair(labels + "collective=Reduce,", 5)));
+  EXPECT_EQ(scrape.Value(Metric::kCommunicatorRanks), 8);
+  EXPECT_EQ(scrape.Values(Metric::kCommunicatorInfo).size(), 1u);
+  EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), 2u) << "each GPU";
+}
+
+TEST(DroppedLabelsTest, GaugesOfTheDeadDoNotCount) {
+  NodeSnapshot node = NodeOfTwoRanks();
+  node.processes[0].is_alive = false;
+  const ScrapedNode scrape(node, kSeriesLimit, Without({"rank", "gpu"}));
+  EXPECT_EQ(scrape.Value(Metric::kStartedSequence), 20);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveCalls), 2) << "counts do";
+}
+
+TEST(DroppedLabelsTest, CommunicatorsCanBeTakenByName) {
+  CommunicatorSnapshot overflow = Overflow();
+  AddOperation(overflow, Function::kBroadcast, 100, 0);
+  CommunicatorSnapshot trap = MemberOf(9, 0);
+  trap.name = "other";
+  const NodeSnapshot node = NodeOf({ProcessOf(1, {MemberOf(7, 0), MemberOf(8, 0), trap, overflow})});
+  EXPECT_THAT(ScrapedNode(node, kSeriesLimit, Without({"comm"})).Values(Metric::kCollectiveCalls),
+              UnorderedElementsAre(Pair("comm_name=dp,rank=0,gpu=0,uid=1000,collective=AllReduce,", 2),
+                                   Pair("comm_name=other,rank=0,gpu=0,uid=1000,collective=AllReduce,", 1),
+                                   Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,collective=Broadcast,", 1)));
+}
+
+TEST(DroppedLabelsTest, CollectivesAndSizesAreAddedUp) {
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  AddOperation(communicator, Function::kAllReduce, 512, 2000);
+  AddOperation(communicator, Function::kAllReduce, 4 << 20, 1000000);
+  AddOperation(communicator, Function::kReduce, 4 << 20, 1000000);
+  AddOperation(communicator, Function::kSend, 64, 1000);
+  const NodeSnapshot node = NodeOfOne(communicator);
+  const std::string labels = "comm=0000000000000001,comm_name=,rank=0,gpu=0,uid=1000,";
+
+  const ScrapedNode sizeless(node, kSeriesLimit, Without({"size"}));
+  EXPECT_THAT(sizeless.Values(Metric::kCollectiveBytes),
+              UnorderedElementsAre(Pair(labels + "collective=AllReduce,", (4 << 20) + 512),
+                                   Pair(labels + "collective=Reduce,", 4 << 20)));
+
+  const ScrapedNode plain(node, kSeriesLimit, Without({"size", "collective"}));
+  EXPECT_THAT(plain.Values(Metric::kCollectiveCalls), ElementsAre(Pair(labels, 4))) << "the Send too";
+  EXPECT_THAT(plain.Values(Metric::kCollectiveOperations), ElementsAre(Pair(labels, 3)));
+  EXPECT_THAT(plain.Values(Metric::kCollectiveBusBytes), ElementsAre(Pair(labels, (4 << 20) * 2.75 + 512 * 1.75)));
+  EXPECT_THAT(plain.Values(Metric::kCollectiveBusySeconds), ElementsAre(Pair(labels, 0.002002)));
+  EXPECT_EQ(plain.Value(Metric::kCollectiveDuration), 0.002002);
+  EXPECT_EQ(plain.Counts(Metric::kCollectiveDuration)[static_cast<size_t>(DurationBuckets::IndexOf(1000000))], 2u);
+  EXPECT_EQ(plain.Value(Metric::kSendOperations), 1);
+
+  const ScrapedNode by_size(node, kSeriesLimit, Without({"collective"}));
+  EXPECT_EQ(by_size.Value(Metric::kCollectiveOperations, "size=1048576,"), 2);
+  EXPECT_EQ(by_size.Values(Metric::kCollectiveOperations).size(), size_t{kSizeClassCount});
+}
+
+TEST(DroppedLabelsTest, FamiliesThatAreSwitchedOffTakeNoRoomUnderTheCap) {
+  MetricSwitches switches;
+  switches.Disable("histograms");
+  switches.Disable("nccl_rank_*");
+  const NodeSnapshot node = NodeOf({ProcessOf(1, {BusyCommunicator(1)})});
+  const ScrapedNode less(node, kSeriesLimit, switches);
+  EXPECT_TRUE(less.Values(Metric::kCollectiveDuration).empty());
+  EXPECT_TRUE(less.Values(Metric::kEventsDropped).empty());
+  EXPECT_TRUE(less.Values(Metric::kRankAlive).empty());
+  EXPECT_FALSE(less.Values(Metric::kCollectiveBusySeconds).empty());
+  const ScrapedNode capped(node, less.samples() + kSeriesForOthers, switches);
+  EXPECT_EQ(capped.drops(), SeriesDrops{});
+  EXPECT_EQ(capped.samples(), less.samples());
+}
+
+TEST(DroppedLabelsTest, ASumKeepsWhatItsMembersLeftBehind) {
+  const MetricSwitches switches = Without({"comm"});
+  SeriesMemory memory(switches);
+  CommunicatorSnapshot old = MemberOf(7, 0);
+  CommunicatorSnapshot young = MemberOf(8, 0);
+  old.created_realtime_ns = 5;
+  young.ranks = 4;
+  const auto scrape = [&](std::vector<CommunicatorSnapshot> communicators) {
+    return ScrapedNode(NodeOf({ProcessOf(1, std::move(communicators))}), switches, memory);
+  };
+  const auto expect = [](const ScrapedNode& node, double calls) {
+    EXPECT_EQ(node.Value(Metric::kCollectiveCalls), calls);
+    EXPECT_EQ(node.Value(Metric::kCollectiveBusySeconds, "size=1048576,"), calls / 1000);
+    EXPECT_EQ(node.Counts(Metric::kCollectiveDuration)[static_cast<size_t>(DurationBuckets::IndexOf(1000000))], calls);
+    EXPECT_EQ(node.Value(Metric::kComparedOperations), calls * 100);
+  };
+  expect(scrape({old, young}), 2);
+  const ScrapedNode without_old = scrape({young});
+  expect(without_old, 2);
+  EXPECT_EQ(without_old.Value(Metric::kCollectiveBusBytes, "size=1048576,"), (4 << 20) * (1.75 + 1.5));
+  EXPECT_EQ(without_old.Value(Metric::kStartedSequence), 10);
+  EXPECT_EQ(without_old.Values(Metric::kRankInfo).size(), 1u);
+  AddOperation(young, Function::kAllReduce, 4 << 20, 1000000);
+  young.arrivals->compared += 100;
+  expect(scrape({young}), 3);
+  CommunicatorSnapshot third = MemberOf(9, 0);
+  expect(scrape({young, third}), 4);
+  expect(scrape({third}), 4);
+  EXPECT_EQ(scrape({}).Value(Metric::kCollectiveCalls), std::nullopt);
+  expect(scrape({third}), 1);
+}
+
+TEST(DroppedLabelsTest, LossesOfProcessesThatLeftStayInTheSum) {
+  const MetricSwitches switches = Without({"pid"});
+  SeriesMemory memory(switches);
+  ProcessSnapshot first = ProcessOf(1, {});
+  ProcessSnapshot second = ProcessOf(2, {});
+  first.losses[0] = 3;
+  second.losses[0] = 4;
+  const auto dropped = [&](std::vector<ProcessSnapshot> processes) {
+    return ScrapedNode(NodeOf(std::move(processes)), switches, memory)
+        .Value(Metric::kEventsDropped, "reason=no_free_slot,");
+  };
+  EXPECT_EQ(dropped({first, second}), 7);
+  EXPECT_EQ(dropped({second}), 7);
+  second.losses[0] = 5;
+  EXPECT_EQ(dropped({second}), 8);
+  EXPECT_EQ(dropped({}), std::nullopt);
+  EXPECT_EQ(dropped({second}), 5);
+}
+
+}  // namespace
+}  // namespace nccl_exporter

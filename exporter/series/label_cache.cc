@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// An entry holds for as long as all that its labels are made of is the same.
+#include "exporter/series/label_cache.h"
+
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "exporter/series/series_labels.h"
+
+namespace nccl_exporter {
+namespace {
+
+// All that the labels of a communicator are made of, besides its process.
+auto PartsOf(const CommunicatorSnapshot& c) {
+  return std::tie(c.generation, c.id, c.name, c.rank, c.nodes, c.api_version, c.nccl_version, c.timing_source,
+                  c.timing_reason, c.sampling_state, c.sampling_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
+}
+
+auto PartsOf(const ProcessSnapshot& p) {
+  return std::tie(p.uid, p.pid, p.host_name, p.plugin_version, p.identity, p.rank_numbers_process);
+}
+
+template <typename... Types>
+std::tuple<std::remove_cvref_t<Types>...> Copy(const std::tuple<Types...>& parts) {
+  return parts;
+}
+
+}  // namespace
+
+struct LabelCache::CommunicatorEntry {
+  decltype(Copy(PartsOf(std::declval<const CommunicatorSnapshot&>()))) parts;
+  CommunicatorLabelSets sets;
+  uint64_t used_in_sweep = 0;
+};
+
+struct LabelCache::ProcessEntry {
+  decltype(Copy(PartsOf(std::declval<const ProcessSnapshot&>()))) parts;
+  SharedLabels process;
+  SharedLabels others;
+  std::map<uint32_t, CommunicatorEntry> communicators;  // by slot
+  uint64_t used_in_sweep = 0;
+};
+
+LabelCache::LabelCache(const MetricSwitches& switches) : switches_(switches) {}
+LabelCache::~LabelCache() = default;
+
+// An entry is made whole before it takes its place: where memory runs out, the next scrape must not find half of one.
+const CommunicatorLabelSets& LabelCache::Of(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+  auto& communicators = EntryOf(process).communicators;
+  auto place = communicators.find(communicator.slot);
+  if (place == communicators.end() || place->second.parts != PartsOf(communicator)) {
+    has_replaced_ |= place != communicators.end();
+    CommunicatorEntry entry{.parts = PartsOf(communicator),
+                            .sets = {.series = Intern(CommunicatorLabels(process, communicator)),
+                                     .communicator_info = Intern(CommunicatorInfoLabels(communicator)),
+                                     .rank_info = Intern(RankInfoLabels(process, communicator))}};
+    place = communicators.insert_or_assign(communicator.slot, std::move(entry)).first;
+  }
+  place->second.used_in_sweep = sweep_;
+  return place->second.sets;
+}
+
+const SharedLabels& LabelCache::OfProcess(const ProcessSnapshot& process) { return EntryOf(process).process; }
+
+const SharedLabels& LabelCache::OfOthers(const ProcessSnapshot& process) { return EntryOf(process).others; }
+
+LabelCache::ProcessEntry& LabelCache::EntryOf(const ProcessSnapshot& process) {
+  auto place = processes_.find(process.file);
+  if (place == processes_.end() || place->second.parts != PartsOf(process)) {
+    has_replaced_ |= place != processes_.end();
+    ProcessEntry entry{.parts = PartsOf(process),
+                       .process = Intern(ProcessLabels(process)),
+                       .others = Intern(OtherCommunicatorLabels(process)),
+                       .communicators = {}};
+    place = processes_.insert_or_assign(process.file, std::move(entry)).first;
+  }
+  place->second.used_in_sweep = sweep_;
+  return place->second;
+}
+
+SharedLabels LabelCache::Intern(Labels labels) {
+  std::erase_if(labels, [this](const Label& label) {
+    const bool is_other = label.name == "comm" && label.value == kOtherCommunicator;
+    return !switches_.Keeps(label.name) && !is_other;
+  });
+  std::weak_ptr<const LabelSet>& place = interned_[labels];
+  SharedLabels set = place.lock();
+  if (set == nullptr) {
+    set = std::make_shared<const LabelSet>(std::move(labels));
+    place = set;
+    ++made_;
+  }
+  return set;
+}
+
+void LabelCache::Sweep() {
+  size_t forgotten = std::erase_if(processes_, [&](const auto& item) { return item.second.used_in_sweep != sweep_; });
+  for (auto& [segment, process] : processes_) {
+    forgotten +=
+        std::erase_if(process.communicators, [&](const auto& item) { return item.second.used_in_sweep != sweep_; });
+  }
+  if (std::exchange(has_replaced_, false) || forgotten != 0) {
+    std::erase_if(interned_, [](const auto& item) { return item.second.expired(); });
+  }
+  ++sweep_;
+}
+
+}  // namespace nccl_exporter

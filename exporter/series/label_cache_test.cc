@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// When label sets are made anew, when they are not, and when they are forgotten.
+#include "exporter/series/label_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "exporter/series/series_labels.h"
+#include "exporter/testing/example_snapshot.h"
+
+namespace {
+
+// So many allocations succeed; below 0 all of them.
+int allocations_left = -1;
+
+}  // namespace
+
+// Not inlined: the compiler would see malloc() behind new, and complain.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  if (allocations_left == 0) throw std::bad_alloc();
+  if (allocations_left > 0) --allocations_left;
+  void* const memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace nccl_exporter {
+namespace {
+
+TEST(LabelCacheTest, MakesWhatSeriesLabelsSayAndNothingTwice) {
+  const auto snapshot = ExampleSnapshot();
+  LabelCache cache;
+  for (int scrape = 0; scrape < 3; ++scrape) {
+    const uint64_t made_before = cache.made();
+    for (const ProcessSnapshot& process : snapshot->processes) {
+      EXPECT_EQ(cache.OfProcess(process)->labels(), ProcessLabels(process));
+      EXPECT_EQ(cache.OfOthers(process)->labels(), OtherCommunicatorLabels(process));
+      uint32_t slot = 0;
+      for (CommunicatorSnapshot communicator : process.communicators) {
+        communicator.slot = slot++;
+        const CommunicatorLabelSets& sets = cache.Of(process, communicator);
+        EXPECT_EQ(sets.series->labels(), CommunicatorLabels(process, communicator));
+        EXPECT_EQ(sets.communicator_info->labels(), CommunicatorInfoLabels(communicator));
+        EXPECT_EQ(sets.rank_info->labels(), RankInfoLabels(process, communicator));
+      }
+    }
+    EXPECT_EQ(cache.made() == made_before, scrape > 0);
+    cache.Sweep();
+  }
+}
+
+// The name of a segment is its writer's choice.
+TEST(LabelCacheTest, TellsProcessesApartByTheirFilesWhateverTheirNames) {
+  ProcessSnapshot first = EmptyProcess(1), second = EmptyProcess(2);
+  second.segment = first.segment;
+  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  LabelCache cache;
+  EXPECT_EQ(cache.OfProcess(first)->labels(), ProcessLabels(first));
+  EXPECT_EQ(cache.OfProcess(second)->labels(), ProcessLabels(second));
+  first.identity = {{"SLURM_JOB_ID", "7"}};
+  EXPECT_EQ(cache.Of(first, communicator).series->labels(), CommunicatorLabels(first, communicator));
+  EXPECT_EQ(cache.Of(second, communicator).series->labels(), CommunicatorLabels(second, communicator));
+}
+
+std::string UidOf(const SharedLabels& labels) {
+  for (const Label& label : labels->labels()) {
+    if (label.name == "uid") return label.value;
+  }
+  return "";
+}
+
+// Regression: the first user who named a communicator or a process had no label `uid`, whoever that was, and a copy
+// with another pod had none either.
+TEST(LabelCacheTest, EverySeriesOfAProcessTellsItsUserWhoeverCameFirst) {
+  ProcessSnapshot victim = EmptyProcess(1), stranger = EmptyProcess(1);
+  victim.uid = 1002;
+  stranger.uid = 1001;
+  stranger.file.inode = 99;
+  stranger.identity = {{"POD_NAME", "x"}};
+  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  LabelCache cache;
+  for (const ProcessSnapshot& process : {stranger, victim}) {
+    const std::string uid = std::to_string(process.uid);
+    EXPECT_EQ(UidOf(cache.Of(process, communicator).series), uid);
+    EXPECT_EQ(UidOf(cache.OfProcess(process)), uid);
+    EXPECT_EQ(UidOf(cache.OfOthers(process)), uid);
+  }
+}
+
+// Regression: labels that could not be made for lack of memory were taken for made at the next scrape.
+TEST(LabelCacheTest, MakesLabelsAnewThatMemoryDidNotSufficeFor) {
+  ProcessSnapshot process = EmptyProcess(1);
+  process.host_name = std::string(100, 'h');
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  communicator.name = std::string(100, 'n');
+  bool is_enough = false;
+  for (int allocations = 0; !is_enough; ++allocations) {
+    LabelCache cache;
+    try {
+      allocations_left = allocations;
+      cache.Of(process, communicator);
+      is_enough = true;
+    } catch (const std::bad_alloc&) {
+    }
+    allocations_left = -1;
+    const CommunicatorLabelSets& sets = cache.Of(process, communicator);
+    ASSERT_TRUE(sets.series && sets.communicator_info && sets.rank_info) << "after " << allocations << " allocations";
+    ASSERT_TRUE(cache.OfProcess(process) && cache.OfOthers(process)) << "after " << allocations << " allocations";
+  }
+}
+
+TEST(LabelCacheTest, RemembersNoNamesOfACommunicatorThatChangesThemAtEveryScrape) {
+  ProcessSnapshot process = EmptyProcess(1);
+  LabelCache cache;
+  size_t held = 0;
+  for (uint64_t scrape = 1; scrape <= 20; ++scrape) {
+    process.host_name = std::to_string(scrape);
+    cache.Of(process, EmptyCommunicator(scrape, 0));
+    cache.OfProcess(process);
+    cache.Sweep();
+    if (scrape == 1) held = cache.held();
+  }
+  EXPECT_EQ(cache.held(), held);
+}
+
+TEST(LabelCacheTest, FollowsEveryChangeOfACommunicator) {
+  using Change = std::function<void(CommunicatorSnapshot&)>;
+  const std::vector<Change> changes{
+      [](auto& c) { c.id = 2; },
+      [](auto& c) { c.name = "n"; },
+      [](auto& c) { c.rank = 5; },
+      [](auto& c) { c.gpu_index = 6; },
+      [](auto& c) { c.gpu_uuid = "u"; },
+      [](auto& c) { c.pci_bus_id = "p"; },
+      [](auto& c) { c.nodes = 7; },
+      [](auto& c) { c.api_version = 3; },
+      [](auto& c) { c.nccl_version = 23000; },
+      [](auto& c) { c.timing_source = TimingSource::kNone; },
+      [](auto& c) { c.timing_reason = TimingReason::kApiTooOld; },
+      [](auto& c) { c.sampling_state = SamplingState::kWindows; },
+      [](auto& c) { c.sampling_reason = SamplingReason::kGraph; },
+  };
+  const ProcessSnapshot process = EmptyProcess(1);
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  LabelCache cache;
+  cache.Of(process, communicator);
+  for (const Change& change : changes) {
+    change(communicator);
+    const CommunicatorLabelSets& sets = cache.Of(process, communicator);
+    EXPECT_EQ(sets.series->labels(), CommunicatorLabels(process, communicator));
+    EXPECT_EQ(sets.communicator_info->labels(), CommunicatorInfoLabels(communicator));
+    EXPECT_EQ(sets.rank_info->labels(), RankInfoLabels(process, communicator));
+  }
+}
+
+TEST(LabelCacheTest, FollowsAProcessThatTakesASecondGpu) {
+  LabelCache cache;
+  ProcessSnapshot process = EmptyProcess(1);
+  process.identity = {{"RANK", "3"}};
+  process.communicators = {EmptyCommunicator(1, 0)};
+  cache.Of(process, process.communicators[0]);
+  cache.Sweep();
+  process.rank_numbers_process = true;
+  EXPECT_EQ(cache.OfProcess(process)->labels(), ProcessLabels(process));
+  EXPECT_EQ(cache.Of(process, process.communicators[0]).rank_info->labels(),
+            RankInfoLabels(process, process.communicators[0]));
+}
+
+TEST(LabelCacheTest, FollowsAProcessThatTookTheNameOfAnother) {
+  LabelCache cache;
+  ProcessSnapshot process = EmptyProcess(1);
+  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  cache.Of(process, communicator);
+  cache.Sweep();
+  process.identity = {{"SLURM_JOB_ID", "8"}};
+  EXPECT_EQ(cache.Of(process, communicator).series->labels(), CommunicatorLabels(process, communicator));
+  EXPECT_EQ(cache.OfProcess(process)->labels(), ProcessLabels(process));
+}
+
+TEST(LabelCacheTest, EqualSetsOfTwoProcessesAreOneObject) {
+  LabelCache cache;
+  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  const SharedLabels one = cache.Of(EmptyProcess(1), communicator).series;
+  EXPECT_EQ(cache.Of(EmptyProcess(2), communicator).series, one);
+}
+
+TEST(LabelCacheTest, ForgetsWhatIsGone) {
+  LabelCache cache;
+  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  const std::weak_ptr<const LabelSet> set = cache.Of(EmptyProcess(1), communicator).series;
+  cache.Sweep();
+  EXPECT_FALSE(set.expired()) << "asked for since the last sweep";
+  cache.Sweep();
+  EXPECT_TRUE(set.expired());
+  const uint64_t made_before = cache.made();
+  cache.Of(EmptyProcess(1), communicator);
+  EXPECT_GT(cache.made(), made_before);
+}
+
+}  // namespace
+}  // namespace nccl_exporter

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Labels of communicators and processes, as the metric contract names them.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "collector/node_snapshot.h"
+#include "exporter/exposition/metric_family.h"
+
+namespace nccl_exporter {
+
+// Label values come from users and from other processes' memory, and each is repeated in every series of a
+// communicator: room for any pod name that occurs in practice, and a bound to what one name can do to a scrape.
+inline constexpr size_t kLabelValueLimitBytes = 128;
+
+// Value of the label `comm` for communicators that have no series of their own.
+inline constexpr std::string_view kOtherCommunicator = "other";
+
+// Labels of every series of a communicator that has an identity.
+Labels CommunicatorLabels(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
+
+// Labels of the communicators of a process' job that have no series of their own.
+Labels OtherCommunicatorLabels(const ProcessSnapshot& process);
+
+// Number of the process's rank in its job and on its node, as the launcher gave it; empty where that numbers processes
+// and not ranks.
+std::string_view GlobalRank(const ProcessSnapshot& process);
+std::string_view LocalRank(const ProcessSnapshot& process);
+
+// Labels of every series of a process.
+Labels ProcessLabels(const ProcessSnapshot& process);
+
+// Own labels of nccl_rank_info and nccl_communicator_info, in addition to CommunicatorLabels().
+Labels RankInfoLabels(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
+Labels CommunicatorInfoLabels(const CommunicatorSnapshot& communicator);
+
+}  // namespace nccl_exporter

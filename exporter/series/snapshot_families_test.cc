@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Series of a node: labels, values and what is absent.
+#include "exporter/series/snapshot_families.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "exporter/series/series_labels.h"
+#include "exporter/testing/scraped_node.h"
+
+namespace nccl_exporter {
+namespace {
+
+TEST(SnapshotFamiliesTest, AFunctionAppearsInAllSizeClassesOnceItWasUsed) {
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  AddOperation(communicator, Function::kAllReduce, 8192, 5000);
+  const ScrapedNode scrape(NodeOfOne(communicator));
+  EXPECT_EQ(scrape.Values(Metric::kCollectiveOperations).size(), size_t{kSizeClassCount});
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveOperations, "size=4096,"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveOperations, "size=0,"), 0);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveBytes, "size=4096,"), 8192);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveTimedOperations, "size=4096,"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveBusySeconds, "size=4096,"), 5e-6);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveBusBytes, "size=4096,"), 14336);  // 2 * 7/8
+}
+
+TEST(SnapshotFamiliesTest, ACallWithoutOperationMakesAFunctionAppear) {
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  communicator.functions.Change(static_cast<size_t>(Function::kBroadcast)).calls = 3;
+  const ScrapedNode scrape(NodeOfOne(communicator));
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveCalls, "collective=Broadcast,"), 3);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveOperations, "collective=Broadcast,size=0,"), 0);
+}
+
+TEST(SnapshotFamiliesTest, AnIdleCommunicatorHasGaugesAndInfoOnly) {
+  const ScrapedNode scrape(NodeOfOne(EmptyCommunicator(1, 0)));
+  EXPECT_TRUE(scrape.Values(Metric::kCollectiveCalls).empty());
+  EXPECT_TRUE(scrape.Values(Metric::kSendOperations).empty());
+  EXPECT_EQ(scrape.Value(Metric::kStartedSequence), 0);
+  EXPECT_EQ(scrape.Value(Metric::kRankInfo), 1);
+}
+
+TEST(SnapshotFamiliesTest, PointToPointIsSummedOverSizes) {
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  AddOperation(communicator, Function::kSend, 100, 1000);
+  AddOperation(communicator, Function::kSend, 1 << 20, 3000);
+  const ScrapedNode scrape(NodeOfOne(communicator));
+  EXPECT_EQ(scrape.Value(Metric::kSendOperations), 2);
+  EXPECT_EQ(scrape.Value(Metric::kSendBytes), 1048676);
+  EXPECT_EQ(scrape.Value(Metric::kSendTimedOperations), 2);
+  EXPECT_EQ(scrape.Value(Metric::kSendBusySeconds), 4e-6);
+  EXPECT_EQ(scrape.Value(Metric::kSendDuration), 4e-6);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveCalls, "collective=Send,"), 2);
+  EXPECT_TRUE(scrape.Values(Metric::kCollectiveOperations).empty());
+  EXPECT_TRUE(scrape.Values(Metric::kRecvOperations).empty());
+}
+
+TEST(SnapshotFamiliesTest, HistogramsHoldTheSegmentsCountsAndSums) {
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  AddOperation(communicator, Function::kAllReduce, 4 << 20, 1000000);
+  AddOperation(communicator, Function::kAllReduce, 512, 2000);
+  const FunctionSnapshot& counts = communicator.functions[static_cast<size_t>(Function::kAllReduce)];
+  const ScrapedNode scrape(NodeOfOne(communicator));
+  EXPECT_THAT(scrape.Counts(Metric::kCollectiveDuration), testing::ElementsAreArray(counts.duration));
+  EXPECT_THAT(scrape.Counts(Metric::kCollectiveBusBandwidth), testing::ElementsAreArray(counts.bandwidth));
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveDuration), 0.001002);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveBusBandwidth), static_cast<double>(counts.bandwidth_sum_kib) * 1024);
+  EXPECT_NE(counts.bandwidth_sum_kib, 0u);
+}
+
+TEST(SnapshotFamiliesTest, BusBytesAreAbsentWhereTheyCannotBeKnown) {
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  communicator.ranks = 0;
+  AddOperation(communicator, Function::kAllReduce, 4 << 20, 1000000);  // its factor depends on the ranks
+  AddOperation(communicator, Function::kReduce, 4 << 20, 1000000);     // its factor is 1
+  AddOperation(communicator, Function::kOther, 4 << 20, 1000000);      // it has none
+  const ScrapedNode scrape(NodeOfOne(communicator));
+  EXPECT_EQ(scrape.Values(Metric::kCollectiveBusBytes).size(), size_t{kSizeClassCount});
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveBusBytes, "collective=Reduce,size=1048576,"), 4 << 20);
+  EXPECT_EQ(scrape.Values(Metric::kCollectiveBusBandwidth).size(), 1u);
+  EXPECT_EQ(scrape.Values(Metric::kCollectiveDuration).size(), 3u);
+}
+
+TEST(SnapshotFamiliesTest, ProgressIsAbsentWhereCompletionCannotBeSeen) {
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  communicator.started_sequence = 9;
+  communicator.in_flight = {{.function = Function::kReduce, .start_realtime_ns = 5}};
+  const ScrapedNode blind(NodeOfOne(communicator));
+  EXPECT_EQ(blind.Value(Metric::kStartedSequence), 9);
+  EXPECT_EQ(blind.Value(Metric::kCompletedSequence), std::nullopt);
+  EXPECT_EQ(blind.Value(Metric::kInFlight), std::nullopt);
+  EXPECT_EQ(blind.Value(Metric::kOldestInFlightStart), std::nullopt);
+  EXPECT_EQ(blind.Value(Metric::kLastProgress), std::nullopt);
+
+  communicator.unseen_operations = 2;
+  EXPECT_EQ(blind.Value(Metric::kUnseenOperations), std::nullopt);
+  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kUnseenOperations), 2);
+  communicator.unseen_operations = 0;
+
+  communicator.completion_is_known = true;
+  communicator.completed_sequence = 8;
+  communicator.in_flight.front().start_realtime_ns = 1700000000250000000;
+  communicator.last_progress_realtime_ns = 1700000000500000000;
+  const ScrapedNode seeing(NodeOfOne(communicator));
+  EXPECT_EQ(seeing.Value(Metric::kCompletedSequence), 8);
+  EXPECT_EQ(seeing.Value(Metric::kInFlight), 1);
+  EXPECT_EQ(seeing.Value(Metric::kOldestInFlightStart, "collective=Reduce,"), 1700000000.25);
+  EXPECT_EQ(seeing.Value(Metric::kLastProgress), 1700000000.5);
+}
+
+TEST(SnapshotFamiliesTest, TimingDutyIsZeroWithoutATimingSource) {
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kTimingDuty), 1);
+  communicator.timing_source = TimingSource::kNone;
+  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kTimingDuty), 0);
+}
+
+TEST(SnapshotFamiliesTest, CommunicatorsWithoutIdentityWaitForIt) {
+  CommunicatorSnapshot communicator = BusyCommunicator(1);
+  communicator.has_identity = false;
+  const ScrapedNode scrape(NodeOfOne(communicator));
+  EXPECT_TRUE(scrape.Values(Metric::kCollectiveCalls).empty());
+  EXPECT_TRUE(scrape.Values(Metric::kRankInfo).empty());
+}
+
+TEST(SnapshotFamiliesTest, JobLabelsAreThoseKnown) {
+  ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(0xab, 2)});
+  process.identity = {{"POD_NAME", "p"}, {"SLURM_JOB_ID", "7"}, {"CONTAINER_NAME", ""}};
+  EXPECT_THAT(ScrapedNode(NodeOf({process})).Values(Metric::kTimingDuty),
+              testing::ElementsAre(
+                  testing::Pair("comm=00000000000000ab,comm_name=,rank=2,gpu=2,uid=1000,slurm_job_id=7,pod=p,", 1)));
+}
+
+TEST(SnapshotFamiliesTest, AFinalizedCommunicatorHasNothingInFlight) {
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  communicator.started_sequence = 9;
+  communicator.is_closed = true;
+  const ScrapedNode scrape(NodeOfOne(communicator));
+  EXPECT_EQ(scrape.Value(Metric::kInFlight), 0);
+  EXPECT_EQ(scrape.Value(Metric::kCompletedSequence), std::nullopt);
+}
+
+TEST(SnapshotFamiliesTest, RankInfoPrefersTorchsRanksToSlurms) {
+  ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
+  process.identity = {{"SLURM_PROCID", "5"}, {"SLURM_LOCALID", "6"}};
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "global_rank=5,local_rank=6,"), 1);
+  process.identity.push_back({"RANK", "15"});
+  process.identity.push_back({"LOCAL_RANK", "16"});
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "global_rank=15,local_rank=16,"), 1);
+}
+
+TEST(SnapshotFamiliesTest, TheNumberOfAProcessIsNotThatOfARank) {
+  ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 4)});
+  process.identity = {{"RANK", "1"}, {"LOCAL_RANK", "1"}};
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "global_rank=1,local_rank=1,"), 1);
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankAlive, "global_rank=1,"), 1);
+  process.rank_numbers_process = true;
+  const ScrapedNode scrape(NodeOf({process}));
+  EXPECT_EQ(scrape.Value(Metric::kRankInfo, "global_rank=,local_rank=,"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kRankAlive, "global_rank=,"), 1);
+}
+
+TEST(SnapshotFamiliesTest, RankInfoCarriesFurtherIdentityUnlessItsNameIsTaken) {
+  ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
+  process.plugin_version = "1.2.3";
+  process.identity = {{"NODE_NAME", "n"}, {"POD_UID", "u"},    {"HOSTNAME", "x1"}, {"JOB", "x2"},
+                      {"POD", "x3"},      {"9LIVES", "x4"},    {"BAD-NAME", "x5"}, {"__META", "x6"},
+                      {"EMPTY", ""},      {"NODE_NAME", "x7"}, {"COMM", "x8"}};
+  const auto values = ScrapedNode(NodeOf({process})).Values(Metric::kRankInfo);
+  ASSERT_EQ(values.size(), 1u);
+  EXPECT_THAT(values.begin()->first,
+              testing::EndsWith("sampling_reason=default,plugin_version=1.2.3,node_name=n,pod_uid=u,"));
+}
+
+TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {
+  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  communicator.name = std::string(kLabelValueLimitBytes, 'n') + "tail";
+  ProcessSnapshot process = ProcessOf(1, {communicator});
+  process.identity = {{"POD_NAME", "\xFF"}};
+  EXPECT_EQ(ScrapedNode(NodeOf({process}))
+                .Value(Metric::kTimingDuty, "comm_name=" + std::string(kLabelValueLimitBytes, 'n') +
+                                                ",rank=0,gpu=0,uid=1000,pod=\xEF\xBF\xBD,"),
+            1);
+}
+
+TEST(SnapshotFamiliesTest, LossesShowAllReasonsOfTheirKindFromZero) {
+  ProcessSnapshot process = ProcessOf(77, {});
+  process.identity = {{"RANK", "3"}};
+  process.losses[static_cast<size_t>(Loss::kStaleHandle)] = 4;
+  const ScrapedNode scrape(NodeOf({process}));
+  EXPECT_EQ(scrape.Value(Metric::kEventsUnmatched, "pid=77,global_rank=3,uid=1000,reason=stale_handle,"), 4);
+  EXPECT_EQ(scrape.Value(Metric::kEventsDropped, "reason=in_flight_full,"), 0);
+  EXPECT_EQ(scrape.Values(Metric::kEventsDropped).size() + scrape.Values(Metric::kEventsUnmatched).size() +
+                scrape.Values(Metric::kTimestampsRejected).size(),
+            size_t{kLossCount});
+}
+
+TEST(SnapshotFamiliesTest, ARankIsAliveAsLongAsItsProcess) {
+  ProcessSnapshot process = ProcessOf(77, {});
+  process.is_alive = true;
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankAlive, "pid=77,global_rank=,"), 1);
+  process.is_alive = false;
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankAlive, "pid=77,global_rank=,"), 0);
+}
+
+TEST(SnapshotFamiliesTest, ARankIsStoppedOrNotWhereThatIsKnown) {
+  ProcessSnapshot process = ProcessOf(77, {});
+  process.is_stopped.reset();
+  EXPECT_TRUE(ScrapedNode(NodeOf({process})).Values(Metric::kRankStopped).empty());
+  process.is_stopped = false;
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankStopped, "pid=77,global_rank=,"), 0);
+  process.is_stopped = true;
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankStopped, "pid=77,global_rank=,"), 1);
+}
+
+TEST(SnapshotFamiliesTest, SegmentErrorsShowAllReasonsFromZero) {
+  NodeSnapshot snapshot;
+  snapshot.segments.starting = 2;
+  snapshot.segment_errors[static_cast<size_t>(SegmentError::kTruncated)] = 6;
+  const ScrapedNode scrape(snapshot);
+  EXPECT_EQ(scrape.Value(Metric::kSegments, "state=starting,"), 2);
+  EXPECT_EQ(scrape.Values(Metric::kSegments).size(), 4u);
+  EXPECT_EQ(scrape.Value(Metric::kSegmentReadErrors, "reason=truncated,"), 6);
+  EXPECT_EQ(scrape.Values(Metric::kSegmentReadErrors).size(), kSegmentErrors.size());
+}
+
+TEST(SnapshotFamiliesTest, SegmentErrorsNameTheOwnersOfTheFiles) {
+  NodeSnapshot snapshot;
+  snapshot.segment_troubles = {
+      {.error = SegmentError::kBadMagic, .uid = std::nullopt, .count = 2, .file = "", .detail = "", .present = 1},
+      {.error = SegmentError::kTooManySegments, .uid = 1001, .count = 3, .file = "", .detail = ""}};
+  const ScrapedNode scrape(snapshot);
+  EXPECT_THAT(scrape.Values(Metric::kUserSegmentErrors),
+              testing::UnorderedElementsAre(testing::Pair("uid=other,reason=bad_magic,", 2),
+                                            testing::Pair("uid=1001,reason=too_many_segments,", 3)));
+  EXPECT_THAT(scrape.Values(Metric::kUserSegmentsUnusable),
+              testing::UnorderedElementsAre(testing::Pair("uid=other,reason=bad_magic,", 1),
+                                            testing::Pair("uid=1001,reason=too_many_segments,", 0)));
+}
+
+TEST(SnapshotFamiliesTest, TheExampleHasNoSeriesTwice) {
+  const ScrapedNode scrape(*ExampleSnapshot());
+  for (size_t i = 0; i < kMetricCount; ++i) scrape.Values(static_cast<Metric>(i));
+}
+
+}  // namespace
+}  // namespace nccl_exporter

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training process and an old one.
+#include "exporter/testing/example_snapshot.h"
+
+#include <utility>
+
+namespace nccl_exporter {
+namespace {
+
+constexpr int64_t kStartNs = 1700000000000000000;
+constexpr int64_t kSecondNs = 1000000000;
+
+// A rank of a training job under Slurm: collectives, point-to-point and an operation in flight.
+ProcessSnapshot TrainingProcess() {
+  ProcessSnapshot process = EmptyProcess(4711);
+  process.rank_numbers_process = true;  // it has several GPUs
+  process.identity = {{"SLURM_JOB_ID", "42"},    {"SLURM_STEP_ID", "0"},           {"SLURM_PROCID", "3"},
+                      {"SLURM_LOCALID", "1"},    {"SLURM_JOB_NAME", "llm \"7b\""}, {"POD_NAMESPACE", "research"},
+                      {"POD_NAME", "trainer-0"}, {"CONTAINER_NAME", "main"},       {"NODE_NAME", "gpu-node-7"}};
+  process.losses[static_cast<size_t>(Loss::kInFlightFull)] = 2;
+  process.losses[static_cast<size_t>(Loss::kForeignProcess)] = 7;
+  process.losses[static_cast<size_t>(Loss::kZeroTimestamp)] = 1;
+
+  CommunicatorSnapshot world = EmptyCommunicator(0x0123456789abcdef, 3);
+  world.name = "world";
+  world.nodes = 1;
+  AddOperation(world, Function::kAllReduce, 512, 20000);
+  AddOperation(world, Function::kAllReduce, 1 << 20, 100000);
+  AddOperation(world, Function::kAllReduce, 1 << 28, 2500000);
+  AddOperation(world, Function::kAllReduce, 1 << 28, 0);
+  AddOperation(world, Function::kSend, 4096, 30000);
+  AddOperation(world, Function::kRecv, 8192, 0);
+  AddOperation(world, Function::kOther, 64, 15259);
+  world.functions.Change(static_cast<size_t>(Function::kBroadcast)).calls = 5;
+  world.functions.Change(static_cast<size_t>(Function::kAllReduce)).phase_ns = {400000, 2000000, 100000};
+  world.started_sequence = 5;
+  world.completed_sequence = 4;
+  world.completion_is_known = true;
+  world.in_flight = {{.function = Function::kAllReduce,
+                      .sequence = 3,
+                      .start_realtime_ns = kStartNs + 90 * kSecondNs,
+                      .bytes = 1 << 28,
+                      .peer = -1,
+                      .parts_announced = 16,
+                      .parts_done = 4},
+                     {.function = Function::kRecv,
+                      .sequence = 0,
+                      .start_realtime_ns = kStartNs + 91 * kSecondNs,
+                      .bytes = 8192,
+                      .peer = 2,
+                      .parts_announced = 1,
+                      .parts_done = 0}};
+  world.last_progress_realtime_ns = kStartNs + 90 * kSecondNs + 500000000;
+  world.arrivals = {{.compared = 3, .last = 2, .lateness_ns = 12500000, .estimated = 1}};
+  world.arrival_uncertainty = {.proven_ns = 250000, .estimated_ns = 12500};
+  process.communicators.push_back(std::move(world));
+
+  CommunicatorSnapshot idle = EmptyCommunicator(0xfeed, 0);
+  idle.name = "back\\slash \"quoted\"\nline \xFF";
+  idle.completion_is_known = true;
+  process.communicators.push_back(std::move(idle));
+
+  CommunicatorSnapshot windowed = EmptyCommunicator(0xbeef, 2);
+  windowed.started_sequence = 1;
+  windowed.unseen_operations = 1;
+  windowed.probation_launches = 12;
+  process.communicators.push_back(std::move(windowed));
+
+  CommunicatorSnapshot unknown = EmptyCommunicator(0, 0);
+  unknown.has_identity = false;
+  unknown.timing_source = TimingSource::kNone;
+  unknown.timing_reason = TimingReason::kDrift;
+  unknown.drift_cause = DriftCause::kMessageToSelf;
+  AddOperation(unknown, Function::kReduce, 1, 0);
+  process.communicators.push_back(std::move(unknown));
+  return process;
+}
+
+// A process outside any job, under an old NCCL: no number of ranks, no timing, no end of operations; and it has gone.
+ProcessSnapshot OldProcess() {
+  ProcessSnapshot process = EmptyProcess(12);
+  process.is_alive = false;
+  process.is_stopped.reset();
+  CommunicatorSnapshot communicator = EmptyCommunicator(0xabc, 1);
+  communicator.ranks = 0;
+  communicator.api_version = 2;
+  communicator.nccl_version = 0;
+  communicator.timing_source = TimingSource::kNone;
+  communicator.timing_reason = TimingReason::kApiTooOld;
+  communicator.gpu_index = -1;
+  communicator.gpu_uuid.clear();
+  communicator.pci_bus_id.clear();
+  AddOperation(communicator, Function::kAllGather, 70000, 0);
+  process.communicators.push_back(std::move(communicator));
+
+  CommunicatorSnapshot overflow = EmptyCommunicator(0, 0);
+  overflow.is_overflow = true;
+  overflow.has_identity = false;
+  overflow.ranks = 0;
+  AddOperation(overflow, Function::kBroadcast, 100, 0);
+  process.communicators.push_back(std::move(overflow));
+  return process;
+}
+
+}  // namespace
+
+std::shared_ptr<const NodeSnapshot> ExampleSnapshot() {
+  auto snapshot = std::make_shared<NodeSnapshot>();
+  snapshot->taken_realtime_ns = kStartNs + 100 * kSecondNs;
+  snapshot->processes = {TrainingProcess(), OldProcess()};
+  snapshot->segments = {.live = 1, .starting = 0, .exited = 1, .unusable = 1};
+  snapshot->segment_errors[static_cast<size_t>(SegmentError::kBadMagic)] = 3;
+  snapshot->segment_troubles = {{.error = SegmentError::kBadMagic,
+                                 .uid = 1001,
+                                 .count = 3,
+                                 .file = "/run/nccl-exporter/junk.seg",
+                                 .file_uid = 1001,
+                                 .detail = "",
+                                 .realtime_ns = kStartNs,
+                                 .present = 1}};
+  snapshot->uncompared_communicators = {{.uid = 1001, .count = 3}};
+  snapshot->uncompared_operations[static_cast<size_t>(Uncompared::kUncertainClocks)] = 8;
+  snapshot->arrival_matching_ns = 1500000;
+  return snapshot;
+}
+
+}  // namespace nccl_exporter

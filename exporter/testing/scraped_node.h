@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// A snapshot scraped for tests: values by metric and labels, with every series checked to be the only one of its
+// labels.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exporter/catalogue/catalogue.h"
+#include "exporter/series/snapshot_families.h"
+#include "exporter/testing/example_snapshot.h"
+
+namespace nccl_exporter {
+
+class ScrapedNode {
+ public:
+  explicit ScrapedNode(NodeSnapshot snapshot, size_t series_limit = kSeriesLimit, const MetricSwitches& switches = {})
+      : own_memory_(std::make_unique<SeriesMemory>(switches)),
+        exposition_(ExpositionOfCatalogue(switches)),
+        drops_(Scrape(std::move(snapshot), series_limit, *own_memory_)) {}
+
+  // A scrape after others with the same memory.
+  ScrapedNode(NodeSnapshot snapshot, const MetricSwitches& switches, SeriesMemory& memory)
+      : exposition_(ExpositionOfCatalogue(switches)), drops_(Scrape(std::move(snapshot), kSeriesLimit, memory)) {}
+
+  // Series of a metric as label texts with their values: {"comm=...,rank=3": 1.5}.
+  std::map<std::string, double> Values(Metric metric) const {
+    std::map<std::string, double> values;
+    for (const Series& series : FamilyOf(metric).series) {
+      const bool is_new = values.try_emplace(TextOf(series), series.value).second;
+      EXPECT_TRUE(is_new) << "twice: " << TextOf(series);
+    }
+    return values;
+  }
+
+  // The only value among the series whose labels contain `part`.
+  std::optional<double> Value(Metric metric, const std::string& part = "") const {
+    std::optional<double> found;
+    for (const auto& [labels, value] : Values(metric)) {
+      if (labels.find(part) == std::string::npos) continue;
+      EXPECT_FALSE(found.has_value()) << "several series match " << part;
+      found = value;
+    }
+    return found;
+  }
+
+  std::vector<uint64_t> Counts(Metric metric) const {
+    const Series& series = FamilyOf(metric).series.at(0);
+    return {series.counts.begin(), series.counts.end()};
+  }
+
+  size_t samples() const {
+    size_t samples = 0;
+    for (const Family& family : exposition_.families) samples += family.series.size() * SamplesPerSeries(family);
+    return samples;
+  }
+  const SeriesDrops& drops() const { return drops_; }
+
+ private:
+  const Family& FamilyOf(Metric metric) const { return exposition_.families[static_cast<size_t>(metric)]; }
+
+  std::string TextOf(const Series& series) const {
+    std::string text;
+    for (const LabelsId id : {series.subject, series.own}) {
+      for (const Label& label : exposition_.labels[id]->labels()) text += label.name + '=' + label.value + ',';
+    }
+    return text;
+  }
+
+  SeriesDrops Scrape(NodeSnapshot snapshot, size_t series_limit, SeriesMemory& memory) {
+    return AddSnapshotFamilies(std::make_shared<const NodeSnapshot>(std::move(snapshot)), series_limit, memory,
+                               exposition_);
+  }
+
+  std::unique_ptr<SeriesMemory> own_memory_;
+  Exposition exposition_;
+  SeriesDrops drops_;
+};
+
+inline NodeSnapshot NodeOf(std::vector<ProcessSnapshot> processes) {
+  NodeSnapshot snapshot;
+  snapshot.processes = std::move(processes);
+  return snapshot;
+}
+
+inline ProcessSnapshot ProcessOf(uint64_t pid, std::vector<CommunicatorSnapshot> communicators) {
+  ProcessSnapshot process = EmptyProcess(pid);
+  process.communicators = std::move(communicators);
+  return process;
+}
+
+inline NodeSnapshot NodeOfOne(CommunicatorSnapshot communicator) {
+  return NodeOf({ProcessOf(1, {std::move(communicator)})});
+}
+
+inline CommunicatorSnapshot Overflow() {
+  CommunicatorSnapshot overflow = EmptyCommunicator(0, 0);
+  overflow.is_overflow = true;
+  overflow.has_identity = false;
+  overflow.ranks = 0;
+  return overflow;
+}
+
+// Uses every function, so that it has as many series as a communicator can have.
+inline CommunicatorSnapshot BusyCommunicator(uint64_t id) {
+  CommunicatorSnapshot communicator = EmptyCommunicator(id, 0);
+  for (size_t i = 0; i < kFunctionCount; ++i) AddOperation(communicator, static_cast<Function>(i), 4 << 20, 1000000);
+  return communicator;
+}
+
+}  // namespace nccl_exporter

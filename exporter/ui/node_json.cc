@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function an object of the answer.
+#include "exporter/ui/node_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+
+#include "exporter/exposition/utf8.h"
+#include "exporter/series/series_labels.h"
+#include "exporter/ui/web_paths.h"
+#include "exporter/version.h"
+
+namespace nccl_exporter {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Four digits say what a chart can show, and keep the answer small; NaN becomes null.
+Json Rounded(double value) {
+  if (!std::isfinite(value)) return nullptr;
+  if (value == 0) return 0;
+  const double scale = std::pow(10.0, 3 - std::floor(std::log10(std::abs(value))));
+  return std::isfinite(scale) && scale > 0 ? std::round(value * scale) / scale : value;
+}
+
+// Seconds since the epoch, to the millisecond; 0 becomes null.
+Json Time(int64_t realtime_ns) {
+  if (realtime_ns == 0) return nullptr;
+  return static_cast<double>(realtime_ns / 1000000) / 1e3;
+}
+
+Json Text(std::string_view text) { return ValidUtf8(text, kLabelValueLimitBytes); }
+
+Json LossesOf(const std::array<uint64_t, kLossCount>& counts) {
+  constexpr std::array<std::string_view, 3> kKinds{"dropped", "unmatched", "timestamp_rejected"};
+  Json losses = Json::array();
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    losses.push_back({{"kind", kKinds[static_cast<size_t>(kLosses[i].kind)]},
+                      {"reason", kLosses[i].reason},
+                      {"meaning", kLosses[i].meaning},
+                      {"count", counts[i]}});
+  }
+  return losses;
+}
+
+Json ProcessJson(const ProcessSnapshot& process) {
+  return {{"pid", process.pid},
+          {"uid", process.uid},
+          {"alive", process.is_alive},
+          {"host", Text(process.host_name)},
+          {"executable", Text(process.executable)},
+          {"plugin_version", Text(process.plugin_version)},
+          {"start", Time(process.start_realtime_ns)},
+          {"global_rank", Text(GlobalRank(process))},
+          {"local_rank", Text(LocalRank(process))},
+          {"slurm_job_id", Text(process.Identity("SLURM_JOB_ID"))},
+          {"namespace", Text(process.Identity("POD_NAMESPACE"))},
+          {"pod", Text(process.Identity("POD_NAME"))},
+          {"container", Text(process.Identity("CONTAINER_NAME"))},
+          {"communicators", process.communicators.size()},
+          {"losses", LossesOf(process.losses)}};
+}
+
+Json InFlightJson(const CommunicatorSnapshot& communicator) {
+  Json list = Json::array();
+  for (const InFlightOperation& operation : communicator.in_flight) {
+    if (list.size() == kListedInFlight) break;
+    const bool is_point_to_point = TraitsOf(operation.function).is_point_to_point;
+    list.push_back({{"collective", TraitsOf(operation.function).name},
+                    {"sequence", is_point_to_point ? Json(nullptr) : Json(operation.sequence)},
+                    {"peer", operation.peer < 0 ? Json(nullptr) : Json(operation.peer)},
+                    {"bytes", operation.bytes},
+                    {"start", Time(operation.start_realtime_ns)}});
+  }
+  return list;
+}
+
+Json ArrivalsJson(const CommunicatorOnNode& of, const CommunicatorSnapshot& here, const NodeHistory& history) {
+  if (!here.arrivals) return nullptr;
+  const ArrivalStretch recent = history.RecentArrivals(of.key, here.rank, kLateWindowSeconds);
+  const double compared = static_cast<double>(recent.counts.compared);
+  return {{"late", IsLate(recent)},
+          {"seconds", Rounded(recent.seconds)},
+          {"compared", recent.counts.compared},
+          {"last", recent.counts.last},
+          {"mean_lateness_seconds", Rounded(static_cast<double>(recent.counts.lateness_ns) / 1e9 / compared)}};
+}
+
+Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHistory& history) {
+  const CommunicatorSnapshot& here = *rank.communicator;
+  const bool is_known = here.completion_is_known;
+  return {{"rank", here.rank},
+          {"gpu", here.gpu_index < 0 ? Json(nullptr) : Json(here.gpu_index)},
+          {"gpu_uuid", Text(here.gpu_uuid)},
+          {"pid", rank.process->pid},
+          {"host", Text(rank.process->host_name)},
+          {"alive", rank.process->is_alive},
+          {"started_sequence", here.started_sequence},
+          {"completed_sequence", is_known ? Json(here.completed_sequence) : Json(nullptr)},
+          {"behind", of.foremost - here.started_sequence},
+          {"in_flight_count", is_known ? Json(here.in_flight.size()) : Json(nullptr)},
+          {"in_flight", is_known ? InFlightJson(here) : Json::array()},
+          {"unseen_operations", here.unseen_operations},
+          {"last_progress", Time(here.last_progress_realtime_ns)},
+          {"timing_source", kTimingSources[static_cast<size_t>(here.timing_source)]},
+          {"timing_reason", kTimingReasons[static_cast<size_t>(here.timing_reason)]},
+          {"drift_cause", here.drift_cause == DriftCause::kNone
+                              ? Json(nullptr)
+                              : Json(kDriftCauses[static_cast<size_t>(here.drift_cause)].name)},
+          {"probation_launches", here.probation_launches},
+          {"sampling", kSamplingStates[static_cast<size_t>(here.sampling_state)]},
+          {"arrivals", ArrivalsJson(of, here, history)}};
+}
+
+// Arrays as long as history.times, and the heat map as triples of step, bin and operations.
+Json HistoryJson(const CommunicatorIdentity& key, Function function, const NodeHistory& history) {
+  Json operations = Json::array(), bytes = Json::array(), duration = Json::array(), bandwidth = Json::array();
+  Json heat = Json::array();
+  for (size_t step = 0; step < history.steps(); ++step) {
+    static const Activity kNothing;
+    const Activity* const found = history.At(step, key, function);
+    const Activity& activity = found == nullptr ? kNothing : *found;
+    operations.push_back(Rounded(static_cast<double>(activity.operations) / history.Seconds(step)));
+    bytes.push_back(Rounded(static_cast<double>(activity.bytes) / history.Seconds(step)));
+    duration.push_back(Rounded(activity.MeanDurationSeconds()));
+    bandwidth.push_back(Rounded(activity.BusBandwidth()));
+    for (const auto& [bin, count] : activity.durations) heat.push_back({step, bin, count});
+  }
+  return {{"operations_per_second", std::move(operations)},
+          {"bytes_per_second", std::move(bytes)},
+          {"duration_seconds", std::move(duration)},
+          {"bus_bytes_per_second", std::move(bandwidth)},
+          {"heat", std::move(heat)}};
+}
+
+Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeHistory& history) {
+  SizeClassSnapshot total;
+  for (const RankOnNode& rank : of.ranks) {
+    for (const SizeClassSnapshot& size : rank.communicator->functions[static_cast<size_t>(function)].sizes) {
+      total.operations += size.operations;
+      total.bytes += size.bytes;
+      total.timed_operations += size.timed_operations;
+      total.busy_ns += size.busy_ns;
+    }
+  }
+  if (total.operations == 0) return nullptr;
+  const Stretch recent = history.Recent(of.key, function, kRecentSeconds);
+  const auto rate = [&](uint64_t count) { return Rounded(static_cast<double>(count) / recent.seconds); };
+  return {{"collective", TraitsOf(function).name},
+          {"operations", total.operations},
+          {"bytes", total.bytes},
+          {"timed_operations", total.timed_operations},
+          {"busy_seconds", Rounded(static_cast<double>(total.busy_ns) / 1e9)},
+          {"recent",
+           {{"seconds", Rounded(recent.seconds)},
+            {"operations_per_second", rate(recent.activity.operations)},
+            {"bytes_per_second", rate(recent.activity.bytes)},
+            {"duration_seconds", Rounded(recent.activity.MeanDurationSeconds())},
+            {"bus_bytes_per_second", Rounded(recent.activity.BusBandwidth())}}},
+          {"history", HistoryJson(of.key, function, history)}};
+}
+
+// Ranks that must be here and are not: known only where the communicator lives on this node alone.
+Json MissingJson(const CommunicatorOnNode& of) {
+  constexpr size_t kMostNamed = 64;
+  const CommunicatorSnapshot& any = *of.ranks.front().communicator;
+  if (any.nodes != 1 || any.ranks == 0) return nullptr;
+  std::set<uint64_t> here;
+  for (const RankOnNode& rank : of.ranks) here.insert(rank.communicator->rank);
+  Json missing = Json::array();
+  for (uint64_t rank = 0; rank < any.ranks && missing.size() < kMostNamed; ++rank) {
+    if (!here.contains(rank)) missing.push_back(rank);
+  }
+  return missing;
+}
+
+Json CommunicatorJson(const CommunicatorOnNode& of, const NodeHistory& history) {
+  const RankOnNode& any = of.ranks.front();
+  Json ranks = Json::array(), collectives = Json::array();
+  for (const RankOnNode& rank : of.ranks) ranks.push_back(RankJson(of, rank, history));
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    Json collective = CollectiveJson(of, static_cast<Function>(i), history);
+    if (!collective.is_null()) collectives.push_back(std::move(collective));
+  }
+  return {{"comm", fmt::format("{:016x}", of.key.id)},
+          {"comm_name", Text(any.communicator->name)},
+          {"uid", of.key.uid},
+          {"slurm_job_id", Text(of.key.slurm_job_id)},
+          {"namespace", Text(of.key.pod_namespace)},
+          {"ranks", any.communicator->ranks == 0 ? Json(nullptr) : Json(any.communicator->ranks)},
+          {"nodes", any.communicator->nodes == 0 ? Json(nullptr) : Json(any.communicator->nodes)},
+          {"missing_ranks", MissingJson(of)},
+          {"local_ranks", std::move(ranks)},
+          {"collectives", std::move(collectives)}};
+}
+
+template <typename Names, typename Counts>
+Json NamedCounts(const Names& names, const Counts& counts) {
+  Json object = Json::object();
+  for (size_t i = 0; i < counts.size(); ++i) object[std::string(names[i])] = counts[i];
+  return object;
+}
+
+// Of each cause and owner the latest file.
+Json SegmentTroubles(const NodeSnapshot& node) {
+  Json troubles = Json::array();
+  for (const SegmentTrouble& trouble : node.segment_troubles) {
+    troubles.push_back({{"reason", kSegmentErrors[static_cast<size_t>(trouble.error)]},
+                        {"count", trouble.count},
+                        {"uid", trouble.file_uid},
+                        {"file", Text(trouble.file)},
+                        {"detail", Text(trouble.detail)},
+                        {"time", Time(trouble.realtime_ns)}});
+  }
+  return troubles;
+}
+
+Json HistoryFrame(const NodeHistory& history) {
+  Json times = Json::array();
+  for (size_t step = 0; step < history.steps(); ++step) times.push_back(Time(history.EndRealtimeNs(step)));
+  return {{"step_seconds", kHistoryStep.count()},
+          {"steps", kHistorySteps},
+          {"bins", kDurationBins},
+          {"first_bin_seconds", std::exp2(DurationBuckets::kFirstBound / 8.0)},
+          {"bins_per_octave", 8 / kBucketsPerBin},
+          {"left_out", history.left_out()},
+          {"times", std::move(times)}};
+}
+
+}  // namespace
+
+std::string NodeJson(const NodeSnapshot& node, const NodeHistory& history, const DaemonFacts& facts) {
+  std::array<uint64_t, kLossCount> losses{};
+  Json processes = Json::array(), communicators = Json::array();
+  for (const ProcessSnapshot& process : node.processes) {
+    for (size_t i = 0; i < losses.size(); ++i) losses[i] += process.losses[i];
+    processes.push_back(ProcessJson(process));
+  }
+  for (const CommunicatorOnNode& of : CommunicatorsOnNode(node)) {
+    communicators.push_back(CommunicatorJson(of, history));
+  }
+  const Json answer{{"api", "v1"},
+                    {"exporter", {{"version", kVersion}, {"start", Time(facts.start_realtime_ns)}}},
+                    {"node", Text(facts.node_name)},
+                    {"taken", Time(node.taken_realtime_ns)},
+                    {"links", {{"metrics", facts.telemetry_path}, {"in_flight", kInFlightPath}}},
+                    {"segments",
+                     {{"live", node.segments.live},
+                      {"starting", node.segments.starting},
+                      {"exited", node.segments.exited},
+                      {"unusable", node.segments.unusable}}},
+                    {"segment_errors", NamedCounts(kSegmentErrors, node.segment_errors)},
+                    {"segment_troubles", SegmentTroubles(node)},
+                    {"losses", LossesOf(losses)},
+                    {"uncompared_operations", NamedCounts(kUncomparedReasons, node.uncompared_operations)},
+                    {"history", HistoryFrame(history)},
+                    {"processes", std::move(processes)},
+                    {"communicators", std::move(communicators)}};
+  return answer.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace nccl_exporter

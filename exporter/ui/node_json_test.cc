@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// The API keeps what docs/api.md promises.
+#include "exporter/ui/node_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "exporter/testing/example_snapshot.h"
+
+namespace nccl_exporter {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kStepNs = 5000000000;
+
+json Answer(const NodeSnapshot& node, const NodeHistory& history) {
+  return json::parse(
+      NodeJson(node, history, {.node_name = "n1", .telemetry_path = "/metrics", .start_realtime_ns = kStepNs}));
+}
+
+// The example after one step in which its world reduced once more.
+class NodeJsonTest : public testing::Test {
+ protected:
+  NodeJsonTest() : node_(*ExampleSnapshot()) {
+    uint32_t slot = 0;
+    for (ProcessSnapshot& process : node_.processes) {
+      process.segment = std::to_string(process.pid);
+      for (CommunicatorSnapshot& communicator : process.communicators) communicator.slot = slot++;
+    }
+    history_.Record(node_, 0);
+    node_.taken_realtime_ns += kStepNs;
+    CommunicatorSnapshot& world = node_.processes[0].communicators[0];
+    AddOperation(world, Function::kAllReduce, 1 << 20, 4000000);
+    world.arrivals = ArrivalCounts{.compared = 103, .last = 100, .lateness_ns = 1012500000};
+    history_.Record(node_, kStepNs);
+    answer_ = Answer(node_, history_);
+  }
+
+  const json& Communicator(const std::string& name) const {
+    for (const json& communicator : answer_["communicators"]) {
+      if (communicator["comm_name"] == name) return communicator;
+    }
+    throw std::runtime_error("no communicator " + name);
+  }
+
+  NodeSnapshot node_;
+  NodeHistory history_;
+  json answer_;
+};
+
+TEST_F(NodeJsonTest, NamesTheNodeAndTheDaemon) {
+  EXPECT_EQ(answer_["api"], "v1");
+  EXPECT_EQ(answer_["node"], "n1");
+  EXPECT_EQ(answer_["links"]["metrics"], "/metrics");
+  EXPECT_EQ(answer_["exporter"]["start"], 5);
+}
+
+TEST_F(NodeJsonTest, ShowsRanksWithWhatTheyAreIn) {
+  const json& rank = Communicator("world")["local_ranks"][0];
+  EXPECT_EQ(rank["rank"], 3);
+  EXPECT_EQ(rank["in_flight_count"], 2);
+  EXPECT_EQ(rank["in_flight"][0]["collective"], "AllReduce");
+  EXPECT_EQ(rank["in_flight"][0]["sequence"], 3);
+  EXPECT_EQ(rank["in_flight"][1]["sequence"], nullptr) << "of a Recv";
+  EXPECT_EQ(rank["in_flight"][1]["peer"], 2);
+}
+
+TEST_F(NodeJsonTest, SaysWhoIsLate) {
+  const json& arrivals = Communicator("world")["local_ranks"][0]["arrivals"];
+  EXPECT_EQ(arrivals["late"], true);
+  EXPECT_EQ(arrivals["compared"], 100);
+  EXPECT_EQ(arrivals["last"], 98);
+  EXPECT_EQ(arrivals["mean_lateness_seconds"], 0.01);
+}
+
+TEST_F(NodeJsonTest, ChartsAreAsLongAsTheHistory) {
+  EXPECT_EQ(answer_["history"]["times"].size(), 1u);
+  for (const json& collective : Communicator("world")["collectives"]) {
+    for (const char* chart :
+         {"operations_per_second", "bytes_per_second", "duration_seconds", "bus_bytes_per_second"}) {
+      EXPECT_EQ(collective["history"][chart].size(), 1u) << collective["collective"] << chart;
+    }
+    if (collective["collective"] != "AllReduce") continue;
+    EXPECT_EQ(collective["operations"], 5);
+    EXPECT_EQ(collective["recent"]["operations_per_second"], 0.2);
+    EXPECT_EQ(collective["history"]["duration_seconds"][0], 0.004);
+    EXPECT_EQ(collective["history"]["heat"].size(), 1u);
+  }
+}
+
+TEST_F(NodeJsonTest, WhatIsNotKnownIsNull) {
+  for (const json& communicator : answer_["communicators"]) {
+    if (communicator["comm"] != "0000000000000abc") continue;
+    EXPECT_EQ(communicator["ranks"], nullptr);
+    EXPECT_EQ(communicator["missing_ranks"], nullptr);
+    const json& rank = communicator["local_ranks"][0];
+    EXPECT_EQ(rank["gpu"], nullptr);
+    EXPECT_EQ(rank["completed_sequence"], nullptr);
+    EXPECT_EQ(rank["in_flight_count"], nullptr);
+    EXPECT_EQ(rank["arrivals"], nullptr);
+    return;
+  }
+  FAIL() << "the communicator of the old process is not there";
+}
+
+TEST_F(NodeJsonTest, SaysWhatIsNotSeenOfARankAndWhy) {
+  for (CommunicatorSnapshot& communicator : node_.processes[0].communicators) {
+    if (communicator.name != "world") continue;
+    communicator.timing_reason = TimingReason::kDrift;
+    communicator.drift_cause = DriftCause::kMessageToSelf;
+    communicator.unseen_operations = 7;
+    communicator.probation_launches = 64;
+  }
+  const json& healthy = Communicator("world")["local_ranks"][0];
+  EXPECT_EQ(healthy["drift_cause"], nullptr);
+  EXPECT_EQ(healthy["probation_launches"], 0);
+  EXPECT_EQ(healthy["unseen_operations"], 0);
+  const json answer = Answer(node_, history_);
+  for (const json& communicator : answer["communicators"]) {
+    if (communicator["comm_name"] != "world") continue;
+    const json& rank = communicator["local_ranks"][0];
+    EXPECT_EQ(rank["timing_reason"], "drift");
+    EXPECT_EQ(rank["drift_cause"], "message_to_self");
+    EXPECT_EQ(rank["unseen_operations"], 7);
+    EXPECT_EQ(rank["probation_launches"], 64);
+  }
+}
+
+TEST_F(NodeJsonTest, GivesNoNumberOfARankWhereItIsTheProcesss) {
+  node_.processes[0].identity = {{"RANK", "3"}, {"LOCAL_RANK", "1"}};
+  node_.processes[0].rank_numbers_process = false;
+  EXPECT_EQ(Answer(node_, history_)["processes"][0]["global_rank"], "3");
+  node_.processes[0].rank_numbers_process = true;
+  EXPECT_EQ(Answer(node_, history_)["processes"][0]["global_rank"], "");
+  EXPECT_EQ(Answer(node_, history_)["processes"][0]["local_rank"], "");
+}
+
+TEST_F(NodeJsonTest, NamesTheMissingWhereAllRanksLiveOnThisNode) {
+  EXPECT_EQ(Communicator("world")["missing_ranks"], json({0, 1, 2, 4, 5, 6, 7}));
+}
+
+TEST_F(NodeJsonTest, TextOfOtherProcessesIsValidUtf8) {
+  EXPECT_EQ(Communicator("back\\slash \"quoted\"\nline \xEF\xBF\xBD").at("comm"), "000000000000feed");
+}
+
+TEST_F(NodeJsonTest, SumsLossesByCause) {
+  ASSERT_EQ(answer_["losses"].size(), 3u);
+  EXPECT_EQ(answer_["losses"][0]["reason"], "in_flight_full");
+  EXPECT_EQ(answer_["losses"][0]["kind"], "dropped");
+  EXPECT_EQ(answer_["losses"][0]["count"], 2);
+}
+
+TEST_F(NodeJsonTest, NamesFilesThatCannotBeUsedAndTheirOwners) {
+  NodeSnapshot node;
+  node.segment_troubles = {{.error = SegmentError::kBadMagic,
+                            .uid = 1001,
+                            .count = 3,
+                            .file = "/run/nccl-exporter/a\nb.seg",
+                            .file_uid = 1001,
+                            .detail = "not a segment",
+                            .realtime_ns = 5'000'000'000,
+                            .present = 1}};
+  const json troubles = Answer(node, {})["segment_troubles"];
+  EXPECT_EQ(troubles, json::parse(R"([{"reason": "bad_magic", "count": 3, "uid": 1001,
+      "file": "/run/nccl-exporter/a\nb.seg", "detail": "not a segment", "time": 5.0}])"));
+  EXPECT_EQ(Answer({}, {})["segment_troubles"], json::array());
+}
+
+TEST(NodeJsonOfNothingTest, IsAnObjectWithEmptyLists) {
+  const json answer = Answer({}, {});
+  EXPECT_EQ(answer["processes"], json::array());
+  EXPECT_EQ(answer["communicators"], json::array());
+  EXPECT_EQ(answer["history"]["times"], json::array());
+}
+
+void CollectFields(const json& value, std::set<std::string>& fields) {
+  if (!value.is_structured()) return;
+  for (const auto& [name, inner] : value.items()) {
+    if (value.is_object()) fields.insert(name);
+    if (name != "segment_errors" && name != "uncompared_operations") CollectFields(inner, fields);
+  }
+}
+
+TEST_F(NodeJsonTest, EveryFieldIsDocumented) {
+  std::ifstream file("docs/api.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  std::set<std::string> fields;
+  for (const char* part : {"history", "segments", "losses", "processes", "communicators", "links", "exporter"}) {
+    CollectFields(answer_[part], fields);
+  }
+  for (const auto& [name, value] : answer_.items()) fields.insert(name);
+  EXPECT_GT(fields.size(), 60u);
+  for (const std::string& field : fields) EXPECT_THAT(text.str(), testing::HasSubstr('`' + field + '`'));
+}
+
+}  // namespace
+}  // namespace nccl_exporter

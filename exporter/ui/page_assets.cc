@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of files, and conditional requests for them.
+#include "exporter/ui/page_assets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "exporter/scrape/gzip.h"
+#include "exporter/scrape/negotiation.h"
+#include "exporter/ui/page_files.h"  // generated
+#include "exporter/ui/web_paths.h"
+#include "exporter/version.h"
+
+namespace nccl_exporter {
+namespace {
+
+struct AssetRow {
+  std::string_view path;
+  std::string_view content_type;
+  std::string_view text;
+};
+
+constexpr std::array kAssets{
+    AssetRow{kLandingPath, "text/html; charset=utf-8", kFileIndexHtml},
+    AssetRow{kPageStylePath, "text/css; charset=utf-8", kFilePageCss},
+    AssetRow{kPageScriptPath, "text/javascript; charset=utf-8", kFilePageJs},
+    AssetRow{kPageChartsPath, "text/javascript; charset=utf-8", kFileChartsJs},
+    AssetRow{kPageIconPath, "image/svg+xml", kFileIconSvg},
+    AssetRow{kApiDocumentPath, "text/plain; charset=utf-8", kFileApiMd},
+};
+
+std::string HtmlText(std::string_view text) {
+  constexpr std::array<std::pair<char, std::string_view>, 3> kEscapes{{{'&', "&amp;"}, {'<', "&lt;"}, {'"', "&quot;"}}};
+  std::string html;
+  for (const char character : text) {
+    const auto escape = std::ranges::find(kEscapes, character, &std::pair<char, std::string_view>::first);
+    if (escape == kEscapes.end()) {
+      html += character;
+    } else {
+      html += escape->second;
+    }
+  }
+  return html;
+}
+
+void Replace(std::string& text, std::string_view placeholder, std::string_view value) {
+  for (size_t at = text.find(placeholder); at != std::string::npos; at = text.find(placeholder, at + value.size())) {
+    text.replace(at, placeholder.size(), value);
+  }
+}
+
+// FNV-1a: tells versions of our own files apart, nothing more.
+std::string EtagOf(std::string_view text) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char character : text) hash = (hash ^ static_cast<uint8_t>(character)) * 1099511628211u;
+  return fmt::format("{:016x}", hash);
+}
+
+}  // namespace
+
+PageAssets::PageAssets(std::string_view telemetry_path) {
+  for (const AssetRow& row : kAssets) {
+    std::string text(row.text);
+    Replace(text, "{{version}}", kVersion);
+    Replace(text, "{{metrics}}", HtmlText(telemetry_path.substr(1)));
+    auto plain = std::make_shared<const std::string>(std::move(text));
+    auto compressed = std::make_shared<const std::string>(Gzip(*plain));
+    assets_.push_back({row.path, row.content_type, EtagOf(*plain), std::move(plain), std::move(compressed)});
+  }
+}
+
+HttpResponse PageAssets::Answer(const HttpRequest& request) const {
+  const auto asset = std::ranges::find(assets_, request.path, &Asset::path);
+  if (asset == assets_.end()) return {.status = 404, .headers = {}, .body = "Not found\n"};
+  const bool is_compressed = AcceptsGzip(request.accept_encoding);
+  const std::string etag = '"' + asset->etag + (is_compressed ? "-gzip\"" : "\"");
+  HttpResponse response{.content_type = std::string(asset->content_type),
+                        .headers = {{"ETag", etag},
+                                    {"Cache-Control", "no-cache"},
+                                    {"Vary", "Accept-Encoding"},
+                                    {"Content-Security-Policy", std::string(kContentSecurityPolicy)},
+                                    {"Referrer-Policy", "no-referrer"}},
+                        .body = {}};
+  if (request.if_none_match.find(etag) != std::string::npos) {
+    response.status = 304;
+    return response;
+  }
+  if (is_compressed) response.headers.emplace_back("Content-Encoding", "gzip");
+  response.shared_body = is_compressed ? asset->compressed : asset->plain;
+  return response;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Health, readiness, and the ways to the scrape, the page and the API.
+#include "exporter/ui/web_pages.h"
+
+#include <string_view>
+#include <utility>
+
+#include "exporter/node/in_flight_table.h"
+
+namespace nccl_exporter {
+namespace {
+
+HttpResponse Text(int status, std::string_view body) {
+  return {.status = status, .headers = {}, .body = std::string(body)};
+}
+
+}  // namespace
+
+WebPages::WebPages(ScrapePage& scrape_page, const HistoryKeeper& history, DaemonFacts facts)
+    : scrape_page_(scrape_page),
+      telemetry_path_(facts.telemetry_path),
+      assets_(telemetry_path_),
+      api_([&scrape_page] { return scrape_page.TakeSnapshot(); }, history, std::move(facts)) {}
+
+HttpResponse WebPages::Answer(const HttpRequest& request) {
+  if (request.path == telemetry_path_) return scrape_page_.Answer(request);
+  if (request.path == kHealthyPath) return Text(200, "Healthy\n");
+  if (request.path == kReadyPath) {
+    return scrape_page_.is_ready() ? Text(200, "Ready\n") : Text(503, "The first snapshot is not taken yet\n");
+  }
+  if (request.path == kInFlightPath) return Text(200, InFlightText(*scrape_page_.TakeSnapshot()));
+  if (request.path == kNodeApiPath) return api_.Answer(request);
+  return assets_.Answer(request);
+}
+
+}  // namespace nccl_exporter

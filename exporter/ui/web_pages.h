@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which path is answered by whom.
+#pragma once
+
+#include <string>
+
+#include "exporter/http/http_server.h"
+#include "exporter/node/history_keeper.h"
+#include "exporter/scrape/scrape_page.h"
+#include "exporter/ui/node_api.h"
+#include "exporter/ui/page_assets.h"
+#include "exporter/ui/web_paths.h"
+
+namespace nccl_exporter {
+
+class WebPages {
+ public:
+  // `scrape_page` and `history` outlive this object.
+  WebPages(ScrapePage& scrape_page, const HistoryKeeper& history, DaemonFacts facts);
+
+  HttpResponse Answer(const HttpRequest& request);
+
+ private:
+  ScrapePage& scrape_page_;
+  const std::string telemetry_path_;
+  const PageAssets assets_;
+  NodeApi api_;
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pages over loopback, as Prometheus, a kubelet and a person with a browser meet them.
+#include "exporter/ui/web_pages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <latch>
+#include <string>
+#include <vector>
+
+#include "exporter/testing/decoded_families.h"
+#include "exporter/testing/example_snapshot.h"
+#include "exporter/testing/gunzip.h"
+#include "exporter/testing/http_client.h"
+#include "exporter/testing/promtool.h"
+
+namespace nccl_exporter {
+namespace {
+
+class WebPagesTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(server_.Start({"127.0.0.1:0"}), ""); }
+  int port() const { return server_.ports().at(0); }
+
+  SnapshotSource source_ = ExampleSnapshot;
+  ScrapePage scrape_page_{[this] { return source_(); }};
+  HistoryKeeper history_{ExampleSnapshot};
+  WebPages pages_{scrape_page_, history_, {.node_name = "gpu-node-7", .telemetry_path = "/metrics"}};
+  HttpServer server_{[this](const HttpRequest& request) { return pages_.Answer(request); }};
+};
+
+TEST_F(WebPagesTest, ServesTextByDefault) {
+  const HttpAnswer answer = Get(port(), "/metrics");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_EQ(answer.headers.at("vary"), "Accept, Accept-Encoding");
+  EXPECT_EQ(answer.headers.count("content-encoding"), 0u);
+  EXPECT_THAT(answer.body, testing::StartsWith("# HELP nccl_collective_calls_total "));
+}
+
+TEST_F(WebPagesTest, ShowsWhatIsInFlight) {
+  const HttpAnswer answer = Get(port(), "/debug/inflight");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_THAT(answer.headers.at("content-type"), testing::StartsWith("text/plain"));
+  EXPECT_THAT(answer.body, testing::HasSubstr("AllReduce #3"));
+}
+
+TEST_F(WebPagesTest, ServesOpenMetricsWhereItIsPreferred) {
+  const HttpAnswer answer =
+      Get(port(), "/metrics", {"Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"});
+  EXPECT_EQ(answer.headers.at("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
+  EXPECT_THAT(answer.body, testing::EndsWith("\n# EOF\n"));
+}
+
+TEST_F(WebPagesTest, CompressesWhereThatIsAccepted) {
+  const HttpAnswer answer = Get(port(), "/metrics", {"Accept-Encoding: gzip"});
+  EXPECT_EQ(answer.headers.at("content-encoding"), "gzip");
+  EXPECT_EQ(answer.headers.at("vary"), "Accept, Accept-Encoding");
+  const std::string text = Gunzip(answer.body);
+  EXPECT_THAT(text, testing::StartsWith("# HELP nccl_collective_calls_total "));
+  EXPECT_THAT(text, testing::HasSubstr("\nprocess_threads "));
+  EXPECT_LT(answer.body.size(), text.size() / 4);
+}
+
+TEST_F(WebPagesTest, TheWholeScrapePleasesPromtool) {
+  Get(port(), "/metrics");
+  EXPECT_EQ(PromtoolComplaints(Get(port(), "/metrics").body), "");
+}
+
+TEST_F(WebPagesTest, TheScrapeHoldsEveryFamilyOnceAndTheDaemonsOwn) {
+  Get(port(), "/metrics");
+  const std::string text = Get(port(), "/metrics").body;
+  for (const MetricRow& row : kMetrics) {
+    const std::string line = "# TYPE " + std::string(row.name) + ' ';
+    const size_t at = text.find(line);
+    EXPECT_NE(at, std::string::npos) << row.name;
+    EXPECT_EQ(text.find(line, at + 1), std::string::npos) << row.name;
+  }
+  EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_scrape_duration_seconds_count 1\n"));
+  EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"folded\"} 0\n"));
+  EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"left_out\"} 0\n"));
+  EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_build_info{"));
+  for (const std::string_view reason : kRefusals) {
+    EXPECT_THAT(
+        text, testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"" + std::string(reason) + "\"} 0\n"));
+  }
+}
+
+TEST_F(WebPagesTest, HeadTellsWhatGetWouldSend) {
+  const HttpAnswer head = Request(port(), "HEAD", "/metrics");
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_GT(std::stoul(head.headers.at("content-length")), 1000u);
+}
+
+TEST_F(WebPagesTest, KnowsNoOtherPaths) {
+  for (const char* path :
+       {"/metric", "/metrics/", "/metrics/x", "/-/", "/favicon.ico", "/../etc/passwd", "/%2e%2e/etc"}) {
+    EXPECT_EQ(Get(port(), path).status, 404) << path;
+  }
+}
+
+TEST_F(WebPagesTest, IsHealthyAtOnceAndReadyAfterTheFirstSnapshot) {
+  EXPECT_EQ(Get(port(), "/-/healthy").status, 200);
+  EXPECT_EQ(Get(port(), "/-/ready").status, 503);
+  scrape_page_.TakeFirstSnapshot();
+  EXPECT_EQ(Get(port(), "/-/ready").status, 200);
+}
+
+TEST_F(WebPagesTest, TheLandingPageLinksToTheMetrics) {
+  const HttpAnswer answer = Get(port(), "/");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("content-type"), "text/html; charset=utf-8");
+  EXPECT_THAT(answer.body, testing::HasSubstr("<a href=\"metrics\">"));
+}
+
+TEST_F(WebPagesTest, ThePartsOfThePageCarryAStrictPolicyAndHoldNothingFromElsewhere) {
+  for (const std::string_view path : {kLandingPath, kPageStylePath, kPageScriptPath, kPageChartsPath, kPageIconPath}) {
+    const HttpAnswer answer = Get(port(), std::string(path));
+    EXPECT_EQ(answer.status, 200) << path;
+    EXPECT_THAT(answer.headers.at("content-security-policy"),
+                testing::AllOf(testing::HasSubstr("default-src 'none'"), testing::HasSubstr("script-src 'self'"),
+                               testing::Not(testing::HasSubstr("unsafe"))));
+    for (const char* elsewhere : {"https:", "\"//", "url(", "style=", "onclick", "{{"}) {
+      EXPECT_THAT(answer.body, testing::Not(testing::HasSubstr(elsewhere))) << path;
+    }
+    const HttpAnswer compressed = Get(port(), std::string(path), {"Accept-Encoding: gzip"});
+    EXPECT_EQ(Gunzip(compressed.body), answer.body) << path;
+    EXPECT_NE(compressed.headers.at("etag"), answer.headers.at("etag")) << "two forms, two tags";
+  }
+}
+
+TEST_F(WebPagesTest, SendsNoPartThatTheClientHas) {
+  const std::string etag = Get(port(), "/page.js").headers.at("etag");
+  const HttpAnswer same = Get(port(), "/page.js", {"If-None-Match: W/\"other\", " + etag});
+  EXPECT_EQ(same.status, 304);
+  EXPECT_EQ(same.body, "");
+  EXPECT_EQ(same.headers.at("etag"), etag);
+  EXPECT_EQ(Get(port(), "/page.js", {"If-None-Match: \"other\""}).status, 200);
+}
+
+TEST_F(WebPagesTest, TheNodeApiAnswersInJsonThatIsNotKept) {
+  const HttpAnswer answer = Get(port(), "/api/v1/node");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("content-type"), "application/json");
+  EXPECT_EQ(answer.headers.at("cache-control"), "no-store");
+  EXPECT_THAT(answer.body, testing::HasSubstr("\"node\":\"gpu-node-7\""));
+  EXPECT_EQ(Gunzip(Get(port(), "/api/v1/node", {"Accept-Encoding: gzip"}).body).substr(0, 20),
+            answer.body.substr(0, 20));
+}
+
+TEST_F(WebPagesTest, ServesProtobufWhereItIsPreferred) {
+  const std::vector<std::string> headers{
+      "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,"
+      "application/openmetrics-text;version=1.0.0;q=0.8,*/*;q=0.1",
+      "Accept-Encoding: gzip"};
+  const HttpAnswer answer = Get(port(), "/metrics", headers);
+  EXPECT_EQ(answer.headers.at("content-type"),
+            "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited");
+  EXPECT_EQ(answer.headers.at("content-encoding"), "gzip");
+  bool has_native_histogram = false;
+  for (const decoded::MetricFamily& family : DecodedFamilies(Gunzip(answer.body))) {
+    for (const decoded::Metric& metric : family.metric()) {
+      EXPECT_EQ(metric.has_counter(), metric.counter().has_created_timestamp()) << family.name();
+      EXPECT_EQ(metric.has_histogram(), metric.histogram().has_created_timestamp()) << family.name();
+      has_native_histogram |= metric.histogram().has_schema();
+    }
+  }
+  EXPECT_TRUE(has_native_histogram);
+}
+
+TEST_F(WebPagesTest, AStuckSnapshotDelaysAScrapeNoLongerThanItsTimeout) {
+  std::latch may_end(1);
+  source_ = [&] {
+    may_end.wait();
+    return ExampleSnapshot();
+  };
+  const HttpAnswer answer = Get(port(), "/metrics", {"X-Prometheus-Scrape-Timeout-Seconds: 0.2"});
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.body, "Not done within the scrape timeout\n");
+  EXPECT_EQ(Get(port(), "/-/healthy").status, 200);
+  may_end.count_down();
+  EXPECT_THAT(Get(port(), "/metrics").body,
+              testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"scrape_timeout\"} 1\n"));
+}
+
+TEST(ScrapePageTest, RefusesOnlyTheScrapesThatAreTooMany) {
+  ScrapePage page(ExampleSnapshot);
+  std::vector<HttpResponse> not_taken_yet;
+  for (int i = 0; i < kMaxConcurrentScrapes; ++i) not_taken_yet.push_back(page.Answer({}));
+  const HttpResponse refused = page.Answer({});
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.headers, testing::Contains(testing::Pair("Retry-After", "1")));
+  not_taken_yet.pop_back();
+  const HttpResponse answer = page.Answer({});
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_THAT(std::string(answer.bytes()),
+              testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"concurrent_scrapes\"} 1\n"));
+}
+
+TEST_F(WebPagesTest, ConcurrentScrapesGetTheSameSeries) {
+  std::vector<std::future<HttpAnswer>> scrapes;
+  for (int i = 0; i < 8; ++i) {
+    scrapes.push_back(std::async(std::launch::async, [this] { return Get(port(), "/metrics"); }));
+  }
+  for (std::future<HttpAnswer>& scrape : scrapes) {
+    const std::string body = scrape.get().body;
+    EXPECT_EQ(body.substr(0, body.find("# HELP nccl_exporter_")),
+              Get(port(), "/metrics").body.substr(0, body.find("# HELP nccl_exporter_")));
+  }
+}
+
+TEST(ScrapePageTest, CountsSeriesBeyondTheCap) {
+  ScrapePage page([] { return NodeOfShape({.communicators = 2, .point_to_point = 0, .collectives = 1}); }, 1000);
+  page.Answer({});
+  const std::string text(page.Answer({}).bytes());
+  const std::string before_count = "\nnccl_exporter_series_dropped_total{reason=\"folded\"} ";
+  const size_t at = text.find(before_count);
+  ASSERT_NE(at, std::string::npos);
+  const int count = std::stoi(text.substr(at + before_count.size()));
+  EXPECT_GT(count, 0);
+  EXPECT_EQ(count % 2, 0) << "two scrapes dropped the same number each";
+}
+
+TEST(LandingPageTest, EscapesTheTelemetryPath) {
+  const HttpResponse answer = PageAssets("/a\"&<b").Answer({.path = "/", .accept = "", .accept_encoding = ""});
+  EXPECT_THAT(std::string(answer.bytes()), testing::HasSubstr("href=\"a&quot;&amp;&lt;b\""));
+}
+
+}  // namespace
+}  // namespace nccl_exporter
