@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "plugin/nccl/profiler_abi.h"
@@ -203,10 +204,46 @@ TEST_F(LibraryTest, CountsAReplayButNotTheCaptureItself) {
     const layout::FunctionBlock& counters = Slot(Map(), 0)->functions[static_cast<size_t>(Function::kAllReduce)];
     EXPECT_EQ(Read(counters.calls), 1u);
     EXPECT_EQ(Read(counters.started.operations[3]), 0u);
-    for (int replay = 0; replay < 3; ++replay) job.Launch(call);
+    std::thread host_functions([&] {
+      for (int replay = 0; replay < 3; ++replay) job.Launch(call);
+    });
+    host_functions.join();
     EXPECT_EQ(Read(counters.started.operations[3]), 3u);
     EXPECT_EQ(Read(counters.timed.timed_operations[3]), 3u);
     EXPECT_EQ(Read(counters.calls), 1u);
+  });
+}
+
+// NCCL stops the GroupApi event with a group within, and announces what was captured at the end of the outer one.
+TEST_F(LibraryTest, DoesNotCountACaptureThatIsAnnouncedAfterItsGroupEvent) {
+  InChild([&] {
+    Job job(Load());
+    const auto start = [&](uint64_t type, void* parent) {
+      return job.Start(type, parent, [](abi::DescriptorV6* d) {
+        if (d->type == abi::kGroupApi) {
+          d->groupApi = {true, 2};
+        } else {
+          d->collApi.func = "AllReduce";
+          d->collApi.graphCaptured = true;
+        }
+      });
+    };
+    void* of_inner_group = start(abi::kGroupApi, nullptr);
+    void* first = start(abi::kCollApi, of_inner_group);
+    job.table->stopEvent(first);
+    job.table->stopEvent(of_inner_group);
+    void* of_outer_group = start(abi::kGroupApi, nullptr);
+    void* second = start(abi::kCollApi, of_outer_group);
+    job.table->stopEvent(second);
+    job.Launch(first);
+    job.Launch(second);
+    job.table->stopEvent(of_outer_group);
+    const layout::FunctionBlock& counters = Slot(Map(), 0)->functions[static_cast<size_t>(Function::kAllReduce)];
+    EXPECT_EQ(Read(counters.calls), 2u);
+    EXPECT_EQ(Read(counters.started.operations[3]), 0u);
+    std::thread host_functions([&] { job.Launch(first); });
+    host_functions.join();
+    EXPECT_EQ(Read(counters.started.operations[3]), 1u);
   });
 }
 

@@ -101,6 +101,7 @@ void Process::Start(const InitRequest& request) {
   slot_count_ = segment_.slot_count();
   start_ns_ = NowNs() - kClockMarginNs;
   pid_ = getpid();
+  capturing_threads_.Open();
   OpenOverflow();
   mode_ = Mode::kRunning;
   salt_.store(RandomSalt(), std::memory_order_release);
@@ -401,7 +402,6 @@ void Process::StopOther(Handle handle) {
     case HandleKind::kKernelPhase:
       return;
     case HandleKind::kGroupApi:
-      if (LoadRelaxed(CapturingEntry(handle)) == handle.bits) StoreRelaxed(CapturingEntry(handle), 0);
       if (Communicator* communicator = OwnerOf(handle); communicator != nullptr && communicator->sampler() != nullptr) {
         EndCallGroup(handle, *communicator);
       }

@@ -16,6 +16,7 @@
 #include "plugin/identity/gpu_identity.h"
 #include "plugin/nccl/event_policy.h"
 #include "plugin/nccl/profiler_abi.h"
+#include "plugin/operations/capturing_threads.h"
 #include "plugin/operations/communicator.h"
 #include "plugin/operations/handle.h"
 #include "plugin/sampling/sampler.h"
@@ -172,8 +173,6 @@ class Process {
   static void PlaceInSymmetricPlan(OperationStart& start, const Communicator& communicator);
   // Fills in when the call was made. False if the call is being captured at this moment: nothing is handed to the GPU.
   bool DateCall(Handle call, OperationStart* start);
-  // A communicator captures one graph at a time.
-  Word& CapturingEntry(Handle call_group) { return capturing_[call_group.Slot()]; }
 
   // When a call was made, by the payload of its handle. False if that cannot be told.
   bool TimeOfCall(uint64_t payload, uint64_t* call_ns) const;
@@ -194,8 +193,8 @@ class Process {
   Mode mode_;
   Options options_;
   Segment segment_;
-  std::array<Decision, 16> decisions_;                 // filled from the front; the last place is used anew
-  std::array<Word, Handle::kMaxSlots> capturing_;      // by slot: the call group that is open and under graph capture
+  std::array<Decision, 16> decisions_;  // filled from the front; the last place is used anew
+  CapturingThreads capturing_threads_;
   std::array<Word, Handle::kMaxSlots> contexts_;       // handle of the live communicator in each slot; 0: none
   std::array<Word, Handle::kMaxSlots> generations_;    // of each slot so far
   std::array<uint64_t, Handle::kMaxSlots> closed_ns_;  // CLOCK_MONOTONIC of the last finalize; under the lock

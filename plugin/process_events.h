@@ -33,12 +33,8 @@ inline void* Process::StartCall(void* context, Function function, bool is_captur
                                              : FreezingCall::kRecv,
                context, call_group);
   }
-  const Handle group = Handle::From(call_group);
   communicator->NoteCall(is_captured);
-  if (is_captured && IsOurs(group) && group.Kind() == HandleKind::kGroupApi) {
-    StoreRelaxed(CapturingEntry(group), group.bits);
-    return group.As(HandleKind::kCapturedCall).Pointer();
-  }
+  if (is_captured) return Handle::Of(Salt(), HandleKind::kCapturedCall, capturing_threads_.Number()).Pointer();
   const uint64_t now_ns = NowNs();
   communicator->NoteWorkItem(now_ns);
   HandleKind kind = HandleKind::kCall;
@@ -82,8 +78,7 @@ inline bool Process::DateCall(Handle call, OperationStart* start) {
   }
   start->call_ns = NowNs();
   if (kind == HandleKind::kCapturedCall) {
-    const Handle group = call.As(HandleKind::kGroupApi);
-    if (LoadRelaxed(CapturingEntry(group)) == group.bits) return false;
+    if (capturing_threads_.IsCurrent(call.Payload())) return false;
     start->call_is_bound = true;  // the kernel waits for this very callback
     start->is_replay = true;
   }

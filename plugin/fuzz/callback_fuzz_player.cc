@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <thread>
 
 #include "plugin/fuzz/callback_fuzz_clock.h"
 #include "plugin/fuzz/callback_fuzz_vocabulary.h"
@@ -149,7 +150,7 @@ void* Player::StartCall(Member& member, void* call_group, bool is_p2p, bool is_c
   bool is_counted = false;
   void* handle = StartOn(member, member.version, event, &is_counted);
   if (is_counted) session_.AccountOf(member).AddCall(MeaningOf(event.function));
-  calls_.Keep(handle);
+  (is_captured ? captured_calls_ : calls_).Keep(handle);
   return handle;
 }
 
@@ -228,12 +229,17 @@ void Player::PlayCapture(Member& member, bool is_nested) {
   Stop(member.version, call);
   Stop(member.version, call_group);
   const uint32_t replays = bytes_.Below(3);
-  for (uint32_t i = 0; i < replays; ++i) {
-    event.type = abi::kGroup;
-    void* launch = StartOn(member, member.version, event, &is_counted);
-    Stop(member.version, StartTask(member, call, launch, is_p2p, false));
-    Stop(member.version, launch);
-  }
+  if (replays == 0) return;
+  std::thread host_functions([&] {
+    for (uint32_t i = 0; i < replays; ++i) {
+      event.type = abi::kGroup;
+      void* launch = StartOn(member, member.version, event, &is_counted);
+      void* captured = bytes_.OneIn(4) ? ChooseGarbage(captured_calls_) : call;
+      Stop(member.version, StartTask(member, captured, launch, is_p2p, false));
+      Stop(member.version, launch);
+    }
+  });
+  host_functions.join();
 }
 
 void Player::PlayCopy(Member& member) {

@@ -83,7 +83,7 @@ class Player {
   const Role role_;
   uint64_t callbacks_ = 0;
   uint64_t sequence_ = 0;
-  Memory groups_, calls_, launches_, tasks_, parts_;
+  Memory groups_, calls_, captured_calls_, launches_, tasks_, parts_;
   std::array<uint64_t, 32> owners_{};  // ids of the members that parts_ belong to
 };
 

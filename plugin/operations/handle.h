@@ -12,7 +12,7 @@
 // salt: random per process, never 0, so that a handle is never NULL and another process's handle does not fit. slot:
 // place of the communicator. ticket: low bits of the number of the operation or launch, so that a handle dies with what
 // it names. A kCall or kUntimedCall handle holds the time of the call in place of slot, ticket
-// and channel.
+// and channel, a kCapturedCall handle the number of the thread that made it.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ enum class HandleKind : uint8_t {
   kContext,         // a communicator; slot and generation (in place of the ticket)
   kGroupApi,        // one user-level group of calls
   kCall,            // one API call; 44 bits of time
-  kCapturedCall,    // an API call under graph capture; slot and ticket of its kGroupApi
+  kCapturedCall,    // one API call under graph capture; number of its thread
   kGroup,           // one launch
   kOperation,       // one collective or point-to-point task
   kKernelChannel,   // one channel of an operation

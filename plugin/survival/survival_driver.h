@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <thread>
 
 #include "plugin/nccl/profiler_abi.h"
 #include "plugin/segment/word.h"
@@ -54,6 +55,12 @@ struct Api<7> {
   using Descriptor = abi::DescriptorV7;
   using Table = abi::ProfilerV5<Descriptor>;
 };
+
+// As the CUDA driver runs a host function: on a thread that makes no calls.
+template <typename Function>
+void OnHostThread(Function function) {
+  std::thread(function).join();
+}
 
 namespace nccl {
 

@@ -151,15 +151,17 @@ TEST_F(HandleSurvival, Survives06_SlotsOfACapturedPlanThatPersistOverReplays) {
     void* group = nullptr;
     void* operation = nullptr;
     constexpr int kReplays = 50;
-    for (int replay = 0; replay < kReplays; ++replay) {
-      caller.Stop(operation);  // of the replay before: nothing nulled the slots
-      caller.Stop(group);
-      group = caller.Group();
-      operation = caller.Operation({}, call, group);
-      caller.Stop(operation);
-      caller.Stop(group);
-      caller.Complete(operation);
-    }
+    OnHostThread([&] {
+      for (int replay = 0; replay < kReplays; ++replay) {
+        caller.Stop(operation);  // of the replay before: nothing nulled the slots
+        caller.Stop(group);
+        group = caller.Group();
+        operation = caller.Operation({}, call, group);
+        caller.Stop(operation);
+        caller.Stop(group);
+        caller.Complete(operation);
+      }
+    });
     caller.Finalize();
     ExpectAllTimed(Segment(), kReplays);
     EXPECT_EQ(Segment().Calls(), kCallsOf<kVersion>);

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <thread>
 
 #include "plugin/survival/survival_fixture.h"
 
@@ -78,7 +79,21 @@ struct Stage {
   Caller<6> sixth{{.id = 6}};   // with calls
   Caller<6> gone{{.id = 8}};    // finalized
   Caller<7> shared{{.id = 7}};  // in the overflow slot
+  void* captured = Capture();   // a call on `sixth`, by a thread that is over
   Stage() { gone.Finalize(); }
+
+ private:
+  void* Capture() {
+    void* call = nullptr;
+    std::thread caller([&] {
+      void* group_api = sixth.GroupApi(true);
+      call = sixth.Call(group_api, {}, true);
+      sixth.Stop(call);
+      sixth.Stop(group_api);
+    });
+    caller.join();
+    return call;
+  }
 };
 
 template <int kVersion>
@@ -98,13 +113,17 @@ void PlayOperations(Caller<kVersion>& caller) {
 }
 
 template <int kVersion>
-void PlayReplays(Caller<kVersion>& caller) {
+void PlayCapture(Caller<kVersion>& caller) {
   void* group_api = caller.GroupApi(true);
   void* call = caller.Call(group_api, {}, true);
-  caller.Launch({}, call);  // at capture
+  caller.Launch({}, call);
   caller.Stop(call);
   caller.Stop(group_api);
-  for (int i = 0; i < 100; ++i) caller.Complete(caller.Launch({}, call));
+}
+
+template <int kVersion>
+void PlayReplays(Caller<kVersion>& caller, void* captured_call) {
+  for (int i = 0; i < 100; ++i) caller.Complete(caller.Launch({}, captured_call));
 }
 
 template <int kVersion>
@@ -144,7 +163,8 @@ void PlayMessagesToSelf(Caller<kVersion>& caller) {
 void PlayHotPath(Stage& stage) {
   const auto play = [&](auto& caller) {
     PlayOperations(caller);
-    PlayReplays(caller);
+    PlayCapture(caller);
+    PlayReplays(caller, stage.captured);
     PlayOddities(caller, stage.gone.context);
     PlayOverrun(caller);
     PlayMessagesToSelf(caller);

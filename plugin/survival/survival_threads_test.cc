@@ -68,10 +68,9 @@ TEST_F(ThreadSurvival, Survives27_CallbacksOnAHostFunctionThreadMakeNoCudaCall) 
     void* group_api = caller.GroupApi(true);
     void* call = caller.Call(group_api, {}, true);
     caller.Stop(group_api);
-    std::thread host_functions([&] {
+    OnHostThread([&] {
       for (int replay = 0; replay < 100; ++replay) caller.Complete(caller.Launch({}, call));
     });
-    host_functions.join();
     caller.Finalize();
     EXPECT_EQ(driver.calls(), calls_of_init);
     EXPECT_EQ(Segment().Timed(), 100u);
@@ -384,7 +383,9 @@ TEST_F(ThreadSurvival, Survives36_CapturesOnSeveralCommunicatorsAtATime) {
     for (size_t i = 0; i < kCommunicators; ++i) callers[i].Launch({}, calls[i]);  // announced at capture: not run
     for (size_t i = 0; i < kCommunicators; ++i) EXPECT_EQ(Segment().Started("AllReduce", i), 0u);
     for (size_t i = 0; i < kCommunicators; ++i) callers[i].Stop(groups[i]);
-    for (size_t i = 0; i < kCommunicators; ++i) callers[i].Complete(callers[i].Launch({}, calls[i]));
+    OnHostThread([&] {
+      for (size_t i = 0; i < kCommunicators; ++i) callers[i].Complete(callers[i].Launch({}, calls[i]));
+    });
     for (size_t i = 0; i < kCommunicators; ++i) EXPECT_EQ(Segment().Timed("AllReduce", i), 1u);
   });
 }

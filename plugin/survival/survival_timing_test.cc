@@ -212,10 +212,12 @@ TEST_F(TimingSurvival, Survives38_ReplaysAfterAnEagerCallAreUntimed) {
     void* call = caller.Call(group_api, {}, true);
     caller.Stop(call);
     caller.Stop(group_api);
-    for (int i = 0; i < 10; ++i) caller.Complete(caller.Launch({}, call));
+    OnHostThread([&] {
+      for (int i = 0; i < 10; ++i) caller.Complete(caller.Launch({}, call));
+    });
     caller.Run();
     EXPECT_EQ(Segment().Timed(), 11u);
-    caller.Complete(caller.Launch({}, call));
+    OnHostThread([&] { caller.Complete(caller.Launch({}, call)); });
     caller.Run();
     EXPECT_EQ(Segment().Timed(), 11u);
     EXPECT_EQ(Segment().Lost(), Only({{Loss::kCommunicatorDrifting, 2}}));
