@@ -104,11 +104,12 @@ class DocumentedSegment:
         return os.pread(self.file, self.layout.ring_bytes, self.first_slot + slot * self.slot_bytes + self.layout.ring_offset)
 
     def completions(self, slot, ring):
-        """Entries of `ring`, a copy, that were not written while it was taken: their ticket is still there."""
+        """Entries of `ring`, a copy, that were not written while it was taken: a second copy has the same."""
         count = self.layout.entry_words
         form = f'<{self.layout.ring_bytes // WORD_BYTES}Q'
-        words, now = struct.unpack(form, ring), struct.unpack(form, self.ring(slot))
+        words, again = struct.unpack(form, ring), struct.unpack(form, self.ring(slot))
         for at in range(0, len(words), count):
-            if words[at] != 0 and words[at] == now[at]:
-                ticket, what, *rest = words[at:at + count]
+            entry = words[at:at + count]
+            if entry[0] != 0 and entry == again[at:at + count]:
+                ticket, what, *rest = entry
                 yield Completion(ticket, FUNCTIONS[what >> 56], what & (1 << 56) - 1, *rest)
