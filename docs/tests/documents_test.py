@@ -21,7 +21,6 @@ NOT_YET_PLAIN = {
     'ARCHITECTURE.md',
     'CHANGELOG.md',
     'CONTRIBUTING.md',
-    'README.md',
     'SECURITY.md',
     'deploy/prometheus/README.md',
     'docs/alerts.md',

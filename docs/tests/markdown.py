@@ -10,7 +10,7 @@ FROM_THE_CODE = (
     '| variable | default | meaning |',
     '| label | what is one series without it | shipped rules |',
 )
-START_OF_ITEM = re.compile(r'\s*(?:[-*]|\d+\.)\s+')
+START_OF_ITEM = re.compile(r'^\s*(?:[-*]|\d+\.)\s+')
 
 
 def _lines_of_text(text):
