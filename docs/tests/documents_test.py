@@ -38,7 +38,6 @@ NOT_YET_PLAIN = {
     'docs/runbooks/NCCLExporterEventsDropped.md',
     'docs/runbooks/NCCLExporterSegmentsUnusable.md',
     'docs/runbooks/NCCLExporterSeriesDropped.md',
-    'docs/runbooks/NCCLExporterTimestampsRejected.md',
     'docs/runbooks/NCCLHangCulprit.md',
     'docs/runbooks/NCCLHangMismatchedCall.md',
     'docs/runbooks/NCCLHangNobodyBehind.md',
