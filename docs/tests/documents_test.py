@@ -23,7 +23,6 @@ NOT_YET_PLAIN = {
     'CONTRIBUTING.md',
     'SECURITY.md',
     'deploy/prometheus/README.md',
-    'docs/alerts.md',
     'docs/api.md',
     'docs/dashboards.md',
     'docs/kernel-timing.md',
