@@ -3,6 +3,7 @@
 """All Markdown documents of the repository: links and anchors lead somewhere, and sentences are short and plain."""
 import os
 import pathlib
+import re
 import sys
 import unittest
 
@@ -23,13 +24,17 @@ NOT_YET_PLAIN = {
 }
 
 
-def documents():
-    for folder, folders, files in os.walk(ROOT):
+def files(*endings):
+    for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in IGNORED and not name.startswith(('.', 'bazel-'))]
-        yield from (pathlib.Path(folder, name) for name in files if name.endswith('.md'))
+        yield from (pathlib.Path(folder, name) for name in names if name.endswith(endings))
 
 
-DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding='utf-8') for path in documents()}
+def sources():
+    return files('.h', '.cc', '.py', '.bazel', '.yml', '.in', '.yaml', '.service', '.html', '.js')
+
+
+DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding='utf-8') for path in files('.md')}
 
 
 class Documents(unittest.TestCase):
@@ -48,6 +53,12 @@ class Documents(unittest.TestCase):
                     self.assertTrue(file.exists(), 'no such file')
                     if anchor:
                         self.assertIn(anchor, list(markdown.anchors(file.read_text(encoding='utf-8'))))
+
+    def test_that_sources_name_exist(self):
+        for path in sources():
+            for name in re.findall(r'\b(?:docs|proto|deploy|plugin|tests)/(?:[\w-]+/)*[\w-]+\.md\b', path.read_text(encoding='utf-8')):
+                with self.subTest(f'{path.relative_to(ROOT)}: {name}'):
+                    self.assertTrue((ROOT / name).exists(), 'no such document')
 
     def test_are_plain(self):
         for name in DOCUMENTS.keys() - NOT_YET_PLAIN:
