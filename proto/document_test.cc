@@ -109,7 +109,7 @@ TEST(MetricDocument, ListsEveryMetricOfTheCatalogue) {
     table += "| `" + std::string(row.name) + "` | " + TypeName(row.type) + " | " + labels + " | " +
              std::string(row.help) + " |\n";
   }
-  ExpectTable("README.md", table);
+  ExpectTable("docs/metrics.md", table);
 }
 
 TEST(MetricDocument, SaysWhatBecomesOfSeriesWithoutALabel) {
@@ -129,7 +129,7 @@ TEST(LossDocument, ListsEveryCause) {
                                                                       : "timestamps rejected";
     table += "| `" + std::string(loss.reason) + "` | " + std::string(kind) + " | " + std::string(loss.meaning) + " |\n";
   }
-  ExpectTable("README.md", table);
+  ExpectTable("docs/metrics.md", table);
 }
 
 TEST(MetricCatalogue, KeepsToTheNamingRules) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the README's option tables with the tables that the programs read.
+// Compares the option tables of the documents with the tables that the programs read.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -11,27 +11,27 @@
 namespace nccl_exporter {
 namespace {
 
-void ExpectInReadme(const std::string& table) {
-  std::ifstream file("README.md");
+void ExpectIn(const std::string& document, const std::string& table) {
+  std::ifstream file(document);
   std::stringstream text;
   text << file.rdbuf();
-  EXPECT_NE(text.str().find(table), std::string::npos) << "README.md should contain:\n" << table;
+  EXPECT_NE(text.str().find(table), std::string::npos) << document << " should contain:\n" << table;
 }
 
-TEST(Readme, ShowsTheOptionsOfTheDaemon) {
+TEST(OptionTables, ShowTheFlagsOfTheDaemon) {
   const Finished options = RunToEnd({kDaemonPath, "options"});
   ASSERT_EQ(options.exit_code, 0);
-  ExpectInReadme(options.output);
+  ExpectIn("docs/daemon.md", options.output);
 }
 
-TEST(Readme, ShowsTheOptionsOfThePlugin) {
+TEST(OptionTables, ShowTheVariablesOfThePlugin) {
   std::string table = "| variable | default | meaning |\n|---|---|---|\n";
   for (const OptionRow& row : kOptions) {
     const std::string value = row.default_text;
     table +=
         "| `" + std::string(row.name) + "` | " + (value.empty() ? "" : "`" + value + "`") + " | " + row.help + " |\n";
   }
-  ExpectInReadme(table);
+  ExpectIn("docs/plugin.md", table);
 }
 
 }  // namespace
