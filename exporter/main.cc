@@ -61,8 +61,7 @@ int Dump(const std::string& path) {
   const std::optional<ProcessSnapshot> process = ReadSegmentFile(path, &error, &detail);
   if (process) return Print(DumpText(*process));
   if (error == SegmentError::kCount) return Fail(kRuntimeFailure, path + ": not ready: " + detail);
-  return Fail(kRuntimeFailure, path + ": " + std::string(kSegmentErrors[static_cast<size_t>(error)]) +
-                                   (detail.empty() ? "" : ": " + detail));
+  return Fail(kRuntimeFailure, path + ": " + std::string(NameOf(error)) + (detail.empty() ? "" : ": " + detail));
 }
 
 // The directories that are there and cannot be read; empty if there are none.

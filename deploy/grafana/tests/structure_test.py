@@ -19,7 +19,7 @@ import report
 import yaml
 
 DASHBOARDS = dashboards.read(HERE / 'dashboards')
-CATALOGUE = re.findall(r'^    \{"(\w+)", MetricType::k(\w+)', pathlib.Path('proto/metric_catalogue.h').read_text(), re.M)
+CATALOGUE = re.findall(r'^    \{Metric::k\w+,\s+"(\w+)",\s+MetricType::k(\w+)', pathlib.Path('proto/metric_catalogue.h').read_text(), re.M)
 RULES = yaml.safe_load(pathlib.Path('deploy/prometheus/nccl-exporter.rules.yml').read_text())
 RECORDED = {rule['record'] for group in RULES['groups'] for rule in group['rules'] if 'record' in rule}
 FOREIGN = {'up', 'ALERTS', 'scrape_samples_scraped', 'DCGM_FI_DEV_SM_CLOCK', 'DCGM_FI_DEV_POWER_USAGE',
