@@ -22,6 +22,7 @@
 #include <system_error>
 
 #include "collector/collector.h"
+#include "exporter/catalogue_json.h"
 #include "exporter/commands/cardinality.h"
 #include "exporter/commands/segment_dump.h"
 #include "exporter/commands/top.h"
@@ -253,6 +254,7 @@ int Main(int argc, char** argv) {
   const Options options = ParseOptions(argc, argv, error);
   if (!error.empty()) return Fail(kBadUsage, error + " (see nccl-exporter --help)");
   if (options.command == Command::kPrint) return Print(options.text);
+  if (options.command == Command::kCatalogue) return Print(CatalogueJson());
   try {
     if (options.command == Command::kDump) return Dump(options.dump_segment);
     if (options.command == Command::kTop) return Top(options);

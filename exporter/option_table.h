@@ -13,7 +13,7 @@ namespace nccl_exporter {
 
 enum class FlagTakes : uint8_t {
   kValue,
-  kValues,   // given several times; the default is a list with commas
+  kValues,  // given several times; the default is a list with commas
   kNothing,
 };
 

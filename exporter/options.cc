@@ -107,7 +107,8 @@ Options ParseOptions(int argc, const char* const* argv, std::string& error) {
       ->default_str("rank");
   NodeShape shape;
   const CLI::App* cardinality = AddCardinality(app, shape);
-  CLI::App* print_options = app.add_subcommand("options", "Print the table of flags as Markdown.");
+  CLI::App* catalogue =
+      app.add_subcommand("catalogue", "Print families, causes of loss, reasons and flags as JSON, for scripts.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -125,21 +126,9 @@ Options ParseOptions(int argc, const char* const* argv, std::string& error) {
   if (top->parsed()) options.command = Command::kTop;
   if (cardinality->parsed()) options.command = Command::kCardinality;
   if (cardinality->parsed() && HasFlags(*cardinality)) options.shape = shape;
-  if (print_options->parsed()) {
-    options.command = Command::kPrint;
-    options.text = OptionsAsMarkdown();
-  }
+  if (catalogue->parsed()) options.command = Command::kCatalogue;
   StoreAll(values, options, error);
   return options;
-}
-
-std::string OptionsAsMarkdown() {
-  std::string table = "| flag | default | meaning |\n|---|---|---|\n";
-  for (const OptionRow& row : kOptions) {
-    const std::string value = row.default_value.empty() ? "" : '`' + std::string(row.default_value) + '`';
-    table += "| `" + std::string(row.name) + "` | " + value + " | " + std::string(row.help) + " |\n";
-  }
-  return table;
 }
 
 }  // namespace nccl_exporter

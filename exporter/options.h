@@ -20,7 +20,8 @@ enum class Command : uint8_t {
   kInFlight,     // `inflight`
   kTop,          // `top`
   kCardinality,  // `cardinality`
-  kPrint         // --help, --version, `options`: write `text` to standard output
+  kCatalogue,    // `catalogue`
+  kPrint         // --help, --version: write `text` to standard output
 };
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError };
@@ -48,8 +49,5 @@ struct Options {
 // What the command line asks for, or in `error` the one line that says what is wrong with it (then the result means
 // nothing).
 Options ParseOptions(int argc, const char* const* argv, std::string& error);
-
-// The table of flags as Markdown, as it stands in the README.
-std::string OptionsAsMarkdown();
 
 }  // namespace nccl_exporter

@@ -84,20 +84,6 @@ TEST(LayoutDocument, ShowsTheRings) {
                                      FIELD(CompletionEntry, members));
 }
 
-std::string TypeName(MetricType type) {
-  switch (type) {
-    case MetricType::kCounter:
-      return "counter";
-    case MetricType::kGauge:
-      return "gauge";
-    case MetricType::kHistogram:
-      return "histogram";
-    case MetricType::kInfo:
-      break;
-  }
-  return "info";
-}
-
 TEST(MetricDocument, ListsEveryMetricOfTheCatalogue) {
   std::string table = "| metric | type | labels | meaning |\n|---|---|---|---|\n";
   for (const MetricRow& row : kMetrics) {
@@ -106,8 +92,8 @@ TEST(MetricDocument, ListsEveryMetricOfTheCatalogue) {
     for (size_t at = 0; (at = labels.find(',', at)) != std::string::npos; ++at) {
       if (labels[at + 1] != ' ') labels.insert(at + 1, " ");
     }
-    table += "| `" + std::string(row.name) + "` | " + TypeName(row.type) + " | " + labels + " | " +
-             std::string(row.help) + " |\n";
+    table += "| `" + std::string(row.name) + "` | " + std::string(RowIn(kMetricTypes, row.type).name) + " | " + labels +
+             " | " + std::string(row.help) + " |\n";
   }
   ExpectTable("README.md", table);
 }

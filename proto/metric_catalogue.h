@@ -12,13 +12,24 @@
 namespace nccl_exporter {
 
 enum class MetricType : uint8_t { kCounter, kGauge, kHistogram, kInfo };
+inline constexpr std::array<CodeRow<MetricType>, 4> kMetricTypes{{
+    {MetricType::kCounter, "counter", "grows, and begins at 0 again with its process or communicator"},
+    {MetricType::kGauge, "gauge", "the value at the moment of the scrape"},
+    {MetricType::kHistogram, "histogram", "classic and native buckets"},
+    {MetricType::kInfo, "info", "the value 1, with labels that tell"},
+}};
+static_assert(IsInOrder(kMetricTypes));
 
 // The labels that every series of a family carries, besides its own.
-enum class LabelScope : uint8_t {
-  kCommunicator,  // comm, comm_name, rank, gpu, uid, and those known of slurm_job_id, namespace, pod, container
-  kProcess,       // pid, global_rank, uid, and those known of slurm_job_id, namespace, pod, container
-  kDaemon,        // none
-};
+enum class LabelScope : uint8_t { kCommunicator, kProcess, kDaemon };
+inline constexpr std::array<CodeRow<LabelScope>, 3> kLabelScopes{{
+    {LabelScope::kCommunicator, "communicator",
+     "comm, comm_name, rank, gpu, uid, and those known of slurm_job_id, namespace, pod, container"},
+    {LabelScope::kProcess, "process",
+     "pid, global_rank, uid, and those known of slurm_job_id, namespace, pod, container"},
+    {LabelScope::kDaemon, "daemon", "none"},
+}};
+static_assert(IsInOrder(kLabelScopes));
 
 enum class Metric : uint8_t {
   kCollectiveCalls,
