@@ -100,7 +100,7 @@ int PrintCardinality(const Options& options) {
 }
 
 int Top(const Options& options) {
-  const auto sort = static_cast<TopSort>(std::ranges::find(kTopSorts, options.sort) - kTopSorts.begin());
+  const TopSort sort = std::ranges::find(kTopSorts, options.sort, &CodeRow<TopSort>::name)->id;
   Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
   const auto first = collector.Snapshot();
   const std::string unreadable = UnreadableDirectories(*first);

@@ -84,7 +84,11 @@ std::string OneLine(std::string text) {
   return text;
 }
 
-std::vector<std::string> SortNames() { return {kTopSorts.begin(), kTopSorts.end()}; }
+std::vector<std::string> SortNames() {
+  std::vector<std::string> names;
+  for (const CodeRow<TopSort>& row : kTopSorts) names.emplace_back(row.name);
+  return names;
+}
 
 }  // namespace
 
