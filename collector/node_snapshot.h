@@ -117,7 +117,7 @@ inline constexpr CodeTable<Uncompared> kUncomparedReasons{{
     {Uncompared::kUncertainClocks, "uncertain_clocks",
      "no rank was later than another by more than the clocks are uncertain"},
     {Uncompared::kMismatch, "mismatch", "the ranks' operations of that number cannot be the same"},
-    {Uncompared::kRankTwice, "rank_twice", "a rank is there twice: communicators that cannot be told apart"},
+    {Uncompared::kRankTwice, "rank_twice", "a rank is there twice: communicators that cannot be distinguished"},
 }};
 static_assert(IsInOrder(kUncomparedReasons));
 using UncomparedOperations = std::array<uint64_t, kCountOf<Uncompared>>;

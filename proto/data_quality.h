@@ -14,7 +14,7 @@ namespace nccl_exporter {
 // The three families of data-quality counters.
 enum class LossKind : uint8_t { kDropped, kUnmatched, kTimestampRejected, kCount };
 inline constexpr CodeTable<LossKind> kLossKinds{{
-    {LossKind::kDropped, "dropped", "not recorded, for want of room"},
+    {LossKind::kDropped, "dropped", "not recorded, because there was no room"},
     {LossKind::kUnmatched, "unmatched", "an event that fits no live operation: ignored"},
     {LossKind::kTimestampRejected, "timestamp_rejected",
      "implausible times of an operation or of its launch: it is untimed, and counts here once"},

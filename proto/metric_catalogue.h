@@ -16,7 +16,7 @@ inline constexpr std::array<CodeRow<MetricType>, 4> kMetricTypes{{
     {MetricType::kCounter, "counter", "grows, and begins at 0 again with its process or communicator"},
     {MetricType::kGauge, "gauge", "the value at the moment of the scrape"},
     {MetricType::kHistogram, "histogram", "classic and native buckets"},
-    {MetricType::kInfo, "info", "the value 1, with labels that tell"},
+    {MetricType::kInfo, "info", "the value 1, with facts as labels"},
 }};
 static_assert(IsInOrder(kMetricTypes));
 
