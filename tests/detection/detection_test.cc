@@ -46,7 +46,8 @@ TEST(Detection, NamesWhoIsLateOrHangsAndLeavesTheHealthyAlone) {
   std::filesystem::copy("tests/detection/detection.json", directory.path());
   const RuleSet rules = ReadRuleSet(directory.path());
 
-  const std::vector<std::string> names{"slow-rank-50-percent", "missing-call-dp", "quiet-fsdp"};
+  const std::vector<std::string> names{"slow-rank/slow-rank-50-percent", "wrong-call/missing-call-dp",
+                                       "quiet/quiet-fsdp"};
   std::vector<Played> played(names.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < names.size(); ++i) threads.emplace_back([&, i] { played[i] = Play(names[i], rules); });
