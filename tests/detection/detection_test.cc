@@ -7,9 +7,10 @@
 #include <filesystem>
 #include <thread>
 
+#include "collector/testing/scratch_directory.h"
+#include "exporter/testing/child_process.h"
 #include "tests/detection/monitoring.h"
 #include "tests/detection/scenario_run.h"
-#include "tests/system/child_process.h"
 
 namespace nccl_exporter::detection {
 namespace {
