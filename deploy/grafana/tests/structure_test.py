@@ -84,6 +84,13 @@ class Structure(unittest.TestCase):
         self.assertEqual({path.name: path.read_text() for path in (HERE / 'dashboards').iterdir()}, written,
                          'run deploy/grafana/generate-dashboards')
 
+    def test_a_committed_file_has_a_line_for_each_panel(self):
+        """So that a change of one is a change of one line."""
+        for uid, dashboard in DASHBOARDS.items():
+            lines = {line.rstrip(',') for line in (HERE / f'dashboards/{uid}.json').read_text().splitlines()}
+            for panel in dashboard['panels'] + dashboard['templating']['list']:
+                self.assertTrue(json.dumps(panel) in lines, f'{uid}: {panel.get("title", panel.get("name"))}')
+
     def test_each_has_an_identity_of_its_own_and_no_data_source(self):
         self.assertEqual(len(DASHBOARDS), 6)
         for uid, dashboard in DASHBOARDS.items():
