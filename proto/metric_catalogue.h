@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every metric family that the daemon serves, one row each: the interface that dashboards, rules and habits hang on.
-// HELP lines, the README table and the order of a scrape follow from this list.
+// HELP lines, the table in docs/metrics.md and the order of a scrape follow from this list.
 #pragma once
 
 #include <array>
