@@ -193,10 +193,10 @@ TEST(MainTest, ServesLessOnRequestAndWarnsOfWhatTheRulesNeed) {
 TEST(MainTest, CardinalityIsThatOfTheNodeAskedFor) {
   ChildProcess shape({kDaemon, "cardinality", "--ranks=2", "--communicators=1", "--p2p=0"});
   EXPECT_EQ(shape.Wait(), 0);
-  EXPECT_THAT(shape.Output(), testing::StartsWith("2 processes, 2 communicators in all\n"));
+  EXPECT_THAT(shape.Output(), testing::StartsWith("2 processes, 2 communicators in total\n"));
   ChildProcess here({kDaemon, "cardinality", "--segment.dir=" + TemporaryDirectory()});
   EXPECT_EQ(here.Wait(), 0);
-  EXPECT_THAT(here.Output(), testing::StartsWith("0 processes, 0 communicators in all\n"));
+  EXPECT_THAT(here.Output(), testing::StartsWith("0 processes, 0 communicators in total\n"));
 }
 
 TEST(MainTest, APortInUseIsARuntimeFailure) {

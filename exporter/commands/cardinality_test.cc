@@ -94,7 +94,7 @@ TEST(CardinalityTest, ANativeHistogramIsOneSeriesUnlessOff) {
 TEST(CardinalityTest, TheTableSaysWhatSavesMostAndWhatTheRulesMiss) {
   const auto snapshot = NodeOfShape(kSmall);
   const std::string text = CardinalityText(snapshot, {});
-  EXPECT_THAT(text, HasSubstr("2 processes, 6 communicators in all\n"));
+  EXPECT_THAT(text, HasSubstr("2 processes, 6 communicators in total\n"));
   EXPECT_THAT(text, HasSubstr("--metrics.disable=histograms"));
   EXPECT_THAT(text, HasSubstr("0 are folded into comm=\"other\" and 0 left out"));
   EXPECT_THAT(text, HasSubstr("\nthe shipped rules have everything that they need\n"));
