@@ -10,11 +10,11 @@
 
 #include "simulator/device/cuda_driver.h"
 #include "simulator/device/virtual_clock.h"
+#include "simulator/job/ground_truth_file.h"
 #include "simulator/job/job_options.h"
 #include "simulator/job/process_launcher.h"
 #include "simulator/job/stop_signals.h"
 #include "simulator/job/training_process.h"
-#include "simulator/job/truth_file.h"
 #include "simulator/loader/beside_program.h"
 #include "simulator/loader/profiler_plugin.h"
 

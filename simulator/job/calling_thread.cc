@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "simulator/truth/truth_drift.h"
+#include "simulator/truth/drift.h"
 
 namespace nccl_exporter::sim {
 

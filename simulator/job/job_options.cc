@@ -143,7 +143,7 @@ void AddProcesses(CLI::App& app, Draft& draft) {
   app.add_option("--env-of", draft.environment_of_ranks,
                  "RANK:NAME=VALUE or FIRST-LAST:NAME=VALUE: as --env, for these ranks only")
       ->group(kGroup);
-  app.add_option("--truth", options.truth_file, "write the true counts to this file")->group(kGroup);
+  app.add_option("--truth", options.ground_truth_file, "write the true counts to this file")->group(kGroup);
   app.add_flag("--truth-operations", options.play.lists_operations,
                "list every operation with the duration of its kernel, too")
       ->group(kGroup);

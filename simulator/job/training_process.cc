@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "simulator/device/virtual_clock.h"
-#include "simulator/job/truth_file.h"
+#include "simulator/job/ground_truth_file.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -67,8 +67,13 @@ void TrainingProcess::AddRank(int rank) {
   const auto use_gpu = [cuda = cuda_, node = shape.NodeOf(rank), gpu = shape.LocalRankOf(rank)] {
     if (cuda != nullptr) cuda->SetDevice(node, gpu);
   };
+  const auto make_sink = [&play = options_.play,
+                          &truths = truths_.emplace_back()](const Communicator& its_shape) -> GroundTruthSink& {
+    const uint64_t ranks = play.release.DescribesCommunicatorAtInit() ? static_cast<uint64_t>(its_shape.ranks()) : 0;
+    return truths.emplace_back(ranks, play.release, play.lists_operations || play.faults.Any());
+  };
   communicators_.push_back(
-      std::make_unique<CommunicatorSet>(options_.play, workload_.communicators(), plugin_, rank, use_gpu));
+      std::make_unique<CommunicatorSet>(options_.play, workload_.communicators(), plugin_, rank, use_gpu, make_sink));
   // What a late poll finds depends on the work that came until then, and on nothing else: no thread runs ahead.
   const int64_t most_ahead_ns = options_.play.faults.Any() ? 0 : Delivery::kMostAheadNs;
   ranks_.push_back(
@@ -140,8 +145,9 @@ nlohmann::json TrainingProcess::Truth() const {
     nlohmann::json truth = TruthOfRank(rank, shape.LocalRankOf(rank), shape.NodeOf(rank), getpid(), IsKilled(), uuid);
     truth["process_steps"] = steps;
     truth["process_late_steps"] = late_steps;
-    for (const auto& communicator : communicators_[i]->All()) {
-      truth["communicators"].push_back(TruthOf(*communicator, options_.play));
+    const auto& made = communicators_[i]->All();
+    for (size_t number = 0; number < made.size(); ++number) {
+      truth["communicators"].push_back(TruthOf(*made[number], truths_[i][number], options_.play));
     }
     ranks.push_back(std::move(truth));
   }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process of the job: its ranks, their threads, and the account of what was played to the plugin.
+// One process of the job: its ranks, their threads, and the ground truth of what was played to the plugin.
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,6 +16,7 @@
 #include "simulator/job/job_options.h"
 #include "simulator/loader/profiler_plugin.h"
 #include "simulator/nccl/communicator_set.h"
+#include "simulator/truth/ground_truth.h"
 #include "simulator/workload/step_feed.h"
 
 namespace nccl_exporter::sim {
@@ -47,6 +49,9 @@ class TrainingProcess {
   const Pace pace_;
   ProfilerPlugin plugin_;
   StepFeed feed_;
+  // Of each rank, in the order in which its communicators are made: the player reports to it, and only the job reads
+  // it.
+  std::deque<std::deque<GroundTruth>> truths_;
   std::vector<std::unique_ptr<CommunicatorSet>> communicators_;  // outlive the ranks' threads
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<std::unique_ptr<CallingThread>> threads_;

@@ -86,7 +86,7 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
                       .bytes = task.message_bytes,
                       .shows_its_end = is_timed_ && (shows_kernel || has_proxy_events)});
   members_.back().operation =
-      communicator_.account.AddOperation(task.call.function, task.message_bytes, kernel_.start_ns);
+      communicator_.truth.AddOperation(task.call.function, task.message_bytes, kernel_.start_ns);
   true_members_.push_back(members_.back());
   int64_t last_due_ns = now_ns;
   if (has_kernel_events) {
@@ -304,14 +304,14 @@ void Launch::StopProxyOp(const Part& part, ProxyOp& op, int64_t now_ns) {
 }
 
 void Launch::EndUpload() {
-  communicator_.account.ListDurations(true_members_);
+  communicator_.truth.ListDurations(true_members_);
   communicator_.proxy_starts_due_ns = std::max(communicator_.proxy_starts_due_ns, proxy_starts_due_ns_);
   EndPart();
 }
 
 // The members' intervals were written before each part's decrement.
 void Launch::EndPart() {
-  if (open_parts_.fetch_sub(1, std::memory_order_acq_rel) == 1) communicator_.account.CompleteLaunch(members_);
+  if (open_parts_.fetch_sub(1, std::memory_order_acq_rel) == 1) communicator_.truth.CompleteLaunch(members_);
 }
 
 }  // namespace nccl_exporter::sim

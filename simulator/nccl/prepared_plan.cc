@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "simulator/nccl/group_events.h"
-#include "simulator/truth/truth_drift.h"
 #include "simulator/workload/dice.h"
 
 namespace nccl_exporter::sim {
@@ -111,7 +110,7 @@ void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes
   }
   const bool replays_after_eager = way == Way::kReplay && !communicator_.was_captured;
   if (way != Way::kAtCapture &&
-      LaunchBringsDrift(LaunchedTasksOf(tasks_, communicator_.rank), replays_after_eager, release)) {
+      communicator_.truth.BringsDrift(LaunchedTasksOf(tasks_, communicator_.rank), replays_after_eager)) {
     communicator_.is_drifting.store(true);
   }
   StartTasks(way, now_ns);

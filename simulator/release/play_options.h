@@ -24,7 +24,7 @@ struct PlayOptions {
   int64_t recreate_every = 0;                // steps, after which all communicators are made anew; 0: never
   int64_t gpu_clock_granularity_ns = 32;
   Faults faults;
-  bool lists_operations = false;  // the account has every operation with its true duration
+  bool lists_operations = false;  // the ground truth has every operation with its true duration
 };
 
 }  // namespace nccl_exporter::sim

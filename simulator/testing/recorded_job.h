@@ -13,7 +13,7 @@ namespace nccl_exporter::sim {
 
 struct RecordedJob {
   std::vector<std::string> lines;
-  nlohmann::json ranks;  // the account
+  nlohmann::json ranks;  // the ground truth
 
   // Lines that begin with `start`, such as "U " or "U +Coll".
   std::vector<std::string> Starting(const std::string& start) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulator/job/truth_file.h"
+#include "simulator/job/ground_truth_file.h"
 
 #include <fmt/format.h>
 
@@ -78,10 +78,10 @@ nlohmann::json HangOf(const LiveCommunicator& communicator) {
 
 }  // namespace
 
-nlohmann::json TruthOf(const LiveCommunicator& communicator, const PlayOptions& options) {
+nlohmann::json TruthOf(const LiveCommunicator& communicator, const GroundTruth& counted, const PlayOptions& options) {
   const bool is_described = options.release.DescribesCommunicatorAtInit();
   nlohmann::json functions = nlohmann::json::object();
-  for (const auto& [function, counts] : communicator.account.Counts()) {
+  for (const auto& [function, counts] : counted.Counts()) {
     functions[std::string(TraitsOf(function).name)] = TruthOf(counts);
   }
   nlohmann::json truth{{"id", fmt::format("{:016x}", communicator.id)},
@@ -94,7 +94,7 @@ nlohmann::json TruthOf(const LiveCommunicator& communicator, const PlayOptions& 
                        {"mask_faults", communicator.mask_faults.load()},
                        {"destroy_hang", HangOf(communicator)},
                        {"functions", std::move(functions)}};
-  const std::vector<TrueOperation> operations = communicator.account.Operations();
+  const std::vector<TrueOperation> operations = counted.Operations();
   if (options.faults.Any()) CountAffected(operations, truth["functions"]);
   if (options.lists_operations) truth["operations"] = ListOf(operations);
   return truth;

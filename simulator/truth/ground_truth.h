@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The true counts of one communicator on one rank, by the rules of proto/README.md, written down independently of the
-// plugin.
+// Ground truth of one communicator on one rank: its counts by the rules of proto/README.md, which are implemented here
+// a second time and share nothing with the plugin.
 #pragma once
 
 #include <array>
@@ -12,28 +12,12 @@
 #include <vector>
 
 #include "proto/collective.h"
+#include "simulator/release/release.h"
+#include "simulator/truth/ground_truth_sink.h"
 
 namespace nccl_exporter::sim {
 
-enum class Timing : uint8_t { kNone, kProxy, kKernelCpu, kKernel };
 std::string_view NameOf(Timing timing);
-
-struct Interval {
-  uint64_t start_ns = 0;
-  uint64_t stop_ns = 0;
-};
-
-// One operation among those that share a launch. Its interval grows with the events that NCCL delivers.
-struct LaunchMember {
-  Function function = Function::kAllReduce;
-  uint64_t bytes = 0;
-  bool shows_its_end = false;  // there are events from which a plugin can tell that it is complete
-  size_t operation = 0;        // its place in the list of operations
-  std::optional<Interval> interval = {};
-  std::array<uint64_t, 3> phase_ns = {};
-
-  void Cover(uint64_t start_ns, uint64_t stop_ns);
-};
 
 struct SizeCounts {
   uint64_t operations = 0;
@@ -59,27 +43,24 @@ struct FunctionCounts {
 struct TrueOperation {
   Function function = Function::kAllReduce;
   uint64_t bytes = 0;
-  std::optional<uint64_t> true_ns = {};  // what its kernel took, as it shares it; nothing if no event would tell
+  std::optional<uint64_t> true_ns = {};  // what its kernel took, as it shares it; nothing if no event has it
   int64_t start_ns = 0;                  // when its kernel started, since the job began
-  bool is_affected = false;              // by a fault: an event of it was lost, or told other times than its own
+  bool is_affected = false;              // by a fault: an event of it was lost, or carried the times of other work
 };
 
 // Any thread may call any method.
-class TruthAccount {
+class GroundTruth final : public GroundTruthSink {
  public:
-  // `ranks` as NCCL tells it: 0 where it does not.
-  explicit TruthAccount(uint64_t ranks, bool lists_operations = false)
-      : ranks_(ranks), lists_operations_(lists_operations) {}
+  // `ranks` as NCCL reports it: 0 where it does not.
+  GroundTruth(uint64_t ranks, const Release& release, bool lists_operations = false)
+      : ranks_(ranks), release_(release), lists_operations_(lists_operations) {}
 
-  void AddCall(Function function);
-  // Returns its place in the list of operations.
-  size_t AddOperation(Function function, uint64_t bytes, int64_t start_ns = 0);
-  // All members of a launch have run to their end.
-  void CompleteLaunch(const std::vector<LaunchMember>& members);
-
-  // For the list: the intervals are those of the kernel, whatever is reported.
-  void ListDurations(const std::vector<LaunchMember>& members);
-  void MarkAffected(size_t operation);
+  void AddCall(Function function) override;
+  size_t AddOperation(Function function, uint64_t bytes, int64_t start_ns = 0) override;
+  void CompleteLaunch(const std::vector<LaunchMember>& members) override;
+  void ListDurations(const std::vector<LaunchMember>& members) override;
+  void MarkAffected(size_t operation) override;
+  bool BringsDrift(const std::vector<LaunchedTask>& tasks, bool replays_after_eager) const override;
 
   std::map<Function, FunctionCounts> Counts() const;
   // In the order in which they were added; empty unless it was asked for.
@@ -89,6 +70,7 @@ class TruthAccount {
   void AddTimed(const LaunchMember& member, uint64_t duration_ns, bool is_alone);
 
   const uint64_t ranks_;
+  const Release& release_;
   const bool lists_operations_;
   mutable std::mutex mutex_;
   std::map<Function, FunctionCounts> counts_;

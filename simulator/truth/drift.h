@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// From where on a communicator is not timed: rule 9 of proto/README.md, written down independently of the plugin.
+// The launch from which on a communicator is untimed: rule 9 of proto/README.md, implemented independently of the
+// plugin.
 #pragma once
 
 #include <vector>
 
 #include "simulator/release/release.h"
+#include "simulator/truth/ground_truth_sink.h"
 #include "simulator/workload/thread_step.h"
 
 namespace nccl_exporter::sim {
-
-// What decides of a task that was launched with kernel events.
-struct LaunchedTask {
-  bool is_p2p = false;
-  bool is_to_self = false;
-  bool has_unplayed_channels = false;
-};
 
 // Whether the counters drift from this launch on. `replays_after_eager`: a captured graph's, and the communicator's
 // latest call was not a captured one.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulator/truth/truth_account.h"
+#include "simulator/truth/ground_truth.h"
 
 #include <gtest/gtest.h>
 
@@ -44,11 +44,13 @@ TEST(BusBytesPerSecond, NeedsTheNumberOfRanksWhereTheFactorDoes) {
   EXPECT_EQ(BusBytesPerSecond(Function::kReduce, 1000, 0, 1000), 1000000000u);
 }
 
-TEST(TruthAccount, GivesALoneOperationItsOwnInterval) {
-  TruthAccount account(8);
-  account.AddOperation(Function::kAllReduce, 2 * kMiB);
-  account.CompleteLaunch({MemberOf(Function::kAllReduce, 2 * kMiB, 5000, 25000)});
-  const FunctionCounts counts = account.Counts().at(Function::kAllReduce);
+constexpr Release kRelease(23007);
+
+TEST(GroundTruth, GivesALoneOperationItsOwnInterval) {
+  GroundTruth truth(8, kRelease);
+  truth.AddOperation(Function::kAllReduce, 2 * kMiB);
+  truth.CompleteLaunch({MemberOf(Function::kAllReduce, 2 * kMiB, 5000, 25000)});
+  const FunctionCounts counts = truth.Counts().at(Function::kAllReduce);
   const SizeCounts& size = counts.sizes.at(kMiB);
   EXPECT_EQ(size.operations, 1u);
   EXPECT_EQ(size.timed_bytes, 2 * kMiB);
@@ -60,45 +62,44 @@ TEST(TruthAccount, GivesALoneOperationItsOwnInterval) {
   EXPECT_EQ(counts.bandwidth_sum_kib, 179200000u);
 }
 
-TEST(TruthAccount, SharesTheTimeOfALaunchByBytes) {
-  TruthAccount account(8);
-  account.CompleteLaunch(
-      {MemberOf(Function::kAllReduce, 1000, 0, 900), MemberOf(Function::kAllGather, 2000, 100, 1000)});
-  EXPECT_EQ(account.Counts().at(Function::kAllReduce).duration_sum_ns, 333u);
-  EXPECT_EQ(account.Counts().at(Function::kAllGather).duration_sum_ns, 666u);
+TEST(GroundTruth, SharesTheTimeOfALaunchByBytes) {
+  GroundTruth truth(8, kRelease);
+  truth.CompleteLaunch({MemberOf(Function::kAllReduce, 1000, 0, 900), MemberOf(Function::kAllGather, 2000, 100, 1000)});
+  EXPECT_EQ(truth.Counts().at(Function::kAllReduce).duration_sum_ns, 333u);
+  EXPECT_EQ(truth.Counts().at(Function::kAllGather).duration_sum_ns, 666u);
 }
 
-TEST(TruthAccount, KeepsSendsReceivesAndCollectivesOfALaunchApart) {
-  TruthAccount account(8);
-  account.CompleteLaunch({MemberOf(Function::kSend, 100, 0, 10), MemberOf(Function::kRecv, 100, 0, 40),
-                          MemberOf(Function::kAllReduce, 0, 0, 70)});
-  EXPECT_EQ(account.Counts().at(Function::kSend).duration_sum_ns, 10u);
-  EXPECT_EQ(account.Counts().at(Function::kRecv).duration_sum_ns, 40u);
-  EXPECT_EQ(account.Counts().at(Function::kAllReduce).duration_sum_ns, 70u);
+TEST(GroundTruth, KeepsSendsReceivesAndCollectivesOfALaunchApart) {
+  GroundTruth truth(8, kRelease);
+  truth.CompleteLaunch({MemberOf(Function::kSend, 100, 0, 10), MemberOf(Function::kRecv, 100, 0, 40),
+                        MemberOf(Function::kAllReduce, 0, 0, 70)});
+  EXPECT_EQ(truth.Counts().at(Function::kSend).duration_sum_ns, 10u);
+  EXPECT_EQ(truth.Counts().at(Function::kRecv).duration_sum_ns, 40u);
+  EXPECT_EQ(truth.Counts().at(Function::kAllReduce).duration_sum_ns, 70u);
 }
 
-TEST(TruthAccount, LeavesMembersWithoutAnIntervalOut) {
-  TruthAccount account(8);
-  account.CompleteLaunch({MemberOf(Function::kSend, 100, 0, 10), {.function = Function::kSend, .bytes = 300}});
-  const FunctionCounts counts = account.Counts().at(Function::kSend);
+TEST(GroundTruth, LeavesMembersWithoutAnIntervalOut) {
+  GroundTruth truth(8, kRelease);
+  truth.CompleteLaunch({MemberOf(Function::kSend, 100, 0, 10), {.function = Function::kSend, .bytes = 300}});
+  const FunctionCounts counts = truth.Counts().at(Function::kSend);
   EXPECT_EQ(counts.duration_sum_ns, 10u);
   EXPECT_EQ(counts.completed, 1u);
   EXPECT_EQ(counts.sizes.at(0).timed_operations, 1u);
 }
 
-TEST(TruthAccount, HasNoBandwidthForSharedOrSmallOperations) {
-  TruthAccount account(8);
-  account.CompleteLaunch({MemberOf(Function::kAllReduce, kMiB - 1, 0, 10000)});
-  account.CompleteLaunch({MemberOf(Function::kAllReduce, kMiB, 0, 10000), MemberOf(Function::kReduce, kMiB, 0, 10000)});
-  EXPECT_TRUE(account.Counts().at(Function::kAllReduce).bandwidth.empty());
-  account.CompleteLaunch({MemberOf(Function::kAllReduce, kMiB, 0, 10000)});
-  EXPECT_EQ(account.Counts().at(Function::kAllReduce).bandwidth.size(), 1u);
+TEST(GroundTruth, HasNoBandwidthForSharedOrSmallOperations) {
+  GroundTruth truth(8, kRelease);
+  truth.CompleteLaunch({MemberOf(Function::kAllReduce, kMiB - 1, 0, 10000)});
+  truth.CompleteLaunch({MemberOf(Function::kAllReduce, kMiB, 0, 10000), MemberOf(Function::kReduce, kMiB, 0, 10000)});
+  EXPECT_TRUE(truth.Counts().at(Function::kAllReduce).bandwidth.empty());
+  truth.CompleteLaunch({MemberOf(Function::kAllReduce, kMiB, 0, 10000)});
+  EXPECT_EQ(truth.Counts().at(Function::kAllReduce).bandwidth.size(), 1u);
 }
 
-TEST(TruthAccount, SortsOperationsIntoSizeClasses) {
-  TruthAccount account(8);
-  for (const uint64_t bytes : {0ul, 4095ul, 4096ul, 268435456ul}) account.AddOperation(Function::kReduce, bytes);
-  const auto sizes = account.Counts().at(Function::kReduce).sizes;
+TEST(GroundTruth, SortsOperationsIntoSizeClasses) {
+  GroundTruth truth(8, kRelease);
+  for (const uint64_t bytes : {0ul, 4095ul, 4096ul, 268435456ul}) truth.AddOperation(Function::kReduce, bytes);
+  const auto sizes = truth.Counts().at(Function::kReduce).sizes;
   EXPECT_EQ(sizes.at(0).operations, 2u);
   EXPECT_EQ(sizes.at(4096).operations, 1u);
   EXPECT_EQ(sizes.at(268435456).bytes, 268435456u);

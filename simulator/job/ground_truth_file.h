@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The account of a job as JSON: what a test or a demo compares the plugin's counts with.
+// Ground truth of a job as JSON: what a test or a demo compares the plugin's counts with.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@
 
 #include "simulator/nccl/live_communicator.h"
 #include "simulator/release/play_options.h"
+#include "simulator/truth/ground_truth.h"
 
 namespace nccl_exporter::sim {
 
-nlohmann::json TruthOf(const LiveCommunicator& communicator, const PlayOptions& options);
+nlohmann::json TruthOf(const LiveCommunicator& communicator, const GroundTruth& counted, const PlayOptions& options);
 
 // One rank; its communicators are appended.
 nlohmann::json TruthOfRank(int rank, int local_rank, int node, int64_t pid, bool is_killed,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulator/truth/truth_account.h"
+#include "simulator/truth/ground_truth.h"
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+
+#include "simulator/truth/drift.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -105,18 +107,16 @@ uint64_t BusBytesPerSecond(Function function, uint64_t bytes, uint64_t ranks, ui
   return static_cast<uint64_t>(Wide{bytes} * numerator * 1000000000 / (denominator * duration_ns));
 }
 
-void LaunchMember::Cover(uint64_t start_ns, uint64_t stop_ns) {
-  if (!interval) interval = Interval{start_ns, stop_ns};
-  interval->start_ns = std::min(interval->start_ns, start_ns);
-  interval->stop_ns = std::max(interval->stop_ns, stop_ns);
+bool GroundTruth::BringsDrift(const std::vector<LaunchedTask>& tasks, bool replays_after_eager) const {
+  return LaunchBringsDrift(tasks, replays_after_eager, release_);
 }
 
-void TruthAccount::AddCall(Function function) {
+void GroundTruth::AddCall(Function function) {
   const std::lock_guard lock(mutex_);
   ++counts_[function].calls;
 }
 
-size_t TruthAccount::AddOperation(Function function, uint64_t bytes, int64_t start_ns) {
+size_t GroundTruth::AddOperation(Function function, uint64_t bytes, int64_t start_ns) {
   const std::lock_guard lock(mutex_);
   SizeCounts& size = counts_[function].sizes[SizeClass(bytes)];
   ++size.operations;
@@ -125,7 +125,7 @@ size_t TruthAccount::AddOperation(Function function, uint64_t bytes, int64_t sta
   return operations_.size() - 1;
 }
 
-void TruthAccount::CompleteLaunch(const std::vector<LaunchMember>& members) {
+void GroundTruth::CompleteLaunch(const std::vector<LaunchMember>& members) {
   const std::lock_guard lock(mutex_);
   const std::vector<std::optional<uint64_t>> shares = SharesOf(members);
   for (size_t i = 0; i < members.size(); ++i) {
@@ -134,19 +134,19 @@ void TruthAccount::CompleteLaunch(const std::vector<LaunchMember>& members) {
   }
 }
 
-void TruthAccount::ListDurations(const std::vector<LaunchMember>& members) {
+void GroundTruth::ListDurations(const std::vector<LaunchMember>& members) {
   const std::lock_guard lock(mutex_);
   if (!lists_operations_) return;
   const std::vector<std::optional<uint64_t>> shares = SharesOf(members);
   for (size_t i = 0; i < members.size(); ++i) operations_[members[i].operation].true_ns = shares[i];
 }
 
-void TruthAccount::MarkAffected(size_t operation) {
+void GroundTruth::MarkAffected(size_t operation) {
   const std::lock_guard lock(mutex_);
   if (lists_operations_) operations_[operation].is_affected = true;
 }
 
-void TruthAccount::AddTimed(const LaunchMember& member, uint64_t duration_ns, bool is_alone) {
+void GroundTruth::AddTimed(const LaunchMember& member, uint64_t duration_ns, bool is_alone) {
   FunctionCounts& function = counts_[member.function];
   SizeCounts& size = function.sizes[SizeClass(member.bytes)];
   ++size.timed_operations;
@@ -163,12 +163,12 @@ void TruthAccount::AddTimed(const LaunchMember& member, uint64_t duration_ns, bo
   function.bandwidth_sum_kib += (bandwidth + 512) / 1024;
 }
 
-std::map<Function, FunctionCounts> TruthAccount::Counts() const {
+std::map<Function, FunctionCounts> GroundTruth::Counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;
 }
 
-std::vector<TrueOperation> TruthAccount::Operations() const {
+std::vector<TrueOperation> GroundTruth::Operations() const {
   const std::lock_guard lock(mutex_);
   return operations_;
 }

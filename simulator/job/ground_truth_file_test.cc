@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulator/job/truth_file.h"
+#include "simulator/job/ground_truth_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 class TruthFile : public testing::Test {
  protected:
   TruthFile() {
-    std::string name = testing::TempDir() + "truth_file_test_XXXXXX";
+    std::string name = testing::TempDir() + "ground_truth_file_test_XXXXXX";
     directory_ = mkdtemp(name.data());
   }
   ~TruthFile() override { std::filesystem::remove_all(directory_); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulator/truth/truth_drift.h"
+#include "simulator/truth/drift.h"
 
 #include <algorithm>
 #include <set>
