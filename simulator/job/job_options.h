@@ -20,7 +20,7 @@ struct Kill {
   bool is_in_flight = false;
 };
 
-// What the first process tells those that it starts.
+// What the first process passes to those that it starts.
 struct ChildOptions {
   int process = 0;
   int64_t epoch_monotonic_ns = 0;

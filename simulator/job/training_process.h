@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "simulator/device/clock_mode.h"
 #include "simulator/device/cuda_driver.h"
-#include "simulator/device/pace.h"
 #include "simulator/device/rank.h"
 #include "simulator/job/calling_thread.h"
 #include "simulator/job/job_options.h"
@@ -46,7 +46,7 @@ class TrainingProcess {
   const int process_;
   const CudaDriver* const cuda_;
   const Workload workload_;
-  const Pace pace_;
+  const ClockMode clock_mode_;
   ProfilerPlugin plugin_;
   StepFeed feed_;
   // Of each rank, in the order in which its communicators are made: the player reports to it, and only the job reads

@@ -50,7 +50,7 @@ struct LiveCommunicator {
   const Communicator& shape;
   const uint64_t id;
   const int rank;       // in this communicator
-  const bool is_named;  // the plugin is told shape.name
+  const bool is_named;  // the plugin gets shape.name
   void* context = nullptr;
   std::array<std::array<ChannelConnection, 2>, kMostChannels> connections;  // [channel][is receive]
   std::array<WorkCounters, kMostChannels> counters;

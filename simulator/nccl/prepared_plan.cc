@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "simulator/nccl/group_events.h"
-#include "simulator/workload/dice.h"
+#include "simulator/workload/hash_random.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -93,7 +93,7 @@ void PreparedPlan::MaybeLetKernelEndFirst(uint64_t purpose, int64_t end_ns, int6
   constexpr int64_t kShortKernelNs = 200000;
   constexpr uint64_t kOneIn = 16;
   if (end_ns > preempted_until_ns_ || end_ns > now_ns + kShortKernelNs) return;
-  if (end_ns <= now_ns || Dice(options_.seed, communicator_.id, end_ns, purpose) % kOneIn != 0) return;
+  if (end_ns <= now_ns || HashRandom(options_.seed, communicator_.id, end_ns, purpose) % kOneIn != 0) return;
   rank_.GoOnTo(end_ns);
   now_ns = end_ns;
 }

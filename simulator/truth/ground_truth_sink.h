@@ -23,7 +23,7 @@ struct Interval {
 struct LaunchMember {
   Function function = Function::kAllReduce;
   uint64_t bytes = 0;
-  bool shows_its_end = false;  // there are events from which a plugin can tell that it is complete
+  bool shows_its_end = false;  // there are events that show a plugin its completion
   size_t operation = 0;        // its place in the list of operations
   std::optional<Interval> interval = {};
   std::array<uint64_t, 3> phase_ns = {};

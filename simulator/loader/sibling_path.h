@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the libraries that are installed beside this program.
+// Path of a file that is installed beside this program.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace nccl_exporter::sim {
 
-inline std::filesystem::path BesideProgram(std::string_view file) {
+inline std::filesystem::path SiblingPath(std::string_view file) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / file;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a job is played in real time or as fast as it goes, and until when threads wait for that.
+// Mode of a job's clock: in real time, or as fast as the machine plays it. Any thread may sleep by it.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,10 @@
 
 namespace nccl_exporter::sim {
 
-class Pace {
+class ClockMode {
  public:
-  Pace(bool is_real_time, const std::atomic<bool>& stop_asked) : is_real_time_(is_real_time), stop_asked_(stop_asked) {}
+  ClockMode(bool is_real_time, const std::atomic<bool>& stop_asked)
+      : is_real_time_(is_real_time), stop_asked_(stop_asked) {}
 
   bool StopAsked() const { return stop_asked_.load(std::memory_order_relaxed); }
 

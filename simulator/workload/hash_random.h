@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chance without state: a number that follows from its coordinates alone, so that every process computes the same
-// cluster.
+// Random numbers without state: a hash of a seed and coordinates, so that every process computes the same cluster.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +17,13 @@ constexpr uint64_t Scatter(uint64_t value) {
 }
 
 template <typename... Coordinates>
-constexpr uint64_t Dice(uint64_t seed, Coordinates... coordinates) {
+constexpr uint64_t HashRandom(uint64_t seed, Coordinates... coordinates) {
   uint64_t value = Scatter(seed + 0x9e3779b97f4a7c15u);
   ((value = Scatter(value ^ (static_cast<uint64_t>(coordinates) + 0x9e3779b97f4a7c15u + (value << 6)))), ...);
   return value;
 }
 
-// The dice as a number in [0, 1).
-constexpr double Fraction(uint64_t dice) { return static_cast<double>(dice >> 11) * 0x1p-53; }
+// The random bits as a number in [0, 1).
+constexpr double Fraction(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
 }  // namespace nccl_exporter::sim

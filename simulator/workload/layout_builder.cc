@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulator/workload/layout_draft.h"
+#include "simulator/workload/layout_builder.h"
 
 #include <algorithm>
 #include <set>
@@ -8,14 +8,14 @@
 
 namespace nccl_exporter::sim {
 
-int LayoutDraft::Add(std::string_view name, std::vector<int> members, int64_t first_step) {
+int LayoutBuilder::Add(std::string_view name, std::vector<int> members, int64_t first_step) {
   std::set<int> nodes;
   for (const int rank : members) nodes.insert(shape_.NodeOf(rank));
   communicators_.push_back({std::string(name), std::move(members), static_cast<int>(nodes.size()), first_step});
   return static_cast<int>(communicators_.size()) - 1;
 }
 
-std::vector<int> LayoutDraft::AddNeighbours(std::string_view name, int size) {
+std::vector<int> LayoutBuilder::AddNeighbours(std::string_view name, int size) {
   std::vector<int> added;
   for (int first = 0; first < shape_.ranks(); first += size) {
     std::vector<int> members;
@@ -25,7 +25,7 @@ std::vector<int> LayoutDraft::AddNeighbours(std::string_view name, int size) {
   return added;
 }
 
-std::vector<int> LayoutDraft::AddStrided(std::string_view name, int distance) {
+std::vector<int> LayoutBuilder::AddStrided(std::string_view name, int distance) {
   std::vector<int> added;
   for (int first = 0; first < distance; ++first) {
     std::vector<int> members;
@@ -35,7 +35,7 @@ std::vector<int> LayoutDraft::AddStrided(std::string_view name, int distance) {
   return added;
 }
 
-void LayoutDraft::Append(std::span<const int> communicators, std::span<const Call> calls, bool overlaps_compute) {
+void LayoutBuilder::Append(std::span<const int> communicators, std::span<const Call> calls, bool overlaps_compute) {
   Group group{.id = static_cast<int>(groups_.size()), .overlaps_compute = overlaps_compute};
   for (const int communicator : communicators) {
     for (Call call : calls) {

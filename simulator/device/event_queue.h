@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that delivers events when they are due: NCCL's proxy progress thread, its profiler thread, CUDA's host
-// function thread.
+// Queue of events with the thread that delivers them when they are due: NCCL's proxy progress thread, its profiler
+// thread, or CUDA's host function thread. Any thread may post.
 #pragma once
 
 #include <condition_variable>
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "simulator/device/pace.h"
+#include "simulator/device/clock_mode.h"
 
 namespace nccl_exporter::sim {
 
@@ -21,7 +21,7 @@ namespace nccl_exporter::sim {
 //
 // The time of a delivering thread never goes back: an action that is posted after a later one has run runs at the time
 // that the thread has reached.
-class Delivery {
+class EventQueue {
  public:
   // What the action does to the time that it is given is time that it took.
   using Action = std::function<void(int64_t& now_ns)>;
@@ -29,9 +29,9 @@ class Delivery {
   static constexpr int64_t kMostAheadNs = 200000;
 
   // `prepare` runs first on the new thread.
-  Delivery(const Pace& pace, std::function<void()> prepare, int64_t most_ahead_ns = kMostAheadNs);
+  EventQueue(const ClockMode& clock_mode, std::function<void()> prepare, int64_t most_ahead_ns = kMostAheadNs);
   // Delivers what is left, without waiting for its time.
-  ~Delivery();
+  ~EventQueue();
 
   // Actions run in the order of their times, equal ones in the order of posting.
   void Post(int64_t due_ns, Action action);
@@ -56,7 +56,7 @@ class Delivery {
   void Run();
   bool WaitUntilDue(std::unique_lock<std::mutex>& lock);
 
-  const Pace& pace_;
+  const ClockMode& clock_mode_;
   const std::function<void()> prepare_;
   const int64_t most_ahead_ns_;
   std::mutex mutex_;

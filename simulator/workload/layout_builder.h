@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes down the communicators and groups of a parallel layout while it is written.
+// Collects the communicators and groups of a parallel layout.
 #pragma once
 
 #include <span>
@@ -11,9 +11,9 @@
 
 namespace nccl_exporter::sim {
 
-class LayoutDraft {
+class LayoutBuilder {
  public:
-  explicit LayoutDraft(const ClusterShape& shape) : shape_(shape) {}
+  explicit LayoutBuilder(const ClusterShape& shape) : shape_(shape) {}
 
   const ClusterShape& shape() const { return shape_; }
   const std::vector<Communicator>& communicators() const { return communicators_; }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulator/device/delivery.h"
+#include "simulator/device/event_queue.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace nccl_exporter::sim {
 
-Delivery::Delivery(const Pace& pace, std::function<void()> prepare, int64_t most_ahead_ns)
-    : pace_(pace), prepare_(std::move(prepare)), most_ahead_ns_(most_ahead_ns), thread_([this] { Run(); }) {}
+EventQueue::EventQueue(const ClockMode& clock_mode, std::function<void()> prepare, int64_t most_ahead_ns)
+    : clock_mode_(clock_mode),
+      prepare_(std::move(prepare)),
+      most_ahead_ns_(most_ahead_ns),
+      thread_([this] { Run(); }) {}
 
-Delivery::~Delivery() {
+EventQueue::~EventQueue() {
   {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
@@ -18,7 +21,7 @@ Delivery::~Delivery() {
   thread_.join();
 }
 
-void Delivery::Post(int64_t due_ns, Action action) {
+void EventQueue::Post(int64_t due_ns, Action action) {
   {
     const std::lock_guard lock(mutex_);
     items_.push({due_ns, posted_++, std::move(action)});
@@ -26,7 +29,7 @@ void Delivery::Post(int64_t due_ns, Action action) {
   changed_.notify_all();
 }
 
-void Delivery::SetHorizon(int64_t job_ns) {
+void EventQueue::SetHorizon(int64_t job_ns) {
   {
     const std::lock_guard lock(mutex_);
     horizon_ns_ = job_ns;
@@ -34,12 +37,12 @@ void Delivery::SetHorizon(int64_t job_ns) {
   changed_.notify_all();
 }
 
-void Delivery::WaitDelivered(int64_t until_ns) {
+void EventQueue::WaitDelivered(int64_t until_ns) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return delivering_ns_ > until_ns && (items_.empty() || items_.top().due_ns > until_ns); });
 }
 
-int64_t Delivery::Drain(int64_t now_ns) {
+int64_t EventQueue::Drain(int64_t now_ns) {
   SetHorizon(INT64_MAX - most_ahead_ns_);
   WaitDelivered(INT64_MAX - 1);
   const std::lock_guard lock(mutex_);
@@ -48,7 +51,7 @@ int64_t Delivery::Drain(int64_t now_ns) {
 }
 
 // False when everything is delivered and the thread shall end.
-bool Delivery::WaitUntilDue(std::unique_lock<std::mutex>& lock) {
+bool EventQueue::WaitUntilDue(std::unique_lock<std::mutex>& lock) {
   while (true) {
     if (items_.empty()) {
       if (is_ending_) return false;
@@ -58,14 +61,14 @@ bool Delivery::WaitUntilDue(std::unique_lock<std::mutex>& lock) {
     } else if (items_.top().due_ns > horizon_ns_ + most_ahead_ns_) {
       changed_.wait(lock);
     } else {
-      const auto moment = pace_.Moment(items_.top().due_ns);
-      if (pace_.StopAsked() || std::chrono::steady_clock::now() >= moment) return true;
+      const auto moment = clock_mode_.Moment(items_.top().due_ns);
+      if (clock_mode_.StopAsked() || std::chrono::steady_clock::now() >= moment) return true;
       changed_.wait_until(lock, moment);
     }
   }
 }
 
-void Delivery::Run() {
+void EventQueue::Run() {
   prepare_();
   std::unique_lock lock(mutex_);
   while (WaitUntilDue(lock)) {
