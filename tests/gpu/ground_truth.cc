@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/gpu/account.h"
+#include "tests/gpu/ground_truth.h"
 
 #include <string>
 
 namespace nccl_exporter {
 
-void Account::Call(Function function, uint64_t count, uint32_t element_bytes) {
+void GroundTruth::Call(Function function, uint64_t count, uint32_t element_bytes) {
   if (ranks_ == 1) return;                                          // a copy, which NCCL announces in no way
   if (count == 0 && !TraitsOf(function).is_point_to_point) return;  // dropped by NCCL
   if (announcements_.calls) ++functions_[static_cast<size_t>(function)].calls;
@@ -19,23 +19,23 @@ void Account::Call(Function function, uint64_t count, uint32_t element_bytes) {
   }
 }
 
-void Account::BeginCapture() {
+void GroundTruth::BeginCapture() {
   is_capturing_ = true;
   captured_.clear();
 }
 
-void Account::Replay() {
+void GroundTruth::Replay() {
   for (const Operation& operation : captured_) Count(operation);
 }
 
-void Account::Count(const Operation& operation) {
+void GroundTruth::Count(const Operation& operation) {
   Counts& counts = functions_[static_cast<size_t>(operation.function)];
   const auto size_class = static_cast<size_t>(SizeClassOf(operation.message_bytes));
   ++counts.operations[size_class];
   counts.bytes[size_class] += operation.message_bytes;
 }
 
-nlohmann::json Account::ToJson() const {
+nlohmann::json GroundTruth::ToJson() const {
   nlohmann::json functions = nlohmann::json::object();
   for (size_t i = 0; i < functions_.size(); ++i) {
     const Counts& counts = functions_[i];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/gpu/accounted_communicator.h"
+#include "tests/gpu/counted_communicator.h"
 
 #include <algorithm>
 #include <utility>
@@ -28,43 +28,43 @@ uint32_t BytesOf(ncclDataType_t datatype) { return kDatatypes[static_cast<size_t
 
 }  // namespace
 
-AccountedCommunicator::AccountedCommunicator(Gpu* gpu, ncclComm_t communicator, std::string name, int rank, int ranks)
+CountedCommunicator::CountedCommunicator(Gpu* gpu, ncclComm_t communicator, std::string name, int rank, int ranks)
     : gpu_(gpu),
       name_(std::move(name)),
       rank_(rank),
       ranks_(ranks),
-      account_(OwnAnnouncements(), static_cast<uint32_t>(ranks)),
+      truth_(OwnAnnouncements(), static_cast<uint32_t>(ranks)),
       communicator_(communicator) {}
 
-AccountedCommunicator::AccountedCommunicator(Gpu* gpu, const Meeting& meeting)
-    : AccountedCommunicator(gpu, nullptr, meeting.name, meeting.rank, meeting.ranks) {
+CountedCommunicator::CountedCommunicator(Gpu* gpu, const Bootstrap& bootstrap)
+    : CountedCommunicator(gpu, nullptr, bootstrap.name, bootstrap.rank, bootstrap.ranks) {
   ncclUniqueId id;
   if (rank_ == 0) {
     Require(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    LeaveId(meeting.id_path, id);
+    LeaveId(bootstrap.id_path, id);
   } else {
-    id = AwaitId(meeting.id_path);
+    id = AwaitId(bootstrap.id_path);
   }
   ncclConfig_t config = Named(name_);
   Require(ncclCommInitRankConfig(&communicator_, ranks_, id, rank_, &config), "ncclCommInitRankConfig");
 }
 
-AccountedCommunicator::~AccountedCommunicator() {
+CountedCommunicator::~CountedCommunicator() {
   gpu_->Synchronize();
   Require(ncclCommDestroy(communicator_), "ncclCommDestroy");
 }
 
-std::unique_ptr<AccountedCommunicator> AccountedCommunicator::Split(int color, int key, const std::string& name) {
-  std::unique_ptr<AccountedCommunicator> part(new AccountedCommunicator(gpu_, nullptr, name, 0, 1));
+std::unique_ptr<CountedCommunicator> CountedCommunicator::Split(int color, int key, const std::string& name) {
+  std::unique_ptr<CountedCommunicator> part(new CountedCommunicator(gpu_, nullptr, name, 0, 1));
   ncclConfig_t config = Named(part->name_);
   Require(ncclCommSplit(communicator_, color, key, &part->communicator_, &config), "ncclCommSplit");
   Require(ncclCommCount(part->communicator_, &part->ranks_), "ncclCommCount");
   Require(ncclCommUserRank(part->communicator_, &part->rank_), "ncclCommUserRank");
-  part->account_ = Account(OwnAnnouncements(), static_cast<uint32_t>(part->ranks_));
+  part->truth_ = GroundTruth(OwnAnnouncements(), static_cast<uint32_t>(part->ranks_));
   return part;
 }
 
-void AccountedCommunicator::Collective(Function function, ncclDataType_t datatype, size_t message_bytes) {
+void CountedCommunicator::Collective(Function function, ncclDataType_t datatype, size_t message_bytes) {
   const size_t shares = TraitsOf(function).size_counts_ranks ? static_cast<size_t>(ranks_) : 1;
   const size_t count = std::max<size_t>(message_bytes / BytesOf(datatype) / shares, 1);
   void* const send = gpu_->send();
@@ -90,22 +90,22 @@ void AccountedCommunicator::Collective(Function function, ncclDataType_t datatyp
       break;
   }
   Require(result, TraitsOf(function).name.data());
-  account_.Call(function, count, BytesOf(datatype));
+  truth_.Call(function, count, BytesOf(datatype));
 }
 
-void AccountedCommunicator::Exchange(ncclDataType_t datatype, size_t message_bytes) {
+void CountedCommunicator::Exchange(ncclDataType_t datatype, size_t message_bytes) {
   const size_t count = message_bytes / BytesOf(datatype);
   const int next = (rank_ + 1) % ranks_, previous = (rank_ + ranks_ - 1) % ranks_;
   Require(ncclGroupStart(), "ncclGroupStart");
   Require(ncclSend(gpu_->send(), count, datatype, next, communicator_, gpu_->stream()), "ncclSend");
   Require(ncclRecv(gpu_->receive(), count, datatype, previous, communicator_, gpu_->stream()), "ncclRecv");
   Require(ncclGroupEnd(), "ncclGroupEnd");
-  account_.Call(Function::kSend, count, BytesOf(datatype));
-  account_.Call(Function::kRecv, count, BytesOf(datatype));
+  truth_.Call(Function::kSend, count, BytesOf(datatype));
+  truth_.Call(Function::kRecv, count, BytesOf(datatype));
 }
 
-bool AccountedCommunicator::Spread([[maybe_unused]] Function function, [[maybe_unused]] ncclDataType_t datatype,
-                                   [[maybe_unused]] size_t count) {
+bool CountedCommunicator::Spread([[maybe_unused]] Function function, [[maybe_unused]] ncclDataType_t datatype,
+                                 [[maybe_unused]] size_t count) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
   void* const send = gpu_->send();
   void* const receive = gpu_->receive();
@@ -120,33 +120,33 @@ bool AccountedCommunicator::Spread([[maybe_unused]] Function function, [[maybe_u
     Require(ncclScatter(send, receive, count, datatype, 0, communicator_, gpu_->stream()), "ncclScatter");
     sends = rank_ == 0 ? ranks_ : 0;
   }
-  for (int i = 0; i < sends; ++i) account_.Call(Function::kSend, count, BytesOf(datatype));
-  for (int i = 0; i < receives; ++i) account_.Call(Function::kRecv, count, BytesOf(datatype));
+  for (int i = 0; i < sends; ++i) truth_.Call(Function::kSend, count, BytesOf(datatype));
+  for (int i = 0; i < receives; ++i) truth_.Call(Function::kRecv, count, BytesOf(datatype));
   return true;
 #else
   return false;
 #endif
 }
 
-void AccountedCommunicator::CaptureAndReplay(const std::function<void()>& calls, int replays) {
+void CountedCommunicator::CaptureAndReplay(const std::function<void()>& calls, int replays) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   Require(cudaStreamBeginCapture(gpu_->stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  account_.BeginCapture();
+  truth_.BeginCapture();
   calls();
-  account_.EndCapture();
+  truth_.EndCapture();
   Require(cudaStreamEndCapture(gpu_->stream(), &graph), "cudaStreamEndCapture");
   Require(cudaGraphInstantiateWithFlags(&executable, graph, 0), "cudaGraphInstantiate");
   for (int replay = 0; replay < replays; ++replay) {
     Require(cudaGraphLaunch(executable, gpu_->stream()), "cudaGraphLaunch");
-    account_.Replay();
+    truth_.Replay();
   }
   gpu_->Synchronize();
   Require(cudaGraphExecDestroy(executable), "cudaGraphExecDestroy");
   Require(cudaGraphDestroy(graph), "cudaGraphDestroy");
 }
 
-void AccountedCommunicator::TimedCollective(Function function, ncclDataType_t datatype, size_t message_bytes) {
+void CountedCommunicator::TimedCollective(Function function, ncclDataType_t datatype, size_t message_bytes) {
   cudaEvent_t before = nullptr, after = nullptr;
   float milliseconds = 0;
   Require(cudaEventCreate(&before), "cudaEventCreate");
@@ -161,9 +161,9 @@ void AccountedCommunicator::TimedCollective(Function function, ncclDataType_t da
   Require(cudaEventDestroy(after), "cudaEventDestroy");
 }
 
-nlohmann::json AccountedCommunicator::ToJson() const {
+nlohmann::json CountedCommunicator::ToJson() const {
   return {{"id", ""},        {"name", name_},         {"rank", rank_},
-          {"ranks", ranks_}, {"event_ns", event_ns_}, {"functions", account_.ToJson()}};
+          {"ranks", ranks_}, {"event_ns", event_ns_}, {"functions", truth_.ToJson()}};
 }
 
 }  // namespace nccl_exporter

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/gpu/account_comparison.h"
+#include "tests/gpu/ground_truth_comparison.h"
 
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ std::string Hexadecimal(uint64_t id) {
   return text;
 }
 
-// Calls `visit` with every communicator of the account and its place in the snapshot, which must be there.
+// Calls `visit` with every communicator of the ground truth and its place in the snapshot, which must be there.
 template <typename Truth, typename Visitor>
 void ForEachPair(const NodeSnapshot& snapshot, Truth& truth, Visitor visit) {
   for (auto& rank : truth["ranks"]) {
@@ -77,21 +77,21 @@ class CountComparison {
       : scrape_(scrape),
         labels_{{"comm", communicator["id"]}, {"rank", std::to_string(communicator["rank"].get<int>())}} {}
 
-  void Check(const std::string& function, const json& account) const {
+  void Check(const std::string& function, const json& expected) const {
     Labels labels = labels_;
     labels["collective"] = function;
-    Expect("nccl_collective_calls_total", labels, account["calls"]);
+    Expect("nccl_collective_calls_total", labels, expected["calls"]);
     if (!TraitsOf(FunctionByName(function)).is_point_to_point) {
       for (const uint64_t bound : kSizeClassBounds) {
         labels["size"] = std::to_string(bound);
-        const json counts = account["sizes"].value(labels["size"], json::object());
+        const json counts = expected["sizes"].value(labels["size"], json::object());
         Expect("nccl_collective_operations_total", labels, counts.value("operations", 0.0));
         Expect("nccl_collective_bytes_total", labels, counts.value("bytes", 0.0));
       }
       return;
     }
     double operations = 0, bytes = 0;
-    for (const auto& [size, counts] : account["sizes"].items()) {
+    for (const auto& [size, counts] : expected["sizes"].items()) {
       operations += counts["operations"].get<double>();
       bytes += counts["bytes"].get<double>();
     }
@@ -136,7 +136,7 @@ void ExpectMedianNear(const FunctionSnapshot& function, uint64_t timed, std::vec
 
 void ExpectPlausible(const CommunicatorSnapshot& found, const json& communicator) {
   const bool is_timed_by_events = !communicator["event_ns"].empty();
-  for (const auto& [name, account] : communicator["functions"].items()) {
+  for (const auto& [name, expected] : communicator["functions"].items()) {
     SCOPED_TRACE(name + " on " + communicator["name"].get<std::string>());
     const Function id = FunctionByName(name);
     const FunctionSnapshot& function = found.functions[static_cast<size_t>(id)];
@@ -164,7 +164,7 @@ void FillInIds(const NodeSnapshot& snapshot, json* truth) {
   ForEachPair(snapshot, *truth, [&](const CommunicatorSnapshot& found, json& communicator) {
     const std::string name = communicator["name"], id = Hexadecimal(found.id);
     communicator["id"] = id;
-    // NCCL up to 2.26 tells nothing of a communicator without operations.
+    // NCCL up to 2.26 reports nothing of a communicator without operations.
     if (!found.has_identity && communicator["functions"].empty()) return;
     EXPECT_EQ(found.rank, communicator["rank"].get<uint64_t>()) << name;
     if (found.ranks != 0) {
@@ -199,7 +199,7 @@ void ExpectCountsEqual(const Exposition& scrape, const json& truth) {
       if (communicator["functions"].empty()) continue;
       known.emplace(communicator["id"], std::to_string(communicator["rank"].get<int>()));
       const CountComparison comparison(scrape, communicator);
-      for (const auto& [function, account] : communicator["functions"].items()) comparison.Check(function, account);
+      for (const auto& [function, expected] : communicator["functions"].items()) comparison.Check(function, expected);
     }
   }
   for (const char* name : {"nccl_collective_calls_total", "nccl_collective_operations_total",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's own account of what it asked of NCCL on one communicator: what the plugin must have counted, by the
+// Ground truth of one communicator, by what the program asked of NCCL: what the plugin must have counted, by the
 // definitions of proto/README.md and what the release announces. Durations are not in it.
 #pragma once
 
@@ -14,9 +14,9 @@
 namespace nccl_exporter {
 
 // One thread.
-class Account {
+class GroundTruth {
  public:
-  Account(Announcements announcements, uint32_t ranks) : announcements_(announcements), ranks_(ranks) {}
+  GroundTruth(Announcements announcements, uint32_t ranks) : announcements_(announcements), ranks_(ranks) {}
 
   // A call of a collective or of Send or Recv, with NCCL's own `count`.
   void Call(Function function, uint64_t count, uint32_t element_bytes);
