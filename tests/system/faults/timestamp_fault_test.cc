@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's kernel events can be lost, late, or tell the time of other work (counter drift, overrun rings). Whatever they
-// say: counts and bytes stay exact, no wrong duration reaches a histogram, and what is not timed is accounted for.
+// NCCL's kernel events can be lost, late, or carry the times of other work (counter drift, overrun rings). Whatever
+// they say: counts and bytes stay exact, no wrong duration reaches a histogram, and what is not timed is accounted for.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -20,6 +19,8 @@
 #include "proto/data_quality.h"
 #include "proto/shm_layout.h"
 #include "tests/system/daemon.h"
+#include "tests/system/faults/completion_times.h"
+#include "tests/system/faults/fault_rows.h"
 #include "tests/system/truth_comparison.h"
 
 namespace nccl_exporter {
@@ -27,190 +28,7 @@ namespace {
 
 using nlohmann::json;
 
-// Reading two clock ticks of 32 ns.
-constexpr uint64_t kTicksNs = 64;
-// Between the channels of one kernel at both ends: what an operation may seem shorter by when one channel is lost.
-constexpr uint64_t kChannelSkewNs = 800 + kTicksNs;
-
 constexpr int kFirstApiWithCalls = 5;
-
-// What becomes of the operations that the fault does not get at.
-enum class Rest { kIsTimed, kMayBeUntimed };
-
-struct FaultRow {
-  const char* name;
-  std::vector<std::string> options;
-  std::vector<int> api_versions;
-  Rest rest;
-  const char* reason = nullptr;  // that the plugin must give, if only one fits; else null
-  uint64_t tolerance_ns = kTicksNs;
-  bool is_harmless = false;  // no event is lost or tells another time than its own
-  // Wrong durations that a rank may record before the fault can be told: as long as all channels of a launch show the
-  // time of one and the same later launch, nothing contradicts it.
-  uint64_t most_wrong = 0;
-  const char* layout = "ladder";
-  bool has_kernel_events = true;  // the plugin asks for them
-  // Of every communicator; nothing: any.
-  std::optional<TimingReason> timing_reason = {};
-  // The job's end is that of all its operations: none is shown in flight then.
-  bool ends_all = false;
-};
-
-// One row a fault.
-const FaultRow kFaultRows[] = {
-    {"SelfSendDrift",
-     {"--fault", "drift-self-send"},
-     {4, 5, 6},
-     Rest::kMayBeUntimed,
-     nullptr,
-     kTicksNs,
-     false,
-     0,
-     "ladder-to-self"},
-    {"GraphDrift", {"--fault", "drift-graph", "--graph"}, {4, 5, 6}, Rest::kMayBeUntimed, nullptr},
-    {.name = "BroadcastDriftOn2_31",
-     .options = {"--fault", "drift-broadcast", "--nccl-version", "23102", "--env", "NCCL_ALLGATHERV_ENABLE=1"},
-     .api_versions = {7},
-     .rest = Rest::kMayBeUntimed,
-     .is_harmless = true,
-     .has_kernel_events = false,
-     .timing_reason = TimingReason::kAllgathervEnabled,
-     .ends_all = true},
-    {.name = "BroadcastDriftOn2_32",
-     .options = {"--fault", "drift-broadcast", "--nccl-version", "23206", "--env", "NCCL_ALLGATHERV_ENABLE=1"},
-     .api_versions = {7},
-     .rest = Rest::kMayBeUntimed,
-     .is_harmless = true,
-     .has_kernel_events = false,
-     .timing_reason = TimingReason::kAllgathervEnabled,
-     .ends_all = true},
-    {.name = "RasMask",
-     .options = {"--fault", "ras-mask:every=20000000", "--nccl-version", "23206", "--recreate-every", "50"},
-     .api_versions = {7},
-     .rest = Rest::kMayBeUntimed,
-     .timing_reason = TimingReason::kMaskOverride,
-     .ends_all = true},
-    {.name = "RasNone",
-     .options = {"--fault", "ras-mask:every=20000000,mask=32", "--nccl-version", "23206"},
-     .api_versions = {7},
-     .rest = Rest::kMayBeUntimed,
-     .ends_all = true},
-    {.name = "NullParents",
-     .options = {"--nccl-version", "23206", "--env", "NCCL_ENQUEUE_REARCH_ENABLE=1"},
-     .api_versions = {7},
-     .rest = Rest::kIsTimed,
-     .is_harmless = true,
-     .ends_all = true},
-    {.name = "SymmetricEager",
-     .options = {"--symmetric", "--nccl-version", "23206"},
-     .api_versions = {7},
-     .rest = Rest::kIsTimed,
-     .is_harmless = true,
-     .layout = "single",
-     .ends_all = true},
-    {.name = "SymmetricFsdp",
-     .options = {"--nccl-version", "23206", "--symmetric"},
-     .api_versions = {7},
-     .rest = Rest::kIsTimed,
-     .is_harmless = true,
-     .layout = "fsdp",
-     .ends_all = true},
-    {.name = "SymmetricAggregated",
-     .options = {"--nccl-version", "23206", "--symmetric", "--aggregate", "3"},
-     .api_versions = {7},
-     .rest = Rest::kIsTimed,
-     .is_harmless = true,
-     .layout = "fsdp",
-     .ends_all = true},
-    {.name = "SymmetricCaptured",
-     .options = {"--nccl-version", "23206", "--symmetric", "--graph"},
-     .api_versions = {7},
-     .rest = Rest::kIsTimed,
-     .is_harmless = true,
-     .layout = "fsdp",
-     .ends_all = true},
-    {.name = "SymmetricCapturedAmongOthers",
-     .options = {"--nccl-version", "23206", "--symmetric", "--graph"},
-     .api_versions = {7},
-     .rest = Rest::kIsTimed,
-     .is_harmless = true,
-     .layout = "ladder",
-     .ends_all = true},
-    {.name = "SymmetricCapturedAggregated",
-     .options = {"--nccl-version", "23206", "--symmetric", "--graph", "--aggregate", "3"},
-     .api_versions = {7},
-     .rest = Rest::kIsTimed,
-     .is_harmless = true,
-     .layout = "fsdp",
-     .ends_all = true},
-    {.name = "SymmetricNullParents",
-     .options = {"--nccl-version", "23206", "--symmetric", "--env", "NCCL_ENQUEUE_REARCH_ENABLE=1"},
-     .api_versions = {7},
-     .rest = Rest::kIsTimed,
-     .is_harmless = true,
-     .layout = "fsdp",
-     .ends_all = true},
-    {.name = "SymmetricNullParentsAggregated",
-     .options = {"--nccl-version", "23206", "--symmetric", "--aggregate", "3", "--env", "NCCL_ENQUEUE_REARCH_ENABLE=1"},
-     .api_versions = {7},
-     .rest = Rest::kIsTimed,
-     .is_harmless = true,
-     .layout = "fsdp",
-     .ends_all = true},
-    {.name = "SymmetricNullParentsCaptured",
-     .options = {"--nccl-version", "23206", "--symmetric", "--graph", "--env", "NCCL_ENQUEUE_REARCH_ENABLE=1"},
-     .api_versions = {7},
-     .rest = Rest::kIsTimed,
-     .is_harmless = true,
-     .layout = "fsdp",
-     .ends_all = true},
-    {"HostAhead", {"--fault", "host-ahead"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 2},
-    {"DeviceAhead", {"--fault", "device-ahead"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
-    {"RingOverrun",
-     {"--fault", "ring-overrun:late=40000000,every=50000000"},
-     {4, 5, 6, 7},
-     Rest::kMayBeUntimed,
-     nullptr,
-     kChannelSkewNs},  // a thread that catches up may be 64 launches further on one channel than on another
-    {"LostStart", {"--fault", "lost-start"}, {4, 5, 6}, Rest::kIsTimed, nullptr},
-    {"LostKernel", {"--fault", "lost-kernel"}, {4, 5, 6, 7}, Rest::kIsTimed, nullptr},
-    {"Stuck",
-     {"--fault", "stuck"},
-     {4, 5, 6, 7},
-     Rest::kMayBeUntimed,
-     nullptr,
-     kChannelSkewNs},  // of a Send or Receive it is not known that it lacks a channel
-    {"Backwards", {"--fault", "backwards"}, {4, 5, 6, 7}, Rest::kIsTimed, "stop_before_start"},
-    {"Zero", {"--fault", "zero"}, {4, 5, 6, 7}, Rest::kIsTimed, "zero"},
-    {"Equal", {"--fault", "equal"}, {4, 5, 6, 7}, Rest::kIsTimed, nullptr},
-    {"JumpForward", {"--fault", "jump:by=5000000"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
-    {"JumpBack", {"--fault", "jump:by=-5000000"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
-    {"LatePoll",
-     {"--fault", "ring-overrun:late=3000000,every=10000000"},
-     {4, 5, 6, 7},
-     Rest::kIsTimed,
-     nullptr,
-     kTicksNs,
-     true},
-    {"NoFault", {}, {4, 5, 6, 7}, Rest::kIsTimed, nullptr, kTicksNs, true},
-};
-
-struct Scenario {
-  const FaultRow* row;
-  int api_version;
-};
-
-void PrintTo(const Scenario& scenario, std::ostream* out) {
-  *out << scenario.row->name << " on v" << scenario.api_version;
-}
-
-std::vector<Scenario> Scenarios() {
-  std::vector<Scenario> scenarios;
-  for (const FaultRow& row : kFaultRows) {
-    for (const int api_version : row.api_versions) scenarios.push_back({&row, api_version});
-  }
-  return scenarios;
-}
 
 // Operations of one function on one communicator, by their true durations.
 struct TrueOperations {
@@ -285,7 +103,7 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
     snapshot_ = Collector({.directories = {segments_->path()}}).Snapshot();
   }
 
-  // Of the account's communicator, as this rank has recorded it.
+  // As this rank has recorded the communicator.
   const CommunicatorSnapshot* Recorded(const json& communicator) const {
     const uint64_t id = std::stoull(communicator["id"].get<std::string>(), nullptr, 16);
     for (const ProcessSnapshot& process : snapshot_->processes) {
@@ -302,9 +120,9 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
       for (const json& communicator : rank["communicators"]) {
         const CommunicatorSnapshot* recorded = Recorded(communicator);
         ASSERT_NE(recorded, nullptr);
-        for (const auto& [name, account] : communicator["functions"].items()) {
+        for (const auto& [name, truth] : communicator["functions"].items()) {
           SCOPED_TRACE(name + " on rank " + std::to_string(rank["rank"].get<int>()));
-          visit(*recorded, FunctionByName(name), account, Listed(communicator["operations"], name));
+          visit(*recorded, FunctionByName(name), truth, Listed(communicator["operations"], name));
         }
       }
     }
@@ -361,47 +179,6 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
     }
   }
 
-  struct CompletionTimes {
-    int64_t call_ns;
-    int64_t start_ns;
-    int64_t stop_ns;
-    int64_t delivered_ns;
-  };
-
-  // The latest completions of a communicator, as they stand in its segment.
-  static std::vector<CompletionTimes> CompletionsIn(const char* slot) {
-    std::vector<CompletionTimes> completions;
-    for (size_t i = 0; i < layout::kCompletionEntries; ++i) {
-      const auto word = [&](size_t field) {
-        int64_t value = 0;
-        const size_t entry = offsetof(layout::CommunicatorSlot, completions) + i * sizeof(layout::CompletionEntry);
-        std::memcpy(&value, slot + entry + field, sizeof(value));
-        return value;
-      };
-      if (word(offsetof(layout::CompletionEntry, ticket)) == 0) continue;
-      completions.push_back({.call_ns = word(offsetof(layout::CompletionEntry, call_ns)),
-                             .start_ns = word(offsetof(layout::CompletionEntry, start_ns)),
-                             .stop_ns = word(offsetof(layout::CompletionEntry, stop_ns)),
-                             .delivered_ns = word(offsetof(layout::CompletionEntry, delivered_ns))});
-    }
-    return completions;
-  }
-
-  // By the distance of the clocks, of which the simulator's deliveries tell an upper bound, no call is later than the
-  // start of its kernel. Their median: the simulator's threads are not at the same time, so that single ones may be
-  // off.
-  static void ExpectNoLateCall(const std::vector<CompletionTimes>& completions) {
-    constexpr int64_t kSlackNs = 5000;  // drift of the GPU's clock in half a second, and units of 1024 ns in handles
-    if (completions.empty()) return;
-    std::vector<int64_t> distances_ns;
-    for (const CompletionTimes& times : completions) distances_ns.push_back(times.delivered_ns - times.stop_ns);
-    std::ranges::sort(distances_ns);
-    const int64_t median_ns = distances_ns[distances_ns.size() / 2];
-    for (const CompletionTimes& times : completions) {
-      ASSERT_LE(times.call_ns - times.start_ns, median_ns + kSlackNs);
-    }
-  }
-
   void ExpectNoWrongCallTime() const {
     for (const auto& file : std::filesystem::directory_iterator(segments_->path())) {
       std::ifstream segment(file.path(), std::ios::binary);
@@ -414,11 +191,11 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   }
 
   void ExpectExactCounts() const {
-    ForEachFunction([](const CommunicatorSnapshot& communicator, Function function, const json& account, const auto&) {
+    ForEachFunction([](const CommunicatorSnapshot& communicator, Function function, const json& truth, const auto&) {
       const FunctionSnapshot& recorded = communicator.functions[static_cast<size_t>(function)];
-      EXPECT_EQ(recorded.calls, account["calls"].get<uint64_t>());
+      EXPECT_EQ(recorded.calls, truth["calls"].get<uint64_t>());
       for (size_t i = 0; i < recorded.sizes.size(); ++i) {
-        const json size = account["sizes"].value(std::to_string(kSizeClassBounds[i]), json::object());
+        const json size = truth["sizes"].value(std::to_string(kSizeClassBounds[i]), json::object());
         EXPECT_EQ(recorded.sizes[i].operations, size.value("operations", uint64_t{0})) << "size class " << i;
         EXPECT_EQ(recorded.sizes[i].bytes, size.value("bytes", uint64_t{0})) << "size class " << i;
       }
