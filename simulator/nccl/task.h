@@ -24,7 +24,7 @@ struct Channels {
 
 struct Task {
   RankCall call = {};
-  uint64_t message_bytes = 0;  // as far as NCCL tells the plugin; see MessageBytesOf
+  uint64_t message_bytes = 0;  // as far as NCCL reports it to the plugin; see MessageBytesOf
   uint32_t mask = 0;           // that was in effect when the call was made
   void* parent = nullptr;      // handle of the call's event
   void* handle = nullptr;      // NCCL's slot of the Coll or P2p handle

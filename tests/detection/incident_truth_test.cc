@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever happens to a job, the simulator's account and what the plugin counted are the same.
+// Whatever happens to a job, the ground truth and what the plugin counted are the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>
