@@ -173,7 +173,10 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
     } else if (decision.policy.is_mask_watched && library == nullptr) {
       WatchMask(slot, mask, decision.policy.mask);
     }
-    communicators_[slot].load(std::memory_order_relaxed)->SetSampler(library != nullptr ? &library->sampler : nullptr);
+    communicators_[slot]
+        .load(std::memory_order_relaxed)
+        ->call_groups()
+        .Open(library != nullptr ? &library->sampler : nullptr);
     ShowSampling(slot, library, reason);
     *context = Handle{LoadRelaxed(contexts_[slot])}.Pointer();
   }
@@ -369,8 +372,9 @@ void* Process::StartProxyOperation(void* task, int pid) {
   if (IsOurs(handle) && handle.Kind() == HandleKind::kUnfollowed) return nullptr;
   Communicator* communicator = Owner(handle, HandleKind::kOperation);
   if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle), nullptr;
-  if (communicator->source() != TimingSource::kProxy && communicator->sampler() == nullptr) return nullptr;
-  return communicator->StartProxy(handle.Ticket()) ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
+  if (communicator->source() != TimingSource::kProxy && communicator->call_groups().sampler() == nullptr)
+    return nullptr;
+  return communicator->parts().StartProxy(handle.Ticket()) ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
 }
 
 // Phases of a kernel.
@@ -380,7 +384,7 @@ void* Process::StartKernelPhase(void* channel, uint32_t phase, uint64_t gpu_ns) 
   if (handle.bits == 0) return nullptr;  // its channel was refused
   Communicator* communicator = Owner(handle, HandleKind::kKernelChannel);
   if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle), nullptr;
-  const bool is_followed = communicator->StartPhase(handle.Ticket(), handle.Channel(), phase, gpu_ns);
+  const bool is_followed = communicator->parts().StartPhase(handle.Ticket(), handle.Channel(), phase, gpu_ns);
   return is_followed ? handle.As(HandleKind::kKernelPhase).Pointer() : nullptr;
 }
 
@@ -388,7 +392,7 @@ void Process::StopKernelPhase(void* phase, uint64_t gpu_ns) {
   const Handle handle = Handle::From(phase);
   Communicator* communicator = Owner(handle, HandleKind::kKernelPhase);
   if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
-  communicator->StopPhase(handle.Ticket(), gpu_ns);
+  communicator->parts().StopPhase(handle.Ticket(), gpu_ns);
 }
 
 // Stops.
@@ -402,7 +406,8 @@ void Process::StopOther(Handle handle) {
     case HandleKind::kKernelPhase:
       return;
     case HandleKind::kGroupApi:
-      if (Communicator* communicator = OwnerOf(handle); communicator != nullptr && communicator->sampler() != nullptr) {
+      if (Communicator* communicator = OwnerOf(handle);
+          communicator != nullptr && communicator->call_groups().sampler() != nullptr) {
         EndCallGroup(handle, *communicator);
       }
       return;
@@ -410,7 +415,7 @@ void Process::StopOther(Handle handle) {
       if (Communicator* communicator = OwnerOf(handle)) return communicator->CloseLaunch(handle.Ticket());
       break;
     case HandleKind::kProxyOperation:
-      if (Communicator* communicator = OwnerOf(handle)) return communicator->StopProxy(handle.Ticket());
+      if (Communicator* communicator = OwnerOf(handle)) return communicator->parts().StopProxy(handle.Ticket());
       break;
     default:
       break;

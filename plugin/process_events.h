@@ -3,8 +3,6 @@
 // function together with the entry in the table that NCCL calls; everything that is rare is called out of line.
 #pragma once
 
-#include "plugin/operations/channel_events.h"
-#include "plugin/operations/task_events.h"
 #include "plugin/process.h"
 
 namespace nccl_exporter {
@@ -15,8 +13,8 @@ inline void* Process::StartCallGroup(void* context, int depth) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
-  const Handle group = from.With(HandleKind::kGroupApi, communicator->NextCallGroup(depth));
-  if (Sampler* sampler = communicator->sampler()) sampler->NoteGroup(group.bits);
+  const Handle group = from.With(HandleKind::kGroupApi, communicator->BeginCallGroup(depth));
+  if (Sampler* sampler = communicator->call_groups().sampler()) sampler->NoteGroup(group.bits);
   return group.Pointer();
 }
 
@@ -25,7 +23,7 @@ inline void* Process::StartCall(void* context, Function function, bool is_captur
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
   communicator->recorder().CountCall(function);
-  Sampler* sampler = communicator->sampler();
+  Sampler* sampler = communicator->call_groups().sampler();
   if (sampler != nullptr && (is_captured || TraitsOf(function).is_point_to_point) && !sampler->IsFrozen()) {
     FreezeMask(*sampler,
                is_captured                   ? FreezingCall::kOther
@@ -39,7 +37,7 @@ inline void* Process::StartCall(void* context, Function function, bool is_captur
   communicator->NoteWorkItem(now_ns);
   HandleKind kind = HandleKind::kCall;
   if (sampler != nullptr) {
-    communicator->NoteCallTime(now_ns);
+    communicator->call_groups().NoteCallTime(now_ns);
     if (!sampler->TimesNow()) kind = HandleKind::kUntimedCall;
   }
   const uint64_t units = (now_ns - start_ns_) >> kCallTimeShift;
@@ -105,7 +103,7 @@ inline void* Process::StartTask(void* context, OperationStart& start, const Task
   if (origin.tells_identity && LoadRelaxed(learned_[from.Slot()]) == 0) LearnIdentity(from.Slot(), origin);
 
   if (start.is_replay) {
-    const Sampler* sampler = communicator->sampler();
+    const Sampler* sampler = communicator->call_groups().sampler();
     start.is_untimed = sampler != nullptr && !sampler->TimesNow();  // frozen since the capture
   }
   const Handle group = Handle::From(launch);
@@ -131,7 +129,7 @@ template <bool kHasTimeStamp>
   if (communicator == nullptr || channel >= Handle::kMaxChannels) return RefuseChannel(handle, channel);
   if (communicator->source() == TimingSource::kProxy) return nullptr;  // the mask was changed by someone else
   if constexpr (!kHasTimeStamp) gpu_ns = NowNs();
-  if (!communicator->StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
+  if (!communicator->parts().StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
   return Handle{handle.As(HandleKind::kKernelChannel).bits | channel}.Pointer();
 }
 
@@ -139,7 +137,7 @@ template <bool kHasTimeStamp>
   const Handle handle = Handle::From(pointer);
   Communicator* communicator = Owner(handle, HandleKind::kKernelChannel);
   if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
-  communicator->StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
+  communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
 }
 
 template <bool kHasTimeStamp>
@@ -150,8 +148,8 @@ template <bool kHasTimeStamp>
   if (kind != HandleKind::kKernelChannel) return StopOther(handle);
   Communicator* communicator = OwnerOf(handle);
   if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
-  if constexpr (!kHasTimeStamp) communicator->StampChannel(handle.Ticket(), handle.Channel(), NowNs());
-  communicator->StopChannel(handle.Ticket(), handle.Channel());
+  if constexpr (!kHasTimeStamp) communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), NowNs());
+  communicator->parts().StopChannel(handle.Ticket(), handle.Channel());
 }
 
 }  // namespace nccl_exporter

@@ -35,6 +35,11 @@ enum class Phase : uint8_t { kFree = 0, kActive = 1, kDone = 2 };
 constexpr uint64_t PhaseWord(uint64_t ticket, Phase phase) { return ticket << 8 | static_cast<uint64_t>(phase); }
 constexpr Phase PhaseOf(uint64_t word) { return static_cast<Phase>(word & 0xff); }
 constexpr uint64_t TicketOf(uint64_t word) { return word >> 8; }
+// Whether a state says: active, with the ticket that a handle abbreviates.
+constexpr bool IsActive(uint64_t state, uint64_t abbreviated) {
+  constexpr uint64_t kMask = PhaseWord(Handle::kTicketMask, Phase{0xff});
+  return (state & kMask) == PhaseWord(abbreviated, Phase::kActive);
+}
 
 struct alignas(64) Operation {
   Word state{0};

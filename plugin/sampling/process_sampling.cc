@@ -33,7 +33,7 @@ Process::LibrarySampling* Process::SampleLibrary(int* mask, const Decision& deci
 
 // Its communicators begin to count anew with the next one, so that nothing of the former ones binds the mask.
 void Process::LeaveLibrary(Communicator& communicator) {
-  LibrarySampling* library = LibraryOf(communicator.sampler());
+  LibrarySampling* library = LibraryOf(communicator.call_groups().sampler());
   if (library == nullptr) return;
   if (--library->communicators == 0) library->sampler.Close();
 }
@@ -74,7 +74,7 @@ void Process::ShowUntimed(uint32_t slot) {
 void Process::ShowSampling(LibrarySampling& library) {
   for (uint32_t slot = 0; slot + 1 < slot_count_; ++slot) {
     const Communicator* communicator = communicators_[slot].load(std::memory_order_acquire);
-    if (communicator == nullptr || communicator->sampler() != &library.sampler) continue;
+    if (communicator == nullptr || communicator->call_groups().sampler() != &library.sampler) continue;
     if (LoadRelaxed(contexts_[slot]) != 0) ShowSampling(slot, &library, SamplingReason::kDefault);
   }
 }
@@ -85,7 +85,7 @@ void Process::FreezeMask(Sampler& sampler, FreezingCall call, void* context, voi
   const uint32_t slot = (is_in_group ? group : Handle::From(context)).Slot();
   const Communicator* first = communicators_[slot].load(std::memory_order_acquire);
   constexpr uint64_t kUnknown = 1;
-  if (!sampler.Freeze(call, first != nullptr ? first->changes_at_end() : kUnknown)) return;
+  if (!sampler.Freeze(call, first != nullptr ? first->call_groups().changes_at_end() : kUnknown)) return;
   LibrarySampling& library = *LibraryOf(&sampler);
   library.reason.store(call == FreezingCall::kOther ? SamplingReason::kGraph : SamplingReason::kPointToPoint,
                        std::memory_order_relaxed);
@@ -103,8 +103,8 @@ void Process::FreezeMask(LibrarySampling& library, SamplingReason reason) {
 
 // With a sampler.
 void Process::EndCallGroup(Handle call_group, Communicator& communicator) {
-  Sampler& sampler = *communicator.sampler();
-  const bool is_due = communicator.EndCallGroup(call_group.Ticket());
+  Sampler& sampler = *communicator.call_groups().sampler();
+  const bool is_due = communicator.call_groups().End(sampler, call_group.Ticket());
   if (!sampler.IsLatestGroup(call_group.bits)) return FreezeMask(*LibraryOf(&sampler), SamplingReason::kThreads);
   if (is_due) ChangeMask(communicator, sampler);
 }
@@ -112,8 +112,8 @@ void Process::EndCallGroup(Handle call_group, Communicator& communicator) {
 bool Process::IsAnyCallGroupOpen(const Sampler& sampler) const {
   for (uint32_t slot = 0; slot + 1 < slot_count_; ++slot) {
     const Communicator* communicator = communicators_[slot].load(std::memory_order_acquire);
-    if (communicator == nullptr || communicator->sampler() != &sampler) continue;
-    if (LoadRelaxed(contexts_[slot]) != 0 && communicator->HasOpenCallGroup()) return true;
+    if (communicator == nullptr || communicator->call_groups().sampler() != &sampler) continue;
+    if (LoadRelaxed(contexts_[slot]) != 0 && communicator->call_groups().IsAnyOpen()) return true;
   }
   return false;
 }
@@ -122,7 +122,7 @@ void Process::ChangeMask(Communicator& communicator, Sampler& sampler) {
   if (!sampler.BeginChange()) return;
   const bool is_any_group_open = IsAnyCallGroupOpen(sampler);
   const bool has_learned = sampler.EndChange(is_any_group_open, {NowNs(), ReadClock(CLOCK_REALTIME)});
-  communicator.NoteChanges(sampler);  // made by the thread itself: its next call loads no older mask
+  communicator.call_groups().NoteChanges(sampler);  // made by the thread itself: its next call loads no older mask
   if (has_learned) ShowSampling(*LibraryOf(&sampler));
 }
 
