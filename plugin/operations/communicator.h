@@ -12,16 +12,19 @@
 // which is counted and ignored.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
-#include "plugin/operations/call_groups.h"
 #include "plugin/operations/communicator_state.h"
 #include "plugin/operations/launch_recorder.h"
 #include "plugin/operations/operation_completer.h"
 #include "plugin/operations/operation_starter.h"
 #include "plugin/operations/part_tracker.h"
+#include "plugin/sampling/call_groups.h"
 
 namespace nccl_exporter {
+
+static_assert(CallGroups::kNumberMask == Handle::kTicketMask);
 
 class Communicator {
  public:

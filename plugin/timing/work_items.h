@@ -37,7 +37,7 @@ class WorkItems {
   static constexpr uint32_t kUnannounced = 16;
   // Calls not announced yet that are known one by one. Where more wait, operations seem to be older than they are.
   static constexpr uint32_t kWaiting = 256;
-  // An operation knows the time of its call in such units, rounded down (Process::kCallTimeShift).
+  // An operation knows the time of its call in such units, rounded down (CallClock).
   static constexpr uint64_t kCallUnitNs = 1024;
   // No call that could overwrite the entries has been made.
   static constexpr uint64_t kNotYet = ~uint64_t{0};
