@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "plugin/segment/word.h"
+#include "plugin/segment/atomics.h"
 #include "plugin/timing/work_items.h"
 
 namespace nccl_exporter {
@@ -25,7 +25,7 @@ class CallClock {
     if (LoadRelaxed(half_) != units >> kHalfShift) StoreRelaxed(half_, units >> kHalfShift);
     return units;
   }
-  // When the call was made, at most a unit too early. False if that cannot be told.
+  // When the call was made, at most a unit too early. False if that is not known.
   bool TimeOf(uint64_t payload, uint64_t* call_ns) const {
     const uint64_t latest_half = LoadRelaxed(half_);
     const bool is_former = ((latest_half ^ payload >> kHalfShift) & 1) != 0;
@@ -42,7 +42,7 @@ class CallClock {
   static_assert(WorkItems::kCallUnitNs == uint64_t{1} << kUnitShift);
 
   uint64_t start_ns_;
-  Word half_;
+  AtomicU64 half_;
 };
 
 }  // namespace nccl_exporter

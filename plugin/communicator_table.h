@@ -6,12 +6,12 @@
 //   1. The memory of a communicator is made under the lock, stored in communicators_ with release, and never given
 //      back. A later communicator of the slot uses it again.
 //   2. OpenSlot() stores the bits of the new context in contexts_ with release, after the communicator was opened.
-//   CloseSlot()
-//      stores 0 there before it is finalized.
+//      CloseSlot() stores 0 there before it is finalized.
 //   3. Find() loads contexts_ with acquire and compares all 64 bits. If they are equal, 2 and 1 have happened before:
 //      the communicator is there, and open. The bits hold a generation, so no former context of the slot is equal.
-//   4. OwnerOf() is given a handle whose salt and kind were compared. It loads communicators_ with acquire: nullptr, or
-//      by 1 memory that stays. Whether the handle's operation is still there is decided by its ticket (operation.h).
+//   4. OwnerOf() is given a handle whose salt and kind were compared. It loads communicators_ with acquire: nullptr,
+//      or by 1 memory that stays. Whether the handle's operation is still there is decided by its ticket
+//      (operation.h).
 //   5. In a forked child all is zero: no context is equal, since 0 is refused, and no communicator is found by 4.
 #pragma once
 
@@ -21,8 +21,8 @@
 
 #include "plugin/operations/communicator.h"
 #include "plugin/operations/handle.h"
+#include "plugin/segment/atomics.h"
 #include "plugin/segment/segment.h"
-#include "plugin/segment/word.h"
 
 namespace nccl_exporter {
 
@@ -91,7 +91,7 @@ class CommunicatorTable {
   // Whether id and rank of the slot's communicator are known (API v1 to v3 learn them from its first operation).
   bool HasIdentity(uint32_t slot) const { return LoadRelaxed(has_identity_[slot]) != 0; }
   // True for the one thread that then stores them. Never for the shared slot.
-  bool TakeIdentity(uint32_t slot) { return !IsOverflow(slot) && Exchange(has_identity_[slot], 0, 1); }
+  bool TakeIdentity(uint32_t slot) { return !IsOverflow(slot) && CompareExchange(has_identity_[slot], 0, 1); }
 
  private:
   // The shared slot has no context of its own; every other context is gone, or foreign.
@@ -100,10 +100,10 @@ class CommunicatorTable {
   // 0 until all else is ready, and in a forked child. Stored with release, loaded with acquire before anything else.
   std::atomic<uint16_t> salt_;
   uint32_t slot_count_;
-  std::array<Word, Handle::kMaxSlots> contexts_;       // handle of the live communicator in each slot; 0: none
-  std::array<Word, Handle::kMaxSlots> generations_;    // of each slot so far
-  std::array<uint64_t, Handle::kMaxSlots> closed_ns_;  // CLOCK_MONOTONIC of the last finalize; under the lock
-  std::array<Word, Handle::kMaxSlots> has_identity_;
+  std::array<AtomicU64, Handle::kMaxSlots> contexts_;     // handle of the live communicator in each slot; 0: none
+  std::array<AtomicU64, Handle::kMaxSlots> generations_;  // of each slot so far
+  std::array<uint64_t, Handle::kMaxSlots> closed_ns_;     // CLOCK_MONOTONIC of the last finalize; under the lock
+  std::array<AtomicU64, Handle::kMaxSlots> has_identity_;
   std::array<std::atomic<Communicator*>, Handle::kMaxSlots> communicators_;
 };
 

@@ -26,7 +26,7 @@ class EventDecisions {
  private:
   static constexpr size_t kMostDecisions = 16;  // more releases than a process has copies of libnccl
 
-  std::array<EventDecision, kMostDecisions> decisions_;  // filled from the front; the last place is used anew
+  std::array<EventDecision, kMostDecisions> decisions_;  // filled from the front; the last place is used again
 };
 
 }  // namespace nccl_exporter

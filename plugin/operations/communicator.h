@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One communicator: owner of the parts that follow, complete and record its operations. Callbacks of any thread.
+// Communicator: owner of the parts that follow, complete and record its operations. Any thread.
 //
 //   thread that calls NCCL -> CallGroups, OperationStarter --+
 //                                                            +--> OperationCompleter --> LaunchRecorder --> LaunchJudge
@@ -29,7 +29,7 @@ static_assert(CallGroups::kNumberMask == Handle::kTicketMask);
 class Communicator {
  public:
   // Under the process's lock, while no event can carry the new context yet. With TimingSource::kNone operations are
-  // counted and not followed. `ranks` 0: not told. `causes`: of drift, in the release that calls.
+  // counted and not followed. `ranks` 0: not known. `causes`: of drift, in the release that calls.
   // `times_are_on_probation`: the release is not known, so that kernel times are held until kProbationLaunches launches
   // agree with the CPU's interval.
   void Open(TimingSource source, int rank, uint32_t ranks, layout::CommunicatorSlot* slot,

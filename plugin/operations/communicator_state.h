@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // State that the parts of one communicator share: the slot it is recorded in, its timing, and its rings. Any thread.
 //
-// Who writes what: `timing source` Open alone; `is_drifting` any thread, and once; `oldest` any thread that completes
-// operations; the rings as operation.h says; the owners of channels the thread that reports channels.
+// Who writes what: Open the timing source; any thread `is_drifting`, once; threads that complete operations `oldest`;
+// the thread that reports channels their owners. operation.h says who writes the rings.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 #include <cstdint>
 
 #include "plugin/operations/operation.h"
+#include "plugin/segment/atomics.h"
 #include "plugin/segment/recorder.h"
-#include "plugin/segment/word.h"
 #include "plugin/timing/work_items.h"
 #include "proto/data_quality.h"
 
@@ -32,7 +32,7 @@ class CommunicatorState {
   const Recorder& recorder() const { return recorder_; }
   WorkItems& work_items() { return work_items_; }
   // Work items whose times were not compared with those of the launches around them.
-  Word& uncompared_items() { return uncompared_items_; }
+  AtomicU64& uncompared_items() { return uncompared_items_; }
 
   TimingSource source() const { return source_.load(std::memory_order_relaxed); }
   bool ReadsKernels() const { return source() == TimingSource::kKernel || source() == TimingSource::kKernelCpu; }
@@ -59,10 +59,10 @@ class CommunicatorState {
   std::array<Operation, kOperationEntries>& operations() { return operations_; }
   std::array<Launch, kLaunchEntries>& launches() { return launches_; }
   // Ticket: no operation that is followed has a lower one.
-  Word& oldest() { return oldest_; }
+  AtomicU64& oldest() { return oldest_; }
   // The operation that last reported on a channel, by its order: NCCL completes the operations of a channel in order,
   // receives apart from everything else.
-  Word& OwnerOf(const Operation& operation, uint32_t channel) {
+  AtomicU64& OwnerOf(const Operation& operation, uint32_t channel) {
     return channel_owners_[operation.owner_lane.load(std::memory_order_relaxed) + channel];
   }
 
@@ -81,9 +81,9 @@ class CommunicatorState {
   std::atomic<bool> is_drifting_{false};  // untimed for good, from some operation on
   Recorder recorder_;
   WorkItems work_items_;
-  alignas(64) Word uncompared_items_{0};
-  Word oldest_{1};
-  alignas(64) std::array<Word, 2 * Handle::kMaxChannels> channel_owners_{};
+  alignas(64) AtomicU64 uncompared_items_{0};
+  AtomicU64 oldest_{1};
+  alignas(64) std::array<AtomicU64, 2 * Handle::kMaxChannels> channel_owners_{};
   std::array<Operation, kOperationEntries> operations_;
   std::array<Launch, kLaunchEntries> launches_;
 };

@@ -81,17 +81,17 @@ class CommunicatorTest : public testing::Test {
   layout::FunctionBlock& Block(Function function) { return slot_->functions[static_cast<size_t>(function)]; }
   uint64_t Operations(Function function) {
     uint64_t sum = 0;
-    for (const Word& word : Block(function).started.operations) sum += LoadRelaxed(word);
+    for (const AtomicU64& word : Block(function).started.operations) sum += LoadRelaxed(word);
     return sum;
   }
   uint64_t Timed(Function function) {
     uint64_t sum = 0;
-    for (const Word& word : Block(function).timed.timed_operations) sum += LoadRelaxed(word);
+    for (const AtomicU64& word : Block(function).timed.timed_operations) sum += LoadRelaxed(word);
     return sum;
   }
   uint64_t BusyNs(Function function) {
     uint64_t sum = 0;
-    for (const Word& word : Block(function).timed.busy_ns) sum += LoadRelaxed(word);
+    for (const AtomicU64& word : Block(function).timed.busy_ns) sum += LoadRelaxed(word);
     return sum;
   }
   std::array<uint64_t, 3> PhaseNs() {
@@ -102,7 +102,7 @@ class CommunicatorTest : public testing::Test {
   uint64_t Completed(Function function) { return LoadRelaxed(Block(function).completed); }
   uint64_t BandwidthCount(Function function) {
     uint64_t sum = 0;
-    for (const Word& word : Block(function).bandwidth) sum += LoadRelaxed(word);
+    for (const AtomicU64& word : Block(function).bandwidth) sum += LoadRelaxed(word);
     return sum;
   }
   uint64_t InFlight() {
@@ -113,7 +113,7 @@ class CommunicatorTest : public testing::Test {
   uint64_t Losses(Loss loss) { return LoadRelaxed(header_->losses[static_cast<size_t>(loss)]); }
   uint64_t AllLosses() {
     uint64_t sum = 0;
-    for (const Word& word : header_->losses) sum += LoadRelaxed(word);
+    for (const AtomicU64& word : header_->losses) sum += LoadRelaxed(word);
     return sum;
   }
 
@@ -663,7 +663,7 @@ TEST_F(CommunicatorTest, DoesNotHandOverTimesItHoldsToTheNextCommunicatorOfItsSl
   std::vector<uint64_t> tickets;
   for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   for (int i = 0; i < 30; ++i) RunNext(tickets[static_cast<size_t>(i)]);
-  Open(TimingSource::kKernel);  // as after a finalize whose turn was taken by a thread that is interrupted in it
+  Open(TimingSource::kKernel);  // as after a finalize that did not get the lock, whose holder is interrupted
   RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   EXPECT_EQ(Timed(Function::kAllReduce), 1u);
   EXPECT_EQ(Losses(Loss::kRingOverrun), 30u);

@@ -5,6 +5,7 @@
 // plausibility.h has the argument for one launch behind the other; held_times.h keeps the times that wait.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -68,5 +69,66 @@ class LaunchJudge {
   Plausibility plausibility_;
   HeldTimes held_times_;
 };
+
+// Part of every completion, and inline as that is.
+
+inline Belief LaunchJudge::Judge(LaunchRecord& record, uint64_t good) {
+  LaunchTimes& times = record.times();
+  times.overwritable_ns = state_.work_items().OverwritableSince(times.first_item);
+  times.earlier_ns = EarlierInFlightNs(times.first_ticket);
+  const Verdict verdict = Compare(times);
+  if (verdict.refutes_held) DropHeld(Loss::kRingOverrun);
+  if (verdict.loss) {
+    state_.recorder().CountLosses(*verdict.loss, good);
+    if (Plausibility::IsDrift(*verdict.loss)) BeginContradiction();
+    return Belief::kNo;
+  }
+  dates_starts_.store(!verdict.is_own, std::memory_order_relaxed);  // for patience, which counts only then
+  const uint64_t uncompared = LoadRelaxed(state_.uncompared_items());
+  record.SetUncomparedBefore(uncompared + 1 - times.items);
+  if (verdict.is_own) AdvanceProbation();
+  if (IsOnProbation()) return Belief::kLater;
+  if (!held_times_.IsEmpty()) held_times_.Believe(verdict.release_until, uncompared);
+  return verdict.is_own ? Belief::kYes : Belief::kLater;
+}
+
+inline Verdict LaunchJudge::Compare(const LaunchTimes& launch) {
+  if (is_contradicted_.load(std::memory_order_relaxed)) return {.loss = Loss::kDrift};
+  const uint64_t before = plausibility_.last_ticket();
+  const Verdict verdict = plausibility_.Judge(launch);
+  // In their place among the launches that are compared: those that lie between these two, and were not followed, not
+  // timed, or are not over yet.
+  if (plausibility_.last_ticket() != before && launch.first_ticket > before) {
+    const uint64_t uncompared = launch.first_ticket - before - 1 + launch.incomplete;
+    if (uncompared != 0) AddRelaxed(state_.uncompared_items(), uncompared);
+  }
+  return verdict;
+}
+
+inline void LaunchJudge::AdvanceProbation() {
+  const uint32_t left = probation_left_.load(std::memory_order_relaxed);
+  if (left == 0) return;
+  probation_left_.store(left - 1, std::memory_order_relaxed);
+  state_.recorder().ShowProbation(left - 1);
+}
+
+// Until when operations announced before that one, and not over yet, ran at least, by times that are their own; 0 if
+// there are none. Only as many as may be in flight by their channels' being reported independently of each other: the
+// others have been recorded.
+inline uint64_t LaunchJudge::EarlierInFlightNs(uint64_t ticket) {
+  constexpr uint64_t kMostSteps = 16;
+  const uint64_t oldest = std::max(LoadRelaxed(state_.oldest()), ticket - std::min(ticket, kMostSteps));
+  uint64_t latest_ns = 0;
+  while (ticket-- > oldest) {
+    const Operation& operation = state_.At(ticket);
+    if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) continue;
+    if (LoadRelaxed(operation.parts_ticket) != ticket || LoadRelaxed(operation.seen) == 0) continue;
+    const uint64_t until_ns = std::max(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns));
+    const uint32_t first_item = operation.first_item.load(std::memory_order_relaxed);
+    if (!plausibility_.AreOwn(until_ns, state_.work_items().OverwritableSince(first_item))) continue;
+    latest_ns = std::max(latest_ns, until_ns);
+  }
+  return latest_ns;
+}
 
 }  // namespace nccl_exporter

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One launch while it is judged and recorded: its members, what they say of its time, and what was decided. The thread
+// Record of one launch while it is judged: its members, what they say of its time, and what was decided. The thread
 // that ends the last member of the launch, on its stack.
 #pragma once
 
@@ -153,7 +153,7 @@ class LaunchRecord {
     share.has_interval() ? share.CountGood(carried_) : share.Reject();
   }
 
-  // Proxy operations beside kernel timing tell when an operation is over, not how long it took.
+  // Proxy operations beside kernel timing show when an operation is over, not how long it took.
   bool HasInterval(const Operation& operation, uint64_t ticket) const {
     if (operation.is_given_up.load(std::memory_order_relaxed)) return false;
     return ProgressOf(operation, ticket) == Progress::kAllStopped &&
@@ -172,7 +172,7 @@ class LaunchRecord {
     return lacks_channels ? 1 + static_cast<uint8_t>(Loss::kChannelsMissing) : 0;
   }
 
-  // A launch has up to three parts; one of a single operation has one, and nothing to tell apart.
+  // A launch has up to three parts; a launch of one operation has one.
   int parts() const { return members_ == 1 ? 1 : kLaunchParts; }
   size_t PartOf(const Operation& operation) const {
     if (members_ == 1) return 0;

@@ -5,7 +5,7 @@ namespace nccl_exporter {
 
 void LaunchRecorder::Open(bool times_are_on_probation) {
   StoreRelaxed(unfollowed_until_, 0);
-  for (Word& unfollowed : unfollowed_) StoreRelaxed(unfollowed, 0);
+  for (AtomicU64& unfollowed : unfollowed_) StoreRelaxed(unfollowed, 0);
   judge_.Open(times_are_on_probation);
 }
 
@@ -25,26 +25,26 @@ void LaunchRecorder::RecordAlone(Operation& operation, uint64_t ticket, uint64_t
                                                     uint64_t now_ns) {
   LaunchRecord record(state_, last_member, members, launch, now_ns);
   {
-    const Turn turn{&is_recording_};
-    RecordUnder(turn, record);
+    const TryLock lock{&is_recording_};
+    RecordUnder(lock, record);
     const uint64_t unfollowed_until = LoadAcquire(unfollowed_until_);
-    if (unfollowed_until != 0 && last_member > unfollowed_until) CompleteUnfollowed(turn, now_ns);
+    if (unfollowed_until != 0 && last_member > unfollowed_until) CompleteUnfollowed(lock, now_ns);
   }
   if (state_.recorder().HasDeferredCompletions()) ShowDeferred();
 }
 
 // Every member that has stopped and is not timed is counted once: by what is wrong with its own time stamps, with those
 // of its launch, or else as a companion.
-void LaunchRecorder::RecordUnder(const Turn& turn, LaunchRecord& record) {
+void LaunchRecorder::RecordUnder(const TryLock& lock, LaunchRecord& record) {
   record.Gather();
-  if (const uint64_t good = record.CountGood(); good != 0) record.SetBelief(BeliefIn(turn, record, good));
-  if (record.belief() == Belief::kNo && turn) judge_.EndPatience();
-  if (turn && judge_.HoldsAny()) judge_.ReleaseHeld(HeldTimes::kReleaseSteps);
+  if (const uint64_t good = record.CountGood(); good != 0) record.SetBelief(BeliefIn(lock, record, good));
+  if (record.belief() == Belief::kNo && lock) judge_.EndPatience();
+  if (lock && judge_.HoldsAny()) judge_.ReleaseHeld(HeldTimes::kReleaseSteps);
   uint64_t ticket = record.last_member();
   for (uint64_t i = 0; i < record.members() && ticket != 0; ++i) {
     Operation& operation = state_.At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
-    if (!operation.is_not_recorded.load(std::memory_order_relaxed)) RecordMember(turn, record, operation, ticket);
+    if (!operation.is_not_recorded.load(std::memory_order_relaxed)) RecordMember(lock, record, operation, ticket);
     state_.recorder().HideInFlight(ticket);
     const uint64_t previous = LoadRelaxed(operation.previous_member);
     StoreRelease(operation.state, PhaseWord(ticket, Phase::kFree));
@@ -53,15 +53,15 @@ void LaunchRecorder::RecordUnder(const Turn& turn, LaunchRecord& record) {
 }
 
 // `good`: members with good time stamps, which are counted if they are not believed.
-Belief LaunchRecorder::BeliefIn(const Turn& turn, LaunchRecord& record, uint64_t good) {
+Belief LaunchRecorder::BeliefIn(const TryLock& lock, LaunchRecord& record, uint64_t good) {
   Recorder& recorder = state_.recorder();
   const uint64_t rejection = record.rejection();
   if (rejection != 0) return recorder.CountLosses(static_cast<Loss>(rejection - 1), good), Belief::kNo;
-  if (!turn) return recorder.CountLosses(Loss::kJudgedAtOnce, good), Belief::kNo;
+  if (!lock) return recorder.CountLosses(Loss::kJudgedAtOnce, good), Belief::kNo;
   return state_.ReadsGpuClock() ? judge_.Judge(record, good) : Belief::kYes;
 }
 
-void LaunchRecorder::RecordMember(const Turn& turn, const LaunchRecord& record, const Operation& operation,
+void LaunchRecorder::RecordMember(const TryLock& lock, const LaunchRecord& record, const Operation& operation,
                                   uint64_t ticket) {
   Completion completion;
   if (record.Times(operation, ticket, &completion)) {
@@ -71,7 +71,7 @@ void LaunchRecorder::RecordMember(const Turn& turn, const LaunchRecord& record, 
     record.belief() == Belief::kLater ? judge_.Hold(record, completion) : state_.recorder().RecordTimes(completion);
   }
   const Function function = operation.function.load(std::memory_order_relaxed);
-  state_.recorder().CountCompleted(turn, function, record.now_ns());
+  state_.recorder().CountCompleted(lock, function, record.now_ns());
 }
 
 std::optional<PhaseTimes> LaunchRecorder::PhasesOf(const Operation& operation, uint64_t ticket) {
@@ -81,19 +81,19 @@ std::optional<PhaseTimes> LaunchRecorder::PhasesOf(const Operation& operation, u
   return means;
 }
 
-void LaunchRecorder::CompleteUnfollowed(const Turn& turn, uint64_t now_ns) {
+void LaunchRecorder::CompleteUnfollowed(const TryLock& lock, uint64_t now_ns) {
   StoreRelaxed(unfollowed_until_, 0);
   for (size_t function = 0; function < kFunctionCount; ++function) {
     const uint64_t count = unfollowed_[function].exchange(0, std::memory_order_relaxed);
-    if (count != 0) state_.recorder().CountCompleted(turn, static_cast<Function>(function), now_ns, count);
+    if (count != 0) state_.recorder().CountCompleted(lock, static_cast<Function>(function), now_ns, count);
   }
 }
 
 void LaunchRecorder::Finalize(bool completes_unfollowed, uint64_t now_ns) {
-  if (const Turn turn{&is_recording_}) {
+  if (const TryLock lock{&is_recording_}) {
     judge_.ReleaseHeld(HeldTimes::kCapacity);
     judge_.Close();
-    if (completes_unfollowed) CompleteUnfollowed(turn, now_ns);
+    if (completes_unfollowed) CompleteUnfollowed(lock, now_ns);
   }
   ShowDeferred();
 }

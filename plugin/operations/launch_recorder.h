@@ -14,8 +14,8 @@
 #include "plugin/operations/communicator_state.h"
 #include "plugin/operations/launch_judge.h"
 #include "plugin/operations/launch_record.h"
+#include "plugin/segment/atomics.h"
 #include "plugin/segment/recorder.h"
-#include "plugin/segment/word.h"
 
 namespace nccl_exporter {
 
@@ -44,26 +44,26 @@ class LaunchRecorder {
 
  private:
   void RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch, uint64_t now_ns);
-  void RecordUnder(const Turn& turn, LaunchRecord& record);
-  Belief BeliefIn(const Turn& turn, LaunchRecord& record, uint64_t good);
-  void RecordMember(const Turn& turn, const LaunchRecord& record, const Operation& operation, uint64_t ticket);
+  void RecordUnder(const TryLock& lock, LaunchRecord& record);
+  Belief BeliefIn(const TryLock& lock, LaunchRecord& record, uint64_t good);
+  void RecordMember(const TryLock& lock, const LaunchRecord& record, const Operation& operation, uint64_t ticket);
   // Of an operation that is complete; nothing if it has none, or none that fit.
   [[gnu::cold]] std::optional<PhaseTimes> PhasesOf(const Operation& operation, uint64_t ticket);
-  [[gnu::cold]] void CompleteUnfollowed(const Turn& turn, uint64_t now_ns);
-  // What was deferred shows with the end of the turn that was in the way, or at once if that has ended meanwhile.
-  // Again if more was deferred during the turn that showed it; whoever is in the way looks after its own end.
+  [[gnu::cold]] void CompleteUnfollowed(const TryLock& lock, uint64_t now_ns);
+  // Steps 1 and 2 of recorder.h, after a lock was released or not got. Again if more was deferred meanwhile.
   [[gnu::cold]] void ShowDeferred() {
     while (state_.recorder().HasDeferredCompletions()) {
-      const Turn turn{&is_recording_};
-      if (!turn) return;
-      state_.recorder().ShowDeferredCompletions(turn);
+      const TryLock lock{&is_recording_};
+      if (!lock) return;
+      state_.recorder().ShowDeferredCompletions(lock);
     }
   }
 
   CommunicatorState& state_;
   alignas(64) std::atomic<bool> is_recording_{false};
-  Word unfollowed_until_{0};  // ticket: no operation that could not be followed was started later; 0: there is none
-  std::array<Word, kFunctionCount> unfollowed_{};
+  AtomicU64 unfollowed_until_{
+      0};  // ticket: no operation that could not be followed was started later; 0: there is none
+  std::array<AtomicU64, kFunctionCount> unfollowed_{};
   LaunchJudge judge_;
 };
 

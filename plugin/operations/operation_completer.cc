@@ -13,29 +13,6 @@ constexpr uint64_t kLaunchesApart = 64;
 
 }  // namespace
 
-// True for one thread only, which then ends the operation.
-bool OperationCompleter::TakeDone(Operation& operation, uint64_t ticket) {
-  return Exchange(operation.state, PhaseWord(ticket, Phase::kActive), PhaseWord(ticket, Phase::kDone));
-}
-
-void OperationCompleter::Finish(Operation& operation, uint64_t ticket, uint64_t now_ns) {
-  if (TakeDone(operation, ticket)) RecordDone(operation, ticket, now_ns);
-}
-
-// By the thread that has taken it from Active to Done.
-void OperationCompleter::RecordDone(Operation& operation, uint64_t ticket, uint64_t now_ns) {
-  const uint64_t launch_ticket = LoadRelaxed(operation.launch);
-  if (launch_ticket == 0) return launch_recorder_.RecordAlone(operation, ticket, now_ns);
-  Launch& launch = state_.LaunchAt(launch_ticket);
-  // Once the launch is closed, only members that are not done change `pending`: the last of them needs no locked
-  // instruction.
-  const bool is_last = LoadAcquire(launch.pending) == Launch::kDone + 1;
-  if (is_last) StoreRelaxed(launch.pending, Launch::kDone);
-  if (is_last || launch.pending.fetch_sub(1, std::memory_order_acq_rel) - 1 == Launch::kDone) {
-    launch_recorder_.Record(launch, now_ns);
-  }
-}
-
 // Ends an operation of which no event is expected any more, or can be waited for.
 void OperationCompleter::Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) return;
@@ -56,7 +33,7 @@ void OperationCompleter::GiveUp(Operation& operation, uint64_t ticket, uint64_t 
 
 // Ends operations of which no event is expected any more, from the oldest on: NCCL runs the operations of a
 // communicator in order.
-void OperationCompleter::Sweep(uint64_t now_ns) {
+void OperationCompleter::SweepSome(uint64_t now_ns) {
   for (uint64_t step = 0; step < kSweepSteps; ++step) {
     const uint64_t ticket = LoadRelaxed(state_.oldest());
     if (ticket >= LoadRelaxed(latest_)) return;
@@ -131,7 +108,7 @@ void OperationCompleter::CloseLaunch(uint64_t ticket) {
   Close(launch, 0);
 }
 
-// By one thread only, whoever else tries: each attempt that fails is a member that was done meanwhile.
+// One thread succeeds. Each attempt that fails is a member that was done meanwhile, so there are few.
 void OperationCompleter::Close(Launch& launch, uint64_t now_ns) {
   const uint64_t change = LoadRelaxed(launch.members) + Launch::kClosed;
   uint64_t pending = LoadRelaxed(launch.pending);
@@ -154,7 +131,7 @@ bool OperationCompleter::IsFreed(Launch& launch) {
 }
 
 // Ends an operation, and those that share its launch, if they are over or later ones are. One that is truly in flight
-// keeps its place: it is what a hang is told by.
+// keeps its place, for it shows a hang.
 void OperationCompleter::MakeRoom(Operation& operation) {
   const uint64_t now_ns = NowNs();
   const uint64_t state = LoadAcquire(operation.state);
@@ -163,7 +140,7 @@ void OperationCompleter::MakeRoom(Operation& operation) {
   if (launch_ticket == 0) return EndIfOver(operation, ticket, now_ns);
   Launch& launch = state_.LaunchAt(launch_ticket);
   if (LoadAcquire(launch.ticket) != launch_ticket) {  // its launch was recorded without it
-    if (Exchange(operation.state, PhaseWord(ticket, Phase::kDone), PhaseWord(ticket, Phase::kFree))) {
+    if (CompareExchange(operation.state, PhaseWord(ticket, Phase::kDone), PhaseWord(ticket, Phase::kFree))) {
       state_.recorder().CountLoss(Loss::kOperationAbandoned);
     }
     return;
@@ -171,7 +148,7 @@ void OperationCompleter::MakeRoom(Operation& operation) {
   EndIfOver(launch, now_ns);
 }
 
-// The ring has come round to the launch: whoever holds it open will not close it any more.
+// The ring has come round to the launch: the thread that opened it will not close it any more.
 void OperationCompleter::EndIfOver(Launch& launch, uint64_t now_ns) {
   uint64_t member = LoadRelaxed(launch.last_member);
   for (uint64_t i = 0; i < kOperationEntries && member != 0; ++i) {

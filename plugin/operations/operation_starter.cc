@@ -3,10 +3,10 @@
 
 namespace nccl_exporter {
 
-void OperationStarter::NoteUnfollowed(const OperationStart& start, bool is_followed, bool had_turn) {
-  if (!had_turn) AddRelaxed(state_.uncompared_items(), 1);  // it has no ticket
+void OperationStarter::NoteUnfollowed(const OperationStart& start, bool is_followed, bool had_lock) {
+  if (!had_lock) AddRelaxed(state_.uncompared_items(), 1);  // it has no ticket
   if (is_followed) {
-    state_.recorder().CountLoss(had_turn ? Loss::kInFlightFull : Loss::kConcurrentStart);
+    state_.recorder().CountLoss(had_lock ? Loss::kInFlightFull : Loss::kConcurrentStart);
     state_.RejectLaunch(start.launch, Loss::kCompanion);
     launch_recorder_.NoteUnfollowed(start.function, LoadRelaxed(next_operation_));
   } else if (state_.IsDrifting()) {

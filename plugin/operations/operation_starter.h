@@ -13,11 +13,11 @@
 
 #include "plugin/nccl/operation_start.h"
 #include "plugin/operations/communicator_state.h"
-#include "plugin/operations/drift_cause.h"
+#include "plugin/operations/drift_watch.h"
 #include "plugin/operations/launch_recorder.h"
 #include "plugin/operations/operation.h"
 #include "plugin/operations/operation_completer.h"
-#include "plugin/segment/word.h"
+#include "plugin/segment/atomics.h"
 
 namespace nccl_exporter {
 
@@ -39,20 +39,19 @@ class OperationStarter {
   // Counts the operation; returns its ticket, or 0 when it is not followed.
   uint64_t StartOperation(const OperationStart& start);
 
-  // What was deferred shows with the end of the turn that was in the way, or at once if that has ended meanwhile.
-  // Again if more was deferred during the turn that showed it; whoever is in the way looks after its own end.
+  // Steps 1 and 2 of recorder.h, after a lock was released or not got. Again if more was deferred meanwhile.
   [[gnu::cold]] void ShowDeferred() {
     while (state_.recorder().HasDeferredStarts()) {
-      const Turn turn{&is_starting_};
-      if (!turn) return;
-      state_.recorder().ShowDeferredStarts(turn);
+      const TryLock lock{&is_starting_};
+      if (!lock) return;
+      state_.recorder().ShowDeferredStarts(lock);
     }
   }
 
  private:
   uint64_t TakeEntry(const OperationStart& start, uint32_t first_item);
   void JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket);
-  [[gnu::cold]] void NoteUnfollowed(const OperationStart& start, bool is_followed, bool had_turn);
+  [[gnu::cold]] void NoteUnfollowed(const OperationStart& start, bool is_followed, bool had_lock);
   uint32_t NoteItem(const OperationStart& start);
   uint64_t NotBefore(const OperationStart& start);
 
@@ -61,9 +60,9 @@ class OperationStarter {
   OperationCompleter& completer_;
   DriftWatch drift_watch_;
   alignas(64) std::atomic<bool> is_starting_{false};
-  Word next_operation_{0};  // tickets given out so far
-  Word next_launch_{0};
-  Word announced_ns_{0};  // CLOCK_MONOTONIC of the latest operation's start event, if its call is not known
+  AtomicU64 next_operation_{0};  // tickets given out so far
+  AtomicU64 next_launch_{0};
+  AtomicU64 announced_ns_{0};  // CLOCK_MONOTONIC of the latest operation's start event, if its call is not known
 };
 
 inline uint64_t OperationStarter::OpenLaunch() {
@@ -93,7 +92,7 @@ inline void OperationStarter::JoinLaunch(Operation& operation, uint64_t ticket, 
 
 // Returns the ticket; 0 if the ring is full of operations that are truly in flight.
 inline uint64_t OperationStarter::TakeEntry(const OperationStart& start, uint32_t first_item) {
-  const uint64_t ticket = NextTicketAlone(next_operation_);
+  const uint64_t ticket = NextTicketExclusive(next_operation_);
   Operation& operation = state_.At(ticket);
   if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree && !completer_.IsFreed(operation)) return 0;
   // Without an event of its call (NCCL_ENQUEUE_REARCH_ENABLE=1) its own event may come after the kernel has ended.
@@ -138,21 +137,22 @@ inline uint64_t OperationStarter::StartOperation(const OperationStart& start) {
     state_.BeginDrift(start.launch, cause);
   }
   const bool is_followed = state_.FollowsOperations();
-  if (is_followed && completer_.IsBehind()) completer_.Sweep(start.call_ns);
+  if (is_followed) completer_.Sweep(start.call_ns);
   uint64_t ticket = 0;
-  bool had_turn = false;
+  bool had_lock = false;
   {
-    const Turn turn{&is_starting_};
-    had_turn = static_cast<bool>(turn);
+    const TryLock lock{&is_starting_};
+    had_lock = static_cast<bool>(lock);
     const uint32_t first_item = NoteItem(start);
-    state_.recorder().CountStart(turn, start.function, start.message_bytes, start.call_ns);
-    if (turn && is_followed && !start.launch_is_followed) NextTicketAlone(next_operation_);  // its place in the order
-    if (turn && is_followed && start.launch_is_followed) ticket = TakeEntry(start, first_item);
+    state_.recorder().CountStart(lock, start.function, start.message_bytes, start.call_ns);
+    if (lock && is_followed && !start.launch_is_followed)
+      NextTicketExclusive(next_operation_);  // its place in the order
+    if (lock && is_followed && start.launch_is_followed) ticket = TakeEntry(start, first_item);
     if (!start.call_is_bound) StoreRelaxed(announced_ns_, start.call_ns);
   }
   if (state_.recorder().HasDeferredStarts()) ShowDeferred();
   if (ticket == 0) {
-    NoteUnfollowed(start, is_followed, had_turn);
+    NoteUnfollowed(start, is_followed, had_lock);
   } else if (start.has_no_parts || start.is_carried) {
     completer_.Finish(state_.At(ticket), ticket, start.call_ns);
   }

@@ -13,7 +13,7 @@
 #include "plugin/operations/communicator_state.h"
 #include "plugin/operations/operation.h"
 #include "plugin/operations/operation_completer.h"
-#include "plugin/segment/word.h"
+#include "plugin/segment/atomics.h"
 
 namespace nccl_exporter {
 
@@ -76,7 +76,7 @@ class PartTracker {
   if (LoadRelaxed(operation.parts_ticket) != TicketOf(state) || !(LoadRelaxed(operation.seen) & bit)) {
     return state_.recorder().CountLoss(Loss::kStopWithoutStart);
   }
-  // A later operation's stop whose start was skipped: NCCL tells it on the handle that is still in the slot.
+  // A later operation's stop whose start was skipped: NCCL reports it on the handle that is still in the slot.
   if (LoadRelaxed(operation.stopped) & bit) return state_.recorder().CountLoss(Loss::kAfterCompletion);
   const uint64_t first_ns = LoadRelaxed(operation.first_start_ns);
   const uint32_t low_ns = operation.start_low_ns[channel].load(std::memory_order_relaxed);

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "plugin/sampling/sampler.h"
-#include "plugin/segment/word.h"
+#include "plugin/segment/atomics.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter {
@@ -56,10 +56,10 @@ class CallGroups {
     return sampler_.load(std::memory_order_acquire) == &sampler && is_live_.load(std::memory_order_relaxed);
   }
 
-  Word begun_{0};  // number of the latest
-  Word ended_{0};  // the latest, abbreviated
-  Word last_call_ns_{0};
-  Word changes_at_end_{0};
+  AtomicU64 begun_{0};  // number of the latest
+  AtomicU64 ended_{0};  // the latest, abbreviated
+  AtomicU64 last_call_ns_{0};
+  AtomicU64 changes_at_end_{0};
   std::atomic<Sampler*> sampler_{nullptr};
   std::atomic<bool> is_live_{false};  // from init to finalize
   // For good, from the first init on.

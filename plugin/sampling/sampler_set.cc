@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/sampling/sampler_set.h"
 
-#include "plugin/segment/word.h"
+#include "plugin/segment/atomics.h"
 
 namespace nccl_exporter {
 namespace {
@@ -54,8 +54,7 @@ void SamplerSet::Add(CallGroups& groups, layout::CommunicatorSlot* slot, Sampler
   StoreRelaxed(slot->sampling, layout::SamplingWord(SamplingState::kNone, reason, 0));
 }
 
-// The communicators of a copy of libnccl begin to count anew with the next one, so that nothing of the former ones
-// binds the mask.
+// The next communicator of that copy of libnccl gets a new sampler, so that the former ones do not bind the mask.
 void SamplerSet::Leave(CallGroups& groups) {
   groups.is_live_.store(false, std::memory_order_relaxed);
   Library* library = LibraryOf(groups.sampler());

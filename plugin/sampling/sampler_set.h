@@ -6,8 +6,7 @@
 //   1. A communicator is added once, under the process's lock, and never removed; its memory is never given back.
 //   2. Add() writes slot_ and next_ of the entry and stores it in first_ with release. Neither changes after that.
 //   3. Another thread loads first_ with acquire, so it sees 2 for this entry. It sees 2 for every entry behind it,
-//   since
-//      the thread of 2 had those before it under the lock.
+//      since the thread of 2 had those before it under the lock.
 //   4. The list has no circle, so a walk ends after as many steps as there are communicators.
 #pragma once
 
@@ -41,7 +40,7 @@ class SamplerSet {
   void Add(CallGroups& groups, layout::CommunicatorSlot* slot, Sampler* sampler, SamplingReason reason);
   // The communicator is finalized. The last one of a copy of libnccl takes the sampler along: the copy may be unloaded.
   void Leave(CallGroups& groups);
-  // A communicator has no slot: whether its groups are open cannot be told, so every mask stays as it is.
+  // A communicator has no slot: it is not known whether its groups are open, so every mask stays as it is.
   void NoteOverflow();
 
   // Any thread.
