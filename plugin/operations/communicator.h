@@ -71,7 +71,7 @@ class Communicator {
   void CloseLaunch(uint64_t ticket) { completer_.CloseLaunch(ticket); }
 
   // Kernel channels, their phases, and proxy operations.
-  PartTracker& parts() { return parts_; }
+  PartTracker parts() { return {state_, completer_, launch_recorder_.judge()}; }
 
  private:
   friend class CommunicatorPeer;  // of the test: a thread between two steps
@@ -82,7 +82,6 @@ class Communicator {
   LaunchRecorder launch_recorder_{state_};
   OperationCompleter completer_{state_, launch_recorder_};
   OperationStarter starter_{state_, launch_recorder_, completer_};
-  PartTracker parts_{state_, completer_, launch_recorder_.judge()};
 };
 
 }  // namespace nccl_exporter

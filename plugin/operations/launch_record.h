@@ -61,23 +61,25 @@ class LaunchRecord {
     return good;
   }
 
-  // The times of a member, if it is timed. After the launch was judged.
-  bool Times(const Operation& operation, uint64_t ticket, Completion* completion) const {
+  // After the launch was judged: whether a member is timed.
+  bool IsTimed(const Operation& operation, uint64_t ticket) const {
+    if (belief_ == Belief::kNo || shares_[PartOf(operation)].is_rejected()) return false;
+    return IsCarried(operation) || HasInterval(operation, ticket);
+  }
+  // The times of a member that is timed.
+  Completion TimesOf(const Operation& operation) const {
     const LaunchShare& share = shares_[PartOf(operation)];
     const bool is_carried = IsCarried(operation);
-    if (belief_ == Belief::kNo || share.is_rejected()) return false;
-    if (!is_carried && !HasInterval(operation, ticket)) return false;
     const uint64_t bytes = LoadRelaxed(operation.bytes);
-    *completion = {.function = operation.function.load(std::memory_order_relaxed),
-                   .members = static_cast<uint32_t>(members_),
-                   .bytes = bytes,
-                   .duration_ns = share.DurationNs(bytes),
-                   .sequence = LoadRelaxed(operation.sequence),
-                   .call_ns = LoadRelaxed(operation.call_ns),
-                   .start_ns = is_carried ? share.start_ns() : LoadRelaxed(operation.first_start_ns),
-                   .stop_ns = is_carried ? share.stop_ns() : LoadRelaxed(operation.last_stop_ns),
-                   .now_ns = now_ns_};
-    return true;
+    return {.function = operation.function.load(std::memory_order_relaxed),
+            .members = static_cast<uint32_t>(members_),
+            .bytes = bytes,
+            .duration_ns = share.DurationNs(bytes),
+            .sequence = LoadRelaxed(operation.sequence),
+            .call_ns = LoadRelaxed(operation.call_ns),
+            .start_ns = is_carried ? share.start_ns() : LoadRelaxed(operation.first_start_ns),
+            .stop_ns = is_carried ? share.stop_ns() : LoadRelaxed(operation.last_stop_ns),
+            .now_ns = now_ns_};
   }
   // Whether the operation has the time of its launch, and no parts of its own.
   bool IsCarried(const Operation& operation) const {

@@ -63,8 +63,8 @@ Belief LaunchRecorder::BeliefIn(const TryLock& lock, LaunchRecord& record, uint6
 
 void LaunchRecorder::RecordMember(const TryLock& lock, const LaunchRecord& record, const Operation& operation,
                                   uint64_t ticket) {
-  Completion completion;
-  if (record.Times(operation, ticket, &completion)) {
+  if (record.IsTimed(operation, ticket)) {
+    Completion completion = record.TimesOf(operation);
     std::optional<PhaseTimes> phases;
     if (judge_.TakesPhases() && !record.IsCarried(operation)) phases = PhasesOf(operation, ticket);
     if (phases) completion.phases = &*phases;

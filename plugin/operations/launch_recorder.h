@@ -19,7 +19,7 @@
 
 namespace nccl_exporter {
 
-class LaunchRecorder {
+class alignas(64) LaunchRecorder {
  public:
   explicit LaunchRecorder(CommunicatorState& state) : state_(state), judge_(state) {}
 
@@ -60,7 +60,7 @@ class LaunchRecorder {
   }
 
   CommunicatorState& state_;
-  alignas(64) std::atomic<bool> is_recording_{false};
+  std::atomic<bool> is_recording_{false};
   AtomicU64 unfollowed_until_{
       0};  // ticket: no operation that could not be followed was started later; 0: there is none
   std::array<AtomicU64, kFunctionCount> unfollowed_{};

@@ -15,7 +15,7 @@
 
 namespace nccl_exporter {
 
-class OperationCompleter {
+class alignas(64) OperationCompleter {
  public:
   OperationCompleter(CommunicatorState& state, LaunchRecorder& recorder) : state_(state), launch_recorder_(recorder) {}
 
@@ -63,7 +63,7 @@ class OperationCompleter {
   CommunicatorState& state_;
   LaunchRecorder& launch_recorder_;
   // The highest ticket that NoteLatest was given, and its order.
-  alignas(64) AtomicU64 latest_{0};
+  AtomicU64 latest_{0};
   AtomicU64 latest_order_{0};
 };
 

@@ -24,20 +24,21 @@ void PartTracker::BeginParts(Operation& operation, uint64_t ticket) {
 
 // All channels that were seen have stopped. They may be all there are: fewer may come than were announced, or none
 // were.
-void PartTracker::EndChannels(Operation& operation, uint64_t ticket) {
+void PartTracker::EndChannels(CommunicatorState& state, OperationCompleter& completer, Operation& operation,
+                              uint64_t ticket) {
   const uint64_t now_ns = NowNs();
   StoreRelaxed(operation.last_part_ns, now_ns);
-  completer_.NoteLatest(operation, ticket);
+  completer.NoteLatest(operation, ticket);
   const auto channels = static_cast<uint32_t>(std::popcount(LoadRelaxed(operation.seen)));
   const uint32_t announced = operation.channels.load(std::memory_order_relaxed);
   operation.lacks_channels.store(channels < announced, std::memory_order_relaxed);
   if (announced != 0 && channels >= announced) {
-    completer_.Finish(operation, ticket, now_ns);
+    completer.Finish(operation, ticket, now_ns);
   } else {
-    state_.recorder().ShowParts(ticket, channels * (kOneAnnounced | kOneDone));
-    state_.recorder().ShowLastPart(ticket, now_ns);
+    state.recorder().ShowParts(ticket, channels * (kOneAnnounced | kOneDone));
+    state.recorder().ShowLastPart(ticket, now_ns);
   }
-  completer_.Sweep(now_ns);
+  completer.Sweep(now_ns);
 }
 
 // Phases of kernels.
