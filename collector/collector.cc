@@ -67,10 +67,9 @@ NodeSnapshot Collector::Take() {
     lock.lock();
     now = clock_();
   }
-  table_->Update(now);
-  FindCommunicators(now);
+  SegmentLooks looks = Look(now);
   arrivals_->Read(now);
-  NodeSnapshot snapshot = table_->Read(now);
+  NodeSnapshot snapshot = table_->Read(std::move(looks), now);
   arrivals_->AddTo(snapshot);
   return snapshot;
 }
@@ -84,8 +83,7 @@ void Collector::Refresh() {
   const std::lock_guard lock(mutex_);
   const Moment now = clock_();
   table_->Discover(now);
-  table_->Update(now);
-  FindCommunicators(now);
+  Look(now);
 }
 
 // The next part of a listing that is under way. Whether there are more.
@@ -95,17 +93,14 @@ bool Collector::GoOnDiscovering() {
   const Moment now = clock_();
   table_->DiscoverMore(now);
   if (table_->IsDiscovering()) return true;
-  table_->Update(now);
-  FindCommunicators(now);
+  Look(now);
   return false;
 }
 
-void Collector::FindCommunicators(const Moment& now) {
-  std::vector<ArrivalObserver::Source> sources;
-  table_->ForEach([&](const FileKey& key, const std::shared_ptr<const SegmentFile>& file, bool is_alive) {
-    sources.push_back({.key = key, .file = file, .is_alive = is_alive});
-  });
-  arrivals_->Discover(sources, now, table_->KnownUntil(now));
+SegmentLooks Collector::Look(const Moment& now) {
+  SegmentLooks looks = table_->Look(now);
+  arrivals_->Discover(looks, now, table_->KnownUntil(now));
+  return looks;
 }
 
 bool Collector::ReadCompletions() {
@@ -113,8 +108,7 @@ bool Collector::ReadCompletions() {
   const Moment now = clock_();
   if (arrivals_->AwaitsDiscovery(now)) {
     table_->Discover(now);
-    table_->Update(now);
-    FindCommunicators(now);
+    Look(now);
   }
   return arrivals_->Read(now);
 }

@@ -14,6 +14,7 @@
 #include "collector/reader/moment.h"
 #include "collector/segments/file_descriptor.h"
 #include "collector/segments/segment_file.h"  // ReadSegmentFile(), for tools that look at one file
+#include "collector/segments/segment_look.h"
 #include "collector/shared_read.h"
 
 namespace nccl_exporter {
@@ -50,7 +51,7 @@ class Collector {
   bool MustWaitForDiscovery() const;
   void Refresh();
   bool GoOnDiscovering();
-  void FindCommunicators(const Moment& now);
+  SegmentLooks Look(const Moment& now);  // at all segments, for arrivals as well
   bool ReadCompletions();
   void Run();
 

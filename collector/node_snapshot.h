@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "proto/buckets.h"
+#include "proto/code_table.h"
 #include "proto/collective.h"
 #include "proto/data_quality.h"
 
@@ -108,17 +109,18 @@ struct ArrivalUncertainty {
 };
 
 // Why a completed operation was not compared. Append only: each is a label value `reason`.
-enum class Uncompared : uint8_t {
-  kRingOverrun,      // overwritten before it was read
-  kPartnerMissing,   // another rank on this node does not have it: untimed, rejected, overwritten
-  kUncertainClocks,  // no rank was later than another by more than the clocks are uncertain
-  kMismatch,         // the ranks' operations of that number cannot be the same
-  kRankTwice,        // a rank is there twice: communicators that cannot be told apart
-  kCount
-};
-inline constexpr std::array<std::string_view, static_cast<size_t>(Uncompared::kCount)> kUncomparedReasons{
-    "ring_overrun", "partner_missing", "uncertain_clocks", "mismatch", "rank_twice"};
-using UncomparedOperations = std::array<uint64_t, static_cast<size_t>(Uncompared::kCount)>;
+enum class Uncompared : uint8_t { kRingOverrun, kPartnerMissing, kUncertainClocks, kMismatch, kRankTwice, kCount };
+inline constexpr CodeTable<Uncompared> kUncomparedReasons{{
+    {Uncompared::kRingOverrun, "ring_overrun", "overwritten before it was read"},
+    {Uncompared::kPartnerMissing, "partner_missing",
+     "another rank on this node does not have it: untimed, rejected, overwritten"},
+    {Uncompared::kUncertainClocks, "uncertain_clocks",
+     "no rank was later than another by more than the clocks are uncertain"},
+    {Uncompared::kMismatch, "mismatch", "the ranks' operations of that number cannot be the same"},
+    {Uncompared::kRankTwice, "rank_twice", "a rank is there twice: communicators that cannot be distinguished"},
+}};
+static_assert(IsInOrder(kUncomparedReasons));
+using UncomparedOperations = std::array<uint64_t, kCountOf<Uncompared>>;
 
 struct CommunicatorSnapshot {
   bool is_overflow = false;  // communicators of this process that have no slot of their own, summed; no identity
@@ -209,20 +211,32 @@ enum class SegmentError : uint8_t {
   kOpenFailed,
   kNotARegularFile,
   kBadMagic,
-  kUnknownMajor,      // written by a plugin of another layout
-  kBadGeometry,       // sizes in the header contradict each other, the limits or the file
-  kTruncated,         // shorter than its header says
-  kChangedWhileRead,  // a slot was claimed anew in the middle of the copy; tried again at the next
+  kUnknownMajor,
+  kBadGeometry,
+  kTruncated,
+  kChangedWhileRead,
   kReadFailed,
   kUnlinkFailed,
   kDirectoryUnreadable,
   kTooManySegments,
   kCount
 };
-inline constexpr std::array<std::string_view, static_cast<size_t>(SegmentError::kCount)> kSegmentErrors{
-    "open_failed",      "not_a_regular_file", "bad_magic",   "unknown_major", "bad_geometry",
-    "truncated",        "changed_while_read", "read_failed", "unlink_failed", "directory_unreadable",
-    "too_many_segments"};
+inline constexpr CodeTable<SegmentError> kSegmentErrors{{
+    {SegmentError::kOpenFailed, "open_failed", "the file could not be opened"},
+    {SegmentError::kNotARegularFile, "not_a_regular_file", "a link, a directory or a device with a segment's name"},
+    {SegmentError::kBadMagic, "bad_magic", "the file is no segment"},
+    {SegmentError::kUnknownMajor, "unknown_major", "written by a plugin of another layout"},
+    {SegmentError::kBadGeometry, "bad_geometry", "sizes in the header contradict each other, the limits or the file"},
+    {SegmentError::kTruncated, "truncated", "shorter than its header says"},
+    {SegmentError::kChangedWhileRead, "changed_while_read",
+     "a slot was claimed again during the copy; the next reading tries again"},
+    {SegmentError::kReadFailed, "read_failed", "the file could not be read"},
+    {SegmentError::kUnlinkFailed, "unlink_failed", "a file that is out of use could not be removed"},
+    {SegmentError::kDirectoryUnreadable, "directory_unreadable", "the directory could not be listed"},
+    {SegmentError::kTooManySegments, "too_many_segments", "no room for more files, communicators or slots"},
+}};
+static_assert(IsInOrder(kSegmentErrors));
+constexpr std::string_view NameOf(SegmentError error) { return RowIn(kSegmentErrors, error).name; }
 
 // Segments in the directories by state.
 struct SegmentCounts {
@@ -283,8 +297,8 @@ struct NodeSnapshot {
   int64_t taken_realtime_ns = 0;
   std::vector<ProcessSnapshot> processes;  // by start time, then file name
   SegmentCounts segments;
-  std::array<uint64_t, static_cast<size_t>(SegmentError::kCount)> segment_errors{};  // since the daemon started
-  std::vector<SegmentTrouble> segment_troubles;                                      // the same by user
+  std::array<uint64_t, kCountOf<SegmentError>> segment_errors{};  // since the daemon started
+  std::vector<SegmentTrouble> segment_troubles;                   // the same by user
   UncomparedOperations uncompared_operations{};                   // of each rank, since the daemon started
   std::vector<UncomparedCommunicators> uncompared_communicators;  // of users who have some
   uint64_t arrival_matching_ns = 0;  // CPU time spent on ArrivalCounts, since the daemon started

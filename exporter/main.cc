@@ -22,6 +22,7 @@
 #include <system_error>
 
 #include "collector/collector.h"
+#include "exporter/catalogue_json.h"
 #include "exporter/commands/cardinality.h"
 #include "exporter/commands/segment_dump.h"
 #include "exporter/commands/top.h"
@@ -61,8 +62,7 @@ int Dump(const std::string& path) {
   const std::optional<ProcessSnapshot> process = ReadSegmentFile(path, &error, &detail);
   if (process) return Print(DumpText(*process));
   if (error == SegmentError::kCount) return Fail(kRuntimeFailure, path + ": not ready: " + detail);
-  return Fail(kRuntimeFailure, path + ": " + std::string(kSegmentErrors[static_cast<size_t>(error)]) +
-                                   (detail.empty() ? "" : ": " + detail));
+  return Fail(kRuntimeFailure, path + ": " + std::string(NameOf(error)) + (detail.empty() ? "" : ": " + detail));
 }
 
 // The directories that are there and cannot be read; empty if there are none.
@@ -100,7 +100,7 @@ int PrintCardinality(const Options& options) {
 }
 
 int Top(const Options& options) {
-  const auto sort = static_cast<TopSort>(std::ranges::find(kTopSorts, options.sort) - kTopSorts.begin());
+  const TopSort sort = std::ranges::find(kTopSorts, options.sort, &CodeRow<TopSort>::name)->id;
   Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
   const auto first = collector.Snapshot();
   const std::string unreadable = UnreadableDirectories(*first);
@@ -254,6 +254,7 @@ int Main(int argc, char** argv) {
   const Options options = ParseOptions(argc, argv, error);
   if (!error.empty()) return Fail(kBadUsage, error + " (see nccl-exporter --help)");
   if (options.command == Command::kPrint) return Print(options.text);
+  if (options.command == Command::kCatalogue) return Print(CatalogueJson());
   try {
     if (options.command == Command::kDump) return Dump(options.dump_segment);
     if (options.command == Command::kTop) return Top(options);

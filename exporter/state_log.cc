@@ -32,9 +32,9 @@ std::vector<StateLog::Line> StateLog::Changes(const NodeSnapshot& snapshot) {
                                                      std::chrono::nanoseconds(kErrorLogInterval).count();
     if (errors <= told.errors || !is_due) continue;
     lines.push_back(
-        {true, fmt::format("segment error {} of uid {}: {} times since the last such line, the latest {}: {}",
-                           kSegmentErrors[static_cast<size_t>(trouble.error)], trouble.file_uid, errors - told.errors,
-                           trouble.file, trouble.detail)});
+        {true,
+         fmt::format("segment error {} of uid {}: {} times since the last such line, the latest {}: {}",
+                     NameOf(trouble.error), trouble.file_uid, errors - told.errors, trouble.file, trouble.detail)});
     told = {.errors = errors, .realtime_ns = snapshot.taken_realtime_ns};
   }
   return lines;

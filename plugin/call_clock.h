@@ -9,13 +9,15 @@
 #include <cstdint>
 
 #include "plugin/segment/atomics.h"
-#include "plugin/timing/work_items.h"
 
 namespace nccl_exporter {
 
 // All zeros is its first state, as in a forked child.
 class CallClock {
  public:
+  static constexpr int kUnitShift = 10;
+  static constexpr uint64_t kUnitNs = uint64_t{1} << kUnitShift;
+
   // Once, before the first call.
   void Open(uint64_t start_ns) { start_ns_ = start_ns; }
 
@@ -37,9 +39,7 @@ class CallClock {
   }
 
  private:
-  static constexpr int kUnitShift = 10;
   static constexpr int kHalfShift = 43;
-  static_assert(WorkItems::kCallUnitNs == uint64_t{1} << kUnitShift);
 
   uint64_t start_ns_;
   AtomicU64 half_;

@@ -9,7 +9,7 @@ namespace nccl_exporter {
 namespace {
 
 constexpr uint64_t kStartNs = 5'000'000'000;
-constexpr uint64_t kUnitNs = WorkItems::kCallUnitNs;
+constexpr uint64_t kUnitNs = CallClock::kUnitNs;
 constexpr uint64_t kHalfUnits = uint64_t{1} << 43;          // 104 days
 constexpr uint64_t kPayloadMask = (uint64_t{1} << 44) - 1;  // of a handle
 

@@ -12,9 +12,10 @@
 #include "plugin/nccl/operation_start.h"
 #include "plugin/operations/handle.h"
 #include "plugin/process.h"
-#include "proto/collective.h"
 
 namespace nccl_exporter {
+
+static_assert(CallClock::kUnitNs == WorkItems::kCallUnitNs);
 
 // The fields of a start event by which the first operation names its communicator (API v1 to v3).
 struct TaskOrigin {

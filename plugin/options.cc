@@ -4,6 +4,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "proto/data_quality.h"
 
 namespace nccl_exporter {
 namespace {
@@ -40,51 +44,94 @@ bool ParseDecimal(const char* text, uint64_t least, uint64_t most, uint64_t* mil
   return true;
 }
 
-bool ParseSampling(const char* text, Options* options) {
-  if (std::strcmp(text, "always") == 0) return true;
-  if (std::strcmp(text, "off") == 0) return options->kernel_timing = KernelTiming::kOff, true;
-  uint64_t duty_ppm = 0;
-  if (!ParseDecimal(text, 1000, 1'000'000, &duty_ppm)) return false;
-  options->sampling_duty_ppm = static_cast<uint32_t>(duty_ppm);
-  return options->sampling = Sampling::kWindows, true;
+// The targets of rows, each with its range.
+
+template <auto kTarget, uint64_t kLeast, uint64_t kMost, uint64_t kUnit = 1>
+bool StoreWhole(const char* text, Options& options) {
+  uint64_t number = 0;
+  if (!ParseWhole(text, kLeast, kMost, &number)) return false;
+  auto& target = options.*kTarget;
+  target = static_cast<std::remove_reference_t<decltype(target)>>(number * kUnit);
+  return true;
 }
 
-bool ParseKernelTiming(const char* text, KernelTiming* value) {
-  if (std::strcmp(text, "auto") == 0) return *value = KernelTiming::kAuto, true;
-  if (std::strcmp(text, "on") == 0) return *value = KernelTiming::kOn, true;
-  if (std::strcmp(text, "off") == 0) return *value = KernelTiming::kOff, true;
+// Of seconds with decimals.
+template <auto kTarget, uint64_t kLeastMicroseconds, uint64_t kMostMicroseconds>
+bool StoreSeconds(const char* text, Options& options) {
+  uint64_t microseconds = 0;
+  if (!ParseDecimal(text, kLeastMicroseconds, kMostMicroseconds, &microseconds)) return false;
+  options.*kTarget = microseconds * 1000;
+  return true;
+}
+
+bool StoreDirectory(const char* text, Options& options) {
+  options.directory = text;
+  return true;
+}
+
+bool StoreKernelTiming(const char* text, Options& options) {
+  constexpr std::pair<const char*, KernelTiming> kNames[]{
+      {"auto", KernelTiming::kAuto}, {"on", KernelTiming::kOn}, {"off", KernelTiming::kOff}};
+  for (const auto& [name, value] : kNames) {
+    if (std::strcmp(text, name) == 0) return options.kernel_timing = value, true;
+  }
   return false;
 }
 
+bool StoreSampling(const char* text, Options& options) {
+  constexpr uint64_t kLeastDutyPpm = 1000;
+  uint64_t duty_ppm = 0;
+  if (std::strcmp(text, "always") == 0) return true;
+  if (std::strcmp(text, "off") == 0) return options.kernel_timing = KernelTiming::kOff, true;
+  if (!ParseDecimal(text, kLeastDutyPpm, kWholeDutyPpm, &duty_ppm)) return false;
+  options.sampling_duty_ppm = static_cast<uint32_t>(duty_ppm);
+  return options.sampling = Sampling::kWindows, true;
+}
+
+constexpr uint64_t kSecondNs = 1'000'000'000;
+
 }  // namespace
+
+constexpr std::array<OptionRow, kOptionCount> kOptions{{
+    {"NCCL_EXPORTER_ENABLE", "1", "0 switches the plugin off: NCCL is asked for nothing",
+     StoreWhole<&Options::enable, 0, 1>},
+    {"NCCL_EXPORTER_DIR", "",
+     "directory of the segments, shared with the daemon; default /run/nccl-exporter or /dev/shm/nccl-exporter if it "
+     "can be written and trusted, else /dev/shm/nccl-exporter-UID",
+     StoreDirectory},
+    {"NCCL_EXPORTER_KERNEL_TIMING", "auto",
+     "GPU time stamps: auto (where they are cheap and true, and safe for the job), on (wherever they are safe), off",
+     StoreKernelTiming},
+    {"NCCL_EXPORTER_COMMUNICATORS", "256",
+     "communicators of one process with counters of their own, 1 to 4095; further ones share the overflow slot",
+     StoreWhole<&Options::communicators, 1, 4095>},
+    {"NCCL_EXPORTER_RETENTION_SECONDS", "300",
+     "for how long a finalized communicator keeps its slot, 1 to 86400; no shorter than the daemon's retention",
+     StoreWhole<&Options::retention_ns, 1, 86400, kSecondNs>},
+    // Stored after NCCL_EXPORTER_KERNEL_TIMING: `off` overrides it.
+    {"NCCL_EXPORTER_SAMPLING", "always",
+     "which operations GPU time stamps are taken of: always (all), off (none, as with "
+     "NCCL_EXPORTER_KERNEL_TIMING=off), or those in windows of time: the windows' share of the time, 0.001 to 1",
+     StoreSampling},
+    {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "2",
+     "with windows: time in which there is one window, 0.1 to 3600; the same on all ranks",
+     StoreSeconds<&Options::sampling_period_ns, 100'000, 3600'000'000>},
+    {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "600",
+     "with windows: time from the first communicator on in which all operations are timed, 0 to 86400",
+     StoreSeconds<&Options::sampling_learning_ns, 0, 86400'000'000>},
+    {"NCCL_EXPORTER_KERNEL_PHASES", "0",
+     "1: the phases of kernels over symmetric windows (NCCL 2.32, with kernel timing); each such kernel then waits for "
+     "a memory fence",
+     StoreWhole<&Options::kernel_phases, 0, 1>},
+}};
 
 Options ReadOptions(const char* (*get)(const char* name)) {
   Options options;
-  uint64_t number = 0;
-  const auto given = [&](size_t row) -> const char* {
-    const char* text = get(kOptions[row].name);
-    return text != nullptr && text[0] != '\0' ? text : nullptr;
-  };
-  const auto reject = [&](size_t row) { options.is_rejected[row] = true; };
-
-  if (const char* text = given(0)) ParseWhole(text, 0, 1, &number) ? void(options.enable = number == 1) : reject(0);
-  if (const char* text = given(1)) options.directory = text;
-  if (const char* text = given(2); text != nullptr && !ParseKernelTiming(text, &options.kernel_timing)) reject(2);
-  if (const char* text = given(3)) {
-    ParseWhole(text, 1, 4095, &number) ? void(options.communicators = static_cast<uint32_t>(number)) : reject(3);
-  }
-  if (const char* text = given(4)) {
-    ParseWhole(text, 1, 86400, &number) ? void(options.retention_ns = number * 1'000'000'000) : reject(4);
-  }
-  if (const char* text = given(5); text != nullptr && !ParseSampling(text, &options)) reject(5);
-  if (const char* text = given(6)) {
-    ParseDecimal(text, 100'000, 3600'000'000, &number) ? void(options.sampling_period_ns = number * 1000) : reject(6);
-  }
-  if (const char* text = given(7)) {
-    ParseDecimal(text, 0, 86400'000'000, &number) ? void(options.sampling_learning_ns = number * 1000) : reject(7);
-  }
-  if (const char* text = given(8)) {
-    ParseWhole(text, 0, 1, &number) ? void(options.kernel_phases = number == 1) : reject(8);
+  const char** rejected = options.rejected.data();
+  for (const OptionRow& row : kOptions) {
+    const char* text = get(row.name);
+    if (text == nullptr || text[0] == '\0' || row.store(text, options)) continue;
+    *rejected++ = row.name;
   }
   return options;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,9 @@ using Names = std::vector<std::string>;
 
 Names Rejected(const Options& options) {
   Names names;
-  for (size_t row = 0; row < kOptions.size(); ++row) {
-    if (options.is_rejected[row]) names.push_back(kOptions[row].name);
+  for (const char* name : options.rejected) {
+    if (name == nullptr) break;
+    names.push_back(name);
   }
   return names;
 }
@@ -96,6 +98,23 @@ TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
   for (const char* number : {"0", "12x", "", " 5", "99999999999999999999", "0x10"}) {
     EXPECT_EQ(Read({{"NCCL_EXPORTER_COMMUNICATORS", number}}).communicators, 256u) << number;
   }
+}
+
+TEST(Options, HaveTheRangesThatTheirHelpNames) {
+  const std::regex range("([0-9.]+) to ([0-9]+)");
+  int ranges = 0;
+  for (const OptionRow& row : kOptions) {
+    std::cmatch found;
+    if (!std::regex_search(row.help, found, range)) continue;
+    ++ranges;
+    EXPECT_EQ(Rejected(Read({{row.name, found.str(1)}})), Names()) << row.name;
+    EXPECT_EQ(Rejected(Read({{row.name, found.str(2)}})), Names()) << row.name;
+    EXPECT_EQ(Rejected(Read({{row.name, std::to_string(std::stoi(found.str(2)) + 1)}})), Names{row.name});
+    if (found.str(1) != "0") {
+      EXPECT_EQ(Rejected(Read({{row.name, "0"}})), Names{row.name});
+    }
+  }
+  EXPECT_EQ(ranges, 5);
 }
 
 TEST(Options, TakePhasesOnlyIfAskedFor) {

@@ -74,10 +74,9 @@ Process* Process::Obtain() {
 void Process::Start(const InitRequest& request) {
   mode_ = Mode::kOff;
   options_ = ReadOptions(Environment);
-  for (size_t row = 0; row < kOptions.size(); ++row) {
-    if (!options_.is_rejected[row]) continue;
-    Log(request.logger, abi::kLogWarn, "nccl-exporter: value of %s not understood, its default is in force",
-        kOptions[row].name);
+  for (const char* name : options_.rejected) {
+    if (name == nullptr) break;
+    Log(request.logger, abi::kLogWarn, "nccl-exporter: value of %s not understood, its default is in force", name);
   }
   if (!options_.enable) return Log(request.logger, abi::kLogInfo, "nccl-exporter: off by NCCL_EXPORTER_ENABLE=0");
   char error[256];

@@ -22,7 +22,7 @@
 #include "plugin/identity/gpu_identity.h"
 #include "plugin/init_request.h"
 #include "plugin/mask_watch.h"
-#include "plugin/operations/capturing_threads.h"
+#include "plugin/capturing_threads.h"
 #include "plugin/options.h"
 #include "plugin/sampling/sampler_set.h"
 #include "plugin/segment/segment.h"

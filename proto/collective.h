@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "proto/code_table.h"
+
 namespace nccl_exporter {
 
 // The closed set of NCCL functions. The values index arrays in the segment: another one is another layout major.
@@ -35,6 +37,7 @@ enum class BusFactor : uint8_t {
 };
 
 struct FunctionTraits {
+  Function id;
   std::string_view name;   // NCCL's name, and the value of the label `collective`
   BusFactor bus_factor;    // see BusBytes()
   bool size_counts_ranks;  // message size = nranks * count * element size, not count * element size
@@ -42,25 +45,31 @@ struct FunctionTraits {
 };
 
 inline constexpr std::array<FunctionTraits, kFunctionCount> kFunctions{{
-    {"Broadcast", BusFactor::kOne, false, false},
-    {"Reduce", BusFactor::kOne, false, false},
-    {"AllGather", BusFactor::kShare, true, false},
-    {"ReduceScatter", BusFactor::kShare, true, false},
-    {"AllReduce", BusFactor::kTwiceTheShare, false, false},
-    {"AlltoAll", BusFactor::kShare, true, false},
-    {"Gather", BusFactor::kShare, true, false},
-    {"Scatter", BusFactor::kShare, true, false},
-    {"Send", BusFactor::kOne, false, true},
-    {"Recv", BusFactor::kOne, false, true},
-    {"Other", BusFactor::kUndefined, false, false},
+    {Function::kBroadcast, "Broadcast", BusFactor::kOne, false, false},
+    {Function::kReduce, "Reduce", BusFactor::kOne, false, false},
+    {Function::kAllGather, "AllGather", BusFactor::kShare, true, false},
+    {Function::kReduceScatter, "ReduceScatter", BusFactor::kShare, true, false},
+    {Function::kAllReduce, "AllReduce", BusFactor::kTwiceTheShare, false, false},
+    {Function::kAlltoAll, "AlltoAll", BusFactor::kShare, true, false},
+    {Function::kGather, "Gather", BusFactor::kShare, true, false},
+    {Function::kScatter, "Scatter", BusFactor::kShare, true, false},
+    {Function::kSend, "Send", BusFactor::kOne, false, true},
+    {Function::kRecv, "Recv", BusFactor::kOne, false, true},
+    {Function::kOther, "Other", BusFactor::kUndefined, false, false},
 }};
+static_assert(IsInOrder(kFunctions));
 
 // Of a kernel over symmetric windows, by the numbers of NCCL's KernelPhase events.
 enum class KernelPhase : uint8_t { kInitialSync = 0, kCompute = 1, kFinalSync = 2, kCount };
-inline constexpr size_t kKernelPhaseCount = static_cast<size_t>(KernelPhase::kCount);
-inline constexpr std::array<std::string_view, kKernelPhaseCount> kKernelPhases{"initial_sync", "compute", "final_sync"};
+inline constexpr size_t kKernelPhaseCount = kCountOf<KernelPhase>;
+inline constexpr CodeTable<KernelPhase> kKernelPhases{{
+    {KernelPhase::kInitialSync, "initial_sync", "waits for the peers"},
+    {KernelPhase::kCompute, "compute", "transfers"},
+    {KernelPhase::kFinalSync, "final_sync", "synchronization at the end"},
+}};
+static_assert(IsInOrder(kKernelPhases));
 
-constexpr const FunctionTraits& TraitsOf(Function function) { return kFunctions[static_cast<uint8_t>(function)]; }
+constexpr const FunctionTraits& TraitsOf(Function function) { return RowIn(kFunctions, function); }
 
 // The function that NCCL calls `name`; kOther for every other text.
 constexpr Function FunctionByName(std::string_view name) {
@@ -98,10 +107,6 @@ constexpr uint32_t DatatypeBytes(std::string_view name) {
   }
   return 1;
 }
-
-inline constexpr std::array<std::string_view, 7> kAlgorithms{
-    "TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT"};
-inline constexpr std::array<std::string_view, 3> kProtocols{"LL", "LL128", "SIMPLE"};
 
 // Size classes of a message, by lower bound in bytes; the label `size` is the bound.
 inline constexpr int kSizeClassCount = 6;

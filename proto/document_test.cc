@@ -2,6 +2,7 @@
 // Compares the tables of the documents with the code that they describe. A difference prints the table as it should be.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstddef>
 #include <fstream>
 #include <sstream>
@@ -84,18 +85,80 @@ TEST(LayoutDocument, ShowsTheRings) {
                                      FIELD(CompletionEntry, members));
 }
 
-std::string TypeName(MetricType type) {
-  switch (type) {
-    case MetricType::kCounter:
-      return "counter";
-    case MetricType::kGauge:
-      return "gauge";
-    case MetricType::kHistogram:
-      return "histogram";
-    case MetricType::kInfo:
-      break;
+template <typename Rows>
+void ExpectCodes(const std::string& heading, const Rows& rows) {
+  std::string table = "### " + heading + "\n\n| code | name | meaning |\n|---:|---|---|\n";
+  for (const auto& row : rows) {
+    table += "| " + std::to_string(static_cast<int>(row.id)) + " | `" + std::string(row.name) + "` | " +
+             std::string(row.meaning) + " |\n";
   }
-  return "info";
+  ExpectTable("proto/README.md", table + '\n');
+}
+
+TEST(CodeDocument, ListsEveryFunction) {
+  const auto factor = [](BusFactor of) {
+    return of == BusFactor::kOne         ? "1"
+           : of == BusFactor::kShare     ? "(n-1)/n"
+           : of == BusFactor::kUndefined ? "none"
+                                         : "2(n-1)/n";
+  };
+  std::string table = "### Function (`Function`)\n\n| code | name | message bytes | bus factor |\n|---:|---|---|---|\n";
+  for (const FunctionTraits& row : kFunctions) {
+    table += "| " + std::to_string(static_cast<int>(row.id)) + " | `" + std::string(row.name) + "` | " +
+             (row.size_counts_ranks ? "n * count * element size" : "count * element size") + " | " +
+             factor(row.bus_factor) + " |\n";
+  }
+  ExpectTable("proto/README.md", table + '\n');
+}
+
+TEST(CodeDocument, ListsEverySizeClass) {
+  std::string table = "### Size class (`SizeClass`)\n\n| code | name |\n|---:|---|\n";
+  for (size_t i = 0; i < kSizeClassBounds.size(); ++i) {
+    table += "| " + std::to_string(i) + " | `" + std::to_string(kSizeClassBounds[i]) + "` |\n";
+  }
+  ExpectTable("proto/README.md", table + '\n');
+}
+
+template <typename Buckets>
+std::string HistogramRow(const char* field, const char* unit) {
+  return std::string("| `") + field + "` | " + unit + " | " + std::to_string(Buckets::kCount) + " | " +
+         std::to_string(Buckets::kFirstBound) + " | " + std::to_string(Buckets::kLastBound) + " |\n";
+}
+
+TEST(CodeDocument, ShowsTheBoundsOfHistograms) {
+  ExpectTable("proto/README.md",
+              "| field | unit | counts in use | first bound | last bound |\n|---|---|---:|---:|---:|\n" +
+                  HistogramRow<DurationBuckets>("duration", "seconds") +
+                  HistogramRow<BandwidthBuckets>("bandwidth", "bytes per second") + '\n');
+}
+
+TEST(CodeDocument, ListsEveryStateOfASlot) {
+  using layout::SlotState;
+  ExpectCodes("State of a slot (`SlotState`)",
+              std::array<CodeRow<SlotState>, 4>{{
+                  {SlotState::kFree, "free", "never used; no slot behind it is in use but the last one"},
+                  {SlotState::kClaimed, "claimed", "being written: not to be read"},
+                  {SlotState::kLive, "live", "in use"},
+                  {SlotState::kClosed, "closed", "finalized; it may be claimed again"},
+              }});
+}
+
+TEST(CodeDocument, ListsTheCodesOfTimingAndSampling) {
+  ExpectCodes("Timing source (`TimingSource`)", kTimingSources);
+  ExpectCodes("Timing reason (`TimingReason`)", kTimingReasons);
+  ExpectCodes("Cause of drift (`DriftCause`)", kDriftCauses);
+  ExpectCodes("State of sampling (`SamplingState`)", kSamplingStates);
+  ExpectCodes("Reason of sampling (`SamplingReason`)", kSamplingReasons);
+  ExpectCodes("Phase of a kernel (`KernelPhase`)", kKernelPhases);
+}
+
+TEST(CodeDocument, ListsEveryCauseOfLoss) {
+  std::string table = "### Cause of a loss (`Loss`)\n\n| code | name | kind |\n|---:|---|---|\n";
+  for (const LossTraits& row : kLosses) {
+    table += "| " + std::to_string(static_cast<int>(row.id)) + " | `" + std::string(row.reason) + "` | " +
+             std::string(NameOf(row.kind)) + " |\n";
+  }
+  ExpectTable("proto/README.md", table + '\n');
 }
 
 TEST(MetricDocument, ListsEveryMetricOfTheCatalogue) {
@@ -106,10 +169,10 @@ TEST(MetricDocument, ListsEveryMetricOfTheCatalogue) {
     for (size_t at = 0; (at = labels.find(',', at)) != std::string::npos; ++at) {
       if (labels[at + 1] != ' ') labels.insert(at + 1, " ");
     }
-    table += "| `" + std::string(row.name) + "` | " + TypeName(row.type) + " | " + labels + " | " +
-             std::string(row.help) + " |\n";
+    table += "| `" + std::string(row.name) + "` | " + std::string(RowIn(kMetricTypes, row.type).name) + " | " + labels +
+             " | " + std::string(row.help) + " |\n";
   }
-  ExpectTable("README.md", table);
+  ExpectTable("docs/metrics.md", table);
 }
 
 TEST(MetricDocument, SaysWhatBecomesOfSeriesWithoutALabel) {
@@ -129,7 +192,7 @@ TEST(LossDocument, ListsEveryCause) {
                                                                       : "timestamps rejected";
     table += "| `" + std::string(loss.reason) + "` | " + std::string(kind) + " | " + std::string(loss.meaning) + " |\n";
   }
-  ExpectTable("README.md", table);
+  ExpectTable("docs/metrics.md", table);
 }
 
 TEST(MetricCatalogue, KeepsToTheNamingRules) {

@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every metric family that the daemon serves, one row each: the interface that dashboards, rules and habits hang on.
-// HELP lines, the README table and the order of a scrape follow from this list.
+// HELP lines, the table in docs/metrics.md and the order of a scrape follow from this list.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <string_view>
 
+#include "proto/code_table.h"
+
 namespace nccl_exporter {
 
 enum class MetricType : uint8_t { kCounter, kGauge, kHistogram, kInfo };
+inline constexpr std::array<CodeRow<MetricType>, 4> kMetricTypes{{
+    {MetricType::kCounter, "counter", "grows, and begins at 0 again with its process or communicator"},
+    {MetricType::kGauge, "gauge", "the value at the moment of the scrape"},
+    {MetricType::kHistogram, "histogram", "classic and native buckets"},
+    {MetricType::kInfo, "info", "the value 1, with facts as labels"},
+}};
+static_assert(IsInOrder(kMetricTypes));
 
 // The labels that every series of a family carries, besides its own.
-enum class LabelScope : uint8_t {
-  kCommunicator,  // comm, comm_name, rank, gpu, uid, and those known of slurm_job_id, namespace, pod, container
-  kProcess,       // pid, global_rank, uid, and those known of slurm_job_id, namespace, pod, container
-  kDaemon,        // none
-};
-
-struct MetricRow {
-  std::string_view name;  // complete; counters end in _total
-  MetricType type;
-  std::string_view unit;  // base unit that the name carries, or empty
-  LabelScope scope;
-  std::string_view labels;  // own labels, separated by commas
-  std::string_view help;
-};
+enum class LabelScope : uint8_t { kCommunicator, kProcess, kDaemon };
+inline constexpr std::array<CodeRow<LabelScope>, 3> kLabelScopes{{
+    {LabelScope::kCommunicator, "communicator",
+     "comm, comm_name, rank, gpu, uid, and those known of slurm_job_id, namespace, pod, container"},
+    {LabelScope::kProcess, "process",
+     "pid, global_rank, uid, and those known of slurm_job_id, namespace, pod, container"},
+    {LabelScope::kDaemon, "daemon", "none"},
+}};
+static_assert(IsInOrder(kLabelScopes));
 
 enum class Metric : uint8_t {
   kCollectiveCalls,
@@ -90,143 +94,177 @@ enum class Metric : uint8_t {
   kLimit,
   kCount
 };
-inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::kCount);
+inline constexpr size_t kMetricCount = kCountOf<Metric>;
+
+struct MetricRow {
+  Metric id;
+  std::string_view name;  // complete; counters end in _total
+  MetricType type;
+  std::string_view unit;  // base unit that the name carries, or empty
+  LabelScope scope;
+  std::string_view labels;  // own labels, separated by commas
+  std::string_view help;
+};
 
 inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
-    {"nccl_collective_calls_total", MetricType::kCounter, "", LabelScope::kCommunicator, "collective",
+    {Metric::kCollectiveCalls, "nccl_collective_calls_total", MetricType::kCounter, "", LabelScope::kCommunicator,
+     "collective",
      "API calls, Send and Recv included (profiler API v5 and later). Some releases announce a call but no operation."},
-    {"nccl_collective_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "collective,size",
+    {Metric::kCollectiveOperations, "nccl_collective_operations_total", MetricType::kCounter, "",
+     LabelScope::kCommunicator, "collective,size",
      "Collectives handed to the GPU, graph replays included; exact, whatever is timed."},
-    {"nccl_collective_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "collective,size",
-     "Message bytes of the operations, as nccl-tests defines the message size."},
-    {"nccl_collective_timed_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "collective,size",
+    {Metric::kCollectiveBytes, "nccl_collective_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator,
+     "collective,size", "Message bytes of the operations, as nccl-tests defines the message size."},
+    {Metric::kCollectiveTimedOperations, "nccl_collective_timed_operations_total", MetricType::kCounter, "",
+     LabelScope::kCommunicator, "collective,size",
      "Operations whose duration was measured: under sampling, those in its windows."},
-    {"nccl_collective_busy_seconds_total", MetricType::kCounter, "seconds", LabelScope::kCommunicator,
-     "collective,size", "Sum of the measured durations; operations of one launch share its time by their bytes."},
-    {"nccl_collective_bus_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "collective,size",
+    {Metric::kCollectiveBusySeconds, "nccl_collective_busy_seconds_total", MetricType::kCounter, "seconds",
+     LabelScope::kCommunicator, "collective,size",
+     "Sum of the measured durations; operations of one launch share its time by their bytes."},
+    {Metric::kCollectiveBusBytes, "nccl_collective_bus_bytes_total", MetricType::kCounter, "bytes",
+     LabelScope::kCommunicator, "collective,size",
      "Message bytes times the bus factor of nccl-tests, of the timed operations: over busy seconds, the bus "
      "bandwidth."},
-    {"nccl_collective_duration_seconds", MetricType::kHistogram, "seconds", LabelScope::kCommunicator, "collective",
-     "Measured duration, waiting for late ranks included."},
-    {"nccl_collective_bus_bandwidth_bytes_per_second", MetricType::kHistogram, "bytes_per_second",
-     LabelScope::kCommunicator, "collective",
+    {Metric::kCollectiveDuration, "nccl_collective_duration_seconds", MetricType::kHistogram, "seconds",
+     LabelScope::kCommunicator, "collective", "Measured duration, waiting for late ranks included."},
+    {Metric::kCollectiveBusBandwidth, "nccl_collective_bus_bandwidth_bytes_per_second", MetricType::kHistogram,
+     "bytes_per_second", LabelScope::kCommunicator, "collective",
      "Bus bandwidth of timed operations of 1 MiB and more that ran alone in their launch."},
-    {"nccl_collective_phase_seconds_total", MetricType::kCounter, "seconds", LabelScope::kCommunicator,
-     "collective,phase",
+    {Metric::kCollectivePhaseSeconds, "nccl_collective_phase_seconds_total", MetricType::kCounter, "seconds",
+     LabelScope::kCommunicator, "collective,phase",
      "Time of kernels over symmetric windows, mean of their channels, by phase: initial_sync (waits for the peers), "
      "compute (transfers), final_sync; absent without NCCL_EXPORTER_KERNEL_PHASES=1."},
-    {"nccl_p2p_send_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
+    {Metric::kSendOperations, "nccl_p2p_send_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
      "Sends handed to the GPU, graph replays included."},
-    {"nccl_p2p_send_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "", "Bytes of the sends."},
-    {"nccl_p2p_send_timed_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
-     "Sends whose duration was measured."},
-    {"nccl_p2p_send_busy_seconds_total", MetricType::kCounter, "seconds", LabelScope::kCommunicator, "",
+    {Metric::kSendBytes, "nccl_p2p_send_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "",
+     "Bytes of the sends."},
+    {Metric::kSendTimedOperations, "nccl_p2p_send_timed_operations_total", MetricType::kCounter, "",
+     LabelScope::kCommunicator, "", "Sends whose duration was measured."},
+    {Metric::kSendBusySeconds, "nccl_p2p_send_busy_seconds_total", MetricType::kCounter, "seconds",
+     LabelScope::kCommunicator, "",
      "Sum of the measured durations of sends; sends of one launch share its time by their bytes."},
-    {"nccl_p2p_send_duration_seconds", MetricType::kHistogram, "seconds", LabelScope::kCommunicator, "",
-     "Measured duration of sends, waiting for the receiver included."},
-    {"nccl_p2p_recv_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
+    {Metric::kSendDuration, "nccl_p2p_send_duration_seconds", MetricType::kHistogram, "seconds",
+     LabelScope::kCommunicator, "", "Measured duration of sends, waiting for the receiver included."},
+    {Metric::kRecvOperations, "nccl_p2p_recv_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
      "Receives handed to the GPU, graph replays included."},
-    {"nccl_p2p_recv_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "",
+    {Metric::kRecvBytes, "nccl_p2p_recv_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "",
      "Bytes of the receives."},
-    {"nccl_p2p_recv_timed_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
-     "Receives whose duration was measured."},
-    {"nccl_p2p_recv_busy_seconds_total", MetricType::kCounter, "seconds", LabelScope::kCommunicator, "",
+    {Metric::kRecvTimedOperations, "nccl_p2p_recv_timed_operations_total", MetricType::kCounter, "",
+     LabelScope::kCommunicator, "", "Receives whose duration was measured."},
+    {Metric::kRecvBusySeconds, "nccl_p2p_recv_busy_seconds_total", MetricType::kCounter, "seconds",
+     LabelScope::kCommunicator, "",
      "Sum of the measured durations of receives; receives of one launch share its time by their bytes."},
-    {"nccl_p2p_recv_duration_seconds", MetricType::kHistogram, "seconds", LabelScope::kCommunicator, "",
-     "Measured duration of receives, waiting for the sender included."},
-    {"nccl_collective_arrival_lateness_seconds_total", MetricType::kCounter, "seconds", LabelScope::kCommunicator, "",
+    {Metric::kRecvDuration, "nccl_p2p_recv_duration_seconds", MetricType::kHistogram, "seconds",
+     LabelScope::kCommunicator, "", "Measured duration of receives, waiting for the sender included."},
+    {Metric::kArrivalLateness, "nccl_collective_arrival_lateness_seconds_total", MetricType::kCounter, "seconds",
+     LabelScope::kCommunicator, "",
      "Start of the rank's kernel minus that of the first rank on the node, summed over compared operations; operations "
      "of one launch share it."},
-    {"nccl_collective_last_arrivals_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
-     "Compared operations that the rank was the last on its node to enter, proven or estimated."},
-    {"nccl_collective_compared_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
+    {Metric::kLastArrivals, "nccl_collective_last_arrivals_total", MetricType::kCounter, "", LabelScope::kCommunicator,
+     "", "Compared operations that the rank was the last on its node to enter, proven or estimated."},
+    {Metric::kComparedOperations, "nccl_collective_compared_operations_total", MetricType::kCounter, "",
+     LabelScope::kCommunicator, "",
      "Collectives that all ranks of the communicator on the node have kernel times of, and whose starts differ by more "
      "than the clocks are uncertain; absent for a rank alone on its node."},
-    {"nccl_collective_estimated_arrivals_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
+    {Metric::kEstimatedArrivals, "nccl_collective_estimated_arrivals_total", MetricType::kCounter, "",
+     LabelScope::kCommunicator, "",
      "Compared operations whose order is estimated, not proven: the fastest deliveries of the ranks' GPUs and the "
      "durations of the kernels both say it, and nothing proven contradicts them."},
-    {"nccl_collective_arrival_uncertainty_seconds", MetricType::kGauge, "seconds", LabelScope::kCommunicator, "",
+    {Metric::kArrivalUncertainty, "nccl_collective_arrival_uncertainty_seconds", MetricType::kGauge, "seconds",
+     LabelScope::kCommunicator, "",
      "Half the range of the rank's start minus that of the first rank on the node, at the latest operation, by proof "
      "and estimate; absent while neither is known."},
-    {"nccl_collective_arrival_proven_uncertainty_seconds", MetricType::kGauge, "seconds", LabelScope::kCommunicator, "",
+    {Metric::kArrivalProvenUncertainty, "nccl_collective_arrival_proven_uncertainty_seconds", MetricType::kGauge,
+     "seconds", LabelScope::kCommunicator, "",
      "The same by what is proven alone; absent while the clocks are not bound from both sides."},
-    {"nccl_collective_started_sequence", MetricType::kGauge, "", LabelScope::kCommunicator, "",
-     "Collectives started on the communicator since it was created."},
-    {"nccl_collective_completed_sequence", MetricType::kGauge, "", LabelScope::kCommunicator, "",
+    {Metric::kStartedSequence, "nccl_collective_started_sequence", MetricType::kGauge, "", LabelScope::kCommunicator,
+     "", "Collectives started on the communicator since it was created."},
+    {Metric::kCompletedSequence, "nccl_collective_completed_sequence", MetricType::kGauge, "",
+     LabelScope::kCommunicator, "",
      "Collectives known complete on the communicator; absent where completion cannot be seen."},
-    {"nccl_collective_in_flight", MetricType::kGauge, "", LabelScope::kCommunicator, "",
+    {Metric::kInFlight, "nccl_collective_in_flight", MetricType::kGauge, "", LabelScope::kCommunicator, "",
      "Operations, sends and receives included, that were started and are not complete; absent where completion cannot "
-     "be "
-     "seen."},
-    {"nccl_collective_oldest_in_flight_start_timestamp_seconds", MetricType::kGauge, "seconds",
-     LabelScope::kCommunicator, "collective", "Start of the operation that is longest in flight; absent when idle."},
-    {"nccl_collective_unseen_operations", MetricType::kGauge, "", LabelScope::kCommunicator, "",
+     "be seen."},
+    {Metric::kOldestInFlightStart, "nccl_collective_oldest_in_flight_start_timestamp_seconds", MetricType::kGauge,
+     "seconds", LabelScope::kCommunicator, "collective",
+     "Start of the operation that is longest in flight; absent when idle."},
+    {Metric::kUnseenOperations, "nccl_collective_unseen_operations", MetricType::kGauge, "", LabelScope::kCommunicator,
+     "",
      "Operations that were started outside of a timing window, run by copy engine, or replayed over symmetric windows, "
      "and are running or complete: their completion is not observed; absent where there are none. At most 512."},
-    {"nccl_collective_last_progress_timestamp_seconds", MetricType::kGauge, "seconds", LabelScope::kCommunicator, "",
+    {Metric::kLastProgress, "nccl_collective_last_progress_timestamp_seconds", MetricType::kGauge, "seconds",
+     LabelScope::kCommunicator, "",
      "Last start or completion of an operation on the communicator; absent before the first."},
-    {"nccl_communicator_ranks", MetricType::kGauge, "", LabelScope::kCommunicator, "",
+    {Metric::kCommunicatorRanks, "nccl_communicator_ranks", MetricType::kGauge, "", LabelScope::kCommunicator, "",
      "Ranks in the communicator; absent where the profiler API does not tell (v1 to v3)."},
-    {"nccl_rank_timing_duty_ratio", MetricType::kGauge, "", LabelScope::kCommunicator, "",
+    {Metric::kTimingDuty, "nccl_rank_timing_duty_ratio", MetricType::kGauge, "", LabelScope::kCommunicator, "",
      "Share of wall time in which operations are timed: 1 always, 0 never, between them in windows."},
-    {"nccl_communicator_info", MetricType::kInfo, "", LabelScope::kCommunicator, "nnodes,nccl_version,api_version",
-     "The communicator as this rank sees it."},
-    {"nccl_rank_info", MetricType::kInfo, "", LabelScope::kCommunicator,
+    {Metric::kCommunicatorInfo, "nccl_communicator_info", MetricType::kInfo, "", LabelScope::kCommunicator,
+     "nnodes,nccl_version,api_version", "The communicator as this rank sees it."},
+    {Metric::kRankInfo, "nccl_rank_info", MetricType::kInfo, "", LabelScope::kCommunicator,
      "gpu_uuid,pci_bus_id,global_rank,local_rank,hostname,pid,timing_source,timing_reason,sampling,sampling_reason,"
      "plugin_version,...",
      "The rank: GPU, process, source of its durations, and further identity labels. Joins with DCGM by gpu_uuid."},
-    {"nccl_rank_alive", MetricType::kGauge, "", LabelScope::kProcess, "",
+    {Metric::kRankAlive, "nccl_rank_alive", MetricType::kGauge, "", LabelScope::kProcess, "",
      "1 while the process lives; 0 when it has gone and its last state is still served."},
-    {"nccl_rank_stopped", MetricType::kGauge, "", LabelScope::kProcess, "",
+    {Metric::kRankStopped, "nccl_rank_stopped", MetricType::kGauge, "", LabelScope::kProcess, "",
      "1 while the process is stopped by a signal or a debugger; absent where the daemon does not see it in /proc."},
-    {"nccl_rank_events_dropped_total", MetricType::kCounter, "", LabelScope::kProcess, "reason",
+    {Metric::kEventsDropped, "nccl_rank_events_dropped_total", MetricType::kCounter, "", LabelScope::kProcess, "reason",
      "Communicators or operations that the plugin could not follow, by cause."},
-    {"nccl_rank_events_unmatched_total", MetricType::kCounter, "", LabelScope::kProcess, "reason",
-     "Profiler events that fit no live operation, by cause; ignored."},
-    {"nccl_rank_timestamps_rejected_total", MetricType::kCounter, "", LabelScope::kProcess, "reason",
-     "Operations left untimed because their time stamps were implausible, by cause."},
-    {"nccl_exporter_build_info", MetricType::kInfo, "", LabelScope::kDaemon, "version,compiler",
+    {Metric::kEventsUnmatched, "nccl_rank_events_unmatched_total", MetricType::kCounter, "", LabelScope::kProcess,
+     "reason", "Profiler events that fit no live operation, by cause; ignored."},
+    {Metric::kTimestampsRejected, "nccl_rank_timestamps_rejected_total", MetricType::kCounter, "", LabelScope::kProcess,
+     "reason", "Operations left untimed because their time stamps were implausible, by cause."},
+    {Metric::kBuildInfo, "nccl_exporter_build_info", MetricType::kInfo, "", LabelScope::kDaemon, "version,compiler",
      "The daemon that answers."},
-    {"nccl_exporter_segments", MetricType::kGauge, "", LabelScope::kDaemon, "state",
+    {Metric::kSegments, "nccl_exporter_segments", MetricType::kGauge, "", LabelScope::kDaemon, "state",
      "Segments in the watched directories, by state."},
-    {"nccl_exporter_segment_errors_total", MetricType::kCounter, "", LabelScope::kDaemon, "reason",
-     "Reads of a segment that failed, by reason."},
-    {"nccl_exporter_user_segment_errors_total", MetricType::kCounter, "", LabelScope::kDaemon, "uid,reason",
+    {Metric::kSegmentReadErrors, "nccl_exporter_segment_errors_total", MetricType::kCounter, "", LabelScope::kDaemon,
+     "reason", "Reads of a segment that failed, by reason."},
+    {Metric::kUserSegmentErrors, "nccl_exporter_user_segment_errors_total", MetricType::kCounter, "",
+     LabelScope::kDaemon, "uid,reason",
      "The same by owner of the file, for users with errors; uid=\"other\": users beyond the first 32 of them."},
-    {"nccl_exporter_user_segments_unusable", MetricType::kGauge, "", LabelScope::kDaemon, "uid,reason",
+    {Metric::kUserSegmentsUnusable, "nccl_exporter_user_segments_unusable", MetricType::kGauge, "", LabelScope::kDaemon,
+     "uid,reason",
      "Files and directories that cannot be used now, by owner; 1 where there is no room for more files of the user."},
-    {"nccl_exporter_uncompared_operations_total", MetricType::kCounter, "", LabelScope::kDaemon, "reason",
+    {Metric::kUncomparedOperations, "nccl_exporter_uncompared_operations_total", MetricType::kCounter, "",
+     LabelScope::kDaemon, "reason",
      "Timed collectives of ranks with partners on the node whose arrival was not compared, by reason."},
-    {"nccl_exporter_user_uncompared_communicators", MetricType::kGauge, "", LabelScope::kDaemon, "uid",
+    {Metric::kUserUncomparedCommunicators, "nccl_exporter_user_uncompared_communicators", MetricType::kGauge, "",
+     LabelScope::kDaemon, "uid",
      "Live communicators whose arrivals are not compared for want of room, by owner, for users who have some; "
      "uid=\"other\": users beyond the first 32 of them."},
-    {"nccl_exporter_arrival_matching_seconds_total", MetricType::kCounter, "seconds", LabelScope::kDaemon, "",
-     "CPU time spent on reading completed operations and comparing arrivals."},
-    {"nccl_exporter_series_dropped_total", MetricType::kCounter, "", LabelScope::kDaemon, "reason",
-     "Series folded into comm=\"other\" or left out of a scrape, by reason."},
-    {"nccl_exporter_scrape_duration_seconds", MetricType::kHistogram, "seconds", LabelScope::kDaemon, "",
-     "Time that answering a scrape took."},
-    {"nccl_exporter_requests_refused_total", MetricType::kCounter, "", LabelScope::kDaemon, "reason",
-     "Requests that met a limit, by the limit."},
-    {"nccl_exporter_snapshot_timestamp_seconds", MetricType::kGauge, "seconds", LabelScope::kDaemon, "",
-     "When the segments were read for this answer, seconds since the epoch."},
-    {"process_cpu_seconds_total", MetricType::kCounter, "seconds", LabelScope::kDaemon, "",
+    {Metric::kArrivalMatching, "nccl_exporter_arrival_matching_seconds_total", MetricType::kCounter, "seconds",
+     LabelScope::kDaemon, "", "CPU time spent on reading completed operations and comparing arrivals."},
+    {Metric::kSeriesDropped, "nccl_exporter_series_dropped_total", MetricType::kCounter, "", LabelScope::kDaemon,
+     "reason", "Series folded into comm=\"other\" or left out of a scrape, by reason."},
+    {Metric::kScrapeDuration, "nccl_exporter_scrape_duration_seconds", MetricType::kHistogram, "seconds",
+     LabelScope::kDaemon, "", "Time that answering a scrape took."},
+    {Metric::kRequestsRefused, "nccl_exporter_requests_refused_total", MetricType::kCounter, "", LabelScope::kDaemon,
+     "reason", "Requests that met a limit, by the limit."},
+    {Metric::kSnapshotTimestamp, "nccl_exporter_snapshot_timestamp_seconds", MetricType::kGauge, "seconds",
+     LabelScope::kDaemon, "", "When the segments were read for this answer, seconds since the epoch."},
+    {Metric::kProcessCpu, "process_cpu_seconds_total", MetricType::kCounter, "seconds", LabelScope::kDaemon, "",
      "CPU time of the daemon, user and system."},
-    {"process_resident_memory_bytes", MetricType::kGauge, "bytes", LabelScope::kDaemon, "",
-     "Resident memory of the daemon."},
-    {"process_virtual_memory_bytes", MetricType::kGauge, "bytes", LabelScope::kDaemon, "",
-     "Virtual memory of the daemon."},
-    {"process_open_fds", MetricType::kGauge, "", LabelScope::kDaemon, "", "Open file descriptors of the daemon."},
-    {"process_max_fds", MetricType::kGauge, "", LabelScope::kDaemon, "", "Limit of open file descriptors."},
-    {"process_start_time_seconds", MetricType::kGauge, "seconds", LabelScope::kDaemon, "",
+    {Metric::kProcessResidentMemory, "process_resident_memory_bytes", MetricType::kGauge, "bytes", LabelScope::kDaemon,
+     "", "Resident memory of the daemon."},
+    {Metric::kProcessVirtualMemory, "process_virtual_memory_bytes", MetricType::kGauge, "bytes", LabelScope::kDaemon,
+     "", "Virtual memory of the daemon."},
+    {Metric::kProcessOpenDescriptors, "process_open_fds", MetricType::kGauge, "", LabelScope::kDaemon, "",
+     "Open file descriptors of the daemon."},
+    {Metric::kProcessMaxDescriptors, "process_max_fds", MetricType::kGauge, "", LabelScope::kDaemon, "",
+     "Limit of open file descriptors."},
+    {Metric::kProcessStartTime, "process_start_time_seconds", MetricType::kGauge, "seconds", LabelScope::kDaemon, "",
      "Start of the daemon, seconds since the epoch."},
-    {"process_threads", MetricType::kGauge, "", LabelScope::kDaemon, "", "Threads of the daemon."},
-    {"nccl_exporter_limit", MetricType::kGauge, "", LabelScope::kDaemon, "limit",
+    {Metric::kProcessThreads, "process_threads", MetricType::kGauge, "", LabelScope::kDaemon, "",
+     "Threads of the daemon."},
+    {Metric::kLimit, "nccl_exporter_limit", MetricType::kGauge, "", LabelScope::kDaemon, "limit",
      "Limits of the daemon; their names tell the unit where it is not a number of things. `series` are those of "
      "communicators and processes; the daemon's own come besides."},
 }};
+static_assert(IsInOrder(kMetrics));
 
-constexpr const MetricRow& RowOf(Metric metric) { return kMetrics[static_cast<size_t>(metric)]; }
+constexpr const MetricRow& RowOf(Metric metric) { return RowIn(kMetrics, metric); }
 
 // Series that one daemon serves at most; beyond it communicators fold into comm="other".
 inline constexpr int kSeriesLimit = 20000;

@@ -69,15 +69,15 @@ void BM_ArrivalInterval(benchmark::State& state) {
   const bool is_busy = state.range(1) == 1;
   const ScratchDirectory directory;
   std::vector<std::unique_ptr<RankSegment>> ranks;
-  std::vector<ArrivalObserver::Source> sources;
+  SegmentLooks looks;
   for (int rank = 0; rank < kRanks; ++rank) {
     const std::string path = directory.File(std::to_string(rank) + ".seg");
     ranks.push_back(std::make_unique<RankSegment>(path, communicators, static_cast<uint64_t>(rank)));
     const auto& file = ranks.back()->file();
-    sources.push_back({.key = KeyOf(file->Status()), .file = file, .is_alive = true});
+    looks[KeyOf(file->Status())] = {.file = file, .is_alive = true, .slots = ReadSlotDirectory(*file, nullptr)};
   }
   ArrivalObserver observer;
-  observer.Discover(sources, {}, 0);
+  observer.Discover(looks, {}, 0);
   std::vector<uint64_t> tickets(communicators);
   uint64_t now_ns = 1'000'000'000'000;
   uint64_t operations = 0;
@@ -93,7 +93,7 @@ void BM_ArrivalInterval(benchmark::State& state) {
     }
   };
   const auto read = [&] {
-    if (observer.AwaitsDiscovery({})) observer.Discover(sources, {}, 0);
+    if (observer.AwaitsDiscovery({})) observer.Discover(looks, {}, 0);
     observer.Read({.realtime_ns = 0, .monotonic_ns = static_cast<int64_t>(now_ns)});
   };
   complete(communicators);
@@ -111,7 +111,7 @@ void BM_ArrivalInterval(benchmark::State& state) {
   }
   NodeSnapshot snapshot;
   ProcessSnapshot& process = snapshot.processes.emplace_back();
-  process.file = sources[0].key;
+  process.file = KeyOf(ranks[0]->file()->Status());
   process.communicators.resize(1);
   process.communicators[0].generation = 1;
   observer.AddTo(snapshot);

@@ -10,7 +10,6 @@
 #include <memory>
 #include <span>
 
-#include "collector/reader/segment_header.h"
 #include "collector/reader/text_field.h"
 #include "proto/shm_layout.h"
 
@@ -91,46 +90,20 @@ int64_t ArrivalObserver::MonotonicSlewNs() {
   return slew_ns;
 }
 
-bool ArrivalObserver::ReadHeader(const SegmentFile& file, Segment& segment) {
-  auto header = std::make_unique<layout::SegmentHeader>();
-  const auto bytes = std::as_writable_bytes(std::span(header.get(), 1));
-  const ssize_t copied = file.Read(0, bytes);
-  if (copied < 0 || header->version.load(std::memory_order_relaxed) == 0) return false;
-  if (FindFault(*header, static_cast<uint64_t>(copied), file.Size())) return false;
-  const ProcessSnapshot process = DescribeProcess(*header, file.OwnerUid());
-  segment.header_bytes = header->header_bytes;
-  segment.slot_bytes = header->slot_bytes;
-  segment.slot_count = header->slot_count;
-  segment.job.uid = process.uid;
-  segment.job.job = process.Identity("SLURM_JOB_ID");
-  segment.job.name_space = process.Identity("POD_NAMESPACE");
-  return true;
-}
-
-void ArrivalObserver::Discover(const std::vector<Source>& sources, const Moment& now, int64_t known_until_ns) {
+void ArrivalObserver::Discover(const SegmentLooks& looks, const Moment& now, int64_t known_until_ns) {
   const CpuTime cpu_time(cpu_ns_);
-  for (auto& [key, segment] : segments_) segment.is_listed = false;
-  tried_.clear();
-  looks_.clear();
-  without_ring_.clear();
-  for (const Source& source : sources) {
-    const auto [found, is_new] = segments_.try_emplace(source.key);
-    Segment& segment = found->second;
-    if (segment.slot_count == 0 && !ReadHeader(*source.file, segment)) {
-      segments_.erase(found);
-      continue;
-    }
-    segment.file = source.file;
-    segment.is_listed = true;
-    DiscoverSlots(source.key, segment, source.is_alive);
-  }
   for (auto ring = rings_.begin(); ring != rings_.end();) {
-    const auto segment = segments_.find(ring->first.first);
-    const bool is_listed = segment != segments_.end() && segment->second.is_listed;
+    const auto look = looks.find(ring->first.first);
+    const bool is_listed = look != looks.end();
     if (!is_listed) Retire(ring->second);
+    if (is_listed && !look->second.is_alive) MeetAgain(ring->second, true);
     ring = is_listed ? std::next(ring) : rings_.erase(ring);
   }
-  std::erase_if(segments_, [](const auto& segment) { return !segment.second.is_listed; });
+  tried_.clear();
+  without_ring_.clear();
+  for (const auto& [key, look] : looks) {
+    if (look.is_alive) MeetSlots(key, look);
+  }
   for (auto& [key, followed] : rings_) {
     const std::optional<int64_t> begun_ns = followed.begun_monotonic_ns;
     followed.is_settled = followed.is_settled || (begun_ns && *begun_ns <= known_until_ns);
@@ -139,64 +112,63 @@ void ArrivalObserver::Discover(const std::vector<Source>& sources, const Moment&
   matcher_.Expire(static_cast<uint64_t>(now.monotonic_ns));
 }
 
-// The plugin claims slots from the first one on: behind one that was never used there are no others, but the overflow
-// slot, in which communicators cannot be told apart. Of each user kMaxSlotsPerUser are looked at, as for a snapshot,
-// and as many as there are rings are tried: a slot without a ring is read at each look.
-void ArrivalObserver::DiscoverSlots(const FileKey& key, const Segment& segment, bool is_alive) {
-  uint64_t& looks = looks_[segment.job.uid];
-  for (uint32_t slot = 0; slot + 1 < segment.slot_count && looks < kMaxSlotsPerUser; ++slot, ++looks) {
-    const uint64_t offset = segment.header_bytes + slot * segment.slot_bytes;
-    layout::Word state{0};
-    const auto bytes = std::as_writable_bytes(std::span(&state, 1));
-    if (segment.file->Read(offset, bytes) != static_cast<ssize_t>(bytes.size())) return;
-    const layout::SlotState slot_state = layout::StateOf(state.load(std::memory_order_relaxed));
-    if (slot_state == layout::SlotState::kFree) return;
-    const bool may_be_new = is_alive && slot_state == layout::SlotState::kLive;
+// In the overflow slot communicators cannot be told apart. Of each user as many slots are tried as there are rings: one
+// without a ring is read at each look.
+void ArrivalObserver::MeetSlots(const FileKey& key, const SegmentLook& look) {
+  if (!look.slots.process) return;
+  const uint64_t uid = look.slots.process->uid;
+  for (uint32_t slot = 0; slot < look.slots.heads.size(); ++slot) {
     if (!rings_.contains({key, slot})) {
-      if (!may_be_new) continue;
-      if (++tried_[segment.job.uid] > kMaxRings) {
-        ++without_ring_[segment.job.uid];
+      if (look.slots.heads[slot].state() != layout::SlotState::kLive) continue;
+      if (++tried_[uid] > kMaxRings) {
+        ++without_ring_[uid];
         continue;
       }
     }
-    Meet({key, slot}, segment, offset, is_alive);
+    Meet({key, slot}, look);
   }
 }
 
-// A communicator that is over is read until the next look: what was completed last may not have been read yet, here or
-// on another rank.
-void ArrivalObserver::Meet(const RingKey& key, const Segment& segment, uint64_t slot_offset, bool is_alive) {
-  SlotIdentity slot, after;
-  if (!slot.Read(*segment.file, slot_offset) || !after.Read(*segment.file, slot_offset)) return;
-  if (slot.state() != after.state()) return;  // seen at the next look
-  const layout::SlotState state = layout::StateOf(slot.state());
-  const bool is_over = !is_alive || state == layout::SlotState::kClosed;
+void ArrivalObserver::Meet(const RingKey& key, const SegmentLook& look) {
+  const SlotHead& head = look.slots.heads[key.second];
   const auto found = rings_.find(key);
-  if (found != rings_.end() && found->second.generation == layout::GenerationOf(slot.state())) {
-    Followed& followed = found->second;
-    if (followed.member == nullptr) return;
-    if (followed.is_over) return Retire(followed);
-    followed.is_over = is_over;
-    matcher_.SetHasKernelTimes(followed.member, slot.HasKernelTimes());
+  if (found != rings_.end() && found->second.generation == head.generation()) {
+    MeetAgain(found->second, head.state() == layout::SlotState::kClosed);
+    if (found->second.member != nullptr) matcher_.SetHasKernelTimes(found->second.member, head.has_kernel_times);
     return;
   }
   if (found != rings_.end()) {
     Retire(found->second);
     rings_.erase(found);
   }
-  const bool is_known = slot.Word(offsetof(layout::CommunicatorSlot, has_identity)) != 0;
-  if (is_over || state != layout::SlotState::kLive || !is_known) return;
-  if (!MakeRoom(segment.job.uid)) {
-    ++without_ring_[segment.job.uid];
+  if (head.state() == layout::SlotState::kLive && head.has_identity) Follow(key, look);
+}
+
+// A communicator that is over is read until the next look: what was completed last may not have been read yet, here or
+// on another rank.
+void ArrivalObserver::MeetAgain(Followed& followed, bool is_over) {
+  if (followed.is_over) Retire(followed);
+  followed.is_over = is_over;
+}
+
+void ArrivalObserver::Follow(const RingKey& key, const SegmentLook& look) {
+  const uint64_t state_word = look.slots.heads[key.second].state_word;
+  const uint64_t offset = look.slots.OffsetOf(key.second);
+  SlotIdentity slot, after;
+  if (!slot.Read(*look.file, offset) || !after.Read(*look.file, offset)) return;
+  if (slot.state() != state_word || after.state() != state_word) return;  // seen at the next look
+  const ProcessSnapshot& process = *look.slots.process;
+  if (!MakeRoom(process.uid)) {
+    ++without_ring_[process.uid];
     return;
   }
   Followed& followed = rings_[key];
-  followed.uid = segment.job.uid;
-  followed.generation = layout::GenerationOf(slot.state());
-  followed.slot_offset = slot_offset;
-  followed.file = segment.file;
-  followed.ring = CompletionRing(slot_offset);
-  followed.member = matcher_.Add(RankOf(slot, segment.job));
+  followed.uid = process.uid;
+  followed.generation = layout::GenerationOf(state_word);
+  followed.slot_offset = offset;
+  followed.file = look.file;
+  followed.ring = CompletionRing(offset);
+  followed.member = matcher_.Add(RankOf(slot, CommunicatorKeyOf(process, {})));
 }
 
 // Whether there is room for one more ring of the user. Where there is none, the user who has the most gives one up,

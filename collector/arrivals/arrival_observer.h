@@ -18,6 +18,7 @@
 #include "collector/node_snapshot.h"
 #include "collector/reader/moment.h"
 #include "collector/segments/segment_file.h"
+#include "collector/segments/segment_look.h"
 
 namespace nccl_exporter {
 
@@ -45,16 +46,8 @@ class ArrivalObserver {
   // `slew_ns`: where it is taken from; tests put their own in its place.
   explicit ArrivalObserver(std::function<int64_t()> slew_ns = MonotonicSlewNs) : slew_ns_(std::move(slew_ns)) {}
 
-  // A segment as it is followed, alive or not.
-  struct Source {
-    FileKey key;
-    std::shared_ptr<const SegmentFile> file;
-    bool is_alive;
-  };
-
-  // Looks which communicators there are. Their files stay open until the next call. `sources` has all that were there
-  // at `known_until_ns`, of CLOCK_MONOTONIC.
-  void Discover(const std::vector<Source>& sources, const Moment& now, int64_t known_until_ns);
+  // Finds the communicators. `looks` has every segment that was there at `known_until_ns`, of CLOCK_MONOTONIC.
+  void Discover(const SegmentLooks& looks, const Moment& now, int64_t known_until_ns);
 
   // Whether Discover() shall be called before the next Read(): a communicator has begun to work, and its user has not
   // asked too often.
@@ -68,14 +61,6 @@ class ArrivalObserver {
   void AddTo(NodeSnapshot& snapshot) const;
 
  private:
-  struct Segment {
-    std::shared_ptr<const SegmentFile> file;
-    bool is_listed = true;
-    uint64_t slot_bytes = 0;
-    uint64_t header_bytes = 0;
-    uint64_t slot_count = 0;
-    CommunicatorKey job;  // without id and ranks
-  };
   using RingKey = std::pair<FileKey, uint32_t>;  // segment and slot
   struct Followed {
     uint64_t uid = 0;
@@ -91,9 +76,10 @@ class ArrivalObserver {
     bool is_settled = false;                    // all ranks are known
   };
 
-  bool ReadHeader(const SegmentFile& file, Segment& segment);
-  void DiscoverSlots(const FileKey& key, const Segment& segment, bool is_alive);
-  void Meet(const RingKey& key, const Segment& segment, uint64_t slot_offset, bool is_alive);
+  void MeetSlots(const FileKey& key, const SegmentLook& look);
+  void Meet(const RingKey& key, const SegmentLook& look);
+  void MeetAgain(Followed& followed, bool is_over);
+  void Follow(const RingKey& key, const SegmentLook& look);
   bool MakeRoom(uint64_t uid);
   bool GiveUpRing(uint64_t uid, bool also_the_living);
   void Retire(Followed& followed);
@@ -102,10 +88,8 @@ class ArrivalObserver {
   void AddTo(ProcessSnapshot& process) const;
 
   ArrivalMatcher matcher_;
-  std::map<FileKey, Segment> segments_;
   std::map<RingKey, Followed> rings_;
   std::map<uint64_t, uint64_t> without_ring_;       // by user: live communicators, at the latest Discover()
-  std::map<uint64_t, uint64_t> looks_;              // by user: slots looked at in the latest Discover()
   std::map<uint64_t, size_t> tried_;                // by user: live slots without a ring, in the latest Discover()
   std::map<uint64_t, int64_t> asks_used_up_to_ns_;  // by user, see MayAsk()
   std::vector<CompletedOperation> operations_;      // kept from ring to ring

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collector/testing/scratch_directory.h"
@@ -74,12 +75,14 @@ class ArrivalObserverTest : public testing::Test {
   static FileKey KeyOf(const Process& process) { return nccl_exporter::KeyOf(process.file->Status()); }
 
   void Discover() {
-    std::vector<ArrivalObserver::Source> sources;
+    SegmentLooks looks;
     for (const auto& [rank, process] : processes_) {
-      sources.push_back({.key = KeyOf(process), .file = process.file, .is_alive = process.is_alive});
+      SegmentLook look{.file = process.file, .is_alive = process.is_alive, .slots = {}};
+      if (process.is_alive) look.slots = ReadSlotDirectory(*process.file, nullptr);
+      looks.emplace(KeyOf(process), std::move(look));
     }
     ++discoveries_;
-    observer_.Discover(sources, now_, std::min(now_.monotonic_ns, known_until_ns_));
+    observer_.Discover(looks, now_, std::min(now_.monotonic_ns, known_until_ns_));
   }
   void Advance(std::chrono::nanoseconds time) { now_.monotonic_ns += time.count(); }
   // As the collector does it.
@@ -178,29 +181,14 @@ TEST_F(ArrivalObserverTest, SlotsThatFindNoRingCostNoMoreThanThereAreRings) {
   constexpr size_t kSlots = 4000;
   Process with_many{.writer = SegmentWriterV1(kSlots + 1), .file = nullptr, .completed = {}};
   Process& process = processes_.emplace(0, std::move(with_many)).first->second;
-  for (size_t slot = 0; slot < kSlots; ++slot) process.writer.Put(slot, CommunicatorV1{.has_identity = 0});
+  for (size_t slot = 0; slot < kSlots; ++slot) process.writer.Put(slot, CommunicatorV1{.id = slot});
   Start(0);
+  const uint64_t before_walk = BytesRead();
+  ReadSlotDirectory(*process.file, nullptr);
   const uint64_t before = BytesRead();
   Discover();
-  EXPECT_LT(BytesRead() - before, (kMaxRings + 100) * 2 * offsetof(layout::CommunicatorSlot, functions));
-}
-
-// Regression: the state of each slot that was ever used was read at each look, of all segments of a user.
-TEST_F(ArrivalObserverTest, OneUsersSlotsAreLookedAtOnlySoOften) {
-  if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
-  constexpr size_t kSlots = 2000, kSegments = kMaxSlotsPerUser / kSlots * 2;
-  Process with_many{.writer = SegmentWriterV1(kSlots + 1), .file = nullptr, .completed = {}};
-  Process& process = processes_.emplace(0, std::move(with_many)).first->second;
-  for (size_t slot = 0; slot < kSlots; ++slot) process.writer.Put(slot, CommunicatorV1{.state = 3});
-  Start(0);
-  std::vector<ArrivalObserver::Source> sources;
-  for (size_t i = 0; i < kSegments; ++i) {
-    sources.push_back({.key = {.device = 1, .inode = i}, .file = process.file, .is_alive = true});
-  }
-  const uint64_t before = BytesRead();
-  observer_.Discover(sources, now_, now_.monotonic_ns);
-  const uint64_t headers = (kSegments + 1) * SegmentWriterV1::kHeaderBytes;
-  EXPECT_LT(BytesRead() - before, headers + (kMaxSlotsPerUser + 10) * sizeof(uint64_t));
+  EXPECT_LT(BytesRead() - before,
+            (before - before_walk) + (kMaxRings + 100) * 2 * offsetof(layout::CommunicatorSlot, functions));
 }
 
 TEST_F(ArrivalObserverTest, ComparesTheRanksOfSeveralProcesses) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies header and slots out of a segment, each at most a few times.
+// Copies slots out of a segment, each at most a few times.
 #include "collector/reader/segment_reader.h"
 
 #include <algorithm>
@@ -14,7 +14,6 @@ namespace {
 
 using layout::CommunicatorSlot;
 using layout::InFlightEntry;
-using layout::SegmentHeader;
 using layout::SlotState;
 
 // A slot changes its state at most a few times in the life of a communicator: one more try nearly always does.
@@ -37,16 +36,18 @@ uint64_t RoomOf(const CommunicatorSnapshot& communicator) {
 
 class SegmentReading {
  public:
-  SegmentReading(const SegmentSource& source, const ReadTerms& terms) : source_(source), terms_(terms) {}
+  SegmentReading(const SegmentSource& source, SlotDirectory directory, const ReadTerms& terms)
+      : source_(source), directory_(std::move(directory)), terms_(terms) {}
 
   SegmentRead Read() {
-    if (!ReadHeader()) return std::move(result_);
-    result_.process = DescribeProcess(header_, source_.OwnerUid());
+    result_.fault = std::move(directory_.fault);
+    result_.lacked_slots = directory_.lacked_slots;
+    if (!directory_.process) return std::move(result_);
+    result_.process = std::move(directory_.process);
     result_.last_sign_of_life_realtime_ns = result_.process->start_realtime_ns;
-    const auto overflow = static_cast<uint32_t>(header_.slot_count - 1);
-    FindWanted(overflow);
+    FindWanted();
     for (size_t i = 0; i < wanted_.size() && !result_.fault; ++i) ReadSlot(wanted_[i]);
-    if (!result_.fault) ReadSlot(overflow);
+    if (!result_.fault) ReadSlot(directory_.overflow_slot());
     if (result_.fault) result_.process.reset();
     return std::move(result_);
   }
@@ -56,11 +57,9 @@ class SegmentReading {
 
   // Fills `into`, or notes the fault.
   bool CopyAll(uint64_t offset, std::span<std::byte> into) {
-    const ssize_t copied = source_.Read(offset, into);
-    if (copied == static_cast<ssize_t>(into.size())) return true;
-    const SegmentError error = copied < 0 ? SegmentError::kReadFailed : SegmentError::kTruncated;
-    result_.fault = SegmentFault{error, "at byte " + std::to_string(offset)};
-    return false;
+    std::optional<SegmentFault> fault = nccl_exporter::CopyAll(source_, offset, into);
+    if (fault) result_.fault = std::move(fault);
+    return !result_.fault;
   }
 
   template <typename Object>
@@ -68,54 +67,22 @@ class SegmentReading {
     return {reinterpret_cast<std::byte*>(&object), bytes};
   }
 
-  // False if the writer is still starting or the header is no good. The version is looked at before the rest is copied:
-  // it is stored last, so that behind a version that is not 0 everything is there.
-  bool ReadHeader() {
-    ssize_t copied = source_.Read(0, BytesOf(header_.version));
-    if (copied >= 0 && header_.version.load(std::memory_order_relaxed) == 0) return false;
-    if (copied >= 0) copied = source_.Read(0, BytesOf(header_));
-    if (copied < 0) {
-      result_.fault = SegmentFault{SegmentError::kReadFailed, "in the header"};
-    } else {
-      result_.fault = FindFault(header_, static_cast<uint64_t>(copied), source_.Size());
-    }
-    return !result_.fault;
-  }
+  uint64_t OffsetOf(uint32_t slot) const { return directory_.OffsetOf(slot); }
+  bool IsOverflow(uint32_t slot) const { return slot == directory_.overflow_slot(); }
 
-  uint64_t OffsetOf(uint32_t slot) const { return header_.header_bytes + slot * header_.slot_bytes; }
-
-  // The overflow slot has no life of its own and is read in any state; of the others, those that are published and not
-  // over. Behind the first that was never claimed there are none.
-  bool IsWanted(uint32_t slot) {
-    if (IsOverflow(slot)) return true;
-    constexpr size_t kClosedAt = offsetof(CommunicatorSlot, closed_monotonic_ns) / sizeof(uint64_t);
-    static_assert(offsetof(CommunicatorSlot, state) == 0);
-    std::array<uint64_t, kClosedAt + 1> words{};
-    if (!CopyAll(OffsetOf(slot), BytesOf(words))) return false;
-    const SlotState state = layout::StateOf(words[0]);
-    any_is_free_ = state == SlotState::kFree;
-    return state == SlotState::kLive || (state == SlotState::kClosed && !IsOver(words[kClosedAt]));
+  // Those that are published and not over.
+  bool IsWanted(const SlotHead& head) {
+    return head.state() == SlotState::kLive ||
+           (head.state() == SlotState::kClosed && !IsOver(head.closed_monotonic_ns));
   }
 
   // Before anything is copied: what is read only to be thrown away would cost more than what is served.
-  void FindWanted(uint32_t overflow) {
-    for (uint32_t slot = 0; slot < overflow && !any_is_free_ && !result_.fault; ++slot) {
-      if (!MayLook()) return;
-      if (!IsWanted(slot)) continue;
+  void FindWanted() {
+    for (uint32_t slot = 0; slot < directory_.heads.size(); ++slot) {
+      if (!IsWanted(directory_.heads[slot])) continue;
       wanted_.push_back(slot);
-      if (wanted_.size() > terms_.communicator_limit) RefuseMore();
+      if (wanted_.size() > terms_.communicator_limit) return RefuseMore();
     }
-  }
-
-  bool MayLook() {
-    if (terms_.slots_left == nullptr) return true;
-    result_.lacked_slots = *terms_.slots_left == 0;
-    if (result_.lacked_slots) {
-      result_.fault = SegmentFault{SegmentError::kTooManySegments, "too many slots of the user were ever used"};
-    } else {
-      --*terms_.slots_left;
-    }
-    return !result_.lacked_slots;
   }
 
   // A slot may be claimed anew, again and again, while it is copied.
@@ -127,20 +94,30 @@ class SegmentReading {
   }
 
   void RefuseMore() {
+    result_.lacked_slots = false;
     result_.fault = SegmentFault{SegmentError::kTooManySegments, "too many communicators on the node"};
   }
 
-  bool IsOverflow(uint32_t slot) const { return slot + 1 == header_.slot_count; }
-
+  // The overflow slot has no life of its own and is read in any state.
   void ReadSlot(uint32_t slot) {
     Copy copy = Copy::kChanged;
     for (int attempt = 0; attempt < kSlotAttempts && copy == Copy::kChanged; ++attempt) {
-      if (!IsWanted(slot) || (!IsOverflow(slot) && !HasRoom())) return;
-      result_.copied_slots += !IsOverflow(slot);
+      if (!IsOverflow(slot)) {
+        if ((attempt != 0 && !IsStillWanted(slot)) || !HasRoom()) return;
+        ++result_.copied_slots;
+      }
       copy = CopySlot(slot);
     }
     if (copy == Copy::kChanged) ++result_.changed_slots;
     if (copy == Copy::kDone && IsServed(slot) && HasRoom()) AddCommunicator(slot);
+  }
+
+  // One that has changed since its head was read.
+  bool IsStillWanted(uint32_t slot) {
+    std::optional<SegmentFault> fault;
+    const std::optional<SlotHead> head = ReadSlotHead(source_, OffsetOf(slot), fault);
+    if (fault) result_.fault = std::move(fault);
+    return head && IsWanted(*head);
   }
 
   Copy CopySlot(uint32_t slot) {
@@ -221,10 +198,9 @@ class SegmentReading {
   using Entries = std::array<InFlightEntry, layout::kInFlightEntries>;
 
   const SegmentSource& source_;
+  SlotDirectory directory_;
   const ReadTerms& terms_;
   SegmentRead result_;
-  SegmentHeader header_{};
-  bool any_is_free_ = false;
   std::vector<uint32_t> wanted_;
   std::unique_ptr<CommunicatorSlot> slot_;  // kept from slot to slot; about 100 KiB
   std::unique_ptr<Entries> entries_after_;
@@ -232,8 +208,12 @@ class SegmentReading {
 
 }  // namespace
 
+SegmentRead ReadSegment(const SegmentSource& source, SlotDirectory directory, const ReadTerms& terms) {
+  return SegmentReading(source, std::move(directory), terms).Read();
+}
+
 SegmentRead ReadSegment(const SegmentSource& source, const ReadTerms& terms) {
-  return SegmentReading(source, terms).Read();
+  return ReadSegment(source, ReadSlotDirectory(source, terms.slots_left), terms);
 }
 
 }  // namespace nccl_exporter

@@ -15,6 +15,7 @@
 #include "collector/reader/moment.h"
 #include "collector/reader/segment_header.h"
 #include "collector/reader/segment_source.h"
+#include "collector/reader/slot_directory.h"
 
 namespace nccl_exporter {
 
@@ -42,6 +43,9 @@ struct SegmentRead {
 
 // Never reads what is not needed: of a slot that is free its state alone, so that a sparse file costs little.
 SegmentRead ReadSegment(const SegmentSource& source, const ReadTerms& terms);
+
+// The same, of the slots that a walk has just found.
+SegmentRead ReadSegment(const SegmentSource& source, SlotDirectory directory, const ReadTerms& terms);
 
 // The same for bytes in memory: a pure function, to be fuzzed.
 inline SegmentRead ParseSegment(std::span<const std::byte> bytes, uint64_t owner_uid, const ReadTerms& terms) {

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -23,20 +24,18 @@ std::optional<char> StateOf(std::string_view stat) {
 
 }  // namespace
 
-bool HasWriteLock(int descriptor) {
+Writer FindWriter(int descriptor) {
   struct flock lock {};
   lock.l_type = F_RDLCK;  // only a write lock conflicts with it: another reader's lock is no sign of a writer
   lock.l_whence = SEEK_SET;
-  return ::fcntl(descriptor, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  if (::fcntl(descriptor, F_GETLK, &lock) != 0) return {.is_alive = true};
+  if (lock.l_type == F_UNLCK) return {};
+  return {.is_alive = true, .pid = std::max<pid_t>(lock.l_pid, 0)};
 }
 
-std::optional<bool> IsWriterStopped(int descriptor) {
-  struct flock lock {};
-  lock.l_type = F_RDLCK;
-  lock.l_whence = SEEK_SET;
-  // The holder's id is 0 where it has none in the caller's PID namespace.
-  if (::fcntl(descriptor, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK || lock.l_pid <= 0) return std::nullopt;
-  const FileDescriptor file(::open(("/proc/" + std::to_string(lock.l_pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+std::optional<bool> IsStopped(const Writer& writer) {
+  if (writer.pid == 0) return std::nullopt;
+  const FileDescriptor file(::open(("/proc/" + std::to_string(writer.pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 256> text{};
   const ssize_t length = ::read(file.number(), text.data(), text.size());
   const std::optional<char> state = StateOf({text.data(), length > 0 ? static_cast<size_t>(length) : 0});

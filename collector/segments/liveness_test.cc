@@ -26,18 +26,18 @@ class LivenessTest : public testing::Test {
 
 TEST_F(LivenessTest, SeesTheWritersLockUntilItIsKilled) {
   const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-  EXPECT_FALSE(HasWriteLock(file.number()));
+  EXPECT_FALSE(FindWriter(file.number()).is_alive);
   LockHolder writer(path_);
-  EXPECT_TRUE(HasWriteLock(file.number()));
+  EXPECT_TRUE(FindWriter(file.number()).is_alive);
   writer.Kill();
-  EXPECT_FALSE(HasWriteLock(file.number()));
+  EXPECT_FALSE(FindWriter(file.number()).is_alive);
 }
 
 TEST_F(LivenessTest, SeesTheLockFromAForkedReader) {
   const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   LockHolder writer(path_);
   const pid_t reader = ::fork();
-  if (reader == 0) ::_exit(HasWriteLock(file.number()) ? 0 : 1);
+  if (reader == 0) ::_exit(FindWriter(file.number()).is_alive ? 0 : 1);
   int status = -1;
   ASSERT_EQ(::waitpid(reader, &status, 0), reader);
   EXPECT_EQ(status, 0);
@@ -49,23 +49,23 @@ TEST_F(LivenessTest, DoesNotTakeAnotherReadersLockForAWriter) {
   lock.l_type = F_RDLCK;
   ASSERT_EQ(::fcntl(file.number(), F_SETLK, &lock), 0);
   const pid_t reader = ::fork();  // the lock stays with the parent
-  if (reader == 0) ::_exit(HasWriteLock(file.number()) ? 1 : 0);
+  if (reader == 0) ::_exit(FindWriter(file.number()).is_alive ? 1 : 0);
   int status = -1;
   ASSERT_EQ(::waitpid(reader, &status, 0), reader);
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(LivenessTest, TakesAWriterForAliveWhereItCannotTell) { EXPECT_TRUE(HasWriteLock(-1)); }
+TEST_F(LivenessTest, TakesAWriterForAliveWhereItCannotTell) { EXPECT_TRUE(FindWriter(-1).is_alive); }
 
 TEST_F(LivenessTest, SeesAWriterStopAndGoOn) {
   const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-  EXPECT_EQ(IsWriterStopped(file.number()), std::nullopt);
+  EXPECT_EQ(IsStopped(FindWriter(file.number())), std::nullopt);
   LockHolder writer(path_);
-  EXPECT_EQ(IsWriterStopped(file.number()), false);
+  EXPECT_EQ(IsStopped(FindWriter(file.number())), false);
   writer.Stop();
-  EXPECT_EQ(IsWriterStopped(file.number()), true);
+  EXPECT_EQ(IsStopped(FindWriter(file.number())), true);
   writer.Continue();
-  EXPECT_EQ(IsWriterStopped(file.number()), false);
+  EXPECT_EQ(IsStopped(FindWriter(file.number())), false);
 }
 
 }  // namespace

@@ -134,11 +134,11 @@ TEST_F(RetentionTest, UnlinksOnlySoManyFilesOfAUserAtOnceAndKeepsNoOtherWaiting)
   }
   EXPECT_EQ(Snapshot().segments.starting, kFiles + 1);
   Advance(kRetention + seconds(2));
-  table_.Update(now_);
+  SegmentLooks looks = table_.Look(now_);
   EXPECT_FALSE(Exists("others.seg"));
-  EXPECT_EQ(table_.Read(now_).segments.starting, kFiles - kMaxRemovalsPerUser);
-  for (int i = 0; i < 2; ++i) table_.Update(now_);
-  EXPECT_EQ(table_.Read(now_).segments.starting, 0u);
+  EXPECT_EQ(table_.Read(std::move(looks), now_).segments.starting, kFiles - kMaxRemovalsPerUser);
+  for (int i = 0; i < 2; ++i) looks = table_.Look(now_);
+  EXPECT_EQ(table_.Read(std::move(looks), now_).segments.starting, 0u);
   for (size_t i = 0; i < kFiles; ++i) EXPECT_FALSE(Exists(std::to_string(i) + ".seg"));
 }
 

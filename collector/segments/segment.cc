@@ -13,21 +13,21 @@ constexpr const char* kNoRoom = "too many communicators on the node: the last co
 }  // namespace
 
 void Segment::Observe() {
-  is_alive_ = file_->HasWriter();
-  if (!is_alive_) return;
+  writer_ = file_->FindWriter();
+  if (!is_alive()) return;
   was_alive_ = true;
   is_left_out_ = false;
   exit_monotonic_ns_.reset();
 }
 
 uint64_t Segment::KeepLastState(const ReadTerms& terms, const FileErrors& errors) {
-  if (is_alive_) return 0;
+  if (is_alive()) return 0;
   // The lock was gone before this read begins: nothing is written any more, unless somebody copies a file into its
   // place.
   const FileStamp stamp = Stamp();
   const bool is_new = !exit_monotonic_ns_ || read_stamp_ != stamp;
   if ((is_new || IsReadDue(terms)) && !IsReadRecently(terms)) {
-    Read(stamp, terms, errors);
+    Take(ReadSegment(*file_, terms), stamp, terms, errors);
     kept_monotonic_ns_ = terms.now.monotonic_ns;
     if (is_new) NoteExit(stamp, terms.now);
     return read_.Cost();
@@ -56,8 +56,8 @@ void Segment::GiveUpLastState(const FileStamp& stamp, uint64_t limit, const File
   counted_fault_.Count(SegmentError::kTooManySegments, kNoRoom, stamp, errors);
 }
 
-void Segment::Read(const FileStamp& stamp, const ReadTerms& terms, const FileErrors& errors) {
-  read_ = ReadSegment(*file_, terms);
+void Segment::Take(SegmentRead read, const FileStamp& stamp, const ReadTerms& terms, const FileErrors& errors) {
+  read_ = std::move(read);
   read_limit_ = terms.communicator_limit;
   read_stamp_ = stamp;
   is_left_out_ = false;
@@ -79,10 +79,13 @@ bool Segment::IsOver(const Moment& now, std::chrono::nanoseconds retention) cons
   return exit_monotonic_ns_ && now.monotonic_ns - *exit_monotonic_ns_ > retention.count();
 }
 
-uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, const ReadTerms& terms,
+uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, SlotDirectory slots, const ReadTerms& terms,
                         const FileErrors& errors) {
-  if (is_alive_) Read(Stamp(), terms, errors);
-  const uint64_t cost = is_alive_ ? read_.Cost() : CommunicatorsKept();
+  if (is_alive()) {
+    const FileStamp stamp = Stamp();
+    Take(ReadSegment(*file_, std::move(slots), terms), stamp, terms, errors);
+  }
+  const uint64_t cost = is_alive() ? read_.Cost() : CommunicatorsKept();
   if (read_.fault || !read_.process) {
     ++(read_.fault ? snapshot.segments.unusable : snapshot.segments.starting);
     return cost;
@@ -93,17 +96,17 @@ uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, const R
     ++snapshot.segments.unusable;
     return 0;
   }
-  ++(is_alive_ ? snapshot.segments.live : snapshot.segments.exited);
+  ++(is_alive() ? snapshot.segments.live : snapshot.segments.exited);
   ProcessSnapshot& process = snapshot.processes.emplace_back();
-  if (is_alive_) {
+  if (is_alive()) {
     process = *std::exchange(read_.process, std::nullopt);
   } else {
     process = *read_.process;  // the last counts stay here
   }
   process.file = KeyOf(file_->Status());
   process.segment = name;
-  process.is_alive = is_alive_;
-  process.is_stopped = is_alive_ ? file_->IsWriterStopped() : std::nullopt;
+  process.is_alive = is_alive();
+  process.is_stopped = IsStopped(writer_);
   return cost;
 }
 

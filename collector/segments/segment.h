@@ -25,7 +25,9 @@ class Segment {
  public:
   // `is_alive`: whether it had a writer when it was opened.
   Segment(SegmentFile file, bool is_alive)
-      : file_(std::make_shared<const SegmentFile>(std::move(file))), is_alive_(is_alive), was_alive_(is_alive) {}
+      : file_(std::make_shared<const SegmentFile>(std::move(file))),
+        writer_({.is_alive = is_alive}),
+        was_alive_(is_alive) {}
 
   // Looks whether the writer lives.
   void Observe();
@@ -35,18 +37,20 @@ class Segment {
   uint64_t KeepLastState(const ReadTerms& terms, const FileErrors& errors);
 
   // Adds what the segment says to `snapshot`: its process, if there is room for its communicators, and itself to the
-  // counts by state. Returns what it took of that room. After KeepLastState().
-  uint64_t AddTo(NodeSnapshot& snapshot, const std::string& name, const ReadTerms& terms, const FileErrors& errors);
+  // counts by state. `slots`: as just found, where the writer lives. Returns what it took of that room. After
+  // KeepLastState().
+  uint64_t AddTo(NodeSnapshot& snapshot, const std::string& name, SlotDirectory slots, const ReadTerms& terms,
+                 const FileErrors& errors);
 
   // Whether the writer has been gone for longer than the retention time. After Observe(). The same holds for a file
   // that never became a segment or cannot be used: then it is what a dead process left, and old.
   bool IsOver(const Moment& now, std::chrono::nanoseconds retention) const;
 
   // Whether there is, or was, more to it than a file that nobody holds and that cannot be read.
-  bool IsServed() const { return is_alive_ || is_usable_; }
+  bool IsServed() const { return is_alive() || is_usable_; }
 
   const std::shared_ptr<const SegmentFile>& file() const { return file_; }
-  bool is_alive() const { return is_alive_; }  // after Observe()
+  bool is_alive() const { return writer_.is_alive; }  // after Observe()
 
   // Why the latest read failed, or its result was left out of the latest snapshot.
   std::optional<SegmentError> Fault() const {
@@ -61,7 +65,7 @@ class Segment {
   uint64_t CommunicatorsWanted() const { return communicators_wanted_; }
 
   // The last counts of a dead process; null while it lives.
-  const ProcessSnapshot* LastState() const { return !is_alive_ && read_.process ? &*read_.process : nullptr; }
+  const ProcessSnapshot* LastState() const { return !is_alive() && read_.process ? &*read_.process : nullptr; }
 
   FileStamp Stamp() const { return FileStamp(file_->Status()); }
 
@@ -70,12 +74,12 @@ class Segment {
   bool IsReadDue(const ReadTerms& terms) const;
   // What is touched again and again is not read again and again.
   bool IsReadRecently(const ReadTerms& terms) const;
-  void Read(const FileStamp& stamp, const ReadTerms& terms, const FileErrors& errors);
+  void Take(SegmentRead read, const FileStamp& stamp, const ReadTerms& terms, const FileErrors& errors);
   void GiveUpLastState(const FileStamp& stamp, uint64_t limit, const FileErrors& errors);
   void NoteExit(const FileStamp& stamp, const Moment& now);
 
   std::shared_ptr<const SegmentFile> file_;
-  bool is_alive_ = false;
+  Writer writer_;             // at the latest Observe()
   bool was_alive_ = false;    // ever, as far as we have seen
   bool is_usable_ = false;    // was read with success at least once
   bool is_left_out_ = false;  // the last counts are there, and there was no room for them in the latest snapshot

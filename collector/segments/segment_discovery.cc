@@ -233,7 +233,7 @@ void SegmentTable::Open(Directory& directory, int descriptor, const std::string&
   aside.uid = opened.st_uid;
   aside.stamp = FileStamp(opened);
   // The lock first: what holds one and has nothing published yet is starting.
-  const bool is_alive = file->HasWriter();
+  const bool is_alive = file->FindWriter().is_alive;
   const Content content = ContentOf(*file);
   if (content == Content::kForeign || (content == Content::kNothing && !is_alive)) {
     aside.error = content == Content::kForeign ? std::optional(SegmentError::kBadMagic) : std::nullopt;

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "collector/reader/segment_reader.h"
-#include "collector/segments/liveness.h"
 
 namespace nccl_exporter {
 namespace {
@@ -48,11 +47,7 @@ struct stat SegmentFile::Status() const {
   return status;
 }
 
-bool SegmentFile::HasWriter() const { return HasWriteLock(descriptor_.number()); }
-
-std::optional<bool> SegmentFile::IsWriterStopped() const {
-  return nccl_exporter::IsWriterStopped(descriptor_.number());
-}
+Writer SegmentFile::FindWriter() const { return nccl_exporter::FindWriter(descriptor_.number()); }
 
 ssize_t SegmentFile::Read(uint64_t offset, std::span<std::byte> into) const {
   size_t copied = 0;
@@ -70,19 +65,19 @@ ssize_t SegmentFile::Read(uint64_t offset, std::span<std::byte> into) const {
 std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentError* error, std::string* detail) {
   const std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, path, error, detail);
   if (!file) return std::nullopt;
-  const bool is_alive = file->HasWriter();
+  const Writer writer = file->FindWriter();
   SegmentRead read = ReadSegment(*file, {.now = Now()});
   if (!read.process) {
     *error = read.fault ? read.fault->error : SegmentError::kCount;
-    *detail = read.fault ? read.fault->detail
-              : is_alive ? "the process that holds it is still starting"
-                         : "nothing is published in it, and no process holds it";
+    *detail = read.fault        ? read.fault->detail
+              : writer.is_alive ? "the process that holds it is still starting"
+                                : "nothing is published in it, and no process holds it";
     return std::nullopt;
   }
   read.process->file = KeyOf(file->Status());
   read.process->segment = std::filesystem::path(path).filename();
-  read.process->is_alive = is_alive;
-  read.process->is_stopped = file->IsWriterStopped();
+  read.process->is_alive = writer.is_alive;
+  read.process->is_stopped = IsStopped(writer);
   return std::move(read.process);
 }
 

@@ -15,6 +15,7 @@
 #include "collector/node_snapshot.h"
 #include "collector/reader/segment_source.h"
 #include "collector/segments/file_descriptor.h"
+#include "collector/segments/liveness.h"
 
 namespace nccl_exporter {
 
@@ -39,10 +40,8 @@ class SegmentFile : public SegmentSource {
                                          std::string* detail);
 
   struct stat Status() const;
-  // Whether the process that wrote it is alive, see liveness.h.
-  bool HasWriter() const;
-  // Whether it is stopped; nothing where that is not known.
-  std::optional<bool> IsWriterStopped() const;
+  // The process that writes it, if it is alive.
+  Writer FindWriter() const;
 
   uint64_t Size() const override { return static_cast<uint64_t>(Status().st_size); }
   uint64_t OwnerUid() const override { return Status().st_uid; }

@@ -55,7 +55,7 @@ void SegmentTable::RemoveSetAside(const Moment& now) {
     std::string detail;
     const std::string path = aside.place.directory->files.path() + '/' + aside.place.name;
     const std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, path, &error, &detail);
-    const bool is_held = file && KeyOf(file->Status()) == key && file->HasWriter();
+    const bool is_held = file && KeyOf(file->Status()) == key && file->FindWriter().is_alive;
     struct stat status {};
     const bool has_changed = ::lstat(path.c_str(), &status) == 0 && aside.stamp != FileStamp(status);
     if (is_held || has_changed) {

@@ -42,12 +42,25 @@ SegmentTable::SegmentTable(std::vector<std::string> directories, std::chrono::na
   }
 }
 
-void SegmentTable::Update(const Moment& now) {
+SegmentLooks SegmentTable::Look(const Moment& now) {
   errors_.SetNow(now.realtime_ns);
   Observe(now);
   removals_.clear();
   RemoveOver(now);
   RemoveSetAside(now);
+  return LookAtFollowed();
+}
+
+SegmentLooks SegmentTable::LookAtFollowed() const {
+  SegmentLooks looks;
+  std::map<uint64_t, uint64_t> slots_left;  // by user
+  for (const auto& [key, followed] : segments_) {
+    SegmentLook look{.file = followed.segment.file(), .is_alive = followed.segment.is_alive(), .slots = {}};
+    uint64_t& left = slots_left.try_emplace(followed.uid, kMaxSlotsPerUser).first->second;
+    if (look.is_alive) look.slots = ReadSlotDirectory(*look.file, &left);
+    looks.emplace_hint(looks.end(), key, std::move(look));
+  }
+  return looks;
 }
 
 void SegmentTable::Follow(const FileKey& key, Followed followed) {
@@ -164,10 +177,6 @@ void SegmentTable::Observe(const Moment& now) {
       });
 }
 
-void SegmentTable::ForEach(const Visit& visit) const {
-  for (const auto& [key, followed] : segments_) visit(key, followed.segment.file(), followed.segment.is_alive());
-}
-
 SegmentErrorCounts::Present SegmentTable::PresentFaults() const {
   SegmentErrorCounts::Present present;
   for (const Directory& directory : directories_) {
@@ -184,11 +193,14 @@ SegmentErrorCounts::Present SegmentTable::PresentFaults() const {
   return present;
 }
 
-NodeSnapshot SegmentTable::Read(const Moment& now) {
+NodeSnapshot SegmentTable::Read(SegmentLooks looks, const Moment& now) {
   NodeSnapshot snapshot;
   snapshot.taken_realtime_ns = now.realtime_ns;
-  ShareCommunicators(now, &Segment::is_alive, [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
-    return followed.segment.AddTo(snapshot, followed.place.name, terms, ErrorsOf(followed));
+  ShareCommunicators(now, &Segment::is_alive, [&](const FileKey& key, Followed& followed, const ReadTerms& terms) {
+    const auto look = looks.find(key);
+    if (look == looks.end()) return uint64_t{0};
+    return followed.segment.AddTo(snapshot, followed.place.name, std::move(look->second.slots), terms,
+                                  ErrorsOf(followed));
   });
   for (const auto& [key, file] : set_aside_) {
     if (!file.error) ++snapshot.segments.starting;

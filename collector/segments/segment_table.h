@@ -21,6 +21,7 @@
 #include "collector/segments/segment.h"
 #include "collector/segments/segment_directory.h"
 #include "collector/segments/segment_errors.h"
+#include "collector/segments/segment_look.h"
 
 namespace nccl_exporter {
 
@@ -52,8 +53,8 @@ inline constexpr std::chrono::microseconds kRestPerName{50};
 inline constexpr size_t kMaxOpensPerUser = kMaxSegmentsPerUser + kMaxSetAsidePerUser;
 inline constexpr size_t kMinOpensPerUser = 256;
 
-// Files of one user that one Update() unlinks: each takes about 40 us, and their owner can make any number of them look
-// old. The next Update() comes within a second.
+// Files of one user that one Look() unlinks: each takes about 40 us, and their owner can make any number of them look
+// old. The next Look() comes within a second.
 inline constexpr size_t kMaxRemovalsPerUser = 64;
 
 // How often private directories of users are looked for, and how many of them are watched: /dev/shm is a busy place,
@@ -94,26 +95,21 @@ class SegmentTable {
   // under way or has to wait.
   int64_t KnownUntil(const Moment& now) const;
 
-  // Notices writers that have gone, unlinks what is over.
-  void Update(const Moment& now);
+  // Notices writers that have gone, unlinks what is over, and looks at what is left: of each user's segments at
+  // kMaxSlotsPerUser slots.
+  SegmentLooks Look(const Moment& now);
 
-  // All of this at once, however long it takes.
-  void Refresh(const Moment& now) {
+  // What the segments say. `looks` are of the same moment; a segment that was discovered since is left to the next
+  // snapshot.
+  NodeSnapshot Read(SegmentLooks looks, const Moment& now);
+
+  // All that is needed before Read() at once, however long it takes.
+  SegmentLooks Refresh(const Moment& now) {
     for (Discover(now); IsDiscovering();) DiscoverMore(now);
-    Update(now);
+    return Look(now);
   }
 
-  // What the segments say that are followed as of the last Update(), which was at the same moment.
-  NodeSnapshot Read(const Moment& now);
-
-  NodeSnapshot Snapshot(const Moment& now) {
-    Refresh(now);
-    return Read(now);
-  }
-
-  // The segments that are followed.
-  using Visit = std::function<void(const FileKey& key, const std::shared_ptr<const SegmentFile>& file, bool is_alive)>;
-  void ForEach(const Visit& visit) const;
+  NodeSnapshot Snapshot(const Moment& now) { return Read(Refresh(now), now); }
 
   // Readable when Discover() has something to look at; -1: cannot tell.
   int wakeup_descriptor() const { return watch_.descriptor(); }
@@ -193,6 +189,7 @@ class SegmentTable {
   void ForgetUnlisted(const Directory& directory);
   void Observe(const Moment& now);
   bool MayRemove(uint64_t uid) { return ++removals_[uid] <= kMaxRemovalsPerUser; }
+  SegmentLooks LookAtFollowed() const;
   void RemoveOver(const Moment& now);
   void RemoveSetAside(const Moment& now);
   void FindWaiting(const Moment& now);
@@ -223,7 +220,7 @@ class SegmentTable {
   std::map<FileKey, SetAside> set_aside_;
   std::map<uint64_t, size_t> followed_of_;   // by user
   std::map<uint64_t, size_t> set_aside_of_;  // by user
-  std::map<uint64_t, size_t> removals_;      // by user, in the latest Update()
+  std::map<uint64_t, size_t> removals_;      // by user, in the latest Look()
   // Communicators in which a living rank waits; looked for while somebody dead is over.
   std::set<CommunicatorKey> waiting_;
   std::optional<int64_t> waiting_monotonic_ns_;

@@ -318,7 +318,7 @@ TEST_F(SegmentTableOfUsersTest, ServesOnlySoManyCommunicatorsOfAUserWhoHasMoreTh
   };
   write("a.seg", kMaxCommunicators / 4, kBigUser);
   write("b.seg", kMaxCommunicators / 4, kBigUser);
-  write("c.seg", kMaxCommunicators / 4 + 1, kBigUser);
+  write("c.seg", kMaxCommunicators / 4, kBigUser);  // any two have room, whatever the order of their inodes
   write("d.seg", kMaxCommunicators / 2 - 1, kSmallUser);
   const LockHolder a(Path("a.seg")), b(Path("b.seg")), c(Path("c.seg")), d(Path("d.seg"));
   for (int i = 0; i < 2; ++i) {
@@ -438,16 +438,14 @@ TEST_F(SegmentTableOfUsersTest, ServesOthersBetweenThePartsOfAListing) {
   Advance(kRescanInterval);
   int parts = 1;
   for (of_users_->Discover(now_); of_users_->IsDiscovering(); of_users_->DiscoverMore(now_), ++parts) {
-    of_users_->Update(now_);
-    const NodeSnapshot between = of_users_->Read(now_);
+    const NodeSnapshot between = of_users_->Read(of_users_->Look(now_), now_);
     ASSERT_EQ(ProcessesOf(between, kSmallUser), 1u);
     ASSERT_EQ(ProcessesOf(between, kBigUser), kMaxSegmentsPerUser);
     ASSERT_EQ(TroubleOf(between, SegmentError::kTooManySegments, kBigUser)->present, 1u);
     ASSERT_EQ(Count(between, SegmentError::kTooManySegments), 1u);
   }
   EXPECT_GE(parts, names / kNamesPerPart);
-  of_users_->Update(now_);
-  const NodeSnapshot after = of_users_->Read(now_);
+  const NodeSnapshot after = of_users_->Read(of_users_->Look(now_), now_);
   EXPECT_EQ(after.segments.starting, 100u);
   EXPECT_EQ(after.processes.size(), before.processes.size());
   EXPECT_EQ(TroubleOf(after, SegmentError::kTooManySegments, kBigUser)->present, 1u);
@@ -458,8 +456,8 @@ TEST_F(SegmentTableTest, OnePartOpensOnlySoManyFiles) {
   for (int64_t i = 0; i < 3 * kAtMost; ++i) std::ofstream(Path(std::to_string(i) + ".seg")) << "certainly no segment";
   table_.Discover(now_);
   EXPECT_TRUE(table_.IsDiscovering());
-  EXPECT_GT(table_.Read(now_).segments.unusable, static_cast<uint64_t>(kAtMost / 2));
-  EXPECT_LE(table_.Read(now_).segments.unusable, static_cast<uint64_t>(kAtMost));
+  EXPECT_GT(table_.Read({}, now_).segments.unusable, static_cast<uint64_t>(kAtMost / 2));
+  EXPECT_LE(table_.Read({}, now_).segments.unusable, static_cast<uint64_t>(kAtMost));
   EXPECT_EQ(Snapshot().segments.unusable, static_cast<uint64_t>(3 * kAtMost));
 }
 
@@ -473,8 +471,7 @@ TEST_F(SegmentTableTest, ALargeDirectoryKeepsNoOtherWaiting) {
   table.Discover(now_);
   table.DiscoverMore(now_);
   EXPECT_TRUE(table.IsDiscovering());
-  table.Update(now_);
-  EXPECT_EQ(table.Read(now_).processes.size(), 1u);
+  EXPECT_EQ(table.Read(table.Look(now_), now_).processes.size(), 1u);
 }
 
 // What changed while the directory must not be listed, or since its listing began, may be unknown.

@@ -118,7 +118,7 @@ GPU = Row('Is it the GPU? (DCGM, by UUID)', [
 LOST = Row('Is anything of it lost?', [
     graph('Lost or untimed, by cause',
           'Operations of this process that were not followed, events that fit nothing, and operations left untimed for implausible time '
-          'stamps. Normal: 0. The causes are in the README.',
+          'stamps. Normal: 0. docs/metrics.md explains the causes.',
           [(f'sum by (reason) (rate(nccl_rank_events_dropped_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and on ({JOB_LABELS}, instance, pid) {INFO}) > 0 '
             f'or vector(0)', 'dropped: {{reason}}'),
            (f'sum by (reason) (rate(nccl_rank_timestamps_rejected_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and on ({JOB_LABELS}, instance, pid) '

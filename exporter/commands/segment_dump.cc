@@ -60,7 +60,8 @@ void DumpFunction(Function id, const FunctionSnapshot& function, std::string& ou
   }
   for (size_t i = 0; i < kKernelPhaseCount; ++i) {
     if (function.phase_ns[i] == 0) continue;
-    Line(out, "    phase {}: {:.9f} s", kKernelPhases[i], static_cast<double>(function.phase_ns[i]) / kNsPerSecond);
+    Line(out, "    phase {}: {:.9f} s", kKernelPhases[i].name,
+         static_cast<double>(function.phase_ns[i]) / kNsPerSecond);
   }
   DumpHistogram<DurationBuckets>("duration", function.duration, "s", out);
   DumpHistogram<BandwidthBuckets>("bus bandwidth", function.bandwidth, "B/s", out);
@@ -93,12 +94,10 @@ void DumpIdentity(const CommunicatorSnapshot& communicator, std::string& out) {
        Quoted(communicator.pci_bus_id));
   Line(out, "  profiler API v{}, NCCL {}, event mask {:#x}, timing source {} ({}), sampling {} ({})",
        communicator.api_version, Known(static_cast<uint64_t>(communicator.nccl_version)), communicator.event_mask,
-       kTimingSources[static_cast<size_t>(communicator.timing_source)],
-       kTimingReasons[static_cast<size_t>(communicator.timing_reason)],
-       kSamplingStates[static_cast<size_t>(communicator.sampling_state)],
-       kSamplingReasons[static_cast<size_t>(communicator.sampling_reason)]);
+       NameOf(communicator.timing_source), NameOf(communicator.timing_reason), NameOf(communicator.sampling_state),
+       NameOf(communicator.sampling_reason));
   if (communicator.drift_cause != DriftCause::kNone) {
-    const DriftTraits& cause = kDriftCauses[static_cast<size_t>(communicator.drift_cause)];
+    const CodeRow<DriftCause>& cause = RowIn(kDriftCauses, communicator.drift_cause);
     Line(out, "  kernel timing ended by {} ({})", cause.name, cause.meaning);
   }
   if (communicator.probation_launches != 0) {

@@ -289,8 +289,8 @@ std::string TopScreen(const NodeSnapshot& node, const NodeHistory& history, cons
   std::ranges::move(table, std::back_inserter(lines));
   if (view.rows == 0) return Joined(lines, view);
   lines.resize(std::max<size_t>(view.rows, 2) - 1);
-  lines.push_back({fmt::format("q quit   s sort (by {})   up/down scroll   p pause{}",
-                               kTopSorts[static_cast<size_t>(view.sort)], view.is_paused ? "d" : "")});
+  lines.push_back({fmt::format("q quit   s sort (by {})   up/down scroll   p pause{}", RowIn(kTopSorts, view.sort).name,
+                               view.is_paused ? "d" : "")});
   return Joined(lines, view);
 }
 

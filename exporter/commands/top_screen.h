@@ -2,21 +2,25 @@
 // What `nccl-exporter top` shows, as text: a pure function of the node, its last seconds and the size of the terminal.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "collector/node_snapshot.h"
 #include "exporter/node/node_history.h"
+#include "proto/code_table.h"
 
 namespace nccl_exporter {
 
 // Order of the ranks; the key `s` goes to the next.
 enum class TopSort : uint8_t { kRank, kAge, kLate, kBehind, kCount };
-inline constexpr std::array<std::string_view, static_cast<size_t>(TopSort::kCount)> kTopSorts{"rank", "age", "late",
-                                                                                              "behind"};
+inline constexpr CodeTable<TopSort> kTopSorts{{
+    {TopSort::kRank, "rank", "by rank"},
+    {TopSort::kAge, "age", "longest in flight first"},
+    {TopSort::kLate, "late", "most often the last to enter first"},
+    {TopSort::kBehind, "behind", "furthest behind first"},
+}};
+static_assert(IsInOrder(kTopSorts));
 
 struct TopView {
   size_t columns = 0;  // 0: as wide as it gets

@@ -8,25 +8,38 @@
 #include <functional>
 #include <string_view>
 
+#include "proto/code_table.h"
+
 namespace nccl_exporter {
 
 enum class Refusal : uint8_t {
-  kConcurrentScrapes,      // kMaxConcurrentScrapes
-  kConnectionsPerAddress,  // kConnectionsPerAddress: closed, or gave way before its request was complete
-  kConnectionLimit,        // kConnectionLimit: likewise
-  kScrapeTimeout,          // no page within what X-Prometheus-Scrape-Timeout-Seconds allows
-  kRequestTooLarge,        // kUrlLimitBytes, kHeadersLimitBytes
-  kUnreadableRequest,      // no HTTP, no TLS, or not complete within kIdleLimit
-  kSlowClient,             // did not take the answer within kIdleLimit a part, or kAnswerLimit
-  kUnauthorized,           // no password, or a wrong one
-  kPasswordChecks,         // kMaxWaitingChecks
+  kConcurrentScrapes,
+  kConnectionsPerAddress,
+  kConnectionLimit,
+  kScrapeTimeout,
+  kRequestTooLarge,
+  kUnreadableRequest,
+  kSlowClient,
+  kUnauthorized,
+  kPasswordChecks,
   kCount
 };
-inline constexpr size_t kRefusalCount = static_cast<size_t>(Refusal::kCount);
-inline constexpr std::array<std::string_view, kRefusalCount> kRefusals{
-    "concurrent_scrapes", "connections_per_address", "connection_limit", "scrape_timeout",
-    "request_too_large",  "unreadable_request",      "slow_client",      "unauthorized",
-    "password_checks"};
+inline constexpr size_t kRefusalCount = kCountOf<Refusal>;
+inline constexpr CodeTable<Refusal> kRefusals{{
+    {Refusal::kConcurrentScrapes, "concurrent_scrapes",
+     "as many scrapes as may be answered at a time were being answered"},
+    {Refusal::kConnectionsPerAddress, "connections_per_address",
+     "too many connections from one address: one was closed, or gave way before its request was complete"},
+    {Refusal::kConnectionLimit, "connection_limit",
+     "too many connections: one was closed, or gave way before its request was complete"},
+    {Refusal::kScrapeTimeout, "scrape_timeout", "no answer within what X-Prometheus-Scrape-Timeout-Seconds allows"},
+    {Refusal::kRequestTooLarge, "request_too_large", "address or headers longer than their limits"},
+    {Refusal::kUnreadableRequest, "unreadable_request", "no HTTP, no TLS, or not complete within the idle limit"},
+    {Refusal::kSlowClient, "slow_client", "the client did not take the answer, or a part of it, in time"},
+    {Refusal::kUnauthorized, "unauthorized", "no password, or a wrong one"},
+    {Refusal::kPasswordChecks, "password_checks", "as many passwords as may wait to be checked were waiting"},
+}};
+static_assert(IsInOrder(kRefusals));
 
 // Called by any thread.
 using RefusalCounter = std::function<void(Refusal)>;

@@ -100,7 +100,7 @@ DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits)
   auto& limit_family = Named(prometheus::BuildGauge(), Metric::kLimit).Register(registry_);
   for (const Limit& limit : limits) limit_family.Add({{"limit", std::string(limit.name)}}).Set(limit.value);
   auto& refused = Named(prometheus::BuildCounter(), Metric::kRequestsRefused).Register(registry_);
-  for (size_t i = 0; i < kRefusalCount; ++i) refusals_[i] = &refused.Add({{"reason", std::string(kRefusals[i])}});
+  for (size_t i = 0; i < kRefusalCount; ++i) refusals_[i] = &refused.Add({{"reason", std::string(kRefusals[i].name)}});
 }
 
 void DaemonMetrics::ObserveScrape(std::chrono::nanoseconds duration) {

@@ -289,7 +289,7 @@ std::shared_ptr<const NodeSnapshot> SimulatedJob(const std::filesystem::path& bi
 }
 
 int Main(int argc, char** argv) {
-  const auto job = SimulatedJob(std::filesystem::path(argv[0]).parent_path().parent_path());
+  const auto job = SimulatedJob(std::filesystem::path(argv[0]).parent_path().parent_path().parent_path());
   if (job == nullptr || job->processes.size() != 8) {
     return std::fprintf(stderr, "scrape_benchmark: the simulator did not run\n"), 1;
   }

@@ -14,9 +14,9 @@ FunctionGroup GroupOf(std::vector<Function> functions, const MetricSwitches& swi
   if (switches.Keeps("collective")) own.push_back({"collective", std::string(TraitsOf(functions.front()).name)});
   FunctionGroup group{
       .functions = std::move(functions), .labels = std::make_shared<const LabelSet>(own), .sizes = {}, .phases = {}};
-  for (const std::string_view phase : kKernelPhases) {
+  for (const CodeRow<KernelPhase>& phase : kKernelPhases) {
     Labels labels = own;
-    labels.push_back({"phase", std::string(phase)});
+    labels.push_back({"phase", std::string(phase.name)});
     group.phases.push_back(std::make_shared<const LabelSet>(std::move(labels)));
   }
   if (!switches.Keeps("size")) {

@@ -130,10 +130,10 @@ Labels RankInfoLabels(const ProcessSnapshot& process, const CommunicatorSnapshot
   Append(labels, "local_rank", LocalRank(process));
   Append(labels, "hostname", process.host_name);
   Append(labels, "pid", std::to_string(process.pid));
-  Append(labels, "timing_source", kTimingSources[static_cast<size_t>(communicator.timing_source)]);
-  Append(labels, "timing_reason", kTimingReasons[static_cast<size_t>(communicator.timing_reason)]);
-  Append(labels, "sampling", kSamplingStates[static_cast<size_t>(communicator.sampling_state)]);
-  Append(labels, "sampling_reason", kSamplingReasons[static_cast<size_t>(communicator.sampling_reason)]);
+  Append(labels, "timing_source", NameOf(communicator.timing_source));
+  Append(labels, "timing_reason", NameOf(communicator.timing_reason));
+  Append(labels, "sampling", NameOf(communicator.sampling_state));
+  Append(labels, "sampling_reason", NameOf(communicator.sampling_reason));
   Append(labels, "plugin_version", process.plugin_version);
   for (const auto& [variable, value] : process.identity) {
     if (HasOwnLabel(variable) || value.empty()) continue;

@@ -28,6 +28,7 @@ Metric MetricOf(LossKind kind) {
     case LossKind::kUnmatched:
       return Metric::kEventsUnmatched;
     case LossKind::kTimestampRejected:
+    case LossKind::kCount:
       break;
   }
   return Metric::kTimestampsRejected;
@@ -72,12 +73,12 @@ class SnapshotFamilies {
       builder_.Add(Metric::kSegments, kNoLabels, builder_.AddLabel("state", state), static_cast<double>(count));
     }
     for (size_t i = 0; i < kSegmentErrors.size(); ++i) {
-      builder_.Add(Metric::kSegmentReadErrors, kNoLabels, builder_.AddLabel("reason", kSegmentErrors[i]),
+      builder_.Add(Metric::kSegmentReadErrors, kNoLabels, builder_.AddLabel("reason", kSegmentErrors[i].name),
                    static_cast<double>(snapshot_.segment_errors[i]));
     }
     for (const SegmentTrouble& trouble : snapshot_.segment_troubles) {
       const std::string uid = trouble.uid ? std::to_string(*trouble.uid) : "other";
-      const std::string reason(kSegmentErrors[static_cast<size_t>(trouble.error)]);
+      const std::string reason(NameOf(trouble.error));
       const auto labels = builder_.AddLabels({{"uid", uid}, {"reason", reason}});
       builder_.Add(Metric::kUserSegmentErrors, kNoLabels, labels, static_cast<double>(trouble.count));
       // An error that is no state of a file or directory has no gauge: it passes with the read.
@@ -85,7 +86,7 @@ class SnapshotFamilies {
       builder_.Add(Metric::kUserSegmentsUnusable, kNoLabels, labels, static_cast<double>(trouble.present));
     }
     for (size_t i = 0; i < kUncomparedReasons.size(); ++i) {
-      builder_.Add(Metric::kUncomparedOperations, kNoLabels, builder_.AddLabel("reason", kUncomparedReasons[i]),
+      builder_.Add(Metric::kUncomparedOperations, kNoLabels, builder_.AddLabel("reason", kUncomparedReasons[i].name),
                    static_cast<double>(snapshot_.uncompared_operations[i]));
     }
     for (const UncomparedCommunicators& user : snapshot_.uncompared_communicators) {

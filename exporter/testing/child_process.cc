@@ -1,75 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
-// Children by posix_spawn and pipes.
 #include "exporter/testing/child_process.h"
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <stdexcept>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "exporter/testing/eventually.h"
 
 namespace nccl_exporter {
 namespace {
 
-std::string ReadAll(int descriptor) {
-  std::string text;
-  char part[4096];
-  for (ssize_t got = read(descriptor, part, sizeof part); got > 0; got = read(descriptor, part, sizeof part)) {
-    text.append(part, static_cast<size_t>(got));
-  }
-  return text;
+constexpr char kOutput[] = "output";
+constexpr char kError[] = "error";
+
+int ExitCode(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status); }
+
+std::string TextOf(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
 }
 
 }  // namespace
 
-ChildProcess::ChildProcess(const std::vector<std::string>& command) {
-  int output[2];
-  int error[2];
-  if (pipe2(output, O_CLOEXEC) != 0 || pipe2(error, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, error[1], STDERR_FILENO);
+// Output goes to files: a program that nobody reads from is not held up, as it would be by a full pipe.
+ChildProcess::ChildProcess(std::vector<std::string> command, const std::map<std::string, std::string>& environment) {
+  const int output = open(directory_.File(kOutput).c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+  const int error = open(directory_.File(kError).c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
   std::vector<char*> arguments;
-  for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
-  const int failure = posix_spawn(&pid_, arguments[0], &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(output[1]);
-  close(error[1]);
-  output_ = output[0];
-  error_ = error[0];
-  if (failure != 0) throw std::runtime_error("cannot run " + command[0]);
+  pid_ = fork();
+  if (pid_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+    dup2(output, STDOUT_FILENO);
+    dup2(error, STDERR_FILENO);
+    execvp(arguments[0], arguments.data());
+    _exit(127);
+  }
+  close(output);
+  close(error);
 }
 
 ChildProcess::~ChildProcess() {
-  if (pid_ > 0) {
-    kill(pid_, SIGKILL);
-    Wait();
-  }
-  close(output_);
-  close(error_);
+  if (!IsRunning()) return;
+  kill(pid_, SIGKILL);
+  Wait();
 }
 
-std::string ChildProcess::ReadErrorLine() {
-  std::string line;
-  for (char character = 0; read(error_, &character, 1) == 1 && character != '\n';) line += character;
-  return line;
+bool ChildProcess::IsRunning() {
+  int status = 0;
+  if (!exit_code_ && waitpid(pid_, &status, WNOHANG) == pid_) exit_code_ = ExitCode(status);
+  return !exit_code_;
 }
 
-void ChildProcess::Signal(int signal) const { kill(pid_, signal); }
+void ChildProcess::Signal(int number) const { kill(pid_, number); }
 
 int ChildProcess::Wait() {
   int status = 0;
-  waitpid(pid_, &status, 0);
-  pid_ = -1;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  if (!exit_code_ && waitpid(pid_, &status, 0) == pid_) exit_code_ = ExitCode(status);
+  return *exit_code_;
 }
 
-std::string ChildProcess::Output() const { return ReadAll(output_); }
+std::string ChildProcess::ReadErrorLine() {
+  for (;;) {
+    const bool was_running = IsRunning();  // asked first: what was written until then is there
+    const std::string text = ErrorOutput();
+    const size_t end = text.find('\n');
+    if (end != std::string::npos || !was_running) {
+      error_read_ += end == std::string::npos ? text.size() : end + 1;
+      return text.substr(0, end);
+    }
+    SleepMilliseconds(5);
+  }
+}
 
-std::string ChildProcess::ErrorOutput() const { return ReadAll(error_); }
+std::string ChildProcess::Output() const { return TextOf(directory_.File(kOutput)); }
+
+std::string ChildProcess::ErrorOutput() const { return TextOf(directory_.File(kError)).substr(error_read_); }
+
+Finished RunToEnd(std::vector<std::string> command, const std::map<std::string, std::string>& environment) {
+  ChildProcess child(std::move(command), environment);
+  const int exit_code = child.Wait();
+  return {exit_code, child.AllOutput()};
+}
 
 }  // namespace nccl_exporter

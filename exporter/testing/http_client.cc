@@ -15,6 +15,9 @@
 namespace nccl_exporter {
 namespace {
 
+// A server that hangs fails its test, and not by the test's own time limit.
+constexpr long kTimeoutSeconds = 60;
+
 size_t AppendBody(char* data, size_t size, size_t count, void* body) {
   static_cast<std::string*>(body)->append(data, size * count);
   return size * count;
@@ -44,19 +47,17 @@ void UseTls(CURL* curl, const ClientTls& tls) {
   }
 }
 
-}  // namespace
-
-HttpAnswer Request(int port, const std::string& method, const std::string& path,
-                   const std::vector<std::string>& headers, const ClientTls* tls) {
+HttpAnswer RequestUrl(const std::string& url, const std::string& method, const std::vector<std::string>& headers,
+                      const ClientTls* tls) {
   HttpAnswer answer;
   const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(), curl_easy_cleanup);
-  const std::string url = (tls == nullptr ? "http://127.0.0.1:" : "https://127.0.0.1:") + std::to_string(port) + path;
   curl_slist* lines = curl_slist_append(nullptr, "Accept:");  // none but those given
   for (const std::string& header : headers) lines = curl_slist_append(lines, header.c_str());
   curl_easy_setopt(curl.get(), CURLOPT_URL, url.c_str());
   curl_easy_setopt(curl.get(), CURLOPT_PATH_AS_IS, 1L);
   curl_easy_setopt(curl.get(), CURLOPT_NOPROXY, "*");
   curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl.get(), CURLOPT_TIMEOUT, kTimeoutSeconds);
   curl_easy_setopt(curl.get(), CURLOPT_HTTPHEADER, lines);
   if (tls != nullptr) UseTls(curl.get(), *tls);
   if (method == "HEAD") {
@@ -73,6 +74,18 @@ HttpAnswer Request(int port, const std::string& method, const std::string& path,
   answer.status = static_cast<int>(status);
   curl_slist_free_all(lines);
   return answer;
+}
+
+}  // namespace
+
+HttpAnswer Request(int port, const std::string& method, const std::string& path,
+                   const std::vector<std::string>& headers, const ClientTls* tls) {
+  const std::string scheme = tls == nullptr ? "http" : "https";
+  return RequestUrl(scheme + "://127.0.0.1:" + std::to_string(port) + path, method, headers, tls);
+}
+
+HttpAnswer HttpGet(const std::string& url, const std::vector<std::string>& headers) {
+  return RequestUrl(url, "GET", headers, nullptr);
 }
 
 int Send(int port, const std::string& bytes, const std::string& from) {

@@ -38,11 +38,10 @@ Json Time(int64_t realtime_ns) {
 Json Text(std::string_view text) { return ValidUtf8(text, kLabelValueLimitBytes); }
 
 Json LossesOf(const std::array<uint64_t, kLossCount>& counts) {
-  constexpr std::array<std::string_view, 3> kKinds{"dropped", "unmatched", "timestamp_rejected"};
   Json losses = Json::array();
   for (size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
-    losses.push_back({{"kind", kKinds[static_cast<size_t>(kLosses[i].kind)]},
+    losses.push_back({{"kind", NameOf(kLosses[i].kind)},
                       {"reason", kLosses[i].reason},
                       {"meaning", kLosses[i].meaning},
                       {"count", counts[i]}});
@@ -109,13 +108,12 @@ Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHi
           {"in_flight", is_known ? InFlightJson(here) : Json::array()},
           {"unseen_operations", here.unseen_operations},
           {"last_progress", Time(here.last_progress_realtime_ns)},
-          {"timing_source", kTimingSources[static_cast<size_t>(here.timing_source)]},
-          {"timing_reason", kTimingReasons[static_cast<size_t>(here.timing_reason)]},
-          {"drift_cause", here.drift_cause == DriftCause::kNone
-                              ? Json(nullptr)
-                              : Json(kDriftCauses[static_cast<size_t>(here.drift_cause)].name)},
+          {"timing_source", NameOf(here.timing_source)},
+          {"timing_reason", NameOf(here.timing_reason)},
+          {"drift_cause",
+           here.drift_cause == DriftCause::kNone ? Json(nullptr) : Json(RowIn(kDriftCauses, here.drift_cause).name)},
           {"probation_launches", here.probation_launches},
-          {"sampling", kSamplingStates[static_cast<size_t>(here.sampling_state)]},
+          {"sampling", NameOf(here.sampling_state)},
           {"arrivals", ArrivalsJson(of, here, history)}};
 }
 
@@ -201,10 +199,10 @@ Json CommunicatorJson(const CommunicatorOnNode& of, const NodeHistory& history) 
           {"collectives", std::move(collectives)}};
 }
 
-template <typename Names, typename Counts>
-Json NamedCounts(const Names& names, const Counts& counts) {
+template <typename Id>
+Json NamedCounts(const CodeTable<Id>& rows, const std::array<uint64_t, kCountOf<Id>>& counts) {
   Json object = Json::object();
-  for (size_t i = 0; i < counts.size(); ++i) object[std::string(names[i])] = counts[i];
+  for (const CodeRow<Id>& row : rows) object[std::string(row.name)] = counts[static_cast<size_t>(row.id)];
   return object;
 }
 
@@ -212,7 +210,7 @@ Json NamedCounts(const Names& names, const Counts& counts) {
 Json SegmentTroubles(const NodeSnapshot& node) {
   Json troubles = Json::array();
   for (const SegmentTrouble& trouble : node.segment_troubles) {
-    troubles.push_back({{"reason", kSegmentErrors[static_cast<size_t>(trouble.error)]},
+    troubles.push_back({{"reason", NameOf(trouble.error)},
                         {"count", trouble.count},
                         {"uid", trouble.file_uid},
                         {"file", Text(trouble.file)},

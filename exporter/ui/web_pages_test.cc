@@ -82,9 +82,9 @@ TEST_F(WebPagesTest, TheScrapeHoldsEveryFamilyOnceAndTheDaemonsOwn) {
   EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"folded\"} 0\n"));
   EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"left_out\"} 0\n"));
   EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_build_info{"));
-  for (const std::string_view reason : kRefusals) {
-    EXPECT_THAT(
-        text, testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"" + std::string(reason) + "\"} 0\n"));
+  for (const CodeRow<Refusal>& row : kRefusals) {
+    EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"" + std::string(row.name) +
+                                         "\"} 0\n"));
   }
 }
 

@@ -54,7 +54,7 @@ class CallbackScript {
  public:
   using Table = abi::ProfilerV5<abi::DescriptorV6>;
 
-  // The table of the library that lies beside the program; its segments go to a directory of their own. Ends the
+  // The table of the library in the folder above the program's; its segments go to a directory of their own. Ends the
   // program if there is none.
   static const Table& LoadTable() {
     static const Table* const table = [] {
@@ -65,7 +65,7 @@ class CallbackScript {
       setenv("NCCL_EXPORTER_KERNEL_TIMING", "on", 1);
       setenv("NCCL_ALLGATHERV_ENABLE", "0", 1);
       const auto program = std::filesystem::read_symlink("/proc/self/exe");
-      const auto path = program.parent_path() / "libnccl-profiler-exporter.so";
+      const auto path = program.parent_path().parent_path() / "libnccl-profiler-exporter.so";
       void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
       const void* symbol = library != nullptr ? dlsym(library, "ncclProfiler_v6") : nullptr;
       if (symbol == nullptr) {

@@ -34,10 +34,11 @@
 //      the nanoseconds between the load and the event of another's call; that call is the first of its kind in the
 //      process, and captured. (For point-to-point calls it takes three threads.)
 //
-// A change is tried only in the stop of a GroupApi event, hence never by a thread that is within a group, and only when
-// no communicator has a group open. A group that opens in that very moment may mix values among its collectives, which
-// is harmless; each of its operations is timed on all its channels or on none. Groups are numbered by communicator: one
-// whose stop is lost is superseded by the next. A frozen or lost process keeps a constant mask.
+// A change is tried only in the stop of a GroupApi event, and only when no communicator has a group open. NCCL may stop
+// the event within an outer group of the user's (capturing_threads.h), and a group may open in that very moment. Either
+// may then mix values among its collectives, which is harmless: each is timed on all its channels or on none, and any
+// other call would have frozen the mask. Groups are numbered by communicator: one whose stop is lost is superseded by
+// the next. A frozen or lost process keeps a constant mask.
 //
 // Drift. Where the device has counted work that the host has not, NCCL's host waits for the entry of an earlier item
 // (event_policy.h), which must have been written. Untimed work between timed work does not break that:

@@ -390,7 +390,7 @@ TEST_F(StorageSurvival, TakesNoMorePrivateMemoryAfterInit) {
   });
 }
 
-constexpr uint64_t kPrivateBytes = 401'408;  // of one communicator, as README says
+constexpr uint64_t kPrivateBytes = 401'408;  // of one communicator, as docs/plugin.md says
 constexpr uint64_t kPhaseBytes = 24'576;     // the same
 
 // Pages that one communicator more takes in a process, on that release.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profiler plugin for tests: writes down every callback with all its fields, for every version of the API.
+// A profiler plugin for tests: writes down every callback with all its fields, for every version of the API. It reads
+// them by the structs of the real plugin: where they and the simulator's table of offsets differ, tests fail.
 #include <dlfcn.h>
 #include <time.h>
 
@@ -13,13 +14,27 @@
 #include <string_view>
 #include <thread>
 
-#include "simulator/testing/recorded_abi.h"
+#include "plugin/nccl/profiler_abi.h"
 #include "simulator/testing/recording.h"
 
 namespace nccl_exporter::sim::recorded {
 namespace {
 
-using Logger = void (*)(int level, unsigned long flags, const char* file, int line, const char* format, ...);
+using abi::Logger;
+
+// The API events of v7, with the field that the real plugin does not read.
+struct CollApiV7 : abi::CollApiV5 {
+  uint64_t userTag;
+};
+struct P2pApiV7 : abi::P2pApiV5 {
+  uint64_t userTag;
+};
+
+// State arguments; those of v1 are no part of what the real plugin reads.
+struct StateArgsV1 {
+  size_t transSize;
+  int steps;
+};
 
 // Of a program that is started by itself.
 uint32_t MaskOfEnvironment() {
@@ -109,13 +124,13 @@ void WriteShared(std::ostream& out, const Event& event) {
   }
 }
 
-template <typename Descr>
+template <int version, typename Descr>
 void WriteFields(std::ostream& out, const Descr& d) {
   const uint64_t type = d.type;
   if (type == 2) WriteShared(out, d.coll);
   if (type == 4) WriteShared(out, d.p2p);
   if (type == 8) {
-    const ProxyOp& op = d.proxyOp;
+    const abi::ProxyOpV1& op = d.proxyOp;
     out << " pid=" << op.pid << " channel=" << int{op.channelId} << " peer=" << op.peer << " steps=" << op.nSteps
         << " chunk=" << op.chunkSize << " send=" << op.isSend;
   }
@@ -127,8 +142,13 @@ void WriteFields(std::ostream& out, const Descr& d) {
   }
   if constexpr (requires { d.collApi; }) {
     if (type == 256) out << " captured=" << d.groupApi.graphCaptured << " depth=" << d.groupApi.groupDepth;
-    if (type == 512) WriteShared(out, d.collApi);
-    if (type == 1024) WriteShared(out, d.p2pApi);
+    if constexpr (version >= 7) {
+      if (type == 512) WriteShared(out, *reinterpret_cast<const CollApiV7*>(&d.collApi));
+      if (type == 1024) WriteShared(out, *reinterpret_cast<const P2pApiV7*>(&d.p2pApi));
+    } else {
+      if (type == 512) WriteShared(out, d.collApi);
+      if (type == 1024) WriteShared(out, d.p2pApi);
+    }
   }
 }
 
@@ -138,9 +158,9 @@ void StoreMask(const Recording& recording, uint32_t mask) {
 
 char ThreadMark(const Recording& recording) { return std::this_thread::get_id() == recording.init_thread ? 'U' : 'T'; }
 
-template <typename Descr>
-int Start(void* context, void** handle, void* descr) {
-  const auto& d = *static_cast<const Descr*>(descr);
+template <int version, typename Descr>
+int Start(void* context, void** handle, Descr* descr) {
+  const Descr& d = *descr;
   Recording& r = TheRecording();
   const std::lock_guard lock(r.mutex);
   const bool is_refused = (r.settings.refused_bits & static_cast<uint32_t>(d.type)) != 0;
@@ -151,7 +171,7 @@ int Start(void* context, void** handle, void* descr) {
   }
   r.lines << ThreadMark(r) << " +" << KindOf(d.type) << " #" << Number(*handle) << " context=" << Number(context)
           << " parent=#" << Number(d.parentObj) << " rank=" << d.rank;
-  WriteFields(r.lines, d);
+  WriteFields<version>(r.lines, d);
   r.lines << " at=" << NowNs() << '\n';
   if constexpr (requires { d.p2pApi; }) {
     if (d.type != 1024) return 0;
@@ -170,17 +190,17 @@ int Stop(void* handle) {
 }
 
 template <int version>
-int Record(void* handle, int state, void* args) {
+int Record(void* handle, int state, abi::StateArgs* args) {
   Recording& r = TheRecording();
   const std::lock_guard lock(r.mutex);
   r.lines << ThreadMark(r) << " r" << state << ' ' << r.kinds[Number(handle)] << " #" << Number(handle);
   if (args == nullptr) {
     r.lines << " args=NULL";
   } else if constexpr (version <= 3) {
-    const auto* a = static_cast<const ArgsV1*>(args);
+    const auto* a = reinterpret_cast<const StateArgsV1*>(args);
     r.lines << " size=" << a->transSize << " steps=" << a->steps;
   } else {
-    r.lines << " ptimer=" << static_cast<const ArgsV4*>(args)->pTimer;
+    r.lines << " ptimer=" << args->pTimer;
   }
   r.lines << " at=" << NowNs() << '\n';
   return 0;
@@ -237,9 +257,9 @@ int InitV5(void** context, uint64_t id, int* mask, const char* name, int nodes, 
   return 0;
 }
 
-template <typename Descr, typename InitFunction>
-Plugin PluginOf(InitFunction init) {
-  return {"recording", reinterpret_cast<void*>(init), Start<Descr>, Stop, Record<Descr::kVersion>, Finalize};
+template <int version, typename Descr, typename... InitArguments>
+abi::Profiler<Descr, InitArguments...> PluginOf(int (*init)(InitArguments...)) {
+  return {"recording", init, Start<version, Descr>, Stop, Record<version>, Finalize};
 }
 
 }  // namespace
@@ -248,16 +268,17 @@ Plugin PluginOf(InitFunction init) {
 extern "C" {
 
 using namespace nccl_exporter::sim::recorded;
+namespace abi = nccl_exporter::abi;
 
 #define RECORDING_EXPORT __attribute__((visibility("default"), used))
 
-RECORDING_EXPORT Plugin ncclProfiler_v1 = PluginOf<v1::Descr>(InitV1<1>);
-RECORDING_EXPORT Plugin ncclProfiler_v2 = PluginOf<v2::Descr>(InitV1<2>);
-RECORDING_EXPORT Plugin ncclProfiler_v3 = PluginOf<v3::Descr>(InitV1<3>);
-RECORDING_EXPORT Plugin ncclProfiler_v4 = PluginOf<v4::Descr>(InitV4);
-RECORDING_EXPORT Plugin ncclProfiler_v5 = PluginOf<v5::Descr>(InitV5<5>);
-RECORDING_EXPORT Plugin ncclProfiler_v6 = PluginOf<v6::Descr>(InitV5<6>);
-RECORDING_EXPORT Plugin ncclProfiler_v7 = PluginOf<v7::Descr>(InitV5<7>);
+RECORDING_EXPORT auto ncclProfiler_v1 = PluginOf<1, abi::DescriptorV1>(InitV1<1>);
+RECORDING_EXPORT auto ncclProfiler_v2 = PluginOf<2, abi::DescriptorV2>(InitV1<2>);
+RECORDING_EXPORT auto ncclProfiler_v3 = PluginOf<3, abi::DescriptorV3>(InitV1<3>);
+RECORDING_EXPORT auto ncclProfiler_v4 = PluginOf<4, abi::DescriptorV4>(InitV4);
+RECORDING_EXPORT auto ncclProfiler_v5 = PluginOf<5, abi::DescriptorV5>(InitV5<5>);
+RECORDING_EXPORT auto ncclProfiler_v6 = PluginOf<6, abi::DescriptorV6>(InitV5<6>);
+RECORDING_EXPORT auto ncclProfiler_v7 = PluginOf<7, abi::DescriptorV7>(InitV5<7>);
 
 RECORDING_EXPORT void RecordingConfigure(const RecordingSettings* settings) {
   Recording& r = TheRecording();

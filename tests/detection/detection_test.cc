@@ -7,9 +7,10 @@
 #include <filesystem>
 #include <thread>
 
+#include "collector/testing/scratch_directory.h"
+#include "exporter/testing/child_process.h"
 #include "tests/detection/monitoring.h"
 #include "tests/detection/scenario_run.h"
-#include "tests/system/child_process.h"
 
 namespace nccl_exporter::detection {
 namespace {
@@ -46,7 +47,8 @@ TEST(Detection, NamesWhoIsLateOrHangsAndLeavesTheHealthyAlone) {
   std::filesystem::copy("tests/detection/detection.json", directory.path());
   const RuleSet rules = ReadRuleSet(directory.path());
 
-  const std::vector<std::string> names{"slow-rank-50-percent", "missing-call-dp", "quiet-fsdp"};
+  const std::vector<std::string> names{"slow-rank/slow-rank-50-percent", "wrong-call/missing-call-dp",
+                                       "quiet/quiet-fsdp"};
   std::vector<Played> played(names.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < names.size(); ++i) threads.emplace_back([&, i] { played[i] = Play(names[i], rules); });

@@ -33,7 +33,7 @@ std::string Local(int port) { return "127.0.0.1:" + std::to_string(port); }
 
 void WaitUntilReady(ChildProcess& process, const std::string& url) {
   if (Eventually([&] { return !process.IsRunning() || HttpGet(url).status == 200; }) && process.IsRunning()) return;
-  throw VoidRun(url + " does not answer: " + process.Output());  // slow, or somebody else took the port
+  throw VoidRun(url + " does not answer: " + process.AllOutput());  // slow, or somebody else took the port
 }
 
 std::string Milliseconds(double seconds) { return std::to_string(static_cast<int>(seconds * 1000)) + "ms"; }

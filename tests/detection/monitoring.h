@@ -8,9 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "collector/testing/scratch_directory.h"
+#include "exporter/testing/child_process.h"
 #include "tests/detection/rule_set.h"
 #include "tests/detection/verdict.h"
-#include "tests/system/child_process.h"
 
 namespace nccl_exporter::detection {
 

@@ -133,7 +133,7 @@ Scenario ReadScenario(const std::string& path, uint64_t seed) {
 
 std::vector<std::string> ScenarioFiles(const std::string& directory) {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
     if (entry.path().extension() == ".json") files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());

@@ -50,7 +50,7 @@ struct Scenario {
 // calls %v (rank), %n (its node), %w (a rank of another node) and %m (that node).
 Scenario ReadScenario(const std::string& path, uint64_t seed);
 
-// Paths of all scenarios of a directory, sorted.
+// Paths of all scenarios in a directory and its folders, sorted.
 std::vector<std::string> ScenarioFiles(const std::string& directory);
 
 }  // namespace nccl_exporter::detection

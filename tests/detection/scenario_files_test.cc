@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 #include <stdexcept>
+#include <string>
 
 #include "simulator/job/job_options.h"
 #include "tests/detection/scenario.h"
@@ -41,10 +42,18 @@ TEST(ScenarioFiles, AreAtLeastAHundredAndAThirdOfThemNameNobody) {
   EXPECT_GE(3 * quiet, all);
 }
 
+TEST(ScenarioFiles, HaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  for (const std::string& file : ScenarioFiles(kDirectory)) {
+    EXPECT_TRUE(names.insert(ReadScenario(file, 1).name).second) << file;
+  }
+  EXPECT_FALSE(names.empty());
+}
+
 TEST(ScenarioFiles, ChooseOtherVictimsForOtherSeeds) {
   std::set<int> ranks;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
-    const Scenario scenario = ReadScenario(std::string(kDirectory) + "/two-slow-ranks.json", seed);
+    const Scenario scenario = ReadScenario(std::string(kDirectory) + "/slow-rank/two-slow-ranks.json", seed);
     ASSERT_EQ(scenario.expected.size(), 2u);
     EXPECT_NE(scenario.expected[0].rank / 8, scenario.expected[1].rank / 8);
     EXPECT_LT(scenario.expected[1].rank, 32);

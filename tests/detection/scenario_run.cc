@@ -116,7 +116,7 @@ class Run {
     for (size_t i = 0; i < jobs_.size(); ++i) {
       if (jobs_[i] == nullptr) continue;
       if (jobs_[i]->IsRunning()) jobs_[i]->Signal(SIGTERM);
-      if (jobs_[i]->Wait() != 0) throw std::runtime_error("the job failed: " + jobs_[i]->Output());
+      if (jobs_[i]->Wait() != 0) throw std::runtime_error("the job failed: " + jobs_[i]->AllOutput());
       const nlohmann::json truth = nlohmann::json::parse(std::ifstream(TruthOf(i)));
       for (const auto& rank : truth["ranks"]) {
         CheckSteps(rank);

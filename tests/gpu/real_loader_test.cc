@@ -7,8 +7,9 @@
 #include <map>
 
 #include "collector/collector.h"
+#include "collector/testing/scratch_directory.h"
+#include "exporter/testing/child_process.h"
 #include "tests/gpu/announcements.h"
-#include "tests/system/child_process.h"
 #include "tests/system/daemon.h"
 
 namespace nccl_exporter {

@@ -5,6 +5,8 @@ import pathlib
 import struct
 import threading
 
+from typing import NamedTuple
+
 from documented_segment import DocumentedSegment
 
 # A ring has 512 entries. Jobs here complete ten thousand operations a second, and times that were held back come at once.
@@ -13,11 +15,38 @@ POLL_SECONDS = 0.002
 NICENESS = -10
 
 
+class Completion(NamedTuple):
+    ticket: int
+    function: str
+    sequence: int
+    call_ns: int
+    start_ns: int
+    stop_ns: int
+    delivered_ns: int
+    bytes: int
+    members: int
+
+
+def copy_of_ring(segment, slot):
+    offset, size = segment.document.layouts['CommunicatorSlot']['completions']
+    return os.pread(segment.file, size, segment.first_slot + slot * segment.slot_bytes + offset)
+
+
+def completions_in(ring, segment, slot):
+    """Entries of `ring`, a copy, that were not written while it was taken: a second copy has the same."""
+    second = copy_of_ring(segment, slot)
+    entry = struct.Struct(f'<{len(segment.document.layouts["CompletionEntry"])}Q')
+    for copied, again in zip(entry.iter_unpack(ring), entry.iter_unpack(second)):
+        ticket, what, *rest = copied
+        if ticket != 0 and copied == again:
+            yield Completion(ticket, segment.document.codes['Function'][what >> 56], what & (1 << 56) - 1, *rest)
+
+
 class CompletionPoller:
     """`completions`: (segment, slot, generation) -> ticket -> Completion. A thread of its own from start() to stop()."""
 
-    def __init__(self, layout, directory):
-        self.layout, self.directory = layout, pathlib.Path(directory)
+    def __init__(self, document, directory):
+        self.document, self.directory = document, pathlib.Path(directory)
         self.completions, self.communicators = {}, {}
         self.segments, self.rings = {}, {}
         self.is_over = threading.Event()
@@ -54,7 +83,7 @@ class CompletionPoller:
 
     def open(self, path):
         try:
-            segment = DocumentedSegment(self.layout, path)
+            segment = DocumentedSegment(self.document, path)
         except (OSError, struct.error):
             return  # still being made, or gone
         if segment.is_ready:
@@ -64,12 +93,12 @@ class CompletionPoller:
 
     def read(self, segment, slot, generation):
         key = segment.name, slot, generation
-        ring = segment.ring(slot)
+        ring = copy_of_ring(segment, slot)
         if self.rings.get(key) == ring:
             return
         self.rings[key] = ring
         known = self.completions.setdefault(key, {})
-        for completion in segment.completions(slot, ring):
+        for completion in completions_in(ring, segment, slot):
             known.setdefault(completion.ticket, completion)
 
     def missed(self, key):

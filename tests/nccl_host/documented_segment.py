@@ -1,26 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of segments that knows only the byte tables of proto/README.md: a second opinion beside the collector's reader."""
+"""Reader of segments that knows only the tables of proto/README.md: a second opinion beside the collector's reader."""
 import os
 import re
 import struct
 from typing import NamedTuple
 
-FUNCTIONS = ('Broadcast', 'Reduce', 'AllGather', 'ReduceScatter', 'AllReduce', 'AlltoAll', 'Gather', 'Scatter', 'Send', 'Recv', 'Other')
-STATE_FREE, STATE_CLAIMED, STATE_LIVE, STATE_CLOSED = range(4)
-WORD_BYTES = 8
-KERNEL_CHANNEL_EVENTS = 64  # bit of NCCL's event mask
+WORD = struct.Struct('<Q')
 
 
-class Completion(NamedTuple):
-    ticket: int
-    function: str
-    sequence: int
-    call_ns: int
-    start_ns: int
-    stop_ns: int
-    delivered_ns: int
-    bytes: int
-    members: int
+class Document:
+    """Tables below headings like "### Header (`SegmentHeader`)": layouts (field -> offset, bytes) and codes (number -> name)."""
+
+    def __init__(self, text):
+        self.layouts, self.codes = {}, {}
+        for heading, section in re.findall(r'^### .*\(`(\w+)`\)\n((?:(?!#).*\n)*)', text, re.M):
+            fields = re.findall(r'^\| (\d+) \| (\d+) \| `([\w.]+)` \|$', section, re.M)
+            self.layouts[heading] = {field: (int(offset), int(size)) for offset, size, field in fields}
+            self.codes[heading] = {int(code): name for code, name in re.findall(r'^\| (\d+) \| `(\w+)` \|', section, re.M)}
+
+    def words(self, data, layout, field, base=0):
+        offset, size = self.layouts[layout][field]
+        return struct.unpack_from(f'<{size // WORD.size}Q', data, base + offset)
+
+    def word(self, data, layout, field, base=0):
+        return self.words(data, layout, field, base)[0]
+
+    def text(self, data, layout, field):
+        offset, size = self.layouts[layout][field]
+        return data[offset:offset + size].split(b'\0')[0].decode()
 
 
 class Communicator(NamedTuple):
@@ -32,83 +39,56 @@ class Communicator(NamedTuple):
     nodes: int
     event_mask: int
     timed: dict  # function -> (operations, bytes, busy_ns)
-
-
-class Layout:
-    """Offsets and sizes by type and field, out of the tables below headings like "### Header (`SegmentHeader`)"."""
-
-    def __init__(self, document):
-        self.types = {}
-        fields = None
-        for line in document.splitlines():
-            if heading := re.match(r'#+ .*\(`(\w+)`\)$', line):
-                fields = self.types.setdefault(heading[1], {})
-            elif line.startswith('#'):
-                fields = None
-            elif fields is not None and (row := re.match(r'\| (\d+) \| (\d+) \| `([\w.]+)` \|$', line)):
-                fields[row[3]] = (int(row[1]), int(row[2]))
-        missing = {'SegmentHeader', 'CommunicatorSlot', 'FunctionBlock', 'CompletionEntry'} - self.types.keys()
-        if missing:
-            raise ValueError(f'the document has no table of {", ".join(sorted(missing))}')
-        self.entry_words = sum(self.types['CompletionEntry']['members']) // WORD_BYTES
-        self.ring_offset, self.ring_bytes = self.types['CommunicatorSlot']['completions']
-
-    def word(self, data, type_name, field, base=0):
-        return struct.unpack_from('<Q', data, base + self.types[type_name][field][0])[0]
-
-    def words(self, data, type_name, field, base=0):
-        offset, size = self.types[type_name][field]
-        return struct.unpack_from(f'<{size // WORD_BYTES}Q', data, base + offset)
+    calls: dict = {}  # function -> calls
+    started: dict = {}  # (function, least bytes of the size class) -> (operations, bytes)
+    name: str = ''
+    timing: tuple = ()  # source, reason, state of sampling
 
 
 class DocumentedSegment:
     """One file. Raises OSError or struct.error where it is gone or shorter than its header says."""
 
-    def __init__(self, layout, path):
-        self.layout = layout
-        self.name = os.path.basename(path)
+    def __init__(self, document, path):
+        self.document, self.name = document, os.path.basename(path)
         self.file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        header = os.pread(self.file, sum(layout.types['SegmentHeader']['identity']), 0)
-        self.is_ready = len(header) > 0 and layout.word(header, 'SegmentHeader', 'version') != 0
+        header = os.pread(self.file, sum(document.layouts['SegmentHeader']['identity']), 0)
+        self.is_ready = len(header) > 0 and document.word(header, 'SegmentHeader', 'version') != 0
         if self.is_ready:
-            self.pid, self.first_slot, self.slot_bytes, self.slots = (
-                layout.word(header, 'SegmentHeader', field) for field in ('pid', 'header_bytes', 'slot_bytes', 'slot_count'))
+            self.first_slot, self.slot_bytes, self.slots = (
+                document.word(header, 'SegmentHeader', field) for field in ('header_bytes', 'slot_bytes', 'slot_count'))
 
     def close(self):
         os.close(self.file)
 
+    def losses(self):
+        counts = self.document.words(os.pread(self.file, self.first_slot, 0), 'SegmentHeader', 'losses')
+        return {name: counts[code] for code, name in self.document.codes['Loss'].items() if counts[code]}
+
     def live_slots(self):
         """(slot, generation) of the communicators with a slot of their own: behind a free slot is no other."""
         for slot in range(self.slots - 1):
-            word = struct.unpack('<Q', os.pread(self.file, WORD_BYTES, self.first_slot + slot * self.slot_bytes))[0]
-            if word & 0xff == STATE_FREE:
+            word = WORD.unpack(os.pread(self.file, WORD.size, self.first_slot + slot * self.slot_bytes))[0]
+            state = self.document.codes['SlotState'][word & 0xff]
+            if state == 'free':
                 return
-            if word & 0xff != STATE_CLAIMED:
+            if state != 'claimed':
                 yield slot, word >> 8
 
     def communicator(self, slot, generation):
-        layout = self.layout
+        document, codes = self.document, self.document.codes
         data = os.pread(self.file, self.slot_bytes, self.first_slot + slot * self.slot_bytes)
-        blocks, blocks_bytes = layout.types['CommunicatorSlot']['functions']
-        stride = blocks_bytes // len(FUNCTIONS)
-        timed = {}
-        for number, function in enumerate(FUNCTIONS):
-            sums = [sum(layout.words(data, 'FunctionBlock', f'timed.{field}', blocks + number * stride))
-                    for field in ('timed_operations', 'timed_bytes', 'busy_ns')]
-            if sums[0]:
-                timed[function] = tuple(sums)
-        identity = (layout.word(data, 'CommunicatorSlot', field) for field in ('communicator_id', 'rank', 'ranks', 'nodes', 'event_mask'))
-        return Communicator(slot, generation, *identity, timed)
-
-    def ring(self, slot):
-        return os.pread(self.file, self.layout.ring_bytes, self.first_slot + slot * self.slot_bytes + self.layout.ring_offset)
-
-    def completions(self, slot, ring):
-        """Entries of `ring`, a copy, that were not written while it was taken: their ticket is still there."""
-        count = self.layout.entry_words
-        form = f'<{self.layout.ring_bytes // WORD_BYTES}Q'
-        words, now = struct.unpack(form, ring), struct.unpack(form, self.ring(slot))
-        for at in range(0, len(words), count):
-            if words[at] != 0 and words[at] == now[at]:
-                ticket, what, *rest = words[at:at + count]
-                yield Completion(ticket, FUNCTIONS[what >> 56], what & (1 << 56) - 1, *rest)
+        first, size = document.layouts['CommunicatorSlot']['functions']
+        calls, started, timed = {}, {}, {}
+        for code, function in codes['Function'].items():
+            def counts(field):
+                return document.words(data, 'FunctionBlock', field, first + code * (size // len(codes['Function'])))
+            calls[function] = counts('calls')[0]
+            by_size = list(zip(counts('started.operations'), counts('started.bytes')))
+            started.update({(function, int(least)): by_size[index] for index, least in codes['SizeClass'].items() if any(by_size[index])})
+            timed[function] = tuple(sum(counts(f'timed.{field}')) for field in ('timed_operations', 'timed_bytes', 'busy_ns'))
+        identity = [document.word(data, 'CommunicatorSlot', field) for field in ('communicator_id', 'rank', 'ranks', 'nodes', 'event_mask')]
+        source, reason, sampling = (document.word(data, 'CommunicatorSlot', field) for field in ('timing_source', 'timing_reason', 'sampling'))
+        return Communicator(
+            slot, generation, *identity, {function: sums for function, sums in timed.items() if sums[0]},
+            {function: count for function, count in calls.items() if count}, started, document.text(data, 'CommunicatorSlot', 'name'),
+            (codes['TimingSource'][source], codes['TimingReason'][reason], codes['SamplingState'][sampling & 0xff]))

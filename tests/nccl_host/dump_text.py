@@ -8,6 +8,8 @@ import re
 @dataclasses.dataclass
 class DumpedCommunicator:
     id: int = 0
+    name: str = ''
+    rank: int = 0
     timing_source: str = ''
     timing_reason: str = ''
     sampling: str = ''
@@ -47,6 +49,8 @@ def parse_line_of_communicator(line, communicator, function):
     """Returns the function whose lines follow."""
     if found := re.search(r'timing source (\w+) \((\w+)\), sampling (\w+)', line):
         communicator.timing_source, communicator.timing_reason, communicator.sampling = found.groups()
+    elif found := re.match(r'  name "(.*)", rank (\d+), ', line):
+        communicator.name, communicator.rank = found[1], int(found[2])
     elif found := re.match(r'  (\w+): (\d+) calls, ', line):
         communicator.calls[found[1]] += int(found[2])
         return found[1]

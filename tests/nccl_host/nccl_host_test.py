@@ -10,7 +10,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path('deploy/tests').resolve()))
 import job_table
 import report
-from documented_segment import Layout
+from documented_segment import Document
 from played_job import play, rigs_of
 from verdict import judge
 
@@ -27,9 +27,9 @@ class NcclHost(unittest.TestCase):
 
 def test_of(job, rig):
     def test(self):
-        layout = Layout(pathlib.Path('proto/README.md').read_text(encoding='utf-8'))
+        document = Document(pathlib.Path('proto/README.md').read_text(encoding='utf-8'))
         with tempfile.TemporaryDirectory(prefix='nccl-host-') as folder:
-            self.assertEqual(judge(play(job, rig, PLUGIN, EXPORTER, layout, folder)).faults, [])
+            self.assertEqual(judge(play(job, rig, PLUGIN, EXPORTER, document, folder)).faults, [])
     return test
 
 

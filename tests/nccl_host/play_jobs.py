@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 import job_table
-from documented_segment import Layout
+from documented_segment import Document
 from played_job import play, rigs_of
 from verdict import judge
 
@@ -56,20 +56,20 @@ def play_all(arguments):
     seeds = [int(number) for number in arguments.seeds.split('-')]
     jobs = [job for job in job_table.all_jobs(range(seeds[0], seeds[-1] + 1)) if re.search(arguments.jobs, job.name)]
     rigs = [rig for rig in rigs_of(arguments.rig) if re.search(arguments.release, rig.release)]
-    layout = Layout(pathlib.Path('proto/README.md').read_text(encoding='utf-8'))
+    document = Document(pathlib.Path('proto/README.md').read_text(encoding='utf-8'))
     passed = failed = 0
     for rig in rigs:
         for job in jobs:
             for _ in range(arguments.repeat):
-                is_right = play_one(job, rig, layout, arguments)
+                is_right = play_one(job, rig, document, arguments)
                 passed += is_right
                 failed += not is_right
     return passed, failed
 
 
-def play_one(job, rig, layout, arguments):
+def play_one(job, rig, document, arguments):
     folder = tempfile.mkdtemp(prefix='nccl-host-')
-    verdict = judge(play(job, rig, arguments.plugin, arguments.exporter, layout, folder))
+    verdict = judge(play(job, rig, arguments.plugin, arguments.exporter, document, folder))
     print(f'{"FAIL" if verdict.faults else "ok":4}  {rig.release:7} {job.name:32} {line_of(verdict)}', flush=True)
     for fault in verdict.faults:
         print(f'      {fault}', flush=True)

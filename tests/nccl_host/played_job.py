@@ -64,7 +64,7 @@ class PlayedJob:
         self.truth, self.dumps, self.accounts, self.poller = {}, {}, {}, None
 
 
-def play(job, rig, plugin, exporter, layout, folder):
+def play(job, rig, plugin, exporter, document, folder):
     """`folder` is empty, and has all files of the job afterwards."""
     played = PlayedJob(job, rig)
     scratch = pathlib.Path(folder)
@@ -75,7 +75,7 @@ def play(job, rig, plugin, exporter, layout, folder):
                    'NCCL_EXPORTER_DIR': str(segments), 'FAKECUDA_TRUTH': str(scratch / 'truth'), 'FAKEBENCH_ACCOUNT': str(scratch / 'account')}
     if '-p' in job.options.split():
         environment['FAKECUDA_SHM'] = shared_memory
-    played.poller = CompletionPoller(layout, segments)
+    played.poller = CompletionPoller(document, segments)
     with open(scratch / 'output', 'w+', encoding='utf-8', errors='replace') as output:
         process = subprocess.Popen([rig.library / 'fakebench', *job.options.split()], env=environment, stdout=output, stderr=output,
                                    start_new_session=True)

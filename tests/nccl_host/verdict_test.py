@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the judge accepts and what it does not, on made up jobs; and the reader of documented segments against the daemon's."""
+"""What the judge accepts and what it does not, on made up jobs; and what the poller collects, against the daemon's reader."""
 import json
 import os
 import pathlib
@@ -12,8 +12,8 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path('deploy/tests').resolve()))
 import report
-from completion_poller import CompletionPoller
-from documented_segment import Communicator, Completion, Layout
+from completion_poller import Completion, CompletionPoller
+from documented_segment import Communicator, Document
 from dump_text import parse_dump
 from job_table import Job
 from kernel_truth import load_truth, parts_with_data
@@ -150,11 +150,11 @@ class Parts(unittest.TestCase):
         self.assertEqual([parts_with_data(size, 4) for size in (0, 1, 4096, 4097, 16384, 20480)], [1, 1, 1, 2, 4, 3])
 
 
-class DocumentedSegments(unittest.TestCase):
-    def test_reads_what_the_daemon_reads(self):
-        layout = Layout(pathlib.Path('proto/README.md').read_text(encoding='utf-8'))
+class PolledCompletions(unittest.TestCase):
+    def test_are_as_many_as_the_daemon_reads(self):
+        document = Document(pathlib.Path('proto/README.md').read_text(encoding='utf-8'))
         with tempfile.TemporaryDirectory() as scratch:
-            poller = CompletionPoller(layout, scratch)
+            poller = CompletionPoller(document, scratch)
             poller.start()
             subprocess.run([SIMULATOR, '--plugin', PLUGIN, '--segment-dir', scratch, '--ranks-per-node', '2', '--layout', 'single',
                             '--duration', '1'], check=True, capture_output=True)

@@ -100,7 +100,7 @@ void JobMill::Kill(Job& job) {
 
 void JobMill::End(Job& job) {
   if (const int code = job.process->Wait(); code != 0 && !job.is_killed) {
-    findings_->Add(fmt::format("{}: exit code {}: {}", job.name, code, job.process->Output()));
+    findings_->Add(fmt::format("{}: exit code {}: {}", job.name, code, job.process->AllOutput()));
   }
   job.process.reset();
 }

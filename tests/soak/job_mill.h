@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "collector/testing/scratch_directory.h"
+#include "exporter/testing/child_process.h"
 #include "tests/soak/findings.h"
-#include "tests/system/child_process.h"
 
 namespace nccl_exporter::soak {
 

@@ -138,7 +138,7 @@ class Soak {
   void EndDaemon() {
     daemon_.process().Signal(SIGTERM);
     const int code = daemon_.process().Wait();
-    const std::string log = daemon_.process().Output();
+    const std::string log = daemon_.process().AllOutput();
     if (code != 0) findings_.Add(fmt::format("the daemon ended with {}: {}", code, log));
     if (testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed()) findings_.Add("an expectation failed");
     if (log.find("level=error") != std::string::npos) findings_.Add("the daemon logged errors: " + log);

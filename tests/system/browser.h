@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/system/child_process.h"
+#include "collector/testing/scratch_directory.h"
 
 namespace nccl_exporter {
 

@@ -6,7 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/system/child_process.h"
+#include "collector/testing/scratch_directory.h"
+#include "exporter/testing/child_process.h"
+#include "exporter/testing/eventually.h"
+#include "exporter/testing/http_client.h"
 #include "tests/system/exposition.h"
 
 namespace nccl_exporter {
@@ -14,13 +17,6 @@ namespace nccl_exporter {
 // A TCP port that was free a moment ago. None of those that the kernel gives to who connects: it would be taken before
 // somebody listens at it.
 int FreePort();
-
-struct HttpAnswer {
-  long status = 0;  // 0: no answer
-  std::string content_type;
-  std::string body;
-};
-HttpAnswer HttpGet(const std::string& url, const std::vector<std::string>& headers = {});
 
 class Daemon {
  public:

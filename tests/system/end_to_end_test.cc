@@ -299,7 +299,7 @@ TEST_F(EndToEnd, LosesNoCountWhenTheDaemonIsKilledAndStartedAgain) {
   SleepMilliseconds(300);
   daemon = std::make_unique<Daemon>(segments_.path());
   EXPECT_GE(Sum(daemon->Scrape(), "nccl_collective_operations_total"), before);
-  EXPECT_EQ(job.Wait(), 0) << job.Output();
+  EXPECT_EQ(job.Wait(), 0) << job.AllOutput();
   ExpectBothEqual(daemon->Scrape(), ReadTruth(TruthPath()));
 }
 
@@ -318,7 +318,7 @@ TEST_F(EndToEnd, KeepsTheCountsOfAKilledRankForTheRetentionTimeAndThenForgetsThe
   EXPECT_TRUE(Eventually([&] { return segments_.Files(".seg").size() == 1; }, 30));
   EXPECT_TRUE(daemon.Scrape().Find("nccl_collective_operations_total", {{"rank", "1"}}).empty());
   EXPECT_FALSE(daemon.Scrape().Find("nccl_collective_operations_total", {{"rank", "0"}}).empty());
-  EXPECT_EQ(job.Wait(), 0) << job.Output();
+  EXPECT_EQ(job.Wait(), 0) << job.AllOutput();
   const nlohmann::json truth = ReadTruth(TruthPath());
   for (const nlohmann::json& rank : truth["ranks"]) {
     if (rank["rank"] != 1) continue;

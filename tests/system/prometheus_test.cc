@@ -51,7 +51,7 @@ class Prometheus : public testing::Test {
                                      "--web.listen-address=127.0.0.1:" + std::to_string(port_), "--log.level=debug"};
     command.insert(command.end(), flags.begin(), flags.end());
     server_ = std::make_unique<ChildProcess>(std::move(command));
-    ASSERT_TRUE(Eventually([&] { return HttpGet(Url("/-/ready")).status == 200; })) << server_->Output();
+    ASSERT_TRUE(Eventually([&] { return HttpGet(Url("/-/ready")).status == 200; })) << server_->AllOutput();
   }
   std::string Url(const std::string& path) const { return "http://127.0.0.1:" + std::to_string(port_) + path; }
 
@@ -125,9 +125,10 @@ class TextRelay {
     char request[4096];
     if (read(client, request, sizeof(request)) <= 0) return;
     const HttpAnswer answer = daemon_.Get("/metrics", {"Accept: text/plain;version=0.0.4"});
-    EXPECT_EQ(answer.content_type, "text/plain; version=0.0.4; charset=utf-8");
-    const std::string text = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: " + answer.content_type +
-                             "\r\nContent-Length: " + std::to_string(answer.body.size()) + "\r\n\r\n" + answer.body;
+    EXPECT_EQ(answer.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    const std::string text =
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: " + answer.headers.at("content-type") +
+        "\r\nContent-Length: " + std::to_string(answer.body.size()) + "\r\n\r\n" + answer.body;
     for (size_t sent = 0; sent < text.size();) {
       const ssize_t count = send(client, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
       if (count <= 0) return;
@@ -267,7 +268,7 @@ TEST_P(PrometheusFormats, AreScrapedWithoutAWarningAndAnswerWithTheTruth) {
   EXPECT_EQ(Query("count({job=~\".+\", exported_job=~\".+\"})").value_or(0), 0)
       << "a label collides with the scraper's own";
 
-  const std::string log = server_->Output();
+  const std::string log = server_->AllOutput();
   for (const char* trouble : {"level=warn", "level=error", "level=WARN", "level=ERROR", "scrape failed",
                               "Append failed", "out of order", "duplicate"}) {
     for (size_t at = 0; (at = log.find(trouble, at)) != std::string::npos; ++at) {
@@ -301,7 +302,7 @@ TEST_F(Prometheus, ScrapesByTlsWithACertificateAndAPassword) {
   const ChildProcess daemon({kDaemonPath, "--web.listen-address=127.0.0.1:" + std::to_string(target),
                              "--web.config.file=" + scratch_.path() + "/web.yml", "--segment.dir=" + segments_.path()});
   Start(kRelease242, target);
-  EXPECT_TRUE(Eventually([&] { return Query("nccl_exporter_build_info") == 1.0; })) << server_->Output();
+  EXPECT_TRUE(Eventually([&] { return Query("nccl_exporter_build_info") == 1.0; })) << server_->AllOutput();
   EXPECT_EQ(Query("up"), 1.0);
 }
 
@@ -317,10 +318,10 @@ TEST_F(Prometheus, PromtoolFindsNothingInEitherTextFormat) {
     EXPECT_EQ(promtool.output, "") << what;
   };
   const HttpAnswer text = daemon.Get("/metrics", {"Accept: text/plain;version=0.0.4"});
-  EXPECT_EQ(text.content_type, "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_EQ(text.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
   check(text.body, "text 0.0.4");
   const HttpAnswer open_metrics = daemon.Get("/metrics", {"Accept: application/openmetrics-text;version=1.0.0"});
-  EXPECT_EQ(open_metrics.content_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+  EXPECT_EQ(open_metrics.headers.at("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
   EXPECT_TRUE(open_metrics.body.ends_with("# EOF\n"));
 }
 

@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/system/child_process.h"
+#include "collector/testing/scratch_directory.h"
+#include "exporter/testing/child_process.h"
+#include "exporter/testing/eventually.h"
 #include "tests/system/daemon.h"
 
 namespace nccl_exporter {

@@ -196,7 +196,7 @@ void ExpectSegmentsEqualTruth(const std::string& segment_directory, const json& 
     const std::string where =
         Identity(std::stoull(communicator["id"].get<std::string>(), nullptr, 16), communicator["rank"]);
     ASSERT_TRUE(found.count(where)) << where;
-    EXPECT_EQ(kTimingSources[static_cast<size_t>(found[where]->timing_source)], communicator["timing_source"]) << where;
+    EXPECT_EQ(NameOf(found[where]->timing_source), communicator["timing_source"]) << where;
     for (const auto& [function, account] : communicator["functions"].items()) {
       const FunctionSnapshot& counts = found[where]->functions[static_cast<size_t>(FunctionByName(function))];
       ExpectBuckets(counts.duration, account["duration"], function + " duration on " + where);

@@ -14,7 +14,7 @@
 
 #include "collector/collector.h"
 #include "tests/gpu/gpu.h"
-#include "tests/gpu/paced_rank.h"
+#include "tests/gpu/overhead/paced_rank.h"
 
 namespace nccl_exporter {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/gpu/paced_rank.h"
+#include "tests/gpu/overhead/paced_rank.h"
 
 #include <nccl.h>
 #include <time.h>

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The header of a segment and the heads of its slots, from one walk that serves all who read the segment at that
+// moment.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "collector/reader/segment_header.h"
+#include "collector/reader/segment_source.h"
+#include "proto/shm_layout.h"
+
+namespace nccl_exporter {
+
+// What the first words of a slot say. The state is of one moment. The others may be of the generation after it, if the
+// slot was claimed anew in the middle of the copy: whoever needs them together reads the state once more.
+struct SlotHead {
+  uint64_t state_word = 0;
+  uint64_t closed_monotonic_ns = 0;
+  bool has_identity = false;
+  bool has_kernel_times = false;
+
+  layout::SlotState state() const { return layout::StateOf(state_word); }
+  uint64_t generation() const { return layout::GenerationOf(state_word); }
+};
+
+struct SlotDirectory {
+  std::optional<ProcessSnapshot> process;  // as the header describes it, without communicators
+  std::optional<SegmentFault> fault;  // of the header or of a slot; if there is neither, the writer is still starting
+  bool lacked_slots = false;          // the reason of `fault`: too few were left to look at
+
+  uint64_t header_bytes = 0;
+  uint64_t slot_bytes = 0;
+  uint32_t slot_count = 0;      // with the overflow slot, which is the last
+  std::vector<SlotHead> heads;  // from the first slot to the last that was ever claimed, without the overflow slot
+
+  uint64_t OffsetOf(uint32_t slot) const { return header_bytes + slot * slot_bytes; }
+  uint32_t overflow_slot() const { return slot_count - 1; }
+};
+
+// Reads the head of one slot; nothing if it cannot be read, with the reason in `fault`.
+std::optional<SlotHead> ReadSlotHead(const SegmentSource& source, uint64_t offset, std::optional<SegmentFault>& fault);
+
+// `slots_left`: how many slots may be looked at, counted down; null: no limit.
+SlotDirectory ReadSlotDirectory(const SegmentSource& source, uint64_t* slots_left);
+
+// Fills `into`, or says why not.
+std::optional<SegmentFault> CopyAll(const SegmentSource& source, uint64_t offset, std::span<std::byte> into);
+
+}  // namespace nccl_exporter

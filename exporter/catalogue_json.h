@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of the daemon as JSON, for scripts: `nccl-exporter catalogue`.
+#pragma once
+
+#include <string>
+
+namespace nccl_exporter {
+
+// Families, causes of loss, label values of timing and sampling, reasons of errors, and flags, each with its meaning.
+// Ends in a line feed.
+std::string CatalogueJson();
+
+}  // namespace nccl_exporter

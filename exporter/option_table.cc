@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/option_table.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <optional>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "exporter/duration_text.h"
+#include "exporter/ui/web_paths.h"
+
+namespace nccl_exporter {
+namespace {
+
+bool IsPort(std::string_view text) {
+  uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// host:port with a name, an IPv4 address or an IPv6 address in brackets, or :port.
+bool IsListenAddress(std::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos) return false;
+  const std::string_view host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) {
+    in6_addr parsed{};
+    const std::string inner(host.substr(1, host.size() - 2));
+    return inet_pton(AF_INET6, inner.c_str(), &parsed) == 1 && IsPort(address.substr(colon + 1));
+  }
+  const bool is_host = std::ranges::all_of(host, [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-';
+  });
+  return is_host && IsPort(address.substr(colon + 1));
+}
+
+// A path that clients send as it is written and that hides no page of ours.
+bool IsTelemetryPath(std::string_view path) {
+  const bool is_plain = std::ranges::all_of(path, [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view("/-_.~").find(c) != std::string_view::npos;
+  });
+  const bool has_dot_segment = path.find("/.") != std::string_view::npos || path.find("//") != std::string_view::npos;
+  return path.starts_with('/') && is_plain && !has_dot_segment && !IsWebPath(path);
+}
+
+bool IsAnyText(std::string_view) { return true; }
+
+bool IsNotEmpty(std::string_view text) { return !text.empty(); }
+
+constexpr std::array<std::pair<std::string_view, LogLevel>, 4> kLogLevels{
+    {{"debug", LogLevel::kDebug}, {"info", LogLevel::kInfo}, {"warn", LogLevel::kWarn}, {"error", LogLevel::kError}}};
+constexpr std::array<std::pair<std::string_view, LogFormat>, 2> kLogFormats{
+    {{"logfmt", LogFormat::kLogfmt}, {"json", LogFormat::kJson}}};
+
+// The targets of rows.
+
+// A text, or a list of texts to which it is added.
+template <auto kTarget, bool (*kIsValue)(std::string_view)>
+bool StoreChecked(const std::string& value, Options& options, std::string&) {
+  if (!kIsValue(value)) return false;
+  auto& target = options.*kTarget;
+  if constexpr (std::is_same_v<decltype(target), std::string&>) {
+    target = value;
+  } else {
+    target.push_back(value);
+  }
+  return true;
+}
+
+template <auto kTarget>
+bool StoreSwitch(const std::string&, Options& options, std::string&) {
+  options.*kTarget = true;
+  return true;
+}
+
+template <auto kTarget>
+bool StoreDuration(const std::string& value, Options& options, std::string&) {
+  const std::optional<std::chrono::nanoseconds> duration = ParseDuration(value);
+  if (duration) options.*kTarget = *duration;
+  return duration.has_value();
+}
+
+template <auto kTarget, const auto& kNames>
+bool StoreNamed(const std::string& value, Options& options, std::string&) {
+  for (const auto& [name, named] : kNames) {
+    if (value == name) return options.*kTarget = named, true;
+  }
+  return false;
+}
+
+// A change of MetricSwitches, which answers with what is wrong.
+template <auto kChange>
+bool ChangeMetrics(const std::string& value, Options& options, std::string& complaint) {
+  complaint = (options.metrics.*kChange)(value);
+  return complaint.empty();
+}
+
+}  // namespace
+
+constexpr std::array<OptionRow, 13> kOptions{{
+    {"--web.listen-address", ":9828",
+     "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given several times.",
+     FlagTakes::kValues, StoreChecked<&Options::listen_addresses, IsListenAddress>},
+    {"--web.telemetry-path", "/metrics", "Path of the metrics.", FlagTakes::kValue,
+     StoreChecked<&Options::telemetry_path, IsTelemetryPath>},
+    {"--web.config.file", "",
+     "File with TLS, passwords and headers, in the format of the Prometheus exporter-toolkit. Read again when it "
+     "changes.",
+     FlagTakes::kValue, StoreChecked<&Options::web_config_file, IsAnyText>},
+    {"--web.systemd-socket", "", "Listen at the sockets that systemd passes, instead of --web.listen-address.",
+     FlagTakes::kNothing, StoreSwitch<&Options::uses_systemd_socket>},
+    {"--segment.dir", "/run/nccl-exporter, /dev/shm/nccl-exporter, /dev/shm/nccl-exporter-*",
+     "Directory in which the plugin leaves its segments. May be given several times; need not exist yet. One that ends "
+     "with -* stands for a private directory of each user, with the user's number in the place of *.",
+     FlagTakes::kValues, StoreChecked<&Options::segment_dirs, IsNotEmpty>},
+    {"--segment.retention", "5m",
+     "How long the metrics of an ended process or communicator are still served: seconds, or a duration like 1h30m.",
+     FlagTakes::kValue, StoreDuration<&Options::retention>},
+    {"--metrics.disable", "",
+     "Leave out a family: its name, the beginning of names and *, or `histograms`. May be given several times.",
+     FlagTakes::kValues, ChangeMetrics<&MetricSwitches::Disable>},
+    {"--metrics.drop-label", "",
+     "Leave out a label; series that are the same without it are merged. May be given several times.",
+     FlagTakes::kValues, ChangeMetrics<&MetricSwitches::DropLabel>},
+    {"--metrics.duration-bounds", "0.000015,0.00006,0.00024,0.001,0.004,0.016,0.0625,0.25,1,4",
+     "Bounds of the classic buckets of durations, in seconds: each moves to the nearest bound of the segment, which "
+     "are 9 % apart. At most 16, or none.",
+     FlagTakes::kValue, ChangeMetrics<&MetricSwitches::SetDurationBounds>},
+    {"--metrics.bandwidth-bounds", "134e6,537e6,2.15e9,8.6e9,17e9,34e9,69e9,137e9,275e9,1.1e12",
+     "The same of bus bandwidth, in bytes per second.", FlagTakes::kValue,
+     ChangeMetrics<&MetricSwitches::SetBandwidthBounds>},
+    {"--metrics.native-schema", "3",
+     "Resolution of native histograms: schema 3 (buckets 9 % wide), 2, 1, 0 (a factor 2), or off.", FlagTakes::kValue,
+     ChangeMetrics<&MetricSwitches::SetNativeSchema>},
+    {"--log.level", "info", "Least severe message to log: debug, info, warn or error.", FlagTakes::kValue,
+     StoreNamed<&Options::log_level, kLogLevels>},
+    {"--log.format", "logfmt", "Format of the log, on standard error: logfmt or json.", FlagTakes::kValue,
+     StoreNamed<&Options::log_format, kLogFormats>},
+}};
+
+}  // namespace nccl_exporter
