@@ -5,15 +5,15 @@ namespace nccl_exporter {
 
 void Communicator::Open(TimingSource source, int rank, uint32_t ranks, layout::CommunicatorSlot* slot,
                         layout::SegmentHeader* header, const DriftCauses& causes, bool times_are_on_probation) {
-  launch_recorder_.judge().Close();  // what a former communicator's finalize could not: another thread had the lock
+  launch_recorder().judge().Close();  // what a former communicator's finalize could not: another thread had the lock
   rank_.store(rank, std::memory_order_relaxed);
-  state_.Open(source, slot, header, ranks);
+  shared().Open(source, slot, header, ranks);
   starter_.Open(causes);
-  launch_recorder_.Open(times_are_on_probation);
+  launch_recorder().Open(times_are_on_probation);
 }
 
 void Communicator::Finalize() {
-  completer_.Finalize();
+  completer().Finalize();
   starter_.ShowDeferred();
 }
 

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicator: owner of the parts that follow, complete and record its operations. Any thread.
+// Communicator: the parts that follow, complete and record its operations. Any thread.
 //
 //   thread that calls NCCL -> CallGroups, OperationStarter --+
 //                                                            +--> OperationCompleter --> LaunchRecorder --> LaunchJudge
 //   progress thread -------> PartTracker --------------------+
 //
-// Each part calls those to its right, and all share CommunicatorState. Every method but Open and Finalize may be called
-// by any thread at any time; none locks, allocates, or makes a system call. No loop waits for another thread. The
-// longest take a step for each member of a launch, for each of HeldTimes::kReleaseSteps, or for each of
-// WorkItems::kWaiting calls. Tickets that are passed in come from handles: they may name an operation that is gone,
-// which is counted and ignored.
+// Each part calls those to its right. From OperationStarter on, each part is a member of the one to its left, and
+// LaunchJudge holds CommunicatorState, which all share: a communicator is one object, and no callback follows a pointer
+// from part to part. PartTracker is made for one callback.
+//
+// Every method but Open and Finalize may be called by any thread at any time; none locks, allocates, or makes a system
+// call. No loop waits for another thread. The longest take a step for each member of a launch, for each of
+// HeldTimes::kReleaseSteps, or for each of WorkItems::kWaiting calls. Tickets that are passed in come from handles:
+// they may name an operation that is gone, which is counted and ignored.
 #pragma once
 
 #include <atomic>
@@ -37,16 +40,16 @@ class Communicator {
   // Gives up on what is still in flight, after recording what is complete. Under the process's lock.
   void Finalize();
   // As Open, and before it, for good: phases of kernels are asked for. Room for those of times that are held.
-  void TakePhases(HeldTimes::Phases* room) { launch_recorder_.judge().TakePhases(room); }
-  bool TakesPhases() const { return launch_recorder_.judge().TakesPhases(); }
+  void TakePhases(HeldTimes::Phases* room) { launch_recorder().judge().TakePhases(room); }
+  bool TakesPhases() const { return starter_.completer().launch_recorder().judge().TakesPhases(); }
 
-  Recorder& recorder() { return state_.recorder(); }
-  TimingSource source() const { return state_.source(); }
-  bool ReadsKernels() const { return state_.ReadsKernels(); }
-  bool FollowsOperations() const { return state_.FollowsOperations(); }
+  Recorder& recorder() { return shared().recorder(); }
+  TimingSource source() const { return shared().source(); }
+  bool ReadsKernels() const { return shared().ReadsKernels(); }
+  bool FollowsOperations() const { return shared().FollowsOperations(); }
   // NCCL's mask was changed by somebody else: kernel times are not believed from here on.
   void EndKernelTiming() {
-    if (ReadsKernels()) state_.BeginDrift(0, DriftCause::kMaskOverride);
+    if (ReadsKernels()) shared().BeginDrift(0, DriftCause::kMaskOverride);
   }
   void LearnRank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
   int rank() const { return rank_.load(std::memory_order_relaxed); }
@@ -57,31 +60,33 @@ class Communicator {
   const CallGroups& call_groups() const { return call_groups_; }
   // A group of calls: returns its number. `depth`: of its first call, 1 for a call outside of all groups.
   uint64_t BeginCallGroup(int depth) {
-    state_.work_items().NoteGroup(depth);
+    shared().work_items().NoteGroup(depth);
     return call_groups_.Begin();
   }
   void NoteCall(bool is_captured) { starter_.NoteCall(is_captured); }
   // A call that is made now and not captured, before anything is handed to the GPU.
-  void NoteWorkItem(uint64_t now_ns) { state_.work_items().NoteCall(now_ns); }
+  void NoteWorkItem(uint64_t now_ns) { shared().work_items().NoteCall(now_ns); }
 
   // Launches and operations (operation_starter.h, operation_completer.h).
 
   uint64_t OpenLaunch() { return starter_.OpenLaunch(); }
   uint64_t StartOperation(const OperationStart& start) { return starter_.StartOperation(start); }
-  void CloseLaunch(uint64_t ticket) { completer_.CloseLaunch(ticket); }
+  void CloseLaunch(uint64_t ticket) { completer().CloseLaunch(ticket); }
 
   // Kernel channels, their phases, and proxy operations.
-  PartTracker parts() { return {state_, completer_, launch_recorder_.judge()}; }
+  PartTracker parts() { return PartTracker(completer()); }
 
  private:
   friend class CommunicatorPeer;  // of the test: a thread between two steps
 
+  CommunicatorState& shared() { return starter_.shared(); }
+  const CommunicatorState& shared() const { return starter_.shared(); }
+  OperationCompleter& completer() { return starter_.completer(); }
+  LaunchRecorder& launch_recorder() { return completer().launch_recorder(); }
+
   std::atomic<int> rank_{-1};
   CallGroups call_groups_;
-  CommunicatorState state_;
-  LaunchRecorder launch_recorder_{state_};
-  OperationCompleter completer_{state_, launch_recorder_};
-  OperationStarter starter_{state_, launch_recorder_, completer_};
+  OperationStarter starter_;
 };
 
 }  // namespace nccl_exporter

@@ -60,6 +60,7 @@ class CommunicatorState {
   std::array<Launch, kLaunchEntries>& launches() { return launches_; }
   // Ticket: no operation that is followed has a lower one.
   AtomicU64& oldest() { return oldest_; }
+  const AtomicU64& oldest() const { return oldest_; }
   // The operation that last reported on a channel, by its order: NCCL completes the operations of a channel in order,
   // receives apart from everything else.
   AtomicU64& OwnerOf(const Operation& operation, uint32_t channel) {

@@ -15,7 +15,7 @@ namespace nccl_exporter {
 class CommunicatorPeer {
  public:
   static void GiveUp(Communicator& communicator, uint64_t ticket) {
-    communicator.completer_.GiveUp(communicator.state_.At(ticket), ticket, NowNs());
+    communicator.completer().GiveUp(communicator.shared().At(ticket), ticket, NowNs());
   }
 };
 

@@ -9,24 +9,24 @@ void LaunchJudge::Open(bool times_are_on_probation) {
   probation_left_.store(times_are_on_probation ? kProbationLaunches : 0, std::memory_order_relaxed);
   plausibility_.Reset();
   held_times_.Clear();
-  state_.recorder().ShowProbation(probation_left_.load(std::memory_order_relaxed));
+  shared_.recorder().ShowProbation(probation_left_.load(std::memory_order_relaxed));
 }
 
 void LaunchJudge::BeginContradiction() {
   is_contradicted_.store(true, std::memory_order_relaxed);
   DropHeld(Loss::kDrift);
-  state_.BeginDrift(0, DriftCause::kContradiction);
+  shared_.BeginDrift(0, DriftCause::kContradiction);
 }
 
 void LaunchJudge::Hold(const LaunchRecord& record, const Completion& completion) {
-  const uint64_t dropped = held_times_.MakeRoom(state_.recorder());
-  if (dropped != 0) state_.recorder().CountLosses(CauseOfDoubt(), dropped);
+  const uint64_t dropped = held_times_.MakeRoom(shared_.recorder());
+  if (dropped != 0) shared_.recorder().CountLosses(CauseOfDoubt(), dropped);
   held_times_.Keep(record.last_member(), completion, record.uncompared_before());
 }
 
 void LaunchJudge::ReleaseHeld(uint64_t most) {
-  const uint64_t dropped = held_times_.Release(state_.recorder(), most);
-  if (dropped != 0) state_.recorder().CountLosses(Loss::kRingOverrun, dropped);
+  const uint64_t dropped = held_times_.Release(shared_.recorder(), most);
+  if (dropped != 0) shared_.recorder().CountLosses(Loss::kRingOverrun, dropped);
 }
 
 }  // namespace nccl_exporter

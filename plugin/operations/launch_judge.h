@@ -23,7 +23,8 @@ class LaunchJudge {
   // is not known are believed: a whole ring, so that counts that differ by less than a ring have shown.
   static constexpr uint32_t kProbationLaunches = WorkItems::kRingEntries;
 
-  explicit LaunchJudge(CommunicatorState& state) : state_(state) {}
+  CommunicatorState& shared() { return shared_; }
+  const CommunicatorState& shared() const { return shared_; }
 
   // Before the recorder of the state is opened for the next communicator: drops what the former one held.
   void Close() { DropHeld(CauseOfDoubt()); }
@@ -59,10 +60,10 @@ class LaunchJudge {
   // Why times are dropped that were not shown to be their own.
   Loss CauseOfDoubt() const { return IsOnProbation() ? Loss::kUnproven : Loss::kRingOverrun; }
   void DropHeld(Loss loss) {
-    if (const uint64_t dropped = held_times_.Drop(); dropped != 0) state_.recorder().CountLosses(loss, dropped);
+    if (const uint64_t dropped = held_times_.Drop(); dropped != 0) shared_.recorder().CountLosses(loss, dropped);
   }
 
-  CommunicatorState& state_;
+  CommunicatorState shared_;
   std::atomic<bool> is_contradicted_{false};  // so that what is still in flight is not believed either
   std::atomic<bool> dates_starts_{false};
   std::atomic<uint32_t> probation_left_{0};  // launches
@@ -74,17 +75,17 @@ class LaunchJudge {
 
 inline Belief LaunchJudge::Judge(LaunchRecord& record, uint64_t good) {
   LaunchTimes& times = record.times();
-  times.overwritable_ns = state_.work_items().OverwritableSince(times.first_item);
+  times.overwritable_ns = shared_.work_items().OverwritableSince(times.first_item);
   times.earlier_ns = EarlierInFlightNs(times.first_ticket);
   const Verdict verdict = Compare(times);
   if (verdict.refutes_held) DropHeld(Loss::kRingOverrun);
   if (verdict.loss) {
-    state_.recorder().CountLosses(*verdict.loss, good);
+    shared_.recorder().CountLosses(*verdict.loss, good);
     if (Plausibility::IsDrift(*verdict.loss)) BeginContradiction();
     return Belief::kNo;
   }
   dates_starts_.store(!verdict.is_own, std::memory_order_relaxed);  // for patience, which counts only then
-  const uint64_t uncompared = LoadRelaxed(state_.uncompared_items());
+  const uint64_t uncompared = LoadRelaxed(shared_.uncompared_items());
   record.SetUncomparedBefore(uncompared + 1 - times.items);
   if (verdict.is_own) AdvanceProbation();
   if (IsOnProbation()) return Belief::kLater;
@@ -100,7 +101,7 @@ inline Verdict LaunchJudge::Compare(const LaunchTimes& launch) {
   // timed, or are not over yet.
   if (plausibility_.last_ticket() != before && launch.first_ticket > before) {
     const uint64_t uncompared = launch.first_ticket - before - 1 + launch.incomplete;
-    if (uncompared != 0) AddRelaxed(state_.uncompared_items(), uncompared);
+    if (uncompared != 0) AddRelaxed(shared_.uncompared_items(), uncompared);
   }
   return verdict;
 }
@@ -109,7 +110,7 @@ inline void LaunchJudge::AdvanceProbation() {
   const uint32_t left = probation_left_.load(std::memory_order_relaxed);
   if (left == 0) return;
   probation_left_.store(left - 1, std::memory_order_relaxed);
-  state_.recorder().ShowProbation(left - 1);
+  shared_.recorder().ShowProbation(left - 1);
 }
 
 // Until when operations announced before that one, and not over yet, ran at least, by times that are their own; 0 if
@@ -117,15 +118,15 @@ inline void LaunchJudge::AdvanceProbation() {
 // others have been recorded.
 inline uint64_t LaunchJudge::EarlierInFlightNs(uint64_t ticket) {
   constexpr uint64_t kMostSteps = 16;
-  const uint64_t oldest = std::max(LoadRelaxed(state_.oldest()), ticket - std::min(ticket, kMostSteps));
+  const uint64_t oldest = std::max(LoadRelaxed(shared_.oldest()), ticket - std::min(ticket, kMostSteps));
   uint64_t latest_ns = 0;
   while (ticket-- > oldest) {
-    const Operation& operation = state_.At(ticket);
+    const Operation& operation = shared_.At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) continue;
     if (LoadRelaxed(operation.parts_ticket) != ticket || LoadRelaxed(operation.seen) == 0) continue;
     const uint64_t until_ns = std::max(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns));
     const uint32_t first_item = operation.first_item.load(std::memory_order_relaxed);
-    if (!plausibility_.AreOwn(until_ns, state_.work_items().OverwritableSince(first_item))) continue;
+    if (!plausibility_.AreOwn(until_ns, shared_.work_items().OverwritableSince(first_item))) continue;
     latest_ns = std::max(latest_ns, until_ns);
   }
   return latest_ns;

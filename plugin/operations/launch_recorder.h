@@ -21,8 +21,8 @@ namespace nccl_exporter {
 
 class alignas(64) LaunchRecorder {
  public:
-  explicit LaunchRecorder(CommunicatorState& state) : state_(state), judge_(state) {}
-
+  CommunicatorState& shared() { return judge_.shared(); }
+  const CommunicatorState& shared() const { return judge_.shared(); }
   LaunchJudge& judge() { return judge_; }
   const LaunchJudge& judge() const { return judge_; }
 
@@ -52,14 +52,13 @@ class alignas(64) LaunchRecorder {
   [[gnu::cold]] void CompleteUnfollowed(const TryLock& lock, uint64_t now_ns);
   // Steps 1 and 2 of recorder.h, after a lock was released or not got. Again if more was deferred meanwhile.
   [[gnu::cold]] void ShowDeferred() {
-    while (state_.recorder().HasDeferredCompletions()) {
+    while (shared().recorder().HasDeferredCompletions()) {
       const TryLock lock{&is_recording_};
       if (!lock) return;
-      state_.recorder().ShowDeferredCompletions(lock);
+      shared().recorder().ShowDeferredCompletions(lock);
     }
   }
 
-  CommunicatorState& state_;
   std::atomic<bool> is_recording_{false};
   AtomicU64 unfollowed_until_{
       0};  // ticket: no operation that could not be followed was started later; 0: there is none

@@ -17,7 +17,7 @@ constexpr uint64_t kLaunchesApart = 64;
 void OperationCompleter::Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) return;
   const Progress progress = ProgressOf(operation, ticket);
-  const bool can_have_none = state_.MayHaveNoParts(operation) && progress == Progress::kNoPart;  // no network
+  const bool can_have_none = shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;  // no network
   const bool is_over = progress == Progress::kAllStopped || can_have_none;
   is_over ? Finish(operation, ticket, now_ns) : GiveUp(operation, ticket, now_ns);
 }
@@ -26,7 +26,7 @@ void OperationCompleter::Resolve(Operation& operation, uint64_t ticket, uint64_t
 // parts may be ending it at this very moment, or be writing them: they are left alone.
 void OperationCompleter::GiveUp(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   if (!TakeDone(operation, ticket)) return;
-  state_.recorder().CountLoss(Loss::kOperationAbandoned);
+  shared().recorder().CountLoss(Loss::kOperationAbandoned);
   operation.is_given_up.store(true, std::memory_order_relaxed);
   RecordDone(operation, ticket, now_ns);
 }
@@ -35,14 +35,14 @@ void OperationCompleter::GiveUp(Operation& operation, uint64_t ticket, uint64_t 
 // communicator in order.
 void OperationCompleter::SweepSome(uint64_t now_ns) {
   for (uint64_t step = 0; step < kSweepSteps; ++step) {
-    const uint64_t ticket = LoadRelaxed(state_.oldest());
+    const uint64_t ticket = LoadRelaxed(shared().oldest());
     if (ticket >= LoadRelaxed(latest_)) return;
-    Operation& operation = state_.At(ticket);
+    Operation& operation = shared().At(ticket);
     if (LoadAcquire(operation.state) == PhaseWord(ticket, Phase::kActive)) {
       if (!IsOvertaken(operation, ticket, now_ns)) return;
       Resolve(operation, ticket, now_ns);
     }
-    StoreRelaxed(state_.oldest(), ticket + 1);
+    StoreRelaxed(shared().oldest(), ticket + 1);
   }
 }
 
@@ -63,7 +63,7 @@ bool OperationCompleter::IsOvertaken(const Operation& operation, uint64_t ticket
 
 bool OperationCompleter::IsTakenOver(const Operation& operation, uint64_t order) {
   for (uint64_t seen = LoadRelaxed(operation.seen); seen != 0; seen &= seen - 1) {
-    if (LoadRelaxed(state_.OwnerOf(operation, static_cast<uint32_t>(std::countr_zero(seen)))) <= order) return false;
+    if (LoadRelaxed(shared().OwnerOf(operation, static_cast<uint32_t>(std::countr_zero(seen)))) <= order) return false;
   }
   return true;
 }
@@ -71,10 +71,10 @@ bool OperationCompleter::IsTakenOver(const Operation& operation, uint64_t order)
 void OperationCompleter::Finalize() {
   const uint64_t now_ns = NowNs();
   bool is_all_complete = true;
-  for (Operation& operation : state_.operations()) {  // all of them: the oldest may be older than the ring is long
+  for (Operation& operation : shared().operations()) {  // all of them: the oldest may be older than the ring is long
     is_all_complete &= FinalizeOperation(operation, now_ns);
   }
-  for (Launch& launch : state_.launches()) {
+  for (Launch& launch : shared().launches()) {
     if (LoadAcquire(launch.ticket) != 0) Close(launch, now_ns);
   }
   launch_recorder_.Finalize(is_all_complete, now_ns);
@@ -89,8 +89,8 @@ bool OperationCompleter::FinalizeOperation(Operation& operation, uint64_t now_ns
   const Progress progress = ProgressOf(operation, ticket);
   const bool is_complete = progress == Progress::kAllStopped;
   if (!is_complete) {
-    const bool cannot_be_seen = state_.MayHaveNoParts(operation) && progress == Progress::kNoPart;
-    if (!cannot_be_seen) state_.recorder().CountLoss(Loss::kIncompleteAtFinalize);
+    const bool cannot_be_seen = shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;
+    if (!cannot_be_seen) shared().recorder().CountLoss(Loss::kIncompleteAtFinalize);
     operation.is_given_up.store(progress == Progress::kRunning, std::memory_order_relaxed);
     operation.is_not_recorded.store(true, std::memory_order_relaxed);
   }
@@ -101,9 +101,9 @@ bool OperationCompleter::FinalizeOperation(Operation& operation, uint64_t now_ns
 // Launches.
 
 void OperationCompleter::CloseLaunch(uint64_t ticket) {
-  Launch& launch = state_.LaunchAt(ticket);
+  Launch& launch = shared().LaunchAt(ticket);
   if ((LoadAcquire(launch.ticket) & Handle::kTicketMask) != ticket || ticket == 0) {
-    return state_.recorder().CountLoss(Loss::kStaleHandle);
+    return shared().recorder().CountLoss(Loss::kStaleHandle);
   }
   Close(launch, 0);
 }
@@ -138,10 +138,10 @@ void OperationCompleter::MakeRoom(Operation& operation) {
   const uint64_t ticket = TicketOf(state);
   const uint64_t launch_ticket = LoadRelaxed(operation.launch);
   if (launch_ticket == 0) return EndIfOver(operation, ticket, now_ns);
-  Launch& launch = state_.LaunchAt(launch_ticket);
+  Launch& launch = shared().LaunchAt(launch_ticket);
   if (LoadAcquire(launch.ticket) != launch_ticket) {  // its launch was recorded without it
     if (CompareExchange(operation.state, PhaseWord(ticket, Phase::kDone), PhaseWord(ticket, Phase::kFree))) {
-      state_.recorder().CountLoss(Loss::kOperationAbandoned);
+      shared().recorder().CountLoss(Loss::kOperationAbandoned);
     }
     return;
   }
@@ -152,7 +152,7 @@ void OperationCompleter::MakeRoom(Operation& operation) {
 void OperationCompleter::EndIfOver(Launch& launch, uint64_t now_ns) {
   uint64_t member = LoadRelaxed(launch.last_member);
   for (uint64_t i = 0; i < kOperationEntries && member != 0; ++i) {
-    Operation& operation = state_.At(member);
+    Operation& operation = shared().At(member);
     const uint64_t previous = LoadRelaxed(operation.previous_member);
     EndIfOver(operation, member, now_ns);
     member = previous;
@@ -162,7 +162,7 @@ void OperationCompleter::EndIfOver(Launch& launch, uint64_t now_ns) {
 
 void OperationCompleter::EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const Progress progress = ProgressOf(operation, ticket);
-  const bool cannot_be_seen = state_.MayHaveNoParts(operation) && progress == Progress::kNoPart;
+  const bool cannot_be_seen = shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;
   // Between two of its channels a running operation looks as if it were over.
   const bool is_over =
       progress == Progress::kAllStopped && !operation.channels_are_exact.load(std::memory_order_relaxed);

@@ -17,7 +17,10 @@ namespace nccl_exporter {
 
 class alignas(64) OperationCompleter {
  public:
-  OperationCompleter(CommunicatorState& state, LaunchRecorder& recorder) : state_(state), launch_recorder_(recorder) {}
+  CommunicatorState& shared() { return launch_recorder_.shared(); }
+  const CommunicatorState& shared() const { return launch_recorder_.shared(); }
+  LaunchRecorder& launch_recorder() { return launch_recorder_; }
+  const LaunchRecorder& launch_recorder() const { return launch_recorder_; }
 
   // Leaves every entry free, for the communicator that will use this place next. What is not complete is not counted
   // as such. Under the process's lock.
@@ -37,7 +40,7 @@ class alignas(64) OperationCompleter {
     StoreRelaxed(latest_order_, OrderOf(operation, ticket));
   }
   // Whether Sweep has anything to look at.
-  bool IsBehind() const { return LoadRelaxed(state_.oldest()) < LoadRelaxed(latest_); }
+  bool IsBehind() const { return LoadRelaxed(shared().oldest()) < LoadRelaxed(latest_); }
   // Ends operations of which no event is expected any more, from the oldest on, some at each event.
   void Sweep(uint64_t now_ns) {
     if (IsBehind()) SweepSome(now_ns);
@@ -60,11 +63,10 @@ class alignas(64) OperationCompleter {
   void EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns);
   void EndIfOver(Launch& launch, uint64_t now_ns);
 
-  CommunicatorState& state_;
-  LaunchRecorder& launch_recorder_;
   // The highest ticket that NoteLatest was given, and its order.
   AtomicU64 latest_{0};
   AtomicU64 latest_order_{0};
+  LaunchRecorder launch_recorder_;
 };
 
 // Part of every completion, and inline as that is.
@@ -82,7 +84,7 @@ inline void OperationCompleter::Finish(Operation& operation, uint64_t ticket, ui
 inline void OperationCompleter::RecordDone(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const uint64_t launch_ticket = LoadRelaxed(operation.launch);
   if (launch_ticket == 0) return launch_recorder_.RecordAlone(operation, ticket, now_ns);
-  Launch& launch = state_.LaunchAt(launch_ticket);
+  Launch& launch = shared().LaunchAt(launch_ticket);
   // Once the launch is closed, only members that are not done change `pending`: the last of them needs no locked
   // instruction.
   const bool is_last = LoadAcquire(launch.pending) == Launch::kDone + 1;

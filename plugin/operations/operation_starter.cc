@@ -4,13 +4,13 @@
 namespace nccl_exporter {
 
 void OperationStarter::NoteUnfollowed(const OperationStart& start, bool is_followed, bool had_lock) {
-  if (!had_lock) AddRelaxed(state_.uncompared_items(), 1);  // it has no ticket
+  if (!had_lock) AddRelaxed(shared().uncompared_items(), 1);  // it has no ticket
   if (is_followed) {
-    state_.recorder().CountLoss(had_lock ? Loss::kInFlightFull : Loss::kConcurrentStart);
-    state_.RejectLaunch(start.launch, Loss::kCompanion);
-    launch_recorder_.NoteUnfollowed(start.function, LoadRelaxed(next_operation_));
-  } else if (state_.IsDrifting()) {
-    state_.recorder().CountLoss(Loss::kCommunicatorDrifting);
+    shared().recorder().CountLoss(had_lock ? Loss::kInFlightFull : Loss::kConcurrentStart);
+    shared().RejectLaunch(start.launch, Loss::kCompanion);
+    completer_.launch_recorder().NoteUnfollowed(start.function, LoadRelaxed(next_operation_));
+  } else if (shared().IsDrifting()) {
+    shared().recorder().CountLoss(Loss::kCommunicatorDrifting);
   }
 }
 

@@ -23,8 +23,10 @@ namespace nccl_exporter {
 
 class OperationStarter {
  public:
-  OperationStarter(CommunicatorState& state, LaunchRecorder& recorder, OperationCompleter& completer)
-      : state_(state), launch_recorder_(recorder), completer_(completer) {}
+  CommunicatorState& shared() { return completer_.shared(); }
+  const CommunicatorState& shared() const { return completer_.shared(); }
+  OperationCompleter& completer() { return completer_; }
+  const OperationCompleter& completer() const { return completer_; }
 
   // Under the process's lock, while no event can carry the new context yet.
   void Open(const DriftCauses& causes) {
@@ -41,10 +43,10 @@ class OperationStarter {
 
   // Steps 1 and 2 of recorder.h, after a lock was released or not got. Again if more was deferred meanwhile.
   [[gnu::cold]] void ShowDeferred() {
-    while (state_.recorder().HasDeferredStarts()) {
+    while (shared().recorder().HasDeferredStarts()) {
       const TryLock lock{&is_starting_};
       if (!lock) return;
-      state_.recorder().ShowDeferredStarts(lock);
+      shared().recorder().ShowDeferredStarts(lock);
     }
   }
 
@@ -55,19 +57,17 @@ class OperationStarter {
   uint32_t NoteItem(const OperationStart& start);
   uint64_t NotBefore(const OperationStart& start);
 
-  CommunicatorState& state_;
-  LaunchRecorder& launch_recorder_;
-  OperationCompleter& completer_;
   DriftWatch drift_watch_;
   alignas(64) std::atomic<bool> is_starting_{false};
   AtomicU64 next_operation_{0};  // tickets given out so far
   AtomicU64 next_launch_{0};
   AtomicU64 announced_ns_{0};  // CLOCK_MONOTONIC of the latest operation's start event, if its call is not known
+  OperationCompleter completer_;
 };
 
 inline uint64_t OperationStarter::OpenLaunch() {
   const uint64_t ticket = NextTicket(next_launch_);
-  Launch& launch = state_.LaunchAt(ticket);
+  Launch& launch = shared().LaunchAt(ticket);
   if (LoadAcquire(launch.ticket) != 0 && !completer_.IsFreed(launch)) return 0;
   StoreRelaxed(launch.members, 0);
   StoreRelaxed(launch.last_member, 0);
@@ -81,7 +81,7 @@ inline uint64_t OperationStarter::OpenLaunch() {
 inline void OperationStarter::JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket) {
   StoreRelaxed(operation.launch, 0);
   if (launch_ticket == 0) return;
-  Launch& launch = state_.LaunchAt(launch_ticket);
+  Launch& launch = shared().LaunchAt(launch_ticket);
   const uint64_t whole = LoadAcquire(launch.ticket);
   if ((whole & Handle::kTicketMask) != launch_ticket || LoadRelaxed(launch.pending) >= Launch::kClosed) return;
   StoreRelaxed(operation.previous_member, LoadRelaxed(launch.last_member));
@@ -93,7 +93,7 @@ inline void OperationStarter::JoinLaunch(Operation& operation, uint64_t ticket, 
 // Returns the ticket; 0 if the ring is full of operations that are truly in flight.
 inline uint64_t OperationStarter::TakeEntry(const OperationStart& start, uint32_t first_item) {
   const uint64_t ticket = NextTicketExclusive(next_operation_);
-  Operation& operation = state_.At(ticket);
+  Operation& operation = shared().At(ticket);
   if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree && !completer_.IsFreed(operation)) return 0;
   // Without an event of its call (NCCL_ENQUEUE_REARCH_ENABLE=1) its own event may come after the kernel has ended.
   const bool is_call_missing = start.has_call_events && !start.call_is_bound;
@@ -104,16 +104,16 @@ inline uint64_t OperationStarter::TakeEntry(const OperationStart& start, uint32_
   operation.function.store(start.function, std::memory_order_relaxed);
   operation.owner_lane.store(start.function == Function::kRecv ? Handle::kMaxChannels : 0, std::memory_order_relaxed);
   operation.call_is_bound.store(start.call_is_bound, std::memory_order_relaxed);
-  operation.channels_are_exact.store(
-      start.channels_are_exact && state_.source() != TimingSource::kProxy && (!start.is_untimed || start.is_symmetric),
-      std::memory_order_relaxed);
+  operation.channels_are_exact.store(start.channels_are_exact && shared().source() != TimingSource::kProxy &&
+                                         (!start.is_untimed || start.is_symmetric),
+                                     std::memory_order_relaxed);
   operation.is_untimed.store(start.is_untimed, std::memory_order_relaxed);
   operation.is_carried.store(start.is_carried, std::memory_order_relaxed);
   operation.is_not_recorded.store(false, std::memory_order_relaxed);
   operation.is_given_up.store(false, std::memory_order_relaxed);
   operation.first_item.store(first_item, std::memory_order_relaxed);
   JoinLaunch(operation, ticket, start.launch);
-  state_.recorder().ShowInFlight(ticket, start);
+  shared().recorder().ShowInFlight(ticket, start);
   StoreRelease(operation.state, PhaseWord(ticket, Phase::kActive));
   return ticket;
 }
@@ -121,22 +121,22 @@ inline uint64_t OperationStarter::TakeEntry(const OperationStart& start, uint32_
 // CLOCK_MONOTONIC: the kernel of an operation whose call is not known did not start before. It may have started before
 // it was announced, but not before the launch before was.
 inline uint64_t OperationStarter::NotBefore(const OperationStart& start) {
-  const Launch& launch = state_.LaunchAt(start.launch);
+  const Launch& launch = shared().LaunchAt(start.launch);
   const bool is_in_launch = start.launch != 0 && (LoadAcquire(launch.ticket) & Handle::kTicketMask) == start.launch;
   return is_in_launch ? LoadRelaxed(launch.called_after) : LoadRelaxed(announced_ns_);
 }
 
 inline uint32_t OperationStarter::NoteItem(const OperationStart& start) {
-  if (start.is_replay) return state_.work_items().NoteReplay(start.call_ns, start.launch);
-  if (start.call_is_bound) return state_.work_items().NoteOperation(start.call_ns, start.launch);
-  return state_.work_items().NoteUncalled(NotBefore(start));
+  if (start.is_replay) return shared().work_items().NoteReplay(start.call_ns, start.launch);
+  if (start.call_is_bound) return shared().work_items().NoteOperation(start.call_ns, start.launch);
+  return shared().work_items().NoteUncalled(NotBefore(start));
 }
 
 inline uint64_t OperationStarter::StartOperation(const OperationStart& start) {
-  if (const DriftCause cause = drift_watch_.CauseIn(start); cause != DriftCause::kNone && state_.ReadsKernels()) {
-    state_.BeginDrift(start.launch, cause);
+  if (const DriftCause cause = drift_watch_.CauseIn(start); cause != DriftCause::kNone && shared().ReadsKernels()) {
+    shared().BeginDrift(start.launch, cause);
   }
-  const bool is_followed = state_.FollowsOperations();
+  const bool is_followed = shared().FollowsOperations();
   if (is_followed) completer_.Sweep(start.call_ns);
   uint64_t ticket = 0;
   bool had_lock = false;
@@ -144,17 +144,17 @@ inline uint64_t OperationStarter::StartOperation(const OperationStart& start) {
     const TryLock lock{&is_starting_};
     had_lock = static_cast<bool>(lock);
     const uint32_t first_item = NoteItem(start);
-    state_.recorder().CountStart(lock, start.function, start.message_bytes, start.call_ns);
+    shared().recorder().CountStart(lock, start.function, start.message_bytes, start.call_ns);
     if (lock && is_followed && !start.launch_is_followed)
       NextTicketExclusive(next_operation_);  // its place in the order
     if (lock && is_followed && start.launch_is_followed) ticket = TakeEntry(start, first_item);
     if (!start.call_is_bound) StoreRelaxed(announced_ns_, start.call_ns);
   }
-  if (state_.recorder().HasDeferredStarts()) ShowDeferred();
+  if (shared().recorder().HasDeferredStarts()) ShowDeferred();
   if (ticket == 0) {
     NoteUnfollowed(start, is_followed, had_lock);
   } else if (start.has_no_parts || start.is_carried) {
-    completer_.Finish(state_.At(ticket), ticket, start.call_ns);
+    completer_.Finish(shared().At(ticket), ticket, start.call_ns);
   }
   return ticket;
 }

@@ -24,8 +24,7 @@ void PartTracker::BeginParts(Operation& operation, uint64_t ticket) {
 
 // All channels that were seen have stopped. They may be all there are: fewer may come than were announced, or none
 // were.
-void PartTracker::EndChannels(CommunicatorState& state, OperationCompleter& completer, Operation& operation,
-                              uint64_t ticket) {
+void PartTracker::EndChannels(OperationCompleter& completer, Operation& operation, uint64_t ticket) {
   const uint64_t now_ns = NowNs();
   StoreRelaxed(operation.last_part_ns, now_ns);
   completer.NoteLatest(operation, ticket);
@@ -35,8 +34,8 @@ void PartTracker::EndChannels(CommunicatorState& state, OperationCompleter& comp
   if (announced != 0 && channels >= announced) {
     completer.Finish(operation, ticket, now_ns);
   } else {
-    state.recorder().ShowParts(ticket, channels * (kOneAnnounced | kOneDone));
-    state.recorder().ShowLastPart(ticket, now_ns);
+    completer.shared().recorder().ShowParts(ticket, channels * (kOneAnnounced | kOneDone));
+    completer.shared().recorder().ShowLastPart(ticket, now_ns);
   }
   completer.Sweep(now_ns);
 }
@@ -44,14 +43,14 @@ void PartTracker::EndChannels(CommunicatorState& state, OperationCompleter& comp
 // Phases of kernels.
 
 bool PartTracker::StartPhase(uint64_t abbreviated, uint32_t channel, uint32_t phase, uint64_t time_ns) {
-  if (!judge_.TakesPhases()) return false;  // the mask was changed by someone else
-  Operation& operation = state_.At(abbreviated);
+  if (!judge().TakesPhases()) return false;  // the mask was changed by someone else
+  Operation& operation = shared().At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return state_.CountStray(state, abbreviated), false;
+  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated), false;
   const uint64_t ticket = TicketOf(state);
   const uint64_t bit = uint64_t{1} << channel;
   if (LoadRelaxed(operation.parts_ticket) != ticket || !(LoadRelaxed(operation.seen) & bit)) {
-    return state_.recorder().CountLoss(Loss::kUnknownHandle), false;
+    return shared().recorder().CountLoss(Loss::kUnknownHandle), false;
   }
   const uint32_t channel_start_ns = operation.start_low_ns[channel].load(std::memory_order_relaxed);
   operation.phases.Start(ticket, channel, phase, time_ns, channel_start_ns);
@@ -59,19 +58,19 @@ bool PartTracker::StartPhase(uint64_t abbreviated, uint32_t channel, uint32_t ph
 }
 
 void PartTracker::StopPhase(uint64_t abbreviated, uint64_t time_ns) {
-  if (!judge_.TakesPhases()) return;
-  Operation& operation = state_.At(abbreviated);
+  if (!judge().TakesPhases()) return;
+  Operation& operation = shared().At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return state_.CountStray(state, abbreviated);
-  if (!operation.phases.Stop(TicketOf(state), time_ns)) state_.recorder().CountLoss(Loss::kStopWithoutStart);
+  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated);
+  if (!operation.phases.Stop(TicketOf(state), time_ns)) shared().recorder().CountLoss(Loss::kStopWithoutStart);
 }
 
 // Proxy operations.
 
 bool PartTracker::StartProxy(uint64_t abbreviated) {
-  Operation& operation = state_.At(abbreviated);
+  Operation& operation = shared().At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return state_.CountStray(state, abbreviated), false;
+  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated), false;
   const uint64_t ticket = TicketOf(state);
   const uint64_t now_ns = NowNs();
   if (LoadRelaxed(operation.parts_ticket) != ticket) BeginParts(operation, ticket);
@@ -86,13 +85,13 @@ bool PartTracker::StartProxy(uint64_t abbreviated) {
 }
 
 void PartTracker::StopProxy(uint64_t abbreviated) {
-  Operation& operation = state_.At(abbreviated);
+  Operation& operation = shared().At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return state_.CountStray(state, abbreviated);
+  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated);
   const uint64_t ticket = TicketOf(state);
   const uint64_t parts = LoadRelaxed(operation.proxy_parts);
   if (LoadRelaxed(operation.parts_ticket) != ticket || DoneOf(parts) >= AnnouncedOf(parts)) {
-    return state_.recorder().CountLoss(Loss::kStopWithoutStart);
+    return shared().recorder().CountLoss(Loss::kStopWithoutStart);
   }
   const uint64_t now_ns = NowNs();
   if (now_ns > LoadRelaxed(operation.last_stop_ns)) StoreRelaxed(operation.last_stop_ns, now_ns);
@@ -104,8 +103,8 @@ void PartTracker::CountProxyPart(Operation& operation, uint64_t ticket, uint64_t
   const uint64_t parts = LoadRelaxed(operation.proxy_parts) + change;
   StoreRelaxed(operation.proxy_parts, parts);
   StoreRelaxed(operation.last_part_ns, now_ns);
-  state_.recorder().ShowParts(ticket, parts);
-  state_.recorder().ShowLastPart(ticket, now_ns);
+  shared().recorder().ShowParts(ticket, parts);
+  shared().recorder().ShowLastPart(ticket, now_ns);
 }
 
 }  // namespace nccl_exporter

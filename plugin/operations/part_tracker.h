@@ -17,11 +17,10 @@
 
 namespace nccl_exporter {
 
-// Made for one callback: inlined, it costs nothing, while a member of the communicator would load three references.
+// Made for one callback. Inlined, it costs nothing.
 class PartTracker {
  public:
-  PartTracker(CommunicatorState& state, OperationCompleter& completer, const LaunchJudge& judge)
-      : state_(state), completer_(completer), judge_(judge) {}
+  explicit PartTracker(OperationCompleter& completer) : completer_(completer) {}
 
   // Kernel channels. `time_ns` is the GPU's, or CLOCK_MONOTONIC with TimingSource::kKernelCpu.
   bool StartChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
@@ -38,48 +37,48 @@ class PartTracker {
 
  private:
   static void BeginParts(Operation& operation, uint64_t ticket);
-  static void EndChannels(CommunicatorState& state, OperationCompleter& completer, Operation& operation,
-                          uint64_t ticket);
+  static void EndChannels(OperationCompleter& completer, Operation& operation, uint64_t ticket);
   void CountProxyPart(Operation& operation, uint64_t ticket, uint64_t change, uint64_t now_ns);
 
-  CommunicatorState& state_;
+  CommunicatorState& shared() { return completer_.shared(); }
+  const LaunchJudge& judge() const { return completer_.launch_recorder().judge(); }
+
   OperationCompleter& completer_;
-  const LaunchJudge& judge_;
 };
 
 [[gnu::always_inline]] inline bool PartTracker::StartChannel(uint64_t abbreviated, uint32_t channel, uint64_t time_ns) {
-  Operation& operation = state_.At(abbreviated);
+  Operation& operation = shared().At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return state_.CountStray(state, abbreviated), false;
+  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated), false;
   const uint64_t ticket = TicketOf(state);
   if (LoadRelaxed(operation.parts_ticket) != ticket) BeginParts(operation, ticket);
   const uint64_t bit = uint64_t{1} << channel;
   const uint64_t seen = LoadRelaxed(operation.seen);
-  if (seen & bit) return state_.recorder().CountLoss(Loss::kStaleHandle), false;  // announced twice
+  if (seen & bit) return shared().recorder().CountLoss(Loss::kStaleHandle), false;  // announced twice
   if (time_ns == 0) Reject(operation, Loss::kZeroTimestamp);
 
   if (seen == 0 || time_ns < LoadRelaxed(operation.first_start_ns)) StoreRelaxed(operation.first_start_ns, time_ns);
   if (time_ns > LoadRelaxed(operation.latest_start_ns)) StoreRelaxed(operation.latest_start_ns, time_ns);
   operation.start_low_ns[channel].store(static_cast<uint32_t>(time_ns), std::memory_order_relaxed);
   StoreRelaxed(operation.seen, seen | bit);
-  StoreRelaxed(state_.OwnerOf(operation, channel), OrderOf(operation, ticket));
+  StoreRelaxed(shared().OwnerOf(operation, channel), OrderOf(operation, ticket));
   if (seen == 0) {
-    state_.recorder().ShowParts(ticket, kOneAnnounced);  // begun; the rest is shown when all seen have stopped
-    if (judge_.DatesStarts()) StoreRelaxed(operation.first_part_ns, NowNs());
+    shared().recorder().ShowParts(ticket, kOneAnnounced);  // begun; the rest is shown when all seen have stopped
+    if (judge().DatesStarts()) StoreRelaxed(operation.first_part_ns, NowNs());
   }
   return true;
 }
 
 [[gnu::always_inline]] inline void PartTracker::StampChannel(uint64_t abbreviated, uint32_t channel, uint64_t time_ns) {
-  Operation& operation = state_.At(abbreviated);
+  Operation& operation = shared().At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return state_.CountStray(state, abbreviated);
+  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated);
   const uint64_t bit = uint64_t{1} << channel;
   if (LoadRelaxed(operation.parts_ticket) != TicketOf(state) || !(LoadRelaxed(operation.seen) & bit)) {
-    return state_.recorder().CountLoss(Loss::kStopWithoutStart);
+    return shared().recorder().CountLoss(Loss::kStopWithoutStart);
   }
   // A later operation's stop whose start was skipped: NCCL reports it on the handle that is still in the slot.
-  if (LoadRelaxed(operation.stopped) & bit) return state_.recorder().CountLoss(Loss::kAfterCompletion);
+  if (LoadRelaxed(operation.stopped) & bit) return shared().recorder().CountLoss(Loss::kAfterCompletion);
   const uint64_t first_ns = LoadRelaxed(operation.first_start_ns);
   const uint32_t low_ns = operation.start_low_ns[channel].load(std::memory_order_relaxed);
   const uint64_t start_ns = first_ns + static_cast<uint32_t>(low_ns - static_cast<uint32_t>(first_ns));
@@ -90,19 +89,19 @@ class PartTracker {
 }
 
 [[gnu::always_inline]] inline void PartTracker::StopChannel(uint64_t abbreviated, uint32_t channel) {
-  Operation& operation = state_.At(abbreviated);
+  Operation& operation = shared().At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return state_.CountStray(state, abbreviated);
+  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated);
   const uint64_t ticket = TicketOf(state);
   const uint64_t bit = uint64_t{1} << channel;
   const uint64_t seen = LoadRelaxed(operation.seen);
   if (LoadRelaxed(operation.parts_ticket) != ticket || !(seen & bit)) {
-    return state_.recorder().CountLoss(Loss::kStopWithoutStart);
+    return shared().recorder().CountLoss(Loss::kStopWithoutStart);
   }
   const uint64_t stopped = LoadRelaxed(operation.stopped);
-  if (stopped & bit) return state_.recorder().CountLoss(Loss::kAfterCompletion);
+  if (stopped & bit) return shared().recorder().CountLoss(Loss::kAfterCompletion);
   StoreRelaxed(operation.stopped, stopped | bit);
-  if ((stopped | bit) == seen) EndChannels(state_, completer_, operation, ticket);
+  if ((stopped | bit) == seen) EndChannels(completer_, operation, ticket);
 }
 
 }  // namespace nccl_exporter
