@@ -53,7 +53,7 @@ class OperationStarter {
  private:
   uint64_t TakeEntry(const OperationStart& start, uint32_t first_item);
   void JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket);
-  [[gnu::cold]] void NoteUnfollowed(const OperationStart& start, bool is_followed, bool had_lock);
+  [[gnu::cold]] void NoteUnfollowed(Function function, uint64_t launch_ticket, bool is_followed, bool had_lock);
   uint32_t NoteItem(const OperationStart& start);
   uint64_t NotBefore(const OperationStart& start);
 
@@ -152,7 +152,7 @@ inline uint64_t OperationStarter::StartOperation(const OperationStart& start) {
   }
   if (shared().recorder().HasDeferredStarts()) ShowDeferred();
   if (ticket == 0) {
-    NoteUnfollowed(start, is_followed, had_lock);
+    NoteUnfollowed(start.function, start.launch, is_followed, had_lock);
   } else if (start.has_no_parts || start.is_carried) {
     completer_.Finish(shared().At(ticket), ticket, start.call_ns);
   }
