@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a captured operation is announced by its capture or by a replay.
+// Numbers of the threads that capture graphs: they show whether a captured operation is announced by its capture or by
+// a replay. Any thread.
 //
 // A plan without proxy operations is announced at its capture, by the thread that captures, and never again (2.30.7
 // src/enqueue.cc, ncclLaunchKernelAfter_NoCuda). One with proxy operations is announced at each replay, by a host
@@ -17,7 +18,7 @@
 
 namespace nccl_exporter {
 
-// Numbers the threads that capture. A number outlives its thread, whose pthread_t or kernel's number may be used anew.
+// Numbers the threads that capture. A number outlives its thread, whose pthread_t or kernel's number may be used again.
 // The first captured call of a thread may allocate where the process has more than 31 keys, as glibc does it.
 class CapturingThreads {
  public:

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known to part NCCL's counters of kernel work from those of the device: from then on its kernel events carry
-// the times of other work, for good. Told by calls and operations as they come, before the first wrong time stamp. The
-// same rule is in proto/README.md.
+// Watch for the known causes by which NCCL's counters of kernel work leave those of the device: from then on its kernel
+// events carry the times of other work, for good. Calls and operations show them before the first wrong time stamp. Any
+// thread. The same rule is in proto/README.md.
 //
 // The causes, each of certain releases (nccl_release.h), all with kernel timing only:
 //
 // - A send to or receive from oneself, as in every AlltoAll: the device counts it, the host does not.
 // - A message that is cut into more parts than have data: the same, for the empty ones. 2.26 does not announce the
-//   number of parts, so that nothing can be told there.
+//   number of parts, so the plugin cannot detect it there.
 // - A captured graph that is replayed after an eager call: the host counts replays only as long as the latest call was
 //   a captured one. Seen from 2.28 on, where calls are announced.
 // - Collectives that are not announced, because somebody else took their bits from the event mask: the same. NCCL's
@@ -36,7 +36,7 @@ constexpr uint64_t PartsWithData(uint64_t bytes, uint64_t parts) {
   return std::max((units + part_bytes - 1) / part_bytes, uint64_t{1});
 }
 
-// One a communicator. Any thread; a call is noted by the thread that makes it, before its operation is announced.
+// One per communicator. A call is noted by the thread that makes it, before its operation is announced.
 class DriftWatch {
  public:
   void Open(const DriftCauses& causes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/operations/drift_cause.h"
+#include "plugin/operations/drift_watch.h"
 
 #include <gtest/gtest.h>
 
