@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "exporter/exposition/utf8.h"
+#include "exporter/node/lateness.h"
 #include "exporter/node/local_communicators.h"
 #include "exporter/node/time_text.h"
 
@@ -80,7 +81,7 @@ std::string NameOf(const CommunicatorOnNode& communicator) {
 }
 
 // The newest steps as bars, the highest one the longest mean time.
-std::string Trend(const NodeHistory& history, const CommunicatorIdentity& key, Function function) {
+std::string Trend(const NodeHistory& history, const CommunicatorKey& key, Function function) {
   constexpr std::array<std::string_view, 8> kBars{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   const size_t first = history.steps() - std::min(history.steps(), kTrendSteps);
   std::vector<double> means;

@@ -110,8 +110,8 @@ void NodeHistory::Record(const NodeSnapshot& node, int64_t monotonic_ns) {
   has_before_ = true;
 }
 
-void NodeHistory::Compare(const RankOnNode& rank, const CommunicatorIdentity& key, const Counts& before,
-                          const Counts& now, Step& step) {
+void NodeHistory::Compare(const RankOnNode& rank, const CommunicatorKey& key, const Counts& before, const Counts& now,
+                          Step& step) {
   for (size_t i = 0; i < now.functions.size(); ++i) {
     if (!now.functions.IsInUse(i)) continue;
     const FunctionSnapshot& old = before.functions[i];
@@ -129,7 +129,7 @@ void NodeHistory::Compare(const RankOnNode& rank, const CommunicatorIdentity& ke
   }
 }
 
-void NodeHistory::CompareArrivals(const RankOnNode& rank, const CommunicatorIdentity& key, const Counts& before,
+void NodeHistory::CompareArrivals(const RankOnNode& rank, const CommunicatorKey& key, const Counts& before,
                                   const Counts& now, Step& step) {
   if (now.arrivals == before.arrivals) return;
   ArrivalCounts* const sum = Room(step.arrivals, {key, rank.communicator->rank}, kHistoryRanks);
@@ -143,12 +143,12 @@ void NodeHistory::CompareArrivals(const RankOnNode& rank, const CommunicatorIden
   sum->estimated += Grown(before.arrivals.estimated, now.arrivals.estimated);
 }
 
-const Activity* NodeHistory::At(size_t step, const CommunicatorIdentity& communicator, Function function) const {
+const Activity* NodeHistory::At(size_t step, const CommunicatorKey& communicator, Function function) const {
   const auto found = steps_[step].activities.find({communicator, function});
   return found == steps_[step].activities.end() ? nullptr : &found->second;
 }
 
-Stretch NodeHistory::Recent(const CommunicatorIdentity& communicator, Function function, double seconds) const {
+Stretch NodeHistory::Recent(const CommunicatorKey& communicator, Function function, double seconds) const {
   Stretch stretch;
   for (size_t step = steps_.size(); step-- > 0 && stretch.seconds < seconds;) {
     stretch.seconds += steps_[step].seconds;
@@ -157,8 +157,7 @@ Stretch NodeHistory::Recent(const CommunicatorIdentity& communicator, Function f
   return stretch;
 }
 
-ArrivalStretch NodeHistory::RecentArrivals(const CommunicatorIdentity& communicator, uint64_t rank,
-                                           double seconds) const {
+ArrivalStretch NodeHistory::RecentArrivals(const CommunicatorKey& communicator, uint64_t rank, double seconds) const {
   ArrivalStretch stretch;
   for (auto step = steps_.rbegin(); step != steps_.rend() && stretch.seconds < seconds; ++step) {
     stretch.seconds += step->seconds;
@@ -167,12 +166,6 @@ ArrivalStretch NodeHistory::RecentArrivals(const CommunicatorIdentity& communica
     stretch.counts += found->second;
   }
   return stretch;
-}
-
-bool IsLate(const ArrivalStretch& recent) {
-  const double compared = static_cast<double>(recent.counts.compared);
-  return recent.counts.compared >= kLateOperations && static_cast<double>(recent.counts.last) > kLateShare * compared &&
-         static_cast<double>(recent.counts.lateness_ns) / 1e9 > kLateSecondsPerSecond * recent.seconds;
 }
 
 }  // namespace nccl_exporter
