@@ -43,7 +43,8 @@ TEST(CardinalityTest, SeriesAreTheSampleLinesOfThePage) {
   for (const auto& snapshot : {ExampleSnapshot(), NodeOfShape(kSmall)}) {
     for (const MetricSwitches& switches : {MetricSwitches(), WithoutHistograms()}) {
       const Cardinality cardinality = CardinalityOf(snapshot, switches);
-      ScrapePage page([&] { return snapshot; }, kSeriesLimit, switches);
+      SnapshotSource snapshots([&] { return snapshot; });
+      ScrapePage page(snapshots, kSeriesLimit, switches);
       const std::string text(page.Answer({.path = "/metrics", .accept = "", .accept_encoding = ""}).bytes());
       EXPECT_EQ(cardinality.classic_series, SampleLines(text));
       size_t classic = 0;

@@ -81,7 +81,8 @@ using Node = std::shared_ptr<const NodeSnapshot>;
 
 // The whole way that a request takes but for the network and the reading of segments.
 void Scrape(benchmark::State& state, const Node& node, const HttpRequest& request) {
-  ScrapePage page([&] { return node; }, kNoLimit);
+  SnapshotSource snapshots([&] { return node; });
+  ScrapePage page(snapshots, kNoLimit);
   size_t bytes = 0;
   for (auto _ : state) bytes = page.Answer(request).bytes().size();
   SeriesMemory memory;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines at changes, and only there.
-#include "exporter/state_log.h"
+#include "exporter/node/state_log.h"
 
 #include <gtest/gtest.h>
 

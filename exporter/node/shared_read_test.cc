@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who shares a read with whom.
-#include "collector/shared_read.h"
+#include "exporter/node/shared_read.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
 #include <new>
 #include <thread>
 #include <vector>
@@ -17,6 +20,17 @@ TEST(SharedReadTest, ReadsAnewForEachCallerThatComesAlone) {
   SharedRead<int> shared([&] { return std::make_shared<const int>(++reads); });
   EXPECT_EQ(*shared.Get(), 1);
   EXPECT_EQ(*shared.Get(), 2);
+}
+
+TEST(SharedReadTest, ServesAResultAgainWhileItIsYoung) {
+  int reads = 0;
+  const auto read = [&] { return std::make_shared<const int>(++reads); };
+  SharedRead<int> shared(read, std::chrono::hours(1));
+  EXPECT_EQ(*shared.Get(), 1);
+  EXPECT_EQ(*shared.Get(), 1);
+  SharedRead<int> short_lived(read, std::chrono::nanoseconds(1));
+  EXPECT_EQ(*short_lived.Get(), 2);
+  EXPECT_EQ(*short_lived.Get(), 3);
 }
 
 TEST(SharedReadTest, GoesOnAfterAReadThatThrew) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares snapshots.
-#include "exporter/state_log.h"
+#include "exporter/node/state_log.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -14,7 +13,6 @@ void StateLog::Observe(const NodeSnapshot& snapshot) {
 }
 
 std::vector<StateLog::Line> StateLog::Changes(const NodeSnapshot& snapshot) {
-  const std::lock_guard lock(mutex_);
   std::vector<Line> lines;
   const SegmentCounts& now = snapshot.segments;
   const bool has_changed = now.live != segments_.live || now.exited != segments_.exited ||

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the log says of the node: a line when something has changed, none while it stays as it is.
+// Log lines about the node: one when something has changed, none while it stays as it is.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,7 +18,7 @@ namespace nccl_exporter {
 // every look.
 inline constexpr std::chrono::minutes kErrorLogInterval{10};
 
-// Safe to use from any thread.
+// Used by one thread at a time.
 class StateLog {
  public:
   // Logs what has changed since the snapshot before.
@@ -38,7 +37,6 @@ class StateLog {
     int64_t realtime_ns = 0;  // 0: never
   };
 
-  std::mutex mutex_;  // guards what follows
   SegmentCounts segments_;
   std::map<std::pair<SegmentError, std::optional<uint64_t>>, Told> errors_;  // as many as SegmentErrorCounts has
 };
