@@ -17,12 +17,6 @@ import wording
 ROOT = pathlib.Path(os.path.realpath(HERE / 'markdown.py')).parent.parent.parent
 IGNORED = {line.strip().strip('/') for line in (ROOT / '.gitignore').read_text().splitlines()}
 
-# Documents that still have findings. Names leave this list and never come back.
-NOT_YET_PLAIN = {
-    'ARCHITECTURE.md',
-    'proto/README.md',
-}
-
 
 def files(*endings):
     for folder, folders, names in os.walk(ROOT):
@@ -61,14 +55,9 @@ class Documents(unittest.TestCase):
                     self.assertTrue((ROOT / name).exists(), 'no such document')
 
     def test_are_plain(self):
-        for name in DOCUMENTS.keys() - NOT_YET_PLAIN:
+        for name, text in DOCUMENTS.items():
             with self.subTest(name):
-                self.assertEqual([], [f'{line}: {finding}' for line, finding in wording.findings(DOCUMENTS[name])])
-
-    def test_that_are_plain_by_now_are_not_listed(self):
-        for name in NOT_YET_PLAIN:
-            with self.subTest(name):
-                self.assertTrue(list(wording.findings(DOCUMENTS[name])), 'take it out of NOT_YET_PLAIN')
+                self.assertEqual([], [f'{line}: {finding}' for line, finding in wording.findings(text)])
 
 
 class Wording(unittest.TestCase):
