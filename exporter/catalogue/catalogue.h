@@ -3,7 +3,7 @@
 #pragma once
 
 #include "exporter/catalogue/metric_switches.h"
-#include "exporter/exposition/metric_family.h"
+#include "exporter/exposition/exposition.h"
 
 namespace nccl_exporter {
 

@@ -18,8 +18,11 @@ LabelsId ExpositionBuilder::AddLabel(std::string_view name, std::string_view val
 
 void ExpositionBuilder::Add(Metric metric, LabelsId subject, LabelsId own, double value) {
   if (!Serves(metric)) return;
-  FamilyOf(metric).series.push_back(
-      {.subject = subject, .own = own, .value = value, .counts = {}, .created_realtime_ns = created_realtime_ns_});
+  FamilyOf(metric).series.push_back({.group_labels = subject,
+                                     .variable_labels = own,
+                                     .value = value,
+                                     .counts = {},
+                                     .created_realtime_ns = created_realtime_ns_});
   ++samples_;
 }
 
@@ -27,8 +30,11 @@ void ExpositionBuilder::AddHistogram(Metric metric, LabelsId subject, LabelsId o
                                      std::span<const uint64_t> counts) {
   if (!Serves(metric)) return;
   Family& family = FamilyOf(metric);
-  family.series.push_back(
-      {.subject = subject, .own = own, .value = sum, .counts = counts, .created_realtime_ns = created_realtime_ns_});
+  family.series.push_back({.group_labels = subject,
+                           .variable_labels = own,
+                           .value = sum,
+                           .counts = counts,
+                           .created_realtime_ns = created_realtime_ns_});
   samples_ += SamplesPerSeries(family);
 }
 

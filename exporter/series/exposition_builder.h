@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "exporter/catalogue/catalogue.h"
-#include "exporter/exposition/metric_family.h"
+#include "exporter/exposition/exposition.h"
 
 namespace nccl_exporter {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "exporter/catalogue/metric_switches.h"
-#include "exporter/exposition/label_set.h"
+#include "exporter/exposition/exposition.h"
 #include "proto/collective.h"
 
 namespace nccl_exporter {

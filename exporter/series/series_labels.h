@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "collector/node_snapshot.h"
-#include "exporter/exposition/metric_family.h"
+#include "exporter/exposition/exposition.h"
 
 namespace nccl_exporter {
 

@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "collector/node_snapshot.h"
-#include "exporter/exposition/metric_family.h"
+#include "exporter/exposition/exposition.h"
 #include "exporter/series/series_memory.h"
 
 namespace nccl_exporter {

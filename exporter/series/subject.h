@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "collector/node_snapshot.h"
-#include "exporter/exposition/label_set.h"
+#include "exporter/exposition/exposition.h"
 
 namespace nccl_exporter {
 

@@ -4,8 +4,7 @@
 
 #include "exporter/catalogue/catalogue.h"
 #include "exporter/commands/segment_dump.h"
-#include "exporter/exposition/openmetrics_encoder.h"
-#include "exporter/exposition/text_encoder.h"
+#include "exporter/exposition/encoder.h"
 #include "exporter/series/snapshot_families.h"
 #include "exporter/testing/example_snapshot.h"
 

@@ -69,7 +69,7 @@ class ScrapedNode {
 
   std::string TextOf(const Series& series) const {
     std::string text;
-    for (const LabelsId id : {series.subject, series.own}) {
+    for (const LabelsId id : {series.group_labels, series.variable_labels}) {
       for (const Label& label : exposition_.labels[id]->labels()) text += label.name + '=' + label.value + ',';
     }
     return text;
