@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/number_text.h"
 #include "exporter/testing/one_family.h"

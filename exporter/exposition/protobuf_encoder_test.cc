@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/testing/decoded_families.h"
 #include "exporter/testing/one_family.h"

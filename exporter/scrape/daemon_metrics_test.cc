@@ -9,7 +9,7 @@
 #include <chrono>
 #include <string>
 
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/version.h"
 
 namespace nccl_exporter {

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "collector/collector.h"
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/native_histogram.h"
 #include "exporter/scrape/page_builder.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/scrape/negotiation.h"
 
 namespace nccl_exporter {
@@ -31,7 +31,7 @@ class ScrapeInProgress {
 
 }  // namespace
 
-ScrapePage::ScrapePage(SnapshotSource snapshots, size_t series_limit, const MetricSwitches& switches)
+ScrapePage::ScrapePage(SnapshotSource snapshots, size_t series_limit, const MetricFilter& switches)
     : snapshots_(std::move(snapshots)),
       series_limit_(series_limit),
       switches_(switches),

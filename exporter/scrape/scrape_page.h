@@ -26,8 +26,7 @@ using SnapshotSource = std::function<std::shared_ptr<const NodeSnapshot>()>;
 
 class ScrapePage {
  public:
-  explicit ScrapePage(SnapshotSource snapshots, size_t series_limit = kSeriesLimit,
-                      const MetricSwitches& switches = {});
+  explicit ScrapePage(SnapshotSource snapshots, size_t series_limit = kSeriesLimit, const MetricFilter& switches = {});
 
   HttpResponse Answer(const HttpRequest& request);
 
@@ -44,7 +43,7 @@ class ScrapePage {
 
   const SnapshotSource snapshots_;
   const size_t series_limit_;
-  const MetricSwitches switches_;
+  const MetricFilter switches_;
   DaemonMetrics daemon_;
   SeriesMemory memory_;  // of the builder's thread
   // Outlived by the answers that are still being sent when the page is gone.

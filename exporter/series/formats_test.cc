@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/series/snapshot_families.h"

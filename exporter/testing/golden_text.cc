@@ -2,7 +2,7 @@
 // The example snapshot, encoded.
 #include "exporter/testing/golden_text.h"
 
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/commands/segment_dump.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/series/snapshot_families.h"
