@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
-#include "exporter/catalogue/metric_switches.h"
-#include "exporter/exposition/metric_family.h"
+#include "exporter/catalogue/metric_filter.h"
+#include "exporter/exposition/exposition.h"
 #include "exporter/node/snapshot_source.h"
 #include "exporter/scrape/daemon_metrics.h"
 #include "exporter/series/snapshot_families.h"
@@ -16,7 +16,7 @@ namespace nccl_exporter {
 class NodeExposition {
  public:
   // `snapshots` and `daemon` outlive this object.
-  NodeExposition(SnapshotSource& snapshots, DaemonMetrics& daemon, size_t series_limit, const MetricSwitches& switches);
+  NodeExposition(SnapshotSource& snapshots, DaemonMetrics& daemon, size_t series_limit, const MetricFilter& filter);
 
   // Takes a snapshot for it.
   Exposition Next();
@@ -25,7 +25,7 @@ class NodeExposition {
   SnapshotSource& snapshots_;
   DaemonMetrics& daemon_;
   const size_t series_limit_;
-  const MetricSwitches switches_;
+  const MetricFilter filter_;
   SeriesMemory memory_;  // from one exposition to the next
 };
 

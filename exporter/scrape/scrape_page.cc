@@ -30,9 +30,9 @@ class ScrapeInProgress {
 
 }  // namespace
 
-ScrapePage::ScrapePage(SnapshotSource& snapshots, size_t series_limit, const MetricSwitches& switches)
+ScrapePage::ScrapePage(SnapshotSource& snapshots, size_t series_limit, const MetricFilter& filter)
     : daemon_(Limits(series_limit)),
-      exposition_(snapshots, daemon_, series_limit, switches),
+      exposition_(snapshots, daemon_, series_limit, filter),
       builder_([&exposition = exposition_] { return exposition.Next(); }) {}
 
 HttpResponse ScrapePage::Answer(const HttpRequest& request) {

@@ -25,7 +25,7 @@ class ScrapePage {
  public:
   // `snapshots` outlives this object.
   explicit ScrapePage(SnapshotSource& snapshots, size_t series_limit = kSeriesLimit,
-                      const MetricSwitches& switches = {});
+                      const MetricFilter& filter = {});
 
   HttpResponse Answer(const HttpRequest& request);
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of what members left behind.
 #include "exporter/series/departed_counts.h"
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 namespace nccl_exporter {
 namespace {
 
-// A file system may give the number of a file that is gone to the next one, of which the time of start tells it apart.
+// A file system may give the inode number of a removed file to the next one. The time of start distinguishes them.
 auto KeyOf(const ProcessSnapshot& process) { return std::tuple(process.file, process.start_realtime_ns); }
 
 auto KeyOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
@@ -75,7 +74,7 @@ void DepartedCounts::AddDeparted(const ProcessOf& gone) {
   sum->second.start_realtime_ns = is_first ? start : std::min(sum->second.start_realtime_ns, start);
 }
 
-void DepartedCounts::AppendTo(const SharedLabels& labels, std::vector<Member>& members) const {
+void DepartedCounts::AppendTo(const SharedLabels& labels, std::vector<GroupMember>& members) const {
   const auto found = departed_communicators_.find(labels);
   if (found == departed_communicators_.end()) return;
   for (const auto& [ranks, counts] : found->second) {
@@ -88,8 +87,8 @@ const DepartedProcesses* DepartedCounts::ProcessesOf(const SharedLabels& labels)
   return found == departed_processes_.end() ? nullptr : &found->second;
 }
 
-void DepartedCounts::Remember(const SharedLabels& labels, std::span<const Member> members) {
-  for (const Member& member : members) {
+void DepartedCounts::Remember(const SharedLabels& labels, std::span<const GroupMember> members) {
+  for (const GroupMember& member : members) {
     if (!member.has_departed) communicators_.push_back({.labels = labels, .member = member});
   }
 }

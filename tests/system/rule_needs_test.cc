@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "proto/metric_choice.h"
+#include "proto/droppable_labels.h"
 
 namespace nccl_exporter {
 namespace {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One scrape as plain data: families, series and shared label sets. Built once a scrape, then read by one encoder.
+// Exposition, one scrape as plain data: families, series and shared label sets. One thread builds it, then encoders on
+// any threads read it.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,12 +14,37 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/exposition/label_set.h"
 #include "proto/metric_catalogue.h"
 
 namespace nccl_exporter {
 
-// Index in Exposition::labels: thousands of series share a few label sets.
+struct Label {
+  std::string name;
+  std::string value;
+
+  auto operator<=>(const Label&) const = default;
+};
+using Labels = std::vector<Label>;
+
+// Labels and their renderings. Thousands of series and many scrapes share one set, so it is rendered once.
+// Immutable: any thread may read it.
+class LabelSet {
+ public:
+  explicit LabelSet(Labels labels);
+
+  const Labels& labels() const { return labels_; }
+  const std::string& text() const { return text_; }          // a="b",c="d" without braces
+  const std::string& protobuf() const { return protobuf_; }  // the label fields of a Metric message
+
+ private:
+  Labels labels_;
+  std::string text_;
+  std::string protobuf_;
+};
+
+using SharedLabels = std::shared_ptr<const LabelSet>;
+
+// Index in Exposition::labels.
 using LabelsId = uint32_t;
 inline constexpr LabelsId kNoLabels = 0;
 
@@ -30,17 +57,17 @@ struct HistogramScale {
     int first_bound = 0;
     int halvings = 0;  // of the resolution, before it is served
   };
-  std::optional<Native> native;  // absent: the classic bounds are all there is
+  std::optional<Native> native;  // absent: the histogram has classic bounds only
   std::vector<double> bounds;    // classic upper bounds, ascending, without +Inf
   std::vector<uint32_t> ends;    // counts[0] to counts[ends[i] - 1] are values up to bounds[i]
 };
 
 struct Series {
-  LabelsId subject = kNoLabels;      // whom the series is about: a communicator, a process
-  LabelsId own = kNoLabels;          // what sets it apart from the subject's other series of the family
-  double value = 0;                  // of a histogram: the sum
-  std::span<const uint64_t> counts;  // of a histogram: not cumulative, at full resolution
-  // Of a counter or a histogram: since when it counts, nanoseconds since the epoch. 0: since the daemon does.
+  LabelsId group_labels = kNoLabels;     // shared by all series of one communicator or one process
+  LabelsId variable_labels = kNoLabels;  // distinguish the series of one family within this group
+  double value = 0;                      // of a histogram: the sum
+  std::span<const uint64_t> counts;      // of a histogram: not cumulative, at full resolution
+  // Of a counter or a histogram: since when it counts, nanoseconds since the epoch. 0: since the daemon's start.
   int64_t created_realtime_ns = 0;
 };
 
@@ -64,7 +91,7 @@ struct Exposition {
   std::vector<SharedLabels> labels{std::make_shared<const LabelSet>(Labels{})};  // labels[kNoLabels] is the empty set
   std::vector<Family> families;                                                  // those without series are not served
   std::vector<std::shared_ptr<const void>> owners;  // of the memory that Series::counts point to
-  int64_t created_realtime_ns = 0;                  // of series that tell no time of their own; 0: unknown
+  int64_t created_realtime_ns = 0;                  // of series that have no time of their own; 0: unknown
 };
 
 // Lines that a series becomes in a text format, and samples that Prometheus stores for it.
@@ -76,7 +103,11 @@ inline size_t SamplesPerSeries(const Family& family) {
 // A family's name without the suffix _total or _info of its samples.
 std::string_view SampleFamilyName(const Family& family);
 
-// Whether a format that tells units may tell this one: the name must end in it.
+// Whether a format with units may state this one. OpenMetrics requires that the family's name ends in it.
 bool NameEndsInUnit(std::string_view name, std::string_view unit);
+
+// Appends `text` as both text formats write it in HELP lines and label values: with backslash and line feed escaped,
+// and double quotes too if `escape_quotes`.
+void AppendEscaped(std::string_view text, bool escape_quotes, std::string& out);
 
 }  // namespace nccl_exporter

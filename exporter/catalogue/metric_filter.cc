@@ -1,17 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names and bounds that people write, as the catalogue and the segment have them.
-#include "exporter/catalogue/metric_switches.h"
+#include "exporter/catalogue/metric_filter.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
+#include <span>
 #include <system_error>
 
-#include "exporter/catalogue/nearest_name.h"
-#include "proto/metric_choice.h"
+#include "proto/droppable_labels.h"
 
 namespace nccl_exporter {
 namespace {
+
+// Edit distance, row by row.
+size_t Distance(std::string_view from, std::string_view to) {
+  std::vector<size_t> row(to.size() + 1);  // distances of what was read of `from` to each beginning of `to`
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (const char character : from) {
+    size_t diagonal = row[0]++;
+    for (size_t i = 1; i < row.size(); ++i) {
+      const size_t replaced = diagonal + (to[i - 1] == character ? 0 : 1);
+      diagonal = row[i];
+      row[i] = std::min({row[i - 1] + 1, row[i] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+// The name that takes the fewest insertions, deletions and replacements of characters to become `text`, the first of
+// equals. `names` is not empty.
+std::string_view NearestName(std::string_view text, std::span<const std::string_view> names) {
+  return *std::ranges::min_element(names, {}, [&](std::string_view name) { return Distance(text, name); });
+}
 
 std::vector<std::string_view> Families() {
   std::vector<std::string_view> names;
@@ -66,9 +87,24 @@ std::vector<int> ParseBounds(std::string_view list, std::string& complaint) {
   return bounds;
 }
 
+template <typename Buckets>
+HistogramScale ScaleOf(const std::vector<int>& classic_bounds, std::optional<int> schema) {
+  HistogramScale scale;
+  if (schema) {
+    scale.native = {
+        .schema = Buckets::kSchema, .first_bound = Buckets::kFirstBound, .halvings = Buckets::kSchema - *schema};
+  }
+  for (const int bound : classic_bounds) {
+    const int index = bound - Buckets::kFirstBound;
+    scale.bounds.push_back(Buckets::UpperBound(index));
+    scale.ends.push_back(static_cast<uint32_t>(index + 1));
+  }
+  return scale;
+}
+
 }  // namespace
 
-std::string MetricSwitches::Disable(std::string_view pattern) {
+std::string MetricFilter::Disable(std::string_view pattern) {
   bool is_known = false;
   std::vector<std::string_view> names = Families();
   for (const std::string_view family : names) {
@@ -82,7 +118,7 @@ std::string MetricSwitches::Disable(std::string_view pattern) {
          std::string(NearestName(pattern, names));
 }
 
-std::string MetricSwitches::DropLabel(std::string_view label) {
+std::string MetricFilter::DropLabel(std::string_view label) {
   const auto row = std::ranges::find(kDroppableLabels, label, &DroppableLabel::name);
   if (row != kDroppableLabels.end()) {
     dropped_.insert(row->name);
@@ -94,19 +130,19 @@ std::string MetricSwitches::DropLabel(std::string_view label) {
          std::string(NearestName(label, names));
 }
 
-std::string MetricSwitches::SetDurationBounds(std::string_view list) {
+std::string MetricFilter::SetDurationBounds(std::string_view list) {
   std::string complaint;
   duration_bounds_ = ParseBounds<DurationBuckets>(list, complaint);
   return complaint;
 }
 
-std::string MetricSwitches::SetBandwidthBounds(std::string_view list) {
+std::string MetricFilter::SetBandwidthBounds(std::string_view list) {
   std::string complaint;
   bandwidth_bounds_ = ParseBounds<BandwidthBuckets>(list, complaint);
   return complaint;
 }
 
-std::string MetricSwitches::SetNativeSchema(std::string_view schema) {
+std::string MetricFilter::SetNativeSchema(std::string_view schema) {
   constexpr std::string_view kSchemas = "0123";
   static_assert(DurationBuckets::kSchema == 3 && BandwidthBuckets::kSchema == 3);
   if (schema == "off") {
@@ -118,7 +154,7 @@ std::string MetricSwitches::SetNativeSchema(std::string_view schema) {
   return "";
 }
 
-std::string MetricSwitches::TakenFromRules() const {
+std::string MetricFilter::TakenFromRules() const {
   std::string taken;
   const auto add = [&](std::string_view name) { taken.append(taken.empty() ? "" : ", ").append(name); };
   for (const Metric metric : kMetricsNeededByRules) {
@@ -128,6 +164,26 @@ std::string MetricSwitches::TakenFromRules() const {
     if (label.is_needed_by_rules && !Keeps(label.name)) add(label.name);
   }
   return taken;
+}
+
+Exposition ExpositionOfCatalogue(const MetricFilter& filter) {
+  Exposition exposition;
+  for (const MetricRow& row : kMetrics) {
+    exposition.families.push_back({.name = std::string(row.name),
+                                   .help = std::string(row.help),
+                                   .unit = std::string(row.unit),
+                                   .type = row.type,
+                                   .scale = {},
+                                   .is_served = filter.Serves(row.name),
+                                   .series = {}});
+  }
+  for (const Metric metric : {Metric::kCollectiveDuration, Metric::kSendDuration, Metric::kRecvDuration}) {
+    exposition.families[static_cast<size_t>(metric)].scale =
+        ScaleOf<DurationBuckets>(filter.duration_bounds(), filter.native_schema());
+  }
+  exposition.families[static_cast<size_t>(Metric::kCollectiveBusBandwidth)].scale =
+      ScaleOf<BandwidthBuckets>(filter.bandwidth_bounds(), filter.native_schema());
+  return exposition;
 }
 
 }  // namespace nccl_exporter
