@@ -32,6 +32,7 @@ class Callbacks {
   // Each start returns the handle for NCCL, or nullptr when the event is dropped.
   void* StartCallGroup(void* context, int depth);
   void* StartCall(void* context, Function function, bool is_captured, void* call_group);
+  template <bool kHasCallEvents>
   void* StartLaunch(void* context);
   void* StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
                   uint32_t element_bytes, void* call, void* launch);
@@ -88,6 +89,7 @@ inline void* Callbacks::StartCall(void* context, Function function, bool is_capt
   }
   communicator->NoteCall(is_captured);
   if (is_captured) {
+    process_.host_announcements().NoteCapture();
     const uint64_t thread = process_.capturing_threads().Number();
     return Handle::Of(communicators_.Salt(), HandleKind::kCapturedCall, thread).Pointer();
   }
@@ -101,12 +103,15 @@ inline void* Callbacks::StartCall(void* context, Function function, bool is_capt
   return Handle::Of(communicators_.Salt(), kind, process_.call_clock().PayloadOf(now_ns)).Pointer();
 }
 
+// Where calls are not announced (API v4 and before), it is not known whether one was captured.
+template <bool kHasCallEvents>
 inline void* Callbacks::StartLaunch(void* context) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
   process_.CheckMask(from.Slot());
-  const uint64_t ticket = communicator->FollowsOperations() ? communicator->OpenLaunch() : 0;
+  const bool is_alone = kHasCallEvents && !process_.host_announcements().ArePossible();
+  const uint64_t ticket = communicator->FollowsOperations() ? communicator->OpenLaunch(is_alone) : 0;
   return from.With(ticket != 0 ? HandleKind::kGroup : HandleKind::kUnfollowed, ticket).Pointer();
 }
 

@@ -64,7 +64,7 @@ struct Adapter {
   }
 
   NCCL_EXPORTER_EVENT StartGroup(void* context, void** handle) {
-    *handle = Callbacks(*Process::Get()).StartLaunch(context);
+    *handle = Callbacks(*Process::Get()).template StartLaunch<kHasCallEvents>(context);
     return abi::kSuccess;
   }
 

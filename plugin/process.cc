@@ -89,6 +89,7 @@ void Process::Start(const InitRequest& request) {
   call_clock_.Open(NowNs() - kClockMarginNs);
   pid_ = getpid();
   capturing_threads_.Open();
+  host_announcements_.Open(Environment("CUDA_LAUNCH_BLOCKING"));
   samplers_.Open(SamplingSettings(options_));
   OpenOverflow();
   mode_ = Mode::kRunning;

@@ -17,12 +17,13 @@
 #include <cstdint>
 
 #include "plugin/call_clock.h"
+#include "plugin/capturing_threads.h"
 #include "plugin/communicator_table.h"
 #include "plugin/event_decisions.h"
+#include "plugin/host_announcements.h"
 #include "plugin/identity/gpu_identity.h"
 #include "plugin/init_request.h"
 #include "plugin/mask_watch.h"
-#include "plugin/capturing_threads.h"
 #include "plugin/options.h"
 #include "plugin/sampling/sampler_set.h"
 #include "plugin/segment/segment.h"
@@ -45,6 +46,7 @@ class Process {
   CommunicatorTable& communicators() { return communicators_; }
   CallClock& call_clock() { return call_clock_; }
   CapturingThreads& capturing_threads() { return capturing_threads_; }
+  HostAnnouncements& host_announcements() { return host_announcements_; }
   SamplerSet& samplers() { return samplers_; }
   int pid() const { return pid_; }
 
@@ -79,6 +81,7 @@ class Process {
   int pid_;
   CallClock call_clock_;
   CapturingThreads capturing_threads_;
+  HostAnnouncements host_announcements_;
   SamplerSet samplers_;
   MaskWatch mask_watch_;
   Segment segment_;

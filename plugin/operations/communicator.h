@@ -69,7 +69,7 @@ class Communicator {
 
   // Launches and operations (operation_starter.h, operation_completer.h).
 
-  uint64_t OpenLaunch() { return starter_.OpenLaunch(); }
+  uint64_t OpenLaunch(bool is_alone = false) { return starter_.OpenLaunch(is_alone); }
   uint64_t StartOperation(const OperationStart& start) { return starter_.StartOperation(start); }
   void CloseLaunch(uint64_t ticket) { completer().CloseLaunch(ticket); }
 

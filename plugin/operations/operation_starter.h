@@ -36,8 +36,9 @@ class OperationStarter {
   // A call of the API.
   void NoteCall(bool is_captured) { drift_watch_.NoteCall(is_captured); }
 
-  // A launch: returns its ticket, or 0 when its operations cannot be followed.
-  uint64_t OpenLaunch();
+  // A launch: returns its ticket, or 0 when its operations cannot be followed. `is_alone`: no other thread opens one at
+  // the same time. If one does, both may get one ticket, and are then recorded as one launch or counted as abandoned.
+  uint64_t OpenLaunch(bool is_alone);
   // Counts the operation; returns its ticket, or 0 when it is not followed.
   uint64_t StartOperation(const OperationStart& start);
 
@@ -65,8 +66,8 @@ class OperationStarter {
   OperationCompleter completer_;
 };
 
-inline uint64_t OperationStarter::OpenLaunch() {
-  const uint64_t ticket = NextTicket(next_launch_);
+inline uint64_t OperationStarter::OpenLaunch(bool is_alone) {
+  const uint64_t ticket = is_alone ? NextTicketExclusive(next_launch_) : NextTicket(next_launch_);
   Launch& launch = shared().LaunchAt(ticket);
   if (LoadAcquire(launch.ticket) != 0 && !completer_.IsFreed(launch)) return 0;
   StoreRelaxed(launch.members, 0);
