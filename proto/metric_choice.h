@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a site may leave out of a scrape, and what the rules of deploy/prometheus cannot do without.
+// Labels that a site may leave out of a scrape, and those that the rules of deploy/prometheus need.
 #pragma once
 
 #include <array>
