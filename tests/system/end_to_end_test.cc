@@ -226,7 +226,7 @@ TEST_F(EndToEnd, SaysNothingOfCompletionWhereNobodyTells) {
   const Exposition scrape = daemon.Scrape();
   EXPECT_GT(Sum(scrape, "nccl_collective_started_sequence"), 0);
   EXPECT_TRUE(scrape.Find("nccl_collective_completed_sequence").empty());
-  EXPECT_TRUE(scrape.Find("nccl_collective_in_flight").empty());
+  EXPECT_TRUE(scrape.Find("nccl_operations_in_flight").empty());
 }
 
 TEST_F(EndToEnd, FollowsOperationsAcrossTheNetworkOutsideOfWindows) {
@@ -241,7 +241,7 @@ TEST_F(EndToEnd, FollowsOperationsAcrossTheNetworkOutsideOfWindows) {
   const Exposition scrape = daemon.Scrape();
   const double started = scrape.Value("nccl_collective_started_sequence", {{"rank", "1"}}).value_or(0);
   const double completed = scrape.Value("nccl_collective_completed_sequence", {{"rank", "1"}}).value_or(0);
-  const double in_flight = scrape.Value("nccl_collective_in_flight", {{"rank", "1"}}).value_or(0);
+  const double in_flight = scrape.Value("nccl_operations_in_flight", {{"rank", "1"}}).value_or(0);
   EXPECT_GT(in_flight, 0);
   EXPECT_EQ(started, completed + in_flight);
   EXPECT_EQ(scrape.Value("nccl_collective_completed_sequence", {{"rank", "0"}}),

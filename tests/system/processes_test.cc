@@ -66,14 +66,14 @@ TEST_F(Processes, ShowsWhatAKilledRankWasIn) {
   EXPECT_EQ(job.exit_code, 0) << job.output;
   const Exposition scrape = daemon.Scrape();
   const double started = scrape.Value("nccl_collective_started_sequence", {{"rank", "1"}}).value_or(0);
-  EXPECT_GT(scrape.Value("nccl_collective_in_flight", {{"rank", "1"}}).value_or(0), 0);
+  EXPECT_GT(scrape.Value("nccl_operations_in_flight", {{"rank", "1"}}).value_or(0), 0);
   EXPECT_LT(scrape.Value("nccl_collective_completed_sequence", {{"rank", "1"}}).value_or(started), started);
-  EXPECT_EQ(scrape
-                .Find("nccl_collective_oldest_in_flight_start_timestamp_seconds",
-                      {{"rank", "1"}, {"collective", "AllReduce"}})
-                .size(),
-            1u);
-  EXPECT_TRUE(scrape.Find("nccl_collective_oldest_in_flight_start_timestamp_seconds", {{"rank", "0"}}).empty());
+  EXPECT_EQ(
+      scrape
+          .Find("nccl_operations_oldest_in_flight_start_timestamp_seconds", {{"rank", "1"}, {"function", "AllReduce"}})
+          .size(),
+      1u);
+  EXPECT_TRUE(scrape.Find("nccl_operations_oldest_in_flight_start_timestamp_seconds", {{"rank", "0"}}).empty());
 }
 
 TEST_F(Processes, ServesTheSameNumbersFromTwoDaemons) {
@@ -102,7 +102,7 @@ TEST_F(Processes, ReportsTheIdentityOfJobProcessAndGpu) {
   EXPECT_TRUE(info[0].labels.at("gpu_uuid").starts_with("GPU-")) << info[0].labels.at("gpu_uuid");
   EXPECT_FALSE(info[0].labels.at("pci_bus_id").empty());
   EXPECT_EQ(scrape.Find("nccl_communicator_info", {{"nccl_version", "2.30.7"}, {"api_version", "6"}}).size(), 2u);
-  EXPECT_EQ(scrape.Value("nccl_communicator_ranks", {{"rank", "0"}}).value_or(0), 2);
+  EXPECT_EQ(scrape.Value("nccl_communicator_ranks", {{"rank", "0"}, {"global_rank", "0"}}).value_or(0), 2);
 }
 
 TEST_F(Processes, NamesNoRankByTheNumberOfAProcessWithSeveralGpus) {
@@ -110,14 +110,14 @@ TEST_F(Processes, NamesNoRankByTheNumberOfAProcessWithSeveralGpus) {
   RunJob({"--steps", "3", "--ranks-per-node", "4", "--ranks-per-process", "2", "--layout", "dp"});
   const Exposition scrape = daemon.Scrape();
   const auto info = scrape.Find("nccl_rank_info");
-  const auto alive = scrape.Find("nccl_rank_alive");
+  const auto alive = scrape.Find("nccl_process_alive");
   EXPECT_EQ(info.size(), 4u);
   EXPECT_EQ(alive.size(), 2u);
   for (const Sample& sample : info) {
-    EXPECT_EQ(sample.labels.at("global_rank"), "");
+    EXPECT_FALSE(sample.labels.contains("global_rank"));
     EXPECT_EQ(sample.labels.at("local_rank"), "");
   }
-  for (const Sample& sample : alive) EXPECT_EQ(sample.labels.at("global_rank"), "");
+  for (const Sample& sample : alive) EXPECT_FALSE(sample.labels.contains("global_rank"));
   EXPECT_EQ(nlohmann::json::parse(daemon.Get("/api/v1/node").body)["processes"][1]["global_rank"], "");
 }
 

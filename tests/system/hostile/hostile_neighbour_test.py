@@ -123,7 +123,7 @@ def differences(scrape, truth):
         for communicator in rank['communicators']:
             for function, true in communicator['functions'].items():
                 where = {'comm': communicator['id'], 'rank': str(communicator['rank'])}
-                expect(true['calls'], 'nccl_collective_calls_total', collective=function, **where)
+                expect(true['calls'], 'nccl_api_calls_total', function=function, **where)
                 expect(sum(true['duration'].values()), 'nccl_collective_duration_seconds_count', collective=function, **where)
                 for size, counts in true['sizes'].items():
                     expect(counts['operations'], 'nccl_collective_operations_total', collective=function, size=size, **where)
