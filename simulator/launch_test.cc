@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launch reports, in which order, and what becomes of it under each fault.
+// Events of a launch, their order, and their changes under each fault.
 #include <gtest/gtest.h>
 
 #include <algorithm>

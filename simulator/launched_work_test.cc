@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPU and the network report of work that was launched, and the times that the plugin sees; also at replays of
-// captured graphs.
+// Events of GPU and network about launched work, and the times that the plugin sees; also at replays of captured
+// graphs.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL makes of a call: a task with its mask, its channels and its handle, and the Coll or P2p event that
-// announces it.
+// Task that NCCL makes of a call, with its mask, its channels and its handle, and the Coll or P2p event that announces
+// it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can go wrong with NCCL's kernel events and their time stamps: one row each, with its parameters and the releases
-// that it exists in.
+// Faults of NCCL's kernel events and their time stamps: one row each, with its parameters and the releases that have
+// it.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a job is played to the plugin: everything that NCCL, its settings and the machine decide, and not the workload.
+// Options by which a job is played to the plugin: all that NCCL, its settings and the machine decide, not the workload.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the player reports of what it plays: all that it knows of the ground truth that a plugin is compared with.
+// Reports of the player about what it plays: all that it knows of the ground truth that a plugin is compared with.
 #pragma once
 
 #include <array>

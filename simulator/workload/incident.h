@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to a job while it runs: faults that an alert should report, and disturbances that should raise no alert.
-// One row each, with its settings.
+// Incidents in a running job: faults that an alert should report, and disturbances that should raise no alert. One row
+// each, with its settings.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When everything happens: walks all ranks of the cluster through the workload, step by step, and keeps what the
+// Times of all calls and kernels: takes all ranks of the cluster through the workload, step by step, and keeps what the
 // threads of one process do. A rank that hangs, waits for one that does, or is gone has times of kNever. Pure: no
 // clock, no communication, the same in every process.
 #pragma once

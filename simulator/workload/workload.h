@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the simulated job does: its communicators and, for every step, its groups of calls.
+// Workload of the simulated job: its communicators and, for every step, its groups of calls.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the alerts of one run are worth, measured by what its scenario expects. Pure.
+// Verdict on the alerts of one run, by what its scenario expects. Pure.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a release of NCCL reports to a profiler, as far as counts depend on it.
+// Events that a release of NCCL reports to a profiler, as far as counts depend on them.
 #pragma once
 
 namespace nccl_exporter {

@@ -204,8 +204,8 @@ void ExpectCountsEqual(const Exposition& scrape, const json& truth) {
       for (const auto& [function, expected] : communicator["functions"].items()) comparison.Check(function, expected);
     }
   }
-  for (const char* name : {"nccl_api_calls_total", "nccl_collective_operations_total",
-                           "nccl_p2p_send_operations_total", "nccl_p2p_recv_operations_total"}) {
+  for (const char* name : {"nccl_api_calls_total", "nccl_collective_operations_total", "nccl_p2p_send_operations_total",
+                           "nccl_p2p_recv_operations_total"}) {
     for (const Sample& sample : scrape.Find(name)) {
       if (sample.value == 0) continue;
       EXPECT_TRUE(known.contains({sample.labels.at("comm"), sample.labels.at("rank")}))

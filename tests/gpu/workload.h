@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank of the job asks of NCCL: a bit of everything that a profiler sees, in the same order on all
-// ranks.
+// Calls of one rank of the job: a bit of everything that a profiler sees, in the same order on all ranks.
 #pragma once
 
 #include <cstddef>

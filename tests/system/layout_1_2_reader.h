@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 namespace nccl_exporter {
 
@@ -13,12 +14,12 @@ class Layout12Reader {
  public:
   explicit Layout12Reader(std::string segment) : bytes_(std::move(segment)) {}
 
-  // Why that daemon refuses the segment; empty if it reads it. Everything below asks for an empty one.
+  // Why that daemon refuses the segment; empty if it reads it. The methods below need a segment that it reads.
   std::string Refusal() const;
 
   // By number of the cause; causes that did not occur are left out.
   nlohmann::json Losses() const;
-  // One object per communicator that is live, in the shape of the simulator's ground truth. `in_flight` has the
+  // One object for each live communicator, in the shape of the simulator's ground truth. `in_flight` has the
   // functions of the operations in flight.
   nlohmann::json Communicators() const;
 

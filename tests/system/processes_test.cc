@@ -68,11 +68,11 @@ TEST_F(Processes, ShowsWhatAKilledRankWasIn) {
   const double started = scrape.Value("nccl_collective_started_sequence", {{"rank", "1"}}).value_or(0);
   EXPECT_GT(scrape.Value("nccl_operations_in_flight", {{"rank", "1"}}).value_or(0), 0);
   EXPECT_LT(scrape.Value("nccl_collective_completed_sequence", {{"rank", "1"}}).value_or(started), started);
-  EXPECT_EQ(scrape
-                .Find("nccl_operations_oldest_in_flight_start_timestamp_seconds",
-                      {{"rank", "1"}, {"function", "AllReduce"}})
-                .size(),
-            1u);
+  EXPECT_EQ(
+      scrape
+          .Find("nccl_operations_oldest_in_flight_start_timestamp_seconds", {{"rank", "1"}, {"function", "AllReduce"}})
+          .size(),
+      1u);
   EXPECT_TRUE(scrape.Find("nccl_operations_oldest_in_flight_start_timestamp_seconds", {{"rank", "0"}}).empty());
 }
 

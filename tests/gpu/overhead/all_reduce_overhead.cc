@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin costs a job: the same AllReduce without a plugin, with one that receives the same events and does
+// Cost of the plugin for a job: the same AllReduce without a plugin, with one that receives the same events and does
 // nothing, and with ours. The three jobs live side by side and take turns block by block, so that a drift of the
 // machine hits all.
 #include <signal.h>
