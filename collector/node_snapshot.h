@@ -146,9 +146,9 @@ inline constexpr CodeTable<Uncompared> kUncomparedReasons{{
     {Uncompared::kPartnerMissing, "partner_missing",
      "another rank on this node does not have it: untimed, rejected, overwritten"},
     {Uncompared::kUncertainClocks, "uncertain_clocks",
-     "no rank was later than another by more than the clocks are uncertain"},
+     "no rank was later than another by more than the uncertainty of the clocks"},
     {Uncompared::kMismatch, "mismatch", "the ranks' operations of that number cannot be the same"},
-    {Uncompared::kRankTwice, "rank_twice", "a rank is there twice: communicators that cannot be distinguished"},
+    {Uncompared::kRankTwice, "rank_twice", "a rank is present twice: communicators that cannot be distinguished"},
 }};
 static_assert(IsInOrder(kUncomparedReasons));
 using UncomparedOperations = std::array<uint64_t, kCountOf<Uncompared>>;
@@ -256,13 +256,13 @@ inline constexpr CodeTable<SegmentError> kSegmentErrors{{
     {SegmentError::kOpenFailed, "open_failed", "the file could not be opened"},
     {SegmentError::kNotARegularFile, "not_a_regular_file", "a link, a directory or a device with a segment's name"},
     {SegmentError::kBadMagic, "bad_magic", "the file is no segment"},
-    {SegmentError::kUnknownMajor, "unknown_major", "written by a plugin of another layout"},
+    {SegmentError::kUnknownMajor, "unknown_major", "written by a plugin with another layout"},
     {SegmentError::kBadGeometry, "bad_geometry", "sizes in the header contradict each other, the limits or the file"},
     {SegmentError::kTruncated, "truncated", "shorter than its header says"},
     {SegmentError::kChangedWhileRead, "changed_while_read",
      "a slot was claimed again during the copy; the next reading tries again"},
     {SegmentError::kReadFailed, "read_failed", "the file could not be read"},
-    {SegmentError::kUnlinkFailed, "unlink_failed", "a file that is out of use could not be removed"},
+    {SegmentError::kUnlinkFailed, "unlink_failed", "a file that is no longer used could not be removed"},
     {SegmentError::kDirectoryUnreadable, "directory_unreadable", "the directory could not be listed"},
     {SegmentError::kTooManySegments, "too_many_segments", "no room for more files, communicators or slots"},
 }};

@@ -196,7 +196,7 @@ void LogStart(const Options& options, const HttpServer& server, const WebSecurit
     std::error_code error;
     const bool is_directory = std::filesystem::is_directory(directory, error);
     if (!is_directory && std::filesystem::exists(directory, error)) {
-      spdlog::warn("{} is no directory: no segments can be found in it", directory);
+      spdlog::warn("{} is not a directory: it can hold no segments", directory);
     } else {
       const bool is_pattern = directory.ends_with("-*");
       spdlog::info("{} {}", is_directory || is_pattern ? "watching" : "waiting for segment directory", directory);
@@ -233,7 +233,7 @@ int Serve(const Options& options) {
   if (!error.empty()) return Fail(kRuntimeFailure, "cannot serve: " + error);
   LogStart(options, server, security);
   if (const std::string taken = options.metrics.TakenFromRules(); !taken.empty()) {
-    spdlog::warn("--metrics switches off what the shipped rules need: {}", taken);
+    spdlog::warn("--metrics leaves out families or labels that the shipped rules need: {}", taken);
   }
   collector.Start();
   snapshots.Take();

@@ -184,7 +184,7 @@ TEST(MainTest, ServesLessOnRequestAndWarnsOfWhatTheRulesNeed) {
   EXPECT_THAT(daemon.process().ReadErrorLine(), testing::HasSubstr("watching"));
   EXPECT_THAT(daemon.process().ReadErrorLine(),
               testing::AllOf(testing::HasSubstr("level=warn"),
-                             testing::HasSubstr("what the shipped rules need: nccl_exporter_user_segment")));
+                             testing::HasSubstr("that the shipped rules need: nccl_exporter_user_segment")));
   const std::string page = Get(daemon.port(), "/metrics").body;
   EXPECT_THAT(page, testing::Not(testing::HasSubstr("nccl_exporter_user_segment")));
   EXPECT_THAT(page, testing::HasSubstr("\nnccl_exporter_limit{limit=\"series\"} 20000\n"));
@@ -268,7 +268,7 @@ TEST(MainTest, DumpOfASegmentThatIsStartingSaysSo) {
     ChildProcess dump({kDaemon, "dump", path});
     EXPECT_EQ(dump.Wait(), 1) << path;
     EXPECT_EQ(OnlyLine(dump.ErrorOutput()),
-              "nccl-exporter: " + path + ": not ready: nothing is published in it, and no process holds it\n");
+              "nccl-exporter: " + path + ": not ready: it was never completed, and no process holds its lock\n");
     EXPECT_EQ(dump.Output(), "");
   }
 }

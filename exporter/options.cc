@@ -61,14 +61,14 @@ CLI::App* AddCardinality(CLI::App& app, NodeShape& shape) {
   constexpr int kMostCommunicators = 1000;
   CLI::App* command = app.add_subcommand(
       "cardinality",
-      "Print the series and bytes of a scrape: of this node, from --segment.dir, or of a node of a shape.");
+      "Print the series and bytes of a scrape: of this node, from --segment.dir, or of a node with the given shape.");
   command->fallthrough();
   command->add_option("--ranks", shape.ranks, "Ranks on the node.")->check(CLI::Range(1, kMostRanks));
   command->add_option("--communicators", shape.communicators, "Communicators of each rank.")
       ->check(CLI::Range(1, kMostCommunicators));
-  command->add_option("--p2p", shape.point_to_point, "Of these, the ones that only send and receive.")
+  command->add_option("--p2p", shape.point_to_point, "Number of these that only send and receive.")
       ->check(CLI::Range(0, kMostCommunicators));
-  command->add_option("--collectives", shape.collectives, "Collectives that each of the others uses.")
+  command->add_option("--collectives", shape.collectives, "Number of collectives that each of the others uses.")
       ->check(CLI::Range(1, kCollectivesOfShape));
   return command;
 }
@@ -100,12 +100,12 @@ Options ParseOptions(int argc, const char* const* argv, std::string& error) {
   app.set_version_flag("--version", "nccl-exporter " + std::string(kVersion), "Print the version and exit.");
   app.set_help_flag("-h,--help", "Print this help and exit.");
   app.require_subcommand(0, 1);
-  CLI::App* dump = app.add_subcommand("dump", "Print a segment readably.");
+  CLI::App* dump = app.add_subcommand("dump", "Print a segment as text.");
   dump->add_option("SEGMENT", options.dump_segment, "File to print.")->required();
   CLI::App* in_flight = app.add_subcommand("inflight", "Print which rank is in which collective, from --segment.dir.");
-  CLI::App* top = app.add_subcommand("top", "Show in a terminal what the ranks do now, from --segment.dir.");
+  CLI::App* top = app.add_subcommand("top", "Show the current state of the ranks in a terminal, from --segment.dir.");
   top->add_flag("--once", options.is_once,
-                "Print once, after a second, and exit; so it does where there is no terminal.");
+                "Print one screen after a second and exit. Without a terminal this is the default.");
   top->add_option("--sort", options.sort, "Order of the ranks.")
       ->check(CLI::IsMember(SortNames()))
       ->default_str("rank");

@@ -64,20 +64,20 @@ struct LossTraits {
 
 inline constexpr std::array<LossTraits, kLossCount> kLosses{{
     {Loss::kNoFreeCommunicatorSlot, LossKind::kDropped, "no_free_slot",
-     "communicator without a slot of its own: counted in the overflow slot, untimed"},
+     "no free slot for the communicator: counted in the overflow slot, untimed"},
     {Loss::kReservationFailed, LossKind::kDropped, "reservation_failed",
      "no room in the segment's file system for a communicator's counters"},
     {Loss::kInFlightFull, LossKind::kDropped, "in_flight_full",
-     "operation not followed: too many, or launches of them, in flight on its communicator"},
+     "operation not followed: too many operations or launches in flight on its communicator"},
     {Loss::kOperationAbandoned, LossKind::kDropped, "abandoned",
-     "operation given up before it was seen to complete: later ones had completed"},
+     "operation dropped before its completion was seen: later operations had completed"},
     {Loss::kIncompleteAtFinalize, LossKind::kDropped, "incomplete_at_finalize",
      "operation not complete when its communicator was finalized"},
     {Loss::kUnknownContext, LossKind::kUnmatched, "unknown_context",
      "event of a communicator that this process does not know"},
     {Loss::kForeignProcess, LossKind::kUnmatched, "foreign_process", "proxy event on behalf of another process (PXN)"},
-    {Loss::kUnknownHandle, LossKind::kUnmatched, "unknown_handle", "handle that this process never gave out"},
-    {Loss::kStaleHandle, LossKind::kUnmatched, "stale_handle", "handle of an operation that is gone"},
+    {Loss::kUnknownHandle, LossKind::kUnmatched, "unknown_handle", "handle that this process never returned"},
+    {Loss::kStaleHandle, LossKind::kUnmatched, "stale_handle", "handle of an operation that has ended"},
     {Loss::kAfterCompletion, LossKind::kUnmatched, "after_completion",
      "event of an operation that was already complete"},
     {Loss::kChannelOutOfRange, LossKind::kUnmatched, "channel_out_of_range", "channel number of 64 or more"},
@@ -96,20 +96,21 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
     {Loss::kRingOverrun, LossKind::kTimestampRejected, "ring_overrun",
      "NCCL's ring of time stamps may have been overrun"},
     {Loss::kDrift, LossKind::kTimestampRejected, "drift",
-     "communicator untimed, since its time stamps were found to drift"},
+     "communicator untimed, because its time stamps were found to drift"},
     {Loss::kJudgedAtOnce, LossKind::kTimestampRejected, "concurrent_recording",
-     "two launches were recorded at the same moment, and one was let go"},
+     "two threads recorded launches at the same moment, and one launch stays untimed"},
     {Loss::kCommunicatorDrifting, LossKind::kDropped, "communicator_drifting",
-     "operation not followed: its communicator is untimed for good"},
+     "operation not followed: its communicator is permanently untimed"},
     {Loss::kDisjointChannels, LossKind::kTimestampRejected, "disjoint_channels",
      "channels of one kernel did not run at the same time"},
     {Loss::kCompanion, LossKind::kTimestampRejected, "launch_member_untimed",
-     "shares the time of its launch with an operation that has none: rejected, incomplete, or not followed"},
+     "shares the time of its launch with an operation that is rejected, incomplete, or not followed"},
     {Loss::kConcurrentStart, LossKind::kDropped, "concurrent_start",
      "operation not followed: another thread was starting one on its communicator at the same moment"},
-    {Loss::kStopStampMissing, LossKind::kTimestampRejected, "missing_timestamp", "channel stopped without a GPU stop time"},
+    {Loss::kStopStampMissing, LossKind::kTimestampRejected, "missing_timestamp",
+     "channel stopped without a GPU stop time"},
     {Loss::kUnproven, LossKind::kTimestampRejected, "unproven",
-     "NCCL release not known, and its time stamps did not prove themselves before they had to be dropped"},
+     "time stamps of an unknown NCCL release, dropped before enough launches agreed with the CPU's clock"},
     {Loss::kPhaseMismatch, LossKind::kUnmatched, "phase_mismatch",
      "phases of a kernel that do not fit the times of its channels: left out"},
 }};
@@ -152,7 +153,7 @@ inline constexpr CodeTable<TimingReason> kTimingReasons{{
      "profiler API v1 and v2 have no kernel events; those of 2.26 have no time"},
     {TimingReason::kReleaseUnsound, "release_unsound",
      "2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps; 2.27: no large AlltoAll"},
-    {TimingReason::kReleaseUnknown, "release_unknown", "the NCCL version could not be found out"},
+    {TimingReason::kReleaseUnknown, "release_unknown", "the NCCL version is not known"},
     {TimingReason::kSharedMemoryLow, "shared_memory_low", "/dev/shm cannot hold what NCCL needs for kernel timing"},
     {TimingReason::kOverflow, "overflow", "communicator in the overflow slot"},
     {TimingReason::kDrift, "drift", "the communicator's time stamps were found to drift"},
@@ -163,7 +164,7 @@ inline constexpr CodeTable<TimingReason> kTimingReasons{{
     {TimingReason::kSamplingFrozen, "sampling_frozen",
      "windows of kernel timing ended outside of a window; the sampling reason says why"},
     {TimingReason::kMaskOverride, "mask_override",
-     "NCCL's event mask was changed by someone else, as by NCCL's RAS client"},
+     "another program changed NCCL's event mask, as NCCL's RAS client does"},
 }};
 static_assert(IsInOrder(kTimingReasons));
 constexpr std::string_view NameOf(TimingReason reason) { return RowIn(kTimingReasons, reason).name; }
@@ -186,19 +187,19 @@ inline constexpr CodeTable<DriftCause> kDriftCauses{{
     {DriftCause::kReplayAfterEagerCall, "replay_after_eager_call",
      "a captured graph that was replayed after an eager call"},
     {DriftCause::kContradiction, "contradiction", "GPU times that contradict each other or the CPU's clock"},
-    {DriftCause::kMaskOverride, "mask_override", "NCCL's event mask, which someone else has changed"},
+    {DriftCause::kMaskOverride, "mask_override", "another program changed NCCL's event mask"},
     {DriftCause::kEventsOff, "events_off",
-     "collectives that were not announced, because someone else had switched their events off"},
+     "collectives were not announced, because another program had switched their events off"},
 }};
 static_assert(IsInOrder(kDriftCauses));
 
 // Whether all operations are timed or those in windows of time (label `sampling`).
 enum class SamplingState : uint8_t { kNone, kLearning, kWindows, kFrozen, kCount };
 inline constexpr CodeTable<SamplingState> kSamplingStates{{
-    {SamplingState::kNone, "none", "what the timing source says, all the time"},
-    {SamplingState::kLearning, "learning", "all operations are timed, until it is clear what the process does"},
+    {SamplingState::kNone, "none", "no windows: the timing source applies all the time"},
+    {SamplingState::kLearning, "learning", "all operations are timed while the plugin watches the process"},
     {SamplingState::kWindows, "windows", "operations are timed in windows"},
-    {SamplingState::kFrozen, "frozen", "no windows, or none any more; the sampling reason says why"},
+    {SamplingState::kFrozen, "frozen", "windows are not possible, or have ended; the sampling reason says why"},
 }};
 static_assert(IsInOrder(kSamplingStates));
 constexpr std::string_view NameOf(SamplingState state) { return RowIn(kSamplingStates, state).name; }
@@ -216,14 +217,14 @@ enum class SamplingReason : uint8_t {
   kCount
 };
 inline constexpr CodeTable<SamplingReason> kSamplingReasons{{
-    {SamplingReason::kDefault, "default", "windows as they were asked for"},
+    {SamplingReason::kDefault, "default", "windows as requested"},
     {SamplingReason::kConfigured, "configured", "NCCL_EXPORTER_SAMPLING asks for no windows"},
     {SamplingReason::kRelease, "release", "NCCL other than 2.28 to 2.30, or no kernel timing"},
     {SamplingReason::kPointToPoint, "point_to_point", "the process sends and receives"},
     {SamplingReason::kGraph, "graph", "the process captures graphs"},
     {SamplingReason::kTooManyLibraries, "too_many_libraries",
-     "more copies of libnccl in the process than can be followed"},
-    {SamplingReason::kOverflow, "overflow", "communicators without a slot of their own"},
+     "more copies of libnccl in the process than the plugin can follow"},
+    {SamplingReason::kOverflow, "overflow", "some communicators have no slot"},
     {SamplingReason::kThreads, "threads", "threads call NCCL at the same time"},
 }};
 static_assert(IsInOrder(kSamplingReasons));

@@ -16,13 +16,13 @@ struct DroppableLabel {
   std::string_view meaning;  // what is one series without it
 };
 inline constexpr std::array<DroppableLabel, 14> kDroppableLabels{{
-    {"comm", true, "communicators of the same name; communicators without a slot of their own keep `comm=\"other\"`"},
-    {"comm_name", false, "nothing: `comm` tells communicators apart"},
+    {"comm", true, "communicators of the same name; communicators without a slot keep `comm=\"other\"`"},
+    {"comm_name", false, "nothing: `comm` distinguishes communicators"},
     {"rank", true,
      "nothing while there is `gpu` or `global_rank`; without them the ranks of a communicator on the node"},
     {"gpu", false, "nothing while there is `rank`"},
     {"uid", true, "users who name the same communicator or process: one can then hide another's hang"},
-    {"slurm_job_id", true, "what jobs have in common: nothing while there is `comm`, but for `comm=\"other\"` and P"},
+    {"slurm_job_id", true, "jobs: nothing while there is `comm`, except for `comm=\"other\"` and P"},
     {"namespace", true, "the same"},
     {"pod", true, "the same"},
     {"container", true, "the same"},

@@ -66,7 +66,7 @@ SlotDirectory ReadSlotDirectory(const SegmentSource& source, uint64_t* slots_lef
   for (uint32_t slot = 0; slot < directory.overflow_slot(); ++slot) {
     directory.lacked_slots = slots_left != nullptr && *slots_left == 0;
     if (directory.lacked_slots) {
-      directory.fault = SegmentFault{SegmentError::kTooManySegments, "too many slots of the user were ever used"};
+      directory.fault = SegmentFault{SegmentError::kTooManySegments, "the user has used too many slots"};
       return directory;
     }
     if (slots_left != nullptr) --*slots_left;

@@ -63,7 +63,7 @@ void Segment::Take(SegmentRead read, const FileStamp& stamp, const ReadTerms& te
   is_left_out_ = false;
   is_usable_ = is_usable_ || read_.process;
   communicators_wanted_ = read_.process ? read_.room : HadNoRoom() ? kMaxCommunicators : 0;
-  errors.Add(SegmentError::kChangedWhileRead, "a slot was claimed anew", read_.changed_slots);
+  errors.Add(SegmentError::kChangedWhileRead, "a slot was claimed again", read_.changed_slots);
   if (read_.fault) counted_fault_.Count(read_.fault->error, read_.fault->detail, stamp, errors);
 }
 

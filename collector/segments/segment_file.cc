@@ -70,8 +70,8 @@ std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentE
   if (!read.process) {
     *error = read.fault ? read.fault->error : SegmentError::kCount;
     *detail = read.fault        ? read.fault->detail
-              : writer.is_alive ? "the process that holds it is still starting"
-                                : "nothing is published in it, and no process holds it";
+              : writer.is_alive ? "the process that holds its lock is still starting"
+                                : "it was never completed, and no process holds its lock";
     return std::nullopt;
   }
   read.process->file = KeyOf(file->Status());

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One communicator: how fast, who is late, who is in what."""
+"""One communicator: speed, late ranks, and the operation of each rank."""
 from columns import HIDDEN_COMM_COLUMNS, HIDDEN_JOB_COLUMNS, RANK_COLUMNS
 from grafana_model import Column, Row, custom_variable, dashboard, graph, heat_map, query_variable, stat, steps, table
 from promql import (COMM, JOB, JOB_LABELS, JOB_VARIABLES, ON_RANK, RANK_LABELS, age_in_flight, alerts, distribution_of, named, quantile_of, rate,
@@ -19,19 +19,19 @@ BEHIND = f'max by ({JOB_LABELS}, comm) ({STARTED}) - on ({JOB_LABELS}, comm) gro
 
 WHAT = Row('Which communicator is it?', [
     stat('Ranks seen',
-         'Ranks of the communicator that are reported. Normal: all of them (beside); fewer where the plugin is missing or a node is not '
-         'watched.',
+         'Ranks of the communicator that are reported. Normal: as many as Ranks. Fewer if ranks run without the plugin or a node is not '
+         'monitored.',
          f'count(count by (rank) (nccl_rank_info{{{COMM}}}))', width=3),
     stat('Ranks',
-         'Ranks in the communicator, as NCCL says (2.27 and later). Normal: as the job is laid out.',
+         'Ranks in the communicator, as NCCL reports it (2.27 and later). Normal: as in the layout of the job.',
          f'max(nccl_communicator_ranks{{{COMM}}})', nothing='unknown', width=3),
     stat('Operations timed',
-         'Share of the operations whose duration was measured. Normal: 100 %, or about 10 % under sampling; counts and bytes are exact in any'
-         ' case.',
+         'Share of the operations with a measured duration. Normal: 100 %, or about 10 % under sampling; counts and bytes are exact in any '
+         'case.',
          f'sum({rate(TIMED, COMM)}) / (sum({rate("nccl_collective_operations_total", COMM)}) > 0)', 'percentunit', nothing='none', width=3),
     table('Identity',
-          'Name, spread and software, as its ranks see it, and where durations come from. Normal: one line; several timing sources are not '
-          'compared with each other.',
+          'Name, number of nodes and software, as its ranks report them, and the source of durations. Normal: one line; several timing '
+          'sources are not compared with each other.',
           [f'count by (comm_name, nnodes, nccl_version, api_version, timing_source, timing_reason, sampling) (nccl_communicator_info{{{COMM}}} '
            f'* {ON_RANK} group_left (timing_source, timing_reason, sampling) nccl_rank_info{{{COMM}}})'],
           [Column('comm_name', 'Name'), Column('nnodes', 'Nodes'), Column('nccl_version', 'NCCL'), Column('api_version', 'Profiler API'),
@@ -39,10 +39,10 @@ WHAT = Row('Which communicator is it?', [
                'short')], width=15, height=4),
 ])
 
-WHO = Row('Who is late?', [
+WHO = Row('Which rank is late?', [
     graph('Wait deficit, by rank',
-          'Median time in kernels of the communicator less that of the rank, as share of the time: what the others lose by it. The ten '
-          'largest. Normal: below 3 % and changing hands. One rank that stays on top is late. Needs 4 ranks.',
+          'Median time in kernels of the communicator minus that of the rank, as share of the time: the time that the others lose by it. The '
+          'ten largest. Normal: below 3 %, and changing between ranks. One rank that stays on top is late. Needs 4 ranks.',
           [(f'topk(10, {wait_deficit(COMM)} > 0)', 'rank {{rank}} {{hostname}} GPU {{gpu}}')], 'percentunit', thresholds=steps(watch=0.03),
           nothing='No rank waits less than the median'),
     graph('Mean time of an operation, by rank',
@@ -51,45 +51,45 @@ WHO = Row('Who is late?', [
           [(f'bottomk(10, sum by (rank, gpu, instance) ({rate(BUSY, OF)}) / (sum by (rank, gpu, instance) ({rate(TIMED, OF)}) > 0))',
                                   'rank {{rank}} {{instance}} GPU {{gpu}}')], 's'),
     graph('Last on its node, by rank',
-          'Share of compared collectives that the rank was the last of its node to enter, by the GPUs\' clocks; the ten largest. '
-          'Normal: shared among the ranks. Near 100 %: this one is late. Needs two ranks on a node and kernel timing.',
+          'Share of compared collectives that the rank was the last of its node to enter, by the GPU clocks; the ten largest. Normal: shared '
+          'among the ranks. Near 100 %: this rank is late. Needs two ranks on a node and kernel timing.',
           [(f'topk(10, sum by (rank, gpu, instance) ({rate("nccl_collective_last_arrivals_total", COMM)}) '
             f'/ (sum by (rank, gpu, instance) ({rate("nccl_collective_compared_operations_total", COMM)}) > 0))', 'rank {{rank}} {{instance}} GPU '
                 '{{gpu}}')],
           'percentunit', most=1, thresholds=steps(bad=0.8)),
     graph('Lateness on its node, by rank',
-          'How long after the first rank of its node a rank enters a compared collective, on average; the ten largest. Normal: well below the'
-          ' step; the first rank shows 0.',
+          'Mean time between the first rank of the node and this rank entering a compared collective; the ten largest. Normal: well below '
+          'the step; the first rank shows 0.',
           [(f'topk(10, sum by (rank, gpu, instance) ({rate("nccl_collective_arrival_lateness_seconds_total", COMM)}) '
             f'/ (sum by (rank, gpu, instance) ({rate("nccl_collective_compared_operations_total", COMM)}) > 0))', 'rank {{rank}} {{instance}} GPU '
                 '{{gpu}}')], 's'),
     graph('How closely arrivals are known',
-          'Half the range of a rank\'s start behind the first on its node, at the rank that is known least. Proven: by bounds of the clocks alone.'
-          ' Estimated: by deliveries and durations as well. Normal: well below the lateness shown.',
+          'Half the range of a rank\'s start after the first rank on the node; the rank with the largest range. Proven: only by bounds of '
+          'the clocks. Estimated: also by deliveries and durations. Normal: well below the lateness shown.',
           [(f'max(nccl_collective_arrival_uncertainty_seconds{{{COMM}}})', 'estimated'),
            (f'max(nccl_collective_arrival_proven_uncertainty_seconds{{{COMM}}})', 'proven')], 's'),
     graph('Arrivals that are estimates',
-          'Share of compared collectives whose arrivals are estimated, not proven. Normal: near 0 where hosts wait for their GPUs, near 100 % where they'
-          ' are far ahead.',
+          'Share of compared collectives with arrivals that are estimated, not proven. Normal: near 0 if hosts wait for their GPUs, near 100 '
+          '% if they are far ahead.',
           [(f'sum({rate("nccl_collective_estimated_arrivals_total", COMM)}) / (sum({rate("nccl_collective_compared_operations_total", COMM)}) > 0)',
             'estimated')], 'percentunit', most=1),
     graph('Kernels over symmetric windows, by phase',
-          'How a rank\'s kernels over symmetric windows spend their time: in waiting for the peers (initial_sync), in transfers (compute), in the end '
+          'Time of a rank\'s kernels over symmetric windows: waiting for the peers (initial_sync), transfers (compute), and the end '
           '(final_sync); the mean of all ranks. Normal: mostly compute. Needs NCCL 2.32 and NCCL_EXPORTER_KERNEL_PHASES=1 in the job.',
           [(f'avg by (phase) (sum by (rank, phase) ({rate("nccl_collective_phase_seconds_total", OF)}))', '{{phase}}')], 's'),
 ])
 
-PROGRESS = Row('Does it move on, and who is in what?', [
+PROGRESS = Row('Does it make progress, and which rank is in which operation?', [
     graph('Progress',
-          'Collectives started and completed since the communicator was created, by the rank that is furthest and the one that is least far. '
-          'Normal: lines that rise together. Flat: a hang or a pause. Started apart: some rank has not called.',
+          'Collectives started and completed since the communicator was created, of the rank with the most and the rank with the fewest. '
+          'Normal: lines that rise together. Flat: a hang or a pause. If the started lines are apart, some rank has not called.',
           [(f'max(nccl_collective_started_sequence{{{COMM}}})', 'started by the first'), (f'min(nccl_collective_started_sequence{{{COMM}}})',
                                                                                           'started by the last'),
            (f'min(nccl_collective_completed_sequence{{{COMM}}})', 'completed by the last')], 'short', width=8, height=9),
     table('In flight',
-          'Ranks with an operation that is not complete, its collective and age, and how many collectives the rank has started less than the '
-          'furthest one. Normal: ages below a step. In a hang look for who is behind, or in another collective. Ranks that are in nothing are'
-          ' listed by Behind alone.',
+          'Ranks with an operation that is not complete, its function and age, and how many collectives fewer than the furthest rank it has '
+          'started. Normal: ages below a step. In a hang look for the rank that is behind, or in another collective. A rank without an '
+          'operation in flight shows Behind only.',
           [f'topk(50, max by ({RANK_LABELS}, function) ({named(age_in_flight(COMM))}))',
            f'topk(50, max by ({RANK_LABELS}) ({named(BEHIND + " > 0")}))',
            f'max by ({RANK_LABELS}) ({named(f"nccl_operations_in_flight{{{COMM}}} > 0")})'],
@@ -100,12 +100,11 @@ PROGRESS = Row('Does it move on, and who is in what?', [
 
 SPEED = Row('How fast is it, and since when?', [
     heat_map('Durations',
-             'How many timed collectives a second took how long, waiting for late ranks included, on all ranks. Normal: steady bands, one for'
-             ' each size of message. A band that climbs: slower. A second band above: some wait.',
+             'Timed collectives per second by duration, waiting for late ranks included, on all ranks. Normal: steady bands, one per message '
+             'size. A band that climbs: slower. A second band above: some ranks wait.',
              distribution_of('nccl_collective_duration_seconds', OF), 's'),
     heat_map('Bus bandwidth',
-             'How many timed collectives of 1 MiB and more reached which bus bandwidth (nccl-tests). Normal: steady bands; waiting ranks show'
-             ' the lower values.',
+             'Timed collectives of 1 MiB and more by bus bandwidth (nccl-tests). Normal: steady bands; waiting ranks show the lower values.',
              distribution_of('nccl_collective_bus_bandwidth_bytes_per_second', OF), 'Bps'),
     graph('Duration, by collective',
           'Median and 99th percentile of the timed operations on all ranks, waiting included. Normal: steady; a p99 far above the median '
@@ -118,15 +117,15 @@ SPEED = Row('How fast is it, and since when?', [
           [(f'max by (collective, size) (sum by (rank, collective, size) ({rate("nccl_collective_bus_bytes_total", OF)}) '
             f'/ (sum by (rank, collective, size) ({rate(BUSY, OF)}) > 0))', '{{collective}} from {{size}} B')], 'Bps'),
     graph('Operations of a rank, by collective and size',
-          'Collectives a second that a rank hands to its GPU, graph replays included; exact, whatever is timed. Normal: the same for every '
-          'step. Falls with the speed of the job.',
+          'Collectives per second that a rank submits to its GPU, graph replays included; exact, even if only some are timed. Normal: the '
+          'same for every step. Falls with the speed of the job.',
           [(f'max by (collective, size) ({rate("nccl_collective_operations_total", OF)})', '{{collective}} from {{size}} B')], 'ops'),
     graph('Sends and receives of all ranks',
-          'Point-to-point operations handed to the GPU. Normal: as many sends as receives; AlltoAll counts here up to NCCL 2.30.',
+          'Point-to-point operations submitted to the GPU. Normal: as many sends as receives; AlltoAll counts here up to NCCL 2.30.',
           [(f'sum({rate("nccl_p2p_send_operations_total", COMM)})', 'sends'), (f'sum({rate("nccl_p2p_recv_operations_total", COMM)})', 'receives')],
           'ops'),
 ])
 
-DASHBOARD = dashboard('nccl-communicator', 'Communicator', 'How fast is it, who is late, who is in what since when?', VARIABLES, alerts(f'{JOB}, '
-    f'comm=~"$comm|"'),
-                      [WHAT, WHO, PROGRESS, SPEED])
+DASHBOARD = dashboard('nccl-communicator', 'Communicator',
+                      'How fast is it, which rank is late, which rank is in which operation since when?', VARIABLES,
+                      alerts(f'{JOB}, comm=~"$comm|"'), [WHAT, WHO, PROGRESS, SPEED])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Can the other dashboards be believed: is every node watched, what is lost and why, what does it cost?"""
+"""Are the other dashboards right: is every node monitored, what is lost and why, what does it cost?"""
 from grafana_model import Column, Row, dashboard, graph, query_variable, stat, steps, table
 from promql import or_zero, quantile_of, rate
 
@@ -18,25 +18,24 @@ def by_cause(title, says, name, width=8, label='reason'):
 
 WATCHED = Row('Is every node watched?', [
     stat('Daemons',
-         'Daemons that answer. Normal: one for each GPU node, and one for each pod with a sidecar.',
+         'Daemons that answer. Normal: one per GPU node, and one per pod with a sidecar.',
          f'count(nccl_exporter_build_info{{{OF}}})'),
     stat('Silent targets', 'Targets that do not answer now and did within the last hour. Normal: 0.',
          or_zero(f'count(up{{{OF}}} == 0 and on (job, instance) max_over_time(nccl_exporter_build_info[1h]))'), thresholds=steps(bad=1)),
     stat('Unusable segments', 'Processes whose segments cannot be read: other versions, damage, permissions. Normal: 0.',
          f'sum(nccl_exporter_segments{{state="unusable", {OF}}})', thresholds=steps(watch=1)),
     stat('Operations timed',
-         'Share of the collectives whose duration was measured. Normal: 100 %, or about 10 % where sampling is in force; below: see the '
-         'causes.',
+         'Share of the collectives with a measured duration. Normal: 100 %, or about 10 % with sampling. Below that: see the causes.',
          f'sum({rate("nccl_collective_timed_operations_total", OF)}) / (sum({rate("nccl_collective_operations_total", OF)}) > 0)', 'percentunit',
          nothing='none'),
     stat('Series, of the limit',
-         'Samples of a scrape over the limit of series that a daemon serves, of the fullest one. What is beyond folds into comm="other". Normal: '
-         'below 50 %.',
+         'Samples of a scrape over the limit of series that a daemon serves, of the daemon with most. Series above the limit are folded into '
+         'comm="other". Normal: below 50 %.',
          f'max(scrape_samples_scraped{{{OF}}} / on (job, instance) nccl_exporter_limit{{limit="series", {OF}}})', 'percentunit',
          steps(watch=0.9, bad=1), width=8),
     graph('Segments, by state',
-          'Files of processes in the watched directories. Normal: as many live ones as there are processes; ended ones go after the retention'
-          ' time.',
+          'Files of processes in the watched directories. Normal: as many live ones as there are processes; ended ones disappear after the '
+          'retention time.',
           [(f'sum by (state) (nccl_exporter_segments{{{OF}}})', '{{state}}')], 'short', width=8, height=7),
     by_cause('Reads that failed, by cause',
              'Reads of a segment that failed. Normal: 0. A few at the start and end of processes do no harm.',
@@ -53,25 +52,25 @@ LOST = Row('What is lost, and why?', [
              'end.',
              'nccl_process_events_dropped_total'),
     by_cause('Time stamps rejected, by cause',
-             'Operations left untimed since their GPU time stamps were implausible. Normal: below 1 % of the operations; ring_overrun where '
+             'Operations left untimed because their GPU time stamps were implausible. Normal: below 1 % of the operations; ring_overrun if '
              'the host is far ahead.',
              'nccl_process_timestamps_rejected_total'),
     by_cause('Events without operation, by cause',
-             'Profiler events that fit no live operation; ignored. Normal: 0. foreign_process: proxies work for other processes (PXN).',
+             'Profiler events without a live operation; ignored. Normal: 0. foreign_process: proxies work for other processes (PXN).',
              'nccl_process_events_unmatched_total'),
     by_cause('Arrivals not compared, by cause',
-             'Timed collectives whose order of arrival on the node was not told. Normal: some uncertain_clocks; ring_overrun: the daemon was '
-             'held up.',
+             'Timed collectives without a known order of arrival on the node. Normal: some uncertain_clocks. ring_overrun: the daemon was '
+             'blocked.',
              'nccl_exporter_uncompared_operations_total'),
     by_cause('Series left out, by cause',
-             'Series folded into comm="other" or left out beyond the limit of a daemon. Normal: 0.',
+             'Series above the limit of a daemon, folded into comm="other" or left out. Normal: 0.',
              'nccl_exporter_series_dropped_total'),
     by_cause('Requests refused, by limit',
              'Scrapes and other requests that met a limit of the daemon. Normal: 0.',
              'nccl_exporter_requests_refused_total'),
     table('Where durations come from',
-          'Ranks by source of their durations, with the reason. kernel: GPU clock; proxy: network operations only; none: counts only. Normal:'
-          ' one line for each NCCL release in use.',
+          'Ranks by source of their durations, with the reason. kernel: GPU clock; proxy: network operations only; none: counts only. '
+          'Normal: one line per NCCL release in use.',
           [f'count by (timing_source, timing_reason, sampling, sampling_reason, plugin_version) (nccl_rank_info{{{OF}}})'],
           [Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'), Column('sampling', 'Sampling'), Column('sampling_reason',
               'Reason'),
@@ -80,19 +79,20 @@ LOST = Row('What is lost, and why?', [
 
 COST = Row('What does it cost?', [
     graph('CPU of the daemons',
-          'CPU seconds per second: the daemon in all (largest), and of that the comparison of arrivals (largest). Normal: below 0.1.',
+          'CPU seconds per second of the daemon that uses most, and of the largest comparison of arrivals, which is a part of it. Normal: '
+          'below 0.1.',
           [(f'max({rate("process_cpu_seconds_total", OF)} and {DAEMON})', 'daemon'),
            (f'max({rate("nccl_exporter_arrival_matching_seconds_total", OF)})', 'comparison of arrivals')], 'percentunit', width=8, height=7),
     graph('Memory of the daemons', 'Resident memory, largest and median daemon. Normal: tens of MiB, steady.',
           [(f'max(process_resident_memory_bytes{{{OF}}} and {DAEMON})', 'largest'), (f'quantile(0.5, process_resident_memory_bytes{{{OF}}} and '
                                                                                      f'{DAEMON})', 'median')],
           'bytes', width=8, height=7),
-    graph('Time of a scrape', 'What answering a scrape takes in the daemon: median and 99th percentile, all daemons. Normal: milliseconds.',
+    graph('Time of a scrape', 'Time that the daemon takes to answer a scrape: median and 99th percentile, all daemons. Normal: milliseconds.',
           [(quantile_of(0.5, 'nccl_exporter_scrape_duration_seconds', OF), 'median'), (quantile_of(0.99, 'nccl_exporter_scrape_duration_seconds',
               OF), 'p99')],
           's', width=8, height=7),
 ])
 
-DASHBOARD = dashboard('nccl-exporter', 'Exporter', 'Can the other dashboards be believed? Nodes that are not watched, losses by cause, cost.',
+DASHBOARD = dashboard('nccl-exporter', 'Exporter', 'Are the other dashboards right? Nodes that are not monitored, losses by cause, cost.',
                       VARIABLES,
                       f'ALERTS{{alertname=~"NCCLExporter.+", alertstate="firing", {OF}}}', [WATCHED, LOST, COST])

@@ -10,9 +10,10 @@ LATE = 'NCCLStraggler(Rank|Node)|NCCLLastArriver'
 
 NOW = Row('Is anything wrong now?', [
     stat('Jobs seen',
-         'Jobs with processes that load the plugin, told apart by cluster, namespace and Slurm job. Normal: those that should be measured.',
+         'Jobs with processes that load the plugin, distinguished by cluster, namespace and Slurm job. Normal: all jobs that should be '
+         'measured.',
          f'count(count by ({JOB_LABELS}) (nccl_rank_info{{{JOB}}}))'),
-    stat('Processes alive', 'Training processes that live (nccl_process_alive). Normal: as many as the jobs have GPUs.',
+    stat('Processes alive', 'Living training processes (nccl_process_alive). Normal: as many as the jobs have GPUs.',
          f'sum(nccl_process_alive{{{JOB}}})'),
     stat('Jobs that hang',
          'Jobs with an operation in flight for longer than the threshold (2 min) without any progress on its communicator. Normal: 0.',
@@ -20,23 +21,25 @@ NOW = Row('Is anything wrong now?', [
     stat('Jobs with a late rank', 'Jobs in which an alert names a rank or node that the others wait for. Normal: 0.',
          or_zero(f'count(count by ({JOB_LABELS}) ({alerts(JOB, LATE)}))'), thresholds=steps(watch=1)),
     stat('Communicators below their bandwidth',
-         'Communicators whose large messages reach less than 60 % of the bus bandwidth of their own last hour. Normal: 0.',
+         'Communicators in which large messages reach less than 60 % of the bus bandwidth of the hour before. Normal: 0.',
          or_zero(f'count(count by ({JOB_LABELS}, comm) ({alerts(JOB, "NCCLBandwidthDegraded")}))'), thresholds=steps(watch=1)),
     stat('Nodes not watched',
-         'Targets that do not answer now and did within the last hour: ranks on them are invisible. Normal: 0. More: the dashboard Exporter.',
+         'Targets that do not answer now and did within the last hour. Their ranks are not monitored. Normal: 0. More: the dashboard '
+         'Exporter.',
          or_zero('count(up == 0 and on (job, instance) max_over_time(nccl_exporter_build_info[1h]))'), thresholds=steps(watch=1)),
 ])
 
 WHICH = Row('Which job, which rank?', [
     table('Firing alerts',
-          'Alerts of the rules of nccl-exporter that fire now, with whom they name. Normal: none. What to do for each is in its runbook.',
+          'Alerts of the rules of nccl-exporter that fire now, with the rank or node that they name. Normal: none. The runbook of each alert '
+          'says what to do.',
           [f'max by (alertname, severity, {RANK_LABELS}) ({alerts(JOB)})'],
           [Column('alertname', 'Alert'), Column('severity', 'Severity', width=90), *JOB_COLUMNS, *COMM_COLUMNS, *RANK_COLUMNS], height=7,
           sort='Severity', is_ascending=True, nothing='No alert fires'),
     table('Jobs',
-          'One line a job. In NCCL: share of the time that a process spends in NCCL kernels, mean of its processes. Lost: the largest share '
-          'of time that ranks wait for a late one; empty if nobody is late. In flight: age of the oldest operation that is not complete. '
-          'Idle: time since anything started or completed. Normal: In flight and Idle below a step, Lost empty.',
+          'One line per job. In NCCL: share of the time that a process spends in NCCL kernels, mean of its processes. Lost: the largest '
+          'share of time that ranks wait for a late one; empty if no rank is late. In flight: age of the oldest operation that is not '
+          'complete. Idle: time since an operation started or completed. Normal: In flight and Idle below a step, Lost empty.',
           [f'sum by ({JOB_LABELS}) (nccl_process_alive{{{JOB}}})',
            f'count by ({JOB_LABELS}) (count by ({JOB_LABELS}, instance) (nccl_rank_info{{{JOB}}}))',
            f'avg by ({JOB_LABELS}) (process:nccl_busy_seconds:rate{{{JOB}}})',
@@ -51,27 +54,27 @@ WHICH = Row('Which job, which rank?', [
 
 SINCE = Row('Since when?', [
     graph('Time in NCCL, by job',
-          'Share of the time that a process spends in NCCL kernels, mean of the job\'s processes; above 1 where communicators overlap. Normal:'
-          ' steady. It rises when ranks wait for a late one or the network is slow, and falls to 0 when the job stops calling.',
+          'Share of the time that a process spends in NCCL kernels, mean of the job\'s processes; above 1 if communicators overlap. Normal: '
+          'steady. It rises when ranks wait for a late one or the network is slow. It falls to 0 when the job stops calling NCCL.',
           [(f'avg by ({JOB_LABELS}) (process:nccl_busy_seconds:rate{{{JOB}}})', '{{cluster}} {{namespace}} {{slurm_job_id}}')], 'percentunit'),
     graph('Best bus bandwidth, by job',
-          'Of messages of 16 MiB and more, the best communicator\'s bus bandwidth as nccl-tests defines it, by the rank that waits least. '
-          'Normal: steady near what nccl-tests reaches. A drop means links, not a late rank.',
+          'Bus bandwidth (nccl-tests) of messages of 16 MiB and more, of the best communicator, by the rank that waits least. Normal: '
+          'steady, near the result of nccl-tests. A drop means slow links, not a late rank.',
           [(f'max by ({JOB_LABELS}) (comm_collective_size:nccl_bus_bandwidth:max{{{JOB}}})', '{{cluster}} {{namespace}} {{slurm_job_id}}')], 'Bps'),
 ])
 
 HARDWARE = Row('Is it the hardware?', [
     table('GPUs that were late in this time range',
-          'GPUs that a communicator lost time to: the largest share, and the number of jobs. One job: look at the job first. The same GPU in '
-          'several jobs: hardware. Normal: empty, or a few small shares.',
+          'GPUs that a communicator had to wait for: the largest share of lost time, and the number of jobs. One job: look at the job first. '
+          'The same GPU in several jobs: hardware. Normal: empty, or a few small shares.',
           [f'max by ({GPU_LABELS}) (topk by (gpu_uuid) (1, {NAMED}))', f'count by (gpu_uuid) (count by (gpu_uuid, {JOB_LABELS}) ({NAMED}))'],
           [*NODE_COLUMNS, Column('gpu', 'GPU', width=60),
            Column('gpu_uuid', 'GPU UUID', link=link_to('nccl-rank', 'hostname', 'gpu_uuid')),
            Column('A', 'Lost, at most', 'percentunit', steps(watch=0.03, bad=0.1)), Column('B', 'Jobs', 'short', steps(bad=2))],
           sort='Lost, at most', width=14, nothing='No GPU was late'),
     table('Nodes with late ranks in this time range',
-          'The same by node, all of its ranks together, with the number of its GPUs that were late. Several GPUs of a node: the node (CPU, '
-          'cooling, file system). Normal: empty, or a few small shares.',
+          'The same by node, all of its ranks together, with the number of its GPUs that were late. Several GPUs of one node: a fault of the '
+          'node (CPU, cooling, file system). Normal: empty, or a few small shares.',
           [f'max by (instance) ({NAMED} or max_over_time(comm_node:nccl_straggler:deficit{{{JOB}}}[$__range]))',
            f'count by (instance) (count by (instance, gpu_uuid) ({NAMED}))'],
           [Column('instance', 'Target'), Column('A', 'Lost, at most', 'percentunit', steps(watch=0.03, bad=0.1)), Column('B', 'GPUs', 'short',

@@ -15,14 +15,15 @@ def of_most_late(series):
 
 NOW = Row('Is the job well?', [
     stat('Processes',
-         'Processes of the job that the daemons know, the gone ones for five minutes. Normal: one for each GPU.',
+         'Processes of the job that the daemons report; ended ones for five minutes. Normal: one per GPU.',
          f'count(nccl_process_alive{{{JOB}}})'),
     stat('Dead or stopped',
-         'Processes that have gone or are stopped by a signal, and whose last state is still served. Normal: 0 while the job runs.',
+         'Processes that have ended or are stopped by a signal, while the daemon still serves their last state. Normal: 0 while the job runs.',
          or_zero(f'count(nccl_process_alive{{{JOB}}} == 0 or nccl_process_stopped{{{JOB}}} == 1)'), thresholds=steps(bad=1)),
-    stat('Time in NCCL', 'Share of the time in NCCL kernels, mean of the processes. Normal: steady; what is good depends on the model.',
+    stat('Time in NCCL', 'Share of the time in NCCL kernels, mean of the processes. Normal: steady; a good value depends on the model.',
          f'avg(process:nccl_busy_seconds:rate{{{JOB}}})', 'percentunit'),
-    stat('Oldest in flight', 'Age of the oldest operation that has started and is not complete. Normal: below a step. Grows without end: a hang.',
+    stat('Oldest in flight', 'Age of the oldest operation that has started and is not complete. Normal: below a step. If it grows without '
+                             'end, the job hangs.',
          f'max({age_in_flight(JOB)})', 's', steps(watch=30, bad=120), nothing='none'),
     stat('Last progress',
          'Time since an operation started or completed on any rank. Normal: below a step; minutes while the job saves or evaluates.',
@@ -32,45 +33,46 @@ NOW = Row('Is the job well?', [
          or_zero(f'count({alerts(JOB)})'), thresholds=steps(watch=1)),
 ])
 
-WHO = Row('Who holds the others up?', [
+WHO = Row('Which rank do the others wait for?', [
     table('Late ranks',
-          'The ranks that wait least in the kernels, for the others wait there for them. Deficit: median of the communicator less the rank\'s '
-          'own share of time in kernels. Of a step: the same, counted once a step. Own: over all communicators of the process; negative means'
-          ' a victim of another rank. Last: share of collectives that it was the last on its node to enter. Named: what the rules hold it '
-          'guilty of. Normal: deficits below 3 %, Named empty.',
+          'The ranks that wait least in the kernels: the others wait for them there. Deficit: median of the communicator minus the rank\'s '
+          'own share of time in kernels. Of a step: the same, counted once per step. Own: over all communicators of the process; negative '
+          'for a victim of another rank. Last: share of collectives that it entered last on its node. Named: the loss that the rules '
+          'attribute to it. Normal: deficits below 3 %, Named empty.',
           [MOST_LATE, of_most_late('comm_rank:nccl_step_wait_deficit:rate'), of_most_late('comm_rank:nccl_process_wait_deficit:rate'),
            of_most_late('comm_rank:nccl_last_arrivals:share'), of_most_late('comm_rank:nccl_straggler:deficit')],
           [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *RANK_COLUMNS, Column('A', 'Deficit', 'percentunit', steps(watch=0.03, bad=0.1)),
            Column('B', 'Of a step', 'percentunit', steps(watch=0.03, bad=0.1)), Column('C', 'Own', 'percentunit', steps(watch=0.03, bad=0.1)),
            Column('D', 'Last', 'percentunit', steps(bad=0.8)), Column('E', 'Named', 'percentunit', steps(bad=0))], sort='Deficit',
            nothing='No rank is late'),
-    table('Late nodes', 'Nodes all of whose ranks wait less than the median node, by more than 3 % of the time. Normal: empty.',
+    table('Late nodes', 'Nodes in which all ranks wait less than the median node, by more than 3 % of the time. Normal: empty.',
           [f'max by ({COMM_LABELS}, {NODE_LABELS}) (comm_node:nccl_wait_deficit:late{{{JOB}}})'],
           [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *NODE_COLUMNS, Column('A', 'Deficit', 'percentunit', steps(watch=0.03, bad=0.1))],
           sort='Deficit', width=8, height=7, nothing='No node is late'),
-    table('Hang: who is waited for',
-          'While operations hang: ranks that have not entered what the others wait in and wait for nobody themselves, by how many operations '
-          'they are behind, and ranks in another call. Normal: empty. Empty during a hang: all ranks are inside (network, NVLink, GPU fault).',
+    table('Hang: the rank that the others wait for',
+          'During a hang: ranks that have not entered the operation that the others wait in, and that wait for no rank themselves. Behind: '
+          'by how many operations. Also ranks in another call. Normal: empty. Empty during a hang: all ranks are inside (network, NVLink, '
+          'GPU fault).',
           [f'max by ({RANK_LABELS}, verdict) (label_replace(comm_rank:nccl_hang:culprit{{{JOB}}}, "verdict", "has not entered", "", "") '
            f'or label_replace(0 * comm_rank:nccl_hang:mismatched{{{JOB}}}, "verdict", "in another call", "", ""))'],
           [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *RANK_COLUMNS, Column('verdict', 'Verdict'), Column('A', 'Behind', 'short')], width=16, height=7,
-          nothing='Nobody is waited for'),
+          nothing='No rank is waited for'),
 ])
 
 NETWORK_OR_COMPUTE = Row('Network or compute?', [
     graph('Moving data, by communicator',
-          'Time in kernels of the rank that waits least: it comes last and waits for nobody, so this is the transfer alone (and jitter that '
-          'all ranks share). Normal: steady. Rises: the network, or more or larger messages.',
+          'Time in kernels of the rank that waits least. It arrives last and does not wait, so this is the time of the transfer (and jitter '
+          'that all ranks share). Normal: steady. Rises: the network, or more or larger messages.',
           [(moving_data(JOB), COMM_LEGEND)], 'percentunit'),
     graph('Waiting for ranks, by communicator',
-          'Time in kernels of the median rank beyond that of the rank that waits least: spent waiting for whoever comes late. Normal: a few '
+          'Time in kernels of the median rank minus that of the rank that waits least: the time spent waiting for late ranks. Normal: a few '
           'per cent; more between stages of a pipeline. Rises: compute, input or host of a late rank; see Late ranks.',
           [(waiting_for_ranks(JOB), COMM_LEGEND)], 'percentunit'),
 ])
 
 WHICH = Row('Which communicator?', [
     table('Communicators',
-          'One line a communicator. Bus bandwidth: of all its messages, by the rank that waits least; small messages are slow by nature. In '
+          'One line per communicator. Bus bandwidth: of all its messages, by the rank that waits least; small messages are always slow. In '
           'flight: age of its oldest operation. Normal: Ranks seen equals Ranks, In flight below a step.',
           [f'count by ({COMM_LABELS}) (count by ({COMM_LABELS}, rank) (nccl_rank_info{{{JOB}}}))',
            f'max by ({COMM_LABELS}) (nccl_communicator_ranks{{{JOB}}})',
@@ -87,7 +89,8 @@ WHICH = Row('Which communicator?', [
 ])
 
 WHAT = Row('What job is it?', [
-    table('Nodes', 'Job, node and software of the processes, as far as the job\'s environment tells. Normal: one NCCL release, one timing source.',
+    table('Nodes', 'Job, node and software of the processes, as far as the job\'s environment contains them. Normal: one NCCL release, one '
+                   'timing source.',
           [f'count by ({JOB_LABELS}, slurm_job_name, {NODE_LABELS}, timing_source, sampling) '
            f'(count by ({JOB_LABELS}, slurm_job_name, {NODE_LABELS}, timing_source, sampling, pid) (nccl_rank_info{{{JOB}}}))'],
           [Column('cluster', 'Cluster'), Column('namespace', 'Namespace'), Column('slurm_job_id', 'Slurm job'),

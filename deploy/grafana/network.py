@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is it the network, inside of nodes or between them, and on which rail? NCCL tells no counters of adapters: communicators are what is compared."""
+"""Is it the network, inside of nodes or between them, and on which rail? NCCL reports no counters of adapters, so communicators are compared."""
 from columns import COMM_COLUMNS, HIDDEN_JOB_COLUMNS
 from grafana_model import BAD, OK, WATCH, Column, Row, dashboard, graph, heat_map, table
 from promql import COMM_LABELS, JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, ON_RANK, alerts, distribution_of, moving_data, rate
 
 COMM = f'{JOB_LABELS}, comm'
 LARGE = 'size=~"1048576|16777216|268435456"'
-# Which communicators span nodes, as NCCL says (2.27 and later): pods and targets need not be nodes.
+# Which communicators span nodes, as NCCL reports (2.27 and later): pods and targets need not be nodes.
 BETWEEN = f'nccl_communicator_info{{{JOB}, nnodes=~"[2-9]|[1-9][0-9]+"}}'
 INSIDE = f'nccl_communicator_info{{{JOB}, nnodes="1"}}'
 # All ranks have the same number of GPU on their nodes: with one adapter a GPU, one rail.
@@ -31,30 +31,30 @@ def with_node(expression):
 
 WHERE = Row('Between nodes, or inside of them?', [
     graph('Best bus bandwidth between nodes',
-          'Communicators that span nodes (told by NCCL 2.27 and later), messages of 16 MiB and more: bus bandwidth (nccl-tests) of the rank '
-          'that waits least, so that late ranks do not count. Normal: steady, near what nccl-tests reaches. Drops here and not beside it: '
-          'network between nodes.',
+          'Bus bandwidth (nccl-tests) of communicators that span nodes, for messages of 16 MiB and more, by the rank that waits least. So '
+          'late ranks do not count. NCCL 2.27 and later reports the number of nodes. Normal: steady, near the result of nccl-tests. If it '
+          'drops here and not inside of nodes, suspect the network between nodes.',
           [(best(BETWEEN), LEGEND)], 'Bps'),
     graph('Best bus bandwidth inside of nodes',
           'The same of communicators within one node, all sizes: NVLink or PCIe. Normal: steady. Drops here: links or switches inside of the '
-          'node, or GPUs whose kernels compete with computation.',
+          'node, or GPUs in which kernels compete with computation.',
           [(f'max by ({COMM_LABELS}, collective, size) (sum by ({COMM_LABELS}, rank, collective, size) '
             f'({rate("nccl_collective_bus_bytes_total", JOB)} and on ({COMM}) {INSIDE}) '
             f'/ (sum by ({COMM_LABELS}, rank, collective, size) ({rate("nccl_collective_busy_seconds_total", JOB)}) > 0))', LEGEND)], 'Bps'),
     graph('Moving data between nodes',
-          'Time in kernels of the rank that waits least, of communicators that span nodes: what the step pays for the network. Normal: '
+          'Time in kernels of the rank that waits least, of communicators that span nodes: the cost of the network in each step. Normal: '
           'steady; without waiting for late ranks.',
           [(f'{moving_data(JOB)} and on ({COMM}) {BETWEEN}', '{{comm_name}} {{comm}}')], 'percentunit'),
     heat_map('Bus bandwidth between nodes',
-             'How many timed collectives of 1 MiB and more reached which bus bandwidth, on all ranks of communicators that span nodes. '
-             'Normal: steady bands. A band that sinks: the network; a second, lower band: ranks that wait.',
+             'Timed collectives of 1 MiB and more by bus bandwidth, on all ranks of communicators that span nodes. Normal: steady bands. A '
+             'band that sinks: the network. A second, lower band: ranks that wait.',
              distribution_of('nccl_collective_bus_bandwidth_bytes_per_second', JOB, f' and on ({COMM}) {BETWEEN}'), 'Bps', height=8),
 ])
 
 WHICH = Row('Which communicator, which rail, which node?', [
     table('Bandwidth against the best of this time range',
-          'Communicators that span nodes, by collective and size: bus bandwidth now, its best in the time range, and the share of that which '
-          'is left. Normal: above 80 %. Communicators that fell share what is broken; those that did not exclude it.',
+          'Communicators that span nodes, by collective and size: bus bandwidth now, its best in the time range, and the share of it that '
+          'remains. Normal: above 80 %. Communicators that fell share the broken hardware; those that did not fall exclude theirs.',
           [f'max by ({COMM_LABELS}, collective, size) ({best(BETWEEN)})',
            f'max by ({COMM_LABELS}, collective, size) ((max_over_time({BANDWIDTH}{{{JOB}}}[$__range]) and on ({COMM}) {BETWEEN}) {NAME})',
            f'min by ({COMM_LABELS}, collective, size) (({BANDWIDTH}{{{JOB}}} / max_over_time({BANDWIDTH}{{{JOB}}}[$__range]) and on ({COMM}) '
@@ -64,21 +64,22 @@ WHICH = Row('Which communicator, which rail, which node?', [
            Column('C', 'Left', 'percentunit', [{'color': BAD, 'value': None}, {'color': WATCH, 'value': 0.6}, {'color': OK, 'value': 0.8}])],
           sort='Left', is_ascending=True, width=14, height=9),
     graph('Best bus bandwidth, by rail',
-          'Communicators between nodes whose ranks all have the same GPU number: where each GPU has its own adapter, that number is the rail.'
-          ' Best of their bandwidths, messages of 1 MiB and more. Normal: rails alike. One below the others: its adapters, cables or switch.',
+          'Communicators between nodes in which all ranks have the same GPU number. If each GPU has its own adapter, that number is the '
+          'rail. Best of their bandwidths, messages of 1 MiB and more. Normal: rails alike. One below the others: its adapters, cables or '
+          'switch.',
           [(f'max by (gpu, size) (sum by ({COMM}, rank, gpu, size) ({rate("nccl_collective_bus_bytes_total", f"{JOB}, {LARGE}")} '
             f'and on ({COMM}) ({ONE_RAIL})) / (sum by ({COMM}, rank, gpu, size) ({rate("nccl_collective_busy_seconds_total", JOB)}) > 0))',
             'GPU {{gpu}}, from {{size}} B')],
           'Bps', width=10, height=9, nothing='No communicator keeps to one rail'),
     graph('Messages between nodes, by node',
-          'Message bytes that the ranks of a node hand to collectives that span nodes, and send. Normal: nodes alike, or as the pipeline has '
-          'it. One node below: it does less, or later.',
+          'Message bytes of the ranks of a node in collectives that span nodes, and in sends. Normal: nodes alike, or as in the layout of '
+          'the pipeline. One node below: it does less, or later.',
           [(f'sum by ({NODE_LABELS}) ({with_node("(" + rate("nccl_collective_bytes_total", JOB) + f" and on ({COMM}) {BETWEEN})")})', 'collectives '
               '{{hostname}} {{instance}}'),
            (f'sum by ({NODE_LABELS}) ({with_node(rate("nccl_p2p_send_bytes_total", JOB))})', 'sends {{hostname}} {{instance}}')], 'Bps'),
     graph('Mean time of sends and receives, by node',
           'Measured time over timed operations. A send waits for its receiver, a receive for its sender. Normal: nodes of one stage alike. '
-          'One node\'s receives long and its sends short: it waits for others; the reverse: others are late to receive.',
+          'If a node has long receives and short sends, it waits for others. In the reverse case others are late to receive.',
           [(of_sends('send'), 'sends {{hostname}} {{instance}}'), (of_sends('recv'), 'receives {{hostname}} {{instance}}')], 's',
           nothing='No sends or receives are timed'),
 ])

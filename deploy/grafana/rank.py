@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process and its GPU in all its communicators: culprit or victim, stuck or not, and what DCGM says of the GPU."""
+"""One process and its GPU in all its communicators: culprit or victim, stuck or not, and DCGM's data of the GPU."""
 from columns import NODE_COLUMNS
 from grafana_model import BAD, OK, Column, Row, dashboard, graph, heat_map, link_to, query_variable, stat, steps, table
 from promql import (JOB, JOB_LABELS, JOB_VARIABLE_NAMES, JOB_VARIABLES, NODE_LABELS, ON_RANK, PEER_LABELS, PROCESS, RATE, age_in_flight, alerts,
@@ -35,13 +35,13 @@ def of_job(name):
     return f'quantile(0.5, {name} * on (UUID) group_left () {GPUS_OF_JOB})'
 
 
-WHO = Row('Who is it?', [
+WHO = Row('Which process is it?', [
     stat('Alive',
-         'Whether the process lives. 0: it has gone, and its last state is still served. Normal: 1.',
+         'Whether the process lives. 0: it has ended, and its last state is still served. Normal: 1.',
          f'min(nccl_process_alive{STATE})', thresholds=[{'color': BAD, 'value': None}, {'color': OK, 'value': 1}], width=3),
-    stat('Stopped', 'Whether a signal or a debugger has stopped the process; unknown where the daemon does not see it in /proc. Normal: 0.',
+    stat('Stopped', 'Whether a signal or a debugger has stopped the process; unknown if the daemon does not see it in /proc. Normal: 0.',
          f'max(nccl_process_stopped{STATE})', thresholds=steps(bad=1), nothing='unknown', width=3),
-    table('Process', 'The process, its GPU, and where its durations come from. Normal: one line for each timing source.',
+    table('Process', 'The process, its GPU, and the source of its durations. Normal: one line per timing source.',
           [f'count by (global_rank, local_rank, {NODE_LABELS}, gpu, gpu_uuid, pci_bus_id, pid, pod, timing_source, timing_reason, sampling_reason) '
            f'(nccl_rank_info{{{PROCESS}}})'],
           [Column('global_rank', 'Global rank'), Column('local_rank', 'Local rank'), *NODE_COLUMNS, Column('gpu', 'GPU', width=60),
@@ -53,11 +53,12 @@ WHO = Row('Who is it?', [
 
 CULPRIT = Row('Culprit or victim?', [
     graph('Wait deficit, by communicator',
-          'Median of the communicator less this rank\'s share of time in kernels. Above 0: the others wait for this rank; below: it waits for '
-          'others. Culprit: above 0 in one and not below in any. Victim: above 0 in one, below in another. Normal: within 3 %.',
+          'Median of the communicator minus this rank\'s share of time in kernels. Above 0: the others wait for this rank. Below 0: it waits '
+          'for others. Culprit: above 0 in one communicator and below 0 in none. Victim: above 0 in one, below 0 in another. Normal: within '
+          '3 %.',
           [(f'comm:nccl_busy_seconds:median_rate{{{JOB}}} - on ({PEER_LABELS}) group_right () {BUSY}', LEGEND)], 'percentunit',
           thresholds=steps(watch=0.03),
-          is_compared=True, nothing='Nobody to compare with'),
+          is_compared=True, nothing='No other rank to compare with'),
     graph('Time in NCCL, by communicator',
           'Share of the time that the process spends in kernels of each of its communicators. Normal: steady. A late rank has less than its '
           'peers, a waiting one more.',
@@ -71,15 +72,15 @@ CULPRIT = Row('Culprit or victim?', [
             f'/ ({of_peers("nccl_collective_timed_operations_total")} > 0))',
             '{{collective}}, median')], 's'),
     heat_map('Durations',
-             'How many timed collectives a second took how long on this rank, waiting included. Normal: as on the communicator\'s dashboard. '
-             'Only short ones here: it is late.',
+             'Timed collectives per second of this rank by duration, waiting included. Normal: as on the communicator\'s dashboard. If this '
+             'rank has only short ones, it is late.',
              distribution_of('nccl_collective_duration_seconds', JOB, f' and {ON_RANK} {INFO}'), 's', height=8),
 ])
 
 STUCK = Row('Is it stuck?', [
     table('Operations in flight',
-          'What the process has started and not completed, since when, and how many collectives it is behind the furthest rank. Normal: ages '
-          'below a step, Behind 0. Behind and in nothing: it has not called; look at its stack.',
+          'Operations that the process has started and not completed, their age, and how many collectives it is behind the furthest rank. '
+          'Normal: ages below a step, Behind 0. If it is behind and nothing is in flight, it has not called; look at its stack.',
           [f'max by ({BY}, function) ({of_process(age_in_flight(JOB))})',
            f'max by ({BY}) ({of_process(BEHIND)})',
            f'max by ({BY}) (time() - {of_process(f"nccl_operations_last_progress_timestamp_seconds{{{JOB}}}")})'],
@@ -88,7 +89,8 @@ STUCK = Row('Is it stuck?', [
            Column('C', 'Last progress', 's')],
           sort='For', width=14, height=8),
     graph('Operations',
-          'Collectives, sends and receives that the process hands to its GPU; exact, whatever is timed. Normal: steady, as on its peers.',
+          'Collectives, sends and receives that the process submits to its GPU; exact, even if only some are timed. Normal: steady, as on '
+          'its peers.',
           [(f'sum by (collective) ({of_process(rate("nccl_collective_operations_total", JOB))})', '{{collective}}'),
            (f'sum({of_process(rate("nccl_p2p_send_operations_total", JOB))})', 'Send'),
            (f'sum({of_process(rate("nccl_p2p_recv_operations_total", JOB))})', 'Recv')],
@@ -102,8 +104,8 @@ GPU = Row('Is it the GPU? (DCGM, by UUID)', [
           [(dcgm('DCGM_FI_DEV_SM_CLOCK') + ' * 1e6', 'this GPU'), (of_job('DCGM_FI_DEV_SM_CLOCK') + ' * 1e6', 'median of the job')], 'hertz',
           width=6, nothing='No DCGM metrics of this GPU'),
     graph('Power',
-          'Power draw of this GPU and the median of the GPUs of the job. Normal: alike. A late rank with less: its GPU waits for input. With '
-          'as much: it computes more, or slower.',
+          'Power draw of this GPU and the median of the GPUs of the job. Normal: alike. A late rank with less power: its GPU waits for '
+          'input. With as much: it computes more, or slower.',
           [(dcgm('DCGM_FI_DEV_POWER_USAGE'), 'this GPU'), (of_job('DCGM_FI_DEV_POWER_USAGE'), 'median of the job')], 'watt', width=6,
           nothing='No DCGM metrics of this GPU'),
     graph('Temperature',
@@ -117,8 +119,8 @@ GPU = Row('Is it the GPU? (DCGM, by UUID)', [
 
 LOST = Row('Is anything of it lost?', [
     graph('Lost or untimed, by cause',
-          'Operations of this process that were not followed, events that fit nothing, and operations left untimed for implausible time '
-          'stamps. Normal: 0. docs/metrics.md explains the causes.',
+          'Operations of this process that were not followed, events without an operation, and operations left untimed because of '
+          'implausible time stamps. Normal: 0. docs/metrics.md explains the causes.',
           [(f'sum by (reason) (rate(nccl_process_events_dropped_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and on ({JOB_LABELS}, instance, pid) {INFO}) > 0 '
             f'or vector(0)', 'dropped: {{reason}}'),
            (f'sum by (reason) (rate(nccl_process_timestamps_rejected_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and on ({JOB_LABELS}, instance, pid) '

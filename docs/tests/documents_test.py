@@ -74,6 +74,7 @@ class Wording(unittest.TestCase):
 
     def test_finds_words_and_beginnings(self):
         self.assertEqual([1, 2, 4], self.lines('- It is told.\n- What a rank does is counted.\n\nIt begins Anew.\n'))
+        self.assertEqual([1, 3], self.lines('Its companions wait.\n\nThe job runs for ever.\n'))
         self.assertEqual([], self.lines('What is NCCL?\n'))
 
     def test_finds_a_paragraph_of_two_lines(self):

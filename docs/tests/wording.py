@@ -21,6 +21,9 @@ AVOIDED = {
     r'whoever': 'the one that',
     r'for want of': 'because there is no',
     r'foremost': 'highest',
+    r'companions?': 'member of the same launch',
+    r'for ever': 'forever',
+    r'somebody|someone': 'a rank, a user, another program',
 }
 AVOIDED_RE = re.compile(r'\b(?:' + '|'.join(f'({pattern})' for pattern in AVOIDED) + r')\b', re.IGNORECASE)
 RELATIVE_START = re.compile(r'(?:Who|What|Whoever|Where)\b')

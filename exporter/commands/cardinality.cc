@@ -142,7 +142,7 @@ void AppendPages(const Cardinality& cardinality, bool has_native, Out out) {
 void AppendSavings(const std::vector<Saving>& savings, const Cardinality& now, Out out) {
   constexpr size_t kShown = 12;
   constexpr double kLeastPercent = 1;
-  fmt::format_to(out, "\n{:<66} {:>8} {:>8}  {}\n", "what would save most", "classic", "native", "shipped rules");
+  fmt::format_to(out, "\n{:<66} {:>8} {:>8}  {}\n", "flags that save most", "classic", "native", "shipped rules");
   for (size_t i = 0; i < std::min(kShown, savings.size()); ++i) {
     const Saving& saving = savings[i];
     const double percent = Percent(now.classic_series - saving.classic_series, now.classic_series);
@@ -180,15 +180,16 @@ std::string CardinalityText(const std::shared_ptr<const NodeSnapshot>& snapshot,
   for (const ProcessSnapshot& process : snapshot->processes) communicators += process.communicators.size();
   std::string text;
   const Out out = std::back_inserter(text);
-  fmt::format_to(out, "{} processes, {} communicators in all\n\n", snapshot->processes.size(), communicators);
+  fmt::format_to(out, "{} processes, {} communicators in total\n\n", snapshot->processes.size(), communicators);
   AppendFamilies(cardinality, out);
   AppendPages(cardinality, filter.native_schema().has_value(), out);
-  fmt::format_to(out, "\nlimit: {} samples; beyond it {} are folded into comm=\"other\" and {} left out\n",
-                 kSeriesLimit, cardinality.drops.folded, cardinality.drops.left_out);
+  fmt::format_to(out, "\nlimit: {} samples; above it {} are folded into comm=\"other\" and {} left out\n", kSeriesLimit,
+                 cardinality.drops.folded, cardinality.drops.left_out);
   AppendSavings(SavingsOf(snapshot, filter, cardinality), cardinality, out);
   const std::string taken = filter.TakenFromRules();
   fmt::format_to(out, "\n{}\n",
-                 taken.empty() ? "the shipped rules have all that they need" : "the shipped rules need: " + taken);
+                 taken.empty() ? "the shipped rules have everything that they need"
+                               : "left out, but needed by the shipped rules: " + taken);
   return text;
 }
 

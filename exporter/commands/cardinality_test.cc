@@ -98,11 +98,11 @@ TEST(CardinalityTest, TheTableSaysWhatSavesMostAndWhatTheRulesMiss) {
   EXPECT_THAT(text, HasSubstr("2 processes, 6 communicators in all\n"));
   EXPECT_THAT(text, HasSubstr("--metrics.disable=histograms"));
   EXPECT_THAT(text, HasSubstr("0 are folded into comm=\"other\" and 0 left out"));
-  EXPECT_THAT(text, HasSubstr("\nthe shipped rules have all that they need\n"));
+  EXPECT_THAT(text, HasSubstr("\nthe shipped rules have everything that they need\n"));
   EXPECT_THAT(CardinalityText(snapshot, WithoutHistograms()), Not(HasSubstr("--metrics.disable=histograms")));
   MetricFilter filter;
   filter.DropLabel("size");
-  EXPECT_THAT(CardinalityText(snapshot, filter), HasSubstr("\nthe shipped rules need: size\n"));
+  EXPECT_THAT(CardinalityText(snapshot, filter), HasSubstr("\nleft out, but needed by the shipped rules: size\n"));
 }
 
 TEST(CardinalityTest, ANodeBeyondTheCapSaysSo) {

@@ -79,7 +79,7 @@ void DumpInFlight(const CommunicatorSnapshot& communicator, std::string& out) {
 
 void DumpIdentity(const CommunicatorSnapshot& communicator, std::string& out) {
   if (communicator.is_overflow) {
-    Line(out, "communicators without a slot of their own, summed (slot {})", communicator.slot);
+    Line(out, "communicators without a slot, summed (slot {})", communicator.slot);
     return;
   }
   const std::string id = communicator.has_identity ? fmt::format("{:016x}", communicator.id) : "not known yet";
@@ -100,7 +100,7 @@ void DumpIdentity(const CommunicatorSnapshot& communicator, std::string& out) {
     Line(out, "  kernel timing ended by {} ({})", cause.name, cause.meaning);
   }
   if (communicator.probation_launches != 0) {
-    Line(out, "  NCCL release not known: kernel times are held until {} further launches have proved them",
+    Line(out, "  NCCL release not known: kernel times are held until {} further launches agree with the CPU's clock",
          communicator.probation_launches);
   }
   Line(out, "  created {}, last progress {}", TimeText(communicator.created_realtime_ns),

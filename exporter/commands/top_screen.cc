@@ -188,7 +188,7 @@ void Sort(std::vector<RankLine>& lines, TopSort sort) {
 }
 
 std::string OldestText(const CommunicatorSnapshot& here) {
-  if (!here.completion_is_known) return "not told";
+  if (!here.completion_is_known) return "not seen";
   if (here.in_flight.empty()) return "idle";
   const InFlightOperation& oldest = here.in_flight.front();
   const std::string_view name = TraitsOf(oldest.function).name;

@@ -16,7 +16,7 @@ namespace {
 
 std::array<uint8_t, 32> RandomKey() {
   std::array<uint8_t, 32> key{};
-  if (gnutls_rnd(GNUTLS_RND_KEY, key.data(), key.size()) < 0) throw std::runtime_error("no random numbers");
+  if (gnutls_rnd(GNUTLS_RND_KEY, key.data(), key.size()) < 0) throw std::runtime_error("cannot get random numbers");
   return key;
 }
 
@@ -69,7 +69,7 @@ BasicAuth::Digest BasicAuth::DigestOf(std::string_view name, std::string_view pa
   const int status =
       gnutls_hmac_fast(GNUTLS_MAC_SHA256, key_.data(), key_.size(), text.data(), text.size(), digest.data());
   gnutls_memset(text.data(), 0, text.size());
-  if (status < 0) throw std::runtime_error("no digest of a password");  // all digests would be alike
+  if (status < 0) throw std::runtime_error("cannot compute the digest of a password");  // all digests would be alike
   return digest;
 }
 

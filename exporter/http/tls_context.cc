@@ -180,9 +180,9 @@ std::shared_ptr<const TlsContext::Terms> TlsContext::Current() {
   material_ = std::make_unique<const Material>(std::move(material));
   try {
     current_ = std::make_shared<const Terms>(*material_);
-    spdlog::info("TLS goes on with the files as they are now");
+    spdlog::info("TLS uses the current files again");
   } catch (const std::runtime_error& wrong) {
-    spdlog::error("TLS goes on with what was usable last: {}", wrong.what());
+    spdlog::error("TLS keeps the last usable files: {}", wrong.what());
   }
   return current_;
 }

@@ -85,7 +85,7 @@ Value OneOf(const YAML::Node& value, const std::array<std::pair<std::string_view
     if (name == text) return meaning;
     choices += (choices.empty() ? "" : ", ") + std::string(name);
   }
-  throw ConfigError(value, "'" + Shown(text) + "' is none of " + choices);
+  throw ConfigError(value, "'" + Shown(text) + "' is not one of " + choices);
 }
 
 constexpr std::array<std::pair<std::string_view, TlsVersion>, 4> kTlsVersions{{{"TLS10", TlsVersion::kTls10},
@@ -145,11 +145,11 @@ void ReadTls(const YAML::Node& value, Reading& reading) {
   const bool verifies =
       tls.client_auth == ClientAuth::kVerifyIfGiven || tls.client_auth == ClientAuth::kRequireAndVerify;
   if (verifies != tls.client_ca.is_given()) {
-    throw ConfigError(value, verifies ? "client_auth_type wants a client CA, and none is given"
+    throw ConfigError(value, verifies ? "client_auth_type requires a client CA, and none is given"
                                       : "a client CA is given that client_auth_type does not use");
   }
   if (!verifies && !tls.client_allowed_sans.empty()) {
-    throw ConfigError(value, "client_allowed_sans means nothing where client certificates are not verified");
+    throw ConfigError(value, "client_allowed_sans has no effect if client certificates are not verified");
   }
   if (tls.min_version > tls.max_version) throw ConfigError(value, "min_version is above max_version");
 }

@@ -29,13 +29,13 @@ std::shared_ptr<const WebConfig> WebConfigFile::Current() {
   std::string error;
   WebConfig config = ParseWebConfig(text_, path_, error);
   if (error.empty() && config.tls.has_value() != config_->tls.has_value()) {
-    error = path_ + ": TLS is switched on and off by a restart only";
+    error = path_ + ": only a restart switches TLS on or off";
   }
   if (error.empty()) {
     spdlog::info("{}: read again", path_);
     config_ = std::make_shared<const WebConfig>(std::move(config));
   } else {
-    spdlog::error("the web configuration stays as it was: {}", error);
+    spdlog::error("keeping the previous web configuration: {}", error);
   }
   return config_;
 }

@@ -32,7 +32,7 @@ void HistoryKeeper::Run() {
     try {
       Record();
     } catch (const std::exception& error) {
-      spdlog::error("no step of the history: {}", error.what());
+      spdlog::error("a step of the history is missing: {}", error.what());
     }
     // After a pause of the machine, steps go on from now: those that were missed are one long one.
     next = std::max(next + kHistoryStep, std::chrono::steady_clock::now());

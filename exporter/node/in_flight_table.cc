@@ -78,7 +78,7 @@ Row RowOf(const RankOnNode& rank, const CommunicatorOnNode& all, int64_t now_ns)
           behind == 0 ? "-" : std::to_string(behind),
           "?",
           "?",
-          "not told",
+          "not seen",
           AgeText(communicator.last_progress_realtime_ns, now_ns),
           "-"};
   if (!communicator.completion_is_known) return row;
@@ -129,7 +129,7 @@ void AddMissing(const CommunicatorOnNode& communicator, std::string& out) {
     if (!rank.process->is_alive) gone.push_back(rank.communicator->rank);
   }
   if (!gone.empty()) Line(out, "  process has gone: rank {}", RanksText(gone));
-  if (any.ranks == 0) return Line(out, "  the number of ranks is not told by this NCCL");
+  if (any.ranks == 0) return Line(out, "  this NCCL does not report the number of ranks");
   if (here.size() >= any.ranks) return;
   const uint64_t missing = any.ranks - here.size();
   if (any.nodes != 1)
@@ -169,7 +169,7 @@ std::string InFlightText(const NodeSnapshot& node) {
   std::string out;
   Line(out, "{}: {} communicators, {} with operations in flight", TimeText(node.taken_realtime_ns),
        communicators.size(), busy);
-  if (node.segments.unusable != 0) Line(out, "{} files are no segments that can be read", node.segments.unusable);
+  if (node.segments.unusable != 0) Line(out, "{} files cannot be read as segments", node.segments.unusable);
   for (const CommunicatorOnNode& communicator : communicators) {
     out += '\n';
     AddCommunicator(communicator, node.taken_realtime_ns, out);

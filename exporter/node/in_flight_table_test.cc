@@ -90,7 +90,7 @@ TEST_F(InFlightTableTest, OnlyCountsRanksThatMayBeElsewhere) {
 
 TEST_F(InFlightTableTest, SaysSoWhereTheNumberOfRanksIsNotTold) {
   for (size_t place = 0; place < 4; ++place) Of(place).ranks = 0;
-  EXPECT_THAT(Text(), HasSubstr("\n  the number of ranks is not told by this NCCL\n"));
+  EXPECT_THAT(Text(), HasSubstr("\n  this NCCL does not report the number of ranks\n"));
 }
 
 TEST_F(InFlightTableTest, AKilledProcessStillTellsWhatItWasIn) {
@@ -102,7 +102,7 @@ TEST_F(InFlightTableTest, AKilledProcessStillTellsWhatItWasIn) {
 
 TEST_F(InFlightTableTest, DoesNotCallWhatCannotBeSeenIdle) {
   Of(1).completion_is_known = false;
-  EXPECT_THAT(Text(), HasSubstr("1001    alive        7       -          ?          ?  not told   3.0s"));
+  EXPECT_THAT(Text(), HasSubstr("1001    alive        7       -          ?          ?  not seen   3.0s"));
 }
 
 TEST_F(InFlightTableTest, TheOldestOperationComesFirst) {
@@ -146,7 +146,7 @@ TEST_F(InFlightTableTest, SaysWhenThereIsNothing) {
   node_.segments.unusable = 2;
   EXPECT_EQ(Text(),
             "2023-11-14T22:15:00.000000000Z: 0 communicators, 0 with operations in flight\n"
-            "2 files are no segments that can be read\n");
+            "2 files cannot be read as segments\n");
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ void AddCluster(CLI::App& app, ParsedOptions& parsed) {
       ->check(CLI::Range(1, 64))
       ->group(kGroup);
   app.add_flag("--thread-per-rank", parsed.has_thread_per_rank,
-               "of a process with several GPUs, a thread for each; else one thread calls for all, in one group")
+               "one thread per GPU of a process; without it one thread calls for all GPUs, in one group")
       ->group(kGroup);
   app.add_option("--node", parsed.options.node, "play the ranks of this node only; -1: all")
       ->check(CLI::Range(-1, 4095))
@@ -72,14 +72,14 @@ void AddWorkload(CLI::App& app, ParsedOptions& parsed) {
   app.add_option("--layout", workload.layout, LayoutHelp())->check(CLI::IsMember(LayoutNames()))->group(kGroup);
   app.add_option("--calls", workload.calls, CallListHelp())->group(kGroup);
   app.add_option("--steps", parsed.options.steps, "training steps")->check(CLI::NonNegativeNumber)->group(kGroup);
-  app.add_option("--duration", parsed.duration_seconds, "seconds of the job, in place of --steps")
+  app.add_option("--duration", parsed.duration_seconds, "length of the job in seconds, instead of --steps")
       ->check(CLI::PositiveNumber)
       ->group(kGroup);
-  app.add_option("--rate", parsed.options.steps_per_second, "steps a second, at most")
+  app.add_option("--rate", parsed.options.steps_per_second, "maximum number of steps per second")
       ->check(CLI::Range(0.001, 100000.0))
       ->group(kGroup);
-  app.add_option("--seed", workload.seed, "of everything that varies")->group(kGroup);
-  app.add_option("--aggregate", workload.aggregate, "calls of the layout that are made in one group")
+  app.add_option("--seed", workload.seed, "seed of all random choices")->group(kGroup);
+  app.add_option("--aggregate", workload.aggregate, "number of calls of the layout per group")
       ->check(CLI::Range(1, 64))
       ->group(kGroup);
   app.add_flag("--graph", play.captures_graphs, "capture the groups of a step in CUDA graphs and replay them")
@@ -87,21 +87,22 @@ void AddWorkload(CLI::App& app, ParsedOptions& parsed) {
   app.add_flag("--nonblocking", play.is_nonblocking, "non-blocking communicators: launches come from another thread")
       ->group(kGroup);
   app.add_flag("--collnet", play.uses_collnet, "large AllReduces between nodes use CollNet")->group(kGroup);
-  app.add_flag(
-         "--symmetric", play.uses_symmetric,
-         "buffers are symmetric windows: groups of AllReduce, AllGather and ReduceScatter alone run on their kernels")
+  app.add_flag("--symmetric", play.uses_symmetric,
+               "buffers are symmetric windows: groups with only AllReduce, AllGather and ReduceScatter run on "
+               "symmetric kernels")
       ->group(kGroup);
-  app.add_option("--channels", play.most_channels, "channels of a collective, at most")
+  app.add_option("--channels", play.most_channels, "maximum number of channels of a collective")
       ->check(CLI::Range(1, 32))
       ->group(kGroup);
   app.add_option("--split-at-step", workload.split_at_step, "split the first communicator in this step")->group(kGroup);
   app.add_option("--shrink-at-step", workload.shrink_at_step, "shrink the first communicator in this step")
       ->group(kGroup);
-  app.add_option("--compute-share", parsed.options.compute_share, "of a step's period, what the GPUs compute")
+  app.add_option("--compute-share", parsed.options.compute_share, "share of a step's period in which the GPUs compute")
       ->check(CLI::Range(0.0, 1.0))
       ->group(kGroup);
   app.add_option("--incident", parsed.options.incident_texts, IncidentHelp())->group(kGroup);
-  app.add_option("--recreate-every", play.recreate_every, "destroy and create all communicators every so many steps")
+  app.add_option("--recreate-every", play.recreate_every,
+                 "destroy all communicators and create them again after every so many steps")
       ->check(CLI::NonNegativeNumber)
       ->group(kGroup);
 }
@@ -114,9 +115,10 @@ void AddNccl(CLI::App& app, ParsedOptions& parsed) {
       ->group(kGroup);
   app.add_option("--nccl-version", parsed.nccl_version, "release of NCCL, such as 22809 for 2.28.9; 0: a typical one")
       ->group(kGroup);
-  app.add_option("--plugin", options.plugin, "value of NCCL_PROFILER_PLUGIN, else that of the environment counts")
+  app.add_option("--plugin", options.plugin, "value of NCCL_PROFILER_PLUGIN; default: that of the environment")
       ->group(kGroup);
-  app.add_option("--cuda", options.cuda, "stand-in for CUDA's driver; empty: that beside this program, if there is one")
+  app.add_option("--cuda", options.cuda,
+                 "replacement of CUDA's driver; empty: the one next to this program, if there is one")
       ->group(kGroup);
   app.add_option("--nccl-debug", parsed.log_level, "what NCCL's logger prints: none, warn, info, trace")
       ->check(CLI::IsMember({"none", "warn", "info", "trace"}))
@@ -131,7 +133,8 @@ void AddNccl(CLI::App& app, ParsedOptions& parsed) {
 void AddProcesses(CLI::App& app, ParsedOptions& parsed) {
   JobOptions& options = parsed.options;
   const char* const kGroup = "Processes";
-  app.add_option("--pace", parsed.pace, "fast: as fast as it goes, with times that end about now; real: in real time")
+  app.add_option("--pace", parsed.pace,
+                 "fast: as fast as possible, with time stamps that end about now; real: in real time")
       ->check(CLI::IsMember({"fast", "real"}))
       ->group(kGroup);
   app.add_option("--segment-dir", options.segment_directory, "set NCCL_EXPORTER_DIR; %n is the number of the node")
@@ -143,18 +146,19 @@ void AddProcesses(CLI::App& app, ParsedOptions& parsed) {
   app.add_option("--env-of", parsed.environment_of_ranks,
                  "RANK:NAME=VALUE or FIRST-LAST:NAME=VALUE: as --env, for these ranks only")
       ->group(kGroup);
-  app.add_option("--truth", options.ground_truth_file, "write the true counts to this file")->group(kGroup);
+  app.add_option("--truth", options.ground_truth_file, "write the ground truth to this file")->group(kGroup);
   app.add_flag("--truth-operations", options.play.lists_operations,
-               "list every operation with the duration of its kernel, too")
+               "also list every operation with the duration of its kernel")
       ->group(kGroup);
-  app.add_option("--hold", options.hold_seconds, "seconds to live on after the last step")
+  app.add_option("--hold", options.hold_seconds, "seconds for which the processes stay alive after the last step")
       ->check(CLI::NonNegativeNumber)
       ->group(kGroup);
   app.add_flag("!--no-finalize", options.finalizes, "exit without destroying the communicators")->group(kGroup);
   app.add_option("--kill-rank", parsed.kill.rank, "the process of this rank kills itself; the others go on")
       ->group(kGroup);
-  app.add_option("--kill-step", parsed.kill.step, "before this step")->group(kGroup);
-  app.add_flag("--kill-in-flight", parsed.kill.is_in_flight, "in this step, after it has started its first group")
+  app.add_option("--kill-step", parsed.kill.step, "kill the process before this step")->group(kGroup);
+  app.add_flag("--kill-in-flight", parsed.kill.is_in_flight,
+               "kill the process in this step, after it has started its first group")
       ->group(kGroup);
   // Between the first process and those that it starts.
   app.add_option("--child-process", parsed.child.process)->group("");
@@ -184,9 +188,10 @@ std::string ResolveCluster(ParsedOptions& parsed) {
                        shape.ranks_per_node);
   }
   shape.ranks_per_thread = parsed.has_thread_per_rank ? 1 : shape.ranks_per_process;
-  if (parsed.options.node >= shape.nodes) return fmt::format("--node {} of {} nodes", parsed.options.node, shape.nodes);
+  if (parsed.options.node >= shape.nodes)
+    return fmt::format("--node {}: the job has {} nodes", parsed.options.node, shape.nodes);
   if (parsed.kill.rank >= shape.ranks())
-    return fmt::format("--kill-rank {} of {} ranks", parsed.kill.rank, shape.ranks());
+    return fmt::format("--kill-rank {}: the job has {} ranks", parsed.kill.rank, shape.ranks());
   if (const std::string& calls = parsed.options.workload.calls; !calls.empty()) {
     LayoutBuilder unused(shape);
     if (const std::string error = WriteCallList(calls, unused); !error.empty()) return "--calls: " + error;
@@ -273,7 +278,7 @@ std::string Resolve(ParsedOptions& parsed) {
 }  // namespace
 
 std::optional<int> ParseJobOptions(int argc, const char* const* argv, JobOptions& options) {
-  CLI::App app("Plays the part of NCCL for a profiler plugin, without a GPU.", "nccl-sim");
+  CLI::App app("Calls a profiler plugin as NCCL does, without a GPU.", "nccl-sim");
   ParsedOptions parsed{.options = options};
   AddAll(app, parsed);
   std::string error;
@@ -292,7 +297,7 @@ std::optional<int> ParseJobOptions(int argc, const char* const* argv, JobOptions
 }
 
 std::string JobOptionsHelp() {
-  CLI::App app("Plays the part of NCCL for a profiler plugin, without a GPU.", "nccl-sim");
+  CLI::App app("Calls a profiler plugin as NCCL does, without a GPU.", "nccl-sim");
   JobOptions options;
   ParsedOptions parsed{.options = options};
   AddAll(app, parsed);

@@ -45,7 +45,7 @@ TEST(JobOptions, TakeAnEnvironmentForSomeRanks) {
 }
 
 TEST(JobOptions, RefuseAnIncidentThatDoesNotFitTheJob) {
-  EXPECT_NE(ErrorOf({"--incident", "kill:rank=8"}).find("rank 8 of 8"), std::string::npos);
+  EXPECT_NE(ErrorOf({"--incident", "kill:rank=8"}).find("rank 8, but the job has 8 ranks"), std::string::npos);
 }
 
 TEST(JobOptions, TakeTheTypicalReleaseOfAnApiVersion) {
@@ -63,8 +63,8 @@ TEST(JobOptions, RefuseAReleaseThatSpeaksAnotherApi) {
 
 TEST(JobOptions, RefuseWhatContradictsTheCluster) {
   EXPECT_NE(ErrorOf({"--ranks-per-process", "3"}).find("does not divide"), std::string::npos);
-  EXPECT_NE(ErrorOf({"--nodes", "2", "--node", "2"}).find("--node 2 of 2 nodes"), std::string::npos);
-  EXPECT_NE(ErrorOf({"--kill-rank", "8"}).find("--kill-rank 8 of 8 ranks"), std::string::npos);
+  EXPECT_NE(ErrorOf({"--nodes", "2", "--node", "2"}).find("--node 2: the job has 2 nodes"), std::string::npos);
+  EXPECT_NE(ErrorOf({"--kill-rank", "8"}).find("--kill-rank 8: the job has 8 ranks"), std::string::npos);
   EXPECT_NE(ErrorOf({"--layout", "square"}).find("--layout"), std::string::npos);
   EXPECT_NE(ErrorOf({"--env", "NAME"}).find("not NAME=VALUE"), std::string::npos);
   ErrorOf({"--no-such-option"});

@@ -64,7 +64,8 @@ void* ProfilerPlugin::OpenLibrary() const {
     if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
     reasons += std::string(reasons.empty() ? "" : "; ") + dlerror();
   }
-  nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__, "no profiler plugin, the job runs on without: %s", reasons.c_str());
+  nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__, "no profiler plugin, the job runs without one: %s",
+            reasons.c_str());
   return nullptr;
 }
 
@@ -75,17 +76,17 @@ bool ProfilerPlugin::FindSymbol() {
     const void* object = dlsym(library_, symbol.c_str());
     if (object == nullptr) continue;
     if (symbol != PluginSymbols(release_).front()) {
-      nccl_.log(
-          kLogWarn, kLogInit, __FILE__, __LINE__,
-          "the plugin has %s only, which NCCL %d would call through a shim; not simulated, the job runs on without",
-          symbol.c_str(), release_.nccl_version());
+      nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__,
+                "the plugin has only %s, which NCCL %d would call through a shim; this is not simulated, so the job "
+                "runs without it",
+                symbol.c_str(), release_.nccl_version());
       return false;
     }
     std::memcpy(&functions_, object, sizeof(functions_));
     Say(fmt::format("profiler plugin '{}' by {}", functions_.name, symbol));
     return true;
   }
-  nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__, "the plugin has no ncclProfiler symbol, the job runs on without");
+  nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__, "the plugin has no ncclProfiler symbol, the job runs without it");
   return false;
 }
 

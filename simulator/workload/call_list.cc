@@ -78,7 +78,7 @@ std::string WriteCallList(std::string_view list, LayoutBuilder& builder) {
 
 std::string CallListHelp() {
   std::string help =
-      "the calls of a step on one communicator, in place of --layout: NAME or NAME@STEP (in that step only),";
+      "the calls of a step on one communicator, instead of --layout: NAME or NAME@STEP (only in that step),";
   help += " separated by commas. Names:";
   for (const ListedCall& call : kCalls) help += " " + std::string(call.name);
   return help + " (Broadcasts of all roots in one group)";

@@ -35,29 +35,31 @@ constexpr std::array<IncidentTraits, kCountOf<IncidentKind>> kIncidents{{
     {IncidentKind::kSlowGpu, "slow-gpu", "rank=0 percent=10", "the rank's GPU computes longer"},
     {IncidentKind::kSlowNode, "slow-node", "node=0 percent=10", "all GPUs of the node compute longer"},
     {IncidentKind::kSlowLink, "slow-link", "node=0 to=1 times=4",
-     "what crosses from one node to the other takes so many times as long"},
+     "operations of communicators that span both nodes take `times` times as long"},
     {IncidentKind::kMissingCall, "missing-call", "rank=0",
-     "the rank leaves off calling in the middle of a step, and its process lives on"},
+     "the rank stops calling in the middle of a step, and its process stays alive"},
     {IncidentKind::kMismatchedCall, "mismatched-call", "rank=0",
      "the rank makes another call than the others, and neither ends"},
     {IncidentKind::kKill, "kill", "rank=0", "the rank's process is killed in the middle of a step"},
     {IncidentKind::kStop, "stop", "rank=0",
      "the rank's process is stopped (SIGSTOP) in the middle of a step; its GPU goes on"},
-    {IncidentKind::kNetworkHang, "network-hang", "node=0 to=1", "operations between the nodes never end"},
+    {IncidentKind::kNetworkHang, "network-hang", "node=0 to=1",
+     "operations of communicators that span both nodes never end"},
     {IncidentKind::kUneven, "uneven", "rank=-1 node=-1 percent=10",
-     "by design the rank, or all of the node, computes longer"},
+     "the rank, or the whole node, computes longer by design"},
     {IncidentKind::kMoving, "moving", "percent=10",
-     "in each `every` other ranks of the seed's choice, one in eight, compute longer"},
-    {IncidentKind::kVarying, "varying", "percent=10", "in every step each rank computes longer by up to so much"},
+     "about one rank in eight computes longer; the seed chooses other ranks every `every` seconds"},
+    {IncidentKind::kVarying, "varying", "percent=10",
+     "each rank computes longer in every step, by a random share of up to `percent`"},
     {IncidentKind::kWarmUp, "warm-up", "percent=100",
-     "as varying, and every step takes that much longer; dies away until `until`"},
+     "every step takes longer by a random share of up to `percent`, which decreases to 0 at `until`"},
     {IncidentKind::kPause, "pause", "rank=-1 node=-1 seconds=1",
-     "between two steps the rank, the node or all are busy otherwise"},
+     "the rank, the node or all ranks pause between two steps"},
     {IncidentKind::kSpikes, "spikes", "percent=1 seconds=0.05",
-     "so many in a hundred steps of a rank begin so much late"},
-    {IncidentKind::kEvaluation, "evaluation", "", "steps have nothing but their last call"},
+     "`percent` of the steps of a rank begin late by `seconds`"},
+    {IncidentKind::kEvaluation, "evaluation", "", "steps have only their last call"},
     {IncidentKind::kClockStep, "clock-step", "node=0 seconds=1",
-     "the wall clock of the node is set forward by so much (may be negative)"},
+     "the wall clock of the node is set forward by `seconds` (may be negative)"},
 }};
 static_assert(IsInOrder(kIncidents));
 
@@ -97,9 +99,10 @@ std::string SetOne(Incident& incident, const std::array<std::optional<double>, k
 std::string CheckPlaces(const Incident& incident, const ClusterShape& shape) {
   const std::string_view name = TraitsOf(incident.kind).name;
   if (incident.rank() >= shape.ranks())
-    return fmt::format("--incident {}: rank {} of {}", name, incident.rank(), shape.ranks());
+    return fmt::format("--incident {}: rank {}, but the job has {} ranks", name, incident.rank(), shape.ranks());
   for (const int node : {incident.node(), incident.to()}) {
-    if (node >= shape.nodes) return fmt::format("--incident {}: node {} of {}", name, node, shape.nodes);
+    if (node >= shape.nodes)
+      return fmt::format("--incident {}: node {}, but the job has {} nodes", name, node, shape.nodes);
   }
   return "";
 }
@@ -156,8 +159,8 @@ std::optional<Incident> ParseIncident(std::string_view text, const ClusterShape&
 
 std::string IncidentHelp() {
   std::string help =
-      "NAME or NAME:SETTING=VALUE,...: what happens to the job (repeatable). Percent are of a step's period, times are "
-      "seconds of the job. All have " +
+      "NAME or NAME:SETTING=VALUE,...: an incident of the job (repeatable). Percentages are of a step's period, times "
+      "are seconds of the job. All have " +
       std::string(kTimes) + " (-1: unlimited)";
   for (const IncidentTraits& traits : kIncidents) {
     help +=

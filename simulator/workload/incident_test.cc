@@ -36,8 +36,8 @@ TEST(Incident, RefusesWhatItDoesNotKnow) {
   EXPECT_NE(ErrorOf("slow-rank:times=2").find("no setting times"), std::string::npos);
   EXPECT_NE(ErrorOf("slow-rank:percent=much").find("bad percent=much"), std::string::npos);
   EXPECT_NE(ErrorOf("slow-rank:percent").find("bad percent"), std::string::npos);
-  EXPECT_NE(ErrorOf("kill:rank=8").find("rank 8 of 8"), std::string::npos);
-  EXPECT_NE(ErrorOf("slow-link:to=2").find("node 2 of 2"), std::string::npos);
+  EXPECT_NE(ErrorOf("kill:rank=8").find("rank 8, but the job has 8 ranks"), std::string::npos);
+  EXPECT_NE(ErrorOf("slow-link:to=2").find("node 2, but the job has 2 nodes"), std::string::npos);
 }
 
 TEST(Incident, ConcernsItsRankItsNodeOrAll) {

@@ -167,11 +167,11 @@ constexpr std::array<Layout, 11> kLayouts{{
     {"moe", "AlltoAll as grouped sends and receives, and an AllReduce", WriteMixtureOfExperts, false},
     {"3d", "tensor, pipeline and data parallelism, with an embedding that two stages share", WriteThreeDimensional,
      false},
-    {"ladder", "one communicator, every kind of call, each with a duration of its own", WriteLadder, false},
+    {"ladder", "one communicator, every kind of call, each with a different duration", WriteLadder, false},
     {"ladder-to-self", "the same, with an AlltoAll instead of sends to neighbours", WriteLadderToSelf, false},
-    {"mixed", "several communicators, every kind of call, and in every step a group of the seed's choice", WriteMixed,
+    {"mixed", "several communicators, every kind of call, and in every step a group that the seed chooses", WriteMixed,
      true},
-    {kRandomLayout, "several communicators; groups of all kinds of calls, splits and shrinks, all of the seed's choice",
+    {kRandomLayout, "several communicators; groups of all kinds of calls, splits and shrinks, all chosen by the seed",
      [](LayoutBuilder&) {}, false},
 }};
 

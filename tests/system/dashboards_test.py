@@ -195,12 +195,12 @@ class DashboardsAndRules(unittest.TestCase):
         with self.subTest('late node'):
             self.expect(lambda: {labels['instance'] for labels, _ in self.rows('nccl-job', 'Late nodes', **job('slow-node'))} == {'node-1:9828'})
         with self.subTest('rank that does not call'):
-            self.expect(lambda: self.global_ranks(self.rows('nccl-job', 'Hang: who is waited for', **job('missing-call'))) == {'2'})
+            self.expect(lambda: self.global_ranks(self.rows('nccl-job', 'Hang: the rank that the others wait for', **job('missing-call'))) == {'2'})
         with self.subTest('rank in another call'):
-            self.expect(lambda: self.global_ranks(self.rows('nccl-job', 'Hang: who is waited for', **job('mismatched-call'))) == {'1'})
+            self.expect(lambda: self.global_ranks(self.rows('nccl-job', 'Hang: the rank that the others wait for', **job('mismatched-call'))) == {'1'})
         with self.subTest('network hang'):
             self.expect(lambda: self.rows('nccl-job', 'Oldest in flight', **job('network-hang'))[0][1] > 20)
-            self.assertEqual(self.rows('nccl-job', 'Hang: who is waited for', **job('network-hang')), [])
+            self.assertEqual(self.rows('nccl-job', 'Hang: the rank that the others wait for', **job('network-hang')), [])
         with self.subTest('slow link'):
             self.expect(lambda: any(left < 0.8 for _, left in self.rows('nccl-network', 'Bandwidth against the best of this time range', 'C',
                                                                         namespace='research')))

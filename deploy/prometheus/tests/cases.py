@@ -27,7 +27,7 @@ def a_described_alert():
         'pid': '1006', 'global_rank': '6', 'timing_source': 'kernel', 'slurm_job_id': '42', 'uid': '1000', 'job': 'nccl', 'instance': 'node1:9828',
     }, {
         'summary': f'Rank 6 of communicator {comm} makes the others wait',
-        'description': f'The ranks of communicator {comm} dp spend 25% of the time waiting for rank 6: GPU 2 GPU-6, node gpu-node-1 (node1:9828), process 1006,'
+        'description': f'The ranks of communicator {comm} dp spend 25% of the time waiting for rank 6. GPU 2 GPU-6, node gpu-node-1 (node1:9828), process 1006,'
                        ' global rank 6.',
         'runbook_url': 'https://github.com/nccl-exporter/nccl-exporter/blob/main/docs/runbooks/NCCLStragglerRank.md',
     }

@@ -144,7 +144,7 @@ const showCommunicator = (node) => (element, comm) => {
     const age = ageOf(rank, node);
     const compared = arrivals && arrivals.compared > 0;
     fillRow(line, [rank.rank, rank.gpu ?? unknown, rank.alive ? rank.pid : `${rank.pid} gone`, rank.started_sequence, rank.behind || unknown,
-      rank.in_flight_count ?? '?', rank.in_flight.length ? operationName(rank.in_flight[0]) : rank.in_flight_count === null ? 'not told' : 'idle',
+      rank.in_flight_count ?? '?', rank.in_flight.length ? operationName(rank.in_flight[0]) : rank.in_flight_count === null ? 'not seen' : 'idle',
       age === null ? unknown : seconds(age), compared ? percent(arrivals.last / arrivals.compared) : unknown,
       compared ? seconds(arrivals.mean_lateness_seconds) : unknown, rank.timing_source],
     isLate(rank) || age > hangSeconds ? 'bad' : rank.alive ? '' : 'warn');
