@@ -42,17 +42,18 @@ std::string Shown(std::string_view text) {
   return shown;
 }
 
+// In well-formed UTF-8.
+bool BeginsCharacter(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; }
+
 // Columns that text takes: characters, as far as a terminal without double width shows them.
-size_t Width(std::string_view text) {
-  return static_cast<size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
-}
+size_t Width(std::string_view text) { return static_cast<size_t>(std::ranges::count_if(text, BeginsCharacter)); }
 
 std::string Cut(const std::string& text, size_t columns) {
   if (columns == 0 || Width(text) <= columns) return text;
   size_t bytes = 0;
-  for (size_t i = 0; i < columns; ++i)
-    bytes += std::max<size_t>(CharacterBytes(std::string_view(text).substr(bytes)), 1);
+  for (size_t characters = 0; bytes < text.size(); ++bytes) {
+    if (BeginsCharacter(text[bytes]) && ++characters > columns) break;
+  }
   return text.substr(0, bytes);
 }
 

@@ -45,14 +45,6 @@ Activity Difference(const FunctionSnapshot& before, const FunctionSnapshot& now,
   return activity;
 }
 
-void Add(const Activity& more, Activity& sum) {
-  sum.operations += more.operations;
-  sum.bytes += more.bytes;
-  sum.timed_operations += more.timed_operations;
-  sum.busy_ns += more.busy_ns;
-  sum.bus_bytes += more.bus_bytes;
-}
-
 // So that nobody's communicators find no place in a step because of another user's.
 std::vector<CommunicatorOnNode> SmallestUsersFirst(std::vector<CommunicatorOnNode> communicators) {
   std::map<uint64_t, size_t> count;
@@ -70,6 +62,15 @@ typename Map::mapped_type* Room(Map& map, const typename Map::key_type& key, siz
 }
 
 }  // namespace
+
+Activity& Activity::operator+=(const Activity& more) {
+  operations += more.operations;
+  bytes += more.bytes;
+  timed_operations += more.timed_operations;
+  busy_ns += more.busy_ns;
+  bus_bytes += more.bus_bytes;
+  return *this;
+}
 
 double Activity::MeanDurationSeconds() const {
   if (timed_operations == 0) return std::numeric_limits<double>::quiet_NaN();
@@ -124,7 +125,7 @@ void NodeHistory::Compare(const RankOnNode& rank, const CommunicatorKey& key, co
       ++left_out_;
       continue;
     }
-    Add(difference, *sum);
+    *sum += difference;
     AddDurations(old, counts, *sum);
   }
 }
@@ -152,7 +153,7 @@ Stretch NodeHistory::Recent(const CommunicatorKey& communicator, Function functi
   Stretch stretch;
   for (size_t step = steps_.size(); step-- > 0 && stretch.seconds < seconds;) {
     stretch.seconds += steps_[step].seconds;
-    if (const Activity* const activity = At(step, communicator, function)) Add(*activity, stretch.activity);
+    if (const Activity* const activity = At(step, communicator, function)) stretch.activity += *activity;
   }
   return stretch;
 }

@@ -54,6 +54,8 @@ struct Activity {
   // NaN where nothing was timed.
   double MeanDurationSeconds() const;
   double BusBandwidth() const;  // bytes per second of busy time
+
+  Activity& operator+=(const Activity& more);  // without durations
 };
 
 // A stretch of time that ends with the newest step.

@@ -136,14 +136,9 @@ uint64_t SumOfSizes(const FunctionSnapshot& counts, SizeRange range, uint64_t Si
   return sum;
 }
 
-bool WasUsed(const FunctionSnapshot& counts) {
-  return counts.calls != 0 ||
-         std::ranges::any_of(counts.sizes, [](const SizeClassSnapshot& size) { return size.operations != 0; });
-}
-
 bool WasUsed(const Subject& subject, Function function) {
   return std::ranges::any_of(subject.members, [&](const Member& member) {
-    return WasUsed(member.communicator->functions[static_cast<size_t>(function)]);
+    return member.communicator->functions[static_cast<size_t>(function)].IsUsed();
   });
 }
 

@@ -18,31 +18,10 @@ auto KeyOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communica
   return std::tuple(process.file, communicator.slot, communicator.generation, communicator.id, communicator.rank);
 }
 
-template <typename Counts>
-void AddEach(const Counts& more, Counts& sum) {
-  std::ranges::transform(sum, more, sum.begin(), std::plus<>());
-}
-
-void Add(const FunctionSnapshot& more, FunctionSnapshot& sum) {
-  sum.calls += more.calls;
-  sum.completed += more.completed;
-  for (size_t i = 0; i < kSizeClassCount; ++i) {
-    sum.sizes[i].operations += more.sizes[i].operations;
-    sum.sizes[i].bytes += more.sizes[i].bytes;
-    sum.sizes[i].timed_operations += more.sizes[i].timed_operations;
-    sum.sizes[i].timed_bytes += more.sizes[i].timed_bytes;
-    sum.sizes[i].busy_ns += more.sizes[i].busy_ns;
-  }
-  AddEach(more.duration, sum.duration);
-  AddEach(more.bandwidth, sum.bandwidth);
-  sum.bandwidth_sum_kib += more.bandwidth_sum_kib;
-  AddEach(more.phase_ns, sum.phase_ns);
-}
-
 void Add(const CommunicatorSnapshot& more, CommunicatorSnapshot& sum) {
   sum.created_realtime_ns = std::min(sum.created_realtime_ns, more.created_realtime_ns);
   for (size_t i = 0; i < sum.functions.size(); ++i) {
-    if (more.functions.IsInUse(i)) Add(more.functions[i], sum.functions.Change(i));
+    if (more.functions.IsInUse(i)) sum.functions.Change(i) += more.functions[i];
   }
   if (!more.arrivals) return;
   if (!sum.arrivals) sum.arrivals.emplace();
@@ -91,7 +70,7 @@ void DepartedCounts::AddDeparted(const CommunicatorOf& gone) {
 
 void DepartedCounts::AddDeparted(const ProcessOf& gone) {
   const auto [sum, is_first] = departed_processes_.try_emplace(gone.labels);
-  AddEach(gone.process->losses, sum->second.losses);
+  std::ranges::transform(sum->second.losses, gone.process->losses, sum->second.losses.begin(), std::plus<>());
   const int64_t start = gone.process->start_realtime_ns;
   sum->second.start_realtime_ns = is_first ? start : std::min(sum->second.start_realtime_ns, start);
 }

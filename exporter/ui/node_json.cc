@@ -143,10 +143,7 @@ Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeH
   SizeClassSnapshot total;
   for (const RankOnNode& rank : of.ranks) {
     for (const SizeClassSnapshot& size : rank.communicator->functions[static_cast<size_t>(function)].sizes) {
-      total.operations += size.operations;
-      total.bytes += size.bytes;
-      total.timed_operations += size.timed_operations;
-      total.busy_ns += size.busy_ns;
+      total += size;
     }
   }
   if (total.operations == 0) return nullptr;
