@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <future>
 #include <memory>
 #include <string>
 #include <vector>
