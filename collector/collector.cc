@@ -36,7 +36,6 @@ Collector::Collector(CollectorOptions options, Clock clock)
     : clock_(std::move(clock)),
       table_(std::make_unique<SegmentTable>(std::move(options.directories), options.retention)),
       arrivals_(std::make_unique<ArrivalObserver>()),
-      snapshots_([this] { return std::make_shared<const NodeSnapshot>(Take()); }),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!stop_.is_open()) throw std::system_error(errno, std::generic_category(), "eventfd");
 }
@@ -56,9 +55,7 @@ void Collector::Start() {
   thread_ = std::thread(&Collector::Run, this);
 }
 
-std::shared_ptr<const NodeSnapshot> Collector::Snapshot() { return snapshots_.Get(); }
-
-NodeSnapshot Collector::Take() {
+std::shared_ptr<const NodeSnapshot> Collector::Snapshot() {
   std::unique_lock lock(mutex_);
   Moment now = clock_();
   for (table_->Discover(now); MustWaitForDiscovery(); table_->DiscoverMore(now)) {
@@ -69,8 +66,8 @@ NodeSnapshot Collector::Take() {
   }
   SegmentLooks looks = Look(now);
   arrivals_->Read(now);
-  NodeSnapshot snapshot = table_->Read(std::move(looks), now);
-  arrivals_->AddTo(snapshot);
+  auto snapshot = std::make_shared<NodeSnapshot>(table_->Read(std::move(looks), now));
+  arrivals_->AddTo(*snapshot);
   return snapshot;
 }
 

@@ -15,7 +15,6 @@
 #include "collector/segments/file_descriptor.h"
 #include "collector/segments/segment_file.h"  // ReadSegmentFile(), for tools that look at one file
 #include "collector/segments/segment_look.h"
-#include "collector/shared_read.h"
 
 namespace nccl_exporter {
 
@@ -40,14 +39,13 @@ class Collector {
   // once.
   void Start();
 
-  // What the segments say now. Any thread; concurrent callers share one read, which begins after each of their calls.
+  // What the segments say now. Any thread; callers wait for each other.
   // Every snapshot looks at the directories first. After Start() it waits for one part of that look (see
   // kNamesPerPart), and the thread goes on with the rest; the first snapshots, and all without Start(), wait for the
   // whole.
   std::shared_ptr<const NodeSnapshot> Snapshot();
 
  private:
-  NodeSnapshot Take();
   bool MustWaitForDiscovery() const;
   void Refresh();
   bool GoOnDiscovering();
@@ -60,7 +58,6 @@ class Collector {
   bool has_thread_ = false;
   const std::unique_ptr<SegmentTable> table_;
   const std::unique_ptr<ArrivalObserver> arrivals_;
-  SharedRead<NodeSnapshot> snapshots_;
   const FileDescriptor stop_;  // eventfd: readable when the thread shall end
   std::thread thread_;
 };

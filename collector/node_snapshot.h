@@ -2,6 +2,7 @@
 // What the collector knows about one node at one moment, as plain data: the only thing that the exporter sees of it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstddef>
@@ -36,7 +37,9 @@ struct SizeClassSnapshot {
   uint64_t timed_bytes = 0;
   uint64_t busy_ns = 0;
 
+  bool IsUsed() const { return operations != 0; }
   bool operator==(const SizeClassSnapshot&) const = default;
+  SizeClassSnapshot& operator+=(const SizeClassSnapshot& more);
 };
 
 // Counts of one function on one communicator, since the communicator was created.
@@ -49,8 +52,36 @@ struct FunctionSnapshot {
   uint64_t bandwidth_sum_kib = 0;                              // KiB/s
   std::array<uint64_t, kKernelPhaseCount> phase_ns{};          // by KernelPhase
 
+  // Whether it was ever called, or any operation of it started.
+  bool IsUsed() const {
+    return calls != 0 || std::ranges::any_of(sizes, [](const SizeClassSnapshot& size) { return size.IsUsed(); });
+  }
   bool operator==(const FunctionSnapshot&) const = default;
+  FunctionSnapshot& operator+=(const FunctionSnapshot& more);
 };
+
+inline SizeClassSnapshot& SizeClassSnapshot::operator+=(const SizeClassSnapshot& more) {
+  operations += more.operations;
+  bytes += more.bytes;
+  timed_operations += more.timed_operations;
+  timed_bytes += more.timed_bytes;
+  busy_ns += more.busy_ns;
+  return *this;
+}
+
+inline FunctionSnapshot& FunctionSnapshot::operator+=(const FunctionSnapshot& more) {
+  const auto add_each = [](auto& sum, const auto& counts) {
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += counts[i];
+  };
+  calls += more.calls;
+  completed += more.completed;
+  add_each(sizes, more.sizes);
+  add_each(duration, more.duration);
+  add_each(bandwidth, more.bandwidth);
+  bandwidth_sum_kib += more.bandwidth_sum_kib;
+  add_each(phase_ns, more.phase_ns);
+  return *this;
+}
 
 // Counts by function. Those of a function that was never used, as most are on a communicator, are zeros and take no
 // memory; copies share what is not changed, for several snapshots are held at a time.
@@ -189,21 +220,21 @@ struct ProcessSnapshot {
 
 // What tells communicators apart. The id alone does not: it is a hash, and two jobs may have the same.
 struct CommunicatorKey {
+  uint64_t id = 0;
+  uint64_t ranks = 0;
   uint64_t uid = 0;
   std::string job;         // of the workload manager, if known
   std::string name_space;  // of Kubernetes, if known
-  uint64_t id = 0;
-  uint64_t ranks = 0;
 
   auto operator<=>(const CommunicatorKey&) const = default;
 };
 
 inline CommunicatorKey CommunicatorKeyOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
-  return {.uid = process.uid,
+  return {.id = communicator.id,
+          .ranks = communicator.ranks,
+          .uid = process.uid,
           .job = process.Identity("SLURM_JOB_ID"),
-          .name_space = process.Identity("POD_NAMESPACE"),
-          .id = communicator.id,
-          .ranks = communicator.ranks};
+          .name_space = process.Identity("POD_NAMESPACE")};
 }
 
 // Why a file in a segment directory could not be used. Append only: each is a label value `reason`.

@@ -10,7 +10,7 @@
 #include "exporter/http/refusal.h"
 #include "exporter/option_table.h"
 #include "exporter/version.h"
-#include "proto/metric_choice.h"
+#include "proto/droppable_labels.h"
 
 namespace nccl_exporter {
 namespace {

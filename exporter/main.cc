@@ -32,10 +32,10 @@
 #include "exporter/log.h"
 #include "exporter/node/history_keeper.h"
 #include "exporter/node/in_flight_table.h"
+#include "exporter/node/snapshot_source.h"
 #include "exporter/options.h"
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/service_notifier.h"
-#include "exporter/state_log.h"
 #include "exporter/ui/web_pages.h"
 #include "exporter/version.h"
 
@@ -85,23 +85,25 @@ int PrintNode(const NodeSnapshot& node, const std::string& text) {
   return printed == kSuccess ? Fail(kRuntimeFailure, unreadable) : printed;
 }
 
-// Looks without touching anything: no segment is old enough to be removed.
+// A collector that changes nothing: no segment is old enough to be removed.
+Collector CollectorOf(const Options& options) {
+  return Collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
+}
+
 int PrintInFlight(const Options& options) {
-  Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
-  const auto node = collector.Snapshot();
+  const auto node = CollectorOf(options).Snapshot();
   return PrintNode(*node, InFlightText(*node));
 }
 
 int PrintCardinality(const Options& options) {
   if (options.shape) return Print(CardinalityText(NodeOfShape(*options.shape), options.metrics));
-  Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
-  const auto node = collector.Snapshot();
+  const auto node = CollectorOf(options).Snapshot();
   return PrintNode(*node, CardinalityText(node, options.metrics));
 }
 
 int Top(const Options& options) {
   const TopSort sort = std::ranges::find(kTopSorts, options.sort, &CodeRow<TopSort>::name)->id;
-  Collector collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
+  Collector collector = CollectorOf(options);
   const auto first = collector.Snapshot();
   const std::string unreadable = UnreadableDirectories(*first);
   if (!unreadable.empty() && first->processes.empty()) return Fail(kRuntimeFailure, unreadable);
@@ -134,7 +136,7 @@ sigset_t BlockSignals() {
 
 // Waits for a signal that ends the daemon. Meanwhile takes a snapshot as often as the watchdog wants to hear of us: a
 // daemon whose collector does not answer is not alive.
-int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service, Collector& collector) {
+int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service, SnapshotSource& snapshots) {
   for (;;) {
     const auto interval = service.watchdog_interval().value_or(std::chrono::hours(1));
     const auto seconds = std::chrono::floor<std::chrono::seconds>(interval);
@@ -147,7 +149,7 @@ int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service, Colle
       continue;
     }
     if (errno != EAGAIN || !service.watchdog_interval()) continue;
-    collector.Snapshot();
+    snapshots.Take();
     service.Alive();
   }
 }
@@ -212,17 +214,11 @@ int Serve(const Options& options) {
   const WebSecurity security(options.web_config_file, error);
   if (!error.empty()) return Fail(kRuntimeFailure, error);
   Collector collector({.directories = options.segment_dirs, .retention = options.retention});
-  StateLog state_log;
-  ScrapePage scrape_page(
-      [&] {
-        auto snapshot = collector.Snapshot();
-        state_log.Observe(*snapshot);
-        return snapshot;
-      },
-      kSeriesLimit, options.metrics);
-  HistoryKeeper history([&] { return collector.Snapshot(); });
+  SnapshotSource snapshots([&] { return collector.Snapshot(); });
+  ScrapePage scrape_page(snapshots, kSeriesLimit, options.metrics);
+  HistoryKeeper history(snapshots);
   WebPages pages(
-      scrape_page, history,
+      snapshots, scrape_page, history,
       {.node_name = NodeName(), .telemetry_path = options.telemetry_path, .start_realtime_ns = Now().realtime_ns});
   HttpHandler handler = [&](const HttpRequest& request) { return pages.Answer(request); };
   const RefusalCounter on_refusal = [&](Refusal refusal) { scrape_page.Count(refusal); };
@@ -240,9 +236,9 @@ int Serve(const Options& options) {
     spdlog::warn("--metrics leaves out families or labels that the shipped rules need: {}", taken);
   }
   collector.Start();
-  scrape_page.TakeFirstSnapshot();
+  snapshots.Take();
   service.Ready();
-  const int signal = WaitForSignal(signals, service, collector);
+  const int signal = WaitForSignal(signals, service, snapshots);
   spdlog::info("stopping on {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
   service.Stopping();
   server.Stop();

@@ -95,7 +95,7 @@ bool StoreNamed(const std::string& value, Options& options, std::string&) {
   return false;
 }
 
-// A change of MetricSwitches, which answers with what is wrong.
+// A change of MetricFilter, which answers with what is wrong.
 template <auto kChange>
 bool ChangeMetrics(const std::string& value, Options& options, std::string& complaint) {
   complaint = (options.metrics.*kChange)(value);
@@ -125,20 +125,20 @@ constexpr std::array<OptionRow, 13> kOptions{{
      FlagTakes::kValue, StoreDuration<&Options::retention>},
     {"--metrics.disable", "",
      "Leave out families: a name, the beginning of names followed by *, or `histograms`. May be given several times.",
-     FlagTakes::kValues, ChangeMetrics<&MetricSwitches::Disable>},
+     FlagTakes::kValues, ChangeMetrics<&MetricFilter::Disable>},
     {"--metrics.drop-label", "",
      "Leave out a label; series that differ only in this label are merged. May be given several times.",
-     FlagTakes::kValues, ChangeMetrics<&MetricSwitches::DropLabel>},
+     FlagTakes::kValues, ChangeMetrics<&MetricFilter::DropLabel>},
     {"--metrics.duration-bounds", "0.000015,0.00006,0.00024,0.001,0.004,0.016,0.0625,0.25,1,4",
      "Bounds of the classic buckets of durations, in seconds. Each moves to the nearest bound of the segment; these "
      "bounds are 9 % apart. At most 16, or none.",
-     FlagTakes::kValue, ChangeMetrics<&MetricSwitches::SetDurationBounds>},
+     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetDurationBounds>},
     {"--metrics.bandwidth-bounds", "134e6,537e6,2.15e9,8.6e9,17e9,34e9,69e9,137e9,275e9,1.1e12",
      "Bounds of the classic buckets of bus bandwidth, in bytes per second, in the same way.", FlagTakes::kValue,
-     ChangeMetrics<&MetricSwitches::SetBandwidthBounds>},
+     ChangeMetrics<&MetricFilter::SetBandwidthBounds>},
     {"--metrics.native-schema", "3",
      "Resolution of native histograms: schema 3 (buckets 9 % wide), 2, 1, 0 (a factor 2), or off.", FlagTakes::kValue,
-     ChangeMetrics<&MetricSwitches::SetNativeSchema>},
+     ChangeMetrics<&MetricFilter::SetNativeSchema>},
     {"--log.level", "info", "Least severe message to log: debug, info, warn or error.", FlagTakes::kValue,
      StoreNamed<&Options::log_level, kLogLevels>},
     {"--log.format", "logfmt", "Format of the log, on standard error: logfmt or json.", FlagTakes::kValue,

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "exporter/catalogue/metric_switches.h"
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/commands/synthetic_node.h"
 
 namespace nccl_exporter {
@@ -41,7 +41,7 @@ struct Options {
   bool uses_systemd_socket = false;
   std::vector<std::string> segment_dirs;
   std::chrono::nanoseconds retention{};
-  MetricSwitches metrics;
+  MetricFilter metrics;
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kLogfmt;
 };

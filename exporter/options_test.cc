@@ -52,14 +52,14 @@ TEST(OptionsTest, DefaultsAreThoseOfTheTable) {
 }
 
 TEST(OptionsTest, DefaultBoundsOfHistogramsAreThoseOfTheContract) {
-  const MetricSwitches metrics = Parsed({}).metrics;
+  const MetricFilter metrics = Parsed({}).metrics;
   EXPECT_THAT(metrics.duration_bounds(), testing::ElementsAreArray(kClassicDurationBounds));
   EXPECT_THAT(metrics.bandwidth_bounds(), testing::ElementsAreArray(kClassicBandwidthBounds));
   EXPECT_EQ(metrics.native_schema(), DurationBuckets::kSchema);
 }
 
 TEST(OptionsTest, MetricsAreSwitchedOffOneByOne) {
-  const MetricSwitches metrics =
+  const MetricFilter metrics =
       Parsed({"--metrics.disable=histograms", "--metrics.disable", "nccl_p2p_*", "--metrics.drop-label=size",
               "--metrics.drop-label=comm_name", "--metrics.duration-bounds=0.001,0.01", "--metrics.native-schema=off"})
           .metrics;
@@ -77,7 +77,8 @@ TEST(OptionsTest, WhatCannotBeSwitchedOffIsAnsweredWithTheNearest) {
   EXPECT_EQ(ErrorOf({"--metrics.drop-label=pot"}),
             "invalid value 'pot' of --metrics.drop-label: 'pot' is no label that can be dropped; the nearest is "
             "pod");
-  EXPECT_THAT(ErrorOf({"--metrics.disable=nccl_process_alife"}), testing::HasSubstr("the nearest is nccl_process_alive"));
+  EXPECT_THAT(ErrorOf({"--metrics.disable=nccl_process_alife"}),
+              testing::HasSubstr("the nearest is nccl_process_alive"));
 }
 
 TEST(OptionsTest, CardinalityIsOfThisNodeUnlessAShapeIsGiven) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The seven symbols that NCCL looks for, and the one template behind them: it brings a version's descriptor into our
-// form, asking the descriptor what it has, and hands over to Process.
+// form, asking the descriptor what it has, and hands over to Callbacks.
 #include <atomic>
 
+#include "plugin/callbacks.h"
 #include "plugin/nccl/profiler_abi.h"
 #include "plugin/nccl/vocabulary.h"
-#include "plugin/process_events.h"
 
 namespace nccl_exporter {
 namespace {
@@ -27,7 +27,8 @@ struct Adapter {
   static void* StartTask(void* context, const Descriptor& d, const Task& task, OperationStart& start) {
     start.function = FunctionOf(task.func);
     TaskOrigin origin;
-    if constexpr (kNamesCommunicatorPerEvent) origin = {.tells_identity = true, .id = task.commHash, .rank = d.rank};
+    if constexpr (kNamesCommunicatorPerEvent)
+      origin = {.names_communicator = true, .communicator_id = task.commHash, .rank = d.rank};
     // Since v5 the parent is the API call, and the launch has a field of its own; before, the parent is the launch.
     void* call = nullptr;
     void* launch = d.parentObj;
@@ -36,7 +37,8 @@ struct Adapter {
       launch = task.parentGroup;
       start.has_call_events = true;
     }
-    return Process::Get()->StartTask(context, start, origin, task.count, ElementBytesOf(task.datatype), call, launch);
+    return Callbacks(*Process::Get())
+        .StartTask(context, start, origin, task.count, ElementBytesOf(task.datatype), call, launch);
   }
 
   NCCL_EXPORTER_EVENT StartColl(void* context, void** handle, const Descriptor& d) {
@@ -62,42 +64,43 @@ struct Adapter {
   }
 
   NCCL_EXPORTER_EVENT StartGroup(void* context, void** handle) {
-    *handle = Process::Get()->StartLaunch(context);
+    *handle = Callbacks(*Process::Get()).template StartLaunch<kHasCallEvents>(context);
     return abi::kSuccess;
   }
 
   NCCL_EXPORTER_EVENT StartProxyOp(void** handle, const Descriptor& d) {
-    *handle = Process::Get()->StartProxyOperation(d.parentObj, d.proxyOp.pid);
+    *handle = Callbacks(*Process::Get()).StartProxyOperation(d.parentObj, d.proxyOp.pid);
     return abi::kSuccess;
   }
 
   NCCL_EXPORTER_EVENT StartGroupApi(void* context, void** handle, const Descriptor& d) {
-    *handle = Process::Get()->StartCallGroup(context, d.groupApi.groupDepth);
+    *handle = Callbacks(*Process::Get()).StartCallGroup(context, d.groupApi.groupDepth);
     return abi::kSuccess;
   }
 
   template <typename Call>
   NCCL_EXPORTER_EVENT StartCall(void* context, void** handle, const Descriptor& d, const Call& call) {
-    *handle = Process::Get()->StartCall(context, FunctionOf(call.func), call.graphCaptured, d.parentObj);
+    *handle = Callbacks(*Process::Get()).StartCall(context, FunctionOf(call.func), call.graphCaptured, d.parentObj);
     return abi::kSuccess;
   }
 
   template <typename Task>
   NCCL_EXPORTER_EVENT StartCopyEngine(void* context, void** handle, const Task& task, void* call) {
-    *handle = Process::Get()->StartCopyEngineTask(context, FunctionOf(task.func), task.count,
-                                                  ElementBytesOf(task.datatype), call);
+    *handle = Callbacks(*Process::Get())
+                  .StartCopyEngineTask(context, FunctionOf(task.func), task.count, ElementBytesOf(task.datatype), call);
     return abi::kSuccess;
   }
   NCCL_EXPORTER_EVENT StartKernelCh(void** handle, const Descriptor& d) {
     if constexpr (kHasTimeStamps) {
-      *handle = Process::Get()->StartKernelChannel<true>(d.parentObj, d.kernelCh.channelId, d.kernelCh.pTimer);
+      *handle =
+          Callbacks(*Process::Get()).StartKernelChannel<true>(d.parentObj, d.kernelCh.channelId, d.kernelCh.pTimer);
     } else {
-      *handle = Process::Get()->StartKernelChannel<false>(d.parentObj, d.kernelCh.channelId, 0);
+      *handle = Callbacks(*Process::Get()).StartKernelChannel<false>(d.parentObj, d.kernelCh.channelId, 0);
     }
     return abi::kSuccess;
   }
   NCCL_EXPORTER_EVENT StartKernelPhase(void** handle, const Descriptor& d) {
-    *handle = Process::Get()->StartKernelPhase(d.parentObj, d.kernelPhase.phaseId, d.kernelPhase.pTimer);
+    *handle = Callbacks(*Process::Get()).StartKernelPhase(d.parentObj, d.kernelPhase.phaseId, d.kernelPhase.pTimer);
     return abi::kSuccess;
   }
 #undef NCCL_EXPORTER_EVENT
@@ -131,7 +134,7 @@ struct Adapter {
   }
 
   static abi::Result StopEvent(void* handle) {
-    if (Process* process = Process::Get()) process->Stop<kHasTimeStamps>(handle);
+    if (Process* process = Process::Get()) Callbacks(*process).Stop<kHasTimeStamps>(handle);
     return abi::kSuccess;
   }
 
@@ -139,11 +142,11 @@ struct Adapter {
     if constexpr (kHasTimeStamps) {
       Process* process = Process::Get();
       if (state == abi::kStateKernelChStop && handle != nullptr && args != nullptr && process != nullptr) {
-        process->StampKernelChannel(handle, args->pTimer);
+        Callbacks(*process).StampKernelChannel(handle, args->pTimer);
       }
       if constexpr (kHasKernelPhases) {
         if (state == abi::kStateKernelPhaseStop && handle != nullptr && args != nullptr && process != nullptr) {
-          process->StopKernelPhase(handle, args->pTimer);
+          Callbacks(*process).StopKernelPhase(handle, args->pTimer);
         }
       }
     }

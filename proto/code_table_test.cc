@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What IsInOrder() accepts: the static_assert below each table can fail.
+// Tables that IsInOrder() accepts: the static_assert below each table can fail.
 #include "proto/code_table.h"
 
 #include <gtest/gtest.h>

@@ -121,7 +121,7 @@ constexpr int SizeClassOf(uint64_t message_bytes) {
 // Only messages of this size and more enter the bus bandwidth histogram: below it latency hides the bandwidth.
 inline constexpr uint64_t kBandwidthMinimumBytes = 1048576;
 
-// Message size S as nccl-tests reports it. `nranks` 0 (not told by profiler API v1 to v3) counts as 1, so that there
+// Message size S as nccl-tests reports it. `nranks` 0 (unknown up to profiler API v3) counts as 1, so that there
 // AllGather, ReduceScatter and their kin report the bytes of one rank's share. Wraps modulo 2^64 as NCCL's own would.
 constexpr uint64_t MessageBytes(Function function, uint64_t count, uint32_t element_bytes, uint32_t nranks) {
   const uint64_t share = count * element_bytes;

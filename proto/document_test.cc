@@ -8,8 +8,8 @@
 #include <sstream>
 #include <string>
 
+#include "proto/droppable_labels.h"
 #include "proto/metric_catalogue.h"
-#include "proto/metric_choice.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter {

@@ -104,7 +104,7 @@ constexpr uint64_t SamplingWord(SamplingState state, SamplingReason reason, uint
   return uint64_t{duty_ppm} << 32 | uint64_t{static_cast<uint8_t>(reason)} << 8 | static_cast<uint64_t>(state);
 }
 
-// In the function word of an operation in flight: it was called outside of a window, and without parts nothing tells
+// In the function word of an operation in flight: it was called outside of a window, and without parts no event shows
 // when it is complete (1.1).
 inline constexpr uint64_t kUntimedFlag = 1 << 8;
 
@@ -159,9 +159,9 @@ struct alignas(64) CompletionEntry {
 struct alignas(4096) CommunicatorSlot {
   Word state;
   uint64_t communicator_id;  // NCCL's commHash or commId: the same on all ranks
-  uint64_t ranks;            // 0: not told (API v1 to v3)
+  uint64_t ranks;            // 0: not known (API v1 to v3)
   uint64_t rank;
-  uint64_t nodes;          // 0: not told
+  uint64_t nodes;          // 0: not known
   uint64_t api_version;    // 1 to 7
   uint64_t nccl_version;   // as ncclGetVersion reports it (22907); 0: not found
   uint64_t event_mask;     // what NCCL was asked for
@@ -172,12 +172,12 @@ struct alignas(4096) CommunicatorSlot {
   uint64_t created_monotonic_ns;
   Word closed_monotonic_ns;  // 0: not finalized
   uint64_t
-      has_identity;   // 0: communicator_id and rank are not known yet (API v1 to v3 tell them with the first operation)
-  Word sampling;      // SamplingWord: written at init and when the state changes (1.1; before: 0)
-  char name[128];     // user's name of the communicator, or empty
-  char gpu_uuid[64];  // "GPU-xxxxxxxx-xxxx-...", or empty
-  char pci_bus_id[48];      // "0000:3b:00.0", or empty; before 1.2 it had 64 bytes, of which the last 16 were NUL
-  Word drift_cause;         // DriftCause: the first (1.2)
+      has_identity;     // 0: communicator_id and rank are not known yet (API v1 to v3 have them in the first operation)
+  Word sampling;        // SamplingWord: written at init and when the state changes (1.1; before: 0)
+  char name[128];       // user's name of the communicator, or empty
+  char gpu_uuid[64];    // "GPU-xxxxxxxx-xxxx-...", or empty
+  char pci_bus_id[48];  // "0000:3b:00.0", or empty; before 1.2 it had 64 bytes, of which the last 16 were NUL
+  Word drift_cause;     // DriftCause: the first (1.2)
   Word probation_launches;  // that have yet to agree with the CPU's clock before kernel times are believed (1.2)
   alignas(64) FunctionBlock functions[kFunctionCount];
   InFlightEntry in_flight[kInFlightEntries];        // entry of a ticket: (ticket - 1) % kInFlightEntries

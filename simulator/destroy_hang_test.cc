@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ncclCommDestroy never returns because of kernel events: the jobs that were seen to hang on NCCL's own host
-// code, and their neighbours that were seen to end.
+// Jobs in which ncclCommDestroy never returns because of kernel events, as seen with NCCL's own host code, and similar
+// jobs that were seen to end.
 #include <gtest/gtest.h>
 
 #include "simulator/release/profiler_event.h"

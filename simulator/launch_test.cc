@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launch reports, in which order, and what becomes of it under each fault.
+// Events of a launch, their order, and their changes under each fault.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,9 +16,7 @@ constexpr uint32_t kTimedMask = kColl | kP2p | kKernelCh;
 uint64_t NumberOf(const std::string& line, const std::string& key) {
   return std::stoull(RecordedJob::ValueOf(line, key));
 }
-std::string HandleOf(const std::string& line) {
-  return line.substr(line.find('#'), line.find(' ', line.find('#')) - line.find('#'));
-}
+std::string HandleOf(const std::string& line) { return RecordedJob::HandleOf(line); }
 
 JobOptions Ladder(int nccl_version, const std::string& fault, const char* layout = "ladder") {
   JobOptions options = OneAllReduce(nccl_version);
@@ -34,7 +32,7 @@ JobOptions Ladder(int nccl_version, const std::string& fault, const char* layout
 }
 
 uint64_t Affected(const RecordedJob& job, const std::string& function) {
-  return job.ranks[0]["communicators"][0]["functions"][function]["affected"].get<uint64_t>();
+  return job.TruthOf(function)["affected"].get<uint64_t>();
 }
 
 // By handle of the KernelCh: what its start and its stop said.
@@ -83,8 +81,8 @@ TEST(Launch, ListsTrueDurationsThatAreTheAccountsWithoutFaults) {
     EXPECT_FALSE(operation["affected"].get<bool>());
     if (!operation["true_ns"].is_null()) sums[operation["function"]] += operation["true_ns"].get<uint64_t>();
   }
-  for (const auto& [function, account] : communicator["functions"].items()) {
-    EXPECT_EQ(sums[function], account["duration_sum_ns"].get<uint64_t>()) << function;
+  for (const auto& [function, truth] : communicator["functions"].items()) {
+    EXPECT_EQ(sums[function], truth["duration_sum_ns"].get<uint64_t>()) << function;
   }
 }
 

@@ -10,13 +10,13 @@
 
 #include "simulator/device/cuda_driver.h"
 #include "simulator/device/virtual_clock.h"
+#include "simulator/job/ground_truth_file.h"
 #include "simulator/job/job_options.h"
 #include "simulator/job/process_launcher.h"
 #include "simulator/job/stop_signals.h"
 #include "simulator/job/training_process.h"
-#include "simulator/job/truth_file.h"
-#include "simulator/loader/beside_program.h"
 #include "simulator/loader/profiler_plugin.h"
+#include "simulator/loader/sibling_path.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -28,7 +28,7 @@ void StartClock(int64_t epoch_monotonic_ns) {
 
 // The library that was asked for, or the one beside the program, or none.
 std::unique_ptr<CudaDriver> LoadCuda(const JobOptions& options, std::string& error) {
-  const std::string path = options.cuda.empty() ? BesideProgram(CudaDriver::kFile).string() : options.cuda;
+  const std::string path = options.cuda.empty() ? SiblingPath(CudaDriver::kFile).string() : options.cuda;
   if (options.cuda.empty() && !std::filesystem::exists(path)) return nullptr;
   return CudaDriver::Load(path, error);
 }

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "simulator/loader/beside_program.h"
+#include "simulator/loader/sibling_path.h"
 #include "simulator/release/profiler_event.h"
 
 namespace nccl_exporter::sim {
@@ -27,7 +27,7 @@ class NcclSimTest : public testing::Test {
 
   pid_t Start(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(),
-                     {BesideProgram("nccl-sim").string(), "--plugin", plugin_, "--truth", TruthFile()});
+                     {SiblingPath("nccl-sim").string(), "--plugin", plugin_, "--truth", TruthFile()});
     const pid_t pid = fork();
     if (pid != 0) return pid;
     std::vector<char*> argv;
@@ -55,10 +55,10 @@ class NcclSimTest : public testing::Test {
   }
 
   std::string directory_;
-  std::string plugin_ = BesideProgram("librecording-plugin.so");
+  std::string plugin_ = SiblingPath("librecording-plugin.so");
 };
 
-TEST_F(NcclSimTest, PlaysEveryRankAndGivesAnAccountOfAll) {
+TEST_F(NcclSimTest, PlaysEveryRankAndWritesTheGroundTruthOfAll) {
   ASSERT_EQ(Run({"--nodes", "2", "--ranks-per-node", "2", "--steps", "2"}), 0);
   const nlohmann::json truth = Truth();
   EXPECT_EQ(truth["api_version"], 6);

@@ -155,7 +155,7 @@ class Player {
   void Enter(size_t number) {
     Rank& rank = ranks_[number];
     rank.taken = 0;
-    rank.member = matcher_.Add({.communicator = {.uid = 1, .job = "", .name_space = "", .id = 7, .ranks = kRanks},
+    rank.member = matcher_.Add({.communicator = {.id = 7, .ranks = kRanks, .uid = 1, .job = "", .name_space = ""},
                                 .rank = number,
                                 .gpu_uuid = "GPU-" + std::to_string(number),
                                 .has_kernel_times = true,

@@ -18,7 +18,7 @@ constexpr uint64_t kBoot = 5'000'000'000'000;  // CLOCK_MONOTONIC when time 0 wa
 class ArrivalMatcherTest : public testing::Test {
  protected:
   static CommunicatorKey Key(uint64_t id, const std::string& job = "") {
-    return {.uid = 1000, .job = job, .name_space = "", .id = id, .ranks = 8};
+    return {.id = id, .ranks = 8, .uid = 1000, .job = job, .name_space = ""};
   }
   Member* Add(uint64_t rank, const CommunicatorKey& key = Key(7), bool has_kernel_times = true) {
     Member* member = matcher_.Add({.communicator = key,

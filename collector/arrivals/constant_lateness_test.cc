@@ -51,7 +51,7 @@ struct Outcome {
 class ConstantLateness : public testing::Test {
  protected:
   ArrivalMatcher::Member* Add(int rank, uint64_t id = 7) {
-    return matcher_.Add({.communicator = {.uid = 1000 + job_number_, .job = "", .name_space = "", .id = id, .ranks = 8},
+    return matcher_.Add({.communicator = {.id = id, .ranks = 8, .uid = 1000 + job_number_, .job = "", .name_space = ""},
                          .rank = static_cast<uint64_t>(rank),
                          .gpu_uuid = "GPU-" + std::to_string(rank),
                          .has_kernel_times = true,

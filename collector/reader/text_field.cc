@@ -1,38 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks text fields: where they end, and that they are UTF-8.
 #include "collector/reader/text_field.h"
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 
+#include "proto/utf8.h"
+
 namespace nccl_exporter {
-namespace {
-
-// Length of the character that `text` begins with, or 0 if it begins with none: continuation bytes without a lead,
-// characters cut off, overlong forms, surrogates and values above U+10FFFF are none.
-size_t CharacterLength(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const uint8_t least = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-  const uint8_t greatest = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-  return byte(1) >= least && byte(1) <= greatest ? length : 0;
-}
-
-}  // namespace
 
 std::string TextOf(std::span<const char> field) {
   std::string_view rest(field.data(), static_cast<size_t>(std::ranges::find(field, '\0') - field.begin()));
   std::string text;
   while (!rest.empty()) {
-    const size_t length = CharacterLength(rest);
+    const size_t length = CharacterBytes(rest);
     if (length == 0) {
       text += '?';
     } else {

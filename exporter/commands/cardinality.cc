@@ -10,12 +10,12 @@
 #include <string_view>
 #include <utility>
 
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/scrape/daemon_metrics.h"
 #include "exporter/scrape/gzip.h"
 #include "exporter/scrape/limits.h"
 #include "exporter/scrape/page_builder.h"
-#include "proto/metric_choice.h"
+#include "proto/droppable_labels.h"
 
 namespace nccl_exporter {
 namespace {
@@ -24,10 +24,10 @@ constexpr std::array kFormats{Format::kText, Format::kOpenMetrics, Format::kProt
 
 size_t Index(Format format) { return static_cast<size_t>(format); }
 
-Exposition ExpositionOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricSwitches& switches,
+Exposition ExpositionOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter,
                         SeriesDrops& drops) {
-  Exposition exposition = ExpositionOfCatalogue(switches);
-  SeriesMemory memory(switches);
+  Exposition exposition = ExpositionOfCatalogue(filter);
+  SeriesMemory memory(filter);
   drops = AddSnapshotFamilies(snapshot, kSeriesLimit, memory, exposition);
   DaemonMetrics daemon(Limits(kSeriesLimit));
   daemon.CountDrops(drops);
@@ -57,11 +57,10 @@ std::pair<size_t, size_t> SeriesOf(const Family& family) {
   return {classic, family.scale.native ? family.series.size() : classic};
 }
 
-std::pair<size_t, size_t> SeriesOf(const std::shared_ptr<const NodeSnapshot>& snapshot,
-                                   const MetricSwitches& switches) {
+std::pair<size_t, size_t> SeriesOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter) {
   SeriesDrops drops;
   std::pair<size_t, size_t> sum;
-  const Exposition exposition = ExpositionOf(snapshot, switches, drops);
+  const Exposition exposition = ExpositionOf(snapshot, filter, drops);
   for (const Family& family : exposition.families) {
     const auto [classic, native] = SeriesOf(family);
     sum.first += classic;
@@ -78,32 +77,32 @@ struct Saving {
   bool is_needed_by_rules;
 };
 
-std::vector<Saving> SavingsOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricSwitches& switches,
+std::vector<Saving> SavingsOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter,
                               const Cardinality& now) {
   std::vector<Saving> savings;
-  const auto consider = [&](std::string flag, const std::function<void(MetricSwitches&)>& change) {
-    MetricSwitches changed = switches;
+  const auto consider = [&](std::string flag, const std::function<void(MetricFilter&)>& change) {
+    MetricFilter changed = filter;
     change(changed);
     const auto [classic, native] = SeriesOf(snapshot, changed);
     if (classic >= now.classic_series) return;
     savings.push_back({.flag = std::move(flag),
                        .classic_series = classic,
                        .native_series = native,
-                       .is_needed_by_rules = changed.TakenFromRules() != switches.TakenFromRules()});
+                       .is_needed_by_rules = changed.TakenFromRules() != filter.TakenFromRules()});
   };
-  consider("--metrics.disable=histograms", [](MetricSwitches& more) { more.Disable(kHistograms); });
-  consider("--metrics.duration-bounds=none --metrics.bandwidth-bounds=none", [](MetricSwitches& more) {
+  consider("--metrics.disable=histograms", [](MetricFilter& more) { more.Disable(kHistograms); });
+  consider("--metrics.duration-bounds=none --metrics.bandwidth-bounds=none", [](MetricFilter& more) {
     more.SetDurationBounds("none");
     more.SetBandwidthBounds("none");
   });
   for (const FamilyCost& family : now.families) {
-    consider("--metrics.disable=" + family.name, [&](MetricSwitches& more) { more.Disable(family.name); });
+    consider("--metrics.disable=" + family.name, [&](MetricFilter& more) { more.Disable(family.name); });
   }
   for (const DroppableLabel& label : kDroppableLabels) {
     consider("--metrics.drop-label=" + std::string(label.name),
-             [&](MetricSwitches& more) { more.DropLabel(label.name); });
+             [&](MetricFilter& more) { more.DropLabel(label.name); });
   }
-  consider("--metrics.drop-label=rank --metrics.drop-label=gpu", [](MetricSwitches& more) {
+  consider("--metrics.drop-label=rank --metrics.drop-label=gpu", [](MetricFilter& more) {
     more.DropLabel("rank");
     more.DropLabel("gpu");
   });
@@ -156,9 +155,9 @@ void AppendSavings(const std::vector<Saving>& savings, const Cardinality& now, O
 
 }  // namespace
 
-Cardinality CardinalityOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricSwitches& switches) {
+Cardinality CardinalityOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter) {
   Cardinality cardinality;
-  const Exposition exposition = ExpositionOf(snapshot, switches, cardinality.drops);
+  const Exposition exposition = ExpositionOf(snapshot, filter, cardinality.drops);
   for (const Family& family : exposition.families) {
     if (family.series.empty()) continue;
     FamilyCost cost{.name = family.name};
@@ -175,19 +174,19 @@ Cardinality CardinalityOf(const std::shared_ptr<const NodeSnapshot>& snapshot, c
   return cardinality;
 }
 
-std::string CardinalityText(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricSwitches& switches) {
-  const Cardinality cardinality = CardinalityOf(snapshot, switches);
+std::string CardinalityText(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter) {
+  const Cardinality cardinality = CardinalityOf(snapshot, filter);
   size_t communicators = 0;
   for (const ProcessSnapshot& process : snapshot->processes) communicators += process.communicators.size();
   std::string text;
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "{} processes, {} communicators in total\n\n", snapshot->processes.size(), communicators);
   AppendFamilies(cardinality, out);
-  AppendPages(cardinality, switches.native_schema().has_value(), out);
+  AppendPages(cardinality, filter.native_schema().has_value(), out);
   fmt::format_to(out, "\nlimit: {} samples; above it {} are folded into comm=\"other\" and {} left out\n", kSeriesLimit,
                  cardinality.drops.folded, cardinality.drops.left_out);
-  AppendSavings(SavingsOf(snapshot, switches, cardinality), cardinality, out);
-  const std::string taken = switches.TakenFromRules();
+  AppendSavings(SavingsOf(snapshot, filter, cardinality), cardinality, out);
+  const std::string taken = filter.TakenFromRules();
   fmt::format_to(out, "\n{}\n",
                  taken.empty() ? "the shipped rules have everything that they need"
                                : "left out, but needed by the shipped rules: " + taken);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collector/node_snapshot.h"
-#include "exporter/catalogue/metric_switches.h"
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/scrape/negotiation.h"
 #include "exporter/series/snapshot_families.h"
 
@@ -36,9 +36,9 @@ struct Cardinality {
 };
 
 // Of a daemon that serves this snapshot, its own metrics included.
-Cardinality CardinalityOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricSwitches& switches);
+Cardinality CardinalityOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter);
 
 // The same as a table, with what each further switch would save, and what the shipped rules miss.
-std::string CardinalityText(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricSwitches& switches);
+std::string CardinalityText(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter);
 
 }  // namespace nccl_exporter

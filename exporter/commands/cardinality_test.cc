@@ -20,10 +20,10 @@ using testing::Not;
 
 constexpr NodeShape kSmall{.ranks = 2, .communicators = 3, .point_to_point = 1, .collectives = 2};
 
-MetricSwitches WithoutHistograms() {
-  MetricSwitches switches;
-  switches.Disable("histograms");
-  return switches;
+MetricFilter WithoutHistograms() {
+  MetricFilter filter;
+  filter.Disable("histograms");
+  return filter;
 }
 
 // Lines that are samples, in all or of one family.
@@ -41,9 +41,10 @@ size_t SampleLines(const std::string& page, const std::string& family = "") {
 
 TEST(CardinalityTest, SeriesAreTheSampleLinesOfThePage) {
   for (const auto& snapshot : {ExampleSnapshot(), NodeOfShape(kSmall)}) {
-    for (const MetricSwitches& switches : {MetricSwitches(), WithoutHistograms()}) {
-      const Cardinality cardinality = CardinalityOf(snapshot, switches);
-      ScrapePage page([&] { return snapshot; }, kSeriesLimit, switches);
+    for (const MetricFilter& filter : {MetricFilter(), WithoutHistograms()}) {
+      const Cardinality cardinality = CardinalityOf(snapshot, filter);
+      SnapshotSource snapshots([&] { return snapshot; });
+      ScrapePage page(snapshots, kSeriesLimit, filter);
       const std::string text(page.Answer({.path = "/metrics", .accept = "", .accept_encoding = ""}).bytes());
       EXPECT_EQ(cardinality.classic_series, SampleLines(text));
       size_t classic = 0;
@@ -82,7 +83,7 @@ TEST(CardinalityTest, ANativeHistogramIsOneSeriesUnlessOff) {
         row != kMetrics.end() && row->type == MetricType::kHistogram && row->scope != LabelScope::kDaemon;
     EXPECT_EQ(family.classic_series, family.native_series * (is_native ? kSamplesOfAHistogram : 1)) << family.name;
   }
-  MetricSwitches classic_only;
+  MetricFilter classic_only;
   classic_only.SetNativeSchema("off");
   const Cardinality classic = CardinalityOf(snapshot, classic_only);
   EXPECT_EQ(classic.native_series, classic.classic_series);
@@ -99,9 +100,9 @@ TEST(CardinalityTest, TheTableSaysWhatSavesMostAndWhatTheRulesMiss) {
   EXPECT_THAT(text, HasSubstr("0 are folded into comm=\"other\" and 0 left out"));
   EXPECT_THAT(text, HasSubstr("\nthe shipped rules have everything that they need\n"));
   EXPECT_THAT(CardinalityText(snapshot, WithoutHistograms()), Not(HasSubstr("--metrics.disable=histograms")));
-  MetricSwitches switches;
-  switches.DropLabel("size");
-  EXPECT_THAT(CardinalityText(snapshot, switches), HasSubstr("\nleft out, but needed by the shipped rules: size\n"));
+  MetricFilter filter;
+  filter.DropLabel("size");
+  EXPECT_THAT(CardinalityText(snapshot, filter), HasSubstr("\nleft out, but needed by the shipped rules: size\n"));
 }
 
 TEST(CardinalityTest, ANodeBeyondTheCapSaysSo) {

@@ -48,12 +48,11 @@ void DumpHistogram(std::string_view name, std::span<const uint64_t, Buckets::kCo
 }
 
 void DumpFunction(Function id, const FunctionSnapshot& function, std::string& out) {
-  const auto is_used = [](const SizeClassSnapshot& size) { return size != SizeClassSnapshot{}; };
-  if (function.calls == 0 && std::ranges::none_of(function.sizes, is_used)) return;
+  if (!function.IsUsed()) return;
   Line(out, "  {}: {} calls, {} operations known complete", TraitsOf(id).name, function.calls, function.completed);
   for (size_t i = 0; i < kSizeClassCount; ++i) {
     const SizeClassSnapshot& size = function.sizes[i];
-    if (!is_used(size)) continue;
+    if (!size.IsUsed()) continue;
     Line(out, "    from {} bytes: {} operations, {} bytes; timed: {} operations, {} bytes, {:.9f} s busy",
          kSizeClassBounds[i], size.operations, size.bytes, size.timed_operations, size.timed_bytes,
          static_cast<double>(size.busy_ns) / kNsPerSecond);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "exporter/exposition/utf8.h"
+#include "exporter/node/lateness.h"
 #include "exporter/node/local_communicators.h"
 #include "exporter/node/time_text.h"
 
@@ -41,17 +42,18 @@ std::string Shown(std::string_view text) {
   return shown;
 }
 
+// In well-formed UTF-8.
+bool BeginsCharacter(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; }
+
 // Columns that text takes: characters, as far as a terminal without double width shows them.
-size_t Width(std::string_view text) {
-  return static_cast<size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
-}
+size_t Width(std::string_view text) { return static_cast<size_t>(std::ranges::count_if(text, BeginsCharacter)); }
 
 std::string Cut(const std::string& text, size_t columns) {
   if (columns == 0 || Width(text) <= columns) return text;
   size_t bytes = 0;
-  for (size_t i = 0; i < columns; ++i)
-    bytes += std::max<size_t>(CharacterBytes(std::string_view(text).substr(bytes)), 1);
+  for (size_t characters = 0; bytes < text.size(); ++bytes) {
+    if (BeginsCharacter(text[bytes]) && ++characters > columns) break;
+  }
   return text.substr(0, bytes);
 }
 
@@ -80,7 +82,7 @@ std::string NameOf(const CommunicatorOnNode& communicator) {
 }
 
 // The newest steps as bars, the highest one the longest mean time.
-std::string Trend(const NodeHistory& history, const CommunicatorIdentity& key, Function function) {
+std::string Trend(const NodeHistory& history, const CommunicatorKey& key, Function function) {
   constexpr std::array<std::string_view, 8> kBars{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   const size_t first = history.steps() - std::min(history.steps(), kTrendSteps);
   std::vector<double> means;

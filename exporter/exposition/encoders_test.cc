@@ -8,10 +8,9 @@
 #include <memory>
 #include <string>
 
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
+#include "exporter/exposition/encoder.h"
 #include "exporter/exposition/number_text.h"
-#include "exporter/exposition/openmetrics_encoder.h"
-#include "exporter/exposition/text_encoder.h"
 #include "exporter/testing/one_family.h"
 
 namespace nccl_exporter {
@@ -30,7 +29,7 @@ std::string Number(double value) {
 
 Exposition OneHistogram(std::span<const uint64_t> counts) {
   Exposition exposition = OneFamily("h_seconds", MetricType::kHistogram, "seconds",
-                                    {.subject = 1, .own = 2, .value = 7.5, .counts = counts});
+                                    {.group_labels = 1, .variable_labels = 2, .value = 7.5, .counts = counts});
   exposition.families[0].scale = {.native = {}, .bounds = {0.5, 1, 134217728}, .ends = {1, 3, 4}};
   return exposition;
 }
@@ -81,15 +80,15 @@ TEST(NumberTextTest, CanonicalBoundsShowThatTheyAreFloats) {
 }
 
 TEST(TextEncoderTest, NamesACounterWithItsSuffix) {
-  const Exposition exposition =
-      OneFamily("c_bytes_total", MetricType::kCounter, "bytes", {.subject = 1, .own = 2, .value = 3, .counts = {}});
+  const Exposition exposition = OneFamily("c_bytes_total", MetricType::kCounter, "bytes",
+                                          {.group_labels = 1, .variable_labels = 2, .value = 3, .counts = {}});
   EXPECT_EQ(Encoded(TextEncoder(), exposition),
             "# HELP c_bytes_total Help.\n# TYPE c_bytes_total counter\nc_bytes_total{a=\"1\",b=\"2\",own=\"x\"} 3\n");
 }
 
 TEST(OpenMetricsEncoderTest, NamesACounterWithoutItsSuffixAndTellsTheUnit) {
-  const Exposition exposition =
-      OneFamily("c_bytes_total", MetricType::kCounter, "bytes", {.subject = 1, .own = 2, .value = 3, .counts = {}});
+  const Exposition exposition = OneFamily("c_bytes_total", MetricType::kCounter, "bytes",
+                                          {.group_labels = 1, .variable_labels = 2, .value = 3, .counts = {}});
   EXPECT_EQ(Encoded(OpenMetricsEncoder(), exposition),
             "# TYPE c_bytes counter\n# UNIT c_bytes bytes\n# HELP c_bytes Help.\n"
             "c_bytes_total{a=\"1\",b=\"2\",own=\"x\"} 3\n# EOF\n");
@@ -101,15 +100,15 @@ TEST(OpenMetricsEncoderTest, TellsNoUnitThatTheNameDoesNotEndIn) {
 }
 
 TEST(TextEncoderTest, ServesAnInfoMetricAsGauge) {
-  const Exposition exposition =
-      OneFamily("i_info", MetricType::kInfo, "", {.subject = 1, .own = kNoLabels, .value = 1, .counts = {}});
+  const Exposition exposition = OneFamily("i_info", MetricType::kInfo, "",
+                                          {.group_labels = 1, .variable_labels = kNoLabels, .value = 1, .counts = {}});
   EXPECT_EQ(Encoded(TextEncoder(), exposition),
             "# HELP i_info Help.\n# TYPE i_info gauge\ni_info{a=\"1\",b=\"2\"} 1\n");
 }
 
 TEST(OpenMetricsEncoderTest, ServesAnInfoMetricAsInfo) {
-  const Exposition exposition =
-      OneFamily("i_info", MetricType::kInfo, "", {.subject = kNoLabels, .own = 2, .value = 1, .counts = {}});
+  const Exposition exposition = OneFamily("i_info", MetricType::kInfo, "",
+                                          {.group_labels = kNoLabels, .variable_labels = 2, .value = 1, .counts = {}});
   EXPECT_EQ(Encoded(OpenMetricsEncoder(), exposition), "# TYPE i info\n# HELP i Help.\ni_info{own=\"x\"} 1\n# EOF\n");
 }
 
@@ -135,15 +134,15 @@ TEST(OpenMetricsEncoderTest, SpellsBoundsCanonically) {
 TEST(TextEncoderTest, WritesAHistogramWithoutLabels) {
   constexpr std::array<uint64_t, 6> kCounts{};
   Exposition exposition = OneHistogram(kCounts);
-  exposition.families[0].series[0].subject = exposition.families[0].series[0].own = kNoLabels;
+  exposition.families[0].series[0].group_labels = exposition.families[0].series[0].variable_labels = kNoLabels;
   const std::string text = Encoded(TextEncoder(), exposition);
   EXPECT_NE(text.find("\nh_seconds_bucket{le=\"0.5\"} 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\nh_seconds_sum 7.5\nh_seconds_count 0\n"), std::string::npos) << text;
 }
 
 TEST(TextEncoderTest, EscapesLabelValuesAndHelp) {
-  Exposition exposition =
-      OneFamily("g", MetricType::kGauge, "", {.subject = 1, .own = kNoLabels, .value = 1, .counts = {}});
+  Exposition exposition = OneFamily("g", MetricType::kGauge, "",
+                                    {.group_labels = 1, .variable_labels = kNoLabels, .value = 1, .counts = {}});
   exposition.labels[1] = std::make_shared<const LabelSet>(Labels{{"a", "back\\slash \"quote\" line\nfeed"}});
   exposition.families[0].help = "back\\slash \"quote\" line\nfeed";
   EXPECT_EQ(Encoded(TextEncoder(), exposition),

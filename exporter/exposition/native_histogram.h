@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "exporter/exposition/metric_family.h"
+#include "exporter/exposition/exposition.h"
 
 namespace nccl_exporter {
 

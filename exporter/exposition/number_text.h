@@ -1,24 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as the text formats spell them.
+// Number spellings of the text formats, on top of std::to_chars. Pure functions, for any thread.
 #pragma once
 
+#include <charconv>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <string>
+#include <string_view>
+#include <system_error>
 
 namespace nccl_exporter {
 
 // Room that any number takes: sign, 17 digits, point and exponent of a float64; 20 digits of a uint64.
 inline constexpr size_t kNumberTextBytes = 32;
 
+// Copies `text` to `out` and returns the end of the copy.
+inline char* WriteText(char* out, std::string_view text) {
+  std::memcpy(out, text.data(), text.size());
+  return out + text.size();
+}
+
 // Writes the shortest text that reads back as `value` (whole numbers without point or exponent) at `out`, which has
 // room for kNumberTextBytes, and returns its end.
-char* WriteNumber(char* out, double value);
+inline char* WriteNumber(char* out, double value) {
+  // Whole numbers below 2^53 are exact in a float64. Printing them as integers is several times as fast.
+  constexpr double kExactIntegers = 9007199254740992.0;
+  if (std::abs(value) < kExactIntegers) {
+    const int64_t whole = static_cast<int64_t>(value);
+    if (static_cast<double>(whole) == value) return std::to_chars(out, out + kNumberTextBytes, whole).ptr;
+  }
+  if (std::isnan(value)) return WriteText(out, "NaN");
+  if (std::isinf(value)) return WriteText(out, value > 0 ? "+Inf" : "-Inf");
+  return std::to_chars(out, out + kNumberTextBytes, value).ptr;
+}
 
-// A bucket bound as a label value `le`: the spelling of Go's %g, on which Prometheus' exposition formats settled, since
-// two spellings of one bound are two series.
-std::string BoundText(double bound);
+// A bucket bound as a label value `le`, spelled as Go's %g does: Prometheus' exposition formats use this spelling, and
+// two spellings of one bound would be two series.
+inline std::string BoundText(double bound) {
+  if (std::isinf(bound)) return bound > 0 ? "+Inf" : "-Inf";
+  // Go's rule for the shortest form of %g.
+  constexpr int kLeastFixedExponent = -4;
+  constexpr int kLeastScientificExponent = 6;
+  char text[kNumberTextBytes];
+  char* end = std::to_chars(text, text + sizeof text, bound, std::chars_format::scientific).ptr;
+  const std::string_view scientific(text, static_cast<size_t>(end - text));
+  int exponent = 0;
+  const size_t mark = scientific.rfind('e');
+  const char* digits = text + mark + (scientific[mark + 1] == '+' ? 2 : 1);
+  std::from_chars(digits, end, exponent);
+  if (exponent < kLeastFixedExponent || exponent >= kLeastScientificExponent) return std::string(scientific);
+  end = std::to_chars(text, text + sizeof text, bound, std::chars_format::fixed).ptr;
+  return std::string(text, end);
+}
 
 // The same with a point or an exponent in any case, "1.0" for 1: the canonical form of OpenMetrics.
-std::string CanonicalBoundText(double bound);
+inline std::string CanonicalBoundText(double bound) {
+  std::string text = BoundText(bound);
+  if (text.find_first_of(".eIN") == std::string::npos) text += ".0";
+  return text;
+}
 
 }  // namespace nccl_exporter

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Written by hand, innermost message first, since a message is preceded by its length.
-#include "exporter/exposition/protobuf_encoder.h"
-
+// ProtobufEncoder. It writes the innermost message first, because a message is preceded by its length.
 #include <cstdint>
 #include <string>
-#include <string_view>
 
+#include "exporter/exposition/encoder.h"
 #include "exporter/exposition/native_histogram.h"
 #include "exporter/exposition/protobuf_wire.h"
 
@@ -73,13 +71,13 @@ class FamilyMessages {
  private:
   // Appends the metric of a series whose value_ is the message of this field.
   void AppendMetric(const Series& series, MetricField field) {
-    const std::string& subject = exposition_.labels[series.subject]->protobuf();
-    const std::string& own = exposition_.labels[series.own]->protobuf();
+    const std::string& group = exposition_.labels[series.group_labels]->protobuf();
+    const std::string& variable = exposition_.labels[series.variable_labels]->protobuf();
     const size_t value_field_bytes = 1 + wire::VarintBytes(value_.size()) + value_.size();
     AppendTag(kMetric, wire::Type::kBytes, family_);
-    AppendVarint(subject.size() + own.size() + value_field_bytes, family_);
-    family_ += subject;
-    family_ += own;
+    AppendVarint(group.size() + variable.size() + value_field_bytes, family_);
+    family_ += group;
+    family_ += variable;
     AppendBytes(field, value_, family_);
   }
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The messages of the protobuf exposition, read back by protoc's code.
-#include "exporter/exposition/protobuf_encoder.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
+#include "exporter/exposition/encoder.h"
 #include "exporter/testing/decoded_families.h"
 #include "exporter/testing/one_family.h"
 
@@ -44,9 +43,9 @@ constexpr std::array<uint64_t, 6> kCounts{1, 2, 3, 0, 5, 6};
 
 decoded::Histogram OneHistogram(std::optional<HistogramScale::Native> native,
                                 std::span<const uint64_t> counts = kCounts) {
-  Exposition exposition =
-      OneFamily("h_seconds", MetricType::kHistogram, "seconds",
-                {.subject = 1, .own = 2, .value = 7.5, .counts = counts, .created_realtime_ns = kCreatedNs});
+  Exposition exposition = OneFamily(
+      "h_seconds", MetricType::kHistogram, "seconds",
+      {.group_labels = 1, .variable_labels = 2, .value = 7.5, .counts = counts, .created_realtime_ns = kCreatedNs});
   exposition.families[0].scale = {.native = native, .bounds = {0.5, 1, 4}, .ends = {1, 3, 4}};
   const decoded::MetricFamily family = OnlyFamily(exposition);
   EXPECT_EQ(family.type(), decoded::HISTOGRAM);
@@ -55,9 +54,10 @@ decoded::Histogram OneHistogram(std::optional<HistogramScale::Native> native,
 }
 
 TEST(ProtobufEncoderTest, ACounterCarriesWhatItIsAndSinceWhenItCounts) {
-  const decoded::MetricFamily family = OnlyFamily(OneFamily(
-      "c_bytes_total", MetricType::kCounter, "bytes",
-      {.subject = 1, .own = 2, .value = 3, .counts = {}, .created_realtime_ns = kCreatedNs}, "two \"lines\"\n"));
+  const decoded::MetricFamily family = OnlyFamily(
+      OneFamily("c_bytes_total", MetricType::kCounter, "bytes",
+                {.group_labels = 1, .variable_labels = 2, .value = 3, .counts = {}, .created_realtime_ns = kCreatedNs},
+                "two \"lines\"\n"));
   EXPECT_EQ(family.name(), "c_bytes_total");
   EXPECT_EQ(family.help(), "Help.");
   EXPECT_EQ(family.type(), decoded::COUNTER);
@@ -70,8 +70,8 @@ TEST(ProtobufEncoderTest, ACounterCarriesWhatItIsAndSinceWhenItCounts) {
 }
 
 TEST(ProtobufEncoderTest, ASeriesWithoutATimeOfItsOwnCountsSinceTheDaemonDoes) {
-  Exposition exposition =
-      OneFamily("c_total", MetricType::kCounter, "", {.subject = 0, .own = 0, .value = 0, .counts = {}});
+  Exposition exposition = OneFamily("c_total", MetricType::kCounter, "",
+                                    {.group_labels = 0, .variable_labels = 0, .value = 0, .counts = {}});
   EXPECT_FALSE(OnlyFamily(exposition).metric(0).counter().has_created_timestamp());
   exposition.created_realtime_ns = kCreatedNs;
   EXPECT_EQ(OnlyFamily(exposition).metric(0).counter().created_timestamp().nanos(), 250000000);
@@ -79,8 +79,8 @@ TEST(ProtobufEncoderTest, ASeriesWithoutATimeOfItsOwnCountsSinceTheDaemonDoes) {
 
 TEST(ProtobufEncoderTest, GaugesAndInfoMetricsAreGauges) {
   for (const MetricType type : {MetricType::kGauge, MetricType::kInfo}) {
-    const decoded::MetricFamily family =
-        OnlyFamily(OneFamily("i_info", type, "", {.subject = 0, .own = 2, .value = -0.5, .counts = {}}));
+    const decoded::MetricFamily family = OnlyFamily(
+        OneFamily("i_info", type, "", {.group_labels = 0, .variable_labels = 2, .value = -0.5, .counts = {}}));
     EXPECT_EQ(family.type(), decoded::GAUGE);
     EXPECT_EQ(family.metric(0).gauge().value(), -0.5);
     EXPECT_FALSE(family.has_unit());

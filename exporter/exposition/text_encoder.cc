@@ -1,15 +1,118 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text 0.0.4: HELP and TYPE name the samples as they are; it knows neither units nor info metrics.
-#include "exporter/exposition/text_encoder.h"
-
+// TextEncoder and OpenMetricsEncoder.
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
-#include "exporter/exposition/escaped_text.h"
+#include "exporter/exposition/encoder.h"
 #include "exporter/exposition/number_text.h"
-#include "exporter/exposition/sample_text.h"
 
 namespace nccl_exporter {
 namespace {
+
+// Grows `out` by at most `bytes`, which `write` fills from the pointer that it gets to the one that it returns.
+template <typename WriteFunction>
+void AppendWith(std::string& out, size_t bytes, WriteFunction write) {
+  const size_t size = out.size();
+  if (out.capacity() < size + bytes) out.reserve(std::max(size + bytes, 2 * out.capacity()));
+  out.resize(size + bytes);
+  const char* end = write(out.data() + size);
+  out.resize(static_cast<size_t>(end - out.data()));
+}
+
+// Sample lines, which both formats share except for the spelling of bucket bounds. This is the inner loop of a scrape:
+// a sample is a few copies (label sets are rendered before) and one number, and allocates nothing.
+class SampleText {
+ public:
+  using SpellBound = std::string (*)(double bound);
+
+  // Keeps a reference to `exposition`.
+  SampleText(const Exposition& exposition, SpellBound spell_bound)
+      : exposition_(exposition), spell_bound_(spell_bound) {}
+
+  // Appends the samples of a family of `exposition`.
+  void Append(const Family& family, std::string& out) const;
+
+ private:
+  std::string_view LabelsText(LabelsId id) const { return exposition_.labels[id]->text(); }
+  std::string AllLabels(const Series& series) const;
+  void AppendScalars(const Family& family, std::string& out) const;
+  void AppendHistogram(const Family& family, const Series& series, const std::vector<std::string>& bounds,
+                       std::string& out) const;
+
+  const Exposition& exposition_;
+  SpellBound spell_bound_;
+};
+
+void SampleText::Append(const Family& family, std::string& out) const {
+  if (family.type != MetricType::kHistogram) return AppendScalars(family, out);
+  std::vector<std::string> bounds;
+  for (const double bound : family.scale.bounds) bounds.push_back(spell_bound_(bound));
+  for (const Series& series : family.series) AppendHistogram(family, series, bounds, out);
+}
+
+void SampleText::AppendScalars(const Family& family, std::string& out) const {
+  constexpr size_t kPunctuationBytes = 8;
+  for (const Series& series : family.series) {
+    const std::string_view group = LabelsText(series.group_labels);
+    const std::string_view variable = LabelsText(series.variable_labels);
+    const size_t bytes = family.name.size() + group.size() + variable.size() + kPunctuationBytes + kNumberTextBytes;
+    AppendWith(out, bytes, [&](char* at) {
+      at = WriteText(at, family.name);
+      if (!group.empty() || !variable.empty()) {
+        *at++ = '{';
+        at = WriteText(at, group);
+        if (!group.empty() && !variable.empty()) *at++ = ',';
+        at = WriteText(at, variable);
+        *at++ = '}';
+      }
+      *at++ = ' ';
+      at = WriteNumber(at, series.value);
+      *at++ = '\n';
+      return at;
+    });
+  }
+}
+
+std::string SampleText::AllLabels(const Series& series) const {
+  std::string labels(LabelsText(series.group_labels));
+  const std::string_view variable = LabelsText(series.variable_labels);
+  if (!labels.empty() && !variable.empty()) labels += ',';
+  return labels += variable;
+}
+
+void SampleText::AppendHistogram(const Family& family, const Series& series, const std::vector<std::string>& bounds,
+                                 std::string& out) const {
+  const std::string labels = AllLabels(series);
+  const std::string bucket = family.name + "_bucket{" + labels + (labels.empty() ? "" : ",") + "le=\"";
+  const std::string tail = labels.empty() ? " " : '{' + labels + "} ";
+  const auto append_bucket = [&](std::string_view bound, uint64_t count) {
+    constexpr size_t kPunctuationBytes = 8;
+    AppendWith(out, bucket.size() + bound.size() + kPunctuationBytes + kNumberTextBytes, [&](char* at) {
+      at = WriteText(at, bucket);
+      at = WriteText(at, bound);
+      at = WriteText(at, "\"} ");
+      at = std::to_chars(at, at + kNumberTextBytes, count).ptr;
+      *at++ = '\n';
+      return at;
+    });
+  };
+  uint64_t count = 0;
+  size_t next = 0;
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    for (; next < family.scale.ends[i]; ++next) count += series.counts[next];
+    append_bucket(bounds[i], count);
+  }
+  for (; next < series.counts.size(); ++next) count += series.counts[next];
+  append_bucket("+Inf", count);
+
+  char sum[kNumberTextBytes];
+  out.append(family.name).append("_sum").append(tail).append(sum, WriteNumber(sum, series.value)).append("\n");
+  out.append(family.name).append("_count").append(tail).append(std::to_string(count)).append("\n");
+}
 
 std::string_view TypeName(MetricType type) {
   switch (type) {
@@ -24,6 +127,9 @@ std::string_view TypeName(MetricType type) {
   return "gauge";
 }
 
+// OpenMetrics has one type more.
+std::string_view OpenMetricsTypeName(MetricType type) { return type == MetricType::kInfo ? "info" : TypeName(type); }
+
 }  // namespace
 
 void TextEncoder::Encode(const Exposition& exposition, std::string& out) const {
@@ -35,6 +141,23 @@ void TextEncoder::Encode(const Exposition& exposition, std::string& out) const {
     out.append("\n# TYPE ").append(family.name).append(" ").append(TypeName(family.type)).append("\n");
     samples.Append(family, out);
   }
+}
+
+void OpenMetricsEncoder::Encode(const Exposition& exposition, std::string& out) const {
+  const SampleText samples(exposition, CanonicalBoundText);
+  for (const Family& family : exposition.families) {
+    if (family.series.empty()) continue;
+    const std::string_view name = SampleFamilyName(family);
+    out.append("# TYPE ").append(name).append(" ").append(OpenMetricsTypeName(family.type)).append("\n");
+    if (NameEndsInUnit(name, family.unit)) {
+      out.append("# UNIT ").append(name).append(" ").append(family.unit).append("\n");
+    }
+    out.append("# HELP ").append(name).append(" ");
+    AppendEscaped(family.help, true, out);
+    out.append("\n");
+    samples.Append(family, out);
+  }
+  out.append("# EOF\n");
 }
 
 }  // namespace nccl_exporter

@@ -11,10 +11,6 @@ namespace nccl_exporter {
 // What stands for each byte that is no part of a character.
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
-// Bytes of the well-formed character that `text` begins with; 0 where it begins with none. NUL counts as ill-formed:
-// parsers of exposition text take it for the end.
-size_t CharacterBytes(std::string_view text);
-
 // `text` as valid UTF-8 of at most `limit_bytes`, cut between characters.
 std::string ValidUtf8(std::string_view text, size_t limit_bytes);
 

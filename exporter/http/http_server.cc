@@ -60,6 +60,7 @@ struct RequestInProgress {
   size_t url_bytes = 0;  // path and query as they came
   bool is_announced = false;
   bool is_answered = false;
+  bool is_given_up = false;  // for want of memory
 };
 
 // The headers that we know, joined by commas where there are several of a name, and the size of all of them.
@@ -208,7 +209,6 @@ class HttpServer::Service {
       auto* const session = static_cast<gnutls_session_t>(
           MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session);
       terms = tls_->Prepare(session);
-      gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST, OnHandshake);
     }
     return open_.Add(socket, HostText(address), std::move(terms));
   }
@@ -238,8 +238,7 @@ class HttpServer::Service {
     try {
       body = std::make_unique<Body>(Body{AnswerWithinLimits(connection, path, method, request), open});
     } catch (...) {
-      request.is_answered = false;  // its client is not slow
-      open_.EndAnswer(open, true);
+      request.is_given_up = true;
       throw;
     }
     const HttpResponse& response = body->response;
@@ -284,18 +283,12 @@ class HttpServer::Service {
 
   static void Complete(OpenConnections& open, OpenConnection& of, const RequestInProgress& request,
                        MHD_Connection* connection, MHD_RequestTerminationCode outcome) {
-    if (request.is_answered) return open.EndAnswer(of, outcome == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+    const bool is_taken = outcome == MHD_REQUEST_TERMINATED_COMPLETED_OK;
+    if (request.is_answered) return open.EndAnswer(of, is_taken || request.is_given_up);
     const MHD_ConnectionInfo* const status = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_HTTP_STATUS);
     const unsigned code = status == nullptr ? 0 : status->http_status;
     const bool is_too_large = code == MHD_HTTP_URI_TOO_LONG || code == MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
-    if (is_too_large) open.Blame(of, Refusal::kRequestTooLarge);
-  }
-
-  static int OnHandshake(gnutls_session_t session, unsigned, unsigned, unsigned is_incoming, const gnutls_datum_t*) {
-    auto* const connection = static_cast<MHD_Connection*>(gnutls_session_get_ptr(session));  // set by the library
-    OpenConnection& open = *ConnectionOf(connection);
-    if (is_incoming != 0) open.all().EndHandshake(open);
-    return 0;
+    open.EndUnanswered(of, is_too_large ? Refusal::kRequestTooLarge : Refusal::kUnreadableRequest);
   }
 
   const HttpHandler handler_;

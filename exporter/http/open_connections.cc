@@ -1,29 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One list, one lock: there are few connections, and each is touched some times in its life.
 #include "exporter/http/open_connections.h"
 
-#include <linux/tcp.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <utility>
 
 namespace nccl_exporter {
-namespace {
-
-// How a peer says goodbye is no request: TCP counts the end as a byte, TLS says so in a record.
-constexpr uint64_t kEndBytes = 1;
-constexpr uint64_t kTlsEndBytes = 64;
-
-// What came in so far; 0 where the kernel does not count, as for Unix sockets.
-uint64_t ReceivedBytes(int socket) {
-  tcp_info state{};
-  socklen_t size = sizeof state;
-  return getsockopt(socket, IPPROTO_TCP, TCP_INFO, &state, &size) == 0 ? state.tcpi_bytes_received : 0;
-}
-
-}  // namespace
 
 OpenConnection::OpenConnection(OpenConnections& all, int socket, std::string address, std::shared_ptr<const void> held,
                                Clock::time_point deadline)
@@ -64,7 +47,7 @@ bool OpenConnections::MakeRoomAmong(IsOne is_one, size_t limit, Refusal cause) {
     on_refusal_(cause);
     return false;
   }
-  longest->cause_ = cause;
+  longest->gave_way_ = cause;
   Cut(*longest);
   return true;
 }
@@ -76,12 +59,6 @@ OpenConnection& OpenConnections::Add(int socket, std::string address, std::share
   if (is_stopping_) Cut(connection);
   has_changed_.notify_all();
   return connection;
-}
-
-void OpenConnections::EndHandshake(OpenConnection& connection) {
-  const std::lock_guard lock(mutex_);
-  connection.has_handshake_ = true;
-  connection.answered_bytes_ = ReceivedBytes(connection.socket_) + kTlsEndBytes;
 }
 
 bool OpenConnections::BeginAnswer(OpenConnection& connection) {
@@ -110,24 +87,19 @@ void OpenConnections::EndAnswer(OpenConnection& connection, bool is_taken) {
   connection.is_answering_ = false;
   connection.since_ = Clock::now();
   connection.deadline_ = connection.since_ + limits_.idle;
-  connection.answered_bytes_ =
-      ReceivedBytes(connection.socket_) + (connection.has_handshake_ ? kTlsEndBytes : kEndBytes);
   if (is_stopping_) Cut(connection);
   has_changed_.notify_all();
 }
 
-void OpenConnections::Blame(OpenConnection& connection, Refusal cause) {
+void OpenConnections::EndUnanswered(OpenConnection& connection, Refusal cause) {
   const std::lock_guard lock(mutex_);
-  connection.cause_ = cause;
+  on_refusal_(connection.gave_way_.value_or(cause));
 }
 
 void OpenConnections::Remove(OpenConnection& connection) {
   const std::lock_guard lock(mutex_);
-  const bool is_refused = ReceivedBytes(connection.socket_) > std::max(connection.answered_bytes_, kEndBytes);
-  const Refusal cause = connection.cause_;
   open_.remove_if([&](const OpenConnection& other) { return &other == &connection; });
   has_changed_.notify_all();
-  if (is_refused) on_refusal_(cause);
 }
 
 void OpenConnections::Cut(OpenConnection& connection) {

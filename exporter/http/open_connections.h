@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is connected, from accept to close: the limits on connections, who gives way, and who is cut off.
+// Connections from accept to close: their limits, which of them give way, and which are cut off.
 #pragma once
 
 #include <chrono>
@@ -9,6 +9,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -36,13 +37,11 @@ class OpenConnection {
   const int socket_;
   const std::string address_;
   const std::shared_ptr<const void> held_;
-  bool has_handshake_ = false;  // of TLS
   bool is_answering_ = false;
   bool is_cut_ = false;
   Clock::time_point since_ = Clock::now();  // that it waits for a request, or sends an answer
   Clock::time_point deadline_;
-  uint64_t answered_bytes_ = 0;                  // that came in and have led to something
-  Refusal cause_ = Refusal::kUnreadableRequest;  // why others get no answer
+  std::optional<Refusal> gave_way_;  // to another one: because of which limit
 };
 
 // Connections are cut by shutdown() of their sockets: whoever reads or writes finds them closed by their peer. Safe to
@@ -69,16 +68,15 @@ class OpenConnections {
 
   // One that came. The socket stays open until Remove(), which others own; `held` is kept until then.
   OpenConnection& Add(int socket, std::string address, std::shared_ptr<const void> held = nullptr);
-  void EndHandshake(OpenConnection& connection);
   // A request is complete; false where the connection has been cut. Then the answer begins to be sent, goes on, and
   // ends, taken by the peer or not.
   bool BeginAnswer(OpenConnection& connection);
   void BeginSending(OpenConnection& connection);
   void Sent(OpenConnection& connection);
   void EndAnswer(OpenConnection& connection, bool is_taken);
-  // Where what comes in leads to no answer of ours: why.
-  void Blame(OpenConnection& connection, Refusal cause);
-  // Whatever came in since the last answer is counted as refused: who sends nothing is not.
+  // A request ended without an answer of ours. It is counted as refused: by the limit for which its connection gave
+  // way, or else by `cause`.
+  void EndUnanswered(OpenConnection& connection, Refusal cause);
   void Remove(OpenConnection& connection);
 
   // Lets in no more, cuts those that wait for a request, and the others after `limit`.

@@ -86,6 +86,7 @@ TEST_F(OpenConnectionsTest, WhoeverWaitsLongestGivesWay) {
   EXPECT_TRUE(b.IsCut());
   EXPECT_TRUE(a.IsOpen());
   EXPECT_FALSE(open.BeginAnswer(second)) << "too late";
+  open.EndUnanswered(second, Refusal::kUnreadableRequest);
   open.Remove(second);
   EXPECT_THAT(refused_, testing::ElementsAre(Refusal::kConnectionsPerAddress));
   EXPECT_TRUE(open.MakeRoom("1")) << "there is room now";
@@ -118,6 +119,7 @@ TEST_F(OpenConnectionsTest, CutsARequestThatTakesTooLong) {
   pair.Send("GET /");
   OpenConnection& connection = open.Add(pair.server(), "1");
   EXPECT_TRUE(pair.IsCut());
+  open.EndUnanswered(connection, Refusal::kUnreadableRequest);
   open.Remove(connection);
   EXPECT_THAT(refused_, testing::ElementsAre(Refusal::kUnreadableRequest));
 }
@@ -162,30 +164,6 @@ TEST_F(OpenConnectionsTest, CutsWhoTakesAnAnswerBitByBitForTooLong) {
   open.Sent(connection);
   EXPECT_TRUE(pair.IsCut());
   open.Remove(connection);
-}
-
-TEST_F(OpenConnectionsTest, CountsWhatComesAfterAnAnswerAndLeadsToNothing) {
-  OpenConnections open(kNoHurry, on_refusal_);
-  const Pair pair;
-  OpenConnection& connection = open.Add(pair.server(), "1");
-  pair.Send("GET / HTTP/1.1");
-  EXPECT_TRUE(open.BeginAnswer(connection));
-  open.EndAnswer(connection, true);
-  pair.Send("nonsense");
-  open.Blame(connection, Refusal::kRequestTooLarge);
-  open.Remove(connection);
-  EXPECT_THAT(refused_, testing::ElementsAre(Refusal::kRequestTooLarge));
-}
-
-TEST_F(OpenConnectionsTest, TheEndOfATlsConnectionIsNoRequest) {
-  OpenConnections open(kNoHurry, on_refusal_);
-  const Pair pair;
-  OpenConnection& connection = open.Add(pair.server(), "1");
-  pair.Send(std::string(500, 'h'));
-  open.EndHandshake(connection);
-  pair.Send(std::string(31, 'e'));
-  open.Remove(connection);
-  EXPECT_THAT(refused_, testing::IsEmpty());
 }
 
 TEST_F(OpenConnectionsTest, AStopWaitsForAnswersAndForNothingElse) {

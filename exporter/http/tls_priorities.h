@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Versions, cipher suites and curves of the web configuration as a priority string of GnuTLS.
+// Priority string of GnuTLS from the versions and curves of the web configuration.
 #pragma once
 
 #include <string>
@@ -8,9 +8,7 @@
 
 namespace nccl_exporter {
 
-// What is wrong stands in `error`, one line: a suite or curve that GnuTLS does not know, none left for the versions, or
-// suites of TLS 1.2 that cannot be allowed without others. GnuTLS allows key exchanges, ciphers and digests, each of
-// them with each other; the suites of TLS 1.3 follow from the ciphers of the others.
+// What is wrong stands in `error`, one line: a curve that is unknown to us or to this GnuTLS.
 std::string TlsPriorities(const TlsConfig& config, std::string& error);
 
 }  // namespace nccl_exporter

@@ -108,6 +108,9 @@ std::string Path(const YAML::Node& value, const Reading& reading) {
 
 TlsConfig& Tls(Reading& reading) { return *reading.config.tls; }
 
+constexpr const char* kNoCipherSuites =
+    "cipher_suites is not supported: GnuTLS chooses, within min_version and max_version; remove the key";
+
 constexpr Key kTlsKeys[] = {
     {"cert_file", [](const YAML::Node& v, Reading& r) { Tls(r).certificate.file = Path(v, r); }},
     {"cert", [](const YAML::Node& v, Reading& r) { Tls(r).certificate.inline_text = Text(v); }},
@@ -119,7 +122,7 @@ constexpr Key kTlsKeys[] = {
     {"client_allowed_sans", [](const YAML::Node& v, Reading& r) { Tls(r).client_allowed_sans = List(v); }},
     {"min_version", [](const YAML::Node& v, Reading& r) { Tls(r).min_version = OneOf(v, kTlsVersions); }},
     {"max_version", [](const YAML::Node& v, Reading& r) { Tls(r).max_version = OneOf(v, kTlsVersions); }},
-    {"cipher_suites", [](const YAML::Node& v, Reading& r) { Tls(r).cipher_suites = List(v); }},
+    {"cipher_suites", [](const YAML::Node& v, Reading&) { throw ConfigError(v, kNoCipherSuites); }},
     {"curve_preferences", [](const YAML::Node& v, Reading& r) { Tls(r).curves = List(v); }},
     {"prefer_server_cipher_suites",
      [](const YAML::Node& v, Reading& r) { Tls(r).prefers_server_cipher_suites = Bool(v); }},

@@ -40,8 +40,7 @@ struct TlsConfig {
   std::vector<std::string> client_allowed_sans;  // empty: any
   TlsVersion min_version = TlsVersion::kTls12;
   TlsVersion max_version = TlsVersion::kTls13;
-  std::vector<std::string> cipher_suites;  // of TLS 1.2, by their IANA names; empty: GnuTLS' choice
-  std::vector<std::string> curves;         // by their names in Go; empty: GnuTLS' choice
+  std::vector<std::string> curves;  // by their names in Go; empty: GnuTLS' choice
   bool prefers_server_cipher_suites = true;
 
   bool operator==(const TlsConfig&) const = default;

@@ -30,8 +30,6 @@ tls_server_config:
   client_allowed_sans: [prometheus, 10.0.0.1]
   min_version: TLS13
   max_version: TLS13
-  cipher_suites:
-    - TLS_AES_128_GCM_SHA256
   curve_preferences: [X25519]
   prefer_server_cipher_suites: false
 http_server_config:
@@ -74,6 +72,7 @@ TEST(WebConfigTest, SaysWhatIsWrongAndWhere) {
       {"tls_server_config:\n  cert: b", "neither key_file nor key"},
       {"tls_server_config:\n  cert: a\n  cert_file: b\n  key: c", "both cert and cert_file"},
       {"tls_server_config: {cert: a, key: b, min_version: TLS14}", "'TLS14' is not one of TLS10, TLS11, TLS12, TLS13"},
+      {"tls_server_config: {cert: a, key: b, cipher_suites: [TLS_AES_128_GCM_SHA256]}", "line 1: cipher_suites is not"},
       {"tls_server_config: {cert: a, key: b, min_version: TLS13, max_version: TLS12}", "min_version is above"},
       {"tls_server_config: {cert: a, key: b, client_auth_type: RequireAndVerifyClientCert}", "requires a client CA"},
       {"tls_server_config: {cert: a, key: b, client_ca: c}", "a client CA is given that"},

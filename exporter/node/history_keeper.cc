@@ -6,12 +6,11 @@
 
 #include <chrono>
 #include <exception>
-#include <utility>
+#include <memory>
 
 namespace nccl_exporter {
 
-HistoryKeeper::HistoryKeeper(Snapshots snapshots)
-    : snapshots_(std::move(snapshots)), thread_(&HistoryKeeper::Run, this) {}
+HistoryKeeper::HistoryKeeper(SnapshotSource& snapshots) : snapshots_(snapshots), thread_(&HistoryKeeper::Run, this) {}
 
 HistoryKeeper::~HistoryKeeper() {
   {
@@ -43,7 +42,7 @@ void HistoryKeeper::Run() {
 }
 
 void HistoryKeeper::Record() {
-  const std::shared_ptr<const NodeSnapshot> node = snapshots_();
+  const std::shared_ptr<const NodeSnapshot> node = snapshots_.Take();
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   const std::lock_guard lock(mutex_);
   history_.Record(*node, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());

@@ -5,21 +5,18 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <thread>
 
-#include "collector/node_snapshot.h"
 #include "exporter/node/node_history.h"
+#include "exporter/node/snapshot_source.h"
 
 namespace nccl_exporter {
 
 class HistoryKeeper {
  public:
-  using Snapshots = std::function<std::shared_ptr<const NodeSnapshot>()>;
-
-  // Begins at once. A snapshot that fails is logged, and leaves its step out.
-  explicit HistoryKeeper(Snapshots snapshots);
+  // Begins at once. A snapshot that fails is logged, and leaves its step out. `snapshots` outlives this object.
+  explicit HistoryKeeper(SnapshotSource& snapshots);
   ~HistoryKeeper();
   HistoryKeeper(const HistoryKeeper&) = delete;
   HistoryKeeper& operator=(const HistoryKeeper&) = delete;
@@ -31,7 +28,7 @@ class HistoryKeeper {
   void Run();
   void Record();
 
-  const Snapshots snapshots_;
+  SnapshotSource& snapshots_;
   mutable std::mutex mutex_;  // guards history_ and is_stopping_
   std::condition_variable stop_;
   bool is_stopping_ = false;

@@ -8,14 +8,6 @@
 
 namespace nccl_exporter {
 
-CommunicatorIdentity IdentityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
-  return {.id = communicator.id,
-          .ranks = communicator.ranks,
-          .uid = process.uid,
-          .slurm_job_id = process.Identity("SLURM_JOB_ID"),
-          .pod_namespace = process.Identity("POD_NAMESPACE")};
-}
-
 void CommunicatorOnNode::Add(const RankOnNode& rank) {
   ranks.push_back(rank);
   foremost = std::max(foremost, rank.communicator->started_sequence);
@@ -24,11 +16,11 @@ void CommunicatorOnNode::Add(const RankOnNode& rank) {
 }
 
 std::vector<CommunicatorOnNode> CommunicatorsOnNode(const NodeSnapshot& node) {
-  std::map<CommunicatorIdentity, CommunicatorOnNode> found;
+  std::map<CommunicatorKey, CommunicatorOnNode> found;
   for (const ProcessSnapshot& process : node.processes) {
     for (const CommunicatorSnapshot& communicator : process.communicators) {
       if (!communicator.has_identity || communicator.is_overflow || communicator.is_closed) continue;
-      found[IdentityOf(process, communicator)].Add({&process, &communicator});
+      found[CommunicatorKeyOf(process, communicator)].Add({&process, &communicator});
     }
   }
   std::vector<CommunicatorOnNode> communicators;

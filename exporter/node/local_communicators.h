@@ -2,28 +2,13 @@
 // The ranks of this node gathered by communicator: what tables, page and history speak of.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <vector>
 
 #include "collector/node_snapshot.h"
 
 namespace nccl_exporter {
-
-// Communicators of different jobs may have the same id.
-struct CommunicatorIdentity {
-  uint64_t id = 0;
-  uint64_t ranks = 0;
-  uint64_t uid = 0;
-  std::string slurm_job_id;
-  std::string pod_namespace;
-
-  auto operator<=>(const CommunicatorIdentity&) const = default;
-};
-
-CommunicatorIdentity IdentityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
 
 struct RankOnNode {
   const ProcessSnapshot* process;
@@ -34,7 +19,7 @@ inline constexpr int64_t kNothingInFlight = std::numeric_limits<int64_t>::max();
 
 // The ranks of one communicator on this node, by rank: at least one.
 struct CommunicatorOnNode {
-  CommunicatorIdentity key;
+  CommunicatorKey key;
   std::vector<RankOnNode> ranks;
   uint64_t foremost = 0;                       // most collectives started
   int64_t oldest_start_ns = kNothingInFlight;  // of what is in flight

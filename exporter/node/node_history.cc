@@ -45,14 +45,6 @@ Activity Difference(const FunctionSnapshot& before, const FunctionSnapshot& now,
   return activity;
 }
 
-void Add(const Activity& more, Activity& sum) {
-  sum.operations += more.operations;
-  sum.bytes += more.bytes;
-  sum.timed_operations += more.timed_operations;
-  sum.busy_ns += more.busy_ns;
-  sum.bus_bytes += more.bus_bytes;
-}
-
 // So that nobody's communicators find no place in a step because of another user's.
 std::vector<CommunicatorOnNode> SmallestUsersFirst(std::vector<CommunicatorOnNode> communicators) {
   std::map<uint64_t, size_t> count;
@@ -70,6 +62,15 @@ typename Map::mapped_type* Room(Map& map, const typename Map::key_type& key, siz
 }
 
 }  // namespace
+
+Activity& Activity::operator+=(const Activity& more) {
+  operations += more.operations;
+  bytes += more.bytes;
+  timed_operations += more.timed_operations;
+  busy_ns += more.busy_ns;
+  bus_bytes += more.bus_bytes;
+  return *this;
+}
 
 double Activity::MeanDurationSeconds() const {
   if (timed_operations == 0) return std::numeric_limits<double>::quiet_NaN();
@@ -110,8 +111,8 @@ void NodeHistory::Record(const NodeSnapshot& node, int64_t monotonic_ns) {
   has_before_ = true;
 }
 
-void NodeHistory::Compare(const RankOnNode& rank, const CommunicatorIdentity& key, const Counts& before,
-                          const Counts& now, Step& step) {
+void NodeHistory::Compare(const RankOnNode& rank, const CommunicatorKey& key, const Counts& before, const Counts& now,
+                          Step& step) {
   for (size_t i = 0; i < now.functions.size(); ++i) {
     if (!now.functions.IsInUse(i)) continue;
     const FunctionSnapshot& old = before.functions[i];
@@ -124,12 +125,12 @@ void NodeHistory::Compare(const RankOnNode& rank, const CommunicatorIdentity& ke
       ++left_out_;
       continue;
     }
-    Add(difference, *sum);
+    *sum += difference;
     AddDurations(old, counts, *sum);
   }
 }
 
-void NodeHistory::CompareArrivals(const RankOnNode& rank, const CommunicatorIdentity& key, const Counts& before,
+void NodeHistory::CompareArrivals(const RankOnNode& rank, const CommunicatorKey& key, const Counts& before,
                                   const Counts& now, Step& step) {
   if (now.arrivals == before.arrivals) return;
   ArrivalCounts* const sum = Room(step.arrivals, {key, rank.communicator->rank}, kHistoryRanks);
@@ -143,22 +144,21 @@ void NodeHistory::CompareArrivals(const RankOnNode& rank, const CommunicatorIden
   sum->estimated += Grown(before.arrivals.estimated, now.arrivals.estimated);
 }
 
-const Activity* NodeHistory::At(size_t step, const CommunicatorIdentity& communicator, Function function) const {
+const Activity* NodeHistory::At(size_t step, const CommunicatorKey& communicator, Function function) const {
   const auto found = steps_[step].activities.find({communicator, function});
   return found == steps_[step].activities.end() ? nullptr : &found->second;
 }
 
-Stretch NodeHistory::Recent(const CommunicatorIdentity& communicator, Function function, double seconds) const {
+Stretch NodeHistory::Recent(const CommunicatorKey& communicator, Function function, double seconds) const {
   Stretch stretch;
   for (size_t step = steps_.size(); step-- > 0 && stretch.seconds < seconds;) {
     stretch.seconds += steps_[step].seconds;
-    if (const Activity* const activity = At(step, communicator, function)) Add(*activity, stretch.activity);
+    if (const Activity* const activity = At(step, communicator, function)) stretch.activity += *activity;
   }
   return stretch;
 }
 
-ArrivalStretch NodeHistory::RecentArrivals(const CommunicatorIdentity& communicator, uint64_t rank,
-                                           double seconds) const {
+ArrivalStretch NodeHistory::RecentArrivals(const CommunicatorKey& communicator, uint64_t rank, double seconds) const {
   ArrivalStretch stretch;
   for (auto step = steps_.rbegin(); step != steps_.rend() && stretch.seconds < seconds; ++step) {
     stretch.seconds += step->seconds;
@@ -167,12 +167,6 @@ ArrivalStretch NodeHistory::RecentArrivals(const CommunicatorIdentity& communica
     stretch.counts += found->second;
   }
   return stretch;
-}
-
-bool IsLate(const ArrivalStretch& recent) {
-  const double compared = static_cast<double>(recent.counts.compared);
-  return recent.counts.compared >= kLateOperations && static_cast<double>(recent.counts.last) > kLateShare * compared &&
-         static_cast<double>(recent.counts.lateness_ns) / 1e9 > kLateSecondsPerSecond * recent.seconds;
 }
 
 }  // namespace nccl_exporter

@@ -54,6 +54,8 @@ struct Activity {
   // NaN where nothing was timed.
   double MeanDurationSeconds() const;
   double BusBandwidth() const;  // bytes per second of busy time
+
+  Activity& operator+=(const Activity& more);  // without durations
 };
 
 // A stretch of time that ends with the newest step.
@@ -78,11 +80,11 @@ class NodeHistory {
   double Seconds(size_t step) const { return steps_[step].seconds; }
 
   // Null where nothing happened.
-  const Activity* At(size_t step, const CommunicatorIdentity& communicator, Function function) const;
+  const Activity* At(size_t step, const CommunicatorKey& communicator, Function function) const;
 
   // Sums over the newest steps: `seconds` of them, or a little more; less where that is all there is.
-  Stretch Recent(const CommunicatorIdentity& communicator, Function function, double seconds) const;
-  ArrivalStretch RecentArrivals(const CommunicatorIdentity& communicator, uint64_t rank, double seconds) const;
+  Stretch Recent(const CommunicatorKey& communicator, Function function, double seconds) const;
+  ArrivalStretch RecentArrivals(const CommunicatorKey& communicator, uint64_t rank, double seconds) const;
 
   // Functions and ranks that found no place, summed over all steps since the start.
   uint64_t left_out() const { return left_out_; }
@@ -91,8 +93,8 @@ class NodeHistory {
   struct Step {
     int64_t end_realtime_ns = 0;
     double seconds = 0;
-    std::map<std::pair<CommunicatorIdentity, Function>, Activity> activities;
-    std::map<std::pair<CommunicatorIdentity, uint64_t>, ArrivalCounts> arrivals;
+    std::map<std::pair<CommunicatorKey, Function>, Activity> activities;
+    std::map<std::pair<CommunicatorKey, uint64_t>, ArrivalCounts> arrivals;
   };
   using Place = std::tuple<FileKey, uint32_t, uint64_t>;  // segment, slot, generation
   struct Counts {
@@ -100,9 +102,8 @@ class NodeHistory {
     ArrivalCounts arrivals;
   };
 
-  void Compare(const RankOnNode& rank, const CommunicatorIdentity& key, const Counts& before, const Counts& now,
-               Step& step);
-  void CompareArrivals(const RankOnNode& rank, const CommunicatorIdentity& key, const Counts& before, const Counts& now,
+  void Compare(const RankOnNode& rank, const CommunicatorKey& key, const Counts& before, const Counts& now, Step& step);
+  void CompareArrivals(const RankOnNode& rank, const CommunicatorKey& key, const Counts& before, const Counts& now,
                        Step& step);
 
   std::map<Place, Counts> before_;
@@ -112,14 +113,5 @@ class NodeHistory {
   std::deque<Step> steps_;
   uint64_t left_out_ = 0;
 };
-
-// A rank is called late when it was the last to enter this share of the compared operations of two minutes, at least
-// kLateOperations of them, and others waited for it for this share of the time: as the alert rules have it.
-inline constexpr double kLateWindowSeconds = 120;
-inline constexpr double kLateShare = 0.8;
-inline constexpr uint64_t kLateOperations = 10;
-inline constexpr double kLateSecondsPerSecond = 0.03;
-
-bool IsLate(const ArrivalStretch& recent);
 
 }  // namespace nccl_exporter

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "exporter/node/lateness.h"
 #include "exporter/testing/example_snapshot.h"
 
 namespace nccl_exporter {
@@ -27,7 +28,7 @@ class NodeHistoryTest : public testing::Test {
   }
 
   CommunicatorSnapshot& Rank(size_t rank) { return node_.processes[rank].communicators[0]; }
-  CommunicatorIdentity Key() { return IdentityOf(node_.processes[0], Rank(0)); }
+  CommunicatorKey Key() { return CommunicatorKeyOf(node_.processes[0], Rank(0)); }
   void Record() {
     node_.taken_realtime_ns += 5 * kSecondNs;
     history_.Record(node_, node_.taken_realtime_ns);
@@ -162,7 +163,7 @@ TEST_F(NodeHistoryTest, AUserWithManyCommunicatorsLeavesRoomForAnothers) {
   }
   Record();
   EXPECT_EQ(history_.left_out(), 4u);
-  const CommunicatorIdentity small = IdentityOf(node_.processes[1], Rank(1));
+  const CommunicatorKey small = CommunicatorKeyOf(node_.processes[1], Rank(1));
   EXPECT_NE(history_.At(0, small, Function::kReduce), nullptr);
 }
 
@@ -178,19 +179,6 @@ TEST_F(NodeHistoryTest, CallsARankLateThatOthersWaitForAtMostOperations) {
   EXPECT_EQ(recent.counts.last, 95u);
   EXPECT_TRUE(IsLate(recent));
   EXPECT_FALSE(IsLate(history_.RecentArrivals(Key(), 0, kLateWindowSeconds)));
-}
-
-TEST(IsLateTest, WantsAShareOfOperationsAndOfTimeAndNotTooFewOfThem) {
-  const auto is_late = [](uint64_t compared, uint64_t last, double share_of_time) {
-    return IsLate(
-        {.seconds = 100,
-         .counts = {
-             .compared = compared, .last = last, .lateness_ns = static_cast<uint64_t>(share_of_time * 100 * 1e9)}});
-  };
-  EXPECT_TRUE(is_late(100, 90, 0.1));
-  EXPECT_FALSE(is_late(100, 80, 0.1));
-  EXPECT_FALSE(is_late(100, 90, 0.02));
-  EXPECT_FALSE(is_late(9, 9, 0.1));
 }
 
 }  // namespace

@@ -69,7 +69,8 @@ void AddFamily(Exposition& exposition, const prometheus::MetricFamily& source) {
   Family& family = Find(exposition, source.name);
   if (!family.is_served) return;
   for (const prometheus::ClientMetric& metric : source.metric) {
-    Series series{.subject = kNoLabels, .own = AddLabels(exposition, metric.label), .value = 0, .counts = {}};
+    Series series{
+        .group_labels = kNoLabels, .variable_labels = AddLabels(exposition, metric.label), .value = 0, .counts = {}};
     if (source.type == prometheus::MetricType::Histogram) {
       SetScale(family.scale, metric.histogram);
       series.value = metric.histogram.sample_sum;

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exporter/exposition/metric_family.h"
+#include "exporter/exposition/exposition.h"
 #include "exporter/http/refusal.h"
 #include "exporter/scrape/limits.h"
 #include "exporter/scrape/process_collectable.h"

@@ -9,7 +9,7 @@
 #include <chrono>
 #include <string>
 
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/version.h"
 
 namespace nccl_exporter {
@@ -33,7 +33,7 @@ TEST(DaemonMetricsTest, FillsTheCataloguesFamiliesInPlace) {
   EXPECT_EQ(family.type, MetricType::kInfo);
   ASSERT_EQ(family.series.size(), 1u);
   EXPECT_EQ(family.series[0].value, 1);
-  EXPECT_THAT(exposition.labels[family.series[0].own]->labels(),
+  EXPECT_THAT(exposition.labels[family.series[0].variable_labels]->labels(),
               testing::Contains(Label{"version", std::string(kVersion)}));
 }
 

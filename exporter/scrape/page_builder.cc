@@ -4,9 +4,7 @@
 
 #include <utility>
 
-#include "exporter/exposition/openmetrics_encoder.h"
-#include "exporter/exposition/protobuf_encoder.h"
-#include "exporter/exposition/text_encoder.h"
+#include "exporter/exposition/encoder.h"
 #include "exporter/scrape/gzip.h"
 
 namespace nccl_exporter {

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "exporter/exposition/encoder.h"
-#include "exporter/exposition/metric_family.h"
+#include "exporter/exposition/exposition.h"
 #include "exporter/scrape/negotiation.h"
 
 namespace nccl_exporter {

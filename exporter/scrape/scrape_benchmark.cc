@@ -21,10 +21,9 @@
 #include <vector>
 
 #include "collector/collector.h"
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
+#include "exporter/exposition/encoder.h"
 #include "exporter/exposition/native_histogram.h"
-#include "exporter/exposition/protobuf_encoder.h"
-#include "exporter/exposition/text_encoder.h"
 #include "exporter/scrape/page_builder.h"
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/series/snapshot_families.h"
@@ -81,7 +80,8 @@ using Node = std::shared_ptr<const NodeSnapshot>;
 
 // The whole way that a request takes but for the network and the reading of segments.
 void Scrape(benchmark::State& state, const Node& node, const HttpRequest& request) {
-  ScrapePage page([&] { return node; }, kNoLimit);
+  SnapshotSource snapshots([&] { return node; });
+  ScrapePage page(snapshots, kNoLimit);
   size_t bytes = 0;
   for (auto _ : state) bytes = page.Answer(request).bytes().size();
   SeriesMemory memory;
@@ -145,7 +145,7 @@ void SetHistogram(const HistogramScale& scale, const Series& series, messages::H
 }
 
 void SetMetric(const Exposition& exposition, const Family& family, const Series& series, messages::Metric& metric) {
-  for (const LabelsId id : {series.subject, series.own}) {
+  for (const LabelsId id : {series.group_labels, series.variable_labels}) {
     for (const Label& label : exposition.labels[id]->labels()) {
       messages::LabelPair& pair = *metric.add_label();
       pair.set_name(label.name);
@@ -202,7 +202,7 @@ class PrometheusRegistry {
  private:
   static prometheus::Labels LabelsOf(const Exposition& exposition, const Series& series) {
     prometheus::Labels labels;
-    for (const LabelsId id : {series.subject, series.own}) {
+    for (const LabelsId id : {series.group_labels, series.variable_labels}) {
       for (const Label& label : exposition.labels[id]->labels()) labels.emplace(label.name, label.value);
     }
     return labels;

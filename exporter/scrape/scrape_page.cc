@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "exporter/catalogue/catalogue.h"
 #include "exporter/scrape/negotiation.h"
 
 namespace nccl_exporter {
@@ -31,13 +30,10 @@ class ScrapeInProgress {
 
 }  // namespace
 
-ScrapePage::ScrapePage(SnapshotSource snapshots, size_t series_limit, const MetricSwitches& switches)
-    : snapshots_(std::move(snapshots)),
-      series_limit_(series_limit),
-      switches_(switches),
-      daemon_(Limits(series_limit)),
-      memory_(switches),
-      builder_([this] { return Expose(); }) {}
+ScrapePage::ScrapePage(SnapshotSource& snapshots, size_t series_limit, const MetricFilter& filter)
+    : daemon_(Limits(series_limit)),
+      exposition_(snapshots, daemon_, series_limit, filter),
+      builder_([&exposition = exposition_] { return exposition.Next(); }) {}
 
 HttpResponse ScrapePage::Answer(const HttpRequest& request) {
   auto scrape = std::make_shared<ScrapeInProgress>(in_progress_);
@@ -65,21 +61,6 @@ HttpResponse ScrapePage::Answer(const HttpRequest& request) {
 HttpResponse ScrapePage::Refuse(Refusal refusal, std::string_view why) {
   daemon_.Count(refusal);
   return {.status = 503, .headers = {{"Retry-After", "1"}}, .body = std::string(why)};
-}
-
-Exposition ScrapePage::Expose() {
-  Exposition exposition = ExpositionOfCatalogue(switches_);
-  daemon_.CountDrops(AddSnapshotFamilies(TakeSnapshot(), series_limit_, memory_, exposition));
-  daemon_.AddTo(exposition);
-  return exposition;
-}
-
-void ScrapePage::TakeFirstSnapshot() { TakeSnapshot(); }
-
-std::shared_ptr<const NodeSnapshot> ScrapePage::TakeSnapshot() {
-  auto snapshot = snapshots_();
-  is_ready_ = true;
-  return snapshot;
 }
 
 }  // namespace nccl_exporter

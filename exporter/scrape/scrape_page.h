@@ -4,12 +4,12 @@
 
 #include <atomic>
 #include <cstddef>
-#include <functional>
 #include <memory>
 
-#include "collector/node_snapshot.h"
 #include "exporter/http/http_server.h"
+#include "exporter/node/snapshot_source.h"
 #include "exporter/scrape/daemon_metrics.h"
+#include "exporter/scrape/node_exposition.h"
 #include "exporter/scrape/page_builder.h"
 
 namespace nccl_exporter {
@@ -21,35 +21,23 @@ inline constexpr int kMaxConcurrentScrapes = 48;
 // For scrapers that do not tell their timeout: what Prometheus' default of 10 s leaves.
 inline constexpr std::chrono::milliseconds kDefaultScrapeBudget{9500};
 
-// Where snapshots come from; any thread.
-using SnapshotSource = std::function<std::shared_ptr<const NodeSnapshot>()>;
-
 class ScrapePage {
  public:
-  explicit ScrapePage(SnapshotSource snapshots, size_t series_limit = kSeriesLimit,
-                      const MetricSwitches& switches = {});
+  // `snapshots` outlives this object.
+  explicit ScrapePage(SnapshotSource& snapshots, size_t series_limit = kSeriesLimit,
+                      const MetricFilter& filter = {});
 
   HttpResponse Answer(const HttpRequest& request);
-
-  // Whether a snapshot was taken, by TakeFirstSnapshot() or a scrape.
-  bool is_ready() const { return is_ready_; }
-  void TakeFirstSnapshot();
-  std::shared_ptr<const NodeSnapshot> TakeSnapshot();
 
   void Count(Refusal refusal) { daemon_.Count(refusal); }
 
  private:
-  Exposition Expose();
   HttpResponse Refuse(Refusal refusal, std::string_view why);
 
-  const SnapshotSource snapshots_;
-  const size_t series_limit_;
-  const MetricSwitches switches_;
   DaemonMetrics daemon_;
-  SeriesMemory memory_;  // of the builder's thread
+  NodeExposition exposition_;  // of the builder's thread
   // Outlived by the answers that are still being sent when the page is gone.
   const std::shared_ptr<std::atomic<int>> in_progress_ = std::make_shared<std::atomic<int>>(0);
-  std::atomic<bool> is_ready_ = false;
   PageBuilder builder_;  // last: its thread uses what is above
 };
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row a metric: its id and the expression that is its value.
 #include "exporter/series/communicator_series.h"
 
 #include <algorithm>
@@ -17,15 +16,15 @@ namespace {
 constexpr double kNsPerSecond = 1e9;
 constexpr double kBytesPerKib = 1024;
 
-// A point in time in seconds. Whole seconds apart, since nanoseconds since the epoch are more than a float64 holds
-// exactly.
+// A point in time in seconds. Whole seconds are converted separately, because a float64 cannot hold nanoseconds since
+// the epoch exactly.
 double Seconds(int64_t realtime_ns) {
   constexpr int64_t kWholeSecond = 1000000000;
   return static_cast<double>(realtime_ns / kWholeSecond) +
          static_cast<double>(realtime_ns % kWholeSecond) / kNsPerSecond;
 }
 
-// A count of each size class, and what it is divided by.
+// A counter per size class, and its unit: the count is divided by it.
 struct SizeCounter {
   Metric metric;
   uint64_t SizeClassSnapshot::*count;
@@ -117,12 +116,12 @@ double Merged(Merge merge, double a, double b) {
   return a + b;
 }
 
-// Sums are of whole numbers, wide enough for any number of communicators: in whatever order and grouping they are
-// formed, they never go down.
+// Sums are of whole numbers, wide enough for any number of communicators. So they do not depend on the order of adding,
+// and a sum never decreases, which PromQL would take for a reset.
 template <typename Value>
-uint128_t Sum(const Subject& subject, std::span<const Function> functions, Value value) {
+uint128_t Sum(const SeriesGroup& group, std::span<const Function> functions, Value value) {
   uint128_t sum = 0;
-  for (const Member& member : subject.members) {
+  for (const GroupMember& member : group.members) {
     for (const Function function : functions) {
       sum += value(member.communicator->functions[static_cast<size_t>(function)]);
     }
@@ -136,19 +135,14 @@ uint64_t SumOfSizes(const FunctionSnapshot& counts, SizeRange range, uint64_t Si
   return sum;
 }
 
-bool WasUsed(const FunctionSnapshot& counts) {
-  return counts.calls != 0 ||
-         std::ranges::any_of(counts.sizes, [](const SizeClassSnapshot& size) { return size.operations != 0; });
-}
-
-bool WasUsed(const Subject& subject, Function function) {
-  return std::ranges::any_of(subject.members, [&](const Member& member) {
-    return WasUsed(member.communicator->functions[static_cast<size_t>(function)]);
+bool WasUsed(const SeriesGroup& group, Function function) {
+  return std::ranges::any_of(group.members, [&](const GroupMember& member) {
+    return member.communicator->functions[static_cast<size_t>(function)].IsUsed();
   });
 }
 
-bool WasUsed(const Subject& subject, const FunctionGroup& group) {
-  return std::ranges::any_of(group.functions, [&](Function function) { return WasUsed(subject, function); });
+bool WasUsed(const SeriesGroup& group, const FunctionGroup& functions) {
+  return std::ranges::any_of(functions.members, [&](Function function) { return WasUsed(group, function); });
 }
 
 // Without a bus factor or the number of ranks that it depends on, bus bytes are unknown, not 0.
@@ -157,20 +151,20 @@ bool HasBusBytes(Function function, uint64_t ranks) {
   return factor == BusFactor::kOne || (factor != BusFactor::kUndefined && ranks != 0);
 }
 
-bool HasBusBytes(const Subject& subject, const FunctionGroup& group) {
-  return std::ranges::any_of(group.functions, [&](Function function) {
-    return WasUsed(subject, function) && std::ranges::any_of(subject.members, [&](const Member& member) {
+bool HasBusBytes(const SeriesGroup& group, const FunctionGroup& functions) {
+  return std::ranges::any_of(functions.members, [&](Function function) {
+    return WasUsed(group, function) && std::ranges::any_of(group.members, [&](const GroupMember& member) {
              return HasBusBytes(function, member.communicator->ranks);
            });
   });
 }
 
-// Rounded once for all communicators of as many ranks: see Sum().
-double SumOfBusBytes(const Subject& subject, const FunctionGroup& group, SizeRange range) {
+// Rounded once for all communicators with the same number of ranks: see Sum().
+double SumOfBusBytes(const SeriesGroup& group, const FunctionGroup& functions, SizeRange range) {
   double sum = 0;
-  for (const Function function : group.functions) {
+  for (const Function function : functions.members) {
     std::map<uint64_t, uint64_t> timed_by_ranks;
-    for (const Member& member : subject.members) {
+    for (const GroupMember& member : group.members) {
       const FunctionSnapshot& counts = member.communicator->functions[static_cast<size_t>(function)];
       timed_by_ranks[member.communicator->ranks] += SumOfSizes(counts, range, &SizeClassSnapshot::timed_bytes);
     }
@@ -181,15 +175,15 @@ double SumOfBusBytes(const Subject& subject, const FunctionGroup& group, SizeRan
   return sum;
 }
 
-double HistogramSum(Metric metric, const Subject& subject, const FunctionGroup& group) {
+double HistogramSum(Metric metric, const SeriesGroup& group, const FunctionGroup& functions) {
   if (metric == Metric::kCollectiveBusBandwidth) {
     const auto kib = [](const FunctionSnapshot& counts) { return counts.bandwidth_sum_kib; };
-    return static_cast<double>(Sum(subject, group.functions, kib)) * kBytesPerKib;
+    return static_cast<double>(Sum(group, functions.members, kib)) * kBytesPerKib;
   }
   const auto busy_ns = [](const FunctionSnapshot& counts) {
     return SumOfSizes(counts, SizeRange{}, &SizeClassSnapshot::busy_ns);
   };
-  return static_cast<double>(Sum(subject, group.functions, busy_ns)) / kNsPerSecond;
+  return static_cast<double>(Sum(group, functions.members, busy_ns)) / kNsPerSecond;
 }
 
 std::span<const uint64_t> HistogramCounts(Metric metric, const CommunicatorSnapshot& communicator, Function function) {
@@ -198,88 +192,89 @@ std::span<const uint64_t> HistogramCounts(Metric metric, const CommunicatorSnaps
   return counts.duration;
 }
 
-const FunctionGroup kSends{.functions = {Function::kSend}, .labels = nullptr, .sizes = {}, .phases = {}};
-const FunctionGroup kReceives{.functions = {Function::kRecv}, .labels = nullptr, .sizes = {}, .phases = {}};
+const FunctionGroup kSends{.members = {Function::kSend}, .labels = nullptr, .sizes = {}, .phases = {}};
+const FunctionGroup kReceives{.members = {Function::kRecv}, .labels = nullptr, .sizes = {}, .phases = {}};
 
 }  // namespace
 
-CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, SeriesMemory& memory)
-    : builder_(builder), memory_(memory) {
-  for (const FunctionGroup& group : memory.functions.all) {
-    const LabelsId labels = builder.AddLabels(group.labels);
-    for (const Function function : group.functions) function_labels_[static_cast<size_t>(function)] = labels;
+CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels, const FunctionGroups& functions)
+    : builder_(builder), labels_(labels), functions_(functions) {
+  for (const FunctionGroup& one : functions.all) {
+    const LabelsId id = builder.AddLabels(one.labels);
+    for (const Function function : one.members) function_labels_[static_cast<size_t>(function)] = id;
   }
-  for (const FunctionGroup& group : memory.functions.collectives) {
-    const LabelsId labels = builder.AddLabels(group.labels);
-    for (const Function function : group.functions) collective_labels_[static_cast<size_t>(function)] = labels;
-    for (const SizeGroup& sizes : group.sizes) size_labels_.push_back(builder.AddLabels(sizes.labels));
-    for (const SharedLabels& phase : group.phases) phase_labels_.push_back(builder.AddLabels(phase));
+  for (const FunctionGroup& one : functions.collectives) {
+    const LabelsId id = builder.AddLabels(one.labels);
+    for (const Function function : one.members) collective_labels_[static_cast<size_t>(function)] = id;
+    for (const SizeGroup& sizes : one.sizes) size_labels_.push_back(builder.AddLabels(sizes.labels));
+    for (const SharedLabels& phase : one.phases) phase_labels_.push_back(builder.AddLabels(phase));
   }
 }
 
-void CommunicatorSeries::AddNamed(const Subject& subject) {
-  const LabelsId labels = builder_.AddLabels(subject.labels);
+void CommunicatorSeries::AddNamed(const SeriesGroup& group) {
+  const LabelsId labels = builder_.AddLabels(group.labels);
   builder_.CountSince(0);  // comparisons are the daemon's own
-  AddArrivals(subject, labels);
-  builder_.CountSince(subject.CreatedRealtimeNs());
-  AddFunctions(subject, labels);
-  const std::vector<const Member*> in_use = subject.InUse();
+  AddArrivals(group, labels);
+  builder_.CountSince(group.CreatedRealtimeNs());
+  AddFunctions(group, labels);
+  const std::vector<const GroupMember*> in_use = group.InUse();
   AddGauges(in_use, labels);
   AddInfo(in_use, labels);
 }
 
-void CommunicatorSeries::AddOther(const Subject& subject) {
-  builder_.CountSince(subject.CreatedRealtimeNs());
-  AddFunctions(subject, builder_.AddLabels(subject.labels));
+void CommunicatorSeries::AddOther(const SeriesGroup& group) {
+  builder_.CountSince(group.CreatedRealtimeNs());
+  AddFunctions(group, builder_.AddLabels(group.labels));
 }
 
-void CommunicatorSeries::AddFunctions(const Subject& subject, LabelsId labels) {
-  for (const FunctionGroup& group : memory_.functions.all) {
-    if (!WasUsed(subject, group)) continue;
+void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels) {
+  for (const FunctionGroup& functions : functions_.all) {
+    if (!WasUsed(group, functions)) continue;
     const auto calls = [](const FunctionSnapshot& counts) { return counts.calls; };
-    builder_.Add(Metric::kApiCalls, labels, function_labels_[static_cast<size_t>(group.functions.front())],
-                 static_cast<double>(Sum(subject, group.functions, calls)));
+    builder_.Add(Metric::kApiCalls, labels, function_labels_[static_cast<size_t>(functions.members.front())],
+                 static_cast<double>(Sum(group, functions.members, calls)));
   }
   const LabelsId* sizes = size_labels_.data();
   const LabelsId* phases = phase_labels_.data();
-  for (const FunctionGroup& group : memory_.functions.collectives) {
-    if (WasUsed(subject, group)) AddCollective(subject, labels, group, sizes, phases);
-    sizes += group.sizes.size();
-    phases += group.phases.size();
+  for (const FunctionGroup& functions : functions_.collectives) {
+    if (WasUsed(group, functions)) AddCollective(group, labels, functions, sizes, phases);
+    sizes += functions.sizes.size();
+    phases += functions.phases.size();
   }
-  AddPointToPoint(subject, labels, kSends);
-  AddPointToPoint(subject, labels, kReceives);
+  AddPointToPoint(group, labels, kSends);
+  AddPointToPoint(group, labels, kReceives);
 }
 
-void CommunicatorSeries::AddCollective(const Subject& subject, LabelsId labels, const FunctionGroup& group,
+void CommunicatorSeries::AddCollective(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions,
                                        const LabelsId* sizes, const LabelsId* phases) {
   for (const SizeCounter& counter : kCollectiveCounters) {
     if (!builder_.Serves(counter.metric)) continue;
-    for (size_t i = 0; i < group.sizes.size(); ++i) {
+    for (size_t i = 0; i < functions.sizes.size(); ++i) {
       const auto value = [&](const FunctionSnapshot& counts) {
-        return SumOfSizes(counts, group.sizes[i].sizes, counter.count);
+        return SumOfSizes(counts, functions.sizes[i].sizes, counter.count);
       };
-      const auto sum = static_cast<double>(Sum(subject, group.functions, value));
+      const auto sum = static_cast<double>(Sum(group, functions.members, value));
       builder_.Add(counter.metric, labels, sizes[i], sum / counter.unit);
     }
   }
-  AddHistogram(Metric::kCollectiveDuration, subject, labels, group);
-  AddPhases(subject, labels, group, phases);
-  if (!HasBusBytes(subject, group)) return;
-  for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < group.sizes.size(); ++i) {
-    builder_.Add(Metric::kCollectiveBusBytes, labels, sizes[i], SumOfBusBytes(subject, group, group.sizes[i].sizes));
+  AddHistogram(Metric::kCollectiveDuration, group, labels, functions);
+  AddPhases(group, labels, functions, phases);
+  if (!HasBusBytes(group, functions)) return;
+  for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < functions.sizes.size(); ++i) {
+    builder_.Add(Metric::kCollectiveBusBytes, labels, sizes[i],
+                 SumOfBusBytes(group, functions, functions.sizes[i].sizes));
   }
-  AddHistogram(Metric::kCollectiveBusBandwidth, subject, labels, group);
+  AddHistogram(Metric::kCollectiveBusBandwidth, group, labels, functions);
 }
 
-void CommunicatorSeries::AddPhases(const Subject& subject, LabelsId labels, const FunctionGroup& group,
+void CommunicatorSeries::AddPhases(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions,
                                    const LabelsId* phases) {
   if (!builder_.Serves(Metric::kCollectivePhaseSeconds)) return;
   std::array<double, kKernelPhaseCount> seconds{};
   bool is_reported = false;
   for (size_t i = 0; i < kKernelPhaseCount; ++i) {
     const auto value = [&](const FunctionSnapshot& counts) { return counts.phase_ns[i]; };
-    seconds[i] = static_cast<double>(Sum(subject, group.functions, value)) / kNsPerSecond;
+    seconds[i] = static_cast<double>(Sum(group, functions.members, value)) / kNsPerSecond;
     is_reported = is_reported || seconds[i] != 0;
   }
   for (size_t i = 0; is_reported && i < kKernelPhaseCount; ++i) {
@@ -287,21 +282,21 @@ void CommunicatorSeries::AddPhases(const Subject& subject, LabelsId labels, cons
   }
 }
 
-void CommunicatorSeries::AddPointToPoint(const Subject& subject, LabelsId labels, const FunctionGroup& group) {
-  if (!WasUsed(subject, group)) return;
-  const bool is_send = group.functions.front() == Function::kSend;
+void CommunicatorSeries::AddPointToPoint(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions) {
+  if (!WasUsed(group, functions)) return;
+  const bool is_send = functions.members.front() == Function::kSend;
   for (const SizeCounter& counter : is_send ? kSendCounters : kRecvCounters) {
     const auto value = [&](const FunctionSnapshot& counts) { return SumOfSizes(counts, SizeRange{}, counter.count); };
-    const auto sum = static_cast<double>(Sum(subject, group.functions, value));
+    const auto sum = static_cast<double>(Sum(group, functions.members, value));
     builder_.Add(counter.metric, labels, kNoLabels, sum / counter.unit);
   }
-  AddHistogram(is_send ? Metric::kSendDuration : Metric::kRecvDuration, subject, labels, group);
+  AddHistogram(is_send ? Metric::kSendDuration : Metric::kRecvDuration, group, labels, functions);
 }
 
-// Counted by the daemon: where members have the same labels, the sum of what it saw of each.
-void CommunicatorSeries::AddArrivals(const Subject& subject, LabelsId labels) {
+// The daemon counts these itself. Members with the same labels are summed, departed ones included.
+void CommunicatorSeries::AddArrivals(const SeriesGroup& group, LabelsId labels) {
   std::optional<ArrivalCounts> sum;
-  for (const Member& member : subject.members) {
+  for (const GroupMember& member : group.members) {
     const std::optional<ArrivalCounts>& counts = member.communicator->arrivals;
     if (!counts) continue;
     if (!sum) sum.emplace();
@@ -314,17 +309,17 @@ void CommunicatorSeries::AddArrivals(const Subject& subject, LabelsId labels) {
   builder_.Add(Metric::kEstimatedArrivals, labels, kNoLabels, static_cast<double>(sum->estimated));
 }
 
-void CommunicatorSeries::AddGauges(std::span<const Member* const> in_use, LabelsId labels) {
+void CommunicatorSeries::AddGauges(std::span<const GroupMember* const> in_use, LabelsId labels) {
   for (const CommunicatorGauge& gauge : kGauges) {
     std::optional<double> merged;
-    for (const Member* member : in_use) {
+    for (const GroupMember* member : in_use) {
       const std::optional<double> value = gauge.value(*member->communicator);
       if (value) merged = merged ? Merged(gauge.merge, *merged, *value) : *value;
     }
     if (merged) builder_.Add(gauge.metric, labels, kNoLabels, *merged);
   }
   const InFlightOperation* oldest = nullptr;
-  for (const Member* member : in_use) {
+  for (const GroupMember* member : in_use) {
     const CommunicatorSnapshot& communicator = *member->communicator;
     if (!communicator.completion_is_known || communicator.in_flight.empty()) continue;
     const InFlightOperation& first = communicator.in_flight.front();
@@ -335,10 +330,10 @@ void CommunicatorSeries::AddGauges(std::span<const Member* const> in_use, Labels
                Seconds(oldest->start_realtime_ns));
 }
 
-void CommunicatorSeries::AddInfo(std::span<const Member* const> in_use, LabelsId labels) {
+void CommunicatorSeries::AddInfo(std::span<const GroupMember* const> in_use, LabelsId labels) {
   std::set<const LabelSet*> added;  // equal sets are one object of the cache
-  for (const Member* member : in_use) {
-    const CommunicatorLabelSets& sets = memory_.labels.Of(*member->process, *member->communicator);
+  for (const GroupMember* member : in_use) {
+    const CommunicatorLabelSets& sets = labels_.Of(*member->process, *member->communicator);
     if (added.insert(sets.communicator_info.get()).second) {
       builder_.Add(Metric::kCommunicatorInfo, labels, builder_.AddLabels(sets.communicator_info), 1);
     }
@@ -348,26 +343,26 @@ void CommunicatorSeries::AddInfo(std::span<const Member* const> in_use, LabelsId
   }
 }
 
-void CommunicatorSeries::AddHistogram(Metric metric, const Subject& subject, LabelsId labels,
-                                      const FunctionGroup& group) {
+void CommunicatorSeries::AddHistogram(Metric metric, const SeriesGroup& group, LabelsId labels,
+                                      const FunctionGroup& functions) {
   if (!builder_.Serves(metric)) return;
-  const CommunicatorSnapshot& first = *subject.members.front().communicator;
-  std::span<const uint64_t> counts = HistogramCounts(metric, first, group.functions.front());
-  if (subject.members.size() > 1 || group.functions.size() > 1) {
+  const CommunicatorSnapshot& first = *group.members.front().communicator;
+  std::span<const uint64_t> counts = HistogramCounts(metric, first, functions.members.front());
+  if (group.members.size() > 1 || functions.members.size() > 1) {
     std::vector<uint64_t> sum(counts.size());
-    for (const Member& member : subject.members) {
-      for (const Function function : group.functions) {
+    for (const GroupMember& member : group.members) {
+      for (const Function function : functions.members) {
         std::ranges::transform(sum, HistogramCounts(metric, *member.communicator, function), sum.begin(),
                                std::plus<>());
       }
     }
     counts = builder_.Keep(std::move(sum));
   }
-  builder_.AddHistogram(metric, labels, CollectiveLabelsOf(group), HistogramSum(metric, subject, group), counts);
+  builder_.AddHistogram(metric, labels, CollectiveLabelsOf(functions), HistogramSum(metric, group, functions), counts);
 }
 
-LabelsId CommunicatorSeries::CollectiveLabelsOf(const FunctionGroup& group) const {
-  return group.labels == nullptr ? kNoLabels : collective_labels_[static_cast<size_t>(group.functions.front())];
+LabelsId CommunicatorSeries::CollectiveLabelsOf(const FunctionGroup& functions) const {
+  return functions.labels == nullptr ? kNoLabels : collective_labels_[static_cast<size_t>(functions.members.front())];
 }
 
 }  // namespace nccl_exporter

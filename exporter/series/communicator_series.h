@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines that know the value of each metric of a communicator.
+// CommunicatorSeries, the lines that know the value of each metric of a communicator. For the thread that makes the
+// scrape.
 #pragma once
 
 #include <array>
@@ -7,41 +8,43 @@
 #include <vector>
 
 #include "exporter/series/exposition_builder.h"
-#include "exporter/series/series_memory.h"
-#include "exporter/series/subject.h"
+#include "exporter/series/function_groups.h"
+#include "exporter/series/label_cache.h"
+#include "exporter/series/series_group.h"
 #include "proto/collective.h"
 
 namespace nccl_exporter {
 
 class CommunicatorSeries {
  public:
-  // Both outlive this object.
-  CommunicatorSeries(ExpositionBuilder& builder, SeriesMemory& memory);
+  // Keeps references to the arguments.
+  CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels, const FunctionGroups& functions);
 
-  // Everything known of a communicator.
-  void AddNamed(const Subject& subject);
+  // Adds all series of a group.
+  void AddNamed(const SeriesGroup& group);
 
-  // Counters and histograms of comm="other": ranks, progress and identity of a sum mean nothing.
-  void AddOther(const Subject& subject);
+  // Adds the counters and histograms of comm="other". Ranks, progress and identity have no meaning for a sum.
+  void AddOther(const SeriesGroup& group);
 
  private:
-  void AddFunctions(const Subject& subject, LabelsId labels);
-  void AddCollective(const Subject& subject, LabelsId labels, const FunctionGroup& group, const LabelsId* sizes,
+  void AddFunctions(const SeriesGroup& group, LabelsId labels);
+  void AddCollective(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions, const LabelsId* sizes,
                      const LabelsId* phases);
-  void AddPhases(const Subject& subject, LabelsId labels, const FunctionGroup& group, const LabelsId* phases);
-  void AddPointToPoint(const Subject& subject, LabelsId labels, const FunctionGroup& group);
-  void AddArrivals(const Subject& subject, LabelsId labels);
-  void AddGauges(std::span<const Member* const> in_use, LabelsId labels);
-  void AddInfo(std::span<const Member* const> in_use, LabelsId labels);
-  void AddHistogram(Metric metric, const Subject& subject, LabelsId labels, const FunctionGroup& group);
-  LabelsId CollectiveLabelsOf(const FunctionGroup& group) const;
+  void AddPhases(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions, const LabelsId* phases);
+  void AddPointToPoint(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions);
+  void AddArrivals(const SeriesGroup& group, LabelsId labels);
+  void AddGauges(std::span<const GroupMember* const> in_use, LabelsId labels);
+  void AddInfo(std::span<const GroupMember* const> in_use, LabelsId labels);
+  void AddHistogram(Metric metric, const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions);
+  LabelsId CollectiveLabelsOf(const FunctionGroup& functions) const;
 
   ExpositionBuilder& builder_;
-  SeriesMemory& memory_;
+  LabelCache& labels_;
+  const FunctionGroups& functions_;
   std::array<LabelsId, kFunctionCount> function_labels_{};    // label `function`, of calls and operations in flight
   std::array<LabelsId, kFunctionCount> collective_labels_{};  // label `collective`
-  std::vector<LabelsId> size_labels_;                         // of the groups of collectives, one after the other
-  std::vector<LabelsId> phase_labels_;                        // likewise
+  std::vector<LabelsId> size_labels_;                         // of all groups of collectives, in order
+  std::vector<LabelsId> phase_labels_;                        // the same
 };
 
 }  // namespace nccl_exporter

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of what members left behind.
 #include "exporter/series/departed_counts.h"
 
 #include <algorithm>
@@ -11,38 +10,17 @@
 namespace nccl_exporter {
 namespace {
 
-// A file system may give the number of a file that is gone to the next one, of which the time of start tells it apart.
+// A file system may give the inode number of a removed file to the next one. The time of start distinguishes them.
 auto KeyOf(const ProcessSnapshot& process) { return std::tuple(process.file, process.start_realtime_ns); }
 
 auto KeyOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
   return std::tuple(process.file, communicator.slot, communicator.generation, communicator.id, communicator.rank);
 }
 
-template <typename Counts>
-void AddEach(const Counts& more, Counts& sum) {
-  std::ranges::transform(sum, more, sum.begin(), std::plus<>());
-}
-
-void Add(const FunctionSnapshot& more, FunctionSnapshot& sum) {
-  sum.calls += more.calls;
-  sum.completed += more.completed;
-  for (size_t i = 0; i < kSizeClassCount; ++i) {
-    sum.sizes[i].operations += more.sizes[i].operations;
-    sum.sizes[i].bytes += more.sizes[i].bytes;
-    sum.sizes[i].timed_operations += more.sizes[i].timed_operations;
-    sum.sizes[i].timed_bytes += more.sizes[i].timed_bytes;
-    sum.sizes[i].busy_ns += more.sizes[i].busy_ns;
-  }
-  AddEach(more.duration, sum.duration);
-  AddEach(more.bandwidth, sum.bandwidth);
-  sum.bandwidth_sum_kib += more.bandwidth_sum_kib;
-  AddEach(more.phase_ns, sum.phase_ns);
-}
-
 void Add(const CommunicatorSnapshot& more, CommunicatorSnapshot& sum) {
   sum.created_realtime_ns = std::min(sum.created_realtime_ns, more.created_realtime_ns);
   for (size_t i = 0; i < sum.functions.size(); ++i) {
-    if (more.functions.IsInUse(i)) Add(more.functions[i], sum.functions.Change(i));
+    if (more.functions.IsInUse(i)) sum.functions.Change(i) += more.functions[i];
   }
   if (!more.arrivals) return;
   if (!sum.arrivals) sum.arrivals.emplace();
@@ -91,12 +69,12 @@ void DepartedCounts::AddDeparted(const CommunicatorOf& gone) {
 
 void DepartedCounts::AddDeparted(const ProcessOf& gone) {
   const auto [sum, is_first] = departed_processes_.try_emplace(gone.labels);
-  AddEach(gone.process->losses, sum->second.losses);
+  std::ranges::transform(sum->second.losses, gone.process->losses, sum->second.losses.begin(), std::plus<>());
   const int64_t start = gone.process->start_realtime_ns;
   sum->second.start_realtime_ns = is_first ? start : std::min(sum->second.start_realtime_ns, start);
 }
 
-void DepartedCounts::AppendTo(const SharedLabels& labels, std::vector<Member>& members) const {
+void DepartedCounts::AppendTo(const SharedLabels& labels, std::vector<GroupMember>& members) const {
   const auto found = departed_communicators_.find(labels);
   if (found == departed_communicators_.end()) return;
   for (const auto& [ranks, counts] : found->second) {
@@ -109,8 +87,8 @@ const DepartedProcesses* DepartedCounts::ProcessesOf(const SharedLabels& labels)
   return found == departed_processes_.end() ? nullptr : &found->second;
 }
 
-void DepartedCounts::Remember(const SharedLabels& labels, std::span<const Member> members) {
-  for (const Member& member : members) {
+void DepartedCounts::Remember(const SharedLabels& labels, std::span<const GroupMember> members) {
+  for (const GroupMember& member : members) {
     if (!member.has_departed) communicators_.push_back({.labels = labels, .member = member});
   }
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last counts of communicators and processes that are gone, for as long as others with the same labels are served.
+// DepartedCounts, the last counts of communicators and processes that are gone, while others with the same labels are
+// served. For the thread that makes the scrape.
 //
-// A sum that drops when one of its members goes is a reset to PromQL, which then counts the rest of the sum once more:
-// rate() would show a peak that never was. So a sum keeps what its members left behind, until the last of them is gone
-// and the series ends. A daemon that starts anew knows the present members only. Only label sets that several share
-// cost anything: then the snapshot before the present one stays in memory.
+// If a sum drops when one of its members goes, PromQL takes this for a reset and counts the rest of the sum once more:
+// rate() would show a peak that never happened. So a sum keeps the last counts of its members until the last member is
+// gone and the series ends. A restarted daemon knows the present members only.
+//
+// Only label sets that several members share have a cost: then the snapshot before the present one stays in memory.
 #pragma once
 
 #include <array>
@@ -14,7 +16,7 @@
 #include <span>
 #include <vector>
 
-#include "exporter/series/subject.h"
+#include "exporter/series/series_group.h"
 
 namespace nccl_exporter {
 
@@ -23,27 +25,28 @@ struct DepartedProcesses {
   int64_t start_realtime_ns = 0;  // of the first
 };
 
-// For one scrape after the other: Begin(), the members of each label set, End().
+// Per scrape: Begin(), AppendTo() and Remember() for each label set, End(). Without End(), the remembered members point
+// into a snapshot that may be gone.
 class DepartedCounts {
  public:
-  // What was remembered and is not in `snapshot` has departed.
+  // Members that were remembered and are not in `snapshot` have departed.
   void Begin(const NodeSnapshot& snapshot);
 
-  // Appends what has departed from a label set, as members that hold until End().
-  void AppendTo(const SharedLabels& labels, std::vector<Member>& members) const;
+  // Appends the departed members of a label set. They are valid until End().
+  void AppendTo(const SharedLabels& labels, std::vector<GroupMember>& members) const;
   const DepartedProcesses* ProcessesOf(const SharedLabels& labels) const;  // null: none
 
-  // Those that share a label set in this scrape.
-  void Remember(const SharedLabels& labels, std::span<const Member> members);
+  // Remembers members that share a label set in this scrape.
+  void Remember(const SharedLabels& labels, std::span<const GroupMember> members);
   void Remember(const SharedLabels& labels, const ProcessSnapshot& process);
 
-  // Forgets the label sets that nobody was remembered for.
+  // Forgets the label sets without remembered members.
   void End(std::shared_ptr<const NodeSnapshot> snapshot);
 
  private:
   struct CommunicatorOf {
     SharedLabels labels;
-    Member member;
+    GroupMember member;
   };
   struct ProcessOf {
     SharedLabels labels;
@@ -55,7 +58,7 @@ class DepartedCounts {
   void AddDeparted(const CommunicatorOf& gone);
   void AddDeparted(const ProcessOf& gone);
 
-  std::shared_ptr<const NodeSnapshot> previous_;  // that what is remembered points into
+  std::shared_ptr<const NodeSnapshot> previous_;  // which the remembered members point into
   std::vector<CommunicatorOf> communicators_;
   std::vector<ProcessOf> processes_;
   std::map<SharedLabels, Communicators> departed_communicators_;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "exporter/testing/scraped_node.h"
-#include "proto/metric_choice.h"
+#include "proto/droppable_labels.h"
 
 namespace nccl_exporter {
 namespace {
@@ -17,10 +17,10 @@ using testing::ElementsAre;
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-MetricSwitches Without(const std::vector<std::string>& labels) {
-  MetricSwitches switches;
-  for (const std::string& label : labels) EXPECT_EQ(switches.DropLabel(label), "");
-  return switches;
+MetricFilter Without(const std::vector<std::string>& labels) {
+  MetricFilter filter;
+  for (const std::string& label : labels) EXPECT_EQ(filter.DropLabel(label), "");
+  return filter;
 }
 
 // Rank `rank` of the communicator, 10 * (rank + 1) operations further than none.
@@ -54,11 +54,12 @@ TEST(DroppedLabelsTest, EachLabelLeavesNoDuplicatesAndNoTraceButOther) {
   }
   std::vector<std::string> all;
   for (const DroppableLabel& label : kDroppableLabels) all.emplace_back(label.name);
-  std::vector<std::vector<std::string>> choices{all, {"rank", "gpu"}, {"comm", "comm_name"}, {"function", "collective", "size"}};
+  std::vector<std::vector<std::string>> choices{
+      all, {"rank", "gpu"}, {"comm", "comm_name"}, {"function", "collective", "size"}};
   for (const std::string& label : all) choices.push_back({label});
   for (const std::vector<std::string>& choice : choices) {
-    const MetricSwitches switches = Without(choice);
-    const ScrapedNode scrape(NodeOf(processes), kSeriesLimit, switches);
+    const MetricFilter filter = Without(choice);
+    const ScrapedNode scrape(NodeOf(processes), kSeriesLimit, filter);
     for (size_t metric = 0; metric < kMetricCount; ++metric) {
       for (const auto& [labels, value] : scrape.Values(static_cast<Metric>(metric))) {
         for (const std::string& label : choice) {
@@ -158,29 +159,29 @@ TEST(DroppedLabelsTest, CollectivesAndSizesAreAddedUp) {
 }
 
 TEST(DroppedLabelsTest, FamiliesThatAreSwitchedOffTakeNoRoomUnderTheCap) {
-  MetricSwitches switches;
-  switches.Disable("histograms");
-  switches.Disable("nccl_process_*");
+  MetricFilter filter;
+  filter.Disable("histograms");
+  filter.Disable("nccl_process_*");
   const NodeSnapshot node = NodeOf({ProcessOf(1, {BusyCommunicator(1)})});
-  const ScrapedNode less(node, kSeriesLimit, switches);
+  const ScrapedNode less(node, kSeriesLimit, filter);
   EXPECT_TRUE(less.Values(Metric::kCollectiveDuration).empty());
   EXPECT_TRUE(less.Values(Metric::kEventsDropped).empty());
   EXPECT_TRUE(less.Values(Metric::kProcessAlive).empty());
   EXPECT_FALSE(less.Values(Metric::kCollectiveBusySeconds).empty());
-  const ScrapedNode capped(node, less.samples() + kSeriesForOthers, switches);
+  const ScrapedNode capped(node, less.samples() + kSeriesForOthers, filter);
   EXPECT_EQ(capped.drops(), SeriesDrops{});
   EXPECT_EQ(capped.samples(), less.samples());
 }
 
 TEST(DroppedLabelsTest, ASumKeepsWhatItsMembersLeftBehind) {
-  const MetricSwitches switches = Without({"comm"});
-  SeriesMemory memory(switches);
+  const MetricFilter filter = Without({"comm"});
+  SeriesMemory memory(filter);
   CommunicatorSnapshot old = MemberOf(7, 0);
   CommunicatorSnapshot young = MemberOf(8, 0);
   old.created_realtime_ns = 5;
   young.ranks = 4;
   const auto scrape = [&](std::vector<CommunicatorSnapshot> communicators) {
-    return ScrapedNode(NodeOf({ProcessOf(1, std::move(communicators))}), switches, memory);
+    return ScrapedNode(NodeOf({ProcessOf(1, std::move(communicators))}), filter, memory);
   };
   const auto expect = [](const ScrapedNode& node, double calls) {
     EXPECT_EQ(node.Value(Metric::kApiCalls), calls);
@@ -205,14 +206,14 @@ TEST(DroppedLabelsTest, ASumKeepsWhatItsMembersLeftBehind) {
 }
 
 TEST(DroppedLabelsTest, LossesOfProcessesThatLeftStayInTheSum) {
-  const MetricSwitches switches = Without({"pid"});
-  SeriesMemory memory(switches);
+  const MetricFilter filter = Without({"pid"});
+  SeriesMemory memory(filter);
   ProcessSnapshot first = ProcessOf(1, {});
   ProcessSnapshot second = ProcessOf(2, {});
   first.losses[0] = 3;
   second.losses[0] = 4;
   const auto dropped = [&](std::vector<ProcessSnapshot> processes) {
-    return ScrapedNode(NodeOf(std::move(processes)), switches, memory)
+    return ScrapedNode(NodeOf(std::move(processes)), filter, memory)
         .Value(Metric::kEventsDropped, "reason=no_free_slot,");
   };
   EXPECT_EQ(dropped({first, second}), 7);

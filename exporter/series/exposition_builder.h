@@ -1,56 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds series to an exposition, counts their samples and can take the latest ones back.
+// ExpositionBuilder, which adds series to an exposition, counts their samples and can remove the latest ones again. For
+// the thread that makes the scrape.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "exporter/catalogue/catalogue.h"
-#include "exporter/exposition/metric_family.h"
+#include "exporter/exposition/exposition.h"
 
 namespace nccl_exporter {
 
 class ExpositionBuilder {
  public:
-  // `exposition` is one of ExpositionOfCatalogue() and outlives this object.
-  explicit ExpositionBuilder(Exposition& exposition);
+  // Keeps a reference to `exposition`, which is one of ExpositionOfCatalogue(): its families are indexed by Metric.
+  explicit ExpositionBuilder(Exposition& exposition) : exposition_(exposition) {}
 
-  // Since when the series count that are added from now on: see Series.
+  // Sets the time since which all series count that are added later: see Series.
   void CountSince(int64_t created_realtime_ns) { created_realtime_ns_ = created_realtime_ns; }
 
   LabelsId AddLabels(SharedLabels labels) { return exposition_.Add(std::move(labels)); }
-  LabelsId AddLabels(Labels labels);
-  LabelsId AddLabel(std::string_view name, std::string_view value);
+  LabelsId AddLabels(Labels labels) { return exposition_.Add(std::move(labels)); }
+  LabelsId AddLabel(std::string_view name, std::string_view value) {
+    return AddLabels(Labels{{std::string(name), std::string(value)}});
+  }
 
-  // Whether series of the family are taken; those of others are ignored.
+  // Whether the family takes series. Series of other families are ignored, so callers need not ask; a caller that asks
+  // saves the work of making them.
   bool Serves(Metric metric) const { return exposition_.families[static_cast<size_t>(metric)].is_served; }
 
-  void Add(Metric metric, LabelsId subject, LabelsId own, double value);
+  void Add(Metric metric, LabelsId group_labels, LabelsId variable_labels, double value) {
+    AddSeries(metric, {.group_labels = group_labels,
+                       .variable_labels = variable_labels,
+                       .value = value,
+                       .counts = {},
+                       .created_realtime_ns = created_realtime_ns_});
+  }
 
   // `counts` must live as long as the exposition: see Keep() and Exposition::owners.
-  void AddHistogram(Metric metric, LabelsId subject, LabelsId own, double sum, std::span<const uint64_t> counts);
+  void AddHistogram(Metric metric, LabelsId group_labels, LabelsId variable_labels, double sum,
+                    std::span<const uint64_t> counts) {
+    AddSeries(metric, {.group_labels = group_labels,
+                       .variable_labels = variable_labels,
+                       .value = sum,
+                       .counts = counts,
+                       .created_realtime_ns = created_realtime_ns_});
+  }
 
-  // Hands counts over to the exposition.
-  std::span<const uint64_t> Keep(std::vector<uint64_t> counts);
+  // Makes the exposition the owner of `counts`.
+  std::span<const uint64_t> Keep(std::vector<uint64_t> counts) {
+    auto owned = std::make_shared<const std::vector<uint64_t>>(std::move(counts));
+    exposition_.owners.push_back(owned);
+    return *owned;
+  }
 
   size_t samples() const { return samples_; }
 
-  // What RollBack() returns to.
+  // A state of the exposition, to which RollBack() returns.
   struct Mark {
     std::vector<size_t> series;  // by family
     size_t labels = 0;
     size_t owners = 0;
     size_t samples = 0;
   };
-  void SetMark(Mark& mark) const;  // fills a mark that may be used again, for it is set thousands of times a scrape
-  void RollBack(const Mark& mark);
+  // Fills a mark. It is set thousands of times per scrape, so one mark is used again to keep its memory.
+  void SetMark(Mark& mark) const {
+    mark.series.clear();
+    for (const Family& family : exposition_.families) mark.series.push_back(family.series.size());
+    mark.labels = exposition_.labels.size();
+    mark.owners = exposition_.owners.size();
+    mark.samples = samples_;
+  }
+  void RollBack(const Mark& mark) {
+    for (size_t i = 0; i < exposition_.families.size(); ++i) exposition_.families[i].series.resize(mark.series[i]);
+    exposition_.labels.resize(mark.labels);
+    exposition_.owners.resize(mark.owners);
+    samples_ = mark.samples;
+  }
 
  private:
-  Family& FamilyOf(Metric metric) { return exposition_.families[static_cast<size_t>(metric)]; }
+  void AddSeries(Metric metric, const Series& series) {
+    if (!Serves(metric)) return;
+    Family& family = exposition_.families[static_cast<size_t>(metric)];
+    family.series.push_back(series);
+    samples_ += SamplesPerSeries(family);
+  }
 
   Exposition& exposition_;
   size_t samples_ = 0;

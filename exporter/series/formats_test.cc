@@ -10,11 +10,9 @@
 #include <sstream>
 #include <string>
 
-#include "exporter/catalogue/catalogue.h"
-#include "exporter/exposition/escaped_text.h"
-#include "exporter/exposition/openmetrics_encoder.h"
-#include "exporter/exposition/protobuf_encoder.h"
-#include "exporter/exposition/text_encoder.h"
+#include "exporter/catalogue/metric_filter.h"
+#include "exporter/exposition/encoder.h"
+#include "exporter/exposition/exposition.h"
 #include "exporter/series/snapshot_families.h"
 #include "exporter/testing/decoded_families.h"
 #include "exporter/testing/example_snapshot.h"

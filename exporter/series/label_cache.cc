@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// An entry holds for as long as all that its labels are made of is the same.
 #include "exporter/series/label_cache.h"
 
 #include <string>
@@ -11,7 +10,8 @@
 namespace nccl_exporter {
 namespace {
 
-// All that the labels of a communicator are made of, besides its process.
+// All fields of a communicator that its labels are made of. Its process has the others. An entry of the cache is valid
+// while these fields stay the same.
 auto PartsOf(const CommunicatorSnapshot& c) {
   return std::tie(c.generation, c.id, c.name, c.rank, c.nodes, c.api_version, c.nccl_version, c.timing_source,
                   c.timing_reason, c.sampling_state, c.sampling_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
@@ -42,10 +42,10 @@ struct LabelCache::ProcessEntry {
   uint64_t used_in_sweep = 0;
 };
 
-LabelCache::LabelCache(const MetricSwitches& switches) : switches_(switches) {}
+LabelCache::LabelCache(const MetricFilter& filter) : filter_(filter) {}
 LabelCache::~LabelCache() = default;
 
-// An entry is made whole before it takes its place: where memory runs out, the next scrape must not find half of one.
+// An entry is complete before it is inserted: if memory runs out, the next scrape must not find half of one.
 const CommunicatorLabelSets& LabelCache::Of(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
   auto& communicators = EntryOf(process).communicators;
   auto place = communicators.find(communicator.slot);
@@ -82,7 +82,7 @@ LabelCache::ProcessEntry& LabelCache::EntryOf(const ProcessSnapshot& process) {
 SharedLabels LabelCache::Intern(Labels labels) {
   std::erase_if(labels, [this](const Label& label) {
     const bool is_other = label.name == "comm" && label.value == kOtherCommunicator;
-    return !switches_.Keeps(label.name) && !is_other;
+    return !filter_.Keeps(label.name) && !is_other;
   });
   std::weak_ptr<const LabelSet>& place = interned_[labels];
   SharedLabels set = place.lock();

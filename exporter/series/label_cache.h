@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Label sets of communicators and processes from one scrape to the next: made and rendered when one is first seen or
-// changes, which is seldom, and looked up at each scrape.
+// LabelCache, the label sets of communicators and processes from one scrape to the next. A set is made and rendered
+// when a communicator is first seen or changes, which is rare, and looked up at each scrape.
 #pragma once
 
 #include <cstdint>
@@ -10,33 +10,33 @@
 #include <utility>
 
 #include "collector/node_snapshot.h"
-#include "exporter/catalogue/metric_switches.h"
-#include "exporter/exposition/label_set.h"
+#include "exporter/catalogue/metric_filter.h"
+#include "exporter/exposition/exposition.h"
 
 namespace nccl_exporter {
 
-// What series_labels.h makes of a communicator; equal sets are one object.
+// The label sets of a communicator (series_labels.h). Equal sets are one object.
 struct CommunicatorLabelSets {
   SharedLabels series;
   SharedLabels communicator_info;
   SharedLabels rank_info;
 };
 
-// For one thread at a time.
+// For one thread at a time. Calls from two threads at once corrupt the maps.
 class LabelCache {
  public:
-  // Labels that are dropped are in no set, but for comm="other", which tells that it is no communicator's.
-  explicit LabelCache(const MetricSwitches& switches = {});
+  // Dropped labels are in no set, except comm="other": without it, a sum would look like a communicator.
+  explicit LabelCache(const MetricFilter& filter = {});
   ~LabelCache();
   LabelCache(const LabelCache&) = delete;
   LabelCache& operator=(const LabelCache&) = delete;
 
-  // References hold until the next Sweep().
+  // References are valid until the next Sweep().
   const CommunicatorLabelSets& Of(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
   const SharedLabels& OfProcess(const ProcessSnapshot& process);
   const SharedLabels& OfOthers(const ProcessSnapshot& process);
 
-  // Forgets what was not asked for since the last call.
+  // Forgets label sets that were not looked up since the last call.
   void Sweep();
 
   // Label sets made so far, to see that they are not made again.
@@ -51,11 +51,12 @@ class LabelCache {
   ProcessEntry& EntryOf(const ProcessSnapshot& process);
   SharedLabels Intern(Labels labels);
 
-  const MetricSwitches switches_;
+  const MetricFilter filter_;
 
   std::map<FileKey, ProcessEntry> processes_;  // by segment
   std::map<Labels, std::weak_ptr<const LabelSet>> interned_;
-  bool has_replaced_ = false;  // since the last Sweep(): somebody may change his names at every scrape
+  bool has_replaced_ =
+      false;  // since the last Sweep(): a process may change its labels at every scrape, and replaced sets must go
   uint64_t sweep_ = 1;
   uint64_t made_ = 0;
 };

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which identity variable becomes which label.
 #include "exporter/series/series_labels.h"
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 namespace nccl_exporter {
 namespace {
 
-// Variables whose values are labels of every series of a process: where they are known, no relabelling is needed.
+// Variables whose values are labels of every series of a process. If they are known, no relabelling is needed.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kJobLabels{{
     {"SLURM_JOB_ID", "slurm_job_id"},
     {"POD_NAMESPACE", "namespace"},
@@ -24,7 +23,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kJobLabel
 // Variables that give the labels global_rank and local_rank.
 constexpr std::array<std::string_view, 4> kRankVariables{"RANK", "SLURM_PROCID", "LOCAL_RANK", "SLURM_LOCALID"};
 
-// Names that Prometheus or a scrape configuration gives a meaning of its own, and those of CommunicatorLabels().
+// Names with a meaning in Prometheus or in scrape configurations, and those of CommunicatorLabels().
 constexpr std::array<std::string_view, 11> kReservedLabels{
     "le", "quantile", "job", "instance", "type", "comm", "comm_name", "rank", "global_rank", "gpu", "uid"};
 
@@ -36,7 +35,7 @@ void AppendKnown(Labels& labels, std::string_view name, std::string_view value) 
   if (!value.empty()) Append(labels, name, value);
 }
 
-// Whose it is first: all else is what the process says of itself.
+// `uid` comes first: it is the owner of the file. A process can choose the values of all other labels.
 void AppendJobLabels(Labels& labels, const ProcessSnapshot& process) {
   Append(labels, "uid", std::to_string(process.uid));
   for (const auto& [variable, label] : kJobLabels) {
@@ -50,22 +49,22 @@ std::string HexText(uint64_t id) {
   return text;
 }
 
-// 22907 becomes 2.29.7, the spelling of NCCL's own log; empty where the version is unknown.
+// 22907 becomes 2.29.7, the spelling of NCCL's own log; empty if the version is unknown.
 std::string NcclVersionText(int version) {
   if (version <= 0) return "";
   return std::to_string(version / 10000) + '.' + std::to_string(version / 100 % 100) + '.' +
          std::to_string(version % 100);
 }
 
-// The first of both that is known, or empty where it would be taken for the number of a rank that it is not.
+// The first known of two variables. Empty if the variables number processes, because readers would take it for a rank.
 std::string_view RankNumber(const ProcessSnapshot& process, std::string_view variable, std::string_view fallback) {
   if (process.rank_numbers_process) return "";
   const std::string& value = process.Identity(variable);
   return value.empty() ? process.Identity(fallback) : value;
 }
 
-// The label for an identity variable that has none of its own: its name in lower case, or empty if that is no label
-// name.
+// The label for an identity variable without a row in kJobLabels: its name in lower case, or empty if that is no valid
+// label name.
 std::string LowerCaseLabel(std::string_view variable) {
   std::string name;
   for (const char character : variable) {

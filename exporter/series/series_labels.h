@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labels of communicators and processes, as the metric contract names them.
+// Labels of communicators and processes, as docs/metrics.md names them. Pure functions, for any thread.
 #pragma once
 
 #include <cstddef>
 #include <string_view>
 
 #include "collector/node_snapshot.h"
-#include "exporter/exposition/metric_family.h"
+#include "exporter/exposition/exposition.h"
 
 namespace nccl_exporter {
 
-// Label values come from users and from other processes' memory, and each is repeated in every series of a
-// communicator: room for any pod name that occurs in practice, and a bound to what one name can do to a scrape.
+// Maximum length of a label value. Values come from users and from other processes' memory, and each is repeated in
+// every series of a communicator. The limit has room for any pod name that occurs in practice, and bounds the size of a
+// scrape.
 inline constexpr size_t kLabelValueLimitBytes = 128;
 
 // Value of the label `comm` for communicators that have no series of their own.
@@ -23,15 +24,15 @@ Labels CommunicatorLabels(const ProcessSnapshot& process, const CommunicatorSnap
 // Labels of the communicators of a process' job that have no series of their own.
 Labels OtherCommunicatorLabels(const ProcessSnapshot& process);
 
-// Number of the process's rank in its job and on its node, as the launcher gave it; empty where that numbers processes
-// and not ranks.
+// Number of the process's rank in its job and on its node, as the launcher gave it; empty if the launcher numbered
+// processes and not ranks.
 std::string_view GlobalRank(const ProcessSnapshot& process);
 std::string_view LocalRank(const ProcessSnapshot& process);
 
 // Labels of every series of a process.
 Labels ProcessLabels(const ProcessSnapshot& process);
 
-// Own labels of nccl_rank_info and nccl_communicator_info, in addition to CommunicatorLabels().
+// Variable labels of nccl_rank_info and nccl_communicator_info, in addition to CommunicatorLabels().
 Labels RankInfoLabels(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
 Labels CommunicatorInfoLabels(const CommunicatorSnapshot& communicator);
 

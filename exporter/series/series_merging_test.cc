@@ -84,7 +84,7 @@ TEST(SeriesMergingTest, ACommunicatorWithAllFunctionsFitsTheRoomKeptForOthers) {
   CommunicatorSnapshot overflow = Overflow();
   for (size_t i = 0; i < kFunctionCount; ++i) AddOperation(overflow, static_cast<Function>(i), 64, 0);
   overflow.ranks = 8;  // as in a fold, where bus bytes are known
-  MetricSwitches most;
+  MetricFilter most;
   most.SetDurationBounds("0.001,0.002,0.004,0.008,0.016,0.032,0.064,0.128,0.25,0.5,1,2,4,8,16,32");
   most.SetBandwidthBounds("1e8,2e8,4e8,8e8,1e9,2e9,4e9,8e9,1e10,2e10,4e10,8e10,1e11,2e11,4e11,8e11");
   ASSERT_EQ(most.duration_bounds().size(), kMaxClassicBounds);
@@ -108,8 +108,7 @@ TEST(SeriesMergingTest, CommunicatorsBeyondTheCapFoldIntoOther) {
   EXPECT_LE(kept, 4u);
   EXPECT_EQ(capped.Value(Metric::kRankInfo, "comm=0000000000000001,"), 1) << "the first are kept";
   const double folded = static_cast<double>(10 - kept);
-  EXPECT_EQ(capped.Value(Metric::kApiCalls, "comm=other,comm_name=,rank=,gpu=,uid=1000,function=AllReduce,"),
-            folded);
+  EXPECT_EQ(capped.Value(Metric::kApiCalls, "comm=other,comm_name=,rank=,gpu=,uid=1000,function=AllReduce,"), folded);
   EXPECT_EQ(capped.Value(Metric::kCollectiveBusBytes,
                          "comm=other,comm_name=,rank=,gpu=,uid=1000,collective=AllReduce,size=1048576,"),
             folded * (4 << 20) * 1.75);
@@ -154,8 +153,7 @@ TEST(SeriesMergingTest, WhatFitsNowhereIsLeftOutAndCounted) {
   const ScrapedNode scrape(NodeOf(processes), limit);
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.Value(Metric::kRankInfo, "slurm_job_id=1,"), 1);
-  EXPECT_EQ(scrape.Value(Metric::kApiCalls,
-                         "comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=2,function=Send,"),
+  EXPECT_EQ(scrape.Value(Metric::kApiCalls, "comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=2,function=Send,"),
             1);
   EXPECT_EQ(scrape.Values(Metric::kApiCalls).size(), 2u * kFunctionCount);
   EXPECT_EQ(scrape.drops(), (SeriesDrops{.folded = (kJobs - 1) * per_communicator,

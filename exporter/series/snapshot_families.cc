@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order and cap of a scrape's series.
 #include "exporter/series/snapshot_families.h"
 
 #include <algorithm>
@@ -16,7 +15,7 @@
 
 #include "exporter/series/communicator_series.h"
 #include "exporter/series/exposition_builder.h"
-#include "exporter/series/subject_table.h"
+#include "exporter/series/series_group.h"
 
 namespace nccl_exporter {
 namespace {
@@ -42,22 +41,22 @@ class SnapshotFamilies {
         named_limit_(series_limit - std::min(series_limit, kSeriesForOthers)),
         memory_(memory),
         builder_(exposition),
-        communicators_(builder_, memory) {}
+        communicators_(builder_, memory.labels, memory.functions) {}
 
   SeriesDrops Add() {
     memory_.departed.Begin(snapshot_);
     AddSegments();
     std::vector<Process> processes = ProcessesByLabels();
     for (Process& process : processes) AddDeparted(process);
-    SubjectTable subjects(snapshot_, memory_.labels, memory_.departed);
+    SeriesGroups groups(snapshot_, memory_.labels, memory_.departed);
     for (size_t i = 0; i < kLossCount; ++i) reasons_[i] = builder_.AddLabel("reason", kLosses[i].reason);
     ExpositionBuilder::Mark begin;
     builder_.SetMark(begin);
-    if (!AddAll(processes, subjects)) {
+    if (!AddAll(processes, groups)) {
       builder_.RollBack(begin);
-      AddByShares(processes, subjects);
+      AddByShares(processes, groups);
     }
-    AddOthers(subjects);
+    AddOthers(groups);
     memory_.labels.Sweep();
     return drops_;
   }
@@ -109,8 +108,8 @@ class SnapshotFamilies {
     int64_t since_ns = 0;
   };
 
-  // Processes with the same labels (the same pid in two containers that no job label tells apart, or a label that is
-  // dropped) are summed; live while one of them does, and stopped while one is.
+  // Processes can have the same labels: the same pid in two containers without job labels, or a dropped label. Their
+  // counts are summed. The sum is alive while one of them is, and stopped while one of them is.
   std::vector<Process> ProcessesByLabels() {
     std::vector<Process> processes;
     std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
@@ -154,34 +153,34 @@ class SnapshotFamilies {
     }
   }
 
-  // Who is charged for the samples. Where dropped labels merge users, that is the first.
+  // The user whose share the samples take. If dropped labels merge users, that is the first one.
   static uint64_t UserOf(const Process& process) { return process.members.front()->uid; }
-  static uint64_t UserOf(const Subject& subject) {
-    const auto present = std::ranges::find(subject.members, false, &Member::has_departed);
+  static uint64_t UserOf(const SeriesGroup& group) {
+    const auto present = std::ranges::find(group.members, false, &GroupMember::has_departed);
     return present->process->uid;
   }
 
-  // Adds everything, if it fits. Else notes how many samples each communicator has.
-  bool AddAll(const std::vector<Process>& processes, const SubjectTable& subjects) {
+  // Adds everything, if it fits. Otherwise records how many samples each group has.
+  bool AddAll(const std::vector<Process>& processes, const SeriesGroups& groups) {
     bool fits = true;
     for (const Process& process : processes) {
       fits = fits && builder_.samples() + SamplesOf(process) <= named_limit_;
       if (fits) AddProcess(process);
     }
-    for (const Subject& subject : subjects.named()) {
+    for (const SeriesGroup& group : groups.named()) {
       const size_t before = builder_.samples();
-      const size_t refused = AddWithin(fits ? named_limit_ : 0, &CommunicatorSeries::AddNamed, subject);
+      const size_t refused = AddWithin(fits ? named_limit_ : 0, &CommunicatorSeries::AddNamed, group);
       fits = fits && refused == 0;
-      subject_samples_.push_back(refused == 0 ? builder_.samples() - before : refused);
+      group_samples_.push_back(refused == 0 ? builder_.samples() - before : refused);
     }
     return fits;
   }
 
-  // What each user may add: an equal part of what those who need less have left.
-  std::map<uint64_t, size_t> Shares(const std::vector<Process>& processes, const SubjectTable& subjects) const {
+  // The number of samples that each user may add: an equal part of what users with smaller needs leave.
+  std::map<uint64_t, size_t> Shares(const std::vector<Process>& processes, const SeriesGroups& groups) const {
     std::map<uint64_t, size_t> wanted;
     for (const Process& process : processes) wanted[UserOf(process)] += SamplesOf(process);
-    for (size_t i = 0; i < subject_samples_.size(); ++i) wanted[UserOf(subjects.named()[i])] += subject_samples_[i];
+    for (size_t i = 0; i < group_samples_.size(); ++i) wanted[UserOf(groups.named()[i])] += group_samples_[i];
     std::vector<std::pair<size_t, uint64_t>> order;
     for (const auto& [uid, samples] : wanted) order.emplace_back(samples, uid);
     std::ranges::sort(order);
@@ -196,8 +195,8 @@ class SnapshotFamilies {
     return shares;
   }
 
-  void AddByShares(const std::vector<Process>& processes, SubjectTable& subjects) {
-    std::map<uint64_t, size_t> left = Shares(processes, subjects);
+  void AddByShares(const std::vector<Process>& processes, SeriesGroups& groups) {
+    std::map<uint64_t, size_t> left = Shares(processes, groups);
     for (const Process& process : processes) {
       const size_t samples = SamplesOf(process);
       size_t& room = left[UserOf(process)];
@@ -210,44 +209,44 @@ class SnapshotFamilies {
     }
     std::vector<size_t> folded;
     std::set<uint64_t> is_full;
-    for (size_t i = 0; i < subject_samples_.size(); ++i) {
-      const Subject& subject = subjects.named()[i];
-      const uint64_t uid = UserOf(subject);
-      if (is_full.contains(uid) || subject_samples_[i] > left[uid]) {
+    for (size_t i = 0; i < group_samples_.size(); ++i) {
+      const SeriesGroup& group = groups.named()[i];
+      const uint64_t uid = UserOf(group);
+      if (is_full.contains(uid) || group_samples_[i] > left[uid]) {
         is_full.insert(uid);
-        drops_.folded += subject_samples_[i];
+        drops_.folded += group_samples_[i];
         folded.push_back(i);
         continue;
       }
-      left[uid] -= subject_samples_[i];
-      communicators_.AddNamed(subject);
+      left[uid] -= group_samples_[i];
+      communicators_.AddNamed(group);
     }
-    subjects.Fold(folded);
+    groups.Fold(folded);
   }
 
-  // Those of the users who have the fewest first, so that none is left out because of another.
-  void AddOthers(const SubjectTable& subjects) {
+  // Users with the fewest folded communicators come first, so that none is left out because of another.
+  void AddOthers(const SeriesGroups& groups) {
     std::map<uint64_t, size_t> members;
-    std::vector<const Subject*> order;
-    for (const Subject& other : subjects.others()) {
+    std::vector<const SeriesGroup*> order;
+    for (const SeriesGroup& other : groups.others()) {
       members[UserOf(other)] += other.members.size();
       order.push_back(&other);
     }
-    std::ranges::stable_sort(order, {}, [&](const Subject* other) { return members[UserOf(*other)]; });
-    for (const Subject* other : order) {
+    std::ranges::stable_sort(order, {}, [&](const SeriesGroup* other) { return members[UserOf(*other)]; });
+    for (const SeriesGroup* other : order) {
       drops_.left_out += AddWithin(series_limit_, &CommunicatorSeries::AddOther, *other);
     }
-    for (const std::vector<Subject>* group : {&subjects.named(), &subjects.others()}) {
-      for (const Subject& subject : *group) {
-        if (subject.members.size() > 1) memory_.departed.Remember(subject.labels, subject.members);
+    for (const std::vector<SeriesGroup>* list : {&groups.named(), &groups.others()}) {
+      for (const SeriesGroup& group : *list) {
+        if (group.members.size() > 1) memory_.departed.Remember(group.labels, group.members);
       }
     }
   }
 
-  // Adds a subject if the samples then number at most `limit`; else adds nothing and returns how many it has.
-  size_t AddWithin(size_t limit, void (CommunicatorSeries::*add)(const Subject&), const Subject& subject) {
+  // Adds a group if the samples then number at most `limit`; else adds nothing and returns how many it has.
+  size_t AddWithin(size_t limit, void (CommunicatorSeries::*add)(const SeriesGroup&), const SeriesGroup& group) {
     builder_.SetMark(mark_);
-    (communicators_.*add)(subject);
+    (communicators_.*add)(group);
     if (builder_.samples() <= limit) return 0;
     const size_t samples = builder_.samples() - mark_.samples;
     builder_.RollBack(mark_);
@@ -262,7 +261,7 @@ class SnapshotFamilies {
   CommunicatorSeries communicators_;
   ExpositionBuilder::Mark mark_;
   std::array<LabelsId, kLossCount> reasons_{};
-  std::vector<size_t> subject_samples_;  // of SubjectTable::named()
+  std::vector<size_t> group_samples_;  // of SeriesGroups::named()
   SeriesDrops drops_;
 };
 

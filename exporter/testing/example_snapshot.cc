@@ -3,12 +3,30 @@
 #include "exporter/testing/example_snapshot.h"
 
 #include <utility>
+#include <vector>
 
 namespace nccl_exporter {
 namespace {
 
 constexpr int64_t kStartNs = 1700000000000000000;
 constexpr int64_t kSecondNs = 1000000000;
+
+std::vector<InFlightOperation> InFlight() {
+  return {{.function = Function::kAllReduce,
+           .sequence = 3,
+           .start_realtime_ns = kStartNs + 90 * kSecondNs,
+           .bytes = 1 << 28,
+           .peer = -1,
+           .parts_announced = 16,
+           .parts_done = 4},
+          {.function = Function::kRecv,
+           .sequence = 0,
+           .start_realtime_ns = kStartNs + 91 * kSecondNs,
+           .bytes = 8192,
+           .peer = 2,
+           .parts_announced = 1,
+           .parts_done = 0}};
+}
 
 // A rank of a training job under Slurm: collectives, point-to-point and an operation in flight.
 ProcessSnapshot TrainingProcess() {
@@ -36,20 +54,7 @@ ProcessSnapshot TrainingProcess() {
   world.started_sequence = 5;
   world.completed_sequence = 4;
   world.completion_is_known = true;
-  world.in_flight = {{.function = Function::kAllReduce,
-                      .sequence = 3,
-                      .start_realtime_ns = kStartNs + 90 * kSecondNs,
-                      .bytes = 1 << 28,
-                      .peer = -1,
-                      .parts_announced = 16,
-                      .parts_done = 4},
-                     {.function = Function::kRecv,
-                      .sequence = 0,
-                      .start_realtime_ns = kStartNs + 91 * kSecondNs,
-                      .bytes = 8192,
-                      .peer = 2,
-                      .parts_announced = 1,
-                      .parts_done = 0}};
+  world.in_flight = InFlight();
   world.last_progress_realtime_ns = kStartNs + 90 * kSecondNs + 500000000;
   world.arrivals = {{.compared = 3, .last = 2, .lateness_ns = 12500000, .estimated = 1}};
   world.arrival_uncertainty = {.proven_ns = 250000, .estimated_ns = 12500};

@@ -2,10 +2,9 @@
 // The example snapshot, encoded.
 #include "exporter/testing/golden_text.h"
 
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/commands/segment_dump.h"
-#include "exporter/exposition/openmetrics_encoder.h"
-#include "exporter/exposition/text_encoder.h"
+#include "exporter/exposition/encoder.h"
 #include "exporter/series/snapshot_families.h"
 #include "exporter/testing/example_snapshot.h"
 

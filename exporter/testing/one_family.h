@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "exporter/exposition/metric_family.h"
+#include "exporter/exposition/exposition.h"
 
 namespace nccl_exporter {
 

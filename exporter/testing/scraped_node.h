@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/catalogue/catalogue.h"
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/series/snapshot_families.h"
 #include "exporter/testing/example_snapshot.h"
 
@@ -22,14 +22,14 @@ namespace nccl_exporter {
 
 class ScrapedNode {
  public:
-  explicit ScrapedNode(NodeSnapshot snapshot, size_t series_limit = kSeriesLimit, const MetricSwitches& switches = {})
-      : own_memory_(std::make_unique<SeriesMemory>(switches)),
-        exposition_(ExpositionOfCatalogue(switches)),
+  explicit ScrapedNode(NodeSnapshot snapshot, size_t series_limit = kSeriesLimit, const MetricFilter& filter = {})
+      : own_memory_(std::make_unique<SeriesMemory>(filter)),
+        exposition_(ExpositionOfCatalogue(filter)),
         drops_(Scrape(std::move(snapshot), series_limit, *own_memory_)) {}
 
   // A scrape after others with the same memory.
-  ScrapedNode(NodeSnapshot snapshot, const MetricSwitches& switches, SeriesMemory& memory)
-      : exposition_(ExpositionOfCatalogue(switches)), drops_(Scrape(std::move(snapshot), kSeriesLimit, memory)) {}
+  ScrapedNode(NodeSnapshot snapshot, const MetricFilter& filter, SeriesMemory& memory)
+      : exposition_(ExpositionOfCatalogue(filter)), drops_(Scrape(std::move(snapshot), kSeriesLimit, memory)) {}
 
   // Series of a metric as label texts with their values: {"comm=...,rank=3": 1.5}.
   std::map<std::string, double> Values(Metric metric) const {
@@ -69,7 +69,7 @@ class ScrapedNode {
 
   std::string TextOf(const Series& series) const {
     std::string text;
-    for (const LabelsId id : {series.subject, series.own}) {
+    for (const LabelsId id : {series.group_labels, series.variable_labels}) {
       for (const Label& label : exposition_.labels[id]->labels()) text += label.name + '=' + label.value + ',';
     }
     return text;

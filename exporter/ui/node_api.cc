@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answer, kept for a moment.
 #include "exporter/ui/node_api.h"
 
 #include <utility>
@@ -9,8 +8,11 @@
 
 namespace nccl_exporter {
 
-NodeApi::NodeApi(HistoryKeeper::Snapshots snapshots, const HistoryKeeper& history, DaemonFacts facts)
-    : snapshots_(std::move(snapshots)), history_(history), facts_(std::move(facts)) {}
+NodeApi::NodeApi(SnapshotSource& snapshots, const HistoryKeeper& history, DaemonFacts facts)
+    : snapshots_(snapshots),
+      history_(history),
+      facts_(std::move(facts)),
+      bodies_([this] { return Make(); }, kApiLifetime) {}
 
 HttpResponse NodeApi::Answer(const HttpRequest& request) {
   const bool is_compressed = AcceptsGzip(request.accept_encoding);
@@ -18,19 +20,17 @@ HttpResponse NodeApi::Answer(const HttpRequest& request) {
                         .headers = {{"Cache-Control", "no-store"}, {"Vary", "Accept-Encoding"}},
                         .body = {}};
   if (is_compressed) response.headers.emplace_back("Content-Encoding", "gzip");
-  const std::lock_guard lock(mutex_);
-  if (plain_ == nullptr || std::chrono::steady_clock::now() - made_ > kApiLifetime) Make();
-  response.shared_body = is_compressed ? compressed_ : plain_;
+  const std::shared_ptr<const Bodies> bodies = bodies_.Get();
+  response.shared_body = {bodies, is_compressed ? &bodies->compressed : &bodies->plain};
   return response;
 }
 
-void NodeApi::Make() {
-  const std::shared_ptr<const NodeSnapshot> node = snapshots_();
-  history_.Read([&](const NodeHistory& history) {
-    plain_ = std::make_shared<const std::string>(NodeJson(*node, history, facts_));
-  });
-  compressed_ = std::make_shared<const std::string>(Gzip(*plain_));
-  made_ = std::chrono::steady_clock::now();
+std::shared_ptr<const NodeApi::Bodies> NodeApi::Make() {
+  const std::shared_ptr<const NodeSnapshot> node = snapshots_.Take();
+  const auto bodies = std::make_shared<Bodies>();
+  history_.Read([&](const NodeHistory& history) { bodies->plain = NodeJson(*node, history, facts_); });
+  bodies->compressed = Gzip(bodies->plain);
+  return bodies;
 }
 
 }  // namespace nccl_exporter

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "exporter/exposition/utf8.h"
+#include "exporter/node/lateness.h"
 #include "exporter/series/series_labels.h"
 #include "exporter/ui/web_paths.h"
 #include "exporter/version.h"
@@ -118,7 +119,7 @@ Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHi
 }
 
 // Arrays as long as history.times, and the heat map as triples of step, bin and operations.
-Json HistoryJson(const CommunicatorIdentity& key, Function function, const NodeHistory& history) {
+Json HistoryJson(const CommunicatorKey& key, Function function, const NodeHistory& history) {
   Json operations = Json::array(), bytes = Json::array(), duration = Json::array(), bandwidth = Json::array();
   Json heat = Json::array();
   for (size_t step = 0; step < history.steps(); ++step) {
@@ -142,10 +143,7 @@ Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeH
   SizeClassSnapshot total;
   for (const RankOnNode& rank : of.ranks) {
     for (const SizeClassSnapshot& size : rank.communicator->functions[static_cast<size_t>(function)].sizes) {
-      total.operations += size.operations;
-      total.bytes += size.bytes;
-      total.timed_operations += size.timed_operations;
-      total.busy_ns += size.busy_ns;
+      total += size;
     }
   }
   if (total.operations == 0) return nullptr;
@@ -190,8 +188,8 @@ Json CommunicatorJson(const CommunicatorOnNode& of, const NodeHistory& history) 
   return {{"comm", fmt::format("{:016x}", of.key.id)},
           {"comm_name", Text(any.communicator->name)},
           {"uid", of.key.uid},
-          {"slurm_job_id", Text(of.key.slurm_job_id)},
-          {"namespace", Text(of.key.pod_namespace)},
+          {"slurm_job_id", Text(of.key.job)},
+          {"namespace", Text(of.key.name_space)},
           {"ranks", any.communicator->ranks == 0 ? Json(nullptr) : Json(any.communicator->ranks)},
           {"nodes", any.communicator->nodes == 0 ? Json(nullptr) : Json(any.communicator->nodes)},
           {"missing_ranks", MissingJson(of)},

@@ -51,9 +51,10 @@ class Served {
 
   const std::string path_;
   std::string error_;
-  ScrapePage scrape_page_{ExampleSnapshot};
-  HistoryKeeper history_{ExampleSnapshot};
-  WebPages pages_{scrape_page_, history_, {.node_name = "node", .telemetry_path = "/metrics"}};
+  SnapshotSource snapshots_{ExampleSnapshot};
+  ScrapePage scrape_page_{snapshots_};
+  HistoryKeeper history_{snapshots_};
+  WebPages pages_{snapshots_, scrape_page_, history_, {.node_name = "node", .telemetry_path = "/metrics"}};
   WebConfigFile file_;
   WebGuard guard_{file_, [this](const HttpRequest& request) { return pages_.Answer(request); },
                   [this](Refusal refusal) { scrape_page_.Count(refusal); }};

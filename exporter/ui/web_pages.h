@@ -6,6 +6,7 @@
 
 #include "exporter/http/http_server.h"
 #include "exporter/node/history_keeper.h"
+#include "exporter/node/snapshot_source.h"
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/ui/node_api.h"
 #include "exporter/ui/page_assets.h"
@@ -15,12 +16,13 @@ namespace nccl_exporter {
 
 class WebPages {
  public:
-  // `scrape_page` and `history` outlive this object.
-  WebPages(ScrapePage& scrape_page, const HistoryKeeper& history, DaemonFacts facts);
+  // All three outlive this object.
+  WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const HistoryKeeper& history, DaemonFacts facts);
 
   HttpResponse Answer(const HttpRequest& request);
 
  private:
+  SnapshotSource& snapshots_;
   ScrapePage& scrape_page_;
   const std::string telemetry_path_;
   const PageAssets assets_;

@@ -24,10 +24,12 @@ class WebPagesTest : public testing::Test {
   void SetUp() override { ASSERT_EQ(server_.Start({"127.0.0.1:0"}), ""); }
   int port() const { return server_.ports().at(0); }
 
-  SnapshotSource source_ = ExampleSnapshot;
-  ScrapePage scrape_page_{[this] { return source_(); }};
-  HistoryKeeper history_{ExampleSnapshot};
-  WebPages pages_{scrape_page_, history_, {.node_name = "gpu-node-7", .telemetry_path = "/metrics"}};
+  SnapshotSource::TakeSnapshot take_ = ExampleSnapshot;
+  SnapshotSource snapshots_{[this] { return take_(); }};
+  SnapshotSource snapshots_of_history_{ExampleSnapshot};
+  ScrapePage scrape_page_{snapshots_};
+  HistoryKeeper history_{snapshots_of_history_};
+  WebPages pages_{snapshots_, scrape_page_, history_, {.node_name = "gpu-node-7", .telemetry_path = "/metrics"}};
   HttpServer server_{[this](const HttpRequest& request) { return pages_.Answer(request); }};
 };
 
@@ -105,7 +107,7 @@ TEST_F(WebPagesTest, KnowsNoOtherPaths) {
 TEST_F(WebPagesTest, IsHealthyAtOnceAndReadyAfterTheFirstSnapshot) {
   EXPECT_EQ(Get(port(), "/-/healthy").status, 200);
   EXPECT_EQ(Get(port(), "/-/ready").status, 503);
-  scrape_page_.TakeFirstSnapshot();
+  snapshots_.Take();
   EXPECT_EQ(Get(port(), "/-/ready").status, 200);
 }
 
@@ -173,7 +175,7 @@ TEST_F(WebPagesTest, ServesProtobufWhereItIsPreferred) {
 
 TEST_F(WebPagesTest, AStuckSnapshotDelaysAScrapeNoLongerThanItsTimeout) {
   std::latch may_end(1);
-  source_ = [&] {
+  take_ = [&] {
     may_end.wait();
     return ExampleSnapshot();
   };
@@ -187,7 +189,8 @@ TEST_F(WebPagesTest, AStuckSnapshotDelaysAScrapeNoLongerThanItsTimeout) {
 }
 
 TEST(ScrapePageTest, RefusesOnlyTheScrapesThatAreTooMany) {
-  ScrapePage page(ExampleSnapshot);
+  SnapshotSource snapshots(ExampleSnapshot);
+  ScrapePage page(snapshots);
   std::vector<HttpResponse> not_taken_yet;
   for (int i = 0; i < kMaxConcurrentScrapes; ++i) not_taken_yet.push_back(page.Answer({}));
   const HttpResponse refused = page.Answer({});
@@ -213,7 +216,8 @@ TEST_F(WebPagesTest, ConcurrentScrapesGetTheSameSeries) {
 }
 
 TEST(ScrapePageTest, CountsSeriesBeyondTheCap) {
-  ScrapePage page([] { return NodeOfShape({.communicators = 2, .point_to_point = 0, .collectives = 1}); }, 1000);
+  SnapshotSource snapshots([] { return NodeOfShape({.communicators = 2, .point_to_point = 0, .collectives = 1}); });
+  ScrapePage page(snapshots, 1000);
   page.Answer({});
   const std::string text(page.Answer({}).bytes());
   const std::string before_count = "\nnccl_exporter_series_dropped_total{reason=\"folded\"} ";

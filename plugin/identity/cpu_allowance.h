@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPUs that this process may use: affinity, cpuset and cgroup quota. At init only.
+// CPUs that this process may use: affinity, cpuset and cgroup quota. At init only.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who this process is: facts for the segment's header, taken at the first init from the kernel and from an allow-list
-// of environment variables (Slurm, Kubernetes downward API, torchrun). No other variable is ever copied.
+// Identity of this process: facts for the segment's header, taken at the first init from the kernel and from an
+// allow-list of environment variables (Slurm, Kubernetes downward API, torchrun). No other variable is ever copied.
 #pragma once
 
 #include <cstddef>

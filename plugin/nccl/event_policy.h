@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL is asked for: one pure function from what is known at the first init to an event mask, with the reason.
+// Policy of what NCCL is asked for: one pure function from what is known at the first init to an event mask, with the
+// reason.
 #pragma once
 
 #include <cstdint>

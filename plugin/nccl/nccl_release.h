@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of each NCCL release, in one table: which kernel events it has, which of its work they leave out, and
+// Table of what is known of each NCCL release: which kernel events it has, which of its work they leave out, and
 // what makes its counters drift. Event policy, drift rules and sampling read it. proto/README.md has the drift rules in
 // prose.
 //
@@ -11,7 +11,7 @@
 
 namespace nccl_exporter {
 
-// What parts the host's counters of kernel work from the device's (drift_cause.h).
+// What parts the host's counters of kernel work from the device's (drift_watch.h).
 struct DriftCauses {
   bool hides_parts = false;          // a message to oneself, or one with empty parts: counted by the device only
   bool forgets_replays = false;      // a captured graph, replayed after an eager call: the same

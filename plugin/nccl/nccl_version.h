@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out which NCCL is calling: the library that a given address (its logger function or its activation mask) lies
+// Version of the NCCL that calls: the library that a given address (its logger function or its activation mask) lies
 // in.
 #pragma once
 

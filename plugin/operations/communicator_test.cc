@@ -9,16 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "plugin/operations/channel_events.h"
-#include "plugin/operations/task_events.h"
-
 namespace nccl_exporter {
 
 // Plays one step of a thread that was interrupted before it.
 class CommunicatorPeer {
  public:
   static void GiveUp(Communicator& communicator, uint64_t ticket) {
-    communicator.GiveUp(communicator.At(ticket), ticket, NowNs());
+    communicator.completer().GiveUp(communicator.shared().At(ticket), ticket, NowNs());
   }
 };
 
@@ -51,9 +48,9 @@ class CommunicatorTest : public testing::Test {
   }
 
   void RunChannel(uint64_t ticket, uint32_t channel, uint64_t start_ns, uint64_t stop_ns) {
-    communicator_->StartChannel(ticket, channel, start_ns);
-    communicator_->StampChannel(ticket, channel, stop_ns);
-    communicator_->StopChannel(ticket, channel);
+    communicator_->parts().StartChannel(ticket, channel, start_ns);
+    communicator_->parts().StampChannel(ticket, channel, stop_ns);
+    communicator_->parts().StopChannel(ticket, channel);
   }
 
   // A channel with three phases between four borders; the channel's own times are those of the first and the last.
@@ -65,13 +62,13 @@ class CommunicatorTest : public testing::Test {
   }
   void RunPhases(uint64_t ticket, uint32_t channel, const std::array<uint64_t, 4>& borders, uint64_t start_ns,
                  uint64_t stop_ns) {
-    communicator_->StartChannel(ticket, channel, start_ns);
+    communicator_->parts().StartChannel(ticket, channel, start_ns);
     for (uint32_t phase = 0; phase < 3; ++phase) {
-      communicator_->StartPhase(ticket, channel, phase, borders[phase]);
-      communicator_->StopPhase(ticket, borders[phase + 1]);
+      communicator_->parts().StartPhase(ticket, channel, phase, borders[phase]);
+      communicator_->parts().StopPhase(ticket, borders[phase + 1]);
     }
-    communicator_->StampChannel(ticket, channel, stop_ns);
-    communicator_->StopChannel(ticket, channel);
+    communicator_->parts().StampChannel(ticket, channel, stop_ns);
+    communicator_->parts().StopChannel(ticket, channel);
   }
 
   // One channel that runs for 1 us, after all that ran before: by the GPU's clock, which is far faster than the CPU's
@@ -84,17 +81,17 @@ class CommunicatorTest : public testing::Test {
   layout::FunctionBlock& Block(Function function) { return slot_->functions[static_cast<size_t>(function)]; }
   uint64_t Operations(Function function) {
     uint64_t sum = 0;
-    for (const Word& word : Block(function).started.operations) sum += LoadRelaxed(word);
+    for (const AtomicU64& word : Block(function).started.operations) sum += LoadRelaxed(word);
     return sum;
   }
   uint64_t Timed(Function function) {
     uint64_t sum = 0;
-    for (const Word& word : Block(function).timed.timed_operations) sum += LoadRelaxed(word);
+    for (const AtomicU64& word : Block(function).timed.timed_operations) sum += LoadRelaxed(word);
     return sum;
   }
   uint64_t BusyNs(Function function) {
     uint64_t sum = 0;
-    for (const Word& word : Block(function).timed.busy_ns) sum += LoadRelaxed(word);
+    for (const AtomicU64& word : Block(function).timed.busy_ns) sum += LoadRelaxed(word);
     return sum;
   }
   std::array<uint64_t, 3> PhaseNs() {
@@ -105,7 +102,7 @@ class CommunicatorTest : public testing::Test {
   uint64_t Completed(Function function) { return LoadRelaxed(Block(function).completed); }
   uint64_t BandwidthCount(Function function) {
     uint64_t sum = 0;
-    for (const Word& word : Block(function).bandwidth) sum += LoadRelaxed(word);
+    for (const AtomicU64& word : Block(function).bandwidth) sum += LoadRelaxed(word);
     return sum;
   }
   uint64_t InFlight() {
@@ -116,7 +113,7 @@ class CommunicatorTest : public testing::Test {
   uint64_t Losses(Loss loss) { return LoadRelaxed(header_->losses[static_cast<size_t>(loss)]); }
   uint64_t AllLosses() {
     uint64_t sum = 0;
-    for (const Word& word : header_->losses) sum += LoadRelaxed(word);
+    for (const AtomicU64& word : header_->losses) sum += LoadRelaxed(word);
     return sum;
   }
 
@@ -130,14 +127,14 @@ class CommunicatorTest : public testing::Test {
 TEST_F(CommunicatorTest, TimesAnOperationFromItsFirstStartToItsLastStop) {
   Open(TimingSource::kKernel);
   const uint64_t ticket = communicator_->StartOperation(AllReduce(1 << 20, 2));
-  communicator_->StartChannel(ticket, 4, 1'000'500);
-  communicator_->StartChannel(ticket, 5, 1'000'000);
-  communicator_->StampChannel(ticket, 4, 1'002'000);
-  communicator_->StopChannel(ticket, 4);
+  communicator_->parts().StartChannel(ticket, 4, 1'000'500);
+  communicator_->parts().StartChannel(ticket, 5, 1'000'000);
+  communicator_->parts().StampChannel(ticket, 4, 1'002'000);
+  communicator_->parts().StopChannel(ticket, 4);
   EXPECT_EQ(Completed(Function::kAllReduce), 0u);
   EXPECT_EQ(InFlight(), 1u);
-  communicator_->StampChannel(ticket, 5, 1'003'000);
-  communicator_->StopChannel(ticket, 5);
+  communicator_->parts().StampChannel(ticket, 5, 1'003'000);
+  communicator_->parts().StopChannel(ticket, 5);
   EXPECT_EQ(Completed(Function::kAllReduce), 1u);
   EXPECT_EQ(BusyNs(Function::kAllReduce), 3000u);
   EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).duration[DurationBuckets::IndexOf(3000)]), 1u);
@@ -200,14 +197,14 @@ TEST_F(CommunicatorTest, CompletesAShortOperationWhenALaterOneHasTakenOverItsCha
   RunChannel(first, 3, 1000, 2000);
   RunChannel(first, 4, 1000, 2500);
   const uint64_t second = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 16));
-  communicator_->StartChannel(second, 3, 3000);
-  communicator_->StartChannel(second, 4, 3000);
+  communicator_->parts().StartChannel(second, 3, 3000);
+  communicator_->parts().StartChannel(second, 4, 3000);
   EXPECT_EQ(Completed(Function::kSend), 0u);
   RunChannel(first, 5, 1000, 2800);  // another channel, reported later
-  communicator_->StartChannel(second, 5, 3000);
+  communicator_->parts().StartChannel(second, 5, 3000);
   for (uint32_t channel = 3; channel <= 5; ++channel) {
-    communicator_->StampChannel(second, channel, 4000);
-    communicator_->StopChannel(second, channel);
+    communicator_->parts().StampChannel(second, channel, 4000);
+    communicator_->parts().StopChannel(second, channel);
   }
   EXPECT_EQ(Completed(Function::kSend), 1u);
   EXPECT_EQ(BusyNs(Function::kSend), 1800u);
@@ -267,17 +264,17 @@ TEST_F(CommunicatorTest, LeavesPhasesOutThatDoNotFitTheTimesOfTheirChannel) {
 TEST_F(CommunicatorTest, IgnoresPhasesThatHaveNoChannelNoStartOrNoName) {
   OpenWithPhases();
   const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 1));
-  EXPECT_FALSE(communicator_->StartPhase(ticket, 0, 0, 1000)) << "its channel has not started";
-  communicator_->StartChannel(ticket, 0, 1000);
-  communicator_->StopPhase(ticket, 1500);
+  EXPECT_FALSE(communicator_->parts().StartPhase(ticket, 0, 0, 1000)) << "its channel has not started";
+  communicator_->parts().StartChannel(ticket, 0, 1000);
+  communicator_->parts().StopPhase(ticket, 1500);
   EXPECT_EQ(Losses(Loss::kStopWithoutStart), 1u);
-  communicator_->StartPhase(ticket, 0, 3, 1000);
-  communicator_->StopPhase(ticket, 2000);
-  communicator_->StopPhase(ticket, 2000);
-  communicator_->StampChannel(ticket, 0, 2000);
-  communicator_->StopChannel(ticket, 0);
-  EXPECT_FALSE(communicator_->StartPhase(ticket, 0, 0, 1000));
-  communicator_->StopPhase(ticket, 2000);
+  communicator_->parts().StartPhase(ticket, 0, 3, 1000);
+  communicator_->parts().StopPhase(ticket, 2000);
+  communicator_->parts().StopPhase(ticket, 2000);
+  communicator_->parts().StampChannel(ticket, 0, 2000);
+  communicator_->parts().StopChannel(ticket, 0);
+  EXPECT_FALSE(communicator_->parts().StartPhase(ticket, 0, 0, 1000));
+  communicator_->parts().StopPhase(ticket, 2000);
   EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
   EXPECT_EQ(Losses(Loss::kPhaseMismatch), 1u);
   EXPECT_EQ(Losses(Loss::kUnknownHandle), 1u);
@@ -295,11 +292,11 @@ TEST_F(CommunicatorTest, LeavesOutThePhasesOfAnOperationThatIsNotTimed) {
 TEST_F(CommunicatorTest, IgnoresPhasesThatAreNotAskedFor) {
   Open(TimingSource::kKernel);
   const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 1));
-  communicator_->StartChannel(ticket, 0, 1000);
-  EXPECT_FALSE(communicator_->StartPhase(ticket, 0, 0, 1000));
-  communicator_->StopPhase(ticket, 2000);
-  communicator_->StampChannel(ticket, 0, 2000);
-  communicator_->StopChannel(ticket, 0);
+  communicator_->parts().StartChannel(ticket, 0, 1000);
+  EXPECT_FALSE(communicator_->parts().StartPhase(ticket, 0, 0, 1000));
+  communicator_->parts().StopPhase(ticket, 2000);
+  communicator_->parts().StampChannel(ticket, 0, 2000);
+  communicator_->parts().StopChannel(ticket, 0);
   EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
   EXPECT_EQ(Timed(Function::kAllReduce), 1u);
   EXPECT_EQ(AllLosses(), 0u);
@@ -362,13 +359,13 @@ TEST_F(CommunicatorTest, CountsWhatIsIncompleteAtFinalizeAndStartsAnewWithAllEnt
   Open(TimingSource::kKernel);
   const uint64_t launch = communicator_->OpenLaunch();
   const uint64_t lost = communicator_->StartOperation(AllReduce(8, 2, launch));
-  communicator_->StartChannel(lost, 0, 1000);
+  communicator_->parts().StartChannel(lost, 0, 1000);
   communicator_->StartOperation(AllReduce(8, 2));
   communicator_->Finalize();
   EXPECT_EQ(Losses(Loss::kIncompleteAtFinalize), 2u);
   EXPECT_EQ(Completed(Function::kAllReduce), 0u);
   EXPECT_EQ(InFlight(), 0u);
-  communicator_->StopChannel(lost, 0);
+  communicator_->parts().StopChannel(lost, 0);
   EXPECT_EQ(Losses(Loss::kAfterCompletion) + Losses(Loss::kStaleHandle), 1u);
   for (uint64_t i = 0; i < 3 * kOperationEntries; ++i) {
     RunNext(communicator_->StartOperation(AllReduce(8, 1)));
@@ -398,7 +395,7 @@ TEST_F(CommunicatorTest, GivesUpAnOperationThatLaterOnesHaveOvertakenWhenItsPlac
   EXPECT_EQ(Losses(Loss::kInFlightFull), 0u);
   EXPECT_EQ(Completed(Function::kAllReduce), kOperationEntries + 1);
   EXPECT_EQ(Timed(Function::kAllReduce), kOperationEntries);
-  communicator_->StartChannel(lost, 0, 5000);
+  communicator_->parts().StartChannel(lost, 0, 5000);
   EXPECT_EQ(Losses(Loss::kStaleHandle), 1u);
 }
 
@@ -409,19 +406,19 @@ TEST_F(CommunicatorTest, IgnoresEventsOfOperationsThatAreGone) {
   RunChannel(ticket, 0, 1000, 2000);
   EXPECT_EQ(Completed(Function::kAllReduce), 1u);
   EXPECT_EQ(Losses(Loss::kAfterCompletion), 3u);
-  communicator_->StopChannel(ticket + 1, 0);
-  communicator_->StopChannel(ticket + kOperationEntries, 0);
+  communicator_->parts().StopChannel(ticket + 1, 0);
+  communicator_->parts().StopChannel(ticket + kOperationEntries, 0);
   EXPECT_EQ(Losses(Loss::kStaleHandle), 2u);
 }
 
 TEST_F(CommunicatorTest, CountsAStopWithoutStartAndADoubleStop) {
   Open(TimingSource::kKernel);
   const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 3));
-  communicator_->StampChannel(ticket, 0, 1000);
-  communicator_->StopChannel(ticket, 0);
+  communicator_->parts().StampChannel(ticket, 0, 1000);
+  communicator_->parts().StopChannel(ticket, 0);
   EXPECT_EQ(Losses(Loss::kStopWithoutStart), 2u);
   RunChannel(ticket, 1, 1000, 2000);
-  communicator_->StopChannel(ticket, 1);
+  communicator_->parts().StopChannel(ticket, 1);
   EXPECT_EQ(Losses(Loss::kAfterCompletion), 1u);
   EXPECT_EQ(Completed(Function::kAllReduce), 0u);
 }
@@ -431,8 +428,8 @@ TEST_F(CommunicatorTest, RejectsStampsThatCannotBe) {
   RunChannel(communicator_->StartOperation(AllReduce(8, 1)), 0, 2000, 1000);
   RunChannel(communicator_->StartOperation(AllReduce(8, 1)), 0, 0, 1000);
   const uint64_t unstamped = communicator_->StartOperation(AllReduce(8, 1));
-  communicator_->StartChannel(unstamped, 0, 1000);
-  communicator_->StopChannel(unstamped, 0);
+  communicator_->parts().StartChannel(unstamped, 0, 1000);
+  communicator_->parts().StopChannel(unstamped, 0);
   OperationStart bound = AllReduce(8, 1);
   bound.call_is_bound = true;
   RunChannel(communicator_->StartOperation(bound), 0, 1000, 5'000'001'000);
@@ -495,10 +492,10 @@ TEST_F(CommunicatorTest, ReadsNoPartsOfAnOperationThatWasGivenUpWhileItsChannels
   const uint64_t first = communicator_->StartOperation(AllReduce(1 << 20, 2, launch));
   const uint64_t second = communicator_->StartOperation(AllReduce(1 << 20, 1, launch));
   communicator_->CloseLaunch(launch);
-  communicator_->StartChannel(first, 0, 1000);
+  communicator_->parts().StartChannel(first, 0, 1000);
   CommunicatorPeer::GiveUp(*communicator_, first);
-  communicator_->StampChannel(first, 0, 2000);
-  communicator_->StopChannel(first, 0);
+  communicator_->parts().StampChannel(first, 0, 2000);
+  communicator_->parts().StopChannel(first, 0);
   RunChannel(second, 1, 1000, 9000);
   EXPECT_EQ(Completed(Function::kAllReduce), 2u);
   EXPECT_EQ(Timed(Function::kAllReduce), 0u);
@@ -520,10 +517,10 @@ TEST_F(CommunicatorTest, RecordsNoTimesOfAnOperationThatAnotherThreadGivesUp) {
       while (started.load() < i + 2) std::this_thread::yield();
       const uint64_t first = tickets[i].load();
       const uint64_t second = tickets[i + 1].load();
-      if (first != 0) communicator_->StartChannel(first, 0, gpu_ns + 1000);
+      if (first != 0) communicator_->parts().StartChannel(first, 0, gpu_ns + 1000);
       if (second != 0) RunChannel(second, 1, gpu_ns + 2000, gpu_ns + 3000);
-      if (first != 0) communicator_->StampChannel(first, 0, gpu_ns + 2000);
-      if (first != 0) communicator_->StopChannel(first, 0);
+      if (first != 0) communicator_->parts().StampChannel(first, 0, gpu_ns + 2000);
+      if (first != 0) communicator_->parts().StopChannel(first, 0);
       gpu_ns += 10'000;
     }
   });
@@ -554,16 +551,16 @@ TEST_F(CommunicatorTest, CompletesASendToSelfUntimedAndDoesNotHoldItsLaunch) {
 TEST_F(CommunicatorTest, TimesProxyOperationsUntilThoseOfALaterLaunchCome) {
   Open(TimingSource::kProxy);
   const uint64_t first = communicator_->StartOperation(AllReduce(8, 4));
-  ASSERT_TRUE(communicator_->StartProxy(first));
-  communicator_->StopProxy(first);
-  ASSERT_TRUE(communicator_->StartProxy(first));  // appended after the first was done
+  ASSERT_TRUE(communicator_->parts().StartProxy(first));
+  communicator_->parts().StopProxy(first);
+  ASSERT_TRUE(communicator_->parts().StartProxy(first));  // appended after the first was done
   EXPECT_EQ(Completed(Function::kAllReduce), 0u);
   const uint64_t second = communicator_->StartOperation(AllReduce(8, 4));
-  ASSERT_TRUE(communicator_->StartProxy(second));
+  ASSERT_TRUE(communicator_->parts().StartProxy(second));
   EXPECT_EQ(Completed(Function::kAllReduce), 0u);
-  communicator_->StopProxy(first);
+  communicator_->parts().StopProxy(first);
   EXPECT_EQ(Completed(Function::kAllReduce), 1u);
-  communicator_->StopProxy(second);
+  communicator_->parts().StopProxy(second);
   EXPECT_EQ(Completed(Function::kAllReduce), 1u);
   communicator_->Finalize();
   EXPECT_EQ(Completed(Function::kAllReduce), 2u);
@@ -577,12 +574,12 @@ TEST_F(CommunicatorTest, DoesNotTakeProxyOperationsOfACompanionForThoseOfALaterL
   const uint64_t send = communicator_->StartOperation(PointToPoint(Function::kSend, 8, 4, launch));
   const uint64_t receive = communicator_->StartOperation(PointToPoint(Function::kRecv, 8, 4, launch));
   communicator_->CloseLaunch(launch);
-  ASSERT_TRUE(communicator_->StartProxy(send));
-  communicator_->StopProxy(send);
-  ASSERT_TRUE(communicator_->StartProxy(receive));
-  ASSERT_TRUE(communicator_->StartProxy(send));  // a second channel
-  communicator_->StopProxy(send);
-  communicator_->StopProxy(receive);
+  ASSERT_TRUE(communicator_->parts().StartProxy(send));
+  communicator_->parts().StopProxy(send);
+  ASSERT_TRUE(communicator_->parts().StartProxy(receive));
+  ASSERT_TRUE(communicator_->parts().StartProxy(send));  // a second channel
+  communicator_->parts().StopProxy(send);
+  communicator_->parts().StopProxy(receive);
   communicator_->Finalize();
   EXPECT_EQ(Timed(Function::kSend), 1u);
   EXPECT_EQ(Timed(Function::kRecv), 1u);
@@ -666,7 +663,7 @@ TEST_F(CommunicatorTest, DoesNotHandOverTimesItHoldsToTheNextCommunicatorOfItsSl
   std::vector<uint64_t> tickets;
   for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   for (int i = 0; i < 30; ++i) RunNext(tickets[static_cast<size_t>(i)]);
-  Open(TimingSource::kKernel);  // as after a finalize whose turn was taken by a thread that is interrupted in it
+  Open(TimingSource::kKernel);  // as after a finalize that did not get the lock, whose holder is interrupted
   RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   EXPECT_EQ(Timed(Function::kAllReduce), 1u);
   EXPECT_EQ(Losses(Loss::kRingOverrun), 30u);
@@ -705,14 +702,14 @@ TEST_F(CommunicatorTest, DoesNotBelieveTimesAcrossManyOperationsThatItDidNotFoll
 
 TEST_F(CommunicatorTest, HoldsTheTimesOfAReleaseOnProbationUntilManyAgreeWithTheCpu) {
   communicator_->Open(TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {}, true);
-  for (uint32_t i = 1; i < Communicator::kProbationLaunches; ++i) {
+  for (uint32_t i = 1; i < LaunchJudge::kProbationLaunches; ++i) {
     RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   }
   EXPECT_EQ(Timed(Function::kAllReduce), 0u);
   EXPECT_EQ(LoadRelaxed(slot_->probation_launches), 1u);
-  EXPECT_EQ(Completed(Function::kAllReduce), Communicator::kProbationLaunches - 1);
+  EXPECT_EQ(Completed(Function::kAllReduce), LaunchJudge::kProbationLaunches - 1);
   for (int i = 0; i < 10; ++i) RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
-  EXPECT_EQ(Timed(Function::kAllReduce), Communicator::kProbationLaunches + 9);
+  EXPECT_EQ(Timed(Function::kAllReduce), LaunchJudge::kProbationLaunches + 9);
   EXPECT_EQ(LoadRelaxed(slot_->probation_launches), 0u);
   EXPECT_EQ(AllLosses(), 0u);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin gives NCCL in place of pointers: numbers that are decoded and checked before any memory is touched.
+// Handle that the plugin gives NCCL in place of a pointer: a number that is decoded and checked before any memory is
+// touched. Any thread.
 //
 // NCCL hands back handles after their stop, handles of finalized communicators, contexts and parents of other processes
 // (PXN), and now and then uninitialised bits. A handle is

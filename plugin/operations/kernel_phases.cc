@@ -8,7 +8,7 @@ namespace nccl_exporter {
 void KernelPhases::Begin(uint64_t ticket) {
   StoreRelaxed(channels_, 0);
   StoreRelaxed(last_stop_ns_, 0);
-  for (Word& sum : sums_) StoreRelaxed(sum, 0);
+  for (AtomicU64& sum : sums_) StoreRelaxed(sum, 0);
   fit_.store(true, std::memory_order_relaxed);
   StoreRelaxed(ticket_, ticket);
 }
@@ -35,7 +35,7 @@ bool KernelPhases::Stop(uint64_t ticket, uint64_t time_ns) {
     fit_.store(false, std::memory_order_relaxed);
     return true;
   }
-  AddAlone(sums_[phase_.load(std::memory_order_relaxed)], time_ns - start_ns);
+  ExclusiveAdd(sums_[phase_.load(std::memory_order_relaxed)], time_ns - start_ns);
   StoreRelaxed(stop_ns_, time_ns);
   if (time_ns > LoadRelaxed(last_stop_ns_)) StoreRelaxed(last_stop_ns_, time_ns);
   return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phases of one operation's kernel over symmetric windows; by the thread that reports its channels, one at a time.
+// Phases of one operation's kernel over symmetric windows. The thread that reports its channels, one at a time.
 //
 // NCCL reports the phases of a channel together, in their order, between the start and the stop of the channel (2.31.2
 // plugin/profiler.cc profilerFireKernelPhaseEvents): the first begins with the channel, each begins where the one
@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "plugin/segment/atomics.h"
 #include "plugin/segment/recorder.h"
-#include "plugin/segment/word.h"
 #include "proto/collective.h"
 
 namespace nccl_exporter {
@@ -33,14 +33,14 @@ class KernelPhases {
  private:
   void Begin(uint64_t ticket);
 
-  Word ticket_{0};                              // whose phases these are
-  Word channels_{0};                            // that have reported some, one bit each
-  Word start_ns_{0};                            // of the latest
-  Word stop_ns_{0};                             // of the latest of the same channel; 0: it has not stopped
-  Word last_stop_ns_{0};                        // of all
-  std::array<Word, kKernelPhaseCount> sums_{};  // over the channels
-  std::atomic<uint8_t> phase_{0};               // KernelPhase: the latest
-  std::atomic<bool> fit_{true};                 // those so far keep to the times of their channels
+  AtomicU64 ticket_{0};                              // whose phases these are
+  AtomicU64 channels_{0};                            // that have reported some, one bit each
+  AtomicU64 start_ns_{0};                            // of the latest
+  AtomicU64 stop_ns_{0};                             // of the latest of the same channel; 0: it has not stopped
+  AtomicU64 last_stop_ns_{0};                        // of all
+  std::array<AtomicU64, kKernelPhaseCount> sums_{};  // over the channels
+  std::atomic<uint8_t> phase_{0};                    // KernelPhase: the latest
+  std::atomic<bool> fit_{true};                      // those so far keep to the times of their channels
 };
 
 }  // namespace nccl_exporter

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the operations of one launch share its time (proto/README.md, rule 5): pure arithmetic.
+// Share of each operation in the time of its launch (proto/README.md, rule 5): pure arithmetic. One thread.
 #pragma once
 
 #include <cstdint>

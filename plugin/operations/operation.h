@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// One operation and one launch while they are followed: entries of two rings in private memory, one pair of rings a
-// communicator.
+// Operation and launch while they are followed: entries of two rings in private memory, one pair of rings per
+// communicator. Any thread.
 //
 // An entry is named by a ticket, a number that only grows; its place is ticket % ring size. `Operation::state` holds
-// the ticket and the phase, so that who holds an old ticket finds out by one load, and every change of phase is won by
-// exactly one thread:
+// the ticket and the phase:
 //
 //   Free --started--> Active --all parts done, given up, or finalized--> Done --recorded--> Free
 //
-// Who writes what: the first cache line the thread that starts the operation, before Active, and the thread that ends
-// it, after Done; the others the thread that reports its parts (NCCL's progress thread; one at a time for a
-// communicator), and no other thread ever. `parts_ticket` says whose parts these
-// are, so that an event that is late cannot spoil the parts of the entry's next operation. A thread that should not be
-// there finds valid memory and at worst a wrong duration: every field is atomic. The recorder reads both after the
-// compare-and-swap on `state` and the counting of `Launch::pending`, which order everything before them.
+//   1. Free to Active: the one thread that holds the lock of starts writes the first cache line, then stores `state`
+//      with release. It does so only after it has loaded Free with acquire.
+//   2. A thread with a handle loads `state` with acquire and compares ticket and phase. An old ticket differs, so the
+//      event is counted and ignored. An equal one has seen 1.
+//   3. The cache lines behind the first are written by the thread that reports parts, NCCL's progress thread: one at a
+//      time for a communicator. `parts_ticket` says whose parts these are. A late event of an earlier operation has
+//      failed at 2, so it does not spoil the parts of the next one.
+//   4. Active to Done is a compare-and-swap, which exactly one thread wins. This thread alone goes on to 5.
+//   5. The winner takes one from `Launch::pending`. The thread that brings it to kDone records all members. Both steps
+//      acquire and release, so it sees what every member's winner saw.
+//   6. Done to Free: the recording thread stores `state` with release, after its last load of the entry. 1 sees that.
+//   7. A thread that should not be there, as one that reports parts of an operation that another thread gives up,
+//      finds valid memory: every field is atomic and no memory is given back. The recorder does not read parts of an
+//      operation that was given up (`is_given_up`), so the worst is a wrong duration of an operation that two threads
+//      report at once.
 #pragma once
 
 #include <array>
@@ -22,8 +30,8 @@
 
 #include "plugin/operations/handle.h"
 #include "plugin/operations/kernel_phases.h"
+#include "plugin/segment/atomics.h"
 #include "plugin/segment/recorder.h"
-#include "plugin/segment/word.h"
 #include "proto/collective.h"
 #include "proto/data_quality.h"
 #include "proto/shm_layout.h"
@@ -35,14 +43,19 @@ enum class Phase : uint8_t { kFree = 0, kActive = 1, kDone = 2 };
 constexpr uint64_t PhaseWord(uint64_t ticket, Phase phase) { return ticket << 8 | static_cast<uint64_t>(phase); }
 constexpr Phase PhaseOf(uint64_t word) { return static_cast<Phase>(word & 0xff); }
 constexpr uint64_t TicketOf(uint64_t word) { return word >> 8; }
+// Whether a state says: active, with the ticket that a handle abbreviates.
+constexpr bool IsActive(uint64_t state, uint64_t abbreviated) {
+  constexpr uint64_t kMask = PhaseWord(Handle::kTicketMask, Phase{0xff});
+  return (state & kMask) == PhaseWord(abbreviated, Phase::kActive);
+}
 
 struct alignas(64) Operation {
-  Word state{0};
-  Word call_ns{0};
-  Word bytes{0};
-  Word sequence{0};
-  Word launch{0};                     // ticket; 0: none
-  Word previous_member{0};            // ticket of the member of the same launch that was started before
+  AtomicU64 state{0};
+  AtomicU64 call_ns{0};
+  AtomicU64 bytes{0};
+  AtomicU64 sequence{0};
+  AtomicU64 launch{0};                // ticket; 0: none
+  AtomicU64 previous_member{0};       // ticket of the member of the same launch that was started before
   std::atomic<uint32_t> channels{0};  // announced
   std::atomic<Function> function{Function::kOther};
   std::atomic<uint8_t> owner_lane{0};  // which of the two kinds of channel owners it is among: receives apart
@@ -55,18 +68,18 @@ struct alignas(64) Operation {
   std::atomic<bool> is_given_up{false};
   std::atomic<uint32_t> first_item{0};  // as WorkItems gave it
 
-  alignas(64) Word parts_ticket{0};
-  Word proxy_parts{0};  // announced << 32 | done
-  Word seen{0};         // channels, one bit each
-  Word stamped{0};      // channels whose stop time is known
-  Word stopped{0};
-  Word first_start_ns{0};
-  Word last_stop_ns{0};
-  Word soonest_stop_ns{0};  // of the channels that have one
+  alignas(64) AtomicU64 parts_ticket{0};
+  AtomicU64 proxy_parts{0};  // announced << 32 | done
+  AtomicU64 seen{0};         // channels, one bit each
+  AtomicU64 stamped{0};      // channels whose stop time is known
+  AtomicU64 stopped{0};
+  AtomicU64 first_start_ns{0};
+  AtomicU64 last_stop_ns{0};
+  AtomicU64 soonest_stop_ns{0};  // of the channels that have one
 
-  alignas(64) Word latest_start_ns{0};
-  Word last_part_ns{0};                     // CLOCK_MONOTONIC; 0: not read
-  Word first_part_ns{0};                    // the same
+  alignas(64) AtomicU64 latest_start_ns{0};
+  AtomicU64 last_part_ns{0};                // CLOCK_MONOTONIC; 0: not read
+  AtomicU64 first_part_ns{0};               // the same
   std::atomic<bool> lacks_channels{false};  // fewer have been seen than were announced
   std::atomic<uint8_t> rejection{0};        // 1 + Loss of the first implausible time stamp
   // Of each channel, the low half of its start time: no channel starts 4 s before another of the same operation.
@@ -84,12 +97,12 @@ struct alignas(64) Launch {
   static constexpr uint64_t kClosed = uint64_t{1} << 62;
   static constexpr uint64_t kDone = kOpen + kClosed;
 
-  Word ticket{0};  // 0: free
-  Word members{0};
-  Word last_member{0};  // ticket
-  Word pending{kOpen};
-  Word rejection{0};     // 1 + Loss: why no member is timed, known before their time stamps are
-  Word called_after{0};  // CLOCK_MONOTONIC when the launch before was announced, and so before this one was made
+  AtomicU64 ticket{0};  // 0: free
+  AtomicU64 members{0};
+  AtomicU64 last_member{0};  // ticket
+  AtomicU64 pending{kOpen};
+  AtomicU64 rejection{0};     // 1 + Loss: why no member is timed, known before their time stamps are
+  AtomicU64 called_after{0};  // CLOCK_MONOTONIC when the launch before was announced, and so before this one was made
 };
 
 inline constexpr uint64_t kLaunchEntries = kOperationEntries;
@@ -126,14 +139,14 @@ inline void Reject(Operation& operation, Loss loss) {
 }
 
 // The next ticket, for the one thread that may take it; never one that a handle would abbreviate to 0.
-inline uint64_t NextTicketAlone(Word& given_out) {
+inline uint64_t NextTicketExclusive(AtomicU64& given_out) {
   uint64_t ticket = LoadRelaxed(given_out) + 1;
   if ((ticket & Handle::kTicketMask) == 0) ++ticket;
   StoreRelaxed(given_out, ticket);
   return ticket;
 }
 // For any thread.
-inline uint64_t NextTicket(Word& given_out) {
+inline uint64_t NextTicket(AtomicU64& given_out) {
   uint64_t ticket = AddRelaxed(given_out, 1) + 1;
   if ((ticket & Handle::kTicketMask) == 0) ticket = AddRelaxed(given_out, 1) + 1;
   return ticket;

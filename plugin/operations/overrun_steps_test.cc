@@ -7,9 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "plugin/operations/channel_events.h"
 #include "plugin/operations/communicator.h"
-#include "plugin/operations/task_events.h"
 #include "plugin/operations/virtual_time.h"
 
 namespace nccl_exporter {
@@ -26,7 +24,7 @@ class OverrunSteps : public testing::Test {
     communicator_->Open(TimingSource::kKernel, 0, 2, slot_.get(), header_.get());
   }
 
-  void BeginGroup(int depth) { communicator_->NextCallGroup(depth); }
+  void BeginGroup(int depth) { communicator_->BeginCallGroup(depth); }
   uint64_t Call() {
     communicator_->NoteCall(false);
     communicator_->NoteWorkItem(virtual_ns);
@@ -63,11 +61,11 @@ class OverrunSteps : public testing::Test {
   uint64_t AnnounceReplay() { return AnnounceAlone(virtual_ns, true); }
 
   void Start(uint64_t ticket, uint32_t channel, uint64_t start_ns) {
-    communicator_->StartChannel(ticket, channel, start_ns + kGpuOffsetNs);
+    communicator_->parts().StartChannel(ticket, channel, start_ns + kGpuOffsetNs);
   }
   void Stop(uint64_t ticket, uint32_t channel, uint64_t stop_ns) {
-    communicator_->StampChannel(ticket, channel, stop_ns + kGpuOffsetNs);
-    communicator_->StopChannel(ticket, channel);
+    communicator_->parts().StampChannel(ticket, channel, stop_ns + kGpuOffsetNs);
+    communicator_->parts().StopChannel(ticket, channel);
   }
   // With those times, now.
   void Complete(uint64_t ticket, uint64_t start_ns, uint64_t stop_ns) {

@@ -11,9 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "plugin/operations/channel_events.h"
 #include "plugin/operations/communicator.h"
-#include "plugin/operations/task_events.h"
 #include "plugin/operations/virtual_time.h"
 
 namespace nccl_exporter {
@@ -58,7 +56,7 @@ class Job {
     communicator_->Open(TimingSource::kKernel, 0, 2, slot_.get(), header_.get());
     unread_.resize(2 * options_.channels);
     for (size_t i = 0; i < options_.graph.size(); ++i) {
-      communicator_->NextCallGroup(1);
+      communicator_->BeginCallGroup(1);
       communicator_->NoteCall(true);
     }
   }
@@ -162,7 +160,7 @@ class Job {
     std::vector<uint64_t> called_ns;
     for (size_t i = 0; i < calls.size(); ++i) {
       if (i == 0 || (options_.has_inner_groups && i % 2 == 0)) {
-        communicator_->NextCallGroup(calls.size() == 1 ? 1 : options_.has_inner_groups ? 3 : 2);
+        communicator_->BeginCallGroup(calls.size() == 1 ? 1 : options_.has_inner_groups ? 3 : 2);
       }
       virtual_ns = std::max(virtual_ns, host_ns_);
       RunHostFunctions();
@@ -297,11 +295,11 @@ class Job {
       if (!next.is_started) {
         const Work* entry = Entry(next.work, false);
         if (entry == nullptr) continue;
-        communicator_->StartChannel(next.ticket, channel, entry->start_ns);
+        communicator_->parts().StartChannel(next.ticket, channel, entry->start_ns);
         next.is_started = true;
       } else if (const Work* entry = Entry(next.work, true)) {
-        communicator_->StampChannel(next.ticket, channel, entry->stop_ns);
-        communicator_->StopChannel(next.ticket, channel);
+        communicator_->parts().StampChannel(next.ticket, channel, entry->stop_ns);
+        communicator_->parts().StopChannel(next.ticket, channel);
         unread_[i].pop_front();
         Compare();
       }

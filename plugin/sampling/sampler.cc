@@ -62,7 +62,7 @@ uint32_t Sampler::DutyPpm() const {
 
 bool Sampler::BeginChange() {
   const uint64_t changes = changes_.load(std::memory_order_relaxed);
-  return changes % 2 == 0 && Exchange(changes_, changes, changes + 1);
+  return changes % 2 == 0 && CompareExchange(changes_, changes, changes + 1);
 }
 
 bool Sampler::EndChange(bool is_any_group_open, const ClockReading& now) {

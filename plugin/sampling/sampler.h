@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When collectives are timed, where timing all of them is not needed: in windows of wall-clock time that are the same
-// on every rank of the cluster; and how NCCL's event mask is changed at the windows' edges without harm.
+// Sampler of one copy of libnccl: times collectives in windows of wall-clock time that are the same on every rank of
+// the cluster, and changes NCCL's event mask at the windows' edges without harm. Any thread.
 //
 // NCCL has one mask in each copy of libnccl. A thread loads it at every API call, keeps the value in a thread-local
 // word and copies it into the operation, *before* it announces the call. A collective may carry any value: host and
@@ -13,24 +13,26 @@
 // So the mask changes only until the first point-to-point or captured call of the process, and then never again:
 //
 //   1. The mask word itself decides. A change is a compare-and-swap from one of the two values (timed, untimed) to the
-//      other, tried by one thread at a time. A freeze is a compare-and-swap that adds a bit which means nothing to NCCL
-//      (GroupApi is implied by every other bit). No change succeeds on a frozen word, however late its thread comes.
+//      other, tried by one thread at a time. A freeze is a compare-and-swap that adds a bit which means nothing to
+//      NCCL (GroupApi is implied by every other bit). No change succeeds on a frozen word, however late its thread
+//      comes.
 //   2. The freeze is done inside the start event of the call, and so before any later call of that group, whatever its
 //      thread, loads the mask: all of them see one value. Earlier calls of the group are collectives.
 //   3. The call that freezes has loaded the mask before its event. `changes_` is odd while a change is tried, and even
 //      and higher afterwards. Each GroupApi stop notes it for its communicator (release and acquire: what was read is
-//      not newer than the mask that the next call can load, because calls on one communicator are ordered by the user).
-//      Is it even, and the same after the freeze, then no change lies between the note and the freeze: the call carries
-//      the value that was frozen. The mask stays as it stands.
+//      not newer than the mask that the next call can load, because calls on one communicator are ordered by the
+//      user). Is it even, and the same after the freeze, then no change lies between the note and the freeze: the call
+//      carries the value that was frozen. The mask stays as it stands.
 //   4. Is it not the same, the call may carry either value. For a point-to-point call the frozen one is then chosen so
-//      that both are right: timed after a Send (all Recvs of the group have the bit), untimed after a Recv (no Send has
-//      it). Only the thread that froze the word stores it. For a captured call the word stays as it stands, which is
-//      what the call carries unless a change fell between its load and its event.
-//   5. For that, and for other threads' first such calls, which the choice does not serve, threads are sampled only as
-//      long as they take turns, so that a load comes after the group of the thread before, and its change. The first
-//      group that is found to overlap another one freezes the mask. What is left is a process whose threads have never
-//      overlapped: one ends a group at a window's edge, and in the nanoseconds between the load and the event of
-//      another's call, the first of its kind in the process, and captured. (For point-to-point calls it takes three.)
+//      that both are right: timed after a Send (all Recvs of the group have the bit), untimed after a Recv (no Send
+//      has it). Only the thread that froze the word stores it. For a captured call the word stays as it stands, which
+//      is what the call carries unless a change fell between its load and its event.
+//   5. Step 4 does not protect other threads. So a process is sampled only while its threads never overlap: each
+//      thread loads the mask after the group of the thread before has ended, and so after any change made there. The
+//      first group that is found to overlap another one freezes the mask.
+//   6. What is left is a process whose threads have never overlapped. One thread ends a group at a window's edge, in
+//      the nanoseconds between the load and the event of another's call; that call is the first of its kind in the
+//      process, and captured. (For point-to-point calls it takes three threads.)
 //
 // A change is tried only in the stop of a GroupApi event, and only when no communicator has a group open. NCCL may stop
 // the event within an outer group of the user's (capturing_threads.h), and a group may open in that very moment. Either
@@ -40,22 +42,22 @@
 //
 // Drift. Where the device has counted work that the host has not, NCCL's host waits for the entry of an earlier item
 // (event_policy.h), which must have been written. Untimed work between timed work does not break that:
-//   6. All causes of drift are point-to-point calls or replays of captured graphs, where windows are allowed at all
+//   7. All causes of drift are point-to-point calls or replays of captured graphs, where windows are allowed at all
 //      (2.28; 2.29 and 2.30 with NCCL_ALLGATHERV_ENABLE=0). Each is preceded by a freeze, so by 2 by one value.
-//   7. Let k be the device's number of the first item that the host misses. Before k both count alike. The host's
+//   8. Let k be the device's number of the first item that the host misses. Before k both count alike. The host's
 //      numbers continue at k: every later wait is for an item k or later, never for one before the freeze.
-//   8. Items from k on all have the frozen value. Timed: each entry is written. Untimed: nothing waits; what was timed
+//   9. Items from k on all have the frozen value. Timed: each entry is written. Untimed: nothing waits; what was timed
 //      before k waits for its own entry, which is written.
-// Not excluded: a call of 4 or 5 whose value differs from the frozen one, and drifts. Its process may wait in
+// Not excluded: a call of 4 or 6 whose value differs from the frozen one, and drifts. Its process may wait in
 // ncclCommDestroy. docs/kernel-timing.md says so, beside what is not excluded without windows.
 //
-// A forked child finds the process's memory cleared: no sampler, and its first init stores the mask anew.
+// A forked child finds the process's memory cleared: no sampler, and its first init stores the mask again.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
-#include "plugin/segment/word.h"
+#include "plugin/segment/atomics.h"
 #include "proto/data_quality.h"
 
 namespace nccl_exporter {
@@ -120,7 +122,7 @@ class Sampler {
  private:
   static constexpr int kTimingBit = 64;   // KernelCh
   static constexpr int kProxyBit = 8;     // ProxyOp
-  static constexpr int kFrozenBit = 256;  // GroupApi: implied, so that it tells nothing to NCCL
+  static constexpr int kFrozenBit = 256;  // GroupApi: implied by the others, so it means nothing to NCCL
   static constexpr uint64_t kNever = ~uint64_t{0};
   static constexpr uint64_t kRetryNs = 1'000'000;  // until a change is tried again that found a group open
 
@@ -137,9 +139,9 @@ class Sampler {
   int timed_mask_;    // with KernelCh, as the policy says
   int untimed_mask_;  // with ProxyOp in its place: operations that cross the network are followed by their proxies
   SamplingWindows windows_;
-  Word next_change_ns_;  // CLOCK_MONOTONIC
-  Word latest_group_;
-  Word changes_;  // twice their number; odd while one is tried
+  AtomicU64 next_change_ns_;  // CLOCK_MONOTONIC
+  AtomicU64 latest_group_;
+  AtomicU64 changes_;  // twice their number; odd while one is tried
   std::atomic<bool> has_learned_;
 };
 

@@ -17,7 +17,7 @@ void Recorder::ForgetDeferred() {
       StoreRelaxed(deferred.bytes, 0);
     }
   }
-  for (Word& completions : deferred_completions_) StoreRelaxed(completions, 0);
+  for (AtomicU64& completions : deferred_completions_) StoreRelaxed(completions, 0);
 }
 
 void Recorder::DeferStart(Function function, int size_class, uint64_t bytes) {
@@ -32,23 +32,23 @@ void Recorder::DeferCompletion(Function function, uint64_t count) {
   has_deferred_completions_.store(true, std::memory_order_release);
 }
 
-void Recorder::ShowDeferredStarts(const Turn& turn) {
-  if (!turn || !has_deferred_starts_.exchange(false, std::memory_order_acquire)) return;
+void Recorder::ShowDeferredStarts(const TryLock& lock) {
+  if (!lock || !has_deferred_starts_.exchange(false, std::memory_order_acquire)) return;
   for (size_t function = 0; function < kFunctionCount; ++function) {
     for (size_t size_class = 0; size_class < kSizeClassCount; ++size_class) {
       DeferredStarts& deferred = deferred_starts_[function][size_class];
       auto& started = slot_->functions[function].started;
-      AddAlone(started.operations[size_class], deferred.operations.exchange(0, std::memory_order_relaxed));
-      AddAlone(started.bytes[size_class], deferred.bytes.exchange(0, std::memory_order_relaxed));
+      ExclusiveAdd(started.operations[size_class], deferred.operations.exchange(0, std::memory_order_relaxed));
+      ExclusiveAdd(started.bytes[size_class], deferred.bytes.exchange(0, std::memory_order_relaxed));
     }
   }
 }
 
-void Recorder::ShowDeferredCompletions(const Turn& turn) {
-  if (!turn || !has_deferred_completions_.exchange(false, std::memory_order_acquire)) return;
+void Recorder::ShowDeferredCompletions(const TryLock& lock) {
+  if (!lock || !has_deferred_completions_.exchange(false, std::memory_order_acquire)) return;
   for (size_t function = 0; function < kFunctionCount; ++function) {
-    AddAlone(slot_->functions[function].completed,
-             deferred_completions_[function].exchange(0, std::memory_order_relaxed));
+    ExclusiveAdd(slot_->functions[function].completed,
+                 deferred_completions_[function].exchange(0, std::memory_order_relaxed));
   }
 }
 

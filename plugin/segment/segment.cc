@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "plugin/identity/identity.h"
-#include "plugin/segment/word.h"
+#include "plugin/segment/atomics.h"
 
 namespace nccl_exporter {
 namespace {
@@ -210,8 +210,9 @@ bool Segment::Reserve(uint32_t index, uint64_t generation) {
   if (!HoldsFile() || !ReserveBytes(file_, kHeaderBytes + index * kSlotBytes, kSlotBytes)) return false;
   static_assert(offsetof(layout::CommunicatorSlot, state) == 0);
   StoreRelaxed(slot(index)->state, layout::StateWord(generation, layout::SlotState::kClaimed));
-  Word* words = reinterpret_cast<Word*>(slot(index));  // a late event of the slot's former communicator may still come
-  for (size_t i = 1; i < kSlotBytes / sizeof(Word); ++i) StoreRelease(words[i], 0);
+  // Atomic, for a late event of the slot's former communicator may still come.
+  AtomicU64* words = reinterpret_cast<AtomicU64*>(slot(index));
+  for (size_t i = 1; i < kSlotBytes / sizeof(AtomicU64); ++i) StoreRelease(words[i], 0);
   return true;
 }
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "plugin/segment/word.h"
+#include "plugin/segment/atomics.h"
 
 namespace nccl_exporter {
 namespace {
@@ -89,7 +89,7 @@ TEST_F(SegmentTest, NoReaderFindsASlotFreeOrEmptiedWhileItIsReservedAgain) {
   ASSERT_TRUE(Create()) << error_;
   ASSERT_TRUE(segment_.Reserve(1, 1));
   layout::CommunicatorSlot* const slot = segment_.slot(1);
-  Word& calls = slot->functions[kFunctionCount - 1].calls;
+  AtomicU64& calls = slot->functions[kFunctionCount - 1].calls;
   const auto close = [&](uint64_t generation) {
     StoreRelaxed(calls, 7);
     StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kClosed));

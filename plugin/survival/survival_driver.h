@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "plugin/nccl/profiler_abi.h"
-#include "plugin/segment/word.h"
+#include "plugin/segment/atomics.h"
 
 namespace nccl_exporter::survival {
 

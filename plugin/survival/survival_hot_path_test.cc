@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// That no hot callback allocates, locks or enters the kernel: the allocator and the locks of this program stand in for
-// libc's and count, and a filter in the kernel kills at any system call.
+// Tests that no hot callback allocates, locks or enters the kernel, and how often the clock is read. The allocator, the
+// locks and the clock of this program are found before libc's and count; a filter in the kernel kills at any system
+// call.
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -21,12 +22,16 @@ struct Count {
   std::atomic<bool> is_on{false};
   std::atomic<uint64_t> allocations{0};
   std::atomic<uint64_t> locks{0};
+  std::atomic<uint64_t> clock_readings{0};
 
   void Allocation() {
     if (is_on.load(std::memory_order_relaxed)) allocations.fetch_add(1);
   }
   void Lock() {
     if (is_on.load(std::memory_order_relaxed)) locks.fetch_add(1);
+  }
+  void ClockReading() {
+    if (is_on.load(std::memory_order_relaxed)) clock_readings.fetch_add(1);
   }
 };
 constinit Count count;
@@ -63,6 +68,13 @@ int pthread_mutex_lock(pthread_mutex_t* lock) noexcept {
   static const Call original = reinterpret_cast<Call>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
   count.Lock();
   return original(lock);
+}
+
+int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  using Call = int (*)(clockid_t, timespec*);
+  static const Call original = reinterpret_cast<Call>(dlsym(RTLD_NEXT, "clock_gettime"));
+  count.ClockReading();
+  return original(clock, now);
 }
 
 }  // extern "C"
@@ -249,6 +261,26 @@ TEST_F(HotPath, AllocatesNothingAndTakesNoLock) {
     EXPECT_EQ(count.allocations.load(), 0u);
     EXPECT_EQ(count.locks.load(), 0u);
     ExpectEveryKindPlayed(Segment());
+  });
+}
+
+// The budget of the user's thread has room for one reading: the call's, which dates its group and its operation as well.
+TEST_F(HotPath, ReadsTheClockOnceForACallAndOnceForItsCompletion) {
+  InChild([&] {
+    Caller<6> caller{{.id = 1}};
+    caller.Run();
+    uint64_t for_calls = 0;
+    uint64_t for_completions = 0;
+    count.is_on.store(true);
+    for (int i = 0; i < 100; ++i) {
+      void* operation = caller.Announce();
+      for_calls += count.clock_readings.exchange(0);
+      caller.Complete(operation);
+      for_completions += count.clock_readings.exchange(0);
+    }
+    count.is_on.store(false);
+    EXPECT_EQ(for_calls, 100u);
+    EXPECT_EQ(for_completions, 3 * 100u) << "two each are the caller's own";
   });
 }
 

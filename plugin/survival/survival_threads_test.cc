@@ -2,9 +2,12 @@
 // What the plugin survives in threads and life times: items 26 to 37 of what NCCL releases are known to do.
 #include <semaphore.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <set>
 #include <thread>
+#include <vector>
 
 #include "plugin/survival/survival_fixture.h"
 
@@ -74,6 +77,41 @@ TEST_F(ThreadSurvival, Survives27_CallbacksOnAHostFunctionThreadMakeNoCudaCall) 
     caller.Finalize();
     EXPECT_EQ(driver.calls(), calls_of_init);
     EXPECT_EQ(Segment().Timed(), 100u);
+  });
+}
+
+// A host function announces replays while the thread that calls announces its own. With CUDA_LAUNCH_BLOCKING it
+// announces every call.
+TEST_F(ThreadSurvival, Survives27_LaunchesThatTwoThreadsAnnounceHaveHandlesOfTheirOwn) {
+  constexpr size_t kLaunches = 300'000;
+  InEveryVersion([&]<int kVersion>() {
+    for (const bool is_blocking : {false, true}) {
+      InChild([&] {
+        if (is_blocking) setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+        Caller<kVersion> caller;
+        void* group_api = caller.GroupApi(true);
+        caller.Call(group_api, {}, !is_blocking);
+        caller.Stop(group_api);
+        std::array<std::vector<void*>, 2> handles;
+        std::atomic<int> ready{0};
+        InThreads(2, [&](int i) {
+          std::vector<void*>& own = handles[static_cast<size_t>(i)];
+          own.reserve(2 * kLaunches);
+          ++ready;
+          while (ready.load() != 2) continue;
+          for (size_t n = 0; n < kLaunches; ++n) caller.Stop(own.emplace_back(caller.Group()));
+        });
+        std::vector<void*>& all = handles[0];
+        all.insert(all.end(), handles[1].begin(), handles[1].end());
+        std::sort(all.begin(), all.end());
+        std::set<void*> repeated;
+        for (size_t i = 1; i < all.size(); ++i) {
+          if (all[i] == all[i - 1]) repeated.insert(all[i]);
+        }
+        EXPECT_LE(repeated.size(), 1u) << "launches that are not followed, because the ring was full, have one handle";
+        EXPECT_NE(all.front(), all.back());
+      });
+    }
   });
 }
 

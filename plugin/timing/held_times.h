@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times that may be those of other operations, because NCCL's ring of time stamps may have been overrun: kept back
-// until times of a later launch show that they are their own (plausibility.h has the argument), and dropped if they
-// show the contrary, if there is no room left, or if the communicator is finalized before.
+// Times of operations that wait for proof, because NCCL's ring of time stamps may have been overrun. One thread at a
+// time, under the lock of the communicator's completions.
 //
-// Held times are in the order of their launches, each known by its ticket. So one ticket says which are believed: those
-// of the launches before it.
+// They are recorded once times of a later launch show that they are the operations' own (plausibility.h has the
+// argument). They are dropped if later times show the contrary, if there is no room left, or at finalize.
 //
-// The argument needs every launch in between to have been compared. Launches that ran and were not compared could hide
-// a whole ring: once as many of their work items lie behind an entry as the ring has, the entry is dropped. So do the
-// other items of its own launch, whose times are judged as one.
+// Why one ticket says which are believed:
+//   1. Times are kept in the order of their launches, each with its launch's ticket.
+//   2. If times of a launch are its own, so are those of all launches before it whose times are in order
+//      (plausibility.h, 2). Times that go back drop all that is held.
+//   3. So the believed ones are those whose ticket is lower than that of the launch that proved them.
+//   4. The proof needs every launch in between to have been compared. Launches that ran and were not compared could
+//      hide a whole ring. Once as many of their work items lie behind an entry as the ring has, the entry is dropped.
+//      The other items of its own launch, whose times are judged as one, count as well.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +25,7 @@
 
 namespace nccl_exporter {
 
-// One a communicator, under its turn of completions.
+// One per communicator.
 class HeldTimes {
  public:
   // Twice the operations that a communicator follows at once: those that a host issued far ahead, and those that it
@@ -46,7 +50,7 @@ class HeldTimes {
     const uint64_t place = PlaceOf(LoadRelaxed(held_));
     entries_[place] = {completion, launch, uncompared};
     if (completion.phases != nullptr) entries_[place].completion.phases = KeepPhases(place, *completion.phases);
-    AddAlone(held_, 1);
+    ExclusiveAdd(held_, 1);
   }
   // If all is full, the oldest make room: returns how many are dropped for it.
   uint64_t MakeRoom(Recorder& recorder) {
@@ -92,7 +96,7 @@ class HeldTimes {
     return &((*phases_.load(std::memory_order_acquire))[place] = phases);
   }
   void Forget() {
-    AddAlone(oldest_, 1);
+    ExclusiveAdd(oldest_, 1);
     StoreRelaxed(held_, LoadRelaxed(held_) - 1);
   }
   // By halves: ten steps.
@@ -105,10 +109,10 @@ class HeldTimes {
     return least;
   }
 
-  Word held_{0};
-  Word oldest_{0};           // place of the first
-  Word believed_before_{0};  // ticket of a launch
-  Word uncompared_{0};       // when that was found
+  AtomicU64 held_{0};
+  AtomicU64 oldest_{0};           // place of the first
+  AtomicU64 believed_before_{0};  // ticket of a launch
+  AtomicU64 uncompared_{0};       // when that was found
   std::atomic<Phases*> phases_{nullptr};
   std::array<Entry, kCapacity> entries_{};
 };

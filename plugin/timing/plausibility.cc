@@ -13,8 +13,8 @@ constexpr int64_t kDriftDivisor = 1024;
 
 constexpr int64_t kUnknown = INT64_MIN / 2;
 
-int64_t Signed(const Word& word) { return static_cast<int64_t>(LoadRelaxed(word)); }
-void Store(Word& word, int64_t value) { StoreRelaxed(word, static_cast<uint64_t>(value)); }
+int64_t Signed(const AtomicU64& word) { return static_cast<int64_t>(LoadRelaxed(word)); }
+void Store(AtomicU64& word, int64_t value) { StoreRelaxed(word, static_cast<uint64_t>(value)); }
 
 }  // namespace
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the GPU times of a launch can be believed. NCCL's counters may drift from the device's, and its rings of time
-// stamps may be overrun when its progress thread is late; then launches carry the times of other ones, in perfect
-// order.
+// Plausibility of the GPU times of launches, one after the other. One thread at a time, under the lock of the
+// communicator's completions.
+//
+// NCCL's counters may drift from the device's, and its rings of time stamps may be overrun when its progress thread is
+// late. Then launches carry the times of other ones, in perfect order.
 //
 // A launch is believed if it keeps to all of these:
 //
@@ -48,7 +50,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "plugin/segment/word.h"
+#include "plugin/segment/atomics.h"
 #include "plugin/timing/work_items.h"
 #include "proto/data_quality.h"
 
@@ -67,7 +69,7 @@ struct LaunchTimes {
   static constexpr uint64_t kNeverSeen = ~uint64_t{0};
   uint64_t started_ns = 0;
   uint64_t delivered_ns = 0;
-  // As WorkItems tells it, once the times have been delivered.
+  // As WorkItems gives it, once the times have been delivered.
   uint64_t overwritable_ns = WorkItems::kNotYet;
   // Earlier operations that are not over ran until then at least, by times of their own; 0: there are none.
   uint64_t earlier_ns = 0;
@@ -83,7 +85,7 @@ struct Verdict {
   uint64_t release_until = 0;  // times held back of launches before that ticket are their own; 0: of none
 };
 
-// One a communicator. One launch at a time, in whatever thread.
+// One per communicator.
 class Plausibility {
  public:
   // See above. In a row: one chance in 64 for each would be much already.
@@ -114,17 +116,17 @@ class Plausibility {
   uint64_t FirstPatientLaunch() const;
 
   // GPU clock + distance = CPU clock: the distance lies between these, as known at bounds_ns_; they widen with time.
-  Word least_distance_{0};  // two's complement
-  Word most_distance_{0};
-  Word bounds_ns_{0};  // CLOCK_MONOTONIC; 0: no bounds yet
+  AtomicU64 least_distance_{0};  // two's complement
+  AtomicU64 most_distance_{0};
+  AtomicU64 bounds_ns_{0};  // CLOCK_MONOTONIC; 0: no bounds yet
   // The latest launch.
-  Word last_ticket_{0};
-  Word last_start_ns_{0};
-  Word last_stop_ns_{0};
-  Word last_delivered_ns_{0};
-  Word last_is_own_{0};
-  Word patient_launches_{0};                  // in a row
-  std::array<Word, kPatientLaunches> row_{};  // their tickets, each at its number in the row
+  AtomicU64 last_ticket_{0};
+  AtomicU64 last_start_ns_{0};
+  AtomicU64 last_stop_ns_{0};
+  AtomicU64 last_delivered_ns_{0};
+  AtomicU64 last_is_own_{0};
+  AtomicU64 patient_launches_{0};                  // in a row
+  std::array<AtomicU64, kPatientLaunches> row_{};  // their tickets, each at its number in the row
 };
 
 }  // namespace nccl_exporter

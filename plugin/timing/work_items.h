@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many work items a communicator was called for, and when: what could have overwritten NCCL's ring of time stamps.
-// The threads that call NCCL note items; the thread that judges time stamps reads them.
+// Count of the work items that a communicator was called for, with their times: what could have overwritten NCCL's ring
+// of time stamps. Threads that call NCCL note items; the thread that judges time stamps reads them.
 //
 // Each channel has a ring of 64 time stamps. A work item takes the place of the one 64 items before it. An API call is
 // at most one item on each channel, so calls are counted: operations alone would miss the plain Broadcasts of NCCL 2.29
@@ -17,12 +17,23 @@
 // by its time. A group begins where it is certain: at a call outside of all groups (groupDepth 1, from API v5 on; NCCL
 // shows a deeper group as several GroupApi events if there are groups in it), and at a call before which all calls had
 // been announced. Else the call counts to the group before: its operations then seem to have more items behind them.
+//
+// Why a time that is read is the item's own, or an older one:
+//   1. A call is noted by one thread at a time; other items by any thread that announces operations.
+//   2. A thread that notes item n has loaded the counts, and found n items. It stores the time of n in place n % kKept
+//      with release, and then raises a count with release.
+//   3. A reader loads the counts with acquire. The time of every item that it counts has been stored, by 2.
+//   4. It loads the time at the place of item i with acquire, then the counts again. Had a thread stored a later item
+//      there (i + kKept, or more), the reader would see that thread's count by 2, so kKept items behind i: no time is
+//      returned.
+//   5. A call and another item that are noted at one moment store at one place, and the next place keeps an older
+//      time. An older time makes less believable, not more.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "plugin/segment/word.h"
+#include "plugin/segment/atomics.h"
 
 namespace nccl_exporter {
 
@@ -37,7 +48,7 @@ class WorkItems {
   static constexpr uint32_t kUnannounced = 16;
   // Calls not announced yet that are known one by one. Where more wait, operations seem to be older than they are.
   static constexpr uint32_t kWaiting = 256;
-  // An operation knows the time of its call in such units, rounded down (Process::kCallTimeShift).
+  // An operation knows the time of its call in such units, rounded down (CallClock).
   static constexpr uint64_t kCallUnitNs = 1024;
   // No call that could overwrite the entries has been made.
   static constexpr uint64_t kNotYet = ~uint64_t{0};
@@ -80,7 +91,7 @@ class WorkItems {
       Note(call_ns);
       return static_cast<uint32_t>(Noted()) - kKept - kRingEntries;
     }
-    AddAlone(announced_in_group_, 1);
+    ExclusiveAdd(announced_in_group_, 1);
     if (LoadRelaxed(announced_in_group_) > LoadRelaxed(settled_calls_) - LoadRelaxed(first_of_group_)) Note(call_ns);
     return static_cast<uint32_t>(first);
   }
@@ -151,18 +162,19 @@ class WorkItems {
   // Two counts, so that a call, which one thread makes at a time, costs no locked instruction.
   uint64_t Noted() const { return LoadAcquire(noted_calls_) + LoadAcquire(noted_others_); }
 
-  Word noted_calls_{0};
-  Word noted_others_{0};
-  Word settled_calls_{0};   // how many are announced, as far as it is known
-  Word first_of_group_{0};  // the call that began the latest announced group
-  Word first_of_group_ns_{0};
-  Word announced_in_group_{0};
-  Word latest_launch_{0};
-  Word others_before_launch_{0};
+  AtomicU64 noted_calls_{0};
+  AtomicU64 noted_others_{0};
+  AtomicU64 settled_calls_{0};   // how many are announced, as far as it is known
+  AtomicU64 first_of_group_{0};  // the call that began the latest announced group
+  AtomicU64 first_of_group_ns_{0};
+  AtomicU64 announced_in_group_{0};
+  AtomicU64 latest_launch_{0};
+  AtomicU64 others_before_launch_{0};
   std::atomic<bool> is_alone_{false};  // the next call is outside of all groups
   std::atomic<bool> has_late_items_{false};
-  std::array<Word, kKept> called_ns_{};
-  std::array<Word, kWaiting> waiting_{};  // of each call, by number: when it was made << 1 | whether it begins a group
+  std::array<AtomicU64, kKept> called_ns_{};
+  std::array<AtomicU64, kWaiting>
+      waiting_{};  // of each call, by number: when it was made << 1 | whether it begins a group
 };
 
 }  // namespace nccl_exporter

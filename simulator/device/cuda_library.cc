@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "simulator/workload/dice.h"
+#include "simulator/workload/hash_random.h"
 
 namespace {
 
@@ -62,8 +62,8 @@ CUDA_SIM_EXPORT int cuCtxGetDevice(int* device) {
 CUDA_SIM_EXPORT int cuDeviceGetUuid(Uuid* uuid, int device) {
   if (!IsDevice(device)) return kErrorInvalidDevice;
   for (int half = 0; half < 2; ++half) {
-    const uint64_t dice = nccl_exporter::sim::Dice(0x4750552d, node_number.load(), device, half);
-    for (int i = 0; i < 8; ++i) uuid->bytes[8 * half + i] = static_cast<unsigned char>(dice >> (8 * i));
+    const uint64_t bits = nccl_exporter::sim::HashRandom(0x4750552d, node_number.load(), device, half);
+    for (int i = 0; i < 8; ++i) uuid->bytes[8 * half + i] = static_cast<unsigned char>(bits >> (8 * i));
   }
   return kSuccess;
 }

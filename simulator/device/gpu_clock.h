@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "simulator/workload/dice.h"
+#include "simulator/workload/hash_random.h"
 
 namespace nccl_exporter::sim {
 
@@ -12,8 +12,8 @@ class GpuClock {
  public:
   // `epoch_ns` is what a perfect clock would show when the job began.
   GpuClock(uint64_t seed, int global_rank, int64_t epoch_ns, int64_t granularity_ns)
-      : start_ns_(epoch_ns + Between(Dice(seed, global_rank, 1), -kMostOffsetNs, kMostOffsetNs)),
-        drift_ppb_(Between(Dice(seed, global_rank, 2), -kMostDriftPpb, kMostDriftPpb)),
+      : start_ns_(epoch_ns + Between(HashRandom(seed, global_rank, 1), -kMostOffsetNs, kMostOffsetNs)),
+        drift_ppb_(Between(HashRandom(seed, global_rank, 2), -kMostDriftPpb, kMostDriftPpb)),
         granularity_ns_(granularity_ns) {}
 
   // What the GPU shows `job_ns` after the job began.
@@ -26,8 +26,8 @@ class GpuClock {
   static constexpr int64_t kMostOffsetNs = 5000000;
   static constexpr int64_t kMostDriftPpb = 8000;  // 8 ppm: a common crystal against one disciplined by NTP
 
-  static int64_t Between(uint64_t dice, int64_t least, int64_t most) {
-    return least + static_cast<int64_t>(Fraction(dice) * static_cast<double>(most - least));
+  static int64_t Between(uint64_t bits, int64_t least, int64_t most) {
+    return least + static_cast<int64_t>(Fraction(bits) * static_cast<double>(most - least));
   }
 
   int64_t start_ns_;

@@ -12,30 +12,30 @@ constexpr int64_t kToNextPollNs = 1000;
 
 }  // namespace
 
-void PolledChannel::Run(const WorkItem& item, int64_t now_ns, Delivery& delivery, const Faults& faults) {
+void PolledChannel::Run(const WorkItem& item, int64_t now_ns, EventQueue& queue, const Faults& faults) {
   const std::lock_guard lock(mutex_);
   ring_.Run(item, now_ns);
   for (Connection& connection : connections_) {
-    if (!connection.waiting.empty()) PollAt(connection, now_ns + kToNextPollNs, delivery, faults);
+    if (!connection.waiting.empty()) PollAt(connection, now_ns + kToNextPollNs, queue, faults);
   }
 }
 
-void PolledChannel::Append(bool is_receive, PolledWork work, int64_t now_ns, Delivery& delivery, const Faults& faults) {
+void PolledChannel::Append(bool is_receive, PolledWork work, int64_t now_ns, EventQueue& queue, const Faults& faults) {
   const std::lock_guard lock(mutex_);
   Connection& connection = connections_[is_receive ? 1 : 0];
   connection.waiting.push_back({.work = std::move(work)});
-  PollAt(connection, now_ns + kToNextPollNs, delivery, faults);
+  PollAt(connection, now_ns + kToNextPollNs, queue, faults);
 }
 
 // A poll that comes too early for anything does no harm, so that those are left that a sooner one makes superfluous.
-void PolledChannel::PollAt(Connection& connection, int64_t due_ns, Delivery& delivery, const Faults& faults) {
+void PolledChannel::PollAt(Connection& connection, int64_t due_ns, EventQueue& queue, const Faults& faults) {
   const int64_t polled_ns = faults.PolledNs(due_ns);
   if (polled_ns >= connection.next_poll_ns) return;
   connection.next_poll_ns = polled_ns;
-  delivery.Post(polled_ns, [this, &connection, polled_ns, &delivery, &faults](int64_t now_ns) {
+  queue.Post(polled_ns, [this, &connection, polled_ns, &queue, &faults](int64_t now_ns) {
     const std::lock_guard lock(mutex_);
     if (connection.next_poll_ns == polled_ns) connection.next_poll_ns = INT64_MAX;
-    Poll(connection, now_ns, delivery, faults);
+    Poll(connection, now_ns, queue, faults);
   });
 }
 
@@ -53,7 +53,7 @@ int64_t PolledChannel::Look(Waiting& waiting, int64_t now_ns, bool& is_done) {
   return is_done ? INT64_MAX : now_ns + 1;
 }
 
-void PolledChannel::Poll(Connection& connection, int64_t now_ns, Delivery& delivery, const Faults& faults) {
+void PolledChannel::Poll(Connection& connection, int64_t now_ns, EventQueue& queue, const Faults& faults) {
   int64_t next_ns = INT64_MAX;
   for (size_t i = 0; i < connection.waiting.size();) {
     bool is_done = false;
@@ -65,7 +65,7 @@ void PolledChannel::Poll(Connection& connection, int64_t now_ns, Delivery& deliv
     }
     if (!is_done) ++i;
   }
-  if (next_ns < INT64_MAX) PollAt(connection, next_ns, delivery, faults);
+  if (next_ns < INT64_MAX) PollAt(connection, next_ns, queue, faults);
 }
 
 }  // namespace nccl_exporter::sim

@@ -10,7 +10,7 @@
 #include <functional>
 #include <mutex>
 
-#include "simulator/device/delivery.h"
+#include "simulator/device/event_queue.h"
 #include "simulator/device/work_ring.h"
 #include "simulator/release/fault.h"
 
@@ -31,15 +31,15 @@ struct PolledWork {
 
 // One ring, and two connections that are polled: that of receives, and that of everything else. In order: the works of
 // a connection are polled one after the other; else each by itself. Any thread may call; reports come from the thread
-// of `delivery`, which is the same in every call.
+// of `queue`, which is the same in every call.
 class PolledChannel {
  public:
   // Before the first call of another method.
   void SetInOrder(bool is_in_order) { is_in_order_ = is_in_order; }
 
   // The device gets one more work item.
-  void Run(const WorkItem& item, int64_t now_ns, Delivery& delivery, const Faults& faults);
-  void Append(bool is_receive, PolledWork work, int64_t now_ns, Delivery& delivery, const Faults& faults);
+  void Run(const WorkItem& item, int64_t now_ns, EventQueue& queue, const Faults& faults);
+  void Append(bool is_receive, PolledWork work, int64_t now_ns, EventQueue& queue, const Faults& faults);
 
  private:
   struct Waiting {
@@ -51,8 +51,8 @@ class PolledChannel {
     int64_t next_poll_ns = INT64_MAX;
   };
 
-  void PollAt(Connection& connection, int64_t due_ns, Delivery& delivery, const Faults& faults);
-  void Poll(Connection& connection, int64_t now_ns, Delivery& delivery, const Faults& faults);
+  void PollAt(Connection& connection, int64_t due_ns, EventQueue& queue, const Faults& faults);
+  void Poll(Connection& connection, int64_t now_ns, EventQueue& queue, const Faults& faults);
   // Returns when to look again: INT64_MAX when the work is done, or when the device must have more work first.
   int64_t Look(Waiting& waiting, int64_t now_ns, bool& is_done);
 

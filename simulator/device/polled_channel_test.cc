@@ -18,17 +18,17 @@ class PolledChannelTest : public testing::Test {
         {.counter = counter,
          .start = [=](const WorkItem* shown, int64_t) { note(name + "+" + std::to_string(shown->start_ns)); },
          .stop = [=](const WorkItem* shown, int64_t) { note(name + "-" + std::to_string(shown->stop_ns)); }},
-        0, delivery_, faults_);
+        0, queue_, faults_);
   }
-  void Run(int64_t start_ns) { channel_.Run({start_ns, start_ns + 50}, 0, delivery_, faults_); }
+  void Run(int64_t start_ns) { channel_.Run({start_ns, start_ns + 50}, 0, queue_, faults_); }
 
   std::atomic<bool> stop_asked_ = false;
-  Pace pace_{false, stop_asked_};
+  ClockMode clock_mode_{false, stop_asked_};
   Faults faults_;
   std::string reports_;  // written by the delivering thread only
   PolledChannel channel_;
   uint64_t counted_ = 0;
-  Delivery delivery_{pace_, [] {}, 0};
+  EventQueue queue_{clock_mode_, [] {}, 0};
 };
 
 TEST_F(PolledChannelTest, ReportsWorkInTheOrderOfItsCounters) {
@@ -36,7 +36,7 @@ TEST_F(PolledChannelTest, ReportsWorkInTheOrderOfItsCounters) {
   Run(20000);
   Wait("a", ++counted_);
   Wait("b", ++counted_);
-  delivery_.Drain(0);
+  queue_.Drain(0);
   EXPECT_EQ(reports_, "a+10000 a-10050 b+20000 b-20050");
 }
 
@@ -46,7 +46,7 @@ TEST_F(PolledChannelTest, ShowsAHostThatIsBehindOlderWork) {
   Run(30000);
   Wait("a", ++counted_);
   Wait("c", ++counted_);
-  delivery_.Drain(0);
+  queue_.Drain(0);
   EXPECT_EQ(reports_, "a+10000 a-10050 c+20000 c-20050");
 }
 
@@ -54,10 +54,10 @@ TEST_F(PolledChannelTest, LetsAHostThatIsAheadWaitForTheNextWork) {
   counted_ = 1;
   Run(10000);
   Wait("a", ++counted_);
-  delivery_.Drain(0);
+  queue_.Drain(0);
   EXPECT_EQ(reports_, "");
   Run(20000);
-  delivery_.Drain(0);
+  queue_.Drain(0);
   EXPECT_EQ(reports_, "a+20000 a-20050");
 }
 
@@ -66,7 +66,7 @@ TEST_F(PolledChannelTest, SilencesWhatFollowsACounterThatNeverComes) {
   Run(20000);
   Wait("a", PolledWork::kNeverWritten);
   Wait("b", 2);
-  delivery_.Drain(0);
+  queue_.Drain(0);
   EXPECT_EQ(reports_, "");
 }
 

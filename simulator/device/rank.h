@@ -5,44 +5,44 @@
 #include <functional>
 #include <memory>
 
-#include "simulator/device/delivery.h"
+#include "simulator/device/clock_mode.h"
+#include "simulator/device/event_queue.h"
 #include "simulator/device/gpu_clock.h"
-#include "simulator/device/pace.h"
 
 namespace nccl_exporter::sim {
 
 class Rank {
  public:
   // `use_gpu` makes the rank's GPU the current one of a thread.
-  Rank(int global_rank, const GpuClock& gpu_clock, const Pace& pace, bool has_profiler_thread,
-       const std::function<void()>& use_gpu, int64_t most_ahead_ns = Delivery::kMostAheadNs)
+  Rank(int global_rank, const GpuClock& gpu_clock, const ClockMode& clock_mode, bool has_profiler_thread,
+       const std::function<void()>& use_gpu, int64_t most_ahead_ns = EventQueue::kMostAheadNs)
       : global_rank_(global_rank),
         gpu_clock_(gpu_clock),
-        proxy_(std::make_unique<Delivery>(pace, use_gpu, most_ahead_ns)),
-        profiler_(has_profiler_thread ? std::make_unique<Delivery>(pace, use_gpu, most_ahead_ns) : nullptr),
-        host_(std::make_unique<Delivery>(
-            pace, [] {}, most_ahead_ns)) {}
+        proxy_(std::make_unique<EventQueue>(clock_mode, use_gpu, most_ahead_ns)),
+        profiler_(has_profiler_thread ? std::make_unique<EventQueue>(clock_mode, use_gpu, most_ahead_ns) : nullptr),
+        host_(std::make_unique<EventQueue>(
+            clock_mode, [] {}, most_ahead_ns)) {}
 
   int global_rank() const { return global_rank_; }
   const GpuClock& gpu_clock() const { return gpu_clock_; }
 
-  Delivery& proxy() { return *proxy_; }
+  EventQueue& proxy() { return *proxy_; }
   // Which of NCCL's threads delivers kernel events.
-  Delivery& kernel_events() { return profiler_ ? *profiler_ : *proxy_; }
+  EventQueue& kernel_events() { return profiler_ ? *profiler_ : *proxy_; }
   // CUDA's thread for host functions, and NCCL's for groups of non-blocking communicators.
-  Delivery& host() { return *host_; }
+  EventQueue& host() { return *host_; }
 
   void SetHorizon(int64_t job_ns) {
-    ForEachThread([&](Delivery& thread) { thread.SetHorizon(job_ns); });
+    ForEachThread([&](EventQueue& thread) { thread.SetHorizon(job_ns); });
   }
   // The calling thread goes on to this time: everything due before is delivered first.
   void GoOnTo(int64_t job_ns) {
     SetHorizon(job_ns);
-    ForEachThread([&](Delivery& thread) { thread.WaitDelivered(job_ns); });
+    ForEachThread([&](EventQueue& thread) { thread.WaitDelivered(job_ns); });
   }
   // Until nothing is left to be delivered; returns when that is.
   int64_t Drain(int64_t now_ns) {
-    ForEachThread([&](Delivery& thread) { now_ns = thread.Drain(now_ns); });
+    ForEachThread([&](EventQueue& thread) { now_ns = thread.Drain(now_ns); });
     return now_ns;
   }
 
@@ -57,9 +57,9 @@ class Rank {
 
   int global_rank_;
   GpuClock gpu_clock_;
-  std::unique_ptr<Delivery> proxy_;
-  std::unique_ptr<Delivery> profiler_;
-  std::unique_ptr<Delivery> host_;
+  std::unique_ptr<EventQueue> proxy_;
+  std::unique_ptr<EventQueue> profiler_;
+  std::unique_ptr<EventQueue> host_;
 };
 
 }  // namespace nccl_exporter::sim

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How kernels tell the host what they do: each work item of a channel has a counter, and writes it with its time into
-// one of 64 entries when it starts, and into one of 64 others when it stops. An item without the bit of kernel events
-// has a counter, too, and writes nothing.
+// Ring by which the kernels of a channel report to the host. Each work item has a counter, and writes it with its time
+// into one of 64 entries when it starts, and into one of 64 others when it stops. An item without the bit of kernel
+// events has a counter, too, and writes nothing.
 #pragma once
 
 #include <array>

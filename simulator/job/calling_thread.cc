@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "simulator/truth/truth_drift.h"
+#include "simulator/truth/drift.h"
 
 namespace nccl_exporter::sim {
 
@@ -29,7 +29,7 @@ CalledRank& CallingThread::Called(int global_rank) {
 void CallingThread::GoOnTo(int64_t job_ns) {
   now_ns_ = std::max(now_ns_, job_ns);
   for (CalledRank& called : ranks_) called.rank.SetHorizon(now_ns_);
-  pace_.SleepUntil(pace_.Moment(now_ns_));
+  clock_mode_.SleepUntil(clock_mode_.Moment(now_ns_));
   for (CalledRank& called : ranks_) called.rank.GoOnTo(now_ns_);
 }
 
@@ -50,7 +50,7 @@ bool CallingThread::HasHung() const {
 void CallingThread::StartStep(const ThreadStep& step) {
   GoOnTo(step.started_ns);
   ++steps_;
-  if (pace_.IsBehind(step.started_ns)) ++late_steps_;
+  if (clock_mode_.IsBehind(step.started_ns)) ++late_steps_;
   if (ranks_.front().communicators.IsRecreatedAt(step.step)) {
     Drain();
     graphs_.clear();
@@ -64,7 +64,7 @@ bool CallingThread::Play(const ThreadStep& step) {
   if (HasHung()) return false;
   for (size_t i = 0; i < step.groups.size(); ++i) {
     if (step.groups[i].calls.front().called_ns >= kNever) return false;
-    if (pace_.StopAsked()) return true;
+    if (clock_mode_.StopAsked()) return true;
     PlayGroup(step.groups[i], i + 1 < step.groups.size() ? &step.groups[i + 1] : nullptr, false);
   }
   return true;

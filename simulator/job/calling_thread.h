@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "simulator/device/pace.h"
+#include "simulator/device/clock_mode.h"
 #include "simulator/device/rank.h"
 #include "simulator/loader/profiler_plugin.h"
 #include "simulator/nccl/communicator_set.h"
@@ -26,8 +26,13 @@ struct CalledRank {
 
 class CallingThread {
  public:
-  CallingThread(const PlayOptions& options, ProfilerPlugin& plugin, const Pace& pace, std::vector<CalledRank> ranks)
-      : options_(options), plugin_(plugin), pace_(pace), ranks_(std::move(ranks)), events_(options_.release, plugin) {}
+  CallingThread(const PlayOptions& options, ProfilerPlugin& plugin, const ClockMode& clock_mode,
+                std::vector<CalledRank> ranks)
+      : options_(options),
+        plugin_(plugin),
+        clock_mode_(clock_mode),
+        ranks_(std::move(ranks)),
+        events_(options_.release, plugin) {}
 
   // Leaves off between two groups when the job is asked to stop. False: the thread hangs before the step's end.
   bool Play(const ThreadStep& step);
@@ -41,7 +46,7 @@ class CallingThread {
   // A communicator's destruction would not have returned.
   bool HasHung() const;
   int64_t steps() const { return steps_; }
-  // Steps that began behind the job's time (Pace::IsBehind).
+  // Steps that began behind the job's time (ClockMode::IsBehind).
   int64_t late_steps() const { return late_steps_; }
 
  private:
@@ -59,7 +64,7 @@ class CallingThread {
 
   const PlayOptions& options_;
   ProfilerPlugin& plugin_;
-  const Pace& pace_;
+  const ClockMode& clock_mode_;
   std::vector<CalledRank> ranks_;
   GroupEvents events_;
   int64_t now_ns_ = 0;

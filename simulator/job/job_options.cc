@@ -19,7 +19,7 @@ namespace {
 constexpr int kBadUsage = 2;
 
 // Options as they are written; what follows from several of them is worked out by Resolve.
-struct Draft {
+struct ParsedOptions {
   JobOptions& options;
   std::vector<std::string> environment_of_ranks = {};
   int api_version = 6;
@@ -45,8 +45,8 @@ std::vector<std::string> LayoutNames() {
   return names;
 }
 
-void AddCluster(CLI::App& app, Draft& draft) {
-  WorkloadOptions& workload = draft.options.workload;
+void AddCluster(CLI::App& app, ParsedOptions& parsed) {
+  WorkloadOptions& workload = parsed.options.workload;
   ClusterShape& shape = workload.shape;
   const char* const kGroup = "Cluster";
   app.add_option("--nodes", shape.nodes, "nodes of the job")->check(CLI::Range(1, 4096))->group(kGroup);
@@ -54,28 +54,28 @@ void AddCluster(CLI::App& app, Draft& draft) {
   app.add_option("--ranks-per-process", shape.ranks_per_process, "GPUs of one process")
       ->check(CLI::Range(1, 64))
       ->group(kGroup);
-  app.add_flag("--thread-per-rank", draft.has_thread_per_rank,
+  app.add_flag("--thread-per-rank", parsed.has_thread_per_rank,
                "one thread per GPU of a process; without it one thread calls for all GPUs, in one group")
       ->group(kGroup);
-  app.add_option("--node", draft.options.node, "play the ranks of this node only; -1: all")
+  app.add_option("--node", parsed.options.node, "play the ranks of this node only; -1: all")
       ->check(CLI::Range(-1, 4095))
       ->group(kGroup);
-  app.add_option("--network", draft.network, "operations that cross the network: all, inter (between nodes), none")
+  app.add_option("--network", parsed.network, "operations that cross the network: all, inter (between nodes), none")
       ->check(CLI::IsMember({"all", "inter", "none"}))
       ->group(kGroup);
 }
 
-void AddWorkload(CLI::App& app, Draft& draft) {
-  WorkloadOptions& workload = draft.options.workload;
-  PlayOptions& play = draft.options.play;
+void AddWorkload(CLI::App& app, ParsedOptions& parsed) {
+  WorkloadOptions& workload = parsed.options.workload;
+  PlayOptions& play = parsed.options.play;
   const char* const kGroup = "Workload";
   app.add_option("--layout", workload.layout, LayoutHelp())->check(CLI::IsMember(LayoutNames()))->group(kGroup);
   app.add_option("--calls", workload.calls, CallListHelp())->group(kGroup);
-  app.add_option("--steps", draft.options.steps, "training steps")->check(CLI::NonNegativeNumber)->group(kGroup);
-  app.add_option("--duration", draft.duration_seconds, "length of the job in seconds, instead of --steps")
+  app.add_option("--steps", parsed.options.steps, "training steps")->check(CLI::NonNegativeNumber)->group(kGroup);
+  app.add_option("--duration", parsed.duration_seconds, "length of the job in seconds, instead of --steps")
       ->check(CLI::PositiveNumber)
       ->group(kGroup);
-  app.add_option("--rate", draft.options.steps_per_second, "maximum number of steps per second")
+  app.add_option("--rate", parsed.options.steps_per_second, "maximum number of steps per second")
       ->check(CLI::Range(0.001, 100000.0))
       ->group(kGroup);
   app.add_option("--seed", workload.seed, "seed of all random choices")->group(kGroup);
@@ -97,30 +97,30 @@ void AddWorkload(CLI::App& app, Draft& draft) {
   app.add_option("--split-at-step", workload.split_at_step, "split the first communicator in this step")->group(kGroup);
   app.add_option("--shrink-at-step", workload.shrink_at_step, "shrink the first communicator in this step")
       ->group(kGroup);
-  app.add_option("--compute-share", draft.options.compute_share, "share of a step's period in which the GPUs compute")
+  app.add_option("--compute-share", parsed.options.compute_share, "share of a step's period in which the GPUs compute")
       ->check(CLI::Range(0.0, 1.0))
       ->group(kGroup);
-  app.add_option("--incident", draft.options.incident_texts, IncidentHelp())->group(kGroup);
+  app.add_option("--incident", parsed.options.incident_texts, IncidentHelp())->group(kGroup);
   app.add_option("--recreate-every", play.recreate_every,
                  "destroy all communicators and create them again after every so many steps")
       ->check(CLI::NonNegativeNumber)
       ->group(kGroup);
 }
 
-void AddNccl(CLI::App& app, Draft& draft) {
-  JobOptions& options = draft.options;
+void AddNccl(CLI::App& app, ParsedOptions& parsed) {
+  JobOptions& options = parsed.options;
   const char* const kGroup = "NCCL";
-  app.add_option("--api-version", draft.api_version, "version of the profiler API")
+  app.add_option("--api-version", parsed.api_version, "version of the profiler API")
       ->check(CLI::Range(1, 7))
       ->group(kGroup);
-  app.add_option("--nccl-version", draft.nccl_version, "release of NCCL, such as 22809 for 2.28.9; 0: a typical one")
+  app.add_option("--nccl-version", parsed.nccl_version, "release of NCCL, such as 22809 for 2.28.9; 0: a typical one")
       ->group(kGroup);
   app.add_option("--plugin", options.plugin, "value of NCCL_PROFILER_PLUGIN; default: that of the environment")
       ->group(kGroup);
   app.add_option("--cuda", options.cuda,
                  "replacement of CUDA's driver; empty: the one next to this program, if there is one")
       ->group(kGroup);
-  app.add_option("--nccl-debug", draft.log_level, "what NCCL's logger prints: none, warn, info, trace")
+  app.add_option("--nccl-debug", parsed.log_level, "what NCCL's logger prints: none, warn, info, trace")
       ->check(CLI::IsMember({"none", "warn", "info", "trace"}))
       ->group(kGroup);
   app.add_flag("!--no-comm-names", options.play.names_communicators, "communicators have no names")->group(kGroup);
@@ -130,10 +130,10 @@ void AddNccl(CLI::App& app, Draft& draft) {
   app.add_option("--fault", options.faults, FaultHelp())->group(kGroup);
 }
 
-void AddProcesses(CLI::App& app, Draft& draft) {
-  JobOptions& options = draft.options;
+void AddProcesses(CLI::App& app, ParsedOptions& parsed) {
+  JobOptions& options = parsed.options;
   const char* const kGroup = "Processes";
-  app.add_option("--pace", draft.pace,
+  app.add_option("--pace", parsed.pace,
                  "fast: as fast as possible, with time stamps that end about now; real: in real time")
       ->check(CLI::IsMember({"fast", "real"}))
       ->group(kGroup);
@@ -143,10 +143,10 @@ void AddProcesses(CLI::App& app, Draft& draft) {
       ->group(kGroup);
   app.add_option("--env", options.environment, "set NAME=VALUE; %n: node, %r: process, %l: process of its node")
       ->group(kGroup);
-  app.add_option("--env-of", draft.environment_of_ranks,
+  app.add_option("--env-of", parsed.environment_of_ranks,
                  "RANK:NAME=VALUE or FIRST-LAST:NAME=VALUE: as --env, for these ranks only")
       ->group(kGroup);
-  app.add_option("--truth", options.truth_file, "write the ground truth to this file")->group(kGroup);
+  app.add_option("--truth", options.ground_truth_file, "write the ground truth to this file")->group(kGroup);
   app.add_flag("--truth-operations", options.play.lists_operations,
                "also list every operation with the duration of its kernel")
       ->group(kGroup);
@@ -154,25 +154,25 @@ void AddProcesses(CLI::App& app, Draft& draft) {
       ->check(CLI::NonNegativeNumber)
       ->group(kGroup);
   app.add_flag("!--no-finalize", options.finalizes, "exit without destroying the communicators")->group(kGroup);
-  app.add_option("--kill-rank", draft.kill.rank, "the process of this rank kills itself; the others go on")
+  app.add_option("--kill-rank", parsed.kill.rank, "the process of this rank kills itself; the others go on")
       ->group(kGroup);
-  app.add_option("--kill-step", draft.kill.step, "kill the process before this step")->group(kGroup);
-  app.add_flag("--kill-in-flight", draft.kill.is_in_flight,
+  app.add_option("--kill-step", parsed.kill.step, "kill the process before this step")->group(kGroup);
+  app.add_flag("--kill-in-flight", parsed.kill.is_in_flight,
                "kill the process in this step, after it has started its first group")
       ->group(kGroup);
   // Between the first process and those that it starts.
-  app.add_option("--child-process", draft.child.process)->group("");
-  app.add_option("--child-epoch", draft.child.epoch_monotonic_ns)->group("");
-  app.add_option("--child-truth", draft.child.truth_part)->group("");
+  app.add_option("--child-process", parsed.child.process)->group("");
+  app.add_option("--child-epoch", parsed.child.epoch_monotonic_ns)->group("");
+  app.add_option("--child-truth", parsed.child.truth_part)->group("");
 }
 
-void AddAll(CLI::App& app, Draft& draft) {
+void AddAll(CLI::App& app, ParsedOptions& parsed) {
   app.option_defaults()->always_capture_default();
   app.footer("Exit codes: 0; 1 a process failed; 2 bad options; 3 ncclCommDestroy would never return.");
-  AddCluster(app, draft);
-  AddWorkload(app, draft);
-  AddNccl(app, draft);
-  AddProcesses(app, draft);
+  AddCluster(app, parsed);
+  AddWorkload(app, parsed);
+  AddNccl(app, parsed);
+  AddProcesses(app, parsed);
 }
 
 Network NetworkByName(const std::string& name) {
@@ -181,37 +181,37 @@ Network NetworkByName(const std::string& name) {
 }
 
 // Returns what is wrong, or nothing.
-std::string ResolveCluster(Draft& draft) {
-  ClusterShape& shape = draft.options.workload.shape;
+std::string ResolveCluster(ParsedOptions& parsed) {
+  ClusterShape& shape = parsed.options.workload.shape;
   if (shape.ranks_per_node % shape.ranks_per_process != 0) {
     return fmt::format("--ranks-per-process {} does not divide --ranks-per-node {}", shape.ranks_per_process,
                        shape.ranks_per_node);
   }
-  shape.ranks_per_thread = draft.has_thread_per_rank ? 1 : shape.ranks_per_process;
-  if (draft.options.node >= shape.nodes)
-    return fmt::format("--node {}: the job has {} nodes", draft.options.node, shape.nodes);
-  if (draft.kill.rank >= shape.ranks())
-    return fmt::format("--kill-rank {}: the job has {} ranks", draft.kill.rank, shape.ranks());
-  if (const std::string& calls = draft.options.workload.calls; !calls.empty()) {
-    LayoutDraft unused(shape);
+  shape.ranks_per_thread = parsed.has_thread_per_rank ? 1 : shape.ranks_per_process;
+  if (parsed.options.node >= shape.nodes)
+    return fmt::format("--node {}: the job has {} nodes", parsed.options.node, shape.nodes);
+  if (parsed.kill.rank >= shape.ranks())
+    return fmt::format("--kill-rank {}: the job has {} ranks", parsed.kill.rank, shape.ranks());
+  if (const std::string& calls = parsed.options.workload.calls; !calls.empty()) {
+    LayoutBuilder unused(shape);
     if (const std::string error = WriteCallList(calls, unused); !error.empty()) return "--calls: " + error;
   }
-  if (draft.options.workload.shrink_at_step >= 0 && shape.ranks() < 2) return "--shrink-at-step needs two ranks";
+  if (parsed.options.workload.shrink_at_step >= 0 && shape.ranks() < 2) return "--shrink-at-step needs two ranks";
   return "";
 }
 
-std::string ResolveRelease(Draft& draft) {
-  const int native = NativeApiVersion(draft.nccl_version);
-  if (draft.nccl_version == 0) {
-    draft.nccl_version = kTypicalNcclVersions[static_cast<size_t>(draft.api_version - 1)];
+std::string ResolveRelease(ParsedOptions& parsed) {
+  const int native = NativeApiVersion(parsed.nccl_version);
+  if (parsed.nccl_version == 0) {
+    parsed.nccl_version = kTypicalNcclVersions[static_cast<size_t>(parsed.api_version - 1)];
   } else if (native == 0) {
     return fmt::format("--nccl-version {}: not a release with profiler plugins, 2.23 (22304) or later",
-                       draft.nccl_version);
-  } else if (native != draft.api_version) {
-    return fmt::format("--nccl-version {} speaks profiler API v{}: --api-version {}", draft.nccl_version, native,
+                       parsed.nccl_version);
+  } else if (native != parsed.api_version) {
+    return fmt::format("--nccl-version {} speaks profiler API v{}: --api-version {}", parsed.nccl_version, native,
                        native);
   }
-  draft.options.play.release = Release(draft.nccl_version);
+  parsed.options.play.release = Release(parsed.nccl_version);
   return "";
 }
 
@@ -225,12 +225,12 @@ std::string ResolveFaults(JobOptions& options) {
   return "";
 }
 
-std::string ResolveEnvironment(Draft& draft) {
+std::string ResolveEnvironment(ParsedOptions& parsed) {
   const auto is_pair = [](std::string_view text) { return text.find('=') != std::string::npos && text.front() != '='; };
-  for (const std::string& pair : draft.options.environment) {
+  for (const std::string& pair : parsed.options.environment) {
     if (!is_pair(pair)) return fmt::format("--env {}: not NAME=VALUE", pair);
   }
-  for (const std::string& text : draft.environment_of_ranks) {
+  for (const std::string& text : parsed.environment_of_ranks) {
     JobOptions::OfRanks of_ranks;
     int length = 0;
     if (std::sscanf(text.c_str(), "%d-%d:%n", &of_ranks.first, &of_ranks.last, &length) != 2 || length == 0) {
@@ -240,7 +240,7 @@ std::string ResolveEnvironment(Draft& draft) {
     }
     of_ranks.pair = text.substr(static_cast<size_t>(length));
     if (length == 0 || !is_pair(of_ranks.pair)) return fmt::format("--env-of {}: not RANKS:NAME=VALUE", text);
-    draft.options.environment_of_ranks.push_back(std::move(of_ranks));
+    parsed.options.environment_of_ranks.push_back(std::move(of_ranks));
   }
   return "";
 }
@@ -255,23 +255,23 @@ std::string ResolveIncidents(JobOptions& options) {
   return error;
 }
 
-std::string Resolve(Draft& draft) {
-  JobOptions& options = draft.options;
-  if (const std::string error = ResolveEnvironment(draft); !error.empty()) return error;
+std::string Resolve(ParsedOptions& parsed) {
+  JobOptions& options = parsed.options;
+  if (const std::string error = ResolveEnvironment(parsed); !error.empty()) return error;
   static const std::map<std::string, int> kLogLevels{{"none", 0}, {"warn", 2}, {"info", 3}, {"trace", 5}};
-  options.log_level = kLogLevels.at(draft.log_level);
-  options.is_real_time = draft.pace == "real";
+  options.log_level = kLogLevels.at(parsed.log_level);
+  options.is_real_time = parsed.pace == "real";
   options.play.seed = options.workload.seed;
-  options.play.network = NetworkByName(draft.network);
-  if (draft.duration_seconds > 0) {
-    options.steps = static_cast<int64_t>(std::ceil(draft.duration_seconds * options.steps_per_second));
+  options.play.network = NetworkByName(parsed.network);
+  if (parsed.duration_seconds > 0) {
+    options.steps = static_cast<int64_t>(std::ceil(parsed.duration_seconds * options.steps_per_second));
   }
-  if (draft.kill.rank >= 0) options.kill = draft.kill;
-  if (draft.child.process >= 0) options.child = draft.child;
-  const std::string cluster_error = ResolveCluster(draft);
+  if (parsed.kill.rank >= 0) options.kill = parsed.kill;
+  if (parsed.child.process >= 0) options.child = parsed.child;
+  const std::string cluster_error = ResolveCluster(parsed);
   if (!cluster_error.empty()) return cluster_error;
   if (const std::string error = ResolveIncidents(options); !error.empty()) return error;
-  const std::string release_error = ResolveRelease(draft);
+  const std::string release_error = ResolveRelease(parsed);
   return release_error.empty() ? ResolveFaults(options) : release_error;
 }
 
@@ -279,12 +279,12 @@ std::string Resolve(Draft& draft) {
 
 std::optional<int> ParseJobOptions(int argc, const char* const* argv, JobOptions& options) {
   CLI::App app("Calls a profiler plugin as NCCL does, without a GPU.", "nccl-sim");
-  Draft draft{.options = options};
-  AddAll(app, draft);
+  ParsedOptions parsed{.options = options};
+  AddAll(app, parsed);
   std::string error;
   try {
     app.parse(argc, argv);
-    error = Resolve(draft);
+    error = Resolve(parsed);
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
     return 0;
@@ -299,8 +299,8 @@ std::optional<int> ParseJobOptions(int argc, const char* const* argv, JobOptions
 std::string JobOptionsHelp() {
   CLI::App app("Calls a profiler plugin as NCCL does, without a GPU.", "nccl-sim");
   JobOptions options;
-  Draft draft{.options = options};
-  AddAll(app, draft);
+  ParsedOptions parsed{.options = options};
+  AddAll(app, parsed);
   return app.help();
 }
 

@@ -20,11 +20,11 @@ struct Kill {
   bool is_in_flight = false;
 };
 
-// What the first process tells those that it starts.
+// What the first process passes to those that it starts.
 struct ChildOptions {
   int process = 0;
   int64_t epoch_monotonic_ns = 0;
-  std::string truth_part;  // file for the account of this process
+  std::string truth_part;  // file for the ground truth of this process
 };
 
 struct JobOptions {
@@ -45,7 +45,7 @@ struct JobOptions {
     std::string pair;  // NAME=VALUE
   };
   std::vector<OfRanks> environment_of_ranks;
-  std::string truth_file;
+  std::string ground_truth_file;
   std::vector<std::string> faults;  // as they are written
   std::vector<std::string> incident_texts;
   std::vector<Incident> incidents;

@@ -22,9 +22,9 @@
 #include <utility>
 
 #include "simulator/device/virtual_clock.h"
+#include "simulator/job/ground_truth_file.h"
 #include "simulator/job/stop_signals.h"
 #include "simulator/job/training_process.h"
-#include "simulator/job/truth_file.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -224,8 +224,8 @@ int Job::Run() {
   const bool has_ended_well = WaitForAll(!has_started, epoch_ns + period_ns * options_.steps);
   const nlohmann::json truth = Truth();
   fmt::print("{}", SummaryOf(truth));
-  if (!options_.truth_file.empty() && !WriteJson(options_.truth_file, truth)) {
-    fmt::print(stderr, "nccl-sim: cannot write {}: {}\n", options_.truth_file, std::strerror(errno));
+  if (!options_.ground_truth_file.empty() && !WriteJson(options_.ground_truth_file, truth)) {
+    fmt::print(stderr, "nccl-sim: cannot write {}: {}\n", options_.ground_truth_file, std::strerror(errno));
     return 1;
   }
   if (!has_started) return 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts this program once for every process of the job, hands signals on, and puts the parts of the account together.
+// Starts this program once for every process of the job, hands signals on, and puts the parts of the ground truth
+// together.
 #pragma once
 
 #include "simulator/job/job_options.h"

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "simulator/device/virtual_clock.h"
-#include "simulator/job/truth_file.h"
+#include "simulator/job/ground_truth_file.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -47,7 +47,7 @@ TrainingProcess::TrainingProcess(const JobOptions& options, int process, const N
       process_(process),
       cuda_(cuda),
       workload_(options.workload),
-      pace_(options.is_real_time, stop_asked),
+      clock_mode_(options.is_real_time, stop_asked),
       plugin_(options.play.release, nccl, PluginOf(options)),
       feed_(workload_, TimelineOf(options, process)) {
   const ClusterShape& shape = workload_.shape();
@@ -57,7 +57,7 @@ TrainingProcess::TrainingProcess(const JobOptions& options, int process, const N
     for (size_t i = first; i < first + static_cast<size_t>(shape.ranks_per_thread); ++i) {
       called.push_back({*ranks_[i], *communicators_[i]});
     }
-    threads_.push_back(std::make_unique<CallingThread>(options.play, plugin_, pace_, std::move(called)));
+    threads_.push_back(std::make_unique<CallingThread>(options.play, plugin_, clock_mode_, std::move(called)));
   }
 }
 
@@ -67,12 +67,17 @@ void TrainingProcess::AddRank(int rank) {
   const auto use_gpu = [cuda = cuda_, node = shape.NodeOf(rank), gpu = shape.LocalRankOf(rank)] {
     if (cuda != nullptr) cuda->SetDevice(node, gpu);
   };
+  const auto make_sink = [&play = options_.play,
+                          &truths = truths_.emplace_back()](const Communicator& its_shape) -> GroundTruthSink& {
+    const uint64_t ranks = play.release.DescribesCommunicatorAtInit() ? static_cast<uint64_t>(its_shape.ranks()) : 0;
+    return truths.emplace_back(ranks, play.release, play.lists_operations || play.faults.Any());
+  };
   communicators_.push_back(
-      std::make_unique<CommunicatorSet>(options_.play, workload_.communicators(), plugin_, rank, use_gpu));
+      std::make_unique<CommunicatorSet>(options_.play, workload_.communicators(), plugin_, rank, use_gpu, make_sink));
   // What a late poll finds depends on the work that came until then, and on nothing else: no thread runs ahead.
-  const int64_t most_ahead_ns = options_.play.faults.Any() ? 0 : Delivery::kMostAheadNs;
-  ranks_.push_back(
-      std::make_unique<Rank>(rank, clock, pace_, options_.play.release.HasProfilerThread(), use_gpu, most_ahead_ns));
+  const int64_t most_ahead_ns = options_.play.faults.Any() ? 0 : EventQueue::kMostAheadNs;
+  ranks_.push_back(std::make_unique<Rank>(rank, clock, clock_mode_, options_.play.release.HasProfilerThread(), use_gpu,
+                                          most_ahead_ns));
 }
 
 bool TrainingProcess::IsKilled() const {
@@ -94,7 +99,7 @@ bool TrainingProcess::PlayStep(CallingThread& calling, const ThreadStep& step) {
   }
   if (step.stopped_ns < kNever) {
     calling.GoOnTo(step.stopped_ns);
-    if (options_.is_real_time && !pace_.StopAsked()) raise(SIGSTOP);  // the first process continues it in the end
+    if (options_.is_real_time && !clock_mode_.StopAsked()) raise(SIGSTOP);  // the first process continues it in the end
     goes_on = false;
   }
   if (!goes_on) calling.GoOnTo(StepPeriodNs(options_) * options_.steps);
@@ -104,17 +109,17 @@ bool TrainingProcess::PlayStep(CallingThread& calling, const ThreadStep& step) {
 void TrainingProcess::RunThread(size_t thread) {
   CallingThread& calling = *threads_[thread];
   const int64_t end = IsKilled() ? options_.kill->step : options_.steps;
-  for (int64_t step = 0; step < end && !pace_.StopAsked(); ++step) {
+  for (int64_t step = 0; step < end && !clock_mode_.StopAsked(); ++step) {
     if (!PlayStep(calling, feed_.Next(thread))) return calling.Drain();
   }
   calling.Drain();
   if (IsKilled()) {
-    if (options_.kill->is_in_flight && !pace_.StopAsked()) calling.PlayHanging(feed_.Next(thread));
+    if (options_.kill->is_in_flight && !clock_mode_.StopAsked()) calling.PlayHanging(feed_.Next(thread));
     calling.Drain();
     return;
   }
   const std::chrono::duration<double> hold(options_.hold_seconds);
-  pace_.SleepUntil(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(hold));
+  clock_mode_.SleepUntil(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(hold));
   if (options_.finalizes) calling.Finalize();
 }
 
@@ -140,8 +145,9 @@ nlohmann::json TrainingProcess::Truth() const {
     nlohmann::json truth = TruthOfRank(rank, shape.LocalRankOf(rank), shape.NodeOf(rank), getpid(), IsKilled(), uuid);
     truth["process_steps"] = steps;
     truth["process_late_steps"] = late_steps;
-    for (const auto& communicator : communicators_[i]->All()) {
-      truth["communicators"].push_back(TruthOf(*communicator, options_.play));
+    const auto& made = communicators_[i]->All();
+    for (size_t number = 0; number < made.size(); ++number) {
+      truth["communicators"].push_back(TruthOf(*made[number], truths_[i][number], options_.play));
     }
     ranks.push_back(std::move(truth));
   }

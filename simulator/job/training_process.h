@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process of the job: its ranks, their threads, and the account of what was played to the plugin.
+// One process of the job: its ranks, their threads, and the ground truth of what was played to the plugin.
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "simulator/device/clock_mode.h"
 #include "simulator/device/cuda_driver.h"
-#include "simulator/device/pace.h"
 #include "simulator/device/rank.h"
 #include "simulator/job/calling_thread.h"
 #include "simulator/job/job_options.h"
 #include "simulator/loader/profiler_plugin.h"
 #include "simulator/nccl/communicator_set.h"
+#include "simulator/truth/ground_truth.h"
 #include "simulator/workload/step_feed.h"
 
 namespace nccl_exporter::sim {
@@ -44,9 +46,12 @@ class TrainingProcess {
   const int process_;
   const CudaDriver* const cuda_;
   const Workload workload_;
-  const Pace pace_;
+  const ClockMode clock_mode_;
   ProfilerPlugin plugin_;
   StepFeed feed_;
+  // Of each rank, in the order in which its communicators are made: the player reports to it, and only the job reads
+  // it.
+  std::deque<std::deque<GroundTruth>> truths_;
   std::vector<std::unique_ptr<CommunicatorSet>> communicators_;  // outlive the ranks' threads
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<std::unique_ptr<CallingThread>> threads_;

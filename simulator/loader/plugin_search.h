@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a release of NCCL looks for its profiler plugin, and for which symbols in it.
+// Search of a release of NCCL for its profiler plugin: names of files, and symbols in them.
 #pragma once
 
 #include <optional>

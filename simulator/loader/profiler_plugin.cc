@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "simulator/device/virtual_clock.h"
-#include "simulator/loader/beside_program.h"
 #include "simulator/loader/plugin_search.h"
+#include "simulator/loader/sibling_path.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -35,7 +35,7 @@ int CallInit(int api_version, void* init, const CommunicatorIdentity& c, void** 
 
 std::optional<NcclLibrary> NcclLibrary::Load(std::string& error) {
   // Global, as a framework loads the real one.
-  void* library = dlopen(BesideProgram(kFile).c_str(), RTLD_NOW | RTLD_GLOBAL);
+  void* library = dlopen(SiblingPath(kFile).c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     error = dlerror();
     return std::nullopt;
@@ -44,7 +44,7 @@ std::optional<NcclLibrary> NcclLibrary::Load(std::string& error) {
   const auto log = reinterpret_cast<decltype(&NcclSimLog)>(dlsym(library, "NcclSimLog"));
   const auto configure = reinterpret_cast<decltype(&NcclSimConfigure)>(dlsym(library, "NcclSimConfigure"));
   if (mask == nullptr || log == nullptr || configure == nullptr) {
-    error = fmt::format("{} lacks a symbol", BesideProgram(kFile).string());
+    error = fmt::format("{} lacks a symbol", SiblingPath(kFile).string());
     return std::nullopt;
   }
   return NcclLibrary{mask(), log, configure};

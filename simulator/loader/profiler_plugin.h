@@ -15,7 +15,7 @@
 
 namespace nccl_exporter::sim {
 
-// What init tells of a communicator, from v4 on.
+// What init reports of a communicator, from v4 on.
 struct CommunicatorIdentity {
   uint64_t id = 0;
   const char* name = nullptr;

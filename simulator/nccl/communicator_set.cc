@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include "simulator/workload/dice.h"
+#include "simulator/workload/hash_random.h"
 
 namespace nccl_exporter::sim {
 
@@ -14,8 +14,8 @@ bool CommunicatorSet::IsRecreatedAt(int64_t step) const { return !live_.empty() 
 void CommunicatorSet::Make(int number, int64_t now_ns) {
   const Communicator& shape = communicators_[static_cast<size_t>(number)];
   // The same on all ranks, another one every time.
-  const uint64_t id = Dice(options_.seed, number, generation_, 0x636f6d6d);
-  auto made = std::make_unique<LiveCommunicator>(shape, id, shape.RankOf(global_rank_), options_);
+  const uint64_t id = HashRandom(options_.seed, number, generation_, 0x636f6d6d);
+  auto made = std::make_unique<LiveCommunicator>(shape, id, shape.RankOf(global_rank_), options_, make_sink_(shape));
   use_gpu_();
   const char* name = made->is_named ? shape.name.c_str() : nullptr;
   plugin_.Init({id, name, shape.nodes, shape.ranks(), made->rank}, &made->context, now_ns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicators of one rank: made when a step first needs them, made anew every so many steps, kept for the
-// account.
+// The communicators of one rank: made when a step first needs them, made again every so many steps, kept for the
+// ground truth.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,25 @@
 
 namespace nccl_exporter::sim {
 
+// Called once for each communicator that is made. The sink outlives the set.
+using SinkMaker = std::function<GroundTruthSink&(const Communicator& shape)>;
+
 class CommunicatorSet {
  public:
   CommunicatorSet(const PlayOptions& options, const std::vector<Communicator>& communicators, ProfilerPlugin& plugin,
-                  int global_rank, std::function<void()> use_gpu)
+                  int global_rank, std::function<void()> use_gpu, SinkMaker make_sink)
       : options_(options),
         communicators_(communicators),
         plugin_(plugin),
         global_rank_(global_rank),
-        use_gpu_(std::move(use_gpu)) {}
+        use_gpu_(std::move(use_gpu)),
+        make_sink_(std::move(make_sink)) {}
 
   // Whether UpdateTo would finalize any communicator; all their events must have been delivered before.
   bool IsRecreatedAt(int64_t step) const;
   // Finalizes what is old and makes what the step needs.
   void UpdateTo(int64_t step, int64_t now_ns);
-  // One whose destruction would hang is not finalized, but said on stderr and kept in its account.
+  // One whose destruction would hang is not finalized, but reported on stderr and kept.
   void FinalizeAll(int64_t now_ns);
   bool HasHung() const { return has_hung_; }
 
@@ -49,6 +53,7 @@ class CommunicatorSet {
   ProfilerPlugin& plugin_;
   const int global_rank_;
   const std::function<void()> use_gpu_;  // a communicator is made for the current GPU
+  const SinkMaker make_sink_;
   int64_t generation_ = 0;
   bool has_hung_ = false;
   std::map<int, LiveCommunicator*> live_;

@@ -64,7 +64,7 @@ GroupEvents::CallEvent GroupEvents::Call(LiveCommunicator& communicator, const R
   if (Starts(is_p2p ? kP2pBits : kCollBits | CopyEngineBits(release_))) {
     Descriptor descriptor = DescribeCall(release_, call, group_handle_, is_captured);
     plugin_.Start(communicator.context, &slot, descriptor, now_ns += kCallbackNs);
-    communicator.account.AddCall(call.function);
+    communicator.truth.AddCall(call.function);
   }
   if (slot != nullptr) plugin_.Stop(slot, now_ns += kCallbackNs);
   return {mask_, slot};

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 
+#include "proto/code_table.h"
+#include "proto/collective.h"
 #include "simulator/release/descriptor.h"
-#include "simulator/workload/dice.h"
+#include "simulator/workload/hash_random.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -35,6 +37,18 @@ constexpr std::array kSendStates{EventState::kProxyOpSendPosted, EventState::kPr
 constexpr std::array kRecvStates{EventState::kProxyOpRecvPosted, EventState::kProxyOpRecvReceived,
                                  EventState::kProxyOpRecvTransmitted, EventState::kProxyOpRecvDone};
 
+// NCCL's names of the phases; the events carry them.
+struct PhaseRow {
+  KernelPhase id;
+  std::string_view name;
+};
+constexpr std::array<PhaseRow, kCountOf<KernelPhase>> kPhases{{
+    {KernelPhase::kInitialSync, "initial_sync"},
+    {KernelPhase::kCompute, "compute"},
+    {KernelPhase::kFinalSync, "final_sync"},
+}};
+static_assert(IsInOrder(kPhases));
+
 // Short messages run on LL kernels, which have no phases.
 bool HasPhases(const Task& task, const Release& release) {
   constexpr uint64_t kLeastBytes = 65536;
@@ -55,8 +69,9 @@ struct Launch::ProxyOp {
 };
 
 int64_t Launch::DelayNs(int64_t most_ns, int channel, int purpose) const {
-  const uint64_t dice = Dice(options_.seed, rank_.global_rank(), communicator_.id, kernel_.start_ns, channel, purpose);
-  return static_cast<int64_t>(dice % static_cast<uint64_t>(most_ns));
+  const uint64_t bits =
+      HashRandom(options_.seed, rank_.global_rank(), communicator_.id, kernel_.start_ns, channel, purpose);
+  return static_cast<int64_t>(bits % static_cast<uint64_t>(most_ns));
 }
 
 WorkItem Launch::ItemOn(int channel) const {
@@ -86,7 +101,7 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
                       .bytes = task.message_bytes,
                       .shows_its_end = is_timed_ && (shows_kernel || has_proxy_events)});
   members_.back().operation =
-      communicator_.account.AddOperation(task.call.function, task.message_bytes, kernel_.start_ns);
+      communicator_.truth.AddOperation(task.call.function, task.message_bytes, kernel_.start_ns);
   true_members_.push_back(members_.back());
   int64_t last_due_ns = now_ns;
   if (has_kernel_events) {
@@ -119,15 +134,15 @@ Launch::PhaseBorders Launch::BordersOn(int channel) const {
 
 // Between the start of a channel and its stop; phases without length are left out.
 void Launch::ReportPhases(const Part& part, void* kernel_handle, int64_t now_ns) {
-  constexpr std::array<std::string_view, 3> kNames{"initial_sync", "compute", "final_sync"};
   const PhaseBorders borders = BordersOn(part.channel);
-  for (size_t i = 0; i < kNames.size(); ++i) {
+  for (const auto& [id, name] : kPhases) {
+    const auto i = static_cast<size_t>(id);
     if (borders[i] == borders[i + 1]) continue;
     void* handle = nullptr;
     Descriptor descriptor(options_.release.api_version(), kKernelPhase, kernel_handle, 0);
     descriptor.PutSigned(Field::kKernelPhaseChannel, part.channel)
         .Put(Field::kKernelPhaseId, i)
-        .PutText(Field::kKernelPhaseName, kNames[i])
+        .PutText(Field::kKernelPhaseName, name)
         .Put(Field::kKernelPhaseTimer, borders[i]);
     plugin_.Start(communicator_.context, &handle, descriptor, now_ns);
     if (handle == nullptr) continue;
@@ -228,7 +243,7 @@ void Launch::StopKernelChannel(const Part& part, ChannelConnection& connection, 
     if (options_.release.ClearsKernelSlots()) connection.kernel_handle = nullptr;
   }
   if (!is_timed_) {
-    // It would tell the time of other work.
+    // The events carry the times of other work.
   } else if (options_.release.HasKernelTimes()) {
     const GpuTimes times = TimesOf(ItemOn(part.channel));
     members_[part.member].Cover(times.start_ns, times.stop_ns);
@@ -304,14 +319,14 @@ void Launch::StopProxyOp(const Part& part, ProxyOp& op, int64_t now_ns) {
 }
 
 void Launch::EndUpload() {
-  communicator_.account.ListDurations(true_members_);
+  communicator_.truth.ListDurations(true_members_);
   communicator_.proxy_starts_due_ns = std::max(communicator_.proxy_starts_due_ns, proxy_starts_due_ns_);
   EndPart();
 }
 
 // The members' intervals were written before each part's decrement.
 void Launch::EndPart() {
-  if (open_parts_.fetch_sub(1, std::memory_order_acq_rel) == 1) communicator_.account.CompleteLaunch(members_);
+  if (open_parts_.fetch_sub(1, std::memory_order_acq_rel) == 1) communicator_.truth.CompleteLaunch(members_);
 }
 
 }  // namespace nccl_exporter::sim

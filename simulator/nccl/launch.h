@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan that is on the GPU: what its kernel and its proxy operations will report, and what the account gets of it.
+// A plan that is on the GPU: what its kernel and its proxy operations will report, and what the ground truth gets of
+// it.
 #pragma once
 
 #include <atomic>

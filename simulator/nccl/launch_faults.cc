@@ -34,7 +34,7 @@ int64_t Launch::PostPolledEvents(const Task& task, size_t member, int64_t now_ns
     if (!std::exchange(has_polled_parts_, true)) LoseEvents(work);
     if (GetsStuck(connection)) work.counter = PolledWork::kNeverWritten;
     if (connection.is_stuck || !work.start || !work.stop) {
-      communicator_.account.MarkAffected(members_[member].operation);
+      communicator_.truth.MarkAffected(members_[member].operation);
     }
     communicator_.polled[static_cast<size_t>(channel)].Append(task.call.function == Function::kRecv, std::move(work),
                                                               now_ns, rank_.kernel_events(), faults);
@@ -102,7 +102,7 @@ void Launch::ReportStop(const Part& part, ChannelConnection& connection, const W
     gpu_ns = connection.started_gpu_ns;
     is_false = true;
   }
-  if (is_false) communicator_.account.MarkAffected(members_[part.member].operation);
+  if (is_false) communicator_.truth.MarkAffected(members_[part.member].operation);
   StopKernelChannel(part, connection, gpu_ns, now_ns);
 }
 

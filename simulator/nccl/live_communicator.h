@@ -15,7 +15,7 @@
 #include "simulator/release/play_options.h"
 #include "simulator/release/profiler_event.h"
 #include "simulator/release/release.h"
-#include "simulator/truth/truth_account.h"
+#include "simulator/truth/ground_truth_sink.h"
 #include "simulator/workload/group.h"
 
 namespace nccl_exporter::sim {
@@ -40,13 +40,9 @@ struct DestroyHang {
 };
 
 struct LiveCommunicator {
-  LiveCommunicator(const Communicator& its_shape, uint64_t its_id, int its_rank, const PlayOptions& options)
-      : shape(its_shape),
-        id(its_id),
-        rank(its_rank),
-        is_named(options.names_communicators),
-        account(options.release.DescribesCommunicatorAtInit() ? static_cast<uint64_t>(its_shape.ranks()) : 0,
-                options.lists_operations || options.faults.Any()) {
+  LiveCommunicator(const Communicator& its_shape, uint64_t its_id, int its_rank, const PlayOptions& options,
+                   GroundTruthSink& its_truth)
+      : shape(its_shape), id(its_id), rank(its_rank), is_named(options.names_communicators), truth(its_truth) {
     for (WorkCounters& channel : counters) channel.SetEntries(options.release.RingEntries());
     for (PolledChannel& channel : polled) channel.SetInOrder(options.release.PollsInOrder());
   }
@@ -54,7 +50,7 @@ struct LiveCommunicator {
   const Communicator& shape;
   const uint64_t id;
   const int rank;       // in this communicator
-  const bool is_named;  // the plugin is told shape.name
+  const bool is_named;  // the plugin gets shape.name
   void* context = nullptr;
   std::array<std::array<ChannelConnection, 2>, kMostChannels> connections;  // [channel][is receive]
   std::array<WorkCounters, kMostChannels> counters;
@@ -72,7 +68,7 @@ struct LiveCommunicator {
   // Changes of the kernel events' bit where NCCL cannot bear one; see PreparedPlan::CountMaskFaults.
   std::atomic<uint64_t> mask_faults = 0;
   std::atomic<int> first_bit = -1;  // of the bit, in the first task
-  TruthAccount account;
+  GroundTruthSink& truth;
 
   // The earliest wait of any channel that no kernel will ever end.
   std::optional<DestroyHang> Unending() const {

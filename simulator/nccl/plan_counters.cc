@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "simulator/nccl/prepared_plan.h"
-#include "simulator/workload/dice.h"
+#include "simulator/workload/hash_random.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 // The kernel of joined Broadcasts looks for the bit in descriptions of another layout (2.30.7 src/device/common.h
 // profilerEnabled() reads ncclDevWorkColl, 128 bytes, where ncclDevWorkBcast of 48 bytes lie): of every third item it
 // takes a bit of an address, of the others one that is 0.
-bool SeemsToHaveBit(uint64_t address_dice, size_t item) { return item % 3 == 2 && address_dice % 2 == 1; }
+bool SeemsToHaveBit(uint64_t address_hash, size_t item) { return item % 3 == 2 && address_hash % 2 == 1; }
 
 }  // namespace
 
@@ -76,8 +76,8 @@ void PreparedPlan::RunJoined(Launch& launch, int64_t now_ns) {
   for (size_t item = 0; item < joined_.size(); ++item) {
     const Task& task = joined_[item];
     for (int part = 0; part < task.channels.used; ++part) {
-      const uint64_t dice = Dice(communicator_.id, communicator_.launches, item, part);
-      launch.RunOnDevice(part, SeemsToHaveBit(dice, item), now_ns);
+      const uint64_t bits = HashRandom(communicator_.id, communicator_.launches, item, part);
+      launch.RunOnDevice(part, SeemsToHaveBit(bits, item), now_ns);
     }
   }
 }

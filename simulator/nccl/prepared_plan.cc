@@ -4,8 +4,7 @@
 #include <algorithm>
 
 #include "simulator/nccl/group_events.h"
-#include "simulator/truth/truth_drift.h"
-#include "simulator/workload/dice.h"
+#include "simulator/workload/hash_random.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -94,7 +93,7 @@ void PreparedPlan::MaybeLetKernelEndFirst(uint64_t purpose, int64_t end_ns, int6
   constexpr int64_t kShortKernelNs = 200000;
   constexpr uint64_t kOneIn = 16;
   if (end_ns > preempted_until_ns_ || end_ns > now_ns + kShortKernelNs) return;
-  if (end_ns <= now_ns || Dice(options_.seed, communicator_.id, end_ns, purpose) % kOneIn != 0) return;
+  if (end_ns <= now_ns || HashRandom(options_.seed, communicator_.id, end_ns, purpose) % kOneIn != 0) return;
   rank_.GoOnTo(end_ns);
   now_ns = end_ns;
 }
@@ -111,7 +110,7 @@ void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes
   }
   const bool replays_after_eager = way == Way::kReplay && !communicator_.was_captured;
   if (way != Way::kAtCapture &&
-      LaunchBringsDrift(LaunchedTasksOf(tasks_, communicator_.rank), replays_after_eager, release)) {
+      communicator_.truth.BringsDrift(LaunchedTasksOf(tasks_, communicator_.rank), replays_after_eager)) {
     communicator_.is_drifting.store(true);
   }
   StartTasks(way, now_ns);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "simulator/workload/dice.h"
+#include "simulator/workload/hash_random.h"
 #include "simulator/workload/rank_calls.h"
 
 namespace nccl_exporter::sim {
@@ -55,8 +55,9 @@ Channels ChannelsOf(const RankCall& call, const LiveCommunicator& communicator, 
   const uint64_t bytes = MessageBytesOf(call, ranks);
   Channels channels;
   // Consecutive operations are spread over the channels, so that the lowest is not always 0.
-  channels.low = static_cast<int>(call.peer >= 0 ? Dice(communicator.id, DistanceOf(call, communicator.rank, ranks)) % 4
-                                                 : Dice(communicator.id, bytes, call.count, call.peer) % 4);
+  channels.low =
+      static_cast<int>(call.peer >= 0 ? HashRandom(communicator.id, DistanceOf(call, communicator.rank, ranks)) % 4
+                                      : HashRandom(communicator.id, bytes, call.count, call.peer) % 4);
   channels.used = ChannelsFor(bytes, options.most_channels);
   channels.announced = channels.played = channels.used;
   if (call.peer >= 0) {

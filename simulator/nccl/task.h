@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL makes of a call: a task with its mask, its channels and its handle, and the Coll or P2p event that
-// announces it.
+// Task that NCCL makes of a call, with its mask, its channels and its handle, and the Coll or P2p event that announces
+// it.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Channels {
 
 struct Task {
   RankCall call = {};
-  uint64_t message_bytes = 0;  // as far as NCCL tells the plugin; see MessageBytesOf
+  uint64_t message_bytes = 0;  // as far as NCCL reports it to the plugin; see MessageBytesOf
   uint32_t mask = 0;           // that was in effect when the call was made
   void* parent = nullptr;      // handle of the call's event
   void* handle = nullptr;      // NCCL's slot of the Coll or P2p handle

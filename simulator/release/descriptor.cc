@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "proto/code_table.h"
 #include "simulator/release/release.h"
 
 namespace nccl_exporter::sim {
@@ -12,14 +13,14 @@ namespace {
 constexpr int16_t kNo = -1;  // the version has no such field
 
 struct Row {
-  Field field;
+  Field id;
   uint8_t bytes;
   std::array<int16_t, kApiVersions> offset;  // by API version less one
 };
 
 constexpr std::array<size_t, kApiVersions> kDescriptorBytes{120, 128, 120, 104, 112, 112, 136};
 
-constexpr std::array<Row, static_cast<size_t>(Field::kCount)> kRows{{
+constexpr std::array<Row, kCountOf<Field>> kRows{{
     {Field::kType8, 1, {0, 0, 0, 0, kNo, kNo, kNo}},
     {Field::kType64, 8, {kNo, kNo, kNo, kNo, 0, 0, 0}},
     {Field::kParent, 8, {8, 8, 8, 8, 8, 8, 8}},
@@ -83,14 +84,7 @@ constexpr std::array<Row, static_cast<size_t>(Field::kCount)> kRows{{
     {Field::kP2pApiCaptured, 1, {kNo, kNo, kNo, kNo, 56, 56, 56}},
     {Field::kKernelLaunchStream, 8, {kNo, kNo, kNo, kNo, 24, 24, 24}},
 }};
-
-constexpr bool RowsAreInOrder() {
-  for (size_t i = 0; i < kRows.size(); ++i) {
-    if (kRows[i].field != static_cast<Field>(i)) return false;
-  }
-  return true;
-}
-static_assert(RowsAreInOrder(), "a row is found by its field's number");
+static_assert(IsInOrder(kRows));
 
 }  // namespace
 
@@ -106,7 +100,7 @@ Descriptor::Descriptor(int api_version, EventBit type, const void* parent, int r
 }
 
 Descriptor& Descriptor::Put(Field field, uint64_t value) {
-  const Row& row = kRows[static_cast<size_t>(field)];
+  const Row& row = RowIn(kRows, field);
   const int16_t offset = row.offset[static_cast<size_t>(api_version_ - 1)];
   if (offset == kNo) return *this;
   assert(static_cast<size_t>(offset) + row.bytes <= size());

@@ -14,71 +14,98 @@ namespace {
 constexpr int kAnyLater = std::numeric_limits<int>::max();
 constexpr FaultParameter kNone{};
 
-constexpr std::array<FaultTraits, kFaultCount> kFaults{{
-    {"drift-self-send",
+constexpr std::array<FaultTraits, kCountOf<Fault>> kFaults{{
+    {Fault::kDriftSelfSend,
+     "drift-self-send",
      22600,
      23100,
      {kNone, kNone},
      "the device counts sends to oneself and empty parts, and the host does not; later events come too early, with the "
      "times of older work"},
-    {"drift-graph",
+    {Fault::kDriftGraph,
+     "drift-graph",
      22603,
      23100,
      {kNone, kNone},
      "with --graph: the host does not count replays after an eager call; they show times of older work"},
-    {"drift-broadcast",
+    {Fault::kDriftBroadcast,
+     "drift-broadcast",
      22900,
      kAnyLater,
      {kNone, kNone},
      "unless NCCL_ALLGATHERV_ENABLE=0: the device counts Broadcasts of several roots in one group, from 2.31 on any "
      "Broadcast, and the host does not: as drift-self-send"},
-    {"host-ahead",
+    {Fault::kHostAhead,
+     "host-ahead",
      22600,
      kAnyLater,
      {{{"after", 10}, kNone}},
      "after `after` launches of a communicator the host counts one too many; events come late, with the times of later "
      "work"},
-    {"device-ahead",
+    {Fault::kDeviceAhead,
+     "device-ahead",
      22600,
      kAnyLater,
      {{{"after", 10}, kNone}},
      "after `after` launches of a communicator the device counts one too many; events come too early, with the times "
      "of older work"},
-    {"ring-overrun",
+    {Fault::kRingOverrun,
+     "ring-overrun",
      22700,
      kAnyLater,
      {{{"late", 20000000}, {"every", 50000000}}},
      "every `every` ns the thread that polls is blocked for `late` ns; after more than 64 work items it finds newer "
      "times"},
-    {"lost-start",
+    {Fault::kLostStart,
+     "lost-start",
      22700,
      23100,
      {{{"every", 7}, kNone}},
      "in every n-th launch the first channel reports its stop on a handle of earlier work, and no start"},
-    {"lost-kernel",
+    {Fault::kLostKernel,
+     "lost-kernel",
      22600,
      kAnyLater,
      {{{"every", 23}, kNone}},
      "in every n-th launch the first channel loses its stop, or both start and stop, alternately"},
-    {"stuck",
+    {Fault::kStuck,
+     "stuck",
      22600,
      kAnyLater,
      {{{"after", 20}, kNone}},
      "after `after` launches of a communicator the host waits on one channel for a counter that never comes"},
-    {"backwards", 22700, kAnyLater, {{{"every", 7}, kNone}}, "in every n-th launch stops lie before starts"},
-    {"zero", 22700, kAnyLater, {{{"every", 7}, kNone}}, "in every n-th launch starts are 0, or stops, alternately"},
-    {"equal", 22700, kAnyLater, {{{"every", 7}, kNone}}, "in every n-th launch stops equal their starts"},
-    {"jump",
+    {Fault::kBackwards,
+     "backwards",
+     22700,
+     kAnyLater,
+     {{{"every", 7}, kNone}},
+     "in every n-th launch stops lie before starts"},
+    {Fault::kZero,
+     "zero",
+     22700,
+     kAnyLater,
+     {{{"every", 7}, kNone}},
+     "in every n-th launch starts are 0, or stops, alternately"},
+    {Fault::kEqual,
+     "equal",
+     22700,
+     kAnyLater,
+     {{{"every", 7}, kNone}},
+     "in every n-th launch stops equal their starts"},
+    {Fault::kJump,
+     "jump",
      22700,
      kAnyLater,
      {{{"by", 5000000}, {"every", 7000000}}},
      "every `every` ns the GPU's clock jumps by `by` ns (may be negative)"},
-    {"ras-mask",
+    {Fault::kRasMask,
+     "ras-mask",
      23100,
      kAnyLater,
      {{{"mask", 6}, {"every", 50000000}}},
      "every `every` ns an operator sets the event mask over RAS: to `mask` (6: no kernel events), and back"},
 }};
+static_assert(IsInOrder(kFaults));
 
 std::optional<int64_t> NumberIn(std::string_view text) {
   int64_t number = 0;
@@ -101,11 +128,11 @@ std::string SetParameter(const FaultTraits& traits, std::string_view text, std::
 
 }  // namespace
 
-const FaultTraits& TraitsOf(Fault fault) { return kFaults[static_cast<size_t>(fault)]; }
+const FaultTraits& TraitsOf(Fault fault) { return RowIn(kFaults, fault); }
 
 std::string Faults::Add(std::string_view text, const Release& release) {
   const std::string_view name = text.substr(0, text.find(':'));
-  const auto row = std::find_if(kFaults.begin(), kFaults.end(), [&](const FaultTraits& t) { return t.name == name; });
+  const auto* const row = std::ranges::find(kFaults, name, &FaultTraits::name);
   if (row == kFaults.end()) return fmt::format("--fault {}: there is no such fault", name);
   if (release.nccl_version() < row->first_release || release.nccl_version() >= row->end_release) {
     return fmt::format("--fault {}: NCCL {} does not have it", name, release.nccl_version());
@@ -117,7 +144,7 @@ std::string Faults::Add(std::string_view text, const Release& release) {
     if (std::string error = SetParameter(*row, one, values); !error.empty()) return error;
     rest = rest.substr(std::min(rest.size(), one.size() + 1));
   }
-  parameters_[static_cast<Fault>(row - kFaults.begin())] = values;
+  parameters_[row->id] = values;
   return "";
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can go wrong with NCCL's kernel events and their time stamps: one row each, with its parameters and the releases
-// that it exists in.
+// Faults of NCCL's kernel events and their time stamps: one row each, with its parameters and the releases that have
+// it.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "proto/code_table.h"
 #include "simulator/release/release.h"
 
 namespace nccl_exporter::sim {
@@ -32,7 +33,6 @@ enum class Fault : uint8_t {
   kRasMask,
   kCount
 };
-inline constexpr size_t kFaultCount = static_cast<size_t>(Fault::kCount);
 
 struct FaultParameter {
   std::string_view name;
@@ -40,6 +40,7 @@ struct FaultParameter {
 };
 
 struct FaultTraits {
+  Fault id;
   std::string_view name;
   int first_release;  // from this one on
   int end_release;    // and before this one

@@ -49,7 +49,7 @@ TEST(Faults, RefuseAReleaseThatDoesNotHaveThem) {
 
 TEST(Faults, AreAllInTheHelp) {
   const std::string help = FaultHelp();
-  for (size_t i = 0; i < kFaultCount; ++i) {
+  for (size_t i = 0; i < kCountOf<Fault>; ++i) {
     EXPECT_NE(help.find("  " + std::string(TraitsOf(static_cast<Fault>(i)).name)), std::string::npos);
   }
 }

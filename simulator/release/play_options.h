@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a job is played to the plugin: everything that NCCL, its settings and the machine decide, and not the workload.
+// Options by which a job is played to the plugin: all that NCCL, its settings and the machine decide, not the workload.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct PlayOptions {
   bool captures_graphs = false;              // groups are captured once, then replayed
   bool is_nonblocking = false;               // communicators launch on a thread of their own
   bool names_communicators = true;           // ncclConfig_t.commName is set
-  int64_t recreate_every = 0;                // steps, after which all communicators are made anew; 0: never
+  int64_t recreate_every = 0;                // steps, after which all communicators are made again; 0: never
   int64_t gpu_clock_granularity_ns = 32;
   Faults faults;
-  bool lists_operations = false;  // the account has every operation with its true duration
+  bool lists_operations = false;  // the ground truth has every operation with its true duration
 };
 
 }  // namespace nccl_exporter::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between NCCL releases as a profiler plugin sees them: one named rule each, by release number, as read in
-// NCCL's source. The source of a rule stands beside it; files are NCCL's.
+// Differences between NCCL releases as a profiler plugin sees them: one named rule each, by release number, as read in
+// NCCL's source. The source of a rule is beside it; files are NCCL's.
 //
 // Sources: the release tags of github.com/NVIDIA/nccl up to 2.30.7. 2.31: the copy of 2.31.2 in
 // github.com/meta-pytorch/torchcomms, comms/ncclx/v2_31. 2.31.3, 2.32.3 and 2.32.6: release notes and single files of

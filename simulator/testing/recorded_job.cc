@@ -9,13 +9,13 @@
 
 #include "simulator/device/virtual_clock.h"
 #include "simulator/job/training_process.h"
-#include "simulator/loader/beside_program.h"
 #include "simulator/loader/profiler_plugin.h"
+#include "simulator/loader/sibling_path.h"
 
 namespace nccl_exporter::sim {
 namespace {
 
-std::string PluginPath() { return BesideProgram("librecording-plugin.so"); }
+std::string PluginPath() { return SiblingPath("librecording-plugin.so"); }
 
 // Kept open, so that the recording outlives NCCL's dlclose.
 template <typename Function>
@@ -49,6 +49,21 @@ std::string RecordedJob::ValueOf(const std::string& line, const std::string& key
   if (at == std::string::npos) return "";
   const size_t value = at + 1 + key.size();
   return line.substr(value, line.find(' ', value) - value);
+}
+
+std::string RecordedJob::HandleOf(const std::string& line) {
+  const size_t at = line.find('#');
+  return line.substr(at, line.find(' ', at) - at);
+}
+
+const nlohmann::json& RecordedJob::TruthOf(const std::string& function) const {
+  return ranks[0]["communicators"][0]["functions"][function];
+}
+
+uint64_t RecordedJob::SumOfSizes(const std::string& function, const std::string& count) const {
+  uint64_t sum = 0;
+  for (const nlohmann::json& size : TruthOf(function)["sizes"]) sum += size[count].get<uint64_t>();
+  return sum;
 }
 
 JobOptions OneAllReduce(int nccl_version) {

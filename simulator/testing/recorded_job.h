@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays processes of a job to the recording plugin, inside of the test, and gives back what the plugin wrote down.
+// Plays processes of a job to the recording plugin, inside of the test, and returns what the plugin recorded.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@ namespace nccl_exporter::sim {
 
 struct RecordedJob {
   std::vector<std::string> lines;
-  nlohmann::json ranks;  // the account
+  nlohmann::json ranks;  // the ground truth
 
   // Lines that begin with `start`, such as "U " or "U +Coll".
   std::vector<std::string> Starting(const std::string& start) const;
@@ -21,6 +22,12 @@ struct RecordedJob {
   std::string Order(char thread) const;
   // Value of `key` in a line; empty if it is not there.
   static std::string ValueOf(const std::string& line, const std::string& key);
+  // The handle of the event in a line, such as "#12".
+  static std::string HandleOf(const std::string& line);
+
+  // Ground truth of a function on the first communicator of rank 0; one of its counts, summed over the size classes.
+  const nlohmann::json& TruthOf(const std::string& function) const;
+  uint64_t SumOfSizes(const std::string& function, const std::string& count) const;
 };
 
 // Options of a job of two ranks on one node that plays one AllReduce per step, for that version of the API.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a test asks of the recording plugin, by dlsym.
+// Functions of the recording plugin that a test finds by dlsym.
 #pragma once
 
 #include <cstdint>

@@ -48,29 +48,29 @@ constexpr std::array<ListedCall, 8> kCalls{{
     {"allgatherv", BroadcastsOfAll},
 }};
 
-std::string WriteOne(std::string_view text, const std::vector<int>& world, LayoutDraft& draft) {
+std::string WriteOne(std::string_view text, const std::vector<int>& world, LayoutBuilder& builder) {
   const size_t at = text.find('@');
   const std::string_view name = text.substr(0, at);
   const auto call = std::find_if(kCalls.begin(), kCalls.end(), [&](const ListedCall& c) { return c.name == name; });
   if (call == kCalls.end()) return "there is no call " + std::string(name);
-  draft.Grouped(world, call->make(draft.shape().ranks()));
+  builder.Grouped(world, call->make(builder.shape().ranks()));
   if (at == std::string_view::npos) return "";
   int64_t step = 0;
   const std::string_view number = text.substr(at + 1);
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), step);
   if (error != std::errc() || end != number.data() + number.size() || step < 0)
     return "bad step in " + std::string(text);
-  draft.OnlyInStep(step);
+  builder.OnlyInStep(step);
   return "";
 }
 
 }  // namespace
 
-std::string WriteCallList(std::string_view list, LayoutDraft& draft) {
-  const std::vector<int> world = draft.AddWorld("calls");
+std::string WriteCallList(std::string_view list, LayoutBuilder& builder) {
+  const std::vector<int> world = builder.AddWorld("calls");
   while (true) {
     const size_t comma = list.find(',');
-    if (std::string error = WriteOne(list.substr(0, comma), world, draft); !error.empty()) return error;
+    if (std::string error = WriteOne(list.substr(0, comma), world, builder); !error.empty()) return error;
     if (comma == std::string_view::npos) return "";
     list = list.substr(comma + 1);
   }

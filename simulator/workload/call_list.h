@@ -6,12 +6,12 @@
 #include <string>
 #include <string_view>
 
-#include "simulator/workload/layout_draft.h"
+#include "simulator/workload/layout_builder.h"
 
 namespace nccl_exporter::sim {
 
 // Appends communicator and groups. Returns what is wrong with the list, or nothing.
-std::string WriteCallList(std::string_view list, LayoutDraft& draft);
+std::string WriteCallList(std::string_view list, LayoutBuilder& builder);
 
 // The names that a list may have, for --help.
 std::string CallListHelp();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the simulated ranks are laid out over nodes, processes and calling threads.
+// Layout of the simulated ranks over nodes, processes and calling threads.
 #pragma once
 
 namespace nccl_exporter::sim {

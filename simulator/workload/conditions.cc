@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "simulator/workload/dice.h"
+#include "simulator/workload/hash_random.h"
 #include "simulator/workload/thread_step.h"
 
 namespace nccl_exporter::sim {
@@ -35,7 +35,7 @@ int64_t Conditions::LateNs(int rank) const {
     } else if (incident.kind == IncidentKind::kPause) {
       late_ns += incident.StrikesBetween(began_before_ns_, began_ns_) > 0 ? seconds_ns : 0;
     } else if (incident.kind == IncidentKind::kSpikes && strength > 0) {
-      late_ns += Fraction(Dice(seed_, step_, rank, kSpike)) < incident[Setting::kPercent] / 100 ? seconds_ns : 0;
+      late_ns += Fraction(HashRandom(seed_, step_, rank, kSpike)) < incident[Setting::kPercent] / 100 ? seconds_ns : 0;
     }
   }
   return static_cast<int64_t>(late_ns);
@@ -43,7 +43,7 @@ int64_t Conditions::LateNs(int rank) const {
 
 double Conditions::ComputeShare(const Incident& incident, int rank) const {
   const double share = incident.Strength(began_ns_) * incident[Setting::kPercent] / 100;
-  const double variation = Fraction(Dice(seed_, step_, rank, kVariation));
+  const double variation = Fraction(HashRandom(seed_, step_, rank, kVariation));
   switch (incident.kind) {
     case IncidentKind::kSlowGpu:
     case IncidentKind::kSlowNode:
@@ -51,7 +51,7 @@ double Conditions::ComputeShare(const Incident& incident, int rank) const {
       return share;
     case IncidentKind::kMoving: {
       const int64_t every_ns = std::max<int64_t>(1, Incident::Ns(incident[Setting::kEvery]));
-      const bool is_chosen = Dice(seed_, began_ns_ / every_ns, rank, kChoice) % kMovingOneIn == 0;
+      const bool is_chosen = HashRandom(seed_, began_ns_ / every_ns, rank, kChoice) % kMovingOneIn == 0;
       return is_chosen ? share : 0;
     }
     case IncidentKind::kVarying:
@@ -94,7 +94,7 @@ double Conditions::TransferTimes(const Communicator& communicator) const {
 bool Conditions::HasStruck(const Incident& incident, size_t group, size_t groups) const {
   if (began_ns_ < incident.from_ns()) return false;
   if (step_ > 0 && began_before_ns_ >= incident.from_ns()) return true;
-  return group >= Dice(seed_, incident.from_ns(), kPlace) % groups;
+  return group >= HashRandom(seed_, incident.from_ns(), kPlace) % groups;
 }
 
 bool Conditions::IsCalled(size_t group, size_t groups) const {
@@ -131,7 +131,7 @@ int64_t Conditions::LeavesNs(IncidentKind kind, int rank) const {
   for (const Incident& incident : incidents_) {
     if (incident.kind != kind || shape_.ProcessOf(incident.rank()) != shape_.ProcessOf(rank)) continue;
     if (began_ns_ < incident.from_ns()) continue;
-    const double share = kEarliest + kSpan * Fraction(Dice(seed_, incident.from_ns(), kMoment));
+    const double share = kEarliest + kSpan * Fraction(HashRandom(seed_, incident.from_ns(), kMoment));
     return began_ns_ + static_cast<int64_t>(share * static_cast<double>(period_ns_));
   }
   return kNever;

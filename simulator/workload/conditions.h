@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the incidents of a job mean for one step of the cluster: who is late, who computes longer, what takes longer on
-// the wire, and who calls no more. Pure: the same in every process.
+// Effects of a job's incidents on one step of the cluster: late ranks, longer computing, slower links, and ranks that
+// call no more. Pure: the same in every process.
 #pragma once
 
 #include <cstdint>

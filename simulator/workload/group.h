@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job calls, as its program is written: communicators, calls, and groups of calls, for all ranks alike.
+// Calls of a job, as its program is written: communicators, calls, and groups of calls, for all ranks alike.
 #pragma once
 
 #include <algorithm>

@@ -10,31 +10,58 @@
 namespace nccl_exporter::sim {
 namespace {
 
-constexpr std::array<std::string_view, kSettingCount> kSettingNames{
-    "rank", "node", "to", "percent", "times", "seconds", "from", "until", "every", "for", "ramp"};
+struct SettingRow {
+  Setting id;
+  std::string_view name;
+};
+constexpr std::array<SettingRow, kSettingCount> kSettings{{
+    {Setting::kRank, "rank"},
+    {Setting::kNode, "node"},
+    {Setting::kTo, "to"},
+    {Setting::kPercent, "percent"},
+    {Setting::kTimes, "times"},
+    {Setting::kSeconds, "seconds"},
+    {Setting::kFrom, "from"},
+    {Setting::kUntil, "until"},
+    {Setting::kEvery, "every"},
+    {Setting::kFor, "for"},
+    {Setting::kRamp, "ramp"},
+}};
+static_assert(IsInOrder(kSettings));
 constexpr std::string_view kTimes = "from=0 until=-1 every=-1 for=-1 ramp=0";
 
-constexpr std::array<IncidentTraits, kIncidentCount> kIncidents{{
-    {"slow-rank", "rank=0 percent=10", "the rank's program comes late to every step"},
-    {"slow-gpu", "rank=0 percent=10", "the rank's GPU computes longer"},
-    {"slow-node", "node=0 percent=10", "all GPUs of the node compute longer"},
-    {"slow-link", "node=0 to=1 times=4", "operations of communicators that span both nodes take `times` times as long"},
-    {"missing-call", "rank=0", "the rank stops calling in the middle of a step, and its process stays alive"},
-    {"mismatched-call", "rank=0", "the rank makes another call than the others, and neither ends"},
-    {"kill", "rank=0", "the rank's process is killed in the middle of a step"},
-    {"stop", "rank=0", "the rank's process is stopped (SIGSTOP) in the middle of a step; its GPU goes on"},
-    {"network-hang", "node=0 to=1", "operations of communicators that span both nodes never end"},
-    {"uneven", "rank=-1 node=-1 percent=10", "the rank, or the whole node, computes longer by design"},
-    {"moving", "percent=10",
+constexpr std::array<IncidentTraits, kCountOf<IncidentKind>> kIncidents{{
+    {IncidentKind::kSlowRank, "slow-rank", "rank=0 percent=10", "the rank's program comes late to every step"},
+    {IncidentKind::kSlowGpu, "slow-gpu", "rank=0 percent=10", "the rank's GPU computes longer"},
+    {IncidentKind::kSlowNode, "slow-node", "node=0 percent=10", "all GPUs of the node compute longer"},
+    {IncidentKind::kSlowLink, "slow-link", "node=0 to=1 times=4",
+     "operations of communicators that span both nodes take `times` times as long"},
+    {IncidentKind::kMissingCall, "missing-call", "rank=0",
+     "the rank stops calling in the middle of a step, and its process stays alive"},
+    {IncidentKind::kMismatchedCall, "mismatched-call", "rank=0",
+     "the rank makes another call than the others, and neither ends"},
+    {IncidentKind::kKill, "kill", "rank=0", "the rank's process is killed in the middle of a step"},
+    {IncidentKind::kStop, "stop", "rank=0",
+     "the rank's process is stopped (SIGSTOP) in the middle of a step; its GPU goes on"},
+    {IncidentKind::kNetworkHang, "network-hang", "node=0 to=1",
+     "operations of communicators that span both nodes never end"},
+    {IncidentKind::kUneven, "uneven", "rank=-1 node=-1 percent=10",
+     "the rank, or the whole node, computes longer by design"},
+    {IncidentKind::kMoving, "moving", "percent=10",
      "about one rank in eight computes longer; the seed chooses other ranks every `every` seconds"},
-    {"varying", "percent=10", "each rank computes longer in every step, by a random share of up to `percent`"},
-    {"warm-up", "percent=100",
+    {IncidentKind::kVarying, "varying", "percent=10",
+     "each rank computes longer in every step, by a random share of up to `percent`"},
+    {IncidentKind::kWarmUp, "warm-up", "percent=100",
      "every step takes longer by a random share of up to `percent`, which decreases to 0 at `until`"},
-    {"pause", "rank=-1 node=-1 seconds=1", "the rank, the node or all ranks pause between two steps"},
-    {"spikes", "percent=1 seconds=0.05", "`percent` of the steps of a rank begin late by `seconds`"},
-    {"evaluation", "", "steps have only their last call"},
-    {"clock-step", "node=0 seconds=1", "the wall clock of the node is set forward by `seconds` (may be negative)"},
+    {IncidentKind::kPause, "pause", "rank=-1 node=-1 seconds=1",
+     "the rank, the node or all ranks pause between two steps"},
+    {IncidentKind::kSpikes, "spikes", "percent=1 seconds=0.05",
+     "`percent` of the steps of a rank begin late by `seconds`"},
+    {IncidentKind::kEvaluation, "evaluation", "", "steps have only their last call"},
+    {IncidentKind::kClockStep, "clock-step", "node=0 seconds=1",
+     "the wall clock of the node is set forward by `seconds` (may be negative)"},
 }};
+static_assert(IsInOrder(kIncidents));
 
 // The settings of a kind with their standards, `times` included.
 std::array<std::optional<double>, kSettingCount> StandardsOf(const IncidentTraits& traits) {
@@ -43,10 +70,10 @@ std::array<std::optional<double>, kSettingCount> StandardsOf(const IncidentTrait
     while (!rest.empty()) {
       const std::string_view pair = rest.substr(0, rest.find(' '));
       const std::string_view name = pair.substr(0, pair.find('='));
-      const auto* const place = std::find(kSettingNames.begin(), kSettingNames.end(), name);
+      const auto* const row = std::ranges::find(kSettings, name, &SettingRow::name);
       double value = 0;
       std::from_chars(pair.data() + name.size() + 1, pair.data() + pair.size(), value);
-      standards[static_cast<size_t>(place - kSettingNames.begin())] = value;
+      standards[static_cast<size_t>(row->id)] = value;
       rest.remove_prefix(std::min(rest.size(), pair.size() + 1));
     }
   }
@@ -57,16 +84,15 @@ std::string SetOne(Incident& incident, const std::array<std::optional<double>, k
                    std::string_view text) {
   const IncidentTraits& traits = TraitsOf(incident.kind);
   const std::string_view name = text.substr(0, text.find('='));
-  const auto* const place = std::find(kSettingNames.begin(), kSettingNames.end(), name);
-  const auto setting = static_cast<size_t>(place - kSettingNames.begin());
-  if (place == kSettingNames.end() || !standards[setting]) {
+  const auto* const row = std::ranges::find(kSettings, name, &SettingRow::name);
+  if (row == kSettings.end() || !standards[static_cast<size_t>(row->id)]) {
     return fmt::format("--incident {} has no setting {}", traits.name, name);
   }
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(std::min(end, text.data() + name.size() + 1), end, value);
   if (error != std::errc() || stop != end) return fmt::format("--incident {}: bad {}", traits.name, text);
-  incident.settings[setting] = value;
+  incident.settings[static_cast<size_t>(row->id)] = value;
   return "";
 }
 
@@ -109,17 +135,16 @@ int64_t Incident::StrikesBetween(int64_t after_ns, int64_t until_ns) const {
   return strikes_by(until_ns) - strikes_by(after_ns);
 }
 
-const IncidentTraits& TraitsOf(IncidentKind kind) { return kIncidents[static_cast<size_t>(kind)]; }
+const IncidentTraits& TraitsOf(IncidentKind kind) { return RowIn(kIncidents, kind); }
 
 std::optional<Incident> ParseIncident(std::string_view text, const ClusterShape& shape, std::string& error) {
   const std::string_view name = text.substr(0, text.find(':'));
-  const auto* const row =
-      std::find_if(kIncidents.begin(), kIncidents.end(), [&](const IncidentTraits& t) { return t.name == name; });
+  const auto* const row = std::ranges::find(kIncidents, name, &IncidentTraits::name);
   if (row == kIncidents.end()) {
     error = fmt::format("--incident {}: there is no such incident", name);
     return std::nullopt;
   }
-  Incident incident{.kind = static_cast<IncidentKind>(row - kIncidents.begin()), .settings = {}};
+  Incident incident{.kind = row->id, .settings = {}};
   const auto standards = StandardsOf(*row);
   for (size_t i = 0; i < kSettingCount; ++i) incident.settings[i] = standards[i].value_or(-1);
   std::string_view rest = text.substr(std::min(text.size(), name.size() + 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to a job while it runs: faults that somebody should be told of, and disturbances that should not wake
-// anybody. One row each, with its settings.
+// Incidents in a running job: faults that an alert should report, and disturbances that should raise no alert. One row
+// each, with its settings.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "proto/code_table.h"
 #include "simulator/workload/cluster_shape.h"
 
 namespace nccl_exporter::sim {
@@ -35,7 +36,6 @@ enum class IncidentKind : uint8_t {
   kClockStep,
   kCount
 };
-inline constexpr size_t kIncidentCount = static_cast<size_t>(IncidentKind::kCount);
 
 // Those of times are seconds; -1 where an incident is not limited by it.
 enum class Setting : uint8_t {
@@ -52,7 +52,7 @@ enum class Setting : uint8_t {
   kRamp,
   kCount
 };
-inline constexpr size_t kSettingCount = static_cast<size_t>(Setting::kCount);
+inline constexpr size_t kSettingCount = kCountOf<Setting>;
 
 struct Incident {
   IncidentKind kind{};
@@ -77,6 +77,7 @@ struct Incident {
 };
 
 struct IncidentTraits {
+  IncidentKind id;
   std::string_view name;
   std::string_view settings;  // those that it has, as NAME=STANDARD
   std::string_view help;
@@ -84,7 +85,7 @@ struct IncidentTraits {
 
 const IncidentTraits& TraitsOf(IncidentKind kind);
 
-// `text` is NAME:SETTING=VALUE,SETTING=VALUE. What is wrong is told in `error`.
+// `text` is NAME:SETTING=VALUE,SETTING=VALUE. `error` says what is wrong.
 std::optional<Incident> ParseIncident(std::string_view text, const ClusterShape& shape, std::string& error);
 
 // The table, for --help.

@@ -74,7 +74,7 @@ TEST(Incident, StrikesOnceOrEverySoOften) {
 
 TEST(Incident, HelpNamesEveryKind) {
   const std::string help = IncidentHelp();
-  for (size_t i = 0; i < kIncidentCount; ++i) {
+  for (size_t i = 0; i < kCountOf<IncidentKind>; ++i) {
     const std::string_view name = TraitsOf(static_cast<IncidentKind>(i)).name;
     EXPECT_NE(help.find("\n  " + std::string(name)), std::string::npos) << name;
   }

@@ -23,74 +23,76 @@ Call TransferOf(uint64_t count, int source, int destination) {
           .destination = destination};
 }
 
-void WriteSingle(LayoutDraft& draft) { draft.Exposed(draft.AddWorld("single"), AllReduceOf(kMiB)); }
+void WriteSingle(LayoutBuilder& builder) { builder.Exposed(builder.AddWorld("single"), AllReduceOf(kMiB)); }
 
-void WriteDataParallel(LayoutDraft& draft) {
-  const std::vector<int> world = draft.AddWorld("dp");
+void WriteDataParallel(LayoutBuilder& builder) {
+  const std::vector<int> world = builder.AddWorld("dp");
   for (const uint64_t bytes : {64 * kKiB, kMiB, 4 * kMiB, 25 * kMiB, 25 * kMiB, 100 * kMiB, 320 * kMiB}) {
-    draft.Overlapped(world, AllReduceOf(bytes));
+    builder.Overlapped(world, AllReduceOf(bytes));
   }
-  draft.Exposed(world, AllReduceOf(4));  // the loss
+  builder.Exposed(world, AllReduceOf(4));  // the loss
 }
 
-void WriteFullySharded(LayoutDraft& draft) {
+void WriteFullySharded(LayoutBuilder& builder) {
   constexpr uint64_t kLayerElements = 32 * kMiB;
   constexpr int kLayers = 4;
-  const std::vector<int> world = draft.AddWorld("fsdp");
-  const uint64_t shard = std::max<uint64_t>(1, kLayerElements / static_cast<uint64_t>(draft.shape().ranks()));
-  for (int layer = 0; layer < kLayers; ++layer) draft.Overlapped(world, HalfPrecision(Function::kAllGather, shard));
+  const std::vector<int> world = builder.AddWorld("fsdp");
+  const uint64_t shard = std::max<uint64_t>(1, kLayerElements / static_cast<uint64_t>(builder.shape().ranks()));
+  for (int layer = 0; layer < kLayers; ++layer) builder.Overlapped(world, HalfPrecision(Function::kAllGather, shard));
   for (int layer = 0; layer < kLayers; ++layer) {
-    draft.Overlapped(world, HalfPrecision(Function::kAllGather, shard));
-    draft.Overlapped(world, HalfPrecision(Function::kReduceScatter, shard));
+    builder.Overlapped(world, HalfPrecision(Function::kAllGather, shard));
+    builder.Overlapped(world, HalfPrecision(Function::kReduceScatter, shard));
   }
-  draft.Exposed(world, AllReduceOf(8));  // the norm of the gradient
+  builder.Exposed(world, AllReduceOf(8));  // the norm of the gradient
 }
 
-void WriteTensorParallel(LayoutDraft& draft) {
-  const std::vector<int> tensor = draft.AddNeighbours("tp", std::min(draft.shape().ranks_per_node, kTensorRanks));
+void WriteTensorParallel(LayoutBuilder& builder) {
+  const std::vector<int> tensor = builder.AddNeighbours("tp", std::min(builder.shape().ranks_per_node, kTensorRanks));
   for (int layer = 0; layer < 6; ++layer) {
-    draft.Exposed(tensor, HalfPrecision(Function::kAllReduce, 128 * kKiB));
-    draft.Exposed(tensor, HalfPrecision(Function::kAllReduce, kMiB));
+    builder.Exposed(tensor, HalfPrecision(Function::kAllReduce, 128 * kKiB));
+    builder.Exposed(tensor, HalfPrecision(Function::kAllReduce, kMiB));
   }
 }
 
 // Pipelines whose stages are `distance` ranks apart: activations forward, an exchange of all stages at once, gradients
 // back.
-void WritePipelines(LayoutDraft& draft, int distance) {
+void WritePipelines(LayoutBuilder& builder, int distance) {
   constexpr uint64_t kActivations = 2 * kMiB;
-  const std::vector<int> pipelines = draft.AddStrided("pp", distance);
-  const int stages = draft.shape().ranks() / distance;
+  const std::vector<int> pipelines = builder.AddStrided("pp", distance);
+  const int stages = builder.shape().ranks() / distance;
   if (stages < 2) return;
-  for (int stage = 0; stage + 1 < stages; ++stage) draft.Exposed(pipelines, TransferOf(kActivations, stage, stage + 1));
+  for (int stage = 0; stage + 1 < stages; ++stage)
+    builder.Exposed(pipelines, TransferOf(kActivations, stage, stage + 1));
   std::vector<Call> exchange;
   for (int stage = 0; stage < stages; ++stage) {
     exchange.push_back(TransferOf(kActivations, stage, (stage + 1) % stages));
   }
-  draft.Grouped(pipelines, exchange);
-  for (int stage = stages - 1; stage > 0; --stage) draft.Exposed(pipelines, TransferOf(kActivations, stage, stage - 1));
+  builder.Grouped(pipelines, exchange);
+  for (int stage = stages - 1; stage > 0; --stage)
+    builder.Exposed(pipelines, TransferOf(kActivations, stage, stage - 1));
 }
 
-void WritePipelineParallel(LayoutDraft& draft) {
-  const int ranks = draft.shape().ranks();
-  WritePipelines(draft, ranks % 4 == 0 ? ranks / 4 : 1);
+void WritePipelineParallel(LayoutBuilder& builder) {
+  const int ranks = builder.shape().ranks();
+  WritePipelines(builder, ranks % 4 == 0 ? ranks / 4 : 1);
 }
 
-void WriteMixtureOfExperts(LayoutDraft& draft) {
-  const std::vector<int> experts = draft.AddNeighbours("ep", std::min(draft.shape().ranks_per_node, kTensorRanks));
-  const std::vector<int> world = draft.AddWorld("dp");
+void WriteMixtureOfExperts(LayoutBuilder& builder) {
+  const std::vector<int> experts = builder.AddNeighbours("ep", std::min(builder.shape().ranks_per_node, kTensorRanks));
+  const std::vector<int> world = builder.AddWorld("dp");
   for (uint64_t layer = 1; layer <= 3; ++layer) {
-    draft.Exposed(experts, HalfPrecision(Function::kAlltoAll, layer * 300 * kKiB + 1));
-    draft.Exposed(experts, HalfPrecision(Function::kAlltoAll, layer * 300 * kKiB + 1));
+    builder.Exposed(experts, HalfPrecision(Function::kAlltoAll, layer * 300 * kKiB + 1));
+    builder.Exposed(experts, HalfPrecision(Function::kAlltoAll, layer * 300 * kKiB + 1));
   }
-  draft.Overlapped(world, AllReduceOf(50 * kMiB));
+  builder.Overlapped(world, AllReduceOf(50 * kMiB));
 }
 
 // Tensor, pipeline (two stages) and data parallelism at once, in four micro-batches, with the embedding's gradient that
 // the first stage shares with the last.
-void WriteThreeDimensional(LayoutDraft& draft) {
+void WriteThreeDimensional(LayoutBuilder& builder) {
   constexpr int kMicroBatches = 4;
   constexpr uint64_t kActivations = 2 * kMiB;
-  const int half = draft.shape().ranks() / 2;
+  const int half = builder.shape().ranks() / 2;
   if (half == 0) return;
   const int tensor_ranks = half % 4 == 0 ? 4 : 1;
   std::vector<int> data;
@@ -103,57 +105,57 @@ void WriteThreeDimensional(LayoutDraft& draft) {
         members.push_back(first + i);
         across[static_cast<size_t>(i)].push_back(first + i);
       }
-      tensor[static_cast<size_t>(stage)].push_back(draft.Add("tp", std::move(members)));
+      tensor[static_cast<size_t>(stage)].push_back(builder.Add("tp", std::move(members)));
     }
-    for (std::vector<int>& members : across) data.push_back(draft.Add("dp", std::move(members)));
+    for (std::vector<int>& members : across) data.push_back(builder.Add("dp", std::move(members)));
   }
-  const std::vector<int> pipelines = draft.AddStrided("pp", half);
-  const std::vector<int> embeddings = draft.AddStrided("embedding", half);
+  const std::vector<int> pipelines = builder.AddStrided("pp", half);
+  const std::vector<int> embeddings = builder.AddStrided("embedding", half);
   for (const int from : {0, 1}) {
     for (int batch = 0; batch < kMicroBatches; ++batch) {
-      draft.Exposed(tensor[static_cast<size_t>(from)], HalfPrecision(Function::kAllReduce, kMiB));
-      draft.Exposed(pipelines, TransferOf(kActivations, from, 1 - from));
-      draft.Exposed(tensor[static_cast<size_t>(1 - from)], HalfPrecision(Function::kAllReduce, kMiB));
+      builder.Exposed(tensor[static_cast<size_t>(from)], HalfPrecision(Function::kAllReduce, kMiB));
+      builder.Exposed(pipelines, TransferOf(kActivations, from, 1 - from));
+      builder.Exposed(tensor[static_cast<size_t>(1 - from)], HalfPrecision(Function::kAllReduce, kMiB));
     }
   }
-  draft.Overlapped(data, AllReduceOf(50 * kMiB));
-  draft.Exposed(embeddings, AllReduceOf(8 * kMiB));
-  draft.Exposed(data, AllReduceOf(4));  // the norm of the gradient
+  builder.Overlapped(data, AllReduceOf(50 * kMiB));
+  builder.Exposed(embeddings, AllReduceOf(8 * kMiB));
+  builder.Exposed(data, AllReduceOf(4));  // the norm of the gradient
 }
 
 // Every kind of call on the same channels, each with a time of its own kind: what is taken for something else shows.
 // Ranks exchange messages with their neighbours, or each with all, itself included.
-void WriteLadder(LayoutDraft& draft, bool exchanges_with_all) {
-  const std::vector<int> world = draft.AddWorld("ladder");
+void WriteLadder(LayoutBuilder& builder, bool exchanges_with_all) {
+  const std::vector<int> world = builder.AddWorld("ladder");
   std::vector<Call> exchange;
-  for (int rank = 0; rank < draft.shape().ranks() && draft.shape().ranks() > 1; ++rank) {
-    exchange.push_back(TransferOf(1536 * kKiB, rank, (rank + 1) % draft.shape().ranks()));
+  for (int rank = 0; rank < builder.shape().ranks() && builder.shape().ranks() > 1; ++rank) {
+    exchange.push_back(TransferOf(1536 * kKiB, rank, (rank + 1) % builder.shape().ranks()));
   }
   if (exchanges_with_all) exchange = {HalfPrecision(Function::kAlltoAll, 600 * kKiB)};
-  draft.Grouped(world, exchange);
-  draft.Exposed(world, AllReduceOf(192 * kMiB));
-  draft.Exposed(world, HalfPrecision(Function::kAllGather, 512 * kKiB));
-  draft.Exposed(world, {.function = Function::kBroadcast, .count = 64 * kMiB, .datatype = "ncclInt8"});
-  draft.Exposed(world, HalfPrecision(Function::kReduceScatter, 4 * kMiB));
-  draft.Eager(world, {.function = Function::kReduce, .count = 512, .datatype = "ncclFloat64"});
+  builder.Grouped(world, exchange);
+  builder.Exposed(world, AllReduceOf(192 * kMiB));
+  builder.Exposed(world, HalfPrecision(Function::kAllGather, 512 * kKiB));
+  builder.Exposed(world, {.function = Function::kBroadcast, .count = 64 * kMiB, .datatype = "ncclInt8"});
+  builder.Exposed(world, HalfPrecision(Function::kReduceScatter, 4 * kMiB));
+  builder.Eager(world, {.function = Function::kReduce, .count = 512, .datatype = "ncclFloat64"});
 }
 
-void WriteLadder(LayoutDraft& draft) { WriteLadder(draft, false); }
-void WriteLadderToSelf(LayoutDraft& draft) { WriteLadder(draft, true); }
+void WriteLadder(LayoutBuilder& builder) { WriteLadder(builder, false); }
+void WriteLadderToSelf(LayoutBuilder& builder) { WriteLadder(builder, true); }
 
-void WriteMixed(LayoutDraft& draft) {
-  const ClusterShape shape = draft.shape();
-  const std::vector<int> world = draft.AddWorld("world");
-  const std::vector<int> tensor = draft.AddNeighbours("tp", std::min(shape.ranks_per_node, kTensorRanks));
-  const std::vector<int> data = shape.nodes > 1 ? draft.AddStrided("dp", shape.ranks_per_node) : world;
-  draft.Exposed(world, {.function = Function::kBroadcast, .count = 3 * kMiB, .datatype = "ncclUint8"});
-  draft.Exposed(tensor, HalfPrecision(Function::kAllReduce, 2 * kMiB));
-  if (shape.ranks() % 2 == 0) WritePipelines(draft, shape.ranks() / 2);
-  draft.Exposed(tensor, HalfPrecision(Function::kAllGather, 512 * kKiB));
-  draft.Exposed(tensor, HalfPrecision(Function::kReduceScatter, 512 * kKiB));
-  draft.Overlapped(data, AllReduceOf(25 * kMiB));
-  draft.Exposed(world, {.function = Function::kReduce, .count = 5000, .datatype = "ncclFloat64"});
-  draft.Exposed(world, {.function = Function::kAllReduce, .count = 1, .datatype = "ncclInt32"});  // a barrier
+void WriteMixed(LayoutBuilder& builder) {
+  const ClusterShape shape = builder.shape();
+  const std::vector<int> world = builder.AddWorld("world");
+  const std::vector<int> tensor = builder.AddNeighbours("tp", std::min(shape.ranks_per_node, kTensorRanks));
+  const std::vector<int> data = shape.nodes > 1 ? builder.AddStrided("dp", shape.ranks_per_node) : world;
+  builder.Exposed(world, {.function = Function::kBroadcast, .count = 3 * kMiB, .datatype = "ncclUint8"});
+  builder.Exposed(tensor, HalfPrecision(Function::kAllReduce, 2 * kMiB));
+  if (shape.ranks() % 2 == 0) WritePipelines(builder, shape.ranks() / 2);
+  builder.Exposed(tensor, HalfPrecision(Function::kAllGather, 512 * kKiB));
+  builder.Exposed(tensor, HalfPrecision(Function::kReduceScatter, 512 * kKiB));
+  builder.Overlapped(data, AllReduceOf(25 * kMiB));
+  builder.Exposed(world, {.function = Function::kReduce, .count = 5000, .datatype = "ncclFloat64"});
+  builder.Exposed(world, {.function = Function::kAllReduce, .count = 1, .datatype = "ncclInt32"});  // a barrier
 }
 
 constexpr std::array<Layout, 11> kLayouts{{
@@ -170,7 +172,7 @@ constexpr std::array<Layout, 11> kLayouts{{
     {"mixed", "several communicators, every kind of call, and in every step a group that the seed chooses", WriteMixed,
      true},
     {kRandomLayout, "several communicators; groups of all kinds of calls, splits and shrinks, all chosen by the seed",
-     [](LayoutDraft&) {}, false},
+     [](LayoutBuilder&) {}, false},
 }};
 
 }  // namespace

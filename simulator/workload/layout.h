@@ -5,14 +5,14 @@
 #include <span>
 #include <string_view>
 
-#include "simulator/workload/layout_draft.h"
+#include "simulator/workload/layout_builder.h"
 
 namespace nccl_exporter::sim {
 
 struct Layout {
   std::string_view name;
   std::string_view help;
-  void (*write)(LayoutDraft& draft);
+  void (*write)(LayoutBuilder& builder);
   bool has_variety;  // in every step, one more group of the seed's choice
 };
 

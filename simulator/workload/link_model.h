@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long data takes on the wire: latency and bandwidth of the simulated machine, after the last rank has arrived.
+// Time that data takes on the wire: latency and bandwidth of the simulated machine, after the last rank has arrived.
 #pragma once
 
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "simulator/workload/dice.h"
+#include "simulator/workload/hash_random.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -17,23 +17,23 @@ constexpr uint64_t kDatatypes10 = 10;   // the FP8 kinds came with 2.24
 // Draws one number after the other.
 class Draw {
  public:
-  explicit Draw(uint64_t dice) : dice_(dice) {}
-  uint64_t Below(uint64_t end) { return Dice(dice_, drawn_++) % end; }
+  explicit Draw(uint64_t seed) : seed_(seed) {}
+  uint64_t Below(uint64_t end) { return HashRandom(seed_, drawn_++) % end; }
   uint64_t Count() {
-    const double octaves = kOctavesOfCount * Fraction(Dice(dice_, drawn_++));
+    const double octaves = kOctavesOfCount * Fraction(HashRandom(seed_, drawn_++));
     return static_cast<uint64_t>(std::exp2(octaves));
   }
   std::string_view Datatype() { return kDatatypes[Below(kDatatypes10)].name; }
 
  private:
-  uint64_t dice_;
+  uint64_t seed_;
   uint64_t drawn_ = 0;
 };
 
-class GroupDraft {
+class GroupBuilder {
  public:
-  GroupDraft(const LayoutDraft& draft, const CommunicatorFamily& family, uint64_t dice)
-      : draft_(draft), family_(family), draw_(dice) {}
+  GroupBuilder(const LayoutBuilder& builder, const CommunicatorFamily& family, uint64_t seed)
+      : builder_(builder), family_(family), draw_(seed) {}
 
   std::vector<Call> Take() { return std::move(calls_); }
   Draw& draw() { return draw_; }
@@ -67,7 +67,7 @@ class GroupDraft {
   }
 
  private:
-  int RanksOf(int number) const { return draft_.communicators()[static_cast<size_t>(number)].ranks(); }
+  int RanksOf(int number) const { return builder_.communicators()[static_cast<size_t>(number)].ranks(); }
   void Add(Function function, uint64_t root) {
     const uint64_t count = draw_.Count();
     const std::string_view datatype = draw_.Datatype();
@@ -80,7 +80,7 @@ class GroupDraft {
     }
   }
 
-  const LayoutDraft& draft_;
+  const LayoutBuilder& builder_;
   const CommunicatorFamily& family_;
   Draw draw_;
   std::vector<Call> calls_;
@@ -88,14 +88,14 @@ class GroupDraft {
 
 }  // namespace
 
-std::vector<CommunicatorFamily> AddRandomFamilies(LayoutDraft& draft) {
-  const int half = std::max(1, draft.shape().ranks() / 2);
-  return {draft.AddWorld("world"), draft.AddNeighbours("half", half), draft.AddStrided("across", half)};
+std::vector<CommunicatorFamily> AddRandomFamilies(LayoutBuilder& builder) {
+  const int half = std::max(1, builder.shape().ranks() / 2);
+  return {builder.AddWorld("world"), builder.AddNeighbours("half", half), builder.AddStrided("across", half)};
 }
 
-Group RandomGroup(const LayoutDraft& draft, const std::vector<CommunicatorFamily>& families, uint64_t dice) {
+Group RandomGroup(const LayoutBuilder& builder, const std::vector<CommunicatorFamily>& families, uint64_t seed) {
   enum Kind : uint64_t { kOneCollective, kCollectives, kAlltoAll, kExchanges, kBroadcasts, kMixed, kKinds };
-  GroupDraft group(draft, families[Dice(dice, 1) % families.size()], dice);
+  GroupBuilder group(builder, families[HashRandom(seed, 1) % families.size()], seed);
   const uint64_t kind = group.draw().Below(kKinds);
   const uint64_t calls = 1 + group.draw().Below(kMostCalls);
   if (kind == kOneCollective) group.AddCollectives(1);

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "simulator/workload/layout_draft.h"
+#include "simulator/workload/layout_builder.h"
 
 namespace nccl_exporter::sim {
 
@@ -13,9 +13,9 @@ namespace nccl_exporter::sim {
 using CommunicatorFamily = std::vector<int>;
 
 // World, halves and pairs across the halves.
-std::vector<CommunicatorFamily> AddRandomFamilies(LayoutDraft& draft);
+std::vector<CommunicatorFamily> AddRandomFamilies(LayoutBuilder& builder);
 
-// `dice` chooses all of it; the same number gives the same group.
-Group RandomGroup(const LayoutDraft& draft, const std::vector<CommunicatorFamily>& families, uint64_t dice);
+// The same seed gives the same group.
+Group RandomGroup(const LayoutBuilder& builder, const std::vector<CommunicatorFamily>& families, uint64_t seed);
 
 }  // namespace nccl_exporter::sim

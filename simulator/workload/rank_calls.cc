@@ -40,7 +40,7 @@ void AppendCall(const Call& call, const Communicator& communicator, int global_r
 
 }  // namespace
 
-// Written down here once more, so that the account of the simulator does not rest on the plugin's vocabulary.
+// Written down here once more, so that the ground truth does not rest on the plugin's vocabulary.
 uint64_t ElementBytes(std::string_view datatype) {
   if (datatype.ends_with("64")) return 8;
   if (datatype.ends_with("32")) return 4;

@@ -15,7 +15,7 @@ namespace nccl_exporter::sim {
 
 uint64_t ElementBytes(std::string_view datatype);
 
-// Bytes of a call's message by the definition of nccl-tests; `ranks` 0 where NCCL does not tell.
+// Bytes of a call's message by the definition of nccl-tests; `ranks` 0 where NCCL does not report it.
 uint64_t MessageBytesOf(const RankCall& call, int ranks);
 
 // The calls that the ranks [first_rank, last_rank) make in a group. NCCL announces nothing for collectives without data

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "simulator/workload/dice.h"
+#include "simulator/workload/hash_random.h"
 #include "simulator/workload/link_model.h"
 #include "simulator/workload/rank_calls.h"
 
@@ -88,7 +88,7 @@ Timeline::Timeline(const Workload& workload, const TimelineOptions& options)
       conditions_(options.incidents, workload.shape(), options.seed, options.period_ns) {}
 
 int64_t Timeline::JitterNs(int64_t most_ns, int rank, uint64_t group, uint64_t purpose) const {
-  return static_cast<int64_t>(Dice(options_.seed, step_, group, rank, purpose) % static_cast<uint64_t>(most_ns));
+  return static_cast<int64_t>(HashRandom(options_.seed, step_, group, rank, purpose) % static_cast<uint64_t>(most_ns));
 }
 
 // A step starts when the one before is done on the GPUs of the thread, as it does where the loss is looked at.
@@ -124,11 +124,12 @@ void Timeline::Launch(ThreadGroup& group, int64_t& thread_ns) const {
   group.ended_ns = thread_ns;
 }
 
-void Timeline::StartKernel(Plan& plan, const Place& place) {
+void Timeline::StartKernel(Plan& plan, const GroupPosition& position) {
   Rank& rank = ranks_[static_cast<size_t>(plan.rank)];
-  const double slowness = 1.0 + kComputeJitter * Fraction(Dice(options_.seed, step_, place.group, plan.rank, kCompute));
+  const double slowness =
+      1.0 + kComputeJitter * Fraction(HashRandom(options_.seed, step_, position.group, plan.rank, kCompute));
   const int64_t step_compute_ns = options_.compute_ns + conditions_.ExtraComputeNs(plan.rank);
-  const double compute_ns = static_cast<double>(step_compute_ns) / static_cast<double>(place.groups);
+  const double compute_ns = static_cast<double>(step_compute_ns) / static_cast<double>(position.groups);
   const auto own_compute_ns = static_cast<int64_t>(compute_ns * slowness);
   rank.computed_ns = std::max(rank.computed_ns, plan.launched_ns) + own_compute_ns;
   int64_t& stream_ns = rank.streams_ns[plan.communicator];
@@ -137,19 +138,19 @@ void Timeline::StartKernel(Plan& plan, const Place& place) {
 }
 
 // `plans` belong to one communicator and one launch: at most one of each rank.
-void Timeline::StopKernels(const std::vector<Plan*>& plans, const Place& place, bool overlaps_compute) {
+void Timeline::StopKernels(const std::vector<Plan*>& plans, const GroupPosition& position, bool overlaps_compute) {
   const int number = plans.front()->communicator;
   const Communicator& communicator = workload_.communicators()[static_cast<size_t>(number)];
   std::vector<Plan*> plan_of_rank(communicator.members.size());
   for (Plan* plan : plans) plan_of_rank[static_cast<size_t>(communicator.RankOf(plan->rank))] = plan;
-  const double common = Fraction(Dice(options_.seed, step_, place.group, number, kTransfer));
+  const double common = Fraction(HashRandom(options_.seed, step_, position.group, number, kTransfer));
   const double times = (1.0 + kTransferJitter * common) * conditions_.TransferTimes(communicator);
-  const bool hangs = conditions_.Hangs(communicator, place.group, place.groups);
+  const bool hangs = conditions_.Hangs(communicator, position.group, position.groups);
   std::vector<int64_t> stops_ns;
   for (Plan* plan : plans) {
     const std::vector<Plan*> awaited = AwaitedBy(*plan, plan_of_rank);
     const int64_t stop_ns = LatestStartNs(awaited) + static_cast<int64_t>(TransferNsOf(*plan, communicator) * times) +
-                            JitterNs(kStopJitterNs, plan->rank, place.group, kStop);
+                            JitterNs(kStopJitterNs, plan->rank, position.group, kStop);
     const bool is_left = std::any_of(awaited.begin(), awaited.end(), [&](const Plan* other) {
       return conditions_.LeavesNs(IncidentKind::kKill, other->rank) < stop_ns ||
              (communicator.nodes > 1 && conditions_.LeavesNs(IncidentKind::kStop, other->rank) < stop_ns);
@@ -167,11 +168,11 @@ void Timeline::StopKernels(const std::vector<Plan*>& plans, const Place& place, 
 }
 
 // The thread makes its calls of the group, or hangs before them.
-void Timeline::Call(ThreadGroup& group, int thread, const Place& place) {
+void Timeline::Call(ThreadGroup& group, int thread, const GroupPosition& position) {
   int64_t& thread_ns = threads_ns_[static_cast<size_t>(thread)];
   for (RankCall& call : group.calls) {
-    if (conditions_.IsMissed(call.rank, place.group, place.groups)) thread_ns = std::max(thread_ns, kNever);
-    if (call.peer < 0 && conditions_.IsMismatched(call.rank, place.group, place.groups)) {
+    if (conditions_.IsMissed(call.rank, position.group, position.groups)) thread_ns = std::max(thread_ns, kNever);
+    if (call.peer < 0 && conditions_.IsMismatched(call.rank, position.group, position.groups)) {
       call.function = MismatchOf(call.function);
     }
   }
@@ -180,7 +181,7 @@ void Timeline::Call(ThreadGroup& group, int thread, const Place& place) {
   Launch(group, thread_ns);
 }
 
-std::vector<ThreadGroup> Timeline::Play(const Group& group, const Place& place) {
+std::vector<ThreadGroup> Timeline::Play(const Group& group, const GroupPosition& position) {
   const ClusterShape& shape = workload_.shape();
   std::vector<ThreadGroup> played(threads_ns_.size());
   // By the number of the launch in its group, then by communicator: what runs at once on all ranks.
@@ -191,15 +192,15 @@ std::vector<ThreadGroup> Timeline::Play(const Group& group, const Place& place) 
     mine.id = group.id;
     mine.is_capturable = group.is_capturable;
     mine.calls = CallsOf(group, workload_.communicators(), first_rank, first_rank + shape.ranks_per_thread);
-    Call(mine, thread, place);
+    Call(mine, thread, position);
     std::map<std::pair<int, int>, int> launched;
     for (Plan& plan : mine.plans) {
       launches[{launched[{plan.rank, plan.communicator}]++, plan.communicator}].push_back(&plan);
     }
   }
   for (const auto& [launch, plans] : launches) {
-    for (Plan* plan : plans) StartKernel(*plan, place);
-    StopKernels(plans, place, group.overlaps_compute);
+    for (Plan* plan : plans) StartKernel(*plan, position);
+    StopKernels(plans, position, group.overlaps_compute);
   }
   return played;
 }

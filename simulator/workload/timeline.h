@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When everything happens: walks all ranks of the cluster through the workload, step by step, and keeps what the
+// Times of all calls and kernels: takes all ranks of the cluster through the workload, step by step, and keeps what the
 // threads of one process do. A rank that hangs, waits for one that does, or is gone has times of kNever. Pure: no
 // clock, no communication, the same in every process.
 #pragma once
@@ -38,19 +38,19 @@ class Timeline {
     int64_t IdleNs() const;
   };
 
-  // A group of a step, by its place in it.
-  struct Place {
+  // Which group of how many of a step.
+  struct GroupPosition {
     size_t group;
     size_t groups;
   };
 
   int64_t ReadyNs(int thread) const;
   int64_t StartThread(int thread);
-  std::vector<ThreadGroup> Play(const Group& group, const Place& place);
-  void Call(ThreadGroup& group, int thread, const Place& place);
+  std::vector<ThreadGroup> Play(const Group& group, const GroupPosition& position);
+  void Call(ThreadGroup& group, int thread, const GroupPosition& position);
   void Launch(ThreadGroup& group, int64_t& thread_ns) const;
-  void StartKernel(Plan& plan, const Place& place);
-  void StopKernels(const std::vector<Plan*>& plans, const Place& place, bool overlaps_compute);
+  void StartKernel(Plan& plan, const GroupPosition& position);
+  void StopKernels(const std::vector<Plan*>& plans, const GroupPosition& position, bool overlaps_compute);
   int64_t JitterNs(int64_t most_ns, int rank, uint64_t group, uint64_t purpose) const;
 
   const Workload& workload_;

@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "simulator/workload/call_list.h"
-#include "simulator/workload/dice.h"
+#include "simulator/workload/hash_random.h"
 #include "simulator/workload/layout.h"
 
 namespace nccl_exporter::sim {
@@ -26,15 +26,15 @@ bool IsCalledIn(const Group& group, const std::vector<Communicator>& communicato
 
 }  // namespace
 
-Workload::Workload(const WorkloadOptions& options) : seed_(options.seed), draft_(options.shape) {
+Workload::Workload(const WorkloadOptions& options) : seed_(options.seed), builder_(options.shape) {
   if (!options.calls.empty()) {
-    WriteCallList(options.calls, draft_);
+    WriteCallList(options.calls, builder_);
   } else {
     const Layout& layout = *FindLayout(options.layout);
-    layout.write(draft_);
+    layout.write(builder_);
     has_variety_ = layout.has_variety;
   }
-  groups_ = draft_.groups();
+  groups_ = builder_.groups();
   if (options.calls.empty() && options.layout == kRandomLayout) WriteRandom();
   if (options.aggregate > 1) Aggregate(options.aggregate);
   if (options.split_at_step >= 0) Split(options.split_at_step);
@@ -57,18 +57,18 @@ void Workload::Aggregate(int count) {
 void Workload::Split(int64_t step) {
   const Communicator parent = communicators()[0];
   const auto middle = parent.members.begin() + (parent.ranks() + 1) / 2;
-  const std::vector<int> halves{draft_.Add(parent.name + ".split0", {parent.members.begin(), middle}, step),
-                                draft_.Add(parent.name + ".split1", {middle, parent.members.end()}, step)};
-  draft_.Exposed(halves, {.function = Function::kAllReduce, .count = 524288});
-  groups_.push_back(draft_.groups().back());
+  const std::vector<int> halves{builder_.Add(parent.name + ".split0", {parent.members.begin(), middle}, step),
+                                builder_.Add(parent.name + ".split1", {middle, parent.members.end()}, step)};
+  builder_.Exposed(halves, {.function = Function::kAllReduce, .count = 524288});
+  groups_.push_back(builder_.groups().back());
 }
 
 void Workload::Shrink(int64_t step) {
   const Communicator parent = communicators()[0];
   const std::vector<int> rest{
-      draft_.Add(parent.name + ".shrunk", {parent.members.begin(), parent.members.end() - 1}, step)};
-  draft_.Exposed(rest, {.function = Function::kAllReduce, .count = 262144});
-  groups_.push_back(draft_.groups().back());
+      builder_.Add(parent.name + ".shrunk", {parent.members.begin(), parent.members.end() - 1}, step)};
+  builder_.Exposed(rest, {.function = Function::kAllReduce, .count = 262144});
+  groups_.push_back(builder_.groups().back());
 }
 
 // One to five collectives of any kind, size and datatype, on the first communicator.
@@ -77,37 +77,37 @@ Group Workload::VariedGroup(int64_t step) const {
                                      Function::kReduce, Function::kBroadcast};
   constexpr double kOctavesOfCount = 22;
   Group group{.id = kVariedGroupId, .is_capturable = false};
-  const uint64_t calls = 1 + Dice(seed_, step, 1) % 5;
+  const uint64_t calls = 1 + HashRandom(seed_, step, 1) % 5;
   for (uint64_t i = 0; i < calls; ++i) {
-    const uint64_t dice = Dice(seed_, step, 2, i);
-    const double octaves = kOctavesOfCount * Fraction(Scatter(dice));
+    const uint64_t bits = HashRandom(seed_, step, 2, i);
+    const double octaves = kOctavesOfCount * Fraction(Scatter(bits));
     group.calls.push_back({.communicator = 0,
-                           .function = kKinds[dice % kKinds.size()],
+                           .function = kKinds[bits % kKinds.size()],
                            .count = static_cast<uint64_t>(std::exp2(octaves)),
-                           .datatype = kDatatypes[(dice >> 8) % 10].name,  // the FP8 kinds came with 2.24
-                           .root = static_cast<int>((dice >> 16) % communicators()[0].members.size())});
+                           .datatype = kDatatypes[(bits >> 8) % 10].name,  // the FP8 kinds came with 2.24
+                           .root = static_cast<int>((bits >> 16) % communicators()[0].members.size())});
   }
   return group;
 }
 
 // Half of the seeds split or shrink the first communicator on the way.
 void Workload::WriteRandom() {
-  random_families_ = AddRandomFamilies(draft_);
+  random_families_ = AddRandomFamilies(builder_);
   for (uint64_t i = 0; i < kRandomGroups; ++i) {
-    groups_.push_back(RandomGroup(draft_, random_families_, Dice(seed_, 0x72616e64, i)));
+    groups_.push_back(RandomGroup(builder_, random_families_, HashRandom(seed_, 0x72616e64, i)));
     groups_.back().id = static_cast<int>(i);
   }
-  const uint64_t dice = Dice(seed_, 0x73706c69);
-  if (draft_.shape().ranks() < 2 || dice % 4 > 1) return;
-  if (dice % 4 == 0) Split(static_cast<int64_t>(1 + dice / 4 % 8));
-  if (dice % 4 == 1) Shrink(static_cast<int64_t>(1 + dice / 4 % 8));
+  const uint64_t bits = HashRandom(seed_, 0x73706c69);
+  if (builder_.shape().ranks() < 2 || bits % 4 > 1) return;
+  if (bits % 4 == 0) Split(static_cast<int64_t>(1 + bits / 4 % 8));
+  if (bits % 4 == 1) Shrink(static_cast<int64_t>(1 + bits / 4 % 8));
   groups_.back().id = static_cast<int>(kRandomGroups);
 }
 
 std::vector<Group> Workload::RandomGroupsOf(int64_t step) const {
   std::vector<Group> groups;
   for (uint64_t i = 0; i < kRandomGroupsOfAStep; ++i) {
-    groups.push_back(RandomGroup(draft_, random_families_, Dice(seed_, step, 0x73746570, i)));
+    groups.push_back(RandomGroup(builder_, random_families_, HashRandom(seed_, step, 0x73746570, i)));
     groups.back().id = kVariedGroupId - static_cast<int>(i);
     groups.back().is_capturable = false;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the simulated job does: its communicators and, for every step, its groups of calls.
+// Workload of the simulated job: its communicators and, for every step, its groups of calls.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "simulator/workload/cluster_shape.h"
 #include "simulator/workload/group.h"
-#include "simulator/workload/layout_draft.h"
+#include "simulator/workload/layout_builder.h"
 #include "simulator/workload/random_groups.h"
 
 namespace nccl_exporter::sim {
@@ -27,8 +27,8 @@ class Workload {
  public:
   explicit Workload(const WorkloadOptions& options);
 
-  const ClusterShape& shape() const { return draft_.shape(); }
-  const std::vector<Communicator>& communicators() const { return draft_.communicators(); }
+  const ClusterShape& shape() const { return builder_.shape(); }
+  const std::vector<Communicator>& communicators() const { return builder_.communicators(); }
   // In the order in which every rank calls them.
   std::vector<Group> GroupsOfStep(int64_t step) const;
 
@@ -41,7 +41,7 @@ class Workload {
   std::vector<Group> RandomGroupsOf(int64_t step) const;
 
   uint64_t seed_;
-  LayoutDraft draft_;
+  LayoutBuilder builder_;
   std::vector<Group> groups_;  // of every step
   bool has_variety_ = false;
   std::vector<CommunicatorFamily> random_families_;  // of the layout `random`

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever happens to a job, the simulator's account and what the plugin counted are the same.
+// The plugin's counts equal the ground truth under every incident.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What watches a simulated cluster: a real daemon for every node, Debian's Prometheus with the rules under test, and
+// Monitoring of a simulated cluster: a real daemon for every node, Debian's Prometheus with the rules under test, and
 // its Alertmanager.
 #pragma once
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "simulator/workload/dice.h"
+#include "simulator/workload/hash_random.h"
 
 namespace nccl_exporter::detection {
 namespace {
@@ -20,11 +20,11 @@ constexpr double kSeconds = 60;
 struct Victims {
   Victims(uint64_t seed, int nodes, int ranks_per_node) {
     const auto ranks = static_cast<uint64_t>(nodes * ranks_per_node);
-    rank = static_cast<int>(sim::Dice(seed, 1) % ranks);
+    rank = static_cast<int>(sim::HashRandom(seed, 1) % ranks);
     node = rank / ranks_per_node;
-    const auto distance = 1 + sim::Dice(seed, 2) % static_cast<uint64_t>(std::max(1, nodes - 1));
+    const auto distance = 1 + sim::HashRandom(seed, 2) % static_cast<uint64_t>(std::max(1, nodes - 1));
     other_node = (node + static_cast<int>(distance)) % nodes;
-    other_rank = other_node * ranks_per_node + static_cast<int>(sim::Dice(seed, 3)) % ranks_per_node;
+    other_rank = other_node * ranks_per_node + static_cast<int>(sim::HashRandom(seed, 3)) % ranks_per_node;
     other_rank = std::max(other_rank, other_node * ranks_per_node);
   }
 

@@ -40,7 +40,7 @@ struct Scenario {
   double seconds = 0;
   std::vector<Job> jobs = {};
   std::vector<Action> actions = {};
-  std::vector<Expectation> expected = {};   // none: nobody is to be alarmed
+  std::vector<Expectation> expected = {};   // none: a negative run, without alerts
   std::vector<std::string> tolerated = {};  // classes that may accompany what is expected
 
   int nodes() const;

@@ -89,7 +89,7 @@ std::string Scoreboard::Table(double evaluation_interval_s) const {
     table += Row(name.c_str(), RecallOf(sum).Text().c_str(), PrecisionOf(sum).Text().c_str(),
                  NamedRightOf(sum).Text().c_str(), Text(DelaysOf(sum.delays_s, evaluation_interval_s)).c_str());
   }
-  table += "runs with nobody to name that stayed silent: " + quiet_.Text() + "\n";
+  table += "negative runs without an alert: " + quiet_.Text() + "\n";
   return table + std::to_string(runs_) + " runs, " + std::to_string(flawed_runs_) + " with a flaw\n";
 }
 

@@ -44,7 +44,7 @@ class Scoreboard {
   std::map<std::string, ClassVerdict> classes_;
   int runs_ = 0;
   int flawed_runs_ = 0;
-  Share quiet_;  // runs in which nobody was to be alarmed, and those without a false alarm
+  Share quiet_;  // negative runs, and those of them without an alert
 };
 
 }  // namespace nccl_exporter::detection

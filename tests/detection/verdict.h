@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the alerts of one run are worth, measured by what its scenario expects. Pure.
+// Verdict on the alerts of one run, by what its scenario expects. Pure.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ struct PagedAlert {
   }
 };
 
-// Who is behind a communicator's rank, by the simulator's account.
+// Who is behind a communicator's rank, by the ground truth.
 struct Directory {
   std::map<std::pair<std::string, std::string>, int> global_ranks;  // by labels comm and rank
   int ranks_per_node = 8;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a release of NCCL tells a profiler, as far as counts depend on it.
+// Events that a release of NCCL reports to a profiler, as far as counts depend on them.
 #pragma once
 
 namespace nccl_exporter {
@@ -7,7 +7,7 @@ namespace nccl_exporter {
 struct Announcements {
   int api_version;            // of the profiler interface that the release prefers
   bool calls;                 // API calls have events of their own
-  bool communicator;          // name and number of ranks are told at init
+  bool communicator;          // name and number of ranks are reported at init
   bool broadcast_operations;  // Broadcast is announced as an operation, not as a call only
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank has of a GPU: a stream, and room to send from and to receive into.
+// GPU of a rank: a stream, and buffers to send from and to receive into.
 #pragma once
 
 #include <cuda_runtime_api.h>

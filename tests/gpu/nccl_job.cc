@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small job on the real NCCL, one process a rank, which leaves its own account of what it did: the profiler plugin is
-// whatever NCCL_PROFILER_PLUGIN names. Ends with 77, and a reason, where it cannot run.
+// A small job on the real NCCL, one process a rank, which writes down the ground truth of what it did: the profiler
+// plugin is whatever NCCL_PROFILER_PLUGIN names. Ends with 77, and a reason, where it cannot run.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -36,12 +36,12 @@ int RunRank(const JobOptions& options, int rank) {
   NameRequirements(rank);
   WorkloadShape shape = options.shape;
   shape.rank = rank;
-  const nlohmann::json account = {{"rank", rank},    {"local_rank", rank}, {"node", options.one_host ? 0 : rank},
-                                  {"pid", getpid()}, {"killed", false},    {"communicators", RunWorkload(shape)}};
+  const nlohmann::json truth = {{"rank", rank},    {"local_rank", rank}, {"node", options.one_host ? 0 : rank},
+                                {"pid", getpid()}, {"killed", false},    {"communicators", RunWorkload(shape)}};
   std::ofstream file(PartPath(options, rank));
-  file << account;
+  file << truth;
   file.close();
-  Require(static_cast<bool>(file), "account");
+  Require(static_cast<bool>(file), "ground truth");
   return 0;
 }
 
@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(size_t{1} << 20, size_t{1} << 32));
   app.add_flag("--one-host", options.one_host, "let NCCL know that the ranks share a host; each needs a GPU");
   app.add_option("--limit", options.limit_seconds, "seconds after which the job is given up");
-  app.add_option("--truth", options.truth, "file for the account");
+  app.add_option("--truth", options.truth, "file for the ground truth");
   app.add_flag("--probe", options.probe, "only say what the job would run on");
   CLI11_PARSE(app, argc, argv);
 

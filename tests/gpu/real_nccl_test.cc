@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin under the real NCCL on a GPU: a job of several processes keeps its own account, and what the daemon
+// The plugin under the real NCCL on a GPU: a job of several processes writes its ground truth, and what the daemon
 // exports must equal it. Skipped, with the reason, where there is no GPU or no NCCL.
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <iostream>
 
 #include "collector/collector.h"
-#include "tests/gpu/account_comparison.h"
+#include "tests/gpu/ground_truth_comparison.h"
 #include "tests/system/daemon.h"
 #include "tests/system/truth_comparison.h"
 
@@ -37,7 +37,7 @@ class RealNccl : public testing::TestWithParam<Setting> {
 
   std::string TruthPath() const { return results_.path() + "/truth.json"; }
 
-  // Runs the job with the plugin to its end; its account.
+  // Runs the job with the plugin to its end, and returns its ground truth.
   nlohmann::json RunJob() {
     std::vector<std::string> command{kJobPath, "--truth", TruthPath()};
     command.insert(command.end(), GetParam().job_options.begin(), GetParam().job_options.end());

@@ -13,6 +13,6 @@ void NameRequirements(int rank);
 // One line on standard error and exit code 1 unless successful; `what` names the call.
 void Require(ncclResult_t result, const char* what);
 void Require(cudaError_t result, const char* what);
-void Require(bool holds, const char* what);  // errno tells why
+void Require(bool holds, const char* what);  // errno has the reason
 
 }  // namespace nccl_exporter

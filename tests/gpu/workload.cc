@@ -5,7 +5,7 @@
 #include <array>
 #include <memory>
 
-#include "tests/gpu/accounted_communicator.h"
+#include "tests/gpu/counted_communicator.h"
 #include "tests/gpu/require.h"
 
 namespace nccl_exporter {
@@ -36,17 +36,17 @@ class Workload {
     ShortLives();
     Timed();
     Spreads();  // last: on NCCL 2.26 to 2.30 a send to oneself puts a communicator's GPU time stamps out of step
-    return std::move(accounts_);
+    return std::move(truths_);
   }
 
  private:
-  using Communicator = std::unique_ptr<AccountedCommunicator>;
+  using Communicator = std::unique_ptr<CountedCommunicator>;
 
   Communicator Create(const std::string& name) {
-    return std::make_unique<AccountedCommunicator>(
-        &gpu_, Meeting{name, shape_.directory + "/" + name + ".id", shape_.rank, shape_.ranks});
+    return std::make_unique<CountedCommunicator>(
+        &gpu_, Bootstrap{name, shape_.directory + "/" + name + ".id", shape_.rank, shape_.ranks});
   }
-  void Close(Communicator communicator) { accounts_.push_back(communicator->ToJson()); }
+  void Close(Communicator communicator) { truths_.push_back(communicator->ToJson()); }
   size_t AtMost(size_t bytes) const { return std::min(bytes, shape_.largest_bytes); }
 
   void Collectives() {
@@ -103,12 +103,12 @@ class Workload {
       reversed->Collective(Function::kAllGather, ncclFloat32, kSmall);
       gpu_.Synchronize();
     }
-    const nlohmann::json half_account = half->ToJson(), reversed_account = reversed->ToJson();
+    const nlohmann::json half_truth = half->ToJson(), reversed_truth = reversed->ToJson();
     half.reset();
     reversed.reset();
     Close(std::move(all));
-    accounts_.push_back(half_account);
-    accounts_.push_back(reversed_account);
+    truths_.push_back(half_truth);
+    truths_.push_back(reversed_truth);
   }
 
   // Replays only, after the capture: eager operations in between put NCCL's time stamps out of step.
@@ -158,7 +158,7 @@ class Workload {
 
   const WorkloadShape& shape_;
   Gpu gpu_;
-  nlohmann::json accounts_ = nlohmann::json::array();
+  nlohmann::json truths_ = nlohmann::json::array();
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank of the job asks of NCCL: a bit of everything that a profiler is told of, in the same order on all
-// ranks.
+// Calls of one rank of the job: a bit of everything that a profiler sees, in the same order on all ranks.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@ struct WorkloadShape {
   std::string directory;             // where the ranks meet; new for each job
 };
 
-// Runs it; the accounts of this rank's communicators, in the order of their creation.
+// Runs it; the ground truth of this rank's communicators, in the order of their creation.
 nlohmann::json RunWorkload(const WorkloadShape& shape);
 
 }  // namespace nccl_exporter

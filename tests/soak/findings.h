@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the soak found wrong: printed at once, and counted.
+// Faults that the soak found: printed at once, and counted.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simulated jobs that begin and end all the time, in turn of every kind: layouts, API versions, communicators that are
-// made anew, orderly ends, ends without finalizing, and kills.
+// made again, orderly ends, ends without finalizing, and kills.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class JobMill {
   const std::string segment_directory_;
   const double retention_seconds_;
   Findings* const findings_;
-  ScratchDirectory accounts_;
+  ScratchDirectory truths_;
   std::mt19937 random_;  // always the same jobs
   std::vector<Job> jobs_;
   uint64_t started_ = 0;

@@ -2,6 +2,7 @@
 // Text and OpenMetrics line by line, as fast as 10 pages a second want it; protobuf with protoc's code.
 #include "tests/soak/page_samples.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string>
 
@@ -13,19 +14,22 @@ namespace {
 using Take = std::function<void(const PageSample&)>;
 
 struct FormatTraits {
+  PageFormat id;
   std::string_view name;
   std::string_view accept;
   std::string_view content_type;  // without parameters
 };
 
 constexpr FormatTraits kFormats[] = {
-    {"text", "Accept: text/plain;version=0.0.4", "text/plain"},
-    {"OpenMetrics", "Accept: application/openmetrics-text;version=1.0.0", "application/openmetrics-text"},
-    {"protobuf", "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+    {PageFormat::kText, "text", "Accept: text/plain;version=0.0.4", "text/plain"},
+    {PageFormat::kOpenMetrics, "OpenMetrics", "Accept: application/openmetrics-text;version=1.0.0",
+     "application/openmetrics-text"},
+    {PageFormat::kProtobuf, "protobuf",
+     "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
      "application/vnd.google.protobuf"},
 };
 
-const FormatTraits& TraitsOf(PageFormat format) { return kFormats[static_cast<size_t>(format)]; }
+const FormatTraits& TraitsOf(PageFormat format) { return *std::ranges::find(kFormats, format, &FormatTraits::id); }
 
 bool OnlyGrows(std::string_view type) { return type == "counter" || type == "histogram"; }
 

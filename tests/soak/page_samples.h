@@ -20,7 +20,7 @@ struct PageSample {
   std::string_view key;  // name and labels, in the page's own words; histograms have one for each bucket, count and sum
   double value = 0;
   bool only_grows = false;     // of a counter or a histogram
-  double created_seconds = 0;  // since the epoch; 0 where the format does not tell
+  double created_seconds = 0;  // since the epoch; 0 where the format has none
 };
 
 // Calls `take` with each sample of the page, whose key lives until `take` returns. False where the page is cut off or

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process holds, sampled every second, and whether it grows.
+// Memory, threads and descriptors of a process, sampled every second, and whether they grow.
 #pragma once
 
 #include <sys/types.h>

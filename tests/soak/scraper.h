@@ -54,7 +54,7 @@ class Scraper {
   std::thread thread_;
 };
 
-// Seconds of a clock that nobody sets.
+// Seconds of the monotonic clock.
 double Now();
 
 }  // namespace nccl_exporter::soak

@@ -19,7 +19,7 @@ namespace nccl_exporter::soak {
 // counter that grows, or nccl_process_alive of 1. Series may go when their subject has shown none for the retention time,
 // and never come back, because no two jobs of a soak share an id.
 //
-// What is wrong with many series of a page is told of the first few.
+// A fault of many series of a page is reported for the first few.
 //
 // Not thread-safe.
 class SeriesWatch {

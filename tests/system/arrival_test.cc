@@ -15,11 +15,11 @@ namespace {
 
 using Options = std::vector<std::string>;
 
-// Starts of one collective, by rank: when they are told apart is up to the clocks of the simulated GPUs, which are up
+// Starts of one collective, by rank: when they can be ordered is up to the clocks of the simulated GPUs, which are up
 // to 5 ms and 8 parts in a million off.
 using Starts = std::map<int, double>;
 
-// Beyond this, two starts must be told apart: the shortest operations and polls take 20 us, and bounds age.
+// Beyond this, two starts must be ordered: the shortest operations and polls take 20 us, and bounds age.
 constexpr double kCertainSeconds = 150e-6;
 // Of an operation's lateness, on the average: none is counted where it is not certain.
 constexpr double kMostMissedSeconds = 60e-6;

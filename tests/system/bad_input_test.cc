@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong around the system: the job runs on with one line through NCCL's logger, the daemon says one clear
+// Faults around the system: the job runs on with one line through NCCL's logger, the daemon says one clear
 // line or counts the reason and serves the rest.
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -21,7 +21,7 @@ class Browser {
   Browser& operator=(const Browser&) = delete;
 
   void Open(const std::string& url);
-  // Size of the window in CSS pixels, and what the page's media queries are told.
+  // Size of the window in CSS pixels, and what the page's media queries see.
   void Resize(int width, int height, bool is_dark);
   // The value of a JavaScript expression, or null where it throws.
   nlohmann::json Evaluate(const std::string& expression);

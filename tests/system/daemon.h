@@ -40,9 +40,9 @@ inline constexpr char kDaemonPath[] = "exporter/nccl-exporter";
 inline constexpr char kSimulatorPath[] = "simulator/nccl-sim";
 inline constexpr char kPluginPath[] = "plugin/libnccl-profiler-exporter.so";
 
-// The command that simulates a job with the real plugin, and writes its account to `truth`. Broadcasts are ordinary, so
-// that kernel events neither drift nor hang a destruction: `--env NCCL_ALLGATHERV_ENABLE=1` in `options` is NCCL's
-// default.
+// The command that simulates a job with the real plugin, and writes its ground truth to `truth`. Broadcasts are
+// ordinary, so that kernel events neither drift nor hang a destruction: `--env NCCL_ALLGATHERV_ENABLE=1` in `options`
+// is NCCL's default.
 std::vector<std::string> SimulatorCommand(const std::string& segment_directory, const std::string& truth,
                                           std::vector<std::string> options);
 

@@ -1,49 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole system: a simulated job drives the real plugin library as NCCL does, the real daemon reads the segments,
-// and what it exports equals the simulator's account to the last operation.
+// and what it exports equals the simulator's ground truth to the last operation.
+#include "tests/system/end_to_end.h"
+
 #include <gtest/gtest.h>
-#include <signal.h>
-
-#include <filesystem>
-
-#include "tests/system/daemon.h"
-#include "tests/system/truth_comparison.h"
 
 namespace nccl_exporter {
 namespace {
 
-using Options = std::vector<std::string>;
-
-class EndToEnd : public testing::Test {
- protected:
-  std::string TruthPath() const { return results_.path() + "/truth.json"; }
-  std::vector<std::string> Simulator(const Options& options) const {
-    return SimulatorCommand(segments_.path(), TruthPath(), options);
-  }
-  // Runs a job to its end; its account.
-  nlohmann::json RunJob(const Options& options, const std::map<std::string, std::string>& environment = {}) const {
-    const Finished job = RunToEnd(Simulator(options), environment);
-    EXPECT_EQ(job.exit_code, 0) << job.output;
-    nlohmann::json truth = ReadTruth(TruthPath());
-    EXPECT_GT(TotalOperations(truth), 0u);
-    return truth;
-  }
-  void ExpectBothEqual(const Exposition& scrape, const nlohmann::json& truth) const {
-    ExpectEqualsTruth(scrape, truth);
-    ExpectSegmentsEqualTruth(segments_.path(), truth);
-  }
-  static double Sum(const Exposition& scrape, const std::string& name, const Labels& labels = {}) {
-    double sum = 0;
-    for (const Sample& sample : scrape.Find(name, labels)) sum += sample.value;
-    return sum;
-  }
-
-  ScratchDirectory segments_;
-  ScratchDirectory results_;
-};
-
 // --- Every version of the API, one process and eight
-// ------------------------------------------------------------------------
 
 struct Shape {
   int api_version;
@@ -89,7 +54,6 @@ INSTANTIATE_TEST_SUITE_P(OneAndEightProcesses, EveryApiVersion,
                          });
 
 // --- Phases of kernels over symmetric windows
-// ---------------------------------------------------------------------------------
 
 TEST_F(EndToEnd, ExportsThePhasesOfKernelsOverSymmetricWindows) {
   const Options options{"--api-version", "7",  "--nccl-version",   "23206", "--symmetric", "--layout", "fsdp",
@@ -104,8 +68,8 @@ TEST_F(EndToEnd, ExportsThePhasesOfKernelsOverSymmetricWindows) {
   const Exposition scrape = daemon.Scrape();
   double true_seconds = 0;
   for (const nlohmann::json& rank : truth["ranks"]) {
-    const nlohmann::json& account = rank["communicators"][0]["functions"]["AllGather"];
-    true_seconds += account["phase_ns"][0].get<double>() / 1e9;
+    const nlohmann::json& counts = rank["communicators"][0]["functions"]["AllGather"];
+    true_seconds += counts["phase_ns"][0].get<double>() / 1e9;
   }
   EXPECT_GT(true_seconds, 0);
   const Labels waiting{{"collective", "AllGather"}, {"phase", "initial_sync"}};
@@ -113,7 +77,6 @@ TEST_F(EndToEnd, ExportsThePhasesOfKernelsOverSymmetricWindows) {
 }
 
 // --- Every kind of workload
-// ---------------------------------------------------------------------------------------------------
 
 struct Workload {
   const char* name;
@@ -191,7 +154,6 @@ TEST_F(EndToEnd, TimesEveryMessageOfAnAlltoAllFrom231On) {
 }
 
 // --- Timing in windows
-// ----------------------------------------------------------------------------------------------------------
 
 const std::map<std::string, std::string> kQuickSampling{{"NCCL_EXPORTER_KERNEL_TIMING", "on"},
                                                         {"NCCL_ALLGATHERV_ENABLE", "0"},
@@ -284,135 +246,6 @@ TEST_F(EndToEnd, FollowsOperationsAcrossTheNetworkOutsideOfWindows) {
   EXPECT_EQ(started, completed + in_flight);
   EXPECT_EQ(scrape.Value("nccl_collective_completed_sequence", {{"rank", "0"}}),
             scrape.Value("nccl_collective_started_sequence", {{"rank", "0"}}));
-}
-
-// --- What may happen to the processes
-// -------------------------------------------------------------------------------------------
-
-TEST_F(EndToEnd, LosesNoCountWhenTheDaemonIsKilledAndStartedAgain) {
-  auto daemon = std::make_unique<Daemon>(segments_.path());
-  ChildProcess job(Simulator({"--pace", "real", "--duration", "4", "--rate", "50", "--ranks-per-node", "2"}));
-  ASSERT_TRUE(Eventually([&] { return Sum(daemon->Scrape(), "nccl_collective_operations_total") > 50; }));
-  const double before = Sum(daemon->Scrape(), "nccl_collective_operations_total");
-  daemon->process().Signal(SIGKILL);
-  daemon->process().Wait();
-  SleepMilliseconds(300);
-  daemon = std::make_unique<Daemon>(segments_.path());
-  EXPECT_GE(Sum(daemon->Scrape(), "nccl_collective_operations_total"), before);
-  EXPECT_EQ(job.Wait(), 0) << job.AllOutput();
-  ExpectBothEqual(daemon->Scrape(), ReadTruth(TruthPath()));
-}
-
-TEST_F(EndToEnd, KeepsTheCountsOfAKilledRankForTheRetentionTimeAndThenForgetsThem) {
-  Daemon daemon(segments_.path(), {"--segment.retention=8s"});
-  ChildProcess job(Simulator({"--pace", "real", "--duration", "14", "--rate", "20", "--ranks-per-node", "2", "--layout",
-                              "dp", "--kill-rank", "1", "--kill-step", "20"}));
-  ASSERT_TRUE(Eventually([&] {
-    return daemon.Scrape().Value("nccl_exporter_segments", {{"state", "exited"}}).value_or(0) == 1;
-  }));
-  const double at_kill = Sum(daemon.Scrape(), "nccl_collective_operations_total", {{"rank", "1"}});
-  EXPECT_GT(at_kill, 0);
-  EXPECT_EQ(segments_.Files(".seg").size(), 2u);
-  SleepMilliseconds(1500);
-  EXPECT_EQ(Sum(daemon.Scrape(), "nccl_collective_operations_total", {{"rank", "1"}}), at_kill);
-  EXPECT_TRUE(Eventually([&] { return segments_.Files(".seg").size() == 1; }, 30));
-  EXPECT_TRUE(daemon.Scrape().Find("nccl_collective_operations_total", {{"rank", "1"}}).empty());
-  EXPECT_FALSE(daemon.Scrape().Find("nccl_collective_operations_total", {{"rank", "0"}}).empty());
-  EXPECT_EQ(job.Wait(), 0) << job.AllOutput();
-  const nlohmann::json truth = ReadTruth(TruthPath());
-  for (const nlohmann::json& rank : truth["ranks"]) {
-    if (rank["rank"] != 1) continue;
-    EXPECT_TRUE(rank["killed"].get<bool>());
-    double operations = 0;
-    for (const auto& communicator : rank["communicators"]) {
-      for (const auto& [function, account] : communicator["functions"].items()) {
-        for (const auto& [size, counts] : account["sizes"].items()) operations += counts["operations"].get<double>();
-      }
-    }
-    EXPECT_EQ(operations, at_kill);
-  }
-}
-
-TEST_F(EndToEnd, ShowsWhatAKilledRankWasIn) {
-  Daemon daemon(segments_.path());
-  const Finished job = RunToEnd(Simulator({"--steps", "20", "--ranks-per-node", "2", "--layout", "dp", "--kill-rank",
-                                           "1", "--kill-step", "10", "--kill-in-flight"}),
-                                {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
-  EXPECT_EQ(job.exit_code, 0) << job.output;
-  const Exposition scrape = daemon.Scrape();
-  const double started = scrape.Value("nccl_collective_started_sequence", {{"rank", "1"}}).value_or(0);
-  EXPECT_GT(scrape.Value("nccl_operations_in_flight", {{"rank", "1"}}).value_or(0), 0);
-  EXPECT_LT(scrape.Value("nccl_collective_completed_sequence", {{"rank", "1"}}).value_or(started), started);
-  EXPECT_EQ(scrape
-                .Find("nccl_operations_oldest_in_flight_start_timestamp_seconds",
-                      {{"rank", "1"}, {"function", "AllReduce"}})
-                .size(),
-            1u);
-  EXPECT_TRUE(scrape.Find("nccl_operations_oldest_in_flight_start_timestamp_seconds", {{"rank", "0"}}).empty());
-}
-
-TEST_F(EndToEnd, ServesTheSameNumbersFromTwoDaemons) {
-  Daemon first(segments_.path()), second(segments_.path());
-  const nlohmann::json truth = RunJob({"--steps", "30", "--ranks-per-node", "4", "--layout", "mixed"});
-  ExpectEqualsTruth(first.Scrape(), truth);
-  ExpectEqualsTruth(second.Scrape(), truth);
-}
-
-TEST_F(EndToEnd, ServesAJobThatEndedBeforeTheDaemonBegan) {
-  const nlohmann::json truth = RunJob({"--steps", "30", "--ranks-per-node", "4", "--layout", "mixed"});
-  Daemon daemon(segments_.path());
-  ExpectBothEqual(daemon.Scrape(), truth);
-}
-
-TEST_F(EndToEnd, ReportsTheIdentityOfJobProcessAndGpu) {
-  Daemon daemon(segments_.path());
-  RunJob({"--steps", "3", "--ranks-per-node", "2", "--layout", "dp", "--slurm-job-id", "4711", "--env",
-          "POD_NAME=trainer-%r", "--env", "POD_NAMESPACE=research"});
-  const Exposition scrape = daemon.Scrape();
-  const auto info =
-      scrape.Find("nccl_rank_info", {{"slurm_job_id", "4711"}, {"pod", "trainer-1"}, {"namespace", "research"}});
-  ASSERT_EQ(info.size(), 1u);
-  EXPECT_EQ(info[0].labels.at("global_rank"), "1");
-  EXPECT_EQ(info[0].labels.at("local_rank"), "1");
-  EXPECT_TRUE(info[0].labels.at("gpu_uuid").starts_with("GPU-")) << info[0].labels.at("gpu_uuid");
-  EXPECT_FALSE(info[0].labels.at("pci_bus_id").empty());
-  EXPECT_EQ(scrape.Find("nccl_communicator_info", {{"nccl_version", "2.30.7"}, {"api_version", "6"}}).size(), 2u);
-  EXPECT_EQ(scrape.Value("nccl_communicator_ranks", {{"rank", "0"}, {"global_rank", "0"}}).value_or(0), 2);
-}
-
-TEST_F(EndToEnd, NamesNoRankByTheNumberOfAProcessWithSeveralGpus) {
-  Daemon daemon(segments_.path());
-  RunJob({"--steps", "3", "--ranks-per-node", "4", "--ranks-per-process", "2", "--layout", "dp"});
-  const Exposition scrape = daemon.Scrape();
-  const auto info = scrape.Find("nccl_rank_info");
-  const auto alive = scrape.Find("nccl_process_alive");
-  EXPECT_EQ(info.size(), 4u);
-  EXPECT_EQ(alive.size(), 2u);
-  for (const Sample& sample : info) {
-    EXPECT_FALSE(sample.labels.contains("global_rank"));
-    EXPECT_EQ(sample.labels.at("local_rank"), "");
-  }
-  for (const Sample& sample : alive) EXPECT_FALSE(sample.labels.contains("global_rank"));
-  EXPECT_EQ(nlohmann::json::parse(daemon.Get("/api/v1/node").body)["processes"][1]["global_rank"], "");
-}
-
-TEST_F(EndToEnd, FindsTheLibraryByNcclsOwnSearchRule) {
-  const std::filesystem::path library = std::filesystem::absolute(kPluginPath);
-  Daemon daemon(segments_.path());
-  std::vector<std::string> command{kSimulatorPath,
-                                   "--segment-dir",
-                                   segments_.path(),
-                                   "--truth",
-                                   TruthPath(),
-                                   "--steps",
-                                   "5",
-                                   "--ranks-per-node",
-                                   "1"};
-  const Finished job =
-      RunToEnd(command, {{"NCCL_PROFILER_PLUGIN", "exporter"}, {"LD_LIBRARY_PATH", library.parent_path()}});
-  EXPECT_EQ(job.exit_code, 0) << job.output;
-  ExpectEqualsTruth(daemon.Scrape(), ReadTruth(TruthPath()));
-  EXPECT_EQ(segments_.Files(".seg").size(), 1u);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real Prometheuses and promtool as judges: they scrape all three formats without a warning, and answer queries with
-// the numbers of the simulator's account, from native histograms too. Newer ones than Debian 12's come by
+// the numbers of the simulator's ground truth, from native histograms too. Newer ones than Debian 12's come by
 // tools/fetch-prometheus; without it their cases are skipped.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -84,9 +84,9 @@ Totals TotalsOf(const nlohmann::json& truth) {
   Totals totals;
   for (const auto& rank : truth["ranks"]) {
     for (const auto& communicator : rank["communicators"]) {
-      for (const auto& [function, account] : communicator["functions"].items()) {
+      for (const auto& [function, expected] : communicator["functions"].items()) {
         if (function == "Send" || function == "Recv") continue;
-        for (const auto& [size, counts] : account["sizes"].items()) {
+        for (const auto& [size, counts] : expected["sizes"].items()) {
           totals.operations += counts["operations"].get<double>();
           totals.bytes += counts["bytes"].get<double>();
           totals.timed += counts["timed_operations"].get<double>();
@@ -142,15 +142,15 @@ class TextRelay {
   std::thread thread_;
 };
 
-// Durations of the timed collectives of all ranks, or their bus bandwidths, by the account's native buckets.
+// Durations of the timed collectives of all ranks, or their bus bandwidths, by the ground truth's native buckets.
 class TrueDistribution {
  public:
   TrueDistribution(const nlohmann::json& truth, const std::string& key, size_t buckets) : counts_(buckets) {
     for (const auto& rank : truth["ranks"]) {
       for (const auto& communicator : rank["communicators"]) {
-        for (const auto& [function, account] : communicator["functions"].items()) {
+        for (const auto& [function, expected] : communicator["functions"].items()) {
           if (function == "Send" || function == "Recv") continue;
-          for (const auto& [index, count] : account[key].items()) counts_[std::stoul(index)] += count.get<double>();
+          for (const auto& [index, count] : expected[key].items()) counts_[std::stoul(index)] += count.get<double>();
         }
       }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random mixes of everything that NCCL can be called for (groups, splits, graphs, threads, Broadcasts of several roots,
-// AlltoAll), on all releases: ncclCommDestroy returns, counts equal the account, and so does every duration.
+// AlltoAll), on all releases: ncclCommDestroy returns, counts equal the ground truth, and so does every duration.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

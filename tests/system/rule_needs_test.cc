@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the catalogue says that the rules of deploy/prometheus need, against the rules.
+// Needs of the rules of deploy/prometheus, as the catalogue lists them, against the rules.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "proto/metric_choice.h"
+#include "proto/droppable_labels.h"
 
 namespace nccl_exporter {
 namespace {

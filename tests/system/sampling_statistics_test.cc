@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What histograms and means of sampled operations say about all operations: workloads whose truth is known, timed by
+// Histograms and means of sampled operations against those of all operations: workloads with ground truth, timed by
 // the plugin's sampler at the default windows for six hours of simulated time. Seeds are fixed, so that a result is
 // one.
 //

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-// Counts of an account's sparse histogram up to and including array index `last`.
+// Counts of the ground truth's sparse histogram up to and including array index `last`.
 uint64_t CountUpTo(const json& buckets, int last) {
   uint64_t count = 0;
   for (const auto& [index, value] : buckets.items()) {
@@ -29,14 +29,14 @@ uint64_t CountUpTo(const json& buckets, int last) {
 
 class FunctionComparison {
  public:
-  FunctionComparison(const Exposition& scrape, Labels labels, std::string function, const json& account, uint32_t ranks)
-      : scrape_(scrape), labels_(std::move(labels)), name_(std::move(function)), account_(account), ranks_(ranks) {
+  FunctionComparison(const Exposition& scrape, Labels labels, std::string function, const json& truth, uint32_t ranks)
+      : scrape_(scrape), labels_(std::move(labels)), name_(std::move(function)), truth_(truth), ranks_(ranks) {
     function_ = FunctionByName(name_);
     is_point_to_point_ = TraitsOf(function_).is_point_to_point;
   }
 
   void Check() {
-    Expect("nccl_api_calls_total", With("function", name_), account_["calls"].get<double>());
+    Expect("nccl_api_calls_total", With("function", name_), truth_["calls"].get<double>());
     if (is_point_to_point_) {
       CheckPointToPoint();
     } else {
@@ -61,7 +61,7 @@ class FunctionComparison {
   }
 
   void CheckSizes() {
-    for (const auto& [size, counts] : account_["sizes"].items()) {
+    for (const auto& [size, counts] : truth_["sizes"].items()) {
       Labels labels = With("collective", name_);
       labels["size"] = size;
       Expect(Prefix() + "operations_total", labels, counts["operations"].get<double>());
@@ -75,7 +75,7 @@ class FunctionComparison {
   }
   void CheckPointToPoint() {
     double operations = 0, bytes = 0, timed = 0, busy_ns = 0;
-    for (const auto& [size, counts] : account_["sizes"].items()) {
+    for (const auto& [size, counts] : truth_["sizes"].items()) {
       operations += counts["operations"].get<double>();
       bytes += counts["bytes"].get<double>();
       timed += counts["timed_operations"].get<double>();
@@ -93,13 +93,13 @@ class FunctionComparison {
 
   void CheckDurations() {
     Labels labels = is_point_to_point_ ? labels_ : With("collective", name_);
-    CheckHistogram<DurationBuckets>(Prefix() + "duration_seconds", labels, account_["duration"],
-                                    account_["duration_sum_ns"].get<double>() / 1e9, 1e-9);
+    CheckHistogram<DurationBuckets>(Prefix() + "duration_seconds", labels, truth_["duration"],
+                                    truth_["duration_sum_ns"].get<double>() / 1e9, 1e-9);
   }
   void CheckBandwidths() {
     // The sum is kept in KiB/s, rounded to nearest for each operation of at least 1 MiB/s.
     CheckHistogram<BandwidthBuckets>("nccl_collective_bus_bandwidth_bytes_per_second", With("collective", name_),
-                                     account_["bandwidth"], account_["bandwidth_sum"].get<double>(), 1e-3);
+                                     truth_["bandwidth"], truth_["bandwidth_sum"].get<double>(), 1e-3);
   }
   template <typename Range>
   void CheckHistogram(const std::string& name, const Labels& labels, const json& buckets, double sum,
@@ -123,7 +123,7 @@ class FunctionComparison {
   const Exposition& scrape_;
   Labels labels_;
   std::string name_;
-  const json& account_;
+  const json& truth_;
   uint32_t ranks_;
   Function function_;
   bool is_point_to_point_;
@@ -136,11 +136,11 @@ void ForEachCommunicator(const json& truth, Visitor visit) {
   }
 }
 
-// Compares one dense histogram with an account's sparse one.
+// Compares one dense histogram with the ground truth's sparse one.
 template <typename Counts>
-void ExpectBuckets(const Counts& counts, const json& account, const std::string& where) {
+void ExpectBuckets(const Counts& counts, const json& truth, const std::string& where) {
   for (size_t i = 0; i < counts.size(); ++i) {
-    EXPECT_EQ(counts[i], account.value(std::to_string(i), uint64_t{0})) << "bucket " << i << " of " << where;
+    EXPECT_EQ(counts[i], truth.value(std::to_string(i), uint64_t{0})) << "bucket " << i << " of " << where;
   }
 }
 
@@ -168,8 +168,8 @@ void ExpectEqualsTruth(const Exposition& scrape, const json& truth) {
     const auto ranks = communicator["ranks"].get<uint32_t>();
     if (communicator["functions"].empty()) return;
     expected.emplace(id, rank);
-    for (const auto& [function, account] : communicator["functions"].items()) {
-      FunctionComparison(scrape, {{"comm", id}, {"rank", rank}}, function, account, ranks).Check();
+    for (const auto& [function, counts] : communicator["functions"].items()) {
+      FunctionComparison(scrape, {{"comm", id}, {"rank", rank}}, function, counts, ranks).Check();
     }
   });
   for (const char* name : {"nccl_collective_operations_total", "nccl_p2p_send_operations_total",
@@ -197,15 +197,15 @@ void ExpectSegmentsEqualTruth(const std::string& segment_directory, const json& 
         Identity(std::stoull(communicator["id"].get<std::string>(), nullptr, 16), communicator["rank"]);
     ASSERT_TRUE(found.count(where)) << where;
     EXPECT_EQ(NameOf(found[where]->timing_source), communicator["timing_source"]) << where;
-    for (const auto& [function, account] : communicator["functions"].items()) {
+    for (const auto& [function, expected] : communicator["functions"].items()) {
       const FunctionSnapshot& counts = found[where]->functions[static_cast<size_t>(FunctionByName(function))];
-      ExpectBuckets(counts.duration, account["duration"], function + " duration on " + where);
-      ExpectBuckets(counts.bandwidth, account["bandwidth"], function + " bandwidth on " + where);
-      EXPECT_EQ(counts.bandwidth_sum_kib, account["bandwidth_sum_kib"].get<uint64_t>()) << function << " on " << where;
-      EXPECT_EQ(json(counts.phase_ns), account["phase_ns"]) << function << " on " << where;
+      ExpectBuckets(counts.duration, expected["duration"], function + " duration on " + where);
+      ExpectBuckets(counts.bandwidth, expected["bandwidth"], function + " bandwidth on " + where);
+      EXPECT_EQ(counts.bandwidth_sum_kib, expected["bandwidth_sum_kib"].get<uint64_t>()) << function << " on " << where;
+      EXPECT_EQ(json(counts.phase_ns), expected["phase_ns"]) << function << " on " << where;
       uint64_t busy_ns = 0;
       for (const SizeClassSnapshot& size : counts.sizes) busy_ns += size.busy_ns;
-      EXPECT_EQ(busy_ns, account["duration_sum_ns"].get<uint64_t>()) << function << " on " << where;
+      EXPECT_EQ(busy_ns, expected["duration_sum_ns"].get<uint64_t>()) << function << " on " << where;
     }
   });
 }
@@ -213,8 +213,8 @@ void ExpectSegmentsEqualTruth(const std::string& segment_directory, const json& 
 uint64_t TotalOperations(const json& truth) {
   uint64_t total = 0;
   ForEachCommunicator(truth, [&](const json& communicator) {
-    for (const auto& [function, account] : communicator["functions"].items()) {
-      for (const auto& [size, counts] : account["sizes"].items()) total += counts["operations"].get<uint64_t>();
+    for (const auto& [function, expected] : communicator["functions"].items()) {
+      for (const auto& [size, counts] : expected["sizes"].items()) total += counts["operations"].get<uint64_t>();
     }
   });
   return total;

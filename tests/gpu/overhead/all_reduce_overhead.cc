@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin costs a job: the same AllReduce without a plugin, with one that is told as much and does nothing, and
-// with ours. The three jobs live side by side and take turns block by block, so that a drift of the machine hits all.
+// Cost of the plugin for a job: the same AllReduce without a plugin, with one that receives the same events and does
+// nothing, and with ours. The three jobs live side by side and take turns block by block, so that a drift of the
+// machine hits all.
 #include <signal.h>
 
 #include <CLI/CLI.hpp>

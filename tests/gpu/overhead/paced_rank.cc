@@ -112,7 +112,7 @@ PacedRank::PacedRank(RankProcesses* processes, const RankPlacement& placement,
   costs_ = costs[0];
 }
 
-// Told, since ranks that were forked later hold copies of the pipe.
+// By a command: ranks that were forked later hold copies of the pipe, so that closing it is not enough.
 PacedRank::~PacedRank() {
   Begin({.bytes = 0, .operations = 0});
   close(commands_);

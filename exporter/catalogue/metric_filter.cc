@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/catalogue/metric_filter.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <system_error>
+
+#include "proto/droppable_labels.h"
+
+namespace nccl_exporter {
+namespace {
+
+// Edit distance, row by row.
+size_t Distance(std::string_view from, std::string_view to) {
+  std::vector<size_t> row(to.size() + 1);  // distances of what was read of `from` to each beginning of `to`
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (const char character : from) {
+    size_t diagonal = row[0]++;
+    for (size_t i = 1; i < row.size(); ++i) {
+      const size_t replaced = diagonal + (to[i - 1] == character ? 0 : 1);
+      diagonal = row[i];
+      row[i] = std::min({row[i - 1] + 1, row[i] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+// The name that takes the fewest insertions, deletions and replacements of characters to become `text`, the first of
+// equals. `names` is not empty.
+std::string_view NearestName(std::string_view text, std::span<const std::string_view> names) {
+  return *std::ranges::min_element(names, {}, [&](std::string_view name) { return Distance(text, name); });
+}
+
+std::vector<std::string_view> Families() {
+  std::vector<std::string_view> names;
+  for (const MetricRow& row : kMetrics) names.push_back(row.name);
+  return names;
+}
+
+bool Matches(std::string_view family, std::string_view pattern) {
+  if (pattern == kHistograms) {
+    const auto row = std::ranges::find(kMetrics, family, &MetricRow::name);
+    return row != kMetrics.end() && row->type == MetricType::kHistogram;
+  }
+  if (!pattern.ends_with('*')) return family == pattern;
+  pattern.remove_suffix(1);
+  return family.starts_with(pattern);
+}
+
+std::optional<double> Positive(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  return is_number && std::isfinite(value) && value > 0 ? std::optional(value) : std::nullopt;
+}
+
+// Native bucket indices of a list of bounds; in `complaint` what is wrong with it.
+template <typename Buckets>
+std::vector<int> ParseBounds(std::string_view list, std::string& complaint) {
+  std::vector<int> bounds;
+  if (list == "none") return bounds;
+  for (size_t at = 0; at <= list.size();) {
+    const size_t comma = std::min(list.find(',', at), list.size());
+    const std::string text(list.substr(at, comma - at));
+    at = comma + 1;
+    const std::optional<double> value = Positive(text);
+    if (!value) {
+      complaint = "'" + text + "' is not a positive number";
+      return {};
+    }
+    constexpr double kBucketsOfAnOctave = 1 << Buckets::kSchema;
+    const double index = std::nearbyint(std::log2(*value) * kBucketsOfAnOctave);
+    if (index < Buckets::kFirstBound || index > Buckets::kLastBound) {
+      complaint = text + " is out of range";
+      return {};
+    }
+    if (!bounds.empty() && index <= bounds.back()) {
+      complaint = text + " is not at least a bucket (9 %) above the bound before it";
+      return {};
+    }
+    bounds.push_back(static_cast<int>(index));
+  }
+  if (bounds.size() > kMaxClassicBounds) complaint = "more than " + std::to_string(kMaxClassicBounds) + " bounds";
+  return bounds;
+}
+
+template <typename Buckets>
+HistogramScale ScaleOf(const std::vector<int>& classic_bounds, std::optional<int> schema) {
+  HistogramScale scale;
+  if (schema) {
+    scale.native = {
+        .schema = Buckets::kSchema, .first_bound = Buckets::kFirstBound, .halvings = Buckets::kSchema - *schema};
+  }
+  for (const int bound : classic_bounds) {
+    const int index = bound - Buckets::kFirstBound;
+    scale.bounds.push_back(Buckets::UpperBound(index));
+    scale.ends.push_back(static_cast<uint32_t>(index + 1));
+  }
+  return scale;
+}
+
+}  // namespace
+
+std::string MetricFilter::Disable(std::string_view pattern) {
+  bool is_known = false;
+  std::vector<std::string_view> names = Families();
+  for (const std::string_view family : names) {
+    if (!Matches(family, pattern)) continue;
+    disabled_.insert(family);
+    is_known = true;
+  }
+  if (is_known) return "";
+  names.push_back(kHistograms);
+  return "no family is called '" + std::string(pattern) + "'; the nearest is " +
+         std::string(NearestName(pattern, names));
+}
+
+std::string MetricFilter::DropLabel(std::string_view label) {
+  const auto row = std::ranges::find(kDroppableLabels, label, &DroppableLabel::name);
+  if (row != kDroppableLabels.end()) {
+    dropped_.insert(row->name);
+    return "";
+  }
+  std::vector<std::string_view> names;
+  for (const DroppableLabel& droppable : kDroppableLabels) names.push_back(droppable.name);
+  return "'" + std::string(label) + "' is no label that can be dropped; the nearest is " +
+         std::string(NearestName(label, names));
+}
+
+std::string MetricFilter::SetDurationBounds(std::string_view list) {
+  std::string complaint;
+  duration_bounds_ = ParseBounds<DurationBuckets>(list, complaint);
+  return complaint;
+}
+
+std::string MetricFilter::SetBandwidthBounds(std::string_view list) {
+  std::string complaint;
+  bandwidth_bounds_ = ParseBounds<BandwidthBuckets>(list, complaint);
+  return complaint;
+}
+
+std::string MetricFilter::SetNativeSchema(std::string_view schema) {
+  constexpr std::string_view kSchemas = "0123";
+  static_assert(DurationBuckets::kSchema == 3 && BandwidthBuckets::kSchema == 3);
+  if (schema == "off") {
+    native_schema_.reset();
+    return "";
+  }
+  if (schema.size() != 1 || kSchemas.find(schema.front()) == std::string_view::npos) return "it is 0, 1, 2, 3 or off";
+  native_schema_ = schema.front() - '0';
+  return "";
+}
+
+std::string MetricFilter::TakenFromRules() const {
+  std::string taken;
+  const auto add = [&](std::string_view name) { taken.append(taken.empty() ? "" : ", ").append(name); };
+  for (const Metric metric : kMetricsNeededByRules) {
+    if (!Serves(RowOf(metric).name)) add(RowOf(metric).name);
+  }
+  for (const DroppableLabel& label : kDroppableLabels) {
+    if (label.is_needed_by_rules && !Keeps(label.name)) add(label.name);
+  }
+  return taken;
+}
+
+Exposition ExpositionOfCatalogue(const MetricFilter& filter) {
+  Exposition exposition;
+  for (const MetricRow& row : kMetrics) {
+    exposition.families.push_back({.name = std::string(row.name),
+                                   .help = std::string(row.help),
+                                   .unit = std::string(row.unit),
+                                   .type = row.type,
+                                   .scale = {},
+                                   .is_served = filter.Serves(row.name),
+                                   .series = {}});
+  }
+  for (const Metric metric : {Metric::kCollectiveDuration, Metric::kSendDuration, Metric::kRecvDuration}) {
+    exposition.families[static_cast<size_t>(metric)].scale =
+        ScaleOf<DurationBuckets>(filter.duration_bounds(), filter.native_schema());
+  }
+  exposition.families[static_cast<size_t>(Metric::kCollectiveBusBandwidth)].scale =
+      ScaleOf<BandwidthBuckets>(filter.bandwidth_bounds(), filter.native_schema());
+  return exposition;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the flags --metrics.* take, and what they say of what they do not.
+#include "exporter/catalogue/metric_filter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto/droppable_labels.h"
+
+namespace nccl_exporter {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(MetricFilterTest, EverythingIsServedUnlessSwitchedOff) {
+  const MetricFilter filter;
+  for (const MetricRow& row : kMetrics) EXPECT_TRUE(filter.Serves(row.name)) << row.name;
+  for (const DroppableLabel& label : kDroppableLabels) EXPECT_TRUE(filter.Keeps(label.name)) << label.name;
+  EXPECT_EQ(filter.native_schema(), 3);
+  EXPECT_EQ(filter.TakenFromRules(), "");
+}
+
+TEST(MetricFilterTest, FamiliesAreNamedWholeByTheirBeginningOrAsHistograms) {
+  MetricFilter filter;
+  EXPECT_EQ(filter.Disable("nccl_api_calls_total"), "");
+  EXPECT_EQ(filter.Disable("nccl_p2p_*"), "");
+  EXPECT_FALSE(filter.Serves("nccl_api_calls_total"));
+  EXPECT_FALSE(filter.Serves("nccl_p2p_send_bytes_total"));
+  EXPECT_FALSE(filter.Serves("nccl_p2p_recv_duration_seconds"));
+  EXPECT_TRUE(filter.Serves("nccl_collective_duration_seconds"));
+  EXPECT_EQ(filter.Disable("histograms"), "");
+  for (const MetricRow& row : kMetrics) {
+    if (row.type == MetricType::kHistogram) {
+      EXPECT_FALSE(filter.Serves(row.name)) << row.name;
+    }
+  }
+  EXPECT_TRUE(filter.Serves("nccl_collective_busy_seconds_total"));
+}
+
+TEST(MetricFilterTest, WhatIsUnknownIsAnsweredWithTheNearest) {
+  MetricFilter filter;
+  EXPECT_EQ(filter.Disable("nccl_api_call_total"),
+            "no family is called 'nccl_api_call_total'; the nearest is nccl_api_calls_total");
+  EXPECT_THAT(filter.Disable("histogram"), HasSubstr("the nearest is histograms"));
+  EXPECT_NE(filter.Disable(""), "");
+  EXPECT_NE(filter.Disable("nccl_*_seconds"), "") << "an asterisk inside is none";
+  EXPECT_EQ(filter.DropLabel("global-rank"),
+            "'global-rank' is no label that can be dropped; the nearest is global_rank");
+  for (const char* label : {"le", "reason", "state", "gpu_uuid", "instance", "", "*"}) {
+    EXPECT_THAT(filter.DropLabel(label), HasSubstr("is no label that can be dropped")) << label;
+  }
+}
+
+TEST(MetricFilterTest, BoundsMoveToTheNearestOfTheSegment) {
+  MetricFilter filter;
+  EXPECT_EQ(filter.SetDurationBounds("0.001,0.01,1"), "");
+  EXPECT_THAT(filter.duration_bounds(), ElementsAre(-80, -53, 0));
+  EXPECT_EQ(filter.SetBandwidthBounds("1e9,1e12"), "");
+  EXPECT_THAT(filter.bandwidth_bounds(), ElementsAre(239, 319));
+  EXPECT_EQ(filter.SetDurationBounds("none"), "");
+  EXPECT_THAT(filter.duration_bounds(), ElementsAre());
+}
+
+TEST(MetricFilterTest, BoundsThatCannotBeAreRefused) {
+  MetricFilter filter;
+  for (const char* list :
+       {"", "0", "-1", "1,", ",1", "1 ,2", "x", "1s", "inf", "nan", "1,1", "2,1", "1,1.01", "1e-9", "1e6", "None"}) {
+    EXPECT_NE(filter.SetDurationBounds(list), "") << list;
+  }
+  EXPECT_EQ(filter.SetDurationBounds("1,2,3,4,5,6,7,8,9,10,11,12,13,14.5,16,18"), "");
+  EXPECT_THAT(filter.SetDurationBounds("1,2,3,4,5,6,7,8,9,10,11,12,13,14.5,16,18,20"), HasSubstr("more than 16"));
+  EXPECT_NE(filter.SetBandwidthBounds("1000"), "");
+}
+
+TEST(MetricFilterTest, NativeResolutionIsASchemaOrOff) {
+  MetricFilter filter;
+  EXPECT_EQ(filter.SetNativeSchema("0"), "");
+  EXPECT_EQ(filter.native_schema(), 0);
+  EXPECT_EQ(filter.SetNativeSchema("off"), "");
+  EXPECT_EQ(filter.native_schema(), std::nullopt);
+  for (const char* schema : {"", "4", "-1", "33", "on"}) EXPECT_NE(filter.SetNativeSchema(schema), "") << schema;
+}
+
+TEST(MetricFilterTest, WhatTheRulesNeedIsNamed) {
+  MetricFilter filter;
+  filter.Disable("histograms");
+  filter.DropLabel("comm_name");
+  filter.DropLabel("gpu");
+  EXPECT_EQ(filter.TakenFromRules(), "");
+  filter.DropLabel("size");
+  filter.Disable("nccl_rank_*");
+  filter.Disable("nccl_process_*");
+  EXPECT_EQ(filter.TakenFromRules(),
+            "nccl_rank_info, nccl_process_alive, nccl_process_stopped, nccl_process_events_dropped_total, "
+            "nccl_process_timestamps_rejected_total, size");
+}
+
+TEST(MetricFilterTest, TheNearestNameTakesTheFewestChangesAndIsTheFirstOfEquals) {
+  const auto nearest = [](std::string_view text) {
+    const std::string complaint = MetricFilter().DropLabel(text);
+    return complaint.substr(complaint.rfind(' ') + 1);
+  };
+  EXPECT_EQ(nearest("ranks"), "rank");
+  EXPECT_EQ(nearest("cpu"), "gpu");
+  EXPECT_EQ(nearest("grank"), "rank");
+  EXPECT_EQ(nearest("lobalrank"), "global_rank");
+  EXPECT_EQ(nearest(""), "gpu");
+}
+
+}  // namespace
+}  // namespace nccl_exporter

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's one way to a snapshot of the node: for scrapes, the web UI, the history and the watchdog.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "collector/node_snapshot.h"
+#include "exporter/node/shared_read.h"
+#include "exporter/node/state_log.h"
+
+namespace nccl_exporter {
+
+// Safe to use from any thread. Callers share snapshots as SharedRead has it.
+class SnapshotSource {
+ public:
+  using TakeSnapshot = std::function<std::shared_ptr<const NodeSnapshot>()>;
+
+  // `take` is called on the threads of those who take, on one at a time.
+  explicit SnapshotSource(TakeSnapshot take);
+
+  // A snapshot that began after the call. What has changed since the one before is logged. Throws what `take` throws.
+  std::shared_ptr<const NodeSnapshot> Take() { return snapshots_.Get(); }
+
+  // Whether one was taken.
+  bool is_ready() const { return is_ready_; }
+
+ private:
+  StateLog log_;
+  std::atomic<bool> is_ready_ = false;
+  SharedRead<NodeSnapshot> snapshots_;
+};
+
+}  // namespace nccl_exporter

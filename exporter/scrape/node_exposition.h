@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Expositions of the node, one after the other: a snapshot as series, and the daemon's own metrics.
+#pragma once
+
+#include <cstddef>
+
+#include "exporter/catalogue/metric_filter.h"
+#include "exporter/exposition/exposition.h"
+#include "exporter/node/snapshot_source.h"
+#include "exporter/scrape/daemon_metrics.h"
+#include "exporter/series/snapshot_families.h"
+
+namespace nccl_exporter {
+
+// Used by one thread.
+class NodeExposition {
+ public:
+  // `snapshots` and `daemon` outlive this object.
+  NodeExposition(SnapshotSource& snapshots, DaemonMetrics& daemon, size_t series_limit, const MetricFilter& filter);
+
+  // Takes a snapshot for it.
+  Exposition Next();
+
+ private:
+  SnapshotSource& snapshots_;
+  DaemonMetrics& daemon_;
+  const size_t series_limit_;
+  const MetricFilter filter_;
+  SeriesMemory memory_;  // from one exposition to the next
+};
+
+}  // namespace nccl_exporter

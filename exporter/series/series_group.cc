@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/series/series_group.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "exporter/series/departed_counts.h"
+#include "exporter/series/label_cache.h"
+
+namespace nccl_exporter {
+
+const GroupMember& SeriesGroup::Newest() const {
+  const auto age = [](const GroupMember& member) {
+    return std::tuple(!member.has_departed, member.IsInUse(), member.communicator->created_realtime_ns,
+                      member.communicator->generation);
+  };
+  return *std::ranges::max_element(members, {}, age);
+}
+
+std::vector<const GroupMember*> SeriesGroup::InUse() const {
+  std::vector<const GroupMember*> in_use;
+  for (const GroupMember& member : members) {
+    if (member.IsInUse()) in_use.push_back(&member);
+  }
+  if (in_use.empty()) in_use.push_back(&Newest());
+  return in_use;
+}
+
+int64_t SeriesGroup::CreatedRealtimeNs() const {
+  int64_t created = std::numeric_limits<int64_t>::max();
+  for (const GroupMember& member : members) created = std::min(created, member.communicator->created_realtime_ns);
+  return created;
+}
+
+SeriesGroups::SeriesGroups(const NodeSnapshot& snapshot, LabelCache& labels, const DepartedCounts& departed)
+    : labels_(labels), departed_(departed) {
+  for (const ProcessSnapshot& process : snapshot.processes) {
+    for (const CommunicatorSnapshot& communicator : process.communicators) {
+      const GroupMember member{&process, &communicator};
+      if (communicator.is_overflow) {
+        Add(labels_.OfOthers(process), member, others_);
+      } else if (communicator.has_identity) {
+        Add(labels_.Of(process, communicator).series, member, named_);
+      }
+    }
+  }
+}
+
+void SeriesGroups::Fold(const std::vector<size_t>& groups) {
+  for (const size_t i : groups) {
+    for (const GroupMember& member : named_.groups[i].members) {
+      if (!member.has_departed) Add(labels_.OfOthers(*member.process), member, others_);
+    }
+  }
+  // From here on named_ is only read; its index is not kept up.
+  size_t next = 0, kept = 0;
+  for (size_t i = 0; i < named_.groups.size(); ++i) {
+    if (next < groups.size() && groups[next] == i) {
+      ++next;
+    } else if (kept++ != i) {
+      named_.groups[kept - 1] = std::move(named_.groups[i]);
+    }
+  }
+  named_.groups.resize(kept);
+  named_.index.clear();
+}
+
+void SeriesGroups::Add(const SharedLabels& labels, const GroupMember& member, Table& table) {
+  const auto [entry, is_new] = table.index.try_emplace(labels.get(), table.groups.size());
+  if (is_new) {
+    table.groups.push_back({.labels = labels, .members = {}});
+    departed_.AppendTo(labels, table.groups.back().members);
+  }
+  table.groups[entry->second].members.push_back(member);
+}
+
+}  // namespace nccl_exporter

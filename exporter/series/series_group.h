@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// SeriesGroup, the communicators that have the same labels and are therefore one to Prometheus. For the thread that
+// makes the scrape.
+//
+// In most cases a label set belongs to one communicator alone. Several communicators share one in these cases:
+// - A communicator is made again with the same id; the closed one is still served for the retention time.
+// - Two processes outside any job report the same id and rank.
+// - Labels are dropped.
+// - The label is comm="other".
+// Then counters and histograms are summed, gauges are merged as their rows say (communicator_series.cc), and each
+// member in use has its own info metrics.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/exposition/exposition.h"
+
+namespace nccl_exporter {
+
+class DepartedCounts;
+class LabelCache;
+
+struct GroupMember {
+  const ProcessSnapshot* process = nullptr;
+  const CommunicatorSnapshot* communicator = nullptr;
+  bool has_departed = false;  // the last counts of members that are gone: see departed_counts.h
+
+  bool IsInUse() const { return !has_departed && process->is_alive && !communicator->is_closed; }
+};
+
+struct SeriesGroup {
+  SharedLabels labels;
+  std::vector<GroupMember> members;  // at least one that has not departed
+
+  // The member in use that was created last; if none is in use, the one created last.
+  const GroupMember& Newest() const;
+
+  // The members in use; if none is, the newest alone.
+  std::vector<const GroupMember*> InUse() const;
+
+  // When the first member was created: sums count since then.
+  int64_t CreatedRealtimeNs() const;
+};
+
+// All groups of a snapshot. Their labels differ, so no two series of a scrape are the same.
+class SeriesGroups {
+ public:
+  // Leaves out communicators whose id is not known yet. Keeps references to the arguments.
+  SeriesGroups(const NodeSnapshot& snapshot, LabelCache& labels, const DepartedCounts& departed);
+
+  // Moves the members of these groups, indices of named() in order, to comm="other".
+  void Fold(const std::vector<size_t>& groups);
+
+  const std::vector<SeriesGroup>& named() const { return named_.groups; }    // in the snapshot's order
+  const std::vector<SeriesGroup>& others() const { return others_.groups; }  // comm="other", one per job
+
+ private:
+  struct Table {
+    std::vector<SeriesGroup> groups;
+    std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
+  };
+
+  void Add(const SharedLabels& labels, const GroupMember& member, Table& table);
+
+  LabelCache& labels_;
+  const DepartedCounts& departed_;
+  Table named_;
+  Table others_;
+};
+
+}  // namespace nccl_exporter

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/callbacks.h"
+
+namespace nccl_exporter {
+
+// Starts.
+
+void Callbacks::FreezeMask(Sampler& sampler, Function function, bool is_captured, void* context, void* call_group) {
+  const FreezingCall call = is_captured                   ? FreezingCall::kOther
+                            : function == Function::kSend ? FreezingCall::kSend
+                                                          : FreezingCall::kRecv;
+  const Handle group = Handle::From(call_group);
+  const bool is_in_group = communicators_.IsOurs(group) && group.Kind() == HandleKind::kGroupApi;
+  const Communicator* first = communicators_.OwnerOf(is_in_group ? group : Handle::From(context));
+  constexpr uint64_t kUnknown = 1;
+  process_.samplers().Freeze(sampler, call, first != nullptr ? first->call_groups().changes_at_end() : kUnknown);
+}
+
+// The stop of its event is that of the host's call (2.30.7 ce_coll.cc :1361-1408, ncclLaunchCeColl). NCCL hands it to
+// the streams that order the communicator's kernels (enqueue.cc, ncclLaunchPrepare), so that it is over once a later
+// one has run. It is a launch of its own, for operations are ordered by their launches.
+void* Callbacks::StartCopyEngineTask(void* context, Function function, uint64_t count, uint32_t element_bytes,
+                                     void* call) {
+  const Handle from = Handle::From(context);
+  Communicator* communicator = Find(from);
+  if (communicator == nullptr) return nullptr;
+  void* const unfollowed = from.With(HandleKind::kUnfollowed, 0).Pointer();
+  OperationStart start{.function = function, .has_call_events = true, .is_copy = true};
+  if (!DateCall(Handle::From(call), &start)) return unfollowed;
+  start.is_replay = false;  // NCCL announces none
+  start.is_untimed = true;
+  start.message_bytes = MessageBytes(function, count, element_bytes, communicators_.RanksOf(from, *communicator));
+  if (communicator->FollowsOperations()) start.launch = communicator->OpenLaunch() & Handle::kTicketMask;
+  start.launch_is_followed = start.launch != 0;
+  communicator->StartOperation(start);
+  if (start.launch != 0) communicator->CloseLaunch(start.launch);
+  return unfollowed;
+}
+
+void* Callbacks::RefuseChannel(Handle task, uint32_t channel) {
+  if (communicators_.Fits(task, HandleKind::kUnfollowed)) return nullptr;
+  process_.CountLoss(channel >= Handle::kMaxChannels ? Loss::kChannelOutOfRange : Loss::kUnknownHandle);
+  return nullptr;
+}
+
+void* Callbacks::StartProxyOperation(void* task, int pid) {
+  if (communicators_.Salt() == 0) return nullptr;
+  if (pid != process_.pid()) return process_.CountLoss(Loss::kForeignProcess), nullptr;
+  const Handle handle = Handle::From(task);
+  if (communicators_.Fits(handle, HandleKind::kUnfollowed)) return nullptr;
+  Communicator* communicator = communicators_.Owner(handle, HandleKind::kOperation);
+  if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle), nullptr;
+  const bool is_sampled = communicator->call_groups().sampler() != nullptr;
+  if (communicator->source() != TimingSource::kProxy && !is_sampled) return nullptr;
+  const bool is_followed = communicator->parts().StartProxy(handle.Ticket());
+  return is_followed ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
+}
+
+// Phases of a kernel.
+
+void* Callbacks::StartKernelPhase(void* channel, uint32_t phase, uint64_t gpu_ns) {
+  const Handle handle = Handle::From(channel);
+  if (handle.bits == 0) return nullptr;  // its channel was refused
+  Communicator* communicator = communicators_.Owner(handle, HandleKind::kKernelChannel);
+  if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle), nullptr;
+  const bool is_followed = communicator->parts().StartPhase(handle.Ticket(), handle.Channel(), phase, gpu_ns);
+  return is_followed ? handle.As(HandleKind::kKernelPhase).Pointer() : nullptr;
+}
+
+void Callbacks::StopKernelPhase(void* phase, uint64_t gpu_ns) {
+  const Handle handle = Handle::From(phase);
+  Communicator* communicator = communicators_.Owner(handle, HandleKind::kKernelPhase);
+  if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle);
+  communicator->parts().StopPhase(handle.Ticket(), gpu_ns);
+}
+
+// Stops.
+
+void Callbacks::StopOther(Handle handle) {
+  if (handle.bits == 0) return;
+  Communicator* const owner = communicators_.OwnerOf(handle);
+  switch (communicators_.KindOf(handle)) {
+    case HandleKind::kUntimedCall:
+    case HandleKind::kCapturedCall:
+    case HandleKind::kUnfollowed:
+    case HandleKind::kKernelPhase:
+      return;
+    case HandleKind::kGroupApi:
+      if (Sampler* sampler = owner != nullptr ? owner->call_groups().sampler() : nullptr) {
+        process_.samplers().EndGroup(owner->call_groups(), *sampler, handle.Ticket(), handle.bits);
+      }
+      return;
+    case HandleKind::kGroup:
+      if (owner != nullptr) return owner->CloseLaunch(handle.Ticket());
+      break;
+    case HandleKind::kProxyOperation:
+      if (owner != nullptr) return owner->parts().StopProxy(handle.Ticket());
+      break;
+    default:
+      break;
+  }
+  process_.CountLoss(Loss::kUnknownHandle);
+}
+
+}  // namespace nccl_exporter

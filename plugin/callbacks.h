@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Callbacks of NCCL once their arguments are in one form, from the group of calls to the stop of a channel. Any thread;
+// none locks, allocates, logs or makes a system call.
+//
+// Those of every collective are inline, so that each is one function together with the entry in the table that NCCL
+// calls; what is rare is called out of line. Nothing in here returns an error to NCCL: an event that is dropped is
+// counted, and has nullptr for its handle.
+#pragma once
+
+#include <cstdint>
+
+#include "plugin/nccl/operation_start.h"
+#include "plugin/operations/handle.h"
+#include "plugin/process.h"
+
+namespace nccl_exporter {
+
+static_assert(CallClock::kUnitNs == WorkItems::kCallUnitNs);
+
+// The fields of a start event by which the first operation names its communicator (API v1 to v3).
+struct TaskOrigin {
+  bool names_communicator = false;
+  uint64_t communicator_id = 0;
+  int rank = 0;
+};
+
+// Made for one callback.
+class Callbacks {
+ public:
+  explicit Callbacks(Process& process) : process_(process), communicators_(process.communicators()) {}
+
+  // Each start returns the handle for NCCL, or nullptr when the event is dropped.
+  void* StartCallGroup(void* context, int depth);
+  void* StartCall(void* context, Function function, bool is_captured, void* call_group);
+  template <bool kHasCallEvents>
+  void* StartLaunch(void* context);
+  void* StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
+                  uint32_t element_bytes, void* call, void* launch);
+  void* StartCopyEngineTask(void* context, Function function, uint64_t count, uint32_t element_bytes, void* call);
+  // With a GPU time (API v4 and later), or dated here.
+  template <bool kHasTimeStamp>
+  void* StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns);
+  void* StartProxyOperation(void* task, int pid);
+  void* StartKernelPhase(void* channel, uint32_t phase, uint64_t gpu_ns);
+  void StopKernelPhase(void* phase, uint64_t gpu_ns);
+
+  template <bool kHasTimeStamp>
+  void Stop(void* handle);
+  void StampKernelChannel(void* handle, uint64_t gpu_ns);
+
+ private:
+  // The communicator that a context names; nullptr is counted.
+  Communicator* Find(Handle context) {
+    Communicator* communicator = communicators_.Find(context);
+    if (communicator == nullptr) process_.CountLoss(Loss::kUnknownContext);
+    return communicator;
+  }
+  // Before a call that must not see a change of the mask.
+  [[gnu::cold]] void FreezeMask(Sampler& sampler, Function function, bool is_captured, void* context, void* call_group);
+  static void PlaceInSymmetricPlan(OperationStart& start, const Communicator& communicator);
+  // Fills in when the call was made. False if the call is being captured at this moment: nothing is handed to the GPU.
+  bool DateCall(Handle call, OperationStart* start);
+  void* RefuseChannel(Handle task, uint32_t channel);
+  void StopOther(Handle handle);
+
+  Process& process_;
+  CommunicatorTable& communicators_;
+};
+
+// The calling thread.
+
+inline void* Callbacks::StartCallGroup(void* context, int depth) {
+  const Handle from = Handle::From(context);
+  Communicator* communicator = Find(from);
+  if (communicator == nullptr) return nullptr;
+  const Handle group = from.With(HandleKind::kGroupApi, communicator->BeginCallGroup(depth));
+  if (Sampler* sampler = communicator->call_groups().sampler()) sampler->NoteGroup(group.bits);
+  return group.Pointer();
+}
+
+inline void* Callbacks::StartCall(void* context, Function function, bool is_captured, void* call_group) {
+  const Handle from = Handle::From(context);
+  Communicator* communicator = Find(from);
+  if (communicator == nullptr) return nullptr;
+  communicator->recorder().CountCall(function);
+  Sampler* sampler = communicator->call_groups().sampler();
+  if (sampler != nullptr && (is_captured || TraitsOf(function).is_point_to_point) && !sampler->IsFrozen()) {
+    FreezeMask(*sampler, function, is_captured, context, call_group);
+  }
+  communicator->NoteCall(is_captured);
+  if (is_captured) {
+    process_.host_announcements().NoteCapture();
+    const uint64_t thread = process_.capturing_threads().Number();
+    return Handle::Of(communicators_.Salt(), HandleKind::kCapturedCall, thread).Pointer();
+  }
+  const uint64_t now_ns = NowNs();
+  communicator->NoteWorkItem(now_ns);
+  HandleKind kind = HandleKind::kCall;
+  if (sampler != nullptr) {
+    communicator->call_groups().NoteCallTime(now_ns);
+    if (!sampler->TimesNow()) kind = HandleKind::kUntimedCall;
+  }
+  return Handle::Of(communicators_.Salt(), kind, process_.call_clock().PayloadOf(now_ns)).Pointer();
+}
+
+// Where calls are not announced (API v4 and before), it is not known whether one was captured.
+template <bool kHasCallEvents>
+inline void* Callbacks::StartLaunch(void* context) {
+  const Handle from = Handle::From(context);
+  Communicator* communicator = Find(from);
+  if (communicator == nullptr) return nullptr;
+  process_.CheckMask(from.Slot());
+  const bool is_alone = kHasCallEvents && !process_.host_announcements().ArePossible();
+  const uint64_t ticket = communicator->FollowsOperations() ? communicator->OpenLaunch(is_alone) : 0;
+  return from.With(ticket != 0 ? HandleKind::kGroup : HandleKind::kUnfollowed, ticket).Pointer();
+}
+
+inline bool Callbacks::DateCall(Handle call, OperationStart* start) {
+  const HandleKind kind = communicators_.KindOf(call);
+  if (kind == HandleKind::kCall || kind == HandleKind::kUntimedCall) {
+    start->is_untimed = kind == HandleKind::kUntimedCall;
+    start->call_is_bound = process_.call_clock().TimeOf(call.Payload(), &start->call_ns);
+    if (!start->call_is_bound) start->call_ns = NowNs();
+    return true;
+  }
+  start->call_ns = NowNs();
+  if (kind == HandleKind::kCapturedCall) {
+    if (process_.capturing_threads().IsCurrent(call.Payload())) return false;
+    start->call_is_bound = true;  // the kernel waits for this very callback
+    start->is_replay = true;
+  }
+  return true;
+}
+
+// All kernel events of a symmetric plan are its first task's, which announces its channels; the other tasks announce
+// none. A captured plan announces the same and has no kernel events at all (2.31.2 plugin/profiler.cc :598-604,
+// profilerPostPlanWorkSym; scheduler/symmetric_sched.cc :293-296). A task whose call is not known may be a replay.
+inline void Callbacks::PlaceInSymmetricPlan(OperationStart& start, const Communicator& communicator) {
+  if (!communicator.ReadsKernels()) return;
+  start.is_untimed |= start.is_replay || !start.call_is_bound;
+  if (start.channels != 0) return;
+  start.is_carried = start.launch != 0;
+  start.is_untimed |= !start.is_carried;
+}
+
+inline void* Callbacks::StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
+                                  uint32_t element_bytes, void* call, void* launch) {
+  const Handle from = Handle::From(context);
+  Communicator* communicator = Find(from);
+  if (communicator == nullptr) return nullptr;
+  if (!DateCall(Handle::From(call), &start)) return from.With(HandleKind::kUnfollowed, 0).Pointer();
+  if (origin.names_communicator && !communicators_.HasIdentity(from.Slot())) {
+    process_.LearnIdentity(from.Slot(), origin.communicator_id, origin.rank);
+  }
+  if (start.is_replay) {
+    const Sampler* sampler = communicator->call_groups().sampler();
+    start.is_untimed = sampler != nullptr && !sampler->TimesNow();  // frozen since the capture
+  }
+  const Handle group = Handle::From(launch);
+  if (group.Slot() == from.Slot()) {
+    const HandleKind kind = communicators_.KindOf(group);
+    start.launch_is_followed = kind != HandleKind::kUnfollowed;
+    if (kind == HandleKind::kGroup) start.launch = group.Ticket();
+  }
+  if (start.is_symmetric) PlaceInSymmetricPlan(start, *communicator);
+  start.message_bytes = MessageBytes(start.function, count, element_bytes, communicators_.RanksOf(from, *communicator));
+  start.is_to_self = start.peer >= 0 && start.peer == communicator->rank();
+  start.has_no_parts = start.is_to_self && communicator->source() == TimingSource::kProxy;
+  const uint64_t ticket = communicator->StartOperation(start);
+  return from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket).Pointer();
+}
+
+// The progress thread.
+
+template <bool kHasTimeStamp>
+[[gnu::always_inline]] inline void* Callbacks::StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns) {
+  const Handle handle = Handle::From(task);
+  Communicator* communicator = communicators_.Owner(handle, HandleKind::kOperation);
+  if (communicator == nullptr || channel >= Handle::kMaxChannels) return RefuseChannel(handle, channel);
+  if (communicator->source() == TimingSource::kProxy) return nullptr;  // the mask was changed by someone else
+  if constexpr (!kHasTimeStamp) gpu_ns = NowNs();
+  if (!communicator->parts().StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
+  return Handle{handle.As(HandleKind::kKernelChannel).bits | channel}.Pointer();
+}
+
+[[gnu::always_inline]] inline void Callbacks::StampKernelChannel(void* pointer, uint64_t gpu_ns) {
+  const Handle handle = Handle::From(pointer);
+  Communicator* communicator = communicators_.Owner(handle, HandleKind::kKernelChannel);
+  if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle);
+  communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
+}
+
+template <bool kHasTimeStamp>
+[[gnu::always_inline]] inline void Callbacks::Stop(void* pointer) {
+  const Handle handle = Handle::From(pointer);
+  const HandleKind kind = communicators_.KindOf(handle);
+  if (kind == HandleKind::kOperation || kind == HandleKind::kCall) return;  // "handed over", not "done"
+  if (kind != HandleKind::kKernelChannel) return StopOther(handle);
+  Communicator* communicator = communicators_.OwnerOf(handle);
+  if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle);
+  if constexpr (!kHasTimeStamp) communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), NowNs());
+  communicator->parts().StopChannel(handle.Ticket(), handle.Channel());
+}
+
+}  // namespace nccl_exporter

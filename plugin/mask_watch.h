@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Watch over the event masks of communicators, one of each copy of libnccl, against a change by somebody else: NCCL's
+// RAS client can, from 2.31 on. Any thread may look; masks are watched under the process's lock.
+//
+// A mask belongs to a copy of libnccl that may be unloaded after its last communicator was finalized. The watch ends at
+// finalize, and no callback of a communicator comes after it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "plugin/operations/handle.h"
+
+namespace nccl_exporter {
+
+// All zeros is its first state: nothing is watched.
+class MaskWatch {
+ public:
+  // Under the lock. The communicator's copy of libnccl has `stored` in its mask.
+  void Begin(uint32_t slot, const int* mask, int stored) {
+    masks_[slot].stored.store(stored, std::memory_order_relaxed);
+    masks_[slot].mask.store(mask, std::memory_order_relaxed);
+  }
+  void End(uint32_t slot) { masks_[slot].mask.store(nullptr, std::memory_order_relaxed); }
+  bool IsWatched(uint32_t slot, const int* mask) const {
+    return masks_[slot].mask.load(std::memory_order_relaxed) == mask;
+  }
+
+  // The communicator's mask, if somebody else has changed it; else nullptr. Its address is loaded once, for another
+  // thread may end the watch meanwhile.
+  const int* Overridden(uint32_t slot) const {
+    const int* const mask = masks_[slot].mask.load(std::memory_order_relaxed);
+    if (mask == nullptr) return nullptr;
+    const bool is_own = __atomic_load_n(mask, __ATOMIC_RELAXED) == masks_[slot].stored.load(std::memory_order_relaxed);
+    return is_own ? nullptr : mask;
+  }
+  // Under the lock, at an init of the copy that `mask` belongs to: whether one of its communicators sees a change.
+  bool IsOverridden(const int* mask, uint32_t slots) const {
+    if (mask == nullptr) return false;
+    for (uint32_t slot = 0; slot < slots; ++slot) {
+      if (Overridden(slot) == mask) return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Watched {
+    std::atomic<const int*> mask;  // nullptr: not watched
+    std::atomic<int> stored;
+  };
+  std::array<Watched, Handle::kMaxSlots> masks_;  // by slot
+};
+
+}  // namespace nccl_exporter

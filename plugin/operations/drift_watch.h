@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Watch for the known causes by which NCCL's counters of kernel work leave those of the device: from then on its kernel
+// events carry the times of other work, for good. Calls and operations show them before the first wrong time stamp. Any
+// thread. The same rule is in proto/README.md.
+//
+// The causes, each of certain releases (nccl_release.h), all with kernel timing only:
+//
+// - A send to or receive from oneself, as in every AlltoAll: the device counts it, the host does not.
+// - A message that is cut into more parts than have data: the same, for the empty ones. 2.26 does not announce the
+//   number of parts, so the plugin cannot detect it there.
+// - A captured graph that is replayed after an eager call: the host counts replays only as long as the latest call was
+//   a captured one. Seen from 2.28 on, where calls are announced.
+// - Collectives that are not announced, because somebody else took their bits from the event mask: the same. NCCL's
+//   sequence number skips them. Sends and Receives have none.
+//
+// Broadcasts part the counters too from 2.29 on, unless NCCL_ALLGATHERV_ENABLE=0: no kernel events are asked for there.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "plugin/nccl/nccl_release.h"
+#include "plugin/operations/operation.h"
+#include "proto/data_quality.h"
+
+namespace nccl_exporter {
+
+// Of a message cut into `parts` at multiples of 4 KiB; one without bytes has one part.
+constexpr uint64_t PartsWithData(uint64_t bytes, uint64_t parts) {
+  constexpr uint64_t kGranularity = 4096;
+  const uint64_t share = bytes / parts + (bytes % parts != 0 ? 1 : 0);
+  const uint64_t part_bytes = std::max(share / kGranularity + (share % kGranularity != 0 ? 1 : 0), uint64_t{1});
+  const uint64_t units = bytes / kGranularity + (bytes % kGranularity != 0 ? 1 : 0);
+  return std::max((units + part_bytes - 1) / part_bytes, uint64_t{1});
+}
+
+// One per communicator. A call is noted by the thread that makes it, before its operation is announced.
+class DriftWatch {
+ public:
+  void Open(const DriftCauses& causes) {
+    hides_parts_.store(causes.hides_parts, std::memory_order_relaxed);
+    forgets_replays_.store(causes.forgets_replays, std::memory_order_relaxed);
+    latest_call_is_captured_.store(false, std::memory_order_relaxed);
+    forgets_unannounced_.store(causes.forgets_unannounced, std::memory_order_relaxed);
+    for (auto& next : next_sequences_) next.store(0, std::memory_order_relaxed);
+  }
+
+  // A call of the API, before its operation is announced.
+  void NoteCall(bool is_captured) { latest_call_is_captured_.store(is_captured, std::memory_order_relaxed); }
+
+  // Whether, and why, the counters drift from this operation on.
+  DriftCause CauseIn(const OperationStart& start) {
+    if (start.peer < 0 && forgets_unannounced_.load(std::memory_order_relaxed) && SkipsSequence(start)) {
+      return DriftCause::kEventsOff;
+    }
+    if (start.peer < 0 && !start.is_replay) return DriftCause::kNone;
+    if (start.is_replay && forgets_replays_.load(std::memory_order_relaxed) &&
+        !latest_call_is_captured_.load(std::memory_order_relaxed)) {
+      return DriftCause::kReplayAfterEagerCall;
+    }
+    if (start.peer < 0 || !hides_parts_.load(std::memory_order_relaxed)) return DriftCause::kNone;
+    if (start.is_to_self) return DriftCause::kMessageToSelf;
+    const bool has_empty_parts =
+        start.channels > 1 && PartsWithData(start.message_bytes, start.channels) < start.channels;
+    return has_empty_parts ? DriftCause::kEmptyParts : DriftCause::kNone;
+  }
+
+ private:
+  bool SkipsSequence(const OperationStart& start) {
+    if (start.is_copy) return false;
+    std::atomic<uint64_t>& next = next_sequences_[static_cast<uint8_t>(start.function)];
+    const uint64_t expected = next.load(std::memory_order_relaxed);
+    next.store(start.sequence + 1, std::memory_order_relaxed);
+    return expected != 0 && start.sequence > expected;
+  }
+
+  std::atomic<bool> hides_parts_{false};
+  std::atomic<bool> forgets_replays_{false};
+  std::atomic<bool> forgets_unannounced_{false};
+  std::atomic<bool> latest_call_is_captured_{false};
+  std::array<std::atomic<uint64_t>, kFunctionCount> next_sequences_{};  // 0: none was announced yet
+};
+
+}  // namespace nccl_exporter

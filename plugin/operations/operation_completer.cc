@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/operations/operation_completer.h"
+
+#include <bit>
+
+namespace nccl_exporter {
+namespace {
+
+constexpr uint64_t kQuietNs = 1'000'000'000;  // without an event for so long, no further part is expected
+constexpr uint64_t kSweepSteps = 4;           // a bounded piece of work at each event
+// Channels are reported independently of each other, but not by so many launches apart.
+constexpr uint64_t kLaunchesApart = 64;
+
+}  // namespace
+
+// Ends an operation of which no event is expected any more, or can be waited for.
+void OperationCompleter::Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns) {
+  if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) return;
+  const Progress progress = ProgressOf(operation, ticket);
+  const bool can_have_none = shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;  // no network
+  const bool is_over = progress == Progress::kAllStopped || can_have_none;
+  is_over ? Finish(operation, ticket, now_ns) : GiveUp(operation, ticket, now_ns);
+}
+
+// What is not over has no interval, and its companions' share of the time is not known. The thread that reports its
+// parts may be ending it at this very moment, or be writing them: they are left alone.
+void OperationCompleter::GiveUp(Operation& operation, uint64_t ticket, uint64_t now_ns) {
+  if (!TakeDone(operation, ticket)) return;
+  shared().recorder().CountLoss(Loss::kOperationAbandoned);
+  operation.is_given_up.store(true, std::memory_order_relaxed);
+  RecordDone(operation, ticket, now_ns);
+}
+
+// Ends operations of which no event is expected any more, from the oldest on: NCCL runs the operations of a
+// communicator in order.
+void OperationCompleter::SweepSome(uint64_t now_ns) {
+  for (uint64_t step = 0; step < kSweepSteps; ++step) {
+    const uint64_t ticket = LoadRelaxed(shared().oldest());
+    if (ticket >= LoadRelaxed(latest_)) return;
+    Operation& operation = shared().At(ticket);
+    if (LoadAcquire(operation.state) == PhaseWord(ticket, Phase::kActive)) {
+      if (!IsOvertaken(operation, ticket, now_ns)) return;
+      Resolve(operation, ticket, now_ns);
+    }
+    StoreRelaxed(shared().oldest(), ticket + 1);
+  }
+}
+
+// Whether a later launch has run or, by proxies, begun, and either has every channel of this operation gone over to a
+// later launch, or it has been quiet. The first alone is not enough where there are channels, which are reported
+// independently of each other; proxy operations have none.
+bool OperationCompleter::IsOvertaken(const Operation& operation, uint64_t ticket, uint64_t now_ns) {
+  const uint64_t order = OrderOf(operation, ticket);
+  if (order >= LoadRelaxed(latest_order_)) return false;
+  if (LoadRelaxed(operation.parts_ticket) != ticket) return now_ns >= LoadRelaxed(operation.call_ns) + kQuietNs;
+  if (ProgressOf(operation, ticket) != Progress::kAllStopped) return false;
+  // Where the number of channels is exact, those that lack may only be late.
+  const bool may_lack_channels = !operation.channels_are_exact.load(std::memory_order_relaxed) ||
+                                 LoadRelaxed(latest_order_) >= order + kLaunchesApart;
+  return (may_lack_channels && IsTakenOver(operation, order)) ||
+         now_ns >= LoadRelaxed(operation.last_part_ns) + kQuietNs;
+}
+
+bool OperationCompleter::IsTakenOver(const Operation& operation, uint64_t order) {
+  for (uint64_t seen = LoadRelaxed(operation.seen); seen != 0; seen &= seen - 1) {
+    if (LoadRelaxed(shared().OwnerOf(operation, static_cast<uint32_t>(std::countr_zero(seen)))) <= order) return false;
+  }
+  return true;
+}
+
+void OperationCompleter::Finalize() {
+  const uint64_t now_ns = NowNs();
+  bool is_all_complete = true;
+  for (Operation& operation : shared().operations()) {  // all of them: the oldest may be older than the ring is long
+    is_all_complete &= FinalizeOperation(operation, now_ns);
+  }
+  for (Launch& launch : shared().launches()) {
+    if (LoadAcquire(launch.ticket) != 0) Close(launch, now_ns);
+  }
+  launch_recorder_.Finalize(is_all_complete, now_ns);
+}
+
+// False if it was in flight, and is not known to be complete.
+bool OperationCompleter::FinalizeOperation(Operation& operation, uint64_t now_ns) {
+  const uint64_t state = LoadAcquire(operation.state);
+  if (PhaseOf(state) != Phase::kActive) return true;
+  const uint64_t ticket = TicketOf(state);
+  if (!TakeDone(operation, ticket)) return true;
+  const Progress progress = ProgressOf(operation, ticket);
+  const bool is_complete = progress == Progress::kAllStopped;
+  if (!is_complete) {
+    const bool cannot_be_seen = shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;
+    if (!cannot_be_seen) shared().recorder().CountLoss(Loss::kIncompleteAtFinalize);
+    operation.is_given_up.store(progress == Progress::kRunning, std::memory_order_relaxed);
+    operation.is_not_recorded.store(true, std::memory_order_relaxed);
+  }
+  RecordDone(operation, ticket, now_ns);
+  return is_complete;
+}
+
+// Launches.
+
+void OperationCompleter::CloseLaunch(uint64_t ticket) {
+  Launch& launch = shared().LaunchAt(ticket);
+  if ((LoadAcquire(launch.ticket) & Handle::kTicketMask) != ticket || ticket == 0) {
+    return shared().recorder().CountLoss(Loss::kStaleHandle);
+  }
+  Close(launch, 0);
+}
+
+// One thread succeeds. Each attempt that fails is a member that was done meanwhile, so there are few.
+void OperationCompleter::Close(Launch& launch, uint64_t now_ns) {
+  const uint64_t change = LoadRelaxed(launch.members) + Launch::kClosed;
+  uint64_t pending = LoadRelaxed(launch.pending);
+  do {
+    if (pending >= Launch::kClosed) return;
+  } while (!launch.pending.compare_exchange_weak(pending, pending + change, std::memory_order_acq_rel));
+  if (pending + change == Launch::kDone) launch_recorder_.Record(launch, now_ns);
+}
+
+// A ring that has come round.
+
+bool OperationCompleter::IsFreed(Operation& operation) {
+  MakeRoom(operation);
+  return PhaseOf(LoadAcquire(operation.state)) == Phase::kFree;
+}
+
+bool OperationCompleter::IsFreed(Launch& launch) {
+  EndIfOver(launch, NowNs());
+  return LoadAcquire(launch.ticket) == 0;
+}
+
+// Ends an operation, and those that share its launch, if they are over or later ones are. One that is truly in flight
+// keeps its place, for it shows a hang.
+void OperationCompleter::MakeRoom(Operation& operation) {
+  const uint64_t now_ns = NowNs();
+  const uint64_t state = LoadAcquire(operation.state);
+  const uint64_t ticket = TicketOf(state);
+  const uint64_t launch_ticket = LoadRelaxed(operation.launch);
+  if (launch_ticket == 0) return EndIfOver(operation, ticket, now_ns);
+  Launch& launch = shared().LaunchAt(launch_ticket);
+  if (LoadAcquire(launch.ticket) != launch_ticket) {  // its launch was recorded without it
+    if (CompareExchange(operation.state, PhaseWord(ticket, Phase::kDone), PhaseWord(ticket, Phase::kFree))) {
+      shared().recorder().CountLoss(Loss::kOperationAbandoned);
+    }
+    return;
+  }
+  EndIfOver(launch, now_ns);
+}
+
+// The ring has come round to the launch: the thread that opened it will not close it any more.
+void OperationCompleter::EndIfOver(Launch& launch, uint64_t now_ns) {
+  uint64_t member = LoadRelaxed(launch.last_member);
+  for (uint64_t i = 0; i < kOperationEntries && member != 0; ++i) {
+    Operation& operation = shared().At(member);
+    const uint64_t previous = LoadRelaxed(operation.previous_member);
+    EndIfOver(operation, member, now_ns);
+    member = previous;
+  }
+  Close(launch, now_ns);
+}
+
+void OperationCompleter::EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns) {
+  const Progress progress = ProgressOf(operation, ticket);
+  const bool cannot_be_seen = shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;
+  // Between two of its channels a running operation looks as if it were over.
+  const bool is_over =
+      progress == Progress::kAllStopped && !operation.channels_are_exact.load(std::memory_order_relaxed);
+  if (is_over || cannot_be_seen || LoadRelaxed(latest_) > ticket) Resolve(operation, ticket, now_ns);
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts of launches and of their operations: counts each operation once, and follows it where that is possible. The
+// thread that announces them: the one that calls NCCL, or one of the CUDA driver's that replays a graph.
+//
+// Inline, so that a callback is one function; everything that is rare is called out of line.
+//
+// One thread at a time starts an operation (`is_starting_`): counts it, takes the next ticket and writes the entry. A
+// thread that does not get the lock, because its holder was interrupted, counts its operation and does not follow it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "plugin/nccl/operation_start.h"
+#include "plugin/operations/communicator_state.h"
+#include "plugin/operations/drift_watch.h"
+#include "plugin/operations/launch_recorder.h"
+#include "plugin/operations/operation.h"
+#include "plugin/operations/operation_completer.h"
+#include "plugin/segment/atomics.h"
+
+namespace nccl_exporter {
+
+class OperationStarter {
+ public:
+  CommunicatorState& shared() { return completer_.shared(); }
+  const CommunicatorState& shared() const { return completer_.shared(); }
+  OperationCompleter& completer() { return completer_; }
+  const OperationCompleter& completer() const { return completer_; }
+
+  // Under the process's lock, while no event can carry the new context yet.
+  void Open(const DriftCauses& causes) {
+    StoreRelaxed(announced_ns_, 0);
+    drift_watch_.Open(causes);
+  }
+  // A call of the API.
+  void NoteCall(bool is_captured) { drift_watch_.NoteCall(is_captured); }
+
+  // A launch: returns its ticket, or 0 when its operations cannot be followed. `is_alone`: no other thread opens one at
+  // the same time. If one does, both may get one ticket, and are then recorded as one launch or counted as abandoned.
+  uint64_t OpenLaunch(bool is_alone);
+  // Counts the operation; returns its ticket, or 0 when it is not followed.
+  uint64_t StartOperation(const OperationStart& start);
+
+  // Steps 1 and 2 of recorder.h, after a lock was released or not got. Again if more was deferred meanwhile.
+  [[gnu::cold]] void ShowDeferred() {
+    while (shared().recorder().HasDeferredStarts()) {
+      const TryLock lock{&is_starting_};
+      if (!lock) return;
+      shared().recorder().ShowDeferredStarts(lock);
+    }
+  }
+
+ private:
+  uint64_t TakeEntry(const OperationStart& start, uint32_t first_item);
+  void JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket);
+  [[gnu::cold]] void NoteUnfollowed(Function function, uint64_t launch_ticket, bool is_followed, bool had_lock);
+  uint32_t NoteItem(const OperationStart& start);
+  uint64_t NotBefore(const OperationStart& start);
+
+  DriftWatch drift_watch_;
+  alignas(64) std::atomic<bool> is_starting_{false};
+  AtomicU64 next_operation_{0};  // tickets given out so far
+  AtomicU64 next_launch_{0};
+  AtomicU64 announced_ns_{0};  // CLOCK_MONOTONIC of the latest operation's start event, if its call is not known
+  OperationCompleter completer_;
+};
+
+inline uint64_t OperationStarter::OpenLaunch(bool is_alone) {
+  const uint64_t ticket = is_alone ? NextTicketExclusive(next_launch_) : NextTicket(next_launch_);
+  Launch& launch = shared().LaunchAt(ticket);
+  if (LoadAcquire(launch.ticket) != 0 && !completer_.IsFreed(launch)) return 0;
+  StoreRelaxed(launch.members, 0);
+  StoreRelaxed(launch.last_member, 0);
+  StoreRelaxed(launch.pending, Launch::kOpen);
+  StoreRelaxed(launch.rejection, 0);
+  StoreRelaxed(launch.called_after, LoadRelaxed(announced_ns_));
+  StoreRelease(launch.ticket, ticket);
+  return ticket;
+}
+
+inline void OperationStarter::JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket) {
+  StoreRelaxed(operation.launch, 0);
+  if (launch_ticket == 0) return;
+  Launch& launch = shared().LaunchAt(launch_ticket);
+  const uint64_t whole = LoadAcquire(launch.ticket);
+  if ((whole & Handle::kTicketMask) != launch_ticket || LoadRelaxed(launch.pending) >= Launch::kClosed) return;
+  StoreRelaxed(operation.previous_member, LoadRelaxed(launch.last_member));
+  StoreRelaxed(launch.last_member, ticket);
+  StoreRelaxed(launch.members, LoadRelaxed(launch.members) + 1);
+  StoreRelaxed(operation.launch, whole);
+}
+
+// Returns the ticket; 0 if the ring is full of operations that are truly in flight.
+inline uint64_t OperationStarter::TakeEntry(const OperationStart& start, uint32_t first_item) {
+  const uint64_t ticket = NextTicketExclusive(next_operation_);
+  Operation& operation = shared().At(ticket);
+  if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree && !completer_.IsFreed(operation)) return 0;
+  // Without an event of its call (NCCL_ENQUEUE_REARCH_ENABLE=1) its own event may come after the kernel has ended.
+  const bool is_call_missing = start.has_call_events && !start.call_is_bound;
+  StoreRelaxed(operation.call_ns, is_call_missing ? NotBefore(start) : start.call_ns);
+  StoreRelaxed(operation.bytes, start.message_bytes);
+  StoreRelaxed(operation.sequence, start.sequence);
+  operation.channels.store(start.channels, std::memory_order_relaxed);
+  operation.function.store(start.function, std::memory_order_relaxed);
+  operation.owner_lane.store(start.function == Function::kRecv ? Handle::kMaxChannels : 0, std::memory_order_relaxed);
+  operation.call_is_bound.store(start.call_is_bound, std::memory_order_relaxed);
+  operation.channels_are_exact.store(start.channels_are_exact && shared().source() != TimingSource::kProxy &&
+                                         (!start.is_untimed || start.is_symmetric),
+                                     std::memory_order_relaxed);
+  operation.is_untimed.store(start.is_untimed, std::memory_order_relaxed);
+  operation.is_carried.store(start.is_carried, std::memory_order_relaxed);
+  operation.is_not_recorded.store(false, std::memory_order_relaxed);
+  operation.is_given_up.store(false, std::memory_order_relaxed);
+  operation.first_item.store(first_item, std::memory_order_relaxed);
+  JoinLaunch(operation, ticket, start.launch);
+  shared().recorder().ShowInFlight(ticket, start);
+  StoreRelease(operation.state, PhaseWord(ticket, Phase::kActive));
+  return ticket;
+}
+
+// CLOCK_MONOTONIC: the kernel of an operation whose call is not known did not start before. It may have started before
+// it was announced, but not before the launch before was.
+inline uint64_t OperationStarter::NotBefore(const OperationStart& start) {
+  const Launch& launch = shared().LaunchAt(start.launch);
+  const bool is_in_launch = start.launch != 0 && (LoadAcquire(launch.ticket) & Handle::kTicketMask) == start.launch;
+  return is_in_launch ? LoadRelaxed(launch.called_after) : LoadRelaxed(announced_ns_);
+}
+
+inline uint32_t OperationStarter::NoteItem(const OperationStart& start) {
+  if (start.is_replay) return shared().work_items().NoteReplay(start.call_ns, start.launch);
+  if (start.call_is_bound) return shared().work_items().NoteOperation(start.call_ns, start.launch);
+  return shared().work_items().NoteUncalled(NotBefore(start));
+}
+
+inline uint64_t OperationStarter::StartOperation(const OperationStart& start) {
+  if (const DriftCause cause = drift_watch_.CauseIn(start); cause != DriftCause::kNone && shared().ReadsKernels()) {
+    shared().BeginDrift(start.launch, cause);
+  }
+  const bool is_followed = shared().FollowsOperations();
+  if (is_followed) completer_.Sweep(start.call_ns);
+  uint64_t ticket = 0;
+  bool had_lock = false;
+  {
+    const TryLock lock{&is_starting_};
+    had_lock = static_cast<bool>(lock);
+    const uint32_t first_item = NoteItem(start);
+    shared().recorder().CountStart(lock, start.function, start.message_bytes, start.call_ns);
+    if (lock && is_followed && !start.launch_is_followed)
+      NextTicketExclusive(next_operation_);  // its place in the order
+    if (lock && is_followed && start.launch_is_followed) ticket = TakeEntry(start, first_item);
+    if (!start.call_is_bound) StoreRelaxed(announced_ns_, start.call_ns);
+  }
+  if (shared().recorder().HasDeferredStarts()) ShowDeferred();
+  if (ticket == 0) {
+    NoteUnfollowed(start.function, start.launch, is_followed, had_lock);
+  } else if (start.has_no_parts || start.is_carried) {
+    completer_.Finish(shared().At(ticket), ticket, start.call_ns);
+  }
+  return ticket;
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/operations/part_tracker.h"
+
+#include <bit>
+
+namespace nccl_exporter {
+
+// Kernel channels.
+
+void PartTracker::BeginParts(Operation& operation, uint64_t ticket) {
+  StoreRelaxed(operation.proxy_parts, 0);
+  StoreRelaxed(operation.seen, 0);
+  StoreRelaxed(operation.stamped, 0);
+  StoreRelaxed(operation.stopped, 0);
+  StoreRelaxed(operation.first_start_ns, 0);
+  StoreRelaxed(operation.latest_start_ns, 0);
+  StoreRelaxed(operation.last_stop_ns, 0);
+  StoreRelaxed(operation.soonest_stop_ns, ~uint64_t{0});
+  StoreRelaxed(operation.last_part_ns, 0);
+  StoreRelaxed(operation.first_part_ns, 0);
+  operation.rejection.store(0, std::memory_order_relaxed);
+  StoreRelaxed(operation.parts_ticket, ticket);
+}
+
+// All channels that were seen have stopped. They may be all there are: fewer may come than were announced, or none
+// were.
+void PartTracker::EndChannels(OperationCompleter& completer, Operation& operation, uint64_t ticket) {
+  const uint64_t now_ns = NowNs();
+  StoreRelaxed(operation.last_part_ns, now_ns);
+  completer.NoteLatest(operation, ticket);
+  const auto channels = static_cast<uint32_t>(std::popcount(LoadRelaxed(operation.seen)));
+  const uint32_t announced = operation.channels.load(std::memory_order_relaxed);
+  operation.lacks_channels.store(channels < announced, std::memory_order_relaxed);
+  if (announced != 0 && channels >= announced) {
+    completer.Finish(operation, ticket, now_ns);
+  } else {
+    completer.shared().recorder().ShowParts(ticket, channels * (kOneAnnounced | kOneDone));
+    completer.shared().recorder().ShowLastPart(ticket, now_ns);
+  }
+  completer.Sweep(now_ns);
+}
+
+// Phases of kernels.
+
+bool PartTracker::StartPhase(uint64_t abbreviated, uint32_t channel, uint32_t phase, uint64_t time_ns) {
+  if (!judge().TakesPhases()) return false;  // the mask was changed by someone else
+  Operation& operation = shared().At(abbreviated);
+  const uint64_t state = LoadAcquire(operation.state);
+  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated), false;
+  const uint64_t ticket = TicketOf(state);
+  const uint64_t bit = uint64_t{1} << channel;
+  if (LoadRelaxed(operation.parts_ticket) != ticket || !(LoadRelaxed(operation.seen) & bit)) {
+    return shared().recorder().CountLoss(Loss::kUnknownHandle), false;
+  }
+  const uint32_t channel_start_ns = operation.start_low_ns[channel].load(std::memory_order_relaxed);
+  operation.phases.Start(ticket, channel, phase, time_ns, channel_start_ns);
+  return true;
+}
+
+void PartTracker::StopPhase(uint64_t abbreviated, uint64_t time_ns) {
+  if (!judge().TakesPhases()) return;
+  Operation& operation = shared().At(abbreviated);
+  const uint64_t state = LoadAcquire(operation.state);
+  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated);
+  if (!operation.phases.Stop(TicketOf(state), time_ns)) shared().recorder().CountLoss(Loss::kStopWithoutStart);
+}
+
+// Proxy operations.
+
+bool PartTracker::StartProxy(uint64_t abbreviated) {
+  Operation& operation = shared().At(abbreviated);
+  const uint64_t state = LoadAcquire(operation.state);
+  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated), false;
+  const uint64_t ticket = TicketOf(state);
+  const uint64_t now_ns = NowNs();
+  if (LoadRelaxed(operation.parts_ticket) != ticket) BeginParts(operation, ticket);
+  if (LoadRelaxed(operation.proxy_parts) == 0 || now_ns < LoadRelaxed(operation.first_start_ns)) {
+    StoreRelaxed(operation.first_start_ns, now_ns);
+  }
+  CountProxyPart(operation, ticket, kOneAnnounced, now_ns);
+  // NCCL hands the proxy operations of a launch over together: now those of every earlier launch have come.
+  completer_.NoteLatest(operation, ticket);
+  completer_.Sweep(now_ns);
+  return true;
+}
+
+void PartTracker::StopProxy(uint64_t abbreviated) {
+  Operation& operation = shared().At(abbreviated);
+  const uint64_t state = LoadAcquire(operation.state);
+  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated);
+  const uint64_t ticket = TicketOf(state);
+  const uint64_t parts = LoadRelaxed(operation.proxy_parts);
+  if (LoadRelaxed(operation.parts_ticket) != ticket || DoneOf(parts) >= AnnouncedOf(parts)) {
+    return shared().recorder().CountLoss(Loss::kStopWithoutStart);
+  }
+  const uint64_t now_ns = NowNs();
+  if (now_ns > LoadRelaxed(operation.last_stop_ns)) StoreRelaxed(operation.last_stop_ns, now_ns);
+  CountProxyPart(operation, ticket, kOneDone, now_ns);
+  completer_.Sweep(now_ns);
+}
+
+void PartTracker::CountProxyPart(Operation& operation, uint64_t ticket, uint64_t change, uint64_t now_ns) {
+  const uint64_t parts = LoadRelaxed(operation.proxy_parts) + change;
+  StoreRelaxed(operation.proxy_parts, parts);
+  StoreRelaxed(operation.last_part_ns, now_ns);
+  shared().recorder().ShowParts(ticket, parts);
+  shared().recorder().ShowLastPart(ticket, now_ns);
+}
+
+}  // namespace nccl_exporter

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports of the player about what it plays: all that it knows of the ground truth that a plugin is compared with.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "proto/collective.h"
+
+namespace nccl_exporter::sim {
+
+enum class Timing : uint8_t { kNone, kProxy, kKernelCpu, kKernel };
+
+struct Interval {
+  uint64_t start_ns = 0;
+  uint64_t stop_ns = 0;
+};
+
+// One operation among those that share a launch. Its interval grows with the events that NCCL delivers.
+struct LaunchMember {
+  Function function = Function::kAllReduce;
+  uint64_t bytes = 0;
+  bool shows_its_end = false;  // there are events that show a plugin its completion
+  size_t operation = 0;        // its place in the list of operations
+  std::optional<Interval> interval = {};
+  std::array<uint64_t, 3> phase_ns = {};
+
+  void Cover(uint64_t start_ns, uint64_t stop_ns);
+};
+
+// What decides of a task that was launched with kernel events.
+struct LaunchedTask {
+  bool is_p2p = false;
+  bool is_to_self = false;
+  bool has_unplayed_channels = false;
+};
+
+// Of one communicator on one rank. Any thread may call any method.
+class GroundTruthSink {
+ public:
+  virtual ~GroundTruthSink() = default;
+
+  virtual void AddCall(Function function) = 0;
+  // Returns its place in the list of operations.
+  virtual size_t AddOperation(Function function, uint64_t bytes, int64_t start_ns) = 0;
+  // All members of a launch have run to their end.
+  virtual void CompleteLaunch(const std::vector<LaunchMember>& members) = 0;
+
+  // For the list: the intervals are those of the kernel, whatever is reported.
+  virtual void ListDurations(const std::vector<LaunchMember>& members) = 0;
+  virtual void MarkAffected(size_t operation) = 0;
+
+  // Whether the communicator is untimed from this launch on. `replays_after_eager`: a captured graph's, and the
+  // communicator's latest call was not a captured one.
+  virtual bool BringsDrift(const std::vector<LaunchedTask>& tasks, bool replays_after_eager) const = 0;
+};
+
+}  // namespace nccl_exporter::sim

@@ -1,0 +1,259 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""A user of the node attacks the segment directories while another user's job runs: after each attack, every count of the
+victim's ranks must be in a scrape and equal the job's ground truth, and errors must name the attacker. One line per attack.
+Needs root, to become other users; says so and skips where it is not."""
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path('deploy/tests').resolve()))
+import report
+from attacks import ATTACKER, VICTIM, Attacks
+
+DAEMON, SIMULATOR, NCCL, CUDA, PLUGIN = (os.path.abspath(path) for path in
+    ('exporter/nccl-exporter', 'simulator/nccl-sim', 'simulator/libnccl-sim.so', 'simulator/libcuda-sim.so',
+     'plugin/libnccl-profiler-exporter.so'))
+DAEMON_USER = 65532
+WAIT_SECONDS = 60
+
+
+def become(uid):
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def what_is_missing():
+    """Why this machine cannot play two users, or None."""
+    if os.geteuid() != 0:
+        return 'needs root, to become other users'
+    child = os.fork()
+    if child == 0:
+        try:
+            become(ATTACKER)
+            os._exit(0)
+        except OSError:
+            os._exit(1)
+    return 'no other users here' if os.waitpid(child, 0)[1] else None
+
+
+class Attacker:
+    """A process of the attacker that runs `act`, and then, if `stays`, lives on with what it holds until it is ended."""
+
+    def __init__(self, act, stays=False):
+        ready, self.done = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 0
+            try:
+                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+                limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+                become(ATTACKER)
+                act()
+            except BaseException as problem:  # noqa: the child must not go on as the test
+                print(f'the attack failed: {problem!r}', file=sys.stderr, flush=True)
+                code = 1
+            os.write(self.done, b'.')
+            while stays and code == 0:
+                signal.pause()
+            os._exit(code)
+        os.close(self.done)
+        os.read(ready, 1)
+        os.close(ready)
+
+    def end(self, is_loop=False):
+        if is_loop:
+            os.kill(self.pid, signal.SIGKILL)
+        return os.waitpid(self.pid, 0)[1]
+
+
+def loop(act):
+    """A process of the attacker that repeats `act` until it is killed."""
+    pid = os.fork()
+    if pid == 0:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        become(ATTACKER)
+        while True:
+            with contextlib.suppress(OSError, ValueError):
+                act()
+    return pid
+
+
+def samples(text):
+    found = {}
+    for line in text.splitlines():
+        match = re.fullmatch(r'([a-z0-9_]+)(?:\{(.*)\})? (\S+)', line)
+        if line.startswith('#') or not match:
+            continue
+        labels = dict(re.findall(r'([a-z0-9_]+)="((?:[^"\\]|\\.)*)"', match[2] or ''))
+        found.setdefault(match[1], []).append((labels, float(match[3])))
+    return found
+
+
+def differences(scrape, truth):
+    """What is missing or wrong of the victim's job in a scrape. Series with another `uid` are of another user who claims its labels."""
+    wrong = []
+
+    def value(name, **wanted):
+        found = [v for labels, v in scrape.get(name, [])
+                 if labels.get('uid') == str(VICTIM) and all(labels.get(k) == x for k, x in wanted.items())]
+        return found[0] if len(found) == 1 else f'{len(found)} series'
+
+    def expect(expected, name, **wanted):
+        got = value(name, **wanted)
+        if (0 if got == '0 series' else got) != expected:
+            wrong.append(f'{name}{wanted} is {got}, not {expected}')
+
+    for rank in truth['ranks']:
+        for communicator in rank['communicators']:
+            for function, true in communicator['functions'].items():
+                where = {'comm': communicator['id'], 'rank': str(communicator['rank'])}
+                expect(true['calls'], 'nccl_api_calls_total', function=function, **where)
+                expect(sum(true['duration'].values()), 'nccl_collective_duration_seconds_count', collective=function, **where)
+                for size, counts in true['sizes'].items():
+                    expect(counts['operations'], 'nccl_collective_operations_total', collective=function, size=size, **where)
+                    expect(counts['bytes'], 'nccl_collective_bytes_total', collective=function, size=size, **where)
+                expect(1, 'nccl_communicator_info', **where)
+    return wrong
+
+
+@unittest.skipIf(what_is_missing(), what_is_missing())
+class HostileNeighbour(Attacks, unittest.TestCase):
+    def setUp(self):
+        self.stack = contextlib.ExitStack()
+        self.addCleanup(self.stack.close)
+        self.root = pathlib.Path(tempfile.mkdtemp(dir='/dev/shm'))
+        self.stack.callback(shutil.rmtree, self.root, ignore_errors=True)
+        self.root.chmod(0o755)
+        self.programs = self.root / 'programs'
+        self.programs.mkdir()
+        for program in DAEMON, SIMULATOR, NCCL, CUDA, PLUGIN:
+            shutil.copy(program, self.programs)
+        self.results = self.root / 'results'
+        self.results.mkdir()
+        os.chown(self.results, VICTIM, VICTIM)
+        # A segment with counts, as the attacker may copy it.
+        template = self.root / 'template'
+        self.make_directory(template)
+        self.run_job(template)
+        self.template = next(template.glob('*.seg')).read_bytes()
+
+    def make_directory(self, path):
+        path.mkdir()
+        os.chown(path, DAEMON_USER, DAEMON_USER)
+        path.chmod(0o1777)
+
+    def start(self, uid, command):
+        log = self.stack.enter_context(tempfile.TemporaryFile('w+'))
+        process = subprocess.Popen(['setpriv', f'--reuid={uid}', f'--regid={uid}', '--clear-groups', '--', *map(str, command)],
+                                   stdout=log, stderr=log)
+        process.log = log
+        return process
+
+    def run_job(self, directory, extra=()):
+        truth = self.results / 'truth.json'
+        with contextlib.suppress(FileNotFoundError):
+            truth.unlink()
+        job = self.start(VICTIM, [self.programs / 'nccl-sim', '--plugin', self.programs / 'libnccl-profiler-exporter.so', '--segment-dir', directory,
+                                  '--truth', truth, '--layout', 'dp', '--ranks-per-node', '2', *extra])
+        code = job.wait(WAIT_SECONDS)
+        job.log.seek(0)
+        self.assertEqual(code, 0, job.log.read())
+        return json.loads(truth.read_text())
+
+    def metrics(self):
+        with urllib.request.urlopen(f'http://127.0.0.1:{self.port}/metrics', timeout=30) as answer:
+            return samples(answer.read().decode())
+
+    def eventually(self, holds):
+        """The last answer of `holds`, which is empty where all is well."""
+        until = time.monotonic() + WAIT_SECONDS
+        while (answer := holds()) and time.monotonic() < until:
+            time.sleep(0.2)
+        return answer
+
+    def start_daemon(self):
+        with socket.socket() as probe:
+            probe.bind(('127.0.0.1', 0))
+            self.port = probe.getsockname()[1]
+        daemon = self.start(DAEMON_USER, [self.programs / 'nccl-exporter', f'--web.listen-address=127.0.0.1:{self.port}',
+                                          f'--segment.dir={self.shared}', f'--segment.dir={self.other}',
+                                          f'--segment.dir={self.commons}/private-*'])
+
+        def is_silent():
+            with contextlib.suppress(OSError):
+                return not self.metrics()
+            return daemon.poll() is None
+        self.eventually(is_silent)
+        self.assertIsNone(daemon.poll(), 'the daemon did not start')
+        return daemon
+
+    def play(self, number, attack):
+        self.shared, self.other = self.root / f'shared{number}', self.root / f'other{number}'
+        self.commons = self.root / f'commons{number}'  # as /dev/shm, where users make private directories
+        for directory in self.shared, self.other, self.commons:
+            self.make_directory(directory)
+        daemon = self.start_daemon()
+        holder, attacking, problems = None, None, []
+        try:
+            if attack.before:
+                holder = Attacker(attack.before, stays=attack.holds)
+                if not attack.holds and holder.end():
+                    problems.append('the attack failed')
+            if attack.during:
+                attacking = loop(attack.during)
+            truth = self.run_job(self.shared, ['--pace', 'real', '--duration', '2', '--rate', '20'])
+            if attack.after and Attacker(attack.after).end():
+                problems.append('the attack failed')
+            problems += self.eventually(lambda: differences(self.metrics(), truth))[:3]
+            scrape = self.metrics()
+            errors = {(labels['uid'], labels['reason']) for labels, _ in scrape.get('nccl_exporter_user_segment_errors_total', [])}
+            if attack.error and (str(ATTACKER), attack.error) not in errors:
+                problems.append(f'no error {attack.error} of uid {ATTACKER}, but {errors}')
+            if attack.seen and not any(attack.seen.items() <= labels.items() for labels, _ in scrape.get('nccl_rank_info', [])):
+                problems.append(f'the daemon has not seen the attack: no rank with {attack.seen}')
+            if named := [error for error in errors if error[0] != str(ATTACKER)]:
+                problems.append(f'errors of others: {named}')
+            if daemon.poll() is not None:
+                problems.append('the daemon ended')
+        finally:
+            for pid in [attacking] + ([holder.pid] if holder and attack.holds else []):
+                if pid:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+            daemon.terminate()
+            daemon.wait()
+            for directory in self.shared, self.other, self.commons:
+                shutil.rmtree(directory, ignore_errors=True)
+        return problems
+
+    def test_the_victims_series_are_complete_and_right_in_each_attack(self):
+        chosen = [int(number) for number in os.environ.get('HOSTILE_ATTACKS', '').split(',') if number]
+        failed = []
+        for number, attack in enumerate(self.attacks(), 1):
+            if chosen and number not in chosen:
+                continue
+            begun = time.monotonic()
+            problems = self.play(number, attack)
+            print(f'{number:2} {attack.name}: {"ok" if not problems else "; ".join(problems)} ({time.monotonic() - begun:.1f} s)', flush=True)
+            failed += [attack.name] if problems else []
+        self.assertEqual(failed, [])
+
+
+if __name__ == '__main__':
+    report.main()
