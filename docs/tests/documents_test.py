@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """All Markdown documents of the repository: links and anchors lead somewhere, and sentences are short and plain."""
+import itertools
 import os
 import pathlib
 import re
@@ -58,6 +59,24 @@ class Documents(unittest.TestCase):
         for name, text in DOCUMENTS.items():
             with self.subTest(name):
                 self.assertEqual([], [f'{line}: {finding}' for line, finding in wording.findings(text)])
+
+
+class Walks(unittest.TestCase):
+    """The two walks of ARCHITECTURE.md name each file once, all files exist, and a reader can follow them."""
+    HEAD = '| step | what happens | files, in order |'
+    MOST_FILES = {'The duration': 30, 'The lateness': 12}
+
+    def test_name_files_that_exist(self):
+        tables = DOCUMENTS['ARCHITECTURE.md'].split(self.HEAD)[1:]
+        self.assertEqual(len(self.MOST_FILES), len(tables))
+        for (walk, most), table in zip(self.MOST_FILES.items(), tables):
+            rows = itertools.takewhile(lambda line: line.startswith('|'), table.strip().splitlines())
+            names = [name for row in rows for name in re.findall(r'`([\w/]+\.(?:h|cc))`', row)]
+            with self.subTest(walk):
+                self.assertEqual(len(set(names)), len(names))
+                self.assertLessEqual(len(names), most)
+                self.assertIn(f'passes these {len(names)} files', DOCUMENTS['ARCHITECTURE.md'])
+                self.assertEqual([], [name for name in names if not (ROOT / name).exists()])
 
 
 class Wording(unittest.TestCase):
