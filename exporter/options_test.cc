@@ -77,7 +77,7 @@ TEST(OptionsTest, WhatCannotBeSwitchedOffIsAnsweredWithTheNearest) {
   EXPECT_EQ(ErrorOf({"--metrics.drop-label=pot"}),
             "invalid value 'pot' of --metrics.drop-label: 'pot' is no label that can be dropped; the nearest is "
             "pod");
-  EXPECT_THAT(ErrorOf({"--metrics.disable=nccl_rank_alife"}), testing::HasSubstr("the nearest is nccl_rank_alive"));
+  EXPECT_THAT(ErrorOf({"--metrics.disable=nccl_process_alife"}), testing::HasSubstr("the nearest is nccl_process_alive"));
 }
 
 TEST(OptionsTest, CardinalityIsOfThisNodeUnlessAShapeIsGiven) {

@@ -24,15 +24,15 @@ static_assert(IsInOrder(kMetricTypes));
 enum class LabelScope : uint8_t { kCommunicator, kProcess, kDaemon };
 inline constexpr std::array<CodeRow<LabelScope>, 3> kLabelScopes{{
     {LabelScope::kCommunicator, "communicator",
-     "comm, comm_name, rank, gpu, uid, and those known of slurm_job_id, namespace, pod, container"},
+     "comm, comm_name, rank, gpu, uid, and those known of global_rank, slurm_job_id, namespace, pod, container"},
     {LabelScope::kProcess, "process",
-     "pid, global_rank, uid, and those known of slurm_job_id, namespace, pod, container"},
+     "pid, uid, and those known of global_rank, slurm_job_id, namespace, pod, container"},
     {LabelScope::kDaemon, "daemon", "none"},
 }};
 static_assert(IsInOrder(kLabelScopes));
 
 enum class Metric : uint8_t {
-  kCollectiveCalls,
+  kApiCalls,
   kCollectiveOperations,
   kCollectiveBytes,
   kCollectiveTimedOperations,
@@ -67,8 +67,8 @@ enum class Metric : uint8_t {
   kTimingDuty,
   kCommunicatorInfo,
   kRankInfo,
-  kRankAlive,
-  kRankStopped,
+  kProcessAlive,
+  kProcessStopped,
   kEventsDropped,
   kEventsUnmatched,
   kTimestampsRejected,
@@ -92,6 +92,8 @@ enum class Metric : uint8_t {
   kProcessStartTime,
   kProcessThreads,
   kLimit,
+  kLimitBytes,
+  kLimitSeconds,
   kCount
 };
 inline constexpr size_t kMetricCount = kCountOf<Metric>;
@@ -107,9 +109,10 @@ struct MetricRow {
 };
 
 inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
-    {Metric::kCollectiveCalls, "nccl_collective_calls_total", MetricType::kCounter, "", LabelScope::kCommunicator,
-     "collective",
-     "API calls, Send and Recv included (profiler API v5 and later). Some releases announce a call but no operation."},
+    {Metric::kApiCalls, "nccl_api_calls_total", MetricType::kCounter, "", LabelScope::kCommunicator,
+     "function",
+     "Calls of NCCL's functions, Send and Recv included (profiler API v5 and later). Some releases announce a call but no "
+     "operation."},
     {Metric::kCollectiveOperations, "nccl_collective_operations_total", MetricType::kCounter, "",
      LabelScope::kCommunicator, "collective,size",
      "Collectives handed to the GPU, graph replays included; exact, whatever is timed."},
@@ -182,17 +185,17 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kCompletedSequence, "nccl_collective_completed_sequence", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
      "Collectives known complete on the communicator; absent where completion cannot be seen."},
-    {Metric::kInFlight, "nccl_collective_in_flight", MetricType::kGauge, "", LabelScope::kCommunicator, "",
+    {Metric::kInFlight, "nccl_operations_in_flight", MetricType::kGauge, "", LabelScope::kCommunicator, "",
      "Operations, sends and receives included, that were started and are not complete; absent where completion cannot "
      "be seen."},
-    {Metric::kOldestInFlightStart, "nccl_collective_oldest_in_flight_start_timestamp_seconds", MetricType::kGauge,
-     "seconds", LabelScope::kCommunicator, "collective",
+    {Metric::kOldestInFlightStart, "nccl_operations_oldest_in_flight_start_timestamp_seconds", MetricType::kGauge,
+     "seconds", LabelScope::kCommunicator, "function",
      "Start of the operation that is longest in flight; absent when idle."},
-    {Metric::kUnseenOperations, "nccl_collective_unseen_operations", MetricType::kGauge, "", LabelScope::kCommunicator,
+    {Metric::kUnseenOperations, "nccl_operations_unseen", MetricType::kGauge, "", LabelScope::kCommunicator,
      "",
      "Operations that were started outside of a timing window, run by copy engine, or replayed over symmetric windows, "
      "and are running or complete: their completion is not observed; absent where there are none. At most 512."},
-    {Metric::kLastProgress, "nccl_collective_last_progress_timestamp_seconds", MetricType::kGauge, "seconds",
+    {Metric::kLastProgress, "nccl_operations_last_progress_timestamp_seconds", MetricType::kGauge, "seconds",
      LabelScope::kCommunicator, "",
      "Last start or completion of an operation on the communicator; absent before the first."},
     {Metric::kCommunicatorRanks, "nccl_communicator_ranks", MetricType::kGauge, "", LabelScope::kCommunicator, "",
@@ -202,18 +205,18 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kCommunicatorInfo, "nccl_communicator_info", MetricType::kInfo, "", LabelScope::kCommunicator,
      "nnodes,nccl_version,api_version", "The communicator as this rank sees it."},
     {Metric::kRankInfo, "nccl_rank_info", MetricType::kInfo, "", LabelScope::kCommunicator,
-     "gpu_uuid,pci_bus_id,global_rank,local_rank,hostname,pid,timing_source,timing_reason,sampling,sampling_reason,"
+     "gpu_uuid,pci_bus_id,local_rank,hostname,pid,timing_source,timing_reason,sampling,sampling_reason,"
      "plugin_version,...",
      "The rank: GPU, process, source of its durations, and further identity labels. Joins with DCGM by gpu_uuid."},
-    {Metric::kRankAlive, "nccl_rank_alive", MetricType::kGauge, "", LabelScope::kProcess, "",
+    {Metric::kProcessAlive, "nccl_process_alive", MetricType::kGauge, "", LabelScope::kProcess, "",
      "1 while the process lives; 0 when it has gone and its last state is still served."},
-    {Metric::kRankStopped, "nccl_rank_stopped", MetricType::kGauge, "", LabelScope::kProcess, "",
+    {Metric::kProcessStopped, "nccl_process_stopped", MetricType::kGauge, "", LabelScope::kProcess, "",
      "1 while the process is stopped by a signal or a debugger; absent where the daemon does not see it in /proc."},
-    {Metric::kEventsDropped, "nccl_rank_events_dropped_total", MetricType::kCounter, "", LabelScope::kProcess, "reason",
+    {Metric::kEventsDropped, "nccl_process_events_dropped_total", MetricType::kCounter, "", LabelScope::kProcess, "reason",
      "Communicators or operations that the plugin could not follow, by cause."},
-    {Metric::kEventsUnmatched, "nccl_rank_events_unmatched_total", MetricType::kCounter, "", LabelScope::kProcess,
+    {Metric::kEventsUnmatched, "nccl_process_events_unmatched_total", MetricType::kCounter, "", LabelScope::kProcess,
      "reason", "Profiler events that fit no live operation, by cause; ignored."},
-    {Metric::kTimestampsRejected, "nccl_rank_timestamps_rejected_total", MetricType::kCounter, "", LabelScope::kProcess,
+    {Metric::kTimestampsRejected, "nccl_process_timestamps_rejected_total", MetricType::kCounter, "", LabelScope::kProcess,
      "reason", "Operations left untimed because their time stamps were implausible, by cause."},
     {Metric::kBuildInfo, "nccl_exporter_build_info", MetricType::kInfo, "", LabelScope::kDaemon, "version,compiler",
      "The daemon that answers."},
@@ -259,8 +262,12 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kProcessThreads, "process_threads", MetricType::kGauge, "", LabelScope::kDaemon, "",
      "Threads of the daemon."},
     {Metric::kLimit, "nccl_exporter_limit", MetricType::kGauge, "", LabelScope::kDaemon, "limit",
-     "Limits of the daemon; their names tell the unit where it is not a number of things. `series` are those of "
-     "communicators and processes; the daemon's own come besides."},
+     "Most things of a kind that the daemon holds or serves. `series` are those of communicators and processes; the "
+     "daemon's own come besides."},
+    {Metric::kLimitBytes, "nccl_exporter_limit_bytes", MetricType::kGauge, "bytes", LabelScope::kDaemon, "limit",
+     "Most bytes of a thing that the daemon accepts or serves."},
+    {Metric::kLimitSeconds, "nccl_exporter_limit_seconds", MetricType::kGauge, "seconds", LabelScope::kDaemon, "limit",
+     "Longest time that the daemon gives to a thing."},
 }};
 static_assert(IsInOrder(kMetrics));
 

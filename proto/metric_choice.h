@@ -15,20 +15,21 @@ struct DroppableLabel {
   bool is_needed_by_rules;   // those of deploy/prometheus name nobody, or the wrong one, without it
   std::string_view meaning;  // what is one series without it
 };
-inline constexpr std::array<DroppableLabel, 13> kDroppableLabels{{
+inline constexpr std::array<DroppableLabel, 14> kDroppableLabels{{
     {"comm", true, "communicators of the same name; communicators without a slot of their own keep `comm=\"other\"`"},
     {"comm_name", false, "nothing: `comm` tells communicators apart"},
-    {"rank", true, "nothing while there is `gpu`; without it the ranks of a communicator on the node"},
+    {"rank", true, "nothing while there is `gpu` or `global_rank`; without them the ranks of a communicator on the node"},
     {"gpu", false, "nothing while there is `rank`"},
     {"uid", true, "users who name the same communicator or process: one can then hide another's hang"},
     {"slurm_job_id", true, "what jobs have in common: nothing while there is `comm`, but for `comm=\"other\"` and P"},
     {"namespace", true, "the same"},
     {"pod", true, "the same"},
     {"container", true, "the same"},
-    {"collective", true, "all collectives; calls of Send and Recv too"},
+    {"function", true, "calls of all functions"},
+    {"collective", true, "all collectives"},
     {"size", true, "all message sizes"},
     {"pid", true, "processes of the same global rank"},
-    {"global_rank", true, "nothing while there is `pid`"},
+    {"global_rank", true, "nothing while there are `rank` and `pid`"},
 }};
 
 // What the rules of deploy/prometheus read of the plugin and the daemon; a test compares it with them.
@@ -54,8 +55,8 @@ inline constexpr std::array kMetricsNeededByRules{
     Metric::kLastProgress,
     Metric::kCommunicatorRanks,
     Metric::kRankInfo,
-    Metric::kRankAlive,
-    Metric::kRankStopped,
+    Metric::kProcessAlive,
+    Metric::kProcessStopped,
     Metric::kEventsDropped,
     Metric::kTimestampsRejected,
     Metric::kBuildInfo,

@@ -90,10 +90,10 @@ PROGRESS = Row('Does it move on, and who is in what?', [
           'Ranks with an operation that is not complete, its collective and age, and how many collectives the rank has started less than the '
           'furthest one. Normal: ages below a step. In a hang look for who is behind, or in another collective. Ranks that are in nothing are'
           ' listed by Behind alone.',
-          [f'topk(50, max by ({RANK_LABELS}, collective) ({named(age_in_flight(COMM))}))',
+          [f'topk(50, max by ({RANK_LABELS}, function) ({named(age_in_flight(COMM))}))',
            f'topk(50, max by ({RANK_LABELS}) ({named(BEHIND + " > 0")}))',
-           f'max by ({RANK_LABELS}) ({named(f"nccl_collective_in_flight{{{COMM}}} > 0")})'],
-          [*HIDDEN_JOB_COLUMNS, *HIDDEN_COMM_COLUMNS, *RANK_COLUMNS, Column('collective', 'Collective'), Column('A', 'For', 's',
+           f'max by ({RANK_LABELS}) ({named(f"nccl_operations_in_flight{{{COMM}}} > 0")})'],
+          [*HIDDEN_JOB_COLUMNS, *HIDDEN_COMM_COLUMNS, *RANK_COLUMNS, Column('function', 'Operation'), Column('A', 'For', 's',
               steps(watch=30, bad=120)), Column('B', 'Behind', 'short', steps(watch=1)),
            Column('C', 'Operations', 'short')], sort='For', width=16, nothing='Nothing is in flight'),
 ])

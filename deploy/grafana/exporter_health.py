@@ -9,7 +9,7 @@ VARIABLES = [
 ]
 OF = 'cluster=~"$cluster", instance=~"$instance"'
 DAEMON = f'on (job, instance) nccl_exporter_build_info{{{OF}}}'
-LOST_OPERATIONS = rate('nccl_rank_events_dropped_total', OF)
+LOST_OPERATIONS = rate('nccl_process_events_dropped_total', OF)
 
 
 def by_cause(title, says, name, width=8, label='reason'):
@@ -51,14 +51,14 @@ LOST = Row('What is lost, and why?', [
     by_cause('Not followed, by cause',
              'Communicators or operations that the plugin could not follow: counted, not timed. Normal: 0; incomplete_at_finalize when jobs '
              'end.',
-             'nccl_rank_events_dropped_total'),
+             'nccl_process_events_dropped_total'),
     by_cause('Time stamps rejected, by cause',
              'Operations left untimed since their GPU time stamps were implausible. Normal: below 1 % of the operations; ring_overrun where '
              'the host is far ahead.',
-             'nccl_rank_timestamps_rejected_total'),
+             'nccl_process_timestamps_rejected_total'),
     by_cause('Events without operation, by cause',
              'Profiler events that fit no live operation; ignored. Normal: 0. foreign_process: proxies work for other processes (PXN).',
-             'nccl_rank_events_unmatched_total'),
+             'nccl_process_events_unmatched_total'),
     by_cause('Arrivals not compared, by cause',
              'Timed collectives whose order of arrival on the node was not told. Normal: some uncertain_clocks; ring_overrun: the daemon was '
              'held up.',

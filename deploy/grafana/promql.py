@@ -63,7 +63,7 @@ def of_process(expression):
 
 
 def age_in_flight(selector):
-    return f'(time() - nccl_collective_oldest_in_flight_start_timestamp_seconds{{{selector}}})'
+    return f'(time() - nccl_operations_oldest_in_flight_start_timestamp_seconds{{{selector}}})'
 
 
 def wait_deficit(selector):

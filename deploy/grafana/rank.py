@@ -38,9 +38,9 @@ def of_job(name):
 WHO = Row('Who is it?', [
     stat('Alive',
          'Whether the process lives. 0: it has gone, and its last state is still served. Normal: 1.',
-         f'min(nccl_rank_alive{STATE})', thresholds=[{'color': BAD, 'value': None}, {'color': OK, 'value': 1}], width=3),
+         f'min(nccl_process_alive{STATE})', thresholds=[{'color': BAD, 'value': None}, {'color': OK, 'value': 1}], width=3),
     stat('Stopped', 'Whether a signal or a debugger has stopped the process; unknown where the daemon does not see it in /proc. Normal: 0.',
-         f'max(nccl_rank_stopped{STATE})', thresholds=steps(bad=1), nothing='unknown', width=3),
+         f'max(nccl_process_stopped{STATE})', thresholds=steps(bad=1), nothing='unknown', width=3),
     table('Process', 'The process, its GPU, and where its durations come from. Normal: one line for each timing source.',
           [f'count by (global_rank, local_rank, {NODE_LABELS}, gpu, gpu_uuid, pci_bus_id, pid, pod, timing_source, timing_reason, sampling_reason) '
            f'(nccl_rank_info{{{PROCESS}}})'],
@@ -80,11 +80,11 @@ STUCK = Row('Is it stuck?', [
     table('Operations in flight',
           'What the process has started and not completed, since when, and how many collectives it is behind the furthest rank. Normal: ages '
           'below a step, Behind 0. Behind and in nothing: it has not called; look at its stack.',
-          [f'max by ({BY}, collective) ({of_process(age_in_flight(JOB))})',
+          [f'max by ({BY}, function) ({of_process(age_in_flight(JOB))})',
            f'max by ({BY}) ({of_process(BEHIND)})',
-           f'max by ({BY}) (time() - {of_process(f"nccl_collective_last_progress_timestamp_seconds{{{JOB}}}")})'],
+           f'max by ({BY}) (time() - {of_process(f"nccl_operations_last_progress_timestamp_seconds{{{JOB}}}")})'],
           [Column('comm_name', 'Name'), Column('comm', 'Communicator', link=TO_COMMUNICATOR), Column('rank', 'Rank', width=70),
-           Column('collective', 'Collective'), Column('A', 'For', 's', steps(watch=30, bad=120)), Column('B', 'Behind', 'short', steps(watch=1)),
+           Column('function', 'Operation'), Column('A', 'For', 's', steps(watch=30, bad=120)), Column('B', 'Behind', 'short', steps(watch=1)),
            Column('C', 'Last progress', 's')],
           sort='For', width=14, height=8),
     graph('Operations',
@@ -119,9 +119,9 @@ LOST = Row('Is anything of it lost?', [
     graph('Lost or untimed, by cause',
           'Operations of this process that were not followed, events that fit nothing, and operations left untimed for implausible time '
           'stamps. Normal: 0. docs/metrics.md explains the causes.',
-          [(f'sum by (reason) (rate(nccl_rank_events_dropped_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and on ({JOB_LABELS}, instance, pid) {INFO}) > 0 '
+          [(f'sum by (reason) (rate(nccl_process_events_dropped_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and on ({JOB_LABELS}, instance, pid) {INFO}) > 0 '
             f'or vector(0)', 'dropped: {{reason}}'),
-           (f'sum by (reason) (rate(nccl_rank_timestamps_rejected_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and on ({JOB_LABELS}, instance, pid) '
+           (f'sum by (reason) (rate(nccl_process_timestamps_rejected_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and on ({JOB_LABELS}, instance, pid) '
             f'{INFO}) > 0 or vector(0)',
             'untimed: {{reason}}')], 'ops', width=24, height=6),
 ])

@@ -24,9 +24,9 @@ TEST(MetricSwitchesTest, EverythingIsServedUnlessSwitchedOff) {
 
 TEST(MetricSwitchesTest, FamiliesAreNamedWholeByTheirBeginningOrAsHistograms) {
   MetricSwitches switches;
-  EXPECT_EQ(switches.Disable("nccl_collective_calls_total"), "");
+  EXPECT_EQ(switches.Disable("nccl_api_calls_total"), "");
   EXPECT_EQ(switches.Disable("nccl_p2p_*"), "");
-  EXPECT_FALSE(switches.Serves("nccl_collective_calls_total"));
+  EXPECT_FALSE(switches.Serves("nccl_api_calls_total"));
   EXPECT_FALSE(switches.Serves("nccl_p2p_send_bytes_total"));
   EXPECT_FALSE(switches.Serves("nccl_p2p_recv_duration_seconds"));
   EXPECT_TRUE(switches.Serves("nccl_collective_duration_seconds"));
@@ -41,8 +41,8 @@ TEST(MetricSwitchesTest, FamiliesAreNamedWholeByTheirBeginningOrAsHistograms) {
 
 TEST(MetricSwitchesTest, WhatIsUnknownIsAnsweredWithTheNearest) {
   MetricSwitches switches;
-  EXPECT_EQ(switches.Disable("nccl_collective_call_total"),
-            "no family is called 'nccl_collective_call_total'; the nearest is nccl_collective_calls_total");
+  EXPECT_EQ(switches.Disable("nccl_api_call_total"),
+            "no family is called 'nccl_api_call_total'; the nearest is nccl_api_calls_total");
   EXPECT_THAT(switches.Disable("histogram"), HasSubstr("the nearest is histograms"));
   EXPECT_NE(switches.Disable(""), "");
   EXPECT_NE(switches.Disable("nccl_*_seconds"), "") << "an asterisk inside is none";
@@ -91,9 +91,10 @@ TEST(MetricSwitchesTest, WhatTheRulesNeedIsNamed) {
   EXPECT_EQ(switches.TakenFromRules(), "");
   switches.DropLabel("size");
   switches.Disable("nccl_rank_*");
+  switches.Disable("nccl_process_*");
   EXPECT_EQ(switches.TakenFromRules(),
-            "nccl_rank_info, nccl_rank_alive, nccl_rank_stopped, nccl_rank_events_dropped_total, "
-            "nccl_rank_timestamps_rejected_total, size");
+            "nccl_rank_info, nccl_process_alive, nccl_process_stopped, nccl_process_events_dropped_total, "
+            "nccl_process_timestamps_rejected_total, size");
 }
 
 TEST(NearestNameTest, CountsWhatMustBeChanged) {

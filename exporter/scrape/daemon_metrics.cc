@@ -97,8 +97,10 @@ DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits)
       .Register(registry_)
       .Add({{"version", std::string(kVersion)}, {"compiler", std::string(kCompiler)}})
       .Set(1);
-  auto& limit_family = Named(prometheus::BuildGauge(), Metric::kLimit).Register(registry_);
-  for (const Limit& limit : limits) limit_family.Add({{"limit", std::string(limit.name)}}).Set(limit.value);
+  for (const Limit& limit : limits) {
+    auto& family = Named(prometheus::BuildGauge(), limit.family).Register(registry_);
+    family.Add({{"limit", std::string(limit.name)}}).Set(limit.value);
+  }
   auto& refused = Named(prometheus::BuildCounter(), Metric::kRequestsRefused).Register(registry_);
   for (size_t i = 0; i < kRefusalCount; ++i) refusals_[i] = &refused.Add({{"reason", std::string(kRefusals[i].name)}});
 }

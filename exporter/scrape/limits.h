@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon holds itself to, as nccl_exporter_limit.
+// What the daemon holds itself to, as nccl_exporter_limit and its families in bytes and seconds.
 #pragma once
 
 #include <cstddef>
 #include <string_view>
 #include <vector>
 
+#include "proto/metric_catalogue.h"
+
 namespace nccl_exporter {
 
 struct Limit {
+  Metric family;          // of the limit's unit
   std::string_view name;  // value of the label `limit`; that of the reason under which it refuses, where there is one
   double value;
 };

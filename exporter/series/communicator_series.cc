@@ -210,6 +210,8 @@ CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, SeriesMemory&
     for (const Function function : group.functions) function_labels_[static_cast<size_t>(function)] = labels;
   }
   for (const FunctionGroup& group : memory.functions.collectives) {
+    const LabelsId labels = builder.AddLabels(group.labels);
+    for (const Function function : group.functions) collective_labels_[static_cast<size_t>(function)] = labels;
     for (const SizeGroup& sizes : group.sizes) size_labels_.push_back(builder.AddLabels(sizes.labels));
     for (const SharedLabels& phase : group.phases) phase_labels_.push_back(builder.AddLabels(phase));
   }
@@ -235,7 +237,7 @@ void CommunicatorSeries::AddFunctions(const Subject& subject, LabelsId labels) {
   for (const FunctionGroup& group : memory_.functions.all) {
     if (!WasUsed(subject, group)) continue;
     const auto calls = [](const FunctionSnapshot& counts) { return counts.calls; };
-    builder_.Add(Metric::kCollectiveCalls, labels, LabelsOf(group),
+    builder_.Add(Metric::kApiCalls, labels, function_labels_[static_cast<size_t>(group.functions.front())],
                  static_cast<double>(Sum(subject, group.functions, calls)));
   }
   const LabelsId* sizes = size_labels_.data();
@@ -361,11 +363,11 @@ void CommunicatorSeries::AddHistogram(Metric metric, const Subject& subject, Lab
     }
     counts = builder_.Keep(std::move(sum));
   }
-  builder_.AddHistogram(metric, labels, LabelsOf(group), HistogramSum(metric, subject, group), counts);
+  builder_.AddHistogram(metric, labels, CollectiveLabelsOf(group), HistogramSum(metric, subject, group), counts);
 }
 
-LabelsId CommunicatorSeries::LabelsOf(const FunctionGroup& group) const {
-  return group.labels == nullptr ? kNoLabels : function_labels_[static_cast<size_t>(group.functions.front())];
+LabelsId CommunicatorSeries::CollectiveLabelsOf(const FunctionGroup& group) const {
+  return group.labels == nullptr ? kNoLabels : collective_labels_[static_cast<size_t>(group.functions.front())];
 }
 
 }  // namespace nccl_exporter

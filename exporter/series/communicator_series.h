@@ -34,13 +34,14 @@ class CommunicatorSeries {
   void AddGauges(std::span<const Member* const> in_use, LabelsId labels);
   void AddInfo(std::span<const Member* const> in_use, LabelsId labels);
   void AddHistogram(Metric metric, const Subject& subject, LabelsId labels, const FunctionGroup& group);
-  LabelsId LabelsOf(const FunctionGroup& group) const;
+  LabelsId CollectiveLabelsOf(const FunctionGroup& group) const;
 
   ExpositionBuilder& builder_;
   SeriesMemory& memory_;
-  std::array<LabelsId, kFunctionCount> function_labels_{};  // collective
-  std::vector<LabelsId> size_labels_;                       // of the groups of collectives, one after the other
-  std::vector<LabelsId> phase_labels_;                      // likewise
+  std::array<LabelsId, kFunctionCount> function_labels_{};    // label `function`, of calls and operations in flight
+  std::array<LabelsId, kFunctionCount> collective_labels_{};  // label `collective`
+  std::vector<LabelsId> size_labels_;                         // of the groups of collectives, one after the other
+  std::vector<LabelsId> phase_labels_;                        // likewise
 };
 
 }  // namespace nccl_exporter

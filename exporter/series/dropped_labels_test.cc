@@ -54,7 +54,7 @@ TEST(DroppedLabelsTest, EachLabelLeavesNoDuplicatesAndNoTraceButOther) {
   }
   std::vector<std::string> all;
   for (const DroppableLabel& label : kDroppableLabels) all.emplace_back(label.name);
-  std::vector<std::vector<std::string>> choices{all, {"rank", "gpu"}, {"comm", "comm_name"}, {"collective", "size"}};
+  std::vector<std::vector<std::string>> choices{all, {"rank", "gpu"}, {"comm", "comm_name"}, {"function", "collective", "size"}};
   for (const std::string& label : all) choices.push_back({label});
   for (const std::vector<std::string>& choice : choices) {
     const MetricSwitches switches = Without(choice);
@@ -93,7 +93,7 @@ TEST(DroppedLabelsTest, NoCountIsLostWhateverIsDropped) {
 TEST(DroppedLabelsTest, RanksThatAreMergedShowCountsAddedAndTheStateOfTheOneBehind) {
   const ScrapedNode scrape(NodeOfTwoRanks(), kSeriesLimit, Without({"rank", "gpu"}));
   const std::string labels = "comm=0000000000000007,comm_name=dp,uid=1000,";
-  EXPECT_THAT(scrape.Values(Metric::kCollectiveCalls), ElementsAre(Pair(labels + "collective=AllReduce,", 2)));
+  EXPECT_THAT(scrape.Values(Metric::kApiCalls), ElementsAre(Pair(labels + "function=AllReduce,", 2)));
   EXPECT_EQ(scrape.Value(Metric::kCollectiveBytes, "size=1048576,"), 8 << 20);
   EXPECT_EQ(scrape.Value(Metric::kCollectiveBusBytes, "size=1048576,"), (8 << 20) * 1.75);
   EXPECT_EQ(scrape.Counts(Metric::kCollectiveDuration)[static_cast<size_t>(DurationBuckets::IndexOf(1000000))], 2u);
@@ -103,7 +103,7 @@ TEST(DroppedLabelsTest, RanksThatAreMergedShowCountsAddedAndTheStateOfTheOneBehi
   EXPECT_EQ(scrape.Value(Metric::kCompletedSequence), 9) << "the lowest";
   EXPECT_EQ(scrape.Value(Metric::kInFlight), 2) << "the sum";
   EXPECT_EQ(scrape.Value(Metric::kLastProgress), 2) << "the latest";
-  EXPECT_THAT(scrape.Values(Metric::kOldestInFlightStart), ElementsAre(Pair(labels + "collective=Reduce,", 5)));
+  EXPECT_THAT(scrape.Values(Metric::kOldestInFlightStart), ElementsAre(Pair(labels + "function=Reduce,", 5)));
   EXPECT_EQ(scrape.Value(Metric::kCommunicatorRanks), 8);
   EXPECT_EQ(scrape.Values(Metric::kCommunicatorInfo).size(), 1u);
   EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), 2u) << "each GPU";
@@ -114,7 +114,7 @@ TEST(DroppedLabelsTest, GaugesOfTheDeadDoNotCount) {
   node.processes[0].is_alive = false;
   const ScrapedNode scrape(node, kSeriesLimit, Without({"rank", "gpu"}));
   EXPECT_EQ(scrape.Value(Metric::kStartedSequence), 20);
-  EXPECT_EQ(scrape.Value(Metric::kCollectiveCalls), 2) << "counts do";
+  EXPECT_EQ(scrape.Value(Metric::kApiCalls), 2) << "counts do";
 }
 
 TEST(DroppedLabelsTest, CommunicatorsCanBeTakenByName) {
@@ -123,10 +123,10 @@ TEST(DroppedLabelsTest, CommunicatorsCanBeTakenByName) {
   CommunicatorSnapshot trap = MemberOf(9, 0);
   trap.name = "other";
   const NodeSnapshot node = NodeOf({ProcessOf(1, {MemberOf(7, 0), MemberOf(8, 0), trap, overflow})});
-  EXPECT_THAT(ScrapedNode(node, kSeriesLimit, Without({"comm"})).Values(Metric::kCollectiveCalls),
-              UnorderedElementsAre(Pair("comm_name=dp,rank=0,gpu=0,uid=1000,collective=AllReduce,", 2),
-                                   Pair("comm_name=other,rank=0,gpu=0,uid=1000,collective=AllReduce,", 1),
-                                   Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,collective=Broadcast,", 1)));
+  EXPECT_THAT(ScrapedNode(node, kSeriesLimit, Without({"comm"})).Values(Metric::kApiCalls),
+              UnorderedElementsAre(Pair("comm_name=dp,rank=0,gpu=0,uid=1000,function=AllReduce,", 2),
+                                   Pair("comm_name=other,rank=0,gpu=0,uid=1000,function=AllReduce,", 1),
+                                   Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,function=Broadcast,", 1)));
 }
 
 TEST(DroppedLabelsTest, CollectivesAndSizesAreAddedUp) {
@@ -143,8 +143,8 @@ TEST(DroppedLabelsTest, CollectivesAndSizesAreAddedUp) {
               UnorderedElementsAre(Pair(labels + "collective=AllReduce,", (4 << 20) + 512),
                                    Pair(labels + "collective=Reduce,", 4 << 20)));
 
-  const ScrapedNode plain(node, kSeriesLimit, Without({"size", "collective"}));
-  EXPECT_THAT(plain.Values(Metric::kCollectiveCalls), ElementsAre(Pair(labels, 4))) << "the Send too";
+  const ScrapedNode plain(node, kSeriesLimit, Without({"size", "collective", "function"}));
+  EXPECT_THAT(plain.Values(Metric::kApiCalls), ElementsAre(Pair(labels, 4))) << "the Send too";
   EXPECT_THAT(plain.Values(Metric::kCollectiveOperations), ElementsAre(Pair(labels, 3)));
   EXPECT_THAT(plain.Values(Metric::kCollectiveBusBytes), ElementsAre(Pair(labels, (4 << 20) * 2.75 + 512 * 1.75)));
   EXPECT_THAT(plain.Values(Metric::kCollectiveBusySeconds), ElementsAre(Pair(labels, 0.002002)));
@@ -160,12 +160,12 @@ TEST(DroppedLabelsTest, CollectivesAndSizesAreAddedUp) {
 TEST(DroppedLabelsTest, FamiliesThatAreSwitchedOffTakeNoRoomUnderTheCap) {
   MetricSwitches switches;
   switches.Disable("histograms");
-  switches.Disable("nccl_rank_*");
+  switches.Disable("nccl_process_*");
   const NodeSnapshot node = NodeOf({ProcessOf(1, {BusyCommunicator(1)})});
   const ScrapedNode less(node, kSeriesLimit, switches);
   EXPECT_TRUE(less.Values(Metric::kCollectiveDuration).empty());
   EXPECT_TRUE(less.Values(Metric::kEventsDropped).empty());
-  EXPECT_TRUE(less.Values(Metric::kRankAlive).empty());
+  EXPECT_TRUE(less.Values(Metric::kProcessAlive).empty());
   EXPECT_FALSE(less.Values(Metric::kCollectiveBusySeconds).empty());
   const ScrapedNode capped(node, less.samples() + kSeriesForOthers, switches);
   EXPECT_EQ(capped.drops(), SeriesDrops{});
@@ -183,7 +183,7 @@ TEST(DroppedLabelsTest, ASumKeepsWhatItsMembersLeftBehind) {
     return ScrapedNode(NodeOf({ProcessOf(1, std::move(communicators))}), switches, memory);
   };
   const auto expect = [](const ScrapedNode& node, double calls) {
-    EXPECT_EQ(node.Value(Metric::kCollectiveCalls), calls);
+    EXPECT_EQ(node.Value(Metric::kApiCalls), calls);
     EXPECT_EQ(node.Value(Metric::kCollectiveBusySeconds, "size=1048576,"), calls / 1000);
     EXPECT_EQ(node.Counts(Metric::kCollectiveDuration)[static_cast<size_t>(DurationBuckets::IndexOf(1000000))], calls);
     EXPECT_EQ(node.Value(Metric::kComparedOperations), calls * 100);
@@ -200,7 +200,7 @@ TEST(DroppedLabelsTest, ASumKeepsWhatItsMembersLeftBehind) {
   CommunicatorSnapshot third = MemberOf(9, 0);
   expect(scrape({young, third}), 4);
   expect(scrape({third}), 4);
-  EXPECT_EQ(scrape({}).Value(Metric::kCollectiveCalls), std::nullopt);
+  EXPECT_EQ(scrape({}).Value(Metric::kApiCalls), std::nullopt);
   expect(scrape({third}), 1);
 }
 

@@ -4,14 +4,15 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace nccl_exporter {
 namespace {
 
-FunctionGroup GroupOf(std::vector<Function> functions, const MetricSwitches& switches) {
+FunctionGroup GroupOf(std::vector<Function> functions, std::string_view label, const MetricSwitches& switches) {
   Labels own;
-  if (switches.Keeps("collective")) own.push_back({"collective", std::string(TraitsOf(functions.front()).name)});
+  if (switches.Keeps(label)) own.push_back({std::string(label), std::string(TraitsOf(functions.front()).name)});
   FunctionGroup group{
       .functions = std::move(functions), .labels = std::make_shared<const LabelSet>(own), .sizes = {}, .phases = {}};
   for (const CodeRow<KernelPhase>& phase : kKernelPhases) {
@@ -32,10 +33,12 @@ FunctionGroup GroupOf(std::vector<Function> functions, const MetricSwitches& swi
   return group;
 }
 
-std::vector<FunctionGroup> GroupsOf(const std::vector<Function>& functions, const MetricSwitches& switches) {
-  if (!switches.Keeps("collective")) return {GroupOf(functions, switches)};
+// Each function by itself, unless `label` is dropped, which tells them apart.
+std::vector<FunctionGroup> GroupsOf(const std::vector<Function>& functions, std::string_view label,
+                                    const MetricSwitches& switches) {
+  if (!switches.Keeps(label)) return {GroupOf(functions, label, switches)};
   std::vector<FunctionGroup> groups;
-  for (const Function function : functions) groups.push_back(GroupOf({function}, switches));
+  for (const Function function : functions) groups.push_back(GroupOf({function}, label, switches));
   return groups;
 }
 
@@ -49,8 +52,8 @@ FunctionGroups::FunctionGroups(const MetricSwitches& switches) {
     every.push_back(function);
     if (!TraitsOf(function).is_point_to_point) not_point_to_point.push_back(function);
   }
-  all = GroupsOf(every, switches);
-  collectives = GroupsOf(not_point_to_point, switches);
+  all = GroupsOf(every, "function", switches);
+  collectives = GroupsOf(not_point_to_point, "collective", switches);
 }
 
 }  // namespace nccl_exporter

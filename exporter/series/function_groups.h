@@ -24,7 +24,7 @@ struct SizeGroup {
 
 struct FunctionGroup {
   std::vector<Function> functions;
-  SharedLabels labels;               // collective, if it is kept
+  SharedLabels labels;               // collective or function, if it is kept
   std::vector<SizeGroup> sizes;      // of collectives
   std::vector<SharedLabels> phases;  // collective, phase; by KernelPhase
 };

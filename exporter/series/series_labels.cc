@@ -21,23 +21,26 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kJobLabel
     {"CONTAINER_NAME", "container"},
 }};
 
-// Variables that give nccl_rank_info the labels global_rank and local_rank.
+// Variables that give the labels global_rank and local_rank.
 constexpr std::array<std::string_view, 4> kRankVariables{"RANK", "SLURM_PROCID", "LOCAL_RANK", "SLURM_LOCALID"};
 
 // Names that Prometheus or a scrape configuration gives a meaning of its own, and those of CommunicatorLabels().
-constexpr std::array<std::string_view, 10> kReservedLabels{"le",   "quantile",  "job",  "instance", "type",
-                                                           "comm", "comm_name", "rank", "gpu",      "uid"};
+constexpr std::array<std::string_view, 11> kReservedLabels{
+    "le", "quantile", "job", "instance", "type", "comm", "comm_name", "rank", "global_rank", "gpu", "uid"};
 
 void Append(Labels& labels, std::string_view name, std::string_view value) {
   labels.push_back({std::string(name), ValidUtf8(value, kLabelValueLimitBytes)});
+}
+
+void AppendKnown(Labels& labels, std::string_view name, std::string_view value) {
+  if (!value.empty()) Append(labels, name, value);
 }
 
 // Whose it is first: all else is what the process says of itself.
 void AppendJobLabels(Labels& labels, const ProcessSnapshot& process) {
   Append(labels, "uid", std::to_string(process.uid));
   for (const auto& [variable, label] : kJobLabels) {
-    const std::string& value = process.Identity(variable);
-    if (!value.empty()) Append(labels, label, value);
+    AppendKnown(labels, label, process.Identity(variable));
   }
 }
 
@@ -93,6 +96,7 @@ Labels CommunicatorLabels(const ProcessSnapshot& process, const CommunicatorSnap
   Append(labels, "comm", HexText(communicator.id));
   Append(labels, "comm_name", communicator.name);
   Append(labels, "rank", std::to_string(communicator.rank));
+  AppendKnown(labels, "global_rank", GlobalRank(process));
   Append(labels, "gpu", communicator.gpu_index < 0 ? "" : std::to_string(communicator.gpu_index));
   AppendJobLabels(labels, process);
   return labels;
@@ -117,7 +121,7 @@ std::string_view LocalRank(const ProcessSnapshot& process) {
 Labels ProcessLabels(const ProcessSnapshot& process) {
   Labels labels;
   Append(labels, "pid", std::to_string(process.pid));
-  Append(labels, "global_rank", GlobalRank(process));
+  AppendKnown(labels, "global_rank", GlobalRank(process));
   AppendJobLabels(labels, process);
   return labels;
 }
@@ -126,7 +130,6 @@ Labels RankInfoLabels(const ProcessSnapshot& process, const CommunicatorSnapshot
   Labels labels;
   Append(labels, "gpu_uuid", communicator.gpu_uuid);
   Append(labels, "pci_bus_id", communicator.pci_bus_id);
-  Append(labels, "global_rank", GlobalRank(process));
   Append(labels, "local_rank", LocalRank(process));
   Append(labels, "hostname", process.host_name);
   Append(labels, "pid", std::to_string(process.pid));

@@ -24,7 +24,7 @@ TEST(SeriesMergingTest, ACommunicatorAndItsClosedPredecessorAreOneSubject) {
   AddOperation(open, Function::kAllReduce, 4 << 20, 3000000);
   AddOperation(open, Function::kAllReduce, 4 << 20, 3000000);
   const ScrapedNode scrape(NodeOf({ProcessOf(1, {open, closed})}));
-  EXPECT_EQ(scrape.Value(Metric::kCollectiveCalls), 3);
+  EXPECT_EQ(scrape.Value(Metric::kApiCalls), 3);
   EXPECT_EQ(scrape.Value(Metric::kCollectiveBytes, "size=1048576,"), 12 << 20);
   EXPECT_EQ(scrape.Value(Metric::kCollectiveBusySeconds, "size=1048576,"), 0.007);
   EXPECT_EQ(scrape.Value(Metric::kCollectiveDuration), 0.007);
@@ -58,7 +58,7 @@ TEST(SeriesMergingTest, NeverSumsWhatSegmentsOfTwoUsersClaim) {
   stranger.is_alive = false;
   AddOperation(stranger.communicators[0], Function::kAllReduce, 100, 5000);
   const ScrapedNode scrape(NodeOf({victim, stranger}));
-  EXPECT_THAT(scrape.Values(Metric::kRankAlive), testing::SizeIs(2));
+  EXPECT_THAT(scrape.Values(Metric::kProcessAlive), testing::SizeIs(2));
   EXPECT_THAT(scrape.Values(Metric::kStartedSequence), testing::SizeIs(2));
   EXPECT_EQ(scrape.Value(Metric::kCollectiveDuration, "uid=1001,"), 5e-6);
   EXPECT_EQ(scrape.Value(Metric::kEventsDropped, "uid=1001,reason=no_free_slot,"), 0);
@@ -72,10 +72,10 @@ TEST(SeriesMergingTest, OverflowSlotsOfAJobAreOneOtherCommunicator) {
   ProcessSnapshot stranger = ProcessOf(3, {overflow});
   rank0.identity = rank1.identity = {{"SLURM_JOB_ID", "5"}};
   const ScrapedNode scrape(NodeOf({rank0, rank1, stranger}));
-  EXPECT_THAT(scrape.Values(Metric::kCollectiveCalls),
+  EXPECT_THAT(scrape.Values(Metric::kApiCalls),
               testing::UnorderedElementsAre(
-                  testing::Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=5,collective=Broadcast,", 2),
-                  testing::Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,collective=Broadcast,", 1)));
+                  testing::Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=5,function=Broadcast,", 2),
+                  testing::Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,function=Broadcast,", 1)));
   EXPECT_TRUE(scrape.Values(Metric::kStartedSequence).empty());
   EXPECT_TRUE(scrape.Values(Metric::kRankInfo).empty());
 }
@@ -108,7 +108,7 @@ TEST(SeriesMergingTest, CommunicatorsBeyondTheCapFoldIntoOther) {
   EXPECT_LE(kept, 4u);
   EXPECT_EQ(capped.Value(Metric::kRankInfo, "comm=0000000000000001,"), 1) << "the first are kept";
   const double folded = static_cast<double>(10 - kept);
-  EXPECT_EQ(capped.Value(Metric::kCollectiveCalls, "comm=other,comm_name=,rank=,gpu=,uid=1000,collective=AllReduce,"),
+  EXPECT_EQ(capped.Value(Metric::kApiCalls, "comm=other,comm_name=,rank=,gpu=,uid=1000,function=AllReduce,"),
             folded);
   EXPECT_EQ(capped.Value(Metric::kCollectiveBusBytes,
                          "comm=other,comm_name=,rank=,gpu=,uid=1000,collective=AllReduce,size=1048576,"),
@@ -134,7 +134,7 @@ TEST(SeriesMergingTest, NoUserIsFoldedBecauseOfAnother) {
   EXPECT_GT(capped.drops().folded, 0u);
   EXPECT_EQ(capped.Value(Metric::kRankInfo, "comm=0000000000000001,"), 1);
   EXPECT_EQ(capped.Value(Metric::kRankInfo, "comm=0000000000000002,"), 1);
-  EXPECT_EQ(capped.Value(Metric::kRankAlive, "pid=4,"), 1);
+  EXPECT_EQ(capped.Value(Metric::kProcessAlive, "pid=4,"), 1);
 }
 
 TEST(SeriesMergingTest, WhatFitsNowhereIsLeftOutAndCounted) {
@@ -154,10 +154,10 @@ TEST(SeriesMergingTest, WhatFitsNowhereIsLeftOutAndCounted) {
   const ScrapedNode scrape(NodeOf(processes), limit);
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.Value(Metric::kRankInfo, "slurm_job_id=1,"), 1);
-  EXPECT_EQ(scrape.Value(Metric::kCollectiveCalls,
-                         "comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=2,collective=Send,"),
+  EXPECT_EQ(scrape.Value(Metric::kApiCalls,
+                         "comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=2,function=Send,"),
             1);
-  EXPECT_EQ(scrape.Values(Metric::kCollectiveCalls).size(), 2u * kFunctionCount);
+  EXPECT_EQ(scrape.Values(Metric::kApiCalls).size(), 2u * kFunctionCount);
   EXPECT_EQ(scrape.drops(), (SeriesDrops{.folded = (kJobs - 1) * per_communicator,
                                          .left_out = (kJobs - 2) * (per_communicator - kGaugesAndInfos)}));
 }

@@ -139,15 +139,15 @@ class SnapshotFamilies {
 
   size_t SamplesOf(const Process& process) const {
     size_t samples =
-        builder_.Serves(Metric::kRankAlive) + (process.is_stopped && builder_.Serves(Metric::kRankStopped));
+        builder_.Serves(Metric::kProcessAlive) + (process.is_stopped && builder_.Serves(Metric::kProcessStopped));
     for (const LossTraits& loss : kLosses) samples += builder_.Serves(MetricOf(loss.kind));
     return samples;
   }
 
   void AddProcess(const Process& sum) {
     const LabelsId process = builder_.AddLabels(sum.labels);
-    builder_.Add(Metric::kRankAlive, process, kNoLabels, sum.is_alive ? 1 : 0);
-    if (sum.is_stopped) builder_.Add(Metric::kRankStopped, process, kNoLabels, *sum.is_stopped ? 1 : 0);
+    builder_.Add(Metric::kProcessAlive, process, kNoLabels, sum.is_alive ? 1 : 0);
+    if (sum.is_stopped) builder_.Add(Metric::kProcessStopped, process, kNoLabels, *sum.is_stopped ? 1 : 0);
     builder_.CountSince(sum.since_ns);
     for (size_t i = 0; i < kLossCount; ++i) {
       builder_.Add(MetricOf(kLosses[i].kind), process, reasons_[i], static_cast<double>(sum.losses[i]));

@@ -31,13 +31,13 @@ TEST(SnapshotFamiliesTest, ACallWithoutOperationMakesAFunctionAppear) {
   CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   communicator.functions.Change(static_cast<size_t>(Function::kBroadcast)).calls = 3;
   const ScrapedNode scrape(NodeOfOne(communicator));
-  EXPECT_EQ(scrape.Value(Metric::kCollectiveCalls, "collective=Broadcast,"), 3);
+  EXPECT_EQ(scrape.Value(Metric::kApiCalls, "function=Broadcast,"), 3);
   EXPECT_EQ(scrape.Value(Metric::kCollectiveOperations, "collective=Broadcast,size=0,"), 0);
 }
 
 TEST(SnapshotFamiliesTest, AnIdleCommunicatorHasGaugesAndInfoOnly) {
   const ScrapedNode scrape(NodeOfOne(EmptyCommunicator(1, 0)));
-  EXPECT_TRUE(scrape.Values(Metric::kCollectiveCalls).empty());
+  EXPECT_TRUE(scrape.Values(Metric::kApiCalls).empty());
   EXPECT_TRUE(scrape.Values(Metric::kSendOperations).empty());
   EXPECT_EQ(scrape.Value(Metric::kStartedSequence), 0);
   EXPECT_EQ(scrape.Value(Metric::kRankInfo), 1);
@@ -53,7 +53,7 @@ TEST(SnapshotFamiliesTest, PointToPointIsSummedOverSizes) {
   EXPECT_EQ(scrape.Value(Metric::kSendTimedOperations), 2);
   EXPECT_EQ(scrape.Value(Metric::kSendBusySeconds), 4e-6);
   EXPECT_EQ(scrape.Value(Metric::kSendDuration), 4e-6);
-  EXPECT_EQ(scrape.Value(Metric::kCollectiveCalls, "collective=Send,"), 2);
+  EXPECT_EQ(scrape.Value(Metric::kApiCalls, "function=Send,"), 2);
   EXPECT_TRUE(scrape.Values(Metric::kCollectiveOperations).empty());
   EXPECT_TRUE(scrape.Values(Metric::kRecvOperations).empty());
 }
@@ -107,7 +107,7 @@ TEST(SnapshotFamiliesTest, ProgressIsAbsentWhereCompletionCannotBeSeen) {
   const ScrapedNode seeing(NodeOfOne(communicator));
   EXPECT_EQ(seeing.Value(Metric::kCompletedSequence), 8);
   EXPECT_EQ(seeing.Value(Metric::kInFlight), 1);
-  EXPECT_EQ(seeing.Value(Metric::kOldestInFlightStart, "collective=Reduce,"), 1700000000.25);
+  EXPECT_EQ(seeing.Value(Metric::kOldestInFlightStart, "function=Reduce,"), 1700000000.25);
   EXPECT_EQ(seeing.Value(Metric::kLastProgress), 1700000000.5);
 }
 
@@ -122,7 +122,7 @@ TEST(SnapshotFamiliesTest, CommunicatorsWithoutIdentityWaitForIt) {
   CommunicatorSnapshot communicator = BusyCommunicator(1);
   communicator.has_identity = false;
   const ScrapedNode scrape(NodeOfOne(communicator));
-  EXPECT_TRUE(scrape.Values(Metric::kCollectiveCalls).empty());
+  EXPECT_TRUE(scrape.Values(Metric::kApiCalls).empty());
   EXPECT_TRUE(scrape.Values(Metric::kRankInfo).empty());
 }
 
@@ -146,21 +146,24 @@ TEST(SnapshotFamiliesTest, AFinalizedCommunicatorHasNothingInFlight) {
 TEST(SnapshotFamiliesTest, RankInfoPrefersTorchsRanksToSlurms) {
   ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
   process.identity = {{"SLURM_PROCID", "5"}, {"SLURM_LOCALID", "6"}};
-  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "global_rank=5,local_rank=6,"), 1);
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "local_rank=6,"), 1);
   process.identity.push_back({"RANK", "15"});
   process.identity.push_back({"LOCAL_RANK", "16"});
-  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "global_rank=15,local_rank=16,"), 1);
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "local_rank=16,"), 1);
 }
 
 TEST(SnapshotFamiliesTest, TheNumberOfAProcessIsNotThatOfARank) {
   ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 4)});
   process.identity = {{"RANK", "1"}, {"LOCAL_RANK", "1"}};
-  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "global_rank=1,local_rank=1,"), 1);
-  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankAlive, "global_rank=1,"), 1);
+  const ScrapedNode known(NodeOf({process}));
+  EXPECT_EQ(known.Value(Metric::kRankInfo, "local_rank=1,"), 1);
+  EXPECT_EQ(known.Value(Metric::kProcessAlive, "global_rank=1,"), 1);
+  EXPECT_EQ(known.Value(Metric::kTimingDuty, "rank=4,global_rank=1,gpu=4,uid=1000,"), 1);
   process.rank_numbers_process = true;
   const ScrapedNode scrape(NodeOf({process}));
-  EXPECT_EQ(scrape.Value(Metric::kRankInfo, "global_rank=,local_rank=,"), 1);
-  EXPECT_EQ(scrape.Value(Metric::kRankAlive, "global_rank=,"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kRankInfo, "local_rank=,"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kTimingDuty, "rank=4,gpu=4,uid=1000,"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kProcessAlive, "uid=1000,"), 1);
 }
 
 TEST(SnapshotFamiliesTest, RankInfoCarriesFurtherIdentityUnlessItsNameIsTaken) {
@@ -198,22 +201,22 @@ TEST(SnapshotFamiliesTest, LossesShowAllReasonsOfTheirKindFromZero) {
             size_t{kLossCount});
 }
 
-TEST(SnapshotFamiliesTest, ARankIsAliveAsLongAsItsProcess) {
+TEST(SnapshotFamiliesTest, AProcessIsAliveUntilItHasEnded) {
   ProcessSnapshot process = ProcessOf(77, {});
   process.is_alive = true;
-  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankAlive, "pid=77,global_rank=,"), 1);
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kProcessAlive, "pid=77,uid=1000,"), 1);
   process.is_alive = false;
-  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankAlive, "pid=77,global_rank=,"), 0);
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kProcessAlive, "pid=77,uid=1000,"), 0);
 }
 
-TEST(SnapshotFamiliesTest, ARankIsStoppedOrNotWhereThatIsKnown) {
+TEST(SnapshotFamiliesTest, AProcessIsStoppedOrNotWhereThatIsKnown) {
   ProcessSnapshot process = ProcessOf(77, {});
   process.is_stopped.reset();
-  EXPECT_TRUE(ScrapedNode(NodeOf({process})).Values(Metric::kRankStopped).empty());
+  EXPECT_TRUE(ScrapedNode(NodeOf({process})).Values(Metric::kProcessStopped).empty());
   process.is_stopped = false;
-  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankStopped, "pid=77,global_rank=,"), 0);
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kProcessStopped, "pid=77,uid=1000,"), 0);
   process.is_stopped = true;
-  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankStopped, "pid=77,global_rank=,"), 1);
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kProcessStopped, "pid=77,uid=1000,"), 1);
 }
 
 TEST(SnapshotFamiliesTest, SegmentErrorsShowAllReasonsFromZero) {

@@ -37,7 +37,7 @@ TEST_F(WebPagesTest, ServesTextByDefault) {
   EXPECT_EQ(answer.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
   EXPECT_EQ(answer.headers.at("vary"), "Accept, Accept-Encoding");
   EXPECT_EQ(answer.headers.count("content-encoding"), 0u);
-  EXPECT_THAT(answer.body, testing::StartsWith("# HELP nccl_collective_calls_total "));
+  EXPECT_THAT(answer.body, testing::StartsWith("# HELP nccl_api_calls_total "));
 }
 
 TEST_F(WebPagesTest, ShowsWhatIsInFlight) {
@@ -59,7 +59,7 @@ TEST_F(WebPagesTest, CompressesWhereThatIsAccepted) {
   EXPECT_EQ(answer.headers.at("content-encoding"), "gzip");
   EXPECT_EQ(answer.headers.at("vary"), "Accept, Accept-Encoding");
   const std::string text = Gunzip(answer.body);
-  EXPECT_THAT(text, testing::StartsWith("# HELP nccl_collective_calls_total "));
+  EXPECT_THAT(text, testing::StartsWith("# HELP nccl_api_calls_total "));
   EXPECT_THAT(text, testing::HasSubstr("\nprocess_threads "));
   EXPECT_LT(answer.body.size(), text.size() / 4);
 }

@@ -79,8 +79,10 @@ class CountComparison {
 
   void Check(const std::string& function, const json& account) const {
     Labels labels = labels_;
+    labels["function"] = function;
+    Expect("nccl_api_calls_total", labels, account["calls"]);
+    labels = labels_;
     labels["collective"] = function;
-    Expect("nccl_collective_calls_total", labels, account["calls"]);
     if (!TraitsOf(FunctionByName(function)).is_point_to_point) {
       for (const uint64_t bound : kSizeClassBounds) {
         labels["size"] = std::to_string(bound);
@@ -202,7 +204,7 @@ void ExpectCountsEqual(const Exposition& scrape, const json& truth) {
       for (const auto& [function, account] : communicator["functions"].items()) comparison.Check(function, account);
     }
   }
-  for (const char* name : {"nccl_collective_calls_total", "nccl_collective_operations_total",
+  for (const char* name : {"nccl_api_calls_total", "nccl_collective_operations_total",
                            "nccl_p2p_send_operations_total", "nccl_p2p_recv_operations_total"}) {
     for (const Sample& sample : scrape.Find(name)) {
       if (sample.value == 0) continue;

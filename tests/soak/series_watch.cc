@@ -45,7 +45,7 @@ std::string WithoutGlobalRank(std::string_view key) {
 }
 
 // Gauges that a subject has for as long as it is there.
-constexpr std::string_view kSteadyGauges[] = {"nccl_rank_alive{", "nccl_communicator_info{",
+constexpr std::string_view kSteadyGauges[] = {"nccl_process_alive{", "nccl_communicator_info{",
                                               "nccl_collective_started_sequence{"};
 
 bool IsWatched(const PageSample& sample) {
@@ -53,7 +53,7 @@ bool IsWatched(const PageSample& sample) {
          std::ranges::any_of(kSteadyGauges, [&](std::string_view name) { return sample.key.starts_with(name); });
 }
 
-bool IsAlive(const PageSample& sample) { return sample.key.starts_with("nccl_rank_alive{") && sample.value == 1; }
+bool IsAlive(const PageSample& sample) { return sample.key.starts_with("nccl_process_alive{") && sample.value == 1; }
 
 }  // namespace
 

@@ -16,7 +16,7 @@
 namespace nccl_exporter::soak {
 
 // A subject is what series come and go with: a rank in a communicator, or a process, of one job. Its sign of life is a
-// counter that grows, or nccl_rank_alive of 1. Series may go when their subject has shown none for the retention time,
+// counter that grows, or nccl_process_alive of 1. Series may go when their subject has shown none for the retention time,
 // and never come back, because no two jobs of a soak share an id.
 //
 // What is wrong with many series of a page is told of the first few.

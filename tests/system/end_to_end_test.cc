@@ -264,7 +264,7 @@ TEST_F(EndToEnd, SaysNothingOfCompletionWhereNobodyTells) {
   const Exposition scrape = daemon.Scrape();
   EXPECT_GT(Sum(scrape, "nccl_collective_started_sequence"), 0);
   EXPECT_TRUE(scrape.Find("nccl_collective_completed_sequence").empty());
-  EXPECT_TRUE(scrape.Find("nccl_collective_in_flight").empty());
+  EXPECT_TRUE(scrape.Find("nccl_operations_in_flight").empty());
 }
 
 TEST_F(EndToEnd, FollowsOperationsAcrossTheNetworkOutsideOfWindows) {
@@ -279,7 +279,7 @@ TEST_F(EndToEnd, FollowsOperationsAcrossTheNetworkOutsideOfWindows) {
   const Exposition scrape = daemon.Scrape();
   const double started = scrape.Value("nccl_collective_started_sequence", {{"rank", "1"}}).value_or(0);
   const double completed = scrape.Value("nccl_collective_completed_sequence", {{"rank", "1"}}).value_or(0);
-  const double in_flight = scrape.Value("nccl_collective_in_flight", {{"rank", "1"}}).value_or(0);
+  const double in_flight = scrape.Value("nccl_operations_in_flight", {{"rank", "1"}}).value_or(0);
   EXPECT_GT(in_flight, 0);
   EXPECT_EQ(started, completed + in_flight);
   EXPECT_EQ(scrape.Value("nccl_collective_completed_sequence", {{"rank", "0"}}),
@@ -341,14 +341,14 @@ TEST_F(EndToEnd, ShowsWhatAKilledRankWasIn) {
   EXPECT_EQ(job.exit_code, 0) << job.output;
   const Exposition scrape = daemon.Scrape();
   const double started = scrape.Value("nccl_collective_started_sequence", {{"rank", "1"}}).value_or(0);
-  EXPECT_GT(scrape.Value("nccl_collective_in_flight", {{"rank", "1"}}).value_or(0), 0);
+  EXPECT_GT(scrape.Value("nccl_operations_in_flight", {{"rank", "1"}}).value_or(0), 0);
   EXPECT_LT(scrape.Value("nccl_collective_completed_sequence", {{"rank", "1"}}).value_or(started), started);
   EXPECT_EQ(scrape
-                .Find("nccl_collective_oldest_in_flight_start_timestamp_seconds",
-                      {{"rank", "1"}, {"collective", "AllReduce"}})
+                .Find("nccl_operations_oldest_in_flight_start_timestamp_seconds",
+                      {{"rank", "1"}, {"function", "AllReduce"}})
                 .size(),
             1u);
-  EXPECT_TRUE(scrape.Find("nccl_collective_oldest_in_flight_start_timestamp_seconds", {{"rank", "0"}}).empty());
+  EXPECT_TRUE(scrape.Find("nccl_operations_oldest_in_flight_start_timestamp_seconds", {{"rank", "0"}}).empty());
 }
 
 TEST_F(EndToEnd, ServesTheSameNumbersFromTwoDaemons) {
@@ -377,7 +377,7 @@ TEST_F(EndToEnd, ReportsTheIdentityOfJobProcessAndGpu) {
   EXPECT_TRUE(info[0].labels.at("gpu_uuid").starts_with("GPU-")) << info[0].labels.at("gpu_uuid");
   EXPECT_FALSE(info[0].labels.at("pci_bus_id").empty());
   EXPECT_EQ(scrape.Find("nccl_communicator_info", {{"nccl_version", "2.30.7"}, {"api_version", "6"}}).size(), 2u);
-  EXPECT_EQ(scrape.Value("nccl_communicator_ranks", {{"rank", "0"}}).value_or(0), 2);
+  EXPECT_EQ(scrape.Value("nccl_communicator_ranks", {{"rank", "0"}, {"global_rank", "0"}}).value_or(0), 2);
 }
 
 TEST_F(EndToEnd, NamesNoRankByTheNumberOfAProcessWithSeveralGpus) {
@@ -385,14 +385,14 @@ TEST_F(EndToEnd, NamesNoRankByTheNumberOfAProcessWithSeveralGpus) {
   RunJob({"--steps", "3", "--ranks-per-node", "4", "--ranks-per-process", "2", "--layout", "dp"});
   const Exposition scrape = daemon.Scrape();
   const auto info = scrape.Find("nccl_rank_info");
-  const auto alive = scrape.Find("nccl_rank_alive");
+  const auto alive = scrape.Find("nccl_process_alive");
   EXPECT_EQ(info.size(), 4u);
   EXPECT_EQ(alive.size(), 2u);
   for (const Sample& sample : info) {
-    EXPECT_EQ(sample.labels.at("global_rank"), "");
+    EXPECT_FALSE(sample.labels.contains("global_rank"));
     EXPECT_EQ(sample.labels.at("local_rank"), "");
   }
-  for (const Sample& sample : alive) EXPECT_EQ(sample.labels.at("global_rank"), "");
+  for (const Sample& sample : alive) EXPECT_FALSE(sample.labels.contains("global_rank"));
   EXPECT_EQ(nlohmann::json::parse(daemon.Get("/api/v1/node").body)["processes"][1]["global_rank"], "");
 }
 

@@ -134,7 +134,7 @@ def differences(scrape, truth):
         for communicator in rank['communicators']:
             for function, account in communicator['functions'].items():
                 where = {'comm': communicator['id'], 'rank': str(communicator['rank'])}
-                expect(account['calls'], 'nccl_collective_calls_total', collective=function, **where)
+                expect(account['calls'], 'nccl_api_calls_total', function=function, **where)
                 expect(sum(account['duration'].values()), 'nccl_collective_duration_seconds_count', collective=function, **where)
                 for size, counts in account['sizes'].items():
                     expect(counts['operations'], 'nccl_collective_operations_total', collective=function, size=size, **where)

@@ -49,8 +49,8 @@ TEST_P(EqualProgress, ShowsTheSameSequencesOnAllRanks) {
   }
   EXPECT_GE(most, 20);
   EXPECT_EQ(completed.empty(), !GetParam().completion_is_seen);
-  for (const Sample& sample : scrape.Find("nccl_collective_in_flight")) EXPECT_EQ(sample.value, 0);
-  EXPECT_TRUE(scrape.Find("nccl_collective_oldest_in_flight_start_timestamp_seconds").empty());
+  for (const Sample& sample : scrape.Find("nccl_operations_in_flight")) EXPECT_EQ(sample.value, 0);
+  EXPECT_TRUE(scrape.Find("nccl_operations_oldest_in_flight_start_timestamp_seconds").empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -117,7 +117,7 @@ class Sidecar(unittest.TestCase):
         self.eventually(lambda: sum(self.samples('nccl_collective_operations_total')) > 0, say)
         before = sum(self.samples('nccl_collective_operations_total'))
         self.eventually(lambda: sum(self.samples('nccl_collective_operations_total')) > before, say)
-        self.assertEqual(set(self.samples('nccl_rank_alive')), {1.0})
+        self.assertEqual(set(self.samples('nccl_process_alive')), {1.0})
 
     def test_metrics_flow_and_a_killed_jobs_series_and_files_vanish(self):
         job = self.start_job()

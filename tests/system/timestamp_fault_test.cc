@@ -181,7 +181,7 @@ const FaultRow kFaultRows[] = {
      nullptr,
      kChannelSkewNs},  // of a Send or Receive it is not known that it lacks a channel
     {"Backwards", {"--fault", "backwards"}, {4, 5, 6, 7}, Rest::kIsTimed, "stop_before_start"},
-    {"Zero", {"--fault", "zero"}, {4, 5, 6, 7}, Rest::kIsTimed, "zero"},
+    {"Zero", {"--fault", "zero"}, {4, 5, 6, 7}, Rest::kIsTimed, "zero_timestamp"},
     {"Equal", {"--fault", "equal"}, {4, 5, 6, 7}, Rest::kIsTimed, nullptr},
     {"JumpForward", {"--fault", "jump:by=5000000"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
     {"JumpBack", {"--fault", "jump:by=-5000000"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},

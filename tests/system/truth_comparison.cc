@@ -36,7 +36,7 @@ class FunctionComparison {
   }
 
   void Check() {
-    Expect("nccl_collective_calls_total", With("collective", name_), account_["calls"].get<double>());
+    Expect("nccl_api_calls_total", With("function", name_), account_["calls"].get<double>());
     if (is_point_to_point_) {
       CheckPointToPoint();
     } else {
@@ -173,7 +173,7 @@ void ExpectEqualsTruth(const Exposition& scrape, const json& truth) {
     }
   });
   for (const char* name : {"nccl_collective_operations_total", "nccl_p2p_send_operations_total",
-                           "nccl_p2p_recv_operations_total", "nccl_collective_calls_total"}) {
+                           "nccl_p2p_recv_operations_total", "nccl_api_calls_total"}) {
     for (const Sample& sample : scrape.Find(name)) {
       if (sample.value > 0) exported.emplace(sample.labels.at("comm"), sample.labels.at("rank"));
     }

@@ -26,13 +26,15 @@ FOREIGN = {'up', 'ALERTS', 'scrape_samples_scraped', 'DCGM_FI_DEV_SM_CLOCK', 'DC
            'DCGM_FI_DEV_GPU_TEMP', 'DCGM_FI_DEV_XID_ERRORS'}
 # Families that no panel shows, since something better stands for them.
 NOT_SHOWN = {
-    'nccl_collective_calls_total': 'for releases that announce calls without operations; operations are what panels count',
+    'nccl_api_calls_total': 'for releases that announce calls without operations; operations are what panels count',
     'nccl_p2p_recv_bytes_total': 'as many as are sent',
     'nccl_p2p_send_duration_seconds': 'the means by node tell waiting from sending',
     'nccl_p2p_recv_duration_seconds': 'the means by node tell waiting from receiving',
-    'nccl_collective_unseen_operations': 'in windows only: the panel of operations in flight is empty where there are such',
+    'nccl_operations_unseen': 'in windows only: the panel of operations in flight is empty where there are such',
     'nccl_rank_timing_duty_ratio': 'the share of operations that is timed says what came of it',
     'nccl_exporter_snapshot_timestamp_seconds': 'every scrape reads the segments anew: it is the time of the scrape',
+    'nccl_exporter_limit_bytes': 'a constant of the program: what meets it is counted as a refused request',
+    'nccl_exporter_limit_seconds': 'the same',
     'nccl_exporter_user_segment_errors_total': 'errors by cause are shown; whose files they are is for the runbook',
     'nccl_exporter_user_segments_unusable': 'an alert names user and reason',
     'nccl_exporter_user_uncompared_communicators': 'of one user with more communicators than a node has: a matter between him and the operator',

@@ -79,7 +79,7 @@ class Cluster:
 
     def labels(self, communicator, rank):
         return {'comm': communicator.id, 'comm_name': communicator.name, 'rank': str(communicator.members.index(rank)),
-                'gpu': str(rank % self.ranks_per_node), 'uid': self.uid} | self.job | self.target(rank)
+                'gpu': str(rank % self.ranks_per_node), 'global_rank': str(rank), 'uid': self.uid} | self.job | self.target(rank)
 
     def identity(self, rank):
         return {'pid': str(1000 + rank), 'global_rank': str(rank), 'uid': self.uid} | self.job | self.target(rank)
@@ -175,7 +175,7 @@ class Cluster:
         yield 'nccl_communicator_ranks', labels, communicator.ranks
         yield 'nccl_rank_info', labels | {
             'hostname': f'gpu-node-{self.node(rank)}', 'gpu_uuid': f'GPU-{rank}', 'pci_bus_id': '', 'pid': str(1000 + rank),
-            'global_rank': str(rank), 'local_rank': str(rank % self.ranks_per_node), 'timing_source': self.source(rank),
+            'local_rank': str(rank % self.ranks_per_node), 'timing_source': self.source(rank),
             'timing_reason': 'default'}, 1
 
     def progress(self, communicator, rank, t, count, labels):
@@ -190,22 +190,22 @@ class Cluster:
                 completed += hang.ahead
                 in_flight = 1
                 progress = hang.at + clock
-                own = labels | {'collective': hang.collectives.get(rank, communicator.collective or 'Recv')}
+                own = labels | {'function': hang.collectives.get(rank, communicator.collective or 'Recv')}
                 if self.source(rank) != 'none':
-                    yield 'nccl_collective_oldest_in_flight_start_timestamp_seconds', own, hang.at + clock
+                    yield 'nccl_operations_oldest_in_flight_start_timestamp_seconds', own, hang.at + clock
         yield 'nccl_collective_started_sequence', labels, started
         if self.source(rank) != 'none':
             yield 'nccl_collective_completed_sequence', labels, completed
-            yield 'nccl_collective_in_flight', labels, in_flight
+            yield 'nccl_operations_in_flight', labels, in_flight
         if progress:
-            yield 'nccl_collective_last_progress_timestamp_seconds', labels, progress
+            yield 'nccl_operations_last_progress_timestamp_seconds', labels, progress
 
     def add_targets(self, table, index, t):
         for rank in self.ranks:
             if self.scraped(self.node(rank), t) and self.served(rank, t):
                 labels = ','.join(f'{k}="{v}"' for k, v in self.identity(rank).items())
-                table.setdefault(f'nccl_rank_alive{{{labels}}}', {})[index] = int(self.alive(rank, t))
-                table.setdefault(f'nccl_rank_stopped{{{labels}}}', {})[index] = int(self.halted(rank, t))
+                table.setdefault(f'nccl_process_alive{{{labels}}}', {})[index] = int(self.alive(rank, t))
+                table.setdefault(f'nccl_process_stopped{{{labels}}}', {})[index] = int(self.halted(rank, t))
         for node in {self.node(rank) for rank in self.ranks}:
             labels = f'job="nccl",instance="node{node}:9828"'
             up = self.scraped(node, t)
