@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether NCCL may announce launches by host functions of CUDA streams: then on a thread of the CUDA driver, at the
-// same time as the thread that calls announces others of the same communicator. Any thread.
+// Flag of a process in which NCCL may announce launches by host functions of CUDA streams. Any thread.
 //
-// The rule of 2.27.7 to 2.31.2 (enqueue.cc, isHostCbEnq): a plan that is captured, a later one while host functions of
-// captured plans are pending on the communicator's resources, which other communicators may share, or every plan with
-// CUDA_LAUNCH_BLOCKING. All else is announced by the thread that calls, and NCCL allows one at a time on a
-// communicator.
+// A host function runs on a thread of the CUDA driver. It may announce a launch while the thread that calls announces
+// another one of the same communicator. NCCL uses one (2.27.7 to 2.31.2 enqueue.cc, isHostCbEnq):
+//   - for a plan that is captured,
+//   - for a later plan, while host functions of captured plans are pending; communicators may share their stream,
+//   - for every plan with CUDA_LAUNCH_BLOCKING.
+// The thread that calls announces everything else. NCCL allows one such thread at a time on a communicator.
 //
+// Why two threads that announce on one communicator at a time both see the flag:
 //   1. The start event of a captured call comes before its plan is made. It sets the flag.
-//   2. Host functions come after 1, by the driver's own locks, so their thread sees the flag.
-//   3. A thread that has not seen the flag announces its own calls only, and what a host function announces for it was
-//      handed over later. So two threads that announce on one communicator at a time both see it.
+//   2. A host function comes after 1 by the driver's own locks, so its thread sees the flag.
+//   3. A thread that has not seen the flag announces its own calls. A host function that announces for it was handed
+//      over later, so it runs after those announcements.
 #pragma once
 
 #include <atomic>

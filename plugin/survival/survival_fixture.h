@@ -191,4 +191,13 @@ class SurvivalTest : public testing::Test {
   std::string directory_;
 };
 
+// Operations on the only communicator: all were complete and timed, by their own times, and nothing was lost.
+inline void ExpectAllTimed(const View& view, uint64_t operations) {
+  EXPECT_EQ(view.Started(), operations);
+  EXPECT_EQ(view.Completed(), operations);
+  EXPECT_EQ(view.Timed(), operations);
+  EXPECT_EQ(view.InHistogram(), operations);
+  EXPECT_EQ(view.InFlight(), 0u);
+}
+
 }  // namespace nccl_exporter::survival

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the real shared library starts, what it exports, and when it does nothing.
+#include "plugin/library_fixture.h"
+
+namespace nccl_exporter {
+namespace {
+
+TEST_F(LibraryTest, ReusesASlotAfterTheRetentionTimeAndNotBefore) {
+  setenv("NCCL_EXPORTER_COMMUNICATORS", "1", 1);
+  setenv("NCCL_EXPORTER_RETENTION_SECONDS", "1", 1);
+  InChild([&] {
+    const V6* table = Load();
+    Job first(table, 1);
+    first.AllReduce();
+    table->finalize(first.context);
+    Job too_early(table, 2);
+    const layout::SegmentHeader* header = Map();
+    EXPECT_EQ(Slot(header, 0)->communicator_id, 1u);
+    EXPECT_EQ(Read(header->losses[static_cast<size_t>(Loss::kNoFreeCommunicatorSlot)]), 1u);
+    usleep(1'050'000);
+    Job second(table, 3);
+    EXPECT_EQ(Slot(header, 0)->communicator_id, 3u);
+    EXPECT_EQ(Read(Slot(header, 0)->state), layout::StateWord(2, layout::SlotState::kLive));
+    EXPECT_EQ(Read(Slot(header, 0)->functions[static_cast<size_t>(Function::kAllReduce)].calls), 0u);
+    first.AllReduce();  // with the context of the communicator that is gone
+    EXPECT_EQ(Read(Slot(header, 0)->functions[static_cast<size_t>(Function::kAllReduce)].calls), 0u);
+    EXPECT_GT(Read(header->losses[static_cast<size_t>(Loss::kUnknownContext)]), 0u);
+    unsetenv("NCCL_EXPORTER_RETENTION_SECONDS");
+  });
+  unsetenv("NCCL_EXPORTER_COMMUNICATORS");
+  unsetenv("NCCL_EXPORTER_RETENTION_SECONDS");
+}
+
+TEST_F(LibraryTest, SaysOnceThatItCannotWorkAndLeavesTheMaskAlone) {
+  setenv("NCCL_EXPORTER_DIR", "/nonexistent", 1);
+  InChild([&] {
+    const V6* table = Load();
+    Job first(table), second(table);
+    EXPECT_EQ(first.context, nullptr);
+    EXPECT_EQ(first.mask, 0);
+    ASSERT_EQ(log_lines.size(), 1u);
+    EXPECT_EQ(
+        log_lines[0],
+        "2 nccl-exporter: no metrics from this process: cannot open segment directory /nonexistent: No such file or "
+        "directory");
+    first.AllReduce();
+    EXPECT_EQ(table->finalize(nullptr), abi::kSuccess);
+  });
+}
+
+TEST_F(LibraryTest, IsSwitchedOffByItsVariable) {
+  setenv("NCCL_EXPORTER_ENABLE", "0", 1);
+  InChild([&] {
+    Job job(Load());
+    EXPECT_EQ(job.mask, 0);
+    EXPECT_TRUE(Segments().empty());
+  });
+  unsetenv("NCCL_EXPORTER_ENABLE");
+}
+
+TEST_F(LibraryTest, LearnsTheCommunicatorFromItsFirstOperationWhereInitDoesNotTell) {
+  InChild([&] {
+    using V2 = abi::ProfilerV1<abi::DescriptorV2>;
+    const V2* table = Load<V2>("ncclProfiler_v2");
+    void* context = nullptr;
+    int mask = 0;
+    EXPECT_EQ(table->init(&context, &mask), abi::kSuccess);
+    EXPECT_EQ(mask, 2 | 4 | 8);
+    const layout::CommunicatorSlot* slot = Slot(Map(), 0);
+    EXPECT_EQ(slot->has_identity, 0u);
+    abi::DescriptorV2 descriptor{};
+    descriptor.type = abi::kColl;
+    descriptor.rank = 5;
+    descriptor.coll.commHash = 0x77;
+    descriptor.coll.func = "AllGather";
+    descriptor.coll.count = 100;
+    descriptor.coll.datatype = "ncclInt8";
+    void* handle = nullptr;
+    table->startEvent(context, &handle, &descriptor);
+    EXPECT_NE(handle, nullptr);
+    EXPECT_EQ(slot->has_identity, 1u);
+    EXPECT_EQ(slot->communicator_id, 0x77u);
+    EXPECT_EQ(slot->rank, 5u);
+    EXPECT_EQ(Read(slot->functions[static_cast<size_t>(Function::kAllGather)].started.bytes[0]), 100u);
+  });
+}
+
+TEST_F(LibraryTest, AlwaysWritesTheHandleSlot) {
+  InChild([&] {
+    Job job(Load());
+    EXPECT_EQ(job.Start(abi::kProxyCtrl, nullptr), nullptr);
+    EXPECT_EQ(job.Start(1 << 20, nullptr), nullptr);
+    job.context = reinterpret_cast<void*>(0x5555555555555555);
+    EXPECT_EQ(job.Start(abi::kColl, nullptr), nullptr);
+    job.context = nullptr;
+    EXPECT_EQ(job.Start(abi::kGroup, nullptr), nullptr);
+  });
+}
+
+TEST_F(LibraryTest, ExportsSevenTablesAndNothingElseAndNeedsOnlyLibc) {
+  const auto output = [](const std::string& command) {
+    FILE* pipe = popen(command.c_str(), "r");
+    std::string text;
+    for (int c; (c = fgetc(pipe)) != EOF;) text += static_cast<char>(c);
+    pclose(pipe);
+    return text;
+  };
+  const std::string path(kLibrary);
+  EXPECT_EQ(output("nm -D --defined-only " + path + " | awk '{print $3}' | sort | tr '\\n' ' '"),
+            "ncclProfiler_v1 ncclProfiler_v2 ncclProfiler_v3 ncclProfiler_v4 ncclProfiler_v5 ncclProfiler_v6 "
+            "ncclProfiler_v7 ");
+  const std::string dynamic = output("readelf -d " + path);
+  EXPECT_NE(dynamic.find("NODELETE"), std::string::npos);
+  EXPECT_NE(dynamic.find("[libc.so.6]"), std::string::npos);
+  EXPECT_EQ(dynamic.find("[libstdc++"), std::string::npos);
+  EXPECT_EQ(dynamic.find("[libgcc"), std::string::npos);
+#if !defined(NCCL_EXPORTER_ASAN) && !defined(NCCL_EXPORTER_UBSAN)
+  EXPECT_LT(std::filesystem::file_size(path), 1u << 20);
+#endif
+}
+
+TEST_F(LibraryTest, StartsNoThread) {
+  const auto threads = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); };
+  InChild([&] {
+    const auto before = threads();
+    Job job(Load());
+    job.AllReduce();
+    EXPECT_EQ(threads(), before);
+  });
+}
+
+}  // namespace
+}  // namespace nccl_exporter

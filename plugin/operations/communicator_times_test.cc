@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a communicator makes of phases, and of times that wait for proof.
+#include <deque>
+
+#include "plugin/operations/communicator_fixture.h"
+
+namespace nccl_exporter {
+namespace {
+
+TEST_F(CommunicatorTest, SumsThePhasesOfAKernelAsMeansOfItsChannels) {
+  OpenWithPhases();
+  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 2));
+  RunPhases(ticket, 0, {1000, 1400, 1900, 2000});
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
+  RunPhases(ticket, 1, {1100, 1300, 1900, 2100});
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{300, 550, 150}));
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+TEST_F(CommunicatorTest, LeavesPhasesOutThatDoNotFitTheTimesOfTheirChannel) {
+  OpenWithPhases();
+  RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {1000, 1400, 1900, 2000}, 1001);
+  RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {3000, 3400, 3900, 4000}, 3000, 4001);
+  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 2));
+  RunPhases(ticket, 0, {5000, 5400, 5900, 6000});
+  RunChannel(ticket, 1, 5000, 6000);  // without phases
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
+  EXPECT_EQ(Timed(Function::kAllReduce), 3u);
+  EXPECT_EQ(Losses(Loss::kPhaseMismatch), 3u);
+}
+
+TEST_F(CommunicatorTest, IgnoresPhasesThatHaveNoChannelNoStartOrNoName) {
+  OpenWithPhases();
+  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 1));
+  EXPECT_FALSE(communicator_->parts().StartPhase(ticket, 0, 0, 1000)) << "its channel has not started";
+  communicator_->parts().StartChannel(ticket, 0, 1000);
+  communicator_->parts().StopPhase(ticket, 1500);
+  EXPECT_EQ(Losses(Loss::kStopWithoutStart), 1u);
+  communicator_->parts().StartPhase(ticket, 0, 3, 1000);
+  communicator_->parts().StopPhase(ticket, 2000);
+  communicator_->parts().StopPhase(ticket, 2000);
+  communicator_->parts().StampChannel(ticket, 0, 2000);
+  communicator_->parts().StopChannel(ticket, 0);
+  EXPECT_FALSE(communicator_->parts().StartPhase(ticket, 0, 0, 1000));
+  communicator_->parts().StopPhase(ticket, 2000);
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
+  EXPECT_EQ(Losses(Loss::kPhaseMismatch), 1u);
+  EXPECT_EQ(Losses(Loss::kUnknownHandle), 1u);
+  EXPECT_EQ(Timed(Function::kAllReduce), 1u);
+}
+
+TEST_F(CommunicatorTest, LeavesOutThePhasesOfAnOperationThatIsNotTimed) {
+  OpenWithPhases();
+  RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {1000, 1400, 1900, 2000}, 0, 2000);
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
+  EXPECT_EQ(Losses(Loss::kZeroTimestamp), 1u);
+}
+
+// Somebody else may change NCCL's mask.
+TEST_F(CommunicatorTest, IgnoresPhasesThatAreNotAskedFor) {
+  Open(TimingSource::kKernel);
+  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 1));
+  communicator_->parts().StartChannel(ticket, 0, 1000);
+  EXPECT_FALSE(communicator_->parts().StartPhase(ticket, 0, 0, 1000));
+  communicator_->parts().StopPhase(ticket, 2000);
+  communicator_->parts().StampChannel(ticket, 0, 2000);
+  communicator_->parts().StopChannel(ticket, 0);
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
+  EXPECT_EQ(Timed(Function::kAllReduce), 1u);
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+TEST_F(CommunicatorTest, KeepsThePhasesOfTimesThatAreHeld) {
+  OpenWithPhases();
+  std::vector<uint64_t> tickets;
+  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  RunPhases(tickets[0], 0, {1000, 1400, 1900, 2000});
+  RunPhases(tickets[1], 0, {3000, 3001, 3003, 3007});
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
+  for (size_t i = 2; i < tickets.size(); ++i) RunNext(tickets[i]);
+  EXPECT_EQ(Timed(Function::kAllReduce), 100u);
+  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{401, 502, 104}));
+}
+
+// The host has announced 100 operations before the first one's times are read.
+TEST_F(CommunicatorTest, KeepsTimesBackWhileTheHostIsFarAheadUntilLaterOnesAgree) {
+  Open(TimingSource::kKernel);
+  std::vector<uint64_t> tickets;
+  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  RunNext(tickets[0]);
+  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).completed), 1u);
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+  for (size_t i = 1; i < tickets.size(); ++i) RunNext(tickets[i]);
+  EXPECT_EQ(Timed(Function::kAllReduce), 100u);
+}
+
+TEST_F(CommunicatorTest, DropsTimesThatLaterOnesContradictWhileTheHostIsFarAhead) {
+  Open(TimingSource::kKernel);
+  std::vector<uint64_t> tickets;
+  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  gpu_ns_ += 1'000'000'000;  // those of later operations
+  RunNext(tickets[0]);
+  RunNext(tickets[1]);
+  gpu_ns_ -= 1'000'000'000;
+  RunNext(tickets[2]);
+  EXPECT_EQ(Losses(Loss::kRingOverrun), 2u);
+  for (size_t i = 3; i < tickets.size(); ++i) RunNext(tickets[i]);
+  EXPECT_EQ(Timed(Function::kAllReduce), 98u);
+  EXPECT_EQ(Losses(Loss::kRingOverrun), 2u);
+  EXPECT_TRUE(communicator_->FollowsOperations()) << "no drift";
+}
+
+TEST_F(CommunicatorTest, DropsWhatItHoldsWhenItIsFinalized) {
+  Open(TimingSource::kKernel);
+  std::vector<uint64_t> tickets;
+  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  RunNext(tickets[0]);
+  communicator_->Finalize();
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+  EXPECT_EQ(Losses(Loss::kRingOverrun), 1u);
+}
+
+// House rule: a slot is used anew. What could not be dropped at finalize is not the next communicator's.
+TEST_F(CommunicatorTest, DoesNotHandOverTimesItHoldsToTheNextCommunicatorOfItsSlot) {
+  Open(TimingSource::kKernel);
+  std::vector<uint64_t> tickets;
+  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  for (int i = 0; i < 30; ++i) RunNext(tickets[static_cast<size_t>(i)]);
+  Open(TimingSource::kKernel);  // as after a finalize that did not get the lock, whose holder is interrupted
+  RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  EXPECT_EQ(Timed(Function::kAllReduce), 1u);
+  EXPECT_EQ(Losses(Loss::kRingOverrun), 30u);
+}
+
+TEST_F(CommunicatorTest, DropsTheOldestTimesThatItHoldsWhenThereAreTooMany) {
+  Open(TimingSource::kKernel);
+  std::deque<uint64_t> tickets;
+  for (uint64_t i = 0; i < HeldTimes::kCapacity + 150; ++i) {
+    tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+    if (tickets.size() < 100) continue;
+    RunNext(tickets.front());
+    tickets.pop_front();
+  }
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+  EXPECT_EQ(Losses(Loss::kRingOverrun), 51u);
+  for (const uint64_t ticket : tickets) RunNext(ticket);
+  for (int i = 0; i < 30; ++i) RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  const uint64_t total = HeldTimes::kCapacity + 180;
+  EXPECT_EQ(Timed(Function::kAllReduce) + Losses(Loss::kRingOverrun), total);
+  EXPECT_LT(Losses(Loss::kRingOverrun), 200u);
+}
+
+// Nothing says that a thousand operations that ran unseen did not overrun what was read before them.
+TEST_F(CommunicatorTest, DoesNotBelieveTimesAcrossManyOperationsThatItDidNotFollow) {
+  Open(TimingSource::kKernel);
+  std::vector<uint64_t> tickets;
+  for (uint64_t i = 0; i < kOperationEntries; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(8, 1)));
+  for (int i = 0; i < 10; ++i) RunNext(tickets[static_cast<size_t>(i)]);
+  for (int i = 0; i < 200; ++i) communicator_->StartOperation(AllReduce(8, 1));  // 10 of them find a place
+  RunNext(communicator_->StartOperation(AllReduce(8, 1)));
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+  communicator_->Finalize();
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+}
+
+TEST_F(CommunicatorTest, HoldsTheTimesOfAReleaseOnProbationUntilManyAgreeWithTheCpu) {
+  communicator_->Open(TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {}, true);
+  for (uint32_t i = 1; i < LaunchJudge::kProbationLaunches; ++i) {
+    RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  }
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+  EXPECT_EQ(LoadRelaxed(slot_->probation_launches), 1u);
+  EXPECT_EQ(Completed(Function::kAllReduce), LaunchJudge::kProbationLaunches - 1);
+  for (int i = 0; i < 10; ++i) RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  EXPECT_EQ(Timed(Function::kAllReduce), LaunchJudge::kProbationLaunches + 9);
+  EXPECT_EQ(LoadRelaxed(slot_->probation_launches), 0u);
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+TEST_F(CommunicatorTest, DropsTheTimesOfAReleaseThatFailsItsProbation) {
+  communicator_->Open(TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {}, true);
+  for (int i = 0; i < 10; ++i) RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  OperationStart late = AllReduce(1 << 20, 1);
+  late.call_is_bound = true;
+  RunChannel(communicator_->StartOperation(late), 0, gpu_ns_, gpu_ns_ + 5'000'000'000);
+  EXPECT_FALSE(communicator_->FollowsOperations());
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+  EXPECT_EQ(Losses(Loss::kDrift), 10u);
+  EXPECT_EQ(LoadRelaxed(slot_->drift_cause), static_cast<uint64_t>(DriftCause::kContradiction));
+}
+
+TEST_F(CommunicatorTest, ShowsTheFirstCauseThatEndedItsTiming) {
+  communicator_->Open(TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {.hides_parts = true});
+  communicator_->StartOperation(AllReduce(8, 1));
+  EXPECT_EQ(LoadRelaxed(slot_->drift_cause), static_cast<uint64_t>(DriftCause::kNone));
+  OperationStart to_self = PointToPoint(Function::kSend, 1 << 20, 1);
+  to_self.peer = 2;
+  to_self.is_to_self = true;
+  communicator_->StartOperation(to_self);
+  EXPECT_EQ(LoadRelaxed(slot_->drift_cause), static_cast<uint64_t>(DriftCause::kMessageToSelf));
+  communicator_->EndKernelTiming();
+  EXPECT_EQ(LoadRelaxed(slot_->drift_cause), static_cast<uint64_t>(DriftCause::kMessageToSelf));
+}
+
+TEST_F(CommunicatorTest, CountsTheTimesThatItHoldsForAReleaseOnProbationByThatCause) {
+  communicator_->Open(TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {}, true);
+  for (int i = 0; i < 10; ++i) RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  communicator_->Finalize();
+  EXPECT_EQ(Timed(Function::kAllReduce), 0u);
+  EXPECT_EQ(Losses(Loss::kUnproven), 10u);
+}
+
+TEST_F(CommunicatorTest, TakesWhatItCouldNotFollowForCompleteOnceALaterOperationIs) {
+  Open(TimingSource::kKernel);
+  std::vector<uint64_t> tickets;
+  for (uint64_t i = 0; i < kOperationEntries; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(8, 1)));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(communicator_->StartOperation(AllReduce(8, 1)), 0u);
+  EXPECT_EQ(Losses(Loss::kInFlightFull), 3u);
+  for (const uint64_t ticket : tickets) RunNext(ticket);
+  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).completed), kOperationEntries);
+  RunNext(communicator_->StartOperation(AllReduce(8, 1)));
+  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).completed), kOperationEntries + 4);
+  EXPECT_EQ(Operations(Function::kAllReduce), kOperationEntries + 4);
+}
+
+}  // namespace
+}  // namespace nccl_exporter

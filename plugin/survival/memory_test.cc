@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much memory the plugin takes, of the file system and of its process, and when.
+#include <fstream>
+#include <string>
+
+#include "plugin/survival/survival_fixture.h"
+
+namespace nccl_exporter::survival {
+namespace {
+
+class MemorySurvival : public SurvivalTest {
+ protected:
+  static uint64_t BytesOnDisk(const std::string& path) {
+    struct stat status {};
+    EXPECT_EQ(stat(path.c_str(), &status), 0);
+    return static_cast<uint64_t>(status.st_blocks) * 512;
+  }
+};
+
+TEST_F(MemorySurvival, TakesNoMoreSharedMemoryThanAllowed) {
+  const bool may_mount = MayMount();
+  InChild([&] {
+    ASSERT_TRUE(!may_mount || MountOwn(directory_, "size=64m"));
+    Caller<6> first;
+    const uint64_t first_slot_bytes = sizeof(layout::CommunicatorSlot);
+    uint64_t bytes = BytesOnDisk(Segments()[0]);
+    EXPECT_LE(bytes - first_slot_bytes, 1u << 20) << "at start";
+    for (uint64_t id = 1; id < 100; ++id) {
+      Caller<6> caller({.id = id});
+      caller.Run();
+      const uint64_t grown = BytesOnDisk(Segments()[0]) - bytes;
+      EXPECT_LE(grown, layout::kSlotLimitBytes);
+      bytes += grown;
+    }
+    const uint64_t at_rest = bytes;
+    for (int i = 0; i < 10'000; ++i) first.Run();
+    EXPECT_EQ(BytesOnDisk(Segments()[0]), at_rest) << "operations take nothing";
+    std::printf("100 communicators: %llu bytes\n", static_cast<unsigned long long>(bytes));
+  });
+}
+
+uint64_t PrivateDirtyKib() {
+  std::ifstream smaps("/proc/self/smaps_rollup");
+  std::string word;
+  uint64_t kib = 0;
+  while (smaps >> word) {
+    if (word == "Private_Dirty:") smaps >> kib;
+  }
+  return kib;
+}
+
+TEST_F(MemorySurvival, TakesNoMorePrivateMemoryAfterInit) {
+  if (kHasAddressSanitizer || kHasThreadSanitizer) GTEST_SKIP() << "they take memory themselves";
+  InChild([&] {
+    Caller<6> caller;
+    for (int i = 0; i < 2000; ++i) caller.Run();
+    PrivateDirtyKib();  // what reading takes is taken
+    const uint64_t before_kib = PrivateDirtyKib();
+    ASSERT_GT(before_kib, 0u);
+    constexpr int kCallbacksOfARun = 19;
+    constexpr int kRuns = 10'000'000 / kCallbacksOfARun;
+    for (int i = 0; i < kRuns; ++i) caller.Run();
+    EXPECT_EQ(Segment().Timed(), 2000u + kRuns);
+    EXPECT_LE(PrivateDirtyKib(), before_kib + 16) << "the reader's own mapping of the segment, at most";
+  });
+}
+
+constexpr uint64_t kPrivateBytes = 401'408;  // of one communicator, as docs/plugin.md says
+constexpr uint64_t kPhaseBytes = 24'576;     // the same
+
+// Pages that one communicator more takes in a process, on that release.
+template <int kVersion>
+uint64_t PrivatePages(int nccl_version) {
+  nccl::Report(nccl_version);
+  const auto taken = [] {
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages;
+  };
+  Caller<kVersion> first;
+  const uint64_t before = taken();
+  Caller<kVersion> second({.id = 2});
+  return taken() - before;
+}
+
+TEST_F(MemorySurvival, TakesRoomForPhasesOnlyWhereTheyAreAskedFor) {
+  if (kHasAddressSanitizer || kHasThreadSanitizer) GTEST_SKIP() << "they take memory themselves";
+  const auto pages = [](uint64_t bytes) {
+    const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    return (bytes + page_bytes - 1) / page_bytes;
+  };
+  InChild([&] { EXPECT_EQ(PrivatePages<7>(23206), pages(kPrivateBytes)); });
+  InChild([&] {
+    setenv("NCCL_EXPORTER_KERNEL_PHASES", "1", 1);
+    EXPECT_EQ(PrivatePages<6>(23007), pages(kPrivateBytes)) << "2.30 has no phases";
+  });
+  InChild([&] {
+    setenv("NCCL_EXPORTER_KERNEL_PHASES", "1", 1);
+    EXPECT_EQ(PrivatePages<7>(23206), pages(kPrivateBytes) + pages(kPhaseBytes));
+  });
+}
+
+}  // namespace
+}  // namespace nccl_exporter::survival
