@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two tables and what stands out, cut to the size of the screen.
 #include "exporter/commands/top_screen.h"
 
 #include <fmt/format.h>
@@ -31,7 +30,7 @@ struct Line {
   std::string_view style = {};
 };
 
-// Printable: names may hold anything.
+// A name without control characters: its writer may have chosen any bytes.
 std::string Shown(std::string_view text) {
   std::string shown;
   for (const char character : ValidUtf8(text, kNameLimitBytes)) {
@@ -41,7 +40,7 @@ std::string Shown(std::string_view text) {
   return shown;
 }
 
-// Columns that text takes: characters, as far as a terminal without double width shows them.
+// Columns that text takes. Every character counts as one; those of double width are not known here.
 size_t Width(std::string_view text) {
   return static_cast<size_t>(
       std::ranges::count_if(text, [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
@@ -79,7 +78,7 @@ std::string NameOf(const CommunicatorOnNode& communicator) {
   return name.empty() ? fmt::format("{:08x}", communicator.key.id >> 32) : name;
 }
 
-// The newest steps as bars, the highest one the longest mean time.
+// The newest steps as bars. The highest bar is the longest mean time.
 std::string Trend(const NodeHistory& history, const CommunicatorIdentity& key, Function function) {
   constexpr std::array<std::string_view, 8> kBars{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   const size_t first = history.steps() - std::min(history.steps(), kTrendSteps);
