@@ -8,7 +8,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/http/refusal.h"
-#include "exporter/option_table.h"
+#include "exporter/options.h"
 #include "exporter/version.h"
 #include "proto/droppable_labels.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A family whose row ends with this has labels beyond the named ones.
+// A family whose row ends with this has further labels.
 constexpr std::string_view kFurtherLabels = "...";
 
 Json LabelsJson(std::string_view list) {

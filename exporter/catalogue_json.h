@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of the daemon as JSON, for scripts: `nccl-exporter catalogue`.
+// The tables of the daemon as JSON, for scripts: `nccl-exporter catalogue`. A pure function, for any thread.
 #pragma once
 
 #include <string>

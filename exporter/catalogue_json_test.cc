@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "exporter/option_table.h"
+#include "exporter/options.h"
 #include "proto/data_quality.h"
 #include "proto/metric_catalogue.h"
 

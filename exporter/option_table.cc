@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/option_table.h"
-
+// kOptions, one row per flag, and the functions that store values.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "exporter/duration_text.h"
+#include "exporter/options.h"
 #include "exporter/ui/web_paths.h"
 
 namespace nccl_exporter {
@@ -40,7 +40,7 @@ bool IsListenAddress(std::string_view address) {
   return is_host && IsPort(address.substr(colon + 1));
 }
 
-// A path that clients send as it is written and that hides no page of ours.
+// A path that clients send unchanged, and that is not the path of another page.
 bool IsTelemetryPath(std::string_view path) {
   const bool is_plain = std::ranges::all_of(path, [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -95,7 +95,7 @@ bool StoreNamed(const std::string& value, Options& options, std::string&) {
   return false;
 }
 
-// A change of MetricFilter, which answers with what is wrong.
+// A change of MetricFilter, which returns what is wrong with the value.
 template <auto kChange>
 bool ChangeMetrics(const std::string& value, Options& options, std::string& complaint) {
   complaint = (options.metrics.*kChange)(value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Feeds the table of flags to CLI11.
+// ParseOptions(), which registers the table of flags with CLI11.
 #include "exporter/options.h"
 
 #include <CLI/CLI.hpp>
@@ -8,13 +8,12 @@
 #include <string_view>
 
 #include "exporter/commands/top_screen.h"
-#include "exporter/option_table.h"
 #include "exporter/version.h"
 
 namespace nccl_exporter {
 namespace {
 
-// Values as given, each flag's default where it is not.
+// The given values, or the default of a flag that is not given.
 using Values = std::array<std::vector<std::string>, kOptions.size()>;
 
 std::vector<std::string> SplitList(std::string_view list) {
@@ -55,7 +54,7 @@ void AddOptions(CLI::App& app, Values& values) {
   }
 }
 
-// Flags of `cardinality`; any of them asks for a node of that shape instead of this one.
+// Flags of `cardinality`. If one is given, a synthetic node of that shape is counted instead of this node.
 CLI::App* AddCardinality(CLI::App& app, NodeShape& shape) {
   constexpr int kMostRanks = 64;
   constexpr int kMostCommunicators = 1000;

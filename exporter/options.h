@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command line of nccl-exporter means.
+// Options, the values of a command line of nccl-exporter, and the table of its flags. For the first thread, before
+// others start.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -33,7 +35,7 @@ struct Options {
   std::string dump_segment;        // of kDump
   bool is_once = false;            // of kTop
   std::string sort = "rank";       // of kTop: one of kTopSorts
-  std::optional<NodeShape> shape;  // of kCardinality; without one, what is in segment_dirs
+  std::optional<NodeShape> shape;  // of kCardinality; without it, the segments in segment_dirs are counted
 
   std::vector<std::string> listen_addresses;
   std::string telemetry_path;
@@ -46,8 +48,25 @@ struct Options {
   LogFormat log_format = LogFormat::kLogfmt;
 };
 
-// What the command line asks for, or in `error` the one line that says what is wrong with it (then the result means
-// nothing).
+// The values of a command line. If it is wrong, `error` is one line with the reason, and the result has no meaning.
 Options ParseOptions(int argc, const char* const* argv, std::string& error);
+
+enum class FlagTakes : uint8_t {
+  kValue,
+  kValues,  // given several times; the default is a list with commas
+  kNothing,
+};
+
+// A flag: its name, what it takes, and where its value goes (option_table.cc).
+struct OptionRow {
+  std::string_view name;
+  std::string_view default_value;
+  std::string_view help;
+  FlagTakes takes;
+  // False if the flag cannot have `value`. Then `complaint`, which is the help, may be replaced by the reason.
+  bool (*store)(const std::string& value, Options& options, std::string& complaint);
+};
+
+extern const std::array<OptionRow, 13> kOptions;
 
 }  // namespace nccl_exporter

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "exporter/duration_text.h"
-#include "exporter/option_table.h"
 
 namespace nccl_exporter {
 namespace {

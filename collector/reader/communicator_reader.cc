@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a copied slot into a CommunicatorSnapshot.
 #include "collector/reader/communicator_reader.h"
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 namespace nccl_exporter {
 namespace {
 
-// Numbers that are for display and that no sane writer exceeds: beyond, they are unknown.
+// Limits of numbers that are only displayed. A number above its limit is unknown.
 constexpr uint64_t kMaxApiVersion = 255;
 constexpr uint64_t kMaxNcclVersion = 10'000'000;  // 99.99.99 is 999999
 constexpr uint64_t kMaxGpuIndex = 1023;
@@ -76,7 +75,7 @@ uint64_t OperationsOf(const layout::FunctionBlock& block) {
   return operations;
 }
 
-// `function` is as it is made.
+// `function` is new.
 void DescribeFunction(const layout::FunctionBlock& block, uint64_t operations, FunctionSnapshot& function) {
   function.calls = Load(block.calls);
   if (operations == 0) return;
@@ -109,7 +108,7 @@ void DescribeCounts(const layout::CommunicatorSlot& slot, const Moment& now, Com
   communicator.last_progress_realtime_ns = now.RealtimeOf(last_progress_ns);
 }
 
-// A finalized communicator has nothing in flight, and the parts that have not come will not come.
+// A finalized communicator has nothing in flight, and no further parts will come.
 OperationParts PartsOf(const layout::InFlightEntry& entry, bool is_closed, const Moment& now) {
   const uint64_t parts = Load(entry.parts);
   const uint64_t last_part_ns = Load(entry.last_part_ns);
@@ -137,7 +136,7 @@ InFlightOperation DescribeOperation(const layout::InFlightEntry& entry, const Op
           .parts_done = parts.done};
 }
 
-// The entries that are in use and stand at their place, oldest first.
+// The used entries whose ticket belongs to their index, oldest first.
 std::vector<const layout::InFlightEntry*> EntriesInUse(const layout::CommunicatorSlot& slot) {
   std::vector<const layout::InFlightEntry*> entries;
   for (size_t i = 0; i < layout::kInFlightEntries; ++i) {
@@ -152,13 +151,13 @@ void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now, C
   CommunicatorSnapshot& communicator = read.communicator;
   bool any_seen = false;
   for (size_t i = 0; i < kFunctionCount; ++i) any_seen = any_seen || communicator.functions[i].completed != 0;
-  bool any_in_the_dark = false;  // operations of which nobody will tell when they are complete
+  bool any_unobservable = false;  // operations whose completion no event will report
   for (const layout::InFlightEntry* entry : EntriesInUse(slot)) {
     const OperationParts parts = PartsOf(*entry, communicator.is_closed, now);
     const InFlightOperation operation = DescribeOperation(*entry, parts, now);
     any_seen = any_seen || parts.announced != 0;
     if (parts.is_untimed && parts.announced == 0) {
-      any_in_the_dark = true;
+      any_unobservable = true;
       communicator.unseen_operations += communicator.is_closed ? 0 : 1;
     }
     const OperationProgress progress = JudgeOperation(communicator.timing_source, parts);
@@ -175,9 +174,11 @@ void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now, C
     }
   }
   communicator.completed_sequence = std::min(communicator.completed_sequence, communicator.started_sequence);
-  // What finalize gave up was never seen to end, or nobody could see it: both leave the same in the slot.
-  if (communicator.is_closed && communicator.completed_sequence < communicator.started_sequence) any_in_the_dark = true;
-  communicator.completion_is_known = CompletionIsKnown(communicator.timing_source, any_seen) && !any_in_the_dark;
+  // Operations that finalize gave up had not completed, or their completion could not be seen. The slot is the same in
+  // both cases.
+  if (communicator.is_closed && communicator.completed_sequence < communicator.started_sequence)
+    any_unobservable = true;
+  communicator.completion_is_known = CompletionIsKnown(communicator.timing_source, any_seen) && !any_unobservable;
 }
 
 }  // namespace

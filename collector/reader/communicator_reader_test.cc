@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the words of a slot come to, sane and insane.
+// Fields of a slot in the snapshot, valid and invalid.
 #include "collector/reader/communicator_reader.h"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST_F(CommunicatorReaderTest, CountsOperationsOfWhichNobodySeesTheEnd) {
   writer_.Put(0, 4, FunctionV1{.operations = {3}});
   writer_.Put(0, InFlightV1{.ticket = 1, .function = kUntimedAllReduce});
   writer_.Put(0, InFlightV1{.ticket = 2, .function = kUntimedAllReduce});
-  writer_.Put(0, InFlightV1{.ticket = 3, .function = kUntimedAllReduce, .parts_announced = 2});  // proxies tell
+  writer_.Put(0, InFlightV1{.ticket = 3, .function = kUntimedAllReduce, .parts_announced = 2});  // proxies report
   EXPECT_EQ(Communicator().unseen_operations, 2u);
   EXPECT_FALSE(Communicator().completion_is_known);
   EXPECT_EQ(Communicator().in_flight.size(), 1u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One moment on the two clocks that the collector lives by, read together.
+// Moment, the two clocks that the collector uses, read together. For any thread.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ struct Moment {
   int64_t realtime_ns = 0;
   int64_t monotonic_ns = 0;
 
-  // When CLOCK_MONOTONIC showed `then_ns`, in nanoseconds since the epoch. 0 ("never") stays 0, and what claims to lie
-  // in the future is taken for now: the words come from a file that anybody may have scribbled on.
+  // The time when CLOCK_MONOTONIC showed `then_ns`, in nanoseconds since the epoch. 0 ("never") stays 0. A time in the
+  // future becomes now: it comes from a file, and its writer may have written anything.
   int64_t RealtimeOf(uint64_t then_ns) const {
     if (then_ns == 0) return 0;
     const uint64_t age_ns = AgeOf(then_ns);
@@ -28,7 +28,7 @@ struct Moment {
   }
 };
 
-// Where the collector takes the time from; tests put their own in its place.
+// The clock of the collector. Tests replace it.
 using Clock = std::function<Moment()>;
 
 inline Moment Now() {

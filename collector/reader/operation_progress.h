@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges from its parts whether an operation is in flight, see proto/README.md, rule 4: pure functions, so that the
-// rule is a table.
+// OperationProgress, judged from the parts of an operation by rule 4 of proto/README.md. Pure functions, for any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace nccl_exporter {
 
-// An operation whose parts are all done counts as complete when nothing has been heard of it for this long: the number
-// of its parts may have been an upper bound, or not announced at all.
+// An operation whose parts are all done counts as complete if no event of it came for this long. Before, more parts may
+// follow: the number of parts may have been an upper bound, or not announced at all.
 inline constexpr uint64_t kQuietNs = 1'000'000'000;
 
 // The parts (kernel channels or proxy operations) of an operation that the plugin has not seen to complete.
@@ -18,24 +18,42 @@ struct OperationParts {
   uint32_t announced = 0;
   uint32_t done = 0;
   uint64_t quiet_ns = 0;    // since the latest event of a part; 0 if there was none
-  bool is_untimed = false;  // called outside of a sampling window: only proxy operations can tell of its completion
+  bool is_untimed = false;  // called outside of a sampling window: only proxy operations report its completion
 };
 
 enum class OperationProgress : uint8_t {
-  kUnobservable,  // nothing can be said: its completion would not be seen either
+  kUnobservable,  // unknown: its completion would not be seen either
   kInFlight,
   kComplete,
 };
 
-OperationProgress JudgeOperation(TimingSource source, const OperationParts& parts);
-
-// Whether operations that do not cross the network, too, are seen to complete: if not, a communicator of which no
-// completion and no part was ever seen says nothing about completion. `any_seen`: a completion or a part was seen.
-bool CompletionIsKnown(TimingSource source, bool any_seen);
-
-// Whether the passing of time alone will make this operation complete.
+// Whether this operation will complete by the passing of time alone.
 constexpr bool CompletesByQuiet(const OperationParts& parts) {
   return parts.done >= 1 && parts.done == parts.announced;
+}
+
+constexpr OperationProgress JudgeOperation(TimingSource source, const OperationParts& parts) {
+  if (source == TimingSource::kNone) return OperationProgress::kUnobservable;
+  const bool needs_proxies = source == TimingSource::kProxy || parts.is_untimed;
+  if (needs_proxies && parts.announced == 0) return OperationProgress::kUnobservable;
+  if (CompletesByQuiet(parts) && parts.quiet_ns > kQuietNs) return OperationProgress::kComplete;
+  return OperationProgress::kInFlight;
+}
+
+// Whether operations that do not cross the network are seen to complete, too. If not, and no completion or part of a
+// communicator was ever seen (`any_seen`), its completions are unknown.
+constexpr bool CompletionIsKnown(TimingSource source, bool any_seen) {
+  switch (source) {
+    case TimingSource::kKernel:
+    case TimingSource::kKernelCpu:
+      return true;
+    case TimingSource::kProxy:
+      return any_seen;
+    case TimingSource::kNone:
+    case TimingSource::kCount:
+      break;
+  }
+  return false;
 }
 
 }  // namespace nccl_exporter

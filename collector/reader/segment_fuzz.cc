@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutates the segments of a corpus, from a seed, and reads each; says how many were read, or which promise broke.
+// Mutates the segments of a corpus, from a seed, and reads each. Reports how many were read, or the broken guarantee.
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs of the segment fuzzer, and what must hold whatever they say.
+// Guarantees that every snapshot keeps, whatever the bytes are.
 #include "collector/reader/segment_fuzz_input.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void Require(bool holds, const char* promise) {
   std::abort();
 }
 
-// Decodes and encodes again: what does not come out the same was no UTF-8.
+// Decodes and encodes again. If the result differs, the text was no UTF-8.
 bool IsUtf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const auto lead = static_cast<uint8_t>(text[i]);
@@ -63,7 +63,7 @@ void CheckFunction(const FunctionSnapshot& function) {
   Require(function.completed <= operations, "no more operations are complete than were started");
 }
 
-// Beside operations in flight there may be others of which nothing is known.
+// Operations in flight are a lower bound: others may be unknown.
 bool IsObservable(TimingSource source) { return source != TimingSource::kNone; }
 
 void CheckCommunicator(const CommunicatorSnapshot& communicator) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer's way in: any bytes are a segment.
+// Entry point of libFuzzer.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the corpus of the segment fuzzer: segments of the writer kept for layout 1, and segments of the real plugin,
-// which are named on the command line.
+// Writes the corpus of the segment fuzzer: segments of the writer for layout 1, and segments of the real plugin, which
+// are named on the command line.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -19,7 +19,7 @@ void Write(const std::filesystem::path& path, std::span<const std::byte> segment
       .write(reinterpret_cast<const char*>(input.data()), static_cast<std::streamsize>(input.size()));
 }
 
-// What tells where the segment was made.
+// Fields that identify the machine where the segment was made.
 void Anonymise(std::string& segment) {
   constexpr size_t kPid = 48;
   constexpr size_t kUid = 56;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damaged segments: whatever the bytes, the reader says a reason or a snapshot that keeps its promises.
+// Damaged segments: the reader returns a reason, or a snapshot that keeps its guarantees.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -54,7 +54,7 @@ void ExpectPromisesKept(const SegmentRead& read) {
   }
 }
 
-// Mostly the words that steer the reader: of the header, of the slots' heads, of entries in flight; sometimes any.
+// Most mutations hit fields that steer the reader: of the header, of the slots' heads, of entries in flight.
 size_t PlaceOfDamage(const V1& writer, std::mt19937_64& random) {
   const size_t slot = random() % kSlots;
   switch (random() % 4) {
@@ -90,7 +90,7 @@ TEST(SegmentMutationTest, SurvivesDamagedWords) {
     ExpectPromisesKept(read);
     usable += read.process.has_value();
   }
-  EXPECT_GT(usable, kMutations / 10);  // else the damage is too coarse to get past the header
+  EXPECT_GT(usable, kMutations / 10);  // otherwise too few inputs get past the header
 }
 
 TEST(SegmentMutationTest, SurvivesEachLengthOfTheHeaderAndSomeOfTheRest) {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies slots out of a segment, each at most a few times.
 #include "collector/reader/segment_reader.h"
 
 #include <algorithm>
@@ -16,16 +15,17 @@ using layout::CommunicatorSlot;
 using layout::InFlightEntry;
 using layout::SlotState;
 
-// A slot changes its state at most a few times in the life of a communicator: one more try nearly always does.
+// Copies of a slot at most. Its state changes a few times in the life of a communicator, so a second copy succeeds in
+// nearly all cases.
 constexpr int kSlotAttempts = 2;
 
-// No snapshot takes as long: what claims to be created later than this is not new, but wrong.
+// Longer than any snapshot takes. A communicator with a later time of creation is not new: its time is wrong.
 constexpr uint64_t kLongestReadNs = 10'000'000'000;
 
-// The part of a slot that is read: nothing that a snapshot tells stands in the ring of completions.
+// The part of a slot that is read. A snapshot needs nothing from the ring of completions behind it.
 constexpr size_t kSlotBytesRead = offsetof(CommunicatorSlot, completions);
 
-// In communicators of the usual size.
+// The memory of a communicator, in communicators of the usual size.
 uint64_t RoomOf(const CommunicatorSnapshot& communicator) {
   uint64_t bytes = communicator.in_flight.size() * sizeof(InFlightOperation);
   for (size_t i = 0; i < kFunctionCount; ++i) {
@@ -55,7 +55,7 @@ class SegmentReading {
  private:
   enum class Copy { kDone, kChanged, kFailed };
 
-  // Fills `into`, or notes the fault.
+  // Fills `into`, or records the fault.
   bool CopyAll(uint64_t offset, std::span<std::byte> into) {
     std::optional<SegmentFault> fault = nccl_exporter::CopyAll(source_, offset, into);
     if (fault) result_.fault = std::move(fault);
@@ -70,13 +70,13 @@ class SegmentReading {
   uint64_t OffsetOf(uint32_t slot) const { return directory_.OffsetOf(slot); }
   bool IsOverflow(uint32_t slot) const { return slot == directory_.overflow_slot(); }
 
-  // Those that are published and not over.
+  // Whether the communicator is published, and not finalized for longer than the retention time.
   bool IsWanted(const SlotHead& head) {
     return head.state() == SlotState::kLive ||
            (head.state() == SlotState::kClosed && !IsOver(head.closed_monotonic_ns));
   }
 
-  // Before anything is copied: what is read only to be thrown away would cost more than what is served.
+  // Called before anything is copied, so that no slot is copied in vain.
   void FindWanted() {
     for (uint32_t slot = 0; slot < directory_.heads.size(); ++slot) {
       if (!IsWanted(directory_.heads[slot])) continue;
@@ -85,7 +85,7 @@ class SegmentReading {
     }
   }
 
-  // A slot may be claimed anew, again and again, while it is copied.
+  // Copies are limited as well as results, because a slot may be claimed again and again while it is copied.
   bool HasRoom() {
     const uint64_t limit = terms_.communicator_limit;
     const bool has_room = result_.room < limit && result_.copied_slots < kSlotAttempts * limit;
@@ -98,7 +98,7 @@ class SegmentReading {
     result_.fault = SegmentFault{SegmentError::kTooManySegments, "too many communicators on the node"};
   }
 
-  // The overflow slot has no life of its own and is read in any state.
+  // The overflow slot belongs to no communicator, so it is read in any state.
   void ReadSlot(uint32_t slot) {
     Copy copy = Copy::kChanged;
     for (int attempt = 0; attempt < kSlotAttempts && copy == Copy::kChanged; ++attempt) {
@@ -112,7 +112,7 @@ class SegmentReading {
     if (copy == Copy::kDone && IsServed(slot) && HasRoom()) AddCommunicator(slot);
   }
 
-  // One that has changed since its head was read.
+  // The same for a slot that has changed since its head was read.
   bool IsStillWanted(uint32_t slot) {
     std::optional<SegmentFault> fault;
     const std::optional<SlotHead> head = ReadSlotHead(source_, OffsetOf(slot), fault);
@@ -129,8 +129,8 @@ class SegmentReading {
     return state_after.load(std::memory_order_relaxed) == state_in_copy ? Copy::kDone : Copy::kChanged;
   }
 
-  // An entry in flight is whole if it bears the same ticket after the copy as in it: a ticket is given out once, after
-  // the rest of its entry has been written. Others get ticket 0.
+  // An entry in flight is whole if its ticket is the same after the copy as in it. The plugin stores a ticket after the
+  // rest of its entry, and no ticket twice. Other entries get ticket 0.
   bool DropChangedEntries(uint32_t slot) {
     const std::span<InFlightEntry> entries(slot_->in_flight);
     const auto is_free = [](const InFlightEntry& entry) { return entry.ticket.load(std::memory_order_relaxed) == 0; };
@@ -151,7 +151,7 @@ class SegmentReading {
     return true;
   }
 
-  // Whether the copied slot has something to tell; a finalized communicator is served for the retention time.
+  // Whether the copied slot is served. A finalized communicator is, for the retention time.
   bool IsServed(uint32_t slot) {
     if (IsOverflow(slot)) return HasCounts(*slot_);
     const SlotState state = layout::StateOf(slot_->state.load(std::memory_order_relaxed));
@@ -160,7 +160,7 @@ class SegmentReading {
     return !IsOver(slot_->closed_monotonic_ns.load(std::memory_order_relaxed));
   }
 
-  // Whether a communicator that was finalized then has been served for the retention time.
+  // Whether the retention time of a communicator that was finalized then is over.
   bool IsOver(uint64_t closed_ns) {
     const uint64_t retention_ns = static_cast<uint64_t>(terms_.retention.count());
     const uint64_t age_ns = terms_.now.AgeOf(closed_ns);
@@ -170,8 +170,8 @@ class SegmentReading {
     return false;
   }
 
-  // A communicator that was created since the moment of this read is left to the next one. Its times would have to be
-  // moved back to this moment, so that its counters seemed to begin anew when they are read with their own.
+  // A communicator that was created after the moment of this read is left to the next read. Otherwise its time of
+  // creation would be moved back to this moment, and change at the next read: its counters would seem to begin again.
   bool IsNewerThanNow() {
     const uint64_t created_ns = slot_->created_monotonic_ns;
     const auto now_ns = static_cast<uint64_t>(terms_.now.monotonic_ns);

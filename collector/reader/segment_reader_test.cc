@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a segment may look like as a whole: usable, starting, faulty, changing under the reader's hands.
+// Whole segments: usable, starting, faulty, changing during the read.
 #include "collector/reader/segment_reader.h"
 
 #include <gtest/gtest.h>
@@ -187,7 +187,7 @@ TEST(SegmentReaderTest, ServesAFinalizedCommunicatorForTheRetentionTime) {
   EXPECT_TRUE(Parse(writer, terms).process->communicators.empty());
 }
 
-// Regression: it was served as created at the moment of the read, and later as created when it was.
+// Regression: it was served as created at the moment of the read, and later with its real time of creation.
 TEST(SegmentReaderTest, LeavesACommunicatorThatIsNewerThanTheReadToTheNextOne) {
   V1 writer = ReadySegment(2);
   const Moment later{.realtime_ns = kNow.realtime_ns + 2'000'000, .monotonic_ns = kNow.monotonic_ns + 2'000'000};
@@ -252,7 +252,7 @@ class ChangingSource : public SegmentSource {
   const BeforeRead before_read_;
 };
 
-constexpr size_t kStateWord = 8;  // bytes read where only the state of a slot is looked at
+constexpr size_t kStateWord = 8;  // bytes of a read of the state alone
 
 TEST(SegmentReaderTest, ReadsOfFreeSlotsTheStateAlone) {
   const V1 writer = ReadySegment(256);
@@ -297,7 +297,7 @@ TEST(SegmentReaderTest, LeavesOutOperationsInFlightThatChangedDuringTheCopy) {
   writer.Put(0, InFlightV1{.ticket = 2, .sequence = 101});
   writer.Put(0, InFlightV1{.ticket = 3, .sequence = 102});
   const ChangingSource source(writer, [&](uint64_t offset, size_t) {
-    if (offset != writer.InFlightAt(0, 0)) return;  // the second look
+    if (offset != writer.InFlightAt(0, 0)) return;  // the second read
     writer.PutWord(writer.InFlightAt(0, 0), 0);     // given back
     writer.Put(0, InFlightV1{.ticket = 2 + V1::kInFlightEntries, .sequence = 200});
   });

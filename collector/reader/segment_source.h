@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the bytes of a segment come from: the seam between reading files and judging bytes.
+// SegmentSource, the bytes of a segment: in a file, or in memory for tests and fuzzers.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +18,8 @@ class SegmentSource {
 
   virtual uint64_t Size() const = 0;
   virtual uint64_t OwnerUid() const = 0;
-  // Copies the bytes from `offset` on. Returns how many: fewer than asked for only at the end of the file; -1: failed.
+  // Copies the bytes from `offset` on. Returns their number: fewer than `into` has only at the end of the file; -1 if
+  // reading failed.
   virtual ssize_t Read(uint64_t offset, std::span<std::byte> into) const = 0;
 };
 

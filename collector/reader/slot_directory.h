@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a segment and the heads of its slots, from one walk that serves all who read the segment at that
-// moment.
+// SlotDirectory, the header of a segment and the heads of its slots. One walk serves all readers of one snapshot. For
+// the collector's thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "collector/node_snapshot.h"
-#include "collector/reader/segment_header.h"
 #include "collector/reader/segment_source.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter {
 
-// What the first words of a slot say. The state is of one moment. The others may be of the generation after it, if the
-// slot was claimed anew in the middle of the copy: whoever needs them together reads the state once more.
+struct SegmentFault {
+  SegmentError error = SegmentError::kReadFailed;
+  std::string detail;  // for messages
+};
+
+// The first fields of a slot. The state is of one moment. The others may be of the next generation, if the slot was
+// claimed again during the copy. A reader that needs them together reads the state once more.
 struct SlotHead {
   uint64_t state_word = 0;
   uint64_t closed_monotonic_ns = 0;
@@ -29,9 +34,9 @@ struct SlotHead {
 };
 
 struct SlotDirectory {
-  std::optional<ProcessSnapshot> process;  // as the header describes it, without communicators
+  std::optional<ProcessSnapshot> process;  // from the header, without communicators
   std::optional<SegmentFault> fault;  // of the header or of a slot; if there is neither, the writer is still starting
-  bool lacked_slots = false;          // the reason of `fault`: too few were left to look at
+  bool lacked_slots = false;          // the reason of `fault`: `slots_left` was used up
 
   uint64_t header_bytes = 0;
   uint64_t slot_bytes = 0;
@@ -45,10 +50,10 @@ struct SlotDirectory {
 // Reads the head of one slot; nothing if it cannot be read, with the reason in `fault`.
 std::optional<SlotHead> ReadSlotHead(const SegmentSource& source, uint64_t offset, std::optional<SegmentFault>& fault);
 
-// `slots_left`: how many slots may be looked at, counted down; null: no limit.
+// `slots_left`: the number of slots that may be examined, counted down; null: no limit.
 SlotDirectory ReadSlotDirectory(const SegmentSource& source, uint64_t* slots_left);
 
-// Fills `into`, or says why not.
+// Fills `into`, or returns the reason why it could not.
 std::optional<SegmentFault> CopyAll(const SegmentSource& source, uint64_t offset, std::span<std::byte> into);
 
 }  // namespace nccl_exporter

@@ -54,7 +54,7 @@ TEST(SlotDirectoryTest, FindsSlotsWhereTheReaderDoes) {
   for (uint32_t slot = 0; slot < kSlots; ++slot) EXPECT_EQ(DirectoryOf(writer).OffsetOf(slot), writer.SlotAt(slot));
 }
 
-// Regression: one user's slots, all that were ever used, were looked at without end.
+// Regression: the slots of one user were examined without a limit.
 TEST(SlotDirectoryTest, LooksAtNoMoreSlotsThanAreLeft) {
   uint64_t left = 7;
   EXPECT_FALSE(DirectoryOf(Segment(), &left).lacked_slots);

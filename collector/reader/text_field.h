@@ -1,13 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of a segment: a field of fixed size that ends with a NUL or with the field, and that nobody has checked yet.
+// Text fields of a segment: a fixed size, ended by a NUL or by the end of the field, unchecked so far. Pure functions,
+// for any thread.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
+
+#include "proto/utf8.h"
 
 namespace nccl_exporter {
 
-// The field's text as valid UTF-8: one bad byte in a label value would cost the whole scrape, so each becomes a '?'.
-std::string TextOf(std::span<const char> field);
+// The field's text as valid UTF-8. Each ill-formed byte becomes a '?', because one such byte in a label value would
+// make the whole scrape unreadable.
+inline std::string TextOf(std::span<const char> field) {
+  std::string_view rest(field.data(), static_cast<size_t>(std::ranges::find(field, '\0') - field.begin()));
+  std::string text;
+  while (!rest.empty()) {
+    const size_t length = CharacterBytes(rest);
+    if (length == 0) {
+      text += '?';
+    } else {
+      text += rest.substr(0, length);
+    }
+    rest.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return text;
+}
 
 }  // namespace nccl_exporter

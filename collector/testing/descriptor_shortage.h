@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes open() fail, for tests: the one way that stops root, too.
+// DescriptorShortage, which makes open() fail for tests. Permissions would not stop a test that runs as root.
 #pragma once
 
 #include <sys/resource.h>
@@ -7,7 +7,7 @@
 
 namespace nccl_exporter {
 
-// While it lives, no more than `free` further descriptors can be opened in this process.
+// While it exists, the process can open at most `free` further descriptors.
 class DescriptorShortage {
  public:
   explicit DescriptorShortage(int free) {

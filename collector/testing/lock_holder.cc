@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forks and locks. The child calls nothing but the kernel: it may be forked from a process with threads.
+// The child makes system calls only. It may be forked from a process with threads, whose locks it would wait for.
 #include "collector/testing/lock_holder.h"
 
 #include <fcntl.h>

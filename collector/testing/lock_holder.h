@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child process that holds a segment's write lock, for tests: as far as liveness goes, a training process.
+// LockHolder, a child process that holds a segment's write lock, for tests: a live training process to the collector.
 #pragma once
 
 #include <sys/types.h>

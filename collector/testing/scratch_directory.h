@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory of its own for a test, gone with the test.
+// ScratchDirectory, a directory for one test, removed at its end.
 #pragma once
 
 #include <cstdlib>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout 1.0, byte by byte.
 #include "collector/testing/segment_writer_v1.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that a writer of layout 1.0 can say must be read back, by this and every later reader of major 1.
+// Every field of layout 1.0, written and read back. Every later reader of major 1 must pass.
 #include "collector/testing/segment_writer_v1.h"
 
 #include <gtest/gtest.h>
@@ -93,7 +93,7 @@ TEST(SegmentWriterV1Test, ReadsBackTheCommunicator) {
   EXPECT_EQ(read.pci_bus_id, communicator.pci_bus_id);
 }
 
-// Counts in which no two words are the same.
+// Counts that all differ.
 FunctionV1 DistinctCounts(uint64_t first) {
   FunctionV1 counts{.duration = std::vector<uint64_t>(DurationBuckets::kCount),
                     .bandwidth = std::vector<uint64_t>(BandwidthBuckets::kCount)};
@@ -184,7 +184,7 @@ TEST(SegmentWriterV1Test, ReadsBackProgressAndTheEndOfACommunicator) {
   EXPECT_TRUE(read.is_closed);
   EXPECT_EQ(read.started_sequence, 8u);
   EXPECT_EQ(read.completed_sequence, 7u);
-  EXPECT_FALSE(read.completion_is_known);  // the eighth was given up, or nobody could see it
+  EXPECT_FALSE(read.completion_is_known);  // the eighth was given up, or its end could not be seen
   EXPECT_EQ(read.last_progress_realtime_ns, kNow.realtime_ns - 300'000'000'000);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of what happens to segments over time: a directory, a clock that the test moves, and segments in between.
+// TableFixture, for tests of segments over time: a directory, a table, and a clock that the test moves.
 #pragma once
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the flags --metrics.* take, and what they say of what they do not.
+// Values of the flags --metrics.*, and the messages about wrong ones.
 #include "exporter/catalogue/metric_filter.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what the encoders wrote; estimates nothing.
 #include "exporter/commands/cardinality.h"
 
 #include <fmt/format.h>
@@ -41,7 +40,7 @@ std::string Encoded(const Exposition& exposition, Format format) {
   return body;
 }
 
-// The bytes of the page that are this family's.
+// The bytes of this family in a scrape body.
 size_t BytesOf(const Family& family, const Exposition& exposition, Format format) {
   Exposition alone;
   const size_t bytes_of_none = Encoded(alone, format).size();
@@ -51,7 +50,7 @@ size_t BytesOf(const Family& family, const Exposition& exposition, Format format
   return Encoded(alone, format).size() - bytes_of_none;
 }
 
-// Series of a scrape in a format without and in one with native histograms.
+// Series of a scrape in a format without native histograms, and in one with them.
 std::pair<size_t, size_t> SeriesOf(const Family& family) {
   const size_t classic = family.series.size() * SamplesPerSeries(family);
   return {classic, family.scale.native ? family.series.size() : classic};
@@ -69,7 +68,7 @@ std::pair<size_t, size_t> SeriesOf(const std::shared_ptr<const NodeSnapshot>& sn
   return sum;
 }
 
-// A flag that is not given yet, and the series that would be left with it.
+// A flag that is not given, and the number of series with it.
 struct Saving {
   std::string flag;
   size_t classic_series;
@@ -127,12 +126,12 @@ void AppendFamilies(const Cardinality& cardinality, Out out) {
   }
 }
 
-void AppendPages(const Cardinality& cardinality, bool has_native, Out out) {
+void AppendBodies(const Cardinality& cardinality, bool has_native, Out out) {
   const auto append = [&](std::string_view name, size_t series, Format format) {
-    const PageCost& page = cardinality.pages[Index(format)];
-    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>12}\n", name, series, page.bytes, page.compressed_bytes);
+    const BodyCost& body = cardinality.bodies[Index(format)];
+    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>12}\n", name, series, body.bytes, body.compressed_bytes);
   };
-  fmt::format_to(out, "\n{:<58} {:>8} {:>8} {:>12}\n", "page", "samples", "bytes", "with gzip");
+  fmt::format_to(out, "\n{:<58} {:>8} {:>8} {:>12}\n", "scrape body", "samples", "bytes", "with gzip");
   append("text", cardinality.classic_series, Format::kText);
   append("OpenMetrics", cardinality.classic_series, Format::kOpenMetrics);
   append(has_native ? "protobuf, of histograms the native part" : "protobuf", cardinality.native_series,
@@ -168,8 +167,8 @@ Cardinality CardinalityOf(const std::shared_ptr<const NodeSnapshot>& snapshot, c
     cardinality.families.push_back(std::move(cost));
   }
   for (const Format format : kFormats) {
-    const std::string page = Encoded(exposition, format);
-    cardinality.pages[Index(format)] = {.bytes = page.size(), .compressed_bytes = Gzip(page).size()};
+    const std::string body = Encoded(exposition, format);
+    cardinality.bodies[Index(format)] = {.bytes = body.size(), .compressed_bytes = Gzip(body).size()};
   }
   return cardinality;
 }
@@ -182,7 +181,7 @@ std::string CardinalityText(const std::shared_ptr<const NodeSnapshot>& snapshot,
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "{} processes, {} communicators in total\n\n", snapshot->processes.size(), communicators);
   AppendFamilies(cardinality, out);
-  AppendPages(cardinality, filter.native_schema().has_value(), out);
+  AppendBodies(cardinality, filter.native_schema().has_value(), out);
   fmt::format_to(out, "\nlimit: {} samples; above it {} are folded into comm=\"other\" and {} left out\n", kSeriesLimit,
                  cardinality.drops.folded, cardinality.drops.left_out);
   AppendSavings(SavingsOf(snapshot, filter, cardinality), cardinality, out);

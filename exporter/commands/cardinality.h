@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `nccl-exporter cardinality`: the series and bytes of a node's scrape, by the encoders that serve it.
+// Cardinality, the series and bytes of a node's scrape: `nccl-exporter cardinality`. The encoders of the daemon write
+// the scrape bodies that are counted; nothing is estimated. Pure functions, for any thread.
 #pragma once
 
 #include <array>
@@ -17,12 +18,12 @@ namespace nccl_exporter {
 
 struct FamilyCost {
   std::string name;
-  size_t classic_series = 0;  // in text and OpenMetrics: each bucket is one
-  size_t native_series = 0;   // in protobuf, where native histograms are not off: a histogram is one
+  size_t classic_series = 0;  // in text and OpenMetrics: one per bucket
+  size_t native_series = 0;   // in protobuf with native histograms: one per histogram
   std::array<size_t, kFormatCount> bytes{};
 };
 
-struct PageCost {
+struct BodyCost {
   size_t bytes = 0;
   size_t compressed_bytes = 0;
 };
@@ -31,14 +32,14 @@ struct Cardinality {
   std::vector<FamilyCost> families;  // those with series
   size_t classic_series = 0;
   size_t native_series = 0;
-  std::array<PageCost, kFormatCount> pages{};
+  std::array<BodyCost, kFormatCount> bodies{};
   SeriesDrops drops;
 };
 
-// Of a daemon that serves this snapshot, its own metrics included.
+// The cost of the scrapes of a daemon that serves this snapshot, with its own metrics.
 Cardinality CardinalityOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter);
 
-// The same as a table, with what each further switch would save, and what the shipped rules miss.
+// The same as a table, with the saving of each further flag, and the families that the shipped rules miss.
 std::string CardinalityText(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter);
 
 }  // namespace nccl_exporter

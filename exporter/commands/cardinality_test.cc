@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told of a page is what the page is.
+// The reported costs are those of the scrape body that the daemon serves.
 #include "exporter/commands/cardinality.h"
 
 #include <gmock/gmock.h>
@@ -60,16 +60,16 @@ TEST(CardinalityTest, SeriesAreTheSampleLinesOfThePage) {
   }
 }
 
-TEST(CardinalityTest, BytesOfFamiliesAddUpToThePage) {
+TEST(CardinalityTest, BytesOfFamiliesAddUpToTheScrapeBody) {
   const Cardinality cardinality = CardinalityOf(NodeOfShape(kSmall), {});
   const std::string_view end = "# EOF\n";
   for (const Format format : {Format::kText, Format::kOpenMetrics, Format::kProtobuf}) {
     size_t bytes = format == Format::kOpenMetrics ? end.size() : 0;
     for (const FamilyCost& family : cardinality.families) bytes += family.bytes[static_cast<size_t>(format)];
-    const PageCost& page = cardinality.pages[static_cast<size_t>(format)];
-    EXPECT_EQ(bytes, page.bytes);
-    EXPECT_LT(page.compressed_bytes, page.bytes / 4);
-    EXPECT_GT(page.compressed_bytes, 100u);
+    const BodyCost& body = cardinality.bodies[static_cast<size_t>(format)];
+    EXPECT_EQ(bytes, body.bytes);
+    EXPECT_LT(body.compressed_bytes, body.bytes / 4);
+    EXPECT_GT(body.compressed_bytes, 100u);
   }
 }
 
@@ -88,8 +88,8 @@ TEST(CardinalityTest, ANativeHistogramIsOneSeriesUnlessOff) {
   const Cardinality classic = CardinalityOf(snapshot, classic_only);
   EXPECT_EQ(classic.native_series, classic.classic_series);
   EXPECT_EQ(classic.classic_series, both.classic_series);
-  EXPECT_LT(classic.pages[static_cast<size_t>(Format::kProtobuf)].bytes,
-            both.pages[static_cast<size_t>(Format::kProtobuf)].bytes);
+  EXPECT_LT(classic.bodies[static_cast<size_t>(Format::kProtobuf)].bytes,
+            both.bodies[static_cast<size_t>(Format::kProtobuf)].bytes);
 }
 
 TEST(CardinalityTest, TheTableSaysWhatSavesMostAndWhatTheRulesMiss) {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dump, top down: process, losses, communicators, functions, histograms, operations in flight.
 #include "exporter/commands/segment_dump.h"
 
 #include <fmt/format.h>
@@ -29,10 +28,10 @@ std::string Quoted(std::string_view text) {
   return quoted;
 }
 
-// A number that is 0 where it is not known.
+// A number that is 0 if it is unknown.
 std::string Known(uint64_t number) { return number == 0 ? "unknown" : std::to_string(number); }
 
-// One line a bucket that is not empty, in the exposed unit.
+// One line per bucket that is not empty, in the exposed unit.
 template <typename Buckets>
 void DumpHistogram(std::string_view name, std::span<const uint64_t, Buckets::kCount> counts, std::string_view unit,
                    std::string& out) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A segment in words, for people: `nccl-exporter dump SEGMENT`.
+// DumpText(), a segment as text for people: `nccl-exporter dump SEGMENT`. A pure function, for any thread.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as a job of some hours leaves them, so that a page of them is as long as a real one.
+// Counts are as large as after some hours of a job, so that a scrape body is as long as a real one.
 #include "exporter/commands/synthetic_node.h"
 
 #include <array>
@@ -12,12 +12,12 @@ namespace {
 constexpr int64_t kStartNs = 1700000000000000000;
 constexpr int64_t kSecondNs = 1000000000;
 
-// The most usual first.
+// The most common ones come first.
 constexpr std::array<Function, kCollectivesOfShape> kCollectives{
     Function::kAllReduce, Function::kAllGather, Function::kReduceScatter, Function::kBroadcast,
     Function::kReduce,    Function::kAlltoAll,  Function::kGather,        Function::kScatter};
 
-// Messages of 64 B to 512 MiB, and times about which the buckets of a real histogram are filled.
+// Messages of 64 B to 512 MiB, and times that fill about as many buckets as a real histogram has.
 void AddManyOperations(CommunicatorSnapshot& communicator, Function function) {
   constexpr int kOperations = 200;
   constexpr int kSizes = 24;
@@ -26,7 +26,7 @@ void AddManyOperations(CommunicatorSnapshot& communicator, Function function) {
     AddOperation(communicator, function, bytes, 9871 + static_cast<uint64_t>(i) * 1237 + bytes / 181);
   }
   FunctionSnapshot& counts = communicator.functions.Change(static_cast<size_t>(function));
-  // No two ranks and communicators count the same, or pages would compress better than real ones.
+  // Counts differ between ranks and communicators. Otherwise scrape bodies would compress better than real ones.
   const uint64_t seed = communicator.id ^ communicator.rank << 8 ^ static_cast<uint64_t>(function);
   const uint64_t times = 1000 + seed * 0x9e3779b97f4a7c15 % 100003;
   counts.calls *= times;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control sequences that every terminal of the last thirty years knows.
+// Uses control sequences of xterm, which all terminal emulators in use support. So terminfo is not needed.
 #include "exporter/commands/terminal.h"
 
 #include <poll.h>
@@ -23,7 +23,7 @@ void Write(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // the terminal has gone; the next Wait() says so
+    if (written <= 0) return;  // the terminal is gone; the next Wait() returns kQuit
     text.remove_prefix(static_cast<size_t>(written));
   }
 }

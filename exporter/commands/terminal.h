@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The terminal of `nccl-exporter top`: a second screen, keys one by one, signals; all given back at the end.
+// Terminal, the screen, keys and signals of `nccl-exporter top`. The destructor restores the screen. For the first
+// thread.
 #pragma once
 
 #include <termios.h>
@@ -29,8 +30,8 @@ class Terminal {
   // Replaces the screen without flicker. `screen` has at most rows() lines.
   void Draw(const std::string& screen);
 
-  // Waits for a key, for another size of the window (kOther), or for the time (kNone). A signal to end is kQuit, as is
-  // the end of the input.
+  // Waits for a key, for a change of the window's size (kOther), or for the time (kNone). A signal to end and the end
+  // of the input are kQuit.
   Key Wait(std::chrono::milliseconds limit);
 
  private:
@@ -39,7 +40,7 @@ class Terminal {
 
   termios before_{};
   const int signals_;  // descriptor
-  std::string typed_;  // keys that came together and are not taken yet
+  std::string typed_;  // keys that came together and were not returned yet
 };
 
 }  // namespace nccl_exporter

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop of snapshots, screens and keys.
 #include "exporter/commands/top.h"
 
 #include <algorithm>

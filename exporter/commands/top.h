@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `nccl-exporter top`: the page in a terminal. Reads the segments itself, so that it works without a daemon, too.
+// TopOnce() and ShowTop(), the loop of snapshots, screens and keys of `nccl-exporter top`. It reads the segments
+// itself, so it works without a daemon. For the first thread.
 #pragma once
 
 #include <chrono>
@@ -17,10 +18,10 @@ inline constexpr std::chrono::seconds kTopInterval{1};
 
 using TopSnapshots = std::function<std::shared_ptr<const NodeSnapshot>()>;
 
-// One screen, of what happened in one interval.
+// Waits one interval and returns the screen of what happened in it.
 std::string TopOnce(const TopSnapshots& snapshots, TopSort sort);
 
-// Shows a screen every interval, until the user or a signal ends it.
+// Shows a screen per interval, until the user or a signal ends it.
 void ShowTop(const TopSnapshots& snapshots, TopSort sort, Terminal& terminal);
 
 }  // namespace nccl_exporter

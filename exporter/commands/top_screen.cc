@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two tables and what stands out, cut to the size of the screen.
 #include "exporter/commands/top_screen.h"
 
 #include <fmt/format.h>
@@ -32,7 +31,7 @@ struct Line {
   std::string_view style = {};
 };
 
-// Printable: names may hold anything.
+// A name without control characters: its writer may have chosen any bytes.
 std::string Shown(std::string_view text) {
   std::string shown;
   for (const char character : ValidUtf8(text, kNameLimitBytes)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `nccl-exporter top` shows, as text: a pure function of the node, its last seconds and the size of the terminal.
+// TopScreen(), the text of `nccl-exporter top`: a pure function of the node, its last seconds and the size of the
+// terminal. For any thread.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 
 namespace nccl_exporter {
 
-// Order of the ranks; the key `s` goes to the next.
+// Order of the ranks. The key `s` selects the next one.
 enum class TopSort : uint8_t { kRank, kAge, kLate, kBehind, kCount };
 inline constexpr CodeTable<TopSort> kTopSorts{{
     {TopSort::kRank, "rank", "by rank"},
@@ -23,15 +24,16 @@ inline constexpr CodeTable<TopSort> kTopSorts{{
 static_assert(IsInOrder(kTopSorts));
 
 struct TopView {
-  size_t columns = 0;  // 0: as wide as it gets
-  size_t rows = 0;     // 0: as long as it gets, and without the line of keys
+  size_t columns = 0;  // 0: no limit
+  size_t rows = 0;     // 0: no limit, and no line of keys
   TopSort sort = TopSort::kRank;
   bool has_colours = false;
   bool is_paused = false;
   size_t first_rank = 0;  // lines of the table of ranks that are scrolled away
 };
 
-// Lines, each ended by a line feed; at most `rows` of them. Text of other processes holds no control characters.
+// At most `rows` lines, each ended by a line feed. Control characters in text of other processes are replaced, because
+// a terminal would execute them.
 std::string TopScreen(const NodeSnapshot& node, const NodeHistory& history, const TopView& view);
 
 }  // namespace nccl_exporter

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sparse buckets against the counts that they came from.
+// Sparse buckets, compared with the counts that they are made from.
 #include "exporter/exposition/native_histogram.h"
 
 #include <gmock/gmock.h>

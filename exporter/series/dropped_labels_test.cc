@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes of which less is served: what is merged then, and into what.
+// Series that dropped labels and disabled families merge or remove.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ MetricFilter Without(const std::vector<std::string>& labels) {
   return filter;
 }
 
-// Rank `rank` of the communicator, 10 * (rank + 1) operations further than none.
+// Rank `rank` of the communicator, with 10 * (rank + 1) operations.
 CommunicatorSnapshot MemberOf(uint64_t id, uint64_t rank) {
   CommunicatorSnapshot communicator = EmptyCommunicator(id, rank);
   communicator.name = "dp";

@@ -20,7 +20,7 @@
 namespace nccl_exporter {
 namespace {
 
-// Values by name and labels as text writes them, but for bounds, which are told as numbers, whatever their spelling.
+// Values by name and labels as text writes them. Bounds are numbers here, because the formats spell them differently.
 using Samples = std::map<std::string, double>;
 
 std::string Exactly(double value) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When label sets are made anew, when they are not, and when they are forgotten.
+// Label sets: made again, kept, and forgotten.
 #include "exporter/series/label_cache.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace {
 
-// So many allocations succeed; below 0 all of them.
+// The number of allocations that still succeed; below 0: all.
 int allocations_left = -1;
 
 }  // namespace
@@ -57,7 +57,7 @@ TEST(LabelCacheTest, MakesWhatSeriesLabelsSayAndNothingTwice) {
   }
 }
 
-// The name of a segment is its writer's choice.
+// The writer of a segment chooses its name.
 TEST(LabelCacheTest, TellsProcessesApartByTheirFilesWhateverTheirNames) {
   ProcessSnapshot first = EmptyProcess(1), second = EmptyProcess(2);
   second.segment = first.segment;
@@ -77,8 +77,8 @@ std::string UidOf(const SharedLabels& labels) {
   return "";
 }
 
-// Regression: the first user who named a communicator or a process had no label `uid`, whoever that was, and a copy
-// with another pod had none either.
+// Regression: the first user who named a communicator or a process had no label `uid`, and neither had a copy with
+// another pod.
 TEST(LabelCacheTest, EverySeriesOfAProcessTellsItsUserWhoeverCameFirst) {
   ProcessSnapshot victim = EmptyProcess(1), stranger = EmptyProcess(1);
   victim.uid = 1002;
@@ -95,7 +95,7 @@ TEST(LabelCacheTest, EverySeriesOfAProcessTellsItsUserWhoeverCameFirst) {
   }
 }
 
-// Regression: labels that could not be made for lack of memory were taken for made at the next scrape.
+// Regression: labels that memory did not suffice for counted as made at the next scrape.
 TEST(LabelCacheTest, MakesLabelsAnewThatMemoryDidNotSufficeFor) {
   ProcessSnapshot process = EmptyProcess(1);
   process.host_name = std::string(100, 'h');

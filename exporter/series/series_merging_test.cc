@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators that share their labels, and nodes with more series than may be served.
+// Communicators that share their labels, and nodes with more series than the limit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ TEST(SeriesMergingTest, ACommunicatorAndItsClosedPredecessorAreOneSubject) {
   closed.started_sequence = 100;
   AddOperation(closed, Function::kAllReduce, 4 << 20, 1000000);
   CommunicatorSnapshot open = EmptyCommunicator(1, 0);
-  open.created_realtime_ns = closed.created_realtime_ns - 1;  // open beats newer
+  open.created_realtime_ns = closed.created_realtime_ns - 1;  // open ones come before newer ones
   open.started_sequence = 2;
   open.nodes = 4;
   AddOperation(open, Function::kAllReduce, 4 << 20, 3000000);
@@ -138,7 +138,7 @@ TEST(SeriesMergingTest, NoUserIsFoldedBecauseOfAnother) {
 
 TEST(SeriesMergingTest, WhatFitsNowhereIsLeftOutAndCounted) {
   constexpr size_t kJobs = 6;
-  constexpr size_t kGaugesAndInfos = 5;  // which comm="other" has not
+  constexpr size_t kGaugesAndInfos = 5;  // which comm="other" does not have
   std::vector<ProcessSnapshot> processes;
   for (uint64_t job = 1; job <= kJobs; ++job) {
     processes.push_back(ProcessOf(job, {}));

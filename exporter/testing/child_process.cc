@@ -29,7 +29,7 @@ std::string TextOf(const std::string& path) {
 
 }  // namespace
 
-// Output goes to files: a program that nobody reads from is not held up, as it would be by a full pipe.
+// Output goes to files. A full pipe would stop a program whose output is not read.
 ChildProcess::ChildProcess(std::vector<std::string> command, const std::map<std::string, std::string>& environment) {
   const int output = open(directory_.File(kOutput).c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
   const int error = open(directory_.File(kError).c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
@@ -71,7 +71,7 @@ int ChildProcess::Wait() {
 
 std::string ChildProcess::ReadErrorLine() {
   for (;;) {
-    const bool was_running = IsRunning();  // asked first: what was written until then is there
+    const bool was_running = IsRunning();  // before reading, so that everything written until then is read
     const std::string text = ErrorOutput();
     const size_t end = text.find('\n');
     if (end != std::string::npos || !was_running) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program under test: its output, its exit code and signals to it.
+// ChildProcess, a program under test: its output, its exit code and signals to it.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Delimited MetricFamily messages decoded by protoc's code, for tests of what the daemon encodes.
+// Delimited MetricFamily messages decoded by protoc's code, for tests of the encoder.
 #pragma once
 
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
@@ -16,7 +16,7 @@ namespace nccl_exporter {
 
 namespace decoded = io::prometheus::client;
 
-// All messages of a body; the test fails where one is cut off, or holds fields that the schema does not know.
+// All messages of a scrape body. The test fails if one is truncated, or has fields that the schema does not know.
 inline std::vector<decoded::MetricFamily> DecodedFamilies(std::string_view body) {
   google::protobuf::io::ArrayInputStream input(body.data(), static_cast<int>(body.size()));
   std::vector<decoded::MetricFamily> families;
@@ -34,7 +34,7 @@ inline std::vector<decoded::MetricFamily> DecodedFamilies(std::string_view body)
   return families;
 }
 
-// Counts of the native buckets by index, those of 0 left out.
+// Counts of the native buckets by index, without those of 0.
 inline std::map<int, uint64_t> NativeBuckets(const decoded::Histogram& histogram) {
   std::map<int, uint64_t> buckets;
   int index = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for what another process does.
+// Eventually(), which waits for the effect of another process.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ inline void SleepMilliseconds(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
-// Repeats `condition` until it holds or the time is over; says whether it held.
+// Repeats `condition` until it is true or the time is over. Returns whether it was true.
 template <typename Condition>
 bool Eventually(Condition condition, int seconds = 20) {
   for (int i = 0; i < seconds * 50; ++i) {

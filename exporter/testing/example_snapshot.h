@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hand-made snapshot for tests.
+// ExampleSnapshot(), a hand-written snapshot for tests.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace nccl_exporter {
 
-// A node on which everything occurs that an exposition can show: see the golden files in testdata.
+// A node with every metric and every state that an exposition can show: see exporter/series/testdata.
 std::shared_ptr<const NodeSnapshot> ExampleSnapshot();
 
 }  // namespace nccl_exporter

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is compared whole with the files in testdata: the example snapshot in every form in which people meet it.
+// GoldenText, the example snapshot in every form that people see. Tests compare each whole with a file in testdata.
 #pragma once
 
 #include <array>
 #include <string>
 #include <string_view>
+
+#include "exporter/catalogue/metric_filter.h"
+#include "exporter/commands/segment_dump.h"
+#include "exporter/exposition/encoder.h"
+#include "exporter/series/snapshot_families.h"
+#include "exporter/testing/example_snapshot.h"
 
 namespace nccl_exporter {
 
@@ -13,9 +19,21 @@ struct GoldenText {
   std::string (*text)();
 };
 
-std::string ExampleAsText();
-std::string ExampleAsOpenMetrics();
-std::string ExampleAsDump();
+template <typename FormatEncoder>
+std::string ExampleAs() {
+  Exposition exposition = ExpositionOfCatalogue();
+  SeriesMemory memory;
+  AddSnapshotFamilies(ExampleSnapshot(), kSeriesLimit, memory, exposition);
+  std::string text;
+  FormatEncoder().Encode(exposition, text);
+  return text;
+}
+
+inline std::string ExampleAsText() { return ExampleAs<TextEncoder>(); }
+
+inline std::string ExampleAsOpenMetrics() { return ExampleAs<OpenMetricsEncoder>(); }
+
+inline std::string ExampleAsDump() { return DumpText(ExampleSnapshot()->processes.front()); }
 
 inline constexpr std::array<GoldenText, 3> kGoldenTexts{{
     {"scrape.txt", ExampleAsText},

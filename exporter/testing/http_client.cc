@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcurl for requests, a plain socket for what libcurl would not send.
+// libcurl sends requests, a plain socket the bytes that libcurl refuses to send.
 #include "exporter/testing/http_client.h"
 
 #include <arpa/inet.h>
@@ -15,7 +15,8 @@
 namespace nccl_exporter {
 namespace {
 
-// A server that hangs fails its test, and not by the test's own time limit.
+// A server that hangs fails its test with an answer of status 0, before the test's time limit ends it without a
+// message.
 constexpr long kTimeoutSeconds = 60;
 
 size_t AppendBody(char* data, size_t size, size_t count, void* body) {

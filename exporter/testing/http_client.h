@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client for tests of what is served over loopback.
+// HttpAnswer, and requests over loopback, for tests.
 #pragma once
 
 #include <map>
@@ -11,10 +11,10 @@ namespace nccl_exporter {
 struct HttpAnswer {
   int status = 0;                              // 0: no answer
   std::map<std::string, std::string> headers;  // names in lower case
-  std::string body;                            // as it came, compressed or not
+  std::string body;                            // unchanged, compressed or not
 };
 
-// How to speak TLS: whom to trust, who to be, as files; empty: nobody.
+// Files for TLS: the trusted authority, and the client's certificate and key. Empty: none.
 struct ClientTls {
   std::string ca_file;
   std::string certificate_file = {};
@@ -37,11 +37,11 @@ inline HttpAnswer Get(int port, const std::string& path, const std::vector<std::
   return Request(port, "GET", path, headers);
 }
 
-// A connection from that address of this host that has sent `bytes` and waits to be read and closed; -1 where there is
-// none.
+// Connects from that address of this host, sends `bytes` and returns the open socket; -1 if there is no connection. The
+// caller reads and closes it.
 int Send(int port, const std::string& bytes, const std::string& from = "127.0.0.1");
 
-// Sends `bytes` as they are and returns all that comes back until the server closes the connection.
+// Sends `bytes` unchanged. Returns everything that the server sends until it closes the connection.
 std::string Exchange(int port, const std::string& bytes, const std::string& from = "127.0.0.1");
 
 }  // namespace nccl_exporter

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of encoders: an exposition of one family with one series, whose labels are a, b and its own.
+// OneFamily(), for tests of encoders: an exposition of one family with one series, whose labels are a, b and own.
 #pragma once
 
 #include <string>

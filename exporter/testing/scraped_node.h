@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A snapshot scraped for tests: values by metric and labels, with every series checked to be the only one of its
-// labels.
+// ScrapedNode, the scrape of a snapshot for tests: values by metric and labels. It checks that no two series have the
+// same labels.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elliptic curves, since their keys are made at once.
+// Keys are elliptic curves, because these are made in microseconds.
 #include "exporter/testing/test_certificates.h"
 
 #include <arpa/inet.h>
@@ -54,7 +54,7 @@ void AddName(gnutls_x509_crt_t certificate, std::string_view name) {
   }
 }
 
-// What one of GnuTLS' functions makes of it in PEM.
+// The PEM text that one of GnuTLS' functions exports.
 template <typename Export>
 std::string Pem(Export export_pem) {
   gnutls_datum_t text{};

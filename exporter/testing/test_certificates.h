@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Authorities and certificates for tests, made on the spot.
+// Authorities and certificates for tests, made when a test runs.
 #pragma once
 
 #include <gnutls/x509.h>
@@ -24,7 +24,7 @@ class TestAuthority {
     std::string certificate;
     std::string key;
   };
-  // What a certificate is good for.
+  // The purpose of a certificate.
   enum class Use { kAnything, kServersOnly };
   // For names like "IP:127.0.0.1", "DNS:prometheus", "URI:spiffe://a/b" and "EMAIL:a@b".
   Issued Issue(const std::vector<std::string>& alternative_names, Use use = Use::kAnything) const;

@@ -24,7 +24,7 @@ std::vector<std::string> Load(const std::filesystem::path& directory) {
   return corpus;
 }
 
-// Characters that mean something are likelier than others; pieces of other texts are put in.
+// Characters with a meaning in the format are more likely than others. Pieces of other texts are inserted.
 void Mutate(std::string& input, const std::vector<std::string>& corpus, std::mt19937_64& random) {
   constexpr std::string_view kMeaningful = "\r\n\r\n  \t:/%?*#-,;=.q01[]{}'\"&|>$";
   const size_t place = random() % (input.size() + 1);

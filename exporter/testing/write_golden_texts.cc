@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the golden files anew, to be reviewed as a change: bazel run //exporter/testing:write_golden_texts --
-// "$PWD/exporter/testdata"
+// Writes the golden files, to be reviewed as a change:
+// bazel run //exporter/testing:write_golden_texts -- "$PWD/exporter/series/testdata"
 #include <cstdio>
 #include <fstream>
 #include <string>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function an object of the answer.
 #include "exporter/ui/node_json.h"
 
 #include <fmt/format.h>
@@ -22,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Four digits say what a chart can show, and keep the answer small; NaN becomes null.
+// Rounded to four digits: charts show no more, and the answer stays small. NaN becomes null.
 Json Rounded(double value) {
   if (!std::isfinite(value)) return nullptr;
   if (value == 0) return 0;
@@ -163,7 +162,7 @@ Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeH
           {"history", HistoryJson(of.key, function, history)}};
 }
 
-// Ranks that must be here and are not: known only where the communicator lives on this node alone.
+// Ranks that must be on this node and are not. Known only if all ranks of the communicator are on this node.
 Json MissingJson(const CommunicatorOnNode& of) {
   constexpr size_t kMostNamed = 64;
   const CommunicatorSnapshot& any = *of.ranks.front().communicator;
@@ -204,7 +203,7 @@ Json NamedCounts(const CodeTable<Id>& rows, const std::array<uint64_t, kCountOf<
   return object;
 }
 
-// Of each cause and owner the latest file.
+// The latest file per cause and owner.
 Json SegmentTroubles(const NodeSnapshot& node) {
   Json troubles = Json::array();
   for (const SegmentTrouble& trouble : node.segment_troubles) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node as JSON: the contract of /api/v1/node, which docs/api.md describes.
+// NodeJson(), the answer of /api/v1/node. Its contract is docs/api.md. A pure function, for any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace nccl_exporter {
 
-// What the daemon knows of itself.
+// Facts about the daemon itself.
 struct DaemonFacts {
   std::string node_name;
   std::string telemetry_path;
   int64_t start_realtime_ns = 0;
 };
 
-// Rates and means are over this time.
+// The time over which rates and means are computed.
 inline constexpr double kRecentSeconds = 30;
 
-// Operations in flight that are listed for each rank, oldest first; there may be more.
+// Maximum of listed operations in flight per rank, oldest first.
 inline constexpr size_t kListedInFlight = 4;
 
 std::string NodeJson(const NodeSnapshot& node, const NodeHistory& history, const DaemonFacts& facts);

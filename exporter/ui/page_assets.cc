@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of files, and conditional requests for them.
 #include "exporter/ui/page_assets.h"
 
 #include <fmt/format.h>
@@ -53,7 +52,7 @@ void Replace(std::string& text, std::string_view placeholder, std::string_view v
   }
 }
 
-// FNV-1a: tells versions of our own files apart, nothing more.
+// FNV-1a. It distinguishes versions of these files, and must not be used against an attacker.
 std::string EtagOf(std::string_view text) {
   uint64_t hash = 14695981039346656037u;
   for (const char character : text) hash = (hash ^ static_cast<uint8_t>(character)) * 1099511628211u;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that the daemon's page is made of, from page/, compiled in: each compressed once, and told apart by an
-// ETag.
+// PageAssets, the files of the daemon's page (page/), compiled in. Each is compressed once and has an ETag. Immutable
+// after construction: any thread may call.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace nccl_exporter {
 
-// Nothing from elsewhere, nothing inline: names of communicators that hold markup stay text whatever the script does.
+// Allows nothing from elsewhere and nothing inline. So markup in the name of a communicator cannot run as a script.
 inline constexpr std::string_view kContentSecurityPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'";
@@ -21,7 +21,7 @@ class PageAssets {
  public:
   explicit PageAssets(std::string_view telemetry_path);
 
-  // The part at `request.path`, or nothing but its headers where the client has it already; status 404 for other paths.
+  // The file at `request.path`, or its headers only if the client already has it. Status 404 for other paths.
   HttpResponse Answer(const HttpRequest& request) const;
 
  private:

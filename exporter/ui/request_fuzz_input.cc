@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of the server, with all that stands behind it, whatever bytes a client sends: it goes on, and what it
-// answers is an answer of ours.
+// Guarantees of the server and everything behind it, whatever bytes a client sends: it continues to serve, and each
+// answer is one of its own.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ void Require(bool holds, const char* promise) {
   std::abort();
 }
 
-// A daemon without its collector. The file of its web configuration is gone at once; what it said stays in force.
+// A daemon without its collector. The file of its web configuration is removed at once; its content stays in force.
 class Served {
  public:
   explicit Served(const std::string& web_config) : path_(Written(web_config)), file_(path_, error_) {
@@ -62,11 +62,11 @@ class Served {
                      [this](Refusal refusal) { scrape_page_.Count(refusal); }};
 };
 
-// All that comes back for a client that has nothing more to say.
+// The whole answer for a client that sends nothing more.
 std::string AnswerTo(std::string_view bytes, int port) {
   std::string answer;
   const int connection = Send(port, std::string(bytes));
-  if (connection < 0) return answer;  // closed before it could say all
+  if (connection < 0) return answer;  // closed before all was sent
   shutdown(connection, SHUT_WR);
   std::array<char, 65536> part{};
   for (ssize_t got = 0; (got = recv(connection, part.data(), part.size(), 0)) > 0;) {
@@ -98,7 +98,7 @@ bool IsOurHeader(std::string_view line) {
   return colon != std::string_view::npos && std::ranges::find(kNames, line.substr(0, colon)) != kNames.end();
 }
 
-// Of the first answer, the head.
+// The head of the first answer.
 void CheckHead(std::string_view head) {
   constexpr std::array kStatuses{100, 200, 304, 400, 401, 404, 405, 413, 414, 417, 431, 501, 503, 505};
   Require(head.starts_with("HTTP/1.1 ") || head.starts_with("HTTP/1.0 "), "an answer is one of HTTP/1");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The paths that the daemon serves, besides that of the metrics.
+// The paths that the daemon serves, except that of the metrics.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ inline constexpr std::string_view kReadyPath = "/-/ready";
 inline constexpr std::string_view kInFlightPath = "/debug/inflight";
 inline constexpr std::string_view kNodeApiPath = "/api/v1/node";
 
-// Parts of the page at kLandingPath.
+// Files of the page at kLandingPath.
 inline constexpr std::string_view kPageStylePath = "/page.css";
 inline constexpr std::string_view kPageScriptPath = "/page.js";
 inline constexpr std::string_view kPageChartsPath = "/charts.js";
