@@ -23,6 +23,7 @@ constexpr std::array kFormats{Format::kText, Format::kOpenMetrics, Format::kProt
 
 size_t Index(Format format) { return static_cast<size_t>(format); }
 
+// The exposition that a daemon with the default limit serves, with its own metrics.
 Exposition ExpositionOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter,
                         SeriesDrops& drops) {
   Exposition exposition = ExpositionOfCatalogue(filter);
@@ -40,7 +41,8 @@ std::string Encoded(const Exposition& exposition, Format format) {
   return body;
 }
 
-// The bytes of this family in a scrape body.
+// The bytes of this family in a scrape body. Encoders write each family independently of the others, so a body with
+// this family alone has the same bytes.
 size_t BytesOf(const Family& family, const Exposition& exposition, Format format) {
   Exposition alone;
   const size_t bytes_of_none = Encoded(alone, format).size();
@@ -139,8 +141,8 @@ void AppendBodies(const Cardinality& cardinality, bool has_native, Out out) {
 }
 
 void AppendSavings(const std::vector<Saving>& savings, const Cardinality& now, Out out) {
-  constexpr size_t kShown = 12;
-  constexpr double kLeastPercent = 1;
+  constexpr size_t kShown = 12;        // the list is sorted: later ones save less
+  constexpr double kLeastPercent = 1;  // a smaller saving is not worth a flag
   fmt::format_to(out, "\n{:<66} {:>8} {:>8}  {}\n", "what would save most", "classic", "native", "shipped rules");
   for (size_t i = 0; i < std::min(kShown, savings.size()); ++i) {
     const Saving& saving = savings[i];
