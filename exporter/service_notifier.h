@@ -64,6 +64,7 @@ inline ServiceNotifier::ServiceNotifier() : path_(Take("NOTIFY_SOCKET")) {
   if (path_.empty()) return;
   socket_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   const bool is_for_us = !pid || *pid == getpid();
+  // A day. A longer period protects nothing, and its nanoseconds could overflow.
   constexpr int64_t kLongestUs = int64_t{86400} * 1000000;
   if (period_us && *period_us <= kLongestUs && is_for_us) {
     watchdog_interval_ = std::chrono::microseconds(*period_us) / 2;

@@ -23,6 +23,7 @@ constexpr std::array kFormats{Format::kText, Format::kOpenMetrics, Format::kProt
 
 size_t Index(Format format) { return static_cast<size_t>(format); }
 
+// The exposition that a daemon with the default limit serves, with its own metrics.
 Exposition ExpositionOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter,
                         SeriesDrops& drops) {
   Exposition exposition = ExpositionOfCatalogue(filter);
@@ -40,7 +41,8 @@ std::string Encoded(const Exposition& exposition, Format format) {
   return body;
 }
 
-// The bytes of this family in a scrape body.
+// The bytes of this family in a scrape body. Encoders write each family independently of the others, so a body with
+// this family alone has the same bytes.
 size_t BytesOf(const Family& family, const Exposition& exposition, Format format) {
   Exposition alone;
   const size_t bytes_of_none = Encoded(alone, format).size();

@@ -19,11 +19,11 @@
 namespace nccl_exporter {
 namespace {
 
-constexpr size_t kNameLimitBytes = 24;
+constexpr size_t kNameLimitBytes = 24;  // one long name must not push the other columns off the screen
 constexpr size_t kTrendSteps = 30;
-constexpr double kRateSeconds = 5;  // rates and means are over this time
-constexpr size_t kMostFindings = 4;
-constexpr double kHangSeconds = 30;
+constexpr double kRateSeconds = 5;   // rates and means are over this time
+constexpr size_t kMostFindings = 4;  // the tables must stay visible on a small screen
+constexpr double kHangSeconds = 30;  // as in the page (page.js): a longer operation stands out
 constexpr std::string_view kHighlight = "\x1b[1;31m", kTitle = "\x1b[1m", kPlain = "\x1b[0m";
 
 struct Line {

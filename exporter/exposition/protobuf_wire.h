@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wire format of protocol buffers, as much of it as MetricFamily takes: each function appends one field.
+// The wire format of protocol buffers, as far as MetricFamily needs it. Each function appends one field. For any
+// thread.
 #pragma once
 
 #include <bit>
@@ -12,6 +13,7 @@ namespace nccl_exporter::wire {
 
 enum class Type : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2 };
 
+// Seven bits per byte, the lowest first: at most ten bytes.
 inline void AppendVarint(uint64_t value, std::string& out) {
   constexpr uint64_t kMore = 0x80;
   char bytes[10];
@@ -41,6 +43,7 @@ inline void AppendUint(uint32_t field, uint64_t value, std::string& out) {
 // sint32 and sint64.
 inline void AppendSint(uint32_t field, int64_t value, std::string& out) { AppendUint(field, ZigZag(value), out); }
 
+// Little-endian, whatever the order of the host is.
 inline void AppendDouble(uint32_t field, double value, std::string& out) {
   AppendTag(field, Type::kFixed64, out);
   const auto bits = std::bit_cast<uint64_t>(value);

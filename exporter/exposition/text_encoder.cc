@@ -13,7 +13,8 @@
 namespace nccl_exporter {
 namespace {
 
-// Grows `out` by at most `bytes`, which `write` fills from the pointer that it gets to the one that it returns.
+// Grows `out` by at most `bytes`. `write` gets a pointer to them and returns the end of what it wrote. It must not
+// write more than `bytes`: nothing checks it, because a check per character would be most of the cost.
 template <typename WriteFunction>
 void AppendWith(std::string& out, size_t bytes, WriteFunction write) {
   const size_t size = out.size();
@@ -55,7 +56,7 @@ void SampleText::Append(const Family& family, std::string& out) const {
 }
 
 void SampleText::AppendScalars(const Family& family, std::string& out) const {
-  constexpr size_t kPunctuationBytes = 8;
+  constexpr size_t kPunctuationBytes = 8;  // braces, comma, space and line feed are 5
   for (const Series& series : family.series) {
     const std::string_view group = LabelsText(series.group_labels);
     const std::string_view variable = LabelsText(series.variable_labels);
@@ -90,7 +91,7 @@ void SampleText::AppendHistogram(const Family& family, const Series& series, con
   const std::string bucket = family.name + "_bucket{" + labels + (labels.empty() ? "" : ",") + "le=\"";
   const std::string tail = labels.empty() ? " " : '{' + labels + "} ";
   const auto append_bucket = [&](std::string_view bound, uint64_t count) {
-    constexpr size_t kPunctuationBytes = 8;
+    constexpr size_t kPunctuationBytes = 8;  // quote, brace, space and line feed are 4
     AppendWith(out, bucket.size() + bound.size() + kPunctuationBytes + kNumberTextBytes, [&](char* at) {
       at = WriteText(at, bucket);
       at = WriteText(at, bound);
@@ -100,6 +101,7 @@ void SampleText::AppendHistogram(const Family& family, const Series& series, con
       return at;
     });
   };
+  // Buckets of the text formats are cumulative, Series::counts are not.
   uint64_t count = 0;
   size_t next = 0;
   for (size_t i = 0; i < bounds.size(); ++i) {

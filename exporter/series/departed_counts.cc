@@ -27,6 +27,7 @@ void Add(const CommunicatorSnapshot& more, CommunicatorSnapshot& sum) {
   *sum.arrivals += *more.arrivals;
 }
 
+// Erases label sets without a remembered member: their last member is gone, and the series ends.
 template <typename Map, typename Remembered>
 void KeepSharedOnly(const std::vector<Remembered>& remembered, Map& departed) {
   std::set<SharedLabels> shared;
@@ -52,6 +53,7 @@ void DepartedCounts::Begin(const NodeSnapshot& snapshot) {
   for (const ProcessOf& one : processes_) {
     if (!processes.contains(KeyOf(*one.process))) AddDeparted(one);
   }
+  // In this order: the remembered members point into the previous snapshot.
   communicators_.clear();
   processes_.clear();
   previous_.reset();

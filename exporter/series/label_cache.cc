@@ -84,6 +84,7 @@ SharedLabels LabelCache::Intern(Labels labels) {
     const bool is_other = label.name == "comm" && label.value == kOtherCommunicator;
     return !filter_.Keeps(label.name) && !is_other;
   });
+  // Weak, so that a set lives only as long as an entry or a scrape that is still sent uses it.
   std::weak_ptr<const LabelSet>& place = interned_[labels];
   SharedLabels set = place.lock();
   if (set == nullptr) {
@@ -100,6 +101,7 @@ void LabelCache::Sweep() {
     forgotten +=
         std::erase_if(process.communicators, [&](const auto& item) { return item.second.used_in_sweep != sweep_; });
   }
+  // The walk over all interned sets is needed only if an entry went or was replaced.
   if (std::exchange(has_replaced_, false) || forgotten != 0) {
     std::erase_if(interned_, [](const auto& item) { return item.second.expired(); });
   }

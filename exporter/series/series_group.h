@@ -2,11 +2,11 @@
 // SeriesGroup, the communicators that have the same labels and are therefore one to Prometheus. For the thread that
 // makes the scrape.
 //
-// In most cases a label set belongs to one communicator alone. Several communicators share one in these cases:
-// - A communicator is made again with the same id; the closed one is still served for the retention time.
-// - Two processes outside any job report the same id and rank.
-// - Labels are dropped.
-// - The label is comm="other".
+// In most cases a label set belongs to one communicator alone. Several communicators share one in four cases:
+//   - A communicator is made again with the same id. The closed one is still served for the retention time.
+//   - Two processes outside any job report the same id and rank.
+//   - Labels are dropped.
+//   - The label is comm="other".
 // Then counters and histograms are summed, gauges are merged as their rows say (communicator_series.cc), and each
 // member in use has its own info metrics.
 #pragma once

@@ -43,6 +43,7 @@ class SnapshotFamilies {
         builder_(exposition),
         communicators_(builder_, memory.labels, memory.functions) {}
 
+  // Nearly all nodes fit, so everything is added at once. Only if it does not fit, it is removed and added by shares.
   SeriesDrops Add() {
     memory_.departed.Begin(snapshot_);
     AddSegments();

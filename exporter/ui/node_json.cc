@@ -35,6 +35,7 @@ Json Time(int64_t realtime_ns) {
   return static_cast<double>(realtime_ns / 1000000) / 1e3;
 }
 
+// Text of another process. Its length is limited, so that one name cannot make the answer large.
 Json Text(std::string_view text) { return ValidUtf8(text, kLabelValueLimitBytes); }
 
 Json LossesOf(const std::array<uint64_t, kLossCount>& counts) {
@@ -164,7 +165,7 @@ Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeH
 
 // Ranks that must be on this node and are not. Known only if all ranks of the communicator are on this node.
 Json MissingJson(const CommunicatorOnNode& of) {
-  constexpr size_t kMostNamed = 64;
+  constexpr size_t kMostNamed = 64;  // `ranks` may be any number: another process wrote it
   const CommunicatorSnapshot& any = *of.ranks.front().communicator;
   if (any.nodes != 1 || any.ranks == 0) return nullptr;
   std::set<uint64_t> here;
@@ -258,6 +259,7 @@ std::string NodeJson(const NodeSnapshot& node, const NodeHistory& history, const
                     {"history", HistoryFrame(history)},
                     {"processes", std::move(processes)},
                     {"communicators", std::move(communicators)}};
+  // Texts are valid UTF-8 here. If one were not, `replace` keeps the answer; the default throws.
   return answer.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 

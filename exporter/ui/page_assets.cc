@@ -32,6 +32,7 @@ constexpr std::array kAssets{
     AssetRow{kApiDocumentPath, "text/plain; charset=utf-8", kFileApiMd},
 };
 
+// `text` for the content of an element, or for an attribute in double quotes.
 std::string HtmlText(std::string_view text) {
   constexpr std::array<std::pair<char, std::string_view>, 3> kEscapes{{{'&', "&amp;"}, {'<', "&lt;"}, {'"', "&quot;"}}};
   std::string html;
