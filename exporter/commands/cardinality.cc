@@ -141,8 +141,8 @@ void AppendBodies(const Cardinality& cardinality, bool has_native, Out out) {
 }
 
 void AppendSavings(const std::vector<Saving>& savings, const Cardinality& now, Out out) {
-  constexpr size_t kShown = 12;
-  constexpr double kLeastPercent = 1;
+  constexpr size_t kShown = 12;        // the list is sorted: later ones save less
+  constexpr double kLeastPercent = 1;  // a smaller saving is not worth a flag
   fmt::format_to(out, "\n{:<66} {:>8} {:>8}  {}\n", "flags that save most", "classic", "native", "shipped rules");
   for (size_t i = 0; i < std::min(kShown, savings.size()); ++i) {
     const Saving& saving = savings[i];
