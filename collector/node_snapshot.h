@@ -17,7 +17,8 @@
 #include "proto/buckets.h"
 #include "proto/code_table.h"
 #include "proto/collective.h"
-#include "proto/data_quality.h"
+#include "proto/loss.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter {
 

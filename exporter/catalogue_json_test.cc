@@ -9,7 +9,7 @@
 #include <string>
 
 #include "exporter/options.h"
-#include "proto/data_quality.h"
+#include "proto/loss.h"
 #include "proto/metric_catalogue.h"
 
 namespace nccl_exporter {

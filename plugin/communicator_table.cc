@@ -28,7 +28,7 @@ bool CommunicatorTable::Prepare(Segment& segment, uint32_t slot, bool takes_phas
   if (!segment.Reserve(slot, NextGeneration(slot))) return false;
   Communicator* const former = communicators_[slot].load(std::memory_order_relaxed);
   const bool needs_room = takes_phases && (former == nullptr || !former->TakesPhases());
-  auto* const room = needs_room ? MakeMapped<HeldTimes::Phases>() : nullptr;
+  auto* const room = needs_room ? MakeMapped<UnconfirmedTimes::Phases>() : nullptr;
   if (needs_room && room == nullptr) return false;
   Communicator* const communicator = former != nullptr ? former : MakeMapped<Communicator>();
   if (communicator == nullptr) {

@@ -161,6 +161,6 @@ struct Job {
   }
 };
 
-inline uint64_t Read(const layout::Word& word) { return word.load(std::memory_order_relaxed); }
+inline uint64_t Read(const layout::AtomicU64& word) { return word.load(std::memory_order_relaxed); }
 
 }  // namespace nccl_exporter

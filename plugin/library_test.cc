@@ -29,7 +29,7 @@ TEST_F(LibraryTest, TurnsAnAllReduceIntoIncrements) {
     EXPECT_EQ(Read(counters.duration[DurationBuckets::IndexOf(2000)]), 10u);
     job.table->finalize(job.context);
     EXPECT_EQ(layout::StateOf(Read(slot->state)), layout::SlotState::kClosed);
-    for (const layout::Word& loss : header->losses) EXPECT_EQ(Read(loss), 0u);
+    for (const layout::AtomicU64& loss : header->losses) EXPECT_EQ(Read(loss), 0u);
   });
 }
 

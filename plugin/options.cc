@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "proto/data_quality.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter {
 namespace {

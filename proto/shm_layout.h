@@ -41,12 +41,13 @@
 
 #include "proto/buckets.h"
 #include "proto/collective.h"
-#include "proto/data_quality.h"
+#include "proto/loss.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter::layout {
 
-using Word = std::atomic<uint64_t>;
-static_assert(sizeof(Word) == 8 && Word::is_always_lock_free);
+using AtomicU64 = std::atomic<uint64_t>;
+static_assert(sizeof(AtomicU64) == 8 && AtomicU64::is_always_lock_free);
 
 inline constexpr uint32_t kMajor = 1;
 inline constexpr uint32_t kMinor = 2;
@@ -69,7 +70,7 @@ struct IdentityPair {
 };
 
 struct alignas(4096) SegmentHeader {
-  Word version;  // kVersion, stored last
+  AtomicU64 version;  // kVersion, stored last
   uint64_t magic;
   uint64_t header_bytes;  // sizeof(SegmentHeader) of the writer
   uint64_t slot_bytes;    // stride of the slots
@@ -84,8 +85,8 @@ struct alignas(4096) SegmentHeader {
   char plugin_version[32];
   char host_name[64];
   char executable[64];                  // base name of the program
-  alignas(64) Word losses[kLossWords];  // indexed by Loss
-  Word rank_numbers_process;            // 1, and then for good: RANK and its kin number the process, not a rank (1.2)
+  alignas(64) AtomicU64 losses[kLossWords];  // indexed by Loss
+  AtomicU64 rank_numbers_process;            // 1, and then for good: RANK and its kin number the process, not a rank (1.2)
   alignas(4096) IdentityPair identity[kIdentityPairs];
 };
 static_assert(sizeof(SegmentHeader) == 8192);
@@ -111,53 +112,53 @@ inline constexpr uint64_t kUntimedFlag = 1 << 8;
 // Counters of one function on one communicator.
 struct alignas(64) FunctionBlock {
   // Written by the threads that call NCCL.
-  Word calls;          // API calls (API v5 and later)
-  Word last_start_ns;  // CLOCK_MONOTONIC of the latest start
-  Word reserved_start[6];
+  AtomicU64 calls;          // API calls (API v5 and later)
+  AtomicU64 last_start_ns;  // CLOCK_MONOTONIC of the latest start
+  AtomicU64 reserved_start[6];
   struct alignas(64) {
-    Word operations[8];  // by size class
-    Word bytes[8];       // message bytes, by size class
+    AtomicU64 operations[8];  // by size class
+    AtomicU64 bytes[8];       // message bytes, by size class
   } started;
   // Written by the threads that report completions.
   struct alignas(64) {
-    Word timed_operations[8];  // by size class: operations with a measured duration
-    Word timed_bytes[8];       // message bytes of those
-    Word busy_ns[8];           // sum of their durations
+    AtomicU64 timed_operations[8];  // by size class: operations with a measured duration
+    AtomicU64 timed_bytes[8];       // message bytes of those
+    AtomicU64 busy_ns[8];           // sum of their durations
   } timed;
-  Word completed;                    // operations known complete, timed or not
-  Word last_completion_ns;           // CLOCK_MONOTONIC of the latest completion
-  Word bandwidth_sum_kib;            // sum of the bandwidth histogram's values, in KiB/s, each rounded to the nearest
-  Word phase_ns[kKernelPhaseCount];  // sums of the phases of timed operations, means of their channels (1.2)
-  Word reserved_completion[2];
-  Word duration[(DurationBuckets::kCount + 7) / 8 * 8];    // indexed by DurationBuckets::IndexOf(ns)
-  Word bandwidth[(BandwidthBuckets::kCount + 7) / 8 * 8];  // indexed by BandwidthBuckets::IndexOf(bytes per second)
+  AtomicU64 completed;                    // operations known complete, timed or not
+  AtomicU64 last_completion_ns;           // CLOCK_MONOTONIC of the latest completion
+  AtomicU64 bandwidth_sum_kib;            // sum of the bandwidth histogram's values, in KiB/s, each rounded to the nearest
+  AtomicU64 phase_ns[kKernelPhaseCount];  // sums of the phases of timed operations, means of their channels (1.2)
+  AtomicU64 reserved_completion[2];
+  AtomicU64 duration[(DurationBuckets::kCount + 7) / 8 * 8];    // indexed by DurationBuckets::IndexOf(ns)
+  AtomicU64 bandwidth[(BandwidthBuckets::kCount + 7) / 8 * 8];  // indexed by BandwidthBuckets::IndexOf(bytes per second)
 };
 
 // An operation between its start and its completion: what the rank was in, should it die or hang.
 struct alignas(64) InFlightEntry {
-  Word ticket;        // 1 + number of the operation on its communicator; 0: entry not in use
-  Word function;      // Function, in the low 8 bits; kUntimedFlag
-  Word sequence;      // NCCL's sequence number of the function (not for Send and Recv)
-  Word start_ns;      // CLOCK_MONOTONIC of the call
-  Word bytes;         // message bytes
-  Word parts;         // parts announced << 32 | parts done; a part is a kernel channel or a proxy operation
-  Word last_part_ns;  // CLOCK_MONOTONIC of the latest part's event; 0: none yet
-  Word peer;          // 1 + peer rank of Send and Recv, else 0
+  AtomicU64 ticket;        // 1 + number of the operation on its communicator; 0: entry not in use
+  AtomicU64 function;      // Function, in the low 8 bits; kUntimedFlag
+  AtomicU64 sequence;      // NCCL's sequence number of the function (not for Send and Recv)
+  AtomicU64 start_ns;      // CLOCK_MONOTONIC of the call
+  AtomicU64 bytes;         // message bytes
+  AtomicU64 parts;         // parts announced << 32 | parts done; a part is a kernel channel or a proxy operation
+  AtomicU64 last_part_ns;  // CLOCK_MONOTONIC of the latest part's event; 0: none yet
+  AtomicU64 peer;          // 1 + peer rank of Send and Recv, else 0
 };
 
 struct alignas(64) CompletionEntry {
-  Word ticket;                 // 1 + number of the completion on its communicator
-  Word function_and_sequence;  // Function << 56 | NCCL's sequence number (low 56 bits)
-  Word call_ns;                // CLOCK_MONOTONIC of the call
-  Word start_ns;               // first channel's start, in the clock of the timing source
-  Word stop_ns;                // last channel's stop, in the same clock
-  Word delivered_ns;           // CLOCK_MONOTONIC when the last stop was delivered
-  Word bytes;
-  Word members;  // operations that shared the launch: 1 means alone
+  AtomicU64 ticket;                 // 1 + number of the completion on its communicator
+  AtomicU64 function_and_sequence;  // Function << 56 | NCCL's sequence number (low 56 bits)
+  AtomicU64 call_ns;                // CLOCK_MONOTONIC of the call
+  AtomicU64 start_ns;               // first channel's start, in the clock of the timing source
+  AtomicU64 stop_ns;                // last channel's stop, in the same clock
+  AtomicU64 delivered_ns;           // CLOCK_MONOTONIC when the last stop was delivered
+  AtomicU64 bytes;
+  AtomicU64 members;  // operations that shared the launch: 1 means alone
 };
 
 struct alignas(4096) CommunicatorSlot {
-  Word state;
+  AtomicU64 state;
   uint64_t communicator_id;  // NCCL's commHash or commId: the same on all ranks
   uint64_t ranks;            // 0: not known (API v1 to v3)
   uint64_t rank;
@@ -170,15 +171,15 @@ struct alignas(4096) CommunicatorSlot {
   uint64_t gpu_index;      // 1 + index of the GPU on its node; 0: unknown
   uint64_t created_realtime_ns;
   uint64_t created_monotonic_ns;
-  Word closed_monotonic_ns;  // 0: not finalized
+  AtomicU64 closed_monotonic_ns;  // 0: not finalized
   uint64_t
       has_identity;     // 0: communicator_id and rank are not known yet (API v1 to v3 have them in the first operation)
-  Word sampling;        // SamplingWord: written at init and when the state changes (1.1; before: 0)
+  AtomicU64 sampling;        // SamplingWord: written at init and when the state changes (1.1; before: 0)
   char name[128];       // user's name of the communicator, or empty
   char gpu_uuid[64];    // "GPU-xxxxxxxx-xxxx-...", or empty
   char pci_bus_id[48];  // "0000:3b:00.0", or empty; before 1.2 it had 64 bytes, of which the last 16 were NUL
-  Word drift_cause;     // DriftCause: the first (1.2)
-  Word probation_launches;  // that have yet to agree with the CPU's clock before kernel times are believed (1.2)
+  AtomicU64 drift_cause;     // DriftCause: the first (1.2)
+  AtomicU64 probation_launches;  // that have yet to agree with the CPU's clock before kernel times are believed (1.2)
   alignas(64) FunctionBlock functions[kFunctionCount];
   InFlightEntry in_flight[kInFlightEntries];        // entry of a ticket: (ticket - 1) % kInFlightEntries
   CompletionEntry completions[kCompletionEntries];  // entry of a ticket: (ticket - 1) % kCompletionEntries

@@ -125,11 +125,11 @@ void ArrivalObserver::MeetSlots(const FileKey& key, const SegmentLook& look) {
         continue;
       }
     }
-    Meet({key, slot}, look);
+    OnFound({key, slot}, look);
   }
 }
 
-void ArrivalObserver::Meet(const RingKey& key, const SegmentLook& look) {
+void ArrivalObserver::OnFound(const RingKey& key, const SegmentLook& look) {
   const SlotHead& head = look.slots.heads[key.second];
   const auto found = rings_.find(key);
   if (found != rings_.end() && found->second.generation == head.generation()) {
@@ -243,7 +243,7 @@ void ArrivalObserver::ReadRing(Followed& followed, int64_t slew_ns, const Moment
   operations_.clear();
   const uint64_t lost = followed.ring.Read(*followed.file, operations_);
   if (operations_.empty() && lost == 0) return;
-  layout::Word state{0};
+  layout::AtomicU64 state{0};
   const auto bytes = std::as_writable_bytes(std::span(&state, 1));
   const bool is_read = followed.file->Read(followed.slot_offset, bytes) == static_cast<ssize_t>(bytes.size());
   if (!is_read || layout::GenerationOf(state.load(std::memory_order_relaxed)) != followed.generation) return;

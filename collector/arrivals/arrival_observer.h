@@ -77,7 +77,7 @@ class ArrivalObserver {
   };
 
   void MeetSlots(const FileKey& key, const SegmentLook& look);
-  void Meet(const RingKey& key, const SegmentLook& look);
+  void OnFound(const RingKey& key, const SegmentLook& look);
   void MeetAgain(Followed& followed, bool is_over);
   void Follow(const RingKey& key, const SegmentLook& look);
   bool MakeRoom(uint64_t uid);

@@ -36,7 +36,7 @@ class ClockDistance {
       *this = {};
       least_ = told;
     }
-    Remember(&Stretch::least, least_);
+    Remember(&Window::least, least_);
   }
   void LearnMost(int64_t most_ns, int64_t at_ns) {
     if (most_ns >= MostAt(at_ns)) return;
@@ -46,7 +46,7 @@ class ClockDistance {
       *this = {};
       most_ = told;
     }
-    Remember(&Stretch::most, most_);
+    Remember(&Window::most, most_);
   }
 
   bool HasLeast() const { return least_.is_known(); }
@@ -62,7 +62,7 @@ class ClockDistance {
     bool is_known() const { return at_ns != kNever; }
   };
   // The closest bounds of two seconds. A bound that was not the closest when it was learned says nothing of the rate.
-  struct Stretch {
+  struct Window {
     Bound least, most;
   };
   static constexpr int64_t kNever = INT64_MIN;
@@ -92,7 +92,7 @@ class ClockDistance {
     return Clamped(bound.value_ns + drift_ns);
   }
 
-  void Remember(Bound Stretch::*side, const Bound& bound) {
+  void Remember(Bound Window::*side, const Bound& bound) {
     if (since_ns_ == kNever) since_ns_ = bound.at_ns;
     if (bound.at_ns - since_ns_ >= kStretchNs) {
       BoundRate(bound.at_ns);
@@ -108,9 +108,9 @@ class ClockDistance {
     const auto is_recent = [&](const Bound& bound) {
       return bound.is_known() && now_ns - bound.at_ns <= kWindowNs && bound.at_ns <= now_ns;
     };
-    for (const Stretch& one : stretches_) {
+    for (const Window& one : stretches_) {
       if (!is_recent(one.least)) continue;
-      for (const Stretch& other : stretches_) {
+      for (const Window& other : stretches_) {
         if (!is_recent(other.most)) continue;
         const int64_t apart_ns = other.most.at_ns - one.least.at_ns;
         if (apart_ns == 0) continue;
@@ -126,7 +126,7 @@ class ClockDistance {
     }
     least_rate_ = least;
     most_rate_ = most;
-    for (const Stretch& stretch : stretches_) {
+    for (const Window& stretch : stretches_) {
       if (is_recent(stretch.least) && LeastOf(stretch.least, now_ns) > LeastAt(now_ns)) least_ = stretch.least;
       if (is_recent(stretch.most) && MostOf(stretch.most, now_ns) < MostAt(now_ns)) most_ = stretch.most;
     }
@@ -135,7 +135,7 @@ class ClockDistance {
   Bound least_, most_;  // the closest, with their age
   double least_rate_ = -kMostDrift;
   double most_rate_ = kMostDrift;
-  std::array<Stretch, kStretches> stretches_{};
+  std::array<Window, kStretches> stretches_{};
   size_t latest_ = 0;
   int64_t since_ns_ = kNever;  // of the latest stretch
 };

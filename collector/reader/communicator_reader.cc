@@ -18,10 +18,10 @@ constexpr uint64_t kMaxApiVersion = 255;
 constexpr uint64_t kMaxNcclVersion = 10'000'000;  // 99.99.99 is 999999
 constexpr uint64_t kMaxGpuIndex = 1023;
 
-uint64_t Load(const layout::Word& word) { return word.load(std::memory_order_relaxed); }
+uint64_t Load(const layout::AtomicU64& word) { return word.load(std::memory_order_relaxed); }
 
 template <size_t kWords, size_t kCount>
-void LoadAll(const layout::Word (&words)[kWords], std::array<uint64_t, kCount>& into) {
+void LoadAll(const layout::AtomicU64 (&words)[kWords], std::array<uint64_t, kCount>& into) {
   static_assert(kCount <= kWords);
   for (size_t i = 0; i < kCount; ++i) into[i] = Load(words[i]);
 }

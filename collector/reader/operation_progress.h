@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "proto/data_quality.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter {
 

@@ -123,7 +123,7 @@ class SegmentReading {
   Copy CopySlot(uint32_t slot) {
     if (!slot_) slot_ = std::make_unique<CommunicatorSlot>();
     if (!CopyAll(OffsetOf(slot), BytesOf(*slot_, kSlotBytesRead)) || !DropChangedEntries(slot)) return Copy::kFailed;
-    layout::Word state_after{0};
+    layout::AtomicU64 state_after{0};
     if (!CopyAll(OffsetOf(slot), BytesOf(state_after))) return Copy::kFailed;
     const uint64_t state_in_copy = slot_->state.load(std::memory_order_relaxed);
     return state_after.load(std::memory_order_relaxed) == state_in_copy ? Copy::kDone : Copy::kChanged;
@@ -143,7 +143,7 @@ class SegmentReading {
     const uint64_t offset = OffsetOf(slot) + offsetof(CommunicatorSlot, in_flight) + first * sizeof(InFlightEntry);
     if (!CopyAll(offset, std::as_writable_bytes(after))) return false;
     for (size_t i = first; i < end; ++i) {
-      layout::Word& ticket = entries[i].ticket;
+      layout::AtomicU64& ticket = entries[i].ticket;
       if (ticket.load(std::memory_order_relaxed) != (*entries_after_)[i].ticket.load(std::memory_order_relaxed)) {
         ticket.store(0, std::memory_order_relaxed);
       }

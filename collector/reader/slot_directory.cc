@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "collector/reader/text_field.h"
-#include "proto/data_quality.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter {
 namespace {

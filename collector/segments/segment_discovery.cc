@@ -144,7 +144,7 @@ void SegmentTable::List(Directory& directory, int64_t& effort, const Moment& now
     listing.begun_monotonic_ns = now.monotonic_ns;
   }
   const auto visit = [&](int descriptor, const std::string& name, const struct stat& status) {
-    Meet(directory, descriptor, name, status, effort, now);
+    OnFound(directory, descriptor, name, status, effort, now);
   };
   const SegmentDirectory::Listing result = directory.files.List(listing.names, effort, visit);
   const int error = errno;
@@ -168,10 +168,10 @@ void SegmentTable::EndListing(Directory& directory, SegmentDirectory::Listing re
   if (!directory.is_unreadable) ForgetUnlisted(directory);
 }
 
-void SegmentTable::Meet(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
+void SegmentTable::OnFound(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
                         int64_t& effort, const Moment& now) {
   const FileKey key = KeyOf(status);
-  const Place place{.directory = &directory, .name = name, .listing = directory.listings};
+  const DirectoryEntry place{.directory = &directory, .name = name, .listing = directory.listings};
   if (const auto followed = segments_.find(key); followed != segments_.end()) {
     followed->second.place = place;
     return;
@@ -247,7 +247,7 @@ void SegmentTable::Open(Directory& directory, int descriptor, const std::string&
 
 // What is served is served to its end, also without a name: somebody may have tidied up.
 void SegmentTable::ForgetUnlisted(const Directory& directory) {
-  const auto is_listed = [&](const Place& place) {
+  const auto is_listed = [&](const DirectoryEntry& place) {
     return place.directory != &directory || place.listing == directory.listings;
   };
   for (auto it = set_aside_.begin(); it != set_aside_.end();) {

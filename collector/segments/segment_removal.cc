@@ -20,7 +20,7 @@ void SegmentTable::RemoveOver(const Moment& now) {
       ++it;
       continue;
     }
-    const Place place = followed.place;
+    const DirectoryEntry place = followed.place;
     if (!place.directory->files.Unlink(place.name, it->first)) {
       const std::string why = std::strerror(errno);
       SetAside aside{.place = place,

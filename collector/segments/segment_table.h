@@ -145,20 +145,20 @@ class SegmentTable {
     std::vector<SegmentDirectory> found = {};
   };
   // Where a file was last seen, and at which listing of the directory.
-  struct Place {
+  struct DirectoryEntry {
     Directory* directory;
     std::string name;
     uint64_t listing;
   };
   struct Followed {
-    Place place;
+    DirectoryEntry place;
     uint64_t uid;
     Segment segment;
   };
   // A file that is not held open: no segment, nothing published and no process that holds it, or over and not to be
   // unlinked. Looked at again when its stamp has changed.
   struct SetAside {
-    Place place;
+    DirectoryEntry place;
     uint64_t uid;
     FileStamp stamp;
     std::optional<SegmentError> error;         // none: not ready
@@ -173,7 +173,7 @@ class SegmentTable {
   bool MustList(const Directory& directory, const Moment& now) const;
   void List(Directory& directory, int64_t& effort, const Moment& now);
   void EndListing(Directory& directory, SegmentDirectory::Listing result, int error, const Moment& now);
-  void Meet(Directory& directory, int descriptor, const std::string& name, const struct stat& status, int64_t& effort,
+  void OnFound(Directory& directory, int descriptor, const std::string& name, const struct stat& status, int64_t& effort,
             const Moment& now);
   bool MayOpen(Directory& directory, uint64_t uid) const;
   void Open(Directory& directory, int descriptor, const std::string& name, const struct stat& status,

@@ -87,7 +87,7 @@ std::string Trend(const NodeHistory& history, const CommunicatorKey& key, Functi
   std::vector<double> means;
   double top = 0;
   for (size_t step = first; step < history.steps(); ++step) {
-    const Activity* const activity = history.At(step, key, function);
+    const ActivityDelta* const activity = history.At(step, key, function);
     means.push_back(activity == nullptr ? std::numeric_limits<double>::quiet_NaN() : activity->MeanDurationSeconds());
     if (means.back() > top) top = means.back();
   }
@@ -130,9 +130,9 @@ std::vector<std::string> CollectiveLines(const std::vector<CommunicatorOnNode>& 
   for (const CommunicatorOnNode& communicator : communicators) {
     for (size_t i = 0; i < kFunctionCount; ++i) {
       const auto function = static_cast<Function>(i);
-      const Stretch recent = history.Recent(communicator.key, function, kRateSeconds);
+      const HistoryWindow recent = history.Recent(communicator.key, function, kRateSeconds);
       if (recent.activity.operations == 0) continue;
-      const Activity& activity = recent.activity;
+      const ActivityDelta& activity = recent.activity;
       table.rows.push_back({NameOf(communicator), std::string(TraitsOf(function).name),
                             Scaled(static_cast<double>(activity.operations) / recent.seconds, "/s"),
                             Scaled(static_cast<double>(activity.bytes) / recent.seconds, "B/s"),
@@ -146,7 +146,7 @@ std::vector<std::string> CollectiveLines(const std::vector<CommunicatorOnNode>& 
 struct RankLine {
   const CommunicatorOnNode* of;
   const RankOnNode* rank;
-  ArrivalStretch arrivals;
+  ArrivalWindow arrivals;
   double age_seconds = -1;  // of the oldest operation in flight
   uint64_t behind = 0;
   double last_share = -1;
@@ -164,7 +164,7 @@ std::vector<RankLine> RankLinesOf(const std::vector<CommunicatorOnNode>& communi
       RankLine line{.of = &of,
                     .rank = &rank,
                     .arrivals = history.RecentArrivals(of.key, here.rank, kLateWindowSeconds),
-                    .behind = of.foremost - here.started_sequence};
+                    .behind = of.max_started - here.started_sequence};
       if (here.completion_is_known && !here.in_flight.empty()) {
         const int64_t age_ns = node.taken_realtime_ns - here.in_flight.front().start_realtime_ns;
         line.age_seconds = static_cast<double>(std::max<int64_t>(age_ns, 0)) / 1e9;
@@ -194,7 +194,7 @@ std::string OldestText(const CommunicatorSnapshot& here) {
   return oldest.sequence == 0 ? std::string(name) : fmt::format("{} #{}", name, oldest.sequence);
 }
 
-double MeanLateness(const ArrivalStretch& arrivals) {
+double MeanLateness(const ArrivalWindow& arrivals) {
   return static_cast<double>(arrivals.counts.lateness_ns) / 1e9 / static_cast<double>(arrivals.counts.compared);
 }
 

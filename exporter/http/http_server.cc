@@ -99,7 +99,7 @@ struct Body {
 
   static ssize_t Read(void* self, uint64_t place, char* part, size_t size) {
     Body& body = *static_cast<Body*>(self);
-    body.connection.all().Sent(body.connection);
+    body.connection.all().OnSent(body.connection);
     const std::string_view rest = body.response.bytes().substr(place, size);
     std::memcpy(part, rest.data(), rest.size());
     return static_cast<ssize_t>(rest.size());

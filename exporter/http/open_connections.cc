@@ -76,7 +76,7 @@ void OpenConnections::BeginSending(OpenConnection& connection) {
   has_changed_.notify_all();
 }
 
-void OpenConnections::Sent(OpenConnection& connection) {
+void OpenConnections::OnSent(OpenConnection& connection) {
   const std::lock_guard lock(mutex_);
   connection.deadline_ = std::min(Clock::now() + limits_.part, connection.since_ + limits_.answer);
 }

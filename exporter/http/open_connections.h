@@ -72,7 +72,7 @@ class OpenConnections {
   // ends, taken by the peer or not.
   bool BeginAnswer(OpenConnection& connection);
   void BeginSending(OpenConnection& connection);
-  void Sent(OpenConnection& connection);
+  void OnSent(OpenConnection& connection);
   void EndAnswer(OpenConnection& connection, bool is_taken);
   // A request ended without an answer of ours. It is counted as refused: by the limit for which its connection gave
   // way, or else by `cause`.

@@ -161,7 +161,7 @@ TEST_F(OpenConnectionsTest, CutsWhoTakesAnAnswerBitByBitForTooLong) {
   EXPECT_TRUE(open.BeginAnswer(connection));
   open.BeginSending(connection);
   EXPECT_TRUE(pair.IsOpen()) << "an hour for the first part";
-  open.Sent(connection);
+  open.OnSent(connection);
   EXPECT_TRUE(pair.IsCut());
   open.Remove(connection);
 }

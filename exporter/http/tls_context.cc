@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Credentials and priorities of GnuTLS, made when a text they are made of has changed.
+// CertificateCredentials and priorities of GnuTLS, made when a text they are made of has changed.
 #include "exporter/http/tls_context.h"
 
 #include <gnutls/x509.h>
@@ -16,15 +16,15 @@
 
 namespace nccl_exporter {
 
-// All that the terms are made of.
-struct TlsContext::Material {
+// All that the credentials are made of.
+struct TlsContext::PemFiles {
   TlsConfig config;
   std::string certificate;
   std::string key;
   std::string client_ca;
   std::string unreadable;  // what could not be read, and why
 
-  bool operator==(const Material&) const = default;
+  bool operator==(const PemFiles&) const = default;
 };
 
 namespace {
@@ -42,7 +42,7 @@ struct Freer {
   }
 };
 using Priorities = std::unique_ptr<std::remove_pointer_t<gnutls_priority_t>, Freer<gnutls_priority_deinit>>;
-using Credentials = std::unique_ptr<std::remove_pointer_t<gnutls_certificate_credentials_t>,
+using CertificateCredentials = std::unique_ptr<std::remove_pointer_t<gnutls_certificate_credentials_t>,
                                     Freer<gnutls_certificate_free_credentials>>;
 
 void Require(int status, const std::string& what) {
@@ -76,10 +76,10 @@ bool HasAllowedName(const gnutls_datum_t& der, const std::vector<std::string>& a
 }  // namespace
 
 // What sessions are made with.
-class TlsContext::Terms {
+class TlsContext::Credentials {
  public:
   // Throws what is wrong.
-  explicit Terms(const Material& material) : config_(material.config) {
+  explicit Credentials(const PemFiles& material) : config_(material.config) {
     if (!material.unreadable.empty()) throw std::runtime_error(material.unreadable);
     std::string error;
     const std::string text = TlsPriorities(config_, error);
@@ -112,7 +112,7 @@ class TlsContext::Terms {
   }
 
  private:
-  void UseCertificate(const Material& material) {
+  void UseCertificate(const PemFiles& material) {
     const std::string chain_name = NameOf(config_.certificate, "cert");
     const std::string key_name = NameOf(config_.key, "key");
     CheckCertificates(material.certificate, chain_name);
@@ -145,13 +145,13 @@ class TlsContext::Terms {
 
   const TlsConfig config_;
   Priorities priorities_;
-  Credentials credentials_;
+  CertificateCredentials credentials_;
 };
 
 TlsContext::TlsContext(TlsConfigSource source, std::string& error) : source_(std::move(source)) {
-  material_ = std::make_unique<const Material>(Read(source_()));
+  material_ = std::make_unique<const PemFiles>(Read(source_()));
   try {
-    current_ = std::make_shared<const Terms>(*material_);
+    current_ = std::make_shared<const Credentials>(*material_);
   } catch (const std::runtime_error& wrong) {
     error = wrong.what();
   }
@@ -159,8 +159,8 @@ TlsContext::TlsContext(TlsConfigSource source, std::string& error) : source_(std
 
 TlsContext::~TlsContext() = default;
 
-TlsContext::Material TlsContext::Read(const TlsConfig& config) {
-  Material material{.config = config, .certificate = {}, .key = {}, .client_ca = {}, .unreadable = {}};
+TlsContext::PemFiles TlsContext::Read(const TlsConfig& config) {
+  PemFiles material{.config = config, .certificate = {}, .key = {}, .client_ca = {}, .unreadable = {}};
   const auto read = [&](const PemSource& source) {
     std::string error;
     std::string text = ReadPem(source, error);
@@ -173,13 +173,13 @@ TlsContext::Material TlsContext::Read(const TlsConfig& config) {
   return material;
 }
 
-std::shared_ptr<const TlsContext::Terms> TlsContext::Current() {
+std::shared_ptr<const TlsContext::Credentials> TlsContext::Current() {
   const std::lock_guard lock(mutex_);
-  Material material = Read(source_());
+  PemFiles material = Read(source_());
   if (material == *material_) return current_;
-  material_ = std::make_unique<const Material>(std::move(material));
+  material_ = std::make_unique<const PemFiles>(std::move(material));
   try {
-    current_ = std::make_shared<const Terms>(*material_);
+    current_ = std::make_shared<const Credentials>(*material_);
     spdlog::info("TLS uses the current files again");
   } catch (const std::runtime_error& wrong) {
     spdlog::error("TLS keeps the last usable files: {}", wrong.what());
@@ -188,17 +188,17 @@ std::shared_ptr<const TlsContext::Terms> TlsContext::Current() {
 }
 
 std::shared_ptr<const void> TlsContext::Prepare(gnutls_session_t session) {
-  std::shared_ptr<const Terms> terms = Current();
-  terms->Apply(session);
+  std::shared_ptr<const Credentials> credentials = Current();
+  credentials->Apply(session);
   // The place for what a cache of sessions needs, which there is none of. The session's own pointer is the library's.
-  gnutls_db_set_ptr(session, const_cast<Terms*>(terms.get()));
+  gnutls_db_set_ptr(session, const_cast<Credentials*>(credentials.get()));
   gnutls_session_set_verify_function(session, Verify);
-  return terms;
+  return credentials;
 }
 
 // Called in a handshake when the client's certificate is in, or should be. 0 lets it in.
 int TlsContext::Verify(gnutls_session_t session) {
-  const TlsConfig& config = static_cast<const Terms*>(gnutls_db_get_ptr(session))->config();
+  const TlsConfig& config = static_cast<const Credentials*>(gnutls_db_get_ptr(session))->config();
   const bool verifies =
       config.client_auth == ClientAuth::kVerifyIfGiven || config.client_auth == ClientAuth::kRequireAndVerify;
   if (!verifies) return 0;

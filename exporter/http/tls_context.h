@@ -31,17 +31,17 @@ class TlsContext {
   std::shared_ptr<const void> Prepare(gnutls_session_t session);
 
  private:
-  struct Material;
-  class Terms;
+  struct PemFiles;
+  class Credentials;
 
-  static Material Read(const TlsConfig& config);
-  std::shared_ptr<const Terms> Current();
+  static PemFiles Read(const TlsConfig& config);
+  std::shared_ptr<const Credentials> Current();
   static int Verify(gnutls_session_t session);
 
   const TlsConfigSource source_;
   std::mutex mutex_;                          // guards what follows
-  std::unique_ptr<const Material> material_;  // that was tried last
-  std::shared_ptr<const Terms> current_;      // that were usable last
+  std::unique_ptr<const PemFiles> material_;  // that was tried last
+  std::shared_ptr<const Credentials> current_;      // that were usable last
 };
 
 }  // namespace nccl_exporter

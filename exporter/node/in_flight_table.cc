@@ -69,7 +69,7 @@ std::string StateOf(const ProcessSnapshot& process) {
 
 Row RowOf(const RankOnNode& rank, const CommunicatorOnNode& all, int64_t now_ns) {
   const CommunicatorSnapshot& communicator = *rank.communicator;
-  const uint64_t behind = all.foremost - communicator.started_sequence;
+  const uint64_t behind = all.max_started - communicator.started_sequence;
   Row row{std::to_string(communicator.rank),
           communicator.gpu_index < 0 ? "-" : std::to_string(communicator.gpu_index),
           std::to_string(rank.process->pid),
@@ -110,13 +110,13 @@ void AddTable(const std::vector<Row>& rows, std::string& out) {
 
 void AddBehind(const CommunicatorOnNode& communicator, std::string& out) {
   std::vector<uint64_t> behind;
-  uint64_t least = communicator.foremost;
+  uint64_t least = communicator.max_started;
   for (const RankOnNode& rank : communicator.ranks) least = std::min(least, rank.communicator->started_sequence);
-  if (least == communicator.foremost) return;
+  if (least == communicator.max_started) return;
   for (const RankOnNode& rank : communicator.ranks) {
     if (rank.communicator->started_sequence == least) behind.push_back(rank.communicator->rank);
   }
-  Line(out, "  furthest behind here, by {}: rank {}", communicator.foremost - least, RanksText(behind));
+  Line(out, "  furthest behind here, by {}: rank {}", communicator.max_started - least, RanksText(behind));
 }
 
 // On a node that has all ranks of a communicator, it is known who is missing; else only how many are not here.

@@ -9,7 +9,7 @@
 namespace nccl_exporter {
 
 // Plain text, one table a communicator, those with the oldest operation in flight first; finalized ones are left out.
-// Says only what this node can know: which ranks are behind the foremost of those that are here, and which ranks are
+// Says only what this node can know: which ranks are behind the max_started of those that are here, and which ranks are
 // missing where all of them must be here. Ends in a line feed. Names of other processes are quoted and escaped.
 std::string InFlightText(const NodeSnapshot& node);
 

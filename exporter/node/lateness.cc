@@ -3,7 +3,7 @@
 
 namespace nccl_exporter {
 
-bool IsLate(const ArrivalStretch& recent) {
+bool IsLate(const ArrivalWindow& recent) {
   const double compared = static_cast<double>(recent.counts.compared);
   return recent.counts.compared >= kLateOperations && static_cast<double>(recent.counts.last) > kLateShare * compared &&
          static_cast<double>(recent.counts.lateness_ns) / 1e9 > kLateSecondsPerSecond * recent.seconds;

@@ -18,6 +18,6 @@ inline constexpr double kLateShare = 0.8;
 inline constexpr double kLateSecondsPerSecond = 0.03;
 inline constexpr uint64_t kLateOperations = 10;
 
-bool IsLate(const ArrivalStretch& recent);
+bool IsLate(const ArrivalWindow& recent);
 
 }  // namespace nccl_exporter

@@ -10,7 +10,7 @@ namespace nccl_exporter {
 
 void CommunicatorOnNode::Add(const RankOnNode& rank) {
   ranks.push_back(rank);
-  foremost = std::max(foremost, rank.communicator->started_sequence);
+  max_started = std::max(max_started, rank.communicator->started_sequence);
   if (!rank.communicator->completion_is_known || rank.communicator->in_flight.empty()) return;
   oldest_start_ns = std::min(oldest_start_ns, rank.communicator->in_flight.front().start_realtime_ns);
 }

@@ -21,7 +21,7 @@ inline constexpr int64_t kNothingInFlight = std::numeric_limits<int64_t>::max();
 struct CommunicatorOnNode {
   CommunicatorKey key;
   std::vector<RankOnNode> ranks;
-  uint64_t foremost = 0;                       // most collectives started
+  uint64_t max_started = 0;                       // most collectives started
   int64_t oldest_start_ns = kNothingInFlight;  // of what is in flight
 
   void Add(const RankOnNode& rank);

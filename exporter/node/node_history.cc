@@ -18,7 +18,7 @@ constexpr size_t BinOf(size_t bucket) {
   return bucket == 0 ? 0 : std::min((bucket - 1) / kBucketsPerBin + 1, kDurationBins - 1);
 }
 
-void AddDurations(const FunctionSnapshot& before, const FunctionSnapshot& now, Activity& activity) {
+void AddDurations(const FunctionSnapshot& before, const FunctionSnapshot& now, ActivityDelta& activity) {
   std::array<uint64_t, kDurationBins> bins{};
   for (const auto& [bin, count] : activity.durations) bins[bin] = count;
   for (size_t bucket = 0; bucket < now.duration.size(); ++bucket) {
@@ -32,8 +32,8 @@ void AddDurations(const FunctionSnapshot& before, const FunctionSnapshot& now, A
   }
 }
 
-Activity Difference(const FunctionSnapshot& before, const FunctionSnapshot& now, Function function, uint64_t ranks) {
-  Activity activity;
+ActivityDelta Difference(const FunctionSnapshot& before, const FunctionSnapshot& now, Function function, uint64_t ranks) {
+  ActivityDelta activity;
   for (size_t i = 0; i < now.sizes.size(); ++i) {
     activity.operations += Grown(before.sizes[i].operations, now.sizes[i].operations);
     activity.bytes += Grown(before.sizes[i].bytes, now.sizes[i].bytes);
@@ -63,7 +63,7 @@ typename Map::mapped_type* Room(Map& map, const typename Map::key_type& key, siz
 
 }  // namespace
 
-Activity& Activity::operator+=(const Activity& more) {
+ActivityDelta& ActivityDelta::operator+=(const ActivityDelta& more) {
   operations += more.operations;
   bytes += more.bytes;
   timed_operations += more.timed_operations;
@@ -72,12 +72,12 @@ Activity& Activity::operator+=(const Activity& more) {
   return *this;
 }
 
-double Activity::MeanDurationSeconds() const {
+double ActivityDelta::MeanDurationSeconds() const {
   if (timed_operations == 0) return std::numeric_limits<double>::quiet_NaN();
   return static_cast<double>(busy_ns) / 1e9 / static_cast<double>(timed_operations);
 }
 
-double Activity::BusBandwidth() const {
+double ActivityDelta::BusBandwidth() const {
   if (busy_ns == 0 || bus_bytes == 0) return std::numeric_limits<double>::quiet_NaN();
   return bus_bytes / (static_cast<double>(busy_ns) / 1e9);
 }
@@ -87,11 +87,11 @@ void NodeHistory::Record(const NodeSnapshot& node, int64_t monotonic_ns) {
             .seconds = static_cast<double>(monotonic_ns - before_monotonic_ns_) / 1e9,
             .activities = {},
             .arrivals = {}};
-  std::map<Place, Counts> now;
+  std::map<SlotKey, Counts> now;
   for (const CommunicatorOnNode& communicator : SmallestUsersFirst(CommunicatorsOnNode(node))) {
     for (const RankOnNode& rank : communicator.ranks) {
       const CommunicatorSnapshot& here = *rank.communicator;
-      const Place place{rank.process->file, here.slot, here.generation};
+      const SlotKey place{rank.process->file, here.slot, here.generation};
       Counts& counts = now[place];
       counts.functions = here.functions;
       counts.arrivals = here.arrivals.value_or(ArrivalCounts{});
@@ -118,9 +118,9 @@ void NodeHistory::Compare(const RankOnNode& rank, const CommunicatorKey& key, co
     const FunctionSnapshot& old = before.functions[i];
     const FunctionSnapshot& counts = now.functions[i];
     const auto function = static_cast<Function>(i);
-    const Activity difference = Difference(old, counts, function, rank.communicator->ranks);
+    const ActivityDelta difference = Difference(old, counts, function, rank.communicator->ranks);
     if (difference.operations == 0 && difference.timed_operations == 0) continue;
-    Activity* const sum = Room(step.activities, {key, function}, kHistorySeries);
+    ActivityDelta* const sum = Room(step.activities, {key, function}, kHistorySeries);
     if (sum == nullptr) {
       ++left_out_;
       continue;
@@ -144,22 +144,22 @@ void NodeHistory::CompareArrivals(const RankOnNode& rank, const CommunicatorKey&
   sum->estimated += Grown(before.arrivals.estimated, now.arrivals.estimated);
 }
 
-const Activity* NodeHistory::At(size_t step, const CommunicatorKey& communicator, Function function) const {
+const ActivityDelta* NodeHistory::At(size_t step, const CommunicatorKey& communicator, Function function) const {
   const auto found = steps_[step].activities.find({communicator, function});
   return found == steps_[step].activities.end() ? nullptr : &found->second;
 }
 
-Stretch NodeHistory::Recent(const CommunicatorKey& communicator, Function function, double seconds) const {
-  Stretch stretch;
+HistoryWindow NodeHistory::Recent(const CommunicatorKey& communicator, Function function, double seconds) const {
+  HistoryWindow stretch;
   for (size_t step = steps_.size(); step-- > 0 && stretch.seconds < seconds;) {
     stretch.seconds += steps_[step].seconds;
-    if (const Activity* const activity = At(step, communicator, function)) stretch.activity += *activity;
+    if (const ActivityDelta* const activity = At(step, communicator, function)) stretch.activity += *activity;
   }
   return stretch;
 }
 
-ArrivalStretch NodeHistory::RecentArrivals(const CommunicatorKey& communicator, uint64_t rank, double seconds) const {
-  ArrivalStretch stretch;
+ArrivalWindow NodeHistory::RecentArrivals(const CommunicatorKey& communicator, uint64_t rank, double seconds) const {
+  ArrivalWindow stretch;
   for (auto step = steps_.rbegin(); step != steps_.rend() && stretch.seconds < seconds; ++step) {
     stretch.seconds += step->seconds;
     const auto found = step->arrivals.find({communicator, rank});

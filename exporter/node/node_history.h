@@ -43,7 +43,7 @@ inline constexpr size_t kBucketsPerBin = 2;
 inline constexpr size_t kDurationBins = (DurationBuckets::kCount - 2) / kBucketsPerBin + 2;
 
 // What one function did on one communicator, all local ranks together, in a step or several.
-struct Activity {
+struct ActivityDelta {
   uint64_t operations = 0;
   uint64_t bytes = 0;
   uint64_t timed_operations = 0;
@@ -55,15 +55,15 @@ struct Activity {
   double MeanDurationSeconds() const;
   double BusBandwidth() const;  // bytes per second of busy time
 
-  Activity& operator+=(const Activity& more);  // without durations
+  ActivityDelta& operator+=(const ActivityDelta& more);  // without durations
 };
 
 // A stretch of time that ends with the newest step.
-struct Stretch {
+struct HistoryWindow {
   double seconds = 0;
-  Activity activity;
+  ActivityDelta activity;
 };
-struct ArrivalStretch {
+struct ArrivalWindow {
   double seconds = 0;
   ArrivalCounts counts;
 };
@@ -80,11 +80,11 @@ class NodeHistory {
   double Seconds(size_t step) const { return steps_[step].seconds; }
 
   // Null where nothing happened.
-  const Activity* At(size_t step, const CommunicatorKey& communicator, Function function) const;
+  const ActivityDelta* At(size_t step, const CommunicatorKey& communicator, Function function) const;
 
   // Sums over the newest steps: `seconds` of them, or a little more; less where that is all there is.
-  Stretch Recent(const CommunicatorKey& communicator, Function function, double seconds) const;
-  ArrivalStretch RecentArrivals(const CommunicatorKey& communicator, uint64_t rank, double seconds) const;
+  HistoryWindow Recent(const CommunicatorKey& communicator, Function function, double seconds) const;
+  ArrivalWindow RecentArrivals(const CommunicatorKey& communicator, uint64_t rank, double seconds) const;
 
   // Functions and ranks that found no place, summed over all steps since the start.
   uint64_t left_out() const { return left_out_; }
@@ -93,10 +93,10 @@ class NodeHistory {
   struct Step {
     int64_t end_realtime_ns = 0;
     double seconds = 0;
-    std::map<std::pair<CommunicatorKey, Function>, Activity> activities;
+    std::map<std::pair<CommunicatorKey, Function>, ActivityDelta> activities;
     std::map<std::pair<CommunicatorKey, uint64_t>, ArrivalCounts> arrivals;
   };
-  using Place = std::tuple<FileKey, uint32_t, uint64_t>;  // segment, slot, generation
+  using SlotKey = std::tuple<FileKey, uint32_t, uint64_t>;  // segment, slot, generation
   struct Counts {
     FunctionSnapshots functions;
     ArrivalCounts arrivals;
@@ -106,7 +106,7 @@ class NodeHistory {
   void CompareArrivals(const RankOnNode& rank, const CommunicatorKey& key, const Counts& before, const Counts& now,
                        Step& step);
 
-  std::map<Place, Counts> before_;
+  std::map<SlotKey, Counts> before_;
   int64_t before_realtime_ns_ = 0;
   int64_t before_monotonic_ns_ = 0;
   bool has_before_ = false;

@@ -48,7 +48,7 @@ TEST_F(NodeHistoryTest, HoldsOnlyWhatHappenedBetweenTwoSnapshots) {
   Record();
   ASSERT_EQ(history_.steps(), 1u);
   EXPECT_EQ(history_.Seconds(0), 5);
-  const Activity* const activity = history_.At(0, Key(), Function::kAllReduce);
+  const ActivityDelta* const activity = history_.At(0, Key(), Function::kAllReduce);
   ASSERT_NE(activity, nullptr);
   EXPECT_EQ(activity->operations, 3u);
   EXPECT_EQ(activity->bytes, 3u << 20);
@@ -63,7 +63,7 @@ TEST_F(NodeHistoryTest, PutsDurationsIntoBinsThatHoldThem) {
   const std::vector<uint64_t> durations{500, 1000, 20000, 3000000, 999999999, 2000000000000};
   for (const uint64_t duration : durations) AddOperation(Rank(0), Function::kReduce, 8, duration);
   Record();
-  const Activity* const activity = history_.At(0, Key(), Function::kReduce);
+  const ActivityDelta* const activity = history_.At(0, Key(), Function::kReduce);
   ASSERT_NE(activity, nullptr);
   ASSERT_EQ(activity->durations.size(), durations.size());
   for (size_t i = 0; i < durations.size(); ++i) {
@@ -126,7 +126,7 @@ TEST_F(NodeHistoryTest, SumsTheNewestSteps) {
     for (int i = 0; i <= step; ++i) AddOperation(Rank(0), Function::kScatter, 64, 0);
     Record();
   }
-  const Stretch recent = history_.Recent(Key(), Function::kScatter, 8);
+  const HistoryWindow recent = history_.Recent(Key(), Function::kScatter, 8);
   EXPECT_EQ(recent.seconds, 10);
   EXPECT_EQ(recent.activity.operations, 7u) << "4 in the last step and 3 in the one before";
   EXPECT_EQ(history_.Recent(Key(), Function::kScatter, 1000).seconds, 20);
@@ -174,7 +174,7 @@ TEST_F(NodeHistoryTest, CallsARankLateThatOthersWaitForAtMostOperations) {
   Rank(0).arrivals = ArrivalCounts{.compared = 200, .last = 5, .lateness_ns = 1000000};
   Rank(1).arrivals = ArrivalCounts{.compared = 200, .last = 95, .lateness_ns = kSecondNs};
   Record();
-  const ArrivalStretch recent = history_.RecentArrivals(Key(), 1, kLateWindowSeconds);
+  const ArrivalWindow recent = history_.RecentArrivals(Key(), 1, kLateWindowSeconds);
   EXPECT_EQ(recent.counts.compared, 100u);
   EXPECT_EQ(recent.counts.last, 95u);
   EXPECT_TRUE(IsLate(recent));

@@ -24,7 +24,7 @@ std::vector<StateLog::Line> StateLog::Changes(const NodeSnapshot& snapshot) {
     segments_ = now;
   }
   for (const SegmentTrouble& trouble : snapshot.segment_troubles) {
-    Told& told = errors_[{trouble.error, trouble.uid}];
+    Logged& told = errors_[{trouble.error, trouble.uid}];
     const uint64_t errors = trouble.count;
     const bool is_due = told.realtime_ns == 0 || snapshot.taken_realtime_ns - told.realtime_ns >=
                                                      std::chrono::nanoseconds(kErrorLogInterval).count();

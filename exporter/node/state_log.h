@@ -32,13 +32,13 @@ class StateLog {
   std::vector<Line> Changes(const NodeSnapshot& snapshot);
 
  private:
-  struct Told {
+  struct Logged {
     uint64_t errors = 0;
     int64_t realtime_ns = 0;  // 0: never
   };
 
   SegmentCounts segments_;
-  std::map<std::pair<SegmentError, std::optional<uint64_t>>, Told> errors_;  // as many as SegmentErrorCounts has
+  std::map<std::pair<SegmentError, std::optional<uint64_t>>, Logged> errors_;  // as many as SegmentErrorCounts has
 };
 
 }  // namespace nccl_exporter

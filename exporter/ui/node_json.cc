@@ -84,7 +84,7 @@ Json InFlightJson(const CommunicatorSnapshot& communicator) {
 
 Json ArrivalsJson(const CommunicatorOnNode& of, const CommunicatorSnapshot& here, const NodeHistory& history) {
   if (!here.arrivals) return nullptr;
-  const ArrivalStretch recent = history.RecentArrivals(of.key, here.rank, kLateWindowSeconds);
+  const ArrivalWindow recent = history.RecentArrivals(of.key, here.rank, kLateWindowSeconds);
   const double compared = static_cast<double>(recent.counts.compared);
   return {{"late", IsLate(recent)},
           {"seconds", Rounded(recent.seconds)},
@@ -104,7 +104,7 @@ Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHi
           {"alive", rank.process->is_alive},
           {"started_sequence", here.started_sequence},
           {"completed_sequence", is_known ? Json(here.completed_sequence) : Json(nullptr)},
-          {"behind", of.foremost - here.started_sequence},
+          {"behind", of.max_started - here.started_sequence},
           {"in_flight_count", is_known ? Json(here.in_flight.size()) : Json(nullptr)},
           {"in_flight", is_known ? InFlightJson(here) : Json::array()},
           {"unseen_operations", here.unseen_operations},
@@ -123,9 +123,9 @@ Json HistoryJson(const CommunicatorKey& key, Function function, const NodeHistor
   Json operations = Json::array(), bytes = Json::array(), duration = Json::array(), bandwidth = Json::array();
   Json heat = Json::array();
   for (size_t step = 0; step < history.steps(); ++step) {
-    static const Activity kNothing;
-    const Activity* const found = history.At(step, key, function);
-    const Activity& activity = found == nullptr ? kNothing : *found;
+    static const ActivityDelta kNothing;
+    const ActivityDelta* const found = history.At(step, key, function);
+    const ActivityDelta& activity = found == nullptr ? kNothing : *found;
     operations.push_back(Rounded(static_cast<double>(activity.operations) / history.Seconds(step)));
     bytes.push_back(Rounded(static_cast<double>(activity.bytes) / history.Seconds(step)));
     duration.push_back(Rounded(activity.MeanDurationSeconds()));
@@ -147,7 +147,7 @@ Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeH
     }
   }
   if (total.operations == 0) return nullptr;
-  const Stretch recent = history.Recent(of.key, function, kRecentSeconds);
+  const HistoryWindow recent = history.Recent(of.key, function, kRecentSeconds);
   const auto rate = [&](uint64_t count) { return Rounded(static_cast<double>(count) / recent.seconds); };
   return {{"collective", TraitsOf(function).name},
           {"operations", total.operations},

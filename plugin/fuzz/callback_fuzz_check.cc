@@ -29,12 +29,12 @@
 namespace nccl_exporter::fuzz {
 namespace {
 
-uint64_t Load(const layout::Word& word) { return word.load(std::memory_order_relaxed); }
+uint64_t Load(const layout::AtomicU64& word) { return word.load(std::memory_order_relaxed); }
 
 template <size_t kCount>
-uint64_t Sum(const layout::Word (&words)[kCount]) {
+uint64_t Sum(const layout::AtomicU64 (&words)[kCount]) {
   uint64_t sum = 0;
-  for (const layout::Word& word : words) sum += Load(word);
+  for (const layout::AtomicU64& word : words) sum += Load(word);
   return sum;
 }
 
@@ -86,10 +86,10 @@ void ForEachCount(const layout::CommunicatorSlot& slot, Take take) {
   for (const layout::FunctionBlock& block : slot.functions) {
     take(Load(block.calls));
     take(Load(block.completed));
-    for (const layout::Word& word : block.started.operations) take(Load(word));
-    for (const layout::Word& word : block.timed.timed_operations) take(Load(word));
-    for (const layout::Word& word : block.duration) take(Load(word));
-    for (const layout::Word& word : block.bandwidth) take(Load(word));
+    for (const layout::AtomicU64& word : block.started.operations) take(Load(word));
+    for (const layout::AtomicU64& word : block.timed.timed_operations) take(Load(word));
+    for (const layout::AtomicU64& word : block.duration) take(Load(word));
+    for (const layout::AtomicU64& word : block.bandwidth) take(Load(word));
   }
 }
 

@@ -253,7 +253,7 @@ void Player::PlayCopy(Member& member) {
 }
 
 void Player::OpenOrClose(uint32_t index) {
-  Berth& berth = session_.berth(index);
+  Slot& berth = session_.berth(index);
   const std::lock_guard users(berth.users);
   if (berth.member.load() != nullptr) {
     if (!bytes_.OneIn(4)) return;
@@ -283,7 +283,7 @@ void Player::StepAsUser() {
   if (move == 1) return OpenOrClose(index);
   if (move < 6) return PlayStray();
   if (move == 6) return PlayNull();
-  Berth& berth = session_.berth(index);
+  Slot& berth = session_.berth(index);
   const std::shared_lock users(berth.users);
   Member* member = berth.member.load();
   if (member == nullptr) return;

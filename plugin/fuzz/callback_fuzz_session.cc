@@ -98,7 +98,7 @@ bool Session::FindSlot(Member& member, const Introduction& introduction,
   return false;
 }
 
-void Session::Open(Berth& berth, int version, Introduction introduction, bool is_mute, bool is_orderly) {
+void Session::Open(Slot& berth, int version, Introduction introduction, bool is_mute, bool is_orderly) {
   auto made = std::make_unique<Member>();
   Member& member = *made;
   member.version = version;
@@ -124,7 +124,7 @@ void Session::Open(Berth& berth, int version, Introduction introduction, bool is
   berth.member.store(&member, std::memory_order_release);
 }
 
-void Session::Close(Berth& berth) {
+void Session::Close(Slot& berth) {
   Member* member = berth.member.exchange(nullptr);
   if (member == nullptr) return;
   if (!member->is_overflow) {
@@ -143,7 +143,7 @@ void Session::Close(Berth& berth) {
 }
 
 bool Session::IsHere(uint64_t member_id) const {
-  return std::ranges::any_of(berths_, [&](const Berth& berth) {
+  return std::ranges::any_of(berths_, [&](const Slot& berth) {
     const Member* member = berth.member.load();
     return member != nullptr && member->id == member_id;
   });
@@ -162,7 +162,7 @@ void Session::CopySegment(const std::string& path) const {
 
 void Session::Clear() {
   constexpr uint64_t kRetentionNs = 1'000'000'000;
-  for (Berth& berth : berths_) {
+  for (Slot& berth : berths_) {
     const std::lock_guard users(berth.users);
     Close(berth);
   }

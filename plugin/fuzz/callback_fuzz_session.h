@@ -64,7 +64,7 @@ struct Member {
 
 // A place for one communicator at a time. Its calls, its init and its finalize exclude each other as NCCL demands of
 // its users; what NCCL's own threads report is not excluded by anything.
-struct Berth {
+struct Slot {
   std::shared_mutex users;
   std::atomic<Member*> member{nullptr};
 };
@@ -78,10 +78,10 @@ class Session {
   explicit Session(bool with_kernel_timing);
   ~Session();
 
-  Berth& berth(uint32_t index) { return berths_[index]; }
+  Slot& berth(uint32_t index) { return berths_[index]; }
   // Both with the berth's users excluded.
-  void Open(Berth& berth, int version, Introduction introduction, bool is_mute, bool is_orderly);
-  void Close(Berth& berth);
+  void Open(Slot& berth, int version, Introduction introduction, bool is_mute, bool is_orderly);
+  void Close(Slot& berth);
 
   // A context of a communicator that is gone, or nullptr.
   void* FormerContext(uint32_t choice) const { return former_[choice % former_.size()].load(); }
@@ -113,7 +113,7 @@ class Session {
   std::atomic<const layout::SegmentHeader*> header_{nullptr};  // mapped after the first init, which is raced for
   std::once_flag is_mapped_;
   std::mutex nameless_;  // held by inits that tell no id
-  std::array<Berth, kBerths> berths_;
+  std::array<Slot, kBerths> berths_;
   std::mutex members_lock_;
   std::vector<std::unique_ptr<Member>> members_;
   std::array<std::atomic<void*>, 64> former_{};

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "plugin/nccl/nccl_release.h"
-#include "proto/data_quality.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter {
 

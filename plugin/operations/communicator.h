@@ -11,7 +11,7 @@
 //
 // Every method but Open and Finalize may be called by any thread at any time; none locks, allocates, or makes a system
 // call. No loop waits for another thread. The longest take a step for each member of a launch, for each of
-// HeldTimes::kReleaseSteps, or for each of WorkItems::kWaiting calls. Tickets that are passed in come from handles:
+// UnconfirmedTimes::kReleaseSteps, or for each of WorkItems::kWaiting calls. Tickets that are passed in come from handles:
 // they may name an operation that is gone, which is counted and ignored.
 #pragma once
 
@@ -40,7 +40,7 @@ class Communicator {
   // Gives up on what is still in flight, after recording what is complete. Under the process's lock.
   void Finalize();
   // As Open, and before it, for good: phases of kernels are asked for. Room for those of times that are held.
-  void TakePhases(HeldTimes::Phases* room) { launch_recorder().judge().TakePhases(room); }
+  void TakePhases(UnconfirmedTimes::Phases* room) { launch_recorder().judge().TakePhases(room); }
   bool TakesPhases() const { return starter_.completer().launch_recorder().judge().TakesPhases(); }
 
   Recorder& recorder() { return shared().recorder(); }

@@ -111,7 +111,7 @@ class CommunicatorTest : public testing::Test {
   uint64_t gpu_ns_ = 1'000'000;
   std::unique_ptr<layout::SegmentHeader> header_ = std::make_unique<layout::SegmentHeader>();
   std::unique_ptr<layout::CommunicatorSlot> slot_ = std::make_unique<layout::CommunicatorSlot>();
-  std::unique_ptr<HeldTimes::Phases> phases_ = std::make_unique<HeldTimes::Phases>();
+  std::unique_ptr<UnconfirmedTimes::Phases> phases_ = std::make_unique<UnconfirmedTimes::Phases>();
   std::unique_ptr<Communicator> communicator_ = std::make_unique<Communicator>();
 };
 

@@ -106,7 +106,7 @@ TEST_F(CommunicatorTest, RejectsStampsThatCannotBe) {
   RunChannel(communicator_->StartOperation(bound), 0, 1000, 5'000'001'000);
   EXPECT_EQ(Losses(Loss::kStopBeforeStart), 1u);
   EXPECT_EQ(Losses(Loss::kZeroTimestamp), 1u);
-  EXPECT_EQ(Losses(Loss::kStopStampMissing), 1u);
+  EXPECT_EQ(Losses(Loss::kMissingTimestamp), 1u);
   EXPECT_EQ(Losses(Loss::kLongerThanCpuTime), 1u);
   EXPECT_EQ(Completed(Function::kAllReduce), 4u);
   EXPECT_EQ(Timed(Function::kAllReduce), 0u);
@@ -171,7 +171,7 @@ TEST_F(CommunicatorTest, ReadsNoPartsOfAnOperationThatWasGivenUpWhileItsChannels
   EXPECT_EQ(Completed(Function::kAllReduce), 2u);
   EXPECT_EQ(Timed(Function::kAllReduce), 0u);
   EXPECT_EQ(Losses(Loss::kOperationAbandoned), 1u);
-  EXPECT_EQ(Losses(Loss::kCompanion), 1u);
+  EXPECT_EQ(Losses(Loss::kLaunchMemberUntimed), 1u);
   EXPECT_TRUE(communicator_->FollowsOperations());
 }
 

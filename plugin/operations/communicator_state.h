@@ -13,7 +13,8 @@
 #include "plugin/segment/atomics.h"
 #include "plugin/segment/recorder.h"
 #include "plugin/timing/work_items.h"
-#include "proto/data_quality.h"
+#include "proto/loss.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter {
 

@@ -149,7 +149,7 @@ TEST_F(CommunicatorTest, LeavesWhatIsCarriedUntimedWithTheOperationThatCarriesIt
   EXPECT_EQ(Completed(Function::kAllReduce), 2u);
   EXPECT_EQ(Timed(Function::kAllReduce), 0u);
   EXPECT_EQ(Losses(Loss::kStopBeforeStart), 1u);
-  EXPECT_EQ(Losses(Loss::kCompanion), 1u);
+  EXPECT_EQ(Losses(Loss::kLaunchMemberUntimed), 1u);
 }
 
 TEST_F(CommunicatorTest, CompletesASendToSelfUntimedAndDoesNotHoldItsLaunch) {

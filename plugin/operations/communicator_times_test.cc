@@ -135,7 +135,7 @@ TEST_F(CommunicatorTest, DoesNotHandOverTimesItHoldsToTheNextCommunicatorOfItsSl
 TEST_F(CommunicatorTest, DropsTheOldestTimesThatItHoldsWhenThereAreTooMany) {
   Open(TimingSource::kKernel);
   std::deque<uint64_t> tickets;
-  for (uint64_t i = 0; i < HeldTimes::kCapacity + 150; ++i) {
+  for (uint64_t i = 0; i < UnconfirmedTimes::kCapacity + 150; ++i) {
     tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
     if (tickets.size() < 100) continue;
     RunNext(tickets.front());
@@ -145,7 +145,7 @@ TEST_F(CommunicatorTest, DropsTheOldestTimesThatItHoldsWhenThereAreTooMany) {
   EXPECT_EQ(Losses(Loss::kRingOverrun), 51u);
   for (const uint64_t ticket : tickets) RunNext(ticket);
   for (int i = 0; i < 30; ++i) RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
-  const uint64_t total = HeldTimes::kCapacity + 180;
+  const uint64_t total = UnconfirmedTimes::kCapacity + 180;
   EXPECT_EQ(Timed(Function::kAllReduce) + Losses(Loss::kRingOverrun), total);
   EXPECT_LT(Losses(Loss::kRingOverrun), 200u);
 }

@@ -23,7 +23,7 @@
 
 #include "plugin/nccl/nccl_release.h"
 #include "plugin/operations/operation.h"
-#include "proto/data_quality.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter {
 

@@ -7,8 +7,8 @@ void LaunchJudge::Open(bool times_are_on_probation) {
   is_contradicted_.store(false, std::memory_order_relaxed);
   dates_starts_.store(false, std::memory_order_relaxed);
   probation_left_.store(times_are_on_probation ? kProbationLaunches : 0, std::memory_order_relaxed);
-  plausibility_.Reset();
-  held_times_.Clear();
+  timestamp_check_.Reset();
+  unconfirmed_times_.Clear();
   shared_.recorder().ShowProbation(probation_left_.load(std::memory_order_relaxed));
 }
 
@@ -19,13 +19,13 @@ void LaunchJudge::BeginContradiction() {
 }
 
 void LaunchJudge::Hold(const LaunchRecord& record, const Completion& completion) {
-  const uint64_t dropped = held_times_.MakeRoom(shared_.recorder());
+  const uint64_t dropped = unconfirmed_times_.MakeRoom(shared_.recorder());
   if (dropped != 0) shared_.recorder().CountLosses(CauseOfDoubt(), dropped);
-  held_times_.Keep(record.last_member(), completion, record.uncompared_before());
+  unconfirmed_times_.Keep(record.last_member(), completion, record.uncompared_before());
 }
 
 void LaunchJudge::ReleaseHeld(uint64_t most) {
-  const uint64_t dropped = held_times_.Release(shared_.recorder(), most);
+  const uint64_t dropped = unconfirmed_times_.Release(shared_.recorder(), most);
   if (dropped != 0) shared_.recorder().CountLosses(Loss::kRingOverrun, dropped);
 }
 

@@ -2,7 +2,7 @@
 // Judgement of the time stamps of launches: whether they are recorded at once, held until later ones agree, or dropped.
 // One thread at a time, under the lock of the communicator's completions, but for DatesStarts().
 //
-// plausibility.h has the argument for one launch behind the other; held_times.h keeps the times that wait.
+// timestamp_check.h has the argument for one launch behind the other; unconfirmed_times.h keeps the times that wait.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 #include "plugin/operations/communicator_state.h"
 #include "plugin/operations/launch_record.h"
-#include "plugin/timing/held_times.h"
-#include "plugin/timing/plausibility.h"
+#include "plugin/timing/unconfirmed_times.h"
+#include "plugin/timing/timestamp_check.h"
 #include "plugin/timing/work_items.h"
 
 namespace nccl_exporter {
@@ -30,17 +30,17 @@ class LaunchJudge {
   void Close() { DropHeld(CauseOfDoubt()); }
   void Open(bool times_are_on_probation);
   // As Open, and before it, for good: room for the phases of times that are held.
-  void TakePhases(HeldTimes::Phases* room) { held_times_.SetRoomForPhases(room); }
-  bool TakesPhases() const { return held_times_.HasRoomForPhases(); }
+  void TakePhases(UnconfirmedTimes::Phases* room) { unconfirmed_times_.SetRoomForPhases(room); }
+  bool TakesPhases() const { return unconfirmed_times_.HasRoomForPhases(); }
 
   // Of a launch with `good` members whose time stamps are good. They are counted as lost if they are not believed.
   Belief Judge(LaunchRecord& record, uint64_t good);
   // A launch is recorded whose times are not compared with others.
-  void EndPatience() { plausibility_.EndPatience(); }
+  void EndPatience() { timestamp_check_.EndPatience(); }
 
   // Keeps times back, those of the latest launch so far.
   void Hold(const LaunchRecord& record, const Completion& completion);
-  bool HoldsAny() const { return !held_times_.IsEmpty(); }
+  bool HoldsAny() const { return !unconfirmed_times_.IsEmpty(); }
   // Records held times that are believed by now, so many at most.
   void ReleaseHeld(uint64_t most);
 
@@ -60,15 +60,15 @@ class LaunchJudge {
   // Why times are dropped that were not shown to be their own.
   Loss CauseOfDoubt() const { return IsOnProbation() ? Loss::kUnproven : Loss::kRingOverrun; }
   void DropHeld(Loss loss) {
-    if (const uint64_t dropped = held_times_.Drop(); dropped != 0) shared_.recorder().CountLosses(loss, dropped);
+    if (const uint64_t dropped = unconfirmed_times_.Drop(); dropped != 0) shared_.recorder().CountLosses(loss, dropped);
   }
 
   CommunicatorState shared_;
   std::atomic<bool> is_contradicted_{false};  // so that what is still in flight is not believed either
   std::atomic<bool> dates_starts_{false};
   std::atomic<uint32_t> probation_left_{0};  // launches
-  Plausibility plausibility_;
-  HeldTimes held_times_;
+  TimestampCheck timestamp_check_;
+  UnconfirmedTimes unconfirmed_times_;
 };
 
 // Part of every completion, and inline as that is.
@@ -81,7 +81,7 @@ inline Belief LaunchJudge::Judge(LaunchRecord& record, uint64_t good) {
   if (verdict.refutes_held) DropHeld(Loss::kRingOverrun);
   if (verdict.loss) {
     shared_.recorder().CountLosses(*verdict.loss, good);
-    if (Plausibility::IsDrift(*verdict.loss)) BeginContradiction();
+    if (TimestampCheck::IsDrift(*verdict.loss)) BeginContradiction();
     return Belief::kNo;
   }
   dates_starts_.store(!verdict.is_own, std::memory_order_relaxed);  // for patience, which counts only then
@@ -89,17 +89,17 @@ inline Belief LaunchJudge::Judge(LaunchRecord& record, uint64_t good) {
   record.SetUncomparedBefore(uncompared + 1 - times.items);
   if (verdict.is_own) AdvanceProbation();
   if (IsOnProbation()) return Belief::kLater;
-  if (!held_times_.IsEmpty()) held_times_.Believe(verdict.release_until, uncompared);
+  if (!unconfirmed_times_.IsEmpty()) unconfirmed_times_.Believe(verdict.release_until, uncompared);
   return verdict.is_own ? Belief::kYes : Belief::kLater;
 }
 
 inline Verdict LaunchJudge::Compare(const LaunchTimes& launch) {
   if (is_contradicted_.load(std::memory_order_relaxed)) return {.loss = Loss::kDrift};
-  const uint64_t before = plausibility_.last_ticket();
-  const Verdict verdict = plausibility_.Judge(launch);
+  const uint64_t before = timestamp_check_.last_ticket();
+  const Verdict verdict = timestamp_check_.Judge(launch);
   // In their place among the launches that are compared: those that lie between these two, and were not followed, not
   // timed, or are not over yet.
-  if (plausibility_.last_ticket() != before && launch.first_ticket > before) {
+  if (timestamp_check_.last_ticket() != before && launch.first_ticket > before) {
     const uint64_t uncompared = launch.first_ticket - before - 1 + launch.incomplete;
     if (uncompared != 0) AddRelaxed(shared_.uncompared_items(), uncompared);
   }
@@ -126,7 +126,7 @@ inline uint64_t LaunchJudge::EarlierInFlightNs(uint64_t ticket) {
     if (LoadRelaxed(operation.parts_ticket) != ticket || LoadRelaxed(operation.seen) == 0) continue;
     const uint64_t until_ns = std::max(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns));
     const uint32_t first_item = operation.first_item.load(std::memory_order_relaxed);
-    if (!plausibility_.AreOwn(until_ns, shared_.work_items().OverwritableSince(first_item))) continue;
+    if (!timestamp_check_.AreOwn(until_ns, shared_.work_items().OverwritableSince(first_item))) continue;
     latest_ns = std::max(latest_ns, until_ns);
   }
   return latest_ns;

@@ -10,8 +10,9 @@
 #include "plugin/operations/launch_share.h"
 #include "plugin/operations/most_on_a_channel.h"
 #include "plugin/operations/operation.h"
-#include "plugin/timing/plausibility.h"
-#include "proto/data_quality.h"
+#include "plugin/timing/timestamp_check.h"
+#include "proto/loss.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter {
 
@@ -55,7 +56,7 @@ class LaunchRecord {
       if (!share.is_rejected()) {
         good += share.good();
       } else if (share.good() != 0) {
-        state_.recorder().CountLosses(Loss::kCompanion, share.good());
+        state_.recorder().CountLosses(Loss::kLaunchMemberUntimed, share.good());
       }
     }
     return good;
@@ -167,7 +168,7 @@ class LaunchRecord {
     const bool lacks_stamp =
         state_.source() != TimingSource::kProxy && LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen);
     if (rejection != 0) return rejection;
-    if (lacks_stamp) return 1 + static_cast<uint8_t>(Loss::kStopStampMissing);
+    if (lacks_stamp) return 1 + static_cast<uint8_t>(Loss::kMissingTimestamp);
     // The channels that lack may have begun earlier, or ended later.
     const bool lacks_channels = operation.channels_are_exact.load(std::memory_order_relaxed) &&
                                 operation.lacks_channels.load(std::memory_order_relaxed);

@@ -39,7 +39,7 @@ void LaunchRecorder::RecordUnder(const TryLock& lock, LaunchRecord& record) {
   record.Gather();
   if (const uint64_t good = record.CountGood(); good != 0) record.SetBelief(BeliefIn(lock, record, good));
   if (record.belief() == Belief::kNo && lock) judge_.EndPatience();
-  if (lock && judge_.HoldsAny()) judge_.ReleaseHeld(HeldTimes::kReleaseSteps);
+  if (lock && judge_.HoldsAny()) judge_.ReleaseHeld(UnconfirmedTimes::kReleaseSteps);
   uint64_t ticket = record.last_member();
   for (uint64_t i = 0; i < record.members() && ticket != 0; ++i) {
     Operation& operation = shared().At(ticket);
@@ -57,7 +57,7 @@ Belief LaunchRecorder::BeliefIn(const TryLock& lock, LaunchRecord& record, uint6
   Recorder& recorder = shared().recorder();
   const uint64_t rejection = record.rejection();
   if (rejection != 0) return recorder.CountLosses(static_cast<Loss>(rejection - 1), good), Belief::kNo;
-  if (!lock) return recorder.CountLosses(Loss::kJudgedAtOnce, good), Belief::kNo;
+  if (!lock) return recorder.CountLosses(Loss::kConcurrentRecording, good), Belief::kNo;
   return shared().ReadsGpuClock() ? judge_.Judge(record, good) : Belief::kYes;
 }
 
@@ -91,7 +91,7 @@ void LaunchRecorder::CompleteUnfollowed(const TryLock& lock, uint64_t now_ns) {
 
 void LaunchRecorder::Finalize(bool completes_unfollowed, uint64_t now_ns) {
   if (const TryLock lock{&is_recording_}) {
-    judge_.ReleaseHeld(HeldTimes::kCapacity);
+    judge_.ReleaseHeld(UnconfirmedTimes::kCapacity);
     judge_.Close();
     if (completes_unfollowed) CompleteUnfollowed(lock, now_ns);
   }

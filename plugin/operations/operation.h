@@ -33,7 +33,7 @@
 #include "plugin/segment/atomics.h"
 #include "plugin/segment/recorder.h"
 #include "proto/collective.h"
-#include "proto/data_quality.h"
+#include "proto/loss.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter {

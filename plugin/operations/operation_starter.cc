@@ -7,7 +7,7 @@ void OperationStarter::NoteUnfollowed(Function function, uint64_t launch_ticket,
   if (!had_lock) AddRelaxed(shared().uncompared_items(), 1);  // it has no ticket
   if (is_followed) {
     shared().recorder().CountLoss(had_lock ? Loss::kInFlightFull : Loss::kConcurrentStart);
-    shared().RejectLaunch(launch_ticket, Loss::kCompanion);
+    shared().RejectLaunch(launch_ticket, Loss::kLaunchMemberUntimed);
     completer_.launch_recorder().NoteUnfollowed(function, LoadRelaxed(next_operation_));
   } else if (shared().IsDrifting()) {
     shared().recorder().CountLoss(Loss::kCommunicatorDrifting);

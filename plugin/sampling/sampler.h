@@ -58,7 +58,7 @@
 #include <cstdint>
 
 #include "plugin/segment/atomics.h"
-#include "proto/data_quality.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter {
 

@@ -16,7 +16,7 @@
 
 #include "plugin/sampling/call_groups.h"
 #include "plugin/sampling/sampler.h"
-#include "proto/data_quality.h"
+#include "proto/timing_source.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter {

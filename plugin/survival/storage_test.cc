@@ -192,13 +192,13 @@ TEST_F(StorageSurvival, SurvivesAWriterThatScribblesAllOverTheSegment) {
     const View view = Segment();
     const int file = open(Segments()[0].c_str(), O_RDWR);
     const size_t bytes = sizeof(layout::SegmentHeader) + 4 * sizeof(layout::CommunicatorSlot);
-    auto* words = static_cast<layout::Word*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+    auto* words = static_cast<layout::AtomicU64*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
     std::atomic<bool> is_over{false};
     std::atomic<uint64_t> scribbled{0};
     std::thread scribbler([&] {
       std::mt19937_64 random(kVersion);
       while (!is_over.load()) {
-        words[random() % (bytes / sizeof(layout::Word))].store(random());
+        words[random() % (bytes / sizeof(layout::AtomicU64))].store(random());
         scribbled.fetch_add(1);
       }
     });

@@ -36,7 +36,7 @@ TEST_F(ArgumentSurvival, Survives15_AKernelChannelWhoseStopTellsNoTime) {
     EXPECT_EQ(Segment().Completed(), 1u);
     EXPECT_EQ(Segment().Timed(), 0u);
     EXPECT_EQ(Segment().InHistogram(), 0u);
-    EXPECT_EQ(Segment().Lost(), Only({{Loss::kStopStampMissing, 1}}));
+    EXPECT_EQ(Segment().Lost(), Only({{Loss::kMissingTimestamp, 1}}));
   });
 }
 

@@ -44,12 +44,12 @@ inline Losses Only(std::initializer_list<std::pair<Loss, uint64_t>> rows) {
   return losses;
 }
 
-inline uint64_t Read(const layout::Word& word) { return word.load(std::memory_order_relaxed); }
+inline uint64_t Read(const layout::AtomicU64& word) { return word.load(std::memory_order_relaxed); }
 
 template <size_t kSize>
-uint64_t Sum(const layout::Word (&words)[kSize]) {
+uint64_t Sum(const layout::AtomicU64 (&words)[kSize]) {
   uint64_t sum = 0;
-  for (const layout::Word& word : words) sum += Read(word);
+  for (const layout::AtomicU64& word : words) sum += Read(word);
   return sum;
 }
 

@@ -298,7 +298,7 @@ TEST_F(TimingSurvival, Survives38_CompanionsOfWhatHasNoTimeAreUntimedAndCounted)
     caller.Finalize();
     EXPECT_EQ(Segment().Timed(), 0u);
     EXPECT_EQ(Segment().Lost(),
-              Only({{Loss::kZeroTimestamp, 1}, {Loss::kIncompleteAtFinalize, 1}, {Loss::kCompanion, 4}}));
+              Only({{Loss::kZeroTimestamp, 1}, {Loss::kIncompleteAtFinalize, 1}, {Loss::kLaunchMemberUntimed, 4}}));
   });
 }
 

@@ -80,7 +80,7 @@ TEST_F(OverrunStepsFarAhead, ReleasesNothingTwiceWhereARowOutlivesWhatWasHeldBef
     Play(Delivery::kInTime, played_ + 1 + kAhead);
     ASSERT_LE(Recorded(), played_ - first);
   }
-  EXPECT_EQ(Recorded(), played_ - first - Plausibility::kPatientLaunches) << "but for those of the row itself";
+  EXPECT_EQ(Recorded(), played_ - first - TimestampCheck::kPatientLaunches) << "but for those of the row itself";
   communicator_->Finalize();
   EXPECT_EQ(Recorded() + Losses(Loss::kRingOverrun), played_) << "each once";
   EXPECT_FALSE(Drifts());

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/data_quality.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter {
 

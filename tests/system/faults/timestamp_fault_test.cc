@@ -16,7 +16,8 @@
 
 #include "collector/collector.h"
 #include "proto/buckets.h"
-#include "proto/data_quality.h"
+#include "proto/loss.h"
+#include "proto/timing_source.h"
 #include "proto/shm_layout.h"
 #include "tests/system/daemon.h"
 #include "tests/system/faults/completion_times.h"

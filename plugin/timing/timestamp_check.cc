@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/timing/plausibility.h"
+#include "plugin/timing/timestamp_check.h"
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@ void Store(AtomicU64& word, int64_t value) { StoreRelaxed(word, static_cast<uint
 
 }  // namespace
 
-void Plausibility::Reset() {
+void TimestampCheck::Reset() {
   StoreRelaxed(bounds_ns_, 0);
   StoreRelaxed(last_ticket_, 0);
   StoreRelaxed(last_start_ns_, 0);
@@ -28,7 +28,7 @@ void Plausibility::Reset() {
   StoreRelaxed(patient_launches_, 0);
 }
 
-Verdict Plausibility::Judge(const LaunchTimes& launch) {
+Verdict TimestampCheck::Judge(const LaunchTimes& launch) {
   Verdict verdict;
   verdict.loss = JudgeClocks(launch);
   if (verdict.loss) return verdict;
@@ -37,7 +37,7 @@ Verdict Plausibility::Judge(const LaunchTimes& launch) {
   return verdict;
 }
 
-std::optional<Loss> Plausibility::JudgeClocks(const LaunchTimes& launch) {
+std::optional<Loss> TimestampCheck::JudgeClocks(const LaunchTimes& launch) {
   if (launch.stop_ns <= launch.start_ns) return Loss::kStopBeforeStart;
   const int64_t gpu_ns = static_cast<int64_t>(launch.stop_ns - launch.start_ns);
   const int64_t cpu_ns = static_cast<int64_t>(launch.delivered_ns - launch.call_ns);
@@ -64,7 +64,7 @@ std::optional<Loss> Plausibility::JudgeClocks(const LaunchTimes& launch) {
   return std::nullopt;
 }
 
-bool Plausibility::AreOwn(uint64_t stop_ns, uint64_t overwritable_ns) const {
+bool TimestampCheck::AreOwn(uint64_t stop_ns, uint64_t overwritable_ns) const {
   if (overwritable_ns == WorkItems::kNotYet) return true;
   if (overwritable_ns == 0 || LoadRelaxed(bounds_ns_) == 0) return false;
   const int64_t latest_ns = static_cast<int64_t>(stop_ns) + Signed(most_distance_) + kSlackNs;
@@ -72,7 +72,7 @@ bool Plausibility::AreOwn(uint64_t stop_ns, uint64_t overwritable_ns) const {
 }
 
 // Kernels of a communicator run one after the other.
-void Plausibility::JudgeInOrder(const LaunchTimes& launch, Verdict& verdict) {
+void TimestampCheck::JudgeInOrder(const LaunchTimes& launch, Verdict& verdict) {
   const bool goes_back = launch.start_ns < LoadRelaxed(last_stop_ns_);
   const bool last_is_own = LoadRelaxed(last_is_own_) != 0;
   NotePatience(launch, goes_back);
@@ -94,7 +94,7 @@ void Plausibility::JudgeInOrder(const LaunchTimes& launch, Verdict& verdict) {
 
 // A launch may be recorded late, because it waited for events that did not come. It is not compared with those right
 // before and behind it, so nothing but its own times is believed.
-void Plausibility::JudgeLate(const LaunchTimes& launch, Verdict& verdict) const {
+void TimestampCheck::JudgeLate(const LaunchTimes& launch, Verdict& verdict) const {
   if (!verdict.is_own) {
     verdict.loss = Loss::kRingOverrun;
   } else if (launch.stop_ns > LoadRelaxed(last_start_ns_) || launch.start_ns < launch.earlier_ns) {
@@ -104,7 +104,7 @@ void Plausibility::JudgeLate(const LaunchTimes& launch, Verdict& verdict) const 
   }
 }
 
-void Plausibility::NotePatience(const LaunchTimes& launch, bool goes_back) {
+void TimestampCheck::NotePatience(const LaunchTimes& launch, bool goes_back) {
   const uint64_t before_ns = LoadRelaxed(last_delivered_ns_);
   const int64_t latest_stop_ns = static_cast<int64_t>(launch.stop_ns) + Signed(most_distance_);
   const bool was_seen_to_run = launch.started_ns != LaunchTimes::kNeverSeen &&
@@ -118,7 +118,7 @@ void Plausibility::NotePatience(const LaunchTimes& launch, bool goes_back) {
   StoreRelaxed(row_[number % kPatientLaunches], launch.last_ticket);
 }
 
-uint64_t Plausibility::FirstPatientLaunch() const {
+uint64_t TimestampCheck::FirstPatientLaunch() const {
   const uint64_t number = LoadRelaxed(patient_launches_);
   return number < kPatientLaunches ? 0 : LoadRelaxed(row_[(number + 1) % kPatientLaunches]);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/timing/plausibility.h"
+#include "plugin/timing/timestamp_check.h"
 
 #include <gtest/gtest.h>
 
@@ -22,41 +22,41 @@ LaunchTimes Launch(uint64_t ticket, uint64_t call_ns, uint64_t duration_ns, uint
           .delivered_ns = start_ns + duration_ns + 5 * kUs};
 }
 
-TEST(Plausibility, BelievesLaunchesInOrder) {
-  Plausibility judge;
+TEST(TimestampCheck, BelievesLaunchesInOrder) {
+  TimestampCheck judge;
   for (uint64_t i = 1; i <= 1000; ++i) {
     EXPECT_EQ(judge.Judge(Launch(i, i * kMs, 100 * kUs)).loss, std::nullopt) << i;
   }
 }
 
-TEST(Plausibility, BelievesClocksThatDriftApartSlowly) {
-  Plausibility judge;
+TEST(TimestampCheck, BelievesClocksThatDriftApartSlowly) {
+  TimestampCheck judge;
   for (uint64_t i = 1; i <= 1000; ++i) {
     EXPECT_EQ(judge.Judge(Launch(i, i * kSecond, 100 * kUs, 1000 * kSecond + i * 300 * kUs)).loss, std::nullopt) << i;
   }
 }
 
-TEST(Plausibility, BelievesLongPauses) {
-  Plausibility judge;
+TEST(TimestampCheck, BelievesLongPauses) {
+  TimestampCheck judge;
   EXPECT_EQ(judge.Judge(Launch(1, kSecond, kMs)).loss, std::nullopt);
   EXPECT_EQ(judge.Judge(Launch(2, 2 * kSecond, kMs)).loss, std::nullopt);
   EXPECT_EQ(judge.Judge(Launch(3, 3600 * kSecond, kMs)).loss, std::nullopt);
 }
 
-TEST(Plausibility, RefusesALaunchThatTookNoTime) {
-  Plausibility judge;
+TEST(TimestampCheck, RefusesALaunchThatTookNoTime) {
+  TimestampCheck judge;
   EXPECT_EQ(judge.Judge(Launch(1, kSecond, 0)).loss, Loss::kStopBeforeStart);
 }
 
-TEST(Plausibility, RefusesADurationLongerThanTheCpuWaited) {
-  Plausibility judge;
+TEST(TimestampCheck, RefusesADurationLongerThanTheCpuWaited) {
+  TimestampCheck judge;
   LaunchTimes launch = Launch(1, kSecond, 10 * kMs);
   launch.delivered_ns = launch.call_ns + 50 * kUs;
   EXPECT_EQ(judge.Judge(launch).loss, Loss::kLongerThanCpuTime);
 }
 
-TEST(Plausibility, RefusesTheTimesOfTheLaunchBefore) {
-  Plausibility judge;
+TEST(TimestampCheck, RefusesTheTimesOfTheLaunchBefore) {
+  TimestampCheck judge;
   EXPECT_EQ(judge.Judge(Launch(1, kSecond, 20 * kUs)).loss, std::nullopt);
   LaunchTimes stale = Launch(2, 2 * kSecond, 20 * kUs);
   const LaunchTimes before = Launch(1, kSecond, 20 * kUs);
@@ -65,15 +65,15 @@ TEST(Plausibility, RefusesTheTimesOfTheLaunchBefore) {
   EXPECT_EQ(judge.Judge(stale).loss, Loss::kClockMismatch);
 }
 
-TEST(Plausibility, RefusesAClockThatJumps) {
-  Plausibility judge;
+TEST(TimestampCheck, RefusesAClockThatJumps) {
+  TimestampCheck judge;
   EXPECT_EQ(judge.Judge(Launch(1, kSecond, kMs)).loss, std::nullopt);
   EXPECT_EQ(judge.Judge(Launch(2, 2 * kSecond, kMs, 1100 * kSecond)).loss, Loss::kClockMismatch);
   EXPECT_EQ(judge.Judge(Launch(3, 3 * kSecond, kMs, 900 * kSecond)).loss, Loss::kClockMismatch);
 }
 
-TEST(Plausibility, KnowsAnUpperBoundOnlyWhereTheCallIsNotDated) {
-  Plausibility judge;
+TEST(TimestampCheck, KnowsAnUpperBoundOnlyWhereTheCallIsNotDated) {
+  TimestampCheck judge;
   LaunchTimes launch = Launch(1, kSecond, kMs);
   launch.call_ns = 0;
   EXPECT_EQ(judge.Judge(launch).loss, std::nullopt);
@@ -82,9 +82,9 @@ TEST(Plausibility, KnowsAnUpperBoundOnlyWhereTheCallIsNotDated) {
   EXPECT_EQ(judge.Judge(launch).loss, std::nullopt);
 }
 
-TEST(Plausibility, TakesAnOverlapWithTheLaunchBeforeForDriftEqualTimesIncluded) {
-  static_assert(Plausibility::IsDrift(Loss::kOverlap));
-  Plausibility judge;
+TEST(TimestampCheck, TakesAnOverlapWithTheLaunchBeforeForDriftEqualTimesIncluded) {
+  static_assert(TimestampCheck::IsDrift(Loss::kOverlap));
+  TimestampCheck judge;
   EXPECT_EQ(judge.Judge(Launch(1, kSecond, 10 * kMs)).loss, std::nullopt);
   LaunchTimes overlapping = Launch(2, kSecond + kMs, 20 * kMs);
   EXPECT_EQ(judge.Judge(overlapping).loss, Loss::kOverlap);
@@ -93,15 +93,15 @@ TEST(Plausibility, TakesAnOverlapWithTheLaunchBeforeForDriftEqualTimesIncluded) 
   EXPECT_EQ(judge.Judge(equal).loss, Loss::kOverlap);
 }
 
-TEST(Plausibility, TakesTimesBeforeThoseOfAnEarlierLaunchThatStillRunsForDrift) {
-  Plausibility judge;
+TEST(TimestampCheck, TakesTimesBeforeThoseOfAnEarlierLaunchThatStillRunsForDrift) {
+  TimestampCheck judge;
   LaunchTimes launch = Launch(2, kSecond, 10 * kMs);
   launch.earlier_ns = launch.start_ns + 1;
   EXPECT_EQ(judge.Judge(launch).loss, Loss::kOverlap);
 }
 
-TEST(Plausibility, BelievesALaunchThatIsRecordedLateIfItEndedInTime) {
-  Plausibility judge;
+TEST(TimestampCheck, BelievesALaunchThatIsRecordedLateIfItEndedInTime) {
+  TimestampCheck judge;
   EXPECT_EQ(judge.Judge(Launch(2, 2 * kSecond, kMs)).loss, std::nullopt);
   EXPECT_EQ(judge.Judge(Launch(1, kSecond, kMs)).loss, std::nullopt);
   LaunchTimes too_long = Launch(1, kSecond, kMs);
@@ -110,9 +110,9 @@ TEST(Plausibility, BelievesALaunchThatIsRecordedLateIfItEndedInTime) {
   EXPECT_EQ(judge.Judge(too_long).loss, Loss::kOverlap);
 }
 
-TEST(Plausibility, RefusesALaunchWhoseChannelsDidNotRunTogetherButTellsAnOverlapByIt) {
-  static_assert(!Plausibility::IsDrift(Loss::kDisjointChannels));
-  Plausibility judge;
+TEST(TimestampCheck, RefusesALaunchWhoseChannelsDidNotRunTogetherButTellsAnOverlapByIt) {
+  static_assert(!TimestampCheck::IsDrift(Loss::kDisjointChannels));
+  TimestampCheck judge;
   LaunchTimes disjoint = Launch(1, kSecond, 10 * kMs);
   disjoint.has_disjoint_channels = true;
   EXPECT_EQ(judge.Judge(disjoint).loss, Loss::kDisjointChannels);
@@ -133,7 +133,7 @@ class PlausibilityOfOverruns : public testing::Test {
   }
   uint64_t StopOfNext() const { return call_ns_ + kMs + 110 * kUs; }  // by the CPU's clock
 
-  Plausibility judge_;
+  TimestampCheck judge_;
   uint64_t ticket_ = 0;
   uint64_t call_ns_ = kSecond;
 };
@@ -192,7 +192,7 @@ TEST_F(PlausibilityOfOverruns, BelievesALaunchThatIsRecordedLateOnlyByItsOwnTime
 
 // The tickets of launches are 1, 2, 3 ...
 TEST_F(PlausibilityOfOverruns, ReleasesWhatIsHeldBeforeARowOfLaunchesThatTheThreadWaitedFor) {
-  constexpr uint64_t kRow = Plausibility::kPatientLaunches;
+  constexpr uint64_t kRow = TimestampCheck::kPatientLaunches;
   judge_.Judge(Next(0));  // nothing was delivered before
   for (uint64_t i = 1; i <= kRow + 3; ++i) {
     const Verdict verdict = judge_.Judge(Next(0));
@@ -203,7 +203,7 @@ TEST_F(PlausibilityOfOverruns, ReleasesWhatIsHeldBeforeARowOfLaunchesThatTheThre
 
 // Regression: own launches left their place in the row as it was.
 TEST_F(PlausibilityOfOverruns, CountsOwnLaunchesInARow) {
-  constexpr uint64_t kRow = Plausibility::kPatientLaunches;
+  constexpr uint64_t kRow = TimestampCheck::kPatientLaunches;
   judge_.Judge(Next(0));
   for (uint64_t i = 1; i <= 3 * kRow; ++i) {
     const bool is_own = i % 5 == 0;
@@ -214,7 +214,7 @@ TEST_F(PlausibilityOfOverruns, CountsOwnLaunchesInARow) {
 }
 
 TEST_F(PlausibilityOfOverruns, BeginsARowAnewWhereTheThreadWasNotSeenToWait) {
-  constexpr uint64_t kRow = Plausibility::kPatientLaunches;
+  constexpr uint64_t kRow = TimestampCheck::kPatientLaunches;
   const auto releases_after = [&](uint64_t launches) {
     for (uint64_t i = 1; i < launches; ++i) EXPECT_EQ(judge_.Judge(Next(0)).release_until, 0u) << i;
     return judge_.Judge(Next(0)).release_until != 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plausibility of the GPU times of launches, one after the other. One thread at a time, under the lock of the
+// TimestampCheck of the GPU times of launches, one after the other. One thread at a time, under the lock of the
 // communicator's completions.
 //
 // NCCL's counters may drift from the device's, and its rings of time stamps may be overrun when its progress thread is
@@ -32,7 +32,7 @@
 //    own ends this: it shows its own times, before those of the items behind it. So: if the times of a launch are own,
 //    and all between it and i are in order, then those of i are its own as well, for a thread that is late by any
 //    number of rings.
-// 3. Times that are not own are held back until own ones come (held_times.h). If times go back before that, they are
+// 3. Times that are not own are held back until own ones come (unconfirmed_times.h). If times go back before that, they are
 //    dropped. If there is no room for more, the oldest are dropped: nothing is released without 1 or 2.
 // 4. Times that go back although those before them were own are no overrun. They are proof of drift (overlap).
 //
@@ -52,7 +52,7 @@
 
 #include "plugin/segment/atomics.h"
 #include "plugin/timing/work_items.h"
-#include "proto/data_quality.h"
+#include "proto/loss.h"
 
 namespace nccl_exporter {
 
@@ -86,7 +86,7 @@ struct Verdict {
 };
 
 // One per communicator.
-class Plausibility {
+class TimestampCheck {
  public:
   // See above. In a row: one chance in 64 for each would be much already.
   static constexpr uint64_t kPatientLaunches = 16;

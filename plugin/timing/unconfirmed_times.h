@@ -2,13 +2,13 @@
 // Times of operations that wait for proof, because NCCL's ring of time stamps may have been overrun. One thread at a
 // time, under the lock of the communicator's completions.
 //
-// They are recorded once times of a later launch show that they are the operations' own (plausibility.h has the
+// They are recorded once times of a later launch show that they are the operations' own (timestamp_check.h has the
 // argument). They are dropped if later times show the contrary, if there is no room left, or at finalize.
 //
 // Why one ticket says which are believed:
 //   1. Times are kept in the order of their launches, each with its launch's ticket.
 //   2. If times of a launch are its own, so are those of all launches before it whose times are in order
-//      (plausibility.h, 2). Times that go back drop all that is held.
+//      (timestamp_check.h, 2). Times that go back drop all that is held.
 //   3. So the believed ones are those whose ticket is lower than that of the launch that proved them.
 //   4. The proof needs every launch in between to have been compared. Launches that ran and were not compared could
 //      hide a whole ring. Once as many of their work items lie behind an entry as the ring has, the entry is dropped.
@@ -26,7 +26,7 @@
 namespace nccl_exporter {
 
 // One per communicator.
-class HeldTimes {
+class UnconfirmedTimes {
  public:
   // Twice the operations that a communicator follows at once: those that a host issued far ahead, and those that it
   // issued while the first of them ran.
