@@ -15,7 +15,7 @@
 #include "collector/arrivals/arrival_observer.h"
 #include "collector/segments/segment_table.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 // How soon a writer's end is noticed and a dead one's time is over, when nobody scrapes.
@@ -136,4 +136,4 @@ void Collector::Run() {
   }
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -16,7 +16,7 @@
 #include "collector/segments/segment_file.h"  // ReadSegmentFile(), for tools that look at one file
 #include "collector/segments/segment_look.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 struct CollectorOptions {
   std::vector<std::string> directories;
@@ -62,4 +62,4 @@ class Collector {
   std::thread thread_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

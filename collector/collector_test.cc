@@ -17,7 +17,7 @@
 #include "collector/testing/scratch_directory.h"
 #include "collector/testing/segment_writer_v1.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 void WriteSegment(const std::string& path, uint64_t operations) {
@@ -149,4 +149,4 @@ TEST_F(CollectorTest, StopsWithoutWaitingForItsNextRound) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

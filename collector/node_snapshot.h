@@ -20,7 +20,7 @@
 #include "proto/loss.h"
 #include "proto/timing_source.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // Which file a segment is, whatever its name and directory: two users may give two files one name. Holds as long as the
 // collector follows the file, since it keeps it open.
@@ -336,4 +336,4 @@ struct NodeSnapshot {
   uint64_t arrival_matching_ns = 0;  // CPU time spent on ArrivalCounts, since the daemon started
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

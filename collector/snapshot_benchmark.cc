@@ -11,7 +11,7 @@
 #include "collector/testing/scratch_directory.h"
 #include "collector/testing/segment_writer_v1.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 constexpr int kSegments = 8;
@@ -48,4 +48,4 @@ void BM_Snapshot(benchmark::State& state) {
 BENCHMARK(BM_Snapshot)->ArgName("alive")->Arg(1)->Arg(0)->Unit(benchmark::kMillisecond);
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

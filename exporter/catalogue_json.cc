@@ -12,7 +12,7 @@
 #include "exporter/version.h"
 #include "proto/droppable_labels.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -81,12 +81,12 @@ std::string CatalogueJson() {
                        {"drift_causes", CodesJson(kDriftCauses)},
                        {"sampling_states", CodesJson(kSamplingStates)},
                        {"sampling_reasons", CodesJson(kSamplingReasons)},
-                       {"segment_errors", CodesJson(kSegmentErrors)},
-                       {"uncompared_reasons", CodesJson(kUncomparedReasons)},
+                       {"segment_errors", CodesJson(collector::kSegmentErrors)},
+                       {"uncompared_reasons", CodesJson(collector::kUncomparedReasons)},
                        {"refusals", CodesJson(kRefusals)},
                        {"options", OptionsJson()}};
   constexpr int kIndent = 1;
   return catalogue.dump(kIndent) + '\n';
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

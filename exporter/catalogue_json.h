@@ -4,10 +4,10 @@
 
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Families, causes of loss, label values of timing and sampling, reasons of errors, and flags, each with its meaning.
 // Ends in a line feed.
 std::string CatalogueJson();
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

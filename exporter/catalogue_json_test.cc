@@ -12,7 +12,7 @@
 #include "proto/loss.h"
 #include "proto/metric_catalogue.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 using nlohmann::json;
@@ -80,4 +80,4 @@ TEST(CatalogueJson, HasEveryFlagWithItsDefault) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

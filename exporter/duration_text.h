@@ -10,7 +10,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // A year. Longer durations are typing errors.
 inline constexpr std::chrono::nanoseconds kMaxDuration = std::chrono::hours(24 * 365);
@@ -56,4 +56,4 @@ inline std::optional<std::chrono::nanoseconds> ParseDuration(std::string_view te
   return sum;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -14,7 +14,7 @@
 
 #include "exporter/exposition/utf8.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 spdlog::level::level_enum SpdlogLevel(LogLevel level) {
@@ -66,4 +66,4 @@ void LineFormatter::format(const spdlog::details::log_msg& message, spdlog::memo
 
 std::unique_ptr<spdlog::formatter> LineFormatter::clone() const { return std::make_unique<LineFormatter>(format_); }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -9,7 +9,7 @@
 
 #include "exporter/options.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Sets up spdlog's default logger. Call before other threads log.
 void ConfigureLog(LogLevel level, LogFormat format);
@@ -27,4 +27,4 @@ class LineFormatter final : public spdlog::formatter {
   const LogFormat format_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

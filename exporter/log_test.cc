@@ -7,7 +7,7 @@
 #include <chrono>
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 std::string Line(LogFormat format, spdlog::level::level_enum level, const std::string& text) {
@@ -38,4 +38,4 @@ TEST(LogTest, EscapesWhatWouldEndTheValueOrTheLine) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

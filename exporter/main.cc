@@ -39,7 +39,7 @@
 #include "exporter/ui/web_pages.h"
 #include "exporter/version.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr int kSuccess = 0;
@@ -57,19 +57,19 @@ int Print(const std::string& text) {
 }
 
 int Dump(const std::string& path) {
-  SegmentError error{};
+  collector::SegmentError error{};
   std::string detail;
-  const std::optional<ProcessSnapshot> process = ReadSegmentFile(path, &error, &detail);
+  const std::optional<collector::ProcessSnapshot> process = collector::ReadSegmentFile(path, &error, &detail);
   if (process) return Print(DumpText(*process));
-  if (error == SegmentError::kCount) return Fail(kRuntimeFailure, path + ": not ready: " + detail);
+  if (error == collector::SegmentError::kCount) return Fail(kRuntimeFailure, path + ": not ready: " + detail);
   return Fail(kRuntimeFailure, path + ": " + std::string(NameOf(error)) + (detail.empty() ? "" : ": " + detail));
 }
 
 // The directories that are there and cannot be read; empty if there are none.
-std::string UnreadableDirectories(const NodeSnapshot& node) {
+std::string UnreadableDirectories(const collector::NodeSnapshot& node) {
   std::string text;
-  for (const SegmentTrouble& trouble : node.segment_troubles) {
-    if (trouble.error != SegmentError::kDirectoryUnreadable || trouble.present == 0) continue;
+  for (const collector::SegmentTrouble& trouble : node.segment_troubles) {
+    if (trouble.error != collector::SegmentError::kDirectoryUnreadable || trouble.present == 0) continue;
     text += text.empty() ? "cannot read " : ", ";
     text += trouble.file + ": " + trouble.detail;
     if (trouble.present > 1) text += " (and " + std::to_string(trouble.present - 1) + " more of the same owner)";
@@ -78,7 +78,7 @@ std::string UnreadableDirectories(const NodeSnapshot& node) {
 }
 
 // A failure unless all directories could be read, so that nothing there is never mistaken for nothing seen.
-int PrintNode(const NodeSnapshot& node, const std::string& text) {
+int PrintNode(const collector::NodeSnapshot& node, const std::string& text) {
   const std::string unreadable = UnreadableDirectories(node);
   if (unreadable.empty()) return Print(text);
   const int printed = node.processes.empty() ? kSuccess : Print(text);
@@ -86,8 +86,8 @@ int PrintNode(const NodeSnapshot& node, const std::string& text) {
 }
 
 // A collector that changes nothing: no segment is old enough to be removed.
-Collector CollectorOf(const Options& options) {
-  return Collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
+collector::Collector CollectorOf(const Options& options) {
+  return collector::Collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
 }
 
 int PrintInFlight(const Options& options) {
@@ -103,7 +103,7 @@ int PrintCardinality(const Options& options) {
 
 int Top(const Options& options) {
   const TopSort sort = std::ranges::find(kTopSorts, options.sort, &CodeRow<TopSort>::name)->id;
-  Collector collector = CollectorOf(options);
+  collector::Collector collector = CollectorOf(options);
   const auto first = collector.Snapshot();
   const std::string unreadable = UnreadableDirectories(*first);
   if (!unreadable.empty() && first->processes.empty()) return Fail(kRuntimeFailure, unreadable);
@@ -213,13 +213,13 @@ int Serve(const Options& options) {
   std::string error;
   const WebSecurity security(options.web_config_file, error);
   if (!error.empty()) return Fail(kRuntimeFailure, error);
-  Collector collector({.directories = options.segment_dirs, .retention = options.retention});
+  collector::Collector collector({.directories = options.segment_dirs, .retention = options.retention});
   SnapshotSource snapshots([&] { return collector.Snapshot(); });
   ScrapePage scrape_page(snapshots, kSeriesLimit, options.metrics);
   HistoryKeeper history(snapshots);
   WebPages pages(
       snapshots, scrape_page, history,
-      {.node_name = NodeName(), .telemetry_path = options.telemetry_path, .start_realtime_ns = Now().realtime_ns});
+      {.node_name = NodeName(), .telemetry_path = options.telemetry_path, .start_realtime_ns = collector::Now().realtime_ns});
   HttpHandler handler = [&](const HttpRequest& request) { return pages.Answer(request); };
   const RefusalCounter on_refusal = [&](Refusal refusal) { scrape_page.Count(refusal); };
   std::unique_ptr<WebGuard> guard;
@@ -262,6 +262,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter
 
-int main(int argc, char** argv) { return nccl_exporter::Main(argc, argv); }
+int main(int argc, char** argv) { return nccl_exporter::exporter::Main(argc, argv); }

@@ -17,7 +17,7 @@
 #include "exporter/testing/http_client.h"
 #include "exporter/testing/promtool.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr const char* kDaemon = "exporter/nccl-exporter";
@@ -274,4 +274,4 @@ TEST(MainTest, DumpOfASegmentThatIsStartingSaysSo) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

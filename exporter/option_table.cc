@@ -15,7 +15,7 @@
 #include "exporter/options.h"
 #include "exporter/ui/web_paths.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 bool IsPort(std::string_view text) {
@@ -145,4 +145,4 @@ constexpr std::array<OptionRow, 13> kOptions{{
      StoreNamed<&Options::log_format, kLogFormats>},
 }};
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -10,7 +10,7 @@
 #include "exporter/commands/top_screen.h"
 #include "exporter/version.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // The given values, or the default of a flag that is not given.
@@ -134,4 +134,4 @@ Options ParseOptions(int argc, const char* const* argv, std::string& error) {
   return options;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -14,7 +14,7 @@
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/commands/synthetic_node.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 enum class Command : uint8_t {
   kServe,
@@ -69,4 +69,4 @@ struct OptionRow {
 
 extern const std::array<OptionRow, 13> kOptions;
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

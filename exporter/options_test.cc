@@ -10,7 +10,7 @@
 
 #include "exporter/duration_text.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 using std::chrono_literals::operator""h;
@@ -207,4 +207,4 @@ TEST(DurationTextTest, RefusesEverythingElse) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

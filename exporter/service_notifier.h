@@ -17,7 +17,7 @@
 #include <optional>
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Without systemd every function does nothing.
 class ServiceNotifier {
@@ -87,4 +87,4 @@ inline void ServiceNotifier::Send(const std::string& message) const {
          reinterpret_cast<const sockaddr*>(&address), size);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

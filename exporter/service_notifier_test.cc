@@ -12,7 +12,7 @@
 #include <cstring>
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // Receives at an abstract name, or at a path.
@@ -80,4 +80,4 @@ TEST(ServiceNotifierTest, TellsHalfTheWatchdogsPatienceToTheProcessThatItIsMeant
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 inline constexpr std::string_view kVersion = "0.1.0";
 
@@ -14,4 +14,4 @@ inline constexpr std::string_view kCompiler = "Clang " __clang_version__;
 inline constexpr std::string_view kCompiler = "GCC " __VERSION__;
 #endif
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -10,7 +10,7 @@
 
 #include "plugin/segment/atomics.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // All zeros is its first state, as in a forked child.
 class CallClock {
@@ -45,4 +45,4 @@ class CallClock {
   AtomicU64 half_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 constexpr uint64_t kStartNs = 5'000'000'000;
@@ -56,4 +56,4 @@ TEST_F(CallClockTest, GivesNoTimeForAHalfBeforeTheStart) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

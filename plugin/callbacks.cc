@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/callbacks.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // Starts.
 
@@ -102,4 +102,4 @@ void Callbacks::StopOther(Handle handle) {
   process_.CountLoss(Loss::kUnknownHandle);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

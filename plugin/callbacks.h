@@ -13,7 +13,7 @@
 #include "plugin/operations/handle.h"
 #include "plugin/process.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 static_assert(CallClock::kUnitNs == WorkItems::kCallUnitNs);
 
@@ -202,4 +202,4 @@ template <bool kHasTimeStamp>
   communicator->parts().StopChannel(handle.Ticket(), handle.Channel());
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

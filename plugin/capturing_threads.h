@@ -16,7 +16,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // Numbers the threads that capture. A number outlives its thread, whose pthread_t or kernel's number may be used again.
 // The first captured call of a thread may allocate where the process has more than 31 keys, as glibc does it.
@@ -43,4 +43,4 @@ class CapturingThreads {
   std::atomic<uint64_t> numbers_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -7,7 +7,7 @@
 
 #include "plugin/mapped_memory.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 uint32_t CommunicatorTable::Claim(Segment& segment, uint64_t retention_ns, bool takes_phases, Loss* why) {
   const uint32_t overflow = overflow_slot();
@@ -54,4 +54,4 @@ Communicator* CommunicatorTable::FindOverflow(Handle context) const {
   return communicators_[context.Slot()].load(std::memory_order_relaxed);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -24,7 +24,7 @@
 #include "plugin/segment/atomics.h"
 #include "plugin/segment/segment.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // All zeros is its first state, as in a forked child.
 class CommunicatorTable {
@@ -107,4 +107,4 @@ class CommunicatorTable {
   std::array<std::atomic<Communicator*>, Handle::kMaxSlots> communicators_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 constexpr uint16_t kSalt = 0x5a17;
@@ -145,4 +145,4 @@ TEST_F(CommunicatorTableTest, LetsOneThreadStoreAnIdentityThatIsNotKnown) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

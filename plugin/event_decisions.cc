@@ -9,7 +9,7 @@
 #include "plugin/nccl/nccl_parameter.h"
 #include "plugin/nccl/nccl_version.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 const char* Environment(const char* name) { return std::getenv(name); }
@@ -45,4 +45,4 @@ const EventDecision& EventDecisions::For(const InitRequest& request, const Optio
   return *decision;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -9,7 +9,7 @@
 #include "plugin/nccl/event_policy.h"
 #include "plugin/options.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 struct EventDecision {
   int api_version = 0;  // 0: not made
@@ -29,4 +29,4 @@ class EventDecisions {
   std::array<EventDecision, kMostDecisions> decisions_;  // filled from the front; the last place is used again
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

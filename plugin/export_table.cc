@@ -7,7 +7,7 @@
 #include "plugin/nccl/profiler_abi.h"
 #include "plugin/nccl/vocabulary.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 template <typename Descriptor>
@@ -190,15 +190,15 @@ constexpr Table Fill(decltype(Table::init) init) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin
 
 #define EXPORT_TABLE(version, table, init)                                                          \
   extern "C" __attribute__((visibility("default")))                                                 \
   const nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>                         \
       ncclProfiler_v##version =                                                                     \
-          nccl_exporter::Fill<nccl_exporter::abi::DescriptorV##version,                             \
+          nccl_exporter::plugin::Fill<nccl_exporter::abi::DescriptorV##version,                             \
                               nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>>( \
-              nccl_exporter::init<version>)
+              nccl_exporter::plugin::init<version>)
 
 EXPORT_TABLE(1, ProfilerV1, InitV1);
 EXPORT_TABLE(2, ProfilerV1, InitV1);

@@ -17,7 +17,7 @@
 
 #include <atomic>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // All zeros is its first state, as in a forked child.
 class HostAnnouncements {
@@ -36,4 +36,4 @@ class HostAnnouncements {
   std::atomic<bool> are_possible_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 bool ArePossibleWith(const char* launch_blocking) {
@@ -29,4 +29,4 @@ TEST(HostAnnouncementsTest, ArePossibleFromTheFirstCapturedCallOn) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

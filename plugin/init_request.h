@@ -6,7 +6,7 @@
 
 #include "plugin/nccl/profiler_abi.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // v1 to v3 pass none of them: `is_known` is false, and id and rank come with the first operation.
 struct InitRequest {
@@ -20,4 +20,4 @@ struct InitRequest {
   abi::Logger logger = nullptr;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

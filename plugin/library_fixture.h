@@ -23,7 +23,7 @@
 #include "plugin/nccl/profiler_abi.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 inline constexpr char kLibrary[] = "plugin/libnccl-profiler-exporter.so";
 
@@ -163,4 +163,4 @@ struct Job {
 
 inline uint64_t Read(const layout::AtomicU64& word) { return word.load(std::memory_order_relaxed); }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -2,7 +2,7 @@
 // How the real shared library starts, what it exports, and when it does nothing.
 #include "plugin/library_fixture.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 TEST_F(LibraryTest, ReusesASlotAfterTheRetentionTimeAndNotBefore) {
@@ -130,4 +130,4 @@ TEST_F(LibraryTest, StartsNoThread) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

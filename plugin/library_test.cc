@@ -2,7 +2,7 @@
 // What the real shared library counts of what NCCL announces.
 #include "plugin/library_fixture.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 TEST_F(LibraryTest, TurnsAnAllReduceIntoIncrements) {
@@ -191,4 +191,4 @@ TEST_F(LibraryTest, TellsCapturesOnTwoCommunicatorsApart) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <new>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 inline void* MapMemory(size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -22,4 +22,4 @@ T* MakeMapped() {
   return memory == nullptr ? nullptr : new (memory) T;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

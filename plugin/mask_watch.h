@@ -12,7 +12,7 @@
 
 #include "plugin/operations/handle.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // All zeros is its first state: nothing is watched.
 class MaskWatch {
@@ -52,4 +52,4 @@ class MaskWatch {
   std::array<Watched, Handle::kMaxSlots> masks_;  // by slot
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

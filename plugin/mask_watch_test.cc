@@ -5,7 +5,7 @@
 
 #include <memory>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 constexpr int kStored = 2 | 4 | 64;
@@ -65,4 +65,4 @@ TEST_F(MaskWatchTest, LooksAtTheSlotsThatItIsGiven) {
 TEST_F(MaskWatchTest, FindsNoChangeOfACopyWithoutAMask) { EXPECT_FALSE(watch_->IsOverridden(nullptr, kSlots)); }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -9,7 +9,7 @@
 
 #include "proto/timing_source.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 bool ParseWhole(const char* text, uint64_t least, uint64_t most, uint64_t* value) {
@@ -137,4 +137,4 @@ Options ReadOptions(const char* (*get)(const char* name)) {
   return options;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

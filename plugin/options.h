@@ -8,7 +8,7 @@
 
 #include "plugin/nccl/event_policy.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 inline constexpr size_t kOptionCount = 9;
 
@@ -42,4 +42,4 @@ extern const std::array<OptionRow, kOptionCount> kOptions;
 // `get` answers like getenv.
 Options ReadOptions(const char* (*get)(const char* name));
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

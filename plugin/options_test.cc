@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 std::map<std::string, std::string> environment;
@@ -141,4 +141,4 @@ TEST(Options, NameEveryVariableWhoseValueIsNotUnderstood) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -13,7 +13,7 @@
 #include "plugin/mapped_memory.h"
 #include "plugin/version.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 constexpr uint64_t kClockMarginNs = 1'000'000'000;  // threads whose time is simulated may be behind the first one's
@@ -252,4 +252,4 @@ void Process::ShowMaskOverride(uint32_t slot) {
       .store(static_cast<uint64_t>(TimingReason::kMaskOverride), std::memory_order_release);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -28,7 +28,7 @@
 #include "plugin/sampling/sampler_set.h"
 #include "plugin/segment/segment.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 class Process {
  public:
@@ -94,4 +94,4 @@ class Process {
   bool has_gpu_;           // whether there was one
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -2,8 +2,8 @@
 // The plugin's own version, as it stands in the segment's header.
 #pragma once
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 inline constexpr char kPluginVersion[] = "0.1.0";
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -16,7 +16,7 @@
 #include "collector/testing/scratch_directory.h"
 #include "collector/testing/segment_writer_v1.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 constexpr int kRanks = 8;
@@ -132,4 +132,4 @@ BENCHMARK(BM_ArrivalInterval)
     ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

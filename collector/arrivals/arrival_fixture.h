@@ -20,7 +20,7 @@
 #include "collector/testing/scratch_directory.h"
 #include "collector/testing/segment_writer_v1.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 inline constexpr uint64_t kMillisecond = 1'000'000;
 
@@ -73,7 +73,7 @@ class ArrivalFixture : public testing::Test {
   }
   void Write(int rank) { processes_[rank].writer.WriteTo(Path(rank)); }
   std::string Path(int rank) const { return scratch_.File(std::to_string(rank) + ".seg"); }
-  static FileKey KeyOf(const Process& process) { return nccl_exporter::KeyOf(process.file->Status()); }
+  static FileKey KeyOf(const Process& process) { return nccl_exporter::collector::KeyOf(process.file->Status()); }
 
   void Discover() {
     SegmentLooks looks;
@@ -117,4 +117,4 @@ class ArrivalFixture : public testing::Test {
   ArrivalObserver observer_{[this] { return slew_ns_; }};
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -9,7 +9,7 @@
 #include "collector/arrivals/arrival_fuzz_input.h"
 
 int main(int count, char** arguments) {
-  using namespace nccl_exporter::fuzz;
+  using namespace nccl_exporter::collector::fuzz;
   if (count != 3) return std::fputs("usage: arrival_fuzz SCRIPTS SEED\n", stderr), 2;
   const uint64_t scripts = std::strtoull(arguments[1], nullptr, 10);
   std::mt19937_64 random(std::strtoull(arguments[2], nullptr, 10));

@@ -17,7 +17,7 @@
 #include "collector/reader/segment_source.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::collector::fuzz {
 namespace {
 
 constexpr size_t kRanks = 3;
@@ -235,4 +235,4 @@ class Player {
 
 PlayedArrivals PlayAndCheck(std::span<const uint8_t> script) { return Player().Play(Script(script)); }
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::collector::fuzz

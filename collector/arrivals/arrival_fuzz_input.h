@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::collector::fuzz {
 
 struct PlayedArrivals {
   uint64_t operations = 0;  // read from the rings
@@ -16,4 +16,4 @@ struct PlayedArrivals {
 // Any bytes are a script. Ends the program if a promise is broken.
 PlayedArrivals PlayAndCheck(std::span<const uint8_t> script);
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::collector::fuzz

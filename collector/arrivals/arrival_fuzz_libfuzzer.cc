@@ -6,6 +6,6 @@
 #include "collector/arrivals/arrival_fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  nccl_exporter::fuzz::PlayAndCheck(std::span(data, size));
+  nccl_exporter::collector::fuzz::PlayAndCheck(std::span(data, size));
   return 0;
 }

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 struct ArrivalMatcher::Clock {
   ClockNumber number;
@@ -330,4 +330,4 @@ void ArrivalMatcher::Expire(uint64_t now_ns) {
   }
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -39,7 +39,7 @@
 #include "collector/arrivals/gpu_clock_bounds.h"
 #include "collector/node_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // An operation waits for so long for the other ranks to have it: the plugin may take a second to tell that it is over.
 inline constexpr uint64_t kPartnerPatienceNs = 2'000'000'000;
@@ -119,4 +119,4 @@ class ArrivalMatcher {
   UncomparedOperations uncompared_{};
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

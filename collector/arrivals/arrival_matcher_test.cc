@@ -5,7 +5,7 @@
 
 #include <map>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using Member = ArrivalMatcher::Member;
@@ -277,4 +277,4 @@ TEST_F(ArrivalMatcherTest, WithoutABoundCallTheOneBeforeCounts) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

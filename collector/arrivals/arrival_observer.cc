@@ -13,7 +13,7 @@
 #include "collector/reader/text_field.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 constexpr uint64_t kFirstApiWithCalls = 5;  // before, a call is announced after the launch
@@ -282,4 +282,4 @@ void ArrivalObserver::AddTo(NodeSnapshot& snapshot) const {
   snapshot.arrival_matching_ns = cpu_ns_;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

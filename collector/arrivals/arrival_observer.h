@@ -20,7 +20,7 @@
 #include "collector/segments/segment_file.h"
 #include "collector/segments/segment_look.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // A ring holds 51 ms of a communicator with 10,000 operations a second: read when it is less than half full.
 inline constexpr std::chrono::milliseconds kRingReadInterval{20};
@@ -97,4 +97,4 @@ class ArrivalObserver {
   uint64_t cpu_ns_ = 0;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -6,7 +6,7 @@
 
 #include "collector/arrivals/arrival_fixture.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using ArrivalObserverTest = ArrivalFixture;
@@ -201,4 +201,4 @@ TEST_F(ArrivalObserverTest, AFileThatIsNoSegmentIsPassedOver) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

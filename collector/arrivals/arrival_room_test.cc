@@ -12,7 +12,7 @@
 #include "collector/arrivals/arrival_fixture.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using ArrivalRoomTest = ArrivalFixture;
@@ -123,4 +123,4 @@ TEST_F(ArrivalRoomTest, AUserAsksForDiscoveryOnlySoOftenAndDelaysNobodyElse) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -13,7 +13,7 @@
 #include "collector/arrivals/clock_distance.h"
 #include "collector/arrivals/gpu_clock_bounds.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // A clock of a user's GPU: clocks of different users have nothing in common.
 struct ClockNumber {
@@ -102,4 +102,4 @@ class ClockDifferences {
   std::map<uint64_t, size_t> pairs_of_user_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

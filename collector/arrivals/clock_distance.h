@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // Not thread-safe. Takes any numbers: those that make no sense give ranges that make none, without harm.
 class ClockDistance {
@@ -140,4 +140,4 @@ class ClockDistance {
   int64_t since_ns_ = kNever;  // of the latest stretch
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -97,4 +97,4 @@ TEST(ClockDistance, AnyNumbersAreTaken) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

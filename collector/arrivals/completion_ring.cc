@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <memory>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 constexpr size_t kRingEntries = layout::kCompletionEntries;
@@ -93,4 +93,4 @@ uint64_t CompletionRing::TakeAll(const SegmentSource& source, std::vector<Comple
   return std::min(lost, kMostLost);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

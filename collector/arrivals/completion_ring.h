@@ -17,7 +17,7 @@
 #include "proto/collective.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // An operation that was timed, as the plugin tells it; any number is possible.
 struct CompletedOperation {
@@ -58,4 +58,4 @@ class CompletionRing {
   uint64_t next_ = 0;  // ticket; 0: nothing was read yet
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

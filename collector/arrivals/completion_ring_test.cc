@@ -8,7 +8,7 @@
 
 #include "collector/testing/segment_writer_v1.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 constexpr uint64_t kEntries = SegmentWriterV1::kCompletionEntries;
@@ -147,4 +147,4 @@ TEST_F(CompletionRingTest, TakesNoEntryThatChangesWhileItIsCopied) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

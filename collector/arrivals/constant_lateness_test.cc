@@ -11,7 +11,7 @@
 
 #include "collector/arrivals/arrival_matcher.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 constexpr int64_t kMicrosecond = 1000;
@@ -239,4 +239,4 @@ TEST_F(ConstantLateness, BetweenRareOperationsInTimeIsProven) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

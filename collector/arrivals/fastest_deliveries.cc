@@ -7,7 +7,7 @@
 
 #include "collector/arrivals/clock_distance.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 int64_t Clamped(uint64_t ns) {
@@ -101,4 +101,4 @@ void FastestDeliveries::DrawLine() {
   line_ = line;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

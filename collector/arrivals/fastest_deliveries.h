@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // Not thread-safe. Takes any numbers: those that make no sense give estimates that make none, without harm.
 class FastestDeliveries {
@@ -67,4 +67,4 @@ class FastestDeliveries {
   std::optional<Line> line_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -5,7 +5,7 @@
 
 #include <random>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -104,4 +104,4 @@ TEST_F(FastestDeliveriesTest, AnyNumbersAreTaken) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -10,7 +10,7 @@
 
 #include "collector/arrivals/clock_distance.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // A point in time that lies between these, CLOCK_MONOTONIC.
 struct TimeRange {
@@ -52,4 +52,4 @@ class GpuClockBounds {
   ClockDistance distance_;  // CLOCK_MONOTONIC minus the GPU's clock
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

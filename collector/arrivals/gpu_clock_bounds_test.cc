@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 constexpr uint64_t kEpoch = 1'700'000'000'000'000'000;  // of a GPU's clock, which may show the time of day
@@ -87,4 +87,4 @@ TEST(GpuClockBounds, AnyNumbersAreTaken) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

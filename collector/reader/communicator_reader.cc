@@ -10,7 +10,7 @@
 #include "collector/reader/operation_progress.h"
 #include "collector/reader/text_field.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 // Limits of numbers that are only displayed. A number above its limit is unknown.
@@ -209,4 +209,4 @@ bool HasCounts(const layout::CommunicatorSlot& slot) {
   });
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -10,7 +10,7 @@
 #include "collector/reader/moment.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 inline constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 
@@ -29,4 +29,4 @@ CommunicatorRead DescribeCommunicator(const layout::CommunicatorSlot& slot, uint
 // Whether anything was ever counted in the slot.
 bool HasCounts(const layout::CommunicatorSlot& slot);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -9,7 +9,7 @@
 #include "collector/reader/segment_reader.h"
 #include "collector/testing/segment_writer_v1.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 constexpr Moment kNow{.realtime_ns = 1'700'000'000'000'000'000, .monotonic_ns = 500'000'000'000};
@@ -196,4 +196,4 @@ TEST_F(CommunicatorReaderTest, MakesTextValid) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

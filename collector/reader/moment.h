@@ -7,7 +7,7 @@
 #include <ctime>
 #include <functional>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 struct Moment {
   int64_t realtime_ns = 0;
@@ -40,4 +40,4 @@ inline Moment Now() {
   return {.realtime_ns = read_ns(CLOCK_REALTIME), .monotonic_ns = read_ns(CLOCK_MONOTONIC)};
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -7,7 +7,7 @@
 
 #include "proto/timing_source.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // An operation whose parts are all done counts as complete if no event of it came for this long. Before, more parts may
 // follow: the number of parts may have been an upper bound, or not announced at all.
@@ -56,4 +56,4 @@ constexpr bool CompletionIsKnown(TimingSource source, bool any_seen) {
   return false;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

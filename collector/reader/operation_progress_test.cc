@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using enum OperationProgress;
@@ -48,4 +48,4 @@ TEST(OperationProgressTest, KnowsOfCompletionBySource) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

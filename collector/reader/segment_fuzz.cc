@@ -12,7 +12,7 @@
 
 #include "collector/reader/segment_fuzz_input.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::collector::fuzz {
 namespace {
 
 using Input = std::vector<uint8_t>;
@@ -80,10 +80,10 @@ int Main(const std::filesystem::path& directory, uint64_t executions, uint64_t s
 }
 
 }  // namespace
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::collector::fuzz
 
 int main(int count, char** arguments) {
   if (count != 4) return std::fputs("usage: segment_fuzz CORPUS EXECUTIONS SEED\n", stderr), 2;
-  return nccl_exporter::fuzz::Main(arguments[1], std::strtoull(arguments[2], nullptr, 10),
+  return nccl_exporter::collector::fuzz::Main(arguments[1], std::strtoull(arguments[2], nullptr, 10),
                                    std::strtoull(arguments[3], nullptr, 10));
 }

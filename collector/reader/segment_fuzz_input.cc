@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::collector::fuzz {
 namespace {
 
 constexpr size_t kWordBytes = 8;
@@ -169,4 +169,4 @@ bool ReadAndCheck(const SegmentInput& input) {
   return read.process.has_value();
 }
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::collector::fuzz

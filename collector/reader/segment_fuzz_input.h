@@ -13,7 +13,7 @@
 
 #include "collector/reader/segment_reader.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::collector::fuzz {
 
 struct SegmentInput {
   std::vector<std::byte> bytes;
@@ -29,4 +29,4 @@ std::vector<uint8_t> Compact(std::span<const std::byte> segment);
 // Reads the segment. Ends the program if a guarantee of the snapshot is broken. Returns whether there was a snapshot.
 bool ReadAndCheck(const SegmentInput& input);
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::collector::fuzz

@@ -6,7 +6,7 @@
 #include "collector/reader/segment_fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace nccl_exporter::fuzz;
+  using namespace nccl_exporter::collector::fuzz;
   ReadAndCheck(Expand(std::span(data, size)));
   return 0;
 }

@@ -10,7 +10,7 @@
 #include "collector/reader/segment_fuzz_input.h"
 #include "collector/testing/segment_writer_v1.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::collector::fuzz {
 namespace {
 
 void Write(const std::filesystem::path& path, std::span<const std::byte> segment) {
@@ -88,10 +88,10 @@ void WriteAll(const std::filesystem::path& directory) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::collector::fuzz
 
 int main(int count, char** arguments) {
-  using namespace nccl_exporter::fuzz;
+  using namespace nccl_exporter::collector::fuzz;
   if (count < 2) return std::fputs("usage: segment_fuzz_seeds DIRECTORY [SEGMENT...]\n", stderr), 2;
   const std::filesystem::path directory = arguments[1];
   WriteAll(directory);

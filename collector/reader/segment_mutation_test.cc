@@ -9,7 +9,7 @@
 #include "collector/reader/segment_reader.h"
 #include "collector/testing/segment_writer_v1.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using V1 = SegmentWriterV1;
@@ -103,4 +103,4 @@ TEST(SegmentMutationTest, SurvivesEachLengthOfTheHeaderAndSomeOfTheRest) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using layout::CommunicatorSlot;
@@ -57,7 +57,7 @@ class SegmentReading {
 
   // Fills `into`, or records the fault.
   bool CopyAll(uint64_t offset, std::span<std::byte> into) {
-    std::optional<SegmentFault> fault = nccl_exporter::CopyAll(source_, offset, into);
+    std::optional<SegmentFault> fault = nccl_exporter::collector::CopyAll(source_, offset, into);
     if (fault) result_.fault = std::move(fault);
     return !result_.fault;
   }
@@ -216,4 +216,4 @@ SegmentRead ReadSegment(const SegmentSource& source, const ReadTerms& terms) {
   return ReadSegment(source, ReadSlotDirectory(source, terms.slots_left), terms);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

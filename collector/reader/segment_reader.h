@@ -16,7 +16,7 @@
 #include "collector/reader/segment_source.h"
 #include "collector/reader/slot_directory.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 struct ReadTerms {
   Moment now;
@@ -51,4 +51,4 @@ inline SegmentRead ParseSegment(std::span<const std::byte> bytes, uint64_t owner
   return ReadSegment(MemorySource(bytes, owner_uid), terms);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

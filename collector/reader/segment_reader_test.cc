@@ -11,7 +11,7 @@
 
 #include "collector/testing/segment_writer_v1.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using V1 = SegmentWriterV1;
@@ -317,4 +317,4 @@ TEST(SegmentReaderTest, SaysSoWhenReadingFails) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

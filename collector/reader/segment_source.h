@@ -10,7 +10,7 @@
 #include <cstring>
 #include <span>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 class SegmentSource {
  public:
@@ -42,4 +42,4 @@ class MemorySource : public SegmentSource {
   const uint64_t owner_uid_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

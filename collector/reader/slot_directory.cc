@@ -11,7 +11,7 @@
 #include "collector/reader/text_field.h"
 #include "proto/timing_source.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using layout::CommunicatorSlot;
@@ -156,4 +156,4 @@ SlotDirectory ReadSlotDirectory(const SegmentSource& source, uint64_t* slots_lef
   return directory;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -14,7 +14,7 @@
 #include "collector/reader/segment_source.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 struct SegmentFault {
   SegmentError error = SegmentError::kReadFailed;
@@ -56,4 +56,4 @@ SlotDirectory ReadSlotDirectory(const SegmentSource& source, uint64_t* slots_lef
 // Fills `into`, or returns the reason why it could not.
 std::optional<SegmentFault> CopyAll(const SegmentSource& source, uint64_t offset, std::span<std::byte> into);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -9,7 +9,7 @@
 
 #include "collector/testing/segment_writer_v1.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 constexpr uint64_t kUid = 1000;
@@ -91,4 +91,4 @@ TEST(SlotDirectoryTest, SaysWhyASegmentCannotBeRead) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -11,7 +11,7 @@
 
 #include "proto/utf8.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // The field's text as valid UTF-8. Each ill-formed byte becomes a '?', because one such byte in a label value would
 // make the whole scrape unreadable.
@@ -30,4 +30,4 @@ inline std::string TextOf(std::span<const char> field) {
   return text;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 std::string Text(std::string_view field) { return TextOf(std::span(field.data(), field.size())); }
@@ -36,4 +36,4 @@ TEST(TextFieldTest, ReplacesEachByteThatBelongsToNoCharacter) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

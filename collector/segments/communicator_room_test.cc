@@ -11,7 +11,7 @@
 #include "collector/testing/lock_holder.h"
 #include "collector/testing/table_fixture.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using std::chrono::seconds;
@@ -205,4 +205,4 @@ TEST_F(CommunicatorRoomTest, ADeadSegmentThatWasRefusedForItsSlotsIsReadLater) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

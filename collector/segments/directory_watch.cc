@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 // Names that come and go, permissions, sizes, and the end of the directory itself. A plugin writes by a mapping, which
@@ -66,4 +66,4 @@ void DirectoryWatch::NoteEvents(std::span<const char> events, std::set<std::stri
   }
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -12,7 +12,7 @@
 
 #include "collector/segments/file_descriptor.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 class DirectoryWatch {
  public:
@@ -35,4 +35,4 @@ class DirectoryWatch {
   std::map<std::string, int> numbers_;  // by path; two paths may lead to one directory, and have one number then
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

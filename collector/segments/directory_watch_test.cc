@@ -10,7 +10,7 @@
 
 #include "collector/testing/scratch_directory.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using Paths = std::set<std::string>;
@@ -69,4 +69,4 @@ TEST_F(DirectoryWatchTest, TellsBothPathsThatLeadToOneDirectory) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 class FileDescriptor {
  public:
@@ -29,4 +29,4 @@ class FileDescriptor {
   int number_ = -1;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -12,7 +12,7 @@
 
 #include "collector/segments/file_descriptor.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 // The field `state` of /proc/PID/stat: after the name, which is in parentheses and may contain any character.
@@ -42,4 +42,4 @@ std::optional<bool> IsStopped(const Writer& writer) {
   return state ? std::optional(*state == 'T' || *state == 't') : std::nullopt;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

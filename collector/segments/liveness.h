@@ -7,7 +7,7 @@
 
 #include <optional>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 struct Writer {
   bool is_alive = false;
@@ -22,4 +22,4 @@ Writer FindWriter(int descriptor);
 // does not show it: in a PID namespace that the caller does not see into, or hidden by the mount option hidepid.
 std::optional<bool> IsStopped(const Writer& writer);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

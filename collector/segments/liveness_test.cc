@@ -13,7 +13,7 @@
 #include "collector/testing/lock_holder.h"
 #include "collector/testing/scratch_directory.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 class LivenessTest : public testing::Test {
@@ -69,4 +69,4 @@ TEST_F(LivenessTest, SeesAWriterStopAndGoOn) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

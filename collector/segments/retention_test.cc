@@ -9,7 +9,7 @@
 #include "collector/testing/lock_holder.h"
 #include "collector/testing/table_fixture.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using RetentionTest = TableFixture;
@@ -347,4 +347,4 @@ TEST_F(WaitingRankTest, AnotherUsersProcessKeepsNobodyKnown) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

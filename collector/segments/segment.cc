@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 constexpr const char* kNoRoom = "too many communicators on the node: the last counts of a dead process are left out";
@@ -110,4 +110,4 @@ uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, SlotDir
   return cost;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -15,7 +15,7 @@
 #include "collector/segments/segment_errors.h"
 #include "collector/segments/segment_file.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // How often the last counts of a dead process are read again: its owner may touch the file, or take and let go of its
 // lock, without end. A read takes up to 80 ms, the whole room for communicators.
@@ -92,4 +92,4 @@ class Segment {
   CountedFault counted_fault_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

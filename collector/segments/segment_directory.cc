@@ -11,7 +11,7 @@
 
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 // A user's number as the plugin writes it, without leading zeros.
@@ -101,4 +101,4 @@ bool FindPrivateDirectories(const std::string& pattern, DirectoryNames& names, i
   return found.size() >= limit;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

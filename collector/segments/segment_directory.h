@@ -16,7 +16,7 @@
 
 #include "collector/segments/segment_file.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // The names of one directory, read one after the other. Any time may pass in between: a name that stays there comes
 // exactly once.
@@ -78,4 +78,4 @@ bool FindPrivateDirectories(const std::string& pattern, DirectoryNames& names, i
 // Whether a path of --segment.dir is such a pattern.
 inline bool IsPrivatePattern(const std::string& path) { return path.ends_with("-*"); }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -10,7 +10,7 @@
 
 #include "collector/testing/scratch_directory.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 class SegmentDirectoryTest : public testing::Test {
@@ -101,4 +101,4 @@ TEST_F(SegmentDirectoryTest, IsContentIfSomebodyElseWasFaster) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -13,7 +13,7 @@
 #include "collector/segments/segment_table.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 int64_t Nanoseconds(std::chrono::nanoseconds time) { return time.count(); }
@@ -259,4 +259,4 @@ void SegmentTable::ForgetUnlisted(const Directory& directory) {
   }
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -15,7 +15,7 @@
 #include "collector/node_snapshot.h"
 #include "collector/segments/segment_file.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // Since the daemon started.
 class SegmentErrorCounts {
@@ -97,4 +97,4 @@ class CountedFault {
   std::optional<FileStamp> stamp_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

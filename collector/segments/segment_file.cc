@@ -12,7 +12,7 @@
 
 #include "collector/reader/segment_reader.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 int64_t NanosecondsOf(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
@@ -47,7 +47,7 @@ struct stat SegmentFile::Status() const {
   return status;
 }
 
-Writer SegmentFile::FindWriter() const { return nccl_exporter::FindWriter(descriptor_.number()); }
+Writer SegmentFile::FindWriter() const { return nccl_exporter::collector::FindWriter(descriptor_.number()); }
 
 ssize_t SegmentFile::Read(uint64_t offset, std::span<std::byte> into) const {
   size_t copied = 0;
@@ -81,4 +81,4 @@ std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentE
   return std::move(read.process);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

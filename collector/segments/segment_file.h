@@ -17,7 +17,7 @@
 #include "collector/segments/file_descriptor.h"
 #include "collector/segments/liveness.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // A file that replaces another is another one.
 inline FileKey KeyOf(const struct stat& status) { return {.device = status.st_dev, .inode = status.st_ino}; }
@@ -57,4 +57,4 @@ class SegmentFile : public SegmentSource {
 // starting is not an error: nothing is returned then either, and `error` is SegmentError::kCount.
 std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentError* error, std::string* detail);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

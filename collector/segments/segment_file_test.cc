@@ -14,7 +14,7 @@
 #include "collector/testing/scratch_directory.h"
 #include "collector/testing/segment_writer_v1.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 class SegmentFileTest : public testing::Test {
@@ -104,4 +104,4 @@ TEST_F(SegmentFileTest, ReadsShortBeyondTheEnd) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

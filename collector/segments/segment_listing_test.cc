@@ -8,7 +8,7 @@
 #include "collector/testing/lock_holder.h"
 #include "collector/testing/table_of_users_fixture.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using SegmentListingTest = TableFixture;
@@ -129,4 +129,4 @@ TEST_F(SegmentListingTest, FindsSegmentsAmongMoreFilesThatAreNone) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

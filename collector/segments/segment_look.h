@@ -9,7 +9,7 @@
 #include "collector/reader/slot_directory.h"
 #include "collector/segments/segment_file.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // Owns its file together with all who read it: the file stays open for as long as one of them wants it.
 struct SegmentLook {
@@ -21,4 +21,4 @@ struct SegmentLook {
 // Every segment that is followed.
 using SegmentLooks = std::map<FileKey, SegmentLook>;
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

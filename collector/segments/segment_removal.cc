@@ -11,7 +11,7 @@
 
 #include "collector/segments/segment_table.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 void SegmentTable::RemoveOver(const Moment& now) {
   FindWaiting(now);
   for (auto it = segments_.begin(); it != segments_.end();) {
@@ -108,4 +108,4 @@ bool SegmentTable::IsWaitedFor(const Followed& followed, const Moment& now) cons
   });
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 // Descriptors that must be left for connections, listening and reading: twice what the web server may hold.
@@ -214,4 +214,4 @@ NodeSnapshot SegmentTable::Read(SegmentLooks looks, const Moment& now) {
   return snapshot;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

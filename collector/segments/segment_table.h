@@ -23,7 +23,7 @@
 #include "collector/segments/segment_errors.h"
 #include "collector/segments/segment_look.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // Files of one user that are remembered without being open: no segments, not ready, or over and not to be unlinked (a
 // directory mounted read-only). Some hundred bytes each; further ones of the user are opened again at
@@ -227,4 +227,4 @@ class SegmentTable {
   SegmentErrorCounts errors_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -8,7 +8,7 @@
 #include "collector/testing/lock_holder.h"
 #include "collector/testing/table_fixture.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using SegmentTableTest = TableFixture;
@@ -193,4 +193,4 @@ TEST_F(SegmentTableTest, ServesOnlySoManyCommunicators) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -10,7 +10,7 @@
 #include "collector/testing/lock_holder.h"
 #include "collector/testing/table_of_users_fixture.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 using SegmentTableOfUsersTest = TableOfUsersFixture;
@@ -189,4 +189,4 @@ TEST_F(SegmentTableOfUsersTest, UnlinksAnUnreadableEmptyFileThatNobodyEverLocked
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // While it exists, the process can open at most `free` further descriptors.
 class DescriptorShortage {
@@ -26,4 +26,4 @@ class DescriptorShortage {
   rlimit before_{};
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

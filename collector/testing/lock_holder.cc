@@ -11,7 +11,7 @@
 #include <array>
 #include <cstdlib>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 [[noreturn]] void HoldLock(const char* path, int ready) {
@@ -55,4 +55,4 @@ void LockHolder::Kill() {
   child_ = -1;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 class LockHolder {
  public:
@@ -26,4 +26,4 @@ class LockHolder {
   pid_t child_ = -1;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

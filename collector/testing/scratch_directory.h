@@ -8,7 +8,7 @@
 #include <system_error>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 class ScratchDirectory {
  public:
@@ -39,4 +39,4 @@ class ScratchDirectory {
   std::string path_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

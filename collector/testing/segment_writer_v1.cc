@@ -12,7 +12,7 @@
 
 #include "collector/segments/file_descriptor.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 SegmentWriterV1::SegmentWriterV1(size_t slots, size_t header_bytes, size_t slot_bytes)
     : header_bytes_(header_bytes), slot_bytes_(slot_bytes), bytes_(header_bytes + slots * slot_bytes) {
@@ -135,4 +135,4 @@ void SegmentWriterV1::WriteTo(const std::string& path) const {
   }
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

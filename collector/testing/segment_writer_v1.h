@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 struct ProcessV1 {
   uint64_t pid = 0;
@@ -135,4 +135,4 @@ class SegmentWriterV1 {
   std::vector<std::byte> bytes_{};
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

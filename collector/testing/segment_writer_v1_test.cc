@@ -8,7 +8,7 @@
 
 #include "collector/reader/segment_reader.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 namespace {
 
 constexpr Moment kNow{.realtime_ns = 1'700'000'000'000'000'000, .monotonic_ns = 500'000'000'000};
@@ -189,4 +189,4 @@ TEST(SegmentWriterV1Test, ReadsBackProgressAndTheEndOfACommunicator) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -17,7 +17,7 @@
 #include "collector/testing/scratch_directory.h"
 #include "collector/testing/segment_writer_v1.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 class TableFixture : public testing::Test {
  protected:
@@ -64,4 +64,4 @@ class TableFixture : public testing::Test {
   SegmentTable table_{{scratch_.path()}, kRetention};
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

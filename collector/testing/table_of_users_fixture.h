@@ -15,7 +15,7 @@
 
 #include "collector/testing/table_fixture.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::collector {
 
 // The test holds more descriptors than processes usually may; false if that cannot be had.
 inline bool AllowDescriptors(rlim_t count) {
@@ -79,4 +79,4 @@ class TableOfUsersFixture : public TableFixture {
   size_t made_ = 0;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::collector

@@ -10,7 +10,7 @@
 
 #include "proto/droppable_labels.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // Edit distance, row by row.
@@ -186,4 +186,4 @@ Exposition ExpositionOfCatalogue(const MetricFilter& filter) {
   return exposition;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

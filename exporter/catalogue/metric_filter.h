@@ -13,7 +13,7 @@
 #include "exporter/exposition/exposition.h"
 #include "proto/buckets.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Maximum of classic bounds per histogram. With more, the histograms of one communicator would not fit the room that is
 // kept for comm="other". Native histograms have more buckets.
@@ -57,4 +57,4 @@ class MetricFilter {
 // with the filter's bounds and resolution.
 Exposition ExpositionOfCatalogue(const MetricFilter& filter = {});
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

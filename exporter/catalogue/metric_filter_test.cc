@@ -7,7 +7,7 @@
 
 #include "proto/droppable_labels.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 using testing::ElementsAre;
@@ -109,4 +109,4 @@ TEST(MetricFilterTest, TheNearestNameTakesTheFewestChangesAndIsTheFirstOfEquals)
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

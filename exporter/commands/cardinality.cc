@@ -16,7 +16,7 @@
 #include "exporter/scrape/page_builder.h"
 #include "proto/droppable_labels.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr std::array kFormats{Format::kText, Format::kOpenMetrics, Format::kProtobuf};
@@ -24,7 +24,7 @@ constexpr std::array kFormats{Format::kText, Format::kOpenMetrics, Format::kProt
 size_t Index(Format format) { return static_cast<size_t>(format); }
 
 // The exposition that a daemon with the default limit serves, with its own metrics.
-Exposition ExpositionOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter,
+Exposition ExpositionOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter,
                         SeriesDrops& drops) {
   Exposition exposition = ExpositionOfCatalogue(filter);
   SeriesMemory memory(filter);
@@ -58,7 +58,7 @@ std::pair<size_t, size_t> SeriesOf(const Family& family) {
   return {classic, family.scale.native ? family.series.size() : classic};
 }
 
-std::pair<size_t, size_t> SeriesOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter) {
+std::pair<size_t, size_t> SeriesOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter) {
   SeriesDrops drops;
   std::pair<size_t, size_t> sum;
   const Exposition exposition = ExpositionOf(snapshot, filter, drops);
@@ -78,7 +78,7 @@ struct Saving {
   bool is_needed_by_rules;
 };
 
-std::vector<Saving> SavingsOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter,
+std::vector<Saving> SavingsOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter,
                               const Cardinality& now) {
   std::vector<Saving> savings;
   const auto consider = [&](std::string flag, const std::function<void(MetricFilter&)>& change) {
@@ -156,7 +156,7 @@ void AppendSavings(const std::vector<Saving>& savings, const Cardinality& now, O
 
 }  // namespace
 
-Cardinality CardinalityOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter) {
+Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter) {
   Cardinality cardinality;
   const Exposition exposition = ExpositionOf(snapshot, filter, cardinality.drops);
   for (const Family& family : exposition.families) {
@@ -175,10 +175,10 @@ Cardinality CardinalityOf(const std::shared_ptr<const NodeSnapshot>& snapshot, c
   return cardinality;
 }
 
-std::string CardinalityText(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter) {
+std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter) {
   const Cardinality cardinality = CardinalityOf(snapshot, filter);
   size_t communicators = 0;
-  for (const ProcessSnapshot& process : snapshot->processes) communicators += process.communicators.size();
+  for (const collector::ProcessSnapshot& process : snapshot->processes) communicators += process.communicators.size();
   std::string text;
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "{} processes, {} communicators in total\n\n", snapshot->processes.size(), communicators);
@@ -194,4 +194,4 @@ std::string CardinalityText(const std::shared_ptr<const NodeSnapshot>& snapshot,
   return text;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -14,7 +14,7 @@
 #include "exporter/scrape/negotiation.h"
 #include "exporter/series/snapshot_families.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 struct FamilyCost {
   std::string name;
@@ -37,9 +37,9 @@ struct Cardinality {
 };
 
 // The cost of the scrapes of a daemon that serves this snapshot, with its own metrics.
-Cardinality CardinalityOf(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter);
+Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter);
 
 // The same as a table, with the saving of each further flag, and the families that the shipped rules miss.
-std::string CardinalityText(const std::shared_ptr<const NodeSnapshot>& snapshot, const MetricFilter& filter);
+std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

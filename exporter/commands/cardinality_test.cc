@@ -12,7 +12,7 @@
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/testing/example_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 using testing::HasSubstr;
@@ -112,4 +112,4 @@ TEST(CardinalityTest, ANodeBeyondTheCapSaysSo) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

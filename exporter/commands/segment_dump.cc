@@ -11,7 +11,7 @@
 #include "exporter/exposition/utf8.h"
 #include "exporter/node/time_text.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr double kNsPerSecond = 1e9;
@@ -46,11 +46,11 @@ void DumpHistogram(std::string_view name, std::span<const uint64_t, Buckets::kCo
   }
 }
 
-void DumpFunction(Function id, const FunctionSnapshot& function, std::string& out) {
+void DumpFunction(Function id, const collector::FunctionSnapshot& function, std::string& out) {
   if (!function.IsUsed()) return;
   Line(out, "  {}: {} calls, {} operations known complete", TraitsOf(id).name, function.calls, function.completed);
   for (size_t i = 0; i < kSizeClassCount; ++i) {
-    const SizeClassSnapshot& size = function.sizes[i];
+    const collector::SizeClassSnapshot& size = function.sizes[i];
     if (!size.IsUsed()) continue;
     Line(out, "    from {} bytes: {} operations, {} bytes; timed: {} operations, {} bytes, {:.9f} s busy",
          kSizeClassBounds[i], size.operations, size.bytes, size.timed_operations, size.timed_bytes,
@@ -65,10 +65,10 @@ void DumpFunction(Function id, const FunctionSnapshot& function, std::string& ou
   DumpHistogram<BandwidthBuckets>("bus bandwidth", function.bandwidth, "B/s", out);
 }
 
-void DumpInFlight(const CommunicatorSnapshot& communicator, std::string& out) {
+void DumpInFlight(const collector::CommunicatorSnapshot& communicator, std::string& out) {
   if (!communicator.completion_is_known || communicator.in_flight.empty()) return;
   Line(out, "  in flight: {}", communicator.in_flight.size());
-  for (const InFlightOperation& operation : communicator.in_flight) {
+  for (const collector::InFlightOperation& operation : communicator.in_flight) {
     const std::string peer = operation.peer < 0 ? "" : fmt::format(", peer {}", operation.peer);
     Line(out, "    {} sequence {}{}: {} bytes, since {}, {} of {} parts done", TraitsOf(operation.function).name,
          operation.sequence, peer, operation.bytes, TimeText(operation.start_realtime_ns), operation.parts_done,
@@ -76,7 +76,7 @@ void DumpInFlight(const CommunicatorSnapshot& communicator, std::string& out) {
   }
 }
 
-void DumpIdentity(const CommunicatorSnapshot& communicator, std::string& out) {
+void DumpIdentity(const collector::CommunicatorSnapshot& communicator, std::string& out) {
   if (communicator.is_overflow) {
     Line(out, "communicators without a slot, summed (slot {})", communicator.slot);
     return;
@@ -112,7 +112,7 @@ void DumpIdentity(const CommunicatorSnapshot& communicator, std::string& out) {
   }
 }
 
-void DumpProcess(const ProcessSnapshot& process, std::string& out) {
+void DumpProcess(const collector::ProcessSnapshot& process, std::string& out) {
   Line(out, "segment {}", Quoted(process.segment));
   Line(out, "process {} ({}), uid {}, on {}, {}", process.pid, Quoted(process.executable), process.uid,
        Quoted(process.host_name), process.is_alive ? "alive" : "gone");
@@ -120,7 +120,7 @@ void DumpProcess(const ProcessSnapshot& process, std::string& out) {
   for (const auto& [name, value] : process.identity) Line(out, "  {}={}", Quoted(name), Quoted(value));
 }
 
-void DumpLosses(const ProcessSnapshot& process, std::string& out) {
+void DumpLosses(const collector::ProcessSnapshot& process, std::string& out) {
   Line(out, "losses");
   bool is_any = false;
   for (size_t i = 0; i < kLossCount; ++i) {
@@ -133,11 +133,11 @@ void DumpLosses(const ProcessSnapshot& process, std::string& out) {
 
 }  // namespace
 
-std::string DumpText(const ProcessSnapshot& process) {
+std::string DumpText(const collector::ProcessSnapshot& process) {
   std::string out;
   DumpProcess(process, out);
   DumpLosses(process, out);
-  for (const CommunicatorSnapshot& communicator : process.communicators) {
+  for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
     out += '\n';
     DumpIdentity(communicator, out);
     for (size_t i = 0; i < communicator.functions.size(); ++i) {
@@ -148,4 +148,4 @@ std::string DumpText(const ProcessSnapshot& process) {
   return out;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

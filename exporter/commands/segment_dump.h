@@ -6,9 +6,9 @@
 
 #include "collector/node_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Ends in a line feed. Text of other processes is quoted and escaped, so that it is safe on a terminal.
-std::string DumpText(const ProcessSnapshot& process);
+std::string DumpText(const collector::ProcessSnapshot& process);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr int64_t kStartNs = 1700000000000000000;
@@ -18,20 +18,20 @@ constexpr std::array<Function, kCollectivesOfShape> kCollectives{
     Function::kReduce,    Function::kAlltoAll,  Function::kGather,        Function::kScatter};
 
 // Messages of 64 B to 512 MiB, and times that fill about as many buckets as a real histogram has.
-void AddManyOperations(CommunicatorSnapshot& communicator, Function function) {
+void AddManyOperations(collector::CommunicatorSnapshot& communicator, Function function) {
   constexpr int kOperations = 200;
   constexpr int kSizes = 24;
   for (int i = 0; i < kOperations; ++i) {
     const uint64_t bytes = uint64_t{64} << (i % kSizes);
     AddOperation(communicator, function, bytes, 9871 + static_cast<uint64_t>(i) * 1237 + bytes / 181);
   }
-  FunctionSnapshot& counts = communicator.functions.Change(static_cast<size_t>(function));
+  collector::FunctionSnapshot& counts = communicator.functions.Change(static_cast<size_t>(function));
   // Counts differ between ranks and communicators. Otherwise scrape bodies would compress better than real ones.
   const uint64_t seed = communicator.id ^ communicator.rank << 8 ^ static_cast<uint64_t>(function);
   const uint64_t times = 1000 + seed * 0x9e3779b97f4a7c15 % 100003;
   counts.calls *= times;
   counts.completed *= times;
-  for (SizeClassSnapshot& size : counts.sizes) {
+  for (collector::SizeClassSnapshot& size : counts.sizes) {
     size.operations *= times;
     size.bytes *= times;
     size.timed_operations *= times;
@@ -43,8 +43,8 @@ void AddManyOperations(CommunicatorSnapshot& communicator, Function function) {
   counts.bandwidth_sum_kib *= times;
 }
 
-CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int number, int rank) {
-  CommunicatorSnapshot communicator =
+collector::CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int number, int rank) {
+  collector::CommunicatorSnapshot communicator =
       EmptyCommunicator(0x9e3779b97f4a7c15 * static_cast<uint64_t>(number + 1), static_cast<uint64_t>(rank));
   communicator.slot = static_cast<uint32_t>(number);
   communicator.gpu_index = rank;
@@ -70,8 +70,8 @@ CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int number, int ra
 
 }  // namespace
 
-CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank) {
-  CommunicatorSnapshot communicator;
+collector::CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank) {
+  collector::CommunicatorSnapshot communicator;
   communicator.generation = 1;
   communicator.has_identity = true;
   communicator.id = id;
@@ -88,9 +88,9 @@ CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank) {
   return communicator;
 }
 
-void AddOperation(CommunicatorSnapshot& communicator, Function function, uint64_t bytes, uint64_t duration_ns) {
-  FunctionSnapshot& counts = communicator.functions.Change(static_cast<size_t>(function));
-  SizeClassSnapshot& size = counts.sizes[static_cast<size_t>(SizeClassOf(bytes))];
+void AddOperation(collector::CommunicatorSnapshot& communicator, Function function, uint64_t bytes, uint64_t duration_ns) {
+  collector::FunctionSnapshot& counts = communicator.functions.Change(static_cast<size_t>(function));
+  collector::SizeClassSnapshot& size = counts.sizes[static_cast<size_t>(SizeClassOf(bytes))];
   ++counts.calls;
   ++size.operations;
   size.bytes += bytes;
@@ -106,8 +106,8 @@ void AddOperation(CommunicatorSnapshot& communicator, Function function, uint64_
   counts.bandwidth_sum_kib += (bandwidth + 512) / 1024;
 }
 
-ProcessSnapshot EmptyProcess(uint64_t pid) {
-  ProcessSnapshot process;
+collector::ProcessSnapshot EmptyProcess(uint64_t pid) {
+  collector::ProcessSnapshot process;
   process.file.inode = pid;
   process.segment = std::to_string(pid) + ".seg";
   process.is_alive = true;
@@ -121,11 +121,11 @@ ProcessSnapshot EmptyProcess(uint64_t pid) {
   return process;
 }
 
-std::shared_ptr<const NodeSnapshot> NodeOfShape(const NodeShape& shape) {
-  auto snapshot = std::make_shared<NodeSnapshot>();
+std::shared_ptr<const collector::NodeSnapshot> NodeOfShape(const NodeShape& shape) {
+  auto snapshot = std::make_shared<collector::NodeSnapshot>();
   snapshot->taken_realtime_ns = kStartNs + 10000 * kSecondNs;
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    ProcessSnapshot process = EmptyProcess(static_cast<uint64_t>(1000 + rank));
+    collector::ProcessSnapshot process = EmptyProcess(static_cast<uint64_t>(1000 + rank));
     process.identity = {{"SLURM_JOB_ID", "1234567"}, {"SLURM_PROCID", std::to_string(rank)}};
     for (int number = 0; number < shape.communicators; ++number) {
       process.communicators.push_back(BusyCommunicator(shape, number, rank));
@@ -145,4 +145,4 @@ std::shared_ptr<const NodeSnapshot> NodeOfShape(const NodeShape& shape) {
   return snapshot;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -8,7 +8,7 @@
 
 #include "collector/node_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 struct NodeShape {
   int ranks = 8;
@@ -21,15 +21,15 @@ struct NodeShape {
 inline constexpr int kCollectivesOfShape = kFunctionCount - 3;
 
 // A communicator with an identity, 8 ranks, kernel timing and no operation.
-CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank);
+collector::CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank);
 
 // Adds one call and operation of `bytes`, timed if `duration_ns` is not 0.
-void AddOperation(CommunicatorSnapshot& communicator, Function function, uint64_t bytes, uint64_t duration_ns);
+void AddOperation(collector::CommunicatorSnapshot& communicator, Function function, uint64_t bytes, uint64_t duration_ns);
 
 // A live process without identity variables.
-ProcessSnapshot EmptyProcess(uint64_t pid);
+collector::ProcessSnapshot EmptyProcess(uint64_t pid);
 
 // A node during a Slurm job. Every function is used in all size classes, timed and compared.
-std::shared_ptr<const NodeSnapshot> NodeOfShape(const NodeShape& shape);
+std::shared_ptr<const collector::NodeSnapshot> NodeOfShape(const NodeShape& shape);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -17,7 +17,7 @@
 
 #include "exporter/node/node_history.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l";  // second screen, no cursor
@@ -64,9 +64,9 @@ void Apply(Key key, TopView& view) {
   view.first_rank = 0;
 }
 
-size_t RanksOf(const NodeSnapshot& node) {
+size_t RanksOf(const collector::NodeSnapshot& node) {
   size_t ranks = 0;
-  for (const ProcessSnapshot& process : node.processes) ranks += process.communicators.size();
+  for (const collector::ProcessSnapshot& process : node.processes) ranks += process.communicators.size();
   return ranks;
 }
 
@@ -149,7 +149,7 @@ std::string TopOnce(const TopSnapshots& snapshots, TopSort sort) {
 void ShowTop(const TopSnapshots& snapshots, TopSort sort, Terminal& terminal) {
   NodeHistory history;
   TopView view{.sort = sort, .has_colours = true};
-  std::shared_ptr<const NodeSnapshot> node;
+  std::shared_ptr<const collector::NodeSnapshot> node;
   SteadyClock::time_point next = SteadyClock::now();
   for (Key key = Key::kNone; key != Key::kQuit;) {
     Apply(key, view);
@@ -167,4 +167,4 @@ void ShowTop(const TopSnapshots& snapshots, TopSort sort, Terminal& terminal) {
   }
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -15,7 +15,7 @@
 #include "collector/node_snapshot.h"
 #include "exporter/commands/top_screen.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 enum class Key : uint8_t { kNone, kQuit, kSort, kPause, kUp, kDown, kOther };
 
@@ -52,7 +52,7 @@ class Terminal {
 
 inline constexpr std::chrono::seconds kTopInterval{1};
 
-using TopSnapshots = std::function<std::shared_ptr<const NodeSnapshot>()>;
+using TopSnapshots = std::function<std::shared_ptr<const collector::NodeSnapshot>()>;
 
 // Waits one interval and returns the screen of what happened in it.
 std::string TopOnce(const TopSnapshots& snapshots, TopSort sort);
@@ -60,4 +60,4 @@ std::string TopOnce(const TopSnapshots& snapshots, TopSort sort);
 // Shows a screen per interval, until the user or a signal ends it.
 void ShowTop(const TopSnapshots& snapshots, TopSort sort, Terminal& terminal);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -16,7 +16,7 @@
 #include "exporter/node/local_communicators.h"
 #include "exporter/node/time_text.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr size_t kNameLimitBytes = 24;  // one long name must not push the other columns off the screen
@@ -81,7 +81,7 @@ std::string NameOf(const CommunicatorOnNode& communicator) {
 }
 
 // The newest steps as bars, the highest one the longest mean time.
-std::string Trend(const NodeHistory& history, const CommunicatorKey& key, Function function) {
+std::string Trend(const NodeHistory& history, const collector::CommunicatorKey& key, Function function) {
   constexpr std::array<std::string_view, 8> kBars{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   const size_t first = history.steps() - std::min(history.steps(), kTrendSteps);
   std::vector<double> means;
@@ -155,12 +155,12 @@ struct RankLine {
   bool stands_out() const { return is_late() || age_seconds > kHangSeconds; }
 };
 
-std::vector<RankLine> RankLinesOf(const std::vector<CommunicatorOnNode>& communicators, const NodeSnapshot& node,
+std::vector<RankLine> RankLinesOf(const std::vector<CommunicatorOnNode>& communicators, const collector::NodeSnapshot& node,
                                   const NodeHistory& history) {
   std::vector<RankLine> lines;
   for (const CommunicatorOnNode& of : communicators) {
     for (const RankOnNode& rank : of.ranks) {
-      const CommunicatorSnapshot& here = *rank.communicator;
+      const collector::CommunicatorSnapshot& here = *rank.communicator;
       RankLine line{.of = &of,
                     .rank = &rank,
                     .arrivals = history.RecentArrivals(of.key, here.rank, kLateWindowSeconds),
@@ -169,7 +169,7 @@ std::vector<RankLine> RankLinesOf(const std::vector<CommunicatorOnNode>& communi
         const int64_t age_ns = node.taken_realtime_ns - here.in_flight.front().start_realtime_ns;
         line.age_seconds = static_cast<double>(std::max<int64_t>(age_ns, 0)) / 1e9;
       }
-      const ArrivalCounts& counts = line.arrivals.counts;
+      const collector::ArrivalCounts& counts = line.arrivals.counts;
       if (counts.compared > 0)
         line.last_share = static_cast<double>(counts.last) / static_cast<double>(counts.compared);
       lines.push_back(line);
@@ -186,10 +186,10 @@ void Sort(std::vector<RankLine>& lines, TopSort sort) {
   if (sort == TopSort::kBehind) std::ranges::stable_sort(lines, std::greater(), &RankLine::behind);
 }
 
-std::string OldestText(const CommunicatorSnapshot& here) {
+std::string OldestText(const collector::CommunicatorSnapshot& here) {
   if (!here.completion_is_known) return "not seen";
   if (here.in_flight.empty()) return "idle";
-  const InFlightOperation& oldest = here.in_flight.front();
+  const collector::InFlightOperation& oldest = here.in_flight.front();
   const std::string_view name = TraitsOf(oldest.function).name;
   return oldest.sequence == 0 ? std::string(name) : fmt::format("{} #{}", name, oldest.sequence);
 }
@@ -203,7 +203,7 @@ std::vector<Line> RankTable(const std::vector<RankLine>& ranks) {
                   .rows = {{"COMMUNICATOR", "RANK", "GPU", "PID", "STARTED", "BEHIND", "IN FLIGHT", "OLDEST", "FOR",
                             "LAST TO ENTER", "LATE BY"}}};
   for (const RankLine& line : ranks) {
-    const CommunicatorSnapshot& here = *line.rank->communicator;
+    const collector::CommunicatorSnapshot& here = *line.rank->communicator;
     table.rows.push_back({NameOf(*line.of), std::to_string(here.rank),
                           here.gpu_index < 0 ? "-" : std::to_string(here.gpu_index),
                           fmt::format("{}{}", line.rank->process->pid, line.rank->process->is_alive ? "" : " gone"),
@@ -242,11 +242,11 @@ std::vector<Line> Findings(const std::vector<RankLine>& ranks) {
   return lines;
 }
 
-Line Head(const NodeSnapshot& node, size_t communicators) {
+Line Head(const collector::NodeSnapshot& node, size_t communicators) {
   uint64_t losses = 0, in_flight = 0;
-  for (const ProcessSnapshot& process : node.processes) {
+  for (const collector::ProcessSnapshot& process : node.processes) {
     for (const uint64_t count : process.losses) losses += count;
-    for (const CommunicatorSnapshot& communicator : process.communicators) in_flight += communicator.in_flight.size();
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) in_flight += communicator.in_flight.size();
   }
   return {fmt::format("{}Z  {} processes  {} communicators  {} in flight  {} given up  {} unusable segments",
                       TimeText(node.taken_realtime_ns).substr(0, 19), node.segments.live, communicators, in_flight,
@@ -268,7 +268,7 @@ std::string Joined(const std::vector<Line>& lines, const TopView& view) {
 
 }  // namespace
 
-std::string TopScreen(const NodeSnapshot& node, const NodeHistory& history, const TopView& view) {
+std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& history, const TopView& view) {
   std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   std::ranges::stable_sort(communicators, {}, [](const CommunicatorOnNode& c) { return c.key.id; });
   std::vector<RankLine> ranks = RankLinesOf(communicators, node, history);
@@ -295,4 +295,4 @@ std::string TopScreen(const NodeSnapshot& node, const NodeHistory& history, cons
   return Joined(lines, view);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

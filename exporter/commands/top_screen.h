@@ -11,7 +11,7 @@
 #include "exporter/node/node_history.h"
 #include "proto/code_table.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Order of the ranks. The key `s` selects the next one.
 enum class TopSort : uint8_t { kRank, kAge, kLate, kBehind, kCount };
@@ -34,6 +34,6 @@ struct TopView {
 
 // At most `rows` lines, each ended by a line feed. Control characters in text of other processes are replaced, because
 // a terminal would execute them.
-std::string TopScreen(const NodeSnapshot& node, const NodeHistory& history, const TopView& view);
+std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& history, const TopView& view);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

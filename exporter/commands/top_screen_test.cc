@@ -11,7 +11,7 @@
 
 #include "exporter/testing/example_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr int64_t kSecondNs = 1000000000;
@@ -30,7 +30,7 @@ class TopScreenTest : public testing::Test {
     for (uint64_t rank = 0; rank < 4; ++rank) {
       node_.processes.push_back(EmptyProcess(100 + rank));
       node_.processes.back().segment = std::to_string(rank);
-      CommunicatorSnapshot communicator = EmptyCommunicator(0xabcdef, rank);
+      collector::CommunicatorSnapshot communicator = EmptyCommunicator(0xabcdef, rank);
       communicator.name = "dp";
       communicator.completion_is_known = true;
       communicator.started_sequence = rank == 1 ? 7 : 9;
@@ -42,7 +42,7 @@ class TopScreenTest : public testing::Test {
       node_.taken_realtime_ns += kSecondNs;
       for (uint64_t rank = 0; rank < 4; ++rank) {
         AddOperation(Rank(rank), Function::kAllReduce, 1 << 20, 2000000 + step * 2000000);
-        Rank(rank).arrivals = ArrivalCounts{.compared = step * 10,
+        Rank(rank).arrivals = collector::ArrivalCounts{.compared = step * 10,
                                             .last = rank == 3 ? step * 10 : 0,
                                             .lateness_ns = rank == 3 ? step * kSecondNs / 10 : 0};
       }
@@ -53,7 +53,7 @@ class TopScreenTest : public testing::Test {
                           .start_realtime_ns = node_.taken_realtime_ns - 45 * kSecondNs}};
   }
 
-  CommunicatorSnapshot& Rank(size_t rank) { return node_.processes[rank].communicators[0]; }
+  collector::CommunicatorSnapshot& Rank(size_t rank) { return node_.processes[rank].communicators[0]; }
   std::vector<std::string> Screen(const TopView& view) { return LinesOf(TopScreen(node_, history_, view)); }
   // Ranks in the order of the table.
   std::string Order(TopSort sort) {
@@ -66,7 +66,7 @@ class TopScreenTest : public testing::Test {
     return ranks;
   }
 
-  NodeSnapshot node_;
+  collector::NodeSnapshot node_;
   NodeHistory history_;
 };
 
@@ -120,4 +120,4 @@ TEST_F(TopScreenTest, NamesHoldNoControlSequences) {
 TEST(TopScreenOfNothingTest, IsTwoHeads) { EXPECT_THAT(TopScreen({}, {}, {}), testing::HasSubstr("0 processes")); }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -6,7 +6,7 @@
 
 #include "exporter/exposition/exposition.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 class Encoder {
  public:
@@ -37,4 +37,4 @@ class ProtobufEncoder final : public Encoder {
   void Encode(const Exposition& exposition, std::string& out) const override;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

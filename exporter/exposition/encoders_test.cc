@@ -13,7 +13,7 @@
 #include "exporter/exposition/number_text.h"
 #include "exporter/testing/one_family.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 std::string Encoded(const Encoder& encoder, const Exposition& exposition) {
@@ -173,4 +173,4 @@ TEST(MetricFamilyTest, ClassicBoundsAreNativeBounds) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

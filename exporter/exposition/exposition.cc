@@ -3,7 +3,7 @@
 
 #include "exporter/exposition/protobuf_wire.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 LabelSet::LabelSet(Labels labels) : labels_(std::move(labels)) {
   constexpr uint32_t kLabelField = 1;  // of Metric
@@ -52,4 +52,4 @@ void AppendEscaped(std::string_view text, bool escape_quotes, std::string& out) 
   }
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -16,7 +16,7 @@
 
 #include "proto/metric_catalogue.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 struct Label {
   std::string name;
@@ -110,4 +110,4 @@ bool NameEndsInUnit(std::string_view name, std::string_view unit);
 // and double quotes too if `escape_quotes`.
 void AppendEscaped(std::string_view text, bool escape_quotes, std::string& out);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -11,7 +11,7 @@
 
 #include "exporter/exposition/exposition.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Maximum of buckets per histogram, as Prometheus' client libraries advise. A histogram that fills more is served at
 // half the resolution, or a quarter, and so on. Counts only grow, so a histogram never returns to the finer resolution.
@@ -105,4 +105,4 @@ inline void NativeHistogram::AddBucket(int index, uint64_t count) {
   next_index_ = index + 1;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -13,7 +13,7 @@
 
 #include "proto/buckets.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 using Span = NativeHistogram::Span;
@@ -150,4 +150,4 @@ TEST(NativeHistogramTest, ManyBucketsWithinTheLimitKeepTheirResolution) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Room that any number takes: sign, 17 digits, point and exponent of a float64; 20 digits of a uint64.
 inline constexpr size_t kNumberTextBytes = 32;
@@ -62,4 +62,4 @@ inline std::string CanonicalBoundText(double bound) {
   return text;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

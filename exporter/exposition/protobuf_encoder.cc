@@ -7,7 +7,7 @@
 #include "exporter/exposition/native_histogram.h"
 #include "exporter/exposition/protobuf_wire.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 using wire::AppendBytes;
@@ -165,4 +165,4 @@ void ProtobufEncoder::Encode(const Exposition& exposition, std::string& out) con
   }
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

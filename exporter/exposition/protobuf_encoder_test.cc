@@ -13,7 +13,7 @@
 #include "exporter/testing/decoded_families.h"
 #include "exporter/testing/one_family.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 using testing::ElementsAre;
@@ -138,4 +138,4 @@ TEST(ProtobufEncoderTest, CarriesCountsOfAnySize) {
 TEST(ProtobufEncoderTest, LeavesFamiliesWithoutSeriesOut) { EXPECT_TRUE(Families(ExpositionOfCatalogue()).empty()); }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

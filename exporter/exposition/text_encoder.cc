@@ -10,7 +10,7 @@
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/number_text.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // Grows `out` by at most `bytes`. `write` gets a pointer to them and returns the end of what it wrote. It must not
@@ -162,4 +162,4 @@ void OpenMetricsEncoder::Encode(const Exposition& exposition, std::string& out) 
   out.append("# EOF\n");
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

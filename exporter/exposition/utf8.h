@@ -11,7 +11,7 @@
 
 #include "proto/utf8.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // U+FFFD, in place of each byte that is no part of a character.
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
@@ -55,4 +55,4 @@ inline void AppendQuoted(std::string_view text, std::string& out) {
   out += '"';
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

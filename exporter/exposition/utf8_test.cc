@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr size_t kNoLimit = 1000;
@@ -47,4 +47,4 @@ TEST(Utf8Test, QuotesAsJsonDoes) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -11,7 +11,7 @@
 #include <memory>
 #include <stdexcept>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 std::array<uint8_t, 32> RandomKey() {
@@ -105,4 +105,4 @@ BasicAuth::Verdict BasicAuth::Check(std::string_view header, const Users& users)
   return Verdict::kRight;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

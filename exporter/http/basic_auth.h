@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Name and password of an Authorization header, or nothing where it is no Basic one.
 std::optional<std::pair<std::string, std::string>> ParseBasicAuthorization(std::string_view header);
@@ -51,4 +51,4 @@ class BasicAuth {
   std::atomic<uint64_t> checks_made_ = 0;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

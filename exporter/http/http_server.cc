@@ -18,7 +18,7 @@
 #include "exporter/http/open_connections.h"
 #include "exporter/http/tls_context.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // An answer is handed over in parts of this size, and its time is looked at between them.
@@ -325,4 +325,4 @@ std::vector<int> HttpServer::ports() const { return service_->listening.ports();
 
 std::vector<std::string> HttpServer::names() const { return service_->listening.names(); }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

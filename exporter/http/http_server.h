@@ -13,7 +13,7 @@
 
 #include "exporter/http/refusal.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 struct HttpRequest {
   std::string path;                 // decoded, without the query
@@ -99,4 +99,4 @@ class HttpServer {
   const std::unique_ptr<Service> service_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -17,7 +17,7 @@
 
 #include "exporter/testing/http_client.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr const char* kAnyPort = "127.0.0.1:0";
@@ -302,4 +302,4 @@ TEST(HttpServerTest, AnswersTheRequestsInProgressBeforeItStops) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

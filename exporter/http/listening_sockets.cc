@@ -17,7 +17,7 @@
 #include <memory>
 #include <string_view>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr int kFirstPassedSocket = 3;  // SD_LISTEN_FDS_START
@@ -167,4 +167,4 @@ std::string HostText(const sockaddr* address) {
   return inet_ntop(AF_INET6, &v6, text, sizeof text);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Owns file descriptors and closes them.
 class ListeningSockets {
@@ -40,4 +40,4 @@ class ListeningSockets {
 // The address of a peer without its port, the same for IPv4 however it came in; "unix" for all peers of a Unix socket.
 std::string HostText(const sockaddr* address);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 OpenConnection::OpenConnection(OpenConnections& all, int socket, std::string address, std::shared_ptr<const void> held,
                                Clock::time_point deadline)
@@ -137,4 +137,4 @@ void OpenConnections::Stop(std::chrono::milliseconds limit) {
   for (OpenConnection& connection : open_) Cut(connection);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -15,7 +15,7 @@
 
 #include "exporter/http/refusal.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 class OpenConnections;
 
@@ -100,4 +100,4 @@ class OpenConnections {
   std::thread watch_;  // cuts those whose time is over
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 using std::chrono::hours;
@@ -184,4 +184,4 @@ TEST_F(OpenConnectionsTest, AStopWaitsForAnswersAndForNothingElse) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

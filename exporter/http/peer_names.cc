@@ -4,7 +4,7 @@
 
 #include <arpa/inet.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 std::string AddressText(const std::string& bytes) {
@@ -32,4 +32,4 @@ std::vector<std::string> AlternativeNames(gnutls_x509_crt_t certificate) {
   }
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // The subject alternative names of a certificate: DNS names, addresses, e-mail addresses and URIs, as text.
 std::vector<std::string> AlternativeNames(gnutls_x509_crt_t certificate);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

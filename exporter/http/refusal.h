@@ -10,7 +10,7 @@
 
 #include "proto/code_table.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 enum class Refusal : uint8_t {
   kConcurrentScrapes,
@@ -45,4 +45,4 @@ static_assert(IsInOrder(kRefusals));
 // Called by any thread.
 using RefusalCounter = std::function<void(Refusal)>;
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

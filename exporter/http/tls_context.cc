@@ -14,7 +14,7 @@
 #include "exporter/http/peer_names.h"
 #include "exporter/http/tls_priorities.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // All that the credentials are made of.
 struct TlsContext::PemFiles {
@@ -208,4 +208,4 @@ int TlsContext::Verify(gnutls_session_t session) {
   return IsGoodClient(session) && HasAllowedName(chain[0], config.client_allowed_sans) ? 0 : -1;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -11,7 +11,7 @@
 
 #include "exporter/http/web_config.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // What is in force now; any thread, at every connection.
 using TlsConfigSource = std::function<TlsConfig()>;
@@ -44,4 +44,4 @@ class TlsContext {
   std::shared_ptr<const Credentials> current_;      // that were usable last
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 std::string Versions(const TlsConfig& config) {
@@ -57,4 +57,4 @@ std::string TlsPriorities(const TlsConfig& config, std::string& error) {
   return text;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -6,9 +6,9 @@
 
 #include "exporter/http/web_config.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // What is wrong stands in `error`, one line: a curve that is unknown to us or to this GnuTLS.
 std::string TlsPriorities(const TlsConfig& config, std::string& error);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

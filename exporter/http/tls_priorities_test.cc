@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 std::string PrioritiesOf(const TlsConfig& config) {
@@ -44,4 +44,4 @@ TEST(TlsPrioritiesTest, SaysWhatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

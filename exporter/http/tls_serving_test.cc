@@ -14,7 +14,7 @@
 #include "exporter/testing/http_client.h"
 #include "exporter/testing/test_certificates.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 class TlsServingTest : public testing::Test {
@@ -191,4 +191,4 @@ TEST_F(TlsServingTest, SaysWhatIsWrongAtTheStart) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -14,7 +14,7 @@
 #include <span>
 #include <stdexcept>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // Thrown within this file only.
@@ -266,4 +266,4 @@ std::string ReadPem(const PemSource& source, std::string& error) {
   return source.file.empty() ? source.inline_text : Content(source.file, error);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

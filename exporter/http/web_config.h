@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // A longer file is refused: a page of YAML is what anyone needs, and inline certificates some KiB each.
 inline constexpr size_t kWebConfigLimitBytes = size_t{1} << 20;
@@ -71,4 +71,4 @@ WebConfig ParseWebConfig(const WebConfigText& text, const std::string& path, std
 // The text of a PEM source; empty, and `error` set, where it cannot be read.
 std::string ReadPem(const PemSource& source, std::string& error);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -8,7 +8,7 @@
 #include "exporter/http/web_config.h"
 #include "exporter/testing/text_fuzz.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::exporter::fuzz {
 namespace {
 
 void Require(bool holds, const char* promise) {
@@ -45,4 +45,4 @@ void CheckInput(std::string_view input) {
   }
 }
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::exporter::fuzz

@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr const char* kHash = "$2y$04$abcdefghijklmnopqrstuuN6tPGcMNGYMDEjNzaPYtKCRf9Kvxvn.";
@@ -88,4 +88,4 @@ TEST(WebConfigTest, SaysWhatIsWrongAndWhere) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

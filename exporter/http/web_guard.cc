@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 HttpResponse Plain(int status, std::string body, std::vector<std::pair<std::string, std::string>> headers) {
@@ -65,4 +65,4 @@ HttpResponse WebGuard::Unlocked(const HttpRequest& request, const WebConfig& con
   return Plain(401, "Unauthorized\n", {{"WWW-Authenticate", "Basic realm=\"nccl-exporter\", charset=\"UTF-8\""}});
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -11,7 +11,7 @@
 #include "exporter/http/refusal.h"
 #include "exporter/http/web_config.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Safe to use from any thread.
 class WebConfigFile {
@@ -46,4 +46,4 @@ class WebGuard {
   BasicAuth auth_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

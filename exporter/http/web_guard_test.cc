@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // Made with the least cost, for the sake of the test's time.
@@ -120,4 +120,4 @@ TEST_F(WebGuardTest, SaysAtTheStartWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

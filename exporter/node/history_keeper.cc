@@ -8,7 +8,7 @@
 #include <exception>
 #include <memory>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 HistoryKeeper::HistoryKeeper(SnapshotSource& snapshots) : snapshots_(snapshots), thread_(&HistoryKeeper::Run, this) {}
 
@@ -42,10 +42,10 @@ void HistoryKeeper::Run() {
 }
 
 void HistoryKeeper::Record() {
-  const std::shared_ptr<const NodeSnapshot> node = snapshots_.Take();
+  const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   const std::lock_guard lock(mutex_);
   history_.Record(*node, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -11,7 +11,7 @@
 #include "exporter/node/node_history.h"
 #include "exporter/node/snapshot_source.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 class HistoryKeeper {
  public:
@@ -36,4 +36,4 @@ class HistoryKeeper {
   std::thread thread_;  // last: it uses what is above
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -15,7 +15,7 @@
 #include "exporter/node/local_communicators.h"
 #include "exporter/node/time_text.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // So that a line stays within 120 columns.
@@ -42,7 +42,7 @@ std::string BytesText(uint64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
-std::string OperationText(const InFlightOperation& operation) {
+std::string OperationText(const collector::InFlightOperation& operation) {
   const std::string_view name = TraitsOf(operation.function).name;
   if (!TraitsOf(operation.function).is_point_to_point) return fmt::format("{} #{}", name, operation.sequence);
   return operation.peer < 0 ? std::string(name) : fmt::format("{} peer {}", name, operation.peer);
@@ -62,13 +62,13 @@ using Row = std::array<std::string, 11>;
 const Row kHead{"rank",      "gpu",       "pid",       "process", "started", "behind",
                 "completed", "in flight", "oldest is", "for",     "size"};
 
-std::string StateOf(const ProcessSnapshot& process) {
+std::string StateOf(const collector::ProcessSnapshot& process) {
   if (!process.is_alive) return "gone";
   return process.is_stopped.value_or(false) ? "stopped" : "alive";
 }
 
 Row RowOf(const RankOnNode& rank, const CommunicatorOnNode& all, int64_t now_ns) {
-  const CommunicatorSnapshot& communicator = *rank.communicator;
+  const collector::CommunicatorSnapshot& communicator = *rank.communicator;
   const uint64_t behind = all.max_started - communicator.started_sequence;
   Row row{std::to_string(communicator.rank),
           communicator.gpu_index < 0 ? "-" : std::to_string(communicator.gpu_index),
@@ -86,7 +86,7 @@ Row RowOf(const RankOnNode& rank, const CommunicatorOnNode& all, int64_t now_ns)
   row[7] = std::to_string(communicator.in_flight.size());
   row[8] = "idle";
   if (communicator.in_flight.empty()) return row;
-  const InFlightOperation& oldest = communicator.in_flight.front();
+  const collector::InFlightOperation& oldest = communicator.in_flight.front();
   row[8] = OperationText(oldest);
   row[9] = AgeText(oldest.start_realtime_ns, now_ns);
   row[10] = BytesText(oldest.bytes);
@@ -121,7 +121,7 @@ void AddBehind(const CommunicatorOnNode& communicator, std::string& out) {
 
 // On a node that has all ranks of a communicator, it is known who is missing; else only how many are not here.
 void AddMissing(const CommunicatorOnNode& communicator, std::string& out) {
-  const CommunicatorSnapshot& any = *communicator.ranks.front().communicator;
+  const collector::CommunicatorSnapshot& any = *communicator.ranks.front().communicator;
   std::set<uint64_t> here;
   std::vector<uint64_t> gone;
   for (const RankOnNode& rank : communicator.ranks) {
@@ -162,7 +162,7 @@ void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns, std
 
 }  // namespace
 
-std::string InFlightText(const NodeSnapshot& node) {
+std::string InFlightText(const collector::NodeSnapshot& node) {
   const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   const auto busy =
       std::ranges::count_if(communicators, [](const auto& c) { return c.oldest_start_ns != kNothingInFlight; });
@@ -177,4 +177,4 @@ std::string InFlightText(const NodeSnapshot& node) {
   return out;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -6,11 +6,11 @@
 
 #include "collector/node_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Plain text, one table a communicator, those with the oldest operation in flight first; finalized ones are left out.
 // Says only what this node can know: which ranks are behind the max_started of those that are here, and which ranks are
 // missing where all of them must be here. Ends in a line feed. Names of other processes are quoted and escaped.
-std::string InFlightText(const NodeSnapshot& node);
+std::string InFlightText(const collector::NodeSnapshot& node);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -8,7 +8,7 @@
 
 #include "exporter/testing/example_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 using testing::HasSubstr;
@@ -24,9 +24,9 @@ class InFlightTableTest : public testing::Test {
     node_.taken_realtime_ns = kNow;
     for (uint64_t rank = 0; rank < 4; ++rank) Add(rank);
   }
-  CommunicatorSnapshot& Add(uint64_t rank, uint64_t id = 0xabc) {
-    ProcessSnapshot& process = node_.processes.emplace_back(EmptyProcess(1000 + rank));
-    CommunicatorSnapshot& communicator = process.communicators.emplace_back(EmptyCommunicator(id, rank));
+  collector::CommunicatorSnapshot& Add(uint64_t rank, uint64_t id = 0xabc) {
+    collector::ProcessSnapshot& process = node_.processes.emplace_back(EmptyProcess(1000 + rank));
+    collector::CommunicatorSnapshot& communicator = process.communicators.emplace_back(EmptyCommunicator(id, rank));
     communicator.name = "world";
     communicator.ranks = 4;
     communicator.nodes = 1;
@@ -35,7 +35,7 @@ class InFlightTableTest : public testing::Test {
     communicator.last_progress_realtime_ns = kNow - 3 * kSecond;
     return communicator;
   }
-  CommunicatorSnapshot& Of(size_t place) { return node_.processes.at(place).communicators.at(0); }
+  collector::CommunicatorSnapshot& Of(size_t place) { return node_.processes.at(place).communicators.at(0); }
   void Start(size_t place, int64_t seconds_ago) {
     ++Of(place).started_sequence;
     Of(place).in_flight.push_back({.function = Function::kAllReduce,
@@ -45,7 +45,7 @@ class InFlightTableTest : public testing::Test {
   }
   std::string Text() const { return InFlightText(node_); }
 
-  NodeSnapshot node_;
+  collector::NodeSnapshot node_;
 };
 
 TEST_F(InFlightTableTest, ShowsWhoIsInWhatAndWhoIsBehind) {
@@ -150,4 +150,4 @@ TEST_F(InFlightTableTest, SaysWhenThereIsNothing) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

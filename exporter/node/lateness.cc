@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/node/lateness.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 bool IsLate(const ArrivalWindow& recent) {
   const double compared = static_cast<double>(recent.counts.compared);
@@ -9,4 +9,4 @@ bool IsLate(const ArrivalWindow& recent) {
          static_cast<double>(recent.counts.lateness_ns) / 1e9 > kLateSecondsPerSecond * recent.seconds;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -6,7 +6,7 @@
 
 #include "exporter/node/node_history.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // A rank is late if both are true of the latest kLateWindowSeconds:
 // - It was the last to enter more than kLateShare of the operations that were compared.
@@ -20,4 +20,4 @@ inline constexpr uint64_t kLateOperations = 10;
 
 bool IsLate(const ArrivalWindow& recent);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

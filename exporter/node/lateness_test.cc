@@ -8,7 +8,7 @@
 #include <regex>
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // The expression of the rule that calls a rank late by its arrivals.
@@ -47,4 +47,4 @@ TEST(LatenessTest, WantsAShareOfOperationsAndOfTimeAndNotTooFewOfThem) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 void CommunicatorOnNode::Add(const RankOnNode& rank) {
   ranks.push_back(rank);
@@ -15,12 +15,12 @@ void CommunicatorOnNode::Add(const RankOnNode& rank) {
   oldest_start_ns = std::min(oldest_start_ns, rank.communicator->in_flight.front().start_realtime_ns);
 }
 
-std::vector<CommunicatorOnNode> CommunicatorsOnNode(const NodeSnapshot& node) {
-  std::map<CommunicatorKey, CommunicatorOnNode> found;
-  for (const ProcessSnapshot& process : node.processes) {
-    for (const CommunicatorSnapshot& communicator : process.communicators) {
+std::vector<CommunicatorOnNode> CommunicatorsOnNode(const collector::NodeSnapshot& node) {
+  std::map<collector::CommunicatorKey, CommunicatorOnNode> found;
+  for (const collector::ProcessSnapshot& process : node.processes) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       if (!communicator.has_identity || communicator.is_overflow || communicator.is_closed) continue;
-      found[CommunicatorKeyOf(process, communicator)].Add({&process, &communicator});
+      found[collector::CommunicatorKeyOf(process, communicator)].Add({&process, &communicator});
     }
   }
   std::vector<CommunicatorOnNode> communicators;
@@ -33,4 +33,4 @@ std::vector<CommunicatorOnNode> CommunicatorsOnNode(const NodeSnapshot& node) {
   return communicators;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -8,18 +8,18 @@
 
 #include "collector/node_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 struct RankOnNode {
-  const ProcessSnapshot* process;
-  const CommunicatorSnapshot* communicator;
+  const collector::ProcessSnapshot* process;
+  const collector::CommunicatorSnapshot* communicator;
 };
 
 inline constexpr int64_t kNothingInFlight = std::numeric_limits<int64_t>::max();
 
 // The ranks of one communicator on this node, by rank: at least one.
 struct CommunicatorOnNode {
-  CommunicatorKey key;
+  collector::CommunicatorKey key;
   std::vector<RankOnNode> ranks;
   uint64_t max_started = 0;                       // most collectives started
   int64_t oldest_start_ns = kNothingInFlight;  // of what is in flight
@@ -28,6 +28,6 @@ struct CommunicatorOnNode {
 };
 
 // Those in use whose identity is known, that with the oldest operation in flight first. Points into `node`.
-std::vector<CommunicatorOnNode> CommunicatorsOnNode(const NodeSnapshot& node);
+std::vector<CommunicatorOnNode> CommunicatorsOnNode(const collector::NodeSnapshot& node);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -6,7 +6,7 @@
 #include <array>
 #include <limits>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr int64_t kLatestSightNs = std::chrono::nanoseconds(kLatestSight).count();
@@ -18,7 +18,7 @@ constexpr size_t BinOf(size_t bucket) {
   return bucket == 0 ? 0 : std::min((bucket - 1) / kBucketsPerBin + 1, kDurationBins - 1);
 }
 
-void AddDurations(const FunctionSnapshot& before, const FunctionSnapshot& now, ActivityDelta& activity) {
+void AddDurations(const collector::FunctionSnapshot& before, const collector::FunctionSnapshot& now, ActivityDelta& activity) {
   std::array<uint64_t, kDurationBins> bins{};
   for (const auto& [bin, count] : activity.durations) bins[bin] = count;
   for (size_t bucket = 0; bucket < now.duration.size(); ++bucket) {
@@ -32,7 +32,7 @@ void AddDurations(const FunctionSnapshot& before, const FunctionSnapshot& now, A
   }
 }
 
-ActivityDelta Difference(const FunctionSnapshot& before, const FunctionSnapshot& now, Function function, uint64_t ranks) {
+ActivityDelta Difference(const collector::FunctionSnapshot& before, const collector::FunctionSnapshot& now, Function function, uint64_t ranks) {
   ActivityDelta activity;
   for (size_t i = 0; i < now.sizes.size(); ++i) {
     activity.operations += Grown(before.sizes[i].operations, now.sizes[i].operations);
@@ -82,7 +82,7 @@ double ActivityDelta::BusBandwidth() const {
   return bus_bytes / (static_cast<double>(busy_ns) / 1e9);
 }
 
-void NodeHistory::Record(const NodeSnapshot& node, int64_t monotonic_ns) {
+void NodeHistory::Record(const collector::NodeSnapshot& node, int64_t monotonic_ns) {
   Step step{.end_realtime_ns = node.taken_realtime_ns,
             .seconds = static_cast<double>(monotonic_ns - before_monotonic_ns_) / 1e9,
             .activities = {},
@@ -90,11 +90,11 @@ void NodeHistory::Record(const NodeSnapshot& node, int64_t monotonic_ns) {
   std::map<SlotKey, Counts> now;
   for (const CommunicatorOnNode& communicator : SmallestUsersFirst(CommunicatorsOnNode(node))) {
     for (const RankOnNode& rank : communicator.ranks) {
-      const CommunicatorSnapshot& here = *rank.communicator;
+      const collector::CommunicatorSnapshot& here = *rank.communicator;
       const SlotKey place{rank.process->file, here.slot, here.generation};
       Counts& counts = now[place];
       counts.functions = here.functions;
-      counts.arrivals = here.arrivals.value_or(ArrivalCounts{});
+      counts.arrivals = here.arrivals.value_or(collector::ArrivalCounts{});
       // One that is met for the first time began since the last step, or just before, or was there before us.
       const auto before = before_.find(place);
       const bool is_new = before == before_.end();
@@ -111,12 +111,12 @@ void NodeHistory::Record(const NodeSnapshot& node, int64_t monotonic_ns) {
   has_before_ = true;
 }
 
-void NodeHistory::Compare(const RankOnNode& rank, const CommunicatorKey& key, const Counts& before, const Counts& now,
+void NodeHistory::Compare(const RankOnNode& rank, const collector::CommunicatorKey& key, const Counts& before, const Counts& now,
                           Step& step) {
   for (size_t i = 0; i < now.functions.size(); ++i) {
     if (!now.functions.IsInUse(i)) continue;
-    const FunctionSnapshot& old = before.functions[i];
-    const FunctionSnapshot& counts = now.functions[i];
+    const collector::FunctionSnapshot& old = before.functions[i];
+    const collector::FunctionSnapshot& counts = now.functions[i];
     const auto function = static_cast<Function>(i);
     const ActivityDelta difference = Difference(old, counts, function, rank.communicator->ranks);
     if (difference.operations == 0 && difference.timed_operations == 0) continue;
@@ -130,10 +130,10 @@ void NodeHistory::Compare(const RankOnNode& rank, const CommunicatorKey& key, co
   }
 }
 
-void NodeHistory::CompareArrivals(const RankOnNode& rank, const CommunicatorKey& key, const Counts& before,
+void NodeHistory::CompareArrivals(const RankOnNode& rank, const collector::CommunicatorKey& key, const Counts& before,
                                   const Counts& now, Step& step) {
   if (now.arrivals == before.arrivals) return;
-  ArrivalCounts* const sum = Room(step.arrivals, {key, rank.communicator->rank}, kHistoryRanks);
+  collector::ArrivalCounts* const sum = Room(step.arrivals, {key, rank.communicator->rank}, kHistoryRanks);
   if (sum == nullptr) {
     ++left_out_;
     return;
@@ -144,12 +144,12 @@ void NodeHistory::CompareArrivals(const RankOnNode& rank, const CommunicatorKey&
   sum->estimated += Grown(before.arrivals.estimated, now.arrivals.estimated);
 }
 
-const ActivityDelta* NodeHistory::At(size_t step, const CommunicatorKey& communicator, Function function) const {
+const ActivityDelta* NodeHistory::At(size_t step, const collector::CommunicatorKey& communicator, Function function) const {
   const auto found = steps_[step].activities.find({communicator, function});
   return found == steps_[step].activities.end() ? nullptr : &found->second;
 }
 
-HistoryWindow NodeHistory::Recent(const CommunicatorKey& communicator, Function function, double seconds) const {
+HistoryWindow NodeHistory::Recent(const collector::CommunicatorKey& communicator, Function function, double seconds) const {
   HistoryWindow stretch;
   for (size_t step = steps_.size(); step-- > 0 && stretch.seconds < seconds;) {
     stretch.seconds += steps_[step].seconds;
@@ -158,7 +158,7 @@ HistoryWindow NodeHistory::Recent(const CommunicatorKey& communicator, Function 
   return stretch;
 }
 
-ArrivalWindow NodeHistory::RecentArrivals(const CommunicatorKey& communicator, uint64_t rank, double seconds) const {
+ArrivalWindow NodeHistory::RecentArrivals(const collector::CommunicatorKey& communicator, uint64_t rank, double seconds) const {
   ArrivalWindow stretch;
   for (auto step = steps_.rbegin(); step != steps_.rend() && stretch.seconds < seconds; ++step) {
     stretch.seconds += step->seconds;
@@ -169,4 +169,4 @@ ArrivalWindow NodeHistory::RecentArrivals(const CommunicatorKey& communicator, u
   return stretch;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

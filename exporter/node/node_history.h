@@ -22,7 +22,7 @@
 #include "proto/buckets.h"
 #include "proto/collective.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // How many steps are kept. The daemon's steps are kHistoryStep apart, so that it remembers ten minutes.
 inline constexpr size_t kHistorySteps = 120;
@@ -65,7 +65,7 @@ struct HistoryWindow {
 };
 struct ArrivalWindow {
   double seconds = 0;
-  ArrivalCounts counts;
+  collector::ArrivalCounts counts;
 };
 
 // Not thread-safe: its owner locks.
@@ -73,18 +73,18 @@ class NodeHistory {
  public:
   // Compares the snapshot with the one before; the first one is only remembered. `monotonic_ns` says when, on a clock
   // that nobody sets.
-  void Record(const NodeSnapshot& node, int64_t monotonic_ns);
+  void Record(const collector::NodeSnapshot& node, int64_t monotonic_ns);
 
   size_t steps() const { return steps_.size(); }
   int64_t EndRealtimeNs(size_t step) const { return steps_[step].end_realtime_ns; }  // 0 is the oldest
   double Seconds(size_t step) const { return steps_[step].seconds; }
 
   // Null where nothing happened.
-  const ActivityDelta* At(size_t step, const CommunicatorKey& communicator, Function function) const;
+  const ActivityDelta* At(size_t step, const collector::CommunicatorKey& communicator, Function function) const;
 
   // Sums over the newest steps: `seconds` of them, or a little more; less where that is all there is.
-  HistoryWindow Recent(const CommunicatorKey& communicator, Function function, double seconds) const;
-  ArrivalWindow RecentArrivals(const CommunicatorKey& communicator, uint64_t rank, double seconds) const;
+  HistoryWindow Recent(const collector::CommunicatorKey& communicator, Function function, double seconds) const;
+  ArrivalWindow RecentArrivals(const collector::CommunicatorKey& communicator, uint64_t rank, double seconds) const;
 
   // Functions and ranks that found no place, summed over all steps since the start.
   uint64_t left_out() const { return left_out_; }
@@ -93,17 +93,17 @@ class NodeHistory {
   struct Step {
     int64_t end_realtime_ns = 0;
     double seconds = 0;
-    std::map<std::pair<CommunicatorKey, Function>, ActivityDelta> activities;
-    std::map<std::pair<CommunicatorKey, uint64_t>, ArrivalCounts> arrivals;
+    std::map<std::pair<collector::CommunicatorKey, Function>, ActivityDelta> activities;
+    std::map<std::pair<collector::CommunicatorKey, uint64_t>, collector::ArrivalCounts> arrivals;
   };
-  using SlotKey = std::tuple<FileKey, uint32_t, uint64_t>;  // segment, slot, generation
+  using SlotKey = std::tuple<collector::FileKey, uint32_t, uint64_t>;  // segment, slot, generation
   struct Counts {
-    FunctionSnapshots functions;
-    ArrivalCounts arrivals;
+    collector::FunctionSnapshots functions;
+    collector::ArrivalCounts arrivals;
   };
 
-  void Compare(const RankOnNode& rank, const CommunicatorKey& key, const Counts& before, const Counts& now, Step& step);
-  void CompareArrivals(const RankOnNode& rank, const CommunicatorKey& key, const Counts& before, const Counts& now,
+  void Compare(const RankOnNode& rank, const collector::CommunicatorKey& key, const Counts& before, const Counts& now, Step& step);
+  void CompareArrivals(const RankOnNode& rank, const collector::CommunicatorKey& key, const Counts& before, const Counts& now,
                        Step& step);
 
   std::map<SlotKey, Counts> before_;
@@ -114,4 +114,4 @@ class NodeHistory {
   uint64_t left_out_ = 0;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -9,7 +9,7 @@
 #include "exporter/node/lateness.h"
 #include "exporter/testing/example_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr int64_t kSecondNs = 1000000000;
@@ -27,14 +27,14 @@ class NodeHistoryTest : public testing::Test {
     node_.taken_realtime_ns = kCreatedNs + kSecondNs;
   }
 
-  CommunicatorSnapshot& Rank(size_t rank) { return node_.processes[rank].communicators[0]; }
-  CommunicatorKey Key() { return CommunicatorKeyOf(node_.processes[0], Rank(0)); }
+  collector::CommunicatorSnapshot& Rank(size_t rank) { return node_.processes[rank].communicators[0]; }
+  collector::CommunicatorKey Key() { return collector::CommunicatorKeyOf(node_.processes[0], Rank(0)); }
   void Record() {
     node_.taken_realtime_ns += 5 * kSecondNs;
     history_.Record(node_, node_.taken_realtime_ns);
   }
 
-  NodeSnapshot node_;
+  collector::NodeSnapshot node_;
   NodeHistory history_;
 };
 
@@ -78,7 +78,7 @@ TEST_F(NodeHistoryTest, PutsDurationsIntoBinsThatHoldThem) {
 }
 
 TEST_F(NodeHistoryTest, CountsACommunicatorMadeSinceTheLastStepFromItsBeginning) {
-  NodeSnapshot before = node_;
+  collector::NodeSnapshot before = node_;
   before.processes[1].communicators.clear();
   history_.Record(before, before.taken_realtime_ns);
   Rank(1).created_realtime_ns = before.taken_realtime_ns + kSecondNs;
@@ -90,19 +90,19 @@ TEST_F(NodeHistoryTest, CountsACommunicatorMadeSinceTheLastStepFromItsBeginning)
 
 // The daemon and the job start together: what is made during the first look is read at the second.
 TEST_F(NodeHistoryTest, CountsACommunicatorMadeJustBeforeAStepThatDidNotSeeIt) {
-  NodeSnapshot before = node_;
+  collector::NodeSnapshot before = node_;
   before.processes[1].communicators.clear();
   history_.Record(before, before.taken_realtime_ns);
   Rank(1).created_realtime_ns = before.taken_realtime_ns - kSecondNs / 2;
   AddOperation(Rank(1), Function::kAllGather, 64, 0);
-  Rank(1).arrivals = ArrivalCounts{.compared = 125};
+  Rank(1).arrivals = collector::ArrivalCounts{.compared = 125};
   Record();
   ASSERT_NE(history_.At(0, Key(), Function::kAllGather), nullptr);
   EXPECT_EQ(history_.RecentArrivals(Key(), 1, 5).counts.compared, 125u);
 }
 
 TEST_F(NodeHistoryTest, LeavesOutWhatAnOldCommunicatorDidBeforeItCouldBeRead) {
-  NodeSnapshot before = node_;
+  collector::NodeSnapshot before = node_;
   before.processes[1].communicators.clear();
   before.taken_realtime_ns = node_.taken_realtime_ns = kCreatedNs + 6 * kSecondNs;
   history_.Record(before, before.taken_realtime_ns);
@@ -140,7 +140,7 @@ TEST_F(NodeHistoryTest, CountsWhatFindsNoPlace) {
     node_.processes[0].communicators.back().slot = static_cast<uint32_t>(id);
   }
   Record();
-  for (CommunicatorSnapshot& communicator : node_.processes[0].communicators) {
+  for (collector::CommunicatorSnapshot& communicator : node_.processes[0].communicators) {
     AddOperation(communicator, Function::kReduce, 8, 0);
   }
   Record();
@@ -156,23 +156,23 @@ TEST_F(NodeHistoryTest, AUserWithManyCommunicatorsLeavesRoomForAnothers) {
   }
   Rank(1) = EmptyCommunicator(kHistorySeries + 100, 1);
   Record();
-  for (ProcessSnapshot& process : node_.processes) {
-    for (CommunicatorSnapshot& communicator : process.communicators) {
+  for (collector::ProcessSnapshot& process : node_.processes) {
+    for (collector::CommunicatorSnapshot& communicator : process.communicators) {
       AddOperation(communicator, Function::kReduce, 8, 0);
     }
   }
   Record();
   EXPECT_EQ(history_.left_out(), 4u);
-  const CommunicatorKey small = CommunicatorKeyOf(node_.processes[1], Rank(1));
+  const collector::CommunicatorKey small = collector::CommunicatorKeyOf(node_.processes[1], Rank(1));
   EXPECT_NE(history_.At(0, small, Function::kReduce), nullptr);
 }
 
 TEST_F(NodeHistoryTest, CallsARankLateThatOthersWaitForAtMostOperations) {
-  Rank(0).arrivals = ArrivalCounts{.compared = 100, .last = 0, .lateness_ns = 0};
-  Rank(1).arrivals = ArrivalCounts{.compared = 100, .last = 0, .lateness_ns = 0};
+  Rank(0).arrivals = collector::ArrivalCounts{.compared = 100, .last = 0, .lateness_ns = 0};
+  Rank(1).arrivals = collector::ArrivalCounts{.compared = 100, .last = 0, .lateness_ns = 0};
   Record();
-  Rank(0).arrivals = ArrivalCounts{.compared = 200, .last = 5, .lateness_ns = 1000000};
-  Rank(1).arrivals = ArrivalCounts{.compared = 200, .last = 95, .lateness_ns = kSecondNs};
+  Rank(0).arrivals = collector::ArrivalCounts{.compared = 200, .last = 5, .lateness_ns = 1000000};
+  Rank(1).arrivals = collector::ArrivalCounts{.compared = 200, .last = 95, .lateness_ns = kSecondNs};
   Record();
   const ArrivalWindow recent = history_.RecentArrivals(Key(), 1, kLateWindowSeconds);
   EXPECT_EQ(recent.counts.compared, 100u);
@@ -182,4 +182,4 @@ TEST_F(NodeHistoryTest, CallsARankLateThatOthersWaitForAtMostOperations) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // A caller gets a result of a read that began after its call, or one that is younger than the lifetime. So ten callers
 // at once cost two reads, and with a lifetime any number of callers costs one read per lifetime. A caller notes how
@@ -48,4 +48,4 @@ class SharedRead {
   std::chrono::steady_clock::time_point ended_;  // of the read of latest_
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

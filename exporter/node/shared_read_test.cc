@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 TEST(SharedReadTest, ReadsAnewForEachCallerThatComesAlone) {
@@ -92,4 +92,4 @@ TEST(SharedReadTest, ServesCallersThatWaitTogetherByOneRead) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

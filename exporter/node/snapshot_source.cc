@@ -3,14 +3,14 @@
 
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 SnapshotSource::SnapshotSource(TakeSnapshot take)
     : snapshots_([this, take = std::move(take)] {
-        std::shared_ptr<const NodeSnapshot> snapshot = take();
+        std::shared_ptr<const collector::NodeSnapshot> snapshot = take();
         log_.Observe(*snapshot);
         is_ready_ = true;
         return snapshot;
       }) {}
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -10,18 +10,18 @@
 #include "exporter/node/shared_read.h"
 #include "exporter/node/state_log.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Safe to use from any thread. Callers share snapshots as SharedRead has it.
 class SnapshotSource {
  public:
-  using TakeSnapshot = std::function<std::shared_ptr<const NodeSnapshot>()>;
+  using TakeSnapshot = std::function<std::shared_ptr<const collector::NodeSnapshot>()>;
 
   // `take` is called on the threads of those who take, on one at a time.
   explicit SnapshotSource(TakeSnapshot take);
 
   // A snapshot that began after the call. What has changed since the one before is logged. Throws what `take` throws.
-  std::shared_ptr<const NodeSnapshot> Take() { return snapshots_.Get(); }
+  std::shared_ptr<const collector::NodeSnapshot> Take() { return snapshots_.Get(); }
 
   // Whether one was taken.
   bool is_ready() const { return is_ready_; }
@@ -29,7 +29,7 @@ class SnapshotSource {
  private:
   StateLog log_;
   std::atomic<bool> is_ready_ = false;
-  SharedRead<NodeSnapshot> snapshots_;
+  SharedRead<collector::NodeSnapshot> snapshots_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

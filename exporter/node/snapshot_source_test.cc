@@ -13,13 +13,13 @@
 
 #include "exporter/node/history_keeper.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
-std::shared_ptr<const NodeSnapshot> NodeWithLiveSegments(uint64_t live) {
-  NodeSnapshot node;
+std::shared_ptr<const collector::NodeSnapshot> NodeWithLiveSegments(uint64_t live) {
+  collector::NodeSnapshot node;
   node.segments.live = live;
-  return std::make_shared<const NodeSnapshot>(std::move(node));
+  return std::make_shared<const collector::NodeSnapshot>(std::move(node));
 }
 
 TEST(SnapshotSourceTest, IsReadyOnceASnapshotWasTaken) {
@@ -52,4 +52,4 @@ TEST(SnapshotSourceTest, LogsWhatChangesWhoeverTakesTheSnapshot) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

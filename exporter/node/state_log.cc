@@ -4,17 +4,17 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
-void StateLog::Observe(const NodeSnapshot& snapshot) {
+void StateLog::Observe(const collector::NodeSnapshot& snapshot) {
   for (const Line& line : Changes(snapshot)) {
     spdlog::log(line.is_warning ? spdlog::level::warn : spdlog::level::info, "{}", line.text);
   }
 }
 
-std::vector<StateLog::Line> StateLog::Changes(const NodeSnapshot& snapshot) {
+std::vector<StateLog::Line> StateLog::Changes(const collector::NodeSnapshot& snapshot) {
   std::vector<Line> lines;
-  const SegmentCounts& now = snapshot.segments;
+  const collector::SegmentCounts& now = snapshot.segments;
   const bool has_changed = now.live != segments_.live || now.exited != segments_.exited ||
                            now.unusable != segments_.unusable;  // starting ones are live in a moment
   if (has_changed) {
@@ -23,7 +23,7 @@ std::vector<StateLog::Line> StateLog::Changes(const NodeSnapshot& snapshot) {
                                  segments_.live, now.exited, segments_.exited, now.unusable, segments_.unusable)});
     segments_ = now;
   }
-  for (const SegmentTrouble& trouble : snapshot.segment_troubles) {
+  for (const collector::SegmentTrouble& trouble : snapshot.segment_troubles) {
     Logged& told = errors_[{trouble.error, trouble.uid}];
     const uint64_t errors = trouble.count;
     const bool is_due = told.realtime_ns == 0 || snapshot.taken_realtime_ns - told.realtime_ns >=
@@ -38,4 +38,4 @@ std::vector<StateLog::Line> StateLog::Changes(const NodeSnapshot& snapshot) {
   return lines;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -12,7 +12,7 @@
 
 #include "collector/node_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Errors of one reason and owner that go on are logged once in this time: a directory that cannot be read fails at
 // every look.
@@ -22,14 +22,14 @@ inline constexpr std::chrono::minutes kErrorLogInterval{10};
 class StateLog {
  public:
   // Logs what has changed since the snapshot before.
-  void Observe(const NodeSnapshot& snapshot);
+  void Observe(const collector::NodeSnapshot& snapshot);
 
   // The lines, each with whether it is a warning; time only moves on by the snapshots.
   struct Line {
     bool is_warning;
     std::string text;
   };
-  std::vector<Line> Changes(const NodeSnapshot& snapshot);
+  std::vector<Line> Changes(const collector::NodeSnapshot& snapshot);
 
  private:
   struct Logged {
@@ -37,8 +37,8 @@ class StateLog {
     int64_t realtime_ns = 0;  // 0: never
   };
 
-  SegmentCounts segments_;
-  std::map<std::pair<SegmentError, std::optional<uint64_t>>, Logged> errors_;  // as many as SegmentErrorCounts has
+  collector::SegmentCounts segments_;
+  std::map<std::pair<collector::SegmentError, std::optional<uint64_t>>, Logged> errors_;  // as many as SegmentErrorCounts has
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -4,20 +4,20 @@
 
 #include <gtest/gtest.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr int64_t kStartNs = int64_t{1700000000} * 1000000000;
 
-NodeSnapshot SnapshotAt(int64_t minutes) {
-  NodeSnapshot snapshot;
+collector::NodeSnapshot SnapshotAt(int64_t minutes) {
+  collector::NodeSnapshot snapshot;
   snapshot.taken_realtime_ns = kStartNs + std::chrono::nanoseconds(std::chrono::minutes(minutes)).count();
   return snapshot;
 }
 
 TEST(StateLogTest, SaysWhenSegmentsComeAndGo) {
   StateLog log;
-  NodeSnapshot snapshot = SnapshotAt(0);
+  collector::NodeSnapshot snapshot = SnapshotAt(0);
   EXPECT_TRUE(log.Changes(snapshot).empty()) << "nothing there, as before";
   snapshot.segments.live = 8;
   auto lines = log.Changes(snapshot);
@@ -34,8 +34,8 @@ TEST(StateLogTest, SaysWhenSegmentsComeAndGo) {
 TEST(StateLogTest, RepeatsErrorsThatGoOnAfterAWhileOnly) {
   StateLog log;
   const auto observe = [&](int64_t minute, uint64_t errors) {
-    NodeSnapshot snapshot = SnapshotAt(minute);
-    snapshot.segment_troubles = {{.error = SegmentError::kDirectoryUnreadable,
+    collector::NodeSnapshot snapshot = SnapshotAt(minute);
+    snapshot.segment_troubles = {{.error = collector::SegmentError::kDirectoryUnreadable,
                                   .uid = 1001,
                                   .count = errors,
                                   .file = "/run/x",
@@ -56,4 +56,4 @@ TEST(StateLogTest, RepeatsErrorsThatGoOnAfterAWhileOnly) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

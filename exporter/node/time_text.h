@@ -8,7 +8,7 @@
 #include <ctime>
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // "2023-11-14T22:13:20.000000000Z"; "unknown" for 0 and what no calendar has.
 inline std::string TimeText(int64_t realtime_ns) {
@@ -20,4 +20,4 @@ inline std::string TimeText(int64_t realtime_ns) {
                      utc.tm_hour, utc.tm_min, utc.tm_sec, realtime_ns % kNanoseconds);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

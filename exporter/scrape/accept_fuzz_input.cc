@@ -9,7 +9,7 @@
 #include "exporter/scrape/negotiation.h"
 #include "exporter/testing/text_fuzz.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::exporter::fuzz {
 namespace {
 
 void Require(bool holds, const char* promise) {
@@ -80,4 +80,4 @@ void CheckInput(std::string_view input) {
   CheckTimeout(TakeLine(input));
 }
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::exporter::fuzz

@@ -17,7 +17,7 @@
 
 #include "exporter/version.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // From a node with a few communicators to one at the series cap on a busy CPU, in seconds.
@@ -125,4 +125,4 @@ void DaemonMetrics::AddTo(Exposition& exposition) const {
   }
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

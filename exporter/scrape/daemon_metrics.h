@@ -17,7 +17,7 @@
 #include "exporter/scrape/process_collectable.h"
 #include "exporter/series/snapshot_families.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Safe to use from any thread.
 class DaemonMetrics {
@@ -43,4 +43,4 @@ class DaemonMetrics {
   std::array<prometheus::Counter*, kRefusalCount> refusals_{};
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

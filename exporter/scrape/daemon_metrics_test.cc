@@ -12,7 +12,7 @@
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/version.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 Exposition ExpositionOf(const DaemonMetrics& daemon) {
@@ -81,4 +81,4 @@ TEST(DaemonMetricsTest, TellsAboutItsProcess) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

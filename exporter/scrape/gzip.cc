@@ -10,7 +10,7 @@
 #include <memory>
 #include <stdexcept>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // Labels repeat so much that higher levels gain little and cost the node's CPU more.
@@ -59,4 +59,4 @@ std::string Gzip(std::string_view text) {
   return compressed;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // `text` as one gzip member.
 std::string Gzip(std::string_view text);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

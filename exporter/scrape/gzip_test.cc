@@ -10,7 +10,7 @@
 
 #include "exporter/testing/gunzip.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 TEST(GzipTest, GivesTheTextBack) {
@@ -40,4 +40,4 @@ TEST(GzipTest, CompressesNothingToAWholeMember) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -12,7 +12,7 @@
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/series/series_labels.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 template <typename Number>
@@ -27,12 +27,12 @@ double Seconds(std::chrono::duration<double> duration) { return duration.count()
 std::vector<Limit> Limits(size_t series_limit) {
   return {
       {Metric::kLimit, "series", Value(series_limit)},
-      {Metric::kLimit, "segments", Value(kMaxSegments)},
-      {Metric::kLimit, "segments_per_user", Value(kMaxSegmentsPerUser)},
-      {Metric::kLimit, "communicators", Value(kMaxCommunicators)},
-      {Metric::kLimit, "slots_per_user", Value(kMaxSlotsPerUser)},
-      {Metric::kLimit, "compared_communicators", Value(kMaxRings)},
-      {Metric::kLimit, "compared_communicators_per_user", Value(kMaxRingsPerUser)},
+      {Metric::kLimit, "segments", Value(collector::kMaxSegments)},
+      {Metric::kLimit, "segments_per_user", Value(collector::kMaxSegmentsPerUser)},
+      {Metric::kLimit, "communicators", Value(collector::kMaxCommunicators)},
+      {Metric::kLimit, "slots_per_user", Value(collector::kMaxSlotsPerUser)},
+      {Metric::kLimit, "compared_communicators", Value(collector::kMaxRings)},
+      {Metric::kLimit, "compared_communicators_per_user", Value(collector::kMaxRingsPerUser)},
       {Metric::kLimit, "native_buckets", Value(kNativeBucketLimit)},
       {Metric::kLimitBytes, "label_value", Value(kLabelValueLimitBytes)},
       {Metric::kLimit, "concurrent_scrapes", Value(kMaxConcurrentScrapes)},
@@ -51,4 +51,4 @@ std::vector<Limit> Limits(size_t series_limit) {
   };
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -8,7 +8,7 @@
 
 #include "proto/metric_catalogue.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 struct Limit {
   Metric family;          // of the limit's unit
@@ -18,4 +18,4 @@ struct Limit {
 
 std::vector<Limit> Limits(size_t series_limit);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

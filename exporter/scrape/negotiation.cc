@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <optional>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 struct Preference {
@@ -133,4 +133,4 @@ bool AcceptsGzip(std::string_view accept_encoding) {
   return gzip.value_or(any) > 0;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

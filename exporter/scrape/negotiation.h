@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 enum class Format : uint8_t { kText, kOpenMetrics, kProtobuf };
 inline constexpr size_t kFormatCount = 3;
@@ -25,4 +25,4 @@ std::optional<std::chrono::nanoseconds> ScrapeBudget(std::string_view timeout_se
 // Whether the answer may be sent with Content-Encoding: gzip.
 bool AcceptsGzip(std::string_view accept_encoding);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

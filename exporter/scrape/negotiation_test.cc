@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 struct Case {
@@ -164,4 +164,4 @@ TEST(NegotiationTest, CompressesOnlyWhereThatIsAccepted) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -3,7 +3,7 @@
 
 #include "exporter/catalogue/metric_filter.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 NodeExposition::NodeExposition(SnapshotSource& snapshots, DaemonMetrics& daemon, size_t series_limit,
                                const MetricFilter& filter)
@@ -16,4 +16,4 @@ Exposition NodeExposition::Next() {
   return exposition;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

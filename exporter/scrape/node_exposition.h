@@ -10,7 +10,7 @@
 #include "exporter/scrape/daemon_metrics.h"
 #include "exporter/series/snapshot_families.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Used by one thread.
 class NodeExposition {
@@ -29,4 +29,4 @@ class NodeExposition {
   SeriesMemory memory_;  // from one exposition to the next
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

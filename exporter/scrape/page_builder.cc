@@ -7,7 +7,7 @@
 #include "exporter/exposition/encoder.h"
 #include "exporter/scrape/gzip.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 const Encoder& EncoderOf(Format format) {
   static const TextEncoder text;
   static const OpenMetricsEncoder openmetrics;
@@ -85,4 +85,4 @@ void PageBuilder::Build(Round& round, std::bitset<kKinds> wanted) {
   }
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -19,7 +19,7 @@
 #include "exporter/exposition/exposition.h"
 #include "exporter/scrape/negotiation.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 struct PageKind {
   Format format = Format::kText;
@@ -68,4 +68,4 @@ class PageBuilder {
   std::thread thread_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -14,7 +14,7 @@
 
 #include "exporter/testing/gunzip.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr PageKind kText{.format = Format::kText, .is_compressed = false};
@@ -84,4 +84,4 @@ TEST(PageBuilderTest, AFailureReachesThoseWhoWaitAndEndsWithTheRound) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -15,7 +15,7 @@
 
 #include "proto/metric_catalogue.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 double Seconds(const timeval& time) {
@@ -112,4 +112,4 @@ std::vector<prometheus::MetricFamily> ProcessCollectable::Collect() const {
   return families;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 class ProcessCollectable final : public prometheus::Collectable {
  public:
@@ -15,4 +15,4 @@ class ProcessCollectable final : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

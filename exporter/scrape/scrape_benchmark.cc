@@ -28,7 +28,7 @@
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/series/snapshot_families.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 namespace messages = io::prometheus::client;
@@ -37,12 +37,12 @@ constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
 // A node of 8 ranks: what a mixed layout of the simulator leaves behind, which is 3 communicators a rank (a world with
 // 5 collectives, a tensor parallel group with 3, a pipeline with sends and receives), as often as it takes.
-std::shared_ptr<const NodeSnapshot> NodeOf(const NodeSnapshot& job, size_t times) {
-  auto node = std::make_shared<NodeSnapshot>(job);
-  for (ProcessSnapshot& process : node->processes) {
-    const std::vector<CommunicatorSnapshot> once = process.communicators;
+std::shared_ptr<const collector::NodeSnapshot> NodeOf(const collector::NodeSnapshot& job, size_t times) {
+  auto node = std::make_shared<collector::NodeSnapshot>(job);
+  for (collector::ProcessSnapshot& process : node->processes) {
+    const std::vector<collector::CommunicatorSnapshot> once = process.communicators;
     for (size_t i = 1; i < times; ++i) {
-      for (CommunicatorSnapshot communicator : once) {
+      for (collector::CommunicatorSnapshot communicator : once) {
         communicator.id += i * 0x9e3779b97f4a7c15;
         communicator.slot = static_cast<uint32_t>(process.communicators.size());
         process.communicators.push_back(std::move(communicator));
@@ -52,7 +52,7 @@ std::shared_ptr<const NodeSnapshot> NodeOf(const NodeSnapshot& job, size_t times
   return node;
 }
 
-Exposition ExpositionOf(std::shared_ptr<const NodeSnapshot> snapshot, SeriesMemory& memory) {
+Exposition ExpositionOf(std::shared_ptr<const collector::NodeSnapshot> snapshot, SeriesMemory& memory) {
   Exposition exposition = ExpositionOfCatalogue();
   AddSnapshotFamilies(std::move(snapshot), kNoLimit, memory, exposition);
   return exposition;
@@ -76,7 +76,7 @@ void Report(benchmark::State& state, const Exposition& exposition, size_t bytes)
   state.counters["rss_mib"] = ResidentMib();
 }
 
-using Node = std::shared_ptr<const NodeSnapshot>;
+using Node = std::shared_ptr<const collector::NodeSnapshot>;
 
 // The whole way that a request takes but for the network and the reading of segments.
 void Scrape(benchmark::State& state, const Node& node, const HttpRequest& request) {
@@ -274,7 +274,7 @@ void RegisterNode(const std::string& name, const Node& node) {
 }
 
 // What a simulated job left behind; `binaries` is the folder of all built programs.
-std::shared_ptr<const NodeSnapshot> SimulatedJob(const std::filesystem::path& binaries) {
+std::shared_ptr<const collector::NodeSnapshot> SimulatedJob(const std::filesystem::path& binaries) {
   const std::filesystem::path segments = std::filesystem::temp_directory_path() / std::to_string(getpid());
   std::filesystem::create_directory(segments);
   const std::string command =
@@ -282,7 +282,7 @@ std::shared_ptr<const NodeSnapshot> SimulatedJob(const std::filesystem::path& bi
       " --plugin " + (binaries / "plugin/libnccl-profiler-exporter.so").string() + " --segment-dir " +
       segments.string() + " --layout mixed --ranks-per-node 8 --steps 200 --rate 100000 >/dev/null";
   const int status = std::system(command.c_str());
-  Collector collector({.directories = {segments.string()}});
+  collector::Collector collector({.directories = {segments.string()}});
   auto job = status == 0 ? collector.Snapshot() : nullptr;
   std::filesystem::remove_all(segments);
   return job;
@@ -305,6 +305,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter
 
-int main(int argc, char** argv) { return nccl_exporter::Main(argc, argv); }
+int main(int argc, char** argv) { return nccl_exporter::exporter::Main(argc, argv); }

@@ -10,7 +10,7 @@
 
 #include "exporter/scrape/negotiation.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // Counts a scrape as in progress for as long as it lives.
@@ -63,4 +63,4 @@ HttpResponse ScrapePage::Refuse(Refusal refusal, std::string_view why) {
   return {.status = 503, .headers = {{"Retry-After", "1"}}, .body = std::string(why)};
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

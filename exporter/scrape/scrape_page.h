@@ -12,7 +12,7 @@
 #include "exporter/scrape/node_exposition.h"
 #include "exporter/scrape/page_builder.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Scrapes that wait for a page or for their client to take it. Concurrent ones share pages; a slow client keeps the
 // pages of its own round, of up to some MiB, so there is an end to how many may be slow. The next one gets status 503.
@@ -41,4 +41,4 @@ class ScrapePage {
   PageBuilder builder_;  // last: its thread uses what is above
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

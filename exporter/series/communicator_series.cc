@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr double kNsPerSecond = 1e9;
@@ -27,27 +27,27 @@ double Seconds(int64_t realtime_ns) {
 // A counter per size class, and its unit: the count is divided by it.
 struct SizeCounter {
   Metric metric;
-  uint64_t SizeClassSnapshot::*count;
+  uint64_t collector::SizeClassSnapshot::*count;
   double unit = 1;
 };
 
 constexpr std::array kCollectiveCounters{
-    SizeCounter{Metric::kCollectiveOperations, &SizeClassSnapshot::operations},
-    SizeCounter{Metric::kCollectiveBytes, &SizeClassSnapshot::bytes},
-    SizeCounter{Metric::kCollectiveTimedOperations, &SizeClassSnapshot::timed_operations},
-    SizeCounter{Metric::kCollectiveBusySeconds, &SizeClassSnapshot::busy_ns, kNsPerSecond},
+    SizeCounter{Metric::kCollectiveOperations, &collector::SizeClassSnapshot::operations},
+    SizeCounter{Metric::kCollectiveBytes, &collector::SizeClassSnapshot::bytes},
+    SizeCounter{Metric::kCollectiveTimedOperations, &collector::SizeClassSnapshot::timed_operations},
+    SizeCounter{Metric::kCollectiveBusySeconds, &collector::SizeClassSnapshot::busy_ns, kNsPerSecond},
 };
 constexpr std::array kSendCounters{
-    SizeCounter{Metric::kSendOperations, &SizeClassSnapshot::operations},
-    SizeCounter{Metric::kSendBytes, &SizeClassSnapshot::bytes},
-    SizeCounter{Metric::kSendTimedOperations, &SizeClassSnapshot::timed_operations},
-    SizeCounter{Metric::kSendBusySeconds, &SizeClassSnapshot::busy_ns, kNsPerSecond},
+    SizeCounter{Metric::kSendOperations, &collector::SizeClassSnapshot::operations},
+    SizeCounter{Metric::kSendBytes, &collector::SizeClassSnapshot::bytes},
+    SizeCounter{Metric::kSendTimedOperations, &collector::SizeClassSnapshot::timed_operations},
+    SizeCounter{Metric::kSendBusySeconds, &collector::SizeClassSnapshot::busy_ns, kNsPerSecond},
 };
 constexpr std::array kRecvCounters{
-    SizeCounter{Metric::kRecvOperations, &SizeClassSnapshot::operations},
-    SizeCounter{Metric::kRecvBytes, &SizeClassSnapshot::bytes},
-    SizeCounter{Metric::kRecvTimedOperations, &SizeClassSnapshot::timed_operations},
-    SizeCounter{Metric::kRecvBusySeconds, &SizeClassSnapshot::busy_ns, kNsPerSecond},
+    SizeCounter{Metric::kRecvOperations, &collector::SizeClassSnapshot::operations},
+    SizeCounter{Metric::kRecvBytes, &collector::SizeClassSnapshot::bytes},
+    SizeCounter{Metric::kRecvTimedOperations, &collector::SizeClassSnapshot::timed_operations},
+    SizeCounter{Metric::kRecvBusySeconds, &collector::SizeClassSnapshot::busy_ns, kNsPerSecond},
 };
 
 // How the values of several communicators become one.
@@ -56,7 +56,7 @@ enum class Merge { kLowest, kHighest, kSum };
 struct CommunicatorGauge {
   Metric metric;
   Merge merge;
-  std::optional<double> (*value)(const CommunicatorSnapshot& communicator);  // nothing where it is not known
+  std::optional<double> (*value)(const collector::CommunicatorSnapshot& communicator);  // nothing where it is not known
 };
 
 std::optional<double> If(bool is_known, double value) { return is_known ? std::optional(value) : std::nullopt; }
@@ -65,7 +65,7 @@ std::optional<double> SecondsOf(std::optional<uint64_t> ns) {
   return ns ? std::optional(static_cast<double>(*ns) / kNsPerSecond) : std::nullopt;
 }
 
-double TimingDuty(const CommunicatorSnapshot& c) {
+double TimingDuty(const collector::CommunicatorSnapshot& c) {
   if (c.timing_source == TimingSource::kNone) return 0;
   if (c.sampling_state == SamplingState::kNone) return 1;
   return static_cast<double>(c.sampling_duty_ppm) / kWholeDutyPpm;
@@ -73,35 +73,35 @@ double TimingDuty(const CommunicatorSnapshot& c) {
 
 constexpr std::array kGauges{
     CommunicatorGauge{Metric::kStartedSequence, Merge::kLowest,
-                      [](const CommunicatorSnapshot& c) { return If(true, static_cast<double>(c.started_sequence)); }},
+                      [](const collector::CommunicatorSnapshot& c) { return If(true, static_cast<double>(c.started_sequence)); }},
     CommunicatorGauge{Metric::kCompletedSequence, Merge::kLowest,
-                      [](const CommunicatorSnapshot& c) {
+                      [](const collector::CommunicatorSnapshot& c) {
                         return If(c.completion_is_known, static_cast<double>(c.completed_sequence));
                       }},
     CommunicatorGauge{Metric::kInFlight, Merge::kSum,
-                      [](const CommunicatorSnapshot& c) {
+                      [](const collector::CommunicatorSnapshot& c) {
                         // A finalized communicator has nothing in flight, whatever was seen of it.
                         return If(c.completion_is_known || c.is_closed, static_cast<double>(c.in_flight.size()));
                       }},
     CommunicatorGauge{Metric::kUnseenOperations, Merge::kSum,
-                      [](const CommunicatorSnapshot& c) {
+                      [](const collector::CommunicatorSnapshot& c) {
                         return If(c.unseen_operations != 0, static_cast<double>(c.unseen_operations));
                       }},
     CommunicatorGauge{Metric::kLastProgress, Merge::kHighest,
-                      [](const CommunicatorSnapshot& c) {
+                      [](const collector::CommunicatorSnapshot& c) {
                         return If(c.last_progress_realtime_ns != 0, Seconds(c.last_progress_realtime_ns));
                       }},
     CommunicatorGauge{Metric::kCommunicatorRanks, Merge::kHighest,
-                      [](const CommunicatorSnapshot& c) { return If(c.ranks != 0, static_cast<double>(c.ranks)); }},
+                      [](const collector::CommunicatorSnapshot& c) { return If(c.ranks != 0, static_cast<double>(c.ranks)); }},
     CommunicatorGauge{Metric::kTimingDuty, Merge::kLowest,
-                      [](const CommunicatorSnapshot& c) { return If(true, TimingDuty(c)); }},
+                      [](const collector::CommunicatorSnapshot& c) { return If(true, TimingDuty(c)); }},
     CommunicatorGauge{Metric::kArrivalUncertainty, Merge::kHighest,
-                      [](const CommunicatorSnapshot& c) {
-                        const ArrivalUncertainty& uncertainty = c.arrival_uncertainty;
+                      [](const collector::CommunicatorSnapshot& c) {
+                        const collector::ArrivalUncertainty& uncertainty = c.arrival_uncertainty;
                         return SecondsOf(uncertainty.estimated_ns ? uncertainty.estimated_ns : uncertainty.proven_ns);
                       }},
     CommunicatorGauge{Metric::kArrivalProvenUncertainty, Merge::kHighest,
-                      [](const CommunicatorSnapshot& c) { return SecondsOf(c.arrival_uncertainty.proven_ns); }},
+                      [](const collector::CommunicatorSnapshot& c) { return SecondsOf(c.arrival_uncertainty.proven_ns); }},
 };
 
 double Merged(Merge merge, double a, double b) {
@@ -129,7 +129,7 @@ uint128_t Sum(const SeriesGroup& group, std::span<const Function> functions, Val
   return sum;
 }
 
-uint64_t SumOfSizes(const FunctionSnapshot& counts, SizeRange range, uint64_t SizeClassSnapshot::*count) {
+uint64_t SumOfSizes(const collector::FunctionSnapshot& counts, SizeRange range, uint64_t collector::SizeClassSnapshot::*count) {
   uint64_t sum = 0;
   for (size_t i = range.first; i <= range.last; ++i) sum += counts.sizes[i].*count;
   return sum;
@@ -165,8 +165,8 @@ double SumOfBusBytes(const SeriesGroup& group, const FunctionGroup& functions, S
   for (const Function function : functions.members) {
     std::map<uint64_t, uint64_t> timed_by_ranks;
     for (const GroupMember& member : group.members) {
-      const FunctionSnapshot& counts = member.communicator->functions[static_cast<size_t>(function)];
-      timed_by_ranks[member.communicator->ranks] += SumOfSizes(counts, range, &SizeClassSnapshot::timed_bytes);
+      const collector::FunctionSnapshot& counts = member.communicator->functions[static_cast<size_t>(function)];
+      timed_by_ranks[member.communicator->ranks] += SumOfSizes(counts, range, &collector::SizeClassSnapshot::timed_bytes);
     }
     for (const auto& [ranks, timed] : timed_by_ranks) {
       sum += std::nearbyint(BusBytes(function, timed, static_cast<uint32_t>(ranks)));
@@ -177,17 +177,17 @@ double SumOfBusBytes(const SeriesGroup& group, const FunctionGroup& functions, S
 
 double HistogramSum(Metric metric, const SeriesGroup& group, const FunctionGroup& functions) {
   if (metric == Metric::kCollectiveBusBandwidth) {
-    const auto kib = [](const FunctionSnapshot& counts) { return counts.bandwidth_sum_kib; };
+    const auto kib = [](const collector::FunctionSnapshot& counts) { return counts.bandwidth_sum_kib; };
     return static_cast<double>(Sum(group, functions.members, kib)) * kBytesPerKib;
   }
-  const auto busy_ns = [](const FunctionSnapshot& counts) {
-    return SumOfSizes(counts, SizeRange{}, &SizeClassSnapshot::busy_ns);
+  const auto busy_ns = [](const collector::FunctionSnapshot& counts) {
+    return SumOfSizes(counts, SizeRange{}, &collector::SizeClassSnapshot::busy_ns);
   };
   return static_cast<double>(Sum(group, functions.members, busy_ns)) / kNsPerSecond;
 }
 
-std::span<const uint64_t> HistogramCounts(Metric metric, const CommunicatorSnapshot& communicator, Function function) {
-  const FunctionSnapshot& counts = communicator.functions[static_cast<size_t>(function)];
+std::span<const uint64_t> HistogramCounts(Metric metric, const collector::CommunicatorSnapshot& communicator, Function function) {
+  const collector::FunctionSnapshot& counts = communicator.functions[static_cast<size_t>(function)];
   if (metric == Metric::kCollectiveBusBandwidth) return counts.bandwidth;
   return counts.duration;
 }
@@ -230,7 +230,7 @@ void CommunicatorSeries::AddOther(const SeriesGroup& group) {
 void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels) {
   for (const FunctionGroup& functions : functions_.all) {
     if (!WasUsed(group, functions)) continue;
-    const auto calls = [](const FunctionSnapshot& counts) { return counts.calls; };
+    const auto calls = [](const collector::FunctionSnapshot& counts) { return counts.calls; };
     builder_.Add(Metric::kApiCalls, labels, function_labels_[static_cast<size_t>(functions.members.front())],
                  static_cast<double>(Sum(group, functions.members, calls)));
   }
@@ -250,7 +250,7 @@ void CommunicatorSeries::AddCollective(const SeriesGroup& group, LabelsId labels
   for (const SizeCounter& counter : kCollectiveCounters) {
     if (!builder_.Serves(counter.metric)) continue;
     for (size_t i = 0; i < functions.sizes.size(); ++i) {
-      const auto value = [&](const FunctionSnapshot& counts) {
+      const auto value = [&](const collector::FunctionSnapshot& counts) {
         return SumOfSizes(counts, functions.sizes[i].sizes, counter.count);
       };
       const auto sum = static_cast<double>(Sum(group, functions.members, value));
@@ -273,7 +273,7 @@ void CommunicatorSeries::AddPhases(const SeriesGroup& group, LabelsId labels, co
   std::array<double, kKernelPhaseCount> seconds{};
   bool is_reported = false;
   for (size_t i = 0; i < kKernelPhaseCount; ++i) {
-    const auto value = [&](const FunctionSnapshot& counts) { return counts.phase_ns[i]; };
+    const auto value = [&](const collector::FunctionSnapshot& counts) { return counts.phase_ns[i]; };
     seconds[i] = static_cast<double>(Sum(group, functions.members, value)) / kNsPerSecond;
     is_reported = is_reported || seconds[i] != 0;
   }
@@ -286,7 +286,7 @@ void CommunicatorSeries::AddPointToPoint(const SeriesGroup& group, LabelsId labe
   if (!WasUsed(group, functions)) return;
   const bool is_send = functions.members.front() == Function::kSend;
   for (const SizeCounter& counter : is_send ? kSendCounters : kRecvCounters) {
-    const auto value = [&](const FunctionSnapshot& counts) { return SumOfSizes(counts, SizeRange{}, counter.count); };
+    const auto value = [&](const collector::FunctionSnapshot& counts) { return SumOfSizes(counts, SizeRange{}, counter.count); };
     const auto sum = static_cast<double>(Sum(group, functions.members, value));
     builder_.Add(counter.metric, labels, kNoLabels, sum / counter.unit);
   }
@@ -295,9 +295,9 @@ void CommunicatorSeries::AddPointToPoint(const SeriesGroup& group, LabelsId labe
 
 // The daemon counts these itself. Members with the same labels are summed, departed ones included.
 void CommunicatorSeries::AddArrivals(const SeriesGroup& group, LabelsId labels) {
-  std::optional<ArrivalCounts> sum;
+  std::optional<collector::ArrivalCounts> sum;
   for (const GroupMember& member : group.members) {
-    const std::optional<ArrivalCounts>& counts = member.communicator->arrivals;
+    const std::optional<collector::ArrivalCounts>& counts = member.communicator->arrivals;
     if (!counts) continue;
     if (!sum) sum.emplace();
     *sum += *counts;
@@ -318,11 +318,11 @@ void CommunicatorSeries::AddGauges(std::span<const GroupMember* const> in_use, L
     }
     if (merged) builder_.Add(gauge.metric, labels, kNoLabels, *merged);
   }
-  const InFlightOperation* oldest = nullptr;
+  const collector::InFlightOperation* oldest = nullptr;
   for (const GroupMember* member : in_use) {
-    const CommunicatorSnapshot& communicator = *member->communicator;
+    const collector::CommunicatorSnapshot& communicator = *member->communicator;
     if (!communicator.completion_is_known || communicator.in_flight.empty()) continue;
-    const InFlightOperation& first = communicator.in_flight.front();
+    const collector::InFlightOperation& first = communicator.in_flight.front();
     if (oldest == nullptr || first.start_realtime_ns < oldest->start_realtime_ns) oldest = &first;
   }
   if (oldest == nullptr) return;
@@ -346,7 +346,7 @@ void CommunicatorSeries::AddInfo(std::span<const GroupMember* const> in_use, Lab
 void CommunicatorSeries::AddHistogram(Metric metric, const SeriesGroup& group, LabelsId labels,
                                       const FunctionGroup& functions) {
   if (!builder_.Serves(metric)) return;
-  const CommunicatorSnapshot& first = *group.members.front().communicator;
+  const collector::CommunicatorSnapshot& first = *group.members.front().communicator;
   std::span<const uint64_t> counts = HistogramCounts(metric, first, functions.members.front());
   if (group.members.size() > 1 || functions.members.size() > 1) {
     std::vector<uint64_t> sum(counts.size());
@@ -365,4 +365,4 @@ LabelsId CommunicatorSeries::CollectiveLabelsOf(const FunctionGroup& functions) 
   return functions.labels == nullptr ? kNoLabels : collective_labels_[static_cast<size_t>(functions.members.front())];
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -13,7 +13,7 @@
 #include "exporter/series/series_group.h"
 #include "proto/collective.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 class CommunicatorSeries {
  public:
@@ -47,4 +47,4 @@ class CommunicatorSeries {
   std::vector<LabelsId> phase_labels_;                        // the same
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -7,17 +7,17 @@
 #include <tuple>
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // A file system may give the inode number of a removed file to the next one. The time of start distinguishes them.
-auto KeyOf(const ProcessSnapshot& process) { return std::tuple(process.file, process.start_realtime_ns); }
+auto KeyOf(const collector::ProcessSnapshot& process) { return std::tuple(process.file, process.start_realtime_ns); }
 
-auto KeyOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+auto KeyOf(const collector::ProcessSnapshot& process, const collector::CommunicatorSnapshot& communicator) {
   return std::tuple(process.file, communicator.slot, communicator.generation, communicator.id, communicator.rank);
 }
 
-void Add(const CommunicatorSnapshot& more, CommunicatorSnapshot& sum) {
+void Add(const collector::CommunicatorSnapshot& more, collector::CommunicatorSnapshot& sum) {
   sum.created_realtime_ns = std::min(sum.created_realtime_ns, more.created_realtime_ns);
   for (size_t i = 0; i < sum.functions.size(); ++i) {
     if (more.functions.IsInUse(i)) sum.functions.Change(i) += more.functions[i];
@@ -37,13 +37,13 @@ void KeepSharedOnly(const std::vector<Remembered>& remembered, Map& departed) {
 
 }  // namespace
 
-void DepartedCounts::Begin(const NodeSnapshot& snapshot) {
+void DepartedCounts::Begin(const collector::NodeSnapshot& snapshot) {
   if (previous_ == nullptr) return;
   std::set<decltype(KeyOf({}))> processes;
   std::set<decltype(KeyOf({}, {}))> communicators;
-  for (const ProcessSnapshot& process : snapshot.processes) {
+  for (const collector::ProcessSnapshot& process : snapshot.processes) {
     processes.insert(KeyOf(process));
-    for (const CommunicatorSnapshot& communicator : process.communicators) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       communicators.insert(KeyOf(process, communicator));
     }
   }
@@ -60,7 +60,7 @@ void DepartedCounts::Begin(const NodeSnapshot& snapshot) {
 }
 
 void DepartedCounts::AddDeparted(const CommunicatorOf& gone) {
-  const CommunicatorSnapshot& counts = *gone.member.communicator;
+  const collector::CommunicatorSnapshot& counts = *gone.member.communicator;
   const auto [sum, is_first] = departed_communicators_[gone.labels].try_emplace(counts.ranks);
   if (is_first) {
     sum->second.ranks = counts.ranks;
@@ -95,14 +95,14 @@ void DepartedCounts::Remember(const SharedLabels& labels, std::span<const GroupM
   }
 }
 
-void DepartedCounts::Remember(const SharedLabels& labels, const ProcessSnapshot& process) {
+void DepartedCounts::Remember(const SharedLabels& labels, const collector::ProcessSnapshot& process) {
   processes_.push_back({.labels = labels, .process = &process});
 }
 
-void DepartedCounts::End(std::shared_ptr<const NodeSnapshot> snapshot) {
+void DepartedCounts::End(std::shared_ptr<const collector::NodeSnapshot> snapshot) {
   KeepSharedOnly(communicators_, departed_communicators_);
   KeepSharedOnly(processes_, departed_processes_);
   if (!communicators_.empty() || !processes_.empty()) previous_ = std::move(snapshot);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -18,7 +18,7 @@
 
 #include "exporter/series/series_group.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 struct DepartedProcesses {
   std::array<uint64_t, kLossCount> losses{};
@@ -30,7 +30,7 @@ struct DepartedProcesses {
 class DepartedCounts {
  public:
   // Members that were remembered and are not in `snapshot` have departed.
-  void Begin(const NodeSnapshot& snapshot);
+  void Begin(const collector::NodeSnapshot& snapshot);
 
   // Appends the departed members of a label set. They are valid until End().
   void AppendTo(const SharedLabels& labels, std::vector<GroupMember>& members) const;
@@ -38,10 +38,10 @@ class DepartedCounts {
 
   // Remembers members that share a label set in this scrape.
   void Remember(const SharedLabels& labels, std::span<const GroupMember> members);
-  void Remember(const SharedLabels& labels, const ProcessSnapshot& process);
+  void Remember(const SharedLabels& labels, const collector::ProcessSnapshot& process);
 
   // Forgets the label sets without remembered members.
-  void End(std::shared_ptr<const NodeSnapshot> snapshot);
+  void End(std::shared_ptr<const collector::NodeSnapshot> snapshot);
 
  private:
   struct CommunicatorOf {
@@ -50,19 +50,19 @@ class DepartedCounts {
   };
   struct ProcessOf {
     SharedLabels labels;
-    const ProcessSnapshot* process;
+    const collector::ProcessSnapshot* process;
   };
   // By number of ranks, on which bus bytes depend.
-  using Communicators = std::map<uint64_t, CommunicatorSnapshot>;
+  using Communicators = std::map<uint64_t, collector::CommunicatorSnapshot>;
 
   void AddDeparted(const CommunicatorOf& gone);
   void AddDeparted(const ProcessOf& gone);
 
-  std::shared_ptr<const NodeSnapshot> previous_;  // which the remembered members point into
+  std::shared_ptr<const collector::NodeSnapshot> previous_;  // which the remembered members point into
   std::vector<CommunicatorOf> communicators_;
   std::vector<ProcessOf> processes_;
   std::map<SharedLabels, Communicators> departed_communicators_;
   std::map<SharedLabels, DepartedProcesses> departed_processes_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -10,7 +10,7 @@
 #include "exporter/testing/scraped_node.h"
 #include "proto/droppable_labels.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 using testing::ElementsAre;
@@ -24,8 +24,8 @@ MetricFilter Without(const std::vector<std::string>& labels) {
 }
 
 // Rank `rank` of the communicator, with 10 * (rank + 1) operations.
-CommunicatorSnapshot MemberOf(uint64_t id, uint64_t rank) {
-  CommunicatorSnapshot communicator = EmptyCommunicator(id, rank);
+collector::CommunicatorSnapshot MemberOf(uint64_t id, uint64_t rank) {
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(id, rank);
   communicator.name = "dp";
   communicator.completion_is_known = true;
   communicator.started_sequence = 10 * (rank + 1);
@@ -38,12 +38,12 @@ CommunicatorSnapshot MemberOf(uint64_t id, uint64_t rank) {
   return communicator;
 }
 
-NodeSnapshot NodeOfTwoRanks() { return NodeOf({ProcessOf(1, {MemberOf(7, 0)}), ProcessOf(2, {MemberOf(7, 1)})}); }
+collector::NodeSnapshot NodeOfTwoRanks() { return NodeOf({ProcessOf(1, {MemberOf(7, 0)}), ProcessOf(2, {MemberOf(7, 1)})}); }
 
 TEST(DroppedLabelsTest, EachLabelLeavesNoDuplicatesAndNoTraceButOther) {
-  std::vector<ProcessSnapshot> processes;
+  std::vector<collector::ProcessSnapshot> processes;
   for (uint64_t pid = 1; pid <= 3; ++pid) {
-    CommunicatorSnapshot overflow = Overflow();
+    collector::CommunicatorSnapshot overflow = Overflow();
     AddOperation(overflow, Function::kBroadcast, 100, 1000);
     processes.push_back(ProcessOf(pid, {BusyCommunicator(pid % 2), MemberOf(7, pid), MemberOf(8, pid), overflow}));
     processes.back().identity = {{"SLURM_JOB_ID", std::to_string(pid)},
@@ -73,7 +73,7 @@ TEST(DroppedLabelsTest, EachLabelLeavesNoDuplicatesAndNoTraceButOther) {
 }
 
 TEST(DroppedLabelsTest, NoCountIsLostWhateverIsDropped) {
-  const NodeSnapshot node = NodeOf({ProcessOf(1, {MemberOf(7, 0), MemberOf(8, 0), BusyCommunicator(9)}),
+  const collector::NodeSnapshot node = NodeOf({ProcessOf(1, {MemberOf(7, 0), MemberOf(8, 0), BusyCommunicator(9)}),
                                     ProcessOf(2, {MemberOf(7, 1), BusyCommunicator(9)})});
   const auto sum = [](const ScrapedNode& scrape, Metric metric) {
     double total = 0;
@@ -111,7 +111,7 @@ TEST(DroppedLabelsTest, RanksThatAreMergedShowCountsAddedAndTheStateOfTheOneBehi
 }
 
 TEST(DroppedLabelsTest, GaugesOfTheDeadDoNotCount) {
-  NodeSnapshot node = NodeOfTwoRanks();
+  collector::NodeSnapshot node = NodeOfTwoRanks();
   node.processes[0].is_alive = false;
   const ScrapedNode scrape(node, kSeriesLimit, Without({"rank", "gpu"}));
   EXPECT_EQ(scrape.Value(Metric::kStartedSequence), 20);
@@ -119,11 +119,11 @@ TEST(DroppedLabelsTest, GaugesOfTheDeadDoNotCount) {
 }
 
 TEST(DroppedLabelsTest, CommunicatorsCanBeTakenByName) {
-  CommunicatorSnapshot overflow = Overflow();
+  collector::CommunicatorSnapshot overflow = Overflow();
   AddOperation(overflow, Function::kBroadcast, 100, 0);
-  CommunicatorSnapshot trap = MemberOf(9, 0);
+  collector::CommunicatorSnapshot trap = MemberOf(9, 0);
   trap.name = "other";
-  const NodeSnapshot node = NodeOf({ProcessOf(1, {MemberOf(7, 0), MemberOf(8, 0), trap, overflow})});
+  const collector::NodeSnapshot node = NodeOf({ProcessOf(1, {MemberOf(7, 0), MemberOf(8, 0), trap, overflow})});
   EXPECT_THAT(ScrapedNode(node, kSeriesLimit, Without({"comm"})).Values(Metric::kApiCalls),
               UnorderedElementsAre(Pair("comm_name=dp,rank=0,gpu=0,uid=1000,function=AllReduce,", 2),
                                    Pair("comm_name=other,rank=0,gpu=0,uid=1000,function=AllReduce,", 1),
@@ -131,12 +131,12 @@ TEST(DroppedLabelsTest, CommunicatorsCanBeTakenByName) {
 }
 
 TEST(DroppedLabelsTest, CollectivesAndSizesAreAddedUp) {
-  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   AddOperation(communicator, Function::kAllReduce, 512, 2000);
   AddOperation(communicator, Function::kAllReduce, 4 << 20, 1000000);
   AddOperation(communicator, Function::kReduce, 4 << 20, 1000000);
   AddOperation(communicator, Function::kSend, 64, 1000);
-  const NodeSnapshot node = NodeOfOne(communicator);
+  const collector::NodeSnapshot node = NodeOfOne(communicator);
   const std::string labels = "comm=0000000000000001,comm_name=,rank=0,gpu=0,uid=1000,";
 
   const ScrapedNode sizeless(node, kSeriesLimit, Without({"size"}));
@@ -162,7 +162,7 @@ TEST(DroppedLabelsTest, FamiliesThatAreSwitchedOffTakeNoRoomUnderTheCap) {
   MetricFilter filter;
   filter.Disable("histograms");
   filter.Disable("nccl_process_*");
-  const NodeSnapshot node = NodeOf({ProcessOf(1, {BusyCommunicator(1)})});
+  const collector::NodeSnapshot node = NodeOf({ProcessOf(1, {BusyCommunicator(1)})});
   const ScrapedNode less(node, kSeriesLimit, filter);
   EXPECT_TRUE(less.Values(Metric::kCollectiveDuration).empty());
   EXPECT_TRUE(less.Values(Metric::kEventsDropped).empty());
@@ -176,11 +176,11 @@ TEST(DroppedLabelsTest, FamiliesThatAreSwitchedOffTakeNoRoomUnderTheCap) {
 TEST(DroppedLabelsTest, ASumKeepsWhatItsMembersLeftBehind) {
   const MetricFilter filter = Without({"comm"});
   SeriesMemory memory(filter);
-  CommunicatorSnapshot old = MemberOf(7, 0);
-  CommunicatorSnapshot young = MemberOf(8, 0);
+  collector::CommunicatorSnapshot old = MemberOf(7, 0);
+  collector::CommunicatorSnapshot young = MemberOf(8, 0);
   old.created_realtime_ns = 5;
   young.ranks = 4;
-  const auto scrape = [&](std::vector<CommunicatorSnapshot> communicators) {
+  const auto scrape = [&](std::vector<collector::CommunicatorSnapshot> communicators) {
     return ScrapedNode(NodeOf({ProcessOf(1, std::move(communicators))}), filter, memory);
   };
   const auto expect = [](const ScrapedNode& node, double calls) {
@@ -198,7 +198,7 @@ TEST(DroppedLabelsTest, ASumKeepsWhatItsMembersLeftBehind) {
   AddOperation(young, Function::kAllReduce, 4 << 20, 1000000);
   young.arrivals->compared += 100;
   expect(scrape({young}), 3);
-  CommunicatorSnapshot third = MemberOf(9, 0);
+  collector::CommunicatorSnapshot third = MemberOf(9, 0);
   expect(scrape({young, third}), 4);
   expect(scrape({third}), 4);
   EXPECT_EQ(scrape({}).Value(Metric::kApiCalls), std::nullopt);
@@ -208,11 +208,11 @@ TEST(DroppedLabelsTest, ASumKeepsWhatItsMembersLeftBehind) {
 TEST(DroppedLabelsTest, LossesOfProcessesThatLeftStayInTheSum) {
   const MetricFilter filter = Without({"pid"});
   SeriesMemory memory(filter);
-  ProcessSnapshot first = ProcessOf(1, {});
-  ProcessSnapshot second = ProcessOf(2, {});
+  collector::ProcessSnapshot first = ProcessOf(1, {});
+  collector::ProcessSnapshot second = ProcessOf(2, {});
   first.losses[0] = 3;
   second.losses[0] = 4;
-  const auto dropped = [&](std::vector<ProcessSnapshot> processes) {
+  const auto dropped = [&](std::vector<collector::ProcessSnapshot> processes) {
     return ScrapedNode(NodeOf(std::move(processes)), filter, memory)
         .Value(Metric::kEventsDropped, "reason=no_free_slot,");
   };
@@ -225,4 +225,4 @@ TEST(DroppedLabelsTest, LossesOfProcessesThatLeftStayInTheSum) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

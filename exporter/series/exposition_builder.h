@@ -14,7 +14,7 @@
 
 #include "exporter/exposition/exposition.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 class ExpositionBuilder {
  public:
@@ -96,4 +96,4 @@ class ExpositionBuilder {
   int64_t created_realtime_ns_ = 0;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -17,7 +17,7 @@
 #include "exporter/testing/decoded_families.h"
 #include "exporter/testing/example_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // Values by name and labels as text writes them. Bounds are numbers here, because the formats spell them differently.
@@ -155,4 +155,4 @@ TEST(FormatsTest, ProtobufTellsSinceWhenEveryCounterAndHistogramCounts) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

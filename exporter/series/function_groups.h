@@ -14,7 +14,7 @@
 #include "exporter/exposition/exposition.h"
 #include "proto/collective.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 struct SizeRange {
   size_t first = 0;
@@ -86,4 +86,4 @@ class FunctionGroups {
   }
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

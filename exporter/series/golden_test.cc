@@ -11,7 +11,7 @@
 #include "exporter/testing/promtool.h"
 #include "proto/metric_catalogue.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 std::string FileText(std::string_view name) {
@@ -62,4 +62,4 @@ TEST(GoldenTest, BothFormatsHaveTheSameSamples) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

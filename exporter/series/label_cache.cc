@@ -7,17 +7,17 @@
 
 #include "exporter/series/series_labels.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // All fields of a communicator that its labels are made of. Its process has the others. An entry of the cache is valid
 // while these fields stay the same.
-auto PartsOf(const CommunicatorSnapshot& c) {
+auto PartsOf(const collector::CommunicatorSnapshot& c) {
   return std::tie(c.generation, c.id, c.name, c.rank, c.nodes, c.api_version, c.nccl_version, c.timing_source,
                   c.timing_reason, c.sampling_state, c.sampling_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
 }
 
-auto PartsOf(const ProcessSnapshot& p) {
+auto PartsOf(const collector::ProcessSnapshot& p) {
   return std::tie(p.uid, p.pid, p.host_name, p.plugin_version, p.identity, p.rank_numbers_process);
 }
 
@@ -29,13 +29,13 @@ std::tuple<std::remove_cvref_t<Types>...> Copy(const std::tuple<Types...>& parts
 }  // namespace
 
 struct LabelCache::CommunicatorEntry {
-  decltype(Copy(PartsOf(std::declval<const CommunicatorSnapshot&>()))) parts;
+  decltype(Copy(PartsOf(std::declval<const collector::CommunicatorSnapshot&>()))) parts;
   CommunicatorLabelSets sets;
   uint64_t used_in_sweep = 0;
 };
 
 struct LabelCache::ProcessEntry {
-  decltype(Copy(PartsOf(std::declval<const ProcessSnapshot&>()))) parts;
+  decltype(Copy(PartsOf(std::declval<const collector::ProcessSnapshot&>()))) parts;
   SharedLabels process;
   SharedLabels others;
   std::map<uint32_t, CommunicatorEntry> communicators;  // by slot
@@ -46,7 +46,7 @@ LabelCache::LabelCache(const MetricFilter& filter) : filter_(filter) {}
 LabelCache::~LabelCache() = default;
 
 // An entry is complete before it is inserted: if memory runs out, the next scrape must not find half of one.
-const CommunicatorLabelSets& LabelCache::Of(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+const CommunicatorLabelSets& LabelCache::Of(const collector::ProcessSnapshot& process, const collector::CommunicatorSnapshot& communicator) {
   auto& communicators = EntryOf(process).communicators;
   auto place = communicators.find(communicator.slot);
   if (place == communicators.end() || place->second.parts != PartsOf(communicator)) {
@@ -61,11 +61,11 @@ const CommunicatorLabelSets& LabelCache::Of(const ProcessSnapshot& process, cons
   return place->second.sets;
 }
 
-const SharedLabels& LabelCache::OfProcess(const ProcessSnapshot& process) { return EntryOf(process).process; }
+const SharedLabels& LabelCache::OfProcess(const collector::ProcessSnapshot& process) { return EntryOf(process).process; }
 
-const SharedLabels& LabelCache::OfOthers(const ProcessSnapshot& process) { return EntryOf(process).others; }
+const SharedLabels& LabelCache::OfOthers(const collector::ProcessSnapshot& process) { return EntryOf(process).others; }
 
-LabelCache::ProcessEntry& LabelCache::EntryOf(const ProcessSnapshot& process) {
+LabelCache::ProcessEntry& LabelCache::EntryOf(const collector::ProcessSnapshot& process) {
   auto place = processes_.find(process.file);
   if (place == processes_.end() || place->second.parts != PartsOf(process)) {
     has_replaced_ |= place != processes_.end();
@@ -108,4 +108,4 @@ void LabelCache::Sweep() {
   ++sweep_;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

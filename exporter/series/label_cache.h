@@ -13,7 +13,7 @@
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/exposition.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // The label sets of a communicator (series_labels.h). Equal sets are one object.
 struct CommunicatorLabelSets {
@@ -32,9 +32,9 @@ class LabelCache {
   LabelCache& operator=(const LabelCache&) = delete;
 
   // References are valid until the next Sweep().
-  const CommunicatorLabelSets& Of(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
-  const SharedLabels& OfProcess(const ProcessSnapshot& process);
-  const SharedLabels& OfOthers(const ProcessSnapshot& process);
+  const CommunicatorLabelSets& Of(const collector::ProcessSnapshot& process, const collector::CommunicatorSnapshot& communicator);
+  const SharedLabels& OfProcess(const collector::ProcessSnapshot& process);
+  const SharedLabels& OfOthers(const collector::ProcessSnapshot& process);
 
   // Forgets label sets that were not looked up since the last call.
   void Sweep();
@@ -48,12 +48,12 @@ class LabelCache {
   struct CommunicatorEntry;
   struct ProcessEntry;
 
-  ProcessEntry& EntryOf(const ProcessSnapshot& process);
+  ProcessEntry& EntryOf(const collector::ProcessSnapshot& process);
   SharedLabels Intern(Labels labels);
 
   const MetricFilter filter_;
 
-  std::map<FileKey, ProcessEntry> processes_;  // by segment
+  std::map<collector::FileKey, ProcessEntry> processes_;  // by segment
   std::map<Labels, std::weak_ptr<const LabelSet>> interned_;
   bool has_replaced_ =
       false;  // since the last Sweep(): a process may change its labels at every scrape, and replaced sets must go
@@ -61,4 +61,4 @@ class LabelCache {
   uint64_t made_ = 0;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -32,7 +32,7 @@ int allocations_left = -1;
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 TEST(LabelCacheTest, MakesWhatSeriesLabelsSayAndNothingTwice) {
@@ -40,11 +40,11 @@ TEST(LabelCacheTest, MakesWhatSeriesLabelsSayAndNothingTwice) {
   LabelCache cache;
   for (int scrape = 0; scrape < 3; ++scrape) {
     const uint64_t made_before = cache.made();
-    for (const ProcessSnapshot& process : snapshot->processes) {
+    for (const collector::ProcessSnapshot& process : snapshot->processes) {
       EXPECT_EQ(cache.OfProcess(process)->labels(), ProcessLabels(process));
       EXPECT_EQ(cache.OfOthers(process)->labels(), OtherCommunicatorLabels(process));
       uint32_t slot = 0;
-      for (CommunicatorSnapshot communicator : process.communicators) {
+      for (collector::CommunicatorSnapshot communicator : process.communicators) {
         communicator.slot = slot++;
         const CommunicatorLabelSets& sets = cache.Of(process, communicator);
         EXPECT_EQ(sets.series->labels(), CommunicatorLabels(process, communicator));
@@ -59,9 +59,9 @@ TEST(LabelCacheTest, MakesWhatSeriesLabelsSayAndNothingTwice) {
 
 // The writer of a segment chooses its name.
 TEST(LabelCacheTest, TellsProcessesApartByTheirFilesWhateverTheirNames) {
-  ProcessSnapshot first = EmptyProcess(1), second = EmptyProcess(2);
+  collector::ProcessSnapshot first = EmptyProcess(1), second = EmptyProcess(2);
   second.segment = first.segment;
-  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  const collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   LabelCache cache;
   EXPECT_EQ(cache.OfProcess(first)->labels(), ProcessLabels(first));
   EXPECT_EQ(cache.OfProcess(second)->labels(), ProcessLabels(second));
@@ -80,14 +80,14 @@ std::string UidOf(const SharedLabels& labels) {
 // Regression: the first user who named a communicator or a process had no label `uid`, and neither had a copy with
 // another pod.
 TEST(LabelCacheTest, EverySeriesOfAProcessTellsItsUserWhoeverCameFirst) {
-  ProcessSnapshot victim = EmptyProcess(1), stranger = EmptyProcess(1);
+  collector::ProcessSnapshot victim = EmptyProcess(1), stranger = EmptyProcess(1);
   victim.uid = 1002;
   stranger.uid = 1001;
   stranger.file.inode = 99;
   stranger.identity = {{"POD_NAME", "x"}};
-  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  const collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   LabelCache cache;
-  for (const ProcessSnapshot& process : {stranger, victim}) {
+  for (const collector::ProcessSnapshot& process : {stranger, victim}) {
     const std::string uid = std::to_string(process.uid);
     EXPECT_EQ(UidOf(cache.Of(process, communicator).series), uid);
     EXPECT_EQ(UidOf(cache.OfProcess(process)), uid);
@@ -97,9 +97,9 @@ TEST(LabelCacheTest, EverySeriesOfAProcessTellsItsUserWhoeverCameFirst) {
 
 // Regression: labels that memory did not suffice for counted as made at the next scrape.
 TEST(LabelCacheTest, MakesLabelsAnewThatMemoryDidNotSufficeFor) {
-  ProcessSnapshot process = EmptyProcess(1);
+  collector::ProcessSnapshot process = EmptyProcess(1);
   process.host_name = std::string(100, 'h');
-  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   communicator.name = std::string(100, 'n');
   bool is_enough = false;
   for (int allocations = 0; !is_enough; ++allocations) {
@@ -118,7 +118,7 @@ TEST(LabelCacheTest, MakesLabelsAnewThatMemoryDidNotSufficeFor) {
 }
 
 TEST(LabelCacheTest, RemembersNoNamesOfACommunicatorThatChangesThemAtEveryScrape) {
-  ProcessSnapshot process = EmptyProcess(1);
+  collector::ProcessSnapshot process = EmptyProcess(1);
   LabelCache cache;
   size_t held = 0;
   for (uint64_t scrape = 1; scrape <= 20; ++scrape) {
@@ -132,7 +132,7 @@ TEST(LabelCacheTest, RemembersNoNamesOfACommunicatorThatChangesThemAtEveryScrape
 }
 
 TEST(LabelCacheTest, FollowsEveryChangeOfACommunicator) {
-  using Change = std::function<void(CommunicatorSnapshot&)>;
+  using Change = std::function<void(collector::CommunicatorSnapshot&)>;
   const std::vector<Change> changes{
       [](auto& c) { c.id = 2; },
       [](auto& c) { c.name = "n"; },
@@ -148,8 +148,8 @@ TEST(LabelCacheTest, FollowsEveryChangeOfACommunicator) {
       [](auto& c) { c.sampling_state = SamplingState::kWindows; },
       [](auto& c) { c.sampling_reason = SamplingReason::kGraph; },
   };
-  const ProcessSnapshot process = EmptyProcess(1);
-  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  const collector::ProcessSnapshot process = EmptyProcess(1);
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   LabelCache cache;
   cache.Of(process, communicator);
   for (const Change& change : changes) {
@@ -163,7 +163,7 @@ TEST(LabelCacheTest, FollowsEveryChangeOfACommunicator) {
 
 TEST(LabelCacheTest, FollowsAProcessThatTakesASecondGpu) {
   LabelCache cache;
-  ProcessSnapshot process = EmptyProcess(1);
+  collector::ProcessSnapshot process = EmptyProcess(1);
   process.identity = {{"RANK", "3"}};
   process.communicators = {EmptyCommunicator(1, 0)};
   cache.Of(process, process.communicators[0]);
@@ -176,8 +176,8 @@ TEST(LabelCacheTest, FollowsAProcessThatTakesASecondGpu) {
 
 TEST(LabelCacheTest, FollowsAProcessThatTookTheNameOfAnother) {
   LabelCache cache;
-  ProcessSnapshot process = EmptyProcess(1);
-  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  collector::ProcessSnapshot process = EmptyProcess(1);
+  const collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   cache.Of(process, communicator);
   cache.Sweep();
   process.identity = {{"SLURM_JOB_ID", "8"}};
@@ -187,14 +187,14 @@ TEST(LabelCacheTest, FollowsAProcessThatTookTheNameOfAnother) {
 
 TEST(LabelCacheTest, EqualSetsOfTwoProcessesAreOneObject) {
   LabelCache cache;
-  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  const collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   const SharedLabels one = cache.Of(EmptyProcess(1), communicator).series;
   EXPECT_EQ(cache.Of(EmptyProcess(2), communicator).series, one);
 }
 
 TEST(LabelCacheTest, ForgetsWhatIsGone) {
   LabelCache cache;
-  const CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  const collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   const std::weak_ptr<const LabelSet> set = cache.Of(EmptyProcess(1), communicator).series;
   cache.Sweep();
   EXPECT_FALSE(set.expired()) << "asked for since the last sweep";
@@ -206,4 +206,4 @@ TEST(LabelCacheTest, ForgetsWhatIsGone) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -9,7 +9,7 @@
 #include "exporter/series/departed_counts.h"
 #include "exporter/series/label_cache.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 const GroupMember& SeriesGroup::Newest() const {
   const auto age = [](const GroupMember& member) {
@@ -34,10 +34,10 @@ int64_t SeriesGroup::CreatedRealtimeNs() const {
   return created;
 }
 
-SeriesGroups::SeriesGroups(const NodeSnapshot& snapshot, LabelCache& labels, const DepartedCounts& departed)
+SeriesGroups::SeriesGroups(const collector::NodeSnapshot& snapshot, LabelCache& labels, const DepartedCounts& departed)
     : labels_(labels), departed_(departed) {
-  for (const ProcessSnapshot& process : snapshot.processes) {
-    for (const CommunicatorSnapshot& communicator : process.communicators) {
+  for (const collector::ProcessSnapshot& process : snapshot.processes) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       const GroupMember member{&process, &communicator};
       if (communicator.is_overflow) {
         Add(labels_.OfOthers(process), member, others_);
@@ -76,4 +76,4 @@ void SeriesGroups::Add(const SharedLabels& labels, const GroupMember& member, Ta
   table.groups[entry->second].members.push_back(member);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -19,14 +19,14 @@
 #include "collector/node_snapshot.h"
 #include "exporter/exposition/exposition.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 class DepartedCounts;
 class LabelCache;
 
 struct GroupMember {
-  const ProcessSnapshot* process = nullptr;
-  const CommunicatorSnapshot* communicator = nullptr;
+  const collector::ProcessSnapshot* process = nullptr;
+  const collector::CommunicatorSnapshot* communicator = nullptr;
   bool has_departed = false;  // the last counts of members that are gone: see departed_counts.h
 
   bool IsInUse() const { return !has_departed && process->is_alive && !communicator->is_closed; }
@@ -50,7 +50,7 @@ struct SeriesGroup {
 class SeriesGroups {
  public:
   // Leaves out communicators whose id is not known yet. Keeps references to the arguments.
-  SeriesGroups(const NodeSnapshot& snapshot, LabelCache& labels, const DepartedCounts& departed);
+  SeriesGroups(const collector::NodeSnapshot& snapshot, LabelCache& labels, const DepartedCounts& departed);
 
   // Moves the members of these groups, indices of named() in order, to comm="other".
   void Fold(const std::vector<size_t>& groups);
@@ -72,4 +72,4 @@ class SeriesGroups {
   Table others_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

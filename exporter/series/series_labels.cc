@@ -9,7 +9,7 @@
 
 #include "exporter/exposition/utf8.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // Variables whose values are labels of every series of a process. If they are known, no relabelling is needed.
@@ -36,7 +36,7 @@ void AppendKnown(Labels& labels, std::string_view name, std::string_view value) 
 }
 
 // `uid` comes first: it is the owner of the file. A process can choose the values of all other labels.
-void AppendJobLabels(Labels& labels, const ProcessSnapshot& process) {
+void AppendJobLabels(Labels& labels, const collector::ProcessSnapshot& process) {
   Append(labels, "uid", std::to_string(process.uid));
   for (const auto& [variable, label] : kJobLabels) {
     AppendKnown(labels, label, process.Identity(variable));
@@ -57,7 +57,7 @@ std::string NcclVersionText(int version) {
 }
 
 // The first known of two variables. Empty if the variables number processes, because readers would take it for a rank.
-std::string_view RankNumber(const ProcessSnapshot& process, std::string_view variable, std::string_view fallback) {
+std::string_view RankNumber(const collector::ProcessSnapshot& process, std::string_view variable, std::string_view fallback) {
   if (process.rank_numbers_process) return "";
   const std::string& value = process.Identity(variable);
   return value.empty() ? process.Identity(fallback) : value;
@@ -90,7 +90,7 @@ bool IsTaken(const Labels& labels, std::string_view name) {
 
 }  // namespace
 
-Labels CommunicatorLabels(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+Labels CommunicatorLabels(const collector::ProcessSnapshot& process, const collector::CommunicatorSnapshot& communicator) {
   Labels labels;
   Append(labels, "comm", HexText(communicator.id));
   Append(labels, "comm_name", communicator.name);
@@ -101,7 +101,7 @@ Labels CommunicatorLabels(const ProcessSnapshot& process, const CommunicatorSnap
   return labels;
 }
 
-Labels OtherCommunicatorLabels(const ProcessSnapshot& process) {
+Labels OtherCommunicatorLabels(const collector::ProcessSnapshot& process) {
   Labels labels;
   Append(labels, "comm", kOtherCommunicator);
   Append(labels, "comm_name", "");
@@ -111,13 +111,13 @@ Labels OtherCommunicatorLabels(const ProcessSnapshot& process) {
   return labels;
 }
 
-std::string_view GlobalRank(const ProcessSnapshot& process) { return RankNumber(process, "RANK", "SLURM_PROCID"); }
+std::string_view GlobalRank(const collector::ProcessSnapshot& process) { return RankNumber(process, "RANK", "SLURM_PROCID"); }
 
-std::string_view LocalRank(const ProcessSnapshot& process) {
+std::string_view LocalRank(const collector::ProcessSnapshot& process) {
   return RankNumber(process, "LOCAL_RANK", "SLURM_LOCALID");
 }
 
-Labels ProcessLabels(const ProcessSnapshot& process) {
+Labels ProcessLabels(const collector::ProcessSnapshot& process) {
   Labels labels;
   Append(labels, "pid", std::to_string(process.pid));
   AppendKnown(labels, "global_rank", GlobalRank(process));
@@ -125,7 +125,7 @@ Labels ProcessLabels(const ProcessSnapshot& process) {
   return labels;
 }
 
-Labels RankInfoLabels(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+Labels RankInfoLabels(const collector::ProcessSnapshot& process, const collector::CommunicatorSnapshot& communicator) {
   Labels labels;
   Append(labels, "gpu_uuid", communicator.gpu_uuid);
   Append(labels, "pci_bus_id", communicator.pci_bus_id);
@@ -145,7 +145,7 @@ Labels RankInfoLabels(const ProcessSnapshot& process, const CommunicatorSnapshot
   return labels;
 }
 
-Labels CommunicatorInfoLabels(const CommunicatorSnapshot& communicator) {
+Labels CommunicatorInfoLabels(const collector::CommunicatorSnapshot& communicator) {
   Labels labels;
   Append(labels, "nnodes", communicator.nodes == 0 ? "" : std::to_string(communicator.nodes));
   Append(labels, "nccl_version", NcclVersionText(communicator.nccl_version));
@@ -153,4 +153,4 @@ Labels CommunicatorInfoLabels(const CommunicatorSnapshot& communicator) {
   return labels;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

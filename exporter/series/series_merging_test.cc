@@ -9,15 +9,15 @@
 
 #include "exporter/testing/scraped_node.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 TEST(SeriesMergingTest, ACommunicatorAndItsClosedPredecessorAreOneSubject) {
-  CommunicatorSnapshot closed = EmptyCommunicator(1, 0);
+  collector::CommunicatorSnapshot closed = EmptyCommunicator(1, 0);
   closed.is_closed = true;
   closed.started_sequence = 100;
   AddOperation(closed, Function::kAllReduce, 4 << 20, 1000000);
-  CommunicatorSnapshot open = EmptyCommunicator(1, 0);
+  collector::CommunicatorSnapshot open = EmptyCommunicator(1, 0);
   open.created_realtime_ns = closed.created_realtime_ns - 1;  // open ones come before newer ones
   open.started_sequence = 2;
   open.nodes = 4;
@@ -37,8 +37,8 @@ TEST(SeriesMergingTest, ACommunicatorAndItsClosedPredecessorAreOneSubject) {
 }
 
 TEST(SeriesMergingTest, ProcessesWithTheSameLabelsAreSummed) {
-  ProcessSnapshot first = ProcessOf(1, {EmptyCommunicator(1, 0)});
-  ProcessSnapshot second = ProcessOf(1, {EmptyCommunicator(1, 0)});
+  collector::ProcessSnapshot first = ProcessOf(1, {EmptyCommunicator(1, 0)});
+  collector::ProcessSnapshot second = ProcessOf(1, {EmptyCommunicator(1, 0)});
   second.file.inode = 2;
   first.losses[0] = 3;
   second.losses[0] = 4;
@@ -50,7 +50,7 @@ TEST(SeriesMergingTest, ProcessesWithTheSameLabelsAreSummed) {
 }
 
 TEST(SeriesMergingTest, NeverSumsWhatSegmentsOfTwoUsersClaim) {
-  ProcessSnapshot victim = ProcessOf(1, {EmptyCommunicator(1, 0)}), stranger = victim;
+  collector::ProcessSnapshot victim = ProcessOf(1, {EmptyCommunicator(1, 0)}), stranger = victim;
   victim.losses[0] = 3;
   AddOperation(victim.communicators[0], Function::kAllReduce, 100, 1000);
   stranger.file.inode = 99;
@@ -65,11 +65,11 @@ TEST(SeriesMergingTest, NeverSumsWhatSegmentsOfTwoUsersClaim) {
 }
 
 TEST(SeriesMergingTest, OverflowSlotsOfAJobAreOneOtherCommunicator) {
-  CommunicatorSnapshot overflow = Overflow();
+  collector::CommunicatorSnapshot overflow = Overflow();
   AddOperation(overflow, Function::kBroadcast, 100, 0);
-  ProcessSnapshot rank0 = ProcessOf(1, {overflow});
-  ProcessSnapshot rank1 = ProcessOf(2, {overflow});
-  ProcessSnapshot stranger = ProcessOf(3, {overflow});
+  collector::ProcessSnapshot rank0 = ProcessOf(1, {overflow});
+  collector::ProcessSnapshot rank1 = ProcessOf(2, {overflow});
+  collector::ProcessSnapshot stranger = ProcessOf(3, {overflow});
   rank0.identity = rank1.identity = {{"SLURM_JOB_ID", "5"}};
   const ScrapedNode scrape(NodeOf({rank0, rank1, stranger}));
   EXPECT_THAT(scrape.Values(Metric::kApiCalls),
@@ -81,7 +81,7 @@ TEST(SeriesMergingTest, OverflowSlotsOfAJobAreOneOtherCommunicator) {
 }
 
 TEST(SeriesMergingTest, ACommunicatorWithAllFunctionsFitsTheRoomKeptForOthers) {
-  CommunicatorSnapshot overflow = Overflow();
+  collector::CommunicatorSnapshot overflow = Overflow();
   for (size_t i = 0; i < kFunctionCount; ++i) AddOperation(overflow, static_cast<Function>(i), 64, 0);
   overflow.ranks = 8;  // as in a fold, where bus bytes are known
   MetricFilter most;
@@ -89,14 +89,14 @@ TEST(SeriesMergingTest, ACommunicatorWithAllFunctionsFitsTheRoomKeptForOthers) {
   most.SetBandwidthBounds("1e8,2e8,4e8,8e8,1e9,2e9,4e9,8e9,1e10,2e10,4e10,8e10,1e11,2e11,4e11,8e11");
   ASSERT_EQ(most.duration_bounds().size(), kMaxClassicBounds);
   ASSERT_EQ(most.bandwidth_bounds().size(), kMaxClassicBounds);
-  const auto samples = [&](const NodeSnapshot& node) { return ScrapedNode(node, kSeriesLimit, most).samples(); };
+  const auto samples = [&](const collector::NodeSnapshot& node) { return ScrapedNode(node, kSeriesLimit, most).samples(); };
   EXPECT_LE(samples(NodeOfOne(overflow)) - samples(NodeOf({ProcessOf(1, {})})), kSeriesForOthers);
 }
 
 TEST(SeriesMergingTest, CommunicatorsBeyondTheCapFoldIntoOther) {
-  std::vector<CommunicatorSnapshot> communicators;
+  std::vector<collector::CommunicatorSnapshot> communicators;
   for (uint64_t id = 1; id <= 10; ++id) communicators.push_back(BusyCommunicator(id));
-  const NodeSnapshot snapshot = NodeOf({ProcessOf(1, communicators)});
+  const collector::NodeSnapshot snapshot = NodeOf({ProcessOf(1, communicators)});
   const ScrapedNode whole(snapshot);
   ASSERT_EQ(whole.drops(), SeriesDrops{});
 
@@ -118,9 +118,9 @@ TEST(SeriesMergingTest, CommunicatorsBeyondTheCapFoldIntoOther) {
 
 // The user with few communicators started last.
 TEST(SeriesMergingTest, NoUserIsFoldedBecauseOfAnother) {
-  std::vector<ProcessSnapshot> processes;
+  std::vector<collector::ProcessSnapshot> processes;
   for (uint64_t pid = 1; pid <= 3; ++pid) {
-    std::vector<CommunicatorSnapshot> communicators;
+    std::vector<collector::CommunicatorSnapshot> communicators;
     for (uint64_t id = 1; id <= 8; ++id) communicators.push_back(BusyCommunicator(pid * 100 + id));
     processes.push_back(ProcessOf(pid, communicators));
     processes.back().uid = 1001;
@@ -139,13 +139,13 @@ TEST(SeriesMergingTest, NoUserIsFoldedBecauseOfAnother) {
 TEST(SeriesMergingTest, WhatFitsNowhereIsLeftOutAndCounted) {
   constexpr size_t kJobs = 6;
   constexpr size_t kGaugesAndInfos = 5;  // which comm="other" does not have
-  std::vector<ProcessSnapshot> processes;
+  std::vector<collector::ProcessSnapshot> processes;
   for (uint64_t job = 1; job <= kJobs; ++job) {
     processes.push_back(ProcessOf(job, {}));
     processes.back().identity = {{"SLURM_JOB_ID", std::to_string(job)}};
   }
   const size_t without_communicators = ScrapedNode(NodeOf(processes)).samples();
-  for (ProcessSnapshot& process : processes) process.communicators = {BusyCommunicator(process.pid)};
+  for (collector::ProcessSnapshot& process : processes) process.communicators = {BusyCommunicator(process.pid)};
   const size_t per_communicator = (ScrapedNode(NodeOf(processes)).samples() - without_communicators) / kJobs;
 
   // Room for one communicator of its own and, in what is kept for them, one comm="other".
@@ -161,7 +161,7 @@ TEST(SeriesMergingTest, WhatFitsNowhereIsLeftOutAndCounted) {
 }
 
 TEST(SeriesMergingTest, ProcessesBeyondTheCapAreLeftOut) {
-  std::vector<ProcessSnapshot> processes;
+  std::vector<collector::ProcessSnapshot> processes;
   for (uint64_t pid = 1; pid <= 100; ++pid) processes.push_back(ProcessOf(pid, {}));
   constexpr size_t kLimit = 1000;
   const ScrapedNode scrape(NodeOf(processes), kLimit);
@@ -171,4 +171,4 @@ TEST(SeriesMergingTest, ProcessesBeyondTheCapAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -17,7 +17,7 @@
 #include "exporter/series/exposition_builder.h"
 #include "exporter/series/series_group.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 Metric MetricOf(LossKind kind) {
@@ -35,7 +35,7 @@ Metric MetricOf(LossKind kind) {
 
 class SnapshotFamilies {
  public:
-  SnapshotFamilies(const NodeSnapshot& snapshot, size_t series_limit, SeriesMemory& memory, Exposition& exposition)
+  SnapshotFamilies(const collector::NodeSnapshot& snapshot, size_t series_limit, SeriesMemory& memory, Exposition& exposition)
       : snapshot_(snapshot),
         series_limit_(series_limit),
         named_limit_(series_limit - std::min(series_limit, kSeriesForOthers)),
@@ -64,7 +64,7 @@ class SnapshotFamilies {
 
  private:
   void AddSegments() {
-    const SegmentCounts& segments = snapshot_.segments;
+    const collector::SegmentCounts& segments = snapshot_.segments;
     const std::array<std::pair<std::string_view, uint64_t>, 4> states{{{"live", segments.live},
                                                                        {"starting", segments.starting},
                                                                        {"exited", segments.exited},
@@ -72,24 +72,24 @@ class SnapshotFamilies {
     for (const auto& [state, count] : states) {
       builder_.Add(Metric::kSegments, kNoLabels, builder_.AddLabel("state", state), static_cast<double>(count));
     }
-    for (size_t i = 0; i < kSegmentErrors.size(); ++i) {
-      builder_.Add(Metric::kSegmentReadErrors, kNoLabels, builder_.AddLabel("reason", kSegmentErrors[i].name),
+    for (size_t i = 0; i < collector::kSegmentErrors.size(); ++i) {
+      builder_.Add(Metric::kSegmentReadErrors, kNoLabels, builder_.AddLabel("reason", collector::kSegmentErrors[i].name),
                    static_cast<double>(snapshot_.segment_errors[i]));
     }
-    for (const SegmentTrouble& trouble : snapshot_.segment_troubles) {
+    for (const collector::SegmentTrouble& trouble : snapshot_.segment_troubles) {
       const std::string uid = trouble.uid ? std::to_string(*trouble.uid) : "other";
       const std::string reason(NameOf(trouble.error));
       const auto labels = builder_.AddLabels({{"uid", uid}, {"reason", reason}});
       builder_.Add(Metric::kUserSegmentErrors, kNoLabels, labels, static_cast<double>(trouble.count));
       // An error that is no state of a file or directory has no gauge: it passes with the read.
-      if (trouble.error == SegmentError::kChangedWhileRead) continue;
+      if (trouble.error == collector::SegmentError::kChangedWhileRead) continue;
       builder_.Add(Metric::kUserSegmentsUnusable, kNoLabels, labels, static_cast<double>(trouble.present));
     }
-    for (size_t i = 0; i < kUncomparedReasons.size(); ++i) {
-      builder_.Add(Metric::kUncomparedOperations, kNoLabels, builder_.AddLabel("reason", kUncomparedReasons[i].name),
+    for (size_t i = 0; i < collector::kUncomparedReasons.size(); ++i) {
+      builder_.Add(Metric::kUncomparedOperations, kNoLabels, builder_.AddLabel("reason", collector::kUncomparedReasons[i].name),
                    static_cast<double>(snapshot_.uncompared_operations[i]));
     }
-    for (const UncomparedCommunicators& user : snapshot_.uncompared_communicators) {
+    for (const collector::UncomparedCommunicators& user : snapshot_.uncompared_communicators) {
       const std::string uid = user.uid ? std::to_string(*user.uid) : "other";
       builder_.Add(Metric::kUserUncomparedCommunicators, kNoLabels, builder_.AddLabel("uid", uid),
                    static_cast<double>(user.count));
@@ -102,7 +102,7 @@ class SnapshotFamilies {
 
   struct Process {
     SharedLabels labels;
-    std::vector<const ProcessSnapshot*> members;
+    std::vector<const collector::ProcessSnapshot*> members;
     std::array<uint64_t, kLossCount> losses{};
     bool is_alive = false;
     std::optional<bool> is_stopped = std::nullopt;
@@ -114,7 +114,7 @@ class SnapshotFamilies {
   std::vector<Process> ProcessesByLabels() {
     std::vector<Process> processes;
     std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
-    for (const ProcessSnapshot& process : snapshot_.processes) {
+    for (const collector::ProcessSnapshot& process : snapshot_.processes) {
       const SharedLabels& labels = memory_.labels.OfProcess(process);
       const auto [entry, is_new] = index.try_emplace(labels.get(), processes.size());
       if (is_new) processes.push_back({.labels = labels, .members = {}, .since_ns = process.start_realtime_ns});
@@ -131,7 +131,7 @@ class SnapshotFamilies {
   void AddDeparted(Process& sum) {
     const DepartedProcesses* const departed = memory_.departed.ProcessesOf(sum.labels);
     if (departed == nullptr && sum.members.size() == 1) return;
-    for (const ProcessSnapshot* process : sum.members) memory_.departed.Remember(sum.labels, *process);
+    for (const collector::ProcessSnapshot* process : sum.members) memory_.departed.Remember(sum.labels, *process);
     if (departed == nullptr) return;
     for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += departed->losses[i];
     sum.since_ns = std::min(sum.since_ns, departed->start_realtime_ns);
@@ -254,7 +254,7 @@ class SnapshotFamilies {
     return samples;
   }
 
-  const NodeSnapshot& snapshot_;
+  const collector::NodeSnapshot& snapshot_;
   const size_t series_limit_;
   const size_t named_limit_;
   SeriesMemory& memory_;
@@ -268,7 +268,7 @@ class SnapshotFamilies {
 
 }  // namespace
 
-SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, size_t series_limit, SeriesMemory& memory,
+SeriesDrops AddSnapshotFamilies(std::shared_ptr<const collector::NodeSnapshot> snapshot, size_t series_limit, SeriesMemory& memory,
                                 Exposition& exposition) {
   exposition.owners.push_back(snapshot);
   const SeriesDrops drops = SnapshotFamilies(*snapshot, series_limit, memory, exposition).Add();
@@ -276,4 +276,4 @@ SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, si
   return drops;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

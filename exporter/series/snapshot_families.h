@@ -23,7 +23,7 @@
 #include "exporter/series/function_groups.h"
 #include "exporter/series/label_cache.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Kept free for comm="other": room for one that uses all functions (530 samples).
 inline constexpr size_t kSeriesForOthers = 700;
@@ -47,7 +47,7 @@ struct SeriesDrops {
 
 // Fills the catalogue's families of `exposition`, which keeps the snapshot alive. `memory` and the exposition are made
 // with the same filter; with different ones, dropped labels stay or families are filled that are not served.
-SeriesDrops AddSnapshotFamilies(std::shared_ptr<const NodeSnapshot> snapshot, size_t series_limit, SeriesMemory& memory,
+SeriesDrops AddSnapshotFamilies(std::shared_ptr<const collector::NodeSnapshot> snapshot, size_t series_limit, SeriesMemory& memory,
                                 Exposition& exposition);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

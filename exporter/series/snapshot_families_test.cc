@@ -11,11 +11,11 @@
 #include "exporter/series/series_labels.h"
 #include "exporter/testing/scraped_node.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 TEST(SnapshotFamiliesTest, AFunctionAppearsInAllSizeClassesOnceItWasUsed) {
-  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   AddOperation(communicator, Function::kAllReduce, 8192, 5000);
   const ScrapedNode scrape(NodeOfOne(communicator));
   EXPECT_EQ(scrape.Values(Metric::kCollectiveOperations).size(), size_t{kSizeClassCount});
@@ -28,7 +28,7 @@ TEST(SnapshotFamiliesTest, AFunctionAppearsInAllSizeClassesOnceItWasUsed) {
 }
 
 TEST(SnapshotFamiliesTest, ACallWithoutOperationMakesAFunctionAppear) {
-  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   communicator.functions.Change(static_cast<size_t>(Function::kBroadcast)).calls = 3;
   const ScrapedNode scrape(NodeOfOne(communicator));
   EXPECT_EQ(scrape.Value(Metric::kApiCalls, "function=Broadcast,"), 3);
@@ -44,7 +44,7 @@ TEST(SnapshotFamiliesTest, AnIdleCommunicatorHasGaugesAndInfoOnly) {
 }
 
 TEST(SnapshotFamiliesTest, PointToPointIsSummedOverSizes) {
-  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   AddOperation(communicator, Function::kSend, 100, 1000);
   AddOperation(communicator, Function::kSend, 1 << 20, 3000);
   const ScrapedNode scrape(NodeOfOne(communicator));
@@ -59,10 +59,10 @@ TEST(SnapshotFamiliesTest, PointToPointIsSummedOverSizes) {
 }
 
 TEST(SnapshotFamiliesTest, HistogramsHoldTheSegmentsCountsAndSums) {
-  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   AddOperation(communicator, Function::kAllReduce, 4 << 20, 1000000);
   AddOperation(communicator, Function::kAllReduce, 512, 2000);
-  const FunctionSnapshot& counts = communicator.functions[static_cast<size_t>(Function::kAllReduce)];
+  const collector::FunctionSnapshot& counts = communicator.functions[static_cast<size_t>(Function::kAllReduce)];
   const ScrapedNode scrape(NodeOfOne(communicator));
   EXPECT_THAT(scrape.Counts(Metric::kCollectiveDuration), testing::ElementsAreArray(counts.duration));
   EXPECT_THAT(scrape.Counts(Metric::kCollectiveBusBandwidth), testing::ElementsAreArray(counts.bandwidth));
@@ -72,7 +72,7 @@ TEST(SnapshotFamiliesTest, HistogramsHoldTheSegmentsCountsAndSums) {
 }
 
 TEST(SnapshotFamiliesTest, BusBytesAreAbsentWhereTheyCannotBeKnown) {
-  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   communicator.ranks = 0;
   AddOperation(communicator, Function::kAllReduce, 4 << 20, 1000000);  // its factor depends on the ranks
   AddOperation(communicator, Function::kReduce, 4 << 20, 1000000);     // its factor is 1
@@ -85,7 +85,7 @@ TEST(SnapshotFamiliesTest, BusBytesAreAbsentWhereTheyCannotBeKnown) {
 }
 
 TEST(SnapshotFamiliesTest, ProgressIsAbsentWhereCompletionCannotBeSeen) {
-  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   communicator.started_sequence = 9;
   communicator.in_flight = {{.function = Function::kReduce, .start_realtime_ns = 5}};
   const ScrapedNode blind(NodeOfOne(communicator));
@@ -112,14 +112,14 @@ TEST(SnapshotFamiliesTest, ProgressIsAbsentWhereCompletionCannotBeSeen) {
 }
 
 TEST(SnapshotFamiliesTest, TimingDutyIsZeroWithoutATimingSource) {
-  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kTimingDuty), 1);
   communicator.timing_source = TimingSource::kNone;
   EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kTimingDuty), 0);
 }
 
 TEST(SnapshotFamiliesTest, CommunicatorsWithoutIdentityWaitForIt) {
-  CommunicatorSnapshot communicator = BusyCommunicator(1);
+  collector::CommunicatorSnapshot communicator = BusyCommunicator(1);
   communicator.has_identity = false;
   const ScrapedNode scrape(NodeOfOne(communicator));
   EXPECT_TRUE(scrape.Values(Metric::kApiCalls).empty());
@@ -127,7 +127,7 @@ TEST(SnapshotFamiliesTest, CommunicatorsWithoutIdentityWaitForIt) {
 }
 
 TEST(SnapshotFamiliesTest, JobLabelsAreThoseKnown) {
-  ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(0xab, 2)});
+  collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(0xab, 2)});
   process.identity = {{"POD_NAME", "p"}, {"SLURM_JOB_ID", "7"}, {"CONTAINER_NAME", ""}};
   EXPECT_THAT(ScrapedNode(NodeOf({process})).Values(Metric::kTimingDuty),
               testing::ElementsAre(
@@ -135,7 +135,7 @@ TEST(SnapshotFamiliesTest, JobLabelsAreThoseKnown) {
 }
 
 TEST(SnapshotFamiliesTest, AFinalizedCommunicatorHasNothingInFlight) {
-  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   communicator.started_sequence = 9;
   communicator.is_closed = true;
   const ScrapedNode scrape(NodeOfOne(communicator));
@@ -144,7 +144,7 @@ TEST(SnapshotFamiliesTest, AFinalizedCommunicatorHasNothingInFlight) {
 }
 
 TEST(SnapshotFamiliesTest, RankInfoPrefersTorchsRanksToSlurms) {
-  ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
+  collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
   process.identity = {{"SLURM_PROCID", "5"}, {"SLURM_LOCALID", "6"}};
   EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "local_rank=6,"), 1);
   process.identity.push_back({"RANK", "15"});
@@ -153,7 +153,7 @@ TEST(SnapshotFamiliesTest, RankInfoPrefersTorchsRanksToSlurms) {
 }
 
 TEST(SnapshotFamiliesTest, TheNumberOfAProcessIsNotThatOfARank) {
-  ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 4)});
+  collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 4)});
   process.identity = {{"RANK", "1"}, {"LOCAL_RANK", "1"}};
   const ScrapedNode known(NodeOf({process}));
   EXPECT_EQ(known.Value(Metric::kRankInfo, "local_rank=1,"), 1);
@@ -167,7 +167,7 @@ TEST(SnapshotFamiliesTest, TheNumberOfAProcessIsNotThatOfARank) {
 }
 
 TEST(SnapshotFamiliesTest, RankInfoCarriesFurtherIdentityUnlessItsNameIsTaken) {
-  ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
+  collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
   process.plugin_version = "1.2.3";
   process.identity = {{"NODE_NAME", "n"}, {"POD_UID", "u"},    {"HOSTNAME", "x1"}, {"JOB", "x2"},
                       {"POD", "x3"},      {"9LIVES", "x4"},    {"BAD-NAME", "x5"}, {"__META", "x6"},
@@ -179,9 +179,9 @@ TEST(SnapshotFamiliesTest, RankInfoCarriesFurtherIdentityUnlessItsNameIsTaken) {
 }
 
 TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {
-  CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   communicator.name = std::string(kLabelValueLimitBytes, 'n') + "tail";
-  ProcessSnapshot process = ProcessOf(1, {communicator});
+  collector::ProcessSnapshot process = ProcessOf(1, {communicator});
   process.identity = {{"POD_NAME", "\xFF"}};
   EXPECT_EQ(ScrapedNode(NodeOf({process}))
                 .Value(Metric::kTimingDuty, "comm_name=" + std::string(kLabelValueLimitBytes, 'n') +
@@ -190,7 +190,7 @@ TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {
 }
 
 TEST(SnapshotFamiliesTest, LossesShowAllReasonsOfTheirKindFromZero) {
-  ProcessSnapshot process = ProcessOf(77, {});
+  collector::ProcessSnapshot process = ProcessOf(77, {});
   process.identity = {{"RANK", "3"}};
   process.losses[static_cast<size_t>(Loss::kStaleHandle)] = 4;
   const ScrapedNode scrape(NodeOf({process}));
@@ -202,7 +202,7 @@ TEST(SnapshotFamiliesTest, LossesShowAllReasonsOfTheirKindFromZero) {
 }
 
 TEST(SnapshotFamiliesTest, AProcessIsAliveUntilItHasEnded) {
-  ProcessSnapshot process = ProcessOf(77, {});
+  collector::ProcessSnapshot process = ProcessOf(77, {});
   process.is_alive = true;
   EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kProcessAlive, "pid=77,uid=1000,"), 1);
   process.is_alive = false;
@@ -210,7 +210,7 @@ TEST(SnapshotFamiliesTest, AProcessIsAliveUntilItHasEnded) {
 }
 
 TEST(SnapshotFamiliesTest, AProcessIsStoppedOrNotWhereThatIsKnown) {
-  ProcessSnapshot process = ProcessOf(77, {});
+  collector::ProcessSnapshot process = ProcessOf(77, {});
   process.is_stopped.reset();
   EXPECT_TRUE(ScrapedNode(NodeOf({process})).Values(Metric::kProcessStopped).empty());
   process.is_stopped = false;
@@ -220,21 +220,21 @@ TEST(SnapshotFamiliesTest, AProcessIsStoppedOrNotWhereThatIsKnown) {
 }
 
 TEST(SnapshotFamiliesTest, SegmentErrorsShowAllReasonsFromZero) {
-  NodeSnapshot snapshot;
+  collector::NodeSnapshot snapshot;
   snapshot.segments.starting = 2;
-  snapshot.segment_errors[static_cast<size_t>(SegmentError::kTruncated)] = 6;
+  snapshot.segment_errors[static_cast<size_t>(collector::SegmentError::kTruncated)] = 6;
   const ScrapedNode scrape(snapshot);
   EXPECT_EQ(scrape.Value(Metric::kSegments, "state=starting,"), 2);
   EXPECT_EQ(scrape.Values(Metric::kSegments).size(), 4u);
   EXPECT_EQ(scrape.Value(Metric::kSegmentReadErrors, "reason=truncated,"), 6);
-  EXPECT_EQ(scrape.Values(Metric::kSegmentReadErrors).size(), kSegmentErrors.size());
+  EXPECT_EQ(scrape.Values(Metric::kSegmentReadErrors).size(), collector::kSegmentErrors.size());
 }
 
 TEST(SnapshotFamiliesTest, SegmentErrorsNameTheOwnersOfTheFiles) {
-  NodeSnapshot snapshot;
+  collector::NodeSnapshot snapshot;
   snapshot.segment_troubles = {
-      {.error = SegmentError::kBadMagic, .uid = std::nullopt, .count = 2, .file = "", .detail = "", .present = 1},
-      {.error = SegmentError::kTooManySegments, .uid = 1001, .count = 3, .file = "", .detail = ""}};
+      {.error = collector::SegmentError::kBadMagic, .uid = std::nullopt, .count = 2, .file = "", .detail = "", .present = 1},
+      {.error = collector::SegmentError::kTooManySegments, .uid = 1001, .count = 3, .file = "", .detail = ""}};
   const ScrapedNode scrape(snapshot);
   EXPECT_THAT(scrape.Values(Metric::kUserSegmentErrors),
               testing::UnorderedElementsAre(testing::Pair("uid=other,reason=bad_magic,", 2),
@@ -250,4 +250,4 @@ TEST(SnapshotFamiliesTest, TheExampleHasNoSeriesTwice) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -13,7 +13,7 @@
 
 #include "exporter/testing/eventually.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr char kOutput[] = "output";
@@ -92,4 +92,4 @@ Finished RunToEnd(std::vector<std::string> command, const std::map<std::string, 
   return {exit_code, child.AllOutput()};
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

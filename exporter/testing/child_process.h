@@ -11,7 +11,7 @@
 
 #include "collector/testing/scratch_directory.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 class ChildProcess {
  public:
@@ -38,7 +38,7 @@ class ChildProcess {
   std::string AllOutput() const { return Output() + ErrorOutput(); }
 
  private:
-  const ScratchDirectory directory_;
+  const collector::ScratchDirectory directory_;
   pid_t pid_ = -1;
   std::optional<int> exit_code_;
   size_t error_read_ = 0;
@@ -51,4 +51,4 @@ struct Finished {
 };
 Finished RunToEnd(std::vector<std::string> command, const std::map<std::string, std::string>& environment = {});
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 namespace decoded = io::prometheus::client;
 
@@ -51,4 +51,4 @@ inline std::map<int, uint64_t> NativeBuckets(const decoded::Histogram& histogram
   return buckets;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

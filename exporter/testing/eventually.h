@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 inline void SleepMilliseconds(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
@@ -21,4 +21,4 @@ bool Eventually(Condition condition, int seconds = 20) {
   return condition();
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

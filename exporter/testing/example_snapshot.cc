@@ -5,13 +5,13 @@
 #include <utility>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 constexpr int64_t kStartNs = 1700000000000000000;
 constexpr int64_t kSecondNs = 1000000000;
 
-std::vector<InFlightOperation> InFlight() {
+std::vector<collector::InFlightOperation> InFlight() {
   return {{.function = Function::kAllReduce,
            .sequence = 3,
            .start_realtime_ns = kStartNs + 90 * kSecondNs,
@@ -29,8 +29,8 @@ std::vector<InFlightOperation> InFlight() {
 }
 
 // A rank of a training job under Slurm: collectives, point-to-point and an operation in flight.
-ProcessSnapshot TrainingProcess() {
-  ProcessSnapshot process = EmptyProcess(4711);
+collector::ProcessSnapshot TrainingProcess() {
+  collector::ProcessSnapshot process = EmptyProcess(4711);
   process.rank_numbers_process = true;  // it has several GPUs
   process.identity = {{"SLURM_JOB_ID", "42"},    {"SLURM_STEP_ID", "0"},           {"SLURM_PROCID", "3"},
                       {"SLURM_LOCALID", "1"},    {"SLURM_JOB_NAME", "llm \"7b\""}, {"POD_NAMESPACE", "research"},
@@ -39,7 +39,7 @@ ProcessSnapshot TrainingProcess() {
   process.losses[static_cast<size_t>(Loss::kForeignProcess)] = 7;
   process.losses[static_cast<size_t>(Loss::kZeroTimestamp)] = 1;
 
-  CommunicatorSnapshot world = EmptyCommunicator(0x0123456789abcdef, 3);
+  collector::CommunicatorSnapshot world = EmptyCommunicator(0x0123456789abcdef, 3);
   world.name = "world";
   world.nodes = 1;
   AddOperation(world, Function::kAllReduce, 512, 20000);
@@ -60,18 +60,18 @@ ProcessSnapshot TrainingProcess() {
   world.arrival_uncertainty = {.proven_ns = 250000, .estimated_ns = 12500};
   process.communicators.push_back(std::move(world));
 
-  CommunicatorSnapshot idle = EmptyCommunicator(0xfeed, 0);
+  collector::CommunicatorSnapshot idle = EmptyCommunicator(0xfeed, 0);
   idle.name = "back\\slash \"quoted\"\nline \xFF";
   idle.completion_is_known = true;
   process.communicators.push_back(std::move(idle));
 
-  CommunicatorSnapshot windowed = EmptyCommunicator(0xbeef, 2);
+  collector::CommunicatorSnapshot windowed = EmptyCommunicator(0xbeef, 2);
   windowed.started_sequence = 1;
   windowed.unseen_operations = 1;
   windowed.probation_launches = 12;
   process.communicators.push_back(std::move(windowed));
 
-  CommunicatorSnapshot unknown = EmptyCommunicator(0, 0);
+  collector::CommunicatorSnapshot unknown = EmptyCommunicator(0, 0);
   unknown.has_identity = false;
   unknown.timing_source = TimingSource::kNone;
   unknown.timing_reason = TimingReason::kDrift;
@@ -82,11 +82,11 @@ ProcessSnapshot TrainingProcess() {
 }
 
 // A process outside any job, under an old NCCL: no number of ranks, no timing, no end of operations; and it has gone.
-ProcessSnapshot OldProcess() {
-  ProcessSnapshot process = EmptyProcess(12);
+collector::ProcessSnapshot OldProcess() {
+  collector::ProcessSnapshot process = EmptyProcess(12);
   process.is_alive = false;
   process.is_stopped.reset();
-  CommunicatorSnapshot communicator = EmptyCommunicator(0xabc, 1);
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(0xabc, 1);
   communicator.ranks = 0;
   communicator.api_version = 2;
   communicator.nccl_version = 0;
@@ -98,7 +98,7 @@ ProcessSnapshot OldProcess() {
   AddOperation(communicator, Function::kAllGather, 70000, 0);
   process.communicators.push_back(std::move(communicator));
 
-  CommunicatorSnapshot overflow = EmptyCommunicator(0, 0);
+  collector::CommunicatorSnapshot overflow = EmptyCommunicator(0, 0);
   overflow.is_overflow = true;
   overflow.has_identity = false;
   overflow.ranks = 0;
@@ -109,13 +109,13 @@ ProcessSnapshot OldProcess() {
 
 }  // namespace
 
-std::shared_ptr<const NodeSnapshot> ExampleSnapshot() {
-  auto snapshot = std::make_shared<NodeSnapshot>();
+std::shared_ptr<const collector::NodeSnapshot> ExampleSnapshot() {
+  auto snapshot = std::make_shared<collector::NodeSnapshot>();
   snapshot->taken_realtime_ns = kStartNs + 100 * kSecondNs;
   snapshot->processes = {TrainingProcess(), OldProcess()};
   snapshot->segments = {.live = 1, .starting = 0, .exited = 1, .unusable = 1};
-  snapshot->segment_errors[static_cast<size_t>(SegmentError::kBadMagic)] = 3;
-  snapshot->segment_troubles = {{.error = SegmentError::kBadMagic,
+  snapshot->segment_errors[static_cast<size_t>(collector::SegmentError::kBadMagic)] = 3;
+  snapshot->segment_troubles = {{.error = collector::SegmentError::kBadMagic,
                                  .uid = 1001,
                                  .count = 3,
                                  .file = "/run/nccl-exporter/junk.seg",
@@ -124,9 +124,9 @@ std::shared_ptr<const NodeSnapshot> ExampleSnapshot() {
                                  .realtime_ns = kStartNs,
                                  .present = 1}};
   snapshot->uncompared_communicators = {{.uid = 1001, .count = 3}};
-  snapshot->uncompared_operations[static_cast<size_t>(Uncompared::kUncertainClocks)] = 8;
+  snapshot->uncompared_operations[static_cast<size_t>(collector::Uncompared::kUncertainClocks)] = 8;
   snapshot->arrival_matching_ns = 1500000;
   return snapshot;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

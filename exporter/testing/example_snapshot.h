@@ -7,9 +7,9 @@
 #include "collector/node_snapshot.h"
 #include "exporter/commands/synthetic_node.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // A node with every metric and every state that an exposition can show: see exporter/series/testdata.
-std::shared_ptr<const NodeSnapshot> ExampleSnapshot();
+std::shared_ptr<const collector::NodeSnapshot> ExampleSnapshot();
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -12,7 +12,7 @@
 #include "exporter/series/snapshot_families.h"
 #include "exporter/testing/example_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 struct GoldenText {
   std::string_view file;  // in exporter/series/testdata
@@ -41,4 +41,4 @@ inline constexpr std::array<GoldenText, 3> kGoldenTexts{{
     {"dump.txt", ExampleAsDump},
 }};
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

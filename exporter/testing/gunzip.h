@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Empty if `compressed` is not one whole gzip member.
 inline std::string Gunzip(std::string_view compressed) {
@@ -30,4 +30,4 @@ inline std::string Gunzip(std::string_view compressed) {
   return is_whole ? text : "";
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -12,7 +12,7 @@
 #include <cctype>
 #include <memory>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 // A server that hangs fails its test with an answer of status 0, before the test's time limit ends it without a
@@ -117,4 +117,4 @@ std::string Exchange(int port, const std::string& bytes, const std::string& from
   return answer;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

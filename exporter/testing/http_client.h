@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 struct HttpAnswer {
   int status = 0;                              // 0: no answer
@@ -44,4 +44,4 @@ int Send(int port, const std::string& bytes, const std::string& from = "127.0.0.
 // Sends `bytes` unchanged. Returns everything that the server sends until it closes the connection.
 std::string Exchange(int port, const std::string& bytes, const std::string& from = "127.0.0.1");
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -6,7 +6,7 @@
 
 #include "exporter/exposition/exposition.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 inline Exposition OneFamily(std::string name, MetricType type, std::string unit, Series series, std::string b = "2") {
   Exposition exposition;
@@ -21,4 +21,4 @@ inline Exposition OneFamily(std::string name, MetricType type, std::string unit,
   return exposition;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

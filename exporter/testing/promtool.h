@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // The complaints of promtool (of Debian's package prometheus) about metrics in text 0.0.4; empty if it has none.
 inline std::string PromtoolComplaints(const std::string& text) {
@@ -29,4 +29,4 @@ inline std::string PromtoolComplaints(const std::string& text) {
   return complaints;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -18,17 +18,17 @@
 #include "exporter/series/snapshot_families.h"
 #include "exporter/testing/example_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 class ScrapedNode {
  public:
-  explicit ScrapedNode(NodeSnapshot snapshot, size_t series_limit = kSeriesLimit, const MetricFilter& filter = {})
+  explicit ScrapedNode(collector::NodeSnapshot snapshot, size_t series_limit = kSeriesLimit, const MetricFilter& filter = {})
       : own_memory_(std::make_unique<SeriesMemory>(filter)),
         exposition_(ExpositionOfCatalogue(filter)),
         drops_(Scrape(std::move(snapshot), series_limit, *own_memory_)) {}
 
   // A scrape after others with the same memory.
-  ScrapedNode(NodeSnapshot snapshot, const MetricFilter& filter, SeriesMemory& memory)
+  ScrapedNode(collector::NodeSnapshot snapshot, const MetricFilter& filter, SeriesMemory& memory)
       : exposition_(ExpositionOfCatalogue(filter)), drops_(Scrape(std::move(snapshot), kSeriesLimit, memory)) {}
 
   // Series of a metric as label texts with their values: {"comm=...,rank=3": 1.5}.
@@ -75,8 +75,8 @@ class ScrapedNode {
     return text;
   }
 
-  SeriesDrops Scrape(NodeSnapshot snapshot, size_t series_limit, SeriesMemory& memory) {
-    return AddSnapshotFamilies(std::make_shared<const NodeSnapshot>(std::move(snapshot)), series_limit, memory,
+  SeriesDrops Scrape(collector::NodeSnapshot snapshot, size_t series_limit, SeriesMemory& memory) {
+    return AddSnapshotFamilies(std::make_shared<const collector::NodeSnapshot>(std::move(snapshot)), series_limit, memory,
                                exposition_);
   }
 
@@ -85,24 +85,24 @@ class ScrapedNode {
   SeriesDrops drops_;
 };
 
-inline NodeSnapshot NodeOf(std::vector<ProcessSnapshot> processes) {
-  NodeSnapshot snapshot;
+inline collector::NodeSnapshot NodeOf(std::vector<collector::ProcessSnapshot> processes) {
+  collector::NodeSnapshot snapshot;
   snapshot.processes = std::move(processes);
   return snapshot;
 }
 
-inline ProcessSnapshot ProcessOf(uint64_t pid, std::vector<CommunicatorSnapshot> communicators) {
-  ProcessSnapshot process = EmptyProcess(pid);
+inline collector::ProcessSnapshot ProcessOf(uint64_t pid, std::vector<collector::CommunicatorSnapshot> communicators) {
+  collector::ProcessSnapshot process = EmptyProcess(pid);
   process.communicators = std::move(communicators);
   return process;
 }
 
-inline NodeSnapshot NodeOfOne(CommunicatorSnapshot communicator) {
+inline collector::NodeSnapshot NodeOfOne(collector::CommunicatorSnapshot communicator) {
   return NodeOf({ProcessOf(1, {std::move(communicator)})});
 }
 
-inline CommunicatorSnapshot Overflow() {
-  CommunicatorSnapshot overflow = EmptyCommunicator(0, 0);
+inline collector::CommunicatorSnapshot Overflow() {
+  collector::CommunicatorSnapshot overflow = EmptyCommunicator(0, 0);
   overflow.is_overflow = true;
   overflow.has_identity = false;
   overflow.ranks = 0;
@@ -110,10 +110,10 @@ inline CommunicatorSnapshot Overflow() {
 }
 
 // Uses every function, so that it has as many series as a communicator can have.
-inline CommunicatorSnapshot BusyCommunicator(uint64_t id) {
-  CommunicatorSnapshot communicator = EmptyCommunicator(id, 0);
+inline collector::CommunicatorSnapshot BusyCommunicator(uint64_t id) {
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(id, 0);
   for (size_t i = 0; i < kFunctionCount; ++i) AddOperation(communicator, static_cast<Function>(i), 4 << 20, 1000000);
   return communicator;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -9,7 +9,7 @@
 #include <ctime>
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 gnutls_x509_privkey_t NewKey() {
@@ -100,4 +100,4 @@ TestAuthority::Issued TestAuthority::Issue(const std::vector<std::string>& alter
   return issued;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

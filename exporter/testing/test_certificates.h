@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 class TestAuthority {
  public:
@@ -34,4 +34,4 @@ class TestAuthority {
   gnutls_x509_crt_t certificate_ = nullptr;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

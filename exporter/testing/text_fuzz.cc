@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::exporter::fuzz {
 namespace {
 
 std::vector<std::string> Load(const std::filesystem::path& directory) {
@@ -60,10 +60,10 @@ int Main(const std::filesystem::path& directory, uint64_t executions, uint64_t s
 }
 
 }  // namespace
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::exporter::fuzz
 
 int main(int count, char** arguments) {
   if (count != 4) return std::fputs("usage: CORPUS EXECUTIONS SEED\n", stderr), 2;
-  return nccl_exporter::fuzz::Main(arguments[1], std::strtoull(arguments[2], nullptr, 10),
+  return nccl_exporter::exporter::fuzz::Main(arguments[1], std::strtoull(arguments[2], nullptr, 10),
                                    std::strtoull(arguments[3], nullptr, 10));
 }

@@ -4,9 +4,9 @@
 
 #include <string_view>
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::exporter::fuzz {
 
 // Aborts with a message if a guarantee about the input is broken.
 void CheckInput(std::string_view input);
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::exporter::fuzz

@@ -6,6 +6,6 @@
 #include "exporter/testing/text_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  nccl_exporter::fuzz::CheckInput({reinterpret_cast<const char*>(data), size});
+  nccl_exporter::exporter::fuzz::CheckInput({reinterpret_cast<const char*>(data), size});
   return 0;
 }

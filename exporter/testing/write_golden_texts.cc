@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
     std::fputs("usage: write_golden_texts DIRECTORY\n", stderr);
     return 2;
   }
-  for (const nccl_exporter::GoldenText& golden : nccl_exporter::kGoldenTexts) {
+  for (const nccl_exporter::exporter::GoldenText& golden : nccl_exporter::exporter::kGoldenTexts) {
     const std::string path = std::string(argv[1]) + '/' + std::string(golden.file);
     std::ofstream file(path, std::ios::binary);
     file << golden.text();

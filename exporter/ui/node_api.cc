@@ -6,7 +6,7 @@
 #include "exporter/scrape/gzip.h"
 #include "exporter/scrape/negotiation.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 NodeApi::NodeApi(SnapshotSource& snapshots, const HistoryKeeper& history, DaemonFacts facts)
     : snapshots_(snapshots),
@@ -26,11 +26,11 @@ HttpResponse NodeApi::Answer(const HttpRequest& request) {
 }
 
 std::shared_ptr<const NodeApi::Bodies> NodeApi::Make() {
-  const std::shared_ptr<const NodeSnapshot> node = snapshots_.Take();
+  const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
   const auto bodies = std::make_shared<Bodies>();
   history_.Read([&](const NodeHistory& history) { bodies->plain = NodeJson(*node, history, facts_); });
   bodies->compressed = Gzip(bodies->plain);
   return bodies;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -12,7 +12,7 @@
 #include "exporter/node/snapshot_source.h"
 #include "exporter/ui/node_json.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // How old an answer may be.
 inline constexpr std::chrono::milliseconds kApiLifetime{500};
@@ -38,4 +38,4 @@ class NodeApi {
   SharedRead<Bodies> bodies_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

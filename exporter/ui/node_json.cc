@@ -16,7 +16,7 @@
 #include "exporter/ui/web_paths.h"
 #include "exporter/version.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -50,7 +50,7 @@ Json LossesOf(const std::array<uint64_t, kLossCount>& counts) {
   return losses;
 }
 
-Json ProcessJson(const ProcessSnapshot& process) {
+Json ProcessJson(const collector::ProcessSnapshot& process) {
   return {{"pid", process.pid},
           {"uid", process.uid},
           {"alive", process.is_alive},
@@ -68,9 +68,9 @@ Json ProcessJson(const ProcessSnapshot& process) {
           {"losses", LossesOf(process.losses)}};
 }
 
-Json InFlightJson(const CommunicatorSnapshot& communicator) {
+Json InFlightJson(const collector::CommunicatorSnapshot& communicator) {
   Json list = Json::array();
-  for (const InFlightOperation& operation : communicator.in_flight) {
+  for (const collector::InFlightOperation& operation : communicator.in_flight) {
     if (list.size() == kListedInFlight) break;
     const bool is_point_to_point = TraitsOf(operation.function).is_point_to_point;
     list.push_back({{"collective", TraitsOf(operation.function).name},
@@ -82,7 +82,7 @@ Json InFlightJson(const CommunicatorSnapshot& communicator) {
   return list;
 }
 
-Json ArrivalsJson(const CommunicatorOnNode& of, const CommunicatorSnapshot& here, const NodeHistory& history) {
+Json ArrivalsJson(const CommunicatorOnNode& of, const collector::CommunicatorSnapshot& here, const NodeHistory& history) {
   if (!here.arrivals) return nullptr;
   const ArrivalWindow recent = history.RecentArrivals(of.key, here.rank, kLateWindowSeconds);
   const double compared = static_cast<double>(recent.counts.compared);
@@ -94,7 +94,7 @@ Json ArrivalsJson(const CommunicatorOnNode& of, const CommunicatorSnapshot& here
 }
 
 Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHistory& history) {
-  const CommunicatorSnapshot& here = *rank.communicator;
+  const collector::CommunicatorSnapshot& here = *rank.communicator;
   const bool is_known = here.completion_is_known;
   return {{"rank", here.rank},
           {"gpu", here.gpu_index < 0 ? Json(nullptr) : Json(here.gpu_index)},
@@ -119,7 +119,7 @@ Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHi
 }
 
 // Arrays as long as history.times, and the heat map as triples of step, bin and operations.
-Json HistoryJson(const CommunicatorKey& key, Function function, const NodeHistory& history) {
+Json HistoryJson(const collector::CommunicatorKey& key, Function function, const NodeHistory& history) {
   Json operations = Json::array(), bytes = Json::array(), duration = Json::array(), bandwidth = Json::array();
   Json heat = Json::array();
   for (size_t step = 0; step < history.steps(); ++step) {
@@ -140,9 +140,9 @@ Json HistoryJson(const CommunicatorKey& key, Function function, const NodeHistor
 }
 
 Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeHistory& history) {
-  SizeClassSnapshot total;
+  collector::SizeClassSnapshot total;
   for (const RankOnNode& rank : of.ranks) {
-    for (const SizeClassSnapshot& size : rank.communicator->functions[static_cast<size_t>(function)].sizes) {
+    for (const collector::SizeClassSnapshot& size : rank.communicator->functions[static_cast<size_t>(function)].sizes) {
       total += size;
     }
   }
@@ -166,7 +166,7 @@ Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeH
 // Ranks that must be on this node and are not. Known only if all ranks of the communicator are on this node.
 Json MissingJson(const CommunicatorOnNode& of) {
   constexpr size_t kMostNamed = 64;  // `ranks` may be any number: another process wrote it
-  const CommunicatorSnapshot& any = *of.ranks.front().communicator;
+  const collector::CommunicatorSnapshot& any = *of.ranks.front().communicator;
   if (any.nodes != 1 || any.ranks == 0) return nullptr;
   std::set<uint64_t> here;
   for (const RankOnNode& rank : of.ranks) here.insert(rank.communicator->rank);
@@ -205,9 +205,9 @@ Json NamedCounts(const CodeTable<Id>& rows, const std::array<uint64_t, kCountOf<
 }
 
 // The latest file per cause and owner.
-Json SegmentTroubles(const NodeSnapshot& node) {
+Json SegmentTroubles(const collector::NodeSnapshot& node) {
   Json troubles = Json::array();
-  for (const SegmentTrouble& trouble : node.segment_troubles) {
+  for (const collector::SegmentTrouble& trouble : node.segment_troubles) {
     troubles.push_back({{"reason", NameOf(trouble.error)},
                         {"count", trouble.count},
                         {"uid", trouble.file_uid},
@@ -232,10 +232,10 @@ Json HistoryFrame(const NodeHistory& history) {
 
 }  // namespace
 
-std::string NodeJson(const NodeSnapshot& node, const NodeHistory& history, const DaemonFacts& facts) {
+std::string NodeJson(const collector::NodeSnapshot& node, const NodeHistory& history, const DaemonFacts& facts) {
   std::array<uint64_t, kLossCount> losses{};
   Json processes = Json::array(), communicators = Json::array();
-  for (const ProcessSnapshot& process : node.processes) {
+  for (const collector::ProcessSnapshot& process : node.processes) {
     for (size_t i = 0; i < losses.size(); ++i) losses[i] += process.losses[i];
     processes.push_back(ProcessJson(process));
   }
@@ -252,10 +252,10 @@ std::string NodeJson(const NodeSnapshot& node, const NodeHistory& history, const
                       {"starting", node.segments.starting},
                       {"exited", node.segments.exited},
                       {"unusable", node.segments.unusable}}},
-                    {"segment_errors", NamedCounts(kSegmentErrors, node.segment_errors)},
+                    {"segment_errors", NamedCounts(collector::kSegmentErrors, node.segment_errors)},
                     {"segment_troubles", SegmentTroubles(node)},
                     {"losses", LossesOf(losses)},
-                    {"uncompared_operations", NamedCounts(kUncomparedReasons, node.uncompared_operations)},
+                    {"uncompared_operations", NamedCounts(collector::kUncomparedReasons, node.uncompared_operations)},
                     {"history", HistoryFrame(history)},
                     {"processes", std::move(processes)},
                     {"communicators", std::move(communicators)}};
@@ -263,4 +263,4 @@ std::string NodeJson(const NodeSnapshot& node, const NodeHistory& history, const
   return answer.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

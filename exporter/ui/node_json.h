@@ -8,7 +8,7 @@
 #include "collector/node_snapshot.h"
 #include "exporter/node/node_history.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Facts about the daemon itself.
 struct DaemonFacts {
@@ -23,6 +23,6 @@ inline constexpr double kRecentSeconds = 30;
 // Maximum of listed operations in flight per rank, oldest first.
 inline constexpr size_t kListedInFlight = 4;
 
-std::string NodeJson(const NodeSnapshot& node, const NodeHistory& history, const DaemonFacts& facts);
+std::string NodeJson(const collector::NodeSnapshot& node, const NodeHistory& history, const DaemonFacts& facts);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -13,14 +13,14 @@
 
 #include "exporter/testing/example_snapshot.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 using nlohmann::json;
 
 constexpr int64_t kStepNs = 5000000000;
 
-json Answer(const NodeSnapshot& node, const NodeHistory& history) {
+json Answer(const collector::NodeSnapshot& node, const NodeHistory& history) {
   return json::parse(
       NodeJson(node, history, {.node_name = "n1", .telemetry_path = "/metrics", .start_realtime_ns = kStepNs}));
 }
@@ -30,15 +30,15 @@ class NodeJsonTest : public testing::Test {
  protected:
   NodeJsonTest() : node_(*ExampleSnapshot()) {
     uint32_t slot = 0;
-    for (ProcessSnapshot& process : node_.processes) {
+    for (collector::ProcessSnapshot& process : node_.processes) {
       process.segment = std::to_string(process.pid);
-      for (CommunicatorSnapshot& communicator : process.communicators) communicator.slot = slot++;
+      for (collector::CommunicatorSnapshot& communicator : process.communicators) communicator.slot = slot++;
     }
     history_.Record(node_, 0);
     node_.taken_realtime_ns += kStepNs;
-    CommunicatorSnapshot& world = node_.processes[0].communicators[0];
+    collector::CommunicatorSnapshot& world = node_.processes[0].communicators[0];
     AddOperation(world, Function::kAllReduce, 1 << 20, 4000000);
-    world.arrivals = ArrivalCounts{.compared = 103, .last = 100, .lateness_ns = 1012500000};
+    world.arrivals = collector::ArrivalCounts{.compared = 103, .last = 100, .lateness_ns = 1012500000};
     history_.Record(node_, kStepNs);
     answer_ = Answer(node_, history_);
   }
@@ -50,7 +50,7 @@ class NodeJsonTest : public testing::Test {
     throw std::runtime_error("no communicator " + name);
   }
 
-  NodeSnapshot node_;
+  collector::NodeSnapshot node_;
   NodeHistory history_;
   json answer_;
 };
@@ -111,7 +111,7 @@ TEST_F(NodeJsonTest, WhatIsNotKnownIsNull) {
 }
 
 TEST_F(NodeJsonTest, SaysWhatIsNotSeenOfARankAndWhy) {
-  for (CommunicatorSnapshot& communicator : node_.processes[0].communicators) {
+  for (collector::CommunicatorSnapshot& communicator : node_.processes[0].communicators) {
     if (communicator.name != "world") continue;
     communicator.timing_reason = TimingReason::kDrift;
     communicator.drift_cause = DriftCause::kMessageToSelf;
@@ -158,8 +158,8 @@ TEST_F(NodeJsonTest, SumsLossesByCause) {
 }
 
 TEST_F(NodeJsonTest, NamesFilesThatCannotBeUsedAndTheirOwners) {
-  NodeSnapshot node;
-  node.segment_troubles = {{.error = SegmentError::kBadMagic,
+  collector::NodeSnapshot node;
+  node.segment_troubles = {{.error = collector::SegmentError::kBadMagic,
                             .uid = 1001,
                             .count = 3,
                             .file = "/run/nccl-exporter/a\nb.seg",
@@ -202,4 +202,4 @@ TEST_F(NodeJsonTest, EveryFieldIsDocumented) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

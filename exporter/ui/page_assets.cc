@@ -14,7 +14,7 @@
 #include "exporter/ui/web_paths.h"
 #include "exporter/version.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 struct AssetRow {
@@ -94,4 +94,4 @@ HttpResponse PageAssets::Answer(const HttpRequest& request) const {
   return response;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -10,7 +10,7 @@
 
 #include "exporter/http/http_server.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 // Allows nothing from elsewhere and nothing inline. So markup in the name of a communicator cannot run as a script.
 inline constexpr std::string_view kContentSecurityPolicy =
@@ -36,4 +36,4 @@ class PageAssets {
   std::vector<Asset> assets_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

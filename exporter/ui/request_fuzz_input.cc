@@ -21,7 +21,7 @@
 #include "exporter/testing/text_fuzz.h"
 #include "exporter/ui/web_pages.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::exporter::fuzz {
 namespace {
 
 void Require(bool holds, const char* promise) {
@@ -126,4 +126,4 @@ void CheckInput(std::string_view input) {
   CheckHead(std::string_view(answer).substr(0, end));
 }
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::exporter::fuzz

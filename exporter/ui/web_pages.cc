@@ -7,7 +7,7 @@
 
 #include "exporter/node/in_flight_table.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 HttpResponse Text(int status, std::string_view body) {
@@ -34,4 +34,4 @@ HttpResponse WebPages::Answer(const HttpRequest& request) {
   return assets_.Answer(request);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -12,7 +12,7 @@
 #include "exporter/ui/page_assets.h"
 #include "exporter/ui/web_paths.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 class WebPages {
  public:
@@ -29,4 +29,4 @@ class WebPages {
   NodeApi api_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

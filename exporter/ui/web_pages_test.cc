@@ -16,7 +16,7 @@
 #include "exporter/testing/http_client.h"
 #include "exporter/testing/promtool.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 namespace {
 
 class WebPagesTest : public testing::Test {
@@ -234,4 +234,4 @@ TEST(LandingPageTest, EscapesTheTelemetryPath) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-namespace nccl_exporter {
+namespace nccl_exporter::exporter {
 
 inline constexpr std::string_view kLandingPath = "/";
 inline constexpr std::string_view kHealthyPath = "/-/healthy";
@@ -27,4 +27,4 @@ inline constexpr std::array kWebPaths{kLandingPath,  kHealthyPath,    kReadyPath
 
 constexpr bool IsWebPath(std::string_view path) { return std::ranges::find(kWebPaths, path) != kWebPaths.end(); }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::exporter

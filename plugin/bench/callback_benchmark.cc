@@ -6,7 +6,7 @@
 
 #include "plugin/bench/callback_script.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 void ClockReading(benchmark::State& state) {
@@ -85,4 +85,4 @@ void StaleHandle(benchmark::State& state) {
 BENCHMARK(StaleHandle);
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -12,7 +12,7 @@
 
 #include "plugin/bench/callback_script.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 constexpr int kChannels = 24;
@@ -237,10 +237,10 @@ std::vector<double> MeasureEveryCallback(const CallbackScript::Table& timed) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin
 
 int main() {
-  using namespace nccl_exporter;
+  using namespace nccl_exporter::plugin;
   const auto& table = CallbackScript::LoadTable();
   const Cost cost = MeasureOneThread(table);
   const auto row = [](const char* what, double value, double budget) {

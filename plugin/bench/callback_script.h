@@ -15,7 +15,7 @@
 
 #include "plugin/nccl/profiler_abi.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 inline uint64_t ReadBenchmarkClock() {
   timespec now;
@@ -141,4 +141,4 @@ class CallbackScript {
   abi::DescriptorV6 channel_{};
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -12,7 +12,7 @@
 #include "plugin/fuzz/callback_fuzz_clock.h"
 #include "plugin/fuzz/callback_fuzz_player.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 namespace {
 
 struct Plan {
@@ -142,6 +142,6 @@ int Main(int count, char** arguments) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz
 
-int main(int count, char** arguments) { return nccl_exporter::fuzz::Main(count, arguments); }
+int main(int count, char** arguments) { return nccl_exporter::plugin::fuzz::Main(count, arguments); }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 
 class Bytes {
  public:
@@ -44,4 +44,4 @@ class Bytes {
   const bool is_endless_;
 };
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz

@@ -26,7 +26,7 @@
 
 #include "plugin/fuzz/callback_fuzz_session.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 namespace {
 
 uint64_t Load(const layout::AtomicU64& word) { return word.load(std::memory_order_relaxed); }
@@ -207,4 +207,4 @@ void Session::Check() {
   std::erase_if(members_, [](const std::unique_ptr<Member>& member) { return member->is_gone.load(); });
 }
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz

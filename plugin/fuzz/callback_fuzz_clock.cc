@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 namespace {
 
 constexpr uint64_t kTickNs = 64;
@@ -17,14 +17,14 @@ std::atomic<uint64_t> now_ns{1'000'000'000'000};
 uint64_t ClockNs() { return now_ns.load(std::memory_order_relaxed); }
 void AdvanceClock(uint64_t ns) { now_ns.fetch_add(ns, std::memory_order_relaxed); }
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz
 
 extern "C" int __real_clock_gettime(clockid_t clock, timespec* time);
 
 extern "C" int __wrap_clock_gettime(clockid_t clock, timespec* time) {
   if (clock != CLOCK_MONOTONIC) return __real_clock_gettime(clock, time);
-  nccl_exporter::fuzz::AdvanceClock(nccl_exporter::fuzz::kTickNs);
-  const uint64_t ns = nccl_exporter::fuzz::ClockNs();
+  nccl_exporter::plugin::fuzz::AdvanceClock(nccl_exporter::plugin::fuzz::kTickNs);
+  const uint64_t ns = nccl_exporter::plugin::fuzz::ClockNs();
   time->tv_sec = static_cast<time_t>(ns / 1'000'000'000);
   time->tv_nsec = static_cast<long>(ns % 1'000'000'000);
   return 0;

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 
 uint64_t ClockNs();  // without moving it
 void AdvanceClock(uint64_t ns);
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz

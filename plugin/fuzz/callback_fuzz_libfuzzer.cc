@@ -8,7 +8,7 @@
 #include "plugin/fuzz/callback_fuzz_player.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace nccl_exporter::fuzz;
+  using namespace nccl_exporter::plugin::fuzz;
   constexpr int kMovesBetweenChecks = 256;
   static Session session(true);
   Player player(session, Bytes(std::span(data, size)), Role{});

@@ -11,7 +11,7 @@
 #include "plugin/fuzz/callback_fuzz_clock.h"
 #include "plugin/fuzz/callback_fuzz_vocabulary.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 
 // --- Callbacks
 
@@ -301,4 +301,4 @@ void Player::Step() {
   }
 }
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz

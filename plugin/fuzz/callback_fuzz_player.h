@@ -13,7 +13,7 @@
 #include "plugin/fuzz/callback_fuzz_bytes.h"
 #include "plugin/fuzz/callback_fuzz_session.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 
 // What a handle's place holds before the callback: never what the plugin gives.
 inline constexpr uintptr_t kUnwritten = 0x5a5a5a5a5a5a5a5a;
@@ -87,4 +87,4 @@ class Player {
   std::array<uint64_t, 32> owners_{};  // ids of the members that parts_ belong to
 };
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz

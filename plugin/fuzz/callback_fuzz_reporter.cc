@@ -7,7 +7,7 @@
 #include "plugin/fuzz/callback_fuzz_player.h"
 #include "plugin/fuzz/callback_fuzz_vocabulary.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 namespace {
 
 constexpr uint32_t kMaxChannels = 64;
@@ -96,4 +96,4 @@ void Player::StepAsReporter() {
   if (member != nullptr) StartParts(*member);
 }
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz

@@ -15,7 +15,7 @@
 
 #include "plugin/fuzz/callback_fuzz_clock.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 
 namespace {
 
@@ -170,4 +170,4 @@ void Session::Clear() {
   AdvanceClock(kRetentionNs + 1'000'000);
 }
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz

@@ -15,7 +15,7 @@
 #include "plugin/fuzz/callback_fuzz_tables.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 
 // Ends the program, after one line that says what does not hold, and with which seed.
 void SetSeed(uint64_t seed);
@@ -130,4 +130,4 @@ class Session {
   uint64_t timed_ = 0;
 };
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz

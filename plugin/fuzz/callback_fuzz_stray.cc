@@ -2,7 +2,7 @@
 // The moves of a fuzzed session that nobody should make: events without a communicator, handles of another kind, NULL.
 #include "plugin/fuzz/callback_fuzz_player.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 
 void Player::StrayEvent(void* context, uint64_t type) {
   Event event;
@@ -69,4 +69,4 @@ void Player::PlayNull() {
   callbacks_ += 8;
 }
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz

@@ -17,7 +17,7 @@ extern const abi::ProfilerV5<abi::DescriptorV6> ncclProfiler_v6;
 extern const abi::ProfilerV5<abi::DescriptorV7> ncclProfiler_v7;
 }
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 namespace {
 
 // The tables differ in the arguments of init.
@@ -142,4 +142,4 @@ const Table& TableOf(int version) {
   }
 }
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz

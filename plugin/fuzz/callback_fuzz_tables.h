@@ -7,7 +7,7 @@
 
 #include "plugin/nccl/profiler_abi.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 
 inline constexpr int kVersions = 7;
 
@@ -54,4 +54,4 @@ class Table {
 // 1 to kVersions.
 const Table& TableOf(int version);
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz

@@ -11,7 +11,7 @@
 
 #include "proto/collective.h"
 
-namespace nccl_exporter::fuzz {
+namespace nccl_exporter::plugin::fuzz {
 
 class Texts {
  public:
@@ -79,4 +79,4 @@ inline Function MeaningOf(uint8_t number) {
 }
 inline uint32_t BytesOf(uint8_t datatype) { return datatype < kDatatypes.size() ? kDatatypes[datatype].bytes : 1; }
 
-}  // namespace nccl_exporter::fuzz
+}  // namespace nccl_exporter::plugin::fuzz

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <limits>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 constexpr size_t kMostBytes = 4096;  // of a path, and of what is read of a file
@@ -152,4 +152,4 @@ uint32_t MilliCpusPerRank(const CpuAllowance& allowance, const LocalRanks& ranks
   return milli != 0 ? milli : std::numeric_limits<uint32_t>::max();
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

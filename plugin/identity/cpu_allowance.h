@@ -6,7 +6,7 @@
 
 #include "plugin/identity/identity.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // 0: not known, or without a limit.
 struct CpuAllowance {
@@ -24,4 +24,4 @@ CpuAllowance ReadCpuAllowance(const char* root = "");
 // seen.
 uint32_t MilliCpusPerRank(const CpuAllowance& allowance, const LocalRanks& ranks);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

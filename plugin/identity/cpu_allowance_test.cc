@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 // What the kernel shows on a node besides its 128 CPUs, and what follows from it.
@@ -109,4 +109,4 @@ TEST(MilliCpusPerRank, IsUnlimitedWhereNothingIsKnown) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -11,7 +11,7 @@
 #include <cuda.h>
 #endif
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 // The driver API as far as it is used here; compared with the CUDA Toolkit's own declarations where they are installed.
@@ -81,4 +81,4 @@ void FormatUuid(const unsigned char bytes[16], char* text, int size) {
                 b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

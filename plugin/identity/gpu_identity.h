@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 struct GpuIdentity {
   int index = -1;      // on the node; -1: unknown
@@ -25,4 +25,4 @@ int NodeIndex(const char* visible_devices, int ordinal);
 // Writes "GPU-" and the 16 bytes in the usual groups.
 void FormatUuid(const unsigned char bytes[16], char* text, int size);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -9,7 +9,7 @@
 
 #include "plugin/version.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 const char* const kIdentityVariables[] = {"RANK",
                                           "LOCAL_RANK",
@@ -101,4 +101,4 @@ LocalRanks FindLocalRanks(const char* (*get)(const char* name), int ranks, int n
   return {.on_node = per_node, .in_process = (per_node - 1) / processes + 1};
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -8,7 +8,7 @@
 
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // Names of the variables on the allow-list; the last is nullptr.
 extern const char* const kIdentityVariables[];
@@ -35,4 +35,4 @@ struct LocalRanks {
 // nothing of the job's others; then and where nothing is known it is 8, the usual number of GPUs.
 LocalRanks FindLocalRanks(const char* (*get)(const char* name), int ranks = 0, int nodes = 0);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

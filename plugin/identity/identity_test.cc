@@ -11,7 +11,7 @@
 #include "plugin/identity/gpu_identity.h"
 #include "plugin/nccl/nccl_version.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 const char* Environment(const char* name) { return std::getenv(name); }
@@ -132,4 +132,4 @@ TEST(NcclVersion, IsZeroForAnAddressOutsideNccl) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -3,7 +3,7 @@
 
 #include "plugin/nccl/profiler_abi.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 // Whether kernel events may be asked for, and why (not).
@@ -60,4 +60,4 @@ EventPolicy DecideEvents(const PolicyInput& input) {
   return policy;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

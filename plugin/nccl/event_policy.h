@@ -8,7 +8,7 @@
 #include "plugin/nccl/nccl_release.h"
 #include "proto/timing_source.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 enum class KernelTiming : uint8_t { kAuto, kOn, kOff };  // NCCL_EXPORTER_KERNEL_TIMING
 
@@ -53,4 +53,4 @@ inline constexpr uint32_t kKernelTimingMilliCpusPerRank = 2000;
 // Hence no override by KernelTiming::kOn. docs/kernel-timing.md lists what the rule does not exclude.
 EventPolicy DecideEvents(const PolicyInput& input);
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

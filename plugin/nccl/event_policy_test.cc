@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 constexpr uint64_t kPlenty = uint64_t{1} << 40;
@@ -162,4 +162,4 @@ TEST(EventPolicy, LetsTheMaskChangeOnlyWhereBothSidesGoOnCountingAlike) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 // NCCL 2.29 and later ask an environment plugin first (plugin/env.cc): by default a library of this name.
@@ -32,4 +32,4 @@ bool IsAllgathervOff(const char* (*get)(const char* name)) {
   return errno == 0 && value == 0;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

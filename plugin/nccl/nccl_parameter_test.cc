@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 std::map<std::string, std::string> environment;
@@ -36,4 +36,4 @@ TEST(IsAllgathervOff, IsNotCertainWhereNcclMayReadAnotherValue) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

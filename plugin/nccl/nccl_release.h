@@ -9,7 +9,7 @@
 #include <array>
 #include <cstdint>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // What parts the host's counters of kernel work from the device's (drift_watch.h).
 struct DriftCauses {
@@ -140,4 +140,4 @@ constexpr ReleaseFacts FactsOf(int api_version, int nccl_version) {
   return facts;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

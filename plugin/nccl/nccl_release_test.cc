@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 DriftCauses Causes(int api_version, int nccl_version) { return FactsOf(api_version, nccl_version).release.causes; }
@@ -57,4 +57,4 @@ TEST(FactsOf, DoesNotKnowNewerReleasesAndContradictions) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 // The version function reachable through `library`, if it lies in the object that begins at `base`.
@@ -30,4 +30,4 @@ int FindNcclVersion(const void* address_in_nccl) {
   return version != 0 ? version : AskLibrary(dlopen(nullptr, RTLD_LAZY), info.dli_fbase);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -6,7 +6,7 @@
 
 #include "proto/collective.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // What every API version's start event of a collective or point-to-point task is turned into.
 struct OperationStart {
@@ -32,4 +32,4 @@ struct OperationStart {
   bool launch_is_followed = true;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -8,7 +8,7 @@
 
 #include "proto/collective.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // Whether the text is this one, compared byte by byte and no further than its end; unrolled, without a call.
 template <size_t kSize>
@@ -70,4 +70,4 @@ inline uint32_t ElementBytesOf(uint8_t datatype) {
   return datatype < kDatatypes.size() ? kDatatypes[datatype].bytes : 1;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

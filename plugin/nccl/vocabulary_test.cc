@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 TEST(Vocabulary, KnowsEveryFunctionOfTheTableByNcclsName) {
@@ -49,4 +49,4 @@ TEST(Vocabulary, CountsAnUnknownDatatypeAsOneByteAnElement) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/operations/communicator.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 void Communicator::Open(TimingSource source, int rank, uint32_t ranks, layout::CommunicatorSlot* slot,
                         layout::SegmentHeader* header, const DriftCauses& causes, bool times_are_on_probation) {
@@ -17,4 +17,4 @@ void Communicator::Finalize() {
   starter_.ShowDeferred();
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

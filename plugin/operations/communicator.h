@@ -25,7 +25,7 @@
 #include "plugin/operations/part_tracker.h"
 #include "plugin/sampling/call_groups.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 static_assert(CallGroups::kNumberMask == Handle::kTicketMask);
 
@@ -89,4 +89,4 @@ class Communicator {
   OperationStarter starter_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

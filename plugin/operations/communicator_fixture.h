@@ -10,7 +10,7 @@
 
 #include "plugin/operations/communicator.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // A communicator of 8 ranks over a slot in ordinary memory.
 class CommunicatorTest : public testing::Test {
@@ -115,4 +115,4 @@ class CommunicatorTest : public testing::Test {
   std::unique_ptr<Communicator> communicator_ = std::make_unique<Communicator>();
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

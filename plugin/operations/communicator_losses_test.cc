@@ -5,7 +5,7 @@
 
 #include "plugin/operations/communicator_fixture.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // Plays one step of a thread that was interrupted before it.
 class CommunicatorPeer {
@@ -206,4 +206,4 @@ TEST_F(CommunicatorTest, RecordsNoTimesOfAnOperationThatAnotherThreadGivesUp) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

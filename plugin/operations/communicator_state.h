@@ -16,7 +16,7 @@
 #include "proto/loss.h"
 #include "proto/timing_source.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 class CommunicatorState {
  public:
@@ -90,4 +90,4 @@ class CommunicatorState {
   std::array<Launch, kLaunchEntries> launches_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -2,7 +2,7 @@
 // What a communicator records of operations that NCCL reports as it should.
 #include "plugin/operations/communicator_fixture.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 TEST_F(CommunicatorTest, TimesAnOperationFromItsFirstStartToItsLastStop) {
@@ -238,4 +238,4 @@ TEST_F(CommunicatorTest, KeepsTheRingOfRecentCompletionsInOrder) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

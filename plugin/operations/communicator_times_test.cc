@@ -4,7 +4,7 @@
 
 #include "plugin/operations/communicator_fixture.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 TEST_F(CommunicatorTest, SumsThePhasesOfAKernelAsMeansOfItsChannels) {
@@ -224,4 +224,4 @@ TEST_F(CommunicatorTest, TakesWhatItCouldNotFollowForCompleteOnceALaterOperation
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

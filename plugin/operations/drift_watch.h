@@ -25,7 +25,7 @@
 #include "plugin/operations/operation.h"
 #include "proto/timing_source.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // Of a message cut into `parts` at multiples of 4 KiB; one without bytes has one part.
 constexpr uint64_t PartsWithData(uint64_t bytes, uint64_t parts) {
@@ -83,4 +83,4 @@ class DriftWatch {
   std::array<std::atomic<uint64_t>, kFunctionCount> next_sequences_{};  // 0: none was announced yet
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

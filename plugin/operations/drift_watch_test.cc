@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 OperationStart Send(uint64_t bytes, uint32_t channels, bool is_to_self = false) {
@@ -80,4 +80,4 @@ TEST(DriftWatch, SeesCollectivesThatWereNotAnnounced) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

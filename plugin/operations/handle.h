@@ -18,7 +18,7 @@
 
 #include <cstdint>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 enum class HandleKind : uint8_t {
   kInvalid = 0,
@@ -69,4 +69,4 @@ struct Handle {
   Handle As(HandleKind kind) const { return Of(Salt(), kind, Payload()); }
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

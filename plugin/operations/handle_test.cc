@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 TEST(Handle, GivesBackEveryFieldItWasMadeOf) {
@@ -33,4 +33,4 @@ TEST(Handle, ChangesKindAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -3,7 +3,7 @@
 
 #include <bit>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 void KernelPhases::Begin(uint64_t ticket) {
   StoreRelaxed(channels_, 0);
@@ -52,4 +52,4 @@ std::optional<PhaseTimes> KernelPhases::Means(uint64_t channels, uint64_t stop_n
   return means;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

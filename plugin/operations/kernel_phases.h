@@ -16,7 +16,7 @@
 #include "plugin/segment/recorder.h"
 #include "proto/collective.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 class KernelPhases {
  public:
@@ -43,4 +43,4 @@ class KernelPhases {
   std::atomic<bool> fit_{true};                      // those so far keep to the times of their channels
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/operations/launch_judge.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 void LaunchJudge::Open(bool times_are_on_probation) {
   is_contradicted_.store(false, std::memory_order_relaxed);
@@ -29,4 +29,4 @@ void LaunchJudge::ReleaseHeld(uint64_t most) {
   if (dropped != 0) shared_.recorder().CountLosses(Loss::kRingOverrun, dropped);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -15,7 +15,7 @@
 #include "plugin/timing/timestamp_check.h"
 #include "plugin/timing/work_items.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 class LaunchJudge {
  public:
@@ -132,4 +132,4 @@ inline uint64_t LaunchJudge::EarlierInFlightNs(uint64_t ticket) {
   return latest_ns;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -14,7 +14,7 @@
 #include "proto/loss.h"
 #include "proto/timing_source.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // Whether the times of a launch are recorded: not at all, when later times agree with them, or at once.
 enum class Belief : uint8_t { kNo, kLater, kYes };
@@ -194,4 +194,4 @@ class LaunchRecord {
   uint64_t uncompared_before_ = 0;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

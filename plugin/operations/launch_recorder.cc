@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/operations/launch_recorder.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 void LaunchRecorder::Open(bool times_are_on_probation) {
   StoreRelaxed(unfollowed_until_, 0);
@@ -98,4 +98,4 @@ void LaunchRecorder::Finalize(bool completes_unfollowed, uint64_t now_ns) {
   ShowDeferred();
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -17,7 +17,7 @@
 #include "plugin/segment/atomics.h"
 #include "plugin/segment/recorder.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 class alignas(64) LaunchRecorder {
  public:
@@ -66,4 +66,4 @@ class alignas(64) LaunchRecorder {
   LaunchJudge judge_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

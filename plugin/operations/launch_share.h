@@ -7,7 +7,7 @@
 #include "proto/buckets.h"
 #include "proto/collective.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // Collectives, sends and receives of one launch are timed apart: a send and a receive run at the same time.
 enum class LaunchPart : uint8_t { kCollectives = 0, kSends = 1, kReceives = 2 };
@@ -52,4 +52,4 @@ class LaunchShare {
   bool is_rejected_ = false;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

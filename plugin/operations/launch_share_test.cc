@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 TEST(LaunchShare, GivesAnOperationThatIsAloneItsOwnInterval) {
@@ -42,4 +42,4 @@ TEST(LaunchShare, IsZeroForTimesThatRunBackwards) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -6,7 +6,7 @@
 
 #include "plugin/timing/work_items.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // The counters lie across words: word i holds bit i of all 64 counters.
 class MostOnAChannel {
@@ -40,4 +40,4 @@ class MostOnAChannel {
   uint64_t overflown_ = 0;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <random>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 TEST(MostOnAChannel, HasNoneBeforeAnythingIsAdded) { EXPECT_EQ(MostOnAChannel{}.Count(), 0u); }
@@ -40,4 +40,4 @@ TEST(MostOnAChannel, StaysAtItsLimit) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

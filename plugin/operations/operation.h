@@ -36,7 +36,7 @@
 #include "proto/loss.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 enum class Phase : uint8_t { kFree = 0, kActive = 1, kDone = 2 };
 
@@ -152,4 +152,4 @@ inline uint64_t NextTicket(AtomicU64& given_out) {
   return ticket;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -3,7 +3,7 @@
 
 #include <bit>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 constexpr uint64_t kQuietNs = 1'000'000'000;  // without an event for so long, no further part is expected
@@ -169,4 +169,4 @@ void OperationCompleter::EndIfOver(Operation& operation, uint64_t ticket, uint64
   if (is_over || cannot_be_seen || LoadRelaxed(latest_) > ticket) Resolve(operation, ticket, now_ns);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

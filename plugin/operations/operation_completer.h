@@ -13,7 +13,7 @@
 #include "plugin/operations/operation.h"
 #include "plugin/segment/atomics.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 class alignas(64) OperationCompleter {
  public:
@@ -94,4 +94,4 @@ inline void OperationCompleter::RecordDone(Operation& operation, uint64_t ticket
   }
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

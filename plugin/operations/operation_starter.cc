@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/operations/operation_starter.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 void OperationStarter::NoteUnfollowed(Function function, uint64_t launch_ticket, bool is_followed, bool had_lock) {
   if (!had_lock) AddRelaxed(shared().uncompared_items(), 1);  // it has no ticket
@@ -14,4 +14,4 @@ void OperationStarter::NoteUnfollowed(Function function, uint64_t launch_ticket,
   }
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -19,7 +19,7 @@
 #include "plugin/operations/operation_completer.h"
 #include "plugin/segment/atomics.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 class OperationStarter {
  public:
@@ -160,4 +160,4 @@ inline uint64_t OperationStarter::StartOperation(const OperationStart& start) {
   return ticket;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -3,7 +3,7 @@
 
 #include <bit>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // Kernel channels.
 
@@ -107,4 +107,4 @@ void PartTracker::CountProxyPart(Operation& operation, uint64_t ticket, uint64_t
   shared().recorder().ShowLastPart(ticket, now_ns);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

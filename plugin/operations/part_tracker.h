@@ -15,7 +15,7 @@
 #include "plugin/operations/operation_completer.h"
 #include "plugin/segment/atomics.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // Made for one callback. Inlined, it costs nothing.
 class PartTracker {
@@ -104,4 +104,4 @@ class PartTracker {
   if ((stopped | bit) == seen) EndChannels(completer_, operation, ticket);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

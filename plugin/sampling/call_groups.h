@@ -12,7 +12,7 @@
 #include "plugin/segment/atomics.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 class CallGroups {
  public:
@@ -67,4 +67,4 @@ class CallGroups {
   CallGroups* next_ = nullptr;                // in the list of the sampler set
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

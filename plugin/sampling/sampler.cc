@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 // The finalizer of SplitMix64: every bit of the result depends on every bit of the number.
@@ -98,4 +98,4 @@ bool Sampler::Freeze(FreezingCall call, uint64_t changes_before) {
   return true;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

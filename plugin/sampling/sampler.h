@@ -60,7 +60,7 @@
 #include "plugin/segment/atomics.h"
 #include "proto/timing_source.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // Windows in which operations are timed: one in every period, as long as the duty says, its place in the period drawn
 // from the period's number, so that no periodic workload keeps meeting or missing it.
@@ -145,4 +145,4 @@ class Sampler {
   std::atomic<bool> has_learned_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -3,7 +3,7 @@
 
 #include "plugin/segment/atomics.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 // Kernels are timed no more; proxies follow what crosses the network. A communicator that drifts says so instead.
@@ -135,4 +135,4 @@ void SamplerSet::ChangeMask(CallGroups& groups, Sampler& sampler) {
   if (has_learned) ShowAll(*LibraryOf(&sampler));
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

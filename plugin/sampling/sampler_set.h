@@ -19,7 +19,7 @@
 #include "proto/timing_source.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // All zeros is its first state, as in a forked child.
 class SamplerSet {
@@ -71,4 +71,4 @@ class SamplerSet {
   std::atomic<CallGroups*> first_;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

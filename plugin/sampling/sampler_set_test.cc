@@ -5,7 +5,7 @@
 
 #include <memory>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 constexpr int kTimed = 2 | 4 | 64;
@@ -208,4 +208,4 @@ TEST_F(SamplerSetTest, GivesACopyANewSamplerAfterItsLastCommunicator) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdlib>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
@@ -191,4 +191,4 @@ TEST_F(SamplerTest, KeepsItsMaskAtLaterInits) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 using AtomicU64 = std::atomic<uint64_t>;
 
@@ -55,4 +55,4 @@ inline uint64_t ReadClock(clockid_t clock) {
 }
 inline uint64_t NowNs() { return ReadClock(CLOCK_MONOTONIC); }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/segment/recorder.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 void Recorder::CountSharedStart(Function function, int size_class, uint64_t bytes) {
   AddRelaxed(block(function).started.operations[size_class], 1);
@@ -60,4 +60,4 @@ void Recorder::ShowDrift(DriftCause cause) {
       .store(static_cast<uint64_t>(TimingSource::kNone), std::memory_order_release);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -23,7 +23,7 @@
 #include "proto/buckets.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // Operations of a communicator that are followed, and shown in flight, at a time.
 inline constexpr uint64_t kOperationEntries = layout::kInFlightEntries;
@@ -193,4 +193,4 @@ inline void Recorder::RecordTimes(const Completion& completion) {
   AppendCompletion(completion);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -15,7 +15,7 @@
 #include "plugin/identity/identity.h"
 #include "plugin/segment/atomics.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 constexpr char kRunDirectory[] = "/run/nccl-exporter";
@@ -227,4 +227,4 @@ void Segment::Abandon() {
   file_ = directory_ = -1;
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -9,7 +9,7 @@
 #include "plugin/options.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 class Segment {
  public:
@@ -53,4 +53,4 @@ class Segment {
   char path_[512] = "";
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -15,7 +15,7 @@
 
 #include "plugin/segment/segment.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 const char* Nothing(const char*) { return nullptr; }
@@ -128,4 +128,4 @@ TEST_F(SegmentDirectoryTrust, MakesADirectoryOfItsUserWhereNoneIsShared) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -17,7 +17,7 @@
 
 #include "plugin/segment/atomics.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 const char* Nothing(const char*) { return nullptr; }
@@ -163,4 +163,4 @@ TEST_F(SegmentTest, GivesEveryFileANameOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -28,7 +28,7 @@ extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t cl
   return static_cast<int>(result);
 }
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 namespace {
 
 int event_mask = 0;  // NCCL's
@@ -339,4 +339,4 @@ TEST_F(EventMask, DatesCallsRightAfterHundredsOfDays) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

@@ -5,7 +5,7 @@
 
 #include "plugin/survival/survival_fixture.h"
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 namespace {
 
 class MemorySurvival : public SurvivalTest {
@@ -101,4 +101,4 @@ TEST_F(MemorySurvival, TakesRoomForPhasesOnlyWhereTheyAreAskedFor) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

@@ -13,7 +13,7 @@
 
 #include "plugin/survival/survival_fixture.h"
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 namespace {
 
 std::string last_warning;
@@ -338,4 +338,4 @@ TEST_F(StorageSurvival, SurvivesThatTheJobClosesOurDescriptorAndReusesItsNumber)
 }
 
 }  // namespace
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

@@ -4,7 +4,7 @@
 
 #include "plugin/survival/survival_fixture.h"
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 namespace {
 
 class ArgumentSurvival : public SurvivalTest {};
@@ -314,4 +314,4 @@ TEST_F(ArgumentSurvival, Survives25_BroadcastThatIsCalledAndNeverAnnounced) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

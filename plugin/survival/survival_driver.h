@@ -13,7 +13,7 @@
 #include "plugin/nccl/profiler_abi.h"
 #include "plugin/segment/atomics.h"
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 
 inline constexpr char kLibrary[] = "plugin/libnccl-profiler-exporter.so";
 inline void* const kOldContent = reinterpret_cast<void*>(0x1234);  // what a handle slot holds before a start
@@ -262,4 +262,4 @@ class Caller {
   pid_t pid_ = getpid();
 };
 
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

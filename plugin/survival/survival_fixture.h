@@ -23,7 +23,7 @@
 #include "plugin/survival/survival_driver.h"
 #include "proto/shm_layout.h"
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 
 #ifdef NCCL_EXPORTER_ASAN
 inline constexpr bool kHasAddressSanitizer = true;
@@ -200,4 +200,4 @@ inline void ExpectAllTimed(const View& view, uint64_t operations) {
   EXPECT_EQ(view.InFlight(), 0u);
 }
 
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

@@ -2,7 +2,7 @@
 // What the plugin survives in handles and their pairing: items 1 to 9 of what NCCL releases are known to do.
 #include "plugin/survival/survival_fixture.h"
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 namespace {
 
 class HandleSurvival : public SurvivalTest {};
@@ -219,4 +219,4 @@ TEST_F(HandleSurvival, Survives09_ProxyOpWithoutAStopAndItsHandleUsedAgain) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

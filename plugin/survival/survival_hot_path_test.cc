@@ -80,7 +80,7 @@ int clock_gettime(clockid_t clock, timespec* now) noexcept {
 }  // extern "C"
 #endif
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 namespace {
 
 // Communicators of several kinds, made before the watch begins.
@@ -312,4 +312,4 @@ TEST_F(HotPath, WouldBeKilledIfItMadeOne) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

@@ -5,7 +5,7 @@
 
 #include "plugin/survival/survival_fixture.h"
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 namespace {
 
 class LifetimeSurvival : public SurvivalTest {};
@@ -281,4 +281,4 @@ TEST_F(LifetimeSurvival, Survives37_TwoCopiesOfNcclWithVersionsOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

@@ -4,7 +4,7 @@
 
 #include "plugin/survival/survival_fixture.h"
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 namespace {
 
 class MissingEventsSurvival : public SurvivalTest {};
@@ -171,4 +171,4 @@ TEST_F(MissingEventsSurvival, Survives45_SequenceNumberGaps) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

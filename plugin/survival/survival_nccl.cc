@@ -22,7 +22,7 @@ extern "C" __attribute__((visibility("default"))) int ncclGetVersion(int* versio
   return 0;
 }
 
-namespace nccl_exporter::survival::nccl {
+namespace nccl_exporter::plugin::survival::nccl {
 
 int& NewMask(int api_version) {
   if (!is_chosen) release = kReleases[static_cast<size_t>(api_version)];
@@ -36,4 +36,4 @@ void Report(int nccl_version) {
   is_chosen = true;
 }
 
-}  // namespace nccl_exporter::survival::nccl
+}  // namespace nccl_exporter::plugin::survival::nccl

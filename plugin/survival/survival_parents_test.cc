@@ -5,7 +5,7 @@
 
 #include "plugin/survival/survival_fixture.h"
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 namespace {
 
 class ParentSurvival : public SurvivalTest {};
@@ -205,4 +205,4 @@ TEST_F(ParentSurvival, Survives14_MergedProxyOperationsUnderTheFirstOnesContext)
 }
 
 }  // namespace
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

@@ -8,7 +8,7 @@
 
 #include "plugin/survival/survival_fixture.h"
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 namespace {
 
 class ProcessSurvival : public SurvivalTest {
@@ -131,4 +131,4 @@ TEST_F(ProcessSurvival, SurvivesForksWhileOtherThreadsAreInsideInitAndFinalize) 
 }
 
 }  // namespace
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

@@ -11,7 +11,7 @@
 
 #include "plugin/survival/survival_fixture.h"
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 namespace {
 
 class ThreadSurvival : public SurvivalTest {};
@@ -218,4 +218,4 @@ TEST_F(ThreadSurvival, Survives29_FinalizeWhileEventsStillCome) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

@@ -5,7 +5,7 @@
 
 #include "plugin/survival/survival_fixture.h"
 
-namespace nccl_exporter::survival {
+namespace nccl_exporter::plugin::survival {
 namespace {
 
 class TimingSurvival : public SurvivalTest {};
@@ -303,4 +303,4 @@ TEST_F(TimingSurvival, Survives38_CompanionsOfWhatHasNoTimeAreUntimedAndCounted)
 }
 
 }  // namespace
-}  // namespace nccl_exporter::survival
+}  // namespace nccl_exporter::plugin::survival

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 // GPU clocks tick in steps of up to 1 us; clocks drift from each other, and NTP slews, by far less than a part in a
@@ -123,4 +123,4 @@ uint64_t TimestampCheck::FirstPatientLaunch() const {
   return number < kPatientLaunches ? 0 : LoadRelaxed(row_[(number + 1) % kPatientLaunches]);
 }
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

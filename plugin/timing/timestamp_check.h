@@ -54,7 +54,7 @@
 #include "plugin/timing/work_items.h"
 #include "proto/loss.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // Of one launch: GPU clock, and CLOCK_MONOTONIC. Tickets are those of operations, which are announced, and run, in
 // their order.
@@ -129,4 +129,4 @@ class TimestampCheck {
   std::array<AtomicU64, kPatientLaunches> row_{};  // their tickets, each at its number in the row
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 constexpr uint64_t kUs = 1000;
@@ -234,4 +234,4 @@ TEST_F(PlausibilityOfOverruns, BeginsARowAnewWhereTheThreadWasNotSeenToWait) {
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -23,7 +23,7 @@
 #include "plugin/segment/recorder.h"
 #include "plugin/timing/work_items.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 // One per communicator.
 class UnconfirmedTimes {
@@ -117,4 +117,4 @@ class UnconfirmedTimes {
   std::array<Entry, kCapacity> entries_{};
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -35,7 +35,7 @@
 
 #include "plugin/segment/atomics.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 class WorkItems {
  public:
@@ -177,4 +177,4 @@ class WorkItems {
       waiting_{};  // of each call, by number: when it was made << 1 | whether it begins a group
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -40,9 +40,9 @@ TEST(Detection, NamesWhoIsLateOrHangsAndLeavesTheHealthyAlone) {
   for (const char* program : {kPrometheus, kAlertmanager}) {
     if (access(program, X_OK) != 0) GTEST_SKIP() << program << " is not installed";
   }
-  const ScratchDirectory directory;
-  const Finished generated =
-      RunToEnd({"deploy/prometheus/generate-rules", "--time-scale", "15", "--output", directory.path()});
+  const collector::ScratchDirectory directory;
+  const exporter::Finished generated =
+      exporter::RunToEnd({"deploy/prometheus/generate-rules", "--time-scale", "15", "--output", directory.path()});
   ASSERT_EQ(generated.exit_code, 0) << generated.output;
   std::filesystem::copy("tests/detection/detection.json", directory.path());
   const RuleSet rules = ReadRuleSet(directory.path());

@@ -15,13 +15,13 @@ class IncidentTruth : public testing::TestWithParam<const char*> {
  protected:
   nlohmann::json Run(std::vector<std::string> options) const {
     options.insert(options.end(), {"--nodes", "2", "--ranks-per-node", "2", "--steps", "40", "--incident", GetParam()});
-    const Finished job = RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json", options),
+    const exporter::Finished job = exporter::RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json", options),
                                   {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
     EXPECT_EQ(job.exit_code, 0) << job.output;
     return ReadTruth(scratch_.path() + "/truth.json");
   }
 
-  ScratchDirectory segments_, scratch_;
+  collector::ScratchDirectory segments_, scratch_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Kinds, IncidentTruth,

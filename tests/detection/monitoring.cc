@@ -31,8 +31,8 @@ int OwnPort() {
 
 std::string Local(int port) { return "127.0.0.1:" + std::to_string(port); }
 
-void WaitUntilReady(ChildProcess& process, const std::string& url) {
-  if (Eventually([&] { return !process.IsRunning() || HttpGet(url).status == 200; }) && process.IsRunning()) return;
+void WaitUntilReady(exporter::ChildProcess& process, const std::string& url) {
+  if (exporter::Eventually([&] { return !process.IsRunning() || exporter::HttpGet(url).status == 200; }) && process.IsRunning()) return;
   throw VoidRun(url + " does not answer: " + process.AllOutput());  // slow, or somebody else took the port
 }
 
@@ -59,7 +59,7 @@ Monitoring::Monitoring(int nodes, const RuleSet& rules)
     daemons_.push_back(StartDaemon(node));
   }
   WriteConfiguration();
-  alertmanager_ = std::make_unique<ChildProcess>(std::vector<std::string>{
+  alertmanager_ = std::make_unique<exporter::ChildProcess>(std::vector<std::string>{
       kAlertmanager, "--config.file=" + scratch_.path() + "/alertmanager.yml", "--cluster.listen-address=",
       "--storage.path=" + scratch_.path() + "/alertmanager", "--web.listen-address=" + Local(alertmanager_port_)});
   prometheus_ = StartPrometheus();
@@ -85,15 +85,15 @@ void Monitoring::WriteConfiguration() const {
   }
 }
 
-std::unique_ptr<ChildProcess> Monitoring::StartDaemon(int node) const {
-  return std::make_unique<ChildProcess>(std::vector<std::string>{
+std::unique_ptr<exporter::ChildProcess> Monitoring::StartDaemon(int node) const {
+  return std::make_unique<exporter::ChildProcess>(std::vector<std::string>{
       kDaemonPath, "--web.listen-address=" + Local(ports_[static_cast<size_t>(node)]),
       "--segment.dir=" + scratch_.path() + "/segments" + std::to_string(node),
       "--segment.retention=" + std::to_string(static_cast<int>(rules_.retention_s)) + "s", "--log.level=warn"});
 }
 
-std::unique_ptr<ChildProcess> Monitoring::StartPrometheus() const {
-  return std::make_unique<ChildProcess>(
+std::unique_ptr<exporter::ChildProcess> Monitoring::StartPrometheus() const {
+  return std::make_unique<exporter::ChildProcess>(
       std::vector<std::string>{kPrometheus, "--config.file=" + scratch_.path() + "/prometheus.yml",
                                "--storage.tsdb.path=" + scratch_.path() + "/prometheus",
                                "--web.listen-address=" + Local(prometheus_port_), "--rules.alert.resend-delay=1s",
@@ -101,7 +101,7 @@ std::unique_ptr<ChildProcess> Monitoring::StartPrometheus() const {
 }
 
 void Monitoring::RestartDaemon(int node) {
-  std::unique_ptr<ChildProcess>& daemon = daemons_[static_cast<size_t>(node)];
+  std::unique_ptr<exporter::ChildProcess>& daemon = daemons_[static_cast<size_t>(node)];
   daemon->Signal(SIGTERM);
   daemon->Wait();
   daemon = StartDaemon(node);
@@ -120,7 +120,7 @@ void Monitoring::RestartPrometheus() {
 std::optional<int> Monitoring::NodesWithGaps(double seconds) const {
   const auto least = static_cast<int>(seconds / rules_.scrape_interval_s * (1 - kMostMissing));
   const std::string up = "sum_over_time(up[" + std::to_string(static_cast<int>(seconds)) + "s])";
-  const HttpAnswer answer = HttpGet("http://" + Local(prometheus_port_) + "/api/v1/query?query=" + up);
+  const exporter::HttpAnswer answer = exporter::HttpGet("http://" + Local(prometheus_port_) + "/api/v1/query?query=" + up);
   const nlohmann::json json = nlohmann::json::parse(answer.body, nullptr, false);
   if (answer.status != 200 || json.is_discarded()) return std::nullopt;
   int complete = 0;
@@ -131,7 +131,7 @@ std::optional<int> Monitoring::NodesWithGaps(double seconds) const {
 }
 
 std::optional<double> Monitoring::MissedEvaluations() const {
-  const HttpAnswer answer = HttpGet("http://" + Local(prometheus_port_) + "/metrics");
+  const exporter::HttpAnswer answer = exporter::HttpGet("http://" + Local(prometheus_port_) + "/metrics");
   if (answer.status != 200) return std::nullopt;
   double missed = 0;
   double all = 0;
@@ -144,7 +144,7 @@ std::optional<double> Monitoring::MissedEvaluations() const {
 }
 
 std::optional<std::vector<PagedAlert>> Monitoring::Alerts() const {
-  const HttpAnswer answer = HttpGet("http://" + Local(alertmanager_port_) + "/api/v2/alerts?inhibited=false");
+  const exporter::HttpAnswer answer = exporter::HttpGet("http://" + Local(alertmanager_port_) + "/api/v2/alerts?inhibited=false");
   const nlohmann::json list = nlohmann::json::parse(answer.body, nullptr, false);
   if (answer.status != 200 || !list.is_array()) return std::nullopt;
   std::vector<PagedAlert> alerts;

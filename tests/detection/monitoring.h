@@ -45,17 +45,17 @@ class Monitoring {
 
  private:
   void WriteConfiguration() const;
-  std::unique_ptr<ChildProcess> StartDaemon(int node) const;
-  std::unique_ptr<ChildProcess> StartPrometheus() const;
+  std::unique_ptr<exporter::ChildProcess> StartDaemon(int node) const;
+  std::unique_ptr<exporter::ChildProcess> StartPrometheus() const;
 
   const RuleSet& rules_;
-  ScratchDirectory scratch_;
+  collector::ScratchDirectory scratch_;
   std::vector<int> ports_;  // of the daemons
   int prometheus_port_;
   int alertmanager_port_;
-  std::vector<std::unique_ptr<ChildProcess>> daemons_;
-  std::unique_ptr<ChildProcess> alertmanager_;
-  std::unique_ptr<ChildProcess> prometheus_;
+  std::vector<std::unique_ptr<exporter::ChildProcess>> daemons_;
+  std::unique_ptr<exporter::ChildProcess> alertmanager_;
+  std::unique_ptr<exporter::ChildProcess> prometheus_;
 };
 
 }  // namespace nccl_exporter::detection

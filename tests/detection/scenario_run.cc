@@ -45,7 +45,7 @@ class Run {
       }
       NoteAlerts();
       constexpr int kPollMilliseconds = 200;
-      SleepMilliseconds(kPollMilliseconds);
+      exporter::SleepMilliseconds(kPollMilliseconds);
     }
     NoteAlerts();
     CheckWatchers();
@@ -96,7 +96,7 @@ class Run {
                                      "--slurm-job-id",  std::to_string(4711 + number),
                                      "--duration",      std::to_string(seconds)};
     options.insert(options.end(), job.options.begin(), job.options.end());
-    jobs_[number] = std::make_unique<ChildProcess>(
+    jobs_[number] = std::make_unique<exporter::ChildProcess>(
         SimulatorCommand(monitoring_.SegmentDirectory(), TruthOf(number), options),
         std::map<std::string, std::string>{
             {"NCCL_EXPORTER_KERNEL_TIMING", "on"},
@@ -132,7 +132,7 @@ class Run {
   const Scenario& scenario_;
   const RuleSet& rules_;
   Monitoring monitoring_;
-  std::vector<std::unique_ptr<ChildProcess>> jobs_;
+  std::vector<std::unique_ptr<exporter::ChildProcess>> jobs_;
   std::multimap<double, std::function<void()>> due_;
   std::set<PagedAlert, IsEarlier> alerts_;
   double start_s_ = 0;

@@ -28,18 +28,18 @@ constexpr double kLeastTimedShare = 0.8;
 constexpr uint64_t kLostAtDestroy = 1;
 constexpr char kSpreadsName[] = "spreads";  // the communicator with sends to oneself
 
-const ProcessSnapshot* ProcessOf(const NodeSnapshot& snapshot, uint64_t pid) {
-  for (const ProcessSnapshot& process : snapshot.processes) {
+const collector::ProcessSnapshot* ProcessOf(const collector::NodeSnapshot& snapshot, uint64_t pid) {
+  for (const collector::ProcessSnapshot& process : snapshot.processes) {
     if (process.pid == pid) return &process;
   }
   return nullptr;
 }
 
 // Of the communicators of one process, the `order`-th one or, where names are handed on, that of the name.
-const CommunicatorSnapshot* Find(const ProcessSnapshot& process, const std::string& name, size_t order) {
-  std::vector<const CommunicatorSnapshot*> in_order;
+const collector::CommunicatorSnapshot* Find(const collector::ProcessSnapshot& process, const std::string& name, size_t order) {
+  std::vector<const collector::CommunicatorSnapshot*> in_order;
   bool has_names = false;
-  for (const CommunicatorSnapshot& communicator : process.communicators) {
+  for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
     if (communicator.is_overflow) continue;
     if (communicator.name == name) return &communicator;
     has_names = has_names || !communicator.name.empty();
@@ -58,13 +58,13 @@ std::string Hexadecimal(uint64_t id) {
 
 // Calls `visit` with every communicator of the ground truth and its place in the snapshot, which must be there.
 template <typename Truth, typename Visitor>
-void ForEachPair(const NodeSnapshot& snapshot, Truth& truth, Visitor visit) {
+void ForEachPair(const collector::NodeSnapshot& snapshot, Truth& truth, Visitor visit) {
   for (auto& rank : truth["ranks"]) {
-    const ProcessSnapshot* process = ProcessOf(snapshot, rank["pid"]);
+    const collector::ProcessSnapshot* process = ProcessOf(snapshot, rank["pid"]);
     ASSERT_NE(process, nullptr) << "no segment of rank " << rank["rank"];
     size_t order = 0;
     for (auto& communicator : rank["communicators"]) {
-      const CommunicatorSnapshot* found = Find(*process, communicator["name"], order++);
+      const collector::CommunicatorSnapshot* found = Find(*process, communicator["name"], order++);
       ASSERT_NE(found, nullptr) << communicator["name"] << " of rank " << rank["rank"];
       visit(*found, communicator);
     }
@@ -111,13 +111,13 @@ class CountComparison {
   Labels labels_;
 };
 
-uint64_t Sum(const FunctionSnapshot& function, uint64_t SizeClassSnapshot::*member) {
+uint64_t Sum(const collector::FunctionSnapshot& function, uint64_t collector::SizeClassSnapshot::*member) {
   return std::accumulate(function.sizes.begin(), function.sizes.end(), uint64_t{0},
-                         [member](uint64_t sum, const SizeClassSnapshot& size) { return sum + size.*member; });
+                         [member](uint64_t sum, const collector::SizeClassSnapshot& size) { return sum + size.*member; });
 }
 
 // The bucket that the median lies in.
-int MedianBucket(const FunctionSnapshot& function, uint64_t timed) {
+int MedianBucket(const collector::FunctionSnapshot& function, uint64_t timed) {
   int bucket = 0;
   for (uint64_t below = function.duration[0]; below < (timed + 1) / 2;) {
     below += function.duration[static_cast<size_t>(++bucket)];
@@ -125,7 +125,7 @@ int MedianBucket(const FunctionSnapshot& function, uint64_t timed) {
   return bucket;
 }
 
-void ExpectMedianNear(const FunctionSnapshot& function, uint64_t timed, std::vector<double> event_ns) {
+void ExpectMedianNear(const collector::FunctionSnapshot& function, uint64_t timed, std::vector<double> event_ns) {
   std::nth_element(event_ns.begin(), event_ns.begin() + static_cast<std::ptrdiff_t>(event_ns.size() / 2),
                    event_ns.end());
   const double by_events = event_ns[event_ns.size() / 2];
@@ -136,17 +136,17 @@ void ExpectMedianNear(const FunctionSnapshot& function, uint64_t timed, std::vec
   EXPECT_LE(DurationBuckets::UpperBound(bucket - 1) * 1e9, kLargestShareOfEventTime * by_events);
 }
 
-void ExpectPlausible(const CommunicatorSnapshot& found, const json& communicator) {
+void ExpectPlausible(const collector::CommunicatorSnapshot& found, const json& communicator) {
   const bool is_timed_by_events = !communicator["event_ns"].empty();
   for (const auto& [name, expected] : communicator["functions"].items()) {
     SCOPED_TRACE(name + " on " + communicator["name"].get<std::string>());
     const Function id = FunctionByName(name);
-    const FunctionSnapshot& function = found.functions[static_cast<size_t>(id)];
-    const uint64_t operations = Sum(function, &SizeClassSnapshot::operations);
-    const uint64_t timed = Sum(function, &SizeClassSnapshot::timed_operations);
+    const collector::FunctionSnapshot& function = found.functions[static_cast<size_t>(id)];
+    const uint64_t operations = Sum(function, &collector::SizeClassSnapshot::operations);
+    const uint64_t timed = Sum(function, &collector::SizeClassSnapshot::timed_operations);
     EXPECT_LE(timed, operations);
     EXPECT_EQ(std::accumulate(function.duration.begin(), function.duration.end(), uint64_t{0}), timed);
-    EXPECT_EQ(timed > 0, Sum(function, &SizeClassSnapshot::busy_ns) > 0);
+    EXPECT_EQ(timed > 0, Sum(function, &collector::SizeClassSnapshot::busy_ns) > 0);
     // Sends to oneself put the time stamps of NCCL 2.26 to 2.30 out of step: all of them may be rejected.
     if (operations > 0 && communicator["name"] != kSpreadsName) {
       EXPECT_GT(timed, 0U);
@@ -160,10 +160,10 @@ void ExpectPlausible(const CommunicatorSnapshot& found, const json& communicator
 
 }  // namespace
 
-void FillInIds(const NodeSnapshot& snapshot, json* truth) {
+void FillInIds(const collector::NodeSnapshot& snapshot, json* truth) {
   std::map<std::string, std::string> id_of_name;
   std::set<std::string> ids;
-  ForEachPair(snapshot, *truth, [&](const CommunicatorSnapshot& found, json& communicator) {
+  ForEachPair(snapshot, *truth, [&](const collector::CommunicatorSnapshot& found, json& communicator) {
     const std::string name = communicator["name"], id = Hexadecimal(found.id);
     communicator["id"] = id;
     // NCCL up to 2.26 reports nothing of a communicator without operations.
@@ -179,9 +179,9 @@ void FillInIds(const NodeSnapshot& snapshot, json* truth) {
   EXPECT_EQ(ids.size(), id_of_name.size()) << "communicators share an id";
 }
 
-void ExpectReleaseKnown(const NodeSnapshot& snapshot, bool kernel_timing) {
-  for (const ProcessSnapshot& process : snapshot.processes) {
-    for (const CommunicatorSnapshot& communicator : process.communicators) {
+void ExpectReleaseKnown(const collector::NodeSnapshot& snapshot, bool kernel_timing) {
+  for (const collector::ProcessSnapshot& process : snapshot.processes) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       if (communicator.is_overflow) continue;
       const int api_version = AnnouncementsOf(communicator.nccl_version).api_version;
       EXPECT_NE(communicator.nccl_version, 0) << communicator.name;
@@ -214,31 +214,31 @@ void ExpectCountsEqual(const Exposition& scrape, const json& truth) {
   }
 }
 
-void ExpectDurationsPlausible(const NodeSnapshot& snapshot, const json& truth) {
+void ExpectDurationsPlausible(const collector::NodeSnapshot& snapshot, const json& truth) {
   uint64_t operations = 0, timed = 0;
-  ForEachPair(snapshot, truth, [&](const CommunicatorSnapshot& found, const json& communicator) {
+  ForEachPair(snapshot, truth, [&](const collector::CommunicatorSnapshot& found, const json& communicator) {
     ExpectPlausible(found, communicator);
     for (size_t i = 0; i < found.functions.size(); ++i) {
-      const FunctionSnapshot& function = found.functions[i];
-      operations += Sum(function, &SizeClassSnapshot::operations);
-      timed += Sum(function, &SizeClassSnapshot::timed_operations);
+      const collector::FunctionSnapshot& function = found.functions[i];
+      operations += Sum(function, &collector::SizeClassSnapshot::operations);
+      timed += Sum(function, &collector::SizeClassSnapshot::timed_operations);
     }
   });
   EXPECT_GT(operations, 0U);
   EXPECT_GE(static_cast<double>(timed), kLeastTimedShare * static_cast<double>(operations));
 }
 
-std::string SummaryOf(const NodeSnapshot& snapshot) {
+std::string SummaryOf(const collector::NodeSnapshot& snapshot) {
   uint64_t operations = 0, timed = 0, communicators = 0;
   std::array<uint64_t, kLossCount> losses{};
-  for (const ProcessSnapshot& process : snapshot.processes) {
+  for (const collector::ProcessSnapshot& process : snapshot.processes) {
     for (size_t i = 0; i < losses.size(); ++i) losses[i] += process.losses[i];
-    for (const CommunicatorSnapshot& communicator : process.communicators) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       communicators += communicator.is_overflow ? 0 : 1;
       for (size_t i = 0; i < communicator.functions.size(); ++i) {
-        const FunctionSnapshot& function = communicator.functions[i];
-        operations += Sum(function, &SizeClassSnapshot::operations);
-        timed += Sum(function, &SizeClassSnapshot::timed_operations);
+        const collector::FunctionSnapshot& function = communicator.functions[i];
+        operations += Sum(function, &collector::SizeClassSnapshot::operations);
+        timed += Sum(function, &collector::SizeClassSnapshot::timed_operations);
       }
     }
   }

@@ -12,10 +12,10 @@ namespace nccl_exporter {
 // Writes into the ground truth the ids under which the plugin knows the communicators. NCCL gives the program none, so
 // that they are found by process and name, or by the order of their creation where NCCL hands no names on. Fails the
 // test unless every communicator is found, in its rank, with one id on all ranks that no other has.
-void FillInIds(const NodeSnapshot& snapshot, nlohmann::json* truth);
+void FillInIds(const collector::NodeSnapshot& snapshot, nlohmann::json* truth);
 
 // Every communicator reports NCCL's release, the API that it prefers, and the timing source that follows from it.
-void ExpectReleaseKnown(const NodeSnapshot& snapshot, bool kernel_timing);
+void ExpectReleaseKnown(const collector::NodeSnapshot& snapshot, bool kernel_timing);
 
 // Calls, operations and bytes of the scrape, exactly; and no count on a communicator that the ground truth does not
 // know.
@@ -23,9 +23,9 @@ void ExpectCountsEqual(const Exposition& scrape, const nlohmann::json& truth);
 
 // Durations cannot be known: no more operations timed than counted, none of the histograms' counts lost, nearly
 // everything timed, and the median of the operations that the job timed with CUDA events near theirs.
-void ExpectDurationsPlausible(const NodeSnapshot& snapshot, const nlohmann::json& truth);
+void ExpectDurationsPlausible(const collector::NodeSnapshot& snapshot, const nlohmann::json& truth);
 
 // Operations, how many of them timed, and what was lost, by reason: a line for people.
-std::string SummaryOf(const NodeSnapshot& snapshot);
+std::string SummaryOf(const collector::NodeSnapshot& snapshot);
 
 }  // namespace nccl_exporter

@@ -21,33 +21,33 @@ constexpr int kCannotRun = 77;
 class RealLoader : public testing::Test {
  protected:
   void SetUp() override {
-    if (const Finished probe = Load(1, {{"NCCL_PROFILER_PLUGIN", "none"}}); probe.exit_code == kCannotRun) {
+    if (const exporter::Finished probe = Load(1, {{"NCCL_PROFILER_PLUGIN", "none"}}); probe.exit_code == kCannotRun) {
       GTEST_SKIP() << probe.output;
     }
   }
 
   // Begins and ends communicators, one after the other.
-  Finished Load(int communicators, std::map<std::string, std::string> environment) const {
+  exporter::Finished Load(int communicators, std::map<std::string, std::string> environment) const {
     environment.emplace("NCCL_EXPORTER_DIR", segments_.path());
-    return RunToEnd({kLoaderPath, NCCL_LIBRARY, std::to_string(communicators)}, environment);
+    return exporter::RunToEnd({kLoaderPath, NCCL_LIBRARY, std::to_string(communicators)}, environment);
   }
-  std::shared_ptr<const NodeSnapshot> Snapshot() const {
-    return Collector({.directories = {segments_.path()}}).Snapshot();
+  std::shared_ptr<const collector::NodeSnapshot> Snapshot() const {
+    return collector::Collector({.directories = {segments_.path()}}).Snapshot();
   }
-  static std::vector<CommunicatorSnapshot> CommunicatorsOf(const ProcessSnapshot& process) {
-    std::vector<CommunicatorSnapshot> own;
-    for (const CommunicatorSnapshot& communicator : process.communicators) {
+  static std::vector<collector::CommunicatorSnapshot> CommunicatorsOf(const collector::ProcessSnapshot& process) {
+    std::vector<collector::CommunicatorSnapshot> own;
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       if (!communicator.is_overflow) own.push_back(communicator);
     }
     return own;
   }
   static std::string Library() { return std::filesystem::absolute(kPluginPath); }
 
-  ScratchDirectory segments_;
+  collector::ScratchDirectory segments_;
 };
 
 TEST_F(RealLoader, FindsThePluginByItsPathAndThePluginFindsNcclsVersion) {
-  const Finished loader = Load(1, {{"NCCL_PROFILER_PLUGIN", Library()}});
+  const exporter::Finished loader = Load(1, {{"NCCL_PROFILER_PLUGIN", Library()}});
   ASSERT_EQ(loader.exit_code, 0) << loader.output;
   const int version = std::stoi(loader.output);
   const auto snapshot = Snapshot();
@@ -61,7 +61,7 @@ TEST_F(RealLoader, FindsThePluginByItsPathAndThePluginFindsNcclsVersion) {
 }
 
 TEST_F(RealLoader, FindsThePluginByItsShortNameOnTheLoadersSearchPath) {
-  const Finished loader = Load(
+  const exporter::Finished loader = Load(
       1, {{"NCCL_PROFILER_PLUGIN", "exporter"}, {"LD_LIBRARY_PATH", std::filesystem::path(Library()).parent_path()}});
   ASSERT_EQ(loader.exit_code, 0) << loader.output;
   if (AnnouncementsOf(std::stoi(loader.output)).api_version < 3) GTEST_SKIP() << "short names came with NCCL 2.26";
@@ -69,7 +69,7 @@ TEST_F(RealLoader, FindsThePluginByItsShortNameOnTheLoadersSearchPath) {
 }
 
 TEST_F(RealLoader, KeepsOneSegmentWhenNcclUnloadsThePluginAndLoadsItAgain) {
-  const Finished loader = Load(3, {{"NCCL_PROFILER_PLUGIN", Library()}});
+  const exporter::Finished loader = Load(3, {{"NCCL_PROFILER_PLUGIN", Library()}});
   ASSERT_EQ(loader.exit_code, 0) << loader.output;
   const auto snapshot = Snapshot();
   ASSERT_EQ(snapshot->processes.size(), 1U);
@@ -77,7 +77,7 @@ TEST_F(RealLoader, KeepsOneSegmentWhenNcclUnloadsThePluginAndLoadsItAgain) {
 }
 
 TEST_F(RealLoader, SaysThroughNcclsLoggerWhereTheSegmentIs) {
-  const Finished loader = Load(1, {{"NCCL_PROFILER_PLUGIN", Library()}, {"NCCL_DEBUG", "INFO"}});
+  const exporter::Finished loader = Load(1, {{"NCCL_PROFILER_PLUGIN", Library()}, {"NCCL_DEBUG", "INFO"}});
   ASSERT_EQ(loader.exit_code, 0) << loader.output;
   const auto files = segments_.Files(".seg");
   ASSERT_EQ(files.size(), 1U);

@@ -29,7 +29,7 @@ class RealNccl : public testing::TestWithParam<Setting> {
   void SetUp() override {
     std::vector<std::string> command{kJobPath, "--probe"};
     command.insert(command.end(), GetParam().job_options.begin(), GetParam().job_options.end());
-    const Finished probe = RunToEnd(command);
+    const exporter::Finished probe = exporter::RunToEnd(command);
     if (probe.exit_code == kCannotRun || probe.exit_code == kNoLibrary) GTEST_SKIP() << probe.output;
     ASSERT_EQ(probe.exit_code, 0) << probe.output;
     std::cout << probe.output;
@@ -41,7 +41,7 @@ class RealNccl : public testing::TestWithParam<Setting> {
   nlohmann::json RunJob() {
     std::vector<std::string> command{kJobPath, "--truth", TruthPath()};
     command.insert(command.end(), GetParam().job_options.begin(), GetParam().job_options.end());
-    const Finished job = RunToEnd(command, {{"NCCL_PROFILER_PLUGIN", std::filesystem::absolute(kPluginPath)},
+    const exporter::Finished job = exporter::RunToEnd(command, {{"NCCL_PROFILER_PLUGIN", std::filesystem::absolute(kPluginPath)},
                                             {"NCCL_EXPORTER_DIR", segments_.path()},
                                             {"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing},
                                             {"NCCL_ALLGATHERV_ENABLE", "0"},
@@ -50,8 +50,8 @@ class RealNccl : public testing::TestWithParam<Setting> {
     return job.exit_code == 0 ? ReadTruth(TruthPath()) : nlohmann::json();
   }
 
-  ScratchDirectory segments_;
-  ScratchDirectory results_;
+  collector::ScratchDirectory segments_;
+  collector::ScratchDirectory results_;
 };
 
 TEST_P(RealNccl, CountsExactlyWhatTheJobDidAndTimesItPlausibly) {
@@ -59,7 +59,7 @@ TEST_P(RealNccl, CountsExactlyWhatTheJobDidAndTimesItPlausibly) {
   Daemon daemon(segments_.path(), {"--segment.retention=24h"});
   nlohmann::json truth = RunJob();
   ASSERT_FALSE(HasFailure());
-  Collector collector({.directories = {segments_.path()}, .retention = std::chrono::hours(24)});
+  collector::Collector collector({.directories = {segments_.path()}, .retention = std::chrono::hours(24)});
   const auto snapshot = collector.Snapshot();
   std::cout << SummaryOf(*snapshot) << "\n";
   ExpectReleaseKnown(*snapshot, std::string(GetParam().kernel_timing) == "on");

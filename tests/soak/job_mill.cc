@@ -82,7 +82,7 @@ void JobMill::Start(Job& job) {
   job.is_killed = false;
   job.kill_at_seconds = kind.is_killed ? Now() + seconds / 2 : 0;
   const std::string truth = fmt::format("{}/{}.json", truths_.path(), &job - jobs_.data());
-  job.process = std::make_unique<ChildProcess>(SimulatorCommand(segment_directory_, truth, options));
+  job.process = std::make_unique<exporter::ChildProcess>(SimulatorCommand(segment_directory_, truth, options));
 }
 
 // The processes of the job are children of the launcher, which lives on to clean up.

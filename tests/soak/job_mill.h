@@ -33,7 +33,7 @@ class JobMill {
 
  private:
   struct Job {
-    std::unique_ptr<ChildProcess> process;
+    std::unique_ptr<exporter::ChildProcess> process;
     std::string name;
     double kill_at_seconds = 0;  // 0: not at all
     bool is_killed = false;
@@ -46,7 +46,7 @@ class JobMill {
   const std::string segment_directory_;
   const double retention_seconds_;
   Findings* const findings_;
-  ScratchDirectory truths_;
+  collector::ScratchDirectory truths_;
   std::mt19937 random_;  // always the same jobs
   std::vector<Job> jobs_;
   uint64_t started_ = 0;

@@ -49,14 +49,14 @@ class Soak {
     for (const PageFormat format : kPageFormats) {
       scrapers_.push_back(
           std::make_unique<Scraper>(format, daemon_.Url("/metrics"), options_.retention_seconds, &findings_));
-      SleepMilliseconds(static_cast<int>(1000 * kScrapePeriodSeconds / std::size(kPageFormats)));
+      exporter::SleepMilliseconds(static_cast<int>(1000 * kScrapePeriodSeconds / std::size(kPageFormats)));
     }
     const double start = Now();
     for (int minute = 1; Now() - start < options_.seconds && daemon_.process().IsRunning();) {
       TakeSample();
       mill_.Turn();
       if (Now() - start >= 60 * minute) PrintMinute(minute++);
-      SleepMilliseconds(1000);
+      exporter::SleepMilliseconds(1000);
     }
     mill_.StopAll();
     ExpectNothingIsLeft();
@@ -100,8 +100,8 @@ class Soak {
       return segments_.Files().empty() && daemon_.Get("/metrics").body.find("slurm_job_id=") == std::string::npos;
     };
     constexpr int kPatienceSeconds = 10;
-    SleepMilliseconds(static_cast<int>(1000 * options_.retention_seconds));
-    if (!Eventually(is_clean, kPatienceSeconds)) findings_.Add("series or segments of ended jobs are left");
+    exporter::SleepMilliseconds(static_cast<int>(1000 * options_.retention_seconds));
+    if (!exporter::Eventually(is_clean, kPatienceSeconds)) findings_.Add("series or segments of ended jobs are left");
   }
 
   // As many as before the first job; the daemon gives up the last connections in its own time.
@@ -111,7 +111,7 @@ class Soak {
       at_end = HoldingsOf(daemon_.process().pid(), Now()).descriptors;
       return at_end <= at_start;
     };
-    if (!Eventually(is_the_same)) {
+    if (!exporter::Eventually(is_the_same)) {
       findings_.Add(fmt::format("{} descriptors at start, {} at the end", at_start, at_end));
     }
     printf("\ndescriptors: %.0f before the first job, %.0f after the last\n", at_start, at_end);
@@ -164,7 +164,7 @@ class Soak {
 
   const Options options_;
   Findings findings_;
-  ScratchDirectory segments_;
+  collector::ScratchDirectory segments_;
   Daemon daemon_;
   JobMill mill_;
   std::vector<std::unique_ptr<Scraper>> scrapers_;

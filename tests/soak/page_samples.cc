@@ -55,14 +55,14 @@ bool ReadLines(std::string_view page, const Take& take) {
   return true;
 }
 
-double Seconds(const decoded::Timestamp& time) {
+double Seconds(const exporter::decoded::Timestamp& time) {
   return static_cast<double>(time.seconds()) + 1e-9 * static_cast<double>(time.nanos());
 }
 
 // The sample's name in the words of the text format.
-void AppendKey(const std::string& family, const decoded::Metric& metric, std::string* key) {
+void AppendKey(const std::string& family, const exporter::decoded::Metric& metric, std::string* key) {
   key->assign(family);
-  for (const decoded::LabelPair& label : metric.label()) {
+  for (const exporter::decoded::LabelPair& label : metric.label()) {
     *key += key->size() == family.size() ? '{' : ',';
     *key += label.name();
     *key += "=\"";
@@ -71,7 +71,7 @@ void AppendKey(const std::string& family, const decoded::Metric& metric, std::st
   }
 }
 
-void TakeHistogram(const decoded::Histogram& histogram, std::string* key, const Take& take) {
+void TakeHistogram(const exporter::decoded::Histogram& histogram, std::string* key, const Take& take) {
   const size_t length = key->size();
   const double created = histogram.has_created_timestamp() ? Seconds(histogram.created_timestamp()) : 0;
   const auto take_part = [&](std::string_view part, double value) {
@@ -82,11 +82,11 @@ void TakeHistogram(const decoded::Histogram& histogram, std::string* key, const 
   take_part("#count", static_cast<double>(histogram.sample_count()));
   take_part("#sum", histogram.sample_sum());
   take_part("#zero", static_cast<double>(histogram.zero_count()));
-  for (const decoded::Bucket& bucket : histogram.bucket()) {
+  for (const exporter::decoded::Bucket& bucket : histogram.bucket()) {
     take_part("#le" + std::to_string(bucket.upper_bound()), static_cast<double>(bucket.cumulative_count()));
   }
   const std::string schema = "#schema" + std::to_string(histogram.schema()) + ":";
-  for (const auto& [index, count] : NativeBuckets(histogram)) {
+  for (const auto& [index, count] : exporter::NativeBuckets(histogram)) {
     take_part(schema + std::to_string(index), static_cast<double>(count));
   }
 }
@@ -95,14 +95,14 @@ bool ReadMessages(std::string_view page, const Take& take) {
   std::string key;
   google::protobuf::io::ArrayInputStream input(page.data(), static_cast<int>(page.size()));
   for (bool is_end = false;;) {
-    decoded::MetricFamily family;
+    exporter::decoded::MetricFamily family;
     if (!google::protobuf::util::ParseDelimitedFromZeroCopyStream(&family, &input, &is_end)) return is_end;
-    for (const decoded::Metric& metric : family.metric()) {
+    for (const exporter::decoded::Metric& metric : family.metric()) {
       AppendKey(family.name(), metric, &key);
       if (metric.has_histogram()) {
         TakeHistogram(metric.histogram(), &key, take);
       } else if (metric.has_counter()) {
-        const decoded::Counter& counter = metric.counter();
+        const exporter::decoded::Counter& counter = metric.counter();
         const double created = counter.has_created_timestamp() ? Seconds(counter.created_timestamp()) : 0;
         take({.key = key, .value = counter.value(), .only_grows = true, .created_seconds = created});
       } else {

@@ -30,8 +30,8 @@ class Arrivals : public testing::Test {
   nlohmann::json Run(const Options& options, const std::map<std::string, std::string>& environment) const {
     Options all{"--pace", "real", "--duration", "6", "--rate", "4", "--truth-operations"};
     all.insert(all.end(), options.begin(), options.end());
-    const Finished job =
-        RunToEnd(SimulatorCommand(segments_.path(), results_.path() + "/truth.json", all), environment);
+    const exporter::Finished job =
+        exporter::RunToEnd(SimulatorCommand(segments_.path(), results_.path() + "/truth.json", all), environment);
     EXPECT_EQ(job.exit_code, 0) << job.output;
     return ReadTruth(results_.path() + "/truth.json");
   }
@@ -98,8 +98,8 @@ class Arrivals : public testing::Test {
     return compared;
   }
 
-  ScratchDirectory segments_;
-  ScratchDirectory results_;
+  collector::ScratchDirectory segments_;
+  collector::ScratchDirectory results_;
 };
 
 TEST_F(Arrivals, AreThoseOfTheKernels) {

@@ -19,9 +19,9 @@ namespace {
 class BadInput : public testing::Test {
  protected:
   std::string TruthPath() const { return results_.path() + "/truth.json"; }
-  Finished RunJob(const std::string& segment_directory, std::vector<std::string> options = {}) const {
+  exporter::Finished RunJob(const std::string& segment_directory, std::vector<std::string> options = {}) const {
     options.insert(options.end(), {"--layout", "dp", "--steps", "5", "--ranks-per-node", "2"});
-    return RunToEnd(SimulatorCommand(segment_directory, TruthPath(), options));
+    return exporter::RunToEnd(SimulatorCommand(segment_directory, TruthPath(), options));
   }
   void Write(const std::string& name, const std::string& bytes) const {
     std::ofstream(segments_.path() + "/" + name, std::ios::binary) << bytes;
@@ -35,12 +35,12 @@ class BadInput : public testing::Test {
     return lines;
   }
 
-  ScratchDirectory segments_;
-  ScratchDirectory results_;
+  collector::ScratchDirectory segments_;
+  collector::ScratchDirectory results_;
 };
 
 TEST_F(BadInput, TheJobRunsOnWithoutADirectoryAndSaysSoOnceAProcess) {
-  const Finished job = RunJob("/nonexistent/segments");
+  const exporter::Finished job = RunJob("/nonexistent/segments");
   EXPECT_EQ(job.exit_code, 0);
   EXPECT_EQ(Lines(job.output, "no metrics from this process: cannot open segment directory /nonexistent/segments"), 2u)
       << job.output;
@@ -49,7 +49,7 @@ TEST_F(BadInput, TheJobRunsOnWithoutADirectoryAndSaysSoOnceAProcess) {
 
 TEST_F(BadInput, TheJobRunsOnWithADirectoryThatCannotBeWritten) {
   // Root may write anywhere, but not create a file in /proc.
-  const Finished job = RunJob(geteuid() == 0 ? "/proc/self" : "/");
+  const exporter::Finished job = RunJob(geteuid() == 0 ? "/proc/self" : "/");
   EXPECT_EQ(job.exit_code, 0);
   EXPECT_EQ(Lines(job.output, "no metrics from this process: cannot create a segment in"), 2u) << job.output;
 }
@@ -57,7 +57,7 @@ TEST_F(BadInput, TheJobRunsOnWithADirectoryThatCannotBeWritten) {
 TEST_F(BadInput, TheJobRunsOnWithAValueThatIsNotUnderstood) {
   std::vector<std::string> command =
       SimulatorCommand(segments_.path(), TruthPath(), {"--steps", "2", "--ranks-per-node", "2"});
-  const Finished job = RunToEnd(command, {{"NCCL_EXPORTER_KERNEL_TIMING", "perhaps"}});
+  const exporter::Finished job = exporter::RunToEnd(command, {{"NCCL_EXPORTER_KERNEL_TIMING", "perhaps"}});
   EXPECT_EQ(job.exit_code, 0);
   EXPECT_EQ(Lines(job.output, "value of NCCL_EXPORTER_KERNEL_TIMING not understood, its default is in force"), 2u)
       << job.output;
@@ -73,7 +73,7 @@ TEST_F(BadInput, TheDaemonEndsWithCodeTwoAndOneLineForBadUsage) {
                                                                                        {"dump"}}) {
     std::vector<std::string> command{kDaemonPath};
     command.insert(command.end(), options.begin(), options.end());
-    const Finished daemon = RunToEnd(command);
+    const exporter::Finished daemon = exporter::RunToEnd(command);
     EXPECT_EQ(daemon.exit_code, 2) << options[0] << ": " << daemon.output;
     EXPECT_EQ(Lines(daemon.output, "\n"), 1u) << options[0] << ": " << daemon.output;
   }
@@ -81,7 +81,7 @@ TEST_F(BadInput, TheDaemonEndsWithCodeTwoAndOneLineForBadUsage) {
 
 TEST_F(BadInput, TheDaemonSaysThatItsPortIsInUse) {
   Daemon first(segments_.path());
-  const Finished second = RunToEnd({kDaemonPath, "--segment.dir=" + segments_.path(),
+  const exporter::Finished second = exporter::RunToEnd({kDaemonPath, "--segment.dir=" + segments_.path(),
                                     "--web.listen-address=127.0.0.1:" + std::to_string(first.port())});
   EXPECT_EQ(second.exit_code, 1) << second.output;
   EXPECT_NE(second.output.find(std::to_string(first.port())), std::string::npos) << second.output;
@@ -93,7 +93,7 @@ TEST_F(BadInput, TheDaemonWaitsForADirectoryThatIsMissing) {
   EXPECT_EQ(daemon.Scrape().Value("nccl_exporter_segments", {{"state", "live"}}).value_or(-1), 0);
   std::filesystem::create_directory(later);
   EXPECT_EQ(RunJob(later).exit_code, 0);
-  EXPECT_TRUE(Eventually([&] { return !daemon.Scrape().Find("nccl_collective_operations_total").empty(); }));
+  EXPECT_TRUE(exporter::Eventually([&] { return !daemon.Scrape().Find("nccl_collective_operations_total").empty(); }));
 }
 
 TEST_F(BadInput, TheDaemonCountsForeignAndHalfWrittenFilesAndServesTheRest) {
@@ -130,20 +130,20 @@ double Operations(const Exposition& page) {
 
 TEST_F(BadInput, ASegmentTruncatedBetweenTwoScrapesIsCountedAndTheRestIsServed) {
   Daemon daemon(segments_.path());
-  ChildProcess job(SimulatorCommand(
+  exporter::ChildProcess job(SimulatorCommand(
       segments_.path(), TruthPath(),
       {"--layout", "dp", "--pace", "real", "--duration", "6", "--rate", "50", "--ranks-per-node", "2"}));
-  ASSERT_TRUE(Eventually([&] { return daemon.Scrape().Find("nccl_communicator_info").size() == 2; }));
+  ASSERT_TRUE(exporter::Eventually([&] { return daemon.Scrape().Find("nccl_communicator_info").size() == 2; }));
   // The writer of this one will be killed by its own write to the missing pages, which is the point of never
   // truncating; so cut a copy.
   const std::string name = segments_.Files(".seg").front();
   std::filesystem::copy_file(segments_.path() + "/" + name, segments_.path() + "/copy.seg");
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(exporter::Eventually([&] {
     return daemon.Scrape().Value("nccl_exporter_segments", {{"state", "exited"}}).value_or(0) == 1;
   }));
   std::filesystem::resize_file(segments_.path() + "/copy.seg", 9000);
   const double before = Errors(daemon, "truncated") + Errors(daemon, "bad_geometry");
-  SleepMilliseconds(1200);
+  exporter::SleepMilliseconds(1200);
   EXPECT_GE(Errors(daemon, "truncated") + Errors(daemon, "bad_geometry"), before);
   EXPECT_EQ(daemon.Scrape().Value("nccl_exporter_segments", {{"state", "live"}}).value_or(0), 2);
   EXPECT_EQ(job.Wait(), 0);
@@ -156,10 +156,10 @@ TEST_F(BadInput, ASegmentTruncatedBetweenTwoScrapesIsCountedAndTheRestIsServed) 
 
 TEST_F(BadInput, DumpSaysWhyAFileCannotBeRead) {
   Write("foreign.seg", std::string(100'000, 'x'));
-  const Finished foreign = RunToEnd({kDaemonPath, "dump", segments_.path() + "/foreign.seg"});
+  const exporter::Finished foreign = exporter::RunToEnd({kDaemonPath, "dump", segments_.path() + "/foreign.seg"});
   EXPECT_EQ(foreign.exit_code, 1);
   EXPECT_EQ(Lines(foreign.output, "\n"), 1u) << foreign.output;
-  const Finished missing = RunToEnd({kDaemonPath, "dump", segments_.path() + "/missing.seg"});
+  const exporter::Finished missing = exporter::RunToEnd({kDaemonPath, "dump", segments_.path() + "/missing.seg"});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_NE(missing.output.find("No such file"), std::string::npos) << missing.output;
 }

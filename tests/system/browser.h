@@ -39,7 +39,7 @@ class Browser {
   nlohmann::json Receive();
   void Note(const nlohmann::json& event);
 
-  ScratchDirectory profile_;
+  collector::ScratchDirectory profile_;
   pid_t pid_ = -1;
   int to_browser_ = -1;
   int from_browser_ = -1;

@@ -33,13 +33,13 @@ Daemon::Daemon(const std::string& segment_directory, std::vector<std::string> op
   std::vector<std::string> command{kDaemonPath, "--web.listen-address=127.0.0.1:" + std::to_string(port_),
                                    "--segment.dir=" + segment_directory};
   command.insert(command.end(), options.begin(), options.end());
-  process_ = std::make_unique<ChildProcess>(command);
-  EXPECT_TRUE(Eventually([&] { return !process_->IsRunning() || Get("/-/ready").status == 200; }));
+  process_ = std::make_unique<exporter::ChildProcess>(command);
+  EXPECT_TRUE(exporter::Eventually([&] { return !process_->IsRunning() || Get("/-/ready").status == 200; }));
   EXPECT_TRUE(process_->IsRunning()) << process_->AllOutput();
 }
 
 Exposition Daemon::Scrape() const {
-  const HttpAnswer answer = Get("/metrics");
+  const exporter::HttpAnswer answer = Get("/metrics");
   EXPECT_EQ(answer.status, 200);
   return Exposition(answer.body);
 }

@@ -24,16 +24,16 @@ class Daemon {
   explicit Daemon(const std::string& segment_directory, std::vector<std::string> options = {});
 
   std::string Url(const std::string& path) const { return "http://127.0.0.1:" + std::to_string(port_) + path; }
-  HttpAnswer Get(const std::string& path, const std::vector<std::string>& headers = {}) const {
-    return HttpGet(Url(path), headers);
+  exporter::HttpAnswer Get(const std::string& path, const std::vector<std::string>& headers = {}) const {
+    return exporter::HttpGet(Url(path), headers);
   }
   Exposition Scrape() const;
   int port() const { return port_; }
-  ChildProcess& process() { return *process_; }
+  exporter::ChildProcess& process() { return *process_; }
 
  private:
   int port_;
-  std::unique_ptr<ChildProcess> process_;
+  std::unique_ptr<exporter::ChildProcess> process_;
 };
 
 inline constexpr char kDaemonPath[] = "exporter/nccl-exporter";

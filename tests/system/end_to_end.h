@@ -23,7 +23,7 @@ class EndToEnd : public testing::Test {
   }
   // Runs a job to its end, and returns its ground truth.
   nlohmann::json RunJob(const Options& options, const std::map<std::string, std::string>& environment = {}) const {
-    const Finished job = RunToEnd(Simulator(options), environment);
+    const exporter::Finished job = exporter::RunToEnd(Simulator(options), environment);
     EXPECT_EQ(job.exit_code, 0) << job.output;
     nlohmann::json truth = ReadTruth(TruthPath());
     EXPECT_GT(TotalOperations(truth), 0u);
@@ -39,8 +39,8 @@ class EndToEnd : public testing::Test {
     return sum;
   }
 
-  ScratchDirectory segments_;
-  ScratchDirectory results_;
+  collector::ScratchDirectory segments_;
+  collector::ScratchDirectory results_;
 };
 
 }  // namespace nccl_exporter

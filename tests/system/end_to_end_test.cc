@@ -234,10 +234,10 @@ TEST_F(EndToEnd, FollowsOperationsAcrossTheNetworkOutsideOfWindows) {
   auto sampling = kQuickSampling;
   sampling["NCCL_EXPORTER_SAMPLING"] = "0.001";
   sampling["NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS"] = "0";
-  RunToEnd(Simulator({"--steps", "100", "--rate", "40", "--ranks-per-node", "2", "--layout", "dp", "--network", "all",
+  exporter::RunToEnd(Simulator({"--steps", "100", "--rate", "40", "--ranks-per-node", "2", "--layout", "dp", "--network", "all",
                       "--kill-rank", "1", "--kill-step", "60", "--kill-in-flight", "--no-finalize"}),
            sampling);
-  SleepMilliseconds(1100);  // quiet for a second: what has been reported is all there is
+  exporter::SleepMilliseconds(1100);  // quiet for a second: what has been reported is all there is
   const Exposition scrape = daemon.Scrape();
   const double started = scrape.Value("nccl_collective_started_sequence", {{"rank", "1"}}).value_or(0);
   const double completed = scrape.Value("nccl_collective_completed_sequence", {{"rank", "1"}}).value_or(0);

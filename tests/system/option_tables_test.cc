@@ -25,7 +25,7 @@ std::string RowOf(const std::string& name, const std::string& value, const std::
 }
 
 TEST(OptionTables, ShowTheFlagsOfTheDaemon) {
-  const Finished catalogue = RunToEnd({kDaemonPath, "catalogue"});
+  const exporter::Finished catalogue = exporter::RunToEnd({kDaemonPath, "catalogue"});
   ASSERT_EQ(catalogue.exit_code, 0);
   std::string table = "| flag | default | meaning |\n|---|---|---|\n";
   for (const nlohmann::json& row : nlohmann::json::parse(catalogue.output)["options"]) {
@@ -36,7 +36,7 @@ TEST(OptionTables, ShowTheFlagsOfTheDaemon) {
 
 TEST(OptionTables, ShowTheVariablesOfThePlugin) {
   std::string table = "| variable | default | meaning |\n|---|---|---|\n";
-  for (const OptionRow& row : kOptions) {
+  for (const plugin::OptionRow& row : plugin::kOptions) {
     table += RowOf(row.name, row.default_text, row.help);
   }
   ExpectIn("docs/plugin.md", table);

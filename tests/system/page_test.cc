@@ -23,7 +23,7 @@ class PageTest : public testing::Test {
   void SetUp() override {
     if (Browser::Path().empty()) GTEST_SKIP() << "Chromium is not installed (Debian: chromium-headless-shell)";
     daemon_ = std::make_unique<Daemon>(segments_.path());
-    job_ = std::make_unique<ChildProcess>(
+    job_ = std::make_unique<exporter::ChildProcess>(
         SimulatorCommand(segments_.path(), segments_.path() + "/truth.json",
                          {"--layout", "dp", "--ranks-per-node", "8", "--pace", "real", "--rate", "8", "--duration",
                           "240", "--slurm-job-id", "4242", "--incident", "slow-rank:rank=5,percent=30", "--env",
@@ -38,12 +38,12 @@ class PageTest : public testing::Test {
     return text.is_string() ? text.get<std::string>() : "";
   }
   bool EventuallyShows(const std::string& selector, const std::string& text) {
-    return Eventually([&] { return Text(selector).find(text) != std::string::npos; }, kPatienceSeconds);
+    return exporter::Eventually([&] { return Text(selector).find(text) != std::string::npos; }, kPatienceSeconds);
   }
 
-  const ScratchDirectory segments_;
+  const collector::ScratchDirectory segments_;
   std::unique_ptr<Daemon> daemon_;
-  std::unique_ptr<ChildProcess> job_;
+  std::unique_ptr<exporter::ChildProcess> job_;
   std::unique_ptr<Browser> browser_;
 };
 
@@ -59,7 +59,7 @@ TEST_F(PageTest, ShowsTheJobNamesTheLateRankAndOutlivesTheDaemon) {
   EXPECT_THAT(Text("#findings"), testing::Not(testing::HasSubstr("Rank 4"))) << "one rank is late, not others";
   EXPECT_THAT(Text("#communicator-list tr.bad"), testing::StartsWith("55"));
 
-  EXPECT_TRUE(Eventually(
+  EXPECT_TRUE(exporter::Eventually(
       [&] {
         return browser_->Evaluate(
                    "[...document.querySelectorAll('.line')].some((line) => line.getAttribute('d').includes('L'))") ==
@@ -73,17 +73,17 @@ TEST_F(PageTest, ShowsTheJobNamesTheLateRankAndOutlivesTheDaemon) {
       << "no heat map is drawn";
 
   const std::string first = Text("#communicator-list tbody td:nth-child(4)");
-  EXPECT_TRUE(Eventually([&] { return Text("#communicator-list tbody td:nth-child(4)") != first; })) << "updates";
+  EXPECT_TRUE(exporter::Eventually([&] { return Text("#communicator-list tbody td:nth-child(4)") != first; })) << "updates";
 
   if (const char* const path = std::getenv("NCCL_EXPORTER_SCREENSHOT"); path != nullptr) {
-    SleepMilliseconds(120000);  // charts with something in them
+    exporter::SleepMilliseconds(120000);  // charts with something in them
     std::ofstream(path) << browser_->Screenshot();
   }
 
   daemon_->process().Signal(SIGKILL);
   EXPECT_TRUE(EventuallyShows("#state", "no answer for"));
   EXPECT_THAT(Text("#communicator-list"), testing::HasSubstr("AllReduce")) << "what was known stays";
-  const ChildProcess next({kDaemonPath, "--web.listen-address=127.0.0.1:" + std::to_string(daemon_->port()),
+  const exporter::ChildProcess next({kDaemonPath, "--web.listen-address=127.0.0.1:" + std::to_string(daemon_->port()),
                            "--segment.dir=" + segments_.path()});
   EXPECT_TRUE(EventuallyShows("#state", "live"));
   EXPECT_EQ(browser_->Evaluate("document.body.classList.contains('stale')"), false);
@@ -109,7 +109,7 @@ TEST_F(PageTest, FitsAPhoneInTheDarkAndNamesEveryChartForScreenReaders) {
       << "tables that scroll are reached by keyboard and have a name";
   EXPECT_THAT(browser_->errors(), testing::IsEmpty());
   if (const char* const path = std::getenv("NCCL_EXPORTER_SCREENSHOT"); path != nullptr) {
-    SleepMilliseconds(120000);
+    exporter::SleepMilliseconds(120000);
     std::ofstream(path + std::string(".phone.png")) << browser_->Screenshot();
   }
 }

@@ -15,12 +15,12 @@ using Processes = EndToEnd;
 
 TEST_F(Processes, LosesNoCountWhenTheDaemonIsKilledAndStartedAgain) {
   auto daemon = std::make_unique<Daemon>(segments_.path());
-  ChildProcess job(Simulator({"--pace", "real", "--duration", "4", "--rate", "50", "--ranks-per-node", "2"}));
-  ASSERT_TRUE(Eventually([&] { return Sum(daemon->Scrape(), "nccl_collective_operations_total") > 50; }));
+  exporter::ChildProcess job(Simulator({"--pace", "real", "--duration", "4", "--rate", "50", "--ranks-per-node", "2"}));
+  ASSERT_TRUE(exporter::Eventually([&] { return Sum(daemon->Scrape(), "nccl_collective_operations_total") > 50; }));
   const double before = Sum(daemon->Scrape(), "nccl_collective_operations_total");
   daemon->process().Signal(SIGKILL);
   daemon->process().Wait();
-  SleepMilliseconds(300);
+  exporter::SleepMilliseconds(300);
   daemon = std::make_unique<Daemon>(segments_.path());
   EXPECT_GE(Sum(daemon->Scrape(), "nccl_collective_operations_total"), before);
   EXPECT_EQ(job.Wait(), 0) << job.AllOutput();
@@ -29,17 +29,17 @@ TEST_F(Processes, LosesNoCountWhenTheDaemonIsKilledAndStartedAgain) {
 
 TEST_F(Processes, KeepsTheCountsOfAKilledRankForTheRetentionTimeAndThenForgetsThem) {
   Daemon daemon(segments_.path(), {"--segment.retention=8s"});
-  ChildProcess job(Simulator({"--pace", "real", "--duration", "14", "--rate", "20", "--ranks-per-node", "2", "--layout",
+  exporter::ChildProcess job(Simulator({"--pace", "real", "--duration", "14", "--rate", "20", "--ranks-per-node", "2", "--layout",
                               "dp", "--kill-rank", "1", "--kill-step", "20"}));
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(exporter::Eventually([&] {
     return daemon.Scrape().Value("nccl_exporter_segments", {{"state", "exited"}}).value_or(0) == 1;
   }));
   const double at_kill = Sum(daemon.Scrape(), "nccl_collective_operations_total", {{"rank", "1"}});
   EXPECT_GT(at_kill, 0);
   EXPECT_EQ(segments_.Files(".seg").size(), 2u);
-  SleepMilliseconds(1500);
+  exporter::SleepMilliseconds(1500);
   EXPECT_EQ(Sum(daemon.Scrape(), "nccl_collective_operations_total", {{"rank", "1"}}), at_kill);
-  EXPECT_TRUE(Eventually([&] { return segments_.Files(".seg").size() == 1; }, 30));
+  EXPECT_TRUE(exporter::Eventually([&] { return segments_.Files(".seg").size() == 1; }, 30));
   EXPECT_TRUE(daemon.Scrape().Find("nccl_collective_operations_total", {{"rank", "1"}}).empty());
   EXPECT_FALSE(daemon.Scrape().Find("nccl_collective_operations_total", {{"rank", "0"}}).empty());
   EXPECT_EQ(job.Wait(), 0) << job.AllOutput();
@@ -60,7 +60,7 @@ TEST_F(Processes, KeepsTheCountsOfAKilledRankForTheRetentionTimeAndThenForgetsTh
 
 TEST_F(Processes, ShowsWhatAKilledRankWasIn) {
   Daemon daemon(segments_.path());
-  const Finished job = RunToEnd(Simulator({"--steps", "20", "--ranks-per-node", "2", "--layout", "dp", "--kill-rank",
+  const exporter::Finished job = exporter::RunToEnd(Simulator({"--steps", "20", "--ranks-per-node", "2", "--layout", "dp", "--kill-rank",
                                            "1", "--kill-step", "10", "--kill-in-flight"}),
                                 {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
   EXPECT_EQ(job.exit_code, 0) << job.output;
@@ -133,8 +133,8 @@ TEST_F(Processes, FindsTheLibraryByNcclsOwnSearchRule) {
                                    "5",
                                    "--ranks-per-node",
                                    "1"};
-  const Finished job =
-      RunToEnd(command, {{"NCCL_PROFILER_PLUGIN", "exporter"}, {"LD_LIBRARY_PATH", library.parent_path()}});
+  const exporter::Finished job =
+      exporter::RunToEnd(command, {{"NCCL_PROFILER_PLUGIN", "exporter"}, {"LD_LIBRARY_PATH", library.parent_path()}});
   EXPECT_EQ(job.exit_code, 0) << job.output;
   ExpectEqualsTruth(daemon.Scrape(), ReadTruth(TruthPath()));
   EXPECT_EQ(segments_.Files(".seg").size(), 1u);

@@ -23,12 +23,12 @@ struct Way {
 class EqualProgress : public testing::TestWithParam<Way> {};
 
 TEST_P(EqualProgress, ShowsTheSameSequencesOnAllRanks) {
-  const ScratchDirectory segments, results;
+  const collector::ScratchDirectory segments, results;
   Daemon daemon(segments.path());
   std::vector<std::string> options{"--steps", "20", "--ranks-per-node", "4"};
   options.insert(options.end(), GetParam().options.begin(), GetParam().options.end());
-  const Finished job =
-      RunToEnd(SimulatorCommand(segments.path(), results.path() + "/truth.json", options),
+  const exporter::Finished job =
+      exporter::RunToEnd(SimulatorCommand(segments.path(), results.path() + "/truth.json", options),
                {{"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
   ASSERT_EQ(job.exit_code, 0) << job.output;
   const Exposition scrape = daemon.Scrape();

@@ -50,8 +50,8 @@ class Prometheus : public testing::Test {
                                      "--storage.tsdb.path=" + scratch_.path() + "/data",
                                      "--web.listen-address=127.0.0.1:" + std::to_string(port_), "--log.level=debug"};
     command.insert(command.end(), flags.begin(), flags.end());
-    server_ = std::make_unique<ChildProcess>(std::move(command));
-    ASSERT_TRUE(Eventually([&] { return HttpGet(Url("/-/ready")).status == 200; })) << server_->AllOutput();
+    server_ = std::make_unique<exporter::ChildProcess>(std::move(command));
+    ASSERT_TRUE(exporter::Eventually([&] { return exporter::HttpGet(Url("/-/ready")).status == 200; })) << server_->AllOutput();
   }
   std::string Url(const std::string& path) const { return "http://127.0.0.1:" + std::to_string(port_) + path; }
 
@@ -64,17 +64,17 @@ class Prometheus : public testing::Test {
       escaped += code;
     }
     const nlohmann::json answer =
-        nlohmann::json::parse(HttpGet(Url("/api/v1/query?query=" + escaped)).body, nullptr, false);
+        nlohmann::json::parse(exporter::HttpGet(Url("/api/v1/query?query=" + escaped)).body, nullptr, false);
     if (answer.is_discarded() || answer.value("status", "") != "success") return std::nullopt;
     const auto& result = answer["data"]["result"];
     EXPECT_LE(result.size(), 1u) << expression;
     return result.empty() ? std::nullopt : std::optional(std::stod(result[0]["value"][1].get<std::string>()));
   }
 
-  ScratchDirectory segments_, scratch_;
+  collector::ScratchDirectory segments_, scratch_;
   std::string more_settings_;  // of the scrape, each a line
   int port_ = 0;
-  std::unique_ptr<ChildProcess> server_;
+  std::unique_ptr<exporter::ChildProcess> server_;
 };
 
 struct Totals {
@@ -124,7 +124,7 @@ class TextRelay {
   void Serve(int client) const {
     char request[4096];
     if (read(client, request, sizeof(request)) <= 0) return;
-    const HttpAnswer answer = daemon_.Get("/metrics", {"Accept: text/plain;version=0.0.4"});
+    const exporter::HttpAnswer answer = daemon_.Get("/metrics", {"Accept: text/plain;version=0.0.4"});
     EXPECT_EQ(answer.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     const std::string text =
         "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: " + answer.headers.at("content-type") +
@@ -235,7 +235,7 @@ TEST_P(PrometheusFormats, AreScrapedWithoutAWarningAndAnswerWithTheTruth) {
   TextRelay relay(daemon);
   Start(GetParam().release, GetParam().as == ScrapedAs::kText ? relay.port() : daemon.port(),
         IsNative() ? std::vector<std::string>{"--enable-feature=native-histograms"} : std::vector<std::string>{});
-  const Finished job = RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
+  const exporter::Finished job = exporter::RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
                                                  {"--layout", "mixed", "--steps", "40", "--nodes", "2",
                                                   "--ranks-per-node", "4", "--slurm-job-id", "4711"}),
                                 {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
@@ -243,7 +243,7 @@ TEST_P(PrometheusFormats, AreScrapedWithoutAWarningAndAnswerWithTheTruth) {
   const nlohmann::json truth = ReadTruth(scratch_.path() + "/truth.json");
   const Totals totals = TotalsOf(truth);
   ASSERT_TRUE(
-      Eventually([&] { return Query("sum(nccl_collective_operations_total)").value_or(0) == totals.operations; }));
+      exporter::Eventually([&] { return Query("sum(nccl_collective_operations_total)").value_or(0) == totals.operations; }));
 
   EXPECT_EQ(Query("sum(nccl_collective_bytes_total)").value_or(0), totals.bytes);
   EXPECT_EQ(Query("sum(nccl_collective_timed_operations_total)").value_or(0), totals.timed);
@@ -279,15 +279,15 @@ TEST_P(PrometheusFormats, AreScrapedWithoutAWarningAndAnswerWithTheTruth) {
 }
 
 TEST_F(Prometheus, ScrapesByTlsWithACertificateAndAPassword) {
-  const TestAuthority authority;
+  const exporter::TestAuthority authority;
   const auto write = [&](const std::string& name, const std::string& text) {
     std::ofstream(scratch_.path() + '/' + name) << text;
   };
   write("ca.pem", authority.certificate());
-  const TestAuthority::Issued server = authority.Issue({"IP:127.0.0.1"});
+  const exporter::TestAuthority::Issued server = authority.Issue({"IP:127.0.0.1"});
   write("server.pem", server.certificate);
   write("server.key", server.key);
-  const TestAuthority::Issued client = authority.Issue({"DNS:prometheus"});
+  const exporter::TestAuthority::Issued client = authority.Issue({"DNS:prometheus"});
   write("client.pem", client.certificate);
   write("client.key", client.key);
   write("web.yml",
@@ -299,28 +299,28 @@ TEST_F(Prometheus, ScrapesByTlsWithACertificateAndAPassword) {
       "  basic_auth: {username: alice, password: secret}\n"
       "  tls_config: {ca_file: ca.pem, cert_file: client.pem, key_file: client.key}\n";
   const int target = FreePort();
-  const ChildProcess daemon({kDaemonPath, "--web.listen-address=127.0.0.1:" + std::to_string(target),
+  const exporter::ChildProcess daemon({kDaemonPath, "--web.listen-address=127.0.0.1:" + std::to_string(target),
                              "--web.config.file=" + scratch_.path() + "/web.yml", "--segment.dir=" + segments_.path()});
   Start(kRelease242, target);
-  EXPECT_TRUE(Eventually([&] { return Query("nccl_exporter_build_info") == 1.0; })) << server_->AllOutput();
+  EXPECT_TRUE(exporter::Eventually([&] { return Query("nccl_exporter_build_info") == 1.0; })) << server_->AllOutput();
   EXPECT_EQ(Query("up"), 1.0);
 }
 
 TEST_F(Prometheus, PromtoolFindsNothingInEitherTextFormat) {
   Daemon daemon(segments_.path());
-  RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
+  exporter::RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
                             {"--layout", "mixed", "--steps", "10", "--ranks-per-node", "4"}));
   const auto check = [&](const std::string& body, const char* what) {
     const std::string file = scratch_.path() + "/scrape.txt";
     std::ofstream(file) << body;
-    const Finished promtool = RunToEnd({"/bin/sh", "-c", std::string(kPromtool) + " check metrics < " + file});
+    const exporter::Finished promtool = exporter::RunToEnd({"/bin/sh", "-c", std::string(kPromtool) + " check metrics < " + file});
     EXPECT_EQ(promtool.exit_code, 0) << what << ": " << promtool.output;
     EXPECT_EQ(promtool.output, "") << what;
   };
-  const HttpAnswer text = daemon.Get("/metrics", {"Accept: text/plain;version=0.0.4"});
+  const exporter::HttpAnswer text = daemon.Get("/metrics", {"Accept: text/plain;version=0.0.4"});
   EXPECT_EQ(text.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
   check(text.body, "text 0.0.4");
-  const HttpAnswer open_metrics = daemon.Get("/metrics", {"Accept: application/openmetrics-text;version=1.0.0"});
+  const exporter::HttpAnswer open_metrics = daemon.Get("/metrics", {"Accept: application/openmetrics-text;version=1.0.0"});
   EXPECT_EQ(open_metrics.headers.at("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
   EXPECT_TRUE(open_metrics.body.ends_with("# EOF\n"));
 }

@@ -84,9 +84,9 @@ class RandomMix : public testing::TestWithParam<MixedRelease> {
 TEST_P(RandomMix, EndsAndIsCountedAndTimedExactly) {
   for (int seed = 1; seed <= Seeds(); ++seed) {
     SCOPED_TRACE("--seed " + std::to_string(seed));
-    const ScratchDirectory segments, results;
+    const collector::ScratchDirectory segments, results;
     const std::string truth_path = results.path() + "/truth.json";
-    const Finished job = RunToEnd(SimulatorCommand(segments.path(), truth_path, OptionsOf(GetParam(), seed)),
+    const exporter::Finished job = exporter::RunToEnd(SimulatorCommand(segments.path(), truth_path, OptionsOf(GetParam(), seed)),
                                   {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
     ASSERT_EQ(job.exit_code, 0) << job.output;
     const nlohmann::json truth = ReadTruth(truth_path);

@@ -35,7 +35,7 @@ using Operations = std::vector<Operation>;
 class Rank {
  public:
   explicit Rank(uint64_t ahead_ns = 0)
-      : ahead_ns_(ahead_ns), sampler_(static_cast<Sampler*>(std::calloc(1, sizeof(Sampler))), std::free) {
+      : ahead_ns_(ahead_ns), sampler_(static_cast<plugin::Sampler*>(std::calloc(1, sizeof(plugin::Sampler))), std::free) {
     sampler_->Open(&mask_, kTimedMask, {}, 0, 0);
   }
   // Makes the call, as NCCL and the process do: the mask as it is, then what the end of the group changes.
@@ -53,7 +53,7 @@ class Rank {
  private:
   uint64_t ahead_ns_;
   int mask_ = 0;
-  std::unique_ptr<Sampler, decltype(&std::free)> sampler_;
+  std::unique_ptr<plugin::Sampler, decltype(&std::free)> sampler_;
   double windows_ = 0;
 };
 

@@ -28,15 +28,15 @@ class TopTest : public testing::Test {
             {"--layout", "dp", "--ranks-per-node", "8", "--pace", "real", "--rate", "8", "--duration", "180",
              "--incident", "slow-rank:rank=5,percent=30", "--env", "NCCL_EXPORTER_KERNEL_TIMING=on"})) {}
 
-  const ScratchDirectory segments_;
-  ChildProcess job_;
+  const collector::ScratchDirectory segments_;
+  exporter::ChildProcess job_;
 };
 
 TEST_F(TopTest, WithoutATerminalPrintsOneScreenWithoutControlSequences) {
   std::string output;
-  EXPECT_TRUE(Eventually(
+  EXPECT_TRUE(exporter::Eventually(
       [&] {
-        const Finished top = RunToEnd({kDaemonPath, "--segment.dir=" + segments_.path(), "top"});
+        const exporter::Finished top = exporter::RunToEnd({kDaemonPath, "--segment.dir=" + segments_.path(), "top"});
         EXPECT_EQ(top.exit_code, 0);
         output = top.output;
         return output.find("AllReduce") != std::string::npos && output.find("8 processes") != std::string::npos;
@@ -48,7 +48,7 @@ TEST_F(TopTest, WithoutATerminalPrintsOneScreenWithoutControlSequences) {
 }
 
 TEST_F(TopTest, RefusesAnOrderThatItDoesNotKnow) {
-  const Finished top = RunToEnd({kDaemonPath, "top", "--once", "--sort=colour"});
+  const exporter::Finished top = exporter::RunToEnd({kDaemonPath, "top", "--once", "--sort=colour"});
   EXPECT_EQ(top.exit_code, 2);
   EXPECT_THAT(top.output, testing::HasSubstr("colour"));
 }
@@ -60,7 +60,7 @@ class TopInTmuxTest : public TopTest {
     if (!std::filesystem::exists("/usr/bin/tmux")) GTEST_SKIP() << "tmux is not installed";
     const std::string top =
         std::filesystem::absolute(kDaemonPath).string() + " --segment.dir=" + segments_.path() + " top";
-    const Finished made = Tmux({"-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40",
+    const exporter::Finished made = Tmux({"-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40",
                                 "TERM=screen " + top + "; echo ended with $?; stty -a; exec sleep 1000"});
     ASSERT_EQ(made.exit_code, 0) << made.output;
   }
@@ -69,14 +69,14 @@ class TopInTmuxTest : public TopTest {
     std::filesystem::remove(socket_);
   }
 
-  Finished Tmux(std::vector<std::string> arguments) {
+  exporter::Finished Tmux(std::vector<std::string> arguments) {
     std::vector<std::string> command{"tmux", "-S", socket_};
     command.insert(command.end(), arguments.begin(), arguments.end());
-    return RunToEnd(command, {{"LC_ALL", "C.UTF-8"}, {"TERM", "screen"}});
+    return exporter::RunToEnd(command, {{"LC_ALL", "C.UTF-8"}, {"TERM", "screen"}});
   }
   std::string Screen() { return Tmux({"capture-pane", "-p"}).output; }
   bool EventuallyShows(const std::string& text) {
-    return Eventually([&] { return Screen().find(text) != std::string::npos; }, kPatienceSeconds);
+    return exporter::Eventually([&] { return Screen().find(text) != std::string::npos; }, kPatienceSeconds);
   }
 
   // Below /tmp: the path of a socket has 107 bytes at most.
@@ -90,14 +90,14 @@ TEST_F(TopInTmuxTest, UpdatesNamesTheLateRankSortsResizesAndQuits) {
   EXPECT_THAT(Screen(), testing::HasSubstr("q quit   s sort (by rank)"));
 
   const std::string first_line = Screen().substr(0, 19);
-  EXPECT_TRUE(Eventually([&] { return Screen().substr(0, 19) != first_line; })) << "the time moves on";
+  EXPECT_TRUE(exporter::Eventually([&] { return Screen().substr(0, 19) != first_line; })) << "the time moves on";
 
   Tmux({"send-keys", "s", "s"});
   ASSERT_TRUE(EventuallyShows("(by late)")) << Screen();
   EXPECT_THAT(Screen(), testing::ContainsRegex("RANK[^\n]*\ndp +5 ")) << "the late rank comes first";
 
   Tmux({"resize-window", "-x", "60", "-y", "16"});
-  EXPECT_TRUE(Eventually([&] {
+  EXPECT_TRUE(exporter::Eventually([&] {
     const std::string screen = Screen();
     return std::ranges::count(screen, '\n') == 16 && screen.rfind("q quit") != std::string::npos &&
            screen.rfind("q quit") > screen.rfind("\ndp ");

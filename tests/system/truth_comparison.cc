@@ -183,11 +183,11 @@ void ExpectEqualsTruth(const Exposition& scrape, const json& truth) {
 }
 
 void ExpectSegmentsEqualTruth(const std::string& segment_directory, const json& truth) {
-  Collector collector({.directories = {segment_directory}});
+  collector::Collector collector({.directories = {segment_directory}});
   const auto snapshot = collector.Snapshot();
-  std::map<std::string, const CommunicatorSnapshot*> found;
-  for (const ProcessSnapshot& process : snapshot->processes) {
-    for (const CommunicatorSnapshot& communicator : process.communicators) {
+  std::map<std::string, const collector::CommunicatorSnapshot*> found;
+  for (const collector::ProcessSnapshot& process : snapshot->processes) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       if (communicator.has_identity) found[Identity(communicator.id, communicator.rank)] = &communicator;
     }
   }
@@ -198,13 +198,13 @@ void ExpectSegmentsEqualTruth(const std::string& segment_directory, const json& 
     ASSERT_TRUE(found.count(where)) << where;
     EXPECT_EQ(NameOf(found[where]->timing_source), communicator["timing_source"]) << where;
     for (const auto& [function, expected] : communicator["functions"].items()) {
-      const FunctionSnapshot& counts = found[where]->functions[static_cast<size_t>(FunctionByName(function))];
+      const collector::FunctionSnapshot& counts = found[where]->functions[static_cast<size_t>(FunctionByName(function))];
       ExpectBuckets(counts.duration, expected["duration"], function + " duration on " + where);
       ExpectBuckets(counts.bandwidth, expected["bandwidth"], function + " bandwidth on " + where);
       EXPECT_EQ(counts.bandwidth_sum_kib, expected["bandwidth_sum_kib"].get<uint64_t>()) << function << " on " << where;
       EXPECT_EQ(json(counts.phase_ns), expected["phase_ns"]) << function << " on " << where;
       uint64_t busy_ns = 0;
-      for (const SizeClassSnapshot& size : counts.sizes) busy_ns += size.busy_ns;
+      for (const collector::SizeClassSnapshot& size : counts.sizes) busy_ns += size.busy_ns;
       EXPECT_EQ(busy_ns, expected["duration_sum_ns"].get<uint64_t>()) << function << " on " << where;
     }
   });

@@ -27,9 +27,9 @@ std::string Content(const std::string& path) {
 }
 
 // The recorded segments of a job, in a directory.
-void Unpack(const std::string& job, const ScratchDirectory& directory) {
+void Unpack(const std::string& job, const collector::ScratchDirectory& directory) {
   for (const char* rank : {"0", "1"}) {
-    const std::string segment = Gunzip(Content(kRecorded + job + "-rank-" + rank + ".seg.gz"));
+    const std::string segment = exporter::Gunzip(Content(kRecorded + job + "-rank-" + rank + ".seg.gz"));
     ASSERT_FALSE(segment.empty()) << job << rank;
     std::ofstream(directory.File(std::string(rank) + ".seg"), std::ios::binary) << segment;
   }
@@ -52,7 +52,7 @@ json InSegments(const json& truth) {
 }
 
 // What the daemon of layout 1.2 finds in the segments of a directory.
-json ReadByLayout12(const ScratchDirectory& directory) {
+json ReadByLayout12(const collector::ScratchDirectory& directory) {
   json communicators = json::object();
   for (const std::string& name : directory.Files(".seg")) {
     const Layout12Reader reader(Content(directory.File(name)));
@@ -72,7 +72,7 @@ class RecordedSegments : public testing::TestWithParam<const char*> {
   void SetUp() override { Unpack(GetParam(), segments_); }
 
   const json truth_ = TruthOf(GetParam());
-  ScratchDirectory segments_;
+  collector::ScratchDirectory segments_;
 };
 
 TEST_P(RecordedSegments, AreServedByTheDaemonOfToday) {
@@ -87,12 +87,12 @@ INSTANTIATE_TEST_SUITE_P(OfLayout12, RecordedSegments, testing::Values("kernel",
 
 // By the dump of the daemon that recorded them.
 TEST(RecordedSegment, HasTheLossesOfItsTime) {
-  ScratchDirectory segments;
+  collector::ScratchDirectory segments;
   Unpack("drift", segments);
-  Collector collector({.directories = {segments.path()}});
+  collector::Collector collector({.directories = {segments.path()}});
   const auto snapshot = collector.Snapshot();
   ASSERT_EQ(snapshot->processes.size(), 2u);
-  for (const ProcessSnapshot& process : snapshot->processes) {
+  for (const collector::ProcessSnapshot& process : snapshot->processes) {
     const bool is_first = process.segment == "0.seg";
     EXPECT_EQ(process.losses[static_cast<size_t>(Loss::kDrift)], is_first ? 0u : 2u);
     EXPECT_EQ(process.losses[static_cast<size_t>(Loss::kCommunicatorDrifting)], is_first ? 288u : 286u);
@@ -101,13 +101,13 @@ TEST(RecordedSegment, HasTheLossesOfItsTime) {
 }
 
 TEST(RecordedSegment, ShowsTheOperationInWhichItsRankWasKilled) {
-  ScratchDirectory segments;
+  collector::ScratchDirectory segments;
   Unpack("kernel", segments);
-  Collector collector({.directories = {segments.path()}});
-  std::vector<InFlightOperation> in_flight;
+  collector::Collector collector({.directories = {segments.path()}});
+  std::vector<collector::InFlightOperation> in_flight;
   const auto snapshot = collector.Snapshot();
-  for (const ProcessSnapshot& process : snapshot->processes) {
-    for (const CommunicatorSnapshot& communicator : process.communicators) {
+  for (const collector::ProcessSnapshot& process : snapshot->processes) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       in_flight.insert(in_flight.end(), communicator.in_flight.begin(), communicator.in_flight.end());
     }
   }
@@ -121,7 +121,7 @@ TEST(RecordedSegment, ShowsTheOperationInWhichItsRankWasKilled) {
 
 // So the reader below has the right numbers.
 TEST(Layout12Reader, ReadsTheSegmentsOfItsTime) {
-  ScratchDirectory segments;
+  collector::ScratchDirectory segments;
   Unpack("kernel", segments);
   EXPECT_EQ(ReadByLayout12(segments), InSegments(TruthOf("kernel")));
   const Layout12Reader killed(Content(segments.File("1.seg")));
@@ -131,9 +131,9 @@ TEST(Layout12Reader, ReadsTheSegmentsOfItsTime) {
 }
 
 TEST(Layout12Reader, ReadsTheSegmentsOfTodaysPlugin) {
-  ScratchDirectory segments, results;
+  collector::ScratchDirectory segments, results;
   const std::string truth_path = results.File("truth.json");
-  const Finished job = RunToEnd(SimulatorCommand(segments.path(), truth_path,
+  const exporter::Finished job = exporter::RunToEnd(SimulatorCommand(segments.path(), truth_path,
                                                  {"--layout", "mixed", "--network", "all", "--ranks-per-node", "2",
                                                   "--no-finalize", "--env", "NCCL_EXPORTER_COMMUNICATORS=8"}),
                                 {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});

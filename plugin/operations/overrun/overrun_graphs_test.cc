@@ -3,7 +3,7 @@
 // and deliveries that once gave a wrong duration. Those with graphs.
 #include "plugin/operations/overrun/overrun_steps.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 // A graph that was launched before calls runs before them, and is announced behind them.
@@ -105,4 +105,4 @@ TEST_F(OverrunStepsOfGraphs, RecordsReplaysAndCallsAtOnceWhereTheHostIsAFewCalls
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -16,7 +16,7 @@
 #include "plugin/operations/communicator.h"
 #include "plugin/operations/overrun/virtual_time.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 inline constexpr uint64_t kRing = 64;
 
@@ -339,4 +339,4 @@ class Job {
   uint64_t wrong_ = 0;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -12,7 +12,7 @@
 #include "plugin/operations/communicator.h"
 #include "plugin/operations/overrun/virtual_time.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 
 inline constexpr uint64_t kRing = 64;
 inline constexpr int kAlone = 1;  // depth of a call that is made outside of groups
@@ -100,4 +100,4 @@ class OverrunSteps : public testing::Test {
   uint64_t sequence_ = 0;
 };
 
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

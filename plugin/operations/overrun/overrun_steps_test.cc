@@ -3,7 +3,7 @@
 // and deliveries that once gave a wrong duration. ring_overrun_test.cc plays whole jobs.
 #include "plugin/operations/overrun/overrun_steps.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 // A host that is always more than a ring ahead, so that no times are own, unless it pauses.
@@ -160,4 +160,4 @@ TEST_F(OverrunStepsOfLargeGroups, HoldsTheirTimesWhereTheyBeganOnAnotherCommunic
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -2,7 +2,7 @@
 // A communicator behind a model of NCCL 2.30 (overrun_job.h). No wrong duration may be recorded, and no drift declared.
 #include "plugin/operations/overrun/overrun_job.h"
 
-namespace nccl_exporter {
+namespace nccl_exporter::plugin {
 namespace {
 
 void ExpectNothingWrong(const Job& job) {
@@ -202,4 +202,4 @@ TEST(RingOverrun, LeavesAJobTimedThatIsAlwaysFarAheadWhereTheThreadWaitsForTheGp
 }
 
 }  // namespace
-}  // namespace nccl_exporter
+}  // namespace nccl_exporter::plugin

@@ -82,9 +82,9 @@ double Median(std::vector<BlockCost> costs, double BlockCost::*member) {
 
 // What our plugin has asked NCCL for, so that the empty one asks for the same.
 uint64_t MaskInForce(const std::string& segment_directory) {
-  const auto snapshot = Collector({.directories = {segment_directory}}).Snapshot();
-  for (const ProcessSnapshot& process : snapshot->processes) {
-    for (const CommunicatorSnapshot& communicator : process.communicators) {
+  const auto snapshot = collector::Collector({.directories = {segment_directory}}).Snapshot();
+  for (const collector::ProcessSnapshot& process : snapshot->processes) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       if (!communicator.is_overflow) return communicator.event_mask;
     }
   }

@@ -39,7 +39,7 @@ struct TrueOperations {
 
 // Recorded counts that no true duration explains, by bucket: each operation explains one count, in a bucket that its
 // duration is in give or take the tolerance.
-std::map<int, uint64_t> Unexplained(const FunctionSnapshot& recorded, const std::vector<uint64_t>& durations_ns,
+std::map<int, uint64_t> Unexplained(const collector::FunctionSnapshot& recorded, const std::vector<uint64_t>& durations_ns,
                                     uint64_t tolerance_ns) {
   std::map<int, std::vector<int>> last_bucket_by_first;
   for (const uint64_t ns : durations_ns) {
@@ -97,18 +97,18 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
     options.insert(options.end(), scenario.row->options.begin(), scenario.row->options.end());
     if (scenario.row->ends_all) options.push_back("--no-finalize");  // a destroyed communicator shows none in any case
     const std::string truth_path = results_.path() + "/truth.json";
-    const Finished job = RunToEnd(SimulatorCommand(segments_->path(), truth_path, options),
+    const exporter::Finished job = exporter::RunToEnd(SimulatorCommand(segments_->path(), truth_path, options),
                                   {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
     ASSERT_EQ(job.exit_code, 0) << job.output;
     truth_ = ReadTruth(truth_path);
-    snapshot_ = Collector({.directories = {segments_->path()}}).Snapshot();
+    snapshot_ = collector::Collector({.directories = {segments_->path()}}).Snapshot();
   }
 
   // As this rank has recorded the communicator.
-  const CommunicatorSnapshot* Recorded(const json& communicator) const {
+  const collector::CommunicatorSnapshot* Recorded(const json& communicator) const {
     const uint64_t id = std::stoull(communicator["id"].get<std::string>(), nullptr, 16);
-    for (const ProcessSnapshot& process : snapshot_->processes) {
-      for (const CommunicatorSnapshot& recorded : process.communicators) {
+    for (const collector::ProcessSnapshot& process : snapshot_->processes) {
+      for (const collector::CommunicatorSnapshot& recorded : process.communicators) {
         if (recorded.id == id && recorded.rank == communicator["rank"].get<uint64_t>()) return &recorded;
       }
     }
@@ -119,7 +119,7 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   void ForEachFunction(Visitor visit) const {
     for (const json& rank : truth_["ranks"]) {
       for (const json& communicator : rank["communicators"]) {
-        const CommunicatorSnapshot* recorded = Recorded(communicator);
+        const collector::CommunicatorSnapshot* recorded = Recorded(communicator);
         ASSERT_NE(recorded, nullptr);
         for (const auto& [name, truth] : communicator["functions"].items()) {
           SCOPED_TRACE(name + " on rank " + std::to_string(rank["rank"].get<int>()));
@@ -139,16 +139,16 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
     return listed;
   }
 
-  static uint64_t Timed(const FunctionSnapshot& recorded) {
+  static uint64_t Timed(const collector::FunctionSnapshot& recorded) {
     uint64_t timed = 0;
-    for (const SizeClassSnapshot& size : recorded.sizes) timed += size.timed_operations;
+    for (const collector::SizeClassSnapshot& size : recorded.sizes) timed += size.timed_operations;
     return timed;
   }
 
   template <typename Fits>
   uint64_t Losses(Fits fits) const {
     uint64_t losses = 0;
-    for (const ProcessSnapshot& process : snapshot_->processes) {
+    for (const collector::ProcessSnapshot& process : snapshot_->processes) {
       for (size_t i = 0; i < kLosses.size(); ++i) losses += fits(kLosses[i]) ? process.losses[i] : 0;
     }
     return losses;
@@ -164,16 +164,16 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   }
 
   void ExpectTimingReason(TimingReason reason) const {
-    for (const ProcessSnapshot& process : snapshot_->processes) {
-      for (const CommunicatorSnapshot& communicator : process.communicators) {
+    for (const collector::ProcessSnapshot& process : snapshot_->processes) {
+      for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
         EXPECT_EQ(communicator.timing_reason, reason) << "on rank " << communicator.rank;
       }
     }
   }
 
   void ExpectNothingInFlight() {
-    for (const ProcessSnapshot& process : snapshot_->processes) {
-      for (const CommunicatorSnapshot& communicator : process.communicators) {
+    for (const collector::ProcessSnapshot& process : snapshot_->processes) {
+      for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
         EXPECT_EQ(communicator.in_flight.size(), 0u) << "on rank " << communicator.rank;
         figures_.in_flight += communicator.in_flight.size();
       }
@@ -192,8 +192,8 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   }
 
   void ExpectExactCounts() const {
-    ForEachFunction([](const CommunicatorSnapshot& communicator, Function function, const json& truth, const auto&) {
-      const FunctionSnapshot& recorded = communicator.functions[static_cast<size_t>(function)];
+    ForEachFunction([](const collector::CommunicatorSnapshot& communicator, Function function, const json& truth, const auto&) {
+      const collector::FunctionSnapshot& recorded = communicator.functions[static_cast<size_t>(function)];
       EXPECT_EQ(recorded.calls, truth["calls"].get<uint64_t>());
       for (size_t i = 0; i < recorded.sizes.size(); ++i) {
         const json size = truth["sizes"].value(std::to_string(kSizeClassBounds[i]), json::object());
@@ -206,9 +206,9 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   void ExpectOnlyTrueDurations() {
     std::map<uint64_t, uint64_t> wrong;  // by rank
     std::string text;
-    ForEachFunction([&](const CommunicatorSnapshot& communicator, Function function, const json&,
+    ForEachFunction([&](const collector::CommunicatorSnapshot& communicator, Function function, const json&,
                         const TrueOperations& operations) {
-      const FunctionSnapshot& recorded = communicator.functions[static_cast<size_t>(function)];
+      const collector::FunctionSnapshot& recorded = communicator.functions[static_cast<size_t>(function)];
       figures_.timed += Timed(recorded);
       for (const auto& [bucket, count] : Unexplained(recorded, operations.durations_ns, GetParam().row->tolerance_ns)) {
         wrong[communicator.rank] += count;
@@ -231,7 +231,7 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   void ExpectTheUntimedAccountedFor() const {
     uint64_t untimed = 0;
     bool has_untimed_communicator = false;
-    ForEachFunction([&](const CommunicatorSnapshot& communicator, Function function, const json&,
+    ForEachFunction([&](const collector::CommunicatorSnapshot& communicator, Function function, const json&,
                         const TrueOperations& operations) {
       const uint64_t timed = Timed(communicator.functions[static_cast<size_t>(function)]);
       EXPECT_LE(timed, operations.durations_ns.size());
@@ -268,10 +268,10 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
     return affected;
   }
 
-  std::optional<ScratchDirectory> segments_;  // of the latest job
-  ScratchDirectory results_;
+  std::optional<collector::ScratchDirectory> segments_;  // of the latest job
+  collector::ScratchDirectory results_;
   json truth_;
-  std::shared_ptr<const NodeSnapshot> snapshot_;
+  std::shared_ptr<const collector::NodeSnapshot> snapshot_;
   Figures figures_;
 };
 
