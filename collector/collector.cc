@@ -21,8 +21,8 @@ namespace {
 // How soon a writer's end is noticed and a dead one's time is over, when nobody scrapes.
 constexpr std::chrono::milliseconds kRefreshInterval = std::chrono::seconds(1);
 
-// After a change in a directory, further ones are gathered for this long: a job starts many processes at once, and
-// whoever makes files without end must not keep the thread busy.
+// After a change in a directory, further ones are gathered for this long: a job starts many
+// processes at once, and whoever makes files without end must not keep the thread busy.
 constexpr std::chrono::milliseconds kGatherInterval{50};
 
 // Between two parts of a listing: whoever waits for the lock gets it.
@@ -120,7 +120,8 @@ void Collector::Run() {
   while (true) {
     const bool has_rings = ReadCompletions();
     const bool is_discovering = GoOnDiscovering();
-    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now() - refreshed);
+    const auto since =
+        std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now() - refreshed);
     const bool gathers = since < kGatherInterval;
     const auto until_refresh = std::max(kRefreshInterval - since, std::chrono::milliseconds(0));
     const auto limit = std::min(until_refresh, is_discovering ? kPauseBetweenParts

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collector: segment directories on one side, snapshots of the node on the other. A thread of its own looks after
-// liveness, retention and the files of the dead, and reads what ranks completed, also while nobody scrapes.
+// The collector: segment directories on one side, snapshots of the node on the other. A thread of
+// its own looks after liveness, retention and the files of the dead, and reads what ranks
+// completed, also while nobody scrapes.
 #pragma once
 
 #include <chrono>
@@ -35,14 +36,14 @@ class Collector {
   Collector(const Collector&) = delete;
   Collector& operator=(const Collector&) = delete;
 
-  // Begins the background thread: directory watch, liveness, unlinking of the dead, comparison of arrivals. At most
-  // once.
+  // Begins the background thread: directory watch, liveness, unlinking of the dead, comparison of
+  // arrivals. At most once.
   void Start();
 
   // What the segments say now. Any thread; callers wait for each other.
-  // Every snapshot looks at the directories first. After Start() it waits for one part of that look (see
-  // kNamesPerPart), and the thread goes on with the rest; the first snapshots, and all without Start(), wait for the
-  // whole.
+  // Every snapshot looks at the directories first. After Start() it waits for one part of that look
+  // (see kNamesPerPart), and the thread goes on with the rest; the first snapshots, and all without
+  // Start(), wait for the whole.
   std::shared_ptr<const NodeSnapshot> Snapshot();
 
  private:

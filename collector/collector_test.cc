@@ -78,7 +78,8 @@ TEST_F(CollectorTest, ASnapshotLooksAtEachSlotOnce) {
 TEST_F(CollectorTest, WaitsForAWholeListingOnlyAtTheFirstSnapshotAndWithoutItsThread) {
   constexpr int kParts = 5;
   WriteSegment(scratch_.File("x.seg"), 3);
-  for (int64_t i = 0; i < kParts * kNamesPerPart; ++i) std::ofstream{scratch_.File(std::to_string(i))};
+  for (int64_t i = 0; i < kParts * kNamesPerPart; ++i)
+    std::ofstream{scratch_.File(std::to_string(i))};
   const std::thread::id caller = std::this_thread::get_id();
   int parts = 0;
   int64_t later_ns = 0;
@@ -116,7 +117,8 @@ TEST_F(CollectorTest, UnlinksTheFilesOfTheDeadWhileNobodyScrapes) {
   collector.Snapshot();
   offset_ns = std::chrono::nanoseconds(std::chrono::minutes(6)).count();
   WriteSegment(scratch_.File("wakes the thread.seg"), 1);
-  while (std::filesystem::exists(scratch_.File("x.seg"))) std::this_thread::yield();  // a test that hangs has failed
+  while (std::filesystem::exists(scratch_.File("x.seg")))
+    std::this_thread::yield();  // a test that hangs has failed
 }
 
 TEST_F(CollectorTest, ServesCallersOnManyThreadsWhileSegmentsComeAndGo) {

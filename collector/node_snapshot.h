@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the collector knows about one node at one moment, as plain data: the only thing that the exporter sees of it.
+// What the collector knows about one node at one moment, as plain data: the only thing that the
+// exporter sees of it.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +23,8 @@
 
 namespace nccl_exporter::collector {
 
-// Which file a segment is, whatever its name and directory: two users may give two files one name. Holds as long as the
-// collector follows the file, since it keeps it open.
+// Which file a segment is, whatever its name and directory: two users may give two files one name.
+// Holds as long as the collector follows the file, since it keeps it open.
 struct FileKey {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -55,7 +56,8 @@ struct FunctionSnapshot {
 
   // Whether it was ever called, or any operation of it started.
   bool IsUsed() const {
-    return calls != 0 || std::ranges::any_of(sizes, [](const SizeClassSnapshot& size) { return size.IsUsed(); });
+    return calls != 0 ||
+           std::ranges::any_of(sizes, [](const SizeClassSnapshot& size) { return size.IsUsed(); });
   }
   bool operator==(const FunctionSnapshot&) const = default;
   FunctionSnapshot& operator+=(const FunctionSnapshot& more);
@@ -84,8 +86,9 @@ inline FunctionSnapshot& FunctionSnapshot::operator+=(const FunctionSnapshot& mo
   return *this;
 }
 
-// Counts by function. Those of a function that was never used, as most are on a communicator, are zeros and take no
-// memory; copies share what is not changed, for several snapshots are held at a time.
+// Counts by function. Those of a function that was never used, as most are on a communicator, are
+// zeros and take no memory; copies share what is not changed, for several snapshots are held at a
+// time.
 class FunctionSnapshots {
  public:
   static constexpr size_t size() { return kFunctionCount; }
@@ -116,12 +119,14 @@ struct InFlightOperation {
   uint32_t parts_done = 0;
 };
 
-// How often, and for how long, a rank entered collectives later than other ranks of its node: since the daemon started.
+// How often, and for how long, a rank entered collectives later than other ranks of its node: since
+// the daemon started.
 struct ArrivalCounts {
-  uint64_t compared = 0;     // operations
-  uint64_t last = 0;         // of those, the ones that it was the last to enter
-  uint64_t lateness_ns = 0;  // sum, against the first rank to enter; the operations of one launch share it
-  uint64_t estimated = 0;    // of the compared ones, those in which not all of this is proven
+  uint64_t compared = 0;  // operations
+  uint64_t last = 0;      // of those, the ones that it was the last to enter
+  uint64_t lateness_ns =
+      0;  // sum, against the first rank to enter; the operations of one launch share it
+  uint64_t estimated = 0;  // of the compared ones, those in which not all of this is proven
 
   bool operator==(const ArrivalCounts&) const = default;
   ArrivalCounts& operator+=(const ArrivalCounts& more) {
@@ -133,15 +138,23 @@ struct ArrivalCounts {
   }
 };
 
-// How closely it is known when a rank entered its latest operation, against the first rank of its node to enter: half
-// the range in which the difference lies. Nothing where there are no bounds, or no estimate.
+// How closely it is known when a rank entered its latest operation, against the first rank of its
+// node to enter: half the range in which the difference lies. Nothing where there are no bounds, or
+// no estimate.
 struct ArrivalUncertainty {
   std::optional<uint64_t> proven_ns;
   std::optional<uint64_t> estimated_ns;
 };
 
 // Why a completed operation was not compared. Append only: each is a label value `reason`.
-enum class Uncompared : uint8_t { kRingOverrun, kPartnerMissing, kUncertainClocks, kMismatch, kRankTwice, kCount };
+enum class Uncompared : uint8_t {
+  kRingOverrun,
+  kPartnerMissing,
+  kUncertainClocks,
+  kMismatch,
+  kRankTwice,
+  kCount
+};
 inline constexpr CodeTable<Uncompared> kUncomparedReasons{{
     {Uncompared::kRingOverrun, "ring_overrun", "overwritten before it was read"},
     {Uncompared::kPartnerMissing, "partner_missing",
@@ -149,16 +162,18 @@ inline constexpr CodeTable<Uncompared> kUncomparedReasons{{
     {Uncompared::kUncertainClocks, "uncertain_clocks",
      "no rank was later than another by more than the uncertainty of the clocks"},
     {Uncompared::kMismatch, "mismatch", "the ranks' operations of that number cannot be the same"},
-    {Uncompared::kRankTwice, "rank_twice", "a rank is present twice: communicators that cannot be distinguished"},
+    {Uncompared::kRankTwice, "rank_twice",
+     "a rank is present twice: communicators that cannot be distinguished"},
 }};
 static_assert(IsInOrder(kUncomparedReasons));
 using UncomparedOperations = std::array<uint64_t, kCountOf<Uncompared>>;
 
 struct CommunicatorSnapshot {
-  bool is_overflow = false;  // communicators of this process that have no slot of their own, summed; no identity
-  uint32_t slot = 0;         // place in the segment
-  uint64_t generation = 0;   // of that place
-  bool is_closed = false;    // finalized, served for the retention time
+  bool is_overflow =
+      false;  // communicators of this process that have no slot of their own, summed; no identity
+  uint32_t slot = 0;        // place in the segment
+  uint64_t generation = 0;  // of that place
+  bool is_closed = false;   // finalized, served for the retention time
 
   bool has_identity = false;  // id and rank are known
   uint64_t id = 0;
@@ -172,24 +187,28 @@ struct CommunicatorSnapshot {
   TimingSource timing_source = TimingSource::kNone;
   TimingReason timing_reason = TimingReason::kDefault;
   DriftCause drift_cause = DriftCause::kNone;
-  uint64_t probation_launches = 0;  // that have yet to agree with the CPU's clock before kernel times are believed
+  uint64_t probation_launches =
+      0;  // that have yet to agree with the CPU's clock before kernel times are believed
   SamplingState sampling_state = SamplingState::kNone;
   SamplingReason sampling_reason = SamplingReason::kDefault;
-  uint32_t sampling_duty_ppm = 0;  // share of time in which operations are timed, in millionths; of sampled ones only
-  int gpu_index = -1;              // -1: unknown
+  uint32_t sampling_duty_ppm =
+      0;  // share of time in which operations are timed, in millionths; of sampled ones only
+  int gpu_index = -1;  // -1: unknown
   std::string gpu_uuid;
   std::string pci_bus_id;
   int64_t created_realtime_ns = 0;
 
-  FunctionSnapshots functions;                // by Function
-  uint64_t started_sequence = 0;              // collectives started
-  uint64_t completed_sequence = 0;            // collectives known complete, at most started_sequence
-  int64_t oldest_unfinished_realtime_ns = 0;  // call of the oldest operation not known complete; 0: none
-  bool completion_is_known = false;           // whether completed_sequence and in_flight mean anything
-  std::vector<InFlightOperation> in_flight;   // oldest first
-  uint64_t unseen_operations = 0;             // in flight or complete: nothing tells, see layout::kUntimedFlag
-  int64_t last_progress_realtime_ns = 0;      // 0: none yet
-  std::optional<ArrivalCounts> arrivals;  // where there are other ranks on the node to compare with, by kernel times
+  FunctionSnapshots functions;      // by Function
+  uint64_t started_sequence = 0;    // collectives started
+  uint64_t completed_sequence = 0;  // collectives known complete, at most started_sequence
+  int64_t oldest_unfinished_realtime_ns =
+      0;                             // call of the oldest operation not known complete; 0: none
+  bool completion_is_known = false;  // whether completed_sequence and in_flight mean anything
+  std::vector<InFlightOperation> in_flight;  // oldest first
+  uint64_t unseen_operations = 0;  // in flight or complete: nothing tells, see layout::kUntimedFlag
+  int64_t last_progress_realtime_ns = 0;  // 0: none yet
+  std::optional<ArrivalCounts>
+      arrivals;  // where there are other ranks on the node to compare with, by kernel times
   ArrivalUncertainty arrival_uncertainty;
 };
 
@@ -197,15 +216,17 @@ struct ProcessSnapshot {
   FileKey file;         // tells processes apart
   std::string segment;  // file name, for messages; another user's file may have the same
   bool is_alive = false;
-  std::optional<bool> is_stopped;  // by a signal or a debugger; not known of a process in another PID namespace
-  uint64_t pid = 0;                // in its own PID namespace
-  uint64_t uid = 0;                // owner of the segment, in the reader's user namespace
+  std::optional<bool>
+      is_stopped;    // by a signal or a debugger; not known of a process in another PID namespace
+  uint64_t pid = 0;  // in its own PID namespace
+  uint64_t uid = 0;  // owner of the segment, in the reader's user namespace
   std::string host_name;
   std::string executable;
   std::string plugin_version;
   int64_t start_realtime_ns = 0;
-  std::vector<std::pair<std::string, std::string>> identity;  // environment variables, name and value
-  bool rank_numbers_process = false;                          // RANK and its kin number processes, not ranks
+  std::vector<std::pair<std::string, std::string>>
+      identity;                       // environment variables, name and value
+  bool rank_numbers_process = false;  // RANK and its kin number processes, not ranks
   std::array<uint64_t, kLossCount> losses{};
   std::vector<CommunicatorSnapshot> communicators;
 
@@ -219,7 +240,8 @@ struct ProcessSnapshot {
   }
 };
 
-// What tells communicators apart. The id alone does not: it is a hash, and two jobs may have the same.
+// What tells communicators apart. The id alone does not: it is a hash, and two jobs may have the
+// same.
 struct CommunicatorKey {
   uint64_t id = 0;
   uint64_t ranks = 0;
@@ -230,7 +252,8 @@ struct CommunicatorKey {
   auto operator<=>(const CommunicatorKey&) const = default;
 };
 
-inline CommunicatorKey CommunicatorKeyOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+inline CommunicatorKey CommunicatorKeyOf(const ProcessSnapshot& process,
+                                         const CommunicatorSnapshot& communicator) {
   return {.id = communicator.id,
           .ranks = communicator.ranks,
           .uid = process.uid,
@@ -255,17 +278,22 @@ enum class SegmentError : uint8_t {
 };
 inline constexpr CodeTable<SegmentError> kSegmentErrors{{
     {SegmentError::kOpenFailed, "open_failed", "the file could not be opened"},
-    {SegmentError::kNotARegularFile, "not_a_regular_file", "a link, a directory or a device with a segment's name"},
+    {SegmentError::kNotARegularFile, "not_a_regular_file",
+     "a link, a directory or a device with a segment's name"},
     {SegmentError::kBadMagic, "bad_magic", "the file is no segment"},
     {SegmentError::kUnknownMajor, "unknown_major", "written by a plugin with another layout"},
-    {SegmentError::kBadGeometry, "bad_geometry", "sizes in the header contradict each other, the limits or the file"},
+    {SegmentError::kBadGeometry, "bad_geometry",
+     "sizes in the header contradict each other, the limits or the file"},
     {SegmentError::kTruncated, "truncated", "shorter than its header says"},
     {SegmentError::kChangedWhileRead, "changed_while_read",
      "a slot was claimed again during the copy; the next reading tries again"},
     {SegmentError::kReadFailed, "read_failed", "the file could not be read"},
-    {SegmentError::kUnlinkFailed, "unlink_failed", "a file that is no longer used could not be removed"},
-    {SegmentError::kDirectoryUnreadable, "directory_unreadable", "the directory could not be listed"},
-    {SegmentError::kTooManySegments, "too_many_segments", "no room for more files, communicators or slots"},
+    {SegmentError::kUnlinkFailed, "unlink_failed",
+     "a file that is no longer used could not be removed"},
+    {SegmentError::kDirectoryUnreadable, "directory_unreadable",
+     "the directory could not be listed"},
+    {SegmentError::kTooManySegments, "too_many_segments",
+     "no room for more files, communicators or slots"},
 }};
 static_assert(IsInOrder(kSegmentErrors));
 constexpr std::string_view NameOf(SegmentError error) { return RowIn(kSegmentErrors, error).name; }
@@ -278,13 +306,13 @@ struct SegmentCounts {
   uint64_t unusable = 0;  // see SegmentError
 };
 
-// Segments followed, of one user and of all: far more than processes on a node, and few enough to hold their
-// descriptors open.
+// Segments followed, of one user and of all: far more than processes on a node, and few enough to
+// hold their descriptors open.
 inline constexpr size_t kMaxSegmentsPerUser = 1024;
 inline constexpr size_t kMaxSegments = 2048;
 
-// Owners of files that errors are counted by; those of further users are counted together. A node has few users, and
-// whoever makes files under many ids must not make series without end.
+// Owners of files that errors are counted by; those of further users are counted together. A node
+// has few users, and whoever makes files under many ids must not make series without end.
 inline constexpr size_t kMaxTroubledUsers = 32;
 
 // One cause of errors and one owner of files: how many, and the latest file.
@@ -296,24 +324,26 @@ struct SegmentTrouble {
   uint64_t file_uid = 0;        // its owner
   std::string detail;           // such as the text of errno
   int64_t realtime_ns = 0;      // when it was counted
-  uint64_t present = 0;         // files and directories that have the fault now; 1 for a user without further room
+  uint64_t present =
+      0;  // files and directories that have the fault now; 1 for a user without further room
 };
 
-// Communicators in one snapshot, at 16 KiB of memory each: twice as many as the series limit lets through, so that
-// memory is bounded also where somebody fills a directory with forged segments. What is over:
-// SegmentError::kTooManySegments. (The last counts of the dead, which are kept, are bounded by the same number.)
+// Communicators in one snapshot, at 16 KiB of memory each: twice as many as the series limit lets
+// through, so that memory is bounded also where somebody fills a directory with forged segments.
+// What is over: SegmentError::kTooManySegments. (The last counts of the dead, which are kept, are
+// bounded by the same number.)
 inline constexpr uint64_t kMaxCommunicators = 2048;
 
-// Memory that a communicator is expected to take: four functions and some operations in flight. One that takes more has
-// the room of several.
+// Memory that a communicator is expected to take: four functions and some operations in flight. One
+// that takes more has the room of several.
 inline constexpr uint64_t kCommunicatorBytes = 16 * 1024;
 
-// Slots of one user that one snapshot looks at, whatever is in them, at 1 us each: 64 processes of 256 slots that were
-// all used. Segments beyond it: SegmentError::kTooManySegments.
+// Slots of one user that one snapshot looks at, whatever is in them, at 1 us each: 64 processes of
+// 256 slots that were all used. Segments beyond it: SegmentError::kTooManySegments.
 inline constexpr uint64_t kMaxSlotsPerUser = 16384;
 
-// Communicators whose arrivals are compared at most, since reading the ring of each costs a system call at every
-// interval: 3 % of a core for so many.
+// Communicators whose arrivals are compared at most, since reading the ring of each costs a system
+// call at every interval: 3 % of a core for so many.
 inline constexpr size_t kMaxRings = 1024;
 
 // The same of one user: two users never take each other's, and one has 8 ranks of 64 communicators.
@@ -331,7 +361,7 @@ struct NodeSnapshot {
   SegmentCounts segments;
   std::array<uint64_t, kCountOf<SegmentError>> segment_errors{};  // since the daemon started
   std::vector<SegmentTrouble> segment_troubles;                   // the same by user
-  UncomparedOperations uncompared_operations{};                   // of each rank, since the daemon started
+  UncomparedOperations uncompared_operations{};  // of each rank, since the daemon started
   std::vector<UncomparedCommunicators> uncompared_communicators;  // of users who have some
   uint64_t arrival_matching_ns = 0;  // CPU time spent on ArrivalCounts, since the daemon started
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of a snapshot of a node with 8 GPUs: 8 segments with 256 slots, 12 communicators in each.
+// The cost of a snapshot of a node with 8 GPUs: 8 segments with 256 slots, 12 communicators in
+// each.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -26,7 +27,8 @@ void WriteSegment(const std::string& path) {
     for (size_t function = 0; function < SegmentWriterV1::kFunctions; ++function) {
       writer.Put(slot, function, FunctionV1{.operations = {1, 2, 3, 4, 5, 6}, .completed = 10});
     }
-    for (uint64_t ticket = 1; ticket <= 16; ++ticket) writer.Put(slot, InFlightV1{.ticket = ticket, .function = 4});
+    for (uint64_t ticket = 1; ticket <= 16; ++ticket)
+      writer.Put(slot, InFlightV1{.ticket = ticket, .function = 4});
   }
   writer.Publish();
   writer.WriteTo(path);

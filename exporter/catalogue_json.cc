@@ -33,15 +33,15 @@ Json LabelsJson(std::string_view list) {
 Json FamiliesJson() {
   Json families = Json::array();
   for (const MetricRow& row : kMetrics) {
-    families.push_back(
-        {{"name", row.name},
-         {"type", RowIn(kMetricTypes, row.type).name},
-         {"unit", row.unit},
-         {"scope", RowIn(kLabelScopes, row.scope).name},
-         {"labels", LabelsJson(row.labels)},
-         {"has_further_labels", row.labels.ends_with(kFurtherLabels)},
-         {"needed_by_rules", std::ranges::find(kMetricsNeededByRules, row.id) != kMetricsNeededByRules.end()},
-         {"help", row.help}});
+    families.push_back({{"name", row.name},
+                        {"type", RowIn(kMetricTypes, row.type).name},
+                        {"unit", row.unit},
+                        {"scope", RowIn(kLabelScopes, row.scope).name},
+                        {"labels", LabelsJson(row.labels)},
+                        {"has_further_labels", row.labels.ends_with(kFurtherLabels)},
+                        {"needed_by_rules", std::ranges::find(kMetricsNeededByRules, row.id) !=
+                                                kMetricsNeededByRules.end()},
+                        {"help", row.help}});
   }
   return families;
 }
@@ -49,7 +49,8 @@ Json FamiliesJson() {
 Json LossesJson() {
   Json losses = Json::array();
   for (const LossTraits& row : kLosses) {
-    losses.push_back({{"kind", NameOf(row.kind)}, {"reason", row.reason}, {"meaning", row.meaning}});
+    losses.push_back(
+        {{"kind", NameOf(row.kind)}, {"reason", row.reason}, {"meaning", row.meaning}});
   }
   return losses;
 }

@@ -17,7 +17,9 @@ namespace {
 
 using nlohmann::json;
 
-json FamilyOf(Metric metric) { return json::parse(CatalogueJson())["families"][static_cast<size_t>(metric)]; }
+json FamilyOf(Metric metric) {
+  return json::parse(CatalogueJson())["families"][static_cast<size_t>(metric)];
+}
 
 TEST(CatalogueJson, HasEveryFamilyInTheOrderOfAScrape) {
   const json catalogue = json::parse(CatalogueJson());
@@ -58,8 +60,9 @@ TEST(CatalogueJson, HasEveryCauseOfLossWithItsMeaning) {
 
 TEST(CatalogueJson, HasNoNameTwiceInAList) {
   const json catalogue = json::parse(CatalogueJson());
-  for (const char* const list : {"scopes", "timing_sources", "timing_reasons", "drift_causes", "sampling_states",
-                                 "sampling_reasons", "segment_errors", "uncompared_reasons", "refusals"}) {
+  for (const char* const list :
+       {"scopes", "timing_sources", "timing_reasons", "drift_causes", "sampling_states",
+        "sampling_reasons", "segment_errors", "uncompared_reasons", "refusals"}) {
     std::set<std::string> names;
     for (const json& row : catalogue.at(list)) {
       EXPECT_TRUE(names.insert(row.at("name")).second) << row;

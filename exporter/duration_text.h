@@ -36,8 +36,9 @@ inline std::optional<uint64_t> TakeNumber(std::string_view& text) {
   return number;
 }
 
-// "5m", "1h30m", "250ms"; a number without a unit means seconds. Units are ms, s, m, h and d, each at most once, from
-// large to small. Nothing for any other text and for durations above kMaxDuration.
+// "5m", "1h30m", "250ms"; a number without a unit means seconds. Units are ms, s, m, h and d, each
+// at most once, from large to small. Nothing for any other text and for durations above
+// kMaxDuration.
 inline std::optional<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
   std::chrono::nanoseconds sum{0};
   size_t next_unit = 0;

@@ -38,18 +38,21 @@ std::string_view LevelName(spdlog::level::level_enum level) {
 }
 
 std::string TimeText(spdlog::log_clock::time_point time) {
-  const auto since_epoch = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+  const auto since_epoch =
+      std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
   const std::time_t seconds = static_cast<std::time_t>(since_epoch / 1000);
   std::tm utc{};
   gmtime_r(&seconds, &utc);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                     utc.tm_hour, utc.tm_min, utc.tm_sec, since_epoch % 1000);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900,
+                     utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                     since_epoch % 1000);
 }
 
 }  // namespace
 
 void ConfigureLog(LogLevel level, LogFormat format) {
-  auto logger = std::make_shared<spdlog::logger>("nccl-exporter", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger = std::make_shared<spdlog::logger>("nccl-exporter",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_level(SpdlogLevel(level));
   logger->set_formatter(std::make_unique<LineFormatter>(format));
   spdlog::set_default_logger(std::move(logger));
@@ -60,10 +63,13 @@ void LineFormatter::format(const spdlog::details::log_msg& message, spdlog::memo
   AppendQuoted(std::string_view(message.payload.data(), message.payload.size()), text);
   constexpr std::string_view kLogfmt = "ts={} level={} msg={}\n";
   constexpr std::string_view kJson = "{{\"ts\":\"{}\",\"level\":\"{}\",\"msg\":{}}}\n";
-  fmt::format_to(std::back_inserter(line), fmt::runtime(format_ == LogFormat::kJson ? kJson : kLogfmt),
+  fmt::format_to(std::back_inserter(line),
+                 fmt::runtime(format_ == LogFormat::kJson ? kJson : kLogfmt),
                  TimeText(message.time), LevelName(message.level), text);
 }
 
-std::unique_ptr<spdlog::formatter> LineFormatter::clone() const { return std::make_unique<LineFormatter>(format_); }
+std::unique_ptr<spdlog::formatter> LineFormatter::clone() const {
+  return std::make_unique<LineFormatter>(format_);
+}
 
 }  // namespace nccl_exporter::exporter

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LineFormatter, the format of the daemon's log: one line per message on standard error, as logfmt or JSON. spdlog
-// calls it from any thread.
+// LineFormatter, the format of the daemon's log: one line per message on standard error, as logfmt
+// or JSON. spdlog calls it from any thread.
 #pragma once
 
 #include <spdlog/formatter.h>
@@ -14,8 +14,8 @@ namespace nccl_exporter::exporter {
 // Sets up spdlog's default logger. Call before other threads log.
 void ConfigureLog(LogLevel level, LogFormat format);
 
-// ts=2025-01-31T12:00:00.000Z level=info msg="text", or the same as a JSON object. Messages contain text of other
-// processes. It is escaped, so that a message is always one line and one value.
+// ts=2025-01-31T12:00:00.000Z level=info msg="text", or the same as a JSON object. Messages contain
+// text of other processes. It is escaped, so that a message is always one line and one value.
 class LineFormatter final : public spdlog::formatter {
  public:
   explicit LineFormatter(LogFormat format) : format_(format) {}

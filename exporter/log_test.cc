@@ -30,11 +30,12 @@ TEST(LogTest, WritesJson) {
 
 TEST(LogTest, EscapesWhatWouldEndTheValueOrTheLine) {
   const std::string hostile = "a\"b\\c\nd\x01 level=error {}";
-  EXPECT_EQ(Line(LogFormat::kLogfmt, spdlog::level::err, hostile),
-            "ts=2023-11-14T22:13:20.042Z level=error msg=\"a\\\"b\\\\c\\nd\\u0001 level=error {}\"\n");
   EXPECT_EQ(
-      Line(LogFormat::kJson, spdlog::level::debug, hostile),
-      "{\"ts\":\"2023-11-14T22:13:20.042Z\",\"level\":\"debug\",\"msg\":\"a\\\"b\\\\c\\nd\\u0001 level=error {}\"}\n");
+      Line(LogFormat::kLogfmt, spdlog::level::err, hostile),
+      "ts=2023-11-14T22:13:20.042Z level=error msg=\"a\\\"b\\\\c\\nd\\u0001 level=error {}\"\n");
+  EXPECT_EQ(Line(LogFormat::kJson, spdlog::level::debug, hostile),
+            "{\"ts\":\"2023-11-14T22:13:20.042Z\",\"level\":\"debug\",\"msg\":"
+            "\"a\\\"b\\\\c\\nd\\u0001 level=error {}\"}\n");
 }
 
 }  // namespace

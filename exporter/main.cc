@@ -52,32 +52,39 @@ int Fail(int exit_code, const std::string& message) {
 }
 
 int Print(const std::string& text) {
-  const bool is_written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  const bool is_written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   return is_written ? kSuccess : Fail(kRuntimeFailure, "cannot write to standard output");
 }
 
 int Dump(const std::string& path) {
   collector::SegmentError error{};
   std::string detail;
-  const std::optional<collector::ProcessSnapshot> process = collector::ReadSegmentFile(path, &error, &detail);
+  const std::optional<collector::ProcessSnapshot> process =
+      collector::ReadSegmentFile(path, &error, &detail);
   if (process) return Print(DumpText(*process));
-  if (error == collector::SegmentError::kCount) return Fail(kRuntimeFailure, path + ": not ready: " + detail);
-  return Fail(kRuntimeFailure, path + ": " + std::string(NameOf(error)) + (detail.empty() ? "" : ": " + detail));
+  if (error == collector::SegmentError::kCount)
+    return Fail(kRuntimeFailure, path + ": not ready: " + detail);
+  return Fail(kRuntimeFailure,
+              path + ": " + std::string(NameOf(error)) + (detail.empty() ? "" : ": " + detail));
 }
 
 // The directories that are there and cannot be read; empty if there are none.
 std::string UnreadableDirectories(const collector::NodeSnapshot& node) {
   std::string text;
   for (const collector::SegmentTrouble& trouble : node.segment_troubles) {
-    if (trouble.error != collector::SegmentError::kDirectoryUnreadable || trouble.present == 0) continue;
+    if (trouble.error != collector::SegmentError::kDirectoryUnreadable || trouble.present == 0)
+      continue;
     text += text.empty() ? "cannot read " : ", ";
     text += trouble.file + ": " + trouble.detail;
-    if (trouble.present > 1) text += " (and " + std::to_string(trouble.present - 1) + " more of the same owner)";
+    if (trouble.present > 1)
+      text += " (and " + std::to_string(trouble.present - 1) + " more of the same owner)";
   }
   return text;
 }
 
-// A failure unless all directories could be read, so that nothing there is never mistaken for nothing seen.
+// A failure unless all directories could be read, so that nothing there is never mistaken for
+// nothing seen.
 int PrintNode(const collector::NodeSnapshot& node, const std::string& text) {
   const std::string unreadable = UnreadableDirectories(node);
   if (unreadable.empty()) return Print(text);
@@ -87,7 +94,8 @@ int PrintNode(const collector::NodeSnapshot& node, const std::string& text) {
 
 // A collector that changes nothing: no segment is old enough to be removed.
 collector::Collector CollectorOf(const Options& options) {
-  return collector::Collector({.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
+  return collector::Collector(
+      {.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
 }
 
 int PrintInFlight(const Options& options) {
@@ -117,14 +125,14 @@ int Top(const Options& options) {
   return unreadable.empty() ? kSuccess : Fail(kRuntimeFailure, unreadable);
 }
 
-// SIGTERM and SIGINT end the daemon. The others, which would end it by default, get a line in the log: a terminal that
-// closes, a script that rotates logs and an operator's habit send them.
+// SIGTERM and SIGINT end the daemon. The others, which would end it by default, get a line in the
+// log: a terminal that closes, a script that rotates logs and an operator's habit send them.
 constexpr std::array kSignals{SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 
 bool EndsDaemon(int signal) { return signal == SIGTERM || signal == SIGINT; }
 
-// Makes kSignals wait for WaitForSignal(), in this thread and those that it starts from now on. SIGPIPE is ignored: a
-// write to a connection that is gone fails, and that is all.
+// Makes kSignals wait for WaitForSignal(), in this thread and those that it starts from now on.
+// SIGPIPE is ignored: a write to a connection that is gone fails, and that is all.
 sigset_t BlockSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -134,9 +142,10 @@ sigset_t BlockSignals() {
   return signals;
 }
 
-// Waits for a signal that ends the daemon. Meanwhile takes a snapshot as often as the watchdog wants to hear of us: a
-// daemon whose collector does not answer is not alive.
-int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service, SnapshotSource& snapshots) {
+// Waits for a signal that ends the daemon. Meanwhile takes a snapshot as often as the watchdog
+// wants to hear of us: a daemon whose collector does not answer is not alive.
+int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service,
+                  SnapshotSource& snapshots) {
   for (;;) {
     const auto interval = service.watchdog_interval().value_or(std::chrono::hours(1));
     const auto seconds = std::chrono::floor<std::chrono::seconds>(interval);
@@ -144,8 +153,10 @@ int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service, Snaps
     const int signal = sigtimedwait(&signals, nullptr, &limit);
     if (signal > 0 && EndsDaemon(signal)) return signal;
     if (signal > 0) {
-      spdlog::info("SIG{}: nothing to reload; the web configuration and its files are read again at each connection",
-                   sigabbrev_np(signal));
+      spdlog::info(
+          "SIG{}: nothing to reload; the web configuration and its files are read again at each "
+          "connection",
+          sigabbrev_np(signal));
       continue;
     }
     if (errno != EAGAIN || !service.watchdog_interval()) continue;
@@ -162,13 +173,14 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// One heap for all threads. They allocate little, and heaps of their own would keep what a connection once took: under
-// TLS, 49 MB of resident memory in place of 26.
+// One heap for all threads. They allocate little, and heaps of their own would keep what a
+// connection once took: under TLS, 49 MB of resident memory in place of 26.
 void UseOneHeap() { mallopt(M_ARENA_MAX, 1); }
 
 // As Kubernetes calls it where it tells us, else as the machine calls itself.
 std::string NodeName() {
-  if (const char* const name = std::getenv("NODE_NAME"); name != nullptr && *name != '\0') return name;
+  if (const char* const name = std::getenv("NODE_NAME"); name != nullptr && *name != '\0')
+    return name;
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
@@ -189,8 +201,8 @@ struct WebSecurity {
 void LogStart(const Options& options, const HttpServer& server, const WebSecurity& security) {
   const std::vector<int> ports = server.ports();
   for (size_t i = 0; i < ports.size(); ++i) {
-    spdlog::info("nccl-exporter {} listens at {} (port {}){}", kVersion, server.names()[i], ports[i],
-                 security.tls ? ", TLS" : "");
+    spdlog::info("nccl-exporter {} listens at {} (port {}){}", kVersion, server.names()[i],
+                 ports[i], security.tls ? ", TLS" : "");
   }
   for (const std::string& directory : options.segment_dirs) {
     std::error_code error;
@@ -199,7 +211,9 @@ void LogStart(const Options& options, const HttpServer& server, const WebSecurit
       spdlog::warn("{} is not a directory: it can hold no segments", directory);
     } else {
       const bool is_pattern = directory.ends_with("-*");
-      spdlog::info("{} {}", is_directory || is_pattern ? "watching" : "waiting for segment directory", directory);
+      spdlog::info("{} {}",
+                   is_directory || is_pattern ? "watching" : "waiting for segment directory",
+                   directory);
     }
   }
 }
@@ -213,13 +227,15 @@ int Serve(const Options& options) {
   std::string error;
   const WebSecurity security(options.web_config_file, error);
   if (!error.empty()) return Fail(kRuntimeFailure, error);
-  collector::Collector collector({.directories = options.segment_dirs, .retention = options.retention});
+  collector::Collector collector(
+      {.directories = options.segment_dirs, .retention = options.retention});
   SnapshotSource snapshots([&] { return collector.Snapshot(); });
   ScrapePage scrape_page(snapshots, kSeriesLimit, options.metrics);
   HistoryKeeper history(snapshots);
-  WebPages pages(
-      snapshots, scrape_page, history,
-      {.node_name = NodeName(), .telemetry_path = options.telemetry_path, .start_realtime_ns = collector::Now().realtime_ns});
+  WebPages pages(snapshots, scrape_page, history,
+                 {.node_name = NodeName(),
+                  .telemetry_path = options.telemetry_path,
+                  .start_realtime_ns = collector::Now().realtime_ns});
   HttpHandler handler = [&](const HttpRequest& request) { return pages.Answer(request); };
   const RefusalCounter on_refusal = [&](Refusal refusal) { scrape_page.Count(refusal); };
   std::unique_ptr<WebGuard> guard;

@@ -93,7 +93,8 @@ TEST(MainTest, LivesOnAfterSignalsThatAskForNoEnd) {
 }
 
 TEST(MainTest, TellsSystemdThatItIsReadyAndLives) {
-  const std::string name = "@nccl-exporter-main-test-" + std::to_string(getpid());  // a path would be too long
+  const std::string name =
+      "@nccl-exporter-main-test-" + std::to_string(getpid());  // a path would be too long
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   name.copy(address.sun_path, name.size());
   address.sun_path[0] = '\0';
@@ -135,7 +136,8 @@ TEST(MainTest, WaitsForASegmentDirectoryThatDoesNotExistYet) {
 
 TEST(MainTest, AsksForAPasswordWhereTheWebConfigurationHasOne) {
   const std::string path = TemporaryDirectory() + "/web.yml";
-  std::ofstream(path) << "basic_auth_users: {a: $2b$04$abcdefghijklmnopqrstuuN6tPGcMNGYMDEjNzaPYtKCRf9Kvxvn.}";
+  std::ofstream(path)
+      << "basic_auth_users: {a: $2b$04$abcdefghijklmnopqrstuuN6tPGcMNGYMDEjNzaPYtKCRf9Kvxvn.}";
   Daemon daemon({"--segment.dir=" + TemporaryDirectory(), "--web.config.file=" + path});
   EXPECT_EQ(Get(daemon.port(), "/metrics").status, 401);
   EXPECT_EQ(Get(daemon.port(), "/-/healthy").status, 401);
@@ -165,8 +167,8 @@ TEST(MainTest, ListensAtTheSocketThatSystemdPasses) {
       "import os, socket, sys; s = socket.create_server(('127.0.0.1', 0)); os.dup2(s.fileno(), 3);"
       "os.set_inheritable(3, True); os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()));"
       "os.execv(sys.argv[1], sys.argv[1:])";
-  ChildProcess daemon(
-      {"/usr/bin/python3", "-c", command, kDaemon, "--web.systemd-socket", "--segment.dir=" + TemporaryDirectory()});
+  ChildProcess daemon({"/usr/bin/python3", "-c", command, kDaemon, "--web.systemd-socket",
+                       "--segment.dir=" + TemporaryDirectory()});
   const std::string line = daemon.ReadErrorLine();
   const size_t at = line.find("(port ");
   ASSERT_NE(at, std::string::npos) << line;
@@ -180,11 +182,13 @@ TEST(MainTest, WithoutASocketOfSystemdsThereIsNothingToListenAt) {
 }
 
 TEST(MainTest, ServesLessOnRequestAndWarnsOfWhatTheRulesNeed) {
-  Daemon daemon({"--segment.dir=" + TemporaryDirectory(), "--metrics.disable=nccl_exporter_user_segment*"});
+  Daemon daemon(
+      {"--segment.dir=" + TemporaryDirectory(), "--metrics.disable=nccl_exporter_user_segment*"});
   EXPECT_THAT(daemon.process().ReadErrorLine(), testing::HasSubstr("watching"));
   EXPECT_THAT(daemon.process().ReadErrorLine(),
-              testing::AllOf(testing::HasSubstr("level=warn"),
-                             testing::HasSubstr("that the shipped rules need: nccl_exporter_user_segment")));
+              testing::AllOf(
+                  testing::HasSubstr("level=warn"),
+                  testing::HasSubstr("that the shipped rules need: nccl_exporter_user_segment")));
   const std::string page = Get(daemon.port(), "/metrics").body;
   EXPECT_THAT(page, testing::Not(testing::HasSubstr("nccl_exporter_user_segment")));
   EXPECT_THAT(page, testing::HasSubstr("\nnccl_exporter_limit{limit=\"series\"} 20000\n"));
@@ -207,7 +211,8 @@ TEST(MainTest, APortInUseIsARuntimeFailure) {
 }
 
 TEST(MainTest, BadUsageEndsWithCodeTwo) {
-  for (const char* flag : {"--nonsense", "--web.telemetry-path=", "--segment.retention=soon", "--log.level"}) {
+  for (const char* flag :
+       {"--nonsense", "--web.telemetry-path=", "--segment.retention=soon", "--log.level"}) {
     ChildProcess daemon({kDaemon, flag});
     EXPECT_EQ(daemon.Wait(), 2) << flag;
     EXPECT_THAT(OnlyLine(daemon.ErrorOutput()), testing::StartsWith("nccl-exporter: ")) << flag;
@@ -230,7 +235,10 @@ TEST(MainTest, InflightLooksIntoTheGivenDirectories) {
   std::ofstream(directory + "/wrong.seg") << "this is no segment";
   ChildProcess in_flight({kDaemon, "--segment.dir=" + directory, "inflight"});
   EXPECT_EQ(in_flight.Wait(), 0);
-  EXPECT_THAT(in_flight.Output(), testing::HasSubstr(": 0 communicators, 0 with operations in flight\n1 files cannot be read as segments"));
+  EXPECT_THAT(
+      in_flight.Output(),
+      testing::HasSubstr(
+          ": 0 communicators, 0 with operations in flight\n1 files cannot be read as segments"));
   EXPECT_TRUE(std::filesystem::exists(directory + "/wrong.seg"));
 }
 
@@ -243,7 +251,8 @@ TEST(MainTest, ToolsFailWhereADirectoryCannotBeRead) {
     command.insert(command.end(), tool.begin(), tool.end());
     ChildProcess process(command);
     EXPECT_EQ(process.Wait(), 1) << tool[0];
-    EXPECT_EQ(OnlyLine(process.ErrorOutput()), "nccl-exporter: cannot read " + no_directory + ": Not a directory\n");
+    EXPECT_EQ(OnlyLine(process.ErrorOutput()),
+              "nccl-exporter: cannot read " + no_directory + ": Not a directory\n");
     EXPECT_EQ(process.Output(), "") << tool[0];
   }
 }
@@ -261,14 +270,16 @@ TEST(MainTest, DumpSaysWhyASegmentCannotBeRead) {
 }
 
 TEST(MainTest, DumpOfASegmentThatIsStartingSaysSo) {
-  const std::string empty = TemporaryDirectory() + "/empty.seg", zeros = TemporaryDirectory() + "/zeros.seg";
+  const std::string empty = TemporaryDirectory() + "/empty.seg",
+                    zeros = TemporaryDirectory() + "/zeros.seg";
   std::ofstream{empty};
   std::ofstream{zeros} << std::string(200000, '\0');
   for (const std::string& path : {empty, zeros}) {
     ChildProcess dump({kDaemon, "dump", path});
     EXPECT_EQ(dump.Wait(), 1) << path;
     EXPECT_EQ(OnlyLine(dump.ErrorOutput()),
-              "nccl-exporter: " + path + ": not ready: it was never completed, and no process holds its lock\n");
+              "nccl-exporter: " + path +
+                  ": not ready: it was never completed, and no process holds its lock\n");
     EXPECT_EQ(dump.Output(), "");
   }
 }

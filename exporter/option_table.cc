@@ -35,7 +35,8 @@ bool IsListenAddress(std::string_view address) {
     return inet_pton(AF_INET6, inner.c_str(), &parsed) == 1 && IsPort(address.substr(colon + 1));
   }
   const bool is_host = std::ranges::all_of(host, [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-';
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '-';
   });
   return is_host && IsPort(address.substr(colon + 1));
 }
@@ -46,7 +47,8 @@ bool IsTelemetryPath(std::string_view path) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            std::string_view("/-_.~").find(c) != std::string_view::npos;
   });
-  const bool has_dot_segment = path.find("/.") != std::string_view::npos || path.find("//") != std::string_view::npos;
+  const bool has_dot_segment =
+      path.find("/.") != std::string_view::npos || path.find("//") != std::string_view::npos;
   return path.starts_with('/') && is_plain && !has_dot_segment && !IsWebPath(path);
 }
 
@@ -55,7 +57,10 @@ bool IsAnyText(std::string_view) { return true; }
 bool IsNotEmpty(std::string_view text) { return !text.empty(); }
 
 constexpr std::array<std::pair<std::string_view, LogLevel>, 4> kLogLevels{
-    {{"debug", LogLevel::kDebug}, {"info", LogLevel::kInfo}, {"warn", LogLevel::kWarn}, {"error", LogLevel::kError}}};
+    {{"debug", LogLevel::kDebug},
+     {"info", LogLevel::kInfo},
+     {"warn", LogLevel::kWarn},
+     {"error", LogLevel::kError}}};
 constexpr std::array<std::pair<std::string_view, LogFormat>, 2> kLogFormats{
     {{"logfmt", LogFormat::kLogfmt}, {"json", LogFormat::kJson}}};
 
@@ -106,43 +111,51 @@ bool ChangeMetrics(const std::string& value, Options& options, std::string& comp
 
 constexpr std::array<OptionRow, 13> kOptions{{
     {"--web.listen-address", ":9828",
-     "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given several times.",
+     "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
+     "several times.",
      FlagTakes::kValues, StoreChecked<&Options::listen_addresses, IsListenAddress>},
     {"--web.telemetry-path", "/metrics", "Path of the metrics.", FlagTakes::kValue,
      StoreChecked<&Options::telemetry_path, IsTelemetryPath>},
     {"--web.config.file", "",
-     "File with TLS, passwords and headers, in the format of the Prometheus exporter-toolkit. Read again when it "
+     "File with TLS, passwords and headers, in the format of the Prometheus exporter-toolkit. Read "
+     "again when it "
      "changes.",
      FlagTakes::kValue, StoreChecked<&Options::web_config_file, IsAnyText>},
-    {"--web.systemd-socket", "", "Listen at the sockets that systemd passes, instead of --web.listen-address.",
+    {"--web.systemd-socket", "",
+     "Listen at the sockets that systemd passes, instead of --web.listen-address.",
      FlagTakes::kNothing, StoreSwitch<&Options::uses_systemd_socket>},
     {"--segment.dir", "/run/nccl-exporter, /dev/shm/nccl-exporter, /dev/shm/nccl-exporter-*",
-     "Directory of the plugin's segments. May be given several times; need not exist yet. A path that ends with -* "
+     "Directory of the plugin's segments. May be given several times; need not exist yet. A path "
+     "that ends with -* "
      "means one private directory per user, with the user's number in place of *.",
      FlagTakes::kValues, StoreChecked<&Options::segment_dirs, IsNotEmpty>},
     {"--segment.retention", "5m",
-     "How long the metrics of an ended process or communicator are still served: seconds, or a duration like 1h30m.",
+     "How long the metrics of an ended process or communicator are still served: seconds, or a "
+     "duration like 1h30m.",
      FlagTakes::kValue, StoreDuration<&Options::retention>},
     {"--metrics.disable", "",
-     "Leave out families: a name, the beginning of names followed by *, or `histograms`. May be given several times.",
+     "Leave out families: a name, the beginning of names followed by *, or `histograms`. May be "
+     "given several times.",
      FlagTakes::kValues, ChangeMetrics<&MetricFilter::Disable>},
     {"--metrics.drop-label", "",
-     "Leave out a label; series that differ only in this label are merged. May be given several times.",
+     "Leave out a label; series that differ only in this label are merged. May be given several "
+     "times.",
      FlagTakes::kValues, ChangeMetrics<&MetricFilter::DropLabel>},
     {"--metrics.duration-bounds", "0.000015,0.00006,0.00024,0.001,0.004,0.016,0.0625,0.25,1,4",
-     "Bounds of the classic buckets of durations, in seconds. Each moves to the nearest bound of the segment; these "
+     "Bounds of the classic buckets of durations, in seconds. Each moves to the nearest bound of "
+     "the segment; these "
      "bounds are 9 % apart. At most 16, or none.",
      FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetDurationBounds>},
     {"--metrics.bandwidth-bounds", "134e6,537e6,2.15e9,8.6e9,17e9,34e9,69e9,137e9,275e9,1.1e12",
-     "Bounds of the classic buckets of bus bandwidth, in bytes per second, in the same way.", FlagTakes::kValue,
-     ChangeMetrics<&MetricFilter::SetBandwidthBounds>},
+     "Bounds of the classic buckets of bus bandwidth, in bytes per second, in the same way.",
+     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetBandwidthBounds>},
     {"--metrics.native-schema", "3",
-     "Resolution of native histograms: schema 3 (buckets 9 % wide), 2, 1, 0 (a factor 2), or off.", FlagTakes::kValue,
-     ChangeMetrics<&MetricFilter::SetNativeSchema>},
-    {"--log.level", "info", "Least severe message to log: debug, info, warn or error.", FlagTakes::kValue,
-     StoreNamed<&Options::log_level, kLogLevels>},
-    {"--log.format", "logfmt", "Format of the log, on standard error: logfmt or json.", FlagTakes::kValue,
-     StoreNamed<&Options::log_format, kLogFormats>},
+     "Resolution of native histograms: schema 3 (buckets 9 % wide), 2, 1, 0 (a factor 2), or off.",
+     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetNativeSchema>},
+    {"--log.level", "info", "Least severe message to log: debug, info, warn or error.",
+     FlagTakes::kValue, StoreNamed<&Options::log_level, kLogLevels>},
+    {"--log.format", "logfmt", "Format of the log, on standard error: logfmt or json.",
+     FlagTakes::kValue, StoreNamed<&Options::log_format, kLogFormats>},
 }};
 
 }  // namespace nccl_exporter::exporter

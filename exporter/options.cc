@@ -25,7 +25,8 @@ std::vector<std::string> SplitList(std::string_view list) {
 
 std::vector<std::string> DefaultsOf(const OptionRow& row) {
   if (row.default_value.empty()) return {};
-  return row.takes == FlagTakes::kValues ? SplitList(row.default_value) : std::vector{std::string(row.default_value)};
+  return row.takes == FlagTakes::kValues ? SplitList(row.default_value)
+                                         : std::vector{std::string(row.default_value)};
 }
 
 void StoreAll(const Values& values, Options& options, std::string& error) {
@@ -33,7 +34,8 @@ void StoreAll(const Values& values, Options& options, std::string& error) {
     for (const std::string& value : values[i]) {
       std::string complaint(kOptions[i].help);
       if (kOptions[i].store(value, options, complaint)) continue;
-      error = "invalid value '" + value + "' of " + std::string(kOptions[i].name) + ": " + complaint;
+      error =
+          "invalid value '" + value + "' of " + std::string(kOptions[i].name) + ": " + complaint;
       return;
     }
   }
@@ -54,26 +56,31 @@ void AddOptions(CLI::App& app, Values& values) {
   }
 }
 
-// Flags of `cardinality`. If one is given, a synthetic node of that shape is counted instead of this node.
+// Flags of `cardinality`. If one is given, a synthetic node of that shape is counted instead of
+// this node.
 CLI::App* AddCardinality(CLI::App& app, NodeShape& shape) {
   constexpr int kMostRanks = 64;
   constexpr int kMostCommunicators = 1000;
-  CLI::App* command = app.add_subcommand(
-      "cardinality",
-      "Print the series and bytes of a scrape: of this node, from --segment.dir, or of a node with the given shape.");
+  CLI::App* command = app.add_subcommand("cardinality",
+                                         "Print the series and bytes of a scrape: of this node, "
+                                         "from --segment.dir, or of a node with the given shape.");
   command->fallthrough();
-  command->add_option("--ranks", shape.ranks, "Ranks on the node.")->check(CLI::Range(1, kMostRanks));
+  command->add_option("--ranks", shape.ranks, "Ranks on the node.")
+      ->check(CLI::Range(1, kMostRanks));
   command->add_option("--communicators", shape.communicators, "Communicators of each rank.")
       ->check(CLI::Range(1, kMostCommunicators));
   command->add_option("--p2p", shape.point_to_point, "Number of these that only send and receive.")
       ->check(CLI::Range(0, kMostCommunicators));
-  command->add_option("--collectives", shape.collectives, "Number of collectives that each of the others uses.")
+  command
+      ->add_option("--collectives", shape.collectives,
+                   "Number of collectives that each of the others uses.")
       ->check(CLI::Range(1, kCollectivesOfShape));
   return command;
 }
 
 bool HasFlags(const CLI::App& command) {
-  return std::ranges::any_of(command.get_options(), [](const CLI::Option* option) { return option->count() > 0; });
+  return std::ranges::any_of(command.get_options(),
+                             [](const CLI::Option* option) { return option->count() > 0; });
 }
 
 // CLI11's messages, which may take several lines, as one.
@@ -92,26 +99,31 @@ std::vector<std::string> SortNames() {
 }  // namespace
 
 Options ParseOptions(int argc, const char* const* argv, std::string& error) {
-  CLI::App app("Serves metrics of the NCCL communicators on this node to Prometheus.", "nccl-exporter");
+  CLI::App app("Serves metrics of the NCCL communicators on this node to Prometheus.",
+               "nccl-exporter");
   Options options;
   Values values;
   AddOptions(app, values);
-  app.set_version_flag("--version", "nccl-exporter " + std::string(kVersion), "Print the version and exit.");
+  app.set_version_flag("--version", "nccl-exporter " + std::string(kVersion),
+                       "Print the version and exit.");
   app.set_help_flag("-h,--help", "Print this help and exit.");
   app.require_subcommand(0, 1);
   CLI::App* dump = app.add_subcommand("dump", "Print a segment as text.");
   dump->add_option("SEGMENT", options.dump_segment, "File to print.")->required();
-  CLI::App* in_flight = app.add_subcommand("inflight", "Print which rank is in which collective, from --segment.dir.");
-  CLI::App* top = app.add_subcommand("top", "Show the current state of the ranks in a terminal, from --segment.dir.");
-  top->add_flag("--once", options.is_once,
-                "Print one screen after a second and exit. Without a terminal this is the default.");
+  CLI::App* in_flight = app.add_subcommand(
+      "inflight", "Print which rank is in which collective, from --segment.dir.");
+  CLI::App* top = app.add_subcommand(
+      "top", "Show the current state of the ranks in a terminal, from --segment.dir.");
+  top->add_flag(
+      "--once", options.is_once,
+      "Print one screen after a second and exit. Without a terminal this is the default.");
   top->add_option("--sort", options.sort, "Order of the ranks.")
       ->check(CLI::IsMember(SortNames()))
       ->default_str("rank");
   NodeShape shape;
   const CLI::App* cardinality = AddCardinality(app, shape);
-  CLI::App* catalogue =
-      app.add_subcommand("catalogue", "Print families, causes of loss, reasons and flags as JSON, for scripts.");
+  CLI::App* catalogue = app.add_subcommand(
+      "catalogue", "Print families, causes of loss, reasons and flags as JSON, for scripts.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

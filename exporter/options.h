@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options, the values of a command line of nccl-exporter, and the table of its flags. For the first thread, before
-// others start.
+// Options, the values of a command line of nccl-exporter, and the table of its flags. For the first
+// thread, before others start.
 #pragma once
 
 #include <array>
@@ -31,11 +31,12 @@ enum class LogFormat : uint8_t { kLogfmt, kJson };
 
 struct Options {
   Command command = Command::kServe;
-  std::string text;                // of kPrint
-  std::string dump_segment;        // of kDump
-  bool is_once = false;            // of kTop
-  std::string sort = "rank";       // of kTop: one of kTopSorts
-  std::optional<NodeShape> shape;  // of kCardinality; without it, the segments in segment_dirs are counted
+  std::string text;           // of kPrint
+  std::string dump_segment;   // of kDump
+  bool is_once = false;       // of kTop
+  std::string sort = "rank";  // of kTop: one of kTopSorts
+  std::optional<NodeShape>
+      shape;  // of kCardinality; without it, the segments in segment_dirs are counted
 
   std::vector<std::string> listen_addresses;
   std::string telemetry_path;
@@ -48,7 +49,8 @@ struct Options {
   LogFormat log_format = LogFormat::kLogfmt;
 };
 
-// The values of a command line. If it is wrong, `error` is one line with the reason, and the result has no meaning.
+// The values of a command line. If it is wrong, `error` is one line with the reason, and the result
+// has no meaning.
 Options ParseOptions(int argc, const char* const* argv, std::string& error);
 
 enum class FlagTakes : uint8_t {
@@ -63,7 +65,8 @@ struct OptionRow {
   std::string_view default_value;
   std::string_view help;
   FlagTakes takes;
-  // False if the flag cannot have `value`. Then `complaint`, which is the help, may be replaced by the reason.
+  // False if the flag cannot have `value`. Then `complaint`, which is the help, may be replaced by
+  // the reason.
   bool (*store)(const std::string& value, Options& options, std::string& complaint);
 };
 

@@ -42,7 +42,8 @@ TEST(OptionsTest, DefaultsAreThoseOfTheTable) {
   EXPECT_THAT(options.listen_addresses, testing::ElementsAre(":9828"));
   EXPECT_EQ(options.telemetry_path, "/metrics");
   EXPECT_THAT(options.segment_dirs,
-              testing::ElementsAre("/run/nccl-exporter", "/dev/shm/nccl-exporter", "/dev/shm/nccl-exporter-*"));
+              testing::ElementsAre("/run/nccl-exporter", "/dev/shm/nccl-exporter",
+                                   "/dev/shm/nccl-exporter-*"));
   EXPECT_EQ(options.web_config_file, "");
   EXPECT_FALSE(options.uses_systemd_socket);
   EXPECT_EQ(options.retention, 5min);
@@ -59,8 +60,9 @@ TEST(OptionsTest, DefaultBoundsOfHistogramsAreThoseOfTheContract) {
 
 TEST(OptionsTest, MetricsAreSwitchedOffOneByOne) {
   const MetricFilter metrics =
-      Parsed({"--metrics.disable=histograms", "--metrics.disable", "nccl_p2p_*", "--metrics.drop-label=size",
-              "--metrics.drop-label=comm_name", "--metrics.duration-bounds=0.001,0.01", "--metrics.native-schema=off"})
+      Parsed({"--metrics.disable=histograms", "--metrics.disable", "nccl_p2p_*",
+              "--metrics.drop-label=size", "--metrics.drop-label=comm_name",
+              "--metrics.duration-bounds=0.001,0.01", "--metrics.native-schema=off"})
           .metrics;
   EXPECT_FALSE(metrics.Serves("nccl_collective_duration_seconds"));
   EXPECT_FALSE(metrics.Serves("nccl_p2p_send_bytes_total"));
@@ -74,7 +76,8 @@ TEST(OptionsTest, MetricsAreSwitchedOffOneByOne) {
 
 TEST(OptionsTest, WhatCannotBeSwitchedOffIsAnsweredWithTheNearest) {
   EXPECT_EQ(ErrorOf({"--metrics.drop-label=pot"}),
-            "invalid value 'pot' of --metrics.drop-label: 'pot' is no label that can be dropped; the nearest is "
+            "invalid value 'pot' of --metrics.drop-label: 'pot' is no label that can be dropped; "
+            "the nearest is "
             "pod");
   EXPECT_THAT(ErrorOf({"--metrics.disable=nccl_process_alife"}),
               testing::HasSubstr("the nearest is nccl_process_alive"));
@@ -86,7 +89,8 @@ TEST(OptionsTest, CardinalityIsOfThisNodeUnlessAShapeIsGiven) {
   EXPECT_FALSE(here.shape.has_value());
   EXPECT_FALSE(here.metrics.Keeps("size"));
   EXPECT_THAT(here.segment_dirs, testing::ElementsAre("/a"));
-  const Options made_up = Parsed({"--metrics.disable=histograms", "cardinality", "--ranks=4", "--collectives", "2"});
+  const Options made_up =
+      Parsed({"--metrics.disable=histograms", "cardinality", "--ranks=4", "--collectives", "2"});
   ASSERT_TRUE(made_up.shape.has_value());
   EXPECT_EQ(made_up.shape->ranks, 4);
   EXPECT_EQ(made_up.shape->communicators, NodeShape().communicators);
@@ -96,10 +100,12 @@ TEST(OptionsTest, CardinalityIsOfThisNodeUnlessAShapeIsGiven) {
 
 TEST(OptionsTest, GivenValuesReplaceTheDefaults) {
   const Options options =
-      Parsed({"--web.listen-address", "127.0.0.1:1", "--web.listen-address=localhost:2", "--web.telemetry-path=/m",
-              "--segment.dir=/a", "--segment.dir", "/b,c", "--segment.retention=90", "--log.level=debug",
-              "--log.format=json", "--web.listen-address=[::1]:3", "--web.config.file=w.yml", "--web.systemd-socket"});
-  EXPECT_THAT(options.listen_addresses, testing::ElementsAre("127.0.0.1:1", "localhost:2", "[::1]:3"));
+      Parsed({"--web.listen-address", "127.0.0.1:1", "--web.listen-address=localhost:2",
+              "--web.telemetry-path=/m", "--segment.dir=/a", "--segment.dir", "/b,c",
+              "--segment.retention=90", "--log.level=debug", "--log.format=json",
+              "--web.listen-address=[::1]:3", "--web.config.file=w.yml", "--web.systemd-socket"});
+  EXPECT_THAT(options.listen_addresses,
+              testing::ElementsAre("127.0.0.1:1", "localhost:2", "[::1]:3"));
   EXPECT_EQ(options.web_config_file, "w.yml");
   EXPECT_TRUE(options.uses_systemd_socket);
   EXPECT_EQ(options.telemetry_path, "/m");
@@ -112,12 +118,14 @@ TEST(OptionsTest, GivenValuesReplaceTheDefaults) {
 TEST(OptionsTest, BadValuesAreNamedInOneLine) {
   const std::vector<std::pair<const char*, std::vector<const char*>>> cases{
       {"--web.listen-address",
-       {"9828", "host", ":65536", ":-1", ":", "a b:1", "::1:9828", "[::1]", "[::g]:1", "[1.2.3.4]:1", ":80s", ""}},
+       {"9828", "host", ":65536", ":-1", ":", "a b:1", "::1:9828", "[::1]", "[::g]:1",
+        "[1.2.3.4]:1", ":80s", ""}},
       {"--web.telemetry-path",
-       {"metrics", "/", "", "/-/ready", "/-/healthy", "/api/v1/node", "/page.js", "/a?b", "/a#b", "/a b", "/a//b",
-        "/../a", "/a%20"}},
+       {"metrics", "/", "", "/-/ready", "/-/healthy", "/api/v1/node", "/page.js", "/a?b", "/a#b",
+        "/a b", "/a//b", "/../a", "/a%20"}},
       {"--segment.dir", {""}},
-      {"--segment.retention", {"", "-1", "5 m", "5x", "m", "1m1h", "1m1m", "1.5h", "9999d", "99999999999999999999"}},
+      {"--segment.retention",
+       {"", "-1", "5 m", "5x", "m", "1m1h", "1m1m", "1.5h", "9999d", "99999999999999999999"}},
       {"--metrics.disable", {"", "nccl", "x*", "nccl_*_total"}},
       {"--metrics.drop-label", {"", "le", "reason", "hostname"}},
       {"--metrics.duration-bounds", {"", "0", "2,1", "1s", "none,1"}},
@@ -188,7 +196,9 @@ TEST(OptionsTest, VersionGoesToStandardOutput) {
   EXPECT_EQ(Parsed({"--version"}).text, "nccl-exporter 0.1.0\n");
 }
 
-TEST(OptionsTest, CatalogueIsACommand) { EXPECT_EQ(Parsed({"catalogue"}).command, Command::kCatalogue); }
+TEST(OptionsTest, CatalogueIsACommand) {
+  EXPECT_EQ(Parsed({"catalogue"}).command, Command::kCatalogue);
+}
 
 TEST(DurationTextTest, ReadsPrometheusDurationsAndSeconds) {
   EXPECT_EQ(ParseDuration("0"), 0s);
@@ -200,8 +210,8 @@ TEST(DurationTextTest, ReadsPrometheusDurationsAndSeconds) {
 }
 
 TEST(DurationTextTest, RefusesEverythingElse) {
-  for (const char* text : {"", "s", "5m5", "1s1h", "1m1m", "+5", "-5", " 5", "5 ", "1.5", "0x10", "366d", "365d1ms",
-                           "18446744073709551616"}) {
+  for (const char* text : {"", "s", "5m5", "1s1h", "1m1m", "+5", "-5", " 5", "5 ", "1.5", "0x10",
+                           "366d", "365d1ms", "18446744073709551616"}) {
     EXPECT_EQ(ParseDuration(text), std::nullopt) << text;
   }
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// ServiceNotifier, the messages of a service of Type=notify to systemd: ready, stopping, alive. For one thread.
+// ServiceNotifier, the messages of a service of Type=notify to systemd: ready, stopping, alive. For
+// one thread.
 //
-// The protocol is that of sd_notify(3): datagrams of assignments to a Unix socket. libsystemd is not needed for them.
+// The protocol is that of sd_notify(3): datagrams of assignments to a Unix socket. libsystemd is
+// not needed for them.
 #pragma once
 
 #include <sys/socket.h>
@@ -22,8 +24,8 @@ namespace nccl_exporter::exporter {
 // Without systemd every function does nothing.
 class ServiceNotifier {
  public:
-  // Removes $NOTIFY_SOCKET, $WATCHDOG_USEC and $WATCHDOG_PID from the environment. Call before other threads start,
-  // because no thread may read the environment meanwhile.
+  // Removes $NOTIFY_SOCKET, $WATCHDOG_USEC and $WATCHDOG_PID from the environment. Call before
+  // other threads start, because no thread may read the environment meanwhile.
   ServiceNotifier();
   ~ServiceNotifier();
   ServiceNotifier(const ServiceNotifier&) = delete;
@@ -33,7 +35,8 @@ class ServiceNotifier {
   void Stopping() const { Send("STOPPING=1"); }
   void Alive() const { Send("WATCHDOG=1"); }
 
-  // How often Alive() is due: half of the time that systemd waits for it. Nothing: systemd does not wait for it.
+  // How often Alive() is due: half of the time that systemd waits for it. Nothing: systemd does not
+  // wait for it.
   std::optional<std::chrono::nanoseconds> watchdog_interval() const { return watchdog_interval_; }
 
  private:

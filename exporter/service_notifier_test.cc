@@ -18,7 +18,8 @@ namespace {
 // Receives at an abstract name, or at a path.
 class Receiver {
  public:
-  explicit Receiver(const std::string& name) : name_(name), socket_(socket(AF_UNIX, SOCK_DGRAM, 0)) {
+  explicit Receiver(const std::string& name)
+      : name_(name), socket_(socket(AF_UNIX, SOCK_DGRAM, 0)) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path, name.data(), name.size());

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time of an API call as the payload of its handle, so that a call needs no table. Any thread.
 //
-// A payload has 44 bits of units of 1024 ns since the plugin started, so it comes round after 208 days: two halves of
-// 2^43 units. `half_` is the half that the latest call was in, counted from the start. A call that is asked for lies in
-// that half or in the one before: it is at most 104 days old.
+// A payload has 44 bits of units of 1024 ns since the plugin started, so it comes round after 208
+// days: two halves of 2^43 units. `half_` is the half that the latest call was in, counted from the
+// start. A call that is asked for lies in that half or in the one before: it is at most 104 days
+// old.
 #pragma once
 
 #include <cstdint>

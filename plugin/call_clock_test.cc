@@ -18,7 +18,9 @@ class CallClockTest : public testing::Test {
   void SetUp() override { clock_.Open(kStartNs); }
 
   // The payload of a call that is made that many units after the start.
-  uint64_t CallAt(uint64_t units) { return clock_.PayloadOf(kStartNs + units * kUnitNs) & kPayloadMask; }
+  uint64_t CallAt(uint64_t units) {
+    return clock_.PayloadOf(kStartNs + units * kUnitNs) & kPayloadMask;
+  }
   // Units after the start, as the payload says; ~0 if that is not known.
   uint64_t UnitsOf(uint64_t payload) {
     uint64_t call_ns = 0;

@@ -5,7 +5,8 @@ namespace nccl_exporter::plugin {
 
 // Starts.
 
-void Callbacks::FreezeMask(Sampler& sampler, Function function, bool is_captured, void* context, void* call_group) {
+void Callbacks::FreezeMask(Sampler& sampler, Function function, bool is_captured, void* context,
+                           void* call_group) {
   const FreezingCall call = is_captured                   ? FreezingCall::kOther
                             : function == Function::kSend ? FreezingCall::kSend
                                                           : FreezingCall::kRecv;
@@ -13,14 +14,16 @@ void Callbacks::FreezeMask(Sampler& sampler, Function function, bool is_captured
   const bool is_in_group = communicators_.IsOurs(group) && group.Kind() == HandleKind::kGroupApi;
   const Communicator* first = communicators_.OwnerOf(is_in_group ? group : Handle::From(context));
   constexpr uint64_t kUnknown = 1;
-  process_.samplers().Freeze(sampler, call, first != nullptr ? first->call_groups().changes_at_end() : kUnknown);
+  process_.samplers().Freeze(sampler, call,
+                             first != nullptr ? first->call_groups().changes_at_end() : kUnknown);
 }
 
-// The stop of its event is that of the host's call (2.30.7 ce_coll.cc :1361-1408, ncclLaunchCeColl). NCCL hands it to
-// the streams that order the communicator's kernels (enqueue.cc, ncclLaunchPrepare), so that it is over once a later
-// one has run. It is a launch of its own, for operations are ordered by their launches.
-void* Callbacks::StartCopyEngineTask(void* context, Function function, uint64_t count, uint32_t element_bytes,
-                                     void* call) {
+// The stop of its event is that of the host's call (2.30.7 ce_coll.cc :1361-1408,
+// ncclLaunchCeColl). NCCL hands it to the streams that order the communicator's kernels
+// (enqueue.cc, ncclLaunchPrepare), so that it is over once a later one has run. It is a launch of
+// its own, for operations are ordered by their launches.
+void* Callbacks::StartCopyEngineTask(void* context, Function function, uint64_t count,
+                                     uint32_t element_bytes, void* call) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
@@ -29,8 +32,10 @@ void* Callbacks::StartCopyEngineTask(void* context, Function function, uint64_t 
   if (!DateCall(Handle::From(call), &start)) return unfollowed;
   start.is_replay = false;  // NCCL announces none
   start.is_untimed = true;
-  start.message_bytes = MessageBytes(function, count, element_bytes, communicators_.RanksOf(from, *communicator));
-  if (communicator->FollowsOperations()) start.launch = communicator->OpenLaunch() & Handle::kTicketMask;
+  start.message_bytes =
+      MessageBytes(function, count, element_bytes, communicators_.RanksOf(from, *communicator));
+  if (communicator->FollowsOperations())
+    start.launch = communicator->OpenLaunch() & Handle::kTicketMask;
   start.launch_is_followed = start.launch != 0;
   communicator->StartOperation(start);
   if (start.launch != 0) communicator->CloseLaunch(start.launch);
@@ -39,7 +44,8 @@ void* Callbacks::StartCopyEngineTask(void* context, Function function, uint64_t 
 
 void* Callbacks::RefuseChannel(Handle task, uint32_t channel) {
   if (communicators_.Fits(task, HandleKind::kUnfollowed)) return nullptr;
-  process_.CountLoss(channel >= Handle::kMaxChannels ? Loss::kChannelOutOfRange : Loss::kUnknownHandle);
+  process_.CountLoss(channel >= Handle::kMaxChannels ? Loss::kChannelOutOfRange
+                                                     : Loss::kUnknownHandle);
   return nullptr;
 }
 
@@ -63,7 +69,8 @@ void* Callbacks::StartKernelPhase(void* channel, uint32_t phase, uint64_t gpu_ns
   if (handle.bits == 0) return nullptr;  // its channel was refused
   Communicator* communicator = communicators_.Owner(handle, HandleKind::kKernelChannel);
   if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle), nullptr;
-  const bool is_followed = communicator->parts().StartPhase(handle.Ticket(), handle.Channel(), phase, gpu_ns);
+  const bool is_followed =
+      communicator->parts().StartPhase(handle.Ticket(), handle.Channel(), phase, gpu_ns);
   return is_followed ? handle.As(HandleKind::kKernelPhase).Pointer() : nullptr;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Callbacks of NCCL once their arguments are in one form, from the group of calls to the stop of a channel. Any thread;
-// none locks, allocates, logs or makes a system call.
+// Callbacks of NCCL once their arguments are in one form, from the group of calls to the stop of a
+// channel. Any thread; none locks, allocates, logs or makes a system call.
 //
-// Those of every collective are inline, so that each is one function together with the entry in the table that NCCL
-// calls; what is rare is called out of line. Nothing in here returns an error to NCCL: an event that is dropped is
-// counted, and has nullptr for its handle.
+// Those of every collective are inline, so that each is one function together with the entry in the
+// table that NCCL calls; what is rare is called out of line. Nothing in here returns an error to
+// NCCL: an event that is dropped is counted, and has nullptr for its handle.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ struct TaskOrigin {
 // Made for one callback.
 class Callbacks {
  public:
-  explicit Callbacks(Process& process) : process_(process), communicators_(process.communicators()) {}
+  explicit Callbacks(Process& process)
+      : process_(process), communicators_(process.communicators()) {}
 
   // Each start returns the handle for NCCL, or nullptr when the event is dropped.
   void* StartCallGroup(void* context, int depth);
@@ -36,7 +37,8 @@ class Callbacks {
   void* StartLaunch(void* context);
   void* StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
                   uint32_t element_bytes, void* call, void* launch);
-  void* StartCopyEngineTask(void* context, Function function, uint64_t count, uint32_t element_bytes, void* call);
+  void* StartCopyEngineTask(void* context, Function function, uint64_t count,
+                            uint32_t element_bytes, void* call);
   // With a GPU time (API v4 and later), or dated here.
   template <bool kHasTimeStamp>
   void* StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns);
@@ -56,9 +58,11 @@ class Callbacks {
     return communicator;
   }
   // Before a call that must not see a change of the mask.
-  [[gnu::cold]] void FreezeMask(Sampler& sampler, Function function, bool is_captured, void* context, void* call_group);
+  [[gnu::cold]] void FreezeMask(Sampler& sampler, Function function, bool is_captured,
+                                void* context, void* call_group);
   static void PlaceInSymmetricPlan(OperationStart& start, const Communicator& communicator);
-  // Fills in when the call was made. False if the call is being captured at this moment: nothing is handed to the GPU.
+  // Fills in when the call was made. False if the call is being captured at this moment: nothing is
+  // handed to the GPU.
   bool DateCall(Handle call, OperationStart* start);
   void* RefuseChannel(Handle task, uint32_t channel);
   void StopOther(Handle handle);
@@ -78,13 +82,15 @@ inline void* Callbacks::StartCallGroup(void* context, int depth) {
   return group.Pointer();
 }
 
-inline void* Callbacks::StartCall(void* context, Function function, bool is_captured, void* call_group) {
+inline void* Callbacks::StartCall(void* context, Function function, bool is_captured,
+                                  void* call_group) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
   communicator->recorder().CountCall(function);
   Sampler* sampler = communicator->call_groups().sampler();
-  if (sampler != nullptr && (is_captured || TraitsOf(function).is_point_to_point) && !sampler->IsFrozen()) {
+  if (sampler != nullptr && (is_captured || TraitsOf(function).is_point_to_point) &&
+      !sampler->IsFrozen()) {
     FreezeMask(*sampler, function, is_captured, context, call_group);
   }
   communicator->NoteCall(is_captured);
@@ -111,7 +117,8 @@ inline void* Callbacks::StartLaunch(void* context) {
   if (communicator == nullptr) return nullptr;
   process_.CheckMask(from.Slot());
   const bool is_alone = kHasCallEvents && !process_.host_announcements().ArePossible();
-  const uint64_t ticket = communicator->FollowsOperations() ? communicator->OpenLaunch(is_alone) : 0;
+  const uint64_t ticket =
+      communicator->FollowsOperations() ? communicator->OpenLaunch(is_alone) : 0;
   return from.With(ticket != 0 ? HandleKind::kGroup : HandleKind::kUnfollowed, ticket).Pointer();
 }
 
@@ -132,10 +139,12 @@ inline bool Callbacks::DateCall(Handle call, OperationStart* start) {
   return true;
 }
 
-// All kernel events of a symmetric plan are its first task's, which announces its channels; the other tasks announce
-// none. A captured plan announces the same and has no kernel events at all (2.31.2 plugin/profiler.cc :598-604,
-// profilerPostPlanWorkSym; scheduler/symmetric_sched.cc :293-296). A task whose call is not known may be a replay.
-inline void Callbacks::PlaceInSymmetricPlan(OperationStart& start, const Communicator& communicator) {
+// All kernel events of a symmetric plan are its first task's, which announces its channels; the
+// other tasks announce none. A captured plan announces the same and has no kernel events at all
+// (2.31.2 plugin/profiler.cc :598-604, profilerPostPlanWorkSym; scheduler/symmetric_sched.cc
+// :293-296). A task whose call is not known may be a replay.
+inline void Callbacks::PlaceInSymmetricPlan(OperationStart& start,
+                                            const Communicator& communicator) {
   if (!communicator.ReadsKernels()) return;
   start.is_untimed |= start.is_replay || !start.call_is_bound;
   if (start.channels != 0) return;
@@ -143,8 +152,9 @@ inline void Callbacks::PlaceInSymmetricPlan(OperationStart& start, const Communi
   start.is_untimed |= !start.is_carried;
 }
 
-inline void* Callbacks::StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
-                                  uint32_t element_bytes, void* call, void* launch) {
+inline void* Callbacks::StartTask(void* context, OperationStart& start, const TaskOrigin& origin,
+                                  uint64_t count, uint32_t element_bytes, void* call,
+                                  void* launch) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
@@ -163,21 +173,26 @@ inline void* Callbacks::StartTask(void* context, OperationStart& start, const Ta
     if (kind == HandleKind::kGroup) start.launch = group.Ticket();
   }
   if (start.is_symmetric) PlaceInSymmetricPlan(start, *communicator);
-  start.message_bytes = MessageBytes(start.function, count, element_bytes, communicators_.RanksOf(from, *communicator));
+  start.message_bytes = MessageBytes(start.function, count, element_bytes,
+                                     communicators_.RanksOf(from, *communicator));
   start.is_to_self = start.peer >= 0 && start.peer == communicator->rank();
   start.has_no_parts = start.is_to_self && communicator->source() == TimingSource::kProxy;
   const uint64_t ticket = communicator->StartOperation(start);
-  return from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket).Pointer();
+  return from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket)
+      .Pointer();
 }
 
 // The progress thread.
 
 template <bool kHasTimeStamp>
-[[gnu::always_inline]] inline void* Callbacks::StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns) {
+[[gnu::always_inline]] inline void* Callbacks::StartKernelChannel(void* task, uint32_t channel,
+                                                                  uint64_t gpu_ns) {
   const Handle handle = Handle::From(task);
   Communicator* communicator = communicators_.Owner(handle, HandleKind::kOperation);
-  if (communicator == nullptr || channel >= Handle::kMaxChannels) return RefuseChannel(handle, channel);
-  if (communicator->source() == TimingSource::kProxy) return nullptr;  // the mask was changed by someone else
+  if (communicator == nullptr || channel >= Handle::kMaxChannels)
+    return RefuseChannel(handle, channel);
+  if (communicator->source() == TimingSource::kProxy)
+    return nullptr;  // the mask was changed by someone else
   if constexpr (!kHasTimeStamp) gpu_ns = NowNs();
   if (!communicator->parts().StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
   return Handle{handle.As(HandleKind::kKernelChannel).bits | channel}.Pointer();
@@ -194,11 +209,13 @@ template <bool kHasTimeStamp>
 [[gnu::always_inline]] inline void Callbacks::Stop(void* pointer) {
   const Handle handle = Handle::From(pointer);
   const HandleKind kind = communicators_.KindOf(handle);
-  if (kind == HandleKind::kOperation || kind == HandleKind::kCall) return;  // "handed over", not "done"
+  if (kind == HandleKind::kOperation || kind == HandleKind::kCall)
+    return;  // "handed over", not "done"
   if (kind != HandleKind::kKernelChannel) return StopOther(handle);
   Communicator* communicator = communicators_.OwnerOf(handle);
   if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle);
-  if constexpr (!kHasTimeStamp) communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), NowNs());
+  if constexpr (!kHasTimeStamp)
+    communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), NowNs());
   communicator->parts().StopChannel(handle.Ticket(), handle.Channel());
 }
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of the threads that capture graphs: they show whether a captured operation is announced by its capture or by
-// a replay. Any thread.
+// Numbers of the threads that capture graphs: they show whether a captured operation is announced
+// by its capture or by a replay. Any thread.
 //
-// A plan without proxy operations is announced at its capture, by the thread that captures, and never again (2.30.7
-// src/enqueue.cc, ncclLaunchKernelAfter_NoCuda). One with proxy operations is announced at each replay, by a host
-// function, on a thread of the CUDA driver. Only a replay is work of the GPU. The stop of the GroupApi event does not
-// part the two: where groups are nested, a group within may stop the event, and the outer one announces later (2.28.3
-// to 2.31.2: ncclEnqueueCheck counts its own groups in profilerGroupDepth, ncclGroupStart does not).
-// A non-blocking communicator announces on a thread of NCCL's, also at the capture: there, one operation too many is
-// counted for each captured call without proxy operations.
+// A plan without proxy operations is announced at its capture, by the thread that captures, and
+// never again (2.30.7 src/enqueue.cc, ncclLaunchKernelAfter_NoCuda). One with proxy operations is
+// announced at each replay, by a host function, on a thread of the CUDA driver. Only a replay is
+// work of the GPU. The stop of the GroupApi event does not part the two: where groups are nested, a
+// group within may stop the event, and the outer one announces later (2.28.3 to 2.31.2:
+// ncclEnqueueCheck counts its own groups in profilerGroupDepth, ncclGroupStart does not).
+// A non-blocking communicator announces on a thread of NCCL's, also at the capture: there, one
+// operation too many is counted for each captured call without proxy operations.
 #pragma once
 
 #include <pthread.h>
@@ -18,8 +19,9 @@
 
 namespace nccl_exporter::plugin {
 
-// Numbers the threads that capture. A number outlives its thread, whose pthread_t or kernel's number may be used again.
-// The first captured call of a thread may allocate where the process has more than 31 keys, as glibc does it.
+// Numbers the threads that capture. A number outlives its thread, whose pthread_t or kernel's
+// number may be used again. The first captured call of a thread may allocate where the process has
+// more than 31 keys, as glibc does it.
 class CapturingThreads {
  public:
   // Once, before the first call. Without a key no thread has a number.

@@ -9,12 +9,14 @@
 
 namespace nccl_exporter::plugin {
 
-uint32_t CommunicatorTable::Claim(Segment& segment, uint64_t retention_ns, bool takes_phases, Loss* why) {
+uint32_t CommunicatorTable::Claim(Segment& segment, uint64_t retention_ns, bool takes_phases,
+                                  Loss* why) {
   const uint32_t overflow = overflow_slot();
   const uint64_t now_ns = NowNs();
   uint32_t best = overflow;
   for (uint32_t slot = 0; slot < overflow && best == overflow; ++slot) {
-    const bool is_closed = LoadRelaxed(generations_[slot]) != 0 && LoadRelaxed(contexts_[slot]) == 0;
+    const bool is_closed =
+        LoadRelaxed(generations_[slot]) != 0 && LoadRelaxed(contexts_[slot]) == 0;
     if (is_closed && now_ns > closed_ns_[slot] + retention_ns) best = slot;
   }
   for (uint32_t slot = 0; slot < overflow && best == overflow; ++slot) {

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Table of the process's communicators by slot, and the check of every context and handle that NCCL hands back. Any
-// thread may look up; slots are claimed, opened and closed under the process's lock.
+// Table of the process's communicators by slot, and the check of every context and handle that NCCL
+// hands back. Any thread may look up; slots are claimed, opened and closed under the process's
+// lock.
 //
 // Why a lookup is safe at any time, whatever bits it is given:
-//   1. The memory of a communicator is made under the lock, stored in communicators_ with release, and never given
-//      back. A later communicator of the slot uses it again.
-//   2. OpenSlot() stores the bits of the new context in contexts_ with release, after the communicator was opened.
-//      CloseSlot() stores 0 there before it is finalized.
-//   3. Find() loads contexts_ with acquire and compares all 64 bits. If they are equal, 2 and 1 have happened before:
-//      the communicator is there, and open. The bits hold a generation, so no former context of the slot is equal.
-//   4. OwnerOf() is given a handle whose salt and kind were compared. It loads communicators_ with acquire: nullptr,
-//      or by 1 memory that stays. Whether the handle's operation is still there is decided by its ticket
-//      (operation.h).
-//   5. In a forked child all is zero: no context is equal, since 0 is refused, and no communicator is found by 4.
+//   1. The memory of a communicator is made under the lock, stored in communicators_ with release,
+//      and never given back. A later communicator of the slot uses it again.
+//   2. OpenSlot() stores the bits of the new context in contexts_ with release, after the
+//      communicator was opened. CloseSlot() stores 0 there before it is finalized.
+//   3. Find() loads contexts_ with acquire and compares all 64 bits. If they are equal, 2 and 1
+//      have happened before: the communicator is there, and open. The bits hold a generation, so no
+//      former context of the slot is equal.
+//   4. OwnerOf() is given a handle whose salt and kind were compared. It loads communicators_ with
+//      acquire: nullptr, or by 1 memory that stays. Whether the handle's operation is still there
+//      is decided by its ticket (operation.h).
+//   5. In a forked child all is zero: no context is equal, since 0 is refused, and no communicator
+//      is found by 4.
 #pragma once
 
 #include <array>
@@ -35,8 +38,8 @@ class CommunicatorTable {
   void Open(uint32_t slot_count) { slot_count_ = slot_count; }
   // From here on callbacks find their communicators.
   void StoreSalt(uint16_t salt) { salt_.store(salt, std::memory_order_release); }
-  // A place for a new communicator: closed for the retention time, which takes no further memory, or never used. The
-  // overflow slot if there is none; *why is then set.
+  // A place for a new communicator: closed for the retention time, which takes no further memory,
+  // or never used. The overflow slot if there is none; *why is then set.
   uint32_t Claim(Segment& segment, uint64_t retention_ns, bool takes_phases, Loss* why);
   // Reserves memory of the slot, in the segment and of the process. False if there is none.
   bool Prepare(Segment& segment, uint32_t slot, bool takes_phases);
@@ -45,7 +48,8 @@ class CommunicatorTable {
   Handle OpenSlot(uint32_t slot, bool has_identity);
   // Callbacks find it no more.
   void CloseSlot(uint32_t slot) { StoreRelease(contexts_[slot], 0); }
-  // It has been finalized: its slot may be claimed again after the retention time. Returns its generation.
+  // It has been finalized: its slot may be claimed again after the retention time. Returns its
+  // generation.
   uint64_t NoteFinalized(uint32_t slot, uint64_t now_ns) {
     closed_ns_[slot] = now_ns;
     return LoadRelaxed(generations_[slot]);
@@ -60,21 +64,26 @@ class CommunicatorTable {
   // The communicator that a context names, or nullptr.
   Communicator* Find(Handle context) const {
     const uint32_t slot = context.Slot();
-    if (context.bits == 0 || LoadAcquire(contexts_[slot]) != context.bits) return FindOverflow(context);
+    if (context.bits == 0 || LoadAcquire(contexts_[slot]) != context.bits)
+      return FindOverflow(context);
     return communicators_[slot].load(std::memory_order_relaxed);
   }
   // The communicator that a handle of ours belongs to, or nullptr.
   Communicator* OwnerOf(Handle handle) const { return InSlot(handle.Slot()); }
   // The same for any bits; nullptr as well if they are not a handle of this kind.
-  Communicator* Owner(Handle handle, HandleKind kind) const { return Fits(handle, kind) ? OwnerOf(handle) : nullptr; }
-  Communicator* InSlot(uint32_t slot) const { return communicators_[slot].load(std::memory_order_acquire); }
+  Communicator* Owner(Handle handle, HandleKind kind) const {
+    return Fits(handle, kind) ? OwnerOf(handle) : nullptr;
+  }
+  Communicator* InSlot(uint32_t slot) const {
+    return communicators_[slot].load(std::memory_order_acquire);
+  }
 
   bool IsOurs(Handle handle) const {
     const uint16_t salt = Salt();
     return salt != 0 && handle.Salt() == salt;
   }
-  // The kind of a handle of ours; none of the kinds if it is not ours. In a forked child a stray pointer may have a
-  // kind, and no communicator is found behind it (5).
+  // The kind of a handle of ours; none of the kinds if it is not ours. In a forked child a stray
+  // pointer may have a kind, and no communicator is found behind it (5).
   HandleKind KindOf(Handle handle) const {
     const uint64_t kind = handle.bits >> 44 ^ uint64_t { Salt() } << 4;
     return kind < 16 ? static_cast<HandleKind>(kind) : HandleKind::kInvalid;
@@ -85,24 +94,31 @@ class CommunicatorTable {
   }
   // The context of an overflow slot carries the number of ranks, which the shared slot cannot.
   uint32_t RanksOf(Handle context, Communicator& communicator) const {
-    return IsOverflow(context.Slot()) ? static_cast<uint32_t>(context.Ticket()) : communicator.recorder().ranks();
+    return IsOverflow(context.Slot()) ? static_cast<uint32_t>(context.Ticket())
+                                      : communicator.recorder().ranks();
   }
 
-  // Whether id and rank of the slot's communicator are known (API v1 to v3 learn them from its first operation).
+  // Whether id and rank of the slot's communicator are known (API v1 to v3 learn them from its
+  // first operation).
   bool HasIdentity(uint32_t slot) const { return LoadRelaxed(has_identity_[slot]) != 0; }
   // True for the one thread that then stores them. Never for the shared slot.
-  bool TakeIdentity(uint32_t slot) { return !IsOverflow(slot) && CompareExchange(has_identity_[slot], 0, 1); }
+  bool TakeIdentity(uint32_t slot) {
+    return !IsOverflow(slot) && CompareExchange(has_identity_[slot], 0, 1);
+  }
 
  private:
   // The shared slot has no context of its own; every other context is gone, or foreign.
   [[gnu::noinline]] Communicator* FindOverflow(Handle context) const;
 
-  // 0 until all else is ready, and in a forked child. Stored with release, loaded with acquire before anything else.
+  // 0 until all else is ready, and in a forked child. Stored with release, loaded with acquire
+  // before anything else.
   std::atomic<uint16_t> salt_;
   uint32_t slot_count_;
-  std::array<AtomicU64, Handle::kMaxSlots> contexts_;     // handle of the live communicator in each slot; 0: none
+  std::array<AtomicU64, Handle::kMaxSlots>
+      contexts_;  // handle of the live communicator in each slot; 0: none
   std::array<AtomicU64, Handle::kMaxSlots> generations_;  // of each slot so far
-  std::array<uint64_t, Handle::kMaxSlots> closed_ns_;     // CLOCK_MONOTONIC of the last finalize; under the lock
+  std::array<uint64_t, Handle::kMaxSlots>
+      closed_ns_;  // CLOCK_MONOTONIC of the last finalize; under the lock
   std::array<AtomicU64, Handle::kMaxSlots> has_identity_;
   std::array<std::atomic<Communicator*>, Handle::kMaxSlots> communicators_;
 };

@@ -64,9 +64,12 @@ TEST_F(CommunicatorTableTest, FindsNothingForBitsThatAreNoContextOfItsOwn) {
   const Handle context = OpenIn(0);
   EXPECT_EQ(table_->Find(Handle{}), nullptr);
   EXPECT_EQ(table_->Find(Handle{context.bits ^ uint64_t{1} << 48}), nullptr) << "another salt";
-  EXPECT_EQ(table_->Find(context.With(HandleKind::kContext, context.Ticket() + 1)), nullptr) << "another generation";
-  EXPECT_EQ(table_->Find(context.With(HandleKind::kGroup, context.Ticket())), nullptr) << "another kind";
-  EXPECT_EQ(table_->Find(Handle::Of(kSalt, HandleKind::kContext, 1, 1)), nullptr) << "a slot that is not in use";
+  EXPECT_EQ(table_->Find(context.With(HandleKind::kContext, context.Ticket() + 1)), nullptr)
+      << "another generation";
+  EXPECT_EQ(table_->Find(context.With(HandleKind::kGroup, context.Ticket())), nullptr)
+      << "another kind";
+  EXPECT_EQ(table_->Find(Handle::Of(kSalt, HandleKind::kContext, 1, 1)), nullptr)
+      << "a slot that is not in use";
 }
 
 TEST_F(CommunicatorTableTest, FindsACommunicatorNoMoreOnceItsSlotIsClosed) {
@@ -129,7 +132,8 @@ TEST_F(CommunicatorTableTest, FindsNothingInAForkedChild) {
   const Handle context = OpenIn(0);
   EXPECT_FALSE(cleared->IsOurs(context));
   EXPECT_EQ(cleared->Find(context), nullptr);
-  EXPECT_EQ(cleared->Owner(context.With(HandleKind::kOperation, 1), HandleKind::kOperation), nullptr);
+  EXPECT_EQ(cleared->Owner(context.With(HandleKind::kOperation, 1), HandleKind::kOperation),
+            nullptr);
   EXPECT_EQ(cleared->OwnerOf(Handle::Of(0, HandleKind::kOperation, 0, 1)), nullptr);
 }
 

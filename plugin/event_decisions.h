@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decisions on what each copy of NCCL in the process is asked for: made at its first init, for good. Under the
-// process's lock.
+// Decisions on what each copy of NCCL in the process is asked for: made at its first init, for
+// good. Under the process's lock.
 #pragma once
 
 #include <array>
@@ -21,12 +21,15 @@ struct EventDecision {
 class EventDecisions {
  public:
   // The decision for the copy of NCCL that calls. `address_in_nccl`: anything within it.
-  const EventDecision& For(const InitRequest& request, const Options& options, const void* address_in_nccl);
+  const EventDecision& For(const InitRequest& request, const Options& options,
+                           const void* address_in_nccl);
 
  private:
-  static constexpr size_t kMostDecisions = 16;  // more releases than a process has copies of libnccl
+  static constexpr size_t kMostDecisions =
+      16;  // more releases than a process has copies of libnccl
 
-  std::array<EventDecision, kMostDecisions> decisions_;  // filled from the front; the last place is used again
+  std::array<EventDecision, kMostDecisions>
+      decisions_;  // filled from the front; the last place is used again
 };
 
 }  // namespace nccl_exporter::plugin

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seven symbols that NCCL looks for, and the one template behind them: it brings a version's descriptor into our
-// form, asking the descriptor what it has, and hands over to Callbacks.
+// The seven symbols that NCCL looks for, and the one template behind them: it brings a version's
+// descriptor into our form, asking the descriptor what it has, and hands over to Callbacks.
 #include <atomic>
 
 #include "plugin/callbacks.h"
@@ -24,12 +24,14 @@ struct Adapter {
 
   // What is the same for a collective and a point-to-point task.
   template <typename Task>
-  static void* StartTask(void* context, const Descriptor& d, const Task& task, OperationStart& start) {
+  static void* StartTask(void* context, const Descriptor& d, const Task& task,
+                         OperationStart& start) {
     start.function = FunctionOf(task.func);
     TaskOrigin origin;
     if constexpr (kNamesCommunicatorPerEvent)
       origin = {.names_communicator = true, .communicator_id = task.commHash, .rank = d.rank};
-    // Since v5 the parent is the API call, and the launch has a field of its own; before, the parent is the launch.
+    // Since v5 the parent is the API call, and the launch has a field of its own; before, the
+    // parent is the launch.
     void* call = nullptr;
     void* launch = d.parentObj;
     if constexpr (kHasCallEvents) {
@@ -45,7 +47,8 @@ struct Adapter {
     OperationStart start;
     start.sequence = d.coll.seqNumber;
     if constexpr (requires { d.coll.nChannels; }) {
-      start.channels = d.coll.nChannels <= Handle::kMaxChannels ? d.coll.nChannels : 0;  // RCCL: may be garbage
+      start.channels =
+          d.coll.nChannels <= Handle::kMaxChannels ? d.coll.nChannels : 0;  // RCCL: may be garbage
       start.channels_are_exact = start.channels != 0;
     }
     if constexpr (requires { d.coll.isSymColl; }) start.is_symmetric = d.coll.isSymColl;
@@ -79,28 +82,33 @@ struct Adapter {
   }
 
   template <typename Call>
-  NCCL_EXPORTER_EVENT StartCall(void* context, void** handle, const Descriptor& d, const Call& call) {
-    *handle = Callbacks(*Process::Get()).StartCall(context, FunctionOf(call.func), call.graphCaptured, d.parentObj);
+  NCCL_EXPORTER_EVENT StartCall(void* context, void** handle, const Descriptor& d,
+                                const Call& call) {
+    *handle = Callbacks(*Process::Get())
+                  .StartCall(context, FunctionOf(call.func), call.graphCaptured, d.parentObj);
     return abi::kSuccess;
   }
 
   template <typename Task>
   NCCL_EXPORTER_EVENT StartCopyEngine(void* context, void** handle, const Task& task, void* call) {
     *handle = Callbacks(*Process::Get())
-                  .StartCopyEngineTask(context, FunctionOf(task.func), task.count, ElementBytesOf(task.datatype), call);
+                  .StartCopyEngineTask(context, FunctionOf(task.func), task.count,
+                                       ElementBytesOf(task.datatype), call);
     return abi::kSuccess;
   }
   NCCL_EXPORTER_EVENT StartKernelCh(void** handle, const Descriptor& d) {
     if constexpr (kHasTimeStamps) {
-      *handle =
-          Callbacks(*Process::Get()).StartKernelChannel<true>(d.parentObj, d.kernelCh.channelId, d.kernelCh.pTimer);
+      *handle = Callbacks(*Process::Get())
+                    .StartKernelChannel<true>(d.parentObj, d.kernelCh.channelId, d.kernelCh.pTimer);
     } else {
-      *handle = Callbacks(*Process::Get()).StartKernelChannel<false>(d.parentObj, d.kernelCh.channelId, 0);
+      *handle = Callbacks(*Process::Get())
+                    .StartKernelChannel<false>(d.parentObj, d.kernelCh.channelId, 0);
     }
     return abi::kSuccess;
   }
   NCCL_EXPORTER_EVENT StartKernelPhase(void** handle, const Descriptor& d) {
-    *handle = Callbacks(*Process::Get()).StartKernelPhase(d.parentObj, d.kernelPhase.phaseId, d.kernelPhase.pTimer);
+    *handle = Callbacks(*Process::Get())
+                  .StartKernelPhase(d.parentObj, d.kernelPhase.phaseId, d.kernelPhase.pTimer);
     return abi::kSuccess;
   }
 #undef NCCL_EXPORTER_EVENT
@@ -141,11 +149,13 @@ struct Adapter {
   static abi::Result RecordEventState(void* handle, int state, abi::StateArgs* args) {
     if constexpr (kHasTimeStamps) {
       Process* process = Process::Get();
-      if (state == abi::kStateKernelChStop && handle != nullptr && args != nullptr && process != nullptr) {
+      if (state == abi::kStateKernelChStop && handle != nullptr && args != nullptr &&
+          process != nullptr) {
         Callbacks(*process).StampKernelChannel(handle, args->pTimer);
       }
       if constexpr (kHasKernelPhases) {
-        if (state == abi::kStateKernelPhaseStop && handle != nullptr && args != nullptr && process != nullptr) {
+        if (state == abi::kStateKernelPhaseStop && handle != nullptr && args != nullptr &&
+            process != nullptr) {
           Callbacks(*process).StopKernelPhase(handle, args->pTimer);
         }
       }
@@ -172,14 +182,14 @@ abi::Result InitV1(void** context, int* mask) {
 }
 
 template <int kVersion>
-abi::Result InitV4(void** context, int* mask, const char* name, uint64_t id, int nodes, int ranks, int rank,
-                   abi::Logger logger) {
+abi::Result InitV4(void** context, int* mask, const char* name, uint64_t id, int nodes, int ranks,
+                   int rank, abi::Logger logger) {
   return Init({kVersion, true, id, name, nodes, ranks, rank, logger}, context, mask);
 }
 
 template <int kVersion>
-abi::Result InitV5(void** context, uint64_t id, int* mask, const char* name, int nodes, int ranks, int rank,
-                   abi::Logger logger) {
+abi::Result InitV5(void** context, uint64_t id, int* mask, const char* name, int nodes, int ranks,
+                   int rank, abi::Logger logger) {
   return InitV4<kVersion>(context, mask, name, id, nodes, ranks, rank, logger);
 }
 
@@ -192,13 +202,13 @@ constexpr Table Fill(decltype(Table::init) init) {
 }  // namespace
 }  // namespace nccl_exporter::plugin
 
-#define EXPORT_TABLE(version, table, init)                                                          \
-  extern "C" __attribute__((visibility("default")))                                                 \
-  const nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>                         \
-      ncclProfiler_v##version =                                                                     \
-          nccl_exporter::plugin::Fill<nccl_exporter::abi::DescriptorV##version,                             \
-                              nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>>( \
-              nccl_exporter::plugin::init<version>)
+#define EXPORT_TABLE(version, table, init)                                      \
+  extern "C" __attribute__((visibility("default")))                             \
+  const nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>     \
+      ncclProfiler_v##version = nccl_exporter::plugin::Fill<                    \
+          nccl_exporter::abi::DescriptorV##version,                             \
+          nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>>( \
+          nccl_exporter::plugin::init<version>)
 
 EXPORT_TABLE(1, ProfilerV1, InitV1);
 EXPORT_TABLE(2, ProfilerV1, InitV1);

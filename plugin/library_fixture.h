@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fixture of tests that drive the real shared library through its exported tables, as NCCL does, and read the segment
-// that it leaves.
+// Fixture of tests that drive the real shared library through its exported tables, as NCCL does,
+// and read the segment that it leaves.
 #pragma once
 
 #include <dlfcn.h>
@@ -74,7 +74,8 @@ class LibraryTest : public testing::Test {
 
   std::vector<std::string> Segments() const {
     std::vector<std::string> paths;
-    for (const auto& entry : std::filesystem::directory_iterator(directory_)) paths.push_back(entry.path());
+    for (const auto& entry : std::filesystem::directory_iterator(directory_))
+      paths.push_back(entry.path());
     return paths;
   }
 
@@ -90,7 +91,9 @@ class LibraryTest : public testing::Test {
         mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, file, 0));
   }
   static const layout::CommunicatorSlot* Slot(const layout::SegmentHeader* header, size_t index) {
-    return reinterpret_cast<const layout::CommunicatorSlot*>(reinterpret_cast<const char*>(header + 1)) + index;
+    return reinterpret_cast<const layout::CommunicatorSlot*>(
+               reinterpret_cast<const char*>(header + 1)) +
+           index;
   }
 
   std::string directory_;
@@ -107,7 +110,8 @@ struct Job {
   void* context = nullptr;
   int mask = 0;
 
-  explicit Job(const V6* profiler, uint64_t id = 0xabc, const char* name = "dp", int rank = 1) : table(profiler) {
+  explicit Job(const V6* profiler, uint64_t id = 0xabc, const char* name = "dp", int rank = 1)
+      : table(profiler) {
     EXPECT_EQ(table->init(&context, id, &mask, name, 2, 16, rank, Log), abi::kSuccess);
   }
   void* Start(uint64_t type, void* parent, void (*fill)(abi::DescriptorV6*) = nullptr) {
@@ -123,7 +127,8 @@ struct Job {
   void AllReduce(uint64_t duration_ns = 2000) {
     void* group_api = Start(abi::kGroupApi, nullptr);
     table->recordEventState(group_api, 23, nullptr);
-    void* call = Start(abi::kCollApi, group_api, [](abi::DescriptorV6* d) { d->collApi.func = "AllReduce"; });
+    void* call = Start(abi::kCollApi, group_api,
+                       [](abi::DescriptorV6* d) { d->collApi.func = "AllReduce"; });
     table->stopEvent(call);
     table->recordEventState(group_api, 24, nullptr);
     Launch(call, duration_ns);

@@ -21,9 +21,11 @@ TEST_F(LibraryTest, ReusesASlotAfterTheRetentionTimeAndNotBefore) {
     Job second(table, 3);
     EXPECT_EQ(Slot(header, 0)->communicator_id, 3u);
     EXPECT_EQ(Read(Slot(header, 0)->state), layout::StateWord(2, layout::SlotState::kLive));
-    EXPECT_EQ(Read(Slot(header, 0)->functions[static_cast<size_t>(Function::kAllReduce)].calls), 0u);
+    EXPECT_EQ(Read(Slot(header, 0)->functions[static_cast<size_t>(Function::kAllReduce)].calls),
+              0u);
     first.AllReduce();  // with the context of the communicator that is gone
-    EXPECT_EQ(Read(Slot(header, 0)->functions[static_cast<size_t>(Function::kAllReduce)].calls), 0u);
+    EXPECT_EQ(Read(Slot(header, 0)->functions[static_cast<size_t>(Function::kAllReduce)].calls),
+              0u);
     EXPECT_GT(Read(header->losses[static_cast<size_t>(Loss::kUnknownContext)]), 0u);
     unsetenv("NCCL_EXPORTER_RETENTION_SECONDS");
   });
@@ -39,10 +41,10 @@ TEST_F(LibraryTest, SaysOnceThatItCannotWorkAndLeavesTheMaskAlone) {
     EXPECT_EQ(first.context, nullptr);
     EXPECT_EQ(first.mask, 0);
     ASSERT_EQ(log_lines.size(), 1u);
-    EXPECT_EQ(
-        log_lines[0],
-        "2 nccl-exporter: no metrics from this process: cannot open segment directory /nonexistent: No such file or "
-        "directory");
+    EXPECT_EQ(log_lines[0],
+              "2 nccl-exporter: no metrics from this process: cannot open segment directory "
+              "/nonexistent: No such file or "
+              "directory");
     first.AllReduce();
     EXPECT_EQ(table->finalize(nullptr), abi::kSuccess);
   });
@@ -81,7 +83,8 @@ TEST_F(LibraryTest, LearnsTheCommunicatorFromItsFirstOperationWhereInitDoesNotTe
     EXPECT_EQ(slot->has_identity, 1u);
     EXPECT_EQ(slot->communicator_id, 0x77u);
     EXPECT_EQ(slot->rank, 5u);
-    EXPECT_EQ(Read(slot->functions[static_cast<size_t>(Function::kAllGather)].started.bytes[0]), 100u);
+    EXPECT_EQ(Read(slot->functions[static_cast<size_t>(Function::kAllGather)].started.bytes[0]),
+              100u);
   });
 }
 
@@ -107,7 +110,8 @@ TEST_F(LibraryTest, ExportsSevenTablesAndNothingElseAndNeedsOnlyLibc) {
   };
   const std::string path(kLibrary);
   EXPECT_EQ(output("nm -D --defined-only " + path + " | awk '{print $3}' | sort | tr '\\n' ' '"),
-            "ncclProfiler_v1 ncclProfiler_v2 ncclProfiler_v3 ncclProfiler_v4 ncclProfiler_v5 ncclProfiler_v6 "
+            "ncclProfiler_v1 ncclProfiler_v2 ncclProfiler_v3 ncclProfiler_v4 ncclProfiler_v5 "
+            "ncclProfiler_v6 "
             "ncclProfiler_v7 ");
   const std::string dynamic = output("readelf -d " + path);
   EXPECT_NE(dynamic.find("NODELETE"), std::string::npos);
@@ -120,7 +124,9 @@ TEST_F(LibraryTest, ExportsSevenTablesAndNothingElseAndNeedsOnlyLibc) {
 }
 
 TEST_F(LibraryTest, StartsNoThread) {
-  const auto threads = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); };
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
   InChild([&] {
     const auto before = threads();
     Job job(Load());

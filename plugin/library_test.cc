@@ -19,7 +19,8 @@ TEST_F(LibraryTest, TurnsAnAllReduceIntoIncrements) {
     EXPECT_EQ(slot->nodes, 2u);
     EXPECT_EQ(slot->api_version, 6u);
     EXPECT_STREQ(slot->name, "dp");
-    const layout::FunctionBlock& counters = slot->functions[static_cast<size_t>(Function::kAllReduce)];
+    const layout::FunctionBlock& counters =
+        slot->functions[static_cast<size_t>(Function::kAllReduce)];
     EXPECT_EQ(Read(counters.calls), 10u);
     EXPECT_EQ(Read(counters.started.operations[3]), 10u);
     EXPECT_EQ(Read(counters.started.bytes[3]), 10u << 20);
@@ -36,8 +37,8 @@ TEST_F(LibraryTest, TurnsAnAllReduceIntoIncrements) {
 TEST_F(LibraryTest, CountsAReplayButNotTheCaptureItself) {
   InChild([&] {
     Job job(Load());
-    void* group_api =
-        job.Start(abi::kGroupApi, nullptr, [](abi::DescriptorV6* d) { d->groupApi.graphCaptured = true; });
+    void* group_api = job.Start(abi::kGroupApi, nullptr,
+                                [](abi::DescriptorV6* d) { d->groupApi.graphCaptured = true; });
     void* call = job.Start(abi::kCollApi, group_api, [](abi::DescriptorV6* d) {
       d->collApi.func = "AllReduce";
       d->collApi.graphCaptured = true;
@@ -45,7 +46,8 @@ TEST_F(LibraryTest, CountsAReplayButNotTheCaptureItself) {
     job.table->stopEvent(call);
     job.Launch(call);  // announced at capture, where NCCL needs no host node
     job.table->stopEvent(group_api);
-    const layout::FunctionBlock& counters = Slot(Map(), 0)->functions[static_cast<size_t>(Function::kAllReduce)];
+    const layout::FunctionBlock& counters =
+        Slot(Map(), 0)->functions[static_cast<size_t>(Function::kAllReduce)];
     EXPECT_EQ(Read(counters.calls), 1u);
     EXPECT_EQ(Read(counters.started.operations[3]), 0u);
     std::thread host_functions([&] {
@@ -58,7 +60,8 @@ TEST_F(LibraryTest, CountsAReplayButNotTheCaptureItself) {
   });
 }
 
-// NCCL stops the GroupApi event with a group within, and announces what was captured at the end of the outer one.
+// NCCL stops the GroupApi event with a group within, and announces what was captured at the end of
+// the outer one.
 TEST_F(LibraryTest, DoesNotCountACaptureThatIsAnnouncedAfterItsGroupEvent) {
   InChild([&] {
     Job job(Load());
@@ -82,7 +85,8 @@ TEST_F(LibraryTest, DoesNotCountACaptureThatIsAnnouncedAfterItsGroupEvent) {
     job.Launch(first);
     job.Launch(second);
     job.table->stopEvent(of_outer_group);
-    const layout::FunctionBlock& counters = Slot(Map(), 0)->functions[static_cast<size_t>(Function::kAllReduce)];
+    const layout::FunctionBlock& counters =
+        Slot(Map(), 0)->functions[static_cast<size_t>(Function::kAllReduce)];
     EXPECT_EQ(Read(counters.calls), 2u);
     EXPECT_EQ(Read(counters.started.operations[3]), 0u);
     std::thread host_functions([&] { job.Launch(first); });
@@ -95,7 +99,8 @@ TEST_F(LibraryTest, WritesNothingIntoItsParentsSegmentAfterAFork) {
   InChild([&] {
     Job job(Load());
     job.AllReduce();
-    const layout::FunctionBlock& counters = Slot(Map(), 0)->functions[static_cast<size_t>(Function::kAllReduce)];
+    const layout::FunctionBlock& counters =
+        Slot(Map(), 0)->functions[static_cast<size_t>(Function::kAllReduce)];
     InChild([&] { job.AllReduce(); });
     EXPECT_EQ(Read(counters.started.operations[3]), 1u);
     InChild([&] {
@@ -143,7 +148,8 @@ TEST_F(LibraryTest, TakesANegativeNumberOfRanksForUnknownInTheOverflowSlotToo) {
     descriptor.coll.datatype = "ncclInt8";
     void* handle = nullptr;
     table->startEvent(shared, &handle, &descriptor);
-    const auto& started = Slot(Map(), 1)->functions[static_cast<size_t>(Function::kAllGather)].started;
+    const auto& started =
+        Slot(Map(), 1)->functions[static_cast<size_t>(Function::kAllGather)].started;
     EXPECT_EQ(Read(started.operations[0]), 1u);
     EXPECT_EQ(Read(started.bytes[0]), 100u);
   });
@@ -154,7 +160,8 @@ TEST_F(LibraryTest, GivesUpAtFinalizeAlsoWhatIsOlderThanTheRingIsLong) {
   InChild([&] {
     Job job(Load());
     constexpr uint64_t kOperations = layout::kInFlightEntries + 100;
-    for (uint64_t i = 0; i < kOperations; ++i) {  // none is ever seen to run: the first 512 keep their places
+    for (uint64_t i = 0; i < kOperations;
+         ++i) {  // none is ever seen to run: the first 512 keep their places
       job.Start(abi::kColl, nullptr, [](abi::DescriptorV6* d) { d->coll.func = "AllReduce"; });
     }
     job.table->finalize(job.context);
@@ -162,7 +169,8 @@ TEST_F(LibraryTest, GivesUpAtFinalizeAlsoWhatIsOlderThanTheRingIsLong) {
     const auto loss = [&](Loss cause) { return Read(header->losses[static_cast<size_t>(cause)]); };
     EXPECT_EQ(loss(Loss::kInFlightFull), 100u);
     EXPECT_EQ(loss(Loss::kIncompleteAtFinalize), uint64_t{layout::kInFlightEntries});
-    for (const layout::InFlightEntry& entry : Slot(header, 0)->in_flight) EXPECT_EQ(Read(entry.ticket), 0u);
+    for (const layout::InFlightEntry& entry : Slot(header, 0)->in_flight)
+      EXPECT_EQ(Read(entry.ticket), 0u);
   });
 }
 
@@ -171,19 +179,21 @@ TEST_F(LibraryTest, TellsCapturesOnTwoCommunicatorsApart) {
     const V6* table = Load();
     Job first(table, 1), second(table, 2);
     const auto capture = [](Job& job) {
-      void* group_api =
-          job.Start(abi::kGroupApi, nullptr, [](abi::DescriptorV6* d) { d->groupApi.graphCaptured = true; });
+      void* group_api = job.Start(abi::kGroupApi, nullptr,
+                                  [](abi::DescriptorV6* d) { d->groupApi.graphCaptured = true; });
       return job.Start(abi::kCollApi, group_api, [](abi::DescriptorV6* d) {
         d->collApi.func = "AllReduce";
         d->collApi.graphCaptured = true;
       });
     };
     void* of_first = capture(first);
-    void* of_second = capture(second);  // the first capture is still open, as with one thread for each GPU
+    void* of_second =
+        capture(second);  // the first capture is still open, as with one thread for each GPU
     first.Launch(of_first);
     second.Launch(of_second);
     for (size_t slot = 0; slot < 2; ++slot) {
-      const auto& counters = Slot(Map(), slot)->functions[static_cast<size_t>(Function::kAllReduce)];
+      const auto& counters =
+          Slot(Map(), slot)->functions[static_cast<size_t>(Function::kAllReduce)];
       EXPECT_EQ(Read(counters.calls), 1u);
       EXPECT_EQ(Read(counters.started.operations[3]), 0u) << slot;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Zeroed memory that is not the heap's. Touched at once, so that no callback waits for a page. Under the process's
-// lock.
+// Zeroed memory that is not the heap's. Touched at once, so that no callback waits for a page.
+// Under the process's lock.
 #pragma once
 
 #include <sys/mman.h>
@@ -11,7 +11,8 @@
 namespace nccl_exporter::plugin {
 
 inline void* MapMemory(size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watch over the event masks of communicators, one of each copy of libnccl, against a change by somebody else: NCCL's
-// RAS client can, from 2.31 on. Any thread may look; masks are watched under the process's lock.
+// Watch over the event masks of communicators, one of each copy of libnccl, against a change by
+// somebody else: NCCL's RAS client can, from 2.31 on. Any thread may look; masks are watched under
+// the process's lock.
 //
-// A mask belongs to a copy of libnccl that may be unloaded after its last communicator was finalized. The watch ends at
-// finalize, and no callback of a communicator comes after it.
+// A mask belongs to a copy of libnccl that may be unloaded after its last communicator was
+// finalized. The watch ends at finalize, and no callback of a communicator comes after it.
 #pragma once
 
 #include <array>
@@ -27,15 +28,17 @@ class MaskWatch {
     return masks_[slot].mask.load(std::memory_order_relaxed) == mask;
   }
 
-  // The communicator's mask, if somebody else has changed it; else nullptr. Its address is loaded once, for another
-  // thread may end the watch meanwhile.
+  // The communicator's mask, if somebody else has changed it; else nullptr. Its address is loaded
+  // once, for another thread may end the watch meanwhile.
   const int* Overridden(uint32_t slot) const {
     const int* const mask = masks_[slot].mask.load(std::memory_order_relaxed);
     if (mask == nullptr) return nullptr;
-    const bool is_own = __atomic_load_n(mask, __ATOMIC_RELAXED) == masks_[slot].stored.load(std::memory_order_relaxed);
+    const bool is_own = __atomic_load_n(mask, __ATOMIC_RELAXED) ==
+                        masks_[slot].stored.load(std::memory_order_relaxed);
     return is_own ? nullptr : mask;
   }
-  // Under the lock, at an init of the copy that `mask` belongs to: whether one of its communicators sees a change.
+  // Under the lock, at an init of the copy that `mask` belongs to: whether one of its communicators
+  // sees a change.
   bool IsOverridden(const int* mask, uint32_t slots) const {
     if (mask == nullptr) return false;
     for (uint32_t slot = 0; slot < slots; ++slot) {

@@ -62,7 +62,9 @@ TEST_F(MaskWatchTest, LooksAtTheSlotsThatItIsGiven) {
   EXPECT_TRUE(watch_->IsOverridden(&mask_, kSlots + 1));
 }
 
-TEST_F(MaskWatchTest, FindsNoChangeOfACopyWithoutAMask) { EXPECT_FALSE(watch_->IsOverridden(nullptr, kSlots)); }
+TEST_F(MaskWatchTest, FindsNoChangeOfACopyWithoutAMask) {
+  EXPECT_FALSE(watch_->IsOverridden(nullptr, kSlots));
+}
 
 }  // namespace
 }  // namespace nccl_exporter::plugin

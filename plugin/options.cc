@@ -96,32 +96,39 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
     {"NCCL_EXPORTER_ENABLE", "1", "0 switches the plugin off: it requests no events from NCCL",
      StoreWhole<&Options::enable, 0, 1>},
     {"NCCL_EXPORTER_DIR", "",
-     "directory of the segments, shared with the daemon; default /run/nccl-exporter or /dev/shm/nccl-exporter if it "
+     "directory of the segments, shared with the daemon; default /run/nccl-exporter or "
+     "/dev/shm/nccl-exporter if it "
      "can be written and trusted, else /dev/shm/nccl-exporter-UID",
      StoreDirectory},
     {"NCCL_EXPORTER_KERNEL_TIMING", "auto",
-     "GPU time stamps: auto (if they are cheap, correct and safe for the job), on (if they are safe), off",
+     "GPU time stamps: auto (if they are cheap, correct and safe for the job), on (if they are "
+     "safe), off",
      StoreKernelTiming},
     {"NCCL_EXPORTER_COMMUNICATORS", "256",
-     "number of communicators of a process that have their own counters, 1 to 4095; further ones share the overflow "
+     "number of communicators of a process that have their own counters, 1 to 4095; further ones "
+     "share the overflow "
      "slot",
      StoreWhole<&Options::communicators, 1, 4095>},
     {"NCCL_EXPORTER_RETENTION_SECONDS", "300",
-     "how long a finalized communicator keeps its slot, 1 to 86400; no shorter than the daemon's retention",
+     "how long a finalized communicator keeps its slot, 1 to 86400; no shorter than the daemon's "
+     "retention",
      StoreWhole<&Options::retention_ns, 1, 86400, kSecondNs>},
     // Stored after NCCL_EXPORTER_KERNEL_TIMING: `off` overrides it.
     {"NCCL_EXPORTER_SAMPLING", "always",
-     "operations that get GPU time stamps: always (all), off (none, as with NCCL_EXPORTER_KERNEL_TIMING=off), or 0.001 "
+     "operations that get GPU time stamps: always (all), off (none, as with "
+     "NCCL_EXPORTER_KERNEL_TIMING=off), or 0.001 "
      "to 1 (those in windows that cover this share of the time)",
      StoreSampling},
     {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "2",
      "with windows: length of the period that has one window, 0.1 to 3600; the same on all ranks",
      StoreSeconds<&Options::sampling_period_ns, 100'000, 3600'000'000>},
     {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "600",
-     "with windows: time after the first communicator in which all operations are timed, 0 to 86400",
+     "with windows: time after the first communicator in which all operations are timed, 0 to "
+     "86400",
      StoreSeconds<&Options::sampling_learning_ns, 0, 86400'000'000>},
     {"NCCL_EXPORTER_KERNEL_PHASES", "0",
-     "1 measures the phases of kernels over symmetric windows (NCCL 2.32, with kernel timing); each such kernel then "
+     "1 measures the phases of kernels over symmetric windows (NCCL 2.32, with kernel timing); "
+     "each such kernel then "
      "waits for a memory fence",
      StoreWhole<&Options::kernel_phases, 0, 1>},
 }};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin's settings: environment variables in one table, read once per process, at the first init.
+// The plugin's settings: environment variables in one table, read once per process, at the first
+// init.
 #pragma once
 
 #include <array>
@@ -26,8 +27,8 @@ struct Options {
   uint64_t sampling_learning_ns = 600'000'000'000;
   bool kernel_phases = false;
 
-  // Variables whose value was not understood, in the table's order, up to the first nullptr; their defaults are in
-  // force.
+  // Variables whose value was not understood, in the table's order, up to the first nullptr; their
+  // defaults are in force.
   std::array<const char*, kOptionCount> rejected{};
 };
 
@@ -35,7 +36,8 @@ struct OptionRow {
   const char* name;
   const char* default_text;
   const char* help;
-  bool (*store)(const char* text, Options& options);  // false, and nothing stored, where `text` is no value of it
+  bool (*store)(const char* text,
+                Options& options);  // false, and nothing stored, where `text` is no value of it
 };
 extern const std::array<OptionRow, kOptionCount> kOptions;
 

@@ -90,7 +90,8 @@ TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
     EXPECT_EQ(options.communicators, 256u);
     EXPECT_EQ(options.retention_ns, 300'000'000'000u);
   }
-  for (const char* share : {"0", "0.0001", ".", "1..", "0,5", "-1", "0.1 ", "0.1234567", "1000000000000000"}) {
+  for (const char* share :
+       {"0", "0.0001", ".", "1..", "0,5", "-1", "0.1 ", "0.1234567", "1000000000000000"}) {
     EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", share}}).sampling, Sampling::kAlways) << share;
   }
   EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "1"}}).sampling_duty_ppm, 1'000'000u);
@@ -109,7 +110,8 @@ TEST(Options, HaveTheRangesThatTheirHelpNames) {
     ++ranges;
     EXPECT_EQ(Rejected(Read({{row.name, found.str(1)}})), Names()) << row.name;
     EXPECT_EQ(Rejected(Read({{row.name, found.str(2)}})), Names()) << row.name;
-    EXPECT_EQ(Rejected(Read({{row.name, std::to_string(std::stoi(found.str(2)) + 1)}})), Names{row.name});
+    EXPECT_EQ(Rejected(Read({{row.name, std::to_string(std::stoi(found.str(2)) + 1)}})),
+              Names{row.name});
     if (found.str(1) != "0") {
       EXPECT_EQ(Rejected(Read({{row.name, "0"}})), Names{row.name});
     }
@@ -127,7 +129,8 @@ TEST(Options, TakePhasesOnlyIfAskedFor) {
 
 TEST(Options, TakeSamplingOffForKernelTimingOff) {
   EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "off"}}).kernel_timing, KernelTiming::kOff);
-  EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "off"}, {"NCCL_EXPORTER_KERNEL_TIMING", "on"}}).kernel_timing,
+  EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "off"}, {"NCCL_EXPORTER_KERNEL_TIMING", "on"}})
+                .kernel_timing,
             KernelTiming::kOff);
 }
 

@@ -16,20 +16,23 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-constexpr uint64_t kClockMarginNs = 1'000'000'000;  // threads whose time is simulated may be behind the first one's
+constexpr uint64_t kClockMarginNs =
+    1'000'000'000;  // threads whose time is simulated may be behind the first one's
 
 const char* Environment(const char* name) { return std::getenv(name); }
 
 uint16_t RandomSalt() {
   uint16_t salt = 0;
-  if (getrandom(&salt, sizeof(salt), GRND_NONBLOCK) != sizeof(salt)) salt = static_cast<uint16_t>(NowNs() >> 4);
+  if (getrandom(&salt, sizeof(salt), GRND_NONBLOCK) != sizeof(salt))
+    salt = static_cast<uint16_t>(NowNs() >> 4);
   return salt != 0 ? salt : 1;
 }
 
 SamplerSet::Settings SamplingSettings(const Options& options) {
   const uint64_t period_ns = options.sampling_period_ns;
   return {.is_wanted = options.sampling != Sampling::kAlways,
-          .windows = {.period_ns = period_ns, .window_ns = period_ns / kWholeDutyPpm * options.sampling_duty_ppm},
+          .windows = {.period_ns = period_ns,
+                      .window_ns = period_ns / kWholeDutyPpm * options.sampling_duty_ppm},
           .learning_ns = options.sampling_learning_ns};
 }
 
@@ -76,14 +79,18 @@ void Process::Start(const InitRequest& request) {
   options_ = ReadOptions(Environment);
   for (const char* name : options_.rejected) {
     if (name == nullptr) break;
-    Log(request.logger, abi::kLogWarn, "nccl-exporter: value of %s not understood, its default is in force", name);
+    Log(request.logger, abi::kLogWarn,
+        "nccl-exporter: value of %s not understood, its default is in force", name);
   }
-  if (!options_.enable) return Log(request.logger, abi::kLogInfo, "nccl-exporter: off by NCCL_EXPORTER_ENABLE=0");
+  if (!options_.enable)
+    return Log(request.logger, abi::kLogInfo, "nccl-exporter: off by NCCL_EXPORTER_ENABLE=0");
   char error[256];
   new (&segment_) Segment;
-  const bool rank_numbers_process = HasMoreRanksThanProcesses(Environment, request.ranks, request.nodes);
+  const bool rank_numbers_process =
+      HasMoreRanksThanProcesses(Environment, request.ranks, request.nodes);
   if (!segment_.Create(options_, Environment, error, sizeof(error), rank_numbers_process)) {
-    return Log(request.logger, abi::kLogWarn, "nccl-exporter: no metrics from this process: %s", error);
+    return Log(request.logger, abi::kLogWarn, "nccl-exporter: no metrics from this process: %s",
+               error);
   }
   communicators_.Open(segment_.slot_count());
   call_clock_.Open(NowNs() - kClockMarginNs);
@@ -94,7 +101,8 @@ void Process::Start(const InitRequest& request) {
   OpenOverflow();
   mode_ = Mode::kRunning;
   communicators_.StoreSalt(RandomSalt());
-  Log(request.logger, abi::kLogInfo, "nccl-exporter %s: segment %s", kPluginVersion, segment_.path());
+  Log(request.logger, abi::kLogInfo, "nccl-exporter %s: segment %s", kPluginVersion,
+      segment_.path());
 }
 
 void Process::OpenOverflow() {
@@ -130,12 +138,14 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   }
 }
 
-void* Process::InitInOverflow(const InitRequest& request, const EventDecision& decision, int* mask) {
+void* Process::InitInOverflow(const InitRequest& request, const EventDecision& decision,
+                              int* mask) {
   const bool is_overridden = mask_watch_.IsOverridden(mask, communicators_.overflow_slot());
   if (is_overridden) NoteMaskOverride(mask);
   samplers_.NoteOverflow();
   SamplingReason reason = SamplingReason::kOverflow;
-  const Sampler* sampler = samplers_.Join(mask, decision.policy.mask, decision.policy.may_change_mask, &reason);
+  const Sampler* sampler =
+      samplers_.Join(mask, decision.policy.mask, decision.policy.may_change_mask, &reason);
   if (sampler == nullptr && !is_overridden) StoreMask(mask, decision);
   // The context carries the number of ranks, which the shared slot cannot.
   const uint64_t ranks = request.ranks > 0 ? static_cast<uint64_t>(request.ranks) : 0;
@@ -143,7 +153,8 @@ void* Process::InitInOverflow(const InitRequest& request, const EventDecision& d
   return Handle::Of(communicators_.Salt(), HandleKind::kContext, slot, ranks).Pointer();
 }
 
-void* Process::InitInSlot(uint32_t slot, const InitRequest& request, const EventDecision& decision, int* mask) {
+void* Process::InitInSlot(uint32_t slot, const InitRequest& request, const EventDecision& decision,
+                          int* mask) {
   const EventPolicy& policy = decision.policy;
   const bool is_overridden = mask_watch_.IsOverridden(mask, communicators_.overflow_slot());
   if (is_overridden) NoteMaskOverride(mask);
@@ -160,7 +171,8 @@ void* Process::InitInSlot(uint32_t slot, const InitRequest& request, const Event
   return context.Pointer();
 }
 
-Handle Process::OpenSlot(uint32_t index, const InitRequest& request, const EventDecision& decision) {
+Handle Process::OpenSlot(uint32_t index, const InitRequest& request,
+                         const EventDecision& decision) {
   const EventPolicy& policy = decision.policy;
   const uint64_t generation = communicators_.NextGeneration(index);
   layout::CommunicatorSlot* slot = segment_.slot(index);
@@ -184,8 +196,8 @@ Handle Process::OpenSlot(uint32_t index, const InitRequest& request, const Event
   CopyText(slot->pci_bus_id, sizeof(slot->pci_bus_id), gpu.pci_bus_id);
   NoteGpu(gpu);
 
-  communicators_.InSlot(index)->Open(policy.source, request.rank, ranks, slot, segment_.header(), policy.causes,
-                                     policy.times_are_on_probation);
+  communicators_.InSlot(index)->Open(policy.source, request.rank, ranks, slot, segment_.header(),
+                                     policy.causes, policy.times_are_on_probation);
   const Handle context = communicators_.OpenSlot(index, request.is_known);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));
   return context;
@@ -206,7 +218,8 @@ void Process::NoteGpu(const GpuIdentity& gpu) {
 void Process::Finalize(void* context) {
   const Handle handle = Handle::From(context);
   if (context == nullptr) return;
-  if (!communicators_.IsOurs(handle) || handle.Kind() != HandleKind::kContext) return CountLoss(Loss::kUnknownContext);
+  if (!communicators_.IsOurs(handle) || handle.Kind() != HandleKind::kContext)
+    return CountLoss(Loss::kUnknownContext);
   const uint32_t index = handle.Slot();
   if (communicators_.IsOverflow(index)) return;
   Locked locked(&lock_);
@@ -226,15 +239,18 @@ void Process::Finalize(void* context) {
 // What callbacks use.
 
 void Process::CountLoss(Loss loss) {
-  if (communicators_.Salt() != 0) AddRelaxed(segment_.header()->losses[static_cast<uint8_t>(loss)], 1);
+  if (communicators_.Salt() != 0)
+    AddRelaxed(segment_.header()->losses[static_cast<uint8_t>(loss)], 1);
 }
 
 void Process::LearnIdentity(uint32_t index, uint64_t communicator_id, int rank) {
   if (!communicators_.TakeIdentity(index)) return;
   communicators_.InSlot(index)->LearnRank(rank);
   layout::CommunicatorSlot* slot = segment_.slot(index);
-  std::atomic_ref<uint64_t>(slot->communicator_id).store(communicator_id, std::memory_order_relaxed);
-  std::atomic_ref<uint64_t>(slot->rank).store(static_cast<uint64_t>(rank), std::memory_order_relaxed);
+  std::atomic_ref<uint64_t>(slot->communicator_id)
+      .store(communicator_id, std::memory_order_relaxed);
+  std::atomic_ref<uint64_t>(slot->rank)
+      .store(static_cast<uint64_t>(rank), std::memory_order_relaxed);
   std::atomic_ref<uint64_t>(slot->has_identity).store(1, std::memory_order_release);
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin's one instance in a process: owner of its segment and of its communicators, which NCCL's init and finalize
-// open and close. Any thread; init and finalize take a lock, since NCCL calls them for several communicators at once.
+// The plugin's one instance in a process: owner of its segment and of its communicators, which
+// NCCL's init and finalize open and close. Any thread; init and finalize take a lock, since NCCL
+// calls them for several communicators at once.
 //
-// The instance lives in memory that the kernel clears in a forked child (MADV_WIPEONFORK), and is never constructed:
+// The instance lives in memory that the kernel clears in a forked child (MADV_WIPEONFORK), and is
+// never constructed:
 //   1. All zeros is its first state, and the state of each of its parts.
-//   2. A child finds salt 0, so no handle of the parent's fits (communicator_table.h), and the child writes nothing
-//      into the parent's segment.
+//   2. A child finds salt 0, so no handle of the parent's fits (communicator_table.h), and the
+//      child writes nothing into the parent's segment.
 //   3. A child that calls init goes on from 1, and makes a segment of its own.
 //
 // Nothing in here returns an error to NCCL. callbacks.h has all other callbacks.
@@ -53,8 +55,8 @@ class Process {
   void CountLoss(Loss loss);
   // API v1 to v3: the communicator's identity comes with its first operation, not by init.
   [[gnu::cold]] void LearnIdentity(uint32_t slot, uint64_t communicator_id, int rank);
-  // Ends kernel timing where somebody else has changed the mask: NCCL's host has stopped or begun to count. Once for
-  // each change, and then over all slots.
+  // Ends kernel timing where somebody else has changed the mask: NCCL's host has stopped or begun
+  // to count. Once for each change, and then over all slots.
   void CheckMask(uint32_t slot) {
     if (const int* mask = mask_watch_.Overridden(slot)) NoteMaskOverride(mask);
   }
@@ -65,11 +67,12 @@ class Process {
   // Under the lock, like all that init and finalize do.
   void Start(const InitRequest& request);
   void OpenOverflow();
-  void* InitInSlot(uint32_t slot, const InitRequest& request, const EventDecision& decision, int* mask);
+  void* InitInSlot(uint32_t slot, const InitRequest& request, const EventDecision& decision,
+                   int* mask);
   void* InitInOverflow(const InitRequest& request, const EventDecision& decision, int* mask);
   Handle OpenSlot(uint32_t index, const InitRequest& request, const EventDecision& decision);
-  // The label of a rank numbers the process, not a rank, once it has had two GPUs: for good, since a label that comes
-  // back breaks series.
+  // The label of a rank numbers the process, not a rank, once it has had two GPUs: for good, since
+  // a label that comes back breaks series.
   void NoteGpu(const GpuIdentity& gpu);
 
   [[gnu::cold]] void NoteMaskOverride(const int* mask);

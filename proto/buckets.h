@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Histogram bounds: those of Prometheus native histograms, schema 3 (a factor 2^(1/8), about 9 %), as integer floors.
+// Histogram bounds: those of Prometheus native histograms, schema 3 (a factor 2^(1/8), about 9 %),
+// as integer floors.
 //
-// Bucket i of schema 3 covers (2^((i-1)/8), 2^(i/8)] of the exposed unit. Values are whole nanoseconds or whole bytes
-// per second, so `value <= bound` and `value <= floor(bound)` say the same and integer floors lose nothing. An array of
-// counts has one word for values at or below the lowest bound, one a bucket, one for values above the highest bound.
+// Bucket i of schema 3 covers (2^((i-1)/8), 2^(i/8)] of the exposed unit. Values are whole
+// nanoseconds or whole bytes per second, so `value <= bound` and `value <= floor(bound)` say the
+// same and integer floors lose nothing. An array of counts has one word for values at or below the
+// lowest bound, one a bucket, one for values above the highest bound.
 #pragma once
 
 #include <array>
@@ -53,9 +55,9 @@ inline double NativeBound(int index) {
 
 }  // namespace buckets_internal
 
-// A range of native buckets: bounds 2^(kFirst/8) to 2^(kLast/8) of a unit that has kScale parts (10^9 ns in a second).
-// Index 0 counts values up to bound kFirst; index i (1 to kBoundCount-1) is native bucket kFirst+i; the last index
-// counts values above bound kLast.
+// A range of native buckets: bounds 2^(kFirst/8) to 2^(kLast/8) of a unit that has kScale parts
+// (10^9 ns in a second). Index 0 counts values up to bound kFirst; index i (1 to kBoundCount-1) is
+// native bucket kFirst+i; the last index counts values above bound kLast.
 template <uint64_t kScale, int kFirst, int kLast>
 struct BucketRange {
   static constexpr int kSchema = 3;
@@ -80,12 +82,13 @@ struct BucketRange {
     return index;
   }
 
-  // The upper bound of index i < kBoundCount in the exposed unit: the float64 nearest to 2^((kFirst+i)/8), as in
-  // Prometheus.
+  // The upper bound of index i < kBoundCount in the exposed unit: the float64 nearest to
+  // 2^((kFirst+i)/8), as in Prometheus.
   static double UpperBound(int index) { return buckets_internal::NativeBound(kFirst + index); }
 
  private:
-  // The position of the highest bit and the three bits below it: eight keys an octave, as many as there are buckets.
+  // The position of the highest bit and the three bits below it: eight keys an octave, as many as
+  // there are buckets.
   static constexpr size_t GuessKey(uint64_t value) {
     if (value < 8) return static_cast<size_t>(value);
     const int octave = 63 - std::countl_zero(value);
@@ -105,15 +108,17 @@ struct BucketRange {
   }();
 };
 
-// Durations: 2^-20 s (0.95 us) to 2^10 s (17 min). Below, GPU clocks tick in steps of up to 1 us; above, a watchdog has
-// fired.
+// Durations: 2^-20 s (0.95 us) to 2^10 s (17 min). Below, GPU clocks tick in steps of up to 1 us;
+// above, a watchdog has fired.
 using DurationBuckets = BucketRange<1000000000, -160, 80>;
 // Bus bandwidth: 2^20 B/s (1 MB/s) to 2^42 B/s (4.4 TB/s).
 using BandwidthBuckets = BucketRange<1, 160, 336>;
 
-// Classic `le` bounds, as native bucket indices, so that both views are exact. Durations: 2^-16 s (15 us) to 2^2 s (4
-// s), a factor 4 apart; bandwidth: 2^27 B/s (134 MB/s) to 2^40 B/s (1.1 TB/s).
-inline constexpr std::array<int, 10> kClassicDurationBounds{-128, -112, -96, -80, -64, -48, -32, -16, 0, 16};
-inline constexpr std::array<int, 10> kClassicBandwidthBounds{216, 232, 248, 264, 272, 280, 288, 296, 304, 320};
+// Classic `le` bounds, as native bucket indices, so that both views are exact. Durations: 2^-16 s
+// (15 us) to 2^2 s (4 s), a factor 4 apart; bandwidth: 2^27 B/s (134 MB/s) to 2^40 B/s (1.1 TB/s).
+inline constexpr std::array<int, 10> kClassicDurationBounds{-128, -112, -96, -80, -64,
+                                                            -48,  -32,  -16, 0,   16};
+inline constexpr std::array<int, 10> kClassicBandwidthBounds{216, 232, 248, 264, 272,
+                                                             280, 288, 296, 304, 320};
 
 }  // namespace nccl_exporter

@@ -15,8 +15,8 @@ TYPED_TEST_SUITE(BucketRangeTest, Ranges);
 
 TYPED_TEST(BucketRangeTest, FloorsAreThoseOfTheExactBounds) {
   for (int i = 0; i < TypeParam::kBoundCount; ++i) {
-    const long double exact =
-        static_cast<long double>(TypeParam::kUnitScale) * std::exp2((TypeParam::kFirstBound + i) / 8.0L);
+    const long double exact = static_cast<long double>(TypeParam::kUnitScale) *
+                              std::exp2((TypeParam::kFirstBound + i) / 8.0L);
     EXPECT_EQ(TypeParam::kFloors[i], static_cast<uint64_t>(exact)) << i;
     // Far enough from a whole number for 64 bit of mantissa to decide, unless it is one.
     const long double distance = std::abs(exact - std::round(exact));
@@ -28,7 +28,9 @@ TYPED_TEST(BucketRangeTest, FloorsAreThoseOfTheExactBounds) {
 
 TYPED_TEST(BucketRangeTest, UpperBoundsAreTheNearestDoubles) {
   for (int i = 0; i < TypeParam::kBoundCount; ++i) {
-    EXPECT_EQ(TypeParam::UpperBound(i), static_cast<double>(std::exp2((TypeParam::kFirstBound + i) / 8.0L))) << i;
+    EXPECT_EQ(TypeParam::UpperBound(i),
+              static_cast<double>(std::exp2((TypeParam::kFirstBound + i) / 8.0L)))
+        << i;
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables with one row per enumerator. Each row holds its enumerator as `id`, and a static_assert ties its place to it.
+// Tables with one row per enumerator. Each row holds its enumerator as `id`, and a static_assert
+// ties its place to it.
 #pragma once
 
 #include <array>
@@ -12,7 +13,8 @@ namespace nccl_exporter {
 template <typename Id>
 inline constexpr size_t kCountOf = static_cast<size_t>(Id::kCount);
 
-// A number of a segment, or a cause that is counted: its name in labels and in JSON, and its meaning in documents.
+// A number of a segment, or a cause that is counted: its name in labels and in JSON, and its
+// meaning in documents.
 template <typename Id>
 struct CodeRow {
   Id id;
@@ -22,7 +24,8 @@ struct CodeRow {
 template <typename Id>
 using CodeTable = std::array<CodeRow<Id>, kCountOf<Id>>;
 
-// Whether row i is the row of enumerator i. A row too few leaves zeros at the end, which are the row of enumerator 0.
+// Whether row i is the row of enumerator i. A row too few leaves zeros at the end, which are the
+// row of enumerator 0.
 template <typename Row, size_t kRows>
 constexpr bool IsInOrder(const std::array<Row, kRows>& rows) {
   for (size_t i = 0; i < kRows; ++i) {

@@ -13,14 +13,15 @@ enum class Fruit : uint8_t { kApple, kPear, kPlum, kCount };
 using Fruits = CodeTable<Fruit>;
 
 TEST(CodeTable, IsInOrderWhereEachRowStandsAtThePlaceOfItsEnumerator) {
-  constexpr Fruits kFruits{{{Fruit::kApple, "apple", ""}, {Fruit::kPear, "pear", ""}, {Fruit::kPlum, "plum", ""}}};
+  constexpr Fruits kFruits{
+      {{Fruit::kApple, "apple", ""}, {Fruit::kPear, "pear", ""}, {Fruit::kPlum, "plum", ""}}};
   static_assert(IsInOrder(kFruits));
   EXPECT_EQ(RowIn(kFruits, Fruit::kPear).name, "pear");
 }
 
 TEST(CodeTable, IsNotInOrderWhereRowsAreSwapped) {
-  EXPECT_FALSE(
-      IsInOrder(Fruits{{{Fruit::kApple, "apple", ""}, {Fruit::kPlum, "plum", ""}, {Fruit::kPear, "pear", ""}}}));
+  EXPECT_FALSE(IsInOrder(Fruits{
+      {{Fruit::kApple, "apple", ""}, {Fruit::kPlum, "plum", ""}, {Fruit::kPear, "pear", ""}}}));
 }
 
 TEST(CodeTable, IsNotInOrderWhereARowIsMissing) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions, datatypes, size classes and bus factors that plugin, collector, exporter and simulator must agree on.
-// Definitions of message size and bus bandwidth are those of nccl-tests (PERFORMANCE.md); names are NCCL's own.
+// The functions, datatypes, size classes and bus factors that plugin, collector, exporter and
+// simulator must agree on. Definitions of message size and bus bandwidth are those of nccl-tests
+// (PERFORMANCE.md); names are NCCL's own.
 #pragma once
 
 #include <array>
@@ -12,7 +13,8 @@
 
 namespace nccl_exporter {
 
-// The closed set of NCCL functions. The values index arrays in the segment: another one is another layout major.
+// The closed set of NCCL functions. The values index arrays in the segment: another one is another
+// layout major.
 enum class Function : uint8_t {
   kBroadcast = 0,
   kReduce = 1,
@@ -84,7 +86,8 @@ struct DatatypeTraits {
   uint32_t bytes;  // of one element
 };
 
-// In the order of ncclDataType_t. NCCL's profiler names ncclUint8 "Unknown" (it is missing from NCCL's own table).
+// In the order of ncclDataType_t. NCCL's profiler names ncclUint8 "Unknown" (it is missing from
+// NCCL's own table).
 inline constexpr std::array<DatatypeTraits, 12> kDatatypes{{
     {"ncclInt8", 1},
     {"ncclUint8", 1},
@@ -110,7 +113,8 @@ constexpr uint32_t DatatypeBytes(std::string_view name) {
 
 // Size classes of a message, by lower bound in bytes; the label `size` is the bound.
 inline constexpr int kSizeClassCount = 6;
-inline constexpr std::array<uint64_t, kSizeClassCount> kSizeClassBounds{0, 4096, 65536, 1048576, 16777216, 268435456};
+inline constexpr std::array<uint64_t, kSizeClassCount> kSizeClassBounds{
+    0, 4096, 65536, 1048576, 16777216, 268435456};
 
 // The bounds are a factor 16 apart, from 2^12 on.
 constexpr int SizeClassOf(uint64_t message_bytes) {
@@ -118,12 +122,15 @@ constexpr int SizeClassOf(uint64_t message_bytes) {
   return size_class < kSizeClassCount ? size_class : kSizeClassCount - 1;
 }
 
-// Only messages of this size and more enter the bus bandwidth histogram: below it latency hides the bandwidth.
+// Only messages of this size and more enter the bus bandwidth histogram: below it latency hides the
+// bandwidth.
 inline constexpr uint64_t kBandwidthMinimumBytes = 1048576;
 
-// Message size S as nccl-tests reports it. `nranks` 0 (unknown up to profiler API v3) counts as 1, so that there
-// AllGather, ReduceScatter and their kin report the bytes of one rank's share. Wraps modulo 2^64 as NCCL's own would.
-constexpr uint64_t MessageBytes(Function function, uint64_t count, uint32_t element_bytes, uint32_t nranks) {
+// Message size S as nccl-tests reports it. `nranks` 0 (unknown up to profiler API v3) counts as 1,
+// so that there AllGather, ReduceScatter and their kin report the bytes of one rank's share. Wraps
+// modulo 2^64 as NCCL's own would.
+constexpr uint64_t MessageBytes(Function function, uint64_t count, uint32_t element_bytes,
+                                uint32_t nranks) {
   const uint64_t share = count * element_bytes;
   return TraitsOf(function).size_counts_ranks && nranks > 1 ? share * nranks : share;
 }
@@ -133,8 +140,8 @@ constexpr double BusShare(uint32_t nranks) {
   return nranks == 0 ? 0.0 : static_cast<double>(nranks - 1) / static_cast<double>(nranks);
 }
 
-// S times the bus factor, by the BusShare() of the communicator: bytes that each link must carry. 0 where the factor is
-// undefined or needs an unknown nranks.
+// S times the bus factor, by the BusShare() of the communicator: bytes that each link must carry. 0
+// where the factor is undefined or needs an unknown nranks.
 constexpr double BusBytesOfShare(Function function, uint64_t message_bytes, double share) {
   const double bytes = static_cast<double>(message_bytes);
   switch (TraitsOf(function).bus_factor) {
@@ -154,13 +161,15 @@ constexpr double BusBytes(Function function, uint64_t message_bytes, uint32_t nr
   return BusBytesOfShare(function, message_bytes, BusShare(nranks));
 }
 
-// Bus bandwidth in whole bytes per second, rounded down; 0 where BusBytes() is 0 or the duration is 0.
+// Bus bandwidth in whole bytes per second, rounded down; 0 where BusBytes() is 0 or the duration is
+// 0.
 constexpr uint64_t BusBandwidth(double bus_bytes, uint64_t duration_ns) {
   if (duration_ns == 0) return 0;
   const double bandwidth = bus_bytes * 1e9 / static_cast<double>(duration_ns);
   return bandwidth < 9e18 ? static_cast<uint64_t>(bandwidth) : 9000000000000000000u;
 }
-constexpr uint64_t BusBandwidth(Function function, uint64_t message_bytes, uint32_t nranks, uint64_t duration_ns) {
+constexpr uint64_t BusBandwidth(Function function, uint64_t message_bytes, uint32_t nranks,
+                                uint64_t duration_ns) {
   return BusBandwidth(BusBytes(function, message_bytes, nranks), duration_ns);
 }
 

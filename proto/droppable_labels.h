@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labels that a site may drop from its scrapes, and families that the rules of deploy/prometheus need.
+// Labels that a site may drop from its scrapes, and families that the rules of deploy/prometheus
+// need.
 #pragma once
 
 #include <array>
@@ -9,20 +10,25 @@
 
 namespace nccl_exporter {
 
-// A label that a flag can drop. Series that then have the same labels become one series: see docs/tune.md.
+// A label that a flag can drop. Series that then have the same labels become one series: see
+// docs/tune.md.
 struct DroppableLabel {
   std::string_view name;
-  bool is_needed_by_rules;   // without it, those of deploy/prometheus name no rank, or the wrong one
+  bool is_needed_by_rules;  // without it, those of deploy/prometheus name no rank, or the wrong one
   std::string_view meaning;  // what is one series without it
 };
 inline constexpr std::array<DroppableLabel, 14> kDroppableLabels{{
-    {"comm", true, "communicators of the same name; communicators without a slot keep `comm=\"other\"`"},
+    {"comm", true,
+     "communicators of the same name; communicators without a slot keep `comm=\"other\"`"},
     {"comm_name", false, "nothing: `comm` distinguishes communicators"},
     {"rank", true,
-     "nothing while there is `gpu` or `global_rank`; without them the ranks of a communicator on the node"},
+     "nothing while there is `gpu` or `global_rank`; without them the ranks of a communicator on "
+     "the node"},
     {"gpu", false, "nothing while there is `rank`"},
-    {"uid", true, "users who name the same communicator or process: one can then hide another's hang"},
-    {"slurm_job_id", true, "jobs: nothing while there is `comm`, except for `comm=\"other\"` and P"},
+    {"uid", true,
+     "users who name the same communicator or process: one can then hide another's hang"},
+    {"slurm_job_id", true,
+     "jobs: nothing while there is `comm`, except for `comm=\"other\"` and P"},
     {"namespace", true, "the same"},
     {"pod", true, "the same"},
     {"container", true, "the same"},
@@ -33,7 +39,8 @@ inline constexpr std::array<DroppableLabel, 14> kDroppableLabels{{
     {"global_rank", true, "nothing while there are `rank` and `pid`"},
 }};
 
-// Families of plugin and daemon that the rules of deploy/prometheus read. //tests/system:rule_needs_test compares.
+// Families of plugin and daemon that the rules of deploy/prometheus read.
+// //tests/system:rule_needs_test compares.
 inline constexpr std::array kMetricsNeededByRules{
     Metric::kCollectiveOperations,  Metric::kCollectiveBytes,    Metric::kCollectiveTimedOperations,
     Metric::kCollectiveBusySeconds, Metric::kCollectiveBusBytes, Metric::kSendOperations,

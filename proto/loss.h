@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causes by which the plugin drops an event, ignores it, or rejects a time stamp. A cause is one row: its place in the
-// segment's array of counters, its metric family and its value of the label `reason`. Append only.
+// Causes by which the plugin drops an event, ignores it, or rejects a time stamp. A cause is one
+// row: its place in the segment's array of counters, its metric family and its value of the label
+// `reason`. Append only.
 #pragma once
 
 #include <array>
@@ -75,20 +76,26 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
      "operation not complete when its communicator was finalized"},
     {Loss::kUnknownContext, LossKind::kUnmatched, "unknown_context",
      "event of a communicator that this process does not know"},
-    {Loss::kForeignProcess, LossKind::kUnmatched, "foreign_process", "proxy event on behalf of another process (PXN)"},
-    {Loss::kUnknownHandle, LossKind::kUnmatched, "unknown_handle", "handle that this process never returned"},
-    {Loss::kStaleHandle, LossKind::kUnmatched, "stale_handle", "handle of an operation that has ended"},
+    {Loss::kForeignProcess, LossKind::kUnmatched, "foreign_process",
+     "proxy event on behalf of another process (PXN)"},
+    {Loss::kUnknownHandle, LossKind::kUnmatched, "unknown_handle",
+     "handle that this process never returned"},
+    {Loss::kStaleHandle, LossKind::kUnmatched, "stale_handle",
+     "handle of an operation that has ended"},
     {Loss::kAfterCompletion, LossKind::kUnmatched, "after_completion",
      "event of an operation that was already complete"},
-    {Loss::kChannelOutOfRange, LossKind::kUnmatched, "channel_out_of_range", "channel number of 64 or more"},
+    {Loss::kChannelOutOfRange, LossKind::kUnmatched, "channel_out_of_range",
+     "channel number of 64 or more"},
     {Loss::kStopWithoutStart, LossKind::kUnmatched, "stop_without_start",
      "channel stop whose start was never announced"},
     {Loss::kChannelsMissing, LossKind::kTimestampRejected, "channels_missing",
      "collective complete with fewer channels than announced"},
-    {Loss::kStopBeforeStart, LossKind::kTimestampRejected, "stop_before_start", "GPU stop not later than GPU start"},
+    {Loss::kStopBeforeStart, LossKind::kTimestampRejected, "stop_before_start",
+     "GPU stop not later than GPU start"},
     {Loss::kLongerThanCpuTime, LossKind::kTimestampRejected, "longer_than_cpu_time",
      "GPU duration exceeds the CPU time from call to delivery"},
-    {Loss::kZeroTimestamp, LossKind::kTimestampRejected, "zero_timestamp", "GPU time stamp of zero"},
+    {Loss::kZeroTimestamp, LossKind::kTimestampRejected, "zero_timestamp",
+     "GPU time stamp of zero"},
     {Loss::kClockMismatch, LossKind::kTimestampRejected, "clock_mismatch",
      "GPU times contradict those of earlier launches, by the CPU's clock"},
     {Loss::kOverlap, LossKind::kTimestampRejected, "overlap",
@@ -104,13 +111,16 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
     {Loss::kDisjointChannels, LossKind::kTimestampRejected, "disjoint_channels",
      "channels of one kernel did not run at the same time"},
     {Loss::kLaunchMemberUntimed, LossKind::kTimestampRejected, "launch_member_untimed",
-     "shares the time of its launch with an operation that is rejected, incomplete, or not followed"},
+     "shares the time of its launch with an operation that is rejected, incomplete, or not "
+     "followed"},
     {Loss::kConcurrentStart, LossKind::kDropped, "concurrent_start",
-     "operation not followed: another thread was starting one on its communicator at the same moment"},
+     "operation not followed: another thread was starting one on its communicator at the same "
+     "moment"},
     {Loss::kMissingTimestamp, LossKind::kTimestampRejected, "missing_timestamp",
      "channel stopped without a GPU stop time"},
     {Loss::kUnproven, LossKind::kTimestampRejected, "unproven",
-     "time stamps of an unknown NCCL release, dropped before enough launches agreed with the CPU's clock"},
+     "time stamps of an unknown NCCL release, dropped before enough launches agreed with the CPU's "
+     "clock"},
     {Loss::kPhaseMismatch, LossKind::kUnmatched, "phase_mismatch",
      "phases of a kernel that do not fit the times of its channels: left out"},
 }};

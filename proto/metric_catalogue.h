@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every metric family that the daemon serves, one row each: the interface that dashboards, rules and habits hang on.
-// HELP lines, the table in docs/metrics.md and the order of a scrape follow from this list.
+// Every metric family that the daemon serves, one row each: the interface that dashboards, rules
+// and habits hang on. HELP lines, the table in docs/metrics.md and the order of a scrape follow
+// from this list.
 #pragma once
 
 #include <array>
@@ -13,7 +14,8 @@ namespace nccl_exporter {
 
 enum class MetricType : uint8_t { kCounter, kGauge, kHistogram, kInfo };
 inline constexpr std::array<CodeRow<MetricType>, 4> kMetricTypes{{
-    {MetricType::kCounter, "counter", "grows, and begins at 0 again with its process or communicator"},
+    {MetricType::kCounter, "counter",
+     "grows, and begins at 0 again with its process or communicator"},
     {MetricType::kGauge, "gauge", "the value at the moment of the scrape"},
     {MetricType::kHistogram, "histogram", "classic and native buckets"},
     {MetricType::kInfo, "info", "the value 1, with facts as labels"},
@@ -24,7 +26,8 @@ static_assert(IsInOrder(kMetricTypes));
 enum class LabelScope : uint8_t { kCommunicator, kProcess, kDaemon };
 inline constexpr std::array<CodeRow<LabelScope>, 3> kLabelScopes{{
     {LabelScope::kCommunicator, "communicator",
-     "comm, comm_name, rank, gpu, uid, and those known of global_rank, slurm_job_id, namespace, pod, container"},
+     "comm, comm_name, rank, gpu, uid, and those known of global_rank, slurm_job_id, namespace, "
+     "pod, container"},
     {LabelScope::kProcess, "process",
      "pid, uid, and those known of global_rank, slurm_job_id, namespace, pod, container"},
     {LabelScope::kDaemon, "daemon", "none"},
@@ -109,165 +112,209 @@ struct MetricRow {
 };
 
 inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
-    {Metric::kApiCalls, "nccl_api_calls_total", MetricType::kCounter, "", LabelScope::kCommunicator, "function",
-     "Calls of NCCL's functions, Send and Recv included (profiler API v5 and later). Some releases announce a call but "
+    {Metric::kApiCalls, "nccl_api_calls_total", MetricType::kCounter, "", LabelScope::kCommunicator,
+     "function",
+     "Calls of NCCL's functions, Send and Recv included (profiler API v5 and later). Some releases "
+     "announce a call but "
      "no "
      "operation."},
     {Metric::kCollectiveOperations, "nccl_collective_operations_total", MetricType::kCounter, "",
      LabelScope::kCommunicator, "collective,size",
-     "Collectives submitted to the GPU, graph replays included; exact, even if only some are timed."},
-    {Metric::kCollectiveBytes, "nccl_collective_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator,
-     "collective,size", "Message bytes of the operations, as nccl-tests defines the message size."},
-    {Metric::kCollectiveTimedOperations, "nccl_collective_timed_operations_total", MetricType::kCounter, "",
+     "Collectives submitted to the GPU, graph replays included; exact, even if only some are "
+     "timed."},
+    {Metric::kCollectiveBytes, "nccl_collective_bytes_total", MetricType::kCounter, "bytes",
      LabelScope::kCommunicator, "collective,size",
+     "Message bytes of the operations, as nccl-tests defines the message size."},
+    {Metric::kCollectiveTimedOperations, "nccl_collective_timed_operations_total",
+     MetricType::kCounter, "", LabelScope::kCommunicator, "collective,size",
      "Operations with a measured duration; under sampling, those in its windows."},
-    {Metric::kCollectiveBusySeconds, "nccl_collective_busy_seconds_total", MetricType::kCounter, "seconds",
-     LabelScope::kCommunicator, "collective,size",
+    {Metric::kCollectiveBusySeconds, "nccl_collective_busy_seconds_total", MetricType::kCounter,
+     "seconds", LabelScope::kCommunicator, "collective,size",
      "Sum of the measured durations; operations of one launch share its time by their bytes."},
     {Metric::kCollectiveBusBytes, "nccl_collective_bus_bytes_total", MetricType::kCounter, "bytes",
      LabelScope::kCommunicator, "collective,size",
-     "Message bytes of the timed operations times the bus factor of nccl-tests; divided by busy seconds, the bus "
+     "Message bytes of the timed operations times the bus factor of nccl-tests; divided by busy "
+     "seconds, the bus "
      "bandwidth."},
-    {Metric::kCollectiveDuration, "nccl_collective_duration_seconds", MetricType::kHistogram, "seconds",
-     LabelScope::kCommunicator, "collective", "Measured duration, waiting for late ranks included."},
-    {Metric::kCollectiveBusBandwidth, "nccl_collective_bus_bandwidth_bytes_per_second", MetricType::kHistogram,
-     "bytes_per_second", LabelScope::kCommunicator, "collective",
+    {Metric::kCollectiveDuration, "nccl_collective_duration_seconds", MetricType::kHistogram,
+     "seconds", LabelScope::kCommunicator, "collective",
+     "Measured duration, waiting for late ranks included."},
+    {Metric::kCollectiveBusBandwidth, "nccl_collective_bus_bandwidth_bytes_per_second",
+     MetricType::kHistogram, "bytes_per_second", LabelScope::kCommunicator, "collective",
      "Bus bandwidth of timed operations of 1 MiB and more that were the only one of their launch."},
-    {Metric::kCollectivePhaseSeconds, "nccl_collective_phase_seconds_total", MetricType::kCounter, "seconds",
-     LabelScope::kCommunicator, "collective,phase",
-     "Time of kernels over symmetric windows, mean of their channels, by phase: initial_sync (waits for the peers), "
+    {Metric::kCollectivePhaseSeconds, "nccl_collective_phase_seconds_total", MetricType::kCounter,
+     "seconds", LabelScope::kCommunicator, "collective,phase",
+     "Time of kernels over symmetric windows, mean of their channels, by phase: initial_sync "
+     "(waits for the peers), "
      "compute (transfers), final_sync; absent without NCCL_EXPORTER_KERNEL_PHASES=1."},
-    {Metric::kSendOperations, "nccl_p2p_send_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
-     "Sends submitted to the GPU, graph replays included."},
-    {Metric::kSendBytes, "nccl_p2p_send_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "",
-     "Bytes of the sends."},
+    {Metric::kSendOperations, "nccl_p2p_send_operations_total", MetricType::kCounter, "",
+     LabelScope::kCommunicator, "", "Sends submitted to the GPU, graph replays included."},
+    {Metric::kSendBytes, "nccl_p2p_send_bytes_total", MetricType::kCounter, "bytes",
+     LabelScope::kCommunicator, "", "Bytes of the sends."},
     {Metric::kSendTimedOperations, "nccl_p2p_send_timed_operations_total", MetricType::kCounter, "",
      LabelScope::kCommunicator, "", "Sends with a measured duration."},
     {Metric::kSendBusySeconds, "nccl_p2p_send_busy_seconds_total", MetricType::kCounter, "seconds",
      LabelScope::kCommunicator, "",
      "Sum of the measured durations of sends; sends of one launch share its time by their bytes."},
     {Metric::kSendDuration, "nccl_p2p_send_duration_seconds", MetricType::kHistogram, "seconds",
-     LabelScope::kCommunicator, "", "Measured duration of sends, waiting for the receiver included."},
-    {Metric::kRecvOperations, "nccl_p2p_recv_operations_total", MetricType::kCounter, "", LabelScope::kCommunicator, "",
-     "Receives submitted to the GPU, graph replays included."},
-    {Metric::kRecvBytes, "nccl_p2p_recv_bytes_total", MetricType::kCounter, "bytes", LabelScope::kCommunicator, "",
-     "Bytes of the receives."},
+     LabelScope::kCommunicator, "",
+     "Measured duration of sends, waiting for the receiver included."},
+    {Metric::kRecvOperations, "nccl_p2p_recv_operations_total", MetricType::kCounter, "",
+     LabelScope::kCommunicator, "", "Receives submitted to the GPU, graph replays included."},
+    {Metric::kRecvBytes, "nccl_p2p_recv_bytes_total", MetricType::kCounter, "bytes",
+     LabelScope::kCommunicator, "", "Bytes of the receives."},
     {Metric::kRecvTimedOperations, "nccl_p2p_recv_timed_operations_total", MetricType::kCounter, "",
      LabelScope::kCommunicator, "", "Receives with a measured duration."},
     {Metric::kRecvBusySeconds, "nccl_p2p_recv_busy_seconds_total", MetricType::kCounter, "seconds",
      LabelScope::kCommunicator, "",
-     "Sum of the measured durations of receives; receives of one launch share its time by their bytes."},
+     "Sum of the measured durations of receives; receives of one launch share its time by their "
+     "bytes."},
     {Metric::kRecvDuration, "nccl_p2p_recv_duration_seconds", MetricType::kHistogram, "seconds",
-     LabelScope::kCommunicator, "", "Measured duration of receives, waiting for the sender included."},
-    {Metric::kArrivalLateness, "nccl_collective_arrival_lateness_seconds_total", MetricType::kCounter, "seconds",
      LabelScope::kCommunicator, "",
-     "Start of the rank's kernel minus that of the first rank on the node, summed over compared operations; operations "
+     "Measured duration of receives, waiting for the sender included."},
+    {Metric::kArrivalLateness, "nccl_collective_arrival_lateness_seconds_total",
+     MetricType::kCounter, "seconds", LabelScope::kCommunicator, "",
+     "Start of the rank's kernel minus that of the first rank on the node, summed over compared "
+     "operations; operations "
      "of one launch share it."},
-    {Metric::kLastArrivals, "nccl_collective_last_arrivals_total", MetricType::kCounter, "", LabelScope::kCommunicator,
-     "", "Compared operations that the rank entered last on its node, proven or estimated."},
-    {Metric::kComparedOperations, "nccl_collective_compared_operations_total", MetricType::kCounter, "",
+    {Metric::kLastArrivals, "nccl_collective_last_arrivals_total", MetricType::kCounter, "",
      LabelScope::kCommunicator, "",
-     "Collectives for which all ranks of the communicator on the node have kernel times, and in which starts differ by "
+     "Compared operations that the rank entered last on its node, proven or estimated."},
+    {Metric::kComparedOperations, "nccl_collective_compared_operations_total", MetricType::kCounter,
+     "", LabelScope::kCommunicator, "",
+     "Collectives for which all ranks of the communicator on the node have kernel times, and in "
+     "which starts differ by "
      "more than the uncertainty of the clocks; absent for the only rank on its node."},
-    {Metric::kEstimatedArrivals, "nccl_collective_estimated_arrivals_total", MetricType::kCounter, "",
-     LabelScope::kCommunicator, "",
-     "Compared operations with an order that is estimated, not proven: the fastest deliveries of the ranks' GPUs and "
+    {Metric::kEstimatedArrivals, "nccl_collective_estimated_arrivals_total", MetricType::kCounter,
+     "", LabelScope::kCommunicator, "",
+     "Compared operations with an order that is estimated, not proven: the fastest deliveries of "
+     "the ranks' GPUs and "
      "the durations of the kernels agree, and nothing proven contradicts them."},
-    {Metric::kArrivalUncertainty, "nccl_collective_arrival_uncertainty_seconds", MetricType::kGauge, "seconds",
-     LabelScope::kCommunicator, "",
-     "Uncertainty of the rank's lateness at the latest operation: half the range of its start minus that of the first "
-     "rank on the node, by proof and estimate; absent while neither is known."},
-    {Metric::kArrivalProvenUncertainty, "nccl_collective_arrival_proven_uncertainty_seconds", MetricType::kGauge,
+    {Metric::kArrivalUncertainty, "nccl_collective_arrival_uncertainty_seconds", MetricType::kGauge,
      "seconds", LabelScope::kCommunicator, "",
-     "Uncertainty of the rank's lateness at the latest operation, by proof only; absent while the distance of the "
+     "Uncertainty of the rank's lateness at the latest operation: half the range of its start "
+     "minus that of the first "
+     "rank on the node, by proof and estimate; absent while neither is known."},
+    {Metric::kArrivalProvenUncertainty, "nccl_collective_arrival_proven_uncertainty_seconds",
+     MetricType::kGauge, "seconds", LabelScope::kCommunicator, "",
+     "Uncertainty of the rank's lateness at the latest operation, by proof only; absent while the "
+     "distance of the "
      "clocks is not bounded from both sides."},
-    {Metric::kStartedSequence, "nccl_collective_started_sequence", MetricType::kGauge, "", LabelScope::kCommunicator,
-     "", "Collectives started on the communicator since it was created."},
+    {Metric::kStartedSequence, "nccl_collective_started_sequence", MetricType::kGauge, "",
+     LabelScope::kCommunicator, "",
+     "Collectives started on the communicator since it was created."},
     {Metric::kCompletedSequence, "nccl_collective_completed_sequence", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
-     "Collectives known to be complete on the communicator; absent where completion cannot be seen."},
-    {Metric::kInFlight, "nccl_operations_in_flight", MetricType::kGauge, "", LabelScope::kCommunicator, "",
-     "Operations, sends and receives included, that were started and are not complete; absent where completion cannot "
-     "be seen."},
-    {Metric::kOldestInFlightStart, "nccl_operations_oldest_in_flight_start_timestamp_seconds", MetricType::kGauge,
-     "seconds", LabelScope::kCommunicator, "function",
-     "Start of the operation that is longest in flight; absent when idle."},
-    {Metric::kUnseenOperations, "nccl_operations_unseen", MetricType::kGauge, "", LabelScope::kCommunicator, "",
-     "Operations of unknown state, running or complete, because their completion is not observed: started outside of a "
-     "timing window, run by copy engine, or replayed over symmetric windows. Absent if there are none; at most 512."},
-    {Metric::kLastProgress, "nccl_operations_last_progress_timestamp_seconds", MetricType::kGauge, "seconds",
+     "Collectives known to be complete on the communicator; absent where completion cannot be "
+     "seen."},
+    {Metric::kInFlight, "nccl_operations_in_flight", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
+     "Operations, sends and receives included, that were started and are not complete; absent "
+     "where completion cannot "
+     "be seen."},
+    {Metric::kOldestInFlightStart, "nccl_operations_oldest_in_flight_start_timestamp_seconds",
+     MetricType::kGauge, "seconds", LabelScope::kCommunicator, "function",
+     "Start of the operation that is longest in flight; absent when idle."},
+    {Metric::kUnseenOperations, "nccl_operations_unseen", MetricType::kGauge, "",
+     LabelScope::kCommunicator, "",
+     "Operations of unknown state, running or complete, because their completion is not observed: "
+     "started outside of a "
+     "timing window, run by copy engine, or replayed over symmetric windows. Absent if there are "
+     "none; at most 512."},
+    {Metric::kLastProgress, "nccl_operations_last_progress_timestamp_seconds", MetricType::kGauge,
+     "seconds", LabelScope::kCommunicator, "",
      "Last start or completion of an operation on the communicator; absent before the first."},
-    {Metric::kCommunicatorRanks, "nccl_communicator_ranks", MetricType::kGauge, "", LabelScope::kCommunicator, "",
+    {Metric::kCommunicatorRanks, "nccl_communicator_ranks", MetricType::kGauge, "",
+     LabelScope::kCommunicator, "",
      "Ranks in the communicator; absent if the profiler API does not report it (v1 to v3)."},
-    {Metric::kTimingDuty, "nccl_rank_timing_duty_ratio", MetricType::kGauge, "", LabelScope::kCommunicator, "",
-     "Share of wall time in which operations are timed: 1 is always, 0 is never, values between are windows."},
-    {Metric::kCommunicatorInfo, "nccl_communicator_info", MetricType::kInfo, "", LabelScope::kCommunicator,
-     "nnodes,nccl_version,api_version", "The communicator as this rank sees it."},
+    {Metric::kTimingDuty, "nccl_rank_timing_duty_ratio", MetricType::kGauge, "",
+     LabelScope::kCommunicator, "",
+     "Share of wall time in which operations are timed: 1 is always, 0 is never, values between "
+     "are windows."},
+    {Metric::kCommunicatorInfo, "nccl_communicator_info", MetricType::kInfo, "",
+     LabelScope::kCommunicator, "nnodes,nccl_version,api_version",
+     "The communicator as this rank sees it."},
     {Metric::kRankInfo, "nccl_rank_info", MetricType::kInfo, "", LabelScope::kCommunicator,
-     "gpu_uuid,pci_bus_id,local_rank,hostname,pid,timing_source,timing_reason,sampling,sampling_reason,"
+     "gpu_uuid,pci_bus_id,local_rank,hostname,pid,timing_source,timing_reason,sampling,sampling_"
+     "reason,"
      "plugin_version,...",
-     "The rank: GPU, process, source of its durations, and further identity labels. Joins with DCGM by gpu_uuid."},
+     "The rank: GPU, process, source of its durations, and further identity labels. Joins with "
+     "DCGM by gpu_uuid."},
     {Metric::kProcessAlive, "nccl_process_alive", MetricType::kGauge, "", LabelScope::kProcess, "",
      "1 while the process lives; 0 after its end, while its last state is still served."},
-    {Metric::kProcessStopped, "nccl_process_stopped", MetricType::kGauge, "", LabelScope::kProcess, "",
-     "1 while the process is stopped by a signal or a debugger; absent if the daemon does not see it in /proc."},
-    {Metric::kEventsDropped, "nccl_process_events_dropped_total", MetricType::kCounter, "", LabelScope::kProcess,
-     "reason", "Communicators or operations that the plugin could not follow, by cause."},
-    {Metric::kEventsUnmatched, "nccl_process_events_unmatched_total", MetricType::kCounter, "", LabelScope::kProcess,
-     "reason", "Profiler events that fit no live operation, by cause; ignored."},
-    {Metric::kTimestampsRejected, "nccl_process_timestamps_rejected_total", MetricType::kCounter, "",
-     LabelScope::kProcess, "reason", "Operations left untimed because their time stamps were implausible, by cause."},
-    {Metric::kBuildInfo, "nccl_exporter_build_info", MetricType::kInfo, "", LabelScope::kDaemon, "version,compiler",
-     "The daemon that answers."},
-    {Metric::kSegments, "nccl_exporter_segments", MetricType::kGauge, "", LabelScope::kDaemon, "state",
-     "Segments in the watched directories, by state."},
-    {Metric::kSegmentReadErrors, "nccl_exporter_segment_errors_total", MetricType::kCounter, "", LabelScope::kDaemon,
-     "reason", "Reads of a segment that failed, by reason."},
-    {Metric::kUserSegmentErrors, "nccl_exporter_user_segment_errors_total", MetricType::kCounter, "",
-     LabelScope::kDaemon, "uid,reason",
-     "Reads of a segment that failed, by owner of the file and reason, for users with errors; uid=\"other\": users "
+    {Metric::kProcessStopped, "nccl_process_stopped", MetricType::kGauge, "", LabelScope::kProcess,
+     "",
+     "1 while the process is stopped by a signal or a debugger; absent if the daemon does not see "
+     "it in /proc."},
+    {Metric::kEventsDropped, "nccl_process_events_dropped_total", MetricType::kCounter, "",
+     LabelScope::kProcess, "reason",
+     "Communicators or operations that the plugin could not follow, by cause."},
+    {Metric::kEventsUnmatched, "nccl_process_events_unmatched_total", MetricType::kCounter, "",
+     LabelScope::kProcess, "reason",
+     "Profiler events that fit no live operation, by cause; ignored."},
+    {Metric::kTimestampsRejected, "nccl_process_timestamps_rejected_total", MetricType::kCounter,
+     "", LabelScope::kProcess, "reason",
+     "Operations left untimed because their time stamps were implausible, by cause."},
+    {Metric::kBuildInfo, "nccl_exporter_build_info", MetricType::kInfo, "", LabelScope::kDaemon,
+     "version,compiler", "The daemon that answers."},
+    {Metric::kSegments, "nccl_exporter_segments", MetricType::kGauge, "", LabelScope::kDaemon,
+     "state", "Segments in the watched directories, by state."},
+    {Metric::kSegmentReadErrors, "nccl_exporter_segment_errors_total", MetricType::kCounter, "",
+     LabelScope::kDaemon, "reason", "Reads of a segment that failed, by reason."},
+    {Metric::kUserSegmentErrors, "nccl_exporter_user_segment_errors_total", MetricType::kCounter,
+     "", LabelScope::kDaemon, "uid,reason",
+     "Reads of a segment that failed, by owner of the file and reason, for users with errors; "
+     "uid=\"other\": users "
      "beyond the first 32."},
-    {Metric::kUserSegmentsUnusable, "nccl_exporter_user_segments_unusable", MetricType::kGauge, "", LabelScope::kDaemon,
-     "uid,reason",
-     "Files and directories that cannot be used now, by owner; 1 if there is no room for more files of the user."},
-    {Metric::kUncomparedOperations, "nccl_exporter_uncompared_operations_total", MetricType::kCounter, "",
-     LabelScope::kDaemon, "reason",
-     "Timed collectives that were not compared, although the rank has partners on the node, by reason."},
-    {Metric::kUserUncomparedCommunicators, "nccl_exporter_user_uncompared_communicators", MetricType::kGauge, "",
-     LabelScope::kDaemon, "uid",
-     "Live communicators that are not compared because there is no room, by owner, for users who have some; "
+    {Metric::kUserSegmentsUnusable, "nccl_exporter_user_segments_unusable", MetricType::kGauge, "",
+     LabelScope::kDaemon, "uid,reason",
+     "Files and directories that cannot be used now, by owner; 1 if there is no room for more "
+     "files of the user."},
+    {Metric::kUncomparedOperations, "nccl_exporter_uncompared_operations_total",
+     MetricType::kCounter, "", LabelScope::kDaemon, "reason",
+     "Timed collectives that were not compared, although the rank has partners on the node, by "
+     "reason."},
+    {Metric::kUserUncomparedCommunicators, "nccl_exporter_user_uncompared_communicators",
+     MetricType::kGauge, "", LabelScope::kDaemon, "uid",
+     "Live communicators that are not compared because there is no room, by owner, for users who "
+     "have some; "
      "uid=\"other\": users beyond the first 32."},
-    {Metric::kArrivalMatching, "nccl_exporter_arrival_matching_seconds_total", MetricType::kCounter, "seconds",
-     LabelScope::kDaemon, "", "CPU time spent on reading completed operations and comparing arrivals."},
-    {Metric::kSeriesDropped, "nccl_exporter_series_dropped_total", MetricType::kCounter, "", LabelScope::kDaemon,
-     "reason", "Series folded into comm=\"other\" or left out of a scrape, by reason."},
-    {Metric::kScrapeDuration, "nccl_exporter_scrape_duration_seconds", MetricType::kHistogram, "seconds",
-     LabelScope::kDaemon, "", "Time to answer a scrape."},
-    {Metric::kRequestsRefused, "nccl_exporter_requests_refused_total", MetricType::kCounter, "", LabelScope::kDaemon,
-     "reason", "Requests refused because of a limit, by limit."},
-    {Metric::kSnapshotTimestamp, "nccl_exporter_snapshot_timestamp_seconds", MetricType::kGauge, "seconds",
-     LabelScope::kDaemon, "", "When the segments were read for this answer, seconds since the epoch."},
-    {Metric::kProcessCpu, "process_cpu_seconds_total", MetricType::kCounter, "seconds", LabelScope::kDaemon, "",
-     "CPU time of the daemon, user and system."},
-    {Metric::kProcessResidentMemory, "process_resident_memory_bytes", MetricType::kGauge, "bytes", LabelScope::kDaemon,
-     "", "Resident memory of the daemon."},
-    {Metric::kProcessVirtualMemory, "process_virtual_memory_bytes", MetricType::kGauge, "bytes", LabelScope::kDaemon,
-     "", "Virtual memory of the daemon."},
-    {Metric::kProcessOpenDescriptors, "process_open_fds", MetricType::kGauge, "", LabelScope::kDaemon, "",
-     "Open file descriptors of the daemon."},
-    {Metric::kProcessMaxDescriptors, "process_max_fds", MetricType::kGauge, "", LabelScope::kDaemon, "",
-     "Limit of open file descriptors."},
-    {Metric::kProcessStartTime, "process_start_time_seconds", MetricType::kGauge, "seconds", LabelScope::kDaemon, "",
-     "Start of the daemon, seconds since the epoch."},
+    {Metric::kArrivalMatching, "nccl_exporter_arrival_matching_seconds_total", MetricType::kCounter,
+     "seconds", LabelScope::kDaemon, "",
+     "CPU time spent on reading completed operations and comparing arrivals."},
+    {Metric::kSeriesDropped, "nccl_exporter_series_dropped_total", MetricType::kCounter, "",
+     LabelScope::kDaemon, "reason",
+     "Series folded into comm=\"other\" or left out of a scrape, by reason."},
+    {Metric::kScrapeDuration, "nccl_exporter_scrape_duration_seconds", MetricType::kHistogram,
+     "seconds", LabelScope::kDaemon, "", "Time to answer a scrape."},
+    {Metric::kRequestsRefused, "nccl_exporter_requests_refused_total", MetricType::kCounter, "",
+     LabelScope::kDaemon, "reason", "Requests refused because of a limit, by limit."},
+    {Metric::kSnapshotTimestamp, "nccl_exporter_snapshot_timestamp_seconds", MetricType::kGauge,
+     "seconds", LabelScope::kDaemon, "",
+     "When the segments were read for this answer, seconds since the epoch."},
+    {Metric::kProcessCpu, "process_cpu_seconds_total", MetricType::kCounter, "seconds",
+     LabelScope::kDaemon, "", "CPU time of the daemon, user and system."},
+    {Metric::kProcessResidentMemory, "process_resident_memory_bytes", MetricType::kGauge, "bytes",
+     LabelScope::kDaemon, "", "Resident memory of the daemon."},
+    {Metric::kProcessVirtualMemory, "process_virtual_memory_bytes", MetricType::kGauge, "bytes",
+     LabelScope::kDaemon, "", "Virtual memory of the daemon."},
+    {Metric::kProcessOpenDescriptors, "process_open_fds", MetricType::kGauge, "",
+     LabelScope::kDaemon, "", "Open file descriptors of the daemon."},
+    {Metric::kProcessMaxDescriptors, "process_max_fds", MetricType::kGauge, "", LabelScope::kDaemon,
+     "", "Limit of open file descriptors."},
+    {Metric::kProcessStartTime, "process_start_time_seconds", MetricType::kGauge, "seconds",
+     LabelScope::kDaemon, "", "Start of the daemon, seconds since the epoch."},
     {Metric::kProcessThreads, "process_threads", MetricType::kGauge, "", LabelScope::kDaemon, "",
      "Threads of the daemon."},
     {Metric::kLimit, "nccl_exporter_limit", MetricType::kGauge, "", LabelScope::kDaemon, "limit",
-     "Limits of the daemon: the largest number of each kind. `series` limits those of communicators and processes; the "
+     "Limits of the daemon: the largest number of each kind. `series` limits those of "
+     "communicators and processes; the "
      "daemon's own series are not included."},
-    {Metric::kLimitBytes, "nccl_exporter_limit_bytes", MetricType::kGauge, "bytes", LabelScope::kDaemon, "limit",
+    {Metric::kLimitBytes, "nccl_exporter_limit_bytes", MetricType::kGauge, "bytes",
+     LabelScope::kDaemon, "limit",
      "Limits of the daemon in bytes: the largest size that it accepts or serves."},
-    {Metric::kLimitSeconds, "nccl_exporter_limit_seconds", MetricType::kGauge, "seconds", LabelScope::kDaemon, "limit",
+    {Metric::kLimitSeconds, "nccl_exporter_limit_seconds", MetricType::kGauge, "seconds",
+     LabelScope::kDaemon, "limit",
      "Limits of the daemon in seconds: the longest time that it allows."},
 }};
 static_assert(IsInOrder(kMetrics));

@@ -1,38 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// The segment: one file a process, written by the plugin, read by the collector. This header is its specification; the
-// byte tables in proto/README.md are compared with it by a test.
+// The segment: one file a process, written by the plugin, read by the collector. This header is its
+// specification; the byte tables in proto/README.md are compared with it by a test.
 //
 //   offset 0                SegmentHeader      8 KiB   process, geometry, losses, identity pairs
 //   offset 8192             CommunicatorSlot 0         one communicator each, slot_bytes apart
 //   ...                     ...
-//   offset 8192 + n*stride  CommunicatorSlot n         the last one is the overflow slot: communicators without a slot
+//   offset 8192 + n*stride  CommunicatorSlot n         the last one is the overflow slot:
+//                                                      communicators without a slot
 //
-// The file is sparse. The header and the overflow slot are reserved (fallocate) at creation, every other slot when it
-// is claimed; a slot that is not reserved reads as zeros, which is state kFree. Slots are claimed from the first one
-// on: behind one in state kFree no other but the overflow slot is in use.
+// The file is sparse. The header and the overflow slot are reserved (fallocate) at creation, every
+// other slot when it is claimed; a slot that is not reserved reads as zeros, which is state kFree.
+// Slots are claimed from the first one on: behind one in state kFree no other but the overflow slot
+// is in use.
 //
-// Words are 64 bit, little endian, naturally aligned. Text is UTF-8, ends with a NUL or with its field, and is written
-// once before the state that publishes it.
+// Words are 64 bit, little endian, naturally aligned. Text is UTF-8, ends with a NUL or with its
+// field, and is written once before the state that publishes it.
 //
 // Who writes what, and which store pairs with which load:
-//   header.version     stored last, with release, when everything else in the header is written; 0 means not ready.
+//   header.version     stored last, with release, when everything else in the header is written; 0
+//                      means not ready.
 //   header.losses      relaxed increments by any thread of the process.
-//   header.rank_numbers_process  relaxed, at most once, before the communicator that shows it is Live.
-//   slot.state         Claimed -> zeros and identity written -> Live (release); Closed (release) at finalize. A closed
-//                      slot is claimed again, with a higher generation, only after the retention time, and is never
-//                      free again. A reader that finds another state word after its copy than in it throws the copy
-//                      away.
-//   slot.functions     relaxed increments. The first lines of a block belong to the threads that start operations, the
-//                      others to those that complete them. Words only ever grow within a generation.
-//   slot.in_flight     word `ticket` is stored last with release when an entry is taken, and set to 0 when it is given
-//                      back.
-//   slot.completions   word `ticket` is set to 0, the entry written, `ticket` stored with release. A reader takes an
-//                      entry only if the ticket is the same before and after; entries may be overwritten at any time.
-// A reader copies (pread) and believes nothing that it has not checked. The writer never reads back what it acts on.
+//   header.rank_numbers_process  relaxed, at most once, before the communicator that shows it is
+//                                Live.
+//   slot.state         Claimed -> zeros and identity written -> Live (release); Closed (release) at
+//                      finalize. A closed slot is claimed again, with a higher generation, only
+//                      after the retention time, and is never free again. A reader that finds
+//                      another state word after its copy than in it throws the copy away.
+//   slot.functions     relaxed increments. The first lines of a block belong to the threads that
+//                      start operations, the others to those that complete them. Words only ever
+//                      grow within a generation.
+//   slot.in_flight     word `ticket` is stored last with release when an entry is taken, and set to
+//                      0 when it is given back.
+//   slot.completions   word `ticket` is set to 0, the entry written, `ticket` stored with release.
+//                      A reader takes an entry only if the ticket is the same before and after;
+//                      entries may be overwritten at any time.
+// A reader copies (pread) and believes nothing that it has not checked. The writer never reads back
+// what it acts on.
 //
 // Liveness: the writer holds a POSIX write lock on the whole file as long as it lives.
-// Versions: another major means another layout: refuse it. A higher minor appended words: use the strides in the
-// header.
+// Versions: another major means another layout: refuse it. A higher minor appended words: use the
+// strides in the header.
 #pragma once
 
 #include <atomic>
@@ -56,9 +63,11 @@ inline constexpr uint64_t kMagic = 0x314745534c43434e;  // "NCCLSEG1"
 inline constexpr const char kFileSuffix[] = ".seg";
 
 // Limits, each with its reason.
-inline constexpr uint64_t kMaxSlots = 4096;     // slot numbers take 12 bits in a handle
-inline constexpr int kDefaultSlots = 256;       // communicators of one process; parallel layouts use tens
-inline constexpr int kInFlightEntries = 512;    // operations a process may run ahead of its GPU on one communicator
+inline constexpr uint64_t kMaxSlots = 4096;  // slot numbers take 12 bits in a handle
+inline constexpr int kDefaultSlots =
+    256;  // communicators of one process; parallel layouts use tens
+inline constexpr int kInFlightEntries =
+    512;  // operations a process may run ahead of its GPU on one communicator
 inline constexpr int kCompletionEntries = 512;  // 50 ms at 10,000 operations a second
 inline constexpr int kIdentityPairs = 32;
 inline constexpr int kLossWords = 64;                // room for causes to come
@@ -84,9 +93,10 @@ struct alignas(4096) SegmentHeader {
   uint64_t retention_ns;        // closed slots are not claimed again before
   char plugin_version[32];
   char host_name[64];
-  char executable[64];                  // base name of the program
+  char executable[64];                       // base name of the program
   alignas(64) AtomicU64 losses[kLossWords];  // indexed by Loss
-  AtomicU64 rank_numbers_process;            // 1, and then for good: RANK and its kin number the process, not a rank (1.2)
+  AtomicU64 rank_numbers_process;  // 1, and then for good: RANK and its kin number the process, not
+                                   // a rank (1.2)
   alignas(4096) IdentityPair identity[kIdentityPairs];
 };
 static_assert(sizeof(SegmentHeader) == 8192);
@@ -102,11 +112,12 @@ constexpr uint64_t GenerationOf(uint64_t word) { return word >> 8; }
 
 // The sampling word: duty in millionths << 32 | SamplingReason << 8 | SamplingState.
 constexpr uint64_t SamplingWord(SamplingState state, SamplingReason reason, uint32_t duty_ppm) {
-  return uint64_t{duty_ppm} << 32 | uint64_t{static_cast<uint8_t>(reason)} << 8 | static_cast<uint64_t>(state);
+  return uint64_t{duty_ppm} << 32 | uint64_t{static_cast<uint8_t>(reason)} << 8 |
+         static_cast<uint64_t>(state);
 }
 
-// In the function word of an operation in flight: it was called outside of a window, and without parts no event shows
-// when it is complete (1.1).
+// In the function word of an operation in flight: it was called outside of a window, and without
+// parts no event shows when it is complete (1.1).
 inline constexpr uint64_t kUntimedFlag = 1 << 8;
 
 // Counters of one function on one communicator.
@@ -125,23 +136,28 @@ struct alignas(64) FunctionBlock {
     AtomicU64 timed_bytes[8];       // message bytes of those
     AtomicU64 busy_ns[8];           // sum of their durations
   } timed;
-  AtomicU64 completed;                    // operations known complete, timed or not
-  AtomicU64 last_completion_ns;           // CLOCK_MONOTONIC of the latest completion
-  AtomicU64 bandwidth_sum_kib;            // sum of the bandwidth histogram's values, in KiB/s, each rounded to the nearest
-  AtomicU64 phase_ns[kKernelPhaseCount];  // sums of the phases of timed operations, means of their channels (1.2)
+  AtomicU64 completed;           // operations known complete, timed or not
+  AtomicU64 last_completion_ns;  // CLOCK_MONOTONIC of the latest completion
+  AtomicU64 bandwidth_sum_kib;   // sum of the bandwidth histogram's values, in KiB/s, each rounded
+                                 // to the nearest
+  AtomicU64 phase_ns[kKernelPhaseCount];  // sums of the phases of timed operations, means of their
+                                          // channels (1.2)
   AtomicU64 reserved_completion[2];
-  AtomicU64 duration[(DurationBuckets::kCount + 7) / 8 * 8];    // indexed by DurationBuckets::IndexOf(ns)
-  AtomicU64 bandwidth[(BandwidthBuckets::kCount + 7) / 8 * 8];  // indexed by BandwidthBuckets::IndexOf(bytes per second)
+  AtomicU64
+      duration[(DurationBuckets::kCount + 7) / 8 * 8];  // indexed by DurationBuckets::IndexOf(ns)
+  AtomicU64 bandwidth[(BandwidthBuckets::kCount + 7) / 8 *
+                      8];  // indexed by BandwidthBuckets::IndexOf(bytes per second)
 };
 
 // An operation between its start and its completion: what the rank was in, should it die or hang.
 struct alignas(64) InFlightEntry {
-  AtomicU64 ticket;        // 1 + number of the operation on its communicator; 0: entry not in use
-  AtomicU64 function;      // Function, in the low 8 bits; kUntimedFlag
-  AtomicU64 sequence;      // NCCL's sequence number of the function (not for Send and Recv)
-  AtomicU64 start_ns;      // CLOCK_MONOTONIC of the call
-  AtomicU64 bytes;         // message bytes
-  AtomicU64 parts;         // parts announced << 32 | parts done; a part is a kernel channel or a proxy operation
+  AtomicU64 ticket;    // 1 + number of the operation on its communicator; 0: entry not in use
+  AtomicU64 function;  // Function, in the low 8 bits; kUntimedFlag
+  AtomicU64 sequence;  // NCCL's sequence number of the function (not for Send and Recv)
+  AtomicU64 start_ns;  // CLOCK_MONOTONIC of the call
+  AtomicU64 bytes;     // message bytes
+  AtomicU64
+      parts;  // parts announced << 32 | parts done; a part is a kernel channel or a proxy operation
   AtomicU64 last_part_ns;  // CLOCK_MONOTONIC of the latest part's event; 0: none yet
   AtomicU64 peer;          // 1 + peer rank of Send and Recv, else 0
 };
@@ -172,17 +188,20 @@ struct alignas(4096) CommunicatorSlot {
   uint64_t created_realtime_ns;
   uint64_t created_monotonic_ns;
   AtomicU64 closed_monotonic_ns;  // 0: not finalized
-  uint64_t
-      has_identity;     // 0: communicator_id and rank are not known yet (API v1 to v3 have them in the first operation)
-  AtomicU64 sampling;        // SamplingWord: written at init and when the state changes (1.1; before: 0)
+  uint64_t has_identity;  // 0: communicator_id and rank are not known yet (API v1 to v3 have them
+                          // in the first operation)
+  AtomicU64 sampling;   // SamplingWord: written at init and when the state changes (1.1; before: 0)
   char name[128];       // user's name of the communicator, or empty
   char gpu_uuid[64];    // "GPU-xxxxxxxx-xxxx-...", or empty
-  char pci_bus_id[48];  // "0000:3b:00.0", or empty; before 1.2 it had 64 bytes, of which the last 16 were NUL
-  AtomicU64 drift_cause;     // DriftCause: the first (1.2)
-  AtomicU64 probation_launches;  // that have yet to agree with the CPU's clock before kernel times are believed (1.2)
+  char pci_bus_id[48];  // "0000:3b:00.0", or empty; before 1.2 it had 64 bytes, of which the last
+                        // 16 were NUL
+  AtomicU64 drift_cause;         // DriftCause: the first (1.2)
+  AtomicU64 probation_launches;  // that have yet to agree with the CPU's clock before kernel times
+                                 // are believed (1.2)
   alignas(64) FunctionBlock functions[kFunctionCount];
-  InFlightEntry in_flight[kInFlightEntries];        // entry of a ticket: (ticket - 1) % kInFlightEntries
-  CompletionEntry completions[kCompletionEntries];  // entry of a ticket: (ticket - 1) % kCompletionEntries
+  InFlightEntry in_flight[kInFlightEntries];  // entry of a ticket: (ticket - 1) % kInFlightEntries
+  CompletionEntry
+      completions[kCompletionEntries];  // entry of a ticket: (ticket - 1) % kCompletionEntries
 };
 static_assert(sizeof(CommunicatorSlot) <= kSlotLimitBytes);
 

@@ -10,19 +10,25 @@
 
 namespace nccl_exporter {
 
-// Where durations come from, per communicator (label `timing_source`). Append only, as all that follow.
+// Where durations come from, per communicator (label `timing_source`). Append only, as all that
+// follow.
 enum class TimingSource : uint8_t { kNone, kKernel, kKernelCpu, kProxy, kCount };
 inline constexpr CodeTable<TimingSource> kTimingSources{{
     {TimingSource::kNone, "none", "counts and bytes only"},
     {TimingSource::kKernel, "kernel", "GPU clock, by NCCL's KernelCh events (2.27 and later)"},
-    {TimingSource::kKernelCpu, "kernel_cpu", "CPU clock at delivery of KernelCh events, which carry no time in 2.26"},
+    {TimingSource::kKernelCpu, "kernel_cpu",
+     "CPU clock at delivery of KernelCh events, which carry no time in 2.26"},
     {TimingSource::kProxy, "proxy",
-     "CPU clock, from the first proxy operation taken up to the last one done: network operations only"},
+     "CPU clock, from the first proxy operation taken up to the last one done: network operations "
+     "only"},
 }};
 static_assert(IsInOrder(kTimingSources));
-constexpr std::string_view NameOf(TimingSource source) { return RowIn(kTimingSources, source).name; }
+constexpr std::string_view NameOf(TimingSource source) {
+  return RowIn(kTimingSources, source).name;
+}
 
-// Why that source was chosen (label `timing_reason`); chosen once per process and NCCL library by the event policy.
+// Why that source was chosen (label `timing_reason`); chosen once per process and NCCL library by
+// the event policy.
 enum class TimingReason : uint8_t {
   kDefault,
   kConfigured,
@@ -46,7 +52,8 @@ inline constexpr CodeTable<TimingReason> kTimingReasons{{
     {TimingReason::kReleaseUnsound, "release_unsound",
      "2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps; 2.27: no large AlltoAll"},
     {TimingReason::kReleaseUnknown, "release_unknown", "the NCCL version is not known"},
-    {TimingReason::kSharedMemoryLow, "shared_memory_low", "/dev/shm cannot hold what NCCL needs for kernel timing"},
+    {TimingReason::kSharedMemoryLow, "shared_memory_low",
+     "/dev/shm cannot hold what NCCL needs for kernel timing"},
     {TimingReason::kOverflow, "overflow", "communicator in the overflow slot"},
     {TimingReason::kDrift, "drift", "the communicator's time stamps were found to drift"},
     {TimingReason::kAllgathervEnabled, "allgatherv_enabled",
@@ -59,7 +66,9 @@ inline constexpr CodeTable<TimingReason> kTimingReasons{{
      "another program changed NCCL's event mask, as NCCL's RAS client does"},
 }};
 static_assert(IsInOrder(kTimingReasons));
-constexpr std::string_view NameOf(TimingReason reason) { return RowIn(kTimingReasons, reason).name; }
+constexpr std::string_view NameOf(TimingReason reason) {
+  return RowIn(kTimingReasons, reason).name;
+}
 
 // What ended the kernel timing of a communicator, for `nccl-exporter dump` and the daemon's API.
 enum class DriftCause : uint8_t {
@@ -74,11 +83,14 @@ enum class DriftCause : uint8_t {
 };
 inline constexpr CodeTable<DriftCause> kDriftCauses{{
     {DriftCause::kNone, "none", "kernel timing has not ended"},
-    {DriftCause::kMessageToSelf, "message_to_self", "a send to or receive from oneself, as in every AlltoAll"},
-    {DriftCause::kEmptyParts, "empty_parts", "a message that is cut into more parts than have data"},
+    {DriftCause::kMessageToSelf, "message_to_self",
+     "a send to or receive from oneself, as in every AlltoAll"},
+    {DriftCause::kEmptyParts, "empty_parts",
+     "a message that is cut into more parts than have data"},
     {DriftCause::kReplayAfterEagerCall, "replay_after_eager_call",
      "a captured graph that was replayed after an eager call"},
-    {DriftCause::kContradiction, "contradiction", "GPU times that contradict each other or the CPU's clock"},
+    {DriftCause::kContradiction, "contradiction",
+     "GPU times that contradict each other or the CPU's clock"},
     {DriftCause::kMaskOverride, "mask_override", "another program changed NCCL's event mask"},
     {DriftCause::kEventsOff, "events_off",
      "collectives were not announced, because another program had switched their events off"},
@@ -89,12 +101,16 @@ static_assert(IsInOrder(kDriftCauses));
 enum class SamplingState : uint8_t { kNone, kLearning, kWindows, kFrozen, kCount };
 inline constexpr CodeTable<SamplingState> kSamplingStates{{
     {SamplingState::kNone, "none", "no windows: the timing source applies all the time"},
-    {SamplingState::kLearning, "learning", "all operations are timed while the plugin watches the process"},
+    {SamplingState::kLearning, "learning",
+     "all operations are timed while the plugin watches the process"},
     {SamplingState::kWindows, "windows", "operations are timed in windows"},
-    {SamplingState::kFrozen, "frozen", "windows are not possible, or have ended; the sampling reason says why"},
+    {SamplingState::kFrozen, "frozen",
+     "windows are not possible, or have ended; the sampling reason says why"},
 }};
 static_assert(IsInOrder(kSamplingStates));
-constexpr std::string_view NameOf(SamplingState state) { return RowIn(kSamplingStates, state).name; }
+constexpr std::string_view NameOf(SamplingState state) {
+  return RowIn(kSamplingStates, state).name;
+}
 
 // Why (label `sampling_reason`).
 enum class SamplingReason : uint8_t {
@@ -120,7 +136,9 @@ inline constexpr CodeTable<SamplingReason> kSamplingReasons{{
     {SamplingReason::kThreads, "threads", "threads call NCCL at the same time"},
 }};
 static_assert(IsInOrder(kSamplingReasons));
-constexpr std::string_view NameOf(SamplingReason reason) { return RowIn(kSamplingReasons, reason).name; }
+constexpr std::string_view NameOf(SamplingReason reason) {
+  return RowIn(kSamplingReasons, reason).name;
+}
 
 // A duty of 1.
 inline constexpr uint32_t kWholeDutyPpm = 1'000'000;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8 by the table of well-formed byte sequences (Unicode 15, table 3-7): what text in a snapshot and in an answer
-// is.
+// UTF-8 by the table of well-formed byte sequences (Unicode 15, table 3-7): what text in a snapshot
+// and in an answer is.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,12 @@
 
 namespace nccl_exporter {
 
-// Bytes of the well-formed character that `text` begins with; 0 if it begins with none. NUL counts as ill-formed:
-// parsers of exposition text take it for the end.
+// Bytes of the well-formed character that `text` begins with; 0 if it begins with none. NUL counts
+// as ill-formed: parsers of exposition text take it for the end.
 constexpr size_t CharacterBytes(std::string_view text) {
-  const auto byte_at = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
+  const auto byte_at = [&](size_t i) {
+    return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0};
+  };
   const auto is_between = [](uint8_t byte, uint8_t least, uint8_t greatest) {
     return least <= byte && byte <= greatest;
   };

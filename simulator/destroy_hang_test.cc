@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs in which ncclCommDestroy never returns because of kernel events, as seen with NCCL's own host code, and similar
-// jobs that were seen to end.
+// Jobs in which ncclCommDestroy never returns because of kernel events, as seen with NCCL's own
+// host code, and similar jobs that were seen to end.
 #include <gtest/gtest.h>
 
 #include "simulator/release/profiler_event.h"
@@ -47,7 +47,9 @@ JobOptions JobOf(const Calls& calls, int nccl_version, const NcclSettings& setti
   return options;
 }
 
-const nlohmann::json& HangOf(const RecordedJob& job) { return job.ranks[0]["communicators"][0]["destroy_hang"]; }
+const nlohmann::json& HangOf(const RecordedJob& job) {
+  return job.ranks[0]["communicators"][0]["destroy_hang"];
+}
 
 class DestroyHang : public testing::TestWithParam<Calls> {};
 
@@ -57,7 +59,8 @@ TEST_P(DestroyHang, ComesOnlyWithKernelEventsOn229And230AndItsScheduler) {
   EXPECT_EQ(HangOf(job).is_object(), calls.hangs) << HangOf(job);
   EXPECT_EQ(job.Starting("finalize").empty(), calls.hangs);
   EXPECT_TRUE(HangOf(Record(JobOf(calls, 23007), {kHostMask, 0})).is_null());
-  EXPECT_TRUE(HangOf(Record(JobOf(calls, 23007, {.uses_allgatherv = false}), {kTimedMask, 0})).is_null());
+  EXPECT_TRUE(
+      HangOf(Record(JobOf(calls, 23007, {.uses_allgatherv = false}), {kTimedMask, 0})).is_null());
   for (const int release : {22606, 22707, 22809, 23103, 23206}) {
     EXPECT_TRUE(HangOf(Record(JobOf(calls, release), {kTimedMask, 0})).is_null()) << release;
   }
@@ -65,12 +68,13 @@ TEST_P(DestroyHang, ComesOnlyWithKernelEventsOn229And230AndItsScheduler) {
 
 INSTANTIATE_TEST_SUITE_P(Jobs, DestroyHang, testing::ValuesIn(kJobs));
 
-// NCCL joins a Send and a Receive to one work item, of which the device looks at the Receive's mask (2.30.7
-// src/enqueue.cc :1025). The host waits for each of the two that has the bit.
+// NCCL joins a Send and a Receive to one work item, of which the device looks at the Receive's mask
+// (2.30.7 src/enqueue.cc :1025). The host waits for each of the two that has the bit.
 class ChangedMask : public testing::TestWithParam<int> {
  protected:
   static RecordedJob Play(uint32_t of_send, uint32_t of_receive) {
-    const RecordingSettings settings{.mask = of_send, .mask_after_send = of_receive, .mask_after_receive = of_send};
+    const RecordingSettings settings{
+        .mask = of_send, .mask_after_send = of_receive, .mask_after_receive = of_send};
     return Record(JobOf({"sendrecv", 3, false}, GetParam()), settings);
   }
   static size_t Timed(const RecordedJob& job) { return job.Starting("T +KernelCh").size(); }
@@ -101,7 +105,8 @@ TEST_P(ChangedMask, LeavesPairsOfOneMask) {
 INSTANTIATE_TEST_SUITE_P(Releases, ChangedMask, testing::Values(22809, 23007, 23103, 23206));
 
 TEST(DestroyHangReport, NamesTheWait) {
-  const RecordedJob job = Record(JobOf({"alltoall@0,allreduce,broadcast", 3, true}, 23007), {kTimedMask, 0});
+  const RecordedJob job =
+      Record(JobOf({"alltoall@0,allreduce,broadcast", 3, true}, 23007), {kTimedMask, 0});
   const nlohmann::json& hang = HangOf(job);
   ASSERT_TRUE(hang.is_object());
   EXPECT_EQ(hang["function"], "AllReduce");

@@ -38,8 +38,10 @@ uint64_t Affected(const RecordedJob& job, const std::string& function) {
 // By handle of the KernelCh: what its start and its stop said.
 std::map<std::string, std::pair<uint64_t, uint64_t>> KernelTimesOf(const RecordedJob& job) {
   std::map<std::string, std::pair<uint64_t, uint64_t>> times;
-  for (const std::string& line : job.Starting("T +KernelCh")) times[HandleOf(line)].first = NumberOf(line, "ptimer=");
-  for (const std::string& line : job.Starting("T r22")) times[HandleOf(line)].second = NumberOf(line, "ptimer=");
+  for (const std::string& line : job.Starting("T +KernelCh"))
+    times[HandleOf(line)].first = NumberOf(line, "ptimer=");
+  for (const std::string& line : job.Starting("T r22"))
+    times[HandleOf(line)].second = NumberOf(line, "ptimer=");
   return times;
 }
 
@@ -79,7 +81,8 @@ TEST(Launch, ListsTrueDurationsThatAreTheAccountsWithoutFaults) {
   std::map<std::string, uint64_t> sums;
   for (const nlohmann::json& operation : communicator["operations"]) {
     EXPECT_FALSE(operation["affected"].get<bool>());
-    if (!operation["true_ns"].is_null()) sums[operation["function"]] += operation["true_ns"].get<uint64_t>();
+    if (!operation["true_ns"].is_null())
+      sums[operation["function"]] += operation["true_ns"].get<uint64_t>();
   }
   for (const auto& [function, truth] : communicator["functions"].items()) {
     EXPECT_EQ(sums[function], truth["duration_sum_ns"].get<uint64_t>()) << function;
@@ -88,17 +91,22 @@ TEST(Launch, ListsTrueDurationsThatAreTheAccountsWithoutFaults) {
 
 TEST(Launch, ReportsOlderWorkWhereTheHostIsBehind) {
   for (const auto& [fault, release, layout] :
-       {std::tuple("drift-self-send", 22809, "ladder-to-self"), std::tuple("drift-broadcast", 23206, "ladder")}) {
+       {std::tuple("drift-self-send", 22809, "ladder-to-self"),
+        std::tuple("drift-broadcast", 23206, "ladder")}) {
     const RecordedJob whole = Record(Ladder(release, "", layout), {kTimedMask, 0});
     const RecordedJob job = Record(Ladder(release, fault, layout), {kTimedMask, 0});
     EXPECT_GT(Affected(job, "AllReduce"), 0u) << fault;
-    // Where the host waits for the entry of a Broadcast, which has no bit, it is not written before the next round.
+    // Where the host waits for the entry of a Broadcast, which has no bit, it is not written before
+    // the next round.
     EXPECT_LE(job.Starting("T +KernelCh").size(), whole.Starting("T +KernelCh").size()) << fault;
-    EXPECT_GT(job.Starting("T +KernelCh").size(), whole.Starting("T +KernelCh").size() / 2) << fault;
-    // The last work of each channel is never shown: no time is as late as the latest without the fault.
+    EXPECT_GT(job.Starting("T +KernelCh").size(), whole.Starting("T +KernelCh").size() / 2)
+        << fault;
+    // The last work of each channel is never shown: no time is as late as the latest without the
+    // fault.
     const auto latest = [](const RecordedJob& recorded) {
       uint64_t stop = 0;
-      for (const auto& [handle, times] : KernelTimesOf(recorded)) stop = std::max(stop, times.second);
+      for (const auto& [handle, times] : KernelTimesOf(recorded))
+        stop = std::max(stop, times.second);
       return stop;
     };
     EXPECT_LT(latest(job), latest(whole)) << fault;
@@ -109,7 +117,8 @@ TEST(Launch, StopsAHandleOfFormerWorkWhenAStartIsLost) {
   const RecordedJob job = Record(Ladder(22809, "lost-start:every=2"), {kTimedMask, 0});
   std::map<std::string, int> stops;
   for (const std::string& line : job.Starting("T -KernelCh")) ++stops[HandleOf(line)];
-  EXPECT_TRUE(std::any_of(stops.begin(), stops.end(), [](const auto& stop) { return stop.second > 1; }));
+  EXPECT_TRUE(
+      std::any_of(stops.begin(), stops.end(), [](const auto& stop) { return stop.second > 1; }));
   EXPECT_LT(job.Starting("T +KernelCh").size(), job.Starting("T -KernelCh").size());
 }
 
@@ -134,13 +143,16 @@ TEST(Launch, StampsWhatItIsToldTo) {
   const auto count = [](const std::string& fault, bool (*is_so)(const Times&)) {
     const RecordedJob job = Record(Ladder(23007, fault), {kTimedMask, 0});
     const auto times = KernelTimesOf(job);
-    return std::count_if(times.begin(), times.end(), [&](const auto& kernel) { return is_so(kernel.second); });
+    return std::count_if(times.begin(), times.end(),
+                         [&](const auto& kernel) { return is_so(kernel.second); });
   };
   EXPECT_GT(count("zero", [](const Times& t) { return t.first == 0; }), 0);
   EXPECT_GT(count("zero", [](const Times& t) { return t.second == 0; }), 0);
   EXPECT_GT(count("backwards", [](const Times& t) { return t.second < t.first; }), 0);
   EXPECT_GT(count("equal", [](const Times& t) { return t.second == t.first; }), 0);
-  EXPECT_GT(count("jump:by=5000000,every=1000000", [](const Times& t) { return t.second > t.first + 5000000; }), 0);
+  EXPECT_GT(count("jump:by=5000000,every=1000000",
+                  [](const Times& t) { return t.second > t.first + 5000000; }),
+            0);
   EXPECT_EQ(count("", [](const Times& t) { return t.first == 0 || t.second <= t.first; }), 0);
 }
 
@@ -149,7 +161,8 @@ TEST(Launch, ReportsNewerWorkWhenThePollingThreadIsLate) {
   const RecordedJob job = Record(late, {kTimedMask, 0});
   EXPECT_GT(Affected(job, "AllReduce"), 0u);
   EXPECT_EQ(job.Starting("T +KernelCh").size(), job.Starting("T -KernelCh").size());
-  // The same every time: what a poll finds does not depend on how fast the threads of this process are.
+  // The same every time: what a poll finds does not depend on how fast the threads of this process
+  // are.
   EXPECT_EQ(job.Starting("T "), Record(late, {kTimedMask, 0}).Starting("T "));
 }
 
@@ -160,7 +173,8 @@ TEST(Launch, ReportsOldWorkAgainAtReplaysAfterAnEagerCall) {
   EXPECT_GT(Affected(job, "AllReduce"), 0u);
   std::map<std::pair<uint64_t, uint64_t>, int> pairs;
   for (const auto& [handle, times] : KernelTimesOf(job)) ++pairs[times];
-  EXPECT_TRUE(std::any_of(pairs.begin(), pairs.end(), [](const auto& pair) { return pair.second > 8; }));
+  EXPECT_TRUE(
+      std::any_of(pairs.begin(), pairs.end(), [](const auto& pair) { return pair.second > 8; }));
 }
 
 }  // namespace

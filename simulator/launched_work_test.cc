@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events of GPU and network about launched work, and the times that the plugin sees; also at replays of captured
-// graphs.
+// Events of GPU and network about launched work, and the times that the plugin sees; also at
+// replays of captured graphs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,17 +16,20 @@ namespace {
 constexpr uint32_t kHostMask = kColl | kP2p;
 constexpr uint32_t kTimedMask = kColl | kP2p | kKernelCh;
 
-std::string ValueOf(const std::string& line, const std::string& key) { return RecordedJob::ValueOf(line, key); }
+std::string ValueOf(const std::string& line, const std::string& key) {
+  return RecordedJob::ValueOf(line, key);
+}
 std::string HandleOf(const std::string& line) { return RecordedJob::HandleOf(line); }
 
 TEST(LaunchedWork, ReportsEveryChannelFromAnotherThread) {
   JobOptions options = OneAllReduce(22304);
   options.play.most_channels = 2;
-  const std::map<int, std::string> kOrders{{22403, ""},
-                                           {22606, "+KernelCh +KernelCh -KernelCh -KernelCh"},
-                                           {22707, "+KernelCh +KernelCh r22 -KernelCh r22 -KernelCh"},
-                                           {22809, "+KernelCh +KernelCh r22 -KernelCh r22 -KernelCh"},
-                                           {23103, "+KernelCh +KernelCh r22 -KernelCh r22 -KernelCh"}};
+  const std::map<int, std::string> kOrders{
+      {22403, ""},
+      {22606, "+KernelCh +KernelCh -KernelCh -KernelCh"},
+      {22707, "+KernelCh +KernelCh r22 -KernelCh r22 -KernelCh"},
+      {22809, "+KernelCh +KernelCh r22 -KernelCh r22 -KernelCh"},
+      {23103, "+KernelCh +KernelCh r22 -KernelCh r22 -KernelCh"}};
   for (const auto& [release, order] : kOrders) {
     options.play.release = Release(release);
     EXPECT_EQ(Record(options, {kTimedMask, 0}).Order('T'), order) << release;
@@ -45,8 +48,9 @@ TEST(LaunchedWork, GivesASendToItselfNoKernelEventsUpTo230) {
     }
     EXPECT_EQ(selves.size(), 12u);  // six exchanges, both ways
     const std::vector<std::string> channels = job.Starting("T +KernelCh");
-    return std::count_if(channels.begin(), channels.end(),
-                         [&](const std::string& line) { return selves.contains(ValueOf(line, "parent=")); });
+    return std::count_if(channels.begin(), channels.end(), [&](const std::string& line) {
+      return selves.contains(ValueOf(line, "parent="));
+    });
   };
   EXPECT_EQ(timed_selves(), 0);
   options.play.release = Release(23103);
@@ -62,7 +66,8 @@ TEST(LaunchedWork, AnnouncesACapturedCallOnceAndItsTasksAtEveryReplay) {
   EXPECT_EQ(ValueOf(job.Starting("U +CollApi")[0], "captured="), "1");
   const std::vector<std::string> tasks = job.Starting("T +Coll #");
   ASSERT_EQ(tasks.size(), 3u);
-  for (const std::string& task : tasks) EXPECT_EQ(ValueOf(task, "parent="), HandleOf(job.Starting("U +CollApi")[0]));
+  for (const std::string& task : tasks)
+    EXPECT_EQ(ValueOf(task, "parent="), HandleOf(job.Starting("U +CollApi")[0]));
   EXPECT_EQ(job.SumOfSizes("AllReduce", "timed_operations"), 3u);
 }
 
@@ -71,7 +76,8 @@ TEST(LaunchedWork, AnnouncesACapturedPlanWithoutProxyWorkAtCaptureOnlyFrom227) {
   options.play.captures_graphs = true;
   options.steps = 3;
   const RecordedJob job = Record(options, {kHostMask, 0});
-  EXPECT_EQ(job.Order('U'), "+GroupApi r23 +CollApi -CollApi r24 +Group +Coll -Coll -Group -GroupApi");
+  EXPECT_EQ(job.Order('U'),
+            "+GroupApi r23 +CollApi -CollApi r24 +Group +Coll -Coll -Group -GroupApi");
   EXPECT_EQ(job.Order('T'), "");
   EXPECT_EQ(job.SumOfSizes("AllReduce", "operations"), 0u);
   options.play.release = Release(22606);
@@ -95,8 +101,10 @@ TEST(LaunchedWork, ReportsProxyOperationsOfTheNetwork) {
   EXPECT_EQ(job.Starting("T +ProxyOp").size(), 2u);  // a send and a receive
   EXPECT_EQ(job.Starting("T r19").size(), 2u);
   EXPECT_EQ(job.Starting("T -ProxyOp").size(), 2u);
-  EXPECT_EQ(ValueOf(job.Starting("T +ProxyOp")[0], "parent="), HandleOf(job.Starting("U +Coll #")[0]));
-  EXPECT_EQ(ValueOf(job.Starting("T +ProxyOp")[0], "pid="), std::to_string(job.ranks[0]["pid"].get<int>()));
+  EXPECT_EQ(ValueOf(job.Starting("T +ProxyOp")[0], "parent="),
+            HandleOf(job.Starting("U +Coll #")[0]));
+  EXPECT_EQ(ValueOf(job.Starting("T +ProxyOp")[0], "pid="),
+            std::to_string(job.ranks[0]["pid"].get<int>()));
   EXPECT_EQ(job.ranks[0]["communicators"][0]["timing_source"], "proxy");
   options.play.release = Release(22606);
   EXPECT_EQ(Record(options, {kColl | kProxyOp, 0}).Starting("T r3 ").size(), 1u);
@@ -128,7 +136,8 @@ TEST(LaunchedWork, ShowsThePluginTheTimesOfTheJob) {
     stop = std::max<int64_t>(stop, std::stoll(ValueOf(line, "at=")));
   EXPECT_EQ(job.TruthOf("AllReduce")["duration_sum_ns"], stop - start);
   EXPECT_EQ(job.ranks[0]["communicators"][0]["timing_source"], "kernel_cpu");
-  EXPECT_EQ(Record(options, {kTimedMask, 0}).Starting("T -KernelCh").back(), job.Starting("T -KernelCh").back());
+  EXPECT_EQ(Record(options, {kTimedMask, 0}).Starting("T -KernelCh").back(),
+            job.Starting("T -KernelCh").back());
 }
 
 TEST(LaunchedWork, KeepsTheOrderOnEveryChannel) {

@@ -28,7 +28,8 @@ void StartClock(int64_t epoch_monotonic_ns) {
 
 // The library that was asked for, or the one beside the program, or none.
 std::unique_ptr<CudaDriver> LoadCuda(const JobOptions& options, std::string& error) {
-  const std::string path = options.cuda.empty() ? SiblingPath(CudaDriver::kFile).string() : options.cuda;
+  const std::string path =
+      options.cuda.empty() ? SiblingPath(CudaDriver::kFile).string() : options.cuda;
   if (options.cuda.empty() && !std::filesystem::exists(path)) return nullptr;
   return CudaDriver::Load(path, error);
 }
@@ -45,14 +46,17 @@ int PlayProcess(const JobOptions& options) {
   StartClock(options.child->epoch_monotonic_ns);
   for (const Incident& incident : options.incidents) {
     const int rank = options.child->process * options.workload.shape.ranks_per_process;
-    if (incident.kind != IncidentKind::kClockStep || !incident.Concerns(rank, options.workload.shape)) continue;
+    if (incident.kind != IncidentKind::kClockStep ||
+        !incident.Concerns(rank, options.workload.shape))
+      continue;
     SetClockStep(incident.from_ns(), Incident::Ns(incident[Setting::kSeconds]));
   }
   const StopSignals signals;
   TrainingProcess process(options, options.child->process, *nccl, cuda.get(), signals.asked());
   process.Run();
   if (!WriteJson(options.child->truth_part, process.Truth())) {
-    fmt::print(stderr, "nccl-sim: cannot write {}: {}\n", options.child->truth_part, std::strerror(errno));
+    fmt::print(stderr, "nccl-sim: cannot write {}: {}\n", options.child->truth_part,
+               std::strerror(errno));
     return 1;
   }
   if (process.IsKilled() && !signals.asked()) kill(getpid(), SIGKILL);

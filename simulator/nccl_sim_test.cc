@@ -26,8 +26,8 @@ class NcclSimTest : public testing::Test {
   ~NcclSimTest() override { std::filesystem::remove_all(directory_); }
 
   pid_t Start(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(),
-                     {SiblingPath("nccl-sim").string(), "--plugin", plugin_, "--truth", TruthFile()});
+    arguments.insert(arguments.begin(), {SiblingPath("nccl-sim").string(), "--plugin", plugin_,
+                                         "--truth", TruthFile()});
     const pid_t pid = fork();
     if (pid != 0) return pid;
     std::vector<char*> argv;
@@ -67,7 +67,8 @@ TEST_F(NcclSimTest, PlaysEveryRankAndWritesTheGroundTruthOfAll) {
   EXPECT_EQ(truth["ranks"][3]["rank"], 3);
   EXPECT_EQ(truth["ranks"][3]["local_rank"], 1);
   EXPECT_EQ(truth["ranks"][3]["node"], 1);
-  EXPECT_EQ(truth["ranks"][0]["communicators"][0]["id"], truth["ranks"][3]["communicators"][0]["id"]);
+  EXPECT_EQ(truth["ranks"][0]["communicators"][0]["id"],
+            truth["ranks"][3]["communicators"][0]["id"]);
   EXPECT_NE(truth["ranks"][0]["gpu_uuid"], truth["ranks"][2]["gpu_uuid"]);
   EXPECT_EQ(truth["ranks"][0]["gpu_uuid"].get<std::string>().size(), 40u);
   EXPECT_NE(Output().find("NCCL 23007, profiler API v6, layout dp, 2 steps"), std::string::npos);
@@ -86,15 +87,18 @@ TEST_F(NcclSimTest, RunsOnWithoutAPlugin) {
 }
 
 TEST_F(NcclSimTest, AccountsForAKilledRank) {
-  ASSERT_EQ(
-      Run({"--ranks-per-node", "2", "--steps", "4", "--layout", "single", "--kill-rank", "1", "--kill-step", "3"}), 0);
+  ASSERT_EQ(Run({"--ranks-per-node", "2", "--steps", "4", "--layout", "single", "--kill-rank", "1",
+                 "--kill-step", "3"}),
+            0);
   const nlohmann::json truth = Truth();
   EXPECT_EQ(truth["ranks"][0]["killed"], false);
   EXPECT_EQ(truth["ranks"][1]["killed"], true);
 }
 
 TEST_F(NcclSimTest, EndsThoughARankHangs) {
-  ASSERT_EQ(Run({"--ranks-per-node", "2", "--steps", "4", "--incident", "missing-call:rank=1,from=0.1"}), 0);
+  ASSERT_EQ(
+      Run({"--ranks-per-node", "2", "--steps", "4", "--incident", "missing-call:rank=1,from=0.1"}),
+      0);
   nlohmann::json truth = Truth();
   for (size_t rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(truth["ranks"][rank]["communicators"].size(), 1u);
@@ -103,14 +107,15 @@ TEST_F(NcclSimTest, EndsThoughARankHangs) {
 }
 
 TEST_F(NcclSimTest, KillsTheProcessOfAnIncident) {
-  ASSERT_EQ(Run({"--ranks-per-node", "2", "--steps", "4", "--incident", "kill:rank=1,from=0.1"}), 0);
+  ASSERT_EQ(Run({"--ranks-per-node", "2", "--steps", "4", "--incident", "kill:rank=1,from=0.1"}),
+            0);
   EXPECT_EQ(Truth()["ranks"][0]["killed"], false);
   EXPECT_EQ(Truth()["ranks"][1]["killed"], true);
 }
 
 TEST_F(NcclSimTest, StopsAProcessUntilTheJobEnds) {
-  ASSERT_EQ(Run({"--ranks-per-node", "2", "--steps", "20", "--rate", "20", "--pace", "real", "--incident",
-                 "stop:rank=1,from=0.1"}),
+  ASSERT_EQ(Run({"--ranks-per-node", "2", "--steps", "20", "--rate", "20", "--pace", "real",
+                 "--incident", "stop:rank=1,from=0.1"}),
             0);
   EXPECT_EQ(Truth()["ranks"].size(), 2u);
 }

@@ -16,7 +16,9 @@ constexpr uint32_t kHostMask = kColl | kP2p;
 constexpr uint32_t kTimedMask = kColl | kP2p | kKernelCh;
 constexpr int kReleases[] = {22304, 22403, 22501, 22606, 22707, 22809, 22907, 23007, 23103};
 
-std::string ValueOf(const std::string& line, const std::string& key) { return RecordedJob::ValueOf(line, key); }
+std::string ValueOf(const std::string& line, const std::string& key) {
+  return RecordedJob::ValueOf(line, key);
+}
 std::string HandleOf(const std::string& line) { return RecordedJob::HandleOf(line); }
 
 TEST(Player, GivesInitWhatTheVersionHas) {
@@ -32,7 +34,8 @@ TEST(Player, GivesInitWhatTheVersionHas) {
     EXPECT_EQ(ValueOf(line, "nodes="), "1");
     EXPECT_EQ(ValueOf(line, "ranks="), "2");
     EXPECT_EQ(ValueOf(line, "rank="), "1");
-    const uint64_t id = std::stoull(job.ranks[0]["communicators"][0]["id"].get<std::string>(), nullptr, 16);
+    const uint64_t id =
+        std::stoull(job.ranks[0]["communicators"][0]["id"].get<std::string>(), nullptr, 16);
     EXPECT_EQ(ValueOf(line, "id="), std::to_string(id));
   }
 }
@@ -51,13 +54,15 @@ TEST(Player, HangsTasksOnGroupsUpTo227AndOnCallsFrom228) {
   const RecordedJob before = Record(OneAllReduce(22707), {kTimedMask, 0});
   const std::string group = HandleOf(before.Starting("U +Group")[0]);
   EXPECT_EQ(ValueOf(before.Starting("U +Coll")[0], "parent="), group);
-  EXPECT_EQ(ValueOf(before.Starting("T +KernelCh")[0], "parent="), HandleOf(before.Starting("U +Coll")[0]));
+  EXPECT_EQ(ValueOf(before.Starting("T +KernelCh")[0], "parent="),
+            HandleOf(before.Starting("U +Coll")[0]));
 
   const RecordedJob after = Record(OneAllReduce(22809), {kTimedMask, 0});
   const std::string coll = after.Starting("U +Coll #")[0];
   EXPECT_EQ(ValueOf(coll, "parent="), HandleOf(after.Starting("U +CollApi")[0]));
   EXPECT_EQ(ValueOf(coll, "group="), HandleOf(after.Starting("U +Group #")[0]));
-  EXPECT_EQ(ValueOf(after.Starting("U +CollApi")[0], "parent="), HandleOf(after.Starting("U +GroupApi")[0]));
+  EXPECT_EQ(ValueOf(after.Starting("U +CollApi")[0], "parent="),
+            HandleOf(after.Starting("U +GroupApi")[0]));
   EXPECT_EQ(ValueOf(after.Starting("U +Group #")[0], "parent="), "#0");
   EXPECT_EQ(ValueOf(after.Starting("U +GroupApi")[0], "depth="), "1");
   EXPECT_EQ(after.Starting("U r23")[0].substr(0, after.Starting("U r23")[0].find(" at=")),
@@ -67,26 +72,34 @@ TEST(Player, HangsTasksOnGroupsUpTo227AndOnCallsFrom228) {
 TEST(Player, FillsTheFieldsOfACollective) {
   const std::map<int, std::string> kFields{
       {22304,
-       "seq=0 func=4 datatype=7 count=262144 root=0 channels=8 warps=16 traffic=2097152 buffers=1 algo=1 proto=1"},
+       "seq=0 func=4 datatype=7 count=262144 root=0 channels=8 warps=16 traffic=2097152 buffers=1 "
+       "algo=1 proto=1"},
       {22403,
-       "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 traffic=2097152 buffers=1 "
+       "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 "
+       "traffic=2097152 buffers=1 "
        "algo=RING proto=LL128"},
       {22606,
-       "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 buffers=1 algo=RING "
+       "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 "
+       "buffers=1 algo=RING "
        "proto=LL128"},
       {22707,
-       "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 buffers=1 algo=RING "
+       "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 "
+       "buffers=1 algo=RING "
        "proto=LL128"},
       {23007,
-       "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 group=#3 buffers=1 "
+       "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 group=#3 "
+       "buffers=1 "
        "algo=RING proto=LL128"},
       {23103,
-       "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 group=#3 variant=NULL0 "
+       "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 group=#3 "
+       "variant=NULL0 "
        "tag=0 buffers=1 algo=RING proto=LL128"}};
   for (const auto& [release, fields] : kFields) {
-    const std::string line = Record(OneAllReduce(release), {kHostMask, 0}, 1).Starting("U +Coll #")[0];
+    const std::string line =
+        Record(OneAllReduce(release), {kHostMask, 0}, 1).Starting("U +Coll #")[0];
     EXPECT_EQ(ValueOf(line, "rank="), "1");
-    EXPECT_EQ(line.substr(line.find("seq="), line.find(" at=") - line.find("seq=")), fields) << release;
+    EXPECT_EQ(line.substr(line.find("seq="), line.find(" at=") - line.find("seq=")), fields)
+        << release;
   }
 }
 
@@ -96,7 +109,8 @@ TEST(Player, AnnouncesGroupedSendAndReceiveAsTwoTasks) {
   const RecordedJob job = Record(options, {kHostMask, 0});
   EXPECT_EQ(job.Order('U'),
             "+GroupApi r23 +P2pApi -P2pApi r24 +Group +P2p -P2p -Group -GroupApi "
-            "+GroupApi r23 +P2pApi -P2pApi +P2pApi -P2pApi r24 +Group +P2p +P2p -P2p -P2p -Group -GroupApi "
+            "+GroupApi r23 +P2pApi -P2pApi +P2pApi -P2pApi r24 +Group +P2p +P2p -P2p -P2p -Group "
+            "-GroupApi "
             "+GroupApi r23 +P2pApi -P2pApi r24 +Group +P2p -P2p -Group -GroupApi");
   EXPECT_EQ(ValueOf(job.Starting("U +GroupApi")[1], "depth="), "2");
   const std::vector<std::string> tasks = job.Starting("U +P2p #");
@@ -117,7 +131,8 @@ TEST(Player, FillsTheFieldsOfASend) {
     JobOptions options = OneAllReduce(release);
     options.workload.layout = "pp";
     const std::string line = Record(options, {kHostMask, 0}).Starting("U +P2p #")[0];
-    EXPECT_EQ(line.substr(line.find("func="), line.find(" at=") - line.find("func=")), fields) << release;
+    EXPECT_EQ(line.substr(line.find("func="), line.find(" at=") - line.find("func=")), fields)
+        << release;
   }
 }
 
@@ -126,7 +141,8 @@ TEST(Player, OpensOneGroupForAllGpusOfAProcess) {
   options.workload.shape.ranks_per_process = options.workload.shape.ranks_per_thread = 2;
   const RecordedJob job = Record(options, {kTimedMask, 0});
   EXPECT_EQ(job.Order('U'),
-            "+GroupApi r23 +CollApi -CollApi +CollApi -CollApi r24 +Group +Coll -Coll -Group +Group +Coll -Coll -Group "
+            "+GroupApi r23 +CollApi -CollApi +CollApi -CollApi r24 +Group +Coll -Coll -Group "
+            "+Group +Coll -Coll -Group "
             "-GroupApi");
   const std::vector<std::string> calls = job.Starting("U +CollApi");
   EXPECT_EQ(ValueOf(calls[0], "context="), "1");
@@ -187,7 +203,8 @@ TEST(Player, AnnouncesBroadcastAsACallOnlyFrom229) {
   options.workload.layout = "mixed";
   const auto broadcasts = [](const RecordedJob& job, const std::string& start) {
     const std::vector<std::string> lines = job.Starting(start);
-    return std::count_if(lines.begin(), lines.end(), [](const auto& l) { return ValueOf(l, "func=") == "Broadcast"; });
+    return std::count_if(lines.begin(), lines.end(),
+                         [](const auto& l) { return ValueOf(l, "func=") == "Broadcast"; });
   };
   const RecordedJob before = Record(options, {kTimedMask, 0});
   EXPECT_GT(broadcasts(before, "U +CollApi"), 0);
@@ -205,7 +222,8 @@ TEST(Player, CountsBytesInAllGatherAndBroadcastTasks) {
   std::map<std::string, std::string> counts;
   for (const std::string start : {"U +CollApi", "U +Coll #"}) {
     for (const std::string& line : job.Starting(start)) {
-      counts.emplace(start + ValueOf(line, "func="), ValueOf(line, "datatype=") + ValueOf(line, "count="));
+      counts.emplace(start + ValueOf(line, "func="),
+                     ValueOf(line, "datatype=") + ValueOf(line, "count="));
     }
   }
   EXPECT_EQ(counts["U +CollApiBroadcast"], "Unknown3145728");  // ncclUint8 has no name
@@ -226,7 +244,8 @@ TEST(Player, MakesCommunicatorsAgainAndMidway) {
   EXPECT_EQ(job.Starting("init").size(), 6u);  // parent, half and shrunk, twice
   EXPECT_EQ(job.Starting("finalize").size(), 6u);
   std::set<std::string> ids;
-  for (const nlohmann::json& communicator : job.ranks[0]["communicators"]) ids.insert(communicator["id"]);
+  for (const nlohmann::json& communicator : job.ranks[0]["communicators"])
+    ids.insert(communicator["id"]);
   EXPECT_EQ(ids.size(), 6u);
 }
 

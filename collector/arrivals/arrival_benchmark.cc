@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the comparison of arrivals costs the daemon: one interval of a node with 8 ranks and 10,000 operations a second
-// on each, spread over some communicators. `core` is the share of one core that this takes, `compared` of the
-// operations that were.
+// What the comparison of arrivals costs the daemon: one interval of a node with 8 ranks and 10,000
+// operations a second on each, spread over some communicators. `core` is the share of one core that
+// this takes, `compared` of the operations that were.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -28,31 +28,36 @@ constexpr uint64_t kOperationsPerInterval =
 // The segment of one rank, mapped as the plugin maps it.
 class RankSegment {
  public:
-  RankSegment(const std::string& path, size_t communicators, uint64_t rank) : writer_(communicators + 2) {
+  RankSegment(const std::string& path, size_t communicators, uint64_t rank)
+      : writer_(communicators + 2) {
     writer_.Put(ProcessV1{.uid = ::getuid()});
     for (size_t slot = 0; slot < communicators; ++slot) {
-      writer_.Put(
-          slot,
-          CommunicatorV1{
-              .id = slot, .ranks = kRanks, .rank = rank, .api_version = 6, .gpu_uuid = "GPU-" + std::to_string(rank)});
+      writer_.Put(slot, CommunicatorV1{.id = slot,
+                                       .ranks = kRanks,
+                                       .rank = rank,
+                                       .api_version = 6,
+                                       .gpu_uuid = "GPU-" + std::to_string(rank)});
     }
     writer_.Publish();
     writer_.WriteTo(path);
     SegmentError error{};
     std::string detail;
-    file_ = std::make_shared<const SegmentFile>(SegmentFile::Open(AT_FDCWD, path, &error, &detail).value());
+    file_ = std::make_shared<const SegmentFile>(
+        SegmentFile::Open(AT_FDCWD, path, &error, &detail).value());
     const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    bytes_ = static_cast<char*>(
-        ::mmap(nullptr, writer_.bytes().size(), PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0));
+    bytes_ = static_cast<char*>(::mmap(nullptr, writer_.bytes().size(), PROT_READ | PROT_WRITE,
+                                       MAP_SHARED, file.number(), 0));
   }
   ~RankSegment() { ::munmap(bytes_, writer_.bytes().size()); }
   RankSegment(const RankSegment&) = delete;
   RankSegment& operator=(const RankSegment&) = delete;
 
   void Complete(size_t slot, uint64_t ticket, uint64_t start_ns) {
-    const size_t at = writer_.CompletionAt(slot, (ticket - 1) % SegmentWriterV1::kCompletionEntries);
-    const uint64_t words[8] = {ticket,           uint64_t{4} << 56 | ticket, start_ns - 9000, start_ns,
-                               start_ns + 60000, start_ns + 65000,           1048576,         1};
+    const size_t at =
+        writer_.CompletionAt(slot, (ticket - 1) % SegmentWriterV1::kCompletionEntries);
+    const uint64_t words[8] = {
+        ticket,           uint64_t{4} << 56 | ticket, start_ns - 9000, start_ns,
+        start_ns + 60000, start_ns + 65000,           1048576,         1};
     std::memcpy(bytes_ + at, words, sizeof(words));
   }
   const std::shared_ptr<const SegmentFile>& file() const { return file_; }
@@ -72,9 +77,11 @@ void BM_ArrivalInterval(benchmark::State& state) {
   SegmentLooks looks;
   for (int rank = 0; rank < kRanks; ++rank) {
     const std::string path = directory.File(std::to_string(rank) + ".seg");
-    ranks.push_back(std::make_unique<RankSegment>(path, communicators, static_cast<uint64_t>(rank)));
+    ranks.push_back(
+        std::make_unique<RankSegment>(path, communicators, static_cast<uint64_t>(rank)));
     const auto& file = ranks.back()->file();
-    looks[KeyOf(file->Status())] = {.file = file, .is_alive = true, .slots = ReadSlotDirectory(*file, nullptr)};
+    looks[KeyOf(file->Status())] = {
+        .file = file, .is_alive = true, .slots = ReadSlotDirectory(*file, nullptr)};
   }
   ArrivalObserver observer;
   observer.Discover(looks, {}, 0);
@@ -104,8 +111,8 @@ void BM_ArrivalInterval(benchmark::State& state) {
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
     read();
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
-    const double spent =
-        static_cast<double>(after.tv_sec - before.tv_sec) + static_cast<double>(after.tv_nsec - before.tv_nsec) / 1e9;
+    const double spent = static_cast<double>(after.tv_sec - before.tv_sec) +
+                         static_cast<double>(after.tv_nsec - before.tv_nsec) / 1e9;
     state.SetIterationTime(spent);
     seconds += spent;
   }
@@ -117,10 +124,11 @@ void BM_ArrivalInterval(benchmark::State& state) {
   observer.AddTo(snapshot);
   const double interval = static_cast<double>(kRingReadInterval.count()) / 1000;
   state.counters["core"] = seconds / static_cast<double>(state.iterations()) / interval;
-  state.counters["compared"] = static_cast<double>(process.communicators[0].arrivals->compared * communicators) /
-                               static_cast<double>(operations);
-  state.counters["overrun"] =
-      static_cast<double>(snapshot.uncompared_operations[static_cast<size_t>(Uncompared::kRingOverrun)]);
+  state.counters["compared"] =
+      static_cast<double>(process.communicators[0].arrivals->compared * communicators) /
+      static_cast<double>(operations);
+  state.counters["overrun"] = static_cast<double>(
+      snapshot.uncompared_operations[static_cast<size_t>(Uncompared::kRingOverrun)]);
 }
 BENCHMARK(BM_ArrivalInterval)
     ->ArgNames({"communicators", "busy"})

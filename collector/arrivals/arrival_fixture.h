@@ -59,8 +59,8 @@ class ArrivalFixture : public testing::Test {
   void Complete(int rank, size_t slot = 0) {
     Process& process = processes_[rank];
     const uint64_t ticket = ++process.completed[slot];
-    const uint64_t start_ns =
-        1000 * kMillisecond + ticket * 20 * kMillisecond + static_cast<uint64_t>(rank) * kMillisecond;
+    const uint64_t start_ns = 1000 * kMillisecond + ticket * 20 * kMillisecond +
+                              static_cast<uint64_t>(rank) * kMillisecond;
     const uint64_t stop_ns = 1000 * kMillisecond + ticket * 20 * kMillisecond + 15 * kMillisecond;
     process.writer.Put(slot, CompletionV1{.ticket = ticket,
                                           .function = 4,
@@ -73,7 +73,9 @@ class ArrivalFixture : public testing::Test {
   }
   void Write(int rank) { processes_[rank].writer.WriteTo(Path(rank)); }
   std::string Path(int rank) const { return scratch_.File(std::to_string(rank) + ".seg"); }
-  static FileKey KeyOf(const Process& process) { return nccl_exporter::collector::KeyOf(process.file->Status()); }
+  static FileKey KeyOf(const Process& process) {
+    return nccl_exporter::collector::KeyOf(process.file->Status());
+  }
 
   void Discover() {
     SegmentLooks looks;

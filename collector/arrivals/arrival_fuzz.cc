@@ -26,7 +26,9 @@ int main(int count, char** arguments) {
     played.operations += one.operations;
     played.compared += one.compared;
   }
-  std::printf("%" PRIu64 " scripts, %" PRIu64 " operations read, %" PRIu64 " compared\n", scripts, played.operations,
-              played.compared);
-  return played.operations > scripts && played.compared > scripts ? 0 : 1;  // else the scripts say nothing
+  std::printf("%" PRIu64 " scripts, %" PRIu64 " operations read, %" PRIu64 " compared\n", scripts,
+              played.operations, played.compared);
+  return played.operations > scripts && played.compared > scripts
+             ? 0
+             : 1;  // else the scripts say nothing
 }

@@ -23,7 +23,8 @@ namespace {
 constexpr size_t kRanks = 3;
 constexpr uint64_t kPeriodNs = 1'000'000;  // from one operation of a rank to the next
 constexpr uint64_t kJitterStepNs = 2'000;  // a start may be late by 255 of these
-constexpr uint64_t kDurationNs = 600'000;  // longer than that, so that no operation ends before all have begun
+constexpr uint64_t kDurationNs =
+    600'000;  // longer than that, so that no operation ends before all have begun
 constexpr uint64_t kMonotonicNs = 5'000'000'000'000;
 constexpr uint64_t kGpuNs = 1'700'000'000'000'000'000;
 constexpr uint64_t kMostLost = 1 << 20;
@@ -57,7 +58,8 @@ class Slot : public SegmentSource {
  public:
   uint64_t Size() const override { return bytes_.size(); }
   uint64_t OwnerUid() const override { return 0; }
-  // What was scheduled happens in the midst of the copy, as when the writer goes on in the meantime.
+  // What was scheduled happens in the midst of the copy, as when the writer goes on in the
+  // meantime.
   ssize_t Read(uint64_t offset, std::span<std::byte> into) const override {
     const auto change = std::exchange(change_, nullptr);
     const size_t before = change ? change_place_ % (into.size() + 1) : into.size();
@@ -73,12 +75,15 @@ class Slot : public SegmentSource {
   }
 
   void PutWord(size_t entry, size_t word, uint64_t value) {
-    std::memcpy(&bytes_[kRing + entry * sizeof(layout::CompletionEntry) + word * sizeof(value)], &value, sizeof(value));
+    std::memcpy(&bytes_[kRing + entry * sizeof(layout::CompletionEntry) + word * sizeof(value)],
+                &value, sizeof(value));
   }
   void Put(const CompletedOperation& operation, uint64_t ticket) {
     using Entry = layout::CompletionEntry;
     const size_t entry = (ticket - 1) % layout::kCompletionEntries;
-    const auto put = [&](size_t offset, uint64_t value) { PutWord(entry, offset / sizeof(value), value); };
+    const auto put = [&](size_t offset, uint64_t value) {
+      PutWord(entry, offset / sizeof(value), value);
+    };
     put(offsetof(Entry, ticket), 0);
     put(offsetof(Entry, function_and_sequence), operation.function_and_sequence);
     put(offsetof(Entry, call_ns), operation.call_ns);
@@ -127,8 +132,9 @@ class Player {
       case 1: {
         const uint64_t count = script.Number(1) + 1, lateness = script.Number(1);
         if (command % 8 == 0) return Complete(number, count, lateness);
-        return rank.slot.AtNextCopy(script.Number(2),
-                                    [this, number, count, lateness] { Complete(number, count, lateness); });
+        return rank.slot.AtNextCopy(script.Number(2), [this, number, count, lateness] {
+          Complete(number, count, lateness);
+        });
       }
       case 2:
       case 3:
@@ -138,7 +144,9 @@ class Player {
         const size_t entry = script.Number(2) % layout::kCompletionEntries;
         const size_t word = script.Number(1) % (sizeof(layout::CompletionEntry) / sizeof(uint64_t));
         const uint64_t value = script.Number(8);
-        const auto poke = [&slot = rank.slot, entry, word, value] { slot.PutWord(entry, word, value); };
+        const auto poke = [&slot = rank.slot, entry, word, value] {
+          slot.PutWord(entry, word, value);
+        };
         return command & 0x80 ? rank.slot.AtNextCopy(script.Number(2), poke) : poke();
       }
       case 5:
@@ -155,11 +163,12 @@ class Player {
   void Enter(size_t number) {
     Rank& rank = ranks_[number];
     rank.taken = 0;
-    rank.member = matcher_.Add({.communicator = {.id = 7, .ranks = kRanks, .uid = 1, .job = "", .name_space = ""},
-                                .rank = number,
-                                .gpu_uuid = "GPU-" + std::to_string(number),
-                                .has_kernel_times = true,
-                                .call_is_bound = true});
+    rank.member = matcher_.Add(
+        {.communicator = {.id = 7, .ranks = kRanks, .uid = 1, .job = "", .name_space = ""},
+         .rank = number,
+         .gpu_uuid = "GPU-" + std::to_string(number),
+         .has_kernel_times = true,
+         .call_is_bound = true});
   }
 
   static CompletedOperation Operation(size_t number, uint64_t ticket, uint64_t lateness) {
@@ -185,30 +194,37 @@ class Player {
     operations_.clear();
     const uint64_t written_before = rank.written;
     const uint64_t lost = rank.ring.Read(rank.slot, operations_);
-    Require(operations_.size() <= layout::kCompletionEntries, "no more is read than the ring holds");
+    Require(operations_.size() <= layout::kCompletionEntries,
+            "no more is read than the ring holds");
     Require(lost <= kMostLost, "what is lost is bounded");
     if (rank.is_honest) CheckHonest(rank, number, written_before, lost);
-    for (const CompletedOperation& operation : operations_) matcher_.Take(rank.member, operation, now_ns_);
+    for (const CompletedOperation& operation : operations_)
+      matcher_.Take(rank.member, operation, now_ns_);
     matcher_.CountLost(rank.member, lost);
     rank.taken += operations_.size();
     played_.operations += operations_.size();
     CheckedCounts(rank);
   }
 
-  // Every operation is told once, in order and as it was written, or counted as lost, or left for the next look. What
-  // was there before the first look is not ours to lose.
+  // Every operation is told once, in order and as it was written, or counted as lost, or left for
+  // the next look. What was there before the first look is not ours to lose.
   void CheckHonest(Rank& rank, size_t number, uint64_t written_before, uint64_t lost) {
     uint64_t last = rank.seen;
     for (const CompletedOperation& told : operations_) {
       const uint64_t ticket = told.function_and_sequence & 0xffffffff;
-      Require(ticket > last && ticket <= rank.written, "operations are told in order, and none twice");
+      Require(ticket > last && ticket <= rank.written,
+              "operations are told in order, and none twice");
       last = ticket;
       const CompletedOperation earliest = Operation(number, ticket, 0);
-      Require(told.stop_ns == earliest.stop_ns && told.delivered_ns == earliest.delivered_ns, "they are told whole");
-      Require(told.start_ns - earliest.start_ns == told.call_ns - earliest.call_ns, "no two of them are mixed");
+      Require(told.stop_ns == earliest.stop_ns && told.delivered_ns == earliest.delivered_ns,
+              "they are told whole");
+      Require(told.start_ns - earliest.start_ns == told.call_ns - earliest.call_ns,
+              "no two of them are mixed");
     }
-    if (rank.seen != 0) Require(rank.seen + lost + operations_.size() == last, "what is not told is counted");
-    if (rank.written == written_before) Require(last == rank.written, "all is told when nobody writes");
+    if (rank.seen != 0)
+      Require(rank.seen + lost + operations_.size() == last, "what is not told is counted");
+    if (rank.written == written_before)
+      Require(last == rank.written, "all is told when nobody writes");
     rank.seen = last;
   }
 
@@ -218,7 +234,8 @@ class Player {
     Require(counts.last <= counts.compared, "who was last was compared");
     Require(counts.estimated <= counts.compared, "what was estimated was compared");
     if (all_are_honest_) {
-      Require(counts.lateness_ns <= counts.compared * (255 * kJitterStepNs + 20'000), "nobody is later than he was");
+      Require(counts.lateness_ns <= counts.compared * (255 * kJitterStepNs + 20'000),
+              "nobody is later than he was");
     }
     return counts;
   }
@@ -233,6 +250,8 @@ class Player {
 
 }  // namespace
 
-PlayedArrivals PlayAndCheck(std::span<const uint8_t> script) { return Player().Play(Script(script)); }
+PlayedArrivals PlayAndCheck(std::span<const uint8_t> script) {
+  return Player().Play(Script(script));
+}
 
 }  // namespace nccl_exporter::collector::fuzz

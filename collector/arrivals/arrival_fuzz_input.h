@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs of the fuzzer of completion rings and of the matching of arrivals: a script of what some ranks of one
-// communicator write to their rings, honestly or not, and of when these are read.
+// Inputs of the fuzzer of completion rings and of the matching of arrivals: a script of what some
+// ranks of one communicator write to their rings, honestly or not, and of when these are read.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,9 @@ struct ArrivalMatcher::Arrival {
   TimeRange stop;
   std::optional<FastestDeliveries::Estimate> clock;
 
-  int64_t DurationNs() const { return ClockPair::Difference(operation.stop_ns, operation.start_ns); }
+  int64_t DurationNs() const {
+    return ClockPair::Difference(operation.stop_ns, operation.start_ns);
+  }
 };
 
 struct ArrivalMatcher::Waiting {
@@ -51,7 +53,8 @@ struct ArrivalMatcher::Group {
 
   const ClockPair& PairOf(const Arrival& one, const Arrival& other) const;
   void LearnFrom(const std::vector<Arrival>& arrivals) const;
-  Distance DistanceOf(const Arrival& one, const Arrival& other, std::optional<int64_t> transfer_ns) const;
+  Distance DistanceOf(const Arrival& one, const Arrival& other,
+                      std::optional<int64_t> transfer_ns) const;
 };
 
 class ArrivalMatcher::Member {
@@ -71,13 +74,15 @@ namespace {
 
 // Whether no rank can leave the operation before every rank has entered it.
 bool WaitsForAll(Function function) {
-  return function == Function::kAllReduce || function == Function::kAllGather || function == Function::kReduceScatter ||
-         function == Function::kAlltoAll;
+  return function == Function::kAllReduce || function == Function::kAllGather ||
+         function == Function::kReduceScatter || function == Function::kAlltoAll;
 }
 
 constexpr TimeRange kUnbound{-ClockDistance::kUnknown, ClockDistance::kUnknown};
 
-int64_t AsOf(const CompletedOperation& operation) { return ClockPair::Difference(operation.delivered_ns, 0); }
+int64_t AsOf(const CompletedOperation& operation) {
+  return ClockPair::Difference(operation.delivered_ns, 0);
+}
 
 TimeRange Around(int64_t middle_ns, int64_t uncertainty_ns) {
   return {middle_ns - uncertainty_ns, middle_ns + uncertainty_ns};
@@ -94,13 +99,14 @@ std::optional<uint64_t> HalfWidth(const TimeRange& range) {
   return static_cast<uint64_t>(width_ns) / 2;
 }
 
-// At or before which time the kernel was launched, if that is known. Where the call itself is announced after the
-// launch, the call of an operation that was over before this one began was earlier: the operations of a communicator
-// are launched in order.
+// At or before which time the kernel was launched, if that is known. Where the call itself is
+// announced after the launch, the call of an operation that was over before this one began was
+// earlier: the operations of a communicator are launched in order.
 template <typename Member>
 std::optional<uint64_t> CalledAt(const Member& member, const CompletedOperation& operation) {
   if (member.rank.call_is_bound) return operation.call_ns;
-  const bool is_earlier_launch = member.former_call_ns != 0 && member.former_stop_ns <= operation.start_ns;
+  const bool is_earlier_launch =
+      member.former_call_ns != 0 && member.former_stop_ns <= operation.start_ns;
   return is_earlier_launch ? std::optional(member.former_call_ns) : std::nullopt;
 }
 
@@ -119,8 +125,8 @@ void ArrivalMatcher::Judge(Group& group) {
   }
   std::ranges::sort(ranks);
   group.has_rank_twice = std::ranges::adjacent_find(ranks) != ranks.end();
-  group.is_timed =
-      std::ranges::all_of(group.members, [](const Member* member) { return member->rank.has_kernel_times; });
+  group.is_timed = std::ranges::all_of(
+      group.members, [](const Member* member) { return member->rank.has_kernel_times; });
 }
 
 // When they are needed first: ranks come one after the other.
@@ -176,7 +182,9 @@ bool ArrivalMatcher::IsComparable(const Member* member) {
 
 const ArrivalCounts& ArrivalMatcher::CountsOf(const Member* member) { return member->counts; }
 
-const ArrivalUncertainty& ArrivalMatcher::UncertaintyOf(const Member* member) { return member->uncertainty; }
+const ArrivalUncertainty& ArrivalMatcher::UncertaintyOf(const Member* member) {
+  return member->uncertainty;
+}
 
 void ArrivalMatcher::CountLost(const Member* member, uint64_t operations) {
   if (IsComparable(member)) Count(Uncompared::kRingOverrun, operations);
@@ -186,7 +194,8 @@ void ArrivalMatcher::Take(Member* member, const CompletedOperation& operation, u
   Group& group = *member->group;
   if (!IsComparable(member)) return;
   Clock& clock = *member->clock;
-  clock.bounds.Learn(CalledAt(*member, operation), operation.start_ns, operation.stop_ns, operation.delivered_ns);
+  clock.bounds.Learn(CalledAt(*member, operation), operation.start_ns, operation.stop_ns,
+                     operation.delivered_ns);
   clock.deliveries.Learn(operation.stop_ns, operation.delivered_ns);
   member->former_call_ns = operation.call_ns;
   member->former_stop_ns = operation.stop_ns;
@@ -194,13 +203,16 @@ void ArrivalMatcher::Take(Member* member, const CompletedOperation& operation, u
   if (group.has_rank_twice) return Count(Uncompared::kRankTwice, 1);
   if (!group.is_timed) return Count(Uncompared::kPartnerMissing, 1);
   // By the bounds of now: later ones are closer, but of another time.
-  const std::optional<TimeRange> start = clock.bounds.RangeOf(operation.start_ns, operation.delivered_ns);
-  const std::optional<TimeRange> stop = clock.bounds.RangeOf(operation.stop_ns, operation.delivered_ns);
+  const std::optional<TimeRange> start =
+      clock.bounds.RangeOf(operation.start_ns, operation.delivered_ns);
+  const std::optional<TimeRange> stop =
+      clock.bounds.RangeOf(operation.stop_ns, operation.delivered_ns);
 
   if (group.waiting.size() >= kMaxWaitingOperations) GiveUp(group, Uncompared::kPartnerMissing);
   const auto found = group.waiting.try_emplace(operation.function_and_sequence).first;
   Waiting& waiting = found->second;
-  const bool is_again = std::ranges::any_of(waiting.arrivals, [&](const Arrival& a) { return a.member == member; });
+  const bool is_again =
+      std::ranges::any_of(waiting.arrivals, [&](const Arrival& a) { return a.member == member; });
   if (is_again) {  // the number does not name the operation
     Count(Uncompared::kMismatch, waiting.arrivals.size());
     waiting.arrivals.clear();
@@ -228,26 +240,28 @@ void ArrivalMatcher::Group::LearnFrom(const std::vector<Arrival>& arrivals) cons
     const CompletedOperation& one = arrivals[i].operation;
     for (size_t j = i + 1; j < arrivals.size(); ++j) {
       const CompletedOperation& other = arrivals[j].operation;
-      PairOf(arrivals[i], arrivals[j]).Learn(one.start_ns, one.stop_ns, other.start_ns, other.stop_ns, AsOf(one));
+      PairOf(arrivals[i], arrivals[j])
+          .Learn(one.start_ns, one.stop_ns, other.start_ns, other.stop_ns, AsOf(one));
     }
   }
 }
 
-// `transfer_ns`: how long the shortest kernel of an operation took that waits for all; nothing of another one, of which
-// ranks need not leave together.
-ArrivalMatcher::Distance ArrivalMatcher::Group::DistanceOf(const Arrival& one, const Arrival& other,
-                                                           std::optional<int64_t> transfer_ns) const {
+// `transfer_ns`: how long the shortest kernel of an operation took that waits for all; nothing of
+// another one, of which ranks need not leave together.
+ArrivalMatcher::Distance ArrivalMatcher::Group::DistanceOf(
+    const Arrival& one, const Arrival& other, std::optional<int64_t> transfer_ns) const {
   const int64_t shown_ns = ClockPair::Difference(one.operation.start_ns, other.operation.start_ns);
   const TimeRange clocks = PairOf(one, other).At(AsOf(one.operation));
-  Distance distance{
-      .proven = Common(
-          {one.start.least_ns - other.start.most_ns, one.start.most_ns - other.start.least_ns},
-          {shown_ns + clocks.least_ns - GpuClockBounds::kTickNs, shown_ns + clocks.most_ns + GpuClockBounds::kTickNs}),
-      .estimated = {}};
+  Distance distance{.proven = Common({one.start.least_ns - other.start.most_ns,
+                                      one.start.most_ns - other.start.least_ns},
+                                     {shown_ns + clocks.least_ns - GpuClockBounds::kTickNs,
+                                      shown_ns + clocks.most_ns + GpuClockBounds::kTickNs}),
+                    .estimated = {}};
   if (!transfer_ns || !one.clock || !other.clock) return distance;
   const TimeRange by_deliveries =
       Around(shown_ns + (one.clock->distance_ns - other.clock->distance_ns),
-             one.clock->uncertainty_ns + other.clock->uncertainty_ns + kUnequalDeliveriesNs + GpuClockBounds::kTickNs);
+             one.clock->uncertainty_ns + other.clock->uncertainty_ns + kUnequalDeliveriesNs +
+                 GpuClockBounds::kTickNs);
   const TimeRange by_durations =
       Around(other.DurationNs() - one.DurationNs(),
              kUnequalStopsNs + *transfer_ns / kUnequalStopsDivisor + GpuClockBounds::kTickNs);
@@ -259,12 +273,15 @@ ArrivalMatcher::Distance ArrivalMatcher::Group::DistanceOf(const Arrival& one, c
 }
 
 void ArrivalMatcher::Compare(Group& group, const std::vector<Arrival>& arrivals) {
-  const auto entered_last = std::ranges::max_element(arrivals, {}, [](const Arrival& a) { return a.start.least_ns; });
-  const auto left_first = std::ranges::min_element(arrivals, {}, [](const Arrival& a) { return a.stop.most_ns; });
+  const auto entered_last =
+      std::ranges::max_element(arrivals, {}, [](const Arrival& a) { return a.start.least_ns; });
+  const auto left_first =
+      std::ranges::min_element(arrivals, {}, [](const Arrival& a) { return a.stop.most_ns; });
   PairClocks(group);
   std::optional<int64_t> transfer_ns;
   if (WaitsForAll(arrivals.front().operation.function())) {
-    if (entered_last->start.least_ns > left_first->stop.most_ns) return Count(Uncompared::kMismatch, arrivals.size());
+    if (entered_last->start.least_ns > left_first->stop.most_ns)
+      return Count(Uncompared::kMismatch, arrivals.size());
     group.LearnFrom(arrivals);
     transfer_ns = std::ranges::min(arrivals, {}, &Arrival::DurationNs).DurationNs();
   }
@@ -272,17 +289,19 @@ void ArrivalMatcher::Compare(Group& group, const std::vector<Arrival>& arrivals)
   distances_.clear();
   for (const Arrival& arrival : arrivals) {
     const bool is_first = &arrival == &arrivals[first];
-    distances_.push_back(is_first ? Distance{} : group.DistanceOf(arrival, arrivals[first], transfer_ns));
+    distances_.push_back(is_first ? Distance{}
+                                  : group.DistanceOf(arrival, arrivals[first], transfer_ns));
   }
-  const auto last =
-      static_cast<size_t>(std::ranges::max_element(distances_, {}, &Distance::Middle) - distances_.begin());
+  const auto last = static_cast<size_t>(
+      std::ranges::max_element(distances_, {}, &Distance::Middle) - distances_.begin());
   for (size_t i = 0; i < arrivals.size(); ++i) {
     const Distance& distance = distances_[i == first ? last : i];
     arrivals[i].member->uncertainty = {
         .proven_ns = HalfWidth(distance.proven),
         .estimated_ns = distance.estimated ? HalfWidth(*distance.estimated) : std::nullopt};
   }
-  if (last == first || !distances_[last].IsLater()) return Count(Uncompared::kUncertainClocks, arrivals.size());
+  if (last == first || !distances_[last].IsLater())
+    return Count(Uncompared::kUncertainClocks, arrivals.size());
   bool is_last = true, is_proven = distances_[last].IsProvenLater();
   for (size_t i = 0; i < arrivals.size() && is_last; ++i) {
     if (i == last || i == first) continue;
@@ -307,7 +326,8 @@ size_t ArrivalMatcher::PlaceOfFirst(const Group& group, const std::vector<Arriva
   size_t first = 0;
   int64_t least_ns = 0;
   for (size_t i = 1; i < arrivals.size(); ++i) {
-    const int64_t distance_ns = group.DistanceOf(arrivals[i], arrivals.front(), transfer_ns).Middle();
+    const int64_t distance_ns =
+        group.DistanceOf(arrivals[i], arrivals.front(), transfer_ns).Middle();
     if (distance_ns >= least_ns) continue;
     least_ns = distance_ns;
     first = i;

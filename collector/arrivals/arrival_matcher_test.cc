@@ -30,8 +30,10 @@ class ArrivalMatcherTest : public testing::Test {
     return member;
   }
 
-  // Its kernel starts at `start_ns` and ends at `stop_ns`; called 10 us before, delivered 10 us after.
-  CompletedOperation Operation(Member* member, uint64_t sequence, uint64_t start_ns, uint64_t stop_ns) {
+  // Its kernel starts at `start_ns` and ends at `stop_ns`; called 10 us before, delivered 10 us
+  // after.
+  CompletedOperation Operation(Member* member, uint64_t sequence, uint64_t start_ns,
+                               uint64_t stop_ns) {
     return {.function_and_sequence = static_cast<uint64_t>(Function::kAllReduce) << 56 | sequence,
             .call_ns = kBoot + start_ns - 10 * kMicrosecond,
             .start_ns = gpu_epoch_[member] + start_ns,
@@ -41,17 +43,21 @@ class ArrivalMatcherTest : public testing::Test {
   void Complete(Member* member, uint64_t sequence, uint64_t start_ns, uint64_t stop_ns) {
     matcher_.Take(member, Operation(member, sequence, start_ns, stop_ns), stop_ns);
   }
-  uint64_t Uncompared(Uncompared cause) const { return matcher_.uncompared()[static_cast<size_t>(cause)]; }
+  uint64_t Uncompared(Uncompared cause) const {
+    return matcher_.uncompared()[static_cast<size_t>(cause)];
+  }
   uint64_t AllUncompared() const {
     uint64_t sum = 0;
     for (const uint64_t count : matcher_.uncompared()) sum += count;
     return sum;
   }
-  static void ExpectCounts(const Member* member, uint64_t compared, uint64_t last, uint64_t lateness_us) {
+  static void ExpectCounts(const Member* member, uint64_t compared, uint64_t last,
+                           uint64_t lateness_us) {
     const ArrivalCounts& counts = ArrivalMatcher::CountsOf(member);
     EXPECT_EQ(counts.compared, compared);
     EXPECT_EQ(counts.last, last);
-    EXPECT_NEAR(static_cast<double>(counts.lateness_ns) / 1000, static_cast<double>(lateness_us), 1);
+    EXPECT_NEAR(static_cast<double>(counts.lateness_ns) / 1000, static_cast<double>(lateness_us),
+                1);
   }
 
   ArrivalMatcher matcher_;
@@ -215,7 +221,8 @@ TEST_F(ArrivalMatcherTest, SendsAndReceivesAreNoCollectives) {
   Member* first = Add(0);
   Member* second = Add(1);
   for (Member* member : {first, second}) {
-    CompletedOperation operation = Operation(member, 0, (member == first ? 1 : 2) * kMillisecond, 3 * kMillisecond);
+    CompletedOperation operation =
+        Operation(member, 0, (member == first ? 1 : 2) * kMillisecond, 3 * kMillisecond);
     operation.function_and_sequence = static_cast<uint64_t>(Function::kSend) << 56;
     matcher_.Take(member, operation, 0);
   }
@@ -236,13 +243,16 @@ TEST_F(ArrivalMatcherTest, WhatWaitsIsGivenUpWhenARankComesOrGoes) {
   ExpectCounts(second, 0, 0, 0);
 }
 
-// Hosts that are far ahead say little about the clocks; operations that none leaves before all have entered do.
+// Hosts that are far ahead say little about the clocks; operations that none leaves before all have
+// entered do.
 TEST_F(ArrivalMatcherTest, ShortOperationsBindTheClocksWhereTheHostIsFarAhead) {
   Member* first = Add(0);
   Member* second = Add(1);
-  const auto complete = [&](uint64_t sequence, uint64_t start_ns, uint64_t later_ns, uint64_t stop_ns) {
+  const auto complete = [&](uint64_t sequence, uint64_t start_ns, uint64_t later_ns,
+                            uint64_t stop_ns) {
     for (Member* member : {first, second}) {
-      CompletedOperation operation = Operation(member, sequence, start_ns + (member == second ? later_ns : 0), stop_ns);
+      CompletedOperation operation =
+          Operation(member, sequence, start_ns + (member == second ? later_ns : 0), stop_ns);
       operation.call_ns -= 50 * kMillisecond;
       matcher_.Take(member, operation, 0);
     }
@@ -255,16 +265,19 @@ TEST_F(ArrivalMatcherTest, ShortOperationsBindTheClocksWhereTheHostIsFarAhead) {
   ExpectCounts(first, 1, 0, 0);
 }
 
-// API v4 announces the call after the launch: then the call of the operation before bounds the clock.
+// API v4 announces the call after the launch: then the call of the operation before bounds the
+// clock.
 TEST_F(ArrivalMatcherTest, WithoutABoundCallTheOneBeforeCounts) {
   std::vector<Member*> members;
   for (const uint64_t rank : {0, 1}) {
-    members.push_back(matcher_.Add({.communicator = Key(7), .rank = rank, .gpu_uuid = "", .has_kernel_times = true}));
+    members.push_back(matcher_.Add(
+        {.communicator = Key(7), .rank = rank, .gpu_uuid = "", .has_kernel_times = true}));
     gpu_epoch_[members.back()] = 1'700'000'000'000'000'000 + rank * 3 * kMillisecond;
   }
   for (uint64_t i = 0; i < 3; ++i) {
     for (Member* member : members) {
-      const uint64_t at_ns = (1 + i) * kMillisecond + (member == members[1] ? 1200 * kMicrosecond * i : 0);
+      const uint64_t at_ns =
+          (1 + i) * kMillisecond + (member == members[1] ? 1200 * kMicrosecond * i : 0);
       CompletedOperation operation =
           Operation(member, i, at_ns, (1 + i) * kMillisecond + 2600 * kMicrosecond * i + 90000);
       operation.call_ns += 12 * kMicrosecond;  // after the start of the kernel
@@ -273,7 +286,8 @@ TEST_F(ArrivalMatcherTest, WithoutABoundCallTheOneBeforeCounts) {
     }
   }
   EXPECT_EQ(ArrivalMatcher::CountsOf(members[1]).last, 1u);
-  EXPECT_EQ(Uncompared(Uncompared::kUncertainClocks), 4u) << "the first has nothing before it, the second is too close";
+  EXPECT_EQ(Uncompared(Uncompared::kUncertainClocks), 4u)
+      << "the first has nothing before it, the second is too close";
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ struct SlotIdentity {
     return TextOf(text);
   }
   bool HasKernelTimes() const {
-    return Word(offsetof(layout::CommunicatorSlot, timing_source)) == static_cast<uint64_t>(TimingSource::kKernel);
+    return Word(offsetof(layout::CommunicatorSlot, timing_source)) ==
+           static_cast<uint64_t>(TimingSource::kKernel);
   }
 };
 
@@ -49,7 +50,8 @@ LocalRank RankOf(const SlotIdentity& slot, CommunicatorKey job) {
           .rank = slot.Word(offsetof(layout::CommunicatorSlot, rank)),
           .gpu_uuid = slot.GpuUuid(),
           .has_kernel_times = slot.HasKernelTimes(),
-          .call_is_bound = slot.Word(offsetof(layout::CommunicatorSlot, api_version)) >= kFirstApiWithCalls};
+          .call_is_bound =
+              slot.Word(offsetof(layout::CommunicatorSlot, api_version)) >= kFirstApiWithCalls};
 }
 
 int64_t ClockNs(clockid_t clock) {
@@ -90,7 +92,8 @@ int64_t ArrivalObserver::MonotonicSlewNs() {
   return slew_ns;
 }
 
-void ArrivalObserver::Discover(const SegmentLooks& looks, const Moment& now, int64_t known_until_ns) {
+void ArrivalObserver::Discover(const SegmentLooks& looks, const Moment& now,
+                               int64_t known_until_ns) {
   const CpuTime cpu_time(cpu_ns_);
   for (auto ring = rings_.begin(); ring != rings_.end();) {
     const auto look = looks.find(ring->first.first);
@@ -108,12 +111,13 @@ void ArrivalObserver::Discover(const SegmentLooks& looks, const Moment& now, int
     const std::optional<int64_t> begun_ns = followed.begun_monotonic_ns;
     followed.is_settled = followed.is_settled || (begun_ns && *begun_ns <= known_until_ns);
   }
-  std::erase_if(asks_used_up_to_ns_, [&](const auto& user) { return user.second <= now.monotonic_ns; });
+  std::erase_if(asks_used_up_to_ns_,
+                [&](const auto& user) { return user.second <= now.monotonic_ns; });
   matcher_.Expire(static_cast<uint64_t>(now.monotonic_ns));
 }
 
-// In the overflow slot communicators cannot be told apart. Of each user as many slots are tried as there are rings: one
-// without a ring is read at each look.
+// In the overflow slot communicators cannot be told apart. Of each user as many slots are tried as
+// there are rings: one without a ring is read at each look.
 void ArrivalObserver::MeetSlots(const FileKey& key, const SegmentLook& look) {
   if (!look.slots.process) return;
   const uint64_t uid = look.slots.process->uid;
@@ -134,7 +138,8 @@ void ArrivalObserver::OnFound(const RingKey& key, const SegmentLook& look) {
   const auto found = rings_.find(key);
   if (found != rings_.end() && found->second.generation == head.generation()) {
     MeetAgain(found->second, head.state() == layout::SlotState::kClosed);
-    if (found->second.member != nullptr) matcher_.SetHasKernelTimes(found->second.member, head.has_kernel_times);
+    if (found->second.member != nullptr)
+      matcher_.SetHasKernelTimes(found->second.member, head.has_kernel_times);
     return;
   }
   if (found != rings_.end()) {
@@ -144,8 +149,8 @@ void ArrivalObserver::OnFound(const RingKey& key, const SegmentLook& look) {
   if (head.state() == layout::SlotState::kLive && head.has_identity) Follow(key, look);
 }
 
-// A communicator that is over is read until the next look: what was completed last may not have been read yet, here or
-// on another rank.
+// A communicator that is over is read until the next look: what was completed last may not have
+// been read yet, here or on another rank.
 void ArrivalObserver::MeetAgain(Followed& followed, bool is_over) {
   if (followed.is_over) Retire(followed);
   followed.is_over = is_over;
@@ -171,15 +176,17 @@ void ArrivalObserver::Follow(const RingKey& key, const SegmentLook& look) {
   followed.member = matcher_.Add(RankOf(slot, CommunicatorKeyOf(process, {})));
 }
 
-// Whether there is room for one more ring of the user. Where there is none, the user who has the most gives one up,
-// with its counts, to one who has fewer; else he gives up one that is over, of which only the counts are left.
+// Whether there is room for one more ring of the user. Where there is none, the user who has the
+// most gives one up, with its counts, to one who has fewer; else he gives up one that is over, of
+// which only the counts are left.
 bool ArrivalObserver::MakeRoom(uint64_t uid) {
   std::map<uint64_t, size_t> rings_of;
   for (const auto& [key, followed] : rings_) ++rings_of[followed.uid];
   const size_t own = rings_of[uid];
   if (own < kMaxRingsPerUser) {
     if (rings_.size() < kMaxRings) return true;
-    const auto most = std::ranges::max_element(rings_of, {}, [](const auto& user) { return user.second; });
+    const auto most =
+        std::ranges::max_element(rings_of, {}, [](const auto& user) { return user.second; });
     if (most->second > own + 1) return GiveUpRing(most->first, true);
   }
   return GiveUpRing(uid, false);
@@ -187,8 +194,9 @@ bool ArrivalObserver::MakeRoom(uint64_t uid) {
 
 // Those that are over come first.
 bool ArrivalObserver::GiveUpRing(uint64_t uid, bool also_the_living) {
-  auto given = std::ranges::find_if(
-      rings_, [&](const auto& ring) { return ring.second.uid == uid && ring.second.member == nullptr; });
+  auto given = std::ranges::find_if(rings_, [&](const auto& ring) {
+    return ring.second.uid == uid && ring.second.member == nullptr;
+  });
   if (given == rings_.end() && also_the_living) {
     given = std::ranges::find_if(rings_, [&](const auto& ring) { return ring.second.uid == uid; });
   }
@@ -208,7 +216,9 @@ void ArrivalObserver::Retire(Followed& followed) {
 bool ArrivalObserver::AwaitsDiscovery(const Moment& now) {
   bool awaits = false;
   for (auto& [key, followed] : rings_) {
-    if (followed.member == nullptr || followed.is_settled || !ArrivalMatcher::IsComparable(followed.member)) continue;
+    if (followed.member == nullptr || followed.is_settled ||
+        !ArrivalMatcher::IsComparable(followed.member))
+      continue;
     if (!followed.begun_monotonic_ns && followed.ring.HasBegun(*followed.file)) {
       followed.begun_monotonic_ns = now.monotonic_ns;
     }
@@ -217,7 +227,8 @@ bool ArrivalObserver::AwaitsDiscovery(const Moment& now) {
   return awaits;
 }
 
-// Each ask pushes the user's time on by an interval; it may be ahead of the present by some of them.
+// Each ask pushes the user's time on by an interval; it may be ahead of the present by some of
+// them.
 bool ArrivalObserver::MayAsk(uint64_t uid, const Moment& now) {
   constexpr int64_t kIntervalNs = std::chrono::nanoseconds(kAskInterval).count();
   int64_t& used_up_to_ns = asks_used_up_to_ns_.try_emplace(uid, now.monotonic_ns).first->second;
@@ -245,8 +256,11 @@ void ArrivalObserver::ReadRing(Followed& followed, int64_t slew_ns, const Moment
   if (operations_.empty() && lost == 0) return;
   layout::AtomicU64 state{0};
   const auto bytes = std::as_writable_bytes(std::span(&state, 1));
-  const bool is_read = followed.file->Read(followed.slot_offset, bytes) == static_cast<ssize_t>(bytes.size());
-  if (!is_read || layout::GenerationOf(state.load(std::memory_order_relaxed)) != followed.generation) return;
+  const bool is_read =
+      followed.file->Read(followed.slot_offset, bytes) == static_cast<ssize_t>(bytes.size());
+  if (!is_read ||
+      layout::GenerationOf(state.load(std::memory_order_relaxed)) != followed.generation)
+    return;
   matcher_.CountLost(followed.member, lost);
   for (CompletedOperation& operation : operations_) {
     operation.call_ns -= static_cast<uint64_t>(slew_ns);
@@ -261,8 +275,10 @@ void ArrivalObserver::AddTo(ProcessSnapshot& process) const {
     if (found == rings_.end() || found->second.generation != communicator.generation) continue;
     const Followed& followed = found->second;
     const bool is_followed = followed.member != nullptr && followed.was_comparable;
-    communicator.arrivals = is_followed ? ArrivalMatcher::CountsOf(followed.member) : followed.counts;
-    if (is_followed) communicator.arrival_uncertainty = ArrivalMatcher::UncertaintyOf(followed.member);
+    communicator.arrivals =
+        is_followed ? ArrivalMatcher::CountsOf(followed.member) : followed.counts;
+    if (is_followed)
+      communicator.arrival_uncertainty = ArrivalMatcher::UncertaintyOf(followed.member);
   }
 }
 

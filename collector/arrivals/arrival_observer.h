@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows the completion rings of all segments for the ArrivalMatcher: which communicators there are, which of them to
-// read, and what becomes of their counts when they are over.
+// Follows the completion rings of all segments for the ArrivalMatcher: which communicators there
+// are, which of them to read, and what becomes of their counts when they are over.
 #pragma once
 
 #include <chrono>
@@ -22,39 +22,43 @@
 
 namespace nccl_exporter::collector {
 
-// A ring holds 51 ms of a communicator with 10,000 operations a second: read when it is less than half full.
+// A ring holds 51 ms of a communicator with 10,000 operations a second: read when it is less than
+// half full.
 inline constexpr std::chrono::milliseconds kRingReadInterval{20};
 
-// A user's communicators that have begun to work ask for discovery at most so often, and a few times in a row: whoever
-// claims communicators without end makes us look at all segments each time, every 20 ms. Others wait for the
-// collector's next look, a second at most; a ring keeps what is completed meanwhile, up to its size.
+// A user's communicators that have begun to work ask for discovery at most so often, and a few
+// times in a row: whoever claims communicators without end makes us look at all segments each time,
+// every 20 ms. Others wait for the collector's next look, a second at most; a ring keeps what is
+// completed meanwhile, up to its size.
 inline constexpr std::chrono::milliseconds kAskInterval{250};
 inline constexpr int64_t kAsksInARow = 4;
 
-// A communicator's members are all there before any of its operations completes, for its initialization is collective.
-// So a communicator is matched only once all files are known that were there when an operation was seen in its rings:
-// then every rank is known.
+// A communicator's members are all there before any of its operations completes, for its
+// initialization is collective. So a communicator is matched only once all files are known that
+// were there when an operation was seen in its rings: then every rank is known.
 //
 // Counts stay as long as the segment is followed and the slot is not claimed anew. Not thread-safe.
 class ArrivalObserver {
  public:
-  // By how much CLOCK_MONOTONIC has been slewed ahead of the crystal that drives it, CLOCK_MONOTONIC_RAW. Time
-  // synchronization slews by up to 500 parts in a million (by adjtimex), which no clock of a GPU follows: stamps are
-  // compared as the crystal counts.
+  // By how much CLOCK_MONOTONIC has been slewed ahead of the crystal that drives it,
+  // CLOCK_MONOTONIC_RAW. Time synchronization slews by up to 500 parts in a million (by adjtimex),
+  // which no clock of a GPU follows: stamps are compared as the crystal counts.
   static int64_t MonotonicSlewNs();
 
   // `slew_ns`: where it is taken from; tests put their own in its place.
-  explicit ArrivalObserver(std::function<int64_t()> slew_ns = MonotonicSlewNs) : slew_ns_(std::move(slew_ns)) {}
+  explicit ArrivalObserver(std::function<int64_t()> slew_ns = MonotonicSlewNs)
+      : slew_ns_(std::move(slew_ns)) {}
 
-  // Finds the communicators. `looks` has every segment that was there at `known_until_ns`, of CLOCK_MONOTONIC.
+  // Finds the communicators. `looks` has every segment that was there at `known_until_ns`, of
+  // CLOCK_MONOTONIC.
   void Discover(const SegmentLooks& looks, const Moment& now, int64_t known_until_ns);
 
-  // Whether Discover() shall be called before the next Read(): a communicator has begun to work, and its user has not
-  // asked too often.
+  // Whether Discover() shall be called before the next Read(): a communicator has begun to work,
+  // and its user has not asked too often.
   bool AwaitsDiscovery(const Moment& now);
 
-  // Reads what was completed since the last call, and matches it. Whether there is anything that must be read
-  // regularly.
+  // Reads what was completed since the last call, and matches it. Whether there is anything that
+  // must be read regularly.
   bool Read(const Moment& now);
 
   // Puts the counts into the snapshot of the node.
@@ -69,9 +73,10 @@ class ArrivalObserver {
     std::shared_ptr<const SegmentFile> file;
     CompletionRing ring{0};
     ArrivalMatcher::Member* member = nullptr;  // null: over, only the counts are left
-    std::optional<ArrivalCounts> counts;       // the last, if it was ever comparable; set when it is over
+    std::optional<ArrivalCounts>
+        counts;  // the last, if it was ever comparable; set when it is over
     bool was_comparable = false;
-    bool is_over = false;                       // closed, or its writer gone, when it was last looked at
+    bool is_over = false;  // closed, or its writer gone, when it was last looked at
     std::optional<int64_t> begun_monotonic_ns;  // when an operation was first seen in the ring
     bool is_settled = false;                    // all ranks are known
   };
@@ -89,8 +94,10 @@ class ArrivalObserver {
 
   ArrivalMatcher matcher_;
   std::map<RingKey, Followed> rings_;
-  std::map<uint64_t, uint64_t> without_ring_;       // by user: live communicators, at the latest Discover()
-  std::map<uint64_t, size_t> tried_;                // by user: live slots without a ring, in the latest Discover()
+  std::map<uint64_t, uint64_t>
+      without_ring_;  // by user: live communicators, at the latest Discover()
+  std::map<uint64_t, size_t>
+      tried_;  // by user: live slots without a ring, in the latest Discover()
   std::map<uint64_t, int64_t> asks_used_up_to_ns_;  // by user, see MayAsk()
   std::vector<CompletedOperation> operations_;      // kept from ring to ring
   std::function<int64_t()> slew_ns_;

@@ -28,8 +28,8 @@ TEST_F(ArrivalObserverTest, ComparesTheRanksOfSeveralProcesses) {
   EXPECT_NEAR(static_cast<double>(Counts(1)->lateness_ns), 3e6, 3000);
 }
 
-// Time synchronization slews CLOCK_MONOTONIC by 100 parts in a million for twenty seconds. Rank 0 is bound closely
-// before, rank 1 always; no rank is late.
+// Time synchronization slews CLOCK_MONOTONIC by 100 parts in a million for twenty seconds. Rank 0
+// is bound closely before, rank 1 always; no rank is late.
 TEST_F(ArrivalObserverTest, ASlewedClockMakesNobodyLate) {
   Start(0);
   Start(1);
@@ -41,13 +41,15 @@ TEST_F(ArrivalObserverTest, ASlewedClockMakesNobodyLate) {
       const bool is_close = rank == 1 || second <= 20;
       const uint64_t start_ns = second * 1000 * kMillisecond;
       processes_[rank].writer.Put(
-          0, CompletionV1{.ticket = second,
-                          .function = 4,
-                          .sequence = second,
-                          .call_ns = start_ns + slewed_ns - (is_close ? 10'000 : 500 * kMillisecond),
-                          .start_ns = start_ns + 7777777,
-                          .stop_ns = start_ns + 15 * kMillisecond + 7777777,
-                          .delivered_ns = start_ns + slewed_ns + 15 * kMillisecond + (is_close ? 10'000 : 5'000'000)});
+          0,
+          CompletionV1{.ticket = second,
+                       .function = 4,
+                       .sequence = second,
+                       .call_ns = start_ns + slewed_ns - (is_close ? 10'000 : 500 * kMillisecond),
+                       .start_ns = start_ns + 7777777,
+                       .stop_ns = start_ns + 15 * kMillisecond + 7777777,
+                       .delivered_ns = start_ns + slewed_ns + 15 * kMillisecond +
+                                       (is_close ? 10'000 : 5'000'000)});
       Write(rank);
     }
     Read();
@@ -65,7 +67,8 @@ TEST_F(ArrivalObserverTest, ARankAloneHasNoCountsAndIsNotRead) {
   EXPECT_FALSE(Counts(0));
 }
 
-// The first operation shows that all ranks are there: those that were not seen before are looked for.
+// The first operation shows that all ranks are there: those that were not seen before are looked
+// for.
 TEST_F(ArrivalObserverTest, MatchesOnlyWhenEveryRankIsKnown) {
   Start(0);
   Start(1);
@@ -74,11 +77,13 @@ TEST_F(ArrivalObserverTest, MatchesOnlyWhenEveryRankIsKnown) {
   for (const int rank : {0, 1, 2}) Complete(rank);
   Read();
   Read();
-  EXPECT_EQ(Counts(1), (ArrivalCounts{.compared = 1, .last = 0, .lateness_ns = Counts(1)->lateness_ns}));
+  EXPECT_EQ(Counts(1),
+            (ArrivalCounts{.compared = 1, .last = 0, .lateness_ns = Counts(1)->lateness_ns}));
   EXPECT_EQ(Counts(2)->last, 1u);
 }
 
-// Regression: where a listing had to wait, ranks were compared while others of their communicator were not known yet.
+// Regression: where a listing had to wait, ranks were compared while others of their communicator
+// were not known yet.
 TEST_F(ArrivalObserverTest, MatchesNothingUntilTheFilesOfAllRanksAreKnown) {
   known_until_ns_ = now_.monotonic_ns;
   Start(0);
@@ -139,7 +144,8 @@ TEST_F(ArrivalObserverTest, AFinalizedCommunicatorKeepsItsCountsUntilItsSlotIsCl
   EXPECT_FALSE(Read());
   EXPECT_EQ(Counts(1)->last, 2u);
   for (const int rank : {0, 1}) {
-    for (size_t entry : {0, 1}) processes_[rank].writer.PutWord(processes_[rank].writer.CompletionAt(0, entry), 0);
+    for (size_t entry : {0, 1})
+      processes_[rank].writer.PutWord(processes_[rank].writer.CompletionAt(0, entry), 0);
     Open(rank, 0, 9, 2, 2);
   }
   Discover();

@@ -55,7 +55,8 @@ TEST_F(ArrivalRoomTest, CountsByUserTheLiveCommunicatorsThatFindNoRoom) {
     NodeSnapshot snapshot;
     observer_.AddTo(snapshot);
     std::map<uint64_t, uint64_t> counts;
-    for (const UncomparedCommunicators& user : snapshot.uncompared_communicators) counts[user.uid.value()] = user.count;
+    for (const UncomparedCommunicators& user : snapshot.uncompared_communicators)
+      counts[user.uid.value()] = user.count;
     return counts;
   };
   for (int i = 0; i < 2; ++i) {
@@ -89,10 +90,12 @@ TEST_F(ArrivalRoomTest, SlotsThatFindNoRingCostNoMoreThanThereAreRings) {
   const uint64_t before = BytesRead();
   Discover();
   EXPECT_LT(BytesRead() - before,
-            (before - before_walk) + (kMaxRings + 100) * 2 * offsetof(layout::CommunicatorSlot, functions));
+            (before - before_walk) +
+                (kMaxRings + 100) * 2 * offsetof(layout::CommunicatorSlot, functions));
 }
 
-// Regression: whoever claimed a communicator anew after each look made the collector look at all segments every 20 ms.
+// Regression: whoever claimed a communicator anew after each look made the collector look at all
+// segments every 20 ms.
 TEST_F(ArrivalRoomTest, AUserAsksForDiscoveryOnlySoOftenAndDelaysNobodyElse) {
   Start(0);
   Start(1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the clocks of GPUs are apart, as collectives of all communicators that share them prove it: no rank leaves an
-// operation that waits for all before every rank has entered it. This binds clocks closely where calls do not, since
-// the host is far ahead of its GPU. A pair of GPUs has one distance, whichever communicators they meet in.
+// How far the clocks of GPUs are apart, as collectives of all communicators that share them prove
+// it: no rank leaves an operation that waits for all before every rank has entered it. This binds
+// clocks closely where calls do not, since the host is far ahead of its GPU. A pair of GPUs has one
+// distance, whichever communicators they meet in.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +24,12 @@ struct ClockNumber {
   auto operator<=>(const ClockNumber&) const = default;
 };
 
-// The distance of two clocks, seen from the first one: what must be added to its times is greater than what must be
-// added to those of the second one by this.
+// The distance of two clocks, seen from the first one: what must be added to its times is greater
+// than what must be added to those of the second one by this.
 class ClockPair {
  public:
-  // The stop may be written by a thread that is ahead of the others of its kernel, and clocks tick in steps.
+  // The stop may be written by a thread that is ahead of the others of its kernel, and clocks tick
+  // in steps.
   static constexpr int64_t kSlackNs = 2 * GpuClockBounds::kTickNs;
 
   static ClockPair OfOneClock() { return ClockPair(nullptr, false, true); }
@@ -35,8 +37,8 @@ class ClockPair {
   ClockPair(ClockDistance* distance, bool is_turned) : ClockPair(distance, is_turned, false) {}
 
   // An operation that ran on both, by their clocks.
-  void Learn(uint64_t first_start_ns, uint64_t first_stop_ns, uint64_t second_start_ns, uint64_t second_stop_ns,
-             int64_t as_of_ns) const {
+  void Learn(uint64_t first_start_ns, uint64_t first_stop_ns, uint64_t second_start_ns,
+             uint64_t second_stop_ns, int64_t as_of_ns) const {
     if (distance_ == nullptr) return;
     const int64_t least_ns = Difference(second_start_ns, first_stop_ns) - kSlackNs;
     const int64_t most_ns = Difference(second_stop_ns, first_start_ns) + kSlackNs;
@@ -45,7 +47,8 @@ class ClockPair {
   }
   TimeRange At(int64_t then_ns) const {
     if (distance_ == nullptr) {
-      return is_one_clock_ ? TimeRange{} : TimeRange{-ClockDistance::kUnknown, ClockDistance::kUnknown};
+      return is_one_clock_ ? TimeRange{}
+                           : TimeRange{-ClockDistance::kUnknown, ClockDistance::kUnknown};
     }
     const TimeRange range{distance_->LeastAt(then_ns), distance_->MostAt(then_ns)};
     return is_turned_ ? TimeRange{-range.most_ns, -range.least_ns} : range;
@@ -53,7 +56,8 @@ class ClockPair {
 
   // One time less another, of any clocks, within what a ClockDistance takes.
   static int64_t Difference(uint64_t one_ns, uint64_t other_ns) {
-    return std::clamp(static_cast<int64_t>(one_ns - other_ns), -ClockDistance::kUnknown, ClockDistance::kUnknown);
+    return std::clamp(static_cast<int64_t>(one_ns - other_ns), -ClockDistance::kUnknown,
+                      ClockDistance::kUnknown);
   }
 
  private:
@@ -68,8 +72,8 @@ class ClockPair {
 // Not thread-safe.
 class ClockDifferences {
  public:
-  // Pairs of one user's clocks, of a KiB each: all pairs of 45 GPUs. What is over is bound by calls and deliveries
-  // only.
+  // Pairs of one user's clocks, of a KiB each: all pairs of 45 GPUs. What is over is bound by calls
+  // and deliveries only.
   static constexpr size_t kMaxPairsOfUser = 1024;
 
   // Valid until one of both clocks is forgotten.
@@ -87,8 +91,9 @@ class ClockDifferences {
   }
 
   void Forget(ClockNumber clock) {
-    const auto erased = std::erase_if(
-        distances_, [&](const auto& pair) { return pair.first.first == clock || pair.first.second == clock; });
+    const auto erased = std::erase_if(distances_, [&](const auto& pair) {
+      return pair.first.first == clock || pair.first.second == clock;
+    });
     const auto user = pairs_of_user_.find(clock.uid);
     if (user == pairs_of_user_.end()) return;
     user->second -= erased;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bounds of the distance between two clocks that drift: what is known of it at one time holds at another one as far as
-// the rate of the drift is known. The rate is bounded by what was learned at different times within a minute.
+// Bounds of the distance between two clocks that drift: what is known of it at one time holds at
+// another one as far as the rate of the drift is known. The rate is bounded by what was learned at
+// different times within a minute.
 //
-// Both clocks run at rates that hardly change within kWindowNs (kRateChange). So each pair of a lower and an upper
-// bound of different times bounds the rate, and the rate says how much each bound loosens with its age. This is the
-// same as to look for all straight lines between the lower and the upper bounds.
+// Both clocks run at rates that hardly change within kWindowNs (kRateChange). So each pair of a
+// lower and an upper bound of different times bounds the rate, and the rate says how much each
+// bound loosens with its age. This is the same as to look for all straight lines between the lower
+// and the upper bounds.
 #pragma once
 
 #include <algorithm>
@@ -14,20 +16,21 @@
 
 namespace nccl_exporter::collector {
 
-// Not thread-safe. Takes any numbers: those that make no sense give ranges that make none, without harm.
+// Not thread-safe. Takes any numbers: those that make no sense give ranges that make none, without
+// harm.
 class ClockDistance {
  public:
   // Neither bound is ever beyond this, so that the difference of two is no overflow. 73 years.
   static constexpr int64_t kUnknown = int64_t{1} << 61;
   // How fast two clocks drift apart at most: crystals of 100 parts in a million each.
   static constexpr double kMostDrift = 200e-6;
-  // How much the rate of the drift changes within a window: crystals change by some tenths of a part in a million per
-  // degree, and a board's temperature by some degrees in a minute.
+  // How much the rate of the drift changes within a window: crystals change by some tenths of a
+  // part in a million per degree, and a board's temperature by some degrees in a minute.
   static constexpr double kRateChange = 1e-6;
   static constexpr int64_t kWindowNs = 64'000'000'000;
 
-  // At `at_ns` the distance was at least, or at most, this. A bound that contradicts the former ones (a clock was set)
-  // replaces them all.
+  // At `at_ns` the distance was at least, or at most, this. A bound that contradicts the former
+  // ones (a clock was set) replaces them all.
   void LearnLeast(int64_t least_ns, int64_t at_ns) {
     if (least_ns <= LeastAt(at_ns)) return;
     least_ = {.value_ns = Clamped(least_ns), .at_ns = Clamped(at_ns)};
@@ -61,7 +64,8 @@ class ClockDistance {
 
     bool is_known() const { return at_ns != kNever; }
   };
-  // The closest bounds of two seconds. A bound that was not the closest when it was learned says nothing of the rate.
+  // The closest bounds of two seconds. A bound that was not the closest when it was learned says
+  // nothing of the rate.
   struct Window {
     Bound least, most;
   };
@@ -80,15 +84,15 @@ class ClockDistance {
   int64_t LeastOf(const Bound& bound, int64_t then_ns) const {
     if (!bound.is_known()) return -kUnknown;
     const int64_t age_ns = Clamped(then_ns) - bound.at_ns;
-    const int64_t drift_ns =
-        age_ns >= 0 ? Drift(age_ns, least_rate_, -kMostDrift) : Drift(age_ns, most_rate_, kMostDrift);
+    const int64_t drift_ns = age_ns >= 0 ? Drift(age_ns, least_rate_, -kMostDrift)
+                                         : Drift(age_ns, most_rate_, kMostDrift);
     return Clamped(bound.value_ns + drift_ns);
   }
   int64_t MostOf(const Bound& bound, int64_t then_ns) const {
     if (!bound.is_known()) return kUnknown;
     const int64_t age_ns = Clamped(then_ns) - bound.at_ns;
-    const int64_t drift_ns =
-        age_ns >= 0 ? Drift(age_ns, most_rate_, kMostDrift) : Drift(age_ns, least_rate_, -kMostDrift);
+    const int64_t drift_ns = age_ns >= 0 ? Drift(age_ns, most_rate_, kMostDrift)
+                                         : Drift(age_ns, least_rate_, -kMostDrift);
     return Clamped(bound.value_ns + drift_ns);
   }
 
@@ -114,8 +118,8 @@ class ClockDistance {
         if (!is_recent(other.most)) continue;
         const int64_t apart_ns = other.most.at_ns - one.least.at_ns;
         if (apart_ns == 0) continue;
-        const double rate =
-            static_cast<double>(other.most.value_ns - one.least.value_ns) / static_cast<double>(apart_ns);
+        const double rate = static_cast<double>(other.most.value_ns - one.least.value_ns) /
+                            static_cast<double>(apart_ns);
         if (apart_ns > 0) most = std::min(most, rate + kRateChange);
         if (apart_ns < 0) least = std::max(least, rate - kRateChange);
       }
@@ -127,8 +131,10 @@ class ClockDistance {
     least_rate_ = least;
     most_rate_ = most;
     for (const Window& stretch : stretches_) {
-      if (is_recent(stretch.least) && LeastOf(stretch.least, now_ns) > LeastAt(now_ns)) least_ = stretch.least;
-      if (is_recent(stretch.most) && MostOf(stretch.most, now_ns) < MostAt(now_ns)) most_ = stretch.most;
+      if (is_recent(stretch.least) && LeastOf(stretch.least, now_ns) > LeastAt(now_ns))
+        least_ = stretch.least;
+      if (is_recent(stretch.most) && MostOf(stretch.most, now_ns) < MostAt(now_ns))
+        most_ = stretch.most;
     }
   }
 

@@ -31,14 +31,16 @@ TEST(ClockDistance, LoosensByTheMostDriftWhereTheRateIsNotKnown) {
 
 TEST(ClockDistance, LearnsTheRateFromBoundsOfDifferentTimes) {
   ClockDistance distance;
-  for (int64_t second = 0; second <= 30; ++second) Learn(distance, second * kSecond, 10'000, 10'000);
+  for (int64_t second = 0; second <= 30; ++second)
+    Learn(distance, second * kSecond, 10'000, 10'000);
   const int64_t later_ns = 40 * kSecond;
   EXPECT_LE(distance.LeastAt(later_ns), TrueDistance(later_ns));
   EXPECT_GE(distance.MostAt(later_ns), TrueDistance(later_ns));
   EXPECT_LT(WidthAt(distance, later_ns), 70'000) << "ten seconds later: 4 ms without the rate";
 }
 
-// One side is always close, as deliveries are; the other one now and then, as a call is that an idle GPU waits for.
+// One side is always close, as deliveries are; the other one now and then, as a call is that an
+// idle GPU waits for.
 TEST(ClockDistance, KeepsARareBoundForAsLongAsTheRateIsKnown) {
   ClockDistance distance;
   for (int64_t tenth = 0; tenth <= 590; ++tenth) {
@@ -51,7 +53,8 @@ TEST(ClockDistance, HoldsForClocksWhoseRateChangesSlowly) {
   ClockDistance distance;
   const auto true_ns = [](int64_t at_ns) {  // by up to half a part in a million in 20 s
     const double seconds = static_cast<double>(at_ns) / 1e9;
-    return kDistance + static_cast<int64_t>(50e3 * seconds + 0.5e3 * 20 / 6.28 * std::sin(seconds * 6.28 / 20));
+    return kDistance +
+           static_cast<int64_t>(50e3 * seconds + 0.5e3 * 20 / 6.28 * std::sin(seconds * 6.28 / 20));
   };
   for (int64_t tenth = 0; tenth <= 3000; ++tenth) {
     const int64_t at_ns = tenth * kSecond / 10;
@@ -64,15 +67,19 @@ TEST(ClockDistance, HoldsForClocksWhoseRateChangesSlowly) {
 
 TEST(ClockDistance, BeyondAWindowTheRateIsUnknownAgain) {
   ClockDistance distance;
-  for (int64_t second = 0; second <= 30; ++second) Learn(distance, second * kSecond, 10'000, 10'000);
+  for (int64_t second = 0; second <= 30; ++second)
+    Learn(distance, second * kSecond, 10'000, 10'000);
   const int64_t window_ns = 30 * kSecond + ClockDistance::kWindowNs;
-  EXPECT_NEAR(static_cast<double>(WidthAt(distance, window_ns + kSecond) - WidthAt(distance, window_ns)), 400'000, 10);
+  EXPECT_NEAR(
+      static_cast<double>(WidthAt(distance, window_ns + kSecond) - WidthAt(distance, window_ns)),
+      400'000, 10);
 }
 
 TEST(ClockDistance, AClockThatIsSetBeginsAnew) {
   for (const int64_t jump_ns : {-kSecond, kSecond}) {
     ClockDistance distance;
-    for (int64_t second = 0; second <= 30; ++second) Learn(distance, second * kSecond, 10'000, 10'000);
+    for (int64_t second = 0; second <= 30; ++second)
+      Learn(distance, second * kSecond, 10'000, 10'000);
     const int64_t at_ns = 31 * kSecond;
     distance.LearnLeast(TrueDistance(at_ns) + jump_ns - 10'000, at_ns);
     distance.LearnMost(TrueDistance(at_ns) + jump_ns + 10'000, at_ns);
@@ -84,7 +91,8 @@ TEST(ClockDistance, AClockThatIsSetBeginsAnew) {
 }
 
 TEST(ClockDistance, AnyNumbersAreTaken) {
-  constexpr int64_t kNumbers[] = {INT64_MIN, -(int64_t{1} << 62), -1, 0, 1, int64_t{1} << 62, INT64_MAX};
+  constexpr int64_t kNumbers[] = {INT64_MIN, -(int64_t{1} << 62), -1,       0,
+                                  1,         int64_t{1} << 62,    INT64_MAX};
   ClockDistance distance;
   for (const int64_t value : kNumbers) {
     for (const int64_t at : kNumbers) {

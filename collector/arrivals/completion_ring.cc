@@ -10,7 +10,8 @@ namespace {
 
 constexpr size_t kRingEntries = layout::kCompletionEntries;
 
-// Entries of one copy: what 8 ranks at 10,000 operations a second bring in a period, in four pieces.
+// Entries of one copy: what 8 ranks at 10,000 operations a second bring in a period, in four
+// pieces.
 constexpr size_t kPieceEntries = 64;
 
 // A writer cannot bring more between two looks; a number beyond it is made up.
@@ -28,12 +29,14 @@ uint64_t TicketOf(const Entry& entry) {
 
 template <typename Entry>
 CompletedOperation OperationOf(const Entry& entry) {
-  return {.function_and_sequence = WordAt(entry, offsetof(layout::CompletionEntry, function_and_sequence)),
-          .call_ns = WordAt(entry, offsetof(layout::CompletionEntry, call_ns)),
-          .start_ns = WordAt(entry, offsetof(layout::CompletionEntry, start_ns)),
-          .stop_ns = WordAt(entry, offsetof(layout::CompletionEntry, stop_ns)),
-          .delivered_ns = WordAt(entry, offsetof(layout::CompletionEntry, delivered_ns)),
-          .members = std::max<uint64_t>(WordAt(entry, offsetof(layout::CompletionEntry, members)), 1)};
+  return {
+      .function_and_sequence =
+          WordAt(entry, offsetof(layout::CompletionEntry, function_and_sequence)),
+      .call_ns = WordAt(entry, offsetof(layout::CompletionEntry, call_ns)),
+      .start_ns = WordAt(entry, offsetof(layout::CompletionEntry, start_ns)),
+      .stop_ns = WordAt(entry, offsetof(layout::CompletionEntry, stop_ns)),
+      .delivered_ns = WordAt(entry, offsetof(layout::CompletionEntry, delivered_ns)),
+      .members = std::max<uint64_t>(WordAt(entry, offsetof(layout::CompletionEntry, members)), 1)};
 }
 
 }  // namespace
@@ -43,13 +46,15 @@ bool CompletionRing::Copy(const SegmentSource& source, size_t first, std::span<E
   return source.Read(offset_ + first * sizeof(Entry), bytes) == static_cast<ssize_t>(bytes.size());
 }
 
-// The first ticket stands in the first entry, which may just be written again, but then the second is not.
+// The first ticket stands in the first entry, which may just be written again, but then the second
+// is not.
 bool CompletionRing::HasBegun(const SegmentSource& source) const {
   std::array<Entry, 2> entries{};
   return Copy(source, 0, entries) && (TicketOf(entries[0]) != 0 || TicketOf(entries[1]) != 0);
 }
 
-uint64_t CompletionRing::Read(const SegmentSource& source, std::vector<CompletedOperation>& operations) {
+uint64_t CompletionRing::Read(const SegmentSource& source,
+                              std::vector<CompletedOperation>& operations) {
   if (next_ == 0) return TakeAll(source, operations);
   std::array<Entry, kPieceEntries> piece, again;
   for (size_t read = 0; read < kRingEntries;) {
@@ -60,7 +65,8 @@ uint64_t CompletionRing::Read(const SegmentSource& source, std::vector<Completed
     while (due < length && TicketOf(piece[due]) == next_ + due) ++due;
     if (due != 0 && !Copy(source, first, std::span(again).first(due))) return 0;
     size_t taken = 0;
-    while (taken < due && piece[taken] == again[taken]) operations.push_back(OperationOf(piece[taken++]));
+    while (taken < due && piece[taken] == again[taken])
+      operations.push_back(OperationOf(piece[taken++]));
     next_ += taken;
     read += taken;
     if (taken == length) continue;
@@ -70,7 +76,8 @@ uint64_t CompletionRing::Read(const SegmentSource& source, std::vector<Completed
   return 0;
 }
 
-uint64_t CompletionRing::TakeAll(const SegmentSource& source, std::vector<CompletedOperation>& operations) {
+uint64_t CompletionRing::TakeAll(const SegmentSource& source,
+                                 std::vector<CompletedOperation>& operations) {
   using Ring = std::array<Entry, kRingEntries>;
   const auto ring = std::make_unique<Ring>(), again = std::make_unique<Ring>();
   if (!Copy(source, 0, *ring) || !Copy(source, 0, *again)) return 0;
@@ -85,7 +92,8 @@ uint64_t CompletionRing::TakeAll(const SegmentSource& source, std::vector<Comple
     newest = std::max(newest, ticket);
   }
   if (found.empty()) return 0;
-  std::erase_if(found, [&](const Entry* entry) { return newest - TicketOf(*entry) >= kRingEntries; });
+  std::erase_if(found,
+                [&](const Entry* entry) { return newest - TicketOf(*entry) >= kRingEntries; });
   std::ranges::sort(found, {}, [](const Entry* entry) { return TicketOf(*entry); });
   for (const Entry* entry : found) operations.push_back(OperationOf(*entry));
   const uint64_t lost = next_ == 0 ? 0 : newest - next_ + 1 - found.size();

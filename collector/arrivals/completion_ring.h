@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads on in one communicator's ring of recent completions, while the plugin writes it: what has come since the last
-// look, in order, and how much was overwritten before it could be read.
+// Reads on in one communicator's ring of recent completions, while the plugin writes it: what has
+// come since the last look, in order, and how much was overwritten before it could be read.
 //
-// An entry is copied twice, and taken if both copies are the same and bear the ticket that is due. The writer sets a
-// ticket to 0 before it touches the rest of the entry and stores the new one after it, and no ticket comes twice: so
-// neither a half-written nor a half-overwritten entry can read the same in two copies, one after the other.
+// An entry is copied twice, and taken if both copies are the same and bear the ticket that is due.
+// The writer sets a ticket to 0 before it touches the rest of the entry and stores the new one
+// after it, and no ticket comes twice: so neither a half-written nor a half-overwritten entry can
+// read the same in two copies, one after the other.
 #pragma once
 
 #include <array>
@@ -21,9 +22,10 @@ namespace nccl_exporter::collector {
 
 // An operation that was timed, as the plugin tells it; any number is possible.
 struct CompletedOperation {
-  uint64_t function_and_sequence = 0;  // as in the ring: names the operation on all ranks of its communicator
-  uint64_t call_ns = 0;                // CLOCK_MONOTONIC
-  uint64_t start_ns = 0;               // in the clock of the timing source
+  uint64_t function_and_sequence =
+      0;                  // as in the ring: names the operation on all ranks of its communicator
+  uint64_t call_ns = 0;   // CLOCK_MONOTONIC
+  uint64_t start_ns = 0;  // in the clock of the timing source
   uint64_t stop_ns = 0;
   uint64_t delivered_ns = 0;  // CLOCK_MONOTONIC
   uint64_t members = 1;       // of its launch
@@ -43,9 +45,10 @@ class CompletionRing {
   // Whether anything was ever written to the ring. One system call.
   bool HasBegun(const SegmentSource& source) const;
 
-  // Appends what has come since the last call; at the first one, all that the ring still holds. Returns how many were
-  // lost in between: overwritten, or just being written when the ring was found to have gone round. One system call if
-  // there is nothing new. What cannot be read is as good as not there.
+  // Appends what has come since the last call; at the first one, all that the ring still holds.
+  // Returns how many were lost in between: overwritten, or just being written when the ring was
+  // found to have gone round. One system call if there is nothing new. What cannot be read is as
+  // good as not there.
   uint64_t Read(const SegmentSource& source, std::vector<CompletedOperation>& operations);
 
  private:

@@ -20,7 +20,9 @@ class CompletionRingTest : public testing::Test {
   // The tickets are also the sequence numbers.
   void Complete(uint64_t first, uint64_t last) {
     for (uint64_t ticket = first; ticket <= last; ++ticket) {
-      writer_.Put(0, CompletionV1{.ticket = ticket, .function = 4, .sequence = ticket, .call_ns = ticket * 10});
+      writer_.Put(0,
+                  CompletionV1{
+                      .ticket = ticket, .function = 4, .sequence = ticket, .call_ns = ticket * 10});
     }
   }
   MemorySource Source() const { return {writer_.bytes(), 0}; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are late by the same time at every operation, on GPUs whose clocks are apart and drift, behind deliveries
-// that come late: what the matcher compares, which rank it names, and by how much.
+// Ranks that are late by the same time at every operation, on GPUs whose clocks are apart and
+// drift, behind deliveries that come late: what the matcher compares, which rank it names, and by
+// how much.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,20 +18,21 @@ namespace {
 constexpr int64_t kMicrosecond = 1000;
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kBoot = 5'000 * kSecond;              // CLOCK_MONOTONIC at the first operation
-constexpr int64_t kEpoch = 1'700'000'000 * kSecond;     // of the first GPU's clock, then
-constexpr int64_t kClockOffset = 2 * kSecond;           // from one GPU's clock to the next one's
-constexpr int64_t kCompute = 2 * kMillisecond;          // from the end of an operation to the next start
-constexpr int64_t kFastestDelivery = 8 * kMicrosecond;  // from the stop to the progress thread, at least
+constexpr int64_t kBoot = 5'000 * kSecond;           // CLOCK_MONOTONIC at the first operation
+constexpr int64_t kEpoch = 1'700'000'000 * kSecond;  // of the first GPU's clock, then
+constexpr int64_t kClockOffset = 2 * kSecond;        // from one GPU's clock to the next one's
+constexpr int64_t kCompute = 2 * kMillisecond;  // from the end of an operation to the next start
+constexpr int64_t kFastestDelivery =
+    8 * kMicrosecond;  // from the stop to the progress thread, at least
 
 // What is played. Rank 1 is late.
 struct Job {
   int ranks = 2;
   int operations = 600;
   int64_t late_ns = 0;
-  int every = 1;                                   // operation
-  double drift_ppm = 50;                           // of rank 1's clock; the others between it and its opposite
-  int64_t tick_ns = 32;                            // of the GPUs' clocks
+  int every = 1;          // operation
+  double drift_ppm = 50;  // of rank 1's clock; the others between it and its opposite
+  int64_t tick_ns = 32;   // of the GPUs' clocks
   int64_t host_ahead_ns = 50 * kMillisecond;       // from the call to the start
   int64_t start_jitter_ns = 3 * kMicrosecond;      // mean
   int64_t transfer_ns = 30 * kMicrosecond;         // from the last start to the stops
@@ -51,43 +53,51 @@ struct Outcome {
 class ConstantLateness : public testing::Test {
  protected:
   ArrivalMatcher::Member* Add(int rank, uint64_t id = 7) {
-    return matcher_.Add({.communicator = {.id = id, .ranks = 8, .uid = 1000 + job_number_, .job = "", .name_space = ""},
-                         .rank = static_cast<uint64_t>(rank),
-                         .gpu_uuid = "GPU-" + std::to_string(rank),
-                         .has_kernel_times = true,
-                         .call_is_bound = true});
+    return matcher_.Add(
+        {.communicator =
+             {.id = id, .ranks = 8, .uid = 1000 + job_number_, .job = "", .name_space = ""},
+         .rank = static_cast<uint64_t>(rank),
+         .gpu_uuid = "GPU-" + std::to_string(rank),
+         .has_kernel_times = true,
+         .call_is_bound = true});
   }
   int64_t Jitter(int64_t mean_ns) {
     const double uniform = (static_cast<double>(random_() >> 11) + 0.5) / 9007199254740992.0;
     return static_cast<int64_t>(-static_cast<double>(mean_ns) * std::log(uniform));
   }
   static uint64_t GpuTime(const Job& job, int rank, int64_t at_ns) {
-    const double rate = job.drift_ppm * 1e-6 * (1 - 2.0 * std::abs(rank - 1) / std::max(job.ranks - 1, 1));
-    const int64_t shown_ns =
-        kEpoch + rank * kClockOffset + at_ns + static_cast<int64_t>(rate * static_cast<double>(at_ns));
+    const double rate =
+        job.drift_ppm * 1e-6 * (1 - 2.0 * std::abs(rank - 1) / std::max(job.ranks - 1, 1));
+    const int64_t shown_ns = kEpoch + rank * kClockOffset + at_ns +
+                             static_cast<int64_t>(rate * static_cast<double>(at_ns));
     return static_cast<uint64_t>(shown_ns / job.tick_ns * job.tick_ns);
   }
 
   // One operation of all ranks that begins after `at_ns`; returns its end.
-  int64_t PlayOne(const Job& job, const std::vector<ArrivalMatcher::Member*>& members, uint64_t sequence, int64_t at_ns,
-                  Outcome& outcome) {
+  int64_t PlayOne(const Job& job, const std::vector<ArrivalMatcher::Member*>& members,
+                  uint64_t sequence, int64_t at_ns, Outcome& outcome) {
     std::vector<int64_t> starts;
     for (int rank = 0; rank < job.ranks; ++rank) {
       const bool is_late = rank == 1 && sequence % static_cast<uint64_t>(job.every) == 0;
       starts.push_back(at_ns + Jitter(job.start_jitter_ns) + (is_late ? job.late_ns : 0));
     }
-    const int64_t last_start_ns = *std::ranges::max_element(starts), first_start_ns = *std::ranges::min_element(starts);
+    const int64_t last_start_ns = *std::ranges::max_element(starts),
+                  first_start_ns = *std::ranges::min_element(starts);
     std::vector<uint64_t> last_before;
-    for (const ArrivalMatcher::Member* member : members) last_before.push_back(ArrivalMatcher::CountsOf(member).last);
+    for (const ArrivalMatcher::Member* member : members)
+      last_before.push_back(ArrivalMatcher::CountsOf(member).last);
     const uint64_t compared_before = ArrivalMatcher::CountsOf(members[1]).compared;
     for (int rank = 0; rank < job.ranks; ++rank) {
       const auto at = static_cast<size_t>(rank);
-      const int64_t stop_ns = last_start_ns + job.transfer_ns + Jitter(500) + (rank == 0 ? job.late_stop_ns : 0);
+      const int64_t stop_ns =
+          last_start_ns + job.transfer_ns + Jitter(500) + (rank == 0 ? job.late_stop_ns : 0);
       const int64_t delivered_ns = stop_ns + kFastestDelivery + Jitter(job.delivery_jitter_ns) +
-                                   (rank == 1 ? job.late_delivery_ns : 0) + (random_() % 4 == 0 ? 2 * kMillisecond : 0);
+                                   (rank == 1 ? job.late_delivery_ns : 0) +
+                                   (random_() % 4 == 0 ? 2 * kMillisecond : 0);
       matcher_.Take(members[at],
                     {.function_and_sequence = static_cast<uint64_t>(job.function) << 56 | sequence,
-                     .call_ns = static_cast<uint64_t>(kBoot + starts[at] - job.host_ahead_ns - Jitter(kMicrosecond)),
+                     .call_ns = static_cast<uint64_t>(kBoot + starts[at] - job.host_ahead_ns -
+                                                      Jitter(kMicrosecond)),
                      .start_ns = GpuTime(job, rank, starts[at]),
                      .stop_ns = GpuTime(job, rank, stop_ns),
                      .delivered_ns = static_cast<uint64_t>(kBoot + delivered_ns)},
@@ -144,8 +154,12 @@ void ExpectNamed(const Outcome& outcome, double share) {
   EXPECT_EQ(outcome.others_named, 0u);
 }
 
-TEST_F(ConstantLateness, Of100MicrosecondsIsNamed) { ExpectNamed(Play({.late_ns = 100 * kMicrosecond}), 0.8); }
-TEST_F(ConstantLateness, Of500MicrosecondsIsReadRight) { ExpectNamed(Play({.late_ns = 500 * kMicrosecond}), 0.8); }
+TEST_F(ConstantLateness, Of100MicrosecondsIsNamed) {
+  ExpectNamed(Play({.late_ns = 100 * kMicrosecond}), 0.8);
+}
+TEST_F(ConstantLateness, Of500MicrosecondsIsReadRight) {
+  ExpectNamed(Play({.late_ns = 500 * kMicrosecond}), 0.8);
+}
 TEST_F(ConstantLateness, OfOneInFourRanksIsNamed) {
   ExpectNamed(Play({.ranks = 4, .late_ns = 100 * kMicrosecond}), 0.8);
 }
@@ -179,7 +193,8 @@ void ExpectNobodyNamed(const Outcome& outcome) {
 
 // Hosts that jitter make now this rank late and now that one: no more is said than that.
 TEST_F(ConstantLateness, OfNobodyBehindHostsThatJitterNamesAllAlike) {
-  const Outcome outcome = Play({.ranks = 4, .operations = 2000, .start_jitter_ns = 100 * kMicrosecond});
+  const Outcome outcome =
+      Play({.ranks = 4, .operations = 2000, .start_jitter_ns = 100 * kMicrosecond});
   EXPECT_EQ(outcome.wrong, 0u);
   EXPECT_GT(outcome.named, 0.05);
   EXPECT_NEAR(static_cast<double>(outcome.others_named) / (3 * 2000 * outcome.named), 1, 0.2);
@@ -188,12 +203,16 @@ TEST_F(ConstantLateness, OfNobodyBehindHostsThatJitterNamesAllAlike) {
 TEST_F(ConstantLateness, OfNobodyNamesNobody) {
   for (const int ranks : {2, 4, 8}) ExpectNobodyNamed(Play({.ranks = ranks}));
 }
-// One witness alone says that rank 1 is late: its progress thread is slow, or rank 0 always leaves later.
+// One witness alone says that rank 1 is late: its progress thread is slow, or rank 0 always leaves
+// later.
 TEST_F(ConstantLateness, OfDeliveriesIsNoLateness) {
   ExpectNobodyNamed(Play({.late_delivery_ns = 200 * kMicrosecond}));
 }
-TEST_F(ConstantLateness, OfTheOthersStopIsNoLateness) { ExpectNobodyNamed(Play({.late_stop_ns = 200 * kMicrosecond})); }
-// Its stamps and those of a rank that is not late, but whose clock and ends are ahead, are the same: nothing is proven.
+TEST_F(ConstantLateness, OfTheOthersStopIsNoLateness) {
+  ExpectNobodyNamed(Play({.late_stop_ns = 200 * kMicrosecond}));
+}
+// Its stamps and those of a rank that is not late, but whose clock and ends are ahead, are the
+// same: nothing is proven.
 TEST_F(ConstantLateness, IsEstimatedWhereTheHostIsFarAhead) {
   Play({.late_ns = 100 * kMicrosecond});
   const ArrivalCounts& counts = ArrivalMatcher::CountsOf(members_[1]);
@@ -209,7 +228,8 @@ TEST_F(ConstantLateness, OfAHostIsProven) {
   const ArrivalCounts& counts = ArrivalMatcher::CountsOf(members_[1]);
   EXPECT_LT(static_cast<double>(counts.estimated), 0.2 * static_cast<double>(counts.compared));
 }
-// Where the two ranks meet in another communicator in time, the clocks of their GPUs are known here too.
+// Where the two ranks meet in another communicator in time, the clocks of their GPUs are known here
+// too.
 TEST_F(ConstantLateness, InOneCommunicatorIsProvenByAnotherOne) {
   const Job late{.operations = 400, .late_ns = 200 * kMicrosecond}, in_time{};
   const std::vector<ArrivalMatcher::Member*> one{Add(0, 7), Add(1, 7)}, other{Add(0, 8), Add(1, 8)};
@@ -223,7 +243,8 @@ TEST_F(ConstantLateness, InOneCommunicatorIsProvenByAnotherOne) {
   EXPECT_EQ(ArrivalMatcher::CountsOf(one[1]).estimated, 0u);
   EXPECT_EQ(of_other.named + static_cast<double>(of_one.others_named + of_other.others_named), 0);
 }
-// The rate of the drift is learned: a rank that is in time every ten seconds is known to be late in between.
+// The rate of the drift is learned: a rank that is in time every ten seconds is known to be late in
+// between.
 TEST_F(ConstantLateness, BetweenRareOperationsInTimeIsProven) {
   const Job late{.late_ns = 500 * kMicrosecond, .function = Function::kAllReduce}, in_time{};
   members_ = {Add(0), Add(1)};
@@ -232,7 +253,8 @@ TEST_F(ConstantLateness, BetweenRareOperationsInTimeIsProven) {
   uint64_t proven_before = 0;
   for (uint64_t i = 0; i < 800; ++i) {
     if (i == 400) proven_before = ProvenOf(members_[1]);
-    at_ns = PlayOne(i % 100 == 0 ? in_time : late, members_, i, at_ns, outcome) + 100 * kMillisecond;
+    at_ns =
+        PlayOne(i % 100 == 0 ? in_time : late, members_, i, at_ns, outcome) + 100 * kMillisecond;
   }
   EXPECT_GT(ProvenOf(members_[1]) - proven_before, 380u);
   EXPECT_EQ(outcome.wrong, 0u);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a GPU's clock stands against CLOCK_MONOTONIC, but for the time that its fastest deliveries take: an estimate.
+// Where a GPU's clock stands against CLOCK_MONOTONIC, but for the time that its fastest deliveries
+// take: an estimate.
 //
-// The end of an operation is delivered some time after it came, and never before: seen over time, the distances between
-// delivery and end lie above a straight line. Its slope is the drift of the clocks. It lies above the clocks' true
-// distance by the fastest delivery, which is about the same for all GPUs of a node. What a rank is late by is not in
-// it, since ends and deliveries do not depend on starts.
+// The end of an operation is delivered some time after it came, and never before: seen over time,
+// the distances between delivery and end lie above a straight line. Its slope is the drift of the
+// clocks. It lies above the clocks' true distance by the fastest delivery, which is about the same
+// for all GPUs of a node. What a rank is late by is not in it, since ends and deliveries do not
+// depend on starts.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +16,27 @@
 
 namespace nccl_exporter::collector {
 
-// Not thread-safe. Takes any numbers: those that make no sense give estimates that make none, without harm.
+// Not thread-safe. Takes any numbers: those that make no sense give estimates that make none,
+// without harm.
 class FastestDeliveries {
  public:
   // Each stretch of time contributes its fastest delivery, of at least so many.
   static constexpr size_t kDeliveriesOfStretch = 8;
-  // A line needs so many stretches: fewer do not show how far the fastest deliveries differ among themselves.
+  // A line needs so many stretches: fewer do not show how far the fastest deliveries differ among
+  // themselves.
   static constexpr size_t kFewestStretches = 8;
   static constexpr size_t kMostStretches = 32;
-  // A stretch is short at first, so that a job is judged after a fifth of a second. When there are too many, two become
-  // one: a line is drawn through two minutes, and never through what is older than five.
+  // A stretch is short at first, so that a job is judged after a fifth of a second. When there are
+  // too many, two become one: a line is drawn through two minutes, and never through what is older
+  // than five.
   static constexpr int64_t kShortestStretchNs = 20'000'000;
   static constexpr int64_t kLongestStretchNs = 4'000'000'000;
   static constexpr int64_t kOldestNs = 300'000'000'000;
-  // A stretch whose fastest delivery is so far from the line: the clock was set, or nothing was delivered in time.
+  // A stretch whose fastest delivery is so far from the line: the clock was set, or nothing was
+  // delivered in time.
   static constexpr int64_t kClockIsSetNs = 10'000'000;
-  // What is more uncertain is no estimate: no rank is told by it, and sums of numbers that make no sense stay in range.
+  // What is more uncertain is no estimate: no rank is told by it, and sums of numbers that make no
+  // sense stay in range.
   static constexpr int64_t kWorstNs = 1'000'000'000;
 
   void Learn(uint64_t stop_ns, uint64_t delivered_ns);

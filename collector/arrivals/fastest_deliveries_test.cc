@@ -23,7 +23,8 @@ class FastestDeliveriesTest : public testing::Test {
     deliveries_.Learn(static_cast<uint64_t>(kBoot + at_ns - TrueDistance(at_ns)),
                       static_cast<uint64_t>(kBoot + at_ns + kFastest + late_ns));
   }
-  // Ends every `period_ns`; one in four deliveries is close to the fastest, the others take up to 2 ms.
+  // Ends every `period_ns`; one in four deliveries is close to the fastest, the others take up to 2
+  // ms.
   int64_t DeliverFor(int64_t from_ns, int64_t duration_ns, int64_t period_ns) {
     int64_t at_ns = from_ns;
     for (; at_ns < from_ns + duration_ns; at_ns += period_ns) {
@@ -34,7 +35,8 @@ class FastestDeliveriesTest : public testing::Test {
   void ExpectTrueWithin(int64_t at_ns, double within_ns) const {
     const auto estimate = deliveries_.At(static_cast<uint64_t>(kBoot + at_ns));
     ASSERT_TRUE(estimate);
-    EXPECT_NEAR(static_cast<double>(estimate->distance_ns - TrueDistance(at_ns) - kFastest), 0, within_ns);
+    EXPECT_NEAR(static_cast<double>(estimate->distance_ns - TrueDistance(at_ns) - kFastest), 0,
+                within_ns);
     EXPECT_LT(estimate->uncertainty_ns, static_cast<int64_t>(within_ns));
   }
 
@@ -64,7 +66,8 @@ TEST_F(FastestDeliveriesTest, OfAJobWithOneOperationASecondCountToo) {
 
 TEST_F(FastestDeliveriesTest, ThatAllTakeLongAreAsUncertainAsTheyDiffer) {
   int64_t at_ns = 0;
-  for (; at_ns < 2 * kSecond; at_ns += 2'000'000) Deliver(at_ns, static_cast<int64_t>(random_() % 50'000'000));
+  for (; at_ns < 2 * kSecond; at_ns += 2'000'000)
+    Deliver(at_ns, static_cast<int64_t>(random_() % 50'000'000));
   const auto estimate = deliveries_.At(static_cast<uint64_t>(kBoot + at_ns));
   ASSERT_TRUE(estimate);
   EXPECT_GT(estimate->uncertainty_ns, 500'000);

@@ -6,24 +6,29 @@
 namespace nccl_exporter::collector {
 namespace {
 
-constexpr uint64_t kEpoch = 1'700'000'000'000'000'000;  // of a GPU's clock, which may show the time of day
-constexpr uint64_t kBoot = 5'000'000'000'000;           // CLOCK_MONOTONIC at that moment
+constexpr uint64_t kEpoch =
+    1'700'000'000'000'000'000;                 // of a GPU's clock, which may show the time of day
+constexpr uint64_t kBoot = 5'000'000'000'000;  // CLOCK_MONOTONIC at that moment
 constexpr int64_t kTick = GpuClockBounds::kTickNs;
 
 // Of an operation that started `start_ns` after that moment and took 1 ms.
-void Learn(GpuClockBounds& bounds, uint64_t start_ns, uint64_t called_before_ns, uint64_t delivered_after_ns) {
-  bounds.Learn(kBoot + start_ns - called_before_ns, kEpoch + start_ns, kEpoch + start_ns + 1'000'000,
-               kBoot + start_ns + 1'000'000 + delivered_after_ns);
+void Learn(GpuClockBounds& bounds, uint64_t start_ns, uint64_t called_before_ns,
+           uint64_t delivered_after_ns) {
+  bounds.Learn(kBoot + start_ns - called_before_ns, kEpoch + start_ns,
+               kEpoch + start_ns + 1'000'000, kBoot + start_ns + 1'000'000 + delivered_after_ns);
 }
 
-TEST(GpuClockBounds, NothingIsKnownBeforeTheFirstOperation) { EXPECT_FALSE(GpuClockBounds().RangeOf(kEpoch, kBoot)); }
+TEST(GpuClockBounds, NothingIsKnownBeforeTheFirstOperation) {
+  EXPECT_FALSE(GpuClockBounds().RangeOf(kEpoch, kBoot));
+}
 
 TEST(GpuClockBounds, OneOperationBoundsTheClockFromBothSides) {
   GpuClockBounds bounds;
   Learn(bounds, 0, 10'000, 20'000);
   const std::optional<TimeRange> range = bounds.RangeOf(kEpoch, kBoot + 1'020'000);
   ASSERT_TRUE(range);
-  EXPECT_EQ(range->least_ns, static_cast<int64_t>(kBoot) - 10'000 - kTick - 200) << "bound at the start, 1 ms ago";
+  EXPECT_EQ(range->least_ns, static_cast<int64_t>(kBoot) - 10'000 - kTick - 200)
+      << "bound at the start, 1 ms ago";
   EXPECT_EQ(range->most_ns, static_cast<int64_t>(kBoot) + 20'000 + kTick);
 }
 
@@ -46,8 +51,10 @@ TEST(GpuClockBounds, LoosenWithTheirDistanceInTime) {
     return range->most_ns - range->least_ns;
   };
   const int64_t now = width(kBoot + 1'020'000);
-  EXPECT_EQ(width(kBoot + 1'020'000 + 1'000'000'000) - now, 400'000) << "200 us a second on either side";
-  EXPECT_EQ(width(kBoot + 1'020'000 - 1'000'000'000) - now, 400'000 - 400) << "and towards the past, from the start";
+  EXPECT_EQ(width(kBoot + 1'020'000 + 1'000'000'000) - now, 400'000)
+      << "200 us a second on either side";
+  EXPECT_EQ(width(kBoot + 1'020'000 - 1'000'000'000) - now, 400'000 - 400)
+      << "and towards the past, from the start";
 }
 
 TEST(GpuClockBounds, WithoutACallThereIsNoRangeUntilOneIsKnown) {
@@ -62,8 +69,10 @@ TEST(GpuClockBounds, AClockThatIsSetBeginsAnew) {
   GpuClockBounds bounds;
   Learn(bounds, 0, 10'000, 20'000);
   const uint64_t jump = 50'000'000;
-  bounds.Learn(kBoot + 9'990'000, kEpoch + 10'000'000 + jump, kEpoch + 11'000'000 + jump, kBoot + 11'020'000);
-  const std::optional<TimeRange> range = bounds.RangeOf(kEpoch + 10'000'000 + jump, kBoot + 11'020'000);
+  bounds.Learn(kBoot + 9'990'000, kEpoch + 10'000'000 + jump, kEpoch + 11'000'000 + jump,
+               kBoot + 11'020'000);
+  const std::optional<TimeRange> range =
+      bounds.RangeOf(kEpoch + 10'000'000 + jump, kBoot + 11'020'000);
   ASSERT_TRUE(range);
   EXPECT_LE(range->least_ns, static_cast<int64_t>(kBoot) + 10'000'000);
   EXPECT_GE(range->most_ns, static_cast<int64_t>(kBoot) + 10'000'000);

@@ -37,14 +37,17 @@ int IntOr(uint64_t word, uint64_t greatest, int fallback) {
 }
 
 // Numbers that the segment stores plus one, with 0 for unknown.
-int IndexOf(uint64_t word, uint64_t greatest) { return word == 0 ? -1 : IntOr(word - 1, greatest, -1); }
+int IndexOf(uint64_t word, uint64_t greatest) {
+  return word == 0 ? -1 : IntOr(word - 1, greatest, -1);
+}
 
 Function FunctionOf(uint64_t word) {
   const uint64_t number = word & 0xff;
   return number < kFunctionCount ? static_cast<Function>(number) : Function::kOther;
 }
 
-void DescribeIdentity(const layout::CommunicatorSlot& slot, const Moment& now, CommunicatorSnapshot& communicator) {
+void DescribeIdentity(const layout::CommunicatorSlot& slot, const Moment& now,
+                      CommunicatorSnapshot& communicator) {
   communicator.has_identity = slot.has_identity != 0;
   communicator.id = slot.communicator_id;
   communicator.name = TextOf(slot.name);
@@ -61,12 +64,14 @@ void DescribeIdentity(const layout::CommunicatorSlot& slot, const Moment& now, C
   const uint64_t sampling = Load(slot.sampling);
   communicator.sampling_state = EnumOr(sampling & 0xff, SamplingState::kNone);
   communicator.sampling_reason = EnumOr(sampling >> 8 & 0xff, SamplingReason::kDefault);
-  communicator.sampling_duty_ppm = static_cast<uint32_t>(std::min<uint64_t>(sampling >> 32, kWholeDutyPpm));
+  communicator.sampling_duty_ppm =
+      static_cast<uint32_t>(std::min<uint64_t>(sampling >> 32, kWholeDutyPpm));
   communicator.gpu_index = IndexOf(slot.gpu_index, kMaxGpuIndex);
   communicator.gpu_uuid = TextOf(slot.gpu_uuid);
   communicator.pci_bus_id = TextOf(slot.pci_bus_id);
   const uint64_t now_ns = static_cast<uint64_t>(std::max<int64_t>(now.realtime_ns, 0));
-  communicator.created_realtime_ns = static_cast<int64_t>(std::min(slot.created_realtime_ns, now_ns));
+  communicator.created_realtime_ns =
+      static_cast<int64_t>(std::min(slot.created_realtime_ns, now_ns));
 }
 
 uint64_t OperationsOf(const layout::FunctionBlock& block) {
@@ -76,7 +81,8 @@ uint64_t OperationsOf(const layout::FunctionBlock& block) {
 }
 
 // `function` is new.
-void DescribeFunction(const layout::FunctionBlock& block, uint64_t operations, FunctionSnapshot& function) {
+void DescribeFunction(const layout::FunctionBlock& block, uint64_t operations,
+                      FunctionSnapshot& function) {
   function.calls = Load(block.calls);
   if (operations == 0) return;
   function.completed = std::min(Load(block.completed), operations);
@@ -93,11 +99,13 @@ void DescribeFunction(const layout::FunctionBlock& block, uint64_t operations, F
   LoadAll(block.phase_ns, function.phase_ns);
 }
 
-void DescribeCounts(const layout::CommunicatorSlot& slot, const Moment& now, CommunicatorSnapshot& communicator) {
+void DescribeCounts(const layout::CommunicatorSlot& slot, const Moment& now,
+                    CommunicatorSnapshot& communicator) {
   uint64_t last_progress_ns = 0;
   for (size_t i = 0; i < kFunctionCount; ++i) {
     const layout::FunctionBlock& block = slot.functions[i];
-    last_progress_ns = std::max({last_progress_ns, Load(block.last_start_ns), Load(block.last_completion_ns)});
+    last_progress_ns =
+        std::max({last_progress_ns, Load(block.last_start_ns), Load(block.last_completion_ns)});
     const uint64_t operations = OperationsOf(block);
     if (operations == 0 && Load(block.calls) == 0) continue;
     DescribeFunction(block, operations, communicator.functions.Change(i));
@@ -141,16 +149,19 @@ std::vector<const layout::InFlightEntry*> EntriesInUse(const layout::Communicato
   std::vector<const layout::InFlightEntry*> entries;
   for (size_t i = 0; i < layout::kInFlightEntries; ++i) {
     const uint64_t ticket = Load(slot.in_flight[i].ticket);
-    if (ticket != 0 && (ticket - 1) % layout::kInFlightEntries == i) entries.push_back(&slot.in_flight[i]);
+    if (ticket != 0 && (ticket - 1) % layout::kInFlightEntries == i)
+      entries.push_back(&slot.in_flight[i]);
   }
   std::ranges::sort(entries, {}, [](const auto* entry) { return Load(entry->ticket); });
   return entries;
 }
 
-void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now, CommunicatorRead& read) {
+void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now,
+                      CommunicatorRead& read) {
   CommunicatorSnapshot& communicator = read.communicator;
   bool any_seen = false;
-  for (size_t i = 0; i < kFunctionCount; ++i) any_seen = any_seen || communicator.functions[i].completed != 0;
+  for (size_t i = 0; i < kFunctionCount; ++i)
+    any_seen = any_seen || communicator.functions[i].completed != 0;
   bool any_unobservable = false;  // operations whose completion no event will report
   for (const layout::InFlightEntry* entry : EntriesInUse(slot)) {
     const OperationParts parts = PartsOf(*entry, communicator.is_closed, now);
@@ -162,29 +173,34 @@ void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now, C
     }
     const OperationProgress progress = JudgeOperation(communicator.timing_source, parts);
     int64_t& oldest_ns = communicator.oldest_unfinished_realtime_ns;
-    if (progress != OperationProgress::kComplete && (oldest_ns == 0 || operation.start_realtime_ns < oldest_ns)) {
+    if (progress != OperationProgress::kComplete &&
+        (oldest_ns == 0 || operation.start_realtime_ns < oldest_ns)) {
       oldest_ns = operation.start_realtime_ns;
     }
-    if (progress == OperationProgress::kComplete && !TraitsOf(operation.function).is_point_to_point) {
+    if (progress == OperationProgress::kComplete &&
+        !TraitsOf(operation.function).is_point_to_point) {
       ++communicator.completed_sequence;
     }
     if (progress == OperationProgress::kInFlight && !communicator.is_closed) {
       communicator.in_flight.push_back(operation);
-      if (CompletesByQuiet(parts)) read.stale_at_ns = std::min(read.stale_at_ns, QuietFrom(parts, now));
+      if (CompletesByQuiet(parts))
+        read.stale_at_ns = std::min(read.stale_at_ns, QuietFrom(parts, now));
     }
   }
-  communicator.completed_sequence = std::min(communicator.completed_sequence, communicator.started_sequence);
-  // Operations that finalize gave up had not completed, or their completion could not be seen. The slot is the same in
-  // both cases.
+  communicator.completed_sequence =
+      std::min(communicator.completed_sequence, communicator.started_sequence);
+  // Operations that finalize gave up had not completed, or their completion could not be seen. The
+  // slot is the same in both cases.
   if (communicator.is_closed && communicator.completed_sequence < communicator.started_sequence)
     any_unobservable = true;
-  communicator.completion_is_known = CompletionIsKnown(communicator.timing_source, any_seen) && !any_unobservable;
+  communicator.completion_is_known =
+      CompletionIsKnown(communicator.timing_source, any_seen) && !any_unobservable;
 }
 
 }  // namespace
 
-CommunicatorRead DescribeCommunicator(const layout::CommunicatorSlot& slot, uint32_t slot_number, bool is_overflow,
-                                      const Moment& now) {
+CommunicatorRead DescribeCommunicator(const layout::CommunicatorSlot& slot, uint32_t slot_number,
+                                      bool is_overflow, const Moment& now) {
   CommunicatorRead read;
   CommunicatorSnapshot& communicator = read.communicator;
   const uint64_t state = Load(slot.state);

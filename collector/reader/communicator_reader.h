@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CommunicatorRead, one communicator slot from a private copy. Every field is checked or clamped before it becomes part
-// of a snapshot. Pure functions, for any thread.
+// CommunicatorRead, one communicator slot from a private copy. Every field is checked or clamped
+// before it becomes part of a snapshot. Pure functions, for any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ inline constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 
 struct CommunicatorRead {
   CommunicatorSnapshot communicator;
-  // CLOCK_MONOTONIC when the same bytes will have another meaning, because an operation will be complete by then.
-  // kNever: at no time.
+  // CLOCK_MONOTONIC when the same bytes will have another meaning, because an operation will be
+  // complete by then. kNever: at no time.
   uint64_t stale_at_ns = kNever;
 };
 
-// `slot` is a copy. Entries in flight that changed during the copy must have ticket 0: an entry with a ticket is taken
-// for whole. The ring of completions is not read.
-CommunicatorRead DescribeCommunicator(const layout::CommunicatorSlot& slot, uint32_t slot_number, bool is_overflow,
-                                      const Moment& now);
+// `slot` is a copy. Entries in flight that changed during the copy must have ticket 0: an entry
+// with a ticket is taken for whole. The ring of completions is not read.
+CommunicatorRead DescribeCommunicator(const layout::CommunicatorSlot& slot, uint32_t slot_number,
+                                      bool is_overflow, const Moment& now);
 
 // Whether anything was ever counted in the slot.
 bool HasCounts(const layout::CommunicatorSlot& slot);

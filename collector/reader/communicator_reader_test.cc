@@ -68,7 +68,8 @@ TEST_F(CommunicatorReaderTest, NeverCountsMoreCompletionsThanStarts) {
 TEST_F(CommunicatorReaderTest, KeepsTheFunctionsInUseAndSharesThemAmongCopies) {
   writer_.Put(0, 4, FunctionV1{.operations = {3}, .completed = 3});
   const CommunicatorSnapshot communicator = Communicator();
-  EXPECT_EQ(&communicator.functions[0], &communicator.functions[1]) << "memory for a function that was never used";
+  EXPECT_EQ(&communicator.functions[0], &communicator.functions[1])
+      << "memory for a function that was never used";
   CommunicatorSnapshot copy = communicator;
   EXPECT_EQ(&copy.functions[4], &communicator.functions[4]);
   copy.functions.Change(4).completed = 2;
@@ -91,7 +92,9 @@ TEST_F(CommunicatorReaderTest, CountsOperationsOfWhichNobodySeesTheEnd) {
   writer_.Put(0, 4, FunctionV1{.operations = {3}});
   writer_.Put(0, InFlightV1{.ticket = 1, .function = kUntimedAllReduce});
   writer_.Put(0, InFlightV1{.ticket = 2, .function = kUntimedAllReduce});
-  writer_.Put(0, InFlightV1{.ticket = 3, .function = kUntimedAllReduce, .parts_announced = 2});  // proxies report
+  writer_.Put(
+      0, InFlightV1{
+             .ticket = 3, .function = kUntimedAllReduce, .parts_announced = 2});  // proxies report
   EXPECT_EQ(Communicator().unseen_operations, 2u);
   EXPECT_FALSE(Communicator().completion_is_known);
   EXPECT_EQ(Communicator().in_flight.size(), 1u);
@@ -118,16 +121,19 @@ TEST_F(CommunicatorReaderTest, TakesAnUnknownFunctionForOther) {
 }
 
 TEST_F(CommunicatorReaderTest, CountsAsAnnouncedAtLeastWhatIsDone) {
-  writer_.Put(0, InFlightV1{.ticket = 1, .parts_announced = 1, .parts_done = 3, .last_part_ns = kNowNs});
+  writer_.Put(
+      0, InFlightV1{.ticket = 1, .parts_announced = 1, .parts_done = 3, .last_part_ns = kNowNs});
   EXPECT_EQ(Communicator().in_flight.at(0).parts_announced, 3u);
   EXPECT_EQ(Communicator().in_flight.at(0).parts_done, 3u);
 }
 
 TEST_F(CommunicatorReaderTest, CountsAQuietCollectiveAsCompleteAndSaysWhenItWillBe) {
   writer_.Put(0, 4, FunctionV1{.operations = {2}, .completed = 1});
-  writer_.Put(
-      0, InFlightV1{
-             .ticket = 2, .function = 4, .parts_announced = 2, .parts_done = 2, .last_part_ns = kNowNs - kSecond + 10});
+  writer_.Put(0, InFlightV1{.ticket = 2,
+                            .function = 4,
+                            .parts_announced = 2,
+                            .parts_done = 2,
+                            .last_part_ns = kNowNs - kSecond + 10});
   const SegmentRead read = Read();
   EXPECT_EQ(read.process->communicators.at(0).in_flight.size(), 1u);
   EXPECT_EQ(read.process->communicators.at(0).completed_sequence, 1u);
@@ -143,7 +149,9 @@ TEST_F(CommunicatorReaderTest, CountsAQuietCollectiveAsCompleteAndSaysWhenItWill
 
 TEST_F(CommunicatorReaderTest, LeavesAQuietSendOutOfTheSequenceOfCollectives) {
   writer_.Put(0, 4, FunctionV1{.operations = {2}});
-  writer_.Put(0, InFlightV1{.ticket = 1, .function = 8, .parts_announced = 1, .parts_done = 1, .last_part_ns = 1});
+  writer_.Put(
+      0, InFlightV1{
+             .ticket = 1, .function = 8, .parts_announced = 1, .parts_done = 1, .last_part_ns = 1});
   EXPECT_TRUE(Communicator().in_flight.empty());
   EXPECT_EQ(Communicator().completed_sequence, 0u);
 }
@@ -152,7 +160,11 @@ TEST_F(CommunicatorReaderTest, HasNothingInFlightOnAFinalizedCommunicator) {
   writer_.Put(0, CommunicatorV1{.state = 3});
   writer_.Put(0, 4, FunctionV1{.operations = {2}});
   writer_.Put(0, InFlightV1{.ticket = 1, .function = 4, .parts_announced = 4});
-  writer_.Put(0, InFlightV1{.ticket = 2, .function = 4, .parts_announced = 1, .parts_done = 1, .last_part_ns = kNowNs});
+  writer_.Put(0, InFlightV1{.ticket = 2,
+                            .function = 4,
+                            .parts_announced = 1,
+                            .parts_done = 1,
+                            .last_part_ns = kNowNs});
   EXPECT_TRUE(Communicator().in_flight.empty());
   EXPECT_EQ(Communicator().completed_sequence, 1u);
 }
@@ -180,7 +192,8 @@ TEST_F(CommunicatorReaderTest, KnowsOfCompletionByProxyOnceSomethingCrossedTheNe
   EXPECT_FALSE(Communicator().completion_is_known);
   EXPECT_TRUE(Communicator().in_flight.empty());
 
-  writer_.Put(0, InFlightV1{.ticket = 2, .function = 4, .parts_announced = 2, .last_part_ns = kNowNs});
+  writer_.Put(0,
+              InFlightV1{.ticket = 2, .function = 4, .parts_announced = 2, .last_part_ns = kNowNs});
   EXPECT_TRUE(Communicator().completion_is_known);
   EXPECT_EQ(Communicator().in_flight.size(), 1u);
 

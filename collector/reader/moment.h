@@ -13,8 +13,9 @@ struct Moment {
   int64_t realtime_ns = 0;
   int64_t monotonic_ns = 0;
 
-  // The time when CLOCK_MONOTONIC showed `then_ns`, in nanoseconds since the epoch. 0 ("never") stays 0. A time in the
-  // future becomes now: it comes from a file, and its writer may have written anything.
+  // The time when CLOCK_MONOTONIC showed `then_ns`, in nanoseconds since the epoch. 0 ("never")
+  // stays 0. A time in the future becomes now: it comes from a file, and its writer may have
+  // written anything.
   int64_t RealtimeOf(uint64_t then_ns) const {
     if (then_ns == 0) return 0;
     const uint64_t age_ns = AgeOf(then_ns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OperationProgress, judged from the parts of an operation by rule 4 of proto/README.md. Pure functions, for any
-// thread.
+// OperationProgress, judged from the parts of an operation by rule 4 of proto/README.md. Pure
+// functions, for any thread.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,19 @@
 
 namespace nccl_exporter::collector {
 
-// An operation whose parts are all done counts as complete if no event of it came for this long. Before, more parts may
-// follow: the number of parts may have been an upper bound, or not announced at all.
+// An operation whose parts are all done counts as complete if no event of it came for this long.
+// Before, more parts may follow: the number of parts may have been an upper bound, or not announced
+// at all.
 inline constexpr uint64_t kQuietNs = 1'000'000'000;
 
-// The parts (kernel channels or proxy operations) of an operation that the plugin has not seen to complete.
+// The parts (kernel channels or proxy operations) of an operation that the plugin has not seen to
+// complete.
 struct OperationParts {
   uint32_t announced = 0;
   uint32_t done = 0;
-  uint64_t quiet_ns = 0;    // since the latest event of a part; 0 if there was none
-  bool is_untimed = false;  // called outside of a sampling window: only proxy operations report its completion
+  uint64_t quiet_ns = 0;  // since the latest event of a part; 0 if there was none
+  bool is_untimed =
+      false;  // called outside of a sampling window: only proxy operations report its completion
 };
 
 enum class OperationProgress : uint8_t {
@@ -40,8 +43,8 @@ constexpr OperationProgress JudgeOperation(TimingSource source, const OperationP
   return OperationProgress::kInFlight;
 }
 
-// Whether operations that do not cross the network are seen to complete, too. If not, and no completion or part of a
-// communicator was ever seen (`any_seen`), its completions are unknown.
+// Whether operations that do not cross the network are seen to complete, too. If not, and no
+// completion or part of a communicator was ever seen (`any_seen`), its completions are unknown.
 constexpr bool CompletionIsKnown(TimingSource source, bool any_seen) {
   switch (source) {
     case TimingSource::kKernel:

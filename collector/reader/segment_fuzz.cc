@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutates the segments of a corpus, from a seed, and reads each. Reports how many were read, or the broken guarantee.
+// Mutates the segments of a corpus, from a seed, and reads each. Reports how many were read, or the
+// broken guarantee.
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -52,10 +53,11 @@ void MutateInput(Input& input, std::mt19937_64& random) {
 // After expansion: words, the places that steer the reader first.
 void MutateWords(std::vector<std::byte>& bytes, std::mt19937_64& random) {
   if (bytes.size() < 8) return;
-  constexpr uint64_t kEdges[] = {0,           1, 255, 4096, uint64_t{1} << 31, uint64_t{1} << 32, uint64_t{1} << 63,
-                                 ~uint64_t{0}};
+  constexpr uint64_t kEdges[] = {
+      0, 1, 255, 4096, uint64_t{1} << 31, uint64_t{1} << 32, uint64_t{1} << 63, ~uint64_t{0}};
   const size_t words = bytes.size() / 8;
-  const size_t place = random() % 4 == 0 ? random() % std::min<size_t>(words, 128) : random() % words;
+  const size_t place =
+      random() % 4 == 0 ? random() % std::min<size_t>(words, 128) : random() % words;
   const uint64_t value = random() % 2 == 0 ? kEdges[random() % 8] : random() >> random() % 64;
   std::memcpy(&bytes[place * 8], &value, sizeof(value));
 }
@@ -76,7 +78,8 @@ int Main(const std::filesystem::path& directory, uint64_t executions, uint64_t s
     usable += ReadAndCheck(expanded);
   }
   std::printf("%" PRIu64 " segments read, %" PRIu64 " of them usable\n", executions, usable);
-  return usable > executions / 10 ? 0 : 1;  // else the mutations are too coarse to get past the header
+  return usable > executions / 10 ? 0
+                                  : 1;  // else the mutations are too coarse to get past the header
 }
 
 }  // namespace
@@ -84,6 +87,7 @@ int Main(const std::filesystem::path& directory, uint64_t executions, uint64_t s
 
 int main(int count, char** arguments) {
   if (count != 4) return std::fputs("usage: segment_fuzz CORPUS EXECUTIONS SEED\n", stderr), 2;
-  return nccl_exporter::collector::fuzz::Main(arguments[1], std::strtoull(arguments[2], nullptr, 10),
-                                   std::strtoull(arguments[3], nullptr, 10));
+  return nccl_exporter::collector::fuzz::Main(arguments[1],
+                                              std::strtoull(arguments[2], nullptr, 10),
+                                              std::strtoull(arguments[3], nullptr, 10));
 }

@@ -29,7 +29,11 @@ void Require(bool holds, const char* promise) {
 bool IsUtf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const auto lead = static_cast<uint8_t>(text[i]);
-    const size_t length = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
+    const size_t length = lead < 0x80       ? 1
+                          : lead >> 5 == 6  ? 2
+                          : lead >> 4 == 14 ? 3
+                          : lead >> 3 == 30 ? 4
+                                            : 0;
     if (length == 0 || i + length > text.size()) return false;
     uint32_t code = length == 1 ? lead : lead & (0x7f >> length);
     for (size_t k = 1; k < length; ++k) {
@@ -51,9 +55,12 @@ void CheckText(const std::string& text, size_t field_bytes) {
 }
 
 void CheckOperation(const InFlightOperation& operation) {
-  Require(static_cast<int>(operation.function) < kFunctionCount, "a function in flight is one of the vocabulary");
-  Require(operation.parts_done <= operation.parts_announced, "no more parts are done than announced");
-  Require(operation.start_realtime_ns <= kFuzzedMoment.realtime_ns, "nothing was called in the future");
+  Require(static_cast<int>(operation.function) < kFunctionCount,
+          "a function in flight is one of the vocabulary");
+  Require(operation.parts_done <= operation.parts_announced,
+          "no more parts are done than announced");
+  Require(operation.start_realtime_ns <= kFuzzedMoment.realtime_ns,
+          "nothing was called in the future");
   Require(operation.peer >= -1, "a peer is a rank or unknown");
 }
 
@@ -71,23 +78,34 @@ void CheckCommunicator(const CommunicatorSnapshot& communicator) {
   CheckText(communicator.gpu_uuid, 64);
   CheckText(communicator.pci_bus_id, 64);
   for (size_t i = 0; i < kFunctionCount; ++i) CheckFunction(communicator.functions[i]);
-  Require(communicator.completed_sequence <= communicator.started_sequence, "completed is at most started");
-  Require(communicator.in_flight.size() <= layout::kInFlightEntries, "no more is in flight than the ring holds");
-  Require(
-      communicator.completion_is_known || communicator.in_flight.empty() || IsObservable(communicator.timing_source),
-      "in flight is told where it is known");
-  Require(!communicator.is_closed || communicator.in_flight.empty(), "a finalized communicator has nothing in flight");
+  Require(communicator.completed_sequence <= communicator.started_sequence,
+          "completed is at most started");
+  Require(communicator.in_flight.size() <= layout::kInFlightEntries,
+          "no more is in flight than the ring holds");
+  Require(communicator.completion_is_known || communicator.in_flight.empty() ||
+              IsObservable(communicator.timing_source),
+          "in flight is told where it is known");
+  Require(!communicator.is_closed || communicator.in_flight.empty(),
+          "a finalized communicator has nothing in flight");
   for (const InFlightOperation& operation : communicator.in_flight) CheckOperation(operation);
-  Require(communicator.timing_source < TimingSource::kCount, "the timing source is one of the vocabulary");
-  Require(communicator.timing_reason < TimingReason::kCount, "the timing reason is one of the vocabulary");
-  Require(communicator.sampling_state < SamplingState::kCount, "the sampling state is one of the vocabulary");
-  Require(communicator.sampling_reason < SamplingReason::kCount, "the sampling reason is one of the vocabulary");
+  Require(communicator.timing_source < TimingSource::kCount,
+          "the timing source is one of the vocabulary");
+  Require(communicator.timing_reason < TimingReason::kCount,
+          "the timing reason is one of the vocabulary");
+  Require(communicator.sampling_state < SamplingState::kCount,
+          "the sampling state is one of the vocabulary");
+  Require(communicator.sampling_reason < SamplingReason::kCount,
+          "the sampling reason is one of the vocabulary");
   Require(communicator.sampling_duty_ppm <= kWholeDutyPpm, "a duty is at most 1");
-  Require(communicator.api_version >= 0 && communicator.nccl_version >= 0, "versions are not negative");
+  Require(communicator.api_version >= 0 && communicator.nccl_version >= 0,
+          "versions are not negative");
   Require(communicator.gpu_index >= -1, "a GPU has an index or none is known");
-  Require(communicator.created_realtime_ns <= kFuzzedMoment.realtime_ns, "nothing was created in the future");
-  Require(communicator.last_progress_realtime_ns <= kFuzzedMoment.realtime_ns, "no progress is in the future");
-  Require(!communicator.is_overflow || !communicator.has_identity, "the overflow slot has no identity");
+  Require(communicator.created_realtime_ns <= kFuzzedMoment.realtime_ns,
+          "nothing was created in the future");
+  Require(communicator.last_progress_realtime_ns <= kFuzzedMoment.realtime_ns,
+          "no progress is in the future");
+  Require(!communicator.is_overflow || !communicator.has_identity,
+          "the overflow slot has no identity");
 }
 
 void CheckProcess(const ProcessSnapshot& process, const ReadTerms& terms) {
@@ -95,7 +113,8 @@ void CheckProcess(const ProcessSnapshot& process, const ReadTerms& terms) {
   CheckText(process.executable, 64);
   CheckText(process.plugin_version, 32);
   Require(process.start_realtime_ns >= 0, "a process did not start before the epoch");
-  Require(process.identity.size() <= layout::kIdentityPairs, "there are no more pairs than the header holds");
+  Require(process.identity.size() <= layout::kIdentityPairs,
+          "there are no more pairs than the header holds");
   std::set<std::string> keys;
   for (const auto& [key, value] : process.identity) {
     CheckText(key, 32);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the corpus of the segment fuzzer: segments of the writer for layout 1, and segments of the real plugin, which
-// are named on the command line.
+// Writes the corpus of the segment fuzzer: segments of the writer for layout 1, and segments of the
+// real plugin, which are named on the command line.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -16,7 +16,8 @@ namespace {
 void Write(const std::filesystem::path& path, std::span<const std::byte> segment) {
   const std::vector<uint8_t> input = Compact(segment);
   std::ofstream(path, std::ios::binary)
-      .write(reinterpret_cast<const char*>(input.data()), static_cast<std::streamsize>(input.size()));
+      .write(reinterpret_cast<const char*>(input.data()),
+             static_cast<std::streamsize>(input.size()));
 }
 
 // Fields that identify the machine where the segment was made.
@@ -46,13 +47,15 @@ SegmentWriterV1 Busy(size_t slots, uint64_t state, uint64_t timing_source) {
   SegmentWriterV1 writer(slots);
   writer.Put(AProcess());
   for (size_t slot = 0; slot < slots; ++slot) {
-    writer.Put(slot, CommunicatorV1{.state = state,
-                                    .id = slot,
-                                    .ranks = 8,
-                                    .timing_source = timing_source,
-                                    .closed_monotonic_ns = state == 3 ? uint64_t{4'999'500'000'000} : 0,
-                                    .name = "dp"});
-    writer.Put(slot, slot % 11, FunctionV1{.calls = 1, .operations = {3, 2}, .completed = 4, .duration = {0, 4}});
+    writer.Put(slot,
+               CommunicatorV1{.state = state,
+                              .id = slot,
+                              .ranks = 8,
+                              .timing_source = timing_source,
+                              .closed_monotonic_ns = state == 3 ? uint64_t{4'999'500'000'000} : 0,
+                              .name = "dp"});
+    writer.Put(slot, slot % 11,
+               FunctionV1{.calls = 1, .operations = {3, 2}, .completed = 4, .duration = {0, 4}});
     for (uint64_t ticket = 510; ticket < 516; ++ticket) {
       writer.Put(slot, InFlightV1{.ticket = ticket,
                                   .function = ticket % 12,
@@ -80,7 +83,8 @@ void WriteAll(const std::filesystem::path& directory) {
     }
   }
   Write(directory / "four_slots", Busy(4, 2, 1).bytes());
-  SegmentWriterV1 later_minor(2, SegmentWriterV1::kHeaderBytes + 64, SegmentWriterV1::kSlotBytes + 128);
+  SegmentWriterV1 later_minor(2, SegmentWriterV1::kHeaderBytes + 64,
+                              SegmentWriterV1::kSlotBytes + 128);
   later_minor.Put(AProcess());
   later_minor.Put(0, CommunicatorV1{.name = "later"});
   later_minor.Publish();

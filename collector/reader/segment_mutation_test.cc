@@ -20,13 +20,19 @@ constexpr size_t kSlots = 3;
 
 V1 ValidSegment() {
   V1 writer(kSlots);
-  writer.Put(ProcessV1{.start_realtime_ns = 1, .host_name = "node", .identity = {{"POD_NAME", "p"}}});
+  writer.Put(
+      ProcessV1{.start_realtime_ns = 1, .host_name = "node", .identity = {{"POD_NAME", "p"}}});
   writer.Put(0, CommunicatorV1{.ranks = 8, .name = "dp"});
   writer.Put(0, 4, FunctionV1{.operations = {1, 2, 3}, .completed = 5});
   for (uint64_t ticket = 600; ticket < 700; ++ticket) {
-    writer.Put(0, InFlightV1{.ticket = ticket, .function = 4, .start_ns = 1, .parts_announced = 2, .last_part_ns = 2});
+    writer.Put(0, InFlightV1{.ticket = ticket,
+                             .function = 4,
+                             .start_ns = 1,
+                             .parts_announced = 2,
+                             .last_part_ns = 2});
   }
-  writer.Put(1, CommunicatorV1{.state = 3, .timing_source = 3, .closed_monotonic_ns = 400'000'000'000});
+  writer.Put(
+      1, CommunicatorV1{.state = 3, .timing_source = 3, .closed_monotonic_ns = 400'000'000'000});
   writer.Put(2, CommunicatorV1{});
   writer.Put(2, 4, FunctionV1{.operations = {1}});
   writer.Publish();
@@ -54,7 +60,8 @@ void ExpectPromisesKept(const SegmentRead& read) {
   }
 }
 
-// Most mutations hit fields that steer the reader: of the header, of the slots' heads, of entries in flight.
+// Most mutations hit fields that steer the reader: of the header, of the slots' heads, of entries
+// in flight.
 size_t PlaceOfDamage(const V1& writer, std::mt19937_64& random) {
   const size_t slot = random() % kSlots;
   switch (random() % 4) {

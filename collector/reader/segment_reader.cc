@@ -15,11 +15,12 @@ using layout::CommunicatorSlot;
 using layout::InFlightEntry;
 using layout::SlotState;
 
-// Copies of a slot at most. Its state changes a few times in the life of a communicator, so a second copy succeeds in
-// nearly all cases.
+// Copies of a slot at most. Its state changes a few times in the life of a communicator, so a
+// second copy succeeds in nearly all cases.
 constexpr int kSlotAttempts = 2;
 
-// Longer than any snapshot takes. A communicator with a later time of creation is not new: its time is wrong.
+// Longer than any snapshot takes. A communicator with a later time of creation is not new: its time
+// is wrong.
 constexpr uint64_t kLongestReadNs = 10'000'000'000;
 
 // The part of a slot that is read. A snapshot needs nothing from the ring of completions behind it.
@@ -85,7 +86,8 @@ class SegmentReading {
     }
   }
 
-  // Copies are limited as well as results, because a slot may be claimed again and again while it is copied.
+  // Copies are limited as well as results, because a slot may be claimed again and again while it
+  // is copied.
   bool HasRoom() {
     const uint64_t limit = terms_.communicator_limit;
     const bool has_room = result_.room < limit && result_.copied_slots < kSlotAttempts * limit;
@@ -95,7 +97,8 @@ class SegmentReading {
 
   void RefuseMore() {
     result_.lacked_slots = false;
-    result_.fault = SegmentFault{SegmentError::kTooManySegments, "too many communicators on the node"};
+    result_.fault =
+        SegmentFault{SegmentError::kTooManySegments, "too many communicators on the node"};
   }
 
   // The overflow slot belongs to no communicator, so it is read in any state.
@@ -122,29 +125,36 @@ class SegmentReading {
 
   Copy CopySlot(uint32_t slot) {
     if (!slot_) slot_ = std::make_unique<CommunicatorSlot>();
-    if (!CopyAll(OffsetOf(slot), BytesOf(*slot_, kSlotBytesRead)) || !DropChangedEntries(slot)) return Copy::kFailed;
+    if (!CopyAll(OffsetOf(slot), BytesOf(*slot_, kSlotBytesRead)) || !DropChangedEntries(slot))
+      return Copy::kFailed;
     layout::AtomicU64 state_after{0};
     if (!CopyAll(OffsetOf(slot), BytesOf(state_after))) return Copy::kFailed;
     const uint64_t state_in_copy = slot_->state.load(std::memory_order_relaxed);
-    return state_after.load(std::memory_order_relaxed) == state_in_copy ? Copy::kDone : Copy::kChanged;
+    return state_after.load(std::memory_order_relaxed) == state_in_copy ? Copy::kDone
+                                                                        : Copy::kChanged;
   }
 
-  // An entry in flight is whole if its ticket is the same after the copy as in it. The plugin stores a ticket after the
-  // rest of its entry, and no ticket twice. Other entries get ticket 0.
+  // An entry in flight is whole if its ticket is the same after the copy as in it. The plugin
+  // stores a ticket after the rest of its entry, and no ticket twice. Other entries get ticket 0.
   bool DropChangedEntries(uint32_t slot) {
     const std::span<InFlightEntry> entries(slot_->in_flight);
-    const auto is_free = [](const InFlightEntry& entry) { return entry.ticket.load(std::memory_order_relaxed) == 0; };
-    const auto first = static_cast<size_t>(std::ranges::find_if_not(entries, is_free) - entries.begin());
+    const auto is_free = [](const InFlightEntry& entry) {
+      return entry.ticket.load(std::memory_order_relaxed) == 0;
+    };
+    const auto first =
+        static_cast<size_t>(std::ranges::find_if_not(entries, is_free) - entries.begin());
     if (first == entries.size()) return true;
     size_t end = entries.size();
     while (is_free(entries[end - 1])) --end;
     if (!entries_after_) entries_after_ = std::make_unique<Entries>();
     const std::span<InFlightEntry> after(entries_after_->data() + first, end - first);
-    const uint64_t offset = OffsetOf(slot) + offsetof(CommunicatorSlot, in_flight) + first * sizeof(InFlightEntry);
+    const uint64_t offset =
+        OffsetOf(slot) + offsetof(CommunicatorSlot, in_flight) + first * sizeof(InFlightEntry);
     if (!CopyAll(offset, std::as_writable_bytes(after))) return false;
     for (size_t i = first; i < end; ++i) {
       layout::AtomicU64& ticket = entries[i].ticket;
-      if (ticket.load(std::memory_order_relaxed) != (*entries_after_)[i].ticket.load(std::memory_order_relaxed)) {
+      if (ticket.load(std::memory_order_relaxed) !=
+          (*entries_after_)[i].ticket.load(std::memory_order_relaxed)) {
         ticket.store(0, std::memory_order_relaxed);
       }
     }
@@ -170,8 +180,9 @@ class SegmentReading {
     return false;
   }
 
-  // A communicator that was created after the moment of this read is left to the next read. Otherwise its time of
-  // creation would be moved back to this moment, and change at the next read: its counters would seem to begin again.
+  // A communicator that was created after the moment of this read is left to the next read.
+  // Otherwise its time of creation would be moved back to this moment, and change at the next read:
+  // its counters would seem to begin again.
   bool IsNewerThanNow() {
     const uint64_t created_ns = slot_->created_monotonic_ns;
     const auto now_ns = static_cast<uint64_t>(terms_.now.monotonic_ns);
@@ -191,9 +202,12 @@ class SegmentReading {
   }
 
   void NoteLife(int64_t realtime_ns) {
-    result_.last_sign_of_life_realtime_ns = std::max(result_.last_sign_of_life_realtime_ns, realtime_ns);
+    result_.last_sign_of_life_realtime_ns =
+        std::max(result_.last_sign_of_life_realtime_ns, realtime_ns);
   }
-  void NoteStaleAt(uint64_t monotonic_ns) { result_.stale_at_ns = std::min(result_.stale_at_ns, monotonic_ns); }
+  void NoteStaleAt(uint64_t monotonic_ns) {
+    result_.stale_at_ns = std::min(result_.stale_at_ns, monotonic_ns);
+  }
 
   using Entries = std::array<InFlightEntry, layout::kInFlightEntries>;
 
@@ -208,7 +222,8 @@ class SegmentReading {
 
 }  // namespace
 
-SegmentRead ReadSegment(const SegmentSource& source, SlotDirectory directory, const ReadTerms& terms) {
+SegmentRead ReadSegment(const SegmentSource& source, SlotDirectory directory,
+                        const ReadTerms& terms) {
   return SegmentReading(source, std::move(directory), terms).Read();
 }
 

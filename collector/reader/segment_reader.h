@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SegmentRead, a ProcessSnapshot from the bytes of a segment. The reader copies, validates the copy and uses the copy.
-// Whatever the bytes are, time and memory are bounded by the limits in shm_layout.h. For the collector's thread.
+// SegmentRead, a ProcessSnapshot from the bytes of a segment. The reader copies, validates the copy
+// and uses the copy. Whatever the bytes are, time and memory are bounded by the limits in
+// shm_layout.h. For the collector's thread.
 #pragma once
 
 #include <algorithm>
@@ -20,19 +21,23 @@ namespace nccl_exporter::collector {
 
 struct ReadTerms {
   Moment now;
-  std::chrono::nanoseconds retention = std::chrono::nanoseconds::max();  // of finalized communicators
-  uint64_t communicator_limit = layout::kMaxSlots;                       // see kMaxCommunicators; 40 us each to read
+  std::chrono::nanoseconds retention =
+      std::chrono::nanoseconds::max();              // of finalized communicators
+  uint64_t communicator_limit = layout::kMaxSlots;  // see kMaxCommunicators; 40 us each to read
   uint64_t* slots_left = nullptr;  // that may be examined, counted down; null: no limit
 };
 
 struct SegmentRead {
   std::optional<ProcessSnapshot> process;  // without name and liveness, which are not in the bytes
-  std::optional<SegmentFault> fault;  // why there is no `process`; if there is neither, the writer is still starting
-  uint64_t changed_slots = 0;         // left out, because they were claimed again during the copy
-  uint64_t room = 0;                  // that the communicators of `process` take, in communicators of the usual size
-  uint64_t copied_slots = 0;          // without the overflow slot, with those that gave no communicator
-  bool lacked_slots = false;          // the reason of `fault`: ReadTerms::slots_left
-  // CLOCK_MONOTONIC when the same bytes must be read again, because some of them will have another meaning.
+  std::optional<SegmentFault>
+      fault;  // why there is no `process`; if there is neither, the writer is still starting
+  uint64_t changed_slots = 0;  // left out, because they were claimed again during the copy
+  uint64_t room =
+      0;  // that the communicators of `process` take, in communicators of the usual size
+  uint64_t copied_slots = 0;  // without the overflow slot, with those that gave no communicator
+  bool lacked_slots = false;  // the reason of `fault`: ReadTerms::slots_left
+  // CLOCK_MONOTONIC when the same bytes must be read again, because some of them will have another
+  // meaning.
   uint64_t stale_at_ns = kNever;
   int64_t last_sign_of_life_realtime_ns = 0;  // the latest time in the bytes
 
@@ -44,10 +49,12 @@ struct SegmentRead {
 SegmentRead ReadSegment(const SegmentSource& source, const ReadTerms& terms);
 
 // The same, for the slots that a walk has just found.
-SegmentRead ReadSegment(const SegmentSource& source, SlotDirectory directory, const ReadTerms& terms);
+SegmentRead ReadSegment(const SegmentSource& source, SlotDirectory directory,
+                        const ReadTerms& terms);
 
 // The same for bytes in memory: a pure function, to be fuzzed.
-inline SegmentRead ParseSegment(std::span<const std::byte> bytes, uint64_t owner_uid, const ReadTerms& terms) {
+inline SegmentRead ParseSegment(std::span<const std::byte> bytes, uint64_t owner_uid,
+                                const ReadTerms& terms) {
   return ReadSegment(MemorySource(bytes, owner_uid), terms);
 }
 

@@ -20,7 +20,8 @@ constexpr Moment kNow{.realtime_ns = 1'700'000'000'000'000'000, .monotonic_ns = 
 constexpr uint64_t kUid = 1234;
 constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
 
-V1 ReadySegment(size_t slots, size_t header_bytes = V1::kHeaderBytes, size_t slot_bytes = V1::kSlotBytes) {
+V1 ReadySegment(size_t slots, size_t header_bytes = V1::kHeaderBytes,
+                size_t slot_bytes = V1::kSlotBytes) {
   V1 writer(slots, header_bytes, slot_bytes);
   writer.Put(ProcessV1{.uid = kUid});
   writer.Publish();
@@ -51,7 +52,9 @@ TEST(SegmentReaderTest, TakesAFileWithoutVersionForOneThatIsStarting) {
   EXPECT_FALSE(ParseSegment({}, kUid, {.now = kNow}).fault);
 }
 
-TEST(SegmentReaderTest, RefusesWhatIsNoSegment) { EXPECT_EQ(ErrorWith(V1::kMagic, 1), SegmentError::kBadMagic); }
+TEST(SegmentReaderTest, RefusesWhatIsNoSegment) {
+  EXPECT_EQ(ErrorWith(V1::kMagic, 1), SegmentError::kBadMagic);
+}
 
 TEST(SegmentReaderTest, RefusesAnotherMajorAndNamesBoth) {
   V1 writer = ReadySegment(2);
@@ -102,15 +105,19 @@ TEST(SegmentReaderTest, ReadsWhatEndedKernelTimingAndWhatIsOnProbation) {
     EXPECT_EQ(communicators[0].drift_cause, DriftCause::kNone) << "a segment before 1.2";
     EXPECT_EQ(communicators[0].probation_launches, 0u);
     EXPECT_EQ(communicators[0].pci_bus_id, "0000:3b:00.0");
-    EXPECT_EQ(communicators[1].drift_cause, cause == 1 ? DriftCause::kMessageToSelf : DriftCause::kNone);
+    EXPECT_EQ(communicators[1].drift_cause,
+              cause == 1 ? DriftCause::kMessageToSelf : DriftCause::kNone);
     EXPECT_EQ(communicators[1].probation_launches, 64u);
   }
 }
 
 TEST(SegmentReaderTest, RefusesSizesThatContradictTheLimitsOrEachOther) {
-  for (const size_t field : {V1::kHeaderBytesField, V1::kSlotBytesField, V1::kSlotCountField, V1::kFileBytesField}) {
-    for (const uint64_t value : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32, uint64_t{1} << 63, kHuge, kHuge - 7}) {
-      EXPECT_EQ(ErrorWith(field, value), SegmentError::kBadGeometry) << "field " << field << " value " << value;
+  for (const size_t field :
+       {V1::kHeaderBytesField, V1::kSlotBytesField, V1::kSlotCountField, V1::kFileBytesField}) {
+    for (const uint64_t value :
+         {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32, uint64_t{1} << 63, kHuge, kHuge - 7}) {
+      EXPECT_EQ(ErrorWith(field, value), SegmentError::kBadGeometry)
+          << "field " << field << " value " << value;
     }
   }
   EXPECT_EQ(ErrorWith(V1::kHeaderBytesField, V1::kHeaderBytes - 8), SegmentError::kBadGeometry);
@@ -130,7 +137,8 @@ TEST(SegmentReaderTest, ServesNothingOfAFileThatIsShorterThanItSays) {
   V1 writer = ReadySegment(2);
   writer.Put(0, CommunicatorV1{});
   const std::span<const std::byte> bytes = writer.bytes();
-  for (const size_t length : {size_t{9}, size_t{100}, V1::kHeaderBytes, V1::kHeaderBytes + 100, bytes.size() - 1}) {
+  for (const size_t length :
+       {size_t{9}, size_t{100}, V1::kHeaderBytes, V1::kHeaderBytes + 100, bytes.size() - 1}) {
     const SegmentRead read = ParseSegment(bytes.first(length), kUid, {.now = kNow});
     ASSERT_TRUE(read.fault) << length;
     EXPECT_EQ(read.fault->error, SegmentError::kTruncated) << length;
@@ -187,10 +195,12 @@ TEST(SegmentReaderTest, ServesAFinalizedCommunicatorForTheRetentionTime) {
   EXPECT_TRUE(Parse(writer, terms).process->communicators.empty());
 }
 
-// Regression: it was served as created at the moment of the read, and later with its real time of creation.
+// Regression: it was served as created at the moment of the read, and later with its real time of
+// creation.
 TEST(SegmentReaderTest, LeavesACommunicatorThatIsNewerThanTheReadToTheNextOne) {
   V1 writer = ReadySegment(2);
-  const Moment later{.realtime_ns = kNow.realtime_ns + 2'000'000, .monotonic_ns = kNow.monotonic_ns + 2'000'000};
+  const Moment later{.realtime_ns = kNow.realtime_ns + 2'000'000,
+                     .monotonic_ns = kNow.monotonic_ns + 2'000'000};
   writer.Put(0, CommunicatorV1{.created_realtime_ns = static_cast<uint64_t>(later.realtime_ns),
                                .created_monotonic_ns = static_cast<uint64_t>(later.monotonic_ns)});
   const SegmentRead read = Parse(writer);
@@ -226,15 +236,18 @@ TEST(SegmentReaderTest, TellsTheLastSignOfLife) {
   writer.Put(0, 0, FunctionV1{.last_start_ns = 1'000'000'000});
   EXPECT_EQ(Parse(writer).last_sign_of_life_realtime_ns, kNow.realtime_ns - 499'000'000'000);
   writer.Put(0, CommunicatorV1{.state = 3, .closed_monotonic_ns = 2'000'000'000});
-  EXPECT_EQ(Parse(writer, {.now = kNow, .retention = std::chrono::seconds(1)}).last_sign_of_life_realtime_ns,
+  EXPECT_EQ(Parse(writer, {.now = kNow, .retention = std::chrono::seconds(1)})
+                .last_sign_of_life_realtime_ns,
             kNow.realtime_ns - 498'000'000'000);
 }
 
-// A segment that a writer changes between the reads: `before_read` is called with the offset and the length of each.
+// A segment that a writer changes between the reads: `before_read` is called with the offset and
+// the length of each.
 class ChangingSource : public SegmentSource {
  public:
   using BeforeRead = std::function<void(uint64_t offset, size_t length)>;
-  ChangingSource(const V1& writer, BeforeRead before_read) : writer_(writer), before_read_(std::move(before_read)) {}
+  ChangingSource(const V1& writer, BeforeRead before_read)
+      : writer_(writer), before_read_(std::move(before_read)) {}
 
   uint64_t Size() const override { return writer_.bytes().size(); }
   uint64_t OwnerUid() const override { return kUid; }
@@ -267,7 +280,8 @@ TEST(SegmentReaderTest, LeavesOutAndCountsASlotThatIsClaimedAnewEachTimeItIsCopi
   writer.Put(1, CommunicatorV1{.id = 11});
   uint64_t generation = 1;
   const ChangingSource source(writer, [&](uint64_t offset, size_t) {
-    if (offset == writer.SlotAt(0)) writer.Put(0, CommunicatorV1{.generation = ++generation, .id = 10});
+    if (offset == writer.SlotAt(0))
+      writer.Put(0, CommunicatorV1{.generation = ++generation, .id = 10});
   });
   const SegmentRead read = ReadSegment(source, {.now = kNow});
   EXPECT_EQ(read.changed_slots, 1u);
@@ -281,7 +295,8 @@ TEST(SegmentReaderTest, CopiesASlotOnceMoreThatIsFinalizedDuringTheCopy) {
   bool was_copied = false;
   const ChangingSource source(writer, [&](uint64_t offset, size_t length) {
     if (offset != writer.SlotAt(0)) return;
-    if (was_copied) writer.Put(0, CommunicatorV1{.state = 3, .closed_monotonic_ns = 400'000'000'000});
+    if (was_copied)
+      writer.Put(0, CommunicatorV1{.state = 3, .closed_monotonic_ns = 400'000'000'000});
     was_copied = was_copied || length > kStateWord;
   });
   const SegmentRead read = ReadSegment(source, {.now = kNow});

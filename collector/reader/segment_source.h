@@ -18,15 +18,16 @@ class SegmentSource {
 
   virtual uint64_t Size() const = 0;
   virtual uint64_t OwnerUid() const = 0;
-  // Copies the bytes from `offset` on. Returns their number: fewer than `into` has only at the end of the file; -1 if
-  // reading failed.
+  // Copies the bytes from `offset` on. Returns their number: fewer than `into` has only at the end
+  // of the file; -1 if reading failed.
   virtual ssize_t Read(uint64_t offset, std::span<std::byte> into) const = 0;
 };
 
 // Bytes in memory, for tests and fuzzers.
 class MemorySource : public SegmentSource {
  public:
-  MemorySource(std::span<const std::byte> bytes, uint64_t owner_uid) : bytes_(bytes), owner_uid_(owner_uid) {}
+  MemorySource(std::span<const std::byte> bytes, uint64_t owner_uid)
+      : bytes_(bytes), owner_uid_(owner_uid) {}
 
   uint64_t Size() const override { return bytes_.size(); }
   uint64_t OwnerUid() const override { return owner_uid_; }

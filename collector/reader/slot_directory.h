@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SlotDirectory, the header of a segment and the heads of its slots. One walk serves all readers of one snapshot. For
-// the collector's thread.
+// SlotDirectory, the header of a segment and the heads of its slots. One walk serves all readers of
+// one snapshot. For the collector's thread.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,9 @@ struct SegmentFault {
   std::string detail;  // for messages
 };
 
-// The first fields of a slot. The state is of one moment. The others may be of the next generation, if the slot was
-// claimed again during the copy. A reader that needs them together reads the state once more.
+// The first fields of a slot. The state is of one moment. The others may be of the next generation,
+// if the slot was claimed again during the copy. A reader that needs them together reads the state
+// once more.
 struct SlotHead {
   uint64_t state_word = 0;
   uint64_t closed_monotonic_ns = 0;
@@ -35,25 +36,29 @@ struct SlotHead {
 
 struct SlotDirectory {
   std::optional<ProcessSnapshot> process;  // from the header, without communicators
-  std::optional<SegmentFault> fault;  // of the header or of a slot; if there is neither, the writer is still starting
-  bool lacked_slots = false;          // the reason of `fault`: `slots_left` was used up
+  std::optional<SegmentFault>
+      fault;  // of the header or of a slot; if there is neither, the writer is still starting
+  bool lacked_slots = false;  // the reason of `fault`: `slots_left` was used up
 
   uint64_t header_bytes = 0;
   uint64_t slot_bytes = 0;
-  uint32_t slot_count = 0;      // with the overflow slot, which is the last
-  std::vector<SlotHead> heads;  // from the first slot to the last that was ever claimed, without the overflow slot
+  uint32_t slot_count = 0;  // with the overflow slot, which is the last
+  std::vector<SlotHead>
+      heads;  // from the first slot to the last that was ever claimed, without the overflow slot
 
   uint64_t OffsetOf(uint32_t slot) const { return header_bytes + slot * slot_bytes; }
   uint32_t overflow_slot() const { return slot_count - 1; }
 };
 
 // Reads the head of one slot; nothing if it cannot be read, with the reason in `fault`.
-std::optional<SlotHead> ReadSlotHead(const SegmentSource& source, uint64_t offset, std::optional<SegmentFault>& fault);
+std::optional<SlotHead> ReadSlotHead(const SegmentSource& source, uint64_t offset,
+                                     std::optional<SegmentFault>& fault);
 
 // `slots_left`: the number of slots that may be examined, counted down; null: no limit.
 SlotDirectory ReadSlotDirectory(const SegmentSource& source, uint64_t* slots_left);
 
 // Fills `into`, or returns the reason why it could not.
-std::optional<SegmentFault> CopyAll(const SegmentSource& source, uint64_t offset, std::span<std::byte> into);
+std::optional<SegmentFault> CopyAll(const SegmentSource& source, uint64_t offset,
+                                    std::span<std::byte> into);
 
 }  // namespace nccl_exporter::collector

@@ -51,7 +51,8 @@ TEST(SlotDirectoryTest, HasTheSlotsThatWereEverClaimed) {
 
 TEST(SlotDirectoryTest, FindsSlotsWhereTheReaderDoes) {
   const SegmentWriterV1 writer = Segment();
-  for (uint32_t slot = 0; slot < kSlots; ++slot) EXPECT_EQ(DirectoryOf(writer).OffsetOf(slot), writer.SlotAt(slot));
+  for (uint32_t slot = 0; slot < kSlots; ++slot)
+    EXPECT_EQ(DirectoryOf(writer).OffsetOf(slot), writer.SlotAt(slot));
 }
 
 // Regression: the slots of one user were examined without a limit.
@@ -80,7 +81,8 @@ TEST(SlotDirectoryTest, SaysWhyASegmentCannotBeRead) {
     const uint64_t bytes_before_;
   };
   const std::span<const std::byte> bytes = writer.bytes();
-  const SlotDirectory cut_off = ReadSlotDirectory(CutOff(bytes.first(writer.SlotAt(1)), bytes.size()), nullptr);
+  const SlotDirectory cut_off =
+      ReadSlotDirectory(CutOff(bytes.first(writer.SlotAt(1)), bytes.size()), nullptr);
   ASSERT_TRUE(cut_off.fault);
   EXPECT_EQ(cut_off.fault->error, SegmentError::kTruncated);
   EXPECT_EQ(cut_off.heads.size(), 1u);

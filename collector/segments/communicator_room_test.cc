@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One user's communicators: what a snapshot holds of them, and what they cost to read, whatever his processes do.
+// One user's communicators: what a snapshot holds of them, and what they cost to read, whatever his
+// processes do.
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,7 +53,8 @@ class CommunicatorRoomTest : public TableFixture {
   std::vector<std::unique_ptr<LockHolder>> writers_;
 };
 
-// Regression: a process that had just died was read with its user's whole room, whatever the dead before it took.
+// Regression: a process that had just died was read with its user's whole room, whatever the dead
+// before it took.
 TEST_F(CommunicatorRoomTest, ProcessesThatDieOneAfterAnotherTakeNoMoreRoomThanOthers) {
   const SegmentWriterV1 segment = SegmentOf(kMaxCommunicators / 2);
   for (int i = 0; i < 4; ++i) WriteLive(segment, std::to_string(i) + ".seg");
@@ -88,11 +90,13 @@ TEST_F(CommunicatorRoomTest, TheDeadComeAfterTheLiving) {
   EXPECT_EQ(roomy.segment_troubles[0].present, 0u);
 }
 
-// Regression: a segment with more communicators than there was room for was read, thrown away and cost nothing.
+// Regression: a segment with more communicators than there was room for was read, thrown away and
+// cost nothing.
 TEST_F(CommunicatorRoomTest, SegmentsThatAreTooLargeCostNoMoreThanOneThatIsServed) {
   if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
   WriteLive(SegmentOf(kMaxCommunicators), "served.seg");
-  const uint64_t served = BytesReadBy([&] { EXPECT_EQ(CommunicatorsOf(Snapshot()), kMaxCommunicators); });
+  const uint64_t served =
+      BytesReadBy([&] { EXPECT_EQ(CommunicatorsOf(Snapshot()), kMaxCommunicators); });
   writers_.clear();
   Snapshot();  // notices the end
   Advance(kRetention + seconds(1));
@@ -103,18 +107,21 @@ TEST_F(CommunicatorRoomTest, SegmentsThatAreTooLargeCostNoMoreThanOneThatIsServe
 }
 
 TEST_F(CommunicatorRoomTest, SegmentsThatAreTooLargeTakeNoRoom) {
-  for (int i = 0; i < 2; ++i) WriteLive(SegmentOf(kMaxCommunicators + 1), "large" + std::to_string(i) + ".seg");
+  for (int i = 0; i < 2; ++i)
+    WriteLive(SegmentOf(kMaxCommunicators + 1), "large" + std::to_string(i) + ".seg");
   for (int i = 0; i < 2; ++i) WriteLive(SegmentOf(2), "small" + std::to_string(i) + ".seg");
   EXPECT_EQ(Snapshot().segments.live, 2u);
 }
 
-// Memory is what room bounds: one user's forged segment must not make the daemon hold more than honest jobs can.
+// Memory is what room bounds: one user's forged segment must not make the daemon hold more than
+// honest jobs can.
 class CommunicatorMemoryTest : public CommunicatorRoomTest {
  protected:
   static constexpr size_t kSlots = kMaxCommunicators / 2;
   static void PutFunctions(SegmentWriterV1& writer, size_t count) {
     for (size_t slot = 0; slot < kSlots; ++slot) {
-      for (size_t function = 0; function < count; ++function) writer.Put(slot, function, FunctionV1{.operations = {1}});
+      for (size_t function = 0; function < count; ++function)
+        writer.Put(slot, function, FunctionV1{.operations = {1}});
     }
   }
   SegmentWriterV1 writer_ = SegmentOf(kSlots);
@@ -135,7 +142,8 @@ TEST_F(CommunicatorMemoryTest, ManyFunctionsTakeTheRoomOfSeveral) {
 TEST_F(CommunicatorMemoryTest, ManyOperationsInFlightTakeTheRoomOfSeveral) {
   PutFunctions(writer_, 3);
   for (size_t slot = 0; slot < kSlots; ++slot) {
-    for (uint64_t ticket = 1; ticket <= 512; ++ticket) writer_.Put(slot, InFlightV1{.ticket = ticket});
+    for (uint64_t ticket = 1; ticket <= 512; ++ticket)
+      writer_.Put(slot, InFlightV1{.ticket = ticket});
   }
   WriteLive(writer_, "x.seg");
   EXPECT_EQ(Count(Snapshot(), SegmentError::kTooManySegments), 1u);
@@ -148,8 +156,8 @@ TEST_F(CommunicatorRoomTest, CommunicatorsThatAreOverCostNoCopy) {
   EXPECT_LT(BytesReadBy([&] { EXPECT_EQ(Snapshot().segments.live, 1u); }), kSlots * 1000);
 }
 
-// Regression: each slot that was ever used cost a small read at every snapshot, whatever came of it: 4 million reads
-// for one user's segments.
+// Regression: each slot that was ever used cost a small read at every snapshot, whatever came of
+// it: 4 million reads for one user's segments.
 TEST_F(CommunicatorRoomTest, OneUsersSlotsAreLookedAtOnlySoOften) {
   if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
   constexpr size_t kSlots = 2000, kServed = kMaxSlotsPerUser / kSlots, kRefused = 2;
@@ -175,8 +183,8 @@ TEST_F(CommunicatorRoomTest, OneUsersSlotsAreLookedAtOnlySoOften) {
   EXPECT_LT(all, (kServed + 1) * one);
 }
 
-// Regression: whoever touched the files of dead processes, or let go of their locks again and again, had them all read
-// each time, 20 times a second.
+// Regression: whoever touched the files of dead processes, or let go of their locks again and
+// again, had them all read each time, 20 times a second.
 TEST_F(CommunicatorRoomTest, ADeadSegmentThatIsTouchedAgainAndAgainIsReadOnceASecond) {
   if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
   SegmentOf(20).WriteTo(Path("x.seg"));

@@ -13,12 +13,13 @@
 namespace nccl_exporter::collector {
 namespace {
 
-// Names that come and go, permissions, sizes, and the end of the directory itself. A plugin writes by a mapping, which
-// makes no event; it locks its file before it gives it a size.
-constexpr uint32_t kEvents = IN_CREATE | IN_MODIFY | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB |
-                             IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
+// Names that come and go, permissions, sizes, and the end of the directory itself. A plugin writes
+// by a mapping, which makes no event; it locks its file before it gives it a size.
+constexpr uint32_t kEvents = IN_CREATE | IN_MODIFY | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |
+                             IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
 
-// Of 64 KiB each: more than the kernel queues by default. Whoever makes events without end must not keep us here.
+// Of 64 KiB each: more than the kernel queues by default. Whoever makes events without end must not
+// keep us here.
 constexpr int kMaxReads = 16;
 
 }  // namespace
@@ -39,8 +40,10 @@ bool DirectoryWatch::Watch(const std::string& path) {
 }
 
 void DirectoryWatch::Unwatch(int number) {
-  const bool is_used = std::ranges::any_of(numbers_, [&](const auto& entry) { return entry.second == number; });
-  if (!is_used) ::inotify_rm_watch(inotify_.number(), number);  // fails where the directory is gone already
+  const bool is_used =
+      std::ranges::any_of(numbers_, [&](const auto& entry) { return entry.second == number; });
+  if (!is_used)
+    ::inotify_rm_watch(inotify_.number(), number);  // fails where the directory is gone already
 }
 
 std::set<std::string> DirectoryWatch::TakeChanges() {
@@ -54,11 +57,13 @@ std::set<std::string> DirectoryWatch::TakeChanges() {
   return changed;
 }
 
-void DirectoryWatch::NoteEvents(std::span<const char> events, std::set<std::string>& changed) const {
+void DirectoryWatch::NoteEvents(std::span<const char> events,
+                                std::set<std::string>& changed) const {
   while (events.size() >= sizeof(inotify_event)) {
     inotify_event event;
     std::memcpy(&event, events.data(), sizeof(event));
-    const bool is_overflow = (event.mask & IN_Q_OVERFLOW) != 0;  // events were lost: anything may have changed
+    const bool is_overflow =
+        (event.mask & IN_Q_OVERFLOW) != 0;  // events were lost: anything may have changed
     for (const auto& [path, number] : numbers_) {
       if (is_overflow || number == event.wd) changed.insert(path);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells in which directories files have come or gone, by inotify. It may be unavailable (its instances are limited per
-// user) and it cannot see everything, such as a mount over the path: whoever uses it looks for itself from time to
-// time.
+// Tells in which directories files have come or gone, by inotify. It may be unavailable (its
+// instances are limited per user) and it cannot see everything, such as a mount over the path:
+// whoever uses it looks for itself from time to time.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,8 @@ class DirectoryWatch {
   // To be polled: readable when something has changed. -1 without inotify.
   int descriptor() const { return inotify_.number(); }
 
-  // Watches the directory that is at `path` now, and no longer one that was there before. False if that cannot be done.
+  // Watches the directory that is at `path` now, and no longer one that was there before. False if
+  // that cannot be done.
   bool Watch(const std::string& path);
 
   // Paths given to Watch() where something has changed since the last call.
@@ -32,7 +33,8 @@ class DirectoryWatch {
   void NoteEvents(std::span<const char> events, std::set<std::string>& changed) const;
 
   const FileDescriptor inotify_;
-  std::map<std::string, int> numbers_;  // by path; two paths may lead to one directory, and have one number then
+  std::map<std::string, int>
+      numbers_;  // by path; two paths may lead to one directory, and have one number then
 };
 
 }  // namespace nccl_exporter::collector

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// inotify, with real directories. Events are queued before the call that makes them returns, so that nothing here
-// waits.
+// inotify, with real directories. Events are queued before the call that makes them returns, so
+// that nothing here waits.
 #include "collector/segments/directory_watch.h"
 
 #include <gtest/gtest.h>

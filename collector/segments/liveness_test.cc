@@ -55,7 +55,9 @@ TEST_F(LivenessTest, DoesNotTakeAnotherReadersLockForAWriter) {
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(LivenessTest, TakesAWriterForAliveWhereItCannotTell) { EXPECT_TRUE(FindWriter(-1).is_alive); }
+TEST_F(LivenessTest, TakesAWriterForAliveWhereItCannotTell) {
+  EXPECT_TRUE(FindWriter(-1).is_alive);
+}
 
 TEST_F(LivenessTest, SeesAWriterStopAndGoOn) {
   const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dead: for how long their counts are served, by this collector, a second one and one that was started again, and
-// what becomes of their files.
+// The dead: for how long their counts are served, by this collector, a second one and one that was
+// started again, and what becomes of their files.
 #include <unistd.h>
 
 #include <fstream>
@@ -79,8 +79,8 @@ TEST_F(RetentionTest, RestartedAgainAndAgainComesToTheSameEnd) {
 
 TEST_F(RetentionTest, TakesTheLastOperationForASignOfLifeWhereTheFileLooksOlder) {
   SegmentWriterV1 writer = SegmentWith(1);
-  const uint64_t start_ns =
-      static_cast<uint64_t>(now_.monotonic_ns) - 1'000'000'000;  // stores to a mapping leave no trace
+  const uint64_t start_ns = static_cast<uint64_t>(now_.monotonic_ns) -
+                            1'000'000'000;  // stores to a mapping leave no trace
   writer.Put(0, 4, FunctionV1{.last_start_ns = start_ns, .operations = {1}});
   writer.WriteTo(Path("x.seg"));
   SetAge("x.seg", seconds(100'000));
@@ -120,11 +120,13 @@ TEST_F(RetentionTest, UnlinksHalfWrittenAndBrokenFilesThatNobodyHoldsWhenTheyAre
   Advance(kRetention + seconds(2));
   EXPECT_EQ(Snapshot().segments.starting, 1u);
   EXPECT_EQ(Snapshot().segments.unusable, 0u);
-  for (const char* name : {"starting.seg", "empty.seg", "text.seg"}) EXPECT_FALSE(Exists(name)) << name;
+  for (const char* name : {"starting.seg", "empty.seg", "text.seg"})
+    EXPECT_FALSE(Exists(name)) << name;
   EXPECT_TRUE(Exists("held.seg"));
 }
 
-// Regression: a user could have the collector unlink thousands of files in one go, while everybody waited.
+// Regression: a user could have the collector unlink thousands of files in one go, while everybody
+// waited.
 TEST_F(RetentionTest, UnlinksOnlySoManyFilesOfAUserAtOnceAndKeepsNoOtherWaiting) {
   constexpr size_t kFiles = 2 * kMaxRemovalsPerUser + 10;
   for (size_t i = 0; i < kFiles; ++i) std::ofstream(Path(std::to_string(i) + ".seg"));
@@ -152,7 +154,8 @@ TEST_F(RetentionTest, ReadsADeadFileAgainWhenItIsChanged) {
 TEST_F(RetentionTest, LeavesOutAFinalizedCommunicatorOfADeadProcessWhenItsTimeIsOver) {
   SegmentWriterV1 writer = SegmentWith(1);
   const int64_t closed_ns = now_.monotonic_ns - std::chrono::nanoseconds(seconds(100)).count();
-  writer.Put(0, CommunicatorV1{.state = 3, .closed_monotonic_ns = static_cast<uint64_t>(closed_ns)});
+  writer.Put(0,
+             CommunicatorV1{.state = 3, .closed_monotonic_ns = static_cast<uint64_t>(closed_ns)});
   writer.WriteTo(Path("x.seg"));
   EXPECT_EQ(Snapshot().processes.at(0).communicators.size(), 1u);
   Advance(kRetention - seconds(99));
@@ -175,7 +178,9 @@ TEST_F(RetentionTest, SeesAnOperationOfADeadProcessCompleteByQuiet) {
 
 TEST_F(RetentionTest, StillTellsWhatAKilledProcessWasDoing) {
   SegmentWriterV1 writer = SegmentWith(1);
-  writer.Put(0, InFlightV1{.ticket = 1, .function = 4, .sequence = 17, .parts_announced = 4, .parts_done = 1});
+  writer.Put(
+      0, InFlightV1{
+             .ticket = 1, .function = 4, .sequence = 17, .parts_announced = 4, .parts_done = 1});
   writer.WriteTo(Path("x.seg"));
   LockHolder(Path("x.seg")).Kill();
   Advance(seconds(60));
@@ -237,7 +242,10 @@ class WaitingRankTest : public TableFixture {
   }
   void SetUp() override { Rank(0).WriteTo(Path("dead.seg")); }
   InFlightV1 Waiting() const {
-    return {.ticket = 1, .function = 4, .sequence = 1, .start_ns = static_cast<uint64_t>(now_.monotonic_ns)};
+    return {.ticket = 1,
+            .function = 4,
+            .sequence = 1,
+            .start_ns = static_cast<uint64_t>(now_.monotonic_ns)};
   }
   void Kill() {
     LockHolder dead(Path("dead.seg"));
@@ -274,7 +282,8 @@ TEST_F(WaitingRankTest, ADeadRankStaysKnownForAsLongAsALivingOneWaitsForIt) {
   EXPECT_FALSE(Exists("dead.seg"));
 }
 
-// Regression: a wait was one of ten seconds, however short the retention: nobody waited when the time was over.
+// Regression: a wait was one of ten seconds, however short the retention: nobody waited when the
+// time was over.
 TEST_F(WaitingRankTest, ADeadRankStaysKnownWithAShortRetention) {
   constexpr seconds kShort{4};
   SegmentTable table({scratch_.path()}, kShort);

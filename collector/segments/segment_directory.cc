@@ -19,13 +19,15 @@ std::optional<uint64_t> UserOf(std::string_view text) {
   uint32_t uid = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), uid);
   const bool is_plain = text == "0" || !text.starts_with('0');
-  return error == std::errc() && end == text.data() + text.size() && is_plain ? std::optional<uint64_t>(uid)
-                                                                              : std::nullopt;
+  return error == std::errc() && end == text.data() + text.size() && is_plain
+             ? std::optional<uint64_t>(uid)
+             : std::nullopt;
 }
 
 }  // namespace
 
-DirectoryNames::DirectoryNames(FileDescriptor directory) : directory_(::fdopendir(directory.number())) {
+DirectoryNames::DirectoryNames(FileDescriptor directory)
+    : directory_(::fdopendir(directory.number())) {
   if (directory_) directory.Release();
 }
 
@@ -47,7 +49,8 @@ FileDescriptor SegmentDirectory::Open() const {
   return FileDescriptor();
 }
 
-SegmentDirectory::Listing SegmentDirectory::List(DirectoryNames& names, int64_t& effort, const Visit& visit) const {
+SegmentDirectory::Listing SegmentDirectory::List(DirectoryNames& names, int64_t& effort,
+                                                 const Visit& visit) const {
   if (!names.is_open()) {
     FileDescriptor opened = Open();
     if (!opened.is_open()) return errno == ENOENT ? Listing::kMissing : Listing::kUnreadable;
@@ -60,24 +63,27 @@ SegmentDirectory::Listing SegmentDirectory::List(DirectoryNames& names, int64_t&
     --effort;
     struct stat status {};
     if (!std::string_view(name).ends_with(layout::kFileSuffix)) continue;
-    if (::fstatat(names.descriptor(), name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone in the meantime
+    if (::fstatat(names.descriptor(), name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+      continue;  // gone in the meantime
     visit(names.descriptor(), name, status);
   }
   return Listing::kPartial;
 }
 
-// Between the look and the unlinking another file could take the name; as names are drawn at random, nobody's does.
+// Between the look and the unlinking another file could take the name; as names are drawn at
+// random, nobody's does.
 bool SegmentDirectory::Unlink(const std::string& name, const FileKey& key) const {
   const FileDescriptor directory = Open();
   if (!directory.is_open()) return errno == ENOENT;
   struct stat status {};
-  if (::fstatat(directory.number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT;
+  if (::fstatat(directory.number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno == ENOENT;
   if (KeyOf(status) != key || !S_ISREG(status.st_mode)) return true;
   return ::unlinkat(directory.number(), name.c_str(), 0) == 0 || errno == ENOENT;
 }
 
-bool FindPrivateDirectories(const std::string& pattern, DirectoryNames& names, int64_t& effort, size_t limit,
-                            std::vector<SegmentDirectory>& found) {
+bool FindPrivateDirectories(const std::string& pattern, DirectoryNames& names, int64_t& effort,
+                            size_t limit, std::vector<SegmentDirectory>& found) {
   const size_t name_at = pattern.rfind('/') + 1;
   const std::string parent = name_at == 0 ? "." : pattern.substr(0, name_at);
   const std::string prefix = pattern.substr(name_at, pattern.size() - name_at - 1);
@@ -95,7 +101,9 @@ bool FindPrivateDirectories(const std::string& pattern, DirectoryNames& names, i
     const std::optional<uint64_t> uid = UserOf(name.substr(prefix.size()));
     struct stat status {};
     if (!uid || ::fstatat(names.descriptor(), entry, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    if (!S_ISDIR(status.st_mode) || status.st_uid != *uid || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) continue;
+    if (!S_ISDIR(status.st_mode) || status.st_uid != *uid ||
+        (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+      continue;
     found.emplace_back(pattern.substr(0, name_at) + std::string(name), uid);
   }
   return found.size() >= limit;

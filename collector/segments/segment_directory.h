@@ -18,8 +18,8 @@
 
 namespace nccl_exporter::collector {
 
-// The names of one directory, read one after the other. Any time may pass in between: a name that stays there comes
-// exactly once.
+// The names of one directory, read one after the other. Any time may pass in between: a name that
+// stays there comes exactly once.
 class DirectoryNames {
  public:
   DirectoryNames() = default;
@@ -43,23 +43,26 @@ class SegmentDirectory {
  public:
   enum class Listing { kPartial, kComplete, kMissing, kUnreadable };
 
-  // `owner`: of a directory that one user's jobs made for themselves. It must be no link and belong to the owner; else
-  // it is as good as missing. The owner could lead us elsewhere by a link, and let us unlink there.
+  // `owner`: of a directory that one user's jobs made for themselves. It must be no link and belong
+  // to the owner; else it is as good as missing. The owner could lead us elsewhere by a link, and
+  // let us unlink there.
   explicit SegmentDirectory(std::string path, std::optional<uint64_t> owner = std::nullopt)
       : path_(std::move(path)), owner_(owner) {}
 
   const std::string& path() const { return path_; }
   const std::optional<uint64_t>& owner() const { return owner_; }
 
-  // Goes on through `names`, which it opens where they are not open, for as long as `effort` is positive: each name, of
-  // any kind, takes 1 of it. Calls `visit(directory, name, status)` for each name that ends as a segment's does,
-  // whatever is behind it; `directory` is a descriptor, open during the call. A directory that is not there (yet) is no
-  // error; after another failure errno says what it is.
-  using Visit = std::function<void(int directory, const std::string& name, const struct stat& status)>;
+  // Goes on through `names`, which it opens where they are not open, for as long as `effort` is
+  // positive: each name, of any kind, takes 1 of it. Calls `visit(directory, name, status)` for
+  // each name that ends as a segment's does, whatever is behind it; `directory` is a descriptor,
+  // open during the call. A directory that is not there (yet) is no error; after another failure
+  // errno says what it is.
+  using Visit =
+      std::function<void(int directory, const std::string& name, const struct stat& status)>;
   Listing List(DirectoryNames& names, int64_t& effort, const Visit& visit) const;
 
-  // Unlinks `name` if it is still the regular file `key`. False if that failed, and errno says why; it is well if
-  // somebody else was faster.
+  // Unlinks `name` if it is still the regular file `key`. False if that failed, and errno says why;
+  // it is well if somebody else was faster.
   bool Unlink(const std::string& name, const FileKey& key) const;
 
  private:
@@ -69,11 +72,12 @@ class SegmentDirectory {
   std::optional<uint64_t> owner_;
 };
 
-// The private directories of users that `pattern` stands for: a path that ends with "-*", where the users' numbers
-// stand in the place of "*". Only those that belong to the user of their number, are no links, and that nobody else
-// writes to; at most `limit` in `found`. Goes on through `names` as List() does; false while there are more.
-bool FindPrivateDirectories(const std::string& pattern, DirectoryNames& names, int64_t& effort, size_t limit,
-                            std::vector<SegmentDirectory>& found);
+// The private directories of users that `pattern` stands for: a path that ends with "-*", where the
+// users' numbers stand in the place of "*". Only those that belong to the user of their number, are
+// no links, and that nobody else writes to; at most `limit` in `found`. Goes on through `names` as
+// List() does; false while there are more.
+bool FindPrivateDirectories(const std::string& pattern, DirectoryNames& names, int64_t& effort,
+                            size_t limit, std::vector<SegmentDirectory>& found);
 
 // Whether a path of --segment.dir is such a pattern.
 inline bool IsPrivatePattern(const std::string& path) { return path.ends_with("-*"); }

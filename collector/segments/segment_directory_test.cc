@@ -35,10 +35,11 @@ TEST_F(SegmentDirectoryTest, ListsOnlyNamesOfSegmentsWhateverIsBehindThem) {
   std::set<std::string> names;
   DirectoryNames opened;
   int64_t effort = 100;
-  const auto listing = directory_.List(opened, effort, [&](int, const std::string& name, const struct stat& status) {
-    names.insert(name);
-    EXPECT_EQ(S_ISDIR(status.st_mode), name == "directory.seg");
-  });
+  const auto listing =
+      directory_.List(opened, effort, [&](int, const std::string& name, const struct stat& status) {
+        names.insert(name);
+        EXPECT_EQ(S_ISDIR(status.st_mode), name == "directory.seg");
+      });
   EXPECT_EQ(listing, SegmentDirectory::Listing::kComplete);
   EXPECT_EQ(names, (std::set<std::string>{"1.seg", "directory.seg"}));
   EXPECT_EQ(effort, 100 - (4 + 2)) << "with . and ..";
@@ -48,9 +49,11 @@ TEST_F(SegmentDirectoryTest, TellsAMissingDirectoryFromAnUnreadableOne) {
   const auto never = [](int, const std::string&, const struct stat&) { FAIL(); };
   DirectoryNames names;
   int64_t effort = 1;
-  EXPECT_EQ(SegmentDirectory(scratch_.File("missing")).List(names, effort, never), SegmentDirectory::Listing::kMissing);
+  EXPECT_EQ(SegmentDirectory(scratch_.File("missing")).List(names, effort, never),
+            SegmentDirectory::Listing::kMissing);
   MakeFile("file");
-  EXPECT_EQ(SegmentDirectory(scratch_.File("file")).List(names, effort, never), SegmentDirectory::Listing::kUnreadable);
+  EXPECT_EQ(SegmentDirectory(scratch_.File("file")).List(names, effort, never),
+            SegmentDirectory::Listing::kUnreadable);
 }
 
 TEST_F(SegmentDirectoryTest, GoesOnWhereItStoppedAndNamesEachOnceWhatStays) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of SegmentTable that finds segments: directories are listed part by part, and what is met there is opened.
+// The part of SegmentTable that finds segments: directories are listed part by part, and what is
+// met there is opened.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -19,13 +20,16 @@ namespace {
 int64_t Nanoseconds(std::chrono::nanoseconds time) { return time.count(); }
 
 // For how long a directory of so many names is left alone after a listing.
-int64_t RestAfter(int64_t names) { return names > kNamesAtEase ? names * Nanoseconds(kRestPerName) : 0; }
+int64_t RestAfter(int64_t names) {
+  return names > kNamesAtEase ? names * Nanoseconds(kRestPerName) : 0;
+}
 
 // What a file is by its first bytes.
 enum class Content : uint8_t { kPublished, kNothing, kForeign };
 
 Content ContentOf(const SegmentFile& file) {
-  static_assert(offsetof(layout::SegmentHeader, version) == 0 && offsetof(layout::SegmentHeader, magic) == 8);
+  static_assert(offsetof(layout::SegmentHeader, version) == 0 &&
+                offsetof(layout::SegmentHeader, magic) == 8);
   std::array<uint64_t, 2> words{};  // version and magic
   file.Read(0, std::as_writable_bytes(std::span(words)));
   if (words[0] == 0) return Content::kNothing;
@@ -36,8 +40,10 @@ Content ContentOf(const SegmentFile& file) {
 
 void SegmentTable::Discover(const Moment& now) {
   if (!private_search_ && !private_patterns_.empty()) {
-    const int64_t rest_ns = std::max(Nanoseconds(kPrivateDirectoriesInterval), RestAfter(private_names_));
-    const bool is_due = !private_sought_monotonic_ns_ || now.monotonic_ns - *private_sought_monotonic_ns_ >= rest_ns;
+    const int64_t rest_ns =
+        std::max(Nanoseconds(kPrivateDirectoriesInterval), RestAfter(private_names_));
+    const bool is_due = !private_sought_monotonic_ns_ ||
+                        now.monotonic_ns - *private_sought_monotonic_ns_ >= rest_ns;
     if (is_due) private_search_.emplace();
   }
   const std::set<std::string> changed = watch_.TakeChanges();
@@ -68,14 +74,16 @@ void SegmentTable::DiscoverMore(const Moment& now) {
 }
 
 bool SegmentTable::IsDiscovering() const {
-  return private_search_ ||
-         std::ranges::any_of(directories_, [](const auto& each) { return each.listing.has_value(); });
+  return private_search_ || std::ranges::any_of(directories_, [](const auto& each) {
+           return each.listing.has_value();
+         });
 }
 
 bool SegmentTable::HasListedAll() const {
   const bool has_sought = private_patterns_.empty() || private_sought_monotonic_ns_;
-  return has_sought &&
-         std::ranges::all_of(directories_, [](const auto& each) { return each.begun_monotonic_ns.has_value(); });
+  return has_sought && std::ranges::all_of(directories_, [](const auto& each) {
+           return each.begun_monotonic_ns.has_value();
+         });
 }
 
 int64_t SegmentTable::KnownUntil(const Moment& now) const {
@@ -92,8 +100,8 @@ void SegmentTable::SearchPrivateDirectories(const Moment& now) {
   int64_t effort = kNamesPerPart;
   while (effort > 0 && search.pattern < private_patterns_.size()) {
     // One more than there is room for, to name it.
-    const bool is_over = FindPrivateDirectories(private_patterns_[search.pattern], search.names, effort,
-                                                kMaxPrivateDirectories + 1, search.found);
+    const bool is_over = FindPrivateDirectories(private_patterns_[search.pattern], search.names,
+                                                effort, kMaxPrivateDirectories + 1, search.found);
     if (!is_over) return;
     search.names_before += search.names.count();
     search.names = DirectoryNames();
@@ -110,7 +118,9 @@ void SegmentTable::TakePrivateDirectories() {
   ForgetPrivateDirectories();
   const auto refused_before = std::exchange(private_refused_, {});
   for (SegmentDirectory& found : private_search_->found) {
-    const auto is_same = [&](const Directory& directory) { return directory.files.path() == found.path(); };
+    const auto is_same = [&](const Directory& directory) {
+      return directory.files.path() == found.path();
+    };
     if (std::ranges::any_of(directories_, is_same)) continue;
     if (directories_.size() < kMaxPrivateDirectories) {
       directories_.push_back({.files = std::move(found), .listing = Listing()});
@@ -129,7 +139,8 @@ void SegmentTable::ForgetPrivateDirectories() {
     return [&](const auto& entry) { return entry.second.place.directory == &directory; };
   };
   std::erase_if(directories_, [&](const Directory& directory) {
-    return directory.files.owner() && directory.is_missing && std::ranges::none_of(segments_, is_of(directory)) &&
+    return directory.files.owner() && directory.is_missing &&
+           std::ranges::none_of(segments_, is_of(directory)) &&
            std::ranges::none_of(set_aside_, is_of(directory));
   });
 }
@@ -151,32 +162,37 @@ void SegmentTable::List(Directory& directory, int64_t& effort, const Moment& now
   if (result != SegmentDirectory::Listing::kPartial) EndListing(directory, result, error, now);
 }
 
-void SegmentTable::EndListing(Directory& directory, SegmentDirectory::Listing result, int error, const Moment& now) {
+void SegmentTable::EndListing(Directory& directory, SegmentDirectory::Listing result, int error,
+                              const Moment& now) {
   directory.names_listed = directory.listing->names.count();
   directory.begun_monotonic_ns = directory.listing->begun_monotonic_ns;
   directory.ended_monotonic_ns = now.monotonic_ns;
   directory.refused = std::move(directory.listing->refused);
   directory.listing.reset();
   directory.is_missing = result == SegmentDirectory::Listing::kMissing;
-  const bool was_unreadable = std::exchange(directory.is_unreadable, result == SegmentDirectory::Listing::kUnreadable);
+  const bool was_unreadable =
+      std::exchange(directory.is_unreadable, result == SegmentDirectory::Listing::kUnreadable);
   if (directory.is_unreadable && !was_unreadable) {
     struct stat status {};
-    ::stat(directory.files.path().c_str(), &status);  // where even that fails, root is to look after it
+    ::stat(directory.files.path().c_str(),
+           &status);  // where even that fails, root is to look after it
     directory.uid = status.st_uid;
-    errors_.Add(SegmentError::kDirectoryUnreadable, status.st_uid, directory.files.path(), std::strerror(error));
+    errors_.Add(SegmentError::kDirectoryUnreadable, status.st_uid, directory.files.path(),
+                std::strerror(error));
   }
   if (!directory.is_unreadable) ForgetUnlisted(directory);
 }
 
-void SegmentTable::OnFound(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
-                        int64_t& effort, const Moment& now) {
+void SegmentTable::OnFound(Directory& directory, int descriptor, const std::string& name,
+                           const struct stat& status, int64_t& effort, const Moment& now) {
   const FileKey key = KeyOf(status);
   const DirectoryEntry place{.directory = &directory, .name = name, .listing = directory.listings};
   if (const auto followed = segments_.find(key); followed != segments_.end()) {
     followed->second.place = place;
     return;
   }
-  if (directory.files.owner() && status.st_uid != *directory.files.owner()) return;  // a link to another's file
+  if (directory.files.owner() && status.st_uid != *directory.files.owner())
+    return;  // a link to another's file
   const auto aside = set_aside_.find(key);
   const bool is_known = aside != set_aside_.end();
   const bool has_changed = is_known && aside->second.stamp != FileStamp(status);
@@ -193,10 +209,13 @@ void SegmentTable::OnFound(Directory& directory, int descriptor, const std::stri
 }
 
 bool SegmentTable::MayOpen(Directory& directory, uint64_t uid) const {
-  const auto number = [&](const std::map<uint64_t, size_t>& of) { return of.contains(uid) ? of.at(uid) : 0; };
+  const auto number = [&](const std::map<uint64_t, size_t>& of) {
+    return of.contains(uid) ? of.at(uid) : 0;
+  };
   const auto [left, is_first] = directory.listing->opens_left.try_emplace(uid, 0);
   if (is_first) {
-    const size_t known = std::min(number(followed_of_) + number(set_aside_of_), kMaxOpensPerUser - kMinOpensPerUser);
+    const size_t known =
+        std::min(number(followed_of_) + number(set_aside_of_), kMaxOpensPerUser - kMinOpensPerUser);
     left->second = kMaxOpensPerUser - known;
   }
   if (left->second == 0) return false;
@@ -204,8 +223,8 @@ bool SegmentTable::MayOpen(Directory& directory, uint64_t uid) const {
   return true;
 }
 
-void SegmentTable::Open(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
-                        const Moment& now) {
+void SegmentTable::Open(Directory& directory, int descriptor, const std::string& name,
+                        const struct stat& status, const Moment& now) {
   SegmentError error = SegmentError::kNotARegularFile;
   std::string detail = "no regular file";
   std::optional<SegmentFile> file;
@@ -217,17 +236,20 @@ void SegmentTable::Open(Directory& directory, int descriptor, const std::string&
                  .since_realtime_ns = {}};
   if (!file) {
     // Its writer has not locked it yet, and lets nobody else read it until then.
-    const bool is_new = error == SegmentError::kOpenFailed && status.st_size == 0 && (status.st_mode & S_IROTH) == 0;
+    const bool is_new = error == SegmentError::kOpenFailed && status.st_size == 0 &&
+                        (status.st_mode & S_IROTH) == 0;
     if (is_new) {
       aside.error.reset();
       aside.since_realtime_ns = aside.stamp.modified_realtime_ns;
       aside.since_monotonic_ns = now.monotonic_ns;
     }
     struct stat status_after {};
-    if (::fstatat(descriptor, name.c_str(), &status_after, AT_SYMLINK_NOFOLLOW) != 0) return;  // just unlinked
+    if (::fstatat(descriptor, name.c_str(), &status_after, AT_SYMLINK_NOFOLLOW) != 0)
+      return;  // just unlinked
     return PutAside(KeyOf(status), std::move(aside), detail);
   }
-  const struct stat opened = file->Status();  // if the name has changed hands since, the file that is open counts
+  const struct stat opened =
+      file->Status();  // if the name has changed hands since, the file that is open counts
   const FileKey key = KeyOf(opened);
   if (segments_.contains(key)) return;
   aside.uid = opened.st_uid;
@@ -236,13 +258,16 @@ void SegmentTable::Open(Directory& directory, int descriptor, const std::string&
   const bool is_alive = file->FindWriter().is_alive;
   const Content content = ContentOf(*file);
   if (content == Content::kForeign || (content == Content::kNothing && !is_alive)) {
-    aside.error = content == Content::kForeign ? std::optional(SegmentError::kBadMagic) : std::nullopt;
+    aside.error =
+        content == Content::kForeign ? std::optional(SegmentError::kBadMagic) : std::nullopt;
     if (!is_alive) aside.since_realtime_ns = aside.stamp.modified_realtime_ns;
     aside.since_monotonic_ns = now.monotonic_ns;
     return PutAside(key, std::move(aside), "not a segment of nccl-exporter");
   }
   if (!MakeRoom(opened.st_uid, is_alive)) return Refuse(directory, name, opened.st_uid);
-  Follow(key, {.place = std::move(aside.place), .uid = opened.st_uid, .segment = Segment(std::move(*file), is_alive)});
+  Follow(key, {.place = std::move(aside.place),
+               .uid = opened.st_uid,
+               .segment = Segment(std::move(*file), is_alive)});
 }
 
 // What is served is served to its end, also without a name: somebody may have tidied up.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what was wrong with files, by cause and owner, each fault once: a file that lies there broken for a day is one
-// error, not 86,400. Of each cause and owner the latest file is remembered, for the log and /api/v1/node.
+// Counts what was wrong with files, by cause and owner, each fault once: a file that lies there
+// broken for a day is one error, not 86,400. Of each cause and owner the latest file is remembered,
+// for the log and /api/v1/node.
 #pragma once
 
 #include <array>
@@ -22,7 +23,8 @@ class SegmentErrorCounts {
  public:
   using Values = decltype(NodeSnapshot::segment_errors);
 
-  void Add(SegmentError error, uint64_t uid, std::string file, std::string detail, uint64_t count = 1) {
+  void Add(SegmentError error, uint64_t uid, std::string file, std::string detail,
+           uint64_t count = 1) {
     if (count == 0) return;
     values_[static_cast<size_t>(error)] += count;
     const std::optional<uint64_t> named = NamedUser(uid);
@@ -54,10 +56,11 @@ class SegmentErrorCounts {
   }
 
  private:
-  // The first kMaxTroubledUsers are named for good, so that their counters never end; the others are one.
+  // The first kMaxTroubledUsers are named for good, so that their counters never end; the others
+  // are one.
   std::optional<uint64_t> NamedUser(uint64_t uid) {
-    const bool is_known =
-        troubles_.lower_bound({uid, SegmentError{}}) != troubles_.lower_bound({uid, SegmentError::kCount});
+    const bool is_known = troubles_.lower_bound({uid, SegmentError{}}) !=
+                          troubles_.lower_bound({uid, SegmentError::kCount});
     if (!is_known && named_users_ == kMaxTroubledUsers) return std::nullopt;
     named_users_ += !is_known;
     return uid;
@@ -85,7 +88,8 @@ struct FileErrors {
 class CountedFault {
  public:
   // Counts the fault, unless it is the one counted last and the file is still the same.
-  void Count(SegmentError error, const std::string& detail, const FileStamp& stamp, const FileErrors& errors) {
+  void Count(SegmentError error, const std::string& detail, const FileStamp& stamp,
+             const FileErrors& errors) {
     if (error_ == error && stamp_ == stamp) return;
     error_ = error;
     stamp_ = stamp;

@@ -15,7 +15,9 @@
 namespace nccl_exporter::collector {
 namespace {
 
-int64_t NanosecondsOf(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+int64_t NanosecondsOf(const timespec& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
 
 }  // namespace
 
@@ -24,9 +26,10 @@ FileStamp::FileStamp(const struct stat& status)
       changed_realtime_ns(NanosecondsOf(status.st_ctim)),
       bytes(status.st_size) {}
 
-std::optional<SegmentFile> SegmentFile::Open(int directory, const std::string& name, SegmentError* error,
-                                             std::string* detail) {
-  FileDescriptor descriptor(::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+std::optional<SegmentFile> SegmentFile::Open(int directory, const std::string& name,
+                                             SegmentError* error, std::string* detail) {
+  FileDescriptor descriptor(
+      ::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!descriptor.is_open()) {
     *error = errno == ELOOP ? SegmentError::kNotARegularFile : SegmentError::kOpenFailed;
     *detail = std::strerror(errno);
@@ -43,17 +46,20 @@ std::optional<SegmentFile> SegmentFile::Open(int directory, const std::string& n
 
 struct stat SegmentFile::Status() const {
   struct stat status {};
-  ::fstat(descriptor_.number(), &status);  // cannot fail on an open descriptor; zeros would be no regular file
+  ::fstat(descriptor_.number(),
+          &status);  // cannot fail on an open descriptor; zeros would be no regular file
   return status;
 }
 
-Writer SegmentFile::FindWriter() const { return nccl_exporter::collector::FindWriter(descriptor_.number()); }
+Writer SegmentFile::FindWriter() const {
+  return nccl_exporter::collector::FindWriter(descriptor_.number());
+}
 
 ssize_t SegmentFile::Read(uint64_t offset, std::span<std::byte> into) const {
   size_t copied = 0;
   while (copied < into.size()) {
-    const ssize_t length =
-        ::pread(descriptor_.number(), into.data() + copied, into.size() - copied, static_cast<off_t>(offset + copied));
+    const ssize_t length = ::pread(descriptor_.number(), into.data() + copied, into.size() - copied,
+                                   static_cast<off_t>(offset + copied));
     if (length < 0 && errno == EINTR) continue;
     if (length < 0) return -1;
     if (length == 0) break;
@@ -62,7 +68,8 @@ ssize_t SegmentFile::Read(uint64_t offset, std::span<std::byte> into) const {
   return static_cast<ssize_t>(copied);
 }
 
-std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentError* error, std::string* detail) {
+std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentError* error,
+                                               std::string* detail) {
   const std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, path, error, detail);
   if (!file) return std::nullopt;
   const Writer writer = file->FindWriter();

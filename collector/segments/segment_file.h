@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One segment file, held open: read with pread and never mapped, so that a truncated file is a short read, not a
-// SIGBUS.
+// One segment file, held open: read with pread and never mapped, so that a truncated file is a
+// short read, not a SIGBUS.
 #pragma once
 
 #include <sys/stat.h>
@@ -20,7 +20,9 @@
 namespace nccl_exporter::collector {
 
 // A file that replaces another is another one.
-inline FileKey KeyOf(const struct stat& status) { return {.device = status.st_dev, .inode = status.st_ino}; }
+inline FileKey KeyOf(const struct stat& status) {
+  return {.device = status.st_dev, .inode = status.st_ino};
+}
 
 // What shows that somebody has changed a file other than through a mapping.
 struct FileStamp {
@@ -34,10 +36,11 @@ struct FileStamp {
 
 class SegmentFile : public SegmentSource {
  public:
-  // Opens `name`, relative to the directory that is open as `directory` (AT_FDCWD: the working directory). Never
-  // follows a link, never waits for a FIFO's other end. On failure `error` and `detail` are set.
-  static std::optional<SegmentFile> Open(int directory, const std::string& name, SegmentError* error,
-                                         std::string* detail);
+  // Opens `name`, relative to the directory that is open as `directory` (AT_FDCWD: the working
+  // directory). Never follows a link, never waits for a FIFO's other end. On failure `error` and
+  // `detail` are set.
+  static std::optional<SegmentFile> Open(int directory, const std::string& name,
+                                         SegmentError* error, std::string* detail);
 
   struct stat Status() const;
   // The process that writes it, if it is alive.
@@ -53,8 +56,10 @@ class SegmentFile : public SegmentSource {
   FileDescriptor descriptor_;
 };
 
-// Reads one segment file. On failure `error` and `detail` are set and nothing is returned; a file whose writer is still
-// starting is not an error: nothing is returned then either, and `error` is SegmentError::kCount.
-std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentError* error, std::string* detail);
+// Reads one segment file. On failure `error` and `detail` are set and nothing is returned; a file
+// whose writer is still starting is not an error: nothing is returned then either, and `error` is
+// SegmentError::kCount.
+std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentError* error,
+                                               std::string* detail);
 
 }  // namespace nccl_exporter::collector

@@ -14,7 +14,8 @@ namespace {
 using SegmentListingTest = TableFixture;
 using SegmentListingOfUsersTest = TableOfUsersFixture;
 
-// Regression: names that are no segments' were not counted, so there was no rest after listing any number of them.
+// Regression: names that are no segments' were not counted, so there was no rest after listing any
+// number of them.
 TEST_F(SegmentListingTest, RestsAfterListingManyNamesOfAnyKind) {
   for (int64_t i = 0; i < kNamesAtEase; ++i) std::ofstream{Path(std::to_string(i))};
   Snapshot();
@@ -25,7 +26,8 @@ TEST_F(SegmentListingTest, RestsAfterListingManyNamesOfAnyKind) {
   EXPECT_EQ(Snapshot().processes.size(), 1u);
 }
 
-// Regression: a directory was listed in one go, and scrapes and observation waited for it: 0.7 s for 200,000 names.
+// Regression: a directory was listed in one go, and scrapes and observation waited for it: 0.7 s
+// for 200,000 names.
 TEST_F(SegmentListingOfUsersTest, ServesOthersBetweenThePartsOfAListing) {
   SegmentWith(3).WriteTo(Path("small.seg"));
   Give("small.seg", kSmallUser);
@@ -37,7 +39,8 @@ TEST_F(SegmentListingOfUsersTest, ServesOthersBetweenThePartsOfAListing) {
   for (int64_t i = 0; i < names; ++i) std::ofstream{Path(std::to_string(i))};
   Advance(kRescanInterval);
   int parts = 1;
-  for (of_users_->Discover(now_); of_users_->IsDiscovering(); of_users_->DiscoverMore(now_), ++parts) {
+  for (of_users_->Discover(now_); of_users_->IsDiscovering();
+       of_users_->DiscoverMore(now_), ++parts) {
     const NodeSnapshot between = of_users_->Read(of_users_->Look(now_), now_);
     ASSERT_EQ(ProcessesOf(between, kSmallUser), 1u);
     ASSERT_EQ(ProcessesOf(between, kBigUser), kMaxSegmentsPerUser);
@@ -53,7 +56,8 @@ TEST_F(SegmentListingOfUsersTest, ServesOthersBetweenThePartsOfAListing) {
 
 TEST_F(SegmentListingTest, OnePartOpensOnlySoManyFiles) {
   constexpr int64_t kAtMost = kNamesPerPart / kNamesPerOpen;
-  for (int64_t i = 0; i < 3 * kAtMost; ++i) std::ofstream(Path(std::to_string(i) + ".seg")) << "certainly no segment";
+  for (int64_t i = 0; i < 3 * kAtMost; ++i)
+    std::ofstream(Path(std::to_string(i) + ".seg")) << "certainly no segment";
   table_.Discover(now_);
   EXPECT_TRUE(table_.IsDiscovering());
   EXPECT_GT(table_.Read({}, now_).segments.unusable, static_cast<uint64_t>(kAtMost / 2));
@@ -122,7 +126,8 @@ TEST_F(SegmentListingTest, OpensNoMoreFilesOfAUserThanItCanRemember) {
 }
 
 TEST_F(SegmentListingTest, FindsSegmentsAmongMoreFilesThatAreNone) {
-  for (size_t i = 0; i < kMaxSegments + 1; ++i) std::filesystem::create_symlink("x", Path(std::to_string(i) + ".seg"));
+  for (size_t i = 0; i < kMaxSegments + 1; ++i)
+    std::filesystem::create_symlink("x", Path(std::to_string(i) + ".seg"));
   EXPECT_EQ(Snapshot().segments.unusable, kMaxSegments + 1);
   SegmentWith(1).WriteTo(Path("x.seg"));
   EXPECT_EQ(Snapshot().processes.size(), 1u);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One look at each segment of the node: what a snapshot and the comparison of arrivals are both made of.
+// One look at each segment of the node: what a snapshot and the comparison of arrivals are both
+// made of.
 #pragma once
 
 #include <map>
@@ -11,7 +12,8 @@
 
 namespace nccl_exporter::collector {
 
-// Owns its file together with all who read it: the file stays open for as long as one of them wants it.
+// Owns its file together with all who read it: the file stays open for as long as one of them wants
+// it.
 struct SegmentLook {
   std::shared_ptr<const SegmentFile> file;
   bool is_alive = false;  // whether its writer lives

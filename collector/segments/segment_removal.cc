@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of SegmentTable that ends segments: those over, those that living ranks still wait for, and files set aside.
+// The part of SegmentTable that ends segments: those over, those that living ranks still wait for,
+// and files set aside.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -16,7 +17,8 @@ void SegmentTable::RemoveOver(const Moment& now) {
   FindWaiting(now);
   for (auto it = segments_.begin(); it != segments_.end();) {
     Followed& followed = it->second;
-    if (!followed.segment.IsOver(now, retention_) || IsWaitedFor(followed, now) || !MayRemove(followed.uid)) {
+    if (!followed.segment.IsOver(now, retention_) || IsWaitedFor(followed, now) ||
+        !MayRemove(followed.uid)) {
       ++it;
       continue;
     }
@@ -34,17 +36,20 @@ void SegmentTable::RemoveOver(const Moment& now) {
   }
 }
 
-// Files that never became a segment, or were none: when they are as old as the dead may be, and nobody holds them.
+// Files that never became a segment, or were none: when they are as old as the dead may be, and
+// nobody holds them.
 void SegmentTable::RemoveSetAside(const Moment& now) {
   for (auto it = set_aside_.begin(); it != set_aside_.end();) {
     SetAside& aside = it->second;
     const int64_t age_then_ns =
         aside.since_realtime_ns
-            ? std::max<int64_t>(
-                  now.realtime_ns - (now.monotonic_ns - aside.since_monotonic_ns) - *aside.since_realtime_ns, 0)
+            ? std::max<int64_t>(now.realtime_ns - (now.monotonic_ns - aside.since_monotonic_ns) -
+                                    *aside.since_realtime_ns,
+                                0)
             : 0;
     const bool is_over =
-        aside.since_realtime_ns && now.monotonic_ns - aside.since_monotonic_ns + age_then_ns > retention_.count();
+        aside.since_realtime_ns &&
+        now.monotonic_ns - aside.since_monotonic_ns + age_then_ns > retention_.count();
     if (!is_over || !MayRemove(aside.uid)) {
       ++it;
       continue;
@@ -57,7 +62,8 @@ void SegmentTable::RemoveSetAside(const Moment& now) {
     const std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, path, &error, &detail);
     const bool is_held = file && KeyOf(file->Status()) == key && file->FindWriter().is_alive;
     struct stat status {};
-    const bool has_changed = ::lstat(path.c_str(), &status) == 0 && aside.stamp != FileStamp(status);
+    const bool has_changed =
+        ::lstat(path.c_str(), &status) == 0 && aside.stamp != FileStamp(status);
     if (is_held || has_changed) {
       it = TakeUp(it);  // met again at the next listing
     } else if (aside.place.directory->files.Unlink(aside.place.name, key)) {
@@ -72,31 +78,33 @@ void SegmentTable::RemoveSetAside(const Moment& now) {
   }
 }
 
-// The communicators in which living ranks wait. Their segments are read for it, those of users who have somebody dead
-// whose time is over.
+// The communicators in which living ranks wait. Their segments are read for it, those of users who
+// have somebody dead whose time is over.
 void SegmentTable::FindWaiting(const Moment& now) {
   std::set<uint64_t> users;
   for (const auto& [key, followed] : segments_) {
     if (followed.segment.IsOver(now, retention_)) users.insert(followed.uid);
   }
-  const bool is_due = !waiting_monotonic_ns_ || now.monotonic_ns - *waiting_monotonic_ns_ >= waiters_interval_.count();
+  const bool is_due = !waiting_monotonic_ns_ ||
+                      now.monotonic_ns - *waiting_monotonic_ns_ >= waiters_interval_.count();
   if (users.empty()) waiting_.clear(), waiting_monotonic_ns_.reset();
   if (users.empty() || !is_due) return;
   waiting_.clear();
   waiting_monotonic_ns_ = now.monotonic_ns;
-  ShareCommunicators(now, &Segment::is_alive, [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
-    if (!followed.segment.is_alive() || !users.contains(followed.uid)) return uint64_t{0};
-    const SegmentRead read = ReadSegment(*followed.segment.file(), terms);
-    if (!read.process) return read.Cost();
-    for (const CommunicatorSnapshot& communicator : read.process->communicators) {
-      const int64_t since_ns = communicator.oldest_unfinished_realtime_ns;
-      const bool waits = since_ns != 0 && now.realtime_ns - since_ns >= waits_after_.count();
-      if (communicator.has_identity && !communicator.is_closed && waits) {
-        waiting_.insert(CommunicatorKeyOf(*read.process, communicator));
-      }
-    }
-    return read.Cost();
-  });
+  ShareCommunicators(
+      now, &Segment::is_alive, [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
+        if (!followed.segment.is_alive() || !users.contains(followed.uid)) return uint64_t{0};
+        const SegmentRead read = ReadSegment(*followed.segment.file(), terms);
+        if (!read.process) return read.Cost();
+        for (const CommunicatorSnapshot& communicator : read.process->communicators) {
+          const int64_t since_ns = communicator.oldest_unfinished_realtime_ns;
+          const bool waits = since_ns != 0 && now.realtime_ns - since_ns >= waits_after_.count();
+          if (communicator.has_identity && !communicator.is_closed && waits) {
+            waiting_.insert(CommunicatorKeyOf(*read.process, communicator));
+          }
+        }
+        return read.Cost();
+      });
 }
 
 bool SegmentTable::IsWaitedFor(const Followed& followed, const Moment& now) const {

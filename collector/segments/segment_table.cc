@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Following of segments, and the sharing of room; segment_discovery.cc has their beginning, segment_removal.cc their
-// end.
+// Following of segments, and the sharing of room; segment_discovery.cc has their beginning,
+// segment_removal.cc their end.
 #include "collector/segments/segment_table.h"
 
 #include <sys/resource.h>
@@ -13,15 +13,19 @@
 namespace nccl_exporter::collector {
 namespace {
 
-// Descriptors that must be left for connections, listening and reading: twice what the web server may hold.
+// Descriptors that must be left for connections, listening and reading: twice what the web server
+// may hold.
 constexpr size_t kReservedDescriptors = 256;
 
-// Where the limit of descriptors is low, few segments must not keep the rest of the daemon from opening files.
+// Where the limit of descriptors is low, few segments must not keep the rest of the daemon from
+// opening files.
 size_t SegmentLimit() {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxSegments;
-  const size_t allowed =
-      limit.rlim_cur > 2 * kReservedDescriptors ? limit.rlim_cur - kReservedDescriptors : limit.rlim_cur / 2;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return kMaxSegments;
+  const size_t allowed = limit.rlim_cur > 2 * kReservedDescriptors
+                             ? limit.rlim_cur - kReservedDescriptors
+                             : limit.rlim_cur / 2;
   return std::min(kMaxSegments, allowed);
 }
 
@@ -55,7 +59,8 @@ SegmentLooks SegmentTable::LookAtFollowed() const {
   SegmentLooks looks;
   std::map<uint64_t, uint64_t> slots_left;  // by user
   for (const auto& [key, followed] : segments_) {
-    SegmentLook look{.file = followed.segment.file(), .is_alive = followed.segment.is_alive(), .slots = {}};
+    SegmentLook look{
+        .file = followed.segment.file(), .is_alive = followed.segment.is_alive(), .slots = {}};
     uint64_t& left = slots_left.try_emplace(followed.uid, kMaxSlotsPerUser).first->second;
     if (look.is_alive) look.slots = ReadSlotDirectory(*look.file, &left);
     looks.emplace_hint(looks.end(), key, std::move(look));
@@ -81,8 +86,10 @@ bool SegmentTable::MakeRoom(uint64_t uid, bool is_alive) {
   const size_t count = own == followed_of_.end() ? 0 : own->second;
   if (count < kMaxSegmentsPerUser) {
     if (segments_.size() < segment_limit_) return true;
-    const auto most = std::ranges::max_element(followed_of_, {}, [](const auto& user) { return user.second; });
-    if (most != followed_of_.end() && most->second > count + 1 && GiveWay(most->first, true)) return true;
+    const auto most =
+        std::ranges::max_element(followed_of_, {}, [](const auto& user) { return user.second; });
+    if (most != followed_of_.end() && most->second > count + 1 && GiveWay(most->first, true))
+      return true;
   }
   return is_alive && GiveWay(uid, false);
 }
@@ -103,7 +110,9 @@ bool SegmentTable::GiveWay(uint64_t uid, bool also_the_living) {
 void SegmentTable::Refuse(Directory& directory, const std::string& name, uint64_t uid) {
   if (directory.listing) directory.listing->refused.insert(uid);
   if (!directory.refused.insert(uid).second) return;
-  const auto number = [&](const std::map<uint64_t, size_t>& of) { return of.contains(uid) ? of.at(uid) : 0; };
+  const auto number = [&](const std::map<uint64_t, size_t>& of) {
+    return of.contains(uid) ? of.at(uid) : 0;
+  };
   errors_.Add(SegmentError::kTooManySegments, uid, directory.files.path() + '/' + name,
               "no room beside " + std::to_string(number(followed_of_)) + " segments and " +
                   std::to_string(number(set_aside_of_)) + " other files of the user");
@@ -117,29 +126,33 @@ bool SegmentTable::IsExpected(const SetAside& aside) {
 void SegmentTable::PutAside(const FileKey& key, SetAside aside, const std::string& detail) {
   const auto known = set_aside_.find(key);
   const auto user = set_aside_of_.find(aside.uid);
-  const bool has_room =
-      set_aside_.size() < kMaxSetAside && (user == set_aside_of_.end() || user->second < kMaxSetAsidePerUser);
-  if (known == set_aside_.end() && !has_room) return Refuse(*aside.place.directory, aside.place.name, aside.uid);
-  const bool is_same =
-      known != set_aside_.end() && known->second.stamp == aside.stamp && known->second.error == aside.error;
+  const bool has_room = set_aside_.size() < kMaxSetAside &&
+                        (user == set_aside_of_.end() || user->second < kMaxSetAsidePerUser);
+  if (known == set_aside_.end() && !has_room)
+    return Refuse(*aside.place.directory, aside.place.name, aside.uid);
+  const bool is_same = known != set_aside_.end() && known->second.stamp == aside.stamp &&
+                       known->second.error == aside.error;
   if (!is_same && aside.error && !IsExpected(aside)) {
-    errors_.Add(*aside.error, aside.uid, aside.place.directory->files.path() + '/' + aside.place.name, detail);
+    errors_.Add(*aside.error, aside.uid,
+                aside.place.directory->files.path() + '/' + aside.place.name, detail);
   }
   if (known != set_aside_.end()) TakeUp(known);
   ++set_aside_of_[aside.uid];
   set_aside_.insert_or_assign(key, std::move(aside));
 }
 
-std::map<FileKey, SegmentTable::SetAside>::iterator SegmentTable::TakeUp(std::map<FileKey, SetAside>::iterator aside) {
+std::map<FileKey, SegmentTable::SetAside>::iterator SegmentTable::TakeUp(
+    std::map<FileKey, SetAside>::iterator aside) {
   const auto user = set_aside_of_.find(aside->second.uid);
   if (--user->second == 0) set_aside_of_.erase(user);
   return set_aside_.erase(aside);
 }
 
-// Users in the order of what they wanted last: each may take an equal part of what those before have left, so that no
-// user's communicators take the room of another's. What was copied is charged whatever came of it: so room bounds the
-// cost of reading as well.
-void SegmentTable::ShareCommunicators(const Moment& now, const IsFirst& is_first, const Take& take) {
+// Users in the order of what they wanted last: each may take an equal part of what those before
+// have left, so that no user's communicators take the room of another's. What was copied is charged
+// whatever came of it: so room bounds the cost of reading as well.
+void SegmentTable::ShareCommunicators(const Moment& now, const IsFirst& is_first,
+                                      const Take& take) {
   struct User {
     uint64_t wanted = 0;
     std::vector<Segments::value_type*> segments;
@@ -156,11 +169,13 @@ void SegmentTable::ShareCommunicators(const Moment& now, const IsFirst& is_first
   uint64_t left = kMaxCommunicators;
   for (size_t i = 0; i < order.size(); ++i) {
     uint64_t share = left / (order.size() - i), slots_left = kMaxSlotsPerUser;
-    std::ranges::stable_partition(order[i]->segments,
-                                  [&](const auto* entry) { return is_first(entry->second.segment); });
+    std::ranges::stable_partition(
+        order[i]->segments, [&](const auto* entry) { return is_first(entry->second.segment); });
     for (auto* entry : order[i]->segments) {
-      const ReadTerms terms{
-          .now = now, .retention = retention_, .communicator_limit = share, .slots_left = &slots_left};
+      const ReadTerms terms{.now = now,
+                            .retention = retention_,
+                            .communicator_limit = share,
+                            .slots_left = &slots_left};
       const uint64_t taken = std::min(take(entry->first, entry->second, terms), share);
       share -= taken;
       left -= taken;
@@ -183,7 +198,8 @@ SegmentErrorCounts::Present SegmentTable::PresentFaults() const {
     if (directory.is_unreadable) ++present[{directory.uid, SegmentError::kDirectoryUnreadable}];
     for (const uint64_t uid : directory.refused) present[{uid, SegmentError::kTooManySegments}] = 1;
   }
-  for (const auto& [path, uid] : private_refused_) present[{uid, SegmentError::kTooManySegments}] = 1;
+  for (const auto& [path, uid] : private_refused_)
+    present[{uid, SegmentError::kTooManySegments}] = 1;
   for (const auto& [key, aside] : set_aside_) {
     if (aside.error && !IsExpected(aside)) ++present[{aside.uid, *aside.error}];
   }
@@ -196,18 +212,20 @@ SegmentErrorCounts::Present SegmentTable::PresentFaults() const {
 NodeSnapshot SegmentTable::Read(SegmentLooks looks, const Moment& now) {
   NodeSnapshot snapshot;
   snapshot.taken_realtime_ns = now.realtime_ns;
-  ShareCommunicators(now, &Segment::is_alive, [&](const FileKey& key, Followed& followed, const ReadTerms& terms) {
-    const auto look = looks.find(key);
-    if (look == looks.end()) return uint64_t{0};
-    return followed.segment.AddTo(snapshot, followed.place.name, std::move(look->second.slots), terms,
-                                  ErrorsOf(followed));
-  });
+  ShareCommunicators(
+      now, &Segment::is_alive, [&](const FileKey& key, Followed& followed, const ReadTerms& terms) {
+        const auto look = looks.find(key);
+        if (look == looks.end()) return uint64_t{0};
+        return followed.segment.AddTo(snapshot, followed.place.name, std::move(look->second.slots),
+                                      terms, ErrorsOf(followed));
+      });
   for (const auto& [key, file] : set_aside_) {
     if (!file.error) ++snapshot.segments.starting;
     if (file.error && file.error != SegmentError::kUnlinkFailed) ++snapshot.segments.unusable;
   }
   std::ranges::sort(snapshot.processes, {}, [](const ProcessSnapshot& process) {
-    return std::tuple<int64_t, const std::string&, FileKey>(process.start_realtime_ns, process.segment, process.file);
+    return std::tuple<int64_t, const std::string&, FileKey>(process.start_realtime_ns,
+                                                            process.segment, process.file);
   });
   snapshot.segment_errors = errors_.values();
   snapshot.segment_troubles = errors_.Troubles(PresentFaults());

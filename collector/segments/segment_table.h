@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All segments of the node: found in the directories, followed by their inode, and removed when their time is over.
+// All segments of the node: found in the directories, followed by their inode, and removed when
+// their time is over.
 #pragma once
 
 #include <chrono>
@@ -25,56 +26,61 @@
 
 namespace nccl_exporter::collector {
 
-// Files of one user that are remembered without being open: no segments, not ready, or over and not to be unlinked (a
-// directory mounted read-only). Some hundred bytes each; further ones of the user are opened again at
+// Files of one user that are remembered without being open: no segments, not ready, or over and not
+// to be unlinked (a directory mounted read-only). Some hundred bytes each; further ones of the user
+// are opened again at
 // each listing.
 inline constexpr size_t kMaxSetAsidePerUser = 4096;
 
 // The same for all users together.
 inline constexpr size_t kMaxSetAside = 65536;
 
-// A directory that is watched is listed when something changed in it, and from time to time all the same: inotify does
-// not see everything. Where it is not watched (it is missing, or inotify unavailable), each refresh lists it.
+// A directory that is watched is listed when something changed in it, and from time to time all the
+// same: inotify does not see everything. Where it is not watched (it is missing, or inotify
+// unavailable), each refresh lists it.
 inline constexpr std::chrono::seconds kRescanInterval{10};
 
-// A listing goes on in parts, so that nobody waits for a whole one: a directory may have any number of names, and the
-// collector's lock is held meanwhile. A part is a number of names, of whatever kind, at 1 to 4 us each; a file that has
-// to be opened or unlinked costs as much as kNamesPerOpen. So a part takes 2 to 4 ms at most.
+// A listing goes on in parts, so that nobody waits for a whole one: a directory may have any number
+// of names, and the collector's lock is held meanwhile. A part is a number of names, of whatever
+// kind, at 1 to 4 us each; a file that has to be opened or unlinked costs as much as kNamesPerOpen.
+// So a part takes 2 to 4 ms at most.
 inline constexpr int64_t kNamesPerPart = 1024;
 inline constexpr int64_t kNamesPerOpen = 16;
 
-// Where somebody fills a directory, the next listing of it begins 50 us after the end of the last for each of its
-// names, so that listing takes a few per cent of a core; jobs do not have so many.
+// Where somebody fills a directory, the next listing of it begins 50 us after the end of the last
+// for each of its names, so that listing takes a few per cent of a core; jobs do not have so many.
 inline constexpr int64_t kNamesAtEase = 4096;
 inline constexpr std::chrono::microseconds kRestPerName{50};
 
-// Of one user's files that are not known yet, a listing opens as many as can be remembered beside those that are; what
-// else he has is refused unseen. A few are opened all the same: a file whose lock is held comes before others of his.
+// Of one user's files that are not known yet, a listing opens as many as can be remembered beside
+// those that are; what else he has is refused unseen. A few are opened all the same: a file whose
+// lock is held comes before others of his.
 inline constexpr size_t kMaxOpensPerUser = kMaxSegmentsPerUser + kMaxSetAsidePerUser;
 inline constexpr size_t kMinOpensPerUser = 256;
 
-// Files of one user that one Look() unlinks: each takes about 40 us, and their owner can make any number of them look
-// old. The next Look() comes within a second.
+// Files of one user that one Look() unlinks: each takes about 40 us, and their owner can make any
+// number of them look old. The next Look() comes within a second.
 inline constexpr size_t kMaxRemovalsPerUser = 64;
 
-// How often private directories of users are looked for, and how many of them are watched: /dev/shm is a busy place,
-// where each shared memory of a job would wake us.
+// How often private directories of users are looked for, and how many of them are watched: /dev/shm
+// is a busy place, where each shared memory of a job would wake us.
 inline constexpr std::chrono::seconds kPrivateDirectoriesInterval{1};
 inline constexpr size_t kMaxPrivateDirectories = 256;
 
-// A dead process stays known beyond the retention time for as long as a living rank of one of its communicators waits:
-// it has had an operation in flight for kWaitsAfter. It is looked for every kWaitersInterval, which costs what a scrape
-// of the user's segments costs. With a short retention both are shorter, half and a quarter of it: who waits since the
-// death must be found before the time is over. Nothing is kept for longer than kLongestWait: a job that hangs for a day
-// is watched by nobody.
+// A dead process stays known beyond the retention time for as long as a living rank of one of its
+// communicators waits: it has had an operation in flight for kWaitsAfter. It is looked for every
+// kWaitersInterval, which costs what a scrape of the user's segments costs. With a short retention
+// both are shorter, half and a quarter of it: who waits since the death must be found before the
+// time is over. Nothing is kept for longer than kLongestWait: a job that hangs for a day is watched
+// by nobody.
 inline constexpr std::chrono::seconds kWaitsAfter{10};
 inline constexpr std::chrono::seconds kWaitersInterval{5};
 inline constexpr std::chrono::hours kLongestWait{24};
 
-// Room is shared by user, the owner of the file as the kernel tells us. A user may follow kMaxSegmentsPerUser segments;
-// where the table is full, whoever has the most gives way to whoever has less, so that each gets an equal share or what
-// he needs. Of one user's segments, those whose lock is held come first. Communicators of a snapshot are shared in the
-// same way.
+// Room is shared by user, the owner of the file as the kernel tells us. A user may follow
+// kMaxSegmentsPerUser segments; where the table is full, whoever has the most gives way to whoever
+// has less, so that each gets an equal share or what he needs. Of one user's segments, those whose
+// lock is held come first. Communicators of a snapshot are shared in the same way.
 //
 // Not thread-safe: its owner locks.
 class SegmentTable {
@@ -82,8 +88,8 @@ class SegmentTable {
   // `directories`: paths, or patterns of private directories (see PrivateDirectories()).
   SegmentTable(std::vector<std::string> directories, std::chrono::nanoseconds retention);
 
-  // Notices what has changed in the directories, and lists one part of it. DiscoverMore() goes on with the next part of
-  // what was noticed, for as long as IsDiscovering().
+  // Notices what has changed in the directories, and lists one part of it. DiscoverMore() goes on
+  // with the next part of what was noticed, for as long as IsDiscovering().
   void Discover(const Moment& now);
   void DiscoverMore(const Moment& now);
   bool IsDiscovering() const;
@@ -91,16 +97,16 @@ class SegmentTable {
   // Whether every directory was listed at least once.
   bool HasListedAll() const;
 
-  // Files that were there at this moment, of CLOCK_MONOTONIC, are known. Later ones need not be, where a listing is
-  // under way or has to wait.
+  // Files that were there at this moment, of CLOCK_MONOTONIC, are known. Later ones need not be,
+  // where a listing is under way or has to wait.
   int64_t KnownUntil(const Moment& now) const;
 
-  // Notices writers that have gone, unlinks what is over, and looks at what is left: of each user's segments at
-  // kMaxSlotsPerUser slots.
+  // Notices writers that have gone, unlinks what is over, and looks at what is left: of each user's
+  // segments at kMaxSlotsPerUser slots.
   SegmentLooks Look(const Moment& now);
 
-  // What the segments say. `looks` are of the same moment; a segment that was discovered since is left to the next
-  // snapshot.
+  // What the segments say. `looks` are of the same moment; a segment that was discovered since is
+  // left to the next snapshot.
   NodeSnapshot Read(SegmentLooks looks, const Moment& now);
 
   // All that is needed before Read() at once, however long it takes.
@@ -128,9 +134,10 @@ class SegmentTable {
     bool has_changed = false;  // since the latest listing began
     bool is_missing = false;
     bool is_unreadable = false;
-    uint64_t uid = 0;                 // its owner, where it is unreadable
-    std::set<uint64_t> refused = {};  // users whose files found no room, at the last listing or since
-    uint64_t listings = 0;            // that have begun
+    uint64_t uid = 0;  // its owner, where it is unreadable
+    std::set<uint64_t> refused =
+        {};                 // users whose files found no room, at the last listing or since
+    uint64_t listings = 0;  // that have begun
     std::optional<Listing> listing = std::nullopt;
     // Of the last listing that is over.
     int64_t names_listed = 0;
@@ -155,8 +162,8 @@ class SegmentTable {
     uint64_t uid;
     Segment segment;
   };
-  // A file that is not held open: no segment, nothing published and no process that holds it, or over and not to be
-  // unlinked. Looked at again when its stamp has changed.
+  // A file that is not held open: no segment, nothing published and no process that holds it, or
+  // over and not to be unlinked. Looked at again when its stamp has changed.
   struct SetAside {
     DirectoryEntry place;
     uint64_t uid;
@@ -172,12 +179,13 @@ class SegmentTable {
   void ForgetPrivateDirectories();
   bool MustList(const Directory& directory, const Moment& now) const;
   void List(Directory& directory, int64_t& effort, const Moment& now);
-  void EndListing(Directory& directory, SegmentDirectory::Listing result, int error, const Moment& now);
-  void OnFound(Directory& directory, int descriptor, const std::string& name, const struct stat& status, int64_t& effort,
-            const Moment& now);
+  void EndListing(Directory& directory, SegmentDirectory::Listing result, int error,
+                  const Moment& now);
+  void OnFound(Directory& directory, int descriptor, const std::string& name,
+               const struct stat& status, int64_t& effort, const Moment& now);
   bool MayOpen(Directory& directory, uint64_t uid) const;
-  void Open(Directory& directory, int descriptor, const std::string& name, const struct stat& status,
-            const Moment& now);
+  void Open(Directory& directory, int descriptor, const std::string& name,
+            const struct stat& status, const Moment& now);
   void Follow(const FileKey& key, Followed followed);
   Segments::iterator Unfollow(Segments::iterator segment);
   bool MakeRoom(uint64_t uid, bool is_alive);
@@ -201,7 +209,8 @@ class SegmentTable {
             .uid = followed.uid};
   }
   SegmentErrorCounts::Present PresentFaults() const;
-  using Take = std::function<uint64_t(const FileKey& key, Followed& followed, const ReadTerms& terms)>;
+  using Take =
+      std::function<uint64_t(const FileKey& key, Followed& followed, const ReadTerms& terms)>;
   using IsFirst = std::function<bool(const Segment& segment)>;  // of one user's
   void ShareCommunicators(const Moment& now, const IsFirst& is_first, const Take& take);
 
@@ -213,8 +222,10 @@ class SegmentTable {
   std::optional<PrivateSearch> private_search_;
   std::optional<int64_t> private_sought_monotonic_ns_;  // the end of the last search
   int64_t private_names_ = 0;                           // beside them, at the last search
-  std::map<std::string, uint64_t> private_refused_;     // those that found no room, by path, and their users
-  std::list<Directory> directories_;  // places point into it; the one that is to be listed next comes first
+  std::map<std::string, uint64_t>
+      private_refused_;  // those that found no room, by path, and their users
+  std::list<Directory>
+      directories_;  // places point into it; the one that is to be listed next comes first
   DirectoryWatch watch_;
   Segments segments_;
   std::map<FileKey, SetAside> set_aside_;

@@ -166,7 +166,8 @@ TEST_F(SegmentTableTest, ServesTheOthersWhenALiveSegmentIsTruncatedBetweenTwoScr
 TEST_F(SegmentTableTest, TriesAgainToOpenWhatCouldNotBeOpened) {
   SegmentWith(1).WriteTo(Path("x.seg"));
   for (int i = 0; i < 2; ++i) {
-    const NodeSnapshot snapshot = SnapshotWithDescriptors(1);  // the directory can be opened, the file in it cannot
+    const NodeSnapshot snapshot =
+        SnapshotWithDescriptors(1);  // the directory can be opened, the file in it cannot
     EXPECT_TRUE(snapshot.processes.empty());
     EXPECT_EQ(snapshot.segments.unusable, 1u);
     EXPECT_EQ(Count(snapshot, SegmentError::kOpenFailed), 1u);
@@ -181,7 +182,8 @@ TEST_F(SegmentTableTest, ServesOnlySoManyCommunicators) {
   for (const char* name : {"a.seg", "b.seg"}) {
     SegmentWriterV1 writer(kMaxCommunicators / 2 + 2);
     writer.Put(ProcessV1{.uid = ::getuid()});
-    for (size_t slot = 0; slot < kMaxCommunicators / 2 + 1; ++slot) writer.Put(slot, CommunicatorV1{});
+    for (size_t slot = 0; slot < kMaxCommunicators / 2 + 1; ++slot)
+      writer.Put(slot, CommunicatorV1{});
     writer.Publish();
     writer.WriteTo(Path(name));
   }

@@ -22,14 +22,16 @@ TEST_F(SegmentTableOfUsersTest, FollowsOnlySoManySegmentsOfAUserAndNamesHim) {
     const NodeSnapshot snapshot = Snapshot();
     EXPECT_EQ(ProcessesOf(snapshot, kBigUser), kMaxSegmentsPerUser);
     EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), 1u);
-    const SegmentTrouble* const trouble = TroubleOf(snapshot, SegmentError::kTooManySegments, kBigUser);
+    const SegmentTrouble* const trouble =
+        TroubleOf(snapshot, SegmentError::kTooManySegments, kBigUser);
     ASSERT_NE(trouble, nullptr);
     EXPECT_EQ(trouble->count, 1u);
     EXPECT_EQ(trouble->present, 1u);
     EXPECT_TRUE(trouble->file.starts_with(scratch_.path() + "/1001-")) << trouble->file;
     Advance(kRescanInterval);
   }
-  for (const auto& entry : std::filesystem::directory_iterator(scratch_.path())) std::filesystem::remove(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(scratch_.path()))
+    std::filesystem::remove(entry.path());
   const NodeSnapshot tidied = Snapshot();
   const SegmentTrouble* const past = TroubleOf(tidied, SegmentError::kTooManySegments, kBigUser);
   ASSERT_NE(past, nullptr);
@@ -92,7 +94,8 @@ TEST_F(SegmentTableOfUsersTest, ServesOnlySoManyCommunicatorsOfAUserWhoHasMoreTh
   };
   write("a.seg", kMaxCommunicators / 4, kBigUser);
   write("b.seg", kMaxCommunicators / 4, kBigUser);
-  write("c.seg", kMaxCommunicators / 4, kBigUser);  // any two have room, whatever the order of their inodes
+  write("c.seg", kMaxCommunicators / 4,
+        kBigUser);  // any two have room, whatever the order of their inodes
   write("d.seg", kMaxCommunicators / 2 - 1, kSmallUser);
   const LockHolder a(Path("a.seg")), b(Path("b.seg")), c(Path("c.seg")), d(Path("d.seg"));
   for (int i = 0; i < 2; ++i) {
@@ -160,18 +163,21 @@ TEST_F(SegmentTableOfUsersTest, NamesThePrivateDirectoryThatFindsNoRoom) {
     EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), 1u);
     ASSERT_EQ(snapshot.segment_troubles.size(), 1u);
     EXPECT_EQ(snapshot.segment_troubles[0].present, 1u);
-    EXPECT_TRUE(snapshot.segment_troubles[0].file.starts_with(Path("private-2"))) << snapshot.segment_troubles[0].file;
+    EXPECT_TRUE(snapshot.segment_troubles[0].file.starts_with(Path("private-2")))
+        << snapshot.segment_troubles[0].file;
     Advance(kPrivateDirectoriesInterval);
   }
 }
 
-// Regression: an empty file of a process that was killed before it locked it stayed for ever, for only its owner may
-// open it.
+// Regression: an empty file of a process that was killed before it locked it stayed for ever, for
+// only its owner may open it.
 TEST_F(SegmentTableOfUsersTest, UnlinksAnUnreadableEmptyFileThatNobodyEverLocked) {
-  std::filesystem::permissions(scratch_.path(), std::filesystem::perms::all | std::filesystem::perms::sticky_bit);
+  std::filesystem::permissions(scratch_.path(),
+                               std::filesystem::perms::all | std::filesystem::perms::sticky_bit);
   ASSERT_EQ(::chown(scratch_.path().c_str(), kOtherUser, static_cast<gid_t>(-1)), 0);
   std::ofstream{Path("x.seg")};
-  std::filesystem::permissions(Path("x.seg"), std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  std::filesystem::permissions(
+      Path("x.seg"), std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   Give("x.seg", kBigUser);
   ASSERT_EQ(::seteuid(kOtherUser), 0);
   const bool may_enter = ::access(scratch_.path().c_str(), X_OK) == 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DescriptorShortage, which makes open() fail for tests. Permissions would not stop a test that runs as root.
+// DescriptorShortage, which makes open() fail for tests. Permissions would not stop a test that
+// runs as root.
 #pragma once
 
 #include <sys/resource.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The child makes system calls only. It may be forked from a process with threads, whose locks it would wait for.
+// The child makes system calls only. It may be forked from a process with threads, whose locks it
+// would wait for.
 #include "collector/testing/lock_holder.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LockHolder, a child process that holds a segment's write lock, for tests: a live training process to the collector.
+// LockHolder, a child process that holds a segment's write lock, for tests: a live training process
+// to the collector.
 #pragma once
 
 #include <sys/types.h>

@@ -13,13 +13,15 @@ namespace nccl_exporter::collector {
 class ScratchDirectory {
  public:
   ScratchDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "nccl-exporter-test-XXXXXX").string();
+    std::string name =
+        (std::filesystem::temp_directory_path() / "nccl-exporter-test-XXXXXX").string();
     path_ = ::mkdtemp(name.data());
   }
   ScratchDirectory(const ScratchDirectory&) = delete;
   ScratchDirectory& operator=(const ScratchDirectory&) = delete;
   ~ScratchDirectory() {
-    std::error_code ignored;  // a process that was killed a moment ago may still remove files of its own
+    std::error_code
+        ignored;  // a process that was killed a moment ago may still remove files of its own
     std::filesystem::remove_all(path_, ignored);
   }
 

@@ -15,7 +15,9 @@
 namespace nccl_exporter::collector {
 
 SegmentWriterV1::SegmentWriterV1(size_t slots, size_t header_bytes, size_t slot_bytes)
-    : header_bytes_(header_bytes), slot_bytes_(slot_bytes), bytes_(header_bytes + slots * slot_bytes) {
+    : header_bytes_(header_bytes),
+      slot_bytes_(slot_bytes),
+      bytes_(header_bytes + slots * slot_bytes) {
   PutText(kMagic, 8, "NCCLSEG1");
   PutWord(kHeaderBytesField, header_bytes);
   PutWord(kSlotBytesField, slot_bytes);
@@ -23,9 +25,15 @@ SegmentWriterV1::SegmentWriterV1(size_t slots, size_t header_bytes, size_t slot_
   PutWord(kFileBytesField, bytes_.size());
 }
 
-size_t SegmentWriterV1::FunctionAt(size_t slot, size_t function) const { return SlotAt(slot) + 384 + function * 3904; }
-size_t SegmentWriterV1::InFlightAt(size_t slot, size_t entry) const { return SlotAt(slot) + 43328 + entry * 64; }
-size_t SegmentWriterV1::CompletionAt(size_t slot, size_t entry) const { return SlotAt(slot) + 76096 + entry * 64; }
+size_t SegmentWriterV1::FunctionAt(size_t slot, size_t function) const {
+  return SlotAt(slot) + 384 + function * 3904;
+}
+size_t SegmentWriterV1::InFlightAt(size_t slot, size_t entry) const {
+  return SlotAt(slot) + 43328 + entry * 64;
+}
+size_t SegmentWriterV1::CompletionAt(size_t slot, size_t entry) const {
+  return SlotAt(slot) + 76096 + entry * 64;
+}
 
 void SegmentWriterV1::PutWord(size_t offset, uint64_t value) {
   for (size_t i = 0; i < 8; ++i) bytes_.at(offset + i) = static_cast<std::byte>(value >> (8 * i));
@@ -129,7 +137,8 @@ void SegmentWriterV1::WriteTo(const std::string& path) const {
     const size_t length = std::min(before.size(), bytes_.size() - offset);
     const off_t at = static_cast<off_t>(offset);
     const std::byte* page = bytes_.data() + offset;
-    if (::pread(file.number(), before.data(), length, at) != static_cast<ssize_t>(length)) std::abort();
+    if (::pread(file.number(), before.data(), length, at) != static_cast<ssize_t>(length))
+      std::abort();
     if (std::memcmp(page, before.data(), length) == 0) continue;
     if (::pwrite(file.number(), page, length, at) != static_cast<ssize_t>(length)) std::abort();
   }

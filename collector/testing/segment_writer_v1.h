@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SegmentWriterV1, which writes segments of layout 1.0 by literal byte offsets, for tests. It is independent of
-// shm_layout.h and stays unchanged: every reader of major 1 must read its segments.
+// SegmentWriterV1, which writes segments of layout 1.0 by literal byte offsets, for tests. It is
+// independent of shm_layout.h and stays unchanged: every reader of major 1 must read its segments.
 #pragma once
 
 #include <array>
@@ -106,8 +106,10 @@ class SegmentWriterV1 {
   static constexpr size_t kRankNumbersProcess = 768;  // 1.2
   static constexpr uint64_t kVersion1 = uint64_t{1} << 32;
 
-  // A segment of `slots` slots, the last of which is the overflow slot. A later minor has larger strides.
-  explicit SegmentWriterV1(size_t slots, size_t header_bytes = kHeaderBytes, size_t slot_bytes = kSlotBytes);
+  // A segment of `slots` slots, the last of which is the overflow slot. A later minor has larger
+  // strides.
+  explicit SegmentWriterV1(size_t slots, size_t header_bytes = kHeaderBytes,
+                           size_t slot_bytes = kSlotBytes);
 
   void Put(const ProcessV1& process);  // everything but the version word
   void Put(size_t slot, const CommunicatorV1& communicator);

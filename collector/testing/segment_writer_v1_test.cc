@@ -98,8 +98,8 @@ FunctionV1 DistinctCounts(uint64_t first) {
   FunctionV1 counts{.duration = std::vector<uint64_t>(DurationBuckets::kCount),
                     .bandwidth = std::vector<uint64_t>(BandwidthBuckets::kCount)};
   uint64_t next = first;
-  for (auto* words :
-       {&counts.operations, &counts.bytes, &counts.timed_operations, &counts.timed_bytes, &counts.busy_ns}) {
+  for (auto* words : {&counts.operations, &counts.bytes, &counts.timed_operations,
+                      &counts.timed_bytes, &counts.busy_ns}) {
     for (uint64_t& word : *words) word = next++;
   }
   for (auto* words : {&counts.duration, &counts.bandwidth}) {
@@ -173,8 +173,10 @@ TEST(SegmentWriterV1Test, ReadsBackProgressAndTheEndOfACommunicator) {
   SegmentWriterV1 writer(2);
   writer.Put(ProcessV1{.uid = kUid});
   writer.Put(0, CommunicatorV1{.state = 3, .closed_monotonic_ns = 400'000'000'000});
-  writer.Put(0, 4, FunctionV1{.last_start_ns = 100'000'000'000, .operations = {0, 3}, .completed = 2});
-  writer.Put(0, 0, FunctionV1{.operations = {5}, .completed = 5, .last_completion_ns = 200'000'000'000});
+  writer.Put(0, 4,
+             FunctionV1{.last_start_ns = 100'000'000'000, .operations = {0, 3}, .completed = 2});
+  writer.Put(0, 0,
+             FunctionV1{.operations = {5}, .completed = 5, .last_completion_ns = 200'000'000'000});
   writer.Put(0, 9, FunctionV1{.operations = {1000}, .completed = 1000});  // a Recv is no collective
   writer.Publish();
 

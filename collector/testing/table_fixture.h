@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TableFixture, for tests of segments over time: a directory, a table, and a clock that the test moves.
+// TableFixture, for tests of segments over time: a directory, a table, and a clock that the test
+// moves.
 #pragma once
 
 #include <fcntl.h>
@@ -36,7 +37,8 @@ class TableFixture : public testing::Test {
   std::string Path(const std::string& name) const { return scratch_.File(name); }
   bool Exists(const std::string& name) const { return std::filesystem::exists(Path(name)); }
   void SetAge(const std::string& name, std::chrono::seconds age) const {
-    std::filesystem::last_write_time(Path(name), std::filesystem::file_time_type::clock::now() - age);
+    std::filesystem::last_write_time(Path(name),
+                                     std::filesystem::file_time_type::clock::now() - age);
   }
 
   void Advance(std::chrono::nanoseconds time) {

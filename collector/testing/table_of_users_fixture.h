@@ -32,7 +32,8 @@ class TableOfUsersFixture : public TableFixture {
 
   void SetUp() override {
     if (!MayGive()) GTEST_SKIP() << "needs root, to give files to other users";
-    if (!AllowDescriptors(kMaxSegments + 400)) GTEST_SKIP() << "the limit of descriptors is too low here";
+    if (!AllowDescriptors(kMaxSegments + 400))
+      GTEST_SKIP() << "the limit of descriptors is too low here";
     of_users_.emplace(std::vector<std::string>{scratch_.path()}, kRetention);
   }
   NodeSnapshot Snapshot() { return of_users_->Snapshot(now_); }
@@ -66,13 +67,17 @@ class TableOfUsersFixture : public TableFixture {
   static size_t ProcessesOf(const NodeSnapshot& snapshot, uint64_t uid) {
     return static_cast<size_t>(std::ranges::count(snapshot.processes, uid, &ProcessSnapshot::uid));
   }
-  static const SegmentTrouble* TroubleOf(const NodeSnapshot& snapshot, SegmentError error, uint64_t uid) {
-    const auto is_it = [&](const SegmentTrouble& trouble) { return trouble.error == error && trouble.uid == uid; };
+  static const SegmentTrouble* TroubleOf(const NodeSnapshot& snapshot, SegmentError error,
+                                         uint64_t uid) {
+    const auto is_it = [&](const SegmentTrouble& trouble) {
+      return trouble.error == error && trouble.uid == uid;
+    };
     const auto found = std::ranges::find_if(snapshot.segment_troubles, is_it);
     return found == snapshot.segment_troubles.end() ? nullptr : &*found;
   }
   static size_t OpenDescriptors() {
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+    return static_cast<size_t>(
+        std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
   }
 
   std::optional<SegmentTable> of_users_;  // made with the limit of descriptors that it needs

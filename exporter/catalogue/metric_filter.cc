@@ -15,7 +15,8 @@ namespace {
 
 // Edit distance, row by row.
 size_t Distance(std::string_view from, std::string_view to) {
-  std::vector<size_t> row(to.size() + 1);  // distances of what was read of `from` to each beginning of `to`
+  std::vector<size_t> row(to.size() +
+                          1);  // distances of what was read of `from` to each beginning of `to`
   std::iota(row.begin(), row.end(), size_t{0});
   for (const char character : from) {
     size_t diagonal = row[0]++;
@@ -28,10 +29,11 @@ size_t Distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
-// The name that takes the fewest insertions, deletions and replacements of characters to become `text`, the first of
-// equals. `names` is not empty.
+// The name that takes the fewest insertions, deletions and replacements of characters to become
+// `text`, the first of equals. `names` is not empty.
 std::string_view NearestName(std::string_view text, std::span<const std::string_view> names) {
-  return *std::ranges::min_element(names, {}, [&](std::string_view name) { return Distance(text, name); });
+  return *std::ranges::min_element(names, {},
+                                   [&](std::string_view name) { return Distance(text, name); });
 }
 
 std::vector<std::string_view> Families() {
@@ -83,7 +85,8 @@ std::vector<int> ParseBounds(std::string_view list, std::string& complaint) {
     }
     bounds.push_back(static_cast<int>(index));
   }
-  if (bounds.size() > kMaxClassicBounds) complaint = "more than " + std::to_string(kMaxClassicBounds) + " bounds";
+  if (bounds.size() > kMaxClassicBounds)
+    complaint = "more than " + std::to_string(kMaxClassicBounds) + " bounds";
   return bounds;
 }
 
@@ -91,8 +94,9 @@ template <typename Buckets>
 HistogramScale ScaleOf(const std::vector<int>& classic_bounds, std::optional<int> schema) {
   HistogramScale scale;
   if (schema) {
-    scale.native = {
-        .schema = Buckets::kSchema, .first_bound = Buckets::kFirstBound, .halvings = Buckets::kSchema - *schema};
+    scale.native = {.schema = Buckets::kSchema,
+                    .first_bound = Buckets::kFirstBound,
+                    .halvings = Buckets::kSchema - *schema};
   }
   for (const int bound : classic_bounds) {
     const int index = bound - Buckets::kFirstBound;
@@ -149,14 +153,17 @@ std::string MetricFilter::SetNativeSchema(std::string_view schema) {
     native_schema_.reset();
     return "";
   }
-  if (schema.size() != 1 || kSchemas.find(schema.front()) == std::string_view::npos) return "it is 0, 1, 2, 3 or off";
+  if (schema.size() != 1 || kSchemas.find(schema.front()) == std::string_view::npos)
+    return "it is 0, 1, 2, 3 or off";
   native_schema_ = schema.front() - '0';
   return "";
 }
 
 std::string MetricFilter::TakenFromRules() const {
   std::string taken;
-  const auto add = [&](std::string_view name) { taken.append(taken.empty() ? "" : ", ").append(name); };
+  const auto add = [&](std::string_view name) {
+    taken.append(taken.empty() ? "" : ", ").append(name);
+  };
   for (const Metric metric : kMetricsNeededByRules) {
     if (!Serves(RowOf(metric).name)) add(RowOf(metric).name);
   }
@@ -177,7 +184,8 @@ Exposition ExpositionOfCatalogue(const MetricFilter& filter) {
                                    .is_served = filter.Serves(row.name),
                                    .series = {}});
   }
-  for (const Metric metric : {Metric::kCollectiveDuration, Metric::kSendDuration, Metric::kRecvDuration}) {
+  for (const Metric metric :
+       {Metric::kCollectiveDuration, Metric::kSendDuration, Metric::kRecvDuration}) {
     exposition.families[static_cast<size_t>(metric)].scale =
         ScaleOf<DurationBuckets>(filter.duration_bounds(), filter.native_schema());
   }

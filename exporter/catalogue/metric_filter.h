@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MetricFilter, the flags --metrics.*: which families, labels and bounds of the catalogue a daemon serves. It is set
-// before other threads begin, and then any thread may read it.
+// MetricFilter, the flags --metrics.*: which families, labels and bounds of the catalogue a daemon
+// serves. It is set before other threads begin, and then any thread may read it.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace nccl_exporter::exporter {
 
-// Maximum of classic bounds per histogram. With more, the histograms of one communicator would not fit the room that is
-// kept for comm="other". Native histograms have more buckets.
+// Maximum of classic bounds per histogram. With more, the histograms of one communicator would not
+// fit the room that is kept for comm="other". Native histograms have more buckets.
 inline constexpr size_t kMaxClassicBounds = 16;
 
 // Name of all histograms together, in Disable().
@@ -25,7 +25,8 @@ inline constexpr std::string_view kHistograms = "histograms";
 class MetricFilter {
  public:
   // Each takes one value of a flag and returns what is wrong with it, or an empty text.
-  std::string Disable(std::string_view pattern);          // a family, families by their beginning and *, kHistograms
+  std::string Disable(
+      std::string_view pattern);  // a family, families by their beginning and *, kHistograms
   std::string DropLabel(std::string_view label);          // one of kDroppableLabels
   std::string SetDurationBounds(std::string_view list);   // seconds, by commas, or "none"
   std::string SetBandwidthBounds(std::string_view list);  // bytes per second, likewise
@@ -34,27 +35,29 @@ class MetricFilter {
   bool Serves(std::string_view family) const { return !disabled_.contains(family); }
   bool Keeps(std::string_view label) const { return !dropped_.contains(label); }
 
-  // Classic bounds as native bucket indices of the segment's schema, ascending. A requested bound is moved to the
-  // nearest bound of the segment, so that counts are exact.
+  // Classic bounds as native bucket indices of the segment's schema, ascending. A requested bound
+  // is moved to the nearest bound of the segment, so that counts are exact.
   const std::vector<int>& duration_bounds() const { return duration_bounds_; }
   const std::vector<int>& bandwidth_bounds() const { return bandwidth_bounds_; }
 
   // The finest schema of native histograms; nothing if they are off.
   std::optional<int> native_schema() const { return native_schema_; }
 
-  // Families and labels that are switched off and that the rules of deploy/prometheus need, separated by commas.
+  // Families and labels that are switched off and that the rules of deploy/prometheus need,
+  // separated by commas.
   std::string TakenFromRules() const;
 
  private:
   std::set<std::string_view> disabled_;  // names of the catalogue
   std::set<std::string_view> dropped_;   // likewise
   std::vector<int> duration_bounds_{kClassicDurationBounds.begin(), kClassicDurationBounds.end()};
-  std::vector<int> bandwidth_bounds_{kClassicBandwidthBounds.begin(), kClassicBandwidthBounds.end()};
+  std::vector<int> bandwidth_bounds_{kClassicBandwidthBounds.begin(),
+                                     kClassicBandwidthBounds.end()};
   std::optional<int> native_schema_ = DurationBuckets::kSchema;
 };
 
-// All families of the catalogue without series, in its order and indexed by Metric. Histograms have the segment's scale
-// with the filter's bounds and resolution.
+// All families of the catalogue without series, in its order and indexed by Metric. Histograms have
+// the segment's scale with the filter's bounds and resolution.
 Exposition ExpositionOfCatalogue(const MetricFilter& filter = {});
 
 }  // namespace nccl_exporter::exporter

@@ -16,7 +16,8 @@ using testing::HasSubstr;
 TEST(MetricFilterTest, EverythingIsServedUnlessSwitchedOff) {
   const MetricFilter filter;
   for (const MetricRow& row : kMetrics) EXPECT_TRUE(filter.Serves(row.name)) << row.name;
-  for (const DroppableLabel& label : kDroppableLabels) EXPECT_TRUE(filter.Keeps(label.name)) << label.name;
+  for (const DroppableLabel& label : kDroppableLabels)
+    EXPECT_TRUE(filter.Keeps(label.name)) << label.name;
   EXPECT_EQ(filter.native_schema(), 3);
   EXPECT_EQ(filter.TakenFromRules(), "");
 }
@@ -64,12 +65,13 @@ TEST(MetricFilterTest, BoundsMoveToTheNearestOfTheSegment) {
 
 TEST(MetricFilterTest, BoundsThatCannotBeAreRefused) {
   MetricFilter filter;
-  for (const char* list :
-       {"", "0", "-1", "1,", ",1", "1 ,2", "x", "1s", "inf", "nan", "1,1", "2,1", "1,1.01", "1e-9", "1e6", "None"}) {
+  for (const char* list : {"", "0", "-1", "1,", ",1", "1 ,2", "x", "1s", "inf", "nan", "1,1", "2,1",
+                           "1,1.01", "1e-9", "1e6", "None"}) {
     EXPECT_NE(filter.SetDurationBounds(list), "") << list;
   }
   EXPECT_EQ(filter.SetDurationBounds("1,2,3,4,5,6,7,8,9,10,11,12,13,14.5,16,18"), "");
-  EXPECT_THAT(filter.SetDurationBounds("1,2,3,4,5,6,7,8,9,10,11,12,13,14.5,16,18,20"), HasSubstr("more than 16"));
+  EXPECT_THAT(filter.SetDurationBounds("1,2,3,4,5,6,7,8,9,10,11,12,13,14.5,16,18,20"),
+              HasSubstr("more than 16"));
   EXPECT_NE(filter.SetBandwidthBounds("1000"), "");
 }
 
@@ -79,7 +81,8 @@ TEST(MetricFilterTest, NativeResolutionIsASchemaOrOff) {
   EXPECT_EQ(filter.native_schema(), 0);
   EXPECT_EQ(filter.SetNativeSchema("off"), "");
   EXPECT_EQ(filter.native_schema(), std::nullopt);
-  for (const char* schema : {"", "4", "-1", "33", "on"}) EXPECT_NE(filter.SetNativeSchema(schema), "") << schema;
+  for (const char* schema : {"", "4", "-1", "33", "on"})
+    EXPECT_NE(filter.SetNativeSchema(schema), "") << schema;
 }
 
 TEST(MetricFilterTest, WhatTheRulesNeedIsNamed) {
@@ -92,7 +95,8 @@ TEST(MetricFilterTest, WhatTheRulesNeedIsNamed) {
   filter.Disable("nccl_rank_*");
   filter.Disable("nccl_process_*");
   EXPECT_EQ(filter.TakenFromRules(),
-            "nccl_rank_info, nccl_process_alive, nccl_process_stopped, nccl_process_events_dropped_total, "
+            "nccl_rank_info, nccl_process_alive, nccl_process_stopped, "
+            "nccl_process_events_dropped_total, "
             "nccl_process_timestamps_rejected_total, size");
 }
 

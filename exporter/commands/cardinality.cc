@@ -24,8 +24,8 @@ constexpr std::array kFormats{Format::kText, Format::kOpenMetrics, Format::kProt
 size_t Index(Format format) { return static_cast<size_t>(format); }
 
 // The exposition that a daemon with the default limit serves, with its own metrics.
-Exposition ExpositionOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter,
-                        SeriesDrops& drops) {
+Exposition ExpositionOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
+                        const MetricFilter& filter, SeriesDrops& drops) {
   Exposition exposition = ExpositionOfCatalogue(filter);
   SeriesMemory memory(filter);
   drops = AddSnapshotFamilies(snapshot, kSeriesLimit, memory, exposition);
@@ -41,8 +41,8 @@ std::string Encoded(const Exposition& exposition, Format format) {
   return body;
 }
 
-// The bytes of this family in a scrape body. Encoders write each family independently of the others, so a body with
-// this family alone has the same bytes.
+// The bytes of this family in a scrape body. Encoders write each family independently of the
+// others, so a body with this family alone has the same bytes.
 size_t BytesOf(const Family& family, const Exposition& exposition, Format format) {
   Exposition alone;
   const size_t bytes_of_none = Encoded(alone, format).size();
@@ -58,7 +58,8 @@ std::pair<size_t, size_t> SeriesOf(const Family& family) {
   return {classic, family.scale.native ? family.series.size() : classic};
 }
 
-std::pair<size_t, size_t> SeriesOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter) {
+std::pair<size_t, size_t> SeriesOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
+                                   const MetricFilter& filter) {
   SeriesDrops drops;
   std::pair<size_t, size_t> sum;
   const Exposition exposition = ExpositionOf(snapshot, filter, drops);
@@ -78,8 +79,8 @@ struct Saving {
   bool is_needed_by_rules;
 };
 
-std::vector<Saving> SavingsOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter,
-                              const Cardinality& now) {
+std::vector<Saving> SavingsOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
+                              const MetricFilter& filter, const Cardinality& now) {
   std::vector<Saving> savings;
   const auto consider = [&](std::string flag, const std::function<void(MetricFilter&)>& change) {
     MetricFilter changed = filter;
@@ -92,12 +93,14 @@ std::vector<Saving> SavingsOf(const std::shared_ptr<const collector::NodeSnapsho
                        .is_needed_by_rules = changed.TakenFromRules() != filter.TakenFromRules()});
   };
   consider("--metrics.disable=histograms", [](MetricFilter& more) { more.Disable(kHistograms); });
-  consider("--metrics.duration-bounds=none --metrics.bandwidth-bounds=none", [](MetricFilter& more) {
-    more.SetDurationBounds("none");
-    more.SetBandwidthBounds("none");
-  });
+  consider("--metrics.duration-bounds=none --metrics.bandwidth-bounds=none",
+           [](MetricFilter& more) {
+             more.SetDurationBounds("none");
+             more.SetBandwidthBounds("none");
+           });
   for (const FamilyCost& family : now.families) {
-    consider("--metrics.disable=" + family.name, [&](MetricFilter& more) { more.Disable(family.name); });
+    consider("--metrics.disable=" + family.name,
+             [&](MetricFilter& more) { more.Disable(family.name); });
   }
   for (const DroppableLabel& label : kDroppableLabels) {
     consider("--metrics.drop-label=" + std::string(label.name),
@@ -118,12 +121,14 @@ double Percent(size_t part, size_t whole) {
 using Out = std::back_insert_iterator<std::string>;
 
 void AppendFamilies(const Cardinality& cardinality, Out out) {
-  fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", "", "series", "series", "bytes", "bytes", "bytes");
-  fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", "family", "classic", "native", "text", "OpenMetrics",
-                 "protobuf");
+  fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", "", "series", "series", "bytes",
+                 "bytes", "bytes");
+  fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", "family", "classic", "native",
+                 "text", "OpenMetrics", "protobuf");
   for (const FamilyCost& family : cardinality.families) {
-    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", family.name, family.classic_series,
-                   family.native_series, family.bytes[Index(Format::kText)], family.bytes[Index(Format::kOpenMetrics)],
+    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", family.name,
+                   family.classic_series, family.native_series, family.bytes[Index(Format::kText)],
+                   family.bytes[Index(Format::kOpenMetrics)],
                    family.bytes[Index(Format::kProtobuf)]);
   }
 }
@@ -131,61 +136,72 @@ void AppendFamilies(const Cardinality& cardinality, Out out) {
 void AppendBodies(const Cardinality& cardinality, bool has_native, Out out) {
   const auto append = [&](std::string_view name, size_t series, Format format) {
     const BodyCost& body = cardinality.bodies[Index(format)];
-    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>12}\n", name, series, body.bytes, body.compressed_bytes);
+    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>12}\n", name, series, body.bytes,
+                   body.compressed_bytes);
   };
-  fmt::format_to(out, "\n{:<58} {:>8} {:>8} {:>12}\n", "scrape body", "samples", "bytes", "with gzip");
+  fmt::format_to(out, "\n{:<58} {:>8} {:>8} {:>12}\n", "scrape body", "samples", "bytes",
+                 "with gzip");
   append("text", cardinality.classic_series, Format::kText);
   append("OpenMetrics", cardinality.classic_series, Format::kOpenMetrics);
-  append(has_native ? "protobuf, of histograms the native part" : "protobuf", cardinality.native_series,
-         Format::kProtobuf);
+  append(has_native ? "protobuf, of histograms the native part" : "protobuf",
+         cardinality.native_series, Format::kProtobuf);
 }
 
 void AppendSavings(const std::vector<Saving>& savings, const Cardinality& now, Out out) {
   constexpr size_t kShown = 12;        // the list is sorted: later ones save less
   constexpr double kLeastPercent = 1;  // a smaller saving is not worth a flag
-  fmt::format_to(out, "\n{:<66} {:>8} {:>8}  {}\n", "flags that save most", "classic", "native", "shipped rules");
+  fmt::format_to(out, "\n{:<66} {:>8} {:>8}  {}\n", "flags that save most", "classic", "native",
+                 "shipped rules");
   for (size_t i = 0; i < std::min(kShown, savings.size()); ++i) {
     const Saving& saving = savings[i];
     const double percent = Percent(now.classic_series - saving.classic_series, now.classic_series);
     if (percent < kLeastPercent) break;
     fmt::format_to(out, "{:<66} {:>6.0f} % {:>6.0f} %  {}\n", saving.flag, percent,
-                   Percent(now.native_series - std::min(saving.native_series, now.native_series), now.native_series),
+                   Percent(now.native_series - std::min(saving.native_series, now.native_series),
+                           now.native_series),
                    saving.is_needed_by_rules ? "need it" : "");
   }
 }
 
 }  // namespace
 
-Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter) {
+Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
+                          const MetricFilter& filter) {
   Cardinality cardinality;
   const Exposition exposition = ExpositionOf(snapshot, filter, cardinality.drops);
   for (const Family& family : exposition.families) {
     if (family.series.empty()) continue;
     FamilyCost cost{.name = family.name};
     std::tie(cost.classic_series, cost.native_series) = SeriesOf(family);
-    for (const Format format : kFormats) cost.bytes[Index(format)] = BytesOf(family, exposition, format);
+    for (const Format format : kFormats)
+      cost.bytes[Index(format)] = BytesOf(family, exposition, format);
     cardinality.classic_series += cost.classic_series;
     cardinality.native_series += cost.native_series;
     cardinality.families.push_back(std::move(cost));
   }
   for (const Format format : kFormats) {
     const std::string body = Encoded(exposition, format);
-    cardinality.bodies[Index(format)] = {.bytes = body.size(), .compressed_bytes = Gzip(body).size()};
+    cardinality.bodies[Index(format)] = {.bytes = body.size(),
+                                         .compressed_bytes = Gzip(body).size()};
   }
   return cardinality;
 }
 
-std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter) {
+std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
+                            const MetricFilter& filter) {
   const Cardinality cardinality = CardinalityOf(snapshot, filter);
   size_t communicators = 0;
-  for (const collector::ProcessSnapshot& process : snapshot->processes) communicators += process.communicators.size();
+  for (const collector::ProcessSnapshot& process : snapshot->processes)
+    communicators += process.communicators.size();
   std::string text;
   const Out out = std::back_inserter(text);
-  fmt::format_to(out, "{} processes, {} communicators in total\n\n", snapshot->processes.size(), communicators);
+  fmt::format_to(out, "{} processes, {} communicators in total\n\n", snapshot->processes.size(),
+                 communicators);
   AppendFamilies(cardinality, out);
   AppendBodies(cardinality, filter.native_schema().has_value(), out);
-  fmt::format_to(out, "\nlimit: {} samples; above it {} are folded into comm=\"other\" and {} left out\n", kSeriesLimit,
-                 cardinality.drops.folded, cardinality.drops.left_out);
+  fmt::format_to(
+      out, "\nlimit: {} samples; above it {} are folded into comm=\"other\" and {} left out\n",
+      kSeriesLimit, cardinality.drops.folded, cardinality.drops.left_out);
   AppendSavings(SavingsOf(snapshot, filter, cardinality), cardinality, out);
   const std::string taken = filter.TakenFromRules();
   fmt::format_to(out, "\n{}\n",

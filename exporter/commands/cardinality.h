@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cardinality, the series and bytes of a node's scrape: `nccl-exporter cardinality`. The encoders of the daemon write
-// the scrape bodies that are counted; nothing is estimated. Pure functions, for any thread.
+// Cardinality, the series and bytes of a node's scrape: `nccl-exporter cardinality`. The encoders
+// of the daemon write the scrape bodies that are counted; nothing is estimated. Pure functions, for
+// any thread.
 #pragma once
 
 #include <array>
@@ -37,9 +38,12 @@ struct Cardinality {
 };
 
 // The cost of the scrapes of a daemon that serves this snapshot, with its own metrics.
-Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter);
+Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
+                          const MetricFilter& filter);
 
-// The same as a table, with the saving of each further flag, and the families that the shipped rules miss.
-std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>& snapshot, const MetricFilter& filter);
+// The same as a table, with the saving of each further flag, and the families that the shipped
+// rules miss.
+std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
+                            const MetricFilter& filter);
 
 }  // namespace nccl_exporter::exporter

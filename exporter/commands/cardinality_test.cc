@@ -45,7 +45,8 @@ TEST(CardinalityTest, SeriesAreTheSampleLinesOfThePage) {
       const Cardinality cardinality = CardinalityOf(snapshot, filter);
       SnapshotSource snapshots([&] { return snapshot; });
       ScrapePage page(snapshots, kSeriesLimit, filter);
-      const std::string text(page.Answer({.path = "/metrics", .accept = "", .accept_encoding = ""}).bytes());
+      const std::string text(
+          page.Answer({.path = "/metrics", .accept = "", .accept_encoding = ""}).bytes());
       EXPECT_EQ(cardinality.classic_series, SampleLines(text));
       size_t classic = 0;
       size_t native = 0;
@@ -65,7 +66,8 @@ TEST(CardinalityTest, BytesOfFamiliesAddUpToTheScrapeBody) {
   const std::string_view end = "# EOF\n";
   for (const Format format : {Format::kText, Format::kOpenMetrics, Format::kProtobuf}) {
     size_t bytes = format == Format::kOpenMetrics ? end.size() : 0;
-    for (const FamilyCost& family : cardinality.families) bytes += family.bytes[static_cast<size_t>(format)];
+    for (const FamilyCost& family : cardinality.families)
+      bytes += family.bytes[static_cast<size_t>(format)];
     const BodyCost& body = cardinality.bodies[static_cast<size_t>(format)];
     EXPECT_EQ(bytes, body.bytes);
     EXPECT_LT(body.compressed_bytes, body.bytes / 4);
@@ -79,9 +81,10 @@ TEST(CardinalityTest, ANativeHistogramIsOneSeriesUnlessOff) {
   constexpr size_t kSamplesOfAHistogram = 13;  // ten bounds, infinity, sum, count
   for (const FamilyCost& family : both.families) {
     const auto row = std::ranges::find(kMetrics, family.name, &MetricRow::name);
-    const bool is_native =
-        row != kMetrics.end() && row->type == MetricType::kHistogram && row->scope != LabelScope::kDaemon;
-    EXPECT_EQ(family.classic_series, family.native_series * (is_native ? kSamplesOfAHistogram : 1)) << family.name;
+    const bool is_native = row != kMetrics.end() && row->type == MetricType::kHistogram &&
+                           row->scope != LabelScope::kDaemon;
+    EXPECT_EQ(family.classic_series, family.native_series * (is_native ? kSamplesOfAHistogram : 1))
+        << family.name;
   }
   MetricFilter classic_only;
   classic_only.SetNativeSchema("off");
@@ -99,15 +102,18 @@ TEST(CardinalityTest, TheTableSaysWhatSavesMostAndWhatTheRulesMiss) {
   EXPECT_THAT(text, HasSubstr("--metrics.disable=histograms"));
   EXPECT_THAT(text, HasSubstr("0 are folded into comm=\"other\" and 0 left out"));
   EXPECT_THAT(text, HasSubstr("\nthe shipped rules have everything that they need\n"));
-  EXPECT_THAT(CardinalityText(snapshot, WithoutHistograms()), Not(HasSubstr("--metrics.disable=histograms")));
+  EXPECT_THAT(CardinalityText(snapshot, WithoutHistograms()),
+              Not(HasSubstr("--metrics.disable=histograms")));
   MetricFilter filter;
   filter.DropLabel("size");
-  EXPECT_THAT(CardinalityText(snapshot, filter), HasSubstr("\nleft out, but needed by the shipped rules: size\n"));
+  EXPECT_THAT(CardinalityText(snapshot, filter),
+              HasSubstr("\nleft out, but needed by the shipped rules: size\n"));
 }
 
 TEST(CardinalityTest, ANodeBeyondTheCapSaysSo) {
   const Cardinality cardinality = CardinalityOf(NodeOfShape({.ranks = 8, .communicators = 60}), {});
-  EXPECT_LE(cardinality.classic_series, size_t{kSeriesLimit} + 200) << "the daemon's own are not capped";
+  EXPECT_LE(cardinality.classic_series, size_t{kSeriesLimit} + 200)
+      << "the daemon's own are not capped";
   EXPECT_GT(cardinality.drops.folded, 10000u);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DumpText(), a segment as text for people: `nccl-exporter dump SEGMENT`. A pure function, for any thread.
+// DumpText(), a segment as text for people: `nccl-exporter dump SEGMENT`. A pure function, for any
+// thread.
 #pragma once
 
 #include <string>
@@ -8,7 +9,8 @@
 
 namespace nccl_exporter::exporter {
 
-// Ends in a line feed. Text of other processes is quoted and escaped, so that it is safe on a terminal.
+// Ends in a line feed. Text of other processes is quoted and escaped, so that it is safe on a
+// terminal.
 std::string DumpText(const collector::ProcessSnapshot& process);
 
 }  // namespace nccl_exporter::exporter

@@ -23,10 +23,13 @@ void AddManyOperations(collector::CommunicatorSnapshot& communicator, Function f
   constexpr int kSizes = 24;
   for (int i = 0; i < kOperations; ++i) {
     const uint64_t bytes = uint64_t{64} << (i % kSizes);
-    AddOperation(communicator, function, bytes, 9871 + static_cast<uint64_t>(i) * 1237 + bytes / 181);
+    AddOperation(communicator, function, bytes,
+                 9871 + static_cast<uint64_t>(i) * 1237 + bytes / 181);
   }
-  collector::FunctionSnapshot& counts = communicator.functions.Change(static_cast<size_t>(function));
-  // Counts differ between ranks and communicators. Otherwise scrape bodies would compress better than real ones.
+  collector::FunctionSnapshot& counts =
+      communicator.functions.Change(static_cast<size_t>(function));
+  // Counts differ between ranks and communicators. Otherwise scrape bodies would compress better
+  // than real ones.
   const uint64_t seed = communicator.id ^ communicator.rank << 8 ^ static_cast<uint64_t>(function);
   const uint64_t times = 1000 + seed * 0x9e3779b97f4a7c15 % 100003;
   counts.calls *= times;
@@ -44,8 +47,8 @@ void AddManyOperations(collector::CommunicatorSnapshot& communicator, Function f
 }
 
 collector::CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int number, int rank) {
-  collector::CommunicatorSnapshot communicator =
-      EmptyCommunicator(0x9e3779b97f4a7c15 * static_cast<uint64_t>(number + 1), static_cast<uint64_t>(rank));
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(
+      0x9e3779b97f4a7c15 * static_cast<uint64_t>(number + 1), static_cast<uint64_t>(rank));
   communicator.slot = static_cast<uint32_t>(number);
   communicator.gpu_index = rank;
   communicator.ranks = static_cast<uint64_t>(shape.ranks);
@@ -59,11 +62,15 @@ collector::CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int num
     return communicator;
   }
   communicator.name = "tensor_parallel_" + std::to_string(number);
-  for (int i = 0; i < shape.collectives; ++i) AddManyOperations(communicator, kCollectives[static_cast<size_t>(i)]);
-  for (size_t i = 0; i < kFunctionCount; ++i) communicator.started_sequence += communicator.functions[i].calls;
+  for (int i = 0; i < shape.collectives; ++i)
+    AddManyOperations(communicator, kCollectives[static_cast<size_t>(i)]);
+  for (size_t i = 0; i < kFunctionCount; ++i)
+    communicator.started_sequence += communicator.functions[i].calls;
   communicator.completed_sequence = communicator.started_sequence;
-  communicator.arrivals = {
-      .compared = communicator.started_sequence, .last = 4711, .lateness_ns = 1234567890123, .estimated = 815};
+  communicator.arrivals = {.compared = communicator.started_sequence,
+                           .last = 4711,
+                           .lateness_ns = 1234567890123,
+                           .estimated = 815};
   communicator.arrival_uncertainty = {.proven_ns = 123456, .estimated_ns = 12345};
   return communicator;
 }
@@ -88,8 +95,10 @@ collector::CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank) {
   return communicator;
 }
 
-void AddOperation(collector::CommunicatorSnapshot& communicator, Function function, uint64_t bytes, uint64_t duration_ns) {
-  collector::FunctionSnapshot& counts = communicator.functions.Change(static_cast<size_t>(function));
+void AddOperation(collector::CommunicatorSnapshot& communicator, Function function, uint64_t bytes,
+                  uint64_t duration_ns) {
+  collector::FunctionSnapshot& counts =
+      communicator.functions.Change(static_cast<size_t>(function));
   collector::SizeClassSnapshot& size = counts.sizes[static_cast<size_t>(SizeClassOf(bytes))];
   ++counts.calls;
   ++size.operations;
@@ -100,7 +109,8 @@ void AddOperation(collector::CommunicatorSnapshot& communicator, Function functi
   size.timed_bytes += bytes;
   size.busy_ns += duration_ns;
   ++counts.duration[static_cast<size_t>(DurationBuckets::IndexOf(duration_ns))];
-  const uint64_t bandwidth = BusBandwidth(function, bytes, static_cast<uint32_t>(communicator.ranks), duration_ns);
+  const uint64_t bandwidth =
+      BusBandwidth(function, bytes, static_cast<uint32_t>(communicator.ranks), duration_ns);
   if (bytes < kBandwidthMinimumBytes || bandwidth == 0) return;
   ++counts.bandwidth[static_cast<size_t>(BandwidthBuckets::IndexOf(bandwidth))];
   counts.bandwidth_sum_kib += (bandwidth + 512) / 1024;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NodeOfShape(), the snapshot of a synthetic node for `cardinality` and tests, and its parts. Pure functions, for any
-// thread.
+// NodeOfShape(), the snapshot of a synthetic node for `cardinality` and tests, and its parts. Pure
+// functions, for any thread.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ inline constexpr int kCollectivesOfShape = kFunctionCount - 3;
 collector::CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank);
 
 // Adds one call and operation of `bytes`, timed if `duration_ns` is not 0.
-void AddOperation(collector::CommunicatorSnapshot& communicator, Function function, uint64_t bytes, uint64_t duration_ns);
+void AddOperation(collector::CommunicatorSnapshot& communicator, Function function, uint64_t bytes,
+                  uint64_t duration_ns);
 
 // A live process without identity variables.
 collector::ProcessSnapshot EmptyProcess(uint64_t pid);

@@ -52,7 +52,8 @@ int SignalDescriptor() {
 using SteadyClock = std::chrono::steady_clock;
 
 int64_t MonotonicNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(SteadyClock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(SteadyClock::now().time_since_epoch())
+      .count();
 }
 
 void Apply(Key key, TopView& view) {
@@ -66,7 +67,8 @@ void Apply(Key key, TopView& view) {
 
 size_t RanksOf(const collector::NodeSnapshot& node) {
   size_t ranks = 0;
-  for (const collector::ProcessSnapshot& process : node.processes) ranks += process.communicators.size();
+  for (const collector::ProcessSnapshot& process : node.processes)
+    ranks += process.communicators.size();
   return ranks;
 }
 

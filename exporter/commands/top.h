@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Terminal, and the loop of snapshots, screens and keys of `nccl-exporter top`. It reads the segments itself, so it
-// works without a daemon. For the first thread.
+// Terminal, and the loop of snapshots, screens and keys of `nccl-exporter top`. It reads the
+// segments itself, so it works without a daemon. For the first thread.
 #pragma once
 
 #include <termios.h>
@@ -19,12 +19,13 @@ namespace nccl_exporter::exporter {
 
 enum class Key : uint8_t { kNone, kQuit, kSort, kPause, kUp, kDown, kOther };
 
-// A second screen, keys one by one, and signals. The destructor restores the screen. It uses control sequences of
-// xterm, which all terminal emulators in use support, so terminfo is not needed.
+// A second screen, keys one by one, and signals. The destructor restores the screen. It uses
+// control sequences of xterm, which all terminal emulators in use support, so terminfo is not
+// needed.
 class Terminal {
  public:
-  // Standard input and output must be a terminal. Call before other threads start: it blocks SIGINT, SIGTERM, SIGHUP
-  // and SIGWINCH for all of them. Throws std::system_error.
+  // Standard input and output must be a terminal. Call before other threads start: it blocks
+  // SIGINT, SIGTERM, SIGHUP and SIGWINCH for all of them. Throws std::system_error.
   Terminal();
   ~Terminal();
   Terminal(const Terminal&) = delete;
@@ -37,8 +38,8 @@ class Terminal {
   // Replaces the screen without flicker. `screen` has at most rows() lines.
   void Draw(const std::string& screen);
 
-  // Waits for a key, for a change of the window's size (kOther), or for the time (kNone). A signal to end and the end
-  // of the input are kQuit.
+  // Waits for a key, for a change of the window's size (kOther), or for the time (kNone). A signal
+  // to end and the end of the input are kQuit.
   Key Wait(std::chrono::milliseconds limit);
 
  private:

@@ -19,7 +19,8 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-constexpr size_t kNameLimitBytes = 24;  // one long name must not push the other columns off the screen
+constexpr size_t kNameLimitBytes =
+    24;  // one long name must not push the other columns off the screen
 constexpr size_t kTrendSteps = 30;
 constexpr double kRateSeconds = 5;   // rates and means are over this time
 constexpr size_t kMostFindings = 4;  // the tables must stay visible on a small screen
@@ -45,7 +46,9 @@ std::string Shown(std::string_view text) {
 bool BeginsCharacter(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; }
 
 // Columns that text takes: characters, as far as a terminal without double width shows them.
-size_t Width(std::string_view text) { return static_cast<size_t>(std::ranges::count_if(text, BeginsCharacter)); }
+size_t Width(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(text, BeginsCharacter));
+}
 
 std::string Cut(const std::string& text, size_t columns) {
   if (columns == 0 || Width(text) <= columns) return text;
@@ -72,7 +75,8 @@ std::string SecondsText(double seconds) {
   if (!std::isfinite(seconds)) return "-";
   if (seconds >= 120) return fmt::format("{:.1f} min", seconds / 60);
   if (seconds >= 1) return fmt::format("{:.1f} s", seconds);
-  return seconds >= 1e-3 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.1f} us", seconds * 1e6);
+  return seconds >= 1e-3 ? fmt::format("{:.2f} ms", seconds * 1e3)
+                         : fmt::format("{:.1f} us", seconds * 1e6);
 }
 
 std::string NameOf(const CommunicatorOnNode& communicator) {
@@ -81,19 +85,22 @@ std::string NameOf(const CommunicatorOnNode& communicator) {
 }
 
 // The newest steps as bars, the highest one the longest mean time.
-std::string Trend(const NodeHistory& history, const collector::CommunicatorKey& key, Function function) {
+std::string Trend(const NodeHistory& history, const collector::CommunicatorKey& key,
+                  Function function) {
   constexpr std::array<std::string_view, 8> kBars{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   const size_t first = history.steps() - std::min(history.steps(), kTrendSteps);
   std::vector<double> means;
   double top = 0;
   for (size_t step = first; step < history.steps(); ++step) {
     const ActivityDelta* const activity = history.At(step, key, function);
-    means.push_back(activity == nullptr ? std::numeric_limits<double>::quiet_NaN() : activity->MeanDurationSeconds());
+    means.push_back(activity == nullptr ? std::numeric_limits<double>::quiet_NaN()
+                                        : activity->MeanDurationSeconds());
     if (means.back() > top) top = means.back();
   }
   std::string text;
   for (const double mean : means) {
-    text += mean >= 0 && top > 0 ? kBars[std::min<size_t>(static_cast<size_t>(mean / top * 8), 7)] : " ";
+    text += mean >= 0 && top > 0 ? kBars[std::min<size_t>(static_cast<size_t>(mean / top * 8), 7)]
+                                 : " ";
   }
   return text;
 }
@@ -124,9 +131,9 @@ struct Table {
 
 std::vector<std::string> CollectiveLines(const std::vector<CommunicatorOnNode>& communicators,
                                          const NodeHistory& history) {
-  Table<7> table{
-      .is_text = {true, true, false, false, false, false, true},
-      .rows = {{"COMMUNICATOR", "COLLECTIVE", "OPERATIONS", "BYTES", "MEAN TIME", "BUS BANDWIDTH", "TREND OF TIME"}}};
+  Table<7> table{.is_text = {true, true, false, false, false, false, true},
+                 .rows = {{"COMMUNICATOR", "COLLECTIVE", "OPERATIONS", "BYTES", "MEAN TIME",
+                           "BUS BANDWIDTH", "TREND OF TIME"}}};
   for (const CommunicatorOnNode& communicator : communicators) {
     for (size_t i = 0; i < kFunctionCount; ++i) {
       const auto function = static_cast<Function>(i);
@@ -136,7 +143,8 @@ std::vector<std::string> CollectiveLines(const std::vector<CommunicatorOnNode>& 
       table.rows.push_back({NameOf(communicator), std::string(TraitsOf(function).name),
                             Scaled(static_cast<double>(activity.operations) / recent.seconds, "/s"),
                             Scaled(static_cast<double>(activity.bytes) / recent.seconds, "B/s"),
-                            SecondsText(activity.MeanDurationSeconds()), Scaled(activity.BusBandwidth(), "B/s"),
+                            SecondsText(activity.MeanDurationSeconds()),
+                            Scaled(activity.BusBandwidth(), "B/s"),
                             Trend(history, communicator.key, function)});
     }
   }
@@ -155,8 +163,8 @@ struct RankLine {
   bool stands_out() const { return is_late() || age_seconds > kHangSeconds; }
 };
 
-std::vector<RankLine> RankLinesOf(const std::vector<CommunicatorOnNode>& communicators, const collector::NodeSnapshot& node,
-                                  const NodeHistory& history) {
+std::vector<RankLine> RankLinesOf(const std::vector<CommunicatorOnNode>& communicators,
+                                  const collector::NodeSnapshot& node, const NodeHistory& history) {
   std::vector<RankLine> lines;
   for (const CommunicatorOnNode& of : communicators) {
     for (const RankOnNode& rank : of.ranks) {
@@ -179,10 +187,13 @@ std::vector<RankLine> RankLinesOf(const std::vector<CommunicatorOnNode>& communi
 }
 
 void Sort(std::vector<RankLine>& lines, TopSort sort) {
-  std::ranges::stable_sort(
-      lines, {}, [](const RankLine& line) { return std::tuple(line.of->key.id, line.rank->communicator->rank); });
-  if (sort == TopSort::kAge) std::ranges::stable_sort(lines, std::greater(), &RankLine::age_seconds);
-  if (sort == TopSort::kLate) std::ranges::stable_sort(lines, std::greater(), &RankLine::last_share);
+  std::ranges::stable_sort(lines, {}, [](const RankLine& line) {
+    return std::tuple(line.of->key.id, line.rank->communicator->rank);
+  });
+  if (sort == TopSort::kAge)
+    std::ranges::stable_sort(lines, std::greater(), &RankLine::age_seconds);
+  if (sort == TopSort::kLate)
+    std::ranges::stable_sort(lines, std::greater(), &RankLine::last_share);
   if (sort == TopSort::kBehind) std::ranges::stable_sort(lines, std::greater(), &RankLine::behind);
 }
 
@@ -195,23 +206,27 @@ std::string OldestText(const collector::CommunicatorSnapshot& here) {
 }
 
 double MeanLateness(const ArrivalWindow& arrivals) {
-  return static_cast<double>(arrivals.counts.lateness_ns) / 1e9 / static_cast<double>(arrivals.counts.compared);
+  return static_cast<double>(arrivals.counts.lateness_ns) / 1e9 /
+         static_cast<double>(arrivals.counts.compared);
 }
 
 std::vector<Line> RankTable(const std::vector<RankLine>& ranks) {
-  Table<11> table{.is_text = {true, false, false, false, false, false, false, true, false, false, false},
-                  .rows = {{"COMMUNICATOR", "RANK", "GPU", "PID", "STARTED", "BEHIND", "IN FLIGHT", "OLDEST", "FOR",
-                            "LAST TO ENTER", "LATE BY"}}};
+  Table<11> table{
+      .is_text = {true, false, false, false, false, false, false, true, false, false, false},
+      .rows = {{"COMMUNICATOR", "RANK", "GPU", "PID", "STARTED", "BEHIND", "IN FLIGHT", "OLDEST",
+                "FOR", "LAST TO ENTER", "LATE BY"}}};
   for (const RankLine& line : ranks) {
     const collector::CommunicatorSnapshot& here = *line.rank->communicator;
-    table.rows.push_back({NameOf(*line.of), std::to_string(here.rank),
-                          here.gpu_index < 0 ? "-" : std::to_string(here.gpu_index),
-                          fmt::format("{}{}", line.rank->process->pid, line.rank->process->is_alive ? "" : " gone"),
-                          std::to_string(here.started_sequence), line.behind == 0 ? "-" : std::to_string(line.behind),
-                          here.completion_is_known ? std::to_string(here.in_flight.size()) : "?", OldestText(here),
-                          line.age_seconds < 0 ? "-" : SecondsText(line.age_seconds),
-                          line.last_share < 0 ? "-" : fmt::format("{:.0f} %", line.last_share * 100),
-                          line.last_share < 0 ? "-" : SecondsText(MeanLateness(line.arrivals))});
+    table.rows.push_back(
+        {NameOf(*line.of), std::to_string(here.rank),
+         here.gpu_index < 0 ? "-" : std::to_string(here.gpu_index),
+         fmt::format("{}{}", line.rank->process->pid, line.rank->process->is_alive ? "" : " gone"),
+         std::to_string(here.started_sequence),
+         line.behind == 0 ? "-" : std::to_string(line.behind),
+         here.completion_is_known ? std::to_string(here.in_flight.size()) : "?", OldestText(here),
+         line.age_seconds < 0 ? "-" : SecondsText(line.age_seconds),
+         line.last_share < 0 ? "-" : fmt::format("{:.0f} %", line.last_share * 100),
+         line.last_share < 0 ? "-" : SecondsText(MeanLateness(line.arrivals))});
   }
   std::vector<Line> lines;
   for (std::string& text : table.Lines()) lines.push_back({std::move(text)});
@@ -230,14 +245,15 @@ std::vector<Line> Findings(const std::vector<RankLine>& ranks) {
       lines.push_back({"and more", kHighlight});
       break;
     }
-    const std::string who =
-        fmt::format("rank {} of {} (pid {})", line.rank->communicator->rank, NameOf(*line.of), line.rank->process->pid);
-    lines.push_back({line.is_late()
-                         ? fmt::format("{} is late: the last to enter {:.0f} % of operations, by {} on average", who,
-                                       line.last_share * 100, SecondsText(MeanLateness(line.arrivals)))
-                         : fmt::format("{} has been in {} for {}", who, OldestText(*line.rank->communicator),
-                                       SecondsText(line.age_seconds)),
-                     kHighlight});
+    const std::string who = fmt::format("rank {} of {} (pid {})", line.rank->communicator->rank,
+                                        NameOf(*line.of), line.rank->process->pid);
+    lines.push_back(
+        {line.is_late()
+             ? fmt::format("{} is late: the last to enter {:.0f} % of operations, by {} on average",
+                           who, line.last_share * 100, SecondsText(MeanLateness(line.arrivals)))
+             : fmt::format("{} has been in {} for {}", who, OldestText(*line.rank->communicator),
+                           SecondsText(line.age_seconds)),
+         kHighlight});
   }
   return lines;
 }
@@ -246,12 +262,15 @@ Line Head(const collector::NodeSnapshot& node, size_t communicators) {
   uint64_t losses = 0, in_flight = 0;
   for (const collector::ProcessSnapshot& process : node.processes) {
     for (const uint64_t count : process.losses) losses += count;
-    for (const collector::CommunicatorSnapshot& communicator : process.communicators) in_flight += communicator.in_flight.size();
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators)
+      in_flight += communicator.in_flight.size();
   }
-  return {fmt::format("{}Z  {} processes  {} communicators  {} in flight  {} given up  {} unusable segments",
-                      TimeText(node.taken_realtime_ns).substr(0, 19), node.segments.live, communicators, in_flight,
-                      losses, node.segments.unusable),
-          kTitle};
+  return {
+      fmt::format(
+          "{}Z  {} processes  {} communicators  {} in flight  {} given up  {} unusable segments",
+          TimeText(node.taken_realtime_ns).substr(0, 19), node.segments.live, communicators,
+          in_flight, losses, node.segments.unusable),
+      kTitle};
 }
 
 std::string Joined(const std::vector<Line>& lines, const TopView& view) {
@@ -268,7 +287,8 @@ std::string Joined(const std::vector<Line>& lines, const TopView& view) {
 
 }  // namespace
 
-std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& history, const TopView& view) {
+std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& history,
+                      const TopView& view) {
   std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   std::ranges::stable_sort(communicators, {}, [](const CommunicatorOnNode& c) { return c.key.id; });
   std::vector<RankLine> ranks = RankLinesOf(communicators, node, history);
@@ -278,8 +298,9 @@ std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& hi
   lines.push_back({});
   const std::vector<std::string> collectives = CollectiveLines(communicators, history);
   // Half of the screen is for the ranks.
-  const size_t room =
-      view.rows == 0 ? collectives.size() : std::max<size_t>(view.rows / 2, lines.size() + 2) - lines.size();
+  const size_t room = view.rows == 0
+                          ? collectives.size()
+                          : std::max<size_t>(view.rows / 2, lines.size() + 2) - lines.size();
   for (size_t i = 0; i < std::min(room, collectives.size()); ++i) {
     lines.push_back({collectives[i], i == 0 ? kTitle : std::string_view()});
   }
@@ -290,8 +311,8 @@ std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& hi
   std::ranges::move(table, std::back_inserter(lines));
   if (view.rows == 0) return Joined(lines, view);
   lines.resize(std::max<size_t>(view.rows, 2) - 1);
-  lines.push_back({fmt::format("q quit   s sort (by {})   up/down scroll   p pause{}", RowIn(kTopSorts, view.sort).name,
-                               view.is_paused ? "d" : "")});
+  lines.push_back({fmt::format("q quit   s sort (by {})   up/down scroll   p pause{}",
+                               RowIn(kTopSorts, view.sort).name, view.is_paused ? "d" : "")});
   return Joined(lines, view);
 }
 

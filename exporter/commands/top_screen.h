@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TopScreen(), the text of `nccl-exporter top`: a pure function of the node, its last seconds and the size of the
-// terminal. For any thread.
+// TopScreen(), the text of `nccl-exporter top`: a pure function of the node, its last seconds and
+// the size of the terminal. For any thread.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,9 @@ struct TopView {
   size_t first_rank = 0;  // lines of the table of ranks that are scrolled away
 };
 
-// At most `rows` lines, each ended by a line feed. Control characters in text of other processes are replaced, because
-// a terminal would execute them.
-std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& history, const TopView& view);
+// At most `rows` lines, each ended by a line feed. Control characters in text of other processes
+// are replaced, because a terminal would execute them.
+std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& history,
+                      const TopView& view);
 
 }  // namespace nccl_exporter::exporter

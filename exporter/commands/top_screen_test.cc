@@ -42,9 +42,10 @@ class TopScreenTest : public testing::Test {
       node_.taken_realtime_ns += kSecondNs;
       for (uint64_t rank = 0; rank < 4; ++rank) {
         AddOperation(Rank(rank), Function::kAllReduce, 1 << 20, 2000000 + step * 2000000);
-        Rank(rank).arrivals = collector::ArrivalCounts{.compared = step * 10,
-                                            .last = rank == 3 ? step * 10 : 0,
-                                            .lateness_ns = rank == 3 ? step * kSecondNs / 10 : 0};
+        Rank(rank).arrivals =
+            collector::ArrivalCounts{.compared = step * 10,
+                                     .last = rank == 3 ? step * 10 : 0,
+                                     .lateness_ns = rank == 3 ? step * kSecondNs / 10 : 0};
       }
       history_.Record(node_, node_.taken_realtime_ns);
     }
@@ -53,8 +54,12 @@ class TopScreenTest : public testing::Test {
                           .start_realtime_ns = node_.taken_realtime_ns - 45 * kSecondNs}};
   }
 
-  collector::CommunicatorSnapshot& Rank(size_t rank) { return node_.processes[rank].communicators[0]; }
-  std::vector<std::string> Screen(const TopView& view) { return LinesOf(TopScreen(node_, history_, view)); }
+  collector::CommunicatorSnapshot& Rank(size_t rank) {
+    return node_.processes[rank].communicators[0];
+  }
+  std::vector<std::string> Screen(const TopView& view) {
+    return LinesOf(TopScreen(node_, history_, view));
+  }
   // Ranks in the order of the table.
   std::string Order(TopSort sort) {
     std::string ranks;
@@ -73,14 +78,18 @@ class TopScreenTest : public testing::Test {
 TEST_F(TopScreenTest, ShowsRatesMeansAndTheirTrend) {
   const std::string text = TopScreen(node_, history_, {});
   EXPECT_THAT(text, testing::HasSubstr("4 processes  1 communicators  1 in flight"));
-  EXPECT_THAT(text, testing::ContainsRegex("dp +AllReduce +4.00 /s +4.19 MB/s +5.00 ms +367 MB/s +▆█"));
+  EXPECT_THAT(text,
+              testing::ContainsRegex("dp +AllReduce +4.00 /s +4.19 MB/s +5.00 ms +367 MB/s +▆█"));
 }
 
 TEST_F(TopScreenTest, SaysWhatStandsOutByName) {
   const std::string text = TopScreen(node_, history_, {});
+  EXPECT_THAT(
+      text,
+      testing::HasSubstr(
+          "rank 3 of dp (pid 103) is late: the last to enter 100 % of operations, by 10.00 ms"));
   EXPECT_THAT(text,
-              testing::HasSubstr("rank 3 of dp (pid 103) is late: the last to enter 100 % of operations, by 10.00 ms"));
-  EXPECT_THAT(text, testing::HasSubstr("rank 2 of dp (pid 102) has been in AllReduce #9 for 45.0 s"));
+              testing::HasSubstr("rank 2 of dp (pid 102) has been in AllReduce #9 for 45.0 s"));
 }
 
 TEST_F(TopScreenTest, SortsTheRanks) {
@@ -96,7 +105,8 @@ TEST_F(TopScreenTest, FitsEverySizeOfScreen) {
       const std::vector<std::string> lines = Screen({.columns = columns, .rows = rows});
       EXPECT_LE(lines.size(), std::max<size_t>(rows, 2));
       for (const std::string& line : lines) {
-        EXPECT_LE(std::ranges::count_if(line, [](char c) { return (c & 0xC0) != 0x80; }), columns) << line;
+        EXPECT_LE(std::ranges::count_if(line, [](char c) { return (c & 0xC0) != 0x80; }), columns)
+            << line;
       }
     }
   }
@@ -104,8 +114,8 @@ TEST_F(TopScreenTest, FitsEverySizeOfScreen) {
 
 TEST_F(TopScreenTest, ScrollsBelowTheHead) {
   const std::vector<std::string> lines = Screen({.columns = 120, .rows = 40, .first_rank = 3});
-  const auto head =
-      std::ranges::find_if(lines, [](const std::string& line) { return line.find(" RANK ") != std::string::npos; });
+  const auto head = std::ranges::find_if(
+      lines, [](const std::string& line) { return line.find(" RANK ") != std::string::npos; });
   ASSERT_NE(head, lines.end());
   EXPECT_THAT(*(head + 1), testing::ContainsRegex("^dp +3 "));
 }
@@ -117,7 +127,9 @@ TEST_F(TopScreenTest, NamesHoldNoControlSequences) {
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("\x1b")));
 }
 
-TEST(TopScreenOfNothingTest, IsTwoHeads) { EXPECT_THAT(TopScreen({}, {}, {}), testing::HasSubstr("0 processes")); }
+TEST(TopScreenOfNothingTest, IsTwoHeads) {
+  EXPECT_THAT(TopScreen({}, {}, {}), testing::HasSubstr("0 processes"));
+}
 
 }  // namespace
 }  // namespace nccl_exporter::exporter

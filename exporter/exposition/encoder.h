@@ -29,9 +29,10 @@ class OpenMetricsEncoder final : public Encoder {
   void Encode(const Exposition& exposition, std::string& out) const override;
 };
 
-// Protocol buffers, io.prometheus.client.MetricFamily (proto/metric_family.proto): the only format with native
-// histograms. Each message is preceded by its length. A histogram that has a native scale carries the native part and
-// the classic one. Counters and histograms carry the time since which they count.
+// Protocol buffers, io.prometheus.client.MetricFamily (proto/metric_family.proto): the only format
+// with native histograms. Each message is preceded by its length. A histogram that has a native
+// scale carries the native part and the classic one. Counters and histograms carry the time since
+// which they count.
 class ProtobufEncoder final : public Encoder {
  public:
   void Encode(const Exposition& exposition, std::string& out) const override;

@@ -28,8 +28,9 @@ std::string Number(double value) {
 }
 
 Exposition OneHistogram(std::span<const uint64_t> counts) {
-  Exposition exposition = OneFamily("h_seconds", MetricType::kHistogram, "seconds",
-                                    {.group_labels = 1, .variable_labels = 2, .value = 7.5, .counts = counts});
+  Exposition exposition =
+      OneFamily("h_seconds", MetricType::kHistogram, "seconds",
+                {.group_labels = 1, .variable_labels = 2, .value = 7.5, .counts = counts});
   exposition.families[0].scale = {.native = {}, .bounds = {0.5, 1, 134217728}, .ends = {1, 3, 4}};
   return exposition;
 }
@@ -42,7 +43,8 @@ TEST(NumberTextTest, WholeNumbersHaveNeitherPointNorExponent) {
 }
 
 TEST(NumberTextTest, OtherNumbersReadBackExactly) {
-  for (const double value : {0.1, 1.0 / 3, 1e-300, 1.7976931348623157e308, 9007199254740992.0, 1763673600.1234567}) {
+  for (const double value :
+       {0.1, 1.0 / 3, 1e-300, 1.7976931348623157e308, 9007199254740992.0, 1763673600.1234567}) {
     EXPECT_EQ(std::stod(Number(value)), value) << Number(value);
   }
 }
@@ -54,7 +56,8 @@ TEST(NumberTextTest, NonFiniteNumbersAreSpelledAsPrometheusReadsThem) {
 }
 
 TEST(NumberTextTest, AnyNumberFitsItsRoom) {
-  for (const double value : {-1.7976931348623157e308, -2.2250738585072014e-308, -1234567890.1234567}) {
+  for (const double value :
+       {-1.7976931348623157e308, -2.2250738585072014e-308, -1234567890.1234567}) {
     EXPECT_LE(Number(value).size(), kNumberTextBytes);
   }
 }
@@ -80,15 +83,18 @@ TEST(NumberTextTest, CanonicalBoundsShowThatTheyAreFloats) {
 }
 
 TEST(TextEncoderTest, NamesACounterWithItsSuffix) {
-  const Exposition exposition = OneFamily("c_bytes_total", MetricType::kCounter, "bytes",
-                                          {.group_labels = 1, .variable_labels = 2, .value = 3, .counts = {}});
+  const Exposition exposition =
+      OneFamily("c_bytes_total", MetricType::kCounter, "bytes",
+                {.group_labels = 1, .variable_labels = 2, .value = 3, .counts = {}});
   EXPECT_EQ(Encoded(TextEncoder(), exposition),
-            "# HELP c_bytes_total Help.\n# TYPE c_bytes_total counter\nc_bytes_total{a=\"1\",b=\"2\",own=\"x\"} 3\n");
+            "# HELP c_bytes_total Help.\n# TYPE c_bytes_total "
+            "counter\nc_bytes_total{a=\"1\",b=\"2\",own=\"x\"} 3\n");
 }
 
 TEST(OpenMetricsEncoderTest, NamesACounterWithoutItsSuffixAndTellsTheUnit) {
-  const Exposition exposition = OneFamily("c_bytes_total", MetricType::kCounter, "bytes",
-                                          {.group_labels = 1, .variable_labels = 2, .value = 3, .counts = {}});
+  const Exposition exposition =
+      OneFamily("c_bytes_total", MetricType::kCounter, "bytes",
+                {.group_labels = 1, .variable_labels = 2, .value = 3, .counts = {}});
   EXPECT_EQ(Encoded(OpenMetricsEncoder(), exposition),
             "# TYPE c_bytes counter\n# UNIT c_bytes bytes\n# HELP c_bytes Help.\n"
             "c_bytes_total{a=\"1\",b=\"2\",own=\"x\"} 3\n# EOF\n");
@@ -100,16 +106,19 @@ TEST(OpenMetricsEncoderTest, TellsNoUnitThatTheNameDoesNotEndIn) {
 }
 
 TEST(TextEncoderTest, ServesAnInfoMetricAsGauge) {
-  const Exposition exposition = OneFamily("i_info", MetricType::kInfo, "",
-                                          {.group_labels = 1, .variable_labels = kNoLabels, .value = 1, .counts = {}});
+  const Exposition exposition =
+      OneFamily("i_info", MetricType::kInfo, "",
+                {.group_labels = 1, .variable_labels = kNoLabels, .value = 1, .counts = {}});
   EXPECT_EQ(Encoded(TextEncoder(), exposition),
             "# HELP i_info Help.\n# TYPE i_info gauge\ni_info{a=\"1\",b=\"2\"} 1\n");
 }
 
 TEST(OpenMetricsEncoderTest, ServesAnInfoMetricAsInfo) {
-  const Exposition exposition = OneFamily("i_info", MetricType::kInfo, "",
-                                          {.group_labels = kNoLabels, .variable_labels = 2, .value = 1, .counts = {}});
-  EXPECT_EQ(Encoded(OpenMetricsEncoder(), exposition), "# TYPE i info\n# HELP i Help.\ni_info{own=\"x\"} 1\n# EOF\n");
+  const Exposition exposition =
+      OneFamily("i_info", MetricType::kInfo, "",
+                {.group_labels = kNoLabels, .variable_labels = 2, .value = 1, .counts = {}});
+  EXPECT_EQ(Encoded(OpenMetricsEncoder(), exposition),
+            "# TYPE i info\n# HELP i Help.\ni_info{own=\"x\"} 1\n# EOF\n");
 }
 
 TEST(TextEncoderTest, CumulatesAHistogram) {
@@ -134,16 +143,19 @@ TEST(OpenMetricsEncoderTest, SpellsBoundsCanonically) {
 TEST(TextEncoderTest, WritesAHistogramWithoutLabels) {
   constexpr std::array<uint64_t, 6> kCounts{};
   Exposition exposition = OneHistogram(kCounts);
-  exposition.families[0].series[0].group_labels = exposition.families[0].series[0].variable_labels = kNoLabels;
+  exposition.families[0].series[0].group_labels = exposition.families[0].series[0].variable_labels =
+      kNoLabels;
   const std::string text = Encoded(TextEncoder(), exposition);
   EXPECT_NE(text.find("\nh_seconds_bucket{le=\"0.5\"} 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\nh_seconds_sum 7.5\nh_seconds_count 0\n"), std::string::npos) << text;
 }
 
 TEST(TextEncoderTest, EscapesLabelValuesAndHelp) {
-  Exposition exposition = OneFamily("g", MetricType::kGauge, "",
-                                    {.group_labels = 1, .variable_labels = kNoLabels, .value = 1, .counts = {}});
-  exposition.labels[1] = std::make_shared<const LabelSet>(Labels{{"a", "back\\slash \"quote\" line\nfeed"}});
+  Exposition exposition =
+      OneFamily("g", MetricType::kGauge, "",
+                {.group_labels = 1, .variable_labels = kNoLabels, .value = 1, .counts = {}});
+  exposition.labels[1] =
+      std::make_shared<const LabelSet>(Labels{{"a", "back\\slash \"quote\" line\nfeed"}});
   exposition.families[0].help = "back\\slash \"quote\" line\nfeed";
   EXPECT_EQ(Encoded(TextEncoder(), exposition),
             "# HELP g back\\\\slash \"quote\" line\\nfeed\n# TYPE g gauge\n"
@@ -153,7 +165,8 @@ TEST(TextEncoderTest, EscapesLabelValuesAndHelp) {
 TEST(OpenMetricsEncoderTest, EscapesQuotesInHelpToo) {
   Exposition exposition = OneFamily("g", MetricType::kGauge, "", {});
   exposition.families[0].help = "a \"quote\"";
-  EXPECT_EQ(Encoded(OpenMetricsEncoder(), exposition), "# TYPE g gauge\n# HELP g a \\\"quote\\\"\ng 0\n# EOF\n");
+  EXPECT_EQ(Encoded(OpenMetricsEncoder(), exposition),
+            "# TYPE g gauge\n# HELP g a \\\"quote\\\"\ng 0\n# EOF\n");
 }
 
 TEST(EncodersTest, LeaveFamiliesWithoutSeriesOut) {
@@ -163,7 +176,8 @@ TEST(EncodersTest, LeaveFamiliesWithoutSeriesOut) {
 
 TEST(MetricFamilyTest, ClassicBoundsAreNativeBounds) {
   const Exposition exposition = ExpositionOfCatalogue();
-  const HistogramScale& scale = exposition.families[static_cast<size_t>(Metric::kCollectiveDuration)].scale;
+  const HistogramScale& scale =
+      exposition.families[static_cast<size_t>(Metric::kCollectiveDuration)].scale;
   ASSERT_TRUE(scale.native.has_value());
   EXPECT_EQ(scale.native->schema, 3);
   EXPECT_EQ(scale.native->first_bound, -160);

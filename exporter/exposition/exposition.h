@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exposition, one scrape as plain data: families, series and shared label sets. One thread builds it, then encoders on
-// any threads read it.
+// Exposition, one scrape as plain data: families, series and shared label sets. One thread builds
+// it, then encoders on any threads read it.
 #pragma once
 
 #include <compare>
@@ -26,7 +26,8 @@ struct Label {
 };
 using Labels = std::vector<Label>;
 
-// Labels and their renderings. Thousands of series and many scrapes share one set, so it is rendered once.
+// Labels and their renderings. Thousands of series and many scrapes share one set, so it is
+// rendered once.
 // Immutable: any thread may read it.
 class LabelSet {
  public:
@@ -50,8 +51,8 @@ inline constexpr LabelsId kNoLabels = 0;
 
 // Where the counts of a histogram lie on the axis of values: the same for all series of a family.
 struct HistogramScale {
-  // counts[0] holds values up to bound `first_bound` of the schema, counts[i] native bucket first_bound + i, the last
-  // one values above all bounds.
+  // counts[0] holds values up to bound `first_bound` of the schema, counts[i] native bucket
+  // first_bound + i, the last one values above all bounds.
   struct Native {
     int schema = 0;
     int first_bound = 0;
@@ -67,7 +68,8 @@ struct Series {
   LabelsId variable_labels = kNoLabels;  // distinguish the series of one family within this group
   double value = 0;                      // of a histogram: the sum
   std::span<const uint64_t> counts;      // of a histogram: not cumulative, at full resolution
-  // Of a counter or a histogram: since when it counts, nanoseconds since the epoch. 0: since the daemon's start.
+  // Of a counter or a histogram: since when it counts, nanoseconds since the epoch. 0: since the
+  // daemon's start.
   int64_t created_realtime_ns = 0;
 };
 
@@ -88,26 +90,29 @@ struct Exposition {
   }
   LabelsId Add(Labels set) { return Add(std::make_shared<const LabelSet>(std::move(set))); }
 
-  std::vector<SharedLabels> labels{std::make_shared<const LabelSet>(Labels{})};  // labels[kNoLabels] is the empty set
-  std::vector<Family> families;                                                  // those without series are not served
+  std::vector<SharedLabels> labels{
+      std::make_shared<const LabelSet>(Labels{})};  // labels[kNoLabels] is the empty set
+  std::vector<Family> families;                     // those without series are not served
   std::vector<std::shared_ptr<const void>> owners;  // of the memory that Series::counts point to
-  int64_t created_realtime_ns = 0;                  // of series that have no time of their own; 0: unknown
+  int64_t created_realtime_ns = 0;  // of series that have no time of their own; 0: unknown
 };
 
 // Lines that a series becomes in a text format, and samples that Prometheus stores for it.
 inline size_t SamplesPerSeries(const Family& family) {
   constexpr size_t kInfinitySumAndCount = 3;
-  return family.type == MetricType::kHistogram ? family.scale.bounds.size() + kInfinitySumAndCount : 1;
+  return family.type == MetricType::kHistogram ? family.scale.bounds.size() + kInfinitySumAndCount
+                                               : 1;
 }
 
 // A family's name without the suffix _total or _info of its samples.
 std::string_view SampleFamilyName(const Family& family);
 
-// Whether a format with units may state this one. OpenMetrics requires that the family's name ends in it.
+// Whether a format with units may state this one. OpenMetrics requires that the family's name ends
+// in it.
 bool NameEndsInUnit(std::string_view name, std::string_view unit);
 
-// Appends `text` as both text formats write it in HELP lines and label values: with backslash and line feed escaped,
-// and double quotes too if `escape_quotes`.
+// Appends `text` as both text formats write it in HELP lines and label values: with backslash and
+// line feed escaped, and double quotes too if `escape_quotes`.
 void AppendEscaped(std::string_view text, bool escape_quotes, std::string& out);
 
 }  // namespace nccl_exporter::exporter

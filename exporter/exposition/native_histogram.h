@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NativeHistogram, the counts of a series as Prometheus has them: sparse buckets as spans and deltas. For one thread
-// per object.
+// NativeHistogram, the counts of a series as Prometheus has them: sparse buckets as spans and
+// deltas. For one thread per object.
 #pragma once
 
 #include <cmath>
@@ -13,8 +13,9 @@
 
 namespace nccl_exporter::exporter {
 
-// Maximum of buckets per histogram, as Prometheus' client libraries advise. A histogram that fills more is served at
-// half the resolution, or a quarter, and so on. Counts only grow, so a histogram never returns to the finer resolution.
+// Maximum of buckets per histogram, as Prometheus' client libraries advise. A histogram that fills
+// more is served at half the resolution, or a quarter, and so on. Counts only grow, so a histogram
+// never returns to the finer resolution.
 inline constexpr size_t kNativeBucketLimit = 160;
 
 // Maximum of empty buckets within a span. So many counts of 0 take fewer bytes than another span.
@@ -23,7 +24,8 @@ inline constexpr int kWidestGap = 2;
 // One object can be filled again and again: the vectors keep their memory.
 struct NativeHistogram {
   struct Span {
-    // Of the first span: the index of its first bucket. Of others: the number of empty buckets since the span before.
+    // Of the first span: the index of its first bucket. Of others: the number of empty buckets
+    // since the span before.
     int32_t offset = 0;
     uint32_t length = 0;
 
@@ -36,20 +38,21 @@ struct NativeHistogram {
   std::vector<Span> spans;
   std::vector<int64_t> deltas;  // the count of each bucket minus that of the bucket before
 
-  // The lowest count, of values up to the first bound, becomes the zero bucket with that bound as its threshold. The
-  // highest, of values above all bounds, becomes the bucket above the last bound: as with classic buckets, a quantile
-  // there means little more than the last bound. `counts` must have at least one element.
+  // The lowest count, of values up to the first bound, becomes the zero bucket with that bound as
+  // its threshold. The highest, of values above all bounds, becomes the bucket above the last
+  // bound: as with classic buckets, a quantile there means little more than the last bound.
+  // `counts` must have at least one element.
   void Set(const HistogramScale::Native& scale, std::span<const uint64_t> counts);
 
  private:
-  // The bucket that holds bucket `index` when the resolution is halved `halvings` times: the quotient rounded up,
-  // because buckets include their upper bound.
+  // The bucket that holds bucket `index` when the resolution is halved `halvings` times: the
+  // quotient rounded up, because buckets include their upper bound.
   static int MergedIndex(int index, int halvings) { return ((index - 1) >> halvings) + 1; }
 
   // Calls visit(index, count) for each bucket that is not empty, in order.
   template <typename Visit>
-  static void ForEachBucket(const HistogramScale::Native& scale, std::span<const uint64_t> counts, int halvings,
-                            Visit visit) {
+  static void ForEachBucket(const HistogramScale::Native& scale, std::span<const uint64_t> counts,
+                            int halvings, Visit visit) {
     int merged = 0;
     uint64_t sum = 0;
     for (size_t i = 1; i < counts.size(); ++i) {
@@ -71,7 +74,8 @@ struct NativeHistogram {
   uint64_t last_count_ = 0;
 };
 
-inline void NativeHistogram::Set(const HistogramScale::Native& scale, std::span<const uint64_t> counts) {
+inline void NativeHistogram::Set(const HistogramScale::Native& scale,
+                                 std::span<const uint64_t> counts) {
   spans.clear();
   deltas.clear();
   next_index_ = 0;
@@ -85,7 +89,8 @@ inline void NativeHistogram::Set(const HistogramScale::Native& scale, std::span<
     if (buckets <= kNativeBucketLimit) break;
   }
   schema = scale.schema - halvings;
-  ForEachBucket(scale, counts, halvings, [this](int index, uint64_t count) { AddBucket(index, count); });
+  ForEachBucket(scale, counts, halvings,
+                [this](int index, uint64_t count) { AddBucket(index, count); });
 }
 
 inline void NativeHistogram::AddBucket(int index, uint64_t count) {

@@ -22,7 +22,8 @@ using testing::IsEmpty;
 
 constexpr HistogramScale::Native kScale{.schema = 3, .first_bound = 10};
 
-NativeHistogram NativeOf(const std::vector<uint64_t>& counts, HistogramScale::Native scale = kScale) {
+NativeHistogram NativeOf(const std::vector<uint64_t>& counts,
+                         HistogramScale::Native scale = kScale) {
   NativeHistogram native;
   native.Set(scale, counts);
   return native;
@@ -59,8 +60,9 @@ TEST(NativeHistogramTest, ACoarserOneMergesWholeBuckets) {
   std::vector<uint64_t> counts(Buckets::kCount, 1);
   counts[0] = 5;
   for (int halvings = 2; halvings <= 3; ++halvings) {
-    const NativeHistogram native =
-        NativeOf(counts, {.schema = Buckets::kSchema, .first_bound = Buckets::kFirstBound, .halvings = halvings});
+    const NativeHistogram native = NativeOf(
+        counts,
+        {.schema = Buckets::kSchema, .first_bound = Buckets::kFirstBound, .halvings = halvings});
     EXPECT_EQ(native.schema, Buckets::kSchema - halvings);
     EXPECT_EQ(native.zero_count, 5u);
     const int width = 1 << halvings;
@@ -119,7 +121,8 @@ TEST(NativeHistogramTest, WhatAReaderFindsAreTheCounts) {
       counts[index] = more;
       if (index != 0) expected[BandwidthBuckets::kFirstBound + static_cast<int>(index)] = more;
     }
-    const NativeHistogram native = NativeOf(counts, {.schema = 3, .first_bound = BandwidthBuckets::kFirstBound});
+    const NativeHistogram native =
+        NativeOf(counts, {.schema = 3, .first_bound = BandwidthBuckets::kFirstBound});
     EXPECT_EQ(native.schema, 3);
     EXPECT_EQ(Decoded(native), expected);
   }
@@ -127,7 +130,8 @@ TEST(NativeHistogramTest, WhatAReaderFindsAreTheCounts) {
 
 TEST(NativeHistogramTest, TooManyBucketsAreServedAtHalfTheResolution) {
   const std::vector<uint64_t> counts(DurationBuckets::kCount, 3);
-  const NativeHistogram native = NativeOf(counts, {.schema = 3, .first_bound = DurationBuckets::kFirstBound});
+  const NativeHistogram native =
+      NativeOf(counts, {.schema = 3, .first_bound = DurationBuckets::kFirstBound});
   EXPECT_EQ(native.schema, 2);
   EXPECT_EQ(native.zero_count, 3u);
   EXPECT_EQ(native.zero_threshold, std::ldexp(1.0, -20)) << "still a bound of the coarser schema";
@@ -136,8 +140,9 @@ TEST(NativeHistogramTest, TooManyBucketsAreServedAtHalfTheResolution) {
   EXPECT_EQ(buckets.begin()->first, -79) << "2^(-80/4) to 2^(-79/4)";
   EXPECT_EQ(buckets.begin()->second, 6u);
   EXPECT_EQ(buckets.rbegin()->first, 41);
-  const uint64_t total = std::accumulate(buckets.begin(), buckets.end(), uint64_t{0},
-                                         [](uint64_t sum, const auto& bucket) { return sum + bucket.second; });
+  const uint64_t total =
+      std::accumulate(buckets.begin(), buckets.end(), uint64_t{0},
+                      [](uint64_t sum, const auto& bucket) { return sum + bucket.second; });
   EXPECT_EQ(total, 3u * (counts.size() - 1));
 }
 

@@ -13,7 +13,8 @@
 
 namespace nccl_exporter::exporter {
 
-// Room that any number takes: sign, 17 digits, point and exponent of a float64; 20 digits of a uint64.
+// Room that any number takes: sign, 17 digits, point and exponent of a float64; 20 digits of a
+// uint64.
 inline constexpr size_t kNumberTextBytes = 32;
 
 // Copies `text` to `out` and returns the end of the copy.
@@ -22,22 +23,24 @@ inline char* WriteText(char* out, std::string_view text) {
   return out + text.size();
 }
 
-// Writes the shortest text that reads back as `value` (whole numbers without point or exponent) at `out`, which has
-// room for kNumberTextBytes, and returns its end.
+// Writes the shortest text that reads back as `value` (whole numbers without point or exponent) at
+// `out`, which has room for kNumberTextBytes, and returns its end.
 inline char* WriteNumber(char* out, double value) {
-  // Whole numbers below 2^53 are exact in a float64. Printing them as integers is several times as fast.
+  // Whole numbers below 2^53 are exact in a float64. Printing them as integers is several times as
+  // fast.
   constexpr double kExactIntegers = 9007199254740992.0;
   if (std::abs(value) < kExactIntegers) {
     const int64_t whole = static_cast<int64_t>(value);
-    if (static_cast<double>(whole) == value) return std::to_chars(out, out + kNumberTextBytes, whole).ptr;
+    if (static_cast<double>(whole) == value)
+      return std::to_chars(out, out + kNumberTextBytes, whole).ptr;
   }
   if (std::isnan(value)) return WriteText(out, "NaN");
   if (std::isinf(value)) return WriteText(out, value > 0 ? "+Inf" : "-Inf");
   return std::to_chars(out, out + kNumberTextBytes, value).ptr;
 }
 
-// A bucket bound as a label value `le`, spelled as Go's %g does: Prometheus' exposition formats use this spelling, and
-// two spellings of one bound would be two series.
+// A bucket bound as a label value `le`, spelled as Go's %g does: Prometheus' exposition formats use
+// this spelling, and two spellings of one bound would be two series.
 inline std::string BoundText(double bound) {
   if (std::isinf(bound)) return bound > 0 ? "+Inf" : "-Inf";
   // Go's rule for the shortest form of %g.
@@ -50,7 +53,8 @@ inline std::string BoundText(double bound) {
   const size_t mark = scientific.rfind('e');
   const char* digits = text + mark + (scientific[mark + 1] == '+' ? 2 : 1);
   std::from_chars(digits, end, exponent);
-  if (exponent < kLeastFixedExponent || exponent >= kLeastScientificExponent) return std::string(scientific);
+  if (exponent < kLeastFixedExponent || exponent >= kLeastScientificExponent)
+    return std::string(scientific);
   end = std::to_chars(text, text + sizeof text, bound, std::chars_format::fixed).ptr;
   return std::string(text, end);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProtobufEncoder. It writes the innermost message first, because a message is preceded by its length.
+// ProtobufEncoder. It writes the innermost message first, because a message is preceded by its
+// length.
 #include <cstdint>
 #include <string>
 
@@ -52,7 +53,8 @@ uint64_t TypeNumber(MetricType type) {
 // Encodes one family after the other; the scratch strings keep their memory.
 class FamilyMessages {
  public:
-  FamilyMessages(const Exposition& exposition, std::string& out) : exposition_(exposition), out_(out) {}
+  FamilyMessages(const Exposition& exposition, std::string& out)
+      : exposition_(exposition), out_(out) {}
 
   void Append(const Family& family) {
     family_.clear();
@@ -63,7 +65,8 @@ class FamilyMessages {
       value_.clear();
       AppendMetric(series, AppendValue(family, series));
     }
-    if (NameEndsInUnit(SampleFamilyName(family), family.unit)) AppendBytes(kUnit, family.unit, family_);
+    if (NameEndsInUnit(SampleFamilyName(family), family.unit))
+      AppendBytes(kUnit, family.unit, family_);
     AppendVarint(family_.size(), out_);
     out_ += family_;
   }
@@ -100,8 +103,8 @@ class FamilyMessages {
 
   void AppendCreated(uint32_t field, const Series& series) {
     constexpr int64_t kNsPerSecond = 1000000000;
-    const int64_t created_ns =
-        series.created_realtime_ns != 0 ? series.created_realtime_ns : exposition_.created_realtime_ns;
+    const int64_t created_ns = series.created_realtime_ns != 0 ? series.created_realtime_ns
+                                                               : exposition_.created_realtime_ns;
     if (created_ns <= 0) return;
     part_.clear();
     AppendUint(kSeconds, static_cast<uint64_t>(created_ns / kNsPerSecond), part_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wire format of protocol buffers, as far as MetricFamily needs it. Each function appends one field. For any
-// thread.
+// The wire format of protocol buffers, as far as MetricFamily needs it. Each function appends one
+// field. For any thread.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,9 @@ inline void AppendVarint(uint64_t value, std::string& out) {
   out.append(bytes, size);
 }
 
-constexpr size_t VarintBytes(uint64_t value) { return (static_cast<size_t>(std::bit_width(value | 1)) + 6) / 7; }
+constexpr size_t VarintBytes(uint64_t value) {
+  return (static_cast<size_t>(std::bit_width(value | 1)) + 6) / 7;
+}
 
 // Negative numbers of small magnitude become small: 0, -1, 1, -2 are 0, 1, 2, 3.
 constexpr uint64_t ZigZag(int64_t value) {
@@ -41,7 +43,9 @@ inline void AppendUint(uint32_t field, uint64_t value, std::string& out) {
 }
 
 // sint32 and sint64.
-inline void AppendSint(uint32_t field, int64_t value, std::string& out) { AppendUint(field, ZigZag(value), out); }
+inline void AppendSint(uint32_t field, int64_t value, std::string& out) {
+  AppendUint(field, ZigZag(value), out);
+}
 
 // Little-endian, whatever the order of the host is.
 inline void AppendDouble(uint32_t field, double value, std::string& out) {

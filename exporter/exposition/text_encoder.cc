@@ -13,8 +13,9 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Grows `out` by at most `bytes`. `write` gets a pointer to them and returns the end of what it wrote. It must not
-// write more than `bytes`: nothing checks it, because a check per character would be most of the cost.
+// Grows `out` by at most `bytes`. `write` gets a pointer to them and returns the end of what it
+// wrote. It must not write more than `bytes`: nothing checks it, because a check per character
+// would be most of the cost.
 template <typename WriteFunction>
 void AppendWith(std::string& out, size_t bytes, WriteFunction write) {
   const size_t size = out.size();
@@ -24,8 +25,9 @@ void AppendWith(std::string& out, size_t bytes, WriteFunction write) {
   out.resize(static_cast<size_t>(end - out.data()));
 }
 
-// Sample lines, which both formats share except for the spelling of bucket bounds. This is the inner loop of a scrape:
-// a sample is a few copies (label sets are rendered before) and one number, and allocates nothing.
+// Sample lines, which both formats share except for the spelling of bucket bounds. This is the
+// inner loop of a scrape: a sample is a few copies (label sets are rendered before) and one number,
+// and allocates nothing.
 class SampleText {
  public:
   using SpellBound = std::string (*)(double bound);
@@ -41,8 +43,8 @@ class SampleText {
   std::string_view LabelsText(LabelsId id) const { return exposition_.labels[id]->text(); }
   std::string AllLabels(const Series& series) const;
   void AppendScalars(const Family& family, std::string& out) const;
-  void AppendHistogram(const Family& family, const Series& series, const std::vector<std::string>& bounds,
-                       std::string& out) const;
+  void AppendHistogram(const Family& family, const Series& series,
+                       const std::vector<std::string>& bounds, std::string& out) const;
 
   const Exposition& exposition_;
   SpellBound spell_bound_;
@@ -60,7 +62,8 @@ void SampleText::AppendScalars(const Family& family, std::string& out) const {
   for (const Series& series : family.series) {
     const std::string_view group = LabelsText(series.group_labels);
     const std::string_view variable = LabelsText(series.variable_labels);
-    const size_t bytes = family.name.size() + group.size() + variable.size() + kPunctuationBytes + kNumberTextBytes;
+    const size_t bytes =
+        family.name.size() + group.size() + variable.size() + kPunctuationBytes + kNumberTextBytes;
     AppendWith(out, bytes, [&](char* at) {
       at = WriteText(at, family.name);
       if (!group.empty() || !variable.empty()) {
@@ -85,21 +88,23 @@ std::string SampleText::AllLabels(const Series& series) const {
   return labels += variable;
 }
 
-void SampleText::AppendHistogram(const Family& family, const Series& series, const std::vector<std::string>& bounds,
-                                 std::string& out) const {
+void SampleText::AppendHistogram(const Family& family, const Series& series,
+                                 const std::vector<std::string>& bounds, std::string& out) const {
   const std::string labels = AllLabels(series);
-  const std::string bucket = family.name + "_bucket{" + labels + (labels.empty() ? "" : ",") + "le=\"";
+  const std::string bucket =
+      family.name + "_bucket{" + labels + (labels.empty() ? "" : ",") + "le=\"";
   const std::string tail = labels.empty() ? " " : '{' + labels + "} ";
   const auto append_bucket = [&](std::string_view bound, uint64_t count) {
     constexpr size_t kPunctuationBytes = 8;  // quote, brace, space and line feed are 4
-    AppendWith(out, bucket.size() + bound.size() + kPunctuationBytes + kNumberTextBytes, [&](char* at) {
-      at = WriteText(at, bucket);
-      at = WriteText(at, bound);
-      at = WriteText(at, "\"} ");
-      at = std::to_chars(at, at + kNumberTextBytes, count).ptr;
-      *at++ = '\n';
-      return at;
-    });
+    AppendWith(out, bucket.size() + bound.size() + kPunctuationBytes + kNumberTextBytes,
+               [&](char* at) {
+                 at = WriteText(at, bucket);
+                 at = WriteText(at, bound);
+                 at = WriteText(at, "\"} ");
+                 at = std::to_chars(at, at + kNumberTextBytes, count).ptr;
+                 *at++ = '\n';
+                 return at;
+               });
   };
   // Buckets of the text formats are cumulative, Series::counts are not.
   uint64_t count = 0;
@@ -112,7 +117,11 @@ void SampleText::AppendHistogram(const Family& family, const Series& series, con
   append_bucket("+Inf", count);
 
   char sum[kNumberTextBytes];
-  out.append(family.name).append("_sum").append(tail).append(sum, WriteNumber(sum, series.value)).append("\n");
+  out.append(family.name)
+      .append("_sum")
+      .append(tail)
+      .append(sum, WriteNumber(sum, series.value))
+      .append("\n");
   out.append(family.name).append("_count").append(tail).append(std::to_string(count)).append("\n");
 }
 
@@ -130,7 +139,9 @@ std::string_view TypeName(MetricType type) {
 }
 
 // OpenMetrics has one type more.
-std::string_view OpenMetricsTypeName(MetricType type) { return type == MetricType::kInfo ? "info" : TypeName(type); }
+std::string_view OpenMetricsTypeName(MetricType type) {
+  return type == MetricType::kInfo ? "info" : TypeName(type);
+}
 
 }  // namespace
 
@@ -140,7 +151,11 @@ void TextEncoder::Encode(const Exposition& exposition, std::string& out) const {
     if (family.series.empty()) continue;
     out.append("# HELP ").append(family.name).append(" ");
     AppendEscaped(family.help, false, out);
-    out.append("\n# TYPE ").append(family.name).append(" ").append(TypeName(family.type)).append("\n");
+    out.append("\n# TYPE ")
+        .append(family.name)
+        .append(" ")
+        .append(TypeName(family.type))
+        .append("\n");
     samples.Append(family, out);
   }
 }
@@ -150,7 +165,11 @@ void OpenMetricsEncoder::Encode(const Exposition& exposition, std::string& out) 
   for (const Family& family : exposition.families) {
     if (family.series.empty()) continue;
     const std::string_view name = SampleFamilyName(family);
-    out.append("# TYPE ").append(name).append(" ").append(OpenMetricsTypeName(family.type)).append("\n");
+    out.append("# TYPE ")
+        .append(name)
+        .append(" ")
+        .append(OpenMetricsTypeName(family.type))
+        .append("\n");
     if (NameEndsInUnit(name, family.unit)) {
       out.append("# UNIT ").append(name).append(" ").append(family.unit).append("\n");
     }

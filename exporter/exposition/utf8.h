@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of other processes, made valid UTF-8 or quoted: label values, logs and dumps. Pure functions, for any thread.
+// Text of other processes, made valid UTF-8 or quoted: label values, logs and dumps. Pure
+// functions, for any thread.
 #pragma once
 
 #include <algorithm>

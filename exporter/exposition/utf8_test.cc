@@ -16,8 +16,8 @@ std::string Quoted(std::string_view text) {
 }
 
 TEST(Utf8Test, KeepsWellFormedText) {
-  for (const std::string_view text :
-       {"", "plain", "z\xC3\xBCrich", "\xE2\x82\xAC", "\xF0\x9F\x9A\x80", "\xED\x9F\xBF", "\xF4\x8F\xBF\xBF"}) {
+  for (const std::string_view text : {"", "plain", "z\xC3\xBCrich", "\xE2\x82\xAC",
+                                      "\xF0\x9F\x9A\x80", "\xED\x9F\xBF", "\xF4\x8F\xBF\xBF"}) {
     EXPECT_EQ(ValidUtf8(text, kNoLimit), text);
   }
 }
@@ -26,9 +26,12 @@ TEST(Utf8Test, ReplacesEachByteThatIsNoPartOfACharacter) {
   const std::string replacement(kReplacementCharacter);
   EXPECT_EQ(ValidUtf8("a\xFFz", kNoLimit), "a" + replacement + "z");
   EXPECT_EQ(ValidUtf8("\xC0\x80", kNoLimit), replacement + replacement) << "overlong";
-  EXPECT_EQ(ValidUtf8("\xE0\x9F\xBF", kNoLimit), replacement + replacement + replacement) << "overlong";
-  EXPECT_EQ(ValidUtf8("\xED\xA0\x80", kNoLimit), replacement + replacement + replacement) << "surrogate";
-  EXPECT_EQ(ValidUtf8("\xF4\x90\x80\x80", kNoLimit).size(), 4 * replacement.size()) << "above U+10FFFF";
+  EXPECT_EQ(ValidUtf8("\xE0\x9F\xBF", kNoLimit), replacement + replacement + replacement)
+      << "overlong";
+  EXPECT_EQ(ValidUtf8("\xED\xA0\x80", kNoLimit), replacement + replacement + replacement)
+      << "surrogate";
+  EXPECT_EQ(ValidUtf8("\xF4\x90\x80\x80", kNoLimit).size(), 4 * replacement.size())
+      << "above U+10FFFF";
   EXPECT_EQ(ValidUtf8("\xE2\x82", kNoLimit), replacement + replacement) << "cut short";
   EXPECT_EQ(ValidUtf8(std::string_view("a\0b", 3), kNoLimit), "a" + replacement + "b") << "NUL";
 }

@@ -16,7 +16,8 @@ namespace {
 
 std::array<uint8_t, 32> RandomKey() {
   std::array<uint8_t, 32> key{};
-  if (gnutls_rnd(GNUTLS_RND_KEY, key.data(), key.size()) < 0) throw std::runtime_error("cannot get random numbers");
+  if (gnutls_rnd(GNUTLS_RND_KEY, key.data(), key.size()) < 0)
+    throw std::runtime_error("cannot get random numbers");
   return key;
 }
 
@@ -44,12 +45,14 @@ bool Matches(const std::string& password, const std::string& hash) {
 
 }  // namespace
 
-std::optional<std::pair<std::string, std::string>> ParseBasicAuthorization(std::string_view header) {
+std::optional<std::pair<std::string, std::string>> ParseBasicAuthorization(
+    std::string_view header) {
   constexpr std::string_view kScheme = "basic ";
-  const bool is_basic = header.size() > kScheme.size() &&
-                        std::equal(kScheme.begin(), kScheme.end(), header.begin(), [](char expected, char c) {
-                          return expected == std::tolower(static_cast<unsigned char>(c));
-                        });
+  const bool is_basic =
+      header.size() > kScheme.size() &&
+      std::equal(kScheme.begin(), kScheme.end(), header.begin(), [](char expected, char c) {
+        return expected == std::tolower(static_cast<unsigned char>(c));
+      });
   if (!is_basic) return std::nullopt;
   header.remove_prefix(std::min(header.find_first_not_of(' ', kScheme.size()), header.size()));
   const std::optional<std::string> text = DecodeBase64(std::string(header));
@@ -62,14 +65,17 @@ std::optional<std::pair<std::string, std::string>> ParseBasicAuthorization(std::
 
 BasicAuth::BasicAuth() : key_(RandomKey()) {}
 
-BasicAuth::Digest BasicAuth::DigestOf(std::string_view name, std::string_view password, std::string_view hash) const {
+BasicAuth::Digest BasicAuth::DigestOf(std::string_view name, std::string_view password,
+                                      std::string_view hash) const {
   std::string text(hash);
   text.append(1, '\0').append(name).append(1, '\0').append(password);
   Digest digest{};
-  const int status =
-      gnutls_hmac_fast(GNUTLS_MAC_SHA256, key_.data(), key_.size(), text.data(), text.size(), digest.data());
+  const int status = gnutls_hmac_fast(GNUTLS_MAC_SHA256, key_.data(), key_.size(), text.data(),
+                                      text.size(), digest.data());
   gnutls_memset(text.data(), 0, text.size());
-  if (status < 0) throw std::runtime_error("cannot compute the digest of a password");  // all digests would be alike
+  if (status < 0)
+    throw std::runtime_error(
+        "cannot compute the digest of a password");  // all digests would be alike
   return digest;
 }
 
@@ -84,7 +90,8 @@ BasicAuth::Verdict BasicAuth::Check(std::string_view header, const Users& users)
   if (exists) {
     const std::lock_guard lock(known_mutex_);
     const auto known = known_.find(name);
-    if (known != known_.end() && gnutls_memcmp(known->second.data(), digest.data(), digest.size()) == 0) {
+    if (known != known_.end() &&
+        gnutls_memcmp(known->second.data(), digest.data(), digest.size()) == 0) {
       return Verdict::kRight;
     }
   }

@@ -18,7 +18,8 @@ namespace nccl_exporter::exporter {
 // Name and password of an Authorization header, or nothing where it is no Basic one.
 std::optional<std::pair<std::string, std::string>> ParseBasicAuthorization(std::string_view header);
 
-// Checks take some 60 ms of CPU at the usual cost, one at a time. So many may wait for theirs; the next is refused.
+// Checks take some 60 ms of CPU at the usual cost, one at a time. So many may wait for theirs; the
+// next is refused.
 inline constexpr int kMaxWaitingChecks = 8;
 
 // Safe to use from any thread.
@@ -30,9 +31,10 @@ class BasicAuth {
 
   BasicAuth();
 
-  // What an Authorization header is worth. A password that was right is known again, by a keyed digest of one a user,
-  // for as long as the user's hash stays the same; every other one costs a whole check, also that of an unknown user,
-  // so that the time tells nothing about who exists. With users of several costs it tells the cost of a known one.
+  // What an Authorization header is worth. A password that was right is known again, by a keyed
+  // digest of one a user, for as long as the user's hash stays the same; every other one costs a
+  // whole check, also that of an unknown user, so that the time tells nothing about who exists.
+  // With users of several costs it tells the cost of a known one.
   Verdict Check(std::string_view header, const Users& users);
 
   // Whole checks so far.

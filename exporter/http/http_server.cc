@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP by libmicrohttpd: it accepts, reads requests and sends answers, in a thread for each connection.
+// HTTP by libmicrohttpd: it accepts, reads requests and sends answers, in a thread for each
+// connection.
 #include "exporter/http/http_server.h"
 
 #include <gnutls/abstract.h>
@@ -23,14 +24,17 @@ namespace {
 
 // An answer is handed over in parts of this size, and its time is looked at between them.
 constexpr size_t kPartBytes = 16384;
-// Of the thread of a connection: a TLS handshake takes the most, some 30 KB. Only what is touched is memory.
+// Of the thread of a connection: a TLS handshake takes the most, some 30 KB. Only what is touched
+// is memory.
 constexpr size_t kStackBytes = size_t{512} << 10;
 // How long a stop waits for answers in progress: well within the 30 s that Kubernetes gives.
 constexpr std::chrono::seconds kDrainLimit{5};
 // The library's own limit stands behind ours, for those that have given way and are about to go.
 constexpr unsigned kLibraryConnectionLimit = 2 * kConnectionLimit;
 
-HttpResponse Plain(int status, std::string body) { return {.status = status, .headers = {}, .body = std::move(body)}; }
+HttpResponse Plain(int status, std::string body) {
+  return {.status = status, .headers = {}, .body = std::move(body)};
+}
 
 HttpResponse Answer(const HttpHandler& handler, const HttpRequest& request) {
   try {
@@ -41,8 +45,9 @@ HttpResponse Answer(const HttpHandler& handler, const HttpRequest& request) {
   }
 }
 
-// What the library calls is called through its C frames, which no exception may cross: where memory is short, the
-// request or the connection is given up, and the daemon goes on. Logging does not throw.
+// What the library calls is called through its C frames, which no exception may cross: where memory
+// is short, the request or the connection is given up, and the daemon goes on. Logging does not
+// throw.
 template <typename Result, typename Call>
 Result WithoutExceptions(Result otherwise, Call call) noexcept {
   try {
@@ -63,7 +68,8 @@ struct RequestInProgress {
   bool is_given_up = false;  // for want of memory
 };
 
-// The headers that we know, joined by commas where there are several of a name, and the size of all of them.
+// The headers that we know, joined by commas where there are several of a name, and the size of all
+// of them.
 struct Headers {
   HttpRequest& request;
   size_t bytes = 0;
@@ -71,18 +77,20 @@ struct Headers {
 
   static MHD_Result Add(void* self, MHD_ValueKind, const char* name, const char* value) {
     auto& headers = *static_cast<Headers*>(self);
-    headers.are_complete &= WithoutExceptions(false, [&] { return headers.Take(name, value == nullptr ? "" : value); });
+    headers.are_complete &=
+        WithoutExceptions(false, [&] { return headers.Take(name, value == nullptr ? "" : value); });
     return headers.are_complete ? MHD_YES : MHD_NO;
   }
 
  private:
   bool Take(const char* name, std::string_view text) {
     bytes += std::strlen(name) + text.size();
-    const std::pair<const char*, std::string*> known[]{{"Accept", &request.accept},
-                                                       {"Accept-Encoding", &request.accept_encoding},
-                                                       {"X-Prometheus-Scrape-Timeout-Seconds", &request.scrape_timeout},
-                                                       {"If-None-Match", &request.if_none_match},
-                                                       {"Authorization", &request.authorization}};
+    const std::pair<const char*, std::string*> known[]{
+        {"Accept", &request.accept},
+        {"Accept-Encoding", &request.accept_encoding},
+        {"X-Prometheus-Scrape-Timeout-Seconds", &request.scrape_timeout},
+        {"If-None-Match", &request.if_none_match},
+        {"Authorization", &request.authorization}};
     for (const auto& [known_name, joined] : known) {
       if (strcasecmp(name, known_name) != 0) continue;
       if (!joined->empty()) *joined += ',';
@@ -118,14 +126,16 @@ void AddHeaders(MHD_Response* answer, const HttpResponse& response) {
   if (!has_no_sniff) MHD_add_response_header(answer, kNoSniff, "nosniff");
 }
 
-// Of MHD_OPTION_HTTPS_CERT_CALLBACK2, without which there is no TLS: sessions get their certificates by TlsContext.
-int NoCertificate(gnutls_session_t, const gnutls_cert_retr_st*, gnutls_pcert_st**, unsigned*, gnutls_ocsp_data_st**,
-                  unsigned*, gnutls_privkey_t*, unsigned*) {
+// Of MHD_OPTION_HTTPS_CERT_CALLBACK2, without which there is no TLS: sessions get their
+// certificates by TlsContext.
+int NoCertificate(gnutls_session_t, const gnutls_cert_retr_st*, gnutls_pcert_st**, unsigned*,
+                  gnutls_ocsp_data_st**, unsigned*, gnutls_privkey_t*, unsigned*) {
   return -1;
 }
 
 OpenConnection* ConnectionOf(MHD_Connection* connection) {
-  const MHD_ConnectionInfo* const place = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  const MHD_ConnectionInfo* const place =
+      MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
   return static_cast<OpenConnection*>(place->socket_context);
 }
 
@@ -160,13 +170,13 @@ class HttpServer::Service {
   }
 
  private:
-  // One for each socket. Without the library's time limit (MHD_OPTION_CONNECTION_TIMEOUT), which bounds the silence
-  // between two bytes, not a request or an answer as a whole.
+  // One for each socket. Without the library's time limit (MHD_OPTION_CONNECTION_TIMEOUT), which
+  // bounds the silence between two bytes, not a request or an answer as a whole.
   MHD_Daemon* StartAt(int socket) {
-    constexpr unsigned kFlags =
-        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL | MHD_USE_ITC;
-    return MHD_start_daemon(tls_ == nullptr ? kFlags : kFlags | MHD_USE_TLS, 0, OnAccept, this, OnRequest, this,
-                            MHD_OPTION_LISTEN_SOCKET, socket,                         //
+    constexpr unsigned kFlags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
+                                MHD_USE_POLL | MHD_USE_ITC;
+    return MHD_start_daemon(tls_ == nullptr ? kFlags : kFlags | MHD_USE_TLS, 0, OnAccept, this,
+                            OnRequest, this, MHD_OPTION_LISTEN_SOCKET, socket,        //
                             MHD_OPTION_NOTIFY_CONNECTION, OnConnection, this,         //
                             MHD_OPTION_URI_LOG_CALLBACK, OnRequestLine, this,         //
                             MHD_OPTION_NOTIFY_COMPLETED, OnCompleted, this,           //
@@ -174,16 +184,18 @@ class HttpServer::Service {
                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestBufferBytes,  //
                             MHD_OPTION_THREAD_STACK_SIZE, kStackBytes,                //
                             MHD_OPTION_STRICT_FOR_CLIENT, 1,                          //
-                            MHD_OPTION_HTTPS_CERT_CALLBACK2, &NoCertificate,          // ignored without TLS
+                            MHD_OPTION_HTTPS_CERT_CALLBACK2, &NoCertificate,  // ignored without TLS
                             MHD_OPTION_END);
   }
 
   static MHD_Result OnAccept(void* self, const sockaddr* address, socklen_t) {
-    return WithoutExceptions(
-        MHD_NO, [&] { return static_cast<Service*>(self)->open_.MakeRoom(HostText(address)) ? MHD_YES : MHD_NO; });
+    return WithoutExceptions(MHD_NO, [&] {
+      return static_cast<Service*>(self)->open_.MakeRoom(HostText(address)) ? MHD_YES : MHD_NO;
+    });
   }
 
-  static void OnConnection(void* self, MHD_Connection* connection, void** place, MHD_ConnectionNotificationCode what) {
+  static void OnConnection(void* self, MHD_Connection* connection, void** place,
+                           MHD_ConnectionNotificationCode what) {
     auto& service = *static_cast<Service*>(self);
     auto* open = static_cast<OpenConnection*>(*place);
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
@@ -195,13 +207,16 @@ class HttpServer::Service {
     }
   }
 
-  // The library does not let us refuse a connection that it has accepted: without its socket it ends by itself.
+  // The library does not let us refuse a connection that it has accepted: without its socket it
+  // ends by itself.
   static void Cut(MHD_Connection* connection) {
-    ::shutdown(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd, SHUT_RDWR);
+    ::shutdown(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
+               SHUT_RDWR);
   }
 
   OpenConnection& Add(MHD_Connection* connection) {
-    const int socket = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    const int socket =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     const sockaddr* const address =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
     std::shared_ptr<const void> terms;
@@ -217,34 +232,40 @@ class HttpServer::Service {
     return new (std::nothrow) RequestInProgress{.url_bytes = url == nullptr ? 0 : std::strlen(url)};
   }
 
-  // Called when the headers are in, for every part of a body that we have no use for, and at the end.
-  static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* path, const char* method, const char*,
-                              const char*, size_t* body_bytes, void** place) {
-    if (*place == nullptr || ConnectionOf(connection) == nullptr) return MHD_NO;  // no memory for it
+  // Called when the headers are in, for every part of a body that we have no use for, and at the
+  // end.
+  static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* path,
+                              const char* method, const char*, const char*, size_t* body_bytes,
+                              void** place) {
+    if (*place == nullptr || ConnectionOf(connection) == nullptr)
+      return MHD_NO;  // no memory for it
     auto& request = *static_cast<RequestInProgress*>(*place);
     const bool is_complete = request.is_announced && *body_bytes == 0;
     request.is_announced = true;
     *body_bytes = 0;
     if (!is_complete) return MHD_YES;
     auto& service = *static_cast<Service*>(self);
-    return WithoutExceptions(MHD_NO, [&] { return service.Serve(connection, path, method, request); });
+    return WithoutExceptions(MHD_NO,
+                             [&] { return service.Serve(connection, path, method, request); });
   }
 
-  MHD_Result Serve(MHD_Connection* connection, const char* path, std::string_view method, RequestInProgress& request) {
+  MHD_Result Serve(MHD_Connection* connection, const char* path, std::string_view method,
+                   RequestInProgress& request) {
     OpenConnection& open = *ConnectionOf(connection);
     if (!open_.BeginAnswer(open)) return MHD_NO;
     request.is_answered = true;
     std::unique_ptr<Body> body;
     try {
-      body = std::make_unique<Body>(Body{AnswerWithinLimits(connection, path, method, request), open});
+      body =
+          std::make_unique<Body>(Body{AnswerWithinLimits(connection, path, method, request), open});
     } catch (...) {
       request.is_given_up = true;
       throw;
     }
     const HttpResponse& response = body->response;
     open_.BeginSending(open);
-    MHD_Response* const answer =
-        MHD_create_response_from_callback(response.bytes().size(), kPartBytes, Body::Read, body.get(), Body::Free);
+    MHD_Response* const answer = MHD_create_response_from_callback(
+        response.bytes().size(), kPartBytes, Body::Read, body.get(), Body::Free);
     if (answer == nullptr) return MHD_NO;
     AddHeaders(answer, response);
     const auto status = static_cast<unsigned>(response.status);
@@ -254,12 +275,13 @@ class HttpServer::Service {
     return is_queued;
   }
 
-  HttpResponse AnswerWithinLimits(MHD_Connection* connection, const char* path, std::string_view method,
-                                  const RequestInProgress& in_progress) {
+  HttpResponse AnswerWithinLimits(MHD_Connection* connection, const char* path,
+                                  std::string_view method, const RequestInProgress& in_progress) {
     HttpRequest request{.path = path, .accept = {}, .accept_encoding = {}};
     Headers headers{request};
     MHD_get_connection_values(connection, MHD_HEADER_KIND, Headers::Add, &headers);
-    if (!headers.are_complete) throw std::bad_alloc();  // not answered as if it had come without them
+    if (!headers.are_complete)
+      throw std::bad_alloc();  // not answered as if it had come without them
     const bool is_url_too_long = in_progress.url_bytes > kUrlLimitBytes;
     if (is_url_too_long || headers.bytes > kHeadersLimitBytes) {
       on_refusal_(Refusal::kRequestTooLarge);
@@ -271,8 +293,10 @@ class HttpServer::Service {
     return response;
   }
 
-  // The end of every request that got as far as its request line, answered by us, by the library, or not at all.
-  static void OnCompleted(void* self, MHD_Connection* connection, void** place, MHD_RequestTerminationCode outcome) {
+  // The end of every request that got as far as its request line, answered by us, by the library,
+  // or not at all.
+  static void OnCompleted(void* self, MHD_Connection* connection, void** place,
+                          MHD_RequestTerminationCode outcome) {
     const std::unique_ptr<RequestInProgress> request(static_cast<RequestInProgress*>(*place));
     *place = nullptr;
     OpenConnections& open = static_cast<Service*>(self)->open_;
@@ -285,9 +309,11 @@ class HttpServer::Service {
                        MHD_Connection* connection, MHD_RequestTerminationCode outcome) {
     const bool is_taken = outcome == MHD_REQUEST_TERMINATED_COMPLETED_OK;
     if (request.is_answered) return open.EndAnswer(of, is_taken || request.is_given_up);
-    const MHD_ConnectionInfo* const status = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_HTTP_STATUS);
+    const MHD_ConnectionInfo* const status =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_HTTP_STATUS);
     const unsigned code = status == nullptr ? 0 : status->http_status;
-    const bool is_too_large = code == MHD_HTTP_URI_TOO_LONG || code == MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
+    const bool is_too_large =
+        code == MHD_HTTP_URI_TOO_LONG || code == MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
     open.EndUnanswered(of, is_too_large ? Refusal::kRequestTooLarge : Refusal::kUnreadableRequest);
   }
 

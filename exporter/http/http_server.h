@@ -16,9 +16,9 @@
 namespace nccl_exporter::exporter {
 
 struct HttpRequest {
-  std::string path;                 // decoded, without the query
-  std::string accept;               // several header lines joined by commas; empty where there is none
-  std::string accept_encoding;      // likewise
+  std::string path;             // decoded, without the query
+  std::string accept;           // several header lines joined by commas; empty where there is none
+  std::string accept_encoding;  // likewise
   std::string scrape_timeout = {};  // X-Prometheus-Scrape-Timeout-Seconds, likewise
   std::string if_none_match = {};   // likewise
   std::string authorization = {};   // likewise
@@ -30,7 +30,7 @@ struct HttpResponse {
   std::vector<std::pair<std::string, std::string>> headers;  // further ones
   std::string body;
   std::shared_ptr<const std::string> shared_body = nullptr;  // if set, sent in place of `body`
-  std::shared_ptr<const void> until_sent = nullptr;          // released when the answer is sent or given up
+  std::shared_ptr<const void> until_sent = nullptr;  // released when the answer is sent or given up
 
   std::string_view bytes() const { return shared_body ? *shared_body : body; }
 };
@@ -38,35 +38,35 @@ struct HttpResponse {
 // Called by several threads at a time, for GET and HEAD alike.
 using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 
-// A longer URL gets status 414, more headers 431: Prometheus sends some 500 bytes, browsers with their cookies a few
-// KiB.
+// A longer URL gets status 414, more headers 431: Prometheus sends some 500 bytes, browsers with
+// their cookies a few KiB.
 inline constexpr size_t kUrlLimitBytes = 2048;
 inline constexpr size_t kHeadersLimitBytes = 8192;
 
-// What a connection may take in memory for its request, half of it for what is not read yet. Where it does not do, the
-// library answers with 400, 414 or 431.
+// What a connection may take in memory for its request, half of it for what is not read yet. Where
+// it does not do, the library answers with 400, 414 or 431.
 inline constexpr size_t kRequestBufferBytes = 32768;
 
-// A client whose first request is not complete, TLS handshake included, or that takes nothing of its answer for so long
-// is cut off.
+// A client whose first request is not complete, TLS handshake included, or that takes nothing of
+// its answer for so long is cut off.
 inline constexpr std::chrono::seconds kIdleLimit{5};
 
-// One that has been answered may ask again within this time, by the same connection: scrapes each minute and more often
-// need one TLS handshake.
+// One that has been answered may ask again within this time, by the same connection: scrapes each
+// minute and more often need one TLS handshake.
 inline constexpr std::chrono::seconds kKeepAliveLimit{75};
 
 // A client must have taken its answer within this time, which is more than anyone's scrape timeout.
 inline constexpr std::chrono::seconds kAnswerLimit{60};
 
-// Connections of one address at a time: more than two Prometheus servers and some browsers behind one address need, and
-// well below the connections that there may be.
+// Connections of one address at a time: more than two Prometheus servers and some browsers behind
+// one address need, and well below the connections that there may be.
 inline constexpr int kConnectionsPerAddress = 24;
 
-// Connections at a time. Each has a thread, which sleeps while it waits for a request, a page or a client, and pages
-// are made by one other thread (page_builder.h), so that these cost memory only: some 40 KB each, 70 by TLS. Where
-// there are as many as may be, of an address or in all, whoever waits longest for a request gives way to the next; so
-// half requests, and connections that are kept for later ones, keep nobody out. The next one is closed where all are
-// being answered.
+// Connections at a time. Each has a thread, which sleeps while it waits for a request, a page or a
+// client, and pages are made by one other thread (page_builder.h), so that these cost memory only:
+// some 40 KB each, 70 by TLS. Where there are as many as may be, of an address or in all, whoever
+// waits longest for a request gives way to the next; so half requests, and connections that are
+// kept for later ones, keep nobody out. The next one is closed where all are being answered.
 inline constexpr int kConnectionLimit = 64;
 
 class TlsContext;
@@ -79,15 +79,16 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Binds all addresses (see ListeningSockets::Bind) and serves, by TLS if given one, which outlives this object. If
-  // one of them cannot be bound, serves none and returns what is wrong; else returns an empty string. At most one
-  // start.
+  // Binds all addresses (see ListeningSockets::Bind) and serves, by TLS if given one, which
+  // outlives this object. If one of them cannot be bound, serves none and returns what is wrong;
+  // else returns an empty string. At most one start.
   std::string Start(const std::vector<std::string>& addresses, TlsContext* tls = nullptr);
 
   // The same at the sockets that systemd passed.
   std::string StartAtPassedSockets(TlsContext* tls = nullptr);
 
-  // Returns once the requests in progress are answered, or cut off after some seconds, and the addresses are closed.
+  // Returns once the requests in progress are answered, or cut off after some seconds, and the
+  // addresses are closed.
   void Stop();
 
   // Where it listens, in the order of the addresses.

@@ -23,7 +23,8 @@ namespace {
 constexpr const char* kAnyPort = "127.0.0.1:0";
 
 HttpResponse Echo(const HttpRequest& request) {
-  return {.headers = {{"X-Test", "yes"}}, .body = request.path + '|' + request.accept + '|' + request.accept_encoding};
+  return {.headers = {{"X-Test", "yes"}},
+          .body = request.path + '|' + request.accept + '|' + request.accept_encoding};
 }
 
 class RunningServer {
@@ -42,13 +43,15 @@ class RunningServer {
 
 TEST(HttpServerTest, HandsPathAndHeadersToTheHandler) {
   const RunningServer server(Echo);
-  const HttpAnswer answer = Get(server.port(), "/a%20b?query=1", {"Accept: x", "Accept-Encoding: gzip"});
+  const HttpAnswer answer =
+      Get(server.port(), "/a%20b?query=1", {"Accept: x", "Accept-Encoding: gzip"});
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.body, "/a b|x|gzip");
   EXPECT_EQ(answer.headers.at("x-test"), "yes");
   EXPECT_EQ(answer.headers.at("content-type"), "text/plain; charset=utf-8");
   EXPECT_EQ(answer.headers.at("content-length"), std::to_string(answer.body.size()));
-  EXPECT_THAT(answer.headers.at("date"), testing::MatchesRegex("[A-Z][a-z]+, [0-9]+ [A-Z][a-z]+ [0-9]+ [0-9:]+ GMT"));
+  EXPECT_THAT(answer.headers.at("date"),
+              testing::MatchesRegex("[A-Z][a-z]+, [0-9]+ [A-Z][a-z]+ [0-9]+ [0-9:]+ GMT"));
 }
 
 // The library is C: what is thrown through its frames ends the process.
@@ -59,7 +62,8 @@ TEST(HttpServerTest, LivesOnWhereMemoryIsShortOutsideOfTheHandler) {
     throw std::bad_alloc();
   });
   EXPECT_NE(Get(server.port(), "/" + std::string(kUrlLimitBytes, 'x')).status, 200);
-  EXPECT_NE(Get(server.port(), "/", {"X-Long: " + std::string(kHeadersLimitBytes, 'x')}).status, 200);
+  EXPECT_NE(Get(server.port(), "/", {"X-Long: " + std::string(kHeadersLimitBytes, 'x')}).status,
+            200);
   EXPECT_EQ(refusals, 2);
   EXPECT_EQ(Get(server.port(), "/").status, 200);
 }
@@ -74,7 +78,8 @@ TEST(HttpServerTest, AnswersHeadWithTheSameHeadersAndNoBody) {
   const HttpAnswer head = Request(server.port(), "HEAD", "/metrics");
   EXPECT_EQ(head.status, 200);
   EXPECT_EQ(head.headers.at("content-length"), std::to_string(std::string("/metrics||").size()));
-  const std::string bytes = Exchange(server.port(), "HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  const std::string bytes =
+      Exchange(server.port(), "HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(bytes, testing::StartsWith("HTTP/1.1 200 "));
   EXPECT_THAT(bytes, testing::EndsWith("\r\n\r\n"));
 }
@@ -98,7 +103,8 @@ TEST(HttpServerTest, SurvivesWhatIsNoRequest) {
 }
 
 TEST(HttpServerTest, TurnsAnExceptionIntoStatus500) {
-  const RunningServer server([](const HttpRequest&) -> HttpResponse { throw std::runtime_error("out of luck"); });
+  const RunningServer server(
+      [](const HttpRequest&) -> HttpResponse { throw std::runtime_error("out of luck"); });
   const HttpAnswer answer = Get(server.port(), "/");
   EXPECT_EQ(answer.status, 500);
   EXPECT_EQ(answer.body, "Internal error: out of luck\n");
@@ -106,16 +112,19 @@ TEST(HttpServerTest, TurnsAnExceptionIntoStatus500) {
 
 TEST(HttpServerTest, CarriesBodiesOfManyMegabytes) {
   const std::string body(20 << 20, 'm');
-  const RunningServer server([&](const HttpRequest&) { return HttpResponse{.headers = {}, .body = body}; });
+  const RunningServer server(
+      [&](const HttpRequest&) { return HttpResponse{.headers = {}, .body = body}; });
   EXPECT_TRUE(Get(server.port(), "/").body == body);
 }
 
 TEST(HttpServerTest, SharedBodiesAreSentAndReleased) {
   const auto page = std::make_shared<const std::string>("shared");
   std::promise<void> released;
-  std::shared_ptr<const void> until_sent(&released, [](std::promise<void>* promise) { promise->set_value(); });
+  std::shared_ptr<const void> until_sent(&released,
+                                         [](std::promise<void>* promise) { promise->set_value(); });
   const RunningServer server([&](const HttpRequest&) {
-    return HttpResponse{.headers = {}, .body = "own", .shared_body = page, .until_sent = std::move(until_sent)};
+    return HttpResponse{
+        .headers = {}, .body = "own", .shared_body = page, .until_sent = std::move(until_sent)};
   });
   const HttpAnswer answer = Get(server.port(), "/");
   EXPECT_EQ(answer.body, "shared");
@@ -125,11 +134,13 @@ TEST(HttpServerTest, SharedBodiesAreSentAndReleased) {
 
 TEST(HttpServerTest, RefusesRequestsThatAreTooLarge) {
   std::array<std::atomic<int>, kRefusalCount> refused{};
-  const RunningServer server(Echo, [&](Refusal refusal) { ++refused[static_cast<size_t>(refusal)]; });
+  const RunningServer server(Echo,
+                             [&](Refusal refusal) { ++refused[static_cast<size_t>(refusal)]; });
   EXPECT_EQ(Get(server.port(), '/' + std::string(kUrlLimitBytes - 1, 'u')).status, 200);
   EXPECT_EQ(Get(server.port(), '/' + std::string(kUrlLimitBytes, 'u')).status, 414);
   EXPECT_EQ(Get(server.port(), "/?" + std::string(kUrlLimitBytes, 'u')).status, 414);
-  EXPECT_EQ(Get(server.port(), "/", {"X-Long: " + std::string(kHeadersLimitBytes, 'h')}).status, 431);
+  EXPECT_EQ(Get(server.port(), "/", {"X-Long: " + std::string(kHeadersLimitBytes, 'h')}).status,
+            431);
   EXPECT_EQ(refused[static_cast<size_t>(Refusal::kRequestTooLarge)], 3);
   EXPECT_EQ(refused[static_cast<size_t>(Refusal::kUnreadableRequest)], 0);
 }
@@ -137,7 +148,8 @@ TEST(HttpServerTest, RefusesRequestsThatAreTooLarge) {
 TEST(HttpServerTest, CountsWhatItCannotRead) {
   std::promise<Refusal> refused;
   const RunningServer server(Echo, [&](Refusal refusal) { refused.set_value(refusal); });
-  EXPECT_THAT(Exchange(server.port(), "GET / HTTP/1.1\r\nno header\r\n\r\n"), testing::StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(Exchange(server.port(), "GET / HTTP/1.1\r\nno header\r\n\r\n"),
+              testing::StartsWith("HTTP/1.1 400 "));
   EXPECT_EQ(refused.get_future().get(), Refusal::kUnreadableRequest);
 }
 
@@ -159,9 +171,10 @@ TEST(HttpServerTest, WhoSendsNothingIsNotRefused) {
 
 TEST(HttpServerTest, AnswersSeveralRequestsOfOneConnection) {
   const RunningServer server(Echo);
-  const std::string bytes = Exchange(server.port(),
-                                     "GET /1 HTTP/1.1\r\nHost: x\r\n\r\nHEAD /2 HTTP/1.1\r\nHost: x\r\n\r\n"
-                                     "GET /3 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  const std::string bytes =
+      Exchange(server.port(),
+               "GET /1 HTTP/1.1\r\nHost: x\r\n\r\nHEAD /2 HTTP/1.1\r\nHost: x\r\n\r\n"
+               "GET /3 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(bytes, testing::HasSubstr("/1||"));
   EXPECT_THAT(bytes, testing::Not(testing::HasSubstr("/2||")));
   EXPECT_THAT(bytes, testing::EndsWith("/3||"));
@@ -169,7 +182,8 @@ TEST(HttpServerTest, AnswersSeveralRequestsOfOneConnection) {
 
 TEST(HttpServerTest, ReadsABodyThatItHasNoUseFor) {
   const RunningServer server(Echo);
-  const std::string head = " / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n";
+  const std::string head =
+      " / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n";
   const std::string body(100000, 'b');
   EXPECT_THAT(Exchange(server.port(), "GET" + head + body), testing::EndsWith("/||"));
   EXPECT_THAT(Exchange(server.port(), "POST" + head + body), testing::StartsWith("HTTP/1.1 405 "));
@@ -197,7 +211,8 @@ TEST(HttpServerTest, RefusesTheConnectionsOfOneAddressThatAreTooMany) {
   for (std::future<HttpAnswer>& answer : answers) EXPECT_EQ(answer.get().body, "patient");
 }
 
-// Half requests of so many addresses that they take all connections: 127.0.0.1, 127.0.0.2 and so on are all ours.
+// Half requests of so many addresses that they take all connections: 127.0.0.1, 127.0.0.2 and so on
+// are all ours.
 class HalfRequests {
  public:
   explicit HalfRequests(int port) {
@@ -253,8 +268,9 @@ TEST(HttpServerTest, ServesIpv4AndIpv6AtOnce) {
 TEST(HttpServerTest, AClientThatTakesNothingDelaysNobody) {
   const std::string body(64 << 20, 'm');  // more than the socket buffers hold
   std::promise<Refusal> refused;
-  const RunningServer server([&](const HttpRequest&) { return HttpResponse{.headers = {}, .body = body}; },
-                             [&](Refusal refusal) { refused.set_value(refusal); });
+  const RunningServer server(
+      [&](const HttpRequest&) { return HttpResponse{.headers = {}, .body = body}; },
+      [&](Refusal refusal) { refused.set_value(refusal); });
   const int slow = Send(server.port(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_TRUE(Get(server.port(), "/").body == body);
   close(slow);
@@ -280,7 +296,8 @@ TEST(HttpServerTest, SaysThatAPortIsInUse) {
 
 TEST(HttpServerTest, SaysThatAHostIsUnknown) {
   HttpServer server(Echo);
-  EXPECT_THAT(server.Start({"no.such.host.invalid:0"}), testing::HasSubstr("no.such.host.invalid:0"));
+  EXPECT_THAT(server.Start({"no.such.host.invalid:0"}),
+              testing::HasSubstr("no.such.host.invalid:0"));
 }
 
 TEST(HttpServerTest, AnswersTheRequestsInProgressBeforeItStops) {
@@ -292,7 +309,8 @@ TEST(HttpServerTest, AnswersTheRequestsInProgressBeforeItStops) {
     return HttpResponse{.headers = {}, .body = "late"};
   });
   const int port = server.port();
-  std::future<HttpAnswer> answer = std::async(std::launch::async, [port] { return Get(port, "/"); });
+  std::future<HttpAnswer> answer =
+      std::async(std::launch::async, [port] { return Get(port, "/"); });
   started.wait();
   std::thread stopper([&] { server.Stop(); });
   may_end.count_down();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// getaddrinfo() and bind(), and the protocol of systemd's socket activation: three environment variables.
+// getaddrinfo() and bind(), and the protocol of systemd's socket activation: three environment
+// variables.
 #include "exporter/http/listening_sockets.h"
 
 #include <arpa/inet.h>
@@ -47,13 +48,16 @@ int PortOf(const SocketAddress& address) {
 
 // A listening socket, or -1 with the reason in errno.
 int Listen(const addrinfo& address) {
-  const int listener = socket(address.ai_family, address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int listener =
+      socket(address.ai_family, address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (listener < 0) return -1;
   constexpr int kOn = 1;
   constexpr int kOff = 0;
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof kOn);
-  if (address.ai_family == AF_INET6) setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &kOff, sizeof kOff);
-  if (bind(listener, address.ai_addr, address.ai_addrlen) == 0 && listen(listener, SOMAXCONN) == 0) return listener;
+  if (address.ai_family == AF_INET6)
+    setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &kOff, sizeof kOff);
+  if (bind(listener, address.ai_addr, address.ai_addrlen) == 0 && listen(listener, SOMAXCONN) == 0)
+    return listener;
   const int reason = errno;
   close(listener);
   errno = reason;
@@ -103,12 +107,14 @@ std::string ListeningSockets::BindOne(const std::string& address) {
   const std::string port = address.substr(colon + 1);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   addrinfo hints{};
-  hints.ai_family = host.empty() ? AF_INET6 : AF_UNSPEC;  // of all addresses: IPv6 sockets take IPv4 as well
+  hints.ai_family =
+      host.empty() ? AF_INET6 : AF_UNSPEC;  // of all addresses: IPv6 sockets take IPv4 as well
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   for (;; hints.ai_family = AF_INET) {
     addrinfo* found = nullptr;
-    const int failure = getaddrinfo(host.empty() ? nullptr : host.c_str(), port.c_str(), &hints, &found);
+    const int failure =
+        getaddrinfo(host.empty() ? nullptr : host.c_str(), port.c_str(), &hints, &found);
     const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, freeaddrinfo);
     if (failure != 0) return failure == EAI_SYSTEM ? ErrorText() : gai_strerror(failure);
     const int listener = Listen(*found);
@@ -125,10 +131,12 @@ std::string ListeningSockets::TakeFromSystemd() {
   unsetenv("LISTEN_PID");
   unsetenv("LISTEN_FDNAMES");
   if (!is_for_us || count < 1) return "systemd passed no sockets";
-  if (count > kMaxPassedSockets) return "systemd passed more than " + std::to_string(kMaxPassedSockets) + " sockets";
+  if (count > kMaxPassedSockets)
+    return "systemd passed more than " + std::to_string(kMaxPassedSockets) + " sockets";
   for (int passed = kFirstPassedSocket; passed < kFirstPassedSocket + count; ++passed) {
     sockets_.push_back(passed);
-    if (!Listens(passed)) return "file descriptor " + std::to_string(passed) + " is no listening stream socket";
+    if (!Listens(passed))
+      return "file descriptor " + std::to_string(passed) + " is no listening stream socket";
     fcntl(passed, F_SETFD, FD_CLOEXEC);
     fcntl(passed, F_SETFL, fcntl(passed, F_GETFL) | O_NONBLOCK);
   }
@@ -159,7 +167,8 @@ std::vector<std::string> ListeningSockets::names() const {
 std::string HostText(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = "";
   if (address->sa_family == AF_INET) {
-    return inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof text);
+    return inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text,
+                     sizeof text);
   }
   if (address->sa_family != AF_INET6) return "unix";
   const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;

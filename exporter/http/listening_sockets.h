@@ -17,18 +17,20 @@ class ListeningSockets {
   ListeningSockets(const ListeningSockets&) = delete;
   ListeningSockets& operator=(const ListeningSockets&) = delete;
 
-  // Binds all addresses: `host:port` with a name, an IPv4 address or an IPv6 address in brackets, `:port` for all
-  // addresses of the host, port 0 for any free one. If one of them cannot be bound, holds none and returns what is
-  // wrong; else returns an empty string.
+  // Binds all addresses: `host:port` with a name, an IPv4 address or an IPv6 address in brackets,
+  // `:port` for all addresses of the host, port 0 for any free one. If one of them cannot be bound,
+  // holds none and returns what is wrong; else returns an empty string.
   std::string Bind(const std::vector<std::string>& addresses);
 
-  // Takes over what systemd passed to this process ($LISTEN_FDS), and what it says about it out of the environment.
-  // Returns what is wrong, nothing passed for one, or an empty string. Before other threads begin.
+  // Takes over what systemd passed to this process ($LISTEN_FDS), and what it says about it out of
+  // the environment. Returns what is wrong, nothing passed for one, or an empty string. Before
+  // other threads begin.
   std::string TakeFromSystemd();
 
   const std::vector<int>& sockets() const { return sockets_; }
-  std::vector<int> ports() const;          // 0 for a Unix socket
-  std::vector<std::string> names() const;  // 127.0.0.1:9828, [::]:9828, or the path of a Unix socket
+  std::vector<int> ports() const;  // 0 for a Unix socket
+  std::vector<std::string> names()
+      const;  // 127.0.0.1:9828, [::]:9828, or the path of a Unix socket
   void Close();
 
  private:
@@ -37,7 +39,8 @@ class ListeningSockets {
   std::vector<int> sockets_;
 };
 
-// The address of a peer without its port, the same for IPv4 however it came in; "unix" for all peers of a Unix socket.
+// The address of a peer without its port, the same for IPv4 however it came in; "unix" for all
+// peers of a Unix socket.
 std::string HostText(const sockaddr* address);
 
 }  // namespace nccl_exporter::exporter

@@ -8,9 +8,13 @@
 
 namespace nccl_exporter::exporter {
 
-OpenConnection::OpenConnection(OpenConnections& all, int socket, std::string address, std::shared_ptr<const void> held,
-                               Clock::time_point deadline)
-    : all_(all), socket_(socket), address_(std::move(address)), held_(std::move(held)), deadline_(deadline) {}
+OpenConnection::OpenConnection(OpenConnections& all, int socket, std::string address,
+                               std::shared_ptr<const void> held, Clock::time_point deadline)
+    : all_(all),
+      socket_(socket),
+      address_(std::move(address)),
+      held_(std::move(held)),
+      deadline_(deadline) {}
 
 OpenConnections::OpenConnections(Limits limits, RefusalCounter on_refusal)
     : limits_(limits), on_refusal_(std::move(on_refusal)), watch_([this] { Watch(); }) {}
@@ -27,9 +31,12 @@ OpenConnections::~OpenConnections() {
 bool OpenConnections::MakeRoom(const std::string& address) {
   const std::lock_guard lock(mutex_);
   if (is_stopping_) return false;
-  const auto is_of_address = [&](const OpenConnection& connection) { return connection.address_ == address; };
+  const auto is_of_address = [&](const OpenConnection& connection) {
+    return connection.address_ == address;
+  };
   return MakeRoomAmong(is_of_address, limits_.of_one_address, Refusal::kConnectionsPerAddress) &&
-         MakeRoomAmong([](const OpenConnection&) { return true; }, limits_.all, Refusal::kConnectionLimit);
+         MakeRoomAmong([](const OpenConnection&) { return true; }, limits_.all,
+                       Refusal::kConnectionLimit);
 }
 
 template <typename IsOne>
@@ -52,10 +59,11 @@ bool OpenConnections::MakeRoomAmong(IsOne is_one, size_t limit, Refusal cause) {
   return true;
 }
 
-OpenConnection& OpenConnections::Add(int socket, std::string address, std::shared_ptr<const void> held) {
+OpenConnection& OpenConnections::Add(int socket, std::string address,
+                                     std::shared_ptr<const void> held) {
   const std::lock_guard lock(mutex_);
-  OpenConnection& connection =
-      open_.emplace_back(*this, socket, std::move(address), std::move(held), Clock::now() + limits_.request);
+  OpenConnection& connection = open_.emplace_back(*this, socket, std::move(address),
+                                                  std::move(held), Clock::now() + limits_.request);
   if (is_stopping_) Cut(connection);
   has_changed_.notify_all();
   return connection;
@@ -133,7 +141,8 @@ void OpenConnections::Stop(std::chrono::milliseconds limit) {
   for (OpenConnection& connection : open_) {
     if (!connection.is_answering_) Cut(connection);
   }
-  has_changed_.wait_for(lock, limit, [this] { return std::ranges::none_of(open_, &OpenConnection::is_answering_); });
+  has_changed_.wait_for(
+      lock, limit, [this] { return std::ranges::none_of(open_, &OpenConnection::is_answering_); });
   for (OpenConnection& connection : open_) Cut(connection);
 }
 

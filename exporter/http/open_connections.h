@@ -24,8 +24,8 @@ class OpenConnection {
  public:
   using Clock = std::chrono::steady_clock;
 
-  OpenConnection(OpenConnections& all, int socket, std::string address, std::shared_ptr<const void> held,
-                 Clock::time_point deadline);
+  OpenConnection(OpenConnections& all, int socket, std::string address,
+                 std::shared_ptr<const void> held, Clock::time_point deadline);
 
   OpenConnections& all() const { return all_; }
 
@@ -44,8 +44,8 @@ class OpenConnection {
   std::optional<Refusal> gave_way_;  // to another one: because of which limit
 };
 
-// Connections are cut by shutdown() of their sockets: whoever reads or writes finds them closed by their peer. Safe to
-// use from any thread; of one connection, one thread at a time.
+// Connections are cut by shutdown() of their sockets: whoever reads or writes finds them closed by
+// their peer. Safe to use from any thread; of one connection, one thread at a time.
 class OpenConnections {
  public:
   struct Limits {
@@ -62,20 +62,22 @@ class OpenConnections {
   OpenConnections(const OpenConnections&) = delete;
   OpenConnections& operator=(const OpenConnections&) = delete;
 
-  // Whether one more of that address may come. Where there are as many as may be, of the address or in all, whoever
-  // waits longest for a request gives way; where all are being answered, nobody does.
+  // Whether one more of that address may come. Where there are as many as may be, of the address or
+  // in all, whoever waits longest for a request gives way; where all are being answered, nobody
+  // does.
   bool MakeRoom(const std::string& address);
 
-  // One that came. The socket stays open until Remove(), which others own; `held` is kept until then.
+  // One that came. The socket stays open until Remove(), which others own; `held` is kept until
+  // then.
   OpenConnection& Add(int socket, std::string address, std::shared_ptr<const void> held = nullptr);
-  // A request is complete; false where the connection has been cut. Then the answer begins to be sent, goes on, and
-  // ends, taken by the peer or not.
+  // A request is complete; false where the connection has been cut. Then the answer begins to be
+  // sent, goes on, and ends, taken by the peer or not.
   bool BeginAnswer(OpenConnection& connection);
   void BeginSending(OpenConnection& connection);
   void OnSent(OpenConnection& connection);
   void EndAnswer(OpenConnection& connection, bool is_taken);
-  // A request ended without an answer of ours. It is counted as refused: by the limit for which its connection gave
-  // way, or else by `cause`.
+  // A request ended without an answer of ours. It is counted as refused: by the limit for which its
+  // connection gave way, or else by `cause`.
   void EndUnanswered(OpenConnection& connection, Refusal cause);
   void Remove(OpenConnection& connection);
 

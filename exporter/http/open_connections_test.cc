@@ -18,8 +18,12 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 
-constexpr OpenConnections::Limits kNoHurry{
-    .all = 3, .of_one_address = 2, .request = hours(1), .idle = hours(1), .part = hours(1), .answer = hours(1)};
+constexpr OpenConnections::Limits kNoHurry{.all = 3,
+                                           .of_one_address = 2,
+                                           .request = hours(1),
+                                           .idle = hours(1),
+                                           .part = hours(1),
+                                           .answer = hours(1)};
 
 // Two ends of a TCP connection.
 class Pair {
@@ -49,9 +53,11 @@ class Pair {
   int server() const { return server_; }
   // Returns when they are in.
   void Send(const std::string& bytes) const {
-    EXPECT_EQ(send(client_, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+    EXPECT_EQ(send(client_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
     std::string read(bytes.size(), '\0');
-    EXPECT_EQ(recv(server_, read.data(), read.size(), MSG_WAITALL), static_cast<ssize_t>(bytes.size()));
+    EXPECT_EQ(recv(server_, read.data(), read.size(), MSG_WAITALL),
+              static_cast<ssize_t>(bytes.size()));
   }
   // Whether it has been cut; waits for it.
   bool IsCut() const {
@@ -103,12 +109,14 @@ TEST_F(OpenConnectionsTest, AnswersDoNotGiveWay) {
   for (OpenConnection* const connection : connections) EXPECT_TRUE(open.BeginAnswer(*connection));
   EXPECT_FALSE(open.MakeRoom("1"));
   EXPECT_FALSE(open.MakeRoom("3"));
-  EXPECT_THAT(refused_, testing::ElementsAre(Refusal::kConnectionsPerAddress, Refusal::kConnectionLimit));
+  EXPECT_THAT(refused_,
+              testing::ElementsAre(Refusal::kConnectionsPerAddress, Refusal::kConnectionLimit));
   open.EndAnswer(*connections[2], true);
   EXPECT_TRUE(open.MakeRoom("3"));
   EXPECT_TRUE(c.IsCut());
   for (OpenConnection* const connection : connections) open.Remove(*connection);
-  EXPECT_THAT(refused_, testing::SizeIs(2)) << "one that was kept for a later request is no refusal";
+  EXPECT_THAT(refused_, testing::SizeIs(2))
+      << "one that was kept for a later request is no refusal";
 }
 
 TEST_F(OpenConnectionsTest, CutsARequestThatTakesTooLong) {

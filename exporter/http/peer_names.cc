@@ -23,12 +23,14 @@ std::vector<std::string> AlternativeNames(gnutls_x509_crt_t certificate) {
   for (unsigned i = 0;; ++i) {
     std::string name(kLongestName, '\0');
     size_t size = name.size();
-    const int type = gnutls_x509_crt_get_subject_alt_name(certificate, i, name.data(), &size, nullptr);
+    const int type =
+        gnutls_x509_crt_get_subject_alt_name(certificate, i, name.data(), &size, nullptr);
     if (type == GNUTLS_E_SHORT_MEMORY_BUFFER) continue;
     if (type < 0) return names;
     name.resize(size);
     if (type == GNUTLS_SAN_IPADDRESS) names.push_back(AddressText(name));
-    if (type == GNUTLS_SAN_DNSNAME || type == GNUTLS_SAN_RFC822NAME || type == GNUTLS_SAN_URI) names.push_back(name);
+    if (type == GNUTLS_SAN_DNSNAME || type == GNUTLS_SAN_RFC822NAME || type == GNUTLS_SAN_URI)
+      names.push_back(name);
   }
 }
 

@@ -9,7 +9,8 @@
 
 namespace nccl_exporter::exporter {
 
-// The subject alternative names of a certificate: DNS names, addresses, e-mail addresses and URIs, as text.
+// The subject alternative names of a certificate: DNS names, addresses, e-mail addresses and URIs,
+// as text.
 std::vector<std::string> AlternativeNames(gnutls_x509_crt_t certificate);
 
 }  // namespace nccl_exporter::exporter

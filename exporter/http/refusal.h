@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a request is not answered as it asks: the label values of nccl_exporter_requests_refused_total.
+// Why a request is not answered as it asks: the label values of
+// nccl_exporter_requests_refused_total.
 #pragma once
 
 #include <array>
@@ -29,16 +30,20 @@ inline constexpr CodeTable<Refusal> kRefusals{{
     {Refusal::kConcurrentScrapes, "concurrent_scrapes",
      "as many scrapes as may be answered at a time were being answered"},
     {Refusal::kConnectionsPerAddress, "connections_per_address",
-     "too many connections from one address: one was closed, or gave way before its request was complete"},
+     "too many connections from one address: one was closed, or gave way before its request was "
+     "complete"},
     {Refusal::kConnectionLimit, "connection_limit",
      "too many connections: one was closed, or gave way before its request was complete"},
-    {Refusal::kScrapeTimeout, "scrape_timeout", "no answer within what X-Prometheus-Scrape-Timeout-Seconds allows"},
+    {Refusal::kScrapeTimeout, "scrape_timeout",
+     "no answer within what X-Prometheus-Scrape-Timeout-Seconds allows"},
     {Refusal::kRequestTooLarge, "request_too_large", "address or headers longer than their limits"},
     {Refusal::kUnreadableRequest, "unreadable_request",
      "no HTTP behind its first line, or not complete within the idle limit"},
-    {Refusal::kSlowClient, "slow_client", "the client did not take the answer, or a part of it, in time"},
+    {Refusal::kSlowClient, "slow_client",
+     "the client did not take the answer, or a part of it, in time"},
     {Refusal::kUnauthorized, "unauthorized", "no password, or a wrong one"},
-    {Refusal::kPasswordChecks, "password_checks", "as many passwords as may wait to be checked were waiting"},
+    {Refusal::kPasswordChecks, "password_checks",
+     "as many passwords as may wait to be checked were waiting"},
 }};
 static_assert(IsInOrder(kRefusals));
 

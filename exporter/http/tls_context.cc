@@ -41,9 +41,11 @@ struct Freer {
     kFree(object);
   }
 };
-using Priorities = std::unique_ptr<std::remove_pointer_t<gnutls_priority_t>, Freer<gnutls_priority_deinit>>;
-using CertificateCredentials = std::unique_ptr<std::remove_pointer_t<gnutls_certificate_credentials_t>,
-                                    Freer<gnutls_certificate_free_credentials>>;
+using Priorities =
+    std::unique_ptr<std::remove_pointer_t<gnutls_priority_t>, Freer<gnutls_priority_deinit>>;
+using CertificateCredentials =
+    std::unique_ptr<std::remove_pointer_t<gnutls_certificate_credentials_t>,
+                    Freer<gnutls_certificate_free_credentials>>;
 
 void Require(int status, const std::string& what) {
   if (status < 0) throw std::runtime_error(what + ": " + gnutls_strerror(status));
@@ -56,11 +58,13 @@ std::string NameOf(const PemSource& source, const char* name) {
 // What a certificate is worth for one who presents it to us.
 bool IsGoodClient(gnutls_session_t session) {
   // GnuTLS takes purposes as text that it does not change.
-  gnutls_typed_vdata_st purpose{.type = GNUTLS_DT_KEY_PURPOSE_OID,
-                                .data = reinterpret_cast<unsigned char*>(const_cast<char*>(GNUTLS_KP_TLS_WWW_CLIENT)),
-                                .size = 0};
+  gnutls_typed_vdata_st purpose{
+      .type = GNUTLS_DT_KEY_PURPOSE_OID,
+      .data = reinterpret_cast<unsigned char*>(const_cast<char*>(GNUTLS_KP_TLS_WWW_CLIENT)),
+      .size = 0};
   unsigned faults = 0;
-  return gnutls_certificate_verify_peers(session, &purpose, 1, &faults) == GNUTLS_E_SUCCESS && faults == 0;
+  return gnutls_certificate_verify_peers(session, &purpose, 1, &faults) == GNUTLS_E_SUCCESS &&
+         faults == 0;
 }
 
 bool HasAllowedName(const gnutls_datum_t& der, const std::vector<std::string>& allowed) {
@@ -68,7 +72,8 @@ bool HasAllowedName(const gnutls_datum_t& der, const std::vector<std::string>& a
   gnutls_x509_crt_t certificate = nullptr;
   if (gnutls_x509_crt_init(&certificate) < 0) return false;
   std::vector<std::string> names;
-  if (gnutls_x509_crt_import(certificate, &der, GNUTLS_X509_FMT_DER) >= 0) names = AlternativeNames(certificate);
+  if (gnutls_x509_crt_import(certificate, &der, GNUTLS_X509_FMT_DER) >= 0)
+    names = AlternativeNames(certificate);
   gnutls_x509_crt_deinit(certificate);
   return std::ranges::find_first_of(names, allowed) != names.end();
 }
@@ -118,7 +123,8 @@ class TlsContext::Credentials {
     CheckCertificates(material.certificate, chain_name);
     const gnutls_datum_t chain = Datum(material.certificate);
     const gnutls_datum_t key = Datum(material.key);
-    const int status = gnutls_certificate_set_x509_key_mem(credentials_.get(), &chain, &key, GNUTLS_X509_FMT_PEM);
+    const int status =
+        gnutls_certificate_set_x509_key_mem(credentials_.get(), &chain, &key, GNUTLS_X509_FMT_PEM);
     if (status == GNUTLS_E_CERTIFICATE_KEY_MISMATCH) {
       throw std::runtime_error(key_name + " does not belong to " + chain_name);
     }
@@ -130,7 +136,9 @@ class TlsContext::Credentials {
     const std::string name = NameOf(config_.client_ca, "client_ca");
     CheckCertificates(pem, name);
     const gnutls_datum_t authorities = Datum(pem);
-    Require(gnutls_certificate_set_x509_trust_mem(credentials_.get(), &authorities, GNUTLS_X509_FMT_PEM), name);
+    Require(gnutls_certificate_set_x509_trust_mem(credentials_.get(), &authorities,
+                                                  GNUTLS_X509_FMT_PEM),
+            name);
   }
 
   // Every certificate in the text must be readable, and there must be one.
@@ -138,7 +146,8 @@ class TlsContext::Credentials {
     gnutls_x509_crt_t* list = nullptr;
     unsigned size = 0;
     const gnutls_datum_t text = Datum(pem);
-    Require(gnutls_x509_crt_list_import2(&list, &size, &text, GNUTLS_X509_FMT_PEM, 0), name + ": no certificates");
+    Require(gnutls_x509_crt_list_import2(&list, &size, &text, GNUTLS_X509_FMT_PEM, 0),
+            name + ": no certificates");
     for (unsigned i = 0; i < size; ++i) gnutls_x509_crt_deinit(list[i]);
     gnutls_free(list);
   }
@@ -160,7 +169,8 @@ TlsContext::TlsContext(TlsConfigSource source, std::string& error) : source_(std
 TlsContext::~TlsContext() = default;
 
 TlsContext::PemFiles TlsContext::Read(const TlsConfig& config) {
-  PemFiles material{.config = config, .certificate = {}, .key = {}, .client_ca = {}, .unreadable = {}};
+  PemFiles material{
+      .config = config, .certificate = {}, .key = {}, .client_ca = {}, .unreadable = {}};
   const auto read = [&](const PemSource& source) {
     std::string error;
     std::string text = ReadPem(source, error);
@@ -190,7 +200,8 @@ std::shared_ptr<const TlsContext::Credentials> TlsContext::Current() {
 std::shared_ptr<const void> TlsContext::Prepare(gnutls_session_t session) {
   std::shared_ptr<const Credentials> credentials = Current();
   credentials->Apply(session);
-  // The place for what a cache of sessions needs, which there is none of. The session's own pointer is the library's.
+  // The place for what a cache of sessions needs, which there is none of. The session's own pointer
+  // is the library's.
   gnutls_db_set_ptr(session, const_cast<Credentials*>(credentials.get()));
   gnutls_session_set_verify_function(session, Verify);
   return credentials;
@@ -199,12 +210,13 @@ std::shared_ptr<const void> TlsContext::Prepare(gnutls_session_t session) {
 // Called in a handshake when the client's certificate is in, or should be. 0 lets it in.
 int TlsContext::Verify(gnutls_session_t session) {
   const TlsConfig& config = static_cast<const Credentials*>(gnutls_db_get_ptr(session))->config();
-  const bool verifies =
-      config.client_auth == ClientAuth::kVerifyIfGiven || config.client_auth == ClientAuth::kRequireAndVerify;
+  const bool verifies = config.client_auth == ClientAuth::kVerifyIfGiven ||
+                        config.client_auth == ClientAuth::kRequireAndVerify;
   if (!verifies) return 0;
   unsigned size = 0;
   const gnutls_datum_t* const chain = gnutls_certificate_get_peers(session, &size);
-  if (chain == nullptr || size == 0) return config.client_auth == ClientAuth::kVerifyIfGiven ? 0 : -1;
+  if (chain == nullptr || size == 0)
+    return config.client_auth == ClientAuth::kVerifyIfGiven ? 0 : -1;
   return IsGoodClient(session) && HasAllowedName(chain[0], config.client_allowed_sans) ? 0 : -1;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS as the web configuration wants it, for every connection anew: certificates rotate without a restart.
+// TLS as the web configuration wants it, for every connection anew: certificates rotate without a
+// restart.
 #pragma once
 
 #include <gnutls/gnutls.h>
@@ -24,10 +25,11 @@ class TlsContext {
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
 
-  // Prepares a server's session before its handshake; the session may not outlive what is returned. Reads the files
-  // again, and goes on with what they hold; where that is unusable, a key that does not belong to its certificate for
-  // one, with what was usable last, and the log says so once. Sessions are not resumed: a client is as good as its
-  // certificate is now. Any thread; not after an error at the start.
+  // Prepares a server's session before its handshake; the session may not outlive what is returned.
+  // Reads the files again, and goes on with what they hold; where that is unusable, a key that does
+  // not belong to its certificate for one, with what was usable last, and the log says so once.
+  // Sessions are not resumed: a client is as good as its certificate is now. Any thread; not after
+  // an error at the start.
   std::shared_ptr<const void> Prepare(gnutls_session_t session);
 
  private:
@@ -39,9 +41,9 @@ class TlsContext {
   static int Verify(gnutls_session_t session);
 
   const TlsConfigSource source_;
-  std::mutex mutex_;                          // guards what follows
-  std::unique_ptr<const PemFiles> material_;  // that was tried last
-  std::shared_ptr<const Credentials> current_;      // that were usable last
+  std::mutex mutex_;                            // guards what follows
+  std::unique_ptr<const PemFiles> material_;    // that was tried last
+  std::shared_ptr<const Credentials> current_;  // that were usable last
 };
 
 }  // namespace nccl_exporter::exporter

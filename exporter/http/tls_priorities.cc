@@ -13,9 +13,11 @@ namespace nccl_exporter::exporter {
 namespace {
 
 std::string Versions(const TlsConfig& config) {
-  constexpr std::array<const char*, 4> kNames{":+VERS-TLS1.0", ":+VERS-TLS1.1", ":+VERS-TLS1.2", ":+VERS-TLS1.3"};
+  constexpr std::array<const char*, 4> kNames{":+VERS-TLS1.0", ":+VERS-TLS1.1", ":+VERS-TLS1.2",
+                                              ":+VERS-TLS1.3"};
   std::string text = ":-VERS-ALL";
-  for (int version = static_cast<int>(config.max_version); version >= static_cast<int>(config.min_version); --version) {
+  for (int version = static_cast<int>(config.max_version);
+       version >= static_cast<int>(config.min_version); --version) {
     text += kNames[static_cast<size_t>(version)];
   }
   return text;
@@ -30,7 +32,8 @@ std::string Groups(const std::vector<std::string>& curves, std::string& error) {
        {"X25519MLKEM768", ":+GROUP-X25519-MLKEM768"}}};
   std::string text = ":-GROUP-ALL";
   for (const std::string& curve : curves) {
-    const auto group = std::ranges::find(kGroups, curve, &std::pair<std::string_view, const char*>::first);
+    const auto group =
+        std::ranges::find(kGroups, curve, &std::pair<std::string_view, const char*>::first);
     if (group != kGroups.end()) {
       text += group->second;
     } else if (error.empty()) {

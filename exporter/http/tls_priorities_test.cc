@@ -34,7 +34,8 @@ TEST(TlsPrioritiesTest, AllowsTheVersionsFromTheHighestDown) {
 TEST(TlsPrioritiesTest, AllowsTheNamedCurvesInTheirOrder) {
   TlsConfig config;
   config.curves = {"X25519", "CurveP384"};
-  EXPECT_THAT(PrioritiesOf(config), testing::HasSubstr(":-GROUP-ALL:+GROUP-X25519:+GROUP-SECP384R1:"));
+  EXPECT_THAT(PrioritiesOf(config),
+              testing::HasSubstr(":-GROUP-ALL:+GROUP-X25519:+GROUP-SECP384R1:"));
 }
 
 TEST(TlsPrioritiesTest, SaysWhatItDoesNotKnow) {

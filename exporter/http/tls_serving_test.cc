@@ -26,19 +26,26 @@ class TlsServingTest : public testing::Test {
     config_.key.file = Path("server.key");
   }
 
-  static std::string Path(const std::string& name) { return std::getenv("TEST_TMPDIR") + ('/' + name); }
-  static void Write(const std::string& name, const std::string& text) { std::ofstream(Path(name)) << text; }
+  static std::string Path(const std::string& name) {
+    return std::getenv("TEST_TMPDIR") + ('/' + name);
+  }
+  static void Write(const std::string& name, const std::string& text) {
+    std::ofstream(Path(name)) << text;
+  }
   static void Use(const TestAuthority::Issued& issued) {
     Write("server.pem", issued.certificate);
     Write("server.key", issued.key);
   }
   // Somebody with a certificate of that authority.
-  static ClientTls Client(const TestAuthority& authority, const std::vector<std::string>& names = {"DNS:prometheus"},
+  static ClientTls Client(const TestAuthority& authority,
+                          const std::vector<std::string>& names = {"DNS:prometheus"},
                           TestAuthority::Use use = TestAuthority::Use::kAnything) {
     const TestAuthority::Issued issued = authority.Issue(names, use);
     Write("client.pem", issued.certificate);
     Write("client.key", issued.key);
-    return {.ca_file = Path("ca.pem"), .certificate_file = Path("client.pem"), .key_file = Path("client.key")};
+    return {.ca_file = Path("ca.pem"),
+            .certificate_file = Path("client.pem"),
+            .key_file = Path("client.key")};
   }
 
   void Start() {
@@ -53,13 +60,17 @@ class TlsServingTest : public testing::Test {
     EXPECT_EQ(error.find('\n'), std::string::npos);
     return error;
   }
-  int StatusFor(const ClientTls& client) const { return GetByTls(server_.ports()[0], "/", client).status; }
+  int StatusFor(const ClientTls& client) const {
+    return GetByTls(server_.ports()[0], "/", client).status;
+  }
 
   const TestAuthority authority_;
   const ClientTls anybody_{.ca_file = Path("ca.pem")};
   TlsConfig config_;
   std::unique_ptr<TlsContext> tls_;
-  HttpServer server_{[](const HttpRequest&) { return HttpResponse{.headers = {}, .body = std::string(1 << 20, 'p')}; }};
+  HttpServer server_{[](const HttpRequest&) {
+    return HttpResponse{.headers = {}, .body = std::string(1 << 20, 'p')};
+  }};
 };
 
 TEST_F(TlsServingTest, ServesWhoTrustsTheAuthority) {
@@ -131,7 +142,8 @@ TEST_F(TlsServingTest, WhoIsLetInRotatesToo) {
 TEST_F(TlsServingTest, LetsInClientsOfTheAllowedNamesOnly) {
   config_.client_auth = ClientAuth::kRequireAndVerify;
   config_.client_ca.file = Path("ca.pem");
-  config_.client_allowed_sans = {"prometheus", "10.1.2.3", "fd00::1", "spiffe://cluster/prometheus", "p@example.org"};
+  config_.client_allowed_sans = {"prometheus", "10.1.2.3", "fd00::1", "spiffe://cluster/prometheus",
+                                 "p@example.org"};
   Start();
   EXPECT_EQ(StatusFor(Client(authority_, {"DNS:other", "DNS:prometheus"})), 200);
   EXPECT_EQ(StatusFor(Client(authority_, {"IP:10.1.2.3"})), 200);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schema as tables of keys, each with what reads its value: a key that is in no table is an error.
+// The schema as tables of keys, each with what reads its value: a key that is in no table is an
+// error.
 #include "exporter/http/web_config.h"
 
 #include <yaml-cpp/yaml.h>
@@ -43,7 +44,8 @@ std::string Shown(std::string text) {
   return text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
 }
 
-void ReadMap(const YAML::Node& map, const std::string& where, std::span<const Key> keys, Reading& reading) {
+void ReadMap(const YAML::Node& map, const std::string& where, std::span<const Key> keys,
+             Reading& reading) {
   if (map.IsNull()) return;
   if (!map.IsMap()) throw ConfigError(map, where + " is not a map");
   std::vector<std::string> seen;
@@ -51,8 +53,10 @@ void ReadMap(const YAML::Node& map, const std::string& where, std::span<const Ke
     if (!entry.first.IsScalar()) throw ConfigError(map, "a key in " + where + " is not a string");
     const std::string name = entry.first.Scalar();
     const auto key = std::ranges::find(keys, name, &Key::name);
-    if (key == keys.end()) throw ConfigError(entry.first, "unknown key '" + Shown(name) + "' in " + where);
-    if (std::ranges::find(seen, name) != seen.end()) throw ConfigError(entry.first, "key '" + name + "' given twice");
+    if (key == keys.end())
+      throw ConfigError(entry.first, "unknown key '" + Shown(name) + "' in " + where);
+    if (std::ranges::find(seen, name) != seen.end())
+      throw ConfigError(entry.first, "key '" + name + "' given twice");
     seen.push_back(name);
     if (!entry.second.IsNull()) key->read(entry.second, reading);
   }
@@ -60,7 +64,8 @@ void ReadMap(const YAML::Node& map, const std::string& where, std::span<const Ke
 
 std::string Text(const YAML::Node& value) {
   if (!value.IsScalar()) throw ConfigError(value, "a string is expected");
-  if (value.Scalar().find('\0') != std::string::npos) throw ConfigError(value, "a string with a zero byte");
+  if (value.Scalar().find('\0') != std::string::npos)
+    throw ConfigError(value, "a string with a zero byte");
   return value.Scalar();
 }
 
@@ -78,7 +83,8 @@ std::vector<std::string> List(const YAML::Node& value) {
 }
 
 template <typename Value, size_t kSize>
-Value OneOf(const YAML::Node& value, const std::array<std::pair<std::string_view, Value>, kSize>& names) {
+Value OneOf(const YAML::Node& value,
+            const std::array<std::pair<std::string_view, Value>, kSize>& names) {
   const std::string text = Text(value);
   std::string choices;
   for (const auto& [name, meaning] : names) {
@@ -88,10 +94,11 @@ Value OneOf(const YAML::Node& value, const std::array<std::pair<std::string_view
   throw ConfigError(value, "'" + Shown(text) + "' is not one of " + choices);
 }
 
-constexpr std::array<std::pair<std::string_view, TlsVersion>, 4> kTlsVersions{{{"TLS10", TlsVersion::kTls10},
-                                                                               {"TLS11", TlsVersion::kTls11},
-                                                                               {"TLS12", TlsVersion::kTls12},
-                                                                               {"TLS13", TlsVersion::kTls13}}};
+constexpr std::array<std::pair<std::string_view, TlsVersion>, 4> kTlsVersions{
+    {{"TLS10", TlsVersion::kTls10},
+     {"TLS11", TlsVersion::kTls11},
+     {"TLS12", TlsVersion::kTls12},
+     {"TLS13", TlsVersion::kTls13}}};
 
 constexpr std::array<std::pair<std::string_view, ClientAuth>, 5> kClientAuths{
     {{"NoClientCert", ClientAuth::kNone},
@@ -109,7 +116,8 @@ std::string Path(const YAML::Node& value, const Reading& reading) {
 TlsConfig& Tls(Reading& reading) { return *reading.config.tls; }
 
 constexpr const char* kNoCipherSuites =
-    "cipher_suites is not supported: GnuTLS chooses, within min_version and max_version; remove the key";
+    "cipher_suites is not supported: GnuTLS chooses, within min_version and max_version; remove "
+    "the key";
 
 constexpr Key kTlsKeys[] = {
     {"cert_file", [](const YAML::Node& v, Reading& r) { Tls(r).certificate.file = Path(v, r); }},
@@ -118,10 +126,14 @@ constexpr Key kTlsKeys[] = {
     {"key", [](const YAML::Node& v, Reading& r) { Tls(r).key.inline_text = Text(v); }},
     {"client_ca_file", [](const YAML::Node& v, Reading& r) { Tls(r).client_ca.file = Path(v, r); }},
     {"client_ca", [](const YAML::Node& v, Reading& r) { Tls(r).client_ca.inline_text = Text(v); }},
-    {"client_auth_type", [](const YAML::Node& v, Reading& r) { Tls(r).client_auth = OneOf(v, kClientAuths); }},
-    {"client_allowed_sans", [](const YAML::Node& v, Reading& r) { Tls(r).client_allowed_sans = List(v); }},
-    {"min_version", [](const YAML::Node& v, Reading& r) { Tls(r).min_version = OneOf(v, kTlsVersions); }},
-    {"max_version", [](const YAML::Node& v, Reading& r) { Tls(r).max_version = OneOf(v, kTlsVersions); }},
+    {"client_auth_type",
+     [](const YAML::Node& v, Reading& r) { Tls(r).client_auth = OneOf(v, kClientAuths); }},
+    {"client_allowed_sans",
+     [](const YAML::Node& v, Reading& r) { Tls(r).client_allowed_sans = List(v); }},
+    {"min_version",
+     [](const YAML::Node& v, Reading& r) { Tls(r).min_version = OneOf(v, kTlsVersions); }},
+    {"max_version",
+     [](const YAML::Node& v, Reading& r) { Tls(r).max_version = OneOf(v, kTlsVersions); }},
     {"cipher_suites", [](const YAML::Node& v, Reading&) { throw ConfigError(v, kNoCipherSuites); }},
     {"curve_preferences", [](const YAML::Node& v, Reading& r) { Tls(r).curves = List(v); }},
     {"prefer_server_cipher_suites",
@@ -140,22 +152,27 @@ void ReadTls(const YAML::Node& value, Reading& reading) {
   CheckPem(value, tls.certificate, "cert");
   CheckPem(value, tls.key, "key");
   CheckPem(value, tls.client_ca, "client_ca");
-  if (!tls.certificate.is_given()) throw ConfigError(value, "tls_server_config has neither cert_file nor cert");
-  if (!tls.key.is_given()) throw ConfigError(value, "tls_server_config has neither key_file nor key");
-  const bool verifies =
-      tls.client_auth == ClientAuth::kVerifyIfGiven || tls.client_auth == ClientAuth::kRequireAndVerify;
+  if (!tls.certificate.is_given())
+    throw ConfigError(value, "tls_server_config has neither cert_file nor cert");
+  if (!tls.key.is_given())
+    throw ConfigError(value, "tls_server_config has neither key_file nor key");
+  const bool verifies = tls.client_auth == ClientAuth::kVerifyIfGiven ||
+                        tls.client_auth == ClientAuth::kRequireAndVerify;
   if (verifies != tls.client_ca.is_given()) {
     throw ConfigError(value, verifies ? "client_auth_type requires a client CA, and none is given"
                                       : "a client CA is given that client_auth_type does not use");
   }
   if (!verifies && !tls.client_allowed_sans.empty()) {
-    throw ConfigError(value, "client_allowed_sans has no effect if client certificates are not verified");
+    throw ConfigError(value,
+                      "client_allowed_sans has no effect if client certificates are not verified");
   }
-  if (tls.min_version > tls.max_version) throw ConfigError(value, "min_version is above max_version");
+  if (tls.min_version > tls.max_version)
+    throw ConfigError(value, "min_version is above max_version");
 }
 
-constexpr std::string_view kHeaders[] = {"Content-Security-Policy", "X-Frame-Options", "X-Content-Type-Options",
-                                         "X-XSS-Protection", "Strict-Transport-Security"};
+constexpr std::string_view kHeaders[] = {"Content-Security-Policy", "X-Frame-Options",
+                                         "X-Content-Type-Options", "X-XSS-Protection",
+                                         "Strict-Transport-Security"};
 
 void ReadHeaders(const YAML::Node& value, Reading& reading) {
   if (!value.IsMap()) throw ConfigError(value, "headers is not a map");
@@ -166,9 +183,11 @@ void ReadHeaders(const YAML::Node& value, Reading& reading) {
     }
     const std::string text = entry.second.IsNull() ? "" : Text(entry.second);
     const bool is_plain = std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
-    if (!is_plain) throw ConfigError(entry.second, "header '" + name + "' has a value that cannot be sent");
+    if (!is_plain)
+      throw ConfigError(entry.second, "header '" + name + "' has a value that cannot be sent");
     auto& headers = reading.config.headers;
-    if (std::ranges::find(headers, name, &std::pair<std::string, std::string>::first) != headers.end()) {
+    if (std::ranges::find(headers, name, &std::pair<std::string, std::string>::first) !=
+        headers.end()) {
       throw ConfigError(entry.first, "header '" + name + "' given twice");
     }
     if (!text.empty()) headers.emplace_back(name, text);
@@ -184,8 +203,9 @@ constexpr Key kHttpKeys[] = {
 bool IsBcrypt(std::string_view hash) {
   constexpr size_t kBytes = 60;
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (hash.size() != kBytes || !hash.starts_with("$2") || std::string_view("aby").find(hash[2]) == std::string::npos ||
-      hash[3] != '$' || !is_digit(hash[4]) || !is_digit(hash[5]) || hash[6] != '$') {
+  if (hash.size() != kBytes || !hash.starts_with("$2") ||
+      std::string_view("aby").find(hash[2]) == std::string::npos || hash[3] != '$' ||
+      !is_digit(hash[4]) || !is_digit(hash[5]) || hash[6] != '$') {
     return false;
   }
   return std::ranges::all_of(hash.substr(7), [&](char c) {
@@ -200,20 +220,25 @@ void ReadUsers(const YAML::Node& value, Reading& reading) {
     const std::string name = Text(entry.first);
     const std::string hash = entry.second.IsNull() ? "" : Text(entry.second);
     const std::string user = "user '" + Shown(name) + "'";
-    if (name.empty() || name.find(':') != std::string::npos) throw ConfigError(entry.first, user + ": no valid name");
-    if (!IsBcrypt(hash)) throw ConfigError(entry.second, user + ": the password is not hashed with bcrypt");
+    if (name.empty() || name.find(':') != std::string::npos)
+      throw ConfigError(entry.first, user + ": no valid name");
+    if (!IsBcrypt(hash))
+      throw ConfigError(entry.second, user + ": the password is not hashed with bcrypt");
     const int cost = (hash[4] - '0') * 10 + (hash[5] - '0');
     if (cost < kMinCost || cost > kMaxBcryptCost) {
-      throw ConfigError(entry.second, user + ": the cost of the hash is not between " + std::to_string(kMinCost) +
-                                          " and " + std::to_string(kMaxBcryptCost));
+      throw ConfigError(entry.second, user + ": the cost of the hash is not between " +
+                                          std::to_string(kMinCost) + " and " +
+                                          std::to_string(kMaxBcryptCost));
     }
-    if (!reading.config.users.emplace(name, hash).second) throw ConfigError(entry.first, user + " given twice");
+    if (!reading.config.users.emplace(name, hash).second)
+      throw ConfigError(entry.first, user + " given twice");
   }
 }
 
 constexpr Key kTopKeys[] = {
     {"tls_server_config", ReadTls},
-    {"http_server_config", [](const YAML::Node& v, Reading& r) { ReadMap(v, "http_server_config", kHttpKeys, r); }},
+    {"http_server_config",
+     [](const YAML::Node& v, Reading& r) { ReadMap(v, "http_server_config", kHttpKeys, r); }},
     {"basic_auth_users", ReadUsers},
 };
 
@@ -230,7 +255,8 @@ std::string Content(const std::string& path, std::string& error) {
   file.read(content.data(), static_cast<std::streamsize>(content.size()));
   content.resize(static_cast<size_t>(file.gcount()));
   if (file.bad()) error = path + ": cannot be read";
-  if (content.size() > kWebConfigLimitBytes) error = path + ": larger than " + std::to_string(kWebConfigLimitBytes);
+  if (content.size() > kWebConfigLimitBytes)
+    error = path + ": larger than " + std::to_string(kWebConfigLimitBytes);
   return error.empty() ? content : "";
 }
 
@@ -257,7 +283,8 @@ WebConfigText ReadWebConfigText(const std::string& path) {
 WebConfig ParseWebConfig(const WebConfigText& text, const std::string& path, std::string& error) {
   error = text.unreadable;
   if (!error.empty()) return {};
-  WebConfig config = ParseWebConfig(text.yaml, std::filesystem::path(path).parent_path().string(), error);
+  WebConfig config =
+      ParseWebConfig(text.yaml, std::filesystem::path(path).parent_path().string(), error);
   if (!error.empty()) error = path + ": " + error;
   return config;
 }

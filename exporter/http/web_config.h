@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --web.config.file says: TLS, passwords and headers, in the schema of the Prometheus exporter-toolkit.
+// What --web.config.file says: TLS, passwords and headers, in the schema of the Prometheus
+// exporter-toolkit.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@
 
 namespace nccl_exporter::exporter {
 
-// A longer file is refused: a page of YAML is what anyone needs, and inline certificates some KiB each.
+// A longer file is refused: a page of YAML is what anyone needs, and inline certificates some KiB
+// each.
 inline constexpr size_t kWebConfigLimitBytes = size_t{1} << 20;
 
 // One check at this cost takes 4 s: whoever asks for more locks everybody out.
@@ -49,11 +51,11 @@ struct TlsConfig {
 struct WebConfig {
   std::optional<TlsConfig> tls;
   std::vector<std::pair<std::string, std::string>> headers;  // of every answer
-  std::map<std::string, std::string> users;                  // name -> bcrypt hash; empty: nobody is asked
+  std::map<std::string, std::string> users;  // name -> bcrypt hash; empty: nobody is asked
 };
 
-// Reads a configuration. Relative paths in it are relative to `directory`. What is wrong stands in `error`, one line;
-// then the result means nothing. Files that it names are not looked at.
+// Reads a configuration. Relative paths in it are relative to `directory`. What is wrong stands in
+// `error`, one line; then the result means nothing. Files that it names are not looked at.
 WebConfig ParseWebConfig(std::string_view yaml, const std::string& directory, std::string& error);
 
 // A file as it was read.

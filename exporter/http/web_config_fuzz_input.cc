@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of a web configuration whatever a file says: it is wrong in one line, or safe to use.
+// What must hold of a web configuration whatever a file says: it is wrong in one line, or safe to
+// use.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,10 +20,11 @@ void Require(bool holds, const char* promise) {
 
 void CheckTls(const TlsConfig& tls) {
   Require(tls.certificate.is_given() && tls.key.is_given(), "TLS has a certificate and a key");
-  Require(tls.certificate.file.empty() || tls.certificate.inline_text.empty(), "a certificate has one source");
+  Require(tls.certificate.file.empty() || tls.certificate.inline_text.empty(),
+          "a certificate has one source");
   Require(tls.min_version <= tls.max_version, "there is a version to speak");
-  const bool verifies =
-      tls.client_auth == ClientAuth::kVerifyIfGiven || tls.client_auth == ClientAuth::kRequireAndVerify;
+  const bool verifies = tls.client_auth == ClientAuth::kVerifyIfGiven ||
+                        tls.client_auth == ClientAuth::kRequireAndVerify;
   Require(verifies == tls.client_ca.is_given(), "who is verified is verified against something");
   Require(verifies || tls.client_allowed_sans.empty(), "names are of verified clients");
 }

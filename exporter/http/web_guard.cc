@@ -10,7 +10,8 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-HttpResponse Plain(int status, std::string body, std::vector<std::pair<std::string, std::string>> headers) {
+HttpResponse Plain(int status, std::string body,
+                   std::vector<std::pair<std::string, std::string>> headers) {
   return {.status = status, .headers = std::move(headers), .body = std::move(body)};
 }
 
@@ -62,7 +63,8 @@ HttpResponse WebGuard::Unlocked(const HttpRequest& request, const WebConfig& con
       break;
   }
   on_refusal_(Refusal::kUnauthorized);
-  return Plain(401, "Unauthorized\n", {{"WWW-Authenticate", "Basic realm=\"nccl-exporter\", charset=\"UTF-8\""}});
+  return Plain(401, "Unauthorized\n",
+               {{"WWW-Authenticate", "Basic realm=\"nccl-exporter\", charset=\"UTF-8\""}});
 }
 
 }  // namespace nccl_exporter::exporter

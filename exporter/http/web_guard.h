@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The web configuration in force, and what it means for every request: who is let in, and which headers answers carry.
+// The web configuration in force, and what it means for every request: who is let in, and which
+// headers answers carry.
 #pragma once
 
 #include <memory>
@@ -19,8 +20,9 @@ class WebConfigFile {
   // Reads the file for the first time; what is wrong stands in `error`, one line.
   WebConfigFile(std::string path, std::string& error);
 
-  // What the file says now: it is read again at every call. Where it has become wrong, what it said before; the log
-  // says so once. Whether there is TLS stays as it was at first, since a port cannot change its protocol.
+  // What the file says now: it is read again at every call. Where it has become wrong, what it said
+  // before; the log says so once. Whether there is TLS stays as it was at first, since a port
+  // cannot change its protocol.
   std::shared_ptr<const WebConfig> Current();
 
  private:

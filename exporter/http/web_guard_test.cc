@@ -34,7 +34,9 @@ class WebGuardTest : public testing::Test {
     request.authorization = authorization;
     return guard.Answer(request).status;
   }
-  static HttpResponse Page(const HttpRequest&) { return {.headers = {{"X-Page", "1"}}, .body = "page"}; }
+  static HttpResponse Page(const HttpRequest&) {
+    return {.headers = {{"X-Page", "1"}}, .body = "page"};
+  }
 
   const std::string path_;
   std::vector<Refusal> refused_;
@@ -51,7 +53,8 @@ TEST_F(WebGuardTest, LetsInWhoKnowsThePassword) {
     EXPECT_EQ(StatusOf(guard, kAliceSecret), 200);
     EXPECT_EQ(StatusOf(guard, kAliceWrong), 401);
     EXPECT_EQ(StatusOf(guard, kBobSecret), 401);
-    for (const char* const nothing : {"", "Basic", "Basic ", "Bearer abc", "Basic %%%%", "Basic YWxpY2U="}) {
+    for (const char* const nothing :
+         {"", "Basic", "Basic ", "Bearer abc", "Basic %%%%", "Basic YWxpY2U="}) {
       EXPECT_EQ(StatusOf(guard, nothing), 401) << nothing;
     }
   }
@@ -82,8 +85,8 @@ TEST_F(WebGuardTest, AddsHeadersToEveryAnswer) {
   WebConfigFile file(path_, error);
   WebGuard guard(file, Page, on_refusal_);
   const HttpResponse response = guard.Answer({.path = "/", .accept = "", .accept_encoding = ""});
-  EXPECT_THAT(response.headers,
-              testing::ElementsAre(testing::Pair("X-Page", "1"), testing::Pair("X-Frame-Options", "deny")));
+  EXPECT_THAT(response.headers, testing::ElementsAre(testing::Pair("X-Page", "1"),
+                                                     testing::Pair("X-Frame-Options", "deny")));
 }
 
 TEST_F(WebGuardTest, ObeysTheFileAsItIsNow) {
@@ -96,7 +99,8 @@ TEST_F(WebGuardTest, ObeysTheFileAsItIsNow) {
   EXPECT_EQ(StatusOf(guard, ""), 401);
   EXPECT_EQ(StatusOf(guard, kAliceSecret), 200);
   Write("basic_auth_users: {alice: '" + HashOf("changed") + "'}");
-  EXPECT_EQ(StatusOf(guard, kAliceSecret), 401) << "a password that was right is forgotten with its hash";
+  EXPECT_EQ(StatusOf(guard, kAliceSecret), 401)
+      << "a password that was right is forgotten with its hash";
 }
 
 TEST_F(WebGuardTest, StaysClosedWhenTheFileBecomesWrong) {

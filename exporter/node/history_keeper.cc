@@ -10,7 +10,8 @@
 
 namespace nccl_exporter::exporter {
 
-HistoryKeeper::HistoryKeeper(SnapshotSource& snapshots) : snapshots_(snapshots), thread_(&HistoryKeeper::Run, this) {}
+HistoryKeeper::HistoryKeeper(SnapshotSource& snapshots)
+    : snapshots_(snapshots), thread_(&HistoryKeeper::Run, this) {}
 
 HistoryKeeper::~HistoryKeeper() {
   {

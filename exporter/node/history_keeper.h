@@ -15,7 +15,8 @@ namespace nccl_exporter::exporter {
 
 class HistoryKeeper {
  public:
-  // Begins at once. A snapshot that fails is logged, and leaves its step out. `snapshots` outlives this object.
+  // Begins at once. A snapshot that fails is logged, and leaves its step out. `snapshots` outlives
+  // this object.
   explicit HistoryKeeper(SnapshotSource& snapshots);
   ~HistoryKeeper();
   HistoryKeeper(const HistoryKeeper&) = delete;

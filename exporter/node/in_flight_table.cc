@@ -44,7 +44,8 @@ std::string BytesText(uint64_t bytes) {
 
 std::string OperationText(const collector::InFlightOperation& operation) {
   const std::string_view name = TraitsOf(operation.function).name;
-  if (!TraitsOf(operation.function).is_point_to_point) return fmt::format("{} #{}", name, operation.sequence);
+  if (!TraitsOf(operation.function).is_point_to_point)
+    return fmt::format("{} #{}", name, operation.sequence);
   return operation.peer < 0 ? std::string(name) : fmt::format("{} peer {}", name, operation.peer);
 }
 
@@ -54,7 +55,8 @@ std::string RanksText(const std::vector<uint64_t>& ranks) {
   for (size_t i = 0; i < std::min(ranks.size(), kMostRanksNamed); ++i) {
     text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
   }
-  if (ranks.size() > kMostRanksNamed) text += fmt::format(" and {} more", ranks.size() - kMostRanksNamed);
+  if (ranks.size() > kMostRanksNamed)
+    text += fmt::format(" and {} more", ranks.size() - kMostRanksNamed);
   return text;
 }
 
@@ -102,7 +104,8 @@ void AddTable(const std::vector<Row>& rows, std::string& out) {
   for (const Row& row : rows) {
     std::string line = " ";
     for (size_t i = 0; i < row.size(); ++i) {
-      line += i == kOperation ? fmt::format("  {:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
+      line += i == kOperation ? fmt::format("  {:<{}}", row[i], widths[i])
+                              : fmt::format("  {:>{}}", row[i], widths[i]);
     }
     out += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
   }
@@ -111,15 +114,18 @@ void AddTable(const std::vector<Row>& rows, std::string& out) {
 void AddBehind(const CommunicatorOnNode& communicator, std::string& out) {
   std::vector<uint64_t> behind;
   uint64_t least = communicator.max_started;
-  for (const RankOnNode& rank : communicator.ranks) least = std::min(least, rank.communicator->started_sequence);
+  for (const RankOnNode& rank : communicator.ranks)
+    least = std::min(least, rank.communicator->started_sequence);
   if (least == communicator.max_started) return;
   for (const RankOnNode& rank : communicator.ranks) {
     if (rank.communicator->started_sequence == least) behind.push_back(rank.communicator->rank);
   }
-  Line(out, "  furthest behind here, by {}: rank {}", communicator.max_started - least, RanksText(behind));
+  Line(out, "  furthest behind here, by {}: rank {}", communicator.max_started - least,
+       RanksText(behind));
 }
 
-// On a node that has all ranks of a communicator, it is known who is missing; else only how many are not here.
+// On a node that has all ranks of a communicator, it is known who is missing; else only how many
+// are not here.
 void AddMissing(const CommunicatorOnNode& communicator, std::string& out) {
   const collector::CommunicatorSnapshot& any = *communicator.ranks.front().communicator;
   std::set<uint64_t> here;
@@ -133,7 +139,8 @@ void AddMissing(const CommunicatorOnNode& communicator, std::string& out) {
   if (here.size() >= any.ranks) return;
   const uint64_t missing = any.ranks - here.size();
   if (any.nodes != 1)
-    return Line(out, "  not seen here: {} of {} ranks, on other nodes or without the plugin", missing, any.ranks);
+    return Line(out, "  not seen here: {} of {} ranks, on other nodes or without the plugin",
+                missing, any.ranks);
   std::vector<uint64_t> ranks;
   for (uint64_t rank = 0; rank < any.ranks && ranks.size() <= kMostRanksNamed; ++rank) {
     if (!here.contains(rank)) ranks.push_back(rank);
@@ -154,7 +161,8 @@ void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns, std
        job.empty() ? "" : " of job ", job_text, communicator.ranks.size(),
        ranks == 0 ? "an unknown number of" : std::to_string(ranks));
   std::vector<Row> rows{kHead};
-  for (const RankOnNode& rank : communicator.ranks) rows.push_back(RowOf(rank, communicator, now_ns));
+  for (const RankOnNode& rank : communicator.ranks)
+    rows.push_back(RowOf(rank, communicator, now_ns));
   AddTable(rows, out);
   AddBehind(communicator, out);
   AddMissing(communicator, out);
@@ -164,12 +172,13 @@ void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns, std
 
 std::string InFlightText(const collector::NodeSnapshot& node) {
   const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
-  const auto busy =
-      std::ranges::count_if(communicators, [](const auto& c) { return c.oldest_start_ns != kNothingInFlight; });
+  const auto busy = std::ranges::count_if(
+      communicators, [](const auto& c) { return c.oldest_start_ns != kNothingInFlight; });
   std::string out;
   Line(out, "{}: {} communicators, {} with operations in flight", TimeText(node.taken_realtime_ns),
        communicators.size(), busy);
-  if (node.segments.unusable != 0) Line(out, "{} files cannot be read as segments", node.segments.unusable);
+  if (node.segments.unusable != 0)
+    Line(out, "{} files cannot be read as segments", node.segments.unusable);
   for (const CommunicatorOnNode& communicator : communicators) {
     out += '\n';
     AddCommunicator(communicator, node.taken_realtime_ns, out);

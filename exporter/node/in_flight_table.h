@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is in what: `nccl-exporter inflight` and the page /debug/inflight. What to look at first when a job hangs.
+// Who is in what: `nccl-exporter inflight` and the page /debug/inflight. What to look at first when
+// a job hangs.
 #pragma once
 
 #include <string>
@@ -8,9 +9,10 @@
 
 namespace nccl_exporter::exporter {
 
-// Plain text, one table a communicator, those with the oldest operation in flight first; finalized ones are left out.
-// Says only what this node can know: which ranks are behind the max_started of those that are here, and which ranks are
-// missing where all of them must be here. Ends in a line feed. Names of other processes are quoted and escaped.
+// Plain text, one table a communicator, those with the oldest operation in flight first; finalized
+// ones are left out. Says only what this node can know: which ranks are behind the max_started of
+// those that are here, and which ranks are missing where all of them must be here. Ends in a line
+// feed. Names of other processes are quoted and escaped.
 std::string InFlightText(const collector::NodeSnapshot& node);
 
 }  // namespace nccl_exporter::exporter

@@ -26,7 +26,8 @@ class InFlightTableTest : public testing::Test {
   }
   collector::CommunicatorSnapshot& Add(uint64_t rank, uint64_t id = 0xabc) {
     collector::ProcessSnapshot& process = node_.processes.emplace_back(EmptyProcess(1000 + rank));
-    collector::CommunicatorSnapshot& communicator = process.communicators.emplace_back(EmptyCommunicator(id, rank));
+    collector::CommunicatorSnapshot& communicator =
+        process.communicators.emplace_back(EmptyCommunicator(id, rank));
     communicator.name = "world";
     communicator.ranks = 4;
     communicator.nodes = 1;
@@ -35,7 +36,9 @@ class InFlightTableTest : public testing::Test {
     communicator.last_progress_realtime_ns = kNow - 3 * kSecond;
     return communicator;
   }
-  collector::CommunicatorSnapshot& Of(size_t place) { return node_.processes.at(place).communicators.at(0); }
+  collector::CommunicatorSnapshot& Of(size_t place) {
+    return node_.processes.at(place).communicators.at(0);
+  }
   void Start(size_t place, int64_t seconds_ago) {
     ++Of(place).started_sequence;
     Of(place).in_flight.push_back({.function = Function::kAllReduce,
@@ -65,7 +68,9 @@ communicator 0000000000000abc "world": 4 of 4 ranks here
 TEST_F(InFlightTableTest, SaysWhichProcessIsStopped) {
   for (const size_t rank : {0, 1, 3}) Start(rank, 20);
   node_.processes[2].is_stopped = true;
-  EXPECT_THAT(Text(), HasSubstr("\n      2    2  1002  stopped        7       1          7          0  idle"));
+  EXPECT_THAT(
+      Text(),
+      HasSubstr("\n      2    2  1002  stopped        7       1          7          0  idle"));
   node_.processes[2].is_alive = false;
   EXPECT_THAT(Text(), Not(HasSubstr("stopped")));
 }
@@ -85,7 +90,8 @@ TEST_F(InFlightTableTest, NamesTheMissingRanksOfANodeThatMustHaveAll) {
 TEST_F(InFlightTableTest, OnlyCountsRanksThatMayBeElsewhere) {
   node_.processes.erase(node_.processes.begin() + 1);
   for (size_t place = 0; place < 3; ++place) Of(place).nodes = 2;
-  EXPECT_THAT(Text(), HasSubstr("\n  not seen here: 1 of 4 ranks, on other nodes or without the plugin\n"));
+  EXPECT_THAT(Text(),
+              HasSubstr("\n  not seen here: 1 of 4 ranks, on other nodes or without the plugin\n"));
 }
 
 TEST_F(InFlightTableTest, SaysSoWhereTheNumberOfRanksIsNotTold) {
@@ -96,13 +102,16 @@ TEST_F(InFlightTableTest, SaysSoWhereTheNumberOfRanksIsNotTold) {
 TEST_F(InFlightTableTest, AKilledProcessStillTellsWhatItWasIn) {
   Start(2, 30);
   node_.processes[2].is_alive = false;
-  EXPECT_THAT(Text(), HasSubstr("1002     gone        8       -          7          1  AllReduce #7  30.0s"));
+  EXPECT_THAT(
+      Text(),
+      HasSubstr("1002     gone        8       -          7          1  AllReduce #7  30.0s"));
   EXPECT_THAT(Text(), HasSubstr("\n  process has gone: rank 2\n"));
 }
 
 TEST_F(InFlightTableTest, DoesNotCallWhatCannotBeSeenIdle) {
   Of(1).completion_is_known = false;
-  EXPECT_THAT(Text(), HasSubstr("1001    alive        7       -          ?          ?  not seen   3.0s"));
+  EXPECT_THAT(Text(),
+              HasSubstr("1001    alive        7       -          ?          ?  not seen   3.0s"));
 }
 
 TEST_F(InFlightTableTest, TheOldestOperationComesFirst) {
@@ -116,7 +125,9 @@ TEST_F(InFlightTableTest, TheOldestOperationComesFirst) {
 
 TEST_F(InFlightTableTest, JobsWithTheSameCommunicatorIdAreKeptApart) {
   node_.processes[0].identity = {{"SLURM_JOB_ID", "42"}};
-  EXPECT_THAT(Text(), HasSubstr("communicator 0000000000000abc \"world\" of job \"42\": 1 of 4 ranks here\n"));
+  EXPECT_THAT(
+      Text(),
+      HasSubstr("communicator 0000000000000abc \"world\" of job \"42\": 1 of 4 ranks here\n"));
   EXPECT_THAT(Text(), HasSubstr("communicator 0000000000000abc \"world\": 3 of 4 ranks here\n"));
 }
 

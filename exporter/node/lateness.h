@@ -11,8 +11,9 @@ namespace nccl_exporter::exporter {
 // A rank is late if both are true of the latest kLateWindowSeconds:
 // - It was the last to enter more than kLateShare of the operations that were compared.
 // - Others waited for it for more than kLateSecondsPerSecond of the time.
-// These are the numbers of comm_rank:nccl_last_arrivals:share in deploy/prometheus/nccl-exporter.rules.yml; a test
-// compares them. The alert has a time for which it must hold; the page and `top` want kLateOperations instead.
+// These are the numbers of comm_rank:nccl_last_arrivals:share in
+// deploy/prometheus/nccl-exporter.rules.yml; a test compares them. The alert has a time for which
+// it must hold; the page and `top` want kLateOperations instead.
 inline constexpr double kLateWindowSeconds = 120;
 inline constexpr double kLateShare = 0.8;
 inline constexpr double kLateSecondsPerSecond = 0.03;

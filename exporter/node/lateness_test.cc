@@ -28,17 +28,18 @@ double NumberIn(const std::string& text, const char* pattern) {
 
 TEST(LatenessTest, HasTheNumbersOfTheAlertRules) {
   const std::string rule = RuleOfArrivals();
-  EXPECT_EQ(NumberIn(rule, "compared_operations_total\\[[0-9]+m\\]\\)\\) > 0\\)\\s+> ([0-9.]+)"), kLateShare);
+  EXPECT_EQ(NumberIn(rule, "compared_operations_total\\[[0-9]+m\\]\\)\\) > 0\\)\\s+> ([0-9.]+)"),
+            kLateShare);
   EXPECT_EQ(NumberIn(rule, "\\n +\\) > ([0-9.]+)\\n"), kLateSecondsPerSecond);
   EXPECT_EQ(NumberIn(rule, "last_arrivals_total\\[([0-9]+)m\\]") * 60, kLateWindowSeconds);
 }
 
 TEST(LatenessTest, WantsAShareOfOperationsAndOfTimeAndNotTooFewOfThem) {
   const auto is_late = [](uint64_t compared, uint64_t last, double share_of_time) {
-    return IsLate(
-        {.seconds = 100,
-         .counts = {
-             .compared = compared, .last = last, .lateness_ns = static_cast<uint64_t>(share_of_time * 100 * 1e9)}});
+    return IsLate({.seconds = 100,
+                   .counts = {.compared = compared,
+                              .last = last,
+                              .lateness_ns = static_cast<uint64_t>(share_of_time * 100 * 1e9)}});
   };
   EXPECT_TRUE(is_late(100, 90, 0.1));
   EXPECT_FALSE(is_late(100, 80, 0.1));

@@ -21,13 +21,14 @@ inline constexpr int64_t kNothingInFlight = std::numeric_limits<int64_t>::max();
 struct CommunicatorOnNode {
   collector::CommunicatorKey key;
   std::vector<RankOnNode> ranks;
-  uint64_t max_started = 0;                       // most collectives started
+  uint64_t max_started = 0;                    // most collectives started
   int64_t oldest_start_ns = kNothingInFlight;  // of what is in flight
 
   void Add(const RankOnNode& rank);
 };
 
-// Those in use whose identity is known, that with the oldest operation in flight first. Points into `node`.
+// Those in use whose identity is known, that with the oldest operation in flight first. Points into
+// `node`.
 std::vector<CommunicatorOnNode> CommunicatorsOnNode(const collector::NodeSnapshot& node);
 
 }  // namespace nccl_exporter::exporter

@@ -18,7 +18,8 @@ constexpr size_t BinOf(size_t bucket) {
   return bucket == 0 ? 0 : std::min((bucket - 1) / kBucketsPerBin + 1, kDurationBins - 1);
 }
 
-void AddDurations(const collector::FunctionSnapshot& before, const collector::FunctionSnapshot& now, ActivityDelta& activity) {
+void AddDurations(const collector::FunctionSnapshot& before, const collector::FunctionSnapshot& now,
+                  ActivityDelta& activity) {
   std::array<uint64_t, kDurationBins> bins{};
   for (const auto& [bin, count] : activity.durations) bins[bin] = count;
   for (size_t bucket = 0; bucket < now.duration.size(); ++bucket) {
@@ -32,15 +33,19 @@ void AddDurations(const collector::FunctionSnapshot& before, const collector::Fu
   }
 }
 
-ActivityDelta Difference(const collector::FunctionSnapshot& before, const collector::FunctionSnapshot& now, Function function, uint64_t ranks) {
+ActivityDelta Difference(const collector::FunctionSnapshot& before,
+                         const collector::FunctionSnapshot& now, Function function,
+                         uint64_t ranks) {
   ActivityDelta activity;
   for (size_t i = 0; i < now.sizes.size(); ++i) {
     activity.operations += Grown(before.sizes[i].operations, now.sizes[i].operations);
     activity.bytes += Grown(before.sizes[i].bytes, now.sizes[i].bytes);
-    activity.timed_operations += Grown(before.sizes[i].timed_operations, now.sizes[i].timed_operations);
+    activity.timed_operations +=
+        Grown(before.sizes[i].timed_operations, now.sizes[i].timed_operations);
     activity.busy_ns += Grown(before.sizes[i].busy_ns, now.sizes[i].busy_ns);
     activity.bus_bytes +=
-        BusBytes(function, Grown(before.sizes[i].timed_bytes, now.sizes[i].timed_bytes), static_cast<uint32_t>(ranks));
+        BusBytes(function, Grown(before.sizes[i].timed_bytes, now.sizes[i].timed_bytes),
+                 static_cast<uint32_t>(ranks));
   }
   return activity;
 }
@@ -49,7 +54,8 @@ ActivityDelta Difference(const collector::FunctionSnapshot& before, const collec
 std::vector<CommunicatorOnNode> SmallestUsersFirst(std::vector<CommunicatorOnNode> communicators) {
   std::map<uint64_t, size_t> count;
   for (const CommunicatorOnNode& communicator : communicators) ++count[communicator.key.uid];
-  std::ranges::stable_sort(communicators, {}, [&](const auto& communicator) { return count[communicator.key.uid]; });
+  std::ranges::stable_sort(communicators, {},
+                           [&](const auto& communicator) { return count[communicator.key.uid]; });
   return communicators;
 }
 
@@ -95,10 +101,13 @@ void NodeHistory::Record(const collector::NodeSnapshot& node, int64_t monotonic_
       Counts& counts = now[place];
       counts.functions = here.functions;
       counts.arrivals = here.arrivals.value_or(collector::ArrivalCounts{});
-      // One that is met for the first time began since the last step, or just before, or was there before us.
+      // One that is met for the first time began since the last step, or just before, or was there
+      // before us.
       const auto before = before_.find(place);
       const bool is_new = before == before_.end();
-      if (!has_before_ || (is_new && here.created_realtime_ns < before_realtime_ns_ - kLatestSightNs)) continue;
+      if (!has_before_ ||
+          (is_new && here.created_realtime_ns < before_realtime_ns_ - kLatestSightNs))
+        continue;
       Compare(rank, communicator.key, is_new ? Counts{} : before->second, counts, step);
       CompareArrivals(rank, communicator.key, is_new ? Counts{} : before->second, counts, step);
     }
@@ -111,8 +120,8 @@ void NodeHistory::Record(const collector::NodeSnapshot& node, int64_t monotonic_
   has_before_ = true;
 }
 
-void NodeHistory::Compare(const RankOnNode& rank, const collector::CommunicatorKey& key, const Counts& before, const Counts& now,
-                          Step& step) {
+void NodeHistory::Compare(const RankOnNode& rank, const collector::CommunicatorKey& key,
+                          const Counts& before, const Counts& now, Step& step) {
   for (size_t i = 0; i < now.functions.size(); ++i) {
     if (!now.functions.IsInUse(i)) continue;
     const collector::FunctionSnapshot& old = before.functions[i];
@@ -130,10 +139,11 @@ void NodeHistory::Compare(const RankOnNode& rank, const collector::CommunicatorK
   }
 }
 
-void NodeHistory::CompareArrivals(const RankOnNode& rank, const collector::CommunicatorKey& key, const Counts& before,
-                                  const Counts& now, Step& step) {
+void NodeHistory::CompareArrivals(const RankOnNode& rank, const collector::CommunicatorKey& key,
+                                  const Counts& before, const Counts& now, Step& step) {
   if (now.arrivals == before.arrivals) return;
-  collector::ArrivalCounts* const sum = Room(step.arrivals, {key, rank.communicator->rank}, kHistoryRanks);
+  collector::ArrivalCounts* const sum =
+      Room(step.arrivals, {key, rank.communicator->rank}, kHistoryRanks);
   if (sum == nullptr) {
     ++left_out_;
     return;
@@ -144,21 +154,25 @@ void NodeHistory::CompareArrivals(const RankOnNode& rank, const collector::Commu
   sum->estimated += Grown(before.arrivals.estimated, now.arrivals.estimated);
 }
 
-const ActivityDelta* NodeHistory::At(size_t step, const collector::CommunicatorKey& communicator, Function function) const {
+const ActivityDelta* NodeHistory::At(size_t step, const collector::CommunicatorKey& communicator,
+                                     Function function) const {
   const auto found = steps_[step].activities.find({communicator, function});
   return found == steps_[step].activities.end() ? nullptr : &found->second;
 }
 
-HistoryWindow NodeHistory::Recent(const collector::CommunicatorKey& communicator, Function function, double seconds) const {
+HistoryWindow NodeHistory::Recent(const collector::CommunicatorKey& communicator, Function function,
+                                  double seconds) const {
   HistoryWindow stretch;
   for (size_t step = steps_.size(); step-- > 0 && stretch.seconds < seconds;) {
     stretch.seconds += steps_[step].seconds;
-    if (const ActivityDelta* const activity = At(step, communicator, function)) stretch.activity += *activity;
+    if (const ActivityDelta* const activity = At(step, communicator, function))
+      stretch.activity += *activity;
   }
   return stretch;
 }
 
-ArrivalWindow NodeHistory::RecentArrivals(const collector::CommunicatorKey& communicator, uint64_t rank, double seconds) const {
+ArrivalWindow NodeHistory::RecentArrivals(const collector::CommunicatorKey& communicator,
+                                          uint64_t rank, double seconds) const {
   ArrivalWindow stretch;
   for (auto step = steps_.rbegin(); step != steps_.rend() && stretch.seconds < seconds; ++step) {
     stretch.seconds += step->seconds;

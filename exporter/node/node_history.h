@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last minutes of this node: what its communicators did in each of some hundred equal steps, for the page and
-// `top`.
+// The last minutes of this node: what its communicators did in each of some hundred equal steps,
+// for the page and `top`.
 //
-// A step holds only what happened in it, so that an idle communicator costs nothing. Memory is bounded by kHistorySteps
-// times kHistorySeries (at most 1.3 KB each, where durations of every length occur) and kHistoryRanks (0.2 KB): 65 MB
-// that nobody should see; 8 ranks in 22 communicators take some 5 MB.
+// A step holds only what happened in it, so that an idle communicator costs nothing. Memory is
+// bounded by kHistorySteps times kHistorySeries (at most 1.3 KB each, where durations of every
+// length occur) and kHistoryRanks (0.2 KB): 65 MB that nobody should see; 8 ranks in 22
+// communicators take some 5 MB.
 #pragma once
 
 #include <chrono>
@@ -24,21 +25,22 @@
 
 namespace nccl_exporter::exporter {
 
-// How many steps are kept. The daemon's steps are kHistoryStep apart, so that it remembers ten minutes.
+// How many steps are kept. The daemon's steps are kHistoryStep apart, so that it remembers ten
+// minutes.
 inline constexpr size_t kHistorySteps = 120;
 inline constexpr std::chrono::seconds kHistoryStep{5};
 
-// A communicator may be that old when a snapshot sees it first: the rest of its initialization on the GPU, and a look
-// through the directories, lie between.
+// A communicator may be that old when a snapshot sees it first: the rest of its initialization on
+// the GPU, and a look through the directories, lie between.
 inline constexpr std::chrono::seconds kLatestSight = kHistoryStep;
 
-// Functions of communicators in one step, and ranks whose arrivals are compared; what is over is left out of that step
-// and counted.
+// Functions of communicators in one step, and ranks whose arrivals are compared; what is over is
+// left out of that step and counted.
 inline constexpr size_t kHistorySeries = 256;
 inline constexpr size_t kHistoryRanks = 1024;
 
-// Durations are kept in bins a factor 2^(1/4) wide: two native buckets each. Bin 0 takes what is up to 2^-20 s, bin i
-// what is up to 2^(i/4 - 20) s, the last one what is longer than 2^10 s.
+// Durations are kept in bins a factor 2^(1/4) wide: two native buckets each. Bin 0 takes what is up
+// to 2^-20 s, bin i what is up to 2^(i/4 - 20) s, the last one what is longer than 2^10 s.
 inline constexpr size_t kBucketsPerBin = 2;
 inline constexpr size_t kDurationBins = (DurationBuckets::kCount - 2) / kBucketsPerBin + 2;
 
@@ -47,8 +49,8 @@ struct ActivityDelta {
   uint64_t operations = 0;
   uint64_t bytes = 0;
   uint64_t timed_operations = 0;
-  uint64_t busy_ns = 0;                                 // of the timed ones
-  double bus_bytes = 0;                                 // of the timed ones; 0 where the bus factor is not known
+  uint64_t busy_ns = 0;  // of the timed ones
+  double bus_bytes = 0;  // of the timed ones; 0 where the bus factor is not known
   std::vector<std::pair<uint8_t, uint32_t>> durations;  // bin, operations; not in sums
 
   // NaN where nothing was timed.
@@ -71,20 +73,26 @@ struct ArrivalWindow {
 // Not thread-safe: its owner locks.
 class NodeHistory {
  public:
-  // Compares the snapshot with the one before; the first one is only remembered. `monotonic_ns` says when, on a clock
-  // that nobody sets.
+  // Compares the snapshot with the one before; the first one is only remembered. `monotonic_ns`
+  // says when, on a clock that nobody sets.
   void Record(const collector::NodeSnapshot& node, int64_t monotonic_ns);
 
   size_t steps() const { return steps_.size(); }
-  int64_t EndRealtimeNs(size_t step) const { return steps_[step].end_realtime_ns; }  // 0 is the oldest
+  int64_t EndRealtimeNs(size_t step) const {
+    return steps_[step].end_realtime_ns;
+  }  // 0 is the oldest
   double Seconds(size_t step) const { return steps_[step].seconds; }
 
   // Null where nothing happened.
-  const ActivityDelta* At(size_t step, const collector::CommunicatorKey& communicator, Function function) const;
+  const ActivityDelta* At(size_t step, const collector::CommunicatorKey& communicator,
+                          Function function) const;
 
-  // Sums over the newest steps: `seconds` of them, or a little more; less where that is all there is.
-  HistoryWindow Recent(const collector::CommunicatorKey& communicator, Function function, double seconds) const;
-  ArrivalWindow RecentArrivals(const collector::CommunicatorKey& communicator, uint64_t rank, double seconds) const;
+  // Sums over the newest steps: `seconds` of them, or a little more; less where that is all there
+  // is.
+  HistoryWindow Recent(const collector::CommunicatorKey& communicator, Function function,
+                       double seconds) const;
+  ArrivalWindow RecentArrivals(const collector::CommunicatorKey& communicator, uint64_t rank,
+                               double seconds) const;
 
   // Functions and ranks that found no place, summed over all steps since the start.
   uint64_t left_out() const { return left_out_; }
@@ -102,9 +110,10 @@ class NodeHistory {
     collector::ArrivalCounts arrivals;
   };
 
-  void Compare(const RankOnNode& rank, const collector::CommunicatorKey& key, const Counts& before, const Counts& now, Step& step);
-  void CompareArrivals(const RankOnNode& rank, const collector::CommunicatorKey& key, const Counts& before, const Counts& now,
-                       Step& step);
+  void Compare(const RankOnNode& rank, const collector::CommunicatorKey& key, const Counts& before,
+               const Counts& now, Step& step);
+  void CompareArrivals(const RankOnNode& rank, const collector::CommunicatorKey& key,
+                       const Counts& before, const Counts& now, Step& step);
 
   std::map<SlotKey, Counts> before_;
   int64_t before_realtime_ns_ = 0;

@@ -27,8 +27,12 @@ class NodeHistoryTest : public testing::Test {
     node_.taken_realtime_ns = kCreatedNs + kSecondNs;
   }
 
-  collector::CommunicatorSnapshot& Rank(size_t rank) { return node_.processes[rank].communicators[0]; }
-  collector::CommunicatorKey Key() { return collector::CommunicatorKeyOf(node_.processes[0], Rank(0)); }
+  collector::CommunicatorSnapshot& Rank(size_t rank) {
+    return node_.processes[rank].communicators[0];
+  }
+  collector::CommunicatorKey Key() {
+    return collector::CommunicatorKeyOf(node_.processes[0], Rank(0));
+  }
   void Record() {
     node_.taken_realtime_ns += 5 * kSecondNs;
     history_.Record(node_, node_.taken_realtime_ns);
@@ -163,7 +167,8 @@ TEST_F(NodeHistoryTest, AUserWithManyCommunicatorsLeavesRoomForAnothers) {
   }
   Record();
   EXPECT_EQ(history_.left_out(), 4u);
-  const collector::CommunicatorKey small = collector::CommunicatorKeyOf(node_.processes[1], Rank(1));
+  const collector::CommunicatorKey small =
+      collector::CommunicatorKeyOf(node_.processes[1], Rank(1));
   EXPECT_NE(history_.At(0, small, Function::kReduce), nullptr);
 }
 
@@ -172,7 +177,8 @@ TEST_F(NodeHistoryTest, CallsARankLateThatOthersWaitForAtMostOperations) {
   Rank(1).arrivals = collector::ArrivalCounts{.compared = 100, .last = 0, .lateness_ns = 0};
   Record();
   Rank(0).arrivals = collector::ArrivalCounts{.compared = 200, .last = 5, .lateness_ns = 1000000};
-  Rank(1).arrivals = collector::ArrivalCounts{.compared = 200, .last = 95, .lateness_ns = kSecondNs};
+  Rank(1).arrivals =
+      collector::ArrivalCounts{.compared = 200, .last = 95, .lateness_ns = kSecondNs};
   Record();
   const ArrivalWindow recent = history_.RecentArrivals(Key(), 1, kLateWindowSeconds);
   EXPECT_EQ(recent.counts.compared, 100u);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A read whose result serves several callers: those that come while one is under way share the next one.
+// A read whose result serves several callers: those that come while one is under way share the next
+// one.
 #pragma once
 
 #include <atomic>
@@ -12,11 +13,11 @@
 
 namespace nccl_exporter::exporter {
 
-// A caller gets a result of a read that began after its call, or one that is younger than the lifetime. So ten callers
-// at once cost two reads, and with a lifetime any number of callers costs one read per lifetime. A caller notes how
-// many reads had begun (begun_ grows before a read looks at anything), and then waits for the lock. If a later read has
-// ended by then, its result serves. Any thread may call Get(). Reads run one at a time, on the thread of the caller
-// that needs one.
+// A caller gets a result of a read that began after its call, or one that is younger than the
+// lifetime. So ten callers at once cost two reads, and with a lifetime any number of callers costs
+// one read per lifetime. A caller notes how many reads had begun (begun_ grows before a read looks
+// at anything), and then waits for the lock. If a later read has ended by then, its result serves.
+// Any thread may call Get(). Reads run one at a time, on the thread of the caller that needs one.
 template <typename Result>
 class SharedRead {
  public:
@@ -37,7 +38,9 @@ class SharedRead {
   }
 
  private:
-  bool IsYoung() const { return latest_ != nullptr && std::chrono::steady_clock::now() - ended_ < lifetime_; }
+  bool IsYoung() const {
+    return latest_ != nullptr && std::chrono::steady_clock::now() - ended_ < lifetime_;
+  }
 
   const std::function<std::shared_ptr<const Result>()> read_;
   const std::chrono::steady_clock::duration lifetime_;

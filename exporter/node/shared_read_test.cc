@@ -60,8 +60,8 @@ TEST(SharedReadTest, NeverServesAResultOlderThanTheCall) {
 
 constexpr int kWaiting = 8;
 
-// One read that does not end before kWaiting further callers have come; returns the number of reads that served them
-// all.
+// One read that does not end before kWaiting further callers have come; returns the number of reads
+// that served them all.
 int ReadsForCallersThatWait() {
   std::atomic<int> called{0};
   std::atomic<int> reads{0};
@@ -84,10 +84,12 @@ int ReadsForCallersThatWait() {
   return reads;
 }
 
-// A caller that is held up before its call has begun rightly needs a read of its own: so one round of many suffices.
+// A caller that is held up before its call has begun rightly needs a read of its own: so one round
+// of many suffices.
 TEST(SharedReadTest, ServesCallersThatWaitTogetherByOneRead) {
   int least = kWaiting + 1;
-  for (int round = 0; round < 100 && least > 2; ++round) least = std::min(least, ReadsForCallersThatWait());
+  for (int round = 0; round < 100 && least > 2; ++round)
+    least = std::min(least, ReadsForCallersThatWait());
   EXPECT_EQ(least, 2);
 }
 

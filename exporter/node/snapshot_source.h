@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's one way to a snapshot of the node: for scrapes, the web UI, the history and the watchdog.
+// The daemon's one way to a snapshot of the node: for scrapes, the web UI, the history and the
+// watchdog.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,8 @@ class SnapshotSource {
   // `take` is called on the threads of those who take, on one at a time.
   explicit SnapshotSource(TakeSnapshot take);
 
-  // A snapshot that began after the call. What has changed since the one before is logged. Throws what `take` throws.
+  // A snapshot that began after the call. What has changed since the one before is logged. Throws
+  // what `take` throws.
   std::shared_ptr<const collector::NodeSnapshot> Take() { return snapshots_.Get(); }
 
   // Whether one was taken.

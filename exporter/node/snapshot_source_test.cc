@@ -36,12 +36,13 @@ TEST(SnapshotSourceTest, IsReadyOnceASnapshotWasTaken) {
   EXPECT_TRUE(source.is_ready());
 }
 
-// Regression: changes were logged at scrapes alone, not at the snapshots of the history and the watchdog.
+// Regression: changes were logged at scrapes alone, not at the snapshots of the history and the
+// watchdog.
 TEST(SnapshotSourceTest, LogsWhatChangesWhoeverTakesTheSnapshot) {
   std::ostringstream lines;
   const auto before = spdlog::default_logger();
-  spdlog::set_default_logger(
-      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(lines)));
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(lines)));
   SnapshotSource source([] { return NodeWithLiveSegments(3); });
   {
     const HistoryKeeper history(source);

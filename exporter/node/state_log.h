@@ -14,8 +14,8 @@
 
 namespace nccl_exporter::exporter {
 
-// Errors of one reason and owner that go on are logged once in this time: a directory that cannot be read fails at
-// every look.
+// Errors of one reason and owner that go on are logged once in this time: a directory that cannot
+// be read fails at every look.
 inline constexpr std::chrono::minutes kErrorLogInterval{10};
 
 // Used by one thread at a time.
@@ -38,7 +38,8 @@ class StateLog {
   };
 
   collector::SegmentCounts segments_;
-  std::map<std::pair<collector::SegmentError, std::optional<uint64_t>>, Logged> errors_;  // as many as SegmentErrorCounts has
+  std::map<std::pair<collector::SegmentError, std::optional<uint64_t>>, Logged>
+      errors_;  // as many as SegmentErrorCounts has
 };
 
 }  // namespace nccl_exporter::exporter

@@ -11,7 +11,8 @@ constexpr int64_t kStartNs = int64_t{1700000000} * 1000000000;
 
 collector::NodeSnapshot SnapshotAt(int64_t minutes) {
   collector::NodeSnapshot snapshot;
-  snapshot.taken_realtime_ns = kStartNs + std::chrono::nanoseconds(std::chrono::minutes(minutes)).count();
+  snapshot.taken_realtime_ns =
+      kStartNs + std::chrono::nanoseconds(std::chrono::minutes(minutes)).count();
   return snapshot;
 }
 
@@ -45,12 +46,14 @@ TEST(StateLogTest, RepeatsErrorsThatGoOnAfterAWhileOnly) {
     return lines.empty() ? "" : lines.at(0).text;
   };
   EXPECT_EQ(observe(0, 1),
-            "segment error directory_unreadable of uid 1001: 1 times since the last such line, the latest /run/x: "
+            "segment error directory_unreadable of uid 1001: 1 times since the last such line, the "
+            "latest /run/x: "
             "Permission denied");
   EXPECT_EQ(observe(1, 50), "");
   EXPECT_EQ(observe(9, 90), "");
   EXPECT_EQ(observe(10, 95),
-            "segment error directory_unreadable of uid 1001: 94 times since the last such line, the latest /run/x: "
+            "segment error directory_unreadable of uid 1001: 94 times since the last such line, "
+            "the latest /run/x: "
             "Permission denied");
   EXPECT_EQ(observe(30, 95), "") << "it has ended";
 }

@@ -16,8 +16,9 @@ inline std::string TimeText(int64_t realtime_ns) {
   const std::time_t seconds = realtime_ns / kNanoseconds;
   std::tm utc{};
   if (realtime_ns <= 0 || gmtime_r(&seconds, &utc) == nullptr) return "unknown";
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:09}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                     utc.tm_hour, utc.tm_min, utc.tm_sec, realtime_ns % kNanoseconds);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:09}Z", utc.tm_year + 1900,
+                     utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                     realtime_ns % kNanoseconds);
 }
 
 }  // namespace nccl_exporter::exporter

@@ -38,7 +38,9 @@ std::string Replaced(std::string_view text, char from, std::string_view to) {
 }
 
 bool Contains(std::string_view text, std::string_view part) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  const auto lower = [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  };
   const auto same = [&](char a, char b) { return lower(a) == lower(b); };
   return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
 }
@@ -52,10 +54,14 @@ void CheckAccept(std::string_view accept) {
                                           Contains(accept, "io.prometheus.client.MetricFamily")),
           "protobuf goes to those who name it and its message");
   Require(NegotiateFormat(text + ",text/html") == format, "an unknown format changes nothing");
-  Require(NegotiateFormat("application/openmetrics-text;q=0," + text) == format, "a refused format changes nothing");
-  Require(NegotiateFormat(text + ",application/openmetrics-text;q=2") == format, "a quality above 1 does not win");
-  Require(NegotiateFormat(Replaced(accept, ',', " ,\t")) == format, "blanks around commas change nothing");
-  Require(NegotiateFormat(Replaced(accept, ';', " ;\t")) == format, "blanks around semicolons change nothing");
+  Require(NegotiateFormat("application/openmetrics-text;q=0," + text) == format,
+          "a refused format changes nothing");
+  Require(NegotiateFormat(text + ",application/openmetrics-text;q=2") == format,
+          "a quality above 1 does not win");
+  Require(NegotiateFormat(Replaced(accept, ',', " ,\t")) == format,
+          "blanks around commas change nothing");
+  Require(NegotiateFormat(Replaced(accept, ';', " ;\t")) == format,
+          "blanks around semicolons change nothing");
   Require(NegotiateFormat(text + ',' + text) == format, "saying it twice changes nothing");
 }
 
@@ -68,12 +74,14 @@ void CheckEncoding(std::string_view accept_encoding) {
 
 void CheckTimeout(std::string_view timeout) {
   const auto budget = ScrapeBudget(timeout);
-  Require(!budget || (budget->count() >= 0 && *budget < std::chrono::hours(24)), "a budget is a time to wait");
+  Require(!budget || (budget->count() >= 0 && *budget < std::chrono::hours(24)),
+          "a budget is a time to wait");
 }
 
 }  // namespace
 
-// The input's first line is an Accept header, the second Accept-Encoding, the third the scrape timeout.
+// The input's first line is an Accept header, the second Accept-Encoding, the third the scrape
+// timeout.
 void CheckInput(std::string_view input) {
   CheckAccept(TakeLine(input));
   CheckEncoding(TakeLine(input));

@@ -36,7 +36,8 @@ Family& Find(Exposition& exposition, const std::string& name) {
   return *found;
 }
 
-LabelsId AddLabels(Exposition& exposition, const std::vector<prometheus::ClientMetric::Label>& source) {
+LabelsId AddLabels(Exposition& exposition,
+                   const std::vector<prometheus::ClientMetric::Label>& source) {
   if (source.empty()) return kNoLabels;
   Labels labels;
   for (const auto& label : source) labels.push_back({label.name, label.value});
@@ -44,7 +45,8 @@ LabelsId AddLabels(Exposition& exposition, const std::vector<prometheus::ClientM
 }
 
 // Counts of each bucket from cumulative ones, handed over to the exposition.
-std::span<const uint64_t> AddCounts(Exposition& exposition, const prometheus::ClientMetric::Histogram& source) {
+std::span<const uint64_t> AddCounts(Exposition& exposition,
+                                    const prometheus::ClientMetric::Histogram& source) {
   std::vector<uint64_t> counts;
   uint64_t below = 0;
   for (const auto& bucket : source.bucket) {
@@ -69,8 +71,10 @@ void AddFamily(Exposition& exposition, const prometheus::MetricFamily& source) {
   Family& family = Find(exposition, source.name);
   if (!family.is_served) return;
   for (const prometheus::ClientMetric& metric : source.metric) {
-    Series series{
-        .group_labels = kNoLabels, .variable_labels = AddLabels(exposition, metric.label), .value = 0, .counts = {}};
+    Series series{.group_labels = kNoLabels,
+                  .variable_labels = AddLabels(exposition, metric.label),
+                  .value = 0,
+                  .counts = {}};
     if (source.type == prometheus::MetricType::Histogram) {
       SetScale(family.scale, metric.histogram);
       series.value = metric.histogram.sample_sum;
@@ -86,12 +90,14 @@ void AddFamily(Exposition& exposition, const prometheus::MetricFamily& source) {
 }  // namespace
 
 DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits)
-    : started_realtime_ns_(std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()),
-      scrape_duration_(
-          Named(prometheus::BuildHistogram(), Metric::kScrapeDuration)
-              .Register(registry_)
-              .Add({}, prometheus::Histogram::BucketBoundaries(kScrapeBounds.begin(), kScrapeBounds.end()))),
-      series_dropped_(Named(prometheus::BuildCounter(), Metric::kSeriesDropped).Register(registry_)),
+    : started_realtime_ns_(
+          std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()),
+      scrape_duration_(Named(prometheus::BuildHistogram(), Metric::kScrapeDuration)
+                           .Register(registry_)
+                           .Add({}, prometheus::Histogram::BucketBoundaries(kScrapeBounds.begin(),
+                                                                            kScrapeBounds.end()))),
+      series_dropped_(
+          Named(prometheus::BuildCounter(), Metric::kSeriesDropped).Register(registry_)),
       series_folded_(series_dropped_.Add({{"reason", "folded"}})),
       series_left_out_(series_dropped_.Add({{"reason", "left_out"}})) {
   Named(prometheus::BuildGauge(), Metric::kBuildInfo)
@@ -103,7 +109,8 @@ DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits)
     family.Add({{"limit", std::string(limit.name)}}).Set(limit.value);
   }
   auto& refused = Named(prometheus::BuildCounter(), Metric::kRequestsRefused).Register(registry_);
-  for (size_t i = 0; i < kRefusalCount; ++i) refusals_[i] = &refused.Add({{"reason", std::string(kRefusals[i].name)}});
+  for (size_t i = 0; i < kRefusalCount; ++i)
+    refusals_[i] = &refused.Add({{"reason", std::string(kRefusals[i].name)}});
 }
 
 void DaemonMetrics::ObserveScrape(std::chrono::nanoseconds duration) {
@@ -119,9 +126,11 @@ void DaemonMetrics::Count(Refusal refusal) { refusals_[static_cast<size_t>(refus
 
 void DaemonMetrics::AddTo(Exposition& exposition) const {
   exposition.created_realtime_ns = started_realtime_ns_;
-  for (const prometheus::Collectable* collectable : {static_cast<const prometheus::Collectable*>(&registry_),
-                                                     static_cast<const prometheus::Collectable*>(&process_)}) {
-    for (const prometheus::MetricFamily& family : collectable->Collect()) AddFamily(exposition, family);
+  for (const prometheus::Collectable* collectable :
+       {static_cast<const prometheus::Collectable*>(&registry_),
+        static_cast<const prometheus::Collectable*>(&process_)}) {
+    for (const prometheus::MetricFamily& family : collectable->Collect())
+      AddFamily(exposition, family);
   }
 }
 

@@ -28,8 +28,8 @@ class DaemonMetrics {
   void CountDrops(const SeriesDrops& drops);
   void Count(Refusal refusal);
 
-  // Fills the families of the catalogue that are the daemon's. The exposition's series count since this object was
-  // made, unless they tell otherwise.
+  // Fills the families of the catalogue that are the daemon's. The exposition's series count since
+  // this object was made, unless they tell otherwise.
   void AddTo(Exposition& exposition) const;
 
  private:

@@ -57,14 +57,17 @@ TEST(DaemonMetricsTest, AddsDropsUp) {
   daemon.CountDrops({.folded = 4, .left_out = 0});
   const Exposition exposition = ExpositionOf(daemon);
   double sum = 0;
-  for (const Series& series : exposition.families[static_cast<size_t>(Metric::kSeriesDropped)].series)
+  for (const Series& series :
+       exposition.families[static_cast<size_t>(Metric::kSeriesDropped)].series)
     sum += series.value;
   EXPECT_EQ(sum, 8);
 }
 
 TEST(DaemonMetricsTest, TellsAboutItsProcess) {
   const Exposition exposition = ExpositionOf(DaemonMetrics());
-  const auto value = [&](std::string_view name) { return FamilyNamed(exposition, name).series.at(0).value; };
+  const auto value = [&](std::string_view name) {
+    return FamilyNamed(exposition, name).series.at(0).value;
+  };
   EXPECT_EQ(FamilyNamed(exposition, "process_cpu_seconds_total").type, MetricType::kCounter);
   EXPECT_EQ(FamilyNamed(exposition, "process_cpu_seconds_total").unit, "seconds");
   EXPECT_EQ(FamilyNamed(exposition, "process_resident_memory_bytes").unit, "bytes");
@@ -75,7 +78,8 @@ TEST(DaemonMetricsTest, TellsAboutItsProcess) {
   EXPECT_GE(value("process_open_fds"), 3);
   EXPECT_GT(value("process_max_fds"), value("process_open_fds"));
   EXPECT_GE(value("process_threads"), 1);
-  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   EXPECT_LT(value("process_start_time_seconds"), now + 60);
   EXPECT_GT(value("process_start_time_seconds"), now - 86400);
 }

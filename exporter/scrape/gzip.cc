@@ -23,7 +23,8 @@ struct Workspace {
   uint8_t part[16384];
 };
 
-// ISA-L leaves the upper halves of the vector registers dirty, with which all code that follows runs at half its speed.
+// ISA-L leaves the upper halves of the vector registers dirty, with which all code that follows
+// runs at half its speed.
 #if defined(__x86_64__)
 __attribute__((target("avx"))) void ClearUpperHalves() { _mm256_zeroupper(); }
 void LeaveVectorCode() {
@@ -45,7 +46,8 @@ std::string Gzip(std::string_view text) {
   stream.level_buf = work->level;
   stream.level_buf_size = sizeof(work->level);
   stream.end_of_stream = 1;
-  stream.next_in = reinterpret_cast<uint8_t*>(const_cast<char*>(text.data()));  // which is only read
+  stream.next_in =
+      reinterpret_cast<uint8_t*>(const_cast<char*>(text.data()));  // which is only read
   stream.avail_in = static_cast<uint32_t>(text.size());
   std::string compressed;
   do {
@@ -54,7 +56,8 @@ std::string Gzip(std::string_view text) {
     const int status = isal_deflate(&stream);
     LeaveVectorCode();
     if (status != COMP_OK) throw std::runtime_error("ISA-L does not compress");
-    compressed.append(reinterpret_cast<const char*>(work->part), sizeof(work->part) - stream.avail_out);
+    compressed.append(reinterpret_cast<const char*>(work->part),
+                      sizeof(work->part) - stream.avail_out);
   } while (stream.internal_state.state != ZSTATE_END);
   return compressed;
 }

@@ -22,14 +22,16 @@ TEST(GzipTest, GivesTheTextBack) {
   }
 }
 
-// What does not compress grows by the heads of stored blocks, for which there must be room at any size.
+// What does not compress grows by the heads of stored blocks, for which there must be room at any
+// size.
 TEST(GzipTest, HasRoomForWhatDoesNotCompress) {
   std::mt19937 random(2);
   for (size_t bytes = 1; bytes < 300000; bytes += 1 + bytes / 3 + random() % 7) {
     std::string text(bytes, '\0');
     for (char& character : text) character = static_cast<char>(random());
     EXPECT_TRUE(Gunzip(Gzip(text)) == text) << bytes;
-    for (size_t i = 0; i < bytes; i += 5000) text.replace(i, std::min<size_t>(2500, bytes - i), 2500, 'a');
+    for (size_t i = 0; i < bytes; i += 5000)
+      text.replace(i, std::min<size_t>(2500, bytes - i), 2500, 'a');
     EXPECT_TRUE(Gunzip(Gzip(text)) == text) << bytes << ", half of it compresses";
   }
 }

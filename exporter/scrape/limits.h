@@ -12,7 +12,8 @@ namespace nccl_exporter::exporter {
 
 struct Limit {
   Metric family;          // of the limit's unit
-  std::string_view name;  // value of the label `limit`; that of the reason under which it refuses, where there is one
+  std::string_view name;  // value of the label `limit`; that of the reason under which it refuses,
+                          // where there is one
   double value;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists with parameters and q values (RFC 9110, 12.4 and 12.5), read leniently: an entry that makes no sense is
-// skipped.
+// Lists with parameters and q values (RFC 9110, 12.4 and 12.5), read leniently: an entry that makes
+// no sense is skipped.
 #include "exporter/scrape/negotiation.h"
 
 #include <algorithm>
@@ -20,7 +20,8 @@ struct Preference {
 };
 
 char Lower(char character) {
-  return character >= 'A' && character <= 'Z' ? static_cast<char>(character - 'A' + 'a') : character;
+  return character >= 'A' && character <= 'Z' ? static_cast<char>(character - 'A' + 'a')
+                                              : character;
 }
 
 bool EqualsIgnoringCase(std::string_view a, std::string_view b) {
@@ -34,8 +35,8 @@ std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-// Takes the next part off `rest`; parts are separated by `separator`. Quoted strings, which no known scraper sends, are
-// not understood: a separator within one splits it.
+// Takes the next part off `rest`; parts are separated by `separator`. Quoted strings, which no
+// known scraper sends, are not understood: a separator within one splits it.
 std::string_view TakePart(std::string_view& rest, char separator) {
   const size_t end = std::min(rest.find(separator), rest.size());
   const std::string_view part = rest.substr(0, end);
@@ -46,19 +47,22 @@ std::string_view TakePart(std::string_view& rest, char separator) {
 // A decimal number without exponent.
 std::optional<double> NumberOf(std::string_view text) {
   double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number)
+                                                                  : std::nullopt;
 }
 
-// 0 for what is no number from 0 to 1: Prometheus 2.49.0 sends q=2 with its last choice, which must not become the
-// first.
+// 0 for what is no number from 0 to 1: Prometheus 2.49.0 sends q=2 with its last choice, which must
+// not become the first.
 double QualityOf(std::string_view text) {
   const double quality = NumberOf(text).value_or(0);
   return quality >= 0 && quality <= 1 ? quality : 0;
 }
 
 Preference ParsePreference(std::string_view entry) {
-  Preference preference{.name = TakePart(entry, ';'), .version = {}, .proto = {}, .encoding = {}, .quality = 1};
+  Preference preference{
+      .name = TakePart(entry, ';'), .version = {}, .proto = {}, .encoding = {}, .quality = 1};
   while (!entry.empty()) {
     std::string_view value = TakePart(entry, ';');
     const std::string_view key = TakePart(value, '=');
@@ -72,7 +76,8 @@ Preference ParsePreference(std::string_view entry) {
 
 std::optional<Format> FormatOf(const Preference& preference) {
   if (EqualsIgnoringCase(preference.name, "application/vnd.google.protobuf")) {
-    const bool is_ours = preference.proto == "io.prometheus.client.MetricFamily" && preference.encoding == "delimited";
+    const bool is_ours = preference.proto == "io.prometheus.client.MetricFamily" &&
+                         preference.encoding == "delimited";
     return is_ours ? std::optional(Format::kProtobuf) : std::nullopt;
   }
   if (EqualsIgnoringCase(preference.name, "application/openmetrics-text")) {
@@ -104,7 +109,8 @@ Format NegotiateFormat(std::string_view accept) {
 std::string_view ContentType(Format format) {
   switch (format) {
     case Format::kProtobuf:
-      return "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+      return "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; "
+             "encoding=delimited";
     case Format::kOpenMetrics:
       return "application/openmetrics-text; version=1.0.0; charset=utf-8";
     case Format::kText:

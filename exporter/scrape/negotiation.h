@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scraper wants, by its Accept and Accept-Encoding headers. Pure functions of untrusted text.
+// What a scraper wants, by its Accept and Accept-Encoding headers. Pure functions of untrusted
+// text.
 #pragma once
 
 #include <chrono>
@@ -13,13 +14,15 @@ namespace nccl_exporter::exporter {
 enum class Format : uint8_t { kText, kOpenMetrics, kProtobuf };
 inline constexpr size_t kFormatCount = 3;
 
-// The format that `accept` prefers among those that we have; text 0.0.4 where it names none of them.
+// The format that `accept` prefers among those that we have; text 0.0.4 where it names none of
+// them.
 Format NegotiateFormat(std::string_view accept);
 
 std::string_view ContentType(Format format);
 
-// How long to take at most for a scrape, by its header X-Prometheus-Scrape-Timeout-Seconds: half a second less, for the
-// way back, or half of what it allows where that is little. Nothing where the header is no positive decimal number.
+// How long to take at most for a scrape, by its header X-Prometheus-Scrape-Timeout-Seconds: half a
+// second less, for the way back, or half of what it allows where that is little. Nothing where the
+// header is no positive decimal number.
 std::optional<std::chrono::nanoseconds> ScrapeBudget(std::string_view timeout_seconds);
 
 // Whether the answer may be sent with Content-Encoding: gzip.

@@ -5,9 +5,13 @@
 
 namespace nccl_exporter::exporter {
 
-NodeExposition::NodeExposition(SnapshotSource& snapshots, DaemonMetrics& daemon, size_t series_limit,
-                               const MetricFilter& filter)
-    : snapshots_(snapshots), daemon_(daemon), series_limit_(series_limit), filter_(filter), memory_(filter) {}
+NodeExposition::NodeExposition(SnapshotSource& snapshots, DaemonMetrics& daemon,
+                               size_t series_limit, const MetricFilter& filter)
+    : snapshots_(snapshots),
+      daemon_(daemon),
+      series_limit_(series_limit),
+      filter_(filter),
+      memory_(filter) {}
 
 Exposition NodeExposition::Next() {
   Exposition exposition = ExpositionOfCatalogue(filter_);

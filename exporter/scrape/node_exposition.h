@@ -16,7 +16,8 @@ namespace nccl_exporter::exporter {
 class NodeExposition {
  public:
   // `snapshots` and `daemon` outlive this object.
-  NodeExposition(SnapshotSource& snapshots, DaemonMetrics& daemon, size_t series_limit, const MetricFilter& filter);
+  NodeExposition(SnapshotSource& snapshots, DaemonMetrics& daemon, size_t series_limit,
+                 const MetricFilter& filter);
 
   // Takes a snapshot for it.
   Exposition Next();

@@ -31,7 +31,8 @@ size_t IndexOf(Format format, bool is_compressed) {
 
 }  // namespace
 
-PageBuilder::PageBuilder(std::function<Exposition()> expose) : expose_(std::move(expose)), thread_([this] { Run(); }) {}
+PageBuilder::PageBuilder(std::function<Exposition()> expose)
+    : expose_(std::move(expose)), thread_([this] { Run(); }) {}
 
 PageBuilder::~PageBuilder() {
   {
@@ -77,7 +78,8 @@ void PageBuilder::Build(Round& round, std::bitset<kKinds> wanted) {
       if (!wanted.test(plain) && !wanted.test(compressed)) continue;
       body_.clear();
       EncoderOf(format).Encode(exposition, body_);
-      if (wanted.test(compressed)) round.pages[compressed] = std::make_shared<const std::string>(Gzip(body_));
+      if (wanted.test(compressed))
+        round.pages[compressed] = std::make_shared<const std::string>(Gzip(body_));
       if (wanted.test(plain)) round.pages[plain] = std::make_shared<const std::string>(body_);
     }
   } catch (...) {

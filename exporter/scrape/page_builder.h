@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the pages that scrapes are answered with, on one thread of its own: however many scrape at a time, the node
-// gives one CPU, one snapshot and one copy of each page.
+// Makes the pages that scrapes are answered with, on one thread of its own: however many scrape at
+// a time, the node gives one CPU, one snapshot and one copy of each page.
 #pragma once
 
 #include <array>
@@ -39,9 +39,9 @@ class PageBuilder {
   PageBuilder(const PageBuilder&) = delete;
   PageBuilder& operator=(const PageBuilder&) = delete;
 
-  // A page of an exposition that was begun after the call: requests that come while a round is under way share the
-  // next one. Null where the deadline passes first; the round goes on without its caller. Throws what `expose` threw.
-  // Any thread.
+  // A page of an exposition that was begun after the call: requests that come while a round is
+  // under way share the next one. Null where the deadline passes first; the round goes on without
+  // its caller. Throws what `expose` threw. Any thread.
   Page Get(PageKind kind, Clock::time_point deadline);
 
  private:

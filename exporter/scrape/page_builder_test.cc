@@ -20,13 +20,19 @@ namespace {
 constexpr PageKind kText{.format = Format::kText, .is_compressed = false};
 
 PageBuilder::Clock::time_point Far() { return PageBuilder::Clock::now() + std::chrono::hours(1); }
-PageBuilder::Clock::time_point Past() { return PageBuilder::Clock::now() - std::chrono::seconds(1); }
+PageBuilder::Clock::time_point Past() {
+  return PageBuilder::Clock::now() - std::chrono::seconds(1);
+}
 
 // One gauge that tells which exposition it is of.
 Exposition Numbered(int number) {
   Exposition exposition;
-  exposition.families.push_back(
-      {.name = "number", .help = "", .unit = "", .type = MetricType::kGauge, .scale = {}, .series = {}});
+  exposition.families.push_back({.name = "number",
+                                 .help = "",
+                                 .unit = "",
+                                 .type = MetricType::kGauge,
+                                 .scale = {},
+                                 .series = {}});
   exposition.families[0].series.push_back({.value = static_cast<double>(number), .counts = {}});
   return exposition;
 }
@@ -48,7 +54,8 @@ TEST(PageBuilderTest, APageIsNeverOlderThanTheCall) {
   std::atomic<int> number = 0;
   PageBuilder builder([&] { return Numbered(++number); });
   for (int call = 1; call <= 3; ++call) {
-    EXPECT_THAT(*builder.Get(kText, Far()), testing::EndsWith("number " + std::to_string(call) + '\n'));
+    EXPECT_THAT(*builder.Get(kText, Far()),
+                testing::EndsWith("number " + std::to_string(call) + '\n'));
   }
 }
 
@@ -63,9 +70,11 @@ TEST(PageBuilderTest, AllWhoComeDuringARoundShareTheNext) {
     }
     return Numbered(expositions);
   });
-  std::future<Page> first = std::async(std::launch::async, [&] { return builder.Get(kText, Far()); });
+  std::future<Page> first =
+      std::async(std::launch::async, [&] { return builder.Get(kText, Far()); });
   has_begun.wait();
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(builder.Get(kText, Past()), nullptr) << "asked, and did not wait";
+  for (int i = 0; i < 100; ++i)
+    EXPECT_EQ(builder.Get(kText, Past()), nullptr) << "asked, and did not wait";
   may_end.count_down();
   EXPECT_THAT(*first.get(), testing::EndsWith("number 1\n"));
   builder.Get(kText, Far());

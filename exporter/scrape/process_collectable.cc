@@ -28,7 +28,8 @@ std::optional<double> CpuSeconds() {
   return Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
 }
 
-// Field of /proc/self/stat, counted from 1 as in proc(5); 3 and above, since the name in field 2 may hold blanks.
+// Field of /proc/self/stat, counted from 1 as in proc(5); 3 and above, since the name in field 2
+// may hold blanks.
 std::optional<double> StatField(int field) {
   std::ifstream file("/proc/self/stat");
   const std::string stat(std::istreambuf_iterator<char>(file), {});
@@ -69,7 +70,8 @@ std::optional<double> OpenDescriptors() {
   std::error_code error;
   const std::filesystem::directory_iterator entries("/proc/self/fd", error);
   if (error) return std::nullopt;
-  return static_cast<double>(std::distance(begin(entries), end(entries)) - 1);  // one is this listing's own
+  return static_cast<double>(std::distance(begin(entries), end(entries)) -
+                             1);  // one is this listing's own
 }
 
 std::optional<double> MaxDescriptors() {
@@ -104,10 +106,11 @@ std::vector<prometheus::MetricFamily> ProcessCollectable::Collect() const {
     const bool is_counter = row.type == MetricType::kCounter;
     prometheus::ClientMetric metric;
     (is_counter ? metric.counter.value : metric.gauge.value) = *value;
-    families.push_back({std::string(row.name),
-                        std::string(row.help),
-                        is_counter ? prometheus::MetricType::Counter : prometheus::MetricType::Gauge,
-                        {metric}});
+    families.push_back(
+        {std::string(row.name),
+         std::string(row.help),
+         is_counter ? prometheus::MetricType::Counter : prometheus::MetricType::Gauge,
+         {metric}});
   }
   return families;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cost of a scrape, from the snapshot to the bytes of the answer, in each format with and without compression; beside
-// prometheus-cpp's Registry and TextSerializer, and beside protobuf's own runtime.
+// Cost of a scrape, from the snapshot to the bytes of the answer, in each format with and without
+// compression; beside prometheus-cpp's Registry and TextSerializer, and beside protobuf's own
+// runtime.
 #include <benchmark/benchmark.h>
 #include <google/protobuf/util/delimited_message_util.h>
 #include <metric_family.pb.h>
@@ -35,9 +36,11 @@ namespace messages = io::prometheus::client;
 
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
-// A node of 8 ranks: what a mixed layout of the simulator leaves behind, which is 3 communicators a rank (a world with
-// 5 collectives, a tensor parallel group with 3, a pipeline with sends and receives), as often as it takes.
-std::shared_ptr<const collector::NodeSnapshot> NodeOf(const collector::NodeSnapshot& job, size_t times) {
+// A node of 8 ranks: what a mixed layout of the simulator leaves behind, which is 3 communicators a
+// rank (a world with 5 collectives, a tensor parallel group with 3, a pipeline with sends and
+// receives), as often as it takes.
+std::shared_ptr<const collector::NodeSnapshot> NodeOf(const collector::NodeSnapshot& job,
+                                                      size_t times) {
   auto node = std::make_shared<collector::NodeSnapshot>(job);
   for (collector::ProcessSnapshot& process : node->processes) {
     const std::vector<collector::CommunicatorSnapshot> once = process.communicators;
@@ -52,7 +55,8 @@ std::shared_ptr<const collector::NodeSnapshot> NodeOf(const collector::NodeSnaps
   return node;
 }
 
-Exposition ExpositionOf(std::shared_ptr<const collector::NodeSnapshot> snapshot, SeriesMemory& memory) {
+Exposition ExpositionOf(std::shared_ptr<const collector::NodeSnapshot> snapshot,
+                        SeriesMemory& memory) {
   Exposition exposition = ExpositionOfCatalogue();
   AddSnapshotFamilies(std::move(snapshot), kNoLimit, memory, exposition);
   return exposition;
@@ -60,7 +64,8 @@ Exposition ExpositionOf(std::shared_ptr<const collector::NodeSnapshot> snapshot,
 
 size_t SamplesOf(const Exposition& exposition) {
   size_t samples = 0;
-  for (const Family& family : exposition.families) samples += family.series.size() * SamplesPerSeries(family);
+  for (const Family& family : exposition.families)
+    samples += family.series.size() * SamplesPerSeries(family);
   return samples;
 }
 
@@ -117,7 +122,8 @@ void SetTimestamp(int64_t realtime_ns, messages::Timestamp& timestamp) {
   timestamp.set_nanos(static_cast<int32_t>(realtime_ns % 1000000000));
 }
 
-void SetHistogram(const HistogramScale& scale, const Series& series, messages::Histogram& histogram) {
+void SetHistogram(const HistogramScale& scale, const Series& series,
+                  messages::Histogram& histogram) {
   uint64_t count = 0;
   size_t next = 0;
   for (size_t i = 0; i < scale.bounds.size(); ++i) {
@@ -144,7 +150,8 @@ void SetHistogram(const HistogramScale& scale, const Series& series, messages::H
   for (const int64_t delta : native.deltas) histogram.add_positive_delta(delta);
 }
 
-void SetMetric(const Exposition& exposition, const Family& family, const Series& series, messages::Metric& metric) {
+void SetMetric(const Exposition& exposition, const Family& family, const Series& series,
+               messages::Metric& metric) {
   for (const LabelsId id : {series.group_labels, series.variable_labels}) {
     for (const Label& label : exposition.labels[id]->labels()) {
       messages::LabelPair& pair = *metric.add_label();
@@ -155,7 +162,8 @@ void SetMetric(const Exposition& exposition, const Family& family, const Series&
   switch (family.type) {
     case MetricType::kCounter:
       metric.mutable_counter()->set_value(series.value);
-      SetTimestamp(series.created_realtime_ns, *metric.mutable_counter()->mutable_created_timestamp());
+      SetTimestamp(series.created_realtime_ns,
+                   *metric.mutable_counter()->mutable_created_timestamp());
       break;
     case MetricType::kHistogram:
       SetHistogram(family.scale, series, *metric.mutable_histogram());
@@ -179,7 +187,8 @@ void EncodeProtobufByItsRuntime(benchmark::State& state, const Node& node) {
       messages::MetricFamily message;
       message.set_name(family.name);
       message.set_help(family.help);
-      for (const Series& series : family.series) SetMetric(exposition, family, series, *message.add_metric());
+      for (const Series& series : family.series)
+        SetMetric(exposition, family, series, *message.add_metric());
       google::protobuf::util::SerializeDelimitedToOstream(message, &out);
     }
     body = std::move(out).str();
@@ -203,7 +212,8 @@ class PrometheusRegistry {
   static prometheus::Labels LabelsOf(const Exposition& exposition, const Series& series) {
     prometheus::Labels labels;
     for (const LabelsId id : {series.group_labels, series.variable_labels}) {
-      for (const Label& label : exposition.labels[id]->labels()) labels.emplace(label.name, label.value);
+      for (const Label& label : exposition.labels[id]->labels())
+        labels.emplace(label.name, label.value);
     }
     return labels;
   }
@@ -222,7 +232,8 @@ class PrometheusRegistry {
       std::vector<double> increments(family.scale.bounds.size() + 1);
       size_t next = 0;
       for (size_t i = 0; i < increments.size(); ++i) {
-        const size_t end = i < family.scale.ends.size() ? family.scale.ends[i] : series.counts.size();
+        const size_t end =
+            i < family.scale.ends.size() ? family.scale.ends[i] : series.counts.size();
         for (; next < end; ++next) increments[i] += static_cast<double>(series.counts[next]);
       }
       Register(prometheus::BuildHistogram(), family)
@@ -249,7 +260,8 @@ void PrometheusCpp(benchmark::State& state, const Node& node) {
 
 template <typename Function, typename... Arguments>
 void Register(const std::string& name, Function function, const Arguments&... arguments) {
-  benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { function(state, arguments...); })
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [=](benchmark::State& state) { function(state, arguments...); })
       ->Unit(benchmark::kMillisecond)
       ->MeasureProcessCPUTime()
       ->UseRealTime();
@@ -258,9 +270,10 @@ void Register(const std::string& name, Function function, const Arguments&... ar
 void RegisterNode(const std::string& name, const Node& node) {
   const std::string protobuf =
       "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
-  for (const auto& [format, accept] : {std::pair<std::string, std::string>{"text", "text/plain;version=0.0.4"},
-                                       {"openmetrics", "application/openmetrics-text;version=1.0.0"},
-                                       {"protobuf", protobuf}}) {
+  for (const auto& [format, accept] :
+       {std::pair<std::string, std::string>{"text", "text/plain;version=0.0.4"},
+        {"openmetrics", "application/openmetrics-text;version=1.0.0"},
+        {"protobuf", protobuf}}) {
     for (const std::string encoding : {"identity", "gzip"}) {
       const HttpRequest request{.path = "/metrics", .accept = accept, .accept_encoding = encoding};
       Register("Scrape/" + format + '/' + encoding + '/' + name, Scrape, node, request);
@@ -275,11 +288,13 @@ void RegisterNode(const std::string& name, const Node& node) {
 
 // What a simulated job left behind; `binaries` is the folder of all built programs.
 std::shared_ptr<const collector::NodeSnapshot> SimulatedJob(const std::filesystem::path& binaries) {
-  const std::filesystem::path segments = std::filesystem::temp_directory_path() / std::to_string(getpid());
+  const std::filesystem::path segments =
+      std::filesystem::temp_directory_path() / std::to_string(getpid());
   std::filesystem::create_directory(segments);
   const std::string command =
-      "NCCL_EXPORTER_KERNEL_TIMING=on NCCL_ALLGATHERV_ENABLE=0 " + (binaries / "simulator/nccl-sim").string() +
-      " --plugin " + (binaries / "plugin/libnccl-profiler-exporter.so").string() + " --segment-dir " +
+      "NCCL_EXPORTER_KERNEL_TIMING=on NCCL_ALLGATHERV_ENABLE=0 " +
+      (binaries / "simulator/nccl-sim").string() + " --plugin " +
+      (binaries / "plugin/libnccl-profiler-exporter.so").string() + " --segment-dir " +
       segments.string() + " --layout mixed --ranks-per-node 8 --steps 200 --rate 100000 >/dev/null";
   const int status = std::system(command.c_str());
   collector::Collector collector({.directories = {segments.string()}});
@@ -289,7 +304,8 @@ std::shared_ptr<const collector::NodeSnapshot> SimulatedJob(const std::filesyste
 }
 
 int Main(int argc, char** argv) {
-  const auto job = SimulatedJob(std::filesystem::path(argv[0]).parent_path().parent_path().parent_path());
+  const auto job =
+      SimulatedJob(std::filesystem::path(argv[0]).parent_path().parent_path().parent_path());
   if (job == nullptr || job->processes.size() != 8) {
     return std::fprintf(stderr, "scrape_benchmark: the simulator did not run\n"), 1;
   }

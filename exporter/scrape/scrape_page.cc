@@ -16,7 +16,8 @@ namespace {
 // Counts a scrape as in progress for as long as it lives.
 class ScrapeInProgress {
  public:
-  explicit ScrapeInProgress(std::shared_ptr<std::atomic<int>> count) : count_(std::move(count)), number_(++*count_) {}
+  explicit ScrapeInProgress(std::shared_ptr<std::atomic<int>> count)
+      : count_(std::move(count)), number_(++*count_) {}
   ~ScrapeInProgress() { --*count_; }
   ScrapeInProgress(const ScrapeInProgress&) = delete;
   ScrapeInProgress& operator=(const ScrapeInProgress&) = delete;
@@ -42,12 +43,15 @@ HttpResponse ScrapePage::Answer(const HttpRequest& request) {
   }
   const auto start = PageBuilder::Clock::now();
   const auto budget = ScrapeBudget(request.scrape_timeout).value_or(kDefaultScrapeBudget);
-  const PageKind kind{.format = NegotiateFormat(request.accept), .is_compressed = AcceptsGzip(request.accept_encoding)};
+  const PageKind kind{.format = NegotiateFormat(request.accept),
+                      .is_compressed = AcceptsGzip(request.accept_encoding)};
   Page page = builder_.Get(kind, start + budget);
-  if (page == nullptr) return Refuse(Refusal::kScrapeTimeout, "Not done within the scrape timeout\n");
+  if (page == nullptr)
+    return Refuse(Refusal::kScrapeTimeout, "Not done within the scrape timeout\n");
   const auto duration = PageBuilder::Clock::now() - start;
   daemon_.ObserveScrape(duration);
-  spdlog::debug("scraped {} bytes in {:.6f} s", page->size(), std::chrono::duration<double>(duration).count());
+  spdlog::debug("scraped {} bytes in {:.6f} s", page->size(),
+                std::chrono::duration<double>(duration).count());
 
   HttpResponse response{.content_type = std::string(ContentType(kind.format)),
                         .headers = {{"Vary", "Accept, Accept-Encoding"}},

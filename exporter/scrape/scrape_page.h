@@ -14,8 +14,9 @@
 
 namespace nccl_exporter::exporter {
 
-// Scrapes that wait for a page or for their client to take it. Concurrent ones share pages; a slow client keeps the
-// pages of its own round, of up to some MiB, so there is an end to how many may be slow. The next one gets status 503.
+// Scrapes that wait for a page or for their client to take it. Concurrent ones share pages; a slow
+// client keeps the pages of its own round, of up to some MiB, so there is an end to how many may be
+// slow. The next one gets status 503.
 inline constexpr int kMaxConcurrentScrapes = 48;
 
 // For scrapers that do not tell their timeout: what Prometheus' default of 10 s leaves.

@@ -16,8 +16,8 @@ namespace {
 constexpr double kNsPerSecond = 1e9;
 constexpr double kBytesPerKib = 1024;
 
-// A point in time in seconds. Whole seconds are converted separately, because a float64 cannot hold nanoseconds since
-// the epoch exactly.
+// A point in time in seconds. Whole seconds are converted separately, because a float64 cannot hold
+// nanoseconds since the epoch exactly.
 double Seconds(int64_t realtime_ns) {
   constexpr int64_t kWholeSecond = 1000000000;
   return static_cast<double>(realtime_ns / kWholeSecond) +
@@ -34,8 +34,10 @@ struct SizeCounter {
 constexpr std::array kCollectiveCounters{
     SizeCounter{Metric::kCollectiveOperations, &collector::SizeClassSnapshot::operations},
     SizeCounter{Metric::kCollectiveBytes, &collector::SizeClassSnapshot::bytes},
-    SizeCounter{Metric::kCollectiveTimedOperations, &collector::SizeClassSnapshot::timed_operations},
-    SizeCounter{Metric::kCollectiveBusySeconds, &collector::SizeClassSnapshot::busy_ns, kNsPerSecond},
+    SizeCounter{Metric::kCollectiveTimedOperations,
+                &collector::SizeClassSnapshot::timed_operations},
+    SizeCounter{Metric::kCollectiveBusySeconds, &collector::SizeClassSnapshot::busy_ns,
+                kNsPerSecond},
 };
 constexpr std::array kSendCounters{
     SizeCounter{Metric::kSendOperations, &collector::SizeClassSnapshot::operations},
@@ -56,10 +58,13 @@ enum class Merge { kLowest, kHighest, kSum };
 struct CommunicatorGauge {
   Metric metric;
   Merge merge;
-  std::optional<double> (*value)(const collector::CommunicatorSnapshot& communicator);  // nothing where it is not known
+  std::optional<double> (*value)(
+      const collector::CommunicatorSnapshot& communicator);  // nothing where it is not known
 };
 
-std::optional<double> If(bool is_known, double value) { return is_known ? std::optional(value) : std::nullopt; }
+std::optional<double> If(bool is_known, double value) {
+  return is_known ? std::optional(value) : std::nullopt;
+}
 
 std::optional<double> SecondsOf(std::optional<uint64_t> ns) {
   return ns ? std::optional(static_cast<double>(*ns) / kNsPerSecond) : std::nullopt;
@@ -73,7 +78,9 @@ double TimingDuty(const collector::CommunicatorSnapshot& c) {
 
 constexpr std::array kGauges{
     CommunicatorGauge{Metric::kStartedSequence, Merge::kLowest,
-                      [](const collector::CommunicatorSnapshot& c) { return If(true, static_cast<double>(c.started_sequence)); }},
+                      [](const collector::CommunicatorSnapshot& c) {
+                        return If(true, static_cast<double>(c.started_sequence));
+                      }},
     CommunicatorGauge{Metric::kCompletedSequence, Merge::kLowest,
                       [](const collector::CommunicatorSnapshot& c) {
                         return If(c.completion_is_known, static_cast<double>(c.completed_sequence));
@@ -81,27 +88,36 @@ constexpr std::array kGauges{
     CommunicatorGauge{Metric::kInFlight, Merge::kSum,
                       [](const collector::CommunicatorSnapshot& c) {
                         // A finalized communicator has nothing in flight, whatever was seen of it.
-                        return If(c.completion_is_known || c.is_closed, static_cast<double>(c.in_flight.size()));
+                        return If(c.completion_is_known || c.is_closed,
+                                  static_cast<double>(c.in_flight.size()));
                       }},
     CommunicatorGauge{Metric::kUnseenOperations, Merge::kSum,
                       [](const collector::CommunicatorSnapshot& c) {
-                        return If(c.unseen_operations != 0, static_cast<double>(c.unseen_operations));
+                        return If(c.unseen_operations != 0,
+                                  static_cast<double>(c.unseen_operations));
                       }},
     CommunicatorGauge{Metric::kLastProgress, Merge::kHighest,
                       [](const collector::CommunicatorSnapshot& c) {
-                        return If(c.last_progress_realtime_ns != 0, Seconds(c.last_progress_realtime_ns));
+                        return If(c.last_progress_realtime_ns != 0,
+                                  Seconds(c.last_progress_realtime_ns));
                       }},
     CommunicatorGauge{Metric::kCommunicatorRanks, Merge::kHighest,
-                      [](const collector::CommunicatorSnapshot& c) { return If(c.ranks != 0, static_cast<double>(c.ranks)); }},
-    CommunicatorGauge{Metric::kTimingDuty, Merge::kLowest,
-                      [](const collector::CommunicatorSnapshot& c) { return If(true, TimingDuty(c)); }},
+                      [](const collector::CommunicatorSnapshot& c) {
+                        return If(c.ranks != 0, static_cast<double>(c.ranks));
+                      }},
+    CommunicatorGauge{
+        Metric::kTimingDuty, Merge::kLowest,
+        [](const collector::CommunicatorSnapshot& c) { return If(true, TimingDuty(c)); }},
     CommunicatorGauge{Metric::kArrivalUncertainty, Merge::kHighest,
                       [](const collector::CommunicatorSnapshot& c) {
                         const collector::ArrivalUncertainty& uncertainty = c.arrival_uncertainty;
-                        return SecondsOf(uncertainty.estimated_ns ? uncertainty.estimated_ns : uncertainty.proven_ns);
+                        return SecondsOf(uncertainty.estimated_ns ? uncertainty.estimated_ns
+                                                                  : uncertainty.proven_ns);
                       }},
     CommunicatorGauge{Metric::kArrivalProvenUncertainty, Merge::kHighest,
-                      [](const collector::CommunicatorSnapshot& c) { return SecondsOf(c.arrival_uncertainty.proven_ns); }},
+                      [](const collector::CommunicatorSnapshot& c) {
+                        return SecondsOf(c.arrival_uncertainty.proven_ns);
+                      }},
 };
 
 double Merged(Merge merge, double a, double b) {
@@ -116,8 +132,8 @@ double Merged(Merge merge, double a, double b) {
   return a + b;
 }
 
-// Sums are of whole numbers, wide enough for any number of communicators. So they do not depend on the order of adding,
-// and a sum never decreases, which PromQL would take for a reset.
+// Sums are of whole numbers, wide enough for any number of communicators. So they do not depend on
+// the order of adding, and a sum never decreases, which PromQL would take for a reset.
 template <typename Value>
 uint128_t Sum(const SeriesGroup& group, std::span<const Function> functions, Value value) {
   uint128_t sum = 0;
@@ -129,7 +145,8 @@ uint128_t Sum(const SeriesGroup& group, std::span<const Function> functions, Val
   return sum;
 }
 
-uint64_t SumOfSizes(const collector::FunctionSnapshot& counts, SizeRange range, uint64_t collector::SizeClassSnapshot::*count) {
+uint64_t SumOfSizes(const collector::FunctionSnapshot& counts, SizeRange range,
+                    uint64_t collector::SizeClassSnapshot::*count) {
   uint64_t sum = 0;
   for (size_t i = range.first; i <= range.last; ++i) sum += counts.sizes[i].*count;
   return sum;
@@ -142,7 +159,8 @@ bool WasUsed(const SeriesGroup& group, Function function) {
 }
 
 bool WasUsed(const SeriesGroup& group, const FunctionGroup& functions) {
-  return std::ranges::any_of(functions.members, [&](Function function) { return WasUsed(group, function); });
+  return std::ranges::any_of(functions.members,
+                             [&](Function function) { return WasUsed(group, function); });
 }
 
 // Without a bus factor or the number of ranks that it depends on, bus bytes are unknown, not 0.
@@ -153,7 +171,8 @@ bool HasBusBytes(Function function, uint64_t ranks) {
 
 bool HasBusBytes(const SeriesGroup& group, const FunctionGroup& functions) {
   return std::ranges::any_of(functions.members, [&](Function function) {
-    return WasUsed(group, function) && std::ranges::any_of(group.members, [&](const GroupMember& member) {
+    return WasUsed(group, function) &&
+           std::ranges::any_of(group.members, [&](const GroupMember& member) {
              return HasBusBytes(function, member.communicator->ranks);
            });
   });
@@ -165,8 +184,10 @@ double SumOfBusBytes(const SeriesGroup& group, const FunctionGroup& functions, S
   for (const Function function : functions.members) {
     std::map<uint64_t, uint64_t> timed_by_ranks;
     for (const GroupMember& member : group.members) {
-      const collector::FunctionSnapshot& counts = member.communicator->functions[static_cast<size_t>(function)];
-      timed_by_ranks[member.communicator->ranks] += SumOfSizes(counts, range, &collector::SizeClassSnapshot::timed_bytes);
+      const collector::FunctionSnapshot& counts =
+          member.communicator->functions[static_cast<size_t>(function)];
+      timed_by_ranks[member.communicator->ranks] +=
+          SumOfSizes(counts, range, &collector::SizeClassSnapshot::timed_bytes);
     }
     for (const auto& [ranks, timed] : timed_by_ranks) {
       sum += std::nearbyint(BusBytes(function, timed, static_cast<uint32_t>(ranks)));
@@ -177,7 +198,9 @@ double SumOfBusBytes(const SeriesGroup& group, const FunctionGroup& functions, S
 
 double HistogramSum(Metric metric, const SeriesGroup& group, const FunctionGroup& functions) {
   if (metric == Metric::kCollectiveBusBandwidth) {
-    const auto kib = [](const collector::FunctionSnapshot& counts) { return counts.bandwidth_sum_kib; };
+    const auto kib = [](const collector::FunctionSnapshot& counts) {
+      return counts.bandwidth_sum_kib;
+    };
     return static_cast<double>(Sum(group, functions.members, kib)) * kBytesPerKib;
   }
   const auto busy_ns = [](const collector::FunctionSnapshot& counts) {
@@ -186,27 +209,35 @@ double HistogramSum(Metric metric, const SeriesGroup& group, const FunctionGroup
   return static_cast<double>(Sum(group, functions.members, busy_ns)) / kNsPerSecond;
 }
 
-std::span<const uint64_t> HistogramCounts(Metric metric, const collector::CommunicatorSnapshot& communicator, Function function) {
+std::span<const uint64_t> HistogramCounts(Metric metric,
+                                          const collector::CommunicatorSnapshot& communicator,
+                                          Function function) {
   const collector::FunctionSnapshot& counts = communicator.functions[static_cast<size_t>(function)];
   if (metric == Metric::kCollectiveBusBandwidth) return counts.bandwidth;
   return counts.duration;
 }
 
-const FunctionGroup kSends{.members = {Function::kSend}, .labels = nullptr, .sizes = {}, .phases = {}};
-const FunctionGroup kReceives{.members = {Function::kRecv}, .labels = nullptr, .sizes = {}, .phases = {}};
+const FunctionGroup kSends{
+    .members = {Function::kSend}, .labels = nullptr, .sizes = {}, .phases = {}};
+const FunctionGroup kReceives{
+    .members = {Function::kRecv}, .labels = nullptr, .sizes = {}, .phases = {}};
 
 }  // namespace
 
-CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels, const FunctionGroups& functions)
+CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels,
+                                       const FunctionGroups& functions)
     : builder_(builder), labels_(labels), functions_(functions) {
   for (const FunctionGroup& one : functions.all) {
     const LabelsId id = builder.AddLabels(one.labels);
-    for (const Function function : one.members) function_labels_[static_cast<size_t>(function)] = id;
+    for (const Function function : one.members)
+      function_labels_[static_cast<size_t>(function)] = id;
   }
   for (const FunctionGroup& one : functions.collectives) {
     const LabelsId id = builder.AddLabels(one.labels);
-    for (const Function function : one.members) collective_labels_[static_cast<size_t>(function)] = id;
-    for (const SizeGroup& sizes : one.sizes) size_labels_.push_back(builder.AddLabels(sizes.labels));
+    for (const Function function : one.members)
+      collective_labels_[static_cast<size_t>(function)] = id;
+    for (const SizeGroup& sizes : one.sizes)
+      size_labels_.push_back(builder.AddLabels(sizes.labels));
     for (const SharedLabels& phase : one.phases) phase_labels_.push_back(builder.AddLabels(phase));
   }
 }
@@ -231,7 +262,8 @@ void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels)
   for (const FunctionGroup& functions : functions_.all) {
     if (!WasUsed(group, functions)) continue;
     const auto calls = [](const collector::FunctionSnapshot& counts) { return counts.calls; };
-    builder_.Add(Metric::kApiCalls, labels, function_labels_[static_cast<size_t>(functions.members.front())],
+    builder_.Add(Metric::kApiCalls, labels,
+                 function_labels_[static_cast<size_t>(functions.members.front())],
                  static_cast<double>(Sum(group, functions.members, calls)));
   }
   const LabelsId* sizes = size_labels_.data();
@@ -245,8 +277,9 @@ void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels)
   AddPointToPoint(group, labels, kReceives);
 }
 
-void CommunicatorSeries::AddCollective(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions,
-                                       const LabelsId* sizes, const LabelsId* phases) {
+void CommunicatorSeries::AddCollective(const SeriesGroup& group, LabelsId labels,
+                                       const FunctionGroup& functions, const LabelsId* sizes,
+                                       const LabelsId* phases) {
   for (const SizeCounter& counter : kCollectiveCounters) {
     if (!builder_.Serves(counter.metric)) continue;
     for (size_t i = 0; i < functions.sizes.size(); ++i) {
@@ -260,20 +293,23 @@ void CommunicatorSeries::AddCollective(const SeriesGroup& group, LabelsId labels
   AddHistogram(Metric::kCollectiveDuration, group, labels, functions);
   AddPhases(group, labels, functions, phases);
   if (!HasBusBytes(group, functions)) return;
-  for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < functions.sizes.size(); ++i) {
+  for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < functions.sizes.size();
+       ++i) {
     builder_.Add(Metric::kCollectiveBusBytes, labels, sizes[i],
                  SumOfBusBytes(group, functions, functions.sizes[i].sizes));
   }
   AddHistogram(Metric::kCollectiveBusBandwidth, group, labels, functions);
 }
 
-void CommunicatorSeries::AddPhases(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions,
-                                   const LabelsId* phases) {
+void CommunicatorSeries::AddPhases(const SeriesGroup& group, LabelsId labels,
+                                   const FunctionGroup& functions, const LabelsId* phases) {
   if (!builder_.Serves(Metric::kCollectivePhaseSeconds)) return;
   std::array<double, kKernelPhaseCount> seconds{};
   bool is_reported = false;
   for (size_t i = 0; i < kKernelPhaseCount; ++i) {
-    const auto value = [&](const collector::FunctionSnapshot& counts) { return counts.phase_ns[i]; };
+    const auto value = [&](const collector::FunctionSnapshot& counts) {
+      return counts.phase_ns[i];
+    };
     seconds[i] = static_cast<double>(Sum(group, functions.members, value)) / kNsPerSecond;
     is_reported = is_reported || seconds[i] != 0;
   }
@@ -282,11 +318,14 @@ void CommunicatorSeries::AddPhases(const SeriesGroup& group, LabelsId labels, co
   }
 }
 
-void CommunicatorSeries::AddPointToPoint(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions) {
+void CommunicatorSeries::AddPointToPoint(const SeriesGroup& group, LabelsId labels,
+                                         const FunctionGroup& functions) {
   if (!WasUsed(group, functions)) return;
   const bool is_send = functions.members.front() == Function::kSend;
   for (const SizeCounter& counter : is_send ? kSendCounters : kRecvCounters) {
-    const auto value = [&](const collector::FunctionSnapshot& counts) { return SumOfSizes(counts, SizeRange{}, counter.count); };
+    const auto value = [&](const collector::FunctionSnapshot& counts) {
+      return SumOfSizes(counts, SizeRange{}, counter.count);
+    };
     const auto sum = static_cast<double>(Sum(group, functions.members, value));
     builder_.Add(counter.metric, labels, kNoLabels, sum / counter.unit);
   }
@@ -303,7 +342,8 @@ void CommunicatorSeries::AddArrivals(const SeriesGroup& group, LabelsId labels) 
     *sum += *counts;
   }
   if (!sum) return;
-  builder_.Add(Metric::kArrivalLateness, labels, kNoLabels, static_cast<double>(sum->lateness_ns) / kNsPerSecond);
+  builder_.Add(Metric::kArrivalLateness, labels, kNoLabels,
+               static_cast<double>(sum->lateness_ns) / kNsPerSecond);
   builder_.Add(Metric::kLastArrivals, labels, kNoLabels, static_cast<double>(sum->last));
   builder_.Add(Metric::kComparedOperations, labels, kNoLabels, static_cast<double>(sum->compared));
   builder_.Add(Metric::kEstimatedArrivals, labels, kNoLabels, static_cast<double>(sum->estimated));
@@ -326,7 +366,8 @@ void CommunicatorSeries::AddGauges(std::span<const GroupMember* const> in_use, L
     if (oldest == nullptr || first.start_realtime_ns < oldest->start_realtime_ns) oldest = &first;
   }
   if (oldest == nullptr) return;
-  builder_.Add(Metric::kOldestInFlightStart, labels, function_labels_[static_cast<size_t>(oldest->function)],
+  builder_.Add(Metric::kOldestInFlightStart, labels,
+               function_labels_[static_cast<size_t>(oldest->function)],
                Seconds(oldest->start_realtime_ns));
 }
 
@@ -335,7 +376,8 @@ void CommunicatorSeries::AddInfo(std::span<const GroupMember* const> in_use, Lab
   for (const GroupMember* member : in_use) {
     const CommunicatorLabelSets& sets = labels_.Of(*member->process, *member->communicator);
     if (added.insert(sets.communicator_info.get()).second) {
-      builder_.Add(Metric::kCommunicatorInfo, labels, builder_.AddLabels(sets.communicator_info), 1);
+      builder_.Add(Metric::kCommunicatorInfo, labels, builder_.AddLabels(sets.communicator_info),
+                   1);
     }
     if (added.insert(sets.rank_info.get()).second) {
       builder_.Add(Metric::kRankInfo, labels, builder_.AddLabels(sets.rank_info), 1);
@@ -352,17 +394,20 @@ void CommunicatorSeries::AddHistogram(Metric metric, const SeriesGroup& group, L
     std::vector<uint64_t> sum(counts.size());
     for (const GroupMember& member : group.members) {
       for (const Function function : functions.members) {
-        std::ranges::transform(sum, HistogramCounts(metric, *member.communicator, function), sum.begin(),
-                               std::plus<>());
+        std::ranges::transform(sum, HistogramCounts(metric, *member.communicator, function),
+                               sum.begin(), std::plus<>());
       }
     }
     counts = builder_.Keep(std::move(sum));
   }
-  builder_.AddHistogram(metric, labels, CollectiveLabelsOf(functions), HistogramSum(metric, group, functions), counts);
+  builder_.AddHistogram(metric, labels, CollectiveLabelsOf(functions),
+                        HistogramSum(metric, group, functions), counts);
 }
 
 LabelsId CommunicatorSeries::CollectiveLabelsOf(const FunctionGroup& functions) const {
-  return functions.labels == nullptr ? kNoLabels : collective_labels_[static_cast<size_t>(functions.members.front())];
+  return functions.labels == nullptr
+             ? kNoLabels
+             : collective_labels_[static_cast<size_t>(functions.members.front())];
 }
 
 }  // namespace nccl_exporter::exporter

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CommunicatorSeries, the lines that know the value of each metric of a communicator. For the thread that makes the
-// scrape.
+// CommunicatorSeries, the lines that know the value of each metric of a communicator. For the
+// thread that makes the scrape.
 #pragma once
 
 #include <array>
@@ -18,33 +18,38 @@ namespace nccl_exporter::exporter {
 class CommunicatorSeries {
  public:
   // Keeps references to the arguments.
-  CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels, const FunctionGroups& functions);
+  CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels,
+                     const FunctionGroups& functions);
 
   // Adds all series of a group.
   void AddNamed(const SeriesGroup& group);
 
-  // Adds the counters and histograms of comm="other". Ranks, progress and identity have no meaning for a sum.
+  // Adds the counters and histograms of comm="other". Ranks, progress and identity have no meaning
+  // for a sum.
   void AddOther(const SeriesGroup& group);
 
  private:
   void AddFunctions(const SeriesGroup& group, LabelsId labels);
-  void AddCollective(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions, const LabelsId* sizes,
-                     const LabelsId* phases);
-  void AddPhases(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions, const LabelsId* phases);
+  void AddCollective(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions,
+                     const LabelsId* sizes, const LabelsId* phases);
+  void AddPhases(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions,
+                 const LabelsId* phases);
   void AddPointToPoint(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions);
   void AddArrivals(const SeriesGroup& group, LabelsId labels);
   void AddGauges(std::span<const GroupMember* const> in_use, LabelsId labels);
   void AddInfo(std::span<const GroupMember* const> in_use, LabelsId labels);
-  void AddHistogram(Metric metric, const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions);
+  void AddHistogram(Metric metric, const SeriesGroup& group, LabelsId labels,
+                    const FunctionGroup& functions);
   LabelsId CollectiveLabelsOf(const FunctionGroup& functions) const;
 
   ExpositionBuilder& builder_;
   LabelCache& labels_;
   const FunctionGroups& functions_;
-  std::array<LabelsId, kFunctionCount> function_labels_{};    // label `function`, of calls and operations in flight
+  std::array<LabelsId, kFunctionCount>
+      function_labels_{};  // label `function`, of calls and operations in flight
   std::array<LabelsId, kFunctionCount> collective_labels_{};  // label `collective`
-  std::vector<LabelsId> size_labels_;                         // of all groups of collectives, in order
-  std::vector<LabelsId> phase_labels_;                        // the same
+  std::vector<LabelsId> size_labels_;   // of all groups of collectives, in order
+  std::vector<LabelsId> phase_labels_;  // the same
 };
 
 }  // namespace nccl_exporter::exporter

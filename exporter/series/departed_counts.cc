@@ -10,11 +10,16 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// A file system may give the inode number of a removed file to the next one. The time of start distinguishes them.
-auto KeyOf(const collector::ProcessSnapshot& process) { return std::tuple(process.file, process.start_realtime_ns); }
+// A file system may give the inode number of a removed file to the next one. The time of start
+// distinguishes them.
+auto KeyOf(const collector::ProcessSnapshot& process) {
+  return std::tuple(process.file, process.start_realtime_ns);
+}
 
-auto KeyOf(const collector::ProcessSnapshot& process, const collector::CommunicatorSnapshot& communicator) {
-  return std::tuple(process.file, communicator.slot, communicator.generation, communicator.id, communicator.rank);
+auto KeyOf(const collector::ProcessSnapshot& process,
+           const collector::CommunicatorSnapshot& communicator) {
+  return std::tuple(process.file, communicator.slot, communicator.generation, communicator.id,
+                    communicator.rank);
 }
 
 void Add(const collector::CommunicatorSnapshot& more, collector::CommunicatorSnapshot& sum) {
@@ -48,7 +53,8 @@ void DepartedCounts::Begin(const collector::NodeSnapshot& snapshot) {
     }
   }
   for (const CommunicatorOf& one : communicators_) {
-    if (!communicators.contains(KeyOf(*one.member.process, *one.member.communicator))) AddDeparted(one);
+    if (!communicators.contains(KeyOf(*one.member.process, *one.member.communicator)))
+      AddDeparted(one);
   }
   for (const ProcessOf& one : processes_) {
     if (!processes.contains(KeyOf(*one.process))) AddDeparted(one);
@@ -71,7 +77,8 @@ void DepartedCounts::AddDeparted(const CommunicatorOf& gone) {
 
 void DepartedCounts::AddDeparted(const ProcessOf& gone) {
   const auto [sum, is_first] = departed_processes_.try_emplace(gone.labels);
-  std::ranges::transform(sum->second.losses, gone.process->losses, sum->second.losses.begin(), std::plus<>());
+  std::ranges::transform(sum->second.losses, gone.process->losses, sum->second.losses.begin(),
+                         std::plus<>());
   const int64_t start = gone.process->start_realtime_ns;
   sum->second.start_realtime_ns = is_first ? start : std::min(sum->second.start_realtime_ns, start);
 }
@@ -95,7 +102,8 @@ void DepartedCounts::Remember(const SharedLabels& labels, std::span<const GroupM
   }
 }
 
-void DepartedCounts::Remember(const SharedLabels& labels, const collector::ProcessSnapshot& process) {
+void DepartedCounts::Remember(const SharedLabels& labels,
+                              const collector::ProcessSnapshot& process) {
   processes_.push_back({.labels = labels, .process = &process});
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// DepartedCounts, the last counts of communicators and processes that are gone, while others with the same labels are
-// served. For the thread that makes the scrape.
+// DepartedCounts, the last counts of communicators and processes that are gone, while others with
+// the same labels are served. For the thread that makes the scrape.
 //
-// If a sum drops when one of its members goes, PromQL takes this for a reset and counts the rest of the sum once more:
-// rate() would show a peak that never happened. So a sum keeps the last counts of its members until the last member is
-// gone and the series ends. A restarted daemon knows the present members only.
+// If a sum drops when one of its members goes, PromQL takes this for a reset and counts the rest of
+// the sum once more: rate() would show a peak that never happened. So a sum keeps the last counts
+// of its members until the last member is gone and the series ends. A restarted daemon knows the
+// present members only.
 //
-// Only label sets that several members share have a cost: then the snapshot before the present one stays in memory.
+// Only label sets that several members share have a cost: then the snapshot before the present one
+// stays in memory.
 #pragma once
 
 #include <array>
@@ -25,8 +27,8 @@ struct DepartedProcesses {
   int64_t start_realtime_ns = 0;  // of the first
 };
 
-// Per scrape: Begin(), AppendTo() and Remember() for each label set, End(). Without End(), the remembered members point
-// into a snapshot that may be gone.
+// Per scrape: Begin(), AppendTo() and Remember() for each label set, End(). Without End(), the
+// remembered members point into a snapshot that may be gone.
 class DepartedCounts {
  public:
   // Members that were remembered and are not in `snapshot` have departed.
@@ -58,7 +60,8 @@ class DepartedCounts {
   void AddDeparted(const CommunicatorOf& gone);
   void AddDeparted(const ProcessOf& gone);
 
-  std::shared_ptr<const collector::NodeSnapshot> previous_;  // which the remembered members point into
+  std::shared_ptr<const collector::NodeSnapshot>
+      previous_;  // which the remembered members point into
   std::vector<CommunicatorOf> communicators_;
   std::vector<ProcessOf> processes_;
   std::map<SharedLabels, Communicators> departed_communicators_;

@@ -38,14 +38,17 @@ collector::CommunicatorSnapshot MemberOf(uint64_t id, uint64_t rank) {
   return communicator;
 }
 
-collector::NodeSnapshot NodeOfTwoRanks() { return NodeOf({ProcessOf(1, {MemberOf(7, 0)}), ProcessOf(2, {MemberOf(7, 1)})}); }
+collector::NodeSnapshot NodeOfTwoRanks() {
+  return NodeOf({ProcessOf(1, {MemberOf(7, 0)}), ProcessOf(2, {MemberOf(7, 1)})});
+}
 
 TEST(DroppedLabelsTest, EachLabelLeavesNoDuplicatesAndNoTraceButOther) {
   std::vector<collector::ProcessSnapshot> processes;
   for (uint64_t pid = 1; pid <= 3; ++pid) {
     collector::CommunicatorSnapshot overflow = Overflow();
     AddOperation(overflow, Function::kBroadcast, 100, 1000);
-    processes.push_back(ProcessOf(pid, {BusyCommunicator(pid % 2), MemberOf(7, pid), MemberOf(8, pid), overflow}));
+    processes.push_back(
+        ProcessOf(pid, {BusyCommunicator(pid % 2), MemberOf(7, pid), MemberOf(8, pid), overflow}));
     processes.back().identity = {{"SLURM_JOB_ID", std::to_string(pid)},
                                  {"POD_NAMESPACE", "n"},
                                  {"POD_NAME", "p" + std::to_string(pid)},
@@ -73,8 +76,9 @@ TEST(DroppedLabelsTest, EachLabelLeavesNoDuplicatesAndNoTraceButOther) {
 }
 
 TEST(DroppedLabelsTest, NoCountIsLostWhateverIsDropped) {
-  const collector::NodeSnapshot node = NodeOf({ProcessOf(1, {MemberOf(7, 0), MemberOf(8, 0), BusyCommunicator(9)}),
-                                    ProcessOf(2, {MemberOf(7, 1), BusyCommunicator(9)})});
+  const collector::NodeSnapshot node =
+      NodeOf({ProcessOf(1, {MemberOf(7, 0), MemberOf(8, 0), BusyCommunicator(9)}),
+              ProcessOf(2, {MemberOf(7, 1), BusyCommunicator(9)})});
   const auto sum = [](const ScrapedNode& scrape, Metric metric) {
     double total = 0;
     for (const auto& [labels, value] : scrape.Values(metric)) total += value;
@@ -85,8 +89,11 @@ TEST(DroppedLabelsTest, NoCountIsLostWhateverIsDropped) {
     const ScrapedNode less(node, kSeriesLimit, Without({std::string(label.name)}));
     for (size_t i = 0; i < kMetricCount; ++i) {
       const auto metric = static_cast<Metric>(i);
-      if (RowOf(metric).type != MetricType::kCounter && RowOf(metric).type != MetricType::kHistogram) continue;
-      EXPECT_NEAR(sum(less, metric), sum(whole, metric), 1e-9 * sum(whole, metric)) << RowOf(metric).name << label.name;
+      if (RowOf(metric).type != MetricType::kCounter &&
+          RowOf(metric).type != MetricType::kHistogram)
+        continue;
+      EXPECT_NEAR(sum(less, metric), sum(whole, metric), 1e-9 * sum(whole, metric))
+          << RowOf(metric).name << label.name;
     }
   }
 }
@@ -94,17 +101,22 @@ TEST(DroppedLabelsTest, NoCountIsLostWhateverIsDropped) {
 TEST(DroppedLabelsTest, RanksThatAreMergedShowCountsAddedAndTheStateOfTheOneBehind) {
   const ScrapedNode scrape(NodeOfTwoRanks(), kSeriesLimit, Without({"rank", "gpu"}));
   const std::string labels = "comm=0000000000000007,comm_name=dp,uid=1000,";
-  EXPECT_THAT(scrape.Values(Metric::kApiCalls), ElementsAre(Pair(labels + "function=AllReduce,", 2)));
+  EXPECT_THAT(scrape.Values(Metric::kApiCalls),
+              ElementsAre(Pair(labels + "function=AllReduce,", 2)));
   EXPECT_EQ(scrape.Value(Metric::kCollectiveBytes, "size=1048576,"), 8 << 20);
   EXPECT_EQ(scrape.Value(Metric::kCollectiveBusBytes, "size=1048576,"), (8 << 20) * 1.75);
-  EXPECT_EQ(scrape.Counts(Metric::kCollectiveDuration)[static_cast<size_t>(DurationBuckets::IndexOf(1000000))], 2u);
+  EXPECT_EQ(
+      scrape.Counts(
+          Metric::kCollectiveDuration)[static_cast<size_t>(DurationBuckets::IndexOf(1000000))],
+      2u);
   EXPECT_EQ(scrape.Value(Metric::kComparedOperations), 200);
   EXPECT_EQ(scrape.Value(Metric::kArrivalLateness), 4);
   EXPECT_EQ(scrape.Value(Metric::kStartedSequence), 10) << "the lowest";
   EXPECT_EQ(scrape.Value(Metric::kCompletedSequence), 9) << "the lowest";
   EXPECT_EQ(scrape.Value(Metric::kInFlight), 2) << "the sum";
   EXPECT_EQ(scrape.Value(Metric::kLastProgress), 2) << "the latest";
-  EXPECT_THAT(scrape.Values(Metric::kOldestInFlightStart), ElementsAre(Pair(labels + "function=Reduce,", 5)));
+  EXPECT_THAT(scrape.Values(Metric::kOldestInFlightStart),
+              ElementsAre(Pair(labels + "function=Reduce,", 5)));
   EXPECT_EQ(scrape.Value(Metric::kCommunicatorRanks), 8);
   EXPECT_EQ(scrape.Values(Metric::kCommunicatorInfo).size(), 1u);
   EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), 2u) << "each GPU";
@@ -123,11 +135,13 @@ TEST(DroppedLabelsTest, CommunicatorsCanBeTakenByName) {
   AddOperation(overflow, Function::kBroadcast, 100, 0);
   collector::CommunicatorSnapshot trap = MemberOf(9, 0);
   trap.name = "other";
-  const collector::NodeSnapshot node = NodeOf({ProcessOf(1, {MemberOf(7, 0), MemberOf(8, 0), trap, overflow})});
+  const collector::NodeSnapshot node =
+      NodeOf({ProcessOf(1, {MemberOf(7, 0), MemberOf(8, 0), trap, overflow})});
   EXPECT_THAT(ScrapedNode(node, kSeriesLimit, Without({"comm"})).Values(Metric::kApiCalls),
-              UnorderedElementsAre(Pair("comm_name=dp,rank=0,gpu=0,uid=1000,function=AllReduce,", 2),
-                                   Pair("comm_name=other,rank=0,gpu=0,uid=1000,function=AllReduce,", 1),
-                                   Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,function=Broadcast,", 1)));
+              UnorderedElementsAre(
+                  Pair("comm_name=dp,rank=0,gpu=0,uid=1000,function=AllReduce,", 2),
+                  Pair("comm_name=other,rank=0,gpu=0,uid=1000,function=AllReduce,", 1),
+                  Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,function=Broadcast,", 1)));
 }
 
 TEST(DroppedLabelsTest, CollectivesAndSizesAreAddedUp) {
@@ -147,10 +161,14 @@ TEST(DroppedLabelsTest, CollectivesAndSizesAreAddedUp) {
   const ScrapedNode plain(node, kSeriesLimit, Without({"size", "collective", "function"}));
   EXPECT_THAT(plain.Values(Metric::kApiCalls), ElementsAre(Pair(labels, 4))) << "the Send too";
   EXPECT_THAT(plain.Values(Metric::kCollectiveOperations), ElementsAre(Pair(labels, 3)));
-  EXPECT_THAT(plain.Values(Metric::kCollectiveBusBytes), ElementsAre(Pair(labels, (4 << 20) * 2.75 + 512 * 1.75)));
+  EXPECT_THAT(plain.Values(Metric::kCollectiveBusBytes),
+              ElementsAre(Pair(labels, (4 << 20) * 2.75 + 512 * 1.75)));
   EXPECT_THAT(plain.Values(Metric::kCollectiveBusySeconds), ElementsAre(Pair(labels, 0.002002)));
   EXPECT_EQ(plain.Value(Metric::kCollectiveDuration), 0.002002);
-  EXPECT_EQ(plain.Counts(Metric::kCollectiveDuration)[static_cast<size_t>(DurationBuckets::IndexOf(1000000))], 2u);
+  EXPECT_EQ(
+      plain.Counts(
+          Metric::kCollectiveDuration)[static_cast<size_t>(DurationBuckets::IndexOf(1000000))],
+      2u);
   EXPECT_EQ(plain.Value(Metric::kSendOperations), 1);
 
   const ScrapedNode by_size(node, kSeriesLimit, Without({"collective"}));
@@ -186,13 +204,17 @@ TEST(DroppedLabelsTest, ASumKeepsWhatItsMembersLeftBehind) {
   const auto expect = [](const ScrapedNode& node, double calls) {
     EXPECT_EQ(node.Value(Metric::kApiCalls), calls);
     EXPECT_EQ(node.Value(Metric::kCollectiveBusySeconds, "size=1048576,"), calls / 1000);
-    EXPECT_EQ(node.Counts(Metric::kCollectiveDuration)[static_cast<size_t>(DurationBuckets::IndexOf(1000000))], calls);
+    EXPECT_EQ(
+        node.Counts(
+            Metric::kCollectiveDuration)[static_cast<size_t>(DurationBuckets::IndexOf(1000000))],
+        calls);
     EXPECT_EQ(node.Value(Metric::kComparedOperations), calls * 100);
   };
   expect(scrape({old, young}), 2);
   const ScrapedNode without_old = scrape({young});
   expect(without_old, 2);
-  EXPECT_EQ(without_old.Value(Metric::kCollectiveBusBytes, "size=1048576,"), (4 << 20) * (1.75 + 1.5));
+  EXPECT_EQ(without_old.Value(Metric::kCollectiveBusBytes, "size=1048576,"),
+            (4 << 20) * (1.75 + 1.5));
   EXPECT_EQ(without_old.Value(Metric::kStartedSequence), 10);
   EXPECT_EQ(without_old.Values(Metric::kRankInfo).size(), 1u);
   AddOperation(young, Function::kAllReduce, 4 << 20, 1000000);

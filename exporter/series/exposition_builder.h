@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ExpositionBuilder, which adds series to an exposition, counts their samples and can remove the latest ones again. For
-// the thread that makes the scrape.
+// ExpositionBuilder, which adds series to an exposition, counts their samples and can remove the
+// latest ones again. For the thread that makes the scrape.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ namespace nccl_exporter::exporter {
 
 class ExpositionBuilder {
  public:
-  // Keeps a reference to `exposition`, which is one of ExpositionOfCatalogue(): its families are indexed by Metric.
+  // Keeps a reference to `exposition`, which is one of ExpositionOfCatalogue(): its families are
+  // indexed by Metric.
   explicit ExpositionBuilder(Exposition& exposition) : exposition_(exposition) {}
 
   // Sets the time since which all series count that are added later: see Series.
@@ -30,9 +31,11 @@ class ExpositionBuilder {
     return AddLabels(Labels{{std::string(name), std::string(value)}});
   }
 
-  // Whether the family takes series. Series of other families are ignored, so callers need not ask; a caller that asks
-  // saves the work of making them.
-  bool Serves(Metric metric) const { return exposition_.families[static_cast<size_t>(metric)].is_served; }
+  // Whether the family takes series. Series of other families are ignored, so callers need not ask;
+  // a caller that asks saves the work of making them.
+  bool Serves(Metric metric) const {
+    return exposition_.families[static_cast<size_t>(metric)].is_served;
+  }
 
   void Add(Metric metric, LabelsId group_labels, LabelsId variable_labels, double value) {
     AddSeries(metric, {.group_labels = group_labels,
@@ -68,7 +71,8 @@ class ExpositionBuilder {
     size_t owners = 0;
     size_t samples = 0;
   };
-  // Fills a mark. It is set thousands of times per scrape, so one mark is used again to keep its memory.
+  // Fills a mark. It is set thousands of times per scrape, so one mark is used again to keep its
+  // memory.
   void SetMark(Mark& mark) const {
     mark.series.clear();
     for (const Family& family : exposition_.families) mark.series.push_back(family.series.size());
@@ -77,7 +81,8 @@ class ExpositionBuilder {
     mark.samples = samples_;
   }
   void RollBack(const Mark& mark) {
-    for (size_t i = 0; i < exposition_.families.size(); ++i) exposition_.families[i].series.resize(mark.series[i]);
+    for (size_t i = 0; i < exposition_.families.size(); ++i)
+      exposition_.families[i].series.resize(mark.series[i]);
     exposition_.labels.resize(mark.labels);
     exposition_.owners.resize(mark.owners);
     samples_ = mark.samples;

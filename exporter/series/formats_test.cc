@@ -20,7 +20,8 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Values by name and labels as text writes them. Bounds are numbers here, because the formats spell them differently.
+// Values by name and labels as text writes them. Bounds are numbers here, because the formats spell
+// them differently.
 using Samples = std::map<std::string, double>;
 
 std::string Exactly(double value) {
@@ -45,7 +46,8 @@ Samples SamplesOfText(const std::string& body) {
     if (at != std::string::npos) {
       const size_t from = at + before_bound.size();
       const size_t bytes = series.find('"', from) - from;
-      series.replace(from, bytes, Exactly(std::strtod(series.substr(from, bytes).c_str(), nullptr)));
+      series.replace(from, bytes,
+                     Exactly(std::strtod(series.substr(from, bytes).c_str(), nullptr)));
     }
     char* end = nullptr;
     const double value = std::strtod(line.c_str() + blank + 1, &end);
@@ -77,20 +79,23 @@ class SamplesOfMessages {
     if (metric.has_gauge()) Insert(family.name() + in_braces, metric.gauge().value(), samples_);
     if (!metric.has_histogram()) return;
     const decoded::Histogram& histogram = metric.histogram();
-    const std::string before_bound = family.name() + "_bucket{" + labels + (labels.empty() ? "" : ",") + "le=\"";
+    const std::string before_bound =
+        family.name() + "_bucket{" + labels + (labels.empty() ? "" : ",") + "le=\"";
     for (const decoded::Bucket& bucket : histogram.bucket()) {
-      Insert(before_bound + Exactly(bucket.upper_bound()) + "\"}", static_cast<double>(bucket.cumulative_count()),
-             samples_);
+      Insert(before_bound + Exactly(bucket.upper_bound()) + "\"}",
+             static_cast<double>(bucket.cumulative_count()), samples_);
     }
     const auto count = static_cast<double>(histogram.sample_count());
-    Insert(before_bound + Exactly(std::numeric_limits<double>::infinity()) + "\"}", count, samples_);
+    Insert(before_bound + Exactly(std::numeric_limits<double>::infinity()) + "\"}", count,
+           samples_);
     Insert(family.name() + "_sum" + in_braces, histogram.sample_sum(), samples_);
     Insert(family.name() + "_count" + in_braces, count, samples_);
     ExpectTheNativePartToAgree(histogram, family.name() + in_braces);
   }
 
   // Every classic bound is a native one, so both parts count the same values below it.
-  static void ExpectTheNativePartToAgree(const decoded::Histogram& histogram, const std::string& series) {
+  static void ExpectTheNativePartToAgree(const decoded::Histogram& histogram,
+                                         const std::string& series) {
     ASSERT_EQ(histogram.schema(), 3) << series;
     const std::map<int, uint64_t> buckets = NativeBuckets(histogram);
     const auto count_up_to = [&](double bound) {
@@ -100,9 +105,11 @@ class SamplesOfMessages {
       }
       return count;
     };
-    EXPECT_EQ(count_up_to(std::numeric_limits<double>::infinity()), histogram.sample_count()) << series;
+    EXPECT_EQ(count_up_to(std::numeric_limits<double>::infinity()), histogram.sample_count())
+        << series;
     for (const decoded::Bucket& bucket : histogram.bucket()) {
-      EXPECT_EQ(count_up_to(bucket.upper_bound()), bucket.cumulative_count()) << series << ' ' << bucket.upper_bound();
+      EXPECT_EQ(count_up_to(bucket.upper_bound()), bucket.cumulative_count())
+          << series << ' ' << bucket.upper_bound();
     }
   }
 
@@ -117,7 +124,8 @@ std::string Encoded(const Encoder& encoder, const Exposition& exposition) {
 
 TEST(FormatsTest, CarryTheSameNumbers) {
   for (const auto& snapshot :
-       {ExampleSnapshot(), NodeOfShape({.communicators = 3, .point_to_point = 1, .collectives = 4})}) {
+       {ExampleSnapshot(),
+        NodeOfShape({.communicators = 3, .point_to_point = 1, .collectives = 4})}) {
     Exposition exposition = ExpositionOfCatalogue();
     SeriesMemory memory;
     AddSnapshotFamilies(snapshot, kSeriesLimit, memory, exposition);
@@ -140,16 +148,23 @@ TEST(FormatsTest, ProtobufTellsSinceWhenEveryCounterAndHistogramCounts) {
   exposition.created_realtime_ns = 5000000000;
   SeriesMemory memory;
   AddSnapshotFamilies(ExampleSnapshot(), kSeriesLimit, memory, exposition);
-  for (const decoded::MetricFamily& family : DecodedFamilies(Encoded(ProtobufEncoder(), exposition))) {
+  for (const decoded::MetricFamily& family :
+       DecodedFamilies(Encoded(ProtobufEncoder(), exposition))) {
     for (const decoded::Metric& metric : family.metric()) {
       if (metric.has_gauge()) continue;
-      const decoded::Timestamp& created =
-          metric.has_counter() ? metric.counter().created_timestamp() : metric.histogram().created_timestamp();
-      // One label: state or reason of the daemon's own, which also compares arrivals and counts errors by user.
-      const bool is_of_a_rank = metric.label_size() > 1 && !kCountedByTheDaemon.contains(family.name());
+      const decoded::Timestamp& created = metric.has_counter()
+                                              ? metric.counter().created_timestamp()
+                                              : metric.histogram().created_timestamp();
+      // One label: state or reason of the daemon's own, which also compares arrivals and counts
+      // errors by user.
+      const bool is_of_a_rank =
+          metric.label_size() > 1 && !kCountedByTheDaemon.contains(family.name());
       // Processes start at 1700000000, their communicators a second later.
       const bool is_of_a_process = metric.label_size() > 0 && metric.label(0).name() == "pid";
-      EXPECT_EQ(created.seconds(), !is_of_a_rank ? 5 : is_of_a_process ? 1700000000 : 1700000001) << family.name();
+      EXPECT_EQ(created.seconds(), !is_of_a_rank     ? 5
+                                   : is_of_a_process ? 1700000000
+                                                     : 1700000001)
+          << family.name();
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// FunctionGroups, the functions and size classes of a communicator that are one series: each alone, unless the label
-// that distinguishes them is dropped. Made once per daemon; then any thread may read it.
+// FunctionGroups, the functions and size classes of a communicator that are one series: each alone,
+// unless the label that distinguishes them is dropped. Made once per daemon; then any thread may
+// read it.
 #pragma once
 
 #include <cstddef>
@@ -57,11 +58,15 @@ class FunctionGroups {
     return std::make_shared<const LabelSet>(std::move(labels));
   }
 
-  static FunctionGroup GroupOf(std::vector<Function> functions, std::string_view label, const MetricFilter& filter) {
+  static FunctionGroup GroupOf(std::vector<Function> functions, std::string_view label,
+                               const MetricFilter& filter) {
     Labels name;
-    if (filter.Keeps(label)) name.push_back({std::string(label), std::string(TraitsOf(functions.front()).name)});
-    FunctionGroup group{
-        .members = std::move(functions), .labels = std::make_shared<const LabelSet>(name), .sizes = {}, .phases = {}};
+    if (filter.Keeps(label))
+      name.push_back({std::string(label), std::string(TraitsOf(functions.front()).name)});
+    FunctionGroup group{.members = std::move(functions),
+                        .labels = std::make_shared<const LabelSet>(name),
+                        .sizes = {},
+                        .phases = {}};
     for (const CodeRow<KernelPhase>& phase : kKernelPhases) {
       group.phases.push_back(With(name, "phase", std::string(phase.name)));
     }
@@ -77,8 +82,8 @@ class FunctionGroups {
   }
 
   // One group per function, or one for all if `label`, which distinguishes them, is dropped.
-  static std::vector<FunctionGroup> GroupsOf(const std::vector<Function>& functions, std::string_view label,
-                                             const MetricFilter& filter) {
+  static std::vector<FunctionGroup> GroupsOf(const std::vector<Function>& functions,
+                                             std::string_view label, const MetricFilter& filter) {
     if (!filter.Keeps(label)) return {GroupOf(functions, label, filter)};
     std::vector<FunctionGroup> groups;
     for (const Function function : functions) groups.push_back(GroupOf({function}, label, filter));

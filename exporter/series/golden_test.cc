@@ -35,7 +35,8 @@ TEST(GoldenTest, TheExampleShowsEveryFamilyOfThePlugin) {
   const std::string text = ExampleAsText();
   for (const MetricRow& row : kMetrics) {
     if (row.scope == LabelScope::kDaemon) continue;
-    EXPECT_NE(text.find("# HELP " + std::string(row.name) + ' ' + std::string(row.help) + '\n'), std::string::npos)
+    EXPECT_NE(text.find("# HELP " + std::string(row.name) + ' ' + std::string(row.help) + '\n'),
+              std::string::npos)
         << row.name;
   }
 }

@@ -10,11 +10,12 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// All fields of a communicator that its labels are made of. Its process has the others. An entry of the cache is valid
-// while these fields stay the same.
+// All fields of a communicator that its labels are made of. Its process has the others. An entry of
+// the cache is valid while these fields stay the same.
 auto PartsOf(const collector::CommunicatorSnapshot& c) {
-  return std::tie(c.generation, c.id, c.name, c.rank, c.nodes, c.api_version, c.nccl_version, c.timing_source,
-                  c.timing_reason, c.sampling_state, c.sampling_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
+  return std::tie(c.generation, c.id, c.name, c.rank, c.nodes, c.api_version, c.nccl_version,
+                  c.timing_source, c.timing_reason, c.sampling_state, c.sampling_reason,
+                  c.gpu_index, c.gpu_uuid, c.pci_bus_id);
 }
 
 auto PartsOf(const collector::ProcessSnapshot& p) {
@@ -45,25 +46,32 @@ struct LabelCache::ProcessEntry {
 LabelCache::LabelCache(const MetricFilter& filter) : filter_(filter) {}
 LabelCache::~LabelCache() = default;
 
-// An entry is complete before it is inserted: if memory runs out, the next scrape must not find half of one.
-const CommunicatorLabelSets& LabelCache::Of(const collector::ProcessSnapshot& process, const collector::CommunicatorSnapshot& communicator) {
+// An entry is complete before it is inserted: if memory runs out, the next scrape must not find
+// half of one.
+const CommunicatorLabelSets& LabelCache::Of(const collector::ProcessSnapshot& process,
+                                            const collector::CommunicatorSnapshot& communicator) {
   auto& communicators = EntryOf(process).communicators;
   auto place = communicators.find(communicator.slot);
   if (place == communicators.end() || place->second.parts != PartsOf(communicator)) {
     has_replaced_ |= place != communicators.end();
-    CommunicatorEntry entry{.parts = PartsOf(communicator),
-                            .sets = {.series = Intern(CommunicatorLabels(process, communicator)),
-                                     .communicator_info = Intern(CommunicatorInfoLabels(communicator)),
-                                     .rank_info = Intern(RankInfoLabels(process, communicator))}};
+    CommunicatorEntry entry{
+        .parts = PartsOf(communicator),
+        .sets = {.series = Intern(CommunicatorLabels(process, communicator)),
+                 .communicator_info = Intern(CommunicatorInfoLabels(communicator)),
+                 .rank_info = Intern(RankInfoLabels(process, communicator))}};
     place = communicators.insert_or_assign(communicator.slot, std::move(entry)).first;
   }
   place->second.used_in_sweep = sweep_;
   return place->second.sets;
 }
 
-const SharedLabels& LabelCache::OfProcess(const collector::ProcessSnapshot& process) { return EntryOf(process).process; }
+const SharedLabels& LabelCache::OfProcess(const collector::ProcessSnapshot& process) {
+  return EntryOf(process).process;
+}
 
-const SharedLabels& LabelCache::OfOthers(const collector::ProcessSnapshot& process) { return EntryOf(process).others; }
+const SharedLabels& LabelCache::OfOthers(const collector::ProcessSnapshot& process) {
+  return EntryOf(process).others;
+}
 
 LabelCache::ProcessEntry& LabelCache::EntryOf(const collector::ProcessSnapshot& process) {
   auto place = processes_.find(process.file);
@@ -96,10 +104,12 @@ SharedLabels LabelCache::Intern(Labels labels) {
 }
 
 void LabelCache::Sweep() {
-  size_t forgotten = std::erase_if(processes_, [&](const auto& item) { return item.second.used_in_sweep != sweep_; });
+  size_t forgotten = std::erase_if(
+      processes_, [&](const auto& item) { return item.second.used_in_sweep != sweep_; });
   for (auto& [segment, process] : processes_) {
-    forgotten +=
-        std::erase_if(process.communicators, [&](const auto& item) { return item.second.used_in_sweep != sweep_; });
+    forgotten += std::erase_if(process.communicators, [&](const auto& item) {
+      return item.second.used_in_sweep != sweep_;
+    });
   }
   // The walk over all interned sets is needed only if an entry went or was replaced.
   if (std::exchange(has_replaced_, false) || forgotten != 0) {

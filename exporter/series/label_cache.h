@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LabelCache, the label sets of communicators and processes from one scrape to the next. A set is made and rendered
-// when a communicator is first seen or changes, which is rare, and looked up at each scrape.
+// LabelCache, the label sets of communicators and processes from one scrape to the next. A set is
+// made and rendered when a communicator is first seen or changes, which is rare, and looked up at
+// each scrape.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +26,16 @@ struct CommunicatorLabelSets {
 // For one thread at a time. Calls from two threads at once corrupt the maps.
 class LabelCache {
  public:
-  // Dropped labels are in no set, except comm="other": without it, a sum would look like a communicator.
+  // Dropped labels are in no set, except comm="other": without it, a sum would look like a
+  // communicator.
   explicit LabelCache(const MetricFilter& filter = {});
   ~LabelCache();
   LabelCache(const LabelCache&) = delete;
   LabelCache& operator=(const LabelCache&) = delete;
 
   // References are valid until the next Sweep().
-  const CommunicatorLabelSets& Of(const collector::ProcessSnapshot& process, const collector::CommunicatorSnapshot& communicator);
+  const CommunicatorLabelSets& Of(const collector::ProcessSnapshot& process,
+                                  const collector::CommunicatorSnapshot& communicator);
   const SharedLabels& OfProcess(const collector::ProcessSnapshot& process);
   const SharedLabels& OfOthers(const collector::ProcessSnapshot& process);
 
@@ -55,8 +58,8 @@ class LabelCache {
 
   std::map<collector::FileKey, ProcessEntry> processes_;  // by segment
   std::map<Labels, std::weak_ptr<const LabelSet>> interned_;
-  bool has_replaced_ =
-      false;  // since the last Sweep(): a process may change its labels at every scrape, and replaced sets must go
+  bool has_replaced_ = false;  // since the last Sweep(): a process may change its labels at every
+                               // scrape, and replaced sets must go
   uint64_t sweep_ = 1;
   uint64_t made_ = 0;
 };

@@ -66,8 +66,10 @@ TEST(LabelCacheTest, TellsProcessesApartByTheirFilesWhateverTheirNames) {
   EXPECT_EQ(cache.OfProcess(first)->labels(), ProcessLabels(first));
   EXPECT_EQ(cache.OfProcess(second)->labels(), ProcessLabels(second));
   first.identity = {{"SLURM_JOB_ID", "7"}};
-  EXPECT_EQ(cache.Of(first, communicator).series->labels(), CommunicatorLabels(first, communicator));
-  EXPECT_EQ(cache.Of(second, communicator).series->labels(), CommunicatorLabels(second, communicator));
+  EXPECT_EQ(cache.Of(first, communicator).series->labels(),
+            CommunicatorLabels(first, communicator));
+  EXPECT_EQ(cache.Of(second, communicator).series->labels(),
+            CommunicatorLabels(second, communicator));
 }
 
 std::string UidOf(const SharedLabels& labels) {
@@ -77,8 +79,8 @@ std::string UidOf(const SharedLabels& labels) {
   return "";
 }
 
-// Regression: the first user who named a communicator or a process had no label `uid`, and neither had a copy with
-// another pod.
+// Regression: the first user who named a communicator or a process had no label `uid`, and neither
+// had a copy with another pod.
 TEST(LabelCacheTest, EverySeriesOfAProcessTellsItsUserWhoeverCameFirst) {
   collector::ProcessSnapshot victim = EmptyProcess(1), stranger = EmptyProcess(1);
   victim.uid = 1002;
@@ -112,8 +114,10 @@ TEST(LabelCacheTest, MakesLabelsAnewThatMemoryDidNotSufficeFor) {
     }
     allocations_left = -1;
     const CommunicatorLabelSets& sets = cache.Of(process, communicator);
-    ASSERT_TRUE(sets.series && sets.communicator_info && sets.rank_info) << "after " << allocations << " allocations";
-    ASSERT_TRUE(cache.OfProcess(process) && cache.OfOthers(process)) << "after " << allocations << " allocations";
+    ASSERT_TRUE(sets.series && sets.communicator_info && sets.rank_info)
+        << "after " << allocations << " allocations";
+    ASSERT_TRUE(cache.OfProcess(process) && cache.OfOthers(process))
+        << "after " << allocations << " allocations";
   }
 }
 
@@ -181,7 +185,8 @@ TEST(LabelCacheTest, FollowsAProcessThatTookTheNameOfAnother) {
   cache.Of(process, communicator);
   cache.Sweep();
   process.identity = {{"SLURM_JOB_ID", "8"}};
-  EXPECT_EQ(cache.Of(process, communicator).series->labels(), CommunicatorLabels(process, communicator));
+  EXPECT_EQ(cache.Of(process, communicator).series->labels(),
+            CommunicatorLabels(process, communicator));
   EXPECT_EQ(cache.OfProcess(process)->labels(), ProcessLabels(process));
 }
 

@@ -13,8 +13,8 @@ namespace nccl_exporter::exporter {
 
 const GroupMember& SeriesGroup::Newest() const {
   const auto age = [](const GroupMember& member) {
-    return std::tuple(!member.has_departed, member.IsInUse(), member.communicator->created_realtime_ns,
-                      member.communicator->generation);
+    return std::tuple(!member.has_departed, member.IsInUse(),
+                      member.communicator->created_realtime_ns, member.communicator->generation);
   };
   return *std::ranges::max_element(members, {}, age);
 }
@@ -30,11 +30,13 @@ std::vector<const GroupMember*> SeriesGroup::InUse() const {
 
 int64_t SeriesGroup::CreatedRealtimeNs() const {
   int64_t created = std::numeric_limits<int64_t>::max();
-  for (const GroupMember& member : members) created = std::min(created, member.communicator->created_realtime_ns);
+  for (const GroupMember& member : members)
+    created = std::min(created, member.communicator->created_realtime_ns);
   return created;
 }
 
-SeriesGroups::SeriesGroups(const collector::NodeSnapshot& snapshot, LabelCache& labels, const DepartedCounts& departed)
+SeriesGroups::SeriesGroups(const collector::NodeSnapshot& snapshot, LabelCache& labels,
+                           const DepartedCounts& departed)
     : labels_(labels), departed_(departed) {
   for (const collector::ProcessSnapshot& process : snapshot.processes) {
     for (const collector::CommunicatorSnapshot& communicator : process.communicators) {

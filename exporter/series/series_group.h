@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// SeriesGroup, the communicators that have the same labels and are therefore one to Prometheus. For the thread that
-// makes the scrape.
+// SeriesGroup, the communicators that have the same labels and are therefore one to Prometheus. For
+// the thread that makes the scrape.
 //
-// In most cases a label set belongs to one communicator alone. Several communicators share one in four cases:
-//   - A communicator is made again with the same id. The closed one is still served for the retention time.
+// In most cases a label set belongs to one communicator alone. Several communicators share one in
+// four cases:
+//   - A communicator is made again with the same id. The closed one is still served for the
+//     retention time.
 //   - Two processes outside any job report the same id and rank.
 //   - Labels are dropped.
 //   - The label is comm="other".
-// Then counters and histograms are summed, gauges are merged as their rows say (communicator_series.cc), and each
-// member in use has its own info metrics.
+// Then counters and histograms are summed, gauges are merged as their rows say
+// (communicator_series.cc), and each member in use has its own info metrics.
 #pragma once
 
 #include <cstddef>
@@ -50,13 +52,18 @@ struct SeriesGroup {
 class SeriesGroups {
  public:
   // Leaves out communicators whose id is not known yet. Keeps references to the arguments.
-  SeriesGroups(const collector::NodeSnapshot& snapshot, LabelCache& labels, const DepartedCounts& departed);
+  SeriesGroups(const collector::NodeSnapshot& snapshot, LabelCache& labels,
+               const DepartedCounts& departed);
 
   // Moves the members of these groups, indices of named() in order, to comm="other".
   void Fold(const std::vector<size_t>& groups);
 
-  const std::vector<SeriesGroup>& named() const { return named_.groups; }    // in the snapshot's order
-  const std::vector<SeriesGroup>& others() const { return others_.groups; }  // comm="other", one per job
+  const std::vector<SeriesGroup>& named() const {
+    return named_.groups;
+  }  // in the snapshot's order
+  const std::vector<SeriesGroup>& others() const {
+    return others_.groups;
+  }  // comm="other", one per job
 
  private:
   struct Table {

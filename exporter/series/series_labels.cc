@@ -12,7 +12,8 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Variables whose values are labels of every series of a process. If they are known, no relabelling is needed.
+// Variables whose values are labels of every series of a process. If they are known, no relabelling
+// is needed.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kJobLabels{{
     {"SLURM_JOB_ID", "slurm_job_id"},
     {"POD_NAMESPACE", "namespace"},
@@ -21,11 +22,14 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kJobLabel
 }};
 
 // Variables that give the labels global_rank and local_rank.
-constexpr std::array<std::string_view, 4> kRankVariables{"RANK", "SLURM_PROCID", "LOCAL_RANK", "SLURM_LOCALID"};
+constexpr std::array<std::string_view, 4> kRankVariables{"RANK", "SLURM_PROCID", "LOCAL_RANK",
+                                                         "SLURM_LOCALID"};
 
-// Names with a meaning in Prometheus or in scrape configurations, and those of CommunicatorLabels().
+// Names with a meaning in Prometheus or in scrape configurations, and those of
+// CommunicatorLabels().
 constexpr std::array<std::string_view, 11> kReservedLabels{
-    "le", "quantile", "job", "instance", "type", "comm", "comm_name", "rank", "global_rank", "gpu", "uid"};
+    "le",        "quantile", "job",         "instance", "type", "comm",
+    "comm_name", "rank",     "global_rank", "gpu",      "uid"};
 
 void Append(Labels& labels, std::string_view name, std::string_view value) {
   labels.push_back({std::string(name), ValidUtf8(value, kLabelValueLimitBytes)});
@@ -35,7 +39,8 @@ void AppendKnown(Labels& labels, std::string_view name, std::string_view value) 
   if (!value.empty()) Append(labels, name, value);
 }
 
-// `uid` comes first: it is the owner of the file. A process can choose the values of all other labels.
+// `uid` comes first: it is the owner of the file. A process can choose the values of all other
+// labels.
 void AppendJobLabels(Labels& labels, const collector::ProcessSnapshot& process) {
   Append(labels, "uid", std::to_string(process.uid));
   for (const auto& [variable, label] : kJobLabels) {
@@ -56,15 +61,17 @@ std::string NcclVersionText(int version) {
          std::to_string(version % 100);
 }
 
-// The first known of two variables. Empty if the variables number processes, because readers would take it for a rank.
-std::string_view RankNumber(const collector::ProcessSnapshot& process, std::string_view variable, std::string_view fallback) {
+// The first known of two variables. Empty if the variables number processes, because readers would
+// take it for a rank.
+std::string_view RankNumber(const collector::ProcessSnapshot& process, std::string_view variable,
+                            std::string_view fallback) {
   if (process.rank_numbers_process) return "";
   const std::string& value = process.Identity(variable);
   return value.empty() ? process.Identity(fallback) : value;
 }
 
-// The label for an identity variable without a row in kJobLabels: its name in lower case, or empty if that is no valid
-// label name.
+// The label for an identity variable without a row in kJobLabels: its name in lower case, or empty
+// if that is no valid label name.
 std::string LowerCaseLabel(std::string_view variable) {
   std::string name;
   for (const char character : variable) {
@@ -90,7 +97,8 @@ bool IsTaken(const Labels& labels, std::string_view name) {
 
 }  // namespace
 
-Labels CommunicatorLabels(const collector::ProcessSnapshot& process, const collector::CommunicatorSnapshot& communicator) {
+Labels CommunicatorLabels(const collector::ProcessSnapshot& process,
+                          const collector::CommunicatorSnapshot& communicator) {
   Labels labels;
   Append(labels, "comm", HexText(communicator.id));
   Append(labels, "comm_name", communicator.name);
@@ -111,7 +119,9 @@ Labels OtherCommunicatorLabels(const collector::ProcessSnapshot& process) {
   return labels;
 }
 
-std::string_view GlobalRank(const collector::ProcessSnapshot& process) { return RankNumber(process, "RANK", "SLURM_PROCID"); }
+std::string_view GlobalRank(const collector::ProcessSnapshot& process) {
+  return RankNumber(process, "RANK", "SLURM_PROCID");
+}
 
 std::string_view LocalRank(const collector::ProcessSnapshot& process) {
   return RankNumber(process, "LOCAL_RANK", "SLURM_LOCALID");
@@ -125,7 +135,8 @@ Labels ProcessLabels(const collector::ProcessSnapshot& process) {
   return labels;
 }
 
-Labels RankInfoLabels(const collector::ProcessSnapshot& process, const collector::CommunicatorSnapshot& communicator) {
+Labels RankInfoLabels(const collector::ProcessSnapshot& process,
+                      const collector::CommunicatorSnapshot& communicator) {
   Labels labels;
   Append(labels, "gpu_uuid", communicator.gpu_uuid);
   Append(labels, "pci_bus_id", communicator.pci_bus_id);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labels of communicators and processes, as docs/metrics.md names them. Pure functions, for any thread.
+// Labels of communicators and processes, as docs/metrics.md names them. Pure functions, for any
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -10,30 +11,33 @@
 
 namespace nccl_exporter::exporter {
 
-// Maximum length of a label value. Values come from users and from other processes' memory, and each is repeated in
-// every series of a communicator. The limit has room for any pod name that occurs in practice, and bounds the size of a
-// scrape.
+// Maximum length of a label value. Values come from users and from other processes' memory, and
+// each is repeated in every series of a communicator. The limit has room for any pod name that
+// occurs in practice, and bounds the size of a scrape.
 inline constexpr size_t kLabelValueLimitBytes = 128;
 
 // Value of the label `comm` for communicators that have no series of their own.
 inline constexpr std::string_view kOtherCommunicator = "other";
 
 // Labels of every series of a communicator that has an identity.
-Labels CommunicatorLabels(const collector::ProcessSnapshot& process, const collector::CommunicatorSnapshot& communicator);
+Labels CommunicatorLabels(const collector::ProcessSnapshot& process,
+                          const collector::CommunicatorSnapshot& communicator);
 
 // Labels of the communicators of a process' job that have no series of their own.
 Labels OtherCommunicatorLabels(const collector::ProcessSnapshot& process);
 
-// Number of the process's rank in its job and on its node, as the launcher gave it; empty if the launcher numbered
-// processes and not ranks.
+// Number of the process's rank in its job and on its node, as the launcher gave it; empty if the
+// launcher numbered processes and not ranks.
 std::string_view GlobalRank(const collector::ProcessSnapshot& process);
 std::string_view LocalRank(const collector::ProcessSnapshot& process);
 
 // Labels of every series of a process.
 Labels ProcessLabels(const collector::ProcessSnapshot& process);
 
-// Variable labels of nccl_rank_info and nccl_communicator_info, in addition to CommunicatorLabels().
-Labels RankInfoLabels(const collector::ProcessSnapshot& process, const collector::CommunicatorSnapshot& communicator);
+// Variable labels of nccl_rank_info and nccl_communicator_info, in addition to
+// CommunicatorLabels().
+Labels RankInfoLabels(const collector::ProcessSnapshot& process,
+                      const collector::CommunicatorSnapshot& communicator);
 Labels CommunicatorInfoLabels(const collector::CommunicatorSnapshot& communicator);
 
 }  // namespace nccl_exporter::exporter

@@ -72,24 +72,30 @@ TEST(SeriesMergingTest, OverflowSlotsOfAJobAreOneOtherCommunicator) {
   collector::ProcessSnapshot stranger = ProcessOf(3, {overflow});
   rank0.identity = rank1.identity = {{"SLURM_JOB_ID", "5"}};
   const ScrapedNode scrape(NodeOf({rank0, rank1, stranger}));
-  EXPECT_THAT(scrape.Values(Metric::kApiCalls),
-              testing::UnorderedElementsAre(
-                  testing::Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=5,function=Broadcast,", 2),
-                  testing::Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,function=Broadcast,", 1)));
+  EXPECT_THAT(
+      scrape.Values(Metric::kApiCalls),
+      testing::UnorderedElementsAre(
+          testing::Pair(
+              "comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=5,function=Broadcast,", 2),
+          testing::Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,function=Broadcast,", 1)));
   EXPECT_TRUE(scrape.Values(Metric::kStartedSequence).empty());
   EXPECT_TRUE(scrape.Values(Metric::kRankInfo).empty());
 }
 
 TEST(SeriesMergingTest, ACommunicatorWithAllFunctionsFitsTheRoomKeptForOthers) {
   collector::CommunicatorSnapshot overflow = Overflow();
-  for (size_t i = 0; i < kFunctionCount; ++i) AddOperation(overflow, static_cast<Function>(i), 64, 0);
+  for (size_t i = 0; i < kFunctionCount; ++i)
+    AddOperation(overflow, static_cast<Function>(i), 64, 0);
   overflow.ranks = 8;  // as in a fold, where bus bytes are known
   MetricFilter most;
   most.SetDurationBounds("0.001,0.002,0.004,0.008,0.016,0.032,0.064,0.128,0.25,0.5,1,2,4,8,16,32");
-  most.SetBandwidthBounds("1e8,2e8,4e8,8e8,1e9,2e9,4e9,8e9,1e10,2e10,4e10,8e10,1e11,2e11,4e11,8e11");
+  most.SetBandwidthBounds(
+      "1e8,2e8,4e8,8e8,1e9,2e9,4e9,8e9,1e10,2e10,4e10,8e10,1e11,2e11,4e11,8e11");
   ASSERT_EQ(most.duration_bounds().size(), kMaxClassicBounds);
   ASSERT_EQ(most.bandwidth_bounds().size(), kMaxClassicBounds);
-  const auto samples = [&](const collector::NodeSnapshot& node) { return ScrapedNode(node, kSeriesLimit, most).samples(); };
+  const auto samples = [&](const collector::NodeSnapshot& node) {
+    return ScrapedNode(node, kSeriesLimit, most).samples();
+  };
   EXPECT_LE(samples(NodeOfOne(overflow)) - samples(NodeOf({ProcessOf(1, {})})), kSeriesForOthers);
 }
 
@@ -108,11 +114,15 @@ TEST(SeriesMergingTest, CommunicatorsBeyondTheCapFoldIntoOther) {
   EXPECT_LE(kept, 4u);
   EXPECT_EQ(capped.Value(Metric::kRankInfo, "comm=0000000000000001,"), 1) << "the first are kept";
   const double folded = static_cast<double>(10 - kept);
-  EXPECT_EQ(capped.Value(Metric::kApiCalls, "comm=other,comm_name=,rank=,gpu=,uid=1000,function=AllReduce,"), folded);
-  EXPECT_EQ(capped.Value(Metric::kCollectiveBusBytes,
-                         "comm=other,comm_name=,rank=,gpu=,uid=1000,collective=AllReduce,size=1048576,"),
-            folded * (4 << 20) * 1.75);
-  const size_t per_communicator = (whole.samples() - ScrapedNode(NodeOf({ProcessOf(1, {})})).samples()) / 10;
+  EXPECT_EQ(capped.Value(Metric::kApiCalls,
+                         "comm=other,comm_name=,rank=,gpu=,uid=1000,function=AllReduce,"),
+            folded);
+  EXPECT_EQ(
+      capped.Value(Metric::kCollectiveBusBytes,
+                   "comm=other,comm_name=,rank=,gpu=,uid=1000,collective=AllReduce,size=1048576,"),
+      folded * (4 << 20) * 1.75);
+  const size_t per_communicator =
+      (whole.samples() - ScrapedNode(NodeOf({ProcessOf(1, {})})).samples()) / 10;
   EXPECT_EQ(capped.drops(), (SeriesDrops{.folded = (10 - kept) * per_communicator, .left_out = 0}));
 }
 
@@ -145,19 +155,23 @@ TEST(SeriesMergingTest, WhatFitsNowhereIsLeftOutAndCounted) {
     processes.back().identity = {{"SLURM_JOB_ID", std::to_string(job)}};
   }
   const size_t without_communicators = ScrapedNode(NodeOf(processes)).samples();
-  for (collector::ProcessSnapshot& process : processes) process.communicators = {BusyCommunicator(process.pid)};
-  const size_t per_communicator = (ScrapedNode(NodeOf(processes)).samples() - without_communicators) / kJobs;
+  for (collector::ProcessSnapshot& process : processes)
+    process.communicators = {BusyCommunicator(process.pid)};
+  const size_t per_communicator =
+      (ScrapedNode(NodeOf(processes)).samples() - without_communicators) / kJobs;
 
   // Room for one communicator of its own and, in what is kept for them, one comm="other".
   const size_t limit = without_communicators + per_communicator + kSeriesForOthers;
   const ScrapedNode scrape(NodeOf(processes), limit);
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.Value(Metric::kRankInfo, "slurm_job_id=1,"), 1);
-  EXPECT_EQ(scrape.Value(Metric::kApiCalls, "comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=2,function=Send,"),
+  EXPECT_EQ(scrape.Value(Metric::kApiCalls,
+                         "comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=2,function=Send,"),
             1);
   EXPECT_EQ(scrape.Values(Metric::kApiCalls).size(), 2u * kFunctionCount);
-  EXPECT_EQ(scrape.drops(), (SeriesDrops{.folded = (kJobs - 1) * per_communicator,
-                                         .left_out = (kJobs - 2) * (per_communicator - kGaugesAndInfos)}));
+  EXPECT_EQ(scrape.drops(),
+            (SeriesDrops{.folded = (kJobs - 1) * per_communicator,
+                         .left_out = (kJobs - 2) * (per_communicator - kGaugesAndInfos)}));
 }
 
 TEST(SeriesMergingTest, ProcessesBeyondTheCapAreLeftOut) {

@@ -35,7 +35,8 @@ Metric MetricOf(LossKind kind) {
 
 class SnapshotFamilies {
  public:
-  SnapshotFamilies(const collector::NodeSnapshot& snapshot, size_t series_limit, SeriesMemory& memory, Exposition& exposition)
+  SnapshotFamilies(const collector::NodeSnapshot& snapshot, size_t series_limit,
+                   SeriesMemory& memory, Exposition& exposition)
       : snapshot_(snapshot),
         series_limit_(series_limit),
         named_limit_(series_limit - std::min(series_limit, kSeriesForOthers)),
@@ -43,14 +44,16 @@ class SnapshotFamilies {
         builder_(exposition),
         communicators_(builder_, memory.labels, memory.functions) {}
 
-  // Nearly all nodes fit, so everything is added at once. Only if it does not fit, it is removed and added by shares.
+  // Nearly all nodes fit, so everything is added at once. Only if it does not fit, it is removed
+  // and added by shares.
   SeriesDrops Add() {
     memory_.departed.Begin(snapshot_);
     AddSegments();
     std::vector<Process> processes = ProcessesByLabels();
     for (Process& process : processes) AddDeparted(process);
     SeriesGroups groups(snapshot_, memory_.labels, memory_.departed);
-    for (size_t i = 0; i < kLossCount; ++i) reasons_[i] = builder_.AddLabel("reason", kLosses[i].reason);
+    for (size_t i = 0; i < kLossCount; ++i)
+      reasons_[i] = builder_.AddLabel("reason", kLosses[i].reason);
     ExpositionBuilder::Mark begin;
     builder_.SetMark(begin);
     if (!AddAll(processes, groups)) {
@@ -65,28 +68,34 @@ class SnapshotFamilies {
  private:
   void AddSegments() {
     const collector::SegmentCounts& segments = snapshot_.segments;
-    const std::array<std::pair<std::string_view, uint64_t>, 4> states{{{"live", segments.live},
-                                                                       {"starting", segments.starting},
-                                                                       {"exited", segments.exited},
-                                                                       {"unusable", segments.unusable}}};
+    const std::array<std::pair<std::string_view, uint64_t>, 4> states{
+        {{"live", segments.live},
+         {"starting", segments.starting},
+         {"exited", segments.exited},
+         {"unusable", segments.unusable}}};
     for (const auto& [state, count] : states) {
-      builder_.Add(Metric::kSegments, kNoLabels, builder_.AddLabel("state", state), static_cast<double>(count));
+      builder_.Add(Metric::kSegments, kNoLabels, builder_.AddLabel("state", state),
+                   static_cast<double>(count));
     }
     for (size_t i = 0; i < collector::kSegmentErrors.size(); ++i) {
-      builder_.Add(Metric::kSegmentReadErrors, kNoLabels, builder_.AddLabel("reason", collector::kSegmentErrors[i].name),
+      builder_.Add(Metric::kSegmentReadErrors, kNoLabels,
+                   builder_.AddLabel("reason", collector::kSegmentErrors[i].name),
                    static_cast<double>(snapshot_.segment_errors[i]));
     }
     for (const collector::SegmentTrouble& trouble : snapshot_.segment_troubles) {
       const std::string uid = trouble.uid ? std::to_string(*trouble.uid) : "other";
       const std::string reason(NameOf(trouble.error));
       const auto labels = builder_.AddLabels({{"uid", uid}, {"reason", reason}});
-      builder_.Add(Metric::kUserSegmentErrors, kNoLabels, labels, static_cast<double>(trouble.count));
+      builder_.Add(Metric::kUserSegmentErrors, kNoLabels, labels,
+                   static_cast<double>(trouble.count));
       // An error that is no state of a file or directory has no gauge: it passes with the read.
       if (trouble.error == collector::SegmentError::kChangedWhileRead) continue;
-      builder_.Add(Metric::kUserSegmentsUnusable, kNoLabels, labels, static_cast<double>(trouble.present));
+      builder_.Add(Metric::kUserSegmentsUnusable, kNoLabels, labels,
+                   static_cast<double>(trouble.present));
     }
     for (size_t i = 0; i < collector::kUncomparedReasons.size(); ++i) {
-      builder_.Add(Metric::kUncomparedOperations, kNoLabels, builder_.AddLabel("reason", collector::kUncomparedReasons[i].name),
+      builder_.Add(Metric::kUncomparedOperations, kNoLabels,
+                   builder_.AddLabel("reason", collector::kUncomparedReasons[i].name),
                    static_cast<double>(snapshot_.uncompared_operations[i]));
     }
     for (const collector::UncomparedCommunicators& user : snapshot_.uncompared_communicators) {
@@ -109,20 +118,24 @@ class SnapshotFamilies {
     int64_t since_ns = 0;
   };
 
-  // Processes can have the same labels: the same pid in two containers without job labels, or a dropped label. Their
-  // counts are summed. The sum is alive while one of them is, and stopped while one of them is.
+  // Processes can have the same labels: the same pid in two containers without job labels, or a
+  // dropped label. Their counts are summed. The sum is alive while one of them is, and stopped
+  // while one of them is.
   std::vector<Process> ProcessesByLabels() {
     std::vector<Process> processes;
     std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
     for (const collector::ProcessSnapshot& process : snapshot_.processes) {
       const SharedLabels& labels = memory_.labels.OfProcess(process);
       const auto [entry, is_new] = index.try_emplace(labels.get(), processes.size());
-      if (is_new) processes.push_back({.labels = labels, .members = {}, .since_ns = process.start_realtime_ns});
+      if (is_new)
+        processes.push_back(
+            {.labels = labels, .members = {}, .since_ns = process.start_realtime_ns});
       Process& sum = processes[entry->second];
       sum.members.push_back(&process);
       for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += process.losses[i];
       sum.is_alive |= process.is_alive;
-      if (process.is_stopped) sum.is_stopped = sum.is_stopped.value_or(false) || *process.is_stopped;
+      if (process.is_stopped)
+        sum.is_stopped = sum.is_stopped.value_or(false) || *process.is_stopped;
       sum.since_ns = std::min(sum.since_ns, process.start_realtime_ns);
     }
     return processes;
@@ -131,15 +144,16 @@ class SnapshotFamilies {
   void AddDeparted(Process& sum) {
     const DepartedProcesses* const departed = memory_.departed.ProcessesOf(sum.labels);
     if (departed == nullptr && sum.members.size() == 1) return;
-    for (const collector::ProcessSnapshot* process : sum.members) memory_.departed.Remember(sum.labels, *process);
+    for (const collector::ProcessSnapshot* process : sum.members)
+      memory_.departed.Remember(sum.labels, *process);
     if (departed == nullptr) return;
     for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += departed->losses[i];
     sum.since_ns = std::min(sum.since_ns, departed->start_realtime_ns);
   }
 
   size_t SamplesOf(const Process& process) const {
-    size_t samples =
-        builder_.Serves(Metric::kProcessAlive) + (process.is_stopped && builder_.Serves(Metric::kProcessStopped));
+    size_t samples = builder_.Serves(Metric::kProcessAlive) +
+                     (process.is_stopped && builder_.Serves(Metric::kProcessStopped));
     for (const LossTraits& loss : kLosses) samples += builder_.Serves(MetricOf(loss.kind));
     return samples;
   }
@@ -147,10 +161,12 @@ class SnapshotFamilies {
   void AddProcess(const Process& sum) {
     const LabelsId process = builder_.AddLabels(sum.labels);
     builder_.Add(Metric::kProcessAlive, process, kNoLabels, sum.is_alive ? 1 : 0);
-    if (sum.is_stopped) builder_.Add(Metric::kProcessStopped, process, kNoLabels, *sum.is_stopped ? 1 : 0);
+    if (sum.is_stopped)
+      builder_.Add(Metric::kProcessStopped, process, kNoLabels, *sum.is_stopped ? 1 : 0);
     builder_.CountSince(sum.since_ns);
     for (size_t i = 0; i < kLossCount; ++i) {
-      builder_.Add(MetricOf(kLosses[i].kind), process, reasons_[i], static_cast<double>(sum.losses[i]));
+      builder_.Add(MetricOf(kLosses[i].kind), process, reasons_[i],
+                   static_cast<double>(sum.losses[i]));
     }
   }
 
@@ -170,18 +186,22 @@ class SnapshotFamilies {
     }
     for (const SeriesGroup& group : groups.named()) {
       const size_t before = builder_.samples();
-      const size_t refused = AddWithin(fits ? named_limit_ : 0, &CommunicatorSeries::AddNamed, group);
+      const size_t refused =
+          AddWithin(fits ? named_limit_ : 0, &CommunicatorSeries::AddNamed, group);
       fits = fits && refused == 0;
       group_samples_.push_back(refused == 0 ? builder_.samples() - before : refused);
     }
     return fits;
   }
 
-  // The number of samples that each user may add: an equal part of what users with smaller needs leave.
-  std::map<uint64_t, size_t> Shares(const std::vector<Process>& processes, const SeriesGroups& groups) const {
+  // The number of samples that each user may add: an equal part of what users with smaller needs
+  // leave.
+  std::map<uint64_t, size_t> Shares(const std::vector<Process>& processes,
+                                    const SeriesGroups& groups) const {
     std::map<uint64_t, size_t> wanted;
     for (const Process& process : processes) wanted[UserOf(process)] += SamplesOf(process);
-    for (size_t i = 0; i < group_samples_.size(); ++i) wanted[UserOf(groups.named()[i])] += group_samples_[i];
+    for (size_t i = 0; i < group_samples_.size(); ++i)
+      wanted[UserOf(groups.named()[i])] += group_samples_[i];
     std::vector<std::pair<size_t, uint64_t>> order;
     for (const auto& [uid, samples] : wanted) order.emplace_back(samples, uid);
     std::ranges::sort(order);
@@ -225,7 +245,8 @@ class SnapshotFamilies {
     groups.Fold(folded);
   }
 
-  // Users with the fewest folded communicators come first, so that none is left out because of another.
+  // Users with the fewest folded communicators come first, so that none is left out because of
+  // another.
   void AddOthers(const SeriesGroups& groups) {
     std::map<uint64_t, size_t> members;
     std::vector<const SeriesGroup*> order;
@@ -233,7 +254,8 @@ class SnapshotFamilies {
       members[UserOf(other)] += other.members.size();
       order.push_back(&other);
     }
-    std::ranges::stable_sort(order, {}, [&](const SeriesGroup* other) { return members[UserOf(*other)]; });
+    std::ranges::stable_sort(order, {},
+                             [&](const SeriesGroup* other) { return members[UserOf(*other)]; });
     for (const SeriesGroup* other : order) {
       drops_.left_out += AddWithin(series_limit_, &CommunicatorSeries::AddOther, *other);
     }
@@ -244,8 +266,10 @@ class SnapshotFamilies {
     }
   }
 
-  // Adds a group if the samples then number at most `limit`; else adds nothing and returns how many it has.
-  size_t AddWithin(size_t limit, void (CommunicatorSeries::*add)(const SeriesGroup&), const SeriesGroup& group) {
+  // Adds a group if the samples then number at most `limit`; else adds nothing and returns how many
+  // it has.
+  size_t AddWithin(size_t limit, void (CommunicatorSeries::*add)(const SeriesGroup&),
+                   const SeriesGroup& group) {
     builder_.SetMark(mark_);
     (communicators_.*add)(group);
     if (builder_.samples() <= limit) return 0;
@@ -268,8 +292,8 @@ class SnapshotFamilies {
 
 }  // namespace
 
-SeriesDrops AddSnapshotFamilies(std::shared_ptr<const collector::NodeSnapshot> snapshot, size_t series_limit, SeriesMemory& memory,
-                                Exposition& exposition) {
+SeriesDrops AddSnapshotFamilies(std::shared_ptr<const collector::NodeSnapshot> snapshot,
+                                size_t series_limit, SeriesMemory& memory, Exposition& exposition) {
   exposition.owners.push_back(snapshot);
   const SeriesDrops drops = SnapshotFamilies(*snapshot, series_limit, memory, exposition).Add();
   memory.departed.End(std::move(snapshot));

@@ -62,21 +62,26 @@ TEST(SnapshotFamiliesTest, HistogramsHoldTheSegmentsCountsAndSums) {
   collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   AddOperation(communicator, Function::kAllReduce, 4 << 20, 1000000);
   AddOperation(communicator, Function::kAllReduce, 512, 2000);
-  const collector::FunctionSnapshot& counts = communicator.functions[static_cast<size_t>(Function::kAllReduce)];
+  const collector::FunctionSnapshot& counts =
+      communicator.functions[static_cast<size_t>(Function::kAllReduce)];
   const ScrapedNode scrape(NodeOfOne(communicator));
-  EXPECT_THAT(scrape.Counts(Metric::kCollectiveDuration), testing::ElementsAreArray(counts.duration));
-  EXPECT_THAT(scrape.Counts(Metric::kCollectiveBusBandwidth), testing::ElementsAreArray(counts.bandwidth));
+  EXPECT_THAT(scrape.Counts(Metric::kCollectiveDuration),
+              testing::ElementsAreArray(counts.duration));
+  EXPECT_THAT(scrape.Counts(Metric::kCollectiveBusBandwidth),
+              testing::ElementsAreArray(counts.bandwidth));
   EXPECT_EQ(scrape.Value(Metric::kCollectiveDuration), 0.001002);
-  EXPECT_EQ(scrape.Value(Metric::kCollectiveBusBandwidth), static_cast<double>(counts.bandwidth_sum_kib) * 1024);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveBusBandwidth),
+            static_cast<double>(counts.bandwidth_sum_kib) * 1024);
   EXPECT_NE(counts.bandwidth_sum_kib, 0u);
 }
 
 TEST(SnapshotFamiliesTest, BusBytesAreAbsentWhereTheyCannotBeKnown) {
   collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   communicator.ranks = 0;
-  AddOperation(communicator, Function::kAllReduce, 4 << 20, 1000000);  // its factor depends on the ranks
-  AddOperation(communicator, Function::kReduce, 4 << 20, 1000000);     // its factor is 1
-  AddOperation(communicator, Function::kOther, 4 << 20, 1000000);      // it has none
+  AddOperation(communicator, Function::kAllReduce, 4 << 20,
+               1000000);  // its factor depends on the ranks
+  AddOperation(communicator, Function::kReduce, 4 << 20, 1000000);  // its factor is 1
+  AddOperation(communicator, Function::kOther, 4 << 20, 1000000);   // it has none
   const ScrapedNode scrape(NodeOfOne(communicator));
   EXPECT_EQ(scrape.Values(Metric::kCollectiveBusBytes).size(), size_t{kSizeClassCount});
   EXPECT_EQ(scrape.Value(Metric::kCollectiveBusBytes, "collective=Reduce,size=1048576,"), 4 << 20);
@@ -129,9 +134,10 @@ TEST(SnapshotFamiliesTest, CommunicatorsWithoutIdentityWaitForIt) {
 TEST(SnapshotFamiliesTest, JobLabelsAreThoseKnown) {
   collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(0xab, 2)});
   process.identity = {{"POD_NAME", "p"}, {"SLURM_JOB_ID", "7"}, {"CONTAINER_NAME", ""}};
-  EXPECT_THAT(ScrapedNode(NodeOf({process})).Values(Metric::kTimingDuty),
-              testing::ElementsAre(
-                  testing::Pair("comm=00000000000000ab,comm_name=,rank=2,gpu=2,uid=1000,slurm_job_id=7,pod=p,", 1)));
+  EXPECT_THAT(
+      ScrapedNode(NodeOf({process})).Values(Metric::kTimingDuty),
+      testing::ElementsAre(testing::Pair(
+          "comm=00000000000000ab,comm_name=,rank=2,gpu=2,uid=1000,slurm_job_id=7,pod=p,", 1)));
 }
 
 TEST(SnapshotFamiliesTest, AFinalizedCommunicatorHasNothingInFlight) {
@@ -174,8 +180,9 @@ TEST(SnapshotFamiliesTest, RankInfoCarriesFurtherIdentityUnlessItsNameIsTaken) {
                       {"EMPTY", ""},      {"NODE_NAME", "x7"}, {"COMM", "x8"}};
   const auto values = ScrapedNode(NodeOf({process})).Values(Metric::kRankInfo);
   ASSERT_EQ(values.size(), 1u);
-  EXPECT_THAT(values.begin()->first,
-              testing::EndsWith("sampling_reason=default,plugin_version=1.2.3,node_name=n,pod_uid=u,"));
+  EXPECT_THAT(
+      values.begin()->first,
+      testing::EndsWith("sampling_reason=default,plugin_version=1.2.3,node_name=n,pod_uid=u,"));
 }
 
 TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {
@@ -194,9 +201,12 @@ TEST(SnapshotFamiliesTest, LossesShowAllReasonsOfTheirKindFromZero) {
   process.identity = {{"RANK", "3"}};
   process.losses[static_cast<size_t>(Loss::kStaleHandle)] = 4;
   const ScrapedNode scrape(NodeOf({process}));
-  EXPECT_EQ(scrape.Value(Metric::kEventsUnmatched, "pid=77,global_rank=3,uid=1000,reason=stale_handle,"), 4);
+  EXPECT_EQ(
+      scrape.Value(Metric::kEventsUnmatched, "pid=77,global_rank=3,uid=1000,reason=stale_handle,"),
+      4);
   EXPECT_EQ(scrape.Value(Metric::kEventsDropped, "reason=in_flight_full,"), 0);
-  EXPECT_EQ(scrape.Values(Metric::kEventsDropped).size() + scrape.Values(Metric::kEventsUnmatched).size() +
+  EXPECT_EQ(scrape.Values(Metric::kEventsDropped).size() +
+                scrape.Values(Metric::kEventsUnmatched).size() +
                 scrape.Values(Metric::kTimestampsRejected).size(),
             size_t{kLossCount});
 }
@@ -232,16 +242,26 @@ TEST(SnapshotFamiliesTest, SegmentErrorsShowAllReasonsFromZero) {
 
 TEST(SnapshotFamiliesTest, SegmentErrorsNameTheOwnersOfTheFiles) {
   collector::NodeSnapshot snapshot;
-  snapshot.segment_troubles = {
-      {.error = collector::SegmentError::kBadMagic, .uid = std::nullopt, .count = 2, .file = "", .detail = "", .present = 1},
-      {.error = collector::SegmentError::kTooManySegments, .uid = 1001, .count = 3, .file = "", .detail = ""}};
+  snapshot.segment_troubles = {{.error = collector::SegmentError::kBadMagic,
+                                .uid = std::nullopt,
+                                .count = 2,
+                                .file = "",
+                                .detail = "",
+                                .present = 1},
+                               {.error = collector::SegmentError::kTooManySegments,
+                                .uid = 1001,
+                                .count = 3,
+                                .file = "",
+                                .detail = ""}};
   const ScrapedNode scrape(snapshot);
-  EXPECT_THAT(scrape.Values(Metric::kUserSegmentErrors),
-              testing::UnorderedElementsAre(testing::Pair("uid=other,reason=bad_magic,", 2),
-                                            testing::Pair("uid=1001,reason=too_many_segments,", 3)));
-  EXPECT_THAT(scrape.Values(Metric::kUserSegmentsUnusable),
-              testing::UnorderedElementsAre(testing::Pair("uid=other,reason=bad_magic,", 1),
-                                            testing::Pair("uid=1001,reason=too_many_segments,", 0)));
+  EXPECT_THAT(
+      scrape.Values(Metric::kUserSegmentErrors),
+      testing::UnorderedElementsAre(testing::Pair("uid=other,reason=bad_magic,", 2),
+                                    testing::Pair("uid=1001,reason=too_many_segments,", 3)));
+  EXPECT_THAT(
+      scrape.Values(Metric::kUserSegmentsUnusable),
+      testing::UnorderedElementsAre(testing::Pair("uid=other,reason=bad_magic,", 1),
+                                    testing::Pair("uid=1001,reason=too_many_segments,", 0)));
 }
 
 TEST(SnapshotFamiliesTest, TheExampleHasNoSeriesTwice) {

@@ -30,9 +30,12 @@ std::string TextOf(const std::string& path) {
 }  // namespace
 
 // Output goes to files. A full pipe would stop a program whose output is not read.
-ChildProcess::ChildProcess(std::vector<std::string> command, const std::map<std::string, std::string>& environment) {
-  const int output = open(directory_.File(kOutput).c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
-  const int error = open(directory_.File(kError).c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+ChildProcess::ChildProcess(std::vector<std::string> command,
+                           const std::map<std::string, std::string>& environment) {
+  const int output =
+      open(directory_.File(kOutput).c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+  const int error =
+      open(directory_.File(kError).c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
@@ -71,7 +74,8 @@ int ChildProcess::Wait() {
 
 std::string ChildProcess::ReadErrorLine() {
   for (;;) {
-    const bool was_running = IsRunning();  // before reading, so that everything written until then is read
+    const bool was_running =
+        IsRunning();  // before reading, so that everything written until then is read
     const std::string text = ErrorOutput();
     const size_t end = text.find('\n');
     if (end != std::string::npos || !was_running) {
@@ -84,9 +88,12 @@ std::string ChildProcess::ReadErrorLine() {
 
 std::string ChildProcess::Output() const { return TextOf(directory_.File(kOutput)); }
 
-std::string ChildProcess::ErrorOutput() const { return TextOf(directory_.File(kError)).substr(error_read_); }
+std::string ChildProcess::ErrorOutput() const {
+  return TextOf(directory_.File(kError)).substr(error_read_);
+}
 
-Finished RunToEnd(std::vector<std::string> command, const std::map<std::string, std::string>& environment) {
+Finished RunToEnd(std::vector<std::string> command,
+                  const std::map<std::string, std::string>& environment) {
   ChildProcess child(std::move(command), environment);
   const int exit_code = child.Wait();
   return {exit_code, child.AllOutput()};

@@ -15,9 +15,10 @@ namespace nccl_exporter::exporter {
 
 class ChildProcess {
  public:
-  // Starts the program with the test's environment and `environment` on top. A program that cannot be run ends with
-  // 127.
-  explicit ChildProcess(std::vector<std::string> command, const std::map<std::string, std::string>& environment = {});
+  // Starts the program with the test's environment and `environment` on top. A program that cannot
+  // be run ends with 127.
+  explicit ChildProcess(std::vector<std::string> command,
+                        const std::map<std::string, std::string>& environment = {});
   ~ChildProcess();  // kills it if it still runs
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
@@ -49,6 +50,7 @@ struct Finished {
   int exit_code = -1;
   std::string output;  // and what it wrote to standard error
 };
-Finished RunToEnd(std::vector<std::string> command, const std::map<std::string, std::string>& environment = {});
+Finished RunToEnd(std::vector<std::string> command,
+                  const std::map<std::string, std::string>& environment = {});
 
 }  // namespace nccl_exporter::exporter

@@ -16,7 +16,8 @@ namespace nccl_exporter::exporter {
 
 namespace decoded = io::prometheus::client;
 
-// All messages of a scrape body. The test fails if one is truncated, or has fields that the schema does not know.
+// All messages of a scrape body. The test fails if one is truncated, or has fields that the schema
+// does not know.
 inline std::vector<decoded::MetricFamily> DecodedFamilies(std::string_view body) {
   google::protobuf::io::ArrayInputStream input(body.data(), static_cast<int>(body.size()));
   std::vector<decoded::MetricFamily> families;

@@ -32,9 +32,10 @@ std::vector<collector::InFlightOperation> InFlight() {
 collector::ProcessSnapshot TrainingProcess() {
   collector::ProcessSnapshot process = EmptyProcess(4711);
   process.rank_numbers_process = true;  // it has several GPUs
-  process.identity = {{"SLURM_JOB_ID", "42"},    {"SLURM_STEP_ID", "0"},           {"SLURM_PROCID", "3"},
-                      {"SLURM_LOCALID", "1"},    {"SLURM_JOB_NAME", "llm \"7b\""}, {"POD_NAMESPACE", "research"},
-                      {"POD_NAME", "trainer-0"}, {"CONTAINER_NAME", "main"},       {"NODE_NAME", "gpu-node-7"}};
+  process.identity = {
+      {"SLURM_JOB_ID", "42"},    {"SLURM_STEP_ID", "0"},           {"SLURM_PROCID", "3"},
+      {"SLURM_LOCALID", "1"},    {"SLURM_JOB_NAME", "llm \"7b\""}, {"POD_NAMESPACE", "research"},
+      {"POD_NAME", "trainer-0"}, {"CONTAINER_NAME", "main"},       {"NODE_NAME", "gpu-node-7"}};
   process.losses[static_cast<size_t>(Loss::kInFlightFull)] = 2;
   process.losses[static_cast<size_t>(Loss::kForeignProcess)] = 7;
   process.losses[static_cast<size_t>(Loss::kZeroTimestamp)] = 1;
@@ -50,7 +51,8 @@ collector::ProcessSnapshot TrainingProcess() {
   AddOperation(world, Function::kRecv, 8192, 0);
   AddOperation(world, Function::kOther, 64, 15259);
   world.functions.Change(static_cast<size_t>(Function::kBroadcast)).calls = 5;
-  world.functions.Change(static_cast<size_t>(Function::kAllReduce)).phase_ns = {400000, 2000000, 100000};
+  world.functions.Change(static_cast<size_t>(Function::kAllReduce)).phase_ns = {400000, 2000000,
+                                                                                100000};
   world.started_sequence = 5;
   world.completed_sequence = 4;
   world.completion_is_known = true;
@@ -81,7 +83,8 @@ collector::ProcessSnapshot TrainingProcess() {
   return process;
 }
 
-// A process outside any job, under an old NCCL: no number of ranks, no timing, no end of operations; and it has gone.
+// A process outside any job, under an old NCCL: no number of ranks, no timing, no end of
+// operations; and it has gone.
 collector::ProcessSnapshot OldProcess() {
   collector::ProcessSnapshot process = EmptyProcess(12);
   process.is_alive = false;

@@ -9,7 +9,8 @@
 
 namespace nccl_exporter::exporter {
 
-// A node with every metric and every state that an exposition can show: see exporter/series/testdata.
+// A node with every metric and every state that an exposition can show: see
+// exporter/series/testdata.
 std::shared_ptr<const collector::NodeSnapshot> ExampleSnapshot();
 
 }  // namespace nccl_exporter::exporter

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GoldenText, the example snapshot in every form that people see. Tests compare each whole with a file in testdata.
+// GoldenText, the example snapshot in every form that people see. Tests compare each whole with a
+// file in testdata.
 #pragma once
 
 #include <array>

@@ -15,8 +15,8 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// A server that hangs fails its test with an answer of status 0, before the test's time limit ends it without a
-// message.
+// A server that hangs fails its test with an answer of status 0, before the test's time limit ends
+// it without a message.
 constexpr long kTimeoutSeconds = 60;
 
 size_t AppendBody(char* data, size_t size, size_t count, void* body) {
@@ -30,7 +30,8 @@ size_t AddHeader(char* data, size_t size, size_t count, void* headers) {
   const size_t colon = line.find(": ");
   if (colon != std::string::npos) {
     std::string name = line.substr(0, colon);
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::ranges::transform(name, name.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     (*static_cast<std::map<std::string, std::string>*>(headers))[name] = line.substr(colon + 2);
   }
   return size * count;
@@ -43,15 +44,17 @@ void UseTls(CURL* curl, const ClientTls& tls) {
     curl_easy_setopt(curl, CURLOPT_SSLKEY, tls.key_file.c_str());
   }
   if (tls.up_to_tls_11) {
-    curl_easy_setopt(curl, CURLOPT_SSLVERSION, (long{CURL_SSLVERSION_TLSv1_1} << 16) | long{CURL_SSLVERSION_TLSv1_0});
+    curl_easy_setopt(curl, CURLOPT_SSLVERSION,
+                     (long{CURL_SSLVERSION_TLSv1_1} << 16) | long{CURL_SSLVERSION_TLSv1_0});
     curl_easy_setopt(curl, CURLOPT_SSL_CIPHER_LIST, "ALL:@SECLEVEL=0");
   }
 }
 
-HttpAnswer RequestUrl(const std::string& url, const std::string& method, const std::vector<std::string>& headers,
-                      const ClientTls* tls) {
+HttpAnswer RequestUrl(const std::string& url, const std::string& method,
+                      const std::vector<std::string>& headers, const ClientTls* tls) {
   HttpAnswer answer;
-  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(), curl_easy_cleanup);
+  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(),
+                                                                 curl_easy_cleanup);
   curl_slist* lines = curl_slist_append(nullptr, "Accept:");  // none but those given
   for (const std::string& header : headers) lines = curl_slist_append(lines, header.c_str());
   curl_easy_setopt(curl.get(), CURLOPT_URL, url.c_str());
@@ -71,7 +74,8 @@ HttpAnswer RequestUrl(const std::string& url, const std::string& method, const s
   curl_easy_setopt(curl.get(), CURLOPT_HEADERFUNCTION, AddHeader);
   curl_easy_setopt(curl.get(), CURLOPT_HEADERDATA, &answer.headers);
   long status = 0;
-  if (curl_easy_perform(curl.get()) == CURLE_OK) curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
+  if (curl_easy_perform(curl.get()) == CURLE_OK)
+    curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
   answer.status = static_cast<int>(status);
   curl_slist_free_all(lines);
   return answer;
@@ -94,11 +98,13 @@ int Send(int port, const std::string& bytes, const std::string& from) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   inet_pton(AF_INET, from.c_str(), &address.sin_addr);
-  if (bind(connection, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return close(connection), -1;
+  if (bind(connection, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return close(connection), -1;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-      send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size())) {
+      send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(bytes.size())) {
     return connection;
   }
   close(connection);
@@ -110,7 +116,8 @@ std::string Exchange(int port, const std::string& bytes, const std::string& from
   const int connection = Send(port, bytes, from);
   if (connection < 0) return answer;
   char part[4096];
-  for (ssize_t got = recv(connection, part, sizeof part, 0); got > 0; got = recv(connection, part, sizeof part, 0)) {
+  for (ssize_t got = recv(connection, part, sizeof part, 0); got > 0;
+       got = recv(connection, part, sizeof part, 0)) {
     answer.append(part, static_cast<size_t>(got));
   }
   close(connection);

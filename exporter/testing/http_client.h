@@ -33,12 +33,13 @@ inline HttpAnswer GetByTls(int port, const std::string& path, const ClientTls& t
   return Request(port, "GET", path, {}, &tls);
 }
 
-inline HttpAnswer Get(int port, const std::string& path, const std::vector<std::string>& headers = {}) {
+inline HttpAnswer Get(int port, const std::string& path,
+                      const std::vector<std::string>& headers = {}) {
   return Request(port, "GET", path, headers);
 }
 
-// Connects from that address of this host, sends `bytes` and returns the open socket; -1 if there is no connection. The
-// caller reads and closes it.
+// Connects from that address of this host, sends `bytes` and returns the open socket; -1 if there
+// is no connection. The caller reads and closes it.
 int Send(int port, const std::string& bytes, const std::string& from = "127.0.0.1");
 
 // Sends `bytes` unchanged. Returns everything that the server sends until it closes the connection.

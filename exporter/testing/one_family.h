@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OneFamily(), for tests of encoders: an exposition of one family with one series, whose labels are a, b and own.
+// OneFamily(), for tests of encoders: an exposition of one family with one series, whose labels are
+// a, b and own.
 #pragma once
 
 #include <string>
@@ -8,7 +9,8 @@
 
 namespace nccl_exporter::exporter {
 
-inline Exposition OneFamily(std::string name, MetricType type, std::string unit, Series series, std::string b = "2") {
+inline Exposition OneFamily(std::string name, MetricType type, std::string unit, Series series,
+                            std::string b = "2") {
   Exposition exposition;
   exposition.Add(Labels{{"a", "1"}, {"b", std::move(b)}});
   exposition.Add(Labels{{"own", "x"}});

@@ -11,11 +11,12 @@
 
 namespace nccl_exporter::exporter {
 
-// The complaints of promtool (of Debian's package prometheus) about metrics in text 0.0.4; empty if it has none.
+// The complaints of promtool (of Debian's package prometheus) about metrics in text 0.0.4; empty if
+// it has none.
 inline std::string PromtoolComplaints(const std::string& text) {
   const char* directory = std::getenv("TEST_TMPDIR");
-  const std::string path =
-      std::string(directory == nullptr ? "/tmp" : directory) + "/promtool-input." + std::to_string(getpid());
+  const std::string path = std::string(directory == nullptr ? "/tmp" : directory) +
+                           "/promtool-input." + std::to_string(getpid());
   std::ofstream(path, std::ios::binary) << text;
   std::FILE* output = popen(("promtool check metrics < '" + path + "' 2>&1").c_str(), "r");
   if (output == nullptr) return "cannot run promtool";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ScrapedNode, the scrape of a snapshot for tests: values by metric and labels. It checks that no two series have the
-// same labels.
+// ScrapedNode, the scrape of a snapshot for tests: values by metric and labels. It checks that no
+// two series have the same labels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,14 +22,16 @@ namespace nccl_exporter::exporter {
 
 class ScrapedNode {
  public:
-  explicit ScrapedNode(collector::NodeSnapshot snapshot, size_t series_limit = kSeriesLimit, const MetricFilter& filter = {})
+  explicit ScrapedNode(collector::NodeSnapshot snapshot, size_t series_limit = kSeriesLimit,
+                       const MetricFilter& filter = {})
       : own_memory_(std::make_unique<SeriesMemory>(filter)),
         exposition_(ExpositionOfCatalogue(filter)),
         drops_(Scrape(std::move(snapshot), series_limit, *own_memory_)) {}
 
   // A scrape after others with the same memory.
   ScrapedNode(collector::NodeSnapshot snapshot, const MetricFilter& filter, SeriesMemory& memory)
-      : exposition_(ExpositionOfCatalogue(filter)), drops_(Scrape(std::move(snapshot), kSeriesLimit, memory)) {}
+      : exposition_(ExpositionOfCatalogue(filter)),
+        drops_(Scrape(std::move(snapshot), kSeriesLimit, memory)) {}
 
   // Series of a metric as label texts with their values: {"comm=...,rank=3": 1.5}.
   std::map<std::string, double> Values(Metric metric) const {
@@ -59,25 +61,29 @@ class ScrapedNode {
 
   size_t samples() const {
     size_t samples = 0;
-    for (const Family& family : exposition_.families) samples += family.series.size() * SamplesPerSeries(family);
+    for (const Family& family : exposition_.families)
+      samples += family.series.size() * SamplesPerSeries(family);
     return samples;
   }
   const SeriesDrops& drops() const { return drops_; }
 
  private:
-  const Family& FamilyOf(Metric metric) const { return exposition_.families[static_cast<size_t>(metric)]; }
+  const Family& FamilyOf(Metric metric) const {
+    return exposition_.families[static_cast<size_t>(metric)];
+  }
 
   std::string TextOf(const Series& series) const {
     std::string text;
     for (const LabelsId id : {series.group_labels, series.variable_labels}) {
-      for (const Label& label : exposition_.labels[id]->labels()) text += label.name + '=' + label.value + ',';
+      for (const Label& label : exposition_.labels[id]->labels())
+        text += label.name + '=' + label.value + ',';
     }
     return text;
   }
 
   SeriesDrops Scrape(collector::NodeSnapshot snapshot, size_t series_limit, SeriesMemory& memory) {
-    return AddSnapshotFamilies(std::make_shared<const collector::NodeSnapshot>(std::move(snapshot)), series_limit, memory,
-                               exposition_);
+    return AddSnapshotFamilies(std::make_shared<const collector::NodeSnapshot>(std::move(snapshot)),
+                               series_limit, memory, exposition_);
   }
 
   std::unique_ptr<SeriesMemory> own_memory_;
@@ -91,7 +97,8 @@ inline collector::NodeSnapshot NodeOf(std::vector<collector::ProcessSnapshot> pr
   return snapshot;
 }
 
-inline collector::ProcessSnapshot ProcessOf(uint64_t pid, std::vector<collector::CommunicatorSnapshot> communicators) {
+inline collector::ProcessSnapshot ProcessOf(
+    uint64_t pid, std::vector<collector::CommunicatorSnapshot> communicators) {
   collector::ProcessSnapshot process = EmptyProcess(pid);
   process.communicators = std::move(communicators);
   return process;
@@ -112,7 +119,8 @@ inline collector::CommunicatorSnapshot Overflow() {
 // Uses every function, so that it has as many series as a communicator can have.
 inline collector::CommunicatorSnapshot BusyCommunicator(uint64_t id) {
   collector::CommunicatorSnapshot communicator = EmptyCommunicator(id, 0);
-  for (size_t i = 0; i < kFunctionCount; ++i) AddOperation(communicator, static_cast<Function>(i), 4 << 20, 1000000);
+  for (size_t i = 0; i < kFunctionCount; ++i)
+    AddOperation(communicator, static_cast<Function>(i), 4 << 20, 1000000);
   return communicator;
 }
 

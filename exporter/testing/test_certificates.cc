@@ -15,7 +15,8 @@ namespace {
 gnutls_x509_privkey_t NewKey() {
   gnutls_x509_privkey_t key = nullptr;
   gnutls_x509_privkey_init(&key);
-  gnutls_x509_privkey_generate(key, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0);
+  gnutls_x509_privkey_generate(key, GNUTLS_PK_ECDSA,
+                               GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0);
   return key;
 }
 
@@ -49,8 +50,8 @@ void AddName(gnutls_x509_crt_t certificate, std::string_view name) {
       if (!is_v4) inet_pton(AF_INET6, value.c_str(), bytes.data());
       value.assign(bytes.data(), is_v4 ? 4 : 16);
     }
-    gnutls_x509_crt_set_subject_alt_name(certificate, kind, value.data(), static_cast<unsigned>(value.size()),
-                                         GNUTLS_FSAN_APPEND);
+    gnutls_x509_crt_set_subject_alt_name(certificate, kind, value.data(),
+                                         static_cast<unsigned>(value.size()), GNUTLS_FSAN_APPEND);
   }
 }
 
@@ -65,7 +66,9 @@ std::string Pem(Export export_pem) {
 }
 
 std::string PemOf(gnutls_x509_crt_t certificate) {
-  return Pem([&](gnutls_datum_t* text) { gnutls_x509_crt_export2(certificate, GNUTLS_X509_FMT_PEM, text); });
+  return Pem([&](gnutls_datum_t* text) {
+    gnutls_x509_crt_export2(certificate, GNUTLS_X509_FMT_PEM, text);
+  });
 }
 
 }  // namespace
@@ -85,16 +88,18 @@ TestAuthority::~TestAuthority() {
 
 std::string TestAuthority::certificate() const { return PemOf(certificate_); }
 
-TestAuthority::Issued TestAuthority::Issue(const std::vector<std::string>& alternative_names, Use use) const {
+TestAuthority::Issued TestAuthority::Issue(const std::vector<std::string>& alternative_names,
+                                           Use use) const {
   gnutls_x509_privkey_t const key = NewKey();
   gnutls_x509_crt_t const certificate = NewCertificate(key, "test");
   for (const std::string& name : alternative_names) AddName(certificate, name);
-  if (use == Use::kServersOnly) gnutls_x509_crt_set_key_purpose_oid(certificate, GNUTLS_KP_TLS_WWW_SERVER, 0);
+  if (use == Use::kServersOnly)
+    gnutls_x509_crt_set_key_purpose_oid(certificate, GNUTLS_KP_TLS_WWW_SERVER, 0);
   gnutls_x509_crt_sign2(certificate, certificate_, key_, GNUTLS_DIG_SHA256, 0);
-  Issued issued{.certificate = PemOf(certificate), .key = Pem([&](gnutls_datum_t* text) {
-                                                     gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM,
-                                                                                       nullptr, 0, text);
-                                                   })};
+  Issued issued{.certificate = PemOf(certificate),
+                .key = Pem([&](gnutls_datum_t* text) {
+                  gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, nullptr, 0, text);
+                })};
   gnutls_x509_crt_deinit(certificate);
   gnutls_x509_privkey_deinit(key);
   return issued;

@@ -24,7 +24,8 @@ std::vector<std::string> Load(const std::filesystem::path& directory) {
   return corpus;
 }
 
-// Characters with a meaning in the format are more likely than others. Pieces of other texts are inserted.
+// Characters with a meaning in the format are more likely than others. Pieces of other texts are
+// inserted.
 void Mutate(std::string& input, const std::vector<std::string>& corpus, std::mt19937_64& random) {
   constexpr std::string_view kMeaningful = "\r\n\r\n  \t:/%?*#-,;=.q01[]{}'\"&|>$";
   const size_t place = random() % (input.size() + 1);
@@ -52,7 +53,8 @@ int Main(const std::filesystem::path& directory, uint64_t executions, uint64_t s
   std::mt19937_64 random(seed);
   for (uint64_t i = 0; i < executions; ++i) {
     std::string input = corpus[random() % corpus.size()];
-    for (uint64_t mutations = random() % 8 + 1; mutations != 0; --mutations) Mutate(input, corpus, random);
+    for (uint64_t mutations = random() % 8 + 1; mutations != 0; --mutations)
+      Mutate(input, corpus, random);
     CheckInput(input);
   }
   std::printf("%" PRIu64 " texts checked\n", executions);
@@ -65,5 +67,5 @@ int Main(const std::filesystem::path& directory, uint64_t executions, uint64_t s
 int main(int count, char** arguments) {
   if (count != 4) return std::fputs("usage: CORPUS EXECUTIONS SEED\n", stderr), 2;
   return nccl_exporter::exporter::fuzz::Main(arguments[1], std::strtoull(arguments[2], nullptr, 10),
-                                   std::strtoull(arguments[3], nullptr, 10));
+                                             std::strtoull(arguments[3], nullptr, 10));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The function of a fuzzer of texts: an input library defines it, text_fuzz.cc or libFuzzer calls it.
+// The function of a fuzzer of texts: an input library defines it, text_fuzz.cc or libFuzzer calls
+// it.
 #pragma once
 
 #include <string_view>

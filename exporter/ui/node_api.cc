@@ -28,7 +28,8 @@ HttpResponse NodeApi::Answer(const HttpRequest& request) {
 std::shared_ptr<const NodeApi::Bodies> NodeApi::Make() {
   const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
   const auto bodies = std::make_shared<Bodies>();
-  history_.Read([&](const NodeHistory& history) { bodies->plain = NodeJson(*node, history, facts_); });
+  history_.Read(
+      [&](const NodeHistory& history) { bodies->plain = NodeJson(*node, history, facts_); });
   bodies->compressed = Gzip(bodies->plain);
   return bodies;
 }

@@ -82,7 +82,8 @@ Json InFlightJson(const collector::CommunicatorSnapshot& communicator) {
   return list;
 }
 
-Json ArrivalsJson(const CommunicatorOnNode& of, const collector::CommunicatorSnapshot& here, const NodeHistory& history) {
+Json ArrivalsJson(const CommunicatorOnNode& of, const collector::CommunicatorSnapshot& here,
+                  const NodeHistory& history) {
   if (!here.arrivals) return nullptr;
   const ArrivalWindow recent = history.RecentArrivals(of.key, here.rank, kLateWindowSeconds);
   const double compared = static_cast<double>(recent.counts.compared);
@@ -90,7 +91,8 @@ Json ArrivalsJson(const CommunicatorOnNode& of, const collector::CommunicatorSna
           {"seconds", Rounded(recent.seconds)},
           {"compared", recent.counts.compared},
           {"last", recent.counts.last},
-          {"mean_lateness_seconds", Rounded(static_cast<double>(recent.counts.lateness_ns) / 1e9 / compared)}};
+          {"mean_lateness_seconds",
+           Rounded(static_cast<double>(recent.counts.lateness_ns) / 1e9 / compared)}};
 }
 
 Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHistory& history) {
@@ -111,16 +113,19 @@ Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHi
           {"last_progress", Time(here.last_progress_realtime_ns)},
           {"timing_source", NameOf(here.timing_source)},
           {"timing_reason", NameOf(here.timing_reason)},
-          {"drift_cause",
-           here.drift_cause == DriftCause::kNone ? Json(nullptr) : Json(RowIn(kDriftCauses, here.drift_cause).name)},
+          {"drift_cause", here.drift_cause == DriftCause::kNone
+                              ? Json(nullptr)
+                              : Json(RowIn(kDriftCauses, here.drift_cause).name)},
           {"probation_launches", here.probation_launches},
           {"sampling", NameOf(here.sampling_state)},
           {"arrivals", ArrivalsJson(of, here, history)}};
 }
 
 // Arrays as long as history.times, and the heat map as triples of step, bin and operations.
-Json HistoryJson(const collector::CommunicatorKey& key, Function function, const NodeHistory& history) {
-  Json operations = Json::array(), bytes = Json::array(), duration = Json::array(), bandwidth = Json::array();
+Json HistoryJson(const collector::CommunicatorKey& key, Function function,
+                 const NodeHistory& history) {
+  Json operations = Json::array(), bytes = Json::array(), duration = Json::array(),
+       bandwidth = Json::array();
   Json heat = Json::array();
   for (size_t step = 0; step < history.steps(); ++step) {
     static const ActivityDelta kNothing;
@@ -142,13 +147,16 @@ Json HistoryJson(const collector::CommunicatorKey& key, Function function, const
 Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeHistory& history) {
   collector::SizeClassSnapshot total;
   for (const RankOnNode& rank : of.ranks) {
-    for (const collector::SizeClassSnapshot& size : rank.communicator->functions[static_cast<size_t>(function)].sizes) {
+    for (const collector::SizeClassSnapshot& size :
+         rank.communicator->functions[static_cast<size_t>(function)].sizes) {
       total += size;
     }
   }
   if (total.operations == 0) return nullptr;
   const HistoryWindow recent = history.Recent(of.key, function, kRecentSeconds);
-  const auto rate = [&](uint64_t count) { return Rounded(static_cast<double>(count) / recent.seconds); };
+  const auto rate = [&](uint64_t count) {
+    return Rounded(static_cast<double>(count) / recent.seconds);
+  };
   return {{"collective", TraitsOf(function).name},
           {"operations", total.operations},
           {"bytes", total.bytes},
@@ -163,7 +171,8 @@ Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeH
           {"history", HistoryJson(of.key, function, history)}};
 }
 
-// Ranks that must be on this node and are not. Known only if all ranks of the communicator are on this node.
+// Ranks that must be on this node and are not. Known only if all ranks of the communicator are on
+// this node.
 Json MissingJson(const CommunicatorOnNode& of) {
   constexpr size_t kMostNamed = 64;  // `ranks` may be any number: another process wrote it
   const collector::CommunicatorSnapshot& any = *of.ranks.front().communicator;
@@ -200,7 +209,8 @@ Json CommunicatorJson(const CommunicatorOnNode& of, const NodeHistory& history) 
 template <typename Id>
 Json NamedCounts(const CodeTable<Id>& rows, const std::array<uint64_t, kCountOf<Id>>& counts) {
   Json object = Json::object();
-  for (const CodeRow<Id>& row : rows) object[std::string(row.name)] = counts[static_cast<size_t>(row.id)];
+  for (const CodeRow<Id>& row : rows)
+    object[std::string(row.name)] = counts[static_cast<size_t>(row.id)];
   return object;
 }
 
@@ -220,7 +230,8 @@ Json SegmentTroubles(const collector::NodeSnapshot& node) {
 
 Json HistoryFrame(const NodeHistory& history) {
   Json times = Json::array();
-  for (size_t step = 0; step < history.steps(); ++step) times.push_back(Time(history.EndRealtimeNs(step)));
+  for (size_t step = 0; step < history.steps(); ++step)
+    times.push_back(Time(history.EndRealtimeNs(step)));
   return {{"step_seconds", kHistoryStep.count()},
           {"steps", kHistorySteps},
           {"bins", kDurationBins},
@@ -232,7 +243,8 @@ Json HistoryFrame(const NodeHistory& history) {
 
 }  // namespace
 
-std::string NodeJson(const collector::NodeSnapshot& node, const NodeHistory& history, const DaemonFacts& facts) {
+std::string NodeJson(const collector::NodeSnapshot& node, const NodeHistory& history,
+                     const DaemonFacts& facts) {
   std::array<uint64_t, kLossCount> losses{};
   Json processes = Json::array(), communicators = Json::array();
   for (const collector::ProcessSnapshot& process : node.processes) {
@@ -255,7 +267,8 @@ std::string NodeJson(const collector::NodeSnapshot& node, const NodeHistory& his
                     {"segment_errors", NamedCounts(collector::kSegmentErrors, node.segment_errors)},
                     {"segment_troubles", SegmentTroubles(node)},
                     {"losses", LossesOf(losses)},
-                    {"uncompared_operations", NamedCounts(collector::kUncomparedReasons, node.uncompared_operations)},
+                    {"uncompared_operations",
+                     NamedCounts(collector::kUncomparedReasons, node.uncompared_operations)},
                     {"history", HistoryFrame(history)},
                     {"processes", std::move(processes)},
                     {"communicators", std::move(communicators)}};

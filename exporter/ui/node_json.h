@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NodeJson(), the answer of /api/v1/node. Its contract is docs/api.md. A pure function, for any thread.
+// NodeJson(), the answer of /api/v1/node. Its contract is docs/api.md. A pure function, for any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@ inline constexpr double kRecentSeconds = 30;
 // Maximum of listed operations in flight per rank, oldest first.
 inline constexpr size_t kListedInFlight = 4;
 
-std::string NodeJson(const collector::NodeSnapshot& node, const NodeHistory& history, const DaemonFacts& facts);
+std::string NodeJson(const collector::NodeSnapshot& node, const NodeHistory& history,
+                     const DaemonFacts& facts);
 
 }  // namespace nccl_exporter::exporter

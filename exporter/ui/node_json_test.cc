@@ -22,7 +22,8 @@ constexpr int64_t kStepNs = 5000000000;
 
 json Answer(const collector::NodeSnapshot& node, const NodeHistory& history) {
   return json::parse(
-      NodeJson(node, history, {.node_name = "n1", .telemetry_path = "/metrics", .start_realtime_ns = kStepNs}));
+      NodeJson(node, history,
+               {.node_name = "n1", .telemetry_path = "/metrics", .start_realtime_ns = kStepNs}));
 }
 
 // The example after one step in which its world reduced once more.
@@ -32,13 +33,15 @@ class NodeJsonTest : public testing::Test {
     uint32_t slot = 0;
     for (collector::ProcessSnapshot& process : node_.processes) {
       process.segment = std::to_string(process.pid);
-      for (collector::CommunicatorSnapshot& communicator : process.communicators) communicator.slot = slot++;
+      for (collector::CommunicatorSnapshot& communicator : process.communicators)
+        communicator.slot = slot++;
     }
     history_.Record(node_, 0);
     node_.taken_realtime_ns += kStepNs;
     collector::CommunicatorSnapshot& world = node_.processes[0].communicators[0];
     AddOperation(world, Function::kAllReduce, 1 << 20, 4000000);
-    world.arrivals = collector::ArrivalCounts{.compared = 103, .last = 100, .lateness_ns = 1012500000};
+    world.arrivals =
+        collector::ArrivalCounts{.compared = 103, .last = 100, .lateness_ns = 1012500000};
     history_.Record(node_, kStepNs);
     answer_ = Answer(node_, history_);
   }
@@ -83,8 +86,8 @@ TEST_F(NodeJsonTest, SaysWhoIsLate) {
 TEST_F(NodeJsonTest, ChartsAreAsLongAsTheHistory) {
   EXPECT_EQ(answer_["history"]["times"].size(), 1u);
   for (const json& collective : Communicator("world")["collectives"]) {
-    for (const char* chart :
-         {"operations_per_second", "bytes_per_second", "duration_seconds", "bus_bytes_per_second"}) {
+    for (const char* chart : {"operations_per_second", "bytes_per_second", "duration_seconds",
+                              "bus_bytes_per_second"}) {
       EXPECT_EQ(collective["history"][chart].size(), 1u) << collective["collective"] << chart;
     }
     if (collective["collective"] != "AllReduce") continue;
@@ -147,7 +150,8 @@ TEST_F(NodeJsonTest, NamesTheMissingWhereAllRanksLiveOnThisNode) {
 }
 
 TEST_F(NodeJsonTest, TextOfOtherProcessesIsValidUtf8) {
-  EXPECT_EQ(Communicator("back\\slash \"quoted\"\nline \xEF\xBF\xBD").at("comm"), "000000000000feed");
+  EXPECT_EQ(Communicator("back\\slash \"quoted\"\nline \xEF\xBF\xBD").at("comm"),
+            "000000000000feed");
 }
 
 TEST_F(NodeJsonTest, SumsLossesByCause) {
@@ -193,12 +197,14 @@ TEST_F(NodeJsonTest, EveryFieldIsDocumented) {
   std::stringstream text;
   text << file.rdbuf();
   std::set<std::string> fields;
-  for (const char* part : {"history", "segments", "losses", "processes", "communicators", "links", "exporter"}) {
+  for (const char* part :
+       {"history", "segments", "losses", "processes", "communicators", "links", "exporter"}) {
     CollectFields(answer_[part], fields);
   }
   for (const auto& [name, value] : answer_.items()) fields.insert(name);
   EXPECT_GT(fields.size(), 60u);
-  for (const std::string& field : fields) EXPECT_THAT(text.str(), testing::HasSubstr('`' + field + '`'));
+  for (const std::string& field : fields)
+    EXPECT_THAT(text.str(), testing::HasSubstr('`' + field + '`'));
 }
 
 }  // namespace

@@ -34,10 +34,12 @@ constexpr std::array kAssets{
 
 // `text` for the content of an element, or for an attribute in double quotes.
 std::string HtmlText(std::string_view text) {
-  constexpr std::array<std::pair<char, std::string_view>, 3> kEscapes{{{'&', "&amp;"}, {'<', "&lt;"}, {'"', "&quot;"}}};
+  constexpr std::array<std::pair<char, std::string_view>, 3> kEscapes{
+      {{'&', "&amp;"}, {'<', "&lt;"}, {'"', "&quot;"}}};
   std::string html;
   for (const char character : text) {
-    const auto escape = std::ranges::find(kEscapes, character, &std::pair<char, std::string_view>::first);
+    const auto escape =
+        std::ranges::find(kEscapes, character, &std::pair<char, std::string_view>::first);
     if (escape == kEscapes.end()) {
       html += character;
     } else {
@@ -48,7 +50,8 @@ std::string HtmlText(std::string_view text) {
 }
 
 void Replace(std::string& text, std::string_view placeholder, std::string_view value) {
-  for (size_t at = text.find(placeholder); at != std::string::npos; at = text.find(placeholder, at + value.size())) {
+  for (size_t at = text.find(placeholder); at != std::string::npos;
+       at = text.find(placeholder, at + value.size())) {
     text.replace(at, placeholder.size(), value);
   }
 }
@@ -56,7 +59,8 @@ void Replace(std::string& text, std::string_view placeholder, std::string_view v
 // FNV-1a. It distinguishes versions of these files, and must not be used against an attacker.
 std::string EtagOf(std::string_view text) {
   uint64_t hash = 14695981039346656037u;
-  for (const char character : text) hash = (hash ^ static_cast<uint8_t>(character)) * 1099511628211u;
+  for (const char character : text)
+    hash = (hash ^ static_cast<uint8_t>(character)) * 1099511628211u;
   return fmt::format("{:016x}", hash);
 }
 
@@ -69,7 +73,8 @@ PageAssets::PageAssets(std::string_view telemetry_path) {
     Replace(text, "{{metrics}}", HtmlText(telemetry_path.substr(1)));
     auto plain = std::make_shared<const std::string>(std::move(text));
     auto compressed = std::make_shared<const std::string>(Gzip(*plain));
-    assets_.push_back({row.path, row.content_type, EtagOf(*plain), std::move(plain), std::move(compressed)});
+    assets_.push_back(
+        {row.path, row.content_type, EtagOf(*plain), std::move(plain), std::move(compressed)});
   }
 }
 
@@ -78,13 +83,14 @@ HttpResponse PageAssets::Answer(const HttpRequest& request) const {
   if (asset == assets_.end()) return {.status = 404, .headers = {}, .body = "Not found\n"};
   const bool is_compressed = AcceptsGzip(request.accept_encoding);
   const std::string etag = '"' + asset->etag + (is_compressed ? "-gzip\"" : "\"");
-  HttpResponse response{.content_type = std::string(asset->content_type),
-                        .headers = {{"ETag", etag},
-                                    {"Cache-Control", "no-cache"},
-                                    {"Vary", "Accept-Encoding"},
-                                    {"Content-Security-Policy", std::string(kContentSecurityPolicy)},
-                                    {"Referrer-Policy", "no-referrer"}},
-                        .body = {}};
+  HttpResponse response{
+      .content_type = std::string(asset->content_type),
+      .headers = {{"ETag", etag},
+                  {"Cache-Control", "no-cache"},
+                  {"Vary", "Accept-Encoding"},
+                  {"Content-Security-Policy", std::string(kContentSecurityPolicy)},
+                  {"Referrer-Policy", "no-referrer"}},
+      .body = {}};
   if (request.if_none_match.find(etag) != std::string::npos) {
     response.status = 304;
     return response;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PageAssets, the files of the daemon's page (page/), compiled in. Each is compressed once and has an ETag. Immutable
-// after construction: any thread may call.
+// PageAssets, the files of the daemon's page (page/), compiled in. Each is compressed once and has
+// an ETag. Immutable after construction: any thread may call.
 #pragma once
 
 #include <memory>
@@ -12,16 +12,19 @@
 
 namespace nccl_exporter::exporter {
 
-// Allows nothing from elsewhere and nothing inline. So markup in the name of a communicator cannot run as a script.
+// Allows nothing from elsewhere and nothing inline. So markup in the name of a communicator cannot
+// run as a script.
 inline constexpr std::string_view kContentSecurityPolicy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'";
 
 class PageAssets {
  public:
   explicit PageAssets(std::string_view telemetry_path);
 
-  // The file at `request.path`, or its headers only if the client already has it. Status 404 for other paths.
+  // The file at `request.path`, or its headers only if the client already has it. Status 404 for
+  // other paths.
   HttpResponse Answer(const HttpRequest& request) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guarantees of the server and everything behind it, whatever bytes a client sends: it continues to serve, and each
-// answer is one of its own.
+// Guarantees of the server and everything behind it, whatever bytes a client sends: it continues to
+// serve, and each answer is one of its own.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,10 +30,12 @@ void Require(bool holds, const char* promise) {
   std::abort();
 }
 
-// A daemon without its collector. The file of its web configuration is removed at once; its content stays in force.
+// A daemon without its collector. The file of its web configuration is removed at once; its content
+// stays in force.
 class Served {
  public:
-  explicit Served(const std::string& web_config) : path_(Written(web_config)), file_(path_, error_) {
+  explicit Served(const std::string& web_config)
+      : path_(Written(web_config)), file_(path_, error_) {
     unlink(path_.c_str());
     Require(error_.empty() && server_.Start({"127.0.0.1:0"}).empty(), "the server starts");
   }
@@ -43,7 +45,8 @@ class Served {
   static std::string Written(const std::string& web_config) {
     std::string path = (std::filesystem::temp_directory_path() / "request_fuzz.XXXXXX").string();
     const int file = mkstemp(path.data());
-    Require(file >= 0 && write(file, web_config.data(), web_config.size()) == static_cast<ssize_t>(web_config.size()),
+    Require(file >= 0 && write(file, web_config.data(), web_config.size()) ==
+                             static_cast<ssize_t>(web_config.size()),
             "there is a temporary directory");
     close(file);
     return path;
@@ -54,7 +57,8 @@ class Served {
   SnapshotSource snapshots_{ExampleSnapshot};
   ScrapePage scrape_page_{snapshots_};
   HistoryKeeper history_{snapshots_};
-  WebPages pages_{snapshots_, scrape_page_, history_, {.node_name = "node", .telemetry_path = "/metrics"}};
+  WebPages pages_{
+      snapshots_, scrape_page_, history_, {.node_name = "node", .telemetry_path = "/metrics"}};
   WebConfigFile file_;
   WebGuard guard_{file_, [this](const HttpRequest& request) { return pages_.Answer(request); },
                   [this](Refusal refusal) { scrape_page_.Count(refusal); }};
@@ -95,16 +99,20 @@ bool IsOurHeader(std::string_view line) {
                                                     "X-Frame-Options",
                                                     "X-XSS-Protection"};
   const size_t colon = line.find(": ");
-  return colon != std::string_view::npos && std::ranges::find(kNames, line.substr(0, colon)) != kNames.end();
+  return colon != std::string_view::npos &&
+         std::ranges::find(kNames, line.substr(0, colon)) != kNames.end();
 }
 
 // The head of the first answer.
 void CheckHead(std::string_view head) {
-  constexpr std::array kStatuses{100, 200, 304, 400, 401, 404, 405, 413, 414, 417, 431, 501, 503, 505};
-  Require(head.starts_with("HTTP/1.1 ") || head.starts_with("HTTP/1.0 "), "an answer is one of HTTP/1");
+  constexpr std::array kStatuses{100, 200, 304, 400, 401, 404, 405,
+                                 413, 414, 417, 431, 501, 503, 505};
+  Require(head.starts_with("HTTP/1.1 ") || head.starts_with("HTTP/1.0 "),
+          "an answer is one of HTTP/1");
   int status = 0;
   std::from_chars(head.data() + 9, head.data() + 12, status);
-  Require(std::ranges::find(kStatuses, status) != kStatuses.end(), "an answer has a status that is foreseen");
+  Require(std::ranges::find(kStatuses, status) != kStatuses.end(),
+          "an answer has a status that is foreseen");
   if (status == 100) return;
   for (size_t at = head.find("\r\n"); at != std::string_view::npos;) {
     head.remove_prefix(at + 2);
@@ -117,7 +125,8 @@ void CheckHead(std::string_view head) {
 
 void CheckInput(std::string_view input) {
   static const Served everyone("http_server_config: {headers: {X-Frame-Options: deny}}");
-  static const Served alice("basic_auth_users: {alice: $2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW}");
+  static const Served alice(
+      "basic_auth_users: {alice: $2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW}");
   const bool has_password = input.find("uthorization") != std::string_view::npos;
   const std::string answer = AnswerTo(input, (has_password ? alice : everyone).port());
   if (answer.empty()) return;

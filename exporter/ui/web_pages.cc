@@ -16,7 +16,8 @@ HttpResponse Text(int status, std::string_view body) {
 
 }  // namespace
 
-WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const HistoryKeeper& history, DaemonFacts facts)
+WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const HistoryKeeper& history,
+                   DaemonFacts facts)
     : snapshots_(snapshots),
       scrape_page_(scrape_page),
       telemetry_path_(facts.telemetry_path),
@@ -27,7 +28,8 @@ HttpResponse WebPages::Answer(const HttpRequest& request) {
   if (request.path == telemetry_path_) return scrape_page_.Answer(request);
   if (request.path == kHealthyPath) return Text(200, "Healthy\n");
   if (request.path == kReadyPath) {
-    return snapshots_.is_ready() ? Text(200, "Ready\n") : Text(503, "The first snapshot is not taken yet\n");
+    return snapshots_.is_ready() ? Text(200, "Ready\n")
+                                 : Text(503, "The first snapshot is not taken yet\n");
   }
   if (request.path == kInFlightPath) return Text(200, InFlightText(*snapshots_.Take()));
   if (request.path == kNodeApiPath) return api_.Answer(request);

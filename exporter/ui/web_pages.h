@@ -17,7 +17,8 @@ namespace nccl_exporter::exporter {
 class WebPages {
  public:
   // All three outlive this object.
-  WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const HistoryKeeper& history, DaemonFacts facts);
+  WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const HistoryKeeper& history,
+           DaemonFacts facts);
 
   HttpResponse Answer(const HttpRequest& request);
 

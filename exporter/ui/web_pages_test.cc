@@ -29,7 +29,10 @@ class WebPagesTest : public testing::Test {
   SnapshotSource snapshots_of_history_{ExampleSnapshot};
   ScrapePage scrape_page_{snapshots_};
   HistoryKeeper history_{snapshots_of_history_};
-  WebPages pages_{snapshots_, scrape_page_, history_, {.node_name = "gpu-node-7", .telemetry_path = "/metrics"}};
+  WebPages pages_{snapshots_,
+                  scrape_page_,
+                  history_,
+                  {.node_name = "gpu-node-7", .telemetry_path = "/metrics"}};
   HttpServer server_{[this](const HttpRequest& request) { return pages_.Answer(request); }};
 };
 
@@ -51,8 +54,10 @@ TEST_F(WebPagesTest, ShowsWhatIsInFlight) {
 
 TEST_F(WebPagesTest, ServesOpenMetricsWhereItIsPreferred) {
   const HttpAnswer answer =
-      Get(port(), "/metrics", {"Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"});
-  EXPECT_EQ(answer.headers.at("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
+      Get(port(), "/metrics",
+          {"Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"});
+  EXPECT_EQ(answer.headers.at("content-type"),
+            "application/openmetrics-text; version=1.0.0; charset=utf-8");
   EXPECT_THAT(answer.body, testing::EndsWith("\n# EOF\n"));
 }
 
@@ -81,12 +86,14 @@ TEST_F(WebPagesTest, TheScrapeHoldsEveryFamilyOnceAndTheDaemonsOwn) {
     EXPECT_EQ(text.find(line, at + 1), std::string::npos) << row.name;
   }
   EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_scrape_duration_seconds_count 1\n"));
-  EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"folded\"} 0\n"));
-  EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"left_out\"} 0\n"));
+  EXPECT_THAT(text,
+              testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"folded\"} 0\n"));
+  EXPECT_THAT(text,
+              testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"left_out\"} 0\n"));
   EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_build_info{"));
   for (const CodeRow<Refusal>& row : kRefusals) {
-    EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"" + std::string(row.name) +
-                                         "\"} 0\n"));
+    EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"" +
+                                         std::string(row.name) + "\"} 0\n"));
   }
 }
 
@@ -98,8 +105,8 @@ TEST_F(WebPagesTest, HeadTellsWhatGetWouldSend) {
 }
 
 TEST_F(WebPagesTest, KnowsNoOtherPaths) {
-  for (const char* path :
-       {"/metric", "/metrics/", "/metrics/x", "/-/", "/favicon.ico", "/../etc/passwd", "/%2e%2e/etc"}) {
+  for (const char* path : {"/metric", "/metrics/", "/metrics/x", "/-/", "/favicon.ico",
+                           "/../etc/passwd", "/%2e%2e/etc"}) {
     EXPECT_EQ(Get(port(), path).status, 404) << path;
   }
 }
@@ -119,11 +126,13 @@ TEST_F(WebPagesTest, TheLandingPageLinksToTheMetrics) {
 }
 
 TEST_F(WebPagesTest, ThePartsOfThePageCarryAStrictPolicyAndHoldNothingFromElsewhere) {
-  for (const std::string_view path : {kLandingPath, kPageStylePath, kPageScriptPath, kPageChartsPath, kPageIconPath}) {
+  for (const std::string_view path :
+       {kLandingPath, kPageStylePath, kPageScriptPath, kPageChartsPath, kPageIconPath}) {
     const HttpAnswer answer = Get(port(), std::string(path));
     EXPECT_EQ(answer.status, 200) << path;
     EXPECT_THAT(answer.headers.at("content-security-policy"),
-                testing::AllOf(testing::HasSubstr("default-src 'none'"), testing::HasSubstr("script-src 'self'"),
+                testing::AllOf(testing::HasSubstr("default-src 'none'"),
+                               testing::HasSubstr("script-src 'self'"),
                                testing::Not(testing::HasSubstr("unsafe"))));
     for (const char* elsewhere : {"https:", "\"//", "url(", "style=", "onclick", "{{"}) {
       EXPECT_THAT(answer.body, testing::Not(testing::HasSubstr(elsewhere))) << path;
@@ -155,18 +164,21 @@ TEST_F(WebPagesTest, TheNodeApiAnswersInJsonThatIsNotKept) {
 
 TEST_F(WebPagesTest, ServesProtobufWhereItIsPreferred) {
   const std::vector<std::string> headers{
-      "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,"
+      "Accept: "
+      "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,"
       "application/openmetrics-text;version=1.0.0;q=0.8,*/*;q=0.1",
       "Accept-Encoding: gzip"};
   const HttpAnswer answer = Get(port(), "/metrics", headers);
   EXPECT_EQ(answer.headers.at("content-type"),
-            "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited");
+            "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; "
+            "encoding=delimited");
   EXPECT_EQ(answer.headers.at("content-encoding"), "gzip");
   bool has_native_histogram = false;
   for (const decoded::MetricFamily& family : DecodedFamilies(Gunzip(answer.body))) {
     for (const decoded::Metric& metric : family.metric()) {
       EXPECT_EQ(metric.has_counter(), metric.counter().has_created_timestamp()) << family.name();
-      EXPECT_EQ(metric.has_histogram(), metric.histogram().has_created_timestamp()) << family.name();
+      EXPECT_EQ(metric.has_histogram(), metric.histogram().has_created_timestamp())
+          << family.name();
       has_native_histogram |= metric.histogram().has_schema();
     }
   }
@@ -184,8 +196,9 @@ TEST_F(WebPagesTest, AStuckSnapshotDelaysAScrapeNoLongerThanItsTimeout) {
   EXPECT_EQ(answer.body, "Not done within the scrape timeout\n");
   EXPECT_EQ(Get(port(), "/-/healthy").status, 200);
   may_end.count_down();
-  EXPECT_THAT(Get(port(), "/metrics").body,
-              testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"scrape_timeout\"} 1\n"));
+  EXPECT_THAT(
+      Get(port(), "/metrics").body,
+      testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"scrape_timeout\"} 1\n"));
 }
 
 TEST(ScrapePageTest, RefusesOnlyTheScrapesThatAreTooMany) {
@@ -200,7 +213,8 @@ TEST(ScrapePageTest, RefusesOnlyTheScrapesThatAreTooMany) {
   const HttpResponse answer = page.Answer({});
   EXPECT_EQ(answer.status, 200);
   EXPECT_THAT(std::string(answer.bytes()),
-              testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"concurrent_scrapes\"} 1\n"));
+              testing::HasSubstr(
+                  "\nnccl_exporter_requests_refused_total{reason=\"concurrent_scrapes\"} 1\n"));
 }
 
 TEST_F(WebPagesTest, ConcurrentScrapesGetTheSameSeries) {
@@ -216,7 +230,8 @@ TEST_F(WebPagesTest, ConcurrentScrapesGetTheSameSeries) {
 }
 
 TEST(ScrapePageTest, CountsSeriesBeyondTheCap) {
-  SnapshotSource snapshots([] { return NodeOfShape({.communicators = 2, .point_to_point = 0, .collectives = 1}); });
+  SnapshotSource snapshots(
+      [] { return NodeOfShape({.communicators = 2, .point_to_point = 0, .collectives = 1}); });
   ScrapePage page(snapshots, 1000);
   page.Answer({});
   const std::string text(page.Answer({}).bytes());
@@ -229,7 +244,8 @@ TEST(ScrapePageTest, CountsSeriesBeyondTheCap) {
 }
 
 TEST(LandingPageTest, EscapesTheTelemetryPath) {
-  const HttpResponse answer = PageAssets("/a\"&<b").Answer({.path = "/", .accept = "", .accept_encoding = ""});
+  const HttpResponse answer =
+      PageAssets("/a\"&<b").Answer({.path = "/", .accept = "", .accept_encoding = ""});
   EXPECT_THAT(std::string(answer.bytes()), testing::HasSubstr("href=\"a&quot;&amp;&lt;b\""));
 }
 

@@ -21,10 +21,12 @@ inline constexpr std::string_view kPageChartsPath = "/charts.js";
 inline constexpr std::string_view kPageIconPath = "/icon.svg";
 inline constexpr std::string_view kApiDocumentPath = "/docs/api";
 
-inline constexpr std::array kWebPaths{kLandingPath,  kHealthyPath,    kReadyPath,      kInFlightPath,
-                                      kNodeApiPath,  kPageStylePath,  kPageScriptPath, kPageChartsPath,
-                                      kPageIconPath, kApiDocumentPath};
+inline constexpr std::array kWebPaths{
+    kLandingPath,   kHealthyPath,    kReadyPath,      kInFlightPath, kNodeApiPath,
+    kPageStylePath, kPageScriptPath, kPageChartsPath, kPageIconPath, kApiDocumentPath};
 
-constexpr bool IsWebPath(std::string_view path) { return std::ranges::find(kWebPaths, path) != kWebPaths.end(); }
+constexpr bool IsWebPath(std::string_view path) {
+  return std::ranges::find(kWebPaths, path) != kWebPaths.end();
+}
 
 }  // namespace nccl_exporter::exporter

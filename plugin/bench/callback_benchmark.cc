@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin's callbacks cost by shape of the work. The budget is checked by callback_budget.cc.
+// What the plugin's callbacks cost by shape of the work. The budget is checked by
+// callback_budget.cc.
 #include <benchmark/benchmark.h>
 
 #include <vector>
@@ -29,9 +30,11 @@ void Collective(benchmark::State& state) {
   for (auto _ : state) {
     void* coll = script.Call(context, channels);
     const uint64_t gpu_ns = clock.Now();
-    for (uint8_t c = 0; c < channels; ++c) handles[c] = script.StartChannel(context, coll, c, gpu_ns);
+    for (uint8_t c = 0; c < channels; ++c)
+      handles[c] = script.StartChannel(context, coll, c, gpu_ns);
     if (handles[0] == nullptr) state.SkipWithError("the communicator is not followed any more");
-    for (uint8_t c = 0; c < channels; ++c) script.StopChannel(handles[c], gpu_ns + GpuClock::kRunNs);
+    for (uint8_t c = 0; c < channels; ++c)
+      script.StopChannel(handles[c], gpu_ns + GpuClock::kRunNs);
   }
   state.SetItemsProcessed(state.iterations());
   table.finalize(context);
@@ -65,7 +68,8 @@ void GroupOfEight(benchmark::State& state) {
     uint8_t channel = 0;
     const uint64_t gpu_ns = clock.Now();
     for (void* coll : colls) {
-      script.StopChannel(script.StartChannel(context, coll, channel++, gpu_ns), gpu_ns + GpuClock::kRunNs);
+      script.StopChannel(script.StartChannel(context, coll, channel++, gpu_ns),
+                         gpu_ns + GpuClock::kRunNs);
     }
   }
   state.SetItemsProcessed(state.iterations() * 8);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints what the plugin's callbacks cost against their budget, in units of one clock reading (T) taken in the same
-// moment, and how they fare when eight communicators are driven by ten threads at once.
+// Prints what the plugin's callbacks cost against their budget, in units of one clock reading (T)
+// taken in the same moment, and how they fare when eight communicators are driven by ten threads at
+// once.
 #include <algorithm>
 #include <array>
 #include <condition_variable>
@@ -34,7 +35,8 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// The parts of a batch of collectives, one after the other, so that the clock is read a few times a batch only.
+// The parts of a batch of collectives, one after the other, so that the clock is read a few times a
+// batch only.
 class Player {
  public:
   Player(const CallbackScript::Table& table, void* context) : script_(table), context_(context) {}
@@ -42,24 +44,27 @@ class Player {
   void CallAll(Batch& colls) {
     for (void*& coll : colls) coll = script_.Call(context_, kChannels);
   }
-  // Starts all channels and stops all but the last of each collective. With two readings of the clock for each
-  // collective, if the time of the stops is wanted.
+  // Starts all channels and stops all but the last of each collective. With two readings of the
+  // clock for each collective, if the time of the stops is wanted.
   template <bool kReadsClock = false>
   void RunChannels(const Batch& colls) {
     gpu_ns_ = Clock().Now();
     for (size_t i = 0; i < kBatch; ++i) {
       const uint64_t start_ns = gpu_ns_ + i * GpuClock::kRunNs;
       std::array<void*, kChannels> handles;
-      for (uint8_t c = 0; c < kChannels; ++c) handles[c] = script_.StartChannel(context_, colls[i], c, start_ns);
+      for (uint8_t c = 0; c < kChannels; ++c)
+        handles[c] = script_.StartChannel(context_, colls[i], c, start_ns);
       const uint64_t started = kReadsClock ? ReadBenchmarkClock() : 0;
-      for (uint8_t c = 0; c + 1 < kChannels; ++c) script_.StopChannel(handles[c], start_ns + GpuClock::kRunNs);
+      for (uint8_t c = 0; c + 1 < kChannels; ++c)
+        script_.StopChannel(handles[c], start_ns + GpuClock::kRunNs);
       if (kReadsClock) stopping_ns_ += ReadBenchmarkClock() - started;
       last_[i] = handles[kChannels - 1];
     }
     is_followed_ = is_followed_ && last_[kBatch - 1] != nullptr;
   }
   void Complete() {
-    for (size_t i = 0; i < kBatch; ++i) script_.StopChannel(last_[i], gpu_ns_ + (i + 1) * GpuClock::kRunNs);
+    for (size_t i = 0; i < kBatch; ++i)
+      script_.StopChannel(last_[i], gpu_ns_ + (i + 1) * GpuClock::kRunNs);
   }
   bool is_followed() const { return is_followed_; }
   // Nanoseconds in stops of all channels but the last, so far.
@@ -97,17 +102,22 @@ Cost MeasureOneThread(const CallbackScript::Table& table) {
     const uint64_t ran = ReadBenchmarkClock();
     player.Complete();
     const uint64_t completed = ReadBenchmarkClock();
-    const double t = static_cast<double>(read - begin) / (kBatch + 1);  // of which one is part of every interval
-    const auto each = [t](uint64_t interval_ns) { return (static_cast<double>(interval_ns) - t) / kBatch / t; };
+    const double t =
+        static_cast<double>(read - begin) / (kBatch + 1);  // of which one is part of every interval
+    const auto each = [t](uint64_t interval_ns) {
+      return (static_cast<double>(interval_ns) - t) / kBatch / t;
+    };
     const double run = each(ran - called) - 2;  // the readings in between
     const double stop =
-        (static_cast<double>(player.stopping_ns() - stopping_before_ns) / kBatch / t - 1) / (kChannels - 1);
+        (static_cast<double>(player.stopping_ns() - stopping_before_ns) / kBatch / t - 1) /
+        (kChannels - 1);
     user.push_back(each(called - read));
     channel.push_back((run + stop) / kChannels);
     completion.push_back(each(completed - ran) - stop);
     total.push_back(each(called - read) + run + each(completed - ran));
   }
-  if (!player.is_followed()) std::puts("the communicator was not followed to the end: these figures mean nothing");
+  if (!player.is_followed())
+    std::puts("the communicator was not followed to the end: these figures mean nothing");
   return {Median(user), Median(channel), Median(completion), Median(total)};
 }
 
@@ -122,7 +132,9 @@ class Queue {
  public:
   void Push(const Batch& batch) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return batches_.size() < 4; });  // what is in flight fits into the plugin's ring
+    changed_.wait(lock, [this] {
+      return batches_.size() < 4;
+    });  // what is in flight fits into the plugin's ring
     batches_.push_back(batch);
     changed_.notify_all();
   }
@@ -148,7 +160,8 @@ class Queue {
   bool is_closed_ = false;
 };
 
-// CPU nanoseconds in callbacks for each collective, by one thread: what the same measure gives with many.
+// CPU nanoseconds in callbacks for each collective, by one thread: what the same measure gives with
+// many.
 double MeasureCpuOfOneThread(const CallbackScript::Table& table, size_t batches) {
   Player player(table, CallbackScript::OpenCommunicator(table));
   uint64_t spent_ns = 0;
@@ -202,8 +215,8 @@ double MeasureCpuOfManyThreads(const CallbackScript::Table& table, size_t batche
   return static_cast<double>(spent_ns) / static_cast<double>(batches * kBatch * kCommunicators);
 }
 
-// Nanoseconds of every single callback of collectives, one after the other on one thread; a reading of the clock and
-// interruptions of the thread by the machine are included.
+// Nanoseconds of every single callback of collectives, one after the other on one thread; a reading
+// of the clock and interruptions of the thread by the machine are included.
 std::vector<double> MeasureEveryCallback(const CallbackScript::Table& timed) {
   static const CallbackScript::Table* real;
   static std::vector<double> times;
@@ -244,10 +257,12 @@ int main() {
   const auto& table = CallbackScript::LoadTable();
   const Cost cost = MeasureOneThread(table);
   const auto row = [](const char* what, double value, double budget) {
-    std::printf("%-58s %8.2f T   budget %5.2f T   %s\n", what, value, budget, value <= budget ? "within" : "OVER");
+    std::printf("%-58s %8.2f T   budget %5.2f T   %s\n", what, value, budget,
+                value <= budget ? "within" : "OVER");
   };
   std::printf(
-      "\nBudget: T is one clock_gettime(CLOCK_MONOTONIC) of the same moment; %d channels; medians of %zu batches\n",
+      "\nBudget: T is one clock_gettime(CLOCK_MONOTONIC) of the same moment; %d channels; medians "
+      "of %zu batches\n",
       kChannels, kBatches);
   row("user-thread part of a collective (10 callbacks)", cost.user, 3);
   row("start, record and stop of a channel (3 callbacks)", cost.channel, 0.73);
@@ -257,15 +272,17 @@ int main() {
   constexpr size_t kThreadBatches = 2'000;
   const double alone = MeasureCpuOfOneThread(table, kThreadBatches * 4);
   const double together = MeasureCpuOfManyThreads(table, kThreadBatches);
-  std::printf("%-58s %8.2f x   budget %5.1f x   %s\n", "CPU with 8 communicators on 2 + 8 threads, against 1 thread",
-              together / alone, 1.5, together <= 1.5 * alone ? "within" : "OVER");
+  std::printf("%-58s %8.2f x   budget %5.1f x   %s\n",
+              "CPU with 8 communicators on 2 + 8 threads, against 1 thread", together / alone, 1.5,
+              together <= 1.5 * alone ? "within" : "OVER");
 
   const std::vector<double> times = MeasureEveryCallback(table);
   const auto at = [&](double share) {
     return times[static_cast<size_t>(share * static_cast<double>(times.size() - 1))];
   };
   std::printf(
-      "of %zu callbacks, one by one: p50 %.0f ns, p99 %.0f ns, p99.9 %.0f ns, worst %.0f ns (interrupts of the "
+      "of %zu callbacks, one by one: p50 %.0f ns, p99 %.0f ns, p99.9 %.0f ns, worst %.0f ns "
+      "(interrupts of the "
       "machine included)\n",
       times.size(), at(0.5), at(0.99), at(0.999), times.back());
   return 0;

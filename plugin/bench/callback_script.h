@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What benchmarks play: NCCL 2.30's callbacks of one AllReduce through the exported v6 table of the real library, and a
-// GPU clock that can be believed. The descriptors are NCCL's to fill in, not the plugin's cost: they are kept, and only
-// the fields that change are set.
+// What benchmarks play: NCCL 2.30's callbacks of one AllReduce through the exported v6 table of the
+// real library, and a GPU clock that can be believed. The descriptors are NCCL's to fill in, not
+// the plugin's cost: they are kept, and only the fields that change are set.
 #pragma once
 
 #include <dlfcn.h>
@@ -23,7 +23,8 @@ inline uint64_t ReadBenchmarkClock() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// By the processor's counter where there is one: the cheapest true clock there is. Calibrates itself for 20 ms.
+// By the processor's counter where there is one: the cheapest true clock there is. Calibrates
+// itself for 20 ms.
 class GpuClock {
  public:
 #if defined(__x86_64__)
@@ -32,11 +33,12 @@ class GpuClock {
     counter_ = __builtin_ia32_rdtsc();
     base_ns_ = ReadBenchmarkClock();
     while (ReadBenchmarkClock() < base_ns_ + kCalibrationNs) continue;
-    ns_per_count_ =
-        static_cast<double>(ReadBenchmarkClock() - base_ns_) / static_cast<double>(__builtin_ia32_rdtsc() - counter_);
+    ns_per_count_ = static_cast<double>(ReadBenchmarkClock() - base_ns_) /
+                    static_cast<double>(__builtin_ia32_rdtsc() - counter_);
   }
   uint64_t Now() const {
-    return base_ns_ + static_cast<uint64_t>(ns_per_count_ * static_cast<double>(__builtin_ia32_rdtsc() - counter_));
+    return base_ns_ + static_cast<uint64_t>(ns_per_count_ *
+                                            static_cast<double>(__builtin_ia32_rdtsc() - counter_));
   }
 #else
   uint64_t Now() const { return ReadBenchmarkClock(); }
@@ -54,11 +56,12 @@ class CallbackScript {
  public:
   using Table = abi::ProfilerV5<abi::DescriptorV6>;
 
-  // The table of the library in the folder above the program's; its segments go to a directory of their own. Ends the
-  // program if there is none.
+  // The table of the library in the folder above the program's; its segments go to a directory of
+  // their own. Ends the program if there is none.
   static const Table& LoadTable() {
     static const Table* const table = [] {
-      const std::filesystem::path directory = std::filesystem::temp_directory_path() / "nccl-exporter-benchmark";
+      const std::filesystem::path directory =
+          std::filesystem::temp_directory_path() / "nccl-exporter-benchmark";
       std::filesystem::remove_all(directory);
       std::filesystem::create_directory(directory);
       setenv("NCCL_EXPORTER_DIR", directory.c_str(), 1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays random callbacks to the plugin, from seeds, on one thread or several; says what it played, or what broke.
+// Plays random callbacks to the plugin, from seeds, on one thread or several; says what it played,
+// or what broke.
 #include <barrier>
 #include <cinttypes>
 #include <cstdio>
@@ -20,8 +21,9 @@ struct Plan {
   uint32_t threads = 1;
   uint64_t seed = 1;
   bool with_kernel_timing = true;
-  uint64_t seconds = 0;        // play on for so long, one seed after the other
-  const char* copy = nullptr;  // where to leave the segment as it is before the end of the last session
+  uint64_t seconds = 0;  // play on for so long, one seed after the other
+  const char* copy =
+      nullptr;  // where to leave the segment as it is before the end of the last session
 };
 
 Role RoleOf(uint32_t thread, uint32_t threads) {
@@ -33,7 +35,8 @@ Role RoleOf(uint32_t thread, uint32_t threads) {
   return role;
 }
 
-// Rounds, between which nothing moves and the account is compared with the segment. Returns the callbacks played.
+// Rounds, between which nothing moves and the account is compared with the segment. Returns the
+// callbacks played.
 uint64_t Play(Session& session, const Plan& plan) {
   constexpr uint64_t kCallbacksInRound = 2000;  // of each thread
   std::vector<Player> players;
@@ -55,7 +58,8 @@ uint64_t Play(Session& session, const Plan& plan) {
   std::barrier rounds(plan.threads, between_rounds);
   const auto run = [&](Player& player) {
     while (!is_over) {
-      for (const uint64_t end = player.callbacks() + kCallbacksInRound; player.callbacks() < end;) player.Step();
+      for (const uint64_t end = player.callbacks() + kCallbacksInRound; player.callbacks() < end;)
+        player.Step();
       rounds.arrive_and_wait();
     }
   };
@@ -70,8 +74,9 @@ uint64_t Play(Session& session, const Plan& plan) {
 
 // A session that never got there has tested nothing. Only one thread plays the same again.
 bool HasReachedAll(const Session& session, bool with_kernel_timing) {
-  constexpr Loss kExpected[] = {Loss::kNoFreeCommunicatorSlot, Loss::kIncompleteAtFinalize, Loss::kUnknownContext,
-                                Loss::kForeignProcess,         Loss::kUnknownHandle,        Loss::kStaleHandle,
+  constexpr Loss kExpected[] = {Loss::kNoFreeCommunicatorSlot, Loss::kIncompleteAtFinalize,
+                                Loss::kUnknownContext,         Loss::kForeignProcess,
+                                Loss::kUnknownHandle,          Loss::kStaleHandle,
                                 Loss::kAfterCompletion};
   bool all = session.timed() != 0;
   if (with_kernel_timing && session.LossesOf(Loss::kInFlightFull) == 0) {
@@ -107,7 +112,8 @@ bool Parse(int count, char** arguments, Plan* plan, uint64_t* seeds) {
       return false;
     }
   }
-  return count % 2 == 1 && plan->threads >= 1 && plan->threads <= 2 * Session::kBerths && *seeds >= 1;
+  return count % 2 == 1 && plan->threads >= 1 && plan->threads <= 2 * Session::kBerths &&
+         *seeds >= 1;
 }
 
 int Main(int count, char** arguments) {
@@ -115,7 +121,8 @@ int Main(int count, char** arguments) {
   uint64_t seeds = 1;
   if (!Parse(count, arguments, &plan, &seeds)) {
     std::fputs(
-        "usage: callback_fuzz [--callbacks N] [--threads T] [--seed S] [--seeds COUNT] [--kernel-timing 0|1]\n"
+        "usage: callback_fuzz [--callbacks N] [--threads T] [--seed S] [--seeds COUNT] "
+        "[--kernel-timing 0|1]\n"
         "                     [--seconds SECONDS] [--copy-segment PATH]\n",
         stderr);
     return 2;
@@ -123,14 +130,15 @@ int Main(int count, char** arguments) {
   Session session(plan.with_kernel_timing);
   uint64_t played = 0;
   const std::time_t end = std::time(nullptr) + static_cast<std::time_t>(plan.seconds);
-  for (uint64_t i = 0; i < seeds || (plan.seconds != 0 && std::time(nullptr) < end); ++i, ++plan.seed) {
+  for (uint64_t i = 0; i < seeds || (plan.seconds != 0 && std::time(nullptr) < end);
+       ++i, ++plan.seed) {
     Plan share = plan;
     share.callbacks = plan.callbacks / seeds;
     SetSeed(plan.seed);
     played += Play(session, share);
   }
-  std::printf("%" PRIu64 " callbacks on %u threads, %" PRIu64 " operations timed, losses:", played, plan.threads,
-              session.timed());
+  std::printf("%" PRIu64 " callbacks on %u threads, %" PRIu64 " operations timed, losses:", played,
+              plan.threads, session.timed());
   for (int i = 0; i < kLossCount; ++i) {
     const Loss loss = static_cast<Loss>(i);
     std::printf(" %s=%" PRIu64, TraitsOf(loss).reason.data(), session.LossesOf(loss));
@@ -144,4 +152,6 @@ int Main(int count, char** arguments) {
 }  // namespace
 }  // namespace nccl_exporter::plugin::fuzz
 
-int main(int count, char** arguments) { return nccl_exporter::plugin::fuzz::Main(count, arguments); }
+int main(int count, char** arguments) {
+  return nccl_exporter::plugin::fuzz::Main(count, arguments);
+}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes that a fuzzed session is played from: those of a fuzzer's input, or endless ones from a seed.
+// The bytes that a fuzzed session is played from: those of a fuzzer's input, or endless ones from a
+// seed.
 #pragma once
 
 #include <cstddef>

@@ -3,25 +3,28 @@
 //
 // Of each slot and function:
 //   calls, and operations and bytes by size class, are those of the account (bytes modulo 2^64);
-//   completed <= operations; timed operations <= completed; duration buckets add up to the timed operations; bandwidth
-//   buckets do not exceed them, and are empty where bus bandwidth is undefined; no count is smaller than at the last
-//   look; the ring of completions has got one entry a timed operation.
+//   completed <= operations; timed operations <= completed; duration buckets add up to the timed
+//   operations; bandwidth buckets do not exceed them, and are empty where bus bandwidth is
+//   undefined; no count is smaller than at the last look; the ring of completions has got one entry
+//   a timed operation.
 //
 // Of each slot: nothing is shown in flight once it is closed; what is shown stands at its place.
 //
-// Conservation. An operation that was counted is, at any moment of quiet, in exactly one of these states:
-//   completed, shown in flight, never followed by its nature (overflow slot), not followed for want of room (one
-//   in_flight_full or concurrent_start), given up by finalize (one incomplete_at_finalize), or in flight without any
-//   part when its communicator was finalized: by copy engine, or, where proxy operations are the source of timing,
-//   possibly without crossing the network, so that it is neither complete nor a loss ("unseen").
-// An `abandoned` operation is completed, untimed: it is not another state. Hence, summed over all communicators that
-// have or had a slot of their own, with the losses of the process:
+// Conservation. An operation that was counted is, at any moment of quiet, in exactly one of these
+//   states:
+//   completed, shown in flight, never followed by its nature (overflow slot), not followed for want
+//   of room (one in_flight_full or concurrent_start), given up by finalize (one
+//   incomplete_at_finalize), or in flight without any part when its communicator was finalized: by
+//   copy engine, or, where proxy operations are the source of timing, possibly without crossing the
+//   network, so that it is neither complete nor a loss ("unseen").
+// An `abandoned` operation is completed, untimed: it is not another state. Hence, summed over all
+// communicators that have or had a slot of their own, with the losses of the process:
 //
 //   operations = completed + shown + full + incomplete_at_finalize + unseen
 //
-// where full is at most the sum of these two, since those count as completed once a later operation is, and unseen
-// never exceeds the entries that showed no part right before finalize; without proxy timing, those of them by copy
-// engine.
+// where full is at most the sum of these two, since those count as completed once a later operation
+// is, and unseen never exceeds the entries that showed no part right before finalize; without proxy
+// timing, those of them by copy engine.
 #include <cinttypes>
 
 #include "plugin/fuzz/callback_fuzz_session.h"
@@ -46,10 +49,11 @@ struct Totals {
 
 void CheckAnnounced(const char* where, size_t function, const layout::FunctionBlock& block,
                     const Account::OfFunction& account) {
-  const auto compare = [&](const char* what, size_t size_class, uint64_t counted, uint64_t announced) {
+  const auto compare = [&](const char* what, size_t size_class, uint64_t counted,
+                           uint64_t announced) {
     if (counted == announced) return;
-    Fail("%s, %s, size class %zu: %s are %" PRIu64 ", announced were %" PRIu64, where, kFunctions[function].name.data(),
-         size_class, what, counted, announced);
+    Fail("%s, %s, size class %zu: %s are %" PRIu64 ", announced were %" PRIu64, where,
+         kFunctions[function].name.data(), size_class, what, counted, announced);
   };
   compare("calls", 0, Load(block.calls), account.calls.load());
   for (size_t i = 0; i < kSizeClassCount; ++i) {
@@ -59,18 +63,23 @@ void CheckAnnounced(const char* where, size_t function, const layout::FunctionBl
 }
 
 Totals CheckFunction(const char* where, size_t function, const layout::FunctionBlock& block) {
-  const Totals totals{Sum(block.started.operations), Load(block.completed), Sum(block.timed.timed_operations)};
+  const Totals totals{Sum(block.started.operations), Load(block.completed),
+                      Sum(block.timed.timed_operations)};
   const auto require = [&](bool holds, const char* what, uint64_t a, uint64_t b) {
-    if (!holds) Fail("%s, %s: %s: %" PRIu64 ", %" PRIu64, where, kFunctions[function].name.data(), what, a, b);
+    if (!holds)
+      Fail("%s, %s: %s: %" PRIu64 ", %" PRIu64, where, kFunctions[function].name.data(), what, a,
+           b);
   };
   const uint64_t durations = Sum(block.duration);
   const uint64_t bandwidths = Sum(block.bandwidth);
-  require(totals.completed <= totals.operations, "completed > operations", totals.completed, totals.operations);
+  require(totals.completed <= totals.operations, "completed > operations", totals.completed,
+          totals.operations);
   require(totals.timed <= totals.completed, "timed > completed", totals.timed, totals.completed);
   require(durations == totals.timed, "duration buckets != timed", durations, totals.timed);
   require(bandwidths <= totals.timed, "bandwidth buckets > timed", bandwidths, totals.timed);
   const FunctionTraits& traits = kFunctions[function];
-  const bool has_bandwidth = !traits.is_point_to_point && traits.bus_factor != BusFactor::kUndefined;
+  const bool has_bandwidth =
+      !traits.is_point_to_point && traits.bus_factor != BusFactor::kUndefined;
   require(has_bandwidth || bandwidths == 0, "bandwidth of a function that has none", bandwidths, 0);
   for (size_t i = 0; i < kSizeClassCount; ++i) {
     const uint64_t timed = Load(block.timed.timed_operations[i]);
@@ -93,11 +102,13 @@ void ForEachCount(const layout::CommunicatorSlot& slot, Take take) {
   }
 }
 
-void CheckGrowth(const char* where, const layout::CommunicatorSlot& slot, std::vector<uint64_t>& seen) {
+void CheckGrowth(const char* where, const layout::CommunicatorSlot& slot,
+                 std::vector<uint64_t>& seen) {
   size_t index = 0;
   ForEachCount(slot, [&](uint64_t count) {
     if (index == seen.size()) seen.push_back(0);
-    if (count < seen[index]) Fail("%s: count %zu went from %" PRIu64 " to %" PRIu64, where, index, seen[index], count);
+    if (count < seen[index])
+      Fail("%s: count %zu went from %" PRIu64 " to %" PRIu64, where, index, seen[index], count);
     seen[index++] = count;
   });
 }
@@ -109,11 +120,13 @@ uint64_t CheckInFlight(const char* where, const layout::CommunicatorSlot& slot) 
     const uint64_t ticket = Load(entry.ticket);
     if (ticket == 0) continue;
     ++shown;
-    if ((ticket - 1) % layout::kInFlightEntries != i) Fail("%s: ticket %" PRIu64 " stands at %zu", where, ticket, i);
+    if ((ticket - 1) % layout::kInFlightEntries != i)
+      Fail("%s: ticket %" PRIu64 " stands at %zu", where, ticket, i);
     const uint64_t function = Load(entry.function) & ~layout::kUntimedFlag;
     if (function >= kFunctionCount) Fail("%s: function %" PRIu64, where, function);
     const uint64_t parts = Load(entry.parts);
-    if ((parts & 0xffffffff) > parts >> 32) Fail("%s: parts %" PRIx64 " of %" PRIu64, where, parts, ticket);
+    if ((parts & 0xffffffff) > parts >> 32)
+      Fail("%s: parts %" PRIx64 " of %" PRIu64, where, parts, ticket);
   }
   return shown;
 }
@@ -125,11 +138,13 @@ void CheckCompletions(const char* where, const layout::CommunicatorSlot& slot, u
     const uint64_t ticket = Load(entry.ticket);
     if (ticket == 0) continue;
     if (ticket > greatest) greatest = ticket;
-    const bool is_sound = (ticket - 1) % layout::kCompletionEntries == i && Load(entry.members) != 0 &&
+    const bool is_sound = (ticket - 1) % layout::kCompletionEntries == i &&
+                          Load(entry.members) != 0 &&
                           Load(entry.function_and_sequence) >> 56 < kFunctionCount;
     if (!is_sound) Fail("%s: completion %" PRIu64 " at %zu", where, ticket, i);
   }
-  if (greatest != timed) Fail("%s: %" PRIu64 " completions of %" PRIu64 " timed", where, greatest, timed);
+  if (greatest != timed)
+    Fail("%s: %" PRIu64 " completions of %" PRIu64 " timed", where, greatest, timed);
 }
 
 }  // namespace
@@ -137,8 +152,8 @@ void CheckCompletions(const char* where, const layout::CommunicatorSlot& slot, u
 void Session::CheckMember(Member& member) {
   if (member.is_overflow) return;
   char where[64];
-  std::snprintf(where, sizeof(where), "slot %u, generation %" PRIu64 ", v%d", member.slot, member.generation,
-                member.version);
+  std::snprintf(where, sizeof(where), "slot %u, generation %" PRIu64 ", v%d", member.slot,
+                member.generation, member.version);
   const layout::CommunicatorSlot& slot = SlotAt(member.slot);
   const bool is_gone = member.is_gone.load();
   const layout::SlotState state = is_gone ? layout::SlotState::kClosed : layout::SlotState::kLive;
@@ -169,7 +184,8 @@ void Session::CheckOverflow() {
   const layout::CommunicatorSlot& slot = SlotAt(kSlots);
   for (size_t i = 0; i < kFunctionCount; ++i) {
     CheckAnnounced("overflow slot", i, slot.functions[i], overflow_.functions[i]);
-    if (CheckFunction("overflow slot", i, slot.functions[i]).completed != 0) Fail("completions in the overflow slot");
+    if (CheckFunction("overflow slot", i, slot.functions[i]).completed != 0)
+      Fail("completions in the overflow slot");
   }
   if (CheckInFlight("overflow slot", slot) != 0) Fail("operations in flight in the overflow slot");
 }
@@ -182,16 +198,18 @@ void Session::CheckLosses() {
     seen = count;
   }
   if (LossesOf(Loss::kNoFreeCommunicatorSlot) != overflow_contexts_.load()) {
-    Fail("no_free_slot is %" PRIu64 ", contexts without a slot are %" PRIu64, LossesOf(Loss::kNoFreeCommunicatorSlot),
-         overflow_contexts_.load());
+    Fail("no_free_slot is %" PRIu64 ", contexts without a slot are %" PRIu64,
+         LossesOf(Loss::kNoFreeCommunicatorSlot), overflow_contexts_.load());
   }
   const uint64_t full = LossesOf(Loss::kInFlightFull) + LossesOf(Loss::kConcurrentStart);
-  const uint64_t lost = full + LossesOf(Loss::kIncompleteAtFinalize) + LossesOf(Loss::kCommunicatorDrifting);
+  const uint64_t lost =
+      full + LossesOf(Loss::kIncompleteAtFinalize) + LossesOf(Loss::kCommunicatorDrifting);
   const auto unseen = static_cast<int64_t>(uncompleted_ - lost);
   const auto completed_later = static_cast<int64_t>(full);
   if (unseen < -completed_later || unseen > static_cast<int64_t>(unseen_bound_.load())) {
-    Fail("%" PRIu64 " operations are neither complete nor in flight, and %" PRIu64 " losses say why (%" PRIu64
-         " full, %" PRIu64 " incomplete); at most %" PRIu64 " had no part",
+    Fail("%" PRIu64 " operations are neither complete nor in flight, and %" PRIu64
+         " losses say why (%" PRIu64 " full, %" PRIu64 " incomplete); at most %" PRIu64
+         " had no part",
          uncompleted_, lost, full, LossesOf(Loss::kIncompleteAtFinalize), unseen_bound_.load());
   }
 }
@@ -203,8 +221,10 @@ void Session::Check() {
   for (const std::unique_ptr<Member>& member : members_) CheckMember(*member);
   CheckOverflow();
   CheckLosses();
-  // Their slots may be claimed anew from now on. Those without a slot of their own are kept as contexts only.
-  std::erase_if(members_, [](const std::unique_ptr<Member>& member) { return member->is_gone.load(); });
+  // Their slots may be claimed anew from now on. Those without a slot of their own are kept as
+  // contexts only.
+  std::erase_if(members_,
+                [](const std::unique_ptr<Member>& member) { return member->is_gone.load(); });
 }
 
 }  // namespace nccl_exporter::plugin::fuzz

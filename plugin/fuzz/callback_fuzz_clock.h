@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CLOCK_MONOTONIC of a fuzzed session: it moves with each reading, and by leaps on request, so that a second of quiet
-// and the retention time cost nothing and a seed gives the same session again. Linked with --wrap=clock_gettime.
+// CLOCK_MONOTONIC of a fuzzed session: it moves with each reading, and by leaps on request, so that
+// a second of quiet and the retention time cost nothing and a seed gives the same session again.
+// Linked with --wrap=clock_gettime.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer's way in: one input is one session of callbacks. The plugin's instance outlives the input, as it does in a
-// process whose communicators come and go: an input that fails only after others is found again by playing them before.
+// libFuzzer's way in: one input is one session of callbacks. The plugin's instance outlives the
+// input, as it does in a process whose communicators come and go: an input that fails only after
+// others is found again by playing them before.
 #include <cstddef>
 #include <cstdint>
 

@@ -24,17 +24,21 @@ void* Player::Start(int version, void* context, const Event& event) {
   return handle;
 }
 
-// An event that counts something on a communicator: whether it must, must not, or may, since it is about to go.
+// An event that counts something on a communicator: whether it must, must not, or may, since it is
+// about to go.
 void* Player::StartOn(Member& member, int version, const Event& event, bool* is_counted) {
   const bool was_gone = member.is_gone.load();
   void* handle = Start(version, member.context, event);
   *is_counted = handle != nullptr;
   if (member.is_overflow) {
-    if (handle == nullptr) Fail("v%d dropped an event 0x%zx of the overflow slot", version, event.type);
+    if (handle == nullptr)
+      Fail("v%d dropped an event 0x%zx of the overflow slot", version, event.type);
     return handle;
   }
-  if (was_gone && handle != nullptr) Fail("v%d took an event 0x%zx of a finalized communicator", version, event.type);
-  if (!member.is_leaving.load() && handle == nullptr) Fail("v%d dropped an event 0x%zx", version, event.type);
+  if (was_gone && handle != nullptr)
+    Fail("v%d took an event 0x%zx of a finalized communicator", version, event.type);
+  if (!member.is_leaving.load() && handle == nullptr)
+    Fail("v%d dropped an event 0x%zx", version, event.type);
   return handle;
 }
 
@@ -52,7 +56,8 @@ void Player::Record(int version, void* handle, uint64_t gpu_ns) {
 }
 
 void Player::ExpectLoss(uint64_t losses_before, const char* what) const {
-  if (role_.IsAlone() && session_.LossesOfAll() <= losses_before) Fail("%s had no effect and raised no loss", what);
+  if (role_.IsAlone() && session_.LossesOfAll() <= losses_before)
+    Fail("%s had no effect and raised no loss", what);
 }
 
 // --- Choices
@@ -76,7 +81,8 @@ uint64_t Player::ChooseCount() {
   return uint64_t{bytes_.Next()} << choice;
 }
 
-// Around the CPU's time, which is as good as any origin; and what drift, wrap and disuse make of time stamps.
+// Around the CPU's time, which is as good as any origin; and what drift, wrap and disuse make of
+// time stamps.
 uint64_t Player::ChooseGpuTime() {
   switch (bytes_.Below(128)) {
     case 1:
@@ -121,7 +127,8 @@ void Player::ChooseTask(Event& event, bool is_p2p) {
   event.datatype_number = static_cast<uint8_t>(bytes_.Below(16));
   event.count = ChooseCount();
   event.sequence = bytes_.OneIn(64) ? bytes_.Word() : ++sequence_;
-  event.peer = bytes_.OneIn(32) ? static_cast<int>(bytes_.Word()) : static_cast<int>(bytes_.Below(9)) - 1;
+  event.peer =
+      bytes_.OneIn(32) ? static_cast<int>(bytes_.Word()) : static_cast<int>(bytes_.Below(9)) - 1;
   event.channels = static_cast<uint8_t>(bytes_.OneIn(32) ? bytes_.Next() : bytes_.Below(5));
   event.rank = static_cast<int>(bytes_.Below(8));
   event.communicator_id = bytes_.Next();
@@ -160,12 +167,16 @@ void* Player::StartTask(Member& member, void* call, void* launch, bool is_p2p, b
   void* handle = StartOn(member, version, event, &is_counted);
   if (is_counted && !is_captured) {
     const bool by_number = version == 1;
-    const Function function = by_number ? MeaningOf(event.function_number) : MeaningOf(event.function);
-    const uint32_t element_bytes = by_number ? BytesOf(event.datatype_number) : BytesOf(event.datatype);
-    session_.AccountOf(member).AddOperation(function, MessageBytes(function, event.count, element_bytes, member.ranks));
+    const Function function =
+        by_number ? MeaningOf(event.function_number) : MeaningOf(event.function);
+    const uint32_t element_bytes =
+        by_number ? BytesOf(event.datatype_number) : BytesOf(event.datatype);
+    session_.AccountOf(member).AddOperation(
+        function, MessageBytes(function, event.count, element_bytes, member.ranks));
   }
   tasks_.Keep(handle);
-  Member::Started& started = member.operations[member.started.fetch_add(1) % member.operations.size()];
+  Member::Started& started =
+      member.operations[member.started.fetch_add(1) % member.operations.size()];
   started.handle.store(handle);
   started.channels.store(event.channels);
   return handle;
@@ -173,7 +184,8 @@ void* Player::StartTask(Member& member, void* call, void* launch, bool is_p2p, b
 
 void Player::PlayTasks(Member& member, void* call_group, void* launch, bool is_owner) {
   const bool is_p2p = bytes_.OneIn(3);
-  const uint32_t tasks = bytes_.OneIn(member.is_mute ? 16 : 255) ? bytes_.Below(128) : 1 + bytes_.Below(3);
+  const uint32_t tasks =
+      bytes_.OneIn(member.is_mute ? 16 : 255) ? bytes_.Below(128) : 1 + bytes_.Below(3);
   for (uint32_t i = 0; i < tasks; ++i) {
     const bool has_call = is_owner && member.version >= 5 && !bytes_.OneIn(8);
     void* call = has_call ? StartCall(member, call_group, is_p2p, false) : ChooseGarbage(calls_);
@@ -217,7 +229,8 @@ void Player::PlayCapture(Member& member, bool is_nested) {
   void* call = StartCall(member, call_group, is_p2p, true);
   if (role_.IsAlone() && bytes_.OneIn(4)) {  // meanwhile, on another communicator
     Member* other = session_.berth(ChooseBerth(false)).member.load();
-    if (other != nullptr && other != &member && !other->is_overflow && !is_nested) PlayCapture(*other, true);
+    if (other != nullptr && other != &member && !other->is_overflow && !is_nested)
+      PlayCapture(*other, true);
   }
   const uint32_t announced = bytes_.Below(3);
   for (uint32_t i = 0; i < announced; ++i) StartTask(member, call, nullptr, is_p2p, true);
@@ -246,8 +259,8 @@ void Player::PlayCopy(Member& member) {
   void* handle = StartOn(member, member.version, event, &is_counted);
   if (is_counted) {
     const Function function = MeaningOf(event.function);
-    session_.AccountOf(member).AddOperation(function,
-                                            MessageBytes(function, event.count, BytesOf(event.datatype), member.ranks));
+    session_.AccountOf(member).AddOperation(
+        function, MessageBytes(function, event.count, BytesOf(event.datatype), member.ranks));
   }
   Stop(member.version, handle);
 }
@@ -261,10 +274,11 @@ void Player::OpenOrClose(uint32_t index) {
     ++callbacks_;
     return;
   }
-  static const char* const kNames[] = {nullptr, "", "dp", "\xc3\x28\xff",
-                                       "a name of a communicator that is much longer "
-                                       "than the field of 128 bytes in which the plugin keeps it, so that it has to be "
-                                       "cut somewhere in \xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac"};
+  static const char* const kNames[] = {
+      nullptr, "", "dp", "\xc3\x28\xff",
+      "a name of a communicator that is much longer "
+      "than the field of 128 bytes in which the plugin keeps it, so that it has to be "
+      "cut somewhere in \xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac"};
   Introduction introduction;
   introduction.name = kNames[bytes_.Below(5)];
   introduction.nodes = static_cast<int>(bytes_.Below(5)) - 1;
@@ -272,7 +286,8 @@ void Player::OpenOrClose(uint32_t index) {
   introduction.rank = static_cast<int>(bytes_.Below(8));
   const bool is_mute = bytes_.OneIn(8);
   const bool is_orderly = is_mute || bytes_.OneIn(2);
-  session_.Open(berth, 1 + static_cast<int>(bytes_.Below(kVersions)), introduction, is_mute, is_orderly);
+  session_.Open(berth, 1 + static_cast<int>(bytes_.Below(kVersions)), introduction, is_mute,
+                is_orderly);
   ++callbacks_;
 }
 
@@ -289,7 +304,8 @@ void Player::StepAsUser() {
   if (member == nullptr) return;
   if (move < 9) return PlayCopy(*member);
   // Communicators in the overflow slot share what tells captures apart.
-  if (move < 12 && is_owner && (role_.IsAlone() || !member->is_overflow)) return PlayCapture(*member, false);
+  if (move < 12 && is_owner && (role_.IsAlone() || !member->is_overflow))
+    return PlayCapture(*member, false);
   PlayLaunch(*member, is_owner);
 }
 void Player::Step() {

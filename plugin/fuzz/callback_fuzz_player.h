@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns bytes into callbacks: one thread of a fuzzed process, or all of them in one.
 //
-// With several threads each keeps to what NCCL promises: a launch is announced by one thread, the parts of a
-// communicator are reported by one thread, init and finalize of a communicator come when no user's call is under way on
-// it. All else may happen at once. A player that is alone also forges handles, leaves launches open, and checks after
-// each callback that what had no effect was counted as a loss.
+// With several threads each keeps to what NCCL promises: a launch is announced by one thread, the
+// parts of a communicator are reported by one thread, init and finalize of a communicator come when
+// no user's call is under way on it. All else may happen at once. A player that is alone also
+// forges handles, leaves launches open, and checks after each callback that what had no effect was
+// counted as a loss.
 #pragma once
 
 #include <array>
@@ -30,7 +31,8 @@ struct Role {
 
 class Player {
  public:
-  Player(Session& session, const Bytes& bytes, const Role& role) : session_(session), bytes_(bytes), role_(role) {}
+  Player(Session& session, const Bytes& bytes, const Role& role)
+      : session_(session), bytes_(bytes), role_(role) {}
 
   bool IsOver() const { return bytes_.IsOver(); }
   // One move: from one callback to some dozens.

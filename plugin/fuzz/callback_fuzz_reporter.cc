@@ -27,7 +27,8 @@ Member::Started& Player::ChooseOperation(Member& member) {
   return member.operations[index % member.operations.size()];
 }
 
-// As NCCL reports when nothing is wrong: in order, all channels at the same time, between the call and now.
+// As NCCL reports when nothing is wrong: in order, all channels at the same time, between the call
+// and now.
 void Player::ReportInOrder(Member& member) {
   const uint64_t index = member.reported.load();
   if (index >= member.started.load() || member.is_mute) return;
@@ -92,7 +93,8 @@ void Player::StopPart() {
 
 void Player::StepAsReporter() {
   if (bytes_.OneIn(4)) return StopPart();
-  Member* member = session_.berth(ChooseBerth(!role_.IsAlone())).member.load(std::memory_order_acquire);
+  Member* member =
+      session_.berth(ChooseBerth(!role_.IsAlone())).member.load(std::memory_order_acquire);
   if (member != nullptr) StartParts(*member);
 }
 

@@ -26,7 +26,8 @@ std::atomic<uint64_t> current_seed{0};
 void SetSeed(uint64_t seed) { current_seed.store(seed); }
 
 void Fail(const char* format, ...) {
-  std::fprintf(stderr, "callback_fuzz: seed %llu: ", static_cast<unsigned long long>(current_seed.load()));
+  std::fprintf(stderr,
+               "callback_fuzz: seed %llu: ", static_cast<unsigned long long>(current_seed.load()));
   va_list arguments;
   va_start(arguments, format);
   std::vfprintf(stderr, format, arguments);
@@ -67,21 +68,27 @@ void Session::Map() {
   void* memory = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, file, 0);
   if (memory == MAP_FAILED) Fail("cannot map %s", path.c_str());
   const auto* header = static_cast<const layout::SegmentHeader*>(memory);
-  if (header->slot_count != kSlots + 1) Fail("the segment has %d slots", static_cast<int>(header->slot_count));
-  header_.store(header, std::memory_order_release);  // `file` stays open: closing it would drop the lock
+  if (header->slot_count != kSlots + 1)
+    Fail("the segment has %d slots", static_cast<int>(header->slot_count));
+  header_.store(header,
+                std::memory_order_release);  // `file` stays open: closing it would drop the lock
 }
 
 const layout::CommunicatorSlot& Session::SlotAt(uint32_t index) const {
-  return *(reinterpret_cast<const layout::CommunicatorSlot*>(header_.load(std::memory_order_acquire) + 1) + index);
+  return *(reinterpret_cast<const layout::CommunicatorSlot*>(
+               header_.load(std::memory_order_acquire) + 1) +
+           index);
 }
 
 std::vector<uint64_t> Session::States() const {
   std::vector<uint64_t> states(kSlots);
-  for (uint32_t i = 0; header_.load() != nullptr && i < kSlots; ++i) states[i] = SlotAt(i).state.load();
+  for (uint32_t i = 0; header_.load() != nullptr && i < kSlots; ++i)
+    states[i] = SlotAt(i).state.load();
   return states;
 }
 
-// Where init has put the communicator: named by its id, or, where init tells none, new since before.
+// Where init has put the communicator: named by its id, or, where init tells none, new since
+// before.
 bool Session::FindSlot(Member& member, const Introduction& introduction,
                        const std::vector<uint64_t>& states_before) const {
   for (uint32_t i = 0; i < kSlots; ++i) {
@@ -89,7 +96,8 @@ bool Session::FindSlot(Member& member, const Introduction& introduction,
     const uint64_t state = slot.state.load();
     if (layout::StateOf(state) != layout::SlotState::kLive) continue;
     const bool is_new = layout::GenerationOf(state) != layout::GenerationOf(states_before[i]);
-    const bool is_it = member.version >= 4 ? slot.communicator_id == introduction.id : is_new && slot.has_identity == 0;
+    const bool is_it = member.version >= 4 ? slot.communicator_id == introduction.id
+                                           : is_new && slot.has_identity == 0;
     if (!is_it) continue;
     member.slot = i;
     member.generation = layout::GenerationOf(state);
@@ -98,14 +106,16 @@ bool Session::FindSlot(Member& member, const Introduction& introduction,
   return false;
 }
 
-void Session::Open(Slot& berth, int version, Introduction introduction, bool is_mute, bool is_orderly) {
+void Session::Open(Slot& berth, int version, Introduction introduction, bool is_mute,
+                   bool is_orderly) {
   auto made = std::make_unique<Member>();
   Member& member = *made;
   member.version = version;
   member.is_mute = is_mute;
   member.is_orderly = is_orderly;
   introduction.id = member.id = id_.fetch_add(1) + 1;
-  if (version >= 4) member.ranks = introduction.ranks > 0 ? static_cast<uint32_t>(introduction.ranks) : 0;
+  if (version >= 4)
+    member.ranks = introduction.ranks > 0 ? static_cast<uint32_t>(introduction.ranks) : 0;
 
   std::unique_lock nameless(nameless_, std::defer_lock);
   if (version < 4) nameless.lock();
@@ -131,7 +141,8 @@ void Session::Close(Slot& berth) {
     uint64_t unseen = 0;
     const layout::CommunicatorSlot& slot = SlotAt(member->slot);
     for (const layout::InFlightEntry& entry : slot.in_flight) {
-      const bool may_have_none = member->reports_proxy || (entry.function & layout::kUntimedFlag) != 0;
+      const bool may_have_none =
+          member->reports_proxy || (entry.function & layout::kUntimedFlag) != 0;
       unseen += entry.ticket != 0 && entry.parts == 0 && may_have_none;
     }
     unseen_bound_.fetch_add(unseen);
@@ -139,7 +150,8 @@ void Session::Close(Slot& berth) {
   member->is_leaving.store(true);
   TableOf(member->version).Finalize(member->context);
   member->is_gone.store(true);
-  if (!member->is_overflow) former_[former_count_.fetch_add(1) % former_.size()].store(member->context);
+  if (!member->is_overflow)
+    former_[former_count_.fetch_add(1) % former_.size()].store(member->context);
 }
 
 bool Session::IsHere(uint64_t member_id) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process as NCCL would have it: its communicators coming and going, and an account of everything announced on
-// them, kept apart from the plugin and compared with the segment.
+// One process as NCCL would have it: its communicators coming and going, and an account of
+// everything announced on them, kept apart from the plugin and compared with the segment.
 #pragma once
 
 #include <array>
@@ -45,9 +45,10 @@ struct Member {
   bool is_overflow = false;
   uint32_t slot = 0;
   uint64_t generation = 0;
-  bool reports_proxy = false;       // what init asked for: proxy operations, not kernel channels
-  bool is_mute = false;             // none of its operations ever reports a part
-  bool is_orderly = false;          // nothing makes its counters drift, and what is reported is reported in order
+  bool reports_proxy = false;  // what init asked for: proxy operations, not kernel channels
+  bool is_mute = false;        // none of its operations ever reports a part
+  bool is_orderly =
+      false;  // nothing makes its counters drift, and what is reported is reported in order
   std::atomic<bool> is_leaving{0};  // set before finalize is called
   std::atomic<bool> is_gone{0};     // set after it has returned
   Account account;
@@ -62,8 +63,8 @@ struct Member {
   std::vector<uint64_t> counts_seen;  // at the last look
 };
 
-// A place for one communicator at a time. Its calls, its init and its finalize exclude each other as NCCL demands of
-// its users; what NCCL's own threads report is not excluded by anything.
+// A place for one communicator at a time. Its calls, its init and its finalize exclude each other
+// as NCCL demands of its users; what NCCL's own threads report is not excluded by anything.
 struct Slot {
   std::shared_mutex users;
   std::atomic<Member*> member{nullptr};
@@ -88,7 +89,9 @@ class Session {
   Account& AccountOf(Member& member) { return member.is_overflow ? overflow_ : member.account; }
   uint64_t LossesOf(Loss loss) const {
     const layout::SegmentHeader* header = header_.load(std::memory_order_acquire);
-    return header == nullptr ? 0 : header->losses[static_cast<int>(loss)].load(std::memory_order_relaxed);
+    return header == nullptr
+               ? 0
+               : header->losses[static_cast<int>(loss)].load(std::memory_order_relaxed);
   }
   uint64_t LossesOfAll() const;
   bool IsHere(uint64_t member_id) const;
@@ -103,14 +106,16 @@ class Session {
  private:
   const layout::CommunicatorSlot& SlotAt(uint32_t index) const;
   void Map();
-  bool FindSlot(Member& member, const Introduction& introduction, const std::vector<uint64_t>& states_before) const;
+  bool FindSlot(Member& member, const Introduction& introduction,
+                const std::vector<uint64_t>& states_before) const;
   std::vector<uint64_t> States() const;
   void CheckMember(Member& member);
   void CheckOverflow();
   void CheckLosses();
 
   std::string directory_;
-  std::atomic<const layout::SegmentHeader*> header_{nullptr};  // mapped after the first init, which is raced for
+  std::atomic<const layout::SegmentHeader*> header_{
+      nullptr};  // mapped after the first init, which is raced for
   std::once_flag is_mapped_;
   std::mutex nameless_;  // held by inits that tell no id
   std::array<Slot, kBerths> berths_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The moves of a fuzzed session that nobody should make: events without a communicator, handles of another kind, NULL.
+// The moves of a fuzzed session that nobody should make: events without a communicator, handles of
+// another kind, NULL.
 #include "plugin/fuzz/callback_fuzz_player.h"
 
 namespace nccl_exporter::plugin::fuzz {
@@ -12,15 +13,18 @@ void Player::StrayEvent(void* context, uint64_t type) {
   event.launch = ChooseGarbage(launches_);
   const int version = 1 + static_cast<int>(bytes_.Below(kVersions));
   const uint64_t losses = session_.LossesOfAll();
-  if (Start(version, context, event) != nullptr) Fail("v%d took an event 0x%zx without a communicator", version, type);
+  if (Start(version, context, event) != nullptr)
+    Fail("v%d took an event 0x%zx without a communicator", version, type);
   const bool is_known = type <= abi::kP2p || (type <= abi::kP2pApi && version >= 5) || version >= 6;
-  if (is_known && session_.LossesOfAll() != 0) ExpectLoss(losses, "an event without a communicator");
+  if (is_known && session_.LossesOfAll() != 0)
+    ExpectLoss(losses, "an event without a communicator");
 }
 
 void Player::PlayStray() {
   constexpr uint64_t kTypes[] = {abi::kGroup,   abi::kColl,   abi::kP2p,   abi::kGroupApi,
                                  abi::kCollApi, abi::kP2pApi, abi::kCeColl};
-  void* context = bytes_.OneIn(2) ? session_.FormerContext(bytes_.Next()) : reinterpret_cast<void*>(bytes_.Word());
+  void* context = bytes_.OneIn(2) ? session_.FormerContext(bytes_.Next())
+                                  : reinterpret_cast<void*>(bytes_.Word());
   const int version = 1 + static_cast<int>(bytes_.Below(kVersions));
   switch (bytes_.Below(8)) {
     case 1:
@@ -38,7 +42,8 @@ void Player::PlayStray() {
       event.type = bytes_.OneIn(2) ? uint64_t{1} << bytes_.Below(64) & 0x1b0 : abi::kNetPlugin;
       event.parent = ChooseGarbage(calls_);
       const bool is_call_group = event.type == abi::kGroupApi;
-      if (!is_call_group && Start(version, context, event) != nullptr && event.type != abi::kKernelCh) {
+      if (!is_call_group && Start(version, context, event) != nullptr &&
+          event.type != abi::kKernelCh) {
         Fail("v%d took an event 0x%zx", version, event.type);
       }
       return;

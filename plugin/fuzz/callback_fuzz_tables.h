@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seven exported tables behind one interface: an event with the fields of every version, of which each table takes
-// what its version has.
+// The seven exported tables behind one interface: an event with the fields of every version, of
+// which each table takes what its version has.
 #pragma once
 
 #include <cstdint>

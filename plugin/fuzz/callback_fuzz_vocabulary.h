@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts and numbers that NCCL passes for functions and datatypes, or might one day, with what the plugin must take them
-// for. The texts are on the heap, each alone, so that reading beyond one is noticed.
+// Texts and numbers that NCCL passes for functions and datatypes, or might one day, with what the
+// plugin must take them for. The texts are on the heap, each alone, so that reading beyond one is
+// noticed.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,8 @@ inline const Texts& FunctionTexts() {
 
 inline const Texts& DatatypeTexts() {
   static const Texts texts = [] {
-    std::vector<std::string_view> all{"", "Unknown", "nccl", "\xff\xff\xff", "ncclSomeTypeOfTheFarAwayFuture"};
+    std::vector<std::string_view> all{"", "Unknown", "nccl", "\xff\xff\xff",
+                                      "ncclSomeTypeOfTheFarAwayFuture"};
     for (const DatatypeTraits& datatype : kDatatypes) all.push_back(datatype.name);
     return Texts(all);
   }();
@@ -54,7 +56,9 @@ inline const Texts& DatatypeTexts() {
 inline Function MeaningOf(const char* function) {
   return function == nullptr ? Function::kOther : FunctionByName(function);
 }
-inline uint32_t BytesOf(const char* datatype) { return datatype == nullptr ? 1 : DatatypeBytes(datatype); }
+inline uint32_t BytesOf(const char* datatype) {
+  return datatype == nullptr ? 1 : DatatypeBytes(datatype);
+}
 
 // API v1 passes numbers: of functions those of NCCL 2.23, of datatypes those of ncclDataType_t.
 inline Function MeaningOf(uint8_t number) {
@@ -77,6 +81,8 @@ inline Function MeaningOf(uint8_t number) {
       return Function::kOther;
   }
 }
-inline uint32_t BytesOf(uint8_t datatype) { return datatype < kDatatypes.size() ? kDatatypes[datatype].bytes : 1; }
+inline uint32_t BytesOf(uint8_t datatype) {
+  return datatype < kDatatypes.size() ? kDatatypes[datatype].bytes : 1;
+}
 
 }  // namespace nccl_exporter::plugin::fuzz

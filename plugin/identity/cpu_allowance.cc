@@ -59,16 +59,21 @@ uint32_t CountCpus(const char* list) {
 
 uint32_t MilliCpus(long long quota_us, long long period_us) {
   if (quota_us <= 0 || period_us <= 0) return 0;
-  return static_cast<uint32_t>(std::min<long long>(quota_us * 1000 / period_us, kMostCpus * 1000LL));
+  return static_cast<uint32_t>(
+      std::min<long long>(quota_us * 1000 / period_us, kMostCpus * 1000LL));
 }
 
-uint32_t Least(uint32_t one, uint32_t other) { return one == 0 || (other != 0 && other < one) ? other : one; }
+uint32_t Least(uint32_t one, uint32_t other) {
+  return one == 0 || (other != 0 && other < one) ? other : one;
+}
 
 uint32_t QuotaIn(const char* directory) {
   char text[kMostBytes];
   long long quota_us = 0, period_us = 0;
   if (ReadText(directory, "cpu.max", text)) {  // cgroup v2: "QUOTA PERIOD" or "max PERIOD"
-    return std::sscanf(text, "%lld %lld", &quota_us, &period_us) == 2 ? MilliCpus(quota_us, period_us) : 0;
+    return std::sscanf(text, "%lld %lld", &quota_us, &period_us) == 2
+               ? MilliCpus(quota_us, period_us)
+               : 0;
   }
   if (!ReadText(directory, "cpu.cfs_quota_us", text)) return 0;
   quota_us = std::atoll(text);
@@ -85,7 +90,8 @@ uint32_t CpusetIn(const char* directory) {
 }
 
 // From the process's own cgroup up to the mount. A level that is not mounted here has no files.
-void ReadHierarchy(const char* root, const char* mount, const char* cgroup, CpuAllowance* allowance) {
+void ReadHierarchy(const char* root, const char* mount, const char* cgroup,
+                   CpuAllowance* allowance) {
   Path top, directory;
   if (!top.Join(root, mount, "") || !directory.Join(top.text, cgroup, "")) return;
   const size_t top_length = std::strlen(top.text);
@@ -102,7 +108,8 @@ bool Lists(const char* controllers, const char* controller) {
   const size_t length = std::strlen(controller);
   for (const char* at = controllers; at != nullptr; at = std::strchr(at, ',')) {
     if (*at == ',') ++at;
-    if (std::strncmp(at, controller, length) == 0 && (at[length] == ',' || at[length] == '\0')) return true;
+    if (std::strncmp(at, controller, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+      return true;
   }
   return false;
 }
@@ -112,7 +119,8 @@ void ReadCgroups(const char* root, CpuAllowance* allowance) {
   char text[kMostBytes];
   if (!ReadText(root, "proc/self/cgroup", text)) return;
   char* rest = nullptr;
-  for (char* line = strtok_r(text, "\n", &rest); line != nullptr; line = strtok_r(nullptr, "\n", &rest)) {
+  for (char* line = strtok_r(text, "\n", &rest); line != nullptr;
+       line = strtok_r(nullptr, "\n", &rest)) {
     char* controllers = std::strchr(line, ':');
     char* cgroup = controllers != nullptr ? std::strchr(controllers + 1, ':') : nullptr;
     if (cgroup == nullptr) continue;
@@ -123,13 +131,16 @@ void ReadCgroups(const char* root, CpuAllowance* allowance) {
       ReadHierarchy(root, "/sys/fs/cgroup/unified", cgroup, allowance);
     }
     if (Lists(controllers, "cpu")) ReadHierarchy(root, "/sys/fs/cgroup/cpu", cgroup, allowance);
-    if (Lists(controllers, "cpuset")) ReadHierarchy(root, "/sys/fs/cgroup/cpuset", cgroup, allowance);
+    if (Lists(controllers, "cpuset"))
+      ReadHierarchy(root, "/sys/fs/cgroup/cpuset", cgroup, allowance);
   }
 }
 
 uint32_t Affinity() {
   alignas(unsigned long) cpu_set_t set[8];  // 8192 CPUs
-  return sched_getaffinity(0, sizeof(set), set) == 0 ? static_cast<uint32_t>(CPU_COUNT_S(sizeof(set), set)) : 0;
+  return sched_getaffinity(0, sizeof(set), set) == 0
+             ? static_cast<uint32_t>(CPU_COUNT_S(sizeof(set), set))
+             : 0;
 }
 
 }  // namespace
@@ -146,9 +157,11 @@ CpuAllowance ReadCpuAllowance(const char* root) {
 }
 
 uint32_t MilliCpusPerRank(const CpuAllowance& allowance, const LocalRanks& ranks) {
-  uint32_t milli = Least(allowance.affinity * 1000 / ranks.in_process, allowance.shared * 1000 / ranks.on_node);
+  uint32_t milli =
+      Least(allowance.affinity * 1000 / ranks.in_process, allowance.shared * 1000 / ranks.on_node);
   // Under a quota below a thousandth per rank nothing is left.
-  if (allowance.quota_milli != 0) milli = Least(milli, std::max(allowance.quota_milli / ranks.on_node, 1u));
+  if (allowance.quota_milli != 0)
+    milli = Least(milli, std::max(allowance.quota_milli / ranks.on_node, 1u));
   return milli != 0 ? milli : std::numeric_limits<uint32_t>::max();
 }
 

@@ -35,7 +35,8 @@ const char* const kIdentityVariables[] = {"RANK",
                                           "TORCHELASTIC_RUN_ID",
                                           nullptr};
 
-static_assert(sizeof(kIdentityVariables) / sizeof(kIdentityVariables[0]) - 1 <= layout::kIdentityPairs);
+static_assert(sizeof(kIdentityVariables) / sizeof(kIdentityVariables[0]) - 1 <=
+              layout::kIdentityPairs);
 
 void CopyText(char* field, size_t size, const char* text) {
   size_t length = text == nullptr ? 0 : strnlen(text, size);
@@ -52,7 +53,8 @@ void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(cons
   header->pid = static_cast<uint64_t>(getpid());
   header->uid = geteuid();
   CopyText(header->plugin_version, sizeof(header->plugin_version), kPluginVersion);
-  if (gethostname(header->host_name, sizeof(header->host_name) - 1) != 0) header->host_name[0] = '\0';
+  if (gethostname(header->host_name, sizeof(header->host_name) - 1) != 0)
+    header->host_name[0] = '\0';
 
   char path[4096];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
@@ -78,7 +80,8 @@ bool HasMoreRanksThanProcesses(const char* (*get)(const char* name), int ranks, 
     return processes >= 1 && ranks > processes;
   };
   const char* rank = get("RANK");
-  // Slurm's number of the step: its number of the job, and that of a node, may be those of another step.
+  // Slurm's number of the step: its number of the job, and that of a node, may be those of another
+  // step.
   if (rank == nullptr || rank[0] == '\0') return is_exceeded("SLURM_STEP_NUM_TASKS");
   return is_exceeded("WORLD_SIZE") || (nodes == 1 && is_exceeded("LOCAL_WORLD_SIZE"));
 }
@@ -87,7 +90,8 @@ LocalRanks FindLocalRanks(const char* (*get)(const char* name), int ranks, int n
   constexpr uint32_t kUsualGpus = 8;
   constexpr uint32_t kMost = 64;
   uint32_t processes = 0;
-  for (const char* name : {"LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
+  for (const char* name :
+       {"LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
     const char* text = get(name);
     const long given = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
     if (given < 1 || given > kMost) continue;
@@ -95,7 +99,8 @@ LocalRanks FindLocalRanks(const char* (*get)(const char* name), int ranks, int n
     break;
   }
   const bool is_told = ranks >= 1 && nodes >= 1 && nodes <= ranks;
-  const uint32_t per_node = is_told ? std::min(static_cast<uint32_t>((ranks - 1) / nodes + 1), kMost) : 0;
+  const uint32_t per_node =
+      is_told ? std::min(static_cast<uint32_t>((ranks - 1) / nodes + 1), kMost) : 0;
   if (processes == 0) return {.on_node = per_node > 1 ? per_node : kUsualGpus, .in_process = 1};
   if (per_node <= processes) return {.on_node = processes, .in_process = 1};
   return {.on_node = per_node, .in_process = (per_node - 1) / processes + 1};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Identity of this process: facts for the segment's header, taken at the first init from the kernel and from an
-// allow-list of environment variables (Slurm, Kubernetes downward API, torchrun). No other variable is ever copied.
+// Identity of this process: facts for the segment's header, taken at the first init from the kernel
+// and from an allow-list of environment variables (Slurm, Kubernetes downward API, torchrun). No
+// other variable is ever copied.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +14,18 @@ namespace nccl_exporter::plugin {
 // Names of the variables on the allow-list; the last is nullptr.
 extern const char* const kIdentityVariables[];
 
-// Copies at most size - 1 bytes of `text` (nullptr: nothing), ends with NUL, and never cuts a UTF-8 character in two.
+// Copies at most size - 1 bytes of `text` (nullptr: nothing), ends with NUL, and never cuts a UTF-8
+// character in two.
 void CopyText(char* field, size_t size, const char* text);
 
-// Fills pid, uid, host name, executable, identity pairs and version of a header that is not published yet.
+// Fills pid, uid, host name, executable, identity pairs and version of a header that is not
+// published yet.
 void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name));
 
-// Whether the launcher has started fewer processes than a communicator has ranks, on all nodes or on its only one: a
-// process then has several ranks, or the launcher does not know of all processes, and RANK, or without it SLURM_PROCID,
-// numbers no ranks. False where that is not known: `ranks` or `nodes` 0, a launcher that does not say.
+// Whether the launcher has started fewer processes than a communicator has ranks, on all nodes or
+// on its only one: a process then has several ranks, or the launcher does not know of all
+// processes, and RANK, or without it SLURM_PROCID, numbers no ranks. False where that is not known:
+// `ranks` or `nodes` 0, a launcher that does not say.
 bool HasMoreRanksThanProcesses(const char* (*get)(const char* name), int ranks, int nodes);
 
 // Ranks of this job, at least 1 each.
@@ -30,9 +34,10 @@ struct LocalRanks {
   uint32_t in_process = 1;  // that share the CPUs which this process is bound to
 };
 
-// The launcher's processes per node (torchrun, Slurm, Open MPI), or the ranks per node of a communicator where these
-// are more: a process may hold several ranks. Where no launcher tells, a communicator with one rank per node says
-// nothing of the job's others; then and where nothing is known it is 8, the usual number of GPUs.
+// The launcher's processes per node (torchrun, Slurm, Open MPI), or the ranks per node of a
+// communicator where these are more: a process may hold several ranks. Where no launcher tells, a
+// communicator with one rank per node says nothing of the job's others; then and where nothing is
+// known it is 8, the usual number of GPUs.
 LocalRanks FindLocalRanks(const char* (*get)(const char* name), int ranks = 0, int nodes = 0);
 
 }  // namespace nccl_exporter::plugin

@@ -52,7 +52,9 @@ TEST(Identity, CopiesVariablesOfTheAllowListAndNoOther) {
 }
 
 const char* Nothing(const char*) { return nullptr; }
-const char* TwoTasks(const char* name) { return std::string_view(name) == "SLURM_NTASKS_PER_NODE" ? "2" : nullptr; }
+const char* TwoTasks(const char* name) {
+  return std::string_view(name) == "SLURM_NTASKS_PER_NODE" ? "2" : nullptr;
+}
 
 TEST(Identity, TakesTheNumberOfLocalRanksFromTheLauncher) {
   EXPECT_EQ(FindLocalRanks(Nothing).on_node, 8u);
@@ -69,7 +71,8 @@ TEST(Identity, TakesTheNumberOfLocalRanksFromTheCommunicatorWhereItHasMore) {
   EXPECT_EQ(FindLocalRanks(Nothing, 16, 4).on_node, 4u);
   EXPECT_EQ(FindLocalRanks(Nothing, 17, 4).on_node, 5u);
   EXPECT_EQ(FindLocalRanks(Nothing, 2, 4).on_node, 8u) << "not believed";
-  EXPECT_EQ(FindLocalRanks(Nothing, 4, 4).on_node, 8u) << "the job may have other ranks on the node";
+  EXPECT_EQ(FindLocalRanks(Nothing, 4, 4).on_node, 8u)
+      << "the job may have other ranks on the node";
   const LocalRanks four_per_process = FindLocalRanks(TwoTasks, 32, 4);
   EXPECT_EQ(four_per_process.on_node, 8u);
   EXPECT_EQ(four_per_process.in_process, 4u);
@@ -78,7 +81,9 @@ TEST(Identity, TakesTheNumberOfLocalRanksFromTheCommunicatorWhereItHasMore) {
 // The variable that this launcher sets besides RANK.
 template <const char* kVariable>
 const char* TwoBesideRank(const char* name) {
-  return std::string_view(name) == "RANK" ? "0" : std::string_view(name) == kVariable ? "2" : nullptr;
+  return std::string_view(name) == "RANK"      ? "0"
+         : std::string_view(name) == kVariable ? "2"
+                                               : nullptr;
 }
 constexpr char kWorldSize[] = "WORLD_SIZE";
 constexpr char kLocalWorldSize[] = "LOCAL_WORLD_SIZE";
@@ -87,7 +92,8 @@ TEST(Identity, SeesThatACommunicatorHasMoreRanksThanTheLauncherHasProcesses) {
   EXPECT_TRUE(HasMoreRanksThanProcesses(TwoBesideRank<kWorldSize>, 3, 2));
   EXPECT_FALSE(HasMoreRanksThanProcesses(TwoBesideRank<kWorldSize>, 2, 1));
   EXPECT_TRUE(HasMoreRanksThanProcesses(TwoBesideRank<kLocalWorldSize>, 3, 1));
-  EXPECT_FALSE(HasMoreRanksThanProcesses(TwoBesideRank<kLocalWorldSize>, 3, 2)) << "two here, one elsewhere";
+  EXPECT_FALSE(HasMoreRanksThanProcesses(TwoBesideRank<kLocalWorldSize>, 3, 2))
+      << "two here, one elsewhere";
   EXPECT_FALSE(HasMoreRanksThanProcesses(TwoBesideRank<kWorldSize>, 0, 0)) << "ranks not known";
   const auto slurm = [](const char* name) {
     return std::string_view(name) == "SLURM_STEP_NUM_TASKS" ? "4"

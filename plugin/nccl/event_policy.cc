@@ -22,7 +22,8 @@ KernelVerdict JudgeKernelTiming(const PolicyInput& input, const ReleaseFacts& fa
     return {true, TimingReason::kConfigured};
   }
   if (release.kernel_events == KernelEvents::kWithoutTime) return {false, TimingReason::kApiTooOld};
-  if (release.kernel_events == KernelEvents::kCostly || release.kernel_events == KernelEvents::kBounded) {
+  if (release.kernel_events == KernelEvents::kCostly ||
+      release.kernel_events == KernelEvents::kBounded) {
     return {false, TimingReason::kReleaseUnsound};
   }
   // API v7 began with releases whose kernel events cost.
@@ -31,7 +32,8 @@ KernelVerdict JudgeKernelTiming(const PolicyInput& input, const ReleaseFacts& fa
   if (input.shared_memory_free_bytes < kKernelTimingSharedMemoryBytes * input.local_ranks) {
     return {false, TimingReason::kSharedMemoryLow};
   }
-  if (input.milli_cpus_per_rank < kKernelTimingMilliCpusPerRank) return {false, TimingReason::kCpusLow};
+  if (input.milli_cpus_per_rank < kKernelTimingMilliCpusPerRank)
+    return {false, TimingReason::kCpusLow};
   return {true, TimingReason::kDefault};
 }
 
@@ -43,14 +45,17 @@ EventPolicy DecideEvents(const PolicyInput& input) {
   EventPolicy policy;
   policy.is_mask_watched = facts.release.ras_sets_mask;
   policy.reason = kernel.reason;
-  policy.mask = abi::kColl | abi::kP2p;  // NCCL implies the events that enclose these, API calls included
+  policy.mask =
+      abi::kColl | abi::kP2p;  // NCCL implies the events that enclose these, API calls included
   if (input.api_version >= 6) policy.mask |= abi::kCeColl;
   if (kernel.granted) {
     policy.mask |= abi::kKernelCh;
     policy.causes = facts.release.causes;
-    if (input.asks_for_phases && facts.release.has_symmetric_phases) policy.mask |= abi::kKernelPhase;
-    policy.source =
-        facts.release.kernel_events == KernelEvents::kWithoutTime ? TimingSource::kKernelCpu : TimingSource::kKernel;
+    if (input.asks_for_phases && facts.release.has_symmetric_phases)
+      policy.mask |= abi::kKernelPhase;
+    policy.source = facts.release.kernel_events == KernelEvents::kWithoutTime
+                        ? TimingSource::kKernelCpu
+                        : TimingSource::kKernel;
     policy.times_are_on_probation = !facts.is_known;
     policy.may_change_mask = facts.release.may_change_mask;
   } else {

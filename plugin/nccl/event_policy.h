@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policy of what NCCL is asked for: one pure function from what is known at the first init to an event mask, with the
-// reason.
+// Policy of what NCCL is asked for: one pure function from what is known at the first init to an
+// event mask, with the reason.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,18 @@ struct PolicyInput {
   int nccl_version = 0;  // as ncclGetVersion reports it; 0: unknown
   KernelTiming kernel_timing = KernelTiming::kAuto;
   uint64_t shared_memory_free_bytes = 0;  // of /dev/shm
-  uint32_t local_ranks = 1;               // processes of the job on this node, as far as the environment tells
-  bool allgatherv_is_off = false;         // NCCL_ALLGATHERV_ENABLE=0, as NCCL reads it
-  uint32_t milli_cpus_per_rank = ~0u;     // CPUs that each of them may use, in thousandths
-  bool asks_for_phases = false;           // NCCL_EXPORTER_KERNEL_PHASES
+  uint32_t local_ranks = 1;  // processes of the job on this node, as far as the environment tells
+  bool allgatherv_is_off = false;      // NCCL_ALLGATHERV_ENABLE=0, as NCCL reads it
+  uint32_t milli_cpus_per_rank = ~0u;  // CPUs that each of them may use, in thousandths
+  bool asks_for_phases = false;        // NCCL_EXPORTER_KERNEL_PHASES
 };
 
 struct EventPolicy {
   int mask = 0;
   TimingSource source = TimingSource::kNone;
   TimingReason reason = TimingReason::kDefault;
-  // Of a release that the table does not know: kernel times count only after they have agreed with the CPU's.
+  // Of a release that the table does not know: kernel times count only after they have agreed with
+  // the CPU's.
   bool times_are_on_probation = false;
   DriftCauses causes;
   // Whether the mask may change while the process runs.
@@ -36,21 +37,26 @@ struct EventPolicy {
   bool is_mask_watched = false;
 };
 
-// What NCCL takes from /dev/shm for kernel timing per rank: its proxy's pool (34 MB on 2.28.9) and as much again in
-// reserve.
+// What NCCL takes from /dev/shm for kernel timing per rank: its proxy's pool (34 MB on 2.28.9) and
+// as much again in reserve.
 inline constexpr uint64_t kKernelTimingSharedMemoryBytes = 64 << 20;
 
-// NCCL's progress thread spins while a timed kernel is in flight: with one CPU for it and the training thread, the
-// first collective of a communicator takes 2 s instead of 4 ms (2.28.9 and 2.30.7, 2 ranks on 2 CPUs).
+// NCCL's progress thread spins while a timed kernel is in flight: with one CPU for it and the
+// training thread, the first collective of a communicator takes 2 s instead of 4 ms (2.28.9 and
+// 2.30.7, 2 ranks on 2 CPUs).
 inline constexpr uint32_t kKernelTimingMilliCpusPerRank = 2000;
 
-// KernelCh is asked for only where NCCL gives it to every work item of a kernel, for the life of the process. NCCL's
-// host waits for `ring[n % 64].counter >= n` of each item n that has it, whatever the plugin returns:
+// KernelCh is asked for only where NCCL gives it to every work item of a kernel, for the life of
+// the process. NCCL's host waits for `ring[n % 64].counter >= n` of each item n that has it,
+// whatever the plugin returns:
 //   1. The device counts every item; its entry of the ring is written if the item has KernelCh.
-//   2. Some operations make the device count more than the host (DriftCauses). The host's n is then an item that the
-//      device has passed. It had KernelCh, by the rule, so its entry holds n or more: nothing waits.
-//   3. Without the rule, n may name an item without KernelCh: nothing writes it, and ncclCommDestroy hangs.
-// Hence no override by KernelTiming::kOn. docs/kernel-timing.md lists what the rule does not exclude.
+//   2. Some operations make the device count more than the host (DriftCauses). The host's n is then
+//      an item that the device has passed. It had KernelCh, by the rule, so its entry holds n or
+//      more: nothing waits.
+//   3. Without the rule, n may name an item without KernelCh: nothing writes it, and
+//      ncclCommDestroy hangs.
+// Hence no override by KernelTiming::kOn. docs/kernel-timing.md lists what the rule does not
+// exclude.
 EventPolicy DecideEvents(const PolicyInput& input);
 
 }  // namespace nccl_exporter::plugin

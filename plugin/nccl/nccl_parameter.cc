@@ -10,7 +10,8 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-// NCCL 2.29 and later ask an environment plugin first (plugin/env.cc): by default a library of this name.
+// NCCL 2.29 and later ask an environment plugin first (plugin/env.cc): by default a library of this
+// name.
 bool HasEnvironmentPlugin(const char* (*get)(const char* name)) {
   const char* name = get("NCCL_ENV_PLUGIN");
   if (name != nullptr) return strcasecmp(name, "none") != 0;

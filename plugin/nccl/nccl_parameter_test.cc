@@ -22,7 +22,8 @@ bool IsOff(std::map<std::string, std::string> variables) {
 }
 
 TEST(IsAllgathervOff, ReadsTheValueAsNcclDoes) {
-  for (const char* off : {"0", "00", "0x0", " 0", "no", "0.5"}) EXPECT_TRUE(IsOff({{"NCCL_ALLGATHERV_ENABLE", off}}));
+  for (const char* off : {"0", "00", "0x0", " 0", "no", "0.5"})
+    EXPECT_TRUE(IsOff({{"NCCL_ALLGATHERV_ENABLE", off}}));
   for (const char* on : {"", "1", "-1", "0x1", "99999999999999999999"}) {
     EXPECT_FALSE(IsOff({{"NCCL_ALLGATHERV_ENABLE", on}})) << on;
   }
@@ -31,7 +32,8 @@ TEST(IsAllgathervOff, ReadsTheValueAsNcclDoes) {
 
 TEST(IsAllgathervOff, IsNotCertainWhereNcclMayReadAnotherValue) {
   EXPECT_FALSE(IsOff({{"NCCL_ALLGATHERV_ENABLE", "0"}, {"NCCL_ENV_PLUGIN", "site"}}));
-  EXPECT_FALSE(IsOff({{"NCCL_ALLGATHERV_ENABLE", "0"}, {"NCCL_NO_CACHE", "NCCL_ALLGATHERV_ENABLE"}}));
+  EXPECT_FALSE(
+      IsOff({{"NCCL_ALLGATHERV_ENABLE", "0"}, {"NCCL_NO_CACHE", "NCCL_ALLGATHERV_ENABLE"}}));
   EXPECT_TRUE(IsOff({{"NCCL_ALLGATHERV_ENABLE", "0"}, {"NCCL_ENV_PLUGIN", "none"}}));
 }
 

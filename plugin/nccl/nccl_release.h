@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Table of what is known of each NCCL release: which kernel events it has, which of its work they leave out, and
-// what makes its counters drift. Event policy, drift rules and sampling read it. proto/README.md has the drift rules in
-// prose.
+// Table of what is known of each NCCL release: which kernel events it has, which of its work they
+// leave out, and
+// what makes its counters drift. Event policy, drift rules and sampling read it. proto/README.md
+// has the drift rules in prose.
 //
-// Facts were read in NCCL's source; each row names the files. Line numbers are those of the last release of the row.
+// Facts were read in NCCL's source; each row names the files. Line numbers are those of the last
+// release of the row.
 #pragma once
 
 #include <array>
@@ -13,9 +15,11 @@ namespace nccl_exporter::plugin {
 
 // What parts the host's counters of kernel work from the device's (drift_watch.h).
 struct DriftCauses {
-  bool hides_parts = false;          // a message to oneself, or one with empty parts: counted by the device only
-  bool forgets_replays = false;      // a captured graph, replayed after an eager call: the same
-  bool forgets_unannounced = false;  // collectives whose events somebody else has switched off: the same
+  bool hides_parts =
+      false;  // a message to oneself, or one with empty parts: counted by the device only
+  bool forgets_replays = false;  // a captured graph, replayed after an eager call: the same
+  bool forgets_unannounced =
+      false;  // collectives whose events somebody else has switched off: the same
 
   bool operator==(const DriftCauses&) const = default;
 };
@@ -33,13 +37,16 @@ struct NcclRelease {
   int first_version = 0;  // as ncclGetVersion reports it
   int last_version = 0;
   KernelEvents kernel_events = KernelEvents::kNone;
-  // Broadcasts go through the AllGatherV scheduler, which drops KernelCh, unless NCCL_ALLGATHERV_ENABLE=0. The device
-  // then skips their entries in its ring of time stamps. Host and device counters that differ make NCCL wait for such
-  // an entry: ncclCommDestroy hangs (2.29 and 2.30), or NCCL polls memory that it has freed (2.31.2).
+  // Broadcasts go through the AllGatherV scheduler, which drops KernelCh, unless
+  // NCCL_ALLGATHERV_ENABLE=0. The device then skips their entries in its ring of time stamps. Host
+  // and device counters that differ make NCCL wait for such an entry: ncclCommDestroy hangs (2.29
+  // and 2.30), or NCCL polls memory that it has freed (2.31.2).
   bool broadcasts_lack_events = false;
-  // A change of KernelCh in the mask keeps host and device counters equal, and NCCL loads the mask at each call.
+  // A change of KernelCh in the mask keeps host and device counters equal, and NCCL loads the mask
+  // at each call.
   bool may_change_mask = false;
-  // Phases of kernels over symmetric windows, and of no others: what the bit costs, these pay alone.
+  // Phases of kernels over symmetric windows, and of no others: what the bit costs, these pay
+  // alone.
   bool has_symmetric_phases = false;
   // NCCL's RAS client can change the mask while the job runs (CONTROL PROFILER_MASK).
   bool ras_sets_mask = false;
@@ -47,25 +54,31 @@ struct NcclRelease {
 };
 
 // Sources, at https://github.com/NVIDIA/nccl:
-//   hides_parts: enqueue.cc addP2pToPlan queues no profiler operation for a part without steps, proxy.cc
-//     ncclProxySaveOp none for a message to oneself; device/common.h profiler() counts every work item.
-//   forgets_replays: proxy.cc SaveProxyProfiler increments at a replay only while comm->planner.persistent is set.
-//   broadcasts_lack_events: enqueue.cc collTaskAppend and ncclPrepareTasks (a single root becomes a task without
-//     eActivationMask), scheduler/allgatherv_sched.cc (several roots: no profiler operation at all). On 2.31 and later
-//     the device counts them, and ncclProfilerPostPlanWork does not (pull request 2369 is open).
-//   may_change_mask: 2.28.9 and 2.30.7 plugin/profiler.cc ncclProfilerStartGroupApiEvent loads the mask at each call,
-//     proxy.cc ncclProxySaveOp increments with and without KernelCh. 2.31: ncclProfilerPostPlanWork does not.
-//   ras_sets_mask: 2.31.2 ras/client_support.cc, and plugin/profiler.cc, which applies it again after each init.
-//   forgets_unannounced: 2.31.2 plugin/profiler.cc ncclProfilerPostPlanWork, as above. ncclProfilerStartTaskEvents
+//   hides_parts: enqueue.cc addP2pToPlan queues no profiler operation for a part without steps,
+//     proxy.cc ncclProxySaveOp none for a message to oneself; device/common.h profiler() counts
+//     every work item.
+//   forgets_replays: proxy.cc SaveProxyProfiler increments at a replay only while
+//   comm->planner.persistent is set. broadcasts_lack_events: enqueue.cc collTaskAppend and
+//   ncclPrepareTasks (a single root becomes a task without
+//     eActivationMask), scheduler/allgatherv_sched.cc (several roots: no profiler operation at
+//     all). On 2.31 and later the device counts them, and ncclProfilerPostPlanWork does not (pull
+//     request 2369 is open).
+//   may_change_mask: 2.28.9 and 2.30.7 plugin/profiler.cc ncclProfilerStartGroupApiEvent loads the
+//     mask at each call, proxy.cc ncclProxySaveOp increments with and without KernelCh. 2.31:
+//     ncclProfilerPostPlanWork does not.
+//   ras_sets_mask: 2.31.2 ras/client_support.cc, and plugin/profiler.cc, which applies it again
+//   after each init. forgets_unannounced: 2.31.2 plugin/profiler.cc ncclProfilerPostPlanWork, as
+//   above. ncclProfilerStartTaskEvents
 //     counts coll.seqNumber on for every collective that is not captured, announced or not.
-//   kWithoutTime, kBounded: 2.26 and 2.27 transport/profiler.cc makes shared connections, so that proxy.cc ProxyAppend
-//     puts all Sends (Receives) of a batch on a channel into one list of NCCL_PROXY_MAX_SUBS (64), and beyond fails
-//     with "Proxy append out of bounds" (issue 2039, an AlltoAll). From 2.28 on they are not shared.
-//   has_symmetric_phases: 2.32 plugin/profiler.cc profilerEnqueueOp polls workPhases of symmetric kernels only;
-//     device/symmetric/kernel.cuh ncclSymkProfilerStop fences in ncclDevProfilerModeKernelPhase. 2.31.2 polls them of
-//     every kernel (plugin/profiler.cc :1211).
-//   kCostly: issue 2355, closed by 2.32.3. 2.31.3 on: messages to oneself and empty parts are counted on both sides
-//     (plugin/profiler.cc ncclProfilerPostPlanWork, by channel mask).
+//   kWithoutTime, kBounded: 2.26 and 2.27 transport/profiler.cc makes shared connections, so that
+//     proxy.cc ProxyAppend puts all Sends (Receives) of a batch on a channel into one list of
+//     NCCL_PROXY_MAX_SUBS (64), and beyond fails with "Proxy append out of bounds" (issue 2039, an
+//     AlltoAll). From 2.28 on they are not shared.
+//   has_symmetric_phases: 2.32 plugin/profiler.cc profilerEnqueueOp polls workPhases of symmetric
+//     kernels only; device/symmetric/kernel.cuh ncclSymkProfilerStop fences in
+//     ncclDevProfilerModeKernelPhase. 2.31.2 polls them of every kernel (plugin/profiler.cc :1211).
+//   kCostly: issue 2355, closed by 2.32.3. 2.31.3 on: messages to oneself and empty parts are
+//     counted on both sides (plugin/profiler.cc ncclProfilerPostPlanWork, by channel mask).
 inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
     {.api_version = 1, .first_version = 22300, .last_version = 22399, .causes = {}},
     {.api_version = 2, .first_version = 22400, .last_version = 22599, .causes = {}},
@@ -118,7 +131,8 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
 
 struct ReleaseFacts {
   NcclRelease release;
-  bool is_known = false;  // false: newer than the table, or not to be told apart; the facts are those of its neighbour
+  bool is_known = false;  // false: newer than the table, or not to be told apart; the facts are
+                          // those of its neighbour
 };
 
 // `nccl_version` 0: not known. Up to API v6, the API version alone names the row.
@@ -129,10 +143,12 @@ constexpr ReleaseFacts FactsOf(int api_version, int nccl_version) {
     if (release.api_version != api_version) continue;
     ++rows_of_api;
     facts.release = release;
-    if (release.first_version <= nccl_version && nccl_version <= release.last_version) return {release, true};
+    if (release.first_version <= nccl_version && nccl_version <= release.last_version)
+      return {release, true};
   }
   facts.is_known = nccl_version == 0 && rows_of_api == 1;
-  // A version that contradicts its API is no release of the table's: nothing says what its Broadcasts do.
+  // A version that contradicts its API is no release of the table's: nothing says what its
+  // Broadcasts do.
   if (!facts.is_known && facts.release.kernel_events != KernelEvents::kNone) {
     facts.release.broadcasts_lack_events = true;
     facts.release.may_change_mask = false;

@@ -6,7 +6,9 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-DriftCauses Causes(int api_version, int nccl_version) { return FactsOf(api_version, nccl_version).release.causes; }
+DriftCauses Causes(int api_version, int nccl_version) {
+  return FactsOf(api_version, nccl_version).release.causes;
+}
 
 TEST(NcclReleases, AreInOrderAndDoNotOverlap) {
   int last = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The binary interface between NCCL and a profiler plugin, versions 1 to 7 (NCCL 2.23 to 2.31): what NCCL passes in,
-// declared anew from the offsets that each release uses. Member names are NCCL's, the same in all versions, so that one
-// template serves them all and asks each version what it has.
+// The binary interface between NCCL and a profiler plugin, versions 1 to 7 (NCCL 2.23 to 2.31):
+// what NCCL passes in, declared anew from the offsets that each release uses. Member names are
+// NCCL's, the same in all versions, so that one template serves them all and asks each version what
+// it has.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +16,8 @@ using Result = int;  // ncclResult_t
 inline constexpr Result kSuccess = 0;
 
 // ncclDebugLogger_t: level, flags, file, line, printf format, ...
-using Logger = void (*)(int level, unsigned long flags, const char* file, int line, const char* format, ...);
+using Logger = void (*)(int level, unsigned long flags, const char* file, int line,
+                        const char* format, ...);
 inline constexpr int kLogWarn = 2;
 inline constexpr int kLogInfo = 3;
 inline constexpr unsigned long kLogInit = 0x1;
@@ -40,7 +42,8 @@ enum Event : uint64_t {
   kKernelPhase = 32768,
 };
 
-// The state that carries what we need: the GPU's time stamp at the end of a kernel channel (API v4 and later).
+// The state that carries what we need: the GPU's time stamp at the end of a kernel channel (API v4
+// and later).
 inline constexpr int kStateKernelChStop = 22;
 // The same at the end of a phase of a kernel (API v7).
 inline constexpr int kStateKernelPhaseStop = 31;
@@ -316,8 +319,8 @@ struct DescriptorV7 {
   };
 };
 
-// Arguments of a state record. Only those of KernelChStop (since v4) and KernelPhaseStop (v7) are read; the pointer may
-// be NULL for other states.
+// Arguments of a state record. Only those of KernelChStop (since v4) and KernelPhaseStop (v7) are
+// read; the pointer may be NULL for other states.
 struct StateArgs {
   uint64_t pTimer;
 };

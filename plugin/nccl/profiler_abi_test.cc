@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares our declarations with the offsets that NCCL's releases use (measured on the original headers, x86-64).
+// Compares our declarations with the offsets that NCCL's releases use (measured on the original
+// headers, x86-64).
 #include "plugin/nccl/profiler_abi.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,8 @@ namespace {
 
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"  // fields inherited from the version before
 
-#define AT(type, member, offset) static_assert(offsetof(type, member) == (offset), #type "." #member)
+#define AT(type, member, offset) \
+  static_assert(offsetof(type, member) == (offset), #type "." #member)
 
 AT(DescriptorV1, type, 0);
 AT(DescriptorV1, parentObj, 8);
@@ -107,8 +109,10 @@ AT(DescriptorV7, kernelPhase.phaseName, 32);
 AT(DescriptorV7, kernelPhase.pTimer, 40);
 
 // NCCL's descriptors end in events that we never ask for; ours may be shorter, never longer.
-static_assert(sizeof(DescriptorV1) == 120 && sizeof(DescriptorV2) == 128 && sizeof(DescriptorV3) == 120);
-static_assert(sizeof(DescriptorV4) == 104 && sizeof(DescriptorV5) == 112 && sizeof(DescriptorV6) == 112);
+static_assert(sizeof(DescriptorV1) == 120 && sizeof(DescriptorV2) == 128 &&
+              sizeof(DescriptorV3) == 120);
+static_assert(sizeof(DescriptorV4) == 104 && sizeof(DescriptorV5) == 112 &&
+              sizeof(DescriptorV6) == 112);
 static_assert(sizeof(DescriptorV7) == 136);
 
 static_assert(offsetof(ProfilerV1<DescriptorV1>, startEvent) == 16);

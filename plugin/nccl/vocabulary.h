@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's texts and numbers for functions and datatypes, turned into ours without a loop over a table: this runs for
-// every operation. Texts may be NULL or unknown; both are answered, never refused.
+// NCCL's texts and numbers for functions and datatypes, turned into ours without a loop over a
+// table: this runs for every operation. Texts may be NULL or unknown; both are answered, never
+// refused.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,13 @@
 
 namespace nccl_exporter::plugin {
 
-// Whether the text is this one, compared byte by byte and no further than its end; unrolled, without a call.
+// Whether the text is this one, compared byte by byte and no further than its end; unrolled,
+// without a call.
 template <size_t kSize>
 inline bool IsText(const char* text, const char (&expected)[kSize]) {
-  return [&]<size_t... kAt>(std::index_sequence<kAt...>) { return ((text[kAt] == expected[kAt]) && ...); }
+  return [&]<size_t... kAt>(std::index_sequence<kAt...>) {
+    return ((text[kAt] == expected[kAt]) && ...);
+  }
   (std::make_index_sequence<kSize>());
 }
 
@@ -38,15 +42,17 @@ inline Function FunctionOf(const char* text) {
 
 // API v1: NCCL's enumeration at the time.
 inline Function FunctionOf(uint8_t number) {
-  constexpr Function kNumbers[] = {Function::kBroadcast,     Function::kReduce,    Function::kAllGather,
-                                   Function::kReduceScatter, Function::kAllReduce, Function::kOther,
-                                   Function::kSend,          Function::kRecv};
+  constexpr Function kNumbers[] = {
+      Function::kBroadcast, Function::kReduce, Function::kAllGather, Function::kReduceScatter,
+      Function::kAllReduce, Function::kOther,  Function::kSend,      Function::kRecv};
   return number < sizeof(kNumbers) ? kNumbers[number] : Function::kOther;
 }
 
-// Bytes of an element, by NCCL's name of the datatype; 1 for NULL, "Unknown" (which is ncclUint8) and every other text.
+// Bytes of an element, by NCCL's name of the datatype; 1 for NULL, "Unknown" (which is ncclUint8)
+// and every other text.
 inline uint32_t ElementBytesOf(const char* text) {
-  if (text == nullptr || text[0] != 'n' || text[1] != 'c' || text[2] != 'c' || text[3] != 'l') return 1;
+  if (text == nullptr || text[0] != 'n' || text[1] != 'c' || text[2] != 'c' || text[3] != 'l')
+    return 1;
   const char* name = text + 4;
   switch (name[0]) {
     case 'B':

@@ -10,15 +10,19 @@ namespace {
 
 TEST(Vocabulary, KnowsEveryFunctionOfTheTableByNcclsName) {
   for (int i = 0; i < kFunctionCount; ++i) {
-    EXPECT_EQ(FunctionOf(kFunctions[i].name.data()), static_cast<Function>(i)) << kFunctions[i].name;
+    EXPECT_EQ(FunctionOf(kFunctions[i].name.data()), static_cast<Function>(i))
+        << kFunctions[i].name;
   }
 }
 
 TEST(Vocabulary, TakesEveryOtherTextForOther) {
-  for (const char* text :
-       {"",  "A", "Al",        "All",      "AllReduc",  "AllReduceX", "Red",    "ReduceX", "ReduceScatterX",
-        "R", "S", "Se",        "SendRecv", "PutSignal", "WaitSignal", "Signal", "Invalid", "broadcast",
-        "G", "B", "AllGatherV"}) {
+  for (const char* text : {"",         "A",         "Al",
+                           "All",      "AllReduc",  "AllReduceX",
+                           "Red",      "ReduceX",   "ReduceScatterX",
+                           "R",        "S",         "Se",
+                           "SendRecv", "PutSignal", "WaitSignal",
+                           "Signal",   "Invalid",   "broadcast",
+                           "G",        "B",         "AllGatherV"}) {
     EXPECT_EQ(FunctionOf(text), Function::kOther) << text;
   }
   EXPECT_EQ(FunctionOf(static_cast<const char*>(nullptr)), Function::kOther);

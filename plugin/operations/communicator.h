@@ -2,17 +2,19 @@
 // Communicator: the parts that follow, complete and record its operations. Any thread.
 //
 //   thread that calls NCCL -> CallGroups, OperationStarter --+
-//                                                            +--> OperationCompleter --> LaunchRecorder --> LaunchJudge
+//                                                            +--> OperationCompleter -->
+//                                                            LaunchRecorder --> LaunchJudge
 //   progress thread -------> PartTracker --------------------+
 //
-// Each part calls those to its right. From OperationStarter on, each part is a member of the one to its left, and
-// LaunchJudge holds CommunicatorState, which all share: a communicator is one object, and no callback follows a pointer
-// from part to part. PartTracker is made for one callback.
+// Each part calls those to its right. From OperationStarter on, each part is a member of the one to
+// its left, and LaunchJudge holds CommunicatorState, which all share: a communicator is one object,
+// and no callback follows a pointer from part to part. PartTracker is made for one callback.
 //
-// Every method but Open and Finalize may be called by any thread at any time; none locks, allocates, or makes a system
-// call. No loop waits for another thread. The longest take a step for each member of a launch, for each of
-// UnconfirmedTimes::kReleaseSteps, or for each of WorkItems::kWaiting calls. Tickets that are passed in come from handles:
-// they may name an operation that is gone, which is counted and ignored.
+// Every method but Open and Finalize may be called by any thread at any time; none locks,
+// allocates, or makes a system call. No loop waits for another thread. The longest take a step for
+// each member of a launch, for each of UnconfirmedTimes::kReleaseSteps, or for each of
+// WorkItems::kWaiting calls. Tickets that are passed in come from handles: they may name an
+// operation that is gone, which is counted and ignored.
 #pragma once
 
 #include <atomic>
@@ -31,15 +33,18 @@ static_assert(CallGroups::kNumberMask == Handle::kTicketMask);
 
 class Communicator {
  public:
-  // Under the process's lock, while no event can carry the new context yet. With TimingSource::kNone operations are
-  // counted and not followed. `ranks` 0: not known. `causes`: of drift, in the release that calls.
-  // `times_are_on_probation`: the release is not known, so that kernel times are held until kProbationLaunches launches
-  // agree with the CPU's interval.
+  // Under the process's lock, while no event can carry the new context yet. With
+  // TimingSource::kNone operations are counted and not followed. `ranks` 0: not known. `causes`: of
+  // drift, in the release that calls. `times_are_on_probation`: the release is not known, so that
+  // kernel times are held until kProbationLaunches launches agree with the CPU's interval.
   void Open(TimingSource source, int rank, uint32_t ranks, layout::CommunicatorSlot* slot,
-            layout::SegmentHeader* header, const DriftCauses& causes = {}, bool times_are_on_probation = false);
-  // Gives up on what is still in flight, after recording what is complete. Under the process's lock.
+            layout::SegmentHeader* header, const DriftCauses& causes = {},
+            bool times_are_on_probation = false);
+  // Gives up on what is still in flight, after recording what is complete. Under the process's
+  // lock.
   void Finalize();
-  // As Open, and before it, for good: phases of kernels are asked for. Room for those of times that are held.
+  // As Open, and before it, for good: phases of kernels are asked for. Room for those of times that
+  // are held.
   void TakePhases(UnconfirmedTimes::Phases* room) { launch_recorder().judge().TakePhases(room); }
   bool TakesPhases() const { return starter_.completer().launch_recorder().judge().TakesPhases(); }
 
@@ -58,7 +63,8 @@ class Communicator {
 
   CallGroups& call_groups() { return call_groups_; }
   const CallGroups& call_groups() const { return call_groups_; }
-  // A group of calls: returns its number. `depth`: of its first call, 1 for a call outside of all groups.
+  // A group of calls: returns its number. `depth`: of its first call, 1 for a call outside of all
+  // groups.
   uint64_t BeginCallGroup(int depth) {
     shared().work_items().NoteGroup(depth);
     return call_groups_.Begin();

@@ -31,7 +31,8 @@ class CommunicatorTest : public testing::Test {
     start.call_ns = NowNs();
     return start;
   }
-  OperationStart PointToPoint(Function function, uint64_t bytes, uint32_t channels, uint64_t launch = 0) {
+  OperationStart PointToPoint(Function function, uint64_t bytes, uint32_t channels,
+                              uint64_t launch = 0) {
     OperationStart start = AllReduce(bytes, channels, launch);
     start.function = function;
     start.channels_are_exact = false;
@@ -44,15 +45,17 @@ class CommunicatorTest : public testing::Test {
     communicator_->parts().StopChannel(ticket, channel);
   }
 
-  // A channel with three phases between four borders; the channel's own times are those of the first and the last.
+  // A channel with three phases between four borders; the channel's own times are those of the
+  // first and the last.
   void RunPhases(uint64_t ticket, uint32_t channel, const std::array<uint64_t, 4>& borders) {
     RunPhases(ticket, channel, borders, borders.front(), borders.back());
   }
-  void RunPhases(uint64_t ticket, uint32_t channel, const std::array<uint64_t, 4>& borders, uint64_t start_ns) {
+  void RunPhases(uint64_t ticket, uint32_t channel, const std::array<uint64_t, 4>& borders,
+                 uint64_t start_ns) {
     RunPhases(ticket, channel, borders, start_ns, borders.back());
   }
-  void RunPhases(uint64_t ticket, uint32_t channel, const std::array<uint64_t, 4>& borders, uint64_t start_ns,
-                 uint64_t stop_ns) {
+  void RunPhases(uint64_t ticket, uint32_t channel, const std::array<uint64_t, 4>& borders,
+                 uint64_t start_ns, uint64_t stop_ns) {
     communicator_->parts().StartChannel(ticket, channel, start_ns);
     for (uint32_t phase = 0; phase < 3; ++phase) {
       communicator_->parts().StartPhase(ticket, channel, phase, borders[phase]);
@@ -62,14 +65,16 @@ class CommunicatorTest : public testing::Test {
     communicator_->parts().StopChannel(ticket, channel);
   }
 
-  // One channel that runs for 1 us, after all that ran before: by the GPU's clock, which is far faster than the CPU's
-  // here, so that no times are shown to be older than a call.
+  // One channel that runs for 1 us, after all that ran before: by the GPU's clock, which is far
+  // faster than the CPU's here, so that no times are shown to be older than a call.
   void RunNext(uint64_t ticket, uint32_t channel = 0) {
     gpu_ns_ += 10'000'000;
     RunChannel(ticket, channel, gpu_ns_, gpu_ns_ + 1000);
   }
 
-  layout::FunctionBlock& Block(Function function) { return slot_->functions[static_cast<size_t>(function)]; }
+  layout::FunctionBlock& Block(Function function) {
+    return slot_->functions[static_cast<size_t>(function)];
+  }
   uint64_t Operations(Function function) {
     uint64_t sum = 0;
     for (const AtomicU64& word : Block(function).started.operations) sum += LoadRelaxed(word);
@@ -87,7 +92,8 @@ class CommunicatorTest : public testing::Test {
   }
   std::array<uint64_t, 3> PhaseNs() {
     std::array<uint64_t, 3> sums{};
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] = LoadRelaxed(Block(Function::kAllReduce).phase_ns[i]);
+    for (size_t i = 0; i < sums.size(); ++i)
+      sums[i] = LoadRelaxed(Block(Function::kAllReduce).phase_ns[i]);
     return sums;
   }
   uint64_t Completed(Function function) { return LoadRelaxed(Block(function).completed); }
@@ -98,7 +104,8 @@ class CommunicatorTest : public testing::Test {
   }
   uint64_t InFlight() {
     uint64_t sum = 0;
-    for (const layout::InFlightEntry& entry : slot_->in_flight) sum += LoadRelaxed(entry.ticket) != 0;
+    for (const layout::InFlightEntry& entry : slot_->in_flight)
+      sum += LoadRelaxed(entry.ticket) != 0;
     return sum;
   }
   uint64_t Losses(Loss loss) { return LoadRelaxed(header_->losses[static_cast<size_t>(loss)]); }

@@ -48,7 +48,8 @@ TEST_F(CommunicatorTest, CountsWhatIsIncompleteAtFinalizeAndStartsAnewWithAllEnt
 TEST_F(CommunicatorTest, KeepsWhatIsInFlightWhenTheRingIsFullAndCountsTheRest) {
   Open(TimingSource::kKernel);
   const uint64_t hung = communicator_->StartOperation(AllReduce(8, 1));
-  for (uint64_t i = 1; i < kOperationEntries + 10; ++i) communicator_->StartOperation(AllReduce(8, 1));
+  for (uint64_t i = 1; i < kOperationEntries + 10; ++i)
+    communicator_->StartOperation(AllReduce(8, 1));
   EXPECT_EQ(Losses(Loss::kInFlightFull), 10u);
   EXPECT_EQ(Operations(Function::kAllReduce), kOperationEntries + 10);
   EXPECT_EQ(InFlight(), kOperationEntries);
@@ -133,15 +134,17 @@ TEST_F(CommunicatorTest, LeavesTheCompanionsOfAnAbandonedOperationUntimed) {
   communicator_->StartOperation(AllReduce(8, 1, launch));  // no event of it ever comes
   RunNext(communicator_->StartOperation(AllReduce(8, 1, launch)));
   communicator_->CloseLaunch(launch);
-  for (uint64_t i = 0; i < kOperationEntries; ++i) RunNext(communicator_->StartOperation(AllReduce(8, 1)));
+  for (uint64_t i = 0; i < kOperationEntries; ++i)
+    RunNext(communicator_->StartOperation(AllReduce(8, 1)));
   EXPECT_EQ(Losses(Loss::kOperationAbandoned), 1u);
   EXPECT_EQ(Completed(Function::kAllReduce), kOperationEntries + 2);
   EXPECT_EQ(Timed(Function::kAllReduce), kOperationEntries);
 }
 
-// The thread that calls NCCL found the operation running, and is interrupted; it comes to giving it up when NCCL's
-// thread has ended it and its companion's end is about to record both. It used to reset the times under the recorder,
-// which then read a start of 0: the longest of durations, and drift.
+// The thread that calls NCCL found the operation running, and is interrupted; it comes to giving it
+// up when NCCL's thread has ended it and its companion's end is about to record both. It used to
+// reset the times under the recorder, which then read a start of 0: the longest of durations, and
+// drift.
 TEST_F(CommunicatorTest, LeavesAnOperationAloneThatHasEndedBeforeItIsGivenUp) {
   Open(TimingSource::kKernel);
   const uint64_t launch = communicator_->OpenLaunch();
@@ -156,7 +159,8 @@ TEST_F(CommunicatorTest, LeavesAnOperationAloneThatHasEndedBeforeItIsGivenUp) {
   EXPECT_EQ(AllLosses(), 0u);
 }
 
-// And the other way round: what is given up in the middle of its channels is written on by NCCL's thread.
+// And the other way round: what is given up in the middle of its channels is written on by NCCL's
+// thread.
 TEST_F(CommunicatorTest, ReadsNoPartsOfAnOperationThatWasGivenUpWhileItsChannelsAreReported) {
   Open(TimingSource::kKernel);
   const uint64_t launch = communicator_->OpenLaunch();
@@ -175,8 +179,8 @@ TEST_F(CommunicatorTest, ReadsNoPartsOfAnOperationThatWasGivenUpWhileItsChannels
   EXPECT_TRUE(communicator_->FollowsOperations());
 }
 
-// Two threads, as in a job whose host is a whole ring ahead: one calls and gives up what later operations have
-// overtaken, the other lets each second operation run across the one behind it.
+// Two threads, as in a job whose host is a whole ring ahead: one calls and gives up what later
+// operations have overtaken, the other lets each second operation run across the one behind it.
 TEST_F(CommunicatorTest, RecordsNoTimesOfAnOperationThatAnotherThreadGivesUp) {
   Open(TimingSource::kKernel);
   constexpr uint64_t kOperations = 40'000;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// State that the parts of one communicator share: the slot it is recorded in, its timing, and its rings. Any thread.
+// State that the parts of one communicator share: the slot it is recorded in, its timing, and its
+// rings. Any thread.
 //
-// Who writes what: Open the timing source; any thread `is_drifting`, once; threads that complete operations `oldest`;
-// the thread that reports channels their owners. operation.h says who writes the rings.
+// Who writes what: Open the timing source; any thread `is_drifting`, once; threads that complete
+// operations `oldest`; the thread that reports channels their owners. operation.h says who writes
+// the rings.
 #pragma once
 
 #include <array>
@@ -21,7 +23,8 @@ namespace nccl_exporter::plugin {
 class CommunicatorState {
  public:
   // Under the process's lock, while no event can carry the new context yet.
-  void Open(TimingSource source, layout::CommunicatorSlot* slot, layout::SegmentHeader* header, uint32_t ranks) {
+  void Open(TimingSource source, layout::CommunicatorSlot* slot, layout::SegmentHeader* header,
+            uint32_t ranks) {
     source_.store(source, std::memory_order_relaxed);
     is_drifting_.store(false, std::memory_order_relaxed);
     StoreRelaxed(uncompared_items_, 0);
@@ -36,14 +39,16 @@ class CommunicatorState {
   AtomicU64& uncompared_items() { return uncompared_items_; }
 
   TimingSource source() const { return source_.load(std::memory_order_relaxed); }
-  bool ReadsKernels() const { return source() == TimingSource::kKernel || source() == TimingSource::kKernelCpu; }
+  bool ReadsKernels() const {
+    return source() == TimingSource::kKernel || source() == TimingSource::kKernelCpu;
+  }
   bool ReadsGpuClock() const { return source() == TimingSource::kKernel; }
   bool IsDrifting() const { return is_drifting_.load(std::memory_order_relaxed); }
   // No further operation is followed once the communicator drifts; those in flight still are.
   bool FollowsOperations() const { return source() != TimingSource::kNone && !IsDrifting(); }
 
-  // From here on the counters drift: neither the launch nor anything after it is timed. Launches before it are. The
-  // first cause is shown.
+  // From here on the counters drift: neither the launch nor anything after it is timed. Launches
+  // before it are. The first cause is shown.
   [[gnu::cold]] void BeginDrift(uint64_t launch_ticket, DriftCause cause) {
     RejectLaunch(launch_ticket, Loss::kDrift);
     if (!is_drifting_.exchange(true, std::memory_order_relaxed)) recorder_.ShowDrift(cause);
@@ -51,8 +56,10 @@ class CommunicatorState {
   // Untimes all of an open launch; the first loss decides.
   void RejectLaunch(uint64_t launch_ticket, Loss loss) {
     Launch& launch = LaunchAt(launch_ticket);
-    if (launch_ticket == 0 || (LoadAcquire(launch.ticket) & Handle::kTicketMask) != launch_ticket) return;
-    if (LoadRelaxed(launch.rejection) == 0) StoreRelaxed(launch.rejection, 1 + static_cast<uint64_t>(loss));
+    if (launch_ticket == 0 || (LoadAcquire(launch.ticket) & Handle::kTicketMask) != launch_ticket)
+      return;
+    if (LoadRelaxed(launch.rejection) == 0)
+      StoreRelaxed(launch.rejection, 1 + static_cast<uint64_t>(loss));
   }
 
   Operation& At(uint64_t ticket) { return operations_[ticket % kOperationEntries]; }
@@ -62,8 +69,8 @@ class CommunicatorState {
   // Ticket: no operation that is followed has a lower one.
   AtomicU64& oldest() { return oldest_; }
   const AtomicU64& oldest() const { return oldest_; }
-  // The operation that last reported on a channel, by its order: NCCL completes the operations of a channel in order,
-  // receives apart from everything else.
+  // The operation that last reported on a channel, by its order: NCCL completes the operations of a
+  // channel in order, receives apart from everything else.
   AtomicU64& OwnerOf(const Operation& operation, uint32_t channel) {
     return channel_owners_[operation.owner_lane.load(std::memory_order_relaxed) + channel];
   }

@@ -27,7 +27,8 @@ TEST_F(CommunicatorTest, CountsBusBandwidthOfLargeCollectivesThatRanAlone) {
   Open(TimingSource::kKernel);
   RunChannel(communicator_->StartOperation(AllReduce(1 << 20, 1)), 0, 1000, 11'000);
   const uint64_t bandwidth = BusBandwidth(Function::kAllReduce, 1 << 20, 8, 10'000);
-  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).bandwidth[BandwidthBuckets::IndexOf(bandwidth)]), 1u);
+  EXPECT_EQ(
+      LoadRelaxed(Block(Function::kAllReduce).bandwidth[BandwidthBuckets::IndexOf(bandwidth)]), 1u);
   EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).bandwidth_sum_kib), (bandwidth + 512) / 1024);
   RunChannel(communicator_->StartOperation(AllReduce((1 << 20) - 1, 1)), 0, 20'000, 30'000);
   EXPECT_EQ(BandwidthCount(Function::kAllReduce), 1u);
@@ -63,8 +64,10 @@ TEST_F(CommunicatorTest, CountsAnOpOnceWhenChannelsFinishBeforeTheLaunchIsClosed
 TEST_F(CommunicatorTest, TimesASendAndAReceiveOfOneLaunchApart) {
   Open(TimingSource::kKernel);
   const uint64_t launch = communicator_->OpenLaunch();
-  const uint64_t send = communicator_->StartOperation(PointToPoint(Function::kSend, 4096, 1, launch));
-  const uint64_t receive = communicator_->StartOperation(PointToPoint(Function::kRecv, 4096, 1, launch));
+  const uint64_t send =
+      communicator_->StartOperation(PointToPoint(Function::kSend, 4096, 1, launch));
+  const uint64_t receive =
+      communicator_->StartOperation(PointToPoint(Function::kRecv, 4096, 1, launch));
   communicator_->CloseLaunch(launch);
   RunChannel(send, 0, 5000, 7000);
   RunChannel(receive, 0, 5000, 7000);
@@ -95,8 +98,10 @@ TEST_F(CommunicatorTest, CompletesAShortOperationWhenALaterOneHasTakenOverItsCha
 TEST_F(CommunicatorTest, DoesNotTakeACompanionInTheSameLaunchForALaterOperation) {
   Open(TimingSource::kKernel);
   const uint64_t launch = communicator_->OpenLaunch();
-  const uint64_t first = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 16, launch));
-  const uint64_t second = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 1, launch));
+  const uint64_t first =
+      communicator_->StartOperation(PointToPoint(Function::kSend, 100, 16, launch));
+  const uint64_t second =
+      communicator_->StartOperation(PointToPoint(Function::kSend, 100, 1, launch));
   communicator_->CloseLaunch(launch);
   RunChannel(first, 0, 1000, 2000);
   RunChannel(second, 0, 1000, 2000);
@@ -158,7 +163,8 @@ TEST_F(CommunicatorTest, CompletesASendToSelfUntimedAndDoesNotHoldItsLaunch) {
   OperationStart self = PointToPoint(Function::kSend, 100, 4, launch);
   self.has_no_parts = true;
   communicator_->StartOperation(self);
-  const uint64_t other = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 1, launch));
+  const uint64_t other =
+      communicator_->StartOperation(PointToPoint(Function::kSend, 100, 1, launch));
   communicator_->CloseLaunch(launch);
   RunChannel(other, 0, 1000, 2000);
   EXPECT_EQ(Completed(Function::kSend), 2u);
@@ -190,7 +196,8 @@ TEST_F(CommunicatorTest, DoesNotTakeProxyOperationsOfACompanionForThoseOfALaterL
   Open(TimingSource::kProxy);
   const uint64_t launch = communicator_->OpenLaunch();
   const uint64_t send = communicator_->StartOperation(PointToPoint(Function::kSend, 8, 4, launch));
-  const uint64_t receive = communicator_->StartOperation(PointToPoint(Function::kRecv, 8, 4, launch));
+  const uint64_t receive =
+      communicator_->StartOperation(PointToPoint(Function::kRecv, 8, 4, launch));
   communicator_->CloseLaunch(launch);
   ASSERT_TRUE(communicator_->parts().StartProxy(send));
   communicator_->parts().StopProxy(send);
@@ -206,7 +213,8 @@ TEST_F(CommunicatorTest, DoesNotTakeProxyOperationsOfACompanionForThoseOfALaterL
 
 TEST_F(CommunicatorTest, LetsGoOfOperationsThatNeverReachTheNetworkWithoutCountingALoss) {
   Open(TimingSource::kProxy);
-  for (uint64_t i = 0; i < 2 * kOperationEntries; ++i) communicator_->StartOperation(AllReduce(8, 4));
+  for (uint64_t i = 0; i < 2 * kOperationEntries; ++i)
+    communicator_->StartOperation(AllReduce(8, 4));
   EXPECT_EQ(Operations(Function::kAllReduce), 2 * kOperationEntries);
   communicator_->Finalize();
   EXPECT_EQ(AllLosses(), 0u);
@@ -229,7 +237,8 @@ TEST_F(CommunicatorTest, KeepsTheRingOfRecentCompletionsInOrder) {
     RunChannel(communicator_->StartOperation(start), 0, 1000 * i, 1000 * i + 10);
   }
   for (uint64_t ticket = total; ticket > total - layout::kCompletionEntries; --ticket) {
-    const layout::CompletionEntry& entry = slot_->completions[(ticket - 1) % layout::kCompletionEntries];
+    const layout::CompletionEntry& entry =
+        slot_->completions[(ticket - 1) % layout::kCompletionEntries];
     EXPECT_EQ(LoadRelaxed(entry.ticket), ticket);
     EXPECT_EQ(LoadRelaxed(entry.function_and_sequence), uint64_t{4} << 56 | ticket);
     EXPECT_EQ(LoadRelaxed(entry.start_ns), 1000 * ticket);

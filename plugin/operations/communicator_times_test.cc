@@ -20,7 +20,8 @@ TEST_F(CommunicatorTest, SumsThePhasesOfAKernelAsMeansOfItsChannels) {
 TEST_F(CommunicatorTest, LeavesPhasesOutThatDoNotFitTheTimesOfTheirChannel) {
   OpenWithPhases();
   RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {1000, 1400, 1900, 2000}, 1001);
-  RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {3000, 3400, 3900, 4000}, 3000, 4001);
+  RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {3000, 3400, 3900, 4000}, 3000,
+            4001);
   const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 2));
   RunPhases(ticket, 0, {5000, 5400, 5900, 6000});
   RunChannel(ticket, 1, 5000, 6000);  // without phases
@@ -32,7 +33,8 @@ TEST_F(CommunicatorTest, LeavesPhasesOutThatDoNotFitTheTimesOfTheirChannel) {
 TEST_F(CommunicatorTest, IgnoresPhasesThatHaveNoChannelNoStartOrNoName) {
   OpenWithPhases();
   const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 1));
-  EXPECT_FALSE(communicator_->parts().StartPhase(ticket, 0, 0, 1000)) << "its channel has not started";
+  EXPECT_FALSE(communicator_->parts().StartPhase(ticket, 0, 0, 1000))
+      << "its channel has not started";
   communicator_->parts().StartChannel(ticket, 0, 1000);
   communicator_->parts().StopPhase(ticket, 1500);
   EXPECT_EQ(Losses(Loss::kStopWithoutStart), 1u);
@@ -73,7 +75,8 @@ TEST_F(CommunicatorTest, IgnoresPhasesThatAreNotAskedFor) {
 TEST_F(CommunicatorTest, KeepsThePhasesOfTimesThatAreHeld) {
   OpenWithPhases();
   std::vector<uint64_t> tickets;
-  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  for (int i = 0; i < 100; ++i)
+    tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   RunPhases(tickets[0], 0, {1000, 1400, 1900, 2000});
   RunPhases(tickets[1], 0, {3000, 3001, 3003, 3007});
   EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
@@ -86,7 +89,8 @@ TEST_F(CommunicatorTest, KeepsThePhasesOfTimesThatAreHeld) {
 TEST_F(CommunicatorTest, KeepsTimesBackWhileTheHostIsFarAheadUntilLaterOnesAgree) {
   Open(TimingSource::kKernel);
   std::vector<uint64_t> tickets;
-  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  for (int i = 0; i < 100; ++i)
+    tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   RunNext(tickets[0]);
   EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).completed), 1u);
   EXPECT_EQ(Timed(Function::kAllReduce), 0u);
@@ -97,7 +101,8 @@ TEST_F(CommunicatorTest, KeepsTimesBackWhileTheHostIsFarAheadUntilLaterOnesAgree
 TEST_F(CommunicatorTest, DropsTimesThatLaterOnesContradictWhileTheHostIsFarAhead) {
   Open(TimingSource::kKernel);
   std::vector<uint64_t> tickets;
-  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  for (int i = 0; i < 100; ++i)
+    tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   gpu_ns_ += 1'000'000'000;  // those of later operations
   RunNext(tickets[0]);
   RunNext(tickets[1]);
@@ -113,20 +118,24 @@ TEST_F(CommunicatorTest, DropsTimesThatLaterOnesContradictWhileTheHostIsFarAhead
 TEST_F(CommunicatorTest, DropsWhatItHoldsWhenItIsFinalized) {
   Open(TimingSource::kKernel);
   std::vector<uint64_t> tickets;
-  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  for (int i = 0; i < 100; ++i)
+    tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   RunNext(tickets[0]);
   communicator_->Finalize();
   EXPECT_EQ(Timed(Function::kAllReduce), 0u);
   EXPECT_EQ(Losses(Loss::kRingOverrun), 1u);
 }
 
-// House rule: a slot is used anew. What could not be dropped at finalize is not the next communicator's.
+// House rule: a slot is used anew. What could not be dropped at finalize is not the next
+// communicator's.
 TEST_F(CommunicatorTest, DoesNotHandOverTimesItHoldsToTheNextCommunicatorOfItsSlot) {
   Open(TimingSource::kKernel);
   std::vector<uint64_t> tickets;
-  for (int i = 0; i < 100; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  for (int i = 0; i < 100; ++i)
+    tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   for (int i = 0; i < 30; ++i) RunNext(tickets[static_cast<size_t>(i)]);
-  Open(TimingSource::kKernel);  // as after a finalize that did not get the lock, whose holder is interrupted
+  Open(TimingSource::kKernel);  // as after a finalize that did not get the lock, whose holder is
+                                // interrupted
   RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   EXPECT_EQ(Timed(Function::kAllReduce), 1u);
   EXPECT_EQ(Losses(Loss::kRingOverrun), 30u);
@@ -150,13 +159,16 @@ TEST_F(CommunicatorTest, DropsTheOldestTimesThatItHoldsWhenThereAreTooMany) {
   EXPECT_LT(Losses(Loss::kRingOverrun), 200u);
 }
 
-// Nothing says that a thousand operations that ran unseen did not overrun what was read before them.
+// Nothing says that a thousand operations that ran unseen did not overrun what was read before
+// them.
 TEST_F(CommunicatorTest, DoesNotBelieveTimesAcrossManyOperationsThatItDidNotFollow) {
   Open(TimingSource::kKernel);
   std::vector<uint64_t> tickets;
-  for (uint64_t i = 0; i < kOperationEntries; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(8, 1)));
+  for (uint64_t i = 0; i < kOperationEntries; ++i)
+    tickets.push_back(communicator_->StartOperation(AllReduce(8, 1)));
   for (int i = 0; i < 10; ++i) RunNext(tickets[static_cast<size_t>(i)]);
-  for (int i = 0; i < 200; ++i) communicator_->StartOperation(AllReduce(8, 1));  // 10 of them find a place
+  for (int i = 0; i < 200; ++i)
+    communicator_->StartOperation(AllReduce(8, 1));  // 10 of them find a place
   RunNext(communicator_->StartOperation(AllReduce(8, 1)));
   EXPECT_EQ(Timed(Function::kAllReduce), 0u);
   communicator_->Finalize();
@@ -190,7 +202,8 @@ TEST_F(CommunicatorTest, DropsTheTimesOfAReleaseThatFailsItsProbation) {
 }
 
 TEST_F(CommunicatorTest, ShowsTheFirstCauseThatEndedItsTiming) {
-  communicator_->Open(TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {.hides_parts = true});
+  communicator_->Open(TimingSource::kKernel, 2, 8, slot_.get(), header_.get(),
+                      {.hides_parts = true});
   communicator_->StartOperation(AllReduce(8, 1));
   EXPECT_EQ(LoadRelaxed(slot_->drift_cause), static_cast<uint64_t>(DriftCause::kNone));
   OperationStart to_self = PointToPoint(Function::kSend, 1 << 20, 1);
@@ -213,7 +226,8 @@ TEST_F(CommunicatorTest, CountsTheTimesThatItHoldsForAReleaseOnProbationByThatCa
 TEST_F(CommunicatorTest, TakesWhatItCouldNotFollowForCompleteOnceALaterOperationIs) {
   Open(TimingSource::kKernel);
   std::vector<uint64_t> tickets;
-  for (uint64_t i = 0; i < kOperationEntries; ++i) tickets.push_back(communicator_->StartOperation(AllReduce(8, 1)));
+  for (uint64_t i = 0; i < kOperationEntries; ++i)
+    tickets.push_back(communicator_->StartOperation(AllReduce(8, 1)));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(communicator_->StartOperation(AllReduce(8, 1)), 0u);
   EXPECT_EQ(Losses(Loss::kInFlightFull), 3u);
   for (const uint64_t ticket : tickets) RunNext(ticket);

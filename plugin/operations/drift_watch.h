@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watch for the known causes by which NCCL's counters of kernel work leave those of the device: from then on its kernel
-// events carry the times of other work, for good. Calls and operations show them before the first wrong time stamp. Any
-// thread. The same rule is in proto/README.md.
+// Watch for the known causes by which NCCL's counters of kernel work leave those of the device:
+// from then on its kernel events carry the times of other work, for good. Calls and operations show
+// them before the first wrong time stamp. Any thread. The same rule is in proto/README.md.
 //
 // The causes, each of certain releases (nccl_release.h), all with kernel timing only:
 //
-// - A send to or receive from oneself, as in every AlltoAll: the device counts it, the host does not.
-// - A message that is cut into more parts than have data: the same, for the empty ones. 2.26 does not announce the
-//   number of parts, so the plugin cannot detect it there.
-// - A captured graph that is replayed after an eager call: the host counts replays only as long as the latest call was
-//   a captured one. Seen from 2.28 on, where calls are announced.
-// - Collectives that are not announced, because somebody else took their bits from the event mask: the same. NCCL's
-//   sequence number skips them. Sends and Receives have none.
+// - A send to or receive from oneself, as in every AlltoAll: the device counts it, the host does
+//   not.
+// - A message that is cut into more parts than have data: the same, for the empty ones. 2.26 does
+//   not announce the number of parts, so the plugin cannot detect it there.
+// - A captured graph that is replayed after an eager call: the host counts replays only as long as
+//   the latest call was a captured one. Seen from 2.28 on, where calls are announced.
+// - Collectives that are not announced, because somebody else took their bits from the event mask:
+//   the same. NCCL's sequence number skips them. Sends and Receives have none.
 //
-// Broadcasts part the counters too from 2.29 on, unless NCCL_ALLGATHERV_ENABLE=0: no kernel events are asked for there.
+// Broadcasts part the counters too from 2.29 on, unless NCCL_ALLGATHERV_ENABLE=0: no kernel events
+// are asked for there.
 #pragma once
 
 #include <algorithm>
@@ -31,12 +33,14 @@ namespace nccl_exporter::plugin {
 constexpr uint64_t PartsWithData(uint64_t bytes, uint64_t parts) {
   constexpr uint64_t kGranularity = 4096;
   const uint64_t share = bytes / parts + (bytes % parts != 0 ? 1 : 0);
-  const uint64_t part_bytes = std::max(share / kGranularity + (share % kGranularity != 0 ? 1 : 0), uint64_t{1});
+  const uint64_t part_bytes =
+      std::max(share / kGranularity + (share % kGranularity != 0 ? 1 : 0), uint64_t{1});
   const uint64_t units = bytes / kGranularity + (bytes % kGranularity != 0 ? 1 : 0);
   return std::max((units + part_bytes - 1) / part_bytes, uint64_t{1});
 }
 
-// One per communicator. A call is noted by the thread that makes it, before its operation is announced.
+// One per communicator. A call is noted by the thread that makes it, before its operation is
+// announced.
 class DriftWatch {
  public:
   void Open(const DriftCauses& causes) {
@@ -48,11 +52,14 @@ class DriftWatch {
   }
 
   // A call of the API, before its operation is announced.
-  void NoteCall(bool is_captured) { latest_call_is_captured_.store(is_captured, std::memory_order_relaxed); }
+  void NoteCall(bool is_captured) {
+    latest_call_is_captured_.store(is_captured, std::memory_order_relaxed);
+  }
 
   // Whether, and why, the counters drift from this operation on.
   DriftCause CauseIn(const OperationStart& start) {
-    if (start.peer < 0 && forgets_unannounced_.load(std::memory_order_relaxed) && SkipsSequence(start)) {
+    if (start.peer < 0 && forgets_unannounced_.load(std::memory_order_relaxed) &&
+        SkipsSequence(start)) {
       return DriftCause::kEventsOff;
     }
     if (start.peer < 0 && !start.is_replay) return DriftCause::kNone;

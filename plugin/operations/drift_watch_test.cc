@@ -66,14 +66,17 @@ OperationStart Collective(Function function, uint64_t sequence) {
 TEST(DriftWatch, SeesCollectivesThatWereNotAnnounced) {
   DriftWatch watch;
   watch.Open({.forgets_unannounced = true});
-  EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 7)), DriftCause::kNone) << "the first says nothing";
+  EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 7)), DriftCause::kNone)
+      << "the first says nothing";
   EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 8)), DriftCause::kNone);
-  EXPECT_EQ(watch.CauseIn(Collective(Function::kReduce, 0)), DriftCause::kNone) << "each function counts for itself";
+  EXPECT_EQ(watch.CauseIn(Collective(Function::kReduce, 0)), DriftCause::kNone)
+      << "each function counts for itself";
   EXPECT_EQ(watch.CauseIn(Send(1 << 20, 1)), DriftCause::kNone) << "has no number";
   EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 10)), DriftCause::kEventsOff);
   EXPECT_EQ(watch.CauseIn(Collective(Function::kReduce, 1)), DriftCause::kNone);
   watch.Open({.forgets_unannounced = true});
-  EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 30)), DriftCause::kNone) << "another communicator";
+  EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 30)), DriftCause::kNone)
+      << "another communicator";
   watch.Open({});
   EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 2)), DriftCause::kNone);
   EXPECT_EQ(watch.CauseIn(Collective(Function::kAllReduce, 9)), DriftCause::kNone);

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handle that the plugin gives NCCL in place of a pointer: a number that is decoded and checked before any memory is
-// touched. Any thread.
+// Handle that the plugin gives NCCL in place of a pointer: a number that is decoded and checked
+// before any memory is touched. Any thread.
 //
-// NCCL hands back handles after their stop, handles of finalized communicators, contexts and parents of other processes
-// (PXN), and now and then uninitialised bits. A handle is
+// NCCL hands back handles after their stop, handles of finalized communicators, contexts and
+// parents of other processes (PXN), and now and then uninitialised bits. A handle is
 //
 //   63        48 47  44 43          32 31                6 5       0
 //   +-----------+------+--------------+-------------------+---------+
 //   | salt      | kind | slot         | ticket            | channel |
 //   +-----------+------+--------------+-------------------+---------+
 //
-// salt: random per process, never 0, so that a handle is never NULL and another process's handle does not fit. slot:
-// place of the communicator. ticket: low bits of the number of the operation or launch, so that a handle dies with what
-// it names. A kCall or kUntimedCall handle holds the time of the call in place of slot, ticket
+// salt: random per process, never 0, so that a handle is never NULL and another process's handle
+// does not fit. slot: place of the communicator. ticket: low bits of the number of the operation or
+// launch, so that a handle dies with what it names. A kCall or kUntimedCall handle holds the time
+// of the call in place of slot, ticket
 // and channel, a kCapturedCall handle the number of the thread that made it.
 #pragma once
 
@@ -46,9 +47,11 @@ struct Handle {
 
   static Handle From(const void* pointer) { return {reinterpret_cast<uintptr_t>(pointer)}; }
   static Handle Of(uint16_t salt, HandleKind kind, uint64_t payload) {
-    return {uint64_t{salt} << 48 | uint64_t{static_cast<uint8_t>(kind)} << 44 | (payload & kPayloadMask)};
+    return {uint64_t{salt} << 48 | uint64_t{static_cast<uint8_t>(kind)} << 44 |
+            (payload & kPayloadMask)};
   }
-  static Handle Of(uint16_t salt, HandleKind kind, uint32_t slot, uint64_t ticket, uint32_t channel = 0) {
+  static Handle Of(uint16_t salt, HandleKind kind, uint32_t slot, uint64_t ticket,
+                   uint32_t channel = 0) {
     return Of(salt, kind, uint64_t{slot} << 32 | (ticket & kTicketMask) << 6 | channel);
   }
 
@@ -63,7 +66,8 @@ struct Handle {
   // Another kind of the same slot.
   Handle With(HandleKind kind, uint64_t ticket) const {
     constexpr uint64_t kSaltAndSlot = ~uint64_t{0} << 48 | uint64_t{kMaxSlots - 1} << 32;
-    return {(bits & kSaltAndSlot) | uint64_t{static_cast<uint8_t>(kind)} << 44 | (ticket & kTicketMask) << 6};
+    return {(bits & kSaltAndSlot) | uint64_t{static_cast<uint8_t>(kind)} << 44 |
+            (ticket & kTicketMask) << 6};
   }
   // The same slot, ticket and channel under another kind.
   Handle As(HandleKind kind) const { return Of(Salt(), kind, Payload()); }

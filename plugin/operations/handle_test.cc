@@ -7,7 +7,8 @@ namespace nccl_exporter::plugin {
 namespace {
 
 TEST(Handle, GivesBackEveryFieldItWasMadeOf) {
-  const Handle handle = Handle::Of(0xbeef, HandleKind::kKernelChannel, 4095, Handle::kTicketMask, 63);
+  const Handle handle =
+      Handle::Of(0xbeef, HandleKind::kKernelChannel, 4095, Handle::kTicketMask, 63);
   EXPECT_EQ(handle.Salt(), 0xbeef);
   EXPECT_EQ(handle.Kind(), HandleKind::kKernelChannel);
   EXPECT_EQ(handle.Slot(), 4095u);
@@ -22,7 +23,9 @@ TEST(Handle, FieldsDoNotSpillIntoEachOther) {
   EXPECT_EQ(Handle::Of(1, HandleKind::kCall, ~uint64_t{0}).Salt(), 1);
 }
 
-TEST(Handle, IsNeverNullForASaltThatIsNot) { EXPECT_NE(Handle::Of(1, HandleKind::kInvalid, 0, 0).Pointer(), nullptr); }
+TEST(Handle, IsNeverNullForASaltThatIsNot) {
+  EXPECT_NE(Handle::Of(1, HandleKind::kInvalid, 0, 0).Pointer(), nullptr);
+}
 
 TEST(Handle, ChangesKindAndNothingElse) {
   const Handle channel = Handle::Of(7, HandleKind::kKernelChannel, 9, 11, 13);

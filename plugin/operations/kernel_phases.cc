@@ -19,13 +19,14 @@ void KernelPhases::Start(uint64_t ticket, uint32_t channel, uint32_t phase, uint
   const uint64_t bit = uint64_t{1} << channel;
   const uint64_t channels = LoadRelaxed(channels_);
   const bool is_first = (channels & bit) == 0;
-  const bool continues =
-      is_first ? static_cast<uint32_t>(time_ns) == channel_start_ns : time_ns == LoadRelaxed(stop_ns_);
+  const bool continues = is_first ? static_cast<uint32_t>(time_ns) == channel_start_ns
+                                  : time_ns == LoadRelaxed(stop_ns_);
   if (!continues || phase >= kKernelPhaseCount) fit_.store(false, std::memory_order_relaxed);
   StoreRelaxed(channels_, channels | bit);
   StoreRelaxed(start_ns_, time_ns);
   StoreRelaxed(stop_ns_, 0);
-  phase_.store(static_cast<uint8_t>(phase < kKernelPhaseCount ? phase : 0), std::memory_order_relaxed);
+  phase_.store(static_cast<uint8_t>(phase < kKernelPhaseCount ? phase : 0),
+               std::memory_order_relaxed);
 }
 
 bool KernelPhases::Stop(uint64_t ticket, uint64_t time_ns) {
@@ -42,8 +43,8 @@ bool KernelPhases::Stop(uint64_t ticket, uint64_t time_ns) {
 }
 
 std::optional<PhaseTimes> KernelPhases::Means(uint64_t channels, uint64_t stop_ns) const {
-  const bool fit = channels != 0 && LoadRelaxed(channels_) == channels && LoadRelaxed(last_stop_ns_) == stop_ns &&
-                   fit_.load(std::memory_order_relaxed);
+  const bool fit = channels != 0 && LoadRelaxed(channels_) == channels &&
+                   LoadRelaxed(last_stop_ns_) == stop_ns && fit_.load(std::memory_order_relaxed);
   if (!fit) return std::nullopt;
   PhaseTimes means;
   for (size_t i = 0; i < means.size(); ++i) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phases of one operation's kernel over symmetric windows. The thread that reports its channels, one at a time.
+// Phases of one operation's kernel over symmetric windows. The thread that reports its channels,
+// one at a time.
 //
-// NCCL reports the phases of a channel together, in their order, between the start and the stop of the channel (2.31.2
-// plugin/profiler.cc profilerFireKernelPhaseEvents): the first begins with the channel, each begins where the one
-// before ended, and the last ends with the channel. A phase without length is left out. What does not keep to this was
-// overwritten while it was read.
+// NCCL reports the phases of a channel together, in their order, between the start and the stop of
+// the channel (2.31.2 plugin/profiler.cc profilerFireKernelPhaseEvents): the first begins with the
+// channel, each begins where the one before ended, and the last ends with the channel. A phase
+// without length is left out. What does not keep to this was overwritten while it was read.
 #pragma once
 
 #include <array>
@@ -21,26 +22,28 @@ namespace nccl_exporter::plugin {
 class KernelPhases {
  public:
   // Of the operation with that ticket. `channel_start_ns`: the low half.
-  void Start(uint64_t ticket, uint32_t channel, uint32_t phase, uint64_t time_ns, uint32_t channel_start_ns);
+  void Start(uint64_t ticket, uint32_t channel, uint32_t phase, uint64_t time_ns,
+             uint32_t channel_start_ns);
   // False if none of the operation's phases has started.
   bool Stop(uint64_t ticket, uint64_t time_ns);
 
   // Whether any phase of that operation was reported.
   bool HasAny(uint64_t ticket) const { return LoadRelaxed(ticket_) == ticket; }
-  // Means of its channels, one bit each, the last of which stopped then. Nothing if the phases do not fit them.
+  // Means of its channels, one bit each, the last of which stopped then. Nothing if the phases do
+  // not fit them.
   std::optional<PhaseTimes> Means(uint64_t channels, uint64_t stop_ns) const;
 
  private:
   void Begin(uint64_t ticket);
 
-  AtomicU64 ticket_{0};                              // whose phases these are
-  AtomicU64 channels_{0};                            // that have reported some, one bit each
-  AtomicU64 start_ns_{0};                            // of the latest
-  AtomicU64 stop_ns_{0};                             // of the latest of the same channel; 0: it has not stopped
-  AtomicU64 last_stop_ns_{0};                        // of all
+  AtomicU64 ticket_{0};        // whose phases these are
+  AtomicU64 channels_{0};      // that have reported some, one bit each
+  AtomicU64 start_ns_{0};      // of the latest
+  AtomicU64 stop_ns_{0};       // of the latest of the same channel; 0: it has not stopped
+  AtomicU64 last_stop_ns_{0};  // of all
   std::array<AtomicU64, kKernelPhaseCount> sums_{};  // over the channels
   std::atomic<uint8_t> phase_{0};                    // KernelPhase: the latest
-  std::atomic<bool> fit_{true};                      // those so far keep to the times of their channels
+  std::atomic<bool> fit_{true};  // those so far keep to the times of their channels
 };
 
 }  // namespace nccl_exporter::plugin

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judgement of the time stamps of launches: whether they are recorded at once, held until later ones agree, or dropped.
-// One thread at a time, under the lock of the communicator's completions, but for DatesStarts().
+// Judgement of the time stamps of launches: whether they are recorded at once, held until later
+// ones agree, or dropped. One thread at a time, under the lock of the communicator's completions,
+// but for DatesStarts().
 //
-// timestamp_check.h has the argument for one launch behind the other; unconfirmed_times.h keeps the times that wait.
+// timestamp_check.h has the argument for one launch behind the other; unconfirmed_times.h keeps the
+// times that wait.
 #pragma once
 
 #include <algorithm>
@@ -11,29 +13,32 @@
 
 #include "plugin/operations/communicator_state.h"
 #include "plugin/operations/launch_record.h"
-#include "plugin/timing/unconfirmed_times.h"
 #include "plugin/timing/timestamp_check.h"
+#include "plugin/timing/unconfirmed_times.h"
 #include "plugin/timing/work_items.h"
 
 namespace nccl_exporter::plugin {
 
 class LaunchJudge {
  public:
-  // Launches whose times are shown to be their own, and agree with the CPU's interval, before those of a release that
-  // is not known are believed: a whole ring, so that counts that differ by less than a ring have shown.
+  // Launches whose times are shown to be their own, and agree with the CPU's interval, before those
+  // of a release that is not known are believed: a whole ring, so that counts that differ by less
+  // than a ring have shown.
   static constexpr uint32_t kProbationLaunches = WorkItems::kRingEntries;
 
   CommunicatorState& shared() { return shared_; }
   const CommunicatorState& shared() const { return shared_; }
 
-  // Before the recorder of the state is opened for the next communicator: drops what the former one held.
+  // Before the recorder of the state is opened for the next communicator: drops what the former one
+  // held.
   void Close() { DropHeld(CauseOfDoubt()); }
   void Open(bool times_are_on_probation);
   // As Open, and before it, for good: room for the phases of times that are held.
   void TakePhases(UnconfirmedTimes::Phases* room) { unconfirmed_times_.SetRoomForPhases(room); }
   bool TakesPhases() const { return unconfirmed_times_.HasRoomForPhases(); }
 
-  // Of a launch with `good` members whose time stamps are good. They are counted as lost if they are not believed.
+  // Of a launch with `good` members whose time stamps are good. They are counted as lost if they
+  // are not believed.
   Belief Judge(LaunchRecord& record, uint64_t good);
   // A launch is recorded whose times are not compared with others.
   void EndPatience() { timestamp_check_.EndPatience(); }
@@ -60,11 +65,13 @@ class LaunchJudge {
   // Why times are dropped that were not shown to be their own.
   Loss CauseOfDoubt() const { return IsOnProbation() ? Loss::kUnproven : Loss::kRingOverrun; }
   void DropHeld(Loss loss) {
-    if (const uint64_t dropped = unconfirmed_times_.Drop(); dropped != 0) shared_.recorder().CountLosses(loss, dropped);
+    if (const uint64_t dropped = unconfirmed_times_.Drop(); dropped != 0)
+      shared_.recorder().CountLosses(loss, dropped);
   }
 
   CommunicatorState shared_;
-  std::atomic<bool> is_contradicted_{false};  // so that what is still in flight is not believed either
+  std::atomic<bool> is_contradicted_{
+      false};  // so that what is still in flight is not believed either
   std::atomic<bool> dates_starts_{false};
   std::atomic<uint32_t> probation_left_{0};  // launches
   TimestampCheck timestamp_check_;
@@ -84,7 +91,8 @@ inline Belief LaunchJudge::Judge(LaunchRecord& record, uint64_t good) {
     if (TimestampCheck::IsDrift(*verdict.loss)) BeginContradiction();
     return Belief::kNo;
   }
-  dates_starts_.store(!verdict.is_own, std::memory_order_relaxed);  // for patience, which counts only then
+  dates_starts_.store(!verdict.is_own,
+                      std::memory_order_relaxed);  // for patience, which counts only then
   const uint64_t uncompared = LoadRelaxed(shared_.uncompared_items());
   record.SetUncomparedBefore(uncompared + 1 - times.items);
   if (verdict.is_own) AdvanceProbation();
@@ -97,8 +105,8 @@ inline Verdict LaunchJudge::Compare(const LaunchTimes& launch) {
   if (is_contradicted_.load(std::memory_order_relaxed)) return {.loss = Loss::kDrift};
   const uint64_t before = timestamp_check_.last_ticket();
   const Verdict verdict = timestamp_check_.Judge(launch);
-  // In their place among the launches that are compared: those that lie between these two, and were not followed, not
-  // timed, or are not over yet.
+  // In their place among the launches that are compared: those that lie between these two, and were
+  // not followed, not timed, or are not over yet.
   if (timestamp_check_.last_ticket() != before && launch.first_ticket > before) {
     const uint64_t uncompared = launch.first_ticket - before - 1 + launch.incomplete;
     if (uncompared != 0) AddRelaxed(shared_.uncompared_items(), uncompared);
@@ -113,20 +121,23 @@ inline void LaunchJudge::AdvanceProbation() {
   shared_.recorder().ShowProbation(left - 1);
 }
 
-// Until when operations announced before that one, and not over yet, ran at least, by times that are their own; 0 if
-// there are none. Only as many as may be in flight by their channels' being reported independently of each other: the
-// others have been recorded.
+// Until when operations announced before that one, and not over yet, ran at least, by times that
+// are their own; 0 if there are none. Only as many as may be in flight by their channels' being
+// reported independently of each other: the others have been recorded.
 inline uint64_t LaunchJudge::EarlierInFlightNs(uint64_t ticket) {
   constexpr uint64_t kMostSteps = 16;
-  const uint64_t oldest = std::max(LoadRelaxed(shared_.oldest()), ticket - std::min(ticket, kMostSteps));
+  const uint64_t oldest =
+      std::max(LoadRelaxed(shared_.oldest()), ticket - std::min(ticket, kMostSteps));
   uint64_t latest_ns = 0;
   while (ticket-- > oldest) {
     const Operation& operation = shared_.At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) continue;
     if (LoadRelaxed(operation.parts_ticket) != ticket || LoadRelaxed(operation.seen) == 0) continue;
-    const uint64_t until_ns = std::max(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns));
+    const uint64_t until_ns =
+        std::max(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns));
     const uint32_t first_item = operation.first_item.load(std::memory_order_relaxed);
-    if (!timestamp_check_.AreOwn(until_ns, shared_.work_items().OverwritableSince(first_item))) continue;
+    if (!timestamp_check_.AreOwn(until_ns, shared_.work_items().OverwritableSince(first_item)))
+      continue;
     latest_ns = std::max(latest_ns, until_ns);
   }
   return latest_ns;

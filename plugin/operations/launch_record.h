@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Record of one launch while it is judged: its members, what they say of its time, and what was decided. The thread
-// that ends the last member of the launch, on its stack.
+// Record of one launch while it is judged: its members, what they say of its time, and what was
+// decided. The thread that ends the last member of the launch, on its stack.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,20 @@
 
 namespace nccl_exporter::plugin {
 
-// Whether the times of a launch are recorded: not at all, when later times agree with them, or at once.
+// Whether the times of a launch are recorded: not at all, when later times agree with them, or at
+// once.
 enum class Belief : uint8_t { kNo, kLater, kYes };
 
 class LaunchRecord {
  public:
   // `launch` nullptr: one operation that belongs to none.
-  LaunchRecord(CommunicatorState& state, uint64_t last_member, uint64_t members, const Launch* launch, uint64_t now_ns)
-      : state_(state), last_member_(last_member), members_(members), launch_(launch), now_ns_(now_ns) {}
+  LaunchRecord(CommunicatorState& state, uint64_t last_member, uint64_t members,
+               const Launch* launch, uint64_t now_ns)
+      : state_(state),
+        last_member_(last_member),
+        members_(members),
+        launch_(launch),
+        now_ns_(now_ns) {}
 
   uint64_t last_member() const { return last_member_; }  // ticket
   uint64_t members() const { return members_; }
@@ -42,13 +48,14 @@ class LaunchRecord {
     times_.last_ticket = last_member_;
     times_.first_item = state_.At(last_member_).first_item.load(std::memory_order_relaxed);
     if (launch_ != nullptr) times_.call_ns = LoadRelaxed(launch_->called_after);
-    ForEachMember([this](const Operation& operation, uint64_t ticket) { Gather(operation, ticket); });
+    ForEachMember(
+        [this](const Operation& operation, uint64_t ticket) { Gather(operation, ticket); });
     if (members_ > 1) times_.items = MostItemsOnAChannel();
     CarryTimes();
   }
 
-  // Members with good time stamps of their own, in parts of the launch that are timed. Those in other parts are
-  // counted as companions.
+  // Members with good time stamps of their own, in parts of the launch that are timed. Those in
+  // other parts are counted as companions.
   uint64_t CountGood() {
     uint64_t good = 0;
     for (int part = 0; part < parts(); ++part) {
@@ -84,7 +91,8 @@ class LaunchRecord {
   }
   // Whether the operation has the time of its launch, and no parts of its own.
   bool IsCarried(const Operation& operation) const {
-    return operation.is_carried.load(std::memory_order_relaxed) && shares_[PartOf(operation)].has_interval();
+    return operation.is_carried.load(std::memory_order_relaxed) &&
+           shares_[PartOf(operation)].has_interval();
   }
 
  private:
@@ -128,15 +136,16 @@ class LaunchRecord {
     share.CountGood();
     Cover(operation);
     // A channel had stopped before another one started.
-    times_.has_disjoint_channels =
-        members_ == 1 && LoadRelaxed(operation.soonest_stop_ns) < LoadRelaxed(operation.latest_start_ns);
+    times_.has_disjoint_channels = members_ == 1 && LoadRelaxed(operation.soonest_stop_ns) <
+                                                        LoadRelaxed(operation.latest_start_ns);
     return true;
   }
   void Cover(const Operation& operation) {
     times_.start_ns = std::min(times_.start_ns, LoadRelaxed(operation.first_start_ns));
     times_.stop_ns = std::max(times_.stop_ns, LoadRelaxed(operation.last_stop_ns));
     const uint64_t first_part_ns = LoadRelaxed(operation.first_part_ns);
-    times_.started_ns = first_part_ns == 0 ? LaunchTimes::kNeverSeen : std::max(times_.started_ns, first_part_ns);
+    times_.started_ns =
+        first_part_ns == 0 ? LaunchTimes::kNeverSeen : std::max(times_.started_ns, first_part_ns);
     times_.delivered_ns = std::max(times_.delivered_ns, LoadRelaxed(operation.last_part_ns));
     if (operation.call_is_bound.load(std::memory_order_relaxed)) {
       times_.call_ns = std::max(times_.call_ns, LoadRelaxed(operation.call_ns));
@@ -165,8 +174,8 @@ class LaunchRecord {
   // Why the operation's own time stamps cannot be believed, as 1 + Loss; 0 if they can.
   uint8_t RejectionOf(const Operation& operation) const {
     const uint8_t rejection = operation.rejection.load(std::memory_order_relaxed);
-    const bool lacks_stamp =
-        state_.source() != TimingSource::kProxy && LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen);
+    const bool lacks_stamp = state_.source() != TimingSource::kProxy &&
+                             LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen);
     if (rejection != 0) return rejection;
     if (lacks_stamp) return 1 + static_cast<uint8_t>(Loss::kMissingTimestamp);
     // The channels that lack may have begun earlier, or ended later.

@@ -21,8 +21,8 @@ void LaunchRecorder::RecordAlone(Operation& operation, uint64_t ticket, uint64_t
 }
 
 // Records all members of a launch, whose times depend on each other, and frees their entries.
-[[gnu::flatten]] void LaunchRecorder::RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch,
-                                                    uint64_t now_ns) {
+[[gnu::flatten]] void LaunchRecorder::RecordMembers(uint64_t last_member, uint64_t members,
+                                                    const Launch* launch, uint64_t now_ns) {
   LaunchRecord record(shared(), last_member, members, launch, now_ns);
   {
     const TryLock lock{&is_recording_};
@@ -33,18 +33,20 @@ void LaunchRecorder::RecordAlone(Operation& operation, uint64_t ticket, uint64_t
   if (shared().recorder().HasDeferredCompletions()) ShowDeferred();
 }
 
-// Every member that has stopped and is not timed is counted once: by what is wrong with its own time stamps, with those
-// of its launch, or else as a companion.
+// Every member that has stopped and is not timed is counted once: by what is wrong with its own
+// time stamps, with those of its launch, or else as a companion.
 void LaunchRecorder::RecordUnder(const TryLock& lock, LaunchRecord& record) {
   record.Gather();
-  if (const uint64_t good = record.CountGood(); good != 0) record.SetBelief(BeliefIn(lock, record, good));
+  if (const uint64_t good = record.CountGood(); good != 0)
+    record.SetBelief(BeliefIn(lock, record, good));
   if (record.belief() == Belief::kNo && lock) judge_.EndPatience();
   if (lock && judge_.HoldsAny()) judge_.ReleaseHeld(UnconfirmedTimes::kReleaseSteps);
   uint64_t ticket = record.last_member();
   for (uint64_t i = 0; i < record.members() && ticket != 0; ++i) {
     Operation& operation = shared().At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
-    if (!operation.is_not_recorded.load(std::memory_order_relaxed)) RecordMember(lock, record, operation, ticket);
+    if (!operation.is_not_recorded.load(std::memory_order_relaxed))
+      RecordMember(lock, record, operation, ticket);
     shared().recorder().HideInFlight(ticket);
     const uint64_t previous = LoadRelaxed(operation.previous_member);
     StoreRelease(operation.state, PhaseWord(ticket, Phase::kFree));
@@ -56,19 +58,21 @@ void LaunchRecorder::RecordUnder(const TryLock& lock, LaunchRecord& record) {
 Belief LaunchRecorder::BeliefIn(const TryLock& lock, LaunchRecord& record, uint64_t good) {
   Recorder& recorder = shared().recorder();
   const uint64_t rejection = record.rejection();
-  if (rejection != 0) return recorder.CountLosses(static_cast<Loss>(rejection - 1), good), Belief::kNo;
+  if (rejection != 0)
+    return recorder.CountLosses(static_cast<Loss>(rejection - 1), good), Belief::kNo;
   if (!lock) return recorder.CountLosses(Loss::kConcurrentRecording, good), Belief::kNo;
   return shared().ReadsGpuClock() ? judge_.Judge(record, good) : Belief::kYes;
 }
 
-void LaunchRecorder::RecordMember(const TryLock& lock, const LaunchRecord& record, const Operation& operation,
-                                  uint64_t ticket) {
+void LaunchRecorder::RecordMember(const TryLock& lock, const LaunchRecord& record,
+                                  const Operation& operation, uint64_t ticket) {
   if (record.IsTimed(operation, ticket)) {
     Completion completion = record.TimesOf(operation);
     std::optional<PhaseTimes> phases;
     if (judge_.TakesPhases() && !record.IsCarried(operation)) phases = PhasesOf(operation, ticket);
     if (phases) completion.phases = &*phases;
-    record.belief() == Belief::kLater ? judge_.Hold(record, completion) : shared().recorder().RecordTimes(completion);
+    record.belief() == Belief::kLater ? judge_.Hold(record, completion)
+                                      : shared().recorder().RecordTimes(completion);
   }
   const Function function = operation.function.load(std::memory_order_relaxed);
   shared().recorder().CountCompleted(lock, function, record.now_ns());
@@ -76,7 +80,8 @@ void LaunchRecorder::RecordMember(const TryLock& lock, const LaunchRecord& recor
 
 std::optional<PhaseTimes> LaunchRecorder::PhasesOf(const Operation& operation, uint64_t ticket) {
   if (!operation.phases.HasAny(ticket)) return std::nullopt;
-  const auto means = operation.phases.Means(LoadRelaxed(operation.seen), LoadRelaxed(operation.last_stop_ns));
+  const auto means =
+      operation.phases.Means(LoadRelaxed(operation.seen), LoadRelaxed(operation.last_stop_ns));
   if (!means) shared().recorder().CountLoss(Loss::kPhaseMismatch);
   return means;
 }
@@ -85,7 +90,8 @@ void LaunchRecorder::CompleteUnfollowed(const TryLock& lock, uint64_t now_ns) {
   StoreRelaxed(unfollowed_until_, 0);
   for (size_t function = 0; function < kFunctionCount; ++function) {
     const uint64_t count = unfollowed_[function].exchange(0, std::memory_order_relaxed);
-    if (count != 0) shared().recorder().CountCompleted(lock, static_cast<Function>(function), now_ns, count);
+    if (count != 0)
+      shared().recorder().CountCompleted(lock, static_cast<Function>(function), now_ns, count);
   }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorder of launches: once all members of a launch are done, counts them, records their times and frees their
-// entries. Any thread; each launch is handed over by one thread, once.
+// Recorder of launches: once all members of a launch are done, counts them, records their times and
+// frees their entries. Any thread; each launch is handed over by one thread, once.
 //
-// One thread at a time judges and records launches (`is_recording_`). A thread that does not get the lock, because its
-// holder was interrupted, counts its members without their times.
+// One thread at a time judges and records launches (`is_recording_`). A thread that does not get
+// the lock, because its holder was interrupted, counts its members without their times.
 #pragma once
 
 #include <array>
@@ -26,9 +26,11 @@ class alignas(64) LaunchRecorder {
   LaunchJudge& judge() { return judge_; }
   const LaunchJudge& judge() const { return judge_; }
 
-  // Under the process's lock, while no event can carry the new context yet. After the state was opened.
+  // Under the process's lock, while no event can carry the new context yet. After the state was
+  // opened.
   void Open(bool times_are_on_probation);
-  // Records what is held and believed, drops the rest. With `completes_unfollowed` those are over, too.
+  // Records what is held and believed, drops the rest. With `completes_unfollowed` those are over,
+  // too.
   void Finalize(bool completes_unfollowed, uint64_t now_ns);
 
   // A launch that is closed and whose members are all done. `now_ns` 0: not read yet.
@@ -46,11 +48,13 @@ class alignas(64) LaunchRecorder {
   void RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch, uint64_t now_ns);
   void RecordUnder(const TryLock& lock, LaunchRecord& record);
   Belief BeliefIn(const TryLock& lock, LaunchRecord& record, uint64_t good);
-  void RecordMember(const TryLock& lock, const LaunchRecord& record, const Operation& operation, uint64_t ticket);
+  void RecordMember(const TryLock& lock, const LaunchRecord& record, const Operation& operation,
+                    uint64_t ticket);
   // Of an operation that is complete; nothing if it has none, or none that fit.
   [[gnu::cold]] std::optional<PhaseTimes> PhasesOf(const Operation& operation, uint64_t ticket);
   [[gnu::cold]] void CompleteUnfollowed(const TryLock& lock, uint64_t now_ns);
-  // Steps 1 and 2 of recorder.h, after a lock was released or not got. Again if more was deferred meanwhile.
+  // Steps 1 and 2 of recorder.h, after a lock was released or not got. Again if more was deferred
+  // meanwhile.
   [[gnu::cold]] void ShowDeferred() {
     while (shared().recorder().HasDeferredCompletions()) {
       const TryLock lock{&is_recording_};

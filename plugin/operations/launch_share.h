@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Share of each operation in the time of its launch (proto/README.md, rule 5): pure arithmetic. One thread.
+// Share of each operation in the time of its launch (proto/README.md, rule 5): pure arithmetic. One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace nccl_exporter::plugin {
 
-// Collectives, sends and receives of one launch are timed apart: a send and a receive run at the same time.
+// Collectives, sends and receives of one launch are timed apart: a send and a receive run at the
+// same time.
 enum class LaunchPart : uint8_t { kCollectives = 0, kSends = 1, kReceives = 2 };
 inline constexpr int kLaunchParts = 3;
 
@@ -39,7 +41,9 @@ class LaunchShare {
   // Of one of the members that were added.
   uint64_t DurationNs(uint64_t bytes) const {
     const uint64_t span_ns = stop_ns_ > start_ns_ ? stop_ns_ - start_ns_ : 0;
-    return weight_ <= Weight(bytes) ? span_ns : static_cast<uint64_t>(uint128_t{span_ns} * Weight(bytes) / weight_);
+    return weight_ <= Weight(bytes)
+               ? span_ns
+               : static_cast<uint64_t>(uint128_t{span_ns} * Weight(bytes) / weight_);
   }
 
  private:

@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operation and launch while they are followed: entries of two rings in private memory, one pair of rings per
-// communicator. Any thread.
+// Operation and launch while they are followed: entries of two rings in private memory, one pair of
+// rings per communicator. Any thread.
 //
-// An entry is named by a ticket, a number that only grows; its place is ticket % ring size. `Operation::state` holds
-// the ticket and the phase:
+// An entry is named by a ticket, a number that only grows; its place is ticket % ring size.
+// `Operation::state` holds the ticket and the phase:
 //
 //   Free --started--> Active --all parts done, given up, or finalized--> Done --recorded--> Free
 //
-//   1. Free to Active: the one thread that holds the lock of starts writes the first cache line, then stores `state`
-//      with release. It does so only after it has loaded Free with acquire.
-//   2. A thread with a handle loads `state` with acquire and compares ticket and phase. An old ticket differs, so the
-//      event is counted and ignored. An equal one has seen 1.
-//   3. The cache lines behind the first are written by the thread that reports parts, NCCL's progress thread: one at a
-//      time for a communicator. `parts_ticket` says whose parts these are. A late event of an earlier operation has
-//      failed at 2, so it does not spoil the parts of the next one.
-//   4. Active to Done is a compare-and-swap, which exactly one thread wins. This thread alone goes on to 5.
-//   5. The winner takes one from `Launch::pending`. The thread that brings it to kDone records all members. Both steps
-//      acquire and release, so it sees what every member's winner saw.
-//   6. Done to Free: the recording thread stores `state` with release, after its last load of the entry. 1 sees that.
-//   7. A thread that should not be there, as one that reports parts of an operation that another thread gives up,
-//      finds valid memory: every field is atomic and no memory is given back. The recorder does not read parts of an
-//      operation that was given up (`is_given_up`), so the worst is a wrong duration of an operation that two threads
-//      report at once.
+//   1. Free to Active: the one thread that holds the lock of starts writes the first cache line,
+//      then stores `state` with release. It does so only after it has loaded Free with acquire.
+//   2. A thread with a handle loads `state` with acquire and compares ticket and phase. An old
+//      ticket differs, so the event is counted and ignored. An equal one has seen 1.
+//   3. The cache lines behind the first are written by the thread that reports parts, NCCL's
+//      progress thread: one at a time for a communicator. `parts_ticket` says whose parts these
+//      are. A late event of an earlier operation has failed at 2, so it does not spoil the parts of
+//      the next one.
+//   4. Active to Done is a compare-and-swap, which exactly one thread wins. This thread alone goes
+//      on to 5.
+//   5. The winner takes one from `Launch::pending`. The thread that brings it to kDone records all
+//      members. Both steps acquire and release, so it sees what every member's winner saw.
+//   6. Done to Free: the recording thread stores `state` with release, after its last load of the
+//      entry. 1 sees that.
+//   7. A thread that should not be there, as one that reports parts of an operation that another
+//      thread gives up, finds valid memory: every field is atomic and no memory is given back. The
+//      recorder does not read parts of an operation that was given up (`is_given_up`), so the worst
+//      is a wrong duration of an operation that two threads report at once.
 #pragma once
 
 #include <array>
@@ -40,7 +43,9 @@ namespace nccl_exporter::plugin {
 
 enum class Phase : uint8_t { kFree = 0, kActive = 1, kDone = 2 };
 
-constexpr uint64_t PhaseWord(uint64_t ticket, Phase phase) { return ticket << 8 | static_cast<uint64_t>(phase); }
+constexpr uint64_t PhaseWord(uint64_t ticket, Phase phase) {
+  return ticket << 8 | static_cast<uint64_t>(phase);
+}
 constexpr Phase PhaseOf(uint64_t word) { return static_cast<Phase>(word & 0xff); }
 constexpr uint64_t TicketOf(uint64_t word) { return word >> 8; }
 // Whether a state says: active, with the ticket that a handle abbreviates.
@@ -54,17 +59,20 @@ struct alignas(64) Operation {
   AtomicU64 call_ns{0};
   AtomicU64 bytes{0};
   AtomicU64 sequence{0};
-  AtomicU64 launch{0};                // ticket; 0: none
-  AtomicU64 previous_member{0};       // ticket of the member of the same launch that was started before
+  AtomicU64 launch{0};           // ticket; 0: none
+  AtomicU64 previous_member{0};  // ticket of the member of the same launch that was started before
   std::atomic<uint32_t> channels{0};  // announced
   std::atomic<Function> function{Function::kOther};
-  std::atomic<uint8_t> owner_lane{0};  // which of the two kinds of channel owners it is among: receives apart
+  std::atomic<uint8_t> owner_lane{
+      0};  // which of the two kinds of channel owners it is among: receives apart
   std::atomic<bool> call_is_bound{false};
   std::atomic<bool> channels_are_exact{false};
   std::atomic<bool> is_untimed{false};
   std::atomic<bool> is_carried{false};
-  std::atomic<bool> is_not_recorded{false};  // its communicator was finalized before it was complete
-  // Ended before it was seen to be over. Its parts are not read any more: the thread that reports them may be in them.
+  std::atomic<bool> is_not_recorded{
+      false};  // its communicator was finalized before it was complete
+  // Ended before it was seen to be over. Its parts are not read any more: the thread that reports
+  // them may be in them.
   std::atomic<bool> is_given_up{false};
   std::atomic<uint32_t> first_item{0};  // as WorkItems gave it
 
@@ -82,18 +90,22 @@ struct alignas(64) Operation {
   AtomicU64 first_part_ns{0};               // the same
   std::atomic<bool> lacks_channels{false};  // fewer have been seen than were announced
   std::atomic<uint8_t> rejection{0};        // 1 + Loss of the first implausible time stamp
-  // Of each channel, the low half of its start time: no channel starts 4 s before another of the same operation.
+  // Of each channel, the low half of its start time: no channel starts 4 s before another of the
+  // same operation.
   std::array<std::atomic<uint32_t>, Handle::kMaxChannels> start_low_ns{};
   KernelPhases phases;  // where they are asked for
 };
-// A power of two: multiplying by anything else to find an entry made each event of a channel 3 % slower.
+// A power of two: multiplying by anything else to find an entry made each event of a channel 3 %
+// slower.
 static_assert(sizeof(Operation) == 512);
 
-// A Group event: the operations of one kernel launch. Members join from the thread that announces the launch. `pending`
-// begins at kOpen, loses one with every member that is done, and gains the number of members and kClosed when the
-// launch is closed: it becomes kDone exactly once, when the launch is closed and all members are done.
+// A Group event: the operations of one kernel launch. Members join from the thread that announces
+// the launch. `pending` begins at kOpen, loses one with every member that is done, and gains the
+// number of members and kClosed when the launch is closed: it becomes kDone exactly once, when the
+// launch is closed and all members are done.
 struct alignas(64) Launch {
-  static constexpr uint64_t kOpen = uint64_t{1} << 32;  // more than there are members, so that it never falls below 0
+  static constexpr uint64_t kOpen =
+      uint64_t{1} << 32;  // more than there are members, so that it never falls below 0
   static constexpr uint64_t kClosed = uint64_t{1} << 62;
   static constexpr uint64_t kDone = kOpen + kClosed;
 
@@ -101,8 +113,9 @@ struct alignas(64) Launch {
   AtomicU64 members{0};
   AtomicU64 last_member{0};  // ticket
   AtomicU64 pending{kOpen};
-  AtomicU64 rejection{0};     // 1 + Loss: why no member is timed, known before their time stamps are
-  AtomicU64 called_after{0};  // CLOCK_MONOTONIC when the launch before was announced, and so before this one was made
+  AtomicU64 rejection{0};  // 1 + Loss: why no member is timed, known before their time stamps are
+  AtomicU64 called_after{
+      0};  // CLOCK_MONOTONIC when the launch before was announced, and so before this one was made
 };
 
 inline constexpr uint64_t kLaunchEntries = kOperationEntries;
@@ -127,18 +140,21 @@ inline Progress ProgressOf(const Operation& operation, uint64_t ticket) {
   const uint64_t seen = LoadRelaxed(operation.seen);
   const uint64_t parts = LoadRelaxed(operation.proxy_parts);
   if (seen == 0 && parts == 0) return Progress::kNoPart;
-  const bool is_over = seen == LoadRelaxed(operation.stopped) && AnnouncedOf(parts) == DoneOf(parts);
+  const bool is_over =
+      seen == LoadRelaxed(operation.stopped) && AnnouncedOf(parts) == DoneOf(parts);
   return is_over ? Progress::kAllStopped : Progress::kRunning;
 }
 
 // The first implausible time stamp decides.
 inline void Reject(Operation& operation, Loss loss) {
   if (operation.rejection.load(std::memory_order_relaxed) == 0) {
-    operation.rejection.store(static_cast<uint8_t>(1 + static_cast<uint8_t>(loss)), std::memory_order_relaxed);
+    operation.rejection.store(static_cast<uint8_t>(1 + static_cast<uint8_t>(loss)),
+                              std::memory_order_relaxed);
   }
 }
 
-// The next ticket, for the one thread that may take it; never one that a handle would abbreviate to 0.
+// The next ticket, for the one thread that may take it; never one that a handle would abbreviate to
+// 0.
 inline uint64_t NextTicketExclusive(AtomicU64& given_out) {
   uint64_t ticket = LoadRelaxed(given_out) + 1;
   if ((ticket & Handle::kTicketMask) == 0) ++ticket;

@@ -6,8 +6,9 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-constexpr uint64_t kQuietNs = 1'000'000'000;  // without an event for so long, no further part is expected
-constexpr uint64_t kSweepSteps = 4;           // a bounded piece of work at each event
+constexpr uint64_t kQuietNs =
+    1'000'000'000;                   // without an event for so long, no further part is expected
+constexpr uint64_t kSweepSteps = 4;  // a bounded piece of work at each event
 // Channels are reported independently of each other, but not by so many launches apart.
 constexpr uint64_t kLaunchesApart = 64;
 
@@ -17,13 +18,15 @@ constexpr uint64_t kLaunchesApart = 64;
 void OperationCompleter::Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) return;
   const Progress progress = ProgressOf(operation, ticket);
-  const bool can_have_none = shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;  // no network
+  const bool can_have_none =
+      shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;  // no network
   const bool is_over = progress == Progress::kAllStopped || can_have_none;
   is_over ? Finish(operation, ticket, now_ns) : GiveUp(operation, ticket, now_ns);
 }
 
-// What is not over has no interval, and its companions' share of the time is not known. The thread that reports its
-// parts may be ending it at this very moment, or be writing them: they are left alone.
+// What is not over has no interval, and its companions' share of the time is not known. The thread
+// that reports its parts may be ending it at this very moment, or be writing them: they are left
+// alone.
 void OperationCompleter::GiveUp(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   if (!TakeDone(operation, ticket)) return;
   shared().recorder().CountLoss(Loss::kOperationAbandoned);
@@ -31,8 +34,8 @@ void OperationCompleter::GiveUp(Operation& operation, uint64_t ticket, uint64_t 
   RecordDone(operation, ticket, now_ns);
 }
 
-// Ends operations of which no event is expected any more, from the oldest on: NCCL runs the operations of a
-// communicator in order.
+// Ends operations of which no event is expected any more, from the oldest on: NCCL runs the
+// operations of a communicator in order.
 void OperationCompleter::SweepSome(uint64_t now_ns) {
   for (uint64_t step = 0; step < kSweepSteps; ++step) {
     const uint64_t ticket = LoadRelaxed(shared().oldest());
@@ -46,13 +49,14 @@ void OperationCompleter::SweepSome(uint64_t now_ns) {
   }
 }
 
-// Whether a later launch has run or, by proxies, begun, and either has every channel of this operation gone over to a
-// later launch, or it has been quiet. The first alone is not enough where there are channels, which are reported
-// independently of each other; proxy operations have none.
+// Whether a later launch has run or, by proxies, begun, and either has every channel of this
+// operation gone over to a later launch, or it has been quiet. The first alone is not enough where
+// there are channels, which are reported independently of each other; proxy operations have none.
 bool OperationCompleter::IsOvertaken(const Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const uint64_t order = OrderOf(operation, ticket);
   if (order >= LoadRelaxed(latest_order_)) return false;
-  if (LoadRelaxed(operation.parts_ticket) != ticket) return now_ns >= LoadRelaxed(operation.call_ns) + kQuietNs;
+  if (LoadRelaxed(operation.parts_ticket) != ticket)
+    return now_ns >= LoadRelaxed(operation.call_ns) + kQuietNs;
   if (ProgressOf(operation, ticket) != Progress::kAllStopped) return false;
   // Where the number of channels is exact, those that lack may only be late.
   const bool may_lack_channels = !operation.channels_are_exact.load(std::memory_order_relaxed) ||
@@ -63,7 +67,9 @@ bool OperationCompleter::IsOvertaken(const Operation& operation, uint64_t ticket
 
 bool OperationCompleter::IsTakenOver(const Operation& operation, uint64_t order) {
   for (uint64_t seen = LoadRelaxed(operation.seen); seen != 0; seen &= seen - 1) {
-    if (LoadRelaxed(shared().OwnerOf(operation, static_cast<uint32_t>(std::countr_zero(seen)))) <= order) return false;
+    if (LoadRelaxed(shared().OwnerOf(operation, static_cast<uint32_t>(std::countr_zero(seen)))) <=
+        order)
+      return false;
   }
   return true;
 }
@@ -71,7 +77,8 @@ bool OperationCompleter::IsTakenOver(const Operation& operation, uint64_t order)
 void OperationCompleter::Finalize() {
   const uint64_t now_ns = NowNs();
   bool is_all_complete = true;
-  for (Operation& operation : shared().operations()) {  // all of them: the oldest may be older than the ring is long
+  for (Operation& operation :
+       shared().operations()) {  // all of them: the oldest may be older than the ring is long
     is_all_complete &= FinalizeOperation(operation, now_ns);
   }
   for (Launch& launch : shared().launches()) {
@@ -108,13 +115,15 @@ void OperationCompleter::CloseLaunch(uint64_t ticket) {
   Close(launch, 0);
 }
 
-// One thread succeeds. Each attempt that fails is a member that was done meanwhile, so there are few.
+// One thread succeeds. Each attempt that fails is a member that was done meanwhile, so there are
+// few.
 void OperationCompleter::Close(Launch& launch, uint64_t now_ns) {
   const uint64_t change = LoadRelaxed(launch.members) + Launch::kClosed;
   uint64_t pending = LoadRelaxed(launch.pending);
   do {
     if (pending >= Launch::kClosed) return;
-  } while (!launch.pending.compare_exchange_weak(pending, pending + change, std::memory_order_acq_rel));
+  } while (
+      !launch.pending.compare_exchange_weak(pending, pending + change, std::memory_order_acq_rel));
   if (pending + change == Launch::kDone) launch_recorder_.Record(launch, now_ns);
 }
 
@@ -130,8 +139,8 @@ bool OperationCompleter::IsFreed(Launch& launch) {
   return LoadAcquire(launch.ticket) == 0;
 }
 
-// Ends an operation, and those that share its launch, if they are over or later ones are. One that is truly in flight
-// keeps its place, for it shows a hang.
+// Ends an operation, and those that share its launch, if they are over or later ones are. One that
+// is truly in flight keeps its place, for it shows a hang.
 void OperationCompleter::MakeRoom(Operation& operation) {
   const uint64_t now_ns = NowNs();
   const uint64_t state = LoadAcquire(operation.state);
@@ -140,7 +149,8 @@ void OperationCompleter::MakeRoom(Operation& operation) {
   if (launch_ticket == 0) return EndIfOver(operation, ticket, now_ns);
   Launch& launch = shared().LaunchAt(launch_ticket);
   if (LoadAcquire(launch.ticket) != launch_ticket) {  // its launch was recorded without it
-    if (CompareExchange(operation.state, PhaseWord(ticket, Phase::kDone), PhaseWord(ticket, Phase::kFree))) {
+    if (CompareExchange(operation.state, PhaseWord(ticket, Phase::kDone),
+                        PhaseWord(ticket, Phase::kFree))) {
       shared().recorder().CountLoss(Loss::kOperationAbandoned);
     }
     return;
@@ -164,9 +174,10 @@ void OperationCompleter::EndIfOver(Operation& operation, uint64_t ticket, uint64
   const Progress progress = ProgressOf(operation, ticket);
   const bool cannot_be_seen = shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;
   // Between two of its channels a running operation looks as if it were over.
-  const bool is_over =
-      progress == Progress::kAllStopped && !operation.channels_are_exact.load(std::memory_order_relaxed);
-  if (is_over || cannot_be_seen || LoadRelaxed(latest_) > ticket) Resolve(operation, ticket, now_ns);
+  const bool is_over = progress == Progress::kAllStopped &&
+                       !operation.channels_are_exact.load(std::memory_order_relaxed);
+  if (is_over || cannot_be_seen || LoadRelaxed(latest_) > ticket)
+    Resolve(operation, ticket, now_ns);
 }
 
 }  // namespace nccl_exporter::plugin

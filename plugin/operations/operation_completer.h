@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion of operations: which are over, by their own events or by those of later ones, and which launches are
-// done. Any thread.
+// Completion of operations: which are over, by their own events or by those of later ones, and
+// which launches are done. Any thread.
 //
-// Each operation ends once: the thread that takes its state from Active to Done ends it (operation.h). NCCL runs the
-// operations of a communicator in order, so the end of a later one shows that earlier ones are over (Sweep).
+// Each operation ends once: the thread that takes its state from Active to Done ends it
+// (operation.h). NCCL runs the operations of a communicator in order, so the end of a later one
+// shows that earlier ones are over (Sweep).
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ class alignas(64) OperationCompleter {
   LaunchRecorder& launch_recorder() { return launch_recorder_; }
   const LaunchRecorder& launch_recorder() const { return launch_recorder_; }
 
-  // Leaves every entry free, for the communicator that will use this place next. What is not complete is not counted
-  // as such. Under the process's lock.
+  // Leaves every entry free, for the communicator that will use this place next. What is not
+  // complete is not counted as such. Under the process's lock.
   void Finalize();
 
   // The operation is over.
@@ -46,7 +47,8 @@ class alignas(64) OperationCompleter {
     if (IsBehind()) SweepSome(now_ns);
   }
 
-  // The ring has come round to an entry that is still held: frees it if that is over. False if the ring is full.
+  // The ring has come round to an entry that is still held: frees it if that is over. False if the
+  // ring is full.
   [[gnu::cold]] bool IsFreed(Operation& operation);
   [[gnu::cold]] bool IsFreed(Launch& launch);
 
@@ -73,7 +75,8 @@ class alignas(64) OperationCompleter {
 
 // True for one thread only, which then ends the operation.
 inline bool OperationCompleter::TakeDone(Operation& operation, uint64_t ticket) {
-  return CompareExchange(operation.state, PhaseWord(ticket, Phase::kActive), PhaseWord(ticket, Phase::kDone));
+  return CompareExchange(operation.state, PhaseWord(ticket, Phase::kActive),
+                         PhaseWord(ticket, Phase::kDone));
 }
 
 inline void OperationCompleter::Finish(Operation& operation, uint64_t ticket, uint64_t now_ns) {
@@ -85,8 +88,8 @@ inline void OperationCompleter::RecordDone(Operation& operation, uint64_t ticket
   const uint64_t launch_ticket = LoadRelaxed(operation.launch);
   if (launch_ticket == 0) return launch_recorder_.RecordAlone(operation, ticket, now_ns);
   Launch& launch = shared().LaunchAt(launch_ticket);
-  // Once the launch is closed, only members that are not done change `pending`: the last of them needs no locked
-  // instruction.
+  // Once the launch is closed, only members that are not done change `pending`: the last of them
+  // needs no locked instruction.
   const bool is_last = LoadAcquire(launch.pending) == Launch::kDone + 1;
   if (is_last) StoreRelaxed(launch.pending, Launch::kDone);
   if (is_last || launch.pending.fetch_sub(1, std::memory_order_acq_rel) - 1 == Launch::kDone) {

@@ -3,7 +3,8 @@
 
 namespace nccl_exporter::plugin {
 
-void OperationStarter::NoteUnfollowed(Function function, uint64_t launch_ticket, bool is_followed, bool had_lock) {
+void OperationStarter::NoteUnfollowed(Function function, uint64_t launch_ticket, bool is_followed,
+                                      bool had_lock) {
   if (!had_lock) AddRelaxed(shared().uncompared_items(), 1);  // it has no ticket
   if (is_followed) {
     shared().recorder().CountLoss(had_lock ? Loss::kInFlightFull : Loss::kConcurrentStart);

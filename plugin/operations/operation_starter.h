@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts of launches and of their operations: counts each operation once, and follows it where that is possible. The
-// thread that announces them: the one that calls NCCL, or one of the CUDA driver's that replays a graph.
+// Starts of launches and of their operations: counts each operation once, and follows it where that
+// is possible. The thread that announces them: the one that calls NCCL, or one of the CUDA driver's
+// that replays a graph.
 //
 // Inline, so that a callback is one function; everything that is rare is called out of line.
 //
-// One thread at a time starts an operation (`is_starting_`): counts it, takes the next ticket and writes the entry. A
-// thread that does not get the lock, because its holder was interrupted, counts its operation and does not follow it.
+// One thread at a time starts an operation (`is_starting_`): counts it, takes the next ticket and
+// writes the entry. A thread that does not get the lock, because its holder was interrupted, counts
+// its operation and does not follow it.
 #pragma once
 
 #include <atomic>
@@ -36,13 +38,15 @@ class OperationStarter {
   // A call of the API.
   void NoteCall(bool is_captured) { drift_watch_.NoteCall(is_captured); }
 
-  // A launch: returns its ticket, or 0 when its operations cannot be followed. `is_alone`: no other thread opens one at
-  // the same time. If one does, both may get one ticket, and are then recorded as one launch or counted as abandoned.
+  // A launch: returns its ticket, or 0 when its operations cannot be followed. `is_alone`: no other
+  // thread opens one at the same time. If one does, both may get one ticket, and are then recorded
+  // as one launch or counted as abandoned.
   uint64_t OpenLaunch(bool is_alone);
   // Counts the operation; returns its ticket, or 0 when it is not followed.
   uint64_t StartOperation(const OperationStart& start);
 
-  // Steps 1 and 2 of recorder.h, after a lock was released or not got. Again if more was deferred meanwhile.
+  // Steps 1 and 2 of recorder.h, after a lock was released or not got. Again if more was deferred
+  // meanwhile.
   [[gnu::cold]] void ShowDeferred() {
     while (shared().recorder().HasDeferredStarts()) {
       const TryLock lock{&is_starting_};
@@ -54,7 +58,8 @@ class OperationStarter {
  private:
   uint64_t TakeEntry(const OperationStart& start, uint32_t first_item);
   void JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket);
-  [[gnu::cold]] void NoteUnfollowed(Function function, uint64_t launch_ticket, bool is_followed, bool had_lock);
+  [[gnu::cold]] void NoteUnfollowed(Function function, uint64_t launch_ticket, bool is_followed,
+                                    bool had_lock);
   uint32_t NoteItem(const OperationStart& start);
   uint64_t NotBefore(const OperationStart& start);
 
@@ -62,7 +67,8 @@ class OperationStarter {
   alignas(64) std::atomic<bool> is_starting_{false};
   AtomicU64 next_operation_{0};  // tickets given out so far
   AtomicU64 next_launch_{0};
-  AtomicU64 announced_ns_{0};  // CLOCK_MONOTONIC of the latest operation's start event, if its call is not known
+  AtomicU64 announced_ns_{
+      0};  // CLOCK_MONOTONIC of the latest operation's start event, if its call is not known
   OperationCompleter completer_;
 };
 
@@ -79,12 +85,15 @@ inline uint64_t OperationStarter::OpenLaunch(bool is_alone) {
   return ticket;
 }
 
-inline void OperationStarter::JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket) {
+inline void OperationStarter::JoinLaunch(Operation& operation, uint64_t ticket,
+                                         uint64_t launch_ticket) {
   StoreRelaxed(operation.launch, 0);
   if (launch_ticket == 0) return;
   Launch& launch = shared().LaunchAt(launch_ticket);
   const uint64_t whole = LoadAcquire(launch.ticket);
-  if ((whole & Handle::kTicketMask) != launch_ticket || LoadRelaxed(launch.pending) >= Launch::kClosed) return;
+  if ((whole & Handle::kTicketMask) != launch_ticket ||
+      LoadRelaxed(launch.pending) >= Launch::kClosed)
+    return;
   StoreRelaxed(operation.previous_member, LoadRelaxed(launch.last_member));
   StoreRelaxed(launch.last_member, ticket);
   StoreRelaxed(launch.members, LoadRelaxed(launch.members) + 1);
@@ -95,17 +104,21 @@ inline void OperationStarter::JoinLaunch(Operation& operation, uint64_t ticket, 
 inline uint64_t OperationStarter::TakeEntry(const OperationStart& start, uint32_t first_item) {
   const uint64_t ticket = NextTicketExclusive(next_operation_);
   Operation& operation = shared().At(ticket);
-  if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree && !completer_.IsFreed(operation)) return 0;
-  // Without an event of its call (NCCL_ENQUEUE_REARCH_ENABLE=1) its own event may come after the kernel has ended.
+  if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree && !completer_.IsFreed(operation))
+    return 0;
+  // Without an event of its call (NCCL_ENQUEUE_REARCH_ENABLE=1) its own event may come after the
+  // kernel has ended.
   const bool is_call_missing = start.has_call_events && !start.call_is_bound;
   StoreRelaxed(operation.call_ns, is_call_missing ? NotBefore(start) : start.call_ns);
   StoreRelaxed(operation.bytes, start.message_bytes);
   StoreRelaxed(operation.sequence, start.sequence);
   operation.channels.store(start.channels, std::memory_order_relaxed);
   operation.function.store(start.function, std::memory_order_relaxed);
-  operation.owner_lane.store(start.function == Function::kRecv ? Handle::kMaxChannels : 0, std::memory_order_relaxed);
+  operation.owner_lane.store(start.function == Function::kRecv ? Handle::kMaxChannels : 0,
+                             std::memory_order_relaxed);
   operation.call_is_bound.store(start.call_is_bound, std::memory_order_relaxed);
-  operation.channels_are_exact.store(start.channels_are_exact && shared().source() != TimingSource::kProxy &&
+  operation.channels_are_exact.store(start.channels_are_exact &&
+                                         shared().source() != TimingSource::kProxy &&
                                          (!start.is_untimed || start.is_symmetric),
                                      std::memory_order_relaxed);
   operation.is_untimed.store(start.is_untimed, std::memory_order_relaxed);
@@ -119,11 +132,12 @@ inline uint64_t OperationStarter::TakeEntry(const OperationStart& start, uint32_
   return ticket;
 }
 
-// CLOCK_MONOTONIC: the kernel of an operation whose call is not known did not start before. It may have started before
-// it was announced, but not before the launch before was.
+// CLOCK_MONOTONIC: the kernel of an operation whose call is not known did not start before. It may
+// have started before it was announced, but not before the launch before was.
 inline uint64_t OperationStarter::NotBefore(const OperationStart& start) {
   const Launch& launch = shared().LaunchAt(start.launch);
-  const bool is_in_launch = start.launch != 0 && (LoadAcquire(launch.ticket) & Handle::kTicketMask) == start.launch;
+  const bool is_in_launch =
+      start.launch != 0 && (LoadAcquire(launch.ticket) & Handle::kTicketMask) == start.launch;
   return is_in_launch ? LoadRelaxed(launch.called_after) : LoadRelaxed(announced_ns_);
 }
 
@@ -134,7 +148,8 @@ inline uint32_t OperationStarter::NoteItem(const OperationStart& start) {
 }
 
 inline uint64_t OperationStarter::StartOperation(const OperationStart& start) {
-  if (const DriftCause cause = drift_watch_.CauseIn(start); cause != DriftCause::kNone && shared().ReadsKernels()) {
+  if (const DriftCause cause = drift_watch_.CauseIn(start);
+      cause != DriftCause::kNone && shared().ReadsKernels()) {
     shared().BeginDrift(start.launch, cause);
   }
   const bool is_followed = shared().FollowsOperations();

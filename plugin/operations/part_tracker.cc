@@ -22,9 +22,10 @@ void PartTracker::BeginParts(Operation& operation, uint64_t ticket) {
   StoreRelaxed(operation.parts_ticket, ticket);
 }
 
-// All channels that were seen have stopped. They may be all there are: fewer may come than were announced, or none
-// were.
-void PartTracker::EndChannels(OperationCompleter& completer, Operation& operation, uint64_t ticket) {
+// All channels that were seen have stopped. They may be all there are: fewer may come than were
+// announced, or none were.
+void PartTracker::EndChannels(OperationCompleter& completer, Operation& operation,
+                              uint64_t ticket) {
   const uint64_t now_ns = NowNs();
   StoreRelaxed(operation.last_part_ns, now_ns);
   completer.NoteLatest(operation, ticket);
@@ -42,7 +43,8 @@ void PartTracker::EndChannels(OperationCompleter& completer, Operation& operatio
 
 // Phases of kernels.
 
-bool PartTracker::StartPhase(uint64_t abbreviated, uint32_t channel, uint32_t phase, uint64_t time_ns) {
+bool PartTracker::StartPhase(uint64_t abbreviated, uint32_t channel, uint32_t phase,
+                             uint64_t time_ns) {
   if (!judge().TakesPhases()) return false;  // the mask was changed by someone else
   Operation& operation = shared().At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
@@ -62,7 +64,8 @@ void PartTracker::StopPhase(uint64_t abbreviated, uint64_t time_ns) {
   Operation& operation = shared().At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
   if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated);
-  if (!operation.phases.Stop(TicketOf(state), time_ns)) shared().recorder().CountLoss(Loss::kStopWithoutStart);
+  if (!operation.phases.Stop(TicketOf(state), time_ns))
+    shared().recorder().CountLoss(Loss::kStopWithoutStart);
 }
 
 // Proxy operations.
@@ -78,7 +81,8 @@ bool PartTracker::StartProxy(uint64_t abbreviated) {
     StoreRelaxed(operation.first_start_ns, now_ns);
   }
   CountProxyPart(operation, ticket, kOneAnnounced, now_ns);
-  // NCCL hands the proxy operations of a launch over together: now those of every earlier launch have come.
+  // NCCL hands the proxy operations of a launch over together: now those of every earlier launch
+  // have come.
   completer_.NoteLatest(operation, ticket);
   completer_.Sweep(now_ns);
   return true;
@@ -99,7 +103,8 @@ void PartTracker::StopProxy(uint64_t abbreviated) {
   completer_.Sweep(now_ns);
 }
 
-void PartTracker::CountProxyPart(Operation& operation, uint64_t ticket, uint64_t change, uint64_t now_ns) {
+void PartTracker::CountProxyPart(Operation& operation, uint64_t ticket, uint64_t change,
+                                 uint64_t now_ns) {
   const uint64_t parts = LoadRelaxed(operation.proxy_parts) + change;
   StoreRelaxed(operation.proxy_parts, parts);
   StoreRelaxed(operation.last_part_ns, now_ns);

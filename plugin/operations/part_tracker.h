@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of operations in flight: kernel channels with their phases, and proxy operations. The thread that reports them,
-// NCCL's progress thread: one at a time for a communicator. Events of a thread that should not be there are survived,
-// at worst with a wrong duration (operation.h).
+// Parts of operations in flight: kernel channels with their phases, and proxy operations. The
+// thread that reports them, NCCL's progress thread: one at a time for a communicator. Events of a
+// thread that should not be there are survived, at worst with a wrong duration (operation.h).
 //
-// Kernel channels are the hottest callbacks, dozens for each operation. They are inline, so that a callback is one
-// function; everything that is rare is called out of line. Tickets come from handles: one that does not name an active
-// operation is counted and ignored.
+// Kernel channels are the hottest callbacks, dozens for each operation. They are inline, so that a
+// callback is one function; everything that is rare is called out of line. Tickets come from
+// handles: one that does not name an active operation is counted and ignored.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ class PartTracker {
   void StopChannel(uint64_t ticket, uint32_t channel);
 
   // Phases of a kernel, between the start and the stop of their channel: where they are asked for.
-  [[gnu::cold]] bool StartPhase(uint64_t ticket, uint32_t channel, uint32_t phase, uint64_t time_ns);
+  [[gnu::cold]] bool StartPhase(uint64_t ticket, uint32_t channel, uint32_t phase,
+                                uint64_t time_ns);
   [[gnu::cold]] void StopPhase(uint64_t ticket, uint64_t time_ns);
 
   // Proxy operations.
@@ -46,7 +47,8 @@ class PartTracker {
   OperationCompleter& completer_;
 };
 
-[[gnu::always_inline]] inline bool PartTracker::StartChannel(uint64_t abbreviated, uint32_t channel, uint64_t time_ns) {
+[[gnu::always_inline]] inline bool PartTracker::StartChannel(uint64_t abbreviated, uint32_t channel,
+                                                             uint64_t time_ns) {
   Operation& operation = shared().At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
   if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated), false;
@@ -54,41 +56,53 @@ class PartTracker {
   if (LoadRelaxed(operation.parts_ticket) != ticket) BeginParts(operation, ticket);
   const uint64_t bit = uint64_t{1} << channel;
   const uint64_t seen = LoadRelaxed(operation.seen);
-  if (seen & bit) return shared().recorder().CountLoss(Loss::kStaleHandle), false;  // announced twice
+  if (seen & bit)
+    return shared().recorder().CountLoss(Loss::kStaleHandle), false;  // announced twice
   if (time_ns == 0) Reject(operation, Loss::kZeroTimestamp);
 
-  if (seen == 0 || time_ns < LoadRelaxed(operation.first_start_ns)) StoreRelaxed(operation.first_start_ns, time_ns);
-  if (time_ns > LoadRelaxed(operation.latest_start_ns)) StoreRelaxed(operation.latest_start_ns, time_ns);
+  if (seen == 0 || time_ns < LoadRelaxed(operation.first_start_ns))
+    StoreRelaxed(operation.first_start_ns, time_ns);
+  if (time_ns > LoadRelaxed(operation.latest_start_ns))
+    StoreRelaxed(operation.latest_start_ns, time_ns);
   operation.start_low_ns[channel].store(static_cast<uint32_t>(time_ns), std::memory_order_relaxed);
   StoreRelaxed(operation.seen, seen | bit);
   StoreRelaxed(shared().OwnerOf(operation, channel), OrderOf(operation, ticket));
   if (seen == 0) {
-    shared().recorder().ShowParts(ticket, kOneAnnounced);  // begun; the rest is shown when all seen have stopped
+    shared().recorder().ShowParts(
+        ticket, kOneAnnounced);  // begun; the rest is shown when all seen have stopped
     if (judge().DatesStarts()) StoreRelaxed(operation.first_part_ns, NowNs());
   }
   return true;
 }
 
-[[gnu::always_inline]] inline void PartTracker::StampChannel(uint64_t abbreviated, uint32_t channel, uint64_t time_ns) {
+[[gnu::always_inline]] inline void PartTracker::StampChannel(uint64_t abbreviated, uint32_t channel,
+                                                             uint64_t time_ns) {
   Operation& operation = shared().At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
   if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated);
   const uint64_t bit = uint64_t{1} << channel;
-  if (LoadRelaxed(operation.parts_ticket) != TicketOf(state) || !(LoadRelaxed(operation.seen) & bit)) {
+  if (LoadRelaxed(operation.parts_ticket) != TicketOf(state) ||
+      !(LoadRelaxed(operation.seen) & bit)) {
     return shared().recorder().CountLoss(Loss::kStopWithoutStart);
   }
-  // A later operation's stop whose start was skipped: NCCL reports it on the handle that is still in the slot.
-  if (LoadRelaxed(operation.stopped) & bit) return shared().recorder().CountLoss(Loss::kAfterCompletion);
+  // A later operation's stop whose start was skipped: NCCL reports it on the handle that is still
+  // in the slot.
+  if (LoadRelaxed(operation.stopped) & bit)
+    return shared().recorder().CountLoss(Loss::kAfterCompletion);
   const uint64_t first_ns = LoadRelaxed(operation.first_start_ns);
   const uint32_t low_ns = operation.start_low_ns[channel].load(std::memory_order_relaxed);
-  const uint64_t start_ns = first_ns + static_cast<uint32_t>(low_ns - static_cast<uint32_t>(first_ns));
-  if (time_ns <= start_ns) Reject(operation, time_ns == 0 ? Loss::kZeroTimestamp : Loss::kStopBeforeStart);
-  if (time_ns < LoadRelaxed(operation.soonest_stop_ns)) StoreRelaxed(operation.soonest_stop_ns, time_ns);
+  const uint64_t start_ns =
+      first_ns + static_cast<uint32_t>(low_ns - static_cast<uint32_t>(first_ns));
+  if (time_ns <= start_ns)
+    Reject(operation, time_ns == 0 ? Loss::kZeroTimestamp : Loss::kStopBeforeStart);
+  if (time_ns < LoadRelaxed(operation.soonest_stop_ns))
+    StoreRelaxed(operation.soonest_stop_ns, time_ns);
   if (time_ns > LoadRelaxed(operation.last_stop_ns)) StoreRelaxed(operation.last_stop_ns, time_ns);
   StoreRelaxed(operation.stamped, LoadRelaxed(operation.stamped) | bit);
 }
 
-[[gnu::always_inline]] inline void PartTracker::StopChannel(uint64_t abbreviated, uint32_t channel) {
+[[gnu::always_inline]] inline void PartTracker::StopChannel(uint64_t abbreviated,
+                                                            uint32_t channel) {
   Operation& operation = shared().At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
   if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of API calls on one communicator, as sampling needs them: which are open, and what the sampler's count of
-// changes was when the latest one ended. The thread that calls NCCL writes, one at a time; any thread may read.
+// Groups of API calls on one communicator, as sampling needs them: which are open, and what the
+// sampler's count of changes was when the latest one ended. The thread that calls NCCL writes, one
+// at a time; any thread may read.
 //
-// A group is known by its number while it is open. One whose stop is lost is superseded by the next.
+// A group is known by its number while it is open. One whose stop is lost is superseded by the
+// next.
 #pragma once
 
 #include <atomic>
@@ -53,7 +55,8 @@ class CallGroups {
     sampler_.store(sampler, std::memory_order_release);
   }
   bool AreSampledBy(const Sampler& sampler) const {
-    return sampler_.load(std::memory_order_acquire) == &sampler && is_live_.load(std::memory_order_relaxed);
+    return sampler_.load(std::memory_order_acquire) == &sampler &&
+           is_live_.load(std::memory_order_relaxed);
   }
 
   AtomicU64 begun_{0};  // number of the latest

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eight threads that call NCCL at random, with an event mask as NCCL 2.28 to 2.30 treats it, against the real library:
-// no send may wait for a counter that its receive does not write, and no graph may hold calls of different values.
+// Eight threads that call NCCL at random, with an event mask as NCCL 2.28 to 2.30 treats it,
+// against the real library: no send may wait for a counter that its receive does not write, and no
+// graph may hold calls of different values.
 //
 //   mask_stress [GROUPS] [preempted]     10000000 groups take some minutes
 //
-// The groups are played in many processes, one after the other: after a random number of groups with collectives only,
-// point-to-point or captured calls begin. The threads take turns until shortly before that, until that very moment,
-// always, or never. `preempted` gives the processor away between the loading of the mask and the event that tells of
-// the call, where a change goes unnoticed longest. Windows open and close some thousand times as fast as in earnest.
+// The groups are played in many processes, one after the other: after a random number of groups
+// with collectives only, point-to-point or captured calls begin. The threads take turns until
+// shortly before that, until that very moment, always, or never. `preempted` gives the processor
+// away between the loading of the mask and the event that tells of the call, where a change goes
+// unnoticed longest. Windows open and close some thousand times as fast as in earnest.
 #include <dlfcn.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -43,7 +45,8 @@ std::atomic<uint64_t> job_ns{1'700'000'000'000'000'000};
 }  // namespace
 
 // The time that the plugin reads: every thread's groups move it on.
-extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t, timespec* time) noexcept {
+extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t,
+                                                                    timespec* time) noexcept {
   const uint64_t ns = job_ns.load(std::memory_order_relaxed);
   time->tv_sec = static_cast<time_t>(ns / 1'000'000'000);
   time->tv_nsec = static_cast<long>(ns % 1'000'000'000);
@@ -65,10 +68,12 @@ struct Account {
   std::atomic<uint64_t> groups;
   std::atomic<uint64_t> changes;        // of the bit, as threads saw it from group to group
   std::atomic<uint64_t> endless_pairs;  // a send with the bit in a group that has a receive without
-  std::atomic<uint64_t> mixed_graphs;   // calls of one graph, or a graph and later calls, with different values
-  std::atomic<uint64_t> mixed_pairs;    // a receive with the bit and a send without: harmless
+  std::atomic<uint64_t>
+      mixed_graphs;  // calls of one graph, or a graph and later calls, with different values
+  std::atomic<uint64_t> mixed_pairs;  // a receive with the bit and a send without: harmless
   std::atomic<uint64_t> timed;
-  std::atomic<uint64_t> lost_timings;  // kernel channels of a timed operation that found no operation
+  std::atomic<uint64_t>
+      lost_timings;  // kernel channels of a timed operation that found no operation
 };
 
 enum class Kind { kCollective, kSend, kRecv, kCaptured };
@@ -77,7 +82,8 @@ struct Life {
   const Table& table;
   Account& account;
   bool is_preempted;
-  uint64_t peaceful_groups;  // of all threads together, before other calls than eager collectives may come
+  uint64_t peaceful_groups;  // of all threads together, before other calls than eager collectives
+                             // may come
   uint64_t groups;
   Kind trouble;
   uint64_t groups_in_turn;  // threads take turns for so many groups; then they overlap
@@ -89,7 +95,8 @@ struct Life {
 // A thread of the program with NCCL's thread-local state.
 class Caller {
  public:
-  Caller(Life& life, unsigned seed, void* context) : life_(life), random_(seed), context_(context) {}
+  Caller(Life& life, unsigned seed, void* context)
+      : life_(life), random_(seed), context_(context) {}
 
   void Play() {
     for (;;) {
@@ -126,7 +133,8 @@ class Caller {
     if (handle != nullptr) life_.table.stopEvent(handle);
   }
 
-  // As NCCL appends an operation: the mask is loaded, then the group is announced if it is the first, then the call.
+  // As NCCL appends an operation: the mask is loaded, then the group is announced if it is the
+  // first, then the call.
   Call Append(Kind kind) {
     const int mask = __atomic_load_n(&nccl_event_mask, __ATOMIC_RELAXED);
     if (life_.is_preempted && random_() % 4 == 0) sched_yield();
@@ -220,7 +228,8 @@ class Caller {
 
   void JudgeCaptured(bool is_timed) {
     int value = -1;
-    if (!life_.graph_value.compare_exchange_strong(value, is_timed) && value != static_cast<int>(is_timed)) {
+    if (!life_.graph_value.compare_exchange_strong(value, is_timed) &&
+        value != static_cast<int>(is_timed)) {
       life_.account.mixed_graphs.fetch_add(1);
     }
   }
@@ -245,7 +254,8 @@ void Live(Account& account, unsigned seed, bool is_preempted) {
   const uint64_t peaceful = random() % 20'000;
   const Kind trouble = random() % 3 == 0 ? Kind::kCaptured : Kind::kSend;
   const uint64_t groups = peaceful + 2000;
-  const uint64_t groups_in_turn = std::array<uint64_t, 4>{peaceful - peaceful / 16, peaceful, groups, 0}[random() % 4];
+  const uint64_t groups_in_turn =
+      std::array<uint64_t, 4>{peaceful - peaceful / 16, peaceful, groups, 0}[random() % 4];
   Life life{.table = table,
             .account = account,
             .is_preempted = is_preempted,
@@ -264,7 +274,8 @@ void Live(Account& account, unsigned seed, bool is_preempted) {
   for (std::thread& thread : threads) thread.join();
   const int frozen = nccl_event_mask;
   const int value = life.graph_value.load();
-  if (value >= 0 && value != static_cast<int>((frozen & kTimingBit) != 0)) account.mixed_graphs.fetch_add(1);
+  if (value >= 0 && value != static_cast<int>((frozen & kTimingBit) != 0))
+    account.mixed_graphs.fetch_add(1);
 }
 
 }  // namespace
@@ -280,7 +291,8 @@ int main(int count, char** arguments) {
   setenv("NCCL_EXPORTER_SAMPLING", "0.5", 1);
   setenv("NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.1", 1);
   setenv("NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "0", 1);
-  void* shared = mmap(nullptr, sizeof(Account), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* shared =
+      mmap(nullptr, sizeof(Account), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   Account& account = *new (shared) Account{};
   unsigned lives = 0;
   bool has_failed = false;
@@ -294,16 +306,19 @@ int main(int count, char** arguments) {
     int status = -1;
     waitpid(child, &status, 0);
     has_failed = status != 0;
-    for (const auto& entry : std::filesystem::directory_iterator(directory)) std::filesystem::remove(entry.path());
+    for (const auto& entry : std::filesystem::directory_iterator(directory))
+      std::filesystem::remove(entry.path());
   }
   std::filesystem::remove_all(directory);
   std::printf(
       "%lu groups in %u processes: %lu changes seen, %lu timed operations run\n"
       "faults: %lu endless pairs, %lu mixed graphs, %lu lost timings; harmless: %lu mixed pairs\n",
-      account.groups.load(), lives, account.changes.load(), account.timed.load(), account.endless_pairs.load(),
-      account.mixed_graphs.load(), account.lost_timings.load(), account.mixed_pairs.load());
+      account.groups.load(), lives, account.changes.load(), account.timed.load(),
+      account.endless_pairs.load(), account.mixed_graphs.load(), account.lost_timings.load(),
+      account.mixed_pairs.load());
   const bool has_played = account.changes > lives && account.timed > 0;
   if (!has_played) std::printf("too little was played to tell\n");
-  const bool is_clean = account.endless_pairs == 0 && account.mixed_graphs == 0 && account.lost_timings == 0;
+  const bool is_clean =
+      account.endless_pairs == 0 && account.mixed_graphs == 0 && account.lost_timings == 0;
   return has_failed || !has_played || !is_clean ? 1 : 0;
 }

@@ -16,7 +16,8 @@ uint64_t Scramble(uint64_t number) {
 
 }  // namespace
 
-// The window of a period may reach into the next one, so that all moments of a period are met alike.
+// The window of a period may reach into the next one, so that all moments of a period are met
+// alike.
 WindowPhase PhaseAt(const SamplingWindows& windows, uint64_t realtime_ns) {
   const uint64_t period = realtime_ns / windows.period_ns;
   const auto opening = [&](uint64_t number) {
@@ -32,7 +33,8 @@ WindowPhase PhaseAt(const SamplingWindows& windows, uint64_t realtime_ns) {
   return {false, next_period_ns};
 }
 
-void Sampler::Open(int* mask, int timed_mask, const SamplingWindows& windows, uint64_t learning_ns, uint64_t now_ns) {
+void Sampler::Open(int* mask, int timed_mask, const SamplingWindows& windows, uint64_t learning_ns,
+                   uint64_t now_ns) {
   mask_.store(mask, std::memory_order_relaxed);
   timed_mask_ = timed_mask & ~kFrozenBit;
   untimed_mask_ = (timed_mask_ & ~kTimingBit) | kProxyBit;
@@ -51,13 +53,15 @@ void Sampler::KeepMask() {
 
 SamplingState Sampler::state() const {
   if (IsFrozen()) return SamplingState::kFrozen;
-  return has_learned_.load(std::memory_order_relaxed) ? SamplingState::kWindows : SamplingState::kLearning;
+  return has_learned_.load(std::memory_order_relaxed) ? SamplingState::kWindows
+                                                      : SamplingState::kLearning;
 }
 
 uint32_t Sampler::DutyPpm() const {
   if (state() != SamplingState::kWindows) return TimesNow() ? kWholeDutyPpm : 0;
-  return static_cast<uint32_t>(
-      static_cast<double>(windows_.window_ns) / static_cast<double>(windows_.period_ns) * kWholeDutyPpm + 0.5);
+  return static_cast<uint32_t>(static_cast<double>(windows_.window_ns) /
+                                   static_cast<double>(windows_.period_ns) * kWholeDutyPpm +
+                               0.5);
 }
 
 bool Sampler::BeginChange() {
@@ -73,9 +77,11 @@ bool Sampler::EndChange(bool is_any_group_open, const ClockReading& now) {
     const WindowPhase phase = PhaseAt(windows_, now.realtime_ns);
     int present = phase.is_open ? untimed_mask_ : timed_mask_;
     const int wanted = phase.is_open ? timed_mask_ : untimed_mask_;
-    __atomic_compare_exchange_n(mask(), &present, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    __atomic_compare_exchange_n(mask(), &present, wanted, false, __ATOMIC_ACQ_REL,
+                                __ATOMIC_ACQUIRE);
     has_ended_learning = !has_learned_.exchange(true, std::memory_order_relaxed);
-    // On failure `present` is what the word holds: the wanted value already, a frozen one, or somebody else's.
+    // On failure `present` is what the word holds: the wanted value already, a frozen one, or
+    // somebody else's.
     const bool goes_on = present == timed_mask_ || present == untimed_mask_;
     const uint64_t rest_ns = std::min(phase.edge_ns - now.realtime_ns, windows_.period_ns);
     StoreRelaxed(next_change_ns_, goes_on ? now.monotonic_ns + rest_ns : kNever);
@@ -88,11 +94,12 @@ bool Sampler::Freeze(FreezingCall call, uint64_t changes_before) {
   int present = LoadMask();
   do {
     if (!IsOwn(present) || (present & kFrozenBit) != 0) return false;
-  } while (
-      !__atomic_compare_exchange_n(mask(), &present, present | kFrozenBit, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+  } while (!__atomic_compare_exchange_n(mask(), &present, present | kFrozenBit, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
   const bool is_certain = changes_before % 2 == 0 && changes() == changes_before;
   if (!is_certain && call != FreezingCall::kOther) {
-    __atomic_store_n(mask(), call == FreezingCall::kSend ? frozen_timed() : frozen_untimed(), __ATOMIC_RELEASE);
+    __atomic_store_n(mask(), call == FreezingCall::kSend ? frozen_timed() : frozen_untimed(),
+                     __ATOMIC_RELEASE);
   }
   StoreRelaxed(next_change_ns_, kNever);
   return true;

@@ -6,7 +6,8 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-// Kernels are timed no more; proxies follow what crosses the network. A communicator that drifts says so instead.
+// Kernels are timed no more; proxies follow what crosses the network. A communicator that drifts
+// says so instead.
 void ShowUntimed(layout::CommunicatorSlot& slot) {
   uint64_t source = static_cast<uint64_t>(TimingSource::kKernel);
   const std::atomic_ref<uint64_t> shown(slot.timing_source);
@@ -43,7 +44,8 @@ Sampler* SamplerSet::Join(int* mask, int timed_mask, bool may_change_mask, Sampl
   return refuse(SamplingReason::kTooManyLibraries);
 }
 
-void SamplerSet::Add(CallGroups& groups, layout::CommunicatorSlot* slot, Sampler* sampler, SamplingReason reason) {
+void SamplerSet::Add(CallGroups& groups, layout::CommunicatorSlot* slot, Sampler* sampler,
+                     SamplingReason reason) {
   if (groups.slot_ == nullptr) {
     groups.slot_ = slot;
     groups.next_ = first_.load(std::memory_order_relaxed);
@@ -54,7 +56,8 @@ void SamplerSet::Add(CallGroups& groups, layout::CommunicatorSlot* slot, Sampler
   StoreRelaxed(slot->sampling, layout::SamplingWord(SamplingState::kNone, reason, 0));
 }
 
-// The next communicator of that copy of libnccl gets a new sampler, so that the former ones do not bind the mask.
+// The next communicator of that copy of libnccl gets a new sampler, so that the former ones do not
+// bind the mask.
 void SamplerSet::Leave(CallGroups& groups) {
   groups.is_live_.store(false, std::memory_order_relaxed);
   Library* library = LibraryOf(groups.sampler());
@@ -77,20 +80,23 @@ SamplerSet::Library* SamplerSet::LibraryOf(const Sampler* sampler) {
 
 void SamplerSet::Show(const CallGroups& groups, const Library& library) {
   const auto word = [&library] {
-    return layout::SamplingWord(library.sampler.state(), library.reason.load(std::memory_order_relaxed),
+    return layout::SamplingWord(library.sampler.state(),
+                                library.reason.load(std::memory_order_relaxed),
                                 library.sampler.DutyPpm());
   };
   uint64_t shown = 0;
   do {
     shown = word();
     StoreRelaxed(groups.slot_->sampling, shown);
-  } while (shown != word());  // the state moves on twice at most; the last store shows the last state
+  } while (shown !=
+           word());  // the state moves on twice at most; the last store shows the last state
   if (library.sampler.IsFrozen() && !library.sampler.TimesNow()) ShowUntimed(*groups.slot_);
 }
 
 // The state has changed: once or twice in the life of a process.
 void SamplerSet::ShowAll(const Library& library) const {
-  for (const CallGroups* groups = first_.load(std::memory_order_acquire); groups != nullptr; groups = groups->next_) {
+  for (const CallGroups* groups = first_.load(std::memory_order_acquire); groups != nullptr;
+       groups = groups->next_) {
     if (groups->AreSampledBy(library.sampler)) Show(*groups, library);
   }
 }
@@ -100,14 +106,17 @@ void SamplerSet::ShowAll(const Library& library) const {
 void SamplerSet::Freeze(Sampler& sampler, FreezingCall call, uint64_t changes_before) {
   if (!sampler.Freeze(call, changes_before)) return;
   Library& library = *LibraryOf(&sampler);
-  library.reason.store(call == FreezingCall::kOther ? SamplingReason::kGraph : SamplingReason::kPointToPoint,
-                       std::memory_order_relaxed);
+  library.reason.store(
+      call == FreezingCall::kOther ? SamplingReason::kGraph : SamplingReason::kPointToPoint,
+      std::memory_order_relaxed);
   ShowAll(library);
 }
 
 void SamplerSet::FreezeAsItStands(Library& library, SamplingReason reason) {
   // One that is frozen is not looked at again: its copy of libnccl may have been unloaded.
-  if (!library.sampler.IsInUse() || library.reason.load(std::memory_order_relaxed) != SamplingReason::kDefault) return;
+  if (!library.sampler.IsInUse() ||
+      library.reason.load(std::memory_order_relaxed) != SamplingReason::kDefault)
+    return;
   library.sampler.Freeze(FreezingCall::kOther, 0);
   library.reason.store(reason, std::memory_order_relaxed);
   ShowAll(library);
@@ -117,12 +126,14 @@ void SamplerSet::FreezeAsItStands(Library& library, SamplingReason reason) {
 
 void SamplerSet::EndGroup(CallGroups& groups, Sampler& sampler, uint64_t number, uint64_t handle) {
   const bool is_due = groups.End(sampler, number);
-  if (!sampler.IsLatestGroup(handle)) return FreezeAsItStands(*LibraryOf(&sampler), SamplingReason::kThreads);
+  if (!sampler.IsLatestGroup(handle))
+    return FreezeAsItStands(*LibraryOf(&sampler), SamplingReason::kThreads);
   if (is_due) ChangeMask(groups, sampler);
 }
 
 bool SamplerSet::IsAnyGroupOpen(const Sampler& sampler) const {
-  for (const CallGroups* groups = first_.load(std::memory_order_acquire); groups != nullptr; groups = groups->next_) {
+  for (const CallGroups* groups = first_.load(std::memory_order_acquire); groups != nullptr;
+       groups = groups->next_) {
     if (groups->AreSampledBy(sampler) && groups->IsAnyOpen()) return true;
   }
   return false;
@@ -130,7 +141,8 @@ bool SamplerSet::IsAnyGroupOpen(const Sampler& sampler) const {
 
 void SamplerSet::ChangeMask(CallGroups& groups, Sampler& sampler) {
   if (!sampler.BeginChange()) return;
-  const bool has_learned = sampler.EndChange(IsAnyGroupOpen(sampler), {NowNs(), ReadClock(CLOCK_REALTIME)});
+  const bool has_learned =
+      sampler.EndChange(IsAnyGroupOpen(sampler), {NowNs(), ReadClock(CLOCK_REALTIME)});
   groups.NoteChanges(sampler);  // made by the thread itself: its next call loads no older mask
   if (has_learned) ShowAll(*LibraryOf(&sampler));
 }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samplers of a process, one for each copy of libnccl: which communicators are sampled, when their mask is frozen, and
-// what of it is shown in their slots. Without this class every communicator is timed at all times.
+// Samplers of a process, one for each copy of libnccl: which communicators are sampled, when their
+// mask is frozen, and what of it is shown in their slots. Without this class every communicator is
+// timed at all times.
 //
 // The list of communicators is lock-free:
-//   1. A communicator is added once, under the process's lock, and never removed; its memory is never given back.
-//   2. Add() writes slot_ and next_ of the entry and stores it in first_ with release. Neither changes after that.
-//   3. Another thread loads first_ with acquire, so it sees 2 for this entry. It sees 2 for every entry behind it,
-//      since the thread of 2 had those before it under the lock.
+//   1. A communicator is added once, under the process's lock, and never removed; its memory is
+//      never given back.
+//   2. Add() writes slot_ and next_ of the entry and stores it in first_ with release. Neither
+//      changes after that.
+//   3. Another thread loads first_ with acquire, so it sees 2 for this entry. It sees 2 for every
+//      entry behind it, since the thread of 2 had those before it under the lock.
 //   4. The list has no circle, so a walk ends after as many steps as there are communicators.
 #pragma once
 
@@ -16,8 +19,8 @@
 
 #include "plugin/sampling/call_groups.h"
 #include "plugin/sampling/sampler.h"
-#include "proto/timing_source.h"
 #include "proto/shm_layout.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter::plugin {
 
@@ -33,25 +36,32 @@ class SamplerSet {
   // Under the process's lock, like all that init and finalize do.
 
   void Open(const Settings& settings) { settings_ = settings; }
-  // One more communicator of the copy of libnccl that `mask` belongs to: returns the copy's sampler, or nullptr where
-  // there is none. *reason is then set, unless it is set already.
+  // One more communicator of the copy of libnccl that `mask` belongs to: returns the copy's
+  // sampler, or nullptr where there is none. *reason is then set, unless it is set already.
   Sampler* Join(int* mask, int timed_mask, bool may_change_mask, SamplingReason* reason);
-  // The communicator that has joined, or has no sampler for that reason: shows it in its slot from here on.
-  void Add(CallGroups& groups, layout::CommunicatorSlot* slot, Sampler* sampler, SamplingReason reason);
-  // The communicator is finalized. The last one of a copy of libnccl takes the sampler along: the copy may be unloaded.
+  // The communicator that has joined, or has no sampler for that reason: shows it in its slot from
+  // here on.
+  void Add(CallGroups& groups, layout::CommunicatorSlot* slot, Sampler* sampler,
+           SamplingReason reason);
+  // The communicator is finalized. The last one of a copy of libnccl takes the sampler along: the
+  // copy may be unloaded.
   void Leave(CallGroups& groups);
-  // A communicator has no slot: it is not known whether its groups are open, so every mask stays as it is.
+  // A communicator has no slot: it is not known whether its groups are open, so every mask stays as
+  // it is.
   void NoteOverflow();
 
   // Any thread.
 
-  // A call is made that must not see a change of the mask. `changes_before` was noted at a moment before the call.
+  // A call is made that must not see a change of the mask. `changes_before` was noted at a moment
+  // before the call.
   [[gnu::cold]] void Freeze(Sampler& sampler, FreezingCall call, uint64_t changes_before);
-  // A group with a sampler ends: the mask may change. `handle` is the group's, as NoteGroup() had it.
+  // A group with a sampler ends: the mask may change. `handle` is the group's, as NoteGroup() had
+  // it.
   void EndGroup(CallGroups& groups, Sampler& sampler, uint64_t number, uint64_t handle);
 
  private:
-  static constexpr size_t kMostLibraries = 4;  // a framework's own copy of libnccl, and the system's, twice
+  static constexpr size_t kMostLibraries =
+      4;  // a framework's own copy of libnccl, and the system's, twice
 
   struct Library {  // a copy of libnccl
     Sampler sampler;

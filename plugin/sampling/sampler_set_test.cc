@@ -19,17 +19,25 @@ struct Member {
   SamplingReason reason = SamplingReason::kDefault;
   Sampler* sampler = nullptr;
 
-  SamplingState State() const { return static_cast<SamplingState>(LoadRelaxed(slot->sampling) & 0xff); }
-  SamplingReason Reason() const { return static_cast<SamplingReason>(LoadRelaxed(slot->sampling) >> 8 & 0xff); }
+  SamplingState State() const {
+    return static_cast<SamplingState>(LoadRelaxed(slot->sampling) & 0xff);
+  }
+  SamplingReason Reason() const {
+    return static_cast<SamplingReason>(LoadRelaxed(slot->sampling) >> 8 & 0xff);
+  }
   uint64_t DutyPpm() const { return LoadRelaxed(slot->sampling) >> 32; }
-  bool IsFrozenFor(SamplingReason why) const { return State() == SamplingState::kFrozen && Reason() == why; }
+  bool IsFrozenFor(SamplingReason why) const {
+    return State() == SamplingState::kFrozen && Reason() == why;
+  }
 };
 
 class SamplerSetTest : public testing::Test {
  protected:
   // Windows that are closed but for a nanosecond in an hour, from the first group on.
   static constexpr SamplerSet::Settings kAlmostNever{
-      .is_wanted = true, .windows = {.period_ns = 3'600'000'000'000, .window_ns = 1}, .learning_ns = 0};
+      .is_wanted = true,
+      .windows = {.period_ns = 3'600'000'000'000, .window_ns = 1},
+      .learning_ns = 0};
 
   void SetUp() override { set_->Open(kAlmostNever); }
 
@@ -43,7 +51,9 @@ class SamplerSetTest : public testing::Test {
     member.sampler->NoteGroup(handle);
     member.groups.NoteCallTime(NowNs());
   }
-  void EndGroup(Member& member, uint64_t handle) { set_->EndGroup(member.groups, *member.sampler, number_, handle); }
+  void EndGroup(Member& member, uint64_t handle) {
+    set_->EndGroup(member.groups, *member.sampler, number_, handle);
+  }
   void RunGroup(Member& member, uint64_t handle) {
     BeginGroup(member, handle);
     EndGroup(member, handle);
@@ -161,7 +171,8 @@ TEST_F(SamplerSetTest, ShowsTheFirstCallThatFreezesTheMaskToItsCopyAlone) {
 
 TEST_F(SamplerSetTest, ShowsACommunicatorAsTimedByProxiesOnceTheMaskIsFrozenWithoutKernelEvents) {
   Member member;
-  std::atomic_ref<uint64_t>(member.slot->timing_source).store(static_cast<uint64_t>(TimingSource::kKernel));
+  std::atomic_ref<uint64_t>(member.slot->timing_source)
+      .store(static_cast<uint64_t>(TimingSource::kKernel));
   Join(member, &mask_);
   RunGroup(member, 1);
   ASSERT_EQ(mask_, kUntimed);

@@ -32,22 +32,26 @@ TEST(PhaseAt, IsOpenForTheShareOfTimeThatIsAskedFor) {
     const SamplingWindows windows{.period_ns = 2 * kSecond, .window_ns = window_ms * kMs};
     uint64_t open_ns = 0;
     const uint64_t length_ns = 20'000 * kSecond;
-    WalkEdges(windows, kSomeDay, kSomeDay + length_ns, [&](uint64_t now_ns, const WindowPhase& phase) {
-      if (phase.is_open) open_ns += phase.edge_ns - now_ns;
-    });
+    WalkEdges(windows, kSomeDay, kSomeDay + length_ns,
+              [&](uint64_t now_ns, const WindowPhase& phase) {
+                if (phase.is_open) open_ns += phase.edge_ns - now_ns;
+              });
     const double duty = static_cast<double>(window_ms) / 2000;
     // Windows of neighbouring periods may overlap, so that the share is at most duty^2 / 6 less.
-    EXPECT_NEAR(static_cast<double>(open_ns) / static_cast<double>(length_ns), duty, duty * duty / 6 + 0.003);
+    EXPECT_NEAR(static_cast<double>(open_ns) / static_cast<double>(length_ns), duty,
+                duty * duty / 6 + 0.003);
   }
 }
 
 TEST(PhaseAt, TellsTheSameBetweenTwoEdges) {
   const SamplingWindows windows;
-  WalkEdges(windows, kSomeDay, kSomeDay + 200 * kSecond, [&](uint64_t now_ns, const WindowPhase& phase) {
-    for (const uint64_t at_ns : {now_ns, now_ns + (phase.edge_ns - now_ns) / 2, phase.edge_ns - 1}) {
-      EXPECT_EQ(PhaseAt(windows, at_ns).is_open, phase.is_open) << at_ns;
-    }
-  });
+  WalkEdges(windows, kSomeDay, kSomeDay + 200 * kSecond,
+            [&](uint64_t now_ns, const WindowPhase& phase) {
+              for (const uint64_t at_ns :
+                   {now_ns, now_ns + (phase.edge_ns - now_ns) / 2, phase.edge_ns - 1}) {
+                EXPECT_EQ(PhaseAt(windows, at_ns).is_open, phase.is_open) << at_ns;
+              }
+            });
 }
 
 TEST(PhaseAt, MeetsEveryMomentOfAPeriodAlike) {
@@ -55,7 +59,8 @@ TEST(PhaseAt, MeetsEveryMomentOfAPeriodAlike) {
   std::array<int, 20> met{};
   constexpr int kPeriods = 20'000;
   for (uint64_t i = 0; i < kPeriods * met.size(); ++i) {
-    met[i % met.size()] += PhaseAt(windows, kSomeDay + i * windows.period_ns / met.size()).is_open ? 1 : 0;
+    met[i % met.size()] +=
+        PhaseAt(windows, kSomeDay + i * windows.period_ns / met.size()).is_open ? 1 : 0;
   }
   for (const int count : met) EXPECT_NEAR(count, kPeriods / 10, kPeriods / 100);
 }
@@ -160,7 +165,8 @@ TEST_F(SamplerTest, TakesAChangeInProgressForOneThatLiesBetween) {
   EXPECT_TRUE(sampler_.Freeze(FreezingCall::kRecv, sampler_.changes()));
   EXPECT_EQ(mask_, kUntimed | kFrozen);
   sampler_.EndChange(false, {700 * kSecond, kSomeDay});
-  EXPECT_EQ(mask_, kUntimed | kFrozen) << "a change that was under way does not touch a frozen mask";
+  EXPECT_EQ(mask_, kUntimed | kFrozen)
+      << "a change that was under way does not touch a frozen mask";
 }
 
 TEST_F(SamplerTest, FreezesOnce) {

@@ -21,7 +21,8 @@ void Recorder::ForgetDeferred() {
 }
 
 void Recorder::DeferStart(Function function, int size_class, uint64_t bytes) {
-  DeferredStarts& deferred = deferred_starts_[static_cast<size_t>(function)][static_cast<size_t>(size_class)];
+  DeferredStarts& deferred =
+      deferred_starts_[static_cast<size_t>(function)][static_cast<size_t>(size_class)];
   AddRelaxed(deferred.bytes, bytes);
   AddRelaxed(deferred.operations, 1);
   has_deferred_starts_.store(true, std::memory_order_release);
@@ -38,8 +39,10 @@ void Recorder::ShowDeferredStarts(const TryLock& lock) {
     for (size_t size_class = 0; size_class < kSizeClassCount; ++size_class) {
       DeferredStarts& deferred = deferred_starts_[function][size_class];
       auto& started = slot_->functions[function].started;
-      ExclusiveAdd(started.operations[size_class], deferred.operations.exchange(0, std::memory_order_relaxed));
-      ExclusiveAdd(started.bytes[size_class], deferred.bytes.exchange(0, std::memory_order_relaxed));
+      ExclusiveAdd(started.operations[size_class],
+                   deferred.operations.exchange(0, std::memory_order_relaxed));
+      ExclusiveAdd(started.bytes[size_class],
+                   deferred.bytes.exchange(0, std::memory_order_relaxed));
     }
   }
 }

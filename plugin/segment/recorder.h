@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorder of one communicator: all that is written into its slot after it was claimed. Increments, operations in
-// flight, and the ring of completions. Any thread; no system call.
+// Recorder of one communicator: all that is written into its slot after it was claimed. Increments,
+// operations in flight, and the ring of completions. Any thread; no system call.
 //
-// Counters that grow with every operation are written under a lock of the communicator's starts, or of its completions,
-// without locked instructions. A thread that does not get the lock (TryLock) defers its count:
-//   1. It adds to the deferred counts (fetch_add), then sets the flag with release, then tries for the lock once more.
-//   2. A thread that releases the lock loads the flag afterwards. If it is set, the thread takes the lock, clears the
-//      flag with acquire, and moves the deferred counts into the slot. Each is taken by exchange with 0, so it is
-//      counted once. A count added after that sets the flag again.
-//   3. If the second attempt of 1 fails, another thread holds the lock. The 64 attempts take longer than a store needs
-//      to become visible, so that holder's load of 2 sees the flag.
-//   4. Were 3 wrong, the count would show with the next operation that has the lock, or at finalize: late, not lost.
-// fetch_add in place of all this costs 0.43 T more for each start, which counts twice, and 0.28 T more for each
-// completion: callback_budget with builds of each kind, run alternately twelve times, minima compared.
+// Counters that grow with every operation are written under a lock of the communicator's starts, or
+// of its completions, without locked instructions. A thread that does not get the lock (TryLock)
+// defers its count:
+//   1. It adds to the deferred counts (fetch_add), then sets the flag with release, then tries for
+//      the lock once more.
+//   2. A thread that releases the lock loads the flag afterwards. If it is set, the thread takes
+//      the lock, clears the flag with acquire, and moves the deferred counts into the slot. Each is
+//      taken by exchange with 0, so it is counted once. A count added after that sets the flag
+//      again.
+//   3. If the second attempt of 1 fails, another thread holds the lock. The 64 attempts take longer
+//      than a store needs to become visible, so that holder's load of 2 sees the flag.
+//   4. Were 3 wrong, the count would show with the next operation that has the lock, or at
+//      finalize: late, not lost.
+// fetch_add in place of all this costs 0.43 T more for each start, which counts twice, and 0.28 T
+// more for each completion: callback_budget with builds of each kind, run alternately twelve times,
+// minima compared.
 #pragma once
 
 #include <array>
@@ -62,18 +67,22 @@ class Recorder {
   layout::CommunicatorSlot* slot() const { return slot_; }
 
   void CountLoss(Loss loss) { CountLosses(loss, 1); }
-  void CountLosses(Loss loss, uint64_t count) { AddRelaxed(header_->losses[static_cast<uint8_t>(loss)], count); }
+  void CountLosses(Loss loss, uint64_t count) {
+    AddRelaxed(header_->losses[static_cast<uint8_t>(loss)], count);
+  }
   // NCCL allows one call on a communicator at a time.
   void CountCall(Function function) {
     AtomicU64& calls = block(function).calls;
-    is_shared_.load(std::memory_order_relaxed) ? static_cast<void>(AddRelaxed(calls, 1)) : ExclusiveAdd(calls, 1);
+    is_shared_.load(std::memory_order_relaxed) ? static_cast<void>(AddRelaxed(calls, 1))
+                                               : ExclusiveAdd(calls, 1);
   }
   // Under the lock of the communicator's starts; without it the count is deferred.
   void CountStart(const TryLock& lock, Function function, uint64_t bytes, uint64_t now_ns) {
     const int size_class = SizeClassOf(bytes);
     layout::FunctionBlock& counters = block(function);
     StoreRelaxed(counters.last_start_ns, now_ns);
-    if (is_shared_.load(std::memory_order_relaxed)) return CountSharedStart(function, size_class, bytes);
+    if (is_shared_.load(std::memory_order_relaxed))
+      return CountSharedStart(function, size_class, bytes);
     if (!lock) return DeferStart(function, size_class, bytes);
     ExclusiveAdd(counters.started.operations[size_class], 1);
     ExclusiveAdd(counters.started.bytes[size_class], bytes);
@@ -81,7 +90,9 @@ class Recorder {
 
   void ShowInFlight(uint64_t ticket, const OperationStart& start);
   void ShowParts(uint64_t ticket, uint64_t parts) { StoreRelaxed(entry(ticket).parts, parts); }
-  void ShowLastPart(uint64_t ticket, uint64_t now_ns) { StoreRelaxed(entry(ticket).last_part_ns, now_ns); }
+  void ShowLastPart(uint64_t ticket, uint64_t now_ns) {
+    StoreRelaxed(entry(ticket).last_part_ns, now_ns);
+  }
   void HideInFlight(uint64_t ticket) { StoreRelease(entry(ticket).ticket, 0); }
 
   // Under the lock of the communicator's completions, in the same way.
@@ -91,7 +102,8 @@ class Recorder {
     if (!lock) return DeferCompletion(function, count);
     ExclusiveAdd(counters.completed, count);
   }
-  // Whether there are deferred counts: asked by a thread that has released the lock, and by one that did not get it.
+  // Whether there are deferred counts: asked by a thread that has released the lock, and by one
+  // that did not get it.
   bool HasDeferredStarts() const { return IsSet(has_deferred_starts_); }
   bool HasDeferredCompletions() const { return IsSet(has_deferred_completions_); }
   void ShowDeferredStarts(const TryLock& lock);
@@ -103,8 +115,12 @@ class Recorder {
   void ShowProbation(uint32_t launches) { StoreRelaxed(slot_->probation_launches, launches); }
 
  private:
-  layout::FunctionBlock& block(Function function) { return slot_->functions[static_cast<uint8_t>(function)]; }
-  layout::InFlightEntry& entry(uint64_t ticket) { return slot_->in_flight[(ticket - 1) % kOperationEntries]; }
+  layout::FunctionBlock& block(Function function) {
+    return slot_->functions[static_cast<uint8_t>(function)];
+  }
+  layout::InFlightEntry& entry(uint64_t ticket) {
+    return slot_->in_flight[(ticket - 1) % kOperationEntries];
+  }
   struct DeferredStarts {
     AtomicU64 operations{0};
     AtomicU64 bytes{0};
@@ -137,7 +153,8 @@ class Recorder {
 
 inline void Recorder::ShowInFlight(uint64_t ticket, const OperationStart& start) {
   layout::InFlightEntry& shown = entry(ticket);
-  StoreRelaxed(shown.function, static_cast<uint64_t>(start.function) | (start.is_untimed ? layout::kUntimedFlag : 0));
+  StoreRelaxed(shown.function, static_cast<uint64_t>(start.function) |
+                                   (start.is_untimed ? layout::kUntimedFlag : 0));
   StoreRelaxed(shown.sequence, start.sequence);
   StoreRelaxed(shown.start_ns, start.call_ns);
   StoreRelaxed(shown.bytes, start.message_bytes);
@@ -158,12 +175,14 @@ inline void Recorder::RecordDuration(const Completion& completion) {
   ExclusiveAdd(counters.duration[DurationBuckets::IndexOf(completion.duration_ns)], 1);
 
   if (completion.phases != nullptr) {
-    for (size_t i = 0; i < kKernelPhaseCount; ++i) ExclusiveAdd(counters.phase_ns[i], (*completion.phases)[i]);
+    for (size_t i = 0; i < kKernelPhaseCount; ++i)
+      ExclusiveAdd(counters.phase_ns[i], (*completion.phases)[i]);
   }
   const bool is_collective = !TraitsOf(completion.function).is_point_to_point;
-  if (!is_collective || completion.members != 1 || completion.bytes < kBandwidthMinimumBytes) return;
-  const double bus_bytes =
-      BusBytesOfShare(completion.function, completion.bytes, bus_share_.load(std::memory_order_relaxed));
+  if (!is_collective || completion.members != 1 || completion.bytes < kBandwidthMinimumBytes)
+    return;
+  const double bus_bytes = BusBytesOfShare(completion.function, completion.bytes,
+                                           bus_share_.load(std::memory_order_relaxed));
   const uint64_t bandwidth = BusBandwidth(bus_bytes, completion.duration_ns);
   if (bandwidth == 0) return;
   ExclusiveAdd(counters.bandwidth[BandwidthBuckets::IndexOf(bandwidth)], 1);
@@ -177,8 +196,8 @@ inline void Recorder::AppendCompletion(const Completion& completion) {
   layout::CompletionEntry& recent = slot_->completions[(ticket - 1) % layout::kCompletionEntries];
   StoreRelaxed(recent.ticket, 0);
   // Released one by one, each after the 0: no reader takes the old ticket for the new entry.
-  StoreRelease(recent.function_and_sequence,
-               static_cast<uint64_t>(completion.function) << 56 | (completion.sequence & kSequenceMask));
+  StoreRelease(recent.function_and_sequence, static_cast<uint64_t>(completion.function) << 56 |
+                                                 (completion.sequence & kSequenceMask));
   StoreRelease(recent.call_ns, completion.call_ns);
   StoreRelease(recent.start_ns, completion.start_ns);
   StoreRelease(recent.stop_ns, completion.stop_ns);

@@ -20,13 +20,15 @@ namespace {
 
 constexpr char kRunDirectory[] = "/run/nccl-exporter";
 constexpr char kSharedMemoryDirectory[] = "/dev/shm/nccl-exporter";
-// Accounts below are the system's (UID_MIN of login.defs on every distribution): root made them, as the daemon's is
-// made.
+// Accounts below are the system's (UID_MIN of login.defs on every distribution): root made them, as
+// the daemon's is made.
 constexpr uid_t kFirstUser = 1000;
 
-constexpr mode_t kPrivateMode = 0755;  // of a directory of our own; the daemon, another user, lists it
-constexpr mode_t kFileMode = 0644;     // the daemon reads as another user
-constexpr mode_t kNewFileMode = 0600;  // until it is locked: who may read it could be the first to lock it
+constexpr mode_t kPrivateMode =
+    0755;                           // of a directory of our own; the daemon, another user, lists it
+constexpr mode_t kFileMode = 0644;  // the daemon reads as another user
+constexpr mode_t kNewFileMode =
+    0600;  // until it is locked: who may read it could be the first to lock it
 
 constexpr size_t kHeaderBytes = sizeof(layout::SegmentHeader);
 constexpr size_t kSlotBytes = sizeof(layout::CommunicatorSlot);
@@ -57,8 +59,8 @@ uint32_t SlotsWithinFileLimit(uint32_t wanted) {
 
 }  // namespace
 
-bool Segment::Create(const Options& options, const char* (*get)(const char* name), char* error, size_t error_size,
-                     bool rank_numbers_process) {
+bool Segment::Create(const Options& options, const char* (*get)(const char* name), char* error,
+                     size_t error_size, bool rank_numbers_process) {
   if (OpenDirectory(options, error, error_size) && CreateFile(error, error_size) &&
       SizeAndMap(options.communicators + 1, error, error_size)) {
     Publish(options, get, rank_numbers_process);
@@ -70,10 +72,11 @@ bool Segment::Create(const Options& options, const char* (*get)(const char* name
   return false;
 }
 
-// The owner of a directory may remove and replace everybody's files in it, and so may whoever writes to it where the
-// sticky bit is missing. So it must belong to root, an account of the system or us, or have been put where it is by
-// root or by us: then its owner is the daemon's user. Only root, or whoever set up our mount namespace, makes a mount
-// point, or a directory whose parent nobody else may write to. In /tmp and /dev/shm anybody may have been first.
+// The owner of a directory may remove and replace everybody's files in it, and so may whoever
+// writes to it where the sticky bit is missing. So it must belong to root, an account of the system
+// or us, or have been put where it is by root or by us: then its owner is the daemon's user. Only
+// root, or whoever set up our mount namespace, makes a mount point, or a directory whose parent
+// nobody else may write to. In /tmp and /dev/shm anybody may have been first.
 bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   struct stat directory {
   }, parent{};
@@ -85,7 +88,9 @@ bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   // Whom we share a directory of our own with is our choice.
   const mode_t others = directory.st_uid == geteuid() ? S_IWOTH : S_IWGRP | S_IWOTH;
   if ((directory.st_mode & others) != 0 && (directory.st_mode & S_ISVTX) == 0) {
-    std::snprintf(error, error_size, "others may remove files in segment directory %s: it needs the sticky bit", path_);
+    std::snprintf(error, error_size,
+                  "others may remove files in segment directory %s: it needs the sticky bit",
+                  path_);
     return false;
   }
   const auto is_ours = [](const struct stat& status) {
@@ -93,7 +98,8 @@ bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   };
   const bool is_parent_closed = is_ours(parent) && (parent.st_mode & (S_IWGRP | S_IWOTH)) == 0;
   if (is_ours(directory) || is_parent_closed || directory.st_dev != parent.st_dev) return true;
-  std::snprintf(error, error_size, "segment directory %s belongs to user %u, who could remove what is in it", path_,
+  std::snprintf(error, error_size,
+                "segment directory %s belongs to user %u, who could remove what is in it", path_,
                 static_cast<unsigned>(directory.st_uid));
   return false;
 }
@@ -108,27 +114,32 @@ bool Segment::OpenShared(const char* path, int flags, char* error, size_t error_
   return false;
 }
 
-// Where no directory is shared, each user has one of his own, which the daemon knows by its name and owner.
+// Where no directory is shared, each user has one of his own, which the daemon knows by its name
+// and owner.
 bool Segment::OpenPrivate(char* error, size_t error_size) {
-  std::snprintf(path_, sizeof(path_), "%s-%u", kSharedMemoryDirectory, static_cast<unsigned>(geteuid()));
+  std::snprintf(path_, sizeof(path_), "%s-%u", kSharedMemoryDirectory,
+                static_cast<unsigned>(geteuid()));
   mkdir(path_, kPrivateMode);
   directory_ = open(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (directory_ < 0) return Fail(error, error_size, "cannot open segment directory", path_);
   struct stat status {};
-  if (fstat(directory_, &status) != 0) return Fail(error, error_size, "cannot see segment directory", path_);
+  if (fstat(directory_, &status) != 0)
+    return Fail(error, error_size, "cannot see segment directory", path_);
   if (status.st_uid != geteuid()) {
     std::snprintf(error, error_size, "segment directory %s belongs to user %u", path_,
                   static_cast<unsigned>(status.st_uid));
     return false;
   }
-  if ((status.st_mode & 07777) != kPrivateMode) fchmod(directory_, kPrivateMode);  // whatever the umask
+  if ((status.st_mode & 07777) != kPrivateMode)
+    fchmod(directory_, kPrivateMode);  // whatever the umask
   return true;
 }
 
 bool Segment::OpenDirectory(const Options& options, char* error, size_t error_size) {
   if (options.directory != nullptr) return OpenShared(options.directory, 0, error, error_size);
   for (const char* shared : {kRunDirectory, kSharedMemoryDirectory}) {
-    if (access(shared, W_OK | X_OK) == 0 && OpenShared(shared, O_NOFOLLOW, error, error_size)) return true;
+    if (access(shared, W_OK | X_OK) == 0 && OpenShared(shared, O_NOFOLLOW, error, error_size))
+      return true;
   }
   return OpenPrivate(error, error_size);
 }
@@ -139,13 +150,17 @@ bool Segment::CreateFile(char* error, size_t error_size) {
     uint64_t random = 0;
     if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
       random = NowNs() ^ reinterpret_cast<uintptr_t>(this);
-    std::snprintf(name_, sizeof(name_), "%016llx-%016llx%s", static_cast<unsigned long long>(ReadClock(CLOCK_BOOTTIME)),
+    std::snprintf(name_, sizeof(name_), "%016llx-%016llx%s",
+                  static_cast<unsigned long long>(ReadClock(CLOCK_BOOTTIME)),
                   static_cast<unsigned long long>(random), layout::kFileSuffix);
-    file_ = openat(directory_, name_, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, kNewFileMode);
+    file_ =
+        openat(directory_, name_, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, kNewFileMode);
     if (file_ < 0 && errno != EEXIST) break;
   }
-  if (file_ < 0) return name_[0] = '\0', Fail(error, error_size, "cannot create a segment in", path_);
-  if (!LeaveStandardStreams()) return Fail(error, error_size, "no descriptor for a segment in", path_);
+  if (file_ < 0)
+    return name_[0] = '\0', Fail(error, error_size, "cannot create a segment in", path_);
+  if (!LeaveStandardStreams())
+    return Fail(error, error_size, "no descriptor for a segment in", path_);
   struct stat status {};
   if (fstat(file_, &status) != 0) return Fail(error, error_size, "cannot see a segment in", path_);
   device_ = status.st_dev;
@@ -154,7 +169,8 @@ bool Segment::CreateFile(char* error, size_t error_size) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
-  if (fcntl(file_, F_SETLK, &lock) != 0) return Fail(error, error_size, "cannot lock a segment in", path_);
+  if (fcntl(file_, F_SETLK, &lock) != 0)
+    return Fail(error, error_size, "cannot lock a segment in", path_);
   fchmod(file_, kFileMode);  // whatever the umask
   const size_t length = std::strlen(path_);
   std::snprintf(path_ + length, sizeof(path_) - length, "/%s", name_);
@@ -166,15 +182,18 @@ bool Segment::SizeAndMap(uint32_t slots, char* error, size_t error_size) {
   errno = EFBIG;
   if (slot_count_ < 2) return Fail(error, error_size, "cannot size segment", path_);
   const size_t bytes = kHeaderBytes + slot_count_ * kSlotBytes;
-  if (ftruncate(file_, static_cast<off_t>(bytes)) != 0) return Fail(error, error_size, "cannot size segment", path_);
-  if (!ReserveBytes(file_, 0, kHeaderBytes)) return Fail(error, error_size, "no room for segment", path_);
+  if (ftruncate(file_, static_cast<off_t>(bytes)) != 0)
+    return Fail(error, error_size, "cannot size segment", path_);
+  if (!ReserveBytes(file_, 0, kHeaderBytes))
+    return Fail(error, error_size, "no room for segment", path_);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (memory == MAP_FAILED) return Fail(error, error_size, "cannot map segment", path_);
   header_ = static_cast<layout::SegmentHeader*>(memory);
   return Reserve(overflow_slot(), 1) || Fail(error, error_size, "no room for segment", path_);
 }
 
-void Segment::Publish(const Options& options, const char* (*get)(const char* name), bool rank_numbers_process) {
+void Segment::Publish(const Options& options, const char* (*get)(const char* name),
+                      bool rank_numbers_process) {
   header_->magic = layout::kMagic;
   header_->header_bytes = kHeaderBytes;
   header_->slot_bytes = kSlotBytes;
@@ -198,16 +217,18 @@ bool Segment::LeaveStandardStreams() {
   return true;
 }
 
-// A job may have closed every descriptor that it does not know, and ours may be the number of a file of its own.
+// A job may have closed every descriptor that it does not know, and ours may be the number of a
+// file of its own.
 bool Segment::HoldsFile() const {
   struct stat status {};
   return fstat(file_, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
 }
 
-// The state comes first: a reader that found the slot free would look at none behind it, and one that found it closed
-// would take zeros for its counts.
+// The state comes first: a reader that found the slot free would look at none behind it, and one
+// that found it closed would take zeros for its counts.
 bool Segment::Reserve(uint32_t index, uint64_t generation) {
-  if (!HoldsFile() || !ReserveBytes(file_, kHeaderBytes + index * kSlotBytes, kSlotBytes)) return false;
+  if (!HoldsFile() || !ReserveBytes(file_, kHeaderBytes + index * kSlotBytes, kSlotBytes))
+    return false;
   static_assert(offsetof(layout::CommunicatorSlot, state) == 0);
   StoreRelaxed(slot(index)->state, layout::StateWord(generation, layout::SlotState::kClaimed));
   // Atomic, for a late event of the slot's former communicator may still come.

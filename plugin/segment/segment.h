@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The writer's side of the segment file: created, locked and mapped once; slots reserved one by one before they are
-// touched, because a write to a page that a full tmpfs cannot give is a SIGBUS in the training process.
+// The writer's side of the segment file: created, locked and mapped once; slots reserved one by one
+// before they are touched, because a write to a page that a full tmpfs cannot give is a SIGBUS in
+// the training process.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +15,11 @@ namespace nccl_exporter::plugin {
 class Segment {
  public:
   // Creates the file. On failure nothing is left behind, and `error` says why in one line.
-  bool Create(const Options& options, const char* (*get)(const char* name), char* error, size_t error_size,
-              bool rank_numbers_process = false);
+  bool Create(const Options& options, const char* (*get)(const char* name), char* error,
+              size_t error_size, bool rank_numbers_process = false);
 
-  // Makes every write to the slot safe, marks it as claimed, with this generation, and fills the rest of it with zeros.
-  // False, and the slot is as it was, if the file system has no room.
+  // Makes every write to the slot safe, marks it as claimed, with this generation, and fills the
+  // rest of it with zeros. False, and the slot is as it was, if the file system has no room.
   bool Reserve(uint32_t slot, uint64_t generation);
 
   layout::SegmentHeader* header() const { return header_; }
@@ -40,13 +41,15 @@ class Segment {
   bool LeaveStandardStreams();
   bool HoldsFile() const;  // whether file_ is still ours
   bool SizeAndMap(uint32_t slots, char* error, size_t error_size);
-  void Publish(const Options& options, const char* (*get)(const char* name), bool rank_numbers_process);
+  void Publish(const Options& options, const char* (*get)(const char* name),
+               bool rank_numbers_process);
   void Abandon();
 
   layout::SegmentHeader* header_ = nullptr;
   uint32_t slot_count_ = 0;
   int directory_ = -1;
-  int file_ = -1;        // open for the life of the process: closing any descriptor of the file would drop the lock
+  int file_ = -1;  // open for the life of the process: closing any descriptor of the file would
+                   // drop the lock
   uint64_t device_ = 0;  // where the file lies, and its number there
   uint64_t inode_ = 0;
   char name_[64] = "";

@@ -28,7 +28,8 @@ class SegmentDirectoryTrust : public testing::Test {
   void SetUp() override {
     std::string pattern = "/dev/shm/trustXXXXXX";  // on the way to it, every user may pass
     parent_ = mkdtemp(pattern.data());
-    if (chown(parent_.c_str(), kStranger, kStranger) != 0) GTEST_SKIP() << "needs root, to become other users";
+    if (chown(parent_.c_str(), kStranger, kStranger) != 0)
+      GTEST_SKIP() << "needs root, to become other users";
     shared_ = parent_ + "/segments";
     std::filesystem::create_directory(shared_);
     options_.directory = shared_.c_str();
@@ -105,8 +106,11 @@ TEST_F(SegmentDirectoryTrust, RefusesADirectoryWhereOthersMayRemoveFiles) {
 
 TEST_F(SegmentDirectoryTrust, MakesADirectoryOfItsUserWhereNoneIsShared) {
   // Over those of this machine, for this process alone.
-  const auto cover = [](const char* path, const char* mode) { return mount("tmpfs", path, "tmpfs", 0, mode) == 0; };
-  const bool is_alone = unshare(CLONE_NEWNS) == 0 && mount("", "/", "", MS_REC | MS_PRIVATE, nullptr) == 0;
+  const auto cover = [](const char* path, const char* mode) {
+    return mount("tmpfs", path, "tmpfs", 0, mode) == 0;
+  };
+  const bool is_alone =
+      unshare(CLONE_NEWNS) == 0 && mount("", "/", "", MS_REC | MS_PRIVATE, nullptr) == 0;
   if (!is_alone || !cover("/run", "mode=755") || !cover("/dev/shm", "mode=1777")) {
     GTEST_SKIP() << "no mount namespaces here";
   }

@@ -50,7 +50,8 @@ TEST_F(SegmentTest, IsSparseReadableByOthersAndPublished) {
   struct stat status {};
   ASSERT_EQ(stat(segment_.path(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0644u);
-  EXPECT_EQ(static_cast<size_t>(status.st_size), sizeof(layout::SegmentHeader) + 4 * sizeof(layout::CommunicatorSlot));
+  EXPECT_EQ(static_cast<size_t>(status.st_size),
+            sizeof(layout::SegmentHeader) + 4 * sizeof(layout::CommunicatorSlot));
   // Reserved: the header and the overflow slot, with a page to spare.
   EXPECT_LE(static_cast<size_t>(status.st_blocks) * 512, 128u * 1024);
   EXPECT_EQ(LoadAcquire(segment_.header()->version), layout::kVersion);
@@ -79,10 +80,12 @@ TEST_F(SegmentTest, ReservesASlotBeforeItIsTouched) {
   stat(segment_.path(), &before);
   ASSERT_TRUE(segment_.Reserve(1, 1));
   stat(segment_.path(), &after);
-  EXPECT_GE(static_cast<size_t>(after.st_blocks - before.st_blocks) * 512, sizeof(layout::CommunicatorSlot));
+  EXPECT_GE(static_cast<size_t>(after.st_blocks - before.st_blocks) * 512,
+            sizeof(layout::CommunicatorSlot));
   StoreRelaxed(segment_.slot(1)->functions[3].calls, 7);
   ASSERT_TRUE(segment_.Reserve(1, 1));
-  EXPECT_EQ(LoadRelaxed(segment_.slot(1)->functions[3].calls), 0u) << "a slot that is reserved again is not cleared";
+  EXPECT_EQ(LoadRelaxed(segment_.slot(1)->functions[3].calls), 0u)
+      << "a slot that is reserved again is not cleared";
 }
 
 TEST_F(SegmentTest, NoReaderFindsASlotFreeOrEmptiedWhileItIsReservedAgain) {
@@ -124,7 +127,8 @@ TEST_F(SegmentTest, NoReaderFindsASlotFreeOrEmptiedWhileItIsReservedAgain) {
 TEST_F(SegmentTest, SaysWhyItCannotBeCreatedAndLeavesNothingBehind) {
   options_.directory = "/nonexistent/directory";
   EXPECT_FALSE(Create());
-  EXPECT_STREQ(error_, "cannot open segment directory /nonexistent/directory: No such file or directory");
+  EXPECT_STREQ(error_,
+               "cannot open segment directory /nonexistent/directory: No such file or directory");
 
   const std::string file = directory_ + "/file";
   close(open(file.c_str(), O_CREAT | O_WRONLY, 0600));
@@ -148,9 +152,14 @@ TEST_F(SegmentTest, StaysWithinTheFileSizeLimit) {
     return status;
   };
   const rlim_t two_slots = sizeof(layout::SegmentHeader) + 2 * sizeof(layout::CommunicatorSlot);
-  EXPECT_EQ(with_limit(two_slots, [&] { return Create() && segment_.slot_count() == 2 && segment_.Reserve(0, 1); }), 0);
-  EXPECT_EQ(with_limit(two_slots - 1, [&] { return !Create() && std::strstr(error_, "File too large") != nullptr; }),
-            0);
+  EXPECT_EQ(
+      with_limit(two_slots,
+                 [&] { return Create() && segment_.slot_count() == 2 && segment_.Reserve(0, 1); }),
+      0);
+  EXPECT_EQ(
+      with_limit(two_slots - 1,
+                 [&] { return !Create() && std::strstr(error_, "File too large") != nullptr; }),
+      0);
   EXPECT_EQ(Files(), 1u);  // of the first child
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the real library asks NCCL for and says about it, by NCCL's release and the job's environment; and what it does
-// when somebody else changes the event mask.
+// What the real library asks NCCL for and says about it, by NCCL's release and the job's
+// environment; and what it does when somebody else changes the event mask.
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -22,7 +22,8 @@ std::atomic<int64_t> clock_ahead_s{0};
 }  // namespace
 
 // The plugin's clock: the kernel's, and what the test adds.
-extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, timespec* time) noexcept {
+extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t clock,
+                                                                    timespec* time) noexcept {
   const long result = syscall(SYS_clock_gettime, clock, time);
   time->tv_sec += clock_ahead_s;
   return static_cast<int>(result);
@@ -52,14 +53,16 @@ class Communicator {
   }
   void Finalize() { table_->finalize(context_); }
 
-  void* Start(uint64_t type, void* parent = nullptr, bool is_captured = false, const char* function = "AllReduce") {
+  void* Start(uint64_t type, void* parent = nullptr, bool is_captured = false,
+              const char* function = "AllReduce") {
     Descriptor event;
     std::memset(static_cast<void*>(&event), 0, sizeof(event));
     event.type = static_cast<decltype(event.type)>(type);
     event.parentObj = parent;
     if constexpr (kVersion >= 5) {
       if (type == abi::kGroupApi) event.groupApi = {is_captured, 1};
-      if (type == abi::kCollApi) event.collApi = {function, 64, "ncclFloat32", 0, nullptr, is_captured};
+      if (type == abi::kCollApi)
+        event.collApi = {function, 64, "ncclFloat32", 0, nullptr, is_captured};
       if (type == abi::kP2pApi) event.p2pApi = {function, 64, "ncclFloat32", nullptr, is_captured};
     }
     void* handle = nullptr;
@@ -85,7 +88,8 @@ class Communicator {
     return handle;
   }
   // A group with one call.
-  void Call(uint64_t type = abi::kCollApi, const char* function = "AllReduce", bool is_captured = false) {
+  void Call(uint64_t type = abi::kCollApi, const char* function = "AllReduce",
+            bool is_captured = false) {
     void* group = Start(abi::kGroupApi, nullptr, is_captured);
     Stop(Start(type, group, is_captured, function));
     Stop(group);
@@ -115,15 +119,20 @@ class EventMask : public SurvivalTest {
     });
   }
   template <int kVersion>
-  void ExpectAsked(int version, const Environment& environment, bool is_kernel_timed, TimingReason reason) const {
+  void ExpectAsked(int version, const Environment& environment, bool is_kernel_timed,
+                   TimingReason reason) const {
     InJob<kVersion>(version, environment, [&](auto&) {
       EXPECT_EQ((event_mask & abi::kKernelCh) != 0, is_kernel_timed);
       EXPECT_EQ(Reason(), reason);
       EXPECT_EQ(Source(), is_kernel_timed ? TimingSource::kKernel : TimingSource::kProxy);
     });
   }
-  TimingReason Reason(size_t slot = 0) const { return static_cast<TimingReason>(Segment().Slot(slot)->timing_reason); }
-  TimingSource Source(size_t slot = 0) const { return static_cast<TimingSource>(Segment().Slot(slot)->timing_source); }
+  TimingReason Reason(size_t slot = 0) const {
+    return static_cast<TimingReason>(Segment().Slot(slot)->timing_reason);
+  }
+  TimingSource Source(size_t slot = 0) const {
+    return static_cast<TimingSource>(Segment().Slot(slot)->timing_source);
+  }
 };
 
 TEST_F(EventMask, LeavesKernelEventsOutWhereBroadcastsLackThem) {
@@ -141,19 +150,22 @@ TEST_F(EventMask, AsksForKernelEventsWhereAllWorkCarriesThem) {
   ExpectAsked<4>(22707, {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}}, true, on);
   ExpectAsked<5>(22809, {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}}, true, on);
   for (const char* off : {"0", "00", "0x0", "no"}) {  // as strtoll reads them, and so NCCL
-    const Environment environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", off}};
+    const Environment environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"},
+                                  {"NCCL_ALLGATHERV_ENABLE", off}};
     ExpectAsked<6>(23007, environment, true, on);
     ExpectAsked<7>(23206, environment, true, on);
   }
   for (const char* enabled : {"1", "-1", "", "99999999999999999999"}) {
-    const Environment environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", enabled}};
+    const Environment environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"},
+                                  {"NCCL_ALLGATHERV_ENABLE", enabled}};
     ExpectAsked<6>(23007, environment, false, TimingReason::kAllgathervEnabled);
   }
 }
 
 TEST_F(EventMask, DoesNotTrustAVariableThatNcclMayReadElsewhere) {
   const Environment trusted{{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}};
-  for (const auto& [name, value] : Environment{{"NCCL_ENV_PLUGIN", "libsite.so"}, {"NCCL_NO_CACHE", "ALL"}}) {
+  for (const auto& [name, value] :
+       Environment{{"NCCL_ENV_PLUGIN", "libsite.so"}, {"NCCL_NO_CACHE", "ALL"}}) {
     Environment environment = trusted;
     environment[name] = value;
     ExpectAsked<6>(23007, environment, false, TimingReason::kAllgathervEnabled);
@@ -164,7 +176,8 @@ TEST_F(EventMask, DoesNotTrustAVariableThatNcclMayReadElsewhere) {
 }
 
 TEST_F(EventMask, TimesNothingWithoutSampling) {
-  const Environment environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_EXPORTER_SAMPLING", "off"}};
+  const Environment environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"},
+                                {"NCCL_EXPORTER_SAMPLING", "off"}};
   ExpectAsked<5>(22809, environment, false, TimingReason::kConfigured);
 }
 
@@ -226,8 +239,8 @@ TEST_F(EventMask, SeesThatEventsWereOffForAWhile) {
   });
 }
 
-// The mask's word lies on a page that cannot be read at first, so that one thread is held up where it reads the word
-// while another one comes to see the change.
+// The mask's word lies on a page that cannot be read at first, so that one thread is held up where
+// it reads the word while another one comes to see the change.
 int* unreadable_mask = nullptr;
 std::atomic<int> readers_held_up{0};
 std::atomic<bool> other_has_seen_it{false};
@@ -244,8 +257,8 @@ void HoldUp(int, siginfo_t* fault, void*) {
 
 TEST_F(EventMask, SurvivesThatTwoThreadsSeeTheChangeAtOnce) {
   InJob<7>(23206, kTimedV7, [&](Communicator<7>&) {
-    unreadable_mask =
-        static_cast<int*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    unreadable_mask = static_cast<int*>(
+        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     Communicator<7> one(21, unreadable_mask), other(22, unreadable_mask);
     *unreadable_mask = abi::kColl;
     struct sigaction action {};
@@ -288,7 +301,7 @@ TEST_F(EventMask, ForgetsTheMaskOfACopyOfNcclWithItsLastCommunicator) {
       of_other_copy.Call();
       of_other_copy.Finalize();
       ASSERT_EQ(munmap(data, 4096), 0);  // as if unloaded
-      Communicator<5> beyond(3);         // has no slot of its own, and freezes all masks that change
+      Communicator<5> beyond(3);  // has no slot of its own, and freezes all masks that change
       beyond.Call();
     });
   }
@@ -333,7 +346,8 @@ TEST_F(EventMask, DatesCallsRightAfterHundredsOfDays) {
       }
       EXPECT_GE(youngest_ns, before_ns) << day;
       EXPECT_LE(youngest_ns, NowNs()) << day;
-      EXPECT_LT(youngest_ns, NowNs() - 9 * kDay * 1'000'000'000) << day << ": the call's time, not the announcement's";
+      EXPECT_LT(youngest_ns, NowNs() - 9 * kDay * 1'000'000'000)
+          << day << ": the call's time, not the announcement's";
     }
   });
 }

@@ -61,7 +61,8 @@ TEST_F(MemorySurvival, TakesNoMorePrivateMemoryAfterInit) {
     constexpr int kRuns = 10'000'000 / kCallbacksOfARun;
     for (int i = 0; i < kRuns; ++i) caller.Run();
     EXPECT_EQ(Segment().Timed(), 2000u + kRuns);
-    EXPECT_LE(PrivateDirtyKib(), before_kib + 16) << "the reader's own mapping of the segment, at most";
+    EXPECT_LE(PrivateDirtyKib(), before_kib + 16)
+        << "the reader's own mapping of the segment, at most";
   });
 }
 

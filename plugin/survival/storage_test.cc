@@ -55,7 +55,8 @@ class StorageSurvival : public SurvivalTest {
   // The path of one of this process's own descriptors.
   static std::string PathOf(int file) {
     char path[512];
-    const ssize_t length = readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), path, sizeof(path));
+    const ssize_t length =
+        readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), path, sizeof(path));
     return std::string(path, length > 0 ? static_cast<size_t>(length) : 0);
   }
   // The plugin's own descriptor of the segment.
@@ -182,7 +183,8 @@ TEST_F(StorageSurvival, SurvivesHundredsOfCommunicators) {
     }
     EXPECT_EQ(view.Started("AllReduce", kLastOfDefault), kCommunicators - kLastOfDefault);
     EXPECT_EQ(view.State(kLastOfDefault), layout::SlotState::kLive);
-    EXPECT_EQ(view.Lost(), Only({{Loss::kNoFreeCommunicatorSlot, kCommunicators - kLastOfDefault}}));
+    EXPECT_EQ(view.Lost(),
+              Only({{Loss::kNoFreeCommunicatorSlot, kCommunicators - kLastOfDefault}}));
   });
 }
 
@@ -192,7 +194,8 @@ TEST_F(StorageSurvival, SurvivesAWriterThatScribblesAllOverTheSegment) {
     const View view = Segment();
     const int file = open(Segments()[0].c_str(), O_RDWR);
     const size_t bytes = sizeof(layout::SegmentHeader) + 4 * sizeof(layout::CommunicatorSlot);
-    auto* words = static_cast<layout::AtomicU64*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+    auto* words = static_cast<layout::AtomicU64*>(
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
     std::atomic<bool> is_over{false};
     std::atomic<uint64_t> scribbled{0};
     std::thread scribbler([&] {
@@ -234,7 +237,8 @@ TEST_F(StorageSurvival, SurvivesAnyUmask) {
     Caller<6> caller;
     struct stat status {};
     EXPECT_EQ(stat(Segments()[0].c_str(), &status), 0);
-    EXPECT_EQ(status.st_mode & 07777, 0644u) << "the daemon reads as another user, and writes as nobody";
+    EXPECT_EQ(status.st_mode & 07777, 0644u)
+        << "the daemon reads as another user, and writes as nobody";
     EXPECT_EQ(umask(0), 0777u) << "left as it was";
   });
 }
@@ -269,7 +273,8 @@ TEST_F(StorageSurvival, SurvivesHavingNoDescriptorsLeft) {
 
 TEST_F(StorageSurvival, SurvivesALimitOnAddressSpace) {
   if (kHasThreadSanitizer) GTEST_SKIP() << "it takes address space itself";
-  for (const uint64_t spare : {0u, 64u << 10, 256u << 10, 1u << 20, 16u << 20, 29u << 20, 30u << 20}) {
+  for (const uint64_t spare :
+       {0u, 64u << 10, 256u << 10, 1u << 20, 16u << 20, 29u << 20, 30u << 20}) {
     SCOPED_TRACE(spare);
     InEach<6, 7>([&]<int kVersion>() {
       setenv("NCCL_EXPORTER_KERNEL_PHASES", "1", 1);  // room of its own, on API v7
@@ -279,7 +284,8 @@ TEST_F(StorageSurvival, SurvivesALimitOnAddressSpace) {
       std::vector<Caller<kVersion>> callers;
       callers.reserve(16);
       Limit(RLIMIT_AS, pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + spare);
-      for (uint64_t id = 0; id < 16; ++id) callers.push_back(Caller<kVersion>({.id = id, .logger = KeepWarning}));
+      for (uint64_t id = 0; id < 16; ++id)
+        callers.push_back(Caller<kVersion>({.id = id, .logger = KeepWarning}));
       for (Caller<kVersion>& caller : callers) caller.Run();
       for (Caller<kVersion>& caller : callers) caller.Finalize();
       Limit(RLIMIT_AS, RLIM_INFINITY);
@@ -292,7 +298,8 @@ TEST_F(StorageSurvival, SurvivesALimitOnAddressSpace) {
       const uint64_t shared = Segment().Started("AllReduce", kLastOfDefault);
       const uint64_t refused = Segment().Lost(Loss::kReservationFailed);
       EXPECT_EQ(own, 16 - refused);
-      EXPECT_TRUE(shared == refused || shared == 0) << "counted together, if there was memory for that";
+      EXPECT_TRUE(shared == refused || shared == 0)
+          << "counted together, if there was memory for that";
     });
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives in the arguments of callbacks: items 15 to 25 of what NCCL releases are known to do.
+// What the plugin survives in the arguments of callbacks: items 15 to 25 of what NCCL releases are
+// known to do.
 #include <sys/mman.h>
 
 #include "plugin/survival/survival_fixture.h"
@@ -79,7 +80,8 @@ TEST_F(ArgumentSurvival, Survives17_RankOfZeroInEventsThatDoNotTellIt) {
 template <int kVersion>
 uint64_t PlayChannels(Caller<kVersion>& caller, uint8_t announced, int given, int peer = -1) {
   const char* function = peer < 0 ? "AllReduce" : "Send";
-  return caller.Complete(caller.Announce({.function = function, .channels = announced, .peer = peer}), given);
+  return caller.Complete(
+      caller.Announce({.function = function, .channels = announced, .peer = peer}), given);
 }
 
 TEST_F(ArgumentSurvival, Survives18_NoChannelsAnnouncedAsForCollNet) {
@@ -176,7 +178,8 @@ TEST_F(ArgumentSurvival, Survives20_UnknownDatatypeWhichIsOneByte) {
       caller.Announce({.count = 1000, .datatype = datatype});
     }
     EXPECT_EQ(Segment().Bytes(), 3000u);
-    for (const char* function : {"", "Invalid", "AllReduceOfALaterRelease", static_cast<const char*>(nullptr)}) {
+    for (const char* function :
+         {"", "Invalid", "AllReduceOfALaterRelease", static_cast<const char*>(nullptr)}) {
       caller.Announce({.function = function, .count = 10, .datatype = "ncclInt8"});
     }
     EXPECT_EQ(Segment().Started("Other"), 4u);
@@ -241,8 +244,8 @@ TEST_F(ArgumentSurvival, Survives22_NameOfNullAndHashOfZero) {
 TEST_F(ArgumentSurvival, Survives23_NameThatIsGoneAfterInitAndNameWithoutAnEndInSight) {
   InEach<4, 5, 6, 7>([&]<int kVersion>() {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    char* memory =
-        static_cast<char*>(mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    char* memory = static_cast<char*>(
+        mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     mprotect(memory + page, page, PROT_NONE);
     char* name = memory + page - 5;
     std::strcpy(name, "pipe");  // ends with the last byte that may be read
@@ -286,12 +289,15 @@ TEST_F(ArgumentSurvival, Survives24_AllToAllThatComesAsSendsAndReceives) {
     for (const char* function : {"Send", "Recv"}) {
       EXPECT_EQ(view.Calls(function), kVersion >= 5 ? kRanks : 0u);
       EXPECT_EQ(view.Started(function), 4u);
-      EXPECT_EQ(view.Completed(function), kVersion == 7 ? 4u : 1u) << "from the message to self on it is not followed";
+      EXPECT_EQ(view.Completed(function), kVersion == 7 ? 4u : 1u)
+          << "from the message to self on it is not followed";
       EXPECT_EQ(view.Timed(function), kVersion == 7 ? 4u : 0u);
     }
     EXPECT_EQ(view.Started("AlltoAll"), 0u);
     EXPECT_EQ(view.InFlight(), 0u);
-    EXPECT_EQ(view.Lost(), kVersion == 7 ? Losses() : Only({{Loss::kDrift, 2}, {Loss::kCommunicatorDrifting, 6}}));
+    EXPECT_EQ(view.Lost(), kVersion == 7
+                               ? Losses()
+                               : Only({{Loss::kDrift, 2}, {Loss::kCommunicatorDrifting, 6}}));
   });
 }
 

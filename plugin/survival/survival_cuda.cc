@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for the CUDA driver that tells a test when it is called, and can be held: what a callback must not do.
+// A stand-in for the CUDA driver that tells a test when it is called, and can be held: what a
+// callback must not do.
 #include <semaphore.h>
 
 #include <atomic>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's side of one communicator, for any profiler API version, through the exported tables of the real library: each
-// method is one callback. Nothing in here allocates once a Caller is made, so that hot paths can be played under watch.
+// NCCL's side of one communicator, for any profiler API version, through the exported tables of the
+// real library: each method is one callback. Nothing in here allocates once a Caller is made, so
+// that hot paths can be played under watch.
 #pragma once
 
 #include <dlfcn.h>
@@ -16,7 +17,8 @@
 namespace nccl_exporter::plugin::survival {
 
 inline constexpr char kLibrary[] = "plugin/libnccl-profiler-exporter.so";
-inline void* const kOldContent = reinterpret_cast<void*>(0x1234);  // what a handle slot holds before a start
+inline void* const kOldContent =
+    reinterpret_cast<void*>(0x1234);  // what a handle slot holds before a start
 
 template <int kVersion>
 struct Api;
@@ -64,7 +66,8 @@ void OnHostThread(Function function) {
 
 namespace nccl {
 
-// The plugin finds NCCL's version by the address of its mask: both lie in the test program (survival_nccl.cc).
+// The plugin finds NCCL's version by the address of its mask: both lie in the test program
+// (survival_nccl.cc).
 int& NewMask(int api_version);
 void Report(int nccl_version);  // from the next init on
 
@@ -74,8 +77,11 @@ void Report(int nccl_version);  // from the next init on
 template <int kVersion>
 const typename Api<kVersion>::Table* LoadTable() {
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  const char symbol[] = {'n', 'c', 'c', 'l', 'P', 'r', 'o', 'f', 'i', 'l', 'e', 'r', '_', 'v', '0' + kVersion, '\0'};
-  return library == nullptr ? nullptr : static_cast<const typename Api<kVersion>::Table*>(dlsym(library, symbol));
+  const char symbol[] = {
+      'n', 'c', 'c', 'l', 'P', 'r', 'o', 'f', 'i', 'l', 'e', 'r', '_', 'v', '0' + kVersion, '\0'};
+  return library == nullptr
+             ? nullptr
+             : static_cast<const typename Api<kVersion>::Table*>(dlsym(library, symbol));
 }
 
 // A GPU clock that runs with the CPU's, from another epoch.
@@ -114,9 +120,11 @@ class Caller {
     if constexpr (kVersion <= 3) {
       result = table->init(&context, &mask);
     } else if constexpr (kVersion == 4) {
-      result = table->init(&context, &mask, member.name, member.id, 2, member.ranks, member.rank, member.logger);
+      result = table->init(&context, &mask, member.name, member.id, 2, member.ranks, member.rank,
+                           member.logger);
     } else {
-      result = table->init(&context, member.id, &mask, member.name, 2, member.ranks, member.rank, member.logger);
+      result = table->init(&context, member.id, &mask, member.name, 2, member.ranks, member.rank,
+                           member.logger);
     }
     id_ = member.id;
     rank_ = member.rank;
@@ -193,7 +201,8 @@ class Caller {
     return Start(event);
   }
 
-  // Everything up to the stop of the launch, in the order of the releases of this version; the operation's handle.
+  // Everything up to the stop of the launch, in the order of the releases of this version; the
+  // operation's handle.
   void* Announce(const Task& task = {}) {
     void* group_api = GroupApi();
     if (kHasCalls) Record(group_api, 23);
@@ -216,15 +225,18 @@ class Caller {
     if (kHasGpuTimes) Stamp(handle, gpu_ns);
     Stop(handle);
   }
-  // All channels of an operation from now to now; its duration by the GPU's clock. v1 and v2: its proxy operations.
+  // All channels of an operation from now to now; its duration by the GPU's clock. v1 and v2: its
+  // proxy operations.
   uint64_t Complete(void* operation, int channels = 2) {
     void* handles[64];
     const uint64_t start_ns = GpuNow();
     for (int c = 0; c < channels; ++c) {
-      handles[c] = kHasKernels ? Kernel(operation, static_cast<uint8_t>(c), start_ns) : Proxy(operation);
+      handles[c] =
+          kHasKernels ? Kernel(operation, static_cast<uint8_t>(c), start_ns) : Proxy(operation);
     }
     const uint64_t stop_ns = GpuNow();
-    for (int c = 0; c < channels; ++c) kHasKernels ? StopKernel(handles[c], stop_ns) : Stop(handles[c]);
+    for (int c = 0; c < channels; ++c)
+      kHasKernels ? StopKernel(handles[c], stop_ns) : Stop(handles[c]);
     return stop_ns - start_ns;
   }
   uint64_t Run(const Task& task = {}) { return Complete(Announce(task), task.channels); }
@@ -251,7 +263,8 @@ class Caller {
     if constexpr (kHasCalls) fields.parentGroup = group;
   }
   static uint8_t NumberOf(const char* function) {
-    constexpr const char* kNames[] = {"Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "", "Send"};
+    constexpr const char* kNames[] = {"Broadcast", "Reduce", "AllGather", "ReduceScatter",
+                                      "AllReduce", "",       "Send"};
     uint8_t number = 0;
     while (number < 7 && std::strcmp(kNames[number], function) != 0) ++number;
     return number;

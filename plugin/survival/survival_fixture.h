@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every survival test needs: a process of its own for each case, and a reader's view of the segment left by it.
+// What every survival test needs: a process of its own for each case, and a reader's view of the
+// segment left by it.
 #pragma once
 
 #include <fcntl.h>
@@ -53,7 +54,8 @@ uint64_t Sum(const layout::AtomicU64 (&words)[kSize]) {
   return sum;
 }
 
-// A segment, mapped for reading. Never closed: closing any descriptor of the file would drop the plugin's lock.
+// A segment, mapped for reading. Never closed: closing any descriptor of the file would drop the
+// plugin's lock.
 class View {
  public:
   View() = default;
@@ -61,7 +63,8 @@ class View {
     const int file = open(path.c_str(), O_RDONLY);
     struct stat status {};
     fstat(file, &status);
-    void* memory = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, file, 0);
+    void* memory =
+        mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, file, 0);
     if (memory != MAP_FAILED) header_ = static_cast<const layout::SegmentHeader*>(memory);
   }
   bool is_open() const { return header_ != nullptr; }
@@ -73,7 +76,9 @@ class View {
   const layout::FunctionBlock& Of(const char* function, size_t slot) const {
     return Slot(slot)->functions[static_cast<size_t>(FunctionByName(function))];
   }
-  uint64_t Calls(const char* function = "AllReduce", size_t slot = 0) const { return Read(Of(function, slot).calls); }
+  uint64_t Calls(const char* function = "AllReduce", size_t slot = 0) const {
+    return Read(Of(function, slot).calls);
+  }
   uint64_t Started(const char* function = "AllReduce", size_t slot = 0) const {
     return Sum(Of(function, slot).started.operations);
   }
@@ -94,7 +99,8 @@ class View {
   }
   uint64_t InFlight(size_t slot = 0) const {
     uint64_t count = 0;
-    for (const layout::InFlightEntry& entry : Slot(slot)->in_flight) count += Read(entry.ticket) != 0 ? 1 : 0;
+    for (const layout::InFlightEntry& entry : Slot(slot)->in_flight)
+      count += Read(entry.ticket) != 0 ? 1 : 0;
     return count;
   }
   Losses Lost() const {
@@ -122,7 +128,8 @@ class SurvivalTest : public testing::Test {
     setenv("NCCL_ALLGATHERV_ENABLE", "0", 1);  // without it, no kernel timing on API v6 and v7
   }
   void TearDown() override {
-    for (const char* name : {"NCCL_EXPORTER_COMMUNICATORS", "NCCL_EXPORTER_RETENTION_SECONDS", "NCCL_EXPORTER_ENABLE"})
+    for (const char* name :
+         {"NCCL_EXPORTER_COMMUNICATORS", "NCCL_EXPORTER_RETENTION_SECONDS", "NCCL_EXPORTER_ENABLE"})
       unsetenv(name);
     std::filesystem::remove_all(directory_);
   }
@@ -169,7 +176,8 @@ class SurvivalTest : public testing::Test {
 
   // A tmpfs of this process's own over `path`.
   static bool MountOwn(const std::string& path, const char* options, unsigned long flags = 0) {
-    return unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+    return unshare(CLONE_NEWNS) == 0 &&
+           mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
            mount("tmpfs", path.c_str(), "tmpfs", flags, options) == 0;
   }
   // Whether a test may do so; for GTEST_SKIP.
@@ -179,7 +187,8 @@ class SurvivalTest : public testing::Test {
 
   std::vector<std::string> Segments() const {
     std::vector<std::string> paths;
-    for (const auto& entry : std::filesystem::directory_iterator(directory_)) paths.push_back(entry.path());
+    for (const auto& entry : std::filesystem::directory_iterator(directory_))
+      paths.push_back(entry.path());
     return paths;
   }
   View Segment() const {
@@ -191,7 +200,8 @@ class SurvivalTest : public testing::Test {
   std::string directory_;
 };
 
-// Operations on the only communicator: all were complete and timed, by their own times, and nothing was lost.
+// Operations on the only communicator: all were complete and timed, by their own times, and nothing
+// was lost.
 inline void ExpectAllTimed(const View& view, uint64_t operations) {
   EXPECT_EQ(view.Started(), operations);
   EXPECT_EQ(view.Completed(), operations);

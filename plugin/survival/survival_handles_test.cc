@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives in handles and their pairing: items 1 to 9 of what NCCL releases are known to do.
+// What the plugin survives in handles and their pairing: items 1 to 9 of what NCCL releases are
+// known to do.
 #include "plugin/survival/survival_fixture.h"
 
 namespace nccl_exporter::plugin::survival {
@@ -14,8 +15,9 @@ TEST_F(HandleSurvival, Survives01_HandleSlotWithOldContent) {
   InEveryVersion([&]<int kVersion>() {
     Caller<kVersion> caller;
     void* operation = caller.Announce();
-    const std::initializer_list<uint64_t> dropped{abi::kProxyStep, abi::kProxyCtrl,   abi::kNetPlugin, abi::kCeSync,
-                                                  abi::kCeBatch,   abi::kKernelPhase, 1u << 20,        0};
+    const std::initializer_list<uint64_t> dropped{
+        abi::kProxyStep, abi::kProxyCtrl,   abi::kNetPlugin, abi::kCeSync,
+        abi::kCeBatch,   abi::kKernelPhase, 1u << 20,        0};
     for (uint64_t type : dropped) {
       auto event = caller.Event(type, operation);
       void* slot = operation;
@@ -35,7 +37,8 @@ TEST_F(HandleSurvival, Survives01_HandleSlotWithOldContent) {
     caller.Finalize();
     ExpectAllTimed(Segment(), 1);
     Losses losses = Only({{Loss::kUnknownContext, 1}});
-    if (kVersion >= 7) losses.merge(Only({{Loss::kUnknownHandle, 1}}));  // the phase, whose parent is no channel
+    if (kVersion >= 7)
+      losses.merge(Only({{Loss::kUnknownHandle, 1}}));  // the phase, whose parent is no channel
     EXPECT_EQ(Segment().Lost(), losses);
   });
 }
@@ -80,11 +83,13 @@ TEST_F(HandleSurvival, Survives04_KernelChStopOnAStaleHandle) {
     void* done = caller.Announce();
     void* stale[2] = {caller.Kernel(done, 0, GpuNow()), caller.Kernel(done, 1, GpuNow())};
     for (void* handle : stale) caller.StopKernel(handle, GpuNow());
-    caller.Run();  // so that the first is over in v3 too, which does not tell how many channels come
+    caller
+        .Run();  // so that the first is over in v3 too, which does not tell how many channels come
     for (void* handle : stale) caller.StopKernel(handle, GpuNow());
     caller.Finalize();
     ExpectAllTimed(Segment(), 2);
-    // The record and the stop are one event each; v3 has no record, but the time of the stop is taken.
+    // The record and the stop are one event each; v3 has no record, but the time of the stop is
+    // taken.
     EXPECT_EQ(Segment().Lost(), Only({{Loss::kAfterCompletion, 4}}));
   });
 }
@@ -97,7 +102,8 @@ TEST_F(HandleSurvival, Survives04_AndTakesNoTimeFromTheLaterOperationThatTheStop
     void* first = caller.Kernel(slow, 0, start_ns);
     void* second = caller.Kernel(slow, 1, start_ns);
     caller.StopKernel(first, start_ns + 10);
-    // The next operation's stop on channel 0 is seen before its start, and is told on the handle in the slot.
+    // The next operation's stop on channel 0 is seen before its start, and is told on the handle in
+    // the slot.
     while (GpuNow() < start_ns + 100'000) {
     }
     caller.StopKernel(first, start_ns + 100'000);
@@ -125,8 +131,9 @@ TEST_F(HandleSurvival, Survives05_KernelChStartThatIsDropped) {
     caller.Finalize();
     EXPECT_EQ(Segment().Started(), 1u);
     EXPECT_EQ(Segment().Completed(), 0u);
-    EXPECT_EQ(Segment().Lost(),
-              Only({{Loss::kUnknownHandle, 1}, {Loss::kChannelOutOfRange, 1}, {Loss::kIncompleteAtFinalize, 1}}));
+    EXPECT_EQ(Segment().Lost(), Only({{Loss::kUnknownHandle, 1},
+                                      {Loss::kChannelOutOfRange, 1},
+                                      {Loss::kIncompleteAtFinalize, 1}}));
   });
 }
 
@@ -167,7 +174,8 @@ TEST_F(HandleSurvival, Survives07_ProxyStepStartedAgainAndAgainWithoutAStop) {
     Caller<kVersion> caller;
     void* operation = caller.Announce();
     void* proxy = caller.Proxy(operation);
-    for (int i = 0; i < 1000; ++i) EXPECT_EQ(caller.Start(caller.Event(abi::kProxyStep, proxy)), nullptr);
+    for (int i = 0; i < 1000; ++i)
+      EXPECT_EQ(caller.Start(caller.Event(abi::kProxyStep, proxy)), nullptr);
     caller.Stop(proxy);
     caller.Finalize();
     ExpectAllTimed(Segment(), 1);
@@ -181,9 +189,11 @@ TEST_F(HandleSurvival, Survives08_StateRepeatedOnEachPoll) {
     Caller<kVersion> caller;
     void* operation = caller.Announce();
     const uint64_t start_ns = GpuNow();
-    void* kernels[2] = {caller.Kernel(operation, 0, start_ns), caller.Kernel(operation, 1, start_ns)};
+    void* kernels[2] = {caller.Kernel(operation, 0, start_ns),
+                        caller.Kernel(operation, 1, start_ns)};
     for (int poll = 0; poll < 1000; ++poll) {
-      uint64_t transferred_bytes = 1;  // not a time, though it stands where a kernel channel's time would
+      uint64_t transferred_bytes =
+          1;  // not a time, though it stands where a kernel channel's time would
       caller.Record(kernels[0], kSendPeerWait, &transferred_bytes);
       caller.Record(operation, kSendPeerWait, &transferred_bytes);
     }
@@ -212,7 +222,8 @@ TEST_F(HandleSurvival, Survives09_ProxyOpWithoutAStopAndItsHandleUsedAgain) {
     EXPECT_EQ(view.Started(), kOperations + 1);
     EXPECT_EQ(view.Timed(), 1u) << "the one that was seen to end";
     EXPECT_EQ(view.InFlight(), 0u);
-    EXPECT_EQ(view.Lost(Loss::kOperationAbandoned) + view.Lost(Loss::kIncompleteAtFinalize), kOperations);
+    EXPECT_EQ(view.Lost(Loss::kOperationAbandoned) + view.Lost(Loss::kIncompleteAtFinalize),
+              kOperations);
     EXPECT_EQ(view.Lost(Loss::kStaleHandle), 1u);
     EXPECT_EQ(view.Lost(Loss::kInFlightFull), 0u) << "those that are overtaken make room";
   });

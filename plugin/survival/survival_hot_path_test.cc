@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that no hot callback allocates, locks or enters the kernel, and how often the clock is read. The allocator, the
-// locks and the clock of this program are found before libc's and count; a filter in the kernel kills at any system
-// call.
+// Tests that no hot callback allocates, locks or enters the kernel, and how often the clock is
+// read. The allocator, the locks and the clock of this program are found before libc's and count; a
+// filter in the kernel kills at any system call.
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -49,19 +49,29 @@ void* __libc_memalign(size_t alignment, size_t bytes);
 void __libc_free(void* memory);
 
 void* malloc(size_t bytes) { return count.Allocation(), __libc_malloc(bytes); }
-void* calloc(size_t number, size_t bytes) { return count.Allocation(), __libc_calloc(number, bytes); }
-void* realloc(void* memory, size_t bytes) { return count.Allocation(), __libc_realloc(memory, bytes); }
-void* memalign(size_t alignment, size_t bytes) { return count.Allocation(), __libc_memalign(alignment, bytes); }
-void* aligned_alloc(size_t alignment, size_t bytes) { return count.Allocation(), __libc_memalign(alignment, bytes); }
+void* calloc(size_t number, size_t bytes) {
+  return count.Allocation(), __libc_calloc(number, bytes);
+}
+void* realloc(void* memory, size_t bytes) {
+  return count.Allocation(), __libc_realloc(memory, bytes);
+}
+void* memalign(size_t alignment, size_t bytes) {
+  return count.Allocation(), __libc_memalign(alignment, bytes);
+}
+void* aligned_alloc(size_t alignment, size_t bytes) {
+  return count.Allocation(), __libc_memalign(alignment, bytes);
+}
 int posix_memalign(void** memory, size_t alignment, size_t bytes) {
   count.Allocation();
   *memory = __libc_memalign(alignment, bytes);
   return *memory != nullptr ? 0 : ENOMEM;
 }
 void free(void* memory) { count.Allocation(), __libc_free(memory); }
-void* mmap(void* address, size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
+void* mmap(void* address, size_t bytes, int protection, int flags, int file,
+           off_t offset) noexcept {
   count.Allocation();
-  return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
+  return reinterpret_cast<void*>(
+      syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
 }
 int pthread_mutex_lock(pthread_mutex_t* lock) noexcept {
   using Call = int (*)(pthread_mutex_t*);
@@ -118,7 +128,8 @@ void PlayOperations(Caller<kVersion>& caller) {
     caller.Complete(caller.Announce({.channels = 0}), 5);
     void* group = caller.Group();
     void* operations[8];
-    for (void*& operation : operations) operation = caller.Operation({.function = "AllGather"}, nullptr, group);
+    for (void*& operation : operations)
+      operation = caller.Operation({.function = "AllGather"}, nullptr, group);
     caller.Stop(group);
     for (void* operation : operations) caller.Complete(operation);
   }
@@ -152,7 +163,8 @@ void PlayOddities(Caller<kVersion>& caller, void* finalized_context) {
     caller.StartIn(kOldContent, caller.Coll({}, nullptr, nullptr));
     caller.StartIn(nullptr, caller.P2p({.peer = 2}, old, old));
     caller.StopKernel(caller.Kernel(caller.Announce(), 0, 0), 0);  // times of zero
-    for (uint64_t type = 1; type < 1 << 17; type <<= 1) caller.Stop(caller.Start(caller.Event(type, old)));
+    for (uint64_t type = 1; type < 1 << 17; type <<= 1)
+      caller.Stop(caller.Start(caller.Event(type, old)));
     for (int state = 0; state < 32; ++state) caller.Record(old, state);
     caller.Stop(nullptr);
   }
@@ -161,12 +173,14 @@ void PlayOddities(Caller<kVersion>& caller, void* finalized_context) {
 // More operations than any ring holds: begun and never seen again, then many that are over.
 template <int kVersion>
 void PlayOverrun(Caller<kVersion>& caller) {
-  for (int i = 0; i < 2 * layout::kInFlightEntries; ++i) caller.Kernel(caller.Announce(), 0, GpuNow());
+  for (int i = 0; i < 2 * layout::kInFlightEntries; ++i)
+    caller.Kernel(caller.Announce(), 0, GpuNow());
   for (int i = 0; i < 2 * layout::kInFlightEntries; ++i) caller.Group();
   for (int i = 0; i < 4 * layout::kInFlightEntries; ++i) caller.Run();
 }
 
-// Last, for up to 2.30 it parts NCCL's counters from the device's, and nothing is timed from then on.
+// Last, for up to 2.30 it parts NCCL's counters from the device's, and nothing is timed from then
+// on.
 template <int kVersion>
 void PlayMessagesToSelf(Caller<kVersion>& caller) {
   for (int i = 0; i < 100; ++i) caller.Run({.function = "Recv", .channels = 4, .peer = 1});
@@ -195,11 +209,13 @@ struct Told {
 };
 
 Told* SharedMemory() {
-  void* memory = mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   return new (memory) Told;
 }
 
-// From here on the kernel kills this process at any system call but exit_group and, where given, `allowed`.
+// From here on the kernel kills this process at any system call but exit_group and, where given,
+// `allowed`.
 bool ForbidSystemCalls(uint32_t allowed = SYS_exit_group) {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -209,21 +225,26 @@ bool ForbidSystemCalls(uint32_t allowed = SYS_exit_group) {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const sock_fprog filter{sizeof(program) / sizeof(program[0]), program};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
 class HotPath : public SurvivalTest {
  protected:
   void SetUp() override {
-    if (kHasAddressSanitizer || kHasThreadSanitizer) GTEST_SKIP() << "they allocate and enter the kernel themselves";
+    if (kHasAddressSanitizer || kHasThreadSanitizer)
+      GTEST_SKIP() << "they allocate and enter the kernel themselves";
     SurvivalTest::SetUp();
     setenv("NCCL_EXPORTER_COMMUNICATORS", "5", 1);  // the sixth shares the overflow slot
   }
   void TearDown() override {
     if (!directory_.empty()) SurvivalTest::TearDown();
   }
-  static bool WasKilledByFilter(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS; }
-  // clock_gettime, where this machine's clock cannot be read without the kernel; else what is allowed anyway.
+  static bool WasKilledByFilter(int status) {
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS;
+  }
+  // clock_gettime, where this machine's clock cannot be read without the kernel; else what is
+  // allowed anyway.
   static uint32_t ClockCall() {
     const int status = StatusOf([] {
       NowNs();
@@ -243,9 +264,10 @@ void ExpectEveryKindPlayed(const View& view) {
   EXPECT_GT(view.Timed("AllReduce", 3), 100u) << "sixth";
   EXPECT_GT(view.Started("AllReduce", 0), 100u) << "first";
   EXPECT_GT(view.Started("AllReduce", 5), 100u) << "overflow";
-  for (const Loss cause : {Loss::kInFlightFull, Loss::kOperationAbandoned, Loss::kUnknownContext, Loss::kUnknownHandle,
-                           Loss::kForeignProcess, Loss::kAfterCompletion, Loss::kChannelOutOfRange,
-                           Loss::kChannelsMissing, Loss::kZeroTimestamp, Loss::kCommunicatorDrifting}) {
+  for (const Loss cause :
+       {Loss::kInFlightFull, Loss::kOperationAbandoned, Loss::kUnknownContext, Loss::kUnknownHandle,
+        Loss::kForeignProcess, Loss::kAfterCompletion, Loss::kChannelOutOfRange,
+        Loss::kChannelsMissing, Loss::kZeroTimestamp, Loss::kCommunicatorDrifting}) {
     EXPECT_GT(view.Lost(cause), 0u) << TraitsOf(cause).reason;
   }
 }
@@ -264,7 +286,8 @@ TEST_F(HotPath, AllocatesNothingAndTakesNoLock) {
   });
 }
 
-// The budget of the user's thread has room for one reading: the call's, which dates its group and its operation as well.
+// The budget of the user's thread has room for one reading: the call's, which dates its group and
+// its operation as well.
 TEST_F(HotPath, ReadsTheClockOnceForACallAndOnceForItsCompletion) {
   InChild([&] {
     Caller<6> caller{{.id = 1}};
@@ -294,7 +317,8 @@ TEST_F(HotPath, MakesNoSystemCall) {
     told->is_over.store(1);
     syscall(SYS_exit_group, 0);
   });
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 99) GTEST_SKIP() << "no permission to install a filter";
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 99)
+    GTEST_SKIP() << "no permission to install a filter";
   EXPECT_FALSE(WasKilledByFilter(status)) << "a callback entered the kernel";
   EXPECT_EQ(status, 0);
   EXPECT_EQ(told->is_over.load(), 1u);
@@ -307,7 +331,8 @@ TEST_F(HotPath, WouldBeKilledIfItMadeOne) {
     syscall(SYS_getppid);
     syscall(SYS_exit_group, 0);
   });
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 99) GTEST_SKIP() << "no permission to install a filter";
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 99)
+    GTEST_SKIP() << "no permission to install a filter";
   EXPECT_TRUE(WasKilledByFilter(status));
 }
 

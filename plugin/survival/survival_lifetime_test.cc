@@ -155,7 +155,8 @@ TEST_F(LifetimeSurvival, Survives34_CommunicatorsOneAfterAnotherTakeThePlaceOfTh
     EXPECT_EQ(view.Slot(0)->communicator_id, 3u);
     EXPECT_EQ(view.Started("AllReduce", 0), 1u);
     EXPECT_EQ(view.Slot(1)->communicator_id, 2u);
-    EXPECT_EQ(view.State(2), layout::SlotState::kFree) << "or its memory would be taken for nothing";
+    EXPECT_EQ(view.State(2), layout::SlotState::kFree)
+        << "or its memory would be taken for nothing";
   });
 }
 
@@ -210,12 +211,15 @@ TEST_F(LifetimeSurvival, Survives36_CapturesOnSeveralCommunicatorsAtATime) {
     std::vector<void*> groups, calls;
     for (size_t i = 0; i < kCommunicators; ++i) callers.push_back(Caller<kVersion>({.id = i}));
     for (Caller<kVersion>& caller : callers) groups.push_back(caller.GroupApi(true));
-    for (size_t i = 0; i < kCommunicators; ++i) calls.push_back(callers[i].Call(groups[i], {}, true));
-    for (size_t i = 0; i < kCommunicators; ++i) callers[i].Launch({}, calls[i]);  // announced at capture: not run
+    for (size_t i = 0; i < kCommunicators; ++i)
+      calls.push_back(callers[i].Call(groups[i], {}, true));
+    for (size_t i = 0; i < kCommunicators; ++i)
+      callers[i].Launch({}, calls[i]);  // announced at capture: not run
     for (size_t i = 0; i < kCommunicators; ++i) EXPECT_EQ(Segment().Started("AllReduce", i), 0u);
     for (size_t i = 0; i < kCommunicators; ++i) callers[i].Stop(groups[i]);
     OnHostThread([&] {
-      for (size_t i = 0; i < kCommunicators; ++i) callers[i].Complete(callers[i].Launch({}, calls[i]));
+      for (size_t i = 0; i < kCommunicators; ++i)
+        callers[i].Complete(callers[i].Launch({}, calls[i]));
     });
     for (size_t i = 0; i < kCommunicators; ++i) EXPECT_EQ(Segment().Timed("AllReduce", i), 1u);
   });
@@ -233,7 +237,8 @@ TEST_F(LifetimeSurvival, Survives37_EventsThatSomebodyElseSwitchedOn) {
           void* operation = caller.Announce();
           void* proxy = caller.Proxy(operation);
           const uint64_t start_ns = GpuNow();
-          void* kernels[2] = {caller.Kernel(operation, 0, start_ns), caller.Kernel(operation, 1, start_ns)};
+          void* kernels[2] = {caller.Kernel(operation, 0, start_ns),
+                              caller.Kernel(operation, 1, start_ns)};
           const uint64_t stop_ns = GpuNow();
           EXPECT_EQ(proxy == nullptr, has_kernel_times);
           for (void* kernel : kernels) EXPECT_EQ(kernel != nullptr, has_kernel_times);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives where NCCL announces less: items 42 to 45 of what NCCL releases are known to do.
+// What the plugin survives where NCCL announces less: items 42 to 45 of what NCCL releases are
+// known to do.
 #include <thread>
 
 #include "plugin/survival/survival_fixture.h"
@@ -29,7 +30,8 @@ TEST_F(MissingEventsSurvival, Survives42_SharedMemoryTooSmallForKernelTimingLeav
     Caller<kVersion> caller;
     EXPECT_EQ(caller.mask & abi::kKernelCh, 0);
     caller.Announce();
-    EXPECT_EQ(Segment().Slot(0)->timing_reason, static_cast<uint64_t>(TimingReason::kSharedMemoryLow));
+    EXPECT_EQ(Segment().Slot(0)->timing_reason,
+              static_cast<uint64_t>(TimingReason::kSharedMemoryLow));
     EXPECT_EQ(Segment().Started(), 1u);
   });
 }
@@ -59,7 +61,8 @@ TEST_F(MissingEventsSurvival, Survives43_ReplaysOnAHostFunctionThreadBesideEager
 TEST_F(MissingEventsSurvival, Survives44_OperationsWithoutAnyEvent) {
   InEveryVersion([&]<int kVersion>() {
     Caller<kVersion> silent({.id = 1, .ranks = 1}), called({.id = 2});
-    void* call = called.Call(called.GroupApi());  // a symmetric kernel: the call is all that is told
+    void* call =
+        called.Call(called.GroupApi());  // a symmetric kernel: the call is all that is told
     called.Stop(call);
     silent.Finalize();
     called.Finalize();
@@ -90,13 +93,15 @@ TEST_F(MissingEventsSurvival, Survives44_CopyEngineCollectivesHaveNoDuration) {
     EXPECT_EQ(Segment().Started("AlltoAll"), 1000u);
     EXPECT_EQ(Segment().Bytes("AlltoAll"), 1000u * 4 * 100 * 2);
     EXPECT_EQ(Segment().Timed("AlltoAll"), 0u);
-    EXPECT_EQ(Segment().InFlight(), layout::kInFlightEntries) << "nothing tells when they are complete";
+    EXPECT_EQ(Segment().InFlight(), layout::kInFlightEntries)
+        << "nothing tells when they are complete";
     EXPECT_EQ(Segment().Completed("AlltoAll"), 1000u - layout::kInFlightEntries);
     EXPECT_EQ(Segment().Lost(), Losses());
   });
 }
 
-// NCCL runs what a communicator was given in order, so that a kernel that has run says that they are over.
+// NCCL runs what a communicator was given in order, so that a kernel that has run says that they
+// are over.
 TEST_F(MissingEventsSurvival, Survives44_CopyEngineCollectivesAreCompleteOnceALaterKernelRan) {
   InEach<6, 7>([&]<int kVersion>() {
     Caller<kVersion> caller({.ranks = 4});
@@ -112,7 +117,8 @@ TEST_F(MissingEventsSurvival, Survives44_CopyEngineCollectivesAreCompleteOnceALa
     const View view = Segment();
     EXPECT_EQ(view.InFlight(), 3u);
     for (int i = 1; i <= 3; ++i) {
-      EXPECT_NE(Read(view.Slot(0)->in_flight[i].function) & layout::kUntimedFlag, 0u) << "whose end nobody sees";
+      EXPECT_NE(Read(view.Slot(0)->in_flight[i].function) & layout::kUntimedFlag, 0u)
+          << "whose end nobody sees";
     }
     usleep(1'050'000);  // for as long the parts of an operation may be late
     caller.Run({.function = "AllGather", .sequence = 8});
@@ -130,7 +136,8 @@ TEST_F(MissingEventsSurvival, Survives44_CapturedCopyEngineCollectivesAreNotCoun
   InEach<6, 7>([&]<int kVersion>() {
     Caller<kVersion> caller({.ranks = 4});
     void* group_api = caller.GroupApi(true);
-    auto event = caller.Event(abi::kCeColl, caller.Call(group_api, {.function = "AllGather"}, true));
+    auto event =
+        caller.Event(abi::kCeColl, caller.Call(group_api, {.function = "AllGather"}, true));
     event.ceColl.func = "AllGather";
     caller.Stop(caller.Start(event));
     caller.Stop(group_api);
@@ -153,13 +160,15 @@ TEST_F(MissingEventsSurvival, Survives45_SequenceNumberGaps) {
     size_t entry = 0;
     for (uint64_t number : numbers) {
       constexpr uint64_t kSequenceMask = (uint64_t{1} << 56) - 1;
-      EXPECT_EQ(Read(slot->completions[entry].function_and_sequence) & kSequenceMask, number & kSequenceMask);
+      EXPECT_EQ(Read(slot->completions[entry].function_and_sequence) & kSequenceMask,
+                number & kSequenceMask);
       EXPECT_EQ(Read(slot->completions[entry].ticket), entry + 1);
       ++entry;
     }
     EXPECT_EQ(Segment().Lost(), Losses());
   });
-  // There all collectives are announced, unless somebody else has changed the mask: the device has counted the others.
+  // There all collectives are announced, unless somebody else has changed the mask: the device has
+  // counted the others.
   InEach<7>([&]<int kVersion>() {
     Caller<kVersion> caller;
     for (const uint64_t number : {0, 1, 7, 8}) caller.Run({.sequence = number});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives in handles of others, and of parents that are gone: items 10 to 14 of what NCCL releases are
-// known to do.
+// What the plugin survives in handles of others, and of parents that are gone: items 10 to 14 of
+// what NCCL releases are known to do.
 #include <random>
 
 #include "plugin/survival/survival_fixture.h"
@@ -25,7 +25,8 @@ TEST_F(ParentSurvival, Survives10_NetPluginEventsOnHandlesOfAnyBits) {
     }
     caller.Finalize();
     ExpectAllTimed(Segment(), 1);
-    // One in 65,536 looks as if it were ours, and is then told by another cause or is none of a stop's.
+    // One in 65,536 looks as if it were ours, and is then told by another cause or is none of a
+    // stop's.
     EXPECT_NEAR(static_cast<double>(Segment().Lost(Loss::kUnknownHandle)), kStops, 100);
   });
 }
@@ -34,7 +35,8 @@ TEST_F(ParentSurvival, Survives10_HandlesWithOneBitWrong) {
   InEveryVersion([&]<int kVersion>() {
     Caller<kVersion> caller;
     void* operation = caller.Announce();
-    void* part = Caller<kVersion>::kHasKernels ? caller.Kernel(operation, 0, GpuNow()) : caller.Proxy(operation);
+    void* part = Caller<kVersion>::kHasKernels ? caller.Kernel(operation, 0, GpuNow())
+                                               : caller.Proxy(operation);
     void* rest = Caller<kVersion>::kHasKernels ? caller.Kernel(operation, 1, GpuNow()) : nullptr;
     caller.StopKernel(part, GpuNow());
     caller.StopKernel(rest, GpuNow());
@@ -43,7 +45,8 @@ TEST_F(ParentSurvival, Survives10_HandlesWithOneBitWrong) {
     const Losses before = Segment().Lost();
     for (void* handle : {operation, part, caller.context, second.context}) {
       for (int bit = 0; bit < 64; ++bit) {
-        void* wrong = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(handle) ^ uint64_t{1} << bit);
+        void* wrong =
+            reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(handle) ^ uint64_t{1} << bit);
         second.Stop(wrong);
         second.Stamp(wrong, GpuNow());
         second.Kernel(wrong, 0, GpuNow());
@@ -77,7 +80,8 @@ TEST_F(ParentSurvival, Survives11_CollStopBeforeBetweenOrAfterItsKernelChannels)
           caller.Stop(operation);
           caller.Stop(group);
         }
-        if (step < 2) kernels[step] = caller.Kernel(operation, static_cast<uint8_t>(step), GpuNow());
+        if (step < 2)
+          kernels[step] = caller.Kernel(operation, static_cast<uint8_t>(step), GpuNow());
         if (step >= 2 && step < kPlaces) caller.StopKernel(kernels[step - 2], GpuNow());
       }
     }
@@ -126,7 +130,8 @@ Foreign AskOtherProcess() {
     Caller<kVersion> caller({.id = 0xabc, .rank = 0});
     Foreign foreign{caller.context, nullptr, caller.Group(), nullptr, getpid()};
     foreign.operation = caller.Operation({}, nullptr, foreign.group);
-    foreign.part = kVersion >= 3 ? caller.Kernel(foreign.operation, 0, 1) : caller.Proxy(foreign.operation);
+    foreign.part =
+        kVersion >= 3 ? caller.Kernel(foreign.operation, 0, 1) : caller.Proxy(foreign.operation);
     const bool is_sent = write(pipes[1], &foreign, sizeof(foreign)) == sizeof(foreign);
     _exit(is_sent ? 0 : 1);
   }
@@ -145,14 +150,17 @@ TEST_F(ParentSurvival, Survives13_ContextsAndParentsOfAnotherProcess) {
     while (SaltOf(foreign.context) == SaltOf(caller.context)) foreign = AskOtherProcess<kVersion>();
     ASSERT_NE(foreign.operation, nullptr);
     void* own = caller.Announce();
-    // A proxy operation on its behalf; also where the handle happens to fit here, which only the pid tells.
+    // A proxy operation on its behalf; also where the handle happens to fit here, which only the
+    // pid tells.
     for (void* parent : {foreign.operation, own}) {
       auto event = caller.Event(abi::kProxyOp, parent);
       event.proxyOp = {foreign.pid, 0, 0, 4, 1 << 19, 1};
       EXPECT_EQ(caller.StartIn(foreign.context, event), nullptr);
     }
-    EXPECT_EQ(caller.StartIn(foreign.context, caller.Event(abi::kProxyStep, foreign.part)), nullptr);
-    EXPECT_EQ(caller.StartIn(foreign.context, caller.Event(abi::kNetPlugin, foreign.part)), nullptr);
+    EXPECT_EQ(caller.StartIn(foreign.context, caller.Event(abi::kProxyStep, foreign.part)),
+              nullptr);
+    EXPECT_EQ(caller.StartIn(foreign.context, caller.Event(abi::kNetPlugin, foreign.part)),
+              nullptr);
     EXPECT_EQ(caller.StartIn(foreign.context, caller.Event(abi::kGroup)), nullptr);
     EXPECT_EQ(caller.StartIn(foreign.context, caller.Coll({}, nullptr, foreign.group)), nullptr);
     EXPECT_EQ(caller.Kernel(foreign.operation, 0, GpuNow()), nullptr);
@@ -161,9 +169,10 @@ TEST_F(ParentSurvival, Survives13_ContextsAndParentsOfAnotherProcess) {
     caller.Complete(own);
     caller.Finalize();
     ExpectAllTimed(Segment(), 1);
-    EXPECT_EQ(Segment().Lost(), Only({{Loss::kForeignProcess, 2},
-                                      {Loss::kUnknownContext, 3},
-                                      {Loss::kUnknownHandle, Caller<kVersion>::kHasKernels ? 4 : 3}}));
+    EXPECT_EQ(Segment().Lost(),
+              Only({{Loss::kForeignProcess, 2},
+                    {Loss::kUnknownContext, 3},
+                    {Loss::kUnknownHandle, Caller<kVersion>::kHasKernels ? 4 : 3}}));
     for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir())) {
       if (entry.path().extension() == layout::kFileSuffix) std::filesystem::remove(entry.path());
     }

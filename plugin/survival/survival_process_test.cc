@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives in the life of a process: fork in any state, and every way to end without finalize.
+// What the plugin survives in the life of a process: fork in any state, and every way to end
+// without finalize.
 #include <sys/resource.h>
 
 #include <atomic>
@@ -69,7 +70,8 @@ TEST_F(ProcessSurvival, SurvivesAForkInTheMiddleOfAnOperation) {
   InEveryVersion([&]<int kVersion>() {
     Caller<kVersion> caller;
     void* operation = caller.Announce();
-    void* part = Caller<kVersion>::kHasKernels ? caller.Kernel(operation, 0, GpuNow()) : caller.Proxy(operation);
+    void* part = Caller<kVersion>::kHasKernels ? caller.Kernel(operation, 0, GpuNow())
+                                               : caller.Proxy(operation);
     const std::string path = Segments()[0];
     EXPECT_EQ(StatusOf([&] {
                 caller.StopKernel(part, GpuNow());  // everything of the parent's is unknown here
@@ -105,7 +107,8 @@ TEST_F(ProcessSurvival, SurvivesAForkInTheMiddleOfAnOperation) {
 }
 
 TEST_F(ProcessSurvival, SurvivesForksWhileOtherThreadsAreInsideInitAndFinalize) {
-  if (kHasThreadSanitizer) GTEST_SKIP() << "the child of a process with threads waits for its own locks";
+  if (kHasThreadSanitizer)
+    GTEST_SKIP() << "the child of a process with threads waits for its own locks";
   InEach<6>([&]<int kVersion>() {
     std::atomic<bool> is_over{false};
     std::thread communicators([&] {

@@ -80,8 +80,8 @@ TEST_F(ThreadSurvival, Survives27_CallbacksOnAHostFunctionThreadMakeNoCudaCall) 
   });
 }
 
-// A host function announces replays while the thread that calls announces its own. With CUDA_LAUNCH_BLOCKING it
-// announces every call.
+// A host function announces replays while the thread that calls announces its own. With
+// CUDA_LAUNCH_BLOCKING it announces every call.
 TEST_F(ThreadSurvival, Survives27_LaunchesThatTwoThreadsAnnounceHaveHandlesOfTheirOwn) {
   constexpr size_t kLaunches = 300'000;
   InEveryVersion([&]<int kVersion>() {
@@ -108,7 +108,8 @@ TEST_F(ThreadSurvival, Survives27_LaunchesThatTwoThreadsAnnounceHaveHandlesOfThe
         for (size_t i = 1; i < all.size(); ++i) {
           if (all[i] == all[i - 1]) repeated.insert(all[i]);
         }
-        EXPECT_LE(repeated.size(), 1u) << "launches that are not followed, because the ring was full, have one handle";
+        EXPECT_LE(repeated.size(), 1u)
+            << "launches that are not followed, because the ring was full, have one handle";
         EXPECT_NE(all.front(), all.back());
       });
     }
@@ -152,7 +153,8 @@ TEST_F(ThreadSurvival, Survives28_NoCallbackWaitsForAnInitThatIsBlocked) {
     Caller<kVersion> caller;
     driver.Find<std::atomic<bool>>("survival_cuda_is_held")->store(true);
     std::thread other([] { Caller<kVersion> blocked({.id = 2}); });
-    sem_wait(driver.Find<sem_t>("survival_cuda_entered"));  // it is inside init now, with every lock it takes
+    sem_wait(driver.Find<sem_t>(
+        "survival_cuda_entered"));  // it is inside init now, with every lock it takes
     for (int i = 0; i < 1000; ++i) caller.Run();
     caller.Stop(kOldContent);
     EXPECT_EQ(Segment().Started(), 1000u);
@@ -168,7 +170,8 @@ TEST_F(ThreadSurvival, Survives29_EventsWithAFinalizedContext) {
     Caller<kVersion> caller;
     caller.Run();
     void* open = caller.Announce();
-    void* part = Caller<kVersion>::kHasKernels ? caller.Kernel(open, 0, GpuNow()) : caller.Proxy(open);
+    void* part =
+        Caller<kVersion>::kHasKernels ? caller.Kernel(open, 0, GpuNow()) : caller.Proxy(open);
     caller.Finalize();
     const uint64_t completed = Segment().Completed();
     caller.StopKernel(part, GpuNow());
@@ -204,7 +207,8 @@ TEST_F(ThreadSurvival, Survives29_FinalizeWhileEventsStillCome) {
       while (view.Lost(Loss::kUnknownContext) < unknown_before + 100) std::this_thread::yield();
       is_over.store(true);
       events.join();
-      // An operation that began at this very moment may stay in flight; no other, and none counts twice.
+      // An operation that began at this very moment may stay in flight; no other, and none counts
+      // twice.
       const uint64_t incomplete = view.Lost(Loss::kIncompleteAtFinalize) - incomplete_before;
       const uint64_t ended = view.Completed("AllReduce", slot) + incomplete;
       EXPECT_LE(ended, view.Started("AllReduce", slot));

@@ -29,7 +29,8 @@ TEST_F(TimingSurvival, Survives38_TimesThatCannotBeTrueAreCountedAndTimeNothing)
     EXPECT_EQ(Segment().InHistogram(), 0u);
     EXPECT_EQ(Segment().BusyNs(), 0u);
     uint64_t rejected = 0;
-    for (const Loss cause : {Loss::kStopBeforeStart, Loss::kZeroTimestamp, Loss::kLongerThanCpuTime}) {
+    for (const Loss cause :
+         {Loss::kStopBeforeStart, Loss::kZeroTimestamp, Loss::kLongerThanCpuTime}) {
       rejected += Segment().Lost(cause);
     }
     EXPECT_EQ(rejected, 3u) << "each by one cause";
@@ -59,10 +60,12 @@ TEST_F(TimingSurvival, Survives39_EqualTimesForAllOperationsOfABatch) {
     }
     caller.Stop(group);
     const uint64_t stop_ns = start_ns + 1000;
-    for (void* operation : operations) caller.StopKernel(caller.Kernel(operation, 0, start_ns), stop_ns);
+    for (void* operation : operations)
+      caller.StopKernel(caller.Kernel(operation, 0, start_ns), stop_ns);
     EXPECT_EQ(Segment().Timed(), kOperations);
     EXPECT_EQ(Segment().BusyNs(), 1000u) << "the time of the launch, once";
-    EXPECT_EQ(Sum(Segment().Of("AllReduce", 0).bandwidth), 0u) << "no bandwidth of an operation that was not alone";
+    EXPECT_EQ(Sum(Segment().Of("AllReduce", 0).bandwidth), 0u)
+        << "no bandwidth of an operation that was not alone";
     EXPECT_EQ(Segment().Lost(), Losses());
   });
 }
@@ -133,7 +136,8 @@ TEST_F(TimingSurvival, Survives41_SendToSelfUntimesWhatFollows) {
     caller.Run();
     void* earlier = caller.Announce();
     constexpr uint64_t kSends = 40;  // fewer than overrun the ring
-    for (uint64_t i = 0; i < kSends; ++i) caller.Announce({.function = "Send", .channels = 4, .peer = 3});
+    for (uint64_t i = 0; i < kSends; ++i)
+      caller.Announce({.function = "Send", .channels = 4, .peer = 3});
     caller.Complete(earlier);
     caller.Run();
     EXPECT_EQ(Segment().Started("Send"), kSends);
@@ -147,15 +151,16 @@ TEST_F(TimingSurvival, Survives41_SendToSelfUntimesWhatFollows) {
   });
 }
 
-// More sends than the ring has entries are called before the channels of an earlier operation are read. Their work may
-// have overwritten its time stamps, and nothing that is timed comes after it.
+// More sends than the ring has entries are called before the channels of an earlier operation are
+// read. Their work may have overwritten its time stamps, and nothing that is timed comes after it.
 TEST_F(TimingSurvival, Survives41_SendsToSelfThatMayHaveOverwrittenAnEarlierTimeUntimeIt) {
   InEach<4, 5, 6>([&]<int kVersion>() {
     Caller<kVersion> caller({.rank = 3});
     caller.Run();
     void* earlier = caller.Announce();
     constexpr uint64_t kSends = 1000;
-    for (uint64_t i = 0; i < kSends; ++i) caller.Announce({.function = "Send", .channels = 4, .peer = 3});
+    for (uint64_t i = 0; i < kSends; ++i)
+      caller.Announce({.function = "Send", .channels = 4, .peer = 3});
     caller.Complete(earlier);
     caller.Run();
     caller.Finalize();
@@ -164,7 +169,8 @@ TEST_F(TimingSurvival, Survives41_SendsToSelfThatMayHaveOverwrittenAnEarlierTime
     EXPECT_EQ(Segment().Timed("Send"), 0u);
     EXPECT_EQ(Segment().Timed(), 1u) << "the first, which was read before";
     EXPECT_EQ(Segment().InFlight(), 0u);
-    EXPECT_EQ(Segment().Lost(), Only({{Loss::kRingOverrun, 1}, {Loss::kCommunicatorDrifting, kSends + 1}}));
+    EXPECT_EQ(Segment().Lost(),
+              Only({{Loss::kRingOverrun, 1}, {Loss::kCommunicatorDrifting, kSends + 1}}));
   });
 }
 
@@ -182,7 +188,8 @@ TEST_F(TimingSurvival, Survives41_AlltoAllIsUntimedAsAWhole) {
     void* group = caller.Group();
     std::vector<void*> operations;
     for (int peer = 0; peer < 4; ++peer) {
-      operations.push_back(caller.Operation({.function = "Send", .channels = 2, .peer = peer}, nullptr, group));
+      operations.push_back(
+          caller.Operation({.function = "Send", .channels = 2, .peer = peer}, nullptr, group));
     }
     caller.Stop(group);
     for (void* operation : operations) caller.Complete(operation);
@@ -196,8 +203,14 @@ TEST_F(TimingSurvival, Survives41_AlltoAllIsUntimedAsAWhole) {
 TEST_F(TimingSurvival, Survives41_EmptyPartsUntimeWhatFollows) {
   InEach<4, 5, 6>([&]<int kVersion>() {
     Caller<kVersion> caller({.rank = 3});
-    caller.Run({.function = "Send", .count = 1 << 16, .channels = 16, .peer = 1});        // 256 KiB: 16 parts of 16 KiB
-    caller.Run({.function = "Send", .count = (1 << 16) + 1, .channels = 16, .peer = 1});  // 13 parts of 20 KiB
+    caller.Run({.function = "Send",
+                .count = 1 << 16,
+                .channels = 16,
+                .peer = 1});  // 256 KiB: 16 parts of 16 KiB
+    caller.Run({.function = "Send",
+                .count = (1 << 16) + 1,
+                .channels = 16,
+                .peer = 1});  // 13 parts of 20 KiB
     caller.Run();
     EXPECT_EQ(Segment().Timed("Send"), 1u);
     EXPECT_EQ(Segment().Timed(), 0u);
@@ -240,7 +253,8 @@ TEST_F(TimingSurvival, Survives38_BroadcastsAreCollectivesLikeOthersWithoutAllga
   });
 }
 
-TEST_F(TimingSurvival, Survives38_TimesOfAReleaseThatIsNotKnownAreHeldUntilTheyHaveProvenThemselves) {
+TEST_F(TimingSurvival,
+       Survives38_TimesOfAReleaseThatIsNotKnownAreHeldUntilTheyHaveProvenThemselves) {
   InChild([&] {
     nccl::Report(23300);
     Caller<7> caller;
@@ -259,7 +273,8 @@ TEST_F(TimingSurvival, Survives38_NothingIsTimedWhereBroadcastsLackKernelEvents)
     caller.Run();
     EXPECT_EQ(Segment().Timed(), 0u);
     EXPECT_EQ(Segment().Started(), 1u);
-    EXPECT_EQ(Segment().Slot(0)->timing_reason, static_cast<uint64_t>(TimingReason::kAllgathervEnabled));
+    EXPECT_EQ(Segment().Slot(0)->timing_reason,
+              static_cast<uint64_t>(TimingReason::kAllgathervEnabled));
   });
 }
 
@@ -290,15 +305,17 @@ TEST_F(TimingSurvival, Survives38_CompanionsOfWhatHasNoTimeAreUntimedAndCounted)
     caller.StopKernel(caller.Kernel(operations[1], 0, GpuNow()), 0);
     caller.Complete(operations[2], 1);
     group = caller.Group();
-    for (void*& operation : operations) operation = caller.Operation({.channels = 1}, caller.Call(nullptr), group);
+    for (void*& operation : operations)
+      operation = caller.Operation({.channels = 1}, caller.Call(nullptr), group);
     caller.Stop(group);
     caller.Complete(operations[0], 1);
     caller.Complete(operations[1], 1);
     caller.Kernel(operations[2], 0, GpuNow());
     caller.Finalize();
     EXPECT_EQ(Segment().Timed(), 0u);
-    EXPECT_EQ(Segment().Lost(),
-              Only({{Loss::kZeroTimestamp, 1}, {Loss::kIncompleteAtFinalize, 1}, {Loss::kLaunchMemberUntimed, 4}}));
+    EXPECT_EQ(Segment().Lost(), Only({{Loss::kZeroTimestamp, 1},
+                                      {Loss::kIncompleteAtFinalize, 1},
+                                      {Loss::kLaunchMemberUntimed, 4}}));
   });
 }
 

@@ -6,8 +6,8 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-// GPU clocks tick in steps of up to 1 us; clocks drift from each other, and NTP slews, by far less than a part in a
-// thousand.
+// GPU clocks tick in steps of up to 1 us; clocks drift from each other, and NTP slews, by far less
+// than a part in a thousand.
 constexpr int64_t kSlackNs = 4096;
 constexpr int64_t kDriftDivisor = 1024;
 
@@ -33,7 +33,8 @@ Verdict TimestampCheck::Judge(const LaunchTimes& launch) {
   verdict.loss = JudgeClocks(launch);
   if (verdict.loss) return verdict;
   verdict.is_own = AreOwn(launch.stop_ns, launch.overwritable_ns);
-  launch.last_ticket < LoadRelaxed(last_ticket_) ? JudgeLate(launch, verdict) : JudgeInOrder(launch, verdict);
+  launch.last_ticket < LoadRelaxed(last_ticket_) ? JudgeLate(launch, verdict)
+                                                 : JudgeInOrder(launch, verdict);
   return verdict;
 }
 
@@ -42,9 +43,11 @@ std::optional<Loss> TimestampCheck::JudgeClocks(const LaunchTimes& launch) {
   const int64_t gpu_ns = static_cast<int64_t>(launch.stop_ns - launch.start_ns);
   const int64_t cpu_ns = static_cast<int64_t>(launch.delivered_ns - launch.call_ns);
   const bool knows_call = launch.call_ns != 0;
-  if (knows_call && gpu_ns > cpu_ns + cpu_ns / kDriftDivisor + kSlackNs) return Loss::kLongerThanCpuTime;
+  if (knows_call && gpu_ns > cpu_ns + cpu_ns / kDriftDivisor + kSlackNs)
+    return Loss::kLongerThanCpuTime;
 
-  const int64_t least = knows_call ? static_cast<int64_t>(launch.call_ns - launch.start_ns) : kUnknown;
+  const int64_t least =
+      knows_call ? static_cast<int64_t>(launch.call_ns - launch.start_ns) : kUnknown;
   const int64_t most = static_cast<int64_t>(launch.delivered_ns - launch.stop_ns);
   const uint64_t bounds_ns = LoadRelaxed(bounds_ns_);
   if (bounds_ns == 0) {
@@ -53,7 +56,8 @@ std::optional<Loss> TimestampCheck::JudgeClocks(const LaunchTimes& launch) {
     StoreRelaxed(bounds_ns_, launch.delivered_ns);
     return std::nullopt;
   }
-  const int64_t age_ns = launch.delivered_ns > bounds_ns ? static_cast<int64_t>(launch.delivered_ns - bounds_ns) : 0;
+  const int64_t age_ns =
+      launch.delivered_ns > bounds_ns ? static_cast<int64_t>(launch.delivered_ns - bounds_ns) : 0;
   const int64_t widened_ns = age_ns / kDriftDivisor;
   const int64_t known_least = Signed(least_distance_) - widened_ns;
   const int64_t known_most = Signed(most_distance_) + widened_ns;
@@ -92,8 +96,8 @@ void TimestampCheck::JudgeInOrder(const LaunchTimes& launch, Verdict& verdict) {
   verdict.release_until = verdict.is_own ? launch.last_ticket : FirstPatientLaunch();
 }
 
-// A launch may be recorded late, because it waited for events that did not come. It is not compared with those right
-// before and behind it, so nothing but its own times is believed.
+// A launch may be recorded late, because it waited for events that did not come. It is not compared
+// with those right before and behind it, so nothing but its own times is believed.
 void TimestampCheck::JudgeLate(const LaunchTimes& launch, Verdict& verdict) const {
   if (!verdict.is_own) {
     verdict.loss = Loss::kRingOverrun;
@@ -110,7 +114,8 @@ void TimestampCheck::NotePatience(const LaunchTimes& launch, bool goes_back) {
   const bool was_seen_to_run = launch.started_ns != LaunchTimes::kNeverSeen &&
                                launch.delivered_ns >= launch.started_ns + kRunNs &&
                                latest_stop_ns > static_cast<int64_t>(launch.started_ns);
-  const bool waited = before_ns != 0 && latest_stop_ns >= static_cast<int64_t>(before_ns + kPatienceNs);
+  const bool waited =
+      before_ns != 0 && latest_stop_ns >= static_cast<int64_t>(before_ns + kPatienceNs);
   StoreRelaxed(last_delivered_ns_, launch.delivered_ns);
   const bool is_patient = was_seen_to_run && waited && !goes_back;
   const uint64_t number = is_patient ? LoadRelaxed(patient_launches_) + 1 : 0;

@@ -1,49 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// TimestampCheck of the GPU times of launches, one after the other. One thread at a time, under the lock of the
-// communicator's completions.
+// TimestampCheck of the GPU times of launches, one after the other. One thread at a time, under the
+// lock of the communicator's completions.
 //
-// NCCL's counters may drift from the device's, and its rings of time stamps may be overrun when its progress thread is
-// late. Then launches carry the times of other ones, in perfect order.
+// NCCL's counters may drift from the device's, and its rings of time stamps may be overrun when its
+// progress thread is late. Then launches carry the times of other ones, in perfect order.
 //
 // A launch is believed if it keeps to all of these:
 //
 // - It took time, on each channel. (stop_before_start)
-// - It took no longer than the CPU waited, from its call to the delivery of its last stop. (longer_than_cpu_time)
-// - The distance of the two clocks, which every launch bounds (call <= start, stop <= delivery), lies within the bounds
-//   that earlier launches gave. (clock_mismatch)
-// - It began after the launches before it had ended, for the kernels of a communicator run one after the other.
-//   (overlap)
-// - All channels of an operation that is alone in its launch ran at the same time at some moment. (disjoint_channels)
+// - It took no longer than the CPU waited, from its call to the delivery of its last stop.
+//   (longer_than_cpu_time)
+// - The distance of the two clocks, which every launch bounds (call <= start, stop <= delivery),
+//   lies within the bounds that earlier launches gave. (clock_mismatch)
+// - It began after the launches before it had ended, for the kernels of a communicator run one
+//   after the other. (overlap)
+// - All channels of an operation that is alone in its launch ran at the same time at some moment.
+//   (disjoint_channels)
 //
-// The second, third and fourth are proof of drift, which is permanent: the communicator is untimed from then on. The
-// last is not, for the blocks of a kernel may wait for a processor each for itself.
+// The second, third and fourth are proof of drift, which is permanent: the communicator is untimed
+// from then on. The last is not, for the blocks of a kernel may wait for a processor each for
+// itself.
 //
-// Overruns. A channel's ring has 64 entries. A work item that is read late may show the times of the item 64 behind it,
-// or 128, and so on: later times than its own, never earlier ones. So an overrun breaks neither of the first two bounds
-// of a clock (call <= start, stop <= delivery), and the bounds hold whatever was overrun. What follows from it:
+// Overruns. A channel's ring has 64 entries. A work item that is read late may show the times of
+// the item 64 behind it, or 128, and so on: later times than its own, never earlier ones. So an
+// overrun breaks neither of the first two bounds of a clock (call <= start, stop <= delivery), and
+// the bounds hold whatever was overrun. What follows from it:
 //
-// 1. Times are *own* if they end before the first call was made whose kernel could overwrite them (work_items.h). By
-//    then no entry had been overwritten, and what overwrites it later begins later than they end. The CPU's clock of
-//    that call is compared with the latest time on it that the stop can have had: delivery - stop is an upper bound of
-//    the distance.
-// 2. Let i be a launch whose times are those of a later launch, q, and let no times of the launches recorded after i
-//    begin before those of the launch recorded before them end. Then the next item of the channel shows times after
-//    q's end, so those of an item behind q; and so on for every item that is read. The first launch whose times are
-//    own ends this: it shows its own times, before those of the items behind it. So: if the times of a launch are own,
-//    and all between it and i are in order, then those of i are its own as well, for a thread that is late by any
+// 1. Times are *own* if they end before the first call was made whose kernel could overwrite them
+//    (work_items.h). By then no entry had been overwritten, and what overwrites it later begins
+//    later than they end. The CPU's clock of that call is compared with the latest time on it that
+//    the stop can have had: delivery - stop is an upper bound of the distance.
+// 2. Let i be a launch whose times are those of a later launch, q, and let no times of the launches
+//    recorded after i begin before those of the launch recorded before them end. Then the next item
+//    of the channel shows times after q's end, so those of an item behind q; and so on for every
+//    item that is read. The first launch whose times are own ends this: it shows its own times,
+//    before those of the items behind it. So: if the times of a launch are own, and all between it
+//    and i are in order, then those of i are its own as well, for a thread that is late by any
 //    number of rings.
-// 3. Times that are not own are held back until own ones come (unconfirmed_times.h). If times go back before that, they are
-//    dropped. If there is no room for more, the oldest are dropped: nothing is released without 1 or 2.
-// 4. Times that go back although those before them were own are no overrun. They are proof of drift (overlap).
+// 3. Times that are not own are held back until own ones come (unconfirmed_times.h). If times go
+//    back before that, they are dropped. If there is no room for more, the oldest are dropped:
+//    nothing is released without 1 or 2.
+// 4. Times that go back although those before them were own are no overrun. They are proof of drift
+//    (overlap).
 //
-// A host may be 64 calls ahead of its GPU at all times; no times are own then. Released is, too, what was held before
-// kPatientLaunches launches in a row of which each was seen to start before it ended, had its stop delivered kRunNs
-// after its start, and ended kPatienceNs after the one before had been delivered. NCCL's thread polls without pause as
-// long as anything is to be read. Were it late by a ring, all that it polls for would be there: it would have had to
-// leave the CPU right after the start of each of these launches, until its end, and with exactly a whole number of
-// rings left to read. One poll in between gives a stop that lies before the start, or times that go back. This is not
-// taken for proof where drift is concerned. The launches of the row are not released themselves: a thread that is held
-// up within the last of them reads its own start and the stop of a later ring, and that looks patient too.
+// A host may be 64 calls ahead of its GPU at all times; no times are own then. Released is, too,
+// what was held before kPatientLaunches launches in a row of which each was seen to start before it
+// ended, had its stop delivered kRunNs after its start, and ended kPatienceNs after the one before
+// had been delivered. NCCL's thread polls without pause as long as anything is to be read. Were it
+// late by a ring, all that it polls for would be there: it would have had to leave the CPU right
+// after the start of each of these launches, until its end, and with exactly a whole number of
+// rings left to read. One poll in between gives a stop that lies before the start, or times that go
+// back. This is not taken for proof where drift is concerned. The launches of the row are not
+// released themselves: a thread that is held up within the last of them reads its own start and the
+// stop of a later ring, and that looks patient too.
 #pragma once
 
 #include <array>
@@ -56,8 +65,8 @@
 
 namespace nccl_exporter::plugin {
 
-// Of one launch: GPU clock, and CLOCK_MONOTONIC. Tickets are those of operations, which are announced, and run, in
-// their order.
+// Of one launch: GPU clock, and CLOCK_MONOTONIC. Tickets are those of operations, which are
+// announced, and run, in their order.
 struct LaunchTimes {
   uint64_t first_ticket = 0;  // of its operations
   uint64_t last_ticket = 0;
@@ -71,18 +80,21 @@ struct LaunchTimes {
   uint64_t delivered_ns = 0;
   // As WorkItems gives it, once the times have been delivered.
   uint64_t overwritable_ns = WorkItems::kNotYet;
-  // Earlier operations that are not over ran until then at least, by times of their own; 0: there are none.
+  // Earlier operations that are not over ran until then at least, by times of their own; 0: there
+  // are none.
   uint64_t earlier_ns = 0;
   bool has_disjoint_channels = false;
-  uint64_t items = 1;       // on one channel, at most: they are not compared with each other
-  uint64_t incomplete = 0;  // operations of the launch, not all of whose channels are in these times
+  uint64_t items = 1;  // on one channel, at most: they are not compared with each other
+  uint64_t incomplete =
+      0;  // operations of the launch, not all of whose channels are in these times
 };
 
 struct Verdict {
-  std::optional<Loss> loss;    // why the times are not believed; nothing: they are plausible
-  bool refutes_held = false;   // times before these, held back so far, are those of other launches
-  bool is_own = false;         // shown by 1
-  uint64_t release_until = 0;  // times held back of launches before that ticket are their own; 0: of none
+  std::optional<Loss> loss;   // why the times are not believed; nothing: they are plausible
+  bool refutes_held = false;  // times before these, held back so far, are those of other launches
+  bool is_own = false;        // shown by 1
+  uint64_t release_until =
+      0;  // times held back of launches before that ticket are their own; 0: of none
 };
 
 // One per communicator.
@@ -103,7 +115,8 @@ class TimestampCheck {
   void EndPatience() { StoreRelaxed(patient_launches_, 0); }
   // Whether this loss proves drift.
   static constexpr bool IsDrift(Loss loss) {
-    return loss == Loss::kLongerThanCpuTime || loss == Loss::kClockMismatch || loss == Loss::kOverlap;
+    return loss == Loss::kLongerThanCpuTime || loss == Loss::kClockMismatch ||
+           loss == Loss::kOverlap;
   }
   void Reset();
 
@@ -115,7 +128,8 @@ class TimestampCheck {
   // The first launch of a row of kPatientLaunches; 0: there is no such row.
   uint64_t FirstPatientLaunch() const;
 
-  // GPU clock + distance = CPU clock: the distance lies between these, as known at bounds_ns_; they widen with time.
+  // GPU clock + distance = CPU clock: the distance lies between these, as known at bounds_ns_; they
+  // widen with time.
   AtomicU64 least_distance_{0};  // two's complement
   AtomicU64 most_distance_{0};
   AtomicU64 bounds_ns_{0};  // CLOCK_MONOTONIC; 0: no bounds yet

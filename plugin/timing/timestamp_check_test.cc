@@ -10,9 +10,10 @@ constexpr uint64_t kUs = 1000;
 constexpr uint64_t kMs = 1000 * kUs;
 constexpr uint64_t kSecond = 1000 * kMs;
 
-// A GPU whose clock is `distance` behind the CPU's. Launch n is called at call_ns, starts 10 us later, and is delivered
-// 5 us after its stop.
-LaunchTimes Launch(uint64_t ticket, uint64_t call_ns, uint64_t duration_ns, uint64_t distance_ns = 1000 * kSecond) {
+// A GPU whose clock is `distance` behind the CPU's. Launch n is called at call_ns, starts 10 us
+// later, and is delivered 5 us after its stop.
+LaunchTimes Launch(uint64_t ticket, uint64_t call_ns, uint64_t duration_ns,
+                   uint64_t distance_ns = 1000 * kSecond) {
   const uint64_t start_ns = call_ns + 10 * kUs;
   return {.first_ticket = ticket,
           .last_ticket = ticket,
@@ -32,7 +33,9 @@ TEST(TimestampCheck, BelievesLaunchesInOrder) {
 TEST(TimestampCheck, BelievesClocksThatDriftApartSlowly) {
   TimestampCheck judge;
   for (uint64_t i = 1; i <= 1000; ++i) {
-    EXPECT_EQ(judge.Judge(Launch(i, i * kSecond, 100 * kUs, 1000 * kSecond + i * 300 * kUs)).loss, std::nullopt) << i;
+    EXPECT_EQ(judge.Judge(Launch(i, i * kSecond, 100 * kUs, 1000 * kSecond + i * 300 * kUs)).loss,
+              std::nullopt)
+        << i;
   }
 }
 
@@ -119,10 +122,12 @@ TEST(TimestampCheck, RefusesALaunchWhoseChannelsDidNotRunTogetherButTellsAnOverl
   EXPECT_EQ(judge.Judge(Launch(2, kSecond + 5 * kMs, 10 * kMs)).loss, Loss::kOverlap);
 }
 
-// The call that could overwrite the entries of a launch is made so long after it was delivered, or before.
+// The call that could overwrite the entries of a launch is made so long after it was delivered, or
+// before.
 class PlausibilityOfOverruns : public testing::Test {
  protected:
-  // The next launch, 1 ms after the one before, whose times are delivered so much later than its stop.
+  // The next launch, 1 ms after the one before, whose times are delivered so much later than its
+  // stop.
   LaunchTimes Next(uint64_t overwritable_ns, uint64_t late_ns = 5 * kUs) {
     call_ns_ += kMs;
     LaunchTimes launch = Launch(++ticket_, call_ns_, 100 * kUs);
@@ -141,7 +146,8 @@ class PlausibilityOfOverruns : public testing::Test {
 TEST_F(PlausibilityOfOverruns, TakesTimesForOwnThatEndBeforeTheCallThatCouldOverwriteThem) {
   EXPECT_TRUE(judge_.Judge(Next(WorkItems::kNotYet)).is_own);
   EXPECT_TRUE(judge_.Judge(Next(StopOfNext() + 100 * kUs)).is_own);
-  EXPECT_TRUE(judge_.Judge(Next(StopOfNext() + 100 * kUs, 500 * kUs)).is_own) << "however late they are delivered";
+  EXPECT_TRUE(judge_.Judge(Next(StopOfNext() + 100 * kUs, 500 * kUs)).is_own)
+      << "however late they are delivered";
   EXPECT_FALSE(judge_.Judge(Next(StopOfNext() - 100 * kUs)).is_own);
   EXPECT_FALSE(judge_.Judge(Next(StopOfNext() + kUs)).is_own) << "the clocks are not known so well";
   EXPECT_FALSE(judge_.Judge(Next(0)).is_own) << "the call is not known";
@@ -196,7 +202,8 @@ TEST_F(PlausibilityOfOverruns, ReleasesWhatIsHeldBeforeARowOfLaunchesThatTheThre
   judge_.Judge(Next(0));  // nothing was delivered before
   for (uint64_t i = 1; i <= kRow + 3; ++i) {
     const Verdict verdict = judge_.Judge(Next(0));
-    EXPECT_EQ(verdict.release_until, i < kRow ? 0 : ticket_ - kRow + 1) << "those of the row may be held up themselves";
+    EXPECT_EQ(verdict.release_until, i < kRow ? 0 : ticket_ - kRow + 1)
+        << "those of the row may be held up themselves";
     EXPECT_FALSE(verdict.is_own) << "no proof, where drift is concerned";
   }
 }

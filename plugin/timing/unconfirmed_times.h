@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of operations that wait for proof, because NCCL's ring of time stamps may have been overrun. One thread at a
-// time, under the lock of the communicator's completions.
+// Times of operations that wait for proof, because NCCL's ring of time stamps may have been
+// overrun. One thread at a time, under the lock of the communicator's completions.
 //
-// They are recorded once times of a later launch show that they are the operations' own (timestamp_check.h has the
-// argument). They are dropped if later times show the contrary, if there is no room left, or at finalize.
+// They are recorded once times of a later launch show that they are the operations' own
+// (timestamp_check.h has the argument). They are dropped if later times show the contrary, if there
+// is no room left, or at finalize.
 //
 // Why one ticket says which are believed:
 //   1. Times are kept in the order of their launches, each with its launch's ticket.
-//   2. If times of a launch are its own, so are those of all launches before it whose times are in order
-//      (timestamp_check.h, 2). Times that go back drop all that is held.
-//   3. So the believed ones are those whose ticket is lower than that of the launch that proved them.
-//   4. The proof needs every launch in between to have been compared. Launches that ran and were not compared could
-//      hide a whole ring. Once as many of their work items lie behind an entry as the ring has, the entry is dropped.
-//      The other items of its own launch, whose times are judged as one, count as well.
+//   2. If times of a launch are its own, so are those of all launches before it whose times are in
+//      order (timestamp_check.h, 2). Times that go back drop all that is held.
+//   3. So the believed ones are those whose ticket is lower than that of the launch that proved
+//      them.
+//   4. The proof needs every launch in between to have been compared. Launches that ran and were
+//      not compared could hide a whole ring. Once as many of their work items lie behind an entry
+//      as the ring has, the entry is dropped. The other items of its own launch, whose times are
+//      judged as one, count as well.
 #pragma once
 
 #include <algorithm>
@@ -28,14 +31,15 @@ namespace nccl_exporter::plugin {
 // One per communicator.
 class UnconfirmedTimes {
  public:
-  // Twice the operations that a communicator follows at once: those that a host issued far ahead, and those that it
-  // issued while the first of them ran.
+  // Twice the operations that a communicator follows at once: those that a host issued far ahead,
+  // and those that it issued while the first of them ran.
   static constexpr uint64_t kCapacity = 2 * kOperationEntries;
   // Released at one completion: some 3 us of NCCL's progress thread.
   static constexpr uint64_t kReleaseSteps = 64;
   using Phases = std::array<PhaseTimes, kCapacity>;
 
-  // Where phases of what is held are kept, for good; without it no times with phases may come. While there are none.
+  // Where phases of what is held are kept, for good; without it no times with phases may come.
+  // While there are none.
   void SetRoomForPhases(Phases* phases) { phases_.store(phases, std::memory_order_release); }
   bool HasRoomForPhases() const { return phases_.load(std::memory_order_acquire) != nullptr; }
   void Clear() {
@@ -44,12 +48,13 @@ class UnconfirmedTimes {
   }
   bool IsEmpty() const { return LoadRelaxed(held_) == 0; }
 
-  // Keeps times of the launch back, which is the latest so far. `uncompared`: work items before its own whose times
-  // were not compared with others. There is room, but if MakeRoom said otherwise.
+  // Keeps times of the launch back, which is the latest so far. `uncompared`: work items before its
+  // own whose times were not compared with others. There is room, but if MakeRoom said otherwise.
   void Keep(uint64_t launch, const Completion& completion, uint64_t uncompared) {
     const uint64_t place = PlaceOf(LoadRelaxed(held_));
     entries_[place] = {completion, launch, uncompared};
-    if (completion.phases != nullptr) entries_[place].completion.phases = KeepPhases(place, *completion.phases);
+    if (completion.phases != nullptr)
+      entries_[place].completion.phases = KeepPhases(place, *completion.phases);
     ExclusiveAdd(held_, 1);
   }
   // If all is full, the oldest make room: returns how many are dropped for it.
@@ -68,7 +73,8 @@ class UnconfirmedTimes {
   uint64_t Release(Recorder& recorder, uint64_t most = kReleaseSteps) {
     uint64_t dropped = 0;
     for (; most > 0 && !IsEmpty() && IsBelieved(First()); --most, Forget()) {
-      const bool is_hidden = LoadRelaxed(uncompared_) - First().uncompared >= WorkItems::kRingEntries;
+      const bool is_hidden =
+          LoadRelaxed(uncompared_) - First().uncompared >= WorkItems::kRingEntries;
       is_hidden ? ++dropped : (recorder.RecordTimes(First().completion), dropped);
     }
     return dropped;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mode of a job's clock: in real time, or as fast as the machine plays it. Any thread may sleep by it.
+// Mode of a job's clock: in real time, or as fast as the machine plays it. Any thread may sleep by
+// it.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +20,11 @@ class ClockMode {
 
   bool StopAsked() const { return stop_asked_.load(std::memory_order_relaxed); }
 
-  // The moment on the machine's monotonic clock at which something due at `job_ns` happens; it has passed if the job is
-  // played as fast as it goes.
+  // The moment on the machine's monotonic clock at which something due at `job_ns` happens; it has
+  // passed if the job is played as fast as it goes.
   std::chrono::steady_clock::time_point Moment(int64_t job_ns) const {
-    const std::chrono::nanoseconds since_boot(is_real_time_ ? TheJobEpoch().monotonic_ns + job_ns : 0);
+    const std::chrono::nanoseconds since_boot(is_real_time_ ? TheJobEpoch().monotonic_ns + job_ns
+                                                            : 0);
     return std::chrono::steady_clock::time_point(since_boot);
   }
 

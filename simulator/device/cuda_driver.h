@@ -16,13 +16,15 @@ class CudaDriver {
 
   // Makes that GPU of that node the calling thread's current one.
   void SetDevice(int node, int device) const { set_device_(node, device); }
-  // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", of a device of the node that SetDevice was last called with.
+  // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", of a device of the node that SetDevice was last
+  // called with.
   std::string Uuid(int device) const;
 
  private:
   using SetDeviceFunction = void (*)(int node, int device);
   using UuidFunction = int (*)(unsigned char* uuid, int device);
-  CudaDriver(SetDeviceFunction set_device, UuidFunction uuid) : set_device_(set_device), uuid_(uuid) {}
+  CudaDriver(SetDeviceFunction set_device, UuidFunction uuid)
+      : set_device_(set_device), uuid_(uuid) {}
 
   SetDeviceFunction set_device_;
   UuidFunction uuid_;

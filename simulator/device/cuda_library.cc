@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in for libcuda.so.1: the few functions of CUDA's driver by which a plugin finds the GPU of the calling
-// thread.
+// The stand-in for libcuda.so.1: the few functions of CUDA's driver by which a plugin finds the GPU
+// of the calling thread.
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +15,8 @@ constexpr int kErrorInvalidDevice = 101;
 constexpr int kErrorInvalidContext = 201;
 constexpr int kMostDevices = 64;
 
-thread_local int current_device = -1;  // a thread without a context, such as a CUDA host function's, has none
+thread_local int current_device =
+    -1;  // a thread without a context, such as a CUDA host function's, has none
 std::atomic<int> node_number;
 
 struct Uuid {
@@ -62,13 +63,17 @@ CUDA_SIM_EXPORT int cuCtxGetDevice(int* device) {
 CUDA_SIM_EXPORT int cuDeviceGetUuid(Uuid* uuid, int device) {
   if (!IsDevice(device)) return kErrorInvalidDevice;
   for (int half = 0; half < 2; ++half) {
-    const uint64_t bits = nccl_exporter::sim::HashRandom(0x4750552d, node_number.load(), device, half);
-    for (int i = 0; i < 8; ++i) uuid->bytes[8 * half + i] = static_cast<unsigned char>(bits >> (8 * i));
+    const uint64_t bits =
+        nccl_exporter::sim::HashRandom(0x4750552d, node_number.load(), device, half);
+    for (int i = 0; i < 8; ++i)
+      uuid->bytes[8 * half + i] = static_cast<unsigned char>(bits >> (8 * i));
   }
   return kSuccess;
 }
 
-CUDA_SIM_EXPORT int cuDeviceGetUuid_v2(Uuid* uuid, int device) { return cuDeviceGetUuid(uuid, device); }
+CUDA_SIM_EXPORT int cuDeviceGetUuid_v2(Uuid* uuid, int device) {
+  return cuDeviceGetUuid(uuid, device);
+}
 
 CUDA_SIM_EXPORT int cuDeviceGetPCIBusId(char* text, int length, int device) {
   if (!IsDevice(device)) return kErrorInvalidDevice;

@@ -6,7 +6,8 @@
 
 namespace nccl_exporter::sim {
 
-EventQueue::EventQueue(const ClockMode& clock_mode, std::function<void()> prepare, int64_t most_ahead_ns)
+EventQueue::EventQueue(const ClockMode& clock_mode, std::function<void()> prepare,
+                       int64_t most_ahead_ns)
     : clock_mode_(clock_mode),
       prepare_(std::move(prepare)),
       most_ahead_ns_(most_ahead_ns),
@@ -39,7 +40,9 @@ void EventQueue::SetHorizon(int64_t job_ns) {
 
 void EventQueue::WaitDelivered(int64_t until_ns) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return delivering_ns_ > until_ns && (items_.empty() || items_.top().due_ns > until_ns); });
+  changed_.wait(lock, [&] {
+    return delivering_ns_ > until_ns && (items_.empty() || items_.top().due_ns > until_ns);
+  });
 }
 
 int64_t EventQueue::Drain(int64_t now_ns) {

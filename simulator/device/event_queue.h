@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue of events with the thread that delivers them when they are due: NCCL's proxy progress thread, its profiler
-// thread, or CUDA's host function thread. Any thread may post.
+// Queue of events with the thread that delivers them when they are due: NCCL's proxy progress
+// thread, its profiler thread, or CUDA's host function thread. Any thread may post.
 #pragma once
 
 #include <condition_variable>
@@ -15,12 +15,13 @@
 
 namespace nccl_exporter::sim {
 
-// Played as fast as it goes, calling thread and delivering threads are held together in the job's time: a calling
-// thread waits for what was due before it goes on (WaitDelivered), and a delivering thread goes ahead of the horizon,
-// which is where the calling thread is, by no more than `most_ahead_ns`. Within that they run at once.
+// Played as fast as it goes, calling thread and delivering threads are held together in the job's
+// time: a calling thread waits for what was due before it goes on (WaitDelivered), and a delivering
+// thread goes ahead of the horizon, which is where the calling thread is, by no more than
+// `most_ahead_ns`. Within that they run at once.
 //
-// The time of a delivering thread never goes back: an action that is posted after a later one has run runs at the time
-// that the thread has reached.
+// The time of a delivering thread never goes back: an action that is posted after a later one has
+// run runs at the time that the thread has reached.
 class EventQueue {
  public:
   // What the action does to the time that it is given is time that it took.
@@ -29,7 +30,8 @@ class EventQueue {
   static constexpr int64_t kMostAheadNs = 200000;
 
   // `prepare` runs first on the new thread.
-  EventQueue(const ClockMode& clock_mode, std::function<void()> prepare, int64_t most_ahead_ns = kMostAheadNs);
+  EventQueue(const ClockMode& clock_mode, std::function<void()> prepare,
+             int64_t most_ahead_ns = kMostAheadNs);
   // Delivers what is left, without waiting for its time.
   ~EventQueue();
 

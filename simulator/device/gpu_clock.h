@@ -12,7 +12,8 @@ class GpuClock {
  public:
   // `epoch_ns` is what a perfect clock would show when the job began.
   GpuClock(uint64_t seed, int global_rank, int64_t epoch_ns, int64_t granularity_ns)
-      : start_ns_(epoch_ns + Between(HashRandom(seed, global_rank, 1), -kMostOffsetNs, kMostOffsetNs)),
+      : start_ns_(epoch_ns +
+                  Between(HashRandom(seed, global_rank, 1), -kMostOffsetNs, kMostOffsetNs)),
         drift_ppb_(Between(HashRandom(seed, global_rank, 2), -kMostDriftPpb, kMostDriftPpb)),
         granularity_ns_(granularity_ns) {}
 
@@ -24,7 +25,8 @@ class GpuClock {
 
  private:
   static constexpr int64_t kMostOffsetNs = 5000000;
-  static constexpr int64_t kMostDriftPpb = 8000;  // 8 ppm: a common crystal against one disciplined by NTP
+  static constexpr int64_t kMostDriftPpb =
+      8000;  // 8 ppm: a common crystal against one disciplined by NTP
 
   static int64_t Between(uint64_t bits, int64_t least, int64_t most) {
     return least + static_cast<int64_t>(Fraction(bits) * static_cast<double>(most - least));

@@ -12,7 +12,8 @@ constexpr int64_t kToNextPollNs = 1000;
 
 }  // namespace
 
-void PolledChannel::Run(const WorkItem& item, int64_t now_ns, EventQueue& queue, const Faults& faults) {
+void PolledChannel::Run(const WorkItem& item, int64_t now_ns, EventQueue& queue,
+                        const Faults& faults) {
   const std::lock_guard lock(mutex_);
   ring_.Run(item, now_ns);
   for (Connection& connection : connections_) {
@@ -20,15 +21,18 @@ void PolledChannel::Run(const WorkItem& item, int64_t now_ns, EventQueue& queue,
   }
 }
 
-void PolledChannel::Append(bool is_receive, PolledWork work, int64_t now_ns, EventQueue& queue, const Faults& faults) {
+void PolledChannel::Append(bool is_receive, PolledWork work, int64_t now_ns, EventQueue& queue,
+                           const Faults& faults) {
   const std::lock_guard lock(mutex_);
   Connection& connection = connections_[is_receive ? 1 : 0];
   connection.waiting.push_back({.work = std::move(work)});
   PollAt(connection, now_ns + kToNextPollNs, queue, faults);
 }
 
-// A poll that comes too early for anything does no harm, so that those are left that a sooner one makes superfluous.
-void PolledChannel::PollAt(Connection& connection, int64_t due_ns, EventQueue& queue, const Faults& faults) {
+// A poll that comes too early for anything does no harm, so that those are left that a sooner one
+// makes superfluous.
+void PolledChannel::PollAt(Connection& connection, int64_t due_ns, EventQueue& queue,
+                           const Faults& faults) {
   const int64_t polled_ns = faults.PolledNs(due_ns);
   if (polled_ns >= connection.next_poll_ns) return;
   connection.next_poll_ns = polled_ns;
@@ -53,12 +57,14 @@ int64_t PolledChannel::Look(Waiting& waiting, int64_t now_ns, bool& is_done) {
   return is_done ? INT64_MAX : now_ns + 1;
 }
 
-void PolledChannel::Poll(Connection& connection, int64_t now_ns, EventQueue& queue, const Faults& faults) {
+void PolledChannel::Poll(Connection& connection, int64_t now_ns, EventQueue& queue,
+                         const Faults& faults) {
   int64_t next_ns = INT64_MAX;
   for (size_t i = 0; i < connection.waiting.size();) {
     bool is_done = false;
     next_ns = std::min(next_ns, Look(connection.waiting[i], now_ns, is_done));
-    if (is_done) connection.waiting.erase(connection.waiting.begin() + static_cast<std::ptrdiff_t>(i));
+    if (is_done)
+      connection.waiting.erase(connection.waiting.begin() + static_cast<std::ptrdiff_t>(i));
     if (is_in_order_) {
       if (is_done && !connection.waiting.empty()) next_ns = now_ns + 1;
       break;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A channel whose work NCCL's thread polls, with all that can go wrong: the host waits for counters that the device
-// writes, and neither knows whether they mean the same work.
+// A channel whose work NCCL's thread polls, with all that can go wrong: the host waits for counters
+// that the device writes, and neither knows whether they mean the same work.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace nccl_exporter::sim {
 
-// What the host waits for. The actions get what the ring shows, which need not be the work that was meant, and is null
-// where nothing was written yet; an empty action is an event that is lost.
+// What the host waits for. The actions get what the ring shows, which need not be the work that was
+// meant, and is null where nothing was written yet; an empty action is an event that is lost.
 struct PolledWork {
   using Report = std::function<void(const WorkItem* shown, int64_t now_ns)>;
   static constexpr uint64_t kNeverWritten = UINT64_MAX / 2;
@@ -29,9 +29,9 @@ struct PolledWork {
   Report stop = {};
 };
 
-// One ring, and two connections that are polled: that of receives, and that of everything else. In order: the works of
-// a connection are polled one after the other; else each by itself. Any thread may call; reports come from the thread
-// of `queue`, which is the same in every call.
+// One ring, and two connections that are polled: that of receives, and that of everything else. In
+// order: the works of a connection are polled one after the other; else each by itself. Any thread
+// may call; reports come from the thread of `queue`, which is the same in every call.
 class PolledChannel {
  public:
   // Before the first call of another method.
@@ -39,7 +39,8 @@ class PolledChannel {
 
   // The device gets one more work item.
   void Run(const WorkItem& item, int64_t now_ns, EventQueue& queue, const Faults& faults);
-  void Append(bool is_receive, PolledWork work, int64_t now_ns, EventQueue& queue, const Faults& faults);
+  void Append(bool is_receive, PolledWork work, int64_t now_ns, EventQueue& queue,
+              const Faults& faults);
 
  private:
   struct Waiting {
@@ -53,7 +54,8 @@ class PolledChannel {
 
   void PollAt(Connection& connection, int64_t due_ns, EventQueue& queue, const Faults& faults);
   void Poll(Connection& connection, int64_t now_ns, EventQueue& queue, const Faults& faults);
-  // Returns when to look again: INT64_MAX when the work is done, or when the device must have more work first.
+  // Returns when to look again: INT64_MAX when the work is done, or when the device must have more
+  // work first.
   int64_t Look(Waiting& waiting, int64_t now_ns, bool& is_done);
 
   std::mutex mutex_;

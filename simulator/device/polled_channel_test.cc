@@ -12,13 +12,16 @@ class PolledChannelTest : public testing::Test {
  protected:
   // Reports read "a+100" and "a-150": the name, and the time of the work that was shown.
   void Wait(const std::string& name, uint64_t counter) {
-    const auto note = [this](const std::string& text) { reports_ += (reports_.empty() ? "" : " ") + text; };
-    channel_.Append(
-        false,
-        {.counter = counter,
-         .start = [=](const WorkItem* shown, int64_t) { note(name + "+" + std::to_string(shown->start_ns)); },
-         .stop = [=](const WorkItem* shown, int64_t) { note(name + "-" + std::to_string(shown->stop_ns)); }},
-        0, queue_, faults_);
+    const auto note = [this](const std::string& text) {
+      reports_ += (reports_.empty() ? "" : " ") + text;
+    };
+    channel_.Append(false,
+                    {.counter = counter,
+                     .start = [=](const WorkItem* shown,
+                                  int64_t) { note(name + "+" + std::to_string(shown->start_ns)); },
+                     .stop = [=](const WorkItem* shown,
+                                 int64_t) { note(name + "-" + std::to_string(shown->stop_ns)); }},
+                    0, queue_, faults_);
   }
   void Run(int64_t start_ns) { channel_.Run({start_ns, start_ns + 50}, 0, queue_, faults_); }
 

@@ -14,12 +14,15 @@ namespace nccl_exporter::sim {
 class Rank {
  public:
   // `use_gpu` makes the rank's GPU the current one of a thread.
-  Rank(int global_rank, const GpuClock& gpu_clock, const ClockMode& clock_mode, bool has_profiler_thread,
-       const std::function<void()>& use_gpu, int64_t most_ahead_ns = EventQueue::kMostAheadNs)
+  Rank(int global_rank, const GpuClock& gpu_clock, const ClockMode& clock_mode,
+       bool has_profiler_thread, const std::function<void()>& use_gpu,
+       int64_t most_ahead_ns = EventQueue::kMostAheadNs)
       : global_rank_(global_rank),
         gpu_clock_(gpu_clock),
         proxy_(std::make_unique<EventQueue>(clock_mode, use_gpu, most_ahead_ns)),
-        profiler_(has_profiler_thread ? std::make_unique<EventQueue>(clock_mode, use_gpu, most_ahead_ns) : nullptr),
+        profiler_(has_profiler_thread
+                      ? std::make_unique<EventQueue>(clock_mode, use_gpu, most_ahead_ns)
+                      : nullptr),
         host_(std::make_unique<EventQueue>(
             clock_mode, [] {}, most_ahead_ns)) {}
 

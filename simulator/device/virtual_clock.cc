@@ -40,7 +40,8 @@ VirtualTime::~VirtualTime() { virtual_job_ns = kOutside; }
 
 }  // namespace nccl_exporter::sim
 
-extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, timespec* time) noexcept {
+extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t clock,
+                                                                    timespec* time) noexcept {
   using namespace nccl_exporter::sim;
   const bool is_realtime = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
   const bool is_monotonic = clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE ||
@@ -49,7 +50,8 @@ extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t cl
     return static_cast<int>(syscall(SYS_clock_gettime, clock, time));
   }
   const int64_t step_ns = is_realtime && virtual_job_ns >= step_job_ns ? step_by_ns : 0;
-  const int64_t ns = virtual_job_ns + (is_realtime ? job_epoch.realtime_ns + step_ns : job_epoch.monotonic_ns);
+  const int64_t ns =
+      virtual_job_ns + (is_realtime ? job_epoch.realtime_ns + step_ns : job_epoch.monotonic_ns);
   time->tv_sec = ns / kNsPerSecond;
   time->tv_nsec = ns % kNsPerSecond;
   return 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time that a plugin reads during a callback. This program's own clock_gettime, which comes before libc's when
-// symbols are resolved, shows a thread inside of a scope the time that the job is at, and the real time otherwise.
+// The time that a plugin reads during a callback. This program's own clock_gettime, which comes
+// before libc's when symbols are resolved, shows a thread inside of a scope the time that the job
+// is at, and the real time otherwise.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ const JobEpoch& TheJobEpoch();
 // From that time of the job on, the realtime clock of this process is off by so much.
 void SetClockStep(int64_t job_ns, int64_t by_ns);
 
-// While it lives, the clocks of the calling thread stand still at `job_ns` after the epoch. Scopes do not nest.
+// While it lives, the clocks of the calling thread stand still at `job_ns` after the epoch. Scopes
+// do not nest.
 class VirtualTime {
  public:
   explicit VirtualTime(int64_t job_ns);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The counters of one channel's work on both sides, the device's and the host's, and what the host waits for.
+// The counters of one channel's work on both sides, the device's and the host's, and what the host
+// waits for.
 #pragma once
 
 #include <array>
@@ -26,8 +27,9 @@ struct UnendingWait {
   uint64_t shown = 0;  // what the entry shows in the end; 0: nothing was ever written there
 };
 
-// The device gives every work item the next counter c, and writes it into entry c modulo the number of entries if the
-// item has the bit of kernel events; without the bit the entry stays as it is. Any thread may call any method.
+// The device gives every work item the next counter c, and writes it into entry c modulo the number
+// of entries if the item has the bit of kernel events; without the bit the entry stays as it is.
+// Any thread may call any method.
 class WorkCounters {
  public:
   void SetEntries(size_t entries);

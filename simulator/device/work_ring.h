@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ring by which the kernels of a channel report to the host. Each work item has a counter, and writes it with its time
-// into one of 64 entries when it starts, and into one of 64 others when it stops. An item without the bit of kernel
-// events has a counter, too, and writes nothing.
+// Ring by which the kernels of a channel report to the host. Each work item has a counter, and
+// writes it with its time into one of 64 entries when it starts, and into one of 64 others when it
+// stops. An item without the bit of kernel events has a counter, too, and writes nothing.
 #pragma once
 
 #include <array>
@@ -24,18 +24,19 @@ struct WorkItem {
   int64_t At(Edge edge) const { return edge == Edge::kStart ? start_ns : stop_ns; }
 };
 
-// One channel, as the device writes and the host polls it. Items run one after the other; counters begin with 1.
+// One channel, as the device writes and the host polls it. Items run one after the other; counters
+// begin with 1.
 class WorkRing {
  public:
   static constexpr uint64_t kEntries = 64;
 
   // The device gets one more item.
   void Run(const WorkItem& item, int64_t now_ns);
-  // When the entry of `counter` will first show that counter or a greater one. Nothing if the device does not know such
-  // an item yet.
+  // When the entry of `counter` will first show that counter or a greater one. Nothing if the
+  // device does not know such an item yet.
   std::optional<int64_t> ShownNs(uint64_t counter, Edge edge) const;
-  // What that entry shows at a time that is not before: of the items that share it, the newest that has come so far.
-  // Null if nothing was ever written there, as for counter 0.
+  // What that entry shows at a time that is not before: of the items that share it, the newest that
+  // has come so far. Null if nothing was ever written there, as for counter 0.
   const WorkItem* Shown(uint64_t counter, Edge edge, int64_t now_ns) const;
 
   uint64_t last() const { return first_ + items_.size() - 1; }

@@ -10,13 +10,15 @@ namespace nccl_exporter::sim {
 
 namespace {
 
-// Until when a thread that launches a plan may be preempted, and still make the calls of the next group before their
-// kernels start. `next` null: those of the next step, which begins when this one is done on the GPU.
+// Until when a thread that launches a plan may be preempted, and still make the calls of the next
+// group before their kernels start. `next` null: those of the next step, which begins when this one
+// is done on the GPU.
 int64_t LatestEndNs(const Plan& plan, const ThreadGroup* next) {
   constexpr int64_t kToMakeCallsNs = 5000;  // some 200 callbacks
   if (next == nullptr) return plan.kernel_stop_ns + kToMakeCallsNs;
   int64_t latest_ns = kNever;
-  for (const Plan& later : next->plans) latest_ns = std::min(latest_ns, later.kernel_start_ns - kToMakeCallsNs);
+  for (const Plan& later : next->plans)
+    latest_ns = std::min(latest_ns, later.kernel_start_ns - kToMakeCallsNs);
   return latest_ns;
 }
 
@@ -55,7 +57,8 @@ void CallingThread::StartStep(const ThreadStep& step) {
     Drain();
     graphs_.clear();
   }
-  for (CalledRank& called : ranks_) called.communicators.UpdateTo(step.step, now_ns_ += kCallbackNs);
+  for (CalledRank& called : ranks_)
+    called.communicators.UpdateTo(step.step, now_ns_ += kCallbackNs);
 }
 
 bool CallingThread::Play(const ThreadStep& step) {
@@ -75,7 +78,8 @@ void CallingThread::PlayHanging(const ThreadStep& step) {
   if (!step.groups.empty()) PlayGroup(step.groups.front(), nullptr, true);
 }
 
-void CallingThread::PlayGroup(const ThreadGroup& group, const ThreadGroup* next, bool never_completes) {
+void CallingThread::PlayGroup(const ThreadGroup& group, const ThreadGroup* next,
+                              bool never_completes) {
   GoOnTo(group.calls.front().called_ns);
   if (!plugin_.IsLoaded()) return;
   if (options_.faults.Has(Fault::kRasMask)) plugin_.ControlMask(options_.faults.RasMaskAt(now_ns_));
@@ -114,15 +118,19 @@ CallingThread::Plans CallingThread::MakeCalls(const ThreadGroup& group, bool is_
     LiveCommunicator& communicator = rank.communicators.At(plan.communicator);
     PreparedPlan& prepared = plans.emplace_back(options_, plugin_, rank.rank, communicator);
     communicator.was_captured = is_captured;
-    const bool has_kernel_events = !plan.calls.empty() && (called[plan.calls.front()].mask & kKernelCh) != 0;
-    if (has_kernel_events && CallsBringDrift(group, plan.rank, plan.communicator, options_.release)) {
+    const bool has_kernel_events =
+        !plan.calls.empty() && (called[plan.calls.front()].mask & kKernelCh) != 0;
+    if (has_kernel_events &&
+        CallsBringDrift(group, plan.rank, plan.communicator, options_.release)) {
       communicator.is_drifting.store(true);
     }
-    const bool joins = options_.release.JoinsBroadcasts() && HasSeveralRoots(group, plan.rank, plan.communicator);
+    const bool joins =
+        options_.release.JoinsBroadcasts() && HasSeveralRoots(group, plan.rank, plan.communicator);
     const bool is_symmetric = IsSymmetric(plan.tasks, communicator, options_);
     for (size_t i = 0; i < plan.tasks.size(); ++i) {
       if (is_symmetric && !options_.release.AnnouncesSymmetric()) continue;
-      if (plan.tasks[i].function == Function::kBroadcast && (joins || options_.release.BroadcastIsCallOnly())) {
+      if (plan.tasks[i].function == Function::kBroadcast &&
+          (joins || options_.release.BroadcastIsCallOnly())) {
         communicator.sequences[static_cast<size_t>(Function::kBroadcast)]++;
         prepared.AddUnannounced(MakeTask(plan.tasks[i], communicator, options_), joins);
         continue;
@@ -139,7 +147,8 @@ CallingThread::Plans CallingThread::MakeCalls(const ThreadGroup& group, bool is_
 }
 
 // First all kernels are launched, then their plans are announced, one after the other.
-void CallingThread::Launch(const ThreadGroup& group, const ThreadGroup* next, Plans& plans, bool never_completes) {
+void CallingThread::Launch(const ThreadGroup& group, const ThreadGroup* next, Plans& plans,
+                           bool never_completes) {
   for (size_t i = 0; i < plans.size(); ++i) {
     if (plans[i].IsEmpty()) continue;
     now_ns_ = std::max(now_ns_, group.plans[i].launched_ns);
@@ -153,19 +162,23 @@ void CallingThread::Launch(const ThreadGroup& group, const ThreadGroup* next, Pl
   }
 }
 
-// Non-blocking: ncclGroupEnd returns at once, and a thread of NCCL's does the rest. KernelLaunch is not played there.
-void CallingThread::LaunchOnHostThread(const ThreadGroup& group, const std::shared_ptr<Plans>& plans) {
+// Non-blocking: ncclGroupEnd returns at once, and a thread of NCCL's does the rest. KernelLaunch is
+// not played there.
+void CallingThread::LaunchOnHostThread(const ThreadGroup& group,
+                                       const std::shared_ptr<Plans>& plans) {
   for (size_t i = 0; i < plans->size(); ++i) {
     if ((*plans)[i].IsEmpty() && !(*plans)[i].HasUnannounced()) continue;
     const Plan& plan = group.plans[i];
     const KernelTimes kernel{plan.kernel_start_ns, plan.kernel_stop_ns};
-    Called(plan.rank).rank.host().Post(std::max(now_ns_, plan.launched_ns), [plans, i, kernel](int64_t& now_ns) {
-      (*plans)[i].Play(kernel, PreparedPlan::Way::kEager, false, now_ns);
-    });
+    Called(plan.rank).rank.host().Post(
+        std::max(now_ns_, plan.launched_ns), [plans, i, kernel](int64_t& now_ns) {
+          (*plans)[i].Play(kernel, PreparedPlan::Way::kEager, false, now_ns);
+        });
   }
 }
 
-// Calls that are captured announce themselves once; so do plans that no host function will announce at replays.
+// Calls that are captured announce themselves once; so do plans that no host function will announce
+// at replays.
 void CallingThread::Capture(const ThreadGroup& group) {
   Plans& plans = graphs_[group.id] = MakeCalls(group, true);
   for (PreparedPlan& plan : plans) {
@@ -185,10 +198,11 @@ void CallingThread::Replay(const ThreadGroup& group, Plans& plans) {
     const Plan& plan = group.plans[i];
     const KernelTimes kernel{plan.kernel_start_ns, plan.kernel_stop_ns};
     PreparedPlan& prepared = plans[i];
-    Called(plan.rank).rank.host().Post(std::max(now_ns_, plan.launched_ns), [&prepared, kernel](int64_t& now_ns) {
-      if (!prepared.HasProxyOperations()) return prepared.PlaySilently(kernel, now_ns);
-      prepared.Play(kernel, PreparedPlan::Way::kReplay, false, now_ns);
-    });
+    Called(plan.rank).rank.host().Post(
+        std::max(now_ns_, plan.launched_ns), [&prepared, kernel](int64_t& now_ns) {
+          if (!prepared.HasProxyOperations()) return prepared.PlaySilently(kernel, now_ns);
+          prepared.Play(kernel, PreparedPlan::Way::kReplay, false, now_ns);
+        });
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread of the user's program that calls NCCL for one rank, or for all ranks of its process at once.
+// A thread of the user's program that calls NCCL for one rank, or for all ranks of its process at
+// once.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,8 @@ class CallingThread {
         ranks_(std::move(ranks)),
         events_(options_.release, plugin) {}
 
-  // Leaves off between two groups when the job is asked to stop. False: the thread hangs before the step's end.
+  // Leaves off between two groups when the job is asked to stop. False: the thread hangs before the
+  // step's end.
   bool Play(const ThreadStep& step);
   // Makes no call until then, while what was launched goes on.
   void GoOnTo(int64_t job_ns);
@@ -56,7 +58,8 @@ class CallingThread {
   // `next`: the group that follows in the step, or null.
   void PlayGroup(const ThreadGroup& group, const ThreadGroup* next, bool never_completes);
   Plans MakeCalls(const ThreadGroup& group, bool is_captured);
-  void Launch(const ThreadGroup& group, const ThreadGroup* next, Plans& plans, bool never_completes);
+  void Launch(const ThreadGroup& group, const ThreadGroup* next, Plans& plans,
+              bool never_completes);
   void Capture(const ThreadGroup& group);
   void Replay(const ThreadGroup& group, Plans& plans);
   void LaunchOnHostThread(const ThreadGroup& group, const std::shared_ptr<Plans>& plans);

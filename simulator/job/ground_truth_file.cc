@@ -47,7 +47,8 @@ nlohmann::json TruthOf(const FunctionCounts& function) {
 void CountAffected(const std::vector<TrueOperation>& operations, nlohmann::json& functions) {
   for (nlohmann::json& function : functions) function["affected"] = 0;
   for (const TrueOperation& operation : operations) {
-    nlohmann::json& affected = functions[std::string(TraitsOf(operation.function).name)]["affected"];
+    nlohmann::json& affected =
+        functions[std::string(TraitsOf(operation.function).name)]["affected"];
     affected = affected.get<uint64_t>() + (operation.is_affected ? 1 : 0);
   }
 }
@@ -55,10 +56,11 @@ void CountAffected(const std::vector<TrueOperation>& operations, nlohmann::json&
 nlohmann::json ListOf(const std::vector<TrueOperation>& operations) {
   nlohmann::json list = nlohmann::json::array();
   for (const TrueOperation& operation : operations) {
-    nlohmann::json& entry = list.emplace_back(nlohmann::json{{"function", TraitsOf(operation.function).name},
-                                                             {"bytes", operation.bytes},
-                                                             {"start_ns", operation.start_ns},
-                                                             {"affected", operation.is_affected}});
+    nlohmann::json& entry =
+        list.emplace_back(nlohmann::json{{"function", TraitsOf(operation.function).name},
+                                         {"bytes", operation.bytes},
+                                         {"start_ns", operation.start_ns},
+                                         {"affected", operation.is_affected}});
     entry["true_ns"] = operation.true_ns ? nlohmann::json(*operation.true_ns) : nlohmann::json();
   }
   return list;
@@ -78,22 +80,25 @@ nlohmann::json HangOf(const LiveCommunicator& communicator) {
 
 }  // namespace
 
-nlohmann::json TruthOf(const LiveCommunicator& communicator, const GroundTruth& counted, const PlayOptions& options) {
+nlohmann::json TruthOf(const LiveCommunicator& communicator, const GroundTruth& counted,
+                       const PlayOptions& options) {
   const bool is_described = options.release.DescribesCommunicatorAtInit();
   nlohmann::json functions = nlohmann::json::object();
   for (const auto& [function, counts] : counted.Counts()) {
     functions[std::string(TraitsOf(function).name)] = TruthOf(counts);
   }
-  nlohmann::json truth{{"id", fmt::format("{:016x}", communicator.id)},
-                       {"name", is_described && communicator.is_named ? communicator.shape.name : ""},
-                       {"rank", communicator.rank},
-                       {"ranks", is_described ? communicator.shape.ranks() : 0},
-                       {"nodes", is_described ? communicator.shape.nodes : 0},
-                       {"timing_source", NameOf(communicator.is_drifting ? Timing::kNone : communicator.timing.load())},
-                       {"asked_timing", NameOf(communicator.timing.load())},
-                       {"mask_faults", communicator.mask_faults.load()},
-                       {"destroy_hang", HangOf(communicator)},
-                       {"functions", std::move(functions)}};
+  nlohmann::json truth{
+      {"id", fmt::format("{:016x}", communicator.id)},
+      {"name", is_described && communicator.is_named ? communicator.shape.name : ""},
+      {"rank", communicator.rank},
+      {"ranks", is_described ? communicator.shape.ranks() : 0},
+      {"nodes", is_described ? communicator.shape.nodes : 0},
+      {"timing_source",
+       NameOf(communicator.is_drifting ? Timing::kNone : communicator.timing.load())},
+      {"asked_timing", NameOf(communicator.timing.load())},
+      {"mask_faults", communicator.mask_faults.load()},
+      {"destroy_hang", HangOf(communicator)},
+      {"functions", std::move(functions)}};
   const std::vector<TrueOperation> operations = counted.Operations();
   if (options.faults.Any()) CountAffected(operations, truth["functions"]);
   if (options.lists_operations) truth["operations"] = ListOf(operations);
@@ -131,8 +136,8 @@ bool WriteJson(const std::string& path, const nlohmann::json& document) {
 }
 
 std::string SummaryOf(const nlohmann::json& truth) {
-  std::string text = fmt::format("{:>6} {:>5} {:>14} {:>14} {:>12} {:>18}  {}\n", "rank", "node", "communicators",
-                                 "operations", "timed", "bytes", "timing");
+  std::string text = fmt::format("{:>6} {:>5} {:>14} {:>14} {:>12} {:>18}  {}\n", "rank", "node",
+                                 "communicators", "operations", "timed", "bytes", "timing");
   for (const nlohmann::json& rank : truth["ranks"]) {
     SizeCounts sum;
     std::set<std::string> timings;
@@ -149,8 +154,9 @@ std::string SummaryOf(const nlohmann::json& truth) {
     std::string timing;
     for (const std::string& name : timings) timing += (timing.empty() ? "" : ",") + name;
     text += fmt::format("{:>6} {:>5} {:>14} {:>14} {:>12} {:>18}  {}{}\n", rank["rank"].get<int>(),
-                        rank["node"].get<int>(), rank["communicators"].size(), sum.operations, sum.timed_operations,
-                        sum.bytes, timing, rank["killed"].get<bool>() ? " (killed)" : "");
+                        rank["node"].get<int>(), rank["communicators"].size(), sum.operations,
+                        sum.timed_operations, sum.bytes, timing,
+                        rank["killed"].get<bool>() ? " (killed)" : "");
   }
   return text;
 }

@@ -13,14 +13,16 @@
 
 namespace nccl_exporter::sim {
 
-nlohmann::json TruthOf(const LiveCommunicator& communicator, const GroundTruth& counted, const PlayOptions& options);
+nlohmann::json TruthOf(const LiveCommunicator& communicator, const GroundTruth& counted,
+                       const PlayOptions& options);
 
 // One rank; its communicators are appended.
 nlohmann::json TruthOfRank(int rank, int local_rank, int node, int64_t pid, bool is_killed,
                            const std::string& gpu_uuid);
 
-// Replaces a regular file as a whole. Anything else at that path, such as a device, a pipe or a link, is written to
-// where it is: a device must not become a file. False, with errno set, if it cannot be written.
+// Replaces a regular file as a whole. Anything else at that path, such as a device, a pipe or a
+// link, is written to where it is: a device must not become a file. False, with errno set, if it
+// cannot be written.
 bool WriteJson(const std::string& path, const nlohmann::json& document);
 
 // Lines for people: operations, bytes and timing source of every rank.

@@ -22,7 +22,9 @@ class TruthFile : public testing::Test {
   ~TruthFile() override { std::filesystem::remove_all(directory_); }
 
   std::string File(const std::string& name) const { return directory_ + "/" + name; }
-  static nlohmann::json Read(const std::string& path) { return nlohmann::json::parse(std::ifstream(path)); }
+  static nlohmann::json Read(const std::string& path) {
+    return nlohmann::json::parse(std::ifstream(path));
+  }
 
   const nlohmann::json document_{{"ranks", 2}};
   std::string directory_;

@@ -35,7 +35,8 @@ struct ParsedOptions {
 
 std::string LayoutHelp() {
   std::string help = "parallel layout:";
-  for (const Layout& layout : Layouts()) help += fmt::format("\n  {}: {}", layout.name, layout.help);
+  for (const Layout& layout : Layouts())
+    help += fmt::format("\n  {}: {}", layout.name, layout.help);
   return help;
 }
 
@@ -49,18 +50,24 @@ void AddCluster(CLI::App& app, ParsedOptions& parsed) {
   WorkloadOptions& workload = parsed.options.workload;
   ClusterShape& shape = workload.shape;
   const char* const kGroup = "Cluster";
-  app.add_option("--nodes", shape.nodes, "nodes of the job")->check(CLI::Range(1, 4096))->group(kGroup);
-  app.add_option("--ranks-per-node", shape.ranks_per_node, "ranks on a node")->check(CLI::Range(1, 64))->group(kGroup);
+  app.add_option("--nodes", shape.nodes, "nodes of the job")
+      ->check(CLI::Range(1, 4096))
+      ->group(kGroup);
+  app.add_option("--ranks-per-node", shape.ranks_per_node, "ranks on a node")
+      ->check(CLI::Range(1, 64))
+      ->group(kGroup);
   app.add_option("--ranks-per-process", shape.ranks_per_process, "GPUs of one process")
       ->check(CLI::Range(1, 64))
       ->group(kGroup);
-  app.add_flag("--thread-per-rank", parsed.has_thread_per_rank,
-               "one thread per GPU of a process; without it one thread calls for all GPUs, in one group")
+  app.add_flag(
+         "--thread-per-rank", parsed.has_thread_per_rank,
+         "one thread per GPU of a process; without it one thread calls for all GPUs, in one group")
       ->group(kGroup);
   app.add_option("--node", parsed.options.node, "play the ranks of this node only; -1: all")
       ->check(CLI::Range(-1, 4095))
       ->group(kGroup);
-  app.add_option("--network", parsed.network, "operations that cross the network: all, inter (between nodes), none")
+  app.add_option("--network", parsed.network,
+                 "operations that cross the network: all, inter (between nodes), none")
       ->check(CLI::IsMember({"all", "inter", "none"}))
       ->group(kGroup);
 }
@@ -69,10 +76,15 @@ void AddWorkload(CLI::App& app, ParsedOptions& parsed) {
   WorkloadOptions& workload = parsed.options.workload;
   PlayOptions& play = parsed.options.play;
   const char* const kGroup = "Workload";
-  app.add_option("--layout", workload.layout, LayoutHelp())->check(CLI::IsMember(LayoutNames()))->group(kGroup);
+  app.add_option("--layout", workload.layout, LayoutHelp())
+      ->check(CLI::IsMember(LayoutNames()))
+      ->group(kGroup);
   app.add_option("--calls", workload.calls, CallListHelp())->group(kGroup);
-  app.add_option("--steps", parsed.options.steps, "training steps")->check(CLI::NonNegativeNumber)->group(kGroup);
-  app.add_option("--duration", parsed.duration_seconds, "length of the job in seconds, instead of --steps")
+  app.add_option("--steps", parsed.options.steps, "training steps")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kGroup);
+  app.add_option("--duration", parsed.duration_seconds,
+                 "length of the job in seconds, instead of --steps")
       ->check(CLI::PositiveNumber)
       ->group(kGroup);
   app.add_option("--rate", parsed.options.steps_per_second, "maximum number of steps per second")
@@ -82,22 +94,30 @@ void AddWorkload(CLI::App& app, ParsedOptions& parsed) {
   app.add_option("--aggregate", workload.aggregate, "number of calls of the layout per group")
       ->check(CLI::Range(1, 64))
       ->group(kGroup);
-  app.add_flag("--graph", play.captures_graphs, "capture the groups of a step in CUDA graphs and replay them")
+  app.add_flag("--graph", play.captures_graphs,
+               "capture the groups of a step in CUDA graphs and replay them")
       ->group(kGroup);
-  app.add_flag("--nonblocking", play.is_nonblocking, "non-blocking communicators: launches come from another thread")
+  app.add_flag("--nonblocking", play.is_nonblocking,
+               "non-blocking communicators: launches come from another thread")
       ->group(kGroup);
-  app.add_flag("--collnet", play.uses_collnet, "large AllReduces between nodes use CollNet")->group(kGroup);
+  app.add_flag("--collnet", play.uses_collnet, "large AllReduces between nodes use CollNet")
+      ->group(kGroup);
   app.add_flag("--symmetric", play.uses_symmetric,
-               "buffers are symmetric windows: groups with only AllReduce, AllGather and ReduceScatter run on "
+               "buffers are symmetric windows: groups with only AllReduce, AllGather and "
+               "ReduceScatter run on "
                "symmetric kernels")
       ->group(kGroup);
   app.add_option("--channels", play.most_channels, "maximum number of channels of a collective")
       ->check(CLI::Range(1, 32))
       ->group(kGroup);
-  app.add_option("--split-at-step", workload.split_at_step, "split the first communicator in this step")->group(kGroup);
-  app.add_option("--shrink-at-step", workload.shrink_at_step, "shrink the first communicator in this step")
+  app.add_option("--split-at-step", workload.split_at_step,
+                 "split the first communicator in this step")
       ->group(kGroup);
-  app.add_option("--compute-share", parsed.options.compute_share, "share of a step's period in which the GPUs compute")
+  app.add_option("--shrink-at-step", workload.shrink_at_step,
+                 "shrink the first communicator in this step")
+      ->group(kGroup);
+  app.add_option("--compute-share", parsed.options.compute_share,
+                 "share of a step's period in which the GPUs compute")
       ->check(CLI::Range(0.0, 1.0))
       ->group(kGroup);
   app.add_option("--incident", parsed.options.incident_texts, IncidentHelp())->group(kGroup);
@@ -113,18 +133,24 @@ void AddNccl(CLI::App& app, ParsedOptions& parsed) {
   app.add_option("--api-version", parsed.api_version, "version of the profiler API")
       ->check(CLI::Range(1, 7))
       ->group(kGroup);
-  app.add_option("--nccl-version", parsed.nccl_version, "release of NCCL, such as 22809 for 2.28.9; 0: a typical one")
+  app.add_option("--nccl-version", parsed.nccl_version,
+                 "release of NCCL, such as 22809 for 2.28.9; 0: a typical one")
       ->group(kGroup);
-  app.add_option("--plugin", options.plugin, "value of NCCL_PROFILER_PLUGIN; default: that of the environment")
+  app.add_option("--plugin", options.plugin,
+                 "value of NCCL_PROFILER_PLUGIN; default: that of the environment")
       ->group(kGroup);
-  app.add_option("--cuda", options.cuda,
-                 "replacement of CUDA's driver; empty: the one next to this program, if there is one")
+  app.add_option(
+         "--cuda", options.cuda,
+         "replacement of CUDA's driver; empty: the one next to this program, if there is one")
       ->group(kGroup);
-  app.add_option("--nccl-debug", parsed.log_level, "what NCCL's logger prints: none, warn, info, trace")
+  app.add_option("--nccl-debug", parsed.log_level,
+                 "what NCCL's logger prints: none, warn, info, trace")
       ->check(CLI::IsMember({"none", "warn", "info", "trace"}))
       ->group(kGroup);
-  app.add_flag("!--no-comm-names", options.play.names_communicators, "communicators have no names")->group(kGroup);
-  app.add_option("--gpu-granularity", options.play.gpu_clock_granularity_ns, "tick of the GPUs' clocks, in ns")
+  app.add_flag("!--no-comm-names", options.play.names_communicators, "communicators have no names")
+      ->group(kGroup);
+  app.add_option("--gpu-granularity", options.play.gpu_clock_granularity_ns,
+                 "tick of the GPUs' clocks, in ns")
       ->check(CLI::Range(1, 1000000))
       ->group(kGroup);
   app.add_option("--fault", options.faults, FaultHelp())->group(kGroup);
@@ -133,30 +159,39 @@ void AddNccl(CLI::App& app, ParsedOptions& parsed) {
 void AddProcesses(CLI::App& app, ParsedOptions& parsed) {
   JobOptions& options = parsed.options;
   const char* const kGroup = "Processes";
-  app.add_option("--pace", parsed.pace,
-                 "fast: as fast as possible, with time stamps that end about now; real: in real time")
+  app.add_option(
+         "--pace", parsed.pace,
+         "fast: as fast as possible, with time stamps that end about now; real: in real time")
       ->check(CLI::IsMember({"fast", "real"}))
       ->group(kGroup);
-  app.add_option("--segment-dir", options.segment_directory, "set NCCL_EXPORTER_DIR; %n is the number of the node")
+  app.add_option("--segment-dir", options.segment_directory,
+                 "set NCCL_EXPORTER_DIR; %n is the number of the node")
       ->group(kGroup);
-  app.add_option("--slurm-job-id", options.slurm_job_id, "set SLURM_JOB_ID, SLURM_STEP_ID and SLURM_PROCID")
+  app.add_option("--slurm-job-id", options.slurm_job_id,
+                 "set SLURM_JOB_ID, SLURM_STEP_ID and SLURM_PROCID")
       ->group(kGroup);
-  app.add_option("--env", options.environment, "set NAME=VALUE; %n: node, %r: process, %l: process of its node")
+  app.add_option("--env", options.environment,
+                 "set NAME=VALUE; %n: node, %r: process, %l: process of its node")
       ->group(kGroup);
   app.add_option("--env-of", parsed.environment_of_ranks,
                  "RANK:NAME=VALUE or FIRST-LAST:NAME=VALUE: as --env, for these ranks only")
       ->group(kGroup);
-  app.add_option("--truth", options.ground_truth_file, "write the ground truth to this file")->group(kGroup);
+  app.add_option("--truth", options.ground_truth_file, "write the ground truth to this file")
+      ->group(kGroup);
   app.add_flag("--truth-operations", options.play.lists_operations,
                "also list every operation with the duration of its kernel")
       ->group(kGroup);
-  app.add_option("--hold", options.hold_seconds, "seconds for which the processes stay alive after the last step")
+  app.add_option("--hold", options.hold_seconds,
+                 "seconds for which the processes stay alive after the last step")
       ->check(CLI::NonNegativeNumber)
       ->group(kGroup);
-  app.add_flag("!--no-finalize", options.finalizes, "exit without destroying the communicators")->group(kGroup);
-  app.add_option("--kill-rank", parsed.kill.rank, "the process of this rank kills itself; the others go on")
+  app.add_flag("!--no-finalize", options.finalizes, "exit without destroying the communicators")
       ->group(kGroup);
-  app.add_option("--kill-step", parsed.kill.step, "kill the process before this step")->group(kGroup);
+  app.add_option("--kill-rank", parsed.kill.rank,
+                 "the process of this rank kills itself; the others go on")
+      ->group(kGroup);
+  app.add_option("--kill-step", parsed.kill.step, "kill the process before this step")
+      ->group(kGroup);
   app.add_flag("--kill-in-flight", parsed.kill.is_in_flight,
                "kill the process in this step, after it has started its first group")
       ->group(kGroup);
@@ -168,7 +203,8 @@ void AddProcesses(CLI::App& app, ParsedOptions& parsed) {
 
 void AddAll(CLI::App& app, ParsedOptions& parsed) {
   app.option_defaults()->always_capture_default();
-  app.footer("Exit codes: 0; 1 a process failed; 2 bad options; 3 ncclCommDestroy would never return.");
+  app.footer(
+      "Exit codes: 0; 1 a process failed; 2 bad options; 3 ncclCommDestroy would never return.");
   AddCluster(app, parsed);
   AddWorkload(app, parsed);
   AddNccl(app, parsed);
@@ -184,8 +220,8 @@ Network NetworkByName(const std::string& name) {
 std::string ResolveCluster(ParsedOptions& parsed) {
   ClusterShape& shape = parsed.options.workload.shape;
   if (shape.ranks_per_node % shape.ranks_per_process != 0) {
-    return fmt::format("--ranks-per-process {} does not divide --ranks-per-node {}", shape.ranks_per_process,
-                       shape.ranks_per_node);
+    return fmt::format("--ranks-per-process {} does not divide --ranks-per-node {}",
+                       shape.ranks_per_process, shape.ranks_per_node);
   }
   shape.ranks_per_thread = parsed.has_thread_per_rank ? 1 : shape.ranks_per_process;
   if (parsed.options.node >= shape.nodes)
@@ -194,9 +230,11 @@ std::string ResolveCluster(ParsedOptions& parsed) {
     return fmt::format("--kill-rank {}: the job has {} ranks", parsed.kill.rank, shape.ranks());
   if (const std::string& calls = parsed.options.workload.calls; !calls.empty()) {
     LayoutBuilder unused(shape);
-    if (const std::string error = WriteCallList(calls, unused); !error.empty()) return "--calls: " + error;
+    if (const std::string error = WriteCallList(calls, unused); !error.empty())
+      return "--calls: " + error;
   }
-  if (parsed.options.workload.shrink_at_step >= 0 && shape.ranks() < 2) return "--shrink-at-step needs two ranks";
+  if (parsed.options.workload.shrink_at_step >= 0 && shape.ranks() < 2)
+    return "--shrink-at-step needs two ranks";
   return "";
 }
 
@@ -205,11 +243,12 @@ std::string ResolveRelease(ParsedOptions& parsed) {
   if (parsed.nccl_version == 0) {
     parsed.nccl_version = kTypicalNcclVersions[static_cast<size_t>(parsed.api_version - 1)];
   } else if (native == 0) {
-    return fmt::format("--nccl-version {}: not a release with profiler plugins, 2.23 (22304) or later",
-                       parsed.nccl_version);
+    return fmt::format(
+        "--nccl-version {}: not a release with profiler plugins, 2.23 (22304) or later",
+        parsed.nccl_version);
   } else if (native != parsed.api_version) {
-    return fmt::format("--nccl-version {} speaks profiler API v{}: --api-version {}", parsed.nccl_version, native,
-                       native);
+    return fmt::format("--nccl-version {} speaks profiler API v{}: --api-version {}",
+                       parsed.nccl_version, native, native);
   }
   parsed.options.play.release = Release(parsed.nccl_version);
   return "";
@@ -217,7 +256,8 @@ std::string ResolveRelease(ParsedOptions& parsed) {
 
 std::string ResolveFaults(JobOptions& options) {
   for (const std::string& fault : options.faults) {
-    if (std::string error = options.play.faults.Add(fault, options.play.release); !error.empty()) return error;
+    if (std::string error = options.play.faults.Add(fault, options.play.release); !error.empty())
+      return error;
   }
   if (options.play.faults.Has(Fault::kDriftGraph) && !options.play.captures_graphs) {
     return "--fault drift-graph needs --graph";
@@ -226,20 +266,24 @@ std::string ResolveFaults(JobOptions& options) {
 }
 
 std::string ResolveEnvironment(ParsedOptions& parsed) {
-  const auto is_pair = [](std::string_view text) { return text.find('=') != std::string::npos && text.front() != '='; };
+  const auto is_pair = [](std::string_view text) {
+    return text.find('=') != std::string::npos && text.front() != '=';
+  };
   for (const std::string& pair : parsed.options.environment) {
     if (!is_pair(pair)) return fmt::format("--env {}: not NAME=VALUE", pair);
   }
   for (const std::string& text : parsed.environment_of_ranks) {
     JobOptions::OfRanks of_ranks;
     int length = 0;
-    if (std::sscanf(text.c_str(), "%d-%d:%n", &of_ranks.first, &of_ranks.last, &length) != 2 || length == 0) {
+    if (std::sscanf(text.c_str(), "%d-%d:%n", &of_ranks.first, &of_ranks.last, &length) != 2 ||
+        length == 0) {
       length = 0;
       if (std::sscanf(text.c_str(), "%d:%n", &of_ranks.first, &length) != 1) length = 0;
       of_ranks.last = of_ranks.first;
     }
     of_ranks.pair = text.substr(static_cast<size_t>(length));
-    if (length == 0 || !is_pair(of_ranks.pair)) return fmt::format("--env-of {}: not RANKS:NAME=VALUE", text);
+    if (length == 0 || !is_pair(of_ranks.pair))
+      return fmt::format("--env-of {}: not RANKS:NAME=VALUE", text);
     parsed.options.environment_of_ranks.push_back(std::move(of_ranks));
   }
   return "";
@@ -248,7 +292,8 @@ std::string ResolveEnvironment(ParsedOptions& parsed) {
 std::string ResolveIncidents(JobOptions& options) {
   std::string error;
   for (const std::string& text : options.incident_texts) {
-    if (const std::optional<Incident> incident = ParseIncident(text, options.workload.shape, error)) {
+    if (const std::optional<Incident> incident =
+            ParseIncident(text, options.workload.shape, error)) {
       options.incidents.push_back(*incident);
     }
   }
@@ -258,13 +303,15 @@ std::string ResolveIncidents(JobOptions& options) {
 std::string Resolve(ParsedOptions& parsed) {
   JobOptions& options = parsed.options;
   if (const std::string error = ResolveEnvironment(parsed); !error.empty()) return error;
-  static const std::map<std::string, int> kLogLevels{{"none", 0}, {"warn", 2}, {"info", 3}, {"trace", 5}};
+  static const std::map<std::string, int> kLogLevels{
+      {"none", 0}, {"warn", 2}, {"info", 3}, {"trace", 5}};
   options.log_level = kLogLevels.at(parsed.log_level);
   options.is_real_time = parsed.pace == "real";
   options.play.seed = options.workload.seed;
   options.play.network = NetworkByName(parsed.network);
   if (parsed.duration_seconds > 0) {
-    options.steps = static_cast<int64_t>(std::ceil(parsed.duration_seconds * options.steps_per_second));
+    options.steps =
+        static_cast<int64_t>(std::ceil(parsed.duration_seconds * options.steps_per_second));
   }
   if (parsed.kill.rank >= 0) options.kill = parsed.kill;
   if (parsed.child.process >= 0) options.child = parsed.child;

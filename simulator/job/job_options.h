@@ -57,10 +57,13 @@ struct JobOptions {
 
   double compute_share = 0.4;  // what the GPUs compute in a step, of the period that was asked for
 
-  int64_t compute_ns() const { return static_cast<int64_t>(compute_share * 1e9 / steps_per_second); }
+  int64_t compute_ns() const {
+    return static_cast<int64_t>(compute_share * 1e9 / steps_per_second);
+  }
 };
 
-// Nothing, or the exit code of a program that shall do no more: 0 after --help, 2 after a line about what is wrong.
+// Nothing, or the exit code of a program that shall do no more: 0 after --help, 2 after a line
+// about what is wrong.
 std::optional<int> ParseJobOptions(int argc, const char* const* argv, JobOptions& options);
 
 // The text of --help.

@@ -45,7 +45,8 @@ TEST(JobOptions, TakeAnEnvironmentForSomeRanks) {
 }
 
 TEST(JobOptions, RefuseAnIncidentThatDoesNotFitTheJob) {
-  EXPECT_NE(ErrorOf({"--incident", "kill:rank=8"}).find("rank 8, but the job has 8 ranks"), std::string::npos);
+  EXPECT_NE(ErrorOf({"--incident", "kill:rank=8"}).find("rank 8, but the job has 8 ranks"),
+            std::string::npos);
 }
 
 TEST(JobOptions, TakeTheTypicalReleaseOfAnApiVersion) {
@@ -56,15 +57,18 @@ TEST(JobOptions, TakeTheTypicalReleaseOfAnApiVersion) {
 
 TEST(JobOptions, RefuseAReleaseThatSpeaksAnotherApi) {
   EXPECT_NE(ErrorOf({"--nccl-version", "22809"}).find("speaks profiler API v5"), std::string::npos);
-  EXPECT_NE(ErrorOf({"--nccl-version", "22200"}).find("not a release with profiler plugins"), std::string::npos);
+  EXPECT_NE(ErrorOf({"--nccl-version", "22200"}).find("not a release with profiler plugins"),
+            std::string::npos);
   JobOptions options;
   EXPECT_EQ(Parse({"--nccl-version", "22809", "--api-version", "5"}, options), std::nullopt);
 }
 
 TEST(JobOptions, RefuseWhatContradictsTheCluster) {
   EXPECT_NE(ErrorOf({"--ranks-per-process", "3"}).find("does not divide"), std::string::npos);
-  EXPECT_NE(ErrorOf({"--nodes", "2", "--node", "2"}).find("--node 2: the job has 2 nodes"), std::string::npos);
-  EXPECT_NE(ErrorOf({"--kill-rank", "8"}).find("--kill-rank 8: the job has 8 ranks"), std::string::npos);
+  EXPECT_NE(ErrorOf({"--nodes", "2", "--node", "2"}).find("--node 2: the job has 2 nodes"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf({"--kill-rank", "8"}).find("--kill-rank 8: the job has 8 ranks"),
+            std::string::npos);
   EXPECT_NE(ErrorOf({"--layout", "square"}).find("--layout"), std::string::npos);
   EXPECT_NE(ErrorOf({"--env", "NAME"}).find("not NAME=VALUE"), std::string::npos);
   ErrorOf({"--no-such-option"});
@@ -81,7 +85,8 @@ TEST(JobOptions, TakeSeveralFaults) {
 TEST(JobOptions, RefuseFaultsThatCannotBe) {
   EXPECT_NE(ErrorOf({"--fault", "smoke"}).find("there is no such fault"), std::string::npos);
   EXPECT_NE(ErrorOf({"--fault", "drift-graph"}).find("needs --graph"), std::string::npos);
-  EXPECT_NE(ErrorOf({"--api-version", "7", "--fault", "lost-start"}).find("does not have it"), std::string::npos);
+  EXPECT_NE(ErrorOf({"--api-version", "7", "--fault", "lost-start"}).find("does not have it"),
+            std::string::npos);
 }
 
 TEST(JobOptions, TurnADurationIntoSteps) {
@@ -92,7 +97,8 @@ TEST(JobOptions, TurnADurationIntoSteps) {
 
 TEST(JobOptions, ExplainThemselves) {
   const std::string help = JobOptionsHelp();
-  for (const char* option : {"--layout", "--truth", "--kill-rank", "--segment-dir", "--pace", "drift-self-send"}) {
+  for (const char* option :
+       {"--layout", "--truth", "--kill-rank", "--segment-dir", "--pace", "drift-self-send"}) {
     EXPECT_NE(help.find(option), std::string::npos) << option;
   }
   EXPECT_EQ(help.find("--child"), std::string::npos);

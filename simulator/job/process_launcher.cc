@@ -54,14 +54,16 @@ std::string Expanded(std::string_view text, const ClusterShape& shape, int proce
 std::map<std::string, std::string> EnvironmentOf(const JobOptions& options, int process) {
   const ClusterShape& shape = options.workload.shape;
   const auto expanded = [&](std::string_view text) { return Expanded(text, shape, process); };
-  std::map<std::string, std::string> environment{
-      {"RANK", expanded("%r")}, {"LOCAL_RANK", expanded("%l")}, {"WORLD_SIZE", std::to_string(shape.processes())}};
+  std::map<std::string, std::string> environment{{"RANK", expanded("%r")},
+                                                 {"LOCAL_RANK", expanded("%l")},
+                                                 {"WORLD_SIZE", std::to_string(shape.processes())}};
   if (!options.slurm_job_id.empty()) {
     environment.emplace("SLURM_JOB_ID", options.slurm_job_id);
     environment.emplace("SLURM_STEP_ID", "0");
     environment.emplace("SLURM_PROCID", expanded("%r"));
   }
-  if (!options.segment_directory.empty()) environment["NCCL_EXPORTER_DIR"] = expanded(options.segment_directory);
+  if (!options.segment_directory.empty())
+    environment["NCCL_EXPORTER_DIR"] = expanded(options.segment_directory);
   const auto set = [&](const std::string& pair) {
     const size_t equals = pair.find('=');
     environment[pair.substr(0, equals)] = expanded(std::string_view(pair).substr(equals + 1));
@@ -77,7 +79,8 @@ std::map<std::string, std::string> EnvironmentOf(const JobOptions& options, int 
 // Its name is not made of the pid: processes of several PID namespaces may share the file system.
 std::filesystem::path MakeTemporaryDirectory() {
   std::string name = std::filesystem::temp_directory_path() / "nccl-sim-XXXXXX";
-  if (mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), name);
+  if (mkdtemp(name.data()) == nullptr)
+    throw std::system_error(errno, std::generic_category(), name);
   return name;
 }
 
@@ -112,11 +115,12 @@ class Job {
 
 void Job::Become(int process, int64_t epoch_monotonic_ns) const {
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // nothing outlives the job
-  for (const auto& [name, value] : EnvironmentOf(options_, process)) setenv(name.c_str(), value.c_str(), 1);
+  for (const auto& [name, value] : EnvironmentOf(options_, process))
+    setenv(name.c_str(), value.c_str(), 1);
   std::vector<std::string> arguments = arguments_;
-  arguments.insert(arguments.end(),
-                   {fmt::format("--child-process={}", process), fmt::format("--child-epoch={}", epoch_monotonic_ns),
-                    fmt::format("--child-truth={}", PartOf(process))});
+  arguments.insert(arguments.end(), {fmt::format("--child-process={}", process),
+                                     fmt::format("--child-epoch={}", epoch_monotonic_ns),
+                                     fmt::format("--child-truth={}", PartOf(process))});
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -134,9 +138,10 @@ pid_t Job::Start(int process, int64_t epoch_monotonic_ns) const {
 bool Job::IsKilledOnPurpose(int process) const {
   const ClusterShape& shape = options_.workload.shape;
   if (options_.kill && shape.ProcessOf(options_.kill->rank) == process) return true;
-  return std::any_of(options_.incidents.begin(), options_.incidents.end(), [&](const Incident& incident) {
-    return incident.kind == IncidentKind::kKill && shape.ProcessOf(incident.rank()) == process;
-  });
+  return std::any_of(
+      options_.incidents.begin(), options_.incidents.end(), [&](const Incident& incident) {
+        return incident.kind == IncidentKind::kKill && shape.ProcessOf(incident.rank()) == process;
+      });
 }
 
 bool Job::EndedWell(int process, int status) const {
@@ -148,8 +153,8 @@ void Job::SignalAll(int number) const {
   for (const auto& [child, process] : running_) kill(child, number);
 }
 
-// `must_stop`: from the beginning, because not all could be started. What an incident has stopped is continued when the
-// job is to end.
+// `must_stop`: from the beginning, because not all could be started. What an incident has stopped
+// is continued when the job is to end.
 bool Job::WaitForAll(bool must_stop, int64_t end_monotonic_ns) {
   constexpr std::chrono::milliseconds kPoll(10);
   const StopSignals signals;
@@ -161,7 +166,8 @@ bool Job::WaitForAll(bool must_stop, int64_t end_monotonic_ns) {
       SignalAll(SIGTERM);
       has_handed_on = true;
     }
-    if ((has_handed_on || RealMonotonicNs() >= end_monotonic_ns) && !std::exchange(has_continued, true)) {
+    if ((has_handed_on || RealMonotonicNs() >= end_monotonic_ns) &&
+        !std::exchange(has_continued, true)) {
       SignalAll(SIGCONT);
     }
     int status = 0;
@@ -172,7 +178,8 @@ bool Job::WaitForAll(bool must_stop, int64_t end_monotonic_ns) {
     }
     if (!EndedWell(ended->second, status)) {
       const bool is_signal = WIFSIGNALED(status);
-      fmt::print(stderr, "nccl-sim: process {} ended with {} {}\n", ended->second, is_signal ? "signal" : "exit code",
+      fmt::print(stderr, "nccl-sim: process {} ended with {} {}\n", ended->second,
+                 is_signal ? "signal" : "exit code",
                  is_signal ? WTERMSIG(status) : WEXITSTATUS(status));
       is_well = false;
       only_hung_ &= WIFEXITED(status) && WEXITSTATUS(status) == kDestroyHangs;
@@ -190,7 +197,8 @@ nlohmann::json Job::Truth() const {
   for (int process = 0; process < options_.workload.shape.processes(); ++process) {
     std::ifstream part(PartOf(process));
     if (!part) continue;
-    for (nlohmann::json& rank : nlohmann::json::parse(part)) truth["ranks"].push_back(std::move(rank));
+    for (nlohmann::json& rank : nlohmann::json::parse(part))
+      truth["ranks"].push_back(std::move(rank));
   }
   return truth;
 }
@@ -198,7 +206,8 @@ nlohmann::json Job::Truth() const {
 bool Job::StartAll(int64_t epoch_monotonic_ns) {
   const ClusterShape& shape = options_.workload.shape;
   for (int process = 0; process < shape.processes(); ++process) {
-    if (options_.node >= 0 && shape.NodeOf(process * shape.ranks_per_process) != options_.node) continue;
+    if (options_.node >= 0 && shape.NodeOf(process * shape.ranks_per_process) != options_.node)
+      continue;
     const pid_t pid = Start(process, epoch_monotonic_ns);
     if (pid < 0) {
       fmt::print(stderr, "nccl-sim: cannot fork: {}\n", std::strerror(errno));
@@ -213,11 +222,13 @@ int Job::Run() {
   const int64_t period_ns = StepPeriodNs(options_);
   const Release& release = options_.play.release;
   const WorkloadOptions& workload = options_.workload;
-  const std::string played = workload.calls.empty() ? "layout " + workload.layout : "calls " + workload.calls;
-  fmt::print("NCCL {}, profiler API v{}, {}, {} steps of {:.3f} ms\n", release.nccl_version(), release.api_version(),
-             played, options_.steps, static_cast<double>(period_ns) / 1e6);
+  const std::string played =
+      workload.calls.empty() ? "layout " + workload.layout : "calls " + workload.calls;
+  fmt::print("NCCL {}, profiler API v{}, {}, {} steps of {:.3f} ms\n", release.nccl_version(),
+             release.api_version(), played, options_.steps, static_cast<double>(period_ns) / 1e6);
   std::fflush(stdout);  // before there are more processes to write it
-  // Played fast, the last step ends about now; the machine must have been up when the first one began.
+  // Played fast, the last step ends about now; the machine must have been up when the first one
+  // began.
   const int64_t length_ns = options_.is_real_time ? 0 : period_ns * options_.steps;
   const int64_t epoch_ns = std::max<int64_t>(RealMonotonicNs() - length_ns, 1000000000);
   const bool has_started = StartAll(epoch_ns);
@@ -225,7 +236,8 @@ int Job::Run() {
   const nlohmann::json truth = Truth();
   fmt::print("{}", SummaryOf(truth));
   if (!options_.ground_truth_file.empty() && !WriteJson(options_.ground_truth_file, truth)) {
-    fmt::print(stderr, "nccl-sim: cannot write {}: {}\n", options_.ground_truth_file, std::strerror(errno));
+    fmt::print(stderr, "nccl-sim: cannot write {}: {}\n", options_.ground_truth_file,
+               std::strerror(errno));
     return 1;
   }
   if (!has_started) return 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGINT and SIGTERM as a flag. The signals are blocked and waited for, so that they interrupt nothing of a plugin's.
+// SIGINT and SIGTERM as a flag. The signals are blocked and waited for, so that they interrupt
+// nothing of a plugin's.
 #pragma once
 
 #include <atomic>
@@ -7,7 +8,8 @@
 
 namespace nccl_exporter::sim {
 
-// In the calling thread, in all that it starts, and in programs that it becomes: until then a signal waits.
+// In the calling thread, in all that it starts, and in programs that it becomes: until then a
+// signal waits.
 void BlockStopSignals();
 
 // Takes the blocked signals while it lives.

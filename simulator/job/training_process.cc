@@ -37,8 +37,8 @@ std::optional<std::string> PluginOf(const JobOptions& options) {
 int64_t StepPeriodNs(const JobOptions& options) {
   const Workload workload(options.workload);
   const auto asked_ns = static_cast<int64_t>(1e9 / options.steps_per_second);
-  return std::max(asked_ns,
-                  SustainablePeriodNs(workload, {.seed = options.workload.seed, .compute_ns = options.compute_ns()}));
+  return std::max(asked_ns, SustainablePeriodNs(workload, {.seed = options.workload.seed,
+                                                           .compute_ns = options.compute_ns()}));
 }
 
 TrainingProcess::TrainingProcess(const JobOptions& options, int process, const NcclLibrary& nccl,
@@ -52,41 +52,48 @@ TrainingProcess::TrainingProcess(const JobOptions& options, int process, const N
       feed_(workload_, TimelineOf(options, process)) {
   const ClusterShape& shape = workload_.shape();
   for (int i = 0; i < shape.ranks_per_process; ++i) AddRank(process * shape.ranks_per_process + i);
-  for (size_t first = 0; first < ranks_.size(); first += static_cast<size_t>(shape.ranks_per_thread)) {
+  for (size_t first = 0; first < ranks_.size();
+       first += static_cast<size_t>(shape.ranks_per_thread)) {
     std::vector<CalledRank> called;
     for (size_t i = first; i < first + static_cast<size_t>(shape.ranks_per_thread); ++i) {
       called.push_back({*ranks_[i], *communicators_[i]});
     }
-    threads_.push_back(std::make_unique<CallingThread>(options.play, plugin_, clock_mode_, std::move(called)));
+    threads_.push_back(
+        std::make_unique<CallingThread>(options.play, plugin_, clock_mode_, std::move(called)));
   }
 }
 
 void TrainingProcess::AddRank(int rank) {
   const ClusterShape& shape = workload_.shape();
-  const GpuClock clock(options_.workload.seed, rank, TheJobEpoch().realtime_ns, options_.play.gpu_clock_granularity_ns);
+  const GpuClock clock(options_.workload.seed, rank, TheJobEpoch().realtime_ns,
+                       options_.play.gpu_clock_granularity_ns);
   const auto use_gpu = [cuda = cuda_, node = shape.NodeOf(rank), gpu = shape.LocalRankOf(rank)] {
     if (cuda != nullptr) cuda->SetDevice(node, gpu);
   };
-  const auto make_sink = [&play = options_.play,
-                          &truths = truths_.emplace_back()](const Communicator& its_shape) -> GroundTruthSink& {
-    const uint64_t ranks = play.release.DescribesCommunicatorAtInit() ? static_cast<uint64_t>(its_shape.ranks()) : 0;
+  const auto make_sink = [&play = options_.play, &truths = truths_.emplace_back()](
+                             const Communicator& its_shape) -> GroundTruthSink& {
+    const uint64_t ranks =
+        play.release.DescribesCommunicatorAtInit() ? static_cast<uint64_t>(its_shape.ranks()) : 0;
     return truths.emplace_back(ranks, play.release, play.lists_operations || play.faults.Any());
   };
-  communicators_.push_back(
-      std::make_unique<CommunicatorSet>(options_.play, workload_.communicators(), plugin_, rank, use_gpu, make_sink));
-  // What a late poll finds depends on the work that came until then, and on nothing else: no thread runs ahead.
+  communicators_.push_back(std::make_unique<CommunicatorSet>(
+      options_.play, workload_.communicators(), plugin_, rank, use_gpu, make_sink));
+  // What a late poll finds depends on the work that came until then, and on nothing else: no thread
+  // runs ahead.
   const int64_t most_ahead_ns = options_.play.faults.Any() ? 0 : EventQueue::kMostAheadNs;
-  ranks_.push_back(std::make_unique<Rank>(rank, clock, clock_mode_, options_.play.release.HasProfilerThread(), use_gpu,
-                                          most_ahead_ns));
+  ranks_.push_back(std::make_unique<Rank>(
+      rank, clock, clock_mode_, options_.play.release.HasProfilerThread(), use_gpu, most_ahead_ns));
 }
 
 bool TrainingProcess::IsKilled() const {
-  return was_killed_ || (options_.kill && workload_.shape().ProcessOf(options_.kill->rank) == process_ &&
-                         options_.kill->step < options_.steps);
+  return was_killed_ ||
+         (options_.kill && workload_.shape().ProcessOf(options_.kill->rank) == process_ &&
+          options_.kill->step < options_.steps);
 }
 
 bool TrainingProcess::HasHung() const {
-  return std::any_of(threads_.begin(), threads_.end(), [](const auto& thread) { return thread->HasHung(); });
+  return std::any_of(threads_.begin(), threads_.end(),
+                     [](const auto& thread) { return thread->HasHung(); });
 }
 
 // False: the thread makes no more calls.
@@ -99,7 +106,8 @@ bool TrainingProcess::PlayStep(CallingThread& calling, const ThreadStep& step) {
   }
   if (step.stopped_ns < kNever) {
     calling.GoOnTo(step.stopped_ns);
-    if (options_.is_real_time && !clock_mode_.StopAsked()) raise(SIGSTOP);  // the first process continues it in the end
+    if (options_.is_real_time && !clock_mode_.StopAsked())
+      raise(SIGSTOP);  // the first process continues it in the end
     goes_on = false;
   }
   if (!goes_on) calling.GoOnTo(StepPeriodNs(options_) * options_.steps);
@@ -114,12 +122,14 @@ void TrainingProcess::RunThread(size_t thread) {
   }
   calling.Drain();
   if (IsKilled()) {
-    if (options_.kill->is_in_flight && !clock_mode_.StopAsked()) calling.PlayHanging(feed_.Next(thread));
+    if (options_.kill->is_in_flight && !clock_mode_.StopAsked())
+      calling.PlayHanging(feed_.Next(thread));
     calling.Drain();
     return;
   }
   const std::chrono::duration<double> hold(options_.hold_seconds);
-  clock_mode_.SleepUntil(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(hold));
+  clock_mode_.SleepUntil(std::chrono::steady_clock::now() +
+                         std::chrono::duration_cast<std::chrono::nanoseconds>(hold));
   if (options_.finalizes) calling.Finalize();
 }
 
@@ -142,7 +152,8 @@ nlohmann::json TrainingProcess::Truth() const {
     const int rank = ranks_[i]->global_rank();
     if (cuda_ != nullptr) cuda_->SetDevice(shape.NodeOf(rank), shape.LocalRankOf(rank));
     const std::string uuid = cuda_ == nullptr ? "" : cuda_->Uuid(shape.LocalRankOf(rank));
-    nlohmann::json truth = TruthOfRank(rank, shape.LocalRankOf(rank), shape.NodeOf(rank), getpid(), IsKilled(), uuid);
+    nlohmann::json truth =
+        TruthOfRank(rank, shape.LocalRankOf(rank), shape.NodeOf(rank), getpid(), IsKilled(), uuid);
     truth["process_steps"] = steps;
     truth["process_late_steps"] = late_steps;
     const auto& made = communicators_[i]->All();

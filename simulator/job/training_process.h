@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process of the job: its ranks, their threads, and the ground truth of what was played to the plugin.
+// One process of the job: its ranks, their threads, and the ground truth of what was played to the
+// plugin.
 #pragma once
 
 #include <atomic>
@@ -24,11 +25,11 @@ namespace nccl_exporter::sim {
 class TrainingProcess {
  public:
   // `cuda` may be null. SetJobEpoch must have been called. All arguments outlive the process.
-  TrainingProcess(const JobOptions& options, int process, const NcclLibrary& nccl, const CudaDriver* cuda,
-                  const std::atomic<bool>& stop_asked);
+  TrainingProcess(const JobOptions& options, int process, const NcclLibrary& nccl,
+                  const CudaDriver* cuda, const std::atomic<bool>& stop_asked);
 
-  // Plays all steps, or up to the death of this process, or until it is asked to stop. A thread that hangs is waited
-  // for until the job would have ended.
+  // Plays all steps, or up to the death of this process, or until it is asked to stop. A thread
+  // that hangs is waited for until the job would have ended.
   void Run();
   // The rank that is to be killed is one of these, or was.
   bool IsKilled() const;
@@ -49,8 +50,8 @@ class TrainingProcess {
   const ClockMode clock_mode_;
   ProfilerPlugin plugin_;
   StepFeed feed_;
-  // Of each rank, in the order in which its communicators are made: the player reports to it, and only the job reads
-  // it.
+  // Of each rank, in the order in which its communicators are made: the player reports to it, and
+  // only the job reads it.
   std::deque<std::deque<GroundTruth>> truths_;
   std::vector<std::unique_ptr<CommunicatorSet>> communicators_;  // outlive the ranks' threads
   std::vector<std::unique_ptr<Rank>> ranks_;

@@ -25,7 +25,8 @@ NCCL_SIM_EXPORT int ncclGetVersion(int* version) {
 
 NCCL_SIM_EXPORT int* NcclSimEventMask() { return &event_mask; }
 
-NCCL_SIM_EXPORT void NcclSimLog(int level, unsigned long, const char*, int, const char* format, ...) {
+NCCL_SIM_EXPORT void NcclSimLog(int level, unsigned long, const char*, int, const char* format,
+                                ...) {
   constexpr std::array kLevels{"NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE"};
   if (level > log_level || level < 0 || level >= static_cast<int>(kLevels.size())) return;
   char message[1024];
@@ -33,7 +34,8 @@ NCCL_SIM_EXPORT void NcclSimLog(int level, unsigned long, const char*, int, cons
   va_start(arguments, format);
   vsnprintf(message, sizeof(message), format, arguments);
   va_end(arguments);
-  fprintf(stderr, "nccl-sim [rank %d] plugin %s: %s\n", process_rank, kLevels[static_cast<size_t>(level)], message);
+  fprintf(stderr, "nccl-sim [rank %d] plugin %s: %s\n", process_rank,
+          kLevels[static_cast<size_t>(level)], message);
 }
 
 NCCL_SIM_EXPORT void NcclSimConfigure(int version, int level, int rank) {

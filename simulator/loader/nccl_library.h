@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in for libnccl: what of NCCL's library a plugin can see. A library of its own, because plugins ask the
-// library that holds the mask or the logger for its version, and the dynamic linker does not open a main program again.
+// The stand-in for libnccl: what of NCCL's library a plugin can see. A library of its own, because
+// plugins ask the library that holds the mask or the logger for its version, and the dynamic linker
+// does not open a main program again.
 #pragma once
 
 #include <cstdint>

@@ -10,21 +10,29 @@ constexpr std::string_view kDefaultLibrary = "libnccl-profiler.so";
 constexpr std::string_view kStaticPlugin = "STATIC_PLUGIN";
 constexpr size_t kLongestName = 254;  // longer ones are cut, from 2.26 on
 
-bool IsLibraryName(std::string_view value) { return value.starts_with("lib") && value.ends_with(".so"); }
+bool IsLibraryName(std::string_view value) {
+  return value.starts_with("lib") && value.ends_with(".so");
+}
 
-std::string Decorated(std::string_view value) { return "libnccl-profiler-" + std::string(value) + ".so"; }
+std::string Decorated(std::string_view value) {
+  return "libnccl-profiler-" + std::string(value) + ".so";
+}
 
 bool IsPrefixOfStaticPlugin(std::string_view value) {
-  return value.size() <= kStaticPlugin.size() && strncasecmp(value.data(), kStaticPlugin.data(), value.size()) == 0;
+  return value.size() <= kStaticPlugin.size() &&
+         strncasecmp(value.data(), kStaticPlugin.data(), value.size()) == 0;
 }
 
 // 2.27.0 to 2.27.4 take nothing literally but lib*.so: an absolute path fails.
-bool TakesOnlyLibraryNames(int nccl_version) { return nccl_version >= 22700 && nccl_version < 22705; }
+bool TakesOnlyLibraryNames(int nccl_version) {
+  return nccl_version >= 22700 && nccl_version < 22705;
+}
 
 std::vector<std::string> LibrariesOf(int nccl_version, std::string_view value) {
   const std::string literal(value);
   if (nccl_version < 22600) return {literal, literal};  // tried twice, without any magic
-  if (TakesOnlyLibraryNames(nccl_version)) return {IsLibraryName(value) ? literal : Decorated(value)};
+  if (TakesOnlyLibraryNames(nccl_version))
+    return {IsLibraryName(value) ? literal : Decorated(value)};
   const bool is_complete = IsLibraryName(value) || value.find('/') != std::string_view::npos;
   if (nccl_version >= 22705 && is_complete) return {literal};
   return {literal, Decorated(value)};

@@ -26,8 +26,10 @@ TEST(PluginSearch, TakesTheValueOnlyAsGivenUpTo225) {
 }
 
 TEST(PluginSearch, DecoratesEveryValueSecondIn226) {
-  EXPECT_EQ(LibrariesFor(22606, "inspector"), (Names{"inspector", "libnccl-profiler-inspector.so"}));
-  EXPECT_EQ(LibrariesFor(22602, "/opt/p.so"), (Names{"/opt/p.so", "libnccl-profiler-/opt/p.so.so"}));
+  EXPECT_EQ(LibrariesFor(22606, "inspector"),
+            (Names{"inspector", "libnccl-profiler-inspector.so"}));
+  EXPECT_EQ(LibrariesFor(22602, "/opt/p.so"),
+            (Names{"/opt/p.so", "libnccl-profiler-/opt/p.so.so"}));
 }
 
 TEST(PluginSearch, FailsForPathsIn2273) {
@@ -39,7 +41,9 @@ TEST(PluginSearch, FailsForPathsIn2273) {
 
 TEST(PluginSearch, DecoratesOnlyShortNamesFrom2275) {
   for (const int release : {22705, 22707, 22809, 23007, 23103}) {
-    EXPECT_EQ(LibrariesFor(release, "inspector"), (Names{"inspector", "libnccl-profiler-inspector.so"})) << release;
+    EXPECT_EQ(LibrariesFor(release, "inspector"),
+              (Names{"inspector", "libnccl-profiler-inspector.so"}))
+        << release;
     EXPECT_EQ(LibrariesFor(release, "/opt/p.so"), Names{"/opt/p.so"}) << release;
     EXPECT_EQ(LibrariesFor(release, "libp.so"), Names{"libp.so"}) << release;
   }

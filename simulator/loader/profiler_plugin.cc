@@ -18,17 +18,20 @@ constexpr int kLogInfo = 3;
 constexpr unsigned long kLogInit = 1;
 
 using InitV1 = int (*)(void** context, int* mask);
-using InitV4 = int (*)(void** context, int* mask, const char* name, uint64_t id, int nodes, int ranks, int rank,
-                       decltype(&NcclSimLog) log);
-using InitV5 = int (*)(void** context, uint64_t id, int* mask, const char* name, int nodes, int ranks, int rank,
-                       decltype(&NcclSimLog) log);
+using InitV4 = int (*)(void** context, int* mask, const char* name, uint64_t id, int nodes,
+                       int ranks, int rank, decltype(&NcclSimLog) log);
+using InitV5 = int (*)(void** context, uint64_t id, int* mask, const char* name, int nodes,
+                       int ranks, int rank, decltype(&NcclSimLog) log);
 
-int CallInit(int api_version, void* init, const CommunicatorIdentity& c, void** context, const NcclLibrary& nccl) {
+int CallInit(int api_version, void* init, const CommunicatorIdentity& c, void** context,
+             const NcclLibrary& nccl) {
   if (api_version <= 3) return reinterpret_cast<InitV1>(init)(context, nccl.event_mask);
   if (api_version == 4) {
-    return reinterpret_cast<InitV4>(init)(context, nccl.event_mask, c.name, c.id, c.nodes, c.ranks, c.rank, nccl.log);
+    return reinterpret_cast<InitV4>(init)(context, nccl.event_mask, c.name, c.id, c.nodes, c.ranks,
+                                          c.rank, nccl.log);
   }
-  return reinterpret_cast<InitV5>(init)(context, c.id, nccl.event_mask, c.name, c.nodes, c.ranks, c.rank, nccl.log);
+  return reinterpret_cast<InitV5>(init)(context, c.id, nccl.event_mask, c.name, c.nodes, c.ranks,
+                                        c.rank, nccl.log);
 }
 
 }  // namespace
@@ -40,9 +43,11 @@ std::optional<NcclLibrary> NcclLibrary::Load(std::string& error) {
     error = dlerror();
     return std::nullopt;
   }
-  const auto mask = reinterpret_cast<decltype(&NcclSimEventMask)>(dlsym(library, "NcclSimEventMask"));
+  const auto mask =
+      reinterpret_cast<decltype(&NcclSimEventMask)>(dlsym(library, "NcclSimEventMask"));
   const auto log = reinterpret_cast<decltype(&NcclSimLog)>(dlsym(library, "NcclSimLog"));
-  const auto configure = reinterpret_cast<decltype(&NcclSimConfigure)>(dlsym(library, "NcclSimConfigure"));
+  const auto configure =
+      reinterpret_cast<decltype(&NcclSimConfigure)>(dlsym(library, "NcclSimConfigure"));
   if (mask == nullptr || log == nullptr || configure == nullptr) {
     error = fmt::format("{} lacks a symbol", SiblingPath(kFile).string());
     return std::nullopt;
@@ -55,8 +60,8 @@ void ProfilerPlugin::Say(const std::string& message) const {
 }
 
 void* ProfilerPlugin::OpenLibrary() const {
-  const PluginSearch search =
-      PluginSearchOf(release_, search_value_ ? std::optional<std::string_view>(*search_value_) : std::nullopt);
+  const PluginSearch search = PluginSearchOf(
+      release_, search_value_ ? std::optional<std::string_view>(*search_value_) : std::nullopt);
   if (search.is_disabled) return nullptr;
   if (search.is_in_main_program) return dlopen(nullptr, RTLD_NOW | RTLD_LOCAL);
   std::string reasons;
@@ -64,20 +69,21 @@ void* ProfilerPlugin::OpenLibrary() const {
     if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
     reasons += std::string(reasons.empty() ? "" : "; ") + dlerror();
   }
-  nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__, "no profiler plugin, the job runs without one: %s",
-            reasons.c_str());
+  nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__,
+            "no profiler plugin, the job runs without one: %s", reasons.c_str());
   return nullptr;
 }
 
-// The newest symbol wins. An older one than the release's own would be played through NCCL's shims, which the simulator
-// does not have.
+// The newest symbol wins. An older one than the release's own would be played through NCCL's shims,
+// which the simulator does not have.
 bool ProfilerPlugin::FindSymbol() {
   for (const std::string& symbol : PluginSymbols(release_)) {
     const void* object = dlsym(library_, symbol.c_str());
     if (object == nullptr) continue;
     if (symbol != PluginSymbols(release_).front()) {
       nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__,
-                "the plugin has only %s, which NCCL %d would call through a shim; this is not simulated, so the job "
+                "the plugin has only %s, which NCCL %d would call through a shim; this is not "
+                "simulated, so the job "
                 "runs without it",
                 symbol.c_str(), release_.nccl_version());
       return false;
@@ -86,7 +92,8 @@ bool ProfilerPlugin::FindSymbol() {
     Say(fmt::format("profiler plugin '{}' by {}", functions_.name, symbol));
     return true;
   }
-  nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__, "the plugin has no ncclProfiler symbol, the job runs without it");
+  nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__,
+            "the plugin has no ncclProfiler symbol, the job runs without it");
   return false;
 }
 
@@ -105,14 +112,17 @@ void ProfilerPlugin::Unload() {
   dlclose(library_);
 }
 
-void ProfilerPlugin::Init(const CommunicatorIdentity& communicator, void** context, int64_t now_ns) {
+void ProfilerPlugin::Init(const CommunicatorIdentity& communicator, void** context,
+                          int64_t now_ns) {
   Load();
   if (!IsLoaded()) return;
   const VirtualTime time(now_ns);
   const int former_mask = __atomic_load_n(nccl_.event_mask, __ATOMIC_RELAXED);
-  const int result = CallInit(release_.api_version(), functions_.init, communicator, context, nccl_);
+  const int result =
+      CallInit(release_.api_version(), functions_.init, communicator, context, nccl_);
   if (result != 0) {
-    nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__, "init of plugin '%s' returned %d", functions_.name, result);
+    nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__, "init of plugin '%s' returned %d",
+              functions_.name, result);
   }
   const std::lock_guard lock(mutex_);
   const int mask = __atomic_load_n(nccl_.event_mask, __ATOMIC_RELAXED);
@@ -141,7 +151,8 @@ void ProfilerPlugin::Finalize(void* context, int64_t now_ns) {
   Unload();
 }
 
-void ProfilerPlugin::Start(void* context, void** handle, Descriptor& descriptor, int64_t now_ns) const {
+void ProfilerPlugin::Start(void* context, void** handle, Descriptor& descriptor,
+                           int64_t now_ns) const {
   const VirtualTime time(now_ns);
   functions_.start(context, handle, descriptor.data());
 }
@@ -151,7 +162,8 @@ void ProfilerPlugin::Stop(void* handle, int64_t now_ns) const {
   functions_.stop(handle);
 }
 
-void ProfilerPlugin::Record(void* handle, EventState state, StateArguments* arguments, int64_t now_ns) const {
+void ProfilerPlugin::Record(void* handle, EventState state, StateArguments* arguments,
+                            int64_t now_ns) const {
   const VirtualTime time(now_ns);
   functions_.record(handle, state, arguments == nullptr ? nullptr : arguments->data());
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profiler plugin as NCCL holds it: found, loaded with the first communicator, called, closed with the last one.
+// The profiler plugin as NCCL holds it: found, loaded with the first communicator, called, closed
+// with the last one.
 #pragma once
 
 #include <atomic>
@@ -36,22 +37,26 @@ struct NcclLibrary {
   static std::optional<NcclLibrary> Load(std::string& error);
 };
 
-// Init and Finalize may be called from any thread, also at once. The others need a communicator that is between the
-// two. Each call shows the plugin the time `now_ns`, counted from the start of the job.
+// Init and Finalize may be called from any thread, also at once. The others need a communicator
+// that is between the two. Each call shows the plugin the time `now_ns`, counted from the start of
+// the job.
 class ProfilerPlugin {
  public:
   // `search_value` is that of NCCL_PROFILER_PLUGIN.
-  ProfilerPlugin(const Release& release, const NcclLibrary& nccl, std::optional<std::string> search_value)
+  ProfilerPlugin(const Release& release, const NcclLibrary& nccl,
+                 std::optional<std::string> search_value)
       : release_(release), nccl_(nccl), search_value_(std::move(search_value)) {}
 
   void Init(const CommunicatorIdentity& communicator, void** context, int64_t now_ns);
   void Finalize(void* context, int64_t now_ns);
 
   uint32_t Mask() const {
-    return IsLoaded() ? static_cast<uint32_t>(__atomic_load_n(nccl_.event_mask, __ATOMIC_RELAXED)) : 0;
+    return IsLoaded() ? static_cast<uint32_t>(__atomic_load_n(nccl_.event_mask, __ATOMIC_RELAXED))
+                      : 0;
   }
-  // What RAS does on the command CONTROL PROFILER_MASK: sets the mask for all communicators, and again after each init
-  // (2.31.2 src/plugin/profiler.cc :316-328, ncclProfilerSetRasOverride). Nothing: the mask that the plugin asked for.
+  // What RAS does on the command CONTROL PROFILER_MASK: sets the mask for all communicators, and
+  // again after each init (2.31.2 src/plugin/profiler.cc :316-328, ncclProfilerSetRasOverride).
+  // Nothing: the mask that the plugin asked for.
   void ControlMask(std::optional<uint32_t> mask);
   bool IsLoaded() const { return is_loaded_.load(std::memory_order_acquire); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicators of one rank: made when a step first needs them, made again every so many steps, kept for the
-// ground truth.
+// The communicators of one rank: made when a step first needs them, made again every so many steps,
+// kept for the ground truth.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,9 @@ using SinkMaker = std::function<GroundTruthSink&(const Communicator& shape)>;
 
 class CommunicatorSet {
  public:
-  CommunicatorSet(const PlayOptions& options, const std::vector<Communicator>& communicators, ProfilerPlugin& plugin,
-                  int global_rank, std::function<void()> use_gpu, SinkMaker make_sink)
+  CommunicatorSet(const PlayOptions& options, const std::vector<Communicator>& communicators,
+                  ProfilerPlugin& plugin, int global_rank, std::function<void()> use_gpu,
+                  SinkMaker make_sink)
       : options_(options),
         communicators_(communicators),
         plugin_(plugin),
@@ -31,7 +32,8 @@ class CommunicatorSet {
         use_gpu_(std::move(use_gpu)),
         make_sink_(std::move(make_sink)) {}
 
-  // Whether UpdateTo would finalize any communicator; all their events must have been delivered before.
+  // Whether UpdateTo would finalize any communicator; all their events must have been delivered
+  // before.
   bool IsRecreatedAt(int64_t step) const;
   // Finalizes what is old and makes what the step needs.
   void UpdateTo(int64_t step, int64_t now_ns);
@@ -44,7 +46,9 @@ class CommunicatorSet {
   const std::vector<std::unique_ptr<LiveCommunicator>>& All() const { return all_; }
 
  private:
-  int64_t GenerationOf(int64_t step) const { return options_.recreate_every > 0 ? step / options_.recreate_every : 0; }
+  int64_t GenerationOf(int64_t step) const {
+    return options_.recreate_every > 0 ? step / options_.recreate_every : 0;
+  }
   void Make(int number, int64_t now_ns);
   bool Hangs(LiveCommunicator& communicator);
 

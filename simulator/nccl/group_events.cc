@@ -15,10 +15,12 @@ uint32_t CopyEngineBits(const Release& release) {
 }
 
 const void* StreamOf(const RankCall& call) {
-  return reinterpret_cast<const void*>(uintptr_t{0x5000} + static_cast<uintptr_t>(call.communicator) * 16);
+  return reinterpret_cast<const void*>(uintptr_t{0x5000} +
+                                       static_cast<uintptr_t>(call.communicator) * 16);
 }
 
-Descriptor DescribeCall(const Release& release, const RankCall& call, const void* parent, bool is_captured) {
+Descriptor DescribeCall(const Release& release, const RankCall& call, const void* parent,
+                        bool is_captured) {
   const std::string_view function = TraitsOf(call.function).name;
   const std::string_view datatype = call.datatype == "ncclUint8" ? "Unknown" : call.datatype;
   const uint64_t captured = is_captured ? 1 : 0;
@@ -43,19 +45,21 @@ Descriptor DescribeCall(const Release& release, const RankCall& call, const void
 
 }  // namespace
 
-void GroupEvents::OpenGroup(const LiveCommunicator& communicator, int depth, bool is_captured, int64_t& now_ns) {
+void GroupEvents::OpenGroup(const LiveCommunicator& communicator, int depth, bool is_captured,
+                            int64_t& now_ns) {
   mask_ = plugin_.Mask();
   if (group_handle_ != nullptr || !Starts(kGroupBits | CopyEngineBits(release_))) return;
   Descriptor descriptor(release_.api_version(), kGroupApi, nullptr, 0);
-  descriptor.Put(Field::kGroupApiCaptured, is_captured ? 1 : 0).PutSigned(Field::kGroupApiDepth, depth);
+  descriptor.Put(Field::kGroupApiCaptured, is_captured ? 1 : 0)
+      .PutSigned(Field::kGroupApiDepth, depth);
   plugin_.Start(communicator.context, &group_handle_, descriptor, now_ns += kCallbackNs);
   if (group_handle_ != nullptr) {
     plugin_.Record(group_handle_, EventState::kGroupStartApiStop, nullptr, now_ns += kCallbackNs);
   }
 }
 
-GroupEvents::CallEvent GroupEvents::Call(LiveCommunicator& communicator, const RankCall& call, int depth,
-                                         bool is_captured, int64_t& now_ns) {
+GroupEvents::CallEvent GroupEvents::Call(LiveCommunicator& communicator, const RankCall& call,
+                                         int depth, bool is_captured, int64_t& now_ns) {
   if (!release_.AnnouncesCalls()) return {plugin_.Mask(), nullptr};
   OpenGroup(communicator, depth, is_captured, now_ns);
   const bool is_p2p = call.peer >= 0;
@@ -81,7 +85,8 @@ void GroupEvents::End(int64_t& now_ns) {
   group_handle_ = nullptr;
 }
 
-void GroupEvents::LaunchKernel(const LiveCommunicator& communicator, uint32_t mask, int64_t& now_ns) {
+void GroupEvents::LaunchKernel(const LiveCommunicator& communicator, uint32_t mask,
+                               int64_t& now_ns) {
   if (!release_.HasApiEvents() || (mask & kKernelLaunch) == 0) return;
   void* handle = nullptr;
   Descriptor descriptor(release_.api_version(), kKernelLaunch, group_handle_, 0);

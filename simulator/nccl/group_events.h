@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events of NCCL's API on one calling thread (2.28 and later): GroupApi, CollApi, P2pApi and KernelLaunch.
+// The events of NCCL's API on one calling thread (2.28 and later): GroupApi, CollApi, P2pApi and
+// KernelLaunch.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +12,22 @@
 
 namespace nccl_exporter::sim {
 
-// A thread's slots as NCCL keeps them: that of CollApi is never cleared, so that a call without an event stops the old
-// handle again. Before 2.28 there are no such events; the calls then only say which mask is in effect.
+// A thread's slots as NCCL keeps them: that of CollApi is never cleared, so that a call without an
+// event stops the old handle again. Before 2.28 there are no such events; the calls then only say
+// which mask is in effect.
 class GroupEvents {
  public:
-  GroupEvents(const Release& release, const ProfilerPlugin& plugin) : release_(release), plugin_(plugin) {}
+  GroupEvents(const Release& release, const ProfilerPlugin& plugin)
+      : release_(release), plugin_(plugin) {}
 
-  // A call inside of the group. Returns the mask in effect and the handle that its task has as parent.
+  // A call inside of the group. Returns the mask in effect and the handle that its task has as
+  // parent.
   struct CallEvent {
     uint32_t mask;
     void* handle;
   };
-  CallEvent Call(LiveCommunicator& communicator, const RankCall& call, int depth, bool is_captured, int64_t& now_ns);
+  CallEvent Call(LiveCommunicator& communicator, const RankCall& call, int depth, bool is_captured,
+                 int64_t& now_ns);
   // ncclGroupEnd begins; ends.
   void BeginEnd(int64_t& now_ns);
   void End(int64_t& now_ns);
@@ -30,7 +35,8 @@ class GroupEvents {
   void LaunchKernel(const LiveCommunicator& communicator, uint32_t mask, int64_t& now_ns);
 
  private:
-  void OpenGroup(const LiveCommunicator& communicator, int depth, bool is_captured, int64_t& now_ns);
+  void OpenGroup(const LiveCommunicator& communicator, int depth, bool is_captured,
+                 int64_t& now_ns);
   bool Starts(uint32_t bits) const { return (mask_ & bits) != 0; }
 
   const Release& release_;

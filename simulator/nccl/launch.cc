@@ -14,10 +14,11 @@
 namespace nccl_exporter::sim {
 namespace {
 
-constexpr int64_t kUploadToPollNs = 1000;    // before that no thread sees an uploaded operation
-constexpr int64_t kMostPollDelayNs = 18000;  // from what the GPU or the network did to the poll that finds it
-constexpr int64_t kChannelSkewNs = 400;      // between the channels of a kernel
-constexpr uint64_t kChunkBytes = 524288;     // of a network transfer
+constexpr int64_t kUploadToPollNs = 1000;  // before that no thread sees an uploaded operation
+constexpr int64_t kMostPollDelayNs =
+    18000;  // from what the GPU or the network did to the poll that finds it
+constexpr int64_t kChannelSkewNs = 400;   // between the channels of a kernel
+constexpr uint64_t kChunkBytes = 524288;  // of a network transfer
 
 enum Purpose : int {
   kInitialSync,
@@ -32,7 +33,8 @@ enum Purpose : int {
   kRecvStop
 };
 
-constexpr std::array kSendStates{EventState::kProxyOpSendPosted, EventState::kProxyOpSendRemFifoWait,
+constexpr std::array kSendStates{EventState::kProxyOpSendPosted,
+                                 EventState::kProxyOpSendRemFifoWait,
                                  EventState::kProxyOpSendTransmitted, EventState::kProxyOpSendDone};
 constexpr std::array kRecvStates{EventState::kProxyOpRecvPosted, EventState::kProxyOpRecvReceived,
                                  EventState::kProxyOpRecvTransmitted, EventState::kProxyOpRecvDone};
@@ -69,29 +71,33 @@ struct Launch::ProxyOp {
 };
 
 int64_t Launch::DelayNs(int64_t most_ns, int channel, int purpose) const {
-  const uint64_t bits =
-      HashRandom(options_.seed, rank_.global_rank(), communicator_.id, kernel_.start_ns, channel, purpose);
+  const uint64_t bits = HashRandom(options_.seed, rank_.global_rank(), communicator_.id,
+                                   kernel_.start_ns, channel, purpose);
   return static_cast<int64_t>(bits % static_cast<uint64_t>(most_ns));
 }
 
 WorkItem Launch::ItemOn(int channel) const {
   if (NeverStarts()) return {WorkItem::kNever, WorkItem::kNever};
   return {kernel_.start_ns + DelayNs(kChannelSkewNs, channel, kStartSkew),
-          never_completes_ ? WorkItem::kNever : kernel_.stop_ns - DelayNs(kChannelSkewNs, channel, kStopSkew)};
+          never_completes_ ? WorkItem::kNever
+                           : kernel_.stop_ns - DelayNs(kChannelSkewNs, channel, kStopSkew)};
 }
 
 Launch::GpuTimes Launch::TimesOf(const WorkItem& item) const {
   const GpuClock& clock = rank_.gpu_clock();
-  return {clock.Read(item.start_ns), item.stop_ns == WorkItem::kNever ? 0 : clock.Read(item.stop_ns)};
+  return {clock.Read(item.start_ns),
+          item.stop_ns == WorkItem::kNever ? 0 : clock.Read(item.stop_ns)};
 }
 
 ChannelConnection& Launch::ConnectionOf(const Task& task, int channel) const {
-  return communicator_.connections[static_cast<size_t>(channel)][task.call.function == Function::kRecv ? 1 : 0];
+  return communicator_
+      .connections[static_cast<size_t>(channel)][task.call.function == Function::kRecv ? 1 : 0];
 }
 
 int64_t Launch::Upload(const Task& task, int64_t now_ns) {
   const Release& release = options_.release;
-  const uint32_t proxy_bits = kProxyOp | kProxyStep | (release.HasKernelEvents() ? uint32_t{kNetPlugin} : 0);
+  const uint32_t proxy_bits =
+      kProxyOp | kProxyStep | (release.HasKernelEvents() ? uint32_t{kNetPlugin} : 0);
   const bool has_proxy_events = task.crosses_network && (task.mask & proxy_bits) != 0;
   communicator_.NoteMask(task.mask, release);
   const bool has_kernel_events = (task.mask & kKernelCh) != 0 && release.HasKernelEvents();
@@ -106,14 +112,16 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
   int64_t last_due_ns = now_ns;
   if (has_kernel_events) {
     if (!task.is_symmetric) NoteWaits(task);
-    for (int i = 0; i < task.channels.played && release.HasKernelTimes() && !never_completes_; ++i) {
+    for (int i = 0; i < task.channels.played && release.HasKernelTimes() && !never_completes_;
+         ++i) {
       const GpuTimes times = TimesOf(ItemOn(task.channels.low + i));
       true_members_.back().Cover(times.start_ns, times.stop_ns);
     }
     if (HasPhases(task, release)) CountPhases(task, members_[member]);
     if (task.is_carried && !never_completes_) Carry(members_[member], true_members_.back());
-    last_due_ns = options_.faults.Any() && !task.is_symmetric ? PostPolledEvents(task, member, now_ns)
-                                                              : PostKernelEvents(task, member, now_ns);
+    last_due_ns = options_.faults.Any() && !task.is_symmetric
+                      ? PostPolledEvents(task, member, now_ns)
+                      : PostKernelEvents(task, member, now_ns);
   }
   if (has_proxy_events) {
     for (const bool is_send : {true, false}) {
@@ -128,8 +136,10 @@ Launch::PhaseBorders Launch::BordersOn(int channel) const {
   const WorkItem item = ItemOn(channel);
   const int64_t third_ns = (item.stop_ns - item.start_ns) / 3;
   const GpuClock& clock = rank_.gpu_clock();
-  return {clock.Read(item.start_ns), clock.Read(item.start_ns + 1 + DelayNs(third_ns, channel, kInitialSync)),
-          clock.Read(item.stop_ns - 1 - DelayNs(third_ns, channel, kFinalSync)), clock.Read(item.stop_ns)};
+  return {clock.Read(item.start_ns),
+          clock.Read(item.start_ns + 1 + DelayNs(third_ns, channel, kInitialSync)),
+          clock.Read(item.stop_ns - 1 - DelayNs(third_ns, channel, kFinalSync)),
+          clock.Read(item.stop_ns)};
 }
 
 // Between the start of a channel and its stop; phases without length are left out.
@@ -181,7 +191,8 @@ void Launch::RunOnDevice(int channel, bool writes, int64_t now_ns) {
 
 // 0 for a replay that was never counted: any entry shows as much.
 uint64_t Launch::AwaitedBy(const Task& task, int part) const {
-  return static_cast<size_t>(part) < task.awaited.size() ? task.awaited[static_cast<size_t>(part)] : 0;
+  return static_cast<size_t>(part) < task.awaited.size() ? task.awaited[static_cast<size_t>(part)]
+                                                         : 0;
 }
 
 void Launch::NoteWaits(const Task& task) {
@@ -193,7 +204,8 @@ void Launch::NoteWaits(const Task& task) {
   }
 }
 
-// Operations on a connection are polled one after the other: a start is not reported before the stop of the one before.
+// Operations on a connection are polled one after the other: a start is not reported before the
+// stop of the one before.
 int64_t Launch::PostKernelEvents(const Task& task, size_t member, int64_t now_ns) {
   int64_t last_due_ns = now_ns;
   for (int i = 0; i < task.channels.played; ++i) {
@@ -205,26 +217,31 @@ int64_t Launch::PostKernelEvents(const Task& task, size_t member, int64_t now_ns
               .start_due_ns = 0,
               .stop_due_ns = 0,
               .has_phases = HasPhases(task, options_.release)};
-    part.start_due_ns = std::max({now_ns + kUploadToPollNs, connection.last_due_ns + 1,
-                                  kernel_.start_ns + kChannelSkewNs + DelayNs(kMostPollDelayNs, channel, kStartPoll)});
-    part.stop_due_ns = std::max(part.start_due_ns + 1, kernel_.stop_ns + DelayNs(kMostPollDelayNs, channel, kStopPoll));
+    part.start_due_ns = std::max(
+        {now_ns + kUploadToPollNs, connection.last_due_ns + 1,
+         kernel_.start_ns + kChannelSkewNs + DelayNs(kMostPollDelayNs, channel, kStartPoll)});
+    part.stop_due_ns = std::max(part.start_due_ns + 1,
+                                kernel_.stop_ns + DelayNs(kMostPollDelayNs, channel, kStopPoll));
     connection.last_due_ns = part.stop_due_ns;
     last_due_ns = std::max(last_due_ns, part.stop_due_ns);
     open_parts_.fetch_add(1, std::memory_order_relaxed);
     if (NeverStarts()) continue;
     const GpuTimes times = TimesOf(ItemOn(channel));
-    rank_.kernel_events().Post(part.start_due_ns, [self = shared_from_this(), part, &connection, times](int64_t now) {
-      self->StartKernelChannel(part, connection, times.start_ns, now);
-    });
+    rank_.kernel_events().Post(part.start_due_ns,
+                               [self = shared_from_this(), part, &connection, times](int64_t now) {
+                                 self->StartKernelChannel(part, connection, times.start_ns, now);
+                               });
     if (never_completes_) continue;
-    rank_.kernel_events().Post(part.stop_due_ns, [self = shared_from_this(), part, &connection, times](int64_t now) {
-      self->StopKernelChannel(part, connection, times.stop_ns, now);
-    });
+    rank_.kernel_events().Post(part.stop_due_ns,
+                               [self = shared_from_this(), part, &connection, times](int64_t now) {
+                                 self->StopKernelChannel(part, connection, times.stop_ns, now);
+                               });
   }
   return last_due_ns;
 }
 
-void Launch::StartKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns) {
+void Launch::StartKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns,
+                                int64_t now_ns) {
   connection.started_ns = now_ns;
   connection.started_gpu_ns = gpu_ns;
   Descriptor descriptor(options_.release.api_version(), kKernelCh, part.parent, 0);
@@ -232,7 +249,8 @@ void Launch::StartKernelChannel(const Part& part, ChannelConnection& connection,
   plugin_.Start(communicator_.context, &connection.kernel_handle, descriptor, now_ns);
 }
 
-void Launch::StopKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns) {
+void Launch::StopKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns,
+                               int64_t now_ns) {
   if (connection.kernel_handle != nullptr) {
     if (part.has_phases) ReportPhases(part, connection.kernel_handle, now_ns);
     if (options_.release.HasKernelTimes()) {
@@ -248,7 +266,8 @@ void Launch::StopKernelChannel(const Part& part, ChannelConnection& connection, 
     const GpuTimes times = TimesOf(ItemOn(part.channel));
     members_[part.member].Cover(times.start_ns, times.stop_ns);
   } else {
-    members_[part.member].Cover(static_cast<uint64_t>(connection.started_ns), static_cast<uint64_t>(now_ns));
+    members_[part.member].Cover(static_cast<uint64_t>(connection.started_ns),
+                                static_cast<uint64_t>(now_ns));
   }
   EndPart();
 }
@@ -263,8 +282,13 @@ int64_t Launch::PostProxyEvents(const Task& task, size_t member, int64_t now_ns,
     op->is_send = is_send;
     op->peer = task.is_p2p() ? task.call.peer : neighbour;
     op->bytes = task.message_bytes / static_cast<uint64_t>(task.channels.used);
-    Part part{.member = member, .parent = task.handle, .channel = channel, .start_due_ns = 0, .stop_due_ns = 0};
-    // Up to 2.26 an operation starts when its connection takes it up, later when the progress thread receives it.
+    Part part{.member = member,
+              .parent = task.handle,
+              .channel = channel,
+              .start_due_ns = 0,
+              .stop_due_ns = 0};
+    // Up to 2.26 an operation starts when its connection takes it up, later when the progress
+    // thread receives it.
     const int64_t start_ns = options_.release.HasDetailedProxyStates() ? kernel_.start_ns : now_ns;
     part.start_due_ns = std::max(now_ns, start_ns) + kUploadToPollNs +
                         DelayNs(kMostPollDelayNs, channel, is_send ? kSendStart : kRecvStart);
@@ -272,8 +296,9 @@ int64_t Launch::PostProxyEvents(const Task& task, size_t member, int64_t now_ns,
       part.start_due_ns = std::max(part.start_due_ns, communicator_.proxy_starts_due_ns);
     }
     proxy_starts_due_ns_ = std::max(proxy_starts_due_ns_, part.start_due_ns);
-    part.stop_due_ns = std::max(part.start_due_ns + 2,
-                                kernel_.stop_ns + DelayNs(kMostPollDelayNs, channel, is_send ? kSendStop : kRecvStop));
+    part.stop_due_ns = std::max(
+        part.start_due_ns + 2,
+        kernel_.stop_ns + DelayNs(kMostPollDelayNs, channel, is_send ? kSendStop : kRecvStop));
     last_due_ns = std::max(last_due_ns, part.stop_due_ns);
     open_parts_.fetch_add(1, std::memory_order_relaxed);
     if (part.start_due_ns >= kNever) continue;
@@ -281,8 +306,9 @@ int64_t Launch::PostProxyEvents(const Task& task, size_t member, int64_t now_ns,
       self->StartProxyOp(part, *op, due_ns);
     });
     if (never_completes_) continue;
-    rank_.proxy().Post(part.stop_due_ns,
-                       [self = shared_from_this(), part, op](int64_t due_ns) { self->StopProxyOp(part, *op, due_ns); });
+    rank_.proxy().Post(part.stop_due_ns, [self = shared_from_this(), part, op](int64_t due_ns) {
+      self->StopProxyOp(part, *op, due_ns);
+    });
   }
   return last_due_ns;
 }
@@ -313,20 +339,23 @@ void Launch::StopProxyOp(const Part& part, ProxyOp& op, int64_t now_ns) {
     plugin_.Stop(op.handle, now_ns);
   }
   if (communicator_.timing.load(std::memory_order_relaxed) == Timing::kProxy) {
-    members_[part.member].Cover(static_cast<uint64_t>(op.started_ns), static_cast<uint64_t>(now_ns));
+    members_[part.member].Cover(static_cast<uint64_t>(op.started_ns),
+                                static_cast<uint64_t>(now_ns));
   }
   EndPart();
 }
 
 void Launch::EndUpload() {
   communicator_.truth.ListDurations(true_members_);
-  communicator_.proxy_starts_due_ns = std::max(communicator_.proxy_starts_due_ns, proxy_starts_due_ns_);
+  communicator_.proxy_starts_due_ns =
+      std::max(communicator_.proxy_starts_due_ns, proxy_starts_due_ns_);
   EndPart();
 }
 
 // The members' intervals were written before each part's decrement.
 void Launch::EndPart() {
-  if (open_parts_.fetch_sub(1, std::memory_order_acq_rel) == 1) communicator_.truth.CompleteLaunch(members_);
+  if (open_parts_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    communicator_.truth.CompleteLaunch(members_);
 }
 
 }  // namespace nccl_exporter::sim

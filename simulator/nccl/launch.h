@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan that is on the GPU: what its kernel and its proxy operations will report, and what the ground truth gets of
-// it.
+// A plan that is on the GPU: what its kernel and its proxy operations will report, and what the
+// ground truth gets of it.
 #pragma once
 
 #include <atomic>
@@ -22,12 +22,14 @@ struct KernelTimes {
   int64_t stop_ns = 0;
 };
 
-// Lives until its last event is delivered; the delivering threads hold it. The members' intervals are written by one
-// thread: kernel events come from one, proxy events from one, and only one kind times a communicator.
+// Lives until its last event is delivered; the delivering threads hold it. The members' intervals
+// are written by one thread: kernel events come from one, proxy events from one, and only one kind
+// times a communicator.
 class Launch : public std::enable_shared_from_this<Launch> {
  public:
-  Launch(const PlayOptions& options, const ProfilerPlugin& plugin, Rank& rank, LiveCommunicator& communicator,
-         const KernelTimes& kernel, size_t most_tasks, bool never_completes, bool is_replay)
+  Launch(const PlayOptions& options, const ProfilerPlugin& plugin, Rank& rank,
+         LiveCommunicator& communicator, const KernelTimes& kernel, size_t most_tasks,
+         bool never_completes, bool is_replay)
       : options_(options),
         plugin_(plugin),
         rank_(rank),
@@ -37,11 +39,12 @@ class Launch : public std::enable_shared_from_this<Launch> {
         is_replay_(is_replay),
         is_timed_(!communicator.is_drifting.load()),
         number_(most_tasks > 0 ? ++communicator.launches : communicator.launches) {
-    members_.reserve(most_tasks);  // so that members stay where they are while the delivering threads write to them
+    members_.reserve(most_tasks);  // so that members stay where they are while the delivering
+                                   // threads write to them
   }
 
-  // The task counts as an operation; what of it will be reported is posted to the rank's threads. Returns when the last
-  // of its events is due.
+  // The task counts as an operation; what of it will be reported is posted to the rank's threads.
+  // Returns when the last of its events is due.
   int64_t Upload(const Task& task, int64_t now_ns);
   // The device gets a work item on a channel; `writes`: it has the bit of kernel events.
   void RunOnDevice(int channel, bool writes, int64_t now_ns);
@@ -68,8 +71,10 @@ class Launch : public std::enable_shared_from_this<Launch> {
   int64_t PostKernelEvents(const Task& task, size_t member, int64_t now_ns);
   int64_t PostPolledEvents(const Task& task, size_t member, int64_t now_ns);
   int64_t PostProxyEvents(const Task& task, size_t member, int64_t now_ns, bool is_send);
-  void StartKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns);
-  void StopKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns, int64_t now_ns);
+  void StartKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns,
+                          int64_t now_ns);
+  void StopKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns,
+                         int64_t now_ns);
   // Of the kernel's work on a channel, by the GPU's clock: its start, two borders, its stop.
   using PhaseBorders = std::array<uint64_t, 4>;
   PhaseBorders BordersOn(int channel) const;
@@ -83,7 +88,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
 
   void Carry(LaunchMember& shown, LaunchMember& real) const;
   void NoteWaits(const Task& task);
-  // Where there are faults: what the host waits for, and what of it is lost, and what is reported in the end.
+  // Where there are faults: what the host waits for, and what of it is lost, and what is reported
+  // in the end.
   ChannelConnection& ConnectionOf(const Task& task, int channel) const;
   uint64_t AwaitedBy(const Task& task, int part) const;
   uint64_t PolledCounter(uint64_t awaited) const;
@@ -91,8 +97,10 @@ class Launch : public std::enable_shared_from_this<Launch> {
   bool GetsStuck(ChannelConnection& connection) const;
   // Of the first channel that the launch has events on.
   void LoseEvents(PolledWork& work) const;
-  void ReportStart(const Part& part, ChannelConnection& connection, const WorkItem* shown, int64_t now_ns);
-  void ReportStop(const Part& part, ChannelConnection& connection, const WorkItem* shown, int64_t now_ns);
+  void ReportStart(const Part& part, ChannelConnection& connection, const WorkItem* shown,
+                   int64_t now_ns);
+  void ReportStop(const Part& part, ChannelConnection& connection, const WorkItem* shown,
+                  int64_t now_ns);
   void StartProxyOp(const Part& part, ProxyOp& op, int64_t now_ns);
   void StopProxyOp(const Part& part, ProxyOp& op, int64_t now_ns);
   void EndPart();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator of one rank between its init and its finalize, with the state that NCCL keeps in it.
+// A communicator of one rank between its init and its finalize, with the state that NCCL keeps in
+// it.
 #pragma once
 
 #include <array>
@@ -40,9 +41,13 @@ struct DestroyHang {
 };
 
 struct LiveCommunicator {
-  LiveCommunicator(const Communicator& its_shape, uint64_t its_id, int its_rank, const PlayOptions& options,
-                   GroundTruthSink& its_truth)
-      : shape(its_shape), id(its_id), rank(its_rank), is_named(options.names_communicators), truth(its_truth) {
+  LiveCommunicator(const Communicator& its_shape, uint64_t its_id, int its_rank,
+                   const PlayOptions& options, GroundTruthSink& its_truth)
+      : shape(its_shape),
+        id(its_id),
+        rank(its_rank),
+        is_named(options.names_communicators),
+        truth(its_truth) {
     for (WorkCounters& channel : counters) channel.SetEntries(options.release.RingEntries());
     for (PolledChannel& channel : polled) channel.SetInOrder(options.release.PollsInOrder());
   }
@@ -59,13 +64,15 @@ struct LiveCommunicator {
   std::optional<DestroyHang> destroy_hang;          // seen when it was destroyed
   std::array<uint64_t, 5> sequences{};              // of the collectives, by Function
   uint64_t launches = 0;
-  // Until then the proxy operations of earlier launches start; those of the next one come after them (2.27 and later).
+  // Until then the proxy operations of earlier launches start; those of the next one come after
+  // them (2.27 and later).
   int64_t proxy_starts_due_ns = 0;
   bool was_captured = false;              // the latest group
   std::atomic<bool> is_drifting = false;  // from here on its operations are not timed
   bool is_stuck = false;                  // one of its channels
   std::atomic<Timing> timing = Timing::kNone;
-  // Changes of the kernel events' bit where NCCL cannot bear one; see PreparedPlan::CountMaskFaults.
+  // Changes of the kernel events' bit where NCCL cannot bear one; see
+  // PreparedPlan::CountMaskFaults.
   std::atomic<uint64_t> mask_faults = 0;
   std::atomic<int> first_bit = -1;  // of the bit, in the first task
   GroundTruthSink& truth;
@@ -73,7 +80,8 @@ struct LiveCommunicator {
   // The earliest wait of any channel that no kernel will ever end.
   std::optional<DestroyHang> Unending() const {
     for (int channel = 0; channel < kMostChannels; ++channel) {
-      if (const auto wait = counters[static_cast<size_t>(channel)].Unending()) return DestroyHang{channel, *wait};
+      if (const auto wait = counters[static_cast<size_t>(channel)].Unending())
+        return DestroyHang{channel, *wait};
     }
     return std::nullopt;
   }
@@ -85,7 +93,8 @@ struct LiveCommunicator {
     if ((mask & kKernelCh) && release.HasKernelEvents()) {
       asked = release.HasKernelTimes() ? Timing::kKernel : Timing::kKernelCpu;
     }
-    if (asked > timing.load(std::memory_order_relaxed)) timing.store(asked, std::memory_order_relaxed);
+    if (asked > timing.load(std::memory_order_relaxed))
+      timing.store(asked, std::memory_order_relaxed);
   }
 };
 

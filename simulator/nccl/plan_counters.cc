@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The counters of a plan's work: what the device counts and writes, what the host counts, and what it will wait for.
+// The counters of a plan's work: what the device counts and writes, what the host counts, and what
+// it will wait for.
 #include <algorithm>
 #include <cstddef>
 
@@ -9,10 +10,12 @@
 namespace nccl_exporter::sim {
 namespace {
 
-// The kernel of joined Broadcasts looks for the bit in descriptions of another layout (2.30.7 src/device/common.h
-// profilerEnabled() reads ncclDevWorkColl, 128 bytes, where ncclDevWorkBcast of 48 bytes lie): of every third item it
-// takes a bit of an address, of the others one that is 0.
-bool SeemsToHaveBit(uint64_t address_hash, size_t item) { return item % 3 == 2 && address_hash % 2 == 1; }
+// The kernel of joined Broadcasts looks for the bit in descriptions of another layout (2.30.7
+// src/device/common.h profilerEnabled() reads ncclDevWorkColl, 128 bytes, where ncclDevWorkBcast of
+// 48 bytes lie): of every third item it takes a bit of an address, of the others one that is 0.
+bool SeemsToHaveBit(uint64_t address_hash, size_t item) {
+  return item % 3 == 2 && address_hash % 2 == 1;
+}
 
 }  // namespace
 
@@ -31,13 +34,17 @@ std::vector<PreparedPlan::Work> PreparedPlan::Works() {
     const bool is_receive = task.call.function == Function::kRecv;
     const auto fits = [&](const Work& work) {
       const bool has_receive = work.first->call.function == Function::kRecv;
-      return work.second == nullptr && has_receive != is_receive && distance(*work.first) == distance(task);
+      return work.second == nullptr && has_receive != is_receive &&
+             distance(*work.first) == distance(task);
     };
-    const auto pair = std::find_if(works.begin() + static_cast<std::ptrdiff_t>(collectives), works.end(), fits);
+    const auto pair =
+        std::find_if(works.begin() + static_cast<std::ptrdiff_t>(collectives), works.end(), fits);
     if (pair == works.end()) {
       works.push_back({&task, nullptr});
     } else if (is_receive) {
-      *pair = {&task, pair->first};  // the device looks at the receive's mask (2.30.7 src/enqueue.cc :1025)
+      *pair = {
+          &task,
+          pair->first};  // the device looks at the receive's mask (2.30.7 src/enqueue.cc :1025)
     } else {
       pair->second = &task;
     }
@@ -53,8 +60,9 @@ Task* PreparedPlan::CountedBy(const Work& work, int part) const {
   return nullptr;
 }
 
-// Up to 2.30 the plan's item is counted when the plan is made, which for one that is captured and has the bit is put
-// off to every replay (2.30.7 src/proxy.cc :562-575). One without the bit is counted at the capture only.
+// Up to 2.30 the plan's item is counted when the plan is made, which for one that is captured and
+// has the bit is put off to every replay (2.30.7 src/proxy.cc :562-575). One without the bit is
+// counted at the capture only.
 void PreparedPlan::CountOnHost(const Work& work, Way way, int part) {
   const Release& release = options_.release;
   const Task* const counting = CountedBy(work, part);
@@ -87,7 +95,8 @@ void PreparedPlan::CountWork(Way way, Launch& launch, int64_t now_ns) {
   const std::vector<Work> works = Works();
   size_t next = 0;
   const auto count = [&](const Work& work) {
-    const int parts = std::max(work.first->channels.used, work.second == nullptr ? 0 : work.second->channels.used);
+    const int parts = std::max(work.first->channels.used,
+                               work.second == nullptr ? 0 : work.second->channels.used);
     for (int part = 0; part < parts; ++part) {
       launch.RunOnDevice(work.first->channels.low + part, work.first->has_kernel_bit(), now_ns);
       CountOnHost(work, way, part);
@@ -101,7 +110,8 @@ void PreparedPlan::CountWork(Way way, Launch& launch, int64_t now_ns) {
 void PreparedPlan::CountAtCapture() {
   if (!options_.release.HasKernelEvents() || !options_.release.HostCountsUnmaskedWork()) return;
   for (const Work& work : Works()) {
-    const int parts = std::max(work.first->channels.used, work.second == nullptr ? 0 : work.second->channels.used);
+    const int parts = std::max(work.first->channels.used,
+                               work.second == nullptr ? 0 : work.second->channels.used);
     for (int part = 0; part < parts; ++part) {
       const Task* const counting = CountedBy(work, part);
       if (counting == nullptr || counting->has_kernel_bit()) continue;

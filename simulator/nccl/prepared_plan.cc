@@ -31,7 +31,8 @@ std::vector<LaunchedTask> LaunchedTasksOf(const std::vector<Task>& tasks, int ra
 }  // namespace
 
 uint32_t PreparedPlan::Mask() const {
-  const auto task = std::find_if(tasks_.begin(), tasks_.end(), [](const Task& t) { return t.mask != 0; });
+  const auto task =
+      std::find_if(tasks_.begin(), tasks_.end(), [](const Task& t) { return t.mask != 0; });
   return task == tasks_.end() ? 0 : task->mask;
 }
 
@@ -41,7 +42,8 @@ void PreparedPlan::CountMaskFaults(bool is_captured) const {
   for (const Task& task : tasks_) {
     int expected = -1;
     communicator_.first_bit.compare_exchange_strong(expected, bit(task));
-    if (options_.release.BearsNoMaskChange() && expected >= 0 && expected != bit(task)) ++communicator_.mask_faults;
+    if (options_.release.BearsNoMaskChange() && expected >= 0 && expected != bit(task))
+      ++communicator_.mask_faults;
     if (!is_captured && !task.is_p2p()) continue;
     if (first != nullptr && bit(*first) != bit(task)) ++communicator_.mask_faults;
     if (first == nullptr) first = &task;
@@ -61,9 +63,11 @@ bool PreparedPlan::HasProxyOperations() const {
 uint64_t PreparedPlan::NextSequence(const Task& task, Way way) {
   if (task.is_p2p()) return 0;
   uint64_t& next = communicator_.sequences[static_cast<size_t>(task.call.function)];
-  const bool counts_captured = (task.mask & kKernelCh) && (group_handle_ != nullptr || task.parent != nullptr);
-  const bool counts =
-      options_.release.CountsOnlyAnnounced() ? group_handle_ != nullptr : way == Way::kEager || counts_captured;
+  const bool counts_captured =
+      (task.mask & kKernelCh) && (group_handle_ != nullptr || task.parent != nullptr);
+  const bool counts = options_.release.CountsOnlyAnnounced()
+                          ? group_handle_ != nullptr
+                          : way == Way::kEager || counts_captured;
   return counts ? next++ : next;
 }
 
@@ -71,7 +75,8 @@ void PreparedPlan::StartTasks(Way way, int64_t& now_ns) {
   for (Task& task : tasks_) {
     const uint64_t sequence = NextSequence(task, way);
     if (!IsAnnounced(task, options_.release, group_handle_)) continue;
-    Descriptor descriptor = DescribeTask(task, communicator_, options_.release, group_handle_, sequence);
+    Descriptor descriptor =
+        DescribeTask(task, communicator_, options_.release, group_handle_, sequence);
     plugin_.Start(communicator_.context, &task.handle, descriptor, now_ns += kCallbackNs);
   }
 }
@@ -93,7 +98,9 @@ void PreparedPlan::MaybeLetKernelEndFirst(uint64_t purpose, int64_t end_ns, int6
   constexpr int64_t kShortKernelNs = 200000;
   constexpr uint64_t kOneIn = 16;
   if (end_ns > preempted_until_ns_ || end_ns > now_ns + kShortKernelNs) return;
-  if (end_ns <= now_ns || HashRandom(options_.seed, communicator_.id, end_ns, purpose) % kOneIn != 0) return;
+  if (end_ns <= now_ns ||
+      HashRandom(options_.seed, communicator_.id, end_ns, purpose) % kOneIn != 0)
+    return;
   rank_.GoOnTo(end_ns);
   now_ns = end_ns;
 }
@@ -102,7 +109,8 @@ void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes
   const Release& release = options_.release;
   const bool may_be_preempted = way == Way::kEager && !never_completes;
   // Where no event dates the call, the kernel may be over when the plan is announced.
-  if (release.PreparesTasksLate() && may_be_preempted) MaybeLetKernelEndFirst(kAnnouncement, kernel.stop_ns, now_ns);
+  if (release.PreparesTasksLate() && may_be_preempted)
+    MaybeLetKernelEndFirst(kAnnouncement, kernel.stop_ns, now_ns);
   if (release.ReadsMaskPerPlan()) LoadMaskOfPlan();
   if (StartsGroup(Mask(), release)) {
     Descriptor descriptor(release.api_version(), kGroup, nullptr, 0);
@@ -110,15 +118,17 @@ void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes
   }
   const bool replays_after_eager = way == Way::kReplay && !communicator_.was_captured;
   if (way != Way::kAtCapture &&
-      communicator_.truth.BringsDrift(LaunchedTasksOf(tasks_, communicator_.rank), replays_after_eager)) {
+      communicator_.truth.BringsDrift(LaunchedTasksOf(tasks_, communicator_.rank),
+                                      replays_after_eager)) {
     communicator_.is_drifting.store(true);
   }
   StartTasks(way, now_ns);
 
-  const auto launch = std::make_shared<Launch>(options_, plugin_, rank_, communicator_, kernel, tasks_.size(),
-                                               never_completes, way == Way::kReplay);
+  const auto launch = std::make_shared<Launch>(options_, plugin_, rank_, communicator_, kernel,
+                                               tasks_.size(), never_completes, way == Way::kReplay);
   if (way != Way::kAtCapture) CountWork(way, *launch, now_ns);
-  // Announced while it is captured: the plan is not handed to the GPU, and where the events say so it does not count.
+  // Announced while it is captured: the plan is not handed to the GPU, and where the events say so
+  // it does not count.
   const bool counts = way != Way::kAtCapture || !release.AnnouncesCalls();
   int64_t last_due_ns = now_ns;
   for (const Task& task : tasks_) {
@@ -134,7 +144,8 @@ void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes
 }
 
 void PreparedPlan::PlaySilently(const KernelTimes& kernel, int64_t now_ns) {
-  const auto launch = std::make_shared<Launch>(options_, plugin_, rank_, communicator_, kernel, 0, false, true);
+  const auto launch =
+      std::make_shared<Launch>(options_, plugin_, rank_, communicator_, kernel, 0, false, true);
   CountWork(Way::kReplay, *launch, now_ns);
   launch->EndUpload();
 }

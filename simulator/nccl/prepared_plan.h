@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan with its tasks and their handle slots: played once when it is eager, again and again when a graph holds it.
+// A plan with its tasks and their handle slots: played once when it is eager, again and again when
+// a graph holds it.
 #pragma once
 
 #include <cstdint>
@@ -16,32 +17,37 @@ namespace nccl_exporter::sim {
 
 class PreparedPlan {
  public:
-  PreparedPlan(const PlayOptions& options, const ProfilerPlugin& plugin, Rank& rank, LiveCommunicator& communicator)
+  PreparedPlan(const PlayOptions& options, const ProfilerPlugin& plugin, Rank& rank,
+               LiveCommunicator& communicator)
       : options_(options), plugin_(plugin), rank_(rank), communicator_(communicator) {}
 
   void Add(const Task& task) { tasks_.push_back(task); }
-  // A Broadcast that is not announced, but is part of the kernel: as a task of its own, or joined with others to one
-  // AllGatherV kernel.
-  void AddUnannounced(const Task& task, bool is_joined) { (is_joined ? joined_ : unannounced_).push_back(task); }
+  // A Broadcast that is not announced, but is part of the kernel: as a task of its own, or joined
+  // with others to one AllGatherV kernel.
+  void AddUnannounced(const Task& task, bool is_joined) {
+    (is_joined ? joined_ : unannounced_).push_back(task);
+  }
   // Nothing that is announced.
   bool IsEmpty() const { return tasks_.empty(); }
   bool HasUnannounced() const { return !unannounced_.empty() || !joined_.empty(); }
   const LiveCommunicator& communicator() const { return communicator_; }
   // Of the first task that has one.
   uint32_t Mask() const;
-  // Looks for a mask that was changed where it hurts: between sends and receives of a launch, of which the host waits
-  // for counters that the device does not write; between the calls of a graph, or a graph and what is called when it is
-  // replayed; and from 2.31 on anywhere, since only the device counts what has no events.
+  // Looks for a mask that was changed where it hurts: between sends and receives of a launch, of
+  // which the host waits for counters that the device does not write; between the calls of a graph,
+  // or a graph and what is called when it is replayed; and from 2.31 on anywhere, since only the
+  // device counts what has no events.
   void CountMaskFaults(bool is_captured) const;
   void CountMaskFaultsAtReplay() const;
-  // The progress thread has work, so that a graph gets a host function that announces the plan at every replay.
+  // The progress thread has work, so that a graph gets a host function that announces the plan at
+  // every replay.
   bool HasProxyOperations() const;
 
   enum class Way { kEager, kReplay, kAtCapture };
   // Group, its tasks, and all that follows from them. `never_completes`: the kernel hangs.
   void Play(const KernelTimes& kernel, Way way, bool never_completes, int64_t& now_ns);
-  // The calling thread may be preempted while it plays an eager plan, but not for longer: what it calls next is on
-  // time.
+  // The calling thread may be preempted while it plays an eager plan, but not for longer: what it
+  // calls next is on time.
   void MayBePreemptedUntil(int64_t job_ns) { preempted_until_ns_ = job_ns; }
   // A replay that no host function announces.
   void PlaySilently(const KernelTimes& kernel, int64_t now_ns);
@@ -49,8 +55,8 @@ class PreparedPlan {
   void CountAtCapture();
 
  private:
-  // A work item: a collective, or a send and a receive that NCCL has joined. The first decides whether the device
-  // writes.
+  // A work item: a collective, or a send and a receive that NCCL has joined. The first decides
+  // whether the device writes.
   struct Work {
     Task* first;
     Task* second;

@@ -26,8 +26,10 @@ constexpr Algorithm kRingLowLatency{"RING", "LL128", 1, 1};
 constexpr Algorithm kRing{"RING", "SIMPLE", 1, 2};
 constexpr Algorithm kCollNetDirect{"COLLNET_DIRECT", "SIMPLE", 2, 2};
 
-bool UsesCollNet(const RankCall& call, const LiveCommunicator& communicator, const PlayOptions& options) {
-  return options.uses_collnet && communicator.shape.nodes > 1 && call.function == Function::kAllReduce &&
+bool UsesCollNet(const RankCall& call, const LiveCommunicator& communicator,
+                 const PlayOptions& options) {
+  return options.uses_collnet && communicator.shape.nodes > 1 &&
+         call.function == Function::kAllReduce &&
          MessageBytesOf(call, communicator.shape.ranks()) >= kLeastCollNetBytes;
 }
 
@@ -41,27 +43,31 @@ const Algorithm& AlgorithmOf(const Task& task) {
 int PartsWithData(uint64_t bytes, int parts) {
   const uint64_t share = (bytes + static_cast<uint64_t>(parts) - 1) / static_cast<uint64_t>(parts);
   const uint64_t part =
-      std::max((share + kP2pPartGranularity - 1) / kP2pPartGranularity, uint64_t{1}) * kP2pPartGranularity;
+      std::max((share + kP2pPartGranularity - 1) / kP2pPartGranularity, uint64_t{1}) *
+      kP2pPartGranularity;
   return static_cast<int>(std::max((bytes + part - 1) / part, uint64_t{1}));
 }
 
 int ChannelsFor(uint64_t bytes, int most) {
-  return static_cast<int>(std::clamp<uint64_t>(bytes / kBytesPerChannel, 1, static_cast<uint64_t>(most)));
+  return static_cast<int>(
+      std::clamp<uint64_t>(bytes / kBytesPerChannel, 1, static_cast<uint64_t>(most)));
 }
 
-Channels ChannelsOf(const RankCall& call, const LiveCommunicator& communicator, const PlayOptions& options) {
+Channels ChannelsOf(const RankCall& call, const LiveCommunicator& communicator,
+                    const PlayOptions& options) {
   const Release& release = options.release;
   const int ranks = communicator.shape.ranks();
   const uint64_t bytes = MessageBytesOf(call, ranks);
   Channels channels;
   // Consecutive operations are spread over the channels, so that the lowest is not always 0.
-  channels.low =
-      static_cast<int>(call.peer >= 0 ? HashRandom(communicator.id, DistanceOf(call, communicator.rank, ranks)) % 4
-                                      : HashRandom(communicator.id, bytes, call.count, call.peer) % 4);
+  channels.low = static_cast<int>(
+      call.peer >= 0 ? HashRandom(communicator.id, DistanceOf(call, communicator.rank, ranks)) % 4
+                     : HashRandom(communicator.id, bytes, call.count, call.peer) % 4);
   channels.used = ChannelsFor(bytes, options.most_channels);
   channels.announced = channels.played = channels.used;
   if (call.peer >= 0) {
-    const int parts = release.TimesEveryPart() ? channels.used : PartsWithData(bytes, channels.used);
+    const int parts =
+        release.TimesEveryPart() ? channels.used : PartsWithData(bytes, channels.used);
     channels.played = call.peer == communicator.rank && !release.TimesEveryPart() ? 0 : parts;
   } else if (UsesCollNet(call, communicator, options) && release.HidesCollNetChannels()) {
     channels.announced = 0;
@@ -72,15 +78,19 @@ Channels ChannelsOf(const RankCall& call, const LiveCommunicator& communicator, 
 }
 
 // The text for a datatype: NCCL's own table lacks ncclUint8.
-std::string_view DatatypeText(std::string_view datatype) { return datatype == "ncclUint8" ? "Unknown" : datatype; }
+std::string_view DatatypeText(std::string_view datatype) {
+  return datatype == "ncclUint8" ? "Unknown" : datatype;
+}
 
-// Where v1 has enums; its order of datatypes is that of ncclDataType_t, and Send and Recv follow SendRecv, which is 5.
+// Where v1 has enums; its order of datatypes is that of ncclDataType_t, and Send and Recv follow
+// SendRecv, which is 5.
 uint64_t FunctionEnum(Function function) {
   if (function == Function::kSend) return 6;
   return function == Function::kRecv ? 7 : static_cast<uint64_t>(function);
 }
 uint64_t DatatypeEnum(std::string_view name) {
-  const auto found = std::find_if(kDatatypes.begin(), kDatatypes.end(), [&](const auto& d) { return d.name == name; });
+  const auto found = std::find_if(kDatatypes.begin(), kDatatypes.end(),
+                                  [&](const auto& d) { return d.name == name; });
   return static_cast<uint64_t>(found - kDatatypes.begin());
 }
 
@@ -88,7 +98,8 @@ uint64_t DatatypeEnum(std::string_view name) {
 uint64_t TrafficBytes(const Task& task, int ranks, const Algorithm& algorithm) {
   uint64_t bytes = task.call.count * ElementBytes(task.call.datatype);
   if (task.call.function == Function::kAllReduce) bytes *= 2;
-  if (task.call.function == Function::kAllGather || task.call.function == Function::kReduceScatter) {
+  if (task.call.function == Function::kAllGather ||
+      task.call.function == Function::kReduceScatter) {
     bytes *= static_cast<uint64_t>(ranks);
   }
   return algorithm.protocol == "LL" ? 4 * bytes : bytes;
@@ -100,10 +111,10 @@ const void* BufferOf(const RankCall& call, uintptr_t place) {
                                        (static_cast<uintptr_t>(call.communicator) << 24));
 }
 
-Descriptor DescribeP2p(const Task& task, const LiveCommunicator& communicator, const Release& release,
-                       void* group_handle) {
-  Descriptor descriptor(release.api_version(), kP2p, release.HasApiEvents() ? task.parent : group_handle,
-                        communicator.rank);
+Descriptor DescribeP2p(const Task& task, const LiveCommunicator& communicator,
+                       const Release& release, void* group_handle) {
+  Descriptor descriptor(release.api_version(), kP2p,
+                        release.HasApiEvents() ? task.parent : group_handle, communicator.rank);
   const std::string_view function = TraitsOf(task.call.function).name;
   descriptor.Put(Field::kP2pHash, communicator.id)
       .Put(Field::kP2pFuncEnum, FunctionEnum(task.call.function))
@@ -118,15 +129,17 @@ Descriptor DescribeP2p(const Task& task, const LiveCommunicator& communicator, c
   return descriptor;
 }
 
-Descriptor DescribeColl(const Task& task, const LiveCommunicator& communicator, const Release& release,
-                        void* group_handle, uint64_t sequence) {
+Descriptor DescribeColl(const Task& task, const LiveCommunicator& communicator,
+                        const Release& release, void* group_handle, uint64_t sequence) {
   // AllGather and Broadcast count bytes here, whatever the user's datatype.
-  const bool is_in_bytes = task.call.function == Function::kAllGather || task.call.function == Function::kBroadcast;
+  const bool is_in_bytes =
+      task.call.function == Function::kAllGather || task.call.function == Function::kBroadcast;
   const std::string_view datatype = is_in_bytes ? "ncclInt8" : task.call.datatype;
-  const uint64_t count = is_in_bytes ? task.call.count * ElementBytes(task.call.datatype) : task.call.count;
+  const uint64_t count =
+      is_in_bytes ? task.call.count * ElementBytes(task.call.datatype) : task.call.count;
   const Algorithm& algorithm = AlgorithmOf(task);
-  Descriptor descriptor(release.api_version(), kColl, release.HasApiEvents() ? task.parent : group_handle,
-                        communicator.rank);
+  Descriptor descriptor(release.api_version(), kColl,
+                        release.HasApiEvents() ? task.parent : group_handle, communicator.rank);
   descriptor.Put(Field::kCollHash, communicator.id)
       .Put(Field::kCollSequence, sequence)
       .Put(Field::kCollFuncEnum, FunctionEnum(task.call.function))
@@ -152,19 +165,25 @@ Descriptor DescribeColl(const Task& task, const LiveCommunicator& communicator, 
 
 }  // namespace
 
-Task MakeTask(const RankCall& call, const LiveCommunicator& communicator, const PlayOptions& options) {
+Task MakeTask(const RankCall& call, const LiveCommunicator& communicator,
+              const PlayOptions& options) {
   const bool tells_ranks = options.release.DescribesCommunicatorAtInit();
-  Task task{.call = call, .message_bytes = MessageBytesOf(call, tells_ranks ? communicator.shape.ranks() : 0)};
+  Task task{.call = call,
+            .message_bytes = MessageBytesOf(call, tells_ranks ? communicator.shape.ranks() : 0)};
   task.channels = ChannelsOf(call, communicator, options);
   task.uses_collnet = UsesCollNet(call, communicator, options);
   const bool is_to_self = call.peer == communicator.rank;
-  task.crosses_network = !is_to_self && (options.network == Network::kAll ||
-                                         (options.network == Network::kBetweenNodes && communicator.shape.nodes > 1));
+  task.crosses_network =
+      !is_to_self && (options.network == Network::kAll ||
+                      (options.network == Network::kBetweenNodes && communicator.shape.nodes > 1));
   return task;
 }
 
-bool IsSymmetric(const std::vector<RankCall>& calls, const LiveCommunicator& communicator, const PlayOptions& options) {
-  if (!options.uses_symmetric || !options.release.HasSymmetricKernels() || communicator.shape.nodes > 1) return false;
+bool IsSymmetric(const std::vector<RankCall>& calls, const LiveCommunicator& communicator,
+                 const PlayOptions& options) {
+  if (!options.uses_symmetric || !options.release.HasSymmetricKernels() ||
+      communicator.shape.nodes > 1)
+    return false;
   return std::all_of(calls.begin(), calls.end(), [&](const RankCall& call) {
     return call.function == calls.front().function &&
            (call.function == Function::kAllReduce || call.function == Function::kAllGather ||
@@ -189,12 +208,13 @@ int DistanceOf(const RankCall& call, int rank, int ranks) {
 bool IsAnnounced(const Task& task, const Release& release, const void* group_handle) {
   uint32_t bits = (task.is_p2p() ? kP2p : kColl) | kProxyOp | kProxyStep | kKernelCh | kNetPlugin;
   if (release.NeedsGroupHandle() && task.is_p2p()) bits = kP2p | kProxyOp | kProxyStep | kKernelCh;
-  if (release.ReadsMaskPerPlan()) bits = kColl | kProxyOp | kProxyStep;  // P2p alone gives nothing there
+  if (release.ReadsMaskPerPlan())
+    bits = kColl | kProxyOp | kProxyStep;  // P2p alone gives nothing there
   return (task.mask & bits) != 0 && (group_handle != nullptr || !release.NeedsGroupHandle());
 }
 
-Descriptor DescribeTask(const Task& task, const LiveCommunicator& communicator, const Release& release,
-                        void* group_handle, uint64_t sequence) {
+Descriptor DescribeTask(const Task& task, const LiveCommunicator& communicator,
+                        const Release& release, void* group_handle, uint64_t sequence) {
   return task.is_p2p() ? DescribeP2p(task, communicator, release, group_handle)
                        : DescribeColl(task, communicator, release, group_handle, sequence);
 }

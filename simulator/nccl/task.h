@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Task that NCCL makes of a call, with its mask, its channels and its handle, and the Coll or P2p event that announces
-// it.
+// Task that NCCL makes of a call, with its mask, its channels and its handle, and the Coll or P2p
+// event that announces it.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ struct Task {
   void* parent = nullptr;      // handle of the call's event
   void* handle = nullptr;      // NCCL's slot of the Coll or P2p handle
   Channels channels = {};
-  // What the host waits for on each channel, from the lowest; set when the work is counted, and kept over replays.
+  // What the host waits for on each channel, from the lowest; set when the work is counted, and
+  // kept over replays.
   std::vector<uint64_t> awaited = {};
   bool uses_collnet = false;
   bool is_symmetric = false;
@@ -40,24 +41,28 @@ struct Task {
   bool has_kernel_bit() const { return (mask & kKernelCh) != 0; }
 };
 
-Task MakeTask(const RankCall& call, const LiveCommunicator& communicator, const PlayOptions& options);
+Task MakeTask(const RankCall& call, const LiveCommunicator& communicator,
+              const PlayOptions& options);
 
-// Whether the plan of these calls runs on symmetric kernels. All tasks of such a plan have one function (2.31.2
-// src/scheduler/symmetric_sched.cc ncclSymmetricTaskScheduler). A simplification: NCCL makes plans of their own for the
-// tasks of a mixed group; here the whole group runs as without symmetric windows.
-bool IsSymmetric(const std::vector<RankCall>& calls, const LiveCommunicator& communicator, const PlayOptions& options);
+// Whether the plan of these calls runs on symmetric kernels. All tasks of such a plan have one
+// function (2.31.2 src/scheduler/symmetric_sched.cc ncclSymmetricTaskScheduler). A simplification:
+// NCCL makes plans of their own for the tasks of a mixed group; here the whole group runs as
+// without symmetric windows.
+bool IsSymmetric(const std::vector<RankCall>& calls, const LiveCommunicator& communicator,
+                 const PlayOptions& options);
 // The place of such a task in its plan, from 0, decides which channels it has.
 void MakeSymmetric(Task& task, size_t place, bool is_captured);
 
-// Distance to the peer, in the direction of the data. NCCL joins the send and the receive of one distance to one work
-// item, on the channels of that distance (2.30.7 src/enqueue.cc scheduleP2pTasksToPlan).
+// Distance to the peer, in the direction of the data. NCCL joins the send and the receive of one
+// distance to one work item, on the channels of that distance (2.30.7 src/enqueue.cc
+// scheduleP2pTasksToPlan).
 int DistanceOf(const RankCall& call, int rank, int ranks);
 
 // Whether a task is announced to a plugin with this mask, given the handle of its Group.
 bool IsAnnounced(const Task& task, const Release& release, const void* group_handle);
 
 // Coll or P2p.
-Descriptor DescribeTask(const Task& task, const LiveCommunicator& communicator, const Release& release,
-                        void* group_handle, uint64_t sequence);
+Descriptor DescribeTask(const Task& task, const LiveCommunicator& communicator,
+                        const Release& release, void* group_handle, uint64_t sequence);
 
 }  // namespace nccl_exporter::sim

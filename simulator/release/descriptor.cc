@@ -88,9 +88,10 @@ static_assert(IsInOrder(kRows));
 
 }  // namespace
 
-Descriptor::Descriptor(int api_version, EventBit type, const void* parent, int rank) : api_version_(api_version) {
-  // Up to v4 the type is one byte, and what follows it is whatever was there: a plugin that reads more of it must
-  // notice.
+Descriptor::Descriptor(int api_version, EventBit type, const void* parent, int rank)
+    : api_version_(api_version) {
+  // Up to v4 the type is one byte, and what follows it is whatever was there: a plugin that reads
+  // more of it must notice.
   constexpr int kPadding = 0x5a;
   if (api_version <= 4) std::memset(bytes_.data(), kPadding, 8);
   Put(Field::kType8, type);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event descriptor as raw bytes: fields are put at their offsets, which one table gives for every API version.
+// An event descriptor as raw bytes: fields are put at their offsets, which one table gives for
+// every API version.
 //
-// The simulator has no structs of NCCL's profiler interface on purpose: those of the plugin are checked by being read
-// here.
+// The simulator has no structs of NCCL's profiler interface on purpose: those of the plugin are
+// checked by being read here.
 #pragma once
 
 #include <array>
@@ -87,10 +88,16 @@ class Descriptor {
 
   // Fields that the version lacks are left out.
   Descriptor& Put(Field field, uint64_t value);
-  Descriptor& PutSigned(Field field, int64_t value) { return Put(field, static_cast<uint64_t>(value)); }
-  Descriptor& PutPointer(Field field, const void* value) { return Put(field, reinterpret_cast<uintptr_t>(value)); }
+  Descriptor& PutSigned(Field field, int64_t value) {
+    return Put(field, static_cast<uint64_t>(value));
+  }
+  Descriptor& PutPointer(Field field, const void* value) {
+    return Put(field, reinterpret_cast<uintptr_t>(value));
+  }
   // `value` must be a literal: a plugin may keep the pointer.
-  Descriptor& PutText(Field field, std::string_view value) { return PutPointer(field, value.data()); }
+  Descriptor& PutText(Field field, std::string_view value) {
+    return PutPointer(field, value.data());
+  }
 
   void* data() { return bytes_.data(); }
   size_t size() const;

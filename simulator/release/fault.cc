@@ -20,48 +20,55 @@ constexpr std::array<FaultTraits, kCountOf<Fault>> kFaults{{
      22600,
      23100,
      {kNone, kNone},
-     "the device counts sends to oneself and empty parts, and the host does not; later events come too early, with the "
+     "the device counts sends to oneself and empty parts, and the host does not; later events come "
+     "too early, with the "
      "times of older work"},
     {Fault::kDriftGraph,
      "drift-graph",
      22603,
      23100,
      {kNone, kNone},
-     "with --graph: the host does not count replays after an eager call; they show times of older work"},
+     "with --graph: the host does not count replays after an eager call; they show times of older "
+     "work"},
     {Fault::kDriftBroadcast,
      "drift-broadcast",
      22900,
      kAnyLater,
      {kNone, kNone},
-     "unless NCCL_ALLGATHERV_ENABLE=0: the device counts Broadcasts of several roots in one group, from 2.31 on any "
+     "unless NCCL_ALLGATHERV_ENABLE=0: the device counts Broadcasts of several roots in one group, "
+     "from 2.31 on any "
      "Broadcast, and the host does not: as drift-self-send"},
     {Fault::kHostAhead,
      "host-ahead",
      22600,
      kAnyLater,
      {{{"after", 10}, kNone}},
-     "after `after` launches of a communicator the host counts one too many; events come late, with the times of later "
+     "after `after` launches of a communicator the host counts one too many; events come late, "
+     "with the times of later "
      "work"},
     {Fault::kDeviceAhead,
      "device-ahead",
      22600,
      kAnyLater,
      {{{"after", 10}, kNone}},
-     "after `after` launches of a communicator the device counts one too many; events come too early, with the times "
+     "after `after` launches of a communicator the device counts one too many; events come too "
+     "early, with the times "
      "of older work"},
     {Fault::kRingOverrun,
      "ring-overrun",
      22700,
      kAnyLater,
      {{{"late", 20000000}, {"every", 50000000}}},
-     "every `every` ns the thread that polls is blocked for `late` ns; after more than 64 work items it finds newer "
+     "every `every` ns the thread that polls is blocked for `late` ns; after more than 64 work "
+     "items it finds newer "
      "times"},
     {Fault::kLostStart,
      "lost-start",
      22700,
      23100,
      {{{"every", 7}, kNone}},
-     "in every n-th launch the first channel reports its stop on a handle of earlier work, and no start"},
+     "in every n-th launch the first channel reports its stop on a handle of earlier work, and no "
+     "start"},
     {Fault::kLostKernel,
      "lost-kernel",
      22600,
@@ -73,7 +80,8 @@ constexpr std::array<FaultTraits, kCountOf<Fault>> kFaults{{
      22600,
      kAnyLater,
      {{{"after", 20}, kNone}},
-     "after `after` launches of a communicator the host waits on one channel for a counter that never comes"},
+     "after `after` launches of a communicator the host waits on one channel for a counter that "
+     "never comes"},
     {Fault::kBackwards,
      "backwards",
      22700,
@@ -103,7 +111,8 @@ constexpr std::array<FaultTraits, kCountOf<Fault>> kFaults{{
      23100,
      kAnyLater,
      {{{"mask", 6}, {"every", 50000000}}},
-     "every `every` ns an operator sets the event mask over RAS: to `mask` (6: no kernel events), and back"},
+     "every `every` ns an operator sets the event mask over RAS: to `mask` (6: no kernel events), "
+     "and back"},
 }};
 static_assert(IsInOrder(kFaults));
 
@@ -114,12 +123,15 @@ std::optional<int64_t> NumberIn(std::string_view text) {
   return number;
 }
 
-std::string SetParameter(const FaultTraits& traits, std::string_view text, std::array<int64_t, 2>& values) {
+std::string SetParameter(const FaultTraits& traits, std::string_view text,
+                         std::array<int64_t, 2>& values) {
   const std::string_view name = text.substr(0, text.find('='));
   for (size_t i = 0; i < values.size(); ++i) {
     if (name.empty() || traits.parameters[i].name != name) continue;
-    const std::optional<int64_t> value = NumberIn(text.substr(std::min(text.size(), name.size() + 1)));
-    if (!value || (*value < 1 && name != "by")) return fmt::format("--fault {}: bad {}", traits.name, text);
+    const std::optional<int64_t> value =
+        NumberIn(text.substr(std::min(text.size(), name.size() + 1)));
+    if (!value || (*value < 1 && name != "by"))
+      return fmt::format("--fault {}: bad {}", traits.name, text);
     values[i] = *value;
     return "";
   }
@@ -184,11 +196,13 @@ std::optional<uint32_t> Faults::RasMaskAt(int64_t job_ns) const {
 }
 
 std::string FaultHelp() {
-  std::string help = "NAME or NAME:PARAMETER=VALUE,...: a fault of NCCL's kernel events (repeatable):";
+  std::string help =
+      "NAME or NAME:PARAMETER=VALUE,...: a fault of NCCL's kernel events (repeatable):";
   for (const FaultTraits& fault : kFaults) {
     help += fmt::format("\n  {}", fault.name);
     for (const FaultParameter& parameter : fault.parameters) {
-      if (!parameter.name.empty()) help += fmt::format(" {}={}", parameter.name, parameter.standard);
+      if (!parameter.name.empty())
+        help += fmt::format(" {}={}", parameter.name, parameter.standard);
     }
     help += fmt::format(": {}", fault.help);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults of NCCL's kernel events and their time stamps: one row each, with its parameters and the releases that have
-// it.
+// Faults of NCCL's kernel events and their time stamps: one row each, with its parameters and the
+// releases that have it.
 #pragma once
 
 #include <array>
@@ -53,7 +53,8 @@ const FaultTraits& TraitsOf(Fault fault);
 // The faults of a job.
 class Faults {
  public:
-  // `text` is NAME or NAME:PARAMETER=VALUE,PARAMETER=VALUE. Returns what is wrong with it, or nothing.
+  // `text` is NAME or NAME:PARAMETER=VALUE,PARAMETER=VALUE. Returns what is wrong with it, or
+  // nothing.
   std::string Add(std::string_view text, const Release& release);
 
   bool Any() const { return !parameters_.empty(); }

@@ -40,17 +40,20 @@ TEST(Faults, RefuseWhatTheyDoNotKnow) {
 
 TEST(Faults, RefuseAReleaseThatDoesNotHaveThem) {
   Faults faults;
-  EXPECT_EQ(faults.Add("drift-self-send", k231), "--fault drift-self-send: NCCL 23102 does not have it");
+  EXPECT_EQ(faults.Add("drift-self-send", k231),
+            "--fault drift-self-send: NCCL 23102 does not have it");
   EXPECT_EQ(faults.Add("drift-broadcast", k231), "");
   EXPECT_EQ(faults.Add("drift-broadcast", Release(23206)), "");
-  EXPECT_EQ(faults.Add("drift-broadcast", Release(22809)), "--fault drift-broadcast: NCCL 22809 does not have it");
+  EXPECT_EQ(faults.Add("drift-broadcast", Release(22809)),
+            "--fault drift-broadcast: NCCL 22809 does not have it");
   EXPECT_EQ(faults.Names(), std::vector<std::string_view>{"drift-broadcast"});
 }
 
 TEST(Faults, AreAllInTheHelp) {
   const std::string help = FaultHelp();
   for (size_t i = 0; i < kCountOf<Fault>; ++i) {
-    EXPECT_NE(help.find("  " + std::string(TraitsOf(static_cast<Fault>(i)).name)), std::string::npos);
+    EXPECT_NE(help.find("  " + std::string(TraitsOf(static_cast<Fault>(i)).name)),
+              std::string::npos);
   }
 }
 

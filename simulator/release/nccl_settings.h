@@ -13,8 +13,8 @@ struct NcclSettings {
   bool operator==(const NcclSettings&) const = default;
 };
 
-// A parameter as ncclLoadParam reads it (2.30.7 src/misc/param.cc): strtoll with base 0, trailing text ignored; the
-// default if it is unset, empty or out of range.
+// A parameter as ncclLoadParam reads it (2.30.7 src/misc/param.cc): strtoll with base 0, trailing
+// text ignored; the default if it is unset, empty or out of range.
 int64_t NcclParameter(const char* name, int64_t standard);
 
 NcclSettings NcclSettingsOfEnvironment();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options by which a job is played to the plugin: all that NCCL, its settings and the machine decide, not the workload.
+// Options by which a job is played to the plugin: all that NCCL, its settings and the machine
+// decide, not the workload.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,11 @@ struct PlayOptions {
   Network network = Network::kBetweenNodes;  // which operations cross it
   int most_channels = 8;                     // of a collective
   bool uses_collnet = false;                 // for AllReduce of 4 MiB and more on several nodes
-  bool uses_symmetric = false;               // buffers are symmetric windows; see Release::AnnouncesSymmetric
-  bool captures_graphs = false;              // groups are captured once, then replayed
-  bool is_nonblocking = false;               // communicators launch on a thread of their own
-  bool names_communicators = true;           // ncclConfig_t.commName is set
-  int64_t recreate_every = 0;                // steps, after which all communicators are made again; 0: never
+  bool uses_symmetric = false;   // buffers are symmetric windows; see Release::AnnouncesSymmetric
+  bool captures_graphs = false;  // groups are captured once, then replayed
+  bool is_nonblocking = false;   // communicators launch on a thread of their own
+  bool names_communicators = true;  // ncclConfig_t.commName is set
+  int64_t recreate_every = 0;       // steps, after which all communicators are made again; 0: never
   int64_t gpu_clock_granularity_ns = 32;
   Faults faults;
   bool lists_operations = false;  // the ground truth has every operation with its true duration

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of NCCL's profiler interface: event kinds, which are also the bits of the event mask, and the states that are
-// played.
+// Numbers of NCCL's profiler interface: event kinds, which are also the bits of the event mask, and
+// the states that are played.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,8 @@ constexpr NcclSettings kRearchitected{.has_rearchitected_enqueue = true};
 TEST(Release, SpeaksTheNewestApiFrom231On) {
   EXPECT_EQ(NativeApiVersion(22200), 0);
   EXPECT_EQ(NativeApiVersion(23007), 6);
-  for (const int release : {23100, 23103, 23203, 23206, 23301}) EXPECT_EQ(NativeApiVersion(release), 7) << release;
+  for (const int release : {23100, 23103, 23203, 23206, 23301})
+    EXPECT_EQ(NativeApiVersion(release), 7) << release;
 }
 
 TEST(Release, ForgetsBroadcastsOnAllOfV7) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays processes of a job to the recording plugin, inside of the test, and returns what the plugin recorded.
+// Plays processes of a job to the recording plugin, inside of the test, and returns what the plugin
+// recorded.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +26,14 @@ struct RecordedJob {
   // The handle of the event in a line, such as "#12".
   static std::string HandleOf(const std::string& line);
 
-  // Ground truth of a function on the first communicator of rank 0; one of its counts, summed over the size classes.
+  // Ground truth of a function on the first communicator of rank 0; one of its counts, summed over
+  // the size classes.
   const nlohmann::json& TruthOf(const std::string& function) const;
   uint64_t SumOfSizes(const std::string& function, const std::string& count) const;
 };
 
-// Options of a job of two ranks on one node that plays one AllReduce per step, for that version of the API.
+// Options of a job of two ranks on one node that plays one AllReduce per step, for that version of
+// the API.
 JobOptions OneAllReduce(int nccl_version);
 
 RecordedJob Record(const JobOptions& options, const RecordingSettings& settings, int process = 0);

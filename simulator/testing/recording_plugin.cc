@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profiler plugin for tests: writes down every callback with all its fields, for every version of the API. It reads
-// them by the structs of the real plugin: where they and the simulator's table of offsets differ, tests fail.
+// A profiler plugin for tests: writes down every callback with all its fields, for every version of
+// the API. It reads them by the structs of the real plugin: where they and the simulator's table of
+// offsets differ, tests fail.
 #include <dlfcn.h>
 #include <time.h>
 
@@ -96,7 +97,8 @@ const char* KindOf(uint64_t type) {
 // Fields that only some versions have.
 template <typename Event>
 void WriteShared(std::ostream& out, const Event& event) {
-  if constexpr (requires { event.commHash; }) out << " hash=" << event.commHash << " name=" << Text(event.name);
+  if constexpr (requires { event.commHash; })
+    out << " hash=" << event.commHash << " name=" << Text(event.name);
   if constexpr (requires { event.seqNumber; }) out << " seq=" << event.seqNumber;
   if constexpr (std::is_integral_v<decltype(event.func)>) {
     out << " func=" << int{event.func} << " datatype=" << int{event.datatype};
@@ -112,7 +114,8 @@ void WriteShared(std::ostream& out, const Event& event) {
   if constexpr (requires { event.trafficBytes; }) out << " traffic=" << event.trafficBytes;
   if constexpr (requires { event.parentGroup; }) out << " group=#" << Number(event.parentGroup);
   if constexpr (requires { event.graphCaptured; }) out << " captured=" << event.graphCaptured;
-  if constexpr (requires { event.isSymColl; }) out << " variant=" << Text(event.kernelVariant) << event.isSymColl;
+  if constexpr (requires { event.isSymColl; })
+    out << " variant=" << Text(event.kernelVariant) << event.isSymColl;
   if constexpr (requires { event.userTag; }) out << " tag=" << event.userTag;
   if constexpr (requires { event.sendBuff; }) {
     out << " buffers=" << (event.sendBuff != nullptr && event.recvBuff != nullptr);
@@ -131,8 +134,8 @@ void WriteFields(std::ostream& out, const Descr& d) {
   if (type == 4) WriteShared(out, d.p2p);
   if (type == 8) {
     const abi::ProxyOpV1& op = d.proxyOp;
-    out << " pid=" << op.pid << " channel=" << int{op.channelId} << " peer=" << op.peer << " steps=" << op.nSteps
-        << " chunk=" << op.chunkSize << " send=" << op.isSend;
+    out << " pid=" << op.pid << " channel=" << int{op.channelId} << " peer=" << op.peer
+        << " steps=" << op.nSteps << " chunk=" << op.chunkSize << " send=" << op.isSend;
   }
   if constexpr (requires { d.kernelCh; }) {
     if (type == 64) out << " channel=" << int{d.kernelCh.channelId};
@@ -141,7 +144,8 @@ void WriteFields(std::ostream& out, const Descr& d) {
     }
   }
   if constexpr (requires { d.collApi; }) {
-    if (type == 256) out << " captured=" << d.groupApi.graphCaptured << " depth=" << d.groupApi.groupDepth;
+    if (type == 256)
+      out << " captured=" << d.groupApi.graphCaptured << " depth=" << d.groupApi.groupDepth;
     if constexpr (version >= 7) {
       if (type == 512) WriteShared(out, *reinterpret_cast<const CollApiV7*>(&d.collApi));
       if (type == 1024) WriteShared(out, *reinterpret_cast<const P2pApiV7*>(&d.p2pApi));
@@ -156,7 +160,9 @@ void StoreMask(const Recording& recording, uint32_t mask) {
   if (mask != 0) __atomic_store_n(recording.mask, static_cast<int>(mask), __ATOMIC_RELAXED);
 }
 
-char ThreadMark(const Recording& recording) { return std::this_thread::get_id() == recording.init_thread ? 'U' : 'T'; }
+char ThreadMark(const Recording& recording) {
+  return std::this_thread::get_id() == recording.init_thread ? 'U' : 'T';
+}
 
 template <int version, typename Descr>
 int Start(void* context, void** handle, Descr* descr) {
@@ -169,8 +175,9 @@ int Start(void* context, void** handle, Descr* descr) {
     *handle = reinterpret_cast<void*>(++r.handles);
     r.kinds[r.handles] = KindOf(d.type);
   }
-  r.lines << ThreadMark(r) << " +" << KindOf(d.type) << " #" << Number(*handle) << " context=" << Number(context)
-          << " parent=#" << Number(d.parentObj) << " rank=" << d.rank;
+  r.lines << ThreadMark(r) << " +" << KindOf(d.type) << " #" << Number(*handle)
+          << " context=" << Number(context) << " parent=#" << Number(d.parentObj)
+          << " rank=" << d.rank;
   WriteFields<version>(r.lines, d);
   r.lines << " at=" << NowNs() << '\n';
   if constexpr (requires { d.p2pApi; }) {
@@ -184,8 +191,8 @@ int Start(void* context, void** handle, Descr* descr) {
 int Stop(void* handle) {
   Recording& r = TheRecording();
   const std::lock_guard lock(r.mutex);
-  r.lines << ThreadMark(r) << " -" << (handle == nullptr ? "NULL" : r.kinds[Number(handle)]) << " #" << Number(handle)
-          << " at=" << NowNs() << '\n';
+  r.lines << ThreadMark(r) << " -" << (handle == nullptr ? "NULL" : r.kinds[Number(handle)]) << " #"
+          << Number(handle) << " at=" << NowNs() << '\n';
   return 0;
 }
 
@@ -193,7 +200,8 @@ template <int version>
 int Record(void* handle, int state, abi::StateArgs* args) {
   Recording& r = TheRecording();
   const std::lock_guard lock(r.mutex);
-  r.lines << ThreadMark(r) << " r" << state << ' ' << r.kinds[Number(handle)] << " #" << Number(handle);
+  r.lines << ThreadMark(r) << " r" << state << ' ' << r.kinds[Number(handle)] << " #"
+          << Number(handle);
   if (args == nullptr) {
     r.lines << " args=NULL";
   } else if constexpr (version <= 3) {
@@ -232,13 +240,15 @@ void Init(int version, void** context, int* mask, const std::string& identity) {
   *context = reinterpret_cast<void*>(++r.contexts);
   r.mask = mask;
   __atomic_store_n(mask, static_cast<int>(r.settings.mask), __ATOMIC_RELAXED);
-  r.lines << "init v" << version << identity << " version=" << VersionOfLibrary(mask) << " at=" << NowNs() << '\n';
+  r.lines << "init v" << version << identity << " version=" << VersionOfLibrary(mask)
+          << " at=" << NowNs() << '\n';
 }
 
 std::string Identity(uint64_t id, const char* name, int nodes, int ranks, int rank, Logger log) {
   log(5, 1, __FILE__, __LINE__, "init of rank %d", rank);
   std::ostringstream out;
-  out << " id=" << id << " name=" << Text(name) << " nodes=" << nodes << " ranks=" << ranks << " rank=" << rank;
+  out << " id=" << id << " name=" << Text(name) << " nodes=" << nodes << " ranks=" << ranks
+      << " rank=" << rank;
   return out.str();
 }
 
@@ -247,12 +257,14 @@ int InitV1(void** context, int* mask) {
   Init(version, context, mask, "");
   return 0;
 }
-int InitV4(void** context, int* mask, const char* name, uint64_t id, int nodes, int ranks, int rank, Logger log) {
+int InitV4(void** context, int* mask, const char* name, uint64_t id, int nodes, int ranks, int rank,
+           Logger log) {
   Init(4, context, mask, Identity(id, name, nodes, ranks, rank, log));
   return 0;
 }
 template <int version>
-int InitV5(void** context, uint64_t id, int* mask, const char* name, int nodes, int ranks, int rank, Logger log) {
+int InitV5(void** context, uint64_t id, int* mask, const char* name, int nodes, int ranks, int rank,
+           Logger log) {
   Init(version, context, mask, Identity(id, name, nodes, ranks, rank, log));
   return 0;
 }

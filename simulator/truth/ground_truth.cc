@@ -20,7 +20,9 @@ uint64_t SizeClass(uint64_t bytes) {
 }
 
 int DurationBucket(uint64_t ns) { return BucketOf(ns, 1e9L, -160, 80); }
-int BandwidthBucket(uint64_t bytes_per_second) { return BucketOf(bytes_per_second, 1.0L, 160, 336); }
+int BandwidthBucket(uint64_t bytes_per_second) {
+  return BucketOf(bytes_per_second, 1.0L, 160, 336);
+}
 
 // Members of a launch that share its time among themselves: collectives, sends, receives.
 int KindOf(Function function) {
@@ -75,7 +77,8 @@ int BucketOf(uint64_t value, long double scale, int first, int last) {
   int high = last + 1;
   while (low < high) {
     const int middle = low + (high - low) / 2;
-    if (static_cast<long double>(value) <= scale * std::exp2(static_cast<long double>(middle) / 8)) {
+    if (static_cast<long double>(value) <=
+        scale * std::exp2(static_cast<long double>(middle) / 8)) {
       high = middle;
     } else {
       low = middle + 1;
@@ -84,7 +87,8 @@ int BucketOf(uint64_t value, long double scale, int first, int last) {
   return low - first;
 }
 
-uint64_t BusBytesPerSecond(Function function, uint64_t bytes, uint64_t ranks, uint64_t duration_ns) {
+uint64_t BusBytesPerSecond(Function function, uint64_t bytes, uint64_t ranks,
+                           uint64_t duration_ns) {
   Wide numerator = 1;
   Wide denominator = 1;
   switch (function) {
@@ -107,7 +111,8 @@ uint64_t BusBytesPerSecond(Function function, uint64_t bytes, uint64_t ranks, ui
   return static_cast<uint64_t>(Wide{bytes} * numerator * 1000000000 / (denominator * duration_ns));
 }
 
-bool GroundTruth::BringsDrift(const std::vector<LaunchedTask>& tasks, bool replays_after_eager) const {
+bool GroundTruth::BringsDrift(const std::vector<LaunchedTask>& tasks,
+                              bool replays_after_eager) const {
   return LaunchBringsDrift(tasks, replays_after_eager, release_);
 }
 
@@ -121,7 +126,8 @@ size_t GroundTruth::AddOperation(Function function, uint64_t bytes, int64_t star
   SizeCounts& size = counts_[function].sizes[SizeClass(bytes)];
   ++size.operations;
   size.bytes += bytes;
-  if (lists_operations_) operations_.push_back({.function = function, .bytes = bytes, .start_ns = start_ns});
+  if (lists_operations_)
+    operations_.push_back({.function = function, .bytes = bytes, .start_ns = start_ns});
   return operations_.size() - 1;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ground truth of one communicator on one rank: its counts by the rules of proto/README.md, which are implemented here
-// a second time and share nothing with the plugin.
+// Ground truth of one communicator on one rank: its counts by the rules of proto/README.md, which
+// are implemented here a second time and share nothing with the plugin.
 #pragma once
 
 #include <array>
@@ -43,9 +43,11 @@ struct FunctionCounts {
 struct TrueOperation {
   Function function = Function::kAllReduce;
   uint64_t bytes = 0;
-  std::optional<uint64_t> true_ns = {};  // what its kernel took, as it shares it; nothing if no event has it
-  int64_t start_ns = 0;                  // when its kernel started, since the job began
-  bool is_affected = false;              // by a fault: an event of it was lost, or carried the times of other work
+  std::optional<uint64_t> true_ns =
+      {};                // what its kernel took, as it shares it; nothing if no event has it
+  int64_t start_ns = 0;  // when its kernel started, since the job began
+  bool is_affected =
+      false;  // by a fault: an event of it was lost, or carried the times of other work
 };
 
 // Any thread may call any method.
@@ -77,11 +79,12 @@ class GroundTruth final : public GroundTruthSink {
   std::vector<TrueOperation> operations_;
 };
 
-// Bus bandwidth in whole bytes per second by the definition of nccl-tests; 0 if it has none or the time is 0.
+// Bus bandwidth in whole bytes per second by the definition of nccl-tests; 0 if it has none or the
+// time is 0.
 uint64_t BusBytesPerSecond(Function function, uint64_t bytes, uint64_t ranks, uint64_t duration_ns);
 
-// Index of the bucket that counts a value: those of a native histogram of schema 3 from bound 2^(first/8) to 2^(last/8)
-// of a unit of `scale` parts.
+// Index of the bucket that counts a value: those of a native histogram of schema 3 from bound
+// 2^(first/8) to 2^(last/8) of a unit of `scale` parts.
 int BucketOf(uint64_t value, long double scale, int first, int last);
 
 }  // namespace nccl_exporter::sim

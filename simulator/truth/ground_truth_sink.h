@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of the player about what it plays: all that it knows of the ground truth that a plugin is compared with.
+// Reports of the player about what it plays: all that it knows of the ground truth that a plugin is
+// compared with.
 #pragma once
 
 #include <array>
@@ -19,7 +20,8 @@ struct Interval {
   uint64_t stop_ns = 0;
 };
 
-// One operation among those that share a launch. Its interval grows with the events that NCCL delivers.
+// One operation among those that share a launch. Its interval grows with the events that NCCL
+// delivers.
 struct LaunchMember {
   Function function = Function::kAllReduce;
   uint64_t bytes = 0;
@@ -53,9 +55,10 @@ class GroundTruthSink {
   virtual void ListDurations(const std::vector<LaunchMember>& members) = 0;
   virtual void MarkAffected(size_t operation) = 0;
 
-  // Whether the communicator is untimed from this launch on. `replays_after_eager`: a captured graph's, and the
-  // communicator's latest call was not a captured one.
-  virtual bool BringsDrift(const std::vector<LaunchedTask>& tasks, bool replays_after_eager) const = 0;
+  // Whether the communicator is untimed from this launch on. `replays_after_eager`: a captured
+  // graph's, and the communicator's latest call was not a captured one.
+  virtual bool BringsDrift(const std::vector<LaunchedTask>& tasks,
+                           bool replays_after_eager) const = 0;
 };
 
 }  // namespace nccl_exporter::sim

@@ -9,7 +9,10 @@ namespace {
 constexpr uint64_t kMiB = 1048576;
 
 LaunchMember MemberOf(Function function, uint64_t bytes, uint64_t start_ns, uint64_t stop_ns) {
-  return {.function = function, .bytes = bytes, .shows_its_end = true, .interval = Interval{start_ns, stop_ns}};
+  return {.function = function,
+          .bytes = bytes,
+          .shows_its_end = true,
+          .interval = Interval{start_ns, stop_ns}};
 }
 
 int DurationBucket(uint64_t ns) { return BucketOf(ns, 1e9L, -160, 80); }
@@ -64,14 +67,16 @@ TEST(GroundTruth, GivesALoneOperationItsOwnInterval) {
 
 TEST(GroundTruth, SharesTheTimeOfALaunchByBytes) {
   GroundTruth truth(8, kRelease);
-  truth.CompleteLaunch({MemberOf(Function::kAllReduce, 1000, 0, 900), MemberOf(Function::kAllGather, 2000, 100, 1000)});
+  truth.CompleteLaunch({MemberOf(Function::kAllReduce, 1000, 0, 900),
+                        MemberOf(Function::kAllGather, 2000, 100, 1000)});
   EXPECT_EQ(truth.Counts().at(Function::kAllReduce).duration_sum_ns, 333u);
   EXPECT_EQ(truth.Counts().at(Function::kAllGather).duration_sum_ns, 666u);
 }
 
 TEST(GroundTruth, KeepsSendsReceivesAndCollectivesOfALaunchApart) {
   GroundTruth truth(8, kRelease);
-  truth.CompleteLaunch({MemberOf(Function::kSend, 100, 0, 10), MemberOf(Function::kRecv, 100, 0, 40),
+  truth.CompleteLaunch({MemberOf(Function::kSend, 100, 0, 10),
+                        MemberOf(Function::kRecv, 100, 0, 40),
                         MemberOf(Function::kAllReduce, 0, 0, 70)});
   EXPECT_EQ(truth.Counts().at(Function::kSend).duration_sum_ns, 10u);
   EXPECT_EQ(truth.Counts().at(Function::kRecv).duration_sum_ns, 40u);
@@ -80,7 +85,8 @@ TEST(GroundTruth, KeepsSendsReceivesAndCollectivesOfALaunchApart) {
 
 TEST(GroundTruth, LeavesMembersWithoutAnIntervalOut) {
   GroundTruth truth(8, kRelease);
-  truth.CompleteLaunch({MemberOf(Function::kSend, 100, 0, 10), {.function = Function::kSend, .bytes = 300}});
+  truth.CompleteLaunch(
+      {MemberOf(Function::kSend, 100, 0, 10), {.function = Function::kSend, .bytes = 300}});
   const FunctionCounts counts = truth.Counts().at(Function::kSend);
   EXPECT_EQ(counts.duration_sum_ns, 10u);
   EXPECT_EQ(counts.completed, 1u);
@@ -90,7 +96,8 @@ TEST(GroundTruth, LeavesMembersWithoutAnIntervalOut) {
 TEST(GroundTruth, HasNoBandwidthForSharedOrSmallOperations) {
   GroundTruth truth(8, kRelease);
   truth.CompleteLaunch({MemberOf(Function::kAllReduce, kMiB - 1, 0, 10000)});
-  truth.CompleteLaunch({MemberOf(Function::kAllReduce, kMiB, 0, 10000), MemberOf(Function::kReduce, kMiB, 0, 10000)});
+  truth.CompleteLaunch({MemberOf(Function::kAllReduce, kMiB, 0, 10000),
+                        MemberOf(Function::kReduce, kMiB, 0, 10000)});
   EXPECT_TRUE(truth.Counts().at(Function::kAllReduce).bandwidth.empty());
   truth.CompleteLaunch({MemberOf(Function::kAllReduce, kMiB, 0, 10000)});
   EXPECT_EQ(truth.Counts().at(Function::kAllReduce).bandwidth.size(), 1u);
@@ -98,7 +105,8 @@ TEST(GroundTruth, HasNoBandwidthForSharedOrSmallOperations) {
 
 TEST(GroundTruth, SortsOperationsIntoSizeClasses) {
   GroundTruth truth(8, kRelease);
-  for (const uint64_t bytes : {0ul, 4095ul, 4096ul, 268435456ul}) truth.AddOperation(Function::kReduce, bytes);
+  for (const uint64_t bytes : {0ul, 4095ul, 4096ul, 268435456ul})
+    truth.AddOperation(Function::kReduce, bytes);
   const auto sizes = truth.Counts().at(Function::kReduce).sizes;
   EXPECT_EQ(sizes.at(0).operations, 2u);
   EXPECT_EQ(sizes.at(4096).operations, 1u);

@@ -24,7 +24,10 @@ std::vector<Call> One(int) {
 std::vector<Call> Exchange(int ranks) {
   std::vector<Call> calls;
   for (int rank = 0; rank < ranks && ranks > 1; ++rank) {
-    calls.push_back({.function = Function::kSend, .count = kElements, .root = rank, .destination = (rank + 1) % ranks});
+    calls.push_back({.function = Function::kSend,
+                     .count = kElements,
+                     .root = rank,
+                     .destination = (rank + 1) % ranks});
   }
   return calls;
 }
@@ -51,7 +54,8 @@ constexpr std::array<ListedCall, 8> kCalls{{
 std::string WriteOne(std::string_view text, const std::vector<int>& world, LayoutBuilder& builder) {
   const size_t at = text.find('@');
   const std::string_view name = text.substr(0, at);
-  const auto call = std::find_if(kCalls.begin(), kCalls.end(), [&](const ListedCall& c) { return c.name == name; });
+  const auto call = std::find_if(kCalls.begin(), kCalls.end(),
+                                 [&](const ListedCall& c) { return c.name == name; });
   if (call == kCalls.end()) return "there is no call " + std::string(name);
   builder.Grouped(world, call->make(builder.shape().ranks()));
   if (at == std::string_view::npos) return "";
@@ -70,7 +74,8 @@ std::string WriteCallList(std::string_view list, LayoutBuilder& builder) {
   const std::vector<int> world = builder.AddWorld("calls");
   while (true) {
     const size_t comma = list.find(',');
-    if (std::string error = WriteOne(list.substr(0, comma), world, builder); !error.empty()) return error;
+    if (std::string error = WriteOne(list.substr(0, comma), world, builder); !error.empty())
+      return error;
     if (comma == std::string_view::npos) return "";
     list = list.substr(comma + 1);
   }
@@ -78,7 +83,8 @@ std::string WriteCallList(std::string_view list, LayoutBuilder& builder) {
 
 std::string CallListHelp() {
   std::string help =
-      "the calls of a step on one communicator, instead of --layout: NAME or NAME@STEP (only in that step),";
+      "the calls of a step on one communicator, instead of --layout: NAME or NAME@STEP (only in "
+      "that step),";
   help += " separated by commas. Names:";
   for (const ListedCall& call : kCalls) help += " " + std::string(call.name);
   return help + " (Broadcasts of all roots in one group)";

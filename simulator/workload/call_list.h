@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step that is written as a list of calls, such as "alltoall@0,allreduce,broadcast": one communicator over all ranks,
-// one group a call. "@0": in step 0 only.
+// A step that is written as a list of calls, such as "alltoall@0,allreduce,broadcast": one
+// communicator over all ranks, one group a call. "@0": in step 0 only.
 #pragma once
 
 #include <string>

@@ -16,7 +16,8 @@ constexpr uint64_t kMovingOneIn = 8;  // ranks
 
 }  // namespace
 
-Conditions::Conditions(std::vector<Incident> incidents, const ClusterShape& shape, uint64_t seed, int64_t period_ns)
+Conditions::Conditions(std::vector<Incident> incidents, const ClusterShape& shape, uint64_t seed,
+                       int64_t period_ns)
     : incidents_(std::move(incidents)), shape_(shape), seed_(seed), period_ns_(period_ns) {}
 
 void Conditions::BeginStep(int64_t step, int64_t began_ns) {
@@ -35,7 +36,10 @@ int64_t Conditions::LateNs(int rank) const {
     } else if (incident.kind == IncidentKind::kPause) {
       late_ns += incident.StrikesBetween(began_before_ns_, began_ns_) > 0 ? seconds_ns : 0;
     } else if (incident.kind == IncidentKind::kSpikes && strength > 0) {
-      late_ns += Fraction(HashRandom(seed_, step_, rank, kSpike)) < incident[Setting::kPercent] / 100 ? seconds_ns : 0;
+      late_ns +=
+          Fraction(HashRandom(seed_, step_, rank, kSpike)) < incident[Setting::kPercent] / 100
+              ? seconds_ns
+              : 0;
     }
   }
   return static_cast<int64_t>(late_ns);
@@ -51,13 +55,15 @@ double Conditions::ComputeShare(const Incident& incident, int rank) const {
       return share;
     case IncidentKind::kMoving: {
       const int64_t every_ns = std::max<int64_t>(1, Incident::Ns(incident[Setting::kEvery]));
-      const bool is_chosen = HashRandom(seed_, began_ns_ / every_ns, rank, kChoice) % kMovingOneIn == 0;
+      const bool is_chosen =
+          HashRandom(seed_, began_ns_ / every_ns, rank, kChoice) % kMovingOneIn == 0;
       return is_chosen ? share : 0;
     }
     case IncidentKind::kVarying:
       return share * variation;
     case IncidentKind::kWarmUp: {
-      const double left = 1 - static_cast<double>(began_ns_) / 1e9 / std::max(1e-9, incident[Setting::kUntil]);
+      const double left =
+          1 - static_cast<double>(began_ns_) / 1e9 / std::max(1e-9, incident[Setting::kUntil]);
       return share * std::max(0.0, left) * (1 + variation) / 2;
     }
     default:
@@ -98,14 +104,16 @@ bool Conditions::HasStruck(const Incident& incident, size_t group, size_t groups
 }
 
 bool Conditions::IsCalled(size_t group, size_t groups) const {
-  return group + 1 == groups || std::none_of(incidents_.begin(), incidents_.end(), [&](const Incident& incident) {
+  return group + 1 == groups ||
+         std::none_of(incidents_.begin(), incidents_.end(), [&](const Incident& incident) {
            return incident.kind == IncidentKind::kEvaluation && incident.Strength(began_ns_) > 0;
          });
 }
 
 bool Conditions::IsMissed(int rank, size_t group, size_t groups) const {
   return std::any_of(incidents_.begin(), incidents_.end(), [&](const Incident& incident) {
-    return incident.kind == IncidentKind::kMissingCall && incident.rank() == rank && HasStruck(incident, group, groups);
+    return incident.kind == IncidentKind::kMissingCall && incident.rank() == rank &&
+           HasStruck(incident, group, groups);
   });
 }
 
@@ -118,9 +126,10 @@ bool Conditions::IsMismatched(int rank, size_t group, size_t groups) const {
 
 bool Conditions::Hangs(const Communicator& communicator, size_t group, size_t groups) const {
   return std::any_of(incidents_.begin(), incidents_.end(), [&](const Incident& incident) {
-    const bool hangs = incident.kind == IncidentKind::kNetworkHang ? Spans(communicator, incident)
-                                                                   : incident.kind == IncidentKind::kMismatchedCall &&
-                                                                         communicator.RankOf(incident.rank()) >= 0;
+    const bool hangs = incident.kind == IncidentKind::kNetworkHang
+                           ? Spans(communicator, incident)
+                           : incident.kind == IncidentKind::kMismatchedCall &&
+                                 communicator.RankOf(incident.rank()) >= 0;
     return hangs && HasStruck(incident, group, groups);
   });
 }
@@ -129,9 +138,11 @@ int64_t Conditions::LeavesNs(IncidentKind kind, int rank) const {
   constexpr double kEarliest = 0.2;  // of the step's period
   constexpr double kSpan = 0.6;
   for (const Incident& incident : incidents_) {
-    if (incident.kind != kind || shape_.ProcessOf(incident.rank()) != shape_.ProcessOf(rank)) continue;
+    if (incident.kind != kind || shape_.ProcessOf(incident.rank()) != shape_.ProcessOf(rank))
+      continue;
     if (began_ns_ < incident.from_ns()) continue;
-    const double share = kEarliest + kSpan * Fraction(HashRandom(seed_, incident.from_ns(), kMoment));
+    const double share =
+        kEarliest + kSpan * Fraction(HashRandom(seed_, incident.from_ns(), kMoment));
     return began_ns_ + static_cast<int64_t>(share * static_cast<double>(period_ns_));
   }
   return kNever;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Effects of a job's incidents on one step of the cluster: late ranks, longer computing, slower links, and ranks that
-// call no more. Pure: the same in every process.
+// Effects of a job's incidents on one step of the cluster: late ranks, longer computing, slower
+// links, and ranks that call no more. Pure: the same in every process.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,11 @@ namespace nccl_exporter::sim {
 
 class Conditions {
  public:
-  Conditions(std::vector<Incident> incidents, const ClusterShape& shape, uint64_t seed, int64_t period_ns);
+  Conditions(std::vector<Incident> incidents, const ClusterShape& shape, uint64_t seed,
+             int64_t period_ns);
 
-  // The next step begins: the first of its threads does at that time. A step is under the conditions of its beginning.
+  // The next step begins: the first of its threads does at that time. A step is under the
+  // conditions of its beginning.
   void BeginStep(int64_t step, int64_t began_ns);
 
   // By how much the rank's program comes late to its first call.
@@ -26,7 +28,8 @@ class Conditions {
   // How many times as long a communicator transfers.
   double TransferTimes(const Communicator& communicator) const;
 
-  // Of `groups` groups in the step, whether that one is called at all, by that rank, and by that rank as another call.
+  // Of `groups` groups in the step, whether that one is called at all, by that rank, and by that
+  // rank as another call.
   bool IsCalled(size_t group, size_t groups) const;
   bool IsMissed(int rank, size_t group, size_t groups) const;
   bool IsMismatched(int rank, size_t group, size_t groups) const;

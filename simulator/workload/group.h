@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of a job, as its program is written: communicators, calls, and groups of calls, for all ranks alike.
+// Calls of a job, as its program is written: communicators, calls, and groups of calls, for all
+// ranks alike.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +23,15 @@ struct Communicator {
   // Rank of a global rank in this communicator; -1 if it is not a member.
   int RankOf(int global_rank) const {
     const auto member = std::lower_bound(members.begin(), members.end(), global_rank);
-    return member == members.end() || *member != global_rank ? -1 : static_cast<int>(member - members.begin());
+    return member == members.end() || *member != global_rank
+               ? -1
+               : static_cast<int>(member - members.begin());
   }
 };
 
-// One call as the program makes it on every member. kSend is a transfer: a send on one member, a receive on another.
-// kAlltoAll is what ncclAlltoAll becomes: a send to and a receive from every member, itself included.
+// One call as the program makes it on every member. kSend is a transfer: a send on one member, a
+// receive on another. kAlltoAll is what ncclAlltoAll becomes: a send to and a receive from every
+// member, itself included.
 struct Call {
   int communicator = 0;
   Function function = Function::kAllReduce;
@@ -37,7 +41,8 @@ struct Call {
   int destination = 0;  // the receiver of a transfer
 };
 
-// Calls between one ncclGroupStart and ncclGroupEnd; a single call of a thread stands for itself, without a group.
+// Calls between one ncclGroupStart and ncclGroupEnd; a single call of a thread stands for itself,
+// without a group.
 struct Group {
   int id = 0;  // the same in every step: the number by which a captured group is known
   std::vector<Call> calls = {};

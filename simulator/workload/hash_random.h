@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers without state: a hash of a seed and coordinates, so that every process computes the same cluster.
+// Random numbers without state: a hash of a seed and coordinates, so that every process computes
+// the same cluster.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,9 @@ constexpr uint64_t Scatter(uint64_t value) {
 template <typename... Coordinates>
 constexpr uint64_t HashRandom(uint64_t seed, Coordinates... coordinates) {
   uint64_t value = Scatter(seed + 0x9e3779b97f4a7c15u);
-  ((value = Scatter(value ^ (static_cast<uint64_t>(coordinates) + 0x9e3779b97f4a7c15u + (value << 6)))), ...);
+  ((value =
+        Scatter(value ^ (static_cast<uint64_t>(coordinates) + 0x9e3779b97f4a7c15u + (value << 6)))),
+   ...);
   return value;
 }
 

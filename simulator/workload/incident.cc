@@ -31,9 +31,11 @@ static_assert(IsInOrder(kSettings));
 constexpr std::string_view kTimes = "from=0 until=-1 every=-1 for=-1 ramp=0";
 
 constexpr std::array<IncidentTraits, kCountOf<IncidentKind>> kIncidents{{
-    {IncidentKind::kSlowRank, "slow-rank", "rank=0 percent=10", "the rank's program comes late to every step"},
+    {IncidentKind::kSlowRank, "slow-rank", "rank=0 percent=10",
+     "the rank's program comes late to every step"},
     {IncidentKind::kSlowGpu, "slow-gpu", "rank=0 percent=10", "the rank's GPU computes longer"},
-    {IncidentKind::kSlowNode, "slow-node", "node=0 percent=10", "all GPUs of the node compute longer"},
+    {IncidentKind::kSlowNode, "slow-node", "node=0 percent=10",
+     "all GPUs of the node compute longer"},
     {IncidentKind::kSlowLink, "slow-link", "node=0 to=1 times=4",
      "operations of communicators that span both nodes take `times` times as long"},
     {IncidentKind::kMissingCall, "missing-call", "rank=0",
@@ -52,7 +54,8 @@ constexpr std::array<IncidentTraits, kCountOf<IncidentKind>> kIncidents{{
     {IncidentKind::kVarying, "varying", "percent=10",
      "each rank computes longer in every step, by a random share of up to `percent`"},
     {IncidentKind::kWarmUp, "warm-up", "percent=100",
-     "every step takes longer by a random share of up to `percent`, which decreases to 0 at `until`"},
+     "every step takes longer by a random share of up to `percent`, which decreases to 0 at "
+     "`until`"},
     {IncidentKind::kPause, "pause", "rank=-1 node=-1 seconds=1",
      "the rank, the node or all ranks pause between two steps"},
     {IncidentKind::kSpikes, "spikes", "percent=1 seconds=0.05",
@@ -80,7 +83,8 @@ std::array<std::optional<double>, kSettingCount> StandardsOf(const IncidentTrait
   return standards;
 }
 
-std::string SetOne(Incident& incident, const std::array<std::optional<double>, kSettingCount>& standards,
+std::string SetOne(Incident& incident,
+                   const std::array<std::optional<double>, kSettingCount>& standards,
                    std::string_view text) {
   const IncidentTraits& traits = TraitsOf(incident.kind);
   const std::string_view name = text.substr(0, text.find('='));
@@ -90,8 +94,10 @@ std::string SetOne(Incident& incident, const std::array<std::optional<double>, k
   }
   double value = 0;
   const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(std::min(end, text.data() + name.size() + 1), end, value);
-  if (error != std::errc() || stop != end) return fmt::format("--incident {}: bad {}", traits.name, text);
+  const auto [stop, error] =
+      std::from_chars(std::min(end, text.data() + name.size() + 1), end, value);
+  if (error != std::errc() || stop != end)
+    return fmt::format("--incident {}: bad {}", traits.name, text);
   incident.settings[static_cast<size_t>(row->id)] = value;
   return "";
 }
@@ -99,10 +105,12 @@ std::string SetOne(Incident& incident, const std::array<std::optional<double>, k
 std::string CheckPlaces(const Incident& incident, const ClusterShape& shape) {
   const std::string_view name = TraitsOf(incident.kind).name;
   if (incident.rank() >= shape.ranks())
-    return fmt::format("--incident {}: rank {}, but the job has {} ranks", name, incident.rank(), shape.ranks());
+    return fmt::format("--incident {}: rank {}, but the job has {} ranks", name, incident.rank(),
+                       shape.ranks());
   for (const int node : {incident.node(), incident.to()}) {
     if (node >= shape.nodes)
-      return fmt::format("--incident {}: node {}, but the job has {} nodes", name, node, shape.nodes);
+      return fmt::format("--incident {}: node {}, but the job has {} nodes", name, node,
+                         shape.nodes);
   }
   return "";
 }
@@ -119,7 +127,8 @@ double Incident::Strength(int64_t job_ns) const {
   const double until = (*this)[Setting::kUntil];
   const double every = (*this)[Setting::kEvery];
   if (since < 0 || (until >= 0 && static_cast<double>(job_ns) / 1e9 >= until)) return 0;
-  if (every > 0 && (*this)[Setting::kFor] >= 0 && std::fmod(since, every) >= (*this)[Setting::kFor]) return 0;
+  if (every > 0 && (*this)[Setting::kFor] >= 0 && std::fmod(since, every) >= (*this)[Setting::kFor])
+    return 0;
   const double ramp = (*this)[Setting::kRamp];
   return ramp > 0 ? std::min(1.0, since / ramp) : 1.0;
 }
@@ -137,7 +146,8 @@ int64_t Incident::StrikesBetween(int64_t after_ns, int64_t until_ns) const {
 
 const IncidentTraits& TraitsOf(IncidentKind kind) { return RowIn(kIncidents, kind); }
 
-std::optional<Incident> ParseIncident(std::string_view text, const ClusterShape& shape, std::string& error) {
+std::optional<Incident> ParseIncident(std::string_view text, const ClusterShape& shape,
+                                      std::string& error) {
   const std::string_view name = text.substr(0, text.find(':'));
   const auto* const row = std::ranges::find(kIncidents, name, &IncidentTraits::name);
   if (row == kIncidents.end()) {
@@ -159,12 +169,13 @@ std::optional<Incident> ParseIncident(std::string_view text, const ClusterShape&
 
 std::string IncidentHelp() {
   std::string help =
-      "NAME or NAME:SETTING=VALUE,...: an incident of the job (repeatable). Percentages are of a step's period, times "
+      "NAME or NAME:SETTING=VALUE,...: an incident of the job (repeatable). Percentages are of a "
+      "step's period, times "
       "are seconds of the job. All have " +
       std::string(kTimes) + " (-1: unlimited)";
   for (const IncidentTraits& traits : kIncidents) {
-    help +=
-        fmt::format("\n  {}{}{}: {}", traits.name, traits.settings.empty() ? "" : " ", traits.settings, traits.help);
+    help += fmt::format("\n  {}{}{}: {}", traits.name, traits.settings.empty() ? "" : " ",
+                        traits.settings, traits.help);
   }
   return help;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Incidents in a running job: faults that an alert should report, and disturbances that should raise no alert. One row
-// each, with its settings.
+// Incidents in a running job: faults that an alert should report, and disturbances that should
+// raise no alert. One row each, with its settings.
 #pragma once
 
 #include <array>
@@ -67,8 +67,8 @@ struct Incident {
 
   // Whether it concerns a rank: by `rank`, by `node`, or because neither is set.
   bool Concerns(int a_rank, const ClusterShape& shape) const;
-  // How strong it is at a time of the job, 0 to 1: nothing before `from`, after `until`, and outside of the first `for`
-  // of `every`; grows during `ramp`.
+  // How strong it is at a time of the job, 0 to 1: nothing before `from`, after `until`, and
+  // outside of the first `for` of `every`; grows during `ramp`.
   double Strength(int64_t job_ns) const;
   // How often `from`, `from` + `every`, and so on lies in (after_ns, until_ns].
   int64_t StrikesBetween(int64_t after_ns, int64_t until_ns) const;
@@ -86,7 +86,8 @@ struct IncidentTraits {
 const IncidentTraits& TraitsOf(IncidentKind kind);
 
 // `text` is NAME:SETTING=VALUE,SETTING=VALUE. `error` says what is wrong.
-std::optional<Incident> ParseIncident(std::string_view text, const ClusterShape& shape, std::string& error);
+std::optional<Incident> ParseIncident(std::string_view text, const ClusterShape& shape,
+                                      std::string& error);
 
 // The table, for --help.
 std::string IncidentHelp();

@@ -18,8 +18,8 @@ class IncidentTimeline : public testing::Test {
  protected:
   // A job on 2 nodes of 4 ranks; the incidents are as on the command line.
   void Start(const std::string& layout, const std::vector<std::string>& incidents) {
-    workload_ =
-        std::make_unique<Workload>(WorkloadOptions{.layout = layout, .shape = {.nodes = 2, .ranks_per_node = 4}});
+    workload_ = std::make_unique<Workload>(
+        WorkloadOptions{.layout = layout, .shape = {.nodes = 2, .ranks_per_node = 4}});
     TimelineOptions options{.period_ns = kPeriod, .compute_ns = kPeriod / 4, .last_thread = 8};
     for (const std::string& text : incidents) {
       std::string error;
@@ -32,7 +32,8 @@ class IncidentTimeline : public testing::Test {
     step_ = timeline_->Next();
     std::vector<Plan> plans;
     for (const ThreadStep& thread : step_) {
-      for (const ThreadGroup& group : thread.groups) plans.insert(plans.end(), group.plans.begin(), group.plans.end());
+      for (const ThreadGroup& group : thread.groups)
+        plans.insert(plans.end(), group.plans.begin(), group.plans.end());
     }
     return plans;
   }
@@ -41,7 +42,8 @@ class IncidentTimeline : public testing::Test {
     std::map<int, double> share;
     for (int step = 0; step < steps; ++step) {
       for (const Plan& plan : Next()) {
-        share[plan.rank] += static_cast<double>(plan.kernel_stop_ns - plan.kernel_start_ns) / kPeriod / steps;
+        share[plan.rank] +=
+            static_cast<double>(plan.kernel_stop_ns - plan.kernel_start_ns) / kPeriod / steps;
       }
     }
     return share;
@@ -66,7 +68,8 @@ TEST_F(IncidentTimeline, EverybodyWaitsForTheSlowRankInItsKernels) {
   for (const char* incident : {"slow-rank:rank=3,percent=10", "slow-gpu:rank=3,percent=10"}) {
     Start("single", {incident});
     std::map<int, double> share = InKernels(20);
-    for (const int rank : {0, 1, 2, 4, 5, 6, 7}) EXPECT_NEAR(share[rank] - share[3], 0.10, 0.015) << incident;
+    for (const int rank : {0, 1, 2, 4, 5, 6, 7})
+      EXPECT_NEAR(share[rank] - share[3], 0.10, 0.015) << incident;
   }
 }
 
@@ -188,8 +191,8 @@ TEST_F(IncidentTimeline, AnEvaluationHasTheLastCallOfAStepOnly) {
 TEST_F(IncidentTimeline, AnImbalanceThatMovesFavoursNobodyForLong) {
   Start("single", {"moving:percent=40,every=0.1"});
   std::map<int, double> share = InKernels(200);
-  const auto [least, most] =
-      std::minmax_element(share.begin(), share.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto [least, most] = std::minmax_element(
+      share.begin(), share.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   EXPECT_GT(least->second, 0.15);
   EXPECT_LT(most->second - least->second, 0.06);
 }
@@ -212,7 +215,8 @@ TEST_F(IncidentTimeline, IsTheSameInEveryProcess) {
     const std::vector<ThreadStep> expected = all->Next();
     if (step == 0) Start("mixed", incidents);
     const std::vector<Plan> plans = Next();
-    EXPECT_EQ(plans.back().kernel_stop_ns, expected.back().groups.back().plans.back().kernel_stop_ns);
+    EXPECT_EQ(plans.back().kernel_stop_ns,
+              expected.back().groups.back().plans.back().kernel_stop_ns);
   }
 }
 

@@ -23,11 +23,14 @@ Call TransferOf(uint64_t count, int source, int destination) {
           .destination = destination};
 }
 
-void WriteSingle(LayoutBuilder& builder) { builder.Exposed(builder.AddWorld("single"), AllReduceOf(kMiB)); }
+void WriteSingle(LayoutBuilder& builder) {
+  builder.Exposed(builder.AddWorld("single"), AllReduceOf(kMiB));
+}
 
 void WriteDataParallel(LayoutBuilder& builder) {
   const std::vector<int> world = builder.AddWorld("dp");
-  for (const uint64_t bytes : {64 * kKiB, kMiB, 4 * kMiB, 25 * kMiB, 25 * kMiB, 100 * kMiB, 320 * kMiB}) {
+  for (const uint64_t bytes :
+       {64 * kKiB, kMiB, 4 * kMiB, 25 * kMiB, 25 * kMiB, 100 * kMiB, 320 * kMiB}) {
     builder.Overlapped(world, AllReduceOf(bytes));
   }
   builder.Exposed(world, AllReduceOf(4));  // the loss
@@ -37,8 +40,10 @@ void WriteFullySharded(LayoutBuilder& builder) {
   constexpr uint64_t kLayerElements = 32 * kMiB;
   constexpr int kLayers = 4;
   const std::vector<int> world = builder.AddWorld("fsdp");
-  const uint64_t shard = std::max<uint64_t>(1, kLayerElements / static_cast<uint64_t>(builder.shape().ranks()));
-  for (int layer = 0; layer < kLayers; ++layer) builder.Overlapped(world, HalfPrecision(Function::kAllGather, shard));
+  const uint64_t shard =
+      std::max<uint64_t>(1, kLayerElements / static_cast<uint64_t>(builder.shape().ranks()));
+  for (int layer = 0; layer < kLayers; ++layer)
+    builder.Overlapped(world, HalfPrecision(Function::kAllGather, shard));
   for (int layer = 0; layer < kLayers; ++layer) {
     builder.Overlapped(world, HalfPrecision(Function::kAllGather, shard));
     builder.Overlapped(world, HalfPrecision(Function::kReduceScatter, shard));
@@ -47,15 +52,16 @@ void WriteFullySharded(LayoutBuilder& builder) {
 }
 
 void WriteTensorParallel(LayoutBuilder& builder) {
-  const std::vector<int> tensor = builder.AddNeighbours("tp", std::min(builder.shape().ranks_per_node, kTensorRanks));
+  const std::vector<int> tensor =
+      builder.AddNeighbours("tp", std::min(builder.shape().ranks_per_node, kTensorRanks));
   for (int layer = 0; layer < 6; ++layer) {
     builder.Exposed(tensor, HalfPrecision(Function::kAllReduce, 128 * kKiB));
     builder.Exposed(tensor, HalfPrecision(Function::kAllReduce, kMiB));
   }
 }
 
-// Pipelines whose stages are `distance` ranks apart: activations forward, an exchange of all stages at once, gradients
-// back.
+// Pipelines whose stages are `distance` ranks apart: activations forward, an exchange of all stages
+// at once, gradients back.
 void WritePipelines(LayoutBuilder& builder, int distance) {
   constexpr uint64_t kActivations = 2 * kMiB;
   const std::vector<int> pipelines = builder.AddStrided("pp", distance);
@@ -78,7 +84,8 @@ void WritePipelineParallel(LayoutBuilder& builder) {
 }
 
 void WriteMixtureOfExperts(LayoutBuilder& builder) {
-  const std::vector<int> experts = builder.AddNeighbours("ep", std::min(builder.shape().ranks_per_node, kTensorRanks));
+  const std::vector<int> experts =
+      builder.AddNeighbours("ep", std::min(builder.shape().ranks_per_node, kTensorRanks));
   const std::vector<int> world = builder.AddWorld("dp");
   for (uint64_t layer = 1; layer <= 3; ++layer) {
     builder.Exposed(experts, HalfPrecision(Function::kAlltoAll, layer * 300 * kKiB + 1));
@@ -87,8 +94,8 @@ void WriteMixtureOfExperts(LayoutBuilder& builder) {
   builder.Overlapped(world, AllReduceOf(50 * kMiB));
 }
 
-// Tensor, pipeline (two stages) and data parallelism at once, in four micro-batches, with the embedding's gradient that
-// the first stage shares with the last.
+// Tensor, pipeline (two stages) and data parallelism at once, in four micro-batches, with the
+// embedding's gradient that the first stage shares with the last.
 void WriteThreeDimensional(LayoutBuilder& builder) {
   constexpr int kMicroBatches = 4;
   constexpr uint64_t kActivations = 2 * kMiB;
@@ -115,7 +122,8 @@ void WriteThreeDimensional(LayoutBuilder& builder) {
     for (int batch = 0; batch < kMicroBatches; ++batch) {
       builder.Exposed(tensor[static_cast<size_t>(from)], HalfPrecision(Function::kAllReduce, kMiB));
       builder.Exposed(pipelines, TransferOf(kActivations, from, 1 - from));
-      builder.Exposed(tensor[static_cast<size_t>(1 - from)], HalfPrecision(Function::kAllReduce, kMiB));
+      builder.Exposed(tensor[static_cast<size_t>(1 - from)],
+                      HalfPrecision(Function::kAllReduce, kMiB));
     }
   }
   builder.Overlapped(data, AllReduceOf(50 * kMiB));
@@ -123,8 +131,9 @@ void WriteThreeDimensional(LayoutBuilder& builder) {
   builder.Exposed(data, AllReduceOf(4));  // the norm of the gradient
 }
 
-// Every kind of call on the same channels, each with a time of its own kind: what is taken for something else shows.
-// Ranks exchange messages with their neighbours, or each with all, itself included.
+// Every kind of call on the same channels, each with a time of its own kind: what is taken for
+// something else shows. Ranks exchange messages with their neighbours, or each with all, itself
+// included.
 void WriteLadder(LayoutBuilder& builder, bool exchanges_with_all) {
   const std::vector<int> world = builder.AddWorld("ladder");
   std::vector<Call> exchange;
@@ -135,7 +144,8 @@ void WriteLadder(LayoutBuilder& builder, bool exchanges_with_all) {
   builder.Grouped(world, exchange);
   builder.Exposed(world, AllReduceOf(192 * kMiB));
   builder.Exposed(world, HalfPrecision(Function::kAllGather, 512 * kKiB));
-  builder.Exposed(world, {.function = Function::kBroadcast, .count = 64 * kMiB, .datatype = "ncclInt8"});
+  builder.Exposed(world,
+                  {.function = Function::kBroadcast, .count = 64 * kMiB, .datatype = "ncclInt8"});
   builder.Exposed(world, HalfPrecision(Function::kReduceScatter, 4 * kMiB));
   builder.Eager(world, {.function = Function::kReduce, .count = 512, .datatype = "ncclFloat64"});
 }
@@ -146,16 +156,20 @@ void WriteLadderToSelf(LayoutBuilder& builder) { WriteLadder(builder, true); }
 void WriteMixed(LayoutBuilder& builder) {
   const ClusterShape shape = builder.shape();
   const std::vector<int> world = builder.AddWorld("world");
-  const std::vector<int> tensor = builder.AddNeighbours("tp", std::min(shape.ranks_per_node, kTensorRanks));
-  const std::vector<int> data = shape.nodes > 1 ? builder.AddStrided("dp", shape.ranks_per_node) : world;
-  builder.Exposed(world, {.function = Function::kBroadcast, .count = 3 * kMiB, .datatype = "ncclUint8"});
+  const std::vector<int> tensor =
+      builder.AddNeighbours("tp", std::min(shape.ranks_per_node, kTensorRanks));
+  const std::vector<int> data =
+      shape.nodes > 1 ? builder.AddStrided("dp", shape.ranks_per_node) : world;
+  builder.Exposed(world,
+                  {.function = Function::kBroadcast, .count = 3 * kMiB, .datatype = "ncclUint8"});
   builder.Exposed(tensor, HalfPrecision(Function::kAllReduce, 2 * kMiB));
   if (shape.ranks() % 2 == 0) WritePipelines(builder, shape.ranks() / 2);
   builder.Exposed(tensor, HalfPrecision(Function::kAllGather, 512 * kKiB));
   builder.Exposed(tensor, HalfPrecision(Function::kReduceScatter, 512 * kKiB));
   builder.Overlapped(data, AllReduceOf(25 * kMiB));
   builder.Exposed(world, {.function = Function::kReduce, .count = 5000, .datatype = "ncclFloat64"});
-  builder.Exposed(world, {.function = Function::kAllReduce, .count = 1, .datatype = "ncclInt32"});  // a barrier
+  builder.Exposed(
+      world, {.function = Function::kAllReduce, .count = 1, .datatype = "ncclInt32"});  // a barrier
 }
 
 constexpr std::array<Layout, 11> kLayouts{{
@@ -164,14 +178,20 @@ constexpr std::array<Layout, 11> kLayouts{{
     {"fsdp", "one communicator, AllGather and ReduceScatter of layers", WriteFullySharded, false},
     {"tp", "small AllReduces within groups of up to 8 ranks of a node", WriteTensorParallel, false},
     {"pp", "Send and Recv between the stages of pipelines", WritePipelineParallel, false},
-    {"moe", "AlltoAll as grouped sends and receives, and an AllReduce", WriteMixtureOfExperts, false},
-    {"3d", "tensor, pipeline and data parallelism, with an embedding that two stages share", WriteThreeDimensional,
+    {"moe", "AlltoAll as grouped sends and receives, and an AllReduce", WriteMixtureOfExperts,
      false},
-    {"ladder", "one communicator, every kind of call, each with a different duration", WriteLadder, false},
-    {"ladder-to-self", "the same, with an AlltoAll instead of sends to neighbours", WriteLadderToSelf, false},
-    {"mixed", "several communicators, every kind of call, and in every step a group that the seed chooses", WriteMixed,
-     true},
-    {kRandomLayout, "several communicators; groups of all kinds of calls, splits and shrinks, all chosen by the seed",
+    {"3d", "tensor, pipeline and data parallelism, with an embedding that two stages share",
+     WriteThreeDimensional, false},
+    {"ladder", "one communicator, every kind of call, each with a different duration", WriteLadder,
+     false},
+    {"ladder-to-self", "the same, with an AlltoAll instead of sends to neighbours",
+     WriteLadderToSelf, false},
+    {"mixed",
+     "several communicators, every kind of call, and in every step a group that the seed chooses",
+     WriteMixed, true},
+    {kRandomLayout,
+     "several communicators; groups of all kinds of calls, splits and shrinks, all chosen by the "
+     "seed",
      [](LayoutBuilder&) {}, false},
 }};
 
@@ -180,7 +200,8 @@ constexpr std::array<Layout, 11> kLayouts{{
 std::span<const Layout> Layouts() { return kLayouts; }
 
 const Layout* FindLayout(std::string_view name) {
-  const auto layout = std::find_if(kLayouts.begin(), kLayouts.end(), [&](const Layout& l) { return l.name == name; });
+  const auto layout = std::find_if(kLayouts.begin(), kLayouts.end(),
+                                   [&](const Layout& l) { return l.name == name; });
   return layout == kLayouts.end() ? nullptr : &*layout;
 }
 

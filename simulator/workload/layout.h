@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parallel layouts: which communicators a way of training makes, and what it sends over them in a step.
+// The parallel layouts: which communicators a way of training makes, and what it sends over them in
+// a step.
 #pragma once
 
 #include <span>

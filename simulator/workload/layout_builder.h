@@ -19,16 +19,21 @@ class LayoutBuilder {
   const std::vector<Communicator>& communicators() const { return communicators_; }
   const std::vector<Group>& groups() const { return groups_; }
 
-  // Each returns the numbers of the communicators that it adds: one over all ranks, one for every `size` neighbouring
-  // ranks, one for every set of ranks `distance` apart.
+  // Each returns the numbers of the communicators that it adds: one over all ranks, one for every
+  // `size` neighbouring ranks, one for every set of ranks `distance` apart.
   std::vector<int> AddWorld(std::string_view name) { return AddNeighbours(name, shape_.ranks()); }
   std::vector<int> AddNeighbours(std::string_view name, int size);
   std::vector<int> AddStrided(std::string_view name, int distance);
   int Add(std::string_view name, std::vector<int> members, int64_t first_step = 0);
 
-  // The same call on each of the communicators, of which a rank is in at most one; in a group of its own.
-  void Exposed(std::span<const int> communicators, const Call& call) { Append(communicators, {&call, 1}, false); }
-  void Overlapped(std::span<const int> communicators, const Call& call) { Append(communicators, {&call, 1}, true); }
+  // The same call on each of the communicators, of which a rank is in at most one; in a group of
+  // its own.
+  void Exposed(std::span<const int> communicators, const Call& call) {
+    Append(communicators, {&call, 1}, false);
+  }
+  void Overlapped(std::span<const int> communicators, const Call& call) {
+    Append(communicators, {&call, 1}, true);
+  }
   // Never part of a captured graph.
   void Eager(std::span<const int> communicators, const Call& call) {
     Exposed(communicators, call);
@@ -39,10 +44,13 @@ class LayoutBuilder {
     groups_.back().only_step = step;
     groups_.back().is_capturable = false;
   }
-  void Grouped(std::span<const int> communicators, std::span<const Call> calls) { Append(communicators, calls, false); }
+  void Grouped(std::span<const int> communicators, std::span<const Call> calls) {
+    Append(communicators, calls, false);
+  }
 
  private:
-  void Append(std::span<const int> communicators, std::span<const Call> calls, bool overlaps_compute);
+  void Append(std::span<const int> communicators, std::span<const Call> calls,
+              bool overlaps_compute);
 
   ClusterShape shape_;
   std::vector<Communicator> communicators_;

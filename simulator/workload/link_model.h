@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time that data takes on the wire: latency and bandwidth of the simulated machine, after the last rank has arrived.
+// Time that data takes on the wire: latency and bandwidth of the simulated machine, after the last
+// rank has arrived.
 #pragma once
 
 #include <cmath>
@@ -22,7 +23,8 @@ constexpr const Link& LinkOf(int nodes) { return nodes > 1 ? kBetweenNodes : kWi
 
 inline double CollectiveNs(const Link& link, Function function, uint64_t message_bytes, int ranks) {
   const double hops = 1.0 + std::log2(static_cast<double>(ranks));
-  return link.latency_ns * hops + BusBytes(function, message_bytes, static_cast<uint32_t>(ranks)) / link.bytes_per_ns;
+  return link.latency_ns * hops +
+         BusBytes(function, message_bytes, static_cast<uint32_t>(ranks)) / link.bytes_per_ns;
 }
 
 inline double TransferNs(const Link& link, uint64_t message_bytes) {

@@ -39,8 +39,9 @@ class GroupBuilder {
   Draw& draw() { return draw_; }
 
   void AddCollectives(uint64_t calls) {
-    static constexpr std::array kKinds{Function::kAllReduce, Function::kAllGather, Function::kReduceScatter,
-                                       Function::kReduce, Function::kBroadcast};
+    static constexpr std::array kKinds{Function::kAllReduce, Function::kAllGather,
+                                       Function::kReduceScatter, Function::kReduce,
+                                       Function::kBroadcast};
     for (uint64_t i = 0; i < calls; ++i) Add(kKinds[draw_.Below(kKinds.size())], draw_.Below(64));
   }
   void AddAlltoAll() { Add(Function::kAlltoAll, 0); }
@@ -67,7 +68,9 @@ class GroupBuilder {
   }
 
  private:
-  int RanksOf(int number) const { return builder_.communicators()[static_cast<size_t>(number)].ranks(); }
+  int RanksOf(int number) const {
+    return builder_.communicators()[static_cast<size_t>(number)].ranks();
+  }
   void Add(Function function, uint64_t root) {
     const uint64_t count = draw_.Count();
     const std::string_view datatype = draw_.Datatype();
@@ -90,11 +93,21 @@ class GroupBuilder {
 
 std::vector<CommunicatorFamily> AddRandomFamilies(LayoutBuilder& builder) {
   const int half = std::max(1, builder.shape().ranks() / 2);
-  return {builder.AddWorld("world"), builder.AddNeighbours("half", half), builder.AddStrided("across", half)};
+  return {builder.AddWorld("world"), builder.AddNeighbours("half", half),
+          builder.AddStrided("across", half)};
 }
 
-Group RandomGroup(const LayoutBuilder& builder, const std::vector<CommunicatorFamily>& families, uint64_t seed) {
-  enum Kind : uint64_t { kOneCollective, kCollectives, kAlltoAll, kExchanges, kBroadcasts, kMixed, kKinds };
+Group RandomGroup(const LayoutBuilder& builder, const std::vector<CommunicatorFamily>& families,
+                  uint64_t seed) {
+  enum Kind : uint64_t {
+    kOneCollective,
+    kCollectives,
+    kAlltoAll,
+    kExchanges,
+    kBroadcasts,
+    kMixed,
+    kKinds
+  };
   GroupBuilder group(builder, families[HashRandom(seed, 1) % families.size()], seed);
   const uint64_t kind = group.draw().Below(kKinds);
   const uint64_t calls = 1 + group.draw().Below(kMostCalls);

@@ -16,6 +16,7 @@ using CommunicatorFamily = std::vector<int>;
 std::vector<CommunicatorFamily> AddRandomFamilies(LayoutBuilder& builder);
 
 // The same seed gives the same group.
-Group RandomGroup(const LayoutBuilder& builder, const std::vector<CommunicatorFamily>& families, uint64_t seed);
+Group RandomGroup(const LayoutBuilder& builder, const std::vector<CommunicatorFamily>& families,
+                  uint64_t seed);
 
 }  // namespace nccl_exporter::sim

@@ -14,7 +14,8 @@ namespace nccl_exporter::sim {
 class StepFeed {
  public:
   StepFeed(const Workload& workload, const TimelineOptions& options)
-      : timeline_(workload, options), waiting_(static_cast<size_t>(options.last_thread - options.first_thread)) {}
+      : timeline_(workload, options),
+        waiting_(static_cast<size_t>(options.last_thread - options.first_thread)) {}
 
   // The next step of the thread with that number in this process. Any thread may call.
   ThreadStep Next(size_t thread) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of one calling thread with all its times, in nanoseconds since the job began: what a player plays.
+// One step of one calling thread with all its times, in nanoseconds since the job began: what a
+// player plays.
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,8 @@ namespace {
 // What the host needs; about NCCL's own cost.
 constexpr int64_t kCallNs = 1500;
 constexpr int64_t kLaunchNs = 2500;
-// From the launch of a kernel to its first instruction. More than the announcement of all tasks of a plan takes,
-// because in a replayed graph the kernel waits for it.
+// From the launch of a kernel to its first instruction. More than the announcement of all tasks of
+// a plan takes, because in a replayed graph the kernel waits for it.
 constexpr int64_t kLaunchLatencyNs = 8000;
 
 constexpr int64_t kStepJitterNs = 30000;  // of a rank's start into a step
@@ -25,8 +25,8 @@ constexpr int64_t kStopJitterNs = 800;    // ranks leave an operation almost tog
 
 enum Purpose : uint64_t { kStepStart, kCompute, kTransfer, kStop };
 
-// Whom a plan waits for, itself included, of those that belong together on its communicator: a rank with a collective
-// waits for all ranks, one with sends and receives only for its peers.
+// Whom a plan waits for, itself included, of those that belong together on its communicator: a rank
+// with a collective waits for all ranks, one with sends and receives only for its peers.
 std::vector<Plan*> AwaitedBy(Plan& plan, const std::vector<Plan*>& plan_of_rank) {
   std::vector<Plan*> awaited{&plan};
   const auto wait_for = [&](Plan* other) {
@@ -88,10 +88,12 @@ Timeline::Timeline(const Workload& workload, const TimelineOptions& options)
       conditions_(options.incidents, workload.shape(), options.seed, options.period_ns) {}
 
 int64_t Timeline::JitterNs(int64_t most_ns, int rank, uint64_t group, uint64_t purpose) const {
-  return static_cast<int64_t>(HashRandom(options_.seed, step_, group, rank, purpose) % static_cast<uint64_t>(most_ns));
+  return static_cast<int64_t>(HashRandom(options_.seed, step_, group, rank, purpose) %
+                              static_cast<uint64_t>(most_ns));
 }
 
-// A step starts when the one before is done on the GPUs of the thread, as it does where the loss is looked at.
+// A step starts when the one before is done on the GPUs of the thread, as it does where the loss is
+// looked at.
 int64_t Timeline::ReadyNs(int thread) const {
   const int ranks = workload_.shape().ranks_per_thread;
   int64_t ready_ns = std::max(threads_ns_[static_cast<size_t>(thread)], step_ * options_.period_ns);
@@ -108,7 +110,8 @@ int64_t Timeline::StartThread(int thread) {
   for (int rank = first_rank; rank < first_rank + ranks; ++rank) {
     late_ns = std::max(late_ns, conditions_.LateNs(rank));
   }
-  const int64_t thread_ns = ReadyNs(thread) + JitterNs(kStepJitterNs, first_rank, 0, kStepStart) + late_ns;
+  const int64_t thread_ns =
+      ReadyNs(thread) + JitterNs(kStepJitterNs, first_rank, 0, kStepStart) + late_ns;
   for (int rank = first_rank; rank < first_rank + ranks; ++rank) {
     ranks_[static_cast<size_t>(rank)].computed_ns = thread_ns;
   }
@@ -119,7 +122,8 @@ void Timeline::Launch(ThreadGroup& group, int64_t& thread_ns) const {
   for (RankCall& call : group.calls) call.called_ns = thread_ns += kCallNs;
   for (Plan& plan : group.plans) {
     plan.launched_ns = thread_ns += kLaunchNs;
-    for (size_t i = 0; i < plan.tasks.size(); ++i) plan.tasks[i].called_ns = group.calls[plan.calls[i]].called_ns;
+    for (size_t i = 0; i < plan.tasks.size(); ++i)
+      plan.tasks[i].called_ns = group.calls[plan.calls[i]].called_ns;
   }
   group.ended_ns = thread_ns;
 }
@@ -127,33 +131,41 @@ void Timeline::Launch(ThreadGroup& group, int64_t& thread_ns) const {
 void Timeline::StartKernel(Plan& plan, const GroupPosition& position) {
   Rank& rank = ranks_[static_cast<size_t>(plan.rank)];
   const double slowness =
-      1.0 + kComputeJitter * Fraction(HashRandom(options_.seed, step_, position.group, plan.rank, kCompute));
+      1.0 + kComputeJitter *
+                Fraction(HashRandom(options_.seed, step_, position.group, plan.rank, kCompute));
   const int64_t step_compute_ns = options_.compute_ns + conditions_.ExtraComputeNs(plan.rank);
-  const double compute_ns = static_cast<double>(step_compute_ns) / static_cast<double>(position.groups);
+  const double compute_ns =
+      static_cast<double>(step_compute_ns) / static_cast<double>(position.groups);
   const auto own_compute_ns = static_cast<int64_t>(compute_ns * slowness);
   rank.computed_ns = std::max(rank.computed_ns, plan.launched_ns) + own_compute_ns;
   int64_t& stream_ns = rank.streams_ns[plan.communicator];
-  plan.kernel_start_ns = std::max({plan.launched_ns + kLaunchLatencyNs, rank.computed_ns, stream_ns});
+  plan.kernel_start_ns =
+      std::max({plan.launched_ns + kLaunchLatencyNs, rank.computed_ns, stream_ns});
   stream_ns = plan.kernel_start_ns;
 }
 
 // `plans` belong to one communicator and one launch: at most one of each rank.
-void Timeline::StopKernels(const std::vector<Plan*>& plans, const GroupPosition& position, bool overlaps_compute) {
+void Timeline::StopKernels(const std::vector<Plan*>& plans, const GroupPosition& position,
+                           bool overlaps_compute) {
   const int number = plans.front()->communicator;
   const Communicator& communicator = workload_.communicators()[static_cast<size_t>(number)];
   std::vector<Plan*> plan_of_rank(communicator.members.size());
-  for (Plan* plan : plans) plan_of_rank[static_cast<size_t>(communicator.RankOf(plan->rank))] = plan;
-  const double common = Fraction(HashRandom(options_.seed, step_, position.group, number, kTransfer));
+  for (Plan* plan : plans)
+    plan_of_rank[static_cast<size_t>(communicator.RankOf(plan->rank))] = plan;
+  const double common =
+      Fraction(HashRandom(options_.seed, step_, position.group, number, kTransfer));
   const double times = (1.0 + kTransferJitter * common) * conditions_.TransferTimes(communicator);
   const bool hangs = conditions_.Hangs(communicator, position.group, position.groups);
   std::vector<int64_t> stops_ns;
   for (Plan* plan : plans) {
     const std::vector<Plan*> awaited = AwaitedBy(*plan, plan_of_rank);
-    const int64_t stop_ns = LatestStartNs(awaited) + static_cast<int64_t>(TransferNsOf(*plan, communicator) * times) +
+    const int64_t stop_ns = LatestStartNs(awaited) +
+                            static_cast<int64_t>(TransferNsOf(*plan, communicator) * times) +
                             JitterNs(kStopJitterNs, plan->rank, position.group, kStop);
     const bool is_left = std::any_of(awaited.begin(), awaited.end(), [&](const Plan* other) {
       return conditions_.LeavesNs(IncidentKind::kKill, other->rank) < stop_ns ||
-             (communicator.nodes > 1 && conditions_.LeavesNs(IncidentKind::kStop, other->rank) < stop_ns);
+             (communicator.nodes > 1 &&
+              conditions_.LeavesNs(IncidentKind::kStop, other->rank) < stop_ns);
     });
     stops_ns.push_back(hangs || is_left ? std::max(stop_ns, kNever) : stop_ns);
   }
@@ -161,7 +173,8 @@ void Timeline::StopKernels(const std::vector<Plan*>& plans, const GroupPosition&
     Plan& plan = *plans[i];
     Rank& rank = ranks_[static_cast<size_t>(plan.rank)];
     plan.kernel_stop_ns = stops_ns[i];
-    if (plan.kernel_start_ns > conditions_.LeavesNs(IncidentKind::kKill, plan.rank)) plan.kernel_start_ns = kNever;
+    if (plan.kernel_start_ns > conditions_.LeavesNs(IncidentKind::kKill, plan.rank))
+      plan.kernel_start_ns = kNever;
     rank.streams_ns[number] = plan.kernel_stop_ns;
     if (!overlaps_compute) rank.computed_ns = std::max(rank.computed_ns, plan.kernel_stop_ns);
   }
@@ -171,7 +184,8 @@ void Timeline::StopKernels(const std::vector<Plan*>& plans, const GroupPosition&
 void Timeline::Call(ThreadGroup& group, int thread, const GroupPosition& position) {
   int64_t& thread_ns = threads_ns_[static_cast<size_t>(thread)];
   for (RankCall& call : group.calls) {
-    if (conditions_.IsMissed(call.rank, position.group, position.groups)) thread_ns = std::max(thread_ns, kNever);
+    if (conditions_.IsMissed(call.rank, position.group, position.groups))
+      thread_ns = std::max(thread_ns, kNever);
     if (call.peer < 0 && conditions_.IsMismatched(call.rank, position.group, position.groups)) {
       call.function = MismatchOf(call.function);
     }
@@ -191,7 +205,8 @@ std::vector<ThreadGroup> Timeline::Play(const Group& group, const GroupPosition&
     const int first_rank = thread * shape.ranks_per_thread;
     mine.id = group.id;
     mine.is_capturable = group.is_capturable;
-    mine.calls = CallsOf(group, workload_.communicators(), first_rank, first_rank + shape.ranks_per_thread);
+    mine.calls =
+        CallsOf(group, workload_.communicators(), first_rank, first_rank + shape.ranks_per_thread);
     Call(mine, thread, position);
     std::map<std::pair<int, int>, int> launched;
     for (Plan& plan : mine.plans) {
@@ -232,8 +247,8 @@ std::vector<ThreadStep> Timeline::Next() {
   // Who is killed or stopped has made its calls of the step, and makes no more.
   for (int thread = 0; thread < threads; ++thread) {
     const int rank = thread * workload_.shape().ranks_per_thread;
-    const int64_t leaves_ns =
-        std::min(conditions_.LeavesNs(IncidentKind::kKill, rank), conditions_.LeavesNs(IncidentKind::kStop, rank));
+    const int64_t leaves_ns = std::min(conditions_.LeavesNs(IncidentKind::kKill, rank),
+                                       conditions_.LeavesNs(IncidentKind::kStop, rank));
     if (leaves_ns < kNever) threads_ns_[static_cast<size_t>(thread)] = kNever;
   }
   ++step_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of all calls and kernels: takes all ranks of the cluster through the workload, step by step, and keeps what the
-// threads of one process do. A rank that hangs, waits for one that does, or is gone has times of kNever. Pure: no
-// clock, no communication, the same in every process.
+// Times of all calls and kernels: takes all ranks of the cluster through the workload, step by
+// step, and keeps what the threads of one process do. A rank that hangs, waits for one that does,
+// or is gone has times of kNever. Pure: no clock, no communication, the same in every process.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,8 @@ class Timeline {
   void Call(ThreadGroup& group, int thread, const GroupPosition& position);
   void Launch(ThreadGroup& group, int64_t& thread_ns) const;
   void StartKernel(Plan& plan, const GroupPosition& position);
-  void StopKernels(const std::vector<Plan*>& plans, const GroupPosition& position, bool overlaps_compute);
+  void StopKernels(const std::vector<Plan*>& plans, const GroupPosition& position,
+                   bool overlaps_compute);
   int64_t JitterNs(int64_t most_ns, int rank, uint64_t group, uint64_t purpose) const;
 
   const Workload& workload_;
@@ -61,7 +62,8 @@ class Timeline {
   int64_t step_ = 0;
 };
 
-// The shortest period that this workload can keep up with, with a quarter to spare; found by playing a few steps.
+// The shortest period that this workload can keep up with, with a quarter to spare; found by
+// playing a few steps.
 int64_t SustainablePeriodNs(const Workload& workload, TimelineOptions options);
 
 }  // namespace nccl_exporter::sim

@@ -17,7 +17,8 @@ WorkloadOptions Of(const std::string& layout, int nodes, int ranks_per_node) {
 }
 
 TimelineOptions AllThreads(const Workload& workload) {
-  return {.period_ns = 100000000, .compute_ns = 40000000, .last_thread = workload.shape().threads()};
+  return {
+      .period_ns = 100000000, .compute_ns = 40000000, .last_thread = workload.shape().threads()};
 }
 
 // Plans of the first group of a step, of all ranks.
@@ -32,13 +33,15 @@ TEST(Timeline, GivesTheLastRankToArriveTheShortestKernel) {
   Timeline timeline(workload, AllThreads(workload));
   for (int step = 0; step < 10; ++step) {
     const std::vector<Plan> plans = FirstPlans(timeline.Next());
-    const auto last = std::max_element(plans.begin(), plans.end(),
-                                       [](auto& a, auto& b) { return a.kernel_start_ns < b.kernel_start_ns; });
+    const auto last = std::max_element(plans.begin(), plans.end(), [](auto& a, auto& b) {
+      return a.kernel_start_ns < b.kernel_start_ns;
+    });
     for (const Plan& plan : plans) {
       EXPECT_GT(plan.kernel_stop_ns, last->kernel_start_ns);
       EXPECT_LT(std::abs(plan.kernel_stop_ns - last->kernel_stop_ns), 1000);
       if (plan.rank != last->rank && last->kernel_start_ns - plan.kernel_start_ns > 1000) {
-        EXPECT_GT(plan.kernel_stop_ns - plan.kernel_start_ns, last->kernel_stop_ns - last->kernel_start_ns);
+        EXPECT_GT(plan.kernel_stop_ns - plan.kernel_start_ns,
+                  last->kernel_stop_ns - last->kernel_start_ns);
       }
     }
   }
@@ -58,7 +61,8 @@ TEST(Timeline, IsTheSameWhicheverThreadsAreKept) {
       ASSERT_EQ(kept.groups.size(), expected.groups.size()) << layout.name;
       for (size_t i = 0; i < kept.groups.size(); ++i) {
         ASSERT_EQ(kept.groups[i].plans.size(), expected.groups[i].plans.size());
-        EXPECT_EQ(kept.groups[i].plans.back().kernel_stop_ns, expected.groups[i].plans.back().kernel_stop_ns);
+        EXPECT_EQ(kept.groups[i].plans.back().kernel_stop_ns,
+                  expected.groups[i].plans.back().kernel_stop_ns);
       }
     }
   }
@@ -107,7 +111,8 @@ TEST(RankCalls, MakesAnAlltoAllOfSendsAndReceives) {
 
 TEST(RankCalls, LeavesOutWhatNcclDoesNotAnnounce) {
   const Workload alone(Of("dp", 1, 1));
-  for (const Group& group : alone.GroupsOfStep(0)) EXPECT_TRUE(CallsOf(group, alone.communicators(), 0, 1).empty());
+  for (const Group& group : alone.GroupsOfStep(0))
+    EXPECT_TRUE(CallsOf(group, alone.communicators(), 0, 1).empty());
   const Workload pair(Of("single", 1, 2));
   Group nothing = pair.GroupsOfStep(0).front();
   nothing.calls.front().count = 0;
@@ -117,7 +122,8 @@ TEST(RankCalls, LeavesOutWhatNcclDoesNotAnnounce) {
 TEST(RankCalls, PutsCollectivesBeforePointToPoint) {
   const Workload workload(Of("mixed", 1, 4));
   std::vector<RankCall> calls;
-  for (const Function function : {Function::kSend, Function::kAllReduce, Function::kRecv, Function::kAllReduce}) {
+  for (const Function function :
+       {Function::kSend, Function::kAllReduce, Function::kRecv, Function::kAllReduce}) {
     const uint64_t count = calls.size() + 1;
     const int peer = function == Function::kAllReduce ? -1 : 1;
     calls.push_back({.function = function, .count = count, .datatype = "ncclInt8", .peer = peer});

@@ -48,7 +48,8 @@ void Workload::Aggregate(int count) {
       joined.push_back(groups_[i]);
       continue;
     }
-    std::copy(groups_[i].calls.begin(), groups_[i].calls.end(), std::back_inserter(joined.back().calls));
+    std::copy(groups_[i].calls.begin(), groups_[i].calls.end(),
+              std::back_inserter(joined.back().calls));
     joined.back().overlaps_compute &= groups_[i].overlaps_compute;
   }
   groups_ = std::move(joined);
@@ -57,35 +58,38 @@ void Workload::Aggregate(int count) {
 void Workload::Split(int64_t step) {
   const Communicator parent = communicators()[0];
   const auto middle = parent.members.begin() + (parent.ranks() + 1) / 2;
-  const std::vector<int> halves{builder_.Add(parent.name + ".split0", {parent.members.begin(), middle}, step),
-                                builder_.Add(parent.name + ".split1", {middle, parent.members.end()}, step)};
+  const std::vector<int> halves{
+      builder_.Add(parent.name + ".split0", {parent.members.begin(), middle}, step),
+      builder_.Add(parent.name + ".split1", {middle, parent.members.end()}, step)};
   builder_.Exposed(halves, {.function = Function::kAllReduce, .count = 524288});
   groups_.push_back(builder_.groups().back());
 }
 
 void Workload::Shrink(int64_t step) {
   const Communicator parent = communicators()[0];
-  const std::vector<int> rest{
-      builder_.Add(parent.name + ".shrunk", {parent.members.begin(), parent.members.end() - 1}, step)};
+  const std::vector<int> rest{builder_.Add(
+      parent.name + ".shrunk", {parent.members.begin(), parent.members.end() - 1}, step)};
   builder_.Exposed(rest, {.function = Function::kAllReduce, .count = 262144});
   groups_.push_back(builder_.groups().back());
 }
 
 // One to five collectives of any kind, size and datatype, on the first communicator.
 Group Workload::VariedGroup(int64_t step) const {
-  static constexpr std::array kKinds{Function::kAllReduce, Function::kAllGather, Function::kReduceScatter,
-                                     Function::kReduce, Function::kBroadcast};
+  static constexpr std::array kKinds{Function::kAllReduce, Function::kAllGather,
+                                     Function::kReduceScatter, Function::kReduce,
+                                     Function::kBroadcast};
   constexpr double kOctavesOfCount = 22;
   Group group{.id = kVariedGroupId, .is_capturable = false};
   const uint64_t calls = 1 + HashRandom(seed_, step, 1) % 5;
   for (uint64_t i = 0; i < calls; ++i) {
     const uint64_t bits = HashRandom(seed_, step, 2, i);
     const double octaves = kOctavesOfCount * Fraction(Scatter(bits));
-    group.calls.push_back({.communicator = 0,
-                           .function = kKinds[bits % kKinds.size()],
-                           .count = static_cast<uint64_t>(std::exp2(octaves)),
-                           .datatype = kDatatypes[(bits >> 8) % 10].name,  // the FP8 kinds came with 2.24
-                           .root = static_cast<int>((bits >> 16) % communicators()[0].members.size())});
+    group.calls.push_back(
+        {.communicator = 0,
+         .function = kKinds[bits % kKinds.size()],
+         .count = static_cast<uint64_t>(std::exp2(octaves)),
+         .datatype = kDatatypes[(bits >> 8) % 10].name,  // the FP8 kinds came with 2.24
+         .root = static_cast<int>((bits >> 16) % communicators()[0].members.size())});
   }
   return group;
 }
@@ -107,7 +111,8 @@ void Workload::WriteRandom() {
 std::vector<Group> Workload::RandomGroupsOf(int64_t step) const {
   std::vector<Group> groups;
   for (uint64_t i = 0; i < kRandomGroupsOfAStep; ++i) {
-    groups.push_back(RandomGroup(builder_, random_families_, HashRandom(seed_, step, 0x73746570, i)));
+    groups.push_back(
+        RandomGroup(builder_, random_families_, HashRandom(seed_, step, 0x73746570, i)));
     groups.back().id = kVariedGroupId - static_cast<int>(i);
     groups.back().is_capturable = false;
   }

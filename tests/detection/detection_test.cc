@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A short selection of the benchmark: a rank that is late and a rank that hangs are named, and a healthy job is left
-// alone. Judges alerts, not how fast they come.
+// A short selection of the benchmark: a rank that is late and a rank that hangs are named, and a
+// healthy job is left alone. Judges alerts, not how fast they come.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -41,17 +41,18 @@ TEST(Detection, NamesWhoIsLateOrHangsAndLeavesTheHealthyAlone) {
     if (access(program, X_OK) != 0) GTEST_SKIP() << program << " is not installed";
   }
   const collector::ScratchDirectory directory;
-  const exporter::Finished generated =
-      exporter::RunToEnd({"deploy/prometheus/generate-rules", "--time-scale", "15", "--output", directory.path()});
+  const exporter::Finished generated = exporter::RunToEnd(
+      {"deploy/prometheus/generate-rules", "--time-scale", "15", "--output", directory.path()});
   ASSERT_EQ(generated.exit_code, 0) << generated.output;
   std::filesystem::copy("tests/detection/detection.json", directory.path());
   const RuleSet rules = ReadRuleSet(directory.path());
 
-  const std::vector<std::string> names{"slow-rank/slow-rank-50-percent", "wrong-call/missing-call-dp",
-                                       "quiet/quiet-fsdp"};
+  const std::vector<std::string> names{"slow-rank/slow-rank-50-percent",
+                                       "wrong-call/missing-call-dp", "quiet/quiet-fsdp"};
   std::vector<Played> played(names.size());
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < names.size(); ++i) threads.emplace_back([&, i] { played[i] = Play(names[i], rules); });
+  for (size_t i = 0; i < names.size(); ++i)
+    threads.emplace_back([&, i] { played[i] = Play(names[i], rules); });
   for (std::thread& thread : threads) thread.join();
 
   for (size_t i = 0; i < names.size(); ++i) {

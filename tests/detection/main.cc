@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The detection benchmark: plays scenarios with several seeds and prints what the alerts under test were worth.
+// The detection benchmark: plays scenarios with several seeds and prints what the alerts under test
+// were worth.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -33,17 +34,19 @@ struct Options {
 
 bool IsChosen(const Options& options, const std::string& file) {
   const std::string name = std::filesystem::path(file).stem();
-  return options.only.empty() || std::any_of(options.only.begin(), options.only.end(), [&](const std::string& part) {
-           return name.find(part) != std::string::npos;
-         });
+  return options.only.empty() ||
+         std::any_of(options.only.begin(), options.only.end(),
+                     [&](const std::string& part) { return name.find(part) != std::string::npos; });
 }
 
 class Benchmark {
  public:
-  explicit Benchmark(const Options& options) : options_(options), rules_(ReadRuleSet(options.rules)) {
+  explicit Benchmark(const Options& options)
+      : options_(options), rules_(ReadRuleSet(options.rules)) {
     for (int seed = options.first_seed; seed < options.first_seed + options.seeds; ++seed) {
       for (const std::string& file : ScenarioFiles(options.scenarios)) {
-        if (IsChosen(options, file)) scenarios_.push_back({ReadScenario(file, static_cast<uint64_t>(seed)), seed});
+        if (IsChosen(options, file))
+          scenarios_.push_back({ReadScenario(file, static_cast<uint64_t>(seed)), seed});
       }
     }
   }
@@ -56,7 +59,8 @@ class Benchmark {
     printf("\n%s", scoreboard_.Table(rules_.evaluation_interval_s).c_str());
     printf("void %d, not run %d\n", void_, failed_);
     if (!options_.json.empty()) WriteJson();
-    return scoreboard_.flawed_runs() == 0 && failed_ == 0 && void_ == 0 && !scenarios_.empty() ? 0 : 1;
+    return scoreboard_.flawed_runs() == 0 && failed_ == 0 && void_ == 0 && !scenarios_.empty() ? 0
+                                                                                               : 1;
   }
 
  private:
@@ -70,15 +74,20 @@ class Benchmark {
   }
 
   // Under the lock.
-  void Note(const Scenario& scenario, int seed, const std::string& result, const std::vector<std::string>& complaints) {
-    played_.push_back({{"scenario", scenario.name}, {"seed", seed}, {"result", result}, {"complaints", complaints}});
+  void Note(const Scenario& scenario, int seed, const std::string& result,
+            const std::vector<std::string>& complaints) {
+    played_.push_back({{"scenario", scenario.name},
+                       {"seed", seed},
+                       {"result", result},
+                       {"complaints", complaints}});
     printf("%-40s seed %d: %s\n", scenario.name.c_str(), seed, result.c_str());
     for (const std::string& complaint : complaints) printf("    %s\n", complaint.c_str());
     fflush(stdout);
   }
 
   void PlayAll() {
-    for (size_t i = next_++; i < scenarios_.size(); i = next_++) Play(scenarios_[i].first, scenarios_[i].second);
+    for (size_t i = next_++; i < scenarios_.size(); i = next_++)
+      Play(scenarios_[i].first, scenarios_[i].second);
   }
 
   void Play(const Scenario& scenario, int seed) {
@@ -121,18 +130,23 @@ class Benchmark {
 
 int Main(int argc, char** argv) {
   Options options;
-  CLI::App app("Plays scenarios to the real plugin, daemons, Prometheus and Alertmanager, and judges the alerts.",
-               "detection");
+  CLI::App app(
+      "Plays scenarios to the real plugin, daemons, Prometheus and Alertmanager, and judges the "
+      "alerts.",
+      "detection");
   app.option_defaults()->always_capture_default();
   app.add_option("--scenarios", options.scenarios, "directory of the scenarios");
-  app.add_option("--rules", options.rules, "directory of the rules, with detection.json")->required();
+  app.add_option("--rules", options.rules, "directory of the rules, with detection.json")
+      ->required();
   app.add_option("--only", options.only, "scenarios whose name contains this (repeatable)");
   app.add_option("--seeds", options.seeds, "runs of each scenario")->check(CLI::Range(1, 1000));
   app.add_option("--first-seed", options.first_seed, "seed of the first run");
   app.add_option("--parallel", options.parallel, "scenarios at once")->check(CLI::Range(1, 64));
-  app.add_option("--attempts", options.attempts, "of a run that is void because the machine was too busy")
+  app.add_option("--attempts", options.attempts,
+                 "of a run that is void because the machine was too busy")
       ->check(CLI::Range(1, 100));
-  app.add_option("--json", options.json, "file to write the table and the result of each run to, for programs");
+  app.add_option("--json", options.json,
+                 "file to write the table and the result of each run to, for programs");
   CLI11_PARSE(app, argc, argv);
   for (const char* program : {kPrometheus, kAlertmanager}) {
     if (access(program, X_OK) == 0) continue;

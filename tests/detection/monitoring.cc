@@ -32,18 +32,24 @@ int OwnPort() {
 std::string Local(int port) { return "127.0.0.1:" + std::to_string(port); }
 
 void WaitUntilReady(exporter::ChildProcess& process, const std::string& url) {
-  if (exporter::Eventually([&] { return !process.IsRunning() || exporter::HttpGet(url).status == 200; }) && process.IsRunning()) return;
-  throw VoidRun(url + " does not answer: " + process.AllOutput());  // slow, or somebody else took the port
+  if (exporter::Eventually(
+          [&] { return !process.IsRunning() || exporter::HttpGet(url).status == 200; }) &&
+      process.IsRunning())
+    return;
+  throw VoidRun(
+      url + " does not answer: " + process.AllOutput());  // slow, or somebody else took the port
 }
 
-std::string Milliseconds(double seconds) { return std::to_string(static_cast<int>(seconds * 1000)) + "ms"; }
+std::string Milliseconds(double seconds) {
+  return std::to_string(static_cast<int>(seconds * 1000)) + "ms";
+}
 
 // Of "2023-04-05T06:07:08.901Z".
 double UnixSeconds(const std::string& text) {
   tm date{};
   double seconds = 0;
-  sscanf(text.c_str(), "%d-%d-%dT%d:%d:%lf", &date.tm_year, &date.tm_mon, &date.tm_mday, &date.tm_hour, &date.tm_min,
-         &seconds);
+  sscanf(text.c_str(), "%d-%d-%dT%d:%d:%lf", &date.tm_year, &date.tm_mon, &date.tm_mday,
+         &date.tm_hour, &date.tm_min, &seconds);
   date.tm_year -= 1900;
   date.tm_mon -= 1;
   return static_cast<double>(timegm(&date)) + seconds;
@@ -60,8 +66,9 @@ Monitoring::Monitoring(int nodes, const RuleSet& rules)
   }
   WriteConfiguration();
   alertmanager_ = std::make_unique<exporter::ChildProcess>(std::vector<std::string>{
-      kAlertmanager, "--config.file=" + scratch_.path() + "/alertmanager.yml", "--cluster.listen-address=",
-      "--storage.path=" + scratch_.path() + "/alertmanager", "--web.listen-address=" + Local(alertmanager_port_)});
+      kAlertmanager, "--config.file=" + scratch_.path() + "/alertmanager.yml",
+      "--cluster.listen-address=", "--storage.path=" + scratch_.path() + "/alertmanager",
+      "--web.listen-address=" + Local(alertmanager_port_)});
   prometheus_ = StartPrometheus();
   WaitUntilReady(*alertmanager_, "http://" + Local(alertmanager_port_) + "/-/ready");
   for (int node = 0; node < nodes; ++node) {
@@ -72,16 +79,19 @@ Monitoring::Monitoring(int nodes, const RuleSet& rules)
 }
 
 void Monitoring::WriteConfiguration() const {
-  std::ofstream(scratch_.path() + "/alertmanager.yml") << "route: {receiver: pager}\nreceivers: [{name: pager}]\n";
+  std::ofstream(scratch_.path() + "/alertmanager.yml")
+      << "route: {receiver: pager}\nreceivers: [{name: pager}]\n";
   std::ofstream prometheus(scratch_.path() + "/prometheus.yml");
   prometheus << "global: {scrape_interval: " << Milliseconds(rules_.scrape_interval_s)
              << ", scrape_timeout: " << Milliseconds(rules_.scrape_interval_s)
              << ", evaluation_interval: " << Milliseconds(rules_.evaluation_interval_s) << "}\n"
              << "rule_files: ['" << rules_.directory << "/*.yml']\n"
-             << "alerting: {alertmanagers: [{static_configs: [{targets: ['" << Local(alertmanager_port_) << "']}]}]}\n"
+             << "alerting: {alertmanagers: [{static_configs: [{targets: ['"
+             << Local(alertmanager_port_) << "']}]}]}\n"
              << "scrape_configs:\n- job_name: nccl-exporter\n  static_configs:\n";
   for (size_t node = 0; node < ports_.size(); ++node) {
-    prometheus << "  - {targets: ['" << Local(ports_[node]) << "'], labels: {instance: 'node-" << node << ":9828'}}\n";
+    prometheus << "  - {targets: ['" << Local(ports_[node]) << "'], labels: {instance: 'node-"
+               << node << ":9828'}}\n";
   }
 }
 
@@ -89,15 +99,16 @@ std::unique_ptr<exporter::ChildProcess> Monitoring::StartDaemon(int node) const 
   return std::make_unique<exporter::ChildProcess>(std::vector<std::string>{
       kDaemonPath, "--web.listen-address=" + Local(ports_[static_cast<size_t>(node)]),
       "--segment.dir=" + scratch_.path() + "/segments" + std::to_string(node),
-      "--segment.retention=" + std::to_string(static_cast<int>(rules_.retention_s)) + "s", "--log.level=warn"});
+      "--segment.retention=" + std::to_string(static_cast<int>(rules_.retention_s)) + "s",
+      "--log.level=warn"});
 }
 
 std::unique_ptr<exporter::ChildProcess> Monitoring::StartPrometheus() const {
-  return std::make_unique<exporter::ChildProcess>(
-      std::vector<std::string>{kPrometheus, "--config.file=" + scratch_.path() + "/prometheus.yml",
-                               "--storage.tsdb.path=" + scratch_.path() + "/prometheus",
-                               "--web.listen-address=" + Local(prometheus_port_), "--rules.alert.resend-delay=1s",
-                               "--query.lookback-delta=" + Milliseconds(rules_.lookback_s), "--log.level=warn"});
+  return std::make_unique<exporter::ChildProcess>(std::vector<std::string>{
+      kPrometheus, "--config.file=" + scratch_.path() + "/prometheus.yml",
+      "--storage.tsdb.path=" + scratch_.path() + "/prometheus",
+      "--web.listen-address=" + Local(prometheus_port_), "--rules.alert.resend-delay=1s",
+      "--query.lookback-delta=" + Milliseconds(rules_.lookback_s), "--log.level=warn"});
 }
 
 void Monitoring::RestartDaemon(int node) {
@@ -120,7 +131,8 @@ void Monitoring::RestartPrometheus() {
 std::optional<int> Monitoring::NodesWithGaps(double seconds) const {
   const auto least = static_cast<int>(seconds / rules_.scrape_interval_s * (1 - kMostMissing));
   const std::string up = "sum_over_time(up[" + std::to_string(static_cast<int>(seconds)) + "s])";
-  const exporter::HttpAnswer answer = exporter::HttpGet("http://" + Local(prometheus_port_) + "/api/v1/query?query=" + up);
+  const exporter::HttpAnswer answer =
+      exporter::HttpGet("http://" + Local(prometheus_port_) + "/api/v1/query?query=" + up);
   const nlohmann::json json = nlohmann::json::parse(answer.body, nullptr, false);
   if (answer.status != 200 || json.is_discarded()) return std::nullopt;
   int complete = 0;
@@ -131,20 +143,23 @@ std::optional<int> Monitoring::NodesWithGaps(double seconds) const {
 }
 
 std::optional<double> Monitoring::MissedEvaluations() const {
-  const exporter::HttpAnswer answer = exporter::HttpGet("http://" + Local(prometheus_port_) + "/metrics");
+  const exporter::HttpAnswer answer =
+      exporter::HttpGet("http://" + Local(prometheus_port_) + "/metrics");
   if (answer.status != 200) return std::nullopt;
   double missed = 0;
   double all = 0;
   std::istringstream lines(answer.body);
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind("prometheus_rule_group_iterations_", 0) != 0) continue;
-    (line.find("_missed_") == std::string::npos ? all : missed) += std::stod(line.substr(line.rfind(' ')));
+    (line.find("_missed_") == std::string::npos ? all : missed) +=
+        std::stod(line.substr(line.rfind(' ')));
   }
   return all > 0 ? std::optional(missed / all) : std::nullopt;
 }
 
 std::optional<std::vector<PagedAlert>> Monitoring::Alerts() const {
-  const exporter::HttpAnswer answer = exporter::HttpGet("http://" + Local(alertmanager_port_) + "/api/v2/alerts?inhibited=false");
+  const exporter::HttpAnswer answer =
+      exporter::HttpGet("http://" + Local(alertmanager_port_) + "/api/v2/alerts?inhibited=false");
   const nlohmann::json list = nlohmann::json::parse(answer.body, nullptr, false);
   if (answer.status != 200 || !list.is_array()) return std::nullopt;
   std::vector<PagedAlert> alerts;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Monitoring of a simulated cluster: a real daemon for every node, Debian's Prometheus with the rules under test, and
-// its Alertmanager.
+// Monitoring of a simulated cluster: a real daemon for every node, Debian's Prometheus with the
+// rules under test, and its Alertmanager.
 #pragma once
 
 #include <memory>
@@ -23,8 +23,8 @@ inline constexpr double kMostMissing = 0.1;
 
 class Monitoring {
  public:
-  // `rules` outlives it. Starts all and waits until they are ready; what does not start is thrown as
-  // std::runtime_error.
+  // `rules` outlives it. Starts all and waits until they are ready; what does not start is thrown
+  // as std::runtime_error.
   Monitoring(int nodes, const RuleSet& rules);
 
   // Directory of the segments of the node %n.
@@ -35,12 +35,14 @@ class Monitoring {
   void HoldDaemon(int node, bool is_held);
   void RestartPrometheus();
 
-  // Nodes of which more than kMostMissing of the scrapes failed, or were not made, in the last so many seconds.
+  // Nodes of which more than kMostMissing of the scrapes failed, or were not made, in the last so
+  // many seconds.
   std::optional<int> NodesWithGaps(double seconds) const;
   // Share of the rules' evaluations that Prometheus left out because those before took too long.
   std::optional<double> MissedEvaluations() const;
 
-  // The alerts that Alertmanager shows now; times since the Unix epoch. Nothing if it does not answer.
+  // The alerts that Alertmanager shows now; times since the Unix epoch. Nothing if it does not
+  // answer.
   std::optional<std::vector<PagedAlert>> Alerts() const;
 
  private:

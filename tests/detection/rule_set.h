@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules under test: a directory of rule files for Prometheus, with a file detection.json that says how they are to
-// be run and what each alert is for.
+// The rules under test: a directory of rule files for Prometheus, with a file detection.json that
+// says how they are to be run and what each alert is for.
 #pragma once
 
 #include <map>
@@ -12,9 +12,10 @@ struct RuleSet {
   std::string directory;  // absolute
   double scrape_interval_s = 1;
   double evaluation_interval_s = 1;
-  double lookback_s = 300;                      // of Prometheus's queries
-  double retention_s = 300;                     // of what has ended
-  std::map<std::string, std::string> class_of;  // of alerts by name; alerts that are not there only inform
+  double lookback_s = 300;   // of Prometheus's queries
+  double retention_s = 300;  // of what has ended
+  std::map<std::string, std::string>
+      class_of;  // of alerts by name; alerts that are not there only inform
 };
 
 // Throws std::runtime_error.

@@ -22,16 +22,20 @@ struct Victims {
     const auto ranks = static_cast<uint64_t>(nodes * ranks_per_node);
     rank = static_cast<int>(sim::HashRandom(seed, 1) % ranks);
     node = rank / ranks_per_node;
-    const auto distance = 1 + sim::HashRandom(seed, 2) % static_cast<uint64_t>(std::max(1, nodes - 1));
+    const auto distance =
+        1 + sim::HashRandom(seed, 2) % static_cast<uint64_t>(std::max(1, nodes - 1));
     other_node = (node + static_cast<int>(distance)) % nodes;
-    other_rank = other_node * ranks_per_node + static_cast<int>(sim::HashRandom(seed, 3)) % ranks_per_node;
+    other_rank =
+        other_node * ranks_per_node + static_cast<int>(sim::HashRandom(seed, 3)) % ranks_per_node;
     other_rank = std::max(other_rank, other_node * ranks_per_node);
   }
 
   std::string Fill(std::string text) const {
-    const std::pair<const char*, int> names[] = {{"%v", rank}, {"%n", node}, {"%w", other_rank}, {"%m", other_node}};
+    const std::pair<const char*, int> names[] = {
+        {"%v", rank}, {"%n", node}, {"%w", other_rank}, {"%m", other_node}};
     for (const auto& [name, number] : names) {
-      for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;) text.replace(at, 2, std::to_string(number));
+      for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;)
+        text.replace(at, 2, std::to_string(number));
     }
     return text;
   }
@@ -49,16 +53,21 @@ void AllowOnly(const nlohmann::json& object, const std::set<std::string>& keys) 
   }
 }
 
-Job ReadJob(const nlohmann::json& file, const nlohmann::json& part, double seconds, const Victims& victims) {
-  const auto setting = [&](const char* key, auto standard) { return part.value(key, file.value(key, standard)); };
+Job ReadJob(const nlohmann::json& file, const nlohmann::json& part, double seconds,
+            const Victims& victims) {
+  const auto setting = [&](const char* key, auto standard) {
+    return part.value(key, file.value(key, standard));
+  };
   Job job{.from = part.value("from", 0.0),
           .until = part.value("until", seconds),
           .nodes = setting("nodes", kNodes),
           .ranks_per_node = setting("ranks_per_node", kRanksPerNode)};
-  job.options = {"--layout",         setting("layout", std::string("dp")), "--nodes", std::to_string(job.nodes),
+  job.options = {"--layout",         setting("layout", std::string("dp")),
+                 "--nodes",          std::to_string(job.nodes),
                  "--ranks-per-node", std::to_string(job.ranks_per_node)};
   for (const nlohmann::json* from : {&file, &part}) {
-    for (const auto& option : from->value("options", nlohmann::json::array())) job.options.push_back(option);
+    for (const auto& option : from->value("options", nlohmann::json::array()))
+      job.options.push_back(option);
     for (const auto& incident : from->value("incidents", nlohmann::json::array())) {
       job.options.insert(job.options.end(), {"--incident", victims.Fill(incident)});
     }
@@ -70,7 +79,8 @@ Job ReadJob(const nlohmann::json& file, const nlohmann::json& part, double secon
 Action ReadAction(const nlohmann::json& json, const Victims& victims) {
   AllowOnly(json, {"at", "do", "node", "seconds"});
   const std::string name = json.at("do");
-  Action action{.at = json.at("at"), .node = json.contains("node") ? victims.Number(json["node"]) : 0};
+  Action action{.at = json.at("at"),
+                .node = json.contains("node") ? victims.Number(json["node"]) : 0};
   action.seconds = json.value("seconds", 0.0);
   if (name == "restart-daemon") {
     action.deed = Deed::kRestartDaemon;
@@ -85,13 +95,16 @@ Action ReadAction(const nlohmann::json& json, const Victims& victims) {
 }
 
 Scenario Read(const nlohmann::json& file, uint64_t seed) {
-  AllowOnly(file, {"says", "seconds", "layout", "nodes", "ranks_per_node", "options", "incidents", "jobs", "actions",
-                   "expect", "tolerate"});
-  Scenario scenario{.name = "", .says = file.at("says"), .seconds = file.value("seconds", kSeconds)};
-  const Victims victims(seed, file.value("nodes", kNodes), file.value("ranks_per_node", kRanksPerNode));
+  AllowOnly(file, {"says", "seconds", "layout", "nodes", "ranks_per_node", "options", "incidents",
+                   "jobs", "actions", "expect", "tolerate"});
+  Scenario scenario{
+      .name = "", .says = file.at("says"), .seconds = file.value("seconds", kSeconds)};
+  const Victims victims(seed, file.value("nodes", kNodes),
+                        file.value("ranks_per_node", kRanksPerNode));
   if (file.contains("jobs")) {
     for (const auto& part : file["jobs"]) {
-      AllowOnly(part, {"from", "until", "layout", "nodes", "ranks_per_node", "options", "incidents"});
+      AllowOnly(part,
+                {"from", "until", "layout", "nodes", "ranks_per_node", "options", "incidents"});
       scenario.jobs.push_back(ReadJob(file, part, scenario.seconds, victims));
     }
   } else {
@@ -103,12 +116,14 @@ Scenario Read(const nlohmann::json& file, uint64_t seed) {
   }
   for (const auto& expected : file.value("expect", nlohmann::json::array())) {
     AllowOnly(expected, {"alert", "rank", "node", "from"});
-    scenario.expected.push_back({.alert = expected.at("alert"),
-                                 .rank = expected.contains("rank") ? victims.Number(expected["rank"]) : -1,
-                                 .node = expected.contains("node") ? victims.Number(expected["node"]) : -1,
-                                 .from = expected.at("from")});
+    scenario.expected.push_back(
+        {.alert = expected.at("alert"),
+         .rank = expected.contains("rank") ? victims.Number(expected["rank"]) : -1,
+         .node = expected.contains("node") ? victims.Number(expected["node"]) : -1,
+         .from = expected.at("from")});
   }
-  for (const auto& tolerated : file.value("tolerate", nlohmann::json::array())) scenario.tolerated.push_back(tolerated);
+  for (const auto& tolerated : file.value("tolerate", nlohmann::json::array()))
+    scenario.tolerated.push_back(tolerated);
   return scenario;
 }
 
@@ -124,7 +139,8 @@ Scenario ReadScenario(const std::string& path, uint64_t seed) {
   try {
     Scenario scenario = Read(nlohmann::json::parse(std::ifstream(path)), seed);
     scenario.name = std::filesystem::path(path).stem();
-    for (Job& job : scenario.jobs) job.options.insert(job.options.end(), {"--seed", std::to_string(seed)});
+    for (Job& job : scenario.jobs)
+      job.options.insert(job.options.end(), {"--seed", std::to_string(seed)});
     return scenario;
   } catch (const std::exception& error) {
     throw std::runtime_error(path + ": " + error.what());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A scenario of the detection benchmark: a job, what happens to it and to those that watch it, and which alerts must
-// follow. Read from a file; see tests/scenarios/README.md.
+// A scenario of the detection benchmark: a job, what happens to it and to those that watch it, and
+// which alerts must follow. Read from a file; see tests/scenarios/README.md.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,9 @@ struct Scenario {
   int nodes() const;
 };
 
-// What is wrong is thrown as std::runtime_error, with the file's name. The seed chooses the victims, which the file
-// calls %v (rank), %n (its node), %w (a rank of another node) and %m (that node).
+// What is wrong is thrown as std::runtime_error, with the file's name. The seed chooses the
+// victims, which the file calls %v (rank), %n (its node), %w (a rank of another node) and %m (that
+// node).
 Scenario ReadScenario(const std::string& path, uint64_t seed);
 
 // Paths of all scenarios in a directory and its folders, sorted.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every scenario can be read and is understood by the simulator; there are enough, and enough of them quiet.
+// Every scenario can be read and is understood by the simulator; there are enough, and enough of
+// them quiet.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -24,7 +25,9 @@ TEST(ScenarioFiles, AreUnderstoodByTheSimulator) {
         std::vector<const char*> arguments{"nccl-sim"};
         for (const std::string& option : job.options) arguments.push_back(option.c_str());
         sim::JobOptions options;
-        EXPECT_EQ(sim::ParseJobOptions(static_cast<int>(arguments.size()), arguments.data(), options), std::nullopt)
+        EXPECT_EQ(
+            sim::ParseJobOptions(static_cast<int>(arguments.size()), arguments.data(), options),
+            std::nullopt)
             << file;
         EXPECT_LT(job.from, job.until) << file;
       }
@@ -53,7 +56,8 @@ TEST(ScenarioFiles, HaveNamesOfTheirOwn) {
 TEST(ScenarioFiles, ChooseOtherVictimsForOtherSeeds) {
   std::set<int> ranks;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
-    const Scenario scenario = ReadScenario(std::string(kDirectory) + "/slow-rank/two-slow-ranks.json", seed);
+    const Scenario scenario =
+        ReadScenario(std::string(kDirectory) + "/slow-rank/two-slow-ranks.json", seed);
     ASSERT_EQ(scenario.expected.size(), 2u);
     EXPECT_NE(scenario.expected[0].rank / 8, scenario.expected[1].rank / 8);
     EXPECT_LT(scenario.expected[1].rank, 32);

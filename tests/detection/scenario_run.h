@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One scenario played in real time: its jobs with the real plugin, what is done to those that watch them, and the
-// alerts that came of it.
+// One scenario played in real time: its jobs with the real plugin, what is done to those that watch
+// them, and the alerts that came of it.
 #pragma once
 
 #include <stdexcept>
@@ -16,7 +16,8 @@ struct VoidRun : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Takes scenario.seconds and a little more. Throws std::runtime_error where something does not work at all.
+// Takes scenario.seconds and a little more. Throws std::runtime_error where something does not work
+// at all.
 Verdict RunScenario(const Scenario& scenario, const RuleSet& rules);
 
 }  // namespace nccl_exporter::detection

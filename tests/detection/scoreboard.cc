@@ -29,8 +29,12 @@ std::string Text(const std::optional<Delays>& delays) {
 }
 
 Share RecallOf(const ClassVerdict& sum) { return {sum.met, sum.expected}; }
-Share PrecisionOf(const ClassVerdict& sum) { return {sum.true_alarms, sum.true_alarms + sum.false_alarms}; }
-Share NamedRightOf(const ClassVerdict& sum) { return {sum.named_right, sum.named_right + sum.named_wrong}; }
+Share PrecisionOf(const ClassVerdict& sum) {
+  return {sum.true_alarms, sum.true_alarms + sum.false_alarms};
+}
+Share NamedRightOf(const ClassVerdict& sum) {
+  return {sum.named_right, sum.named_right + sum.named_wrong};
+}
 
 template <typename... Columns>
 std::string Row(Columns... columns) {
@@ -53,7 +57,8 @@ double Share::Bound(int side) const {
 std::string Share::Text() const {
   if (of == 0) return "-";
   char text[64];
-  snprintf(text, sizeof(text), "%.1f %% [%.1f, %.1f] %d/%d", 100.0 * hits / of, 100 * low(), 100 * high(), hits, of);
+  snprintf(text, sizeof(text), "%.1f %% [%.1f, %.1f] %d/%d", 100.0 * hits / of, 100 * low(),
+           100 * high(), hits, of);
   return text;
 }
 
@@ -84,13 +89,16 @@ void Scoreboard::Add(const Scenario& scenario, const Verdict& verdict) {
 }
 
 std::string Scoreboard::Table(double evaluation_interval_s) const {
-  std::string table = Row("alert", "recall", "precision", "named right", "delay, median / most (intervals)");
+  std::string table =
+      Row("alert", "recall", "precision", "named right", "delay, median / most (intervals)");
   for (const auto& [name, sum] : classes_) {
     table += Row(name.c_str(), RecallOf(sum).Text().c_str(), PrecisionOf(sum).Text().c_str(),
-                 NamedRightOf(sum).Text().c_str(), Text(DelaysOf(sum.delays_s, evaluation_interval_s)).c_str());
+                 NamedRightOf(sum).Text().c_str(),
+                 Text(DelaysOf(sum.delays_s, evaluation_interval_s)).c_str());
   }
   table += "negative runs without an alert: " + quiet_.Text() + "\n";
-  return table + std::to_string(runs_) + " runs, " + std::to_string(flawed_runs_) + " with a flaw\n";
+  return table + std::to_string(runs_) + " runs, " + std::to_string(flawed_runs_) +
+         " with a flaw\n";
 }
 
 nlohmann::json Scoreboard::Json(double evaluation_interval_s) const {
@@ -103,7 +111,8 @@ nlohmann::json Scoreboard::Json(double evaluation_interval_s) const {
     const std::optional<Delays> delays = DelaysOf(sum.delays_s, evaluation_interval_s);
     if (delays) json["delay_intervals"] = {{"median", delays->median}, {"most", delays->most}};
   }
-  return {{"runs", runs_}, {"flawed", flawed_runs_}, {"silent", quiet_.Json()}, {"classes", classes}};
+  return {
+      {"runs", runs_}, {"flawed", flawed_runs_}, {"silent", quiet_.Json()}, {"classes", classes}};
 }
 
 }  // namespace nccl_exporter::detection

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verdicts of many runs as one table: recall, precision and naming of each class of alerts, with their confidence.
+// The verdicts of many runs as one table: recall, precision and naming of each class of alerts,
+// with their confidence.
 #pragma once
 
 #include <map>

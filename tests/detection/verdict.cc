@@ -31,7 +31,9 @@ bool IsRight(const Expectation& expectation, const PagedAlert& alert, const Dire
   return expectation.node < 0 || directory.NodeOf(alert) == expectation.node;
 }
 
-bool NamesSomebody(const Expectation& expectation) { return expectation.rank >= 0 || expectation.node >= 0; }
+bool NamesSomebody(const Expectation& expectation) {
+  return expectation.rank >= 0 || expectation.node >= 0;
+}
 
 void JudgeAlert(const Scenario& scenario, const PagedAlert& alert, const std::string& its_class,
                 const Directory& directory, Verdict& verdict) {
@@ -41,7 +43,8 @@ void JudgeAlert(const Scenario& scenario, const PagedAlert& alert, const std::st
   bool is_right = false;
   bool names = false;
   for (const Expectation& expectation : scenario.expected) {
-    if (expectation.alert != its_class || alert.started_s < expectation.from - kClockSlackSeconds) continue;
+    if (expectation.alert != its_class || alert.started_s < expectation.from - kClockSlackSeconds)
+      continue;
     is_expected = true;
     names |= NamesSomebody(expectation);
     is_right |= IsRight(expectation, alert, directory);
@@ -75,8 +78,8 @@ std::optional<int> Directory::NodeOf(const PagedAlert& alert) const {
   return std::nullopt;
 }
 
-Verdict Judge(const Scenario& scenario, const std::vector<PagedAlert>& alerts, const Directory& directory,
-              const std::map<std::string, std::string>& class_of) {
+Verdict Judge(const Scenario& scenario, const std::vector<PagedAlert>& alerts,
+              const Directory& directory, const std::map<std::string, std::string>& class_of) {
   Verdict verdict;
   const auto class_of_alert = [&](const PagedAlert& alert) {
     const auto found = class_of.find(alert.Label("alertname"));
@@ -91,7 +94,8 @@ Verdict Judge(const Scenario& scenario, const std::vector<PagedAlert>& alerts, c
     ++counts.expected;
     std::optional<double> first_s;
     for (const PagedAlert& alert : alerts) {
-      const bool meets = class_of_alert(alert) == expectation.alert && IsRight(expectation, alert, directory) &&
+      const bool meets = class_of_alert(alert) == expectation.alert &&
+                         IsRight(expectation, alert, directory) &&
                          alert.started_s >= expectation.from - kClockSlackSeconds;
       if (meets) first_s = std::min(first_s.value_or(alert.started_s), alert.started_s);
     }

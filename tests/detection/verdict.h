@@ -28,7 +28,8 @@ struct Directory {
   std::map<std::pair<std::string, std::string>, int> global_ranks;  // by labels comm and rank
   int ranks_per_node = 8;
 
-  // The rank that an alert names: by its labels comm and rank, else by global_rank. Nothing if it names none.
+  // The rank that an alert names: by its labels comm and rank, else by global_rank. Nothing if it
+  // names none.
   std::optional<int> RankOf(const PagedAlert& alert) const;
   // The node: of the rank, else the number that its label `node` or `instance` begins with.
   std::optional<int> NodeOf(const PagedAlert& alert) const;
@@ -50,9 +51,9 @@ struct Verdict {
   std::vector<std::string> complaints;  // one line for everything that is not as it should be
 };
 
-// `class_of` gives the class of an alert by its name; an alert that is missing there, or whose class is "", is of no
-// consequence: it only informs.
-Verdict Judge(const Scenario& scenario, const std::vector<PagedAlert>& alerts, const Directory& directory,
-              const std::map<std::string, std::string>& class_of);
+// `class_of` gives the class of an alert by its name; an alert that is missing there, or whose
+// class is "", is of no consequence: it only informs.
+Verdict Judge(const Scenario& scenario, const std::vector<PagedAlert>& alerts,
+              const Directory& directory, const std::map<std::string, std::string>& class_of);
 
 }  // namespace nccl_exporter::detection

@@ -8,10 +8,13 @@
 namespace nccl_exporter::detection {
 namespace {
 
-const std::map<std::string, std::string> kClasses{{"SlowRank", "straggler"}, {"Hang", "hang"}, {"Stalled", ""}};
-const Directory kDirectory{.global_ranks = {{{"c0", "1"}, 9}, {{"c0", "2"}, 17}}, .ranks_per_node = 8};
+const std::map<std::string, std::string> kClasses{
+    {"SlowRank", "straggler"}, {"Hang", "hang"}, {"Stalled", ""}};
+const Directory kDirectory{.global_ranks = {{{"c0", "1"}, 9}, {{"c0", "2"}, 17}},
+                           .ranks_per_node = 8};
 
-PagedAlert Alert(const std::string& name, double started_s, std::map<std::string, std::string> labels = {}) {
+PagedAlert Alert(const std::string& name, double started_s,
+                 std::map<std::string, std::string> labels = {}) {
   labels["alertname"] = name;
   return {.labels = std::move(labels), .started_s = started_s};
 }
@@ -25,8 +28,8 @@ Scenario Expecting(std::vector<Expectation> expected) {
 Scenario SlowRank() { return Expecting({{.alert = "straggler", .rank = 9, .from = 20}}); }
 
 TEST(Verdict, AnAlertThatNamesTheRankIsRight) {
-  const Verdict verdict =
-      Judge(SlowRank(), {Alert("SlowRank", 31, {{"comm", "c0"}, {"rank", "1"}})}, kDirectory, kClasses);
+  const Verdict verdict = Judge(
+      SlowRank(), {Alert("SlowRank", 31, {{"comm", "c0"}, {"rank", "1"}})}, kDirectory, kClasses);
   const ClassVerdict& counts = verdict.classes.at("straggler");
   EXPECT_EQ(counts.met, 1);
   EXPECT_EQ(counts.true_alarms, 1);
@@ -36,8 +39,8 @@ TEST(Verdict, AnAlertThatNamesTheRankIsRight) {
 }
 
 TEST(Verdict, AnAlertThatNamesAnotherRankIsATrueAlarmWithTheWrongName) {
-  const Verdict verdict =
-      Judge(SlowRank(), {Alert("SlowRank", 31, {{"comm", "c0"}, {"rank", "2"}})}, kDirectory, kClasses);
+  const Verdict verdict = Judge(
+      SlowRank(), {Alert("SlowRank", 31, {{"comm", "c0"}, {"rank", "2"}})}, kDirectory, kClasses);
   const ClassVerdict& counts = verdict.classes.at("straggler");
   EXPECT_EQ(counts.met, 0);
   EXPECT_EQ(counts.true_alarms, 1);
@@ -46,21 +49,24 @@ TEST(Verdict, AnAlertThatNamesAnotherRankIsATrueAlarmWithTheWrongName) {
 }
 
 TEST(Verdict, AnAlertBeforeTheFaultIsFalse) {
-  const Verdict verdict =
-      Judge(SlowRank(), {Alert("SlowRank", 15, {{"comm", "c0"}, {"rank", "1"}})}, kDirectory, kClasses);
+  const Verdict verdict = Judge(
+      SlowRank(), {Alert("SlowRank", 15, {{"comm", "c0"}, {"rank", "1"}})}, kDirectory, kClasses);
   EXPECT_EQ(verdict.classes.at("straggler").false_alarms, 1);
   EXPECT_EQ(verdict.classes.at("straggler").met, 0);
 }
 
 TEST(Verdict, AnAlertOfAnotherClassIsFalseUnlessItMayAccompany) {
   Scenario scenario = SlowRank();
-  EXPECT_EQ(Judge(scenario, {Alert("Hang", 31)}, kDirectory, kClasses).classes.at("hang").false_alarms, 1);
+  EXPECT_EQ(
+      Judge(scenario, {Alert("Hang", 31)}, kDirectory, kClasses).classes.at("hang").false_alarms,
+      1);
   scenario.tolerated = {"hang"};
   EXPECT_FALSE(Judge(scenario, {Alert("Hang", 31)}, kDirectory, kClasses).classes.contains("hang"));
 }
 
 TEST(Verdict, AnAlertThatOnlyInformsDoesNotCount) {
-  const Verdict verdict = Judge(Expecting({}), {Alert("Stalled", 31), Alert("Unheard", 31)}, kDirectory, kClasses);
+  const Verdict verdict =
+      Judge(Expecting({}), {Alert("Stalled", 31), Alert("Unheard", 31)}, kDirectory, kClasses);
   EXPECT_TRUE(verdict.classes.empty());
   EXPECT_TRUE(verdict.complaints.empty());
 }
@@ -71,18 +77,22 @@ TEST(Verdict, ANodeIsNamedByItsRanksOrByTheInstance) {
        {std::map<std::string, std::string>{{"comm", "c0"}, {"rank", "2"}},
         {{"instance", "node-2:9828"}},
         {{"global_rank", "23"}}}) {
-    EXPECT_EQ(Judge(scenario, {Alert("SlowRank", 31, labels)}, kDirectory, kClasses).classes.at("straggler").met, 1);
+    EXPECT_EQ(Judge(scenario, {Alert("SlowRank", 31, labels)}, kDirectory, kClasses)
+                  .classes.at("straggler")
+                  .met,
+              1);
   }
-  EXPECT_EQ(Judge(scenario, {Alert("SlowRank", 31, {{"instance", "node-1:9828"}})}, kDirectory, kClasses)
-                .classes.at("straggler")
-                .named_wrong,
-            1);
+  EXPECT_EQ(
+      Judge(scenario, {Alert("SlowRank", 31, {{"instance", "node-1:9828"}})}, kDirectory, kClasses)
+          .classes.at("straggler")
+          .named_wrong,
+      1);
 }
 
 TEST(Verdict, TheRankInTheCommunicatorCountsMoreThanTheNumberOfTheProcess) {
-  const Verdict verdict =
-      Judge(SlowRank(), {Alert("SlowRank", 31, {{"comm", "c0"}, {"rank", "1"}, {"global_rank", "2"}})}, kDirectory,
-            kClasses);
+  const Verdict verdict = Judge(
+      SlowRank(), {Alert("SlowRank", 31, {{"comm", "c0"}, {"rank", "1"}, {"global_rank", "2"}})},
+      kDirectory, kClasses);
   EXPECT_EQ(verdict.classes.at("straggler").named_right, 1);
   EXPECT_TRUE(verdict.complaints.empty());
 }
@@ -106,7 +116,8 @@ TEST(Share, KnowsHowSureItIs) {
 
 TEST(Scoreboard, AddsUpWhatTheRunsWereWorth) {
   Scoreboard scoreboard;
-  scoreboard.Add(SlowRank(), Judge(SlowRank(), {Alert("SlowRank", 26, {{"global_rank", "9"}})}, kDirectory, kClasses));
+  scoreboard.Add(SlowRank(), Judge(SlowRank(), {Alert("SlowRank", 26, {{"global_rank", "9"}})},
+                                   kDirectory, kClasses));
   scoreboard.Add(SlowRank(), Judge(SlowRank(), {}, kDirectory, kClasses));
   scoreboard.Add(Expecting({}), Judge(Expecting({}), {Alert("Hang", 5)}, kDirectory, kClasses));
   EXPECT_EQ(scoreboard.flawed_runs(), 2);

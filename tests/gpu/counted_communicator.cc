@@ -24,11 +24,14 @@ ncclConfig_t Named([[maybe_unused]] const std::string& name) {
   return config;
 }
 
-uint32_t BytesOf(ncclDataType_t datatype) { return kDatatypes[static_cast<size_t>(datatype)].bytes; }
+uint32_t BytesOf(ncclDataType_t datatype) {
+  return kDatatypes[static_cast<size_t>(datatype)].bytes;
+}
 
 }  // namespace
 
-CountedCommunicator::CountedCommunicator(Gpu* gpu, ncclComm_t communicator, std::string name, int rank, int ranks)
+CountedCommunicator::CountedCommunicator(Gpu* gpu, ncclComm_t communicator, std::string name,
+                                         int rank, int ranks)
     : gpu_(gpu),
       name_(std::move(name)),
       rank_(rank),
@@ -46,7 +49,8 @@ CountedCommunicator::CountedCommunicator(Gpu* gpu, const Bootstrap& bootstrap)
     id = AwaitId(bootstrap.id_path);
   }
   ncclConfig_t config = Named(name_);
-  Require(ncclCommInitRankConfig(&communicator_, ranks_, id, rank_, &config), "ncclCommInitRankConfig");
+  Require(ncclCommInitRankConfig(&communicator_, ranks_, id, rank_, &config),
+          "ncclCommInitRankConfig");
 }
 
 CountedCommunicator::~CountedCommunicator() {
@@ -54,7 +58,8 @@ CountedCommunicator::~CountedCommunicator() {
   Require(ncclCommDestroy(communicator_), "ncclCommDestroy");
 }
 
-std::unique_ptr<CountedCommunicator> CountedCommunicator::Split(int color, int key, const std::string& name) {
+std::unique_ptr<CountedCommunicator> CountedCommunicator::Split(int color, int key,
+                                                                const std::string& name) {
   std::unique_ptr<CountedCommunicator> part(new CountedCommunicator(gpu_, nullptr, name, 0, 1));
   ncclConfig_t config = Named(part->name_);
   Require(ncclCommSplit(communicator_, color, key, &part->communicator_, &config), "ncclCommSplit");
@@ -64,7 +69,8 @@ std::unique_ptr<CountedCommunicator> CountedCommunicator::Split(int color, int k
   return part;
 }
 
-void CountedCommunicator::Collective(Function function, ncclDataType_t datatype, size_t message_bytes) {
+void CountedCommunicator::Collective(Function function, ncclDataType_t datatype,
+                                     size_t message_bytes) {
   const size_t shares = TraitsOf(function).size_counts_ranks ? static_cast<size_t>(ranks_) : 1;
   const size_t count = std::max<size_t>(message_bytes / BytesOf(datatype) / shares, 1);
   void* const send = gpu_->send();
@@ -75,16 +81,19 @@ void CountedCommunicator::Collective(Function function, ncclDataType_t datatype,
       result = ncclBroadcast(send, receive, count, datatype, 0, communicator_, gpu_->stream());
       break;
     case Function::kReduce:
-      result = ncclReduce(send, receive, count, datatype, ncclSum, 0, communicator_, gpu_->stream());
+      result =
+          ncclReduce(send, receive, count, datatype, ncclSum, 0, communicator_, gpu_->stream());
       break;
     case Function::kAllGather:
       result = ncclAllGather(send, receive, count, datatype, communicator_, gpu_->stream());
       break;
     case Function::kReduceScatter:
-      result = ncclReduceScatter(send, receive, count, datatype, ncclSum, communicator_, gpu_->stream());
+      result =
+          ncclReduceScatter(send, receive, count, datatype, ncclSum, communicator_, gpu_->stream());
       break;
     case Function::kAllReduce:
-      result = ncclAllReduce(send, receive, count, datatype, ncclSum, communicator_, gpu_->stream());
+      result =
+          ncclAllReduce(send, receive, count, datatype, ncclSum, communicator_, gpu_->stream());
       break;
     default:
       break;
@@ -98,26 +107,31 @@ void CountedCommunicator::Exchange(ncclDataType_t datatype, size_t message_bytes
   const int next = (rank_ + 1) % ranks_, previous = (rank_ + ranks_ - 1) % ranks_;
   Require(ncclGroupStart(), "ncclGroupStart");
   Require(ncclSend(gpu_->send(), count, datatype, next, communicator_, gpu_->stream()), "ncclSend");
-  Require(ncclRecv(gpu_->receive(), count, datatype, previous, communicator_, gpu_->stream()), "ncclRecv");
+  Require(ncclRecv(gpu_->receive(), count, datatype, previous, communicator_, gpu_->stream()),
+          "ncclRecv");
   Require(ncclGroupEnd(), "ncclGroupEnd");
   truth_.Call(Function::kSend, count, BytesOf(datatype));
   truth_.Call(Function::kRecv, count, BytesOf(datatype));
 }
 
-bool CountedCommunicator::Spread([[maybe_unused]] Function function, [[maybe_unused]] ncclDataType_t datatype,
+bool CountedCommunicator::Spread([[maybe_unused]] Function function,
+                                 [[maybe_unused]] ncclDataType_t datatype,
                                  [[maybe_unused]] size_t count) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
   void* const send = gpu_->send();
   void* const receive = gpu_->receive();
   int sends = 1, receives = 1;
   if (function == Function::kAlltoAll) {
-    Require(ncclAlltoAll(send, receive, count, datatype, communicator_, gpu_->stream()), "ncclAlltoAll");
+    Require(ncclAlltoAll(send, receive, count, datatype, communicator_, gpu_->stream()),
+            "ncclAlltoAll");
     sends = receives = ranks_;
   } else if (function == Function::kGather) {
-    Require(ncclGather(send, receive, count, datatype, 0, communicator_, gpu_->stream()), "ncclGather");
+    Require(ncclGather(send, receive, count, datatype, 0, communicator_, gpu_->stream()),
+            "ncclGather");
     receives = rank_ == 0 ? ranks_ : 0;
   } else {
-    Require(ncclScatter(send, receive, count, datatype, 0, communicator_, gpu_->stream()), "ncclScatter");
+    Require(ncclScatter(send, receive, count, datatype, 0, communicator_, gpu_->stream()),
+            "ncclScatter");
     sends = rank_ == 0 ? ranks_ : 0;
   }
   for (int i = 0; i < sends; ++i) truth_.Call(Function::kSend, count, BytesOf(datatype));
@@ -131,7 +145,8 @@ bool CountedCommunicator::Spread([[maybe_unused]] Function function, [[maybe_unu
 void CountedCommunicator::CaptureAndReplay(const std::function<void()>& calls, int replays) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
-  Require(cudaStreamBeginCapture(gpu_->stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  Require(cudaStreamBeginCapture(gpu_->stream(), cudaStreamCaptureModeThreadLocal),
+          "cudaStreamBeginCapture");
   truth_.BeginCapture();
   calls();
   truth_.EndCapture();
@@ -146,7 +161,8 @@ void CountedCommunicator::CaptureAndReplay(const std::function<void()>& calls, i
   Require(cudaGraphDestroy(graph), "cudaGraphDestroy");
 }
 
-void CountedCommunicator::TimedCollective(Function function, ncclDataType_t datatype, size_t message_bytes) {
+void CountedCommunicator::TimedCollective(Function function, ncclDataType_t datatype,
+                                          size_t message_bytes) {
   cudaEvent_t before = nullptr, after = nullptr;
   float milliseconds = 0;
   Require(cudaEventCreate(&before), "cudaEventCreate");

@@ -34,13 +34,13 @@ class CountedCommunicator {
   // The part of this communicator whose ranks give the same color, in the order of `key`.
   std::unique_ptr<CountedCommunicator> Split(int color, int key, const std::string& name);
 
-  // Broadcast, Reduce, AllGather, ReduceScatter or AllReduce of a message of about this size: whole elements, as many
-  // on each rank. Root is rank 0.
+  // Broadcast, Reduce, AllGather, ReduceScatter or AllReduce of a message of about this size: whole
+  // elements, as many on each rank. Root is rank 0.
   void Collective(Function function, ncclDataType_t datatype, size_t message_bytes);
   // A send to the next rank and a receive from the previous one, in one group.
   void Exchange(ncclDataType_t datatype, size_t message_bytes);
-  // Functions that NCCL makes of sends and receives: AlltoAll, Gather and Scatter, `count` elements per pair. False
-  // where this NCCL has none.
+  // Functions that NCCL makes of sends and receives: AlltoAll, Gather and Scatter, `count` elements
+  // per pair. False where this NCCL has none.
   bool Spread(Function function, ncclDataType_t datatype, size_t count);
 
   // Captures what `calls` enqueues, and replays it.
@@ -51,7 +51,8 @@ class CountedCommunicator {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // As in the simulator's ground truth, without durations and without the id, which is NCCL's secret.
+  // As in the simulator's ground truth, without durations and without the id, which is NCCL's
+  // secret.
   nlohmann::json ToJson() const;
 
  private:

@@ -30,7 +30,8 @@ class Gpu {
   size_t buffer_bytes_;
 };
 
-// GPUs of this machine that the process may use; 0, with the reason, where there is none or no driver.
+// GPUs of this machine that the process may use; 0, with the reason, where there is none or no
+// driver.
 int CountGpus(std::string* reason);
 // "NCCL 2.28.9, CUDA driver 13.0, 1 x NVIDIA H200"
 std::string DescribeMachine(int gpus);

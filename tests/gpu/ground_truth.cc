@@ -6,7 +6,7 @@
 namespace nccl_exporter {
 
 void GroundTruth::Call(Function function, uint64_t count, uint32_t element_bytes) {
-  if (ranks_ == 1) return;                                          // a copy, which NCCL announces in no way
+  if (ranks_ == 1) return;  // a copy, which NCCL announces in no way
   if (count == 0 && !TraitsOf(function).is_point_to_point) return;  // dropped by NCCL
   if (announcements_.calls) ++functions_[static_cast<size_t>(function)].calls;
   if (function == Function::kBroadcast && !announcements_.broadcast_operations) return;
@@ -46,7 +46,8 @@ nlohmann::json GroundTruth::ToJson() const {
                                                        {"bytes", counts.bytes[size]}};
     }
     if (counts.calls == 0 && sizes.empty()) continue;
-    functions[std::string(kFunctions[i].name)] = {{"calls", counts.calls}, {"sizes", std::move(sizes)}};
+    functions[std::string(kFunctions[i].name)] = {{"calls", counts.calls},
+                                                  {"sizes", std::move(sizes)}};
   }
   return functions;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ground truth of one communicator, by what the program asked of NCCL: what the plugin must have counted, by the
-// definitions of proto/README.md and what the release announces. Durations are not in it.
+// Ground truth of one communicator, by what the program asked of NCCL: what the plugin must have
+// counted, by the definitions of proto/README.md and what the release announces. Durations are not
+// in it.
 #pragma once
 
 #include <array>
@@ -16,7 +17,8 @@ namespace nccl_exporter {
 // One thread.
 class GroundTruth {
  public:
-  GroundTruth(Announcements announcements, uint32_t ranks) : announcements_(announcements), ranks_(ranks) {}
+  GroundTruth(Announcements announcements, uint32_t ranks)
+      : announcements_(announcements), ranks_(ranks) {}
 
   // A call of a collective or of Send or Recv, with NCCL's own `count`.
   void Call(Function function, uint64_t count, uint32_t element_bytes);
@@ -26,7 +28,8 @@ class GroundTruth {
   void EndCapture() { is_capturing_ = false; }
   void Replay();  // of the last captured graph
 
-  // {"AllReduce": {"calls": n, "sizes": {"4096": {"operations": n, "bytes": n}}}}, without functions never called.
+  // {"AllReduce": {"calls": n, "sizes": {"4096": {"operations": n, "bytes": n}}}}, without
+  // functions never called.
   nlohmann::json ToJson() const;
 
  private:

@@ -18,12 +18,12 @@ namespace {
 
 using nlohmann::json;
 
-// The median by CUDA events includes the launch and the wait for the GPU; the plugin's is that of the kernel or of the
-// network alone, in buckets of 9 %.
+// The median by CUDA events includes the launch and the wait for the GPU; the plugin's is that of
+// the kernel or of the network alone, in buckets of 9 %.
 constexpr double kLeastShareOfEventTime = 0.5;
 constexpr double kLargestShareOfEventTime = 1.2;
-// NCCL may lose a kernel's event when a communicator is destroyed at once, and time stamps of a GPU that processes
-// share may be rejected.
+// NCCL may lose a kernel's event when a communicator is destroyed at once, and time stamps of a GPU
+// that processes share may be rejected.
 constexpr double kLeastTimedShare = 0.8;
 constexpr uint64_t kLostAtDestroy = 1;
 constexpr char kSpreadsName[] = "spreads";  // the communicator with sends to oneself
@@ -35,8 +35,10 @@ const collector::ProcessSnapshot* ProcessOf(const collector::NodeSnapshot& snaps
   return nullptr;
 }
 
-// Of the communicators of one process, the `order`-th one or, where names are handed on, that of the name.
-const collector::CommunicatorSnapshot* Find(const collector::ProcessSnapshot& process, const std::string& name, size_t order) {
+// Of the communicators of one process, the `order`-th one or, where names are handed on, that of
+// the name.
+const collector::CommunicatorSnapshot* Find(const collector::ProcessSnapshot& process,
+                                            const std::string& name, size_t order) {
   std::vector<const collector::CommunicatorSnapshot*> in_order;
   bool has_names = false;
   for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
@@ -46,7 +48,8 @@ const collector::CommunicatorSnapshot* Find(const collector::ProcessSnapshot& pr
     in_order.push_back(&communicator);
   }
   if (has_names || order >= in_order.size()) return nullptr;
-  std::stable_sort(in_order.begin(), in_order.end(), [](const auto* a, const auto* b) { return a->slot < b->slot; });
+  std::stable_sort(in_order.begin(), in_order.end(),
+                   [](const auto* a, const auto* b) { return a->slot < b->slot; });
   return in_order[order];
 }
 
@@ -56,7 +59,8 @@ std::string Hexadecimal(uint64_t id) {
   return text;
 }
 
-// Calls `visit` with every communicator of the ground truth and its place in the snapshot, which must be there.
+// Calls `visit` with every communicator of the ground truth and its place in the snapshot, which
+// must be there.
 template <typename Truth, typename Visitor>
 void ForEachPair(const collector::NodeSnapshot& snapshot, Truth& truth, Visitor visit) {
   for (auto& rank : truth["ranks"]) {
@@ -75,7 +79,8 @@ class CountComparison {
  public:
   CountComparison(const Exposition& scrape, const json& communicator)
       : scrape_(scrape),
-        labels_{{"comm", communicator["id"]}, {"rank", std::to_string(communicator["rank"].get<int>())}} {}
+        labels_{{"comm", communicator["id"]},
+                {"rank", std::to_string(communicator["rank"].get<int>())}} {}
 
   void Check(const std::string& function, const json& expected) const {
     Labels labels = labels_;
@@ -104,16 +109,20 @@ class CountComparison {
 
  private:
   void Expect(const std::string& name, const Labels& labels, double expected) const {
-    EXPECT_EQ(scrape_.Value(name, labels).value_or(0), expected) << name << testing::PrintToString(labels);
+    EXPECT_EQ(scrape_.Value(name, labels).value_or(0), expected)
+        << name << testing::PrintToString(labels);
   }
 
   const Exposition& scrape_;
   Labels labels_;
 };
 
-uint64_t Sum(const collector::FunctionSnapshot& function, uint64_t collector::SizeClassSnapshot::*member) {
+uint64_t Sum(const collector::FunctionSnapshot& function,
+             uint64_t collector::SizeClassSnapshot::*member) {
   return std::accumulate(function.sizes.begin(), function.sizes.end(), uint64_t{0},
-                         [member](uint64_t sum, const collector::SizeClassSnapshot& size) { return sum + size.*member; });
+                         [member](uint64_t sum, const collector::SizeClassSnapshot& size) {
+                           return sum + size.*member;
+                         });
 }
 
 // The bucket that the median lies in.
@@ -125,8 +134,10 @@ int MedianBucket(const collector::FunctionSnapshot& function, uint64_t timed) {
   return bucket;
 }
 
-void ExpectMedianNear(const collector::FunctionSnapshot& function, uint64_t timed, std::vector<double> event_ns) {
-  std::nth_element(event_ns.begin(), event_ns.begin() + static_cast<std::ptrdiff_t>(event_ns.size() / 2),
+void ExpectMedianNear(const collector::FunctionSnapshot& function, uint64_t timed,
+                      std::vector<double> event_ns) {
+  std::nth_element(event_ns.begin(),
+                   event_ns.begin() + static_cast<std::ptrdiff_t>(event_ns.size() / 2),
                    event_ns.end());
   const double by_events = event_ns[event_ns.size() / 2];
   const int bucket = MedianBucket(function, timed);
@@ -145,15 +156,18 @@ void ExpectPlausible(const collector::CommunicatorSnapshot& found, const json& c
     const uint64_t operations = Sum(function, &collector::SizeClassSnapshot::operations);
     const uint64_t timed = Sum(function, &collector::SizeClassSnapshot::timed_operations);
     EXPECT_LE(timed, operations);
-    EXPECT_EQ(std::accumulate(function.duration.begin(), function.duration.end(), uint64_t{0}), timed);
+    EXPECT_EQ(std::accumulate(function.duration.begin(), function.duration.end(), uint64_t{0}),
+              timed);
     EXPECT_EQ(timed > 0, Sum(function, &collector::SizeClassSnapshot::busy_ns) > 0);
-    // Sends to oneself put the time stamps of NCCL 2.26 to 2.30 out of step: all of them may be rejected.
+    // Sends to oneself put the time stamps of NCCL 2.26 to 2.30 out of step: all of them may be
+    // rejected.
     if (operations > 0 && communicator["name"] != kSpreadsName) {
       EXPECT_GT(timed, 0U);
     }
     if (is_timed_by_events && id == Function::kAllReduce) {
       EXPECT_GE(timed + kLostAtDestroy, operations);
-      if (timed > 0) ExpectMedianNear(function, timed, communicator["event_ns"].get<std::vector<double>>());
+      if (timed > 0)
+        ExpectMedianNear(function, timed, communicator["event_ns"].get<std::vector<double>>());
     }
   }
 }
@@ -163,19 +177,21 @@ void ExpectPlausible(const collector::CommunicatorSnapshot& found, const json& c
 void FillInIds(const collector::NodeSnapshot& snapshot, json* truth) {
   std::map<std::string, std::string> id_of_name;
   std::set<std::string> ids;
-  ForEachPair(snapshot, *truth, [&](const collector::CommunicatorSnapshot& found, json& communicator) {
-    const std::string name = communicator["name"], id = Hexadecimal(found.id);
-    communicator["id"] = id;
-    // NCCL up to 2.26 reports nothing of a communicator without operations.
-    if (!found.has_identity && communicator["functions"].empty()) return;
-    EXPECT_EQ(found.rank, communicator["rank"].get<uint64_t>()) << name;
-    if (found.ranks != 0) {
-      EXPECT_EQ(found.ranks, communicator["ranks"].get<uint64_t>()) << name;
-    }
-    EXPECT_TRUE(found.is_closed) << name;
-    EXPECT_EQ(id_of_name.emplace(name, id).first->second, id) << "another id on another rank: " << name;
-    ids.insert(id);
-  });
+  ForEachPair(snapshot, *truth,
+              [&](const collector::CommunicatorSnapshot& found, json& communicator) {
+                const std::string name = communicator["name"], id = Hexadecimal(found.id);
+                communicator["id"] = id;
+                // NCCL up to 2.26 reports nothing of a communicator without operations.
+                if (!found.has_identity && communicator["functions"].empty()) return;
+                EXPECT_EQ(found.rank, communicator["rank"].get<uint64_t>()) << name;
+                if (found.ranks != 0) {
+                  EXPECT_EQ(found.ranks, communicator["ranks"].get<uint64_t>()) << name;
+                }
+                EXPECT_TRUE(found.is_closed) << name;
+                EXPECT_EQ(id_of_name.emplace(name, id).first->second, id)
+                    << "another id on another rank: " << name;
+                ids.insert(id);
+              });
   EXPECT_EQ(ids.size(), id_of_name.size()) << "communicators share an id";
 }
 
@@ -187,8 +203,8 @@ void ExpectReleaseKnown(const collector::NodeSnapshot& snapshot, bool kernel_tim
       EXPECT_NE(communicator.nccl_version, 0) << communicator.name;
       EXPECT_EQ(communicator.api_version, api_version) << communicator.name;
       EXPECT_EQ(communicator.timing_source, !kernel_timing || api_version < 3 ? TimingSource::kProxy
-                                            : api_version == 3                ? TimingSource::kKernelCpu
-                                                                              : TimingSource::kKernel)
+                                            : api_version == 3 ? TimingSource::kKernelCpu
+                                                               : TimingSource::kKernel)
           << communicator.name;
     }
   }
@@ -201,11 +217,12 @@ void ExpectCountsEqual(const Exposition& scrape, const json& truth) {
       if (communicator["functions"].empty()) continue;
       known.emplace(communicator["id"], std::to_string(communicator["rank"].get<int>()));
       const CountComparison comparison(scrape, communicator);
-      for (const auto& [function, expected] : communicator["functions"].items()) comparison.Check(function, expected);
+      for (const auto& [function, expected] : communicator["functions"].items())
+        comparison.Check(function, expected);
     }
   }
-  for (const char* name : {"nccl_api_calls_total", "nccl_collective_operations_total", "nccl_p2p_send_operations_total",
-                           "nccl_p2p_recv_operations_total"}) {
+  for (const char* name : {"nccl_api_calls_total", "nccl_collective_operations_total",
+                           "nccl_p2p_send_operations_total", "nccl_p2p_recv_operations_total"}) {
     for (const Sample& sample : scrape.Find(name)) {
       if (sample.value == 0) continue;
       EXPECT_TRUE(known.contains({sample.labels.at("comm"), sample.labels.at("rank")}))
@@ -216,14 +233,15 @@ void ExpectCountsEqual(const Exposition& scrape, const json& truth) {
 
 void ExpectDurationsPlausible(const collector::NodeSnapshot& snapshot, const json& truth) {
   uint64_t operations = 0, timed = 0;
-  ForEachPair(snapshot, truth, [&](const collector::CommunicatorSnapshot& found, const json& communicator) {
-    ExpectPlausible(found, communicator);
-    for (size_t i = 0; i < found.functions.size(); ++i) {
-      const collector::FunctionSnapshot& function = found.functions[i];
-      operations += Sum(function, &collector::SizeClassSnapshot::operations);
-      timed += Sum(function, &collector::SizeClassSnapshot::timed_operations);
-    }
-  });
+  ForEachPair(snapshot, truth,
+              [&](const collector::CommunicatorSnapshot& found, const json& communicator) {
+                ExpectPlausible(found, communicator);
+                for (size_t i = 0; i < found.functions.size(); ++i) {
+                  const collector::FunctionSnapshot& function = found.functions[i];
+                  operations += Sum(function, &collector::SizeClassSnapshot::operations);
+                  timed += Sum(function, &collector::SizeClassSnapshot::timed_operations);
+                }
+              });
   EXPECT_GT(operations, 0U);
   EXPECT_GE(static_cast<double>(timed), kLeastTimedShare * static_cast<double>(operations));
 }
@@ -243,8 +261,8 @@ std::string SummaryOf(const collector::NodeSnapshot& snapshot) {
     }
   }
   std::ostringstream text;
-  text << snapshot.processes.size() << " processes, " << communicators << " communicators, " << operations
-       << " operations, " << timed << " timed";
+  text << snapshot.processes.size() << " processes, " << communicators << " communicators, "
+       << operations << " operations, " << timed << " timed";
   for (size_t i = 0; i < losses.size(); ++i) {
     if (losses[i] != 0) text << ", " << kLosses[i].reason << " " << losses[i];
   }

@@ -20,8 +20,10 @@ TEST(GroundTruth, CountsACallAndItsOperationInTheSizeClassOfTheMessage) {
 TEST(GroundTruth, CountsTheBytesOfOneShareWhereTheNumberOfRanksIsUnknown) {
   GroundTruth truth(AnnouncementsOf(22605), 4);
   truth.Call(Function::kReduceScatter, 256, 4);
-  EXPECT_EQ(truth.ToJson(),
-            json::parse(R"({"ReduceScatter": {"calls": 0, "sizes": {"0": {"operations": 1, "bytes": 1024}}}})"));
+  EXPECT_EQ(
+      truth.ToJson(),
+      json::parse(
+          R"({"ReduceScatter": {"calls": 0, "sizes": {"0": {"operations": 1, "bytes": 1024}}}})"));
 }
 
 TEST(GroundTruth, CountsCallsOfBroadcastButNoOperationsFrom229On) {
@@ -43,7 +45,8 @@ TEST(GroundTruth, CountsACaptureOnceAsCallsAndAtEachReplayAsOperations) {
   truth.Call(Function::kAllReduce, 2, 4);
   EXPECT_EQ(truth.ToJson()["AllReduce"],
             json::parse(R"({"calls": 2, "sizes": {"0": {"operations": 4, "bytes": 32}}})"));
-  EXPECT_EQ(truth.ToJson()["Send"], json::parse(R"({"calls": 1, "sizes": {"0": {"operations": 3, "bytes": 24}}})"));
+  EXPECT_EQ(truth.ToJson()["Send"],
+            json::parse(R"({"calls": 1, "sizes": {"0": {"operations": 3, "bytes": 24}}})"));
 }
 
 TEST(GroundTruth, ForgetsTheFormerGraphWhenAnotherIsCaptured) {

@@ -30,7 +30,8 @@ void LeaveId(const std::string& path, const ncclUniqueId& id) {
 ncclUniqueId AwaitId(const std::string& path) {
   ncclUniqueId id;
   for (int poll = 0; poll < kPolls; ++poll) {
-    if (std::ifstream file(path, std::ios::binary); file.read(id.internal, sizeof(id.internal))) return id;
+    if (std::ifstream file(path, std::ios::binary); file.read(id.internal, sizeof(id.internal)))
+      return id;
     const timespec pause{0, kPollNs};
     nanosleep(&pause, nullptr);
   }

@@ -14,7 +14,8 @@ template <typename Entry>
 std::vector<Entry> ReadTable(std::ifstream& file, uint64_t offset, uint64_t count) {
   std::vector<Entry> table(count);
   file.seekg(static_cast<std::streamoff>(offset));
-  file.read(reinterpret_cast<char*>(table.data()), static_cast<std::streamsize>(count * sizeof(Entry)));
+  file.read(reinterpret_cast<char*>(table.data()),
+            static_cast<std::streamsize>(count * sizeof(Entry)));
   return file ? table : std::vector<Entry>();
 }
 
@@ -29,7 +30,8 @@ void* FindLocalSymbol(const void* address_in_library, const std::string& name) {
   const auto sections = ReadTable<Elf64_Shdr>(file, header[0].e_shoff, header[0].e_shnum);
   for (const Elf64_Shdr& section : sections) {
     if (section.sh_type != SHT_SYMTAB || section.sh_link >= sections.size()) continue;
-    const auto symbols = ReadTable<Elf64_Sym>(file, section.sh_offset, section.sh_size / sizeof(Elf64_Sym));
+    const auto symbols =
+        ReadTable<Elf64_Sym>(file, section.sh_offset, section.sh_size / sizeof(Elf64_Sym));
     const Elf64_Shdr& strings = sections[section.sh_link];
     std::vector<char> names = ReadTable<char>(file, strings.sh_offset, strings.sh_size);
     names.push_back('\0');

@@ -6,8 +6,8 @@
 
 namespace nccl_exporter {
 
-// Its address in the library that `address_in_library` lies in; null where the file has been stripped, or has none of
-// that name.
+// Its address in the library that `address_in_library` lies in; null where the file has been
+// stripped, or has none of that name.
 void* FindLocalSymbol(const void* address_in_library, const std::string& name);
 
 }  // namespace nccl_exporter

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small job on the real NCCL, one process a rank, which writes down the ground truth of what it did: the profiler
-// plugin is whatever NCCL_PROFILER_PLUGIN names. Ends with 77, and a reason, where it cannot run.
+// A small job on the real NCCL, one process a rank, which writes down the ground truth of what it
+// did: the profiler plugin is whatever NCCL_PROFILER_PLUGIN names. Ends with 77, and a reason,
+// where it cannot run.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -36,8 +37,9 @@ int RunRank(const JobOptions& options, int rank) {
   NameRequirements(rank);
   WorkloadShape shape = options.shape;
   shape.rank = rank;
-  const nlohmann::json truth = {{"rank", rank},    {"local_rank", rank}, {"node", options.one_host ? 0 : rank},
-                                {"pid", getpid()}, {"killed", false},    {"communicators", RunWorkload(shape)}};
+  const nlohmann::json truth = {
+      {"rank", rank},    {"local_rank", rank}, {"node", options.one_host ? 0 : rank},
+      {"pid", getpid()}, {"killed", false},    {"communicators", RunWorkload(shape)}};
   std::ofstream file(PartPath(options, rank));
   file << truth;
   file.close();
@@ -50,7 +52,8 @@ int Probe(const JobOptions& options) {
   std::string reason;
   const int gpus = CountGpus(&reason);
   if (gpus == 0 || (options.one_host && gpus < options.shape.ranks)) {
-    printf("%s\n", gpus == 0 ? reason.c_str() : "fewer GPUs than ranks, which on one host need one each");
+    printf("%s\n",
+           gpus == 0 ? reason.c_str() : "fewer GPUs than ranks, which on one host need one each");
     return kCannotRun;
   }
   printf("%s\n", DescribeMachine(gpus).c_str());
@@ -78,7 +81,8 @@ int RunJob(JobOptions options) {
     job.Start({.rank = rank, .ranks = options.shape.ranks, .separate_hosts = !options.one_host}, {},
               [&options, rank] { return RunRank(options, rank); });
   }
-  const bool is_done = job.Wait(options.limit_seconds) && (options.truth.empty() || JoinParts(options));
+  const bool is_done =
+      job.Wait(options.limit_seconds) && (options.truth.empty() || JoinParts(options));
   std::filesystem::remove_all(options.shape.directory);
   return is_done ? 0 : 1;
 }
@@ -90,10 +94,12 @@ int main(int argc, char** argv) {
   using namespace nccl_exporter;
   JobOptions options;
   CLI::App app("A small job on the real NCCL, one process a rank.");
-  app.add_option("--ranks", options.shape.ranks, "processes, which take the GPUs in turn")->check(CLI::Range(2, 64));
+  app.add_option("--ranks", options.shape.ranks, "processes, which take the GPUs in turn")
+      ->check(CLI::Range(2, 64));
   app.add_option("--largest-bytes", options.shape.largest_bytes, "largest message")
       ->check(CLI::Range(size_t{1} << 20, size_t{1} << 32));
-  app.add_flag("--one-host", options.one_host, "let NCCL know that the ranks share a host; each needs a GPU");
+  app.add_flag("--one-host", options.one_host,
+               "let NCCL know that the ranks share a host; each needs a GPU");
   app.add_option("--limit", options.limit_seconds, "seconds after which the job is given up");
   app.add_option("--truth", options.truth, "file for the ground truth");
   app.add_flag("--probe", options.probe, "only say what the job would run on");

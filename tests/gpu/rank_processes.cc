@@ -33,7 +33,8 @@ void SetPlacement(const RankPlacement& placement) {
 
 RankProcesses::~RankProcesses() { KillAll(); }
 
-void RankProcesses::Start(const RankPlacement& placement, const std::map<std::string, std::string>& environment,
+void RankProcesses::Start(const RankPlacement& placement,
+                          const std::map<std::string, std::string>& environment,
                           const std::function<int()>& body) {
   fflush(nullptr);
   const pid_t child = fork();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's processes, one a rank, on this machine: started, waited for, and ended together when one of them fails.
+// A job's processes, one a rank, on this machine: started, waited for, and ended together when one
+// of them fails.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +15,8 @@ namespace nccl_exporter {
 struct RankPlacement {
   int rank = 0;
   int ranks = 1;
-  // NCCL takes the ranks for different nodes: they meet over the loopback network and may share a GPU.
+  // NCCL takes the ranks for different nodes: they meet over the loopback network and may share a
+  // GPU.
   bool separate_hosts = true;
 };
 
@@ -25,14 +27,14 @@ class RankProcesses {
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  // Forks; the child runs `body` and ends with its result. Call it before this process touches CUDA or NCCL, for
-  // neither survives a fork. `environment` comes on top of what makes the placement; what the user has set of NCCL's
-  // choice of network stays.
+  // Forks; the child runs `body` and ends with its result. Call it before this process touches CUDA
+  // or NCCL, for neither survives a fork. `environment` comes on top of what makes the placement;
+  // what the user has set of NCCL's choice of network stays.
   void Start(const RankPlacement& placement, const std::map<std::string, std::string>& environment,
              const std::function<int()>& body);
 
-  // Waits for all. When one fails, or `limit_seconds` are over, the others are killed, for they would wait for ever.
-  // True if every process ended with 0.
+  // Waits for all. When one fails, or `limit_seconds` are over, the others are killed, for they
+  // would wait for ever. True if every process ended with 0.
   bool Wait(int limit_seconds);
 
  private:

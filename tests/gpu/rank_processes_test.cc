@@ -18,13 +18,16 @@ bool Says(const char* variable, const char* value) {
 TEST(RankProcessesTest, GiveEachRankAHostOfItsOwnAndTheLoopbackNetwork) {
   RankProcesses job;
   for (int rank = 0; rank < 2; ++rank) {
-    job.Start({.rank = rank, .ranks = 2, .separate_hosts = true}, {{"NCCL_PROFILER_PLUGIN", "none"}}, [rank] {
-      const std::string host = "nccl-exporter-host-" + std::to_string(rank);
-      return Says("NCCL_HOSTID", host.c_str()) && Says("NCCL_SOCKET_IFNAME", "lo") && Says("LOCAL_WORLD_SIZE", "2") &&
-                     Says("RANK", std::to_string(rank).c_str()) && Says("NCCL_PROFILER_PLUGIN", "none")
-                 ? 0
-                 : 1;
-    });
+    job.Start({.rank = rank, .ranks = 2, .separate_hosts = true},
+              {{"NCCL_PROFILER_PLUGIN", "none"}}, [rank] {
+                const std::string host = "nccl-exporter-host-" + std::to_string(rank);
+                return Says("NCCL_HOSTID", host.c_str()) && Says("NCCL_SOCKET_IFNAME", "lo") &&
+                               Says("LOCAL_WORLD_SIZE", "2") &&
+                               Says("RANK", std::to_string(rank).c_str()) &&
+                               Says("NCCL_PROFILER_PLUGIN", "none")
+                           ? 0
+                           : 1;
+              });
   }
   EXPECT_TRUE(job.Wait(20));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Has the real libnccl load, start, stop, unload and load again its profiler plugin, without a GPU: calls the function
-// that communicator init calls, which needs only fields of the communicator. Ends with 77 where it cannot.
+// Has the real libnccl load, start, stop, unload and load again its profiler plugin, without a GPU:
+// calls the function that communicator init calls, which needs only fields of the communicator.
+// Ends with 77 where it cannot.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -35,12 +36,14 @@ int Load(const char* library_path, int times) {
   using OnCommunicator = int (*)(void*);
   const auto init = reinterpret_cast<OnCommunicator>(FindLocalSymbol(known, kInit));
   const auto finalize = reinterpret_cast<OnCommunicator>(FindLocalSymbol(known, kFinalize));
-  if (init == nullptr || finalize == nullptr) return Refuse("libnccl.so.2 has no full symbol table");
+  if (init == nullptr || finalize == nullptr)
+    return Refuse("libnccl.so.2 has no full symbol table");
 
   for (int i = 0; i < times; ++i) {
-    void* communicator =
-        mmap(nullptr, kCommunicatorBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (communicator == MAP_FAILED || init(communicator) != 0 || finalize(communicator) != 0) return 1;
+    void* communicator = mmap(nullptr, kCommunicatorBytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (communicator == MAP_FAILED || init(communicator) != 0 || finalize(communicator) != 0)
+      return 1;
     munmap(communicator, kCommunicatorBytes);
   }
   printf("%d\n", version);

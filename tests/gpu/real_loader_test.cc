@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin as the real libnccl finds, loads and unloads it, which needs no GPU. Skipped, with the reason, where there
-// is no libnccl whose loader can be called.
+// The plugin as the real libnccl finds, loads and unloads it, which needs no GPU. Skipped, with the
+// reason, where there is no libnccl whose loader can be called.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -21,7 +21,8 @@ constexpr int kCannotRun = 77;
 class RealLoader : public testing::Test {
  protected:
   void SetUp() override {
-    if (const exporter::Finished probe = Load(1, {{"NCCL_PROFILER_PLUGIN", "none"}}); probe.exit_code == kCannotRun) {
+    if (const exporter::Finished probe = Load(1, {{"NCCL_PROFILER_PLUGIN", "none"}});
+        probe.exit_code == kCannotRun) {
       GTEST_SKIP() << probe.output;
     }
   }
@@ -29,12 +30,14 @@ class RealLoader : public testing::Test {
   // Begins and ends communicators, one after the other.
   exporter::Finished Load(int communicators, std::map<std::string, std::string> environment) const {
     environment.emplace("NCCL_EXPORTER_DIR", segments_.path());
-    return exporter::RunToEnd({kLoaderPath, NCCL_LIBRARY, std::to_string(communicators)}, environment);
+    return exporter::RunToEnd({kLoaderPath, NCCL_LIBRARY, std::to_string(communicators)},
+                              environment);
   }
   std::shared_ptr<const collector::NodeSnapshot> Snapshot() const {
     return collector::Collector({.directories = {segments_.path()}}).Snapshot();
   }
-  static std::vector<collector::CommunicatorSnapshot> CommunicatorsOf(const collector::ProcessSnapshot& process) {
+  static std::vector<collector::CommunicatorSnapshot> CommunicatorsOf(
+      const collector::ProcessSnapshot& process) {
     std::vector<collector::CommunicatorSnapshot> own;
     for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       if (!communicator.is_overflow) own.push_back(communicator);
@@ -61,10 +64,12 @@ TEST_F(RealLoader, FindsThePluginByItsPathAndThePluginFindsNcclsVersion) {
 }
 
 TEST_F(RealLoader, FindsThePluginByItsShortNameOnTheLoadersSearchPath) {
-  const exporter::Finished loader = Load(
-      1, {{"NCCL_PROFILER_PLUGIN", "exporter"}, {"LD_LIBRARY_PATH", std::filesystem::path(Library()).parent_path()}});
+  const exporter::Finished loader =
+      Load(1, {{"NCCL_PROFILER_PLUGIN", "exporter"},
+               {"LD_LIBRARY_PATH", std::filesystem::path(Library()).parent_path()}});
   ASSERT_EQ(loader.exit_code, 0) << loader.output;
-  if (AnnouncementsOf(std::stoi(loader.output)).api_version < 3) GTEST_SKIP() << "short names came with NCCL 2.26";
+  if (AnnouncementsOf(std::stoi(loader.output)).api_version < 3)
+    GTEST_SKIP() << "short names came with NCCL 2.26";
   EXPECT_EQ(segments_.Files(".seg").size(), 1U);
 }
 
@@ -77,11 +82,13 @@ TEST_F(RealLoader, KeepsOneSegmentWhenNcclUnloadsThePluginAndLoadsItAgain) {
 }
 
 TEST_F(RealLoader, SaysThroughNcclsLoggerWhereTheSegmentIs) {
-  const exporter::Finished loader = Load(1, {{"NCCL_PROFILER_PLUGIN", Library()}, {"NCCL_DEBUG", "INFO"}});
+  const exporter::Finished loader =
+      Load(1, {{"NCCL_PROFILER_PLUGIN", Library()}, {"NCCL_DEBUG", "INFO"}});
   ASSERT_EQ(loader.exit_code, 0) << loader.output;
   const auto files = segments_.Files(".seg");
   ASSERT_EQ(files.size(), 1U);
-  EXPECT_NE(loader.output.find(segments_.path() + "/" + files[0]), std::string::npos) << loader.output;
+  EXPECT_NE(loader.output.find(segments_.path() + "/" + files[0]), std::string::npos)
+      << loader.output;
 }
 
 TEST_F(RealLoader, LeavesNoSegmentWhereThePluginIsNotAskedFor) {

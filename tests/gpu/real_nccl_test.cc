@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin under the real NCCL on a GPU: a job of several processes writes its ground truth, and what the daemon
-// exports must equal it. Skipped, with the reason, where there is no GPU or no NCCL.
+// The plugin under the real NCCL on a GPU: a job of several processes writes its ground truth, and
+// what the daemon exports must equal it. Skipped, with the reason, where there is no GPU or no
+// NCCL.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -30,7 +31,8 @@ class RealNccl : public testing::TestWithParam<Setting> {
     std::vector<std::string> command{kJobPath, "--probe"};
     command.insert(command.end(), GetParam().job_options.begin(), GetParam().job_options.end());
     const exporter::Finished probe = exporter::RunToEnd(command);
-    if (probe.exit_code == kCannotRun || probe.exit_code == kNoLibrary) GTEST_SKIP() << probe.output;
+    if (probe.exit_code == kCannotRun || probe.exit_code == kNoLibrary)
+      GTEST_SKIP() << probe.output;
     ASSERT_EQ(probe.exit_code, 0) << probe.output;
     std::cout << probe.output;
   }
@@ -41,11 +43,12 @@ class RealNccl : public testing::TestWithParam<Setting> {
   nlohmann::json RunJob() {
     std::vector<std::string> command{kJobPath, "--truth", TruthPath()};
     command.insert(command.end(), GetParam().job_options.begin(), GetParam().job_options.end());
-    const exporter::Finished job = exporter::RunToEnd(command, {{"NCCL_PROFILER_PLUGIN", std::filesystem::absolute(kPluginPath)},
-                                            {"NCCL_EXPORTER_DIR", segments_.path()},
-                                            {"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing},
-                                            {"NCCL_ALLGATHERV_ENABLE", "0"},
-                                            {"NCCL_DEBUG", "WARN"}});
+    const exporter::Finished job = exporter::RunToEnd(
+        command, {{"NCCL_PROFILER_PLUGIN", std::filesystem::absolute(kPluginPath)},
+                  {"NCCL_EXPORTER_DIR", segments_.path()},
+                  {"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing},
+                  {"NCCL_ALLGATHERV_ENABLE", "0"},
+                  {"NCCL_DEBUG", "WARN"}});
     EXPECT_EQ(job.exit_code, 0) << job.output;
     return job.exit_code == 0 ? ReadTruth(TruthPath()) : nlohmann::json();
   }
@@ -59,7 +62,8 @@ TEST_P(RealNccl, CountsExactlyWhatTheJobDidAndTimesItPlausibly) {
   Daemon daemon(segments_.path(), {"--segment.retention=24h"});
   nlohmann::json truth = RunJob();
   ASSERT_FALSE(HasFailure());
-  collector::Collector collector({.directories = {segments_.path()}, .retention = std::chrono::hours(24)});
+  collector::Collector collector(
+      {.directories = {segments_.path()}, .retention = std::chrono::hours(24)});
   const auto snapshot = collector.Snapshot();
   std::cout << SummaryOf(*snapshot) << "\n";
   ExpectReleaseKnown(*snapshot, std::string(GetParam().kernel_timing) == "on");
@@ -69,11 +73,12 @@ TEST_P(RealNccl, CountsExactlyWhatTheJobDidAndTimesItPlausibly) {
   ExpectDurationsPlausible(*snapshot, truth);
 }
 
-INSTANTIATE_TEST_SUITE_P(Jobs, RealNccl,
-                         testing::Values(Setting{"TimedByKernels", "on", {}}, Setting{"TimedByProxies", "off", {}},
-                                         Setting{"FourRanks", "on", {"--ranks", "4", "--largest-bytes", "33554432"}},
-                                         Setting{"OnOneHost", "on", {"--one-host"}}),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Jobs, RealNccl,
+    testing::Values(Setting{"TimedByKernels", "on", {}}, Setting{"TimedByProxies", "off", {}},
+                    Setting{"FourRanks", "on", {"--ranks", "4", "--largest-bytes", "33554432"}},
+                    Setting{"OnOneHost", "on", {"--one-host"}}),
+    [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace nccl_exporter

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends the program where NCCL or CUDA refuses: a job that cannot go on would leave its peers waiting.
+// Ends the program where NCCL or CUDA refuses: a job that cannot go on would leave its peers
+// waiting.
 #pragma once
 
 #include <cuda_runtime_api.h>

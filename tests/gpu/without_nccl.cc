@@ -4,7 +4,8 @@
 
 int main() {
   puts(
-      "built without NCCL: nccl.h, cuda_runtime.h, libnccl.so or libcudart.so was not found under NCCL_HOME or "
+      "built without NCCL: nccl.h, cuda_runtime.h, libnccl.so or libcudart.so was not found under "
+      "NCCL_HOME or "
       "CUDA_HOME");
   return 77;
 }

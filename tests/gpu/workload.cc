@@ -13,9 +13,11 @@ namespace {
 
 constexpr std::array kCollectives{Function::kBroadcast, Function::kReduce, Function::kAllGather,
                                   Function::kReduceScatter, Function::kAllReduce};
-constexpr std::array kDatatypeTour{ncclFloat32, ncclInt8, ncclUint8, ncclFloat16, ncclBfloat16, ncclInt64, ncclFloat64};
+constexpr std::array kDatatypeTour{ncclFloat32,  ncclInt8,  ncclUint8,  ncclFloat16,
+                                   ncclBfloat16, ncclInt64, ncclFloat64};
 // One or more in each size class of the metrics, and both of NCCL's protocols for small messages.
-constexpr std::array<size_t, 9> kSizes{8, 1000, 16 << 10, 100'000, 512 << 10, 1 << 20, 4 << 20, 32 << 20, 256 << 20};
+constexpr std::array<size_t, 9> kSizes{8,       1000,    16 << 10, 100'000,  512 << 10,
+                                       1 << 20, 4 << 20, 32 << 20, 256 << 20};
 constexpr size_t kSmall = 64 << 10;
 constexpr size_t kTimedBytes = 64 << 20;  // so large that the launch does not show in its duration
 constexpr int kTimedOperations = 15;
@@ -25,7 +27,9 @@ constexpr int kReplays = 20;
 class Workload {
  public:
   explicit Workload(const WorkloadShape& shape)
-      : shape_(shape), gpu_(shape.rank, std::max(shape.largest_bytes, kSmall * static_cast<size_t>(shape.ranks))) {}
+      : shape_(shape),
+        gpu_(shape.rank, std::max(shape.largest_bytes, kSmall * static_cast<size_t>(shape.ranks))) {
+  }
 
   nlohmann::json Run() {
     Collectives();
@@ -35,7 +39,8 @@ class Workload {
     Graph();
     ShortLives();
     Timed();
-    Spreads();  // last: on NCCL 2.26 to 2.30 a send to oneself puts a communicator's GPU time stamps out of step
+    Spreads();  // last: on NCCL 2.26 to 2.30 a send to oneself puts a communicator's GPU time
+                // stamps out of step
     return std::move(truths_);
   }
 
@@ -64,12 +69,14 @@ class Workload {
     Close(std::move(all));
   }
 
-  // Aggregated operations, and a group within the group, at whose end NCCL believes that the outer one is over.
+  // Aggregated operations, and a group within the group, at whose end NCCL believes that the outer
+  // one is over.
   void Groups() {
     Communicator all = Create("groups");
     for (int round = 0; round < 5; ++round) {
       Require(ncclGroupStart(), "ncclGroupStart");
-      for (size_t i = 0; i < 8; ++i) all->Collective(Function::kAllReduce, ncclFloat32, AtMost(kSmall << i % 3));
+      for (size_t i = 0; i < 8; ++i)
+        all->Collective(Function::kAllReduce, ncclFloat32, AtMost(kSmall << i % 3));
       all->Collective(Function::kAllGather, ncclFloat16, kSmall);
       Require(ncclGroupStart(), "ncclGroupStart");
       all->Collective(Function::kReduceScatter, ncclFloat32, kSmall);
@@ -91,12 +98,13 @@ class Workload {
     Close(std::move(all));
   }
 
-  // A part of every second rank, which with two ranks is one rank alone and announces nothing; and all ranks in
-  // reverse.
+  // A part of every second rank, which with two ranks is one rank alone and announces nothing; and
+  // all ranks in reverse.
   void Splits() {
     Communicator all = Create("split-parent");
     all->Collective(Function::kAllReduce, ncclFloat32, kSmall);
-    Communicator half = all->Split(shape_.rank % 2, shape_.rank, "split-half-" + std::to_string(shape_.rank % 2));
+    Communicator half =
+        all->Split(shape_.rank % 2, shape_.rank, "split-half-" + std::to_string(shape_.rank % 2));
     Communicator reversed = all->Split(0, -shape_.rank, "split-reversed");
     for (int i = 0; i < 3; ++i) {
       half->Collective(Function::kAllReduce, ncclFloat32, kSmall);
@@ -111,7 +119,8 @@ class Workload {
     truths_.push_back(reversed_truth);
   }
 
-  // Replays only, after the capture: eager operations in between put NCCL's time stamps out of step.
+  // Replays only, after the capture: eager operations in between put NCCL's time stamps out of
+  // step.
   void Graph() {
     Communicator all = Create("graph");
     all->Collective(Function::kAllReduce, ncclFloat32, kSmall);
@@ -137,7 +146,8 @@ class Workload {
 
   void Timed() {
     Communicator all = Create("timed");
-    for (int i = 0; i < 3; ++i) all->Collective(Function::kReduce, ncclFloat32, kSmall);  // connections are made
+    for (int i = 0; i < 3; ++i)
+      all->Collective(Function::kReduce, ncclFloat32, kSmall);  // connections are made
     gpu_.Synchronize();
     for (int i = 0; i < kTimedOperations; ++i) {
       all->TimedCollective(Function::kAllReduce, ncclFloat32, AtMost(kTimedBytes));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of one rank of the job: a bit of everything that a profiler sees, in the same order on all ranks.
+// Calls of one rank of the job: a bit of everything that a profiler sees, in the same order on all
+// ranks.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulated jobs that begin and end all the time, in turn of every kind: layouts, API versions, communicators that are
-// made again, orderly ends, ends without finalizing, and kills.
+// Simulated jobs that begin and end all the time, in turn of every kind: layouts, API versions,
+// communicators that are made again, orderly ends, ends without finalizing, and kills.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ class JobMill {
  public:
   JobMill(const std::string& segment_directory, double retention_seconds, Findings* findings);
 
-  // Starts jobs where some have ended, and kills those whose time has come. To be called about once a second.
+  // Starts jobs where some have ended, and kills those whose time has come. To be called about once
+  // a second.
   void Turn();
   // Lets the last ones end by SIGKILL.
   void StopAll();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The soak: jobs come and go, the daemon is scraped ten times a second in each of three formats, and nothing may grow,
-// be missing, or go back.
+// The soak: jobs come and go, the daemon is scraped ten times a second in each of three formats,
+// and nothing may grow, be missing, or go back.
 #include <curl/curl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,8 @@ class Soak {
  public:
   explicit Soak(const Options& options)
       : options_(options),
-        daemon_(segments_.path(), {fmt::format("--segment.retention={}", options.retention_seconds)}),
+        daemon_(segments_.path(),
+                {fmt::format("--segment.retention={}", options.retention_seconds)}),
         mill_(segments_.path(), options.retention_seconds, &findings_) {}
 
   // The exit code.
@@ -47,9 +48,10 @@ class Soak {
     const double descriptors_at_start = HoldingsOf(daemon_.process().pid(), Now()).descriptors;
     mill_.Turn();
     for (const PageFormat format : kPageFormats) {
-      scrapers_.push_back(
-          std::make_unique<Scraper>(format, daemon_.Url("/metrics"), options_.retention_seconds, &findings_));
-      exporter::SleepMilliseconds(static_cast<int>(1000 * kScrapePeriodSeconds / std::size(kPageFormats)));
+      scrapers_.push_back(std::make_unique<Scraper>(format, daemon_.Url("/metrics"),
+                                                    options_.retention_seconds, &findings_));
+      exporter::SleepMilliseconds(
+          static_cast<int>(1000 * kScrapePeriodSeconds / std::size(kPageFormats)));
     }
     const double start = Now();
     for (int minute = 1; Now() - start < options_.seconds && daemon_.process().IsRunning();) {
@@ -87,21 +89,24 @@ class Soak {
       gap = std::max(gap, figures.longest_gap_seconds);
     }
     printf(
-        "%3d min  %6.0f KiB resident  %2.0f descriptors  %2.0f threads  %5zu series  %6lu answers, slowest %3.0f ms, "
+        "%3d min  %6.0f KiB resident  %2.0f descriptors  %2.0f threads  %5zu series  %6lu answers, "
+        "slowest %3.0f ms, "
         "longest gap %3.0f ms  %4lu jobs  %zu found\n",
-        minute, now.resident_kib, now.descriptors, now.threads, scrapers_.front()->figures().series, answers,
-        1000 * slowest, 1000 * gap, mill_.started(), findings_.count());
+        minute, now.resident_kib, now.descriptors, now.threads, scrapers_.front()->figures().series,
+        answers, 1000 * slowest, 1000 * gap, mill_.started(), findings_.count());
     fflush(stdout);
   }
 
   // Of ended jobs, once their time is over.
   void ExpectNothingIsLeft() {
     const auto is_clean = [&] {
-      return segments_.Files().empty() && daemon_.Get("/metrics").body.find("slurm_job_id=") == std::string::npos;
+      return segments_.Files().empty() &&
+             daemon_.Get("/metrics").body.find("slurm_job_id=") == std::string::npos;
     };
     constexpr int kPatienceSeconds = 10;
     exporter::SleepMilliseconds(static_cast<int>(1000 * options_.retention_seconds));
-    if (!exporter::Eventually(is_clean, kPatienceSeconds)) findings_.Add("series or segments of ended jobs are left");
+    if (!exporter::Eventually(is_clean, kPatienceSeconds))
+      findings_.Add("series or segments of ended jobs are left");
   }
 
   // As many as before the first job; the daemon gives up the last connections in its own time.
@@ -121,10 +126,12 @@ class Soak {
     const Growth growth = GrowthOf(samples_, member);
     const bool is_judged = options_.seconds >= kJudgedSeconds;
     if (is_judged && growth.last_third > growth.second_third + room) {
-      findings_.Add(fmt::format("{} grew from {} to {}", what, growth.second_third, growth.last_third));
+      findings_.Add(
+          fmt::format("{} grew from {} to {}", what, growth.second_third, growth.last_third));
     }
-    printf("%-13s at most %6.0f in the second third, %6.0f in the last; slope %+.2f a minute%s\n", what,
-           growth.second_third, growth.last_third, growth.slope_per_minute, is_judged ? "" : " (too short to judge)");
+    printf("%-13s at most %6.0f in the second third, %6.0f in the last; slope %+.2f a minute%s\n",
+           what, growth.second_third, growth.last_third, growth.slope_per_minute,
+           is_judged ? "" : " (too short to judge)");
   }
 
   void JudgeHoldings() {
@@ -140,8 +147,10 @@ class Soak {
     const int code = daemon_.process().Wait();
     const std::string log = daemon_.process().AllOutput();
     if (code != 0) findings_.Add(fmt::format("the daemon ended with {}: {}", code, log));
-    if (testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed()) findings_.Add("an expectation failed");
-    if (log.find("level=error") != std::string::npos) findings_.Add("the daemon logged errors: " + log);
+    if (testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed())
+      findings_.Add("an expectation failed");
+    if (log.find("level=error") != std::string::npos)
+      findings_.Add("the daemon logged errors: " + log);
   }
 
   void PrintSummary() const {
@@ -149,7 +158,8 @@ class Soak {
       const ScrapeFigures figures = scraper->figures();
       const double answers = static_cast<double>(figures.answers);
       printf(
-          "%-13s %lu answers of %.0f KiB, mean %.1f ms, slowest %.0f ms, longest gap %.0f ms; %lu series came and "
+          "%-13s %lu answers of %.0f KiB, mean %.1f ms, slowest %.0f ms, longest gap %.0f ms; %lu "
+          "series came and "
           "went\n",
           std::string(Name(scraper->format())).c_str(), figures.answers,
           static_cast<double>(figures.bytes) / answers / 1024, 1000 * figures.sum_seconds / answers,
@@ -157,8 +167,8 @@ class Soak {
     }
     const double cpu = samples_.back().cpu_seconds - samples_.front().cpu_seconds;
     const double seconds = samples_.back().seconds - samples_.front().seconds;
-    printf("%lu jobs, %lu of them killed; CPU of the daemon: %.1f %% of a core\n", mill_.started(), mill_.killed(),
-           100 * cpu / seconds);
+    printf("%lu jobs, %lu of them killed; CPU of the daemon: %.1f %% of a core\n", mill_.started(),
+           mill_.killed(), 100 * cpu / seconds);
     printf("%.0f s: %zu found\n", seconds, findings_.count());
   }
 
@@ -177,10 +187,14 @@ class Soak {
 int main(int argument_count, char** arguments) {
   nccl_exporter::soak::Options options;
   CLI::App app(
-      "Scrapes a daemon ten times a second in three formats while jobs come and go. Exit code 1 on any finding.");
-  app.add_option("--seconds", options.seconds, "how long")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--retention", options.retention_seconds,
-                 "the daemon's --segment.retention; jobs live for half of it to two and a half times")
+      "Scrapes a daemon ten times a second in three formats while jobs come and go. Exit code 1 on "
+      "any finding.");
+  app.add_option("--seconds", options.seconds, "how long")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option(
+         "--retention", options.retention_seconds,
+         "the daemon's --segment.retention; jobs live for half of it to two and a half times")
       ->capture_default_str()
       ->check(CLI::Range(2, 300));
   CLI11_PARSE(app, argument_count, arguments);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text and OpenMetrics line by line, as fast as 10 pages a second want it; protobuf with protoc's code.
+// Text and OpenMetrics line by line, as fast as 10 pages a second want it; protobuf with protoc's
+// code.
 #include "tests/soak/page_samples.h"
 
 #include <algorithm>
@@ -25,11 +26,14 @@ constexpr FormatTraits kFormats[] = {
     {PageFormat::kOpenMetrics, "OpenMetrics", "Accept: application/openmetrics-text;version=1.0.0",
      "application/openmetrics-text"},
     {PageFormat::kProtobuf, "protobuf",
-     "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+     "Accept: "
+     "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
      "application/vnd.google.protobuf"},
 };
 
-const FormatTraits& TraitsOf(PageFormat format) { return *std::ranges::find(kFormats, format, &FormatTraits::id); }
+const FormatTraits& TraitsOf(PageFormat format) {
+  return *std::ranges::find(kFormats, format, &FormatTraits::id);
+}
 
 bool OnlyGrows(std::string_view type) { return type == "counter" || type == "histogram"; }
 
@@ -48,8 +52,10 @@ bool ReadLines(std::string_view page, const Take& take) {
     if (space == std::string_view::npos) return false;
     PageSample sample{.key = line.substr(0, space), .only_grows = only_grows};
     const std::string_view value = line.substr(space + 1);
-    const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), sample.value);
-    if (stop != value.data() + value.size() && value != "+Inf" && value != "-Inf" && value != "NaN") return false;
+    const auto [stop, error] =
+        std::from_chars(value.data(), value.data() + value.size(), sample.value);
+    if (stop != value.data() + value.size() && value != "+Inf" && value != "-Inf" && value != "NaN")
+      return false;
     take(sample);
   }
   return true;
@@ -60,7 +66,8 @@ double Seconds(const exporter::decoded::Timestamp& time) {
 }
 
 // The sample's name in the words of the text format.
-void AppendKey(const std::string& family, const exporter::decoded::Metric& metric, std::string* key) {
+void AppendKey(const std::string& family, const exporter::decoded::Metric& metric,
+               std::string* key) {
   key->assign(family);
   for (const exporter::decoded::LabelPair& label : metric.label()) {
     *key += key->size() == family.size() ? '{' : ',';
@@ -71,9 +78,11 @@ void AppendKey(const std::string& family, const exporter::decoded::Metric& metri
   }
 }
 
-void TakeHistogram(const exporter::decoded::Histogram& histogram, std::string* key, const Take& take) {
+void TakeHistogram(const exporter::decoded::Histogram& histogram, std::string* key,
+                   const Take& take) {
   const size_t length = key->size();
-  const double created = histogram.has_created_timestamp() ? Seconds(histogram.created_timestamp()) : 0;
+  const double created =
+      histogram.has_created_timestamp() ? Seconds(histogram.created_timestamp()) : 0;
   const auto take_part = [&](std::string_view part, double value) {
     key->resize(length);
     *key += part;
@@ -83,7 +92,8 @@ void TakeHistogram(const exporter::decoded::Histogram& histogram, std::string* k
   take_part("#sum", histogram.sample_sum());
   take_part("#zero", static_cast<double>(histogram.zero_count()));
   for (const exporter::decoded::Bucket& bucket : histogram.bucket()) {
-    take_part("#le" + std::to_string(bucket.upper_bound()), static_cast<double>(bucket.cumulative_count()));
+    take_part("#le" + std::to_string(bucket.upper_bound()),
+              static_cast<double>(bucket.cumulative_count()));
   }
   const std::string schema = "#schema" + std::to_string(histogram.schema()) + ":";
   for (const auto& [index, count] : exporter::NativeBuckets(histogram)) {
@@ -96,15 +106,18 @@ bool ReadMessages(std::string_view page, const Take& take) {
   google::protobuf::io::ArrayInputStream input(page.data(), static_cast<int>(page.size()));
   for (bool is_end = false;;) {
     exporter::decoded::MetricFamily family;
-    if (!google::protobuf::util::ParseDelimitedFromZeroCopyStream(&family, &input, &is_end)) return is_end;
+    if (!google::protobuf::util::ParseDelimitedFromZeroCopyStream(&family, &input, &is_end))
+      return is_end;
     for (const exporter::decoded::Metric& metric : family.metric()) {
       AppendKey(family.name(), metric, &key);
       if (metric.has_histogram()) {
         TakeHistogram(metric.histogram(), &key, take);
       } else if (metric.has_counter()) {
         const exporter::decoded::Counter& counter = metric.counter();
-        const double created = counter.has_created_timestamp() ? Seconds(counter.created_timestamp()) : 0;
-        take({.key = key, .value = counter.value(), .only_grows = true, .created_seconds = created});
+        const double created =
+            counter.has_created_timestamp() ? Seconds(counter.created_timestamp()) : 0;
+        take(
+            {.key = key, .value = counter.value(), .only_grows = true, .created_seconds = created});
       } else {
         take({.key = key, .value = metric.gauge().value()});
       }

@@ -62,7 +62,8 @@ Growth GrowthOf(const std::vector<Holdings>& samples, double Holdings::*what) {
     xx += minutes * minutes;
     xy += minutes * value;
   }
-  if (const double spread = n * xx - x * x; spread > 0) growth.slope_per_minute = (n * xy - x * y) / spread;
+  if (const double spread = n * xx - x * x; spread > 0)
+    growth.slope_per_minute = (n * xy - x * y) / spread;
   return growth;
 }
 

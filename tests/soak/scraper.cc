@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcurl on one handle, which keeps a connection; every second scrape takes a new one and closes it.
+// libcurl on one handle, which keeps a connection; every second scrape takes a new one and closes
+// it.
 #include "tests/soak/scraper.h"
 
 #include <curl/curl.h>
@@ -19,9 +20,12 @@ size_t Append(char* data, size_t size, size_t count, void* page) {
 
 }  // namespace
 
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
-Scraper::Scraper(PageFormat format, const std::string& url, double retention_seconds, Findings* findings)
+Scraper::Scraper(PageFormat format, const std::string& url, double retention_seconds,
+                 Findings* findings)
     : format_(format),
       url_(url),
       findings_(findings),
@@ -41,7 +45,8 @@ ScrapeFigures Scraper::figures() const {
 }
 
 void Scraper::Run() {
-  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(), curl_easy_cleanup);
+  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(),
+                                                                 curl_easy_cleanup);
   const std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(
       curl_slist_append(nullptr, std::string(AcceptHeader(format_)).c_str()), curl_slist_free_all);
   curl_easy_setopt(curl.get(), CURLOPT_URL, url_.c_str());
@@ -71,17 +76,23 @@ void Scraper::ScrapeOnce(void* curl, bool on_new_connection) {
   const char* type = nullptr;
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
   curl_easy_getinfo(curl, CURLINFO_CONTENT_TYPE, &type);
-  const auto complain = [&](const std::string& what) { findings_->Add(fmt::format("{}: {}", Name(format_), what)); };
+  const auto complain = [&](const std::string& what) {
+    findings_->Add(fmt::format("{}: {}", Name(format_), what));
+  };
   if (result != CURLE_OK || status != 200) {
     complain(fmt::format("status {}, {}", status, curl_easy_strerror(result)));
     return;
   }
-  if (type == nullptr || !std::string_view(type).starts_with(ContentType(format_))) complain("another content type");
-  if (!watch_.Compare(format_, page_, start)) complain(fmt::format("a page of {} bytes is not whole", page_.size()));
+  if (type == nullptr || !std::string_view(type).starts_with(ContentType(format_)))
+    complain("another content type");
+  if (!watch_.Compare(format_, page_, start))
+    complain(fmt::format("a page of {} bytes is not whole", page_.size()));
   const double gap = last_answer_seconds_ > 0 ? end - last_answer_seconds_ : 0;
   last_answer_seconds_ = end;
-  if (end - start > kSlowestAnswerSeconds) complain(fmt::format("an answer took {:.2f} s", end - start));
-  if (gap > kSlowestAnswerSeconds + kScrapePeriodSeconds) complain(fmt::format("no answer for {:.2f} s", gap));
+  if (end - start > kSlowestAnswerSeconds)
+    complain(fmt::format("an answer took {:.2f} s", end - start));
+  if (gap > kSlowestAnswerSeconds + kScrapePeriodSeconds)
+    complain(fmt::format("no answer for {:.2f} s", gap));
   const std::lock_guard lock(mutex_);
   ++figures_.answers;
   figures_.bytes += page_.size();

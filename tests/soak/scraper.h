@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scrapes the daemon in one format ten times a second, and has every page compared with those before it.
+// Scrapes the daemon in one format ten times a second, and has every page compared with those
+// before it.
 #pragma once
 
 #include <atomic>

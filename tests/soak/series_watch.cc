@@ -9,8 +9,8 @@
 namespace nccl_exporter::soak {
 namespace {
 
-// What a page shows happened while it was asked for, which is not known better than to the time that an answer may
-// take.
+// What a page shows happened while it was asked for, which is not known better than to the time
+// that an answer may take.
 constexpr double kToleranceSeconds = 1;
 
 // Of each page; one fault is often seen in all series of a rank.
@@ -19,7 +19,8 @@ constexpr size_t kComplaintsTold = 3;
 std::string_view LabelValue(std::string_view key, std::string_view label) {
   for (size_t at = key.find(label); at != std::string_view::npos; at = key.find(label, at + 1)) {
     const std::string_view rest = key.substr(at + label.size());
-    const bool is_whole = at > 0 && (key[at - 1] == '{' || key[at - 1] == ',') && rest.starts_with("=\"");
+    const bool is_whole =
+        at > 0 && (key[at - 1] == '{' || key[at - 1] == ',') && rest.starts_with("=\"");
     if (is_whole) return rest.substr(2, rest.find('"', 2) - 2);
   }
   return {};
@@ -29,13 +30,14 @@ std::string_view LabelValue(std::string_view key, std::string_view label) {
 std::string SubjectOf(std::string_view key) {
   const std::string_view job = LabelValue(key, "slurm_job_id");
   const std::string_view communicator = LabelValue(key, "comm");
-  if (!communicator.empty()) return fmt::format("{} {} {}", job, communicator, LabelValue(key, "rank"));
+  if (!communicator.empty())
+    return fmt::format("{} {} {}", job, communicator, LabelValue(key, "rank"));
   const std::string_view pid = LabelValue(key, "pid");
   return pid.empty() ? std::string() : fmt::format("{} {}", job, pid);
 }
 
-// The same series of a process that turned out to have several GPUs: such a process has no label `global_rank`. Empty
-// where there is no such label.
+// The same series of a process that turned out to have several GPUs: such a process has no label
+// `global_rank`. Empty where there is no such label.
 std::string WithoutGlobalRank(std::string_view key) {
   constexpr std::string_view kLabel = ",global_rank=\"";
   const size_t at = key.find(kLabel);
@@ -49,11 +51,14 @@ constexpr std::string_view kSteadyGauges[] = {"nccl_process_alive{", "nccl_commu
                                               "nccl_collective_started_sequence{"};
 
 bool IsWatched(const PageSample& sample) {
-  return sample.only_grows ||
-         std::ranges::any_of(kSteadyGauges, [&](std::string_view name) { return sample.key.starts_with(name); });
+  return sample.only_grows || std::ranges::any_of(kSteadyGauges, [&](std::string_view name) {
+           return sample.key.starts_with(name);
+         });
 }
 
-bool IsAlive(const PageSample& sample) { return sample.key.starts_with("nccl_process_alive{") && sample.value == 1; }
+bool IsAlive(const PageSample& sample) {
+  return sample.key.starts_with("nccl_process_alive{") && sample.value == 1;
+}
 
 }  // namespace
 
@@ -61,10 +66,12 @@ bool SeriesWatch::Compare(PageFormat format, std::string_view page, double now_s
   ++page_;
   seen_ = 0;
   complaints_ = 0;
-  const bool is_whole = ReadPage(format, page, [&](const PageSample& sample) { Take(sample, now_seconds); });
+  const bool is_whole =
+      ReadPage(format, page, [&](const PageSample& sample) { Take(sample, now_seconds); });
   if (is_whole && seen_ != series_.size()) DropUnseen(now_seconds);
   if (complaints_ > kComplaintsTold) {
-    findings_->Add(fmt::format("{}, page {}: {} more findings", name_, page_, complaints_ - kComplaintsTold));
+    findings_->Add(
+        fmt::format("{}, page {}: {} more findings", name_, page_, complaints_ - kComplaintsTold));
   }
   return is_whole;
 }
@@ -83,10 +90,11 @@ void SeriesWatch::Take(const PageSample& sample, double now_seconds) {
     Complain(sample.key, fmt::format("goes back from {} to {}", series.value, sample.value));
   }
   if (sample.created_seconds != series.created_seconds) {
-    Complain(sample.key,
-             fmt::format("was created at {:.9f}, and now at {:.9f}", series.created_seconds, sample.created_seconds));
+    Complain(sample.key, fmt::format("was created at {:.9f}, and now at {:.9f}",
+                                     series.created_seconds, sample.created_seconds));
   }
-  if (series.last_sign_of_life != nullptr && ((sample.only_grows && sample.value > series.value) || IsAlive(sample))) {
+  if (series.last_sign_of_life != nullptr &&
+      ((sample.only_grows && sample.value > series.value) || IsAlive(sample))) {
     *series.last_sign_of_life = now_seconds;
   }
   series.value = sample.value;

@@ -23,7 +23,8 @@ std::string TextPage(double operations, bool has_rank = true) {
   page << "# HELP process_cpu_seconds_total CPU time.\n# TYPE process_cpu_seconds_total counter\n"
           "process_cpu_seconds_total 1.5\n# TYPE nccl_collective_operations_total counter\n";
   if (has_rank)
-    page << "nccl_collective_operations_total{comm=\"a1\",rank=\"0\",slurm_job_id=\"7\"} " << operations << "\n";
+    page << "nccl_collective_operations_total{comm=\"a1\",rank=\"0\",slurm_job_id=\"7\"} "
+         << operations << "\n";
   return page.str();
 }
 
@@ -48,7 +49,9 @@ std::string ProtobufPage(uint64_t count, int64_t created_seconds = 1000) {
 
 class ASeriesWatch : public testing::Test {
  protected:
-  SeriesWatch WatchOf(PageFormat format) { return {std::string(Name(format)), kRetentionSeconds, &findings_}; }
+  SeriesWatch WatchOf(PageFormat format) {
+    return {std::string(Name(format)), kRetentionSeconds, &findings_};
+  }
 
   Findings findings_;
   SeriesWatch text_ = WatchOf(PageFormat::kText);
@@ -78,8 +81,9 @@ TEST_F(ASeriesWatch, FindsANativeBucketThatGoesBack) {
 TEST_F(ASeriesWatch, FindsACreatedTimeThatMoves) {
   protobuf_.Compare(PageFormat::kProtobuf, ProtobufPage(5, 1000), 1);
   protobuf_.Compare(PageFormat::kProtobuf, ProtobufPage(5, 1001), 2);
-  EXPECT_THAT(findings_.texts(),
-              testing::Contains(HasSubstr("was created at 1000.000000000, and now at 1001.000000000")));
+  EXPECT_THAT(
+      findings_.texts(),
+      testing::Contains(HasSubstr("was created at 1000.000000000, and now at 1001.000000000")));
 }
 
 TEST_F(ASeriesWatch, FindsASeriesThatGoesBeforeItsTimeAndComesBack) {
@@ -87,12 +91,14 @@ TEST_F(ASeriesWatch, FindsASeriesThatGoesBeforeItsTimeAndComesBack) {
   text_.Compare(PageFormat::kText, TextPage(2), 10);
   text_.Compare(PageFormat::kText, TextPage(0, false), 15);
   text_.Compare(PageFormat::kText, TextPage(2), 16);
-  EXPECT_THAT(findings_.texts(), ElementsAre(HasSubstr("has gone 5.0 s after the last sign of life"),
-                                             HasSubstr("was missing for a while")));
+  EXPECT_THAT(findings_.texts(),
+              ElementsAre(HasSubstr("has gone 5.0 s after the last sign of life"),
+                          HasSubstr("was missing for a while")));
 }
 
 TEST_F(ASeriesWatch, LetsTheGlobalRankGoOfAProcessThatTurnsOutToHaveSeveralGpus) {
-  text_.Compare(PageFormat::kText, "# TYPE c counter\nc_total{pid=\"7\",global_rank=\"0\",reason=\"a\"} 1\n", 1);
+  text_.Compare(PageFormat::kText,
+                "# TYPE c counter\nc_total{pid=\"7\",global_rank=\"0\",reason=\"a\"} 1\n", 1);
   text_.Compare(PageFormat::kText, "# TYPE c counter\nc_total{pid=\"7\",reason=\"a\"} 1\n", 2);
   EXPECT_THAT(findings_.texts(), IsEmpty());
   text_.Compare(PageFormat::kText, "# TYPE c counter\n", 3);
@@ -110,14 +116,16 @@ TEST_F(ASeriesWatch, LetsASeriesGoAfterTheRetentionTime) {
 
 TEST_F(ASeriesWatch, FindsASeriesOfTheDaemonItselfThatGoes) {
   text_.Compare(PageFormat::kText, TextPage(1), 1);
-  text_.Compare(PageFormat::kText, "# TYPE nccl_exporter_limit gauge\nnccl_exporter_limit 1\n", 100);
+  text_.Compare(PageFormat::kText, "# TYPE nccl_exporter_limit gauge\nnccl_exporter_limit 1\n",
+                100);
   EXPECT_THAT(findings_.texts(), testing::Contains(HasSubstr("though it is the daemon's own")));
 }
 
 TEST_F(ASeriesWatch, FindsASeriesThatIsThereTwice) {
   const std::string page = TextPage(1);
   text_.Compare(PageFormat::kText, page, 1);
-  text_.Compare(PageFormat::kText, page + page.substr(page.find("nccl_collective_operations_total{")), 2);
+  text_.Compare(PageFormat::kText,
+                page + page.substr(page.find("nccl_collective_operations_total{")), 2);
   EXPECT_THAT(findings_.texts(), ElementsAre(HasSubstr("is there twice")));
 }
 
@@ -135,7 +143,8 @@ TEST_F(ASeriesWatch, TellsAPageThatIsCutOff) {
   EXPECT_FALSE(text_.Compare(PageFormat::kText, text.substr(0, text.size() - 1), 1));
   EXPECT_FALSE(text_.Compare(PageFormat::kText, "", 1));
   const std::string protobuf = ProtobufPage(5);
-  EXPECT_FALSE(protobuf_.Compare(PageFormat::kProtobuf, protobuf.substr(0, protobuf.size() - 1), 1));
+  EXPECT_FALSE(
+      protobuf_.Compare(PageFormat::kProtobuf, protobuf.substr(0, protobuf.size() - 1), 1));
   SeriesWatch openmetrics = WatchOf(PageFormat::kOpenMetrics);
   EXPECT_FALSE(openmetrics.Compare(PageFormat::kOpenMetrics, text, 1));
   EXPECT_TRUE(openmetrics.Compare(PageFormat::kOpenMetrics, text + "# EOF\n", 2));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrivals as the daemon compares them, against the simulator's truth: when each kernel really started.
+// Arrivals as the daemon compares them, against the simulator's truth: when each kernel really
+// started.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,11 +16,12 @@ namespace {
 
 using Options = std::vector<std::string>;
 
-// Starts of one collective, by rank: when they can be ordered is up to the clocks of the simulated GPUs, which are up
-// to 5 ms and 8 parts in a million off.
+// Starts of one collective, by rank: when they can be ordered is up to the clocks of the simulated
+// GPUs, which are up to 5 ms and 8 parts in a million off.
 using Starts = std::map<int, double>;
 
-// Beyond this, two starts must be ordered: the shortest operations and polls take 20 us, and bounds age.
+// Beyond this, two starts must be ordered: the shortest operations and polls take 20 us, and bounds
+// age.
 constexpr double kCertainSeconds = 150e-6;
 // Of an operation's lateness, on the average: none is counted where it is not certain.
 constexpr double kMostMissedSeconds = 60e-6;
@@ -27,11 +29,12 @@ constexpr double kMostExcessSeconds = 20e-6;
 
 class Arrivals : public testing::Test {
  protected:
-  nlohmann::json Run(const Options& options, const std::map<std::string, std::string>& environment) const {
+  nlohmann::json Run(const Options& options,
+                     const std::map<std::string, std::string>& environment) const {
     Options all{"--pace", "real", "--duration", "6", "--rate", "4", "--truth-operations"};
     all.insert(all.end(), options.begin(), options.end());
-    const exporter::Finished job =
-        exporter::RunToEnd(SimulatorCommand(segments_.path(), results_.path() + "/truth.json", all), environment);
+    const exporter::Finished job = exporter::RunToEnd(
+        SimulatorCommand(segments_.path(), results_.path() + "/truth.json", all), environment);
     EXPECT_EQ(job.exit_code, 0) << job.output;
     return ReadTruth(results_.path() + "/truth.json");
   }
@@ -58,21 +61,26 @@ class Arrivals : public testing::Test {
     std::map<std::string, std::vector<Starts>> collectives;
     for (auto& [communicator, functions] : by_function) {
       for (auto& [function, starts] : functions) {
-        collectives[communicator].insert(collectives[communicator].end(), starts.begin(), starts.end());
+        collectives[communicator].insert(collectives[communicator].end(), starts.begin(),
+                                         starts.end());
       }
     }
     return collectives;
   }
 
-  static double Value(const Exposition& scrape, const std::string& name, const std::string& comm, int rank) {
-    return scrape.Value("nccl_collective_" + name, {{"comm", comm}, {"rank", std::to_string(rank)}}).value_or(-1);
+  static double Value(const Exposition& scrape, const std::string& name, const std::string& comm,
+                      int rank) {
+    return scrape.Value("nccl_collective_" + name, {{"comm", comm}, {"rank", std::to_string(rank)}})
+        .value_or(-1);
   }
   static double Uncompared(const Exposition& scrape, const std::string& reason) {
-    return scrape.Value("nccl_exporter_uncompared_operations_total", {{"reason", reason}}).value_or(-1);
+    return scrape.Value("nccl_exporter_uncompared_operations_total", {{"reason", reason}})
+        .value_or(-1);
   }
 
   // Compares one communicator; returns how many of its operations were compared.
-  static double ExpectTruth(const Exposition& scrape, const std::string& comm, const std::vector<Starts>& collectives) {
+  static double ExpectTruth(const Exposition& scrape, const std::string& comm,
+                            const std::vector<Starts>& collectives) {
     std::map<int, double> lateness, surely_last;
     double surely_compared = 0;
     for (const Starts& starts : collectives) {
@@ -89,7 +97,8 @@ class Arrivals : public testing::Test {
       compared = Value(scrape, "compared_operations_total", comm, rank);
       EXPECT_GE(compared, surely_compared) << comm << " rank " << rank;
       EXPECT_LE(compared, static_cast<double>(collectives.size()));
-      EXPECT_GE(Value(scrape, "last_arrivals_total", comm, rank), surely_last[rank]) << comm << " rank " << rank;
+      EXPECT_GE(Value(scrape, "last_arrivals_total", comm, rank), surely_last[rank])
+          << comm << " rank " << rank;
       const double operations = static_cast<double>(collectives.size());
       const double counted = Value(scrape, "arrival_lateness_seconds_total", comm, rank);
       EXPECT_GE(counted, seconds - operations * kMostMissedSeconds) << comm << " rank " << rank;
@@ -127,7 +136,8 @@ TEST_F(Arrivals, OfTwoDaemonsAreTheSame) {
 
 TEST_F(Arrivals, AreNotComparedWithoutKernelTimes) {
   Daemon daemon(segments_.path());
-  Run({"--ranks-per-node", "2", "--layout", "dp", "--network", "all"}, {{"NCCL_EXPORTER_KERNEL_TIMING", "off"}});
+  Run({"--ranks-per-node", "2", "--layout", "dp", "--network", "all"},
+      {{"NCCL_EXPORTER_KERNEL_TIMING", "off"}});
   EXPECT_TRUE(daemon.Scrape().Find("nccl_collective_compared_operations_total").empty());
 }
 

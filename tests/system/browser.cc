@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of the DevTools protocol are JSON objects, each ended by a NUL, on descriptors 3 and 4 of the browser.
+// Messages of the DevTools protocol are JSON objects, each ended by a NUL, on descriptors 3 and 4
+// of the browser.
 #include "tests/system/browser.h"
 
 #include <fcntl.h>
@@ -47,7 +48,8 @@ std::string Browser::Path() {
 
 Browser::Browser() {
   std::array<int, 2> down{}, up{};
-  if (pipe2(down.data(), O_CLOEXEC) != 0 || pipe2(up.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+  if (pipe2(down.data(), O_CLOEXEC) != 0 || pipe2(up.data(), O_CLOEXEC) != 0)
+    throw std::runtime_error("no pipe");
   const std::string path = Path(), profile = "--user-data-dir=" + profile_.path();
   // Without a sandbox of its own, which root and containers cannot have: it sees our own page only.
   const std::vector<const char*> command{path.c_str(),
@@ -69,7 +71,8 @@ Browser::Browser() {
     setpgid(0, 0);
     setenv("HOME", profile_.path().c_str(), 1);
     // Above 4 first, so that neither end overwrites the other.
-    const int in = fcntl(down[0], F_DUPFD, 10), out = fcntl(up[1], F_DUPFD, 10), null = open("/dev/null", O_RDWR);
+    const int in = fcntl(down[0], F_DUPFD, 10), out = fcntl(up[1], F_DUPFD, 10),
+              null = open("/dev/null", O_RDWR);
     dup2(in, 3);
     dup2(out, 4);
     close(in);
@@ -84,8 +87,10 @@ Browser::Browser() {
   to_browser_ = down[1];
   from_browser_ = up[0];
   const json target = Call("Target.createTarget", {{"url", "about:blank"}});
-  session_ = Call("Target.attachToTarget", {{"targetId", target.at("targetId")}, {"flatten", true}}).at("sessionId");
-  for (const char* domain : {"Page.enable", "Runtime.enable", "Log.enable", "Network.enable"}) Call(domain);
+  session_ = Call("Target.attachToTarget", {{"targetId", target.at("targetId")}, {"flatten", true}})
+                 .at("sessionId");
+  for (const char* domain : {"Page.enable", "Runtime.enable", "Log.enable", "Network.enable"})
+    Call(domain);
 }
 
 Browser::~Browser() {
@@ -106,7 +111,8 @@ void Browser::Resize(int width, int height, bool is_dark) {
 
 json Browser::Evaluate(const std::string& expression) {
   const json answer =
-      Call("Runtime.evaluate", {{"expression", expression}, {"returnByValue", true}, {"awaitPromise", true}});
+      Call("Runtime.evaluate",
+           {{"expression", expression}, {"returnByValue", true}, {"awaitPromise", true}});
   return answer.contains("exceptionDetails") ? json() : answer.at("result").value("value", json());
 }
 
@@ -138,7 +144,8 @@ json Browser::Receive() {
   while ((end = received_.find('\0')) == std::string::npos) {
     pollfd polled{.fd = from_browser_, .events = POLLIN, .revents = 0};
     std::array<char, 65536> part{};
-    if (poll(&polled, 1, kAnswerMilliseconds) != 1) throw std::runtime_error("the browser does not answer");
+    if (poll(&polled, 1, kAnswerMilliseconds) != 1)
+      throw std::runtime_error("the browser does not answer");
     const ssize_t size = read(from_browser_, part.data(), part.size());
     if (size <= 0) throw std::runtime_error("the browser has gone");
     received_.append(part.data(), static_cast<size_t>(size));
@@ -151,13 +158,15 @@ json Browser::Receive() {
 void Browser::Note(const json& event) {
   const std::string method = event.value("method", "");
   if (method == "Network.requestWillBeSent") requests_.push_back(event["params"]["request"]["url"]);
-  if (method == "Runtime.exceptionThrown") errors_.push_back(event["params"]["exceptionDetails"].dump());
+  if (method == "Runtime.exceptionThrown")
+    errors_.push_back(event["params"]["exceptionDetails"].dump());
   if (method == "Runtime.consoleAPICalled" && event["params"]["type"] == "error") {
     errors_.push_back(event["params"]["args"].dump());
   }
   if (method != "Log.entryAdded") return;
   const json& entry = event["params"]["entry"];
-  const bool is_unreachable = entry.value("text", "").find("net::ERR_CONNECTION_") != std::string::npos;
+  const bool is_unreachable =
+      entry.value("text", "").find("net::ERR_CONNECTION_") != std::string::npos;
   if (entry.value("level", "") == "error" && !is_unreachable) errors_.push_back(entry.dump());
 }
 

@@ -28,14 +28,15 @@ class Browser {
   // The whole page as PNG.
   std::string Screenshot();
 
-  // Since the start: messages of level error, uncaught exceptions and breaches of the content security policy.
-  // Requests that found no server are not among them.
+  // Since the start: messages of level error, uncaught exceptions and breaches of the content
+  // security policy. Requests that found no server are not among them.
   const std::vector<std::string>& errors() const { return errors_; }
   // URLs that were asked for.
   const std::vector<std::string>& requests() const { return requests_; }
 
  private:
-  nlohmann::json Call(const std::string& method, nlohmann::json parameters = nlohmann::json::object());
+  nlohmann::json Call(const std::string& method,
+                      nlohmann::json parameters = nlohmann::json::object());
   nlohmann::json Receive();
   void Note(const nlohmann::json& event);
 

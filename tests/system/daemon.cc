@@ -21,7 +21,8 @@ int FreePort() {
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(ports(random));
-    const bool is_bound = bind(socket_fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    const bool is_bound =
+        bind(socket_fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
     close(socket_fd);
     if (is_bound) return ntohs(address.sin_port);
   }
@@ -29,12 +30,15 @@ int FreePort() {
   return 0;
 }
 
-Daemon::Daemon(const std::string& segment_directory, std::vector<std::string> options) : port_(FreePort()) {
-  std::vector<std::string> command{kDaemonPath, "--web.listen-address=127.0.0.1:" + std::to_string(port_),
+Daemon::Daemon(const std::string& segment_directory, std::vector<std::string> options)
+    : port_(FreePort()) {
+  std::vector<std::string> command{kDaemonPath,
+                                   "--web.listen-address=127.0.0.1:" + std::to_string(port_),
                                    "--segment.dir=" + segment_directory};
   command.insert(command.end(), options.begin(), options.end());
   process_ = std::make_unique<exporter::ChildProcess>(command);
-  EXPECT_TRUE(exporter::Eventually([&] { return !process_->IsRunning() || Get("/-/ready").status == 200; }));
+  EXPECT_TRUE(exporter::Eventually(
+      [&] { return !process_->IsRunning() || Get("/-/ready").status == 200; }));
   EXPECT_TRUE(process_->IsRunning()) << process_->AllOutput();
 }
 
@@ -44,7 +48,8 @@ Exposition Daemon::Scrape() const {
   return Exposition(answer.body);
 }
 
-std::vector<std::string> SimulatorCommand(const std::string& segment_directory, const std::string& truth,
+std::vector<std::string> SimulatorCommand(const std::string& segment_directory,
+                                          const std::string& truth,
                                           std::vector<std::string> options) {
   std::vector<std::string> command{kSimulatorPath,  "--plugin",        kPluginPath,
                                    "--segment-dir", segment_directory, "--truth",

@@ -14,8 +14,8 @@
 
 namespace nccl_exporter {
 
-// A TCP port that was free a moment ago. None of those that the kernel gives to who connects: it would be taken before
-// somebody listens at it.
+// A TCP port that was free a moment ago. None of those that the kernel gives to who connects: it
+// would be taken before somebody listens at it.
 int FreePort();
 
 class Daemon {
@@ -23,8 +23,11 @@ class Daemon {
   // Starts it over one segment directory and waits until it is ready.
   explicit Daemon(const std::string& segment_directory, std::vector<std::string> options = {});
 
-  std::string Url(const std::string& path) const { return "http://127.0.0.1:" + std::to_string(port_) + path; }
-  exporter::HttpAnswer Get(const std::string& path, const std::vector<std::string>& headers = {}) const {
+  std::string Url(const std::string& path) const {
+    return "http://127.0.0.1:" + std::to_string(port_) + path;
+  }
+  exporter::HttpAnswer Get(const std::string& path,
+                           const std::vector<std::string>& headers = {}) const {
     return exporter::HttpGet(Url(path), headers);
   }
   Exposition Scrape() const;
@@ -40,10 +43,11 @@ inline constexpr char kDaemonPath[] = "exporter/nccl-exporter";
 inline constexpr char kSimulatorPath[] = "simulator/nccl-sim";
 inline constexpr char kPluginPath[] = "plugin/libnccl-profiler-exporter.so";
 
-// The command that simulates a job with the real plugin, and writes its ground truth to `truth`. Broadcasts are
-// ordinary, so that kernel events neither drift nor hang a destruction: `--env NCCL_ALLGATHERV_ENABLE=1` in `options`
-// is NCCL's default.
-std::vector<std::string> SimulatorCommand(const std::string& segment_directory, const std::string& truth,
+// The command that simulates a job with the real plugin, and writes its ground truth to `truth`.
+// Broadcasts are ordinary, so that kernel events neither drift nor hang a destruction: `--env
+// NCCL_ALLGATHERV_ENABLE=1` in `options` is NCCL's default.
+std::vector<std::string> SimulatorCommand(const std::string& segment_directory,
+                                          const std::string& truth,
                                           std::vector<std::string> options);
 
 }  // namespace nccl_exporter

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fixture of tests that play a job with the real plugin and compare what the real daemon serves with its ground truth.
+// Fixture of tests that play a job with the real plugin and compare what the real daemon serves
+// with its ground truth.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +23,8 @@ class EndToEnd : public testing::Test {
     return SimulatorCommand(segments_.path(), TruthPath(), options);
   }
   // Runs a job to its end, and returns its ground truth.
-  nlohmann::json RunJob(const Options& options, const std::map<std::string, std::string>& environment = {}) const {
+  nlohmann::json RunJob(const Options& options,
+                        const std::map<std::string, std::string>& environment = {}) const {
     const exporter::Finished job = exporter::RunToEnd(Simulator(options), environment);
     EXPECT_EQ(job.exit_code, 0) << job.output;
     nlohmann::json truth = ReadTruth(TruthPath());

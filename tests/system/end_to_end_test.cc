@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole system: a simulated job drives the real plugin library as NCCL does, the real daemon reads the segments,
-// and what it exports equals the simulator's ground truth to the last operation.
+// The whole system: a simulated job drives the real plugin library as NCCL does, the real daemon
+// reads the segments, and what it exports equals the simulator's ground truth to the last
+// operation.
 #include "tests/system/end_to_end.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +21,10 @@ class EveryApiVersion : public EndToEnd, public testing::WithParamInterface<Shap
 TEST_P(EveryApiVersion, ExportsExactlyWhatTheJobDid) {
   Daemon daemon(segments_.path());
   const Shape shape = GetParam();
-  Options options{
-      "--api-version", std::to_string(shape.api_version), "--layout", "mixed", "--steps", "40", "--network", "all"};
+  Options options{"--api-version", std::to_string(shape.api_version),
+                  "--layout",      "mixed",
+                  "--steps",       "40",
+                  "--network",     "all"};
   if (shape.processes == 1) {
     options.insert(options.end(), {"--ranks-per-node", "4", "--ranks-per-process", "4"});
   } else {
@@ -37,16 +40,17 @@ TEST_P(EveryApiVersion, ExportsExactlyWhatTheJobDidWithProxyTiming) {
   Daemon daemon(segments_.path());
   const Shape shape = GetParam();
   const nlohmann::json truth =
-      RunJob({"--api-version", std::to_string(shape.api_version), "--layout", "mixed", "--steps", "20", "--network",
-              "all", "--nodes", shape.processes == 1 ? "1" : "2", "--ranks-per-node", "4", "--ranks-per-process",
-              shape.processes == 1 ? "4" : "1"},
+      RunJob({"--api-version", std::to_string(shape.api_version), "--layout", "mixed", "--steps",
+              "20", "--network", "all", "--nodes", shape.processes == 1 ? "1" : "2",
+              "--ranks-per-node", "4", "--ranks-per-process", shape.processes == 1 ? "4" : "1"},
              {{"NCCL_EXPORTER_KERNEL_TIMING", "off"}});
   ExpectBothEqual(daemon.Scrape(), truth);
 }
 
 INSTANTIATE_TEST_SUITE_P(OneAndEightProcesses, EveryApiVersion,
-                         testing::Values(Shape{1, 1}, Shape{2, 1}, Shape{3, 1}, Shape{4, 1}, Shape{5, 1}, Shape{6, 1},
-                                         Shape{7, 1}, Shape{1, 8}, Shape{2, 8}, Shape{3, 8}, Shape{4, 8}, Shape{5, 8},
+                         testing::Values(Shape{1, 1}, Shape{2, 1}, Shape{3, 1}, Shape{4, 1},
+                                         Shape{5, 1}, Shape{6, 1}, Shape{7, 1}, Shape{1, 8},
+                                         Shape{2, 8}, Shape{3, 8}, Shape{4, 8}, Shape{5, 8},
                                          Shape{6, 8}, Shape{7, 8}),
                          [](const auto& test) {
                            return "v" + std::to_string(test.param.api_version) + "_processes_" +
@@ -56,12 +60,14 @@ INSTANTIATE_TEST_SUITE_P(OneAndEightProcesses, EveryApiVersion,
 // --- Phases of kernels over symmetric windows
 
 TEST_F(EndToEnd, ExportsThePhasesOfKernelsOverSymmetricWindows) {
-  const Options options{"--api-version", "7",  "--nccl-version",   "23206", "--symmetric", "--layout", "fsdp",
-                        "--steps",       "20", "--ranks-per-node", "2",     "--rate",      "50"};
+  const Options options{
+      "--api-version", "7",  "--nccl-version",   "23206", "--symmetric", "--layout", "fsdp",
+      "--steps",       "20", "--ranks-per-node", "2",     "--rate",      "50"};
   std::map<std::string, std::string> environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"}};
   Daemon daemon(segments_.path());
   RunJob(options, environment);
-  EXPECT_TRUE(daemon.Scrape().Find("nccl_collective_phase_seconds_total", {}).empty()) << "not asked for";
+  EXPECT_TRUE(daemon.Scrape().Find("nccl_collective_phase_seconds_total", {}).empty())
+      << "not asked for";
 
   environment["NCCL_EXPORTER_KERNEL_PHASES"] = "1";
   const nlohmann::json truth = RunJob(options, environment);
@@ -90,51 +96,58 @@ TEST_P(EveryWorkload, IsCountedAndTimedExactly) {
   Daemon daemon(segments_.path());
   Options options{"--steps", "30", "--ranks-per-node", "4"};
   options.insert(options.end(), GetParam().options.begin(), GetParam().options.end());
-  const nlohmann::json truth =
-      RunJob(options, {{"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
+  const nlohmann::json truth = RunJob(
+      options,
+      {{"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
   ExpectBothEqual(daemon.Scrape(), truth);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, EveryWorkload,
-    testing::Values(Workload{"DataParallel", {"--layout", "dp"}},
-                    Workload{"FullyShardedDataParallel", {"--layout", "fsdp"}},
-                    Workload{"TensorParallel", {"--layout", "tp"}}, Workload{"PipelineParallel", {"--layout", "pp"}},
-                    Workload{"MixtureOfExperts", {"--layout", "moe"}},
-                    Workload{"MixtureOfExpertsOn2_31", {"--layout", "moe", "--api-version", "7"}},
-                    Workload{"MixtureOfExpertsOn2_32",
-                             {"--layout", "moe", "--api-version", "7", "--nccl-version", "23206"}},
-                    Workload{"SymmetricWindowsOn2_32",
-                             {"--layout", "fsdp", "--symmetric", "--api-version", "7", "--nccl-version", "23206"}},
-                    Workload{"AggregatedSymmetricWindowsOn2_31",
-                             {"--layout", "fsdp", "--symmetric", "--aggregate", "3", "--api-version", "7"}},
-                    Workload{"AggregatedGroups", {"--layout", "dp", "--aggregate", "8"}},
-                    Workload{"CapturedGraphs", {"--layout", "mixed", "--graph"}},
-                    Workload{"NonBlocking", {"--layout", "mixed", "--nonblocking"}},
-                    Workload{"CollNet", {"--layout", "dp", "--nodes", "2", "--collnet"}},
-                    Workload{"SplitAndShrink", {"--layout", "dp", "--split-at-step", "5", "--shrink-at-step", "10"}},
-                    Workload{"CreateAndDestroyLoop", {"--layout", "dp", "--recreate-every", "2"}},
-                    Workload{"SeveralGpusInOneProcessAThreadEach",
-                             {"--layout", "mixed", "--ranks-per-process", "4", "--thread-per-rank"}},
-                    Workload{"SeveralGpusInOneProcessOneThread", {"--layout", "mixed", "--ranks-per-process", "4"}},
-                    Workload{"CoarseGpuClocks", {"--layout", "tp", "--gpu-granularity", "1024"}},
-                    Workload{"MixtureOfExpertsByProxyTiming", {"--layout", "moe", "--network", "all"}, "off"},
-                    Workload{"MixtureOfExpertsByProxyTimingOn2_24",
-                             {"--layout", "moe", "--network", "all", "--api-version", "2"},
-                             "off"},
-                    Workload{"UnsoundRelease",
-                             {"--layout", "mixed", "--network", "all", "--api-version", "7", "--nccl-version", "23102"},
-                             "auto"},
-                    Workload{"NoFinalize", {"--layout", "dp", "--no-finalize"}}),
+    testing::Values(
+        Workload{"DataParallel", {"--layout", "dp"}},
+        Workload{"FullyShardedDataParallel", {"--layout", "fsdp"}},
+        Workload{"TensorParallel", {"--layout", "tp"}},
+        Workload{"PipelineParallel", {"--layout", "pp"}},
+        Workload{"MixtureOfExperts", {"--layout", "moe"}},
+        Workload{"MixtureOfExpertsOn2_31", {"--layout", "moe", "--api-version", "7"}},
+        Workload{"MixtureOfExpertsOn2_32",
+                 {"--layout", "moe", "--api-version", "7", "--nccl-version", "23206"}},
+        Workload{
+            "SymmetricWindowsOn2_32",
+            {"--layout", "fsdp", "--symmetric", "--api-version", "7", "--nccl-version", "23206"}},
+        Workload{"AggregatedSymmetricWindowsOn2_31",
+                 {"--layout", "fsdp", "--symmetric", "--aggregate", "3", "--api-version", "7"}},
+        Workload{"AggregatedGroups", {"--layout", "dp", "--aggregate", "8"}},
+        Workload{"CapturedGraphs", {"--layout", "mixed", "--graph"}},
+        Workload{"NonBlocking", {"--layout", "mixed", "--nonblocking"}},
+        Workload{"CollNet", {"--layout", "dp", "--nodes", "2", "--collnet"}},
+        Workload{"SplitAndShrink",
+                 {"--layout", "dp", "--split-at-step", "5", "--shrink-at-step", "10"}},
+        Workload{"CreateAndDestroyLoop", {"--layout", "dp", "--recreate-every", "2"}},
+        Workload{"SeveralGpusInOneProcessAThreadEach",
+                 {"--layout", "mixed", "--ranks-per-process", "4", "--thread-per-rank"}},
+        Workload{"SeveralGpusInOneProcessOneThread",
+                 {"--layout", "mixed", "--ranks-per-process", "4"}},
+        Workload{"CoarseGpuClocks", {"--layout", "tp", "--gpu-granularity", "1024"}},
+        Workload{"MixtureOfExpertsByProxyTiming", {"--layout", "moe", "--network", "all"}, "off"},
+        Workload{"MixtureOfExpertsByProxyTimingOn2_24",
+                 {"--layout", "moe", "--network", "all", "--api-version", "2"},
+                 "off"},
+        Workload{"UnsoundRelease",
+                 {"--layout", "mixed", "--network", "all", "--api-version", "7", "--nccl-version",
+                  "23102"},
+                 "auto"},
+        Workload{"NoFinalize", {"--layout", "dp", "--no-finalize"}}),
     [](const auto& test) { return test.param.name; });
 
 // From 2.31 on the two sides count an AlltoAll alike, sends to oneself included.
 TEST_F(EndToEnd, TimesEveryMessageOfAnAlltoAllFrom231On) {
   for (const char* release : {"23103", "23206"}) {
     SCOPED_TRACE(release);
-    const nlohmann::json truth = RunJob(
-        {"--steps", "30", "--ranks-per-node", "4", "--layout", "moe", "--api-version", "7", "--nccl-version", release},
-        {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+    const nlohmann::json truth = RunJob({"--steps", "30", "--ranks-per-node", "4", "--layout",
+                                         "moe", "--api-version", "7", "--nccl-version", release},
+                                        {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
     uint64_t operations = 0;
     uint64_t timed = 0;
     for (const nlohmann::json& rank : truth["ranks"]) {
@@ -155,11 +168,12 @@ TEST_F(EndToEnd, TimesEveryMessageOfAnAlltoAllFrom231On) {
 
 // --- Timing in windows
 
-const std::map<std::string, std::string> kQuickSampling{{"NCCL_EXPORTER_KERNEL_TIMING", "on"},
-                                                        {"NCCL_ALLGATHERV_ENABLE", "0"},
-                                                        {"NCCL_EXPORTER_SAMPLING", "0.3"},
-                                                        {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.5"},
-                                                        {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "2"}};
+const std::map<std::string, std::string> kQuickSampling{
+    {"NCCL_EXPORTER_KERNEL_TIMING", "on"},
+    {"NCCL_ALLGATHERV_ENABLE", "0"},
+    {"NCCL_EXPORTER_SAMPLING", "0.3"},
+    {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.5"},
+    {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "2"}};
 
 struct Sampled {
   const char* name;
@@ -190,14 +204,15 @@ TEST_P(EverySampledWorkload, IsCountedExactlyAndTimedWhereItsMaskSays) {
   ExpectBothEqual(scrape, truth);
   EXPECT_EQ(MaskFaults(truth), 0u);
   const auto all = scrape.Find("nccl_rank_info");
-  const auto as_expected =
-      scrape.Find("nccl_rank_info", {{"sampling", GetParam().state}, {"sampling_reason", GetParam().reason}});
+  const auto as_expected = scrape.Find(
+      "nccl_rank_info", {{"sampling", GetParam().state}, {"sampling_reason", GetParam().reason}});
   EXPECT_FALSE(all.empty());
   EXPECT_EQ(as_expected.size(), all.size());
   const double operations = Sum(scrape, "nccl_collective_operations_total");
   const double timed = Sum(scrape, "nccl_collective_timed_operations_total");
   const bool is_sampled = std::string(GetParam().state) == "windows";
-  for (const Sample& sample : scrape.Find("nccl_rank_timing_duty_ratio")) EXPECT_EQ(sample.value, is_sampled ? 0.3 : 1);
+  for (const Sample& sample : scrape.Find("nccl_rank_timing_duty_ratio"))
+    EXPECT_EQ(sample.value, is_sampled ? 0.3 : 1);
   if (is_sampled) {
     EXPECT_GT(timed, 0.25 * operations);  // 2 s of 10 all of them, and then a third
     EXPECT_LT(timed, 0.75 * operations);
@@ -206,15 +221,16 @@ TEST_P(EverySampledWorkload, IsCountedExactlyAndTimedWhereItsMaskSays) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, EverySampledWorkload,
-    testing::Values(Sampled{"DataParallel", {"--layout", "dp"}, "windows", "default"},
-                    Sampled{"AcrossTheNetwork", {"--layout", "fsdp", "--network", "all"}, "windows", "default"},
-                    Sampled{"AggregatedGroups", {"--layout", "dp", "--aggregate", "8"}, "windows", "default"},
-                    Sampled{"NonBlocking", {"--layout", "dp", "--nonblocking"}, "windows", "default"},
-                    Sampled{"OnRelease2_28", {"--layout", "dp", "--api-version", "5"}, "windows", "default"},
-                    Sampled{"PipelineParallel", {"--layout", "pp"}, "frozen", "point_to_point"},
-                    Sampled{"CapturedGraphs", {"--layout", "dp", "--graph"}, "frozen", "graph"},
-                    Sampled{"OnRelease2_27", {"--layout", "dp", "--api-version", "4"}, "none", "release"},
-                    Sampled{"OnRelease2_31", {"--layout", "dp", "--api-version", "7"}, "none", "release"}),
+    testing::Values(
+        Sampled{"DataParallel", {"--layout", "dp"}, "windows", "default"},
+        Sampled{"AcrossTheNetwork", {"--layout", "fsdp", "--network", "all"}, "windows", "default"},
+        Sampled{"AggregatedGroups", {"--layout", "dp", "--aggregate", "8"}, "windows", "default"},
+        Sampled{"NonBlocking", {"--layout", "dp", "--nonblocking"}, "windows", "default"},
+        Sampled{"OnRelease2_28", {"--layout", "dp", "--api-version", "5"}, "windows", "default"},
+        Sampled{"PipelineParallel", {"--layout", "pp"}, "frozen", "point_to_point"},
+        Sampled{"CapturedGraphs", {"--layout", "dp", "--graph"}, "frozen", "graph"},
+        Sampled{"OnRelease2_27", {"--layout", "dp", "--api-version", "4"}, "none", "release"},
+        Sampled{"OnRelease2_31", {"--layout", "dp", "--api-version", "7"}, "none", "release"}),
     [](const auto& test) { return test.param.name; });
 
 TEST_F(EndToEnd, SaysNothingOfCompletionWhereNobodyTells) {
@@ -222,7 +238,9 @@ TEST_F(EndToEnd, SaysNothingOfCompletionWhereNobodyTells) {
   auto sampling = kQuickSampling;
   sampling["NCCL_EXPORTER_SAMPLING"] = "0.001";
   sampling["NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS"] = "0";
-  RunJob({"--steps", "100", "--rate", "40", "--ranks-per-node", "2", "--layout", "dp", "--no-finalize"}, sampling);
+  RunJob({"--steps", "100", "--rate", "40", "--ranks-per-node", "2", "--layout", "dp",
+          "--no-finalize"},
+         sampling);
   const Exposition scrape = daemon.Scrape();
   EXPECT_GT(Sum(scrape, "nccl_collective_started_sequence"), 0);
   EXPECT_TRUE(scrape.Find("nccl_collective_completed_sequence").empty());
@@ -234,13 +252,16 @@ TEST_F(EndToEnd, FollowsOperationsAcrossTheNetworkOutsideOfWindows) {
   auto sampling = kQuickSampling;
   sampling["NCCL_EXPORTER_SAMPLING"] = "0.001";
   sampling["NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS"] = "0";
-  exporter::RunToEnd(Simulator({"--steps", "100", "--rate", "40", "--ranks-per-node", "2", "--layout", "dp", "--network", "all",
-                      "--kill-rank", "1", "--kill-step", "60", "--kill-in-flight", "--no-finalize"}),
-           sampling);
+  exporter::RunToEnd(Simulator({"--steps", "100", "--rate", "40", "--ranks-per-node", "2",
+                                "--layout", "dp", "--network", "all", "--kill-rank", "1",
+                                "--kill-step", "60", "--kill-in-flight", "--no-finalize"}),
+                     sampling);
   exporter::SleepMilliseconds(1100);  // quiet for a second: what has been reported is all there is
   const Exposition scrape = daemon.Scrape();
-  const double started = scrape.Value("nccl_collective_started_sequence", {{"rank", "1"}}).value_or(0);
-  const double completed = scrape.Value("nccl_collective_completed_sequence", {{"rank", "1"}}).value_or(0);
+  const double started =
+      scrape.Value("nccl_collective_started_sequence", {{"rank", "1"}}).value_or(0);
+  const double completed =
+      scrape.Value("nccl_collective_completed_sequence", {{"rank", "1"}}).value_or(0);
   const double in_flight = scrape.Value("nccl_operations_in_flight", {{"rank", "1"}}).value_or(0);
   EXPECT_GT(in_flight, 0);
   EXPECT_EQ(started, completed + in_flight);

@@ -9,7 +9,8 @@
 namespace nccl_exporter {
 namespace {
 
-// Reads a quoted label value that begins at `at`, behind the quote; leaves `at` behind the closing one.
+// Reads a quoted label value that begins at `at`, behind the quote; leaves `at` behind the closing
+// one.
 std::string ReadQuoted(const std::string& line, size_t* at) {
   std::string value;
   for (; *at < line.size() && line[*at] != '"'; ++*at) {

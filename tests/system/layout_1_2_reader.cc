@@ -26,8 +26,9 @@ constexpr uint64_t kInFlightAt = 43328, kInFlightEntries = 512, kInFlightBytes =
 constexpr uint64_t kDurationBuckets = 242, kBandwidthBuckets = 178;
 constexpr uint64_t kStateLive = 2;
 
-constexpr std::array kFunctions{"Broadcast", "Reduce",  "AllGather", "ReduceScatter", "AllReduce", "AlltoAll",
-                                "Gather",    "Scatter", "Send",      "Recv",          "Other"};
+constexpr std::array kFunctions{"Broadcast", "Reduce",   "AllGather", "ReduceScatter",
+                                "AllReduce", "AlltoAll", "Gather",    "Scatter",
+                                "Send",      "Recv",     "Other"};
 constexpr std::array kSizeClasses{"0", "4096", "65536", "1048576", "16777216", "268435456"};
 constexpr std::array kTimingSources{"none", "kernel", "kernel_cpu", "proxy"};
 
@@ -43,9 +44,12 @@ std::string Layout12Reader::Refusal() const {
   if (bytes_.size() < kHeaderBytes) return "truncated";
   if (bytes_.compare(8, 8, "NCCLSEG1") != 0) return "magic";
   if (Word(0) >> 32 != kMajor) return "major";
-  const uint64_t header_bytes = Word(16), slot_bytes = Word(24), slots = Word(32), file_bytes = Word(40);
-  if (header_bytes < kHeaderBytes || header_bytes > kHeaderLimitBytes || header_bytes % 8 != 0) return "header_bytes";
-  if (slot_bytes < kSlotBytes || slot_bytes > kSlotLimitBytes || slot_bytes % 8 != 0) return "slot_bytes";
+  const uint64_t header_bytes = Word(16), slot_bytes = Word(24), slots = Word(32),
+                 file_bytes = Word(40);
+  if (header_bytes < kHeaderBytes || header_bytes > kHeaderLimitBytes || header_bytes % 8 != 0)
+    return "header_bytes";
+  if (slot_bytes < kSlotBytes || slot_bytes > kSlotLimitBytes || slot_bytes % 8 != 0)
+    return "slot_bytes";
   if (slots < 1 || slots > kMaxSlots) return "slot_count";
   if (file_bytes != header_bytes + slots * slot_bytes) return "file_bytes";
   if (Word(80) > kIdentityPairs) return "identity_count";
@@ -89,7 +93,8 @@ json Layout12Reader::Functions(uint64_t slot) const {
   json functions = json::object();
   for (uint64_t i = 0; i < kFunctions.size(); ++i) {
     json counts = Counts(slot + kFunctionsAt + i * kFunctionBytes);
-    if (counts["calls"] != 0 || !counts["sizes"].empty()) functions[kFunctions[i]] = std::move(counts);
+    if (counts["calls"] != 0 || !counts["sizes"].empty())
+      functions[kFunctions[i]] = std::move(counts);
   }
   return functions;
 }

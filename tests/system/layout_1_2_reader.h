@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reader of segments by the rules and offsets of layout 1.2, which were recorded from the daemon of that version and
-// never change. It shares no constant with proto/.
+// Reader of segments by the rules and offsets of layout 1.2, which were recorded from the daemon of
+// that version and never change. It shares no constant with proto/.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@ class Layout12Reader {
  public:
   explicit Layout12Reader(std::string segment) : bytes_(std::move(segment)) {}
 
-  // Why that daemon refuses the segment; empty if it reads it. The methods below need a segment that it reads.
+  // Why that daemon refuses the segment; empty if it reads it. The methods below need a segment
+  // that it reads.
   std::string Refusal() const;
 
   // By number of the cause; causes that did not occur are left out.
   nlohmann::json Losses() const;
-  // One object for each live communicator, in the shape of the simulator's ground truth. `in_flight` has the
-  // functions of the operations in flight.
+  // One object for each live communicator, in the shape of the simulator's ground truth.
+  // `in_flight` has the functions of the operations in flight.
   nlohmann::json Communicators() const;
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of the whole system that start, end and die in any order: counts stay right, and each has its identity.
+// Processes of the whole system that start, end and die in any order: counts stay right, and each
+// has its identity.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -15,8 +16,10 @@ using Processes = EndToEnd;
 
 TEST_F(Processes, LosesNoCountWhenTheDaemonIsKilledAndStartedAgain) {
   auto daemon = std::make_unique<Daemon>(segments_.path());
-  exporter::ChildProcess job(Simulator({"--pace", "real", "--duration", "4", "--rate", "50", "--ranks-per-node", "2"}));
-  ASSERT_TRUE(exporter::Eventually([&] { return Sum(daemon->Scrape(), "nccl_collective_operations_total") > 50; }));
+  exporter::ChildProcess job(
+      Simulator({"--pace", "real", "--duration", "4", "--rate", "50", "--ranks-per-node", "2"}));
+  ASSERT_TRUE(exporter::Eventually(
+      [&] { return Sum(daemon->Scrape(), "nccl_collective_operations_total") > 50; }));
   const double before = Sum(daemon->Scrape(), "nccl_collective_operations_total");
   daemon->process().Signal(SIGKILL);
   daemon->process().Wait();
@@ -29,8 +32,9 @@ TEST_F(Processes, LosesNoCountWhenTheDaemonIsKilledAndStartedAgain) {
 
 TEST_F(Processes, KeepsTheCountsOfAKilledRankForTheRetentionTimeAndThenForgetsThem) {
   Daemon daemon(segments_.path(), {"--segment.retention=8s"});
-  exporter::ChildProcess job(Simulator({"--pace", "real", "--duration", "14", "--rate", "20", "--ranks-per-node", "2", "--layout",
-                              "dp", "--kill-rank", "1", "--kill-step", "20"}));
+  exporter::ChildProcess job(
+      Simulator({"--pace", "real", "--duration", "14", "--rate", "20", "--ranks-per-node", "2",
+                 "--layout", "dp", "--kill-rank", "1", "--kill-step", "20"}));
   ASSERT_TRUE(exporter::Eventually([&] {
     return daemon.Scrape().Value("nccl_exporter_segments", {{"state", "exited"}}).value_or(0) == 1;
   }));
@@ -60,49 +64,62 @@ TEST_F(Processes, KeepsTheCountsOfAKilledRankForTheRetentionTimeAndThenForgetsTh
 
 TEST_F(Processes, ShowsWhatAKilledRankWasIn) {
   Daemon daemon(segments_.path());
-  const exporter::Finished job = exporter::RunToEnd(Simulator({"--steps", "20", "--ranks-per-node", "2", "--layout", "dp", "--kill-rank",
-                                           "1", "--kill-step", "10", "--kill-in-flight"}),
-                                {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
+  const exporter::Finished job =
+      exporter::RunToEnd(Simulator({"--steps", "20", "--ranks-per-node", "2", "--layout", "dp",
+                                    "--kill-rank", "1", "--kill-step", "10", "--kill-in-flight"}),
+                         {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
   EXPECT_EQ(job.exit_code, 0) << job.output;
   const Exposition scrape = daemon.Scrape();
-  const double started = scrape.Value("nccl_collective_started_sequence", {{"rank", "1"}}).value_or(0);
+  const double started =
+      scrape.Value("nccl_collective_started_sequence", {{"rank", "1"}}).value_or(0);
   EXPECT_GT(scrape.Value("nccl_operations_in_flight", {{"rank", "1"}}).value_or(0), 0);
-  EXPECT_LT(scrape.Value("nccl_collective_completed_sequence", {{"rank", "1"}}).value_or(started), started);
-  EXPECT_EQ(
-      scrape
-          .Find("nccl_operations_oldest_in_flight_start_timestamp_seconds", {{"rank", "1"}, {"function", "AllReduce"}})
-          .size(),
-      1u);
-  EXPECT_TRUE(scrape.Find("nccl_operations_oldest_in_flight_start_timestamp_seconds", {{"rank", "0"}}).empty());
+  EXPECT_LT(scrape.Value("nccl_collective_completed_sequence", {{"rank", "1"}}).value_or(started),
+            started);
+  EXPECT_EQ(scrape
+                .Find("nccl_operations_oldest_in_flight_start_timestamp_seconds",
+                      {{"rank", "1"}, {"function", "AllReduce"}})
+                .size(),
+            1u);
+  EXPECT_TRUE(
+      scrape.Find("nccl_operations_oldest_in_flight_start_timestamp_seconds", {{"rank", "0"}})
+          .empty());
 }
 
 TEST_F(Processes, ServesTheSameNumbersFromTwoDaemons) {
   Daemon first(segments_.path()), second(segments_.path());
-  const nlohmann::json truth = RunJob({"--steps", "30", "--ranks-per-node", "4", "--layout", "mixed"});
+  const nlohmann::json truth =
+      RunJob({"--steps", "30", "--ranks-per-node", "4", "--layout", "mixed"});
   ExpectEqualsTruth(first.Scrape(), truth);
   ExpectEqualsTruth(second.Scrape(), truth);
 }
 
 TEST_F(Processes, ServesAJobThatEndedBeforeTheDaemonBegan) {
-  const nlohmann::json truth = RunJob({"--steps", "30", "--ranks-per-node", "4", "--layout", "mixed"});
+  const nlohmann::json truth =
+      RunJob({"--steps", "30", "--ranks-per-node", "4", "--layout", "mixed"});
   Daemon daemon(segments_.path());
   ExpectBothEqual(daemon.Scrape(), truth);
 }
 
 TEST_F(Processes, ReportsTheIdentityOfJobProcessAndGpu) {
   Daemon daemon(segments_.path());
-  RunJob({"--steps", "3", "--ranks-per-node", "2", "--layout", "dp", "--slurm-job-id", "4711", "--env",
-          "POD_NAME=trainer-%r", "--env", "POD_NAMESPACE=research"});
+  RunJob({"--steps", "3", "--ranks-per-node", "2", "--layout", "dp", "--slurm-job-id", "4711",
+          "--env", "POD_NAME=trainer-%r", "--env", "POD_NAMESPACE=research"});
   const Exposition scrape = daemon.Scrape();
   const auto info =
-      scrape.Find("nccl_rank_info", {{"slurm_job_id", "4711"}, {"pod", "trainer-1"}, {"namespace", "research"}});
+      scrape.Find("nccl_rank_info",
+                  {{"slurm_job_id", "4711"}, {"pod", "trainer-1"}, {"namespace", "research"}});
   ASSERT_EQ(info.size(), 1u);
   EXPECT_EQ(info[0].labels.at("global_rank"), "1");
   EXPECT_EQ(info[0].labels.at("local_rank"), "1");
   EXPECT_TRUE(info[0].labels.at("gpu_uuid").starts_with("GPU-")) << info[0].labels.at("gpu_uuid");
   EXPECT_FALSE(info[0].labels.at("pci_bus_id").empty());
-  EXPECT_EQ(scrape.Find("nccl_communicator_info", {{"nccl_version", "2.30.7"}, {"api_version", "6"}}).size(), 2u);
-  EXPECT_EQ(scrape.Value("nccl_communicator_ranks", {{"rank", "0"}, {"global_rank", "0"}}).value_or(0), 2);
+  EXPECT_EQ(
+      scrape.Find("nccl_communicator_info", {{"nccl_version", "2.30.7"}, {"api_version", "6"}})
+          .size(),
+      2u);
+  EXPECT_EQ(
+      scrape.Value("nccl_communicator_ranks", {{"rank", "0"}, {"global_rank", "0"}}).value_or(0),
+      2);
 }
 
 TEST_F(Processes, NamesNoRankByTheNumberOfAProcessWithSeveralGpus) {
@@ -118,7 +135,8 @@ TEST_F(Processes, NamesNoRankByTheNumberOfAProcessWithSeveralGpus) {
     EXPECT_EQ(sample.labels.at("local_rank"), "");
   }
   for (const Sample& sample : alive) EXPECT_FALSE(sample.labels.contains("global_rank"));
-  EXPECT_EQ(nlohmann::json::parse(daemon.Get("/api/v1/node").body)["processes"][1]["global_rank"], "");
+  EXPECT_EQ(nlohmann::json::parse(daemon.Get("/api/v1/node").body)["processes"][1]["global_rank"],
+            "");
 }
 
 TEST_F(Processes, FindsTheLibraryByNcclsOwnSearchRule) {
@@ -133,8 +151,8 @@ TEST_F(Processes, FindsTheLibraryByNcclsOwnSearchRule) {
                                    "5",
                                    "--ranks-per-node",
                                    "1"};
-  const exporter::Finished job =
-      exporter::RunToEnd(command, {{"NCCL_PROFILER_PLUGIN", "exporter"}, {"LD_LIBRARY_PATH", library.parent_path()}});
+  const exporter::Finished job = exporter::RunToEnd(
+      command, {{"NCCL_PROFILER_PLUGIN", "exporter"}, {"LD_LIBRARY_PATH", library.parent_path()}});
   EXPECT_EQ(job.exit_code, 0) << job.output;
   ExpectEqualsTruth(daemon.Scrape(), ReadTruth(TruthPath()));
   EXPECT_EQ(segments_.Files(".seg").size(), 1u);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that have come equally far say so, whatever NCCL announces and however operations are timed.
+// Ranks that have come equally far say so, whatever NCCL announces and however operations are
+// timed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,9 +28,9 @@ TEST_P(EqualProgress, ShowsTheSameSequencesOnAllRanks) {
   Daemon daemon(segments.path());
   std::vector<std::string> options{"--steps", "20", "--ranks-per-node", "4"};
   options.insert(options.end(), GetParam().options.begin(), GetParam().options.end());
-  const exporter::Finished job =
-      exporter::RunToEnd(SimulatorCommand(segments.path(), results.path() + "/truth.json", options),
-               {{"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
+  const exporter::Finished job = exporter::RunToEnd(
+      SimulatorCommand(segments.path(), results.path() + "/truth.json", options),
+      {{"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
   ASSERT_EQ(job.exit_code, 0) << job.output;
   const Exposition scrape = daemon.Scrape();
   std::map<std::string, std::set<double>> started, completed;
@@ -55,13 +56,14 @@ TEST_P(EqualProgress, ShowsTheSameSequencesOnAllRanks) {
 
 INSTANTIATE_TEST_SUITE_P(
     Ways, EqualProgress,
-    testing::Values(Way{"Eager", {"--layout", "3d"}, "on", true},
-                    Way{"EagerWithoutTiming", {"--layout", "dp"}, "off", false},
-                    Way{"EagerByProxies", {"--layout", "mixed", "--network", "all"}, "off", true},
-                    Way{"Groups", {"--layout", "dp", "--aggregate", "8"}, "on", true},
-                    Way{"GraphReplays", {"--layout", "dp", "--graph"}, "on", true},
-                    Way{"BroadcastsThatAreAnnounced", {"--layout", "ladder", "--api-version", "5"}, "on", true},
-                    Way{"BroadcastsThatAreNot", {"--layout", "ladder", "--api-version", "6"}, "on", true}),
+    testing::Values(
+        Way{"Eager", {"--layout", "3d"}, "on", true},
+        Way{"EagerWithoutTiming", {"--layout", "dp"}, "off", false},
+        Way{"EagerByProxies", {"--layout", "mixed", "--network", "all"}, "off", true},
+        Way{"Groups", {"--layout", "dp", "--aggregate", "8"}, "on", true},
+        Way{"GraphReplays", {"--layout", "dp", "--graph"}, "on", true},
+        Way{"BroadcastsThatAreAnnounced", {"--layout", "ladder", "--api-version", "5"}, "on", true},
+        Way{"BroadcastsThatAreNot", {"--layout", "ladder", "--api-version", "6"}, "on", true}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real Prometheuses and promtool as judges: they scrape all three formats without a warning, and answer queries with
-// the numbers of the simulator's ground truth, from native histograms too. Newer ones than Debian 12's come by
-// tools/fetch-prometheus; without it their cases are skipped.
+// Real Prometheuses and promtool as judges: they scrape all three formats without a warning, and
+// answer queries with the numbers of the simulator's ground truth, from native histograms too.
+// Newer ones than Debian 12's come by tools/fetch-prometheus; without it their cases are skipped.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -29,10 +29,12 @@ constexpr char kPromtool[] = "/usr/bin/promtool";
 struct Release {
   const char* name;
   const char* program;
-  const char* keep_classic;  // setting of a scrape that keeps the classic part beside the native one; "": there is none
+  const char* keep_classic;  // setting of a scrape that keeps the classic part beside the native
+                             // one; "": there is none
 };
 constexpr Release kRelease242{"V2_42", "/usr/bin/prometheus", ""};
-constexpr Release kRelease253{"V2_53", "/var/cache/nccl-exporter/prometheus/trixie/usr/bin/prometheus",
+constexpr Release kRelease253{"V2_53",
+                              "/var/cache/nccl-exporter/prometheus/trixie/usr/bin/prometheus",
                               "scrape_classic_histograms: true"};
 constexpr Release kRelease35{"V3_5", "/var/cache/nccl-exporter/prometheus/sid/usr/bin/prometheus",
                              "always_scrape_classic_histograms: true"};
@@ -43,17 +45,23 @@ class Prometheus : public testing::Test {
   void Start(const Release& release, int target_port, const std::vector<std::string>& flags = {}) {
     port_ = FreePort();
     std::ofstream(scratch_.path() + "/prometheus.yml")
-        << "global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: nccl\n  static_configs: [{targets: ['127.0.0.1:"
+        << "global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: nccl\n  static_configs: "
+           "[{targets: ['127.0.0.1:"
         << target_port << "']}]\n  " << (flags.empty() ? "" : release.keep_classic) << "\n"
         << more_settings_;
-    std::vector<std::string> command{release.program, "--config.file=" + scratch_.path() + "/prometheus.yml",
-                                     "--storage.tsdb.path=" + scratch_.path() + "/data",
-                                     "--web.listen-address=127.0.0.1:" + std::to_string(port_), "--log.level=debug"};
+    std::vector<std::string> command{
+        release.program, "--config.file=" + scratch_.path() + "/prometheus.yml",
+        "--storage.tsdb.path=" + scratch_.path() + "/data",
+        "--web.listen-address=127.0.0.1:" + std::to_string(port_), "--log.level=debug"};
     command.insert(command.end(), flags.begin(), flags.end());
     server_ = std::make_unique<exporter::ChildProcess>(std::move(command));
-    ASSERT_TRUE(exporter::Eventually([&] { return exporter::HttpGet(Url("/-/ready")).status == 200; })) << server_->AllOutput();
+    ASSERT_TRUE(exporter::Eventually([&] {
+      return exporter::HttpGet(Url("/-/ready")).status == 200;
+    })) << server_->AllOutput();
   }
-  std::string Url(const std::string& path) const { return "http://127.0.0.1:" + std::to_string(port_) + path; }
+  std::string Url(const std::string& path) const {
+    return "http://127.0.0.1:" + std::to_string(port_) + path;
+  }
 
   // The single value of an instant query; nothing if the answer is empty.
   std::optional<double> Query(const std::string& expression) const {
@@ -63,12 +71,13 @@ class Prometheus : public testing::Test {
       snprintf(code, sizeof(code), "%%%02X", c);
       escaped += code;
     }
-    const nlohmann::json answer =
-        nlohmann::json::parse(exporter::HttpGet(Url("/api/v1/query?query=" + escaped)).body, nullptr, false);
+    const nlohmann::json answer = nlohmann::json::parse(
+        exporter::HttpGet(Url("/api/v1/query?query=" + escaped)).body, nullptr, false);
     if (answer.is_discarded() || answer.value("status", "") != "success") return std::nullopt;
     const auto& result = answer["data"]["result"];
     EXPECT_LE(result.size(), 1u) << expression;
-    return result.empty() ? std::nullopt : std::optional(std::stod(result[0]["value"][1].get<std::string>()));
+    return result.empty() ? std::nullopt
+                          : std::optional(std::stod(result[0]["value"][1].get<std::string>()));
   }
 
   collector::ScratchDirectory segments_, scratch_;
@@ -110,7 +119,8 @@ class TextRelay {
     EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
     EXPECT_EQ(listen(socket_, 4), 0);
     thread_ = std::thread([this] {
-      for (int client; (client = accept(socket_, nullptr, nullptr)) >= 0; close(client)) Serve(client);
+      for (int client; (client = accept(socket_, nullptr, nullptr)) >= 0; close(client))
+        Serve(client);
     });
   }
   ~TextRelay() {
@@ -124,11 +134,13 @@ class TextRelay {
   void Serve(int client) const {
     char request[4096];
     if (read(client, request, sizeof(request)) <= 0) return;
-    const exporter::HttpAnswer answer = daemon_.Get("/metrics", {"Accept: text/plain;version=0.0.4"});
+    const exporter::HttpAnswer answer =
+        daemon_.Get("/metrics", {"Accept: text/plain;version=0.0.4"});
     EXPECT_EQ(answer.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
-    const std::string text =
-        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: " + answer.headers.at("content-type") +
-        "\r\nContent-Length: " + std::to_string(answer.body.size()) + "\r\n\r\n" + answer.body;
+    const std::string text = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: " +
+                             answer.headers.at("content-type") +
+                             "\r\nContent-Length: " + std::to_string(answer.body.size()) +
+                             "\r\n\r\n" + answer.body;
     for (size_t sent = 0; sent < text.size();) {
       const ssize_t count = send(client, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
       if (count <= 0) return;
@@ -142,15 +154,18 @@ class TextRelay {
   std::thread thread_;
 };
 
-// Durations of the timed collectives of all ranks, or their bus bandwidths, by the ground truth's native buckets.
+// Durations of the timed collectives of all ranks, or their bus bandwidths, by the ground truth's
+// native buckets.
 class TrueDistribution {
  public:
-  TrueDistribution(const nlohmann::json& truth, const std::string& key, size_t buckets) : counts_(buckets) {
+  TrueDistribution(const nlohmann::json& truth, const std::string& key, size_t buckets)
+      : counts_(buckets) {
     for (const auto& rank : truth["ranks"]) {
       for (const auto& communicator : rank["communicators"]) {
         for (const auto& [function, expected] : communicator["functions"].items()) {
           if (function == "Send" || function == "Recv") continue;
-          for (const auto& [index, count] : expected[key].items()) counts_[std::stoul(index)] += count.get<double>();
+          for (const auto& [index, count] : expected[key].items())
+            counts_[std::stoul(index)] += count.get<double>();
         }
       }
     }
@@ -188,22 +203,29 @@ class PrometheusFormats : public Prometheus, public testing::WithParamInterface<
 
   // Count, sum and quantiles of a histogram over all its series.
   double Count(const std::string& name) const {
-    return Query(IsNative() ? "histogram_count(sum(" + name + "))" : "sum(" + name + "_count)").value_or(-1);
+    return Query(IsNative() ? "histogram_count(sum(" + name + "))" : "sum(" + name + "_count)")
+        .value_or(-1);
   }
   double Sum(const std::string& name) const {
-    return Query(IsNative() ? "histogram_sum(sum(" + name + "))" : "sum(" + name + "_sum)").value_or(-1);
+    return Query(IsNative() ? "histogram_sum(sum(" + name + "))" : "sum(" + name + "_sum)")
+        .value_or(-1);
   }
   double Quantile(double quantile, const std::string& name) const {
-    const std::string buckets = IsNative() ? "sum(" + name + ")" : "sum by (le) (" + name + "_bucket)";
-    return Query("histogram_quantile(" + std::to_string(quantile) + ", " + buckets + ")").value_or(-1);
+    const std::string buckets =
+        IsNative() ? "sum(" + name + ")" : "sum by (le) (" + name + "_bucket)";
+    return Query("histogram_quantile(" + std::to_string(quantile) + ", " + buckets + ")")
+        .value_or(-1);
   }
 
-  // Native: within the bucket that holds the true quantile, 9 % wide. Classic: between the bounds around that bucket.
+  // Native: within the bucket that holds the true quantile, 9 % wide. Classic: between the bounds
+  // around that bucket.
   template <typename Buckets, typename Bounds>
-  void ExpectQuantiles(const std::string& name, const TrueDistribution& truth, const Bounds& classic_bounds) const {
+  void ExpectQuantiles(const std::string& name, const TrueDistribution& truth,
+                       const Bounds& classic_bounds) const {
     constexpr double kRounding = 1e-6;
     for (const double quantile : {0.1, 0.5, 0.9, 0.99}) {
-      const int index = Buckets::kFirstBound + static_cast<int>(truth.IndexOf(quantile));  // native bucket
+      const int index =
+          Buckets::kFirstBound + static_cast<int>(truth.IndexOf(quantile));  // native bucket
       double low = IsNative() ? std::exp2((index - 1) / 8.0) : 0;
       double high = IsNative() ? std::exp2(index / 8.0) : std::exp2(classic_bounds.back() / 8.0);
       for (const int bound : classic_bounds) {
@@ -217,40 +239,47 @@ class PrometheusFormats : public Prometheus, public testing::WithParamInterface<
     }
   }
 };
-INSTANTIATE_TEST_SUITE_P(
-    Formats, PrometheusFormats,
-    testing::Values(Scraper{kRelease242, ScrapedAs::kOpenMetrics}, Scraper{kRelease242, ScrapedAs::kText},
-                    Scraper{kRelease242, ScrapedAs::kProtobuf}, Scraper{kRelease253, ScrapedAs::kOpenMetrics},
-                    Scraper{kRelease253, ScrapedAs::kProtobuf}, Scraper{kRelease35, ScrapedAs::kOpenMetrics},
-                    Scraper{kRelease35, ScrapedAs::kText}, Scraper{kRelease35, ScrapedAs::kProtobuf}),
-    [](const auto& test) {
-      const char* format = test.param.as == ScrapedAs::kProtobuf ? "Protobuf"
-                           : test.param.as == ScrapedAs::kText   ? "Text"
-                                                                 : "OpenMetrics";
-      return std::string(format) + "By" + test.param.release.name;
-    });
+INSTANTIATE_TEST_SUITE_P(Formats, PrometheusFormats,
+                         testing::Values(Scraper{kRelease242, ScrapedAs::kOpenMetrics},
+                                         Scraper{kRelease242, ScrapedAs::kText},
+                                         Scraper{kRelease242, ScrapedAs::kProtobuf},
+                                         Scraper{kRelease253, ScrapedAs::kOpenMetrics},
+                                         Scraper{kRelease253, ScrapedAs::kProtobuf},
+                                         Scraper{kRelease35, ScrapedAs::kOpenMetrics},
+                                         Scraper{kRelease35, ScrapedAs::kText},
+                                         Scraper{kRelease35, ScrapedAs::kProtobuf}),
+                         [](const auto& test) {
+                           const char* format = test.param.as == ScrapedAs::kProtobuf ? "Protobuf"
+                                                : test.param.as == ScrapedAs::kText   ? "Text"
+                                                                                    : "OpenMetrics";
+                           return std::string(format) + "By" + test.param.release.name;
+                         });
 
 TEST_P(PrometheusFormats, AreScrapedWithoutAWarningAndAnswerWithTheTruth) {
   Daemon daemon(segments_.path());
   TextRelay relay(daemon);
   Start(GetParam().release, GetParam().as == ScrapedAs::kText ? relay.port() : daemon.port(),
-        IsNative() ? std::vector<std::string>{"--enable-feature=native-histograms"} : std::vector<std::string>{});
-  const exporter::Finished job = exporter::RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
-                                                 {"--layout", "mixed", "--steps", "40", "--nodes", "2",
-                                                  "--ranks-per-node", "4", "--slurm-job-id", "4711"}),
-                                {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
+        IsNative() ? std::vector<std::string>{"--enable-feature=native-histograms"}
+                   : std::vector<std::string>{});
+  const exporter::Finished job =
+      exporter::RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
+                                          {"--layout", "mixed", "--steps", "40", "--nodes", "2",
+                                           "--ranks-per-node", "4", "--slurm-job-id", "4711"}),
+                         {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
   ASSERT_EQ(job.exit_code, 0) << job.output;
   const nlohmann::json truth = ReadTruth(scratch_.path() + "/truth.json");
   const Totals totals = TotalsOf(truth);
-  ASSERT_TRUE(
-      exporter::Eventually([&] { return Query("sum(nccl_collective_operations_total)").value_or(0) == totals.operations; }));
+  ASSERT_TRUE(exporter::Eventually([&] {
+    return Query("sum(nccl_collective_operations_total)").value_or(0) == totals.operations;
+  }));
 
   EXPECT_EQ(Query("sum(nccl_collective_bytes_total)").value_or(0), totals.bytes);
   EXPECT_EQ(Query("sum(nccl_collective_timed_operations_total)").value_or(0), totals.timed);
   EXPECT_NEAR(Query("sum(nccl_collective_busy_seconds_total)").value_or(0), totals.busy_seconds,
               totals.busy_seconds * 1e-9);
   EXPECT_EQ(Count("nccl_collective_duration_seconds"), totals.timed);
-  EXPECT_NEAR(Sum("nccl_collective_duration_seconds"), totals.busy_seconds, totals.busy_seconds * 1e-9);
+  EXPECT_NEAR(Sum("nccl_collective_duration_seconds"), totals.busy_seconds,
+              totals.busy_seconds * 1e-9);
   const auto classic_count = Query("sum(nccl_collective_duration_seconds_bucket{le=\"+Inf\"})");
   const bool has_classic = !IsNative() || *GetParam().release.keep_classic != '\0';
   EXPECT_EQ(classic_count, has_classic ? std::optional(totals.timed) : std::nullopt);
@@ -259,18 +288,21 @@ TEST_P(PrometheusFormats, AreScrapedWithoutAWarningAndAnswerWithTheTruth) {
   EXPECT_EQ(durations.total(), totals.timed);
   EXPECT_GT(bandwidths.total(), 0);
   EXPECT_EQ(Count("nccl_collective_bus_bandwidth_bytes_per_second"), bandwidths.total());
-  ExpectQuantiles<DurationBuckets>("nccl_collective_duration_seconds", durations, kClassicDurationBounds);
+  ExpectQuantiles<DurationBuckets>("nccl_collective_duration_seconds", durations,
+                                   kClassicDurationBounds);
   ExpectQuantiles<BandwidthBuckets>("nccl_collective_bus_bandwidth_bytes_per_second", bandwidths,
                                     kClassicBandwidthBounds);
   EXPECT_EQ(Query("sum(nccl_collective_started_sequence)").value_or(0), totals.operations);
-  EXPECT_EQ(Query("count(count by (slurm_job_id) (nccl_rank_info{slurm_job_id=\"4711\"}))").value_or(0), 1);
+  EXPECT_EQ(
+      Query("count(count by (slurm_job_id) (nccl_rank_info{slurm_job_id=\"4711\"}))").value_or(0),
+      1);
   EXPECT_EQ(Query("up").value_or(0), 1);
   EXPECT_EQ(Query("count({job=~\".+\", exported_job=~\".+\"})").value_or(0), 0)
       << "a label collides with the scraper's own";
 
   const std::string log = server_->AllOutput();
-  for (const char* trouble : {"level=warn", "level=error", "level=WARN", "level=ERROR", "scrape failed",
-                              "Append failed", "out of order", "duplicate"}) {
+  for (const char* trouble : {"level=warn", "level=error", "level=WARN", "level=ERROR",
+                              "scrape failed", "Append failed", "out of order", "duplicate"}) {
     for (size_t at = 0; (at = log.find(trouble, at)) != std::string::npos; ++at) {
       const size_t begin = log.rfind('\n', at) + 1;
       ADD_FAILURE() << log.substr(begin, log.find('\n', at) - begin);
@@ -290,38 +322,46 @@ TEST_F(Prometheus, ScrapesByTlsWithACertificateAndAPassword) {
   const exporter::TestAuthority::Issued client = authority.Issue({"DNS:prometheus"});
   write("client.pem", client.certificate);
   write("client.key", client.key);
-  write("web.yml",
-        "tls_server_config: {cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem,\n"
-        "  client_auth_type: RequireAndVerifyClientCert, client_allowed_sans: [prometheus], min_version: TLS13}\n"
-        "basic_auth_users: {alice: $2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW}\n");
+  write(
+      "web.yml",
+      "tls_server_config: {cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem,\n"
+      "  client_auth_type: RequireAndVerifyClientCert, client_allowed_sans: [prometheus], "
+      "min_version: TLS13}\n"
+      "basic_auth_users: {alice: $2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW}\n");
   more_settings_ =
       "  scheme: https\n"
       "  basic_auth: {username: alice, password: secret}\n"
       "  tls_config: {ca_file: ca.pem, cert_file: client.pem, key_file: client.key}\n";
   const int target = FreePort();
-  const exporter::ChildProcess daemon({kDaemonPath, "--web.listen-address=127.0.0.1:" + std::to_string(target),
-                             "--web.config.file=" + scratch_.path() + "/web.yml", "--segment.dir=" + segments_.path()});
+  const exporter::ChildProcess daemon(
+      {kDaemonPath, "--web.listen-address=127.0.0.1:" + std::to_string(target),
+       "--web.config.file=" + scratch_.path() + "/web.yml", "--segment.dir=" + segments_.path()});
   Start(kRelease242, target);
-  EXPECT_TRUE(exporter::Eventually([&] { return Query("nccl_exporter_build_info") == 1.0; })) << server_->AllOutput();
+  EXPECT_TRUE(exporter::Eventually([&] { return Query("nccl_exporter_build_info") == 1.0; }))
+      << server_->AllOutput();
   EXPECT_EQ(Query("up"), 1.0);
 }
 
 TEST_F(Prometheus, PromtoolFindsNothingInEitherTextFormat) {
   Daemon daemon(segments_.path());
-  exporter::RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
-                            {"--layout", "mixed", "--steps", "10", "--ranks-per-node", "4"}));
+  exporter::RunToEnd(
+      SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
+                       {"--layout", "mixed", "--steps", "10", "--ranks-per-node", "4"}));
   const auto check = [&](const std::string& body, const char* what) {
     const std::string file = scratch_.path() + "/scrape.txt";
     std::ofstream(file) << body;
-    const exporter::Finished promtool = exporter::RunToEnd({"/bin/sh", "-c", std::string(kPromtool) + " check metrics < " + file});
+    const exporter::Finished promtool =
+        exporter::RunToEnd({"/bin/sh", "-c", std::string(kPromtool) + " check metrics < " + file});
     EXPECT_EQ(promtool.exit_code, 0) << what << ": " << promtool.output;
     EXPECT_EQ(promtool.output, "") << what;
   };
   const exporter::HttpAnswer text = daemon.Get("/metrics", {"Accept: text/plain;version=0.0.4"});
   EXPECT_EQ(text.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
   check(text.body, "text 0.0.4");
-  const exporter::HttpAnswer open_metrics = daemon.Get("/metrics", {"Accept: application/openmetrics-text;version=1.0.0"});
-  EXPECT_EQ(open_metrics.headers.at("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
+  const exporter::HttpAnswer open_metrics =
+      daemon.Get("/metrics", {"Accept: application/openmetrics-text;version=1.0.0"});
+  EXPECT_EQ(open_metrics.headers.at("content-type"),
+            "application/openmetrics-text; version=1.0.0; charset=utf-8");
   EXPECT_TRUE(open_metrics.body.ends_with("# EOF\n"));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random mixes of everything that NCCL can be called for (groups, splits, graphs, threads, Broadcasts of several roots,
-// AlltoAll), on all releases: ncclCommDestroy returns, counts equal the ground truth, and so does every duration.
+// Random mixes of everything that NCCL can be called for (groups, splits, graphs, threads,
+// Broadcasts of several roots, AlltoAll), on all releases: ncclCommDestroy returns, counts equal
+// the ground truth, and so does every duration.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -13,7 +14,8 @@ namespace {
 
 using Options = std::vector<std::string>;
 
-// Each way to run ranks and to call is that of one of them at least. RANDOM_MIX_SEEDS asks for more.
+// Each way to run ranks and to call is that of one of them at least. RANDOM_MIX_SEEDS asks for
+// more.
 constexpr int kSeeds = 5;
 
 int Seeds() {
@@ -62,7 +64,8 @@ class RandomMix : public testing::TestWithParam<MixedRelease> {
                     "--env",
                     std::string("NCCL_ALLGATHERV_ENABLE=") + release.allgatherv};
     if (seed % 2 == 1) options.push_back("--graph");
-    if (seed % 3 == 1) options.insert(options.end(), {"--ranks-per-process", "2", "--thread-per-rank"});
+    if (seed % 3 == 1)
+      options.insert(options.end(), {"--ranks-per-process", "2", "--thread-per-rank"});
     if (seed % 3 == 2) options.insert(options.end(), {"--ranks-per-process", "4"});
     if (seed % 5 == 4) options.push_back("--nonblocking");
     if (seed % 7 == 3) options.insert(options.end(), {"--recreate-every", "5"});
@@ -86,8 +89,9 @@ TEST_P(RandomMix, EndsAndIsCountedAndTimedExactly) {
     SCOPED_TRACE("--seed " + std::to_string(seed));
     const collector::ScratchDirectory segments, results;
     const std::string truth_path = results.path() + "/truth.json";
-    const exporter::Finished job = exporter::RunToEnd(SimulatorCommand(segments.path(), truth_path, OptionsOf(GetParam(), seed)),
-                                  {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+    const exporter::Finished job = exporter::RunToEnd(
+        SimulatorCommand(segments.path(), truth_path, OptionsOf(GetParam(), seed)),
+        {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
     ASSERT_EQ(job.exit_code, 0) << job.output;
     const nlohmann::json truth = ReadTruth(truth_path);
     EXPECT_GT(TotalOperations(truth), 0u);

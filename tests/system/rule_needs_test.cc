@@ -34,7 +34,8 @@ std::string Expressions() {
 std::set<std::string> Found(const std::string& text, const std::string& pattern) {
   const std::regex expression(pattern);
   std::set<std::string> found;
-  for (auto at = std::sregex_iterator(text.begin(), text.end(), expression); at != std::sregex_iterator(); ++at) {
+  for (auto at = std::sregex_iterator(text.begin(), text.end(), expression);
+       at != std::sregex_iterator(); ++at) {
     found.insert(at->str(1));
   }
   return found;

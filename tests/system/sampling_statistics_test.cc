@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Histograms and means of sampled operations against those of all operations: workloads with ground truth, timed by
-// the plugin's sampler at the default windows for six hours of simulated time. Seeds are fixed, so that a result is
-// one.
+// Histograms and means of sampled operations against those of all operations: workloads with ground
+// truth, timed by the plugin's sampler at the default windows for six hours of simulated time.
+// Seeds are fixed, so that a result is one.
 //
-// The band: operations in one window resemble each other, so that what counts is the number W of windows in which
-// something ran. The sampled q-quantile lies between the true (q - b)- and (q + b)-quantile, b = 3 sqrt(q (1 - q) / W).
+// The band: operations in one window resemble each other, so that what counts is the number W of
+// windows in which something ran. The sampled q-quantile lies between the true (q - b)- and (q +
+// b)-quantile, b = 3 sqrt(q (1 - q) / W).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,10 +36,13 @@ using Operations = std::vector<Operation>;
 class Rank {
  public:
   explicit Rank(uint64_t ahead_ns = 0)
-      : ahead_ns_(ahead_ns), sampler_(static_cast<plugin::Sampler*>(std::calloc(1, sizeof(plugin::Sampler))), std::free) {
+      : ahead_ns_(ahead_ns),
+        sampler_(static_cast<plugin::Sampler*>(std::calloc(1, sizeof(plugin::Sampler))),
+                 std::free) {
     sampler_->Open(&mask_, kTimedMask, {}, 0, 0);
   }
-  // Makes the call, as NCCL and the process do: the mask as it is, then what the end of the group changes.
+  // Makes the call, as NCCL and the process do: the mask as it is, then what the end of the group
+  // changes.
   bool Times(double called_s) {
     const bool is_timed = sampler_->TimesNow();
     const auto since_start_ns = static_cast<uint64_t>(called_s * 1e9);
@@ -65,17 +69,20 @@ double Scattered(std::minstd_rand& random, double mean_us) {
 Operations Stationary() {
   std::minstd_rand random(1);
   Operations operations;
-  for (double now_s = 0; now_s < kLengthS; now_s += 0.01) operations.push_back({now_s, Scattered(random, 300)});
+  for (double now_s = 0; now_s < kLengthS; now_s += 0.01)
+    operations.push_back({now_s, Scattered(random, 300)});
   return operations;
 }
 
-// Bursts of 200 operations, of half a second to six seconds one after the other; those late in a burst take longer.
+// Bursts of 200 operations, of half a second to six seconds one after the other; those late in a
+// burst take longer.
 Operations Bursty() {
   std::minstd_rand random(2);
   std::exponential_distribution<double> pause(1 / 1.5);
   Operations operations;
   for (double now_s = 0; now_s < kLengthS; now_s += 0.5 + std::min(pause(random), 5.5)) {
-    for (int i = 0; i < 200; ++i, now_s += 0.002) operations.push_back({now_s, Scattered(random, 200 + i)});
+    for (int i = 0; i < 200; ++i, now_s += 0.002)
+      operations.push_back({now_s, Scattered(random, 200 + i)});
   }
   return operations;
 }
@@ -88,7 +95,8 @@ Operations StepPeriodic(double period_s) {
   for (double step_s = 0; step_s < kLengthS; step_s += period_s) {
     for (int i = 0; i < calls; ++i) {
       const double place = static_cast<double>(i) / calls;
-      operations.push_back({step_s + 0.9 * place * period_s, Scattered(random, 200 * (1 + 0.5 * place))});
+      operations.push_back(
+          {step_s + 0.9 * place * period_s, Scattered(random, 200 * (1 + 0.5 * place))});
     }
   }
   return operations;
@@ -135,9 +143,13 @@ void ExpectTold(const std::string& workload, Operations operations) {
   }
 }
 
-TEST(SampledHistograms, TellQuantilesAndMeansOfAStationaryWorkload) { ExpectTold("stationary", Stationary()); }
+TEST(SampledHistograms, TellQuantilesAndMeansOfAStationaryWorkload) {
+  ExpectTold("stationary", Stationary());
+}
 TEST(SampledHistograms, TellQuantilesAndMeansOfABurstyWorkload) { ExpectTold("bursty", Bursty()); }
-TEST(SampledHistograms, TellQuantilesAndMeansOfADriftingWorkload) { ExpectTold("drifting", Drifting()); }
+TEST(SampledHistograms, TellQuantilesAndMeansOfADriftingWorkload) {
+  ExpectTold("drifting", Drifting());
+}
 TEST(SampledHistograms, TellQuantilesAndMeansWhateverTheLengthOfAStep) {
   for (const double period_s : {0.1, 0.2, 0.5, 1.0, 1.9, 2.0, 2.1, 4.0, 7.0, 10.0, 20.0, 30.0}) {
     ExpectTold("steps of " + std::to_string(period_s) + " s", StepPeriodic(period_s));

@@ -23,10 +23,11 @@ constexpr int kPatienceSeconds = 60;
 class TopTest : public testing::Test {
  protected:
   TopTest()
-      : job_(SimulatorCommand(
-            segments_.path(), segments_.path() + "/truth.json",
-            {"--layout", "dp", "--ranks-per-node", "8", "--pace", "real", "--rate", "8", "--duration", "180",
-             "--incident", "slow-rank:rank=5,percent=30", "--env", "NCCL_EXPORTER_KERNEL_TIMING=on"})) {}
+      : job_(
+            SimulatorCommand(segments_.path(), segments_.path() + "/truth.json",
+                             {"--layout", "dp", "--ranks-per-node", "8", "--pace", "real", "--rate",
+                              "8", "--duration", "180", "--incident", "slow-rank:rank=5,percent=30",
+                              "--env", "NCCL_EXPORTER_KERNEL_TIMING=on"})) {}
 
   const collector::ScratchDirectory segments_;
   exporter::ChildProcess job_;
@@ -36,10 +37,12 @@ TEST_F(TopTest, WithoutATerminalPrintsOneScreenWithoutControlSequences) {
   std::string output;
   EXPECT_TRUE(exporter::Eventually(
       [&] {
-        const exporter::Finished top = exporter::RunToEnd({kDaemonPath, "--segment.dir=" + segments_.path(), "top"});
+        const exporter::Finished top =
+            exporter::RunToEnd({kDaemonPath, "--segment.dir=" + segments_.path(), "top"});
         EXPECT_EQ(top.exit_code, 0);
         output = top.output;
-        return output.find("AllReduce") != std::string::npos && output.find("8 processes") != std::string::npos;
+        return output.find("AllReduce") != std::string::npos &&
+               output.find("8 processes") != std::string::npos;
       },
       kPatienceSeconds))
       << output;
@@ -48,7 +51,8 @@ TEST_F(TopTest, WithoutATerminalPrintsOneScreenWithoutControlSequences) {
 }
 
 TEST_F(TopTest, RefusesAnOrderThatItDoesNotKnow) {
-  const exporter::Finished top = exporter::RunToEnd({kDaemonPath, "top", "--once", "--sort=colour"});
+  const exporter::Finished top =
+      exporter::RunToEnd({kDaemonPath, "top", "--once", "--sort=colour"});
   EXPECT_EQ(top.exit_code, 2);
   EXPECT_THAT(top.output, testing::HasSubstr("colour"));
 }
@@ -58,10 +62,11 @@ class TopInTmuxTest : public TopTest {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists("/usr/bin/tmux")) GTEST_SKIP() << "tmux is not installed";
-    const std::string top =
-        std::filesystem::absolute(kDaemonPath).string() + " --segment.dir=" + segments_.path() + " top";
-    const exporter::Finished made = Tmux({"-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40",
-                                "TERM=screen " + top + "; echo ended with $?; stty -a; exec sleep 1000"});
+    const std::string top = std::filesystem::absolute(kDaemonPath).string() +
+                            " --segment.dir=" + segments_.path() + " top";
+    const exporter::Finished made =
+        Tmux({"-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40",
+              "TERM=screen " + top + "; echo ended with $?; stty -a; exec sleep 1000"});
     ASSERT_EQ(made.exit_code, 0) << made.output;
   }
   void TearDown() override {
@@ -76,7 +81,8 @@ class TopInTmuxTest : public TopTest {
   }
   std::string Screen() { return Tmux({"capture-pane", "-p"}).output; }
   bool EventuallyShows(const std::string& text) {
-    return exporter::Eventually([&] { return Screen().find(text) != std::string::npos; }, kPatienceSeconds);
+    return exporter::Eventually([&] { return Screen().find(text) != std::string::npos; },
+                                kPatienceSeconds);
   }
 
   // Below /tmp: the path of a socket has 107 bytes at most.
@@ -90,11 +96,13 @@ TEST_F(TopInTmuxTest, UpdatesNamesTheLateRankSortsResizesAndQuits) {
   EXPECT_THAT(Screen(), testing::HasSubstr("q quit   s sort (by rank)"));
 
   const std::string first_line = Screen().substr(0, 19);
-  EXPECT_TRUE(exporter::Eventually([&] { return Screen().substr(0, 19) != first_line; })) << "the time moves on";
+  EXPECT_TRUE(exporter::Eventually([&] { return Screen().substr(0, 19) != first_line; }))
+      << "the time moves on";
 
   Tmux({"send-keys", "s", "s"});
   ASSERT_TRUE(EventuallyShows("(by late)")) << Screen();
-  EXPECT_THAT(Screen(), testing::ContainsRegex("RANK[^\n]*\ndp +5 ")) << "the late rank comes first";
+  EXPECT_THAT(Screen(), testing::ContainsRegex("RANK[^\n]*\ndp +5 "))
+      << "the late rank comes first";
 
   Tmux({"resize-window", "-x", "60", "-y", "16"});
   EXPECT_TRUE(exporter::Eventually([&] {

@@ -29,8 +29,13 @@ uint64_t CountUpTo(const json& buckets, int last) {
 
 class FunctionComparison {
  public:
-  FunctionComparison(const Exposition& scrape, Labels labels, std::string function, const json& truth, uint32_t ranks)
-      : scrape_(scrape), labels_(std::move(labels)), name_(std::move(function)), truth_(truth), ranks_(ranks) {
+  FunctionComparison(const Exposition& scrape, Labels labels, std::string function,
+                     const json& truth, uint32_t ranks)
+      : scrape_(scrape),
+        labels_(std::move(labels)),
+        name_(std::move(function)),
+        truth_(truth),
+        ranks_(ranks) {
     function_ = FunctionByName(name_);
     is_point_to_point_ = TraitsOf(function_).is_point_to_point;
   }
@@ -43,7 +48,8 @@ class FunctionComparison {
       CheckSizes();
     }
     CheckDurations();
-    if (!is_point_to_point_ && TraitsOf(function_).bus_factor != BusFactor::kUndefined) CheckBandwidths();
+    if (!is_point_to_point_ && TraitsOf(function_).bus_factor != BusFactor::kUndefined)
+      CheckBandwidths();
   }
 
  private:
@@ -55,9 +61,13 @@ class FunctionComparison {
   void Expect(const std::string& name, const Labels& labels, double expected) const {
     EXPECT_EQ(scrape_.Value(name, labels).value_or(0), expected) << name << " of " << Where();
   }
-  std::string Where() const { return name_ + " on comm " + labels_.at("comm") + " rank " + labels_.at("rank"); }
+  std::string Where() const {
+    return name_ + " on comm " + labels_.at("comm") + " rank " + labels_.at("rank");
+  }
   std::string Prefix() const {
-    return !is_point_to_point_ ? "nccl_collective_" : name_ == "Send" ? "nccl_p2p_send_" : "nccl_p2p_recv_";
+    return !is_point_to_point_ ? "nccl_collective_"
+           : name_ == "Send"   ? "nccl_p2p_send_"
+                               : "nccl_p2p_recv_";
   }
 
   void CheckSizes() {
@@ -98,16 +108,18 @@ class FunctionComparison {
   }
   void CheckBandwidths() {
     // The sum is kept in KiB/s, rounded to nearest for each operation of at least 1 MiB/s.
-    CheckHistogram<BandwidthBuckets>("nccl_collective_bus_bandwidth_bytes_per_second", With("collective", name_),
-                                     truth_["bandwidth"], truth_["bandwidth_sum"].get<double>(), 1e-3);
+    CheckHistogram<BandwidthBuckets>("nccl_collective_bus_bandwidth_bytes_per_second",
+                                     With("collective", name_), truth_["bandwidth"],
+                                     truth_["bandwidth_sum"].get<double>(), 1e-3);
   }
   template <typename Range>
-  void CheckHistogram(const std::string& name, const Labels& labels, const json& buckets, double sum,
-                      double tolerance) {
+  void CheckHistogram(const std::string& name, const Labels& labels, const json& buckets,
+                      double sum, double tolerance) {
     const uint64_t all = CountUpTo(buckets, Range::kCount);
     EXPECT_EQ(scrape_.Value(name + "_count", labels).value_or(0), static_cast<double>(all))
         << name << " of " << Where();
-    EXPECT_NEAR(scrape_.Value(name + "_sum", labels).value_or(0), sum, sum * tolerance) << name << " of " << Where();
+    EXPECT_NEAR(scrape_.Value(name + "_sum", labels).value_or(0), sum, sum * tolerance)
+        << name << " of " << Where();
     for (const Sample& bucket : scrape_.Find(name + "_bucket", labels)) {
       const double bound = std::stod(bucket.labels.at("le"));
       int last = Range::kCount;
@@ -140,7 +152,8 @@ void ForEachCommunicator(const json& truth, Visitor visit) {
 template <typename Counts>
 void ExpectBuckets(const Counts& counts, const json& truth, const std::string& where) {
   for (size_t i = 0; i < counts.size(); ++i) {
-    EXPECT_EQ(counts[i], truth.value(std::to_string(i), uint64_t{0})) << "bucket " << i << " of " << where;
+    EXPECT_EQ(counts[i], truth.value(std::to_string(i), uint64_t{0}))
+        << "bucket " << i << " of " << where;
   }
 }
 
@@ -164,7 +177,8 @@ json ReadTruth(const std::string& path) {
 void ExpectEqualsTruth(const Exposition& scrape, const json& truth) {
   std::set<std::pair<std::string, std::string>> expected, exported;
   ForEachCommunicator(truth, [&](const json& communicator) {
-    const std::string id = communicator["id"], rank = std::to_string(communicator["rank"].get<int>());
+    const std::string id = communicator["id"],
+                      rank = std::to_string(communicator["rank"].get<int>());
     const auto ranks = communicator["ranks"].get<uint32_t>();
     if (communicator["functions"].empty()) return;
     expected.emplace(id, rank);
@@ -188,24 +202,28 @@ void ExpectSegmentsEqualTruth(const std::string& segment_directory, const json& 
   std::map<std::string, const collector::CommunicatorSnapshot*> found;
   for (const collector::ProcessSnapshot& process : snapshot->processes) {
     for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
-      if (communicator.has_identity) found[Identity(communicator.id, communicator.rank)] = &communicator;
+      if (communicator.has_identity)
+        found[Identity(communicator.id, communicator.rank)] = &communicator;
     }
   }
   ForEachCommunicator(truth, [&](const json& communicator) {
     if (communicator["functions"].empty()) return;
-    const std::string where =
-        Identity(std::stoull(communicator["id"].get<std::string>(), nullptr, 16), communicator["rank"]);
+    const std::string where = Identity(
+        std::stoull(communicator["id"].get<std::string>(), nullptr, 16), communicator["rank"]);
     ASSERT_TRUE(found.count(where)) << where;
     EXPECT_EQ(NameOf(found[where]->timing_source), communicator["timing_source"]) << where;
     for (const auto& [function, expected] : communicator["functions"].items()) {
-      const collector::FunctionSnapshot& counts = found[where]->functions[static_cast<size_t>(FunctionByName(function))];
+      const collector::FunctionSnapshot& counts =
+          found[where]->functions[static_cast<size_t>(FunctionByName(function))];
       ExpectBuckets(counts.duration, expected["duration"], function + " duration on " + where);
       ExpectBuckets(counts.bandwidth, expected["bandwidth"], function + " bandwidth on " + where);
-      EXPECT_EQ(counts.bandwidth_sum_kib, expected["bandwidth_sum_kib"].get<uint64_t>()) << function << " on " << where;
+      EXPECT_EQ(counts.bandwidth_sum_kib, expected["bandwidth_sum_kib"].get<uint64_t>())
+          << function << " on " << where;
       EXPECT_EQ(json(counts.phase_ns), expected["phase_ns"]) << function << " on " << where;
       uint64_t busy_ns = 0;
       for (const collector::SizeClassSnapshot& size : counts.sizes) busy_ns += size.busy_ns;
-      EXPECT_EQ(busy_ns, expected["duration_sum_ns"].get<uint64_t>()) << function << " on " << where;
+      EXPECT_EQ(busy_ns, expected["duration_sum_ns"].get<uint64_t>())
+          << function << " on " << where;
     }
   });
 }
@@ -214,7 +232,8 @@ uint64_t TotalOperations(const json& truth) {
   uint64_t total = 0;
   ForEachCommunicator(truth, [&](const json& communicator) {
     for (const auto& [function, expected] : communicator["functions"].items()) {
-      for (const auto& [size, counts] : expected["sizes"].items()) total += counts["operations"].get<uint64_t>();
+      for (const auto& [size, counts] : expected["sizes"].items())
+        total += counts["operations"].get<uint64_t>();
     }
   });
   return total;

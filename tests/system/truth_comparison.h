@@ -11,8 +11,8 @@ namespace nccl_exporter {
 
 nlohmann::json ReadTruth(const std::string& path);
 
-// Every count, byte and classic bucket of every rank and communicator, exactly; sums to rounding; and nothing that the
-// ground truth does not know.
+// Every count, byte and classic bucket of every rank and communicator, exactly; sums to rounding;
+// and nothing that the ground truth does not know.
 void ExpectEqualsTruth(const Exposition& scrape, const nlohmann::json& truth);
 
 // Every native bucket as well, read from the segments by the collector.

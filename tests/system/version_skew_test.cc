@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugin and daemon of different versions: a node's jobs keep the plugin that they started with, whatever its daemon.
+// Plugin and daemon of different versions: a node's jobs keep the plugin that they started with,
+// whatever its daemon.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +30,8 @@ std::string Content(const std::string& path) {
 // The recorded segments of a job, in a directory.
 void Unpack(const std::string& job, const collector::ScratchDirectory& directory) {
   for (const char* rank : {"0", "1"}) {
-    const std::string segment = exporter::Gunzip(Content(kRecorded + job + "-rank-" + rank + ".seg.gz"));
+    const std::string segment =
+        exporter::Gunzip(Content(kRecorded + job + "-rank-" + rank + ".seg.gz"));
     ASSERT_FALSE(segment.empty()) << job << rank;
     std::ofstream(directory.File(std::string(rank) + ".seg"), std::ios::binary) << segment;
   }
@@ -42,9 +44,11 @@ json InSegments(const json& truth) {
   json communicators = json::object();
   for (const json& rank : truth["ranks"]) {
     for (json communicator : rank["communicators"]) {
-      for (const char* unknown : {"asked_timing", "mask_faults", "destroy_hang"}) communicator.erase(unknown);
+      for (const char* unknown : {"asked_timing", "mask_faults", "destroy_hang"})
+        communicator.erase(unknown);
       for (json& function : communicator["functions"]) function.erase("bandwidth_sum");
-      const std::string key = communicator["id"].get<std::string>() + "/" + communicator["rank"].dump();
+      const std::string key =
+          communicator["id"].get<std::string>() + "/" + communicator["rank"].dump();
       communicators[key] = std::move(communicator);
     }
   }
@@ -60,7 +64,8 @@ json ReadByLayout12(const collector::ScratchDirectory& directory) {
     if (!reader.Refusal().empty()) continue;
     for (json communicator : reader.Communicators()) {
       communicator.erase("in_flight");
-      const std::string key = communicator["id"].get<std::string>() + "/" + communicator["rank"].dump();
+      const std::string key =
+          communicator["id"].get<std::string>() + "/" + communicator["rank"].dump();
       communicators[key] = std::move(communicator);
     }
   }
@@ -95,8 +100,10 @@ TEST(RecordedSegment, HasTheLossesOfItsTime) {
   for (const collector::ProcessSnapshot& process : snapshot->processes) {
     const bool is_first = process.segment == "0.seg";
     EXPECT_EQ(process.losses[static_cast<size_t>(Loss::kDrift)], is_first ? 0u : 2u);
-    EXPECT_EQ(process.losses[static_cast<size_t>(Loss::kCommunicatorDrifting)], is_first ? 288u : 286u);
-    EXPECT_EQ(std::ranges::count_if(process.losses, [](uint64_t count) { return count != 0; }), is_first ? 1 : 2);
+    EXPECT_EQ(process.losses[static_cast<size_t>(Loss::kCommunicatorDrifting)],
+              is_first ? 288u : 286u);
+    EXPECT_EQ(std::ranges::count_if(process.losses, [](uint64_t count) { return count != 0; }),
+              is_first ? 1 : 2);
   }
 }
 
@@ -108,7 +115,8 @@ TEST(RecordedSegment, ShowsTheOperationInWhichItsRankWasKilled) {
   const auto snapshot = collector.Snapshot();
   for (const collector::ProcessSnapshot& process : snapshot->processes) {
     for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
-      in_flight.insert(in_flight.end(), communicator.in_flight.begin(), communicator.in_flight.end());
+      in_flight.insert(in_flight.end(), communicator.in_flight.begin(),
+                       communicator.in_flight.end());
     }
   }
   ASSERT_EQ(in_flight.size(), 1u);
@@ -127,16 +135,18 @@ TEST(Layout12Reader, ReadsTheSegmentsOfItsTime) {
   const Layout12Reader killed(Content(segments.File("1.seg")));
   EXPECT_EQ(killed.Communicators()[0]["in_flight"], json({"Broadcast"}));
   Unpack("drift", segments);
-  EXPECT_EQ(Layout12Reader(Content(segments.File("1.seg"))).Losses(), json({{"19", 2}, {"21", 286}}));
+  EXPECT_EQ(Layout12Reader(Content(segments.File("1.seg"))).Losses(),
+            json({{"19", 2}, {"21", 286}}));
 }
 
 TEST(Layout12Reader, ReadsTheSegmentsOfTodaysPlugin) {
   collector::ScratchDirectory segments, results;
   const std::string truth_path = results.File("truth.json");
-  const exporter::Finished job = exporter::RunToEnd(SimulatorCommand(segments.path(), truth_path,
-                                                 {"--layout", "mixed", "--network", "all", "--ranks-per-node", "2",
-                                                  "--no-finalize", "--env", "NCCL_EXPORTER_COMMUNICATORS=8"}),
-                                {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+  const exporter::Finished job = exporter::RunToEnd(
+      SimulatorCommand(segments.path(), truth_path,
+                       {"--layout", "mixed", "--network", "all", "--ranks-per-node", "2",
+                        "--no-finalize", "--env", "NCCL_EXPORTER_COMMUNICATORS=8"}),
+      {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
   ASSERT_EQ(job.exit_code, 0) << job.output;
   const json truth = InSegments(ReadTruth(truth_path));
   ASSERT_FALSE(truth.empty());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator behind NCCL's ring of 64 time stamps, step by step: each test plays one order of calls, announcements
-// and deliveries that once gave a wrong duration. Those with graphs.
+// A communicator behind NCCL's ring of 64 time stamps, step by step: each test plays one order of
+// calls, announcements and deliveries that once gave a wrong duration. Those with graphs.
 #include "plugin/operations/overrun/overrun_steps.h"
 
 namespace nccl_exporter::plugin {
@@ -54,10 +54,12 @@ TEST_F(OverrunStepsOfGraphs, HoldsAReplayBehindWhichTheHostHasCalledAhead) {
   EXPECT_EQ(Recorded(), 10 + tickets.size() - 7);
 }
 
-// Regression: calls that NCCL announces by a host function, because a graph ran before them, were counted behind calls
-// that were made before that announcement.
-class OverrunStepsOfLateAnnouncements : public OverrunStepsOfGraphs, public testing::WithParamInterface<int> {};
-INSTANTIATE_TEST_SUITE_P(AtDepth, OverrunStepsOfLateAnnouncements, testing::Values(kAlone, kNested));
+// Regression: calls that NCCL announces by a host function, because a graph ran before them, were
+// counted behind calls that were made before that announcement.
+class OverrunStepsOfLateAnnouncements : public OverrunStepsOfGraphs,
+                                        public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(AtDepth, OverrunStepsOfLateAnnouncements,
+                         testing::Values(kAlone, kNested));
 
 TEST_P(OverrunStepsOfLateAnnouncements, AreHeldWhereTheRingMayHaveComeRound) {
   PlayInTime(10);
@@ -71,7 +73,8 @@ TEST_P(OverrunStepsOfLateAnnouncements, AreHeldWhereTheRingMayHaveComeRound) {
     if (i < 30) calls.push_back(CallMany(1, GetParam()).front());
   }
   virtual_ns = starts[1 + kRing] + 105 * kUs;
-  Complete(tickets[1], starts[1 + kRing], starts[1 + kRing] + 77 * kUs);  // of the item one ring behind
+  Complete(tickets[1], starts[1 + kRing],
+           starts[1 + kRing] + 77 * kUs);  // of the item one ring behind
   EXPECT_EQ(Recorded(), 10u);
   EXPECT_FALSE(Drifts());
 }
@@ -83,7 +86,8 @@ TEST_F(OverrunStepsOfGraphs, HoldsACallThatIsAnnouncedBehindALaterOne) {
   std::vector<uint64_t> starts;
   std::vector<uint64_t> tickets;
   AnnounceAndRun({calls[1], calls[0]}, &tickets, &starts);
-  for (uint64_t i = 0; i < tickets.size(); ++i) Complete(tickets[i], starts[i], starts[i] + 100 * kUs);
+  for (uint64_t i = 0; i < tickets.size(); ++i)
+    Complete(tickets[i], starts[i], starts[i] + 100 * kUs);
   EXPECT_EQ(Recorded(), 11u) << "nothing says what runs behind the second";
   PlayInTime(1);
   EXPECT_EQ(Recorded(), 13u);
@@ -99,7 +103,8 @@ TEST_F(OverrunStepsOfGraphs, RecordsReplaysAndCallsAtOnceWhereTheHostIsAFewCalls
     std::vector<uint64_t> tickets{AnnounceReplay()};
     virtual_ns += 120 * kUs;
     AnnounceAndRun(calls, &tickets, &starts);
-    for (uint64_t i = 0; i < tickets.size(); ++i) Complete(tickets[i], starts[i], starts[i] + 100 * kUs);
+    for (uint64_t i = 0; i < tickets.size(); ++i)
+      Complete(tickets[i], starts[i], starts[i] + 100 * kUs);
     ASSERT_EQ(Recorded(), 10u + 5 * static_cast<uint64_t>(round + 1));
   }
 }

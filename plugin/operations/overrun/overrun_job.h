@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model of NCCL 2.30 before a communicator: a host that calls ahead, a GPU whose works write NCCL's ring of 64 time
-// stamps, and a progress thread that reads the ring late. For one source file of a test (virtual_time.h).
+// Model of NCCL 2.30 before a communicator: a host that calls ahead, a GPU whose works write NCCL's
+// ring of 64 time stamps, and a progress thread that reads the ring late. For one source file of a
+// test (virtual_time.h).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,14 +37,16 @@ struct JobOptions {
   Calls graph = {};
   int rounds_between_replays = 0;
   uint32_t channels = 1;
-  bool has_inner_groups = false;  // around each call of a group: NCCL shows one GroupApi for each two calls
-  int rounds = 100;               // of all groups
+  bool has_inner_groups =
+      false;         // around each call of a group: NCCL shows one GroupApi for each two calls
+  int rounds = 100;  // of all groups
   uint64_t kernel_ns = 20 * kUs;
   uint64_t compute_ns = 0;       // of the GPU between two kernels
   uint64_t call_ns = 5 * kUs;    // of the host for each call
   uint64_t most_ahead = 400;     // operations: then the host waits
   int rounds_between_waits = 0;  // for all that was called; 0: none
-  uint64_t rings_late = 0;  // how far the progress thread stays behind the GPU until the GPU has nothing left to do
+  uint64_t rings_late =
+      0;  // how far the progress thread stays behind the GPU until the GPU has nothing left to do
   uint64_t works_late = 0;  // and so many works
   // The thread runs for one time and is held up for the other, in turn; 0: never held up.
   uint64_t runs_ns = 0;
@@ -82,7 +85,9 @@ class Job {
   uint64_t recorded() const { return recorded_; }
   uint64_t wrong() const { return wrong_; }
   bool drifts() const { return !communicator_->FollowsOperations(); }
-  uint64_t Losses(Loss loss) const { return LoadRelaxed(header_->losses[static_cast<size_t>(loss)]); }
+  uint64_t Losses(Loss loss) const {
+    return LoadRelaxed(header_->losses[static_cast<size_t>(loss)]);
+  }
   std::string AllLosses() const {
     std::string text;
     for (size_t i = 0; i < kLosses.size(); ++i) {
@@ -126,7 +131,8 @@ class Job {
   }
   size_t Unfinished() const {
     size_t count = 0;
-    for (auto work = works_.rbegin(); work != works_.rend() && work->stop_ns > virtual_ns + kGpuOffsetNs; ++work)
+    for (auto work = works_.rbegin();
+         work != works_.rend() && work->stop_ns > virtual_ns + kGpuOffsetNs; ++work)
       ++count;
     return count;
   }
@@ -155,7 +161,9 @@ class Job {
   }
 
   void CallGroup() {
-    if (group_ == 0 && options_.rounds_between_replays != 0 && round_ % options_.rounds_between_replays == 0) Replay();
+    if (group_ == 0 && options_.rounds_between_replays != 0 &&
+        round_ % options_.rounds_between_replays == 0)
+      Replay();
     const Calls& calls = options_.groups[group_];
     const uint64_t now_ns = virtual_ns;
     std::vector<uint64_t> called_ns;
@@ -176,7 +184,8 @@ class Job {
     if (++group_ == options_.groups.size()) {
       group_ = 0;
       ++round_;
-      is_waiting_ = options_.rounds_between_waits != 0 && round_ % options_.rounds_between_waits == 0;
+      is_waiting_ =
+          options_.rounds_between_waits != 0 && round_ % options_.rounds_between_waits == 0;
     }
   }
 
@@ -204,8 +213,9 @@ class Job {
     for (const Function function : options_.graph) {
       const uint64_t before_ns = host_functions_.empty() ? host_ns_ : host_functions_.back().at_ns;
       // The graph begins when the stream reaches it.
-      const uint64_t at_ns =
-          std::max({before_ns, host_ns_, function == options_.graph.front() ? device_free_ns_ : 0}) + kUs;
+      const uint64_t at_ns = std::max({before_ns, host_ns_,
+                                       function == options_.graph.front() ? device_free_ns_ : 0}) +
+                             kUs;
       const size_t work = Enqueue({function}, at_ns, true);
       host_functions_.push_back({at_ns, [=, this] { Announce({function}, work, {}); }});
     }
@@ -215,7 +225,8 @@ class Job {
   // The kernel begins after `ready_ns`. Returns its first work.
   size_t Enqueue(const Calls& calls, uint64_t ready_ns, bool is_profiled) {
     const size_t first_work = works_.size();
-    const uint64_t start_ns = std::max(device_free_ns_ + Jitter(options_.compute_ns), ready_ns + 2 * kUs) + kUs;
+    const uint64_t start_ns =
+        std::max(device_free_ns_ + Jitter(options_.compute_ns), ready_ns + 2 * kUs) + kUs;
     device_free_ns_ = start_ns + Jitter(options_.kernel_ns);
     for (size_t i = 0; i < calls.size(); ++i) {
       if (!SharesItem(calls, i)) {
@@ -234,7 +245,8 @@ class Job {
     size_t work = first_work - 1;
     for (size_t i = 0; i < calls.size(); ++i) {
       if (!SharesItem(calls, i)) ++work;
-      Announce(calls[i], work, launch, called_ns.empty(), called_ns.empty() ? virtual_ns : called_ns[i]);
+      Announce(calls[i], work, launch, called_ns.empty(),
+               called_ns.empty() ? virtual_ns : called_ns[i]);
     }
     communicator_->CloseLaunch(launch);
   }
@@ -257,7 +269,8 @@ class Job {
     truths_.push_back({works_[work].start_ns, works_[work].stop_ns});
     if (ticket == 0) return;
     const size_t lane = function == Function::kRecv ? options_.channels : 0;
-    for (size_t channel = 0; channel < options_.channels; ++channel) unread_[lane + channel].push_back({ticket, work});
+    for (size_t channel = 0; channel < options_.channels; ++channel)
+      unread_[lane + channel].push_back({ticket, work});
   }
 
   // Works that the GPU has ended.
@@ -310,10 +323,12 @@ class Job {
   // Whatever is new in the ring of recent completions.
   void Compare() {
     for (;; ++recorded_) {
-      const layout::CompletionEntry& entry = slot_->completions[recorded_ % layout::kCompletionEntries];
+      const layout::CompletionEntry& entry =
+          slot_->completions[recorded_ % layout::kCompletionEntries];
       if (LoadRelaxed(entry.ticket) != recorded_ + 1) return;
       const Truth& truth = truths_.at(LoadRelaxed(entry.function_and_sequence) & 0xffffffff);
-      wrong_ += LoadRelaxed(entry.start_ns) != truth.start_ns || LoadRelaxed(entry.stop_ns) != truth.stop_ns;
+      wrong_ += LoadRelaxed(entry.start_ns) != truth.start_ns ||
+                LoadRelaxed(entry.stop_ns) != truth.stop_ns;
     }
   }
 

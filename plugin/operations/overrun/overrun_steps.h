@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fixture of tests that play a communicator behind NCCL's ring of 64 time stamps, step by step. For one source file of
-// a test (virtual_time.h).
+// Fixture of tests that play a communicator behind NCCL's ring of 64 time stamps, step by step. For
+// one source file of a test (virtual_time.h).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -86,10 +86,13 @@ class OverrunSteps : public testing::Test {
   uint64_t Recorded() const {
     uint64_t recorded = 0;
     const auto& of_function = slot_->functions[static_cast<size_t>(Function::kReduceScatter)];
-    for (const auto& operations : of_function.timed.timed_operations) recorded += LoadRelaxed(operations);
+    for (const auto& operations : of_function.timed.timed_operations)
+      recorded += LoadRelaxed(operations);
     return recorded;
   }
-  uint64_t Losses(Loss loss) const { return LoadRelaxed(header_->losses[static_cast<size_t>(loss)]); }
+  uint64_t Losses(Loss loss) const {
+    return LoadRelaxed(header_->losses[static_cast<size_t>(loss)]);
+  }
   bool Drifts() const { return !communicator_->FollowsOperations(); }
 
   std::unique_ptr<layout::SegmentHeader> header_ = std::make_unique<layout::SegmentHeader>();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator behind NCCL's ring of 64 time stamps, step by step: each test plays one order of calls, announcements
-// and deliveries that once gave a wrong duration. ring_overrun_test.cc plays whole jobs.
+// A communicator behind NCCL's ring of 64 time stamps, step by step: each test plays one order of
+// calls, announcements and deliveries that once gave a wrong duration. ring_overrun_test.cc plays
+// whole jobs.
 #include "plugin/operations/overrun/overrun_steps.h"
 
 namespace nccl_exporter::plugin {
@@ -19,8 +20,8 @@ class OverrunStepsFarAhead : public OverrunSteps {
   void CallUntil(uint64_t calls) {
     while (tickets_.size() < calls) tickets_.push_back(AnnounceAlone(CallAlone()));
   }
-  // The next operation runs for 100 us, and the host calls meanwhile. `next_starts`: the start of the operation behind
-  // it is delivered before its own last stop.
+  // The next operation runs for 100 us, and the host calls meanwhile. `next_starts`: the start of
+  // the operation behind it is delivered before its own last stop.
   void Play(Delivery delivery, uint64_t calls, bool next_starts = false) {
     const uint64_t ticket = tickets_.at(played_++);
     const bool goes_back = delivery == Delivery::kGoingBack;
@@ -60,8 +61,8 @@ class OverrunStepsFarAhead : public OverrunSteps {
   bool is_started_ = false;
 };
 
-// Regression: a row of launches remembered how much was held before each of them, also after that had been dropped, and
-// released more than was held.
+// Regression: a row of launches remembered how much was held before each of them, also after that
+// had been dropped, and released more than was held.
 TEST_F(OverrunStepsFarAhead, ReleasesNothingTwiceWhereARowOutlivesWhatWasHeldBeforeIt) {
   constexpr uint64_t kPause = 114 + kRing;
   start_ns_ = virtual_ns + kMs;
@@ -74,19 +75,22 @@ TEST_F(OverrunStepsFarAhead, ReleasesNothingTwiceWhereARowOutlivesWhatWasHeldBef
 
   const uint64_t first = played_ - 1;  // the times that went back are held again
   PlayAhead(4, Delivery::kInTime, kPause);
-  Play(Delivery::kInTime, kPause, true);  // own, for the host has not called for the one that could overwrite it
+  Play(Delivery::kInTime, kPause,
+       true);  // own, for the host has not called for the one that could overwrite it
   EXPECT_EQ(Recorded(), played_ - first);
   for (int i = 0; i < 60; ++i) {
     Play(Delivery::kInTime, played_ + 1 + kAhead);
     ASSERT_LE(Recorded(), played_ - first);
   }
-  EXPECT_EQ(Recorded(), played_ - first - TimestampCheck::kPatientLaunches) << "but for those of the row itself";
+  EXPECT_EQ(Recorded(), played_ - first - TimestampCheck::kPatientLaunches)
+      << "but for those of the row itself";
   communicator_->Finalize();
   EXPECT_EQ(Recorded() + Losses(Loss::kRingOverrun), played_) << "each once";
   EXPECT_FALSE(Drifts());
 }
 
-// Groups of more calls than the ring has entries. The second half of the calls runs first, in a launch of its own.
+// Groups of more calls than the ring has entries. The second half of the calls runs first, in a
+// launch of its own.
 class OverrunStepsOfLargeGroups : public OverrunSteps {
  protected:
   static constexpr uint64_t kCalls = 100;
@@ -120,8 +124,8 @@ class OverrunStepsOfLargeGroups : public OverrunSteps {
   std::vector<uint64_t> calls_;
 };
 
-// Regression: NCCL shows a group with groups in it as one GroupApi for each two calls; the latest ones were taken for
-// the beginning of the whole group.
+// Regression: NCCL shows a group with groups in it as one GroupApi for each two calls; the latest
+// ones were taken for the beginning of the whole group.
 TEST_F(OverrunStepsOfLargeGroups, HoldsTheirTimesHoweverTheyAreShown) {
   PlayInTime(10);
   CallMany(2, kNested);
@@ -132,7 +136,8 @@ TEST_F(OverrunStepsOfLargeGroups, HoldsTheirTimesHoweverTheyAreShown) {
   EXPECT_EQ(Losses(Loss::kRingOverrun), kCalls / 2);
 }
 
-// Regression: the items of one launch are judged as one, so that they can hide a ring from each other.
+// Regression: the items of one launch are judged as one, so that they can hide a ring from each
+// other.
 TEST_F(OverrunStepsOfLargeGroups, DropsALaunchThatMayHaveOverwrittenItself) {
   PlayInTime(10);
   CallMany(kCalls, kNested);
@@ -151,7 +156,8 @@ TEST_F(OverrunStepsOfLargeGroups, HoldsTheirTimesWhereTheyBeganOnAnotherCommunic
   EXPECT_EQ(Recorded(), 10u);
 }
 
-TEST_F(OverrunStepsOfLargeGroups, HoldsTheirTimesWhereTheyBeganOnAnotherCommunicatorBehindACapturedCall) {
+TEST_F(OverrunStepsOfLargeGroups,
+       HoldsTheirTimesWhereTheyBeganOnAnotherCommunicatorBehindACapturedCall) {
   PlayInTime(10);
   Capture();
   CallMany(0, kNested);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator behind a model of NCCL 2.30 (overrun_job.h). No wrong duration may be recorded, and no drift declared.
+// A communicator behind a model of NCCL 2.30 (overrun_job.h). No wrong duration may be recorded,
+// and no drift declared.
 #include "plugin/operations/overrun/overrun_job.h"
 
 namespace nccl_exporter::plugin {
@@ -14,24 +15,29 @@ const Calls kAllReduce{Function::kAllReduce};
 const Calls kAllGather{Function::kAllGather};
 const Calls kBroadcast{Function::kBroadcast};
 
-// NCCL 2.29 and later announce no operation for a Broadcast, which takes a place in the ring all the same.
+// NCCL 2.29 and later announce no operation for a Broadcast, which takes a place in the ring all
+// the same.
 TEST(RingOverrun, IsSeenWhereEveryOtherCallIsABroadcast) {
   for (const uint64_t works_late : {40, 64, 70, 90}) {
     SCOPED_TRACE(works_late);
     Job job({.groups = {kBroadcast, kAllGather}, .most_ahead = 92, .works_late = works_late});
     ASSERT_NO_FATAL_FAILURE(job.Run());
     ExpectNothingWrong(job);
-    EXPECT_GE(job.recorded(), kRing / 2) << "of the end, which nothing overwrites; " << job.AllLosses();
+    EXPECT_GE(job.recorded(), kRing / 2)
+        << "of the end, which nothing overwrites; " << job.AllLosses();
   }
 }
 
 TEST(RingOverrun, IsSeenWhereThreeOfFourCallsAreBroadcasts) {
   for (const uint64_t works_late : {40, 64, 70, 90}) {
     SCOPED_TRACE(works_late);
-    Job job({.groups = {kBroadcast, kBroadcast, kBroadcast, kAllReduce}, .most_ahead = 95, .works_late = works_late});
+    Job job({.groups = {kBroadcast, kBroadcast, kBroadcast, kAllReduce},
+             .most_ahead = 95,
+             .works_late = works_late});
     ASSERT_NO_FATAL_FAILURE(job.Run());
     ExpectNothingWrong(job);
-    EXPECT_GE(job.recorded(), kRing / 4) << "of the end, which nothing overwrites; " << job.AllLosses();
+    EXPECT_GE(job.recorded(), kRing / 4)
+        << "of the end, which nothing overwrites; " << job.AllLosses();
   }
 }
 
@@ -39,10 +45,14 @@ TEST(RingOverrun, IsSeenInGroupsOfPairsHoweverLateTheThreadIs) {
   for (const int pairs : {1, 4, 8}) {
     for (const uint64_t rings : {1, 2}) {
       SCOPED_TRACE(std::to_string(pairs) + " pairs, " + std::to_string(rings) + " rings late");
-      Job job({.groups = {Pairs(pairs)}, .rounds = 800 / pairs, .most_ahead = 420, .rings_late = rings});
+      Job job({.groups = {Pairs(pairs)},
+               .rounds = 800 / pairs,
+               .most_ahead = 420,
+               .rings_late = rings});
       ASSERT_NO_FATAL_FAILURE(job.Run());
       ExpectNothingWrong(job);
-      EXPECT_GE(job.recorded(), kRing) << "of the end, which nothing overwrites; " << job.AllLosses();
+      EXPECT_GE(job.recorded(), kRing)
+          << "of the end, which nothing overwrites; " << job.AllLosses();
     }
   }
 }
@@ -57,7 +67,8 @@ TEST(RingOverrun, IsSeenInCollectivesHoweverLateTheThreadIs) {
   }
 }
 
-// More operations than are followed: those that are not lie between two that are compared, and hide whole rings.
+// More operations than are followed: those that are not lie between two that are compared, and hide
+// whole rings.
 TEST(RingOverrun, IsSeenAcrossOperationsThatAreNotFollowed) {
   for (const uint64_t rings : {1, 2}) {
     SCOPED_TRACE(rings);
@@ -72,8 +83,8 @@ TEST(RingOverrun, IsSeenAcrossOperationsThatAreNotFollowed) {
   }
 }
 
-// The thread sees a kernel start, is held up, and reads the stop of a kernel one ring later. For many kernels before,
-// it was in time.
+// The thread sees a kernel start, is held up, and reads the stop of a kernel one ring later. For
+// many kernels before, it was in time.
 TEST(RingOverrun, IsSeenWhereTheThreadIsHeldUpWithinAKernel) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(seed);
@@ -105,8 +116,8 @@ TEST(RingOverrun, NeverGivesAWrongDurationToARandomJob) {
     };
     JobOptions options;
     for (uint64_t i = one_of({1, 2, 3, 8}); i > 0; --i) {
-      options.groups.push_back(
-          std::vector<Calls>{kAllReduce, kAllGather, kBroadcast, Pairs(1), Pairs(4), Pairs(8), Many(40)}[random() % 7]);
+      options.groups.push_back(std::vector<Calls>{kAllReduce, kAllGather, kBroadcast, Pairs(1),
+                                                  Pairs(4), Pairs(8), Many(40)}[random() % 7]);
     }
     if (random() % 2 == 0) {
       options.graph = Calls(one_of({1, 5, 40, 100}), Function::kAllReduce);
@@ -179,8 +190,8 @@ TEST(RingOverrun, LeavesAJobTimedThatWaitsForItsGpuNowAndThen) {
   }
 }
 
-// The thread is held up for more than a ring, but the host waits after each step: the times themselves tell which are
-// older than the call that could have overwritten them.
+// The thread is held up for more than a ring, but the host waits after each step: the times
+// themselves tell which are older than the call that could have overwritten them.
 TEST(RingOverrun, TimesWhatWasReadLateButCannotHaveBeenOverwritten) {
   Job job({.groups = {kAllReduce},
            .rounds = 1000,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clock of the plugin in tests that play a communicator step by step: it stands unless the test moves it. For one
-// source file of a test, which is linked with --wrap=clock_gettime.
+// Clock of the plugin in tests that play a communicator step by step: it stands unless the test
+// moves it. For one source file of a test, which is linked with --wrap=clock_gettime.
 #pragma once
 
 #include <time.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profiler plugin that does nothing: it asks NCCL for the events named by EMPTY_PROFILER_MASK and drops them. What
-// NCCL itself spends on announcing is measured with it.
+// A profiler plugin that does nothing: it asks NCCL for the events named by EMPTY_PROFILER_MASK and
+// drops them. What NCCL itself spends on announcing is measured with it.
 #include <cstdint>
 #include <cstdlib>
 
@@ -14,8 +14,12 @@ void Begin(void** context, int* mask) {
   if (text != nullptr) __atomic_store_n(mask, atoi(text), __ATOMIC_RELAXED);
 }
 int InitOfV1(void** context, int* mask) { return Begin(context, mask), 0; }
-int InitOfV4(void** context, int* mask, const char*, uint64_t, int, int, int, void*) { return Begin(context, mask), 0; }
-int InitOfV5(void** context, uint64_t, int* mask, const char*, int, int, int, void*) { return Begin(context, mask), 0; }
+int InitOfV4(void** context, int* mask, const char*, uint64_t, int, int, int, void*) {
+  return Begin(context, mask), 0;
+}
+int InitOfV5(void** context, uint64_t, int* mask, const char*, int, int, int, void*) {
+  return Begin(context, mask), 0;
+}
 int StartEvent(void*, void** event, void*) {
   *event = &handle;
   return 0;
@@ -43,8 +47,9 @@ constexpr Table<Init> TableOf(Init init) {
 
 extern "C" {
 
-#define EMPTY_PROFILER(version, init) \
-  __attribute__((visibility("default"))) extern const Table<decltype(&init)> ncclProfiler_v##version = TableOf(&init)
+#define EMPTY_PROFILER(version, init)                                        \
+  __attribute__((visibility("default"))) extern const Table<decltype(&init)> \
+      ncclProfiler_v##version = TableOf(&init)
 
 EMPTY_PROFILER(1, InitOfV1);
 EMPTY_PROFILER(2, InitOfV1);

@@ -30,7 +30,8 @@ class BlockRunner {
     } else {
       id = AwaitId(meeting_path);
     }
-    Require(ncclCommInitRank(&communicator_, placement.ranks, id, placement.rank), "ncclCommInitRank");
+    Require(ncclCommInitRank(&communicator_, placement.ranks, id, placement.rank),
+            "ncclCommInitRank");
   }
   ~BlockRunner() {
     if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
@@ -59,8 +60,8 @@ class BlockRunner {
 
  private:
   void AllReduce(size_t bytes) {
-    Require(ncclAllReduce(gpu_.send(), gpu_.receive(), bytes / sizeof(float), ncclFloat, ncclSum, communicator_,
-                          gpu_.stream()),
+    Require(ncclAllReduce(gpu_.send(), gpu_.receive(), bytes / sizeof(float), ncclFloat, ncclSum,
+                          communicator_, gpu_.stream()),
             "ncclAllReduce");
   }
 
@@ -68,7 +69,8 @@ class BlockRunner {
     if (bytes == captured_bytes_) return;
     cudaGraph_t graph = nullptr;
     if (graph_ != nullptr) Require(cudaGraphExecDestroy(graph_), "cudaGraphExecDestroy");
-    Require(cudaStreamBeginCapture(gpu_.stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    Require(cudaStreamBeginCapture(gpu_.stream(), cudaStreamCaptureModeThreadLocal),
+            "cudaStreamBeginCapture");
     AllReduce(bytes);
     Require(cudaStreamEndCapture(gpu_.stream(), &graph), "cudaStreamEndCapture");
     Require(cudaGraphInstantiateWithFlags(&graph_, graph, 0), "cudaGraphInstantiate");
@@ -82,8 +84,8 @@ class BlockRunner {
   size_t captured_bytes_ = 0;
 };
 
-int RunBlocks(int commands, int costs, const RankPlacement& placement, const std::string& meeting_path,
-              size_t largest_bytes) {
+int RunBlocks(int commands, int costs, const RankPlacement& placement,
+              const std::string& meeting_path, size_t largest_bytes) {
   NameRequirements(placement.rank);
   BlockRunner runner(placement, meeting_path, largest_bytes);
   Block block;
@@ -97,8 +99,8 @@ int RunBlocks(int commands, int costs, const RankPlacement& placement, const std
 }  // namespace
 
 PacedRank::PacedRank(RankProcesses* processes, const RankPlacement& placement,
-                     std::map<std::string, std::string> environment, const std::string& meeting_path,
-                     size_t largest_bytes) {
+                     std::map<std::string, std::string> environment,
+                     const std::string& meeting_path, size_t largest_bytes) {
   int commands[2], costs[2];
   Require(pipe(commands) == 0 && pipe(costs) == 0, "pipe");
   processes->Start(placement, environment, [&] {
@@ -112,14 +114,17 @@ PacedRank::PacedRank(RankProcesses* processes, const RankPlacement& placement,
   costs_ = costs[0];
 }
 
-// By a command: ranks that were forked later hold copies of the pipe, so that closing it is not enough.
+// By a command: ranks that were forked later hold copies of the pipe, so that closing it is not
+// enough.
 PacedRank::~PacedRank() {
   Begin({.bytes = 0, .operations = 0});
   close(commands_);
   close(costs_);
 }
 
-bool PacedRank::Begin(const Block& block) { return write(commands_, &block, sizeof(block)) == sizeof(block); }
+bool PacedRank::Begin(const Block& block) {
+  return write(commands_, &block, sizeof(block)) == sizeof(block);
+}
 
 bool PacedRank::End(BlockCost* cost) { return read(costs_, cost, sizeof(*cost)) == sizeof(*cost); }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of an overhead measurement: a process that runs blocks of AllReduce on request, and rests otherwise,
+// One rank of an overhead measurement: a process that runs blocks of AllReduce on request, and
+// rests otherwise,
 // so that jobs with different plugins can take turns on the same GPUs.
 #pragma once
 
@@ -28,9 +29,11 @@ struct BlockCost {
 // The measuring process's end of it.
 class PacedRank {
  public:
-  // Starts the process among `processes`. `meeting_path` is where the ranks of one job find NCCL's id.
-  PacedRank(RankProcesses* processes, const RankPlacement& placement, std::map<std::string, std::string> environment,
-            const std::string& meeting_path, size_t largest_bytes);
+  // Starts the process among `processes`. `meeting_path` is where the ranks of one job find NCCL's
+  // id.
+  PacedRank(RankProcesses* processes, const RankPlacement& placement,
+            std::map<std::string, std::string> environment, const std::string& meeting_path,
+            size_t largest_bytes);
   ~PacedRank();  // asks the process to end
   PacedRank(const PacedRank&) = delete;
   PacedRank& operator=(const PacedRank&) = delete;

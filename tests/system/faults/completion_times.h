@@ -27,7 +27,8 @@ inline std::vector<CompletionTimes> CompletionsIn(const char* slot) {
   for (size_t i = 0; i < layout::kCompletionEntries; ++i) {
     const auto word = [&](size_t field) {
       int64_t value = 0;
-      const size_t entry = offsetof(layout::CommunicatorSlot, completions) + i * sizeof(layout::CompletionEntry);
+      const size_t entry =
+          offsetof(layout::CommunicatorSlot, completions) + i * sizeof(layout::CompletionEntry);
       std::memcpy(&value, slot + entry + field, sizeof(value));
       return value;
     };
@@ -40,14 +41,16 @@ inline std::vector<CompletionTimes> CompletionsIn(const char* slot) {
   return completions;
 }
 
-// By the distance of the clocks, of which the simulator's deliveries give an upper bound, no call is later than the
-// start of its kernel. Their median: the simulator's threads are not at the same time, so that single ones may be
-// off.
+// By the distance of the clocks, of which the simulator's deliveries give an upper bound, no call
+// is later than the start of its kernel. Their median: the simulator's threads are not at the same
+// time, so that single ones may be off.
 inline void ExpectNoLateCall(const std::vector<CompletionTimes>& completions) {
-  constexpr int64_t kSlackNs = 5000;  // drift of the GPU's clock in half a second, and units of 1024 ns in handles
+  constexpr int64_t kSlackNs =
+      5000;  // drift of the GPU's clock in half a second, and units of 1024 ns in handles
   if (completions.empty()) return;
   std::vector<int64_t> distances_ns;
-  for (const CompletionTimes& times : completions) distances_ns.push_back(times.delivered_ns - times.stop_ns);
+  for (const CompletionTimes& times : completions)
+    distances_ns.push_back(times.delivered_ns - times.stop_ns);
   std::ranges::sort(distances_ns);
   const int64_t median_ns = distances_ns[distances_ns.size() / 2];
   for (const CompletionTimes& times : completions) {

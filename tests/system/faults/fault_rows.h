@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The faults of NCCL's kernel events that timestamp_fault_test plays: one row each, with what the plugin must make of
-// it.
+// The faults of NCCL's kernel events that timestamp_fault_test plays: one row each, with what the
+// plugin must make of it.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,8 @@ namespace nccl_exporter {
 
 // Reading two clock ticks of 32 ns.
 inline constexpr uint64_t kTicksNs = 64;
-// Between the channels of one kernel at both ends: what an operation may seem shorter by when one channel is lost.
+// Between the channels of one kernel at both ends: what an operation may seem shorter by when one
+// channel is lost.
 inline constexpr uint64_t kChannelSkewNs = 800 + kTicksNs;
 
 // What becomes of the operations that the fault does not get at.
@@ -28,8 +29,8 @@ struct FaultRow {
   const char* reason = nullptr;  // that the plugin must give, if only one fits; else null
   uint64_t tolerance_ns = kTicksNs;
   bool is_harmless = false;  // no event is lost or has another time than its own
-  // Wrong durations that a rank may record before the fault can be detected: as long as all channels of a launch show
-  // the time of one and the same later launch, nothing contradicts it.
+  // Wrong durations that a rank may record before the fault can be detected: as long as all
+  // channels of a launch show the time of one and the same later launch, nothing contradicts it.
   uint64_t most_wrong = 0;
   const char* layout = "ladder";
   bool has_kernel_events = true;  // the plugin asks for them
@@ -51,7 +52,8 @@ inline const FaultRow kFaultRows[] = {
      "ladder-to-self"},
     {"GraphDrift", {"--fault", "drift-graph", "--graph"}, {4, 5, 6}, Rest::kMayBeUntimed, nullptr},
     {.name = "BroadcastDriftOn2_31",
-     .options = {"--fault", "drift-broadcast", "--nccl-version", "23102", "--env", "NCCL_ALLGATHERV_ENABLE=1"},
+     .options = {"--fault", "drift-broadcast", "--nccl-version", "23102", "--env",
+                 "NCCL_ALLGATHERV_ENABLE=1"},
      .api_versions = {7},
      .rest = Rest::kMayBeUntimed,
      .is_harmless = true,
@@ -59,7 +61,8 @@ inline const FaultRow kFaultRows[] = {
      .timing_reason = TimingReason::kAllgathervEnabled,
      .ends_all = true},
     {.name = "BroadcastDriftOn2_32",
-     .options = {"--fault", "drift-broadcast", "--nccl-version", "23206", "--env", "NCCL_ALLGATHERV_ENABLE=1"},
+     .options = {"--fault", "drift-broadcast", "--nccl-version", "23206", "--env",
+                 "NCCL_ALLGATHERV_ENABLE=1"},
      .api_versions = {7},
      .rest = Rest::kMayBeUntimed,
      .is_harmless = true,
@@ -67,7 +70,8 @@ inline const FaultRow kFaultRows[] = {
      .timing_reason = TimingReason::kAllgathervEnabled,
      .ends_all = true},
     {.name = "RasMask",
-     .options = {"--fault", "ras-mask:every=20000000", "--nccl-version", "23206", "--recreate-every", "50"},
+     .options = {"--fault", "ras-mask:every=20000000", "--nccl-version", "23206",
+                 "--recreate-every", "50"},
      .api_versions = {7},
      .rest = Rest::kMayBeUntimed,
      .timing_reason = TimingReason::kMaskOverride,
@@ -133,27 +137,37 @@ inline const FaultRow kFaultRows[] = {
      .layout = "fsdp",
      .ends_all = true},
     {.name = "SymmetricNullParentsAggregated",
-     .options = {"--nccl-version", "23206", "--symmetric", "--aggregate", "3", "--env", "NCCL_ENQUEUE_REARCH_ENABLE=1"},
+     .options = {"--nccl-version", "23206", "--symmetric", "--aggregate", "3", "--env",
+                 "NCCL_ENQUEUE_REARCH_ENABLE=1"},
      .api_versions = {7},
      .rest = Rest::kIsTimed,
      .is_harmless = true,
      .layout = "fsdp",
      .ends_all = true},
     {.name = "SymmetricNullParentsCaptured",
-     .options = {"--nccl-version", "23206", "--symmetric", "--graph", "--env", "NCCL_ENQUEUE_REARCH_ENABLE=1"},
+     .options = {"--nccl-version", "23206", "--symmetric", "--graph", "--env",
+                 "NCCL_ENQUEUE_REARCH_ENABLE=1"},
      .api_versions = {7},
      .rest = Rest::kIsTimed,
      .is_harmless = true,
      .layout = "fsdp",
      .ends_all = true},
-    {"HostAhead", {"--fault", "host-ahead"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr, kTicksNs, false, 2},
+    {"HostAhead",
+     {"--fault", "host-ahead"},
+     {4, 5, 6, 7},
+     Rest::kMayBeUntimed,
+     nullptr,
+     kTicksNs,
+     false,
+     2},
     {"DeviceAhead", {"--fault", "device-ahead"}, {4, 5, 6, 7}, Rest::kMayBeUntimed, nullptr},
     {"RingOverrun",
      {"--fault", "ring-overrun:late=40000000,every=50000000"},
      {4, 5, 6, 7},
      Rest::kMayBeUntimed,
      nullptr,
-     kChannelSkewNs},  // a thread that catches up may be 64 launches further on one channel than on another
+     kChannelSkewNs},  // a thread that catches up may be 64 launches further on one channel than on
+                       // another
     {"LostStart", {"--fault", "lost-start"}, {4, 5, 6}, Rest::kIsTimed, nullptr},
     {"LostKernel", {"--fault", "lost-kernel"}, {4, 5, 6, 7}, Rest::kIsTimed, nullptr},
     {"Stuck",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's kernel events can be lost, late, or carry the times of other work (counter drift, overrun rings). Whatever
-// they say: counts and bytes stay exact, no wrong duration reaches a histogram, and what is not timed is accounted for.
+// NCCL's kernel events can be lost, late, or carry the times of other work (counter drift, overrun
+// rings). Whatever they say: counts and bytes stay exact, no wrong duration reaches a histogram,
+// and what is not timed is accounted for.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +18,8 @@
 #include "collector/collector.h"
 #include "proto/buckets.h"
 #include "proto/loss.h"
-#include "proto/timing_source.h"
 #include "proto/shm_layout.h"
+#include "proto/timing_source.h"
 #include "tests/system/daemon.h"
 #include "tests/system/faults/completion_times.h"
 #include "tests/system/faults/fault_rows.h"
@@ -37,17 +38,20 @@ struct TrueOperations {
   uint64_t unaffected = 0;
 };
 
-// Recorded counts that no true duration explains, by bucket: each operation explains one count, in a bucket that its
-// duration is in give or take the tolerance.
-std::map<int, uint64_t> Unexplained(const collector::FunctionSnapshot& recorded, const std::vector<uint64_t>& durations_ns,
+// Recorded counts that no true duration explains, by bucket: each operation explains one count, in
+// a bucket that its duration is in give or take the tolerance.
+std::map<int, uint64_t> Unexplained(const collector::FunctionSnapshot& recorded,
+                                    const std::vector<uint64_t>& durations_ns,
                                     uint64_t tolerance_ns) {
   std::map<int, std::vector<int>> last_bucket_by_first;
   for (const uint64_t ns : durations_ns) {
     const uint64_t least_ns = ns - std::min(ns, tolerance_ns);
-    last_bucket_by_first[DurationBuckets::IndexOf(least_ns)].push_back(DurationBuckets::IndexOf(ns + tolerance_ns));
+    last_bucket_by_first[DurationBuckets::IndexOf(least_ns)].push_back(
+        DurationBuckets::IndexOf(ns + tolerance_ns));
   }
   std::map<int, uint64_t> unexplained;
-  std::priority_queue<int, std::vector<int>, std::greater<>> at_hand;  // by the last bucket that they can explain
+  std::priority_queue<int, std::vector<int>, std::greater<>>
+      at_hand;  // by the last bucket that they can explain
   for (int bucket = 0; bucket < DurationBuckets::kCount; ++bucket) {
     for (const int last : last_bucket_by_first[bucket]) at_hand.push(last);
     while (!at_hand.empty() && at_hand.top() < bucket) at_hand.pop();
@@ -95,10 +99,12 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
                                      "4",
                                      "--truth-operations"};
     options.insert(options.end(), scenario.row->options.begin(), scenario.row->options.end());
-    if (scenario.row->ends_all) options.push_back("--no-finalize");  // a destroyed communicator shows none in any case
+    if (scenario.row->ends_all)
+      options.push_back("--no-finalize");  // a destroyed communicator shows none in any case
     const std::string truth_path = results_.path() + "/truth.json";
-    const exporter::Finished job = exporter::RunToEnd(SimulatorCommand(segments_->path(), truth_path, options),
-                                  {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
+    const exporter::Finished job = exporter::RunToEnd(
+        SimulatorCommand(segments_->path(), truth_path, options),
+        {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}});
     ASSERT_EQ(job.exit_code, 0) << job.output;
     truth_ = ReadTruth(truth_path);
     snapshot_ = collector::Collector({.directories = {segments_->path()}}).Snapshot();
@@ -109,7 +115,8 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
     const uint64_t id = std::stoull(communicator["id"].get<std::string>(), nullptr, 16);
     for (const collector::ProcessSnapshot& process : snapshot_->processes) {
       for (const collector::CommunicatorSnapshot& recorded : process.communicators) {
-        if (recorded.id == id && recorded.rank == communicator["rank"].get<uint64_t>()) return &recorded;
+        if (recorded.id == id && recorded.rank == communicator["rank"].get<uint64_t>())
+          return &recorded;
       }
     }
     return nullptr;
@@ -149,7 +156,8 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   uint64_t Losses(Fits fits) const {
     uint64_t losses = 0;
     for (const collector::ProcessSnapshot& process : snapshot_->processes) {
-      for (size_t i = 0; i < kLosses.size(); ++i) losses += fits(kLosses[i]) ? process.losses[i] : 0;
+      for (size_t i = 0; i < kLosses.size(); ++i)
+        losses += fits(kLosses[i]) ? process.losses[i] : 0;
     }
     return losses;
   }
@@ -157,7 +165,8 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   void ExpectKernelEventsOnlyIfAskedFor() const {
     for (const json& rank : truth_["ranks"]) {
       for (const json& communicator : rank["communicators"]) {
-        const bool has_asked = communicator["asked_timing"].get<std::string>().starts_with("kernel");
+        const bool has_asked =
+            communicator["asked_timing"].get<std::string>().starts_with("kernel");
         EXPECT_EQ(has_asked, GetParam().row->has_kernel_events);
       }
     }
@@ -184,7 +193,8 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
     for (const auto& file : std::filesystem::directory_iterator(segments_->path())) {
       std::ifstream segment(file.path(), std::ios::binary);
       const std::string bytes{std::istreambuf_iterator<char>(segment), {}};
-      for (size_t at = sizeof(layout::SegmentHeader); at + sizeof(layout::CommunicatorSlot) <= bytes.size();
+      for (size_t at = sizeof(layout::SegmentHeader);
+           at + sizeof(layout::CommunicatorSlot) <= bytes.size();
            at += sizeof(layout::CommunicatorSlot)) {
         ExpectNoLateCall(CompletionsIn(bytes.data() + at));
       }
@@ -192,12 +202,15 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   }
 
   void ExpectExactCounts() const {
-    ForEachFunction([](const collector::CommunicatorSnapshot& communicator, Function function, const json& truth, const auto&) {
-      const collector::FunctionSnapshot& recorded = communicator.functions[static_cast<size_t>(function)];
+    ForEachFunction([](const collector::CommunicatorSnapshot& communicator, Function function,
+                       const json& truth, const auto&) {
+      const collector::FunctionSnapshot& recorded =
+          communicator.functions[static_cast<size_t>(function)];
       EXPECT_EQ(recorded.calls, truth["calls"].get<uint64_t>());
       for (size_t i = 0; i < recorded.sizes.size(); ++i) {
         const json size = truth["sizes"].value(std::to_string(kSizeClassBounds[i]), json::object());
-        EXPECT_EQ(recorded.sizes[i].operations, size.value("operations", uint64_t{0})) << "size class " << i;
+        EXPECT_EQ(recorded.sizes[i].operations, size.value("operations", uint64_t{0}))
+            << "size class " << i;
         EXPECT_EQ(recorded.sizes[i].bytes, size.value("bytes", uint64_t{0})) << "size class " << i;
       }
     });
@@ -206,24 +219,30 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   void ExpectOnlyTrueDurations() {
     std::map<uint64_t, uint64_t> wrong;  // by rank
     std::string text;
-    ForEachFunction([&](const collector::CommunicatorSnapshot& communicator, Function function, const json&,
-                        const TrueOperations& operations) {
-      const collector::FunctionSnapshot& recorded = communicator.functions[static_cast<size_t>(function)];
+    ForEachFunction([&](const collector::CommunicatorSnapshot& communicator, Function function,
+                        const json&, const TrueOperations& operations) {
+      const collector::FunctionSnapshot& recorded =
+          communicator.functions[static_cast<size_t>(function)];
       figures_.timed += Timed(recorded);
-      for (const auto& [bucket, count] : Unexplained(recorded, operations.durations_ns, GetParam().row->tolerance_ns)) {
+      for (const auto& [bucket, count] :
+           Unexplained(recorded, operations.durations_ns, GetParam().row->tolerance_ns)) {
         wrong[communicator.rank] += count;
         figures_.wrong += count;
-        const double bound = DurationBuckets::UpperBound(std::min(bucket, DurationBuckets::kBoundCount - 1));
-        text += "\nrank " + std::to_string(communicator.rank) + ": " + std::to_string(count) + " of " +
-                std::to_string(recorded.duration[static_cast<size_t>(bucket)]) + " durations of " +
-                std::string(TraitsOf(function).name) + " up to " + std::to_string(bound * 1e6) + " us; " +
-                std::to_string(Timed(recorded)) + " of " + std::to_string(operations.durations_ns.size()) + " timed";
+        const double bound =
+            DurationBuckets::UpperBound(std::min(bucket, DurationBuckets::kBoundCount - 1));
+        text += "\nrank " + std::to_string(communicator.rank) + ": " + std::to_string(count) +
+                " of " + std::to_string(recorded.duration[static_cast<size_t>(bucket)]) +
+                " durations of " + std::string(TraitsOf(function).name) + " up to " +
+                std::to_string(bound * 1e6) + " us; " + std::to_string(Timed(recorded)) + " of " +
+                std::to_string(operations.durations_ns.size()) + " timed";
       }
     });
-    const auto too_many =
-        std::find_if(wrong.begin(), wrong.end(), [](const auto& w) { return w.second > GetParam().row->most_wrong; });
+    const auto too_many = std::find_if(wrong.begin(), wrong.end(), [](const auto& w) {
+      return w.second > GetParam().row->most_wrong;
+    });
     if (too_many != wrong.end()) {
-      ADD_FAILURE() << too_many->second << " wrong durations on rank " << too_many->first << "; all of them:" << text;
+      ADD_FAILURE() << too_many->second << " wrong durations on rank " << too_many->first
+                    << "; all of them:" << text;
     }
   }
 
@@ -231,8 +250,8 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
   void ExpectTheUntimedAccountedFor() const {
     uint64_t untimed = 0;
     bool has_untimed_communicator = false;
-    ForEachFunction([&](const collector::CommunicatorSnapshot& communicator, Function function, const json&,
-                        const TrueOperations& operations) {
+    ForEachFunction([&](const collector::CommunicatorSnapshot& communicator, Function function,
+                        const json&, const TrueOperations& operations) {
       const uint64_t timed = Timed(communicator.functions[static_cast<size_t>(function)]);
       EXPECT_LE(timed, operations.durations_ns.size());
       if (GetParam().row->rest == Rest::kIsTimed) {
@@ -242,10 +261,12 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
       has_untimed_communicator |= says_so;
       untimed += says_so ? 0 : operations.durations_ns.size() - timed;
     });
-    const uint64_t given_up = Losses([](const LossTraits& loss) { return loss.kind != LossKind::kUnmatched; });
+    const uint64_t given_up =
+        Losses([](const LossTraits& loss) { return loss.kind != LossKind::kUnmatched; });
     EXPECT_GE(given_up, untimed + (has_untimed_communicator ? 1 : 0)) << AllLosses();
     if (const char* reason = GetParam().row->reason) {
-      EXPECT_GT(Losses([&](const LossTraits& loss) { return loss.reason == reason; }), 0u) << AllLosses();
+      EXPECT_GT(Losses([&](const LossTraits& loss) { return loss.reason == reason; }), 0u)
+          << AllLosses();
     }
   }
 
@@ -262,7 +283,8 @@ class TimestampFault : public testing::TestWithParam<Scenario> {
     uint64_t affected = 0;
     for (const json& rank : truth_["ranks"]) {
       for (const json& communicator : rank["communicators"]) {
-        for (const json& function : communicator["functions"]) affected += function.value("affected", uint64_t{0});
+        for (const json& function : communicator["functions"])
+          affected += function.value("affected", uint64_t{0});
       }
     }
     return affected;
@@ -292,13 +314,15 @@ TEST_P(TimestampFault, LeavesCountsExactAndNoWrongDuration) {
   }
   const std::string in_flight =
       row.ends_all ? ", " + std::to_string(figures_.in_flight) + " stuck in flight" : std::string();
-  std::printf("%s: %lu operations, %lu timed, %lu wrong%s\n", row.name, figures_.operations, figures_.timed,
-              figures_.wrong, in_flight.c_str());
+  std::printf("%s: %lu operations, %lu timed, %lu wrong%s\n", row.name, figures_.operations,
+              figures_.timed, figures_.wrong, in_flight.c_str());
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, TimestampFault, testing::ValuesIn(Scenarios()), [](const auto& test) {
-  return std::string(test.param.row->name) + "_v" + std::to_string(test.param.api_version);
-});
+INSTANTIATE_TEST_SUITE_P(Rows, TimestampFault, testing::ValuesIn(Scenarios()),
+                         [](const auto& test) {
+                           return std::string(test.param.row->name) + "_v" +
+                                  std::to_string(test.param.api_version);
+                         });
 
 }  // namespace
 }  // namespace nccl_exporter
