@@ -17,10 +17,9 @@
 //   ahead of their GPUs, cannot be proven late. The same stamps come from a rank whose clock is
 //   ahead by that time and whose operations all end earlier by it.
 // - Estimated: two witnesses say it, which have nothing in common, and nothing that is proven
-//   contradicts them. The
-// first
-//   one is the clocks' distance by the fastest deliveries of both GPUs (FastestDeliveries), which
-//   take about the same time on one node. The second one are the durations: the ranks leave an
+//   contradicts them. The first one is the clocks' distance by the fastest deliveries of both GPUs
+//   (FastestDeliveries), which take about the same time on one node. The second one are the
+//   durations: the ranks leave an
 //   operation that waits for all at about the same time, so that a kernel that is shorter began
 //   later. One of both may be wrong: deliveries of one rank that are always slow, or an operation
 //   that always ends later on one rank. Only if both are, by more than kUnequalDeliveriesNs and

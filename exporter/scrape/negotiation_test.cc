@@ -21,80 +21,81 @@ const std::string& ProtobufEntry() {
   return kEntry;
 }
 
+const std::string kWithProtobuf242 =
+    ProtobufEntry() +
+    ",application/openmetrics-text;version=1.0.0;q=0.8,application/"
+    "openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+const std::string kWithProtobuf249 =
+    ProtobufEntry() +
+    ";q=0.5,application/openmetrics-text;version=1.0.0;q=0.4,application/"
+    "openmetrics-text;version=0.0.1;q=0.3,"
+    "text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+const std::string kWithProtobuf34 =
+    ProtobufEntry() +
+    ";q=0.6,application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+    "application/openmetrics-text;version=0.0.1;q=0.4,text/"
+    "plain;version=1.0.0;escaping=allow-utf-8;q=0.3,"
+    "text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+const Case kPrometheusReleases[] = {
+    {"2.40",
+     "application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+     Format::kOpenMetrics},
+    {"2.40 with native histograms",
+     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; "
+     "encoding=delimited,"
+     "application/openmetrics-text; version=1.0.0; q=0.75,text/plain; version=0.0.4; q=0.5,*/*; "
+     "q=0.1",
+     Format::kProtobuf},
+    {"2.41 to 2.48",
+     "application/openmetrics-text;version=1.0.0,application/"
+     "openmetrics-text;version=0.0.1;q=0.75,"
+     "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+     Format::kOpenMetrics},
+    {"2.42 with native histograms", kWithProtobuf242.c_str(), Format::kProtobuf},
+    {"2.49.0",
+     "application/openmetrics-text;version=1.0.0;q=0.5,application/"
+     "openmetrics-text;version=0.0.1;q=0.4,"
+     "text/plain;version=0.0.4;q=0.3,*/*;q=2",
+     Format::kOpenMetrics},
+    {"2.49.1 to 2.53",
+     "application/openmetrics-text;version=1.0.0;q=0.5,application/"
+     "openmetrics-text;version=0.0.1;q=0.4,"
+     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+     Format::kOpenMetrics},
+    {"2.49.1 to 2.53, protobuf first", kWithProtobuf249.c_str(), Format::kProtobuf},
+    {"2.49.0, protobuf first",
+     "application/"
+     "vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,"
+     "application/openmetrics-text;version=1.0.0;q=0.5,application/"
+     "openmetrics-text;version=0.0.1;q=0.4,"
+     "text/plain;version=0.0.4;q=0.3,*/*;q=2",
+     Format::kProtobuf},
+    {"3.0 to 3.3, protobuf first",
+     "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;"
+     "escaping=allow-utf-8;q=0.6,application/"
+     "openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+     "application/openmetrics-text;version=0.0.1;escaping=allow-utf-8;q=0.4,"
+     "text/plain;version=1.0.0;escaping=allow-utf-8;escaping=allow-utf-8;q=0.3,"
+     "text/plain;version=0.0.4;escaping=allow-utf-8;q=0.2,*/*;escaping=allow-utf-8;q=0.1",
+     Format::kProtobuf},
+    {"3.0 to 3.3",
+     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+     "application/openmetrics-text;version=0.0.1;escaping=allow-utf-8;q=0.5,"
+     "text/plain;version=1.0.0;escaping=allow-utf-8;escaping=allow-utf-8;q=0.4,"
+     "text/plain;version=0.0.4;escaping=allow-utf-8;q=0.3,*/*;escaping=allow-utf-8;q=0.2",
+     Format::kOpenMetrics},
+    {"3.4 and later",
+     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+     "application/openmetrics-text;version=0.0.1;q=0.5,text/"
+     "plain;version=1.0.0;escaping=allow-utf-8;q=0.4,"
+     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+     Format::kOpenMetrics},
+    {"3.4 and later, protobuf first", kWithProtobuf34.c_str(), Format::kProtobuf},
+};
+
 TEST(NegotiationTest, GivesEveryPrometheusReleaseItsBestFormat) {
-  const std::string with_protobuf_2_42 =
-      ProtobufEntry() +
-      ",application/openmetrics-text;version=1.0.0;q=0.8,application/"
-      "openmetrics-text;version=0.0.1;q=0.75,"
-      "text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-  const std::string with_protobuf_2_49 =
-      ProtobufEntry() +
-      ";q=0.5,application/openmetrics-text;version=1.0.0;q=0.4,application/"
-      "openmetrics-text;version=0.0.1;q=0.3,"
-      "text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
-  const std::string with_protobuf_3_4 =
-      ProtobufEntry() +
-      ";q=0.6,application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
-      "application/openmetrics-text;version=0.0.1;q=0.4,text/"
-      "plain;version=1.0.0;escaping=allow-utf-8;q=0.3,"
-      "text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
-  const Case cases[] = {
-      {"2.40",
-       "application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
-       Format::kOpenMetrics},
-      {"2.40 with native histograms",
-       "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; "
-       "encoding=delimited,"
-       "application/openmetrics-text; version=1.0.0; q=0.75,text/plain; version=0.0.4; q=0.5,*/*; "
-       "q=0.1",
-       Format::kProtobuf},
-      {"2.41 to 2.48",
-       "application/openmetrics-text;version=1.0.0,application/"
-       "openmetrics-text;version=0.0.1;q=0.75,"
-       "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
-       Format::kOpenMetrics},
-      {"2.42 with native histograms", with_protobuf_2_42.c_str(), Format::kProtobuf},
-      {"2.49.0",
-       "application/openmetrics-text;version=1.0.0;q=0.5,application/"
-       "openmetrics-text;version=0.0.1;q=0.4,"
-       "text/plain;version=0.0.4;q=0.3,*/*;q=2",
-       Format::kOpenMetrics},
-      {"2.49.1 to 2.53",
-       "application/openmetrics-text;version=1.0.0;q=0.5,application/"
-       "openmetrics-text;version=0.0.1;q=0.4,"
-       "text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
-       Format::kOpenMetrics},
-      {"2.49.1 to 2.53, protobuf first", with_protobuf_2_49.c_str(), Format::kProtobuf},
-      {"2.49.0, protobuf first",
-       "application/"
-       "vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,"
-       "application/openmetrics-text;version=1.0.0;q=0.5,application/"
-       "openmetrics-text;version=0.0.1;q=0.4,"
-       "text/plain;version=0.0.4;q=0.3,*/*;q=2",
-       Format::kProtobuf},
-      {"3.0 to 3.3, protobuf first",
-       "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;"
-       "escaping=allow-utf-8;q=0.6,application/"
-       "openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
-       "application/openmetrics-text;version=0.0.1;escaping=allow-utf-8;q=0.4,"
-       "text/plain;version=1.0.0;escaping=allow-utf-8;escaping=allow-utf-8;q=0.3,"
-       "text/plain;version=0.0.4;escaping=allow-utf-8;q=0.2,*/*;escaping=allow-utf-8;q=0.1",
-       Format::kProtobuf},
-      {"3.0 to 3.3",
-       "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
-       "application/openmetrics-text;version=0.0.1;escaping=allow-utf-8;q=0.5,"
-       "text/plain;version=1.0.0;escaping=allow-utf-8;escaping=allow-utf-8;q=0.4,"
-       "text/plain;version=0.0.4;escaping=allow-utf-8;q=0.3,*/*;escaping=allow-utf-8;q=0.2",
-       Format::kOpenMetrics},
-      {"3.4 and later",
-       "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
-       "application/openmetrics-text;version=0.0.1;q=0.5,text/"
-       "plain;version=1.0.0;escaping=allow-utf-8;q=0.4,"
-       "text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
-       Format::kOpenMetrics},
-      {"3.4 and later, protobuf first", with_protobuf_3_4.c_str(), Format::kProtobuf},
-  };
-  for (const Case& known : cases)
+  for (const Case& known : kPrometheusReleases)
     EXPECT_EQ(NegotiateFormat(known.accept), known.format) << known.sender;
 }
 
