@@ -124,8 +124,8 @@ struct InFlightOperation {
 struct ArrivalCounts {
   uint64_t compared = 0;  // operations
   uint64_t last = 0;      // of those, the ones that it was the last to enter
-  uint64_t lateness_ns =
-      0;  // sum, against the first rank to enter; the operations of one launch share it
+  // Sum, against the first rank to enter; the operations of one launch share it.
+  uint64_t lateness_ns = 0;
   uint64_t estimated = 0;  // of the compared ones, those in which not all of this is proven
 
   bool operator==(const ArrivalCounts&) const = default;
@@ -169,8 +169,8 @@ static_assert(IsInOrder(kUncomparedReasons));
 using UncomparedOperations = std::array<uint64_t, kCountOf<Uncompared>>;
 
 struct CommunicatorSnapshot {
-  bool is_overflow =
-      false;  // communicators of this process that have no slot of their own, summed; no identity
+  // Communicators of this process that have no slot of their own, summed; no identity.
+  bool is_overflow = false;
   uint32_t slot = 0;        // place in the segment
   uint64_t generation = 0;  // of that place
   bool is_closed = false;   // finalized, served for the retention time
@@ -187,12 +187,12 @@ struct CommunicatorSnapshot {
   TimingSource timing_source = TimingSource::kNone;
   TimingReason timing_reason = TimingReason::kDefault;
   DriftCause drift_cause = DriftCause::kNone;
-  uint64_t probation_launches =
-      0;  // that have yet to agree with the CPU's clock before kernel times are believed
+  // That have yet to agree with the CPU's clock before kernel times are believed.
+  uint64_t probation_launches = 0;
   SamplingState sampling_state = SamplingState::kNone;
   SamplingReason sampling_reason = SamplingReason::kDefault;
-  uint32_t sampling_duty_ppm =
-      0;  // share of time in which operations are timed, in millionths; of sampled ones only
+  // Share of time in which operations are timed, in millionths; of sampled ones only.
+  uint32_t sampling_duty_ppm = 0;
   int gpu_index = -1;  // -1: unknown
   std::string gpu_uuid;
   std::string pci_bus_id;
@@ -207,8 +207,8 @@ struct CommunicatorSnapshot {
   std::vector<InFlightOperation> in_flight;  // oldest first
   uint64_t unseen_operations = 0;  // in flight or complete: nothing tells, see layout::kUntimedFlag
   int64_t last_progress_realtime_ns = 0;  // 0: none yet
-  std::optional<ArrivalCounts>
-      arrivals;  // where there are other ranks on the node to compare with, by kernel times
+  // Where there are other ranks on the node to compare with, by kernel times.
+  std::optional<ArrivalCounts> arrivals;
   ArrivalUncertainty arrival_uncertainty;
 };
 
@@ -324,8 +324,8 @@ struct SegmentTrouble {
   uint64_t file_uid = 0;        // its owner
   std::string detail;           // such as the text of errno
   int64_t realtime_ns = 0;      // when it was counted
-  uint64_t present =
-      0;  // files and directories that have the fault now; 1 for a user without further room
+  // Files and directories that have the fault now; 1 for a user without further room.
+  uint64_t present = 0;
 };
 
 // Communicators in one snapshot, at 16 KiB of memory each: twice as many as the series limit lets

@@ -93,8 +93,8 @@ TEST(MainTest, LivesOnAfterSignalsThatAskForNoEnd) {
 }
 
 TEST(MainTest, TellsSystemdThatItIsReadyAndLives) {
-  const std::string name =
-      "@nccl-exporter-main-test-" + std::to_string(getpid());  // a path would be too long
+  // A path would be too long.
+  const std::string name = "@nccl-exporter-main-test-" + std::to_string(getpid());
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   name.copy(address.sun_path, name.size());
   address.sun_path[0] = '\0';

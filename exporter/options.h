@@ -35,8 +35,8 @@ struct Options {
   std::string dump_segment;   // of kDump
   bool is_once = false;       // of kTop
   std::string sort = "rank";  // of kTop: one of kTopSorts
-  std::optional<NodeShape>
-      shape;  // of kCardinality; without it, the segments in segment_dirs are counted
+  // Of kCardinality; without it, the segments in segment_dirs are counted.
+  std::optional<NodeShape> shape;
 
   std::vector<std::string> listen_addresses;
   std::string telemetry_path;

@@ -114,11 +114,11 @@ class CommunicatorTable {
   // before anything else.
   std::atomic<uint16_t> salt_;
   uint32_t slot_count_;
-  std::array<AtomicU64, Handle::kMaxSlots>
-      contexts_;  // handle of the live communicator in each slot; 0: none
+  // Handle of the live communicator in each slot; 0: none.
+  std::array<AtomicU64, Handle::kMaxSlots> contexts_;
   std::array<AtomicU64, Handle::kMaxSlots> generations_;  // of each slot so far
-  std::array<uint64_t, Handle::kMaxSlots>
-      closed_ns_;  // CLOCK_MONOTONIC of the last finalize; under the lock
+  // CLOCK_MONOTONIC of the last finalize; under the lock.
+  std::array<uint64_t, Handle::kMaxSlots> closed_ns_;
   std::array<AtomicU64, Handle::kMaxSlots> has_identity_;
   std::array<std::atomic<Communicator*>, Handle::kMaxSlots> communicators_;
 };

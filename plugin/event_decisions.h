@@ -25,11 +25,11 @@ class EventDecisions {
                            const void* address_in_nccl);
 
  private:
-  static constexpr size_t kMostDecisions =
-      16;  // more releases than a process has copies of libnccl
+  // More releases than a process has copies of libnccl.
+  static constexpr size_t kMostDecisions = 16;
 
-  std::array<EventDecision, kMostDecisions>
-      decisions_;  // filled from the front; the last place is used again
+  // Filled from the front; the last place is used again.
+  std::array<EventDecision, kMostDecisions> decisions_;
 };
 
 }  // namespace nccl_exporter::plugin

@@ -47,8 +47,8 @@ struct Adapter {
     OperationStart start;
     start.sequence = d.coll.seqNumber;
     if constexpr (requires { d.coll.nChannels; }) {
-      start.channels =
-          d.coll.nChannels <= Handle::kMaxChannels ? d.coll.nChannels : 0;  // RCCL: may be garbage
+      // RCCL: may be garbage.
+      start.channels = d.coll.nChannels <= Handle::kMaxChannels ? d.coll.nChannels : 0;
       start.channels_are_exact = start.channels != 0;
     }
     if constexpr (requires { d.coll.isSymColl; }) start.is_symmetric = d.coll.isSymColl;

@@ -187,8 +187,8 @@ TEST_F(LibraryTest, TellsCapturesOnTwoCommunicatorsApart) {
       });
     };
     void* of_first = capture(first);
-    void* of_second =
-        capture(second);  // the first capture is still open, as with one thread for each GPU
+    // The first capture is still open, as with one thread for each GPU.
+    void* of_second = capture(second);
     first.Launch(of_first);
     second.Launch(of_second);
     for (size_t slot = 0; slot < 2; ++slot) {

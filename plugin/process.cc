@@ -16,8 +16,8 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-constexpr uint64_t kClockMarginNs =
-    1'000'000'000;  // threads whose time is simulated may be behind the first one's
+// Threads whose time is simulated may be behind the first one's.
+constexpr uint64_t kClockMarginNs = 1'000'000'000;
 
 const char* Environment(const char* name) { return std::getenv(name); }
 

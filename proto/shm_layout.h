@@ -64,10 +64,10 @@ inline constexpr const char kFileSuffix[] = ".seg";
 
 // Limits, each with its reason.
 inline constexpr uint64_t kMaxSlots = 4096;  // slot numbers take 12 bits in a handle
-inline constexpr int kDefaultSlots =
-    256;  // communicators of one process; parallel layouts use tens
-inline constexpr int kInFlightEntries =
-    512;  // operations a process may run ahead of its GPU on one communicator
+// Communicators of one process; parallel layouts use tens.
+inline constexpr int kDefaultSlots = 256;
+// Operations a process may run ahead of its GPU on one communicator.
+inline constexpr int kInFlightEntries = 512;
 inline constexpr int kCompletionEntries = 512;  // 50 ms at 10,000 operations a second
 inline constexpr int kIdentityPairs = 32;
 inline constexpr int kLossWords = 64;                // room for causes to come
@@ -156,8 +156,8 @@ struct alignas(64) InFlightEntry {
   AtomicU64 sequence;  // NCCL's sequence number of the function (not for Send and Recv)
   AtomicU64 start_ns;  // CLOCK_MONOTONIC of the call
   AtomicU64 bytes;     // message bytes
-  AtomicU64
-      parts;  // parts announced << 32 | parts done; a part is a kernel channel or a proxy operation
+  // Parts announced << 32 | parts done; a part is a kernel channel or a proxy operation.
+  AtomicU64 parts;
   AtomicU64 last_part_ns;  // CLOCK_MONOTONIC of the latest part's event; 0: none yet
   AtomicU64 peer;          // 1 + peer rank of Send and Recv, else 0
 };
@@ -200,8 +200,8 @@ struct alignas(4096) CommunicatorSlot {
                                  // are believed (1.2)
   alignas(64) FunctionBlock functions[kFunctionCount];
   InFlightEntry in_flight[kInFlightEntries];  // entry of a ticket: (ticket - 1) % kInFlightEntries
-  CompletionEntry
-      completions[kCompletionEntries];  // entry of a ticket: (ticket - 1) % kCompletionEntries
+  // Entry of a ticket: (ticket - 1) % kCompletionEntries.
+  CompletionEntry completions[kCompletionEntries];
 };
 static_assert(sizeof(CommunicatorSlot) <= kSlotLimitBytes);
 

@@ -23,8 +23,8 @@ namespace {
 constexpr size_t kRanks = 3;
 constexpr uint64_t kPeriodNs = 1'000'000;  // from one operation of a rank to the next
 constexpr uint64_t kJitterStepNs = 2'000;  // a start may be late by 255 of these
-constexpr uint64_t kDurationNs =
-    600'000;  // longer than that, so that no operation ends before all have begun
+// Longer than that, so that no operation ends before all have begun.
+constexpr uint64_t kDurationNs = 600'000;
 constexpr uint64_t kMonotonicNs = 5'000'000'000'000;
 constexpr uint64_t kGpuNs = 1'700'000'000'000'000'000;
 constexpr uint64_t kMostLost = 1 << 20;

@@ -65,8 +65,8 @@ inline constexpr int64_t kUnequalStopsDivisor = 8;
 struct LocalRank {
   CommunicatorKey communicator;
   uint64_t rank = 0;
-  std::string
-      gpu_uuid;  // of the clock that its kernels read; empty: not known, so a clock of its own
+  // Of the clock that its kernels read; empty: not known, so a clock of its own.
+  std::string gpu_uuid;
   bool has_kernel_times = false;
   bool call_is_bound = false;  // no kernel starts before its operation's call_ns (API v5 and later)
 };

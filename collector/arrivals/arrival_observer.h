@@ -73,8 +73,8 @@ class ArrivalObserver {
     std::shared_ptr<const SegmentFile> file;
     CompletionRing ring{0};
     ArrivalMatcher::Member* member = nullptr;  // null: over, only the counts are left
-    std::optional<ArrivalCounts>
-        counts;  // the last, if it was ever comparable; set when it is over
+    // The last, if it was ever comparable; set when it is over.
+    std::optional<ArrivalCounts> counts;
     bool was_comparable = false;
     bool is_over = false;  // closed, or its writer gone, when it was last looked at
     std::optional<int64_t> begun_monotonic_ns;  // when an operation was first seen in the ring
@@ -94,10 +94,10 @@ class ArrivalObserver {
 
   ArrivalMatcher matcher_;
   std::map<RingKey, Followed> rings_;
-  std::map<uint64_t, uint64_t>
-      without_ring_;  // by user: live communicators, at the latest Discover()
-  std::map<uint64_t, size_t>
-      tried_;  // by user: live slots without a ring, in the latest Discover()
+  // By user: live communicators, at the latest Discover().
+  std::map<uint64_t, uint64_t> without_ring_;
+  // By user: live slots without a ring, in the latest Discover().
+  std::map<uint64_t, size_t> tried_;
   std::map<uint64_t, int64_t> asks_used_up_to_ns_;  // by user, see MayAsk()
   std::vector<CompletedOperation> operations_;      // kept from ring to ring
   std::function<int64_t()> slew_ns_;

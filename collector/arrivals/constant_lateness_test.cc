@@ -22,8 +22,8 @@ constexpr int64_t kBoot = 5'000 * kSecond;           // CLOCK_MONOTONIC at the f
 constexpr int64_t kEpoch = 1'700'000'000 * kSecond;  // of the first GPU's clock, then
 constexpr int64_t kClockOffset = 2 * kSecond;        // from one GPU's clock to the next one's
 constexpr int64_t kCompute = 2 * kMillisecond;  // from the end of an operation to the next start
-constexpr int64_t kFastestDelivery =
-    8 * kMicrosecond;  // from the stop to the progress thread, at least
+// From the stop to the progress thread, at least.
+constexpr int64_t kFastestDelivery = 8 * kMicrosecond;
 
 // What is played. Rank 1 is late.
 struct Job {

@@ -20,8 +20,8 @@ struct OperationParts {
   uint32_t announced = 0;
   uint32_t done = 0;
   uint64_t quiet_ns = 0;  // since the latest event of a part; 0 if there was none
-  bool is_untimed =
-      false;  // called outside of a sampling window: only proxy operations report its completion
+  // Called outside of a sampling window: only proxy operations report its completion.
+  bool is_untimed = false;
 };
 
 enum class OperationProgress : uint8_t {

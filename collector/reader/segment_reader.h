@@ -29,11 +29,11 @@ struct ReadTerms {
 
 struct SegmentRead {
   std::optional<ProcessSnapshot> process;  // without name and liveness, which are not in the bytes
-  std::optional<SegmentFault>
-      fault;  // why there is no `process`; if there is neither, the writer is still starting
+  // Why there is no `process`; if there is neither, the writer is still starting.
+  std::optional<SegmentFault> fault;
   uint64_t changed_slots = 0;  // left out, because they were claimed again during the copy
-  uint64_t room =
-      0;  // that the communicators of `process` take, in communicators of the usual size
+  // That the communicators of `process` take, in communicators of the usual size.
+  uint64_t room = 0;
   uint64_t copied_slots = 0;  // without the overflow slot, with those that gave no communicator
   bool lacked_slots = false;  // the reason of `fault`: ReadTerms::slots_left
   // CLOCK_MONOTONIC when the same bytes must be read again, because some of them will have another

@@ -36,15 +36,15 @@ struct SlotHead {
 
 struct SlotDirectory {
   std::optional<ProcessSnapshot> process;  // from the header, without communicators
-  std::optional<SegmentFault>
-      fault;  // of the header or of a slot; if there is neither, the writer is still starting
+  // Of the header or of a slot; if there is neither, the writer is still starting.
+  std::optional<SegmentFault> fault;
   bool lacked_slots = false;  // the reason of `fault`: `slots_left` was used up
 
   uint64_t header_bytes = 0;
   uint64_t slot_bytes = 0;
   uint32_t slot_count = 0;  // with the overflow slot, which is the last
-  std::vector<SlotHead>
-      heads;  // from the first slot to the last that was ever claimed, without the overflow slot
+  // From the first slot to the last that was ever claimed, without the overflow slot.
+  std::vector<SlotHead> heads;
 
   uint64_t OffsetOf(uint32_t slot) const { return header_bytes + slot * slot_bytes; }
   uint32_t overflow_slot() const { return slot_count - 1; }

@@ -62,8 +62,8 @@ void DirectoryWatch::NoteEvents(std::span<const char> events,
   while (events.size() >= sizeof(inotify_event)) {
     inotify_event event;
     std::memcpy(&event, events.data(), sizeof(event));
-    const bool is_overflow =
-        (event.mask & IN_Q_OVERFLOW) != 0;  // events were lost: anything may have changed
+    // Events were lost: anything may have changed.
+    const bool is_overflow = (event.mask & IN_Q_OVERFLOW) != 0;
     for (const auto& [path, number] : numbers_) {
       if (is_overflow || number == event.wd) changed.insert(path);
     }

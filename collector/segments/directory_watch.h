@@ -33,8 +33,8 @@ class DirectoryWatch {
   void NoteEvents(std::span<const char> events, std::set<std::string>& changed) const;
 
   const FileDescriptor inotify_;
-  std::map<std::string, int>
-      numbers_;  // by path; two paths may lead to one directory, and have one number then
+  // By path; two paths may lead to one directory, and have one number then.
+  std::map<std::string, int> numbers_;
 };
 
 }  // namespace nccl_exporter::collector

@@ -28,8 +28,8 @@ std::optional<char> StateOf(std::string_view stat) {
 
 Writer FindWriter(int descriptor) {
   struct flock lock {};
-  lock.l_type =
-      F_RDLCK;  // only a write lock conflicts with it: another reader's lock is no sign of a writer
+  // Only a write lock conflicts with it: another reader's lock is no sign of a writer.
+  lock.l_type = F_RDLCK;
   lock.l_whence = SEEK_SET;
   if (::fcntl(descriptor, F_GETLK, &lock) != 0) return {.is_alive = true};
   if (lock.l_type == F_UNLCK) return {};

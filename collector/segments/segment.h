@@ -89,8 +89,8 @@ class Segment {
   Writer writer_;           // at the latest Observe()
   bool was_alive_ = false;  // ever, as far as we have seen
   bool is_usable_ = false;  // was read with success at least once
-  bool is_left_out_ =
-      false;  // the last counts are there, and there was no room for them in the latest snapshot
+  // The last counts are there, and there was no room for them in the latest snapshot.
+  bool is_left_out_ = false;
   SegmentRead read_;         // the latest; without its process once that was handed on
   uint64_t read_limit_ = 0;  // of communicators, at the latest read
   uint64_t communicators_wanted_ = 0;

@@ -248,8 +248,8 @@ void SegmentTable::Open(Directory& directory, int descriptor, const std::string&
       return;  // just unlinked
     return PutAside(KeyOf(status), std::move(aside), detail);
   }
-  const struct stat opened =
-      file->Status();  // if the name has changed hands since, the file that is open counts
+  // If the name has changed hands since, the file that is open counts.
+  const struct stat opened = file->Status();
   const FileKey key = KeyOf(opened);
   if (segments_.contains(key)) return;
   aside.uid = opened.st_uid;

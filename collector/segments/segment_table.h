@@ -222,10 +222,10 @@ class SegmentTable {
   std::optional<PrivateSearch> private_search_;
   std::optional<int64_t> private_sought_monotonic_ns_;  // the end of the last search
   int64_t private_names_ = 0;                           // beside them, at the last search
-  std::map<std::string, uint64_t>
-      private_refused_;  // those that found no room, by path, and their users
-  std::list<Directory>
-      directories_;  // places point into it; the one that is to be listed next comes first
+  // Those that found no room, by path, and their users.
+  std::map<std::string, uint64_t> private_refused_;
+  // Places point into it; the one that is to be listed next comes first.
+  std::list<Directory> directories_;
   DirectoryWatch watch_;
   Segments segments_;
   std::map<FileKey, SetAside> set_aside_;

@@ -166,8 +166,8 @@ TEST_F(SegmentTableTest, ServesTheOthersWhenALiveSegmentIsTruncatedBetweenTwoScr
 TEST_F(SegmentTableTest, TriesAgainToOpenWhatCouldNotBeOpened) {
   SegmentWith(1).WriteTo(Path("x.seg"));
   for (int i = 0; i < 2; ++i) {
-    const NodeSnapshot snapshot =
-        SnapshotWithDescriptors(1);  // the directory can be opened, the file in it cannot
+    // The directory can be opened, the file in it cannot.
+    const NodeSnapshot snapshot = SnapshotWithDescriptors(1);
     EXPECT_TRUE(snapshot.processes.empty());
     EXPECT_EQ(snapshot.segments.unusable, 1u);
     EXPECT_EQ(Count(snapshot, SegmentError::kOpenFailed), 1u);

@@ -20,8 +20,8 @@ class ScratchDirectory {
   ScratchDirectory(const ScratchDirectory&) = delete;
   ScratchDirectory& operator=(const ScratchDirectory&) = delete;
   ~ScratchDirectory() {
-    std::error_code
-        ignored;  // a process that was killed a moment ago may still remove files of its own
+    // A process that was killed a moment ago may still remove files of its own.
+    std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
 

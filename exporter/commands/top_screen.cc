@@ -19,8 +19,8 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-constexpr size_t kNameLimitBytes =
-    24;  // one long name must not push the other columns off the screen
+// One long name must not push the other columns off the screen.
+constexpr size_t kNameLimitBytes = 24;
 constexpr size_t kTrendSteps = 30;
 constexpr double kRateSeconds = 5;   // rates and means are over this time
 constexpr size_t kMostFindings = 4;  // the tables must stay visible on a small screen

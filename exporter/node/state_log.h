@@ -38,8 +38,8 @@ class StateLog {
   };
 
   collector::SegmentCounts segments_;
-  std::map<std::pair<collector::SegmentError, std::optional<uint64_t>>, Logged>
-      errors_;  // as many as SegmentErrorCounts has
+  // As many as SegmentErrorCounts has.
+  std::map<std::pair<collector::SegmentError, std::optional<uint64_t>>, Logged> errors_;
 };
 
 }  // namespace nccl_exporter::exporter

@@ -46,8 +46,8 @@ std::string Gzip(std::string_view text) {
   stream.level_buf = work->level;
   stream.level_buf_size = sizeof(work->level);
   stream.end_of_stream = 1;
-  stream.next_in =
-      reinterpret_cast<uint8_t*>(const_cast<char*>(text.data()));  // which is only read
+  // Which is only read.
+  stream.next_in = reinterpret_cast<uint8_t*>(const_cast<char*>(text.data()));
   stream.avail_in = static_cast<uint32_t>(text.size());
   std::string compressed;
   do {

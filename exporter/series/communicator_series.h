@@ -45,8 +45,8 @@ class CommunicatorSeries {
   ExpositionBuilder& builder_;
   LabelCache& labels_;
   const FunctionGroups& functions_;
-  std::array<LabelsId, kFunctionCount>
-      function_labels_{};  // label `function`, of calls and operations in flight
+  // Label `function`, of calls and operations in flight.
+  std::array<LabelsId, kFunctionCount> function_labels_{};
   std::array<LabelsId, kFunctionCount> collective_labels_{};  // label `collective`
   std::vector<LabelsId> size_labels_;   // of all groups of collectives, in order
   std::vector<LabelsId> phase_labels_;  // the same

@@ -60,8 +60,8 @@ class DepartedCounts {
   void AddDeparted(const CommunicatorOf& gone);
   void AddDeparted(const ProcessOf& gone);
 
-  std::shared_ptr<const collector::NodeSnapshot>
-      previous_;  // which the remembered members point into
+  // Which the remembered members point into.
+  std::shared_ptr<const collector::NodeSnapshot> previous_;
   std::vector<CommunicatorOf> communicators_;
   std::vector<ProcessOf> processes_;
   std::map<SharedLabels, Communicators> departed_communicators_;

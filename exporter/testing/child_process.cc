@@ -74,8 +74,8 @@ int ChildProcess::Wait() {
 
 std::string ChildProcess::ReadErrorLine() {
   for (;;) {
-    const bool was_running =
-        IsRunning();  // before reading, so that everything written until then is read
+    // Before reading, so that everything written until then is read.
+    const bool was_running = IsRunning();
     const std::string text = ErrorOutput();
     const size_t end = text.find('\n');
     if (end != std::string::npos || !was_running) {

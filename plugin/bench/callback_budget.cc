@@ -102,8 +102,8 @@ Cost MeasureOneThread(const CallbackScript::Table& table) {
     const uint64_t ran = ReadBenchmarkClock();
     player.Complete();
     const uint64_t completed = ReadBenchmarkClock();
-    const double t =
-        static_cast<double>(read - begin) / (kBatch + 1);  // of which one is part of every interval
+    // Of which one is part of every interval.
+    const double t = static_cast<double>(read - begin) / (kBatch + 1);
     const auto each = [t](uint64_t interval_ns) {
       return (static_cast<double>(interval_ns) - t) / kBatch / t;
     };

@@ -22,8 +22,8 @@ struct Plan {
   uint64_t seed = 1;
   bool with_kernel_timing = true;
   uint64_t seconds = 0;  // play on for so long, one seed after the other
-  const char* copy =
-      nullptr;  // where to leave the segment as it is before the end of the last session
+  // Where to leave the segment as it is before the end of the last session.
+  const char* copy = nullptr;
 };
 
 Role RoleOf(uint32_t thread, uint32_t threads) {

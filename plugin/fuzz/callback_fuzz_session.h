@@ -47,8 +47,8 @@ struct Member {
   uint64_t generation = 0;
   bool reports_proxy = false;  // what init asked for: proxy operations, not kernel channels
   bool is_mute = false;        // none of its operations ever reports a part
-  bool is_orderly =
-      false;  // nothing makes its counters drift, and what is reported is reported in order
+  // Nothing makes its counters drift, and what is reported is reported in order.
+  bool is_orderly = false;
   std::atomic<bool> is_leaving{0};  // set before finalize is called
   std::atomic<bool> is_gone{0};     // set after it has returned
   Account account;
@@ -114,8 +114,8 @@ class Session {
   void CheckLosses();
 
   std::string directory_;
-  std::atomic<const layout::SegmentHeader*> header_{
-      nullptr};  // mapped after the first init, which is raced for
+  // Mapped after the first init, which is raced for.
+  std::atomic<const layout::SegmentHeader*> header_{nullptr};
   std::once_flag is_mapped_;
   std::mutex nameless_;  // held by inits that tell no id
   std::array<Slot, kBerths> berths_;

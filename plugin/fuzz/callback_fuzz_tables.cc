@@ -101,8 +101,8 @@ class TableOfVersion : public Table {
       table_.startEvent(context, handle, nullptr);
       return;
     }
-    const auto descriptor =
-        std::make_unique<D>();  // on the heap, so that reading beyond it is noticed
+    // On the heap, so that reading beyond it is noticed.
+    const auto descriptor = std::make_unique<D>();
     Fill(*descriptor, *event);
     table_.startEvent(context, handle, descriptor.get());
   }

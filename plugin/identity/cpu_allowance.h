@@ -11,8 +11,8 @@ namespace nccl_exporter::plugin {
 // 0: not known, or without a limit.
 struct CpuAllowance {
   uint32_t affinity = 0;  // CPUs that the calling thread may run on; NCCL's threads inherit them
-  uint32_t shared =
-      0;  // CPUs of the cpuset, or of the node: what all ranks of the node have together
+  // CPUs of the cpuset, or of the node: what all ranks of the node have together.
+  uint32_t shared = 0;
   uint32_t quota_milli = 0;  // cgroup quota, in thousandths of a CPU: the least of all levels
 };
 

@@ -45,8 +45,8 @@ EventPolicy DecideEvents(const PolicyInput& input) {
   EventPolicy policy;
   policy.is_mask_watched = facts.release.ras_sets_mask;
   policy.reason = kernel.reason;
-  policy.mask =
-      abi::kColl | abi::kP2p;  // NCCL implies the events that enclose these, API calls included
+  // NCCL implies the events that enclose these, API calls included.
+  policy.mask = abi::kColl | abi::kP2p;
   if (input.api_version >= 6) policy.mask |= abi::kCeColl;
   if (kernel.granted) {
     policy.mask |= abi::kKernelCh;

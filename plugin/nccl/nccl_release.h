@@ -15,11 +15,11 @@ namespace nccl_exporter::plugin {
 
 // What parts the host's counters of kernel work from the device's (drift_watch.h).
 struct DriftCauses {
-  bool hides_parts =
-      false;  // a message to oneself, or one with empty parts: counted by the device only
+  // A message to oneself, or one with empty parts: counted by the device only.
+  bool hides_parts = false;
   bool forgets_replays = false;  // a captured graph, replayed after an eager call: the same
-  bool forgets_unannounced =
-      false;  // collectives whose events somebody else has switched off: the same
+  // Collectives whose events somebody else has switched off: the same.
+  bool forgets_unannounced = false;
 
   bool operator==(const DriftCauses&) const = default;
 };

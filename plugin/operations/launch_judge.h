@@ -70,8 +70,8 @@ class LaunchJudge {
   }
 
   CommunicatorState shared_;
-  std::atomic<bool> is_contradicted_{
-      false};  // so that what is still in flight is not believed either
+  // So that what is still in flight is not believed either.
+  std::atomic<bool> is_contradicted_{false};
   std::atomic<bool> dates_starts_{false};
   std::atomic<uint32_t> probation_left_{0};  // launches
   TimestampCheck timestamp_check_;

@@ -64,8 +64,8 @@ class alignas(64) LaunchRecorder {
   }
 
   std::atomic<bool> is_recording_{false};
-  AtomicU64 unfollowed_until_{
-      0};  // ticket: no operation that could not be followed was started later; 0: there is none
+  // Ticket: no operation that could not be followed was started later; 0: there is none.
+  AtomicU64 unfollowed_until_{0};
   std::array<AtomicU64, kFunctionCount> unfollowed_{};
   LaunchJudge judge_;
 };

@@ -24,8 +24,8 @@ class MostOnAChannel {
   uint64_t Count() const {
     if (overflown_ != 0) return uint64_t{1} << kBits;
     uint64_t count = 0;
-    uint64_t most =
-        ~uint64_t{0};  // the channels that have the most, by the bits that have been looked at
+    // The channels that have the most, by the bits that have been looked at.
+    uint64_t most = ~uint64_t{0};
     for (int i = kBits; i-- > 0;) {
       if ((bits_[i] & most) == 0) continue;
       most &= bits_[i];

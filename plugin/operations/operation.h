@@ -63,14 +63,14 @@ struct alignas(64) Operation {
   AtomicU64 previous_member{0};  // ticket of the member of the same launch that was started before
   std::atomic<uint32_t> channels{0};  // announced
   std::atomic<Function> function{Function::kOther};
-  std::atomic<uint8_t> owner_lane{
-      0};  // which of the two kinds of channel owners it is among: receives apart
+  // Which of the two kinds of channel owners it is among: receives apart.
+  std::atomic<uint8_t> owner_lane{0};
   std::atomic<bool> call_is_bound{false};
   std::atomic<bool> channels_are_exact{false};
   std::atomic<bool> is_untimed{false};
   std::atomic<bool> is_carried{false};
-  std::atomic<bool> is_not_recorded{
-      false};  // its communicator was finalized before it was complete
+  // Its communicator was finalized before it was complete.
+  std::atomic<bool> is_not_recorded{false};
   // Ended before it was seen to be over. Its parts are not read any more: the thread that reports
   // them may be in them.
   std::atomic<bool> is_given_up{false};
@@ -104,8 +104,8 @@ static_assert(sizeof(Operation) == 512);
 // number of members and kClosed when the launch is closed: it becomes kDone exactly once, when the
 // launch is closed and all members are done.
 struct alignas(64) Launch {
-  static constexpr uint64_t kOpen =
-      uint64_t{1} << 32;  // more than there are members, so that it never falls below 0
+  // More than there are members, so that it never falls below 0.
+  static constexpr uint64_t kOpen = uint64_t{1} << 32;
   static constexpr uint64_t kClosed = uint64_t{1} << 62;
   static constexpr uint64_t kDone = kOpen + kClosed;
 
@@ -114,8 +114,8 @@ struct alignas(64) Launch {
   AtomicU64 last_member{0};  // ticket
   AtomicU64 pending{kOpen};
   AtomicU64 rejection{0};  // 1 + Loss: why no member is timed, known before their time stamps are
-  AtomicU64 called_after{
-      0};  // CLOCK_MONOTONIC when the launch before was announced, and so before this one was made
+  // CLOCK_MONOTONIC when the launch before was announced, and so before this one was made.
+  AtomicU64 called_after{0};
 };
 
 inline constexpr uint64_t kLaunchEntries = kOperationEntries;

@@ -18,8 +18,8 @@ constexpr uint64_t kLaunchesApart = 64;
 void OperationCompleter::Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) return;
   const Progress progress = ProgressOf(operation, ticket);
-  const bool can_have_none =
-      shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;  // no network
+  // No network.
+  const bool can_have_none = shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;
   const bool is_over = progress == Progress::kAllStopped || can_have_none;
   is_over ? Finish(operation, ticket, now_ns) : GiveUp(operation, ticket, now_ns);
 }

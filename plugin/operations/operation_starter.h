@@ -67,8 +67,8 @@ class OperationStarter {
   alignas(64) std::atomic<bool> is_starting_{false};
   AtomicU64 next_operation_{0};  // tickets given out so far
   AtomicU64 next_launch_{0};
-  AtomicU64 announced_ns_{
-      0};  // CLOCK_MONOTONIC of the latest operation's start event, if its call is not known
+  // CLOCK_MONOTONIC of the latest operation's start event, if its call is not known.
+  AtomicU64 announced_ns_{0};
   OperationCompleter completer_;
 };
 

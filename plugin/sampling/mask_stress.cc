@@ -68,12 +68,12 @@ struct Account {
   std::atomic<uint64_t> groups;
   std::atomic<uint64_t> changes;        // of the bit, as threads saw it from group to group
   std::atomic<uint64_t> endless_pairs;  // a send with the bit in a group that has a receive without
-  std::atomic<uint64_t>
-      mixed_graphs;  // calls of one graph, or a graph and later calls, with different values
+  // Calls of one graph, or a graph and later calls, with different values.
+  std::atomic<uint64_t> mixed_graphs;
   std::atomic<uint64_t> mixed_pairs;  // a receive with the bit and a send without: harmless
   std::atomic<uint64_t> timed;
-  std::atomic<uint64_t>
-      lost_timings;  // kernel channels of a timed operation that found no operation
+  // kernel channels of a timed operation that found no operation.
+  std::atomic<uint64_t> lost_timings;
 };
 
 enum class Kind { kCollective, kSend, kRecv, kCaptured };

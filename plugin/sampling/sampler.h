@@ -140,11 +140,11 @@ class Sampler {
  private:
   static constexpr int kTimingBit = 64;  // KernelCh
   static constexpr int kProxyBit = 8;    // ProxyOp
-  static constexpr int kFrozenBit =
-      256;  // GroupApi: implied by the others, so it means nothing to NCCL
+  // GroupApi: implied by the others, so it means nothing to NCCL.
+  static constexpr int kFrozenBit = 256;
   static constexpr uint64_t kNever = ~uint64_t{0};
-  static constexpr uint64_t kRetryNs =
-      1'000'000;  // until a change is tried again that found a group open
+  // Until a change is tried again that found a group open.
+  static constexpr uint64_t kRetryNs = 1'000'000;
 
   int* mask() const { return mask_.load(std::memory_order_relaxed); }
   int LoadMask() const { return __atomic_load_n(mask(), __ATOMIC_ACQUIRE); }

@@ -60,8 +60,8 @@ class SamplerSet {
   void EndGroup(CallGroups& groups, Sampler& sampler, uint64_t number, uint64_t handle);
 
  private:
-  static constexpr size_t kMostLibraries =
-      4;  // a framework's own copy of libnccl, and the system's, twice
+  // A framework's own copy of libnccl, and the system's, twice.
+  static constexpr size_t kMostLibraries = 4;
 
   struct Library {  // a copy of libnccl
     Sampler sampler;

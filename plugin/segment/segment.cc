@@ -27,8 +27,8 @@ constexpr uid_t kFirstUser = 1000;
 constexpr mode_t kPrivateMode =
     0755;                           // of a directory of our own; the daemon, another user, lists it
 constexpr mode_t kFileMode = 0644;  // the daemon reads as another user
-constexpr mode_t kNewFileMode =
-    0600;  // until it is locked: who may read it could be the first to lock it
+// Until it is locked: who may read it could be the first to lock it.
+constexpr mode_t kNewFileMode = 0600;
 
 constexpr size_t kHeaderBytes = sizeof(layout::SegmentHeader);
 constexpr size_t kSlotBytes = sizeof(layout::CommunicatorSlot);

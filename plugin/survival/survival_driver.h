@@ -17,8 +17,8 @@
 namespace nccl_exporter::plugin::survival {
 
 inline constexpr char kLibrary[] = "plugin/libnccl-profiler-exporter.so";
-inline void* const kOldContent =
-    reinterpret_cast<void*>(0x1234);  // what a handle slot holds before a start
+// What a handle slot holds before a start.
+inline void* const kOldContent = reinterpret_cast<void*>(0x1234);
 
 template <int kVersion>
 struct Api;

@@ -192,8 +192,8 @@ TEST_F(HandleSurvival, Survives08_StateRepeatedOnEachPoll) {
     void* kernels[2] = {caller.Kernel(operation, 0, start_ns),
                         caller.Kernel(operation, 1, start_ns)};
     for (int poll = 0; poll < 1000; ++poll) {
-      uint64_t transferred_bytes =
-          1;  // not a time, though it stands where a kernel channel's time would
+      // Not a time, though it stands where a kernel channel's time would.
+      uint64_t transferred_bytes = 1;
       caller.Record(kernels[0], kSendPeerWait, &transferred_bytes);
       caller.Record(operation, kSendPeerWait, &transferred_bytes);
     }

@@ -61,8 +61,8 @@ TEST_F(MissingEventsSurvival, Survives43_ReplaysOnAHostFunctionThreadBesideEager
 TEST_F(MissingEventsSurvival, Survives44_OperationsWithoutAnyEvent) {
   InEveryVersion([&]<int kVersion>() {
     Caller<kVersion> silent({.id = 1, .ranks = 1}), called({.id = 2});
-    void* call =
-        called.Call(called.GroupApi());  // a symmetric kernel: the call is all that is told
+    // A symmetric kernel: the call is all that is told.
+    void* call = called.Call(called.GroupApi());
     called.Stop(call);
     silent.Finalize();
     called.Finalize();

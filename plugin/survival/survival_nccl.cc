@@ -12,8 +12,8 @@ namespace {
 constexpr std::array<int, 8> kReleases{0, 22304, 22500, 22606, 22707, 22809, 23007, 23206};
 std::atomic<int> release{0};
 std::atomic<bool> is_chosen{false};  // by the test
-std::array<int, 4096>
-    masks;  // one per communicator of a test, so that each sees what it was asked for
+// One per communicator of a test, so that each sees what it was asked for.
+std::array<int, 4096> masks;
 std::atomic<size_t> used_masks{0};
 
 }  // namespace

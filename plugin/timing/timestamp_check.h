@@ -85,16 +85,16 @@ struct LaunchTimes {
   uint64_t earlier_ns = 0;
   bool has_disjoint_channels = false;
   uint64_t items = 1;  // on one channel, at most: they are not compared with each other
-  uint64_t incomplete =
-      0;  // operations of the launch, not all of whose channels are in these times
+  // Operations of the launch, not all of whose channels are in these times.
+  uint64_t incomplete = 0;
 };
 
 struct Verdict {
   std::optional<Loss> loss;   // why the times are not believed; nothing: they are plausible
   bool refutes_held = false;  // times before these, held back so far, are those of other launches
   bool is_own = false;        // shown by 1
-  uint64_t release_until =
-      0;  // times held back of launches before that ticket are their own; 0: of none
+  // Times held back of launches before that ticket are their own; 0: of none.
+  uint64_t release_until = 0;
 };
 
 // One per communicator.

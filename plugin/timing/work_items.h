@@ -135,8 +135,8 @@ class WorkItems {
     const int32_t behind = Behind(item);
     if (behind + static_cast<int32_t>(slack) <= 0) return kNotYet;
     if (behind <= 0) return 0;
-    const uint64_t called_ns =
-        LoadAcquire(called_ns_[item % kKept]);  // before it is seen whether it was still kept
+    // Before it is seen whether it was still kept.
+    const uint64_t called_ns = LoadAcquire(called_ns_[item % kKept]);
     return Behind(item) < static_cast<int32_t>(kKept) ? called_ns : 0;
   }
 
@@ -197,8 +197,8 @@ class WorkItems {
   std::atomic<bool> is_alone_{false};  // the next call is outside of all groups
   std::atomic<bool> has_late_items_{false};
   std::array<AtomicU64, kKept> called_ns_{};
-  std::array<AtomicU64, kWaiting>
-      waiting_{};  // of each call, by number: when it was made << 1 | whether it begins a group
+  // Of each call, by number: when it was made << 1 | whether it begins a group.
+  std::array<AtomicU64, kWaiting> waiting_{};
 };
 
 }  // namespace nccl_exporter::plugin

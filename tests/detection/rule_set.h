@@ -14,8 +14,8 @@ struct RuleSet {
   double evaluation_interval_s = 1;
   double lookback_s = 300;   // of Prometheus's queries
   double retention_s = 300;  // of what has ended
-  std::map<std::string, std::string>
-      class_of;  // of alerts by name; alerts that are not there only inform
+  // Of alerts by name; alerts that are not there only inform.
+  std::map<std::string, std::string> class_of;
 };
 
 // Throws std::runtime_error.

@@ -224,8 +224,8 @@ class PrometheusFormats : public Prometheus, public testing::WithParamInterface<
                        const Bounds& classic_bounds) const {
     constexpr double kRounding = 1e-6;
     for (const double quantile : {0.1, 0.5, 0.9, 0.99}) {
-      const int index =
-          Buckets::kFirstBound + static_cast<int>(truth.IndexOf(quantile));  // native bucket
+      // Native bucket.
+      const int index = Buckets::kFirstBound + static_cast<int>(truth.IndexOf(quantile));
       double low = IsNative() ? std::exp2((index - 1) / 8.0) : 0;
       double high = IsNative() ? std::exp2(index / 8.0) : std::exp2(classic_bounds.back() / 8.0);
       for (const int bound : classic_bounds) {

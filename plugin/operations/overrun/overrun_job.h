@@ -45,8 +45,8 @@ struct JobOptions {
   uint64_t call_ns = 5 * kUs;    // of the host for each call
   uint64_t most_ahead = 400;     // operations: then the host waits
   int rounds_between_waits = 0;  // for all that was called; 0: none
-  uint64_t rings_late =
-      0;  // how far the progress thread stays behind the GPU until the GPU has nothing left to do
+  // How far the progress thread stays behind the GPU until the GPU has nothing left to do.
+  uint64_t rings_late = 0;
   uint64_t works_late = 0;  // and so many works
   // The thread runs for one time and is held up for the other, in turn; 0: never held up.
   uint64_t runs_ns = 0;

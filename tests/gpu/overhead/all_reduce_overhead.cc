@@ -22,8 +22,8 @@ namespace {
 
 constexpr int kCannotRun = 77;
 constexpr int kLimitSeconds = 60;  // for the processes to end
-constexpr double kBlockNs =
-    30e6;  // a block's aim: long against the clock's and the scheduler's grain
+// A block's aim: long against the clock's and the scheduler's grain.
+constexpr double kBlockNs = 30e6;
 constexpr uint64_t kMostOperations = 400;  // of a block: fewer than the plugin follows at a time
 constexpr std::array<size_t, 9> kSizes{8,       1 << 10,  16 << 10,  128 << 10, 1 << 20,
                                        8 << 20, 32 << 20, 128 << 20, 256 << 20};

@@ -45,8 +45,8 @@ inline std::vector<CompletionTimes> CompletionsIn(const char* slot) {
 // is later than the start of its kernel. Their median: the simulator's threads are not at the same
 // time, so that single ones may be off.
 inline void ExpectNoLateCall(const std::vector<CompletionTimes>& completions) {
-  constexpr int64_t kSlackNs =
-      5000;  // drift of the GPU's clock in half a second, and units of 1024 ns in handles
+  // Drift of the GPU's clock in half a second, and units of 1024 ns in handles.
+  constexpr int64_t kSlackNs = 5000;
   if (completions.empty()) return;
   std::vector<int64_t> distances_ns;
   for (const CompletionTimes& times : completions)

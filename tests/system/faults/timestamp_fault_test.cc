@@ -50,8 +50,8 @@ std::map<int, uint64_t> Unexplained(const collector::FunctionSnapshot& recorded,
         DurationBuckets::IndexOf(ns + tolerance_ns));
   }
   std::map<int, uint64_t> unexplained;
-  std::priority_queue<int, std::vector<int>, std::greater<>>
-      at_hand;  // by the last bucket that they can explain
+  // By the last bucket that they can explain.
+  std::priority_queue<int, std::vector<int>, std::greater<>> at_hand;
   for (int bucket = 0; bucket < DurationBuckets::kCount; ++bucket) {
     for (const int last : last_bucket_by_first[bucket]) at_hand.push(last);
     while (!at_hand.empty() && at_hand.top() < bucket) at_hand.pop();
