@@ -19,6 +19,12 @@ inline constexpr double kLateShare = 0.8;
 inline constexpr double kLateSecondsPerSecond = 0.03;
 inline constexpr uint64_t kLateOperations = 10;
 
-bool IsLate(const ArrivalWindow& recent);
+inline bool IsLate(const ArrivalWindow& recent) {
+  const double compared = static_cast<double>(recent.counts.compared);
+  return recent.counts.compared >= kLateOperations &&
+         static_cast<double>(recent.counts.last) > kLateShare * compared &&
+         static_cast<double>(recent.counts.lateness_ns) / 1e9 >
+             kLateSecondsPerSecond * recent.seconds;
+}
 
 }  // namespace nccl_exporter::exporter

@@ -2,8 +2,11 @@
 // The ranks of this node gathered by communicator: what tables, page and history speak of.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "collector/node_snapshot.h"
@@ -27,8 +30,34 @@ struct CommunicatorOnNode {
   void Add(const RankOnNode& rank);
 };
 
-// Those in use whose identity is known, that with the oldest operation in flight first. Points into
-// `node`.
-std::vector<CommunicatorOnNode> CommunicatorsOnNode(const collector::NodeSnapshot& node);
+inline void CommunicatorOnNode::Add(const RankOnNode& rank) {
+  ranks.push_back(rank);
+  max_started = std::max(max_started, rank.communicator->started_sequence);
+  if (!rank.communicator->completion_is_known || rank.communicator->in_flight.empty()) return;
+  oldest_start_ns =
+      std::min(oldest_start_ns, rank.communicator->in_flight.front().start_realtime_ns);
+}
+
+// Communicators in use whose identity is known, the one with the oldest operation in flight first.
+// They point into `node`.
+inline std::vector<CommunicatorOnNode> CommunicatorsOnNode(const collector::NodeSnapshot& node) {
+  std::map<collector::CommunicatorKey, CommunicatorOnNode> found;
+  for (const collector::ProcessSnapshot& process : node.processes) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
+      if (!communicator.has_identity || communicator.is_overflow || communicator.is_closed)
+        continue;
+      found[collector::CommunicatorKeyOf(process, communicator)].Add({&process, &communicator});
+    }
+  }
+  std::vector<CommunicatorOnNode> communicators;
+  for (auto& [key, communicator] : found) {
+    std::ranges::stable_sort(communicator.ranks, {},
+                             [](const RankOnNode& rank) { return rank.communicator->rank; });
+    communicator.key = key;
+    communicators.push_back(std::move(communicator));
+  }
+  std::ranges::stable_sort(communicators, {}, &CommunicatorOnNode::oldest_start_ns);
+  return communicators;
+}
 
 }  // namespace nccl_exporter::exporter

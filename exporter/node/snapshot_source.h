@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "collector/node_snapshot.h"
 #include "exporter/node/shared_read.h"
@@ -33,5 +34,13 @@ class SnapshotSource {
   std::atomic<bool> is_ready_ = false;
   SharedRead<collector::NodeSnapshot> snapshots_;
 };
+
+inline SnapshotSource::SnapshotSource(TakeSnapshot take)
+    : snapshots_([this, take = std::move(take)] {
+        std::shared_ptr<const collector::NodeSnapshot> snapshot = take();
+        log_.Observe(*snapshot);
+        is_ready_ = true;
+        return snapshot;
+      }) {}
 
 }  // namespace nccl_exporter::exporter

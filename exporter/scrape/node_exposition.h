@@ -30,4 +30,19 @@ class NodeExposition {
   SeriesMemory memory_;  // from one exposition to the next
 };
 
+inline NodeExposition::NodeExposition(SnapshotSource& snapshots, DaemonMetrics& daemon,
+                                      size_t series_limit, const MetricFilter& filter)
+    : snapshots_(snapshots),
+      daemon_(daemon),
+      series_limit_(series_limit),
+      filter_(filter),
+      memory_(filter) {}
+
+inline Exposition NodeExposition::Next() {
+  Exposition exposition = ExpositionOfCatalogue(filter_);
+  daemon_.CountDrops(AddSnapshotFamilies(snapshots_.Take(), series_limit_, memory_, exposition));
+  daemon_.AddTo(exposition);
+  return exposition;
+}
+
 }  // namespace nccl_exporter::exporter

@@ -5,11 +5,14 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "exporter/http/http_server.h"
 #include "exporter/node/history_keeper.h"
 #include "exporter/node/shared_read.h"
 #include "exporter/node/snapshot_source.h"
+#include "exporter/scrape/gzip.h"
+#include "exporter/scrape/negotiation.h"
 #include "exporter/ui/node_json.h"
 
 namespace nccl_exporter::exporter {
@@ -37,5 +40,31 @@ class NodeApi {
   const DaemonFacts facts_;
   SharedRead<Bodies> bodies_;
 };
+
+inline NodeApi::NodeApi(SnapshotSource& snapshots, const HistoryKeeper& history, DaemonFacts facts)
+    : snapshots_(snapshots),
+      history_(history),
+      facts_(std::move(facts)),
+      bodies_([this] { return Make(); }, kApiLifetime) {}
+
+inline HttpResponse NodeApi::Answer(const HttpRequest& request) {
+  const bool is_compressed = AcceptsGzip(request.accept_encoding);
+  HttpResponse response{.content_type = "application/json",
+                        .headers = {{"Cache-Control", "no-store"}, {"Vary", "Accept-Encoding"}},
+                        .body = {}};
+  if (is_compressed) response.headers.emplace_back("Content-Encoding", "gzip");
+  const std::shared_ptr<const Bodies> bodies = bodies_.Get();
+  response.shared_body = {bodies, is_compressed ? &bodies->compressed : &bodies->plain};
+  return response;
+}
+
+inline std::shared_ptr<const NodeApi::Bodies> NodeApi::Make() {
+  const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
+  const auto bodies = std::make_shared<Bodies>();
+  history_.Read(
+      [&](const NodeHistory& history) { bodies->plain = NodeJson(*node, history, facts_); });
+  bodies->compressed = Gzip(bodies->plain);
+  return bodies;
+}
 
 }  // namespace nccl_exporter::exporter
