@@ -95,7 +95,7 @@ inline void* Callbacks::StartCall(void* context, Function function, bool is_capt
   }
   communicator->NoteCall(is_captured);
   if (is_captured) {
-    process_.host_announcements().NoteCapture();
+    process_.host_announcements().SetPossible();
     const uint64_t thread = process_.capturing_threads().Number();
     return Handle::Of(communicators_.Salt(), HandleKind::kCapturedCall, thread).Pointer();
   }

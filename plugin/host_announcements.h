@@ -10,10 +10,12 @@
 //     their stream,
 //   - for every plan with CUDA_LAUNCH_BLOCKING.
 // The thread that calls announces everything else. NCCL allows one such thread at a time on a
-// communicator.
+// communicator. For a non-blocking communicator it is a thread of NCCL's, and NCCL refuses calls
+// until that thread is done (ncclCommEnsureReady).
 //
 // Why two threads that announce on one communicator at a time both see the flag:
-//   1. The start event of a captured call comes before its plan is made. It sets the flag.
+//   1. The start event of a captured call comes before its plan is made. It sets the flag. Where
+//      calls are not announced, OperationStarter::OpenLaunch() does without the flag.
 //   2. A host function comes after 1 by the driver's own locks, so its thread sees the flag.
 //   3. A thread that has not seen the flag announces its own calls. A host function that announces
 //      for it was handed over later, so it runs after those announcements.
@@ -33,8 +35,9 @@ class HostAnnouncements {
                         (launch_blocking[0] == '0' && launch_blocking[1] == '\0');
     if (!is_off) are_possible_.store(true, std::memory_order_relaxed);
   }
-  // A call is being captured.
-  void NoteCapture() { are_possible_.store(true, std::memory_order_relaxed); }
+  // A call is being captured, or somebody else has changed the event mask: calls may have been
+  // captured that were not announced.
+  void SetPossible() { are_possible_.store(true, std::memory_order_relaxed); }
   bool ArePossible() const { return are_possible_.load(std::memory_order_relaxed); }
 
  private:

@@ -24,7 +24,7 @@ TEST(HostAnnouncementsTest, ReadsLaunchBlockingAsNcclDoes) {
 TEST(HostAnnouncementsTest, ArePossibleFromTheFirstCapturedCallOn) {
   HostAnnouncements announcements{};
   announcements.Open(nullptr);
-  announcements.NoteCapture();
+  announcements.SetPossible();
   EXPECT_TRUE(announcements.ArePossible());
 }
 

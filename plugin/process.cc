@@ -255,6 +255,7 @@ void Process::LearnIdentity(uint32_t index, uint64_t communicator_id, int rank) 
 }
 
 void Process::NoteMaskOverride(const int* mask) {
+  host_announcements_.SetPossible();
   for (uint32_t slot = 0; slot < communicators_.overflow_slot(); ++slot) {
     if (!mask_watch_.IsWatched(slot, mask)) continue;
     mask_watch_.End(slot);

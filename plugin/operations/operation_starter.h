@@ -33,14 +33,19 @@ class OperationStarter {
   // Under the process's lock, while no event can carry the new context yet.
   void Open(const DriftCauses& causes) {
     StoreRelaxed(announced_ns_, 0);
+    calls_are_announced_.store(false, std::memory_order_relaxed);
     drift_watch_.Open(causes);
   }
   // A call of the API.
-  void NoteCall(bool is_captured) { drift_watch_.NoteCall(is_captured); }
+  void NoteCall(bool is_captured) {
+    if (!calls_are_announced_.load(std::memory_order_relaxed))
+      calls_are_announced_.store(true, std::memory_order_relaxed);
+    drift_watch_.NoteCall(is_captured);
+  }
 
   // A launch: returns its ticket, or 0 when its operations cannot be followed. `is_alone`: no other
-  // thread opens one at the same time. If one does, both may get one ticket, and are then recorded
-  // as one launch or counted as abandoned.
+  // thread opens one at the same time, if calls are announced. If one does, both may get one
+  // ticket, and are then recorded as one launch or counted as abandoned.
   uint64_t OpenLaunch(bool is_alone);
   // Counts the operation; returns its ticket, or 0 when it is not followed.
   uint64_t StartOperation(const OperationStart& start);
@@ -64,6 +69,9 @@ class OperationStarter {
   uint64_t NotBefore(const OperationStart& start);
 
   DriftWatch drift_watch_;
+  // Whether any was since Open(). With NCCL_ENQUEUE_REARCH_ENABLE=1 none is, and a captured one is
+  // not seen.
+  std::atomic<bool> calls_are_announced_{false};
   alignas(64) std::atomic<bool> is_starting_{false};
   AtomicU64 next_operation_{0};  // tickets given out so far
   AtomicU64 next_launch_{0};
@@ -73,6 +81,7 @@ class OperationStarter {
 };
 
 inline uint64_t OperationStarter::OpenLaunch(bool is_alone) {
+  is_alone = is_alone && calls_are_announced_.load(std::memory_order_relaxed);
   const uint64_t ticket = is_alone ? NextTicketExclusive(next_launch_) : NextTicket(next_launch_);
   Launch& launch = shared().LaunchAt(ticket);
   if (LoadAcquire(launch.ticket) != 0 && !completer_.IsFreed(launch)) return 0;
