@@ -69,10 +69,10 @@ class OperationStarter {
   uint64_t NotBefore(const OperationStart& start);
 
   DriftWatch drift_watch_;
+  alignas(64) std::atomic<bool> is_starting_{false};
   // Whether any was since Open(). With NCCL_ENQUEUE_REARCH_ENABLE=1 none is, and a captured one is
   // not seen.
   std::atomic<bool> calls_are_announced_{false};
-  alignas(64) std::atomic<bool> is_starting_{false};
   AtomicU64 next_operation_{0};  // tickets given out so far
   AtomicU64 next_launch_{0};
   // CLOCK_MONOTONIC of the latest operation's start event, if its call is not known.
