@@ -15,8 +15,8 @@
 #include "simulator/job/process_launcher.h"
 #include "simulator/job/stop_signals.h"
 #include "simulator/job/training_process.h"
+#include "simulator/loader/nccl_library.h"
 #include "simulator/loader/profiler_plugin.h"
-#include "simulator/loader/sibling_path.h"
 
 namespace nccl_exporter::sim {
 namespace {

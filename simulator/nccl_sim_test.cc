@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "simulator/loader/sibling_path.h"
+#include "simulator/loader/nccl_library.h"
 #include "simulator/release/profiler_event.h"
 
 namespace nccl_exporter::sim {

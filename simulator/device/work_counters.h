@@ -3,6 +3,7 @@
 // waits for.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -57,5 +58,55 @@ class WorkCounters {
   size_t entry_count_ = 64;
   std::vector<Entry> entries_;  // made at first use: most channels have none
 };
+
+inline void WorkCounters::SetEntries(size_t entries) {
+  const std::lock_guard lock(mutex_);
+  entry_count_ = entries;
+}
+
+inline uint64_t WorkCounters::Run(bool writes) {
+  const std::lock_guard lock(mutex_);
+  ++run_;
+  if (!writes) return run_;
+  entries_.resize(entry_count_);
+  Entry& entry = entries_[run_ % entry_count_];
+  entry.shown = run_;
+  std::erase_if(entry.waits, [&](const EntryWait& wait) { return wait.counter <= run_; });
+  return run_;
+}
+
+inline uint64_t WorkCounters::Count() {
+  const std::lock_guard lock(mutex_);
+  return ++counted_;
+}
+
+inline uint64_t WorkCounters::counted() const {
+  const std::lock_guard lock(mutex_);
+  return counted_;
+}
+
+inline uint64_t WorkCounters::run() const {
+  const std::lock_guard lock(mutex_);
+  return run_;
+}
+
+inline void WorkCounters::Wait(const EntryWait& wait) {
+  const std::lock_guard lock(mutex_);
+  entries_.resize(entry_count_);
+  Entry& entry = entries_[wait.counter % entry_count_];
+  if (wait.counter > entry.shown) entry.waits.push_back(wait);
+}
+
+inline std::optional<UnendingWait> WorkCounters::Unending() const {
+  const std::lock_guard lock(mutex_);
+  std::optional<UnendingWait> earliest;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    for (const EntryWait& wait : entries_[i].waits) {
+      if (earliest && earliest->wait.counter <= wait.counter) continue;
+      earliest = UnendingWait{.wait = wait, .entry = i, .shown = entries_[i].shown};
+    }
+  }
+  return earliest;
+}
 
 }  // namespace nccl_exporter::sim

@@ -3,6 +3,9 @@
 // nothing of a plugin's.
 #pragma once
 
+#include <signal.h>
+#include <time.h>
+
 #include <atomic>
 #include <thread>
 
@@ -27,5 +30,33 @@ class StopSignals {
   std::atomic<bool> is_ending_ = false;
   std::thread thread_;
 };
+
+inline sigset_t BothSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  return signals;
+}
+
+inline void BlockStopSignals() {
+  const sigset_t signals = BothSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+inline StopSignals::StopSignals() {
+  thread_ = std::thread([this] {
+    constexpr timespec kSliceToNoticeTheEnd{.tv_sec = 0, .tv_nsec = 20000000};
+    const sigset_t signals = BothSignals();
+    while (!is_ending_) {
+      if (sigtimedwait(&signals, nullptr, &kSliceToNoticeTheEnd) > 0) asked_ = true;
+    }
+  });
+}
+
+inline StopSignals::~StopSignals() {
+  is_ending_ = true;
+  thread_.join();
+}
 
 }  // namespace nccl_exporter::sim

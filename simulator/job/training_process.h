@@ -18,7 +18,7 @@
 #include "simulator/loader/profiler_plugin.h"
 #include "simulator/nccl/communicator_set.h"
 #include "simulator/truth/ground_truth.h"
-#include "simulator/workload/step_feed.h"
+#include "simulator/workload/timeline.h"
 
 namespace nccl_exporter::sim {
 

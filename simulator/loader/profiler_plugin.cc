@@ -8,7 +8,6 @@
 
 #include "simulator/device/virtual_clock.h"
 #include "simulator/loader/plugin_search.h"
-#include "simulator/loader/sibling_path.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -35,25 +34,6 @@ int CallInit(int api_version, void* init, const CommunicatorIdentity& c, void** 
 }
 
 }  // namespace
-
-std::optional<NcclLibrary> NcclLibrary::Load(std::string& error) {
-  // Global, as a framework loads the real one.
-  void* library = dlopen(SiblingPath(kFile).c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (library == nullptr) {
-    error = dlerror();
-    return std::nullopt;
-  }
-  const auto mask =
-      reinterpret_cast<decltype(&NcclSimEventMask)>(dlsym(library, "NcclSimEventMask"));
-  const auto log = reinterpret_cast<decltype(&NcclSimLog)>(dlsym(library, "NcclSimLog"));
-  const auto configure =
-      reinterpret_cast<decltype(&NcclSimConfigure)>(dlsym(library, "NcclSimConfigure"));
-  if (mask == nullptr || log == nullptr || configure == nullptr) {
-    error = fmt::format("{} lacks a symbol", SiblingPath(kFile).string());
-    return std::nullopt;
-  }
-  return NcclLibrary{mask(), log, configure};
-}
 
 void ProfilerPlugin::Say(const std::string& message) const {
   nccl_.log(kLogInfo, kLogInit, __FILE__, __LINE__, "%s", message.c_str());

@@ -25,18 +25,6 @@ struct CommunicatorIdentity {
   int rank = 0;
 };
 
-// The stand-in for libnccl, as this program uses it.
-struct NcclLibrary {
-  static constexpr const char* kFile = "libnccl-sim.so";
-
-  int* event_mask = nullptr;
-  decltype(&NcclSimLog) log = nullptr;
-  decltype(&NcclSimConfigure) configure = nullptr;
-
-  // Nothing, with a reason, if it is not beside the program.
-  static std::optional<NcclLibrary> Load(std::string& error);
-};
-
 // Init and Finalize may be called from any thread, also at once. The others need a communicator
 // that is between the two. Each call shows the plugin the time `now_ns`, counted from the start of
 // the job.

@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 
-#include "simulator/device/gpu_clock.h"
 #include "simulator/device/polled_channel.h"
 #include "simulator/device/work_counters.h"
 #include "simulator/release/play_options.h"

@@ -9,8 +9,8 @@
 
 #include "simulator/device/virtual_clock.h"
 #include "simulator/job/training_process.h"
+#include "simulator/loader/nccl_library.h"
 #include "simulator/loader/profiler_plugin.h"
-#include "simulator/loader/sibling_path.h"
 
 namespace nccl_exporter::sim {
 namespace {

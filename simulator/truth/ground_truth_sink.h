@@ -3,6 +3,7 @@
 // compared with.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -60,5 +61,11 @@ class GroundTruthSink {
   virtual bool BringsDrift(const std::vector<LaunchedTask>& tasks,
                            bool replays_after_eager) const = 0;
 };
+
+inline void LaunchMember::Cover(uint64_t start_ns, uint64_t stop_ns) {
+  if (!interval) interval = Interval{start_ns, stop_ns};
+  interval->start_ns = std::min(interval->start_ns, start_ns);
+  interval->stop_ns = std::max(interval->stop_ns, stop_ns);
+}
 
 }  // namespace nccl_exporter::sim

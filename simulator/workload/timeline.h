@@ -5,11 +5,15 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "simulator/workload/conditions.h"
 #include "simulator/workload/thread_step.h"
+#include "simulator/workload/timeline.h"
 #include "simulator/workload/workload.h"
 
 namespace nccl_exporter::sim {
@@ -65,5 +69,29 @@ class Timeline {
 // The shortest period that this workload can keep up with, with a quarter to spare; found by
 // playing a few steps.
 int64_t SustainablePeriodNs(const Workload& workload, TimelineOptions options);
+
+class StepFeed {
+ public:
+  StepFeed(const Workload& workload, const TimelineOptions& options)
+      : timeline_(workload, options),
+        waiting_(static_cast<size_t>(options.last_thread - options.first_thread)) {}
+
+  // The next step of the thread with that number in this process. Any thread may call.
+  ThreadStep Next(size_t thread) {
+    const std::lock_guard lock(mutex_);
+    if (waiting_[thread].empty()) {
+      std::vector<ThreadStep> steps = timeline_.Next();
+      for (size_t i = 0; i < steps.size(); ++i) waiting_[i].push_back(std::move(steps[i]));
+    }
+    ThreadStep step = std::move(waiting_[thread].front());
+    waiting_[thread].pop_front();
+    return step;
+  }
+
+ private:
+  std::mutex mutex_;
+  Timeline timeline_;
+  std::vector<std::deque<ThreadStep>> waiting_;
+};
 
 }  // namespace nccl_exporter::sim
