@@ -30,8 +30,8 @@
 #include "exporter/http/tls_context.h"
 #include "exporter/http/web_guard.h"
 #include "exporter/log.h"
-#include "exporter/node/history_keeper.h"
-#include "exporter/node/in_flight_table.h"
+#include "exporter/findings/node_watch.h"
+#include "exporter/findings/in_flight_table.h"
 #include "exporter/node/snapshot_source.h"
 #include "exporter/options.h"
 #include "exporter/scrape/scrape_page.h"
@@ -231,8 +231,8 @@ int Serve(const Options& options) {
       {.directories = options.segment_dirs, .retention = options.retention});
   SnapshotSource snapshots([&] { return collector.Snapshot(); });
   ScrapePage scrape_page(snapshots, kSeriesLimit, options.metrics);
-  HistoryKeeper history(snapshots);
-  WebPages pages(snapshots, scrape_page, history,
+  NodeWatch watch(snapshots, options.findings_time_scale);
+  WebPages pages(snapshots, scrape_page, watch,
                  {.node_name = NodeName(),
                   .telemetry_path = options.telemetry_path,
                   .start_realtime_ns = collector::Now().realtime_ns});

@@ -64,6 +64,9 @@ constexpr std::array<std::pair<std::string_view, LogLevel>, 4> kLogLevels{
 constexpr std::array<std::pair<std::string_view, LogFormat>, 2> kLogFormats{
     {{"logfmt", LogFormat::kLogfmt}, {"json", LogFormat::kJson}}};
 
+// More would let the steps of the history be shorter than a snapshot takes.
+constexpr std::pair<double, double> kTimeScales{1, 1000};
+
 // The targets of rows.
 
 // A text, or a list of texts to which it is added.
@@ -92,6 +95,18 @@ bool StoreDuration(const std::string& value, Options& options, std::string&) {
   return duration.has_value();
 }
 
+// A number from the first to the last of `kRange`.
+template <auto kTarget, const auto& kRange>
+bool StoreNumber(const std::string& value, Options& options, std::string&) {
+  double number = 0;
+  const char* const last = value.data() + value.size();
+  const auto [end, error] = std::from_chars(value.data(), last, number);
+  if (error != std::errc() || end != last) return false;
+  if (!(number >= kRange.first && number <= kRange.second)) return false;
+  options.*kTarget = number;
+  return true;
+}
+
 template <auto kTarget, const auto& kNames>
 bool StoreNamed(const std::string& value, Options& options, std::string&) {
   for (const auto& [name, named] : kNames) {
@@ -109,7 +124,7 @@ bool ChangeMetrics(const std::string& value, Options& options, std::string& comp
 
 }  // namespace
 
-constexpr std::array<OptionRow, 13> kOptions{{
+constexpr std::array<OptionRow, 14> kOptions{{
     {"--web.listen-address", ":9828",
      "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
      "several times.",
@@ -133,6 +148,10 @@ constexpr std::array<OptionRow, 13> kOptions{{
      "How long the metrics of an ended process or communicator are still served: seconds, or a "
      "duration like 1h30m.",
      FlagTakes::kValue, StoreDuration<&Options::retention>},
+    {"--findings.time-scale", "1",
+     "Divides all durations of the findings, the history's steps as well, by a number of 1 to 1000. "
+     "For tests with rules of generate-rules --time-scale.",
+     FlagTakes::kValue, StoreNumber<&Options::findings_time_scale, kTimeScales>},
     {"--metrics.disable", "",
      "Leave out families: a name, the beginning of names followed by *, or `histograms`. May be "
      "given several times.",

@@ -44,6 +44,7 @@ struct Options {
   bool uses_systemd_socket = false;
   std::vector<std::string> segment_dirs;
   std::chrono::nanoseconds retention{};
+  double findings_time_scale = 1;
   MetricFilter metrics;
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kLogfmt;
@@ -70,6 +71,6 @@ struct OptionRow {
   bool (*store)(const std::string& value, Options& options, std::string& complaint);
 };
 
-extern const std::array<OptionRow, 13> kOptions;
+extern const std::array<OptionRow, 14> kOptions;
 
 }  // namespace nccl_exporter::exporter

@@ -15,7 +15,7 @@
 #include <system_error>
 #include <thread>
 
-#include "exporter/node/node_history.h"
+#include "exporter/findings/node_judge.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -140,16 +140,16 @@ Key Terminal::TakeKey() {
 }
 
 std::string TopOnce(const TopSnapshots& snapshots, TopSort sort) {
-  NodeHistory history;
-  history.Record(*snapshots(), MonotonicNs());
+  NodeJudge judge;
+  judge.Record(*snapshots(), MonotonicNs());
   std::this_thread::sleep_for(kTopInterval);
   const auto node = snapshots();
-  history.Record(*node, MonotonicNs());
-  return TopScreen(*node, history, {.sort = sort});
+  judge.Record(*node, MonotonicNs());
+  return TopScreen(*node, judge, {.sort = sort});
 }
 
 void ShowTop(const TopSnapshots& snapshots, TopSort sort, Terminal& terminal) {
-  NodeHistory history;
+  NodeJudge judge;
   TopView view{.sort = sort, .has_colours = true};
   std::shared_ptr<const collector::NodeSnapshot> node;
   SteadyClock::time_point next = SteadyClock::now();
@@ -157,13 +157,13 @@ void ShowTop(const TopSnapshots& snapshots, TopSort sort, Terminal& terminal) {
     Apply(key, view);
     if (node == nullptr || (SteadyClock::now() >= next && !view.is_paused)) {
       node = snapshots();
-      history.Record(*node, MonotonicNs());
+      judge.Record(*node, MonotonicNs());
     }
     if (SteadyClock::now() >= next) next = SteadyClock::now() + kTopInterval;
     view.first_rank = std::min(view.first_rank, RanksOf(*node));
     view.columns = terminal.columns();
     view.rows = terminal.rows();
-    terminal.Draw(TopScreen(*node, history, view));
+    terminal.Draw(TopScreen(*node, judge, view));
     const auto wait = std::chrono::ceil<std::chrono::milliseconds>(next - SteadyClock::now());
     key = terminal.Wait(std::max(wait, std::chrono::milliseconds(0)));
   }

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "exporter/exposition/utf8.h"
-#include "exporter/node/lateness.h"
 #include "exporter/node/local_communicators.h"
 #include "exporter/node/time_text.h"
 
@@ -24,7 +23,6 @@ constexpr size_t kNameLimitBytes = 24;
 constexpr size_t kTrendSteps = 30;
 constexpr double kRateSeconds = 5;   // rates and means are over this time
 constexpr size_t kMostFindings = 4;  // the tables must stay visible on a small screen
-constexpr double kHangSeconds = 30;  // as in the page (page.js): a longer operation stands out
 constexpr std::string_view kHighlight = "\x1b[1;31m", kTitle = "\x1b[1m", kPlain = "\x1b[0m";
 
 struct Line {
@@ -159,8 +157,7 @@ struct RankLine {
   uint64_t behind = 0;
   double last_share = -1;
 
-  bool is_late() const { return IsLate(arrivals); }
-  bool stands_out() const { return is_late() || age_seconds > kHangSeconds; }
+  bool is_culprit = false;  // of a finding
 };
 
 std::vector<RankLine> RankLinesOf(const std::vector<CommunicatorOnNode>& communicators,
@@ -171,7 +168,8 @@ std::vector<RankLine> RankLinesOf(const std::vector<CommunicatorOnNode>& communi
       const collector::CommunicatorSnapshot& here = *rank.communicator;
       RankLine line{.of = &of,
                     .rank = &rank,
-                    .arrivals = history.RecentArrivals(of.key, here.rank, kLateWindowSeconds),
+                    .arrivals = history.RecentArrivals(
+                        of.key, here.rank, Seconds(JudgementTimes().arrivals_window())),
                     .behind = of.max_started - here.started_sequence};
       if (here.completion_is_known && !here.in_flight.empty()) {
         const int64_t age_ns = node.taken_realtime_ns - here.in_flight.front().start_realtime_ns;
@@ -232,28 +230,26 @@ std::vector<Line> RankTable(const std::vector<RankLine>& ranks) {
   for (std::string& text : table.Lines()) lines.push_back({std::move(text)});
   lines.front().style = kTitle;
   for (size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i].stands_out()) lines[i + 1].style = kHighlight;
+    if (ranks[i].is_culprit) lines[i + 1].style = kHighlight;
   }
   return lines;
 }
 
-std::vector<Line> Findings(const std::vector<RankLine>& ranks) {
+bool IsCulprit(const RankLine& line, const Judgement& judgement) {
+  return std::ranges::any_of(judgement.findings, [&](const Finding& finding) {
+    return finding.communicator == line.of->key &&
+           std::ranges::count(finding.culprits, line.rank->communicator->rank, &FoundRank::rank) != 0;
+  });
+}
+
+std::vector<Line> Findings(const Judgement& judgement) {
   std::vector<Line> lines;
-  for (const RankLine& line : ranks) {
-    if (!line.stands_out()) continue;
+  for (const Finding& finding : judgement.findings) {
     if (lines.size() == kMostFindings) {
       lines.push_back({"and more", kHighlight});
       break;
     }
-    const std::string who = fmt::format("rank {} of {} (pid {})", line.rank->communicator->rank,
-                                        NameOf(*line.of), line.rank->process->pid);
-    lines.push_back(
-        {line.is_late()
-             ? fmt::format("{} is late: the last to enter {:.0f} % of operations, by {} on average",
-                           who, line.last_share * 100, SecondsText(MeanLateness(line.arrivals)))
-             : fmt::format("{} has been in {} for {}", who, OldestText(*line.rank->communicator),
-                           SecondsText(line.age_seconds)),
-         kHighlight});
+    lines.push_back({finding.headline, kHighlight});
   }
   return lines;
 }
@@ -287,14 +283,17 @@ std::string Joined(const std::vector<Line>& lines, const TopView& view) {
 
 }  // namespace
 
-std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& history,
+std::string TopScreen(const collector::NodeSnapshot& node, const NodeJudge& judge,
                       const TopView& view) {
+  const NodeHistory& history = judge.history();
+  const Judgement judgement = judge.Judge(node);
   std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   std::ranges::stable_sort(communicators, {}, [](const CommunicatorOnNode& c) { return c.key.id; });
   std::vector<RankLine> ranks = RankLinesOf(communicators, node, history);
+  for (RankLine& line : ranks) line.is_culprit = IsCulprit(line, judgement);
   Sort(ranks, view.sort);
   std::vector<Line> lines{Head(node, communicators.size())};
-  std::ranges::move(Findings(ranks), std::back_inserter(lines));
+  std::ranges::move(Findings(judgement), std::back_inserter(lines));
   lines.push_back({});
   const std::vector<std::string> collectives = CollectiveLines(communicators, history);
   // Half of the screen is for the ranks.

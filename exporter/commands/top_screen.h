@@ -8,7 +8,7 @@
 #include <string>
 
 #include "collector/node_snapshot.h"
-#include "exporter/node/node_history.h"
+#include "exporter/findings/node_judge.h"
 #include "proto/code_table.h"
 
 namespace nccl_exporter::exporter {
@@ -34,7 +34,7 @@ struct TopView {
 
 // At most `rows` lines, each ended by a line feed. Control characters in text of other processes
 // are replaced, because a terminal would execute them.
-std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& history,
+std::string TopScreen(const collector::NodeSnapshot& node, const NodeJudge& judge,
                       const TopView& view);
 
 }  // namespace nccl_exporter::exporter

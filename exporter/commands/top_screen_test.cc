@@ -47,7 +47,7 @@ class TopScreenTest : public testing::Test {
                                      .last = rank == 3 ? step * 10 : 0,
                                      .lateness_ns = rank == 3 ? step * kSecondNs / 10 : 0};
       }
-      history_.Record(node_, node_.taken_realtime_ns);
+      judge_.Record(node_, node_.taken_realtime_ns);
     }
     Rank(2).in_flight = {{.function = Function::kAllReduce,
                           .sequence = 9,
@@ -58,7 +58,7 @@ class TopScreenTest : public testing::Test {
     return node_.processes[rank].communicators[0];
   }
   std::vector<std::string> Screen(const TopView& view) {
-    return LinesOf(TopScreen(node_, history_, view));
+    return LinesOf(TopScreen(node_, judge_, view));
   }
   // Ranks in the order of the table.
   std::string Order(TopSort sort) {
@@ -72,18 +72,18 @@ class TopScreenTest : public testing::Test {
   }
 
   collector::NodeSnapshot node_;
-  NodeHistory history_;
+  NodeJudge judge_;
 };
 
 TEST_F(TopScreenTest, ShowsRatesMeansAndTheirTrend) {
-  const std::string text = TopScreen(node_, history_, {});
+  const std::string text = TopScreen(node_, judge_, {});
   EXPECT_THAT(text, testing::HasSubstr("4 processes  1 communicators  1 in flight"));
   EXPECT_THAT(text,
               testing::ContainsRegex("dp +AllReduce +4.00 /s +4.19 MB/s +5.00 ms +367 MB/s +▆█"));
 }
 
 TEST_F(TopScreenTest, SaysWhatStandsOutByName) {
-  const std::string text = TopScreen(node_, history_, {});
+  const std::string text = TopScreen(node_, judge_, {});
   EXPECT_THAT(
       text,
       testing::HasSubstr(
@@ -122,13 +122,13 @@ TEST_F(TopScreenTest, ScrollsBelowTheHead) {
 
 TEST_F(TopScreenTest, NamesHoldNoControlSequences) {
   for (size_t rank = 0; rank < 4; ++rank) Rank(rank).name = "a\x1b[2J\nb";
-  const std::string text = TopScreen(node_, history_, {});
+  const std::string text = TopScreen(node_, judge_, {});
   EXPECT_THAT(text, testing::HasSubstr("a?[2J?b"));
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("\x1b")));
 }
 
 TEST(TopScreenOfNothingTest, IsTwoHeads) {
-  EXPECT_THAT(TopScreen({}, {}, {}), testing::HasSubstr("0 processes"));
+  EXPECT_THAT(TopScreen({}, NodeJudge(), {}), testing::HasSubstr("0 processes"));
 }
 
 }  // namespace

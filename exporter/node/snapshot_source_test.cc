@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/node/snapshot_source.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
 
 #include <memory>
-#include <sstream>
 #include <stdexcept>
-#include <thread>
-
-#include "exporter/node/history_keeper.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -34,22 +27,6 @@ TEST(SnapshotSourceTest, IsReadyOnceASnapshotWasTaken) {
   fails = false;
   source.Take();
   EXPECT_TRUE(source.is_ready());
-}
-
-// Regression: changes were logged at scrapes alone, not at the snapshots of the history and the
-// watchdog.
-TEST(SnapshotSourceTest, LogsWhatChangesWhoeverTakesTheSnapshot) {
-  std::ostringstream lines;
-  const auto before = spdlog::default_logger();
-  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
-      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(lines)));
-  SnapshotSource source([] { return NodeWithLiveSegments(3); });
-  {
-    const HistoryKeeper history(source);
-    while (!source.is_ready()) std::this_thread::yield();  // a test that hangs has failed
-  }
-  spdlog::set_default_logger(before);
-  EXPECT_THAT(lines.str(), testing::HasSubstr("segments: 3 live (before: 0)"));
 }
 
 }  // namespace

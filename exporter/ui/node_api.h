@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "exporter/http/http_server.h"
-#include "exporter/node/history_keeper.h"
+#include "exporter/findings/node_watch.h"
 #include "exporter/node/shared_read.h"
 #include "exporter/node/snapshot_source.h"
 #include "exporter/scrape/gzip.h"
@@ -23,7 +23,7 @@ inline constexpr std::chrono::milliseconds kApiLifetime{500};
 class NodeApi {
  public:
   // `snapshots` and `history` outlive this object.
-  NodeApi(SnapshotSource& snapshots, const HistoryKeeper& history, DaemonFacts facts);
+  NodeApi(SnapshotSource& snapshots, const NodeWatch& history, DaemonFacts facts);
 
   // Any thread; those that come while an answer is made wait for it.
   HttpResponse Answer(const HttpRequest& request);
@@ -36,12 +36,12 @@ class NodeApi {
   std::shared_ptr<const Bodies> Make();
 
   SnapshotSource& snapshots_;
-  const HistoryKeeper& history_;
+  const NodeWatch& history_;
   const DaemonFacts facts_;
   SharedRead<Bodies> bodies_;
 };
 
-inline NodeApi::NodeApi(SnapshotSource& snapshots, const HistoryKeeper& history, DaemonFacts facts)
+inline NodeApi::NodeApi(SnapshotSource& snapshots, const NodeWatch& history, DaemonFacts facts)
     : snapshots_(snapshots),
       history_(history),
       facts_(std::move(facts)),
@@ -62,7 +62,7 @@ inline std::shared_ptr<const NodeApi::Bodies> NodeApi::Make() {
   const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
   const auto bodies = std::make_shared<Bodies>();
   history_.Read(
-      [&](const NodeHistory& history) { bodies->plain = NodeJson(*node, history, facts_); });
+      [&](const NodeJudge& judge) { bodies->plain = NodeJson(*node, judge, facts_); });
   bodies->compressed = Gzip(bodies->plain);
   return bodies;
 }

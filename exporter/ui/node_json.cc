@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "exporter/exposition/utf8.h"
-#include "exporter/node/lateness.h"
+#include "exporter/findings/findings_json.h"
 #include "exporter/series/series_labels.h"
 #include "exporter/ui/web_paths.h"
 #include "exporter/version.h"
@@ -85,10 +85,10 @@ Json InFlightJson(const collector::CommunicatorSnapshot& communicator) {
 Json ArrivalsJson(const CommunicatorOnNode& of, const collector::CommunicatorSnapshot& here,
                   const NodeHistory& history) {
   if (!here.arrivals) return nullptr;
-  const ArrivalWindow recent = history.RecentArrivals(of.key, here.rank, kLateWindowSeconds);
+  const ArrivalWindow recent =
+      history.RecentArrivals(of.key, here.rank, Seconds(JudgementTimes().arrivals_window()));
   const double compared = static_cast<double>(recent.counts.compared);
-  return {{"late", IsLate(recent)},
-          {"seconds", Rounded(recent.seconds)},
+  return {{"seconds", Rounded(recent.seconds)},
           {"compared", recent.counts.compared},
           {"last", recent.counts.last},
           {"mean_lateness_seconds",
@@ -243,8 +243,10 @@ Json HistoryFrame(const NodeHistory& history) {
 
 }  // namespace
 
-std::string NodeJson(const collector::NodeSnapshot& node, const NodeHistory& history,
+std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge,
                      const DaemonFacts& facts) {
+  const NodeHistory& history = judge.history();
+  const Judgement judgement = judge.Judge(node);
   std::array<uint64_t, kLossCount> losses{};
   Json processes = Json::array(), communicators = Json::array();
   for (const collector::ProcessSnapshot& process : node.processes) {
@@ -259,6 +261,8 @@ std::string NodeJson(const collector::NodeSnapshot& node, const NodeHistory& his
                     {"node", Text(facts.node_name)},
                     {"taken", Time(node.taken_realtime_ns)},
                     {"links", {{"metrics", facts.telemetry_path}, {"in_flight", kInFlightPath}}},
+                    {"findings", FindingsJson(judgement)},
+                    {"looked_at", LookedAtJson(judgement)},
                     {"segments",
                      {{"live", node.segments.live},
                       {"starting", node.segments.starting},

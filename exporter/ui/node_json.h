@@ -7,7 +7,7 @@
 #include <string>
 
 #include "collector/node_snapshot.h"
-#include "exporter/node/node_history.h"
+#include "exporter/findings/node_judge.h"
 
 namespace nccl_exporter::exporter {
 
@@ -24,7 +24,7 @@ inline constexpr double kRecentSeconds = 30;
 // Maximum of listed operations in flight per rank, oldest first.
 inline constexpr size_t kListedInFlight = 4;
 
-std::string NodeJson(const collector::NodeSnapshot& node, const NodeHistory& history,
+std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge,
                      const DaemonFacts& facts);
 
 }  // namespace nccl_exporter::exporter

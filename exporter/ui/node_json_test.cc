@@ -20,9 +20,9 @@ using nlohmann::json;
 
 constexpr int64_t kStepNs = 5000000000;
 
-json Answer(const collector::NodeSnapshot& node, const NodeHistory& history) {
+json Answer(const collector::NodeSnapshot& node, const NodeJudge& judge) {
   return json::parse(
-      NodeJson(node, history,
+      NodeJson(node, judge,
                {.node_name = "n1", .telemetry_path = "/metrics", .start_realtime_ns = kStepNs}));
 }
 
@@ -36,14 +36,14 @@ class NodeJsonTest : public testing::Test {
       for (collector::CommunicatorSnapshot& communicator : process.communicators)
         communicator.slot = slot++;
     }
-    history_.Record(node_, 0);
+    judge_.Record(node_, 0);
     node_.taken_realtime_ns += kStepNs;
     collector::CommunicatorSnapshot& world = node_.processes[0].communicators[0];
     AddOperation(world, Function::kAllReduce, 1 << 20, 4000000);
     world.arrivals =
         collector::ArrivalCounts{.compared = 103, .last = 100, .lateness_ns = 1012500000};
-    history_.Record(node_, kStepNs);
-    answer_ = Answer(node_, history_);
+    judge_.Record(node_, kStepNs);
+    answer_ = Answer(node_, judge_);
   }
 
   const json& Communicator(const std::string& name) const {
@@ -54,7 +54,7 @@ class NodeJsonTest : public testing::Test {
   }
 
   collector::NodeSnapshot node_;
-  NodeHistory history_;
+  NodeJudge judge_;
   json answer_;
 };
 
@@ -75,9 +75,8 @@ TEST_F(NodeJsonTest, ShowsRanksWithWhatTheyAreIn) {
   EXPECT_EQ(rank["in_flight"][1]["peer"], 2);
 }
 
-TEST_F(NodeJsonTest, SaysWhoIsLate) {
+TEST_F(NodeJsonTest, SaysHowLateARankArrives) {
   const json& arrivals = Communicator("world")["local_ranks"][0]["arrivals"];
-  EXPECT_EQ(arrivals["late"], true);
   EXPECT_EQ(arrivals["compared"], 100);
   EXPECT_EQ(arrivals["last"], 98);
   EXPECT_EQ(arrivals["mean_lateness_seconds"], 0.01);
@@ -125,7 +124,7 @@ TEST_F(NodeJsonTest, SaysWhatIsNotSeenOfARankAndWhy) {
   EXPECT_EQ(healthy["drift_cause"], nullptr);
   EXPECT_EQ(healthy["probation_launches"], 0);
   EXPECT_EQ(healthy["unseen_operations"], 0);
-  const json answer = Answer(node_, history_);
+  const json answer = Answer(node_, judge_);
   for (const json& communicator : answer["communicators"]) {
     if (communicator["comm_name"] != "world") continue;
     const json& rank = communicator["local_ranks"][0];
@@ -139,10 +138,10 @@ TEST_F(NodeJsonTest, SaysWhatIsNotSeenOfARankAndWhy) {
 TEST_F(NodeJsonTest, GivesNoNumberOfARankWhereItIsTheProcesss) {
   node_.processes[0].identity = {{"RANK", "3"}, {"LOCAL_RANK", "1"}};
   node_.processes[0].rank_numbers_process = false;
-  EXPECT_EQ(Answer(node_, history_)["processes"][0]["global_rank"], "3");
+  EXPECT_EQ(Answer(node_, judge_)["processes"][0]["global_rank"], "3");
   node_.processes[0].rank_numbers_process = true;
-  EXPECT_EQ(Answer(node_, history_)["processes"][0]["global_rank"], "");
-  EXPECT_EQ(Answer(node_, history_)["processes"][0]["local_rank"], "");
+  EXPECT_EQ(Answer(node_, judge_)["processes"][0]["global_rank"], "");
+  EXPECT_EQ(Answer(node_, judge_)["processes"][0]["local_rank"], "");
 }
 
 TEST_F(NodeJsonTest, NamesTheMissingWhereAllRanksLiveOnThisNode) {
@@ -171,14 +170,14 @@ TEST_F(NodeJsonTest, NamesFilesThatCannotBeUsedAndTheirOwners) {
                             .detail = "not a segment",
                             .realtime_ns = 5'000'000'000,
                             .present = 1}};
-  const json troubles = Answer(node, {})["segment_troubles"];
+  const json troubles = Answer(node, NodeJudge())["segment_troubles"];
   EXPECT_EQ(troubles, json::parse(R"([{"reason": "bad_magic", "count": 3, "uid": 1001,
       "file": "/run/nccl-exporter/a\nb.seg", "detail": "not a segment", "time": 5.0}])"));
-  EXPECT_EQ(Answer({}, {})["segment_troubles"], json::array());
+  EXPECT_EQ(Answer({}, NodeJudge())["segment_troubles"], json::array());
 }
 
 TEST(NodeJsonOfNothingTest, IsAnObjectWithEmptyLists) {
-  const json answer = Answer({}, {});
+  const json answer = Answer({}, NodeJudge());
   EXPECT_EQ(answer["processes"], json::array());
   EXPECT_EQ(answer["communicators"], json::array());
   EXPECT_EQ(answer["history"]["times"], json::array());

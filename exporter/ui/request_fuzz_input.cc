@@ -56,7 +56,7 @@ class Served {
   std::string error_;
   SnapshotSource snapshots_{ExampleSnapshot};
   ScrapePage scrape_page_{snapshots_};
-  HistoryKeeper history_{snapshots_};
+  NodeWatch history_{snapshots_};
   WebPages pages_{
       snapshots_, scrape_page_, history_, {.node_name = "node", .telemetry_path = "/metrics"}};
   WebConfigFile file_;

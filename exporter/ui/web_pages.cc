@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "exporter/node/in_flight_table.h"
+#include "exporter/findings/in_flight_table.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -16,7 +16,7 @@ HttpResponse Text(int status, std::string_view body) {
 
 }  // namespace
 
-WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const HistoryKeeper& history,
+WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& history,
                    DaemonFacts facts)
     : snapshots_(snapshots),
       scrape_page_(scrape_page),

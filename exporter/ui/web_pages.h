@@ -5,7 +5,7 @@
 #include <string>
 
 #include "exporter/http/http_server.h"
-#include "exporter/node/history_keeper.h"
+#include "exporter/findings/node_watch.h"
 #include "exporter/node/snapshot_source.h"
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/ui/node_api.h"
@@ -17,7 +17,7 @@ namespace nccl_exporter::exporter {
 class WebPages {
  public:
   // All three outlive this object.
-  WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const HistoryKeeper& history,
+  WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& history,
            DaemonFacts facts);
 
   HttpResponse Answer(const HttpRequest& request);

@@ -28,7 +28,7 @@ class WebPagesTest : public testing::Test {
   SnapshotSource snapshots_{[this] { return take_(); }};
   SnapshotSource snapshots_of_history_{ExampleSnapshot};
   ScrapePage scrape_page_{snapshots_};
-  HistoryKeeper history_{snapshots_of_history_};
+  NodeWatch history_{snapshots_of_history_};
   WebPages pages_{snapshots_,
                   scrape_page_,
                   history_,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tables of the communicators of the node.
-#include "exporter/node/in_flight_table.h"
+#include "exporter/findings/in_flight_table.h"
 
 #include <fmt/format.h>
 

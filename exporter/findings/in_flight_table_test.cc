@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/node/in_flight_table.h"
+#include "exporter/findings/in_flight_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

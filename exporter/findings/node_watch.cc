@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread and its clock.
-#include "exporter/node/history_keeper.h"
+#include "exporter/findings/node_watch.h"
 
 #include <spdlog/spdlog.h>
 
@@ -10,10 +10,14 @@
 
 namespace nccl_exporter::exporter {
 
-HistoryKeeper::HistoryKeeper(SnapshotSource& snapshots)
-    : snapshots_(snapshots), thread_(&HistoryKeeper::Run, this) {}
+NodeWatch::NodeWatch(SnapshotSource& snapshots, double time_scale)
+    : snapshots_(snapshots),
+      step_(std::chrono::duration_cast<std::chrono::steady_clock::duration>(kHistoryStep /
+                                                                            time_scale)),
+      judge_(JudgementTimes().Scaled(time_scale)),
+      thread_(&NodeWatch::Run, this) {}
 
-HistoryKeeper::~HistoryKeeper() {
+NodeWatch::~NodeWatch() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
@@ -22,12 +26,12 @@ HistoryKeeper::~HistoryKeeper() {
   thread_.join();
 }
 
-void HistoryKeeper::Read(const std::function<void(const NodeHistory&)>& read) const {
+void NodeWatch::Read(const std::function<void(const NodeJudge&)>& read) const {
   const std::lock_guard lock(mutex_);
-  read(history_);
+  read(judge_);
 }
 
-void HistoryKeeper::Run() {
+void NodeWatch::Run() {
   auto next = std::chrono::steady_clock::now();
   while (true) {
     try {
@@ -36,17 +40,17 @@ void HistoryKeeper::Run() {
       spdlog::error("a step of the history is missing: {}", error.what());
     }
     // After a pause of the machine, steps go on from now: those that were missed are one long one.
-    next = std::max(next + kHistoryStep, std::chrono::steady_clock::now());
+    next = std::max(next + step_, std::chrono::steady_clock::now());
     std::unique_lock lock(mutex_);
     if (stop_.wait_until(lock, next, [this] { return is_stopping_; })) return;
   }
 }
 
-void HistoryKeeper::Record() {
+void NodeWatch::Record() {
   const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   const std::lock_guard lock(mutex_);
-  history_.Record(*node, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  judge_.Record(*node, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
 }  // namespace nccl_exporter::exporter

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// A finding: something that is wrong on this node, who causes it, who suffers from it, since when,
+// and at what cost. Page, `top`, `inflight` and the API show findings and judge nothing themselves.
+//
+// Plain data that refers to nothing else, so that it can be kept and compared with later ones.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "proto/code_table.h"
+
+namespace nccl_exporter::exporter {
+
+// Append only: names are part of the API (docs/api.md).
+enum class FindingKind : uint8_t {
+  kHangCulprit,
+  kHangOtherCall,
+  kHangNobodyBehind,
+  kHangElsewhere,
+  kLateRank,
+  kBandwidthDegraded,
+  kProcessKilled,
+  kSegmentsUnusable,
+  kOperationsNotFollowed,
+  kCount
+};
+inline constexpr CodeTable<FindingKind> kFindingKinds{{
+    {FindingKind::kHangCulprit, "hang_culprit", "ranks wait for a rank of this node"},
+    {FindingKind::kHangOtherCall, "hang_other_call", "a rank is in another call than the others"},
+    {FindingKind::kHangNobodyBehind, "hang_nobody_behind",
+     "all ranks have entered the operation, and it does not end"},
+    {FindingKind::kHangElsewhere, "hang_elsewhere",
+     "ranks wait, and those that they wait for are not on this node"},
+    {FindingKind::kLateRank, "late_rank", "the others wait for a rank again and again"},
+    {FindingKind::kBandwidthDegraded, "bandwidth_degraded",
+     "transfers are slower than some minutes before"},
+    {FindingKind::kProcessKilled, "process_killed",
+     "a process has ended without finalizing its communicators"},
+    {FindingKind::kSegmentsUnusable, "segments_unusable",
+     "files or directories of segments cannot be used"},
+    {FindingKind::kOperationsNotFollowed, "operations_not_followed",
+     "operations are counted and not followed, by no design"},
+}};
+static_assert(IsInOrder(kFindingKinds));
+
+// As of alerts; the worst last.
+enum class Severity : uint8_t { kInfo, kWarning, kCritical, kCount };
+inline constexpr CodeTable<Severity> kSeverities{{
+    {Severity::kInfo, "info", "worth knowing"},
+    {Severity::kWarning, "warning", "costs time, or may become critical"},
+    {Severity::kCritical, "critical", "the job does not go on"},
+}};
+static_assert(IsInOrder(kSeverities));
+
+// What a rank is doing, or not doing. Append only.
+enum class Standing : uint8_t {
+  kWaits,
+  kMissingCall,
+  kOtherCall,
+  kNoPartner,
+  kStopped,
+  kKilled,
+  kMissing,
+  kLate,
+  kCount
+};
+inline constexpr CodeTable<Standing> kStandings{{
+    {Standing::kWaits, "waits", "has entered the operation"},
+    {Standing::kMissingCall, "missing_call", "has not entered the operation"},
+    {Standing::kOtherCall, "other_call", "has entered another operation"},
+    {Standing::kNoPartner, "no_partner", "has no send or receive in flight"},
+    {Standing::kStopped, "stopped", "its process is stopped"},
+    {Standing::kKilled, "killed", "its process has ended without finalizing"},
+    {Standing::kMissing, "missing", "is not seen on this node, which has all ranks"},
+    {Standing::kLate, "late", "arrives after the others"},
+}};
+static_assert(IsInOrder(kStandings));
+
+struct FoundRank {
+  Standing standing = Standing::kWaits;
+  uint64_t rank = 0;        // in the communicator
+  std::string global_rank;  // in the job; empty: not known
+  int gpu_index = -1;       // -1: not known
+  std::string gpu_uuid;
+  uint64_t pid = 0;  // 0: not known
+  std::string host_name;
+  std::string pod;
+  uint64_t behind = 0;    // collectives
+  std::string operation;  // that it is in, as "AllGather #325"; empty: none
+  int64_t since_realtime_ns = 0;  // of that; 0: not known
+};
+
+struct Finding {
+  FindingKind kind = FindingKind::kHangCulprit;
+  Severity severity = Severity::kInfo;
+
+  // Of one communicator; nothing where a finding is about processes or files.
+  std::optional<collector::CommunicatorKey> communicator;
+  std::string communicator_name;  // given by the user, else empty
+  uint64_t uid = 0;               // whose job, or whose files
+  std::string job;                // as people name it: "job 4712"
+
+  std::vector<FoundRank> culprits;  // the one that is surest first; may be empty
+  std::vector<FoundRank> waiting;   // by rank
+  int64_t since_realtime_ns = 0;
+
+  // Sentences. Names of other processes in them are valid UTF-8 without control characters.
+  std::string headline;  // what, since when, who: the whole in one sentence
+  std::string cost;      // "7 of 8 GPUs wait", "10.6 % of the time"; empty: not known
+  // Name and value, with unit.
+  std::vector<std::pair<std::string, std::string>> evidence;
+  std::string next;     // what to do next, one sentence
+  std::string runbook;  // name of its alert, which is that of its page in docs/runbooks; or empty
+};
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/findings/findings_json.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Ranks listed of each finding: the first ones are enough to act, and an answer stays small.
+constexpr size_t kListedRanks = 64;
+
+// Seconds since the epoch, to the millisecond; 0 becomes null.
+Json Time(int64_t realtime_ns) {
+  if (realtime_ns == 0) return nullptr;
+  return static_cast<double>(realtime_ns / 1000000) / 1e3;
+}
+
+Json RanksJson(const std::vector<FoundRank>& ranks) {
+  Json list = Json::array();
+  for (const FoundRank& rank : ranks) {
+    if (list.size() == kListedRanks) break;
+    list.push_back({{"standing", RowIn(kStandings, rank.standing).name},
+                    {"rank", rank.rank},
+                    {"global_rank", rank.global_rank},
+                    {"gpu", rank.gpu_index < 0 ? Json(nullptr) : Json(rank.gpu_index)},
+                    {"gpu_uuid", rank.gpu_uuid},
+                    {"pid", rank.pid == 0 ? Json(nullptr) : Json(rank.pid)},
+                    {"host", rank.host_name},
+                    {"pod", rank.pod},
+                    {"behind", rank.behind},
+                    {"operation", rank.operation},
+                    {"since", Time(rank.since_realtime_ns)}});
+  }
+  return list;
+}
+
+Json FindingJson(const Finding& finding) {
+  Json evidence = Json::array();
+  for (const auto& [name, value] : finding.evidence)
+    evidence.push_back({{"name", name}, {"value", value}});
+  return {{"kind", RowIn(kFindingKinds, finding.kind).name},
+          {"severity", RowIn(kSeverities, finding.severity).name},
+          {"comm", finding.communicator ? Json(fmt::format("{:016x}", finding.communicator->id))
+                                        : Json(nullptr)},
+          {"comm_name", finding.communicator_name},
+          {"uid", finding.uid},
+          {"job", finding.job},
+          {"since", Time(finding.since_realtime_ns)},
+          {"headline", finding.headline},
+          {"cost", finding.cost},
+          {"culprits", RanksJson(finding.culprits)},
+          {"waiting", RanksJson(finding.waiting)},
+          {"waiting_count", finding.waiting.size()},
+          {"evidence", std::move(evidence)},
+          {"next", finding.next},
+          {"runbook", finding.runbook}};
+}
+
+}  // namespace
+
+nlohmann::ordered_json FindingsJson(const Judgement& judgement) {
+  Json findings = Json::array();
+  for (const Finding& finding : judgement.findings) findings.push_back(FindingJson(finding));
+  return findings;
+}
+
+nlohmann::ordered_json LookedAtJson(const Judgement& judgement) {
+  return {{"seconds", judgement.seconds},
+          {"communicators", judgement.communicators},
+          {"compared_operations", judgement.compared_operations},
+          {"learning_seconds", judgement.learning_seconds}};
+}
+
+}  // namespace nccl_exporter::exporter

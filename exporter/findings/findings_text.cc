@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/findings/findings_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "exporter/findings/words.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+// Findings after which the tables begin: the page and --json have all of them.
+constexpr size_t kMostFindings = 8;
+
+std::string Capital(std::string_view text) {
+  std::string capital(text);
+  if (!capital.empty())
+    capital[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(capital[0])));
+  return capital;
+}
+
+void AddFinding(const Finding& finding, std::string& out) {
+  out += fmt::format("{}: {}\n", Capital(RowIn(kSeverities, finding.severity).name),
+                     finding.headline);
+  if (!finding.cost.empty()) out += fmt::format("  cost: {}\n", finding.cost);
+  for (const auto& [name, value] : finding.evidence) out += fmt::format("  {}: {}\n", name, value);
+  if (!finding.next.empty()) out += fmt::format("  next: {}\n", finding.next);
+}
+
+}  // namespace
+
+std::string FindingsText(const Judgement& judgement) {
+  if (judgement.findings.empty()) return NothingFoundText(judgement) + '\n';
+  std::string out;
+  for (size_t i = 0; i < std::min(kMostFindings, judgement.findings.size()); ++i)
+    AddFinding(judgement.findings[i], out);
+  if (judgement.findings.size() > kMostFindings)
+    out += fmt::format("{} more findings\n", judgement.findings.size() - kMostFindings);
+  return out;
+}
+
+std::string NothingFoundText(const Judgement& judgement) {
+  if (judgement.communicators == 0) return "No process has made a communicator yet.";
+  const std::string looked = CountText(judgement.communicators, "communicator");
+  if (judgement.seconds == 0)
+    return fmt::format("No hang found on {}; late ranks need the daemon's history.", looked);
+  std::string text = fmt::format("Nothing found in the last {}: {}, {} compared.",
+                                 DurationText(judgement.seconds), looked,
+                                 CountText(judgement.compared_operations, "operation"));
+  if (judgement.learning_seconds > 0)
+    text += fmt::format(" Late ranks are told in {}.", DurationText(judgement.learning_seconds));
+  return text;
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Durations and thresholds of the judgement: those of the alert rules. A test compares them with
+// deploy/prometheus/generate-rules.
+#pragma once
+
+#include <chrono>
+
+namespace nccl_exporter::exporter {
+
+// All of them may be divided by one number, as by `generate-rules --time-scale`, for tests that
+// cannot wait for minutes.
+struct JudgementTimes {
+  using Ns = std::chrono::nanoseconds;
+
+  // A rank hangs if nothing has moved on its communicator for so long (--hang-threshold).
+  Ns hang = std::chrono::minutes(2);
+  // It is shown to wait, as a warning, after so long: a quarter. Saving a checkpoint takes longer.
+  Ns wait() const { return hang / 4; }
+
+  // Rates of late ranks are over this time (--window), shares of arrivals over twice that.
+  Ns window = std::chrono::minutes(1);
+  Ns arrivals_window() const { return 2 * window; }
+  // A late rank is late in 6 of 13 judgements of the latest so much (twice --hold), ...
+  Ns late_for = std::chrono::minutes(3);
+  // ... and in three quarters of those in which any rank was late (--history).
+  Ns late_history = std::chrono::minutes(10);
+  // No rank of a communicator is late before that has been followed for so long (--warm-up).
+  Ns learning = std::chrono::minutes(5);
+  // Collectives that are rarer than this are not part of every step (--longest-step).
+  Ns longest_step = std::chrono::seconds(30);
+  // Between two judgements of late ranks: the interval of the rules.
+  Ns interval = std::chrono::seconds(15);
+
+  // Each divided by `divisor`, which is at least 1.
+  JudgementTimes Scaled(double divisor) const {
+    JudgementTimes scaled = *this;
+    for (Ns JudgementTimes::*const time : {&JudgementTimes::hang, &JudgementTimes::window,
+                                           &JudgementTimes::late_for, &JudgementTimes::late_history,
+                                           &JudgementTimes::learning, &JudgementTimes::longest_step,
+                                           &JudgementTimes::interval}) {
+      scaled.*time = std::chrono::duration_cast<Ns>(this->*time / divisor);
+    }
+    return scaled;
+  }
+};
+
+inline double Seconds(JudgementTimes::Ns time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+// Share of the time that others must wait for a late rank (--straggler-threshold).
+inline constexpr double kLateSecondsPerSecond = 0.03;
+// Share of the compared operations that a late rank was the last to enter.
+inline constexpr double kLateShare = 0.8;
+// Of a window, so that one operation alone makes nobody late.
+inline constexpr uint64_t kLateOperations = 10;
+// Least number of ranks whose busy times are compared (--min-ranks).
+inline constexpr size_t kMinRanks = 4;
+
+}  // namespace nccl_exporter::exporter

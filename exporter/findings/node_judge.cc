@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/findings/node_judge.h"
+
+#include <algorithm>
+#include <iterator>
+#include <tuple>
+#include <utility>
+
+#include "exporter/findings/node_troubles.h"
+#include "exporter/node/local_communicators.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+bool IsHang(const Finding& finding) {
+  return finding.kind == FindingKind::kHangCulprit || finding.kind == FindingKind::kHangOtherCall ||
+         finding.kind == FindingKind::kHangNobodyBehind ||
+         finding.kind == FindingKind::kHangElsewhere;
+}
+
+// Of the rank that was compared most often in each communicator.
+uint64_t ComparedOperations(const std::vector<CommunicatorOnNode>& communicators,
+                            const NodeHistory& history, double seconds) {
+  uint64_t sum = 0;
+  for (const CommunicatorOnNode& communicator : communicators) {
+    uint64_t most = 0;
+    for (const RankOnNode& rank : communicator.ranks) {
+      const ArrivalWindow recent =
+          history.RecentArrivals(communicator.key, rank.communicator->rank, seconds);
+      most = std::max(most, recent.counts.compared);
+    }
+    sum += most;
+  }
+  return sum;
+}
+
+}  // namespace
+
+void NodeJudge::Record(const collector::NodeSnapshot& node, int64_t monotonic_ns) {
+  history_.Record(node, monotonic_ns);
+  hangs_.Record(node);
+  late_ranks_.Record(node, history_, monotonic_ns);
+}
+
+Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
+  const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
+  Judgement judgement{.findings = hangs_.Findings(node),
+                      .communicators = communicators.size(),
+                      .learning_seconds = late_ranks_.LearningSeconds()};
+  for (size_t step = 0; step < history_.steps(); ++step)
+    judgement.seconds += history_.Seconds(step);
+  judgement.compared_operations = ComparedOperations(communicators, history_, judgement.seconds);
+
+  const auto add = [&](std::vector<Finding> more) {
+    std::ranges::move(more, std::back_inserter(judgement.findings));
+  };
+  // A communicator that hangs has no late ranks: its window is a part of the hang.
+  std::vector<Finding> late = late_ranks_.Findings(node);
+  std::erase_if(late, [&](const Finding& finding) {
+    return std::ranges::any_of(judgement.findings, [&](const Finding& other) {
+      return IsHang(other) && other.communicator == finding.communicator;
+    });
+  });
+  add(std::move(late));
+  add(KilledProcesses(node));
+  add(DegradedBandwidth(node, history_, times_));
+  add(UnusableSegments(node));
+  add(UnfollowedOperations(node, history_));
+  std::ranges::stable_sort(judgement.findings, {}, [](const Finding& finding) {
+    return std::tuple(-static_cast<int>(finding.severity), finding.since_realtime_ns);
+  });
+  return judgement;
+}
+
+}  // namespace nccl_exporter::exporter

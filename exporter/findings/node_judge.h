@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The judge of one node: its history, and what is wrong with it. One for the daemon, and one for
+// each command that shows findings.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/findings/finding.h"
+#include "exporter/findings/hangs.h"
+#include "exporter/findings/judgement_times.h"
+#include "exporter/findings/late_ranks.h"
+#include "exporter/node/node_history.h"
+
+namespace nccl_exporter::exporter {
+
+struct Judgement {
+  std::vector<Finding> findings;  // the worst first, then the longest
+  // What was looked at, so that nothing found means something.
+  double seconds = 0;                // of history
+  uint64_t communicators = 0;        // in use
+  uint64_t compared_operations = 0;  // arrivals, within `seconds`; the most of any rank
+  double learning_seconds = 0;       // until all of them can have late ranks
+};
+
+// Not thread-safe: its owner locks.
+class NodeJudge {
+ public:
+  explicit NodeJudge(const JudgementTimes& times = {})
+      : times_(times), hangs_(times), late_ranks_(times) {}
+
+  // A step of the history. `monotonic_ns` says when, on a clock that nobody sets.
+  void Record(const collector::NodeSnapshot& node, int64_t monotonic_ns);
+
+  // `node` may be newer than what was recorded last.
+  Judgement Judge(const collector::NodeSnapshot& node) const;
+
+  const NodeHistory& history() const { return history_; }
+
+ private:
+  JudgementTimes times_;
+  NodeHistory history_;
+  Hangs hangs_;
+  LateRanks late_ranks_;
+};
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/findings/words.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "exporter/exposition/utf8.h"
+#include "exporter/node/time_text.h"
+#include "exporter/series/series_labels.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+// So that one long name does not hide the rest of a sentence.
+constexpr size_t kNameLimitBytes = 64;
+
+}  // namespace
+
+std::string Printable(std::string_view text) {
+  std::string printable;
+  for (const char character : ValidUtf8(text, kNameLimitBytes)) {
+    const auto byte = static_cast<uint8_t>(character);
+    printable += byte < 0x20 || byte == 0x7F ? '?' : character;
+  }
+  return printable;
+}
+
+std::string JobText(const collector::ProcessSnapshot& process) {
+  const std::string& slurm = process.Identity("SLURM_JOB_ID");
+  if (!slurm.empty()) return "job " + Printable(slurm);
+  const std::string& name_space = process.Identity("POD_NAMESPACE");
+  if (!name_space.empty()) return "namespace " + Printable(name_space);
+  return fmt::format("the job of user {}", process.uid);
+}
+
+std::string CommunicatorText(uint64_t id, std::string_view name) {
+  return name.empty() ? fmt::format("{:08x}", id >> 32) : Printable(name);
+}
+
+std::string OperationText(const collector::CommunicatorSnapshot& communicator) {
+  if (!communicator.completion_is_known || communicator.in_flight.empty()) return {};
+  const collector::InFlightOperation& oldest = communicator.in_flight.front();
+  const FunctionTraits& traits = TraitsOf(oldest.function);
+  if (!traits.is_point_to_point) return fmt::format("{} #{}", traits.name, oldest.sequence);
+  if (oldest.peer < 0) return std::string(traits.name);
+  return fmt::format("{} {} rank {}", traits.name,
+                     oldest.function == Function::kSend ? "to" : "from", oldest.peer);
+}
+
+FoundRank FoundRankOf(const RankOnNode& rank, Standing standing) {
+  const collector::CommunicatorSnapshot& here = *rank.communicator;
+  FoundRank found{.standing = standing,
+                  .rank = here.rank,
+                  .global_rank = Printable(GlobalRank(*rank.process)),
+                  .gpu_index = here.gpu_index,
+                  .gpu_uuid = Printable(here.gpu_uuid),
+                  .pid = rank.process->pid,
+                  .host_name = Printable(rank.process->host_name),
+                  .pod = Printable(rank.process->Identity("POD_NAME")),
+                  .operation = OperationText(here)};
+  if (!found.operation.empty()) found.since_realtime_ns = here.in_flight.front().start_realtime_ns;
+  return found;
+}
+
+std::string RankText(const FoundRank& rank, std::string_view communicator) {
+  std::string text = rank.global_rank.empty()
+                         ? fmt::format("rank {} of {}", rank.rank, communicator)
+                         : "global rank " + rank.global_rank;
+  std::string where;
+  const auto add = [&](const std::string& part) { where += (where.empty() ? "" : ", ") + part; };
+  if (rank.gpu_index >= 0) add(fmt::format("GPU {}", rank.gpu_index));
+  if (rank.pid != 0) add(fmt::format("pid {}", rank.pid));
+  if (!rank.host_name.empty()) add(rank.host_name);
+  return where.empty() ? text : text + " (" + where + ")";
+}
+
+std::string DurationText(double seconds) {
+  if (!std::isfinite(seconds)) return "-";
+  if (seconds >= 7200) return fmt::format("{:.1f} h", seconds / 3600);
+  if (seconds >= 120) return fmt::format("{:.0f} min", std::floor(seconds / 60));
+  if (seconds >= 10) return fmt::format("{:.0f} s", std::floor(seconds));
+  if (seconds >= 1) return fmt::format("{:.1f} s", seconds);
+  if (seconds >= 1e-3) return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.1f} us", seconds * 1e6);
+}
+
+std::string ClockText(int64_t realtime_ns) {
+  constexpr size_t kDay = sizeof("2023-11-14T") - 1, kClock = sizeof("22:13:20") - 1;
+  const std::string text = TimeText(realtime_ns);
+  return text.size() > kDay + kClock ? text.substr(kDay, kClock) + " UTC" : text;
+}
+
+std::string CountText(uint64_t count, std::string_view singular) {
+  return fmt::format("{} {}{}", count, singular, count == 1 ? "" : "s");
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of jobs, ranks, operations and times in sentences for people. Pure functions, for any
+// thread. Text of other processes comes out as valid UTF-8 of limited length, without control
+// characters, which a terminal would execute.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "collector/node_snapshot.h"
+#include "exporter/findings/finding.h"
+#include "exporter/node/local_communicators.h"
+
+namespace nccl_exporter::exporter {
+
+std::string Printable(std::string_view text);
+
+// "job 4712", "namespace training", or "the job of user 1000".
+std::string JobText(const collector::ProcessSnapshot& process);
+// The user's name for it, or the first half of its id.
+std::string CommunicatorText(uint64_t id, std::string_view name);
+// "AllGather #325", "Send to rank 4"; empty for none in flight.
+std::string OperationText(const collector::CommunicatorSnapshot& communicator);
+
+FoundRank FoundRankOf(const RankOnNode& rank, Standing standing);
+// "global rank 3 (GPU 3, pid 5829, node-1)", or "rank 3 of fsdp (...)" where the first is not known.
+std::string RankText(const FoundRank& rank, std::string_view communicator);
+
+// "4.2 ms", "45 s", "12 min", "3.5 h"; "-" for what is not finite.
+std::string DurationText(double seconds);
+// "23:41:06 UTC"; "unknown" for 0.
+std::string ClockText(int64_t realtime_ns);
+// "1 rank", "7 ranks".
+std::string CountText(uint64_t count, std::string_view singular);
+
+}  // namespace nccl_exporter::exporter
