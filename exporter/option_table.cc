@@ -149,7 +149,8 @@ constexpr std::array<OptionRow, 14> kOptions{{
      "duration like 1h30m.",
      FlagTakes::kValue, StoreDuration<&Options::retention>},
     {"--findings.time-scale", "1",
-     "Divides all durations of the findings, the history's steps as well, by a number of 1 to 1000. "
+     "Divides all durations of the findings, the history's steps as well, by a number of 1 to "
+     "1000. "
      "For tests with rules of generate-rules --time-scale.",
      FlagTakes::kValue, StoreNumber<&Options::findings_time_scale, kTimeScales>},
     {"--metrics.disable", "",

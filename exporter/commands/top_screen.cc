@@ -168,8 +168,8 @@ std::vector<RankLine> RankLinesOf(const std::vector<CommunicatorOnNode>& communi
       const collector::CommunicatorSnapshot& here = *rank.communicator;
       RankLine line{.of = &of,
                     .rank = &rank,
-                    .arrivals = history.RecentArrivals(
-                        of.key, here.rank, Seconds(JudgementTimes().arrivals_window())),
+                    .arrivals = history.RecentArrivals(of.key, here.rank,
+                                                       Seconds(JudgementTimes().arrivals_window())),
                     .behind = of.max_started - here.started_sequence};
       if (here.completion_is_known && !here.in_flight.empty()) {
         const int64_t age_ns = node.taken_realtime_ns - here.in_flight.front().start_realtime_ns;
@@ -238,7 +238,8 @@ std::vector<Line> RankTable(const std::vector<RankLine>& ranks) {
 bool IsCulprit(const RankLine& line, const Judgement& judgement) {
   return std::ranges::any_of(judgement.findings, [&](const Finding& finding) {
     return finding.communicator == line.of->key &&
-           std::ranges::count(finding.culprits, line.rank->communicator->rank, &FoundRank::rank) != 0;
+           std::ranges::count(finding.culprits, line.rank->communicator->rank, &FoundRank::rank) !=
+               0;
   });
 }
 

@@ -90,8 +90,8 @@ struct FoundRank {
   uint64_t pid = 0;  // 0: not known
   std::string host_name;
   std::string pod;
-  uint64_t behind = 0;    // collectives
-  std::string operation;  // that it is in, as "AllGather #325"; empty: none
+  uint64_t behind = 0;            // collectives
+  std::string operation;          // that it is in, as "AllGather #325"; empty: none
   int64_t since_realtime_ns = 0;  // of that; 0: not known
 };
 

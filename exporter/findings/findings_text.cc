@@ -22,8 +22,8 @@ std::string Capital(std::string_view text) {
 }
 
 void AddFinding(const Finding& finding, std::string& out) {
-  out += fmt::format("{}: {}\n", Capital(RowIn(kSeverities, finding.severity).name),
-                     finding.headline);
+  out +=
+      fmt::format("{}: {}\n", Capital(RowIn(kSeverities, finding.severity).name), finding.headline);
   if (!finding.cost.empty()) out += fmt::format("  cost: {}\n", finding.cost);
   for (const auto& [name, value] : finding.evidence) out += fmt::format("  {}: {}\n", name, value);
   if (!finding.next.empty()) out += fmt::format("  next: {}\n", finding.next);
@@ -46,9 +46,9 @@ std::string NothingFoundText(const Judgement& judgement) {
   const std::string looked = CountText(judgement.communicators, "communicator");
   if (judgement.seconds == 0)
     return fmt::format("No hang found on {}; late ranks need the daemon's history.", looked);
-  std::string text = fmt::format("Nothing found in the last {}: {}, {} compared.",
-                                 DurationText(judgement.seconds), looked,
-                                 CountText(judgement.compared_operations, "operation"));
+  std::string text =
+      fmt::format("Nothing found in the last {}: {}, {} compared.", DurationText(judgement.seconds),
+                  looked, CountText(judgement.compared_operations, "operation"));
   if (judgement.learning_seconds > 0)
     text += fmt::format(" Late ranks are told in {}.", DurationText(judgement.learning_seconds));
   return text;

@@ -34,10 +34,10 @@ struct JudgementTimes {
   // Each divided by `divisor`, which is at least 1.
   JudgementTimes Scaled(double divisor) const {
     JudgementTimes scaled = *this;
-    for (Ns JudgementTimes::*const time : {&JudgementTimes::hang, &JudgementTimes::window,
-                                           &JudgementTimes::late_for, &JudgementTimes::late_history,
-                                           &JudgementTimes::learning, &JudgementTimes::longest_step,
-                                           &JudgementTimes::interval}) {
+    for (Ns JudgementTimes::*const time :
+         {&JudgementTimes::hang, &JudgementTimes::window, &JudgementTimes::late_for,
+          &JudgementTimes::late_history, &JudgementTimes::learning, &JudgementTimes::longest_step,
+          &JudgementTimes::interval}) {
       scaled.*time = std::chrono::duration_cast<Ns>(this->*time / divisor);
     }
     return scaled;

@@ -24,7 +24,8 @@ std::string CommunicatorText(uint64_t id, std::string_view name);
 std::string OperationText(const collector::CommunicatorSnapshot& communicator);
 
 FoundRank FoundRankOf(const RankOnNode& rank, Standing standing);
-// "global rank 3 (GPU 3, pid 5829, node-1)", or "rank 3 of fsdp (...)" where the first is not known.
+// "global rank 3 (GPU 3, pid 5829, node-1)", or "rank 3 of fsdp (...)" where the first is not
+// known.
 std::string RankText(const FoundRank& rank, std::string_view communicator);
 
 // "4.2 ms", "45 s", "12 min", "3.5 h"; "-" for what is not finite.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers to /api/v1/node: one is made per kApiLifetime, however many look at the page.
+// Answers to /api/v1/node and /api/v1/findings: one of each is made per kApiLifetime, however many
+// look at the page.
 #pragma once
 
 #include <chrono>
@@ -7,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "exporter/http/http_server.h"
 #include "exporter/findings/node_watch.h"
+#include "exporter/http/http_server.h"
 #include "exporter/node/shared_read.h"
 #include "exporter/node/snapshot_source.h"
 #include "exporter/scrape/gzip.h"
@@ -22,47 +23,51 @@ inline constexpr std::chrono::milliseconds kApiLifetime{500};
 
 class NodeApi {
  public:
-  // `snapshots` and `history` outlive this object.
-  NodeApi(SnapshotSource& snapshots, const NodeWatch& history, DaemonFacts facts);
+  // `snapshots` and `watch` outlive this object.
+  NodeApi(SnapshotSource& snapshots, const NodeWatch& watch, DaemonFacts facts);
 
   // Any thread; those that come while an answer is made wait for it.
-  HttpResponse Answer(const HttpRequest& request);
+  HttpResponse Answer(const HttpRequest& request) { return Answer(request, nodes_); }
+  HttpResponse AnswerFindings(const HttpRequest& request) { return Answer(request, findings_); }
 
  private:
   struct Bodies {
     std::string plain;
     std::string compressed;
   };
-  std::shared_ptr<const Bodies> Make();
+  using Write = std::string(const collector::NodeSnapshot&, const NodeJudge&, const DaemonFacts&);
+  std::shared_ptr<const Bodies> Make(Write* write);
+  static HttpResponse Answer(const HttpRequest& request, SharedRead<Bodies>& answers);
 
   SnapshotSource& snapshots_;
-  const NodeWatch& history_;
+  const NodeWatch& watch_;
   const DaemonFacts facts_;
-  SharedRead<Bodies> bodies_;
+  SharedRead<Bodies> nodes_;
+  SharedRead<Bodies> findings_;
 };
 
-inline NodeApi::NodeApi(SnapshotSource& snapshots, const NodeWatch& history, DaemonFacts facts)
+inline NodeApi::NodeApi(SnapshotSource& snapshots, const NodeWatch& watch, DaemonFacts facts)
     : snapshots_(snapshots),
-      history_(history),
+      watch_(watch),
       facts_(std::move(facts)),
-      bodies_([this] { return Make(); }, kApiLifetime) {}
+      nodes_([this] { return Make(NodeJson); }, kApiLifetime),
+      findings_([this] { return Make(FindingsAnswer); }, kApiLifetime) {}
 
-inline HttpResponse NodeApi::Answer(const HttpRequest& request) {
+inline HttpResponse NodeApi::Answer(const HttpRequest& request, SharedRead<Bodies>& answers) {
   const bool is_compressed = AcceptsGzip(request.accept_encoding);
   HttpResponse response{.content_type = "application/json",
                         .headers = {{"Cache-Control", "no-store"}, {"Vary", "Accept-Encoding"}},
                         .body = {}};
   if (is_compressed) response.headers.emplace_back("Content-Encoding", "gzip");
-  const std::shared_ptr<const Bodies> bodies = bodies_.Get();
+  const std::shared_ptr<const Bodies> bodies = answers.Get();
   response.shared_body = {bodies, is_compressed ? &bodies->compressed : &bodies->plain};
   return response;
 }
 
-inline std::shared_ptr<const NodeApi::Bodies> NodeApi::Make() {
+inline std::shared_ptr<const NodeApi::Bodies> NodeApi::Make(Write* write) {
   const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
   const auto bodies = std::make_shared<Bodies>();
-  history_.Read(
-      [&](const NodeJudge& judge) { bodies->plain = NodeJson(*node, judge, facts_); });
+  watch_.Read([&](const NodeJudge& judge) { bodies->plain = write(*node, judge, facts_); });
   bodies->compressed = Gzip(bodies->plain);
   return bodies;
 }

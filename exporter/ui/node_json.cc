@@ -280,4 +280,15 @@ std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge
   return answer.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
+std::string FindingsAnswer(const collector::NodeSnapshot& node, const NodeJudge& judge,
+                           const DaemonFacts& facts) {
+  const Judgement judgement = judge.Judge(node);
+  const Json answer{{"api", "v1"},
+                    {"node", Text(facts.node_name)},
+                    {"taken", Time(node.taken_realtime_ns)},
+                    {"findings", FindingsJson(judgement)},
+                    {"looked_at", LookedAtJson(judgement)}};
+  return answer.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
 }  // namespace nccl_exporter::exporter

@@ -16,13 +16,13 @@ HttpResponse Text(int status, std::string_view body) {
 
 }  // namespace
 
-WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& history,
+WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& watch,
                    DaemonFacts facts)
     : snapshots_(snapshots),
       scrape_page_(scrape_page),
       telemetry_path_(facts.telemetry_path),
       assets_(telemetry_path_),
-      api_(snapshots, history, std::move(facts)) {}
+      api_(snapshots, watch, std::move(facts)) {}
 
 HttpResponse WebPages::Answer(const HttpRequest& request) {
   if (request.path == telemetry_path_) return scrape_page_.Answer(request);
@@ -33,6 +33,7 @@ HttpResponse WebPages::Answer(const HttpRequest& request) {
   }
   if (request.path == kInFlightPath) return Text(200, InFlightText(*snapshots_.Take()));
   if (request.path == kNodeApiPath) return api_.Answer(request);
+  if (request.path == kFindingsApiPath) return api_.AnswerFindings(request);
   return assets_.Answer(request);
 }
 

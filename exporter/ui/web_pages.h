@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "exporter/http/http_server.h"
 #include "exporter/findings/node_watch.h"
+#include "exporter/http/http_server.h"
 #include "exporter/node/snapshot_source.h"
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/ui/node_api.h"
@@ -17,7 +17,7 @@ namespace nccl_exporter::exporter {
 class WebPages {
  public:
   // All three outlive this object.
-  WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& history,
+  WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& watch,
            DaemonFacts facts);
 
   HttpResponse Answer(const HttpRequest& request);

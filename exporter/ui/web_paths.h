@@ -13,6 +13,7 @@ inline constexpr std::string_view kHealthyPath = "/-/healthy";
 inline constexpr std::string_view kReadyPath = "/-/ready";
 inline constexpr std::string_view kInFlightPath = "/debug/inflight";
 inline constexpr std::string_view kNodeApiPath = "/api/v1/node";
+inline constexpr std::string_view kFindingsApiPath = "/api/v1/findings";
 
 // Files of the page at kLandingPath.
 inline constexpr std::string_view kPageStylePath = "/page.css";
@@ -21,9 +22,10 @@ inline constexpr std::string_view kPageChartsPath = "/charts.js";
 inline constexpr std::string_view kPageIconPath = "/icon.svg";
 inline constexpr std::string_view kApiDocumentPath = "/docs/api";
 
-inline constexpr std::array kWebPaths{
-    kLandingPath,   kHealthyPath,    kReadyPath,      kInFlightPath, kNodeApiPath,
-    kPageStylePath, kPageScriptPath, kPageChartsPath, kPageIconPath, kApiDocumentPath};
+inline constexpr std::array kWebPaths{kLandingPath,   kHealthyPath,    kReadyPath,
+                                      kInFlightPath,  kNodeApiPath,    kFindingsApiPath,
+                                      kPageStylePath, kPageScriptPath, kPageChartsPath,
+                                      kPageIconPath,  kApiDocumentPath};
 
 constexpr bool IsWebPath(std::string_view path) {
   return std::ranges::find(kWebPaths, path) != kWebPaths.end();

@@ -55,6 +55,19 @@ double UnixSeconds(const std::string& text) {
   return static_cast<double>(timegm(&date)) + seconds;
 }
 
+void AddFinding(size_t node, const nlohmann::json& finding, std::vector<PagedAlert>& alerts) {
+  const std::string kind = finding["kind"];
+  const bool is_hang = kind.starts_with("hang_");
+  if (is_hang && finding["severity"] != "critical") return;
+  PagedAlert alert{.labels = {{"alertname", "page:" + kind}, {"node", std::to_string(node)}}};
+  if (finding["comm"].is_string()) alert.labels["comm"] = finding["comm"];
+  if (finding["culprits"].empty()) alerts.push_back(alert);
+  for (const nlohmann::json& culprit : finding["culprits"]) {
+    alert.labels["rank"] = std::to_string(culprit["rank"].get<int>());
+    alerts.push_back(alert);
+  }
+}
+
 }  // namespace
 
 Monitoring::Monitoring(int nodes, const RuleSet& rules)
@@ -63,6 +76,7 @@ Monitoring::Monitoring(int nodes, const RuleSet& rules)
     std::filesystem::create_directory(scratch_.path() + "/segments" + std::to_string(node));
     ports_.push_back(OwnPort());
     daemons_.push_back(StartDaemon(node));
+    are_held_.push_back(false);
   }
   WriteConfiguration();
   alertmanager_ = std::make_unique<exporter::ChildProcess>(std::vector<std::string>{
@@ -100,7 +114,7 @@ std::unique_ptr<exporter::ChildProcess> Monitoring::StartDaemon(int node) const 
       kDaemonPath, "--web.listen-address=" + Local(ports_[static_cast<size_t>(node)]),
       "--segment.dir=" + scratch_.path() + "/segments" + std::to_string(node),
       "--segment.retention=" + std::to_string(static_cast<int>(rules_.retention_s)) + "s",
-      "--log.level=warn"});
+      "--findings.time-scale=" + std::to_string(rules_.time_scale), "--log.level=warn"});
 }
 
 std::unique_ptr<exporter::ChildProcess> Monitoring::StartPrometheus() const {
@@ -119,6 +133,7 @@ void Monitoring::RestartDaemon(int node) {
 }
 
 void Monitoring::HoldDaemon(int node, bool is_held) {
+  are_held_[static_cast<size_t>(node)] = is_held;
   daemons_[static_cast<size_t>(node)]->Signal(is_held ? SIGSTOP : SIGCONT);
 }
 
@@ -155,6 +170,19 @@ std::optional<double> Monitoring::MissedEvaluations() const {
         std::stod(line.substr(line.rfind(' ')));
   }
   return all > 0 ? std::optional(missed / all) : std::nullopt;
+}
+
+std::vector<PagedAlert> Monitoring::Findings() const {
+  std::vector<PagedAlert> alerts;
+  for (size_t node = 0; node < ports_.size(); ++node) {
+    if (are_held_[node]) continue;
+    const exporter::HttpAnswer answer =
+        exporter::HttpGet("http://" + Local(ports_[node]) + "/api/v1/findings");
+    const nlohmann::json json = nlohmann::json::parse(answer.body, nullptr, false);
+    if (answer.status != 200 || !json.is_object()) continue;
+    for (const nlohmann::json& finding : json["findings"]) AddFinding(node, finding, alerts);
+  }
+  return alerts;
 }
 
 std::optional<std::vector<PagedAlert>> Monitoring::Alerts() const {

@@ -41,6 +41,11 @@ class Monitoring {
   // Share of the rules' evaluations that Prometheus left out because those before took too long.
   std::optional<double> MissedEvaluations() const;
 
+  // The findings that the nodes' daemons show now, as alerts: one for each culprit, named
+  // "page:KIND", or one for the finding if it has none. Times are 0. Only those that page: late
+  // ranks, hangs that are critical. Daemons that do not answer have none.
+  std::vector<PagedAlert> Findings() const;
+
   // The alerts that Alertmanager shows now; times since the Unix epoch. Nothing if it does not
   // answer.
   std::optional<std::vector<PagedAlert>> Alerts() const;
@@ -56,6 +61,7 @@ class Monitoring {
   int prometheus_port_;
   int alertmanager_port_;
   std::vector<std::unique_ptr<exporter::ChildProcess>> daemons_;
+  std::vector<bool> are_held_;  // daemons that answer nothing
   std::unique_ptr<exporter::ChildProcess> alertmanager_;
   std::unique_ptr<exporter::ChildProcess> prometheus_;
 };

@@ -17,6 +17,7 @@ RuleSet ReadRuleSet(const std::string& directory) {
             .evaluation_interval_s = file.at("evaluation_interval_seconds"),
             .lookback_s = file.at("lookback_seconds"),
             .retention_s = file.at("retention_seconds"),
+            .time_scale = file.at("time_scale"),
             .class_of = file.at("classes")};
   } catch (const std::exception& error) {
     throw std::runtime_error(path + ": " + error.what());

@@ -57,7 +57,8 @@ class Run {
     NoteAlerts();
     CheckWatchers();
     const Directory directory = EndJobs();
-    return Judge(scenario_, {alerts_.begin(), alerts_.end()}, directory, rules_.class_of);
+    return Judge(WithPageExpectations(scenario_), {alerts_.begin(), alerts_.end()}, directory,
+                 rules_.class_of);
   }
 
  private:
@@ -120,6 +121,11 @@ class Run {
   }
 
   void NoteAlerts() {
+    for (PagedAlert& alert : monitoring_.Findings()) {
+      if (!findings_.insert(alert.labels).second) continue;
+      alert.started_s = UnixNow() - start_s_;
+      alerts_.insert(std::move(alert));
+    }
     for (PagedAlert& alert : monitoring_.Alerts().value_or(std::vector<PagedAlert>())) {
       alert.started_s -= start_s_;
       alerts_.insert(std::move(alert));
@@ -153,6 +159,7 @@ class Run {
   std::vector<std::unique_ptr<exporter::ChildProcess>> jobs_;
   std::multimap<double, std::function<void()>> due_;
   std::set<PagedAlert, IsEarlier> alerts_;
+  std::set<std::map<std::string, std::string>> findings_;  // that were seen
   double start_s_ = 0;
 };
 

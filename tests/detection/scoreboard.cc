@@ -72,6 +72,7 @@ void Scoreboard::Add(const Scenario& scenario, const Verdict& verdict) {
   ++runs_;
   flawed_runs_ += verdict.complaints.empty() ? 0 : 1;
   bool is_quiet = true;
+  bool is_quiet_page = true;
   for (const auto& [name, verdict_of] : verdict.classes) {
     ClassVerdict& sum = classes_[name];
     sum.expected += verdict_of.expected;
@@ -81,11 +82,13 @@ void Scoreboard::Add(const Scenario& scenario, const Verdict& verdict) {
     sum.named_right += verdict_of.named_right;
     sum.named_wrong += verdict_of.named_wrong;
     sum.delays_s.insert(sum.delays_s.end(), verdict_of.delays_s.begin(), verdict_of.delays_s.end());
-    is_quiet &= verdict_of.false_alarms == 0;
+    (IsPageClass(name) ? is_quiet_page : is_quiet) &= verdict_of.false_alarms == 0;
   }
   if (!scenario.expected.empty()) return;
   ++quiet_.of;
   quiet_.hits += is_quiet ? 1 : 0;
+  ++quiet_pages_.of;
+  quiet_pages_.hits += is_quiet_page ? 1 : 0;
 }
 
 std::string Scoreboard::Table(double evaluation_interval_s) const {
@@ -97,6 +100,7 @@ std::string Scoreboard::Table(double evaluation_interval_s) const {
                  Text(DelaysOf(sum.delays_s, evaluation_interval_s)).c_str());
   }
   table += "negative runs without an alert: " + quiet_.Text() + "\n";
+  table += "negative runs without a finding: " + quiet_pages_.Text() + "\n";
   return table + std::to_string(runs_) + " runs, " + std::to_string(flawed_runs_) +
          " with a flaw\n";
 }
@@ -111,8 +115,11 @@ nlohmann::json Scoreboard::Json(double evaluation_interval_s) const {
     const std::optional<Delays> delays = DelaysOf(sum.delays_s, evaluation_interval_s);
     if (delays) json["delay_intervals"] = {{"median", delays->median}, {"most", delays->most}};
   }
-  return {
-      {"runs", runs_}, {"flawed", flawed_runs_}, {"silent", quiet_.Json()}, {"classes", classes}};
+  return {{"runs", runs_},
+          {"flawed", flawed_runs_},
+          {"silent", quiet_.Json()},
+          {"silent_pages", quiet_pages_.Json()},
+          {"classes", classes}};
 }
 
 }  // namespace nccl_exporter::detection

@@ -78,6 +78,20 @@ std::optional<int> Directory::NodeOf(const PagedAlert& alert) const {
   return std::nullopt;
 }
 
+Scenario WithPageExpectations(Scenario scenario) {
+  const std::vector<Expectation> of_alerts = scenario.expected;
+  for (Expectation expectation : of_alerts) {
+    const bool is_whole_node = expectation.alert == "straggler" && expectation.rank < 0;
+    const bool names = expectation.alert == "straggler" || expectation.alert == "culprit";
+    expectation.alert = "page-" + expectation.alert;
+    names && !is_whole_node ? scenario.expected.push_back(expectation)
+                            : scenario.tolerated.push_back(expectation.alert);
+  }
+  const std::vector<std::string> tolerated = scenario.tolerated;
+  for (const std::string& its_class : tolerated) scenario.tolerated.push_back("page-" + its_class);
+  return scenario;
+}
+
 Verdict Judge(const Scenario& scenario, const std::vector<PagedAlert>& alerts,
               const Directory& directory, const std::map<std::string, std::string>& class_of) {
   Verdict verdict;

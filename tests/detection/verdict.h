@@ -51,6 +51,12 @@ struct Verdict {
   std::vector<std::string> complaints;  // one line for everything that is not as it should be
 };
 
+// What the daemons' findings must be where those alerts are expected: classes that begin with
+// "page-". The node of a late rank or of a culprit names it; a node that is late as a whole cannot
+// know.
+Scenario WithPageExpectations(Scenario scenario);
+inline bool IsPageClass(const std::string& its_class) { return its_class.starts_with("page-"); }
+
 // `class_of` gives the class of an alert by its name; an alert that is missing there, or whose
 // class is "", is of no consequence: it only informs.
 Verdict Judge(const Scenario& scenario, const std::vector<PagedAlert>& alerts,

@@ -104,6 +104,37 @@ TEST(Verdict, AnExpectationThatNobodyMeetsIsMissed) {
   EXPECT_EQ(verdict.complaints, std::vector<std::string>{"missed: straggler"});
 }
 
+TEST(PageExpectations, ThePageOfTheRanksOwnNodeNamesIt) {
+  const Scenario scenario = WithPageExpectations(SlowRank());
+  const std::map<std::string, std::string> classes{{"page:late_rank", "page-straggler"},
+                                                   {"SlowRank", "straggler"}};
+  const Verdict verdict =
+      Judge(scenario,
+            {Alert("SlowRank", 31, {{"comm", "c0"}, {"rank", "1"}}),
+             Alert("page:late_rank", 30, {{"comm", "c0"}, {"rank", "2"}, {"node", "1"}})},
+            kDirectory, classes);
+  EXPECT_EQ(verdict.classes.at("straggler").met, 1);
+  EXPECT_EQ(verdict.classes.at("page-straggler").met, 0);
+  EXPECT_EQ(verdict.classes.at("page-straggler").named_wrong, 1);
+}
+
+TEST(PageExpectations, ANodeThatIsLateAsAWholeCannotKnowIt) {
+  const Scenario scenario =
+      WithPageExpectations(Expecting({{.alert = "straggler", .node = 2, .from = 20}}));
+  const Verdict verdict = Judge(scenario, {}, kDirectory, kClasses);
+  EXPECT_FALSE(verdict.classes.contains("page-straggler"));
+}
+
+TEST(PageExpectations, AFindingWhereNothingIsWrongIsFalse) {
+  Scoreboard scoreboard;
+  const Scenario quiet = WithPageExpectations(Expecting({}));
+  const std::map<std::string, std::string> classes{{"page:late_rank", "page-straggler"}};
+  scoreboard.Add(quiet, Judge(quiet, {Alert("page:late_rank", 30)}, kDirectory, classes));
+  const nlohmann::json json = scoreboard.Json(1);
+  EXPECT_EQ(json["silent"]["hits"], 1);
+  EXPECT_EQ(json["silent_pages"]["hits"], 0);
+}
+
 TEST(Share, KnowsHowSureItIs) {
   const Share all{.hits = 20, .of = 20};
   EXPECT_NEAR(all.low(), 0.8389, 1e-4);  // the textbook's value
