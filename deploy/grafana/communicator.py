@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One communicator: speed, late ranks, and the operation of each rank."""
 from columns import HIDDEN_COMM_COLUMNS, HIDDEN_JOB_COLUMNS, RANK_COLUMNS
-from grafana_model import Column, Row, custom_variable, dashboard, graph, heat_map, query_variable, stat, steps, table
+from grafana_model import Column, Row, custom_variable, dashboard, graph, heat_map, query_variable, stat, steps, table, timeline
 from promql import (COMM, JOB, JOB_LABELS, JOB_VARIABLES, ON_RANK, RANK_LABELS, age_in_flight, alerts, distribution_of, named, quantile_of, rate,
-                    wait_deficit)
+                    wait_deficit, waiting)
 
 COLLECTIVES = ['AllReduce', 'AllGather', 'ReduceScatter', 'Broadcast', 'Reduce', 'AlltoAll', 'Gather', 'Scatter']
 OF = f'{COMM}, collective=~"$collective"'
@@ -40,7 +40,12 @@ WHAT = Row('Which communicator is it?', [
 ])
 
 WHO = Row('Which rank is late?', [
-    graph('Wait deficit, by rank',
+    timeline('Waiting, by rank',
+             'Share of the time that a rank waits in kernels of the communicator: its time there minus that of the rank that waits least. '
+             'Normal: all green. One green line among orange and red ones: all others wait for that rank.',
+             [(waiting(COMM), 'rank {{rank}} {{hostname}} GPU {{gpu}}')], 'percentunit', steps(watch=0.03, bad=0.1),
+             nothing='Nothing was timed'),
+    graph('Waits less than the others, by rank',
           'Median time in kernels of the communicator minus that of the rank, as share of the time: the time that the others lose by it. The '
           'ten largest. Normal: below 3 %, and changing between ranks. One rank that stays on top is late. Needs 4 ranks.',
           [(f'topk(10, {wait_deficit(COMM)} > 0)', 'rank {{rank}} {{hostname}} GPU {{gpu}}')], 'percentunit', thresholds=steps(watch=0.03),

@@ -79,6 +79,17 @@ def graph(title, says, queries, unit, width=12, height=8, is_stacked=False, most
         'tooltip': {'mode': 'multi', 'sort': 'desc'}})
 
 
+def timeline(title, says, queries, unit, thresholds, width=24, height=10, nothing=None):
+    """A bar for each series over time, coloured by its thresholds: who, and when."""
+    field = {'unit': unit, 'color': {'mode': 'thresholds'}, 'thresholds': {'mode': 'absolute', 'steps': thresholds},
+             'custom': {'lineWidth': 0, 'fillOpacity': 80, 'spanNulls': False}}
+    if nothing:
+        field['noValue'] = nothing
+    return Panel('state-timeline', title, says, queries, width, height, field=field, options={
+        'mergeValues': False, 'showValue': 'never', 'alignValue': 'left', 'rowHeight': 0.9,
+        'legend': {'displayMode': 'list', 'placement': 'bottom', 'showLegend': True}, 'tooltip': {'mode': 'single', 'sort': 'none'}})
+
+
 def heat_map(title, says, expression, unit, width=12, height=9):
     """Of a histogram, classic or native: Grafana tells by what comes back."""
     return Panel('heatmap', title, says, [(expression, '{{le}}')], width, height, form='heatmap', field={

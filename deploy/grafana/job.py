@@ -35,20 +35,20 @@ NOW = Row('Is the job well?', [
 
 WHO = Row('Which rank do the others wait for?', [
     table('Late ranks',
-          'The ranks that wait least in the kernels: the others wait for them there. Deficit: median of the communicator minus the rank\'s '
-          'own share of time in kernels. Of a step: the same, counted once per step. Own: over all communicators of the process; negative '
-          'for a victim of another rank. Last: share of collectives that it entered last on its node. Named: the loss that the rules '
-          'attribute to it. Normal: deficits below 3 %, Named empty.',
+          'The ranks that wait least in the kernels: the others wait for them there. Others wait: median of the communicator minus the '
+          'rank\'s share of time in kernels. Per step: the same, counted once per step. In all: over all communicators of the process; '
+          'negative for a victim of another rank. Last to enter: share of collectives that it entered last on its node. By alert: the loss '
+          'that an alert attributes to it. Normal: below 3 %, By alert empty.',
           [MOST_LATE, of_most_late('comm_rank:nccl_step_wait_deficit:rate'), of_most_late('comm_rank:nccl_process_wait_deficit:rate'),
            of_most_late('comm_rank:nccl_last_arrivals:share'), of_most_late('comm_rank:nccl_straggler:deficit')],
-          [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *RANK_COLUMNS, Column('A', 'Deficit', 'percentunit', steps(watch=0.03, bad=0.1)),
-           Column('B', 'Of a step', 'percentunit', steps(watch=0.03, bad=0.1)), Column('C', 'Own', 'percentunit', steps(watch=0.03, bad=0.1)),
-           Column('D', 'Last', 'percentunit', steps(bad=0.8)), Column('E', 'Named', 'percentunit', steps(bad=0))], sort='Deficit',
+          [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *RANK_COLUMNS, Column('A', 'Others wait', 'percentunit', steps(watch=0.03, bad=0.1)),
+           Column('B', 'Per step', 'percentunit', steps(watch=0.03, bad=0.1)), Column('C', 'In all', 'percentunit', steps(watch=0.03, bad=0.1)),
+           Column('D', 'Last to enter', 'percentunit', steps(bad=0.8)), Column('E', 'By alert', 'percentunit', steps(bad=0))], sort='Others wait',
            nothing='No rank is late'),
     table('Late nodes', 'Nodes in which all ranks wait less than the median node, by more than 3 % of the time. Normal: empty.',
           [f'max by ({COMM_LABELS}, {NODE_LABELS}) (comm_node:nccl_wait_deficit:late{{{JOB}}})'],
-          [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *NODE_COLUMNS, Column('A', 'Deficit', 'percentunit', steps(watch=0.03, bad=0.1))],
-          sort='Deficit', width=8, height=7, nothing='No node is late'),
+          [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *NODE_COLUMNS, Column('A', 'Others wait', 'percentunit', steps(watch=0.03, bad=0.1))],
+          sort='Others wait', width=8, height=7, nothing='No node is late'),
     table('Hang: the rank that the others wait for',
           'During a hang: ranks that have not entered the operation that the others wait in, and that wait for no rank themselves. Behind: '
           'by how many operations. Also ranks in another call. Normal: empty. Empty during a hang: all ranks are inside (network, NVLink, '

@@ -72,6 +72,12 @@ def wait_deficit(selector):
             f'comm_rank:nccl_busy_seconds:rate{{{selector}}}')
 
 
+def waiting(selector):
+    """What each rank spends in kernels beyond the rank that waits least."""
+    return (f'comm_rank:nccl_busy_seconds:rate{{{selector}}} - on ({JOB_LABELS}, comm) group_left () '
+            f'min by ({JOB_LABELS}, comm) (comm_rank:nccl_busy_seconds:rate{{{selector}}})')
+
+
 def moving_data(selector):
     """Time in kernels of the rank that waits least, by communicator."""
     return f'min by ({COMM_LABELS}) (comm_rank:nccl_busy_seconds:rate{{{selector}}})'

@@ -52,7 +52,7 @@ WHO = Row('Which process is it?', [
 ])
 
 CULPRIT = Row('Culprit or victim?', [
-    graph('Wait deficit, by communicator',
+    graph('Waits less than the others, by communicator',
           'Median of the communicator minus this rank\'s share of time in kernels. Above 0: the others wait for this rank. Below 0: it waits '
           'for others. Culprit: above 0 in one communicator and below 0 in none. Victim: above 0 in one, below 0 in another. Normal: within '
           '3 %.',

@@ -45,7 +45,8 @@ NOT_SHOWN = {
     'process_threads': 'as many as connections and a few more',
 }
 UNITS = {'short', 'none', 's', 'percentunit', 'Bps', 'bytes', 'ops', 'hertz', 'watt', 'celsius'}
-FORMS = {'stat': 'time_series', 'timeseries': 'time_series', 'table': 'table', 'heatmap': 'heatmap'}
+FORMS = {'stat': 'time_series', 'timeseries': 'time_series', 'table': 'table', 'heatmap': 'heatmap',
+         'state-timeline': 'time_series'}
 SAMPLE = {'__rate_interval': '1m', '__range': '1h', '__interval': '15s'}
 
 
