@@ -121,8 +121,9 @@ void Session::Open(Slot& berth, int version, Introduction introduction, bool is_
   if (version < 4) nameless.lock();
   const std::vector<uint64_t> states = States();
   static int masks[8];  // a copy of NCCL for each API version
-  int& mask = masks[version];
-  TableOf(version).Init(&member.context, &mask, introduction);
+  TableOf(version).Init(&member.context, &masks[version], introduction);
+  // As NCCL reads it: another thread's init may be writing it.
+  const int mask = std::atomic_ref(masks[version]).load(std::memory_order_relaxed);
   if (member.context == nullptr || mask == 0) Fail("init of v%d refused", version);
   member.reports_proxy = (mask & abi::kProxyOp) != 0;
   std::call_once(is_mapped_, [&] { Map(); });
