@@ -32,6 +32,7 @@
 #include "exporter/log.h"
 #include "exporter/findings/node_watch.h"
 #include "exporter/findings/in_flight_table.h"
+#include "exporter/findings/node_judge.h"
 #include "exporter/node/snapshot_source.h"
 #include "exporter/options.h"
 #include "exporter/scrape/scrape_page.h"
@@ -100,7 +101,7 @@ collector::Collector CollectorOf(const Options& options) {
 
 int PrintInFlight(const Options& options) {
   const auto node = CollectorOf(options).Snapshot();
-  return PrintNode(*node, InFlightText(*node));
+  return PrintNode(*node, InFlightText(*node, NodeJudge().Judge(*node)));
 }
 
 int PrintCardinality(const Options& options) {
