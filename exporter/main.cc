@@ -27,6 +27,7 @@
 #include "exporter/commands/segment_dump.h"
 #include "exporter/commands/top.h"
 #include "exporter/findings/in_flight_table.h"
+#include "exporter/findings/node_judge.h"
 #include "exporter/findings/node_watch.h"
 #include "exporter/http/http_server.h"
 #include "exporter/http/tls_context.h"
@@ -100,7 +101,7 @@ collector::Collector CollectorOf(const Options& options) {
 
 int PrintInFlight(const Options& options) {
   const auto node = CollectorOf(options).Snapshot();
-  return PrintNode(*node, InFlightText(*node));
+  return PrintNode(*node, InFlightText(*node, NodeJudge().Judge(*node)));
 }
 
 int PrintCardinality(const Options& options) {

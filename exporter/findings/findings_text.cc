@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "exporter/findings/words.h"
 
@@ -13,13 +12,6 @@ namespace {
 
 // Findings after which the tables begin: the page and --json have all of them.
 constexpr size_t kMostFindings = 8;
-
-std::string Capital(std::string_view text) {
-  std::string capital(text);
-  if (!capital.empty())
-    capital[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(capital[0])));
-  return capital;
-}
 
 void AddFinding(const Finding& finding, std::string& out) {
   out +=

@@ -1,10 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
+// Which communicator of a job a finding is about.
 #include "exporter/findings/hangs.h"
 
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "exporter/findings/hangs/hang_sentences.h"
+#include "exporter/findings/hangs/wait_graph.h"
+
 namespace nccl_exporter::exporter {
+namespace {
 
-void Hangs::Record(const collector::NodeSnapshot&) {}
+// Of those that meet `condition`, the one in which most ranks wait, then the longest.
+template <typename Condition>
+const GraphCommunicator* MostWaiting(const GraphJob& job, Condition condition) {
+  const GraphCommunicator* most = nullptr;
+  std::tuple<size_t, int64_t> best;
+  for (const GraphCommunicator& communicator : job.communicators) {
+    if (!communicator.has_waited || !condition(communicator)) continue;
+    size_t waiting = 0;
+    int64_t since_ns = 0;
+    for (const GraphRank& rank : communicator.ranks) {
+      if (!rank.Lives() || !rank.waits) continue;
+      ++waiting;
+      since_ns =
+          since_ns == 0 ? rank.since_realtime_ns : std::min(since_ns, rank.since_realtime_ns);
+    }
+    const std::tuple order(waiting, -since_ns);
+    if (waiting == 0 || (most != nullptr && order <= best)) continue;
+    most = &communicator;
+    best = order;
+  }
+  return most;
+}
 
-std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot&) const { return {}; }
+bool HasDifferentCalls(const GraphCommunicator& communicator) {
+  std::set<Function> functions;
+  for (const GraphRank& rank : communicator.ranks) {
+    if (rank.operation != nullptr && !TraitsOf(rank.operation->function).is_point_to_point)
+      functions.insert(rank.operation->function);
+  }
+  return functions.size() > 1;
+}
+
+std::vector<Finding> FindingsOf(const GraphJob& job, int64_t taken_ns, Severity severity) {
+  const auto has = [](bool GraphRank::*flag) {
+    return [flag](const GraphCommunicator& communicator) {
+      return std::ranges::any_of(communicator.ranks, flag);
+    };
+  };
+  const auto words = [&](const GraphCommunicator& communicator) {
+    return HangSentences(job, communicator, taken_ns, severity);
+  };
+  std::vector<Finding> findings;
+  if (const auto* found = MostWaiting(job, has(&GraphRank::is_culprit)))
+    findings.push_back(words(*found).Culprits());
+  if (const auto* found = MostWaiting(job, has(&GraphRank::is_different)))
+    findings.push_back(words(*found).OtherCall());
+  if (!findings.empty()) return findings;
+  if (const auto* found = MostWaiting(job, [](const auto& c) { return c.nobody_behind; })) {
+    return {HasDifferentCalls(*found) ? words(*found).OtherCall() : words(*found).NobodyBehind()};
+  }
+  const auto is_incomplete = [](const GraphCommunicator& c) { return !c.is_complete; };
+  const GraphCommunicator* found = MostWaiting(
+      job, [&](const GraphCommunicator& c) { return is_incomplete(c) && !c.is_queued; });
+  if (found == nullptr) found = MostWaiting(job, is_incomplete);
+  if (found == nullptr) found = MostWaiting(job, [](const GraphCommunicator&) { return true; });
+  if (found != nullptr) findings.push_back(words(*found).Elsewhere());
+  return findings;
+}
+
+}  // namespace
+
+void Hangs::Record(const collector::NodeSnapshot& node) {
+  memory_.Record(WaitGraph(node, memory_, times_.wait()));
+}
+
+std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const {
+  std::vector<Finding> findings;
+  const WaitGraph hangs(node, memory_, times_.hang);
+  const WaitGraph waits(node, memory_, times_.wait());
+  // Both graphs have the same jobs.
+  for (size_t job = 0; job < hangs.jobs().size(); ++job) {
+    std::vector<Finding> of_job =
+        FindingsOf(hangs.jobs()[job], node.taken_realtime_ns, Severity::kCritical);
+    if (of_job.empty())
+      of_job = FindingsOf(waits.jobs()[job], node.taken_realtime_ns, Severity::kWarning);
+    std::ranges::move(of_job, std::back_inserter(findings));
+  }
+  return findings;
+}
 
 }  // namespace nccl_exporter::exporter

@@ -8,6 +8,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
+#include "exporter/findings/hangs/hang_memory.h"
 #include "exporter/findings/judgement_times.h"
 
 namespace nccl_exporter::exporter {
@@ -17,14 +18,18 @@ class Hangs {
  public:
   explicit Hangs(const JudgementTimes& times) : times_(times) {}
 
-  // Remembers who waits in a hang, so that a rank that dies in it later is not taken for its cause.
+  // Remembers who is here, and who waits in a hang. So a rank that vanishes in it is named, and one
+  // that ends in it later is not taken for its cause.
   void Record(const collector::NodeSnapshot& node);
 
-  // Ages come from the snapshot alone: a single one is enough.
+  // At most one finding per job and kind: a warning from JudgementTimes::wait() on, critical from
+  // `hang` on. Ages come from the snapshot alone: without a Record(), only ranks that are not here
+  // cannot be named.
   std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
 
  private:
   JudgementTimes times_;
+  HangMemory memory_;
 };
 
 }  // namespace nccl_exporter::exporter

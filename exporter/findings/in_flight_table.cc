@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "exporter/exposition/utf8.h"
+#include "exporter/findings/findings_text.h"
+#include "exporter/findings/words.h"
 #include "exporter/node/local_communicators.h"
 #include "exporter/node/time_text.h"
 
@@ -34,21 +36,6 @@ std::string AgeText(int64_t then_ns, int64_t now_ns) {
   return fmt::format("{:.1f}s", static_cast<double>(std::max<int64_t>(now_ns - then_ns, 0)) / 1e9);
 }
 
-std::string BytesText(uint64_t bytes) {
-  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  double value = static_cast<double>(bytes);
-  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
-}
-
-std::string OperationText(const collector::InFlightOperation& operation) {
-  const std::string_view name = TraitsOf(operation.function).name;
-  if (!TraitsOf(operation.function).is_point_to_point)
-    return fmt::format("{} #{}", name, operation.sequence);
-  return operation.peer < 0 ? std::string(name) : fmt::format("{} peer {}", name, operation.peer);
-}
-
 // Ranks as a list, cut off where it gets long.
 std::string RanksText(const std::vector<uint64_t>& ranks) {
   std::string text;
@@ -60,13 +47,23 @@ std::string RanksText(const std::vector<uint64_t>& ranks) {
   return text;
 }
 
-using Row = std::array<std::string, 11>;
-const Row kHead{"rank",      "gpu",       "pid",       "process", "started", "behind",
-                "completed", "in flight", "oldest is", "for",     "size"};
+using Row = std::array<std::string, 12>;
+const Row kHead{"rank",      "gpu",       "pid",       "process", "started",   "behind",
+                "completed", "in flight", "oldest is", "for",     "since UTC", "size"};
+
+bool IsStopped(const collector::ProcessSnapshot& process) {
+  return process.is_alive && process.is_stopped.value_or(false);
+}
 
 std::string StateOf(const collector::ProcessSnapshot& process) {
-  if (!process.is_alive) return "gone";
-  return process.is_stopped.value_or(false) ? "stopped" : "alive";
+  if (!process.is_alive) return "killed";
+  return IsStopped(process) ? "stopped" : "alive";
+}
+
+// "23:41:06".
+std::string SinceText(int64_t then_ns) {
+  const std::string text = ClockText(then_ns);
+  return then_ns == 0 ? "-" : text.substr(0, text.find(' '));
 }
 
 Row RowOf(const RankOnNode& rank, const CommunicatorOnNode& all, int64_t now_ns) {
@@ -82,6 +79,7 @@ Row RowOf(const RankOnNode& rank, const CommunicatorOnNode& all, int64_t now_ns)
           "?",
           "not seen",
           AgeText(communicator.last_progress_realtime_ns, now_ns),
+          SinceText(communicator.last_progress_realtime_ns),
           "-"};
   if (!communicator.completion_is_known) return row;
   row[6] = std::to_string(communicator.completed_sequence);
@@ -91,7 +89,8 @@ Row RowOf(const RankOnNode& rank, const CommunicatorOnNode& all, int64_t now_ns)
   const collector::InFlightOperation& oldest = communicator.in_flight.front();
   row[8] = OperationText(oldest);
   row[9] = AgeText(oldest.start_realtime_ns, now_ns);
-  row[10] = BytesText(oldest.bytes);
+  row[10] = SinceText(oldest.start_realtime_ns);
+  row[11] = BytesText(oldest.bytes);
   return row;
 }
 
@@ -129,12 +128,15 @@ void AddBehind(const CommunicatorOnNode& communicator, std::string& out) {
 void AddMissing(const CommunicatorOnNode& communicator, std::string& out) {
   const collector::CommunicatorSnapshot& any = *communicator.ranks.front().communicator;
   std::set<uint64_t> here;
-  std::vector<uint64_t> gone;
+  std::vector<uint64_t> killed, stopped;
   for (const RankOnNode& rank : communicator.ranks) {
     here.insert(rank.communicator->rank);
-    if (!rank.process->is_alive) gone.push_back(rank.communicator->rank);
+    if (!rank.process->is_alive) killed.push_back(rank.communicator->rank);
+    if (IsStopped(*rank.process)) stopped.push_back(rank.communicator->rank);
   }
-  if (!gone.empty()) Line(out, "  process has gone: rank {}", RanksText(gone));
+  if (!killed.empty())
+    Line(out, "  process has ended without finalizing: rank {}", RanksText(killed));
+  if (!stopped.empty()) Line(out, "  process is stopped: rank {}", RanksText(stopped));
   if (any.ranks == 0) return Line(out, "  this NCCL does not report the number of ranks");
   if (here.size() >= any.ranks) return;
   const uint64_t missing = any.ranks - here.size();
@@ -168,15 +170,25 @@ void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns, std
   AddMissing(communicator, out);
 }
 
+// Place of the first finding about it; of none, that after the last.
+size_t FindingOf(const collector::CommunicatorKey& key, const Judgement& judgement) {
+  return static_cast<size_t>(std::ranges::find(judgement.findings, key, &Finding::communicator) -
+                             judgement.findings.begin());
+}
+
 }  // namespace
 
-std::string InFlightText(const collector::NodeSnapshot& node) {
-  const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
+std::string InFlightText(const collector::NodeSnapshot& node, const Judgement& judgement) {
+  std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
+  std::ranges::stable_sort(communicators, {}, [&](const CommunicatorOnNode& communicator) {
+    return FindingOf(communicator.key, judgement);
+  });
   const auto busy = std::ranges::count_if(
       communicators, [](const auto& c) { return c.oldest_start_ns != kNothingInFlight; });
   std::string out;
   Line(out, "{}: {} communicators, {} with operations in flight", TimeText(node.taken_realtime_ns),
        communicators.size(), busy);
+  out += FindingsText(judgement);
   if (node.segments.unusable != 0)
     Line(out, "{} files cannot be read as segments", node.segments.unusable);
   for (const CommunicatorOnNode& communicator : communicators) {

@@ -46,7 +46,7 @@ class InFlightTableTest : public testing::Test {
                                    .start_realtime_ns = kNow - seconds_ago * kSecond,
                                    .bytes = 3 << 19});
   }
-  std::string Text() const { return InFlightText(node_); }
+  std::string Text() const { return InFlightText(node_, NodeJudge().Judge(node_)); }
 
   collector::NodeSnapshot node_;
 };
@@ -54,15 +54,32 @@ class InFlightTableTest : public testing::Test {
 TEST_F(InFlightTableTest, ShowsWhoIsInWhatAndWhoIsBehind) {
   for (const size_t rank : {0, 1, 3}) Start(rank, 20 + static_cast<int64_t>(rank));
   EXPECT_EQ(Text(), R"(2023-11-14T22:15:00.000000000Z: 1 communicators, 1 with operations in flight
+No hang found on 1 communicator; late ranks need the daemon's history.
 
 communicator 0000000000000abc "world": 4 of 4 ranks here
-   rank  gpu   pid  process  started  behind  completed  in flight  oldest is       for     size
-      0    0  1000    alive        8       -          7          1  AllReduce #7  20.0s  1.5 MiB
-      1    1  1001    alive        8       -          7          1  AllReduce #7  21.0s  1.5 MiB
-      2    2  1002    alive        7       1          7          0  idle           3.0s        -
-      3    3  1003    alive        8       -          7          1  AllReduce #7  23.0s  1.5 MiB
+   rank  gpu   pid  process  started  behind  completed  in flight  oldest is       for  since UTC     size
+      0    0  1000    alive        8       -          7          1  AllReduce #7  20.0s   22:14:40  1.5 MiB
+      1    1  1001    alive        8       -          7          1  AllReduce #7  21.0s   22:14:39  1.5 MiB
+      2    2  1002    alive        7       1          7          0  idle           3.0s   22:14:57        -
+      3    3  1003    alive        8       -          7          1  AllReduce #7  23.0s   22:14:37  1.5 MiB
   furthest behind here, by 1: rank 2
 )");
+}
+
+// Operator's trial B9: one line that says what is wrong.
+TEST_F(InFlightTableTest, TheFindingIsOnTopAndItsCommunicatorFirst) {
+  for (size_t rank = 0; rank < 4; ++rank) Add(rank, 0xdef);
+  Start(4, 300);
+  for (const size_t rank : {0, 1, 3}) Start(rank, 150);
+  for (size_t place = 0; place < 4; ++place)
+    Of(place).last_progress_realtime_ns = kNow - 150 * kSecond;
+  node_.processes[4].is_alive = false;
+  const std::string text = Text();
+  EXPECT_THAT(text,
+              HasSubstr(" in flight\nCritical: The job of user 1000 hangs since 22:12:30 UTC: "
+                        "3 ranks wait for rank 2 of world (GPU 2, pid 1002, gpu-node-7), which "
+                        "has not entered AllReduce #7 of world.\n  cost: "));
+  EXPECT_LT(text.find("communicator 0000000000000abc"), text.find("communicator 0000000000000def"));
 }
 
 TEST_F(InFlightTableTest, SaysWhichProcessIsStopped) {
@@ -71,6 +88,7 @@ TEST_F(InFlightTableTest, SaysWhichProcessIsStopped) {
   EXPECT_THAT(
       Text(),
       HasSubstr("\n      2    2  1002  stopped        7       1          7          0  idle"));
+  EXPECT_THAT(Text(), HasSubstr("\n  process is stopped: rank 2\n"));
   node_.processes[2].is_alive = false;
   EXPECT_THAT(Text(), Not(HasSubstr("stopped")));
 }
@@ -104,8 +122,8 @@ TEST_F(InFlightTableTest, AKilledProcessStillTellsWhatItWasIn) {
   node_.processes[2].is_alive = false;
   EXPECT_THAT(
       Text(),
-      HasSubstr("1002     gone        8       -          7          1  AllReduce #7  30.0s"));
-  EXPECT_THAT(Text(), HasSubstr("\n  process has gone: rank 2\n"));
+      HasSubstr("1002   killed        8       -          7          1  AllReduce #7  30.0s"));
+  EXPECT_THAT(Text(), HasSubstr("\n  process has ended without finalizing: rank 2\n"));
 }
 
 TEST_F(InFlightTableTest, DoesNotCallWhatCannotBeSeenIdle) {
@@ -148,7 +166,7 @@ TEST_F(InFlightTableTest, StaysWithin120ColumnsAndIsSafeOnATerminal) {
   node_.processes[0].identity = {{"SLURM_JOB_ID", std::string(90, '7')}};
   const std::string text = Text();
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
-  std::istringstream lines(text);
+  std::istringstream lines(text.substr(text.find("\ncommunicator ")));  // findings are sentences
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
 }
 
@@ -157,6 +175,7 @@ TEST_F(InFlightTableTest, SaysWhenThereIsNothing) {
   node_.segments.unusable = 2;
   EXPECT_EQ(Text(),
             "2023-11-14T22:15:00.000000000Z: 0 communicators, 0 with operations in flight\n"
+            "No process has made a communicator yet.\n"
             "2 files cannot be read as segments\n");
 }
 

@@ -62,7 +62,15 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
     });
   });
   add(std::move(late));
-  add(KilledProcesses(node));
+  // The killed process that a job hangs for is named by the hang.
+  std::vector<Finding> killed = KilledProcesses(node);
+  std::erase_if(killed, [&](const Finding& finding) {
+    return std::ranges::any_of(judgement.findings, [&](const Finding& other) {
+      return IsHang(other) && !other.culprits.empty() && other.uid == finding.uid &&
+             other.job == finding.job;
+    });
+  });
+  add(std::move(killed));
   add(DegradedBandwidth(node, history_, times_));
   add(UnusableSegments(node));
   add(UnfollowedOperations(node, history_));

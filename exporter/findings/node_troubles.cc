@@ -3,7 +3,6 @@
 
 namespace nccl_exporter::exporter {
 
-std::vector<Finding> KilledProcesses(const collector::NodeSnapshot&) { return {}; }
 std::vector<Finding> UnusableSegments(const collector::NodeSnapshot&) { return {}; }
 std::vector<Finding> UnfollowedOperations(const collector::NodeSnapshot&, const NodeHistory&) {
   return {};

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <cctype>
 #include <cmath>
 
 #include "exporter/exposition/utf8.h"
@@ -38,14 +40,17 @@ std::string CommunicatorText(uint64_t id, std::string_view name) {
   return name.empty() ? fmt::format("{:08x}", id >> 32) : Printable(name);
 }
 
+std::string OperationText(const collector::InFlightOperation& operation) {
+  const FunctionTraits& traits = TraitsOf(operation.function);
+  if (!traits.is_point_to_point) return fmt::format("{} #{}", traits.name, operation.sequence);
+  if (operation.peer < 0) return std::string(traits.name);
+  return fmt::format("{} {} rank {}", traits.name,
+                     operation.function == Function::kSend ? "to" : "from", operation.peer);
+}
+
 std::string OperationText(const collector::CommunicatorSnapshot& communicator) {
   if (!communicator.completion_is_known || communicator.in_flight.empty()) return {};
-  const collector::InFlightOperation& oldest = communicator.in_flight.front();
-  const FunctionTraits& traits = TraitsOf(oldest.function);
-  if (!traits.is_point_to_point) return fmt::format("{} #{}", traits.name, oldest.sequence);
-  if (oldest.peer < 0) return std::string(traits.name);
-  return fmt::format("{} {} rank {}", traits.name,
-                     oldest.function == Function::kSend ? "to" : "from", oldest.peer);
+  return OperationText(communicator.in_flight.front());
 }
 
 FoundRank FoundRankOf(const RankOnNode& rank, Standing standing) {
@@ -89,6 +94,21 @@ std::string ClockText(int64_t realtime_ns) {
   constexpr size_t kDay = sizeof("2023-11-14T") - 1, kClock = sizeof("22:13:20") - 1;
   const std::string text = TimeText(realtime_ns);
   return text.size() > kDay + kClock ? text.substr(kDay, kClock) + " UTC" : text;
+}
+
+std::string BytesText(uint64_t bytes) {
+  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  double value = static_cast<double>(bytes);
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string Capital(std::string_view text) {
+  std::string capital(text);
+  if (!capital.empty())
+    capital[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(capital[0])));
+  return capital;
 }
 
 std::string CountText(uint64_t count, std::string_view singular) {

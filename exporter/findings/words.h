@@ -20,7 +20,8 @@ std::string Printable(std::string_view text);
 std::string JobText(const collector::ProcessSnapshot& process);
 // The user's name for it, or the first half of its id.
 std::string CommunicatorText(uint64_t id, std::string_view name);
-// "AllGather #325", "Send to rank 4"; empty for none in flight.
+// "AllGather #325", "Send to rank 4"; of a communicator the oldest one, empty for none in flight.
+std::string OperationText(const collector::InFlightOperation& operation);
 std::string OperationText(const collector::CommunicatorSnapshot& communicator);
 
 FoundRank FoundRankOf(const RankOnNode& rank, Standing standing);
@@ -32,6 +33,10 @@ std::string RankText(const FoundRank& rank, std::string_view communicator);
 std::string DurationText(double seconds);
 // "23:41:06 UTC"; "unknown" for 0.
 std::string ClockText(int64_t realtime_ns);
+// "1.5 MiB".
+std::string BytesText(uint64_t bytes);
+// With a capital at the begin.
+std::string Capital(std::string_view text);
 // "1 rank", "7 ranks".
 std::string CountText(uint64_t count, std::string_view singular);
 

@@ -50,6 +50,8 @@ TEST_F(WebPagesTest, ShowsWhatIsInFlight) {
   EXPECT_EQ(answer.status, 200);
   EXPECT_THAT(answer.headers.at("content-type"), testing::StartsWith("text/plain"));
   EXPECT_THAT(answer.body, testing::HasSubstr("AllReduce #3"));
+  // The findings are between the first line and the tables.
+  EXPECT_THAT(answer.body, testing::ContainsRegex(" in flight\n[A-Z]"));
 }
 
 TEST_F(WebPagesTest, ServesOpenMetricsWhereItIsPreferred) {

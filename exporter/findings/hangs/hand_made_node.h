@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// HandMadeNode, a snapshot of one job's ranks for tests: each a process with a GPU, and what it is
+// in, step by step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/testing/example_snapshot.h"
+
+namespace nccl_exporter::exporter {
+
+inline constexpr int64_t kSecond = 1000000000;
+inline constexpr int64_t kNow = 1700000100 * kSecond;  // 2023-11-14T22:15:00Z
+
+class HandMadeNode {
+ public:
+  HandMadeNode() { node.taken_realtime_ns = kNow; }
+  // With `processes` of job 4712, whose global ranks are 0, 1 and so on.
+  explicit HandMadeNode(uint64_t processes) : HandMadeNode() {
+    for (uint64_t rank = 0; rank < processes; ++rank) AddProcess(rank);
+  }
+
+  collector::ProcessSnapshot& AddProcess(uint64_t global_rank, const std::string& job = "4712") {
+    collector::ProcessSnapshot& process =
+        node.processes.emplace_back(EmptyProcess(1000 + node.processes.size()));
+    process.identity = {{"SLURM_JOB_ID", job}, {"SLURM_PROCID", std::to_string(global_rank)}};
+    return process;
+  }
+
+  // All ranks of it are on this node unless `ranks` is more than there are processes. Each has
+  // completed 100 collectives, the last one ten minutes ago.
+  void AddCommunicator(const std::string& name, const std::vector<size_t>& processes,
+                       uint64_t ranks = 0) {
+    const uint64_t id = (0xabc0 + ++communicators_) << 32;
+    for (size_t rank = 0; rank < processes.size(); ++rank) {
+      collector::CommunicatorSnapshot communicator = EmptyCommunicator(id, rank);
+      communicator.name = name;
+      communicator.ranks = ranks == 0 ? processes.size() : ranks;
+      communicator.nodes = communicator.ranks > processes.size() ? 2 : 1;
+      communicator.gpu_index = static_cast<int>(processes[rank]);
+      communicator.completion_is_known = true;
+      communicator.started_sequence = communicator.completed_sequence = 100;
+      communicator.last_progress_realtime_ns = kNow - 600 * kSecond;
+      node.processes.at(processes[rank]).communicators.push_back(communicator);
+    }
+  }
+
+  collector::CommunicatorSnapshot& Of(size_t process, const std::string& name) {
+    for (collector::CommunicatorSnapshot& communicator : node.processes.at(process).communicators) {
+      if (communicator.name == name) return communicator;
+    }
+    throw std::out_of_range(name);
+  }
+
+  // The process has called it so long ago, and it is in flight.
+  collector::InFlightOperation& Start(size_t process, const std::string& name, int64_t seconds_ago,
+                                      Function function = Function::kAllReduce, int peer = -1) {
+    collector::CommunicatorSnapshot& communicator = Of(process, name);
+    const bool is_collective = !TraitsOf(function).is_point_to_point;
+    if (is_collective) ++communicator.started_sequence;
+    communicator.last_progress_realtime_ns = kNow - seconds_ago * kSecond;
+    communicator.in_flight.push_back({.function = function,
+                                      .sequence = is_collective ? communicator.started_sequence : 0,
+                                      .start_realtime_ns = kNow - seconds_ago * kSecond,
+                                      .bytes = 32 << 20,
+                                      .peer = peer});
+    return communicator.in_flight.back();
+  }
+  void Start(const std::vector<size_t>& processes, const std::string& name, int64_t seconds_ago,
+             Function function = Function::kAllReduce) {
+    for (const size_t process : processes) Start(process, name, seconds_ago, function);
+  }
+
+  // It has called and completed one more.
+  void Complete(size_t process, const std::string& name, int64_t seconds_ago) {
+    collector::CommunicatorSnapshot& communicator = Of(process, name);
+    ++communicator.started_sequence;
+    ++communicator.completed_sequence;
+    communicator.last_progress_realtime_ns = kNow - seconds_ago * kSecond;
+  }
+
+  // No completion of the process is seen.
+  void HideCompletions(size_t process) {
+    for (collector::CommunicatorSnapshot& communicator : node.processes.at(process).communicators) {
+      communicator.completion_is_known = false;
+      communicator.in_flight.clear();
+      communicator.completed_sequence = 0;
+    }
+  }
+
+  // Time passes in which nothing happens.
+  void Wait(int64_t seconds) { node.taken_realtime_ns += seconds * kSecond; }
+  // The clock of the node is set: the collector converts all times anew.
+  void SetClock(int64_t seconds) {
+    node.taken_realtime_ns += seconds * kSecond;
+    for (collector::ProcessSnapshot& process : node.processes) {
+      for (collector::CommunicatorSnapshot& communicator : process.communicators) {
+        communicator.last_progress_realtime_ns += seconds * kSecond;
+        for (collector::InFlightOperation& operation : communicator.in_flight)
+          operation.start_realtime_ns += seconds * kSecond;
+      }
+    }
+  }
+
+  collector::NodeSnapshot node;
+
+ private:
+  uint64_t communicators_ = 0;
+};
+
+}  // namespace nccl_exporter::exporter

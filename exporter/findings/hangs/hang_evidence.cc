@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/findings/hangs/hang_evidence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "exporter/findings/words.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+constexpr size_t kMostNamed = 8;  // in a list
+
+void Add(Finding& finding, std::string name, std::string value) {
+  finding.evidence.emplace_back(std::move(name), std::move(value));
+}
+
+std::string AgeText(int64_t then_ns, int64_t now_ns) {
+  return DurationText(static_cast<double>(std::max<int64_t>(now_ns - then_ns, 0)) / 1e9);
+}
+
+// How far each rank is. NCCL numbers operations by function, so that #325 is no such count.
+void AddCounts(const GraphCommunicator& communicator, Finding& finding) {
+  std::map<uint64_t, std::vector<std::string>, std::greater<>> ranks;
+  for (const GraphRank& rank : communicator.ranks) {
+    const collector::CommunicatorSnapshot& snapshot = *rank.rank.communicator;
+    ranks[snapshot.started_sequence].push_back(std::to_string(snapshot.rank));
+  }
+  std::string text;
+  for (const auto& [started, who] : ranks)
+    text += fmt::format("{}{} by rank {}", text.empty() ? "" : "; ", started, ListText(who));
+  Add(finding, "collectives started", text);
+  for (size_t i = 0; i < std::min(kMostNamed, finding.culprits.size()); ++i) {
+    const FoundRank& culprit = finding.culprits[i];
+    if (culprit.behind == 0) continue;
+    Add(finding, "behind",
+        fmt::format("{} by {}", RankText(culprit, NameOf(communicator)),
+                    CountText(culprit.behind, "collective")));
+  }
+}
+
+// Of the first rank that is the cause.
+void AddCulprit(const GraphCommunicator& communicator, int64_t now_ns, Finding& finding) {
+  const auto culprit = std::ranges::find_if(communicator.ranks, [](const GraphRank& rank) {
+    return rank.is_culprit || rank.is_different;
+  });
+  if (culprit == communicator.ranks.end()) return;
+  const collector::CommunicatorSnapshot& snapshot = *culprit->rank.communicator;
+  const int64_t last_ns = snapshot.last_progress_realtime_ns;
+  if (last_ns != 0)
+    Add(finding, fmt::format("last activity of rank {}", snapshot.rank),
+        fmt::format("{}, {} ago", ClockText(last_ns), AgeText(last_ns, now_ns)));
+  if (snapshot.is_closed) Add(finding, "finalized", fmt::format("rank {}", snapshot.rank));
+  if (culprit->seen != nullptr && culprit->seen->ended_realtime_ns != 0)
+    Add(finding, "first seen ended", ClockText(culprit->seen->ended_realtime_ns));
+}
+
+void AddBlocked(const GraphJob& job, const GraphCommunicator& but, Finding& finding) {
+  std::set<std::string> blocked;
+  for (const GraphCommunicator& communicator : job.communicators) {
+    const bool waits = std::ranges::any_of(
+        communicator.ranks, [](const GraphRank& rank) { return rank.Lives() && rank.waits; });
+    if (waits && &communicator != &but) blocked.insert(NameOf(communicator));
+  }
+  if (!blocked.empty()) Add(finding, "also blocked", ListText({blocked.begin(), blocked.end()}));
+}
+
+// If all ranks are on this node, it is known which ones have no plugin, or ended before.
+void AddNeverSeen(const GraphCommunicator& communicator, Finding& finding) {
+  const collector::CommunicatorSnapshot& any = *communicator.ranks.front().rank.communicator;
+  if (any.nodes != 1 || communicator.is_complete) return;
+  std::set<uint64_t> known;
+  for (const GraphRank& rank : communicator.ranks) known.insert(rank.rank.communicator->rank);
+  std::vector<std::string> ranks;
+  // The number of ranks comes from a file: the list ends where it is cut off.
+  for (uint64_t rank = 0; rank < any.ranks && ranks.size() <= kMostNamed; ++rank) {
+    if (!known.contains(rank)) ranks.push_back(std::to_string(rank));
+  }
+  if (ranks.size() > kMostNamed) ranks.back() = "more";
+  if (!ranks.empty())
+    Add(finding, "never seen on this node", fmt::format("rank {}", fmt::join(ranks, ", ")));
+}
+
+}  // namespace
+
+std::string NameOf(const GraphCommunicator& communicator) {
+  const std::string& name = communicator.ranks.front().rank.communicator->name;
+  const std::string text = CommunicatorText(communicator.key.id, name);
+  return name.empty() ? "communicator " + text : text;
+}
+
+std::string ListText(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMostNamed); ++i)
+    text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kMostNamed) text += fmt::format(" and {} more", names.size() - kMostNamed);
+  return text;
+}
+
+std::string CostText(const GraphJob& job) {
+  std::set<std::pair<collector::FileKey, int>> waiting, all;  // one per process and GPU
+  for (const GraphCommunicator& communicator : job.communicators) {
+    for (const GraphRank& rank : communicator.ranks) {
+      const std::pair gpu(rank.file(), rank.rank.communicator->gpu_index);
+      all.insert(gpu);
+      if (rank.Lives() && rank.waits) waiting.insert(gpu);
+    }
+  }
+  return fmt::format("{} of {} of this node {}", waiting.size(), CountText(all.size(), "GPU"),
+                     waiting.size() == 1 ? "waits" : "wait");
+}
+
+void AddEvidence(const GraphJob& job, const GraphCommunicator& communicator,
+                 const GraphRank& oldest, int64_t taken_realtime_ns, Finding& finding) {
+  Add(finding, "waiting for", AgeText(oldest.since_realtime_ns, taken_realtime_ns));
+  if (oldest.operation != nullptr)
+    Add(finding, "operation",
+        fmt::format("{} of {}, {}", OperationText(*oldest.operation), NameOf(communicator),
+                    BytesText(oldest.operation->bytes)));
+  AddCounts(communicator, finding);
+  AddCulprit(communicator, taken_realtime_ns, finding);
+  AddBlocked(job, communicator, finding);
+  AddNeverSeen(communicator, finding);
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/findings/hangs/hang_memory.h"
+
+#include <set>
+#include <utility>
+
+#include "exporter/findings/hangs/wait_graph.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+void Describe(const RankOnNode& rank, SeenRank& seen) {
+  const collector::ProcessSnapshot& process = *rank.process;
+  seen.process = {.file = process.file,
+                  .segment = process.segment,
+                  .is_alive = false,
+                  .is_stopped = std::nullopt,
+                  .pid = process.pid,
+                  .uid = process.uid,
+                  .host_name = process.host_name,
+                  .executable = {},
+                  .plugin_version = {},
+                  .start_realtime_ns = process.start_realtime_ns,
+                  .identity = process.identity,
+                  .rank_numbers_process = process.rank_numbers_process,
+                  .losses = {},
+                  .communicators = {}};
+  seen.communicator = *rank.communicator;
+  seen.communicator.functions = {};
+  seen.communicator.in_flight = {};
+}
+
+void Update(const GraphCommunicator& communicator, const GraphRank& rank, int64_t taken_ns,
+            SeenRank& seen) {
+  seen.is_absent = !rank.is_here;
+  seen.has_waited =
+      communicator.is_still && (seen.has_waited || (rank.waits && communicator.has_waited));
+  if (!rank.is_here) return;
+  Describe(rank.rank, seen);
+  if (rank.rank.process->is_alive) {
+    seen.ended_realtime_ns = 0;
+  } else if (seen.ended_realtime_ns == 0) {
+    seen.ended_realtime_ns = taken_ns;
+  }
+}
+
+}  // namespace
+
+void HangMemory::Record(const WaitGraph& graph) {
+  std::map<collector::CommunicatorKey, Ranks> kept;
+  size_t count = 0;
+  for (const GraphJob& job : graph.jobs()) {
+    for (const GraphCommunicator& communicator : job.communicators) {
+      // The node of the map stays in its place: the graph points to absent ranks in it.
+      auto entry = communicators_.extract(communicator.key);
+      Ranks& ranks = entry ? kept.insert(std::move(entry)).position->second
+                           : kept.try_emplace(communicator.key).first->second;
+      std::set<uint64_t> here;
+      for (const GraphRank& rank : communicator.ranks) {
+        const uint64_t number = rank.rank.communicator->rank;
+        Update(communicator, rank, graph.taken_realtime_ns(), ranks[number]);
+        here.insert(number);
+      }
+      for (auto& [number, seen] : ranks) seen.is_absent = seen.is_absent || !here.contains(number);
+      if (count + ranks.size() > kMaxSeenRanks)
+        std::erase_if(ranks, [](const auto& rank) { return rank.second.is_absent; });
+      count += ranks.size();
+    }
+  }
+  communicators_ = std::move(kept);
+}
+
+}  // namespace nccl_exporter::exporter

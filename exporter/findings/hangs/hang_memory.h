@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// HangMemory, the ranks of this node that were seen, for as long as others of their communicators
+// live: which rank is not here any more, which one waited in a hang, and when a process ended.
+// Not thread-safe: its owner locks.
+//
+// Bounded: it has the communicators of the latest snapshot alone, and kMaxSeenRanks ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "collector/node_snapshot.h"
+
+namespace nccl_exporter::exporter {
+
+class WaitGraph;
+
+// Twice the communicators of a snapshot: as many ranks may be absent as are here.
+inline constexpr size_t kMaxSeenRanks = 2 * collector::kMaxCommunicators;
+
+// A rank as it was seen last.
+struct SeenRank {
+  collector::ProcessSnapshot process;            // without communicators
+  collector::CommunicatorSnapshot communicator;  // without counts of functions and operations
+  // At the latest Record(). One snapshot may lack a rank whose slot changed while it was read.
+  bool is_absent = false;
+  // In a hang that goes on. If the rank ends later, it is not the cause.
+  bool has_waited = false;
+  int64_t ended_realtime_ns = 0;  // when its process was first seen to have ended; 0: it lives
+};
+
+class HangMemory {
+ public:
+  using Ranks = std::map<uint64_t, SeenRank>;  // by rank in the communicator
+
+  // Takes what `graph` has found over this memory. What `graph` points to may be changed after it.
+  void Record(const WaitGraph& graph);
+
+  // Empty where the communicator was not seen. Valid until Record().
+  const Ranks& Of(const collector::CommunicatorKey& key) const {
+    static const Ranks kNone;
+    const auto found = communicators_.find(key);
+    return found == communicators_.end() ? kNone : found->second;
+  }
+
+ private:
+  std::map<collector::CommunicatorKey, Ranks> communicators_;
+};
+
+}  // namespace nccl_exporter::exporter

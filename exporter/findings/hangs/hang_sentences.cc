@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/findings/hangs/hang_sentences.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "exporter/findings/hangs/hang_evidence.h"
+#include "exporter/findings/words.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+Standing StandingOf(const GraphRank& rank) {
+  const bool has_ended =
+      rank.is_here ? !rank.rank.process->is_alive : rank.seen->ended_realtime_ns != 0;
+  if (has_ended) return Standing::kKilled;
+  if (!rank.is_here) return Standing::kMissing;
+  if (rank.is_halted) return Standing::kStopped;
+  return rank.behind > 0 ? Standing::kMissingCall : Standing::kNoPartner;
+}
+
+FoundRank Found(const GraphRank& rank, Standing standing) {
+  FoundRank found = FoundRankOf(rank.rank, standing);
+  found.behind = rank.behind;
+  if (rank.operation != nullptr) {
+    found.operation = OperationText(*rank.operation);
+    found.since_realtime_ns = rank.operation->start_realtime_ns;
+  } else if (standing == Standing::kWaits) {
+    found.since_realtime_ns = rank.since_realtime_ns;
+  } else if (standing == Standing::kKilled && rank.seen != nullptr &&
+             rank.seen->ended_realtime_ns != 0) {
+    found.since_realtime_ns = rank.seen->ended_realtime_ns;
+  }
+  return found;
+}
+
+bool IsVictim(const GraphRank& rank) {
+  return rank.Lives() && rank.waits && !rank.is_different && !rank.is_culprit;
+}
+
+std::string HostOf(const FoundRank& rank) {
+  std::string text;
+  if (!rank.pod.empty()) text += " in pod " + rank.pod;
+  if (!rank.host_name.empty()) text += " on " + rank.host_name;
+  return text;
+}
+
+std::string PlaceOf(const FoundRank& rank) {
+  return fmt::format("pid {}{}", rank.pid, HostOf(rank));
+}
+
+std::string StackOf(const FoundRank& rank) {
+  return fmt::format("py-spy dump --pid {0} or gdb -p {0}{1}", rank.pid, HostOf(rank));
+}
+
+std::string NextFor(const FoundRank& culprit) {
+  switch (culprit.standing) {
+    case Standing::kKilled:
+    case Standing::kMissing:
+      return "Look in the job's log and in dmesg (out of memory, XID) why " + PlaceOf(culprit) +
+             " has ended; then end the job.";
+    case Standing::kStopped:
+      return fmt::format(
+          "Find the signal or the debugger that stopped {}: kill -CONT {} resumes it.",
+          PlaceOf(culprit), culprit.pid);
+    default:
+      return "Look at its stack before the job is killed: " + StackOf(culprit) + ".";
+  }
+}
+
+}  // namespace
+
+HangSentences::HangSentences(const GraphJob& job, const GraphCommunicator& communicator,
+                             int64_t taken_realtime_ns, Severity severity)
+    : job_(job), here_(communicator), taken_realtime_ns_(taken_realtime_ns), severity_(severity) {
+  for (const GraphRank& rank : here_.ranks) {
+    if (!IsVictim(rank)) continue;
+    ++waiting_;
+    if (oldest_ == nullptr || rank.since_realtime_ns < oldest_->since_realtime_ns) oldest_ = &rank;
+  }
+  for (const GraphRank& rank : here_.ranks) {
+    if (oldest_ == nullptr && rank.Lives() && rank.waits) oldest_ = &rank;
+  }
+}
+
+Finding HangSentences::Culprits() const {
+  Finding finding = Begin(FindingKind::kHangCulprit, "NCCLHangCulprit");
+  AddCulprits(&GraphRank::is_culprit, finding);
+  const FoundRank& first = finding.culprits.front();
+  finding.headline = fmt::format("{}: {} for {}, {}.", Opening(), Waiting(),
+                                 Named(finding.culprits), ClauseOf(first));
+  AddEvidence(job_, here_, *oldest_, taken_realtime_ns_, finding);
+  finding.next = NextFor(first);
+  return finding;
+}
+
+Finding HangSentences::OtherCall() const {
+  Finding finding = Begin(FindingKind::kHangOtherCall, "NCCLHangMismatchedCall");
+  AddCulprits(&GraphRank::is_different, finding);
+  finding.headline = Opening() + ": " + CallsText(finding) + ".";
+  AddEvidence(job_, here_, *oldest_, taken_realtime_ns_, finding);
+  const FoundRank& first =
+      finding.culprits.empty() ? finding.waiting.front() : finding.culprits.front();
+  finding.next =
+      "Compare the stacks of two of these ranks before the job is killed: " + StackOf(first) + ".";
+  return finding;
+}
+
+Finding HangSentences::NobodyBehind() const {
+  Finding finding = Begin(FindingKind::kHangNobodyBehind, "NCCLHangNobodyBehind");
+  finding.headline = fmt::format("{}: all {} are inside {} of {}, and it does not end.", Opening(),
+                                 CountText(here_.ranks.size(), "rank"), Operation(), NameOf(here_));
+  AddEvidence(job_, here_, *oldest_, taken_realtime_ns_, finding);
+  finding.next =
+      "Look for errors of links and GPUs before the job is killed: dmesg (XID), "
+      "nvidia-smi nvlink -e, ibstat.";
+  return finding;
+}
+
+Finding HangSentences::Elsewhere() const {
+  Finding finding = Begin(FindingKind::kHangElsewhere, "NCCLCollectiveHang");
+  const collector::CommunicatorSnapshot& any = *here_.ranks.front().rank.communicator;
+  const uint64_t absent = any.ranks - std::min<uint64_t>(any.ranks, here_.ranks.size());
+  std::string why;
+  if (any.ranks == 0) {
+    why = "this NCCL does not report the number of ranks";
+  } else if (absent == 0) {
+    why = OthersText();
+  } else if (any.nodes == 1) {
+    why = fmt::format("{} of {} ranks were never seen on this node", absent, any.ranks);
+  } else {
+    why = fmt::format(
+        "the ranks that they wait for are on other nodes; {} of {} ranks are not on this node",
+        absent, any.ranks);
+  }
+  finding.headline = fmt::format("{}: {} in {} of {}, and {}.", Opening(), Waiting(), Operation(),
+                                 NameOf(here_), why);
+  AddEvidence(job_, here_, *oldest_, taken_realtime_ns_, finding);
+  finding.next =
+      any.nodes == 1 && absent > 0
+          ? "Look for ranks without the plugin, and in the job's log for ranks that have "
+            "ended."
+          : "Run nccl-exporter inflight on the other nodes of the job: that of the cause "
+            "names it.";
+  return finding;
+}
+
+Finding HangSentences::Begin(FindingKind kind, std::string runbook) const {
+  Finding finding;
+  finding.kind = kind;
+  finding.severity = severity_;
+  finding.communicator = here_.key;
+  finding.communicator_name = Printable(here_.ranks.front().rank.communicator->name);
+  finding.uid = here_.key.uid;
+  finding.job = JobText(*here_.ranks.front().rank.process);
+  for (const GraphRank& rank : here_.ranks) {
+    if (IsVictim(rank)) finding.waiting.push_back(Found(rank, Standing::kWaits));
+  }
+  finding.since_realtime_ns = oldest_->since_realtime_ns;
+  finding.cost = CostText(job_);
+  finding.runbook = std::move(runbook);
+  return finding;
+}
+
+std::string HangSentences::Opening() const {
+  return fmt::format("{} {} since {}", Capital(JobText(*here_.ranks.front().rank.process)),
+                     severity_ == Severity::kCritical ? "hangs" : "waits",
+                     ClockText(oldest_->since_realtime_ns));
+}
+
+std::string HangSentences::Waiting() const {
+  return CountText(waiting_, "rank") + (waiting_ == 1 ? " waits" : " wait");
+}
+
+// That the rank waits in which has waited longest.
+std::string HangSentences::Operation() const {
+  return oldest_->operation == nullptr ? "an operation" : OperationText(*oldest_->operation);
+}
+
+// Those of this communicator first, then those of others: each process once.
+void HangSentences::AddCulprits(bool GraphRank::*flag, Finding& finding) const {
+  std::set<collector::FileKey> named;
+  const auto add = [&](const GraphCommunicator& communicator) {
+    std::vector<std::pair<Standing, const GraphRank*>> ranks;
+    for (const GraphRank& rank : communicator.ranks) {
+      if (!(rank.*flag)) continue;
+      ranks.emplace_back(flag == &GraphRank::is_different ? Standing::kOtherCall : StandingOf(rank),
+                         &rank);
+    }
+    // The states of processes, which come last, are surer than what was not called.
+    std::ranges::stable_sort(ranks, std::ranges::greater(),
+                             [](const auto& rank) { return rank.first; });
+    for (const auto& [standing, rank] : ranks) {
+      if (!named.insert(rank->file()).second) continue;
+      FoundRank& found = finding.culprits.emplace_back(Found(*rank, standing));
+      if (standing == Standing::kOtherCall && found.operation.empty()) AddCall(*rank, found);
+    }
+  };
+  add(here_);
+  for (const GraphCommunicator& communicator : job_.communicators) {
+    if (&communicator != &here_) add(communicator);
+  }
+}
+
+// That it waits in, on another communicator.
+void HangSentences::AddCall(const GraphRank& rank, FoundRank& found) const {
+  for (const GraphCommunicator& communicator : job_.communicators) {
+    for (const GraphRank& other : communicator.ranks) {
+      if (other.file() != rank.file() || other.operation == nullptr) continue;
+      found.operation = OperationText(*other.operation) + " of " + NameOf(communicator);
+      found.since_realtime_ns = other.since_realtime_ns;
+      return;
+    }
+  }
+}
+
+std::string HangSentences::Named(const std::vector<FoundRank>& culprits) const {
+  const std::string first = RankText(culprits.front(), NameOf(here_));
+  return culprits.size() == 1 ? first : fmt::format("{} and {} more", first, culprits.size() - 1);
+}
+
+std::string HangSentences::ClauseOf(const FoundRank& culprit) const {
+  switch (culprit.standing) {
+    case Standing::kKilled:
+      return "whose process has ended";
+    case Standing::kStopped:
+      return "whose process is stopped";
+    case Standing::kMissing:
+      return "which is not seen on this node any more";
+    case Standing::kNoPartner:
+      return "which has no send or receive in flight";
+    default:
+      return fmt::format("which has not entered {} of {}", Operation(), NameOf(here_));
+  }
+}
+
+// "global rank 3 (...) is in AllReduce #12, the other 7 in AllGather #325 of dp".
+std::string HangSentences::CallsText(const Finding& finding) const {
+  if (!finding.culprits.empty()) {
+    const std::string& call = finding.culprits.front().operation;
+    return fmt::format("{} {} in {}, the other {} in {} of {}", Named(finding.culprits),
+                       finding.culprits.size() == 1 ? "is" : "are",
+                       call.empty() ? "another operation" : call, waiting_, Operation(),
+                       NameOf(here_));
+  }
+  std::vector<std::string> calls;
+  for (const FoundRank& rank : finding.waiting) {
+    calls.push_back(fmt::format("{} is in {}", RankText(rank, NameOf(here_)),
+                                rank.operation.empty() ? "an operation" : rank.operation));
+  }
+  return "ranks of " + NameOf(here_) + " are in different calls: " + ListText(calls);
+}
+
+// All ranks are here, and those behind wait elsewhere.
+std::string HangSentences::OthersText() const {
+  std::vector<std::string> others;
+  for (const GraphRank& rank : here_.ranks) {
+    if (!rank.is_behind) continue;
+    FoundRank found = Found(rank, Standing::kWaits);
+    AddCall(rank, found);
+    others.push_back(RankText(found, NameOf(here_)) + (found.operation.empty()
+                                                           ? " may wait for ranks on other nodes"
+                                                           : " waits in " + found.operation));
+  }
+  return others.empty() ? "it is not known for whom" : ListText(others);
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,660 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases have the names of those of the rules (deploy/prometheus/tests/hang_cases.py) where they are
+// the same.
+#include "exporter/findings/hangs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "exporter/findings/findings_text.h"
+#include "exporter/findings/hangs/hand_made_node.h"
+#include "exporter/findings/node_judge.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::Pair;
+using testing::SizeIs;
+
+std::vector<Finding> Fresh(const HandMadeNode& job) {
+  return Hangs(JudgementTimes()).Findings(job.node);
+}
+
+// Global ranks of the culprits of all findings.
+std::vector<std::string> Culprits(const std::vector<Finding>& findings) {
+  std::vector<std::string> ranks;
+  for (const Finding& finding : findings) {
+    for (const FoundRank& culprit : finding.culprits) ranks.push_back(culprit.global_rank);
+  }
+  return ranks;
+}
+
+auto IsKind(FindingKind kind) { return Field(&Finding::kind, kind); }
+
+std::string Evidence(const Finding& finding, const std::string& name) {
+  for (const auto& [key, value] : finding.evidence) {
+    if (key == name) return value;
+  }
+  return "none";
+}
+
+// Eight ranks of one communicator.
+class HangTest : public testing::Test {
+ protected:
+  HangTest() { job_.AddCommunicator("fsdp", kAll); }
+  // Rank 3 calls nothing.
+  void MissCall(int64_t seconds_ago) {
+    job_.Start({0, 1, 2, 4, 5, 6, 7}, "fsdp", seconds_ago, Function::kAllGather);
+  }
+
+  const std::vector<size_t> kAll{0, 1, 2, 3, 4, 5, 6, 7};
+  HandMadeNode job_{8};
+};
+
+TEST_F(HangTest, AQuietNodeHasNone) { EXPECT_THAT(Fresh(job_), IsEmpty()); }
+
+TEST_F(HangTest, AnEmptyNodeHasNone) { EXPECT_THAT(Fresh(HandMadeNode()), IsEmpty()); }
+
+TEST_F(HangTest, APauseOf20SecondsIsNone) {
+  MissCall(20);
+  EXPECT_THAT(Fresh(job_), IsEmpty());
+}
+
+// Regression, operator's trial A1: the victims were shown, and the cause was the only row without
+// colour.
+TEST_F(HangTest, ARankThatNeverEntersIsNamedAfterTwoMinutesAndTheOthersWait) {
+  MissCall(150);
+  const std::vector<Finding> findings = Fresh(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  const Finding& finding = findings[0];
+  EXPECT_EQ(finding.kind, FindingKind::kHangCulprit);
+  EXPECT_EQ(finding.severity, Severity::kCritical);
+  EXPECT_EQ(finding.headline,
+            "Job 4712 hangs since 22:12:30 UTC: 7 ranks wait for global rank 3 (GPU 3, pid 1003, "
+            "gpu-node-7), which has not entered AllGather #101 of fsdp.");
+  EXPECT_EQ(finding.cost, "7 of 8 GPUs of this node wait");
+  EXPECT_EQ(finding.since_realtime_ns, kNow - 150 * kSecond);
+  EXPECT_EQ(finding.job, "job 4712");
+  EXPECT_EQ(finding.runbook, "NCCLHangCulprit");
+  ASSERT_THAT(finding.culprits, SizeIs(1));
+  EXPECT_EQ(finding.culprits[0].standing, Standing::kMissingCall);
+  EXPECT_EQ(finding.culprits[0].behind, 1u);
+  EXPECT_EQ(finding.culprits[0].operation, "");
+  ASSERT_THAT(finding.waiting, SizeIs(7));
+  for (const FoundRank& rank : finding.waiting) {
+    EXPECT_NE(rank.global_rank, "3");
+    EXPECT_EQ(rank.operation, "AllGather #101");
+    EXPECT_EQ(rank.since_realtime_ns, kNow - 150 * kSecond);
+  }
+  EXPECT_THAT(
+      finding.evidence,
+      ElementsAre(Pair("waiting for", "2 min"),
+                  Pair("operation", "AllGather #101 of fsdp, 32.0 MiB"),
+                  Pair("collectives started", "101 by rank 0, 1, 2, 4, 5, 6, 7; 100 by rank 3"),
+                  Pair("behind", "global rank 3 (GPU 3, pid 1003, gpu-node-7) by 1 collective"),
+                  Pair("last activity of rank 3", "22:05:00 UTC, 10 min ago")));
+  EXPECT_EQ(finding.next,
+            "Look at its stack before the job is killed: py-spy dump --pid 1003 or gdb -p 1003 on "
+            "gpu-node-7.");
+}
+
+TEST_F(HangTest, WaitsIsTheWordOfTheWarningFrom30SecondsOn) {
+  MissCall(29);
+  EXPECT_THAT(Fresh(job_), IsEmpty());
+  job_.Wait(1);
+  std::vector<Finding> findings = Fresh(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].severity, Severity::kWarning);
+  EXPECT_THAT(findings[0].headline, HasSubstr("Job 4712 waits since 22:14:31 UTC: 7 ranks wait"));
+  job_.Wait(89);
+  EXPECT_EQ(Fresh(job_).at(0).severity, Severity::kWarning);
+  job_.Wait(1);
+  findings = Fresh(job_);
+  EXPECT_EQ(findings.at(0).severity, Severity::kCritical);
+  EXPECT_THAT(findings.at(0).headline, HasSubstr("Job 4712 hangs since"));
+}
+
+TEST_F(HangTest, ACommunicatorOnWhichSomethingMovesDoesNotHang) {
+  MissCall(150);
+  job_.Of(0, "fsdp").last_progress_realtime_ns = kNow - 5 * kSecond;
+  EXPECT_THAT(Fresh(job_), IsEmpty());
+}
+
+TEST_F(HangTest, IsSaidThoughTheClockIsSet) {
+  MissCall(150);
+  job_.SetClock(-3600);
+  EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("3"));
+}
+
+// Operator's trial A1: inflight had the state, and page and top did not know it.
+TEST_F(HangTest, AStoppedRankIsNamedThoughItHasCalledLikeTheOthers) {
+  job_.Start(kAll, "fsdp", 150);
+  job_.node.processes[6].is_stopped = true;
+  const std::vector<Finding> findings = Fresh(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].headline,
+            "Job 4712 hangs since 22:12:30 UTC: 7 ranks wait for global rank 6 (GPU 6, pid 1006, "
+            "gpu-node-7), whose process is stopped.");
+  EXPECT_EQ(findings[0].culprits.at(0).standing, Standing::kStopped);
+  EXPECT_THAT(findings[0].next, HasSubstr("kill -CONT 1006"));
+}
+
+// Operator's trial A1: the dead process was last, and only amber.
+TEST_F(HangTest, AKilledRankIsNamedByAFreshObject) {
+  job_.Start(kAll, "fsdp", 150);
+  job_.node.processes[2].is_alive = false;
+  const std::vector<Finding> findings = Fresh(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].headline, HasSubstr("7 ranks wait for global rank 2 (GPU 2, pid 1002, "
+                                              "gpu-node-7), whose process has ended."));
+  EXPECT_EQ(findings[0].culprits.at(0).standing, Standing::kKilled);
+  EXPECT_EQ(findings[0].culprits.at(0).behind, 0u);
+  EXPECT_THAT(findings[0].waiting, Not(testing::Contains(Field(&FoundRank::global_rank, "2"))));
+}
+
+TEST_F(HangTest, TheWholeJobStoppedOrEndedHasNoCulprit) {
+  job_.Start(kAll, "fsdp", 150);
+  for (auto& process : job_.node.processes) process.is_stopped = true;
+  EXPECT_THAT(Fresh(job_), IsEmpty());
+  for (auto& process : job_.node.processes) process.is_alive = false;
+  EXPECT_THAT(Fresh(job_), IsEmpty());
+}
+
+// Operator's trial A3: after the retention, the page had only a number.
+TEST_F(HangTest, AKilledRankIsNamedAfterItsSegmentIsGone) {
+  Hangs hangs{JudgementTimes()};
+  hangs.Record(job_.node);
+  job_.Start(kAll, "fsdp", 0);
+  job_.node.processes[6].is_alive = false;
+  job_.Wait(5);
+  hangs.Record(job_.node);
+  job_.node.processes.erase(job_.node.processes.begin() + 6);
+  job_.Wait(300);
+  hangs.Record(job_.node);
+  job_.Wait(6 * 3600);
+  hangs.Record(job_.node);
+  const std::vector<Finding> findings = hangs.Findings(job_.node);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].headline, HasSubstr("7 ranks wait for global rank 6 (GPU 6, pid 1006, "
+                                              "gpu-node-7), whose process has ended."));
+  EXPECT_EQ(findings[0].cost, "7 of 8 GPUs of this node wait");
+  EXPECT_EQ(Evidence(findings[0], "first seen ended"), "22:15:05 UTC");
+  EXPECT_EQ(findings[0].culprits.at(0).since_realtime_ns, kNow + 5 * kSecond);
+}
+
+// Operator's trial A3.
+TEST_F(HangTest, AMissingRankIsNamedIfItWasHere) {
+  Hangs hangs{JudgementTimes()};
+  hangs.Record(job_.node);
+  job_.node.processes.erase(job_.node.processes.begin() + 6);
+  job_.Start({0, 1, 2, 3, 4, 5, 6}, "fsdp", 150);
+  // One snapshot alone may lack a rank.
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), IsEmpty());
+  hangs.Record(job_.node);
+  const std::vector<Finding> findings = hangs.Findings(job_.node);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(
+      findings[0].headline,
+      HasSubstr("7 ranks wait for global rank 6 (GPU 6, pid 1006, gpu-node-7), which is not "
+                "seen on this node any more."));
+  EXPECT_EQ(findings[0].culprits.at(0).standing, Standing::kMissing);
+}
+
+TEST_F(HangTest, ARankThatWasNeverSeenIsNotBlamed) {
+  HandMadeNode job(7);
+  job.AddCommunicator("dp", {0, 1, 2, 3, 4, 5, 6}, 8);
+  for (size_t rank = 0; rank < 7; ++rank) job.Of(rank, "dp").nodes = 1;
+  job.Start({0, 1, 2, 3, 4, 5, 6}, "dp", 150);
+  const std::vector<Finding> findings = Fresh(job);
+  EXPECT_THAT(findings, ElementsAre(AllOf(IsKind(FindingKind::kHangElsewhere),
+                                          Field(&Finding::culprits, IsEmpty()))));
+  EXPECT_THAT(findings.at(0).headline,
+              HasSubstr("7 ranks wait in AllReduce #101 of dp, and 1 of 8 ranks were never seen on "
+                        "this node."));
+  EXPECT_EQ(Evidence(findings[0], "never seen on this node"), "rank 7");
+}
+
+TEST_F(HangTest, RanksThatDieWhenAHungJobIsEndedAreNotNamed) {
+  Hangs hangs{JudgementTimes()};
+  MissCall(150);
+  hangs.Record(job_.node);
+  for (const size_t rank : {0, 1, 2, 4}) {
+    job_.node.processes[rank].is_alive = false;
+    job_.Wait(20);
+    hangs.Record(job_.node);
+    EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("3"));
+  }
+  // Nor when their segments are gone.
+  job_.node.processes.erase(job_.node.processes.begin());
+  hangs.Record(job_.node);
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("3"));
+}
+
+TEST_F(HangTest, ADebuggerOnAVictimMakesNoCulpritOfIt) {
+  Hangs hangs{JudgementTimes()};
+  MissCall(150);
+  hangs.Record(job_.node);
+  job_.node.processes[0].is_stopped = true;
+  hangs.Record(job_.node);
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("3"));
+}
+
+// Rank 0 saves for three minutes; rank 6 is killed later.
+TEST_F(HangTest, ARankThatWaitedInAHangThatEndedIsNamedWhenItIsKilled) {
+  Hangs hangs{JudgementTimes()};
+  job_.Start({1, 2, 3, 4, 5, 6, 7}, "fsdp", 150);
+  hangs.Record(job_.node);
+  ASSERT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("0"));
+  for (const size_t rank : kAll) {
+    job_.Of(rank, "fsdp").in_flight.clear();
+    job_.Of(rank, "fsdp").started_sequence = job_.Of(rank, "fsdp").completed_sequence = 101;
+    job_.Of(rank, "fsdp").last_progress_realtime_ns = kNow;
+  }
+  hangs.Record(job_.node);
+  EXPECT_THAT(hangs.Findings(job_.node), IsEmpty());
+  job_.Start(kAll, "fsdp", 0);
+  job_.node.processes[6].is_alive = false;
+  job_.Wait(150);
+  hangs.Record(job_.node);
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("6"));
+}
+
+TEST_F(HangTest, TheMemoryForgetsCommunicatorsThatAreGone) {
+  Hangs hangs{JudgementTimes()};
+  hangs.Record(job_.node);
+  const collector::NodeSnapshot before = job_.node;
+  for (auto& process : job_.node.processes) process.is_alive = false;
+  hangs.Record(job_.node);
+  job_.node = before;
+  job_.node.processes.pop_back();
+  job_.Start({0, 1, 2, 3, 4, 5, 6}, "fsdp", 150);
+  hangs.Record(job_.node);
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), IsEmpty());
+}
+
+TEST_F(HangTest, AllRanksInsideNamesNobody) {
+  job_.Start(kAll, "fsdp", 150);
+  const std::vector<Finding> findings = Fresh(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, FindingKind::kHangNobodyBehind);
+  EXPECT_EQ(findings[0].headline,
+            "Job 4712 hangs since 22:12:30 UTC: all 8 ranks are inside AllReduce #101 of fsdp, and "
+            "it does not end.");
+  EXPECT_THAT(findings[0].culprits, IsEmpty());
+  EXPECT_EQ(findings[0].cost, "8 of 8 GPUs of this node wait");
+  EXPECT_EQ(findings[0].runbook, "NCCLHangNobodyBehind");
+}
+
+TEST_F(HangTest, ARankInAnotherCallIsNamed) {
+  job_.Start({0, 1, 2, 4, 5, 6, 7}, "fsdp", 150, Function::kAllGather);
+  job_.Start(3, "fsdp", 140);
+  const std::vector<Finding> findings = Fresh(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, FindingKind::kHangOtherCall);
+  EXPECT_EQ(findings[0].headline,
+            "Job 4712 hangs since 22:12:30 UTC: global rank 3 (GPU 3, pid 1003, gpu-node-7) is in "
+            "AllReduce #101, the other 7 in AllGather #101 of fsdp.");
+  EXPECT_EQ(findings[0].culprits.at(0).standing, Standing::kOtherCall);
+  EXPECT_THAT(findings[0].waiting, SizeIs(7));
+  EXPECT_EQ(findings[0].cost, "8 of 8 GPUs of this node wait");
+  EXPECT_EQ(findings[0].runbook, "NCCLHangMismatchedCall");
+}
+
+TEST_F(HangTest, ARankInAnotherCallIsNamedThoughACompletionOfAnotherWasNotSeen) {
+  // Of 50 minutes ago, on rank 2.
+  job_.Of(2, "fsdp").completed_sequence = 99;
+  job_.Of(2, "fsdp").in_flight.push_back({.function = Function::kReduceScatter,
+                                          .sequence = 7,
+                                          .start_realtime_ns = kNow - 3000 * kSecond});
+  job_.Start({0, 1, 2, 3, 4, 6, 7}, "fsdp", 150);
+  job_.Start(5, "fsdp", 150, Function::kAllGather);
+  const std::vector<Finding> findings = Fresh(job_);
+  EXPECT_THAT(Culprits(findings), ElementsAre("5"));
+  // Nor is it the begin of the hang.
+  EXPECT_EQ(findings.at(0).since_realtime_ns, kNow - 150 * kSecond);
+}
+
+TEST_F(HangTest, AnOperationThatOthersHaveCompletedIsNoWait) {
+  job_.Of(2, "fsdp").completed_sequence = 99;
+  job_.Of(2, "fsdp").in_flight.push_back({.function = Function::kAllReduce,
+                                          .sequence = 100,
+                                          .start_realtime_ns = kNow - 3000 * kSecond});
+  EXPECT_THAT(Fresh(job_), IsEmpty());
+}
+
+TEST_F(HangTest, TwoRanksInDifferentCallsAreBothSaidAndNeitherIsNamed) {
+  HandMadeNode job(2);
+  job.AddCommunicator("dp", {0, 1});
+  job.Start(0, "dp", 150);
+  job.Start(1, "dp", 150, Function::kAllGather);
+  const std::vector<Finding> findings = Fresh(job);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, FindingKind::kHangOtherCall);
+  EXPECT_THAT(findings[0].culprits, IsEmpty());
+  EXPECT_THAT(findings[0].headline,
+              HasSubstr("ranks of dp are in different calls: global rank 0 (GPU 0, pid 1000, "
+                        "gpu-node-7) is in AllReduce #101, global rank 1 (GPU 1, pid 1001, "
+                        "gpu-node-7) is in AllGather #101."));
+}
+
+TEST_F(HangTest, ARankThatCallsOnAnotherCommunicatorFirstIsNamed) {
+  job_.AddCommunicator("second", kAll);
+  job_.Start({0, 1, 2, 4, 5, 6, 7}, "fsdp", 150);
+  job_.Start(3, "second", 150);
+  const std::vector<Finding> findings = Fresh(job_);
+  EXPECT_THAT(findings, ElementsAre(IsKind(FindingKind::kHangOtherCall)));
+  EXPECT_THAT(Culprits(findings), ElementsAre("3"));
+  EXPECT_THAT(findings.at(0).headline,
+              HasSubstr("is in AllReduce #101 of second, the other 7 in AllReduce #101 of fsdp."));
+}
+
+TEST_F(HangTest, ACircleOfTwoRanksIsSaidAndNamesNeither) {
+  HandMadeNode job(2);
+  job.AddCommunicator("first", {0, 1});
+  job.AddCommunicator("second", {0, 1});
+  job.Start(0, "first", 150);
+  job.Start(1, "second", 140);
+  const std::vector<Finding> findings = Fresh(job);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].culprits, IsEmpty());
+  EXPECT_THAT(
+      findings[0].headline,
+      HasSubstr("1 rank waits in AllReduce #101 of first, and global rank 1 (GPU 1, pid 1001, "
+                "gpu-node-7) waits in AllReduce #101 of second."));
+}
+
+// A Broadcast, Reduce, Gather or Scatter may be complete for a rank while others wait in it.
+TEST_F(HangTest, TheRootOfABroadcastThatIsAheadBlamesNobodyElse) {
+  job_.Start({1, 2, 4, 5, 6, 7}, "fsdp", 150, Function::kBroadcast);
+  job_.Complete(0, "fsdp", 150);
+  job_.Start(0, "fsdp", 149);
+  EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("3"));
+}
+
+TEST_F(HangTest, ARankPastABroadcastIsNotInAnotherCall) {
+  job_.Start({1, 2, 3, 4, 5, 6, 7}, "fsdp", 150, Function::kBroadcast);
+  job_.Complete(0, "fsdp", 150);
+  job_.Start(0, "fsdp", 149);
+  EXPECT_THAT(Culprits(Fresh(job_)), IsEmpty());
+}
+
+TEST_F(HangTest, RanksWaitInABroadcastThatOthersHaveCompleted) {
+  job_.Start({1, 2, 3, 4, 5, 6}, "fsdp", 150, Function::kBroadcast);
+  job_.Complete(0, "fsdp", 150);
+  job_.Complete(7, "fsdp", 150);
+  job_.node.processes[7].is_stopped = true;
+  EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("7"));
+}
+
+TEST_F(HangTest, AFinalizedRankIsNamedIfTheOthersWaitForIt) {
+  MissCall(150);
+  job_.Of(3, "fsdp").is_closed = true;
+  const std::vector<Finding> findings = Fresh(job_);
+  EXPECT_THAT(Culprits(findings), ElementsAre("3"));
+  EXPECT_EQ(Evidence(findings.at(0), "finalized"), "rank 3");
+}
+
+TEST_F(HangTest, TwoCulpritsAreOneFinding) {
+  job_.Start({0, 1, 2, 4, 5, 7}, "fsdp", 150);
+  job_.node.processes[6].is_alive = false;
+  const std::vector<Finding> findings = Fresh(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(Culprits(findings), ElementsAre("6", "3"));
+  EXPECT_THAT(findings[0].headline,
+              HasSubstr("6 ranks wait for global rank 6 (GPU 6, pid 1006, gpu-node-7) and 1 more, "
+                        "whose process has ended."));
+}
+
+// Completions that are not seen: windows, or no timing.
+
+TEST_F(HangTest, AHangIsSaidByWhatWasStartedWhereNoCompletionIsSeen) {
+  MissCall(150);
+  for (const size_t rank : kAll) job_.HideCompletions(rank);
+  const std::vector<Finding> findings = Fresh(job_);
+  EXPECT_THAT(Culprits(findings), ElementsAre("3"));
+  EXPECT_EQ(findings.at(0).since_realtime_ns, kNow - 150 * kSecond);
+  EXPECT_THAT(findings[0].headline, HasSubstr("which has not entered an operation of fsdp."));
+}
+
+TEST_F(HangTest, AKilledRankIsNamedWhereNoCompletionIsSeenAlsoAfterItsSegmentIsGone) {
+  Hangs hangs{JudgementTimes()};
+  job_.Start(kAll, "fsdp", 0);
+  for (const size_t rank : kAll) job_.HideCompletions(rank);
+  hangs.Record(job_.node);
+  job_.node.processes[6].is_alive = false;
+  job_.Wait(150);
+  hangs.Record(job_.node);
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("6"));
+  job_.node.processes.erase(job_.node.processes.begin() + 6);
+  job_.Wait(150);
+  hangs.Record(job_.node);
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("6"));
+}
+
+TEST_F(HangTest, APauseWhereNoCompletionIsSeenIsNone) {
+  job_.Start(kAll, "fsdp", 600);
+  for (const size_t rank : kAll) job_.HideCompletions(rank);
+  EXPECT_THAT(Fresh(job_), IsEmpty());
+}
+
+TEST_F(HangTest, OneRankThatOutlivesItsJobIsNoneWhereNoCompletionIsSeen) {
+  for (const size_t rank : kAll) job_.HideCompletions(rank);
+  for (size_t rank = 1; rank < 8; ++rank) job_.node.processes[rank].is_alive = false;
+  EXPECT_THAT(Fresh(job_), IsEmpty());
+}
+
+TEST_F(HangTest, ARankWhoseProcessGoesOnElsewhereDoesNotWaitUnseen) {
+  job_.AddCommunicator("other", kAll);
+  for (const size_t rank : kAll) {
+    if (rank != 3) job_.Complete(rank, "fsdp", 150);
+    job_.HideCompletions(rank);
+    job_.Of(rank, "other").last_progress_realtime_ns = kNow - kSecond;
+  }
+  EXPECT_THAT(Fresh(job_), IsEmpty());
+}
+
+// Several communicators: one finding per job and fault.
+
+// tp on the node, dp and pp to other nodes: rank 3 misses a call of tp, and everybody else is
+// blocked somewhere.
+class MixedHangTest : public testing::Test {
+ protected:
+  MixedHangTest() {
+    job_.AddCommunicator("tp", {0, 1, 2, 3});
+    for (size_t rank = 0; rank < 4; ++rank)
+      job_.AddCommunicator("dp" + std::to_string(rank), {rank}, 4);
+    job_.AddCommunicator("pp", {0, 1, 2, 3}, 16);
+  }
+  HandMadeNode job_{4};
+};
+
+TEST_F(MixedHangTest, OfTheRanksBehindOnlyTheOneThatWaitsForNobodyIsNamed) {
+  job_.Start({0, 1}, "tp", 150);
+  job_.Start(2, "pp", 149, Function::kRecv, 12);
+  const std::vector<Finding> findings = Fresh(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(Culprits(findings), ElementsAre("3"));
+  EXPECT_EQ(findings[0].communicator_name, "tp");
+  EXPECT_EQ(findings[0].cost, "3 of 4 GPUs of this node wait");
+  EXPECT_EQ(Evidence(findings[0], "also blocked"), "pp");
+}
+
+TEST_F(MixedHangTest, BlockedCommunicatorsAreListedOnce) {
+  job_.Start({0, 1, 2}, "tp", 150);
+  for (const size_t rank : {0, 1, 2}) job_.Start(rank, "dp" + std::to_string(rank), 149);
+  const std::vector<Finding> findings = Fresh(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(Evidence(findings[0], "also blocked"), "dp0, dp1, dp2");
+}
+
+TEST_F(MixedHangTest, NobodyIsNamedIfAllWaitForOtherNodes) {
+  // Three wait in dp; rank 1 waits in tp for them.
+  job_.Start(1, "tp", 150);
+  for (const size_t rank : {0, 2, 3}) job_.Start(rank, "dp" + std::to_string(rank), 151);
+  const std::vector<Finding> findings = Fresh(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, FindingKind::kHangElsewhere);
+  EXPECT_THAT(findings[0].culprits, IsEmpty());
+  EXPECT_THAT(
+      findings[0].headline,
+      HasSubstr("1 rank waits in AllReduce #101 of dp0, and the ranks that they wait for are "
+                "on other nodes; 3 of 4 ranks are not on this node."));
+  EXPECT_EQ(findings[0].cost, "4 of 4 GPUs of this node wait");
+  EXPECT_EQ(Evidence(findings[0], "also blocked"), "dp2, dp3, tp");
+  EXPECT_EQ(findings[0].runbook, "NCCLCollectiveHang");
+}
+
+// A minority behind in tp that waits elsewhere looks like a circle of communicators on one node.
+TEST_F(MixedHangTest, ARankThatWaitsForAnotherNodeIsNotTakenForTheCauseOfACircle) {
+  job_.Start({0, 1, 2}, "tp", 150);
+  job_.Start(3, "dp3", 151);
+  EXPECT_THAT(Culprits(Fresh(job_)), IsEmpty());
+  EXPECT_THAT(Fresh(job_), ElementsAre(IsKind(FindingKind::kHangElsewhere)));
+}
+
+TEST_F(MixedHangTest, ARankWhoseWaitForAnotherNodeIsNotSeenIsNotNamed) {
+  job_.Start({0, 1, 2}, "tp", 150);
+  job_.Start(3, "dp3", 151);
+  job_.Of(3, "dp3").completion_is_known = false;
+  EXPECT_THAT(Culprits(Fresh(job_)), IsEmpty());
+  EXPECT_THAT(Fresh(job_).at(0).headline,
+              HasSubstr("3 ranks wait in AllReduce #101 of tp, and global rank 3 (GPU 3, pid 1003, "
+                        "gpu-node-7) may wait for ranks on other nodes."));
+  job_.node.processes[3].is_stopped = true;
+  EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("3"));
+}
+
+TEST_F(MixedHangTest, AHangWithAllRanksInsideIsThatOfTheOldestOperation) {
+  job_.Start({0, 1, 2, 3}, "tp", 150);
+  for (const size_t rank : {0, 1, 2, 3}) job_.Start(rank, "dp" + std::to_string(rank), 149);
+  const std::vector<Finding> findings = Fresh(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, FindingKind::kHangNobodyBehind);
+  EXPECT_EQ(findings[0].communicator_name, "tp");
+}
+
+TEST_F(MixedHangTest, AnOperationBehindOneThatWaitsForAnotherNodeIsNotTheCause) {
+  for (const size_t rank : {0, 1, 2, 3}) job_.Start(rank, "dp" + std::to_string(rank), 150);
+  job_.Start({0, 1, 2, 3}, "tp", 149);
+  EXPECT_THAT(Fresh(job_), ElementsAre(IsKind(FindingKind::kHangElsewhere)));
+}
+
+TEST_F(MixedHangTest, AMissingSendNamesTheRankThatIsInNothing) {
+  job_.Start(2, "pp", 150, Function::kRecv, 3);
+  const std::vector<Finding> findings = Fresh(job_);
+  EXPECT_THAT(Culprits(findings), ElementsAre("3"));
+  EXPECT_THAT(findings.at(0).headline, HasSubstr("1 rank waits for global rank 3 (GPU 3, pid 1003, "
+                                                 "gpu-node-7), which has no send or receive in "
+                                                 "flight."));
+  EXPECT_EQ(findings[0].culprits[0].standing, Standing::kNoPartner);
+  EXPECT_EQ(findings[0].waiting.at(0).operation, "Recv from rank 3");
+}
+
+// It may have finished them: the weak sign does not count beside a sure one.
+TEST_F(MixedHangTest, ARankWithoutASendIsNotNamedBesideOneThatMissesACall) {
+  job_.Start(0, "pp", 150, Function::kRecv, 1);
+  job_.Start({0, 1, 2}, "tp", 150);
+  job_.Of(1, "tp") = job_.Of(0, "tp");
+  job_.Of(1, "tp").rank = 1;
+  job_.Of(1, "tp").in_flight.clear();
+  job_.Of(1, "tp").completed_sequence = job_.Of(1, "tp").started_sequence - 1;
+  EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("3"));
+}
+
+TEST_F(MixedHangTest, RanksThatDoNotSendToOthersAreNotMissedByThem) {
+  job_.Start(0, "pp", 150, Function::kRecv, 9);
+  EXPECT_THAT(Fresh(job_), ElementsAre(AllOf(IsKind(FindingKind::kHangElsewhere),
+                                             Field(&Finding::culprits, IsEmpty()))));
+}
+
+TEST_F(MixedHangTest, AShortWaitInOneCommunicatorNamesNobodyThoughAnotherHangs) {
+  for (const size_t rank : {0, 1, 2}) job_.Start(rank, "dp" + std::to_string(rank), 300);
+  HandMadeNode one = job_;
+  one.AddCommunicator("metrics", {0, 3});
+  EXPECT_THAT(Culprits(Fresh(one)), IsEmpty());
+}
+
+TEST(HangOfJobsTest, TwoJobsAreTwoFindingsAndDoNotMix) {
+  HandMadeNode jobs(4);
+  for (size_t rank = 2; rank < 4; ++rank) jobs.node.processes[rank].identity[0].second = "99";
+  jobs.AddCommunicator("dp", {0, 1});
+  jobs.AddCommunicator("dp", {2, 3});
+  jobs.Start(0, "dp", 150);
+  jobs.Start(3, "dp", 40);
+  const std::vector<Finding> findings = Fresh(jobs);
+  ASSERT_THAT(findings, SizeIs(2));
+  EXPECT_EQ(findings[0].job, "job 4712");
+  EXPECT_EQ(findings[0].severity, Severity::kCritical);
+  EXPECT_EQ(findings[0].cost, "1 of 2 GPUs of this node waits");
+  EXPECT_EQ(findings[1].job, "job 99");
+  EXPECT_EQ(findings[1].severity, Severity::kWarning);
+  EXPECT_THAT(Culprits(findings), ElementsAre("1", "2"));
+}
+
+TEST(HangOfJobsTest, ACopyOfAnotherUserHidesNothingAndIsNotNamed) {
+  HandMadeNode job(2);
+  job.AddCommunicator("dp", {0, 1});
+  job.Start(0, "dp", 150);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    collector::ProcessSnapshot copy = job.node.processes[rank];
+    copy.uid = 1001;
+    copy.file.inode += 1000;
+    copy.communicators[0].last_progress_realtime_ns = kNow;
+    copy.is_alive = rank != 1;
+    job.node.processes.push_back(copy);
+  }
+  const std::vector<Finding> findings = Fresh(job);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].uid, 1000u);
+  EXPECT_THAT(Culprits(findings), ElementsAre("1"));
+}
+
+TEST(HangOfJobsTest, NamesOfOtherProcessesAreHarmless) {
+  HandMadeNode job(2);
+  job.AddCommunicator("dp", {0, 1});
+  job.Start(0, "dp", 150);
+  for (collector::ProcessSnapshot& process : job.node.processes) {
+    process.host_name = "\x1b[2Jhost\n";
+    process.communicators[0].name = "\x1b[31m\xff";
+    process.communicators[0].gpu_uuid = "\x1b";
+    process.identity = {{"SLURM_JOB_ID", "\x1b]0;"}, {"SLURM_PROCID", "\n7"}, {"POD_NAME", "\x07"}};
+  }
+  NodeJudge judge;
+  const std::string text = FindingsText(judge.Judge(job.node));
+  EXPECT_THAT(text, HasSubstr("hangs"));
+  for (const char character : text)
+    EXPECT_TRUE(character == '\n' || static_cast<uint8_t>(character) >= 0x20);
+  const Finding finding = Fresh(job).at(0);
+  EXPECT_EQ(finding.communicator_name.find('\x1b'), std::string::npos);
+  EXPECT_EQ(finding.culprits.at(0).pod.find('\x07'), std::string::npos);
+}
+
+TEST(HangOfJobsTest, ACommunicatorWithoutANameIsCalledByItsId) {
+  HandMadeNode job(2);
+  job.AddCommunicator("", {0, 1});
+  job.Start(0, "", 150);
+  job.node.processes[1].identity.pop_back();
+  EXPECT_THAT(Fresh(job).at(0).headline,
+              HasSubstr("1 rank waits for rank 1 of communicator 0000abc1 (GPU 1, pid 1001, "
+                        "gpu-node-7), which has not entered AllReduce #101 of communicator "
+                        "0000abc1."));
+}
+
+// Files of other processes may say that a communicator has 2^64 ranks.
+TEST(HangOfJobsTest, ANumberOfRanksWithoutEndIsNoLoopWithoutEnd) {
+  HandMadeNode job(2);
+  job.AddCommunicator("dp", {0, 1}, UINT64_MAX);
+  for (size_t rank = 0; rank < 2; ++rank) job.Of(rank, "dp").nodes = 1;
+  job.Start({0, 1}, "dp", 150);
+  EXPECT_EQ(Evidence(Fresh(job).at(0), "never seen on this node"),
+            "rank 2, 3, 4, 5, 6, 7, 8, 9, more");
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which ranks and communicators the graph has.
+#include "exporter/findings/hangs/wait_graph.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "exporter/findings/hangs/wait_rules.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+GraphRank RankOf(const RankOnNode& rank, const HangMemory::Ranks& seen) {
+  const auto found = seen.find(rank.communicator->rank);
+  return {.rank = rank,
+          .seen = found == seen.end() ? nullptr : &found->second,
+          .is_halted = !rank.process->is_alive || rank.process->is_stopped.value_or(false)};
+}
+
+// A segment of an ended process may be left beside that of a living one with the same rank.
+void DropTwins(std::vector<GraphRank>& ranks) {
+  std::set<uint64_t> living;
+  for (const GraphRank& rank : ranks) {
+    if (rank.rank.process->is_alive) living.insert(rank.rank.communicator->rank);
+  }
+  std::erase_if(ranks, [&](const GraphRank& rank) {
+    return !rank.rank.process->is_alive && living.contains(rank.rank.communicator->rank);
+  });
+}
+
+GraphCommunicator CommunicatorOf(const CommunicatorOnNode& found, const HangMemory& memory) {
+  GraphCommunicator communicator{.key = found.key, .ranks = {}};
+  const HangMemory::Ranks& seen = memory.Of(found.key);
+  std::set<uint64_t> numbers;
+  for (const RankOnNode& rank : found.ranks) {
+    communicator.ranks.push_back(RankOf(rank, seen));
+    numbers.insert(rank.communicator->rank);
+  }
+  DropTwins(communicator.ranks);
+  for (const auto& [number, rank] : seen) {
+    if (!rank.is_absent || numbers.contains(number)) continue;
+    communicator.ranks.push_back(
+        {.rank = {&rank.process, &rank.communicator}, .seen = &rank, .is_here = false});
+    numbers.insert(number);
+  }
+  communicator.is_complete = found.key.ranks != 0 && numbers.size() >= found.key.ranks;
+  return communicator;
+}
+
+// With the ranks that have finalized, while others have not: those may wait for them.
+std::vector<CommunicatorOnNode> CommunicatorsWithFinalized(const collector::NodeSnapshot& node) {
+  std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
+  std::map<collector::CommunicatorKey, CommunicatorOnNode*> by_key;
+  for (CommunicatorOnNode& communicator : communicators) by_key[communicator.key] = &communicator;
+  for (const collector::ProcessSnapshot& process : node.processes) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
+      if (!communicator.has_identity || communicator.is_overflow || !communicator.is_closed)
+        continue;
+      const auto found = by_key.find(collector::CommunicatorKeyOf(process, communicator));
+      if (found != by_key.end()) found->second->Add({&process, &communicator});
+    }
+  }
+  return communicators;
+}
+
+}  // namespace
+
+WaitGraph::WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memory,
+                     std::chrono::nanoseconds threshold)
+    : taken_realtime_ns_(node.taken_realtime_ns) {
+  std::map<std::tuple<uint64_t, std::string, std::string>, GraphJob> jobs;
+  for (const CommunicatorOnNode& found : CommunicatorsWithFinalized(node)) {
+    GraphCommunicator communicator = CommunicatorOf(found, memory);
+    const bool any_lives = std::ranges::any_of(communicator.ranks, [](const GraphRank& rank) {
+      return rank.is_here && rank.rank.process->is_alive && !rank.rank.communicator->is_closed;
+    });
+    if (!any_lives) continue;
+    const collector::CommunicatorKey& key = found.key;
+    jobs[{key.uid, key.job, key.name_space}].communicators.push_back(std::move(communicator));
+  }
+  for (auto& [key, job] : jobs) {
+    ApplyWaitRules(job, node.taken_realtime_ns, threshold);
+    jobs_.push_back(std::move(job));
+  }
+}
+
+}  // namespace nccl_exporter::exporter

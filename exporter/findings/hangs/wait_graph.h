@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// WaitGraph, who waits for whom on this node at one moment: the conditions of the rules group
+// nccl_hangs over the ranks of one node. docs/alerts.md has the reasons.
+//
+// Ages are differences of times of one snapshot, which come from CLOCK_MONOTONIC: a clock that is
+// set changes nothing. Immutable.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/findings/hangs/hang_memory.h"
+#include "exporter/node/local_communicators.h"
+
+namespace nccl_exporter::exporter {
+
+struct GraphRank {
+  RankOnNode rank;                 // as it was seen last, if it is not here
+  const SeenRank* seen = nullptr;  // what is remembered; null: nothing
+  bool is_here = true;
+  bool is_halted = false;  // has ended, or is stopped
+  bool waits = false;
+  // That it waits in; null: it does not wait, or its completions are not seen.
+  const collector::InFlightOperation* operation = nullptr;
+  int64_t since_realtime_ns = 0;  // begin of its wait
+  // Others wait, and it does not: see docs/alerts.md.
+  bool is_behind = false;
+  uint64_t behind = 0;  // collectives
+  bool is_culprit = false;
+  // In another call than most, or on another communicator.
+  bool is_different = false;
+
+  bool Lives() const { return is_here && !is_halted; }
+  const collector::FileKey& file() const { return rank.process->file; }
+};
+
+struct GraphCommunicator {
+  collector::CommunicatorKey key;
+  std::vector<GraphRank> ranks;  // by rank; absent ones last
+  bool is_complete = false;      // all its ranks are known on this node
+  bool is_still = false;         // no rank has started or completed anything for half the threshold
+  bool has_waited = false;       // a process that waits in it has waited for the whole threshold
+  bool is_queued = false;        // a rank of it is in an older operation elsewhere
+  bool nobody_behind = false;    // and no rank of the job is the cause
+};
+
+// Communicators in use of one job, with a rank that lives.
+struct GraphJob {
+  std::vector<GraphCommunicator> communicators;
+};
+
+class WaitGraph {
+ public:
+  // `threshold` is the age of a hang. Points into `node` and `memory`.
+  WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memory,
+            std::chrono::nanoseconds threshold);
+
+  const std::vector<GraphJob>& jobs() const { return jobs_; }
+  int64_t taken_realtime_ns() const { return taken_realtime_ns_; }
+
+ private:
+  int64_t taken_realtime_ns_;
+  std::vector<GraphJob> jobs_;
+};
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps have the order and the names of the rules in deploy/prometheus/nccl-exporter.rules.yml.in.
+#include "exporter/findings/hangs/wait_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "proto/collective.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using collector::FileKey;
+
+// Collectives that a rank may complete while another has not entered them: the root first or last.
+bool IsRooted(Function function) {
+  return function == Function::kBroadcast || function == Function::kReduce ||
+         function == Function::kGather || function == Function::kScatter;
+}
+
+// Operations that a rank may complete before others enter them. Other are one-sided operations.
+bool IsCompletedAlone(Function function) {
+  return TraitsOf(function).is_point_to_point || function == Function::kOther || IsRooted(function);
+}
+
+uint64_t StartedBy(const GraphRank& rank) { return rank.rank.communicator->started_sequence; }
+
+// The oldest operation in flight that no other rank has completed, unless a rank may complete it
+// alone: `max_completed` collectives are complete on some rank. Null: none.
+const collector::InFlightOperation* WaitedIn(const collector::CommunicatorSnapshot& communicator,
+                                             uint64_t max_completed) {
+  const auto is_collective = [](const collector::InFlightOperation& operation) {
+    return !TraitsOf(operation.function).is_point_to_point;
+  };
+  uint64_t left =
+      static_cast<uint64_t>(std::ranges::count_if(communicator.in_flight, is_collective));
+  for (const collector::InFlightOperation& operation : communicator.in_flight) {
+    if (IsCompletedAlone(operation.function)) return &operation;
+    // A completion that was lost leaves its operation in flight: the latest ones are the true ones.
+    if (communicator.started_sequence - std::min(communicator.started_sequence, --left) >
+        max_completed)
+      return &operation;
+  }
+  return nullptr;
+}
+
+// One job of the node.
+class JobJudge {
+ public:
+  JobJudge(GraphJob& job, int64_t taken_ns, int64_t threshold_ns)
+      : communicators_(job.communicators), taken_ns_(taken_ns), threshold_ns_(threshold_ns) {}
+
+  void Judge() {
+    for (GraphCommunicator& communicator : communicators_) FindStill(communicator);
+    FindQuietProcesses();
+    for (GraphCommunicator& communicator : communicators_) {
+      FindHeld(communicator);
+      FindUnseen(communicator);
+      FindRemembered(communicator);
+    }
+    FindWaited();
+    for (GraphCommunicator& communicator : communicators_) FindBehind(communicator);
+    FindCulprits();
+    for (GraphCommunicator& communicator : communicators_) FindDifferent(communicator);
+    FindNobodyBehind();
+    FindCircles();
+  }
+
+ private:
+  int64_t AgeOf(const GraphRank& rank) const {
+    return taken_ns_ - rank.rank.communicator->last_progress_realtime_ns;
+  }
+  bool IsStill(const GraphRank& rank) const { return AgeOf(rank) >= threshold_ns_ / 2; }
+
+  template <typename Condition>
+  static bool Any(const GraphCommunicator& communicator, Condition condition) {
+    return std::ranges::any_of(communicator.ranks, condition);
+  }
+  template <typename Condition>
+  bool AnyOfJob(Condition condition) const {
+    return std::ranges::any_of(communicators_, [&](const GraphCommunicator& communicator) {
+      return Any(communicator, condition);
+    });
+  }
+  static size_t Count(const GraphCommunicator& communicator, bool GraphRank::*flag) {
+    return static_cast<size_t>(std::ranges::count(communicator.ranks, true, flag));
+  }
+
+  void FindStill(GraphCommunicator& communicator) const {
+    communicator.is_still =
+        !Any(communicator, [&](const GraphRank& r) { return r.is_here && !IsStill(r); });
+  }
+
+  void FindQuietProcesses() {
+    for (const GraphCommunicator& communicator : communicators_) {
+      for (const GraphRank& rank : communicator.ranks) {
+        if (rank.is_here && !IsStill(rank)) busy_.insert(rank.file());
+      }
+    }
+  }
+
+  void FindHeld(GraphCommunicator& communicator) const {
+    if (!communicator.is_still) return;
+    uint64_t max_completed = 0;
+    for (const GraphRank& rank : communicator.ranks) {
+      if (rank.is_here && rank.rank.communicator->completion_is_known)
+        max_completed = std::max(max_completed, rank.rank.communicator->completed_sequence);
+    }
+    for (GraphRank& rank : communicator.ranks) {
+      if (!rank.Lives() || !rank.rank.communicator->completion_is_known) continue;
+      rank.operation = WaitedIn(*rank.rank.communicator, max_completed);
+      rank.waits = rank.operation != nullptr;
+      if (rank.waits) rank.since_realtime_ns = rank.operation->start_realtime_ns;
+    }
+  }
+
+  // Ranks whose completions are not seen, while their process makes no progress.
+  void FindUnseen(GraphCommunicator& communicator) {
+    if (!communicator.is_still) return;
+    uint64_t min_started = std::numeric_limits<uint64_t>::max();
+    size_t here = 0, halted = 0;
+    for (const GraphRank& rank : communicator.ranks) {
+      if (!rank.is_here) continue;
+      ++here;
+      halted += rank.is_halted;
+      min_started = std::min(min_started, StartedBy(rank));
+    }
+    // Operations need the ranks that have ended. At the end of a job most have.
+    const bool some_halted = halted > 0 && 2 * halted < here;
+    const bool some_absent = here < communicator.ranks.size();
+    for (GraphRank& rank : communicator.ranks) {
+      const collector::CommunicatorSnapshot& c = *rank.rank.communicator;
+      if (!rank.Lives() || c.completion_is_known || c.is_closed || c.started_sequence == 0 ||
+          busy_.contains(rank.file()))
+        continue;
+      rank.waits = c.started_sequence > min_started || some_halted ||
+                   (some_absent && rank.seen != nullptr && rank.seen->has_waited);
+      if (rank.waits) rank.since_realtime_ns = c.last_progress_realtime_ns;
+      // It may be ahead of a rank that is on another node.
+      if (!rank.waits && !communicator.is_complete) may_wait_.insert(rank.file());
+    }
+  }
+
+  // A rank that waited and then ended or was stopped: not the cause.
+  static void FindRemembered(GraphCommunicator& communicator) {
+    for (GraphRank& rank : communicator.ranks) {
+      if (!rank.Lives() && communicator.is_still && rank.seen != nullptr && rank.seen->has_waited)
+        rank.waits = true;
+    }
+  }
+
+  void FindWaited() {
+    std::set<FileKey> waited;
+    for (const GraphCommunicator& communicator : communicators_) {
+      for (const GraphRank& rank : communicator.ranks) {
+        if (!rank.waits) continue;
+        waiting_.insert(rank.file());
+        if (rank.Lives() && AgeOf(rank) >= threshold_ns_) waited.insert(rank.file());
+      }
+    }
+    for (GraphCommunicator& communicator : communicators_) {
+      communicator.has_waited = Any(communicator, [&](const GraphRank& rank) {
+        return rank.waits && waited.contains(rank.file());
+      });
+    }
+  }
+
+  // Whether a rank waits for `rank` to send or to receive. Peers on other nodes do not count:
+  // `rank` is one of this node.
+  static bool IsPartnerMissed(const GraphCommunicator& communicator, const GraphRank& rank) {
+    return Any(communicator, [&](const GraphRank& other) {
+      if (!other.waits || other.operation == nullptr ||
+          !TraitsOf(other.operation->function).is_point_to_point)
+        return false;
+      return std::ranges::any_of(
+          other.rank.communicator->in_flight, [&](const collector::InFlightOperation& operation) {
+            if (!TraitsOf(operation.function).is_point_to_point) return false;
+            if (operation.peer < 0) return communicator.is_complete;
+            return static_cast<uint64_t>(operation.peer) == rank.rank.communicator->rank;
+          });
+    });
+  }
+
+  static void FindBehind(GraphCommunicator& communicator) {
+    if (Count(communicator, &GraphRank::waits) == 0) return;
+    uint64_t max_started = 0;
+    for (const GraphRank& rank : communicator.ranks)
+      max_started = std::max(max_started, StartedBy(rank));
+    for (GraphRank& rank : communicator.ranks) {
+      rank.behind = max_started - StartedBy(rank);
+      rank.is_behind =
+          !rank.waits && (rank.behind > 0 || !rank.Lives() || IsPartnerMissed(communicator, rank));
+    }
+  }
+
+  // The ends of the graph: behind in a communicator, and waiting in none. A rank without a send or
+  // receive in flight may have completed them: it counts only if nothing else is found.
+  void FindCulprits() {
+    std::set<FileKey> certain;
+    const auto is_suspect = [&](const GraphCommunicator& communicator, const GraphRank& rank) {
+      return communicator.has_waited && rank.is_behind && !waiting_.contains(rank.file()) &&
+             (!rank.Lives() || !may_wait_.contains(rank.file()));
+    };
+    for (const GraphCommunicator& communicator : communicators_) {
+      for (const GraphRank& rank : communicator.ranks) {
+        if (is_suspect(communicator, rank) && (rank.behind > 0 || !rank.Lives()))
+          certain.insert(rank.file());
+      }
+    }
+    for (GraphCommunicator& communicator : communicators_) {
+      for (GraphRank& rank : communicator.ranks) {
+        rank.is_culprit =
+            is_suspect(communicator, rank) && (certain.empty() || certain.contains(rank.file()));
+      }
+    }
+  }
+
+  // Ranks in another collective than most. A rank that is past a rooted collective, in which others
+  // wait, is in the next one, not in a wrong one.
+  static void FindDifferent(GraphCommunicator& communicator) {
+    if (!communicator.has_waited) return;
+    uint64_t min_rooted = std::numeric_limits<uint64_t>::max();
+    for (const GraphRank& rank : communicator.ranks) {
+      if (rank.operation != nullptr && IsRooted(rank.operation->function))
+        min_rooted = std::min(min_rooted, rank.rank.communicator->completed_sequence);
+    }
+    const auto is_compared = [&](const GraphRank& rank) {
+      return rank.operation != nullptr && !TraitsOf(rank.operation->function).is_point_to_point &&
+             rank.rank.communicator->completed_sequence <= min_rooted;
+    };
+    std::array<size_t, kFunctionCount> counts{};
+    for (const GraphRank& rank : communicator.ranks) {
+      if (is_compared(rank)) ++counts[static_cast<size_t>(rank.operation->function)];
+    }
+    const size_t most = *std::ranges::max_element(counts);
+    for (GraphRank& rank : communicator.ranks) {
+      rank.is_different =
+          is_compared(rank) && counts[static_cast<size_t>(rank.operation->function)] < most;
+    }
+  }
+
+  bool IsCauseKnown() const {
+    return AnyOfJob([](const GraphRank& rank) { return rank.is_culprit || rank.is_different; });
+  }
+  // Whether somebody may wait for a rank of another node.
+  bool WaitsElsewhere() const {
+    return !may_wait_.empty() ||
+           std::ranges::any_of(communicators_, [](const GraphCommunicator& communicator) {
+             return !communicator.is_complete && Count(communicator, &GraphRank::waits) > 0;
+           });
+  }
+
+  void FindQueued() {
+    std::map<FileKey, int64_t> oldest;
+    const auto each_held = [&](auto visit) {
+      for (GraphCommunicator& communicator : communicators_) {
+        for (GraphRank& rank : communicator.ranks) {
+          if (rank.operation != nullptr) visit(communicator, rank);
+        }
+      }
+    };
+    each_held([&](GraphCommunicator&, GraphRank& rank) {
+      const auto entry = oldest.try_emplace(rank.file(), rank.since_realtime_ns).first;
+      entry->second = std::min(entry->second, rank.since_realtime_ns);
+    });
+    each_held([&](GraphCommunicator& communicator, GraphRank& rank) {
+      communicator.is_queued |= rank.since_realtime_ns > oldest.at(rank.file());
+    });
+  }
+
+  // Communicators with all ranks inside: those that hold the oldest operation of each of their
+  // GPUs. Others wait for them.
+  void FindNobodyBehind() {
+    FindQueued();
+    if (IsCauseKnown()) return;
+    const auto is_inside = [](const GraphCommunicator& communicator) {
+      return communicator.has_waited && communicator.is_complete &&
+             Count(communicator, &GraphRank::is_behind) == 0;
+    };
+    bool any = false;
+    for (GraphCommunicator& communicator : communicators_) {
+      communicator.nobody_behind = is_inside(communicator) && !communicator.is_queued;
+      any |= communicator.nobody_behind;
+    }
+    if (any || WaitsElsewhere()) return;
+    for (GraphCommunicator& communicator : communicators_)
+      communicator.nobody_behind = is_inside(communicator);
+  }
+
+  // If all ranks wait in a circle of communicators, the minority that the majority waits for. A
+  // circle through another node looks like one here.
+  void FindCircles() {
+    if (IsCauseKnown() || WaitsElsewhere() ||
+        std::ranges::any_of(communicators_, &GraphCommunicator::nobody_behind))
+      return;
+    for (GraphCommunicator& communicator : communicators_) {
+      if (!communicator.has_waited ||
+          Count(communicator, &GraphRank::is_behind) >= Count(communicator, &GraphRank::waits))
+        continue;
+      for (GraphRank& rank : communicator.ranks) rank.is_different = rank.is_behind;
+    }
+  }
+
+  std::vector<GraphCommunicator>& communicators_;
+  const int64_t taken_ns_;
+  const int64_t threshold_ns_;
+  std::set<FileKey> busy_;      // processes that make progress
+  std::set<FileKey> waiting_;   // in any communicator
+  std::set<FileKey> may_wait_;  // for ranks of other nodes
+};
+
+}  // namespace
+
+void ApplyWaitRules(GraphJob& job, int64_t taken_realtime_ns, std::chrono::nanoseconds threshold) {
+  JobJudge(job, taken_realtime_ns, threshold.count()).Judge();
+}
+
+}  // namespace nccl_exporter::exporter
