@@ -20,6 +20,8 @@ struct JudgementTimes {
   // Rates of late ranks are over this time (--window), shares of arrivals over twice that.
   Ns window = std::chrono::minutes(1);
   Ns arrivals_window() const { return 2 * window; }
+  // Losses are counted over this time (--bandwidth-window).
+  Ns losses_window() const { return late_history / 2; }
   // A late rank is late in 6 of 13 judgements of the latest so much (twice --hold), ...
   Ns late_for = std::chrono::minutes(3);
   // ... and in three quarters of those in which any rank was late (--history).
@@ -56,5 +58,10 @@ inline constexpr double kLateShare = 0.8;
 inline constexpr uint64_t kLateOperations = 10;
 // Least number of ranks whose busy times are compared (--min-ranks).
 inline constexpr size_t kMinRanks = 4;
+
+// Share of its former bandwidth below which a communicator is degraded (--bandwidth-ratio).
+inline constexpr double kBandwidthRatio = 0.6;
+// Share of the operations above which those that are not followed matter.
+inline constexpr double kLossShare = 0.01;
 
 }  // namespace nccl_exporter::exporter

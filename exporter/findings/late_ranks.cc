@@ -1,12 +1,141 @@
 // SPDX-License-Identifier: Apache-2.0
+// The memory of judgements.
 #include "exporter/findings/late_ranks.h"
 
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
+#include "exporter/findings/late/busy_rates.h"
+#include "exporter/node/local_communicators.h"
+
 namespace nccl_exporter::exporter {
+namespace {
 
-void LateRanks::Record(const collector::NodeSnapshot&, const NodeHistory&, int64_t) {}
+// A straggler is one in so much of the judgements in which any rank of the communicator is.
+constexpr double kShareOfJudgements = 0.75;
+// Memory is one bit per judgement: late_history has 40.
+constexpr int64_t kMostJudgements = 64;
 
-std::vector<Finding> LateRanks::Findings(const collector::NodeSnapshot&) const { return {}; }
+}  // namespace
 
-double LateRanks::LearningSeconds() const { return 0; }
+LateRanks::Judgements LateRanks::Latest(JudgementTimes::Ns time) const {
+  // Those at both ends count: so it is one more than there are intervals.
+  const int64_t judgements = std::min(time / times_.interval + 1, kMostJudgements);
+  return judgements == kMostJudgements ? ~Judgements{0} : (Judgements{1} << judgements) - 1;
+}
+
+void LateRanks::Record(const collector::NodeSnapshot& node, const NodeHistory& history,
+                       int64_t monotonic_ns) {
+  now_ns_ = monotonic_ns;
+  Follow(node);
+  const int64_t interval = times_.interval.count();
+  if (next_judgement_ns_ == 0) next_judgement_ns_ = now_ns_;
+  if (now_ns_ < next_judgement_ns_) return;
+  // More than one if steps were missed, as in a pause of the machine.
+  const int64_t passed = (now_ns_ - next_judgement_ns_) / interval + 1;
+  next_judgement_ns_ += passed * interval;
+  BeginJudgement(static_cast<int>(std::min(passed, kMostJudgements)));
+  for (const LateCandidate& candidate : LateCandidatesOf(RatesOf(node, history, times_)))
+    Judge(candidate, node.taken_realtime_ns);
+  Confirm();
+}
+
+void LateRanks::Follow(const collector::NodeSnapshot& node) {
+  for (const CommunicatorOnNode& communicator : CommunicatorsOnNode(node)) {
+    const auto [place, is_new] = communicators_.try_emplace(communicator.key);
+    CommunicatorMemory& memory = place->second;
+    if (is_new) memory.first_seen_ns = now_ns_;
+    memory.last_seen_ns = now_ns_;
+    memory.is_compared = communicator.ranks.size() > 1;
+  }
+  // One that a snapshot missed is still the same.
+  std::erase_if(communicators_, [&](const auto& entry) {
+    return now_ns_ - entry.second.last_seen_ns > times_.window.count();
+  });
+}
+
+void LateRanks::BeginJudgement(int judgements_passed) {
+  const auto shift = [&](Judgements& judgements) {
+    judgements = judgements_passed < kMostJudgements ? judgements << judgements_passed : 0;
+  };
+  for (auto& [key, communicator] : communicators_) {
+    shift(communicator.straggler);
+    for (auto& [rank, memory] : communicator.ranks) {
+      shift(memory.straggler);
+      shift(memory.last_arriver);
+    }
+    std::erase_if(communicator.ranks, [&](const auto& entry) {
+      const RankMemory& memory = entry.second;
+      return (memory.straggler | memory.last_arriver) == 0 && memory.shown_until_ns < now_ns_;
+    });
+  }
+}
+
+void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
+  const auto place = communicators_.find(candidate.communicator);
+  if (place == communicators_.end()) return;
+  CommunicatorMemory& communicator = place->second;
+  // Until then a window reaches back to before the communicator was first seen: into the backlog of
+  // its completion ring, or the first calls, in which ranks differ by seconds.
+  const int64_t settled_ns = (times_.arrivals_window() + times_.window).count();
+  if (now_ns_ - communicator.first_seen_ns < settled_ns) return;
+
+  RankMemory& rank = communicator.ranks[candidate.rank];
+  const Judgements before = rank.straggler | rank.last_arriver;
+  if ((before & Latest(times_.late_for)) == 0) rank.since_realtime_ns = realtime_ns;
+  if (candidate.measures.is_straggler) {
+    rank.straggler |= 1;
+    communicator.straggler |= 1;
+  }
+  if (candidate.measures.is_last_arriver) rank.last_arriver |= 1;
+  rank.measures = candidate.measures;
+}
+
+// The conditions of the alerts: 6 of 13 judgements and three quarters of those that found anybody;
+// or a last arriver in 7 judgements without a gap.
+void LateRanks::Confirm() {
+  const int hold = static_cast<int>(times_.late_for / 2 / times_.interval);
+  const Judgements latest = Latest(times_.late_for), past = Latest(times_.late_history);
+  const Judgements unbroken = Latest(times_.late_for / 2);
+  for (auto& [key, communicator] : communicators_) {
+    if (now_ns_ - communicator.first_seen_ns < times_.learning.count()) continue;
+    for (auto& [number, rank] : communicator.ranks) {
+      const bool is_straggler =
+          (rank.straggler & 1) != 0 && std::popcount(rank.straggler & latest) >= hold &&
+          std::popcount(rank.straggler & past) >=
+              kShareOfJudgements * std::popcount(communicator.straggler & past);
+      const bool is_last_arriver = (rank.last_arriver & unbroken) == unbroken;
+      if (!is_straggler && !is_last_arriver) continue;
+      rank.shown_until_ns = now_ns_ + times_.late_for.count() / 2;
+      rank.shown = {.communicator = key,
+                    .rank = number,
+                    .measures = rank.measures,
+                    .since_realtime_ns = rank.since_realtime_ns,
+                    .late_judgements = std::popcount((rank.straggler | rank.last_arriver) & latest),
+                    .judgements = std::popcount(latest)};
+      rank.shown.measures.is_straggler = is_straggler;
+      rank.shown.measures.is_last_arriver = is_last_arriver;
+    }
+  }
+}
+
+std::vector<Finding> LateRanks::Findings(const collector::NodeSnapshot& node) const {
+  std::vector<LateRank> late;
+  for (const auto& [key, communicator] : communicators_) {
+    for (const auto& [number, rank] : communicator.ranks) {
+      if (rank.shown_until_ns != 0 && now_ns_ <= rank.shown_until_ns) late.push_back(rank.shown);
+    }
+  }
+  return LateFindings(node, late, times_);
+}
+
+double LateRanks::LearningSeconds() const {
+  int64_t latest = now_ns_ - times_.learning.count();
+  for (const auto& [key, communicator] : communicators_) {
+    if (communicator.is_compared) latest = std::max(latest, communicator.first_seen_ns);
+  }
+  return static_cast<double>(times_.learning.count() - (now_ns_ - latest)) / 1e9;
+}
 
 }  // namespace nccl_exporter::exporter

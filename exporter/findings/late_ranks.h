@@ -2,14 +2,20 @@
 // Late ranks: those that the others of a communicator wait for again and again. The conditions are
 // those of the rules in deploy/prometheus (group nccl_stragglers; docs/alerts.md has the reasons),
 // for the ranks of this node.
+//
+// A judgement takes some ranks for late (late_candidates.h). A finding needs several of them, and a
+// communicator that was followed for some minutes: so a single snapshot names nobody.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
 #include "exporter/findings/judgement_times.h"
+#include "exporter/findings/late/late_candidates.h"
+#include "exporter/findings/late/late_findings.h"
 #include "exporter/node/node_history.h"
 
 namespace nccl_exporter::exporter {
@@ -30,7 +36,36 @@ class LateRanks {
   double LearningSeconds() const;
 
  private:
+  // Judgements, one bit each: the latest is bit 0.
+  using Judgements = uint64_t;
+
+  struct RankMemory {
+    Judgements straggler = 0;
+    Judgements last_arriver = 0;
+    int64_t since_realtime_ns = 0;  // first judgement of the run
+    LateMeasures measures;          // of the latest judgement that took it for late
+    int64_t shown_until_ns = 0;     // 0: it was never found late
+    LateRank shown;                 // as it was found late
+  };
+  struct CommunicatorMemory {
+    int64_t first_seen_ns = 0;
+    int64_t last_seen_ns = 0;
+    Judgements straggler = 0;  // in which any rank was
+    bool is_compared = false;  // it has several ranks here
+    std::map<uint64_t, RankMemory> ranks;
+  };
+
+  void Follow(const collector::NodeSnapshot& node);
+  void BeginJudgement(int judgements_passed);
+  void Judge(const LateCandidate& candidate, int64_t realtime_ns);
+  void Confirm();
+  // The judgements of the latest so much time.
+  Judgements Latest(JudgementTimes::Ns time) const;
+
   JudgementTimes times_;
+  int64_t now_ns_ = 0;
+  int64_t next_judgement_ns_ = 0;
+  std::map<collector::CommunicatorKey, CommunicatorMemory> communicators_;
 };
 
 }  // namespace nccl_exporter::exporter

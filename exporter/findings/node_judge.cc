@@ -40,6 +40,7 @@ void NodeJudge::Record(const collector::NodeSnapshot& node, int64_t monotonic_ns
   history_.Record(node, monotonic_ns);
   hangs_.Record(node);
   late_ranks_.Record(node, history_, monotonic_ns);
+  bandwidth_past_.Record(history_, node.taken_realtime_ns, monotonic_ns);
 }
 
 Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
@@ -71,9 +72,9 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
     });
   });
   add(std::move(killed));
-  add(DegradedBandwidth(node, history_, times_));
+  add(bandwidth_past_.Findings(node));
   add(UnusableSegments(node));
-  add(UnfollowedOperations(node, history_));
+  add(UnfollowedOperations(node, history_, times_));
   std::ranges::stable_sort(judgement.findings, {}, [](const Finding& finding) {
     return std::tuple(-static_cast<int>(finding.severity), finding.since_realtime_ns);
   });

@@ -10,6 +10,7 @@
 #include "exporter/findings/finding.h"
 #include "exporter/findings/hangs.h"
 #include "exporter/findings/judgement_times.h"
+#include "exporter/findings/late/bandwidth_past.h"
 #include "exporter/findings/late_ranks.h"
 #include "exporter/node/node_history.h"
 
@@ -28,7 +29,7 @@ struct Judgement {
 class NodeJudge {
  public:
   explicit NodeJudge(const JudgementTimes& times = {})
-      : times_(times), hangs_(times), late_ranks_(times) {}
+      : times_(times), hangs_(times), late_ranks_(times), bandwidth_past_(times) {}
 
   // A step of the history. `monotonic_ns` says when, on a clock that nobody sets.
   void Record(const collector::NodeSnapshot& node, int64_t monotonic_ns);
@@ -43,6 +44,7 @@ class NodeJudge {
   NodeHistory history_;
   Hangs hangs_;
   LateRanks late_ranks_;
+  BandwidthPast bandwidth_past_;
 };
 
 }  // namespace nccl_exporter::exporter

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Findings that need no comparison of ranks: processes that ended without finalizing, files that
-// cannot be used, operations that are not followed, and bandwidth below its past.
+// cannot be used, and operations that are not followed.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,6 @@ namespace nccl_exporter::exporter {
 std::vector<Finding> KilledProcesses(const collector::NodeSnapshot& node);
 std::vector<Finding> UnusableSegments(const collector::NodeSnapshot& node);
 std::vector<Finding> UnfollowedOperations(const collector::NodeSnapshot& node,
-                                          const NodeHistory& history);
-std::vector<Finding> DegradedBandwidth(const collector::NodeSnapshot& node,
-                                       const NodeHistory& history, const JudgementTimes& times);
+                                          const NodeHistory& history, const JudgementTimes& times);
 
 }  // namespace nccl_exporter::exporter

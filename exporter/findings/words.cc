@@ -16,17 +16,21 @@ namespace {
 
 // So that one long name does not hide the rest of a sentence.
 constexpr size_t kNameLimitBytes = 64;
+constexpr size_t kPathLimitBytes = 512;
 
-}  // namespace
-
-std::string Printable(std::string_view text) {
+std::string WithoutControls(std::string_view text, size_t limit_bytes) {
   std::string printable;
-  for (const char character : ValidUtf8(text, kNameLimitBytes)) {
+  for (const char character : ValidUtf8(text, limit_bytes)) {
     const auto byte = static_cast<uint8_t>(character);
     printable += byte < 0x20 || byte == 0x7F ? '?' : character;
   }
   return printable;
 }
+
+}  // namespace
+
+std::string Printable(std::string_view text) { return WithoutControls(text, kNameLimitBytes); }
+std::string PrintablePath(std::string_view path) { return WithoutControls(path, kPathLimitBytes); }
 
 std::string JobText(const collector::ProcessSnapshot& process) {
   const std::string& slurm = process.Identity("SLURM_JOB_ID");

@@ -15,6 +15,8 @@
 namespace nccl_exporter::exporter {
 
 std::string Printable(std::string_view text);
+// Whole paths of usual length: a file must be found by it.
+std::string PrintablePath(std::string_view path);
 
 // "job 4712", "namespace training", or "the job of user 1000".
 std::string JobText(const collector::ProcessSnapshot& process);

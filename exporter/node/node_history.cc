@@ -50,6 +50,22 @@ ActivityDelta Difference(const collector::FunctionSnapshot& before,
   return activity;
 }
 
+void AddTraffic(const collector::FunctionSnapshot& before, const collector::FunctionSnapshot& now,
+                Function function, std::vector<TrafficDelta>& traffic) {
+  for (size_t i = 0; i < now.sizes.size(); ++i) {
+    const collector::SizeClassSnapshot& old = before.sizes[i];
+    const collector::SizeClassSnapshot& counts = now.sizes[i];
+    if (old == counts) continue;
+    traffic.push_back({.function = function,
+                       .size_class = static_cast<uint8_t>(i),
+                       .operations = Grown(old.operations, counts.operations),
+                       .bytes = Grown(old.bytes, counts.bytes),
+                       .timed_operations = Grown(old.timed_operations, counts.timed_operations),
+                       .timed_bytes = Grown(old.timed_bytes, counts.timed_bytes),
+                       .busy_ns = Grown(old.busy_ns, counts.busy_ns)});
+  }
+}
+
 // So that nobody's communicators find no place in a step because of another user's.
 std::vector<CommunicatorOnNode> SmallestUsersFirst(std::vector<CommunicatorOnNode> communicators) {
   std::map<uint64_t, size_t> count;
@@ -88,11 +104,36 @@ double ActivityDelta::BusBandwidth() const {
   return bus_bytes / (static_cast<double>(busy_ns) / 1e9);
 }
 
+double TrafficDelta::MeanSeconds() const {
+  if (timed_operations == 0) return std::numeric_limits<double>::quiet_NaN();
+  return static_cast<double>(busy_ns) / 1e9 / static_cast<double>(timed_operations);
+}
+
+RankDelta& RankDelta::operator+=(const RankDelta& more) {
+  arrivals += more.arrivals;
+  for (const TrafficDelta& delta : more.traffic) {
+    const auto found = std::ranges::find_if(traffic, [&](const TrafficDelta& here) {
+      return here.function == delta.function && here.size_class == delta.size_class;
+    });
+    if (found == traffic.end()) {
+      traffic.push_back(delta);
+      continue;
+    }
+    found->operations += delta.operations;
+    found->bytes += delta.bytes;
+    found->timed_operations += delta.timed_operations;
+    found->timed_bytes += delta.timed_bytes;
+    found->busy_ns += delta.busy_ns;
+  }
+  return *this;
+}
+
 void NodeHistory::Record(const collector::NodeSnapshot& node, int64_t monotonic_ns) {
   Step step{.end_realtime_ns = node.taken_realtime_ns,
             .seconds = static_cast<double>(monotonic_ns - before_monotonic_ns_) / 1e9,
             .activities = {},
-            .arrivals = {}};
+            .ranks = {},
+            .losses = {}};
   std::map<SlotKey, Counts> now;
   for (const CommunicatorOnNode& communicator : SmallestUsersFirst(CommunicatorsOnNode(node))) {
     for (const RankOnNode& rank : communicator.ranks) {
@@ -101,23 +142,26 @@ void NodeHistory::Record(const collector::NodeSnapshot& node, int64_t monotonic_
       Counts& counts = now[place];
       counts.functions = here.functions;
       counts.arrivals = here.arrivals.value_or(collector::ArrivalCounts{});
-      // One that is met for the first time began since the last step, or just before, or was there
-      // before us.
       const auto before = before_.find(place);
-      const bool is_new = before == before_.end();
-      if (!has_before_ ||
-          (is_new && here.created_realtime_ns < before_realtime_ns_ - kLatestSightNs))
-        continue;
-      Compare(rank, communicator.key, is_new ? Counts{} : before->second, counts, step);
-      CompareArrivals(rank, communicator.key, is_new ? Counts{} : before->second, counts, step);
+      const bool is_first = before == before_.end();
+      if (!has_before_ || (is_first && !IsNew(here.created_realtime_ns))) continue;
+      const Counts zeros;
+      const Counts& old = is_first ? zeros : before->second;
+      Compare(rank, communicator.key, old, counts, step);
+      CompareRank(rank, communicator.key, old, counts, step);
     }
   }
+  CompareLosses(node, step);
   if (has_before_ && step.seconds > 0) steps_.push_back(std::move(step));
   if (steps_.size() > kHistorySteps) steps_.pop_front();
   before_ = std::move(now);
   before_realtime_ns_ = node.taken_realtime_ns;
   before_monotonic_ns_ = monotonic_ns;
   has_before_ = true;
+}
+
+bool NodeHistory::IsNew(int64_t realtime_ns) const {
+  return has_before_ && realtime_ns >= before_realtime_ns_ - kLatestSightNs;
 }
 
 void NodeHistory::Compare(const RankOnNode& rank, const collector::CommunicatorKey& key,
@@ -139,19 +183,48 @@ void NodeHistory::Compare(const RankOnNode& rank, const collector::CommunicatorK
   }
 }
 
-void NodeHistory::CompareArrivals(const RankOnNode& rank, const collector::CommunicatorKey& key,
-                                  const Counts& before, const Counts& now, Step& step) {
-  if (now.arrivals == before.arrivals) return;
-  collector::ArrivalCounts* const sum =
-      Room(step.arrivals, {key, rank.communicator->rank}, kHistoryRanks);
+void NodeHistory::CompareRank(const RankOnNode& rank, const collector::CommunicatorKey& key,
+                              const Counts& before, const Counts& now, Step& step) {
+  RankDelta difference;
+  difference.arrivals = {
+      .compared = Grown(before.arrivals.compared, now.arrivals.compared),
+      .last = Grown(before.arrivals.last, now.arrivals.last),
+      .lateness_ns = Grown(before.arrivals.lateness_ns, now.arrivals.lateness_ns),
+      .estimated = Grown(before.arrivals.estimated, now.arrivals.estimated)};
+  for (size_t i = 0; i < now.functions.size(); ++i) {
+    if (!now.functions.IsInUse(i)) continue;
+    AddTraffic(before.functions[i], now.functions[i], static_cast<Function>(i), difference.traffic);
+  }
+  if (difference.traffic.empty() && difference.arrivals == collector::ArrivalCounts{}) return;
+  RankDelta* const sum = step.traffic + difference.traffic.size() > kHistoryTraffic
+                             ? nullptr
+                             : Room(step.ranks, {key, rank.communicator->rank}, kHistoryRanks);
   if (sum == nullptr) {
     ++left_out_;
     return;
   }
-  sum->compared += Grown(before.arrivals.compared, now.arrivals.compared);
-  sum->last += Grown(before.arrivals.last, now.arrivals.last);
-  sum->lateness_ns += Grown(before.arrivals.lateness_ns, now.arrivals.lateness_ns);
-  sum->estimated += Grown(before.arrivals.estimated, now.arrivals.estimated);
+  step.traffic += difference.traffic.size();
+  *sum += difference;
+}
+
+void NodeHistory::CompareLosses(const collector::NodeSnapshot& node, Step& step) {
+  std::map<collector::FileKey, LossCounts> now;
+  for (const collector::ProcessSnapshot& process : node.processes) {
+    now[process.file] = process.losses;
+    const auto before = losses_before_.find(process.file);
+    const bool is_first = before == losses_before_.end();
+    if (is_first && !IsNew(process.start_realtime_ns)) continue;
+    for (size_t i = 0; i < process.losses.size(); ++i) {
+      const uint64_t events = Grown(is_first ? 0 : before->second[i], process.losses[i]);
+      if (events == 0) continue;
+      if (step.losses.size() < kHistoryLosses) {
+        step.losses.push_back({process.file, static_cast<Loss>(i), events});
+      } else {
+        ++left_out_;
+      }
+    }
+  }
+  losses_before_ = std::move(now);
 }
 
 const ActivityDelta* NodeHistory::At(size_t step, const collector::CommunicatorKey& communicator,
@@ -176,11 +249,46 @@ ArrivalWindow NodeHistory::RecentArrivals(const collector::CommunicatorKey& comm
   ArrivalWindow stretch;
   for (auto step = steps_.rbegin(); step != steps_.rend() && stretch.seconds < seconds; ++step) {
     stretch.seconds += step->seconds;
-    const auto found = step->arrivals.find({communicator, rank});
-    if (found == step->arrivals.end()) continue;
-    stretch.counts += found->second;
+    const auto found = step->ranks.find({communicator, rank});
+    if (found == step->ranks.end()) continue;
+    stretch.counts += found->second.arrivals;
   }
   return stretch;
+}
+
+RanksWindow NodeHistory::RecentRanks(double seconds, double until) const {
+  RanksWindow window;
+  double ago = 0;
+  for (auto step = steps_.rbegin(); step != steps_.rend() && ago < seconds; ++step) {
+    if (ago >= until) {
+      window.seconds += step->seconds;
+      for (const auto& [key, delta] : step->ranks) window.ranks[key] += delta;
+    }
+    ago += step->seconds;
+  }
+  return window;
+}
+
+std::vector<RankWaiting> NodeHistory::Waiting(
+    size_t step, const collector::CommunicatorKey& communicator) const {
+  std::vector<RankWaiting> ranks;
+  double least = std::numeric_limits<double>::infinity();
+  const auto& all = steps_[step].ranks;
+  for (auto rank = all.lower_bound({communicator, 0});
+       rank != all.end() && rank->first.first == communicator; ++rank) {
+    double seconds = 0;
+    bool is_known = false;
+    for (const TrafficDelta& delta : rank->second.traffic) {
+      if (TraitsOf(delta.function).is_point_to_point || delta.timed_operations == 0) continue;
+      seconds += delta.BusySeconds();
+      is_known = true;
+    }
+    if (!is_known) continue;
+    ranks.push_back({.rank = rank->first.second, .in_collectives = seconds / Seconds(step)});
+    least = std::min(least, ranks.back().in_collectives);
+  }
+  for (RankWaiting& rank : ranks) rank.transfer = least;
+  return ranks;
 }
 
 }  // namespace nccl_exporter::exporter

@@ -4,10 +4,11 @@
 //
 // A step holds only what happened in it, so that an idle communicator costs nothing. Memory is
 // bounded by kHistorySteps times kHistorySeries (at most 1.3 KB each, where durations of every
-// length occur) and kHistoryRanks (0.2 KB): 65 MB that nobody should see; 8 ranks in 22
-// communicators take some 5 MB.
+// length occur), kHistoryRanks (0.2 KB), kHistoryTraffic (48 bytes) and kHistoryLosses (32 bytes):
+// 95 MB at most; 8 ranks in 22 communicators take some 13 MB.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +23,7 @@
 #include "exporter/node/local_communicators.h"
 #include "proto/buckets.h"
 #include "proto/collective.h"
+#include "proto/loss.h"
 
 namespace nccl_exporter::exporter {
 
@@ -34,10 +36,13 @@ inline constexpr std::chrono::seconds kHistoryStep{5};
 // the GPU, and a look through the directories, lie between.
 inline constexpr std::chrono::seconds kLatestSight = kHistoryStep;
 
-// Functions of communicators in one step, and ranks whose arrivals are compared; what is over is
-// left out of that step and counted.
+// Functions of communicators in one step; ranks that did something; functions and size classes of
+// these ranks, four of each; causes of losses of processes. What is over is left out of that step
+// and counted.
 inline constexpr size_t kHistorySeries = 256;
 inline constexpr size_t kHistoryRanks = 1024;
+inline constexpr size_t kHistoryTraffic = 4 * kHistoryRanks;
+inline constexpr size_t kHistoryLosses = 1024;
 
 // Durations are kept in bins a factor 2^(1/4) wide: two native buckets each. Bin 0 takes what is up
 // to 2^-20 s, bin i what is up to 2^(i/4 - 20) s, the last one what is longer than 2^10 s.
@@ -60,6 +65,49 @@ struct ActivityDelta {
   ActivityDelta& operator+=(const ActivityDelta& more);  // without durations
 };
 
+// What one rank did with one function and one size class, in a step or several.
+struct TrafficDelta {
+  Function function = Function::kOther;
+  uint8_t size_class = 0;
+  uint64_t operations = 0;
+  uint64_t bytes = 0;
+  uint64_t timed_operations = 0;
+  uint64_t timed_bytes = 0;
+  uint64_t busy_ns = 0;  // of the timed ones
+
+  // Mean of the timed operations, and the time of all operations by that; NaN where nothing was
+  // timed.
+  double MeanSeconds() const;
+  double BusySeconds() const { return MeanSeconds() * static_cast<double>(operations); }
+};
+
+// What one rank did, in a step or several: only the functions and size classes that it used.
+struct RankDelta {
+  collector::ArrivalCounts arrivals;
+  std::vector<TrafficDelta> traffic;
+
+  RankDelta& operator+=(const RankDelta& more);
+};
+using RankKey = std::pair<collector::CommunicatorKey, uint64_t>;  // and the rank in it
+
+// How long one rank was in collectives, in seconds per second: mean of the timed operations times
+// all operations. The rank that was in them for the shortest time waited for nobody, so its time is
+// the transfer, and the rest of the others' is waiting.
+struct RankWaiting {
+  uint64_t rank = 0;
+  double in_collectives = 0;
+  double transfer = 0;  // the same of all ranks of the communicator on this node
+
+  double waiting() const { return in_collectives - transfer; }
+};
+
+// What a process could not follow, or left untimed.
+struct LossDelta {
+  collector::FileKey process;
+  Loss cause = Loss::kNoFreeCommunicatorSlot;
+  uint64_t events = 0;
+};
+
 // A stretch of time that ends with the newest step.
 struct HistoryWindow {
   double seconds = 0;
@@ -68,6 +116,11 @@ struct HistoryWindow {
 struct ArrivalWindow {
   double seconds = 0;
   collector::ArrivalCounts counts;
+};
+// The same of all ranks; it may end before the newest step.
+struct RanksWindow {
+  double seconds = 0;
+  std::map<RankKey, RankDelta> ranks;
 };
 
 // Not thread-safe: its owner locks.
@@ -94,7 +147,16 @@ class NodeHistory {
   ArrivalWindow RecentArrivals(const collector::CommunicatorKey& communicator, uint64_t rank,
                                double seconds) const;
 
-  // Functions and ranks that found no place, summed over all steps since the start.
+  // Sums over the steps that ended less than `seconds` ago, but at least `until` ago: as long, or a
+  // little longer.
+  RanksWindow RecentRanks(double seconds, double until = 0) const;
+  // The ranks with timed collectives in that step, by rank.
+  std::vector<RankWaiting> Waiting(size_t step,
+                                   const collector::CommunicatorKey& communicator) const;
+  // By process and cause.
+  const std::vector<LossDelta>& Losses(size_t step) const { return steps_[step].losses; }
+
+  // Functions, ranks and losses that found no place, summed over all steps since the start.
   uint64_t left_out() const { return left_out_; }
 
  private:
@@ -102,20 +164,28 @@ class NodeHistory {
     int64_t end_realtime_ns = 0;
     double seconds = 0;
     std::map<std::pair<collector::CommunicatorKey, Function>, ActivityDelta> activities;
-    std::map<std::pair<collector::CommunicatorKey, uint64_t>, collector::ArrivalCounts> arrivals;
+    std::map<RankKey, RankDelta> ranks;
+    size_t traffic = 0;  // in all ranks
+    std::vector<LossDelta> losses;
   };
   using SlotKey = std::tuple<collector::FileKey, uint32_t, uint64_t>;  // segment, slot, generation
   struct Counts {
     collector::FunctionSnapshots functions;
     collector::ArrivalCounts arrivals;
   };
+  using LossCounts = std::array<uint64_t, kLossCount>;
 
   void Compare(const RankOnNode& rank, const collector::CommunicatorKey& key, const Counts& before,
                const Counts& now, Step& step);
-  void CompareArrivals(const RankOnNode& rank, const collector::CommunicatorKey& key,
-                       const Counts& before, const Counts& now, Step& step);
+  void CompareRank(const RankOnNode& rank, const collector::CommunicatorKey& key,
+                   const Counts& before, const Counts& now, Step& step);
+  void CompareLosses(const collector::NodeSnapshot& node, Step& step);
+  // Whether what began at `realtime_ns` and is met for the first time began since the last step, or
+  // just before; else it was there before this history.
+  bool IsNew(int64_t realtime_ns) const;
 
   std::map<SlotKey, Counts> before_;
+  std::map<collector::FileKey, LossCounts> losses_before_;
   int64_t before_realtime_ns_ = 0;
   int64_t before_monotonic_ns_ = 0;
   bool has_before_ = false;

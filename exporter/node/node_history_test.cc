@@ -185,5 +185,118 @@ TEST_F(NodeHistoryTest, SumsArrivalsOfTheNewestSteps) {
   EXPECT_EQ(history_.RecentArrivals(Key(), 0, 120).counts.last, 5u);
 }
 
+TEST_F(NodeHistoryTest, KeepsWhatEachRankDidByFunctionAndSizeClass) {
+  Record();
+  AddOperation(Rank(0), Function::kAllReduce, 1 << 20, 2000000);
+  AddOperation(Rank(0), Function::kAllReduce, 1 << 25, 9000000);
+  AddOperation(Rank(1), Function::kAllReduce, 1 << 20, 1000000);
+  Record();
+  AddOperation(Rank(0), Function::kAllReduce, 1 << 20, 4000000);
+  AddOperation(Rank(0), Function::kAllReduce, 1 << 20, 0);
+  Record();
+  const RanksWindow window = history_.RecentRanks(10);
+  EXPECT_EQ(window.seconds, 10);
+  ASSERT_EQ(window.ranks.size(), 2u);
+  const RankDelta& first = window.ranks.at({Key(), 0});
+  ASSERT_EQ(first.traffic.size(), 2u);
+  EXPECT_EQ(first.traffic[0].operations, 3u);
+  EXPECT_EQ(first.traffic[0].timed_operations, 2u);
+  EXPECT_EQ(first.traffic[0].timed_bytes, 2u << 20);
+  EXPECT_DOUBLE_EQ(first.traffic[0].BusySeconds(), 0.009) << "3 operations of 3 ms";
+  EXPECT_EQ(first.traffic[1].operations, 1u);
+  EXPECT_EQ(history_.RecentRanks(5).ranks.count({Key(), 1}), 0u) << "it did nothing lately";
+  EXPECT_EQ(history_.RecentRanks(10, 5).ranks.at({Key(), 0}).traffic.size(), 2u);
+  EXPECT_EQ(history_.RecentRanks(10, 5).seconds, 5);
+}
+
+TEST_F(NodeHistoryTest, TellsTransferFromWaitingInEachStep) {
+  Record();
+  for (int i = 0; i < 100; ++i) {
+    AddOperation(Rank(0), Function::kAllReduce, 1 << 20, 20000000);
+    AddOperation(Rank(1), Function::kAllReduce, 1 << 20, i < 50 ? 5000000 : 0);
+    AddOperation(Rank(1), Function::kRecv, 1 << 20, 30000000);
+  }
+  Record();
+  const std::vector<RankWaiting> ranks = history_.Waiting(0, Key());
+  ASSERT_EQ(ranks.size(), 2u);
+  EXPECT_NEAR(ranks[0].in_collectives, 0.4, 1e-9);
+  EXPECT_NEAR(ranks[1].in_collectives, 0.1, 1e-9) << "as if all had been timed; no receives";
+  EXPECT_NEAR(ranks[0].transfer, 0.1, 1e-9);
+  EXPECT_NEAR(ranks[0].waiting(), 0.3, 1e-9);
+  EXPECT_EQ(ranks[1].waiting(), 0);
+}
+
+TEST_F(NodeHistoryTest, ARankWithoutTimedCollectivesIsInNoPictureOfWaiting) {
+  Record();
+  AddOperation(Rank(0), Function::kAllReduce, 1 << 20, 0);
+  AddOperation(Rank(1), Function::kAllReduce, 1 << 20, 1000000);
+  Record();
+  ASSERT_EQ(history_.Waiting(0, Key()).size(), 1u);
+  EXPECT_EQ(history_.Waiting(0, Key())[0].rank, 1u);
+}
+
+TEST_F(NodeHistoryTest, CountsRanksThatFindNoPlace) {
+  node_.processes.resize(1);
+  node_.processes[0].communicators.clear();
+  for (uint64_t rank = 0; rank < kHistoryRanks + 3; ++rank) {
+    node_.processes[0].communicators.push_back(EmptyCommunicator(7, rank));
+    node_.processes[0].communicators.back().slot = static_cast<uint32_t>(rank);
+  }
+  Record();
+  for (collector::CommunicatorSnapshot& communicator : node_.processes[0].communicators) {
+    AddOperation(communicator, Function::kReduce, 8, 0);
+  }
+  Record();
+  EXPECT_EQ(history_.left_out(), 3u);
+  EXPECT_EQ(history_.RecentRanks(5).ranks.size(), kHistoryRanks);
+}
+
+TEST_F(NodeHistoryTest, CountsTrafficThatFindsNoPlace) {
+  node_.processes.resize(1);
+  node_.processes[0].communicators.clear();
+  constexpr size_t kRanks = kHistoryTraffic / kSizeClassCount + 2;
+  for (uint64_t rank = 0; rank < kRanks; ++rank) {
+    node_.processes[0].communicators.push_back(EmptyCommunicator(7, rank));
+    node_.processes[0].communicators.back().slot = static_cast<uint32_t>(rank);
+  }
+  Record();
+  for (collector::CommunicatorSnapshot& communicator : node_.processes[0].communicators) {
+    for (const uint64_t bytes : kSizeClassBounds)
+      AddOperation(communicator, Function::kReduce, bytes, 0);
+  }
+  Record();
+  EXPECT_EQ(history_.left_out(), 2u);
+  EXPECT_EQ(history_.RecentRanks(5).ranks.size(), kHistoryTraffic / kSizeClassCount);
+}
+
+TEST_F(NodeHistoryTest, KeepsLossesOfEachStepByProcessAndCause) {
+  const auto losses = [&](size_t process, Loss cause) -> uint64_t& {
+    return node_.processes[process].losses[static_cast<size_t>(cause)];
+  };
+  losses(0, Loss::kInFlightFull) = 100;
+  Record();
+  losses(0, Loss::kInFlightFull) = 103;
+  losses(1, Loss::kOverlap) = 1;
+  Record();
+  const std::vector<LossDelta>& step = history_.Losses(0);
+  ASSERT_EQ(step.size(), 2u);
+  EXPECT_EQ(step[0].process, node_.processes[0].file);
+  EXPECT_EQ(step[0].cause, Loss::kInFlightFull);
+  EXPECT_EQ(step[0].events, 3u);
+  EXPECT_EQ(step[1].cause, Loss::kOverlap);
+  Record();
+  EXPECT_TRUE(history_.Losses(1).empty());
+}
+
+TEST_F(NodeHistoryTest, LeavesOutWhatAProcessLostBeforeItCouldBeRead) {
+  collector::NodeSnapshot before = node_;
+  before.processes.resize(1);
+  before.taken_realtime_ns = node_.taken_realtime_ns = kCreatedNs + 60 * kSecondNs;
+  history_.Record(before, before.taken_realtime_ns);
+  node_.processes[1].losses[0] = 7;
+  Record();
+  EXPECT_TRUE(history_.Losses(0).empty());
+}
+
 }  // namespace
 }  // namespace nccl_exporter::exporter

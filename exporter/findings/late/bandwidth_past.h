@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bandwidth of communicators below their own past: the conditions of NCCLBandwidthDegraded
+// (docs/alerts.md), over ten minutes in place of an hour.
+//
+// The maximum over ranks is compared, because only the last rank to arrive measures the transfer
+// without waiting: so a late rank is no slow network.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/findings/finding.h"
+#include "exporter/findings/judgement_times.h"
+#include "exporter/node/node_history.h"
+#include "proto/collective.h"
+
+namespace nccl_exporter::exporter {
+
+// Not thread-safe: its owner locks. Memory is bounded by that of the history: a value of 16 bytes
+// per function and size class of large messages, and 40 judgements.
+class BandwidthPast {
+ public:
+  explicit BandwidthPast(const JudgementTimes& times) : times_(times) {}
+
+  // Judges the newest window of `history`, if the judgement before is an interval ago.
+  void Record(const NodeHistory& history, int64_t realtime_ns, int64_t monotonic_ns);
+
+  std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
+
+ private:
+  using Key = std::tuple<collector::CommunicatorKey, Function, uint8_t>;  // and size class
+  struct Transfer {
+    double bandwidth = 0;      // bytes per second of the fastest rank; 0: nothing was timed
+    double message_bytes = 0;  // mean
+  };
+  struct Past {
+    std::deque<Transfer> transfers;  // one per judgement, the newest last
+    // What it is compared with since it is low, so that a long fault is not compared with itself.
+    Transfer before;
+    int64_t low_since_monotonic_ns = 0;
+    int64_t low_since_realtime_ns = 0;
+    bool is_low = false;
+    bool is_degraded = false;  // low for long enough
+  };
+
+  std::map<Key, Transfer> NewestWindow(const NodeHistory& history) const;
+  // Of the values from late_history up to arrivals_window ago; bandwidth 0 if there are too few.
+  Transfer Baseline(const Past& past) const;
+  void Judge(Past& past, int64_t realtime_ns, int64_t monotonic_ns) const;
+
+  JudgementTimes times_;
+  int64_t next_judgement_ns_ = 0;
+  std::map<Key, Past> pasts_;
+};
+
+}  // namespace nccl_exporter::exporter

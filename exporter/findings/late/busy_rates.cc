@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/findings/late/busy_rates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "proto/collective.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+// Members whose processes send and receive less than this share of the most are unlike.
+constexpr double kAlikeShare = 0.9;
+
+void Add(std::optional<double>& sum, double more) { sum = sum.value_or(0) + more; }
+
+RankRates RatesOfRank(const RankOnNode& rank, const collector::CommunicatorKey& key,
+                      const RanksWindow& window, const RanksWindow& arrivals) {
+  RankRates rates{.rank = rank};
+  const RankKey place{key, rank.communicator->rank};
+  if (const auto found = window.ranks.find(place); found != window.ranks.end())
+    rates.traffic = found->second.traffic;
+  for (const TrafficDelta& delta : rates.traffic) {
+    const bool is_p2p = TraitsOf(delta.function).is_point_to_point;
+    (is_p2p ? rates.p2p_operations : rates.timed_collectives) +=
+        static_cast<double>(is_p2p ? delta.operations : delta.timed_operations) / window.seconds;
+    if (delta.timed_operations == 0) continue;
+    const double busy = delta.BusySeconds() / window.seconds;
+    Add(rates.busy, busy);
+    if (is_p2p) Add(delta.function == Function::kSend ? rates.send_busy : rates.recv_busy, busy);
+  }
+  if (const auto found = arrivals.ranks.find(place); found != arrivals.ranks.end()) {
+    rates.arrivals = found->second.arrivals;
+    rates.lateness = static_cast<double>(rates.arrivals.lateness_ns) / 1e9 / arrivals.seconds;
+  }
+  return rates;
+}
+
+void AddTo(ProcessRates& process, const RankRates& rank) {
+  process.busy += rank.busy.value_or(0);
+  process.p2p_operations += rank.p2p_operations;
+  if (rank.send_busy) Add(process.p2p_busy, *rank.send_busy);
+  if (rank.recv_busy) Add(process.p2p_busy, *rank.recv_busy);
+}
+
+// Communicators in which two processes say that they are the same rank cannot be told apart.
+bool HasEachRankOnce(const CommunicatorOnNode& communicator) {
+  return std::ranges::adjacent_find(communicator.ranks, {}, [](const RankOnNode& rank) {
+           return rank.communicator->rank;
+         }) == communicator.ranks.end();
+}
+
+bool SpansNodes(const CommunicatorOnNode& communicator) {
+  const collector::CommunicatorSnapshot& here = *communicator.ranks.front().communicator;
+  return here.nodes != 0 ? here.nodes > 1 : communicator.ranks.size() < here.ranks;
+}
+
+// comm:nccl_p2p_operations:unlike.
+bool IsPipeline(const std::vector<RankRates>& ranks, const std::vector<ProcessRates>& processes) {
+  std::vector<double> operations, busy;
+  for (const RankRates& rank : ranks) {
+    const ProcessRates& process = processes[rank.process];
+    if (process.p2p_operations > 0) operations.push_back(process.p2p_operations);
+    if (process.p2p_operations == 0) {
+      busy.push_back(0);
+    } else if (process.p2p_busy) {
+      busy.push_back(*process.p2p_busy);
+    }
+  }
+  if (operations.empty()) return false;
+  const auto [least, most] = std::ranges::minmax(operations);
+  if (operations.size() == ranks.size() && least >= kAlikeShare * most) return false;
+  return busy.empty() || Quantile(0.5, busy) >= kLateSecondsPerSecond;
+}
+
+// Whether sends and receives take time in the communicator, so that a rank waits more than once per
+// step.
+bool ExchangesByP2p(const std::vector<RankRates>& ranks) {
+  std::vector<double> busy;
+  bool has_any = false;
+  for (const RankRates& rank : ranks) {
+    has_any = has_any || rank.p2p_operations > 0;
+    if (rank.send_busy) busy.push_back(*rank.send_busy);
+    if (rank.recv_busy) busy.push_back(*rank.recv_busy);
+  }
+  return has_any && (busy.empty() || Quantile(0.5, busy) >= kLateSecondsPerSecond);
+}
+
+// comm:nccl_steps:rate: that of the rarest collective and size.
+std::optional<double> StepsOf(const std::vector<RankRates>& ranks, double seconds,
+                              double longest_step_seconds) {
+  std::map<std::pair<Function, uint8_t>, uint64_t> most;
+  for (const RankRates& rank : ranks) {
+    for (const TrafficDelta& delta : rank.traffic) {
+      if (TraitsOf(delta.function).is_point_to_point) continue;
+      uint64_t& operations = most[{delta.function, delta.size_class}];
+      operations = std::max(operations, delta.operations);
+    }
+  }
+  std::optional<double> rarest;
+  for (const auto& [kind, operations] : most) {
+    const double rate = static_cast<double>(operations) / seconds;
+    if (rate > 1 / longest_step_seconds && (!rarest || rate < *rarest)) rarest = rate;
+  }
+  return rarest;
+}
+
+}  // namespace
+
+double Quantile(double share, std::vector<double> values) {
+  std::ranges::sort(values);
+  const double place = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(std::floor(place));
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (values[above] - values[below]) * (place - std::floor(place));
+}
+
+NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& history,
+                  const JudgementTimes& times) {
+  const RanksWindow window = history.RecentRanks(Seconds(times.window));
+  const RanksWindow arrivals = history.RecentRanks(Seconds(times.arrivals_window()));
+  NodeRates rates{.peers = {},
+                  .processes = {},
+                  .seconds = window.seconds,
+                  .arrivals_seconds = arrivals.seconds};
+  if (window.seconds <= 0) return rates;
+
+  std::map<std::pair<collector::FileKey, int>, size_t> places;
+  std::map<collector::CommunicatorKey, std::vector<RankRates>> all;
+  std::map<collector::CommunicatorKey, bool> spans_nodes;
+  for (const CommunicatorOnNode& communicator : CommunicatorsOnNode(node)) {
+    if (!HasEachRankOnce(communicator)) continue;
+    spans_nodes[communicator.key] = SpansNodes(communicator);
+    for (const RankOnNode& rank : communicator.ranks) {
+      const auto place =
+          places.try_emplace({rank.process->file, rank.communicator->gpu_index}, places.size());
+      rates.processes.resize(places.size());
+      RankRates found = RatesOfRank(rank, communicator.key, window, arrivals);
+      found.process = place.first->second;
+      AddTo(rates.processes[found.process], found);
+      all[communicator.key].push_back(std::move(found));
+    }
+  }
+  for (auto& [key, ranks] : all) {
+    PeerRates common{.key = key,
+                     .ranks = {},
+                     .spans_nodes = spans_nodes[key],
+                     .is_pipeline = IsPipeline(ranks, rates.processes),
+                     .steps = {}};
+    if (common.spans_nodes && !ExchangesByP2p(ranks))
+      common.steps = StepsOf(ranks, window.seconds, Seconds(times.longest_step));
+    std::vector<double> timed;
+    for (const RankRates& rank : ranks) timed.push_back(rank.timed_collectives);
+    common.median_timed_collectives = Quantile(0.5, timed);
+    std::map<TimingSource, PeerRates> by_source;
+    for (RankRates& rank : ranks) {
+      PeerRates& peers =
+          by_source.try_emplace(rank.rank.communicator->timing_source, common).first->second;
+      peers.ranks.push_back(std::move(rank));
+    }
+    for (auto& [source, peers] : by_source) rates.peers.push_back(std::move(peers));
+  }
+  return rates;
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rates of the ranks of this node over the newest window, as the recording rules of group
+// nccl_stragglers have them (deploy/prometheus): what late ranks are judged by. Pure functions, for
+// any thread.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/findings/judgement_times.h"
+#include "exporter/node/local_communicators.h"
+#include "exporter/node/node_history.h"
+
+namespace nccl_exporter::exporter {
+
+// One GPU of one process, in all its communicators.
+struct ProcessRates {
+  double busy = 0;            // seconds in operations per second
+  double p2p_operations = 0;  // per second
+  std::optional<double> p2p_busy;
+};
+
+// One rank in one communicator. Means stand for all operations, so that sampled ranks compare.
+struct RankRates {
+  RankOnNode rank;  // into the snapshot
+  size_t process = 0;
+  std::vector<TrafficDelta> traffic = {};  // of the window
+  // Seconds in operations per second; nothing where none was timed. Of those, sends and receives.
+  std::optional<double> busy = {};
+  std::optional<double> send_busy = {};
+  std::optional<double> recv_busy = {};
+  double p2p_operations = 0;     // per second
+  double timed_collectives = 0;  // per second
+  collector::ArrivalCounts arrivals = {};
+  double lateness = 0;  // seconds per second, against the first rank of the node to arrive
+};
+
+// The ranks of one communicator that have one source of durations: only these are compared.
+struct PeerRates {
+  collector::CommunicatorKey key;
+  std::vector<RankRates> ranks;  // by rank
+  bool spans_nodes = false;
+  // Its members differ in sends and receives: stages of a pipeline, which are unequal by design.
+  bool is_pipeline = false;
+  // Per second, where the lateness of a rank is lost once per step and not once per operation.
+  std::optional<double> steps;
+  double median_timed_collectives = 0;  // of all sources
+};
+
+struct NodeRates {
+  std::vector<PeerRates> peers;
+  std::vector<ProcessRates> processes;
+  double seconds = 0;           // of the window
+  double arrivals_seconds = 0;  // of that of arrivals
+};
+
+NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& history,
+                  const JudgementTimes& times);
+
+// As PromQL's quantile(): between two values, the line between them. `values` is not empty.
+double Quantile(double share, std::vector<double> values);
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/findings/late/late_candidates.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "exporter/findings/judgement_times.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+// A process that waits elsewhere for so long is a victim. Half, since lateness may be counted more
+// than once.
+constexpr double kVictimSecondsPerSecond = 0.5 * kLateSecondsPerSecond;
+// A culprit waits less in all its communicators together, by this share of what it does here.
+constexpr double kOwnShare = 0.5;
+// A rank with fewer timed operations than this share of the median is not compared.
+constexpr double kTimedShare = 0.9;
+// Of the ranks of a communicator, one in so many is late at most; more are unequal by design.
+constexpr size_t kRanksPerLateRank = 8;
+
+// What is found about the ranks of one communicator, in the order of PeerRates::ranks.
+struct PeersFound {
+  std::vector<double> busy;  // of those that have it
+  bool is_compared = false;
+  double median = 0;
+  std::vector<std::optional<double>> deficit;  // of ranks that wait less than chance explains
+  std::vector<bool> is_last;
+  std::vector<std::optional<double>> cost;  // of the deficit, in a step
+  bool has_deficit = false;
+  bool has_last = false;
+  std::optional<double> least_busy;  // where a rank is late, or too few to say which
+  std::vector<double> process_deficit;
+};
+
+// comm_rank:nccl_wait_deficit:late.
+void FindDeficits(const PeerRates& peers, PeersFound& found) {
+  found.deficit.resize(peers.ranks.size());
+  for (const RankRates& rank : peers.ranks) {
+    if (rank.busy) found.busy.push_back(*rank.busy);
+  }
+  found.is_compared = found.busy.size() >= kMinRanks && !peers.is_pipeline;
+  if (!found.is_compared) return;
+  found.median = Quantile(0.5, found.busy);
+  const double chance = std::min(2 * (Quantile(0.9, found.busy) - found.median),
+                                 6 * (found.median - Quantile(0.34, found.busy)));
+  for (size_t i = 0; i < peers.ranks.size(); ++i) {
+    if (!peers.ranks[i].busy) continue;
+    const double deficit = found.median - *peers.ranks[i].busy;
+    if (deficit <= kLateSecondsPerSecond || deficit <= chance) continue;
+    found.deficit[i] = deficit;
+    found.has_deficit = true;
+  }
+}
+
+using Kind = std::pair<Function, uint8_t>;  // and size class
+
+// Of the collectives that were timed, by rank.
+std::map<Kind, double> MedianSeconds(const PeerRates& peers) {
+  std::map<Kind, std::vector<double>> means;
+  for (const RankRates& rank : peers.ranks) {
+    for (const TrafficDelta& delta : rank.traffic) {
+      if (TraitsOf(delta.function).is_point_to_point || delta.timed_operations == 0) continue;
+      means[{delta.function, delta.size_class}].push_back(delta.MeanSeconds());
+    }
+  }
+  std::map<Kind, double> medians;
+  for (auto& [kind, seconds] : means) medians[kind] = Quantile(0.5, std::move(seconds));
+  return medians;
+}
+
+// comm_rank:nccl_step_wait_deficit:rate: the largest deficit of one operation, per step.
+std::optional<double> StepDeficit(const std::map<Kind, double>& medians, const RankRates& rank,
+                                  double steps) {
+  std::optional<double> largest;
+  for (const TrafficDelta& delta : rank.traffic) {
+    const auto median = medians.find({delta.function, delta.size_class});
+    if (median == medians.end() || delta.timed_operations == 0) continue;
+    const double deficit = (median->second - delta.MeanSeconds()) * steps;
+    if (!largest || deficit > *largest) largest = deficit;
+  }
+  return largest;
+}
+
+// comm_rank:nccl_step_wait_deficit:late.
+void FindCosts(const PeerRates& peers, PeersFound& found) {
+  found.cost.resize(peers.ranks.size());
+  if (!found.has_deficit) return;
+  const std::map<Kind, double> medians = MedianSeconds(peers);
+  for (size_t i = 0; i < peers.ranks.size(); ++i) {
+    if (!found.deficit[i]) continue;
+    const std::optional<double> of_step =
+        peers.steps ? StepDeficit(medians, peers.ranks[i], *peers.steps) : std::nullopt;
+    const double cost = of_step.value_or(*found.deficit[i]);
+    if (cost > kLateSecondsPerSecond) found.cost[i] = cost;
+  }
+}
+
+// Share of the time that the others wait for a rank, by arrivals.
+double CostOfArrivals(const PeerRates& peers, const RankRates& rank) {
+  if (!peers.steps || rank.arrivals.compared == 0) return rank.lateness;
+  return static_cast<double>(rank.arrivals.lateness_ns) / 1e9 /
+         static_cast<double>(rank.arrivals.compared) * *peers.steps;
+}
+
+// comm_rank:nccl_last_arrivals:share.
+void FindLastArrivers(const PeerRates& peers, PeersFound& found) {
+  for (const RankRates& rank : peers.ranks) {
+    const collector::ArrivalCounts& counts = rank.arrivals;
+    const bool is_last =
+        !peers.is_pipeline && counts.compared >= kLateOperations &&
+        static_cast<double>(counts.last) > kLateShare * static_cast<double>(counts.compared) &&
+        CostOfArrivals(peers, rank) > kLateSecondsPerSecond;
+    found.is_last.push_back(is_last);
+    found.has_last = found.has_last || is_last;
+  }
+}
+
+// comm_rank:nccl_process_wait_deficit:rate.
+void FindProcessDeficits(const PeerRates& peers, const std::vector<ProcessRates>& processes,
+                         PeersFound& found) {
+  std::vector<double> busy;
+  for (const RankRates& rank : peers.ranks) {
+    if (rank.busy) busy.push_back(processes[rank.process].busy);
+  }
+  const double median = busy.empty() ? 0 : Quantile(0.5, busy);
+  for (const RankRates& rank : peers.ranks)
+    found.process_deficit.push_back(median - processes[rank.process].busy);
+}
+
+// comm:nccl_busy_seconds:late_min.
+void FindLeastBusy(PeersFound& found) {
+  if (found.busy.empty()) return;
+  const auto [least, most] = std::ranges::minmax(found.busy);
+  const bool is_unclear = found.busy.size() < kMinRanks && least < most - kLateSecondsPerSecond;
+  if (found.has_deficit || is_unclear) found.least_busy = least;
+}
+
+// process:nccl_wait_for_late:max, by process; and whether a process is not the last in a
+// communicator in which another one of this node is.
+struct Victims {
+  std::vector<double> wait_for_late;
+  std::vector<bool> another_is_last;
+};
+
+Victims VictimsOf(const NodeRates& rates, const std::vector<PeersFound>& found) {
+  Victims victims{std::vector<double>(rates.processes.size(), 0),
+                  std::vector<bool>(rates.processes.size(), false)};
+  for (size_t p = 0; p < found.size(); ++p) {
+    const PeerRates& peers = rates.peers[p];
+    for (size_t i = 0; i < peers.ranks.size(); ++i) {
+      const RankRates& rank = peers.ranks[i];
+      if (found[p].has_last && !found[p].is_last[i]) victims.another_is_last[rank.process] = true;
+      if (peers.is_pipeline || found[p].deficit[i] || !rank.busy || !found[p].least_busy) continue;
+      double& wait = victims.wait_for_late[rank.process];
+      wait = std::max(wait, *rank.busy - *found[p].least_busy);
+    }
+  }
+  return victims;
+}
+
+// The rules see the ranks of other nodes that a rank waits for, and this judge does not: a rank
+// that is longer than its peers in communicators which span nodes waits for another node's.
+// By the order of `peers.ranks`.
+std::vector<bool> WaitElsewhere(const NodeRates& rates, const PeerRates& peers) {
+  std::vector<double> elsewhere(rates.processes.size(), 0);
+  for (const PeerRates& other : rates.peers) {
+    if (other.key == peers.key || other.is_pipeline || !other.spans_nodes ||
+        other.ranks.size() >= kMinRanks)
+      continue;
+    for (const RankRates& rank : other.ranks) elsewhere[rank.process] += rank.busy.value_or(0);
+  }
+  std::vector<double> of_ranks;
+  for (const RankRates& rank : peers.ranks) of_ranks.push_back(elsewhere[rank.process]);
+  const double median = Quantile(0.5, of_ranks);
+  std::vector<bool> waits;
+  for (const double seconds : of_ranks) waits.push_back(seconds - median > kVictimSecondsPerSecond);
+  return waits;
+}
+
+// comm_rank:nccl_wait_deficit:own.
+std::vector<bool> OwnDeficits(const PeerRates& peers, const PeersFound& found,
+                              const std::vector<bool>& is_victim) {
+  std::vector<bool> own;
+  for (size_t i = 0; i < peers.ranks.size(); ++i) {
+    own.push_back(found.cost[i] && found.process_deficit[i] > kOwnShare * *found.deficit[i] &&
+                  !is_victim[i] &&
+                  peers.ranks[i].timed_collectives >= kTimedShare * peers.median_timed_collectives);
+  }
+  return own;
+}
+
+LateMeasures MeasuresOf(const PeerRates& peers, const PeersFound& found, size_t i,
+                        bool is_straggler, bool is_last_arriver) {
+  const RankRates& rank = peers.ranks[i];
+  const collector::ArrivalCounts& arrivals = rank.arrivals;
+  LateMeasures measures{.is_straggler = is_straggler,
+                        .is_last_arriver = is_last_arriver,
+                        .cost = is_straggler ? *found.cost[i] : CostOfArrivals(peers, rank),
+                        .wait_deficit = is_straggler ? *found.deficit[i] : 0,
+                        .compared = arrivals.compared};
+  if (arrivals.compared == 0) return measures;
+  const auto compared = static_cast<double>(arrivals.compared);
+  measures.last_share = static_cast<double>(arrivals.last) / compared;
+  measures.mean_lateness_seconds = static_cast<double>(arrivals.lateness_ns) / 1e9 / compared;
+  return measures;
+}
+
+void AddCandidates(const NodeRates& rates, const PeerRates& peers, const PeersFound& found,
+                   const Victims& victims, std::vector<LateCandidate>& candidates) {
+  std::vector<bool> is_victim = WaitElsewhere(rates, peers);
+  for (size_t i = 0; i < peers.ranks.size(); ++i) {
+    if (victims.wait_for_late[peers.ranks[i].process] > kVictimSecondsPerSecond)
+      is_victim[i] = true;
+  }
+  const std::vector<bool> own = OwnDeficits(peers, found, is_victim);
+  const auto count = static_cast<size_t>(std::ranges::count(own, true));
+  const bool are_few = count <= std::max<size_t>(found.busy.size() / kRanksPerLateRank, 1);
+  for (size_t i = 0; i < peers.ranks.size(); ++i) {
+    const RankRates& rank = peers.ranks[i];
+    if (!rank.rank.process->is_alive) continue;
+    const bool is_straggler = own[i] && are_few;
+    const bool is_last_arriver =
+        found.is_last[i] && !victims.another_is_last[rank.process] && !is_victim[i] &&
+        !(rank.busy && found.process_deficit[i] < kVictimSecondsPerSecond) &&
+        (!found.deficit[i] || own[i]);
+    if (!is_straggler && !is_last_arriver) continue;
+    candidates.push_back({.communicator = peers.key,
+                          .rank = rank.rank.communicator->rank,
+                          .measures = MeasuresOf(peers, found, i, is_straggler, is_last_arriver)});
+  }
+}
+
+}  // namespace
+
+std::vector<LateCandidate> LateCandidatesOf(const NodeRates& rates) {
+  std::vector<PeersFound> found(rates.peers.size());
+  for (size_t p = 0; p < found.size(); ++p) {
+    FindDeficits(rates.peers[p], found[p]);
+    FindCosts(rates.peers[p], found[p]);
+    FindLastArrivers(rates.peers[p], found[p]);
+    FindProcessDeficits(rates.peers[p], rates.processes, found[p]);
+    FindLeastBusy(found[p]);
+  }
+  const Victims victims = VictimsOf(rates, found);
+  std::vector<LateCandidate> candidates;
+  for (size_t p = 0; p < found.size(); ++p) {
+    if (found[p].has_deficit || found[p].has_last)
+      AddCandidates(rates, rates.peers[p], found[p], victims, candidates);
+  }
+  return candidates;
+}
+
+}  // namespace nccl_exporter::exporter

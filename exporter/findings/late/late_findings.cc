@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/findings/late/late_findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "exporter/findings/words.h"
+#include "exporter/node/local_communicators.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+struct FoundLateRank {
+  const LateRank* late;
+  const CommunicatorOnNode* communicator;
+  const RankOnNode* rank;
+};
+
+std::string NameOf(const FoundLateRank& found) {
+  return CommunicatorText(found.communicator->key.id, found.rank->communicator->name);
+}
+
+std::string Percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string Capital(std::string text) {
+  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+// All other ranks of the communicator wait, those on other nodes, too.
+uint64_t Waiting(const FoundLateRank& found) {
+  const uint64_t ranks = found.rank->communicator->ranks;
+  return (ranks != 0 ? ranks : found.communicator->ranks.size()) - 1;
+}
+
+void AddEvidence(const FoundLateRank& found, const JudgementTimes& times, Finding& finding) {
+  const LateMeasures& measures = found.late->measures;
+  const auto add = [&](const char* name, std::string value) {
+    finding.evidence.emplace_back(name, std::move(value));
+  };
+  if (measures.compared != 0) {
+    add("last to enter", fmt::format("{:.0f} % of {}", 100 * measures.last_share,
+                                     CountText(measures.compared, "operation")));
+    add("late by", DurationText(measures.mean_lateness_seconds) + " on average");
+    add("arrivals of the last", DurationText(Seconds(times.arrivals_window())));
+  }
+  if (measures.wait_deficit > 0) {
+    add("waits less than the median rank",
+        Percent(measures.wait_deficit) + " of the time in " + NameOf(found));
+    add("times of the last", DurationText(Seconds(times.window)));
+  }
+  add("found late", fmt::format("in {} of the last {} judgements", found.late->late_judgements,
+                                found.late->judgements));
+}
+
+// `all` are of one GPU of a process, the one that costs most first.
+Finding FindingOf(const std::vector<FoundLateRank>& all, const JudgementTimes& times) {
+  const FoundLateRank& worst = all.front();
+  const LateRank& late = *worst.late;
+  Finding finding;
+  finding.kind = FindingKind::kLateRank;
+  finding.severity = Severity::kWarning;
+  finding.communicator = worst.communicator->key;
+  finding.communicator_name = worst.rank->communicator->name;
+  finding.uid = worst.communicator->key.uid;
+  finding.job = JobText(*worst.rank->process);
+  finding.since_realtime_ns = late.since_realtime_ns;
+  finding.culprits.push_back(FoundRankOf(*worst.rank, Standing::kLate));
+  for (const RankOnNode& rank : worst.communicator->ranks) {
+    if (rank.communicator->rank != late.rank)
+      finding.waiting.push_back(FoundRankOf(rank, Standing::kWaits));
+  }
+  for (const FoundLateRank& other : all)
+    finding.since_realtime_ns = std::min(finding.since_realtime_ns, other.late->since_realtime_ns);
+
+  const FoundRank& culprit = finding.culprits.front();
+  const std::string share = Percent(late.measures.cost);
+  finding.headline = fmt::format(
+      "{} waits for {} since {}: it makes the other ranks of {} wait {} "
+      "of the time.",
+      Capital(finding.job), RankText(culprit, NameOf(worst)), ClockText(finding.since_realtime_ns),
+      NameOf(worst), share);
+  finding.cost = fmt::format("{} of the time of {}", share, CountText(Waiting(worst), "GPU"));
+  AddEvidence(worst, times, finding);
+  std::string others;
+  for (const FoundLateRank& other : all) {
+    if (other.communicator == worst.communicator) continue;
+    others += fmt::format("{}{} ({})", others.empty() ? "" : ", ", NameOf(other),
+                          Percent(other.late->measures.cost));
+  }
+  if (!others.empty()) finding.evidence.emplace_back("late as well in", others);
+  finding.next = fmt::format(
+      "Compare clocks, throttling and errors of {} with its peers, and look for other work on its "
+      "CPUs.",
+      culprit.gpu_index >= 0 ? fmt::format("GPU {}", culprit.gpu_index) : "its GPU");
+  finding.runbook = late.measures.is_straggler ? "NCCLStragglerRank" : "NCCLLastArriver";
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
+                                  const std::vector<LateRank>& late, const JudgementTimes& times) {
+  const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
+  std::map<std::pair<collector::FileKey, int>, std::vector<FoundLateRank>> by_gpu;
+  for (const LateRank& one : late) {
+    const auto communicator =
+        std::ranges::find(communicators, one.communicator, &CommunicatorOnNode::key);
+    if (communicator == communicators.end()) continue;
+    const auto rank = std::ranges::find(communicator->ranks, one.rank, [](const RankOnNode& here) {
+      return here.communicator->rank;
+    });
+    if (rank == communicator->ranks.end() || !rank->process->is_alive) continue;
+    by_gpu[{rank->process->file, rank->communicator->gpu_index}].push_back(
+        {&one, &*communicator, &*rank});
+  }
+  std::vector<Finding> findings;
+  for (auto& [gpu, found] : by_gpu) {
+    std::ranges::stable_sort(
+        found, [](double a, double b) { return a > b; },
+        [](const FoundLateRank& one) { return one.late->measures.cost; });
+    findings.push_back(FindingOf(found, times));
+  }
+  return findings;
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/findings/late_ranks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "exporter/findings/late/late_job.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+
+constexpr uint64_t kTp = 1, kSp = 2, kDp = 10;  // kDp and up: one per group
+
+std::vector<size_t> FirstProcesses(size_t count) {
+  std::vector<size_t> processes;
+  for (size_t i = 0; i < count; ++i) processes.push_back(i);
+  return processes;
+}
+
+// The ranks wait for process `late` for a tenth of the time, in tp.
+void StepOfTp(LateJob& job, size_t processes, size_t late, double deficit = 0.1) {
+  for (size_t i = 0; i < processes; ++i) job.Busy(i, kTp, i == late ? 0.2 - deficit : 0.2);
+}
+constexpr size_t kNobody = 1000;
+
+TEST(LateRanksTest, NamesTheRankThatTheOthersWaitFor) {
+  LateJob job(8);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  job.Run(420, [&] { StepOfTp(job, 8, kNobody); });
+  const int64_t begin_ns = job.taken_realtime_ns();
+  job.Run(60, [&] { StepOfTp(job, 8, 5, 0.106); });
+  EXPECT_THAT(job.EverNamed(), IsEmpty()) << "one minute is not again and again";
+  job.Run(90, [&] { StepOfTp(job, 8, 5, 0.106); });
+  ASSERT_THAT(job.Named(), ElementsAre(5));
+  const Finding finding = job.Findings().front();
+  EXPECT_EQ(finding.kind, FindingKind::kLateRank);
+  EXPECT_EQ(finding.severity, Severity::kWarning);
+  EXPECT_EQ(finding.culprits.front().standing, Standing::kLate);
+  EXPECT_EQ(finding.culprits.front().global_rank, "5");
+  EXPECT_EQ(finding.waiting.size(), 7u);
+  EXPECT_EQ(finding.cost, "10.6 % of the time of 7 GPUs");
+  EXPECT_THAT(finding.headline,
+              testing::MatchesRegex("Job 4720 waits for global rank 5 \\(GPU 5, pid 5005, "
+                                    "gpu-node-7\\) since 22:2[0-9]:[0-9][0-9] UTC: it makes the "
+                                    "other ranks of tp wait 10.6 % of the time."));
+  EXPECT_EQ(finding.runbook, "NCCLStragglerRank");
+  EXPECT_THAT(finding.evidence,
+              Contains(Pair("waits less than the median rank", "10.6 % of the time in tp")));
+  EXPECT_GE(finding.since_realtime_ns, begin_ns);
+  EXPECT_LE(finding.since_realtime_ns, begin_ns + 45 * LateJob::kSecondNs);
+}
+
+TEST(LateRanksTest, StaysForNinetySecondsAfterTheEnd) {
+  LateJob job(8);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  job.Run(600, [&] { StepOfTp(job, 8, 5); });
+  const int64_t since_ns = job.Findings().front().since_realtime_ns;
+  job.Run(90, [&] { StepOfTp(job, 8, kNobody); });
+  ASSERT_THAT(job.Named(), ElementsAre(5));
+  EXPECT_EQ(job.Findings().front().since_realtime_ns, since_ns);
+  job.Run(90, [&] { StepOfTp(job, 8, kNobody); });
+  EXPECT_THAT(job.Named(), IsEmpty());
+}
+
+TEST(LateRanksTest, NamesNobodyBeforeACommunicatorWasFollowedForFiveMinutes) {
+  LateJob job(8);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  job.Run(5, [&] { StepOfTp(job, 8, 5); });
+  EXPECT_EQ(job.LearningSeconds(), 300);
+  job.Run(295, [&] { StepOfTp(job, 8, 5); });
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+  EXPECT_EQ(job.LearningSeconds(), 5);
+  job.Run(20, [&] { StepOfTp(job, 8, 5); });
+  EXPECT_THAT(job.Named(), ElementsAre(5));
+  EXPECT_EQ(job.LearningSeconds(), 0);
+}
+
+TEST(LateRanksTest, AVictimInTpThatWaitsInDpIsNotTheCulprit) {
+  LateJob job(8);
+  job.Make(kTp, "tp", {0, 1, 2, 3});
+  job.Make(kSp, "tp", {4, 5, 6, 7});
+  for (size_t i = 0; i < 4; ++i) job.Make(kDp + i, "dp", {i, i + 4});
+  job.Run(600, [&] {
+    for (size_t i = 0; i < 4; ++i) {
+      job.Busy(i, kTp, i == 3 ? 0.1 : 0.2);
+      job.Busy(i + 4, kSp, i == 3 ? 0.1 : 0.2);
+      job.Busy(i, kDp + i, i == 3 ? 0.15 : 0.05);
+      job.Busy(i + 4, kDp + i, 0.05);
+    }
+  });
+  EXPECT_THAT(job.EverNamed(), testing::AllOf(Not(IsEmpty()), Each(7)));
+}
+
+// All ranks of its other group wait, so that none of them is late there.
+TEST(LateRanksTest, AVictimThatWaitsWithItsWholeGroupIsNotTheCulprit) {
+  LateJob job(8);
+  job.Make(kTp, "tp", {0, 1, 2, 3});
+  job.Make(kSp, "ep", {3, 4, 5, 6}, 8);
+  job.Run(600, [&] {
+    for (size_t i = 0; i < 4; ++i) job.Busy(i, kTp, i == 3 ? 0.1 : 0.2);
+    for (size_t i = 3; i < 7; ++i) job.Busy(i, kSp, 0.1);
+  });
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+}
+
+// Others wait for the victim in two communicators, so that the sum over its communicators says that
+// it waits less than they do.
+TEST(LateRanksTest, AVictimThatWaitsForAnotherNodeIsNotTheCulprit) {
+  for (const bool is_victim : {true, false}) {
+    LateJob job(8);
+    job.Make(kTp, "tp", FirstProcesses(8));
+    job.Make(kSp, "sp", FirstProcesses(8));
+    for (size_t i = 0; i < 8; ++i) job.Make(kDp + i, "dp", {i}, 2, 2);
+    job.Run(600, [&] {
+      StepOfTp(job, 8, 3);
+      for (size_t i = 0; i < 8; ++i) {
+        job.Busy(i, kSp, i == 3 ? 0.1 : 0.2);
+        job.Busy(i, kDp + i, i == 3 && is_victim ? 0.1 : 0.02);
+      }
+    });
+    if (is_victim) {
+      EXPECT_THAT(job.EverNamed(), IsEmpty());
+    } else {
+      EXPECT_THAT(job.Named(), ElementsAre(3));
+    }
+  }
+}
+
+// Of two late ranks, the one that waits for the other is a victim of it at least in part.
+TEST(LateRanksTest, ARankThatWaitsForAnotherLateRankIsNotNamed) {
+  LateJob job(8);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  job.Make(kSp, "sp", FirstProcesses(8));
+  job.Run(600, [&] {
+    for (size_t i = 0; i < 8; ++i) {
+      job.Busy(i, kTp, i == 2 ? 0.1 : 0.4);
+      job.Busy(i, kSp, i == 6 ? 0.1 : 0.2);
+    }
+  });
+  EXPECT_THAT(job.EverNamed(), IsEmpty()) << "each waits for the other";
+}
+
+TEST(LateRanksTest, StagesOfAPipelineAreUnequalByDesign) {
+  for (const bool are_stages : {true, false}) {
+    LateJob job(8);
+    job.Make(kTp, "world", FirstProcesses(8));
+    job.Make(kSp, "pp", FirstProcesses(8));
+    job.Run(600, [&] {
+      StepOfTp(job, 8, 0);
+      for (size_t i = 0; i < 8; ++i)
+        job.Busy(i, kSp, 0.05, Function::kSend, i == 0 && are_stages ? 25 : 50, 25);
+    });
+    EXPECT_EQ(job.EverNamed().empty(), are_stages);
+  }
+}
+
+TEST(LateRanksTest, ImbalanceThatMovesBetweenExpertsNamesNobody) {
+  LateJob job(8);
+  job.Make(kTp, "ep", FirstProcesses(8));
+  for (size_t turn = 0; turn < 60; ++turn) job.Run(30, [&] { StepOfTp(job, 8, turn * 5 % 8); });
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+}
+
+// Each is late for minutes, and in less than three quarters of the judgements in which one is.
+TEST(LateRanksTest, ExpertsThatTakeTurnsForMinutesNameNobody) {
+  LateJob job(8);
+  job.Make(kTp, "ep", FirstProcesses(8));
+  for (size_t turn = 0; turn < 15; ++turn) job.Run(120, [&] { StepOfTp(job, 8, 2 * (turn % 3)); });
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+}
+
+TEST(LateRanksTest, ADifferenceThatChanceExplainsNamesNobody) {
+  LateJob job(8);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  const double busy[] = {0.16, 0.175, 0.18, 0.2, 0.2, 0.22, 0.24, 0.26};
+  job.Run(600, [&] {
+    for (size_t i = 0; i < 8; ++i) job.Busy(i, kTp, busy[i]);
+  });
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+}
+
+TEST(LateRanksTest, OneSpikeOfGarbageCollectionNamesNobody) {
+  LateJob job(8);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  for (int i = 0; i < 4; ++i) {
+    job.Run(300, [&] { StepOfTp(job, 8, kNobody); });
+    job.Run(5, [&] {
+      for (size_t rank = 0; rank < 8; ++rank) job.Busy(rank, kTp, rank == 1 ? 0.1 : 0.9);
+    });
+  }
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+}
+
+TEST(LateRanksTest, NamesAtMostAnEighthOfTheRanks) {
+  for (const size_t ranks : {16, 12}) {
+    LateJob job(ranks);
+    job.Make(kTp, "tp", FirstProcesses(ranks));
+    job.Run(600, [&] {
+      for (size_t i = 0; i < ranks; ++i) job.Busy(i, kTp, i == 3 || i == 9 ? 0.1 : 0.2);
+    });
+    if (ranks == 16) {
+      EXPECT_THAT(job.Named(), ElementsAre(3, 9));
+    } else {
+      EXPECT_THAT(job.EverNamed(), IsEmpty());
+    }
+  }
+}
+
+TEST(LateRanksTest, ARankWithRejectedTimeStampsIsNotCompared) {
+  LateJob job(8);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  job.Run(600, [&] {
+    for (size_t i = 0; i < 8; ++i)
+      job.Busy(i, kTp, i == 4 ? 0.1 : 0.2, Function::kAllReduce, 50, i == 4 ? 40 : 50);
+    job.Arrive(4, kTp, 30, 30, 0.1);  // nor by the arrivals that are known
+  });
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+}
+
+TEST(LateRanksTest, ComparesNobodyWithRanksOfAnotherTimingSource) {
+  LateJob job(8);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  for (size_t i = 0; i < 5; ++i) job.In(i, kTp).timing_source = TimingSource::kProxy;
+  job.Run(600, [&] { StepOfTp(job, 8, 6); });
+  EXPECT_THAT(job.EverNamed(), IsEmpty()) << "three have its source, and four are needed";
+}
+
+TEST(LateRanksTest, SampledRanksAreComparedByTheirTimedOperations) {
+  LateJob job(8);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  int step = 0;
+  job.Run(600, [&] {
+    const bool is_window = ++step % 3 == 0;
+    for (size_t i = 0; i < 8; ++i)
+      job.Busy(i, kTp, i == 4 ? 0.1 : 0.2, Function::kAllReduce, 50, is_window ? 50 : 0);
+  });
+  EXPECT_THAT(job.Named(), ElementsAre(4));
+}
+
+// Each of 8 buckets of gradients waits for the one lateness of the step.
+TEST(LateRanksTest, AcrossNodesALatenessCountsOncePerStep) {
+  for (const double lateness : {0.01, 0.05}) {
+    LateJob job(8);
+    job.Make(kTp, "dp", FirstProcesses(8), 32, 4);
+    job.Run(600, [&] {
+      for (size_t i = 0; i < 8; ++i) {  // a step is 1 s
+        const double waits = i == 2 ? 0 : 8 * lateness;
+        job.Busy(i, kTp, 0.1 + waits, Function::kReduceScatter, 40, 40);
+        job.Busy(i, kTp, 0.01 + (i == 2 ? 0 : lateness), Function::kAllGather, 5, 5);
+      }
+    });
+    if (lateness < kLateSecondsPerSecond) {
+      EXPECT_THAT(job.EverNamed(), IsEmpty());
+    } else {
+      ASSERT_THAT(job.Named(), ElementsAre(2));
+      EXPECT_EQ(job.Findings().front().cost, "5.0 % of the time of 31 GPUs");
+    }
+  }
+}
+
+TEST(LateRanksTest, ARankLateInTwoCommunicatorsIsOneFinding) {
+  LateJob job(8);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  job.Make(kSp, "ep", FirstProcesses(8));
+  job.Run(600, [&] {
+    StepOfTp(job, 8, 5);
+    for (size_t i = 0; i < 8; ++i) job.Busy(i, kSp, i == 5 ? 0.05 : 0.1);
+  });
+  ASSERT_THAT(job.Named(), ElementsAre(5));
+  EXPECT_EQ(job.Findings().front().communicator_name, "tp") << "it costs more";
+  EXPECT_THAT(job.Findings().front().evidence, Contains(Pair("late as well in", "ep (5.0 %)")));
+}
+
+TEST(LateRanksTest, HoldsForEveryScaleOfTime) {
+  LateJob job(8, JudgementTimes().Scaled(15), 15);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  job.Run(300, [&] { StepOfTp(job, 8, 5); });
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+  job.Run(60, [&] { StepOfTp(job, 8, 5); });
+  EXPECT_THAT(job.Named(), ElementsAre(5));
+}
+
+TEST(LateRanksTest, AProcessThatEndedIsNotNamed) {
+  LateJob job(8);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  job.Run(600, [&] { StepOfTp(job, 8, 5); });
+  ASSERT_THAT(job.Named(), ElementsAre(5));
+  job.node().processes[5].is_alive = false;
+  EXPECT_THAT(job.Named(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter
