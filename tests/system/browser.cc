@@ -102,6 +102,10 @@ Browser::~Browser() {
 
 void Browser::Open(const std::string& url) { Call("Page.navigate", {{"url", url}}); }
 
+void Browser::RunFirst(const std::string& script) {
+  Call("Page.addScriptToEvaluateOnNewDocument", {{"source", script}});
+}
+
 void Browser::Resize(int width, int height, bool is_dark) {
   Call("Emulation.setDeviceMetricsOverride",
        {{"width", width}, {"height", height}, {"deviceScaleFactor", 1}, {"mobile", width < 600}});
