@@ -244,6 +244,9 @@ Json NamedCounts(const CodeTable<Id>& rows, const std::array<uint64_t, kCountOf<
   return object;
 }
 
+// A directory and the longest name of a file: a name that is cut cannot be removed.
+constexpr size_t kPathLimitBytes = 512;
+
 // The latest file per cause and owner.
 Json SegmentTroubles(const collector::NodeSnapshot& node) {
   Json troubles = Json::array();
@@ -252,7 +255,7 @@ Json SegmentTroubles(const collector::NodeSnapshot& node) {
                         {"count", trouble.count},
                         {"present", trouble.present},
                         {"uid", trouble.file_uid},
-                        {"file", Text(trouble.file)},
+                        {"file", ValidUtf8(trouble.file, kPathLimitBytes)},
                         {"detail", Text(trouble.detail)},
                         {"time", Time(trouble.realtime_ns)}});
   }

@@ -258,6 +258,9 @@ TEST_F(NodeJsonTest, NamesFilesThatCannotBeUsedAndTheirOwners) {
   const json troubles = Answer(node, NodeJudge())["segment_troubles"];
   EXPECT_EQ(troubles, json::parse(R"([{"reason": "bad_magic", "count": 3, "present": 1, "uid": 1001,
       "file": "/run/nccl-exporter/a\nb.seg", "detail": "not a segment", "time": 5.0}])"));
+  node.segment_troubles[0].file = "/run/nccl-exporter/" + std::string(251, 'x') + ".seg";
+  EXPECT_EQ(Answer(node, NodeJudge())["segment_troubles"][0]["file"], node.segment_troubles[0].file)
+      << "as long as a name may be";
   EXPECT_EQ(Answer({}, NodeJudge())["segment_troubles"], json::array());
 }
 

@@ -124,6 +124,14 @@ const states = {
     const { comm, finding } = hangOf('stopped', 'is stopped', { stopped: true });
     return answerOf({ processes: all.map((rank) => processOf(rank, rank === 3 ? { stopped: true } : {})), communicators: [world(), comm], findings: [finding] });
   },
+  hostile: () => {  // what others write is markup
+    const { comm, finding } = hangOf('missing_call', 'has not entered AllGather #325', {});
+    const markup = '<img src=x onerror="window.isHostile = true"><script>window.isHostile = true</script>';
+    for (const field of ['headline', 'cost', 'next', 'job', 'comm_name', 'runbook']) finding[field] += markup;
+    finding.evidence[0] = { name: markup, value: markup };
+    comm.comm_name = markup;
+    return answerOf({ processes: all.map((rank) => processOf(rank, { executable: markup, host: markup })), communicators: [comm], findings: [finding] });
+  },
   many: () => {  // 88 communicators, eight of them of one rank, and eight findings
     const { comm, finding } = hangOf('missing_call', 'has not entered AllGather #325', {});
     const communicators = [comm];

@@ -19,6 +19,7 @@ const foundRanks = (comm, node) => {
 
 const perRank = (value, collective) => known(value) ? value / Math.max(collective.used_by, 1) : null;
 
+// A bandwidth that sinks when a rank is late says nothing about links: where the two are known apart, they take its place.
 const collectiveFacts = (collective) => {
   const { recent } = collective;
   const each = collective.used_by === 1 ? 'on one rank' : `on each of ${collective.used_by} ranks`;
@@ -27,8 +28,8 @@ const collectiveFacts = (collective) => {
     ['operations', `${perSecond(count)(perRank(recent.operations_per_second, collective))} ${each}`],
     ['message bytes', `${perSecond(bytes)(perRank(recent.bytes_per_second, collective))} ${each}`],
     ['mean time', seconds(recent.duration_seconds)],
-    ...isApart ? [['transfer, of the fastest rank', seconds(recent.transfer_seconds)], ['waiting, on average', seconds(recent.waiting_seconds)]] : [],
-    ['bus bandwidth, waiting included', perSecond(bytes)(recent.bus_bytes_per_second)],
+    ...isApart ? [['transfer, of the fastest rank', seconds(recent.transfer_seconds)], ['waiting, on average', seconds(recent.waiting_seconds)]]
+      : [['bus bandwidth, waiting included', perSecond(bytes)(recent.bus_bytes_per_second)]],
   ];
 };
 
