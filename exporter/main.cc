@@ -236,7 +236,8 @@ int Serve(const Options& options) {
   WebPages pages(snapshots, scrape_page, watch,
                  {.node_name = NodeName(),
                   .telemetry_path = options.telemetry_path,
-                  .start_realtime_ns = collector::Now().realtime_ns});
+                  .start_realtime_ns = collector::Now().realtime_ns,
+                  .segment_directories = options.segment_dirs});
   HttpHandler handler = [&](const HttpRequest& request) { return pages.Answer(request); };
   const RefusalCounter on_refusal = [&](Refusal refusal) { scrape_page.Count(refusal); };
   std::unique_ptr<WebGuard> guard;

@@ -13,6 +13,7 @@
 #include "exporter/exposition/utf8.h"
 #include "exporter/findings/findings_json.h"
 #include "exporter/series/series_labels.h"
+#include "exporter/ui/directory_states.h"
 #include "exporter/ui/web_paths.h"
 #include "exporter/version.h"
 
@@ -50,10 +51,22 @@ Json LossesOf(const std::array<uint64_t, kLossCount>& counts) {
   return losses;
 }
 
+Json StoppedJson(const collector::ProcessSnapshot& process) {
+  return process.is_stopped ? Json(*process.is_stopped) : Json(nullptr);
+}
+
+// The process is gone and had finalized all of its communicators; one that had not was killed.
+bool HasEnded(const collector::ProcessSnapshot& process) {
+  return !process.is_alive &&
+         std::ranges::all_of(process.communicators, &collector::CommunicatorSnapshot::is_closed);
+}
+
 Json ProcessJson(const collector::ProcessSnapshot& process) {
   return {{"pid", process.pid},
           {"uid", process.uid},
           {"alive", process.is_alive},
+          {"stopped", StoppedJson(process)},
+          {"ended", HasEnded(process)},
           {"host", Text(process.host_name)},
           {"executable", Text(process.executable)},
           {"plugin_version", Text(process.plugin_version)},
@@ -82,20 +95,30 @@ Json InFlightJson(const collector::CommunicatorSnapshot& communicator) {
   return list;
 }
 
+bool IsLate(const collector::CommunicatorKey& key, uint64_t rank,
+            const std::vector<Finding>& findings) {
+  return std::ranges::any_of(findings, [&](const Finding& finding) {
+    return finding.kind == FindingKind::kLateRank && finding.communicator == key &&
+           std::ranges::find(finding.culprits, rank, &FoundRank::rank) != finding.culprits.end();
+  });
+}
+
 Json ArrivalsJson(const CommunicatorOnNode& of, const collector::CommunicatorSnapshot& here,
-                  const NodeHistory& history) {
+                  const NodeHistory& history, const std::vector<Finding>& findings) {
   if (!here.arrivals) return nullptr;
   const ArrivalWindow recent =
       history.RecentArrivals(of.key, here.rank, Seconds(JudgementTimes().arrivals_window()));
   const double compared = static_cast<double>(recent.counts.compared);
-  return {{"seconds", Rounded(recent.seconds)},
+  return {{"late", IsLate(of.key, here.rank, findings)},
+          {"seconds", Rounded(recent.seconds)},
           {"compared", recent.counts.compared},
           {"last", recent.counts.last},
           {"mean_lateness_seconds",
            Rounded(static_cast<double>(recent.counts.lateness_ns) / 1e9 / compared)}};
 }
 
-Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHistory& history) {
+Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHistory& history,
+              const std::vector<Finding>& findings) {
   const collector::CommunicatorSnapshot& here = *rank.communicator;
   const bool is_known = here.completion_is_known;
   return {{"rank", here.rank},
@@ -104,6 +127,8 @@ Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHi
           {"pid", rank.process->pid},
           {"host", Text(rank.process->host_name)},
           {"alive", rank.process->is_alive},
+          {"stopped", StoppedJson(*rank.process)},
+          {"global_rank", Text(GlobalRank(*rank.process))},
           {"started_sequence", here.started_sequence},
           {"completed_sequence", is_known ? Json(here.completed_sequence) : Json(nullptr)},
           {"behind", of.max_started - here.started_sequence},
@@ -118,7 +143,7 @@ Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHi
                               : Json(RowIn(kDriftCauses, here.drift_cause).name)},
           {"probation_launches", here.probation_launches},
           {"sampling", NameOf(here.sampling_state)},
-          {"arrivals", ArrivalsJson(of, here, history)}};
+          {"arrivals", ArrivalsJson(of, here, history, findings)}};
 }
 
 // Arrays as long as history.times, and the heat map as triples of step, bin and operations.
@@ -146,7 +171,9 @@ Json HistoryJson(const collector::CommunicatorKey& key, Function function,
 
 Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeHistory& history) {
   collector::SizeClassSnapshot total;
+  size_t ranks = 0;
   for (const RankOnNode& rank : of.ranks) {
+    if (rank.communicator->functions.IsInUse(static_cast<size_t>(function))) ++ranks;
     for (const collector::SizeClassSnapshot& size :
          rank.communicator->functions[static_cast<size_t>(function)].sizes) {
       total += size;
@@ -158,6 +185,7 @@ Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeH
     return Rounded(static_cast<double>(count) / recent.seconds);
   };
   return {{"collective", TraitsOf(function).name},
+          {"used_by", ranks},
           {"operations", total.operations},
           {"bytes", total.bytes},
           {"timed_operations", total.timed_operations},
@@ -186,10 +214,12 @@ Json MissingJson(const CommunicatorOnNode& of) {
   return missing;
 }
 
-Json CommunicatorJson(const CommunicatorOnNode& of, const NodeHistory& history) {
+Json CommunicatorJson(const CommunicatorOnNode& of, const NodeHistory& history,
+                      const std::vector<Finding>& findings) {
   const RankOnNode& any = of.ranks.front();
   Json ranks = Json::array(), collectives = Json::array();
-  for (const RankOnNode& rank : of.ranks) ranks.push_back(RankJson(of, rank, history));
+  for (const RankOnNode& rank : of.ranks)
+    ranks.push_back(RankJson(of, rank, history, findings));
   for (size_t i = 0; i < kFunctionCount; ++i) {
     Json collective = CollectiveJson(of, static_cast<Function>(i), history);
     if (!collective.is_null()) collectives.push_back(std::move(collective));
@@ -214,18 +244,32 @@ Json NamedCounts(const CodeTable<Id>& rows, const std::array<uint64_t, kCountOf<
   return object;
 }
 
+// A directory and the longest name of a file: a name that is cut cannot be removed.
+constexpr size_t kPathLimitBytes = 512;
+
 // The latest file per cause and owner.
 Json SegmentTroubles(const collector::NodeSnapshot& node) {
   Json troubles = Json::array();
   for (const collector::SegmentTrouble& trouble : node.segment_troubles) {
     troubles.push_back({{"reason", NameOf(trouble.error)},
                         {"count", trouble.count},
+                        {"present", trouble.present},
                         {"uid", trouble.file_uid},
-                        {"file", Text(trouble.file)},
+                        {"file", ValidUtf8(trouble.file, kPathLimitBytes)},
                         {"detail", Text(trouble.detail)},
                         {"time", Time(trouble.realtime_ns)}});
   }
   return troubles;
+}
+
+Json DirectoriesJson(const std::vector<std::string>& paths) {
+  Json directories = Json::array();
+  for (const WatchedDirectory& directory : DirectoryStates(paths)) {
+    directories.push_back({{"path", directory.path},
+                           {"state", directory.state},
+                           {"detail", directory.detail}});
+  }
+  return directories;
 }
 
 Json HistoryFrame(const NodeHistory& history) {
@@ -254,7 +298,7 @@ std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge
     processes.push_back(ProcessJson(process));
   }
   for (const CommunicatorOnNode& of : CommunicatorsOnNode(node)) {
-    communicators.push_back(CommunicatorJson(of, history));
+    communicators.push_back(CommunicatorJson(of, history, judgement.findings));
   }
   const Json answer{{"api", "v1"},
                     {"exporter", {{"version", kVersion}, {"start", Time(facts.start_realtime_ns)}}},
@@ -263,6 +307,7 @@ std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge
                     {"links", {{"metrics", facts.telemetry_path}, {"in_flight", kInFlightPath}}},
                     {"findings", FindingsJson(judgement)},
                     {"looked_at", LookedAtJson(judgement)},
+                    {"directories", DirectoriesJson(facts.segment_directories)},
                     {"segments",
                      {{"live", node.segments.live},
                       {"starting", node.segments.starting},

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// NodeJson(), the answer of /api/v1/node. Its contract is docs/api.md. A pure function, for any
-// thread.
+// NodeJson(), the answer of /api/v1/node. Its contract is docs/api.md. Any thread may call: it looks
+// at the watched directories, and depends on nothing else that changes.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/node_judge.h"
@@ -16,6 +17,7 @@ struct DaemonFacts {
   std::string node_name;
   std::string telemetry_path;
   int64_t start_realtime_ns = 0;
+  std::vector<std::string> segment_directories{};  // paths and patterns, as in --segment.dir
 };
 
 // The time over which rates and means are computed.

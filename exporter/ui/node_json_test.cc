@@ -5,12 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <string>
 
+#include "exporter/findings/findings_json.h"
 #include "exporter/testing/example_snapshot.h"
 
 namespace nccl_exporter::exporter {
@@ -23,7 +26,10 @@ constexpr int64_t kStepNs = 5000000000;
 json Answer(const collector::NodeSnapshot& node, const NodeJudge& judge) {
   return json::parse(
       NodeJson(node, judge,
-               {.node_name = "n1", .telemetry_path = "/metrics", .start_realtime_ns = kStepNs}));
+               {.node_name = "n1",
+                .telemetry_path = "/metrics",
+                .start_realtime_ns = kStepNs,
+                .segment_directories = {"/no/such/directory"}}));
 }
 
 // The example after one step in which its world reduced once more.
@@ -135,6 +141,85 @@ TEST_F(NodeJsonTest, SaysWhatIsNotSeenOfARankAndWhy) {
   }
 }
 
+// Four different words: a process runs, is stopped, has ended, or was killed.
+TEST_F(NodeJsonTest, StoppedEndedAndKilledProcessesDiffer) {
+  collector::ProcessSnapshot& process = node_.processes[0];
+  const auto state = [&] {
+    const json answer = Answer(node_, judge_);
+    const json& shown = answer["processes"][0];
+    return json{shown["alive"], shown["stopped"], shown["ended"]};
+  };
+  process.is_alive = true;
+  process.is_stopped = std::nullopt;
+  EXPECT_EQ(state(), (json{true, nullptr, false})) << "in another PID namespace";
+  process.is_stopped = true;
+  EXPECT_EQ(state(), (json{true, true, false}));
+  const json answer = Answer(node_, judge_);
+  for (const json& communicator : answer["communicators"]) {
+    if (communicator["comm_name"] != "world") continue;
+    EXPECT_EQ(communicator["local_ranks"][0]["stopped"], true);
+  }
+  process.is_alive = false;
+  process.is_stopped = false;
+  EXPECT_EQ(state(), (json{false, false, false})) << "killed: communicators are open";
+  for (collector::CommunicatorSnapshot& communicator : process.communicators)
+    communicator.is_closed = true;
+  EXPECT_EQ(state(), (json{false, false, true}));
+}
+
+TEST_F(NodeJsonTest, CountsTheRanksThatUsedACollective) {
+  for (const json& collective : Communicator("world")["collectives"])
+    EXPECT_EQ(collective["used_by"], 1) << collective["collective"];
+}
+
+TEST_F(NodeJsonTest, RepeatsTheJudgementInEachLateRank) {
+  EXPECT_EQ(Communicator("world")["local_ranks"][0]["arrivals"]["late"], false)
+      << "last nearly always, and no finding";
+}
+
+// Empty; of its own for each caller.
+std::string NewDirectory() {
+  std::string path = testing::TempDir() + "/directory-XXXXXX";
+  if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("no directory " + path);
+  return path;
+}
+
+TEST_F(NodeJsonTest, SaysWhichDirectoriesAreWatchedAndWhetherTheyCanBeRead) {
+  const std::string scratch = NewDirectory();
+  const std::string file = scratch + "/file";
+  std::ofstream(file) << "x";
+  const std::string pattern = scratch + "/of-*";
+  const DaemonFacts facts{.node_name = "n1",
+                          .telemetry_path = "/metrics",
+                          .segment_directories = {scratch, "/no/such", file, pattern}};
+  const auto directories = [&] {
+    return json::parse(NodeJson(node_, judge_, facts))["directories"];
+  };
+  EXPECT_EQ(directories(),
+            (json{{{"path", scratch}, {"state", "readable"}, {"detail", ""}},
+                  {{"path", "/no/such"},
+                   {"state", "missing"},
+                   {"detail", "No such file or directory"}},
+                  {{"path", file}, {"state", "not_a_directory"}, {"detail", "Not a directory"}},
+                  {{"path", pattern}, {"state", "missing"}, {"detail", "no user has one"}}}));
+  std::filesystem::create_directory(scratch + "/of-1001");
+  std::filesystem::create_directory(scratch + "/of-nobody");
+  EXPECT_EQ(directories()[3],
+            (json{{"path", pattern}, {"state", "readable"}, {"detail", "1 of users"}}));
+}
+
+// A loop of links cannot be opened by anybody: root, who runs tests, may read all else.
+TEST_F(NodeJsonTest, SaysWhyADirectoryCannotBeRead) {
+  const std::string scratch = NewDirectory();
+  const std::string loop = scratch + "/loop";
+  std::filesystem::create_symlink(loop, loop);
+  const DaemonFacts facts{
+      .node_name = "n1", .telemetry_path = "/metrics", .segment_directories = {loop}};
+  const json directory = json::parse(NodeJson(node_, judge_, facts))["directories"][0];
+  EXPECT_EQ(directory["state"], "unreadable");
+  EXPECT_EQ(directory["detail"], "Too many levels of symbolic links");
+}
+
 TEST_F(NodeJsonTest, GivesNoNumberOfARankWhereItIsTheProcesss) {
   node_.processes[0].identity = {{"RANK", "3"}, {"LOCAL_RANK", "1"}};
   node_.processes[0].rank_numbers_process = false;
@@ -171,8 +256,11 @@ TEST_F(NodeJsonTest, NamesFilesThatCannotBeUsedAndTheirOwners) {
                             .realtime_ns = 5'000'000'000,
                             .present = 1}};
   const json troubles = Answer(node, NodeJudge())["segment_troubles"];
-  EXPECT_EQ(troubles, json::parse(R"([{"reason": "bad_magic", "count": 3, "uid": 1001,
+  EXPECT_EQ(troubles, json::parse(R"([{"reason": "bad_magic", "count": 3, "present": 1, "uid": 1001,
       "file": "/run/nccl-exporter/a\nb.seg", "detail": "not a segment", "time": 5.0}])"));
+  node.segment_troubles[0].file = "/run/nccl-exporter/" + std::string(251, 'x') + ".seg";
+  EXPECT_EQ(Answer(node, NodeJudge())["segment_troubles"][0]["file"], node.segment_troubles[0].file)
+      << "as long as a name may be";
   EXPECT_EQ(Answer({}, NodeJudge())["segment_troubles"], json::array());
 }
 
@@ -197,11 +285,16 @@ TEST_F(NodeJsonTest, EveryFieldIsDocumented) {
   text << file.rdbuf();
   std::set<std::string> fields;
   for (const char* part :
-       {"history", "segments", "losses", "processes", "communicators", "links", "exporter"}) {
+       {"history", "segments", "losses", "processes", "communicators", "links", "exporter", "looked_at", "directories"}) {
     CollectFields(answer_[part], fields);
   }
   for (const auto& [name, value] : answer_.items()) fields.insert(name);
-  EXPECT_GT(fields.size(), 60u);
+  Judgement judgement;
+  judgement.findings.emplace_back();
+  judgement.findings[0].culprits.emplace_back();
+  judgement.findings[0].evidence.emplace_back("name", "value");
+  CollectFields(json(FindingsJson(judgement)), fields);
+  EXPECT_GT(fields.size(), 85u);
   for (const std::string& field : fields)
     EXPECT_THAT(text.str(), testing::HasSubstr('`' + field + '`'));
 }

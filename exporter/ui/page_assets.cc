@@ -23,11 +23,22 @@ struct AssetRow {
   std::string_view text;
 };
 
+constexpr std::string_view kScriptType = "text/javascript; charset=utf-8";
+
 constexpr std::array kAssets{
     AssetRow{kLandingPath, "text/html; charset=utf-8", kFileIndexHtml},
     AssetRow{kPageStylePath, "text/css; charset=utf-8", kFilePageCss},
-    AssetRow{kPageScriptPath, "text/javascript; charset=utf-8", kFilePageJs},
-    AssetRow{kPageChartsPath, "text/javascript; charset=utf-8", kFileChartsJs},
+    AssetRow{kPageScriptPath, kScriptType, kFilePageJs},
+    AssetRow{kPageChartsPath, kScriptType, kFileChartsJs},
+    AssetRow{kPageCommunicatorsPath, kScriptType, kFileCommunicatorsJs},
+    AssetRow{kPageDetailsPath, kScriptType, kFileDetailsJs},
+    AssetRow{kPageDomPath, kScriptType, kFileDomJs},
+    AssetRow{kPageFindingsPath, kScriptType, kFileFindingsJs},
+    AssetRow{kPageFormatPath, kScriptType, kFileFormatJs},
+    AssetRow{kPagePlotPath, kScriptType, kFilePlotJs},
+    AssetRow{kPageTablesPath, kScriptType, kFileTablesJs},
+    AssetRow{kPageViewPath, kScriptType, kFileViewJs},
+    AssetRow{kPageWordsPath, kScriptType, kFileWordsJs},
     AssetRow{kPageIconPath, "image/svg+xml", kFileIconSvg},
     AssetRow{kApiDocumentPath, "text/plain; charset=utf-8", kFileApiMd},
 };

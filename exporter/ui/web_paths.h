@@ -19,13 +19,23 @@ inline constexpr std::string_view kFindingsApiPath = "/api/v1/findings";
 inline constexpr std::string_view kPageStylePath = "/page.css";
 inline constexpr std::string_view kPageScriptPath = "/page.js";
 inline constexpr std::string_view kPageChartsPath = "/charts.js";
+inline constexpr std::string_view kPageCommunicatorsPath = "/communicators.js";
+inline constexpr std::string_view kPageDetailsPath = "/details.js";
+inline constexpr std::string_view kPageDomPath = "/dom.js";
+inline constexpr std::string_view kPageFindingsPath = "/findings.js";
+inline constexpr std::string_view kPageFormatPath = "/format.js";
+inline constexpr std::string_view kPagePlotPath = "/plot.js";
+inline constexpr std::string_view kPageTablesPath = "/tables.js";
+inline constexpr std::string_view kPageViewPath = "/view.js";
+inline constexpr std::string_view kPageWordsPath = "/words.js";
 inline constexpr std::string_view kPageIconPath = "/icon.svg";
 inline constexpr std::string_view kApiDocumentPath = "/docs/api";
 
-inline constexpr std::array kWebPaths{kLandingPath,   kHealthyPath,    kReadyPath,
-                                      kInFlightPath,  kNodeApiPath,    kFindingsApiPath,
-                                      kPageStylePath, kPageScriptPath, kPageChartsPath,
-                                      kPageIconPath,  kApiDocumentPath};
+inline constexpr std::array kWebPaths{
+    kLandingPath,     kHealthyPath,   kReadyPath,        kInFlightPath,   kNodeApiPath,
+    kFindingsApiPath, kPageStylePath, kPageScriptPath,   kPageChartsPath, kPageCommunicatorsPath,
+    kPageDetailsPath, kPageDomPath,   kPageFindingsPath, kPageFormatPath, kPagePlotPath,
+    kPageTablesPath,  kPageViewPath,  kPageWordsPath,    kPageIconPath,   kApiDocumentPath};
 
 constexpr bool IsWebPath(std::string_view path) {
   return std::ranges::find(kWebPaths, path) != kWebPaths.end();

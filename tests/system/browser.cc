@@ -102,9 +102,14 @@ Browser::~Browser() {
 
 void Browser::Open(const std::string& url) { Call("Page.navigate", {{"url", url}}); }
 
+void Browser::RunFirst(const std::string& script) {
+  Call("Page.addScriptToEvaluateOnNewDocument", {{"source", script}});
+}
+
 void Browser::Resize(int width, int height, bool is_dark) {
   Call("Emulation.setDeviceMetricsOverride",
        {{"width", width}, {"height", height}, {"deviceScaleFactor", 1}, {"mobile", width < 600}});
+  Call("Emulation.setScrollbarsHidden", {{"hidden", true}});  // they would narrow the page
   const json scheme{{"name", "prefers-color-scheme"}, {"value", is_dark ? "dark" : "light"}};
   Call("Emulation.setEmulatedMedia", {{"features", json::array({scheme})}});
 }

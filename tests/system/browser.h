@@ -21,6 +21,8 @@ class Browser {
   Browser& operator=(const Browser&) = delete;
 
   void Open(const std::string& url);
+  // Runs `script` in each page that is opened from now on, before the page's own scripts.
+  void RunFirst(const std::string& script);
   // Size of the window in CSS pixels, and what the page's media queries see.
   void Resize(int width, int height, bool is_dark);
   // The value of a JavaScript expression, or null where it throws.

@@ -1,25 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers for people, a line and a heat map: what the page is drawn with.
-
-const scaled = (value, units, step) => {
-  let unit = 0;
-  while (Math.abs(value) >= step && unit + 1 < units.length) { value /= step; ++unit; }
-  const digits = value >= 100 || unit === 0 && Number.isInteger(value) ? 0 : value >= 10 ? 1 : 2;
-  return value.toFixed(digits) + ' ' + units[unit];
-};
-
-export const unknown = '–';
-const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
-export const count = (value) => known(value) ? scaled(value, ['', 'k', 'M', 'G', 'T'], 1000).trim() : unknown;
-export const bytes = (value) => known(value) ? scaled(value, ['B', 'kB', 'MB', 'GB', 'TB', 'PB'], 1000) : unknown;
-export const percent = (value) => known(value) ? Math.round(value * 100) + ' %' : unknown;
-export const seconds = (value) => {
-  if (!known(value)) return unknown;
-  if (value >= 7200) return (value / 3600).toFixed(1) + ' h';
-  if (value >= 120) return (value / 60).toFixed(1) + ' min';
-  if (value >= 1) return scaled(value, ['s'], 1000);
-  return scaled(value * 1e6, ['µs', 'ms'], 1000);
-};
+// A line, a heat map of durations and a heat map of ranks by time.
+import { make } from './dom.js';
+import { known, seconds, whole } from './format.js';
+import { plot } from './plot.js';
 
 const svg = (name, attributes) => {
   const element = document.createElementNS('http://www.w3.org/2000/svg', name);
@@ -27,79 +10,121 @@ const svg = (name, attributes) => {
   return element;
 };
 
-// A figure with a caption, the greatest value on the right, and room for a chart of fixed height.
-const figure = (title, chart) => {
-  const element = document.createElement('figure');
-  const caption = document.createElement('figcaption');
-  const name = document.createElement('span');
-  const range = document.createElement('span');
-  name.textContent = title;
-  caption.append(name, range);
-  element.append(caption, chart);
-  return { element, range };
+// The next of 1, 2, 5, 10, 20 ...: what the axis ends with.
+const roundTop = (value) => {
+  if (!(value > 0)) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 5, 10].find((digit) => digit * power >= value * 0.999) * power;
 };
 
-// values: numbers or null, newest last; `slots` of them fill the width, so that the right edge is always now.
-export const lineChart = (title, slots, format) => {
-  const height = 40;
-  const chart = svg('svg', { viewBox: `0 0 ${slots - 1} ${height}`, preserveAspectRatio: 'none', class: 'chart', role: 'img' });
-  const area = svg('path', { class: 'area' });
-  const line = svg('path', { class: 'line' });
-  chart.append(area, line);
-  const { element, range } = figure(title, chart);
-  const update = (values) => {
+const lineHeight = 60;
+
+// Each value takes one step of width, drawn in its middle; a step without one leaves a gap.
+const linePaths = (values, top) => {
+  let strokes = '', fills = '', last = null, begun = null;
+  const close = () => { if (begun !== null) fills += `L${last},${lineHeight}L${begun},${lineHeight}Z`; begun = null; };
+  values.forEach((value, i) => {
+    if (!known(value)) { close(); return; }
+    const at = `${i + 0.5},${(lineHeight - value / top * lineHeight).toFixed(2)}`;
+    const joins = begun !== null;
+    strokes += (joins ? 'L' : 'M') + at + (joins ? '' : 'h0.01');
+    fills += (joins ? 'L' : 'M') + at;
+    if (!joins) begun = i + 0.5;
+    last = i + 0.5;
+  });
+  close();
+  return { strokes, fills };
+};
+
+// values: numbers or null, one for each of `times`.
+export const lineChart = (title, format) => {
+  const picture = svg('svg', { preserveAspectRatio: 'none', class: 'chart' });
+  const grid = svg('path', { class: 'grid' }), area = svg('path', { class: 'area' }), line = svg('path', { class: 'line' });
+  picture.append(grid, area, line);
+  let values = [];
+  const frame = plot(title, picture, (step) => format(values[step]), () => {
     const present = values.filter(known);
-    const top = Math.max(...present, 0);
-    const first = slots - values.length;
-    let strokes = '', fills = '', last = null, begun = null;
-    const close = () => { if (begun !== null) fills += `L${last},${height}L${begun},${height}Z`; begun = null; };
-    values.forEach((value, i) => {
-      if (!known(value)) { close(); return; }
-      const at = `${first + i},${top > 0 ? (height - value / top * (height - 3)).toFixed(2) : height}`;
-      const joins = begun !== null;
-      strokes += (joins ? 'L' : 'M') + at + (joins ? '' : 'h0.01');
-      fills += (joins ? 'L' : 'M') + at;
-      if (!joins) begun = first + i;
-      last = first + i;
-    });
-    close();
+    return present.length ? `now ${format(present[present.length - 1])}` : 'nothing timed';
+  });
+  const update = (newValues, times) => {
+    values = newValues;
+    const top = roundTop(Math.max(...values.filter(known), 0));
+    const width = Math.max(times.length, 1);
+    picture.setAttribute('viewBox', `0 0 ${width} ${lineHeight}`);
+    grid.setAttribute('d', [0, 0.5].map((part) => `M0,${lineHeight * part}H${width}`).join(''));
+    const { strokes, fills } = linePaths(values, top);
     line.setAttribute('d', strokes);
     area.setAttribute('d', fills);
-    const newest = present.length ? format(present[present.length - 1]) : unknown;
-    range.textContent = present.length ? 'up to ' + format(top) : 'nothing timed';
-    chart.setAttribute('aria-label', `${title}: now ${newest}, between ${present.length ? format(Math.min(...present)) : unknown} and ${format(top)}`);
+    frame.update(times, 1, values.some(known) ? [{ text: format(top) }, { text: format(top / 2) }, { text: '0' }] : []);
   };
-  return { element, update };
+  return { element: frame.element, update };
 };
 
-// cells: [step, bin, operations]; rows are bins, long durations on top, darker where there are more operations.
-export const heatMap = (title, slots, upperBound) => {
-  const canvas = document.createElement('canvas');
-  canvas.className = 'chart';
-  canvas.setAttribute('role', 'img');
-  canvas.width = slots;
-  const { element, range } = figure(title, canvas);
-  const update = (cells, steps) => {
-    const bins = cells.map((cell) => cell[1]);
-    const low = Math.min(...bins), high = Math.max(...bins);
-    const rows = Math.max(high - low + 1, 12);
-    const bottom = Math.max(0, low - Math.floor((rows - (high - low + 1)) / 2));
-    canvas.height = cells.length ? rows : 12;  // clears it
-    if (!cells.length) {
-      range.textContent = 'nothing timed';
-      canvas.setAttribute('aria-label', title + ': nothing timed');
-      return;
-    }
-    const most = new Map();  // of a step: each column has its own scale, so that a quiet minute is seen as well
-    for (const [step, , operations] of cells) most.set(step, Math.max(most.get(step) ?? 0, operations));
-    const colour = getComputedStyle(document.documentElement).getPropertyValue('--heat');
-    const context = canvas.getContext('2d');
+const heatCanvas = () => make('canvas', 'chart');
+// One pixel a cell; CSS makes it large. shares: 0 to 1.
+const paint = (canvas, width, height, cells) => {
+  canvas.width = Math.max(width, 1);  // clears it
+  canvas.height = Math.max(height, 1);
+  const colour = getComputedStyle(document.documentElement).getPropertyValue('--heat');
+  const context = canvas.getContext('2d');
+  for (const [x, y, share] of cells) {
+    context.fillStyle = `rgba(${colour}, ${share})`;
+    context.fillRect(x, y, 1, 1);
+  }
+};
+
+const leastBins = 12;  // of height, so that one bin is not a wall
+
+// cells: [step, bin, operations]; long durations on top, stronger where there are more operations of that step.
+export const durationMap = (title, upperBound) => {
+  const canvas = heatCanvas();
+  let bySteps = new Map();
+  const frame = plot(title, canvas, (step) => {
+    const cells = bySteps.get(step);
+    if (!cells) return 'nothing timed';
+    const bins = cells.map(([bin]) => bin), operations = cells.reduce((sum, [, number]) => sum + number, 0);
+    const usual = cells.reduce((a, b) => b[1] > a[1] ? b : a)[0];
+    return `${whole(operations)} operations, ${seconds(upperBound(Math.min(...bins) - 1))} to ${seconds(upperBound(Math.max(...bins)))}, most up to ${seconds(upperBound(usual))}`;
+  }, () => bySteps.size ? 'stronger: more' : 'nothing timed');
+  const update = (cells, times) => {
+    bySteps = new Map();
+    let low = Infinity, high = -Infinity;
     for (const [step, bin, operations] of cells) {
-      context.fillStyle = `rgba(${colour}, ${0.12 + 0.88 * Math.sqrt(operations / most.get(step))})`;
-      context.fillRect(slots - steps + step, rows - 1 - (bin - bottom), 1, 1);
+      if (!bySteps.has(step)) bySteps.set(step, []);
+      bySteps.get(step).push([bin, operations]);
+      low = Math.min(low, bin);
+      high = Math.max(high, bin);
     }
-    range.textContent = `${seconds(upperBound(low - 1))} to ${seconds(upperBound(high))}`;
-    canvas.setAttribute('aria-label', `${title}: from ${range.textContent}`);
+    const rows = cells.length ? Math.max(high - low + 1, leastBins) : leastBins;
+    const bottom = cells.length ? Math.max(0, low - Math.floor((rows - (high - low + 1)) / 2)) : 0;
+    // Each step has its own scale, so that a quiet minute is seen as well.
+    const most = new Map([...bySteps].map(([step, list]) => [step, Math.max(...list.map(([, number]) => number))]));
+    paint(canvas, times.length, rows, cells.map(([step, bin, number]) => [step, rows - 1 - (bin - bottom), 0.12 + 0.88 * Math.sqrt(number / most.get(step))]));
+    frame.update(times, 1, cells.length ? [{ text: seconds(upperBound(bottom + rows - 1)) }, { text: seconds(upperBound(Math.max(bottom - 1, 0))) }] : []);
   };
-  return { element, update };
+  return { element: frame.element, update };
+};
+
+// waiting: {ranks, steps: for each rank its seconds of waiting per second, or null}, newest last. The rank that the others wait for is the row that stays empty.
+export const waitingMap = (title, culprits) => {
+  const canvas = heatCanvas();
+  let ranks = [], steps = [], offset = 0;
+  const at = (step, row) => steps[row]?.[step - offset];
+  const frame = plot(title, canvas, (step, row) => {
+    const value = at(step, row);
+    return `rank ${ranks[row]} ${known(value) ? `waits ${Math.round(value * 100)} % of the time` : 'is not known'}`;
+  }, () => 'stronger: waits longer. The others wait for the row that stays empty.');
+  frame.element.classList.add('ranks');
+  const update = (waiting, times) => {
+    ({ ranks, steps } = waiting);
+    offset = times.length - Math.max(...steps.map((values) => values.length), 0);
+    const cells = [];
+    steps.forEach((values, y) => values.forEach((value, i) => {
+      if (known(value) && i + offset >= 0) cells.push([i + offset, y, Math.min(1, Math.sqrt(Math.max(value, 0)))]);
+    }));
+    paint(canvas, times.length, ranks.length, cells);
+    frame.element.style.setProperty('--rows', String(ranks.length));
+    frame.update(times, ranks.length, ranks.map((rank) => ({ text: `rank ${rank}`, className: culprits().has(rank) ? 'culprit' : '' })));
+  };
+  return { element: frame.element, update };
 };
