@@ -14,6 +14,7 @@
 #include "exporter/findings/findings_json.h"
 #include "exporter/series/series_labels.h"
 #include "exporter/ui/directory_states.h"
+#include "exporter/ui/waiting_json.h"
 #include "exporter/ui/web_paths.h"
 #include "exporter/version.h"
 
@@ -169,7 +170,8 @@ Json HistoryJson(const collector::CommunicatorKey& key, Function function,
           {"heat", std::move(heat)}};
 }
 
-Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeHistory& history) {
+Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeHistory& history,
+                    const RanksWindow& recent_ranks) {
   collector::SizeClassSnapshot total;
   size_t ranks = 0;
   for (const RankOnNode& rank : of.ranks) {
@@ -181,6 +183,7 @@ Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeH
   }
   if (total.operations == 0) return nullptr;
   const HistoryWindow recent = history.Recent(of.key, function, kRecentSeconds);
+  const MeanTimes means = MeanTimesOf(of, function, recent_ranks);
   const auto rate = [&](uint64_t count) {
     return Rounded(static_cast<double>(count) / recent.seconds);
   };
@@ -195,6 +198,8 @@ Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeH
             {"operations_per_second", rate(recent.activity.operations)},
             {"bytes_per_second", rate(recent.activity.bytes)},
             {"duration_seconds", Rounded(recent.activity.MeanDurationSeconds())},
+            {"transfer_seconds", Rounded(means.transfer)},
+            {"waiting_seconds", Rounded(means.waiting)},
             {"bus_bytes_per_second", Rounded(recent.activity.BusBandwidth())}}},
           {"history", HistoryJson(of.key, function, history)}};
 }
@@ -215,13 +220,12 @@ Json MissingJson(const CommunicatorOnNode& of) {
 }
 
 Json CommunicatorJson(const CommunicatorOnNode& of, const NodeHistory& history,
-                      const std::vector<Finding>& findings) {
+                      const RanksWindow& recent_ranks, const std::vector<Finding>& findings) {
   const RankOnNode& any = of.ranks.front();
   Json ranks = Json::array(), collectives = Json::array();
-  for (const RankOnNode& rank : of.ranks)
-    ranks.push_back(RankJson(of, rank, history, findings));
+  for (const RankOnNode& rank : of.ranks) ranks.push_back(RankJson(of, rank, history, findings));
   for (size_t i = 0; i < kFunctionCount; ++i) {
-    Json collective = CollectiveJson(of, static_cast<Function>(i), history);
+    Json collective = CollectiveJson(of, static_cast<Function>(i), history, recent_ranks);
     if (!collective.is_null()) collectives.push_back(std::move(collective));
   }
   return {{"comm", fmt::format("{:016x}", of.key.id)},
@@ -233,6 +237,7 @@ Json CommunicatorJson(const CommunicatorOnNode& of, const NodeHistory& history,
           {"nodes", any.communicator->nodes == 0 ? Json(nullptr) : Json(any.communicator->nodes)},
           {"missing_ranks", MissingJson(of)},
           {"local_ranks", std::move(ranks)},
+          {"waiting", WaitingJson(of, history)},
           {"collectives", std::move(collectives)}};
 }
 
@@ -265,9 +270,8 @@ Json SegmentTroubles(const collector::NodeSnapshot& node) {
 Json DirectoriesJson(const std::vector<std::string>& paths) {
   Json directories = Json::array();
   for (const WatchedDirectory& directory : DirectoryStates(paths)) {
-    directories.push_back({{"path", directory.path},
-                           {"state", directory.state},
-                           {"detail", directory.detail}});
+    directories.push_back(
+        {{"path", directory.path}, {"state", directory.state}, {"detail", directory.detail}});
   }
   return directories;
 }
@@ -291,6 +295,7 @@ std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge
                      const DaemonFacts& facts) {
   const NodeHistory& history = judge.history();
   const Judgement judgement = judge.Judge(node);
+  const RanksWindow recent_ranks = history.RecentRanks(kRecentSeconds);
   std::array<uint64_t, kLossCount> losses{};
   Json processes = Json::array(), communicators = Json::array();
   for (const collector::ProcessSnapshot& process : node.processes) {
@@ -298,7 +303,7 @@ std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge
     processes.push_back(ProcessJson(process));
   }
   for (const CommunicatorOnNode& of : CommunicatorsOnNode(node)) {
-    communicators.push_back(CommunicatorJson(of, history, judgement.findings));
+    communicators.push_back(CommunicatorJson(of, history, recent_ranks, judgement.findings));
   }
   const Json answer{{"api", "v1"},
                     {"exporter", {{"version", kVersion}, {"start", Time(facts.start_realtime_ns)}}},

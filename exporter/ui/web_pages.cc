@@ -20,7 +20,7 @@ HttpResponse Text(int status, std::string_view body) {
 WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& watch,
                    DaemonFacts facts)
     : snapshots_(snapshots),
-      history_(history),
+      watch_(watch),
       scrape_page_(scrape_page),
       telemetry_path_(facts.telemetry_path),
       assets_(telemetry_path_),
@@ -42,7 +42,7 @@ HttpResponse WebPages::Answer(const HttpRequest& request) {
 std::string WebPages::InFlight() {
   const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
   std::string text;
-  history_.Read([&](const NodeJudge& judge) { text = InFlightText(*node, judge.Judge(*node)); });
+  watch_.Read([&](const NodeJudge& judge) { text = InFlightText(*node, judge.Judge(*node)); });
   return text;
 }
 

@@ -27,7 +27,7 @@ class WebPages {
   std::string InFlight();
 
   SnapshotSource& snapshots_;
-  const NodeWatch& history_;
+  const NodeWatch& watch_;
   ScrapePage& scrape_page_;
   const std::string telemetry_path_;
   const PageAssets assets_;
