@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -22,8 +21,7 @@ constexpr size_t kMostNamed = 4;  // in the headline
 // One job of this node. It points into the snapshot.
 struct Job {
   std::map<collector::FileKey, RankOnNode> killed;  // each with one of its communicators
-  std::set<collector::FileKey> alive;
-  std::set<collector::CommunicatorKey> alive_in;
+  std::vector<const collector::ProcessSnapshot*> alive;
 };
 
 bool IsOpen(const collector::CommunicatorSnapshot& communicator) {
@@ -37,14 +35,12 @@ int64_t LastActivity(const collector::ProcessSnapshot& process) {
   return last_ns;
 }
 
-// Processes of one job by whether they live.
 void Add(const collector::ProcessSnapshot& process, Job& job) {
   for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
     if (!IsOpen(communicator)) continue;
     if (process.is_alive) {
-      job.alive.insert(process.file);
-      job.alive_in.insert(collector::CommunicatorKeyOf(process, communicator));
-      continue;
+      job.alive.push_back(&process);
+      return;
     }
     // The largest one tells most about the rank.
     const auto [found, is_new] =
@@ -54,13 +50,11 @@ void Add(const collector::ProcessSnapshot& process, Job& job) {
   }
 }
 
-// Whether processes that live are in a communicator of it.
+// Whether a process of the job lives that was there at the time. Those of a restart are younger.
 bool IsMissed(const RankOnNode& rank, const Job& job) {
-  return std::ranges::any_of(
-      rank.process->communicators, [&](const collector::CommunicatorSnapshot& communicator) {
-        return IsOpen(communicator) &&
-               job.alive_in.contains(collector::CommunicatorKeyOf(*rank.process, communicator));
-      });
+  return std::ranges::any_of(job.alive, [&](const collector::ProcessSnapshot* process) {
+    return process->start_realtime_ns < LastActivity(*rank.process);
+  });
 }
 
 std::string ProcessesText(size_t count) {
@@ -84,7 +78,7 @@ Finding FindingOf(const Job& job) {
   for (const auto& [file, rank] : job.killed) ranks.push_back(&rank);
   const bool any_missed =
       std::ranges::any_of(ranks, [&](const RankOnNode* rank) { return IsMissed(*rank, job); });
-  // In a job that goes on, those of the communicators that others are still in.
+  // In a job that goes on, without those of the attempt before.
   if (any_missed)
     std::erase_if(ranks, [&](const RankOnNode* rank) { return !IsMissed(*rank, job); });
   std::ranges::stable_sort(ranks, {},
@@ -108,7 +102,7 @@ Finding FindingOf(const Job& job) {
   finding.runbook = "NCCLRanksMissing";
   finding.next = fmt::format(
       "Look in the job's log and in dmesg (out of memory, XID) why pid {} on {} has ended.",
-        first.pid, Printable(first.host_name));
+      first.pid, Printable(first.host_name));
   return finding;
 }
 

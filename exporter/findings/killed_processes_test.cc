@@ -51,6 +51,17 @@ TEST_F(KilledProcessesTest, AProcessThatFinalizedHasEndedProperly) {
   EXPECT_THAT(KilledProcesses(job_.node), IsEmpty());
 }
 
+// Found with the scenario killed-rank-pp: each rank shares its pipeline with ranks of other nodes.
+TEST_F(KilledProcessesTest, AKilledRankOfWhichAllPeersAreElsewhereIsAWarning) {
+  HandMadeNode job(2);
+  job.AddCommunicator("pp", {0}, 4);
+  job.AddCommunicator("pp", {1}, 4);
+  job.node.processes[1].is_alive = false;
+  const std::vector<Finding> findings = KilledProcesses(job.node);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].severity, Severity::kWarning);
+}
+
 // Most programs end so: it is no trouble.
 TEST_F(KilledProcessesTest, AJobOfWhichAllHaveEndedIsInformation) {
   for (size_t process = 0; process < 4; ++process) Kill(process);
@@ -63,7 +74,8 @@ TEST_F(KilledProcessesTest, AJobOfWhichAllHaveEndedIsInformation) {
 
 TEST_F(KilledProcessesTest, TheAttemptBeforeARestartIsInformation) {
   for (size_t process = 0; process < 4; ++process) Kill(process);
-  for (uint64_t rank = 0; rank < 4; ++rank) job_.AddProcess(rank);
+  for (uint64_t rank = 0; rank < 4; ++rank)
+    job_.AddProcess(rank).start_realtime_ns = kNow - 60 * kSecond;
   job_.AddCommunicator("world", {4, 5, 6, 7});
   const std::vector<Finding> findings = KilledProcesses(job_.node);
   ASSERT_THAT(findings, SizeIs(1));

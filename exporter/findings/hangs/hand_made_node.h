@@ -26,6 +26,7 @@ class HandMadeNode {
   collector::ProcessSnapshot& AddProcess(uint64_t global_rank, const std::string& job = "4712") {
     collector::ProcessSnapshot& process =
         node.processes.emplace_back(EmptyProcess(1000 + node.processes.size()));
+    process.start_realtime_ns = kNow - 3600 * kSecond;
     process.identity = {{"SLURM_JOB_ID", job}, {"SLURM_PROCID", std::to_string(global_rank)}};
     return process;
   }

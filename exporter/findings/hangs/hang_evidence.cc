@@ -103,12 +103,11 @@ std::string ListText(const std::vector<std::string>& names) {
 }
 
 std::string CostText(const GraphJob& job) {
-  std::set<std::pair<collector::FileKey, int>> waiting, all;  // one per process and GPU
+  std::set<GpuOfProcess> waiting, all;
   for (const GraphCommunicator& communicator : job.communicators) {
     for (const GraphRank& rank : communicator.ranks) {
-      const std::pair gpu(rank.file(), rank.rank.communicator->gpu_index);
-      all.insert(gpu);
-      if (rank.Lives() && rank.waits) waiting.insert(gpu);
+      all.insert(rank.gpu());
+      if (rank.Lives() && rank.waits) waiting.insert(rank.gpu());
     }
   }
   return fmt::format("{} of {} of this node {}", waiting.size(), CountText(all.size(), "GPU"),

@@ -181,9 +181,9 @@ std::string HangSentences::Operation() const {
   return oldest_->operation == nullptr ? "an operation" : OperationText(*oldest_->operation);
 }
 
-// Those of this communicator first, then those of others: each process once.
+// Those of this communicator first, then those of others: each GPU once.
 void HangSentences::AddCulprits(bool GraphRank::*flag, Finding& finding) const {
-  std::set<collector::FileKey> named;
+  std::set<GpuOfProcess> named;
   const auto add = [&](const GraphCommunicator& communicator) {
     std::vector<std::pair<Standing, const GraphRank*>> ranks;
     for (const GraphRank& rank : communicator.ranks) {
@@ -195,7 +195,7 @@ void HangSentences::AddCulprits(bool GraphRank::*flag, Finding& finding) const {
     std::ranges::stable_sort(ranks, std::ranges::greater(),
                              [](const auto& rank) { return rank.first; });
     for (const auto& [standing, rank] : ranks) {
-      if (!named.insert(rank->file()).second) continue;
+      if (!named.insert(rank->gpu()).second) continue;
       FoundRank& found = finding.culprits.emplace_back(Found(*rank, standing));
       if (standing == Standing::kOtherCall && found.operation.empty()) AddCall(*rank, found);
     }
@@ -210,7 +210,7 @@ void HangSentences::AddCulprits(bool GraphRank::*flag, Finding& finding) const {
 void HangSentences::AddCall(const GraphRank& rank, FoundRank& found) const {
   for (const GraphCommunicator& communicator : job_.communicators) {
     for (const GraphRank& other : communicator.ranks) {
-      if (other.file() != rank.file() || other.operation == nullptr) continue;
+      if (other.gpu() != rank.gpu() || other.operation == nullptr) continue;
       found.operation = OperationText(*other.operation) + " of " + NameOf(communicator);
       found.since_realtime_ns = other.since_realtime_ns;
       return;

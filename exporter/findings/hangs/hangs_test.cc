@@ -400,6 +400,21 @@ TEST_F(HangTest, AFinalizedRankIsNamedIfTheOthersWaitForIt) {
   EXPECT_EQ(Evidence(findings.at(0), "finalized"), "rank 3");
 }
 
+// Found with the scenario missing-call-3d-gpus-of-a-process.
+TEST_F(HangTest, ARankIsNamedThoughOtherGpusOfItsProcessWait) {
+  MissCall(150);
+  collector::ProcessSnapshot& process = job_.node.processes[2];
+  for (const size_t rank : {3, 4, 5})
+    process.communicators.push_back(job_.node.processes[rank].communicators[0]);
+  job_.node.processes.erase(job_.node.processes.begin() + 3, job_.node.processes.begin() + 6);
+  const std::vector<Finding> findings = Fresh(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, FindingKind::kHangCulprit);
+  ASSERT_THAT(findings[0].culprits, SizeIs(1));
+  EXPECT_EQ(findings[0].culprits[0].rank, 3u);
+  EXPECT_EQ(findings[0].cost, "7 of 8 GPUs of this node wait");
+}
+
 TEST_F(HangTest, TwoCulpritsAreOneFinding) {
   job_.Start({0, 1, 2, 4, 5, 7}, "fsdp", 150);
   job_.node.processes[6].is_alive = false;

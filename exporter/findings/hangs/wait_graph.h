@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "collector/node_snapshot.h"
@@ -15,6 +16,9 @@
 #include "exporter/node/local_communicators.h"
 
 namespace nccl_exporter::exporter {
+
+// A process and one of its GPUs: what waits, or does not.
+using GpuOfProcess = std::pair<collector::FileKey, int>;
 
 struct GraphRank {
   RankOnNode rank;                 // as it was seen last, if it is not here
@@ -33,7 +37,7 @@ struct GraphRank {
   bool is_different = false;
 
   bool Lives() const { return is_here && !is_halted; }
-  const collector::FileKey& file() const { return rank.process->file; }
+  GpuOfProcess gpu() const { return {rank.process->file, rank.communicator->gpu_index}; }
 };
 
 struct GraphCommunicator {
@@ -41,7 +45,7 @@ struct GraphCommunicator {
   std::vector<GraphRank> ranks;  // by rank; absent ones last
   bool is_complete = false;      // all its ranks are known on this node
   bool is_still = false;         // no rank has started or completed anything for half the threshold
-  bool has_waited = false;       // a process that waits in it has waited for the whole threshold
+  bool has_waited = false;       // a GPU that waits in it has waited for the whole threshold
   bool is_queued = false;        // a rank of it is in an older operation elsewhere
   bool nobody_behind = false;    // and no rank of the job is the cause
 };

@@ -14,8 +14,6 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-using collector::FileKey;
-
 // Collectives that a rank may complete while another has not entered them: the root first or last.
 bool IsRooted(Function function) {
   return function == Function::kBroadcast || function == Function::kReduce ||
@@ -56,7 +54,7 @@ class JobJudge {
 
   void Judge() {
     for (GraphCommunicator& communicator : communicators_) FindStill(communicator);
-    FindQuietProcesses();
+    FindBusy();
     for (GraphCommunicator& communicator : communicators_) {
       FindHeld(communicator);
       FindUnseen(communicator);
@@ -95,10 +93,10 @@ class JobJudge {
         !Any(communicator, [&](const GraphRank& r) { return r.is_here && !IsStill(r); });
   }
 
-  void FindQuietProcesses() {
+  void FindBusy() {
     for (const GraphCommunicator& communicator : communicators_) {
       for (const GraphRank& rank : communicator.ranks) {
-        if (rank.is_here && !IsStill(rank)) busy_.insert(rank.file());
+        if (rank.is_here && !IsStill(rank)) busy_.insert(rank.gpu());
       }
     }
   }
@@ -118,7 +116,7 @@ class JobJudge {
     }
   }
 
-  // Ranks whose completions are not seen, while their process makes no progress.
+  // Ranks whose completions are not seen, while their GPU makes no progress.
   void FindUnseen(GraphCommunicator& communicator) {
     if (!communicator.is_still) return;
     uint64_t min_started = std::numeric_limits<uint64_t>::max();
@@ -135,13 +133,13 @@ class JobJudge {
     for (GraphRank& rank : communicator.ranks) {
       const collector::CommunicatorSnapshot& c = *rank.rank.communicator;
       if (!rank.Lives() || c.completion_is_known || c.is_closed || c.started_sequence == 0 ||
-          busy_.contains(rank.file()))
+          busy_.contains(rank.gpu()))
         continue;
       rank.waits = c.started_sequence > min_started || some_halted ||
                    (some_absent && rank.seen != nullptr && rank.seen->has_waited);
       if (rank.waits) rank.since_realtime_ns = c.last_progress_realtime_ns;
       // It may be ahead of a rank that is on another node.
-      if (!rank.waits && !communicator.is_complete) may_wait_.insert(rank.file());
+      if (!rank.waits && !communicator.is_complete) may_wait_.insert(rank.gpu());
     }
   }
 
@@ -154,17 +152,17 @@ class JobJudge {
   }
 
   void FindWaited() {
-    std::set<FileKey> waited;
+    std::set<GpuOfProcess> waited;
     for (const GraphCommunicator& communicator : communicators_) {
       for (const GraphRank& rank : communicator.ranks) {
         if (!rank.waits) continue;
-        waiting_.insert(rank.file());
-        if (rank.Lives() && AgeOf(rank) >= threshold_ns_) waited.insert(rank.file());
+        waiting_.insert(rank.gpu());
+        if (rank.Lives() && AgeOf(rank) >= threshold_ns_) waited.insert(rank.gpu());
       }
     }
     for (GraphCommunicator& communicator : communicators_) {
       communicator.has_waited = Any(communicator, [&](const GraphRank& rank) {
-        return rank.waits && waited.contains(rank.file());
+        return rank.waits && waited.contains(rank.gpu());
       });
     }
   }
@@ -200,21 +198,21 @@ class JobJudge {
   // The ends of the graph: behind in a communicator, and waiting in none. A rank without a send or
   // receive in flight may have completed them: it counts only if nothing else is found.
   void FindCulprits() {
-    std::set<FileKey> certain;
+    std::set<GpuOfProcess> certain;
     const auto is_suspect = [&](const GraphCommunicator& communicator, const GraphRank& rank) {
-      return communicator.has_waited && rank.is_behind && !waiting_.contains(rank.file()) &&
-             (!rank.Lives() || !may_wait_.contains(rank.file()));
+      return communicator.has_waited && rank.is_behind && !waiting_.contains(rank.gpu()) &&
+             (!rank.Lives() || !may_wait_.contains(rank.gpu()));
     };
     for (const GraphCommunicator& communicator : communicators_) {
       for (const GraphRank& rank : communicator.ranks) {
         if (is_suspect(communicator, rank) && (rank.behind > 0 || !rank.Lives()))
-          certain.insert(rank.file());
+          certain.insert(rank.gpu());
       }
     }
     for (GraphCommunicator& communicator : communicators_) {
       for (GraphRank& rank : communicator.ranks) {
         rank.is_culprit =
-            is_suspect(communicator, rank) && (certain.empty() || certain.contains(rank.file()));
+            is_suspect(communicator, rank) && (certain.empty() || certain.contains(rank.gpu()));
       }
     }
   }
@@ -255,7 +253,7 @@ class JobJudge {
   }
 
   void FindQueued() {
-    std::map<FileKey, int64_t> oldest;
+    std::map<GpuOfProcess, int64_t> oldest;
     const auto each_held = [&](auto visit) {
       for (GraphCommunicator& communicator : communicators_) {
         for (GraphRank& rank : communicator.ranks) {
@@ -264,11 +262,11 @@ class JobJudge {
       }
     };
     each_held([&](GraphCommunicator&, GraphRank& rank) {
-      const auto entry = oldest.try_emplace(rank.file(), rank.since_realtime_ns).first;
+      const auto entry = oldest.try_emplace(rank.gpu(), rank.since_realtime_ns).first;
       entry->second = std::min(entry->second, rank.since_realtime_ns);
     });
     each_held([&](GraphCommunicator& communicator, GraphRank& rank) {
-      communicator.is_queued |= rank.since_realtime_ns > oldest.at(rank.file());
+      communicator.is_queued |= rank.since_realtime_ns > oldest.at(rank.gpu());
     });
   }
 
@@ -308,9 +306,9 @@ class JobJudge {
   std::vector<GraphCommunicator>& communicators_;
   const int64_t taken_ns_;
   const int64_t threshold_ns_;
-  std::set<FileKey> busy_;      // processes that make progress
-  std::set<FileKey> waiting_;   // in any communicator
-  std::set<FileKey> may_wait_;  // for ranks of other nodes
+  std::set<GpuOfProcess> busy_;      // that make progress
+  std::set<GpuOfProcess> waiting_;   // in any communicator
+  std::set<GpuOfProcess> may_wait_;  // for ranks of other nodes
 };
 
 }  // namespace
