@@ -66,7 +66,7 @@ def started(directory, name, *flags):
 class Examples(unittest.TestCase):
     def test_every_example_is_tried_here(self):
         self.assertEqual({path.name for path in EXAMPLES.iterdir()},
-                         {'prometheus.yml', 'prometheus-agent.yml', 'prometheus-native.yml', 'prometheus-kubernetes.yml', 'nodes.json'})
+                         {'prometheus.yml', 'prometheus-agent.yml', 'prometheus-native.yml', 'prometheus-kubernetes.yml', 'nodes.json', 'alertmanager.yml'})
 
     def test_promtool_takes_the_server_and_the_agent(self):
         self.assertEqual(checked((EXAMPLES / 'prometheus.yml').read_text()), '')
