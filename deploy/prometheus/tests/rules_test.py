@@ -110,12 +110,19 @@ def main():
             return fails(name, ['promtool', 'test', 'rules', path])
 
         alerts, texts = chosen(wanted)
+        written = set()
         for case in texts:
-            failed |= play(case.__name__, text_test(case))
+            test = text_test(case)
+            written.update(check['alertname'] for check in test['alert_rule_test'])
+            failed |= play(case.__name__, test)
         for case in alerts:
             test = test_of(case)
             fired.update(re.findall(r'alertname=\\*"(\w+)', json.dumps(test['promql_expr_test'])))
             failed |= play(case.__name__, test)
+    for name in re.findall(r'alert: (\w+)', RULES.read_text()) if not wanted else []:
+        if name not in written:
+            print(f'FAILED  the text of {name} is in no case')
+            failed = True
     for complaint in complaints_about_alerts(RULES.read_text(), fired) if wanted in ([], ['lasting']) else []:
         print('FAILED ', complaint)
         failed = True

@@ -124,3 +124,29 @@ def an_exporter_that_is_down():
     return cluster, 15, {'NCCLExporterDown': ({'job': 'nccl', 'instance': 'node0:9828'}, {
         'summary': 'The exporter on node0:9828 does not answer',
         'description': f"Ranks on node0:9828 are not monitored since {since(10)}. Jobs are not affected, and the counts are kept in the node's shared memory."})}
+
+
+def losses():
+    cluster = data_parallel(20, 1)
+    cluster.losses = {
+        'nccl_process_events_dropped_total{reason="abandoned",pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 2 * t,
+        'nccl_process_timestamps_rejected_total{reason="zero_timestamp",pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 5 * t,
+        'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 100 * t,
+        'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: 1,
+    }
+    target = {'job': 'nccl', 'instance': 'node0:9828'}
+    return cluster, 20, {
+        'NCCLExporterEventsDropped': (JOB | target, {
+            'summary': 'Job 42: the plugin cannot follow all operations on node0:9828',
+            'description': '2 operations or communicators per second cannot be followed on node0:9828, more than 1 % of all. Counts stay exact; durations and'
+                           ' in-flight state are incomplete.'}),
+        'NCCLExporterTimestampsRejected': (JOB | target, {
+            'summary': 'Job 42: GPU time stamps on node0:9828 are implausible',
+            'description': '5 operations per second stay untimed on node0:9828 because their time stamps contradict the clocks, more than 10 % of all.'}),
+        'NCCLExporterSeriesDropped': (target | {'reason': 'folded'}, {
+            'summary': 'The exporter on node0:9828 has reached its limit of series',
+            'description': 'Communicators of node0:9828 are folded into comm="other" or left out (folded). Stragglers and hangs on them are not detected.'}),
+        'NCCLExporterSegmentsUnusable': (target | {'uid': '1001', 'reason': 'bad_magic'}, {
+            'summary': 'The exporter on node0:9828 cannot use files of user 1001 (bad_magic)',
+            'description': 'Processes of user 1001 on node0:9828 may not be monitored, because files or directories of the user cannot be used (bad_magic). The'
+                           " daemon's log and segment_troubles of /api/v1/node name the latest file."})}
