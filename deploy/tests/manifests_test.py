@@ -5,6 +5,7 @@ import copy
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -76,6 +77,12 @@ def rendered_by_go(values):
     with tempfile.TemporaryDirectory() as cache:
         output = subprocess.run(['go', 'run', DEPLOY / 'tests/render_chart.go', HELM / 'nccl-exporter'], input=json.dumps(given), check=True,
                                 stdout=subprocess.PIPE, text=True, env=os.environ | {'GOCACHE': cache, 'GO111MODULE': 'off', 'GOFLAGS': ''}).stdout
+    return by_name(thing for thing in yaml.safe_load_all(output) if thing)
+
+
+def rendered_by_helm(values):
+    output = subprocess.run(['helm', 'template', 'nccl-exporter', HELM / 'nccl-exporter', '--namespace', 'nccl-exporter', '--values', '-'],
+                            input=json.dumps(values), check=True, capture_output=True, text=True).stdout
     return by_name(thing for thing in yaml.safe_load_all(output) if thing)
 
 
@@ -205,7 +212,11 @@ class Chart(unittest.TestCase):
 
     def test_the_chart_has_the_projects_rules(self):
         self.assertEqual(yaml.safe_load((HELM / 'nccl-exporter/rules.yml').read_text()), rules())
-        self.assertIn('spec:\n{{ .Files.Get "rules.yml" | indent 2 }}\n', (HELM / 'nccl-exporter/templates/prometheusrule.yaml').read_text())
+        template = (HELM / 'nccl-exporter/templates/prometheusrule.yaml').read_text()
+        text = (HELM / 'nccl-exporter/rules.yml').read_text()
+        for replaced in re.findall(r'replace "(.*?)"', template):
+            self.assertEqual(text.count(replaced), text.count('alert: '), f'{replaced} is not once in each alert')
+        self.assertTrue(template.endswith('{{ $rules | indent 2 }}\n{{- end }}\n'))
 
     def test_values_fit_the_schema_and_wrong_ones_do_not(self):
         schema = json.loads((HELM / 'nccl-exporter/values.schema.json').read_text())
@@ -213,7 +224,8 @@ class Chart(unittest.TestCase):
         self.assertEqual(values.keys(), schema['properties'].keys() - {'global'})
         jsonschema.validate(values, schema)
         for wrong in ({'retention': '5 minutes'}, {'segmentDirectory': 'run'}, {'imag': {}}, {'extraArgs': ['x']},
-                      {'serviceMonitor': {'enabled': True}}, {'image': {'repository': 'x', 'tag': '1', 'pullPolicy': 'Sometimes'}}):
+                      {'serviceMonitor': {'enabled': True}},
+                      {'prometheusRule': {**values['prometheusRule'], 'dashboards': 'grafana'}}, {'image': {'repository': 'x', 'tag': '1', 'pullPolicy': 'Sometimes'}}):
             with self.assertRaises(jsonschema.ValidationError, msg=wrong):
                 jsonschema.validate({**values, **wrong}, schema)
 
@@ -227,6 +239,22 @@ class Chart(unittest.TestCase):
     def test_the_chart_makes_config_maps_of_the_dashboards(self):
         maps = [thing for key, thing in rendered_by_go({'dashboards': {'enabled': True}}).items() if key[0] == 'ConfigMap']
         self.assertEqual(dashboards_in(maps, 'nccl-exporter'), dashboard_files())
+
+    def rules_with_links(self, render):
+        generated = subprocess.run([DEPLOY / 'prometheus/generate-rules', '--runbooks', 'https://runbooks.example/nccl',
+                                    '--dashboards', 'https://grafana.example'], check=True, capture_output=True, text=True).stdout
+        made = render({'prometheusRule': {'enabled': True, 'runbooks': 'https://runbooks.example/nccl/', 'dashboards': 'https://grafana.example/'}})
+        self.assertEqual(made['PrometheusRule', 'nccl-exporter']['spec'], yaml.safe_load(generated))
+        made = render({'prometheusRule': {'enabled': True}})
+        self.assertEqual(made['PrometheusRule', 'nccl-exporter']['spec'], rules())
+
+    @unittest.skipUnless(shutil.which('go'), 'go, whose template engine is that of Helm, is not installed')
+    def test_the_chart_has_the_links_that_its_values_name(self):
+        self.rules_with_links(rendered_by_go)
+
+    @unittest.skipUnless(shutil.which('helm'), 'helm is not installed')
+    def test_helm_makes_the_links_that_the_values_name(self):
+        self.rules_with_links(rendered_by_helm)
 
     @unittest.skipUnless(shutil.which('helm'), 'helm is not installed')
     def test_helm_renders_what_is_kept(self):

@@ -84,6 +84,7 @@ var functions = template.FuncMap{
 	"default":    orDefault,
 	"indent":     indent,
 	"nindent":    func(spaces int, text string) string { return "\n" + indent(spaces, text) },
+	"replace":    func(old, new, text string) string { return strings.ReplaceAll(text, old, new) },
 	"quote":      func(value any) string { return toJSON(fmt.Sprint(value)) },
 	"toJson":     toJSON,
 	"toYaml":     toYAML,

@@ -66,7 +66,7 @@ def started(directory, name, *flags):
 class Examples(unittest.TestCase):
     def test_every_example_is_tried_here(self):
         self.assertEqual({path.name for path in EXAMPLES.iterdir()},
-                         {'prometheus.yml', 'prometheus-agent.yml', 'prometheus-native.yml', 'prometheus-kubernetes.yml', 'nodes.json'})
+                         {'prometheus.yml', 'prometheus-agent.yml', 'prometheus-native.yml', 'prometheus-kubernetes.yml', 'nodes.json', 'alertmanager.yml'})
 
     def test_promtool_takes_the_server_and_the_agent(self):
         self.assertEqual(checked((EXAMPLES / 'prometheus.yml').read_text()), '')
@@ -95,7 +95,7 @@ class Examples(unittest.TestCase):
             self.assertEqual(keep['source_labels'][1], '__meta_kubernetes_pod_container_port_name')
 
     def test_the_jobs_labels_win_everywhere(self):
-        for path in EXAMPLES.glob('*.yml'):
+        for path in EXAMPLES.glob('prometheus*.yml'):
             self.assertEqual({config['honor_labels'] for config in configuration(path.name)['scrape_configs']}, {True}, path.name)
 
     @unittest.skipUnless(os.access(PROMETHEUS_3, os.X_OK), f'{PROMETHEUS_3} is not there: tools/fetch-prometheus')

@@ -94,13 +94,13 @@ def a_rank_that_calls_on_another_communicator_first_is_named():
 
 
 def a_killed_rank_is_named_until_the_job_has_ended():
-    cluster = data_parallel(380)
+    cluster = data_parallel(60)
     cluster.hang(cluster.communicators[0], 600, range(8))
-    cluster.alive = lambda rank, t: t <= 600 if rank == 6 else t <= 22200
+    cluster.alive = lambda rank, t: t <= 600 if rank == 6 else t <= 3000
     cluster.served = lambda rank, t: rank != 6 or t <= 900
     hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]
     told = hang + [rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]
-    return cluster, {14: hang, 18: told, 40: told, 370: told, 372: []}
+    return cluster, {14: hang, 18: told, 40: told, 50: told, 52: []}
 
 
 def the_ranks_that_die_when_a_hung_job_is_ended_are_not_named():
@@ -123,6 +123,16 @@ def the_ranks_of_a_node_that_is_gone_are_named_until_the_job_has_ended():
     gone += [rank_alert(name, communicator, rank, 2, i) for name in ('NCCLHangCulprit', 'NCCLRanksMissing') for i in range(4)
              for communicator, rank in ((f'dp{i}', 2),)]
     return cluster, {14: gone, 45: gone, 57: [{'alertname': 'NCCLExporterDown'}]}
+
+
+def of_a_node_that_is_gone_the_ranks_are_named():
+    cluster = data_parallel(20)
+    cluster.scraped = lambda node, t: node != 1 or t <= 600
+    cluster.hang(cluster.communicators[0], 600, range(4))
+    down = [{'alertname': 'NCCLExporterDown'}]
+    missing, culprits = ([rank_alert(name, 'dp', rank, 1, rank - 4) for rank in range(4, 8)] for name in ('NCCLRanksMissing', 'NCCLHangCulprit'))
+    return cluster, {11: [], 11.75: down + missing, 12.5: down + missing + [alert('NCCLCollectiveHang')] + culprits,
+                     18: down + missing + [alert('NCCLCollectiveHang')] + culprits}
 
 
 def a_culprit_is_named_while_the_exporter_of_another_node_is_away():

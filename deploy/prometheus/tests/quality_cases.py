@@ -5,11 +5,11 @@ from jobs import NOTHING_EVER, data_parallel, alert, rank_alert, unusable
 
 
 def an_exporter_that_is_down_is_told_until_it_is_back_and_its_ranks_are_missing():
-    cluster = data_parallel(380)
-    cluster.scraped = lambda node, t: node == 0 or not 600 <= t < 22200
+    cluster = data_parallel(60)
+    cluster.scraped = lambda node, t: node == 0 or not 600 <= t < 3000
     missing = [rank_alert('NCCLRanksMissing', 'dp', rank, 1, rank - 4) for rank in range(4, 8)]
     told = [{'alertname': 'NCCLExporterDown'}] + missing
-    return cluster, {10.5: [], 14: told, 40: told, 369: told, 372: []}
+    return cluster, {10.5: [], 14: told, 40: told, 49: told, 52: []}
 
 
 def a_target_that_never_was_up_is_told():
@@ -19,14 +19,14 @@ def a_target_that_never_was_up_is_told():
 
 
 def files_that_cannot_be_used_are_told_by_user_and_reason_until_they_are_gone():
-    cluster = Cluster(1, 1, 380)
+    cluster = Cluster(1, 1, 60)
     reasons = ['too_many_segments', 'directory_unreadable', 'unlink_failed', 'open_failed', 'bad_magic']
     for reason in reasons:
         labels = f'{{uid="1001",reason="{reason}"}}'
-        cluster.losses['nccl_exporter_user_segments_unusable' + labels] = lambda t: int(600 <= t < 22200)
+        cluster.losses['nccl_exporter_user_segments_unusable' + labels] = lambda t: int(600 <= t < 3000)
         cluster.losses['nccl_exporter_user_segment_errors_total' + labels] = lambda t: int(t >= 600)
     told = [unusable(reason) for reason in reasons]
-    return cluster, {14.75: [], 15: told, 45: told, 369: told, 370: []}
+    return cluster, {14.75: [], 15: told, 45: told, 49: told, 50: []}
 
 
 def files_that_come_and_go_between_scrapes_are_told():

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plays the cases against the rules with promtool, checks the rules, and compares the committed file with what the generator prints."""
+"""Plays the cases against the rules with promtool, checks the rules, and compares the committed file with what the generator prints.
+
+Usage: rules_test.py [lasting | CASE...]. `lasting`: the cases of lasting_cases.py alone, which last six hours each."""
 import collections
 import json
 import pathlib
@@ -40,14 +42,18 @@ def test_of(case):
     return {'name': case.__name__, 'interval': '15s', 'input_series': cluster.series(), 'promql_expr_test': checks}
 
 
-def described_test():
-    """The whole text of an alert, once."""
-    cluster, labels, annotations = cases.a_described_alert()
-    exp_labels = labels | {'severity': 'warning'}
-    name = exp_labels.pop('alertname')
-    return {'name': 'annotations', 'interval': '15s', 'input_series': cluster.series(), 'alert_rule_test': [
-        {'eval_time': f'{cluster.times[-1]}s', 'alertname': name,
-         'exp_alerts': [{'exp_labels': exp_labels, 'exp_annotations': annotations}]}]}
+def text_test(case):
+    """The whole text of some alerts, once."""
+    cluster, minute, alerts = case()
+    runbooks = 'https://github.com/nccl-exporter/nccl-exporter/blob/main/docs/runbooks'
+    return {'name': case.__name__, 'interval': '15s', 'input_series': cluster.series(), 'alert_rule_test': [
+        {'eval_time': f'{minute}m', 'alertname': name, 'exp_alerts': [{
+            'exp_labels': labels | {'severity': severity_of(name)}, 'exp_annotations': texts | {'runbook_url': f'{runbooks}/{name}.md'}}]}
+        for name, (labels, texts) in alerts.items()]}
+
+
+def severity_of(name):
+    return re.search(rf'alert: {name}\n(?:.*\n)*?    labels: {{severity: (\w+)}}', RULES.read_text())[1]
 
 
 def complaints_about_alerts(text, named_in_cases):
@@ -75,6 +81,16 @@ def fails(name, command):
     return done.returncode != 0
 
 
+def chosen(wanted):
+    """Cases of alerts, and cases of texts."""
+    if wanted == ['lasting']:
+        return cases.LASTING, []
+    if not wanted:
+        return cases.CASES, cases.TEXTS
+    return ([case for case in cases.CASES + cases.LASTING + cases.OPEN if case.__name__ in wanted],
+            [case for case in cases.TEXTS if case.__name__ in wanted])
+
+
 def main():
     wanted = sys.argv[1:]
     failed = fails('promtool check rules', ['promtool', 'check', 'rules', RULES])
@@ -93,12 +109,21 @@ def main():
                                         'tests': [test]}))
             return fails(name, ['promtool', 'test', 'rules', path])
 
-        failed |= play('annotations', described_test())
-        for case in [case for case in cases.CASES + cases.OPEN if case.__name__ in wanted] if wanted else cases.CASES:
+        alerts, texts = chosen(wanted)
+        written = set()
+        for case in texts:
+            test = text_test(case)
+            written.update(check['alertname'] for check in test['alert_rule_test'])
+            failed |= play(case.__name__, test)
+        for case in alerts:
             test = test_of(case)
             fired.update(re.findall(r'alertname=\\*"(\w+)', json.dumps(test['promql_expr_test'])))
             failed |= play(case.__name__, test)
-    for complaint in [] if wanted else complaints_about_alerts(RULES.read_text(), fired):
+    for name in re.findall(r'alert: (\w+)', RULES.read_text()) if not wanted else []:
+        if name not in written:
+            print(f'FAILED  the text of {name} is in no case')
+            failed = True
+    for complaint in complaints_about_alerts(RULES.read_text(), fired) if wanted in ([], ['lasting']) else []:
         print('FAILED ', complaint)
         failed = True
     sys.exit(failed)

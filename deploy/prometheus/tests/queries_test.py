@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The queries of docs/queries.md, read from the page, answered by promtool for a job of known speed and for the same job in a hang."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(os.path.abspath('deploy/prometheus'))
+sys.path[:0] = [str(HERE / 'tests'), str(HERE.parent / 'tests')]
+import report
+from cluster import TRANSFER, Cluster
+
+PAGE = pathlib.Path(os.path.abspath('docs/queries.md'))
+RULES = HERE / 'nccl-exporter.rules.yml'
+NODES, GPUS = 4, 4
+MINUTES = 15
+LATE, LATENESS = 6, 0.2  # global rank, and its share of the time
+SIZE, RATE = 16777216, 10  # of collectives, by Cluster
+HANG_BEGINS = 600  # seconds
+MISSING_CALL = 6  # global rank
+TENSOR, DATA, PIPELINE = ([f'{kind}{i}' for i in range(count)] for kind, count in (('tp', NODES), ('dp', GPUS), ('pp', 8)))
+
+
+class Job(Cluster):
+    """3d parallel: tensor within a node, data across nodes, and pairs of a pipeline. With all families that the queries read.
+
+    As of the daemon, a communicator has a series of each size of its collectives, and none of sends and receives if it makes none.
+    """
+
+    def __init__(self, pipelines=len(PIPELINE)):
+        super().__init__(NODES, GPUS, MINUTES)
+        for node, name in enumerate(TENSOR):
+            self.add(name, [GPUS * node + i for i in range(GPUS)])
+        for i, name in enumerate(DATA):
+            self.add(name, [GPUS * node + i for node in range(NODES)])
+        for i, name in enumerate(PIPELINE[:pipelines]):
+            self.add(name, [i, i + 8], collective=None)
+
+    def state(self, communicator, rank, t, count, labels):
+        yield from super().state(communicator, rank, t, count, labels)
+        if communicator.collective:
+            for name in ('operations', 'bytes', 'timed_operations', 'busy_seconds', 'bus_bytes'):
+                yield f'nccl_collective_{name}_total', labels | {'collective': communicator.collective, 'size': '0'}, 0
+        nodes = len({self.node(member) for member in communicator.members})
+        yield 'nccl_communicator_info', labels | {'nnodes': str(nodes)}, 1
+        if communicator.collective:
+            for bound, share in (('0.01', 0.98), ('0.02', 1), ('+Inf', 1)):
+                yield 'nccl_collective_duration_seconds_bucket', labels | {'collective': communicator.collective, 'le': bound}, count['operations'] * share
+
+    def add_targets(self, table, index, t):
+        super().add_targets(table, index, t)
+        for rank in self.ranks:
+            table.setdefault(f'DCGM_FI_DEV_SM_CLOCK{{UUID="GPU-{rank}"}}', {})[index] = 900 if rank == LATE else 1980
+
+
+def late():
+    job = Job()
+    job.late = lambda rank, t: LATENESS if rank == LATE else 0
+    return job
+
+
+def hanging():
+    job = Job()
+    tensor, data = job.communicators[:NODES], job.communicators[NODES:NODES + GPUS]
+    job.hang(tensor[1], HANG_BEGINS, [4, 5, 7])
+    for i in range(GPUS):
+        job.hang(data[i], HANG_BEGINS, [GPUS * node + i for node in (0, 2, 3)])
+    return job
+
+
+def identity(name):
+    return next(communicator.id for communicator in Job().communicators if communicator.name == name)
+
+
+def of_kind(names, value, **labels):
+    return [(labels | {'comm_name': name}, value) for name in names]
+
+
+def mean_of(name, waits):
+    """Seconds of an operation: the mean of the ranks."""
+    of_ranks = [wait for (communicator, _), wait in waits.items() if communicator.name == name]
+    return sum(of_ranks) / len(of_ranks) / RATE
+
+
+def answers():
+    """By question, one for each of its queries: a job, and labels and values as they must come out."""
+    busy, hung, few_pipelines = late(), hanging(), Job(pipelines=2)
+    in_pipelines = {member for communicator in few_pipelines.communicators if not communicator.collective for member in communicator.members}
+    waits = busy.waits(MINUTES * 60)
+    collectives = TENSOR + DATA
+    kind = {'collective': 'AllReduce', 'size': str(SIZE)}
+    busy_of = {rank: sum(wait for (_, other), wait in waits.items() if other == rank) for rank in busy.ranks}
+    bytes_of_kind = NODES * GPUS * RATE * SIZE
+    culprit = {'global_rank': str(MISSING_CALL), 'hostname': 'gpu-node-1', 'gpu': '2'}
+    return {
+        'How fast is each communicator?': [(busy, [(kind | {'comm': identity(name), 'comm_name': name}, RATE * SIZE / TRANSFER) for name in collectives])],
+        'How long do operations take?': [
+            (busy, [(kind | {'comm_name': name}, mean_of(name, waits)) for name in collectives]),
+            (busy, of_kind(collectives, TRANSFER / RATE, **kind)),
+            (busy, [({'collective': 'AllReduce'}, 0.015)])],
+        'Which share of the time is each rank in NCCL?': [(busy, [({'global_rank': str(rank)}, share) for rank, share in busy_of.items()])],
+        'Which rank is slow?': [(busy, [({'global_rank': str(LATE), 'hostname': 'gpu-node-1', 'gpu': '2'}, LATENESS)])],
+        'Which communicators are tensor, data or pipeline parallel?': [
+            (busy, [({'comm': identity(name), 'comm_name': name}, GPUS) for name in TENSOR]),
+            (busy, [({'comm': identity(name), 'comm_name': name, 'nnodes': str(NODES)}, NODES) for name in DATA]),
+            (busy, [({'comm': identity(name), 'comm_name': name}, 2) for name in PIPELINE])],
+        'How much crosses the network?': [(busy, [({'nnodes': '1'}, bytes_of_kind), ({'nnodes': str(NODES)}, bytes_of_kind)])],
+        'How many operations per second does each rank run?': [
+            (few_pipelines, [({'global_rank': str(rank)}, (3 if rank in in_pipelines else 2) * RATE) for rank in busy.ranks])],
+        'Does global rank 5 hang?': [(hung, [({'global_rank': '5', 'comm_name': 'tp1'}, 1)]), (hung, [(culprit, 1)])],
+        'Since when?': [(hung, [({'global_rank': '5', 'comm_name': 'tp1', 'function': 'AllReduce'}, MINUTES * 60 - HANG_BEGINS)])],
+        'How do the ranks compare in bytes per second?': [(busy, [({'global_rank': str(rank)}, 2 * RATE * SIZE) for rank in busy.ranks])],
+        'And the GPU\'s clock?': [(busy, [({'UUID': f'GPU-{LATE}', 'gpu_uuid': f'GPU-{LATE}'}, 900)])],
+    }
+
+
+def queries(text):
+    """Queries by the heading above them."""
+    return {section.partition('\n')[0]: re.findall(r'```promql\n(.*?)\n```', section, re.S) for section in re.split(r'^## ', text, flags=re.M)[1:]}
+
+
+def sample(labels, value):
+    return {'labels': '{' + ','.join(f'{key}="{text}"' for key, text in labels.items()) + '}', 'value': value}
+
+
+def complaint(job, checks):
+    """What promtool finds wrong; they are compared as integers of six digits."""
+    tests = []
+    for query, expected in checks:
+        scale = 10.0 ** (6 - len(str(int(max(value for _, value in expected)))))
+        tests.append({'expr': f'round(({query}) * {scale})', 'eval_time': f'{MINUTES}m',
+                      'exp_samples': [sample(labels, round(value * scale)) for labels, value in expected]})
+    with tempfile.NamedTemporaryFile('w', suffix='.json') as file:
+        groups = re.findall(r'^ *- name: (.*)$', RULES.read_text(), re.M)
+        json.dump({'rule_files': [str(RULES.resolve())], 'evaluation_interval': '15s', 'group_eval_order': groups, 'tests': [
+            {'interval': '15s', 'input_series': job.series(), 'promql_expr_test': tests}]}, file)
+        file.flush()
+        done = subprocess.run(['promtool', 'test', 'rules', file.name], capture_output=True, text=True)
+    return '' if done.returncode == 0 else done.stdout + done.stderr
+
+
+class Queries(unittest.TestCase):
+    maxDiff = None
+
+    def test_every_question_has_its_answers(self):
+        self.assertEqual({question: len(found) for question, found in queries(PAGE.read_text()).items()},
+                         {question: len(right) for question, right in answers().items()})
+
+    def test_the_answers_are_right(self):
+        found = queries(PAGE.read_text())
+        by_job = {}
+        for question, right in answers().items():
+            for query, (job, expected) in zip(found[question], right):
+                by_job.setdefault(job, []).append((query, expected))
+        self.assertEqual(len(by_job), 3)
+        for job, checks in by_job.items():
+            self.assertEqual(complaint(job, checks), '')
+
+    def test_a_wrong_query_is_found(self):
+        self.assertIn('FAILED', complaint(late(), [('bottomk(1, sum by (global_rank) (comm_rank:nccl_busy_seconds:rate))', [({'global_rank': '7'}, 1)])]))
+
+
+if __name__ == '__main__':
+    report.main()

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts of alerts, whole. Each case returns a cluster, a minute, and by alert the labels and annotations of the first one."""
+from cluster import Cluster
+from jobs import data_parallel
+
+RANK_6 = {'rank': '6', 'gpu': '2', 'gpu_uuid': 'GPU-6', 'hostname': 'gpu-node-1', 'pid': '1006', 'global_rank': '6', 'job': 'nccl', 'instance': 'node1:9828'}
+JOB = {'slurm_job_id': '42', 'uid': '1000'}
+POD = {'cluster': 'c1', 'namespace': 'training', 'pod': 'trainer-0', 'container': 'main'}
+
+
+def since(minutes):
+    return f'1970-01-01 00:{int(minutes):02}:{round(minutes % 1 * 60):02} +0000 UTC'
+
+
+def a_late_rank():
+    cluster = data_parallel(15)
+    cluster.late = lambda rank, t: 0.25 if rank == 6 else 0
+    comm = cluster.communicators[0].id
+    details = 'Rank 6 of the communicator, GPU GPU-6, process 1006, target node1:9828.'
+    return cluster, 15, {
+        'NCCLStragglerRank': (RANK_6 | JOB | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel'}, {
+            'summary': 'Job 42: global rank 6 (GPU 2 on gpu-node-1) makes 7 ranks wait, 25% of the time',
+            'description': f'The other ranks of communicator {comm} (dp) have waited for global rank 6 (GPU 2 on gpu-node-1) since {since(5.25)}.'
+                           f' This costs them 25% of the time. {details}'}),
+        'NCCLLastArriver': (RANK_6 | JOB | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel'}, {
+            'summary': 'Job 42: global rank 6 (GPU 2 on gpu-node-1) arrives last on its node at 100% of the operations of dp',
+            'description': f'The other ranks of the node have waited for global rank 6 (GPU 2 on gpu-node-1) since {since(5)}, at 100% of the operations'
+                           f' of communicator {comm} (dp). {details}'})}
+
+
+def a_late_node():
+    cluster = data_parallel(15, 4)
+    cluster.late = lambda rank, t: 0.1 if cluster.node(rank) == 2 else 0
+    comm = cluster.communicators[0].id
+    return cluster, 15, {
+        'NCCLStragglerNode': (JOB | {'comm': comm, 'timing_source': 'kernel', 'hostname': 'gpu-node-2', 'job': 'nccl', 'instance': 'node2:9828'}, {
+            'summary': 'Job 42: node gpu-node-2 makes 12 ranks wait, 10% of the time',
+            'description': f'The other ranks of communicator {comm} have waited for node gpu-node-2 (node2:9828) since {since(5.25)}. This costs them 10% of'
+                           ' the time. All ranks of the node are late.'})}
+
+
+def a_rank_that_never_enters_in_pods():
+    cluster = data_parallel(15)
+    cluster.job = POD
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 3, 4, 5, 7])
+    comm = cluster.communicators[0].id
+    job = {'cluster': 'c1', 'namespace': 'training', 'uid': '1000'}
+    return cluster, 15, {
+        'NCCLCollectiveHang': (job, {
+            'summary': f'Namespace training on cluster c1 hangs in NCCL since {since(10)}: 7 GPUs wait',
+            'description': '7 operations of the job have been in flight for more than 2m without any progress on their communicators. NCCLHangCulprit names'
+                           ' the rank that they wait for. NCCLHangMismatchedCall names a rank in another call. NCCLHangNobodyBehind means that all ranks are'
+                           ' inside.'}),
+        'NCCLHangCulprit': (POD | job | RANK_6 | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel'}, {
+            'summary': f'Namespace training on cluster c1 hangs since {since(10)}: 7 GPUs wait for global rank 6 (GPU 2 on gpu-node-1)',
+            'description': f'The ranks of communicator {comm} (dp) wait for global rank 6 (GPU 2 on gpu-node-1). It is behind by 1 operation, and it waits for no'
+                           ' rank. Rank 6 of the communicator, GPU GPU-6, process 1006, pod trainer-0, container main, target node1:9828.'})}
+
+
+def a_killed_rank():
+    cluster = data_parallel(20)
+    cluster.hang(cluster.communicators[0], 600, range(8))
+    cluster.alive = lambda rank, t: rank != 6 or t <= 600
+    cluster.served = lambda rank, t: rank != 6 or t <= 900
+    comm = cluster.communicators[0].id
+    labels = RANK_6 | JOB | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel'}
+    details = 'Rank 6 of the communicator, GPU GPU-6, process 1006, target node1:9828.'
+    return cluster, 20, {
+        'NCCLHangCulprit': (labels, {
+            'summary': f'Job 42 hangs since {since(10)}: 7 GPUs wait for global rank 6 (GPU 2 on gpu-node-1)',
+            'description': f'The ranks of communicator {comm} (dp) wait for global rank 6 (GPU 2 on gpu-node-1). It is dead, stopped or missing, or takes no part'
+                           f' in their sends and receives, and it waits for no rank. {details}'}),
+        'NCCLRanksMissing': (labels, {
+            'summary': 'Job 42: global rank 6 (GPU 2 on gpu-node-1) is no longer reported',
+            'description': f'Global rank 6 (GPU 2 on gpu-node-1) has not been reported since {since(15.25)}, while others of communicator {comm} (dp) run or wait.'
+                           f' Its process, its node or its exporter is gone. {details}'})}
+
+
+def a_rank_in_another_call():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, range(8), {6: 'AllGather'})
+    comm = cluster.communicators[0].id
+    return cluster, 15, {
+        'NCCLHangMismatchedCall': (RANK_6 | JOB | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel', 'function': 'AllGather'}, {
+            'summary': f'Job 42 hangs since {since(10)}: global rank 6 (GPU 2 on gpu-node-1) is in another call, and 8 GPUs wait',
+            'description': f'Most ranks of communicator {comm} (dp) are in one call. This rank is in AllGather or waits on another communicator. Rank 6 of the'
+                           ' communicator, GPU GPU-6, process 1006, target node1:9828.'})}
+
+
+def a_transfer_that_never_ends():
+    cluster = data_parallel(15)
+    cluster.job = {}
+    cluster.hang(cluster.communicators[0], 600, range(8))
+    comm = cluster.communicators[0].id
+    return cluster, 15, {
+        'NCCLHangNobodyBehind': ({'comm': comm, 'uid': '1000'}, {
+            'summary': f'The job of user 1000 hangs since {since(10)} with all ranks of dp inside: 8 GPUs wait',
+            'description': f'All ranks of communicator {comm} have entered the operation, and 8 of them have waited in it for more than 2m. No rank is missing.'
+                           ' Check the network, NVLink, GPU faults and bugs of NCCL.'})}
+
+
+def a_job_that_calls_nothing():
+    cluster = data_parallel(26, 1)
+    cluster.busy = lambda t: t < 480
+    return cluster, 25, {'NCCLJobStalledOutsideCollectives': (JOB, {
+        'summary': 'Job 42: no rank has called NCCL for 15m',
+        'description': f'No rank of the job has started or completed an operation since {since(7.75)}, and none is in flight. The cause is a checkpoint, an'
+                       ' evaluation, data loading, or a hang outside NCCL.'})}
+
+
+def a_slow_link():
+    cluster = data_parallel(50)
+    cluster.communicators[0].speed = lambda t: 0.4 if t > 2160 else 1
+    comm = cluster.communicators[0].id
+    return cluster, 50, {'NCCLBandwidthDegraded': (JOB | {'comm': comm, 'collective': 'AllReduce', 'size': '16777216'}, {
+        'summary': 'Job 42: AllReduce of dp reaches 40% of its bus bandwidth',
+        'description': f'AllReduce of 16777216 bytes and more on communicator {comm} reaches only 40% of the bus bandwidth that it had in the 1h before. This is so'
+                       f' on every rank since {since(38.25)}.'})}
+
+
+def an_exporter_that_is_down():
+    cluster = Cluster(1, 1, 15)
+    cluster.scraped = lambda node, t: t < 600
+    return cluster, 15, {'NCCLExporterDown': ({'job': 'nccl', 'instance': 'node0:9828'}, {
+        'summary': 'The exporter on node0:9828 does not answer',
+        'description': f"Ranks on node0:9828 are not monitored since {since(10)}. Jobs are not affected, and the counts are kept in the node's shared memory."})}
+
+
+def losses():
+    cluster = data_parallel(20, 1)
+    cluster.losses = {
+        'nccl_process_events_dropped_total{reason="abandoned",pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 2 * t,
+        'nccl_process_timestamps_rejected_total{reason="zero_timestamp",pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 5 * t,
+        'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 100 * t,
+        'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: 1,
+    }
+    target = {'job': 'nccl', 'instance': 'node0:9828'}
+    return cluster, 20, {
+        'NCCLExporterEventsDropped': (JOB | target, {
+            'summary': 'Job 42: the plugin cannot follow all operations on node0:9828',
+            'description': '2 operations or communicators per second cannot be followed on node0:9828, more than 1 % of all. Counts stay exact; durations and'
+                           ' in-flight state are incomplete.'}),
+        'NCCLExporterTimestampsRejected': (JOB | target, {
+            'summary': 'Job 42: GPU time stamps on node0:9828 are implausible',
+            'description': '5 operations per second stay untimed on node0:9828 because their time stamps contradict the clocks, more than 10 % of all.'}),
+        'NCCLExporterSeriesDropped': (target | {'reason': 'folded'}, {
+            'summary': 'The exporter on node0:9828 has reached its limit of series',
+            'description': 'Communicators of node0:9828 are folded into comm="other" or left out (folded). Stragglers and hangs on them are not detected.'}),
+        'NCCLExporterSegmentsUnusable': (target | {'uid': '1001', 'reason': 'bad_magic'}, {
+            'summary': 'The exporter on node0:9828 cannot use files of user 1001 (bad_magic)',
+            'description': 'Processes of user 1001 on node0:9828 may not be monitored, because files or directories of the user cannot be used (bad_magic). The'
+                           " daemon's log and segment_troubles of /api/v1/node name the latest file."})}
