@@ -5,6 +5,7 @@
 
 #include "exporter/catalogue/nearest_name.h"
 #include "exporter/commands/top_ranks.h"
+#include "exporter/manual.h"
 #include "exporter/version.h"
 
 namespace nccl_exporter::exporter {
@@ -88,6 +89,9 @@ CommandLine::CommandLine(Options& options, std::string_view commit)
   help_ = AddCommand(Command::kPrint, "help", "Print the help of a command.");
   help_->add_option("COMMAND", help_topic_, "Command; without it, the help of the program.");
   version_ = AddCommand(Command::kPrint, "version", "Print the version.");
+  manual_ = AddCommand(Command::kPrint, "man", "Print the manual page.");
+  completion_ = AddCommand(Command::kPrint, "completion", "Print the completion for bash.");
+  for (CLI::App* const for_the_package : {manual_, completion_}) for_the_package->group("");
 }
 
 CLI::App* CommandLine::AddCommand(Command command, const std::string& name,
@@ -180,6 +184,8 @@ std::string CommandLine::Parse(int argc, const char* const* argv) {
   }
   if (version_->parsed()) return print(version_text_ + '\n');
   if (help_->parsed()) return Help();
+  if (manual_->parsed()) return print(ManualPage(*this));
+  if (completion_->parsed()) return print(BashCompletion(*this));
   if (const Place* const place = Parsed()) options_.command = place->command;
   if (options_.command == Command::kCardinality && HasFlags(*Parsed()->app)) options_.shape = shape_;
   return Store();

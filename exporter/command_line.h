@@ -55,6 +55,8 @@ class CommandLine {
   std::deque<Place> places_;  // the program first
   CLI::App* help_ = nullptr;
   CLI::App* version_ = nullptr;
+  CLI::App* manual_ = nullptr;      // hidden: for tools/package
+  CLI::App* completion_ = nullptr;  // the same
   std::string help_topic_;
   NodeShape shape_;
 };

@@ -107,7 +107,15 @@ void AddPlugin(const Process& process, std::vector<Check>& checks) {
       paths, [](const std::string& path) { return ::access(path.c_str(), F_OK) == 0; });
   const uint16_t machine =
       ReadElfFile(has_process ? process.folder + "/exe" : "/proc/self/exe").machine;
-  checks.push_back(CheckPlugin(found == paths.end() ? paths.front() : *found, machine, libc));
+  const std::string& path = found == paths.end() ? paths.front() : *found;
+  Check check = CheckPlugin(path, machine, libc);
+  const std::string name = path.substr(path.rfind('/') + 1);
+  if (has_process && check.verdict == Verdict::kOk) {
+    check.detail += MappedFile(process.maps, name).empty()
+                        ? "; not loaded yet: NCCL loads it with the first communicator"
+                        : "; loaded";
+  }
+  checks.push_back(std::move(check));
 }
 
 void AddNccl(const Process& process, const collector::NodeSnapshot& node,
