@@ -26,8 +26,8 @@ std::vector<std::string> DefaultsOf(const OptionRow& row) {
 
 bool HasFlags(const CLI::App& command) {
   return std::ranges::any_of(command.get_options(), [](const CLI::Option* option) {
-    return option->count() > 0 && std::ranges::find(kOptions, option->get_name(), &OptionRow::name) ==
-                                      kOptions.end();
+    return option->count() > 0 &&
+           std::ranges::find(kOptions, option->get_name(), &OptionRow::name) == kOptions.end();
   });
 }
 
@@ -110,7 +110,8 @@ void CommandLine::AddFlags(Place& place) {
     const std::string name(row.name), help(row.help);
     std::vector<std::string>& values = place.values[i];
     if (row.takes == FlagTakes::kNothing) {
-      place.flags[i] = place.app->add_flag_callback(name, [&values] { values = {"on"}; }, help);
+      place.flags[i] = place.app->add_flag_callback(
+          name, [&values] { values = {"on"}; }, help);
       continue;
     }
     CLI::Option* const flag = place.app->add_option(name, values, help);
@@ -187,7 +188,8 @@ std::string CommandLine::Parse(int argc, const char* const* argv) {
   if (manual_->parsed()) return print(ManualPage(*this));
   if (completion_->parsed()) return print(BashCompletion(*this));
   if (const Place* const place = Parsed()) options_.command = place->command;
-  if (options_.command == Command::kCardinality && HasFlags(*Parsed()->app)) options_.shape = shape_;
+  if (options_.command == Command::kCardinality && HasFlags(*Parsed()->app))
+    options_.shape = shape_;
   return Store();
 }
 
@@ -220,8 +222,7 @@ std::string CommandLine::Unexpected() const {
     for (const CLI::App* const command : Commands()) names.push_back(command->get_name());
     return "there is no command '" + name + "'" + DidYouMean(name, names);
   }
-  if (!name.starts_with('-'))
-    return "'" + name + "' was not expected after " + app.get_name();
+  if (!name.starts_with('-')) return "'" + name + "' was not expected after " + app.get_name();
   if (place != nullptr && std::ranges::count(kOptions, name, &OptionRow::name) != 0)
     return name + " is a flag of the daemon, not of " + app.get_name();
   return "there is no flag '" + name + "'" + DidYouMean(name, FlagsOf(app));

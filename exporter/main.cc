@@ -30,12 +30,12 @@
 #include "exporter/commands/top.h"
 #include "exporter/commit.h"
 #include "exporter/doctor/doctor.h"
+#include "exporter/findings/in_flight_table.h"
+#include "exporter/findings/node_watch.h"
 #include "exporter/http/http_server.h"
 #include "exporter/http/tls_context.h"
 #include "exporter/http/web_guard.h"
 #include "exporter/log.h"
-#include "exporter/findings/node_watch.h"
-#include "exporter/findings/in_flight_table.h"
 #include "exporter/node/snapshot_source.h"
 #include "exporter/options.h"
 #include "exporter/scrape/scrape_page.h"
@@ -104,8 +104,8 @@ collector::Collector CollectorOf(const Options& options) {
 
 int PrintInFlight(const Options& options) {
   const auto node = CollectorOf(options).Snapshot();
-  return PrintNode(*node, options.is_json ? InFlightJson(*node, NodeJudge().Judge(*node))
-                                          : InFlightText(*node));
+  return PrintNode(
+      *node, options.is_json ? InFlightJson(*node, NodeJudge().Judge(*node)) : InFlightText(*node));
 }
 
 int PrintCardinality(const Options& options) {
@@ -136,7 +136,7 @@ int Top(const Options& options) {
   if (!unreadable.empty() && first->processes.empty()) return Fail(kRuntimeFailure, unreadable);
   std::optional<Terminal> terminal;
   const bool is_once = options.is_once || options.is_json;
-  if (!is_once && Terminal::IsThere()) terminal.emplace();  // before the collector's thread
+  if (!is_once && Terminal::IsThere()) terminal.emplace();          // before the collector's thread
   collector.Start();                                                // compares arrivals
   const auto snapshots = [&] { return collector.Snapshot(); };
   if (!terminal) return PrintNode(*first, TopOnce(snapshots, sort, options.is_json));

@@ -89,12 +89,15 @@ std::string BashCompletion(const CommandLine& line) {
   return "# Completion of nccl-exporter for bash; files where nothing else fits.\n"
          "_nccl_exporter() {\n"
          "  local word=${COMP_WORDS[COMP_CWORD]} command= flags=\n"
-         "  local commands='" + names + "' given\n"
+         "  local commands='" +
+         names +
+         "' given\n"
          "  for given in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
          "    case \" $commands \" in *\" $given \"*) command=$given; break ;; esac\n"
          "  done\n"
-         "  case $command in\n" + cases +
-         "    *) flags='" + FlagsText(line.program()) + "' ;;\n"
+         "  case $command in\n" +
+         cases + "    *) flags='" + FlagsText(line.program()) +
+         "' ;;\n"
          "  esac\n"
          "  if [[ $word == -* ]]; then\n"
          "    COMPREPLY=($(compgen -W \"$flags\" -- \"$word\"))\n"

@@ -20,9 +20,10 @@ TEST(ManualPageTest, HasAllCommandsAndFlags) {
   EXPECT_THAT(page, testing::StartsWith(".TH NCCL\\-EXPORTER 1 "));
   for (const char* const command : {"top", "inflight", "doctor", "dump", "cardinality"})
     EXPECT_THAT(page, testing::HasSubstr(".SS " + std::string(command) + "\n"));
-  EXPECT_THAT(page, testing::HasSubstr(
-                        "\\fB\\-\\-web.telemetry\\-path\\fR \\fIVALUE\\fR\nPath of the metrics. The "
-                        "default is /metrics."));
+  EXPECT_THAT(page,
+              testing::HasSubstr(
+                  "\\fB\\-\\-web.telemetry\\-path\\fR \\fIVALUE\\fR\nPath of the metrics. The "
+                  "default is /metrics."));
   EXPECT_THAT(page, testing::HasSubstr("\\fBSEGMENT\\fR\nFile to print."));
   EXPECT_THAT(page, testing::HasSubstr("\\fB\\-\\-once\\fR\n"));
   EXPECT_THAT(page, testing::Not(testing::HasSubstr(".SS man"))) << "for the package only";

@@ -35,9 +35,8 @@ std::string FaultOfListenAddress(std::string_view address) {
   if (host.starts_with('[') && host.ends_with(']')) {
     in6_addr parsed{};
     const std::string inner(host.substr(1, host.size() - 2));
-    return inet_pton(AF_INET6, inner.c_str(), &parsed) == 1
-               ? ""
-               : "'" + inner + "' is no IPv6 address";
+    return inet_pton(AF_INET6, inner.c_str(), &parsed) == 1 ? ""
+                                                            : "'" + inner + "' is no IPv6 address";
   }
   if (host.find(':') != std::string_view::npos)
     return "an IPv6 address needs brackets; write [IPv6]:port";
@@ -162,14 +161,14 @@ constexpr std::array<OptionRow, 14> kOptions{{
      "Directory of the plugin's segments. May be given several times; need not exist yet. A path "
      "that ends with -* "
      "means one private directory per user, with the user's number in place of *.",
-     FlagTakes::kValues, StoreChecked<&Options::segment_dirs, IsNotEmpty>,
-     kReadersOfSegments},
+     FlagTakes::kValues, StoreChecked<&Options::segment_dirs, IsNotEmpty>, kReadersOfSegments},
     {"--segment.retention", "5m",
      "How long the metrics of an ended process or communicator are still served: seconds, or a "
      "duration like 1h30m.",
      FlagTakes::kValue, StoreDuration<&Options::retention>},
     {"--findings.time-scale", "1",
-     "Divides all durations of the findings, the history's steps as well, by a number of 1 to 1000. "
+     "Divides all durations of the findings, the history's steps as well, by a number of 1 to "
+     "1000. "
      "For tests with rules of generate-rules --time-scale.",
      FlagTakes::kValue, StoreNumber<&Options::findings_time_scale, kTimeScales>, kTopOnly},
     {"--metrics.disable", "",

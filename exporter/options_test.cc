@@ -236,15 +236,18 @@ TEST(OptionsTest, AnswersASlipWithWhatWasMeant) {
             "there is no flag '--segment.dri'; did you mean '--segment.dir'?");
   EXPECT_EQ(ErrorOf({"top", "--oncee"}), "there is no flag '--oncee'; did you mean '--once'?");
   EXPECT_EQ(ErrorOf({"nonsense"}), "there is no command 'nonsense'");
-  EXPECT_EQ(ErrorOf({"top", "--log.level=info"}), "--log.level is a flag of the daemon, not of top");
+  EXPECT_EQ(ErrorOf({"top", "--log.level=info"}),
+            "--log.level is a flag of the daemon, not of top");
 }
 
 TEST(OptionsTest, AWrongAddressIsAnsweredWithTheReason) {
-  const std::vector<std::pair<const char*, const char*>> cases{
-      {"9828", "it has no port"},         {"[::1]", "it has no port"},
-      {":65536", "the port '65536'"},     {"::1:9828", "needs brackets"},
-      {"[::g]:1", "'::g' is no IPv6"},    {"a b:1", "'a b' is neither a name"},
-      {":", "the port ''"}};
+  const std::vector<std::pair<const char*, const char*>> cases{{"9828", "it has no port"},
+                                                               {"[::1]", "it has no port"},
+                                                               {":65536", "the port '65536'"},
+                                                               {"::1:9828", "needs brackets"},
+                                                               {"[::g]:1", "'::g' is no IPv6"},
+                                                               {"a b:1", "'a b' is neither a name"},
+                                                               {":", "the port ''"}};
   for (const auto& [address, reason] : cases) {
     EXPECT_THAT(ErrorOf({"--web.listen-address", address}), testing::HasSubstr(reason));
   }

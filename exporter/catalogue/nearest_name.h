@@ -36,8 +36,7 @@ inline std::string_view NearestName(std::string_view text,
 
 // The name that `text` begins, or the nearest one if at most a third of `text` differs (two
 // characters where it is short: they are often swapped). Empty if there is none.
-inline std::string_view LikelyName(std::string_view text,
-                                   std::span<const std::string_view> names) {
+inline std::string_view LikelyName(std::string_view text, std::span<const std::string_view> names) {
   constexpr size_t kLeastBeginning = 3;
   if (names.empty() || text.size() < 2) return {};
   for (const std::string_view name : names) {

@@ -49,7 +49,7 @@ int SignalDescriptor() {
 
 bool Terminal::IsThere() {
   const char* const term = std::getenv("TERM");
-  const bool is_dumb = term != nullptr && std::string_view(term) == "dumb";
+  const bool is_dumb = term == nullptr || *term == '\0' || std::string_view(term) == "dumb";
   return !is_dumb && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
 }
 
@@ -96,8 +96,8 @@ Key Terminal::Wait(std::chrono::milliseconds limit) {
   if (polled[1].revents != 0) {
     signalfd_siginfo signal{};
     const bool is_read = ::read(signals_, &signal, sizeof signal) == sizeof signal;
-    return {.kind = is_read && signal.ssi_signo != SIGWINCH ? Key::Kind::kEnd
-                                                            : Key::Kind::kNothing};
+    return {.kind =
+                is_read && signal.ssi_signo != SIGWINCH ? Key::Kind::kEnd : Key::Kind::kNothing};
   }
   return ReadKey();
 }

@@ -24,7 +24,7 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  // One that knows control sequences; TERM=dumb says that it knows none.
+  // One that knows control sequences: TERM is set, and not to dumb.
   static bool IsThere();
   // False where the variable NO_COLOR has a value (https://no-color.org).
   static bool HasColours();

@@ -65,8 +65,8 @@ bool IsOf(const FoundRank& found, const Finding& finding, const TopRank& line) {
     return false;
   }
   if (found.pid == 0) return finding.communicator.has_value();
-  const bool is_of_host = found.host_name.empty() ||
-                          found.host_name == Printable(line.rank->process->host_name);
+  const bool is_of_host =
+      found.host_name.empty() || found.host_name == Printable(line.rank->process->host_name);
   return found.pid == line.rank->process->pid && is_of_host;
 }
 
@@ -129,8 +129,7 @@ void Sort(std::vector<TopRank>& ranks, TopSort sort) {
   std::ranges::stable_sort(ranks, {}, [](const TopRank& line) {
     return std::tuple(line.communicator, line.of->key.id, line.rank->communicator->rank);
   });
-  if (sort == TopSort::kAge)
-    std::ranges::stable_sort(ranks, std::greater(), &TopRank::age_seconds);
+  if (sort == TopSort::kAge) std::ranges::stable_sort(ranks, std::greater(), &TopRank::age_seconds);
   if (sort == TopSort::kLate) std::ranges::stable_sort(ranks, std::greater(), &TopRank::last_share);
   if (sort == TopSort::kBehind) std::ranges::stable_sort(ranks, std::greater(), &TopRank::behind);
   std::ranges::stable_sort(ranks, std::greater(), &TopRank::is_culprit);

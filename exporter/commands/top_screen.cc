@@ -20,10 +20,10 @@ namespace {
 using Mode = TopView::Mode;
 
 TopLine Head(const collector::NodeSnapshot& node, size_t communicators) {
-  std::string text = fmt::format("{}Z  {}  {}", TimeText(node.taken_realtime_ns).substr(0, 19),
-                                 node.segments.live == 1 ? "1 process"
-                                                         : fmt::format("{} processes", node.segments.live),
-                                 CountText(communicators, "communicator"));
+  std::string text = fmt::format(
+      "{}Z  {}  {}", TimeText(node.taken_realtime_ns).substr(0, 19),
+      node.segments.live == 1 ? "1 process" : fmt::format("{} processes", node.segments.live),
+      CountText(communicators, "communicator"));
   if (node.segments.unusable != 0)
     text += "  " + CountText(node.segments.unusable, "unusable segment");
   return {std::move(text), kTitleStyle};
@@ -51,10 +51,10 @@ std::string Filled(std::vector<TopLine> lines, std::string last, const TopView& 
 std::string LastLine(const TopPicture& picture, const TopView& view) {
   if (view.mode == Mode::kTyping) return fmt::format("/{}_  Enter keeps, Esc ends", view.filter);
   const size_t first = picture.marked / picture.page * picture.page;
-  std::string text = picture.ranks == 0
-                         ? "no ranks"
-                         : fmt::format("ranks {}-{} of {}", first + 1,
-                                       std::min(first + picture.page, picture.ranks), picture.ranks);
+  std::string text = picture.ranks == 0 ? "no ranks"
+                                        : fmt::format("ranks {}-{} of {}", first + 1,
+                                                      std::min(first + picture.page, picture.ranks),
+                                                      picture.ranks);
   if (!view.filter.empty()) text += fmt::format(" with '{}'", view.filter);
   if (view.is_paused) text += ", paused";
   return text + fmt::format("  q quit  ? help  s sort (by {})  / filter  Enter details",
@@ -103,7 +103,8 @@ void Append(std::vector<TopLine> more, size_t count, std::vector<TopLine>& lines
 // The tables below `lines`, on a screen that has `view.rows`.
 void AddPage(std::vector<TopLine> collectives, const TopRanks& found, const TopView& view,
              TopPicture& picture, std::vector<TopLine>& lines) {
-  std::vector<TopLine> table = RankLines(found.ranks, view.columns - std::min<size_t>(view.columns, 1));
+  std::vector<TopLine> table =
+      RankLines(found.ranks, view.columns - std::min<size_t>(view.columns, 1));
   const size_t below = found.folded == 0 ? 0 : 1;
   const size_t room = view.rows - std::min(view.rows, lines.size() + 1);
   const size_t shown = CollectiveRoom(collectives.size(), table.size() + below, room);
@@ -129,8 +130,9 @@ TopPicture TopScreen(const collector::NodeSnapshot& node, const NodeHistory& his
   TopPicture picture;
   picture.marked = view.marked;
   if (view.mode == Mode::kHelp || view.mode == Mode::kDetails) {
-    picture.text = Filled(view.mode == Mode::kHelp ? HelpLines() : Details(found, node, judgement, view),
-                          "any key: back", view);
+    picture.text =
+        Filled(view.mode == Mode::kHelp ? HelpLines() : Details(found, node, judgement, view),
+               "any key: back", view);
     return picture;
   }
   Filter(view.filter, found.ranks);

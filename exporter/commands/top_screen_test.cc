@@ -60,9 +60,7 @@ class TopScreenTest : public testing::Test {
   std::string Text(const TopView& view) {
     return TopScreen(node_, history_, judgement_, view).text;
   }
-  std::vector<std::string> Screen(const TopView& view) {
-    return LinesOf(Text(view));
-  }
+  std::vector<std::string> Screen(const TopView& view) { return LinesOf(Text(view)); }
   // Ranks in the order of the table.
   std::string Order(TopSort sort) {
     std::string ranks;
@@ -188,8 +186,7 @@ TEST_F(TopInAHangTest, WhatMattersOfRanksIsKeptWhereItIsNarrow) {
 TEST_F(TopInAHangTest, TheCulpritIsFirstAndRedAndThoseWhoWaitAreDim) {
   for (const TopSort sort : {TopSort::kRank, TopSort::kAge, TopSort::kLate, TopSort::kBehind})
     EXPECT_EQ(Order(sort)[0], '1');
-  const std::vector<std::string> lines =
-      Screen({.columns = 120, .rows = 40, .has_colours = true});
+  const std::vector<std::string> lines = Screen({.columns = 120, .rows = 40, .has_colours = true});
   const size_t head = LineOf(lines, " RANK ");
   EXPECT_THAT(lines[head + 1], testing::AllOf(testing::StartsWith("\x1b[1;31m>dp "),
                                               testing::HasSubstr("missing call")));
@@ -205,10 +202,8 @@ TEST_F(TopInAHangTest, DetailsHaveTheFindingAndWhatIsInFlight) {
   const TopPicture picture =
       TopScreen(node_, history_, judgement_, {.columns = 80, .rows = 40, .marked = 2});
   ASSERT_TRUE(picture.marked_id.has_value());
-  const std::string text = Text({.columns = 80,
-                                 .rows = 40,
-                                 .mode = TopView::Mode::kDetails,
-                                 .details = picture.marked_id});
+  const std::string text = Text(
+      {.columns = 80, .rows = 40, .mode = TopView::Mode::kDetails, .details = picture.marked_id});
   EXPECT_THAT(text, testing::HasSubstr("rank           2\n"));
   EXPECT_THAT(text, testing::HasSubstr("in flight      AllReduce #9, 0 bytes, called 45 s ago"));
   EXPECT_THAT(text, testing::HasSubstr("finding        Job 4712 hangs"));
@@ -235,8 +230,7 @@ TEST_F(TopScreenTest, ShowsThePageOfTheMarkedRankAndItsPosition) {
   TopView next = view;
   next.marked = first.page;
   const TopPicture second = TopScreen(node_, history_, judgement_, next);
-  EXPECT_THAT(second.text,
-              testing::HasSubstr("ranks " + std::to_string(first.page + 1) + "-"));
+  EXPECT_THAT(second.text, testing::HasSubstr("ranks " + std::to_string(first.page + 1) + "-"));
   EXPECT_EQ(second.marked_id->file.inode, first.page);
   next.marked = 1000;
   EXPECT_EQ(TopScreen(node_, history_, judgement_, next).marked, 47u);

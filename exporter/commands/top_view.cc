@@ -88,7 +88,8 @@ Key TakeKey(std::string& typed) {
   const std::string key = typed.substr(0, SequenceBytes(typed));
   typed.erase(0, key.size());
   if (key.size() > 1) {
-    const auto* const row = std::ranges::find(kSequences, key, [](const auto& r) { return r.first; });
+    const auto* const row =
+        std::ranges::find(kSequences, key, [](const auto& r) { return r.first; });
     return {.kind = row == kSequences.end() ? Kind::kNothing : row->second};
   }
   const auto byte = static_cast<uint8_t>(key[0]);

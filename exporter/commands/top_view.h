@@ -44,16 +44,16 @@ struct TopView {
   bool is_paused = false;
   Mode mode = Mode::kTable;
   std::string filter = {};
-  size_t marked = 0;                 // row of the table of ranks
+  size_t marked = 0;                      // row of the table of ranks
   std::optional<TopRankId> details = {};  // of this one, in that mode
 };
 
 // A screen, and what keys have to know about it.
 struct TopPicture {
   std::string text = {};  // at most TopView::rows lines, each ended by a line feed
-  size_t ranks = 0;      // after the filter
-  size_t page = 1;       // ranks on a screen
-  size_t marked = 0;     // as TopView::marked, and below `ranks`
+  size_t ranks = 0;       // after the filter
+  size_t page = 1;        // ranks on a screen
+  size_t marked = 0;      // as TopView::marked, and below `ranks`
   std::optional<TopRankId> marked_id = {};
 };
 

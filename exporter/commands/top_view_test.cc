@@ -20,10 +20,10 @@ std::vector<Kind> KindsOf(std::string typed) {
 }
 
 TEST(TakeKeyTest, ReadsSequencesOfXterm) {
-  EXPECT_THAT(KindsOf("\x1b[A\x1b[B\x1bOA\x1b[5~\x1b[6~\r\x7fx"),
-              testing::ElementsAre(Kind::kUp, Kind::kDown, Kind::kUp, Kind::kPageUp,
-                                   Kind::kPageDown, Kind::kEnter, Kind::kBackspace,
-                                   Kind::kCharacter));
+  EXPECT_THAT(
+      KindsOf("\x1b[A\x1b[B\x1bOA\x1b[5~\x1b[6~\r\x7fx"),
+      testing::ElementsAre(Kind::kUp, Kind::kDown, Kind::kUp, Kind::kPageUp, Kind::kPageDown,
+                           Kind::kEnter, Kind::kBackspace, Kind::kCharacter));
   EXPECT_THAT(KindsOf("\x1b"), testing::ElementsAre(Kind::kEscape));
   EXPECT_THAT(KindsOf("\x1b[1;5Cq"), testing::ElementsAre(Kind::kNothing, Kind::kCharacter))
       << "an unknown sequence is no text";

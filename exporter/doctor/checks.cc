@@ -21,9 +21,12 @@ namespace {
 
 constexpr std::string_view kPackagedPlugin = "/usr/lib/nccl-exporter/libnccl-profiler-exporter.so";
 // Where the loader looks without LD_LIBRARY_PATH, on the usual distributions.
-constexpr std::array<std::string_view, 6> kLibraryFolders{
-    "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",     "/usr/lib",                  "/lib64"};
+constexpr std::array<std::string_view, 6> kLibraryFolders{"/usr/local/lib",
+                                                          "/usr/lib/x86_64-linux-gnu",
+                                                          "/usr/lib/aarch64-linux-gnu",
+                                                          "/usr/lib64",
+                                                          "/usr/lib",
+                                                          "/lib64"};
 constexpr int kFirstProfilerRelease = 22300;  // of NCCL with a profiler interface
 constexpr int kFirstTimedRelease = 22800;     // with kernel times (docs/nccl-releases.md)
 
@@ -71,8 +74,9 @@ Check CheckPlugin(const std::string& path, uint16_t machine, const GlibcVersion&
   const ElfFile elf = ReadElfFile(path);
   if (!elf.fault.empty()) {
     check.detail = elf.fault;
-    check.change = "install the package, mount the library into the container, or correct "
-                   "NCCL_PROFILER_PLUGIN";
+    check.change =
+        "install the package, mount the library into the container, or correct "
+        "NCCL_PROFILER_PLUGIN";
   } else if (elf.machine != machine) {
     check.detail = fmt::format("it is for {}, the process for {}", MachineText(elf.machine),
                                MachineText(machine));
@@ -83,7 +87,8 @@ Check CheckPlugin(const std::string& path, uint16_t machine, const GlibcVersion&
   } else if (libc != GlibcVersion() && elf.needs_glibc > libc) {
     check.detail =
         fmt::format("it needs glibc {}, the process has {}", elf.needs_glibc.Text(), libc.Text());
-    check.change = "use an image with a newer glibc, or a plugin that is built against an older one";
+    check.change =
+        "use an image with a newer glibc, or a plugin that is built against an older one";
   } else {
     check.verdict = Verdict::kOk;
     check.detail = fmt::format("{}, needs glibc {}, {} to {}", MachineText(elf.machine),
@@ -207,8 +212,9 @@ Check CheckDaemon(const std::string& address, const std::string& answer, const s
     check.detail += ": it asks for a password, so it serves";
   } else if (answer.find(" 200 ") == std::string::npos) {
     check.verdict = Verdict::kWarn;
-    check.change = "look at its log; with TLS or another server behind this port this is no answer "
-                   "of its";
+    check.change =
+        "look at its log; with TLS or another server behind this port this is no answer "
+        "of its";
   }
   return check;
 }

@@ -199,9 +199,8 @@ TEST(ExamineTest, GoesThroughAProcessInOrder) {
   std::ofstream(folder + "/environ") << "NCCL_PROFILER_PLUGIN=/opt/plugin.so" << '\0';
   std::ofstream(folder + "/maps") << "7f00-7f01 r-xp 0 00:00 1  /bin/python3\n";
   std::ofstream(folder + "/status") << "NSpid:\t33\n";
-  const std::vector<Check> checks =
-      Examine({.segment_dirs = {proc.path()}, .listen_addresses = {}, .pid = 33, .proc = proc.path()},
-              {});
+  const std::vector<Check> checks = Examine(
+      {.segment_dirs = {proc.path()}, .listen_addresses = {}, .pid = 33, .proc = proc.path()}, {});
   std::vector<std::string> names;
   for (const Check& check : checks) names.push_back(check.what);
   EXPECT_THAT(names, testing::ElementsAre("directory " + proc.path(),

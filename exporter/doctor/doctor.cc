@@ -75,7 +75,8 @@ void AddChosenDirectory(const DoctorInput& input, const Process& process,
   const auto chosen = process.environment.find("NCCL_EXPORTER_DIR");
   if (chosen == process.environment.end() || chosen->second.empty()) return;
   checks.push_back(CheckDirectory(process.folder + "/root" + chosen->second, process.writer, true));
-  struct stat there {}, here{};
+  struct stat there {
+  }, here{};
   const bool is_watched = std::ranges::any_of(input.segment_dirs, [&](const std::string& path) {
     return ::stat((process.folder + "/root" + chosen->second).c_str(), &there) == 0 &&
            ::stat(path.c_str(), &here) == 0 && there.st_dev == here.st_dev &&
@@ -184,8 +185,10 @@ void AddDaemons(const DoctorInput& input, std::vector<Check>& checks) {
 
 std::vector<Check> Examine(const DoctorInput& input, const collector::NodeSnapshot& node) {
   std::vector<Check> checks;
-  Process process{
-      .folder = {}, .writer = {.uid = ::geteuid(), .gid = ::getegid()}, .environment = {}, .maps = {}};
+  Process process{.folder = {},
+                  .writer = {.uid = ::geteuid(), .gid = ::getegid()},
+                  .environment = {},
+                  .maps = {}};
   std::string fault;
   if (input.pid != 0) process = ReadProcess(input, fault);
   AddDirectories(input, process.writer, checks);

@@ -143,7 +143,8 @@ ElfFile ReadElfFile(const std::string& path) {
     if (!strings) continue;
     if (section->sh_type == SHT_DYNSYM) ReadSymbols(file, *section, strings->sh_offset, elf);
     if (section->sh_type == SHT_GNU_verneed) ReadNeeds(file, *section, strings->sh_offset, elf);
-    if (section->sh_type == SHT_GNU_verdef) ReadDefinitions(file, *section, strings->sh_offset, elf);
+    if (section->sh_type == SHT_GNU_verdef)
+      ReadDefinitions(file, *section, strings->sh_offset, elf);
   }
   std::ranges::sort(elf.profiler_symbols);
   return elf;

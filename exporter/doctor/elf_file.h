@@ -20,9 +20,9 @@ struct GlibcVersion {
 struct ElfFile {
   std::string fault;  // why it is no usable ELF file; empty: the rest has a meaning
   bool is_64_bit = false;
-  uint16_t machine = 0;        // EM_X86_64, EM_AARCH64, ...
-  GlibcVersion needs_glibc;    // the newest GLIBC_ version that it needs; 0.0: none
-  GlibcVersion defines_glibc;  // the newest that it has: of libc.so.6 itself
+  uint16_t machine = 0;                       // EM_X86_64, EM_AARCH64, ...
+  GlibcVersion needs_glibc;                   // the newest GLIBC_ version that it needs; 0.0: none
+  GlibcVersion defines_glibc;                 // the newest that it has: of libc.so.6 itself
   std::vector<std::string> profiler_symbols;  // ncclProfiler_v1, ...
 };
 

@@ -74,8 +74,10 @@ Check CheckDirectory(const std::string& path, const Writer& writer, bool was_cho
     return check;
   };
   if (!S_ISDIR(status.st_mode))
-    return fail("it is no directory", "remove it and make a directory, or give another --segment.dir");
-  const std::string mode = fmt::format("mode {:o} of user {}", status.st_mode & 07777, status.st_uid);
+    return fail("it is no directory",
+                "remove it and make a directory, or give another --segment.dir");
+  const std::string mode =
+      fmt::format("mode {:o} of user {}", status.st_mode & 07777, status.st_uid);
   if (!MayWrite(status, writer))
     return fail(fmt::format("{}, where user {} cannot make files", mode, writer.uid),
                 "chmod 1777 " + path);
@@ -112,16 +114,15 @@ Environment ParseEnvironment(const std::string& text) {
 }
 
 const std::vector<std::string_view>& PluginVariables() {
-  static const std::vector<std::string_view> kNames{
-      "NCCL_EXPORTER_ENABLE",
-      "NCCL_EXPORTER_DIR",
-      "NCCL_EXPORTER_KERNEL_TIMING",
-      "NCCL_EXPORTER_COMMUNICATORS",
-      "NCCL_EXPORTER_RETENTION_SECONDS",
-      "NCCL_EXPORTER_SAMPLING",
-      "NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS",
-      "NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS",
-      "NCCL_EXPORTER_KERNEL_PHASES"};
+  static const std::vector<std::string_view> kNames{"NCCL_EXPORTER_ENABLE",
+                                                    "NCCL_EXPORTER_DIR",
+                                                    "NCCL_EXPORTER_KERNEL_TIMING",
+                                                    "NCCL_EXPORTER_COMMUNICATORS",
+                                                    "NCCL_EXPORTER_RETENTION_SECONDS",
+                                                    "NCCL_EXPORTER_SAMPLING",
+                                                    "NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS",
+                                                    "NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS",
+                                                    "NCCL_EXPORTER_KERNEL_PHASES"};
   return kNames;
 }
 

@@ -56,8 +56,8 @@ TEST_F(TopTest, JsonHasFindingsAndRanks) {
   nlohmann::json top;
   EXPECT_TRUE(exporter::Eventually(
       [&] {
-        const exporter::Finished finished = exporter::RunToEnd(
-            {kDaemonPath, "top", "--json", "--segment.dir=" + segments_.path()});
+        const exporter::Finished finished =
+            exporter::RunToEnd({kDaemonPath, "top", "--json", "--segment.dir=" + segments_.path()});
         EXPECT_EQ(finished.exit_code, 0);
         top = nlohmann::json::parse(finished.output);
         return top["ranks"].size() == 8;
@@ -87,8 +87,8 @@ class TopInTmuxTest : public TopTest {
   }
 
   void Start(const std::string& columns, const std::string& rows, const std::string& environment) {
-    const std::string top = std::filesystem::absolute(kDaemonPath).string() +
-                            " top --segment.dir=" + segments_.path();
+    const std::string top =
+        std::filesystem::absolute(kDaemonPath).string() + " top --segment.dir=" + segments_.path();
     const exporter::Finished made =
         Tmux({"-f", "/dev/null", "new-session", "-d", "-x", columns, "-y", rows,
               environment + " " + top + "; echo ended with $?; stty -a; exec sleep 1000"});
@@ -123,9 +123,7 @@ TEST_F(TopInTmuxTest, UpdatesSortsResizesAndQuits) {
   Tmux({"send-keys", "s", "s"});
   ASSERT_TRUE(EventuallyShows("(by late)")) << Screen();
   EXPECT_TRUE(exporter::Eventually(
-      [&] {
-        return testing::Matches(testing::ContainsRegex("RANK[^\n]*\n.dp +5 "))(Screen());
-      },
+      [&] { return testing::Matches(testing::ContainsRegex("RANK[^\n]*\n.dp +5 "))(Screen()); },
       kPatienceSeconds))
       << "the late rank comes first: " << Screen();
 
@@ -171,7 +169,8 @@ TEST_F(TopInTmuxTest, ADumbTerminalGetsOneScreen) {
 TEST_F(TopInTmuxTest, NoColorIsObeyed) {
   Start("80", "24", "NO_COLOR=1 TERM=screen");
   ASSERT_TRUE(EventuallyShows("ranks 1-8 of 8")) << Screen();
-  EXPECT_THAT(Tmux({"capture-pane", "-p", "-e"}).output, testing::Not(testing::HasSubstr("\x1b[1m")));
+  EXPECT_THAT(Tmux({"capture-pane", "-p", "-e"}).output,
+              testing::Not(testing::HasSubstr("\x1b[1m")));
 }
 
 }  // namespace
