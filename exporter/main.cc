@@ -20,12 +20,16 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "collector/collector.h"
 #include "exporter/catalogue_json.h"
 #include "exporter/commands/cardinality.h"
+#include "exporter/commands/node_in_json.h"
 #include "exporter/commands/segment_dump.h"
 #include "exporter/commands/top.h"
+#include "exporter/commit.h"
+#include "exporter/doctor/doctor.h"
 #include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/node_judge.h"
 #include "exporter/findings/node_watch.h"
@@ -101,13 +105,29 @@ collector::Collector CollectorOf(const Options& options) {
 
 int PrintInFlight(const Options& options) {
   const auto node = CollectorOf(options).Snapshot();
-  return PrintNode(*node, InFlightText(*node, NodeJudge().Judge(*node)));
+  const Judgement judgement = NodeJudge().Judge(*node);
+  return PrintNode(
+      *node, options.is_json ? InFlightJson(*node, judgement) : InFlightText(*node, judgement));
 }
 
 int PrintCardinality(const Options& options) {
   if (options.shape) return Print(CardinalityText(NodeOfShape(*options.shape), options.metrics));
   const auto node = CollectorOf(options).Snapshot();
   return PrintNode(*node, CardinalityText(node, options.metrics));
+}
+
+// A failure if any check is.
+int PrintDoctor(const Options& options) {
+  const auto node = CollectorOf(options).Snapshot();
+  const std::vector<Check> checks = Examine({.segment_dirs = options.segment_dirs,
+                                             .listen_addresses = options.listen_addresses,
+                                             .pid = options.doctor_pid},
+                                            *node);
+  std::string text;
+  for (const Check& check : checks) text += CheckLine(check) + '\n';
+  const int printed = Print(text);
+  const bool fails = std::ranges::count(checks, Verdict::kFail, &Check::verdict) != 0;
+  return fails ? kRuntimeFailure : printed;
 }
 
 int Top(const Options& options) {
@@ -117,14 +137,43 @@ int Top(const Options& options) {
   const std::string unreadable = UnreadableDirectories(*first);
   if (!unreadable.empty() && first->processes.empty()) return Fail(kRuntimeFailure, unreadable);
   std::optional<Terminal> terminal;
-  if (!options.is_once && Terminal::IsThere()) terminal.emplace();  // before the collector's thread
-  collector.Start();                                                // compares arrivals
+  const bool is_once = options.is_once || options.is_json;
+  if (!is_once && Terminal::IsThere()) terminal.emplace();  // before the collector's thread
+  collector.Start();                                        // compares arrivals
   const auto snapshots = [&] { return collector.Snapshot(); };
-  if (!terminal) return PrintNode(*first, TopOnce(snapshots, sort));
-  ShowTop(snapshots, sort, *terminal);
+  if (!terminal) return PrintNode(*first, TopOnce(snapshots, sort, options.is_json));
+  ShowTop(snapshots, sort, JudgementTimes().Scaled(options.findings_time_scale), *terminal);
   terminal.reset();
   return unreadable.empty() ? kSuccess : Fail(kRuntimeFailure, unreadable);
 }
+
+// What --web.config.file asks for; everything is null without one.
+struct WebSecurity {
+  std::unique_ptr<WebConfigFile> file;
+  std::unique_ptr<TlsContext> tls;
+
+  explicit WebSecurity(const std::string& path, std::string& error) {
+    if (path.empty()) return;
+    file = std::make_unique<WebConfigFile>(path, error);
+    if (!error.empty() || !file->Current()->tls) return;
+    tls = std::make_unique<TlsContext>([&config = *file] { return *config.Current()->tls; }, error);
+  }
+
+  // Reads what can be read again, and logs whether it is in force.
+  void Reload(int signal) const {
+    const char* const name = sigabbrev_np(signal);
+    if (signal != SIGHUP || file == nullptr)
+      return spdlog::info(
+          "SIG{}: nothing to reload; only a --web.config.file and the files that it names are read "
+          "again, at SIGHUP and at each connection",
+          name);
+    std::string fault = file->FaultNow();
+    if (fault.empty() && tls != nullptr) fault = tls->FaultNow();
+    if (fault.empty())
+      return spdlog::info("SIGHUP: the web configuration and its files are in force as they are");
+    spdlog::error("SIGHUP: what was in force before stays: {}", fault);
+  }
+};
 
 // SIGTERM and SIGINT end the daemon. The others, which would end it by default, get a line in the
 // log: a terminal that closes, a script that rotates logs and an operator's habit send them.
@@ -146,7 +195,7 @@ sigset_t BlockSignals() {
 // Waits for a signal that ends the daemon. Meanwhile takes a snapshot as often as the watchdog
 // wants to hear of us: a daemon whose collector does not answer is not alive.
 int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service,
-                  SnapshotSource& snapshots) {
+                  SnapshotSource& snapshots, const WebSecurity& security) {
   for (;;) {
     const auto interval = service.watchdog_interval().value_or(std::chrono::hours(1));
     const auto seconds = std::chrono::floor<std::chrono::seconds>(interval);
@@ -154,10 +203,7 @@ int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service,
     const int signal = sigtimedwait(&signals, nullptr, &limit);
     if (signal > 0 && EndsDaemon(signal)) return signal;
     if (signal > 0) {
-      spdlog::info(
-          "SIG{}: nothing to reload; the web configuration and its files are read again at each "
-          "connection",
-          sigabbrev_np(signal));
+      security.Reload(signal);
       continue;
     }
     if (errno != EAGAIN || !service.watchdog_interval()) continue;
@@ -185,19 +231,6 @@ std::string NodeName() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
-
-// What --web.config.file asks for; everything is null without one.
-struct WebSecurity {
-  std::unique_ptr<WebConfigFile> file;
-  std::unique_ptr<TlsContext> tls;
-
-  explicit WebSecurity(const std::string& path, std::string& error) {
-    if (path.empty()) return;
-    file = std::make_unique<WebConfigFile>(path, error);
-    if (!error.empty() || !file->Current()->tls) return;
-    tls = std::make_unique<TlsContext>([&config = *file] { return *config.Current()->tls; }, error);
-  }
-};
 
 void LogStart(const Options& options, const HttpServer& server, const WebSecurity& security) {
   const std::vector<int> ports = server.ports();
@@ -256,7 +289,7 @@ int Serve(const Options& options) {
   collector.Start();
   snapshots.Take();
   service.Ready();
-  const int signal = WaitForSignal(signals, service, snapshots);
+  const int signal = WaitForSignal(signals, service, snapshots, security);
   spdlog::info("stopping on {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
   service.Stopping();
   server.Stop();
@@ -265,13 +298,14 @@ int Serve(const Options& options) {
 
 int Main(int argc, char** argv) {
   std::string error;
-  const Options options = ParseOptions(argc, argv, error);
+  const Options options = ParseOptions(argc, argv, error, kCommit);
   if (!error.empty()) return Fail(kBadUsage, error + " (see nccl-exporter --help)");
   if (options.command == Command::kPrint) return Print(options.text);
   if (options.command == Command::kCatalogue) return Print(CatalogueJson());
   try {
     if (options.command == Command::kDump) return Dump(options.dump_segment);
     if (options.command == Command::kTop) return Top(options);
+    if (options.command == Command::kDoctor) return PrintDoctor(options);
     if (options.command == Command::kCardinality) return PrintCardinality(options);
     return options.command == Command::kInFlight ? PrintInFlight(options) : Serve(options);
   } catch (const std::exception& failure) {

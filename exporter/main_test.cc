@@ -92,6 +92,27 @@ TEST(MainTest, LivesOnAfterSignalsThatAskForNoEnd) {
   EXPECT_EQ(daemon.process().Wait(), 0);
 }
 
+TEST(MainTest, SighupReadsTheWebConfigurationAndSaysHowThatWent) {
+  const std::string path = TemporaryDirectory() + "/reload.yml";
+  std::ofstream(path) << "http_server_config: {headers: {X-Frame-Options: deny}}";
+  Daemon daemon({"--segment.dir=" + TemporaryDirectory(), "--web.config.file=" + path});
+  daemon.process().ReadErrorLine();  // watching
+  daemon.process().Signal(SIGHUP);
+  EXPECT_THAT(daemon.process().ReadErrorLine(), testing::HasSubstr("in force as they are"));
+  std::ofstream(path) << "nonsense: 1";
+  for (int i = 0; i < 2; ++i) {
+    daemon.process().Signal(SIGHUP);
+    std::string line = daemon.process().ReadErrorLine();
+    if (i == 0) {
+      EXPECT_THAT(line, testing::HasSubstr("keeping the previous web configuration"));
+      line = daemon.process().ReadErrorLine();
+    }
+    EXPECT_THAT(line, testing::AllOf(testing::HasSubstr("SIGHUP"), testing::HasSubstr("nonsense")))
+        << "again, though the file was seen before";
+  }
+  EXPECT_EQ(Get(daemon.port(), "/-/healthy").status, 200);
+}
+
 TEST(MainTest, TellsSystemdThatItIsReadyAndLives) {
   // A path would be too long.
   const std::string name = "@nccl-exporter-main-test-" + std::to_string(getpid());
@@ -254,6 +275,25 @@ TEST(MainTest, ToolsFailWhereADirectoryCannotBeRead) {
               "nccl-exporter: cannot read " + no_directory + ": Not a directory\n");
     EXPECT_EQ(process.Output(), "") << tool[0];
   }
+}
+
+TEST(MainTest, FlagsOfACommandMayFollowItAndSlipsAreAnswered) {
+  const std::string directory = TemporaryDirectory() + "/after";
+  std::filesystem::create_directory(directory);
+  for (const std::string command : {"inflight", "top"}) {
+    ChildProcess after({kDaemon, command, "--json", "--segment.dir=" + directory});
+    EXPECT_EQ(after.Wait(), 0) << after.AllOutput();
+    EXPECT_THAT(after.Output(), testing::AllOf(testing::StartsWith("{\"taken\":"),
+                                               testing::HasSubstr("\"findings\":[]")));
+  }
+  ChildProcess slip({kDaemon, "tpo"});
+  EXPECT_EQ(slip.Wait(), 2);
+  EXPECT_EQ(OnlyLine(slip.ErrorOutput()),
+            "nccl-exporter: there is no command 'tpo'; did you mean 'top'? (see nccl-exporter "
+            "--help)\n");
+  ChildProcess help({kDaemon, "help", "top"});
+  EXPECT_EQ(help.Wait(), 0);
+  EXPECT_THAT(help.Output(), testing::HasSubstr("--segment.dir"));
 }
 
 TEST(MainTest, DumpSaysWhyASegmentCannotBeRead) {

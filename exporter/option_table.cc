@@ -24,21 +24,27 @@ bool IsPort(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// host:port with a name, an IPv4 address or an IPv6 address in brackets, or :port.
-bool IsListenAddress(std::string_view address) {
+// Why it is not host:port with a name, an IPv4 address or an IPv6 address in brackets, or :port;
+// empty if it is.
+std::string FaultOfListenAddress(std::string_view address) {
   const size_t colon = address.rfind(':');
-  if (colon == std::string_view::npos) return false;
-  const std::string_view host = address.substr(0, colon);
+  if (colon == std::string_view::npos || address.ends_with(']'))
+    return "it has no port; write host:port, [IPv6]:port or :port";
+  const std::string_view host = address.substr(0, colon), port = address.substr(colon + 1);
+  if (!IsPort(port)) return "the port '" + std::string(port) + "' is no number of 0 to 65535";
   if (host.starts_with('[') && host.ends_with(']')) {
     in6_addr parsed{};
     const std::string inner(host.substr(1, host.size() - 2));
-    return inet_pton(AF_INET6, inner.c_str(), &parsed) == 1 && IsPort(address.substr(colon + 1));
+    return inet_pton(AF_INET6, inner.c_str(), &parsed) == 1 ? ""
+                                                            : "'" + inner + "' is no IPv6 address";
   }
+  if (host.find(':') != std::string_view::npos)
+    return "an IPv6 address needs brackets; write [IPv6]:port";
   const bool is_host = std::ranges::all_of(host, [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
            c == '-';
   });
-  return is_host && IsPort(address.substr(colon + 1));
+  return is_host ? "" : "'" + std::string(host) + "' is neither a name nor an IPv4 address";
 }
 
 // A path that clients send unchanged, and that is not the path of another page.
@@ -67,6 +73,12 @@ constexpr std::array<std::pair<std::string_view, LogFormat>, 2> kLogFormats{
 // More would let the steps of the history be shorter than a snapshot takes.
 constexpr std::pair<double, double> kTimeScales{1, 1000};
 
+constexpr std::array kReadersOfSegments{Command::kInFlight, Command::kTop, Command::kCardinality,
+                                        Command::kDoctor};
+constexpr std::array kTopOnly{Command::kTop};
+constexpr std::array kCardinalityOnly{Command::kCardinality};
+constexpr std::array kDoctorOnly{Command::kDoctor};
+
 // The targets of rows.
 
 // A text, or a list of texts to which it is added.
@@ -80,6 +92,12 @@ bool StoreChecked(const std::string& value, Options& options, std::string&) {
     target.push_back(value);
   }
   return true;
+}
+
+bool StoreListenAddress(const std::string& value, Options& options, std::string& complaint) {
+  complaint = FaultOfListenAddress(value);
+  if (complaint.empty()) options.listen_addresses.push_back(value);
+  return complaint.empty();
 }
 
 template <auto kTarget>
@@ -128,7 +146,7 @@ constexpr std::array<OptionRow, 14> kOptions{{
     {"--web.listen-address", ":9828",
      "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
      "several times.",
-     FlagTakes::kValues, StoreChecked<&Options::listen_addresses, IsListenAddress>},
+     FlagTakes::kValues, StoreListenAddress, kDoctorOnly},
     {"--web.telemetry-path", "/metrics", "Path of the metrics.", FlagTakes::kValue,
      StoreChecked<&Options::telemetry_path, IsTelemetryPath>},
     {"--web.config.file", "",
@@ -143,7 +161,7 @@ constexpr std::array<OptionRow, 14> kOptions{{
      "Directory of the plugin's segments. May be given several times; need not exist yet. A path "
      "that ends with -* "
      "means one private directory per user, with the user's number in place of *.",
-     FlagTakes::kValues, StoreChecked<&Options::segment_dirs, IsNotEmpty>},
+     FlagTakes::kValues, StoreChecked<&Options::segment_dirs, IsNotEmpty>, kReadersOfSegments},
     {"--segment.retention", "5m",
      "How long the metrics of an ended process or communicator are still served: seconds, or a "
      "duration like 1h30m.",
@@ -152,26 +170,26 @@ constexpr std::array<OptionRow, 14> kOptions{{
      "Divides all durations of the findings, the history's steps as well, by a number of 1 to "
      "1000. "
      "For tests with rules of generate-rules --time-scale.",
-     FlagTakes::kValue, StoreNumber<&Options::findings_time_scale, kTimeScales>},
+     FlagTakes::kValue, StoreNumber<&Options::findings_time_scale, kTimeScales>, kTopOnly},
     {"--metrics.disable", "",
      "Leave out families: a name, the beginning of names followed by *, or `histograms`. May be "
      "given several times.",
-     FlagTakes::kValues, ChangeMetrics<&MetricFilter::Disable>},
+     FlagTakes::kValues, ChangeMetrics<&MetricFilter::Disable>, kCardinalityOnly},
     {"--metrics.drop-label", "",
      "Leave out a label; series that differ only in this label are merged. May be given several "
      "times.",
-     FlagTakes::kValues, ChangeMetrics<&MetricFilter::DropLabel>},
+     FlagTakes::kValues, ChangeMetrics<&MetricFilter::DropLabel>, kCardinalityOnly},
     {"--metrics.duration-bounds", "0.000015,0.00006,0.00024,0.001,0.004,0.016,0.0625,0.25,1,4",
      "Bounds of the classic buckets of durations, in seconds. Each moves to the nearest bound of "
      "the segment; these "
      "bounds are 9 % apart. At most 16, or none.",
-     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetDurationBounds>},
+     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetDurationBounds>, kCardinalityOnly},
     {"--metrics.bandwidth-bounds", "134e6,537e6,2.15e9,8.6e9,17e9,34e9,69e9,137e9,275e9,1.1e12",
      "Bounds of the classic buckets of bus bandwidth, in bytes per second, in the same way.",
-     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetBandwidthBounds>},
+     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetBandwidthBounds>, kCardinalityOnly},
     {"--metrics.native-schema", "3",
      "Resolution of native histograms: schema 3 (buckets 9 % wide), 2, 1, 0 (a factor 2), or off.",
-     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetNativeSchema>},
+     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetNativeSchema>, kCardinalityOnly},
     {"--log.level", "info", "Least severe message to log: debug, info, warn or error.",
      FlagTakes::kValue, StoreNamed<&Options::log_level, kLogLevels>},
     {"--log.format", "logfmt", "Format of the log, on standard error: logfmt or json.",

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +24,8 @@ enum class Command : uint8_t {
   kTop,          // `top`
   kCardinality,  // `cardinality`
   kCatalogue,    // `catalogue`
-  kPrint         // --help, --version: write `text` to standard output
+  kDoctor,       // `doctor`
+  kPrint         // --help, --version, help, version: write `text` to standard output
 };
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError };
@@ -35,6 +37,8 @@ struct Options {
   std::string dump_segment;   // of kDump
   bool is_once = false;       // of kTop
   std::string sort = "rank";  // of kTop: one of kTopSorts
+  bool is_json = false;       // of kTop and kInFlight
+  uint64_t doctor_pid = 0;    // of kDoctor; 0: no process is examined
   // Of kCardinality; without it, the segments in segment_dirs are counted.
   std::optional<NodeShape> shape;
 
@@ -51,8 +55,9 @@ struct Options {
 };
 
 // The values of a command line. If it is wrong, `error` is one line with the reason, and the result
-// has no meaning.
-Options ParseOptions(int argc, const char* const* argv, std::string& error);
+// has no meaning. `commit` is part of the version; empty where a build does not say it.
+Options ParseOptions(int argc, const char* const* argv, std::string& error,
+                     std::string_view commit = {});
 
 enum class FlagTakes : uint8_t {
   kValue,
@@ -69,6 +74,8 @@ struct OptionRow {
   // False if the flag cannot have `value`. Then `complaint`, which is the help, may be replaced by
   // the reason.
   bool (*store)(const std::string& value, Options& options, std::string& complaint);
+  // Commands that take it, besides the daemon.
+  std::span<const Command> commands = {};
 };
 
 extern const std::array<OptionRow, 14> kOptions;

@@ -196,6 +196,71 @@ TEST(OptionsTest, VersionGoesToStandardOutput) {
   EXPECT_EQ(Parsed({"--version"}).text, "nccl-exporter 0.1.0\n");
 }
 
+TEST(OptionsTest, FlagsStandBeforeOrAfterTheCommand) {
+  for (const std::vector<const char*>& arguments :
+       std::vector<std::vector<const char*>>{{"top", "--segment.dir=/a", "--once"},
+                                             {"--segment.dir=/a", "top", "--once"},
+                                             {"inflight", "--segment.dir", "/a"},
+                                             {"doctor", "--segment.dir", "/a"},
+                                             {"cardinality", "--segment.dir=/a"}}) {
+    EXPECT_THAT(Parsed(arguments).segment_dirs, testing::ElementsAre("/a")) << arguments.front();
+  }
+  EXPECT_THAT(Parsed({"--segment.dir=/a", "top", "--segment.dir=/b"}).segment_dirs,
+              testing::ElementsAre("/a", "/b"));
+  EXPECT_EQ(ErrorOf({"--metrics.native-schema=1", "cardinality", "--metrics.native-schema=2"}),
+            "--metrics.native-schema is given twice");
+}
+
+TEST(OptionsTest, HelpOfACommandListsItsFlags) {
+  for (const std::vector<const char*>& arguments :
+       std::vector<std::vector<const char*>>{{"top", "--help"}, {"help", "top"}}) {
+    const Options options = Parsed(arguments);
+    EXPECT_EQ(options.command, Command::kPrint);
+    EXPECT_THAT(options.text, testing::HasSubstr("nccl-exporter top"));
+    EXPECT_THAT(options.text, testing::HasSubstr("--segment.dir"));
+    EXPECT_THAT(options.text, testing::HasSubstr("--sort"));
+    EXPECT_THAT(options.text, testing::Not(testing::HasSubstr("--log.level")));
+  }
+  EXPECT_EQ(Parsed({"help"}).text, Parsed({"--help"}).text);
+  EXPECT_EQ(ErrorOf({"help", "tpo"}), "there is no command 'tpo'; did you mean 'top'?");
+}
+
+TEST(OptionsTest, VersionIsACommandToo) {
+  EXPECT_EQ(Parsed({"version"}).text, Parsed({"--version"}).text);
+}
+
+TEST(OptionsTest, AnswersASlipWithWhatWasMeant) {
+  EXPECT_EQ(ErrorOf({"tpo"}), "there is no command 'tpo'; did you mean 'top'?");
+  EXPECT_EQ(ErrorOf({"--hlep"}), "there is no flag '--hlep'; did you mean '--help'?");
+  EXPECT_EQ(ErrorOf({"--segment.dri=/a", "top"}),
+            "there is no flag '--segment.dri'; did you mean '--segment.dir'?");
+  EXPECT_EQ(ErrorOf({"top", "--oncee"}), "there is no flag '--oncee'; did you mean '--once'?");
+  EXPECT_EQ(ErrorOf({"nonsense"}), "there is no command 'nonsense'");
+  EXPECT_EQ(ErrorOf({"top", "--log.level=info"}),
+            "--log.level is a flag of the daemon, not of top");
+}
+
+TEST(OptionsTest, AWrongAddressIsAnsweredWithTheReason) {
+  const std::vector<std::pair<const char*, const char*>> cases{{"9828", "it has no port"},
+                                                               {"[::1]", "it has no port"},
+                                                               {":65536", "the port '65536'"},
+                                                               {"::1:9828", "needs brackets"},
+                                                               {"[::g]:1", "'::g' is no IPv6"},
+                                                               {"a b:1", "'a b' is neither a name"},
+                                                               {":", "the port ''"}};
+  for (const auto& [address, reason] : cases) {
+    EXPECT_THAT(ErrorOf({"--web.listen-address", address}), testing::HasSubstr(reason));
+  }
+}
+
+TEST(OptionsTest, JsonAndPidAreOfTheirCommands) {
+  EXPECT_TRUE(Parsed({"top", "--json"}).is_json);
+  EXPECT_TRUE(Parsed({"inflight", "--json"}).is_json);
+  EXPECT_EQ(Parsed({"doctor", "--pid", "12"}).doctor_pid, 12u);
+  EXPECT_NE(ErrorOf({"doctor", "--pid", "-1"}), "");
+  EXPECT_NE(ErrorOf({"doctor", "--pid=me"}), "");
+}
+
 TEST(OptionsTest, CatalogueIsACommand) {
   EXPECT_EQ(Parsed({"catalogue"}).command, Command::kCatalogue);
 }

@@ -47,7 +47,7 @@ class TopScreenTest : public testing::Test {
                                      .last = rank == 3 ? step * 10 : 0,
                                      .lateness_ns = rank == 3 ? step * kSecondNs / 10 : 0};
       }
-      judge_.Record(node_, node_.taken_realtime_ns);
+      history_.Record(node_, node_.taken_realtime_ns);
     }
     Rank(2).in_flight = {{.function = Function::kAllReduce,
                           .sequence = 9,
@@ -57,9 +57,10 @@ class TopScreenTest : public testing::Test {
   collector::CommunicatorSnapshot& Rank(size_t rank) {
     return node_.processes[rank].communicators[0];
   }
-  std::vector<std::string> Screen(const TopView& view) {
-    return LinesOf(TopScreen(node_, judge_, view));
+  std::string Text(const TopView& view) {
+    return TopScreen(node_, history_, judgement_, view).text;
   }
+  std::vector<std::string> Screen(const TopView& view) { return LinesOf(Text(view)); }
   // Ranks in the order of the table.
   std::string Order(TopSort sort) {
     std::string ranks;
@@ -72,24 +73,19 @@ class TopScreenTest : public testing::Test {
   }
 
   collector::NodeSnapshot node_;
-  NodeJudge judge_;
+  NodeHistory history_;
+  Judgement judgement_{.findings = {},
+                       .seconds = 3,
+                       .communicators = 1,
+                       .compared_operations = 0,
+                       .learning_seconds = 0};
 };
 
 TEST_F(TopScreenTest, ShowsRatesMeansAndTheirTrend) {
-  const std::string text = TopScreen(node_, judge_, {});
-  EXPECT_THAT(text, testing::HasSubstr("4 processes  1 communicators  1 in flight"));
+  const std::string text = Text({});
+  EXPECT_THAT(text, testing::HasSubstr("4 processes  1 communicator\n"));
   EXPECT_THAT(text,
-              testing::ContainsRegex("dp +AllReduce +4.00 /s +4.19 MB/s +5.00 ms +367 MB/s +▆█"));
-}
-
-TEST_F(TopScreenTest, SaysWhatStandsOutByName) {
-  const std::string text = TopScreen(node_, judge_, {});
-  EXPECT_THAT(
-      text,
-      testing::HasSubstr(
-          "rank 3 of dp (pid 103) is late: the last to enter 100 % of operations, by 10.00 ms"));
-  EXPECT_THAT(text,
-              testing::HasSubstr("rank 2 of dp (pid 102) has been in AllReduce #9 for 45.0 s"));
+              testing::ContainsRegex("dp +AllReduce +1.00 /s +1.05 MB/s +5.00 ms +367 MB/s +▆█"));
 }
 
 TEST_F(TopScreenTest, SortsTheRanks) {
@@ -112,23 +108,176 @@ TEST_F(TopScreenTest, FitsEverySizeOfScreen) {
   }
 }
 
-TEST_F(TopScreenTest, ScrollsBelowTheHead) {
-  const std::vector<std::string> lines = Screen({.columns = 120, .rows = 40, .first_rank = 3});
-  const auto head = std::ranges::find_if(
-      lines, [](const std::string& line) { return line.find(" RANK ") != std::string::npos; });
-  ASSERT_NE(head, lines.end());
-  EXPECT_THAT(*(head + 1), testing::ContainsRegex("^dp +3 "));
-}
-
 TEST_F(TopScreenTest, NamesHoldNoControlSequences) {
   for (size_t rank = 0; rank < 4; ++rank) Rank(rank).name = "a\x1b[2J\nb";
-  const std::string text = TopScreen(node_, judge_, {});
+  const std::string text = Text({});
   EXPECT_THAT(text, testing::HasSubstr("a?[2J?b"));
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("\x1b")));
 }
 
 TEST(TopScreenOfNothingTest, IsTwoHeads) {
-  EXPECT_THAT(TopScreen({}, NodeJudge(), {}), testing::HasSubstr("0 processes"));
+  EXPECT_THAT(TopScreen({}, {}, {}, {}).text, testing::HasSubstr("0 processes"));
+}
+
+FoundRank Found(uint64_t rank, Standing standing) {
+  FoundRank found;
+  found.standing = standing;
+  found.rank = rank;
+  found.pid = 100 + rank;
+  return found;
+}
+
+// All ranks but 1 wait for it.
+class TopInAHangTest : public TopScreenTest {
+ protected:
+  TopInAHangTest() {
+    Finding hang;
+    hang.severity = Severity::kCritical;
+    hang.communicator = CommunicatorsOnNode(node_).front().key;
+    hang.culprits = {Found(1, Standing::kMissingCall)};
+    hang.waiting = {Found(0, Standing::kWaits), Found(2, Standing::kWaits),
+                    Found(3, Standing::kWaits)};
+    hang.since_realtime_ns = node_.taken_realtime_ns - 45 * kSecondNs;
+    hang.headline =
+        "Job 4712 hangs since 22:12:45 UTC: it waits for global rank 1 (GPU 1, pid 101, node-1), "
+        "which has not entered AllReduce #9";
+    hang.cost = "3 of 4 GPUs wait";
+    hang.next = "Look at its stack.";
+    judgement_.findings = {hang};
+    for (size_t i = 0; i < 6; ++i) {
+      Finding other;
+      other.severity = Severity::kWarning;
+      other.headline = "Finding " + std::to_string(i);
+      judgement_.findings.push_back(other);
+    }
+  }
+
+  size_t LineOf(const std::vector<std::string>& lines, const std::string& text) {
+    const auto at = std::ranges::find_if(
+        lines, [&](const std::string& line) { return line.find(text) != std::string::npos; });
+    EXPECT_NE(at, lines.end()) << text;
+    return static_cast<size_t>(at - lines.begin());
+  }
+};
+
+TEST_F(TopInAHangTest, TheWorstFindingIsWholeOnASmallScreen) {
+  const std::vector<std::string> lines = Screen({.columns = 80, .rows = 24});
+  ASSERT_GE(lines.size(), 9u);
+  EXPECT_EQ(lines[1] + ' ' + lines[2], judgement_.findings[0].headline);
+  EXPECT_EQ(lines[3], "Cost: 3 of 4 GPUs wait, since 22:12:48 UTC (45 s).");
+  EXPECT_EQ(lines[4], "Next: Look at its stack.");
+  EXPECT_EQ(lines[5], "Finding 0");
+  EXPECT_EQ(lines[7], "Finding 2");
+  EXPECT_EQ(lines[8], "3 further findings: --json lists all.");
+}
+
+TEST_F(TopInAHangTest, WhatMattersOfRanksIsKeptWhereItIsNarrow) {
+  for (const size_t columns : {60, 80, 200}) {
+    const std::vector<std::string> lines = Screen({.columns = columns, .rows = 24});
+    const size_t head = LineOf(lines, " RANK ");
+    EXPECT_THAT(lines[head], testing::ContainsRegex("FOR +LAST TO ENTER +LATE BY$")) << columns;
+    EXPECT_THAT(lines[LineOf(lines, " dp  ") + 1], testing::ContainsRegex("45 s +0 % +0.0 us$"))
+        << columns;
+    EXPECT_EQ(lines[head].find("STARTED") != std::string::npos, columns == 200);
+    EXPECT_EQ(lines[head].find("STATE") != std::string::npos, columns >= 80);
+  }
+}
+
+TEST_F(TopInAHangTest, TheCulpritIsFirstAndRedAndThoseWhoWaitAreDim) {
+  for (const TopSort sort : {TopSort::kRank, TopSort::kAge, TopSort::kLate, TopSort::kBehind})
+    EXPECT_EQ(Order(sort)[0], '1');
+  const std::vector<std::string> lines = Screen({.columns = 120, .rows = 40, .has_colours = true});
+  const size_t head = LineOf(lines, " RANK ");
+  EXPECT_THAT(lines[head + 1], testing::AllOf(testing::StartsWith("\x1b[1;31m>dp "),
+                                              testing::HasSubstr("missing call")));
+  EXPECT_THAT(lines[head + 2],
+              testing::AllOf(testing::StartsWith("\x1b[2m dp "), testing::HasSubstr("waits")));
+}
+
+TEST_F(TopInAHangTest, WithoutColoursThereAreNoEscapes) {
+  EXPECT_THAT(Text({.columns = 80, .rows = 24}), testing::Not(testing::HasSubstr("\x1b")));
+}
+
+TEST_F(TopInAHangTest, DetailsHaveTheFindingAndWhatIsInFlight) {
+  const TopPicture picture =
+      TopScreen(node_, history_, judgement_, {.columns = 80, .rows = 40, .marked = 2});
+  ASSERT_TRUE(picture.marked_id.has_value());
+  const std::string text = Text(
+      {.columns = 80, .rows = 40, .mode = TopView::Mode::kDetails, .details = picture.marked_id});
+  EXPECT_THAT(text, testing::HasSubstr("rank           2\n"));
+  EXPECT_THAT(text, testing::HasSubstr("in flight      AllReduce #9, 0 bytes, called 45 s ago"));
+  EXPECT_THAT(text, testing::HasSubstr("finding        Job 4712 hangs"));
+  EXPECT_THAT(text, testing::HasSubstr("next           Look at its stack."));
+}
+
+TEST_F(TopScreenTest, SaysWhatWasLookedAtWhereNothingIsFound) {
+  EXPECT_THAT(Text({}), testing::HasSubstr("\nNothing found in the last 3.0 s: 1 communicator,"));
+}
+
+TEST_F(TopScreenTest, ShowsThePageOfTheMarkedRankAndItsPosition) {
+  node_.processes.clear();
+  for (uint64_t rank = 0; rank < 48; ++rank) {
+    node_.processes.push_back(EmptyProcess(100 + rank));
+    node_.processes.back().file = {.device = 1, .inode = rank};
+    node_.processes.back().communicators.push_back(EmptyCommunicator(7, rank));
+  }
+  const TopView view{.columns = 80, .rows = 24};
+  const TopPicture first = TopScreen(node_, history_, judgement_, view);
+  ASSERT_GT(first.page, 10u);
+  EXPECT_EQ(first.ranks, 48u);
+  EXPECT_EQ(LinesOf(first.text).size(), 24u);
+  EXPECT_THAT(first.text, testing::HasSubstr("ranks 1-" + std::to_string(first.page) + " of 48"));
+  TopView next = view;
+  next.marked = first.page;
+  const TopPicture second = TopScreen(node_, history_, judgement_, next);
+  EXPECT_THAT(second.text, testing::HasSubstr("ranks " + std::to_string(first.page + 1) + "-"));
+  EXPECT_EQ(second.marked_id->file.inode, first.page);
+  next.marked = 1000;
+  EXPECT_EQ(TopScreen(node_, history_, judgement_, next).marked, 47u);
+}
+
+TEST_F(TopScreenTest, FiltersByCommunicatorRankGpuAndPid) {
+  Rank(2).gpu_index = 3;
+  Rank(3).gpu_index = 2;
+  const auto ranks = [&](const std::string& filter) {
+    return TopScreen(node_, history_, judgement_, {.columns = 80, .rows = 24, .filter = filter})
+        .ranks;
+  };
+  EXPECT_EQ(ranks("DP"), 4u);
+  EXPECT_EQ(ranks("pp"), 0u);
+  EXPECT_EQ(ranks("3"), 2u) << "rank 3, and GPU 3";
+  EXPECT_EQ(ranks("rank=3"), 1u);
+  EXPECT_EQ(ranks("gpu=3 rank=2"), 1u);
+  EXPECT_EQ(ranks("gpu=3 rank=3"), 0u);
+  EXPECT_EQ(ranks("103"), 1u);
+  EXPECT_THAT(Text({.columns = 80, .rows = 24, .filter = "pp"}), testing::HasSubstr("no ranks"));
+}
+
+TEST_F(TopScreenTest, CommunicatorsOfOneNameAreToldApartByTheirMembers) {
+  for (uint64_t rank = 0; rank < 4; ++rank) {
+    Rank(rank).gpu_index = static_cast<int>(rank);
+    if (rank % 2 == 1) Rank(rank).id = 0xbbbbbb;
+  }
+  EXPECT_THAT(Text({}), testing::AllOf(testing::ContainsRegex("\ndp GPU 0,2 +0 "),
+                                       testing::ContainsRegex("\ndp GPU 1,3 +1 ")));
+}
+
+TEST_F(TopScreenTest, IdleCommunicatorsOfOneRankAreOneLine) {
+  for (uint64_t i = 0; i < 12; ++i) {
+    collector::CommunicatorSnapshot alone = EmptyCommunicator(1000 + i, 0);
+    alone.ranks = 1;
+    node_.processes[0].communicators.push_back(alone);
+  }
+  const std::string text = Text({.columns = 80, .rows = 24});
+  EXPECT_THAT(text, testing::HasSubstr("\n 12 communicators of one rank are idle\n"));
+  EXPECT_THAT(text, testing::HasSubstr("ranks 1-4 of 4"));
+}
+
+TEST_F(TopScreenTest, HelpFitsASmallScreen) {
+  const std::vector<std::string> lines =
+      Screen({.columns = 80, .rows = 24, .mode = TopView::Mode::kHelp});
+  EXPECT_THAT(lines, testing::Not(testing::Contains(testing::HasSubstr("…"))));
+  EXPECT_THAT(lines, testing::Contains(testing::HasSubstr("Narrow screens leave out")));
 }
 
 }  // namespace

@@ -188,13 +188,21 @@ std::shared_ptr<const TlsContext::Credentials> TlsContext::Current() {
   PemFiles material = Read(source_());
   if (material == *material_) return current_;
   material_ = std::make_unique<const PemFiles>(std::move(material));
+  fault_.clear();
   try {
     current_ = std::make_shared<const Credentials>(*material_);
     spdlog::info("TLS uses the current files again");
   } catch (const std::runtime_error& wrong) {
-    spdlog::error("TLS keeps the last usable files: {}", wrong.what());
+    fault_ = wrong.what();
+    spdlog::error("TLS keeps the last usable files: {}", fault_);
   }
   return current_;
+}
+
+std::string TlsContext::FaultNow() {
+  Current();
+  const std::lock_guard lock(mutex_);
+  return fault_;
 }
 
 std::shared_ptr<const void> TlsContext::Prepare(gnutls_session_t session) {

@@ -31,6 +31,8 @@ class TlsContext {
   // Sessions are not resumed: a client is as good as its certificate is now. Any thread; not after
   // an error at the start.
   std::shared_ptr<const void> Prepare(gnutls_session_t session);
+  // Reads the files now; what is wrong with them, empty if they are in force.
+  std::string FaultNow();
 
  private:
   struct PemFiles;
@@ -43,6 +45,7 @@ class TlsContext {
   const TlsConfigSource source_;
   std::mutex mutex_;                            // guards what follows
   std::unique_ptr<const PemFiles> material_;    // that was tried last
+  std::string fault_;                           // of that
   std::shared_ptr<const Credentials> current_;  // that were usable last
 };
 

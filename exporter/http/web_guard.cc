@@ -38,7 +38,14 @@ std::shared_ptr<const WebConfig> WebConfigFile::Current() {
   } else {
     spdlog::error("keeping the previous web configuration: {}", error);
   }
+  fault_ = std::move(error);
   return config_;
+}
+
+std::string WebConfigFile::FaultNow() {
+  Current();
+  const std::lock_guard lock(mutex_);
+  return fault_;
 }
 
 WebGuard::WebGuard(WebConfigFile& file, HttpHandler handler, RefusalCounter on_refusal)

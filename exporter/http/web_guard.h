@@ -24,11 +24,14 @@ class WebConfigFile {
   // before; the log says so once. Whether there is TLS stays as it was at first, since a port
   // cannot change its protocol.
   std::shared_ptr<const WebConfig> Current();
+  // Reads it now; what is wrong with it, empty if it is in force.
+  std::string FaultNow();
 
  private:
   const std::string path_;
   std::mutex mutex_;
   WebConfigText text_;  // that was parsed last
+  std::string fault_;   // of that
   std::shared_ptr<const WebConfig> config_;
 };
 

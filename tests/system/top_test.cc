@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,23 @@ TEST_F(TopTest, WithoutATerminalPrintsOneScreenWithoutControlSequences) {
       << output;
   EXPECT_THAT(output, testing::Not(testing::HasSubstr("\x1b")));
   EXPECT_THAT(output, testing::HasSubstr("LAST TO ENTER"));
+  EXPECT_THAT(output, testing::HasSubstr("\nLate ranks are not judged: that takes minutes."));
+}
+
+TEST_F(TopTest, JsonHasFindingsAndRanks) {
+  nlohmann::json top;
+  EXPECT_TRUE(exporter::Eventually(
+      [&] {
+        const exporter::Finished finished =
+            exporter::RunToEnd({kDaemonPath, "top", "--json", "--segment.dir=" + segments_.path()});
+        EXPECT_EQ(finished.exit_code, 0);
+        top = nlohmann::json::parse(finished.output);
+        return top["ranks"].size() == 8;
+      },
+      kPatienceSeconds))
+      << top;
+  EXPECT_EQ(top["findings"], nlohmann::json::array()) << "one second accuses nobody";
+  EXPECT_EQ(top["ranks"][5]["rank"], 5);
 }
 
 TEST_F(TopTest, RefusesAnOrderThatItDoesNotKnow) {
@@ -62,16 +80,19 @@ class TopInTmuxTest : public TopTest {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists("/usr/bin/tmux")) GTEST_SKIP() << "tmux is not installed";
-    const std::string top = std::filesystem::absolute(kDaemonPath).string() +
-                            " --segment.dir=" + segments_.path() + " top";
-    const exporter::Finished made =
-        Tmux({"-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40",
-              "TERM=screen " + top + "; echo ended with $?; stty -a; exec sleep 1000"});
-    ASSERT_EQ(made.exit_code, 0) << made.output;
   }
   void TearDown() override {
     Tmux({"kill-server"});
     std::filesystem::remove(socket_);
+  }
+
+  void Start(const std::string& columns, const std::string& rows, const std::string& environment) {
+    const std::string top =
+        std::filesystem::absolute(kDaemonPath).string() + " top --segment.dir=" + segments_.path();
+    const exporter::Finished made =
+        Tmux({"-f", "/dev/null", "new-session", "-d", "-x", columns, "-y", rows,
+              environment + " " + top + "; echo ended with $?; stty -a; exec sleep 1000"});
+    ASSERT_EQ(made.exit_code, 0) << made.output;
   }
 
   exporter::Finished Tmux(std::vector<std::string> arguments) {
@@ -89,11 +110,11 @@ class TopInTmuxTest : public TopTest {
   const std::string socket_ = "/tmp/nccl-exporter-top-test-" + std::to_string(getpid());
 };
 
-TEST_F(TopInTmuxTest, UpdatesNamesTheLateRankSortsResizesAndQuits) {
+TEST_F(TopInTmuxTest, UpdatesSortsResizesAndQuits) {
+  Start("120", "40", "TERM=screen");
   ASSERT_TRUE(EventuallyShows("8 processes")) << Screen();
-  ASSERT_TRUE(EventuallyShows("rank 5 of dp (pid")) << Screen();
-  EXPECT_THAT(Screen(), testing::HasSubstr("is late: the last to enter"));
-  EXPECT_THAT(Screen(), testing::HasSubstr("q quit   s sort (by rank)"));
+  ASSERT_TRUE(EventuallyShows("ranks 1-8 of 8")) << Screen();
+  EXPECT_THAT(Screen(), testing::HasSubstr("q quit  ? help  s sort (by rank)"));
 
   const std::string first_line = Screen().substr(0, 19);
   EXPECT_TRUE(exporter::Eventually([&] { return Screen().substr(0, 19) != first_line; }))
@@ -101,20 +122,55 @@ TEST_F(TopInTmuxTest, UpdatesNamesTheLateRankSortsResizesAndQuits) {
 
   Tmux({"send-keys", "s", "s"});
   ASSERT_TRUE(EventuallyShows("(by late)")) << Screen();
-  EXPECT_THAT(Screen(), testing::ContainsRegex("RANK[^\n]*\ndp +5 "))
-      << "the late rank comes first";
+  EXPECT_TRUE(exporter::Eventually(
+      [&] { return testing::Matches(testing::ContainsRegex("RANK[^\n]*\n.dp +5 "))(Screen()); },
+      kPatienceSeconds))
+      << "the late rank comes first: " << Screen();
 
   Tmux({"resize-window", "-x", "60", "-y", "16"});
   EXPECT_TRUE(exporter::Eventually([&] {
     const std::string screen = Screen();
     return std::ranges::count(screen, '\n') == 16 && screen.rfind("q quit") != std::string::npos &&
-           screen.rfind("q quit") > screen.rfind("\ndp ");
+           screen.rfind("q quit") > screen.rfind("dp  ");
   })) << Screen();
 
   Tmux({"send-keys", "q"});
   EXPECT_TRUE(EventuallyShows("ended with 0")) << Screen();
   EXPECT_THAT(Screen(), testing::Not(testing::HasSubstr("q quit"))) << "the first screen is back";
   EXPECT_THAT(Screen(), testing::Not(testing::HasSubstr("-icanon"))) << "the terminal is as it was";
+}
+
+TEST_F(TopInTmuxTest, ASmallScreenHasWhatMattersAndItsKeys) {
+  Start("80", "24", "TERM=screen");
+  ASSERT_TRUE(EventuallyShows("ranks 1-8 of 8")) << Screen();
+  EXPECT_THAT(Screen(), testing::ContainsRegex("FOR +LAST TO ENTER +LATE BY\n"));
+
+  Tmux({"send-keys", "/", "g", "p", "u", "=", "3"});
+  ASSERT_TRUE(EventuallyShows("/gpu=3_")) << Screen();
+  Tmux({"send-keys", "Enter"});
+  ASSERT_TRUE(EventuallyShows("ranks 1-1 of 1 with 'gpu=3'")) << Screen();
+  Tmux({"send-keys", "Enter"});
+  ASSERT_TRUE(EventuallyShows("last progress")) << Screen();
+  EXPECT_THAT(Screen(), testing::ContainsRegex("rank +3\n"));
+  Tmux({"send-keys", "q"});
+  ASSERT_TRUE(EventuallyShows("of 1 with")) << "q leaves the details only: " << Screen();
+  Tmux({"send-keys", "?"});
+  ASSERT_TRUE(EventuallyShows("Narrow screens leave out")) << Screen();
+  Tmux({"send-keys", "x", "q"});
+  EXPECT_TRUE(EventuallyShows("ended with 0")) << Screen();
+}
+
+TEST_F(TopInTmuxTest, ADumbTerminalGetsOneScreen) {
+  Start("120", "40", "TERM=dumb");
+  ASSERT_TRUE(EventuallyShows("ended with 0")) << Screen();
+  EXPECT_THAT(Screen(), testing::HasSubstr("8 processes"));
+}
+
+TEST_F(TopInTmuxTest, NoColorIsObeyed) {
+  Start("80", "24", "NO_COLOR=1 TERM=screen");
+  ASSERT_TRUE(EventuallyShows("ranks 1-8 of 8")) << Screen();
+  EXPECT_THAT(Tmux({"capture-pane", "-p", "-e"}).output,
+              testing::Not(testing::HasSubstr("\x1b[1m")));
 }
 
 }  // namespace

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/command_line.h"
+
+#include <algorithm>
+
+#include "exporter/catalogue/nearest_name.h"
+#include "exporter/commands/top_ranks.h"
+#include "exporter/manual.h"
+#include "exporter/version.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+std::vector<std::string> SplitList(std::string_view list) {
+  std::vector<std::string> parts;
+  for (const std::string& part : CLI::detail::split(std::string(list), ','))
+    parts.push_back(CLI::detail::trim_copy(part));
+  return parts;
+}
+
+std::vector<std::string> DefaultsOf(const OptionRow& row) {
+  if (row.default_value.empty()) return {};
+  return row.takes == FlagTakes::kValues ? SplitList(row.default_value)
+                                         : std::vector{std::string(row.default_value)};
+}
+
+bool HasFlags(const CLI::App& command) {
+  return std::ranges::any_of(command.get_options(), [](const CLI::Option* option) {
+    return option->count() > 0 &&
+           std::ranges::find(kOptions, option->get_name(), &OptionRow::name) == kOptions.end();
+  });
+}
+
+// CLI11's messages, which may take several lines, as one.
+std::string OneLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+std::vector<std::string> SortNames() {
+  std::vector<std::string> names;
+  for (const CodeRow<TopSort>& row : kTopSorts) names.emplace_back(row.name);
+  return names;
+}
+
+// "; did you mean 'top'?", or nothing.
+std::string DidYouMean(std::string_view text, const std::vector<std::string>& names) {
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const std::string_view likely = LikelyName(text, views);
+  return likely.empty() ? "" : "; did you mean '" + std::string(likely) + "'?";
+}
+
+std::vector<std::string> FlagsOf(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* const option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  return flags;
+}
+
+}  // namespace
+
+CommandLine::CommandLine(Options& options, std::string_view commit)
+    : options_(options),
+      version_text_("nccl-exporter " + std::string(kVersion) +
+                    (commit.empty() ? "" : " (" + std::string(commit) + ")")),
+      app_("Serves metrics of the NCCL communicators on this node to Prometheus.",
+           "nccl-exporter") {
+  places_.push_back({.command = Command::kServe, .app = &app_, .values = {}});
+  AddFlags(places_.back());
+  app_.set_version_flag("--version", version_text_, "Print the version and exit.");
+  app_.set_help_flag("-h,--help", "Print this help and exit.");
+  app_.require_subcommand(0, 1);
+  AddTop();
+  AddCommand(Command::kInFlight, "inflight",
+             "Print which rank is in which collective, from --segment.dir.")
+      ->add_flag("--json", options.is_json, "Print one JSON object.");
+  AddCommand(Command::kDoctor, "doctor",
+             "Check directories, plugin, NCCL, environment and daemon, and say what to change.")
+      ->add_option("--pid", options.doctor_pid, "Process of a training job to check as well.")
+      ->check(CLI::PositiveNumber);
+  AddCommand(Command::kDump, "dump", "Print a segment as text.")
+      ->add_option("SEGMENT", options.dump_segment, "File to print.")
+      ->required();
+  AddCardinality();
+  AddCommand(Command::kCatalogue, "catalogue",
+             "Print families, causes of loss, reasons and flags as JSON, for scripts.");
+  help_ = AddCommand(Command::kPrint, "help", "Print the help of a command.");
+  help_->add_option("COMMAND", help_topic_, "Command; without it, the help of the program.");
+  version_ = AddCommand(Command::kPrint, "version", "Print the version.");
+  manual_ = AddCommand(Command::kPrint, "man", "Print the manual page.");
+  completion_ = AddCommand(Command::kPrint, "completion", "Print the completion for bash.");
+  for (CLI::App* const for_the_package : {manual_, completion_}) for_the_package->group("");
+}
+
+CLI::App* CommandLine::AddCommand(Command command, const std::string& name,
+                                  const std::string& help) {
+  places_.push_back({.command = command, .app = app_.add_subcommand(name, help), .values = {}});
+  AddFlags(places_.back());
+  return places_.back().app;
+}
+
+void CommandLine::AddFlags(Place& place) {
+  for (size_t i = 0; i < kOptions.size(); ++i) {
+    const OptionRow& row = kOptions[i];
+    const bool is_taken = place.command == Command::kServe ||
+                          std::ranges::find(row.commands, place.command) != row.commands.end();
+    if (!is_taken) continue;
+    const std::string name(row.name), help(row.help);
+    std::vector<std::string>& values = place.values[i];
+    if (row.takes == FlagTakes::kNothing) {
+      place.flags[i] = place.app->add_flag_callback(
+          name, [&values] { values = {"on"}; }, help);
+      continue;
+    }
+    CLI::Option* const flag = place.app->add_option(name, values, help);
+    flag->default_str(std::string(row.default_value))->allow_extra_args(false);
+    if (row.takes == FlagTakes::kValue) flag->expected(1);
+    place.flags[i] = flag;
+  }
+}
+
+void CommandLine::AddTop() {
+  CLI::App* const top =
+      AddCommand(Command::kTop, "top",
+                 "Show findings and the current state of the ranks in a terminal, from "
+                 "--segment.dir.");
+  top->add_flag(
+      "--once", options_.is_once,
+      "Print one screen after a second and exit. Without a terminal this is the default.");
+  top->add_flag("--json", options_.is_json, "Print one JSON object after a second and exit.");
+  top->add_option("--sort", options_.sort, "Order of the ranks.")
+      ->check(CLI::IsMember(SortNames()))
+      ->default_str("rank");
+}
+
+// If one of its own flags is given, a synthetic node of that shape is counted instead of this node.
+void CommandLine::AddCardinality() {
+  constexpr int kMostRanks = 64;
+  constexpr int kMostCommunicators = 1000;
+  CLI::App* const command = AddCommand(
+      Command::kCardinality, "cardinality",
+      "Print the series and bytes of a scrape: of this node, from --segment.dir, or of a node with "
+      "the given shape.");
+  command->add_option("--ranks", shape_.ranks, "Ranks on the node.")
+      ->check(CLI::Range(1, kMostRanks));
+  command->add_option("--communicators", shape_.communicators, "Communicators of each rank.")
+      ->check(CLI::Range(1, kMostCommunicators));
+  command->add_option("--p2p", shape_.point_to_point, "Number of these that only send and receive.")
+      ->check(CLI::Range(0, kMostCommunicators));
+  command
+      ->add_option("--collectives", shape_.collectives,
+                   "Number of collectives that each of the others uses.")
+      ->check(CLI::Range(1, kCollectivesOfShape));
+}
+
+std::vector<const CLI::App*> CommandLine::Commands() const {
+  return app_.get_subcommands([](const CLI::App* app) { return !app->get_group().empty(); });
+}
+
+const CommandLine::Place* CommandLine::Parsed() const {
+  for (size_t i = 1; i < places_.size(); ++i) {
+    if (places_[i].app->parsed()) return &places_[i];
+  }
+  return nullptr;
+}
+
+std::string CommandLine::Parse(int argc, const char* const* argv) {
+  const auto print = [&](std::string text) {
+    options_.command = Command::kPrint;
+    options_.text = std::move(text);
+    return std::string();
+  };
+  try {
+    app_.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return print(app_.help());
+  } catch (const CLI::CallForVersion& version) {
+    return print(std::string(version.what()) + '\n');
+  } catch (const CLI::ExtrasError&) {
+    return Unexpected();
+  } catch (const CLI::ParseError& wrong) {
+    return OneLine(wrong.what());
+  }
+  if (version_->parsed()) return print(version_text_ + '\n');
+  if (help_->parsed()) return Help();
+  if (manual_->parsed()) return print(ManualPage(*this));
+  if (completion_->parsed()) return print(BashCompletion(*this));
+  if (const Place* const place = Parsed()) options_.command = place->command;
+  if (options_.command == Command::kCardinality && HasFlags(*Parsed()->app))
+    options_.shape = shape_;
+  return Store();
+}
+
+std::string CommandLine::Help() {
+  const CLI::App* topic = help_topic_.empty() ? &app_ : nullptr;
+  std::vector<std::string> names;
+  for (const CLI::App* const command : Commands()) {
+    names.push_back(command->get_name());
+    if (command->get_name() == help_topic_) topic = command;
+  }
+  if (topic == nullptr)
+    return "there is no command '" + help_topic_ + "'" + DidYouMean(help_topic_, names);
+  options_.command = Command::kPrint;
+  // The program's own help would be that of the command that was parsed, which is `help`.
+  options_.text = topic == &app_ ? CLI::Formatter().make_help(&app_, "nccl-exporter",
+                                                              CLI::AppFormatMode::Normal)
+                                 : topic->help("nccl-exporter");
+  return "";
+}
+
+// The first argument that has no place.
+std::string CommandLine::Unexpected() const {
+  const std::vector<std::string> left = app_.remaining(true);
+  if (left.empty()) return "an argument was not expected";
+  const Place* const place = Parsed();
+  const CLI::App& app = place == nullptr ? app_ : *place->app;
+  const std::string name = left.front().substr(0, left.front().find('='));
+  if (!name.starts_with('-') && place == nullptr) {
+    std::vector<std::string> names;
+    for (const CLI::App* const command : Commands()) names.push_back(command->get_name());
+    return "there is no command '" + name + "'" + DidYouMean(name, names);
+  }
+  if (!name.starts_with('-')) return "'" + name + "' was not expected after " + app.get_name();
+  if (place != nullptr && std::ranges::count(kOptions, name, &OptionRow::name) != 0)
+    return name + " is a flag of the daemon, not of " + app.get_name();
+  return "there is no flag '" + name + "'" + DidYouMean(name, FlagsOf(app));
+}
+
+std::string CommandLine::Store() {
+  for (size_t row = 0; row < kOptions.size(); ++row) {
+    std::string error = StoreRow(row, Parsed());
+    if (!error.empty()) return error;
+  }
+  return "";
+}
+
+// Values that were given before the command, and those after it.
+std::string CommandLine::StoreRow(size_t row, const Place* place) {
+  const OptionRow& option = kOptions[row];
+  std::vector<std::string> values = places_.front().values[row];
+  if (place != nullptr) {
+    const std::vector<std::string>& more = place->values[row];
+    if (!values.empty() && !more.empty() && option.takes == FlagTakes::kValue)
+      return std::string(option.name) + " is given twice";
+    values.insert(values.end(), more.begin(), more.end());
+  }
+  if (values.empty()) values = DefaultsOf(option);
+  for (const std::string& value : values) {
+    std::string complaint(option.help);
+    if (option.store(value, options_, complaint)) continue;
+    return "invalid value '" + value + "' of " + std::string(option.name) + ": " + complaint;
+  }
+  return "";
+}
+
+Options ParseOptions(int argc, const char* const* argv, std::string& error,
+                     std::string_view commit) {
+  Options options;
+  error = CommandLine(options, commit).Parse(argc, argv);
+  return options;
+}
+
+}  // namespace nccl_exporter::exporter

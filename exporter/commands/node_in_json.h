@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The node as JSON for scripts: `nccl-exporter top --json` and `nccl-exporter inflight --json`.
+// Names of keys are those of /api/v1/node (docs/api.md). Pure functions, for any thread.
+#pragma once
+
+#include <string>
+
+#include "collector/node_snapshot.h"
+#include "exporter/commands/top_ranks.h"
+#include "exporter/findings/node_judge.h"
+#include "exporter/node/node_history.h"
+
+namespace nccl_exporter::exporter {
+
+// One object: what was found, and the rows of the table in its order. Ends in a line feed.
+std::string TopJson(const collector::NodeSnapshot& node, const NodeHistory& history,
+                    const Judgement& judgement, TopSort sort);
+
+// One object: what was found, and the ranks of each communicator with all that is in flight.
+std::string InFlightJson(const collector::NodeSnapshot& node, const Judgement& judgement);
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text for terminals of limited width: tables that leave out columns in a named order, and wrapped
+// sentences. Pure functions of UTF-8, for any thread. Widths are characters, as terminals without
+// double width show them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nccl_exporter::exporter {
+
+size_t Width(std::string_view text);
+
+// Ends in an ellipsis where it is cut. 0 columns: no limit, here and below.
+std::string Cut(std::string_view text, size_t columns);
+
+// Lines between words; a word that is longer than a line is broken.
+std::vector<std::string> Wrapped(std::string_view text, size_t columns);
+
+struct TextColumn {
+  std::string_view head;
+  bool is_text = false;  // at the left
+  // The lowest number is left out first where there is no room; 0: never.
+  uint8_t leave_out = 0;
+};
+
+class TextTable {
+ public:
+  explicit TextTable(std::vector<TextColumn> columns);
+
+  // As many cells as there are columns.
+  void Add(std::vector<std::string> cells);
+
+  // The head and a line for each row. Where the columns that are never left out have no room, the
+  // first one narrows.
+  std::vector<std::string> Lines(size_t columns) const;
+
+ private:
+  std::vector<size_t> Widths(size_t columns) const;  // 0: left out
+
+  const std::vector<TextColumn> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace nccl_exporter::exporter

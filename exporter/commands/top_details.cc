@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `nccl-exporter top` shows after Enter and after `?`.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "exporter/commands/text_table.h"
+#include "exporter/commands/top_line.h"
+#include "exporter/findings/words.h"
+#include "exporter/series/series_labels.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+constexpr size_t kMostOperations = 8;  // in flight: the oldest ones say it
+
+// Lines of a name and a value; those without a value are left out.
+class Facts {
+ public:
+  explicit Facts(size_t columns) : columns_(columns) {}
+
+  void Add(std::string_view name, const std::string& value) {
+    if (value.empty()) return;
+    for (std::string& line : Wrapped(fmt::format("{:<15}{}", name, value), columns_))
+      lines.push_back({std::move(line)});
+  }
+
+  std::vector<TopLine> lines;
+
+ private:
+  const size_t columns_;
+};
+
+std::string AgoText(int64_t then_ns, int64_t now_ns) {
+  if (then_ns == 0) return "never";
+  const double seconds = static_cast<double>(std::max<int64_t>(now_ns - then_ns, 0)) / 1e9;
+  return fmt::format("{} ago, at {}", DurationText(seconds), ClockText(then_ns));
+}
+
+void AddProcess(const collector::ProcessSnapshot& process, Facts& facts) {
+  facts.Add("process", fmt::format("{} of user {}, {}", process.pid, process.uid,
+                                   Printable(process.executable)));
+  facts.Add("host", Printable(process.host_name));
+  facts.Add("pod", Printable(process.Identity("POD_NAME")));
+  facts.Add("plugin", Printable(process.plugin_version));
+}
+
+void AddProgress(const TopRank& line, int64_t now_ns, Facts& facts) {
+  const collector::CommunicatorSnapshot& here = *line.rank->communicator;
+  facts.Add("started", CountText(here.started_sequence, "collective") +
+                           (line.behind == 0 ? "" : fmt::format(", {} behind", line.behind)));
+  if (!here.completion_is_known) return facts.Add("completed", "not seen");
+  facts.Add("completed", CountText(here.completed_sequence, "collective"));
+  facts.Add("last progress", AgoText(here.last_progress_realtime_ns, now_ns));
+  for (size_t i = 0; i < std::min(kMostOperations, here.in_flight.size()); ++i) {
+    const collector::InFlightOperation& operation = here.in_flight[i];
+    const FunctionTraits& traits = TraitsOf(operation.function);
+    std::string name(traits.name);
+    if (!traits.is_point_to_point) name += fmt::format(" #{}", operation.sequence);
+    if (operation.peer >= 0) name += fmt::format(", peer {}", operation.peer);
+    facts.Add(i == 0 ? "in flight" : "",
+              fmt::format("{}, {} bytes, called {}", name, operation.bytes,
+                          AgoText(operation.start_realtime_ns, now_ns)));
+  }
+}
+
+bool Names(const std::vector<FoundRank>& ranks, const TopRank& line) {
+  return std::ranges::any_of(ranks, [&](const FoundRank& rank) {
+    return rank.rank == line.rank->communicator->rank &&
+           (rank.pid == 0 || rank.pid == line.rank->process->pid);
+  });
+}
+
+}  // namespace
+
+std::vector<TopLine> DetailLines(const TopRank& line, const collector::NodeSnapshot& node,
+                                 const Judgement& judgement, size_t columns) {
+  const collector::CommunicatorSnapshot& here = *line.rank->communicator;
+  const collector::ProcessSnapshot& process = *line.rank->process;
+  Facts facts(columns);
+  facts.Add("communicator", fmt::format("{}, id {:016x}, {} of {} ranks here", line.communicator,
+                                        here.id, line.of->ranks.size(), here.ranks));
+  facts.lines.front().style = kTitleStyle;
+  facts.Add("rank", std::to_string(here.rank));
+  facts.Add("global rank", Printable(GlobalRank(process)));
+  facts.Add("job", JobText(process));
+  facts.Add("state", line.state);
+  facts.Add("GPU", here.gpu_index < 0
+                       ? ""
+                       : fmt::format("{} {}", here.gpu_index, Printable(here.gpu_uuid)));
+  AddProcess(process, facts);
+  AddProgress(line, node.taken_realtime_ns, facts);
+  if (line.last_share >= 0) {
+    facts.Add("last to enter",
+              fmt::format("{} of {}, by {} on average", line.LastText(),
+                          CountText(line.arrivals.counts.compared, "operation"), line.LateText()));
+  }
+  for (const Finding& finding : judgement.findings) {
+    if (finding.communicator && *finding.communicator != line.of->key) continue;
+    if (!Names(finding.culprits, line) && !Names(finding.waiting, line)) continue;
+    facts.Add("finding", finding.headline);
+    facts.Add("cost", finding.cost);
+    for (const auto& [name, value] : finding.evidence) facts.Add("", name + ": " + value);
+    facts.Add("next", finding.next);
+    facts.Add("runbook", finding.runbook);
+  }
+  return facts.lines;
+}
+
+std::vector<TopLine> HelpLines() {
+  return {{"Keys", kTitleStyle},
+          {"/ words      only ranks that have all words: of a communicator's name, a state,"},
+          {"             a number, rank=3, gpu=3, pid=7; Enter keeps the filter, Esc ends it"},
+          {"Enter        details of the marked rank"},
+          {"up down j k  move the mark; PgUp and PgDn by a screen"},
+          {"s            order: rank, age, late, behind; culprits always come first"},
+          {"p            pause"},
+          {"q            quit"},
+          {},
+          {"Columns", kTitleStyle},
+          {"OPERATIONS     rate per rank, over 5 s; times and bandwidth include waiting"},
+          {"BEHIND         collectives that another rank of this node started and this not"},
+          {"OLDEST, FOR    the oldest operation in flight, and its age"},
+          {"LAST TO ENTER  share of the operations of 2 minutes that this rank entered last"},
+          {"LATE BY        behind the first rank to enter, on average"},
+          {},
+          {"A rank is called late only by the findings on top. They compare several minutes."},
+          {"Narrow screens leave out STARTED, IN FLIGHT, PID, OLDEST, BEHIND, STATE, GPU."}};
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of `nccl-exporter top`: ranks with what they do, in the order of the screen. Pure
+// functions, for any thread.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/findings/node_judge.h"
+#include "exporter/node/local_communicators.h"
+#include "exporter/node/node_history.h"
+#include "proto/code_table.h"
+
+namespace nccl_exporter::exporter {
+
+// Order of the ranks. The key `s` selects the next one.
+enum class TopSort : uint8_t { kRank, kAge, kLate, kBehind, kCount };
+inline constexpr CodeTable<TopSort> kTopSorts{{
+    {TopSort::kRank, "rank", "by rank"},
+    {TopSort::kAge, "age", "longest in flight first"},
+    {TopSort::kLate, "late", "most often the last to enter first"},
+    {TopSort::kBehind, "behind", "furthest behind first"},
+}};
+static_assert(IsInOrder(kTopSorts));
+
+// Which row it is, whatever the order: file and slot.
+struct TopRankId {
+  collector::FileKey file;
+  uint32_t slot = 0;
+
+  auto operator<=>(const TopRankId&) const = default;
+};
+
+// Points into the snapshot.
+struct TopRank {
+  const CommunicatorOnNode* of;
+  const RankOnNode* rank;
+  std::string communicator;  // as people tell it from the others
+  std::string state = {};    // empty: nothing to say
+  ArrivalWindow arrivals;
+  double age_seconds = -1;  // of the oldest operation in flight
+  uint64_t behind = 0;
+  double last_share = -1;
+  bool is_culprit = false;  // of a finding that costs time
+  bool is_waiting = false;  // for a culprit
+
+  TopRankId id() const;
+  double MeanLatenessSeconds() const;
+  std::string LastText() const;  // "83 %"
+  std::string LateText() const;  // "1.20 ms"
+};
+
+struct TopRanks {
+  std::vector<TopRank> ranks;
+  uint64_t folded = 0;  // communicators of one rank that do nothing
+};
+
+// A name for each communicator, with members where names are equal: "pp GPU 3,7".
+std::vector<std::string> CommunicatorNames(const std::vector<CommunicatorOnNode>& communicators);
+
+// Culprits first, then by `sort`.
+TopRanks RanksOfTop(const std::vector<CommunicatorOnNode>& communicators,
+                    const collector::NodeSnapshot& node, const NodeHistory& history,
+                    const Judgement& judgement, TopSort sort);
+
+// Leaves those that have all words of `filter`: "rank=3", "gpu=3", "pid=5829", a number that is one
+// of these, or a part of the communicator's name or of the state.
+void Filter(std::string_view filter, std::vector<TopRank>& ranks);
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commit that a stamped build was made of. For any thread.
+#pragma once
+
+namespace nccl_exporter::exporter {
+
+// What `bazel build --stamp --embed_label=COMMIT` says; empty without --stamp, as in tests. So
+// neither results of tests nor other files depend on the commit.
+extern const char* const kCommit;
+
+}  // namespace nccl_exporter::exporter

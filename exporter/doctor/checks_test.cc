@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of `nccl-exporter doctor`, by what they are shown.
+#include "exporter/doctor/checks.h"
+
+#include <elf.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "collector/testing/scratch_directory.h"
+#include "exporter/doctor/doctor.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kPlugin = "plugin/libnccl-profiler-exporter.so";
+constexpr Writer kSomeUser{.uid = 1234, .gid = 1234};
+
+class DirectoryTest : public testing::Test {
+ protected:
+  Check CheckMode(mode_t mode, const Writer& writer = kSomeUser) {
+    ::chmod(directory_.path().c_str(), mode);
+    return CheckDirectory(directory_.path(), writer, false);
+  }
+
+  const collector::ScratchDirectory directory_;
+};
+
+TEST_F(DirectoryTest, MustBeWritableByTheProcess) {
+  EXPECT_EQ(CheckMode(0755).verdict, Verdict::kFail);
+  EXPECT_THAT(CheckMode(0755).detail, HasSubstr("user 1234 cannot make files"));
+  EXPECT_THAT(CheckMode(0755).change, HasSubstr("chmod 1777 " + directory_.path()));
+  EXPECT_NE(CheckMode(0755, {.uid = ::geteuid(), .gid = ::getegid()}).verdict, Verdict::kFail);
+  EXPECT_NE(CheckMode(01777).verdict, Verdict::kFail);
+}
+
+TEST_F(DirectoryTest, MustNotLetUsersRemoveFilesOfOthers) {
+  EXPECT_EQ(CheckMode(0777).verdict, Verdict::kFail);
+  EXPECT_THAT(CheckMode(0777).change, HasSubstr("chmod +t"));
+}
+
+TEST_F(DirectoryTest, MayBeMissingUnlessItWasChosen) {
+  const std::string missing = directory_.path() + "/missing";
+  EXPECT_EQ(CheckDirectory(missing, kSomeUser, false).verdict, Verdict::kWarn);
+  EXPECT_EQ(CheckDirectory(missing, kSomeUser, true).verdict, Verdict::kFail);
+  EXPECT_EQ(CheckDirectory(missing, kSomeUser, true).change, "install -d -m 1777 " + missing);
+}
+
+TEST_F(DirectoryTest, MustBeADirectory) {
+  const std::string file = directory_.path() + "/file";
+  std::ofstream{file};
+  EXPECT_EQ(CheckDirectory(file, kSomeUser, false).verdict, Verdict::kFail);
+  EXPECT_EQ(CheckDirectory(file, kSomeUser, false).detail, "it is no directory");
+}
+
+TEST(EnvironmentTest, NamesThePluginAndUnknownVariables) {
+  using namespace std::string_literals;
+  const Environment environment = ParseEnvironment(
+      "A=1\0NCCL_PROFILER_PLUGIN=exporter\0NCCL_EXPORTER_KERNEL_TIMNG=on\0"
+      "NCCL_EXPORTER_ENABLE=0\0broken\0"s);
+  EXPECT_EQ(environment.size(), 4u);
+  std::vector<std::string> lines;
+  for (const Check& check : CheckEnvironment(environment)) lines.push_back(CheckLine(check));
+  EXPECT_THAT(lines,
+              testing::ElementsAre("ok   NCCL_PROFILER_PLUGIN: exporter",
+                                   "FAIL NCCL_EXPORTER_ENABLE: 0: the plugin is switched off; "
+                                   "change: remove it",
+                                   "warn NCCL_EXPORTER_KERNEL_TIMNG: the plugin does not read it; "
+                                   "change: did you mean NCCL_EXPORTER_KERNEL_TIMING?"));
+  EXPECT_EQ(CheckEnvironment({}).front().verdict, Verdict::kFail);
+}
+
+// The list is a copy: rooms of daemon and plugin do not include each other.
+TEST(EnvironmentTest, VariablesAreThoseInThePlugin) {
+  std::ifstream file(kPlugin, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  ASSERT_FALSE(bytes.empty());
+  constexpr std::string_view kPrefix = "NCCL_EXPORTER_";
+  std::set<std::string> names;
+  for (size_t at = bytes.find(kPrefix); at != std::string::npos; at = bytes.find(kPrefix, at + 1)) {
+    const auto end = std::find_if(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.end(),
+                                  [](char c) { return (c < 'A' || c > 'Z') && c != '_'; });
+    names.emplace(bytes.begin() + static_cast<std::ptrdiff_t>(at), end);
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAreArray(PluginVariables()));
+}
+
+TEST(PluginTest, IsLookedForWhereNcclLooks) {
+  EXPECT_THAT(PluginPaths({{"NCCL_PROFILER_PLUGIN", "/opt/x.so"}}, "/proc/7/root"),
+              testing::ElementsAre("/proc/7/root/opt/x.so"));
+  const std::vector<std::string> paths =
+      PluginPaths({{"NCCL_PROFILER_PLUGIN", "exporter"}, {"LD_LIBRARY_PATH", ":/opt/lib"}}, "");
+  EXPECT_EQ(paths.at(0), "/opt/lib/exporter");
+  EXPECT_EQ(paths.at(1), "/opt/lib/libnccl-profiler-exporter.so");
+  EXPECT_THAT(PluginPaths({}, ""),
+              testing::ElementsAre("/usr/lib/nccl-exporter/libnccl-profiler-exporter.so"));
+}
+
+TEST(PluginTest, OursLoadsOnThisMachineWithARecentGlibc) {
+  const uint16_t machine = ReadElfFile("/proc/self/exe").machine;
+  const Check check = CheckPlugin(kPlugin, machine, {.major = 2, .minor = 99});
+  EXPECT_EQ(check.verdict, Verdict::kOk) << CheckLine(check);
+  EXPECT_THAT(check.detail, HasSubstr("ncclProfiler_v1 to ncclProfiler_v"));
+  const Check old = CheckPlugin(kPlugin, machine, {.major = 2, .minor = 1});
+  EXPECT_EQ(old.verdict, Verdict::kFail);
+  EXPECT_THAT(old.detail, HasSubstr("the process has 2.1"));
+  const Check other = CheckPlugin(kPlugin, EM_SPARC, {});
+  EXPECT_EQ(other.verdict, Verdict::kFail);
+  EXPECT_THAT(other.detail, HasSubstr("the process for machine 2"));
+}
+
+TEST(PluginTest, OtherFilesAreRefusedWithTheReason) {
+  const collector::ScratchDirectory directory;
+  const std::string text = directory.path() + "/text.so";
+  std::ofstream(text) << "no ELF";
+  EXPECT_EQ(CheckPlugin(text, EM_X86_64, {}).detail, "it is no ELF file");
+  EXPECT_EQ(CheckPlugin(directory.path() + "/none", EM_X86_64, {}).detail,
+            "No such file or directory");
+  EXPECT_EQ(CheckPlugin(directory.path(), EM_X86_64, {}).detail, "it is no regular file");
+  EXPECT_THAT(CheckPlugin("/proc/self/exe", ReadElfFile("/proc/self/exe").machine, {}).detail,
+              testing::AnyOf(HasSubstr("ncclProfiler_vN"), HasSubstr("no regular file")));
+}
+
+// Every beginning of a real file, which is what a torn copy is.
+TEST(ElfFileTest, ATornFileIsReadWithoutAFault) {
+  std::ifstream file(kPlugin, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const collector::ScratchDirectory directory;
+  const std::string torn = directory.path() + "/torn.so";
+  for (size_t size = 0; size < bytes.size(); size += 1 + bytes.size() / 50) {
+    std::ofstream(torn, std::ios::binary) << bytes.substr(0, size);
+    const ElfFile elf = ReadElfFile(torn);
+    EXPECT_EQ(elf.fault.empty(), size >= sizeof(Elf64_Ehdr)) << size;
+  }
+}
+
+TEST(NcclTest, ReleasesAreToldByWhatTheyCanMeasure) {
+  EXPECT_EQ(CheckNccl(22809, "").verdict, Verdict::kOk);
+  EXPECT_EQ(CheckNccl(22809, "").what, "NCCL 2.28.9");
+  EXPECT_EQ(CheckNccl(22603, "").verdict, Verdict::kWarn);
+  EXPECT_EQ(CheckNccl(22200, "").verdict, Verdict::kFail);
+  EXPECT_EQ(CheckNccl(0, "no library").verdict, Verdict::kWarn);
+  const collector::ScratchDirectory directory;
+  std::ofstream(directory.path() + "/libnccl.so.2")
+      << "xNCCL version %sNCCL version 2.30.7+cuda13.0";
+  EXPECT_EQ(NcclVersionOfLibrary(directory.path() + "/libnccl.so.2"), 23007);
+  EXPECT_EQ(NcclVersionOfLibrary(directory.path() + "/none"), 0);
+}
+
+TEST(ProcTest, MapsAndStatusAreRead) {
+  const std::string maps =
+      "7f00-7f01 r-xp 00000000 00:00 1  /usr/lib/libc.so.6\n"
+      "7f02-7f03 r-xp 00000000 00:00 2  /opt/a b/libnccl.so.2.28.9\n";
+  EXPECT_EQ(MappedFile(maps, "libnccl.so"), "/opt/a b/libnccl.so.2.28.9");
+  EXPECT_EQ(MappedFile(maps, "libnccl-net.so"), "");
+  EXPECT_EQ(InnermostPid("Name:\tpython\nNSpid:\t4711\t33\nNSsid:\t1\n"), 33u);
+  EXPECT_EQ(InnermostPid("Name:\tpython\n"), 0u);
+}
+
+TEST(SegmentTest, MustBeThereAndAlive) {
+  collector::NodeSnapshot node;
+  EXPECT_EQ(CheckSegment(node, 33).front().verdict, Verdict::kFail);
+  node.processes.resize(1);
+  node.processes[0].pid = 33;
+  node.processes[0].segment = "a.seg";
+  EXPECT_THAT(CheckSegment(node, 33).front().detail, HasSubstr("a.seg is of a process that"));
+  node.processes[0].is_alive = true;
+  node.processes[0].communicators.resize(1);
+  node.processes[0].communicators[0].has_identity = true;
+  const std::vector<Check> checks = CheckSegment(node, 33);
+  ASSERT_EQ(checks.size(), 2u);
+  EXPECT_EQ(checks[0].verdict, Verdict::kOk);
+  EXPECT_THAT(checks[0].detail, HasSubstr("1 communicator, 0 operations in flight"));
+}
+
+TEST(DaemonTest, AnAnswerIsJudged) {
+  EXPECT_EQ(CheckDaemon(":1", "HTTP/1.1 200 OK", "").verdict, Verdict::kOk);
+  EXPECT_EQ(CheckDaemon(":1", "HTTP/1.1 401 Unauthorized", "").verdict, Verdict::kOk);
+  EXPECT_EQ(CheckDaemon(":1", "HTTP/1.1 503 Service Unavailable", "").verdict, Verdict::kWarn);
+  EXPECT_EQ(CheckDaemon(":1", "", "Connection refused").verdict, Verdict::kFail);
+}
+
+// With a false /proc: nothing of this machine's processes is looked at.
+TEST(ExamineTest, GoesThroughAProcessInOrder) {
+  const collector::ScratchDirectory proc;
+  const std::string folder = proc.path() + "/33";
+  std::filesystem::create_directories(folder + "/root/opt");
+  std::filesystem::copy_file(kPlugin, folder + "/root/opt/plugin.so");
+  std::filesystem::copy_file("/proc/self/exe", folder + "/exe");
+  std::ofstream(folder + "/environ") << "NCCL_PROFILER_PLUGIN=/opt/plugin.so" << '\0';
+  std::ofstream(folder + "/maps") << "7f00-7f01 r-xp 0 00:00 1  /bin/python3\n";
+  std::ofstream(folder + "/status") << "NSpid:\t33\n";
+  const std::vector<Check> checks = Examine(
+      {.segment_dirs = {proc.path()}, .listen_addresses = {}, .pid = 33, .proc = proc.path()}, {});
+  std::vector<std::string> names;
+  for (const Check& check : checks) names.push_back(check.what);
+  EXPECT_THAT(names, testing::ElementsAre("directory " + proc.path(),
+                                          "plugin " + folder + "/root/opt/plugin.so", "NCCL",
+                                          "NCCL_PROFILER_PLUGIN", "segment of process 33"));
+  EXPECT_EQ(checks[1].verdict, Verdict::kOk) << CheckLine(checks[1]);
+  EXPECT_EQ(checks.back().verdict, Verdict::kFail);
+}
+
+TEST(ExamineTest, AProcessThatIsNotThereIsOneLine) {
+  const collector::ScratchDirectory proc;
+  const std::vector<Check> checks =
+      Examine({.segment_dirs = {}, .listen_addresses = {}, .pid = 33, .proc = proc.path()}, {});
+  ASSERT_EQ(checks.size(), 1u);
+  EXPECT_EQ(checks[0].verdict, Verdict::kFail);
+  EXPECT_THAT(checks[0].detail, HasSubstr("No such file or directory"));
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The manual page and the completion name every command and flag.
+#include "exporter/manual.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "exporter/testing/child_process.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+TEST(ManualPageTest, HasAllCommandsAndFlags) {
+  Options options;
+  const CommandLine line(options, "");
+  const std::string page = ManualPage(line);
+  EXPECT_THAT(page, testing::StartsWith(".TH NCCL\\-EXPORTER 1 "));
+  for (const char* const command : {"top", "inflight", "doctor", "dump", "cardinality"})
+    EXPECT_THAT(page, testing::HasSubstr(".SS " + std::string(command) + "\n"));
+  EXPECT_THAT(page,
+              testing::HasSubstr(
+                  "\\fB\\-\\-web.telemetry\\-path\\fR \\fIVALUE\\fR\nPath of the metrics. The "
+                  "default is /metrics."));
+  EXPECT_THAT(page, testing::HasSubstr("\\fBSEGMENT\\fR\nFile to print."));
+  EXPECT_THAT(page, testing::HasSubstr("\\fB\\-\\-once\\fR\n"));
+  EXPECT_THAT(page, testing::Not(testing::HasSubstr(".SS man"))) << "for the package only";
+}
+
+class BashCompletionTest : public testing::Test {
+ protected:
+  BashCompletionTest() {
+    Options options;
+    std::ofstream(path_) << BashCompletion(CommandLine(options, ""));
+  }
+
+  // What bash offers for the last of these words.
+  std::string Offered(const std::string& words) {
+    return RunToEnd({"/bin/bash", "-c",
+                     "source " + path_ + "; COMP_WORDS=(" + words +
+                         "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _nccl_exporter; echo "
+                         "\"${COMPREPLY[@]}\""})
+        .output;
+  }
+
+  const std::string path_ = std::getenv("TEST_TMPDIR") + std::string("/completion");
+};
+
+TEST_F(BashCompletionTest, OffersCommandsAndTheirFlags) {
+  EXPECT_EQ(Offered("nccl-exporter t"), "top\n");
+  EXPECT_EQ(Offered("nccl-exporter help d"), "doctor dump\n");
+  EXPECT_EQ(Offered("nccl-exporter top --s"), "--segment.dir --sort\n");
+  EXPECT_EQ(Offered("nccl-exporter --segment.dir /x inflight --j"), "--json\n");
+  EXPECT_EQ(Offered("nccl-exporter --web.t"), "--web.telemetry-path\n");
+  EXPECT_EQ(Offered("nccl-exporter dump /x"), "\n") << "files are bash's own";
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter
