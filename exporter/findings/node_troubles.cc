@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <string>
 #include <string_view>
@@ -17,11 +16,6 @@
 
 namespace nccl_exporter::exporter {
 namespace {
-
-std::string Capital(std::string text) {
-  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-  return text;
-}
 
 // What to do about files that cannot be used.
 std::string_view Advice(collector::SegmentError error) {

@@ -48,6 +48,8 @@ std::vector<Limit> Limits(size_t series_limit) {
       {Metric::kLimit, "password_checks", Value(kMaxWaitingChecks)},
       {Metric::kLimit, "history_series", Value(kHistorySeries)},
       {Metric::kLimit, "history_ranks", Value(kHistoryRanks)},
+      {Metric::kLimit, "history_traffic", Value(kHistoryTraffic)},
+      {Metric::kLimit, "history_losses", Value(kHistoryLosses)},
   };
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <string>
 #include <utility>
@@ -26,11 +25,6 @@ std::string NameOf(const FoundLateRank& found) {
 }
 
 std::string Percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
-std::string Capital(std::string text) {
-  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-  return text;
-}
 
 // All other ranks of the communicator wait, those on other nodes, too.
 uint64_t Waiting(const FoundLateRank& found) {
