@@ -17,13 +17,15 @@ const rankOf = (rank, gpu, change = {}) => ({
   behind: 0, in_flight_count: 0, in_flight: [], unseen_operations: 0, last_progress: taken - 0.4, timing_source: 'kernel', timing_reason: 'default', drift_cause: null,
   probation_launches: 0, sampling: 'none', arrivals: { late: false, seconds: 120, compared: 1200, last: 150, mean_lateness_seconds: 0.0001 }, ...change,
 });
+// level(step): how much longer than usual, null for nothing at all.
 const collectiveOf = (collective, usedBy, level = () => 1) => ({
   collective, used_by: usedBy, operations: 4264, bytes: 4264e6, timed_operations: 4264, busy_seconds: 12.2,
   recent: { seconds: 30, operations_per_second: 40 * usedBy, bytes_per_second: 40e6 * usedBy, duration_seconds: 0.0012, bus_bytes_per_second: 138e9 },
   history: {
     operations_per_second: times.map(() => 40 * usedBy), bytes_per_second: times.map(() => 40e6 * usedBy),
-    duration_seconds: times.map((_, i) => 0.0012 * level(i) + 0.0001 * Math.sin(i)), bus_bytes_per_second: times.map((_, i) => 138e9 / level(i) + 2e9 * Math.sin(i)),
-    heat: times.flatMap((_, i) => [[i, Math.round(40 + 4 * Math.log2(level(i))), 300], [i, Math.round(42 + 4 * Math.log2(level(i))), 90]]),
+    duration_seconds: times.map((_, i) => level(i) && 0.0012 * level(i) + 0.0001 * Math.sin(i)),
+    bus_bytes_per_second: times.map((_, i) => level(i) && 138e9 / level(i) + 2e9 * Math.sin(i)),
+    heat: times.flatMap((_, i) => level(i) === null ? [] : [[i, Math.round(40 + 4 * Math.log2(level(i))), 300], [i, Math.round(42 + 4 * Math.log2(level(i))), 90]]),
   },
 });
 const communicatorOf = (name, gpus, change = {}) => ({
@@ -61,6 +63,7 @@ const hangOf = (standing, word, state) => {
     local_ranks: all.map((rank) => rank === 3
       ? rankOf(3, 3, { started_sequence: 526, completed_sequence: 526, behind: 7, last_progress: taken - 45.3, ...state })
       : rankOf(rank, rank, { completed_sequence: 526, in_flight_count: 7, in_flight: inFlight(), last_progress: taken - 45 })),
+    collectives: [collectiveOf('AllGather', 8, (i) => i < 51 ? 1 : null)],
     waiting: { ranks: all, steps: all.map((rank) => times.map((_, i) => i < 51 ? 0.02 : rank === 3 ? 0 : 1)) },
   });
   return {

@@ -382,6 +382,15 @@ TEST_F(PageTest, ChartsHaveAxesAndSayValueAndTimeAtTheCursor) {
             "23:41:14 UTC: rank 4 waits 11 % of the time");
 }
 
+// In a hang the newest value is that of the last operation that ended.
+TEST_F(PageTest, AValueOfThePastIsNotCalledNow) {
+  Show("hang");
+  Click(kFirstRow);
+  ASSERT_TRUE(EventuallyShows("#communicator-list", "Mean time"));
+  EXPECT_EQ(OfChart("Mean time", "return chart.querySelector('.readout').textContent;"),
+            "at 23:40:29 1.17 ms");
+}
+
 TEST_F(PageTest, TheRowOfTheRankThatOthersWaitForStaysEmpty) {
   Show("straggler");
   Click(kFirstRow);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A line, a heat map of durations and a heat map of ranks by time.
 import { make } from './dom.js';
-import { known, seconds, whole } from './format.js';
+import { clock, known, seconds, whole } from './format.js';
 import { plot } from './plot.js';
 
 const svg = (name, attributes) => {
@@ -41,13 +41,15 @@ export const lineChart = (title, format) => {
   const picture = svg('svg', { preserveAspectRatio: 'none', class: 'chart' });
   const grid = svg('path', { class: 'grid' }), area = svg('path', { class: 'area' }), line = svg('path', { class: 'line' });
   picture.append(grid, area, line);
-  let values = [];
+  let values = [], times = [];
   const frame = plot(title, picture, (step) => format(values[step]), () => {
-    const present = values.filter(known);
-    return present.length ? `now ${format(present[present.length - 1])}` : 'nothing timed';
+    const last = values.findLastIndex(known);
+    if (last < 0) return 'nothing timed';
+    return `${last + 1 === values.length ? 'now' : `at ${clock(times[last])}`} ${format(values[last])}`;
   });
-  const update = (newValues, times) => {
+  const update = (newValues, newTimes) => {
     values = newValues;
+    times = newTimes;
     const top = roundTop(Math.max(...values.filter(known), 0));
     const width = Math.max(times.length, 1);
     picture.setAttribute('viewBox', `0 0 ${width} ${lineHeight}`);
