@@ -42,7 +42,7 @@ std::string NothingFoundText(const Judgement& judgement) {
       fmt::format("Nothing found in the last {}: {}, {} compared.", DurationText(judgement.seconds),
                   looked, CountText(judgement.compared_operations, "operation"));
   if (judgement.learning_seconds > 0)
-    text += fmt::format(" Late ranks are told in {}.", DurationText(judgement.learning_seconds));
+    text += fmt::format(" Late ranks can be found in {}.", DurationText(judgement.learning_seconds));
   return text;
 }
 

@@ -215,7 +215,7 @@ TEST_F(PageTest, SaysWhatWasLookedAtWhereNothingIsFound) {
   Show("learning");
   EXPECT_EQ(Text("#headline"),
             "Nothing found in the last 2 min: 1 communicator, 3 operations compared. Late ranks "
-            "are told in 3 min.");
+            "can be found in 3 min.");
 }
 
 // After the end of a job, amber rows and "no process yet" would be wrong.

@@ -103,7 +103,7 @@ const quietText = (node) => {
   const looked = counted(communicators, 'communicator');
   if (!seconds) return `No hang found on ${looked}. Late ranks are told when there is some history.`;
   return `Nothing found in the last ${roughly(seconds)}: ${looked}, ${whole(operations)} operations compared.` +
-    (learning > 0 ? ` Late ranks are told in ${roughly(learning)}.` : '');
+    (learning > 0 ? ` Late ranks can be found in ${roughly(learning)}.` : '');
 };
 
 const worst = details();
