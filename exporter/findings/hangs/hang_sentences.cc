@@ -133,9 +133,9 @@ Finding HangSentences::Elsewhere() const {
   } else if (any.nodes == 1) {
     why = fmt::format("{} of {} ranks were never seen on this node", absent, any.ranks);
   } else {
-    why = fmt::format(
-        "the ranks that they wait for are on other nodes; {} of {} ranks are not on this node",
-        absent, any.ranks);
+    why =
+        fmt::format("the ranks that {} for are on other nodes; {} of {} ranks are not on this node",
+                    waiting_ == 1 ? "it waits" : "they wait", absent, any.ranks);
   }
   finding.headline = fmt::format("{}: {} in {} of {}, and {}.", Opening(), Waiting(), Operation(),
                                  NameOf(here_), why);

@@ -518,7 +518,7 @@ TEST_F(MixedHangTest, NobodyIsNamedIfAllWaitForOtherNodes) {
   EXPECT_THAT(findings[0].culprits, IsEmpty());
   EXPECT_THAT(
       findings[0].headline,
-      HasSubstr("1 rank waits in AllReduce #101 of dp0, and the ranks that they wait for are "
+      HasSubstr("1 rank waits in AllReduce #101 of dp0, and the ranks that it waits for are "
                 "on other nodes; 3 of 4 ranks are not on this node."));
   EXPECT_EQ(findings[0].cost, "4 of 4 GPUs of this node wait");
   EXPECT_EQ(Evidence(findings[0], "also blocked"), "dp2, dp3, tp");
