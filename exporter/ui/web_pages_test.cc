@@ -130,7 +130,7 @@ TEST_F(WebPagesTest, TheLandingPageLinksToTheMetrics) {
 TEST_F(WebPagesTest, ThePartsOfThePageCarryAStrictPolicyAndHoldNothingFromElsewhere) {
   for (const std::string_view path : kWebPaths) {
     if (path == kHealthyPath || path == kReadyPath || path == kInFlightPath ||
-        path == kNodeApiPath || path == kApiDocumentPath)
+        path == kNodeApiPath || path == kFindingsApiPath || path == kApiDocumentPath)
       continue;  // no parts of the page
     const HttpAnswer answer = Get(port(), std::string(path));
     EXPECT_EQ(answer.status, 200) << path;
