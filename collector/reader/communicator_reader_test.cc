@@ -198,8 +198,19 @@ TEST_F(CommunicatorReaderTest, KnowsOfCompletionByProxyOnceSomethingCrossedTheNe
   EXPECT_EQ(Communicator().in_flight.size(), 1u);
 
   writer_.PutWord(writer_.InFlightAt(0, 1), 0);
-  writer_.Put(0, 4, FunctionV1{.operations = {2}, .completed = 1});
+  writer_.Put(0, 4, FunctionV1{.operations = {2}, .timed_operations = {1}, .completed = 1});
   EXPECT_TRUE(Communicator().completion_is_known);
+}
+
+// Regression: the ring of operations in flight had come round, the plugin had counted the oldest
+// ones as complete to make room, and a hang within a node looked idle.
+TEST_F(CommunicatorReaderTest, KnowsNothingOfCompletionByProxyWhereOperationsWereDroppedUnseen) {
+  writer_.Put(0, CommunicatorV1{.timing_source = kProxy});
+  writer_.Put(0, 4, FunctionV1{.operations = {1008}, .completed = 496});
+  for (uint64_t ticket = 497; ticket <= 1008; ++ticket)
+    writer_.Put(0, InFlightV1{.ticket = ticket, .function = 4});
+  EXPECT_FALSE(Communicator().completion_is_known);
+  EXPECT_TRUE(Communicator().in_flight.empty());
 }
 
 TEST_F(CommunicatorReaderTest, MakesTextValid) {

@@ -44,7 +44,7 @@ constexpr OperationProgress JudgeOperation(TimingSource source, const OperationP
 }
 
 // Whether operations that do not cross the network are seen to complete, too. If not, and no
-// completion or part of a communicator was ever seen (`any_seen`), its completions are unknown.
+// part of an operation of a communicator was ever seen (`any_seen`), its completions are unknown.
 constexpr bool CompletionIsKnown(TimingSource source, bool any_seen) {
   switch (source) {
     case TimingSource::kKernel:
