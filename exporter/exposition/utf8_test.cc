@@ -49,5 +49,13 @@ TEST(Utf8Test, QuotesAsJsonDoes) {
   EXPECT_EQ(Quoted("\xFF"), "\"" + std::string(kReplacementCharacter) + "\"");
 }
 
+// Terminals take them for ESC and a letter.
+TEST(Utf8Test, EscapesControlsOfTwoBytes) {
+  EXPECT_EQ(Quoted("a\xC2\x9B"
+                   "2J"),
+            "\"a\\u009b2J\"");
+  EXPECT_EQ(Quoted("\xC2\xA0"), "\"\xC2\xA0\"");
+}
+
 }  // namespace
 }  // namespace nccl_exporter::exporter

@@ -72,7 +72,8 @@ nlohmann::ordered_json LookedAtJson(const Judgement& judgement) {
   return {{"seconds", judgement.seconds},
           {"communicators", judgement.communicators},
           {"compared_operations", judgement.compared_operations},
-          {"learning_seconds", judgement.learning_seconds}};
+          {"learning_seconds", judgement.learning_seconds},
+          {"findings_left_out", judgement.left_out}};
 }
 
 }  // namespace nccl_exporter::exporter

@@ -34,7 +34,7 @@ std::string FindingsText(const Judgement& judgement) {
 }
 
 std::string NothingFoundText(const Judgement& judgement) {
-  if (judgement.communicators == 0) return "No process has made a communicator yet.";
+  if (judgement.communicators == 0) return "No communicator is in use.";
   const std::string looked = CountText(judgement.communicators, "communicator");
   if (judgement.seconds == 0)
     return fmt::format("No hang found on {}; late ranks need the daemon's history.", looked);
@@ -42,7 +42,8 @@ std::string NothingFoundText(const Judgement& judgement) {
       fmt::format("Nothing found in the last {}: {}, {} compared.", DurationText(judgement.seconds),
                   looked, CountText(judgement.compared_operations, "operation"));
   if (judgement.learning_seconds > 0)
-    text += fmt::format(" Late ranks can be found in {}.", DurationText(judgement.learning_seconds));
+    text +=
+        fmt::format(" Late ranks can be found in {}.", DurationText(judgement.learning_seconds));
   return text;
 }
 

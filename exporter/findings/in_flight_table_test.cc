@@ -175,7 +175,7 @@ TEST_F(InFlightTableTest, SaysWhenThereIsNothing) {
   node_.segments.unusable = 2;
   EXPECT_EQ(Text(),
             "2023-11-14T22:15:00.000000000Z: 0 communicators, 0 with operations in flight\n"
-            "No process has made a communicator yet.\n"
+            "No communicator is in use.\n"
             "2 files cannot be read as segments\n");
 }
 

@@ -50,10 +50,24 @@ void Add(const collector::ProcessSnapshot& process, Job& job) {
   }
 }
 
-// Whether a process of the job lives that was there at the time. Those of a restart are younger.
+// Other ranks went on, or wait, for so long after a process was last seen to do anything. At the
+// end of a job its processes end one after the other.
+constexpr int64_t kGoneOnNs = 10'000'000'000;
+
+bool WaitsOrHasGoneOn(const collector::ProcessSnapshot& process, int64_t since_ns) {
+  return std::ranges::any_of(process.communicators, [&](const auto& communicator) {
+    return IsOpen(communicator) &&
+           (!communicator.in_flight.empty() || !communicator.completion_is_known ||
+            communicator.last_progress_realtime_ns > since_ns + kGoneOnNs);
+  });
+}
+
+// Whether a process of the job lives that was there at the time, and has need of others since.
+// Those of a restart are younger.
 bool IsMissed(const RankOnNode& rank, const Job& job) {
+  const int64_t last_ns = LastActivity(*rank.process);
   return std::ranges::any_of(job.alive, [&](const collector::ProcessSnapshot* process) {
-    return process->start_realtime_ns < LastActivity(*rank.process);
+    return process->start_realtime_ns < last_ns && WaitsOrHasGoneOn(*process, last_ns);
   });
 }
 
@@ -93,8 +107,9 @@ Finding FindingOf(const Job& job) {
     finding.culprits.push_back(FoundRankOf(*rank, Standing::kKilled));
   finding.since_realtime_ns = LastActivity(first);
   finding.headline = Headline(finding, ranks);
-  finding.cost = fmt::format("{} of {} on this node", ranks.size(),
-                             ProcessesText(job.killed.size() + job.alive.size()));
+  finding.cost = fmt::format(
+      "{} of {} on this node", ranks.size(),
+      ProcessesText((any_missed ? ranks.size() : job.killed.size()) + job.alive.size()));
   if (finding.since_realtime_ns != 0)
     finding.evidence.emplace_back(fmt::format("last activity of pid {}", first.pid),
                                   ClockText(finding.since_realtime_ns));

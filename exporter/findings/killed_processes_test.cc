@@ -31,6 +31,7 @@ TEST_F(KilledProcessesTest, AJobThatRunsHasNone) {
 
 TEST_F(KilledProcessesTest, AProcessThatEndedBeforeItFinalizedIsNamed) {
   Kill(1);
+  job_.Start(0, "tp", 500);
   const std::vector<Finding> findings = KilledProcesses(job_.node);
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].kind, FindingKind::kProcessKilled);
@@ -57,9 +58,18 @@ TEST_F(KilledProcessesTest, AKilledRankOfWhichAllPeersAreElsewhereIsAWarning) {
   job.AddCommunicator("pp", {0}, 4);
   job.AddCommunicator("pp", {1}, 4);
   job.node.processes[1].is_alive = false;
+  job.Complete(0, "pp", 5);  // it goes on
   const std::vector<Finding> findings = KilledProcesses(job.node);
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].severity, Severity::kWarning);
+}
+
+// As where rank 0 alone writes the model, after the others have ended without finalizing.
+TEST_F(KilledProcessesTest, WhereNobodyWaitsOrGoesOnTheEndIsInformation) {
+  for (size_t process = 1; process < 4; ++process) Kill(process);
+  const std::vector<Finding> findings = KilledProcesses(job_.node);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].severity, Severity::kInfo);
 }
 
 // Most programs end so: it is no trouble.
@@ -86,6 +96,7 @@ TEST_F(KilledProcessesTest, JobsAreKeptApart) {
   job_.node.processes[3].identity[0].second = "99";
   Kill(3);
   Kill(0);
+  job_.Start(1, "tp", 500);
   const std::vector<Finding> findings = KilledProcesses(job_.node);
   EXPECT_THAT(findings, ElementsAre(Field(&Finding::severity, Severity::kWarning),
                                     Field(&Finding::severity, Severity::kInfo)));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -16,6 +17,36 @@ bool IsHang(const Finding& finding) {
   return finding.kind == FindingKind::kHangCulprit || finding.kind == FindingKind::kHangOtherCall ||
          finding.kind == FindingKind::kHangNobodyBehind ||
          finding.kind == FindingKind::kHangElsewhere;
+}
+
+// Whether a process is a culprit of both.
+bool NameTheSame(const Finding& one, const Finding& other) {
+  return std::ranges::any_of(one.culprits, [&](const FoundRank& culprit) {
+    return culprit.pid != 0 &&
+           std::ranges::count(other.culprits, culprit.pid, &FoundRank::pid) != 0;
+  });
+}
+
+// Orders findings as Judgement has them. Returns how many were left out.
+uint64_t TakeTurns(std::vector<Finding>& findings) {
+  std::ranges::stable_sort(findings, {}, [](const Finding& finding) {
+    return std::tuple(-static_cast<int>(finding.severity), finding.since_realtime_ns);
+  });
+  std::map<uint64_t, size_t> of_user;
+  std::map<std::pair<Severity, uint64_t>, size_t> of_severity;
+  std::vector<std::tuple<int, size_t, size_t>> order;  // severity, turn, place
+  for (size_t i = 0; i < findings.size(); ++i) {
+    const Finding& finding = findings[i];
+    if (of_user[finding.uid]++ >= kMostFindingsPerUser) continue;
+    order.emplace_back(-static_cast<int>(finding.severity),
+                       of_severity[{finding.severity, finding.uid}]++, i);
+  }
+  std::ranges::sort(order);
+  std::vector<Finding> ordered;
+  for (const auto& [severity, turn, place] : order) ordered.push_back(std::move(findings[place]));
+  const uint64_t left_out = findings.size() - ordered.size();
+  findings = std::move(ordered);
+  return left_out;
 }
 
 // Of the rank that was compared most often in each communicator.
@@ -67,17 +98,14 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
   std::vector<Finding> killed = KilledProcesses(node);
   std::erase_if(killed, [&](const Finding& finding) {
     return std::ranges::any_of(judgement.findings, [&](const Finding& other) {
-      return IsHang(other) && !other.culprits.empty() && other.uid == finding.uid &&
-             other.job == finding.job;
+      return IsHang(other) && other.uid == finding.uid && NameTheSame(other, finding);
     });
   });
   add(std::move(killed));
   add(bandwidth_past_.Findings(node));
   add(UnusableSegments(node));
   add(UnfollowedOperations(node, history_, times_));
-  std::ranges::stable_sort(judgement.findings, {}, [](const Finding& finding) {
-    return std::tuple(-static_cast<int>(finding.severity), finding.since_realtime_ns);
-  });
+  judgement.left_out = TakeTurns(judgement.findings);
   return judgement;
 }
 

@@ -16,8 +16,14 @@
 
 namespace nccl_exporter::exporter {
 
+// Findings of one user that are shown: more are no help to anybody, and are counted.
+inline constexpr size_t kMostFindingsPerUser = 64;
+
 struct Judgement {
-  std::vector<Finding> findings;  // the worst first, then the longest
+  // The worst first. Of equal severity users take turns, each with the longest first, so that
+  // nobody's findings hide another's.
+  std::vector<Finding> findings;
+  uint64_t left_out = 0;  // beyond kMostFindingsPerUser
   // What was looked at, so that nothing found means something.
   double seconds = 0;                // of history
   uint64_t communicators = 0;        // in use

@@ -44,11 +44,15 @@ void AddCounts(const GraphCommunicator& communicator, Finding& finding) {
   }
 }
 
-// Of the first rank that is the cause.
+// Of the rank that the headline names, if it is in this communicator; else of the first cause.
 void AddCulprit(const GraphCommunicator& communicator, int64_t now_ns, Finding& finding) {
-  const auto culprit = std::ranges::find_if(communicator.ranks, [](const GraphRank& rank) {
-    return rank.is_culprit || rank.is_different;
+  const auto is_cause = [](const GraphRank& rank) { return rank.is_culprit || rank.is_different; };
+  auto culprit = std::ranges::find_if(communicator.ranks, [&](const GraphRank& rank) {
+    return is_cause(rank) && !finding.culprits.empty() &&
+           rank.rank.process->pid == finding.culprits.front().pid;
   });
+  if (culprit == communicator.ranks.end())
+    culprit = std::ranges::find_if(communicator.ranks, is_cause);
   if (culprit == communicator.ranks.end()) return;
   const collector::CommunicatorSnapshot& snapshot = *culprit->rank.communicator;
   const int64_t last_ns = snapshot.last_progress_realtime_ns;

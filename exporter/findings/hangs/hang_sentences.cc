@@ -72,6 +72,23 @@ std::string NextFor(const FoundRank& culprit) {
   }
 }
 
+// States of processes are surer than what was not called, and that is surer than idleness.
+int SuretyOf(Standing standing) {
+  switch (standing) {
+    case Standing::kKilled:
+    case Standing::kMissing:
+      return 4;
+    case Standing::kStopped:
+      return 3;
+    case Standing::kMissingCall:
+      return 2;
+    case Standing::kOtherCall:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
 HangSentences::HangSentences(const GraphJob& job, const GraphCommunicator& communicator,
@@ -191,9 +208,8 @@ void HangSentences::AddCulprits(bool GraphRank::*flag, Finding& finding) const {
       ranks.emplace_back(flag == &GraphRank::is_different ? Standing::kOtherCall : StandingOf(rank),
                          &rank);
     }
-    // The states of processes, which come last, are surer than what was not called.
     std::ranges::stable_sort(ranks, std::ranges::greater(),
-                             [](const auto& rank) { return rank.first; });
+                             [](const auto& rank) { return SuretyOf(rank.first); });
     for (const auto& [standing, rank] : ranks) {
       if (!named.insert(rank->gpu()).second) continue;
       FoundRank& found = finding.culprits.emplace_back(Found(*rank, standing));

@@ -70,9 +70,20 @@ class JobJudge {
 
  private:
   int64_t AgeOf(const GraphRank& rank) const {
-    return taken_ns_ - rank.rank.communicator->last_progress_realtime_ns;
+    const collector::CommunicatorSnapshot& here = *rank.rank.communicator;
+    int64_t last_ns = here.last_progress_realtime_ns;
+    // An operation that began while the slot was copied is in the later part of the copy only.
+    if (!here.in_flight.empty())
+      last_ns = std::max(last_ns, here.in_flight.back().start_realtime_ns);
+    return taken_ns_ - last_ns;
   }
   bool IsStill(const GraphRank& rank) const { return AgeOf(rank) >= threshold_ns_ / 2; }
+
+  // A process that has ended is not busy. Its times are those of its last reading, by the clock of
+  // that day.
+  bool IsBusy(const GraphRank& rank) const {
+    return rank.is_here && rank.rank.process->is_alive && !IsStill(rank);
+  }
 
   template <typename Condition>
   static bool Any(const GraphCommunicator& communicator, Condition condition) {
@@ -89,14 +100,13 @@ class JobJudge {
   }
 
   void FindStill(GraphCommunicator& communicator) const {
-    communicator.is_still =
-        !Any(communicator, [&](const GraphRank& r) { return r.is_here && !IsStill(r); });
+    communicator.is_still = !Any(communicator, [&](const GraphRank& r) { return IsBusy(r); });
   }
 
   void FindBusy() {
     for (const GraphCommunicator& communicator : communicators_) {
       for (const GraphRank& rank : communicator.ranks) {
-        if (rank.is_here && !IsStill(rank)) busy_.insert(rank.gpu());
+        if (IsBusy(rank)) busy_.insert(rank.gpu());
       }
     }
   }

@@ -37,8 +37,12 @@ std::map<BandwidthPast::Key, BandwidthPast::Transfer> BandwidthPast::NewestWindo
     const NodeHistory& history) const {
   std::map<Key, Transfer> newest;
   std::map<Key, std::pair<uint64_t, uint64_t>> bytes_and_operations;
-  for (const auto& [rank, delta] : history.RecentRanks(Seconds(times_.window)).ranks) {
+  const RanksWindow window = history.RecentRanks(Seconds(times_.window));
+  std::map<collector::CommunicatorKey, uint64_t> ranks_here;
+  for (const auto& [rank, delta] : window.ranks) ++ranks_here[rank.first];
+  for (const auto& [rank, delta] : window.ranks) {
     const collector::CommunicatorKey& communicator = rank.first;
+    if (ranks_here[communicator] < communicator.ranks) continue;
     for (const TrafficDelta& traffic : delta.traffic) {
       if (TraitsOf(traffic.function).is_point_to_point ||
           kSizeClassBounds[traffic.size_class] < kLargeBytes)
@@ -62,6 +66,17 @@ std::map<BandwidthPast::Key, BandwidthPast::Transfer> BandwidthPast::NewestWindo
   return newest;
 }
 
+void BandwidthPast::Follow(const std::map<Key, Transfer>& newest) {
+  std::map<uint64_t, size_t> of_user;
+  for (const auto& [key, past] : pasts_) ++of_user[std::get<0>(key).uid];
+  for (const auto& [key, transfer] : newest) {
+    size_t& pasts = of_user[std::get<0>(key).uid];
+    if (pasts_.contains(key) || pasts >= kMostPastsPerUser || pasts_.size() >= kMostPasts) continue;
+    pasts_.try_emplace(key);
+    ++pasts;
+  }
+}
+
 void BandwidthPast::Record(const NodeHistory& history, int64_t realtime_ns, int64_t monotonic_ns) {
   if (next_judgement_ns_ == 0) next_judgement_ns_ = monotonic_ns;
   if (monotonic_ns < next_judgement_ns_) return;
@@ -69,7 +84,7 @@ void BandwidthPast::Record(const NodeHistory& history, int64_t realtime_ns, int6
   next_judgement_ns_ += ((monotonic_ns - next_judgement_ns_) / interval + 1) * interval;
 
   std::map<Key, Transfer> newest = NewestWindow(history);
-  for (const auto& [key, transfer] : newest) pasts_.try_emplace(key);
+  Follow(newest);
   const auto most = static_cast<size_t>(times_.late_history / times_.interval + 1);
   for (auto& [key, past] : pasts_) {
     const auto found = newest.find(key);

@@ -20,8 +20,15 @@
 
 namespace nccl_exporter::exporter {
 
-// Not thread-safe: its owner locks. Memory is bounded by that of the history: a value of 16 bytes
-// per function and size class of large messages, and 40 judgements.
+// Function and size class of large messages of a communicator that are followed, of one user and of
+// all: at most 1 KB each.
+inline constexpr size_t kMostPastsPerUser = 512;
+inline constexpr size_t kMostPasts = 4096;
+
+// Only communicators with all their ranks on this node: on another one a rank may be late, and the
+// ranks here cannot tell that from a slow network.
+//
+// Not thread-safe: its owner locks.
 class BandwidthPast {
  public:
   explicit BandwidthPast(const JudgementTimes& times) : times_(times) {}
@@ -47,6 +54,8 @@ class BandwidthPast {
     bool is_degraded = false;  // low for long enough
   };
 
+  // Makes room for what is new, as far as there is room.
+  void Follow(const std::map<Key, Transfer>& newest);
   std::map<Key, Transfer> NewestWindow(const NodeHistory& history) const;
   // Of the values from late_history up to arrivals_window ago; bandwidth 0 if there are too few.
   Transfer Baseline(const Past& past) const;

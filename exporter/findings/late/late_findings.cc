@@ -96,12 +96,16 @@ Finding FindingOf(const std::vector<FoundLateRank>& all, const JudgementTimes& t
   return finding;
 }
 
+// Late GPUs of one communicator that are found: an eighth of the ranks that a node has.
+constexpr size_t kMostLateOfOne = 8;
+
 }  // namespace
 
 std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
                                   const std::vector<LateRank>& late, const JudgementTimes& times) {
   const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   std::map<std::pair<collector::FileKey, int>, std::vector<FoundLateRank>> by_gpu;
+  std::map<collector::CommunicatorKey, size_t> found_late;
   for (const LateRank& one : late) {
     const auto communicator =
         std::ranges::find(communicators, one.communicator, &CommunicatorOnNode::key);
@@ -110,6 +114,7 @@ std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
       return here.communicator->rank;
     });
     if (rank == communicator->ranks.end() || !rank->process->is_alive) continue;
+    if (++found_late[one.communicator] > kMostLateOfOne) continue;
     by_gpu[{rank->process->file, rank->communicator->gpu_index}].push_back(
         {&one, &*communicator, &*rank});
   }

@@ -11,11 +11,16 @@ export const make = (tag, className = '', text = '') => {
 };
 
 // Makes the children of `parent` those of `items`, in order, and keeps those that are there: focus, scroll and selection stay.
+// Items of equal keys are told apart by their order.
 export const sync = (parent, items, key, create, update) => {
+  const occurrences = new Map();
   const old = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   let previous = null;
   for (const item of items) {
-    const name = key(item);
+    const shared = key(item);
+    const occurrence = occurrences.get(shared) ?? 0;
+    occurrences.set(shared, occurrence + 1);
+    const name = occurrence === 0 ? shared : `${shared}\n${occurrence}`;
     let child = old.get(name);
     if (!child) {
       child = create(item);
