@@ -17,12 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Seconds since the epoch, to the millisecond; 0 becomes null.
-Json Time(int64_t realtime_ns) {
-  if (realtime_ns == 0) return nullptr;
-  return static_cast<double>(realtime_ns / 1000000) / 1e3;
-}
-
 Json Text(std::string_view text) { return ValidUtf8(text, kLabelValueLimitBytes); }
 
 Json OperationsJson(const collector::CommunicatorSnapshot& here) {
@@ -34,7 +28,7 @@ Json OperationsJson(const collector::CommunicatorSnapshot& here) {
          {"sequence", traits.is_point_to_point ? Json(nullptr) : Json(operation.sequence)},
          {"peer", operation.peer < 0 ? Json(nullptr) : Json(operation.peer)},
          {"bytes", operation.bytes},
-         {"start", Time(operation.start_realtime_ns)}});
+         {"start", TimeJson(operation.start_realtime_ns)}});
   }
   return list;
 }
@@ -54,7 +48,7 @@ Json RankJson(const RankOnNode& rank, const CommunicatorOnNode& of) {
           {"started_sequence", here.started_sequence},
           {"completed_sequence", is_known ? Json(here.completed_sequence) : Json(nullptr)},
           {"behind", of.max_started - here.started_sequence},
-          {"last_progress", Time(here.last_progress_realtime_ns)},
+          {"last_progress", TimeJson(here.last_progress_realtime_ns)},
           {"in_flight", is_known ? OperationsJson(here) : Json(nullptr)}};
 }
 
@@ -70,7 +64,7 @@ Json CommunicatorJson(const CommunicatorOnNode& of) {
 }
 
 Json Judged(const collector::NodeSnapshot& node, const Judgement& judgement) {
-  return {{"taken", Time(node.taken_realtime_ns)},
+  return {{"taken", TimeJson(node.taken_realtime_ns)},
           {"findings", FindingsJson(judgement)},
           {"looked_at", LookedAtJson(judgement)}};
 }

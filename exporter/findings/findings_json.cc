@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 
 namespace nccl_exporter::exporter {
@@ -12,12 +13,6 @@ using Json = nlohmann::ordered_json;
 
 // Ranks listed of each finding: the first ones are enough to act, and an answer stays small.
 constexpr size_t kListedRanks = 64;
-
-// Seconds since the epoch, to the millisecond; 0 becomes null.
-Json Time(int64_t realtime_ns) {
-  if (realtime_ns == 0) return nullptr;
-  return static_cast<double>(realtime_ns / 1000000) / 1e3;
-}
 
 Json RanksJson(const std::vector<FoundRank>& ranks) {
   Json list = Json::array();
@@ -33,7 +28,7 @@ Json RanksJson(const std::vector<FoundRank>& ranks) {
                     {"pod", rank.pod},
                     {"behind", rank.behind},
                     {"operation", rank.operation},
-                    {"since", Time(rank.since_realtime_ns)}});
+                    {"since", TimeJson(rank.since_realtime_ns)}});
   }
   return list;
 }
@@ -49,7 +44,7 @@ Json FindingJson(const Finding& finding) {
           {"comm_name", finding.communicator_name},
           {"uid", finding.uid},
           {"job", finding.job},
-          {"since", Time(finding.since_realtime_ns)},
+          {"since", TimeJson(finding.since_realtime_ns)},
           {"headline", finding.headline},
           {"cost", finding.cost},
           {"culprits", RanksJson(finding.culprits)},
@@ -62,6 +57,18 @@ Json FindingJson(const Finding& finding) {
 
 }  // namespace
 
+nlohmann::ordered_json RoundedJson(double value) {
+  if (!std::isfinite(value)) return nullptr;
+  if (value == 0) return 0;
+  const double scale = std::pow(10.0, 3 - std::floor(std::log10(std::abs(value))));
+  return std::isfinite(scale) && scale > 0 ? std::round(value * scale) / scale : value;
+}
+
+nlohmann::ordered_json TimeJson(int64_t realtime_ns) {
+  if (realtime_ns == 0) return nullptr;
+  return static_cast<double>(realtime_ns / 1000000) / 1e3;
+}
+
 nlohmann::ordered_json FindingsJson(const Judgement& judgement) {
   Json findings = Json::array();
   for (const Finding& finding : judgement.findings) findings.push_back(FindingJson(finding));
@@ -69,10 +76,10 @@ nlohmann::ordered_json FindingsJson(const Judgement& judgement) {
 }
 
 nlohmann::ordered_json LookedAtJson(const Judgement& judgement) {
-  return {{"seconds", judgement.seconds},
+  return {{"seconds", RoundedJson(judgement.seconds)},
           {"communicators", judgement.communicators},
           {"compared_operations", judgement.compared_operations},
-          {"learning_seconds", judgement.learning_seconds},
+          {"learning_seconds", RoundedJson(judgement.learning_seconds)},
           {"findings_left_out", judgement.left_out}};
 }
 

@@ -2,11 +2,17 @@
 // Findings as JSON: for /api/v1/node and `--json`. Its contract is docs/api.md.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "exporter/findings/node_judge.h"
 
 namespace nccl_exporter::exporter {
+
+// Rounded to four digits: charts show no more, and an answer stays small. NaN becomes null.
+nlohmann::ordered_json RoundedJson(double value);
+// Seconds since the epoch, to the millisecond; 0 becomes null.
+nlohmann::ordered_json TimeJson(int64_t realtime_ns);
 
 // An array of findings, the worst first.
 nlohmann::ordered_json FindingsJson(const Judgement& judgement);

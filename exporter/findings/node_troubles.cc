@@ -89,9 +89,9 @@ Finding FindingOf(const JobLosses& losses) {
   finding.job = losses.job;
   finding.since_realtime_ns = losses.since_realtime_ns;
   finding.headline =
-      fmt::format("{} loses track of operations since {}: {} of {} are counted, but not followed.",
+      fmt::format("{} loses track of operations since {}: {}{} are counted, but not followed.",
                   Capital(losses.job), ClockText(losses.since_realtime_ns), losses.lost,
-                  CountText(losses.operations, "operation"));
+                  losses.operations == 0 ? "" : " of " + CountText(losses.operations, "operation"));
   finding.cost = "durations, late ranks and what is in flight are incomplete";
   for (const auto& [events, cause] : causes) {
     finding.evidence.emplace_back(TraitsOf(cause).reason,

@@ -23,20 +23,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Rounded to four digits: charts show no more, and the answer stays small. NaN becomes null.
-Json Rounded(double value) {
-  if (!std::isfinite(value)) return nullptr;
-  if (value == 0) return 0;
-  const double scale = std::pow(10.0, 3 - std::floor(std::log10(std::abs(value))));
-  return std::isfinite(scale) && scale > 0 ? std::round(value * scale) / scale : value;
-}
-
-// Seconds since the epoch, to the millisecond; 0 becomes null.
-Json Time(int64_t realtime_ns) {
-  if (realtime_ns == 0) return nullptr;
-  return static_cast<double>(realtime_ns / 1000000) / 1e3;
-}
-
 // Text of another process. Its length is limited, so that one name cannot make the answer large.
 Json Text(std::string_view text) { return ValidUtf8(text, kLabelValueLimitBytes); }
 
@@ -71,7 +57,7 @@ Json ProcessJson(const collector::ProcessSnapshot& process) {
           {"host", Text(process.host_name)},
           {"executable", Text(process.executable)},
           {"plugin_version", Text(process.plugin_version)},
-          {"start", Time(process.start_realtime_ns)},
+          {"start", TimeJson(process.start_realtime_ns)},
           {"global_rank", Text(GlobalRank(process))},
           {"local_rank", Text(LocalRank(process))},
           {"slurm_job_id", Text(process.Identity("SLURM_JOB_ID"))},
@@ -91,7 +77,7 @@ Json InFlightJson(const collector::CommunicatorSnapshot& communicator) {
                     {"sequence", is_point_to_point ? Json(nullptr) : Json(operation.sequence)},
                     {"peer", operation.peer < 0 ? Json(nullptr) : Json(operation.peer)},
                     {"bytes", operation.bytes},
-                    {"start", Time(operation.start_realtime_ns)}});
+                    {"start", TimeJson(operation.start_realtime_ns)}});
   }
   return list;
 }
@@ -111,11 +97,11 @@ Json ArrivalsJson(const CommunicatorOnNode& of, const collector::CommunicatorSna
       history.RecentArrivals(of.key, here.rank, Seconds(JudgementTimes().arrivals_window()));
   const double compared = static_cast<double>(recent.counts.compared);
   return {{"late", IsLate(of.key, here.rank, findings)},
-          {"seconds", Rounded(recent.seconds)},
+          {"seconds", RoundedJson(recent.seconds)},
           {"compared", recent.counts.compared},
           {"last", recent.counts.last},
           {"mean_lateness_seconds",
-           Rounded(static_cast<double>(recent.counts.lateness_ns) / 1e9 / compared)}};
+           RoundedJson(static_cast<double>(recent.counts.lateness_ns) / 1e9 / compared)}};
 }
 
 Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHistory& history,
@@ -136,7 +122,7 @@ Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHi
           {"in_flight_count", is_known ? Json(here.in_flight.size()) : Json(nullptr)},
           {"in_flight", is_known ? InFlightJson(here) : Json::array()},
           {"unseen_operations", here.unseen_operations},
-          {"last_progress", Time(here.last_progress_realtime_ns)},
+          {"last_progress", TimeJson(here.last_progress_realtime_ns)},
           {"timing_source", NameOf(here.timing_source)},
           {"timing_reason", NameOf(here.timing_reason)},
           {"drift_cause", here.drift_cause == DriftCause::kNone
@@ -157,10 +143,11 @@ Json HistoryJson(const collector::CommunicatorKey& key, Function function,
     static const ActivityDelta kNothing;
     const ActivityDelta* const found = history.At(step, key, function);
     const ActivityDelta& activity = found == nullptr ? kNothing : *found;
-    operations.push_back(Rounded(static_cast<double>(activity.operations) / history.Seconds(step)));
-    bytes.push_back(Rounded(static_cast<double>(activity.bytes) / history.Seconds(step)));
-    duration.push_back(Rounded(activity.MeanDurationSeconds()));
-    bandwidth.push_back(Rounded(activity.BusBandwidth()));
+    operations.push_back(
+        RoundedJson(static_cast<double>(activity.operations) / history.Seconds(step)));
+    bytes.push_back(RoundedJson(static_cast<double>(activity.bytes) / history.Seconds(step)));
+    duration.push_back(RoundedJson(activity.MeanDurationSeconds()));
+    bandwidth.push_back(RoundedJson(activity.BusBandwidth()));
     for (const auto& [bin, count] : activity.durations) heat.push_back({step, bin, count});
   }
   return {{"operations_per_second", std::move(operations)},
@@ -185,22 +172,22 @@ Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeH
   const HistoryWindow recent = history.Recent(of.key, function, kRecentSeconds);
   const MeanTimes means = MeanTimesOf(of, function, recent_ranks);
   const auto rate = [&](uint64_t count) {
-    return Rounded(static_cast<double>(count) / recent.seconds);
+    return RoundedJson(static_cast<double>(count) / recent.seconds);
   };
   return {{"collective", TraitsOf(function).name},
           {"used_by", ranks},
           {"operations", total.operations},
           {"bytes", total.bytes},
           {"timed_operations", total.timed_operations},
-          {"busy_seconds", Rounded(static_cast<double>(total.busy_ns) / 1e9)},
+          {"busy_seconds", RoundedJson(static_cast<double>(total.busy_ns) / 1e9)},
           {"recent",
-           {{"seconds", Rounded(recent.seconds)},
+           {{"seconds", RoundedJson(recent.seconds)},
             {"operations_per_second", rate(recent.activity.operations)},
             {"bytes_per_second", rate(recent.activity.bytes)},
-            {"duration_seconds", Rounded(recent.activity.MeanDurationSeconds())},
-            {"transfer_seconds", Rounded(means.transfer)},
-            {"waiting_seconds", Rounded(means.waiting)},
-            {"bus_bytes_per_second", Rounded(recent.activity.BusBandwidth())}}},
+            {"duration_seconds", RoundedJson(recent.activity.MeanDurationSeconds())},
+            {"transfer_seconds", RoundedJson(means.transfer)},
+            {"waiting_seconds", RoundedJson(means.waiting)},
+            {"bus_bytes_per_second", RoundedJson(recent.activity.BusBandwidth())}}},
           {"history", HistoryJson(of.key, function, history)}};
 }
 
@@ -262,7 +249,7 @@ Json SegmentTroubles(const collector::NodeSnapshot& node) {
                         {"uid", trouble.file_uid},
                         {"file", ValidUtf8(trouble.file, kPathLimitBytes)},
                         {"detail", Text(trouble.detail)},
-                        {"time", Time(trouble.realtime_ns)}});
+                        {"time", TimeJson(trouble.realtime_ns)}});
   }
   return troubles;
 }
@@ -279,7 +266,7 @@ Json DirectoriesJson(const std::vector<std::string>& paths) {
 Json HistoryFrame(const NodeHistory& history) {
   Json times = Json::array();
   for (size_t step = 0; step < history.steps(); ++step)
-    times.push_back(Time(history.EndRealtimeNs(step)));
+    times.push_back(TimeJson(history.EndRealtimeNs(step)));
   return {{"step_seconds", kHistoryStep.count()},
           {"steps", kHistorySteps},
           {"bins", kDurationBins},
@@ -305,27 +292,28 @@ std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge
   for (const CommunicatorOnNode& of : CommunicatorsOnNode(node)) {
     communicators.push_back(CommunicatorJson(of, history, recent_ranks, judgement.findings));
   }
-  const Json answer{{"api", "v1"},
-                    {"exporter", {{"version", kVersion}, {"start", Time(facts.start_realtime_ns)}}},
-                    {"node", Text(facts.node_name)},
-                    {"taken", Time(node.taken_realtime_ns)},
-                    {"links", {{"metrics", facts.telemetry_path}, {"in_flight", kInFlightPath}}},
-                    {"findings", FindingsJson(judgement)},
-                    {"looked_at", LookedAtJson(judgement)},
-                    {"directories", DirectoriesJson(facts.segment_directories)},
-                    {"segments",
-                     {{"live", node.segments.live},
-                      {"starting", node.segments.starting},
-                      {"exited", node.segments.exited},
-                      {"unusable", node.segments.unusable}}},
-                    {"segment_errors", NamedCounts(collector::kSegmentErrors, node.segment_errors)},
-                    {"segment_troubles", SegmentTroubles(node)},
-                    {"losses", LossesOf(losses)},
-                    {"uncompared_operations",
-                     NamedCounts(collector::kUncomparedReasons, node.uncompared_operations)},
-                    {"history", HistoryFrame(history)},
-                    {"processes", std::move(processes)},
-                    {"communicators", std::move(communicators)}};
+  const Json answer{
+      {"api", "v1"},
+      {"exporter", {{"version", kVersion}, {"start", TimeJson(facts.start_realtime_ns)}}},
+      {"node", Text(facts.node_name)},
+      {"taken", TimeJson(node.taken_realtime_ns)},
+      {"links", {{"metrics", facts.telemetry_path}, {"in_flight", kInFlightPath}}},
+      {"findings", FindingsJson(judgement)},
+      {"looked_at", LookedAtJson(judgement)},
+      {"directories", DirectoriesJson(facts.segment_directories)},
+      {"segments",
+       {{"live", node.segments.live},
+        {"starting", node.segments.starting},
+        {"exited", node.segments.exited},
+        {"unusable", node.segments.unusable}}},
+      {"segment_errors", NamedCounts(collector::kSegmentErrors, node.segment_errors)},
+      {"segment_troubles", SegmentTroubles(node)},
+      {"losses", LossesOf(losses)},
+      {"uncompared_operations",
+       NamedCounts(collector::kUncomparedReasons, node.uncompared_operations)},
+      {"history", HistoryFrame(history)},
+      {"processes", std::move(processes)},
+      {"communicators", std::move(communicators)}};
   // Texts are valid UTF-8 here. If one were not, `replace` keeps the answer; the default throws.
   return answer.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
@@ -335,7 +323,7 @@ std::string FindingsAnswer(const collector::NodeSnapshot& node, const NodeJudge&
   const Judgement judgement = judge.Judge(node);
   const Json answer{{"api", "v1"},
                     {"node", Text(facts.node_name)},
-                    {"taken", Time(node.taken_realtime_ns)},
+                    {"taken", TimeJson(node.taken_realtime_ns)},
                     {"findings", FindingsJson(judgement)},
                     {"looked_at", LookedAtJson(judgement)}};
   return answer.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
