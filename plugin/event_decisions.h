@@ -3,10 +3,17 @@
 // good. Under the process's lock.
 #pragma once
 
-#include <array>
+#include <sys/statvfs.h>
 
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+
+#include "plugin/identity/cpu_allowance.h"
 #include "plugin/init_request.h"
 #include "plugin/nccl/event_policy.h"
+#include "plugin/nccl/nccl_parameter.h"
+#include "plugin/nccl/nccl_version.h"
 #include "plugin/options.h"
 
 namespace nccl_exporter::plugin {
@@ -31,5 +38,40 @@ class EventDecisions {
   // Filled from the front; the last place is used again.
   std::array<EventDecision, kMostDecisions> decisions_;
 };
+
+inline const char* ProcessEnvironment(const char* name) { return std::getenv(name); }
+
+// 0 where it cannot be told: no memory to rely on.
+inline uint64_t SharedMemoryFreeBytes() {
+  struct statvfs file_system {};
+  if (statvfs("/dev/shm", &file_system) != 0) return 0;
+  return uint64_t{file_system.f_bavail} * file_system.f_frsize;
+}
+
+// Once for each release that calls, so that communicators of one job are timed alike however full
+// /dev/shm becomes.
+inline const EventDecision& EventDecisions::For(const InitRequest& request, const Options& options,
+                                                const void* address_in_nccl) {
+  const int api_version = request.api_version;
+  const int nccl_version = FindNcclVersion(address_in_nccl);
+  EventDecision* decision = &decisions_[0];
+  for (; decision->api_version != 0 && decision != &decisions_.back(); ++decision) {
+    if (decision->api_version == api_version && decision->nccl_version == nccl_version)
+      return *decision;
+  }
+  const LocalRanks local_ranks = FindLocalRanks(ProcessEnvironment, request.ranks, request.nodes);
+  *decision = {.api_version = api_version,
+               .nccl_version = nccl_version,
+               .policy = DecideEvents(
+                   {.api_version = api_version,
+                    .nccl_version = nccl_version,
+                    .kernel_timing = options.kernel_timing,
+                    .shared_memory_free_bytes = SharedMemoryFreeBytes(),
+                    .local_ranks = local_ranks.on_node,
+                    .allgatherv_is_off = IsAllgathervOff(ProcessEnvironment),
+                    .milli_cpus_per_rank = MilliCpusPerRank(ReadCpuAllowance(), local_ranks),
+                    .asks_for_phases = options.kernel_phases})};
+  return *decision;
+}
 
 }  // namespace nccl_exporter::plugin

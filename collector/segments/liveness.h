@@ -4,9 +4,17 @@
 // across PID namespaces and be reused.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/types.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
+#include <string>
+#include <string_view>
+
+#include "collector/segments/file_descriptor.h"
 
 namespace nccl_exporter::collector {
 
@@ -15,14 +23,39 @@ struct Writer {
   pid_t pid = 0;  // in the caller's PID namespace; 0: it has none there
 };
 
+// The field `state` of /proc/PID/stat: after the name, which is in parentheses and may contain any
+// character.
+inline std::optional<char> ProcessState(std::string_view stat) {
+  const size_t name_end = stat.rfind(") ");
+  if (name_end == std::string_view::npos || name_end + 2 >= stat.size()) return std::nullopt;
+  return stat[name_end + 2];
+}
+
 // Who holds the write lock. `descriptor` may be read-only. If the file system cannot tell, the
 // writer is taken for alive: nothing of it is lost then. Locks of the calling process itself are
 // not seen.
-Writer FindWriter(int descriptor);
+inline Writer FindWriter(int descriptor) {
+  struct flock lock {};
+  // Only a write lock conflicts with it: another reader's lock is no sign of a writer.
+  lock.l_type = F_RDLCK;
+  lock.l_whence = SEEK_SET;
+  if (::fcntl(descriptor, F_GETLK, &lock) != 0) return {.is_alive = true};
+  if (lock.l_type == F_UNLCK) return {};
+  return {.is_alive = true, .pid = std::max<pid_t>(lock.l_pid, 0)};
+}
 
 // Whether the writer, as it was just found, is stopped by a signal or a debugger. Nothing if there
 // is none, or if /proc does not show it: in a PID namespace that the caller does not see into, or
 // hidden by the mount option hidepid.
-std::optional<bool> IsStopped(const Writer& writer);
+inline std::optional<bool> IsStopped(const Writer& writer) {
+  if (writer.pid == 0) return std::nullopt;
+  const FileDescriptor file(
+      ::open(("/proc/" + std::to_string(writer.pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 256> text{};
+  const ssize_t length = ::read(file.number(), text.data(), text.size());
+  const std::optional<char> state =
+      ProcessState({text.data(), length > 0 ? static_cast<size_t>(length) : 0});
+  return state ? std::optional(*state == 'T' || *state == 't') : std::nullopt;
+}
 
 }  // namespace nccl_exporter::collector

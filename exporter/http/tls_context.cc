@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/http/peer_names.h"
+#include "exporter/http/client_certificate.h"
 #include "exporter/http/tls_priorities.h"
 
 namespace nccl_exporter::exporter {
@@ -53,29 +53,6 @@ void Require(int status, const std::string& what) {
 
 std::string NameOf(const PemSource& source, const char* name) {
   return source.file.empty() ? std::string(name) : source.file;
-}
-
-// What a certificate is worth for one who presents it to us.
-bool IsGoodClient(gnutls_session_t session) {
-  // GnuTLS takes purposes as text that it does not change.
-  gnutls_typed_vdata_st purpose{
-      .type = GNUTLS_DT_KEY_PURPOSE_OID,
-      .data = reinterpret_cast<unsigned char*>(const_cast<char*>(GNUTLS_KP_TLS_WWW_CLIENT)),
-      .size = 0};
-  unsigned faults = 0;
-  return gnutls_certificate_verify_peers(session, &purpose, 1, &faults) == GNUTLS_E_SUCCESS &&
-         faults == 0;
-}
-
-bool HasAllowedName(const gnutls_datum_t& der, const std::vector<std::string>& allowed) {
-  if (allowed.empty()) return true;
-  gnutls_x509_crt_t certificate = nullptr;
-  if (gnutls_x509_crt_init(&certificate) < 0) return false;
-  std::vector<std::string> names;
-  if (gnutls_x509_crt_import(certificate, &der, GNUTLS_X509_FMT_DER) >= 0)
-    names = AlternativeNames(certificate);
-  gnutls_x509_crt_deinit(certificate);
-  return std::ranges::find_first_of(names, allowed) != names.end();
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 // Log lines about the node: one when something has changed, none while it stays as it is.
 #pragma once
 
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -41,5 +44,42 @@ class StateLog {
   // As many as SegmentErrorCounts has.
   std::map<std::pair<collector::SegmentError, std::optional<uint64_t>>, Logged> errors_;
 };
+
+inline void StateLog::Observe(const collector::NodeSnapshot& snapshot) {
+  for (const Line& line : Changes(snapshot)) {
+    spdlog::log(line.is_warning ? spdlog::level::warn : spdlog::level::info, "{}", line.text);
+  }
+}
+
+inline std::vector<StateLog::Line> StateLog::Changes(const collector::NodeSnapshot& snapshot) {
+  std::vector<Line> lines;
+  const collector::SegmentCounts& now = snapshot.segments;
+  const bool has_changed =
+      now.live != segments_.live || now.exited != segments_.exited ||
+      now.unusable != segments_.unusable;  // starting ones are live in a moment
+  if (has_changed) {
+    lines.push_back({now.unusable > segments_.unusable,
+                     fmt::format("segments: {} live (before: {}), {} exited ({}), {} unusable ({})",
+                                 now.live, segments_.live, now.exited, segments_.exited,
+                                 now.unusable, segments_.unusable)});
+    segments_ = now;
+  }
+  for (const collector::SegmentTrouble& trouble : snapshot.segment_troubles) {
+    Logged& told = errors_[{trouble.error, trouble.uid}];
+    const uint64_t errors = trouble.count;
+    const bool is_due =
+        told.realtime_ns == 0 || snapshot.taken_realtime_ns - told.realtime_ns >=
+                                     std::chrono::nanoseconds(kErrorLogInterval).count();
+    if (errors <= told.errors || !is_due) continue;
+    lines.push_back(
+        {true,
+         fmt::format(
+             "segment error {} of uid {}: {} times since the last such line, the latest {}: {}",
+             NameOf(trouble.error), trouble.file_uid, errors - told.errors, trouble.file,
+             trouble.detail)});
+    told = {.errors = errors, .realtime_ns = snapshot.taken_realtime_ns};
+  }
+  return lines;
+}
 
 }  // namespace nccl_exporter::exporter

@@ -2,7 +2,9 @@
 // Settings of NCCL in the job's environment that change what a plugin meets.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 
 namespace nccl_exporter::sim {
 
@@ -15,8 +17,17 @@ struct NcclSettings {
 
 // A parameter as ncclLoadParam reads it (2.30.7 src/misc/param.cc): strtoll with base 0, trailing
 // text ignored; the default if it is unset, empty or out of range.
-int64_t NcclParameter(const char* name, int64_t standard);
+inline int64_t NcclParameter(const char* name, int64_t standard) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return standard;
+  errno = 0;
+  const int64_t value = std::strtoll(text, nullptr, 0);
+  return errno == 0 ? value : standard;
+}
 
-NcclSettings NcclSettingsOfEnvironment();
+inline NcclSettings NcclSettingsOfEnvironment() {
+  return {.uses_allgatherv = NcclParameter("NCCL_ALLGATHERV_ENABLE", 1) != 0,
+          .has_rearchitected_enqueue = NcclParameter("NCCL_ENQUEUE_REARCH_ENABLE", 0) != 0};
+}
 
 }  // namespace nccl_exporter::sim
