@@ -74,6 +74,8 @@ Process* Process::Obtain() {
 
 // Start.
 
+// The first communicator of the process makes the segment. Where that fails, NCCL runs as without a
+// plugin: the reason stands in its log once, and every later call returns at once.
 void Process::Start(const InitRequest& request) {
   mode_ = Mode::kOff;
   options_ = ReadOptions(Environment);
@@ -85,6 +87,7 @@ void Process::Start(const InitRequest& request) {
   if (!options_.enable)
     return Log(request.logger, abi::kLogInfo, "nccl-exporter: off by NCCL_EXPORTER_ENABLE=0");
   char error[256];
+  // This object is memory of zeros, mapped or wiped by a fork: no constructor has run.
   new (&segment_) Segment;
   const bool rank_numbers_process =
       HasMoreRanksThanProcesses(Environment, request.ranks, request.nodes);
@@ -105,6 +108,8 @@ void Process::Start(const InitRequest& request) {
       segment_.path());
 }
 
+// One slot that all communicators share for which there is no other: their sums stay right, and
+// they cannot be told apart.
 void Process::OpenOverflow() {
   const uint32_t overflow = segment_.overflow_slot();
   if (!communicators_.Prepare(segment_, overflow, false)) return;
@@ -171,6 +176,8 @@ void* Process::InitInSlot(uint32_t slot, const InitRequest& request, const Event
   return context.Pointer();
 }
 
+// Everything is written before the state says that the slot lives: a reader that sees the state
+// sees the rest.
 Handle Process::OpenSlot(uint32_t index, const InitRequest& request,
                          const EventDecision& decision) {
   const EventPolicy& policy = decision.policy;
@@ -203,6 +210,8 @@ Handle Process::OpenSlot(uint32_t index, const InitRequest& request,
   return context;
 }
 
+// A process with several GPUs has several ranks of the job: its rank variables then number the
+// process, not a rank.
 void Process::NoteGpu(const GpuIdentity& gpu) {
   if (gpu.index < 0 && gpu.uuid[0] == '\0') return;
   if (!has_gpu_) {
@@ -215,6 +224,7 @@ void Process::NoteGpu(const GpuIdentity& gpu) {
 
 // Finalize.
 
+// Handles that NCCL still holds afterwards carry the former generation, and are refused.
 void Process::Finalize(void* context) {
   const Handle handle = Handle::From(context);
   if (context == nullptr) return;
@@ -243,6 +253,7 @@ void Process::CountLoss(Loss loss) {
     AddRelaxed(segment_.header()->losses[static_cast<uint8_t>(loss)], 1);
 }
 
+// Before API v4 the communicator is not known at init: its first event tells, once.
 void Process::LearnIdentity(uint32_t index, uint64_t communicator_id, int rank) {
   if (!communicators_.TakeIdentity(index)) return;
   communicators_.InSlot(index)->LearnRank(rank);

@@ -8,6 +8,7 @@
 
 namespace nccl_exporter::collector {
 
+// The clock of one GPU, as all communicators of this user on that GPU have learned it.
 struct ArrivalMatcher::Clock {
   ClockNumber number;
   GpuClockBounds bounds;
@@ -27,6 +28,8 @@ struct ArrivalMatcher::Arrival {
   }
 };
 
+// An operation that some ranks of this node have completed, and others not yet. `since_ns`: when
+// the first of them was read.
 struct ArrivalMatcher::Waiting {
   uint64_t since_ns = 0;
   std::vector<Arrival> arrivals;
@@ -78,6 +81,7 @@ bool WaitsForAll(Function function) {
          function == Function::kReduceScatter || function == Function::kAlltoAll;
 }
 
+// Of a clock of which nothing is known yet.
 constexpr TimeRange kUnbound{-ClockDistance::kUnknown, ClockDistance::kUnknown};
 
 int64_t AsOf(const CompletedOperation& operation) {
@@ -93,6 +97,7 @@ TimeRange Common(const TimeRange& one, const TimeRange& other) {
   return {std::max(one.least_ns, other.least_ns), std::min(one.most_ns, other.most_ns)};
 }
 
+// Nothing for a range that contradicts itself, or that one side leaves open.
 std::optional<uint64_t> HalfWidth(const TimeRange& range) {
   const int64_t width_ns = range.most_ns - range.least_ns;
   if (width_ns < 0 || width_ns >= ClockDistance::kUnknown / 2) return std::nullopt;
@@ -115,6 +120,8 @@ std::optional<uint64_t> CalledAt(const Member& member, const CompletedOperation&
 ArrivalMatcher::ArrivalMatcher() = default;
 ArrivalMatcher::~ArrivalMatcher() = default;
 
+// A number that stands twice belongs to two jobs with one communicator's hash, or to a restart
+// whose former process is not gone yet. Nothing tells which completion belongs to which.
 void ArrivalMatcher::Judge(Group& group) {
   std::vector<uint64_t> ranks;
   group.pairs.clear();
@@ -140,8 +147,10 @@ void ArrivalMatcher::PairClocks(Group& group) {
   }
 }
 
+// What waits was counted against the members of before: it cannot become complete any more.
 ArrivalMatcher::Member* ArrivalMatcher::Add(const LocalRank& rank) {
   std::shared_ptr<Clock> clock;
+  // A GPU without a name has a clock of its own for each communicator: more is not known of it.
   if (!rank.gpu_uuid.empty()) clock = clocks_[{rank.communicator.uid, rank.gpu_uuid}].lock();
   if (clock == nullptr) {
     clock = std::make_shared<Clock>();
@@ -193,6 +202,7 @@ void ArrivalMatcher::CountLost(const Member* member, uint64_t operations) {
 void ArrivalMatcher::Take(Member* member, const CompletedOperation& operation, uint64_t now_ns) {
   Group& group = *member->group;
   if (!IsComparable(member)) return;
+  // Point-to-point operations are not compared, but their times bind the clock like any other.
   Clock& clock = *member->clock;
   clock.bounds.Learn(CalledAt(*member, operation), operation.start_ns, operation.stop_ns,
                      operation.delivered_ns);
@@ -208,6 +218,7 @@ void ArrivalMatcher::Take(Member* member, const CompletedOperation& operation, u
   const std::optional<TimeRange> stop =
       clock.bounds.RangeOf(operation.stop_ns, operation.delivered_ns);
 
+  // One rank is that far ahead, or its partners' completions were lost: the memory stays bounded.
   if (group.waiting.size() >= kMaxWaitingOperations) GiveUp(group, Uncompared::kPartnerMissing);
   const auto found = group.waiting.try_emplace(operation.function_and_sequence).first;
   Waiting& waiting = found->second;
@@ -235,6 +246,8 @@ const ClockPair& ArrivalMatcher::Group::PairOf(const Arrival& one, const Arrival
   return pairs[one.member->number * members.size() + other.member->number];
 }
 
+// No rank has left before every rank had entered: each pair of arrivals binds the distance of two
+// clocks from both sides.
 void ArrivalMatcher::Group::LearnFrom(const std::vector<Arrival>& arrivals) const {
   for (size_t i = 0; i < arrivals.size(); ++i) {
     const CompletedOperation& one = arrivals[i].operation;
@@ -250,6 +263,7 @@ void ArrivalMatcher::Group::LearnFrom(const std::vector<Arrival>& arrivals) cons
 // another one, of which ranks need not leave together.
 ArrivalMatcher::Distance ArrivalMatcher::Group::DistanceOf(
     const Arrival& one, const Arrival& other, std::optional<int64_t> transfer_ns) const {
+  // By the GPUs' own clocks, of which only the distance is known within bounds.
   const int64_t shown_ns = ClockPair::Difference(one.operation.start_ns, other.operation.start_ns);
   const TimeRange clocks = PairOf(one, other).At(AsOf(one.operation));
   Distance distance{.proven = Common({one.start.least_ns - other.start.most_ns,
@@ -258,6 +272,8 @@ ArrivalMatcher::Distance ArrivalMatcher::Group::DistanceOf(
                                       shown_ns + clocks.most_ns + GpuClockBounds::kTickNs}),
                     .estimated = {}};
   if (!transfer_ns || !one.clock || !other.clock) return distance;
+  // Two witnesses that share no source of error: how long completions took to be delivered, and
+  // the durations. Ranks leave together, so who entered later has the shorter kernel.
   const TimeRange by_deliveries =
       Around(shown_ns + (one.clock->distance_ns - other.clock->distance_ns),
              one.clock->uncertainty_ns + other.clock->uncertainty_ns + kUnequalDeliveriesNs +
@@ -265,6 +281,7 @@ ArrivalMatcher::Distance ArrivalMatcher::Group::DistanceOf(
   const TimeRange by_durations =
       Around(other.DurationNs() - one.DurationNs(),
              kUnequalStopsNs + *transfer_ns / kUnequalStopsDivisor + GpuClockBounds::kTickNs);
+  // Witnesses that contradict each other, or the proof, say nothing.
   const TimeRange common = Common(Common(by_deliveries, by_durations), distance.proven);
   if (common.least_ns > common.most_ns) return distance;
   distance.estimated = common;
@@ -272,6 +289,8 @@ ArrivalMatcher::Distance ArrivalMatcher::Group::DistanceOf(
   return distance;
 }
 
+// A rank is the last one if it is later than each of the others, not only than the first: between
+// two that are late together nothing is decided.
 void ArrivalMatcher::Compare(Group& group, const std::vector<Arrival>& arrivals) {
   const auto entered_last =
       std::ranges::max_element(arrivals, {}, [](const Arrival& a) { return a.start.least_ns; });
@@ -280,6 +299,7 @@ void ArrivalMatcher::Compare(Group& group, const std::vector<Arrival>& arrivals)
   PairClocks(group);
   std::optional<int64_t> transfer_ns;
   if (WaitsForAll(arrivals.front().operation.function())) {
+    // Impossible within one operation: the ranks have numbered their calls differently.
     if (entered_last->start.least_ns > left_first->stop.most_ns)
       return Count(Uncompared::kMismatch, arrivals.size());
     group.LearnFrom(arrivals);
@@ -315,6 +335,7 @@ void ArrivalMatcher::Compare(Group& group, const std::vector<Arrival>& arrivals)
     if (!is_proven) ++counts.estimated;
     if (!distances_[i].IsLater()) continue;
     const auto lateness_ns = static_cast<uint64_t>(std::max<int64_t>(distances_[i].Middle(), 0));
+    // The members of one launch start together: each has its part of the lateness once.
     counts.lateness_ns += lateness_ns / arrivals[i].operation.members;
   }
   if (is_last) ++arrivals[last].member->counts.last;

@@ -43,6 +43,7 @@ struct SlotIdentity {
   }
 };
 
+// `job`: the communicator's key as far as the process tells it.
 LocalRank RankOf(const SlotIdentity& slot, CommunicatorKey job) {
   job.id = slot.Word(offsetof(layout::CommunicatorSlot, communicator_id));
   job.ranks = slot.Word(offsetof(layout::CommunicatorSlot, ranks));
@@ -92,6 +93,8 @@ int64_t ArrivalObserver::MonotonicSlewNs() {
   return slew_ns;
 }
 
+// A ring is settled when all segments that existed at its beginning are known. Before, a partner
+// may be missing from its group only because nobody has looked yet.
 void ArrivalObserver::Discover(const SegmentLooks& looks, const Moment& now,
                                int64_t known_until_ns) {
   const CpuTime cpu_time(cpu_ns_);
@@ -133,6 +136,7 @@ void ArrivalObserver::MeetSlots(const FileKey& key, const SegmentLook& look) {
   }
 }
 
+// A slot of another generation holds another communicator: the former one's ring ends here.
 void ArrivalObserver::OnFound(const RingKey& key, const SegmentLook& look) {
   const SlotHead& head = look.slots.heads[key.second];
   const auto found = rings_.find(key);
@@ -156,6 +160,8 @@ void ArrivalObserver::MeetAgain(Followed& followed, bool is_over) {
   followed.is_over = is_over;
 }
 
+// The identity is read twice around: a slot that changes hands in between is left for the next
+// look.
 void ArrivalObserver::Follow(const RingKey& key, const SegmentLook& look) {
   const uint64_t state_word = look.slots.heads[key.second].state_word;
   const uint64_t offset = look.slots.OffsetOf(key.second);
@@ -206,6 +212,7 @@ bool ArrivalObserver::GiveUpRing(uint64_t uid, bool also_the_living) {
   return true;
 }
 
+// The counts stay with the ring, for as long as its segment is served.
 void ArrivalObserver::Retire(Followed& followed) {
   if (followed.member == nullptr) return;
   if (followed.was_comparable) followed.counts = ArrivalMatcher::CountsOf(followed.member);
@@ -213,6 +220,7 @@ void ArrivalObserver::Retire(Followed& followed) {
   followed.member = nullptr;
 }
 
+// Whether a ring has begun of which some partner may not be known yet.
 bool ArrivalObserver::AwaitsDiscovery(const Moment& now) {
   bool awaits = false;
   for (auto& [key, followed] : rings_) {
@@ -238,6 +246,7 @@ bool ArrivalObserver::MayAsk(uint64_t uid, const Moment& now) {
   return true;
 }
 
+// One slew for all rings of a pass: times of two ranks are compared with each other.
 bool ArrivalObserver::Read(const Moment& now) {
   const CpuTime cpu_time(cpu_ns_);
   bool is_regular = false;
@@ -251,6 +260,7 @@ bool ArrivalObserver::Read(const Moment& now) {
 }
 
 void ArrivalObserver::ReadRing(Followed& followed, int64_t slew_ns, const Moment& now) {
+  // What was read counts only if the slot is still the same communicator's afterwards.
   operations_.clear();
   const uint64_t lost = followed.ring.Read(*followed.file, operations_);
   if (operations_.empty() && lost == 0) return;

@@ -38,6 +38,7 @@ Content ContentOf(const SegmentFile& file) {
 
 }  // namespace
 
+// Begins the searches that are due, and does the first part of them.
 void SegmentTable::Discover(const Moment& now) {
   if (!private_search_ && !private_patterns_.empty()) {
     const int64_t rest_ns =
@@ -54,6 +55,8 @@ void SegmentTable::Discover(const Moment& now) {
   DiscoverMore(now);
 }
 
+// A change that the kernel has told is followed at once, unless the directory is so large that its
+// owner could keep us busy with it.
 bool SegmentTable::MustList(const Directory& directory, const Moment& now) const {
   if (!directory.begun_monotonic_ns) return true;
   const int64_t age_ns = now.monotonic_ns - directory.ended_monotonic_ns;
@@ -79,6 +82,7 @@ bool SegmentTable::IsDiscovering() const {
          });
 }
 
+// Whether each directory was listed to its end once: before, nothing can be said to be missing.
 bool SegmentTable::HasListedAll() const {
   const bool has_sought = private_patterns_.empty() || private_sought_monotonic_ns_;
   return has_sought && std::ranges::all_of(directories_, [](const auto& each) {
@@ -86,6 +90,8 @@ bool SegmentTable::HasListedAll() const {
          });
 }
 
+// Up to which time every segment that was made is known. Where the kernel tells changes, that is
+// now.
 int64_t SegmentTable::KnownUntil(const Moment& now) const {
   int64_t until_ns = now.monotonic_ns;
   for (const Directory& directory : directories_) {
@@ -95,6 +101,7 @@ int64_t SegmentTable::KnownUntil(const Moment& now) const {
   return until_ns;
 }
 
+// One part of the search, so that a tree of any size delays no reading.
 void SegmentTable::SearchPrivateDirectories(const Moment& now) {
   PrivateSearch& search = *private_search_;
   int64_t effort = kNamesPerPart;
@@ -114,6 +121,7 @@ void SegmentTable::SearchPrivateDirectories(const Moment& now) {
   private_search_.reset();
 }
 
+// A directory that there is no room for is an error once, not at every search.
 void SegmentTable::TakePrivateDirectories() {
   ForgetPrivateDirectories();
   const auto refused_before = std::exchange(private_refused_, {});
@@ -162,6 +170,7 @@ void SegmentTable::List(Directory& directory, int64_t& effort, const Moment& now
   if (result != SegmentDirectory::Listing::kPartial) EndListing(directory, result, error, now);
 }
 
+// A directory that cannot be read keeps its segments: they are open already.
 void SegmentTable::EndListing(Directory& directory, SegmentDirectory::Listing result, int error,
                               const Moment& now) {
   directory.names_listed = directory.listing->names.count();
@@ -208,6 +217,8 @@ void SegmentTable::OnFound(Directory& directory, int descriptor, const std::stri
   }
 }
 
+// So many files of one user are opened in one listing: fewer, the more of his are known already,
+// but always some, so that who has left junk behind can still start a job.
 bool SegmentTable::MayOpen(Directory& directory, uint64_t uid) const {
   const auto number = [&](const std::map<uint64_t, size_t>& of) {
     return of.contains(uid) ? of.at(uid) : 0;

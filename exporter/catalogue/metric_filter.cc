@@ -18,6 +18,8 @@ std::vector<std::string_view> Families() {
   return names;
 }
 
+// A pattern is a family's name, the beginning of names before a '*', or the word for all
+// histograms.
 bool Matches(std::string_view family, std::string_view pattern) {
   if (pattern == kHistograms) {
     const auto row = std::ranges::find(kMetrics, family, &MetricRow::name);
@@ -49,6 +51,8 @@ std::vector<int> ParseBounds(std::string_view list, std::string& complaint) {
       complaint = "'" + text + "' is not a positive number";
       return {};
     }
+    // The nearest bound that the plugin counts by: a classic bucket is a sum of native ones, and so
+    // exact.
     constexpr double kBucketsOfAnOctave = 1 << Buckets::kSchema;
     const double index = std::nearbyint(std::log2(*value) * kBucketsOfAnOctave);
     if (index < Buckets::kFirstBound || index > Buckets::kLastBound) {
@@ -66,6 +70,7 @@ std::vector<int> ParseBounds(std::string_view list, std::string& complaint) {
   return bounds;
 }
 
+// `schema`: of the native histogram; each step below the plugin's own halves the resolution.
 template <typename Buckets>
 HistogramScale ScaleOf(const std::vector<int>& classic_bounds, std::optional<int> schema) {
   HistogramScale scale;
@@ -93,6 +98,7 @@ std::string MetricFilter::Disable(std::string_view pattern) {
     is_known = true;
   }
   if (is_known) return "";
+  // Nearest to what was typed: mostly a slip of one letter.
   names.push_back(kHistograms);
   return "no family is called '" + std::string(pattern) + "'; the nearest is " +
          std::string(NearestName(pattern, names));
@@ -135,6 +141,7 @@ std::string MetricFilter::SetNativeSchema(std::string_view schema) {
   return "";
 }
 
+// What the shipped rules read and would miss: alerts that stay silent would be taken for health.
 std::string MetricFilter::TakenFromRules() const {
   std::string taken;
   const auto add = [&](std::string_view name) {

@@ -53,6 +53,7 @@ int Listen(const addrinfo& address) {
   if (listener < 0) return -1;
   constexpr int kOn = 1;
   constexpr int kOff = 0;
+  // A restart does not wait for the connections of the daemon before.
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof kOn);
   if (address.ai_family == AF_INET6)
     setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &kOff, sizeof kOff);
@@ -73,6 +74,8 @@ int Number(const char* variable) {
   return std::from_chars(text, end, number).ptr == end ? number : -1;
 }
 
+// Whether it is what we were promised: a stream socket that listens. Anything else would fail at
+// the first connection only.
 bool Listens(int socket) {
   int listens = 0;
   int type = 0;
@@ -124,6 +127,7 @@ std::string ListeningSockets::BindOne(const std::string& address) {
   }
 }
 
+// The variables go, whatever they say: they are not for children. See sd_listen_fds(3).
 std::string ListeningSockets::TakeFromSystemd() {
   const int count = Number("LISTEN_FDS");
   const bool is_for_us = Number("LISTEN_PID") == getpid();

@@ -28,6 +28,7 @@ OpenConnections::~OpenConnections() {
   watch_.join();
 }
 
+// The limit of one address comes first: a client that opens many connections displaces its own.
 bool OpenConnections::MakeRoom(const std::string& address) {
   const std::lock_guard lock(mutex_);
   if (is_stopping_) return false;
@@ -39,6 +40,8 @@ bool OpenConnections::MakeRoom(const std::string& address) {
                        Refusal::kConnectionLimit);
 }
 
+// The connection that has waited longest without an answer under way gives way. One that is being
+// answered is never cut for another client.
 template <typename IsOne>
 bool OpenConnections::MakeRoomAmong(IsOne is_one, size_t limit, Refusal cause) {
   size_t count = 0;
@@ -73,6 +76,7 @@ bool OpenConnections::BeginAnswer(OpenConnection& connection) {
   const std::lock_guard lock(mutex_);
   if (connection.is_cut_) return false;
   connection.is_answering_ = true;
+  // The time that the answer takes to be made is ours, not the client's.
   connection.deadline_ = Clock::time_point::max();
   return true;
 }
@@ -84,6 +88,7 @@ void OpenConnections::BeginSending(OpenConnection& connection) {
   has_changed_.notify_all();
 }
 
+// Each part that the client takes gives it time for the next, up to the limit of the whole answer.
 void OpenConnections::OnSent(OpenConnection& connection) {
   const std::lock_guard lock(mutex_);
   connection.deadline_ = std::min(Clock::now() + limits_.part, connection.since_ + limits_.answer);
@@ -99,6 +104,7 @@ void OpenConnections::EndAnswer(OpenConnection& connection, bool is_taken) {
   has_changed_.notify_all();
 }
 
+// A connection that was cut to make room is counted by that reason, and not as a bad request.
 void OpenConnections::EndUnanswered(OpenConnection& connection, Refusal cause) {
   const std::lock_guard lock(mutex_);
   on_refusal_(connection.gave_way_.value_or(cause));
@@ -110,11 +116,14 @@ void OpenConnections::Remove(OpenConnection& connection) {
   has_changed_.notify_all();
 }
 
+// The socket is shut down, not closed: its thread in the library sees the end, and closes it. So
+// the number cannot name another connection in between.
 void OpenConnections::Cut(OpenConnection& connection) {
   connection.is_cut_ = true;
   shutdown(connection.socket_, SHUT_RDWR);
 }
 
+// Sleeps until the next deadline, or until the connections change; uses no time in between.
 void OpenConnections::Watch() {
   std::unique_lock lock(mutex_);
   while (!is_over_) {
@@ -135,6 +144,8 @@ void OpenConnections::Watch() {
   }
 }
 
+// Answers that are under way may end within the limit; a scrape that has begun is not lost by a
+// restart of the daemon.
 void OpenConnections::Stop(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   is_stopping_ = true;

@@ -25,11 +25,13 @@ class ConfigError : public std::runtime_error {
       : std::runtime_error("line " + std::to_string(node.Mark().line + 1) + ": " + what) {}
 };
 
+// What is read into. Paths in the file are relative to its directory, as exporter-toolkit has it.
 struct Reading {
   WebConfig config;
   std::string directory;
 };
 
+// One key of a map. `read` throws a ConfigError that names the line.
 struct Key {
   std::string_view name;
   void (*read)(const YAML::Node& value, Reading& reading);
@@ -44,6 +46,8 @@ std::string Shown(std::string text) {
   return text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
 }
 
+// A key without a value counts as absent. A key that is given twice is an error: YAML parsers
+// differ in which of the two they take, and one of them may be the one that keeps strangers out.
 void ReadMap(const YAML::Node& map, const std::string& where, std::span<const Key> keys,
              Reading& reading) {
   if (map.IsNull()) return;
@@ -62,6 +66,7 @@ void ReadMap(const YAML::Node& map, const std::string& where, std::span<const Ke
   }
 }
 
+// A zero byte would end the text early where it is handed to C libraries.
 std::string Text(const YAML::Node& value) {
   if (!value.IsScalar()) throw ConfigError(value, "a string is expected");
   if (value.Scalar().find('\0') != std::string::npos)
@@ -69,6 +74,7 @@ std::string Text(const YAML::Node& value) {
   return value.Scalar();
 }
 
+// Only these two words: YAML 1.1 also takes "yes" and "on", YAML 1.2 does not.
 bool Bool(const YAML::Node& value) {
   const std::string text = Text(value);
   if (text != "true" && text != "false") throw ConfigError(value, "true or false is expected");
@@ -140,12 +146,14 @@ constexpr Key kTlsKeys[] = {
      [](const YAML::Node& v, Reading& r) { Tls(r).prefers_server_cipher_suites = Bool(v); }},
 };
 
+// Of a text and a file one would be ignored in silence.
 void CheckPem(const YAML::Node& node, const PemSource& source, const std::string& name) {
   if (!source.file.empty() && !source.inline_text.empty()) {
     throw ConfigError(node, "both " + name + " and " + name + "_file are given");
   }
 }
 
+// Combinations that would serve less protection than they seem to ask for are errors, not warnings.
 void ReadTls(const YAML::Node& value, Reading& reading) {
   TlsConfig& tls = reading.config.tls.emplace();
   ReadMap(value, "tls_server_config", kTlsKeys, reading);
@@ -170,6 +178,7 @@ void ReadTls(const YAML::Node& value, Reading& reading) {
     throw ConfigError(value, "min_version is above max_version");
 }
 
+// The headers that exporter-toolkit lets a file set.
 constexpr std::string_view kHeaders[] = {"Content-Security-Policy", "X-Frame-Options",
                                          "X-Content-Type-Options", "X-XSS-Protection",
                                          "Strict-Transport-Security"};
@@ -182,6 +191,7 @@ void ReadHeaders(const YAML::Node& value, Reading& reading) {
       throw ConfigError(entry.first, "header '" + Shown(name) + "' cannot be set");
     }
     const std::string text = entry.second.IsNull() ? "" : Text(entry.second);
+    // A line feed would begin a header of its own.
     const bool is_plain = std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
     if (!is_plain)
       throw ConfigError(entry.second, "header '" + name + "' has a value that cannot be sent");
@@ -213,6 +223,8 @@ bool IsBcrypt(std::string_view hash) {
   });
 }
 
+// A hash that is too dear is refused here: each request with a password would hold a thread for
+// seconds.
 void ReadUsers(const YAML::Node& value, Reading& reading) {
   constexpr int kMinCost = 4;
   if (!value.IsMap()) throw ConfigError(value, "basic_auth_users is not a map");
@@ -253,6 +265,7 @@ std::string Content(const std::string& path, std::string& error) {
   }
   std::string content(kWebConfigLimitBytes + 1, '\0');
   file.read(content.data(), static_cast<std::streamsize>(content.size()));
+  // One byte more than may be tells a file that is too large from one that just fits.
   content.resize(static_cast<size_t>(file.gcount()));
   if (file.bad()) error = path + ": cannot be read";
   if (content.size() > kWebConfigLimitBytes)

@@ -76,6 +76,7 @@ int64_t Launch::DelayNs(int64_t most_ns, int channel, int purpose) const {
   return static_cast<int64_t>(bits % static_cast<uint64_t>(most_ns));
 }
 
+// Channels of one kernel start and stop within kChannelSkewNs of each other, as blocks of a GPU do.
 WorkItem Launch::ItemOn(int channel) const {
   if (NeverStarts()) return {WorkItem::kNever, WorkItem::kNever};
   return {kernel_.start_ns + DelayNs(kChannelSkewNs, channel, kStartSkew),
@@ -132,6 +133,8 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
   return last_due_ns;
 }
 
+// The middle phase has about a third of the time or more. The borders are the seed's choice, so
+// that a mean that is taken over the wrong channels differs.
 Launch::PhaseBorders Launch::BordersOn(int channel) const {
   const WorkItem item = ItemOn(channel);
   const int64_t third_ns = (item.stop_ns - item.start_ns) / 3;

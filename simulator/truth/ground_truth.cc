@@ -12,6 +12,7 @@ namespace {
 
 __extension__ typedef unsigned __int128 Wide;
 
+// Written down again, not taken from the plugin: the account must not share its mistakes.
 constexpr uint64_t kSizeClasses[] = {0, 4096, 65536, 1048576, 16777216, 268435456};
 constexpr uint64_t kLeastBytesForBandwidth = 1048576;
 
@@ -19,6 +20,7 @@ uint64_t SizeClass(uint64_t bytes) {
   return *std::prev(std::upper_bound(std::begin(kSizeClasses), std::end(kSizeClasses), bytes));
 }
 
+// Bounds are powers of 2 to an eighth: of a second, and of a byte a second.
 int DurationBucket(uint64_t ns) { return BucketOf(ns, 1e9L, -160, 80); }
 int BandwidthBucket(uint64_t bytes_per_second) {
   return BucketOf(bytes_per_second, 1.0L, 160, 336);
@@ -30,6 +32,7 @@ int KindOf(Function function) {
   return function == Function::kRecv ? 2 : 0;
 }
 
+// An operation without bytes has a share, too.
 uint64_t WeightOf(const LaunchMember& member) { return std::max<uint64_t>(member.bytes, 1); }
 
 // What each member of a launch gets of the launch's time; nothing if it has no interval.
@@ -72,6 +75,7 @@ std::string_view NameOf(Timing timing) {
   return "none";
 }
 
+// By bisection over bounds in extended precision, where the plugin has a table of integers.
 int BucketOf(uint64_t value, long double scale, int first, int last) {
   int low = first;
   int high = last + 1;
@@ -87,6 +91,7 @@ int BucketOf(uint64_t value, long double scale, int first, int last) {
   return low - first;
 }
 
+// The factors of nccl-tests (doc/PERFORMANCE.md), as a fraction.
 uint64_t BusBytesPerSecond(Function function, uint64_t bytes, uint64_t ranks,
                            uint64_t duration_ns) {
   Wide numerator = 1;
@@ -152,6 +157,8 @@ void GroundTruth::MarkAffected(size_t operation) {
   if (lists_operations_) operations_[operation].is_affected = true;
 }
 
+// A bandwidth is that of one operation alone: in a group the launch's time is shared by size, and
+// the share would show the size again.
 void GroundTruth::AddTimed(const LaunchMember& member, uint64_t duration_ns, bool is_alone) {
   FunctionCounts& function = counts_[member.function];
   SizeCounts& size = function.sizes[SizeClass(member.bytes)];

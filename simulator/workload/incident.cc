@@ -28,6 +28,7 @@ constexpr std::array<SettingRow, kSettingCount> kSettings{{
     {Setting::kRamp, "ramp"},
 }};
 static_assert(IsInOrder(kSettings));
+// What every kind has in addition.
 constexpr std::string_view kTimes = "from=0 until=-1 every=-1 for=-1 ramp=0";
 
 constexpr std::array<IncidentTraits, kCountOf<IncidentKind>> kIncidents{{
@@ -83,6 +84,7 @@ std::array<std::optional<double>, kSettingCount> StandardsOf(const IncidentTrait
   return standards;
 }
 
+// `text`: NAME=VALUE. What is wrong with it; empty if nothing is.
 std::string SetOne(Incident& incident,
                    const std::array<std::optional<double>, kSettingCount>& standards,
                    std::string_view text) {
@@ -102,6 +104,8 @@ std::string SetOne(Incident& incident,
   return "";
 }
 
+// A rank or node that the job does not have would make an incident without effect, and a test
+// that cannot fail.
 std::string CheckPlaces(const Incident& incident, const ClusterShape& shape) {
   const std::string_view name = TraitsOf(incident.kind).name;
   if (incident.rank() >= shape.ranks())
@@ -122,6 +126,8 @@ bool Incident::Concerns(int a_rank, const ClusterShape& shape) const {
   return node() < 0 || node() == shape.NodeOf(a_rank);
 }
 
+// Between 0 and 1. Nothing before `from` and after `until`; in each period of `every` seconds only
+// for the first `for` of them; rising in the first `ramp` seconds.
 double Incident::Strength(int64_t job_ns) const {
   const double since = static_cast<double>(job_ns) / 1e9 - (*this)[Setting::kFrom];
   const double until = (*this)[Setting::kUntil];
@@ -133,6 +139,7 @@ double Incident::Strength(int64_t job_ns) const {
   return ramp > 0 ? std::min(1.0, since / ramp) : 1.0;
 }
 
+// Of an incident that happens at moments: once at `from`, or every `every` seconds until the end.
 int64_t Incident::StrikesBetween(int64_t after_ns, int64_t until_ns) const {
   const int64_t end_ns = (*this)[Setting::kUntil] >= 0 ? Ns((*this)[Setting::kUntil]) : INT64_MAX;
   const int64_t every_ns = Ns((*this)[Setting::kEvery]);
