@@ -129,6 +129,7 @@ void Sort(std::vector<TopRank>& ranks, TopSort sort) {
   std::ranges::stable_sort(ranks, {}, [](const TopRank& line) {
     return std::tuple(line.communicator, line.of->key.id, line.rank->communicator->rank);
   });
+  if (sort == TopSort::kRank) std::ranges::stable_sort(ranks, std::greater(), &TopRank::is_waiting);
   if (sort == TopSort::kAge) std::ranges::stable_sort(ranks, std::greater(), &TopRank::age_seconds);
   if (sort == TopSort::kLate) std::ranges::stable_sort(ranks, std::greater(), &TopRank::last_share);
   if (sort == TopSort::kBehind) std::ranges::stable_sort(ranks, std::greater(), &TopRank::behind);

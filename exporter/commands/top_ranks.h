@@ -64,7 +64,7 @@ struct TopRanks {
 // A name for each communicator, with members where names are equal: "pp GPU 3,7".
 std::vector<std::string> CommunicatorNames(const std::vector<CommunicatorOnNode>& communicators);
 
-// Culprits first, then by `sort`.
+// Culprits first, then by `sort`. By rank, those that wait for them come second.
 TopRanks RanksOfTop(const std::vector<CommunicatorOnNode>& communicators,
                     const collector::NodeSnapshot& node, const NodeHistory& history,
                     const Judgement& judgement, TopSort sort);

@@ -194,6 +194,13 @@ TEST_F(TopInAHangTest, TheCulpritIsFirstAndRedAndThoseWhoWaitAreDim) {
               testing::AllOf(testing::StartsWith("\x1b[2m dp "), testing::HasSubstr("waits")));
 }
 
+TEST_F(TopInAHangTest, ThoseWhoWaitFollowTheCulpritUnlessAnotherOrderIsChosen) {
+  judgement_.findings[0].culprits = {Found(3, Standing::kMissingCall)};
+  judgement_.findings[0].waiting = {Found(2, Standing::kWaits)};
+  EXPECT_EQ(Order(TopSort::kRank), "3201");
+  EXPECT_EQ(Order(TopSort::kBehind), "3102");
+}
+
 TEST_F(TopInAHangTest, WithoutColoursThereAreNoEscapes) {
   EXPECT_THAT(Text({.columns = 80, .rows = 24}), testing::Not(testing::HasSubstr("\x1b")));
 }

@@ -9,6 +9,7 @@
 
 #include "collector/testing/scratch_directory.h"
 #include "exporter/testing/child_process.h"
+#include "exporter/testing/tmux.h"
 #include "tests/detection/monitoring.h"
 #include "tests/detection/scenario_run.h"
 
@@ -30,14 +31,14 @@ Played Play(const std::string& name, const RuleSet& rules) {
   }
   scenario.seconds = kSeconds;
   try {
-    return {.verdict = RunScenario(scenario, rules), .trouble = ""};
+    return {.verdict = RunScenario(scenario, rules).verdict, .trouble = ""};
   } catch (const VoidRun& run) {
     return {.verdict = {}, .trouble = run.what()};
   }
 }
 
 TEST(Detection, NamesWhoIsLateOrHangsAndLeavesTheHealthyAlone) {
-  for (const char* program : {kPrometheus, kAlertmanager}) {
+  for (const char* program : {kPrometheus, kAlertmanager, exporter::kTmux}) {
     if (access(program, X_OK) != 0) GTEST_SKIP() << program << " is not installed";
   }
   const collector::ScratchDirectory directory;

@@ -11,8 +11,10 @@
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
+#include "exporter/testing/tmux.h"
 #include "tests/detection/monitoring.h"
 #include "tests/detection/scenario.h"
 #include "tests/detection/scenario_run.h"
@@ -37,6 +39,22 @@ bool IsChosen(const Options& options, const std::string& file) {
   return options.only.empty() ||
          std::any_of(options.only.begin(), options.only.end(),
                      [&](const std::string& part) { return name.find(part) != std::string::npos; });
+}
+
+nlohmann::json ScreensJson(const std::vector<Screen>& screens) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Screen& screen : screens) {
+    if (!screen.is_asked) continue;
+    std::vector<std::string> lines;
+    std::istringstream text(screen.text);
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    list.push_back({{"class", screen.size.Class()},
+                    {"moment", screen.moment},
+                    {"at", screen.at_s},
+                    {"lacks", screen.lacks},
+                    {"lines", lines}});
+  }
+  return list;
 }
 
 class Benchmark {
@@ -70,16 +88,17 @@ class Benchmark {
     json["not_run"] = failed_;
     json["played"] = played_;
     std::ofstream file(options_.json);
-    if (!(file << json.dump(1) << "\n")) throw std::runtime_error("cannot write " + options_.json);
+    if (!(file << json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n")) throw std::runtime_error("cannot write " + options_.json);
   }
 
   // Under the lock.
   void Note(const Scenario& scenario, int seed, const std::string& result,
-            const std::vector<std::string>& complaints) {
+            const std::vector<std::string>& complaints, const std::vector<Screen>& screens = {}) {
     played_.push_back({{"scenario", scenario.name},
                        {"seed", seed},
                        {"result", result},
-                       {"complaints", complaints}});
+                       {"complaints", complaints},
+                       {"screens", ScreensJson(screens)}});
     printf("%-40s seed %d: %s\n", scenario.name.c_str(), seed, result.c_str());
     for (const std::string& complaint : complaints) printf("    %s\n", complaint.c_str());
     fflush(stdout);
@@ -101,10 +120,12 @@ class Benchmark {
   // Whether the run counts.
   bool PlayOnce(const Scenario& scenario, int seed) {
     try {
-      const Verdict verdict = RunScenario(scenario, rules_);
+      const PlayedScenario played = RunScenario(scenario, rules_);
+      const Verdict& verdict = played.verdict;
       const std::lock_guard lock(mutex_);
       scoreboard_.Add(scenario, verdict);
-      Note(scenario, seed, verdict.complaints.empty() ? "ok" : "flawed", verdict.complaints);
+      Note(scenario, seed, verdict.complaints.empty() ? "ok" : "flawed", verdict.complaints,
+           played.screens);
     } catch (const VoidRun& error) {
       const std::lock_guard lock(mutex_);
       Note(scenario, seed, "void", {error.what()});
@@ -148,7 +169,7 @@ int Main(int argc, char** argv) {
   app.add_option("--json", options.json,
                  "file to write the table and the result of each run to, for programs");
   CLI11_PARSE(app, argc, argv);
-  for (const char* program : {kPrometheus, kAlertmanager}) {
+  for (const char* program : {kPrometheus, kAlertmanager, exporter::kTmux}) {
     if (access(program, X_OK) == 0) continue;
     fprintf(stderr, "detection: %s is not installed\n", program);
     return 1;

@@ -64,6 +64,9 @@ void AddFinding(size_t node, const nlohmann::json& finding, std::vector<PagedAle
   if (finding["culprits"].empty()) alerts.push_back(alert);
   for (const nlohmann::json& culprit : finding["culprits"]) {
     alert.labels["rank"] = std::to_string(culprit["rank"].get<int>());
+    const std::string global_rank = culprit["global_rank"];
+    alert.culprit =
+        global_rank.empty() ? "rank " + alert.labels["rank"] : "global rank " + global_rank;
     alerts.push_back(alert);
   }
 }
@@ -115,6 +118,14 @@ std::unique_ptr<exporter::ChildProcess> Monitoring::StartDaemon(int node) const 
       "--segment.dir=" + scratch_.path() + "/segments" + std::to_string(node),
       "--segment.retention=" + std::to_string(static_cast<int>(rules_.retention_s)) + "s",
       "--findings.time-scale=" + std::to_string(rules_.time_scale), "--log.level=warn"});
+}
+
+std::string Monitoring::TopCommand(int node) const {
+  // A benchmark that is killed leaves its terminals behind: they end by themselves.
+  constexpr int kMostSeconds = 600;
+  return "exec timeout --foreground " + std::to_string(kMostSeconds) + " " + kDaemonPath +
+         " top --segment.dir=" + scratch_.path() + "/segments" + std::to_string(node) +
+         " --findings.time-scale=" + std::to_string(rules_.time_scale);
 }
 
 std::unique_ptr<exporter::ChildProcess> Monitoring::StartPrometheus() const {

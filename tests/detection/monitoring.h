@@ -31,6 +31,9 @@ class Monitoring {
   std::string SegmentDirectory() const { return scratch_.path() + "/segments%n"; }
   const std::string& scratch() const { return scratch_.path(); }
 
+  // Shell command of an interactive `top` of the node, with the durations of the rules.
+  std::string TopCommand(int node) const;
+
   void RestartDaemon(int node);
   void HoldDaemon(int node, bool is_held);
   void RestartPrometheus();

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "tests/detection/monitoring.h"
+#include "tests/detection/screen_watch.h"
 #include "tests/system/daemon.h"
 
 namespace nccl_exporter::detection {
@@ -41,9 +42,12 @@ class Run {
     }
     for (size_t i = 0; i < jobs_.size(); ++i)
       due_.insert({scenario.jobs[i].from, [this, i] { StartJob(i); }});
+    for (const Expectation& expectation : WithPageExpectations(scenario).expected) {
+      if (IsPageClass(expectation.alert) && expectation.rank >= 0) WatchScreens(expectation);
+    }
   }
 
-  Verdict Play() {
+  PlayedScenario Play() {
     start_s_ = UnixNow();
     while (UnixNow() - start_s_ < scenario_.seconds) {
       while (!due_.empty() && due_.begin()->first <= UnixNow() - start_s_) {
@@ -56,9 +60,16 @@ class Run {
     }
     NoteAlerts();
     CheckWatchers();
+    PlayedScenario played;
+    for (Watched& watched : watched_) {
+      for (Screen& screen : watched.screens->TakeScreens())
+        played.screens.push_back(std::move(screen));
+    }
     const Directory directory = EndJobs();
-    return Judge(WithPageExpectations(scenario_), {alerts_.begin(), alerts_.end()}, directory,
-                 rules_.class_of);
+    played.verdict = Judge(WithPageExpectations(scenario_), {alerts_.begin(), alerts_.end()},
+                           directory, rules_.class_of);
+    JudgeScreens(played.screens, directory, played.verdict);
+    return played;
   }
 
  private:
@@ -120,8 +131,47 @@ class Run {
                                             std::to_string(static_cast<int>(rules_.retention_s))}});
   }
 
+  // Of the expectation of a finding.
+  struct Watched {
+    std::string its_class;
+    std::string node;
+    std::unique_ptr<ScreenWatch> screens;
+    int looks = 0;
+  };
+
+  void WatchScreens(const Expectation& expectation) {
+    const int node = expectation.rank / scenario_.jobs.front().ranks_per_node;
+    Watched& watched = watched_.emplace_back(Watched{
+        .its_class = expectation.alert,
+        .node = std::to_string(node),
+        .screens = std::make_unique<ScreenWatch>(monitoring_.TopCommand(node), expectation.rank)});
+    if (expectation.alert == "page-straggler") watched.screens->OpenBefore();
+  }
+
+  // When the node's findings first name somebody, and when they do near the end.
+  void NoteScreens(const std::vector<PagedAlert>& findings) {
+    constexpr double kEndSeconds = 6;
+    const double now_s = UnixNow() - start_s_;
+    for (Watched& watched : watched_) {
+      FoundCulprits culprits;
+      for (const PagedAlert& finding : findings) {
+        const auto its_class = rules_.class_of.find(finding.Label("alertname"));
+        if (its_class == rules_.class_of.end() || its_class->second != watched.its_class ||
+            finding.Label("node") != watched.node || finding.culprit.empty())
+          continue;
+        culprits[{finding.Label("comm"), finding.Label("rank")}] = finding.culprit;
+      }
+      if (culprits.empty() || watched.looks > 1) continue;
+      if (watched.looks == 1 && now_s < scenario_.seconds - kEndSeconds) continue;
+      if (watched.screens->Look(watched.looks == 0 ? "first" : "end", now_s, culprits))
+        ++watched.looks;
+    }
+  }
+
   void NoteAlerts() {
-    for (PagedAlert& alert : monitoring_.Findings()) {
+    const std::vector<PagedAlert> findings = monitoring_.Findings();
+    NoteScreens(findings);
+    for (PagedAlert alert : findings) {
       if (!findings_.insert(alert.labels).second) continue;
       alert.started_s = UnixNow() - start_s_;
       alerts_.insert(std::move(alert));
@@ -161,11 +211,12 @@ class Run {
   std::set<PagedAlert, IsEarlier> alerts_;
   std::set<std::map<std::string, std::string>> findings_;  // that were seen
   double start_s_ = 0;
+  std::vector<Watched> watched_;
 };
 
 }  // namespace
 
-Verdict RunScenario(const Scenario& scenario, const RuleSet& rules) {
+PlayedScenario RunScenario(const Scenario& scenario, const RuleSet& rules) {
   return Run(scenario, rules).Play();
 }
 

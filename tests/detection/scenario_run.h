@@ -4,9 +4,11 @@
 #pragma once
 
 #include <stdexcept>
+#include <vector>
 
 #include "tests/detection/rule_set.h"
 #include "tests/detection/scenario.h"
+#include "tests/detection/screen.h"
 #include "tests/detection/verdict.h"
 
 namespace nccl_exporter::detection {
@@ -16,8 +18,13 @@ struct VoidRun : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+struct PlayedScenario {
+  Verdict verdict;
+  std::vector<Screen> screens;  // that were taken of `top`
+};
+
 // Takes scenario.seconds and a little more. Throws std::runtime_error where something does not work
 // at all.
-Verdict RunScenario(const Scenario& scenario, const RuleSet& rules);
+PlayedScenario RunScenario(const Scenario& scenario, const RuleSet& rules);
 
 }  // namespace nccl_exporter::detection

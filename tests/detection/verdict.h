@@ -15,7 +15,8 @@ namespace nccl_exporter::detection {
 // An alert as Alertmanager showed it.
 struct PagedAlert {
   std::map<std::string, std::string> labels;
-  double started_s = 0;  // firing, since the scenario began
+  double started_s = 0;      // firing, since the scenario began
+  std::string culprit = {};  // of a finding: "global rank 3", as its sentences name the rank
 
   std::string Label(const std::string& name) const {
     const auto label = labels.find(name);

@@ -2,7 +2,6 @@
 // `nccl-exporter top` over a simulated job: in a real terminal (tmux), and without one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "collector/testing/scratch_directory.h"
 #include "exporter/testing/child_process.h"
 #include "exporter/testing/eventually.h"
+#include "exporter/testing/tmux.h"
 #include "tests/system/daemon.h"
 
 namespace nccl_exporter {
@@ -75,43 +75,31 @@ TEST_F(TopTest, RefusesAnOrderThatItDoesNotKnow) {
   EXPECT_THAT(top.output, testing::HasSubstr("colour"));
 }
 
-// A tmux server of its own, with one window in which a shell runs `top` and then says how it ended.
+// A shell that runs `top` in a terminal and then says how it ended.
 class TopInTmuxTest : public TopTest {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists("/usr/bin/tmux")) GTEST_SKIP() << "tmux is not installed";
-  }
-  void TearDown() override {
-    Tmux({"kill-server"});
-    std::filesystem::remove(socket_);
+    if (!std::filesystem::exists(exporter::kTmux)) GTEST_SKIP() << "tmux is not installed";
   }
 
-  void Start(const std::string& columns, const std::string& rows, const std::string& environment) {
+  void Start(int columns, int rows, const std::string& environment) {
     const std::string top =
         std::filesystem::absolute(kDaemonPath).string() + " top --segment.dir=" + segments_.path();
-    const exporter::Finished made =
-        Tmux({"-f", "/dev/null", "new-session", "-d", "-x", columns, "-y", rows,
-              environment + " " + top + "; echo ended with $?; stty -a; exec sleep 1000"});
-    ASSERT_EQ(made.exit_code, 0) << made.output;
+    tmux_ = std::make_unique<exporter::Tmux>(
+        environment + " " + top + "; echo ended with $?; stty -a; exec sleep 1000", columns, rows);
   }
 
-  exporter::Finished Tmux(std::vector<std::string> arguments) {
-    std::vector<std::string> command{"tmux", "-S", socket_};
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    return exporter::RunToEnd(command, {{"LC_ALL", "C.UTF-8"}, {"TERM", "screen"}});
-  }
-  std::string Screen() { return Tmux({"capture-pane", "-p"}).output; }
-  bool EventuallyShows(const std::string& text) {
+  std::string Screen() const { return tmux_->Screen(); }
+  bool EventuallyShows(const std::string& text) const {
     return exporter::Eventually([&] { return Screen().find(text) != std::string::npos; },
                                 kPatienceSeconds);
   }
 
-  // Below /tmp: the path of a socket has 107 bytes at most.
-  const std::string socket_ = "/tmp/nccl-exporter-top-test-" + std::to_string(getpid());
+  std::unique_ptr<exporter::Tmux> tmux_;
 };
 
 TEST_F(TopInTmuxTest, UpdatesSortsResizesAndQuits) {
-  Start("120", "40", "TERM=screen");
+  Start(120, 40, "TERM=screen");
   ASSERT_TRUE(EventuallyShows("8 processes")) << Screen();
   ASSERT_TRUE(EventuallyShows("ranks 1-8 of 8")) << Screen();
   EXPECT_THAT(Screen(), testing::HasSubstr("q quit  ? help  s sort (by rank)"));
@@ -120,57 +108,56 @@ TEST_F(TopInTmuxTest, UpdatesSortsResizesAndQuits) {
   EXPECT_TRUE(exporter::Eventually([&] { return Screen().substr(0, 19) != first_line; }))
       << "the time moves on";
 
-  Tmux({"send-keys", "s", "s"});
+  tmux_->Type({"s", "s"});
   ASSERT_TRUE(EventuallyShows("(by late)")) << Screen();
   EXPECT_TRUE(exporter::Eventually(
       [&] { return testing::Matches(testing::ContainsRegex("RANK[^\n]*\n.dp +5 "))(Screen()); },
       kPatienceSeconds))
       << "the late rank comes first: " << Screen();
 
-  Tmux({"resize-window", "-x", "60", "-y", "16"});
+  tmux_->Resize(60, 16);
   EXPECT_TRUE(exporter::Eventually([&] {
     const std::string screen = Screen();
     return std::ranges::count(screen, '\n') == 16 && screen.rfind("q quit") != std::string::npos &&
            screen.rfind("q quit") > screen.rfind("dp  ");
   })) << Screen();
 
-  Tmux({"send-keys", "q"});
+  tmux_->Type({"q"});
   EXPECT_TRUE(EventuallyShows("ended with 0")) << Screen();
   EXPECT_THAT(Screen(), testing::Not(testing::HasSubstr("q quit"))) << "the first screen is back";
   EXPECT_THAT(Screen(), testing::Not(testing::HasSubstr("-icanon"))) << "the terminal is as it was";
 }
 
 TEST_F(TopInTmuxTest, ASmallScreenHasWhatMattersAndItsKeys) {
-  Start("80", "24", "TERM=screen");
+  Start(80, 24, "TERM=screen");
   ASSERT_TRUE(EventuallyShows("ranks 1-8 of 8")) << Screen();
   EXPECT_THAT(Screen(), testing::ContainsRegex("FOR +LAST TO ENTER +LATE BY\n"));
 
-  Tmux({"send-keys", "/", "g", "p", "u", "=", "3"});
+  tmux_->Type({"/", "g", "p", "u", "=", "3"});
   ASSERT_TRUE(EventuallyShows("/gpu=3_")) << Screen();
-  Tmux({"send-keys", "Enter"});
+  tmux_->Type({"Enter"});
   ASSERT_TRUE(EventuallyShows("ranks 1-1 of 1 with 'gpu=3'")) << Screen();
-  Tmux({"send-keys", "Enter"});
+  tmux_->Type({"Enter"});
   ASSERT_TRUE(EventuallyShows("last progress")) << Screen();
   EXPECT_THAT(Screen(), testing::ContainsRegex("rank +3\n"));
-  Tmux({"send-keys", "q"});
+  tmux_->Type({"q"});
   ASSERT_TRUE(EventuallyShows("of 1 with")) << "q leaves the details only: " << Screen();
-  Tmux({"send-keys", "?"});
+  tmux_->Type({"?"});
   ASSERT_TRUE(EventuallyShows("Narrow screens leave out")) << Screen();
-  Tmux({"send-keys", "x", "q"});
+  tmux_->Type({"x", "q"});
   EXPECT_TRUE(EventuallyShows("ended with 0")) << Screen();
 }
 
 TEST_F(TopInTmuxTest, ADumbTerminalGetsOneScreen) {
-  Start("120", "40", "TERM=dumb");
+  Start(120, 40, "TERM=dumb");
   ASSERT_TRUE(EventuallyShows("ended with 0")) << Screen();
   EXPECT_THAT(Screen(), testing::HasSubstr("8 processes"));
 }
 
 TEST_F(TopInTmuxTest, NoColorIsObeyed) {
-  Start("80", "24", "NO_COLOR=1 TERM=screen");
+  Start(80, 24, "NO_COLOR=1 TERM=screen");
   ASSERT_TRUE(EventuallyShows("ranks 1-8 of 8")) << Screen();
-  EXPECT_THAT(Tmux({"capture-pane", "-p", "-e"}).output,
-              testing::Not(testing::HasSubstr("\x1b[1m")));
+  EXPECT_THAT(tmux_->ScreenWithStyles(), testing::Not(testing::HasSubstr("\x1b[1m")));
 }
 
 }  // namespace
