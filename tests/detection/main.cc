@@ -88,7 +88,8 @@ class Benchmark {
     json["not_run"] = failed_;
     json["played"] = played_;
     std::ofstream file(options_.json);
-    if (!(file << json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n")) throw std::runtime_error("cannot write " + options_.json);
+    if (!(file << json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n"))
+      throw std::runtime_error("cannot write " + options_.json);
   }
 
   // Under the lock.

@@ -59,12 +59,14 @@ void AddFinding(size_t node, const nlohmann::json& finding, std::vector<PagedAle
   const std::string kind = finding["kind"];
   const bool is_hang = kind.starts_with("hang_");
   if (is_hang && finding["severity"] != "critical") return;
+  if (finding["severity"] == "info") return;  // accuses nobody
   PagedAlert alert{.labels = {{"alertname", "page:" + kind}, {"node", std::to_string(node)}}};
   if (finding["comm"].is_string()) alert.labels["comm"] = finding["comm"];
   if (finding["culprits"].empty()) alerts.push_back(alert);
   for (const nlohmann::json& culprit : finding["culprits"]) {
     alert.labels["rank"] = std::to_string(culprit["rank"].get<int>());
     const std::string global_rank = culprit["global_rank"];
+    if (!global_rank.empty()) alert.labels["global_rank"] = global_rank;
     alert.culprit =
         global_rank.empty() ? "rank " + alert.labels["rank"] : "global rank " + global_rank;
     alerts.push_back(alert);

@@ -32,9 +32,12 @@ std::string JoinedBy(const std::string& separator, const std::vector<std::string
   return text;
 }
 
-// The name by which the daemon found the expected rank.
+// The name by which the daemon found the expected rank. A killed process is found without a
+// communicator, and named by its rank in the job.
 std::optional<std::string> NameOf(const Screen& screen, const Directory& directory) {
   for (const auto& [key, name] : screen.culprits) {
+    if (key.first.empty() && name == "global rank " + std::to_string(screen.expected_rank))
+      return name;
     const auto found = directory.global_ranks.find(key);
     if (found != directory.global_ranks.end() && found->second == screen.expected_rank) return name;
   }
@@ -51,7 +54,8 @@ std::vector<std::string> LacksOf(const std::string& screen, const std::string& c
   if (!Names(findings.substr(0, cost), culprit)) lacks.emplace_back("rank");
   static const std::regex kAge(R"(since \d\d:\d\d:\d\d UTC \(\d+(\.\d+)? (us|ms|s|min|h)\)\.)");
   if (!std::regex_search(about_cost, kAge)) lacks.emplace_back("age");
-  static const std::regex kCost(R"(^Cost: \d+(\.\d)? (% of the time|of \d+ GPUs?))");
+  static const std::regex kCost(
+      R"(^Cost: \d+(\.\d)? (% of the time|of \d+ (GPUs?|process(es)?) ))");
   if (!std::regex_search(about_cost, kCost)) lacks.emplace_back("cost");
   return lacks;
 }

@@ -90,5 +90,19 @@ TEST(ScreenVerdict, IsAskedWhereTheDaemonNamesTheRightRank) {
   EXPECT_FALSE(screens[2].is_asked);
 }
 
+TEST(ScreenVerdict, AKilledProcessHasNoCommunicatorAndCostsProcesses) {
+  std::vector<Screen> screens{
+      ScreenOf(
+          {{{"", "1"}, "global rank 9"}},
+          ScreenWith("1 process of job 4711 has ended without finalizing NCCL: global rank 9.\n"
+                     "Cost: 1 of 8 processes on this node, since 23:41:06 UTC (2 min).\n")),
+      ScreenOf({{{"", "1"}, "global rank 17"}}, "")};
+  Verdict verdict;
+  JudgeScreens(screens, kDirectory, verdict);
+  EXPECT_EQ(verdict.classes["screen-80x24"].expected, 1);
+  EXPECT_EQ(verdict.classes["screen-80x24"].met, 1);
+  EXPECT_FALSE(screens[1].is_asked);
+}
+
 }  // namespace
 }  // namespace nccl_exporter::detection
