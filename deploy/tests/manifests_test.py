@@ -220,6 +220,14 @@ class Manifests(unittest.TestCase):
             daemon = next(c for c in pod['initContainers'] + pod['containers'] if c['name'] == 'nccl-exporter')
             self.assertEqual(daemon['resources']['limits'], {'memory': '256Mi'})
 
+    def test_every_container_of_ours_has_requests_and_limits(self):
+        """A namespace with a ResourceQuota refuses pods of which one has none. An init container's count only where they are more than the others'."""
+        things = [thing for name in ('node', 'sidecar') for thing in base(name)] + [thing for name in VALUES for thing in rendered(name).values()]
+        for pod in pods(things):
+            ours = [c for c in pod['initContainers'] + pod['containers'] if 'nccl-exporter' in c['image']]
+            self.assertEqual([c.get('resources', {}).keys() for c in ours], [{'requests', 'limits'}] * 2)
+            self.assertEqual(ours[0]['resources'], ours[1]['resources'])
+
     def test_monitors_leave_the_jobs_labels_alone(self):
         monitors = [thing for thing in base('monitoring') if thing['kind'].endswith('Monitor')]
         endpoints = [endpoint for thing in monitors for endpoint in thing['spec'].get('endpoints', thing['spec'].get('podMetricsEndpoints'))]
