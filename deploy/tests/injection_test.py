@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The three ways that bring the plugin into pods: which containers they change, and how."""
 import importlib.util
-import json
 import os
 import pathlib
 import re
@@ -16,10 +15,12 @@ import yaml
 
 DEPLOY = pathlib.Path(os.path.abspath('deploy'))
 sys.path.insert(0, str(DEPLOY / 'tests'))
+import admission_model
 import kubernetes_model
 import report
 from bases import KUBERNETES, SCHEMAS, base, kustomize, objects
 
+HAS_CEL = shutil.which('node') and (SCHEMAS / '@bufbuild/cel').is_dir()
 HAS_JMESPATH = importlib.util.find_spec('jmespath') is not None
 GPUS = {'resources': {'limits': {'nvidia.com/gpu': '8'}}}
 CHOICES = [  # containers, what else the pod has, and which containers are changed in a namespace that asks for it
@@ -49,13 +50,19 @@ class Injection(unittest.TestCase):
     def changed_containers(before, after):
         return [i for i, (old, new) in enumerate(zip(before['spec']['containers'], after['spec']['containers'])) if old != new]
 
-    @unittest.skipUnless(shutil.which('node') and (SCHEMAS / '@bufbuild/cel').is_dir(), 'no CEL: tools/fetch-kubernetes-schemas fetches it, with npm')
+    @unittest.skipUnless(HAS_CEL, 'no CEL: tools/fetch-kubernetes-schemas fetches it, with npm')
     def test_the_admission_policy_chooses_containers_with_gpus(self):
-        spec = base('inject')[0]['spec']
-        expressions = [condition['expression'] for condition in spec['matchConditions']] + [spec['variables'][0]['expression']]
-        output = subprocess.run(['node', DEPLOY / 'tests/evaluate_cel.mjs', SCHEMAS], check=True, capture_output=True, text=True,
-                                input=json.dumps([expressions, [self.pod(containers, more) for containers, more, _ in CHOICES]])).stdout
-        self.assertEqual([chosen if all(conditions) else [] for *conditions, chosen in json.loads(output)], [chosen for _, _, chosen in CHOICES])
+        pods = [self.pod(containers, more) for containers, more, _ in CHOICES]
+        made = admission_model.changed(base('inject')[0], pods)
+        self.assertEqual([self.changed_containers(*pair) for pair in zip(pods, made)], [chosen for _, _, chosen in CHOICES])
+        self.assertEqual(admission_model.changed(base('inject')[0], made), made, 'a second time changes nothing')
+
+    @unittest.skipUnless(HAS_CEL and HAS_JMESPATH, 'no CEL, or python3-jmespath is not installed')
+    def test_both_policies_make_the_same_pods(self):
+        import kyverno_model
+        pods = [self.pod(containers, more) for containers, more, _ in CHOICES]
+        self.assertEqual(admission_model.changed(base('inject')[0], pods),
+                         [kyverno_model.changed(base('inject-kyverno')[0], pod, self.asked) for pod in pods])
 
     @unittest.skipUnless(HAS_JMESPATH, 'python3-jmespath is not installed')
     def test_kyvernos_policy_chooses_the_same(self):
@@ -87,16 +94,12 @@ class Injection(unittest.TestCase):
             pod = self.pod([GPUS], {}, **metadata)
             self.assertEqual(kyverno_model.changed(policy, pod, namespace) != pod, is_changed, (namespace, metadata))
 
-    def test_both_policies_and_the_template_set_the_same(self):
-        """Kyverno's, the component's, and the MutatingAdmissionPolicy's, whose expressions name it."""
-        kyverno, volumes = (rule['mutate'] for rule in base('inject-kyverno')[0]['spec']['rules'])
-        kyverno = yaml.safe_load(re.sub(r'{{ [\w.]+ }}', '0', kyverno['foreach'][0]['patchesJson6902']))
-        kyverno += yaml.safe_load(volumes['patchesJson6902'])
-        template = objects(KUBERNETES / 'inject-template/pod-template.yaml')[0]
-        values = [patch['value'] for patch in kyverno]
-        self.assertEqual([patch['value'] for patch in template], [value for value in values if value['name'] != 'CONTAINER_NAME'])
-        expressions = ' '.join(m['jsonPatch']['expression'] for m in base('inject')[0]['spec']['mutations'])
-        self.assertEqual(set(re.findall(r'name: "(\w+)"', expressions)) | {'nccl-exporter-segments', 'nccl-exporter-plugin'}, {value['name'] for value in values})
+    def test_the_template_sets_what_kyvernos_policy_sets(self):
+        """But for the container's name, which it does not know."""
+        each, volumes = (rule['mutate'] for rule in base('inject-kyverno')[0]['spec']['rules'])
+        patches = yaml.safe_load(re.sub(r'{{ [\w.]+ }}', '0', each['foreach'][0]['patchesJson6902'])) + yaml.safe_load(volumes['patchesJson6902'])
+        values = [patch['value'] for patch in patches if patch['value']['name'] != 'CONTAINER_NAME']
+        self.assertEqual([patch['value'] for patch in objects(KUBERNETES / 'inject-template/pod-template.yaml')[0]], values)
 
     @unittest.skipUnless(kustomize(), 'neither kustomize nor kubectl is installed')
     def test_the_component_changes_the_jobs_that_ask_for_it(self):

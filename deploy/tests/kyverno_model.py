@@ -7,6 +7,8 @@ import re
 import jmespath
 import yaml
 
+import json_patch
+
 
 def evaluated(text, data):
     """The value of a text of the policy, all of which is a variable."""
@@ -34,17 +36,7 @@ def is_selected(resources, pod, namespace_labels):
 
 
 def patch(pod, text):
-    """Additions to lists, which are made if they are not there, as Kyverno makes them."""
-    for addition in yaml.safe_load(text):
-        assert addition['op'] == 'add', addition
-        *path, place = addition['path'].removeprefix('/').split('/')
-        target = pod
-        for step, following in zip(path, [*path[1:], place]):
-            if isinstance(target, list):
-                target = target[int(step)]
-            else:
-                target = target.setdefault(step, [] if following.isdigit() or following == '-' else {})
-        target.insert(len(target) if place == '-' else int(place), addition['value'])
+    json_patch.apply(pod, yaml.safe_load(text), makes_lists=True)
 
 
 def changed(policy, pod, namespace_labels):
