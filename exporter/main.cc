@@ -232,12 +232,16 @@ std::string NodeName() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-void LogStart(const Options& options, const HttpServer& server, const WebSecurity& security) {
+void LogStart(const Options& options, const HttpServer& server, const HttpServer& health,
+              const WebSecurity& security) {
   const std::vector<int> ports = server.ports();
   for (size_t i = 0; i < ports.size(); ++i) {
     spdlog::info("nccl-exporter {} listens at {} (port {}){}", kVersion, server.names()[i],
                  ports[i], security.tls ? ", TLS" : "");
   }
+  const std::vector<int> health_ports = health.ports();
+  for (size_t i = 0; i < health_ports.size(); ++i)
+    spdlog::info("probes are answered at {} (port {})", health.names()[i], health_ports[i]);
   for (const std::string& directory : options.segment_dirs) {
     std::error_code error;
     const bool is_directory = std::filesystem::is_directory(directory, error);
@@ -282,7 +286,11 @@ int Serve(const Options& options) {
   error = options.uses_systemd_socket ? server.StartAtPassedSockets(security.tls.get())
                                       : server.Start(options.listen_addresses, security.tls.get());
   if (!error.empty()) return Fail(kRuntimeFailure, "cannot serve: " + error);
-  LogStart(options, server, security);
+  HttpServer health([&](const HttpRequest& request) { return pages.AnswerHealth(request); },
+                    on_refusal);
+  error = health.Start(options.health_addresses);
+  if (!error.empty()) return Fail(kRuntimeFailure, "cannot serve: " + error);
+  LogStart(options, server, health, security);
   if (const std::string taken = options.metrics.TakenFromRules(); !taken.empty()) {
     spdlog::warn("--metrics leaves out families or labels that the shipped rules need: {}", taken);
   }
@@ -292,6 +300,7 @@ int Serve(const Options& options) {
   const int signal = WaitForSignal(signals, service, snapshots, security);
   spdlog::info("stopping on {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
   service.Stopping();
+  health.Stop();
   server.Stop();
   return kSuccess;
 }

@@ -14,8 +14,10 @@
 #include <string>
 
 #include "exporter/testing/child_process.h"
+#include "exporter/testing/eventually.h"
 #include "exporter/testing/http_client.h"
 #include "exporter/testing/promtool.h"
+#include "exporter/testing/test_certificates.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -28,11 +30,16 @@ std::string TemporaryDirectory() { return std::getenv("TEST_TMPDIR"); }
 class Daemon {
  public:
   explicit Daemon(const std::vector<std::string>& more_flags = {}) : process_(Command(more_flags)) {
+    port_ = NextPort();
+  }
+
+  // That of the next line of the log, which says where the daemon listens.
+  int NextPort() {
     const std::string line = process_.ReadErrorLine();
     const std::string before_port = "(port ";
     const size_t at = line.find(before_port);
     EXPECT_NE(at, std::string::npos) << line;
-    if (at != std::string::npos) port_ = std::stoi(line.substr(at + before_port.size()));
+    return at == std::string::npos ? 0 : std::stoi(line.substr(at + before_port.size()));
   }
 
   ChildProcess& process() { return process_; }
@@ -162,6 +169,39 @@ TEST(MainTest, AsksForAPasswordWhereTheWebConfigurationHasOne) {
   Daemon daemon({"--segment.dir=" + TemporaryDirectory(), "--web.config.file=" + path});
   EXPECT_EQ(Get(daemon.port(), "/metrics").status, 401);
   EXPECT_EQ(Get(daemon.port(), "/-/healthy").status, 401);
+}
+
+// Probes of Kubernetes have neither the authority's certificate nor a password.
+TEST(MainTest, AnswersProbesAtTheHealthAddressWithTlsPasswordsAndBoth) {
+  const std::string directory = TemporaryDirectory();
+  const TestAuthority::Issued issued = TestAuthority().Issue({"IP:127.0.0.1"});
+  std::ofstream(directory + "/probe.pem") << issued.certificate;
+  std::ofstream(directory + "/probe.key") << issued.key;
+  const std::string tls = "tls_server_config: {cert_file: probe.pem, key_file: probe.key}\n";
+  const std::string users =
+      "basic_auth_users: {a: $2b$04$abcdefghijklmnopqrstuuN6tPGcMNGYMDEjNzaPYtKCRf9Kvxvn.}\n";
+  for (const std::string& security : {std::string(), tls, users, tls + users}) {
+    std::ofstream(directory + "/probed.yml") << security;
+    Daemon daemon({"--segment.dir=" + directory, "--web.config.file=" + directory + "/probed.yml",
+                   "--web.health-address=127.0.0.1:0"});
+    const int health_port = daemon.NextPort();
+    EXPECT_EQ(Get(health_port, "/-/healthy").status, 200) << security;
+    EXPECT_TRUE(Eventually([&] { return Get(health_port, "/-/ready").status == 200; })) << security;
+    EXPECT_EQ(Get(daemon.port(), "/-/healthy").status == 200, security.empty()) << security;
+    for (const char* path : {"/metrics", "/", "/api/v1/node", "/debug/inflight"})
+      EXPECT_EQ(Get(health_port, path).status, 404) << path;
+    daemon.process().Signal(SIGTERM);
+    EXPECT_EQ(daemon.process().Wait(), 0);
+  }
+}
+
+TEST(MainTest, AHealthAddressInUseIsARuntimeFailure) {
+  const Daemon first;
+  const std::string address = "127.0.0.1:" + std::to_string(first.port());
+  ChildProcess second(
+      {kDaemon, "--web.listen-address=127.0.0.1:0", "--web.health-address=" + address});
+  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_THAT(OnlyLine(second.ErrorOutput()), testing::HasSubstr(address));
 }
 
 TEST(MainTest, AWrongWebConfigurationIsARuntimeFailure) {

@@ -94,9 +94,10 @@ bool StoreChecked(const std::string& value, Options& options, std::string&) {
   return true;
 }
 
-bool StoreListenAddress(const std::string& value, Options& options, std::string& complaint) {
+template <auto kTarget>
+bool StoreAddress(const std::string& value, Options& options, std::string& complaint) {
   complaint = FaultOfListenAddress(value);
-  if (complaint.empty()) options.listen_addresses.push_back(value);
+  if (complaint.empty()) (options.*kTarget).push_back(value);
   return complaint.empty();
 }
 
@@ -142,11 +143,15 @@ bool ChangeMetrics(const std::string& value, Options& options, std::string& comp
 
 }  // namespace
 
-constexpr std::array<OptionRow, 14> kOptions{{
+constexpr std::array<OptionRow, 15> kOptions{{
     {"--web.listen-address", ":9828",
      "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
      "several times.",
-     FlagTakes::kValues, StoreListenAddress, kDoctorOnly},
+     FlagTakes::kValues, StoreAddress<&Options::listen_addresses>, kDoctorOnly},
+    {"--web.health-address", "",
+     "Further address that answers /-/healthy and /-/ready only, without TLS and without a "
+     "password, for probes. May be given several times.",
+     FlagTakes::kValues, StoreAddress<&Options::health_addresses>},
     {"--web.telemetry-path", "/metrics", "Path of the metrics.", FlagTakes::kValue,
      StoreChecked<&Options::telemetry_path, IsTelemetryPath>},
     {"--web.config.file", "",

@@ -43,6 +43,7 @@ struct Options {
   std::optional<NodeShape> shape;
 
   std::vector<std::string> listen_addresses;
+  std::vector<std::string> health_addresses;  // of health and readiness only; empty: none
   std::string telemetry_path;
   std::string web_config_file;  // empty: none
   bool uses_systemd_socket = false;
@@ -78,6 +79,6 @@ struct OptionRow {
   std::span<const Command> commands = {};
 };
 
-extern const std::array<OptionRow, 14> kOptions;
+extern const std::array<OptionRow, 15> kOptions;
 
 }  // namespace nccl_exporter::exporter

@@ -103,9 +103,11 @@ TEST(OptionsTest, GivenValuesReplaceTheDefaults) {
       Parsed({"--web.listen-address", "127.0.0.1:1", "--web.listen-address=localhost:2",
               "--web.telemetry-path=/m", "--segment.dir=/a", "--segment.dir", "/b,c",
               "--segment.retention=90", "--log.level=debug", "--log.format=json",
-              "--web.listen-address=[::1]:3", "--web.config.file=w.yml", "--web.systemd-socket"});
+              "--web.listen-address=[::1]:3", "--web.config.file=w.yml", "--web.systemd-socket",
+              "--web.health-address=:5", "--web.health-address=[::1]:5"});
   EXPECT_THAT(options.listen_addresses,
               testing::ElementsAre("127.0.0.1:1", "localhost:2", "[::1]:3"));
+  EXPECT_THAT(options.health_addresses, testing::ElementsAre(":5", "[::1]:5"));
   EXPECT_EQ(options.web_config_file, "w.yml");
   EXPECT_TRUE(options.uses_systemd_socket);
   EXPECT_EQ(options.telemetry_path, "/m");
@@ -120,6 +122,7 @@ TEST(OptionsTest, BadValuesAreNamedInOneLine) {
       {"--web.listen-address",
        {"9828", "host", ":65536", ":-1", ":", "a b:1", "::1:9828", "[::1]", "[::g]:1",
         "[1.2.3.4]:1", ":80s", ""}},
+      {"--web.health-address", {"9829", "::1:9829", "", ":80s"}},
       {"--web.telemetry-path",
        {"metrics", "/", "", "/-/ready", "/-/healthy", "/api/v1/node", "/page.js", "/a?b", "/a#b",
         "/a b", "/a//b", "/../a", "/a%20"}},

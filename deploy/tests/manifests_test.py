@@ -17,28 +17,23 @@ import yaml
 
 DEPLOY = pathlib.Path(os.path.abspath('deploy'))
 sys.path.insert(0, str(DEPLOY / 'tests'))
+import chart
 import kubernetes_model
 import report
+from bases import BASES, CRDS, KUBERNETES, SCHEMAS, base, kustomize
 
-KUBERNETES, HELM, GRAFANA = DEPLOY / 'kubernetes', DEPLOY / 'helm', DEPLOY / 'grafana'
-BASES = ['node', 'monitoring', 'sidecar', 'inject']
+HELM, GRAFANA = DEPLOY / 'helm', DEPLOY / 'grafana'
 NEWER_KINDS = ['MutatingAdmissionPolicy', 'MutatingAdmissionPolicyBinding']  # 1.36
 OPERATOR_KINDS = ['ServiceMonitor', 'PodMonitor', 'PrometheusRule']
-SCHEMAS = pathlib.Path('/var/cache/nccl-exporter/kubernetes/node_modules')  # where tools/fetch-kubernetes-schemas leaves them
+CRD_KINDS = ['ClusterPolicy', 'SecurityContextConstraints']  # of Kyverno and OpenShift
 CHART_LABELS = ['app.kubernetes.io/instance', 'app.kubernetes.io/managed-by', 'helm.sh/chart']
-
-
-def objects(path):
-    return list(yaml.safe_load_all(path.read_text()))
-
-
-def base(name):
-    listed = yaml.safe_load((KUBERNETES / name / 'kustomization.yaml').read_text())['resources']
-    return [thing for file in listed for thing in objects(KUBERNETES / name / file)]
+VALUES = sorted(chart.values_files())
+HAS_GO, HAS_HELM = shutil.which('go'), shutil.which('helm')
+NO_GO = 'go, whose template engine is that of Helm, is not installed'
 
 
 def all_objects():
-    return [thing for name in BASES for thing in base(name)] + [thing for name in ('default', 'all') for thing in rendered(name).values()]
+    return [thing for name in BASES for thing in base(name)] + [thing for name in VALUES for thing in rendered(name).values()]
 
 
 def schema_faults(things):
@@ -46,54 +41,71 @@ def schema_faults(things):
     return json.loads(output)
 
 
-def by_name(things):
-    return {(thing['kind'], thing['metadata']['name']): thing for thing in things}
-
-
 def rules():
     return yaml.safe_load((DEPLOY / 'prometheus/nccl-exporter.rules.yml').read_text())
 
 
-def rendered(name, folder=HELM / 'testdata'):
-    """What helm makes of the chart. `render` leaves out the rules, which would be one more copy of them."""
-    things = by_name(objects(folder / f'{name}.rendered.yaml'))
+def rendered(name):
+    """What the chart becomes with the values of that name, whole."""
+    things = chart.kept(name)
     for (kind, _), thing in things.items():
         if kind == 'PrometheusRule':
-            assert thing['spec'] is None, 'the rules are kept once: render leaves them out'
             thing['spec'] = rules()
+        if kind == 'ConfigMap':
+            thing['data'] = {thing['metadata']['name'].removesuffix('-dashboard') + '.json': '{}'}
     return things
 
 
-def merged(values, own):
-    return {key: merged(value, own[key]) if isinstance(value, dict) and isinstance(own.get(key), dict) else own.get(key, value)
-            for key, value in values.items()} | {key: value for key, value in own.items() if key not in values} if own else values
+def closed(schema):
+    """A schema of a CRD that takes no field which it does not list, and null where it says nullable."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: closed(part) for key, part in schema.items()}
+    if isinstance(made.get('properties'), dict) and not made.get('x-kubernetes-preserve-unknown-fields'):
+        made.setdefault('additionalProperties', False)
+    if made.get('nullable') is True:
+        made['type'] = [made['type'], 'null']
+    return made
 
 
-def rendered_by_go(values):
-    chart = yaml.safe_load((HELM / 'nccl-exporter/Chart.yaml').read_text())
-    defaults = yaml.safe_load((HELM / 'nccl-exporter/values.yaml').read_text())
-    given = {'Values': merged(defaults, values), 'Chart': {'Name': chart['name'], 'Version': chart['version']},
-             'Release': {'Name': 'nccl-exporter', 'Namespace': 'nccl-exporter', 'Service': 'Helm'}}
-    with tempfile.TemporaryDirectory() as cache:
-        output = subprocess.run(['go', 'run', DEPLOY / 'tests/render_chart.go', HELM / 'nccl-exporter'], input=json.dumps(given), check=True,
-                                stdout=subprocess.PIPE, text=True, env=os.environ | {'GOCACHE': cache, 'GO111MODULE': 'off', 'GOFLAGS': ''}).stdout
-    return by_name(thing for thing in yaml.safe_load_all(output) if thing)
+def crd_faults(things):
+    definitions = [yaml.load(path.read_text(), getattr(yaml, 'CSafeLoader', yaml.SafeLoader)) for path in CRDS.glob('*.yaml')]
+    schemas = {(f"{crd['spec']['group']}/{version['name']}", crd['spec']['names']['kind']): version['schema']['openAPIV3Schema']
+               for crd in definitions for version in crd['spec']['versions']}
+    faults = []
+    for thing in things:
+        validator = jsonschema.Draft7Validator(closed(schemas[thing['apiVersion'], thing['kind']]))
+        metadata = {'name': 'x'}  # of Kubernetes itself
+        faults += [f"{thing['kind']}: {list(fault.path)}: {fault.message[:200]}" for fault in validator.iter_errors({**thing, 'metadata': metadata})]
+    return faults
 
 
-def rendered_by_helm(values):
-    output = subprocess.run(['helm', 'template', 'nccl-exporter', HELM / 'nccl-exporter', '--namespace', 'nccl-exporter', '--values', '-'],
-                            input=json.dumps(values), check=True, capture_output=True, text=True).stdout
-    return by_name(thing for thing in yaml.safe_load_all(output) if thing)
+def leaves(values, path=()):
+    """The paths of the values of a chart: those of lists, of empty maps and of everything that is no map."""
+    if not isinstance(values, dict) or not values:
+        return {path}
+    return {leaf for key, value in values.items() for leaf in leaves(value, (*path, key))}
+
+
+def at(values, path):
+    for key in path:
+        if not isinstance(values, dict) or key not in values:
+            return None
+        values = values[key]
+    return values
 
 
 def without_chart_labels(thing):
-    thing = copy.deepcopy(thing)
-    for label in CHART_LABELS:
-        thing['metadata'].get('labels', {}).pop(label, None)
-    for container in thing['spec']['template']['spec']['containers'] + thing['spec']['template']['spec']['initContainers'] \
-            if thing['kind'] == 'DaemonSet' else []:
-        container.pop('imagePullPolicy')
-    return thing
+    """The same without what only the chart sets, at any depth."""
+    if isinstance(thing, list):
+        return [without_chart_labels(item) for item in thing]
+    if not isinstance(thing, dict):
+        return thing
+    left_out = [*CHART_LABELS, *(['imagePullPolicy'] if 'image' in thing else [])]
+    made = {key: without_chart_labels(item) for key, item in thing.items() if key not in left_out}
+    return made
 
 
 def dashboard_files():
@@ -112,12 +124,6 @@ def dashboards_in(things, namespace):
     return found
 
 
-def kustomize():
-    if shutil.which('kustomize'):
-        return ['kustomize', 'build']
-    return ['kubectl', 'kustomize'] if shutil.which('kubectl') else None
-
-
 def pods(things):
     return [thing['spec']['template']['spec'] for thing in things if thing['kind'] in ('DaemonSet', 'Job')]
 
@@ -126,7 +132,7 @@ class Manifests(unittest.TestCase):
     maxDiff = None
 
     def test_kubernetes_knows_every_object_and_field(self):
-        checked = [thing for thing in all_objects() if thing['kind'] not in NEWER_KINDS + OPERATOR_KINDS]
+        checked = [thing for thing in all_objects() if thing['kind'] not in NEWER_KINDS + OPERATOR_KINDS + CRD_KINDS]
         self.assertGreater(len(checked), 12)
         self.assertEqual([fault for thing in checked for fault in kubernetes_model.faults_of(thing)], [])
 
@@ -139,13 +145,21 @@ class Manifests(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('node') and SCHEMAS.is_dir(), 'no schemas: tools/fetch-kubernetes-schemas fetches them, with npm')
     def test_the_schemas_of_kubernetes_and_prometheus_operator_take_every_object(self):
-        things = all_objects()
+        things = [thing for thing in all_objects() if thing['kind'] not in CRD_KINDS]
         self.assertTrue({*NEWER_KINDS, *OPERATOR_KINDS} <= {thing['kind'] for thing in things})
         self.assertEqual(schema_faults(things), [])
         wrong = copy.deepcopy([next(thing for thing in things if thing['kind'] == kind) for kind in ('DaemonSet', *NEWER_KINDS[:1], *OPERATOR_KINDS)])
         for thing in wrong:
             thing['spec'] = {**thing['spec'], 'selector': 1, 'groups': 1, 'failurePolicy': 'Perhaps'}
         self.assertEqual(len(schema_faults(wrong)), len(wrong))
+
+    @unittest.skipUnless(CRDS.is_dir(), 'no CRDs: tools/fetch-kubernetes-schemas says which')
+    def test_kyverno_and_openshift_take_their_objects(self):
+        things = [thing for thing in all_objects() if thing['kind'] in CRD_KINDS]
+        self.assertEqual({thing['kind'] for thing in things}, set(CRD_KINDS))
+        self.assertEqual(crd_faults(things), [])
+        wrong = [{**thing, 'rules': 1, 'users': 'x'} for thing in things]
+        self.assertGreaterEqual(len(crd_faults(wrong)), len(wrong))
 
     def test_every_file_of_a_base_is_listed(self):
         for name in BASES:
@@ -160,7 +174,7 @@ class Manifests(unittest.TestCase):
                 for path in (KUBERNETES / name).iterdir():
                     shutil.copy(path, folder)
                 output = subprocess.run([*kustomize(), folder], check=True, capture_output=True, text=True).stdout
-            self.assertEqual(by_name(yaml.safe_load_all(output)), by_name(base(name)), name)
+            self.assertEqual(chart.by_name(yaml.safe_load_all(output)), chart.by_name(base(name)), name)
 
     def test_the_prometheus_rule_is_the_projects_rules(self):
         generated = subprocess.run([sys.executable, KUBERNETES / 'generate-prometheus-rule', DEPLOY / 'prometheus/nccl-exporter.rules.yml'],
@@ -187,11 +201,32 @@ class Manifests(unittest.TestCase):
             daemon = next(c for c in pod['initContainers'] + pod['containers'] if c['name'] == 'nccl-exporter')
             self.assertEqual(daemon.get('env'), [{'name': 'NODE_NAME', 'valueFrom': {'fieldRef': {'fieldPath': 'spec.nodeName'}}}])
 
+    def test_probes_need_neither_tls_nor_a_password(self):
+        """They go to the daemon's --web.health-address, with any values; //exporter:main_test asks it with TLS, passwords and both."""
+        for thing in [*base('node'), *(thing for name in VALUES for thing in rendered(name).values())]:
+            if thing['kind'] != 'DaemonSet':
+                continue
+            daemon = thing['spec']['template']['spec']['containers'][0]
+            ports = {port['name']: port['containerPort'] for port in daemon['ports']}
+            address = next(flag for flag in daemon['args'] if flag.startswith('--web.health-address=')).partition('=')[2]
+            host, _, port = address.rpartition(':')
+            self.assertEqual(int(port), ports['health'])
+            for probe, path in ('readinessProbe', '/-/ready'), ('livenessProbe', '/-/healthy'):
+                self.assertEqual(daemon[probe]['httpGet'], {'path': path, 'port': 'health'} | ({'host': host} if host else {}))
+
     def test_the_daemons_have_room_for_all_that_they_may_hold(self):
         """147 MB, as docs/scaling.md has it."""
         for pod in pods([thing for name in ('node', 'sidecar') for thing in base(name)]):
             daemon = next(c for c in pod['initContainers'] + pod['containers'] if c['name'] == 'nccl-exporter')
             self.assertEqual(daemon['resources']['limits'], {'memory': '256Mi'})
+
+    def test_every_container_of_ours_has_requests_and_limits(self):
+        """A namespace with a ResourceQuota refuses pods of which one has none. An init container's count only where they are more than the others'."""
+        things = [thing for name in ('node', 'sidecar') for thing in base(name)] + [thing for name in VALUES for thing in rendered(name).values()]
+        for pod in pods(things):
+            ours = [c for c in pod['initContainers'] + pod['containers'] if 'nccl-exporter' in c['image']]
+            self.assertEqual([c.get('resources', {}).keys() for c in ours], [{'requests', 'limits'}] * 2)
+            self.assertEqual(ours[0]['resources'], ours[1]['resources'])
 
     def test_monitors_leave_the_jobs_labels_alone(self):
         monitors = [thing for thing in base('monitoring') if thing['kind'].endswith('Monitor')]
@@ -203,12 +238,62 @@ class Chart(unittest.TestCase):
     maxDiff = None
 
     def test_default_values_render_to_the_node_base(self):
-        expected = {key: thing for key, thing in by_name(base('node')).items() if key[0] != 'Namespace'}
-        self.assertEqual({key: without_chart_labels(thing) for key, thing in rendered('default').items()}, expected)
+        expected = {key: thing for key, thing in chart.by_name(base('node')).items() if key[0] != 'Namespace'}
+        self.assertEqual({key: without_chart_labels(thing) for key, thing in rendered('default').items()},
+                         {key: without_chart_labels(thing) for key, thing in expected.items()})
 
     def test_all_values_render_to_all_kinds(self):
-        expected = {key for name in ('node', 'monitoring', 'inject') for key in by_name(base(name)) if key[0] != 'Namespace'}
+        expected = {key for name in ('node', 'monitoring', 'inject') for key in chart.by_name(base(name)) if key[0] != 'Namespace'}
         self.assertEqual(rendered('all').keys(), expected)
+
+    def test_the_injection_is_that_of_the_bases(self):
+        for name, kyverno in ('all', False), ('kyverno', True):
+            for key, thing in chart.by_name(base('inject-kyverno' if kyverno else 'inject')).items():
+                made = without_chart_labels(rendered(name)[key])
+                made['metadata'].pop('labels')
+                text = json.dumps(made).replace('/var/run/nccl', '/run/nccl-exporter').replace('path: \\"/opt/nccl\\"', 'path: \\"/opt/nccl-exporter\\"')
+                self.assertEqual(json.loads(text), thing)
+
+    def test_every_value_is_used_by_a_values_file(self):
+        self.assertGreaterEqual(len(VALUES), 10)
+        defaults = chart.default_values()
+        unused = {leaf for leaf in leaves(defaults)
+                  if all(at(chart.merged(defaults, values), leaf) == at(defaults, leaf) for values in chart.values_files().values())}
+        self.assertEqual(unused, set())
+        for name, values in chart.values_files().items():
+            jsonschema.validate(chart.merged(defaults, values), json.loads((chart.CHART / 'values.schema.json').read_text()))
+            self.assertEqual({path.name for path in chart.TESTDATA.glob(f'{name}.*')}, {f'{name}.values.yaml', f'{name}.rendered.yaml'})
+
+    def test_names_and_selectors_belong_to_the_release(self):
+        """Two releases in a namespace do not select each other's pods."""
+        for name in VALUES:
+            things = rendered(name)
+            daemonset = next(thing for thing in things.values() if thing['kind'] == 'DaemonSet')
+            labels = daemonset['spec']['template']['metadata']['labels']
+            selectors = [thing['spec'].get('podSelector', thing['spec'].get('selector')) for thing in things.values()
+                         if thing['kind'] in ('DaemonSet', 'Service', 'NetworkPolicy', 'ServiceMonitor')]
+            for selector in selectors:
+                selector = selector.get('matchLabels', selector)
+                self.assertEqual(selector['app.kubernetes.io/instance'], 'nccl-exporter')
+                self.assertEqual(selector.items() - labels.items(), set(), name)
+
+    @unittest.skipUnless(HAS_GO, NO_GO)
+    def test_the_notes_say_who_may_scrape(self):
+        for values, expected in ((('default', {}), 'lets in the namespace monitoring, and nobody else'),
+                                 (('network-policy', {}), '"ipBlock":{"cidr":"10.20.0.0/16"}'),
+                                 (('default', {'networkPolicy': {'prometheusNamespace': ''}}), 'lets in nobody'),
+                                 (('default', {'networkPolicy': {'enabled': False}}), 'every pod of the cluster reaches port 9828'),
+                                 (('host-network', {}), "the node's firewall decides about port 19828"),
+                                 (('tls', {}), 'Secret nccl-exporter-web'),
+                                 (('kyverno', {}), 'without a change, by Kyverno')):
+            name, more = values
+            self.assertIn(expected, chart.notes_by_go(chart.merged(chart.values_files()[name], more)))
+
+    @unittest.skipUnless(HAS_GO, NO_GO)
+    def test_a_policy_without_peers_lets_in_nobody(self):
+        """An empty `from` would let in everybody."""
+        policy = chart.rendered_by_go({'networkPolicy': {'prometheusNamespace': ''}})['NetworkPolicy', 'nccl-exporter']
+        self.assertEqual(policy['spec']['ingress'], [])
 
     def test_the_chart_has_the_projects_rules(self):
         self.assertEqual(yaml.safe_load((HELM / 'nccl-exporter/rules.yml').read_text()), rules())
@@ -224,20 +309,26 @@ class Chart(unittest.TestCase):
         self.assertEqual(values.keys(), schema['properties'].keys() - {'global'})
         jsonschema.validate(values, schema)
         for wrong in ({'retention': '5 minutes'}, {'segmentDirectory': 'run'}, {'imag': {}}, {'extraArgs': ['x']},
-                      {'serviceMonitor': {'enabled': True}},
+                      {'serviceMonitor': {'enabled': True}}, {'port': 80}, {'hostNetwork': 'yes'}, {'fullnameOverride': 'A B'},
+                      {'serviceMonitor': {**values['serviceMonitor'], 'tls': {}}}, {'podMonitor': {**values['podMonitor'], 'tlsConfig': {}}},
+                      {'image': {**values['image'], 'digest': 'sha256:1'}}, {'inject': {'enabled': True, 'engine': 'Gatekeeper'}},
+                      {'updateStrategy': {'type': 'Recreate'}}, {'affinity': {'nodeSelector': {}}}, {'extraEnv': [{'value': '1'}]},
+                      {'networkPolicy': {**values['networkPolicy'], 'from': [{}]}}, {'openshift': {'scc': True}}, {'seLinuxOptions': {'typ': 'spc_t'}},
                       {'prometheusRule': {**values['prometheusRule'], 'dashboards': 'grafana'}}, {'image': {'repository': 'x', 'tag': '1', 'pullPolicy': 'Sometimes'}}):
             with self.assertRaises(jsonschema.ValidationError, msg=wrong):
                 jsonschema.validate({**values, **wrong}, schema)
 
-    @unittest.skipUnless(shutil.which('go'), 'go, whose template engine is that of Helm, is not installed')
-    def test_the_templates_render_to_what_is_kept(self):
-        for name in 'default', 'all':
-            values = yaml.safe_load((HELM / f'testdata/{name}.values.yaml').read_text())
-            self.assertEqual(rendered_by_go(values), rendered(name))
+    def renders_what_is_kept(self, render):
+        for name, values in chart.values_files().items():
+            self.assertEqual(chart.without_what_is_kept_elsewhere(render(values)), chart.kept(name), name)
 
-    @unittest.skipUnless(shutil.which('go'), 'go, whose template engine is that of Helm, is not installed')
+    @unittest.skipUnless(HAS_GO, NO_GO)
+    def test_the_templates_render_to_what_is_kept(self):
+        self.renders_what_is_kept(chart.rendered_by_go)
+
+    @unittest.skipUnless(HAS_GO, NO_GO)
     def test_the_chart_makes_config_maps_of_the_dashboards(self):
-        maps = [thing for key, thing in rendered_by_go({'dashboards': {'enabled': True}}).items() if key[0] == 'ConfigMap']
+        maps = [thing for key, thing in chart.rendered_by_go({'dashboards': {'enabled': True}}).items() if key[0] == 'ConfigMap']
         self.assertEqual(dashboards_in(maps, 'nccl-exporter'), dashboard_files())
 
     def rules_with_links(self, render):
@@ -248,23 +339,20 @@ class Chart(unittest.TestCase):
         made = render({'prometheusRule': {'enabled': True}})
         self.assertEqual(made['PrometheusRule', 'nccl-exporter']['spec'], rules())
 
-    @unittest.skipUnless(shutil.which('go'), 'go, whose template engine is that of Helm, is not installed')
+    @unittest.skipUnless(HAS_GO, NO_GO)
     def test_the_chart_has_the_links_that_its_values_name(self):
-        self.rules_with_links(rendered_by_go)
+        self.rules_with_links(chart.rendered_by_go)
 
-    @unittest.skipUnless(shutil.which('helm'), 'helm is not installed')
+    @unittest.skipUnless(HAS_HELM, 'helm is not installed')
     def test_helm_makes_the_links_that_the_values_name(self):
-        self.rules_with_links(rendered_by_helm)
+        self.rules_with_links(chart.rendered_by_helm)
 
-    @unittest.skipUnless(shutil.which('helm'), 'helm is not installed')
+    @unittest.skipUnless(HAS_HELM, 'helm is not installed')
     def test_helm_renders_what_is_kept(self):
-        with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([HELM / 'render', folder], check=True)
-            subprocess.run(['helm', 'lint', '--strict', HELM / 'nccl-exporter'], check=True)
-            for name in 'default', 'all':
-                self.assertEqual(rendered(name, pathlib.Path(folder)), rendered(name))
+        subprocess.run(['helm', 'lint', '--strict', HELM / 'nccl-exporter'], check=True)
+        self.renders_what_is_kept(chart.rendered_by_helm)
 
-    @unittest.skipUnless(shutil.which('helm'), 'helm is not installed')
+    @unittest.skipUnless(HAS_HELM, 'helm is not installed')
     def test_helm_makes_config_maps_of_the_dashboards(self):
         """Apart from the rest: what is rendered would be a second copy of them."""
         output = subprocess.run(['helm', 'template', 'nccl-exporter', HELM / 'nccl-exporter', '--namespace', 'nccl-exporter', '--set', 'dashboards.enabled=true',

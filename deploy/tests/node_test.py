@@ -67,6 +67,55 @@ class Node(unittest.TestCase):
         (self.folder / 'plugin.so').unlink()
         self.assertEqual((run(prolog).returncode, run(prolog).stdout), (0, ''))
 
+    def in_container(self, *, image='', **job):
+        """What the hook adds to the mounts and to the environment of a container: of an image with that environment, in that job's."""
+        (self.folder / 'plugins').mkdir(exist_ok=True)
+        (self.folder / 'plugins/libnccl-profiler-exporter.so').write_text('')
+        (self.folder / 'segments').mkdir(exist_ok=True)
+        hook = self.script_with('enroot-hook', plugins=('plugins=/usr/lib/nccl-exporter', f'plugins={self.folder}/plugins'),
+                                segments=('segments=/run/nccl-exporter', f'segments={self.folder}/segments'))
+        return self.run_hook(hook, image, job)
+
+    def run_hook(self, hook, image, job):
+        environ, mounts = self.folder / 'environ', self.folder / 'mounts'
+        environ.write_text(image)
+        mounts.write_text('')
+        done = run(hook, ENROOT_ENVIRON=str(environ), ENROOT_MOUNTS=str(mounts), **job)
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        return [line.split() for line in mounts.read_text().splitlines()], environ.read_text().removeprefix(image).splitlines()
+
+    def test_the_hook_brings_plugin_and_directory_into_a_container(self):
+        mounts, environ = self.in_container(image='PATH=/bin\n')
+        plugins, segments = f'{self.folder}/plugins', f'{self.folder}/segments'
+        self.assertEqual([mount[:3] for mount in mounts], [[plugins, plugins, 'none'], [segments, segments, 'none']])
+        self.assertEqual([('ro' in mount[3].split(','), 'nofail' in mount[3].split(','), 'x-create=dir' in mount[3]) for mount in mounts],
+                         [(True, True, True), (False, True, True)])
+        self.assertNotIn('noexec', mounts[0][3], 'the plugin is mapped to be executed')
+        self.assertEqual(environ, [f'NCCL_PROFILER_PLUGIN={plugins}/libnccl-profiler-exporter.so', f'NCCL_EXPORTER_DIR={segments}'])
+
+    def test_the_hook_leaves_the_choice_of_user_and_image_alone(self):
+        for choice in {'NCCL_EXPORTER_ENABLE': '0'}, {'NCCL_PROFILER_PLUGIN': 'mine'}:
+            self.assertEqual(self.in_container(**choice), ([], []), choice)
+            self.assertEqual(self.in_container(image='\n'.join(f'{name}={value}' for name, value in choice.items()) + '\n'), ([], []), choice)
+        mounts, environ = self.in_container(NCCL_EXPORTER_DIR='/elsewhere')
+        self.assertEqual((len(mounts), len(environ)), (1, 1))
+
+    def test_the_hook_has_the_prologs_switch_for_durations(self):
+        self.assertNotIn('NCCL_ALLGATHERV_ENABLE=0', self.in_container()[1])
+        hook = self.folder / 'enroot-hook'
+        hook.write_text(hook.read_text().replace('\ndurations=no\n', '\ndurations=yes\n'))
+        self.assertIn('NCCL_ALLGATHERV_ENABLE=0', self.run_hook(hook, '', {})[1])
+        self.assertNotIn('NCCL_ALLGATHERV_ENABLE=0', self.run_hook(hook, '', {'NCCL_ALLGATHERV_ENABLE': '1'})[1])
+
+    def test_the_hook_does_nothing_where_something_is_missing(self):
+        """A failure would keep the container from starting."""
+        self.in_container()
+        hook = self.folder / 'enroot-hook'
+        (self.folder / 'segments').rmdir()
+        self.assertEqual(self.run_hook(hook, '', {}), ([], []))
+        (self.folder / 'plugins/libnccl-profiler-exporter.so').unlink()
+        self.assertEqual(self.run_hook(hook, '', {}), ([], []))
+
     def test_the_epilog_removes_the_users_segments_only_when_no_daemon_will(self):
         for name in 'a.seg', 'b.seg', 'other':
             (self.folder / name).write_text('')

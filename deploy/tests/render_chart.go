@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Usage: render_chart CHART <INPUT: prints what the templates of the chart make of the values in INPUT, a JSON object with Values, Release and Chart.
+// Usage: render_chart CHART PATTERN <INPUT: prints what the templates of the chart whose names match PATTERN make of the values in INPUT,
+// a JSON object with Values, Release and Chart.
 // Helm's own engine is Go's text/template; of the functions that Helm adds these are the ones that the chart calls. What toYaml prints is the same YAML in
 // another style: compare objects, not texts.
 package main
@@ -79,16 +80,34 @@ func orDefault(fallback, value any) any {
 	return fallback
 }
 
+func ternary(yes, no any, truth bool) any {
+	if truth {
+		return yes
+	}
+	return no
+}
+
+func truncated(length int, text string) string {
+	if len(text) > length {
+		return text[:length]
+	}
+	return text
+}
+
 var functions = template.FuncMap{
 	"base":       path.Base,
+	"contains":   func(part, text string) bool { return strings.Contains(text, part) },
 	"default":    orDefault,
 	"indent":     indent,
+	"int":        func(value any) int { return int(value.(float64)) },
 	"nindent":    func(spaces int, text string) string { return "\n" + indent(spaces, text) },
 	"replace":    func(old, new, text string) string { return strings.ReplaceAll(text, old, new) },
 	"quote":      func(value any) string { return toJSON(fmt.Sprint(value)) },
+	"ternary":    ternary,
 	"toJson":     toJSON,
 	"toYaml":     toYAML,
 	"trimSuffix": func(suffix, text string) string { return strings.TrimSuffix(text, suffix) },
+	"trunc":      truncated,
 }
 
 func main() {
@@ -96,17 +115,26 @@ func main() {
 	var input map[string]any
 	check(json.NewDecoder(os.Stdin).Decode(&input))
 	input["Files"] = files{chart}
+	all := template.New(chart).Option("missingkey=zero").Funcs(functions)
+	all.Funcs(template.FuncMap{"include": func(name string, data any) (string, error) {
+		var output strings.Builder
+		err := all.ExecuteTemplate(&output, name, data)
+		return output.String(), err
+	}})
 	paths, err := filepath.Glob(filepath.Join(chart, "templates/*"))
 	check(err)
 	for _, name := range paths {
 		text, err := os.ReadFile(name)
 		check(err)
-		parsed, err := template.New(name).Option("missingkey=zero").Funcs(functions).Parse(string(text))
+		_, err = all.New(filepath.Base(name)).Parse(string(text))
 		check(err)
-		var output strings.Builder
-		check(parsed.Execute(&output, input))
-		if filepath.Ext(name) == ".yaml" {
-			fmt.Printf("---\n%s\n", output.String())
+	}
+	for _, name := range paths {
+		if isAskedFor, err := filepath.Match(os.Args[2], filepath.Base(name)); !isAskedFor {
+			check(err)
+			continue
 		}
+		fmt.Println("---")
+		check(all.ExecuteTemplate(os.Stdout, filepath.Base(name), input))
 	}
 }

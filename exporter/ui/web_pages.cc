@@ -28,15 +28,18 @@ WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const Nod
 
 HttpResponse WebPages::Answer(const HttpRequest& request) {
   if (request.path == telemetry_path_) return scrape_page_.Answer(request);
-  if (request.path == kHealthyPath) return Text(200, "Healthy\n");
-  if (request.path == kReadyPath) {
-    return snapshots_.is_ready() ? Text(200, "Ready\n")
-                                 : Text(503, "The first snapshot is not taken yet\n");
-  }
+  if (request.path == kHealthyPath || request.path == kReadyPath) return AnswerHealth(request);
   if (request.path == kInFlightPath) return Text(200, InFlight());
   if (request.path == kNodeApiPath) return api_.Answer(request);
   if (request.path == kFindingsApiPath) return api_.AnswerFindings(request);
   return assets_.Answer(request);
+}
+
+HttpResponse WebPages::AnswerHealth(const HttpRequest& request) const {
+  if (request.path == kHealthyPath) return Text(200, "Healthy\n");
+  if (request.path != kReadyPath) return Text(404, "Not found\n");
+  return snapshots_.is_ready() ? Text(200, "Ready\n")
+                               : Text(503, "The first snapshot is not taken yet\n");
 }
 
 std::string WebPages::InFlight() {

@@ -22,6 +22,9 @@ class WebPages {
 
   HttpResponse Answer(const HttpRequest& request);
 
+  // Health and readiness, which say nothing about jobs; 404 for all other paths.
+  HttpResponse AnswerHealth(const HttpRequest& request) const;
+
  private:
   // Who is in what, with the findings on top.
   std::string InFlight();

@@ -113,6 +113,22 @@ TEST_F(WebPagesTest, KnowsNoOtherPaths) {
   }
 }
 
+TEST_F(WebPagesTest, AnswersProbesWithHealthAndReadinessOnly) {
+  const auto status = [&](std::string_view path) {
+    return pages_.AnswerHealth({.path = std::string(path), .accept = {}, .accept_encoding = {}})
+        .status;
+  };
+  EXPECT_EQ(status(kHealthyPath), 200);
+  EXPECT_EQ(status(kReadyPath), 503);
+  snapshots_.Take();
+  EXPECT_EQ(status(kReadyPath), 200);
+  EXPECT_EQ(status("/metrics"), 404);
+  for (const std::string_view path : kWebPaths) {
+    const bool is_probed = path == kHealthyPath || path == kReadyPath;
+    EXPECT_EQ(status(path), is_probed ? 200 : 404) << path;
+  }
+}
+
 TEST_F(WebPagesTest, IsHealthyAtOnceAndReadyAfterTheFirstSnapshot) {
   EXPECT_EQ(Get(port(), "/-/healthy").status, 200);
   EXPECT_EQ(Get(port(), "/-/ready").status, 503);

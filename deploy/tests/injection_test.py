@@ -1,0 +1,129 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The three ways that bring the plugin into pods: which containers they change, and how."""
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import yaml
+
+DEPLOY = pathlib.Path(os.path.abspath('deploy'))
+sys.path.insert(0, str(DEPLOY / 'tests'))
+import admission_model
+import kubernetes_model
+import report
+from bases import KUBERNETES, SCHEMAS, base, kustomize, objects
+
+HAS_CEL = shutil.which('node') and (SCHEMAS / '@bufbuild/cel').is_dir()
+HAS_JMESPATH = importlib.util.find_spec('jmespath') is not None
+GPUS = {'resources': {'limits': {'nvidia.com/gpu': '8'}}}
+CHOICES = [  # containers, what else the pod has, and which containers are changed in a namespace that asks for it
+    ([{}], {}, []),
+    ([GPUS], {}, [0]),
+    ([{}, GPUS], {}, [1]),
+    ([{'resources': {'limits': {'cpu': '1', 'memory': '1Gi'}}}], {}, []),
+    ([{'resources': {'limits': {'nvidia.com/mig-1g.10gb': '1'}}}], {}, [0]),
+    ([{'resources': {'limits': {'nvidia.com/gpu.shared': '1'}}}], {}, [0]),
+    ([{'resources': {'claims': [{'name': 'gpu'}]}}, {'resources': {'claims': []}}], {}, [0]),
+    ([{**GPUS, 'env': [{'name': 'NCCL_PROFILER_PLUGIN', 'value': 'mine'}]}], {}, []),
+    ([{**GPUS, 'env': [{'name': 'A', 'value': 'b'}], 'volumeMounts': [{'name': 'data', 'mountPath': '/data'}]}], {'volumes': [{'name': 'data'}]}, [0]),
+    ([{**GPUS, 'volumeMounts': [{'name': 'own', 'mountPath': '/run/nccl-exporter'}]}], {'volumes': [{'name': 'own'}]}, []),
+    ([GPUS], {'volumes': [{'name': 'nccl-exporter-segments'}]}, []),
+]
+
+
+class Injection(unittest.TestCase):
+    maxDiff = None
+    asked = {'nccl-exporter/inject': 'enabled'}
+
+    @staticmethod
+    def pod(containers, more, **metadata):
+        return {'metadata': {'name': 'x', **metadata}, 'spec': {'containers': [{'name': f'c{i}', **own} for i, own in enumerate(containers)], **more}}
+
+    @staticmethod
+    def changed_containers(before, after):
+        return [i for i, (old, new) in enumerate(zip(before['spec']['containers'], after['spec']['containers'])) if old != new]
+
+    @unittest.skipUnless(HAS_CEL, 'no CEL: tools/fetch-kubernetes-schemas fetches it, with npm')
+    def test_the_admission_policy_chooses_containers_with_gpus(self):
+        pods = [self.pod(containers, more) for containers, more, _ in CHOICES]
+        made = admission_model.changed(base('inject')[0], pods)
+        self.assertEqual([self.changed_containers(*pair) for pair in zip(pods, made)], [chosen for _, _, chosen in CHOICES])
+        self.assertEqual(admission_model.changed(base('inject')[0], made), made, 'a second time changes nothing')
+
+    @unittest.skipUnless(HAS_CEL and HAS_JMESPATH, 'no CEL, or python3-jmespath is not installed')
+    def test_both_policies_make_the_same_pods(self):
+        import kyverno_model
+        pods = [self.pod(containers, more) for containers, more, _ in CHOICES]
+        self.assertEqual(admission_model.changed(base('inject')[0], pods),
+                         [kyverno_model.changed(base('inject-kyverno')[0], pod, self.asked) for pod in pods])
+
+    @unittest.skipUnless(HAS_JMESPATH, 'python3-jmespath is not installed')
+    def test_kyvernos_policy_chooses_the_same(self):
+        import kyverno_model
+        policy = base('inject-kyverno')[0]
+        for containers, more, chosen in CHOICES:
+            pod = self.pod(containers, more)
+            made = kyverno_model.changed(policy, pod, self.asked)
+            self.assertEqual(self.changed_containers(pod, made), chosen, pod)
+            self.assertEqual([volume['name'] for volume in made['spec'].get('volumes', [])],
+                             [volume['name'] for volume in more.get('volumes', [])] + (['nccl-exporter-segments', 'nccl-exporter-plugin'] if chosen else []))
+            self.assertEqual(kyverno_model.changed(policy, made, self.asked), made, 'a second time changes nothing')
+            whole = {'apiVersion': 'v1', 'kind': 'Pod', **made}
+            self.assertEqual(kubernetes_model.faults_of(whole), [])
+            for i in chosen:
+                names = [variable['name'] for variable in made['spec']['containers'][i]['env']]
+                own = [variable['name'] for variable in containers[i].get('env', [])]
+                self.assertEqual(names[len(names) - len(own):], own, "the container's own come last, and win")
+                self.assertEqual(made['spec']['containers'][i]['env'][0], {'name': 'CONTAINER_NAME', 'value': f'c{i}'})
+
+    @unittest.skipUnless(HAS_JMESPATH, 'python3-jmespath is not installed')
+    def test_kyvernos_policy_changes_the_pods_that_ask_for_it(self):
+        import kyverno_model
+        policy = base('inject-kyverno')[0]
+        declined = {'nccl-exporter/inject': 'disabled'}
+        for namespace, metadata, is_changed in (({}, {}, False), (self.asked, {}, True), ({}, {'annotations': self.asked}, True),
+                                                (self.asked, {'labels': declined}, False), (self.asked, {'annotations': declined}, False),
+                                                ({'nccl-exporter/inject': 'disabled'}, {}, False)):
+            pod = self.pod([GPUS], {}, **metadata)
+            self.assertEqual(kyverno_model.changed(policy, pod, namespace) != pod, is_changed, (namespace, metadata))
+
+    def test_the_template_sets_what_kyvernos_policy_sets(self):
+        """But for the container's name, which it does not know."""
+        each, volumes = (rule['mutate'] for rule in base('inject-kyverno')[0]['spec']['rules'])
+        patches = yaml.safe_load(re.sub(r'{{ [\w.]+ }}', '0', each['foreach'][0]['patchesJson6902'])) + yaml.safe_load(volumes['patchesJson6902'])
+        values = [patch['value'] for patch in patches if patch['value']['name'] != 'CONTAINER_NAME']
+        self.assertEqual([patch['value'] for patch in objects(KUBERNETES / 'inject-template/pod-template.yaml')[0]], values)
+
+    @unittest.skipUnless(kustomize(), 'neither kustomize nor kubectl is installed')
+    def test_the_component_changes_the_jobs_that_ask_for_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(KUBERNETES / 'inject-template', pathlib.Path(folder, 'component'))
+            app = pathlib.Path(folder, 'app')
+            app.mkdir()
+            jobs = [{'apiVersion': 'batch/v1', 'kind': 'Job', 'metadata': {'name': name, 'annotations': annotations},
+                     'spec': {'template': {'spec': {'restartPolicy': 'Never', 'volumes': [], 'containers': [
+                         {'name': 'train', 'image': 'x', 'env': [{'name': 'A', 'value': 'b'}], 'volumeMounts': []}]}}}}
+                    for name, annotations in (('measured', {'nccl-exporter/inject': 'enabled'}), ('other', {'a': 'b'}))]
+            (app / 'jobs.yaml').write_text(yaml.safe_dump_all(jobs))
+            (app / 'kustomization.yaml').write_text('resources: [jobs.yaml]\ncomponents: [../component]\n')
+            output = subprocess.run([*kustomize(), app], check=True, capture_output=True, text=True).stdout
+        made = {(thing['kind'], thing['metadata']['name']): thing for thing in yaml.safe_load_all(output)}
+        self.assertEqual(made['Job', 'other'], jobs[1])
+        self.assertEqual(kubernetes_model.faults_of(made['Job', 'measured']), [])
+        pod = made['Job', 'measured']['spec']['template']['spec']
+        self.assertEqual([variable['name'] for variable in pod['containers'][0]['env']],
+                         ['NODE_NAME', 'POD_UID', 'POD_NAMESPACE', 'POD_NAME', 'NCCL_EXPORTER_DIR', 'NCCL_PROFILER_PLUGIN', 'A'])
+        self.assertEqual({mount['name']: mount['mountPath'] for mount in pod['containers'][0]['volumeMounts']},
+                         {'nccl-exporter-segments': '/run/nccl-exporter', 'nccl-exporter-plugin': '/opt/nccl-exporter'})
+        self.assertEqual(len(pod['volumes']), 2)
+
+
+if __name__ == '__main__':
+    report.main()
