@@ -287,6 +287,46 @@ TEST(ExamineTest, NamesTheProcessThatHasThePidInItsOwnNamespace) {
   EXPECT_THAT(checks[0].change, HasSubstr("--pid 4711, which has this PID"));
 }
 
+TEST(ExamineTest, NamesNamesakesOfAProcessWithoutASegment) {
+  const collector::ScratchDirectory proc;
+  for (const char* const pid : {"33", "4711"})
+    std::filesystem::create_directories(proc.path() + '/' + pid);
+  std::ofstream(proc.path() + "/33/environ");
+  std::ofstream(proc.path() + "/33/maps") << "7f00-7f01 r-xp 0 00:00 1  /bin/cron\n";
+  std::ofstream(proc.path() + "/33/status") << "NSpid:\t33\n";
+  std::ofstream(proc.path() + "/4711/status") << "NSpid:\t4711\t33\n";
+  const std::vector<Check> checks =
+      Examine({.segment_dirs = {}, .listen_addresses = {}, .pid = 33, .proc = proc.path()}, {});
+  const auto found = std::ranges::find(checks, "PID namespace", &Check::what);
+  ASSERT_NE(found, checks.end());
+  EXPECT_THAT(found->change, HasSubstr("--pid 4711"));
+}
+
+TEST(ExamineTest, WithoutAPidNamesTheProcessesThatHaveNcclAndNoSegment) {
+  const collector::ScratchDirectory proc;
+  const auto line_of = [&] {
+    const std::vector<Check> checks =
+        Examine({.segment_dirs = {}, .listen_addresses = {}, .pid = 0, .proc = proc.path()}, {});
+    const auto found = std::ranges::find(checks, "processes with NCCL", &Check::what);
+    return found == checks.end() ? "" : CheckLine(*found);
+  };
+  const auto add = [&](const std::string& pid, const std::string& file) {
+    std::filesystem::create_directories(proc.path() + '/' + pid);
+    std::ofstream(proc.path() + '/' + pid + "/maps", std::ios::app)
+        << "7f00-7f01 r-xp 0 00:00 1  " << file << '\n';
+  };
+  add("self", "/opt/libnccl.so.2");
+  add("1", "/bin/init");
+  EXPECT_EQ(line_of(), "");
+  add("33", "/opt/libnccl.so.2");
+  EXPECT_THAT(line_of(), HasSubstr("warn processes with NCCL: 1 of 1 have no segment"));
+  EXPECT_THAT(line_of(), HasSubstr("--pid 33 says more"));
+  add("33", kSegment);
+  EXPECT_EQ(line_of(), "ok   processes with NCCL: 0 of 1 have no segment");
+  add("34", "/opt/libtorch_cuda.so");
+  EXPECT_THAT(line_of(), HasSubstr("1 of 2 have no segment; change: nothing before"));
+}
+
 TEST(ExamineTest, AProcessThatIsNotThereIsOneLine) {
   const collector::ScratchDirectory proc;
   const std::vector<Check> checks =

@@ -71,20 +71,34 @@ Process ReadProcess(const DoctorInput& input, std::string& fault) {
   return process;
 }
 
-// The processes that have this PID in a PID namespace of their own: "--pid 4711 or --pid 4712".
-std::string NamesakesOf(const DoctorInput& input) {
-  std::string text;
-  size_t named = 0;
+// The PIDs of the folders of /proc for which the condition holds.
+template <typename Condition>
+std::vector<std::string> PidsWhere(const DoctorInput& input, Condition condition) {
+  std::vector<std::string> pids;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(input.proc, error)) {
-    const std::string pid = entry.path().filename();
-    if (pid.empty() || pid.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (pid == std::to_string(input.pid) || named == kMostNamedProcesses) continue;
-    std::string ignored;
-    if (InnermostPid(Content(entry.path() / "status", ignored)) != input.pid) continue;
-    text += (named++ == 0 ? "--pid " : " or --pid ") + pid;
+    std::string pid = entry.path().filename();
+    if (pid.find_first_not_of("0123456789") == std::string::npos && condition(entry.path()))
+      pids.push_back(std::move(pid));
   }
+  return pids;
+}
+
+// "--pid 4711 or --pid 4712".
+std::string PidsText(const std::vector<std::string>& pids) {
+  std::string text;
+  for (size_t i = 0; i < std::min(pids.size(), kMostNamedProcesses); ++i)
+    text += (i == 0 ? "--pid " : " or --pid ") + pids[i];
   return text;
+}
+
+// The other processes that have this PID in a PID namespace of their own.
+std::string NamesakesOf(const DoctorInput& input) {
+  return PidsText(PidsWhere(input, [&](const std::filesystem::path& folder) {
+    std::string ignored;
+    return folder.filename() != std::to_string(input.pid) &&
+           InnermostPid(Content(folder / "status", ignored)) == input.pid;
+  }));
 }
 
 Check NoProcess(const DoctorInput& input, const std::string& fault) {
@@ -96,6 +110,33 @@ Check NoProcess(const DoctorInput& input, const std::string& fault) {
                         ? "give the PID of a rank in this PID namespace, and run as root or as its "
                           "user"
                         : namesakes + ", which has this PID in its own PID namespace"};
+}
+
+// Some builds of PyTorch have NCCL inside.
+std::string LibraryWithNccl(const std::string& maps) {
+  const std::string library = MappedFile(maps, "libnccl.so");
+  return library.empty() ? MappedFile(maps, "libtorch_cuda.so") : library;
+}
+
+// Which processes to look at, where none is given.
+void AddProcesses(const DoctorInput& input, std::vector<Check>& checks) {
+  size_t processes = 0;
+  const std::vector<std::string> unseen = PidsWhere(input, [&](const std::string& folder) {
+    std::string ignored;
+    const std::string maps = Content(folder + "/maps", ignored);
+    if (LibraryWithNccl(maps).empty()) return false;
+    ++processes;
+    return MappedSegment(maps).empty();
+  });
+  if (processes == 0) return;
+  Check check{.what = "processes with NCCL",
+              .detail = fmt::format("{} of {} have no segment", unseen.size(), processes),
+              .change = {}};
+  if (!unseen.empty()) {
+    check.verdict = Verdict::kWarn;
+    check.change = "nothing before the first collective; then " + PidsText(unseen) + " says more";
+  }
+  checks.push_back(std::move(check));
 }
 
 // Whether the process sees other mounts than we do, as in a container.
@@ -169,13 +210,10 @@ Check CheckNcclOf(const Process& process, const collector::ProcessSnapshot* segm
         return CheckNccl(communicator.nccl_version, "as it told the plugin", plugin);
     }
   }
-  // Some builds of PyTorch have NCCL inside.
-  for (const char* const name : {"libnccl.so", "libtorch_cuda.so"}) {
-    const std::string library = MappedFile(process.maps, name);
-    if (library.empty()) continue;
-    const int version = NcclVersionOfLibrary(process.folder + "/root" + library);
-    if (version != 0) return CheckNccl(version, library, plugin);
-  }
+  const std::string library = LibraryWithNccl(process.maps);
+  const int version =
+      library.empty() ? 0 : NcclVersionOfLibrary(process.folder + "/root" + library);
+  if (version != 0) return CheckNccl(version, library, plugin);
   return CheckNccl(0, "no libnccl.so is mapped; it may be linked statically", plugin);
 }
 
@@ -237,6 +275,12 @@ void AddProcess(const DoctorInput& input, const Process& process,
                       .detail = fmt::format("the process is {} in its own, and so is its segment",
                                             process.innermost_pid),
                       .change = {}});
+  } else if (const std::string namesakes = NamesakesOf(input);
+             segment.empty() && !namesakes.empty()) {
+    checks.push_back({.verdict = Verdict::kWarn,
+                      .what = "PID namespace",
+                      .detail = "other processes have this PID in their own",
+                      .change = "if the PID is from a container or the page: " + namesakes});
   }
   std::ranges::move(CheckSegment(node, process.innermost_pid, segment), std::back_inserter(checks));
 }
@@ -257,7 +301,11 @@ std::vector<Check> Examine(const DoctorInput& input, const collector::NodeSnapsh
   } else {
     if (input.pid != 0) AddDirectoriesOfProcess(process, checks);
     AddPlugin(process, checks);
-    if (input.pid != 0) AddProcess(input, process, node, checks);
+    if (input.pid != 0) {
+      AddProcess(input, process, node, checks);
+    } else {
+      AddProcesses(input, checks);
+    }
   }
   AddDaemons(input, checks);
   return checks;

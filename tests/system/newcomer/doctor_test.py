@@ -118,7 +118,7 @@ class Doctor(unittest.TestCase):
     def doctor(self, pid=None, code=1):
         """Its lines, once its exit code is as it should be."""
         command = [self.root / 'nccl-exporter', 'doctor', f'--segment.dir={self.segments}', f'--web.listen-address=127.0.0.1:{self.port}']
-        run = subprocess.run([*command, *([] if pid is None else ['--pid', str(pid)])], capture_output=True, text=True)
+        run = subprocess.run([*command, *(() if pid is None else ('--pid', str(pid)))], capture_output=True, text=True)
         self.assertEqual((code, ''), (run.returncode, run.stderr), run.stdout)
         return run.stdout.splitlines()
 
@@ -227,6 +227,11 @@ class Doctor(unittest.TestCase):
         self.expect(self.doctor(pid), 'FAIL', f'{LIBRARY}: No such file or directory', 'mount the library into the container')
 
     # 6. A variable is misspelt.
+
+    def test_without_a_pid_the_process_is_named(self):
+        self.start_daemon()
+        pid, _ = self.start_rank({'NCCL_PROFILER_PLUGIN': '/none', **self.preload_nccl('2.28.9')})
+        self.expect(self.doctor(), 'warn processes with NCCL', f'--pid {pid}')
 
     def test_a_misspelt_variable_of_nccl(self):
         self.start_daemon()
