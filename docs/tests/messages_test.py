@@ -23,7 +23,7 @@ SOURCES = {
                     (r'\bspdlog::\w+\(', r'\bFail\(kRuntimeFailure,', r'\bruntime_error\(')),
                    (('exporter/node/state_log.cc',), (r'\blines\.push_back\(',)),
                    (('exporter/http/listening_sockets.cc',), (r'\breturn(?= "[^"]* )',))],
-    'doctor': [(('exporter/doctor/*.cc',), (r'\bfail\(', r'\bdetail \+?=', r'\.detail =', r'\bfault =', r'\bstd::pair\('))],
+    'doctor': [(('exporter/doctor/*.cc',), (r'\bfail\(', r'\bdetail \+?=', r'\.detail =', r'\bfault =', r'\breturn(?= "[^"]* )'))],
 }
 
 # Texts that the page does not quote, and why.

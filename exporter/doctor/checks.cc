@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <set>
 #include <sstream>
 #include <system_error>
@@ -116,21 +115,18 @@ Check CheckPlugin(const std::string& path, uint16_t machine, const GlibcVersion&
 
 namespace {
 
-// Why a release cannot load what NCCL_PROFILER_PLUGIN names, and what it takes
-// (docs/plugin.md#load-it); nothing where it can.
-std::optional<std::pair<std::string, std::string>> UnknownForm(int nccl_version,
-                                                               const std::string& plugin) {
+// Why a release cannot load what NCCL_PROFILER_PLUGIN names (docs/plugin.md#load-it); empty where
+// it can.
+std::string_view FaultOfForm(int nccl_version, const std::string& plugin) {
   constexpr int kFirstShortName = 22600, kFirstWithoutPaths = 22700, kFirstWithPathsAgain = 22705;
   const bool is_path = plugin.find('/') != std::string::npos;
   const bool takes_paths =
       nccl_version < kFirstWithoutPaths || nccl_version >= kFirstWithPathsAgain;
-  if (is_path && !takes_paths)
-    return std::pair("cannot load a plugin by its path",
-                     "NCCL_PROFILER_PLUGIN=exporter, with the library's folder in LD_LIBRARY_PATH");
-  if (!plugin.empty() && !is_path && !plugin.ends_with(".so") && nccl_version < kFirstShortName)
-    return std::pair("loads a plugin only by its path or file name",
-                     "NCCL_PROFILER_PLUGIN=" + std::string(kPackagedPlugin));
-  return std::nullopt;
+  if (is_path && !takes_paths) return "cannot load a plugin by its path";
+  const bool is_short = !plugin.empty() && !is_path && !plugin.ends_with(".so");
+  if (is_short && nccl_version < kFirstShortName)
+    return "loads a plugin only by its path or file name";
+  return "";
 }
 
 }  // namespace
@@ -147,10 +143,11 @@ Check CheckNccl(int nccl_version, const std::string& source, const std::string& 
     check.verdict = Verdict::kFail;
     check.detail += ", has no profiler interface";
     check.change = "NCCL 2.23 or later";
-  } else if (const auto unknown = UnknownForm(nccl_version, plugin)) {
+  } else if (const std::string_view fault = FaultOfForm(nccl_version, plugin); !fault.empty()) {
     check.verdict = Verdict::kFail;
-    check.detail += ", " + unknown->first;
-    check.change = unknown->second;
+    check.detail += ", " + std::string(fault);
+    check.change =
+        "NCCL_PROFILER_PLUGIN=libnccl-profiler-exporter.so, with its folder in LD_LIBRARY_PATH";
   } else if (nccl_version < kFirstTimedRelease) {
     check.verdict = Verdict::kWarn;
     check.detail += ", counts operations without times of the GPU's kernels";

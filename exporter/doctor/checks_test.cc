@@ -185,7 +185,8 @@ TEST(NcclTest, MustUnderstandTheFormOfThePluginsName) {
     return CheckNccl(version, "", plugin).verdict;
   };
   EXPECT_EQ(verdict(22703, "/opt/plugin.so"), Verdict::kFail);
-  EXPECT_THAT(CheckNccl(22703, "", "/opt/plugin.so").change, HasSubstr("=exporter, with"));
+  EXPECT_THAT(CheckNccl(22703, "", "/opt/plugin.so").change,
+              HasSubstr("=libnccl-profiler-exporter.so, with"));
   EXPECT_NE(verdict(22703, "exporter"), Verdict::kFail);
   EXPECT_NE(verdict(22705, "/opt/plugin.so"), Verdict::kFail);
   EXPECT_NE(verdict(22603, "exporter"), Verdict::kFail);

@@ -26,7 +26,8 @@ DAEMON, SIMULATOR, NCCL, CUDA, PLUGIN = (os.path.abspath(path) for path in
 README, PYTORCH = (pathlib.Path(name).read_text(encoding='utf-8') for name in ('README.md', 'docs/pytorch.md'))
 JOB_USER = 1000
 PROMISED_SECONDS = 10
-API_OF_MINOR = {26: 3, 27: 4, 28: 5, 29: 6}
+API_OF_MINOR = {23: 1, 25: 2, 26: 3, 27: 4, 28: 5, 29: 6}
+OLD_RELEASES = 22304, 22501  # in no torch of the table; in containers
 # What torchrun 2.x sets in each process of one node.
 TORCHRUN = {'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': '29500', 'WORLD_SIZE': '2', 'LOCAL_WORLD_SIZE': '2', 'RANK': '%r', 'LOCAL_RANK': '%l',
             'GROUP_RANK': '0', 'ROLE_RANK': '%r', 'ROLE_NAME': 'default', 'ROLE_WORLD_SIZE': '2', 'TORCHELASTIC_RUN_ID': 'none',
@@ -46,16 +47,16 @@ def documented_environment():
     return exports(block)
 
 
-def short_form():
-    """The variables of the releases that take no path, in an environment without LD_LIBRARY_PATH."""
-    [block] = [block for block in blocks(PYTORCH) if 'NCCL_PROFILER_PLUGIN=exporter' in block]
+def form_by_name():
+    """The variables that work with every release, in an environment without LD_LIBRARY_PATH."""
+    [block] = [block for block in blocks(PYTORCH) if block.startswith('export NCCL_PROFILER_PLUGIN=libnccl')]
     return {name: re.sub(r'\$\{LD_LIBRARY_PATH:.*\}', '', value) for name, value in exports(block).items()}
 
 
 def releases():
-    """(NCCL's number, forms of the first variable) of each torch that has a profiler."""
-    rows = re.findall(r'^\| [\d., ]+ \| (2)\.(\d+)\.(\d+) \| .* \| (.+) \|$', PYTORCH, re.MULTILINE)
-    return [(int(major) * 10000 + int(minor) * 100 + int(patch), form) for major, minor, patch, form in rows]
+    """(NCCL's number, whether it loads a plugin by its path) of each torch that has a profiler."""
+    rows = re.findall(r'^\| [\d., ]+ \| (2)\.(\d+)\.(\d+) \| .* \| (yes|\*\*no\*\*) \|$', PYTORCH, re.MULTILINE)
+    return [(int(major) * 10000 + int(minor) * 100 + int(patch), by_path == 'yes') for major, minor, patch, by_path in rows]
 
 
 def what_is_missing():
@@ -81,8 +82,8 @@ class Documents(unittest.TestCase):
     def test_the_promise_is_ten_seconds(self):
         self.assertIn('Within ten seconds of the first collective', README)
 
-    def test_the_table_has_each_form(self):
-        self.assertIn((22703, '**`exporter` only**'), releases())
+    def test_the_table_has_a_release_without_paths(self):
+        self.assertIn((22703, False), releases())
         self.assertGreaterEqual(len(releases()), 5)
 
 
@@ -169,11 +170,10 @@ class Pytorch(unittest.TestCase):
             self.assertIn(label, line)
         self.assertIn('comm_name=""', line)
 
-    def test_each_torchs_nccl_takes_the_form_of_the_table(self):
-        short = {**self.environment, **short_form()}
-        for version, form in releases():
-            forms = {'exporter': short, 'path': self.environment} if 'path' in form else {'exporter': short}
-            for name, environment in forms.items():
+    def test_each_torchs_nccl_takes_the_forms_of_the_table(self):
+        forms = {'by name': {**self.environment, **form_by_name()}, 'by path': self.environment}
+        for version, takes_path in [*releases(), *((version, True) for version in OLD_RELEASES)]:
+            for name, environment in list(forms.items())[:1 + takes_path]:
                 with self.subTest(version=version, form=name):
                     job = self.start_job(environment, version)
                     self.eventually(lambda: self.live_segments() == 2, job.text, PROMISED_SECONDS)
