@@ -303,12 +303,12 @@ TEST(ExamineTest, NamesNamesakesOfAProcessWithoutASegment) {
   EXPECT_THAT(found->change, HasSubstr("--pid 4711"));
 }
 
-TEST(ExamineTest, WithoutAPidNamesTheProcessesThatHaveNcclAndNoSegment) {
+TEST(ExamineTest, WithoutAPidNamesTheProcessesThatHaveNcclAndAGpuButNoSegment) {
   const collector::ScratchDirectory proc;
   const auto line_of = [&] {
     const std::vector<Check> checks =
         Examine({.segment_dirs = {}, .listen_addresses = {}, .pid = 0, .proc = proc.path()}, {});
-    const auto found = std::ranges::find(checks, "processes with NCCL", &Check::what);
+    const auto found = std::ranges::find(checks, "processes with NCCL and a GPU", &Check::what);
     return found == checks.end() ? "" : CheckLine(*found);
   };
   const auto add = [&](const std::string& pid, const std::string& file) {
@@ -320,10 +320,13 @@ TEST(ExamineTest, WithoutAPidNamesTheProcessesThatHaveNcclAndNoSegment) {
   add("1", "/bin/init");
   EXPECT_EQ(line_of(), "");
   add("33", "/opt/libnccl.so.2");
-  EXPECT_THAT(line_of(), HasSubstr("warn processes with NCCL: 1 of 1 have no segment"));
+  EXPECT_EQ(line_of(), "");
+  add("33", "/dev/nvidia0");
+  EXPECT_THAT(line_of(), HasSubstr("warn processes with NCCL and a GPU: 1 of 1 have no segment"));
   EXPECT_THAT(line_of(), HasSubstr("--pid 33 says more"));
   add("33", kSegment);
-  EXPECT_EQ(line_of(), "ok   processes with NCCL: 0 of 1 have no segment");
+  EXPECT_EQ(line_of(), "ok   processes with NCCL and a GPU: 0 of 1 have no segment");
+  add("34", "/dev/nvidiactl");
   add("34", "/opt/libtorch_cuda.so");
   EXPECT_THAT(line_of(), HasSubstr("1 of 2 have no segment; change: nothing before"));
 }

@@ -118,18 +118,19 @@ std::string LibraryWithNccl(const std::string& maps) {
   return library.empty() ? MappedFile(maps, "libtorch_cuda.so") : library;
 }
 
-// Which processes to look at, where none is given.
+// Which processes to look at, where none is given. torchrun and data loaders map NCCL as well, but
+// no device of a GPU.
 void AddProcesses(const DoctorInput& input, std::vector<Check>& checks) {
   size_t processes = 0;
   const std::vector<std::string> unseen = PidsWhere(input, [&](const std::string& folder) {
     std::string ignored;
     const std::string maps = Content(folder + "/maps", ignored);
-    if (LibraryWithNccl(maps).empty()) return false;
+    if (LibraryWithNccl(maps).empty() || MappedFile(maps, "nvidia").empty()) return false;
     ++processes;
     return MappedSegment(maps).empty();
   });
   if (processes == 0) return;
-  Check check{.what = "processes with NCCL",
+  Check check{.what = "processes with NCCL and a GPU",
               .detail = fmt::format("{} of {} have no segment", unseen.size(), processes),
               .change = {}};
   if (!unseen.empty()) {

@@ -1,8 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Plants each fault that keeps a job from being seen, for real, and reads what `nccl-exporter doctor` says to change. The ranks are
-the simulator's, with the environment that docs/pytorch.md gives to a job. Needs root, users and namespaces; says so and skips
-where it has none."""
+the simulator's. As root they are another user's. What a machine or user does not allow is skipped with the reason."""
 import contextlib
 import http.server
 import os
@@ -24,20 +23,21 @@ import report
 DAEMON, SIMULATOR, NCCL, CUDA, PLUGIN = (os.path.abspath(path) for path in
     ('exporter/nccl-exporter', 'simulator/nccl-sim', 'simulator/libnccl-sim.so', 'simulator/libcuda-sim.so',
      'plugin/libnccl-profiler-exporter.so'))
-JOB_USER = 1000
+IS_ROOT = os.geteuid() == 0
+JOB_USER = 1000 if IS_ROOT else os.geteuid()
+AS_JOB_USER = f'setpriv --reuid={JOB_USER} --regid={JOB_USER} --clear-groups --no-new-privs --' if IS_ROOT else ''
+# Without root, a namespace of users lets a process mount for itself.
+UNSHARE = ['unshare', *([] if IS_ROOT else ['--user', '--map-root-user']), '--kill-child']
 WAIT_SECONDS = 60
 EM_AARCH64 = 183
 MACHINE_AT = 18  # e_machine in an ELF header
 LIBRARY = 'libnccl-profiler-exporter.so'
 
 
-def what_is_missing():
-    """Why this machine cannot plant the faults, or None."""
-    if os.geteuid() != 0:
-        return 'needs root, to become another user and to mount'
-    probe = subprocess.run(['unshare', '--pid', '--mount', '--fork', 'setpriv', '--reuid=1000', '--regid=1000', '--clear-groups', 'true'],
-                           capture_output=True, text=True)
-    return f'no namespaces or users here: {probe.stderr.strip()}' if probe.returncode else None
+def what_is_missing(command):
+    """Why this user cannot run it here, or None."""
+    probe = subprocess.run(command, capture_output=True, text=True)
+    return probe.stderr.strip() or f'{command} ends with {probe.returncode}' if probe.returncode else None
 
 
 def free_port():
@@ -46,7 +46,6 @@ def free_port():
         return probe.getsockname()[1]
 
 
-@unittest.skipIf(what_is_missing(), what_is_missing())
 class Doctor(unittest.TestCase):
     def setUp(self):
         self.stack = contextlib.ExitStack()
@@ -56,6 +55,7 @@ class Doctor(unittest.TestCase):
         self.root.chmod(0o755)
         for program in DAEMON, SIMULATOR, NCCL, CUDA, PLUGIN:
             shutil.copy(program, self.root)  # where every user may read them
+            (self.root / os.path.basename(program)).chmod(0o755)
         self.plugin = self.root / LIBRARY
         self.segments = self.directory('segments')
         self.port = free_port()
@@ -67,6 +67,8 @@ class Doctor(unittest.TestCase):
         return path
 
     def mount(self, options, path):
+        if not IS_ROOT:
+            self.skipTest('needs root, to mount where the daemon sees it')
         subprocess.run(['mount', '-t', 'tmpfs', '-o', options, 'tmpfs', path], check=True)
         self.stack.callback(subprocess.run, ['umount', '--lazy', path], check=True)
 
@@ -94,12 +96,14 @@ class Doctor(unittest.TestCase):
 
     def start_rank(self, environment=(), namespaces=(), setup='', **changes):
         """The PID here of a rank of JOB_USER that has tried to load the plugin, and its log. `setup` runs in its mount namespace."""
+        if namespaces and (missing := what_is_missing([*UNSHARE, *namespaces, 'true'])):
+            self.skipTest(f'no namespaces here: {missing}')
         variables = {'NCCL_PROFILER_PLUGIN': str(self.plugin), 'NCCL_EXPORTER_DIR': str(self.segments), 'NCCL_ALLGATHERV_ENABLE': '0',
                      'NCCL_EXPORTER_KERNEL_TIMING': 'on', 'RANK': '0', 'LOCAL_RANK': '0', 'WORLD_SIZE': '1', **dict(environment)}
         variables = {name: value for name, value in variables.items() if value is not None}
         options = {'nccl-version': '22809', 'api-version': '5', **changes}
-        script = f'set -e; {setup}\nexec setpriv --reuid={JOB_USER} --regid={JOB_USER} --clear-groups --no-new-privs -- "$@"'
-        job = self.start([*(['unshare', *namespaces, '--kill-child'] if namespaces else []), 'sh', '-c', script, 'sh', 'env', '-i', 'PATH=/usr/bin:/bin',
+        script = f'set -e; {setup}\nexec {AS_JOB_USER} "$@"'
+        job = self.start([*([*UNSHARE, *namespaces] if namespaces else []), 'sh', '-c', script, 'sh', 'env', '-i', 'PATH=/usr/bin:/bin',
                           *(f'{name}={value}' for name, value in variables.items()),
                           self.root / 'nccl-sim', '--ranks-per-node', '1', '--layout', 'single', '--pace', 'real', '--duration', '600',
                           '--nccl-debug', 'info', *(part for name, value in options.items() for part in (f'--{name}', value))])
@@ -169,23 +173,23 @@ class Doctor(unittest.TestCase):
     def test_a_container_without_the_nodes_directory(self):
         self.start_daemon()
         pid, log = self.start_rank({'NCCL_EXPORTER_DIR': None}, ['--mount'],
-                                   'mount --make-rprivate /; mount -t tmpfs tmpfs /run')
-        self.assertIn('segment /dev/shm/nccl-exporter', log)
-        self.stack.callback(shutil.rmtree, f'/dev/shm/nccl-exporter-{JOB_USER}', ignore_errors=True)
+                                   f'mount --make-rprivate /; mount --bind {self.root} /mnt; mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /dev/shm; '
+                                   f'mkdir {self.root}; mount --bind /mnt {self.root}')
+        self.assertIn('segment /dev/shm/nccl-exporter-', log)
         self.expect(self.doctor(pid), 'FAIL', '/dev/shm/nccl-exporter', 'change: mount the same directory in both places')
 
     # 2. Permission.
 
     def test_a_directory_that_the_job_may_not_write(self):
         self.start_daemon()
-        self.segments.chmod(0o755)
+        self.segments.chmod(0o555)
         pid, log = self.start_rank()
         self.assertRegex(log, 'cannot create a segment in .*: Permission denied')
         self.expect(self.doctor(pid), 'FAIL', f'user {JOB_USER} cannot make files', 'change: chmod 1777')
 
     def test_a_library_that_the_job_may_not_read(self):
         self.start_daemon()
-        self.plugin.chmod(0o600)
+        self.plugin.chmod(0)
         pid, _ = self.start_rank()
         self.expect(self.doctor(pid), 'FAIL', LIBRARY, f'user {JOB_USER} cannot read it', 'change: chmod a+r')
 
@@ -230,8 +234,10 @@ class Doctor(unittest.TestCase):
 
     def test_without_a_pid_the_process_is_named(self):
         self.start_daemon()
-        pid, _ = self.start_rank({'NCCL_PROFILER_PLUGIN': '/none', **self.preload_nccl('2.28.9')})
-        self.expect(self.doctor(), 'warn processes with NCCL', f'--pid {pid}')
+        device = shutil.copy(NCCL, self.root / 'nvidia0')  # a mapped file of that name, as of a GPU
+        nccl = self.preload_nccl('2.28.9')['LD_PRELOAD']
+        pid, _ = self.start_rank({'NCCL_PROFILER_PLUGIN': '/none', 'LD_PRELOAD': f'{nccl}:{device}'})
+        self.expect(self.doctor(), 'warn processes with NCCL and a GPU', f'--pid {pid}')
 
     def test_a_misspelt_variable_of_nccl(self):
         self.start_daemon()
@@ -284,7 +290,7 @@ class Doctor(unittest.TestCase):
     def test_a_default_directory_that_is_read_only_in_the_container(self):
         pid, log = self.start_rank({'NCCL_EXPORTER_DIR': None}, ['--mount'],
                                    'mount --make-rprivate /; mount -t tmpfs tmpfs /run; mkdir -m 1777 /run/nccl-exporter; '
-                                   'mount --bind /dev/shm /dev/shm; mount -o remount,bind,ro /dev/shm; mount -o remount,ro /run')
+                                   'mount --bind /dev/shm /dev/shm; mount -o remount,bind,ro /dev/shm; mount -o remount,bind,ro /run')
         self.assertIn('no metrics from this process', log)
         self.expect(self.doctor(pid), 'FAIL', '/run/nccl-exporter', 'mounted read-only', 'change: mount it writable')
 

@@ -4,6 +4,7 @@
 variables, and waits for what they promise. The ranks are the simulator's, one release of NCCL per row of the table of torch's.
 Needs root and namespaces, for the documented paths; says so and skips where it has none."""
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -28,6 +29,8 @@ JOB_USER = 1000
 PROMISED_SECONDS = 10
 API_OF_MINOR = {23: 1, 25: 2, 26: 3, 27: 4, 28: 5, 29: 6}
 OLD_RELEASES = 22304, 22501  # in no torch of the table; in containers
+# The reasons of a release whose kernels are timed; two of them are of this machine. And of one whose kernels are not.
+TIMED, UNTIMED = {'default', 'cpus_low', 'shared_memory_low'}, {'api_too_old', 'release_unsound'}
 # What torchrun 2.x sets in each process of one node.
 TORCHRUN = {'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': '29500', 'WORLD_SIZE': '2', 'LOCAL_WORLD_SIZE': '2', 'RANK': '%r', 'LOCAL_RANK': '%l',
             'GROUP_RANK': '0', 'ROLE_RANK': '%r', 'ROLE_NAME': 'default', 'ROLE_WORLD_SIZE': '2', 'TORCHELASTIC_RUN_ID': 'none',
@@ -54,9 +57,10 @@ def form_by_name():
 
 
 def releases():
-    """(NCCL's number, whether it loads a plugin by its path) of each torch that has a profiler."""
-    rows = re.findall(r'^\| [\d., ]+ \| (2)\.(\d+)\.(\d+) \| .* \| (yes|\*\*no\*\*) \|$', PYTORCH, re.MULTILINE)
-    return [(int(major) * 10000 + int(minor) * 100 + int(patch), by_path == 'yes') for major, minor, patch, by_path in rows]
+    """(NCCL's number, whether kernels are timed, whether it loads a plugin by its path) of each torch that has a profiler."""
+    rows = re.findall(r'^\| [\d., ]+ \| (2)\.(\d+)\.(\d+) \| (.*) \| (yes|\*\*no\*\*) \|$', PYTORCH, re.MULTILINE)
+    return [(int(major) * 10000 + int(minor) * 100 + int(patch), 'between nodes' not in measured, by_path == 'yes')
+            for major, minor, patch, measured, by_path in rows]
 
 
 def what_is_missing():
@@ -68,8 +72,9 @@ def what_is_missing():
     return f'no namespaces or overlays here: {probe.stderr.strip()}' if probe.returncode else None
 
 
-# /run is empty as after a boot, and /usr/lib takes a folder that is not there outside.
-NAMESPACE = '''mount --make-rprivate /; mount -t tmpfs tmpfs /run; mkdir -p "$1/upper" "$1/work"
+# /run and /dev/shm are empty as after a boot, except for the scratch folder $1, and /usr/lib takes a folder that is not there outside.
+NAMESPACE = '''mount --make-rprivate /; mount --bind "$1" /mnt; mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /dev/shm
+mkdir "$1"; mount --bind /mnt "$1"; mkdir -p "$1/upper" "$1/work"
 mount -t overlay -o "lowerdir=/usr/lib,upperdir=$1/upper,workdir=$1/work" overlay /usr/lib; shift; exec "$@"'''
 
 
@@ -83,7 +88,7 @@ class Documents(unittest.TestCase):
         self.assertIn('Within ten seconds of the first collective', README)
 
     def test_the_table_has_a_release_without_paths(self):
-        self.assertIn((22703, False), releases())
+        self.assertIn((22703, False, False), releases())
         self.assertGreaterEqual(len(releases()), 5)
 
 
@@ -141,13 +146,23 @@ class Pytorch(unittest.TestCase):
              '--pace', 'real', '--rate', '10', '--duration', '600', '--no-comm-names', '--nccl-debug', environment.get('NCCL_DEBUG', 'none').lower(),
              '--nccl-version', version, '--api-version', API_OF_MINOR[version // 100 % 100], *per_rank]))
 
-    def metrics(self):
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f'http://127.0.0.1:{self.port}/metrics', timeout=10) as page:
+    def get(self, path):
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f'http://127.0.0.1:{self.port}{path}', timeout=10) as page:
             return page.read().decode()
+
+    def metrics(self):
+        return self.get('/metrics')
 
     def operations(self):
         return sum(float(line.rsplit(' ', 1)[1]) for line in self.metrics().splitlines()
                    if line.startswith('nccl_collective_operations_total{') and 'rank="0"' in line and 'collective="AllReduce"' in line)
+
+    def inflight(self):
+        return subprocess.run(self.on_node([self.root / 'nccl-exporter', 'inflight']), capture_output=True, text=True).stdout
+
+    def timing_reasons(self):
+        return {rank['timing_reason'] for communicator in json.loads(self.get('/api/v1/node'))['communicators']
+                for rank in communicator['local_ranks'] if rank['alive']}
 
     def live_segments(self):
         return int(re.search(r'^nccl_exporter_segments{state="live"} (\d+)', self.metrics(), re.MULTILINE)[1])
@@ -156,8 +171,7 @@ class Pytorch(unittest.TestCase):
         job = self.start_job(self.environment)
         self.eventually(lambda: self.operations() > 0, job.text, PROMISED_SECONDS)
         self.assertRegex(job.text(), r'INFO: nccl-exporter [\d.]+: segment /run/nccl-exporter/')
-        inflight = subprocess.run(self.on_node([self.root / 'nccl-exporter', 'inflight']), capture_output=True, text=True)
-        self.assertIn('2 of 2 ranks here', inflight.stdout)
+        self.eventually(lambda: '2 of 2 ranks here' in self.inflight(), self.inflight, PROMISED_SECONDS)
         before = self.operations()
         self.eventually(lambda: self.operations() > before, self.metrics, PROMISED_SECONDS)
 
@@ -172,17 +186,21 @@ class Pytorch(unittest.TestCase):
 
     def test_each_torchs_nccl_takes_the_forms_of_the_table(self):
         forms = {'by name': {**self.environment, **form_by_name()}, 'by path': self.environment}
-        for version, takes_path in [*releases(), *((version, True) for version in OLD_RELEASES)]:
+        for version, is_timed, takes_path in [*releases(), *((version, False, True) for version in OLD_RELEASES)]:
             for name, environment in list(forms.items())[:1 + takes_path]:
                 with self.subTest(version=version, form=name):
                     job = self.start_job(environment, version)
-                    self.eventually(lambda: self.live_segments() == 2, job.text, PROMISED_SECONDS)
-                    self.assertIn(f'nccl_version="{version // 10000}.{version // 100 % 100}.{version % 100}"', self.metrics())
-                    os.killpg(job.pid, signal.SIGKILL)
-                    job.wait()
+                    try:
+                        self.eventually(lambda: self.live_segments() == 2, job.text, PROMISED_SECONDS)
+                        self.eventually(lambda: self.timing_reasons() and self.timing_reasons() <= (TIMED if is_timed else UNTIMED),
+                                        lambda: self.get('/api/v1/node'), PROMISED_SECONDS)
+                        self.assertIn(f'nccl_version="{version // 10000}.{version // 100 % 100}.{version % 100}"', self.metrics())
+                    finally:
+                        os.killpg(job.pid, signal.SIGKILL)
+                        job.wait()
                     self.eventually(lambda: self.live_segments() == 0, self.metrics)
 
-    def test_a_path_where_only_the_short_form_works_gives_no_segment(self):
+    def test_a_path_gives_no_segment_where_the_table_says_so(self):
         job = self.start_job(self.environment, 22703)
         self.eventually(lambda: 'no profiler plugin' in job.text(), job.text)
         self.assertNotIn('nccl_version="2.27.3"', self.metrics())
