@@ -11,6 +11,9 @@
 namespace nccl_exporter::exporter {
 namespace {
 
+// The kernel's own limit (PID_MAX_LIMIT).
+constexpr int kMostPid = 1 << 22;
+
 std::vector<std::string> SplitList(std::string_view list) {
   std::vector<std::string> parts;
   for (const std::string& part : CLI::detail::split(std::string(list), ','))
@@ -79,7 +82,7 @@ CommandLine::CommandLine(Options& options, std::string_view commit)
   AddCommand(Command::kDoctor, "doctor",
              "Check directories, plugin, NCCL, environment and daemon, and say what to change.")
       ->add_option("--pid", options.doctor_pid, "Process of a training job to check as well.")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMostPid));
   AddCommand(Command::kDump, "dump", "Print a segment as text.")
       ->add_option("SEGMENT", options.dump_segment, "File to print.")
       ->required();

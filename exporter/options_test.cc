@@ -262,6 +262,7 @@ TEST(OptionsTest, JsonAndPidAreOfTheirCommands) {
   EXPECT_EQ(Parsed({"doctor", "--pid", "12"}).doctor_pid, 12u);
   EXPECT_NE(ErrorOf({"doctor", "--pid", "-1"}), "");
   EXPECT_NE(ErrorOf({"doctor", "--pid=me"}), "");
+  EXPECT_THAT(ErrorOf({"doctor", "--pid", "0"}), testing::HasSubstr("range 1 to 4194304"));
 }
 
 TEST(OptionsTest, CatalogueIsACommand) {

@@ -3,6 +3,8 @@
 #include "exporter/doctor/checks.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +14,7 @@
 #include <set>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "exporter/findings/words.h"
 #include "proto/timing_source.h"
@@ -69,10 +72,22 @@ std::vector<std::string> PluginPaths(const Environment& environment, const std::
   return paths;
 }
 
-Check CheckPlugin(const std::string& path, uint16_t machine, const GlibcVersion& libc) {
+Check CheckPlugin(const std::string& path, uint16_t machine, const GlibcVersion& libc,
+                  const Writer& reader) {
+  constexpr mode_t kRead = 04;
   Check check{.verdict = Verdict::kFail, .what = "plugin " + path, .detail = {}, .change = {}};
   const ElfFile elf = ReadElfFile(path);
-  if (!elf.fault.empty()) {
+  struct stat status {};
+  struct statvfs mount {};
+  const bool is_seen = ::stat(path.c_str(), &status) == 0 && ::statvfs(path.c_str(), &mount) == 0;
+  if (is_seen && !HasRights(status, reader, kRead)) {
+    check.detail = fmt::format("mode {:o} of user {}: user {} cannot read it",
+                               status.st_mode & 07777, status.st_uid, reader.uid);
+    check.change = "chmod a+r " + path;
+  } else if (is_seen && (mount.f_flag & ST_NOEXEC) != 0) {
+    check.detail = "it is on a file system without the right to execute (noexec)";
+    check.change = "place it in another directory, such as /usr/lib/nccl-exporter";
+  } else if (!elf.fault.empty()) {
     check.detail = elf.fault;
     check.change =
         "install the package, mount the library into the container, or correct "
@@ -98,7 +113,25 @@ Check CheckPlugin(const std::string& path, uint16_t machine, const GlibcVersion&
   return check;
 }
 
-Check CheckNccl(int nccl_version, const std::string& source) {
+namespace {
+
+// Why a release cannot load what NCCL_PROFILER_PLUGIN names (docs/plugin.md#load-it); empty where
+// it can.
+std::string_view FaultOfForm(int nccl_version, const std::string& plugin) {
+  constexpr int kFirstShortName = 22600, kFirstWithoutPaths = 22700, kFirstWithPathsAgain = 22705;
+  const bool is_path = plugin.find('/') != std::string::npos;
+  const bool takes_paths =
+      nccl_version < kFirstWithoutPaths || nccl_version >= kFirstWithPathsAgain;
+  if (is_path && !takes_paths) return "cannot load a plugin by its path";
+  const bool is_short = !plugin.empty() && !is_path && !plugin.ends_with(".so");
+  if (is_short && nccl_version < kFirstShortName)
+    return "loads a plugin only by its path or file name";
+  return "";
+}
+
+}  // namespace
+
+Check CheckNccl(int nccl_version, const std::string& source, const std::string& plugin) {
   if (nccl_version == 0) {
     return {.verdict = Verdict::kWarn,
             .what = "NCCL",
@@ -110,6 +143,11 @@ Check CheckNccl(int nccl_version, const std::string& source) {
     check.verdict = Verdict::kFail;
     check.detail += ", has no profiler interface";
     check.change = "NCCL 2.23 or later";
+  } else if (const std::string_view fault = FaultOfForm(nccl_version, plugin); !fault.empty()) {
+    check.verdict = Verdict::kFail;
+    check.detail += ", " + std::string(fault);
+    check.change =
+        "NCCL_PROFILER_PLUGIN=libnccl-profiler-exporter.so, with its folder in LD_LIBRARY_PATH";
   } else if (nccl_version < kFirstTimedRelease) {
     check.verdict = Verdict::kWarn;
     check.detail += ", counts operations without times of the GPU's kernels";
@@ -165,30 +203,80 @@ uint64_t InnermostPid(const std::string& status) {
   return 0;
 }
 
-std::vector<Check> CheckSegment(const collector::NodeSnapshot& node, uint64_t pid) {
-  const collector::ProcessSnapshot* found = nullptr;
-  for (const collector::ProcessSnapshot& process : node.processes) {
-    if (process.pid == pid && (found == nullptr || process.is_alive)) found = &process;
+std::string MappedSegment(const std::string& maps) {
+  // proto/README.md: two numbers of 16 digits. The kernel marks a removed file.
+  constexpr std::string_view kSuffix = ".seg", kRemoved = " (deleted)";
+  constexpr size_t kNameBytes = 16 + 1 + 16 + kSuffix.size();
+  std::istringstream lines{maps};
+  for (std::string line; std::getline(lines, line);) {
+    const size_t slash = line.find('/');
+    if (slash == std::string::npos) continue;
+    std::string_view path = std::string_view(line).substr(slash);
+    if (path.ends_with(kRemoved)) path.remove_suffix(kRemoved.size());
+    const bool is_segment =
+        path.ends_with(kSuffix) && path.size() - path.rfind('/') - 1 == kNameBytes;
+    if (is_segment) return line.substr(slash);
   }
+  return "";
+}
+
+const collector::ProcessSnapshot* FindSegment(const collector::NodeSnapshot& node,
+                                              const std::string& mapped_segment) {
+  const std::string name = mapped_segment.substr(mapped_segment.rfind('/') + 1);
+  const auto found = std::ranges::find(node.processes, name, &collector::ProcessSnapshot::segment);
+  return name.empty() || found == node.processes.end() ? nullptr : &*found;
+}
+
+namespace {
+
+Check CheckTimes(TimingReason reason, TimingSource source) {
+  const bool is_wanted = reason == TimingReason::kDefault || reason == TimingReason::kConfigured;
+  return {.verdict = is_wanted ? Verdict::kOk : Verdict::kWarn,
+          .what = "times of operations",
+          .detail = fmt::format("{} ({}: {})", NameOf(source), NameOf(reason),
+                                RowIn(kTimingReasons, reason).meaning),
+          .change = is_wanted ? ""
+                    : reason == TimingReason::kAllgathervEnabled
+                        ? "NCCL_ALLGATHERV_ENABLE=0 on all ranks"
+                        : "docs/kernel-timing.md has the reason's row"};
+}
+
+}  // namespace
+
+std::vector<Check> CheckSegment(const collector::NodeSnapshot& node, uint64_t pid,
+                                const std::string& mapped_segment) {
   const std::string name = fmt::format("segment of process {}", pid);
-  if (found == nullptr || !found->is_alive) {
-    return {{.verdict = Verdict::kFail,
-             .what = name,
-             .detail = found == nullptr ? "there is none in the directories above"
-                                        : found->segment + " is of a process that has ended",
-             .change = "run the job with NCCL_DEBUG=INFO and look for nccl-exporter in its log"}};
-  }
+  const auto fail = [&](std::string detail, std::string change) {
+    return std::vector<Check>{{.verdict = Verdict::kFail,
+                               .what = name,
+                               .detail = std::move(detail),
+                               .change = std::move(change)}};
+  };
+  if (mapped_segment.empty())
+    return fail("the process has none",
+                "what FAIL says above; else run the job with NCCL_DEBUG=INFO and look for "
+                "nccl-exporter in its log");
+  const collector::ProcessSnapshot* const found = FindSegment(node, mapped_segment);
+  if (found == nullptr)
+    return fail(fmt::format("it is {} for the process, and in none of the daemon's directories",
+                            PrintablePath(mapped_segment)),
+                "mount the same directory in both places, or give the daemon --segment.dir");
+  if (!found->is_alive)
+    return fail(found->segment + " is not locked, as if the process had ended",
+                "keep the job from closing descriptors that it did not open");
+  if (found->pid != pid)
+    return fail(
+        fmt::format("{} is of process {}, which forked this one", found->segment, found->pid),
+        fmt::format("--pid {}, or what that process is called here", found->pid));
   size_t in_flight = 0, open = 0;
   int64_t last_progress = 0;
-  std::set<std::string> times;
+  std::set<std::pair<TimingReason, TimingSource>> times;
   for (const collector::CommunicatorSnapshot& communicator : found->communicators) {
     if (communicator.is_closed || !communicator.has_identity) continue;
     ++open;
     in_flight += communicator.in_flight.size();
     last_progress = std::max(last_progress, communicator.last_progress_realtime_ns);
-    times.insert(fmt::format("{} ({}: {})", NameOf(communicator.timing_source),
-                             NameOf(communicator.timing_reason),
-                             RowIn(kTimingReasons, communicator.timing_reason).meaning));
+    times.emplace(communicator.timing_reason, communicator.timing_source);
   }
   std::vector<Check> checks{
       {.what = name,
@@ -197,24 +285,39 @@ std::vector<Check> CheckSegment(const collector::NodeSnapshot& node, uint64_t pi
                              CountText(in_flight, "operation"), ClockText(last_progress),
                              found->is_stopped.value_or(false) ? ", stopped" : ""),
        .change = {}}};
-  for (const std::string& text : times)
-    checks.push_back({.what = "times of operations", .detail = text, .change = {}});
+  for (const auto& [reason, source] : times) checks.push_back(CheckTimes(reason, source));
   return checks;
 }
 
 Check CheckDaemon(const std::string& address, const std::string& answer, const std::string& fault) {
-  Check check{.what = "daemon at " + address, .detail = answer, .change = {}};
+  constexpr std::string_view kReady = "\r\n\r\nReady\n";  // exporter/ui/web_pages.cc
+  Check check{
+      .what = "daemon at " + address, .detail = answer.substr(0, answer.find('\r')), .change = {}};
+  const std::string status =
+      check.detail.substr(0, check.detail.find(' ', check.detail.find(' ') + 1));
   if (!fault.empty()) {
     check.verdict = Verdict::kFail;
     check.detail = fault;
     check.change = "start it (systemctl start nccl-exporter), or give its --web.listen-address";
-  } else if (answer.find(" 401 ") != std::string::npos) {
+  } else if (status.ends_with(" 401")) {
     check.detail += ": it asks for a password, so it serves";
-  } else if (answer.find(" 200 ") == std::string::npos) {
+  } else if (status.ends_with(" 503")) {
     check.verdict = Verdict::kWarn;
-    check.change =
-        "look at its log; with TLS or another server behind this port this is no answer "
-        "of its";
+    check.change = "wait: it has not read the segments yet";
+  } else if (status.starts_with("HTTP/") && !answer.ends_with(kReady)) {
+    check.verdict = Verdict::kFail;
+    check.detail += ", but not of nccl-exporter: another program has the port";
+    check.change = fmt::format(
+        "ss -ltnp 'sport = :{}' shows which; end it, or give the daemon another "
+        "--web.listen-address",
+        address.substr(address.rfind(':') + 1));
+  } else if (!status.starts_with("HTTP/")) {
+    check.verdict = Verdict::kWarn;
+    check.detail = "no answer to GET /-/ready";
+    check.change = fmt::format(
+        "nothing if it serves by TLS; else look at its log, and with ss -ltnp 'sport = :{}' at who "
+        "has the port",
+        address.substr(address.rfind(':') + 1));
   }
   return check;
 }

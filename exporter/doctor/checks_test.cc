@@ -52,7 +52,8 @@ TEST_F(DirectoryTest, MayBeMissingUnlessItWasChosen) {
   const std::string missing = directory_.path() + "/missing";
   EXPECT_EQ(CheckDirectory(missing, kSomeUser, false).verdict, Verdict::kWarn);
   EXPECT_EQ(CheckDirectory(missing, kSomeUser, true).verdict, Verdict::kFail);
-  EXPECT_EQ(CheckDirectory(missing, kSomeUser, true).change, "install -d -m 1777 " + missing);
+  EXPECT_THAT(CheckDirectory(missing, kSomeUser, true).change,
+              HasSubstr("install -d -m 1777 " + missing));
 }
 
 TEST_F(DirectoryTest, MustBeADirectory) {
@@ -69,14 +70,33 @@ TEST(EnvironmentTest, NamesThePluginAndUnknownVariables) {
       "NCCL_EXPORTER_ENABLE=0\0broken\0"s);
   EXPECT_EQ(environment.size(), 4u);
   std::vector<std::string> lines;
-  for (const Check& check : CheckEnvironment(environment)) lines.push_back(CheckLine(check));
+  for (const Check& check : CheckEnvironment(environment, false)) lines.push_back(CheckLine(check));
   EXPECT_THAT(lines,
               testing::ElementsAre("ok   NCCL_PROFILER_PLUGIN: exporter",
                                    "FAIL NCCL_EXPORTER_ENABLE: 0: the plugin is switched off; "
                                    "change: remove it",
                                    "warn NCCL_EXPORTER_KERNEL_TIMNG: the plugin does not read it; "
                                    "change: did you mean NCCL_EXPORTER_KERNEL_TIMING?"));
-  EXPECT_EQ(CheckEnvironment({}).front().verdict, Verdict::kFail);
+  EXPECT_EQ(CheckEnvironment({}, false).front().verdict, Verdict::kFail);
+  EXPECT_EQ(CheckEnvironment({}, true).front().verdict, Verdict::kOk);
+}
+
+TEST(EnvironmentTest, NamesSlipsInPrefixesAndLeavesOtherProgramsAlone) {
+  const auto line_of = [](const std::string& name) {
+    const std::vector<Check> checks =
+        CheckEnvironment({{"NCCL_PROFILER_PLUGIN", "exporter"}, {name, "1"}}, false);
+    return checks.size() == 1 ? "" : CheckLine(checks.back());
+  };
+  EXPECT_THAT(line_of("NCCL_EXPORTR_DIR"), HasSubstr("did you mean NCCL_EXPORTER_DIR?"));
+  EXPECT_THAT(line_of("NCCL_EXPORTER_UNHEARD_OF"), HasSubstr("change: remove it"));
+  for (const char* const other : {"NCCL_DEBUG", "NCCL_NET_PLUGIN", "OTEL_EXPORTER_OTLP_ENDPOINT"})
+    EXPECT_EQ(line_of(other), "");
+  EXPECT_EQ(CheckEnvironment({{"NCCL_PROFILE_PLUGIN", "x"}}, false).front().change,
+            "rename NCCL_PROFILE_PLUGIN");
+  EXPECT_THAT(CheckEnvironment({{"NCCL_TUNER_PLUGIN", "x"}, {"NCCL_NET_PLUGIN", "x"}}, false)
+                  .front()
+                  .change,
+              HasSubstr("set it to the path"));
 }
 
 // The list is a copy: rooms of daemon and plugin do not include each other.
@@ -107,13 +127,13 @@ TEST(PluginTest, IsLookedForWhereNcclLooks) {
 
 TEST(PluginTest, OursLoadsOnThisMachineWithARecentGlibc) {
   const uint16_t machine = ReadElfFile("/proc/self/exe").machine;
-  const Check check = CheckPlugin(kPlugin, machine, {.major = 2, .minor = 99});
+  const Check check = CheckPlugin(kPlugin, machine, {.major = 2, .minor = 99}, kSomeUser);
   EXPECT_EQ(check.verdict, Verdict::kOk) << CheckLine(check);
   EXPECT_THAT(check.detail, HasSubstr("ncclProfiler_v1 to ncclProfiler_v"));
-  const Check old = CheckPlugin(kPlugin, machine, {.major = 2, .minor = 1});
+  const Check old = CheckPlugin(kPlugin, machine, {.major = 2, .minor = 1}, kSomeUser);
   EXPECT_EQ(old.verdict, Verdict::kFail);
   EXPECT_THAT(old.detail, HasSubstr("the process has 2.1"));
-  const Check other = CheckPlugin(kPlugin, EM_SPARC, {});
+  const Check other = CheckPlugin(kPlugin, EM_SPARC, {}, kSomeUser);
   EXPECT_EQ(other.verdict, Verdict::kFail);
   EXPECT_THAT(other.detail, HasSubstr("the process for machine 2"));
 }
@@ -122,11 +142,15 @@ TEST(PluginTest, OtherFilesAreRefusedWithTheReason) {
   const collector::ScratchDirectory directory;
   const std::string text = directory.path() + "/text.so";
   std::ofstream(text) << "no ELF";
-  EXPECT_EQ(CheckPlugin(text, EM_X86_64, {}).detail, "it is no ELF file");
-  EXPECT_EQ(CheckPlugin(directory.path() + "/none", EM_X86_64, {}).detail,
+  EXPECT_EQ(CheckPlugin(text, EM_X86_64, {}, kSomeUser).detail, "it is no ELF file");
+  EXPECT_EQ(CheckPlugin(directory.path() + "/none", EM_X86_64, {}, kSomeUser).detail,
             "No such file or directory");
-  EXPECT_EQ(CheckPlugin(directory.path(), EM_X86_64, {}).detail, "it is no regular file");
-  EXPECT_THAT(CheckPlugin("/proc/self/exe", ReadElfFile("/proc/self/exe").machine, {}).detail,
+  ::chmod(text.c_str(), 0600);
+  EXPECT_THAT(CheckPlugin(text, EM_X86_64, {}, kSomeUser).detail, HasSubstr("1234 cannot read it"));
+  ::chmod(directory.path().c_str(), 0755);
+  EXPECT_EQ(CheckPlugin(directory.path(), EM_X86_64, {}, kSomeUser).detail,
+            "it is no regular file");
+  EXPECT_THAT(CheckPlugin("/proc/self/exe", ReadElfFile("/proc/self/exe").machine, {}, {}).detail,
               testing::AnyOf(HasSubstr("ncclProfiler_vN"), HasSubstr("no regular file")));
 }
 
@@ -144,16 +168,31 @@ TEST(ElfFileTest, ATornFileIsReadWithoutAFault) {
 }
 
 TEST(NcclTest, ReleasesAreToldByWhatTheyCanMeasure) {
-  EXPECT_EQ(CheckNccl(22809, "").verdict, Verdict::kOk);
-  EXPECT_EQ(CheckNccl(22809, "").what, "NCCL 2.28.9");
-  EXPECT_EQ(CheckNccl(22603, "").verdict, Verdict::kWarn);
-  EXPECT_EQ(CheckNccl(22200, "").verdict, Verdict::kFail);
-  EXPECT_EQ(CheckNccl(0, "no library").verdict, Verdict::kWarn);
+  EXPECT_EQ(CheckNccl(22809, "", "").verdict, Verdict::kOk);
+  EXPECT_EQ(CheckNccl(22809, "", "").what, "NCCL 2.28.9");
+  EXPECT_EQ(CheckNccl(22603, "", "").verdict, Verdict::kWarn);
+  EXPECT_EQ(CheckNccl(22200, "", "").verdict, Verdict::kFail);
+  EXPECT_EQ(CheckNccl(0, "no library", "").verdict, Verdict::kWarn);
   const collector::ScratchDirectory directory;
   std::ofstream(directory.path() + "/libnccl.so.2")
       << "xNCCL version %sNCCL version 2.30.7+cuda13.0";
   EXPECT_EQ(NcclVersionOfLibrary(directory.path() + "/libnccl.so.2"), 23007);
   EXPECT_EQ(NcclVersionOfLibrary(directory.path() + "/none"), 0);
+}
+
+TEST(NcclTest, MustUnderstandTheFormOfThePluginsName) {
+  const auto verdict = [](int version, const char* plugin) {
+    return CheckNccl(version, "", plugin).verdict;
+  };
+  EXPECT_EQ(verdict(22703, "/opt/plugin.so"), Verdict::kFail);
+  EXPECT_THAT(CheckNccl(22703, "", "/opt/plugin.so").change,
+              HasSubstr("=libnccl-profiler-exporter.so, with"));
+  EXPECT_NE(verdict(22703, "exporter"), Verdict::kFail);
+  EXPECT_NE(verdict(22705, "/opt/plugin.so"), Verdict::kFail);
+  EXPECT_NE(verdict(22603, "exporter"), Verdict::kFail);
+  EXPECT_EQ(verdict(22501, "exporter"), Verdict::kFail);
+  EXPECT_NE(verdict(22501, "libplugin.so"), Verdict::kFail);
+  EXPECT_NE(verdict(22501, "/opt/plugin.so"), Verdict::kFail);
 }
 
 TEST(ProcTest, MapsAndStatusAreRead) {
@@ -166,26 +205,51 @@ TEST(ProcTest, MapsAndStatusAreRead) {
   EXPECT_EQ(InnermostPid("Name:\tpython\n"), 0u);
 }
 
+constexpr const char* kSegment = "/run/x/0123456789abcdef-0123456789abcdef.seg";
+
+TEST(SegmentTest, IsFoundInTheMapsByItsName) {
+  const std::string line = "7f02-7f03 rw-s 00000000 00:00 2  ";
+  EXPECT_EQ(MappedSegment(line + "/tmp/other.seg\n" + line + kSegment + "\n"), kSegment);
+  EXPECT_EQ(MappedSegment(line + kSegment + " (deleted)\n"), std::string(kSegment) + " (deleted)");
+  EXPECT_EQ(MappedSegment(line + "/tmp/other.seg\n"), "");
+}
+
 TEST(SegmentTest, MustBeThereAndAlive) {
   collector::NodeSnapshot node;
-  EXPECT_EQ(CheckSegment(node, 33).front().verdict, Verdict::kFail);
-  node.processes.resize(1);
-  node.processes[0].pid = 33;
+  EXPECT_THAT(CheckSegment(node, 33, "").front().detail, HasSubstr("has none"));
+  EXPECT_THAT(CheckSegment(node, 33, kSegment).front().detail,
+              HasSubstr(std::string("it is ") + kSegment + " for the process, and in none of"));
+  node.processes.resize(2);
+  node.processes[0].pid = node.processes[1].pid = 33;  // of two PID namespaces
   node.processes[0].segment = "a.seg";
-  EXPECT_THAT(CheckSegment(node, 33).front().detail, HasSubstr("a.seg is of a process that"));
+  node.processes[1].segment = "0123456789abcdef-0123456789abcdef.seg";
   node.processes[0].is_alive = true;
-  node.processes[0].communicators.resize(1);
-  node.processes[0].communicators[0].has_identity = true;
-  const std::vector<Check> checks = CheckSegment(node, 33);
+  EXPECT_THAT(CheckSegment(node, 33, kSegment).front().detail, HasSubstr("is not locked"));
+  node.processes[1].is_alive = true;
+  node.processes[1].communicators.resize(1);
+  node.processes[1].communicators[0].has_identity = true;
+  const std::vector<Check> checks = CheckSegment(node, 33, kSegment);
   ASSERT_EQ(checks.size(), 2u);
   EXPECT_EQ(checks[0].verdict, Verdict::kOk);
   EXPECT_THAT(checks[0].detail, HasSubstr("1 communicator, 0 operations in flight"));
+  EXPECT_EQ(checks[1].verdict, Verdict::kOk) << CheckLine(checks[1]);
+  node.processes[1].communicators[0].timing_reason = TimingReason::kAllgathervEnabled;
+  EXPECT_THAT(CheckLine(CheckSegment(node, 33, kSegment)[1]),
+              HasSubstr("change: NCCL_ALLGATHERV_ENABLE=0 on all ranks"));
+  EXPECT_THAT(CheckSegment(node, 34, kSegment).front().detail, HasSubstr("which forked this one"));
 }
 
 TEST(DaemonTest, AnAnswerIsJudged) {
-  EXPECT_EQ(CheckDaemon(":1", "HTTP/1.1 200 OK", "").verdict, Verdict::kOk);
-  EXPECT_EQ(CheckDaemon(":1", "HTTP/1.1 401 Unauthorized", "").verdict, Verdict::kOk);
-  EXPECT_EQ(CheckDaemon(":1", "HTTP/1.1 503 Service Unavailable", "").verdict, Verdict::kWarn);
+  const auto verdict = [](const std::string& answer) {
+    return CheckDaemon(":1", answer, "").verdict;
+  };
+  EXPECT_EQ(verdict("HTTP/1.1 200 OK\r\nDate: x\r\n\r\nReady\n"), Verdict::kOk);
+  EXPECT_EQ(verdict("HTTP/1.1 401 Unauthorized\r\n\r\n"), Verdict::kOk);
+  EXPECT_EQ(verdict("HTTP/1.1 503 Service Unavailable\r\n\r\n"), Verdict::kWarn);
+  EXPECT_EQ(verdict("HTTP/1.1 404 Not Found\r\n\r\n"), Verdict::kFail);
+  EXPECT_EQ(verdict("HTTP/1.1 200 OK\r\n\r\nPrometheus Server is Ready.\n"), Verdict::kFail);
+  EXPECT_EQ(verdict(""), Verdict::kWarn);
+  EXPECT_EQ(verdict("SSH-2.0-x"), Verdict::kWarn);
   EXPECT_EQ(CheckDaemon(":1", "", "Connection refused").verdict, Verdict::kFail);
 }
 
@@ -208,6 +272,63 @@ TEST(ExamineTest, GoesThroughAProcessInOrder) {
                                           "NCCL_PROFILER_PLUGIN", "segment of process 33"));
   EXPECT_EQ(checks[1].verdict, Verdict::kOk) << CheckLine(checks[1]);
   EXPECT_EQ(checks.back().verdict, Verdict::kFail);
+}
+
+TEST(ExamineTest, NamesTheProcessThatHasThePidInItsOwnNamespace) {
+  const collector::ScratchDirectory proc;
+  for (const char* const pid : {"33", "4711", "self"})
+    std::filesystem::create_directories(proc.path() + '/' + pid);
+  for (const char* const file : {"environ", "maps"}) std::ofstream(proc.path() + "/33/" + file);
+  std::ofstream(proc.path() + "/33/status") << "NSpid:\t33\n";
+  std::ofstream(proc.path() + "/4711/status") << "NSpid:\t4711\t33\n";
+  const std::vector<Check> checks =
+      Examine({.segment_dirs = {}, .listen_addresses = {}, .pid = 33, .proc = proc.path()}, {});
+  ASSERT_EQ(checks.size(), 1u);
+  EXPECT_THAT(checks[0].detail, HasSubstr("belongs to the kernel"));
+  EXPECT_THAT(checks[0].change, HasSubstr("--pid 4711, which has this PID"));
+}
+
+TEST(ExamineTest, NamesNamesakesOfAProcessWithoutASegment) {
+  const collector::ScratchDirectory proc;
+  for (const char* const pid : {"33", "4711"})
+    std::filesystem::create_directories(proc.path() + '/' + pid);
+  std::ofstream(proc.path() + "/33/environ");
+  std::ofstream(proc.path() + "/33/maps") << "7f00-7f01 r-xp 0 00:00 1  /bin/cron\n";
+  std::ofstream(proc.path() + "/33/status") << "NSpid:\t33\n";
+  std::ofstream(proc.path() + "/4711/status") << "NSpid:\t4711\t33\n";
+  const std::vector<Check> checks =
+      Examine({.segment_dirs = {}, .listen_addresses = {}, .pid = 33, .proc = proc.path()}, {});
+  const auto found = std::ranges::find(checks, "PID namespace", &Check::what);
+  ASSERT_NE(found, checks.end());
+  EXPECT_THAT(found->change, HasSubstr("--pid 4711"));
+}
+
+TEST(ExamineTest, WithoutAPidNamesTheProcessesThatHaveNcclAndAGpuButNoSegment) {
+  const collector::ScratchDirectory proc;
+  const auto line_of = [&] {
+    const std::vector<Check> checks =
+        Examine({.segment_dirs = {}, .listen_addresses = {}, .pid = 0, .proc = proc.path()}, {});
+    const auto found = std::ranges::find(checks, "processes with NCCL and a GPU", &Check::what);
+    return found == checks.end() ? "" : CheckLine(*found);
+  };
+  const auto add = [&](const std::string& pid, const std::string& file) {
+    std::filesystem::create_directories(proc.path() + '/' + pid);
+    std::ofstream(proc.path() + '/' + pid + "/maps", std::ios::app)
+        << "7f00-7f01 r-xp 0 00:00 1  " << file << '\n';
+  };
+  add("self", "/opt/libnccl.so.2");
+  add("1", "/bin/init");
+  EXPECT_EQ(line_of(), "");
+  add("33", "/opt/libnccl.so.2");
+  EXPECT_EQ(line_of(), "");
+  add("33", "/dev/nvidia0");
+  EXPECT_THAT(line_of(), HasSubstr("warn processes with NCCL and a GPU: 1 of 1 have no segment"));
+  EXPECT_THAT(line_of(), HasSubstr("--pid 33 says more"));
+  add("33", kSegment);
+  EXPECT_EQ(line_of(), "ok   processes with NCCL and a GPU: 0 of 1 have no segment");
+  add("34", "/dev/nvidiactl");
+  add("34", "/opt/libtorch_cuda.so");
+  EXPECT_THAT(line_of(), HasSubstr("1 of 2 have no segment; change: nothing before"));
 }
 
 TEST(ExamineTest, AProcessThatIsNotThereIsOneLine) {

@@ -24,6 +24,10 @@ namespace {
 
 // As plugin/segment/segment.cc has them.
 constexpr std::string_view kPrivateDirectories = "-*";
+constexpr std::array<std::string_view, 2> kSharedDirectories{"/run/nccl-exporter",
+                                                             "/dev/shm/nccl-exporter"};
+// Processes that are named for a PID of another namespace.
+constexpr size_t kMostNamedProcesses = 3;
 
 // What /proc says of a process.
 struct Process {
@@ -32,6 +36,11 @@ struct Process {
   Environment environment;
   std::string maps;
   uint64_t innermost_pid = 0;
+
+  std::string Variable(const std::string& name) const {
+    const auto found = environment.find(name);
+    return found == environment.end() ? "" : found->second;
+  }
 };
 
 // Files of /proc have no size.
@@ -57,7 +66,86 @@ Process ReadProcess(const DoctorInput& input, std::string& fault) {
   process.environment = ParseEnvironment(Content(process.folder + "/environ", fault));
   process.maps = Content(process.folder + "/maps", fault);
   process.innermost_pid = InnermostPid(Content(process.folder + "/status", fault));
+  if (fault.empty() && process.maps.empty())
+    fault = process.folder + ": it has no memory: it has ended, or belongs to the kernel";
   return process;
+}
+
+// The PIDs of the folders of /proc for which the condition holds.
+template <typename Condition>
+std::vector<std::string> PidsWhere(const DoctorInput& input, Condition condition) {
+  std::vector<std::string> pids;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(input.proc, error)) {
+    std::string pid = entry.path().filename();
+    if (pid.find_first_not_of("0123456789") == std::string::npos && condition(entry.path()))
+      pids.push_back(std::move(pid));
+  }
+  return pids;
+}
+
+// "--pid 4711 or --pid 4712".
+std::string PidsText(const std::vector<std::string>& pids) {
+  std::string text;
+  for (size_t i = 0; i < std::min(pids.size(), kMostNamedProcesses); ++i)
+    text += (i == 0 ? "--pid " : " or --pid ") + pids[i];
+  return text;
+}
+
+// The other processes that have this PID in a PID namespace of their own.
+std::string NamesakesOf(const DoctorInput& input) {
+  return PidsText(PidsWhere(input, [&](const std::filesystem::path& folder) {
+    std::string ignored;
+    return folder.filename() != std::to_string(input.pid) &&
+           InnermostPid(Content(folder / "status", ignored)) == input.pid;
+  }));
+}
+
+Check NoProcess(const DoctorInput& input, const std::string& fault) {
+  const std::string namesakes = NamesakesOf(input);
+  return {.verdict = Verdict::kFail,
+          .what = fmt::format("process {}", input.pid),
+          .detail = fault,
+          .change = namesakes.empty()
+                        ? "give the PID of a rank in this PID namespace, and run as root or as its "
+                          "user"
+                        : namesakes + ", which has this PID in its own PID namespace"};
+}
+
+// Some builds of PyTorch have NCCL inside.
+std::string LibraryWithNccl(const std::string& maps) {
+  const std::string library = MappedFile(maps, "libnccl.so");
+  return library.empty() ? MappedFile(maps, "libtorch_cuda.so") : library;
+}
+
+// Which processes to look at, where none is given. torchrun and data loaders map NCCL as well, but
+// no device of a GPU.
+void AddProcesses(const DoctorInput& input, std::vector<Check>& checks) {
+  size_t processes = 0;
+  const std::vector<std::string> unseen = PidsWhere(input, [&](const std::string& folder) {
+    std::string ignored;
+    const std::string maps = Content(folder + "/maps", ignored);
+    if (LibraryWithNccl(maps).empty() || MappedFile(maps, "nvidia").empty()) return false;
+    ++processes;
+    return MappedSegment(maps).empty();
+  });
+  if (processes == 0) return;
+  Check check{.what = "processes with NCCL and a GPU",
+              .detail = fmt::format("{} of {} have no segment", unseen.size(), processes),
+              .change = {}};
+  if (!unseen.empty()) {
+    check.verdict = Verdict::kWarn;
+    check.change = "nothing before the first collective; then " + PidsText(unseen) + " says more";
+  }
+  checks.push_back(std::move(check));
+}
+
+// Whether the process sees other mounts than we do, as in a container.
+bool IsApart(const Process& process) {
+  struct stat its {
+  }, ours{};
+  return ::stat((process.folder + "/ns/mnt").c_str(), &its) == 0 &&
+         ::stat("/proc/self/ns/mnt", &ours) == 0 && its.st_ino != ours.st_ino;
 }
 
 void AddDirectories(const DoctorInput& input, const Writer& writer, std::vector<Check>& checks) {
@@ -69,24 +157,19 @@ void AddDirectories(const DoctorInput& input, const Writer& writer, std::vector<
   }
 }
 
-// The directory that the process was given, as the process sees it.
-void AddChosenDirectory(const DoctorInput& input, const Process& process,
-                        std::vector<Check>& checks) {
-  const auto chosen = process.environment.find("NCCL_EXPORTER_DIR");
-  if (chosen == process.environment.end() || chosen->second.empty()) return;
-  checks.push_back(CheckDirectory(process.folder + "/root" + chosen->second, process.writer, true));
-  struct stat there {
-  }, here{};
-  const bool is_watched = std::ranges::any_of(input.segment_dirs, [&](const std::string& path) {
-    return ::stat((process.folder + "/root" + chosen->second).c_str(), &there) == 0 &&
-           ::stat(path.c_str(), &here) == 0 && there.st_dev == here.st_dev &&
-           there.st_ino == here.st_ino;
-  });
-  if (is_watched) return;
-  checks.push_back({.verdict = Verdict::kFail,
-                    .what = "NCCL_EXPORTER_DIR",
-                    .detail = chosen->second + " is none of the directories above",
-                    .change = "mount the same directory in both places, or give --segment.dir"});
+// The directories that the process may take, as the process sees them, up to the first that it can;
+// AddDirectories has done with those that it shares with us.
+void AddDirectoriesOfProcess(const Process& process, std::vector<Check>& checks) {
+  const std::string chosen = process.Variable("NCCL_EXPORTER_DIR");
+  const std::string root = process.folder + "/root";
+  if (!chosen.empty()) {
+    checks.push_back(CheckDirectory(root + chosen, process.writer, true));
+  } else if (IsApart(process)) {
+    for (const std::string_view shared : kSharedDirectories) {
+      checks.push_back(CheckDirectory(root + std::string(shared), process.writer, false));
+      if (checks.back().verdict == Verdict::kOk) break;
+    }
+  }
 }
 
 GlibcVersion OurLibc() {
@@ -109,7 +192,7 @@ void AddPlugin(const Process& process, std::vector<Check>& checks) {
   const uint16_t machine =
       ReadElfFile(has_process ? process.folder + "/exe" : "/proc/self/exe").machine;
   const std::string& path = found == paths.end() ? paths.front() : *found;
-  Check check = CheckPlugin(path, machine, libc);
+  Check check = CheckPlugin(path, machine, libc, process.writer);
   const std::string name = path.substr(path.rfind('/') + 1);
   if (has_process && check.verdict == Verdict::kOk) {
     check.detail += MappedFile(process.maps, name).empty()
@@ -119,27 +202,26 @@ void AddPlugin(const Process& process, std::vector<Check>& checks) {
   checks.push_back(std::move(check));
 }
 
-void AddNccl(const Process& process, const collector::NodeSnapshot& node,
-             std::vector<Check>& checks) {
-  for (const collector::ProcessSnapshot& seen : node.processes) {
-    if (!seen.is_alive || seen.pid != process.innermost_pid) continue;
-    for (const collector::CommunicatorSnapshot& communicator : seen.communicators) {
-      if (communicator.nccl_version == 0) continue;
-      checks.push_back(CheckNccl(communicator.nccl_version, "as it told the plugin"));
-      return;
+// The release that the plugin was called by; else that of the library that has NCCL.
+Check CheckNcclOf(const Process& process, const collector::ProcessSnapshot* segment) {
+  const std::string plugin = process.Variable("NCCL_PROFILER_PLUGIN");
+  if (segment != nullptr) {
+    for (const collector::CommunicatorSnapshot& communicator : segment->communicators) {
+      if (communicator.nccl_version != 0)
+        return CheckNccl(communicator.nccl_version, "as it told the plugin", plugin);
     }
   }
-  const std::string library = MappedFile(process.maps, "libnccl.so");
-  if (library.empty()) {
-    checks.push_back(CheckNccl(0, "no libnccl.so is mapped; it may be linked statically"));
-  } else {
-    checks.push_back(CheckNccl(NcclVersionOfLibrary(process.folder + "/root" + library), library));
-  }
+  const std::string library = LibraryWithNccl(process.maps);
+  const int version =
+      library.empty() ? 0 : NcclVersionOfLibrary(process.folder + "/root" + library);
+  if (version != 0) return CheckNccl(version, library, plugin);
+  return CheckNccl(0, "no libnccl.so is mapped; it may be linked statically", plugin);
 }
 
-// The first line of the answer; `fault` where there is none.
+// The beginning of the answer; `fault` where there is no connection.
 std::string AskReady(const std::string& address, std::string& fault) {
   constexpr timeval kPatience{.tv_sec = 2, .tv_usec = 0};
+  constexpr int kMostPieces = 8;  // of an answer that comes in drops
   const size_t colon = address.rfind(':');
   std::string host = address.substr(0, colon);
   if (host.empty() || host == "0.0.0.0") host = "127.0.0.1";
@@ -162,12 +244,13 @@ std::string AskReady(const std::string& address, std::string& fault) {
   } else {
     constexpr std::string_view kRequest =
         "GET /-/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    std::array<char, 512> bytes{};
+    std::array<char, 4096> bytes{};
     ::send(connection, kRequest.data(), kRequest.size(), MSG_NOSIGNAL);
-    const ssize_t size = ::recv(connection, bytes.data(), bytes.size(), 0);
-    answer.assign(bytes.data(), size > 0 ? static_cast<size_t>(size) : 0);
-    answer = answer.substr(0, answer.find('\r'));
-    if (answer.empty()) answer = "no answer to GET /-/ready";
+    for (int piece = 0; piece < kMostPieces; ++piece) {
+      const ssize_t size = ::recv(connection, bytes.data(), bytes.size(), 0);
+      if (size <= 0) break;
+      answer.append(bytes.data(), static_cast<size_t>(size));
+    }
   }
   if (connection >= 0) ::close(connection);
   return answer;
@@ -179,6 +262,28 @@ void AddDaemons(const DoctorInput& input, std::vector<Check>& checks) {
     const std::string answer = AskReady(address, fault);
     checks.push_back(CheckDaemon(address, answer, fault));
   }
+}
+
+// NCCL, the environment and the segment of the process.
+void AddProcess(const DoctorInput& input, const Process& process,
+                const collector::NodeSnapshot& node, std::vector<Check>& checks) {
+  const std::string segment = MappedSegment(process.maps);
+  checks.push_back(CheckNcclOf(process, FindSegment(node, segment)));
+  std::ranges::move(CheckEnvironment(process.environment, !segment.empty()),
+                    std::back_inserter(checks));
+  if (process.innermost_pid != input.pid) {
+    checks.push_back({.what = "PID namespace",
+                      .detail = fmt::format("the process is {} in its own, and so is its segment",
+                                            process.innermost_pid),
+                      .change = {}});
+  } else if (const std::string namesakes = NamesakesOf(input);
+             segment.empty() && !namesakes.empty()) {
+    checks.push_back({.verdict = Verdict::kWarn,
+                      .what = "PID namespace",
+                      .detail = "other processes have this PID in their own",
+                      .change = "if the PID is from a container or the page: " + namesakes});
+  }
+  std::ranges::move(CheckSegment(node, process.innermost_pid, segment), std::back_inserter(checks));
 }
 
 }  // namespace
@@ -193,25 +298,15 @@ std::vector<Check> Examine(const DoctorInput& input, const collector::NodeSnapsh
   if (input.pid != 0) process = ReadProcess(input, fault);
   AddDirectories(input, process.writer, checks);
   if (!fault.empty()) {
-    checks.push_back({.verdict = Verdict::kFail,
-                      .what = fmt::format("process {}", input.pid),
-                      .detail = fault,
-                      .change = "give the PID of a rank in this PID namespace, and run as root or "
-                                "as its user"});
-  } else if (input.pid != 0) {
-    AddChosenDirectory(input, process, checks);
-  }
-  if (fault.empty()) AddPlugin(process, checks);
-  if (fault.empty() && input.pid != 0) {
-    AddNccl(process, node, checks);
-    std::ranges::move(CheckEnvironment(process.environment), std::back_inserter(checks));
-    if (process.innermost_pid != input.pid) {
-      checks.push_back({.what = "PID namespace",
-                        .detail = fmt::format("the process is {} in its own, and so is its segment",
-                                              process.innermost_pid),
-                        .change = {}});
+    checks.push_back(NoProcess(input, fault));
+  } else {
+    if (input.pid != 0) AddDirectoriesOfProcess(process, checks);
+    AddPlugin(process, checks);
+    if (input.pid != 0) {
+      AddProcess(input, process, node, checks);
+    } else {
+      AddProcesses(input, checks);
     }
-    std::ranges::move(CheckSegment(node, process.innermost_pid), std::back_inserter(checks));
   }
   AddDaemons(input, checks);
   return checks;

@@ -4,12 +4,15 @@
 #include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "exporter/catalogue/nearest_name.h"
 #include "exporter/doctor/checks.h"
@@ -22,31 +25,82 @@ namespace {
 constexpr uid_t kFirstUser = 1000;
 
 constexpr std::string_view kPluginPrefix = "NCCL_EXPORTER_";
+constexpr std::string_view kNcclPrefix = "NCCL_";
+constexpr std::string_view kPluginVariable = "NCCL_PROFILER_PLUGIN";
 
-bool MayWrite(const struct stat& status, const Writer& writer) {
-  constexpr mode_t kWriteAndPass = 03;
-  if (writer.uid == 0) return true;
-  const unsigned shift = status.st_uid == writer.uid ? 6 : status.st_gid == writer.gid ? 3 : 0;
-  return (status.st_mode >> shift & kWriteAndPass) == kWriteAndPass;
-}
-
-std::string FileSystemText(const std::string& path, uint64_t& free_bytes, bool& is_in_memory) {
+// What a segment needs of the file system, as seen through the mount of `path`.
+void CheckFileSystem(const std::string& path, Check& check) {
   struct statfs status {};
-  if (::statfs(path.c_str(), &status) != 0) return std::string("statfs: ") + std::strerror(errno);
-  free_bytes = static_cast<uint64_t>(status.f_bavail) * static_cast<uint64_t>(status.f_bsize);
-  is_in_memory = status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC;
-  return fmt::format("{}, {} MiB free",
-                     is_in_memory ? "tmpfs" : fmt::format("file system {:#x}", status.f_type),
-                     free_bytes >> 20);
+  if (::statfs(path.c_str(), &status) != 0) {
+    check.detail += std::string(", statfs: ") + std::strerror(errno);
+    return;
+  }
+  const bool is_in_memory = status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC;
+  const uint64_t free_bytes =
+      static_cast<uint64_t>(status.f_bavail) * static_cast<uint64_t>(status.f_bsize);
+  check.detail += fmt::format(
+      ", {}, {} MiB free", is_in_memory ? "tmpfs" : fmt::format("file system {:#x}", status.f_type),
+      free_bytes >> 20);
+  const auto fail = [&](std::string_view detail, std::string change) {
+    check.verdict = Verdict::kFail;
+    check.detail += detail;
+    check.change = std::move(change);
+  };
+  if ((status.f_flags & ST_RDONLY) != 0) {
+    fail(", mounted read-only", "mount it writable (in a container: without :ro or readOnly)");
+  } else if (free_bytes < kLeastFreeBytes) {
+    fail("", fmt::format("make {} MiB of room", kLeastFreeBytes >> 20));
+  } else if (status.f_files != 0 && status.f_ffree == 0) {
+    fail(", no free inode", "remove files, or mount it with more inodes (nr_inodes)");
+  } else if (!is_in_memory) {
+    check.verdict = Verdict::kWarn;
+    check.change = "use a tmpfs: counters on a disk or a network cost writes";
+  }
 }
 
-// Compares what follows the common beginning, of which no slip is left.
-std::string LikelyVariable(std::string_view name) {
+// A variable that a name may be a slip of. Behind the plugin's own prefix much may differ;
+// elsewhere only what a finger does, since other programs have variables as well.
+std::string_view LikelyVariable(std::string_view name) {
+  constexpr size_t kMostSlips = 2;
+  const std::vector<std::string_view>& known = PluginVariables();
+  if (!name.starts_with(kPluginPrefix)) {
+    const std::string_view nearest = NearestName(name, known);
+    return EditDistance(name, nearest) <= kMostSlips ? nearest : std::string_view();
+  }
   std::vector<std::string_view> ends;
-  for (const std::string_view known : PluginVariables())
-    ends.push_back(known.substr(kPluginPrefix.size()));
+  for (const std::string_view variable : known)
+    ends.push_back(variable.substr(kPluginPrefix.size()));
   const std::string_view likely = LikelyName(name.substr(kPluginPrefix.size()), ends);
-  return likely.empty() ? "" : std::string(kPluginPrefix) + std::string(likely);
+  const auto found = std::ranges::find(ends, likely);
+  return likely.empty() ? likely : known[static_cast<size_t>(found - ends.begin())];
+}
+
+// The variable that is there in place of NCCL_PROFILER_PLUGIN; empty if there is none.
+std::string MisspeltPlugin(const Environment& environment) {
+  const std::array<std::string_view, 1> wanted{kPluginVariable.substr(kNcclPrefix.size())};
+  for (const auto& [name, value] : environment) {
+    if (!name.starts_with(kNcclPrefix)) continue;
+    const std::string_view end = std::string_view(name).substr(kNcclPrefix.size());
+    if (!LikelyName(end, wanted).empty()) return name;
+  }
+  return "";
+}
+
+Check CheckPluginVariable(const Environment& environment, bool has_segment) {
+  Check check{.what = std::string(kPluginVariable), .detail = {}, .change = {}};
+  if (const auto plugin = environment.find(check.what); plugin != environment.end()) {
+    check.detail = Printable(plugin->second);
+  } else if (has_segment) {
+    check.detail = "it was set after the start of the process, or in a nccl.conf";
+  } else {
+    const std::string misspelt = MisspeltPlugin(environment);
+    check.verdict = Verdict::kFail;
+    check.detail = "it was not set when the process started";
+    check.change = misspelt.empty()
+                       ? "set it to the path of libnccl-profiler-exporter.so on all ranks"
+                       : "rename " + Printable(misspelt);
+  }
+  return check;
 }
 
 Check Missing(Check check, int error, bool was_chosen) {
@@ -57,13 +111,21 @@ Check Missing(Check check, int error, bool was_chosen) {
   } else {
     check.verdict = Verdict::kFail;
   }
-  check.change = "install -d -m 1777 " + check.what.substr(check.what.find('/'));
+  check.change = "install -d -m 1777 " + check.what.substr(check.what.find('/')) +
+                 "; in a container mount the node's directory there";
   return check;
 }
 
 }  // namespace
 
+bool HasRights(const struct stat& status, const Writer& writer, mode_t rights) {
+  if (writer.uid == 0) return true;
+  const unsigned shift = status.st_uid == writer.uid ? 6 : status.st_gid == writer.gid ? 3 : 0;
+  return (status.st_mode >> shift & rights) == rights;
+}
+
 Check CheckDirectory(const std::string& path, const Writer& writer, bool was_chosen) {
+  constexpr mode_t kWriteAndPass = 03;
   Check check{.what = "directory " + path, .detail = {}, .change = {}};
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return Missing(std::move(check), errno, was_chosen);
@@ -78,7 +140,7 @@ Check CheckDirectory(const std::string& path, const Writer& writer, bool was_cho
                 "remove it and make a directory, or give another --segment.dir");
   const std::string mode =
       fmt::format("mode {:o} of user {}", status.st_mode & 07777, status.st_uid);
-  if (!MayWrite(status, writer))
+  if (!HasRights(status, writer, kWriteAndPass))
     return fail(fmt::format("{}, where user {} cannot make files", mode, writer.uid),
                 "chmod 1777 " + path);
   const mode_t others = status.st_uid == writer.uid ? S_IWOTH : S_IWGRP | S_IWOTH;
@@ -89,16 +151,8 @@ Check CheckDirectory(const std::string& path, const Writer& writer, bool was_cho
     check.verdict = Verdict::kWarn;
     check.change = "chown root " + path + ", unless root has mounted it";
   }
-  uint64_t free_bytes = 0;
-  bool is_in_memory = false;
-  const std::string file_system = FileSystemText(path, free_bytes, is_in_memory);
-  check.detail = mode + ", " + file_system;
-  if (free_bytes < kLeastFreeBytes)
-    return fail(check.detail, fmt::format("make {} MiB of room", kLeastFreeBytes >> 20));
-  if (!is_in_memory) {
-    check.verdict = Verdict::kWarn;
-    check.change = "use a tmpfs: counters on a disk or a network cost writes";
-  }
+  check.detail = mode;
+  CheckFileSystem(path, check);
   return check;
 }
 
@@ -126,27 +180,18 @@ const std::vector<std::string_view>& PluginVariables() {
   return kNames;
 }
 
-std::vector<Check> CheckEnvironment(const Environment& environment) {
-  std::vector<Check> checks;
-  const auto plugin = environment.find("NCCL_PROFILER_PLUGIN");
-  if (plugin == environment.end()) {
-    checks.push_back({.verdict = Verdict::kFail,
-                      .what = "NCCL_PROFILER_PLUGIN",
-                      .detail = "it was not set when the process started",
-                      .change = "set it to the path of libnccl-profiler-exporter.so on all ranks"});
-  } else {
-    checks.push_back(
-        {.what = "NCCL_PROFILER_PLUGIN", .detail = Printable(plugin->second), .change = {}});
-  }
+std::vector<Check> CheckEnvironment(const Environment& environment, bool has_segment) {
+  std::vector<Check> checks{CheckPluginVariable(environment, has_segment)};
   const std::vector<std::string_view>& known = PluginVariables();
   for (const auto& [name, value] : environment) {
-    if (!name.starts_with(kPluginPrefix)) continue;
+    const bool is_known = std::ranges::find(known, name) != known.end();
+    const std::string_view likely = is_known ? std::string_view() : LikelyVariable(name);
+    if (!is_known && !name.starts_with(kPluginPrefix) && likely.empty()) continue;
     Check check{.what = Printable(name), .detail = Printable(value), .change = {}};
-    if (std::ranges::find(known, name) == known.end()) {
-      const std::string likely = LikelyVariable(name);
+    if (!is_known) {
       check.verdict = Verdict::kWarn;
       check.detail = "the plugin does not read it";
-      check.change = likely.empty() ? "remove it" : "did you mean " + likely + "?";
+      check.change = likely.empty() ? "remove it" : "did you mean " + std::string(likely) + "?";
     } else if (name == "NCCL_EXPORTER_ENABLE" && value == "0") {
       check.verdict = Verdict::kFail;
       check.detail = "0: the plugin is switched off";

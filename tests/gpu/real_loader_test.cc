@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plugin as the real libnccl finds, loads and unloads it, which needs no GPU. Skipped, with the
 // reason, where there is no libnccl whose loader can be called.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <map>
+#include <regex>
+#include <string>
 
 #include "collector/collector.h"
 #include "collector/testing/scratch_directory.h"
@@ -17,6 +21,18 @@ namespace {
 
 constexpr char kLoaderPath[] = "tests/gpu/real_loader";
 constexpr int kCannotRun = 77;
+
+// The variables that README.md sets for a PyTorch job.
+std::map<std::string, std::string> DocumentedEnvironment() {
+  std::map<std::string, std::string> environment;
+  std::ifstream file("README.md");
+  const std::regex variable("^ *export (\\w+)=(.*)$");
+  for (std::string line; std::getline(file, line);) {
+    if (std::smatch match; std::regex_match(line, match, variable))
+      environment[match[1]] = match[2];
+  }
+  return environment;
+}
 
 class RealLoader : public testing::Test {
  protected:
@@ -61,6 +77,23 @@ TEST_F(RealLoader, FindsThePluginByItsPathAndThePluginFindsNcclsVersion) {
   EXPECT_EQ(communicators[0].api_version, AnnouncementsOf(version).api_version);
   EXPECT_TRUE(communicators[0].is_closed);
   EXPECT_NE(communicators[0].event_mask, 0U);
+}
+
+TEST_F(RealLoader, IsLoadedByTheReadmesVariablesAndItsProcessIsSeenByTheDaemon) {
+  std::map<std::string, std::string> environment = DocumentedEnvironment();
+  ASSERT_TRUE(environment.contains("NCCL_PROFILER_PLUGIN"));
+  environment["NCCL_PROFILER_PLUGIN"] = Library();  // the one of this build
+  const Daemon daemon(segments_.path());
+  const exporter::Finished loader = Load(1, environment);
+  ASSERT_EQ(loader.exit_code, 0) << loader.output;
+  // NCCL before 2.27 gives plugins no logger.
+  const bool has_logger = loader.output.find("Loaded nccl-exporter (v3)") == std::string::npos;
+  if (has_logger) {
+    EXPECT_THAT(loader.output, testing::ContainsRegex("NCCL INFO nccl-exporter [0-9.]+: segment " +
+                                                      segments_.path()));
+  }
+  const auto infos = daemon.Scrape().Find("nccl_process_alive");
+  EXPECT_EQ(infos.size(), 1U) << loader.output;
 }
 
 TEST_F(RealLoader, FindsThePluginByItsShortNameOnTheLoadersSearchPath) {
