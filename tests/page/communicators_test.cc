@@ -22,6 +22,17 @@ TEST_F(PageTest, EightyEightCommunicatorsFitFourScreensSortedByTrouble) {
   EXPECT_EQ(Texts("#communicator-list .plot").size(), 0u) << "nothing is drawn for folded ones";
 }
 
+// Details are drawn in slices: each that is open has its turn, and what is folded before has none.
+TEST_F(PageTest, AllThatAreOpenedAtOnceAreDrawn) {
+  Show("quiet");
+  Evaluate(
+      "(() => { const rows = [...document.querySelectorAll('#communicator-list summary')]; "
+      "for (const row of rows) row.click(); rows[2].click(); })()");
+  const auto drawn = [&] { return Texts("#communicator-list .collective h3").size(); };
+  EXPECT_TRUE(exporter::Eventually([&] { return drawn() == 6; })) << drawn();
+  EXPECT_EQ(Texts("#communicator-list details:nth-child(3) > *").size(), 1u) << "only its row";
+}
+
 TEST_F(PageTest, FiltersByNameJobRankGpuAndPid) {
   Show("quiet");
   const auto left = [&](const std::string& filter) {
