@@ -35,6 +35,7 @@ constexpr std::array kAssets{
     AssetRow{kPageDomPath, kScriptType, kFileDomJs},
     AssetRow{kPageFindingsPath, kScriptType, kFileFindingsJs},
     AssetRow{kPageFormatPath, kScriptType, kFileFormatJs},
+    AssetRow{kPageLaterPath, kScriptType, kFileLaterJs},
     AssetRow{kPagePlotPath, kScriptType, kFilePlotJs},
     AssetRow{kPageTablesPath, kScriptType, kFileTablesJs},
     AssetRow{kPageViewPath, kScriptType, kFileViewJs},

@@ -24,6 +24,7 @@ inline constexpr std::string_view kPageDetailsPath = "/details.js";
 inline constexpr std::string_view kPageDomPath = "/dom.js";
 inline constexpr std::string_view kPageFindingsPath = "/findings.js";
 inline constexpr std::string_view kPageFormatPath = "/format.js";
+inline constexpr std::string_view kPageLaterPath = "/later.js";
 inline constexpr std::string_view kPagePlotPath = "/plot.js";
 inline constexpr std::string_view kPageTablesPath = "/tables.js";
 inline constexpr std::string_view kPageViewPath = "/view.js";
@@ -32,10 +33,11 @@ inline constexpr std::string_view kPageIconPath = "/icon.svg";
 inline constexpr std::string_view kApiDocumentPath = "/docs/api";
 
 inline constexpr std::array kWebPaths{
-    kLandingPath,     kHealthyPath,   kReadyPath,        kInFlightPath,   kNodeApiPath,
-    kFindingsApiPath, kPageStylePath, kPageScriptPath,   kPageChartsPath, kPageCommunicatorsPath,
-    kPageDetailsPath, kPageDomPath,   kPageFindingsPath, kPageFormatPath, kPagePlotPath,
-    kPageTablesPath,  kPageViewPath,  kPageWordsPath,    kPageIconPath,   kApiDocumentPath};
+    kLandingPath,     kHealthyPath,    kReadyPath,        kInFlightPath,   kNodeApiPath,
+    kFindingsApiPath, kPageStylePath,  kPageScriptPath,   kPageChartsPath, kPageCommunicatorsPath,
+    kPageDetailsPath, kPageDomPath,    kPageFindingsPath, kPageFormatPath, kPageLaterPath,
+    kPagePlotPath,    kPageTablesPath, kPageViewPath,     kPageWordsPath,  kPageIconPath,
+    kApiDocumentPath};
 
 constexpr bool IsWebPath(std::string_view path) {
   return std::ranges::find(kWebPaths, path) != kWebPaths.end();

@@ -3,6 +3,7 @@
 import { byId, make, setText, sync } from './dom.js';
 import { count, counted, perSecond, seconds } from './format.js';
 import { communicatorDetails } from './details.js';
+import { later } from './later.js';
 import { changeView, onView, setOpen, view } from './view.js';
 import { ageOf, communicatorKey, communicatorName, culpritNames, isAbout, jobOf, kindWord, operationName, severityClass, sizeText } from './words.js';
 
@@ -40,7 +41,8 @@ const fits = (comm, filter) => {
 };
 
 // By trouble: with a finding first, in the order of findings, then the oldest in flight, then by name.
-const compareNames = (a, b) => a.label.localeCompare(b.label, 'en', { numeric: true }) || (a.key < b.key ? -1 : 1);
+const names = new Intl.Collator('en', { numeric: true });
+const compareNames = (a, b) => names.compare(a.label, b.label) || (a.key < b.key ? -1 : 1);
 const byAge = (a, b) => (b.oldest?.age ?? 0) - (a.oldest?.age ?? 0);
 const orders = {
   trouble: (a, b) => a.trouble - b.trouble || byAge(a, b) || compareNames(a, b),
@@ -86,15 +88,20 @@ const showRow = (node) => (element, item) => {
   setText(job, jobOf(comm));
   setText(size, sizeText(comm));
   setText(state, [finding ? troubleWords(finding) : '', oldest ? `in ${operationName(oldest.operation)} for ${seconds(oldest.age)}` : ''].filter(Boolean).join(', '));
-  setText(rate, item.rate > 0 ? `${perSecond(count)(item.rate)} per rank` : 'idle');
+  // Nothing that ends is not yet idle: a hang has much in flight.
+  const isIdle = item.rate === 0 && comm.local_ranks.every((rank) => !rank.in_flight_count);
+  setText(rate, isIdle ? 'idle' : `${perSecond(count)(item.rate)} per rank`);
   const isOpen = view().open.has(key);
   if (element.open !== isOpen) element.open = isOpen;
   if (!isOpen) {
     while (element.children.length > 1) element.lastChild.remove();
     return;
   }
-  if (element.children.length === 1) element.append(communicatorDetails());
-  element.lastChild.show(comm, node);
+  later(element, () => {
+    if (!element.open) return;
+    if (element.children.length === 1) element.append(communicatorDetails());
+    element.lastChild.show(comm, node);
+  });
 };
 
 const filterBox = byId('filter'), sortBox = byId('sort'), folded = byId('alone');

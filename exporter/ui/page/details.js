@@ -51,7 +51,7 @@ const collectiveCard = (node) => () => {
   return element;
 };
 
-const rankColumns = [['rank', 'number'], ['state', ''], ['GPU', 'number'], ['pid', 'number'], ['rank of the job', 'number'], ['oldest in flight', ''], ['for', 'number'],
+const rankColumns = [['rank', 'number'], ['state', ''], ['GPU', 'number'], ['pid', 'number'], ['global rank', 'number'], ['oldest in flight', ''], ['for', 'number'],
   ['behind', 'number'], ['started, all kinds', 'number'], ['last to enter', 'number'], ['late by', 'number'], ['timing', '']];
 
 const stateOf = (rank, found) => {

@@ -7,12 +7,18 @@ import { hashWithOpen, setOpen } from './view.js';
 
 const unfolded = 5;  // findings below the worst that need no click
 
-const sinceText = (finding, node) => finding.since === null ? '' : `since ${clock(finding.since)} UTC, for ${roughly(node.taken - finding.since)}`;
+// With the time of day only where the sentence lacks it.
+const sinceText = (finding, node) => {
+  if (finding.since === null) return '';
+  const time = clock(finding.since);
+  return `${finding.headline.includes(time) ? '' : `since ${time} UTC, `}for ${roughly(node.taken - finding.since)}`;
+};
+const priceText = (finding, node) => [capital(finding.cost), sinceText(finding, node)].filter(Boolean).join(' · ');
 const namedCulprits = 8;
 const waitingText = (finding) => {
   const listed = ranges(finding.waiting.map((rank) => rank.rank));
   const more = finding.waiting_count - finding.waiting.length;
-  return `${finding.waiting_count === 1 ? 'rank' : 'ranks'} ${listed}${more > 0 ? ` and ${more} more` : ''}`;
+  return `${listed}${more > 0 ? ` and ${more} more` : ''}`;
 };
 const culpritsText = (finding) => finding.culprits.slice(0, namedCulprits).map(culpritText).join('; ') +
   (finding.culprits.length > namedCulprits ? ` and ${finding.culprits.length - namedCulprits} more` : '');
@@ -77,11 +83,11 @@ const details = () => {
     }
     fillList(list, [
       ['Culprit', culpritsText(finding)],
-      ['Waiting', finding.waiting_count ? waitingText(finding) : ''],
+      ['Next', finding.next],
+      ['Waiting ranks', finding.waiting_count ? waitingText(finding) : ''],
       ...finding.evidence.map(({ name, value }) => [capital(name), value]),
       ['Job', finding.job],
       ['Communicator', comm ? link : finding.comm_name],
-      ['Next', finding.next],
       ['Runbook', finding.runbook],
     ].filter(([, value]) => value));
     button.dataset.text = copyText(finding, node);
@@ -116,7 +122,7 @@ const shortFinding = () => {
   element.show = (finding, node) => {
     element.className = `finding ${severityClass(finding.severity)}`;
     setText(summary.children[0], finding.headline);
-    setText(summary.children[1], [finding.cost, sinceText(finding, node)].filter(Boolean).join(' · '));
+    setText(summary.children[1], priceText(finding, node));
     inner.show(finding, node);
   };
   return element;
@@ -139,7 +145,7 @@ export const showFindings = (node) => {
   setText(byId('headline'), headline);
   byId('verdict').className = verdictOf(node).className;
   announce(first, headline);
-  setText(byId('price'), first ? [first.cost, sinceText(first, node)].filter(Boolean).join(' · ') : '');
+  setText(byId('price'), first ? priceText(first, node) : '');
   byId('worst').hidden = !first;
   if (first) worst.show(first, node);
   byId('others').hidden = !others.length;

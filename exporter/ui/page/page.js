@@ -4,6 +4,7 @@ import { showCommunicators } from './communicators.js';
 import { byId, setText } from './dom.js';
 import { showFindings, verdictOf } from './findings.js';
 import { roughly } from './format.js';
+import { later } from './later.js';
 import { showDirectories, showLosses, showProcesses, showTiles } from './tables.js';
 
 const pollMilliseconds = 2000, timeoutMilliseconds = 5000;
@@ -20,6 +21,7 @@ let nodeName = 'nccl-exporter';
 const show = (node) => {
   nodeName = node.node || nodeName;
   setText(byId('node'), nodeName);
+  document.body.classList.toggle('bare', !node.processes.length && !node.communicators.length && !node.losses.length);
   showFindings(node);
   showTiles(node);
   showDirectories(node);
@@ -44,7 +46,7 @@ const poll = async () => {
   }
   if (!node) return showLost();
   lastAnswer = Date.now();
-  show(node);
+  later(show, () => show(node));  // apart from the parsing, which takes as long
 };
 
 // One request at a time, and none while nobody looks.

@@ -8,16 +8,16 @@ const lossCount = (losses) => losses.reduce((sum, loss) => sum + loss.count, 0);
 
 export const showTiles = (node) => {
   const sum = (value) => node.communicators.reduce((all, comm) => all + comm.collectives.reduce((part, item) => part + (value(item) ?? 0), 0), 0);
-  const live = node.processes.filter((process) => process.alive).length;
+  const running = node.processes.filter((process) => process.alive && !process.stopped).length;
   const working = node.processes.filter((process) => !process.ended).length;
   const each = (value) => working ? value / working : null;
-  setText(byId('tile-processes'), live === node.processes.length ? String(live) : `${live} of ${node.processes.length} run`);
+  setText(byId('tile-processes'), running === node.processes.length ? String(running) : `${running} of ${node.processes.length} run`);
   setText(byId('tile-communicators'), String(node.communicators.length));
   setText(byId('tile-operations'), perSecond(count)(each(sum((item) => item.recent.operations_per_second))));
   setText(byId('tile-bytes'), perSecond(bytes)(each(sum((item) => item.recent.bytes_per_second))));
 };
 
-const processColumns = [['pid', 'number'], ['state', ''], ['program', ''], ['job', ''], ['rank of the job', 'number'], ['host', ''], ['up for', 'number'], ['plugin', ''], ['not followed or timed', 'number']];
+const processColumns = [['pid', 'number'], ['state', ''], ['global rank', 'number'], ['job', ''], ['program', ''], ['host', ''], ['up for', 'number'], ['plugin', ''], ['not followed or timed', 'number']];
 const processes = table('Processes that have loaded the plugin', processColumns);
 byId('processes').append(processes.element);
 
@@ -42,7 +42,7 @@ export const showProcesses = (node) => {
   processes.element.hidden = !sorted.length;
   sync(processes.body, sorted, (process) => `${process.pid} ${process.start}`, row(processColumns.map((column) => column[1])), (line, process) => {
     const found = foundOf(process, node);
-    fillRow(line, [process.pid, stateText(process, found), process.executable.split('/').pop() || unknown, process.slurm_job_id || process.pod || unknown, process.global_rank || unknown,
+    fillRow(line, [process.pid, stateText(process, found), process.global_rank || unknown, process.slurm_job_id || process.pod || unknown, process.executable.split('/').pop() || unknown,
       process.host || unknown, process.start === null ? unknown : seconds(node.taken - process.start), process.plugin_version || unknown, whole(lossCount(process.losses))],
     found.className);
   });
@@ -63,12 +63,14 @@ const states = { readable: 'can be read', missing: 'does not exist (yet)', not_a
 const directoryColumns = [['directory', ''], ['state', ''], ['reason', 'meaning']];
 const directories = table('Watched directories', directoryColumns);
 const fileColumns = [['file', 'meaning'], ['owner', 'number'], ['cause', ''], ['reason', 'meaning'], ['files', 'number'], ['at', '']];
-const files = table('Files that cannot be used, the latest of each owner and cause', fileColumns);
+const files = table('Unusable files, the latest per owner and cause', fileColumns);
 byId('directory-tables').append(directories.element, files.element);
 
 // Shown where there is nothing else to see, and where something cannot be read.
 export const showDirectories = (node) => {
-  const troubles = node.segment_troubles.filter((trouble) => trouble.present > 0);
+  // A directory is a row of the other table.
+  const paths = new Set(node.directories.map((directory) => directory.path));
+  const troubles = node.segment_troubles.filter((trouble) => trouble.present > 0 && !paths.has(trouble.file));
   const isWrong = (directory) => directory.state === 'unreadable' || directory.state === 'not_a_directory';
   byId('directories').hidden = node.processes.length > 0 && !troubles.length && !node.directories.some(isWrong);
   byId('first-steps').hidden = node.processes.length > 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of the DevTools protocol are JSON objects, each ended by a NUL, on descriptors 3 and 4
 // of the browser.
-#include "tests/system/browser.h"
+#include "tests/page/browser.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of communicators: order, filter, and links that keep the view.
+#include <string>
+
+#include "tests/page/page_test.h"
+
+namespace nccl_exporter {
+namespace {
+
+using nlohmann::json;
+
+TEST_F(PageTest, EightyEightCommunicatorsFitFourScreensSortedByTrouble) {
+  Show("many");
+  EXPECT_LE(Evaluate("document.documentElement.scrollHeight").get<int>(), 4 * 900);
+  EXPECT_EQ(Text("#shown"), "88 communicators");
+  EXPECT_THAT(Text(kFirstRow), testing::StartsWith("fsdp: GPU 0-7"));
+  EXPECT_THAT(Text(kFirstRow), testing::HasSubstr("hang: rank 3, in AllGather #325 for 2.5 min"));
+  EXPECT_EQ(Texts("#communicator-list > details").size(), 80u);
+  EXPECT_EQ(Text("#alone-title"), "8 communicators of one rank");
+  EXPECT_EQ(Texts("#other-list > details").size(), 5u) << "further findings that need no click";
+  EXPECT_EQ(Text("#folded-title"), "2 further findings");
+  EXPECT_EQ(Texts("#communicator-list .plot").size(), 0u) << "nothing is drawn for folded ones";
+}
+
+// Details are drawn in slices: each that is open has its turn, and what is folded before has none.
+TEST_F(PageTest, AllThatAreOpenedAtOnceAreDrawn) {
+  Show("quiet");
+  Evaluate(
+      "(() => { const rows = [...document.querySelectorAll('#communicator-list summary')]; "
+      "for (const row of rows) row.click(); rows[2].click(); })()");
+  const auto drawn = [&] { return Texts("#communicator-list .collective h3").size(); };
+  EXPECT_TRUE(exporter::Eventually([&] { return drawn() == 6; })) << drawn();
+  EXPECT_EQ(Texts("#communicator-list details:nth-child(3) > *").size(), 1u) << "only its row";
+}
+
+TEST_F(PageTest, FiltersByNameJobRankGpuAndPid) {
+  Show("quiet");
+  const auto left = [&](const std::string& filter) {
+    Evaluate("(() => { const box = document.getElementById('filter'); box.value = '" + filter +
+             "'; box.dispatchEvent(new Event('input')); })()");
+    return Texts("#communicator-list .name");
+  };
+  EXPECT_EQ(left("gpu 3"), (json{"pp: GPU 3, 7", "tp: GPU 0-3", "world: GPU 0-7"}));
+  EXPECT_EQ(left("tp"), (json{"tp: GPU 0-3", "tp: GPU 4-7"}));
+  EXPECT_EQ(left("tp gpu 3"), (json{"tp: GPU 0-3"}));
+  EXPECT_EQ(left("rank 7"), (json{"world: GPU 0-7"}));
+  EXPECT_EQ(left("pid 5833"), (json{"pp: GPU 3, 7", "tp: GPU 4-7", "world: GPU 0-7"}));
+  EXPECT_EQ(left("job 4712").size(), 7u);
+  EXPECT_EQ(left("job 47").size(), 0u);
+  EXPECT_EQ(Text("#shown"), "0 of 12 communicators");
+}
+
+TEST_F(PageTest, ALinkShowsTheSameView) {
+  Show("quiet");
+  Evaluate(
+      "(() => { const box = document.getElementById('filter'); box.value = 'gpu 3'; "
+      "box.dispatchEvent(new Event('input')); const sort = document.getElementById('sort'); "
+      "sort.value = 'name'; sort.dispatchEvent(new Event('change')); })()");
+  Click("#communicator-list details:nth-child(2) summary");
+  ASSERT_TRUE(exporter::Eventually([&] {
+    return Evaluate("location.hash").get<std::string>().find("open=") != std::string::npos;
+  }));
+  const std::string hash = Evaluate("location.hash");
+  EXPECT_THAT(hash, testing::StartsWith("#filter=gpu+3&sort=name&open="));
+  Show("quiet", hash);
+  EXPECT_EQ(Texts("#communicator-list .name"),
+            (json{"pp: GPU 3, 7", "tp: GPU 0-3", "world: GPU 0-7"}));
+  EXPECT_THAT(Text("details.communicator[open] summary"), testing::StartsWith("tp: GPU 0-3"));
+  EXPECT_EQ(Evaluate("document.getElementById('filter').value"), "gpu 3");
+  EXPECT_EQ(Evaluate("document.getElementById('sort').value"), "name");
+  EXPECT_EQ(Evaluate("location.hash"), hash);
+}
+
+}  // namespace
+}  // namespace nccl_exporter
