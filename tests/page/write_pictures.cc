@@ -28,6 +28,10 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "%s is not drawn\n", state.c_str());
         return 1;
       }
+      // What is out of sight is not drawn otherwise, and the picture is taller than the window.
+      page.Evaluate(
+          "document.querySelectorAll('.inside').forEach((e) => { e.style.contentVisibility = "
+          "'visible'; })");
       exporter::SleepMilliseconds(kTransitionMilliseconds);
       const std::string path = std::string(argv[1]) + '/' + state + '-' + form.name + ".png";
       std::ofstream file(path, std::ios::binary);
