@@ -4,7 +4,7 @@ from columns import COMM_COLUMNS, JOB_COLUMNS, NODE_COLUMNS, RANK_COLUMNS
 from grafana_model import Column, Row, dashboard, graph, link_to, stat, steps, table
 from promql import JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, RANK_LABELS, age_in_flight, alerts, or_zero, rate
 
-GPU_LABELS = f'{NODE_LABELS}, gpu, gpu_uuid'
+GPU_LABELS = f'cluster, {NODE_LABELS}, gpu, gpu_uuid'
 NAMED = f'max_over_time(comm_rank:nccl_straggler:deficit{{{JOB}}}[$__range])'
 LATE = 'NCCLStraggler(Rank|Node)|NCCLLastArriver'
 
@@ -68,16 +68,16 @@ HARDWARE = Row('Is it the hardware?', [
           'GPUs that a communicator had to wait for: the largest share of lost time, and the number of jobs. One job: look at the job first. '
           'The same GPU in several jobs: hardware. Normal: empty, or a few small shares.',
           [f'max by ({GPU_LABELS}) (topk by (gpu_uuid) (1, {NAMED}))', f'count by (gpu_uuid) (count by (gpu_uuid, {JOB_LABELS}) ({NAMED}))'],
-          [*NODE_COLUMNS, Column('gpu', 'GPU', width=60),
-           Column('gpu_uuid', 'GPU UUID', link=link_to('nccl-rank', 'hostname', 'gpu_uuid')),
+          [Column('cluster', 'Cluster'), *NODE_COLUMNS, Column('gpu', 'GPU', width=60),
+           Column('gpu_uuid', 'GPU UUID', link=link_to('nccl-rank', 'cluster', 'hostname', 'gpu_uuid')),
            Column('A', 'Lost, at most', 'percentunit', steps(watch=0.03, bad=0.1)), Column('B', 'Jobs', 'short', steps(bad=2))],
           sort='Lost, at most', width=14, nothing='No GPU was late'),
     table('Nodes with late ranks in this time range',
           'The same by node, all of its ranks together, with the number of its GPUs that were late. Several GPUs of one node: a fault of the '
           'node (CPU, cooling, file system). Normal: empty, or a few small shares.',
-          [f'max by (instance) ({NAMED} or max_over_time(comm_node:nccl_straggler:deficit{{{JOB}}}[$__range]))',
-           f'count by (instance) (count by (instance, gpu_uuid) ({NAMED}))'],
-          [Column('instance', 'Target'), Column('A', 'Lost, at most', 'percentunit', steps(watch=0.03, bad=0.1)), Column('B', 'GPUs', 'short',
+          [f'max by (cluster, instance) ({NAMED} or max_over_time(comm_node:nccl_straggler:deficit{{{JOB}}}[$__range]))',
+           f'count by (cluster, instance) (count by (cluster, instance, gpu_uuid) ({NAMED}))'],
+          [Column('cluster', 'Cluster'), Column('instance', 'Target'), Column('A', 'Lost, at most', 'percentunit', steps(watch=0.03, bad=0.1)), Column('B', 'GPUs', 'short',
               steps(bad=2))],
           sort='Lost, at most', width=10, nothing='No node was late'),
 ])
