@@ -17,6 +17,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 namespace nccl_exporter::exporter {
@@ -119,6 +120,33 @@ void AddPlugin(const Process& process, std::vector<Check>& checks) {
   checks.push_back(std::move(check));
 }
 
+// The host's name as the process has it: its segment has that, and in a container it is not ours.
+std::string HostOf(const Process& process, const collector::NodeSnapshot& node) {
+  for (const collector::ProcessSnapshot& seen : node.processes) {
+    if (seen.is_alive && seen.pid == process.innermost_pid) return seen.host_name;
+  }
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+// NCCL's log is the file of NCCL_DEBUG_FILE, or the standard output.
+void AddPluginLog(const Process& process, const collector::NodeSnapshot& node,
+                  std::vector<Check>& checks) {
+  const auto pattern = process.environment.find("NCCL_DEBUG_FILE");
+  if (pattern != process.environment.end() && !pattern->second.empty()) {
+    const std::string name =
+        NcclLogPath(pattern->second, HostOf(process, node), process.innermost_pid);
+    const std::string folder = process.folder + (name.starts_with('/') ? "/root" : "/cwd/");
+    checks.push_back(CheckPluginLog(process.environment, folder + name, name));
+    return;
+  }
+  const std::string output = process.folder + "/fd/1";
+  std::error_code error;
+  const std::string target = std::filesystem::read_symlink(output, error);
+  checks.push_back(CheckPluginLog(process.environment, output,
+                                  "its standard output" + (error ? "" : " (" + target + ")")));
+}
+
 void AddNccl(const Process& process, const collector::NodeSnapshot& node,
              std::vector<Check>& checks) {
   for (const collector::ProcessSnapshot& seen : node.processes) {
@@ -205,6 +233,7 @@ std::vector<Check> Examine(const DoctorInput& input, const collector::NodeSnapsh
   if (fault.empty() && input.pid != 0) {
     AddNccl(process, node, checks);
     std::ranges::move(CheckEnvironment(process.environment), std::back_inserter(checks));
+    AddPluginLog(process, node, checks);
     if (process.innermost_pid != input.pid) {
       checks.push_back({.what = "PID namespace",
                         .detail = fmt::format("the process is {} in its own, and so is its segment",
