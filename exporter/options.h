@@ -78,6 +78,6 @@ struct OptionRow {
   std::span<const Command> commands = {};
 };
 
-extern const std::array<OptionRow, 14> kOptions;
+extern const std::array<OptionRow, 15> kOptions;
 
 }  // namespace nccl_exporter::exporter

@@ -90,6 +90,14 @@ TEST_P(RecordedSegments, AreServedByTheDaemonOfToday) {
   ExpectSegmentsEqualTruth(segments_.path(), truth_);
 }
 
+TEST_P(RecordedSegments, HaveDurationsWithoutSizes) {
+  Daemon daemon(segments_.path(), {"--metrics.duration-by-size"});
+  const Exposition scrape = daemon.Scrape();
+  ExpectEqualsTruth(scrape, truth_);
+  for (const Sample& sample : scrape.Find("nccl_collective_duration_seconds_count", {}))
+    EXPECT_FALSE(sample.labels.contains("size"));
+}
+
 INSTANTIATE_TEST_SUITE_P(OfLayout12, RecordedSegments, testing::Values("kernel", "drift"),
                          [](const auto& test) { return std::string(test.param); });
 
