@@ -162,8 +162,10 @@ class Recorder {
   std::array<AtomicU64, kFunctionCount> deferred_completions_{};
   AtomicU64 completions_{0};  // our own count: the segment's is never read back
   // See SizeHistogramOf(); nullptr: not asked for so far. Addresses, because an index costs 0.1 T
-  // more for each completion.
-  std::array<std::array<SizeHistogramPlace, kSizeClassCount>, kFunctionCount> size_histograms_{};
+  // more for each completion, and a power of two of them for each function, which saves 0.03 T.
+  static constexpr size_t kSizeClassPlaces = 8;
+  static_assert(kSizeClassPlaces >= kSizeClassCount);
+  std::array<std::array<SizeHistogramPlace, kSizeClassPlaces>, kFunctionCount> size_histograms_{};
   std::atomic<uint8_t> size_histograms_taken_{0};
 };
 
