@@ -34,7 +34,8 @@ Collector::Collector(CollectorOptions options) : Collector(std::move(options), N
 
 Collector::Collector(CollectorOptions options, Clock clock)
     : clock_(std::move(clock)),
-      table_(std::make_unique<SegmentTable>(std::move(options.directories), options.retention)),
+      table_(std::make_unique<SegmentTable>(std::move(options.directories), options.retention,
+                                            options.splits_durations)),
       arrivals_(std::make_unique<ArrivalObserver>()),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!stop_.is_open()) throw std::system_error(errno, std::generic_category(), "eventfd");

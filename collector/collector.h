@@ -23,6 +23,8 @@ struct CollectorOptions {
   std::vector<std::string> directories;
   // For how long the counts of a process that has gone, or of a finalized communicator, are served.
   std::chrono::nanoseconds retention = std::chrono::minutes(5);
+  // Whether snapshots have the durations by size: see ReadTerms.
+  bool splits_durations = false;
 };
 
 class ArrivalObserver;

@@ -44,12 +44,25 @@ struct SizeClassSnapshot {
   SizeClassSnapshot& operator+=(const SizeClassSnapshot& more);
 };
 
+// The timed operations of one size class, if they have a histogram of their own.
+struct SizedDurations {
+  std::vector<uint64_t> counts;  // as FunctionSnapshot::duration; empty: no histogram
+  uint64_t busy_ns = 0;          // sum of their durations
+
+  bool operator==(const SizedDurations&) const = default;
+  SizedDurations& operator+=(const SizedDurations& more);
+  SizedDurations& operator-=(const SizedDurations& part);  // of this: no more counts than it has
+};
+
 // Counts of one function on one communicator, since the communicator was created.
 struct FunctionSnapshot {
   uint64_t calls = 0;
   uint64_t completed = 0;
   std::array<SizeClassSnapshot, kSizeClassCount> sizes{};
-  std::array<uint64_t, DurationBuckets::kCount> duration{};    // not cumulative
+  std::array<uint64_t, DurationBuckets::kCount> duration{};  // not cumulative
+  // What size classes have of `duration`. From a segment they have all or nothing; in a sum of
+  // several, the rest belongs to those that have nothing. Read on request: see ReadTerms.
+  std::array<SizedDurations, kSizeClassCount> duration_by_size{};
   std::array<uint64_t, BandwidthBuckets::kCount> bandwidth{};  // not cumulative
   uint64_t bandwidth_sum_kib = 0;                              // KiB/s
   std::array<uint64_t, kKernelPhaseCount> phase_ns{};          // by KernelPhase
@@ -72,6 +85,19 @@ inline SizeClassSnapshot& SizeClassSnapshot::operator+=(const SizeClassSnapshot&
   return *this;
 }
 
+inline SizedDurations& SizedDurations::operator+=(const SizedDurations& more) {
+  counts.resize(std::max(counts.size(), more.counts.size()));
+  for (size_t i = 0; i < more.counts.size(); ++i) counts[i] += more.counts[i];
+  busy_ns += more.busy_ns;
+  return *this;
+}
+
+inline SizedDurations& SizedDurations::operator-=(const SizedDurations& part) {
+  for (size_t i = 0; i < part.counts.size(); ++i) counts[i] -= part.counts[i];
+  busy_ns -= part.busy_ns;
+  return *this;
+}
+
 inline FunctionSnapshot& FunctionSnapshot::operator+=(const FunctionSnapshot& more) {
   const auto add_each = [](auto& sum, const auto& counts) {
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += counts[i];
@@ -80,6 +106,7 @@ inline FunctionSnapshot& FunctionSnapshot::operator+=(const FunctionSnapshot& mo
   completed += more.completed;
   add_each(sizes, more.sizes);
   add_each(duration, more.duration);
+  add_each(duration_by_size, more.duration_by_size);
   add_each(bandwidth, more.bandwidth);
   bandwidth_sum_kib += more.bandwidth_sum_kib;
   add_each(phase_ns, more.phase_ns);

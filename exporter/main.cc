@@ -99,8 +99,9 @@ int PrintNode(const collector::NodeSnapshot& node, const std::string& text) {
 
 // A collector that changes nothing: no segment is old enough to be removed.
 collector::Collector CollectorOf(const Options& options) {
-  return collector::Collector(
-      {.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
+  return collector::Collector({.directories = options.segment_dirs,
+                               .retention = std::chrono::nanoseconds::max(),
+                               .splits_durations = options.metrics.splits_durations()});
 }
 
 int PrintInFlight(const Options& options) {
@@ -265,8 +266,9 @@ int Serve(const Options& options) {
   std::string error;
   const WebSecurity security(options.web_config_file, error);
   if (!error.empty()) return Fail(kRuntimeFailure, error);
-  collector::Collector collector(
-      {.directories = options.segment_dirs, .retention = options.retention});
+  collector::Collector collector({.directories = options.segment_dirs,
+                                  .retention = options.retention,
+                                  .splits_durations = options.metrics.splits_durations()});
   SnapshotSource snapshots([&] { return collector.Snapshot(); });
   ScrapePage scrape_page(snapshots, kSeriesLimit, options.metrics);
   NodeWatch watch(snapshots, options.findings_time_scale);

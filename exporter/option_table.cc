@@ -134,6 +134,11 @@ bool StoreNamed(const std::string& value, Options& options, std::string&) {
   return false;
 }
 
+bool SplitDurations(const std::string&, Options& options, std::string&) {
+  options.metrics.SplitDurations();
+  return true;
+}
+
 // A change of MetricFilter, which returns what is wrong with the value.
 template <auto kChange>
 bool ChangeMetrics(const std::string& value, Options& options, std::string& complaint) {
@@ -143,7 +148,7 @@ bool ChangeMetrics(const std::string& value, Options& options, std::string& comp
 
 }  // namespace
 
-constexpr std::array<OptionRow, 15> kOptions{{
+constexpr std::array<OptionRow, 16> kOptions{{
     {"--web.listen-address", ":9828",
      "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
      "several times.",
@@ -195,6 +200,10 @@ constexpr std::array<OptionRow, 15> kOptions{{
     {"--metrics.native-schema", "3",
      "Resolution of native histograms: schema 3 (buckets 9 % wide), 2, 1, 0 (a factor 2), or off.",
      FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetNativeSchema>, kCardinalityOnly},
+    {"--metrics.duration-by-size", "",
+     "Histograms of durations have the label size. One series more for each size class that a "
+     "communicator uses.",
+     FlagTakes::kNothing, SplitDurations, kCardinalityOnly},
     {"--log.level", "info", "Least severe message to log: debug, info, warn or error.",
      FlagTakes::kValue, StoreNamed<&Options::log_level, kLogLevels>},
     {"--log.format", "logfmt", "Format of the log, on standard error: logfmt or json.",

@@ -79,6 +79,6 @@ struct OptionRow {
   std::span<const Command> commands = {};
 };
 
-extern const std::array<OptionRow, 15> kOptions;
+extern const std::array<OptionRow, 16> kOptions;
 
 }  // namespace nccl_exporter::exporter

@@ -88,6 +88,10 @@ TEST(OptionsTest, CardinalityIsOfThisNodeUnlessAShapeIsGiven) {
   EXPECT_EQ(here.command, Command::kCardinality);
   EXPECT_FALSE(here.shape.has_value());
   EXPECT_FALSE(here.metrics.Keeps("size"));
+  EXPECT_FALSE(here.metrics.splits_durations());
+  EXPECT_TRUE(Parsed({"cardinality", "--metrics.duration-by-size"}).metrics.splits_durations());
+  EXPECT_FALSE(Parsed({"--metrics.duration-by-size", "--metrics.drop-label=size"})
+                   .metrics.splits_durations());
   EXPECT_THAT(here.segment_dirs, testing::ElementsAre("/a"));
   const Options made_up =
       Parsed({"--metrics.disable=histograms", "cardinality", "--ranks=4", "--collectives", "2"});

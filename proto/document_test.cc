@@ -52,21 +52,21 @@ TEST(LayoutDocument, ShowsTheHeader) {
 }
 
 TEST(LayoutDocument, ShowsTheCommunicatorSlot) {
-  ExpectTable("proto/README.md",
-              kHead + FIELD(CommunicatorSlot, state) + FIELD(CommunicatorSlot, communicator_id) +
-                  FIELD(CommunicatorSlot, ranks) + FIELD(CommunicatorSlot, rank) +
-                  FIELD(CommunicatorSlot, nodes) + FIELD(CommunicatorSlot, api_version) +
-                  FIELD(CommunicatorSlot, nccl_version) + FIELD(CommunicatorSlot, event_mask) +
-                  FIELD(CommunicatorSlot, timing_source) + FIELD(CommunicatorSlot, timing_reason) +
-                  FIELD(CommunicatorSlot, gpu_index) +
-                  FIELD(CommunicatorSlot, created_realtime_ns) +
-                  FIELD(CommunicatorSlot, created_monotonic_ns) +
-                  FIELD(CommunicatorSlot, closed_monotonic_ns) +
-                  FIELD(CommunicatorSlot, has_identity) + FIELD(CommunicatorSlot, sampling) +
-                  FIELD(CommunicatorSlot, name) + FIELD(CommunicatorSlot, gpu_uuid) +
-                  FIELD(CommunicatorSlot, pci_bus_id) + FIELD(CommunicatorSlot, drift_cause) +
-                  FIELD(CommunicatorSlot, probation_launches) + FIELD(CommunicatorSlot, functions) +
-                  FIELD(CommunicatorSlot, in_flight) + FIELD(CommunicatorSlot, completions));
+  ExpectTable(
+      "proto/README.md",
+      kHead + FIELD(CommunicatorSlot, state) + FIELD(CommunicatorSlot, communicator_id) +
+          FIELD(CommunicatorSlot, ranks) + FIELD(CommunicatorSlot, rank) +
+          FIELD(CommunicatorSlot, nodes) + FIELD(CommunicatorSlot, api_version) +
+          FIELD(CommunicatorSlot, nccl_version) + FIELD(CommunicatorSlot, event_mask) +
+          FIELD(CommunicatorSlot, timing_source) + FIELD(CommunicatorSlot, timing_reason) +
+          FIELD(CommunicatorSlot, gpu_index) + FIELD(CommunicatorSlot, created_realtime_ns) +
+          FIELD(CommunicatorSlot, created_monotonic_ns) +
+          FIELD(CommunicatorSlot, closed_monotonic_ns) + FIELD(CommunicatorSlot, has_identity) +
+          FIELD(CommunicatorSlot, sampling) + FIELD(CommunicatorSlot, name) +
+          FIELD(CommunicatorSlot, gpu_uuid) + FIELD(CommunicatorSlot, pci_bus_id) +
+          FIELD(CommunicatorSlot, drift_cause) + FIELD(CommunicatorSlot, probation_launches) +
+          FIELD(CommunicatorSlot, functions) + FIELD(CommunicatorSlot, in_flight) +
+          FIELD(CommunicatorSlot, completions) + FIELD(CommunicatorSlot, size_histograms));
 }
 
 TEST(LayoutDocument, ShowsTheFunctionBlock) {
@@ -78,6 +78,8 @@ TEST(LayoutDocument, ShowsTheFunctionBlock) {
                   FIELD(FunctionBlock, completed) + FIELD(FunctionBlock, last_completion_ns) +
                   FIELD(FunctionBlock, bandwidth_sum_kib) + FIELD(FunctionBlock, phase_ns) +
                   FIELD(FunctionBlock, duration) + FIELD(FunctionBlock, bandwidth));
+  ExpectTable("proto/README.md",
+              kHead + FIELD(SizeHistogram, owner) + FIELD(SizeHistogram, duration));
 }
 
 TEST(LayoutDocument, ShowsTheRings) {

@@ -29,6 +29,11 @@
 //   slot.functions     relaxed increments. The first lines of a block belong to the threads that
 //                      start operations, the others to those that complete them. Words only ever
 //                      grow within a generation.
+//   slot.size_histograms  `owner` is stored once in a generation, with release, before the first
+//                      count of its function and size class. An operation is counted in
+//                      functions.duration first, so a reader that copies functions before this
+//                      finds a histogram for every size class with timed operations, unless there
+//                      was no room for one.
 //   slot.in_flight     word `ticket` is stored last with release when an entry is taken, and set to
 //                      0 when it is given back.
 //   slot.completions   word `ticket` is set to 0, the entry written, `ticket` stored with release.
@@ -57,7 +62,7 @@ using AtomicU64 = std::atomic<uint64_t>;
 static_assert(sizeof(AtomicU64) == 8 && AtomicU64::is_always_lock_free);
 
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 2;
+inline constexpr uint32_t kMinor = 3;
 inline constexpr uint64_t kVersion = uint64_t{kMajor} << 32 | kMinor;
 inline constexpr uint64_t kMagic = 0x314745534c43434e;  // "NCCLSEG1"
 inline constexpr const char kFileSuffix[] = ".seg";
@@ -72,6 +77,9 @@ inline constexpr int kCompletionEntries = 512;  // 50 ms at 10,000 operations a 
 inline constexpr int kIdentityPairs = 32;
 inline constexpr int kLossWords = 64;                // room for causes to come
 inline constexpr uint64_t kSlotLimitBytes = 131072;  // shared memory that one communicator may take
+// Pairs of function and size class of one communicator that have a histogram of their own: as many
+// as fit into kSlotLimitBytes, more than which the readers of 1.0 to 1.2 refuse. Jobs use 4 to 10.
+inline constexpr int kSizeHistograms = 11;
 
 struct IdentityPair {
   char key[32];    // name of an environment variable from the plugin's allow-list
@@ -173,6 +181,20 @@ struct alignas(64) CompletionEntry {
   AtomicU64 members;  // operations that shared the launch: 1 means alone
 };
 
+// The word `owner` of a SizeHistogram in use; 0: not in use.
+constexpr uint64_t SizeHistogramOwner(Function function, int size_class) {
+  return uint64_t{1} << 16 | uint64_t{static_cast<uint8_t>(function)} << 8 |
+         static_cast<uint64_t>(size_class);
+}
+
+// The part of FunctionBlock::duration that belongs to one size class (1.3).
+struct alignas(64) SizeHistogram {
+  AtomicU64 owner;  // SizeHistogramOwner
+  AtomicU64 reserved[5];
+  AtomicU64 duration[DurationBuckets::kCount];  // indexed by DurationBuckets::IndexOf(ns)
+};
+static_assert(sizeof(SizeHistogram) == 1984, "eleven fit");
+
 struct alignas(4096) CommunicatorSlot {
   AtomicU64 state;
   uint64_t communicator_id;  // NCCL's commHash or commId: the same on all ranks
@@ -202,7 +224,12 @@ struct alignas(4096) CommunicatorSlot {
   InFlightEntry in_flight[kInFlightEntries];  // entry of a ticket: (ticket - 1) % kInFlightEntries
   // Entry of a ticket: (ticket - 1) % kCompletionEntries.
   CompletionEntry completions[kCompletionEntries];
+  // In use from the first on, in the order of first use (1.3).
+  SizeHistogram size_histograms[kSizeHistograms];
 };
+// A slot of 1.0 to 1.2 ends before size_histograms.
+inline constexpr uint64_t kSlotBytesBefore13 = 110592;
+static_assert(offsetof(CommunicatorSlot, size_histograms) <= kSlotBytesBefore13);
 static_assert(sizeof(CommunicatorSlot) <= kSlotLimitBytes);
 
 }  // namespace nccl_exporter::layout

@@ -5,6 +5,8 @@
 #include <array>
 #include <climits>
 #include <cstddef>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "collector/reader/operation_progress.h"
@@ -97,6 +99,33 @@ void DescribeFunction(const layout::FunctionBlock& block, uint64_t operations,
   LoadAll(block.bandwidth, function.bandwidth);
   function.bandwidth_sum_kib = Load(block.bandwidth_sum_kib);
   LoadAll(block.phase_ns, function.phase_ns);
+}
+
+// The histogram's function and size class; nothing if it is not in use.
+std::optional<std::pair<size_t, size_t>> OwnerOf(const layout::SizeHistogram& histogram) {
+  const uint64_t owner = Load(histogram.owner);
+  const uint64_t function = owner >> 8 & 0xff, size_class = owner & 0xff;
+  if (function >= kFunctionCount || size_class >= kSizeClassCount) return std::nullopt;
+  if (owner !=
+      layout::SizeHistogramOwner(static_cast<Function>(function), static_cast<int>(size_class)))
+    return std::nullopt;
+  return std::pair(function, size_class);
+}
+
+// Some sizes alone would look like all: a function without room for one is not split.
+void KeepWholeSplit(FunctionSnapshot& function) {
+  bool is_split = false, is_whole = true;
+  for (size_t i = 0; i < kSizeClassCount; ++i) {
+    const bool has_histogram = !function.duration_by_size[i].counts.empty();
+    is_split = is_split || has_histogram;
+    is_whole = is_whole && (has_histogram || function.sizes[i].timed_operations == 0);
+  }
+  if (!is_whole) function.duration_by_size = {};
+  if (!is_whole || !is_split) return;
+  function.duration = {};
+  for (const SizedDurations& sized : function.duration_by_size) {
+    for (size_t i = 0; i < sized.counts.size(); ++i) function.duration[i] += sized.counts[i];
+  }
 }
 
 void DescribeCounts(const layout::CommunicatorSlot& slot, const Moment& now,
@@ -226,6 +255,21 @@ CommunicatorRead DescribeCommunicator(const layout::CommunicatorSlot& slot, uint
   DescribeCounts(slot, now, communicator);
   DescribeInFlight(slot, now, read);
   return read;
+}
+
+void SplitDurations(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& communicator) {
+  for (const layout::SizeHistogram& histogram : slot.size_histograms) {
+    const auto owner = OwnerOf(histogram);
+    if (!owner || !communicator.functions.IsInUse(owner->first)) continue;
+    FunctionSnapshot& function = communicator.functions.Change(owner->first);
+    SizedDurations& sized = function.duration_by_size[owner->second];
+    sized.busy_ns = function.sizes[owner->second].busy_ns;
+    sized.counts.resize(DurationBuckets::kCount);
+    for (size_t i = 0; i < sized.counts.size(); ++i) sized.counts[i] = Load(histogram.duration[i]);
+  }
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    if (communicator.functions.IsInUse(i)) KeepWholeSplit(communicator.functions.Change(i));
+  }
 }
 
 bool HasCounts(const layout::CommunicatorSlot& slot) {

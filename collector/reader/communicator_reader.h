@@ -26,6 +26,10 @@ struct CommunicatorRead {
 CommunicatorRead DescribeCommunicator(const layout::CommunicatorSlot& slot, uint32_t slot_number,
                                       bool is_overflow, const Moment& now);
 
+// Fills duration_by_size of the functions whose timed size classes all have a histogram, and makes
+// `duration` their sum. `slot` is a copy with size_histograms, copied after its functions.
+void SplitDurations(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& communicator);
+
 // Whether anything was ever counted in the slot.
 bool HasCounts(const layout::CommunicatorSlot& slot);
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "collector/reader/segment_reader.h"
@@ -75,6 +76,81 @@ TEST_F(CommunicatorReaderTest, KeepsTheFunctionsInUseAndSharesThemAmongCopies) {
   copy.functions.Change(4).completed = 2;
   EXPECT_EQ(copy.functions[4].completed, 2u);
   EXPECT_EQ(communicator.functions[4].completed, 3u);
+}
+
+// A segment of 1.3 with an AllReduce of three size classes, of which the second is not timed.
+class DurationsBySizeTest : public testing::Test {
+ protected:
+  DurationsBySizeTest() {
+    writer_.Put(ProcessV1{});
+    writer_.Put(0, CommunicatorV1{});
+    writer_.Put(0, 4,
+                FunctionV1{.operations = {3, 2, 1},
+                           .timed_operations = {3, 0, 1},
+                           .busy_ns = {60, 0, 70},
+                           .duration = {1, 2, 1}});
+    writer_.Put(0, 0, SizeHistogramV1{.function = 4, .size_class = 2, .duration = {0, 0, 1}});
+    writer_.Put(0, 1, SizeHistogramV1{.function = 4, .size_class = 0, .duration = {1, 2}});
+    writer_.Publish();
+  }
+
+  FunctionSnapshot Read(bool splits_durations = true) const {
+    const ReadTerms terms{.now = kNow, .splits_durations = splits_durations};
+    return ParseSegment(writer_.bytes(), 0, terms).process.value().communicators.at(0).functions[4];
+  }
+  static bool IsSplit(const FunctionSnapshot& function) {
+    return std::ranges::any_of(function.duration_by_size,
+                               [](const SizedDurations& sized) { return !sized.counts.empty(); });
+  }
+
+  SegmentWriterV1 writer_{2, SegmentWriterV1::kHeaderBytes, SegmentWriterV1::kSlotBytesOf13};
+};
+
+TEST_F(DurationsBySizeTest, AreReadOnRequest) {
+  const FunctionSnapshot function = Read();
+  EXPECT_EQ(function.duration_by_size[0].counts.at(1), 2u);
+  EXPECT_EQ(function.duration_by_size[0].busy_ns, 60u);
+  EXPECT_TRUE(function.duration_by_size[1].counts.empty());
+  EXPECT_EQ(function.duration_by_size[2].counts.at(2), 1u);
+  EXPECT_EQ(function.duration_by_size[2].busy_ns, 70u);
+  EXPECT_FALSE(IsSplit(Read(false)));
+}
+
+TEST_F(DurationsBySizeTest, AddUpToTheDurationsOfTheFunction) {
+  writer_.Put(0, 1, SizeHistogramV1{.function = 4, .size_class = 0, .duration = {1, 3}});
+  EXPECT_EQ(Read(false).duration[1], 2u);
+  EXPECT_EQ(Read().duration[1], 3u) << "counted after the function was copied";
+}
+
+TEST_F(DurationsBySizeTest, AreLeftOutWhereATimedSizeHasNoHistogram) {
+  writer_.Put(0, 4,
+              FunctionV1{.operations = {3, 2, 1},
+                         .timed_operations = {3, 1, 1},
+                         .busy_ns = {60, 5, 70},
+                         .duration = {1, 2, 1, 1}});
+  const FunctionSnapshot function = Read();
+  EXPECT_FALSE(IsSplit(function));
+  EXPECT_EQ(function.duration[3], 1u);
+}
+
+TEST_F(DurationsBySizeTest, AreIgnoredWithAnOwnerThatDoesNotExist) {
+  for (const uint64_t owner : {uint64_t{1}, uint64_t{65536 + 11 * 256}, uint64_t{65536 + 6},
+                               uint64_t{1} << 17 | uint64_t{65536 + 4 * 256}, kHuge}) {
+    writer_.PutWord(SegmentWriterV1::SizeHistogramAt(writer_.SlotAt(0), 1), owner);
+    EXPECT_FALSE(IsSplit(Read())) << owner;
+  }
+}
+
+TEST_F(DurationsBySizeTest, AreNotLookedForInASegmentBefore13) {
+  SegmentWriterV1 before(2);
+  before.Put(ProcessV1{});
+  before.Put(0, CommunicatorV1{});
+  before.Put(0, 4, FunctionV1{.operations = {1}, .timed_operations = {1}, .duration = {1}});
+  before.Publish();
+  const SegmentRead read = ParseSegment(before.bytes(), 0, {.now = kNow, .splits_durations = true});
+  const FunctionSnapshot& function = read.process.value().communicators.at(0).functions[4];
+  EXPECT_FALSE(IsSplit(function));
+  EXPECT_EQ(function.duration[0], 1u);
 }
 
 TEST_F(CommunicatorReaderTest, TakesProgressInTheFutureForProgressNow) {

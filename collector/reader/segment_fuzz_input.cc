@@ -3,6 +3,7 @@
 #include "collector/reader/segment_fuzz_input.h"
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -68,6 +69,15 @@ void CheckFunction(const FunctionSnapshot& function) {
   uint64_t operations = 0;
   for (const SizeClassSnapshot& size : function.sizes) operations += size.operations;
   Require(function.completed <= operations, "no more operations are complete than were started");
+  std::array<uint64_t, DurationBuckets::kCount> of_sizes{};
+  bool is_split = false;
+  for (const SizedDurations& sized : function.duration_by_size) {
+    is_split = is_split || !sized.counts.empty();
+    Require(sized.counts.empty() || sized.counts.size() == of_sizes.size(),
+            "a histogram is whole or absent");
+    for (size_t i = 0; i < sized.counts.size(); ++i) of_sizes[i] += sized.counts[i];
+  }
+  Require(!is_split || of_sizes == function.duration, "sizes add up to the function");
 }
 
 // Operations in flight are a lower bound: others may be unknown.
@@ -139,6 +149,7 @@ SegmentInput Expand(std::span<const uint8_t> input) {
   input = input.subspan(1);
   if (flags & 2) expanded.terms.retention = std::chrono::seconds(1);
   if (flags & 4) expanded.terms.communicator_limit = 2;
+  expanded.terms.splits_durations = (flags & 8) == 0;
   const auto append = [&](std::span<const uint8_t> bytes) {
     const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
     expanded.bytes.insert(expanded.bytes.end(), first, first + bytes.size());

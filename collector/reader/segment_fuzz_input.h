@@ -3,7 +3,7 @@
 // left out: a segment is mostly zeros, and few mutations should fall on them.
 //
 //   byte 0   bit 0: zeros are left out; bit 1: retention of a second; bit 2: two communicators at
-//            most
+//            most; bit 3: no durations by size
 //   rest     the bytes; or groups: words of zeros (2 bytes), words that follow (1 byte), these
 //            words
 #pragma once

@@ -26,11 +26,19 @@ constexpr uint64_t kLongestReadNs = 10'000'000'000;
 // The part of a slot that is read. A snapshot needs nothing from the ring of completions behind it.
 constexpr size_t kSlotBytesRead = offsetof(CommunicatorSlot, completions);
 
+uint64_t BytesOfDurationsBySize(const FunctionSnapshot& function) {
+  uint64_t bytes = 0;
+  for (const SizedDurations& sized : function.duration_by_size)
+    bytes += sized.counts.size() * sizeof(uint64_t);
+  return bytes;
+}
+
 // The memory of a communicator, in communicators of the usual size.
 uint64_t RoomOf(const CommunicatorSnapshot& communicator) {
   uint64_t bytes = communicator.in_flight.size() * sizeof(InFlightOperation);
   for (size_t i = 0; i < kFunctionCount; ++i) {
-    if (communicator.functions.IsInUse(i)) bytes += sizeof(FunctionSnapshot);
+    if (!communicator.functions.IsInUse(i)) continue;
+    bytes += sizeof(FunctionSnapshot) + BytesOfDurationsBySize(communicator.functions[i]);
   }
   return std::max<uint64_t>((bytes + kCommunicatorBytes - 1) / kCommunicatorBytes, 1);
 }
@@ -125,7 +133,8 @@ class SegmentReading {
 
   Copy CopySlot(uint32_t slot) {
     if (!slot_) slot_ = std::make_unique<CommunicatorSlot>();
-    if (!CopyAll(OffsetOf(slot), BytesOf(*slot_, kSlotBytesRead)) || !DropChangedEntries(slot))
+    if (!CopyAll(OffsetOf(slot), BytesOf(*slot_, kSlotBytesRead)) || !DropChangedEntries(slot) ||
+        !CopySizeHistograms(slot))
       return Copy::kFailed;
     layout::AtomicU64 state_after{0};
     if (!CopyAll(OffsetOf(slot), BytesOf(state_after))) return Copy::kFailed;
@@ -161,6 +170,17 @@ class SegmentReading {
     return true;
   }
 
+  bool HasSizeHistograms() const {
+    return terms_.splits_durations && directory_.slot_bytes >= sizeof(CommunicatorSlot);
+  }
+
+  // After the functions: see shm_layout.h.
+  bool CopySizeHistograms(uint32_t slot) {
+    if (!HasSizeHistograms()) return true;
+    return CopyAll(OffsetOf(slot) + offsetof(CommunicatorSlot, size_histograms),
+                   BytesOf(slot_->size_histograms));
+  }
+
   // Whether the copied slot is served. A finalized communicator is, for the retention time.
   bool IsServed(uint32_t slot) {
     if (IsOverflow(slot)) return HasCounts(*slot_);
@@ -193,6 +213,7 @@ class SegmentReading {
 
   void AddCommunicator(uint32_t slot) {
     CommunicatorRead read = DescribeCommunicator(*slot_, slot, IsOverflow(slot), terms_.now);
+    if (HasSizeHistograms()) SplitDurations(*slot_, read.communicator);
     NoteLife(read.communicator.created_realtime_ns);
     NoteLife(read.communicator.last_progress_realtime_ns);
     NoteStaleAt(read.stale_at_ns);

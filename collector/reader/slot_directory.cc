@@ -40,7 +40,7 @@ std::optional<SegmentFault> FindGeometryFault(const layout::SegmentHeader& heade
       header.header_bytes > kHeaderLimitBytes || header.header_bytes % sizeof(uint64_t) != 0) {
     return fault("header_bytes", header.header_bytes);
   }
-  if (header.slot_bytes < sizeof(layout::CommunicatorSlot) ||
+  if (header.slot_bytes < layout::kSlotBytesBefore13 ||
       header.slot_bytes > layout::kSlotLimitBytes || header.slot_bytes % sizeof(uint64_t) != 0) {
     return fault("slot_bytes", header.slot_bytes);
   }

@@ -73,7 +73,7 @@ std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentE
   const std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, path, error, detail);
   if (!file) return std::nullopt;
   const Writer writer = file->FindWriter();
-  SegmentRead read = ReadSegment(*file, {.now = Now()});
+  SegmentRead read = ReadSegment(*file, {.now = Now(), .splits_durations = true});
   if (!read.process) {
     *error = read.fault ? read.fault->error : SegmentError::kCount;
     *detail = read.fault        ? read.fault->detail

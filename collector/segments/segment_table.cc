@@ -31,8 +31,10 @@ size_t SegmentLimit() {
 
 }  // namespace
 
-SegmentTable::SegmentTable(std::vector<std::string> directories, std::chrono::nanoseconds retention)
+SegmentTable::SegmentTable(std::vector<std::string> directories, std::chrono::nanoseconds retention,
+                           bool splits_durations)
     : retention_(retention),
+      splits_durations_(splits_durations),
       waits_after_(std::min<std::chrono::nanoseconds>(kWaitsAfter, retention / 2)),
       waiters_interval_(std::min<std::chrono::nanoseconds>(kWaitersInterval, retention / 4)),
       segment_limit_(SegmentLimit()) {
@@ -175,7 +177,8 @@ void SegmentTable::ShareCommunicators(const Moment& now, const IsFirst& is_first
       const ReadTerms terms{.now = now,
                             .retention = retention_,
                             .communicator_limit = share,
-                            .slots_left = &slots_left};
+                            .slots_left = &slots_left,
+                            .splits_durations = splits_durations_};
       const uint64_t taken = std::min(take(entry->first, entry->second, terms), share);
       share -= taken;
       left -= taken;

@@ -86,7 +86,8 @@ inline constexpr std::chrono::hours kLongestWait{24};
 class SegmentTable {
  public:
   // `directories`: paths, or patterns of private directories (see PrivateDirectories()).
-  SegmentTable(std::vector<std::string> directories, std::chrono::nanoseconds retention);
+  SegmentTable(std::vector<std::string> directories, std::chrono::nanoseconds retention,
+               bool splits_durations = false);
 
   // Notices what has changed in the directories, and lists one part of it. DiscoverMore() goes on
   // with the next part of what was noticed, for as long as IsDiscovering().
@@ -215,6 +216,7 @@ class SegmentTable {
   void ShareCommunicators(const Moment& now, const IsFirst& is_first, const Take& take);
 
   const std::chrono::nanoseconds retention_;
+  const bool splits_durations_;
   const std::chrono::nanoseconds waits_after_;
   const std::chrono::nanoseconds waiters_interval_;
   const size_t segment_limit_;

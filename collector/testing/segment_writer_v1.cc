@@ -105,6 +105,13 @@ void SegmentWriterV1::Put(size_t slot, size_t function, const FunctionV1& counts
   put_all(2432, counts.bandwidth);
 }
 
+void SegmentWriterV1::Put(size_t slot, size_t index, const SizeHistogramV1& histogram) {
+  const size_t at = SizeHistogramAt(SlotAt(slot), index);
+  PutWord(at, 65536 + histogram.function * 256 + histogram.size_class);
+  for (size_t i = 0; i < histogram.duration.size(); ++i)
+    PutWord(at + 48 + 8 * i, histogram.duration[i]);
+}
+
 void SegmentWriterV1::Put(size_t slot, const InFlightV1& operation) {
   const size_t at = InFlightAt(slot, (operation.ticket - 1) % kInFlightEntries);
   PutWord(at, operation.ticket);

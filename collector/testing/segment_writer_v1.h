@@ -63,6 +63,13 @@ struct FunctionV1 {
   std::vector<uint64_t> bandwidth{};  // at most 178
 };
 
+// Of one function and size class (1.3).
+struct SizeHistogramV1 {
+  uint64_t function = 0;
+  uint64_t size_class = 0;
+  std::vector<uint64_t> duration{};  // at most 242
+};
+
 struct InFlightV1 {
   uint64_t ticket = 0;
   uint64_t function = 0;
@@ -91,6 +98,7 @@ class SegmentWriterV1 {
  public:
   static constexpr size_t kHeaderBytes = 8192;
   static constexpr size_t kSlotBytes = 110592;
+  static constexpr size_t kSlotBytesOf13 = 131072;
   static constexpr size_t kFunctions = 11;
   static constexpr size_t kInFlightEntries = 512;
   static constexpr size_t kCompletionEntries = 512;
@@ -114,13 +122,17 @@ class SegmentWriterV1 {
   void Put(const ProcessV1& process);  // everything but the version word
   void Put(size_t slot, const CommunicatorV1& communicator);
   void Put(size_t slot, size_t function, const FunctionV1& counts);
+  void Put(size_t slot, size_t index, const SizeHistogramV1& histogram);  // needs kSlotBytesOf13
   void Put(size_t slot, const InFlightV1& operation);     // in the entry of its ticket
   void Put(size_t slot, const CompletionV1& completion);  // in the entry of its ticket
   void Publish() { PutWord(kVersion, kVersion1); }
 
   size_t SlotAt(size_t slot) const { return header_bytes_ + slot * slot_bytes_; }
   static constexpr size_t DriftCauseAt(size_t slot_at) { return slot_at + 368; }  // 1.2
-  static constexpr size_t ProbationAt(size_t slot_at) { return slot_at + 376; }   // 1.2
+  static constexpr size_t SizeHistogramAt(size_t slot_at, size_t index) {         // 1.3
+    return slot_at + 108864 + index * 1984;
+  }
+  static constexpr size_t ProbationAt(size_t slot_at) { return slot_at + 376; }  // 1.2
   size_t FunctionAt(size_t slot, size_t function) const;
   size_t InFlightAt(size_t slot, size_t entry) const;
   size_t CompletionAt(size_t slot, size_t entry) const;

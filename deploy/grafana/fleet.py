@@ -4,7 +4,9 @@ from columns import COMM_COLUMNS, JOB_COLUMNS, NODE_COLUMNS, RANK_COLUMNS
 from grafana_model import Column, Row, dashboard, graph, link_to, stat, steps, table
 from promql import JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, RANK_LABELS, age_in_flight, alerts, or_zero, rate
 
-GPU_LABELS = f'{NODE_LABELS}, gpu, gpu_uuid'
+GPU_LABELS = f'cluster, {NODE_LABELS}, gpu, gpu_uuid'
+LOST = f'max by ({JOB_LABELS}) (comm_rank:nccl_straggler:deficit{{{JOB}}} or comm_node:nccl_straggler:deficit{{{JOB}}})'
+ALIVE = f'sum by ({JOB_LABELS}) (nccl_process_alive{{{JOB}}})'
 NAMED = f'max_over_time(comm_rank:nccl_straggler:deficit{{{JOB}}}[$__range])'
 LATE = 'NCCLStraggler(Rank|Node)|NCCLLastArriver'
 
@@ -39,17 +41,20 @@ WHICH = Row('Which job, which rank?', [
     table('Jobs',
           'One line per job. In NCCL: share of the time that a process spends in NCCL kernels, mean of its processes. Lost: the largest '
           'share of time that ranks wait for a late one; empty if no rank is late. In flight: age of the oldest operation that is not '
-          'complete. Idle: time since an operation started or completed. Normal: In flight and Idle below a step, Lost empty.',
-          [f'sum by ({JOB_LABELS}) (nccl_process_alive{{{JOB}}})',
+          'complete. Idle: time since an operation started or completed. GPU hours lost: Lost over the time range, times the processes of now. '
+          'Normal: In flight and Idle below a step, Lost empty.',
+          [ALIVE,
            f'count by ({JOB_LABELS}) (count by ({JOB_LABELS}, instance) (nccl_rank_info{{{JOB}}}))',
            f'avg by ({JOB_LABELS}) (process:nccl_busy_seconds:rate{{{JOB}}})',
-           f'max by ({JOB_LABELS}) (comm_rank:nccl_straggler:deficit{{{JOB}}} or comm_node:nccl_straggler:deficit{{{JOB}}})',
+           LOST,
            f'max by ({JOB_LABELS}) {age_in_flight(JOB)}',
            f'time() - max by ({JOB_LABELS}) (nccl_operations_last_progress_timestamp_seconds{{{JOB}}})',
-           f'sum by ({JOB_LABELS}) ({rate("nccl_collective_bytes_total", JOB)})'],
+           f'sum by ({JOB_LABELS}) ({rate("nccl_collective_bytes_total", JOB)})',
+           f'sum_over_time(({LOST})[$__range:1m]) / 60 * on ({JOB_LABELS}) {ALIVE}'],
           [*JOB_COLUMNS, Column('A', 'Processes', 'short'), Column('B', 'Nodes', 'short'), Column('C', 'In NCCL', 'percentunit'),
            Column('D', 'Lost', 'percentunit', steps(watch=0.03, bad=0.1)), Column('E', 'In flight', 's', steps(watch=30, bad=120)),
-           Column('F', 'Idle', 's', steps(watch=60, bad=900)), Column('G', 'Message bytes', 'Bps')], sort='Lost'),
+           Column('F', 'Idle', 's', steps(watch=60, bad=900)), Column('G', 'Message bytes', 'Bps'),
+           Column('H', 'GPU hours lost', 'short', steps(watch=1, bad=100))], sort='Lost'),
 ])
 
 SINCE = Row('Since when?', [
@@ -68,17 +73,17 @@ HARDWARE = Row('Is it the hardware?', [
           'GPUs that a communicator had to wait for: the largest share of lost time, and the number of jobs. One job: look at the job first. '
           'The same GPU in several jobs: hardware. Normal: empty, or a few small shares.',
           [f'max by ({GPU_LABELS}) (topk by (gpu_uuid) (1, {NAMED}))', f'count by (gpu_uuid) (count by (gpu_uuid, {JOB_LABELS}) ({NAMED}))'],
-          [*NODE_COLUMNS, Column('gpu', 'GPU', width=60),
-           Column('gpu_uuid', 'GPU UUID', link=link_to('nccl-rank', 'hostname', 'gpu_uuid')),
+          [Column('cluster', 'Cluster'), *NODE_COLUMNS, Column('gpu', 'GPU', width=60),
+           Column('gpu_uuid', 'GPU UUID', link=link_to('nccl-rank', 'cluster', 'hostname', 'gpu_uuid')),
            Column('A', 'Lost, at most', 'percentunit', steps(watch=0.03, bad=0.1)), Column('B', 'Jobs', 'short', steps(bad=2))],
           sort='Lost, at most', width=14, nothing='No GPU was late'),
     table('Nodes with late ranks in this time range',
           'The same by node, all of its ranks together, with the number of its GPUs that were late. Several GPUs of one node: a fault of the '
           'node (CPU, cooling, file system). Normal: empty, or a few small shares.',
-          [f'max by (instance) ({NAMED} or max_over_time(comm_node:nccl_straggler:deficit{{{JOB}}}[$__range]))',
-           f'count by (instance) (count by (instance, gpu_uuid) ({NAMED}))'],
-          [Column('instance', 'Target'), Column('A', 'Lost, at most', 'percentunit', steps(watch=0.03, bad=0.1)), Column('B', 'GPUs', 'short',
-              steps(bad=2))],
+          [f'max by (cluster, instance) ({NAMED} or max_over_time(comm_node:nccl_straggler:deficit{{{JOB}}}[$__range]))',
+           f'count by (cluster, instance) (count by (cluster, instance, gpu_uuid) ({NAMED}))'],
+          [Column('cluster', 'Cluster'), Column('instance', 'Target'), Column('A', 'Lost, at most', 'percentunit', steps(watch=0.03, bad=0.1)),
+           Column('B', 'GPUs', 'short', steps(bad=2))],
           sort='Lost, at most', width=10, nothing='No node was late'),
 ])
 

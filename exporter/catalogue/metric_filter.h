@@ -31,6 +31,7 @@ class MetricFilter {
   std::string SetDurationBounds(std::string_view list);   // seconds, by commas, or "none"
   std::string SetBandwidthBounds(std::string_view list);  // bytes per second, likewise
   std::string SetNativeSchema(std::string_view schema);   // 0 to 3, or "off"
+  void SplitDurations() { splits_durations_ = true; }
 
   bool Serves(std::string_view family) const { return !disabled_.contains(family); }
   bool Keeps(std::string_view label) const { return !dropped_.contains(label); }
@@ -43,6 +44,9 @@ class MetricFilter {
   // The finest schema of native histograms; nothing if they are off.
   std::optional<int> native_schema() const { return native_schema_; }
 
+  // Whether histograms of durations have the label `size`, if it is kept.
+  bool splits_durations() const { return splits_durations_ && Keeps("size"); }
+
   // Families and labels that are switched off and that the rules of deploy/prometheus need,
   // separated by commas.
   std::string TakenFromRules() const;
@@ -54,6 +58,7 @@ class MetricFilter {
   std::vector<int> bandwidth_bounds_{kClassicBandwidthBounds.begin(),
                                      kClassicBandwidthBounds.end()};
   std::optional<int> native_schema_ = DurationBuckets::kSchema;
+  bool splits_durations_ = false;
 };
 
 // All families of the catalogue without series, in its order and indexed by Metric. Histograms have

@@ -17,6 +17,8 @@
 
 namespace nccl_exporter::exporter {
 
+// One family in the scrape. Bytes are those that the family adds to a body, uncompressed; a family
+// compresses no better alone than in a body, so there is no compressed size of one.
 struct FamilyCost {
   std::string name;
   size_t classic_series = 0;  // in text and OpenMetrics: one per bucket
@@ -24,25 +26,31 @@ struct FamilyCost {
   std::array<size_t, kFormatCount> bytes{};
 };
 
+// A whole body, before and after gzip as the daemon compresses it.
 struct BodyCost {
   size_t bytes = 0;
   size_t compressed_bytes = 0;
 };
 
+// Series are samples as Prometheus stores them: a classic histogram has one per bound, and +Inf,
+// sum and count. The limit of a daemon (kSeriesLimit) counts classic ones in every format.
 struct Cardinality {
   std::vector<FamilyCost> families;  // those with series
   size_t classic_series = 0;
   size_t native_series = 0;
-  std::array<BodyCost, kFormatCount> bodies{};
-  SeriesDrops drops;
+  std::array<BodyCost, kFormatCount> bodies{};  // by Format
+  SeriesDrops drops;                            // what the limit takes from this node
 };
 
-// The cost of the scrapes of a daemon that serves this snapshot, with its own metrics.
+// The cost of the scrapes of a daemon that serves this snapshot, with its own metrics. The snapshot
+// must have durations by size where the filter splits them (CollectorOptions); without them their
+// series are counted as one. About ten times the time of a scrape: each family is encoded alone.
 Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
                           const MetricFilter& filter);
 
 // The same as a table, with the saving of each further flag, and the families that the shipped
-// rules miss.
+// rules miss. Savings are in per cent of the classic and of the native series. The twelve largest
+// are shown, and none below 1 %. A scrape is made for each flag, so a full node takes seconds.
 std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
                             const MetricFilter& filter);
 

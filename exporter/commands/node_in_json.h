@@ -12,11 +12,13 @@
 
 namespace nccl_exporter::exporter {
 
-// One object: what was found, and the rows of the table in its order. Ends in a line feed.
+// One object: what was found, and the rows of the table in its order. Ends in a line feed. Times
+// are seconds since the epoch, durations are seconds. A value that is not known is null.
 std::string TopJson(const collector::NodeSnapshot& node, const NodeHistory& history,
                     const Judgement& judgement, TopSort sort);
 
-// One object: what was found, and the ranks of each communicator with all that is in flight.
+// One object: what was found, and the ranks of each communicator with all that is in flight, the
+// oldest first. Bytes are message bytes, as in nccl_collective_bytes_total.
 std::string InFlightJson(const collector::NodeSnapshot& node, const Judgement& judgement);
 
 }  // namespace nccl_exporter::exporter

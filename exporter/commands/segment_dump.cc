@@ -33,11 +33,11 @@ std::string Known(uint64_t number) { return number == 0 ? "unknown" : std::to_st
 
 // One line per bucket that is not empty, in the exposed unit.
 template <typename Buckets>
-void DumpHistogram(std::string_view name, std::span<const uint64_t, Buckets::kCount> counts,
-                   std::string_view unit, std::string& out) {
+void DumpHistogram(std::string_view name, std::span<const uint64_t> counts, std::string_view unit,
+                   std::string& out) {
   if (std::ranges::all_of(counts, [](uint64_t count) { return count == 0; })) return;
   Line(out, "    {}", name);
-  for (int i = 0; i < Buckets::kCount; ++i) {
+  for (int i = 0; i < Buckets::kCount && static_cast<size_t>(i) < counts.size(); ++i) {
     const uint64_t count = counts[static_cast<size_t>(i)];
     if (count == 0) continue;
     const std::string above = i == 0 ? "0" : fmt::format("{:.6g}", Buckets::UpperBound(i - 1));
@@ -65,7 +65,14 @@ void DumpFunction(Function id, const collector::FunctionSnapshot& function, std:
     Line(out, "    phase {}: {:.9f} s", kKernelPhases[i].name,
          static_cast<double>(function.phase_ns[i]) / kNsPerSecond);
   }
-  DumpHistogram<DurationBuckets>("duration", function.duration, "s", out);
+  bool is_split = false;
+  for (size_t i = 0; i < kSizeClassCount; ++i) {
+    const std::span<const uint64_t> counts = function.duration_by_size[i].counts;
+    is_split = is_split || !counts.empty();
+    DumpHistogram<DurationBuckets>(fmt::format("duration from {} bytes", kSizeClassBounds[i]),
+                                   counts, "s", out);
+  }
+  if (!is_split) DumpHistogram<DurationBuckets>("duration", function.duration, "s", out);
   DumpHistogram<BandwidthBuckets>("bus bandwidth", function.bandwidth, "B/s", out);
 }
 

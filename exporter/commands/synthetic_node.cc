@@ -42,6 +42,10 @@ void AddManyOperations(collector::CommunicatorSnapshot& communicator, Function f
     size.busy_ns *= times;
   }
   for (uint64_t& count : counts.duration) count *= times;
+  for (collector::SizedDurations& sized : counts.duration_by_size) {
+    for (uint64_t& count : sized.counts) count *= times;
+    sized.busy_ns *= times;
+  }
   for (uint64_t& count : counts.bandwidth) count *= times;
   counts.bandwidth_sum_kib *= times;
 }
@@ -108,7 +112,13 @@ void AddOperation(collector::CommunicatorSnapshot& communicator, Function functi
   ++size.timed_operations;
   size.timed_bytes += bytes;
   size.busy_ns += duration_ns;
-  ++counts.duration[static_cast<size_t>(DurationBuckets::IndexOf(duration_ns))];
+  const auto bucket = static_cast<size_t>(DurationBuckets::IndexOf(duration_ns));
+  ++counts.duration[bucket];
+  collector::SizedDurations& sized =
+      counts.duration_by_size[static_cast<size_t>(SizeClassOf(bytes))];
+  sized.counts.resize(DurationBuckets::kCount);
+  ++sized.counts[bucket];
+  sized.busy_ns += duration_ns;
   const uint64_t bandwidth =
       BusBandwidth(function, bytes, static_cast<uint32_t>(communicator.ranks), duration_ns);
   if (bytes < kBandwidthMinimumBytes || bandwidth == 0) return;

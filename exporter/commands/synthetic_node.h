@@ -10,6 +10,8 @@
 
 namespace nccl_exporter::exporter {
 
+// What the flags of `cardinality` say, which limit each number. Larger ones only cost time and
+// memory: 16 KiB for each communicator of a rank.
 struct NodeShape {
   int ranks = 8;
   int communicators = 12;  // per rank
@@ -23,14 +25,19 @@ inline constexpr int kCollectivesOfShape = kFunctionCount - 3;
 // A communicator with an identity, 8 ranks, kernel timing and no operation.
 collector::CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank);
 
-// Adds one call and operation of `bytes`, timed if `duration_ns` is not 0.
+// Adds one call and operation of `bytes`, timed if `duration_ns` is not 0. Counts what the plugin
+// would count for a launch of this operation alone (rules 5 to 8 of proto/README.md), with the
+// ranks that the communicator has by now. Does not touch sequences, times of progress and arrivals.
 void AddOperation(collector::CommunicatorSnapshot& communicator, Function function, uint64_t bytes,
                   uint64_t duration_ns);
 
-// A live process without identity variables.
+// A live process without identity variables. The PID is its file as well: processes with the same
+// one are the same segment.
 collector::ProcessSnapshot EmptyProcess(uint64_t pid);
 
-// A node during a Slurm job. Every function is used in all size classes, timed and compared.
+// A node during a Slurm job. Every function is used in all size classes, timed and compared. Counts
+// are as long as those of a job that runs for hours, so bodies have a real size. The same shape
+// gives the same snapshot.
 std::shared_ptr<const collector::NodeSnapshot> NodeOfShape(const NodeShape& shape);
 
 }  // namespace nccl_exporter::exporter

@@ -18,7 +18,9 @@ namespace nccl_exporter::exporter {
 class Terminal {
  public:
   // Standard input and output must be a terminal. Call before other threads start: it blocks
-  // SIGINT, SIGTERM, SIGHUP and SIGWINCH for all of them. Throws std::system_error.
+  // SIGINT, SIGTERM, SIGHUP and SIGWINCH for all of them. A thread that exists would take these
+  // signals instead, and end the process without restoring the screen. Throws std::system_error.
+  // At most one at a time.
   Terminal();
   ~Terminal();
   Terminal(const Terminal&) = delete;
@@ -28,14 +30,18 @@ class Terminal {
   static bool IsThere();
   // False where the variable NO_COLOR has a value (https://no-color.org).
   static bool HasColours();
+  // The size of the window now, in characters; 80 and 24 where the terminal does not know it.
   size_t columns() const;
   size_t rows() const;
 
-  // Replaces the screen without flicker. `screen` has at most rows() lines.
+  // Replaces the screen without flicker. `screen` has at most rows() lines of at most columns()
+  // characters; longer ones scroll the first lines away. Waits while the terminal takes nothing. If
+  // the terminal is gone, nothing is drawn, and the next Wait() returns kEnd.
   void Draw(const std::string& screen);
 
   // Waits for a key, or for a change of the window's size or the time (kNothing). A signal to end
-  // and the end of the input are kEnd.
+  // and the end of the input are kEnd. Keys that came together are returned one by one, without
+  // waiting. A limit of 0 only looks; a negative one waits without end.
   Key Wait(std::chrono::milliseconds limit);
 
  private:

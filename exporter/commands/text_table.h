@@ -12,12 +12,16 @@
 
 namespace nccl_exporter::exporter {
 
+// Characters of well-formed UTF-8. Control sequences would count as characters: styles are added
+// after cutting.
 size_t Width(std::string_view text);
 
-// Ends in an ellipsis where it is cut. 0 columns: no limit, here and below.
+// Ends in an ellipsis where it is cut, which is the last of the columns. 0 columns: no limit, here
+// and below.
 std::string Cut(std::string_view text, size_t columns);
 
-// Lines between words; a word that is longer than a line is broken.
+// Lines between words; a word that is longer than a line is broken. At least one line, which is
+// empty for an empty text.
 std::vector<std::string> Wrapped(std::string_view text, size_t columns);
 
 struct TextColumn {
@@ -31,11 +35,12 @@ class TextTable {
  public:
   explicit TextTable(std::vector<TextColumn> columns);
 
-  // As many cells as there are columns.
+  // As many cells as there are columns; with fewer, Lines() reads beyond them.
   void Add(std::vector<std::string> cells);
 
-  // The head and a line for each row. Where the columns that are never left out have no room, the
-  // first one narrows.
+  // The head and a line for each row, without blanks at the end. Columns are two blanks apart and
+  // as wide as their widest cell. Where the columns that are never left out have no room, the first
+  // one narrows, to four characters at least. So lines may still be longer than `columns`.
   std::vector<std::string> Lines(size_t columns) const;
 
  private:

@@ -37,23 +37,25 @@ struct TopRankId {
   auto operator<=>(const TopRankId&) const = default;
 };
 
-// Points into the snapshot.
+// A rank of a communicator in one row. Points into the snapshot and into the communicators that it
+// was made of, which must outlive it.
 struct TopRank {
   const CommunicatorOnNode* of;
   const RankOnNode* rank;
   std::string communicator;  // as people tell it from the others
   std::string state = {};    // empty: nothing to say
   ArrivalWindow arrivals;
-  double age_seconds = -1;  // of the oldest operation in flight
-  uint64_t behind = 0;
-  double last_share = -1;
+  double age_seconds = -1;  // of the oldest operation in flight; -1: none, or not known
+  uint64_t behind = 0;      // collectives started less than by the rank on this node with the most
+  double last_share = -1;  // of compared operations that it entered last, 0 to 1; -1: none compared
   bool is_culprit = false;  // of a finding that costs time
   bool is_waiting = false;  // for a culprit
 
   TopRankId id() const;
+  // After the first rank on the node, per compared operation; not a number if there is none.
   double MeanLatenessSeconds() const;
-  std::string LastText() const;  // "83 %"
-  std::string LateText() const;  // "1.20 ms"
+  std::string LastText() const;  // "83 %"; "-" if nothing was compared
+  std::string LateText() const;  // "1.20 ms"; likewise
 };
 
 struct TopRanks {
@@ -61,10 +63,13 @@ struct TopRanks {
   uint64_t folded = 0;  // communicators of one rank that do nothing
 };
 
-// A name for each communicator, with members where names are equal: "pp GPU 3,7".
+// A name for each communicator, in their order, with members where names are equal: "pp GPU 3,7".
+// If the members are equal as well, the id follows. Members are those on this node.
 std::vector<std::string> CommunicatorNames(const std::vector<CommunicatorOnNode>& communicators);
 
-// Culprits first, then by `sort`. By rank, those that wait for them come second.
+// Culprits first, then by `sort`; by rank, those that wait for them come second. Equal ones stand
+// by communicator and rank, so that rows keep their places. Ranks that are alone in their
+// communicator, with nothing in flight and in no finding, are folded.
 TopRanks RanksOfTop(const std::vector<CommunicatorOnNode>& communicators,
                     const collector::NodeSnapshot& node, const NodeHistory& history,
                     const Judgement& judgement, TopSort sort);

@@ -10,9 +10,10 @@
 
 namespace nccl_exporter::exporter {
 
-// Findings first, then collectives, then ranks with culprits first. No line is wider than
-// `view.columns`. Control characters in text of other processes are replaced, because a terminal
-// would execute them.
+// Findings first, then collectives, then ranks with culprits first. Collectives have a third of the
+// room that findings leave, and what the ranks do not need; the page of ranks is that of the marked
+// one. A mark beyond the last rank is moved to it. No line is wider than `view.columns`. Control
+// characters in text of other processes are replaced, because a terminal would execute them.
 TopPicture TopScreen(const collector::NodeSnapshot& node, const NodeHistory& history,
                      const Judgement& judgement, const TopView& view);
 

@@ -30,10 +30,13 @@ struct Key {
   bool operator==(const Key&) const = default;
 };
 
-// Takes the first key from bytes that a terminal sent: a byte, or a control sequence. Not for an
-// empty text.
+// Takes the first key from bytes that a terminal sent: a byte, or a control sequence of xterm
+// (https://invisible-island.net/xterm/ctlseqs/ctlseqs.html). Other sequences are taken whole and
+// are kNothing. One that arrives in two parts is read as two keys. Not for an empty text.
 Key TakeKey(std::string& typed);
 
+// What the user has chosen. Apply() changes it, TopScreen() reads it; the size of the window is set
+// before each screen.
 struct TopView {
   enum class Mode : uint8_t { kTable, kTyping, kDetails, kHelp };
 
@@ -43,7 +46,7 @@ struct TopView {
   bool has_colours = false;
   bool is_paused = false;
   Mode mode = Mode::kTable;
-  std::string filter = {};
+  std::string filter = {};                // at most 64 bytes, see Filter()
   size_t marked = 0;                      // row of the table of ranks
   std::optional<TopRankId> details = {};  // of this one, in that mode
 };
@@ -57,6 +60,8 @@ struct TopPicture {
   std::optional<TopRankId> marked_id = {};
 };
 
+// Changes the view as the key asks. `shown` is the picture on the screen, since a key means what is
+// seen. In kTyping all characters belong to the filter; in kDetails and kHelp any key leads back.
 // False if the key ends `top`.
 bool Apply(const Key& key, const TopPicture& shown, TopView& view);
 

@@ -239,6 +239,68 @@ TEST(SegmentTest, MustBeThereAndAlive) {
   EXPECT_THAT(CheckSegment(node, 34, kSegment).front().detail, HasSubstr("which forked this one"));
 }
 
+TEST(LogPathTest, IsTheOneThatNcclMakes) {
+  EXPECT_EQ(NcclLogPath("/var/log/nccl.%h.%p", "node-1.example.org", 4711),
+            "/var/log/nccl.node-1.4711");
+  EXPECT_EQ(NcclLogPath("100%%-%x-%", "node-1", 1), "100%-%x-%");
+}
+
+class PluginLogTest : public testing::Test {
+ protected:
+  Check CheckText(const std::string& text, const std::string& level = "INFO") {
+    std::ofstream(path_, std::ios::binary) << text;
+    return CheckPluginLog({{"NCCL_DEBUG", level}}, path_, "nccl.log");
+  }
+
+  const collector::ScratchDirectory directory_;
+  const std::string path_ = directory_.File("nccl.log");
+};
+
+TEST_F(PluginLogTest, ShowsTheLastLineOfThePluginAlone) {
+  const std::string info = "node-1:7:9 [0] NCCL INFO ";
+  const Check check =
+      CheckText(info + "nccl-exporter 0.1.0: segment /run/a.seg\n" + info +
+                "nccl-exporter 0.1.0: segment /run/b.seg\n" + info +
+                "PROFILER/Plugin: loaded /usr/lib/nccl-exporter/libnccl-profiler-exporter.so\n" +
+                std::string(3 << 20, 'x') + "\nstep 100\n");
+  EXPECT_EQ(CheckLine(check),
+            "ok   last line of the plugin: NCCL INFO nccl-exporter 0.1.0: segment /run/b.seg, in "
+            "nccl.log");
+}
+
+TEST_F(PluginLogTest, WarnsOfAWarning) {
+  const Check check = CheckText(
+      "node-1:7:9 [0] process.cc:92 NCCL WARN nccl-exporter: no metrics from this process: "
+      "no room\x1b[31m",
+      "warn");
+  EXPECT_EQ(check.verdict, Verdict::kWarn);
+  EXPECT_THAT(CheckLine(check), HasSubstr("no metrics from this process: no room"));
+  EXPECT_THAT(CheckLine(check), testing::Not(HasSubstr("\x1b")));
+  EXPECT_THAT(check.change, HasSubstr("NCCL_DEBUG=INFO"));
+}
+
+TEST_F(PluginLogTest, FindsALineThatLiesInTwoPieces) {
+  const std::string line = "node-1:7:9 [0] NCCL INFO nccl-exporter 0.1.0: segment /run/a.seg\n";
+  for (const size_t before : {(1 << 20) - 20, (1 << 20) - 40, (1 << 20) - 60}) {
+    EXPECT_THAT(CheckText(std::string(before, '\n') + line).detail,
+                HasSubstr("segment /run/a.seg, in"))
+        << before;
+  }
+}
+
+TEST_F(PluginLogTest, SaysWhereTheLineWouldBe) {
+  EXPECT_THAT(CheckPluginLog({}, path_, "nccl.log").detail, HasSubstr("without NCCL_DEBUG"));
+  EXPECT_THAT(CheckPluginLog({{"NCCL_DEBUG", "VERSION"}}, path_, "nccl.log").change,
+              HasSubstr("NCCL_DEBUG=INFO"));
+  EXPECT_EQ(CheckText("step 1\n").detail, "none in nccl.log");
+  EXPECT_EQ(CheckText("step 1\n").verdict, Verdict::kWarn);
+  EXPECT_EQ(CheckPluginLog({{"NCCL_DEBUG", "INFO"}}, directory_.File("no"), "no").detail,
+            "the plugin logs to no: No such file or directory");
+  ASSERT_EQ(::mkfifo(directory_.File("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(CheckPluginLog({{"NCCL_DEBUG", "INFO"}}, directory_.File("pipe"), "pipe").detail,
+              HasSubstr("look there for nccl-exporter"));
+}
+
 TEST(DaemonTest, AnAnswerIsJudged) {
   const auto verdict = [](const std::string& answer) {
     return CheckDaemon(":1", answer, "").verdict;
@@ -260,7 +322,10 @@ TEST(ExamineTest, GoesThroughAProcessInOrder) {
   std::filesystem::create_directories(folder + "/root/opt");
   std::filesystem::copy_file(kPlugin, folder + "/root/opt/plugin.so");
   std::filesystem::copy_file("/proc/self/exe", folder + "/exe");
-  std::ofstream(folder + "/environ") << "NCCL_PROFILER_PLUGIN=/opt/plugin.so" << '\0';
+  std::ofstream(folder + "/environ")
+      << "NCCL_PROFILER_PLUGIN=/opt/plugin.so" << '\0' << "NCCL_DEBUG=INFO" << '\0'
+      << "NCCL_DEBUG_FILE=/opt/log.%p" << '\0';
+  std::ofstream(folder + "/root/opt/log.33") << "n:33:33 [0] NCCL INFO nccl-exporter 0.1.0: yes\n";
   std::ofstream(folder + "/maps") << "7f00-7f01 r-xp 0 00:00 1  /bin/python3\n";
   std::ofstream(folder + "/status") << "NSpid:\t33\n";
   const std::vector<Check> checks = Examine(
@@ -269,7 +334,9 @@ TEST(ExamineTest, GoesThroughAProcessInOrder) {
   for (const Check& check : checks) names.push_back(check.what);
   EXPECT_THAT(names, testing::ElementsAre("directory " + proc.path(),
                                           "plugin " + folder + "/root/opt/plugin.so", "NCCL",
-                                          "NCCL_PROFILER_PLUGIN", "segment of process 33"));
+                                          "NCCL_PROFILER_PLUGIN", "last line of the plugin",
+                                          "segment of process 33"));
+  EXPECT_EQ(checks[4].detail, "NCCL INFO nccl-exporter 0.1.0: yes, in /opt/log.33");
   EXPECT_EQ(checks[1].verdict, Verdict::kOk) << CheckLine(checks[1]);
   EXPECT_EQ(checks.back().verdict, Verdict::kFail);
 }
@@ -329,6 +396,23 @@ TEST(ExamineTest, WithoutAPidNamesTheProcessesThatHaveNcclAndAGpuButNoSegment) {
   add("34", "/dev/nvidiactl");
   add("34", "/opt/libtorch_cuda.so");
   EXPECT_THAT(line_of(), HasSubstr("1 of 2 have no segment; change: nothing before"));
+}
+
+TEST(ExamineTest, WithoutALogFileTheStandardOutputIsTheLog) {
+  const collector::ScratchDirectory proc;
+  const std::string folder = proc.path() + "/33", log = proc.File("slurm-7.out");
+  std::filesystem::create_directories(folder + "/fd");
+  std::filesystem::create_symlink(log, folder + "/fd/1");
+  std::ofstream(log) << "n:33:33 [0] NCCL INFO nccl-exporter 0.1.0: yes\n";
+  std::ofstream(folder + "/environ") << "NCCL_DEBUG=INFO" << '\0';
+  std::ofstream(folder + "/maps") << "7f00-7f01 r-xp 0 00:00 1  /bin/python3\n";
+  std::ofstream(folder + "/status") << "NSpid:\t33\n";
+  const std::vector<Check> checks =
+      Examine({.segment_dirs = {}, .listen_addresses = {}, .pid = 33, .proc = proc.path()}, {});
+  const auto line = std::ranges::find(checks, "last line of the plugin", &Check::what);
+  ASSERT_NE(line, checks.end());
+  EXPECT_EQ(line->detail,
+            "NCCL INFO nccl-exporter 0.1.0: yes, in its standard output (" + log + ")");
 }
 
 TEST(ExamineTest, AProcessThatIsNotThereIsOneLine) {

@@ -17,6 +17,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 namespace nccl_exporter::exporter {
@@ -202,6 +203,28 @@ void AddPlugin(const Process& process, std::vector<Check>& checks) {
   checks.push_back(std::move(check));
 }
 
+// The host's name as the process has it: its segment has that, and in a container it is not ours.
+std::string HostOf(const collector::ProcessSnapshot* segment) {
+  if (segment != nullptr) return segment->host_name;
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+// NCCL's log is the file of NCCL_DEBUG_FILE, or the standard output.
+Check CheckPluginLogOf(const Process& process, const collector::ProcessSnapshot* segment) {
+  const std::string pattern = process.Variable("NCCL_DEBUG_FILE");
+  if (!pattern.empty()) {
+    const std::string name = NcclLogPath(pattern, HostOf(segment), process.innermost_pid);
+    const std::string folder = process.folder + (name.starts_with('/') ? "/root" : "/cwd/");
+    return CheckPluginLog(process.environment, folder + name, name);
+  }
+  const std::string output = process.folder + "/fd/1";
+  std::error_code error;
+  const std::string target = std::filesystem::read_symlink(output, error);
+  return CheckPluginLog(process.environment, output,
+                        "its standard output" + (error ? "" : " (" + target + ")"));
+}
+
 // The release that the plugin was called by; else that of the library that has NCCL.
 Check CheckNcclOf(const Process& process, const collector::ProcessSnapshot* segment) {
   const std::string plugin = process.Variable("NCCL_PROFILER_PLUGIN");
@@ -271,6 +294,7 @@ void AddProcess(const DoctorInput& input, const Process& process,
   checks.push_back(CheckNcclOf(process, FindSegment(node, segment)));
   std::ranges::move(CheckEnvironment(process.environment, !segment.empty()),
                     std::back_inserter(checks));
+  checks.push_back(CheckPluginLogOf(process, FindSegment(node, segment)));
   if (process.innermost_pid != input.pid) {
     checks.push_back({.what = "PID namespace",
                       .detail = fmt::format("the process is {} in its own, and so is its segment",

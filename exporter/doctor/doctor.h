@@ -11,6 +11,8 @@
 
 namespace nccl_exporter::exporter {
 
+// What the command line says. Directories may have a pattern for private ones (-*), as those of the
+// daemon; the one of the process's user is checked.
 struct DoctorInput {
   std::vector<std::string> segment_dirs;
   std::vector<std::string> listen_addresses;
@@ -18,7 +20,7 @@ struct DoctorInput {
   std::string proc = "/proc";  // where processes are
 };
 
-// In the order in which a segment comes to the daemon: directories, plugin, NCCL, environment,
+// In the order in which a segment comes to the daemon: directories, plugin, NCCL, environment, log,
 // segment, daemon. `node` is of the same directories. Waits up to two seconds for a daemon.
 std::vector<Check> Examine(const DoctorInput& input, const collector::NodeSnapshot& node);
 

@@ -26,8 +26,9 @@ struct ElfFile {
   std::vector<std::string> profiler_symbols;  // ncclProfiler_v1, ...
 };
 
-// Reads sections of a 64-bit little-endian file. `path` may name anything, and the file may hold
-// anything.
+// Reads sections of a 64-bit little-endian file (elf(5); versions: .gnu.version_r and
+// .gnu.version_d). `path` may name anything, and the file may hold anything: each offset is
+// checked, and what does not fit is a fault. Nothing of it is executed.
 ElfFile ReadElfFile(const std::string& path);
 
 // "x86-64", "arm64", or the number.

@@ -240,9 +240,12 @@ CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& l
       size_labels_.push_back(builder.AddLabels(sizes.labels));
     for (const SharedLabels& phase : one.phases) phase_labels_.push_back(builder.AddLabels(phase));
   }
+  for (size_t i = 0; functions.splits_durations && i < kSizeClassCount; ++i)
+    size_alone_labels_[i] = builder.AddLabels(functions.size_alone[i]);
 }
 
 void CommunicatorSeries::AddNamed(const SeriesGroup& group) {
+  splits_durations_ = functions_.splits_durations;
   const LabelsId labels = builder_.AddLabels(group.labels);
   builder_.CountSince(0);  // comparisons are the daemon's own
   AddArrivals(group, labels);
@@ -254,6 +257,7 @@ void CommunicatorSeries::AddNamed(const SeriesGroup& group) {
 }
 
 void CommunicatorSeries::AddOther(const SeriesGroup& group) {
+  splits_durations_ = false;  // all functions in all sizes would not fit kSeriesForOthers
   builder_.CountSince(group.CreatedRealtimeNs());
   AddFunctions(group, builder_.AddLabels(group.labels));
 }
@@ -290,7 +294,7 @@ void CommunicatorSeries::AddCollective(const SeriesGroup& group, LabelsId labels
       builder_.Add(counter.metric, labels, sizes[i], sum / counter.unit);
     }
   }
-  AddHistogram(Metric::kCollectiveDuration, group, labels, functions);
+  AddDurations(Metric::kCollectiveDuration, group, labels, functions, sizes);
   AddPhases(group, labels, functions, phases);
   if (!HasBusBytes(group, functions)) return;
   for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < functions.sizes.size();
@@ -329,7 +333,8 @@ void CommunicatorSeries::AddPointToPoint(const SeriesGroup& group, LabelsId labe
     const auto sum = static_cast<double>(Sum(group, functions.members, value));
     builder_.Add(counter.metric, labels, kNoLabels, sum / counter.unit);
   }
-  AddHistogram(is_send ? Metric::kSendDuration : Metric::kRecvDuration, group, labels, functions);
+  AddDurations(is_send ? Metric::kSendDuration : Metric::kRecvDuration, group, labels, functions,
+               size_alone_labels_.data());
 }
 
 // The daemon counts these itself. Members with the same labels are summed, departed ones included.
@@ -402,6 +407,35 @@ void CommunicatorSeries::AddHistogram(Metric metric, const SeriesGroup& group, L
   }
   builder_.AddHistogram(metric, labels, CollectiveLabelsOf(functions),
                         HistogramSum(metric, group, functions), counts);
+}
+
+void CommunicatorSeries::AddDurations(Metric metric, const SeriesGroup& group, LabelsId labels,
+                                      const FunctionGroup& functions, const LabelsId* sizes) {
+  if (!splits_durations_) return AddHistogram(metric, group, labels, functions);
+  if (!builder_.Serves(metric)) return;
+  collector::SizedDurations rest;
+  std::array<collector::SizedDurations, kSizeClassCount> by_size;
+  for (const GroupMember& member : group.members) {
+    for (const Function function : functions.members) {
+      const collector::FunctionSnapshot& counts =
+          member.communicator->functions[static_cast<size_t>(function)];
+      rest += {.counts = {counts.duration.begin(), counts.duration.end()},
+               .busy_ns = SumOfSizes(counts, SizeRange{}, &collector::SizeClassSnapshot::busy_ns)};
+      for (size_t i = 0; i < by_size.size(); ++i) by_size[i] += counts.duration_by_size[i];
+    }
+  }
+  const auto add = [&](LabelsId size, collector::SizedDurations& durations) {
+    builder_.AddHistogram(metric, labels, size,
+                          static_cast<double>(durations.busy_ns) / kNsPerSecond,
+                          builder_.Keep(std::move(durations.counts)));
+  };
+  for (size_t i = 0; i < by_size.size(); ++i) {
+    if (by_size[i].counts.empty()) continue;
+    rest -= by_size[i];
+    add(sizes[i], by_size[i]);
+  }
+  if (std::ranges::any_of(rest.counts, [](uint64_t count) { return count != 0; }))
+    add(CollectiveLabelsOf(functions), rest);
 }
 
 LabelsId CommunicatorSeries::CollectiveLabelsOf(const FunctionGroup& functions) const {

@@ -30,6 +30,10 @@ class CommunicatorSeries {
 
  private:
   void AddFunctions(const SeriesGroup& group, LabelsId labels);
+  // Durations by size where they are wanted and known, and those of the rest without `size`.
+  // `sizes` are the labels of the size classes.
+  void AddDurations(Metric metric, const SeriesGroup& group, LabelsId labels,
+                    const FunctionGroup& functions, const LabelsId* sizes);
   void AddCollective(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions,
                      const LabelsId* sizes, const LabelsId* phases);
   void AddPhases(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions,
@@ -50,6 +54,8 @@ class CommunicatorSeries {
   std::array<LabelsId, kFunctionCount> collective_labels_{};  // label `collective`
   std::vector<LabelsId> size_labels_;   // of all groups of collectives, in order
   std::vector<LabelsId> phase_labels_;  // the same
+  std::array<LabelsId, kSizeClassCount> size_alone_labels_{};
+  bool splits_durations_ = false;  // of the group that is being added
 };
 
 }  // namespace nccl_exporter::exporter

@@ -122,12 +122,12 @@ std::string Encoded(const Encoder& encoder, const Exposition& exposition) {
   return body;
 }
 
-TEST(FormatsTest, CarryTheSameNumbers) {
+void ExpectTheSameNumbers(const MetricFilter& filter) {
   for (const auto& snapshot :
        {ExampleSnapshot(),
         NodeOfShape({.communicators = 3, .point_to_point = 1, .collectives = 4})}) {
-    Exposition exposition = ExpositionOfCatalogue();
-    SeriesMemory memory;
+    Exposition exposition = ExpositionOfCatalogue(filter);
+    SeriesMemory memory(filter);
     AddSnapshotFamilies(snapshot, kSeriesLimit, memory, exposition);
     const Samples text = SamplesOfText(Encoded(TextEncoder(), exposition));
     const Samples openmetrics = SamplesOfText(Encoded(OpenMetricsEncoder(), exposition));
@@ -136,6 +136,14 @@ TEST(FormatsTest, CarryTheSameNumbers) {
     EXPECT_EQ(text, openmetrics);
     EXPECT_EQ(text, messages.samples());
   }
+}
+
+TEST(FormatsTest, CarryTheSameNumbers) { ExpectTheSameNumbers(MetricFilter()); }
+
+TEST(FormatsTest, CarryTheSameNumbersWithDurationsBySize) {
+  MetricFilter filter;
+  filter.SplitDurations();
+  ExpectTheSameNumbers(filter);
 }
 
 const std::set<std::string> kCountedByTheDaemon{

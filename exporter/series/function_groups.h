@@ -47,10 +47,15 @@ class FunctionGroups {
     }
     all = GroupsOf(every, "function", filter);
     collectives = GroupsOf(not_point_to_point, "collective", filter);
+    splits_durations = filter.splits_durations();
+    for (const uint64_t bound : kSizeClassBounds)
+      size_alone.push_back(With({}, "size", std::to_string(bound)));
   }
 
   std::vector<FunctionGroup> all;          // of calls
   std::vector<FunctionGroup> collectives;  // without Send and Recv
+  bool splits_durations = false;           // histograms of durations have the label `size`
+  std::vector<SharedLabels> size_alone;    // label `size`, for Send and Recv; by size class
 
  private:
   static SharedLabels With(Labels labels, std::string_view name, std::string value) {

@@ -75,6 +75,74 @@ TEST(SnapshotFamiliesTest, HistogramsHoldTheSegmentsCountsAndSums) {
   EXPECT_NE(counts.bandwidth_sum_kib, 0u);
 }
 
+MetricFilter WithDurationsBySize() {
+  MetricFilter filter;
+  filter.SplitDurations();
+  return filter;
+}
+
+TEST(DurationsBySizeTest, HaveASeriesForEachSizeThatIsTimed) {
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  AddOperation(communicator, Function::kAllReduce, 4 << 20, 1000000);
+  AddOperation(communicator, Function::kAllReduce, 512, 2000);
+  AddOperation(communicator, Function::kAllReduce, 8192, 0);
+  AddOperation(communicator, Function::kSend, 8192, 3000);
+  const collector::NodeSnapshot node = NodeOfOne(communicator);
+  const ScrapedNode split(node, kSeriesLimit, WithDurationsBySize());
+  const auto durations = split.Values(Metric::kCollectiveDuration);
+  EXPECT_EQ(durations.size(), 2u);
+  EXPECT_EQ(split.Value(Metric::kCollectiveDuration, "collective=AllReduce,size=1048576,"), 0.001);
+  EXPECT_EQ(split.Value(Metric::kCollectiveDuration, "collective=AllReduce,size=0,"), 2e-6);
+  EXPECT_EQ(split.Value(Metric::kSendDuration, "size=4096,"), 3e-6);
+  EXPECT_EQ(split.Values(Metric::kCollectiveBusBandwidth).size(), 1u);
+  const ScrapedNode whole(node);
+  EXPECT_EQ(whole.Values(Metric::kCollectiveDuration).size(), 1u);
+  EXPECT_EQ(split.samples(), whole.samples() + 13) << "ten bounds, +Inf, sum and count";
+}
+
+TEST(DurationsBySizeTest, LeaveWhatHasNoSizesWithoutTheLabel) {
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  AddOperation(communicator, Function::kAllReduce, 512, 2000);
+  AddOperation(communicator, Function::kReduce, 512, 5000);
+  communicator.functions.Change(static_cast<size_t>(Function::kReduce)).duration_by_size = {};
+  const ScrapedNode scrape(NodeOfOne(communicator), kSeriesLimit, WithDurationsBySize());
+  EXPECT_EQ(scrape.Values(Metric::kCollectiveDuration).size(), 2u);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveDuration, "collective=AllReduce,size=0,"), 2e-6);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveDuration, "collective=Reduce,"), 5e-6);
+}
+
+TEST(DurationsBySizeTest, AddUpWhereSomeOfThoseWithTheSameLabelsHaveNoSizes) {
+  collector::CommunicatorSnapshot sized = EmptyCommunicator(1, 0), plain = EmptyCommunicator(1, 0);
+  AddOperation(sized, Function::kAllReduce, 512, 2000);
+  AddOperation(plain, Function::kAllReduce, 512, 3000);
+  plain.functions.Change(static_cast<size_t>(Function::kAllReduce)).duration_by_size = {};
+  const ScrapedNode scrape(NodeOf({ProcessOf(1, {sized}), ProcessOf(2, {plain})}), kSeriesLimit,
+                           WithDurationsBySize());
+  EXPECT_EQ(scrape.Values(Metric::kCollectiveDuration).size(), 2u);
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveDuration, "collective=AllReduce,size=0,"), 2e-6);
+  double sum = 0;
+  for (const auto& [labels, value] : scrape.Values(Metric::kCollectiveDuration)) sum += value;
+  EXPECT_DOUBLE_EQ(sum, 5e-6);
+}
+
+TEST(DurationsBySizeTest, AreNotThoseOfCommunicatorsWithoutASlot) {
+  collector::CommunicatorSnapshot overflow = Overflow();
+  AddOperation(overflow, Function::kAllReduce, 512, 2000);
+  AddOperation(overflow, Function::kAllReduce, 8192, 3000);
+  const ScrapedNode scrape(NodeOfOne(overflow), kSeriesLimit, WithDurationsBySize());
+  EXPECT_EQ(scrape.Values(Metric::kCollectiveDuration).size(), 1u);
+}
+
+TEST(DurationsBySizeTest, NeedTheLabel) {
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  AddOperation(communicator, Function::kAllReduce, 512, 2000);
+  AddOperation(communicator, Function::kAllReduce, 8192, 3000);
+  MetricFilter filter = WithDurationsBySize();
+  filter.DropLabel("size");
+  const ScrapedNode scrape(NodeOfOne(communicator), kSeriesLimit, filter);
+  EXPECT_EQ(scrape.Values(Metric::kCollectiveDuration).size(), 1u);
+}
+
 TEST(SnapshotFamiliesTest, BusBytesAreAbsentWhereTheyCannotBeKnown) {
   collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   communicator.ranks = 0;

@@ -89,6 +89,20 @@ Totals CheckFunction(const char* where, size_t function, const layout::FunctionB
   return totals;
 }
 
+void CheckSizeHistograms(const char* where, const layout::CommunicatorSlot& slot) {
+  for (const layout::SizeHistogram& histogram : slot.size_histograms) {
+    const uint64_t owner = Load(histogram.owner);
+    if (owner == 0) continue;
+    const uint64_t function = owner >> 8 & 0xff, size_class = owner & 0xff;
+    if (function >= kFunctionCount || size_class >= kSizeClassCount)
+      Fail("%s: a histogram of no function and size: %" PRIu64, where, owner);
+    const uint64_t timed = Load(slot.functions[function].timed.timed_operations[size_class]);
+    if (Sum(histogram.duration) != timed)
+      Fail("%s, %s, size class %" PRIu64 ": durations by size are %" PRIu64 ", timed are %" PRIu64,
+           where, kFunctions[function].name.data(), size_class, Sum(histogram.duration), timed);
+  }
+}
+
 // Words that only grow and cannot wrap: counts, not sums of bytes or of times.
 template <typename Take>
 void ForEachCount(const layout::CommunicatorSlot& slot, Take take) {
@@ -159,6 +173,7 @@ void Session::CheckMember(Member& member) {
   const layout::SlotState state = is_gone ? layout::SlotState::kClosed : layout::SlotState::kLive;
   if (Load(slot.state) != layout::StateWord(member.generation, state))
     Fail("%s: state %" PRIx64, where, Load(slot.state));
+  CheckSizeHistograms(where, slot);
 
   Totals totals;
   for (size_t i = 0; i < kFunctionCount; ++i) {

@@ -96,6 +96,16 @@ class CommunicatorTest : public testing::Test {
       sums[i] = LoadRelaxed(Block(Function::kAllReduce).phase_ns[i]);
     return sums;
   }
+  // Operations in the histogram of a function's size class; 0 if there is none.
+  uint64_t InSizeHistogram(Function function, int size_class) {
+    uint64_t sum = 0;
+    for (const layout::SizeHistogram& histogram : slot_->size_histograms) {
+      if (LoadRelaxed(histogram.owner) != layout::SizeHistogramOwner(function, size_class))
+        continue;
+      for (const AtomicU64& word : histogram.duration) sum += LoadRelaxed(word);
+    }
+    return sum;
+  }
   uint64_t Completed(Function function) { return LoadRelaxed(Block(function).completed); }
   uint64_t BandwidthCount(Function function) {
     uint64_t sum = 0;

@@ -34,6 +34,51 @@ TEST_F(CommunicatorTest, CountsBusBandwidthOfLargeCollectivesThatRanAlone) {
   EXPECT_EQ(BandwidthCount(Function::kAllReduce), 1u);
 }
 
+TEST_F(CommunicatorTest, CountsDurationsByFunctionAndSizeToo) {
+  Open(TimingSource::kKernel);
+  RunChannel(communicator_->StartOperation(AllReduce(8, 1)), 0, 1000, 3000);
+  RunChannel(communicator_->StartOperation(AllReduce(1 << 20, 1)), 0, 10'000, 15'000);
+  RunChannel(communicator_->StartOperation(AllReduce(9, 1)), 0, 20'000, 22'000);
+  const layout::SizeHistogram& small = slot_->size_histograms[0];
+  EXPECT_EQ(LoadRelaxed(small.owner), layout::SizeHistogramOwner(Function::kAllReduce, 0));
+  EXPECT_EQ(LoadRelaxed(small.duration[DurationBuckets::IndexOf(2000)]), 2u);
+  const layout::SizeHistogram& large = slot_->size_histograms[1];
+  EXPECT_EQ(LoadRelaxed(large.owner), layout::SizeHistogramOwner(Function::kAllReduce, 3));
+  EXPECT_EQ(LoadRelaxed(large.duration[DurationBuckets::IndexOf(5000)]), 1u);
+  EXPECT_EQ(LoadRelaxed(slot_->size_histograms[2].owner), 0u);
+}
+
+TEST_F(CommunicatorTest, TimesAnOperationForWhoseSizeThereIsNoHistogram) {
+  Open(TimingSource::kKernel);
+  int pairs = 0;
+  for (const Function function : {Function::kBroadcast, Function::kAllReduce}) {
+    for (int size_class = 0; size_class < kSizeClassCount; ++size_class, ++pairs) {
+      OperationStart start = AllReduce(kSizeClassBounds[static_cast<size_t>(size_class)], 1);
+      start.function = function;
+      RunNext(communicator_->StartOperation(start));
+      EXPECT_EQ(InSizeHistogram(function, size_class), pairs < layout::kSizeHistograms ? 1u : 0u);
+    }
+  }
+  ASSERT_GT(pairs, layout::kSizeHistograms);
+  EXPECT_EQ(Timed(Function::kAllReduce), uint64_t{kSizeClassCount});
+  EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).duration[DurationBuckets::IndexOf(1000)]),
+            uint64_t{kSizeClassCount});
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+TEST_F(CommunicatorTest, GivesTheNextCommunicatorOfASlotHistogramsOfItsOwn) {
+  Open(TimingSource::kKernel);
+  RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
+  communicator_->Finalize();
+  slot_ = std::make_unique<layout::CommunicatorSlot>();
+  communicator_ = std::make_unique<Communicator>();
+  Open(TimingSource::kKernel);
+  RunNext(communicator_->StartOperation(AllReduce(8, 1)));
+  EXPECT_EQ(LoadRelaxed(slot_->size_histograms[0].owner),
+            layout::SizeHistogramOwner(Function::kAllReduce, 0));
+  EXPECT_EQ(InSizeHistogram(Function::kAllReduce, 0), 1u);
+}
+
 TEST_F(CommunicatorTest, RecordsALaunchWhenItIsClosedAndAllItsMembersAreDone) {
   Open(TimingSource::kKernel);
   const uint64_t launch = communicator_->OpenLaunch();

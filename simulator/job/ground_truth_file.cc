@@ -26,7 +26,8 @@ nlohmann::json SizesOf(const FunctionCounts& function) {
                                     {"bytes", size.bytes},
                                     {"timed_operations", size.timed_operations},
                                     {"timed_bytes", size.timed_bytes},
-                                    {"busy_ns", size.busy_ns}};
+                                    {"busy_ns", size.busy_ns},
+                                    {"duration", BucketsOf(size.duration)}};
   }
   return sizes;
 }

@@ -166,6 +166,7 @@ void GroundTruth::AddTimed(const LaunchMember& member, uint64_t duration_ns, boo
   size.timed_bytes += member.bytes;
   size.busy_ns += duration_ns;
   ++function.duration[DurationBucket(duration_ns)];
+  ++size.duration[DurationBucket(duration_ns)];
   function.duration_sum_ns += duration_ns;
   for (size_t i = 0; i < function.phase_ns.size(); ++i) function.phase_ns[i] += member.phase_ns[i];
   if (!is_alone || member.bytes < kLeastBytesForBandwidth) return;

@@ -25,6 +25,7 @@ struct SizeCounts {
   uint64_t timed_operations = 0;
   uint64_t timed_bytes = 0;
   uint64_t busy_ns = 0;
+  std::map<int, uint64_t> duration;  // by index of the bucket
 };
 
 struct FunctionCounts {

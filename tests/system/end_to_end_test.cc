@@ -57,6 +57,43 @@ INSTANTIATE_TEST_SUITE_P(OneAndEightProcesses, EveryApiVersion,
                                   std::to_string(test.param.processes);
                          });
 
+// --- Durations by size
+
+TEST_F(EndToEnd, ExportsDurationsBySizeOnRequest) {
+  Daemon daemon(segments_.path(), {"--metrics.duration-by-size"});
+  const nlohmann::json truth =
+      RunJob({"--layout", "3d", "--steps", "20", "--network", "all", "--ranks-per-node", "4"},
+             {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+  const Exposition scrape = daemon.Scrape();
+  size_t compared = 0;
+  for (const nlohmann::json& rank : truth["ranks"]) {
+    for (const nlohmann::json& communicator : rank["communicators"]) {
+      for (const auto& [function, counts] : communicator["functions"].items()) {
+        const std::string family = function == "Send"   ? "nccl_p2p_send_duration_seconds"
+                                   : function == "Recv" ? "nccl_p2p_recv_duration_seconds"
+                                                        : "nccl_collective_duration_seconds";
+        Labels labels{{"comm", communicator["id"]},
+                      {"rank", std::to_string(communicator["rank"].get<int>())}};
+        if (function != "Send" && function != "Recv") labels["collective"] = function;
+        for (const auto& [size, timed] : counts["sizes"].items()) {
+          if (timed["timed_operations"] == 0) continue;
+          ++compared;
+          labels["size"] = size;
+          EXPECT_EQ(scrape.Value(family + "_count", labels),
+                    timed["timed_operations"].get<double>())
+              << function << size;
+          EXPECT_NEAR(scrape.Value(family + "_sum", labels).value_or(0),
+                      timed["busy_ns"].get<double>() / 1e9, 1e-9)
+              << function << size;
+        }
+      }
+    }
+  }
+  EXPECT_GT(compared, 16u);
+  for (const Sample& sample : scrape.Find("nccl_collective_duration_seconds_count", {}))
+    EXPECT_TRUE(sample.labels.contains("size"));
+}
+
 // --- Phases of kernels over symmetric windows
 
 TEST_F(EndToEnd, ExportsThePhasesOfKernelsOverSymmetricWindows) {

@@ -18,6 +18,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kSizeHistograms = 11;  // of a communicator, as proto/README.md says
+
 // Counts of the ground truth's sparse histogram up to and including array index `last`.
 uint64_t CountUpTo(const json& buckets, int last) {
   uint64_t count = 0;
@@ -157,6 +159,29 @@ void ExpectBuckets(const Counts& counts, const json& truth, const std::string& w
   }
 }
 
+// Pairs of function and size class that want a histogram.
+int TimedSizes(const json& communicator) {
+  int pairs = 0;
+  for (const json& function : communicator["functions"]) {
+    for (const json& size : function["sizes"]) pairs += size["timed_operations"] != 0 ? 1 : 0;
+  }
+  return pairs;
+}
+
+// Truth that was recorded before 1.3 has no durations by size.
+void ExpectDurationsBySize(const collector::FunctionSnapshot& counts, const json& sizes,
+                           const std::string& where) {
+  for (size_t i = 0; i < kSizeClassCount; ++i) {
+    const json size = sizes.value(std::to_string(kSizeClassBounds[i]), json::object());
+    if (!size.contains("duration") || size["timed_operations"] == 0) continue;
+    const collector::SizedDurations& sized = counts.duration_by_size[i];
+    ASSERT_FALSE(sized.counts.empty()) << "size class " << i << " of " << where;
+    ExpectBuckets(sized.counts, size["duration"],
+                  "size class " + std::to_string(i) + " of " + where);
+    EXPECT_EQ(sized.busy_ns, size["busy_ns"].get<uint64_t>()) << where;
+  }
+}
+
 std::string Identity(uint64_t id, uint64_t rank) {
   char text[64];
   snprintf(text, sizeof(text), "%016llx/%llu", static_cast<unsigned long long>(id),
@@ -197,7 +222,7 @@ void ExpectEqualsTruth(const Exposition& scrape, const json& truth) {
 }
 
 void ExpectSegmentsEqualTruth(const std::string& segment_directory, const json& truth) {
-  collector::Collector collector({.directories = {segment_directory}});
+  collector::Collector collector({.directories = {segment_directory}, .splits_durations = true});
   const auto snapshot = collector.Snapshot();
   std::map<std::string, const collector::CommunicatorSnapshot*> found;
   for (const collector::ProcessSnapshot& process : snapshot->processes) {
@@ -212,10 +237,13 @@ void ExpectSegmentsEqualTruth(const std::string& segment_directory, const json& 
         std::stoull(communicator["id"].get<std::string>(), nullptr, 16), communicator["rank"]);
     ASSERT_TRUE(found.count(where)) << where;
     EXPECT_EQ(NameOf(found[where]->timing_source), communicator["timing_source"]) << where;
+    const bool has_room_for_sizes = TimedSizes(communicator) <= kSizeHistograms;
     for (const auto& [function, expected] : communicator["functions"].items()) {
       const collector::FunctionSnapshot& counts =
           found[where]->functions[static_cast<size_t>(FunctionByName(function))];
       ExpectBuckets(counts.duration, expected["duration"], function + " duration on " + where);
+      if (has_room_for_sizes)
+        ExpectDurationsBySize(counts, expected["sizes"], function + " on " + where);
       ExpectBuckets(counts.bandwidth, expected["bandwidth"], function + " bandwidth on " + where);
       EXPECT_EQ(counts.bandwidth_sum_kib, expected["bandwidth_sum_kib"].get<uint64_t>())
           << function << " on " << where;

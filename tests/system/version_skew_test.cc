@@ -46,7 +46,10 @@ json InSegments(const json& truth) {
     for (json communicator : rank["communicators"]) {
       for (const char* unknown : {"asked_timing", "mask_faults", "destroy_hang"})
         communicator.erase(unknown);
-      for (json& function : communicator["functions"]) function.erase("bandwidth_sum");
+      for (json& function : communicator["functions"]) {
+        function.erase("bandwidth_sum");
+        for (json& size : function["sizes"]) size.erase("duration");  // since 1.3
+      }
       const std::string key =
           communicator["id"].get<std::string>() + "/" + communicator["rank"].dump();
       communicators[key] = std::move(communicator);
@@ -85,6 +88,14 @@ TEST_P(RecordedSegments, AreServedByTheDaemonOfToday) {
   Daemon daemon(segments_.path());
   ExpectEqualsTruth(daemon.Scrape(), truth_);
   ExpectSegmentsEqualTruth(segments_.path(), truth_);
+}
+
+TEST_P(RecordedSegments, HaveDurationsWithoutSizes) {
+  Daemon daemon(segments_.path(), {"--metrics.duration-by-size"});
+  const Exposition scrape = daemon.Scrape();
+  ExpectEqualsTruth(scrape, truth_);
+  for (const Sample& sample : scrape.Find("nccl_collective_duration_seconds_count", {}))
+    EXPECT_FALSE(sample.labels.contains("size"));
 }
 
 INSTANTIATE_TEST_SUITE_P(OfLayout12, RecordedSegments, testing::Values("kernel", "drift"),

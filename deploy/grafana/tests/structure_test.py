@@ -178,6 +178,7 @@ class Structure(unittest.TestCase):
                 names = {variable['name'] for variable in dashboards.variables(DASHBOARDS[target])}
                 self.assertIn('${__url_time_range}', arguments)
                 self.assertIn('${datasource:queryparam}', arguments)
+                self.assertRegex(arguments, r'var-cluster=\$\{__data\.fields\.cluster\}|\$\{cluster:queryparam\}', panel['title'])
                 for name, field in re.findall(r'var-(\w+)=\$\{__data\.fields\.(\w+)\}', arguments):
                     self.assertIn(name, names, f'{panel["title"]} to {target}')
                     self.assertIn(field, fields(panel), panel['title'])

@@ -21,7 +21,10 @@ NODES, GPUS = 4, 4
 MINUTES = 15
 LATE, LATENESS = 6, 0.2  # global rank, and its share of the time
 SIZE, RATE = 16777216, 10  # of collectives, by Cluster
+P2P_SIZE = 1048576  # of sends and receives, of which each rank has RATE in a second
 HANG_BEGINS = 600  # seconds
+# Shares of operations up to a bound, of small ones and of large ones.
+DURATIONS = {'0': {'0.01': 1, '0.02': 1, '0.04': 1, '+Inf': 1}, str(SIZE): {'0.01': 0, '0.02': 0.98, '0.04': 1, '+Inf': 1}}
 MISSING_CALL = 6  # global rank
 TENSOR, DATA, PIPELINE = ([f'{kind}{i}' for i in range(count)] for kind, count in (('tp', NODES), ('dp', GPUS), ('pp', 8)))
 
@@ -48,9 +51,14 @@ class Job(Cluster):
                 yield f'nccl_collective_{name}_total', labels | {'collective': communicator.collective, 'size': '0'}, 0
         nodes = len({self.node(member) for member in communicator.members})
         yield 'nccl_communicator_info', labels | {'nnodes': str(nodes)}, 1
+        if not communicator.collective:
+            for direction in ('send', 'recv'):
+                yield f'nccl_p2p_{direction}_bytes_total', labels, count['operations'] / 2 * P2P_SIZE
         if communicator.collective:
-            for bound, share in (('0.01', 0.98), ('0.02', 1), ('+Inf', 1)):
-                yield 'nccl_collective_duration_seconds_bucket', labels | {'collective': communicator.collective, 'le': bound}, count['operations'] * share
+            for size, buckets in DURATIONS.items():
+                for bound, share in buckets.items():
+                    yield ('nccl_collective_duration_seconds_bucket',
+                           labels | {'collective': communicator.collective, 'size': size, 'le': bound}, count['operations'] / 2 * share)
 
     def add_targets(self, table, index, t):
         super().add_targets(table, index, t)
@@ -81,6 +89,11 @@ def of_kind(names, value, **labels):
     return [(labels | {'comm_name': name}, value) for name in names]
 
 
+def of_rank(job, rank):
+    """Labels of the rules by global rank."""
+    return {'global_rank': str(rank), 'gpu': str(rank % GPUS), 'uid': job.uid} | job.job | job.target(rank)
+
+
 def mean_of(name, waits):
     """Seconds of an operation: the mean of the ranks."""
     of_ranks = [wait for (communicator, _), wait in waits.items() if communicator.name == name]
@@ -102,8 +115,9 @@ def answers():
         'How long do operations take?': [
             (busy, [(kind | {'comm_name': name}, mean_of(name, waits)) for name in collectives]),
             (busy, of_kind(collectives, TRANSFER / RATE, **kind)),
-            (busy, [({'collective': 'AllReduce'}, 0.015)])],
-        'Which share of the time is each rank in NCCL?': [(busy, [({'global_rank': str(rank)}, share) for rank, share in busy_of.items()])],
+            (busy, [({'collective': 'AllReduce'}, 0.02)]),
+            (busy, [({'size': '0'}, 0.0099), ({'size': str(SIZE)}, 0.03)])],
+        'Which share of the time is each rank in NCCL?': [(busy, [(of_rank(busy, rank), share) for rank, share in busy_of.items()])],
         'Which rank is slow?': [(busy, [({'global_rank': str(LATE), 'hostname': 'gpu-node-1', 'gpu': '2'}, LATENESS)])],
         'Which communicators are tensor, data or pipeline parallel?': [
             (busy, [({'comm': identity(name), 'comm_name': name}, GPUS) for name in TENSOR]),
@@ -111,10 +125,12 @@ def answers():
             (busy, [({'comm': identity(name), 'comm_name': name}, 2) for name in PIPELINE])],
         'How much crosses the network?': [(busy, [({'nnodes': '1'}, bytes_of_kind), ({'nnodes': str(NODES)}, bytes_of_kind)])],
         'How many operations per second does each rank run?': [
-            (few_pipelines, [({'global_rank': str(rank)}, (3 if rank in in_pipelines else 2) * RATE) for rank in busy.ranks])],
+            (few_pipelines, [(of_rank(busy, rank), (3 if rank in in_pipelines else 2) * RATE) for rank in busy.ranks])],
         'Does global rank 5 hang?': [(hung, [({'global_rank': '5', 'comm_name': 'tp1'}, 1)]), (hung, [(culprit, 1)])],
         'Since when?': [(hung, [({'global_rank': '5', 'comm_name': 'tp1', 'function': 'AllReduce'}, MINUTES * 60 - HANG_BEGINS)])],
-        'How do the ranks compare in bytes per second?': [(busy, [({'global_rank': str(rank)}, 2 * RATE * SIZE) for rank in busy.ranks])],
+        'How do the ranks compare in bytes per second?': [
+            (busy, [(of_rank(busy, rank), 2 * RATE * SIZE + RATE * P2P_SIZE) for rank in busy.ranks]),
+            (busy, [({'instance': f'node{node}:9828', 'gpu': str(gpu)}, 2 * RATE * SIZE) for node in range(NODES) for gpu in range(GPUS)])],
         'And the GPU\'s clock?': [(busy, [({'UUID': f'GPU-{LATE}', 'gpu_uuid': f'GPU-{LATE}'}, 900)])],
     }
 
