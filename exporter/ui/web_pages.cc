@@ -2,11 +2,8 @@
 // Health, readiness, and the ways to the scrape, the page and the API.
 #include "exporter/ui/web_pages.h"
 
-#include <memory>
 #include <string_view>
 #include <utility>
-
-#include "exporter/findings/in_flight_table.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -20,7 +17,6 @@ HttpResponse Text(int status, std::string_view body) {
 WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& watch,
                    DaemonFacts facts)
     : snapshots_(snapshots),
-      watch_(watch),
       scrape_page_(scrape_page),
       telemetry_path_(facts.telemetry_path),
       assets_(telemetry_path_),
@@ -33,17 +29,10 @@ HttpResponse WebPages::Answer(const HttpRequest& request) {
     return snapshots_.is_ready() ? Text(200, "Ready\n")
                                  : Text(503, "The first snapshot is not taken yet\n");
   }
-  if (request.path == kInFlightPath) return Text(200, InFlight());
+  if (request.path == kInFlightPath) return api_.AnswerInFlight(request);
   if (request.path == kNodeApiPath) return api_.Answer(request);
   if (request.path == kFindingsApiPath) return api_.AnswerFindings(request);
   return assets_.Answer(request);
-}
-
-std::string WebPages::InFlight() {
-  const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
-  std::string text;
-  watch_.Read([&](const NodeJudge& judge) { text = InFlightText(*node, judge.Judge(*node)); });
-  return text;
 }
 
 }  // namespace nccl_exporter::exporter

@@ -23,11 +23,7 @@ class WebPages {
   HttpResponse Answer(const HttpRequest& request);
 
  private:
-  // Who is in what, with the findings on top.
-  std::string InFlight();
-
   SnapshotSource& snapshots_;
-  const NodeWatch& watch_;
   ScrapePage& scrape_page_;
   const std::string telemetry_path_;
   const PageAssets assets_;
