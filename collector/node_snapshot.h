@@ -234,6 +234,9 @@ struct CommunicatorSnapshot {
   std::vector<InFlightOperation> in_flight;  // oldest first
   uint64_t unseen_operations = 0;  // in flight or complete: nothing tells, see layout::kUntimedFlag
   int64_t last_progress_realtime_ns = 0;  // 0: none yet
+  // The same by CLOCK_MONOTONIC: to compare with other processes, for a clock that is set between
+  // two readings changes times of day.
+  int64_t last_progress_monotonic_ns = 0;
   // Where there are other ranks on the node to compare with, by kernel times.
   std::optional<ArrivalCounts> arrivals;
   ArrivalUncertainty arrival_uncertainty;
@@ -251,6 +254,7 @@ struct ProcessSnapshot {
   std::string executable;
   std::string plugin_version;
   int64_t start_realtime_ns = 0;
+  int64_t start_monotonic_ns = 0;  // by CLOCK_MONOTONIC
   std::vector<std::pair<std::string, std::string>>
       identity;                       // environment variables, name and value
   bool rank_numbers_process = false;  // RANK and its kin number processes, not ranks

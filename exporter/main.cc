@@ -270,13 +270,14 @@ int Serve(const Options& options) {
                                   .retention = options.retention,
                                   .splits_durations = options.metrics.splits_durations()});
   SnapshotSource snapshots([&] { return collector.Snapshot(); });
-  ScrapePage scrape_page(snapshots, kSeriesLimit, options.metrics);
+  ScrapePage scrape_page(snapshots, kSeriesLimit, options.metrics, kCommit);
   NodeWatch watch(snapshots, options.findings_time_scale);
   WebPages pages(snapshots, scrape_page, watch,
                  {.node_name = NodeName(),
                   .telemetry_path = options.telemetry_path,
                   .start_realtime_ns = collector::Now().realtime_ns,
-                  .segment_directories = options.segment_dirs});
+                  .segment_directories = options.segment_dirs,
+                  .commit = kCommit});
   HttpHandler handler = [&](const HttpRequest& request) { return pages.Answer(request); };
   const RefusalCounter on_refusal = [&](Refusal refusal) { scrape_page.Count(refusal); };
   std::unique_ptr<WebGuard> guard;

@@ -143,6 +143,7 @@ void DescribeCounts(const layout::CommunicatorSlot& slot, const Moment& now,
     communicator.completed_sequence += communicator.functions[i].completed;
   }
   communicator.last_progress_realtime_ns = now.RealtimeOf(last_progress_ns);
+  communicator.last_progress_monotonic_ns = now.MonotonicOf(last_progress_ns);
 }
 
 // A finalized communicator has nothing in flight, and no further parts will come.

@@ -156,10 +156,17 @@ TEST_F(DurationsBySizeTest, AreNotLookedForInASegmentBefore13) {
 TEST_F(CommunicatorReaderTest, TakesProgressInTheFutureForProgressNow) {
   writer_.Put(0, 4, FunctionV1{.last_start_ns = kHuge});
   EXPECT_EQ(Communicator().last_progress_realtime_ns, kNow.realtime_ns);
+  EXPECT_EQ(Communicator().last_progress_monotonic_ns, kNow.monotonic_ns);
 }
 
 TEST_F(CommunicatorReaderTest, HasNoProgressBeforeTheFirstOperation) {
   EXPECT_EQ(Communicator().last_progress_realtime_ns, 0);
+  EXPECT_EQ(Communicator().last_progress_monotonic_ns, 0);
+}
+
+TEST_F(CommunicatorReaderTest, KeepsTheMonotonicTimeOfProgress) {
+  writer_.Put(0, 4, FunctionV1{.last_start_ns = 17});
+  EXPECT_EQ(Communicator().last_progress_monotonic_ns, 17);
 }
 
 TEST_F(CommunicatorReaderTest, CountsOperationsOfWhichNobodySeesTheEnd) {

@@ -22,6 +22,11 @@ struct Moment {
     return realtime_ns - static_cast<int64_t>(age_ns);
   }
 
+  // `then_ns` of CLOCK_MONOTONIC, at most now, for the same reason.
+  int64_t MonotonicOf(uint64_t then_ns) const {
+    return then_ns == 0 ? 0 : monotonic_ns - static_cast<int64_t>(AgeOf(then_ns));
+  }
+
   // Nanoseconds since CLOCK_MONOTONIC showed `then_ns`; 0 for the future.
   uint64_t AgeOf(uint64_t then_ns) const {
     const uint64_t now_ns = static_cast<uint64_t>(std::max<int64_t>(monotonic_ns, 0));

@@ -90,8 +90,11 @@ ProcessSnapshot DescribeProcess(const layout::SegmentHeader& header, uint64_t ow
   process.host_name = TextOf(header.host_name);
   process.executable = TextOf(header.executable);
   process.plugin_version = TextOf(header.plugin_version);
-  process.start_realtime_ns = static_cast<int64_t>(
-      std::min<uint64_t>(header.start_realtime_ns, std::numeric_limits<int64_t>::max()));
+  const auto bounded = [](uint64_t ns) {
+    return static_cast<int64_t>(std::min<uint64_t>(ns, std::numeric_limits<int64_t>::max()));
+  };
+  process.start_realtime_ns = bounded(header.start_realtime_ns);
+  process.start_monotonic_ns = bounded(header.start_monotonic_ns);
   for (size_t i = 0; i < header.identity_count; ++i) {
     std::string key = TextOf(header.identity[i].key);
     const auto same_key = [&](const auto& pair) { return pair.first == key; };

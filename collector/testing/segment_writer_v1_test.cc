@@ -41,6 +41,7 @@ TEST(SegmentWriterV1Test, ReadsBackTheProcess) {
   EXPECT_EQ(read.pid, process.pid);
   EXPECT_EQ(read.uid, process.uid);
   EXPECT_EQ(read.start_realtime_ns, 1'600'000'000'000'000'001);
+  EXPECT_EQ(read.start_monotonic_ns, 77);
   EXPECT_EQ(read.plugin_version, process.plugin_version);
   EXPECT_EQ(read.host_name, process.host_name);
   EXPECT_EQ(read.executable, process.executable);

@@ -38,7 +38,9 @@ std::string TopOnce(const TopSnapshots& snapshots, TopSort sort, bool is_json) {
 
 void ShowTop(const TopSnapshots& snapshots, TopSort sort, const JudgementTimes& times,
              Terminal& terminal) {
+  // The judge has the daemon's history, so that it finds the same; the tables have one of seconds.
   NodeJudge judge(times);
+  NodeHistory history;
   TopView view{.sort = sort, .has_colours = Terminal::HasColours()};
   std::shared_ptr<const collector::NodeSnapshot> node;
   Judgement judgement;
@@ -46,13 +48,14 @@ void ShowTop(const TopSnapshots& snapshots, TopSort sort, const JudgementTimes& 
   for (bool goes_on = true; goes_on;) {
     if (node == nullptr || (SteadyClock::now() >= next && !view.is_paused)) {
       node = snapshots();
+      history.Record(*node, MonotonicNs());
       judge.Record(*node, MonotonicNs());
       judgement = judge.Judge(*node);
     }
     if (SteadyClock::now() >= next) next = SteadyClock::now() + kTopInterval;
     view.columns = terminal.columns();
     view.rows = terminal.rows();
-    const TopPicture picture = TopScreen(*node, judge.history(), judgement, view);
+    const TopPicture picture = TopScreen(*node, history, judgement, view);
     terminal.Draw(picture.text);
     const auto wait = std::chrono::ceil<std::chrono::milliseconds>(next - SteadyClock::now());
     goes_on = Apply(terminal.Wait(std::max(wait, std::chrono::milliseconds(0))), picture, view);

@@ -33,8 +33,7 @@ class Facts {
 
 std::string AgoText(int64_t then_ns, int64_t now_ns) {
   if (then_ns == 0) return "never";
-  const double seconds = static_cast<double>(std::max<int64_t>(now_ns - then_ns, 0)) / 1e9;
-  return fmt::format("{} ago, at {}", DurationText(seconds), ClockText(then_ns));
+  return fmt::format("{} ago, at {}", AgeText(then_ns, now_ns), ClockText(then_ns));
 }
 
 void AddProcess(const collector::ProcessSnapshot& process, Facts& facts) {
@@ -118,7 +117,8 @@ std::vector<TopLine> HelpLines() {
           {"q            quit"},
           {},
           {"Columns", kTitleStyle},
-          {"OPERATIONS     rate per rank, over 5 s; times and bandwidth include waiting"},
+          {"OPERATIONS     rate per rank, over 5 s; the mean time includes waiting"},
+          {"BUS BANDWIDTH  of the fastest rank, which waits for nobody"},
           {"BEHIND         collectives that another rank of this node started and this not"},
           {"OLDEST, FOR    the oldest operation in flight, and its age"},
           {"LAST TO ENTER  share of the operations of 2 minutes that this rank entered last"},

@@ -88,6 +88,16 @@ TEST_F(TopScreenTest, ShowsRatesMeansAndTheirTrend) {
               testing::ContainsRegex("dp +AllReduce +1.00 /s +1.05 MB/s +5.00 ms +367 MB/s +▆█"));
 }
 
+// Regression, and A6 of the operator's trial: with a late rank the bandwidth sank, as if a link
+// were broken.
+TEST_F(TopScreenTest, TheBandwidthIsThatOfTheRankThatWaitsForNobody) {
+  node_.taken_realtime_ns += 10 * kSecondNs;
+  for (uint64_t rank = 0; rank < 4; ++rank)
+    AddOperation(Rank(rank), Function::kAllReduce, 1 << 20, rank == 3 ? 2000000 : 400000000);
+  history_.Record(node_, node_.taken_realtime_ns);
+  EXPECT_THAT(Text({}), testing::ContainsRegex("dp +AllReduce .* 300.50 ms +918 MB/s "));
+}
+
 TEST_F(TopScreenTest, SortsTheRanks) {
   EXPECT_EQ(Order(TopSort::kRank), "0123");
   EXPECT_EQ(Order(TopSort::kAge), "2013");

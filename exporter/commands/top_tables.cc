@@ -32,6 +32,25 @@ std::string Scaled(double value, std::string_view unit) {
                      kPrefixes[prefix], unit);
 }
 
+// Bytes per second of the fastest rank, which waits for nobody; NaN where nothing was timed.
+double TransferOf(const CommunicatorOnNode& communicator, Function function,
+                  const RanksWindow& recent) {
+  double fastest = std::numeric_limits<double>::quiet_NaN();
+  for (const RankOnNode& rank : communicator.ranks) {
+    const auto found = recent.ranks.find({communicator.key, rank.communicator->rank});
+    if (found == recent.ranks.end()) continue;
+    double bus_bytes = 0, busy_seconds = 0;
+    for (const TrafficDelta& traffic : found->second.traffic) {
+      if (traffic.function != function) continue;
+      bus_bytes +=
+          BusBytes(function, traffic.timed_bytes, static_cast<uint32_t>(communicator.key.ranks));
+      busy_seconds += static_cast<double>(traffic.busy_ns) / 1e9;
+    }
+    if (bus_bytes > 0 && busy_seconds > 0) fastest = std::fmax(fastest, bus_bytes / busy_seconds);
+  }
+  return fastest;
+}
+
 // The newest steps as bars, the highest one the longest mean time.
 std::string Trend(const NodeHistory& history, const collector::CommunicatorKey& key,
                   Function function, size_t steps) {
@@ -77,9 +96,9 @@ std::vector<TopLine> FindingLines(const Judgement& judgement, int64_t now_ns, si
   add(worst.headline, StyleOf(worst));
   std::string cost = worst.cost.empty() ? "" : "Cost: " + worst.cost;
   if (worst.since_realtime_ns != 0) {
-    const double seconds = static_cast<double>(now_ns - worst.since_realtime_ns) / 1e9;
-    cost += fmt::format("{} {} ({}).", cost.empty() ? "Since" : ", since",
-                        ClockText(worst.since_realtime_ns), DurationText(std::max(seconds, 0.0)));
+    cost +=
+        fmt::format("{} {} ({}).", cost.empty() ? "Since" : ", since",
+                    ClockText(worst.since_realtime_ns), AgeText(worst.since_realtime_ns, now_ns));
   }
   if (!cost.empty()) add(cost, {});
   if (!worst.next.empty()) add("Next: " + worst.next, {});
@@ -106,6 +125,7 @@ std::vector<TopLine> CollectiveLines(const std::vector<CommunicatorOnNode>& comm
                    {"BUS BANDWIDTH"},
                    {"TREND OF TIME", true, 1}});
   const std::vector<std::string> names = CommunicatorNames(communicators);
+  const RanksWindow recent_ranks = history.RecentRanks(kRateSeconds);
   for (size_t i = 0; i < communicators.size(); ++i) {
     const collector::CommunicatorKey& key = communicators[i].key;
     const auto ranks = static_cast<double>(communicators[i].ranks.size());
@@ -120,7 +140,7 @@ std::vector<TopLine> CollectiveLines(const std::vector<CommunicatorOnNode>& comm
       table.Add({names[i], std::string(TraitsOf(function).name),
                  Scaled(rate(activity.operations), "/s"), Scaled(rate(activity.bytes), "B/s"),
                  DurationText(activity.MeanDurationSeconds()),
-                 Scaled(activity.BusBandwidth(), "B/s"),
+                 Scaled(TransferOf(communicators[i], function, recent_ranks), "B/s"),
                  Trend(history, key, function, is_narrow ? kNarrowTrendSteps : kTrendSteps)});
     }
   }

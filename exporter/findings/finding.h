@@ -5,6 +5,7 @@
 // Plain data that refers to nothing else, so that it can be kept and compared with later ones.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -48,7 +49,7 @@ inline constexpr CodeTable<FindingKind> kFindingKinds{{
 }};
 static_assert(IsInOrder(kFindingKinds));
 
-// As of alerts; the worst last.
+// As of alerts. The worst last: findings are ordered by the value.
 enum class Severity : uint8_t { kInfo, kWarning, kCritical, kCount };
 inline constexpr CodeTable<Severity> kSeverities{{
     {Severity::kInfo, "info", "worth knowing"},
@@ -81,19 +82,26 @@ inline constexpr CodeTable<Standing> kStandings{{
 }};
 static_assert(IsInOrder(kStandings));
 
+// Texts are valid UTF-8 of at most 64 bytes without control characters, whatever a process wrote:
+// words.h makes them. Times are nanoseconds since the epoch by the node's clock.
 struct FoundRank {
   Standing standing = Standing::kWaits;
   uint64_t rank = 0;        // in the communicator
   std::string global_rank;  // in the job; empty: not known
   int gpu_index = -1;       // -1: not known
   std::string gpu_uuid;
-  uint64_t pid = 0;  // 0: not known
+  uint64_t pid = 0;  // in its own PID namespace; 0: not known
   std::string host_name;
   std::string pod;
-  uint64_t behind = 0;            // collectives
+  // Collectives that another rank of this node has started and this one has not.
+  uint64_t behind = 0;
   std::string operation;          // that it is in, as "AllGather #325"; empty: none
   int64_t since_realtime_ns = 0;  // of that; 0: not known
 };
+
+// Ranks that a finding lists at most; the others are counted. A node has fewer ranks of one job,
+// unless a user forges them: then a judgement must not copy thousands.
+inline constexpr size_t kMostFoundRanks = 64;
 
 struct Finding {
   FindingKind kind = FindingKind::kHangCulprit;
@@ -105,8 +113,12 @@ struct Finding {
   uint64_t uid = 0;               // whose job, or whose files
   std::string job;                // as people name it: "job 4712"
 
+  // At most kMostFoundRanks each, and how many more there are.
   std::vector<FoundRank> culprits;  // the one that is surest first; may be empty
-  std::vector<FoundRank> waiting;   // by rank
+  uint64_t more_culprits = 0;
+  std::vector<FoundRank> waiting;  // by rank
+  uint64_t more_waiting = 0;
+  // The first moment of what still lasts, by the node's clock; 0: not known.
   int64_t since_realtime_ns = 0;
 
   // Sentences. Names of other processes in them are valid UTF-8 without control characters.

@@ -11,13 +11,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Ranks listed of each finding: the first ones are enough to act, and an answer stays small.
-constexpr size_t kListedRanks = 64;
-
 Json RanksJson(const std::vector<FoundRank>& ranks) {
   Json list = Json::array();
   for (const FoundRank& rank : ranks) {
-    if (list.size() == kListedRanks) break;
     list.push_back({{"standing", RowIn(kStandings, rank.standing).name},
                     {"rank", rank.rank},
                     {"global_rank", rank.global_rank},
@@ -48,8 +44,9 @@ Json FindingJson(const Finding& finding) {
           {"headline", finding.headline},
           {"cost", finding.cost},
           {"culprits", RanksJson(finding.culprits)},
+          {"culprits_count", finding.culprits.size() + finding.more_culprits},
           {"waiting", RanksJson(finding.waiting)},
-          {"waiting_count", finding.waiting.size()},
+          {"waiting_count", finding.waiting.size() + finding.more_waiting},
           {"evidence", std::move(evidence)},
           {"next", finding.next},
           {"runbook", finding.runbook}};
@@ -80,7 +77,8 @@ nlohmann::ordered_json LookedAtJson(const Judgement& judgement) {
           {"communicators", judgement.communicators},
           {"compared_operations", judgement.compared_operations},
           {"learning_seconds", RoundedJson(judgement.learning_seconds)},
-          {"findings_left_out", judgement.left_out}};
+          {"findings_left_out", judgement.left_out},
+          {"not_remembered", judgement.not_remembered}};
 }
 
 }  // namespace nccl_exporter::exporter

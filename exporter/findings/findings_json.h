@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings as JSON: for /api/v1/node and `--json`. Its contract is docs/api.md.
+// Findings as JSON: for /api/v1/node and `--json`. Its contract is docs/api.md: keys are added and
+// never renamed. Pure functions, for any thread.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +10,15 @@
 
 namespace nccl_exporter::exporter {
 
-// Rounded to four digits: charts show no more, and an answer stays small. NaN becomes null.
+// Rounded to four significant digits: charts show no more, and an answer stays small. NaN and
+// infinity become null, since JSON has neither (RFC 8259, section 6).
 nlohmann::ordered_json RoundedJson(double value);
 // Seconds since the epoch, to the millisecond; 0 becomes null.
 nlohmann::ordered_json TimeJson(int64_t realtime_ns);
 
 // An array of findings, the worst first.
 nlohmann::ordered_json FindingsJson(const Judgement& judgement);
-// What was looked at.
+// What was looked at, so that an empty array means something.
 nlohmann::ordered_json LookedAtJson(const Judgement& judgement);
 
 }  // namespace nccl_exporter::exporter

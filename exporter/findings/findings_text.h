@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings as lines of text: on top of `inflight` and /debug/inflight.
+// Findings as lines of text: on top of `inflight` and /debug/inflight. Pure functions, for any
+// thread. Lines are as long as their sentences: a terminal or a browser wraps them.
 #pragma once
 
 #include <string>

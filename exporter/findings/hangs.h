@@ -19,13 +19,16 @@ class Hangs {
   explicit Hangs(const JudgementTimes& times) : times_(times) {}
 
   // Remembers who is here, and who waits in a hang. So a rank that vanishes in it is named, and one
-  // that ends in it later is not taken for its cause.
+  // that ends in it later is not taken for its cause. A step that is missed costs only what
+  // happened between its neighbours.
   void Record(const collector::NodeSnapshot& node);
 
   // At most one finding per job and kind: a warning from JudgementTimes::wait() on, critical from
   // `hang` on. Ages come from the snapshot alone: without a Record(), only ranks that are not here
   // cannot be named.
   std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
+
+  const HangMemory& memory() const { return memory_; }
 
  private:
   JudgementTimes times_;

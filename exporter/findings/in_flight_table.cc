@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "exporter/exposition/utf8.h"
@@ -29,11 +31,6 @@ template <typename... Arguments>
 void Line(std::string& out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   fmt::format_to(std::back_inserter(out), format, std::forward<Arguments>(arguments)...);
   out += '\n';
-}
-
-std::string AgeText(int64_t then_ns, int64_t now_ns) {
-  if (then_ns == 0) return "-";
-  return fmt::format("{:.1f}s", static_cast<double>(std::max<int64_t>(now_ns - then_ns, 0)) / 1e9);
 }
 
 // Ranks as a list, cut off where it gets long.
@@ -170,19 +167,29 @@ void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns, std
   AddMissing(communicator, out);
 }
 
-// Place of the first finding about it; of none, that after the last.
-size_t FindingOf(const collector::CommunicatorKey& key, const Judgement& judgement) {
-  return static_cast<size_t>(std::ranges::find(judgement.findings, key, &Finding::communicator) -
-                             judgement.findings.begin());
+// Those of findings first, by the place of the first one about each.
+std::vector<CommunicatorOnNode> InOrder(const collector::NodeSnapshot& node,
+                                        const Judgement& judgement) {
+  std::map<collector::CommunicatorKey, size_t> places;
+  for (const Finding& finding : judgement.findings) {
+    if (finding.communicator) places.try_emplace(*finding.communicator, places.size());
+  }
+  std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
+  std::vector<std::pair<size_t, size_t>> order;  // of the first finding, among the communicators
+  for (size_t i = 0; i < communicators.size(); ++i) {
+    const auto place = places.find(communicators[i].key);
+    order.emplace_back(place == places.end() ? places.size() : place->second, i);
+  }
+  std::ranges::sort(order);
+  std::vector<CommunicatorOnNode> in_order;
+  for (const auto& [place, i] : order) in_order.push_back(std::move(communicators[i]));
+  return in_order;
 }
 
 }  // namespace
 
 std::string InFlightText(const collector::NodeSnapshot& node, const Judgement& judgement) {
-  std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
-  std::ranges::stable_sort(communicators, {}, [&](const CommunicatorOnNode& communicator) {
-    return FindingOf(communicator.key, judgement);
-  });
+  const std::vector<CommunicatorOnNode> communicators = InOrder(node, judgement);
   const auto busy = std::ranges::count_if(
       communicators, [](const auto& c) { return c.oldest_start_ns != kNothingInFlight; });
   std::string out;

@@ -14,7 +14,8 @@ namespace nccl_exporter::exporter {
 // communicator: those of findings first, then those with the oldest operation in flight; finalized
 // ones are left out. Says only what this node can know: which ranks are behind the max_started of
 // those that are here, and which ranks are missing where all of them must be here. Ends in a line
-// feed. Names of other processes are quoted and escaped.
+// feed. Names of other processes are quoted and escaped. Ages are against the moment of the
+// snapshot, not of the call. A pure function, for any thread.
 std::string InFlightText(const collector::NodeSnapshot& node, const Judgement& judgement);
 
 }  // namespace nccl_exporter::exporter

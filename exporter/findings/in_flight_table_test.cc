@@ -58,10 +58,10 @@ No hang found on 1 communicator; late ranks need the daemon's history.
 
 communicator 0000000000000abc "world": 4 of 4 ranks here
    rank  gpu   pid  process  started  behind  completed  in flight  oldest is       for  since UTC     size
-      0    0  1000    alive        8       -          7          1  AllReduce #7  20.0s   22:14:40  1.5 MiB
-      1    1  1001    alive        8       -          7          1  AllReduce #7  21.0s   22:14:39  1.5 MiB
-      2    2  1002    alive        7       1          7          0  idle           3.0s   22:14:57        -
-      3    3  1003    alive        8       -          7          1  AllReduce #7  23.0s   22:14:37  1.5 MiB
+      0    0  1000    alive        8       -          7          1  AllReduce #7   20 s   22:14:40  1.5 MiB
+      1    1  1001    alive        8       -          7          1  AllReduce #7   21 s   22:14:39  1.5 MiB
+      2    2  1002    alive        7       1          7          0  idle          3.0 s   22:14:57        -
+      3    3  1003    alive        8       -          7          1  AllReduce #7   23 s   22:14:37  1.5 MiB
   furthest behind here, by 1: rank 2
 )");
 }
@@ -122,14 +122,14 @@ TEST_F(InFlightTableTest, AKilledProcessStillTellsWhatItWasIn) {
   node_.processes[2].is_alive = false;
   EXPECT_THAT(
       Text(),
-      HasSubstr("1002   killed        8       -          7          1  AllReduce #7  30.0s"));
+      HasSubstr("1002   killed        8       -          7          1  AllReduce #7   30 s"));
   EXPECT_THAT(Text(), HasSubstr("\n  process has ended without finalizing: rank 2\n"));
 }
 
 TEST_F(InFlightTableTest, DoesNotCallWhatCannotBeSeenIdle) {
   Of(1).completion_is_known = false;
   EXPECT_THAT(Text(),
-              HasSubstr("1001    alive        7       -          ?          ?  not seen   3.0s"));
+              HasSubstr("1001    alive        7       -          ?          ?  not seen   3.0 s"));
 }
 
 TEST_F(InFlightTableTest, TheOldestOperationComesFirst) {

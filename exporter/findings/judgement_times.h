@@ -4,6 +4,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "exporter/node/node_history.h"
 
 namespace nccl_exporter::exporter {
 
@@ -32,14 +36,17 @@ struct JudgementTimes {
   Ns longest_step = std::chrono::seconds(30);
   // Between two judgements of late ranks: the interval of the rules.
   Ns interval = std::chrono::seconds(15);
+  // Between two snapshots that a judge takes into its history.
+  Ns step = kHistoryStep;
 
-  // Each divided by `divisor`, which is at least 1.
+  // Each divided by `divisor`, which is at least 1. The ratios stay, so that counts of judgements
+  // do: it is the same judgement of a job that is as much faster.
   JudgementTimes Scaled(double divisor) const {
     JudgementTimes scaled = *this;
     for (Ns JudgementTimes::*const time :
          {&JudgementTimes::hang, &JudgementTimes::window, &JudgementTimes::late_for,
           &JudgementTimes::late_history, &JudgementTimes::learning, &JudgementTimes::longest_step,
-          &JudgementTimes::interval}) {
+          &JudgementTimes::interval, &JudgementTimes::step}) {
       scaled.*time = std::chrono::duration_cast<Ns>(this->*time / divisor);
     }
     return scaled;
@@ -54,9 +61,10 @@ inline double Seconds(JudgementTimes::Ns time) {
 inline constexpr double kLateSecondsPerSecond = 0.03;
 // Share of the compared operations that a late rank was the last to enter.
 inline constexpr double kLateShare = 0.8;
-// Of a window, so that one operation alone makes nobody late.
+// Least number of compared operations in a window, so that one alone makes nobody late.
 inline constexpr uint64_t kLateOperations = 10;
-// Least number of ranks whose busy times are compared (--min-ranks).
+// Least number of ranks whose busy times are compared (--min-ranks): of three, the median is itself
+// one of two that may be late.
 inline constexpr size_t kMinRanks = 4;
 
 // Share of its former bandwidth below which a communicator is degraded (--bandwidth-ratio).

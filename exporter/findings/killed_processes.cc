@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes that ended without finalizing. Those that finalized have ended properly, and are no
-// finding.
+// finding. That a process has ended is known by the lock of its segment, which the kernel releases,
+// and never by its pid.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,31 +18,58 @@ namespace {
 
 constexpr size_t kMostNamed = 4;  // in the headline
 
+// What is asked of a living process. All times are of CLOCK_MONOTONIC, which the processes of a
+// machine share: the times of day of an ended process are those of its last reading, and the clock
+// may have been set since.
+struct Living {
+  int64_t start_monotonic_ns = 0;
+  int64_t last_progress_monotonic_ns = 0;  // in communicators that are open
+  bool waits = false;                      // something is in flight, or may be
+};
+
 // One job of this node. It points into the snapshot.
 struct Job {
   std::map<collector::FileKey, RankOnNode> killed;  // each with one of its communicators
-  std::vector<const collector::ProcessSnapshot*> alive;
+  std::vector<Living> alive;
 };
 
 bool IsOpen(const collector::CommunicatorSnapshot& communicator) {
   return communicator.has_identity && !communicator.is_overflow && !communicator.is_closed;
 }
 
-int64_t LastActivity(const collector::ProcessSnapshot& process) {
+// The latest of the times `member` of its communicators; 0: never.
+int64_t LastActivity(const collector::ProcessSnapshot& process,
+                     int64_t collector::CommunicatorSnapshot::*member) {
   int64_t last_ns = 0;
   for (const collector::CommunicatorSnapshot& communicator : process.communicators)
-    last_ns = std::max(last_ns, communicator.last_progress_realtime_ns);
+    last_ns = std::max(last_ns, communicator.*member);
   return last_ns;
+}
+int64_t LastRealtimeNs(const collector::ProcessSnapshot& process) {
+  return LastActivity(process, &collector::CommunicatorSnapshot::last_progress_realtime_ns);
+}
+int64_t LastMonotonicNs(const collector::ProcessSnapshot& process) {
+  return LastActivity(process, &collector::CommunicatorSnapshot::last_progress_monotonic_ns);
+}
+
+void Add(const collector::CommunicatorSnapshot& communicator, Living& living) {
+  living.waits =
+      living.waits || !communicator.in_flight.empty() || !communicator.completion_is_known;
+  living.last_progress_monotonic_ns =
+      std::max(living.last_progress_monotonic_ns, communicator.last_progress_monotonic_ns);
 }
 
 void Add(const collector::ProcessSnapshot& process, Job& job) {
+  bool is_first = true;
   for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
     if (!IsOpen(communicator)) continue;
     if (process.is_alive) {
-      job.alive.push_back(&process);
-      return;
+      if (std::exchange(is_first, false))
+        job.alive.push_back({.start_monotonic_ns = process.start_monotonic_ns});
+      Add(communicator, job.alive.back());
+      continue;
     }
-    // The largest one tells most about the rank.
+    // The largest one tells most about the rank: it is the world, or the nearest to it.
     const auto [found, is_new] =
         job.killed.try_emplace(process.file, RankOnNode{&process, &communicator});
     if (!is_new && communicator.ranks > found->second.communicator->ranks)
@@ -54,20 +81,13 @@ void Add(const collector::ProcessSnapshot& process, Job& job) {
 // end of a job its processes end one after the other.
 constexpr int64_t kGoneOnNs = 10'000'000'000;
 
-bool WaitsOrHasGoneOn(const collector::ProcessSnapshot& process, int64_t since_ns) {
-  return std::ranges::any_of(process.communicators, [&](const auto& communicator) {
-    return IsOpen(communicator) &&
-           (!communicator.in_flight.empty() || !communicator.completion_is_known ||
-            communicator.last_progress_realtime_ns > since_ns + kGoneOnNs);
-  });
-}
-
 // Whether a process of the job lives that was there at the time, and has need of others since.
 // Those of a restart are younger.
 bool IsMissed(const RankOnNode& rank, const Job& job) {
-  const int64_t last_ns = LastActivity(*rank.process);
-  return std::ranges::any_of(job.alive, [&](const collector::ProcessSnapshot* process) {
-    return process->start_realtime_ns < last_ns && WaitsOrHasGoneOn(*process, last_ns);
+  const int64_t last_ns = LastMonotonicNs(*rank.process);
+  return std::ranges::any_of(job.alive, [&](const Living& living) {
+    return living.start_monotonic_ns < last_ns &&
+           (living.waits || living.last_progress_monotonic_ns > last_ns + kGoneOnNs);
   });
 }
 
@@ -90,22 +110,25 @@ std::string Headline(const Finding& finding, const std::vector<const RankOnNode*
 Finding FindingOf(const Job& job) {
   std::vector<const RankOnNode*> ranks;
   for (const auto& [file, rank] : job.killed) ranks.push_back(&rank);
-  const bool any_missed =
-      std::ranges::any_of(ranks, [&](const RankOnNode* rank) { return IsMissed(*rank, job); });
+  std::vector<const RankOnNode*> missed;
+  for (const RankOnNode* rank : ranks) {
+    if (IsMissed(*rank, job)) missed.push_back(rank);
+  }
+  const bool any_missed = !missed.empty();
   // In a job that goes on, without those of the attempt before.
-  if (any_missed)
-    std::erase_if(ranks, [&](const RankOnNode* rank) { return !IsMissed(*rank, job); });
+  if (any_missed) ranks = std::move(missed);
   std::ranges::stable_sort(ranks, {},
-                           [](const RankOnNode* rank) { return LastActivity(*rank->process); });
+                           [](const RankOnNode* rank) { return LastMonotonicNs(*rank->process); });
   const collector::ProcessSnapshot& first = *ranks.front()->process;
   Finding finding;
   finding.kind = FindingKind::kProcessKilled;
   finding.severity = any_missed ? Severity::kWarning : Severity::kInfo;
   finding.uid = first.uid;
   finding.job = JobText(first);
-  for (const RankOnNode* rank : ranks)
-    finding.culprits.push_back(FoundRankOf(*rank, Standing::kKilled));
-  finding.since_realtime_ns = LastActivity(first);
+  for (size_t i = 0; i < std::min(kMostFoundRanks, ranks.size()); ++i)
+    finding.culprits.push_back(FoundRankOf(*ranks[i], Standing::kKilled));
+  finding.more_culprits = ranks.size() - finding.culprits.size();
+  finding.since_realtime_ns = LastRealtimeNs(first);
   finding.headline = Headline(finding, ranks);
   finding.cost = fmt::format(
       "{} of {} on this node", ranks.size(),
@@ -124,11 +147,9 @@ Finding FindingOf(const Job& job) {
 }  // namespace
 
 std::vector<Finding> KilledProcesses(const collector::NodeSnapshot& node) {
-  std::map<std::tuple<uint64_t, std::string, std::string>, Job> jobs;
-  for (const collector::ProcessSnapshot& process : node.processes) {
-    Add(process,
-        jobs[{process.uid, process.Identity("SLURM_JOB_ID"), process.Identity("POD_NAMESPACE")}]);
-  }
+  std::map<JobKey, Job> jobs;
+  for (const collector::ProcessSnapshot& process : node.processes)
+    Add(process, jobs[JobKeyOf(process)]);
   std::vector<Finding> findings;
   for (const auto& [key, job] : jobs) {
     if (!job.killed.empty()) findings.push_back(FindingOf(job));

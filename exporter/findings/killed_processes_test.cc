@@ -64,6 +64,17 @@ TEST_F(KilledProcessesTest, AKilledRankOfWhichAllPeersAreElsewhereIsAWarning) {
   EXPECT_EQ(findings[0].severity, Severity::kWarning);
 }
 
+// Regression: the clock was set back by two hours, so the living seemed to be younger than the
+// dead.
+TEST_F(KilledProcessesTest, AClockThatWasSetBackMakesNoRestart) {
+  Kill(1);
+  job_.Start(0, "tp", 500);
+  job_.SetClock(-7200);
+  const std::vector<Finding> findings = KilledProcesses(job_.node);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].severity, Severity::kWarning);
+}
+
 // As where rank 0 alone writes the model, after the others have ended without finalizing.
 TEST_F(KilledProcessesTest, WhereNobodyWaitsOrGoesOnTheEndIsInformation) {
   for (size_t process = 1; process < 4; ++process) Kill(process);

@@ -65,6 +65,8 @@ void LateRanks::BeginJudgement(int judgements_passed) {
       shift(memory.straggler);
       shift(memory.last_arriver);
     }
+    // Only ranks that were late lately take memory: a user who makes many communicators does not
+    // make this map grow.
     std::erase_if(communicator.ranks, [&](const auto& entry) {
       const RankMemory& memory = entry.second;
       return (memory.straggler | memory.last_arriver) == 0 && memory.shown_until_ns < now_ns_;
@@ -83,6 +85,7 @@ void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
 
   RankMemory& rank = communicator.ranks[candidate.rank];
   const Judgements before = rank.straggler | rank.last_arriver;
+  // A gap as long as the time in which lateness must repeat ends a run: what follows is new.
   if ((before & Latest(times_.late_for)) == 0) rank.since_realtime_ns = realtime_ns;
   if (candidate.measures.is_straggler) {
     rank.straggler |= 1;
@@ -107,6 +110,8 @@ void LateRanks::Confirm() {
               kShareOfJudgements * std::popcount(communicator.straggler & past);
       const bool is_last_arriver = (rank.last_arriver & unbroken) == unbroken;
       if (!is_straggler && !is_last_arriver) continue;
+      // A rank that is late at the edge of a threshold is found in every other judgement: it stays
+      // for as long as the alert is held.
       rank.shown_until_ns = now_ns_ + times_.late_for.count() / 2;
       rank.shown = {.communicator = key,
                     .rank = number,

@@ -26,17 +26,20 @@ class LateRanks {
   explicit LateRanks(const JudgementTimes& times) : times_(times) {}
 
   // Judges the newest window of `history`, if the judgement before is an interval ago.
-  // `monotonic_ns` as in NodeHistory::Record, which comes first.
+  // `monotonic_ns` as in NodeHistory::Record, which comes first. Intervals that were missed, as in
+  // a pause of the machine, count as judgements that found nobody.
   void Record(const collector::NodeSnapshot& node, const NodeHistory& history,
               int64_t monotonic_ns);
 
   // By the judgements so far.
   std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
-  // Until the communicator that was met last can have late ranks; 0: all can.
+  // Seconds until the communicator that was met last can have late ranks; 0: all can. Those with
+  // one rank on this node never can, and do not count.
   double LearningSeconds() const;
 
  private:
-  // Judgements, one bit each: the latest is bit 0.
+  // Judgements, one bit each: the latest is bit 0. Memory of a rank is that of a word, however
+  // often it is judged, and a condition such as "6 of 13" is a mask and a count of bits.
   using Judgements = uint64_t;
 
   struct RankMemory {

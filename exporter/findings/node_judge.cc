@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -13,21 +14,35 @@
 namespace nccl_exporter::exporter {
 namespace {
 
+// A thread that sleeps for a step may wake up a little later once, and in time the next time.
+constexpr double kLeastOfStep = 0.9;
+
 bool IsHang(const Finding& finding) {
   return finding.kind == FindingKind::kHangCulprit || finding.kind == FindingKind::kHangOtherCall ||
          finding.kind == FindingKind::kHangNobodyBehind ||
          finding.kind == FindingKind::kHangElsewhere;
 }
 
-// Whether a process is a culprit of both.
-bool NameTheSame(const Finding& one, const Finding& other) {
-  return std::ranges::any_of(one.culprits, [&](const FoundRank& culprit) {
-    return culprit.pid != 0 &&
-           std::ranges::count(other.culprits, culprit.pid, &FoundRank::pid) != 0;
-  });
+// What hangs already explain.
+struct Explained {
+  std::set<collector::CommunicatorKey> communicators;
+  std::set<std::pair<uint64_t, uint64_t>> culprits;  // user and pid
+};
+
+Explained ExplainedBy(const std::vector<Finding>& findings) {
+  Explained explained;
+  for (const Finding& finding : findings) {
+    if (!IsHang(finding)) continue;
+    if (finding.communicator) explained.communicators.insert(*finding.communicator);
+    for (const FoundRank& culprit : finding.culprits) {
+      if (culprit.pid != 0) explained.culprits.insert({finding.uid, culprit.pid});
+    }
+  }
+  return explained;
 }
 
-// Orders findings as Judgement has them. Returns how many were left out.
+// Orders findings as Judgement has them. Returns how many were left out. The limit comes after the
+// order by severity, so that a user's own small findings do not hide the worst one.
 uint64_t TakeTurns(std::vector<Finding>& findings) {
   std::ranges::stable_sort(findings, {}, [](const Finding& finding) {
     return std::tuple(-static_cast<int>(finding.severity), finding.since_realtime_ns);
@@ -49,62 +64,52 @@ uint64_t TakeTurns(std::vector<Finding>& findings) {
   return left_out;
 }
 
-// Of the rank that was compared most often in each communicator.
-uint64_t ComparedOperations(const std::vector<CommunicatorOnNode>& communicators,
-                            const NodeHistory& history, double seconds) {
-  uint64_t sum = 0;
-  for (const CommunicatorOnNode& communicator : communicators) {
-    uint64_t most = 0;
-    for (const RankOnNode& rank : communicator.ranks) {
-      const ArrivalWindow recent =
-          history.RecentArrivals(communicator.key, rank.communicator->rank, seconds);
-      most = std::max(most, recent.counts.compared);
-    }
-    sum += most;
-  }
-  return sum;
-}
-
 }  // namespace
 
 void NodeJudge::Record(const collector::NodeSnapshot& node, int64_t monotonic_ns) {
+  if (recorded_ns_ && static_cast<double>(monotonic_ns - *recorded_ns_) <
+                          kLeastOfStep * static_cast<double>(times_.step.count()))
+    return;
+  recorded_ns_ = monotonic_ns;
+  // The others read the step that the history takes here.
   history_.Record(node, monotonic_ns);
   hangs_.Record(node);
   late_ranks_.Record(node, history_, monotonic_ns);
   bandwidth_past_.Record(history_, node.taken_realtime_ns, monotonic_ns);
+  lost_operations_.Record(node, history_);
 }
 
 Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
-  const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   Judgement judgement{.findings = hangs_.Findings(node),
-                      .communicators = communicators.size(),
-                      .learning_seconds = late_ranks_.LearningSeconds()};
+                      .communicators = CommunicatorsOnNode(node).size(),
+                      .compared_operations = history_.ComparedOperations(),
+                      .learning_seconds = late_ranks_.LearningSeconds(),
+                      .not_remembered = history_.left_out() + hangs_.memory().forgotten() +
+                                        bandwidth_past_.left_out()};
   for (size_t step = 0; step < history_.steps(); ++step)
     judgement.seconds += history_.Seconds(step);
-  judgement.compared_operations = ComparedOperations(communicators, history_, judgement.seconds);
 
   const auto add = [&](std::vector<Finding> more) {
     std::ranges::move(more, std::back_inserter(judgement.findings));
   };
+  const Explained explained = ExplainedBy(judgement.findings);
   // A communicator that hangs has no late ranks: its window is a part of the hang.
   std::vector<Finding> late = late_ranks_.Findings(node);
   std::erase_if(late, [&](const Finding& finding) {
-    return std::ranges::any_of(judgement.findings, [&](const Finding& other) {
-      return IsHang(other) && other.communicator == finding.communicator;
-    });
+    return explained.communicators.contains(*finding.communicator);
   });
-  add(std::move(late));
   // The killed process that a job hangs for is named by the hang.
   std::vector<Finding> killed = KilledProcesses(node);
   std::erase_if(killed, [&](const Finding& finding) {
-    return std::ranges::any_of(judgement.findings, [&](const Finding& other) {
-      return IsHang(other) && other.uid == finding.uid && NameTheSame(other, finding);
+    return std::ranges::any_of(finding.culprits, [&](const FoundRank& culprit) {
+      return explained.culprits.contains({finding.uid, culprit.pid});
     });
   });
+  add(std::move(late));
   add(std::move(killed));
   add(bandwidth_past_.Findings(node));
   add(UnusableSegments(node));
-  add(UnfollowedOperations(node, history_, times_));
+  add(lost_operations_.Findings());
   judgement.left_out = TakeTurns(judgement.findings);
   return judgement;
 }

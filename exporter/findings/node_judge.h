@@ -3,7 +3,9 @@
 // each command that shows findings.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "collector/node_snapshot.h"
@@ -12,6 +14,7 @@
 #include "exporter/findings/judgement_times.h"
 #include "exporter/findings/late/bandwidth_past.h"
 #include "exporter/findings/late_ranks.h"
+#include "exporter/findings/losses/lost_operations.h"
 #include "exporter/node/node_history.h"
 
 namespace nccl_exporter::exporter {
@@ -27,20 +30,31 @@ struct Judgement {
   // What was looked at, so that nothing found means something.
   double seconds = 0;                // of history
   uint64_t communicators = 0;        // in use
-  uint64_t compared_operations = 0;  // arrivals, within `seconds`; the most of any rank
+  uint64_t compared_operations = 0;  // within `seconds`: NodeHistory::ComparedOperations()
   double learning_seconds = 0;       // until all of them can have late ranks
+  // Functions, ranks, losses and bandwidths that found no place in the memory of the judge, summed
+  // since its start: what a user has beyond its share of each limit.
+  uint64_t not_remembered = 0;
 };
 
-// Not thread-safe: its owner locks.
+// Not thread-safe: its owner locks. A copy may be read on another thread while the original
+// records: NodeWatch relies on that.
 class NodeJudge {
  public:
   explicit NodeJudge(const JudgementTimes& times = {})
-      : times_(times), hangs_(times), late_ranks_(times), bandwidth_past_(times) {}
+      : times_(times),
+        hangs_(times),
+        late_ranks_(times),
+        bandwidth_past_(times),
+        lost_operations_(times) {}
 
-  // A step of the history. `monotonic_ns` says when, on a clock that nobody sets.
+  // A step of the history. `monotonic_ns` says when, on a clock that nobody sets. A snapshot that
+  // comes sooner than JudgementTimes::step after the one before is not taken, so that the history
+  // of a caller with more snapshots is as long.
   void Record(const collector::NodeSnapshot& node, int64_t monotonic_ns);
 
-  // `node` may be newer than what was recorded last.
+  // `node` may be newer than what was recorded last: ages and states are its own, rates those of
+  // the history. Without a Record(), hangs and what needs no history are found.
   Judgement Judge(const collector::NodeSnapshot& node) const;
 
   const NodeHistory& history() const { return history_; }
@@ -51,6 +65,8 @@ class NodeJudge {
   Hangs hangs_;
   LateRanks late_ranks_;
   BandwidthPast bandwidth_past_;
+  LostOperations lost_operations_;
+  std::optional<int64_t> recorded_ns_;  // monotonic
 };
 
 }  // namespace nccl_exporter::exporter

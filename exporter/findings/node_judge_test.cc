@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/findings/node_judge.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "exporter/findings/findings_json.h"
+#include "exporter/findings/hangs/hand_made_node.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -24,6 +28,44 @@ TEST(NodeJudgeTest, AUserWithManyFindingsDoesNotHideThoseOfAnother) {
   EXPECT_EQ(judgement.findings[0].uid, 1001u);
   EXPECT_EQ(judgement.findings[1].uid, 1002u);
   EXPECT_EQ(judgement.left_out, 100 - kMostFindingsPerUser);
+}
+
+// Regression: a finding held as many ranks as a user forged.
+TEST(NodeJudgeTest, AFindingHoldsTheFirstRanksAndCountsAll) {
+  constexpr size_t kRanks = 200, kListed = 64;
+  HandMadeNode job(kRanks);
+  std::vector<size_t> all;
+  for (size_t rank = 0; rank < kRanks; ++rank) all.push_back(rank);
+  job.AddCommunicator("world", all);
+  for (size_t rank = 100; rank < kRanks; ++rank) job.Start(rank, "world", 300);
+  const Judgement judgement = NodeJudge().Judge(job.node);
+  ASSERT_EQ(judgement.findings.size(), 1u);
+  const Finding& finding = judgement.findings.front();
+  EXPECT_EQ(finding.waiting.size(), kListed);
+  EXPECT_EQ(finding.culprits.size(), kListed);
+  EXPECT_THAT(finding.headline, testing::HasSubstr(": 100 ranks wait for global rank 0 (GPU 0, "
+                                                   "pid 1000, gpu-node-7) and 99 more, "));
+  const auto json = FindingsJson(judgement)[0];
+  EXPECT_EQ(json["waiting_count"], 100);
+  EXPECT_EQ(json["culprits_count"], 100);
+}
+
+// Regression: `top`, which has a snapshot each second, remembered two minutes and found no losses.
+TEST(NodeJudgeTest, ASnapshotEachSecondGivesTheSameFindingsAsOneEachStep) {
+  collector::NodeSnapshot node;
+  node.taken_realtime_ns = kNow;
+  node.processes.push_back(EmptyProcess(10));
+  node.processes.front().communicators.push_back(EmptyCommunicator(7, 0));
+  NodeJudge judge;
+  for (int second = 0; second < 320; ++second) {
+    AddOperation(node.processes.front().communicators.front(), Function::kAllReduce, 64, 0);
+    ++node.processes.front().losses[static_cast<size_t>(Loss::kInFlightFull)];
+    node.taken_realtime_ns += kSecond;
+    judge.Record(node, node.taken_realtime_ns);
+  }
+  const Judgement judgement = judge.Judge(node);
+  ASSERT_EQ(judgement.findings.size(), 1u);
+  EXPECT_EQ(judgement.findings.front().kind, FindingKind::kOperationsNotFollowed);
 }
 
 }  // namespace

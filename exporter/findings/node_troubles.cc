@@ -3,16 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-#include <map>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "exporter/findings/words.h"
-#include "proto/loss.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -43,65 +38,6 @@ std::string_view Advice(collector::SegmentError error) {
   return "Remove the file once its process has ended: it is damaged.";
 }
 
-// Losses that are neither a choice of the plugin nor the end of a job. A communicator whose time
-// stamps drift is untimed by design.
-bool IsAlarming(Loss loss) {
-  return TraitsOf(loss).kind == LossKind::kDropped && loss != Loss::kIncompleteAtFinalize &&
-         loss != Loss::kCommunicatorDrifting;
-}
-
-// What to do about the most frequent cause.
-std::string_view Advice(Loss loss) {
-  switch (loss) {
-    case Loss::kNoFreeCommunicatorSlot:
-      return "Raise NCCL_EXPORTER_COMMUNICATORS for the job.";
-    case Loss::kReservationFailed:
-      return "Make room in the file system of the segments.";
-    case Loss::kInFlightFull:
-      return "Look for an operation that hangs; else the job calls far ahead, and nothing is "
-             "wrong.";
-    default:
-      return "Counts stay exact; the runbook explains each cause.";
-  }
-}
-
-using JobKey = std::tuple<uint64_t, std::string, std::string>;  // user, Slurm's job, name space
-
-struct JobLosses {
-  std::string job;
-  uint64_t uid = 0;
-  uint64_t operations = 0;
-  uint64_t lost = 0;
-  std::array<uint64_t, kLossCount> by_cause{};
-  int64_t since_realtime_ns = 0;
-};
-
-Finding FindingOf(const JobLosses& losses) {
-  std::vector<std::pair<uint64_t, Loss>> causes;
-  for (size_t i = 0; i < losses.by_cause.size(); ++i) {
-    if (losses.by_cause[i] != 0) causes.emplace_back(losses.by_cause[i], static_cast<Loss>(i));
-  }
-  std::ranges::stable_sort(causes, [](const auto& a, const auto& b) { return a.first > b.first; });
-  Finding finding;
-  finding.kind = FindingKind::kOperationsNotFollowed;
-  finding.severity = Severity::kInfo;
-  finding.uid = losses.uid;
-  finding.job = losses.job;
-  finding.since_realtime_ns = losses.since_realtime_ns;
-  finding.headline =
-      fmt::format("{} loses track of operations since {}: {}{} are counted, but not followed.",
-                  Capital(losses.job), ClockText(losses.since_realtime_ns), losses.lost,
-                  losses.operations == 0 ? "" : " of " + CountText(losses.operations, "operation"));
-  finding.cost = "durations, late ranks and what is in flight are incomplete";
-  for (const auto& [events, cause] : causes) {
-    finding.evidence.emplace_back(TraitsOf(cause).reason,
-                                  fmt::format("{}: {}", events, TraitsOf(cause).meaning));
-  }
-  finding.next = Advice(causes.front().second);
-  finding.runbook = "NCCLExporterEventsDropped";
-  return finding;
-}
-
 }  // namespace
 
 std::vector<Finding> UnusableSegments(const collector::NodeSnapshot& node) {
@@ -125,42 +61,6 @@ std::vector<Finding> UnusableSegments(const collector::NodeSnapshot& node) {
     finding.next = Advice(trouble.error);
     finding.runbook = "NCCLExporterSegmentsUnusable";
     findings.push_back(std::move(finding));
-  }
-  return findings;
-}
-
-std::vector<Finding> UnfollowedOperations(const collector::NodeSnapshot& node,
-                                          const NodeHistory& history, const JudgementTimes& times) {
-  std::map<collector::FileKey, const collector::ProcessSnapshot*> processes;
-  for (const collector::ProcessSnapshot& process : node.processes)
-    processes[process.file] = &process;
-  std::map<JobKey, JobLosses> jobs;
-  double seconds = 0;
-  const double wanted = Seconds(times.losses_window());
-  for (size_t step = history.steps(); step-- > 0 && seconds < wanted;) {
-    seconds += history.Seconds(step);
-    for (const LossDelta& loss : history.Losses(step)) {
-      const auto process = processes.find(loss.process);
-      if (!IsAlarming(loss.cause) || process == processes.end()) continue;
-      const collector::ProcessSnapshot& of = *process->second;
-      JobLosses& job = jobs[{of.uid, of.Identity("SLURM_JOB_ID"), of.Identity("POD_NAMESPACE")}];
-      job.job = JobText(of);
-      job.uid = of.uid;
-      job.lost += loss.events;
-      job.by_cause[static_cast<size_t>(loss.cause)] += loss.events;
-      job.since_realtime_ns = history.EndRealtimeNs(step);
-    }
-  }
-  if (jobs.empty() || seconds < wanted) return {};
-  for (const auto& [rank, delta] : history.RecentRanks(wanted).ranks) {
-    const auto job = jobs.find({rank.first.uid, rank.first.job, rank.first.name_space});
-    if (job == jobs.end()) continue;
-    for (const TrafficDelta& traffic : delta.traffic) job->second.operations += traffic.operations;
-  }
-  std::vector<Finding> findings;
-  for (const auto& [key, job] : jobs) {
-    if (static_cast<double>(job.lost) > kLossShare * static_cast<double>(job.operations))
-      findings.push_back(FindingOf(job));
   }
   return findings;
 }

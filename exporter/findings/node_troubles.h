@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings that need no comparison of ranks: processes that ended without finalizing, files that
-// cannot be used, and operations that are not followed.
+// Findings of a single snapshot that need no comparison of ranks: processes that ended without
+// finalizing, and files that cannot be used. Pure functions, for any thread.
 #pragma once
 
 #include <vector>
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
-#include "exporter/findings/judgement_times.h"
-#include "exporter/node/node_history.h"
 
 namespace nccl_exporter::exporter {
 
+// One per job with such processes. A warning where a living process of the job waits, or went on
+// for seconds without them; else information, as at the end of a job or after a restart.
 std::vector<Finding> KilledProcesses(const collector::NodeSnapshot& node);
+
+// One per cause and owner of files that have the fault now (SegmentTrouble::present).
 std::vector<Finding> UnusableSegments(const collector::NodeSnapshot& node);
-std::vector<Finding> UnfollowedOperations(const collector::NodeSnapshot& node,
-                                          const NodeHistory& history, const JudgementTimes& times);
 
 }  // namespace nccl_exporter::exporter

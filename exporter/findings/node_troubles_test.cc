@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exporter/testing/example_snapshot.h"
-
 namespace nccl_exporter::exporter {
 namespace {
 
@@ -67,70 +65,6 @@ TEST(UnusableSegmentsTest, NamesWholePaths) {
                             .present = 1}};
   ASSERT_THAT(UnusableSegments(node), SizeIs(1));
   EXPECT_THAT(UnusableSegments(node).front().headline, HasSubstr(file + " of user 7 cannot"));
-}
-
-// One process of job 42, with 100 operations a step.
-class UnfollowedOperationsTest : public testing::Test {
- protected:
-  UnfollowedOperationsTest() {
-    node_.taken_realtime_ns = 1700000000 * kSecondNs;
-    node_.processes.push_back(EmptyProcess(10));
-    node_.processes.front().identity = {{"SLURM_JOB_ID", "42"}};
-    node_.processes.front().communicators.push_back(EmptyCommunicator(7, 0));
-  }
-
-  void Run(int seconds, Loss cause, uint64_t events_per_step) {
-    for (; seconds > 0; seconds -= 5) {
-      for (int i = 0; i < 100; ++i)
-        AddOperation(node_.processes.front().communicators.front(), Function::kAllReduce, 64, 0);
-      node_.processes.front().losses[static_cast<size_t>(cause)] += events_per_step;
-      node_.taken_realtime_ns += 5 * kSecondNs;
-      history_.Record(node_, node_.taken_realtime_ns);
-    }
-  }
-  std::vector<Finding> Findings() const { return UnfollowedOperations(node_, history_, {}); }
-
-  collector::NodeSnapshot node_;
-  NodeHistory history_;
-};
-
-TEST_F(UnfollowedOperationsTest, AreAFindingWhereMoreThanOneInAHundredIsLost) {
-  Run(305, Loss::kInFlightFull, 2);
-  ASSERT_THAT(Findings(), SizeIs(1));
-  const Finding finding = Findings().front();
-  EXPECT_EQ(finding.kind, FindingKind::kOperationsNotFollowed);
-  EXPECT_EQ(finding.severity, Severity::kInfo);
-  EXPECT_EQ(finding.headline,
-            "Job 42 loses track of operations since 22:13:30 UTC: 120 of 6000 operations are "
-            "counted, but not followed.");
-  EXPECT_THAT(finding.evidence, Contains(Pair("in_flight_full", HasSubstr("120: operation not"))));
-  EXPECT_EQ(finding.runbook, "NCCLExporterEventsDropped");
-}
-
-TEST_F(UnfollowedOperationsTest, AreNoFindingWhereFewAreLost) {
-  Run(305, Loss::kInFlightFull, 1);
-  EXPECT_THAT(Findings(), IsEmpty());
-}
-
-TEST_F(UnfollowedOperationsTest, AreNoFindingBeforeFiveMinutes) {
-  Run(290, Loss::kInFlightFull, 50);
-  EXPECT_THAT(Findings(), IsEmpty());
-}
-
-TEST_F(UnfollowedOperationsTest, AreNoFindingAfterTheLossesEnded) {
-  Run(305, Loss::kOperationAbandoned, 50);
-  EXPECT_THAT(Findings(), SizeIs(1));
-  Run(300, Loss::kOperationAbandoned, 0);
-  EXPECT_THAT(Findings(), IsEmpty());
-}
-
-// The tile "Given up 19.2 k" of the operator trial (A4): a communicator that is untimed by design.
-TEST_F(UnfollowedOperationsTest, AreNoFindingWhereTheyAreLostByDesign) {
-  for (const Loss cause : {Loss::kCommunicatorDrifting, Loss::kDrift, Loss::kIncompleteAtFinalize,
-                           Loss::kForeignProcess, Loss::kUnproven}) {
-    Run(305, cause, 50);
-    EXPECT_THAT(Findings(), IsEmpty()) << TraitsOf(cause).reason;
-  }
 }
 
 }  // namespace

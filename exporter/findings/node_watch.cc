@@ -12,9 +12,8 @@ namespace nccl_exporter::exporter {
 
 NodeWatch::NodeWatch(SnapshotSource& snapshots, double time_scale)
     : snapshots_(snapshots),
-      step_(std::chrono::duration_cast<std::chrono::steady_clock::duration>(kHistoryStep /
-                                                                            time_scale)),
-      judge_(JudgementTimes().Scaled(time_scale)),
+      step_(JudgementTimes().Scaled(time_scale).step),
+      judge_(std::make_shared<const NodeJudge>(JudgementTimes().Scaled(time_scale))),
       thread_(&NodeWatch::Run, this) {}
 
 NodeWatch::~NodeWatch() {
@@ -27,8 +26,12 @@ NodeWatch::~NodeWatch() {
 }
 
 void NodeWatch::Read(const std::function<void(const NodeJudge&)>& read) const {
-  const std::lock_guard lock(mutex_);
-  read(judge_);
+  std::shared_ptr<const NodeJudge> judge;
+  {
+    const std::lock_guard lock(mutex_);
+    judge = judge_;
+  }
+  read(*judge);
 }
 
 void NodeWatch::Run() {
@@ -49,8 +52,11 @@ void NodeWatch::Run() {
 void NodeWatch::Record() {
   const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  // Only this thread replaces judge_, so it may read it without the lock.
+  const auto judge = std::make_shared<NodeJudge>(*judge_);
+  judge->Record(*node, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
   const std::lock_guard lock(mutex_);
-  judge_.Record(*node, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  judge_ = judge;
 }
 
 }  // namespace nccl_exporter::exporter

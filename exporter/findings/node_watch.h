@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -16,14 +17,18 @@ namespace nccl_exporter::exporter {
 
 class NodeWatch {
  public:
-  // Begins at once. All durations, the history's steps as well, are divided by `time_scale`. A
-  // snapshot that fails is logged, and leaves its step out. `snapshots` outlives this object.
+  // Begins at once. All durations, the history's steps as well, are divided by `time_scale`, at
+  // least
+  // 1. A snapshot that fails is logged, and leaves its step out: the judge stays that of the step
+  // before. `snapshots` outlives this object.
   explicit NodeWatch(SnapshotSource& snapshots, double time_scale = 1);
+  // Waits for the step that is under way.
   ~NodeWatch();
   NodeWatch(const NodeWatch&) = delete;
   NodeWatch& operator=(const NodeWatch&) = delete;
 
-  // Calls `read` with the judge, which does not change meanwhile. Any thread.
+  // Calls `read` with the judge of the newest step, which does not change meanwhile. Any thread.
+  // Nothing is locked meanwhile: a long `read` delays neither the history nor other readers.
   void Read(const std::function<void(const NodeJudge&)>& read) const;
 
  private:
@@ -31,11 +36,12 @@ class NodeWatch {
   void Record();
 
   SnapshotSource& snapshots_;
-  mutable std::mutex mutex_;  // guards judge_ and is_stopping_
+  mutable std::mutex mutex_;  // guards the pointer judge_, and is_stopping_
   std::condition_variable stop_;
   bool is_stopping_ = false;
   const std::chrono::steady_clock::duration step_;
-  NodeJudge judge_;
+  // Each step makes a new one, a copy with one step more: readers keep theirs.
+  std::shared_ptr<const NodeJudge> judge_;
   std::thread thread_;  // last: it uses what is above
 };
 

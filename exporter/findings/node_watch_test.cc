@@ -6,6 +6,8 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <sstream>
 #include <thread>
@@ -35,6 +37,28 @@ TEST(NodeWatchTest, LogsWhatChangesWhoeverTakesTheSnapshot) {
   }
   spdlog::set_default_logger(before);
   EXPECT_THAT(lines.str(), testing::HasSubstr("segments: 3 live (before: 0)"));
+}
+
+// Regression: whoever read the judge, to judge or to write an answer, held up the history.
+TEST(NodeWatchTest, GoesOnWhileTheJudgeIsRead) {
+  std::atomic<int> taken = 0;
+  SnapshotSource source([&] {
+    ++taken;
+    return NodeWithLiveSegments(3);
+  });
+  constexpr double kStepsOfFiveMilliseconds = 1000;
+  const NodeWatch watch(source, kStepsOfFiveMilliseconds);
+  bool goes_on = false;
+  watch.Read([&](const NodeJudge&) {
+    const int before = taken;
+    // A step takes a snapshot and records it: the third begins after two were recorded.
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!goes_on && std::chrono::steady_clock::now() < limit) {
+      goes_on = taken >= before + 3;
+      std::this_thread::yield();
+    }
+  });
+  EXPECT_TRUE(goes_on);
 }
 
 }  // namespace

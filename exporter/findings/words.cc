@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cmath>
@@ -96,6 +97,11 @@ std::string DurationText(double seconds) {
   if (seconds >= 1) return fmt::format("{:.1f} s", seconds);
   if (seconds >= 1e-3) return fmt::format("{:.2f} ms", seconds * 1e3);
   return fmt::format("{:.1f} us", seconds * 1e6);
+}
+
+std::string AgeText(int64_t then_ns, int64_t now_ns) {
+  if (then_ns == 0) return "-";
+  return DurationText(static_cast<double>(std::max<int64_t>(now_ns - then_ns, 0)) / 1e9);
 }
 
 std::string ClockText(int64_t realtime_ns) {

@@ -14,18 +14,20 @@
 
 namespace nccl_exporter::exporter {
 
+// At most 64 bytes, cut between characters; each control character becomes a question mark.
 std::string Printable(std::string_view text);
-// Whole paths of usual length: a file must be found by it.
+// The same of at most 512 bytes: whole paths of usual length, since a file must be found by it.
 std::string PrintablePath(std::string_view path);
 
 // "job 4712", "namespace training", or "the job of user 1000".
 std::string JobText(const collector::ProcessSnapshot& process);
-// The user's name for it, or the first half of its id.
+// The user's name for it, or the first half of its id: enough to tell those of a node apart.
 std::string CommunicatorText(uint64_t id, std::string_view name);
 // "AllGather #325", "Send to rank 4"; of a communicator the oldest one, empty for none in flight.
 std::string OperationText(const collector::InFlightOperation& operation);
 std::string OperationText(const collector::CommunicatorSnapshot& communicator);
 
+// With the oldest operation that is in flight. How far it is behind is left to the caller.
 FoundRank FoundRankOf(const RankOnNode& rank, Standing standing);
 // "global rank 3 (GPU 3, pid 5829, node-1)", or "rank 3 of fsdp (...)" where the first is not
 // known.
@@ -33,9 +35,11 @@ std::string RankText(const FoundRank& rank, std::string_view communicator);
 
 // "4.2 ms", "45 s", "12 min", "3.5 h"; "-" for what is not finite.
 std::string DurationText(double seconds);
+// How long ago it was, as DurationText; "-" for 0, "0.0 us" for the future.
+std::string AgeText(int64_t then_ns, int64_t now_ns);
 // "23:41:06 UTC"; "unknown" for 0.
 std::string ClockText(int64_t realtime_ns);
-// "1.5 MiB".
+// "1.5 MiB", in powers of 1024 as NCCL's sizes are; "512 B" below.
 std::string BytesText(uint64_t bytes);
 // With a capital at the begin.
 std::string Capital(std::string_view text);

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,21 @@ struct RankOnNode {
 };
 
 inline constexpr int64_t kNothingInFlight = std::numeric_limits<int64_t>::max();
+
+// What one user's job is told apart by. Empty texts where no workload manager names it.
+struct JobKey {
+  uint64_t uid = 0;
+  std::string job;         // of the workload manager
+  std::string name_space;  // of Kubernetes
+
+  auto operator<=>(const JobKey&) const = default;
+};
+inline JobKey JobKeyOf(const collector::ProcessSnapshot& process) {
+  return {process.uid, process.Identity("SLURM_JOB_ID"), process.Identity("POD_NAMESPACE")};
+}
+inline JobKey JobKeyOf(const collector::CommunicatorKey& key) {
+  return {key.uid, key.job, key.name_space};
+}
 
 // The ranks of one communicator on this node, by rank: at least one.
 struct CommunicatorOnNode {
@@ -58,6 +75,15 @@ inline std::vector<CommunicatorOnNode> CommunicatorsOnNode(const collector::Node
   }
   std::ranges::stable_sort(communicators, {}, &CommunicatorOnNode::oldest_start_ns);
   return communicators;
+}
+
+// For look-ups: it points into `communicators`, which outlive it.
+using CommunicatorsByKey = std::map<collector::CommunicatorKey, const CommunicatorOnNode*>;
+inline CommunicatorsByKey ByKey(const std::vector<CommunicatorOnNode>& communicators) {
+  CommunicatorsByKey by_key;
+  for (const CommunicatorOnNode& communicator : communicators)
+    by_key.emplace(communicator.key, &communicator);
+  return by_key;
 }
 
 }  // namespace nccl_exporter::exporter

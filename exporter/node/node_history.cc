@@ -6,6 +6,8 @@
 #include <array>
 #include <limits>
 
+#include "exporter/node/fair_shares.h"
+
 namespace nccl_exporter::exporter {
 namespace {
 
@@ -66,21 +68,19 @@ void AddTraffic(const collector::FunctionSnapshot& before, const collector::Func
   }
 }
 
-// So that nobody's communicators find no place in a step because of another user's.
-std::vector<CommunicatorOnNode> SmallestUsersFirst(std::vector<CommunicatorOnNode> communicators) {
-  std::map<uint64_t, size_t> count;
-  for (const CommunicatorOnNode& communicator : communicators) ++count[communicator.key.uid];
-  std::ranges::stable_sort(communicators, {},
-                           [&](const auto& communicator) { return count[communicator.key.uid]; });
-  return communicators;
-}
-
-// The place of `key`, which is made where there is room for it.
-template <typename Map>
-typename Map::mapped_type* Room(Map& map, const typename Map::key_type& key, size_t limit) {
-  const auto found = map.find(key);
-  if (found != map.end()) return &found->second;
-  return map.size() < limit ? &map[key] : nullptr;
+// Of the rank with the most in each communicator.
+uint64_t ComparedIn(const std::map<RankKey, RankDelta>& ranks) {
+  uint64_t sum = 0, most = 0;
+  const collector::CommunicatorKey* last = nullptr;
+  for (const auto& [key, delta] : ranks) {
+    if (last == nullptr || *last != key.first) {
+      sum += most;
+      most = 0;
+    }
+    most = std::max(most, delta.arrivals.compared);
+    last = &key.first;
+  }
+  return sum + most;
 }
 
 }  // namespace
@@ -129,32 +129,32 @@ RankDelta& RankDelta::operator+=(const RankDelta& more) {
 }
 
 void NodeHistory::Record(const collector::NodeSnapshot& node, int64_t monotonic_ns) {
-  Step step{.end_realtime_ns = node.taken_realtime_ns,
-            .seconds = static_cast<double>(monotonic_ns - before_monotonic_ns_) / 1e9,
-            .activities = {},
-            .ranks = {},
-            .losses = {}};
-  std::map<SlotKey, Counts> now;
-  for (const CommunicatorOnNode& communicator : SmallestUsersFirst(CommunicatorsOnNode(node))) {
+  const auto step = std::make_shared<Step>();
+  step->end_realtime_ns = node.taken_realtime_ns;
+  step->seconds = static_cast<double>(monotonic_ns - before_monotonic_ns_) / 1e9;
+  const auto now_shared = std::make_shared<std::map<SlotKey, Counts>>();
+  std::map<SlotKey, Counts>& now = *now_shared;
+  for (const CommunicatorOnNode& communicator : CommunicatorsOnNode(node)) {
     for (const RankOnNode& rank : communicator.ranks) {
       const collector::CommunicatorSnapshot& here = *rank.communicator;
       const SlotKey place{rank.process->file, here.slot, here.generation};
       Counts& counts = now[place];
       counts.functions = here.functions;
       counts.arrivals = here.arrivals.value_or(collector::ArrivalCounts{});
-      const auto before = before_.find(place);
-      const bool is_first = before == before_.end();
+      const auto before = before_->find(place);
+      const bool is_first = before == before_->end();
       if (!has_before_ || (is_first && !IsNew(here.created_realtime_ns))) continue;
       const Counts zeros;
       const Counts& old = is_first ? zeros : before->second;
-      Compare(rank, communicator.key, old, counts, step);
-      CompareRank(rank, communicator.key, old, counts, step);
+      Compare(rank, communicator.key, old, counts, *step);
+      CompareRank(rank, communicator.key, old, counts, *step);
     }
   }
-  CompareLosses(node, step);
-  if (has_before_ && step.seconds > 0) steps_.push_back(std::move(step));
+  CompareLosses(node, *step);
+  Fit(*step);
+  if (has_before_ && step->seconds > 0) steps_.push_back(step);
   if (steps_.size() > kHistorySteps) steps_.pop_front();
-  before_ = std::move(now);
+  before_ = now_shared;
   before_realtime_ns_ = node.taken_realtime_ns;
   before_monotonic_ns_ = monotonic_ns;
   has_before_ = true;
@@ -173,13 +173,9 @@ void NodeHistory::Compare(const RankOnNode& rank, const collector::CommunicatorK
     const auto function = static_cast<Function>(i);
     const ActivityDelta difference = Difference(old, counts, function, rank.communicator->ranks);
     if (difference.operations == 0 && difference.timed_operations == 0) continue;
-    ActivityDelta* const sum = Room(step.activities, {key, function}, kHistorySeries);
-    if (sum == nullptr) {
-      ++left_out_;
-      continue;
-    }
-    *sum += difference;
-    AddDurations(old, counts, *sum);
+    ActivityDelta& sum = step.activities[{key, function}];
+    sum += difference;
+    AddDurations(old, counts, sum);
   }
 }
 
@@ -196,48 +192,49 @@ void NodeHistory::CompareRank(const RankOnNode& rank, const collector::Communica
     AddTraffic(before.functions[i], now.functions[i], static_cast<Function>(i), difference.traffic);
   }
   if (difference.traffic.empty() && difference.arrivals == collector::ArrivalCounts{}) return;
-  RankDelta* const sum = step.traffic + difference.traffic.size() > kHistoryTraffic
-                             ? nullptr
-                             : Room(step.ranks, {key, rank.communicator->rank}, kHistoryRanks);
-  if (sum == nullptr) {
-    ++left_out_;
-    return;
-  }
-  step.traffic += difference.traffic.size();
-  *sum += difference;
+  step.ranks[{key, rank.communicator->rank}] += difference;
+}
+
+void NodeHistory::Fit(Step& step) {
+  const auto one = [](const auto&) { return size_t{1}; };
+  const auto user_of_key = [](const auto& entry) { return entry.first.first.uid; };
+  const auto user_of_loss = [](const LossDelta& loss) { return loss.uid; };
+  const auto traffic = [](const auto& entry) { return entry.second.traffic.size(); };
+  left_out_ += KeepFairShares(step.activities, kHistorySeries, user_of_key, one);
+  left_out_ += KeepFairShares(step.ranks, kHistoryRanks, user_of_key, one);
+  left_out_ += KeepFairShares(step.ranks, kHistoryTraffic, user_of_key, traffic);
+  left_out_ += KeepFairShares(step.losses, kHistoryLosses, user_of_loss, one);
+  step.compared = ComparedIn(step.ranks);
 }
 
 void NodeHistory::CompareLosses(const collector::NodeSnapshot& node, Step& step) {
   std::map<collector::FileKey, LossCounts> now;
   for (const collector::ProcessSnapshot& process : node.processes) {
     now[process.file] = process.losses;
-    const auto before = losses_before_.find(process.file);
-    const bool is_first = before == losses_before_.end();
+    const auto before = losses_before_->find(process.file);
+    const bool is_first = before == losses_before_->end();
     if (is_first && !IsNew(process.start_realtime_ns)) continue;
     for (size_t i = 0; i < process.losses.size(); ++i) {
       const uint64_t events = Grown(is_first ? 0 : before->second[i], process.losses[i]);
-      if (events == 0) continue;
-      if (step.losses.size() < kHistoryLosses) {
-        step.losses.push_back({process.file, static_cast<Loss>(i), events});
-      } else {
-        ++left_out_;
-      }
+      if (events != 0)
+        step.losses.push_back({process.file, process.uid, static_cast<Loss>(i), events});
     }
   }
-  losses_before_ = std::move(now);
+  losses_before_ = std::make_shared<const std::map<collector::FileKey, LossCounts>>(std::move(now));
 }
 
 const ActivityDelta* NodeHistory::At(size_t step, const collector::CommunicatorKey& communicator,
                                      Function function) const {
-  const auto found = steps_[step].activities.find({communicator, function});
-  return found == steps_[step].activities.end() ? nullptr : &found->second;
+  const auto& activities = steps_[step]->activities;
+  const auto found = activities.find({communicator, function});
+  return found == activities.end() ? nullptr : &found->second;
 }
 
 HistoryWindow NodeHistory::Recent(const collector::CommunicatorKey& communicator, Function function,
                                   double seconds) const {
   HistoryWindow stretch;
   for (size_t step = steps_.size(); step-- > 0 && stretch.seconds < seconds;) {
-    stretch.seconds += steps_[step].seconds;
+    stretch.seconds += Seconds(step);
     if (const ActivityDelta* const activity = At(step, communicator, function))
       stretch.activity += *activity;
   }
@@ -248,9 +245,9 @@ ArrivalWindow NodeHistory::RecentArrivals(const collector::CommunicatorKey& comm
                                           uint64_t rank, double seconds) const {
   ArrivalWindow stretch;
   for (auto step = steps_.rbegin(); step != steps_.rend() && stretch.seconds < seconds; ++step) {
-    stretch.seconds += step->seconds;
-    const auto found = step->ranks.find({communicator, rank});
-    if (found == step->ranks.end()) continue;
+    stretch.seconds += (*step)->seconds;
+    const auto found = (*step)->ranks.find({communicator, rank});
+    if (found == (*step)->ranks.end()) continue;
     stretch.counts += found->second.arrivals;
   }
   return stretch;
@@ -261,19 +258,42 @@ RanksWindow NodeHistory::RecentRanks(double seconds, double until) const {
   double ago = 0;
   for (auto step = steps_.rbegin(); step != steps_.rend() && ago < seconds; ++step) {
     if (ago >= until) {
-      window.seconds += step->seconds;
-      for (const auto& [key, delta] : step->ranks) window.ranks[key] += delta;
+      window.seconds += (*step)->seconds;
+      for (const auto& [key, delta] : (*step)->ranks) window.ranks[key] += delta;
     }
-    ago += step->seconds;
+    ago += (*step)->seconds;
   }
   return window;
+}
+
+std::map<JobKey, uint64_t> NodeHistory::RecentOperations(double seconds) const {
+  std::map<JobKey, uint64_t> operations;
+  double ago = 0;
+  for (auto step = steps_.rbegin(); step != steps_.rend() && ago < seconds; ++step) {
+    ago += (*step)->seconds;
+    // The ranks of a communicator follow each other.
+    const collector::CommunicatorKey* last = nullptr;
+    uint64_t* of_job = nullptr;
+    for (const auto& [key, delta] : (*step)->ranks) {
+      if (last == nullptr || *last != key.first) of_job = &operations[JobKeyOf(key.first)];
+      last = &key.first;
+      for (const TrafficDelta& traffic : delta.traffic) *of_job += traffic.operations;
+    }
+  }
+  return operations;
+}
+
+uint64_t NodeHistory::ComparedOperations() const {
+  uint64_t sum = 0;
+  for (const auto& step : steps_) sum += step->compared;
+  return sum;
 }
 
 std::vector<RankWaiting> NodeHistory::Waiting(
     size_t step, const collector::CommunicatorKey& communicator) const {
   std::vector<RankWaiting> ranks;
   double least = std::numeric_limits<double>::infinity();
-  const auto& all = steps_[step].ranks;
+  const auto& all = steps_[step]->ranks;
   for (auto rank = all.lower_bound({communicator, 0});
        rank != all.end() && rank->first.first == communicator; ++rank) {
     double seconds = 0;

@@ -4,8 +4,9 @@
 //
 // A step holds only what happened in it, so that an idle communicator costs nothing. Memory is
 // bounded by kHistorySteps times kHistorySeries (at most 1.3 KB each, where durations of every
-// length occur), kHistoryRanks (0.2 KB), kHistoryTraffic (48 bytes) and kHistoryLosses (32 bytes):
-// 95 MB at most; 8 ranks in 22 communicators take some 13 MB.
+// length occur), kHistoryRanks (0.2 KB), kHistoryTraffic (48 bytes) and kHistoryLosses (40 bytes):
+// 96 MB at most; 8 ranks in 22 communicators take some 13 MB. Copies share the steps, which never
+// change.
 #pragma once
 
 #include <array>
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -37,8 +39,8 @@ inline constexpr std::chrono::seconds kHistoryStep{5};
 inline constexpr std::chrono::seconds kLatestSight = kHistoryStep;
 
 // Functions of communicators in one step; ranks that did something; functions and size classes of
-// these ranks, four of each; causes of losses of processes. What is over is left out of that step
-// and counted.
+// these ranks, four of each; causes of losses of processes. Users share each (fair_shares.h). What
+// is over is left out of that step and counted.
 inline constexpr size_t kHistorySeries = 256;
 inline constexpr size_t kHistoryRanks = 1024;
 inline constexpr size_t kHistoryTraffic = 4 * kHistoryRanks;
@@ -104,6 +106,7 @@ struct RankWaiting {
 // What a process could not follow, or left untimed.
 struct LossDelta {
   collector::FileKey process;
+  uint64_t uid = 0;  // its owner
   Loss cause = Loss::kNoFreeCommunicatorSlot;
   uint64_t events = 0;
 };
@@ -123,7 +126,8 @@ struct RanksWindow {
   std::map<RankKey, RankDelta> ranks;
 };
 
-// Not thread-safe: its owner locks.
+// Not thread-safe: its owner locks. A copy may be read on another thread while the original
+// records.
 class NodeHistory {
  public:
   // Compares the snapshot with the one before; the first one is only remembered. `monotonic_ns`
@@ -131,10 +135,9 @@ class NodeHistory {
   void Record(const collector::NodeSnapshot& node, int64_t monotonic_ns);
 
   size_t steps() const { return steps_.size(); }
-  int64_t EndRealtimeNs(size_t step) const {
-    return steps_[step].end_realtime_ns;
-  }  // 0 is the oldest
-  double Seconds(size_t step) const { return steps_[step].seconds; }
+  // By the node's clock, nanoseconds since the epoch. Step 0 is the oldest.
+  int64_t EndRealtimeNs(size_t step) const { return steps_[step]->end_realtime_ns; }
+  double Seconds(size_t step) const { return steps_[step]->seconds; }
 
   // Null where nothing happened.
   const ActivityDelta* At(size_t step, const collector::CommunicatorKey& communicator,
@@ -150,11 +153,16 @@ class NodeHistory {
   // Sums over the steps that ended less than `seconds` ago, but at least `until` ago: as long, or a
   // little longer.
   RanksWindow RecentRanks(double seconds, double until = 0) const;
+  // Operations of each job that did any, over the steps that ended less than `seconds` ago.
+  std::map<JobKey, uint64_t> RecentOperations(double seconds) const;
+  // Arrivals that were compared in all steps: those of the rank with the most in each communicator
+  // and step, summed.
+  uint64_t ComparedOperations() const;
   // The ranks with timed collectives in that step, by rank.
   std::vector<RankWaiting> Waiting(size_t step,
                                    const collector::CommunicatorKey& communicator) const;
   // By process and cause.
-  const std::vector<LossDelta>& Losses(size_t step) const { return steps_[step].losses; }
+  const std::vector<LossDelta>& Losses(size_t step) const { return steps_[step]->losses; }
 
   // Functions, ranks and losses that found no place, summed over all steps since the start.
   uint64_t left_out() const { return left_out_; }
@@ -165,7 +173,7 @@ class NodeHistory {
     double seconds = 0;
     std::map<std::pair<collector::CommunicatorKey, Function>, ActivityDelta> activities;
     std::map<RankKey, RankDelta> ranks;
-    size_t traffic = 0;  // in all ranks
+    uint64_t compared = 0;  // see ComparedOperations()
     std::vector<LossDelta> losses;
   };
   using SlotKey = std::tuple<collector::FileKey, uint32_t, uint64_t>;  // segment, slot, generation
@@ -175,21 +183,26 @@ class NodeHistory {
   };
   using LossCounts = std::array<uint64_t, kLossCount>;
 
-  void Compare(const RankOnNode& rank, const collector::CommunicatorKey& key, const Counts& before,
-               const Counts& now, Step& step);
-  void CompareRank(const RankOnNode& rank, const collector::CommunicatorKey& key,
-                   const Counts& before, const Counts& now, Step& step);
+  static void Compare(const RankOnNode& rank, const collector::CommunicatorKey& key,
+                      const Counts& before, const Counts& now, Step& step);
+  static void CompareRank(const RankOnNode& rank, const collector::CommunicatorKey& key,
+                          const Counts& before, const Counts& now, Step& step);
   void CompareLosses(const collector::NodeSnapshot& node, Step& step);
+  // Leaves out what finds no place.
+  void Fit(Step& step);
   // Whether what began at `realtime_ns` and is met for the first time began since the last step, or
   // just before; else it was there before this history.
   bool IsNew(int64_t realtime_ns) const;
 
-  std::map<SlotKey, Counts> before_;
-  std::map<collector::FileKey, LossCounts> losses_before_;
+  // Never null, and never changed: copies share them.
+  std::shared_ptr<const std::map<SlotKey, Counts>> before_ =
+      std::make_shared<const std::map<SlotKey, Counts>>();
+  std::shared_ptr<const std::map<collector::FileKey, LossCounts>> losses_before_ =
+      std::make_shared<const std::map<collector::FileKey, LossCounts>>();
   int64_t before_realtime_ns_ = 0;
   int64_t before_monotonic_ns_ = 0;
   bool has_before_ = false;
-  std::deque<Step> steps_;
+  std::deque<std::shared_ptr<const Step>> steps_;
   uint64_t left_out_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "exporter/testing/example_snapshot.h"
 
@@ -267,6 +268,56 @@ TEST_F(NodeHistoryTest, CountsTrafficThatFindsNoPlace) {
   Record();
   EXPECT_EQ(history_.left_out(), 2u);
   EXPECT_EQ(history_.RecentRanks(5).ranks.size(), kHistoryTraffic / kSizeClassCount);
+}
+
+// Regression: the user with the fewest communicators came first, with any number of ranks.
+TEST_F(NodeHistoryTest, AUserWithManyRanksLeavesRoomForAnothers) {
+  node_.processes[0].uid = 1001;
+  node_.processes[0].communicators.clear();
+  for (uint64_t rank = 0; rank < 2 * kHistoryRanks; ++rank) {
+    node_.processes[0].communicators.push_back(EmptyCommunicator(7, rank));
+    node_.processes[0].communicators.back().slot = static_cast<uint32_t>(rank);
+  }
+  node_.processes[1].communicators.clear();
+  for (uint64_t id = 100; id < 120; ++id) {
+    node_.processes[1].communicators.push_back(EmptyCommunicator(id, 1));
+    node_.processes[1].communicators.back().slot = static_cast<uint32_t>(id);
+  }
+  Record();
+  for (collector::ProcessSnapshot& process : node_.processes) {
+    for (collector::CommunicatorSnapshot& communicator : process.communicators) {
+      for (const uint64_t bytes : kSizeClassBounds)
+        AddOperation(communicator, Function::kReduce, bytes, 0);
+    }
+  }
+  Record();
+  std::map<uint64_t, size_t> ranks;
+  for (const auto& [key, delta] : history_.RecentRanks(5).ranks) ++ranks[key.first.uid];
+  EXPECT_EQ(ranks[node_.processes[1].uid], 20u) << "all of them";
+  EXPECT_EQ(ranks[1001], kHistoryTraffic / kSizeClassCount - 20) << "the rest";
+  EXPECT_EQ(history_.left_out(), 2 * kHistoryRanks - ranks[1001]);
+}
+
+// Regression: losses of the processes that a snapshot has first took all places.
+TEST_F(NodeHistoryTest, AUserWithManyLossesLeavesRoomForAnothers) {
+  for (uint64_t i = 0; i < kHistoryLosses; ++i) {
+    node_.processes.insert(node_.processes.begin(), EmptyProcess(10000 + i));
+    node_.processes.front().uid = 1001;
+  }
+  Record();
+  for (collector::ProcessSnapshot& process : node_.processes) {
+    process.losses[static_cast<size_t>(Loss::kInFlightFull)] += 1;
+    process.losses[static_cast<size_t>(Loss::kOverlap)] += 1;
+  }
+  Record();
+  size_t of_small = 0;
+  for (const LossDelta& loss : history_.Losses(0)) {
+    for (size_t place : {kHistoryLosses, kHistoryLosses + 1})
+      of_small += loss.process == node_.processes[place].file ? 1 : 0;
+  }
+  EXPECT_EQ(of_small, 4u) << "both causes of both processes";
+  EXPECT_EQ(history_.Losses(0).size(), kHistoryLosses);
+  EXPECT_EQ(history_.left_out(), kHistoryLosses + 4);
 }
 
 TEST_F(NodeHistoryTest, KeepsLossesOfEachStepByProcessAndCause) {

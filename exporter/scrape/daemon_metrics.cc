@@ -89,7 +89,7 @@ void AddFamily(Exposition& exposition, const prometheus::MetricFamily& source) {
 
 }  // namespace
 
-DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits)
+DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits, std::string_view commit)
     : started_realtime_ns_(
           std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()),
       scrape_duration_(Named(prometheus::BuildHistogram(), Metric::kScrapeDuration)
@@ -100,10 +100,11 @@ DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits)
           Named(prometheus::BuildCounter(), Metric::kSeriesDropped).Register(registry_)),
       series_folded_(series_dropped_.Add({{"reason", "folded"}})),
       series_left_out_(series_dropped_.Add({{"reason", "left_out"}})) {
-  Named(prometheus::BuildGauge(), Metric::kBuildInfo)
-      .Register(registry_)
-      .Add({{"version", std::string(kVersion)}, {"compiler", std::string(kCompiler)}})
-      .Set(1);
+  prometheus::Labels build{{"version", std::string(kVersion)},
+                           {"compiler", std::string(kCompiler)}};
+  // An empty label is none, and OpenMetrics forbids it.
+  if (!commit.empty()) build["revision"] = commit;
+  Named(prometheus::BuildGauge(), Metric::kBuildInfo).Register(registry_).Add(build).Set(1);
   for (const Limit& limit : limits) {
     auto& family = Named(prometheus::BuildGauge(), limit.family).Register(registry_);
     family.Add({{"limit", std::string(limit.name)}}).Set(limit.value);

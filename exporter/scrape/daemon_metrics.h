@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "exporter/exposition/exposition.h"
@@ -22,7 +23,8 @@ namespace nccl_exporter::exporter {
 // Safe to use from any thread.
 class DaemonMetrics {
  public:
-  explicit DaemonMetrics(const std::vector<Limit>& limits = {});
+  // `commit` as in exporter/commit.h.
+  explicit DaemonMetrics(const std::vector<Limit>& limits = {}, std::string_view commit = {});
 
   void ObserveScrape(std::chrono::nanoseconds duration);
   void CountDrops(const SeriesDrops& drops);

@@ -37,6 +37,16 @@ TEST(DaemonMetricsTest, FillsTheCataloguesFamiliesInPlace) {
               testing::Contains(Label{"version", std::string(kVersion)}));
 }
 
+TEST(DaemonMetricsTest, NamesTheCommitWhereItIsKnown) {
+  const auto labels = [](std::string_view commit) {
+    const Exposition exposition = ExpositionOf(DaemonMetrics({}, commit));
+    const Family& family = exposition.families[static_cast<size_t>(Metric::kBuildInfo)];
+    return exposition.labels[family.series.at(0).variable_labels]->labels();
+  };
+  EXPECT_THAT(labels("1a2b3c4"), testing::Contains(Label{"revision", "1a2b3c4"}));
+  EXPECT_THAT(labels(""), testing::SizeIs(2)) << "version and compiler";
+}
+
 TEST(DaemonMetricsTest, CountsScrapesByTheirDuration) {
   DaemonMetrics daemon;
   daemon.ObserveScrape(std::chrono::microseconds(500));

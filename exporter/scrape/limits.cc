@@ -6,6 +6,10 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/exposition/native_histogram.h"
+#include "exporter/findings/finding.h"
+#include "exporter/findings/hangs/hang_memory.h"
+#include "exporter/findings/late/bandwidth_past.h"
+#include "exporter/findings/node_judge.h"
 #include "exporter/http/basic_auth.h"
 #include "exporter/http/http_server.h"
 #include "exporter/node/node_history.h"
@@ -20,7 +24,7 @@ double Value(Number number) {
   return static_cast<double>(number);
 }
 
-double Seconds(std::chrono::duration<double> duration) { return duration.count(); }
+double InSeconds(std::chrono::duration<double> duration) { return duration.count(); }
 
 }  // namespace
 
@@ -36,20 +40,25 @@ std::vector<Limit> Limits(size_t series_limit) {
       {Metric::kLimit, "native_buckets", Value(kNativeBucketLimit)},
       {Metric::kLimitBytes, "label_value", Value(kLabelValueLimitBytes)},
       {Metric::kLimit, "concurrent_scrapes", Value(kMaxConcurrentScrapes)},
-      {Metric::kLimitSeconds, "scrape", Seconds(kDefaultScrapeBudget)},
+      {Metric::kLimitSeconds, "scrape", InSeconds(kDefaultScrapeBudget)},
       {Metric::kLimit, "connections", Value(kConnectionLimit)},
       {Metric::kLimit, "connections_per_address", Value(kConnectionsPerAddress)},
       {Metric::kLimitBytes, "url", Value(kUrlLimitBytes)},
       {Metric::kLimitBytes, "headers", Value(kHeadersLimitBytes)},
       {Metric::kLimitBytes, "request", Value(kRequestBufferBytes)},
-      {Metric::kLimitSeconds, "idle", Seconds(kIdleLimit)},
-      {Metric::kLimitSeconds, "keep_alive", Seconds(kKeepAliveLimit)},
-      {Metric::kLimitSeconds, "answer", Seconds(kAnswerLimit)},
+      {Metric::kLimitSeconds, "idle", InSeconds(kIdleLimit)},
+      {Metric::kLimitSeconds, "keep_alive", InSeconds(kKeepAliveLimit)},
+      {Metric::kLimitSeconds, "answer", InSeconds(kAnswerLimit)},
       {Metric::kLimit, "password_checks", Value(kMaxWaitingChecks)},
       {Metric::kLimit, "history_series", Value(kHistorySeries)},
       {Metric::kLimit, "history_ranks", Value(kHistoryRanks)},
       {Metric::kLimit, "history_traffic", Value(kHistoryTraffic)},
       {Metric::kLimit, "history_losses", Value(kHistoryLosses)},
+      {Metric::kLimit, "absent_ranks", Value(kMaxAbsentRanks)},
+      {Metric::kLimit, "bandwidths", Value(kMostPasts)},
+      {Metric::kLimit, "bandwidths_per_user", Value(kMostPastsPerUser)},
+      {Metric::kLimit, "findings_per_user", Value(kMostFindingsPerUser)},
+      {Metric::kLimit, "ranks_per_finding", Value(kMostFoundRanks)},
   };
 }
 

@@ -31,8 +31,9 @@ class ScrapeInProgress {
 
 }  // namespace
 
-ScrapePage::ScrapePage(SnapshotSource& snapshots, size_t series_limit, const MetricFilter& filter)
-    : daemon_(Limits(series_limit)),
+ScrapePage::ScrapePage(SnapshotSource& snapshots, size_t series_limit, const MetricFilter& filter,
+                       std::string_view commit)
+    : daemon_(Limits(series_limit), commit),
       exposition_(snapshots, daemon_, series_limit, filter),
       builder_([&exposition = exposition_] { return exposition.Next(); }) {}
 

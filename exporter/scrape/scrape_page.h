@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <string_view>
 
 #include "exporter/http/http_server.h"
 #include "exporter/node/snapshot_source.h"
@@ -24,9 +25,9 @@ inline constexpr std::chrono::milliseconds kDefaultScrapeBudget{9500};
 
 class ScrapePage {
  public:
-  // `snapshots` outlives this object.
+  // `snapshots` outlives this object. `commit` is that of the program, empty if not known.
   explicit ScrapePage(SnapshotSource& snapshots, size_t series_limit = kSeriesLimit,
-                      const MetricFilter& filter = {});
+                      const MetricFilter& filter = {}, std::string_view commit = {});
 
   HttpResponse Answer(const HttpRequest& request);
 

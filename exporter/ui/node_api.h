@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers to /api/v1/node and /api/v1/findings: one of each is made per kApiLifetime, however many
-// look at the page.
+// Answers to /api/v1/node, /api/v1/findings and /debug/inflight: one of each is made per
+// kApiLifetime, however many look at them.
 #pragma once
 
 #include <chrono>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/node_watch.h"
 #include "exporter/http/http_server.h"
 #include "exporter/node/shared_read.h"
@@ -27,8 +29,14 @@ class NodeApi {
   NodeApi(SnapshotSource& snapshots, const NodeWatch& watch, DaemonFacts facts);
 
   // Any thread; those that come while an answer is made wait for it.
-  HttpResponse Answer(const HttpRequest& request) { return Answer(request, nodes_); }
-  HttpResponse AnswerFindings(const HttpRequest& request) { return Answer(request, findings_); }
+  HttpResponse Answer(const HttpRequest& request) { return Answer(request, kJson, nodes_); }
+  HttpResponse AnswerFindings(const HttpRequest& request) {
+    return Answer(request, kJson, findings_);
+  }
+  // Who is in what, with the findings on top.
+  HttpResponse AnswerInFlight(const HttpRequest& request) {
+    return Answer(request, HttpResponse().content_type, in_flight_);
+  }
 
  private:
   struct Bodies {
@@ -37,13 +45,21 @@ class NodeApi {
   };
   using Write = std::string(const collector::NodeSnapshot&, const NodeJudge&, const DaemonFacts&);
   std::shared_ptr<const Bodies> Make(Write* write);
-  static HttpResponse Answer(const HttpRequest& request, SharedRead<Bodies>& answers);
+  static HttpResponse Answer(const HttpRequest& request, std::string_view content_type,
+                             SharedRead<Bodies>& answers);
+  static std::string InFlight(const collector::NodeSnapshot& node, const NodeJudge& judge,
+                              const DaemonFacts& /*facts*/) {
+    return InFlightText(node, judge.Judge(node));
+  }
+
+  static constexpr std::string_view kJson = "application/json";
 
   SnapshotSource& snapshots_;
   const NodeWatch& watch_;
   const DaemonFacts facts_;
   SharedRead<Bodies> nodes_;
   SharedRead<Bodies> findings_;
+  SharedRead<Bodies> in_flight_;
 };
 
 inline NodeApi::NodeApi(SnapshotSource& snapshots, const NodeWatch& watch, DaemonFacts facts)
@@ -51,11 +67,13 @@ inline NodeApi::NodeApi(SnapshotSource& snapshots, const NodeWatch& watch, Daemo
       watch_(watch),
       facts_(std::move(facts)),
       nodes_([this] { return Make(NodeJson); }, kApiLifetime),
-      findings_([this] { return Make(FindingsAnswer); }, kApiLifetime) {}
+      findings_([this] { return Make(FindingsAnswer); }, kApiLifetime),
+      in_flight_([this] { return Make(InFlight); }, kApiLifetime) {}
 
-inline HttpResponse NodeApi::Answer(const HttpRequest& request, SharedRead<Bodies>& answers) {
+inline HttpResponse NodeApi::Answer(const HttpRequest& request, std::string_view content_type,
+                                    SharedRead<Bodies>& answers) {
   const bool is_compressed = AcceptsGzip(request.accept_encoding);
-  HttpResponse response{.content_type = "application/json",
+  HttpResponse response{.content_type = std::string(content_type),
                         .headers = {{"Cache-Control", "no-store"}, {"Vary", "Accept-Encoding"}},
                         .body = {}};
   if (is_compressed) response.headers.emplace_back("Content-Encoding", "gzip");

@@ -292,28 +292,30 @@ std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge
   for (const CommunicatorOnNode& of : CommunicatorsOnNode(node)) {
     communicators.push_back(CommunicatorJson(of, history, recent_ranks, judgement.findings));
   }
-  const Json answer{
-      {"api", "v1"},
-      {"exporter", {{"version", kVersion}, {"start", TimeJson(facts.start_realtime_ns)}}},
-      {"node", Text(facts.node_name)},
-      {"taken", TimeJson(node.taken_realtime_ns)},
-      {"links", {{"metrics", facts.telemetry_path}, {"in_flight", kInFlightPath}}},
-      {"findings", FindingsJson(judgement)},
-      {"looked_at", LookedAtJson(judgement)},
-      {"directories", DirectoriesJson(facts.segment_directories)},
-      {"segments",
-       {{"live", node.segments.live},
-        {"starting", node.segments.starting},
-        {"exited", node.segments.exited},
-        {"unusable", node.segments.unusable}}},
-      {"segment_errors", NamedCounts(collector::kSegmentErrors, node.segment_errors)},
-      {"segment_troubles", SegmentTroubles(node)},
-      {"losses", LossesOf(losses)},
-      {"uncompared_operations",
-       NamedCounts(collector::kUncomparedReasons, node.uncompared_operations)},
-      {"history", HistoryFrame(history)},
-      {"processes", std::move(processes)},
-      {"communicators", std::move(communicators)}};
+  const Json answer{{"api", "v1"},
+                    {"exporter",
+                     {{"version", kVersion},
+                      {"commit", facts.commit},
+                      {"start", TimeJson(facts.start_realtime_ns)}}},
+                    {"node", Text(facts.node_name)},
+                    {"taken", TimeJson(node.taken_realtime_ns)},
+                    {"links", {{"metrics", facts.telemetry_path}, {"in_flight", kInFlightPath}}},
+                    {"findings", FindingsJson(judgement)},
+                    {"looked_at", LookedAtJson(judgement)},
+                    {"directories", DirectoriesJson(facts.segment_directories)},
+                    {"segments",
+                     {{"live", node.segments.live},
+                      {"starting", node.segments.starting},
+                      {"exited", node.segments.exited},
+                      {"unusable", node.segments.unusable}}},
+                    {"segment_errors", NamedCounts(collector::kSegmentErrors, node.segment_errors)},
+                    {"segment_troubles", SegmentTroubles(node)},
+                    {"losses", LossesOf(losses)},
+                    {"uncompared_operations",
+                     NamedCounts(collector::kUncomparedReasons, node.uncompared_operations)},
+                    {"history", HistoryFrame(history)},
+                    {"processes", std::move(processes)},
+                    {"communicators", std::move(communicators)}};
   // Texts are valid UTF-8 here. If one were not, `replace` keeps the answer; the default throws.
   return answer.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NodeJson(), the answer of /api/v1/node. Its contract is docs/api.md. Any thread may call: it looks
-// at the watched directories, and depends on nothing else that changes.
+// NodeJson(), the answer of /api/v1/node. Its contract is docs/api.md. Any thread may call: it
+// looks at the watched directories, and depends on nothing else that changes.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ struct DaemonFacts {
   std::string telemetry_path;
   int64_t start_realtime_ns = 0;
   std::vector<std::string> segment_directories{};  // paths and patterns, as in --segment.dir
+  std::string commit{};                            // exporter/commit.h; empty: not known
 };
 
 // The time over which rates and means are computed.

@@ -24,12 +24,11 @@ using nlohmann::json;
 constexpr int64_t kStepNs = 5000000000;
 
 json Answer(const collector::NodeSnapshot& node, const NodeJudge& judge) {
-  return json::parse(
-      NodeJson(node, judge,
-               {.node_name = "n1",
-                .telemetry_path = "/metrics",
-                .start_realtime_ns = kStepNs,
-                .segment_directories = {"/no/such/directory"}}));
+  return json::parse(NodeJson(node, judge,
+                              {.node_name = "n1",
+                               .telemetry_path = "/metrics",
+                               .start_realtime_ns = kStepNs,
+                               .segment_directories = {"/no/such/directory"}}));
 }
 
 // The example after one step in which its world reduced once more.
@@ -69,6 +68,7 @@ TEST_F(NodeJsonTest, NamesTheNodeAndTheDaemon) {
   EXPECT_EQ(answer_["node"], "n1");
   EXPECT_EQ(answer_["links"]["metrics"], "/metrics");
   EXPECT_EQ(answer_["exporter"]["start"], 5);
+  EXPECT_EQ(answer_["exporter"]["commit"], "");
 }
 
 TEST_F(NodeJsonTest, ShowsRanksWithWhatTheyAreIn) {
@@ -195,13 +195,12 @@ TEST_F(NodeJsonTest, SaysWhichDirectoriesAreWatchedAndWhetherTheyCanBeRead) {
   const auto directories = [&] {
     return json::parse(NodeJson(node_, judge_, facts))["directories"];
   };
-  EXPECT_EQ(directories(),
-            (json{{{"path", scratch}, {"state", "readable"}, {"detail", ""}},
-                  {{"path", "/no/such"},
-                   {"state", "missing"},
-                   {"detail", "No such file or directory"}},
-                  {{"path", file}, {"state", "not_a_directory"}, {"detail", "Not a directory"}},
-                  {{"path", pattern}, {"state", "missing"}, {"detail", "no user has one"}}}));
+  EXPECT_EQ(
+      directories(),
+      (json{{{"path", scratch}, {"state", "readable"}, {"detail", ""}},
+            {{"path", "/no/such"}, {"state", "missing"}, {"detail", "No such file or directory"}},
+            {{"path", file}, {"state", "not_a_directory"}, {"detail", "Not a directory"}},
+            {{"path", pattern}, {"state", "missing"}, {"detail", "no user has one"}}}));
   std::filesystem::create_directory(scratch + "/of-1001");
   std::filesystem::create_directory(scratch + "/of-nobody");
   EXPECT_EQ(directories()[3],
@@ -284,8 +283,8 @@ TEST_F(NodeJsonTest, EveryFieldIsDocumented) {
   std::stringstream text;
   text << file.rdbuf();
   std::set<std::string> fields;
-  for (const char* part :
-       {"history", "segments", "losses", "processes", "communicators", "links", "exporter", "looked_at", "directories"}) {
+  for (const char* part : {"history", "segments", "losses", "processes", "communicators", "links",
+                           "exporter", "looked_at", "directories"}) {
     CollectFields(answer_[part], fields);
   }
   for (const auto& [name, value] : answer_.items()) fields.insert(name);

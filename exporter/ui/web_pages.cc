@@ -2,11 +2,8 @@
 // Health, readiness, and the ways to the scrape, the page and the API.
 #include "exporter/ui/web_pages.h"
 
-#include <memory>
 #include <string_view>
 #include <utility>
-
-#include "exporter/findings/in_flight_table.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -20,7 +17,6 @@ HttpResponse Text(int status, std::string_view body) {
 WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& watch,
                    DaemonFacts facts)
     : snapshots_(snapshots),
-      watch_(watch),
       scrape_page_(scrape_page),
       telemetry_path_(facts.telemetry_path),
       assets_(telemetry_path_),
@@ -29,7 +25,7 @@ WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const Nod
 HttpResponse WebPages::Answer(const HttpRequest& request) {
   if (request.path == telemetry_path_) return scrape_page_.Answer(request);
   if (request.path == kHealthyPath || request.path == kReadyPath) return AnswerHealth(request);
-  if (request.path == kInFlightPath) return Text(200, InFlight());
+  if (request.path == kInFlightPath) return api_.AnswerInFlight(request);
   if (request.path == kNodeApiPath) return api_.Answer(request);
   if (request.path == kFindingsApiPath) return api_.AnswerFindings(request);
   return assets_.Answer(request);
@@ -40,13 +36,6 @@ HttpResponse WebPages::AnswerHealth(const HttpRequest& request) const {
   if (request.path != kReadyPath) return Text(404, "Not found\n");
   return snapshots_.is_ready() ? Text(200, "Ready\n")
                                : Text(503, "The first snapshot is not taken yet\n");
-}
-
-std::string WebPages::InFlight() {
-  const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
-  std::string text;
-  watch_.Read([&](const NodeJudge& judge) { text = InFlightText(*node, judge.Judge(*node)); });
-  return text;
 }
 
 }  // namespace nccl_exporter::exporter

@@ -26,11 +26,7 @@ class WebPages {
   HttpResponse AnswerHealth(const HttpRequest& request) const;
 
  private:
-  // Who is in what, with the findings on top.
-  std::string InFlight();
-
   SnapshotSource& snapshots_;
-  const NodeWatch& watch_;
   ScrapePage& scrape_page_;
   const std::string telemetry_path_;
   const PageAssets assets_;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
 #include <latch>
 #include <string>
@@ -52,6 +53,19 @@ TEST_F(WebPagesTest, ShowsWhatIsInFlight) {
   EXPECT_THAT(answer.body, testing::HasSubstr("AllReduce #3"));
   // The findings are between the first line and the tables.
   EXPECT_THAT(answer.body, testing::ContainsRegex(" in flight\n[A-Z]"));
+}
+
+// Regression: each request for the table had a snapshot and a judgement of its own.
+TEST_F(WebPagesTest, RequestsForTheTableShareOneAnswer) {
+  int taken = 0;
+  take_ = [&] {
+    ++taken;
+    return ExampleSnapshot();
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Get(port(), "/debug/inflight").status, 200);
+  const auto lasted = std::chrono::steady_clock::now() - begin;
+  EXPECT_LE(taken, 1 + lasted / kApiLifetime);
 }
 
 TEST_F(WebPagesTest, ServesOpenMetricsWhereItIsPreferred) {

@@ -55,6 +55,7 @@ def few_losses_are_not_told():
     cluster.losses = {
         'nccl_process_events_dropped_total{reason="abandoned",pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 0.3 * t,
         'nccl_process_events_dropped_total{reason="incomplete_at_finalize",pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 10 * t,
+        'nccl_process_events_dropped_total{reason="communicator_drifting",pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 10 * t,
         'nccl_process_timestamps_rejected_total{reason="zero_timestamp",pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 3 * t,
         'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 1000,
         'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: int(t % 300 < 60),

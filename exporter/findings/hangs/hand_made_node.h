@@ -13,7 +13,8 @@
 namespace nccl_exporter::exporter {
 
 inline constexpr int64_t kSecond = 1000000000;
-inline constexpr int64_t kNow = 1700000100 * kSecond;  // 2023-11-14T22:15:00Z
+inline constexpr int64_t kNow = 1700000100 * kSecond;     // 2023-11-14T22:15:00Z
+inline constexpr int64_t kBoot = kNow - 86400 * kSecond;  // where CLOCK_MONOTONIC begins
 
 class HandMadeNode {
  public:
@@ -26,9 +27,14 @@ class HandMadeNode {
   collector::ProcessSnapshot& AddProcess(uint64_t global_rank, const std::string& job = "4712") {
     collector::ProcessSnapshot& process =
         node.processes.emplace_back(EmptyProcess(1000 + node.processes.size()));
-    process.start_realtime_ns = kNow - 3600 * kSecond;
+    StartedAt(kNow - 3600 * kSecond, process);
     process.identity = {{"SLURM_JOB_ID", job}, {"SLURM_PROCID", std::to_string(global_rank)}};
     return process;
+  }
+
+  static void StartedAt(int64_t realtime_ns, collector::ProcessSnapshot& process) {
+    process.start_realtime_ns = realtime_ns;
+    process.start_monotonic_ns = realtime_ns - kBoot;
   }
 
   // All ranks of it are on this node unless `ranks` is more than there are processes. Each has
@@ -44,7 +50,7 @@ class HandMadeNode {
       communicator.gpu_index = static_cast<int>(processes[rank]);
       communicator.completion_is_known = true;
       communicator.started_sequence = communicator.completed_sequence = 100;
-      communicator.last_progress_realtime_ns = kNow - 600 * kSecond;
+      ProgressAt(kNow - 600 * kSecond, communicator);
       node.processes.at(processes[rank]).communicators.push_back(communicator);
     }
   }
@@ -62,7 +68,7 @@ class HandMadeNode {
     collector::CommunicatorSnapshot& communicator = Of(process, name);
     const bool is_collective = !TraitsOf(function).is_point_to_point;
     if (is_collective) ++communicator.started_sequence;
-    communicator.last_progress_realtime_ns = kNow - seconds_ago * kSecond;
+    ProgressAt(kNow - seconds_ago * kSecond, communicator);
     communicator.in_flight.push_back({.function = function,
                                       .sequence = is_collective ? communicator.started_sequence : 0,
                                       .start_realtime_ns = kNow - seconds_ago * kSecond,
@@ -80,7 +86,7 @@ class HandMadeNode {
     collector::CommunicatorSnapshot& communicator = Of(process, name);
     ++communicator.started_sequence;
     ++communicator.completed_sequence;
-    communicator.last_progress_realtime_ns = kNow - seconds_ago * kSecond;
+    ProgressAt(kNow - seconds_ago * kSecond, communicator);
   }
 
   // No completion of the process is seen.
@@ -94,7 +100,7 @@ class HandMadeNode {
 
   // Time passes in which nothing happens.
   void Wait(int64_t seconds) { node.taken_realtime_ns += seconds * kSecond; }
-  // The clock of the node is set: the collector converts all times anew.
+  // The clock of the node is set: the collector converts times of CLOCK_MONOTONIC anew.
   void SetClock(int64_t seconds) {
     node.taken_realtime_ns += seconds * kSecond;
     for (collector::ProcessSnapshot& process : node.processes) {
@@ -109,6 +115,11 @@ class HandMadeNode {
   collector::NodeSnapshot node;
 
  private:
+  static void ProgressAt(int64_t realtime_ns, collector::CommunicatorSnapshot& communicator) {
+    communicator.last_progress_realtime_ns = realtime_ns;
+    communicator.last_progress_monotonic_ns = realtime_ns - kBoot;
+  }
+
   uint64_t communicators_ = 0;
 };
 

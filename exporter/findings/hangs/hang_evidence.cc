@@ -14,14 +14,8 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-constexpr size_t kMostNamed = 8;  // in a list
-
 void Add(Finding& finding, std::string name, std::string value) {
   finding.evidence.emplace_back(std::move(name), std::move(value));
-}
-
-std::string AgeText(int64_t then_ns, int64_t now_ns) {
-  return DurationText(static_cast<double>(std::max<int64_t>(now_ns - then_ns, 0)) / 1e9);
 }
 
 // How far each rank is. NCCL numbers operations by function, so that #325 is no such count.
@@ -98,11 +92,12 @@ std::string NameOf(const GraphCommunicator& communicator) {
   return name.empty() ? "communicator " + text : text;
 }
 
-std::string ListText(const std::vector<std::string>& names) {
+std::string ListText(const std::vector<std::string>& names, size_t more) {
   std::string text;
   for (size_t i = 0; i < std::min(names.size(), kMostNamed); ++i)
     text += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > kMostNamed) text += fmt::format(" and {} more", names.size() - kMostNamed);
+  more += names.size() - std::min(names.size(), kMostNamed);
+  if (more != 0) text += fmt::format(" and {} more", more);
   return text;
 }
 

@@ -2,6 +2,7 @@
 // Cost and evidence of a hang, in numbers. Pure functions, for any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,13 +14,17 @@ namespace nccl_exporter::exporter {
 
 // "fsdp", or "communicator 0a1b2c3d" where the user gave no name.
 std::string NameOf(const GraphCommunicator& communicator);
-// "1, 2, 3"; cut off where it gets long.
-std::string ListText(const std::vector<std::string>& names);
+// Names in a list; the others are counted.
+inline constexpr size_t kMostNamed = 8;
+// "1, 2, 3 and 4 more", where `more` are not among `names`.
+std::string ListText(const std::vector<std::string>& names, size_t more = 0);
 
-// GPUs of the job on this node that wait.
+// GPUs of the job on this node that wait, each once, however many communicators it waits in.
 std::string CostText(const GraphJob& job);
 
-// `oldest` is the rank of `communicator` that has waited longest.
+// Adds name and value of each number, the age first. `oldest` is the rank of
+// `communicator` that has waited longest. Lists are cut off, for a job may have any number of
+// ranks.
 void AddEvidence(const GraphJob& job, const GraphCommunicator& communicator,
                  const GraphRank& oldest, int64_t taken_realtime_ns, Finding& finding);
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/findings/hangs/hang_memory.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "exporter/findings/hangs/wait_graph.h"
+#include "exporter/node/fair_shares.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -48,7 +50,6 @@ void Update(const GraphCommunicator& communicator, const GraphRank& rank, int64_
 
 void HangMemory::Record(const WaitGraph& graph) {
   std::map<collector::CommunicatorKey, Ranks> kept;
-  size_t count = 0;
   for (const GraphJob& job : graph.jobs()) {
     for (const GraphCommunicator& communicator : job.communicators) {
       // The node of the map stays in its place: the graph points to absent ranks in it.
@@ -62,12 +63,27 @@ void HangMemory::Record(const WaitGraph& graph) {
         here.insert(number);
       }
       for (auto& [number, seen] : ranks) seen.is_absent = seen.is_absent || !here.contains(number);
-      if (count + ranks.size() > kMaxSeenRanks)
-        std::erase_if(ranks, [](const auto& rank) { return rank.second.is_absent; });
-      count += ranks.size();
     }
   }
   communicators_ = std::move(kept);
+  Fit();
+}
+
+void HangMemory::Fit() {
+  const auto is_absent = [](const auto& rank) { return rank.second.is_absent; };
+  std::map<uint64_t, size_t> absent;  // by user
+  for (const auto& [key, ranks] : communicators_)
+    absent[key.uid] += static_cast<size_t>(std::ranges::count_if(ranks, is_absent));
+  std::map<uint64_t, size_t> shares = FairShares(absent, kMaxAbsentRanks);
+  for (auto& [key, ranks] : communicators_) {
+    size_t& left = shares[key.uid];
+    forgotten_ += std::erase_if(ranks, [&](const auto& rank) {
+      if (!is_absent(rank)) return false;
+      if (left == 0) return true;
+      --left;
+      return false;
+    });
+  }
 }
 
 }  // namespace nccl_exporter::exporter

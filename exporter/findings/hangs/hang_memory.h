@@ -3,7 +3,8 @@
 // live: which rank is not here any more, which one waited in a hang, and when a process ended.
 // Not thread-safe: its owner locks.
 //
-// Bounded: it has the communicators of the latest snapshot alone, and kMaxSeenRanks ranks.
+// Bounded: it has the communicators of the latest snapshot alone, and beside the ranks of that
+// kMaxAbsentRanks others. Users share these (exporter/node/fair_shares.h).
 #pragma once
 
 #include <cstddef>
@@ -16,16 +17,17 @@ namespace nccl_exporter::exporter {
 
 class WaitGraph;
 
-// Twice the communicators of a snapshot: as many ranks may be absent as are here.
-inline constexpr size_t kMaxSeenRanks = 2 * collector::kMaxCommunicators;
+// As many as a snapshot has.
+inline constexpr size_t kMaxAbsentRanks = collector::kMaxCommunicators;
 
-// A rank as it was seen last.
+// A rank as it was seen last: a copy, since snapshots are gone by then. About 1 KB.
 struct SeenRank {
   collector::ProcessSnapshot process;            // without communicators
   collector::CommunicatorSnapshot communicator;  // without counts of functions and operations
   // At the latest Record(). One snapshot may lack a rank whose slot changed while it was read.
   bool is_absent = false;
-  // In a hang that goes on. If the rank ends later, it is not the cause.
+  // In a hang that goes on. If the rank ends later, it is not the cause: jobs are killed because
+  // they hang.
   bool has_waited = false;
   int64_t ended_realtime_ns = 0;  // when its process was first seen to have ended; 0: it lives
 };
@@ -37,6 +39,9 @@ class HangMemory {
   // Takes what `graph` has found over this memory. What `graph` points to may be changed after it.
   void Record(const WaitGraph& graph);
 
+  // Absent ranks that found no place, summed since the start.
+  uint64_t forgotten() const { return forgotten_; }
+
   // Empty where the communicator was not seen. Valid until Record().
   const Ranks& Of(const collector::CommunicatorKey& key) const {
     static const Ranks kNone;
@@ -45,7 +50,11 @@ class HangMemory {
   }
 
  private:
+  // Leaves as many absent ranks as there is place for.
+  void Fit();
+
   std::map<collector::CommunicatorKey, Ranks> communicators_;
+  uint64_t forgotten_ = 0;
 };
 
 }  // namespace nccl_exporter::exporter

@@ -108,8 +108,8 @@ Finding HangSentences::Culprits() const {
   Finding finding = Begin(FindingKind::kHangCulprit, "NCCLHangCulprit");
   AddCulprits(&GraphRank::is_culprit, finding);
   const FoundRank& first = finding.culprits.front();
-  finding.headline = fmt::format("{}: {} for {}, {}.", Opening(), Waiting(),
-                                 Named(finding.culprits), ClauseOf(first));
+  finding.headline =
+      fmt::format("{}: {} for {}, {}.", Opening(), Waiting(), Named(finding), ClauseOf(first));
   AddEvidence(job_, here_, *oldest_, taken_realtime_ns_, finding);
   finding.next = NextFor(first);
   return finding;
@@ -175,7 +175,12 @@ Finding HangSentences::Begin(FindingKind kind, std::string runbook) const {
   finding.uid = here_.key.uid;
   finding.job = JobText(*here_.ranks.front().rank.process);
   for (const GraphRank& rank : here_.ranks) {
-    if (IsVictim(rank)) finding.waiting.push_back(Found(rank, Standing::kWaits));
+    if (!IsVictim(rank)) continue;
+    if (finding.waiting.size() == kMostFoundRanks) {
+      ++finding.more_waiting;
+    } else {
+      finding.waiting.push_back(Found(rank, Standing::kWaits));
+    }
   }
   finding.since_realtime_ns = oldest_->since_realtime_ns;
   finding.cost = CostText(job_);
@@ -212,6 +217,10 @@ void HangSentences::AddCulprits(bool GraphRank::*flag, Finding& finding) const {
                              [](const auto& rank) { return SuretyOf(rank.first); });
     for (const auto& [standing, rank] : ranks) {
       if (!named.insert(rank->gpu()).second) continue;
+      if (finding.culprits.size() == kMostFoundRanks) {
+        ++finding.more_culprits;
+        continue;
+      }
       FoundRank& found = finding.culprits.emplace_back(Found(*rank, standing));
       if (standing == Standing::kOtherCall && found.operation.empty()) AddCall(*rank, found);
     }
@@ -234,9 +243,10 @@ void HangSentences::AddCall(const GraphRank& rank, FoundRank& found) const {
   }
 }
 
-std::string HangSentences::Named(const std::vector<FoundRank>& culprits) const {
-  const std::string first = RankText(culprits.front(), NameOf(here_));
-  return culprits.size() == 1 ? first : fmt::format("{} and {} more", first, culprits.size() - 1);
+std::string HangSentences::Named(const Finding& finding) const {
+  const std::string first = RankText(finding.culprits.front(), NameOf(here_));
+  const uint64_t more = finding.culprits.size() - 1 + finding.more_culprits;
+  return more == 0 ? first : fmt::format("{} and {} more", first, more);
 }
 
 std::string HangSentences::ClauseOf(const FoundRank& culprit) const {
@@ -258,7 +268,7 @@ std::string HangSentences::ClauseOf(const FoundRank& culprit) const {
 std::string HangSentences::CallsText(const Finding& finding) const {
   if (!finding.culprits.empty()) {
     const std::string& call = finding.culprits.front().operation;
-    return fmt::format("{} {} in {}, the other {} in {} of {}", Named(finding.culprits),
+    return fmt::format("{} {} in {}, the other {} in {} of {}", Named(finding),
                        finding.culprits.size() == 1 ? "is" : "are",
                        call.empty() ? "another operation" : call, waiting_, Operation(),
                        NameOf(here_));
@@ -268,21 +278,27 @@ std::string HangSentences::CallsText(const Finding& finding) const {
     calls.push_back(fmt::format("{} is in {}", RankText(rank, NameOf(here_)),
                                 rank.operation.empty() ? "an operation" : rank.operation));
   }
-  return "ranks of " + NameOf(here_) + " are in different calls: " + ListText(calls);
+  return "ranks of " + NameOf(here_) +
+         " are in different calls: " + ListText(calls, finding.more_waiting);
 }
 
 // All ranks are here, and those behind wait elsewhere.
 std::string HangSentences::OthersText() const {
   std::vector<std::string> others;
+  size_t more = 0;
   for (const GraphRank& rank : here_.ranks) {
     if (!rank.is_behind) continue;
+    if (others.size() == kMostNamed) {
+      ++more;
+      continue;
+    }
     FoundRank found = Found(rank, Standing::kWaits);
     AddCall(rank, found);
     others.push_back(RankText(found, NameOf(here_)) + (found.operation.empty()
                                                            ? " may wait for ranks on other nodes"
                                                            : " waits in " + found.operation));
   }
-  return others.empty() ? "it is not known for whom" : ListText(others);
+  return others.empty() ? "it is not known for whom" : ListText(others, more);
 }
 
 }  // namespace nccl_exporter::exporter

@@ -34,7 +34,7 @@ class HangSentences {
   std::string Operation() const;
   void AddCulprits(bool GraphRank::*flag, Finding& finding) const;
   void AddCall(const GraphRank& rank, FoundRank& found) const;
-  std::string Named(const std::vector<FoundRank>& culprits) const;
+  std::string Named(const Finding& finding) const;
   std::string ClauseOf(const FoundRank& culprit) const;
   std::string CallsText(const Finding& finding) const;
   std::string OthersText() const;

@@ -188,6 +188,24 @@ TEST_F(HangTest, AKilledRankIsNamedAfterItsSegmentIsGone) {
   EXPECT_EQ(findings[0].culprits.at(0).since_realtime_ns, kNow + 5 * kSecond);
 }
 
+// Regression: memory was given to users in the order of their ids.
+TEST_F(HangTest, AUserWithManyAbsentRanksLeavesRoomForAnothers) {
+  constexpr uint64_t kForged = 2 * collector::kMaxCommunicators - 2;
+  Hangs hangs{JudgementTimes()};
+  collector::ProcessSnapshot& forger = job_.AddProcess(0, "9");
+  forger.uid = 1;
+  for (uint64_t rank = 0; rank < kForged; ++rank) {
+    forger.communicators.push_back(EmptyCommunicator(7, rank));
+    forger.communicators.back().ranks = kForged;
+  }
+  hangs.Record(job_.node);
+  forger.communicators.resize(1);
+  job_.node.processes.erase(job_.node.processes.begin() + 6);
+  job_.Start({0, 1, 2, 3, 4, 5, 6}, "fsdp", 150);
+  hangs.Record(job_.node);
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("6"));
+}
+
 // Operator's trial A3.
 TEST_F(HangTest, AMissingRankIsNamedIfItWasHere) {
   Hangs hangs{JudgementTimes()};

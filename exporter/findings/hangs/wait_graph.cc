@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <string>
-#include <tuple>
 #include <utility>
 
 #include "exporter/findings/hangs/wait_rules.h"
@@ -72,15 +70,14 @@ std::vector<CommunicatorOnNode> CommunicatorsWithFinalized(const collector::Node
 WaitGraph::WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memory,
                      std::chrono::nanoseconds threshold)
     : taken_realtime_ns_(node.taken_realtime_ns) {
-  std::map<std::tuple<uint64_t, std::string, std::string>, GraphJob> jobs;
+  std::map<JobKey, GraphJob> jobs;
   for (const CommunicatorOnNode& found : CommunicatorsWithFinalized(node)) {
     GraphCommunicator communicator = CommunicatorOf(found, memory);
     const bool any_lives = std::ranges::any_of(communicator.ranks, [](const GraphRank& rank) {
       return rank.is_here && rank.rank.process->is_alive && !rank.rank.communicator->is_closed;
     });
     if (!any_lives) continue;
-    const collector::CommunicatorKey& key = found.key;
-    jobs[{key.uid, key.job, key.name_space}].communicators.push_back(std::move(communicator));
+    jobs[JobKeyOf(found.key)].communicators.push_back(std::move(communicator));
   }
   for (auto& [key, job] : jobs) {
     ApplyWaitRules(job, node.taken_realtime_ns, threshold);

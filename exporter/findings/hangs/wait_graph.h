@@ -3,7 +3,7 @@
 // nccl_hangs over the ranks of one node. docs/alerts.md has the reasons.
 //
 // Ages are differences of times of one snapshot, which come from CLOCK_MONOTONIC: a clock that is
-// set changes nothing. Immutable.
+// set changes nothing. Immutable, and safe to read from any thread while what it points into lives.
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,7 @@ struct GraphRank {
   int64_t since_realtime_ns = 0;  // begin of its wait
   // Others wait, and it does not: see docs/alerts.md.
   bool is_behind = false;
-  uint64_t behind = 0;  // collectives
+  uint64_t behind = 0;  // collectives that the rank with the most on this node has started more
   bool is_culprit = false;
   // In another call than most, or on another communicator.
   bool is_different = false;
@@ -50,7 +50,8 @@ struct GraphCommunicator {
   bool nobody_behind = false;    // and no rank of the job is the cause
 };
 
-// Communicators in use of one job, with a rank that lives.
+// Communicators in use of one job, with a rank that lives. A rank waits for others of its job
+// alone, so that jobs are judged apart.
 struct GraphJob {
   std::vector<GraphCommunicator> communicators;
 };

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <unordered_set>
 #include <vector>
 
 #include "proto/collective.h"
@@ -14,7 +15,9 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Collectives that a rank may complete while another has not entered them: the root first or last.
+// Collectives that a rank may complete while another has not entered them: data flow from the root
+// or to it, so the root of a Broadcast is done when its buffers are sent, and in a Reduce the rank
+// that is furthest from the root.
 bool IsRooted(Function function) {
   return function == Function::kBroadcast || function == Function::kReduce ||
          function == Function::kGather || function == Function::kScatter;
@@ -77,6 +80,8 @@ class JobJudge {
       last_ns = std::max(last_ns, here.in_flight.back().start_realtime_ns);
     return taken_ns_ - last_ns;
   }
+  // Half the threshold: a victim completes what was under way before it stands still, so the ranks
+  // of a hang do not stop at one moment.
   bool IsStill(const GraphRank& rank) const { return AgeOf(rank) >= threshold_ns_ / 2; }
 
   // A process that has ended is not busy. Its times are those of its last reading, by the clock of
@@ -177,20 +182,29 @@ class JobJudge {
     }
   }
 
-  // Whether a rank waits for `rank` to send or to receive. Peers on other nodes do not count:
-  // `rank` is one of this node.
-  static bool IsPartnerMissed(const GraphCommunicator& communicator, const GraphRank& rank) {
-    return Any(communicator, [&](const GraphRank& other) {
-      if (!other.waits || other.operation == nullptr ||
-          !TraitsOf(other.operation->function).is_point_to_point)
-        return false;
-      return std::ranges::any_of(
-          other.rank.communicator->in_flight, [&](const collector::InFlightOperation& operation) {
-            if (!TraitsOf(operation.function).is_point_to_point) return false;
-            if (operation.peer < 0) return communicator.is_complete;
-            return static_cast<uint64_t>(operation.peer) == rank.rank.communicator->rank;
-          });
-    });
+  // The ranks that do not wait, and that nobody waits for to send or to receive. Peers on other
+  // nodes do not count. Each operation is looked at once: a user may forge thousands of ranks with
+  // hundreds of operations each.
+  static std::unordered_set<uint64_t> NotMissed(const GraphCommunicator& communicator) {
+    std::unordered_set<uint64_t> not_missed;
+    for (const GraphRank& rank : communicator.ranks) {
+      if (!rank.waits) not_missed.insert(rank.rank.communicator->rank);
+    }
+    for (const GraphRank& rank : communicator.ranks) {
+      if (not_missed.empty()) break;
+      if (!rank.waits || rank.operation == nullptr ||
+          !TraitsOf(rank.operation->function).is_point_to_point)
+        continue;
+      for (const collector::InFlightOperation& operation : rank.rank.communicator->in_flight) {
+        if (!TraitsOf(operation.function).is_point_to_point) continue;
+        if (operation.peer >= 0) {
+          not_missed.erase(static_cast<uint64_t>(operation.peer));
+        } else if (communicator.is_complete) {
+          return {};  // of a peer that NCCL does not report: it may be any of them
+        }
+      }
+    }
+    return not_missed;
   }
 
   static void FindBehind(GraphCommunicator& communicator) {
@@ -198,10 +212,11 @@ class JobJudge {
     uint64_t max_started = 0;
     for (const GraphRank& rank : communicator.ranks)
       max_started = std::max(max_started, StartedBy(rank));
+    const std::unordered_set<uint64_t> not_missed = NotMissed(communicator);
     for (GraphRank& rank : communicator.ranks) {
       rank.behind = max_started - StartedBy(rank);
-      rank.is_behind =
-          !rank.waits && (rank.behind > 0 || !rank.Lives() || IsPartnerMissed(communicator, rank));
+      rank.is_behind = !rank.waits && (rank.behind > 0 || !rank.Lives() ||
+                                       !not_missed.contains(rank.rank.communicator->rank));
     }
   }
 

@@ -17,10 +17,11 @@ namespace {
 
 // Below it latency hides the bandwidth: the size classes that the rules compare.
 constexpr uint64_t kLargeBytes = 16777216;
+// Of the past: a job that alternates between fast and slow phases is not slow in the slow one.
 constexpr double kLowerQuartile = 0.25;
 // Other sizes of messages have another bandwidth.
 constexpr double kSameSize = 0.1;
-// Of the past, so much must exist.
+// Of the past, so much must exist: else the first minutes of a job, which warm up, are compared.
 constexpr double kPastShare = 0.5;
 // A fault that lasts for three times the past is the new normal: the job does something else.
 constexpr int kLongestFault = 3;
@@ -71,7 +72,11 @@ void BandwidthPast::Follow(const std::map<Key, Transfer>& newest) {
   for (const auto& [key, past] : pasts_) ++of_user[std::get<0>(key).uid];
   for (const auto& [key, transfer] : newest) {
     size_t& pasts = of_user[std::get<0>(key).uid];
-    if (pasts_.contains(key) || pasts >= kMostPastsPerUser || pasts_.size() >= kMostPasts) continue;
+    if (pasts_.contains(key)) continue;
+    if (pasts >= kMostPastsPerUser || pasts_.size() >= kMostPasts) {
+      ++left_out_;
+      continue;
+    }
     pasts_.try_emplace(key);
     ++pasts;
   }
@@ -140,14 +145,17 @@ void BandwidthPast::Judge(Past& past, int64_t realtime_ns, int64_t monotonic_ns)
 }
 
 std::vector<Finding> BandwidthPast::Findings(const collector::NodeSnapshot& node) const {
+  const auto is_degraded = [](const auto& entry) { return entry.second.is_degraded; };
+  if (std::ranges::none_of(pasts_, is_degraded)) return {};
   const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
+  const CommunicatorsByKey by_key = ByKey(communicators);
   std::vector<Finding> findings;
   for (const auto& [key, past] : pasts_) {
     if (!past.is_degraded) continue;
     const auto& [communicator, function, size_class] = key;
-    const auto found = std::ranges::find(communicators, communicator, &CommunicatorOnNode::key);
-    if (found == communicators.end()) continue;
-    const RankOnNode& rank = found->ranks.front();
+    const auto found = by_key.find(communicator);
+    if (found == by_key.end()) continue;
+    const RankOnNode& rank = found->second->ranks.front();
     // The newest value; an idle minute has none.
     const auto newest = std::ranges::find_if(past.transfers.rbegin(), past.transfers.rend(),
                                              [](const Transfer& one) { return one.bandwidth > 0; });
@@ -157,7 +165,7 @@ std::vector<Finding> BandwidthPast::Findings(const collector::NodeSnapshot& node
     finding.kind = FindingKind::kBandwidthDegraded;
     finding.severity = Severity::kWarning;
     finding.communicator = communicator;
-    finding.communicator_name = rank.communicator->name;
+    finding.communicator_name = Printable(rank.communicator->name);
     finding.uid = communicator.uid;
     finding.job = JobText(*rank.process);
     finding.since_realtime_ns = past.low_since_realtime_ns;

@@ -33,10 +33,16 @@ class BandwidthPast {
  public:
   explicit BandwidthPast(const JudgementTimes& times) : times_(times) {}
 
-  // Judges the newest window of `history`, if the judgement before is an interval ago.
+  // Judges the newest window of `history`, if the judgement before is an interval ago. Both times
+  // in nanoseconds: the first for people, by the node's clock, the second on a clock that nobody
+  // sets.
   void Record(const NodeHistory& history, int64_t realtime_ns, int64_t monotonic_ns);
 
+  // At most one per function and size class of a communicator that `node` still has.
   std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
+
+  // Those of one judgement beyond the limits, summed over judgements.
+  uint64_t left_out() const { return left_out_; }
 
  private:
   using Key = std::tuple<collector::CommunicatorKey, Function, uint8_t>;  // and size class
@@ -64,6 +70,7 @@ class BandwidthPast {
   JudgementTimes times_;
   int64_t next_judgement_ns_ = 0;
   std::map<Key, Past> pasts_;
+  uint64_t left_out_ = 0;
 };
 
 }  // namespace nccl_exporter::exporter

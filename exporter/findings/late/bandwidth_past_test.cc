@@ -56,6 +56,16 @@ class BandwidthPastTest : public testing::Test {
   bool has_ever_found_ = false;
 };
 
+TEST_F(BandwidthPastTest, TheCommunicatorsNameIsSafeOnATerminal) {
+  for (collector::ProcessSnapshot& process : node_.processes)
+    process.communicators.front().name = "dp\x1b[2J" + std::string(300, 'x');
+  Run(600, 10, 12);
+  Run(240, 30, 30);
+  ASSERT_EQ(Findings().size(), 1u);
+  EXPECT_THAT(Findings().front().communicator_name,
+              testing::AllOf(testing::StartsWith("dp?[2Jx"), testing::SizeIs(testing::Le(64u))));
+}
+
 TEST_F(BandwidthPastTest, FindsTransfersThatAreSlowerThanBefore) {
   Run(600, 10, 12);
   EXPECT_THAT(Findings(), IsEmpty());

@@ -56,10 +56,13 @@ struct NodeRates {
   double arrivals_seconds = 0;  // of that of arrivals
 };
 
+// Of the ranks of `node` that live or ended lately, over JudgementTimes::window before the newest
+// step. Empty until the history has a step.
 NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& history,
                   const JudgementTimes& times);
 
-// As PromQL's quantile(): between two values, the line between them. `values` is not empty.
+// As PromQL's quantile(): between two values, the line between them, so that both judges find the
+// same. `share` is 0 to 1, `values` is not empty.
 double Quantile(double share, std::vector<double> values);
 
 }  // namespace nccl_exporter::exporter

@@ -15,7 +15,7 @@ namespace nccl_exporter::exporter {
 struct LateMeasures {
   bool is_straggler = false;     // by the times in kernels
   bool is_last_arriver = false;  // by the starts of kernels
-  double cost = 0;               // share of the time that the others lose
+  double cost = 0;               // share of the time that the others lose, 0 to 1
   double wait_deficit = 0;       // of a straggler: it waits so much less than the median
   uint64_t compared = 0;         // operations; 0: none was compared
   double last_share = 0;         // of these, the ones that it entered last
@@ -28,6 +28,8 @@ struct LateCandidate {
   LateMeasures measures;
 };
 
+// Each rank at most once per communicator, in the order of `rates`. A candidate of one judgement is
+// no finding yet: LateRanks wants several.
 std::vector<LateCandidate> LateCandidatesOf(const NodeRates& rates);
 
 }  // namespace nccl_exporter::exporter

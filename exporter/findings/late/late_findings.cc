@@ -26,7 +26,8 @@ std::string NameOf(const FoundLateRank& found) {
 
 std::string Percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-// All other ranks of the communicator wait, those on other nodes, too.
+// All other ranks of the communicator wait, those on other nodes, too: a collective ends for nobody
+// before the last has entered.
 uint64_t Waiting(const FoundLateRank& found) {
   const uint64_t ranks = found.rank->communicator->ranks;
   return (ranks != 0 ? ranks : found.communicator->ranks.size()) - 1;
@@ -60,14 +61,18 @@ Finding FindingOf(const std::vector<FoundLateRank>& all, const JudgementTimes& t
   finding.kind = FindingKind::kLateRank;
   finding.severity = Severity::kWarning;
   finding.communicator = worst.communicator->key;
-  finding.communicator_name = worst.rank->communicator->name;
+  finding.communicator_name = Printable(worst.rank->communicator->name);
   finding.uid = worst.communicator->key.uid;
   finding.job = JobText(*worst.rank->process);
   finding.since_realtime_ns = late.since_realtime_ns;
   finding.culprits.push_back(FoundRankOf(*worst.rank, Standing::kLate));
   for (const RankOnNode& rank : worst.communicator->ranks) {
-    if (rank.communicator->rank != late.rank)
+    if (rank.communicator->rank == late.rank) continue;
+    if (finding.waiting.size() == kMostFoundRanks) {
+      ++finding.more_waiting;
+    } else {
       finding.waiting.push_back(FoundRankOf(rank, Standing::kWaits));
+    }
   }
   for (const FoundLateRank& other : all)
     finding.since_realtime_ns = std::min(finding.since_realtime_ns, other.late->since_realtime_ns);
@@ -96,27 +101,31 @@ Finding FindingOf(const std::vector<FoundLateRank>& all, const JudgementTimes& t
   return finding;
 }
 
-// Late GPUs of one communicator that are found: an eighth of the ranks that a node has.
+// Late GPUs of one communicator that are found: an eighth of 64 ranks, more than a node has. It
+// bounds what a forged communicator costs.
 constexpr size_t kMostLateOfOne = 8;
 
 }  // namespace
 
 std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
                                   const std::vector<LateRank>& late, const JudgementTimes& times) {
+  if (late.empty()) return {};
   const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
+  const CommunicatorsByKey by_key = ByKey(communicators);
   std::map<std::pair<collector::FileKey, int>, std::vector<FoundLateRank>> by_gpu;
   std::map<collector::CommunicatorKey, size_t> found_late;
   for (const LateRank& one : late) {
-    const auto communicator =
-        std::ranges::find(communicators, one.communicator, &CommunicatorOnNode::key);
-    if (communicator == communicators.end()) continue;
-    const auto rank = std::ranges::find(communicator->ranks, one.rank, [](const RankOnNode& here) {
-      return here.communicator->rank;
-    });
-    if (rank == communicator->ranks.end() || !rank->process->is_alive) continue;
+    const auto place = by_key.find(one.communicator);
+    if (place == by_key.end()) continue;
+    const CommunicatorOnNode& communicator = *place->second;
+    // Ranks are in order.
+    const auto number = [](const RankOnNode& here) { return here.communicator->rank; };
+    const auto rank = std::ranges::lower_bound(communicator.ranks, one.rank, {}, number);
+    if (rank == communicator.ranks.end() || number(*rank) != one.rank || !rank->process->is_alive)
+      continue;
     if (++found_late[one.communicator] > kMostLateOfOne) continue;
     by_gpu[{rank->process->file, rank->communicator->gpu_index}].push_back(
-        {&one, &*communicator, &*rank});
+        {&one, &communicator, &*rank});
   }
   std::vector<Finding> findings;
   for (auto& [gpu, found] : by_gpu) {

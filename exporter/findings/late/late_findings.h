@@ -17,8 +17,8 @@ struct LateRank {
   collector::CommunicatorKey communicator;
   uint64_t rank = 0;
   LateMeasures measures;
-  int64_t since_realtime_ns = 0;
-  int late_judgements = 0;  // of so many of the latest:
+  int64_t since_realtime_ns = 0;  // its first judgement of the run
+  int late_judgements = 0;        // of so many of the latest:
   int judgements = 0;
 };
 

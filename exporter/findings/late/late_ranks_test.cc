@@ -57,6 +57,15 @@ TEST(LateRanksTest, NamesTheRankThatTheOthersWaitFor) {
   EXPECT_LE(finding.since_realtime_ns, begin_ns + 45 * LateJob::kSecondNs);
 }
 
+TEST(LateRanksTest, TheCommunicatorsNameIsSafeOnATerminal) {
+  LateJob job(8);
+  job.Make(kTp, "tp\x1b[2J" + std::string(300, 'x'), FirstProcesses(8));
+  job.Run(600, [&] { StepOfTp(job, 8, 5); });
+  ASSERT_THAT(job.Named(), ElementsAre(5));
+  EXPECT_THAT(job.Findings().front().communicator_name,
+              testing::AllOf(testing::StartsWith("tp?[2Jx"), testing::SizeIs(testing::Le(64u))));
+}
+
 TEST(LateRanksTest, StaysForNinetySecondsAfterTheEnd) {
   LateJob job(8);
   job.Make(kTp, "tp", FirstProcesses(8));

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/findings/losses/lost_operations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "exporter/findings/words.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+// Operations in flight at the end of a job are no trouble. A communicator whose time stamps drift
+// is untimed by design. The alert leaves out the same two.
+bool IsAlarming(Loss loss) {
+  return TraitsOf(loss).kind == LossKind::kDropped && loss != Loss::kIncompleteAtFinalize &&
+         loss != Loss::kCommunicatorDrifting;
+}
+
+// What to do about the most frequent cause.
+std::string_view Advice(Loss loss) {
+  switch (loss) {
+    case Loss::kNoFreeCommunicatorSlot:
+      return "Raise NCCL_EXPORTER_COMMUNICATORS for the job.";
+    case Loss::kReservationFailed:
+      return "Make room in the file system of the segments.";
+    case Loss::kInFlightFull:
+      return "Look for an operation that hangs; else the job calls far ahead, and nothing is "
+             "wrong.";
+    default:
+      return "Counts stay exact; the runbook explains each cause.";
+  }
+}
+
+}  // namespace
+
+std::map<JobKey, LostOperations::JobLosses> LostOperations::LossesOf(
+    const collector::NodeSnapshot& node, const NodeHistory& history) const {
+  std::map<collector::FileKey, const collector::ProcessSnapshot*> processes;
+  for (const collector::ProcessSnapshot& process : node.processes)
+    processes[process.file] = &process;
+  std::map<collector::FileKey, JobLosses> of_process;
+  double seconds = 0;
+  for (size_t step = history.steps(); step-- > 0 && seconds < Seconds(times_.losses_window());) {
+    seconds += history.Seconds(step);
+    for (const LossDelta& loss : history.Losses(step)) {
+      if (!IsAlarming(loss.cause) || !processes.contains(loss.process)) continue;
+      JobLosses& losses = of_process[loss.process];
+      losses.by_cause[static_cast<size_t>(loss.cause)] += loss.events;
+      losses.lost += loss.events;
+      losses.since_realtime_ns = history.EndRealtimeNs(step);  // steps go back in time
+    }
+  }
+  std::map<JobKey, JobLosses> jobs;
+  for (const auto& [file, losses] : of_process) {
+    const collector::ProcessSnapshot& process = *processes.at(file);
+    const auto [place, is_new] = jobs.try_emplace(JobKeyOf(process), losses);
+    JobLosses& job = place->second;
+    if (is_new) {
+      job.job = JobText(process);
+      continue;
+    }
+    job.lost += losses.lost;
+    for (size_t i = 0; i < job.by_cause.size(); ++i) job.by_cause[i] += losses.by_cause[i];
+    job.since_realtime_ns = std::min(job.since_realtime_ns, losses.since_realtime_ns);
+  }
+  return jobs;
+}
+
+void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHistory& history) {
+  std::map<JobKey, JobLosses> jobs = LossesOf(node, history);
+  const double wanted = Seconds(times_.losses_window());
+  double seconds = 0;
+  for (size_t step = 0; step < history.steps(); ++step) seconds += history.Seconds(step);
+  std::map<JobKey, uint64_t> operations;
+  if (!jobs.empty()) operations = history.RecentOperations(wanted);
+  for (auto& [key, job] : jobs) {
+    if (const auto found = operations.find(key); found != operations.end())
+      job.operations = found->second;
+    job.is_found = seconds >= wanted &&
+                   static_cast<double>(job.lost) > kLossShare * static_cast<double>(job.operations);
+    // The window moves on; the trouble began where it did.
+    const auto before = jobs_.find(key);
+    if (before != jobs_.end() && before->second.is_found)
+      job.since_realtime_ns = before->second.since_realtime_ns;
+  }
+  jobs_ = std::move(jobs);
+}
+
+std::vector<Finding> LostOperations::Findings() const {
+  std::vector<Finding> findings;
+  for (const auto& [key, job] : jobs_) {
+    if (job.is_found) findings.push_back(FindingOf(key.uid, job));
+  }
+  return findings;
+}
+
+Finding LostOperations::FindingOf(uint64_t uid, const JobLosses& losses) {
+  std::vector<std::pair<uint64_t, Loss>> causes;
+  for (size_t i = 0; i < losses.by_cause.size(); ++i) {
+    if (losses.by_cause[i] != 0) causes.emplace_back(losses.by_cause[i], static_cast<Loss>(i));
+  }
+  std::ranges::stable_sort(causes, [](const auto& a, const auto& b) { return a.first > b.first; });
+  Finding finding;
+  finding.kind = FindingKind::kOperationsNotFollowed;
+  finding.severity = Severity::kInfo;
+  finding.uid = uid;
+  finding.job = losses.job;
+  finding.since_realtime_ns = losses.since_realtime_ns;
+  finding.headline =
+      fmt::format("{} loses track of operations since {}: {}{} are counted, but not followed.",
+                  Capital(losses.job), ClockText(losses.since_realtime_ns), losses.lost,
+                  losses.operations == 0 ? "" : " of " + CountText(losses.operations, "operation"));
+  finding.cost = "durations, late ranks and what is in flight are incomplete";
+  for (const auto& [events, cause] : causes) {
+    finding.evidence.emplace_back(TraitsOf(cause).reason,
+                                  fmt::format("{}: {}", events, TraitsOf(cause).meaning));
+  }
+  finding.next = Advice(causes.front().second);
+  finding.runbook = "NCCLExporterEventsDropped";
+  return finding;
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations that are counted and not followed, by job: the condition of NCCLExporterEventsDropped
+// (docs/alerts.md) over JudgementTimes::losses_window().
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/findings/finding.h"
+#include "exporter/findings/judgement_times.h"
+#include "exporter/node/local_communicators.h"
+#include "exporter/node/node_history.h"
+#include "proto/loss.h"
+
+namespace nccl_exporter::exporter {
+
+// Not thread-safe: its owner locks.
+class LostOperations {
+ public:
+  explicit LostOperations(const JudgementTimes& times) : times_(times) {}
+
+  // Judges the newest window of `history`, which has recorded `node` just before. A history shorter
+  // than the window finds nothing.
+  void Record(const collector::NodeSnapshot& node, const NodeHistory& history);
+
+  // By the latest Record(): at most one per job.
+  std::vector<Finding> Findings() const;
+
+ private:
+  struct JobLosses {
+    std::string job;
+    uint64_t operations = 0;  // started, of the ranks that the history has
+    uint64_t lost = 0;
+    std::array<uint64_t, kLossCount> by_cause{};
+    int64_t since_realtime_ns = 0;  // first loss of the run that goes on
+    bool is_found = false;          // more than kLossShare are lost
+  };
+
+  static Finding FindingOf(uint64_t uid, const JobLosses& losses);
+  // Jobs of `node` with losses that are neither a choice of the plugin nor the end of a job.
+  std::map<JobKey, JobLosses> LossesOf(const collector::NodeSnapshot& node,
+                                       const NodeHistory& history) const;
+
+  JudgementTimes times_;
+  std::map<JobKey, JobLosses> jobs_;
+};
+
+}  // namespace nccl_exporter::exporter
