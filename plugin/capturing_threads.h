@@ -17,6 +17,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "plugin/oldest_glibc.h"
+
 namespace nccl_exporter::plugin {
 
 // Numbers the threads that capture. A number outlives its thread, whose pthread_t or kernel's

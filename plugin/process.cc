@@ -2,7 +2,6 @@
 #include "plugin/process.h"
 
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -11,6 +10,7 @@
 
 #include "plugin/identity/identity.h"
 #include "plugin/mapped_memory.h"
+#include "plugin/oldest_glibc.h"
 #include "plugin/version.h"
 
 namespace nccl_exporter::plugin {
@@ -23,8 +23,7 @@ const char* Environment(const char* name) { return std::getenv(name); }
 
 uint16_t RandomSalt() {
   uint16_t salt = 0;
-  if (getrandom(&salt, sizeof(salt), GRND_NONBLOCK) != sizeof(salt))
-    salt = static_cast<uint16_t>(NowNs() >> 4);
+  if (!FillRandom(&salt, sizeof(salt))) salt = static_cast<uint16_t>(NowNs() >> 4);
   return salt != 0 ? salt : 1;
 }
 

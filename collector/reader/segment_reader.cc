@@ -128,9 +128,12 @@ class SegmentReading {
     std::optional<SegmentFault> fault;
     const std::optional<SlotHead> head = ReadSlotHead(source_, OffsetOf(slot), fault);
     if (fault) result_.fault = std::move(fault);
+    if (head) directory_.heads[slot] = *head;
     return head && IsWanted(*head);
   }
 
+  // A copy is of one communicator if the slot's state is the same in a read before it, in it, and
+  // in a read after it. The one in it does not suffice: its words were read in any order.
   Copy CopySlot(uint32_t slot) {
     if (!slot_) slot_ = std::make_unique<CommunicatorSlot>();
     if (!CopyAll(OffsetOf(slot), BytesOf(*slot_, kSlotBytesRead)) || !DropChangedEntries(slot) ||
@@ -139,12 +142,15 @@ class SegmentReading {
     layout::AtomicU64 state_after{0};
     if (!CopyAll(OffsetOf(slot), BytesOf(state_after))) return Copy::kFailed;
     const uint64_t state_in_copy = slot_->state.load(std::memory_order_relaxed);
-    return state_after.load(std::memory_order_relaxed) == state_in_copy ? Copy::kDone
-                                                                        : Copy::kChanged;
+    const bool is_same = state_after.load(std::memory_order_relaxed) == state_in_copy &&
+                         (IsOverflow(slot) || directory_.heads[slot].state_word == state_in_copy);
+    return is_same ? Copy::kDone : Copy::kChanged;
   }
 
-  // An entry in flight is whole if its ticket is the same after the copy as in it. The plugin
-  // stores a ticket after the rest of its entry, and no ticket twice. Other entries get ticket 0.
+  // An entry in flight is read between two reads of its ticket, and is whole if they are equal. The
+  // plugin stores a ticket after the rest of its entry, a 0 before it, and no ticket twice. Other
+  // entries get ticket 0. The ticket of the same copy proves nothing: its words were read in any
+  // order. //tests/memory_order has the model.
   bool DropChangedEntries(uint32_t slot) {
     const std::span<InFlightEntry> entries(slot_->in_flight);
     const auto is_free = [](const InFlightEntry& entry) {
@@ -155,17 +161,20 @@ class SegmentReading {
     if (first == entries.size()) return true;
     size_t end = entries.size();
     while (is_free(entries[end - 1])) --end;
+    std::array<uint64_t, layout::kInFlightEntries> tickets{};
+    for (size_t i = first; i < end; ++i)
+      tickets[i] = entries[i].ticket.load(std::memory_order_relaxed);
     if (!entries_after_) entries_after_ = std::make_unique<Entries>();
     const std::span<InFlightEntry> after(entries_after_->data() + first, end - first);
     const uint64_t offset =
         OffsetOf(slot) + offsetof(CommunicatorSlot, in_flight) + first * sizeof(InFlightEntry);
-    if (!CopyAll(offset, std::as_writable_bytes(after))) return false;
+    if (!CopyAll(offset, std::as_writable_bytes(entries.subspan(first, end - first))) ||
+        !CopyAll(offset, std::as_writable_bytes(after)))
+      return false;
     for (size_t i = first; i < end; ++i) {
-      layout::AtomicU64& ticket = entries[i].ticket;
-      if (ticket.load(std::memory_order_relaxed) !=
-          (*entries_after_)[i].ticket.load(std::memory_order_relaxed)) {
-        ticket.store(0, std::memory_order_relaxed);
-      }
+      const bool is_whole =
+          tickets[i] == (*entries_after_)[i].ticket.load(std::memory_order_relaxed);
+      entries[i].ticket.store(is_whole ? tickets[i] : 0, std::memory_order_relaxed);
     }
     return true;
   }

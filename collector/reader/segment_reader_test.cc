@@ -322,6 +322,20 @@ TEST(SegmentReaderTest, LeavesOutOperationsInFlightThatChangedDuringTheCopy) {
   EXPECT_EQ(read.process->communicators[0].in_flight[0].sequence, 102u);
 }
 
+// Regression: on Arm a copy may have an entry's new ticket and what stood there before it.
+TEST(SegmentReaderTest, TakesAnOperationInFlightAsItIsBetweenTwoReadsOfItsTicket) {
+  V1 writer = ReadySegment(2);
+  writer.Put(0, CommunicatorV1{});
+  writer.Put(0, InFlightV1{.ticket = 1, .sequence = 77});
+  const ChangingSource source(writer, [&](uint64_t offset, size_t) {
+    if (offset == writer.InFlightAt(0, 0)) writer.Put(0, InFlightV1{.ticket = 1, .sequence = 100});
+  });
+  const SegmentRead read = ReadSegment(source, {.now = kNow});
+  ASSERT_EQ(read.process->communicators.size(), 1u);
+  ASSERT_EQ(read.process->communicators[0].in_flight.size(), 1u);
+  EXPECT_EQ(read.process->communicators[0].in_flight[0].sequence, 100u);
+}
+
 TEST(SegmentReaderTest, SaysSoWhenReadingFails) {
   const V1 writer = ReadySegment(2);
   ChangingSource source(writer, [](uint64_t, size_t) {});

@@ -19,7 +19,8 @@ class SegmentSource {
   virtual uint64_t Size() const = 0;
   virtual uint64_t OwnerUid() const = 0;
   // Copies the bytes from `offset` on. Returns their number: fewer than `into` has only at the end
-  // of the file; -1 if reading failed.
+  // of the file; -1 if reading failed. The words of one copy may have been read in any order. A
+  // later copy has no word as it was before an earlier copy.
   virtual ssize_t Read(uint64_t offset, std::span<std::byte> into) const = 0;
 };
 

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "plugin/oldest_glibc.h"
+
 #if NCCL_EXPORTER_HAVE_CUDA
 #include <cuda.h>
 #endif

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "plugin/oldest_glibc.h"
+
 namespace nccl_exporter::plugin {
 namespace {
 

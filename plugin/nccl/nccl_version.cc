@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include "plugin/oldest_glibc.h"
+
 namespace nccl_exporter::plugin {
 namespace {
 

@@ -173,14 +173,15 @@ class Recorder {
 
 inline void Recorder::ShowInFlight(uint64_t ticket, const OperationStart& start) {
   layout::InFlightEntry& shown = entry(ticket);
-  StoreRelaxed(shown.function, static_cast<uint64_t>(start.function) |
+  // Each after the 0 of HideInFlight: no reader takes the old ticket for the new entry.
+  StoreRelease(shown.function, static_cast<uint64_t>(start.function) |
                                    (start.is_untimed ? layout::kUntimedFlag : 0));
-  StoreRelaxed(shown.sequence, start.sequence);
-  StoreRelaxed(shown.start_ns, start.call_ns);
-  StoreRelaxed(shown.bytes, start.message_bytes);
-  StoreRelaxed(shown.parts, 0);
-  StoreRelaxed(shown.last_part_ns, 0);
-  StoreRelaxed(shown.peer, static_cast<uint64_t>(int64_t{start.peer} + 1));
+  StoreRelease(shown.sequence, start.sequence);
+  StoreRelease(shown.start_ns, start.call_ns);
+  StoreRelease(shown.bytes, start.message_bytes);
+  StoreRelease(shown.parts, 0);
+  StoreRelease(shown.last_part_ns, 0);
+  StoreRelease(shown.peer, static_cast<uint64_t>(int64_t{start.peer} + 1));
   StoreRelease(shown.ticket, ticket);
 }
 

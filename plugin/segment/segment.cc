@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <cstring>
 
 #include "plugin/identity/identity.h"
+#include "plugin/oldest_glibc.h"
 #include "plugin/segment/atomics.h"
 
 namespace nccl_exporter::plugin {
@@ -81,7 +81,7 @@ bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   struct stat directory {
   }, parent{};
   const int parent_directory = openat(directory_, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  const bool is_seen = fstat(directory_, &directory) == 0 && fstat(parent_directory, &parent) == 0;
+  const bool is_seen = ReadStatus(directory_, &directory) && ReadStatus(parent_directory, &parent);
   if (!is_seen) Fail(error, error_size, "cannot see segment directory", path_);
   if (parent_directory >= 0) close(parent_directory);
   if (!is_seen) return false;
@@ -123,7 +123,7 @@ bool Segment::OpenPrivate(char* error, size_t error_size) {
   directory_ = open(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (directory_ < 0) return Fail(error, error_size, "cannot open segment directory", path_);
   struct stat status {};
-  if (fstat(directory_, &status) != 0)
+  if (!ReadStatus(directory_, &status))
     return Fail(error, error_size, "cannot see segment directory", path_);
   if (status.st_uid != geteuid()) {
     std::snprintf(error, error_size, "segment directory %s belongs to user %u", path_,
@@ -148,7 +148,7 @@ bool Segment::CreateFile(char* error, size_t error_size) {
   constexpr int kAttempts = 8;
   for (int attempt = 0; attempt < kAttempts && file_ < 0; ++attempt) {
     uint64_t random = 0;
-    if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+    if (!FillRandom(&random, sizeof(random)))
       random = NowNs() ^ reinterpret_cast<uintptr_t>(this);
     std::snprintf(name_, sizeof(name_), "%016llx-%016llx%s",
                   static_cast<unsigned long long>(ReadClock(CLOCK_BOOTTIME)),
@@ -162,7 +162,7 @@ bool Segment::CreateFile(char* error, size_t error_size) {
   if (!LeaveStandardStreams())
     return Fail(error, error_size, "no descriptor for a segment in", path_);
   struct stat status {};
-  if (fstat(file_, &status) != 0) return Fail(error, error_size, "cannot see a segment in", path_);
+  if (!ReadStatus(file_, &status)) return Fail(error, error_size, "cannot see a segment in", path_);
   device_ = status.st_dev;
   inode_ = status.st_ino;
 
@@ -221,7 +221,7 @@ bool Segment::LeaveStandardStreams() {
 // file of its own.
 bool Segment::HoldsFile() const {
   struct stat status {};
-  return fstat(file_, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
+  return ReadStatus(file_, &status) && status.st_dev == device_ && status.st_ino == inode_;
 }
 
 // The state comes first: a reader that found the slot free would look at none behind it, and one

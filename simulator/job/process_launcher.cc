@@ -125,6 +125,8 @@ void Job::Become(int process, int64_t epoch_monotonic_ns) const {
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   execv("/proc/self/exe", argv.data());
+  // In an emulator that is a file of another machine, and the first argument is what starts it.
+  if (errno == ENOEXEC) execv(argv[0], argv.data());
   fmt::print(stderr, "nccl-sim: cannot start process {}: {}\n", process, std::strerror(errno));
   _exit(1);
 }

@@ -1,0 +1,162 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Models of what the plugin writes and the collector reads, on a machine that reorders like Armv8.
+
+Every execution is tried. Another core sees a thread's accesses in any order that keeps these: two
+accesses to the same word stay in order, a release comes after all accesses before it, an acquire
+or a fence before all loads after it, and a store becomes visible to all cores at once (Armv8 is
+multi-copy atomic). A copy of the collector is a set of plain loads between two fences.
+
+Each model is tried as the code has it, where no execution may be wrong, and without each of its
+orders, where an execution must be: so each order is needed, and the model can fail.
+"""
+import sys
+import unittest
+
+sys.path.insert(0, 'deploy/tests')
+import report
+
+
+def store(word, value, release=False):
+    return ("store", word, value, release)
+
+
+def load(register, word):
+    return ("load", word, register, False)
+
+
+FENCE = ("fence", None, None, False)
+
+
+def keeps_order(earlier, later):
+    if earlier[0] == "fence" or later[0] == "fence":
+        return True
+    return earlier[1] == later[1] or (later[0] == "store" and later[3])
+
+
+def before(thread):
+    """For each access the set of those that come before it, as bits."""
+    return [sum(1 << i for i in range(j) if keeps_order(thread[i], thread[j])) for j in range(len(thread))]
+
+
+def outcomes(memory, writer, reader):
+    """What the reader may have in its registers in the end."""
+    threads, orders = (writer, reader), (before(writer), before(reader))
+    start = (0, 0, tuple(sorted(memory.items())), ())
+    seen, pending, ends = {start}, [start], []
+    while pending:
+        state = pending.pop()
+        done, words, registers = state[:2], dict(state[2]), dict(state[3])
+        if done[1] == (1 << len(reader)) - 1:
+            ends.append(registers)
+            continue
+        for which, thread in enumerate(threads):
+            for i, (kind, word, value, _) in enumerate(thread):
+                if done[which] >> i & 1 or orders[which][i] & ~done[which]:
+                    continue
+                new_words, new_registers, new_done = dict(words), dict(registers), list(done)
+                new_done[which] |= 1 << i
+                if kind == "store":
+                    new_words[word] = value
+                elif kind == "load":
+                    new_registers[value] = words[word]
+                new = (*new_done, tuple(sorted(new_words.items())), tuple(sorted(new_registers.items())))
+                if new not in seen:
+                    seen.add(new)
+                    pending.append(new)
+    return ends
+
+
+def entry(number, fields_release, ticket_release):
+    """The entry is given back, and used again: HideInFlight and ShowInFlight, or AppendCompletion."""
+    return [store("ticket", 0), store("a", number, fields_release), store("b", number, fields_release),
+            store("ticket", number, ticket_release)]
+
+
+class InFlight(unittest.TestCase):
+    """plugin/segment/recorder.h, ShowInFlight; collector/reader/segment_reader.cc, DropChangedEntries."""
+
+    def is_torn(self, fields_release=True, ticket_release=True, first=FENCE, second=FENCE):
+        writer = entry(2, fields_release, ticket_release) + entry(3, fields_release, ticket_release)
+        reader = [load("before", "ticket"), first, load("a", "a"), load("b", "b"), second, load("after", "ticket")]
+        reader = [access for access in reader if access]
+        return any(end["before"] == end["after"] != 0 and {end["a"], end["b"]} != {end["before"]}
+                   for end in outcomes({"ticket": 1, "a": 1, "b": 1}, writer, reader))
+
+    def test_an_entry_that_is_taken_is_whole(self):
+        self.assertFalse(self.is_torn())
+
+    def test_every_order_is_needed(self):
+        self.assertTrue(self.is_torn(fields_release=False))
+        self.assertTrue(self.is_torn(ticket_release=False))
+        self.assertTrue(self.is_torn(first=None))
+        self.assertTrue(self.is_torn(second=None))
+
+
+class Completions(unittest.TestCase):
+    """plugin/segment/recorder.h, AppendCompletion; collector/arrivals/completion_ring.cc: two equal copies."""
+
+    def is_torn(self, fields_release=True, ticket_release=True, fence=FENCE):
+        writer = entry(2, fields_release, ticket_release) + entry(3, fields_release, ticket_release)
+        words = ("ticket", "a", "b")
+        reader = [load("first " + word, word) for word in words]
+        reader += [fence] if fence else []
+        reader += [load("second " + word, word) for word in words]
+        return any(end["first ticket"] != 0 and all(end["first " + word] == end["second " + word] for word in words) and
+                   {end["first a"], end["first b"]} != {end["first ticket"]}
+                   for end in outcomes({"ticket": 1, "a": 1, "b": 1}, writer, reader))
+
+    def test_an_entry_that_is_taken_is_whole(self):
+        self.assertFalse(self.is_torn())
+
+    def test_every_order_is_needed(self):
+        self.assertTrue(self.is_torn(fields_release=False))
+        self.assertTrue(self.is_torn(ticket_release=False))
+        self.assertTrue(self.is_torn(fence=None))
+
+
+class Slots(unittest.TestCase):
+    """plugin/segment/segment.cc, Reserve; plugin/process.cc, OpenSlot; segment_reader.cc, CopySlot.
+
+    The state is 1 for the first live communicator, 20 where the slot is claimed, 2 for the next one.
+    """
+
+    def is_mixed(self, zeros_release=True, live_release=True, reads_before=True, fence=FENCE):
+        writer = [store("state", 20), store("a", 0, zeros_release), store("b", 0, zeros_release),
+                  store("a", 2), store("b", 2), store("state", 2, live_release)]
+        reader = [load("before", "state"), fence] if reads_before else []
+        reader += [load("state", "state"), load("a", "a"), load("b", "b"), fence, load("after", "state")]
+        reader = [access for access in reader if access]
+        return any(end.get("before", end["state"]) == end["state"] == end["after"] != 20 and
+                   {end["a"], end["b"]} != {end["state"]}
+                   for end in outcomes({"state": 1, "a": 1, "b": 1}, writer, reader))
+
+    def test_a_copy_that_is_taken_is_of_one_communicator(self):
+        self.assertFalse(self.is_mixed())
+
+    def test_every_order_is_needed(self):
+        self.assertTrue(self.is_mixed(zeros_release=False))
+        self.assertTrue(self.is_mixed(live_release=False))
+        self.assertTrue(self.is_mixed(reads_before=False))
+        self.assertTrue(self.is_mixed(fence=None))
+
+
+class Segments(unittest.TestCase):
+    """plugin/segment/segment.cc, Publish; collector/reader/slot_directory.cc, ReadHeader."""
+
+    def is_unready(self, release=True, fence=FENCE):
+        writer = [store("a", 1), store("b", 1), store("version", 1, release)]
+        reader = [access for access in (load("version", "version"), fence, load("a", "a"), load("b", "b")) if access]
+        return any(end["version"] == 1 and {end["a"], end["b"]} != {1}
+                   for end in outcomes({"version": 0, "a": 0, "b": 0}, writer, reader))
+
+    def test_a_header_with_a_version_is_complete(self):
+        self.assertFalse(self.is_unready())
+
+    def test_every_order_is_needed(self):
+        self.assertTrue(self.is_unready(release=False))
+        self.assertTrue(self.is_unready(fence=None))
+
+
+if __name__ == "__main__":
+    report.main()
