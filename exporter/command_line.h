@@ -55,7 +55,7 @@ class CommandLine {
   std::deque<Place> places_;  // the program first
   CLI::App* help_ = nullptr;
   CLI::App* version_ = nullptr;
-  CLI::App* manual_ = nullptr;      // hidden: for tools/package
+  CLI::App* manual_ = nullptr;      // hidden: for tools/release
   CLI::App* completion_ = nullptr;  // the same
   std::string help_topic_;
   NodeShape shape_;

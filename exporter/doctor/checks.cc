@@ -24,9 +24,11 @@ namespace {
 
 constexpr std::string_view kPackagedPlugin = "/usr/lib/nccl-exporter/libnccl-profiler-exporter.so";
 // Where the loader looks without LD_LIBRARY_PATH, on the usual distributions.
-constexpr std::array<std::string_view, 6> kLibraryFolders{"/usr/local/lib",
+constexpr std::array<std::string_view, 8> kLibraryFolders{"/usr/local/lib",
                                                           "/usr/lib/x86_64-linux-gnu",
                                                           "/usr/lib/aarch64-linux-gnu",
+                                                          "/lib/x86_64-linux-gnu",
+                                                          "/lib/aarch64-linux-gnu",
                                                           "/usr/lib64",
                                                           "/usr/lib",
                                                           "/lib64"};
@@ -70,6 +72,14 @@ std::vector<std::string> PluginPaths(const Environment& environment, const std::
     paths.push_back(root + folder + "/libnccl-profiler-" + name + ".so");
   }
   return paths;
+}
+
+GlibcVersion SystemLibc(const std::string& root) {
+  for (const std::string_view folder : kLibraryFolders) {
+    const ElfFile libc = ReadElfFile(root + std::string(folder) + "/libc.so.6");
+    if (libc.fault.empty() && libc.defines_glibc != GlibcVersion()) return libc.defines_glibc;
+  }
+  return {};
 }
 
 Check CheckPlugin(const std::string& path, uint16_t machine, const GlibcVersion& libc,

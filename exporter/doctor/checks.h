@@ -76,6 +76,10 @@ Check CheckPluginLog(const Environment& environment, const std::string& path,
 // src/plugin/plugin_open.cc). `root` is in front of absolute ones, as /proc/PID/root. Never empty.
 std::vector<std::string> PluginPaths(const Environment& environment, const std::string& root);
 
+// The C library of the system below `root`, by its file: a release of this program runs with one of
+// its own. 0.0: none is found.
+GlibcVersion SystemLibc(const std::string& root);
+
 // The library at `path`, for a process of that machine (EM_ number of elf.h) with that C library
 // (0.0: not known, and not compared), which `reader` has to read. Fails if there is none, if it is
 // of another machine or needs a newer C library, and if it has no profiler. Loads nothing.

@@ -3,6 +3,7 @@
 #include "exporter/doctor/checks.h"
 
 #include <elf.h>
+#include <gnu/libc-version.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -136,6 +137,21 @@ TEST(PluginTest, OursLoadsOnThisMachineWithARecentGlibc) {
   const Check other = CheckPlugin(kPlugin, EM_SPARC, {}, kSomeUser);
   EXPECT_EQ(other.verdict, Verdict::kFail);
   EXPECT_THAT(other.detail, HasSubstr("the process for machine 2"));
+}
+
+// Regression: a release carries a libc of its own, and doctor compared the plugin with that.
+TEST(PluginTest, TheSystemsLibcIsTheFileAndNotOurOwn) {
+  const collector::ScratchDirectory directory;
+  EXPECT_EQ(SystemLibc(directory.path()), GlibcVersion());
+  const std::string folder = directory.path() + "/lib64";
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder + "/libc.so.6") << "no ELF";
+  EXPECT_EQ(SystemLibc(directory.path()), GlibcVersion());
+  std::ifstream maps("/proc/self/maps");
+  const std::string text{std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>()};
+  std::filesystem::copy_file(MappedFile(text, "libc.so.6"), folder + "/libc.so.6",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(SystemLibc(directory.path()).Text(), gnu_get_libc_version());
 }
 
 TEST(PluginTest, OtherFilesAreRefusedWithTheReason) {

@@ -2,7 +2,6 @@
 #include "exporter/doctor/doctor.h"
 
 #include <fmt/format.h>
-#include <gnu/libc-version.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -11,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -173,17 +171,11 @@ void AddDirectoriesOfProcess(const Process& process, std::vector<Check>& checks)
   }
 }
 
-GlibcVersion OurLibc() {
-  GlibcVersion version;
-  std::sscanf(gnu_get_libc_version(), "%d.%d", &version.major, &version.minor);
-  return version;
-}
-
 void AddPlugin(const Process& process, std::vector<Check>& checks) {
   const bool has_process = !process.maps.empty();
   const std::string root = has_process ? process.folder + "/root" : "";
   std::vector<std::string> paths = PluginPaths(process.environment, root);
-  GlibcVersion libc = OurLibc();
+  GlibcVersion libc = SystemLibc("");
   if (has_process) {
     const std::string mapped = MappedFile(process.maps, "libc.so.6");
     libc = mapped.empty() ? GlibcVersion() : ReadElfFile(root + mapped).defines_glibc;
