@@ -76,9 +76,11 @@ CommandLine::CommandLine(Options& options, std::string_view commit)
   app_.set_help_flag("-h,--help", "Print this help and exit.");
   app_.require_subcommand(0, 1);
   AddTop();
-  AddCommand(Command::kInFlight, "inflight",
-             "Print which rank is in which collective, from --segment.dir.")
-      ->add_flag("--json", options.is_json, "Print one JSON object.");
+  CLI::App* const in_flight =
+      AddCommand(Command::kInFlight, "inflight",
+                 "Print findings and which rank is in which collective, from --segment.dir.");
+  in_flight->add_flag("--json", options.is_json, "Print one JSON object.");
+  AddDaemon(*in_flight);
   AddCommand(Command::kDoctor, "doctor",
              "Check directories, plugin, NCCL, environment and daemon, and say what to change.")
       ->add_option("--pid", options.doctor_pid, "Process of a training job to check as well.")
@@ -136,6 +138,22 @@ void CommandLine::AddTop() {
   top->add_option("--sort", options_.sort, "Order of the ranks.")
       ->check(CLI::IsMember(SortNames()))
       ->default_str("rank");
+  AddDaemon(*top);
+}
+
+// Commands that show findings prefer those of the daemon.
+void CommandLine::AddDaemon(CLI::App& command) {
+  const auto fault_of = [](const std::string& value) {
+    std::string fault;
+    if (value != kNoDaemon) ParseDaemonAddress(value, fault);
+    return fault.empty() ? fault : "invalid value '" + value + "': " + fault;
+  };
+  command
+      .add_option("--daemon", options_.daemon,
+                  "Address of this node's daemon, whose findings are shown: http://HOST:PORT, or "
+                  "none for findings of the command itself. TLS and passwords are not supported.")
+      ->check(CLI::Validator(fault_of, ""))
+      ->default_str(std::string(kDefaultDaemon));
 }
 
 // If one of its own flags is given, a synthetic node of that shape is counted instead of this node.

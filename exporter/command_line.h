@@ -42,6 +42,7 @@ class CommandLine {
   CLI::App* AddCommand(Command command, const std::string& name, const std::string& help);
   void AddFlags(Place& place);
   void AddTop();
+  void AddDaemon(CLI::App& command);
   void AddCardinality();
   std::string Store();
   std::string StoreRow(size_t row, const Place* place);

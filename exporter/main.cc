@@ -24,6 +24,7 @@
 
 #include "collector/collector.h"
 #include "exporter/catalogue_json.h"
+#include "exporter/client/daemon_judgement.h"
 #include "exporter/commands/cardinality.h"
 #include "exporter/commands/node_in_json.h"
 #include "exporter/commands/segment_dump.h"
@@ -106,9 +107,11 @@ collector::Collector CollectorOf(const Options& options) {
 
 int PrintInFlight(const Options& options) {
   const auto node = CollectorOf(options).Snapshot();
-  const Judgement judgement = NodeJudge().Judge(*node);
-  return PrintNode(
-      *node, options.is_json ? InFlightJson(*node, judgement) : InFlightText(*node, judgement));
+  const ShownJudgement shown = Shown(DaemonAt(options.daemon, options.segment_dirs)(),
+                                     NodeJudge().Judge(*node), node->taken_realtime_ns);
+  return PrintNode(*node, options.is_json ? InFlightJson(*node, shown)
+                                          : shown.Line(node->taken_realtime_ns) + '\n' +
+                                                InFlightText(*node, shown.judgement));
 }
 
 int PrintCardinality(const Options& options) {
@@ -142,8 +145,9 @@ int Top(const Options& options) {
   if (!is_once && Terminal::IsThere()) terminal.emplace();  // before the collector's thread
   collector.Start();                                        // compares arrivals
   const auto snapshots = [&] { return collector.Snapshot(); };
-  if (!terminal) return PrintNode(*first, TopOnce(snapshots, sort, options.is_json));
-  ShowTop(snapshots, sort, JudgementTimes().Scaled(options.findings_time_scale), *terminal);
+  const AskDaemon daemon = DaemonAt(options.daemon, options.segment_dirs);
+  if (!terminal) return PrintNode(*first, TopOnce(snapshots, daemon, sort, options.is_json));
+  ShowTop(snapshots, daemon, sort, JudgementTimes().Scaled(options.findings_time_scale), *terminal);
   terminal.reset();
   return unreadable.empty() ? kSuccess : Fail(kRuntimeFailure, unreadable);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "exporter/catalogue/metric_filter.h"
+#include "exporter/client/daemon_judgement.h"
 #include "exporter/commands/synthetic_node.h"
 
 namespace nccl_exporter::exporter {
@@ -39,6 +40,8 @@ struct Options {
   std::string sort = "rank";  // of kTop: one of kTopSorts
   bool is_json = false;       // of kTop and kInFlight
   uint64_t doctor_pid = 0;    // of kDoctor; 0: no process is examined
+  // Of kTop and kInFlight: an address, or kNoDaemon.
+  std::string daemon{kDefaultDaemon};
   // Of kCardinality; without it, the segments in segment_dirs are counted.
   std::optional<NodeShape> shape;
 

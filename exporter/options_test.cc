@@ -269,6 +269,19 @@ TEST(OptionsTest, JsonAndPidAreOfTheirCommands) {
   EXPECT_THAT(ErrorOf({"doctor", "--pid", "0"}), testing::HasSubstr("range 1 to 4194304"));
 }
 
+TEST(OptionsTest, TheDaemonIsAnAddressOfThisNodeOrNone) {
+  for (const char* const command : {"top", "inflight"}) {
+    EXPECT_EQ(Parsed({command}).daemon, "http://127.0.0.1:9828");
+    EXPECT_EQ(Parsed({command, "--daemon=none"}).daemon, "none");
+    EXPECT_EQ(Parsed({command, "--daemon", "http://[::1]:99"}).daemon, "http://[::1]:99");
+    EXPECT_THAT(ErrorOf({command, "--daemon=https://127.0.0.1:9828"}),
+                testing::HasSubstr("write http://HOST:PORT"));
+    EXPECT_THAT(ErrorOf({command, "--daemon=http://node-2:9828"}),
+                testing::HasSubstr("the daemon is on this node"));
+  }
+  EXPECT_NE(ErrorOf({"doctor", "--daemon=none"}), "");
+}
+
 TEST(OptionsTest, CatalogueIsACommand) {
   EXPECT_EQ(Parsed({"catalogue"}).command, Command::kCatalogue);
 }

@@ -63,10 +63,11 @@ Json CommunicatorJson(const CommunicatorOnNode& of) {
           {"nodes", any.nodes == 0 ? Json(nullptr) : Json(any.nodes)}};
 }
 
-Json Judged(const collector::NodeSnapshot& node, const Judgement& judgement) {
+Json Judged(const collector::NodeSnapshot& node, const ShownJudgement& shown) {
   return {{"taken", TimeJson(node.taken_realtime_ns)},
-          {"findings", FindingsJson(judgement)},
-          {"looked_at", LookedAtJson(judgement)}};
+          {"judged", shown.Json()},
+          {"findings", FindingsJson(shown.judgement)},
+          {"looked_at", LookedAtJson(shown.judgement)}};
 }
 
 // Texts are valid UTF-8 here. If one were not, `replace` keeps the answer; the default throws.
@@ -77,9 +78,9 @@ std::string Dumped(const Json& json) {
 }  // namespace
 
 std::string TopJson(const collector::NodeSnapshot& node, const NodeHistory& history,
-                    const Judgement& judgement, TopSort sort) {
+                    const ShownJudgement& shown, TopSort sort) {
   const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
-  const TopRanks found = RanksOfTop(communicators, node, history, judgement, sort);
+  const TopRanks found = RanksOfTop(communicators, node, history, shown.judgement, sort);
   Json ranks = Json::array();
   for (const TopRank& line : found.ranks) {
     Json row = CommunicatorJson(*line.of);
@@ -95,13 +96,13 @@ std::string TopJson(const collector::NodeSnapshot& node, const NodeHistory& hist
                                  {"mean_lateness_seconds", line.MeanLatenessSeconds()}};
     ranks.push_back(std::move(row));
   }
-  Json answer = Judged(node, judgement);
+  Json answer = Judged(node, shown);
   answer["ranks"] = std::move(ranks);
   answer["idle_communicators_of_one_rank"] = found.folded;
   return Dumped(answer);
 }
 
-std::string InFlightJson(const collector::NodeSnapshot& node, const Judgement& judgement) {
+std::string InFlightJson(const collector::NodeSnapshot& node, const ShownJudgement& shown) {
   Json communicators = Json::array();
   for (const CommunicatorOnNode& of : CommunicatorsOnNode(node)) {
     Json communicator = CommunicatorJson(of);
@@ -110,7 +111,7 @@ std::string InFlightJson(const collector::NodeSnapshot& node, const Judgement& j
       communicator["local_ranks"].push_back(RankJson(rank, of));
     communicators.push_back(std::move(communicator));
   }
-  Json answer = Judged(node, judgement);
+  Json answer = Judged(node, shown);
   answer["communicators"] = std::move(communicators);
   return Dumped(answer);
 }

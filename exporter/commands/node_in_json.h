@@ -6,19 +6,19 @@
 #include <string>
 
 #include "collector/node_snapshot.h"
+#include "exporter/client/daemon_judgement.h"
 #include "exporter/commands/top_ranks.h"
-#include "exporter/findings/node_judge.h"
 #include "exporter/node/node_history.h"
 
 namespace nccl_exporter::exporter {
 
-// One object: what was found, and the rows of the table in its order. Ends in a line feed. Times
-// are seconds since the epoch, durations are seconds. A value that is not known is null.
+// One object: what was found, by whom, and the rows of the table in its order. Ends in a line feed.
+// Times are seconds since the epoch, durations are seconds. A value that is not known is null.
 std::string TopJson(const collector::NodeSnapshot& node, const NodeHistory& history,
-                    const Judgement& judgement, TopSort sort);
+                    const ShownJudgement& shown, TopSort sort);
 
-// One object: what was found, and the ranks of each communicator with all that is in flight, the
-// oldest first. Bytes are message bytes, as in nccl_collective_bytes_total.
-std::string InFlightJson(const collector::NodeSnapshot& node, const Judgement& judgement);
+// One object: what was found, by whom, and the ranks of each communicator with all that is in
+// flight, the oldest first. Bytes are message bytes, as in nccl_collective_bytes_total.
+std::string InFlightJson(const collector::NodeSnapshot& node, const ShownJudgement& shown);
 
 }  // namespace nccl_exporter::exporter

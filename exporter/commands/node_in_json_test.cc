@@ -44,13 +44,22 @@ class NodeInJsonTest : public testing::Test {
     judgement_.findings = {hang};
   }
 
+  ShownJudgement OwnJudgement() const {
+    return {.judgement = judgement_,
+            .since_realtime_ns = node_.taken_realtime_ns,
+            .why_not_of_daemon = "no daemon at 127.0.0.1:9828"};
+  }
+
   collector::NodeSnapshot node_;
   Judgement judgement_;
 };
 
 TEST_F(NodeInJsonTest, TopHasFindingsAndRanksWithTheCulpritFirst) {
-  const json top = json::parse(TopJson(node_, {}, judgement_, TopSort::kRank));
+  const json top = json::parse(TopJson(node_, {}, OwnJudgement(), TopSort::kRank));
   EXPECT_EQ(top["taken"], 1700000010.5);
+  EXPECT_EQ(top["judged"], (json{{"by", "command"},
+                                 {"since", 1700000010.5},
+                                 {"reason", "no daemon at 127.0.0.1:9828"}}));
   EXPECT_EQ(top["findings"][0]["headline"], "It waits for rank 1");
   EXPECT_EQ(top["looked_at"]["communicators"], 1);
   ASSERT_EQ(top["ranks"].size(), 2u);
@@ -63,8 +72,15 @@ TEST_F(NodeInJsonTest, TopHasFindingsAndRanksWithTheCulpritFirst) {
   EXPECT_EQ(top["idle_communicators_of_one_rank"], 0);
 }
 
+TEST_F(NodeInJsonTest, AFindingOfANewerDaemonIsOther) {
+  judgement_.findings[0].kind = FindingKind::kCount;
+  const json top = json::parse(TopJson(node_, {}, OwnJudgement(), TopSort::kRank));
+  EXPECT_EQ(top["findings"][0]["kind"], "other");
+}
+
 TEST_F(NodeInJsonTest, InFlightHasCommunicatorsWithAbsoluteTimes) {
-  const json in_flight = json::parse(InFlightJson(node_, judgement_));
+  const json in_flight = json::parse(InFlightJson(node_, OwnJudgement()));
+  EXPECT_EQ(in_flight["judged"]["by"], "command");
   EXPECT_EQ(in_flight["findings"].size(), 1u);
   ASSERT_EQ(in_flight["communicators"].size(), 1u);
   const json& ranks = in_flight["communicators"][0]["local_ranks"];

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "exporter/client/daemon_watch.h"
 #include "exporter/commands/node_in_json.h"
 #include "exporter/commands/top_screen.h"
 #include "exporter/findings/node_judge.h"
@@ -15,7 +16,8 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr const char* kOnceLine =
-    "Late ranks are not judged: that takes minutes. See `nccl-exporter top` without --once, or the "
+    "\nLate ranks are not judged: that takes minutes. See `nccl-exporter top` without --once, or "
+    "the "
     "daemon's page.\n";
 
 int64_t MonotonicNs() {
@@ -25,37 +27,45 @@ int64_t MonotonicNs() {
 
 }  // namespace
 
-std::string TopOnce(const TopSnapshots& snapshots, TopSort sort, bool is_json) {
+std::string TopOnce(const TopSnapshots& snapshots, const AskDaemon& daemon, TopSort sort,
+                    bool is_json) {
   NodeHistory history;
-  history.Record(*snapshots(), MonotonicNs());
+  const auto first = snapshots();
+  history.Record(*first, MonotonicNs());
   std::this_thread::sleep_for(kTopInterval);
   const auto node = snapshots();
   history.Record(*node, MonotonicNs());
-  const Judgement judgement = NodeJudge().Judge(*node);
-  if (is_json) return TopJson(*node, history, judgement, sort);
-  return TopScreen(*node, history, judgement, {.sort = sort}).text + '\n' + kOnceLine;
+  const ShownJudgement shown = Shown(daemon(), NodeJudge().Judge(*node), first->taken_realtime_ns);
+  if (is_json) return TopJson(*node, history, shown, sort);
+  const TopView view{.sort = sort, .judged = shown.Line(node->taken_realtime_ns)};
+  return TopScreen(*node, history, shown.judgement, view).text +
+         (shown.is_of_daemon ? "" : kOnceLine);
 }
 
-void ShowTop(const TopSnapshots& snapshots, TopSort sort, const JudgementTimes& times,
-             Terminal& terminal) {
+void ShowTop(const TopSnapshots& snapshots, const AskDaemon& daemon, TopSort sort,
+             const JudgementTimes& times, Terminal& terminal) {
+  DaemonWatch of_daemon(daemon);
   // The judge has the daemon's history, so that it finds the same; the tables have one of seconds.
   NodeJudge judge(times);
   NodeHistory history;
+  int64_t since_ns = 0;
   TopView view{.sort = sort, .has_colours = Terminal::HasColours()};
   std::shared_ptr<const collector::NodeSnapshot> node;
-  Judgement judgement;
+  ShownJudgement shown;
   SteadyClock::time_point next = SteadyClock::now();
   for (bool goes_on = true; goes_on;) {
     if (node == nullptr || (SteadyClock::now() >= next && !view.is_paused)) {
       node = snapshots();
       history.Record(*node, MonotonicNs());
       judge.Record(*node, MonotonicNs());
-      judgement = judge.Judge(*node);
+      if (since_ns == 0) since_ns = node->taken_realtime_ns;
+      shown = Shown(of_daemon.Latest(), judge.Judge(*node), since_ns);
+      view.judged = shown.Line(node->taken_realtime_ns);
     }
     if (SteadyClock::now() >= next) next = SteadyClock::now() + kTopInterval;
     view.columns = terminal.columns();
     view.rows = terminal.rows();
-    const TopPicture picture = TopScreen(*node, history, judgement, view);
+    const TopPicture picture = TopScreen(*node, history, shown.judgement, view);
     terminal.Draw(picture.text);
     const auto wait = std::chrono::ceil<std::chrono::milliseconds>(next - SteadyClock::now());
     goes_on = Apply(terminal.Wait(std::max(wait, std::chrono::milliseconds(0))), picture, view);

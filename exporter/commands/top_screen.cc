@@ -84,7 +84,9 @@ std::vector<TopLine> Details(const TopRanks& found, const collector::NodeSnapsho
   const auto rank = std::ranges::find_if(
       found.ranks, [&](const TopRank& line) { return line.id() == view.details; });
   if (rank == found.ranks.end()) return {{"This rank is no longer on this node."}};
-  return DetailLines(*rank, node, judgement, view.columns);
+  std::vector<TopLine> lines = DetailLines(*rank, node, judgement, view.columns);
+  if (!view.judged.empty()) lines.push_back({view.judged, kWaitingStyle});
+  return lines;
 }
 
 // How many lines of the table of collectives there are, if `room` is for it and the ranks: a third,
@@ -142,6 +144,7 @@ TopPicture TopScreen(const collector::NodeSnapshot& node, const NodeHistory& his
 
   std::vector<TopLine> lines{Head(node, communicators.size())};
   const size_t all = std::numeric_limits<size_t>::max();
+  if (!view.judged.empty()) lines.push_back({view.judged, kWaitingStyle});
   Append(FindingLines(judgement, node.taken_realtime_ns, view.columns), all, lines);
   lines.push_back({});
   std::vector<TopLine> collectives = CollectiveLines(communicators, history, view.columns);

@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "exporter/client/findings_from_json.h"
+#include "exporter/findings/findings_json.h"
 #include "exporter/testing/example_snapshot.h"
 
 namespace nccl_exporter::exporter {
@@ -144,6 +147,7 @@ class TopInAHangTest : public TopScreenTest {
     Finding hang;
     hang.severity = Severity::kCritical;
     hang.communicator = CommunicatorsOnNode(node_).front().key;
+    hang.uid = hang.communicator->uid;
     hang.culprits = {Found(1, Standing::kMissingCall)};
     hang.waiting = {Found(0, Standing::kWaits), Found(2, Standing::kWaits),
                     Found(3, Standing::kWaits)};
@@ -209,6 +213,37 @@ TEST_F(TopInAHangTest, ThoseWhoWaitFollowTheCulpritUnlessAnotherOrderIsChosen) {
   judgement_.findings[0].waiting = {Found(2, Standing::kWaits)};
   EXPECT_EQ(Order(TopSort::kRank), "3201");
   EXPECT_EQ(Order(TopSort::kBehind), "3102");
+}
+
+TEST_F(TopInAHangTest, FindingsThatWereSentMakeTheSameScreen) {
+  nlohmann::json answer{{"exporter", {{"start", 1700000000}}},
+                        {"watches", {{"boot_id", ""}, {"directories", nlohmann::json::array()}}}};
+  answer["findings"] = FindingsJson(judgement_);
+  answer["looked_at"] = LookedAtJson(judgement_);
+  std::string fault;
+  const auto received = FindingsFromJson(answer.dump(), fault);
+  ASSERT_TRUE(received) << fault;
+  for (const size_t columns : {80, 200}) {
+    const TopView view{.columns = columns, .rows = 24, .has_colours = true};
+    EXPECT_EQ(TopScreen(node_, history_, received->judgement, view).text, Text(view));
+  }
+  const TopPicture picture = TopScreen(node_, history_, judgement_, {.columns = 80, .rows = 40});
+  const TopView details{
+      .columns = 80, .rows = 40, .mode = TopView::Mode::kDetails, .details = picture.marked_id};
+  EXPECT_EQ(TopScreen(node_, history_, received->judgement, details).text, Text(details));
+}
+
+TEST_F(TopInAHangTest, SaysWhoseFindingsTheyAreOnEverySize) {
+  const std::string judged = "Judged by the daemon since 2023-11-14 22:01 UTC.";
+  for (const size_t rows : {3, 12, 24})
+    EXPECT_EQ(Screen({.columns = 80, .rows = rows, .judged = judged})[1], judged) << rows;
+  const TopPicture picture = TopScreen(node_, history_, judgement_, {.columns = 80, .rows = 40});
+  const TopView details{.columns = 80,
+                        .rows = 40,
+                        .mode = TopView::Mode::kDetails,
+                        .judged = judged,
+                        .details = picture.marked_id};
+  EXPECT_THAT(Text(details), testing::HasSubstr('\n' + judged + '\n'));
 }
 
 TEST_F(TopInAHangTest, WithoutColoursThereAreNoEscapes) {

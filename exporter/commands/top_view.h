@@ -47,6 +47,7 @@ struct TopView {
   bool is_paused = false;
   Mode mode = Mode::kTable;
   std::string filter = {};                // at most 64 bytes, see Filter()
+  std::string judged = {};                // whose findings they are, in one line; empty: left out
   size_t marked = 0;                      // row of the table of ranks
   std::optional<TopRankId> details = {};  // of this one, in that mode
 };

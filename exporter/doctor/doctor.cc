@@ -2,21 +2,22 @@
 #include "exporter/doctor/doctor.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <sys/socket.h>
+#include <gnu/libc-version.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <system_error>
 #include <utility>
+
+#include "exporter/client/plain_get.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -235,40 +236,20 @@ Check CheckNcclOf(const Process& process, const collector::ProcessSnapshot* segm
 
 // The beginning of the answer; `fault` where there is no connection.
 std::string AskReady(const std::string& address, std::string& fault) {
-  constexpr timeval kPatience{.tv_sec = 2, .tv_usec = 0};
-  constexpr int kMostPieces = 8;  // of an answer that comes in drops
+  constexpr std::chrono::milliseconds kPatience{2000};
+  constexpr size_t kMostBytes = 4096;  // of a few words
   const size_t colon = address.rfind(':');
   std::string host = address.substr(0, colon);
   if (host.empty() || host == "0.0.0.0") host = "127.0.0.1";
   if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int status = ::getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &found);
-  if (status != 0) {
-    fault = ::gai_strerror(status);
-    return "";
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
-  const int connection = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  ::setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
-  ::setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
-  std::string answer;
-  if (::connect(connection, found->ai_addr, found->ai_addrlen) != 0) {
-    fault = std::strerror(errno);
-  } else {
-    constexpr std::string_view kRequest =
-        "GET /-/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    std::array<char, 4096> bytes{};
-    ::send(connection, kRequest.data(), kRequest.size(), MSG_NOSIGNAL);
-    for (int piece = 0; piece < kMostPieces; ++piece) {
-      const ssize_t size = ::recv(connection, bytes.data(), bytes.size(), 0);
-      if (size <= 0) break;
-      answer.append(bytes.data(), static_cast<size_t>(size));
-    }
-  }
-  if (connection >= 0) ::close(connection);
-  return answer;
+  const PlainAnswer answer = PlainGet({.host = host,
+                                       .port = address.substr(colon + 1),
+                                       .path = "/-/ready",
+                                       .patience = kPatience,
+                                       .most_bytes = kMostBytes});
+  if (!answer.is_connected) fault = answer.fault;
+  // As CheckDaemon() takes it: what is between them does not matter.
+  return answer.status_line + "\r\n\r\n" + answer.body;
 }
 
 void AddDaemons(const DoctorInput& input, std::vector<Check>& checks) {

@@ -4,7 +4,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
+#include <string_view>
+
+#include "exporter/findings/words.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -29,16 +33,24 @@ Json RanksJson(const std::vector<FoundRank>& ranks) {
   return list;
 }
 
+// A finding of a newer daemon has no kind here (exporter/client/findings_from_json.h).
+std::string_view KindName(FindingKind kind) {
+  return kind == FindingKind::kCount ? "other" : RowIn(kFindingKinds, kind).name;
+}
+
 Json FindingJson(const Finding& finding) {
   Json evidence = Json::array();
   for (const auto& [name, value] : finding.evidence)
     evidence.push_back({{"name", name}, {"value", value}});
-  return {{"kind", RowIn(kFindingKinds, finding.kind).name},
+  const std::optional<collector::CommunicatorKey>& of = finding.communicator;
+  return {{"kind", KindName(finding.kind)},
           {"severity", RowIn(kSeverities, finding.severity).name},
-          {"comm", finding.communicator ? Json(fmt::format("{:016x}", finding.communicator->id))
-                                        : Json(nullptr)},
+          {"comm", of ? Json(fmt::format("{:016x}", of->id)) : Json(nullptr)},
           {"comm_name", finding.communicator_name},
+          {"ranks", of && of->ranks != 0 ? Json(of->ranks) : Json(nullptr)},
           {"uid", finding.uid},
+          {"slurm_job_id", of ? PrintablePath(of->job) : ""},
+          {"namespace", of ? PrintablePath(of->name_space) : ""},
           {"job", finding.job},
           {"since", TimeJson(finding.since_realtime_ns)},
           {"headline", finding.headline},

@@ -12,6 +12,7 @@
 
 #include "exporter/exposition/utf8.h"
 #include "exporter/findings/findings_json.h"
+#include "exporter/node/watched_directories.h"
 #include "exporter/series/series_labels.h"
 #include "exporter/ui/directory_states.h"
 #include "exporter/ui/waiting_json.h"
@@ -263,6 +264,17 @@ Json DirectoriesJson(const std::vector<std::string>& paths) {
   return directories;
 }
 
+Json ExporterJson(const DaemonFacts& facts) {
+  return {{"version", kVersion},
+          {"commit", facts.commit},
+          {"start", TimeJson(facts.start_realtime_ns)}};
+}
+
+Json WatchesJson(const std::vector<std::string>& paths) {
+  const WatchedDirectories watched = WatchedDirectoriesOf(paths);
+  return {{"boot_id", watched.boot_id}, {"directories", watched.ids}};
+}
+
 Json HistoryFrame(const NodeHistory& history) {
   Json times = Json::array();
   for (size_t step = 0; step < history.steps(); ++step)
@@ -293,10 +305,7 @@ std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge
     communicators.push_back(CommunicatorJson(of, history, recent_ranks, judgement.findings));
   }
   const Json answer{{"api", "v1"},
-                    {"exporter",
-                     {{"version", kVersion},
-                      {"commit", facts.commit},
-                      {"start", TimeJson(facts.start_realtime_ns)}}},
+                    {"exporter", ExporterJson(facts)},
                     {"node", Text(facts.node_name)},
                     {"taken", TimeJson(node.taken_realtime_ns)},
                     {"links", {{"metrics", facts.telemetry_path}, {"in_flight", kInFlightPath}}},
@@ -324,10 +333,12 @@ std::string FindingsAnswer(const collector::NodeSnapshot& node, const NodeJudge&
                            const DaemonFacts& facts) {
   const Judgement judgement = judge.Judge(node);
   const Json answer{{"api", "v1"},
+                    {"exporter", ExporterJson(facts)},
                     {"node", Text(facts.node_name)},
                     {"taken", TimeJson(node.taken_realtime_ns)},
                     {"findings", FindingsJson(judgement)},
-                    {"looked_at", LookedAtJson(judgement)}};
+                    {"looked_at", LookedAtJson(judgement)},
+                    {"watches", WatchesJson(facts.segment_directories)}};
   return answer.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 

@@ -9,10 +9,12 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
 
+#include "exporter/client/findings_from_json.h"
 #include "exporter/findings/findings_json.h"
 #include "exporter/testing/example_snapshot.h"
 
@@ -278,6 +280,25 @@ void CollectFields(const json& value, std::set<std::string>& fields) {
   }
 }
 
+TEST_F(NodeJsonTest, TheClientReadsTheAnswerOfFindings) {
+  const std::string scratch = NewDirectory();
+  node_.processes[0].is_alive = false;
+  const std::string answer = FindingsAnswer(node_, judge_,
+                                            {.node_name = "n1",
+                                             .telemetry_path = "/metrics",
+                                             .start_realtime_ns = kStepNs,
+                                             .segment_directories = {scratch}});
+  std::string fault;
+  const std::optional<ReceivedFindings> received = FindingsFromJson(answer, fault);
+  ASSERT_TRUE(received) << fault << answer;
+  EXPECT_EQ(received->start_realtime_ns, kStepNs);
+  EXPECT_EQ(received->watches, WatchedDirectoriesOf({scratch}));
+  const Judgement judgement = judge_.Judge(node_);
+  ASSERT_FALSE(judgement.findings.empty());
+  ASSERT_EQ(received->judgement.findings.size(), judgement.findings.size());
+  EXPECT_EQ(json(FindingsJson(received->judgement)), json(FindingsJson(judgement)));
+}
+
 TEST_F(NodeJsonTest, EveryFieldIsDocumented) {
   std::ifstream file("docs/api.md");
   std::stringstream text;
@@ -293,6 +314,10 @@ TEST_F(NodeJsonTest, EveryFieldIsDocumented) {
   judgement.findings[0].culprits.emplace_back();
   judgement.findings[0].evidence.emplace_back("name", "value");
   CollectFields(json(FindingsJson(judgement)), fields);
+  const json findings = json::parse(FindingsAnswer(
+      node_, judge_, {.node_name = "n1", .telemetry_path = "/metrics", .segment_directories = {}}));
+  CollectFields(findings["watches"], fields);
+  for (const auto& [name, value] : findings.items()) fields.insert(name);
   EXPECT_GT(fields.size(), 85u);
   for (const std::string& field : fields)
     EXPECT_THAT(text.str(), testing::HasSubstr('`' + field + '`'));

@@ -127,7 +127,8 @@ std::string Monitoring::TopCommand(int node) const {
   constexpr int kMostSeconds = 600;
   return "exec timeout --foreground " + std::to_string(kMostSeconds) + " " + kDaemonPath +
          " top --segment.dir=" + scratch_.path() + "/segments" + std::to_string(node) +
-         " --findings.time-scale=" + std::to_string(rules_.time_scale);
+         " --findings.time-scale=" + std::to_string(rules_.time_scale) +
+         " --daemon=http://" + Local(ports_[static_cast<size_t>(node)]);
 }
 
 std::unique_ptr<exporter::ChildProcess> Monitoring::StartPrometheus() const {

@@ -141,11 +141,10 @@ class Run {
 
   void WatchScreens(const Expectation& expectation) {
     const int node = expectation.rank / scenario_.jobs.front().ranks_per_node;
-    Watched& watched = watched_.emplace_back(Watched{
-        .its_class = expectation.alert,
-        .node = std::to_string(node),
-        .screens = std::make_unique<ScreenWatch>(monitoring_.TopCommand(node), expectation.rank)});
-    if (expectation.alert == "page-straggler") watched.screens->OpenBefore();
+    watched_.push_back(
+        {.its_class = expectation.alert,
+         .node = std::to_string(node),
+         .screens = std::make_unique<ScreenWatch>(monitoring_.TopCommand(node), expectation.rank)});
   }
 
   // When the node's findings first name somebody, and when they do near the end.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
@@ -12,8 +13,7 @@ namespace nccl_exporter::detection {
 namespace {
 
 constexpr int kPollMilliseconds = 250;
-// For a `top` that has to start, and to find what the daemon has found: it looks once a second, the
-// daemon more often.
+// For a `top` that has to start and to ask the daemon: it asks every 2 s.
 constexpr int kPatienceMilliseconds = 6000;
 
 std::string HeadOf(const std::string& screen) { return screen.substr(0, screen.find('\n')); }
@@ -38,11 +38,6 @@ std::string ScreenOf(exporter::Tmux& terminal, ScreenSize size, const FoundCulpr
 
 }  // namespace
 
-void ScreenWatch::OpenBefore() {
-  stays_open_ = true;
-  terminal_ = std::make_unique<exporter::Tmux>(top_, kScreenSizes[0].columns, kScreenSizes[0].rows);
-}
-
 bool ScreenWatch::Look(const std::string& moment, double at_s, const FoundCulprits& culprits) {
   if (look_.valid() && look_.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
     return false;
@@ -56,23 +51,22 @@ bool ScreenWatch::Look(const std::string& moment, double at_s, const FoundCulpri
 
 std::vector<Screen> ScreenWatch::TakeScreens() {
   if (look_.valid()) look_.wait();
-  terminal_.reset();
   return std::exchange(screens_, {});
 }
 
 void ScreenWatch::TakeAll(const Screen& screen) {
+  std::unique_ptr<exporter::Tmux> terminal;
   for (const ScreenSize size : kScreenSizes) {
     Screen& taken = screens_.emplace_back(screen);
     taken.size = size;
     try {
-      if (terminal_ == nullptr)
-        terminal_ = std::make_unique<exporter::Tmux>(top_, size.columns, size.rows);
-      taken.text = ScreenOf(*terminal_, size, screen.culprits);
+      if (terminal == nullptr)
+        terminal = std::make_unique<exporter::Tmux>(top_, size.columns, size.rows);
+      taken.text = ScreenOf(*terminal, size, screen.culprits);
     } catch (const std::runtime_error& error) {
       taken.text = error.what();
     }
   }
-  if (!stays_open_) terminal_.reset();
 }
 
 }  // namespace nccl_exporter::detection

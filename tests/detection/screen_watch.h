@@ -4,7 +4,6 @@
 #pragma once
 
 #include <future>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,19 +12,14 @@
 
 namespace nccl_exporter::detection {
 
-// Not thread-safe. A terminal of its own, in which one `top` runs at a time. Screens are taken in a
-// thread of its own: the run goes on.
+// Not thread-safe. Screens are taken in a thread of its own: the run goes on.
 class ScreenWatch {
  public:
   // `top` is the shell command.
   ScreenWatch(std::string top, int expected_rank)
       : top_(std::move(top)), expected_rank_(expected_rank) {}
 
-  // Late ranks are found by a `top` that has followed their communicator for minutes. That one is
-  // opened before, and stays open. Else each look opens one, and closes it.
-  void OpenBefore();
-
-  // Takes a screen of each size. Returns at once, with false if the look before is not over.
+  // Opens `top`, takes a screen of each size and closes it. Returns at once, with false if the look before is not over.
   // `culprits` are those that the daemon names now.
   bool Look(const std::string& moment, double at_s, const FoundCulprits& culprits);
 
@@ -37,8 +31,6 @@ class ScreenWatch {
 
   const std::string top_;
   const int expected_rank_;
-  bool stays_open_ = false;
-  std::unique_ptr<exporter::Tmux> terminal_;
   std::vector<Screen> screens_;  // of the thread while look_ is not ready
   std::future<void> look_;       // the last member: its destructor waits for the thread
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -20,6 +21,49 @@ namespace nccl_exporter {
 namespace {
 
 constexpr int kPatienceSeconds = 60;
+
+std::string Url(const Daemon& daemon) { return "--daemon=" + daemon.Url(""); }
+
+// Of `inflight` with these flags, where nothing runs: whose judgement it is.
+std::string FirstLine(const std::vector<std::string>& flags) {
+  std::vector<std::string> command{kDaemonPath, "inflight"};
+  command.insert(command.end(), flags.begin(), flags.end());
+  const exporter::Finished in_flight = exporter::RunToEnd(command);
+  EXPECT_EQ(in_flight.exit_code, 0) << in_flight.output;
+  return in_flight.output.substr(0, in_flight.output.find('\n'));
+}
+
+TEST(JudgeOfCommandsTest, IsTheDaemonThatWatchesTheSameDirectories) {
+  const collector::ScratchDirectory watched, other;
+  const Daemon daemon(watched.path());
+  const std::string at = "127.0.0.1:" + std::to_string(daemon.port());
+  EXPECT_THAT(FirstLine({"--segment.dir=" + watched.path(), Url(daemon)}),
+              testing::StartsWith("Judged by the daemon since 20"));
+  EXPECT_EQ(FirstLine({"--segment.dir=" + other.path(), Url(daemon)}),
+            "Judged here by one look: the daemon at " + at + " watches other directories.");
+  EXPECT_EQ(FirstLine({"--segment.dir=" + watched.path(), "--daemon=none"}),
+            "Judged here by one look: --daemon=none.");
+  EXPECT_EQ(FirstLine({"--segment.dir=" + watched.path(),
+                       "--daemon=http://127.0.0.1:" + std::to_string(FreePort())})
+                .substr(0, 38),
+            "Judged here by one look: no daemon at ");
+}
+
+TEST(JudgeOfCommandsTest, IsNoDaemonWithAPassword) {
+  const collector::ScratchDirectory watched;
+  const std::string config = watched.File("web.yml");
+  std::ofstream(config)
+      << "basic_auth_users: {alice: $2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW}";
+  const int port = FreePort();
+  const std::string at = "127.0.0.1:" + std::to_string(port);
+  exporter::ChildProcess daemon({kDaemonPath, "--web.listen-address=" + at,
+                                 "--web.config.file=" + config, "--segment.dir=" + watched.path()});
+  std::string line;
+  EXPECT_TRUE(exporter::Eventually([&] {
+    line = FirstLine({"--segment.dir=" + watched.path(), "--daemon=http://" + at});
+    return line == "Judged here by one look: the daemon at " + at + " asks for a password.";
+  })) << line;
+}
 
 class TopTest : public testing::Test {
  protected:
@@ -49,6 +93,7 @@ TEST_F(TopTest, WithoutATerminalPrintsOneScreenWithoutControlSequences) {
       << output;
   EXPECT_THAT(output, testing::Not(testing::HasSubstr("\x1b")));
   EXPECT_THAT(output, testing::HasSubstr("LAST TO ENTER"));
+  EXPECT_THAT(output, testing::HasSubstr("\nJudged here for "));
   EXPECT_THAT(output, testing::HasSubstr("\nLate ranks are not judged: that takes minutes."));
 }
 
@@ -64,6 +109,7 @@ TEST_F(TopTest, JsonHasFindingsAndRanks) {
       },
       kPatienceSeconds))
       << top;
+  EXPECT_EQ(top["judged"]["by"], "command");
   EXPECT_EQ(top["findings"], nlohmann::json::array()) << "one second accuses nobody";
   EXPECT_EQ(top["ranks"][5]["rank"], 5);
 }
@@ -158,6 +204,67 @@ TEST_F(TopInTmuxTest, NoColorIsObeyed) {
   Start(80, 24, "NO_COLOR=1 TERM=screen");
   ASSERT_TRUE(EventuallyShows("ranks 1-8 of 8")) << Screen();
   EXPECT_THAT(tmux_->ScreenWithStyles(), testing::Not(testing::HasSubstr("\x1b[1m")));
+}
+
+// A daemon has found the late rank before any command starts.
+class TopAfterTheDaemonTest : public testing::Test {
+ protected:
+  static constexpr const char* kTimeScale = "--findings.time-scale=15";
+  static constexpr int kFindingSeconds = 150;
+
+  bool EventuallyFindsTheLateRank() {
+    return exporter::Eventually(
+        [&] {
+          exporter::SleepMilliseconds(500);
+          const nlohmann::json answer =
+              nlohmann::json::parse(daemon_.Get("/api/v1/findings").body, nullptr, false);
+          for (const nlohmann::json& finding : answer.value("findings", nlohmann::json::array())) {
+            if (finding["kind"] == "late_rank" && finding["culprits"][0]["rank"] == 5) return true;
+          }
+          return false;
+        },
+        kFindingSeconds);
+  }
+
+  const collector::ScratchDirectory segments_;
+  exporter::ChildProcess job_{
+      SimulatorCommand(segments_.path(), segments_.path() + "/truth.json",
+                       {"--layout", "dp", "--ranks-per-node", "8", "--pace", "real", "--rate", "5",
+                        "--compute-share", "0.6", "--duration", "400", "--incident",
+                        "slow-rank:rank=5,percent=50", "--env", "NCCL_EXPORTER_KERNEL_TIMING=on"})};
+  Daemon daemon_{segments_.path(), {kTimeScale}};
+  const std::vector<std::string> flags_{"--segment.dir=" + segments_.path(), Url(daemon_)};
+};
+
+TEST_F(TopAfterTheDaemonTest, TheFirstScreenNamesTheLateRank) {
+  ASSERT_TRUE(EventuallyFindsTheLateRank()) << daemon_.Get("/api/v1/findings").body;
+  const exporter::Finished once =
+      exporter::RunToEnd({kDaemonPath, "top", "--once", flags_[0], flags_[1]});
+  EXPECT_THAT(once.output, testing::HasSubstr("\nJudged by the daemon since "));
+  EXPECT_THAT(once.output, testing::ContainsRegex("rank 5 \\(|rank 5 of dp"));
+  EXPECT_THAT(once.output, testing::Not(testing::HasSubstr("Late ranks are not judged")));
+  const exporter::Finished in_flight =
+      exporter::RunToEnd({kDaemonPath, "inflight", "--json", flags_[0], flags_[1]});
+  const nlohmann::json found = nlohmann::json::parse(in_flight.output);
+  EXPECT_EQ(found["judged"]["by"], "daemon");
+  EXPECT_EQ(found["findings"][0]["kind"], "late_rank");
+
+  if (!std::filesystem::exists(exporter::kTmux)) GTEST_SKIP() << "tmux is not installed";
+  exporter::Tmux terminal("TERM=screen " + std::filesystem::absolute(kDaemonPath).string() +
+                              " top " + flags_[0] + " " + flags_[1],
+                          80, 24);
+  std::string screen;
+  EXPECT_TRUE(exporter::Eventually(
+      [&] {
+        screen = terminal.Screen();
+        return screen.find("q quit") != std::string::npos;
+      },
+      kPatienceSeconds))
+      << screen;
+  EXPECT_THAT(screen, testing::HasSubstr("\nJudged by the daemon since "));
+  EXPECT_THAT(screen, testing::ContainsRegex("RANK[^\n]*\n.dp +5 [^\n]*late"))
+      << "the culprit is the first row, with its state";
+  EXPECT_THAT(screen, testing::HasSubstr("\nCost: "));
 }
 
 }  // namespace
