@@ -22,11 +22,9 @@ const DaemonAddress kAddress{.host = "127.0.0.1", .port = "9828"};
 const WatchedDirectories kWatched{.boot_id = "boot-1", .ids = {"26:1"}};
 
 PlainAnswer AnswerThatWatches(const WatchedDirectories& watched) {
-  const json looked_at{{"seconds", 600},
-                       {"communicators", 1},
-                       {"compared_operations", 9},
-                       {"learning_seconds", 0},
-                       {"findings_left_out", 0}};
+  const json looked_at{{"seconds", 600},           {"communicators", 1},
+                       {"compared_operations", 9}, {"learning_seconds", 0},
+                       {"findings_left_out", 0},   {"not_remembered", 0}};
   const json answer{{"exporter", {{"start", 1700000000}}},
                     {"findings", json::array()},
                     {"looked_at", looked_at},

@@ -13,7 +13,7 @@ import time
 
 ATTACKER, VICTIM = 1001, 1002
 # The layout of a segment, proto/README.md: version, magic, header_bytes, slot_bytes, slot_count, file_bytes.
-HEADER_BYTES, SLOT_BYTES = 8192, 110592
+HEADER_BYTES, SLOT_BYTES = 8192, 131072
 HEADER_BYTES_AT, SLOT_BYTES_AT, SLOT_COUNT_AT, FILE_BYTES_AT, START_AT, IDENTITIES_AT = 16, 24, 32, 40, 64, 80
 IDENTITY_AT, IDENTITY_KEY_BYTES, IDENTITY_VALUE_BYTES, IDENTITY_PAIRS = 4096, 32, 96, 32
 LIVE, CLOSED = 2, 3  # low byte of a slot's state; above it is the generation
