@@ -112,8 +112,7 @@ Check CheckPlugin(const std::string& path, uint16_t machine, const GlibcVersion&
   } else if (libc != GlibcVersion() && elf.needs_glibc > libc) {
     check.detail =
         fmt::format("it needs glibc {}, the process has {}", elf.needs_glibc.Text(), libc.Text());
-    check.change =
-        "use an image with a newer glibc, or a plugin that is built against an older one";
+    check.change = "use an image with a newer glibc";
   } else {
     check.verdict = Verdict::kOk;
     check.detail = fmt::format("{}, needs glibc {}, {} to {}", MachineText(elf.machine),
