@@ -112,15 +112,6 @@ std::string Output(const std::string& command) {
   return text;
 }
 
-// All parts of `text` that `pattern` has in its parentheses, each once.
-std::set<std::string> All(const std::string& text, const char* pattern) {
-  const std::regex expression(pattern);
-  std::set<std::string> all;
-  for (std::sregex_iterator match(text.begin(), text.end(), expression), end; match != end; ++match)
-    all.insert((*match)[1]);
-  return all;
-}
-
 TEST_F(LibraryTest, ExportsSevenTablesAndNothingElse) {
   const std::string path(kLibrary);
   EXPECT_EQ(Output("nm -D --defined-only " + path + " | awk '{print $3}' | sort | tr '\\n' ' '"),
@@ -134,6 +125,15 @@ TEST_F(LibraryTest, ExportsSevenTablesAndNothingElse) {
 }
 
 #if !defined(NCCL_EXPORTER_ASAN) && !defined(NCCL_EXPORTER_UBSAN) && !defined(NCCL_EXPORTER_TSAN)
+// All parts of `text` that `pattern` has in its parentheses, each once.
+std::set<std::string> All(const std::string& text, const char* pattern) {
+  const std::regex expression(pattern);
+  std::set<std::string> all;
+  for (std::sregex_iterator match(text.begin(), text.end(), expression), end; match != end; ++match)
+    all.insert((*match)[1]);
+  return all;
+}
+
 // Regression: it asked for glibc 2.34, which containers made from RHEL 8 or Ubuntu 20.04 lack.
 TEST_F(LibraryTest, NeedsNothingButGlibc2_17) {
   const std::string versions = Output(std::string("readelf -V -W ") + kLibrary);
