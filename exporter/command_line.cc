@@ -246,7 +246,10 @@ std::string CommandLine::Unexpected() const {
   if (!name.starts_with('-')) return "'" + name + "' was not expected after " + app.get_name();
   if (place != nullptr && std::ranges::count(kOptions, name, &OptionRow::name) != 0)
     return name + " is a flag of the daemon, not of " + app.get_name();
-  return "there is no flag '" + name + "'" + DidYouMean(name, FlagsOf(app));
+  const std::vector<std::string> flags = FlagsOf(app);
+  if (std::ranges::count(flags, name) != 0)
+    return name + " stands after the command: nccl-exporter " + app.get_name() + " " + name;
+  return "there is no flag '" + name + "'" + DidYouMean(name, flags);
 }
 
 std::string CommandLine::Store() {

@@ -67,7 +67,7 @@ std::string ManualPage(const CommandLine& line) {
                      Roff(line.program().get_description()) +
                      " Without a command it runs until SIGTERM or SIGINT.\n.SH FLAGS\n";
   AddOptions(line.program(), page);
-  page += ".SH COMMANDS\nFlags of a command stand before or after it.\n";
+  page += ".SH COMMANDS\nFlags that the daemon has as well stand before or after a command, others after it.\n";
   for (const CLI::App* const command : line.Commands()) {
     page += ".SS " + Roff(command->get_name()) + '\n' + Roff(command->get_description()) + '\n';
     AddOptions(*command, page);

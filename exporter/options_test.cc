@@ -242,6 +242,8 @@ TEST(OptionsTest, AnswersASlipWithWhatWasMeant) {
   EXPECT_EQ(ErrorOf({"--segment.dri=/a", "top"}),
             "there is no flag '--segment.dri'; did you mean '--segment.dir'?");
   EXPECT_EQ(ErrorOf({"top", "--oncee"}), "there is no flag '--oncee'; did you mean '--once'?");
+  EXPECT_EQ(ErrorOf({"--once", "top"}),
+            "--once stands after the command: nccl-exporter top --once");
   EXPECT_EQ(ErrorOf({"nonsense"}), "there is no command 'nonsense'");
   EXPECT_EQ(ErrorOf({"top", "--log.level=info"}),
             "--log.level is a flag of the daemon, not of top");
