@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -18,8 +17,6 @@ namespace {
 
 // Threads whose time is simulated may be behind the first one's.
 constexpr uint64_t kClockMarginNs = 1'000'000'000;
-
-const char* Environment(const char* name) { return std::getenv(name); }
 
 uint16_t RandomSalt() {
   uint16_t salt = 0;
@@ -77,7 +74,7 @@ Process* Process::Obtain() {
 // plugin: the reason stands in its log once, and every later call returns at once.
 void Process::Start(const InitRequest& request) {
   mode_ = Mode::kOff;
-  options_ = ReadOptions(Environment);
+  options_ = ReadOptions(ProcessEnvironment);
   for (const char* name : options_.rejected) {
     if (name == nullptr) break;
     Log(request.logger, abi::kLogWarn,
@@ -89,8 +86,8 @@ void Process::Start(const InitRequest& request) {
   // This object is memory of zeros, mapped or wiped by a fork: no constructor has run.
   new (&segment_) Segment;
   const bool rank_numbers_process =
-      HasMoreRanksThanProcesses(Environment, request.ranks, request.nodes);
-  if (!segment_.Create(options_, Environment, error, sizeof(error), rank_numbers_process)) {
+      HasMoreRanksThanProcesses(ProcessEnvironment, request.ranks, request.nodes);
+  if (!segment_.Create(options_, ProcessEnvironment, error, sizeof(error), rank_numbers_process)) {
     return Log(request.logger, abi::kLogWarn, "nccl-exporter: no metrics from this process: %s",
                error);
   }
@@ -98,7 +95,7 @@ void Process::Start(const InitRequest& request) {
   call_clock_.Open(NowNs() - kClockMarginNs);
   pid_ = getpid();
   capturing_threads_.Open();
-  host_announcements_.Open(Environment("CUDA_LAUNCH_BLOCKING"));
+  host_announcements_.Open(ProcessEnvironment("CUDA_LAUNCH_BLOCKING"));
   samplers_.Open(SamplingSettings(options_));
   OpenOverflow();
   mode_ = Mode::kRunning;
@@ -127,7 +124,7 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   Locked locked(&lock_);
   if (mode_ == Mode::kNotStarted) Start(request);
   if (mode_ == Mode::kOff) return;
-  if (HasMoreRanksThanProcesses(Environment, request.ranks, request.nodes)) {
+  if (HasMoreRanksThanProcesses(ProcessEnvironment, request.ranks, request.nodes)) {
     StoreRelaxed(segment_.header()->rank_numbers_process, 1);
   }
   const EventDecision& decision = decisions_.For(request, options_, mask);
@@ -196,7 +193,7 @@ Handle Process::OpenSlot(uint32_t index, const InitRequest& request,
   slot->nodes = request.nodes > 0 ? static_cast<uint64_t>(request.nodes) : 0;
   slot->has_identity = request.is_known ? 1 : 0;
   CopyText(slot->name, sizeof(slot->name), request.name);
-  const GpuIdentity gpu = FindGpu(Environment("CUDA_VISIBLE_DEVICES"));
+  const GpuIdentity gpu = FindGpu(ProcessEnvironment("CUDA_VISIBLE_DEVICES"));
   slot->gpu_index = static_cast<uint64_t>(gpu.index + 1);
   CopyText(slot->gpu_uuid, sizeof(slot->gpu_uuid), gpu.uuid);
   CopyText(slot->pci_bus_id, sizeof(slot->pci_bus_id), gpu.pci_bus_id);

@@ -298,29 +298,26 @@ std::vector<Check> CheckSegment(const collector::NodeSnapshot& node, uint64_t pi
   return checks;
 }
 
-Check CheckDaemon(const std::string& address, const std::string& answer, const std::string& fault) {
-  constexpr std::string_view kReady = "\r\n\r\nReady\n";  // exporter/ui/web_pages.cc
-  Check check{
-      .what = "daemon at " + address, .detail = answer.substr(0, answer.find('\r')), .change = {}};
-  const std::string status =
-      check.detail.substr(0, check.detail.find(' ', check.detail.find(' ') + 1));
-  if (!fault.empty()) {
+Check CheckDaemon(const std::string& address, const PlainAnswer& answer) {
+  constexpr std::string_view kReady = "Ready\n";  // exporter/ui/web_pages.cc
+  Check check{.what = "daemon at " + address, .detail = answer.status_line, .change = {}};
+  if (!answer.is_connected) {
     check.verdict = Verdict::kFail;
-    check.detail = fault;
+    check.detail = answer.fault;
     check.change = "start it (systemctl start nccl-exporter), or give its --web.listen-address";
-  } else if (status.ends_with(" 401")) {
+  } else if (answer.status == 401) {
     check.detail += ": it asks for a password, so it serves";
-  } else if (status.ends_with(" 503")) {
+  } else if (answer.status == 503) {
     check.verdict = Verdict::kWarn;
     check.change = "wait: it has not read the segments yet";
-  } else if (status.starts_with("HTTP/") && !answer.ends_with(kReady)) {
+  } else if (answer.status != 0 && answer.body != kReady) {
     check.verdict = Verdict::kFail;
     check.detail += ", but not of nccl-exporter: another program has the port";
     check.change = fmt::format(
         "ss -ltnp 'sport = :{}' shows which; end it, or give the daemon another "
         "--web.listen-address",
         address.substr(address.rfind(':') + 1));
-  } else if (!status.starts_with("HTTP/")) {
+  } else if (answer.status == 0) {
     check.verdict = Verdict::kWarn;
     check.detail = "no answer to GET /-/ready";
     check.change = fmt::format(

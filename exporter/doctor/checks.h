@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collector/node_snapshot.h"
+#include "exporter/client/plain_get.h"
 #include "exporter/doctor/elf_file.h"
 
 namespace nccl_exporter::exporter {
@@ -115,6 +116,6 @@ std::vector<Check> CheckSegment(const collector::NodeSnapshot& node, uint64_t pi
 
 // What a daemon answered to GET /-/ready, or why there is no answer. A refusal for lack of a
 // password counts as an answer.
-Check CheckDaemon(const std::string& address, const std::string& answer, const std::string& fault);
+Check CheckDaemon(const std::string& address, const PlainAnswer& answer);
 
 }  // namespace nccl_exporter::exporter

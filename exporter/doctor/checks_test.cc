@@ -3,8 +3,9 @@
 #include "exporter/doctor/checks.h"
 
 #include <elf.h>
-#include <gnu/libc-version.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <gnu/libc-version.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -318,17 +319,27 @@ TEST_F(PluginLogTest, SaysWhereTheLineWouldBe) {
 }
 
 TEST(DaemonTest, AnAnswerIsJudged) {
-  const auto verdict = [](const std::string& answer) {
-    return CheckDaemon(":1", answer, "").verdict;
+  const auto verdict = [](int status, const std::string& body) {
+    return CheckDaemon(":1", {.status_line = fmt::format("HTTP/1.1 {} X", status),
+                              .status = status,
+                              .body = body,
+                              .fault = "",
+                              .is_connected = true})
+        .verdict;
   };
-  EXPECT_EQ(verdict("HTTP/1.1 200 OK\r\nDate: x\r\n\r\nReady\n"), Verdict::kOk);
-  EXPECT_EQ(verdict("HTTP/1.1 401 Unauthorized\r\n\r\n"), Verdict::kOk);
-  EXPECT_EQ(verdict("HTTP/1.1 503 Service Unavailable\r\n\r\n"), Verdict::kWarn);
-  EXPECT_EQ(verdict("HTTP/1.1 404 Not Found\r\n\r\n"), Verdict::kFail);
-  EXPECT_EQ(verdict("HTTP/1.1 200 OK\r\n\r\nPrometheus Server is Ready.\n"), Verdict::kFail);
-  EXPECT_EQ(verdict(""), Verdict::kWarn);
-  EXPECT_EQ(verdict("SSH-2.0-x"), Verdict::kWarn);
-  EXPECT_EQ(CheckDaemon(":1", "", "Connection refused").verdict, Verdict::kFail);
+  EXPECT_EQ(verdict(200, "Ready\n"), Verdict::kOk);
+  EXPECT_EQ(verdict(401, ""), Verdict::kOk);
+  EXPECT_EQ(verdict(503, ""), Verdict::kWarn);
+  EXPECT_EQ(verdict(404, ""), Verdict::kFail);
+  EXPECT_EQ(verdict(200, "Prometheus Server is Ready.\n"), Verdict::kFail);
+  PlainAnswer answer;
+  answer.fault = "Connection refused";
+  EXPECT_EQ(CheckDaemon(":1", answer).verdict, Verdict::kFail);
+  answer = {};
+  answer.is_connected = true;
+  EXPECT_EQ(CheckDaemon(":1", answer).verdict, Verdict::kWarn);
+  answer.status_line = "SSH-2.0-x";
+  EXPECT_EQ(CheckDaemon(":1", answer).verdict, Verdict::kWarn);
 }
 
 // With a false /proc: nothing of this machine's processes is looked at.

@@ -234,30 +234,23 @@ Check CheckNcclOf(const Process& process, const collector::ProcessSnapshot* segm
   return CheckNccl(0, "no libnccl.so is mapped; it may be linked statically", plugin);
 }
 
-// The beginning of the answer; `fault` where there is no connection.
-std::string AskReady(const std::string& address, std::string& fault) {
+PlainAnswer AskReady(const std::string& address) {
   constexpr std::chrono::milliseconds kPatience{2000};
   constexpr size_t kMostBytes = 4096;  // of a few words
   const size_t colon = address.rfind(':');
   std::string host = address.substr(0, colon);
   if (host.empty() || host == "0.0.0.0") host = "127.0.0.1";
   if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
-  const PlainAnswer answer = PlainGet({.host = host,
-                                       .port = address.substr(colon + 1),
-                                       .path = "/-/ready",
-                                       .patience = kPatience,
-                                       .most_bytes = kMostBytes});
-  if (!answer.is_connected) fault = answer.fault;
-  // As CheckDaemon() takes it: what is between them does not matter.
-  return answer.status_line + "\r\n\r\n" + answer.body;
+  return PlainGet({.host = host,
+                   .port = address.substr(colon + 1),
+                   .path = "/-/ready",
+                   .patience = kPatience,
+                   .most_bytes = kMostBytes});
 }
 
 void AddDaemons(const DoctorInput& input, std::vector<Check>& checks) {
-  for (const std::string& address : input.listen_addresses) {
-    std::string fault;
-    const std::string answer = AskReady(address, fault);
-    checks.push_back(CheckDaemon(address, answer, fault));
-  }
+  for (const std::string& address : input.listen_addresses)
+    checks.push_back(CheckDaemon(address, AskReady(address)));
 }
 
 // NCCL, the environment and the segment of the process.

@@ -73,30 +73,36 @@ def entry(number, fields_release, ticket_release):
             store("ticket", number, ticket_release)]
 
 
-class InFlight(unittest.TestCase):
-    """plugin/segment/recorder.h, ShowInFlight; collector/reader/segment_reader.cc, DropChangedEntries."""
+class Model:
+    """is_wrong() says whether any execution is; each of `orders` can be taken from it."""
+    orders = ()
 
-    def is_torn(self, fields_release=True, ticket_release=True, first=FENCE, second=FENCE):
+    def test_no_execution_is_wrong(self):
+        self.assertFalse(self.is_wrong())
+
+    def test_every_order_is_needed(self):
+        for order in self.orders:
+            with self.subTest(order):
+                self.assertTrue(self.is_wrong(**{order: False}))
+
+
+class InFlight(Model, unittest.TestCase):
+    """plugin/segment/recorder.h, ShowInFlight; collector/reader/segment_reader.cc, DropChangedEntries."""
+    orders = ('fields_release', 'ticket_release', 'first', 'second')
+
+    def is_wrong(self, fields_release=True, ticket_release=True, first=FENCE, second=FENCE):
         writer = entry(2, fields_release, ticket_release) + entry(3, fields_release, ticket_release)
         reader = [load("before", "ticket"), first, load("a", "a"), load("b", "b"), second, load("after", "ticket")]
         reader = [access for access in reader if access]
         return any(end["before"] == end["after"] != 0 and {end["a"], end["b"]} != {end["before"]}
                    for end in outcomes({"ticket": 1, "a": 1, "b": 1}, writer, reader))
 
-    def test_an_entry_that_is_taken_is_whole(self):
-        self.assertFalse(self.is_torn())
 
-    def test_every_order_is_needed(self):
-        self.assertTrue(self.is_torn(fields_release=False))
-        self.assertTrue(self.is_torn(ticket_release=False))
-        self.assertTrue(self.is_torn(first=None))
-        self.assertTrue(self.is_torn(second=None))
-
-
-class Completions(unittest.TestCase):
+class Completions(Model, unittest.TestCase):
     """plugin/segment/recorder.h, AppendCompletion; collector/arrivals/completion_ring.cc: two equal copies."""
+    orders = ('fields_release', 'ticket_release', 'fence')
 
-    def is_torn(self, fields_release=True, ticket_release=True, fence=FENCE):
+    def is_wrong(self, fields_release=True, ticket_release=True, fence=FENCE):
         writer = entry(2, fields_release, ticket_release) + entry(3, fields_release, ticket_release)
         words = ("ticket", "a", "b")
         reader = [load("first " + word, word) for word in words]
@@ -106,22 +112,15 @@ class Completions(unittest.TestCase):
                    {end["first a"], end["first b"]} != {end["first ticket"]}
                    for end in outcomes({"ticket": 1, "a": 1, "b": 1}, writer, reader))
 
-    def test_an_entry_that_is_taken_is_whole(self):
-        self.assertFalse(self.is_torn())
 
-    def test_every_order_is_needed(self):
-        self.assertTrue(self.is_torn(fields_release=False))
-        self.assertTrue(self.is_torn(ticket_release=False))
-        self.assertTrue(self.is_torn(fence=None))
-
-
-class Slots(unittest.TestCase):
+class Slots(Model, unittest.TestCase):
     """plugin/segment/segment.cc, Reserve; plugin/process.cc, OpenSlot; segment_reader.cc, CopySlot.
 
     The state is 1 for the first live communicator, 20 where the slot is claimed, 2 for the next one.
     """
+    orders = ('zeros_release', 'live_release', 'reads_before', 'fence')
 
-    def is_mixed(self, zeros_release=True, live_release=True, reads_before=True, fence=FENCE):
+    def is_wrong(self, zeros_release=True, live_release=True, reads_before=True, fence=FENCE):
         writer = [store("state", 20), store("a", 0, zeros_release), store("b", 0, zeros_release),
                   store("a", 2), store("b", 2), store("state", 2, live_release)]
         reader = [load("before", "state"), fence] if reads_before else []
@@ -131,31 +130,16 @@ class Slots(unittest.TestCase):
                    {end["a"], end["b"]} != {end["state"]}
                    for end in outcomes({"state": 1, "a": 1, "b": 1}, writer, reader))
 
-    def test_a_copy_that_is_taken_is_of_one_communicator(self):
-        self.assertFalse(self.is_mixed())
 
-    def test_every_order_is_needed(self):
-        self.assertTrue(self.is_mixed(zeros_release=False))
-        self.assertTrue(self.is_mixed(live_release=False))
-        self.assertTrue(self.is_mixed(reads_before=False))
-        self.assertTrue(self.is_mixed(fence=None))
-
-
-class Segments(unittest.TestCase):
+class Segments(Model, unittest.TestCase):
     """plugin/segment/segment.cc, Publish; collector/reader/slot_directory.cc, ReadHeader."""
+    orders = ('release', 'fence')
 
-    def is_unready(self, release=True, fence=FENCE):
+    def is_wrong(self, release=True, fence=FENCE):
         writer = [store("a", 1), store("b", 1), store("version", 1, release)]
         reader = [access for access in (load("version", "version"), fence, load("a", "a"), load("b", "b")) if access]
         return any(end["version"] == 1 and {end["a"], end["b"]} != {1}
                    for end in outcomes({"version": 0, "a": 0, "b": 0}, writer, reader))
-
-    def test_a_header_with_a_version_is_complete(self):
-        self.assertFalse(self.is_unready())
-
-    def test_every_order_is_needed(self):
-        self.assertTrue(self.is_unready(release=False))
-        self.assertTrue(self.is_unready(fence=None))
 
 
 if __name__ == "__main__":

@@ -2,33 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plants each fault that keeps a job from being seen, for real, and reads what `nccl-exporter doctor` says to change. The ranks are
 the simulator's. As root they are another user's. What a machine or user does not allow is skipped with the reason."""
-import contextlib
 import http.server
 import os
 import pathlib
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import threading
-import time
-import unittest
 
-sys.path.insert(0, str(pathlib.Path('deploy/tests').resolve()))
+sys.path[:0] = [str(pathlib.Path(folder).resolve()) for folder in ('deploy/tests', 'tests/system/newcomer')]
 import report
+from processes import NCCL, PLUGIN, WAIT_SECONDS, ProcessTest, free_port
 
-DAEMON, SIMULATOR, NCCL, CUDA, PLUGIN = (os.path.abspath(path) for path in
-    ('exporter/nccl-exporter', 'simulator/nccl-sim', 'simulator/libnccl-sim.so', 'simulator/libcuda-sim.so',
-     'plugin/libnccl-profiler-exporter.so'))
 IS_ROOT = os.geteuid() == 0
 JOB_USER = 1000 if IS_ROOT else os.geteuid()
 AS_JOB_USER = f'setpriv --reuid={JOB_USER} --regid={JOB_USER} --clear-groups --no-new-privs --' if IS_ROOT else ''
 # Without root, a namespace of users lets a process mount for itself.
 UNSHARE = ['unshare', *([] if IS_ROOT else ['--user', '--map-root-user']), '--kill-child']
-WAIT_SECONDS = 60
 EM_AARCH64 = 183
 MACHINE_AT = 18  # e_machine in an ELF header
 LIBRARY = 'libnccl-profiler-exporter.so'
@@ -40,25 +31,11 @@ def what_is_missing(command):
     return probe.stderr.strip() or f'{command} ends with {probe.returncode}' if probe.returncode else None
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
-
-
-class Doctor(unittest.TestCase):
+class Doctor(ProcessTest):
     def setUp(self):
-        self.stack = contextlib.ExitStack()
-        self.addCleanup(self.stack.close)
-        self.root = pathlib.Path(tempfile.mkdtemp(dir='/dev/shm', prefix='doctor-test-'))  # a tmpfs, as /run
-        self.stack.callback(shutil.rmtree, self.root)
-        self.root.chmod(0o755)
-        for program in DAEMON, SIMULATOR, NCCL, CUDA, PLUGIN:
-            shutil.copy(program, self.root)  # where every user may read them
-            (self.root / os.path.basename(program)).chmod(0o755)
+        super().setUp()
         self.plugin = self.root / LIBRARY
         self.segments = self.directory('segments')
-        self.port = free_port()
 
     def directory(self, name, mode=0o1777):
         path = self.root / name
@@ -71,24 +48,6 @@ class Doctor(unittest.TestCase):
             self.skipTest('needs root, to mount where the daemon sees it')
         subprocess.run(['mount', '-t', 'tmpfs', '-o', options, 'tmpfs', path], check=True)
         self.stack.callback(subprocess.run, ['umount', '--lazy', path], check=True)
-
-    def start(self, command, **options):
-        log = self.stack.enter_context(tempfile.TemporaryFile('w+'))
-        process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, start_new_session=True, **options)
-        process.text = lambda: (log.seek(0), log.read())[1]
-
-        def end():
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        self.stack.callback(end)
-        return process
-
-    def eventually(self, condition, say):
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, say())
-            time.sleep(0.05)
 
     def start_daemon(self):
         daemon = self.start([self.root / 'nccl-exporter', f'--web.listen-address=127.0.0.1:{self.port}', f'--segment.dir={self.segments}'])

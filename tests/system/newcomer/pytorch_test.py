@@ -3,27 +3,21 @@
 """Does what README.md and docs/pytorch.md say to do with a PyTorch job, with exactly their variables, paths and torchrun's own
 variables, and waits for what they promise. The ranks are the simulator's, one release of NCCL per row of the table of torch's.
 Needs root and namespaces, for the documented paths; says so and skips where it has none."""
-import contextlib
 import json
 import os
 import pathlib
 import re
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import urllib.request
 
-sys.path.insert(0, str(pathlib.Path('deploy/tests').resolve()))
+sys.path[:0] = [str(pathlib.Path(folder).resolve()) for folder in ('deploy/tests', 'tests/system/newcomer')]
 import report
+from processes import PLUGIN, ProcessTest
 
-DAEMON, SIMULATOR, NCCL, CUDA, PLUGIN = (os.path.abspath(path) for path in
-    ('exporter/nccl-exporter', 'simulator/nccl-sim', 'simulator/libnccl-sim.so', 'simulator/libcuda-sim.so',
-     'plugin/libnccl-profiler-exporter.so'))
 README, PYTORCH = (pathlib.Path(name).read_text(encoding='utf-8') for name in ('README.md', 'docs/pytorch.md'))
 JOB_USER = 1000
 PROMISED_SECONDS = 10
@@ -93,15 +87,9 @@ class Documents(unittest.TestCase):
 
 
 @unittest.skipIf(what_is_missing(), what_is_missing())
-class Pytorch(unittest.TestCase):
+class Pytorch(ProcessTest):
     def setUp(self):
-        self.stack = contextlib.ExitStack()
-        self.addCleanup(self.stack.close)
-        self.root = pathlib.Path(tempfile.mkdtemp(dir='/dev/shm', prefix='pytorch-test-'))
-        self.stack.callback(shutil.rmtree, self.root)
-        self.root.chmod(0o755)
-        for program in DAEMON, SIMULATOR, NCCL, CUDA:
-            shutil.copy(program, self.root)
+        super().setUp()
         self.environment = documented_environment()
         library = self.environment['NCCL_PROFILER_PLUGIN']
         [steps] = [block for block in blocks(README) if block.startswith('tools/install-dependencies')]
@@ -110,32 +98,11 @@ class Pytorch(unittest.TestCase):
         self.node = self.start(['unshare', '--mount', '--kill-child', 'sh', '-ec', NAMESPACE, 'sh', self.root, 'sh', '-ec',
                                 f'install -D {PLUGIN} {library}; {directory}; echo ready; exec sleep 600'])
         self.eventually(lambda: 'ready' in self.node.text(), self.node.text)
-        with socket.socket() as probe:
-            probe.bind(('127.0.0.1', 0))
-            self.port = probe.getsockname()[1]
         daemon = self.start(self.on_node([self.root / 'nccl-exporter', f'--web.listen-address=127.0.0.1:{self.port}']))
         self.eventually(lambda: 'listens at' in daemon.text(), daemon.text)
 
     def on_node(self, command):
         return ['nsenter', f'--mount=/proc/{self.node.pid}/ns/mnt', '--', *command]
-
-    def start(self, command):
-        log = self.stack.enter_context(tempfile.TemporaryFile('w+'))
-        process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, start_new_session=True)
-        process.text = lambda: (log.seek(0), log.read())[1]
-
-        def end():
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        self.stack.callback(end)
-        return process
-
-    def eventually(self, condition, say, seconds=60):
-        deadline = time.monotonic() + seconds
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, say())
-            time.sleep(0.05)
 
     def start_job(self, environment, version=22809):
         variables = {'PATH': '/usr/bin:/bin', **environment}
