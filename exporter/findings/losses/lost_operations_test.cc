@@ -10,10 +10,7 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-using testing::Contains;
-using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Pair;
 using testing::SizeIs;
 
 constexpr int64_t kSecondNs = 1000000000;
@@ -58,7 +55,8 @@ TEST_F(LostOperationsTest, AreAFindingWhereMoreThanOneInAHundredIsLost) {
   EXPECT_EQ(finding.headline,
             "Job 42 loses track of operations since 22:13:30 UTC: 120 of 6000 operations are "
             "counted, but not followed.");
-  EXPECT_THAT(finding.evidence, Contains(Pair("in_flight_full", HasSubstr("120: operation not"))));
+  EXPECT_THAT(finding.evidence, testing::Contains(testing::Pair(
+                                    "in_flight_full", testing::HasSubstr("120: operation not"))));
   EXPECT_EQ(finding.runbook, "NCCLExporterEventsDropped");
 }
 
