@@ -275,7 +275,8 @@ int Serve(const Options& options) {
                                   .splits_durations = options.metrics.splits_durations()});
   SnapshotSource snapshots([&] { return collector.Snapshot(); });
   ScrapePage scrape_page(snapshots, kSeriesLimit, options.metrics, kCommit);
-  NodeWatch watch(snapshots, options.findings_time_scale);
+  NodeWatch watch(snapshots, options.findings_time_scale,
+                  [&](const Judgement& judgement) { scrape_page.SetFindings(judgement.findings); });
   WebPages pages(snapshots, scrape_page, watch,
                  {.node_name = NodeName(),
                   .telemetry_path = options.telemetry_path,

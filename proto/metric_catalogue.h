@@ -83,6 +83,7 @@ enum class Metric : uint8_t {
   kUncomparedOperations,
   kUserUncomparedCommunicators,
   kArrivalMatching,
+  kFindings,
   kSeriesDropped,
   kScrapeDuration,
   kRequestsRefused,
@@ -283,6 +284,10 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kArrivalMatching, "nccl_exporter_arrival_matching_seconds_total", MetricType::kCounter,
      "seconds", LabelScope::kDaemon, "",
      "CPU time spent on reading completed operations and comparing arrivals."},
+    {Metric::kFindings, "nccl_exporter_findings", MetricType::kGauge, "", LabelScope::kDaemon,
+     "kind,severity",
+     "Findings that the daemon shows, by kind and severity; 0 if there are none. As of its last "
+     "judgement, one every 5 s."},
     {Metric::kSeriesDropped, "nccl_exporter_series_dropped_total", MetricType::kCounter, "",
      LabelScope::kDaemon, "reason",
      "Series folded into comm=\"other\" or left out of a scrape, by reason."},

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Are the other dashboards right: is every node monitored, what is lost and why, what does it cost?"""
-from grafana_model import Column, Row, dashboard, graph, query_variable, stat, steps, table
+from findings import COLORS, SEVERITIES_IN_WORDS, worst
+from grafana_model import Column, Row, dashboard, graph, query_variable, stat, steps, table, timeline
 from promql import or_zero, quantile_of, rate
 
 VARIABLES = [
@@ -44,6 +45,13 @@ WATCHED = Row('Is every node watched?', [
           'Daemons by version. Normal: one, or two during an upgrade.',
           [f'count by (version, compiler) (nccl_exporter_build_info{{{OF}}})'],
           [Column('version', 'Version'), Column('compiler', 'Compiler'), Column('A', 'Daemons', 'short')], width=8, height=7),
+])
+
+FOUND = Row('What do the daemons find?', [
+    timeline('Findings, by kind',
+             'The worst severity of what the chosen daemons find on their nodes, over time. Normal: empty. unusable files and not followed '
+             'mean that the other dashboards are incomplete; the rest is about jobs, see the dashboard Fleet.',
+             [(worst(OF), '{{instance}} {{kind}}')], 'none', COLORS, height=8, nothing='Nothing found', words=SEVERITIES_IN_WORDS),
 ])
 
 LOST = Row('What is lost, and why?', [
@@ -95,4 +103,4 @@ COST = Row('What does it cost?', [
 
 DASHBOARD = dashboard('nccl-exporter', 'Exporter', 'Are the other dashboards right? Nodes that are not monitored, losses by cause, cost.',
                       VARIABLES,
-                      f'ALERTS{{alertname=~"NCCLExporter.+", alertstate="firing", {OF}}}', [WATCHED, LOST, COST])
+                      f'ALERTS{{alertname=~"NCCLExporter.+", alertstate="firing", {OF}}}', [WATCHED, FOUND, LOST, COST])

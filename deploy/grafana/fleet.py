@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which job, and is it the job or the hardware?"""
 from columns import COMM_COLUMNS, JOB_COLUMNS, NODE_COLUMNS, RANK_COLUMNS
-from grafana_model import Column, Row, dashboard, graph, link_to, stat, steps, table
+from findings import COLORS, KINDS_IN_WORDS, SEVERITIES_IN_WORDS, worst
+from grafana_model import Column, Row, dashboard, graph, link_to, stat, steps, table, timeline
 from promql import JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, RANK_LABELS, age_in_flight, alerts, or_zero, rate
 
+CLUSTER = 'cluster=~"$cluster"'  # findings are of nodes, and nodes have jobs of all users
 GPU_LABELS = f'cluster, {NODE_LABELS}, gpu, gpu_uuid'
 LOST = f'max by ({JOB_LABELS}) (comm_rank:nccl_straggler:deficit{{{JOB}}} or comm_node:nccl_straggler:deficit{{{JOB}}})'
 ALIVE = f'sum by ({JOB_LABELS}) (nccl_process_alive{{{JOB}}})'
@@ -38,6 +40,14 @@ WHICH = Row('Which job, which rank?', [
           [f'max by (alertname, severity, {RANK_LABELS}) ({alerts(JOB)})'],
           [Column('alertname', 'Alert'), Column('severity', 'Severity', width=90), *JOB_COLUMNS, *COMM_COLUMNS, *RANK_COLUMNS], height=7,
           sort='Severity', is_ascending=True, nothing='No alert fires'),
+    table('Findings of the daemons',
+          'What the daemons find on their nodes now, of all jobs there, by the conditions of the alerts: a hang is a warning after 30 s and '
+          'critical after 2 min. Each daemon sees its own node only, so the alerts decide about a whole job. Normal: none. The page of the '
+          'node (its target, in a browser) has rank, cost and what to do.',
+          [worst(CLUSTER), f'sum by (cluster, instance, kind) (nccl_exporter_findings{{{CLUSTER}}} > 0)'],
+          [Column('cluster', 'Cluster'), Column('instance', 'Target', link=link_to('nccl-exporter', 'cluster', 'instance')),
+           Column('kind', 'Finding', words=KINDS_IN_WORDS), Column('A', 'Severity', 'none', COLORS, words=SEVERITIES_IN_WORDS),
+           Column('B', 'Findings', 'short')], height=7, sort='Severity', nothing='Nothing found'),
     table('Jobs',
           'One line per job. In NCCL: share of the time that a process spends in NCCL kernels, mean of its processes. Lost: the largest '
           'share of time that ranks wait for a late one; empty if no rank is late. In flight: age of the oldest operation that is not '
@@ -68,6 +78,14 @@ SINCE = Row('Since when?', [
           [(f'max by ({JOB_LABELS}) (comm_collective_size:nccl_bus_bandwidth:max{{{JOB}}})', '{{cluster}} {{namespace}} {{slurm_job_id}}')], 'Bps'),
 ])
 
+# Below the others: its height is that of many nodes.
+WHERE = Row('Which nodes, since when?', [
+    timeline('Findings, by node and kind',
+             'The worst severity of what the daemons find on their nodes, over time. Normal: empty. Several nodes that begin at the same '
+             'moment have a cause in common: a job that hangs, the network, a file system.',
+             [(worst(CLUSTER), '{{instance}} {{kind}}')], 'none', COLORS, nothing='Nothing found', words=SEVERITIES_IN_WORDS),
+])
+
 HARDWARE = Row('Is it the hardware?', [
     table('GPUs that were late in this time range',
           'GPUs that a communicator had to wait for: the largest share of lost time, and the number of jobs. One job: look at the job first. '
@@ -88,4 +106,4 @@ HARDWARE = Row('Is it the hardware?', [
 ])
 
 DASHBOARD = dashboard('nccl-fleet', 'Fleet', 'Which job is slow or stuck, and is it the job or the hardware?', JOB_VARIABLES, alerts(JOB),
-                      [NOW, WHICH, SINCE, HARDWARE])
+                      [NOW, WHICH, SINCE, HARDWARE, WHERE])

@@ -79,10 +79,12 @@ def graph(title, says, queries, unit, width=12, height=8, is_stacked=False, most
         'tooltip': {'mode': 'multi', 'sort': 'desc'}})
 
 
-def timeline(title, says, queries, unit, thresholds, width=24, height=10, nothing=None):
+def timeline(title, says, queries, unit, thresholds, width=24, height=10, nothing=None, words=None):
     """A bar for each series over time, coloured by its thresholds: who, and when."""
     field = {'unit': unit, 'color': {'mode': 'thresholds'}, 'thresholds': {'mode': 'absolute', 'steps': thresholds},
              'custom': {'lineWidth': 0, 'fillOpacity': 80, 'spanNulls': False}}
+    if words:
+        field['mappings'] = words
     if nothing:
         field['noValue'] = nothing
     return Panel('state-timeline', title, says, queries, width, height, field=field, options={
@@ -112,6 +114,7 @@ class Column:
     link: str = ''
     width: int = 0
     is_hidden: bool = False  # there for links only
+    words: list = None  # Grafana's value mappings
 
     def is_value(self):
         return len(self.field) == 1 and self.field.isupper()
@@ -121,6 +124,8 @@ class Column:
         if self.thresholds:
             properties += [{'id': 'thresholds', 'value': {'mode': 'absolute', 'steps': self.thresholds}},
                            {'id': 'custom.cellOptions', 'value': {'type': 'color-text'}}]
+        if self.words:
+            properties.append({'id': 'mappings', 'value': self.words})
         if self.link:
             properties.append({'id': 'links', 'value': [{'title': 'Open ' + self.link.partition('?')[0].removeprefix('/d/nccl-'),
                                                          'url': self.link}]})

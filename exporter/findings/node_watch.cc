@@ -7,11 +7,13 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <utility>
 
 namespace nccl_exporter::exporter {
 
-NodeWatch::NodeWatch(SnapshotSource& snapshots, double time_scale)
+NodeWatch::NodeWatch(SnapshotSource& snapshots, double time_scale, OnJudgement on_judgement)
     : snapshots_(snapshots),
+      on_judgement_(std::move(on_judgement)),
       step_(JudgementTimes().Scaled(time_scale).step),
       judge_(std::make_shared<const NodeJudge>(JudgementTimes().Scaled(time_scale))),
       thread_(&NodeWatch::Run, this) {}
@@ -55,8 +57,11 @@ void NodeWatch::Record() {
   // Only this thread replaces judge_, so it may read it without the lock.
   const auto judge = std::make_shared<NodeJudge>(*judge_);
   judge->Record(*node, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-  const std::lock_guard lock(mutex_);
-  judge_ = judge;
+  {
+    const std::lock_guard lock(mutex_);
+    judge_ = judge;
+  }
+  on_judgement_(judge->Judge(*node));
 }
 
 }  // namespace nccl_exporter::exporter

@@ -17,11 +17,15 @@ namespace nccl_exporter::exporter {
 
 class NodeWatch {
  public:
+  using OnJudgement = std::function<void(const Judgement&)>;
+
   // Begins at once. All durations, the history's steps as well, are divided by `time_scale`, at
-  // least
-  // 1. A snapshot that fails is logged, and leaves its step out: the judge stays that of the step
-  // before. `snapshots` outlives this object.
-  explicit NodeWatch(SnapshotSource& snapshots, double time_scale = 1);
+  // least 1. A snapshot that fails is logged, and leaves its step out: the judge stays that of the
+  // step before. `snapshots` outlives this object. `on_judgement` gets the judgement of each step,
+  // on the thread of this object.
+  explicit NodeWatch(
+      SnapshotSource& snapshots, double time_scale = 1,
+      OnJudgement on_judgement = [](const Judgement&) {});
   // Waits for the step that is under way.
   ~NodeWatch();
   NodeWatch(const NodeWatch&) = delete;
@@ -36,6 +40,7 @@ class NodeWatch {
   void Record();
 
   SnapshotSource& snapshots_;
+  const OnJudgement on_judgement_;
   mutable std::mutex mutex_;  // guards the pointer judge_, and is_stopping_
   std::condition_variable stop_;
   bool is_stopping_ = false;

@@ -61,5 +61,22 @@ TEST(NodeWatchTest, GoesOnWhileTheJudgeIsRead) {
   EXPECT_TRUE(goes_on);
 }
 
+TEST(NodeWatchTest, GivesTheJudgementOfEachStep) {
+  std::atomic<bool> is_damaged = true;
+  SnapshotSource source([&] {
+    collector::NodeSnapshot node;
+    node.segment_troubles.resize(1);
+    node.segment_troubles[0].present = is_damaged ? 1 : 0;
+    return std::make_shared<const collector::NodeSnapshot>(std::move(node));
+  });
+  std::atomic<size_t> findings = 0;
+  constexpr double kStepsOfFiveMilliseconds = 1000;
+  const NodeWatch watch(source, kStepsOfFiveMilliseconds,
+                        [&](const Judgement& judgement) { findings = judgement.findings.size(); });
+  while (findings != 1) std::this_thread::yield();  // a test that hangs has failed
+  is_damaged = false;
+  while (findings != 0) std::this_thread::yield();
+}
+
 }  // namespace
 }  // namespace nccl_exporter::exporter

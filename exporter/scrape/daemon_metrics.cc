@@ -2,7 +2,6 @@
 // The daemon's registry, and prometheus-cpp's families as ours.
 #include "exporter/scrape/daemon_metrics.h"
 
-#include <prometheus/gauge.h>
 #include <prometheus/metric_family.h>
 
 #include <algorithm>
@@ -112,6 +111,13 @@ DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits, std::string_view 
   auto& refused = Named(prometheus::BuildCounter(), Metric::kRequestsRefused).Register(registry_);
   for (size_t i = 0; i < kRefusalCount; ++i)
     refusals_[i] = &refused.Add({{"reason", std::string(kRefusals[i].name)}});
+  auto& findings = Named(prometheus::BuildGauge(), Metric::kFindings).Register(registry_);
+  for (size_t kind = 0; kind < findings_.size(); ++kind) {
+    for (size_t severity = 0; severity < findings_[kind].size(); ++severity)
+      findings_[kind][severity] =
+          &findings.Add({{"kind", std::string(kFindingKinds[kind].name)},
+                         {"severity", std::string(kSeverities[severity].name)}});
+  }
 }
 
 void DaemonMetrics::ObserveScrape(std::chrono::nanoseconds duration) {
@@ -124,6 +130,16 @@ void DaemonMetrics::CountDrops(const SeriesDrops& drops) {
 }
 
 void DaemonMetrics::Count(Refusal refusal) { refusals_[static_cast<size_t>(refusal)]->Increment(); }
+
+void DaemonMetrics::SetFindings(const std::vector<Finding>& findings) {
+  ByFinding<double> counts{};
+  for (const Finding& finding : findings)
+    ++counts[static_cast<size_t>(finding.kind)][static_cast<size_t>(finding.severity)];
+  for (size_t kind = 0; kind < counts.size(); ++kind) {
+    for (size_t severity = 0; severity < counts[kind].size(); ++severity)
+      findings_[kind][severity]->Set(counts[kind][severity]);
+  }
+}
 
 void DaemonMetrics::AddTo(Exposition& exposition) const {
   exposition.created_realtime_ns = started_realtime_ns_;

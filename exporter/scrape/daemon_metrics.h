@@ -3,6 +3,7 @@
 #pragma once
 
 #include <prometheus/counter.h>
+#include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
@@ -13,12 +14,16 @@
 #include <vector>
 
 #include "exporter/exposition/exposition.h"
+#include "exporter/findings/finding.h"
 #include "exporter/http/refusal.h"
 #include "exporter/scrape/limits.h"
 #include "exporter/scrape/process_collectable.h"
 #include "exporter/series/snapshot_families.h"
 
 namespace nccl_exporter::exporter {
+
+template <typename Value>
+using ByFinding = std::array<std::array<Value, kCountOf<Severity>>, kCountOf<FindingKind>>;
 
 // Safe to use from any thread.
 class DaemonMetrics {
@@ -29,6 +34,8 @@ class DaemonMetrics {
   void ObserveScrape(std::chrono::nanoseconds duration);
   void CountDrops(const SeriesDrops& drops);
   void Count(Refusal refusal);
+  // Replaces those of the judgement before. A scrape meanwhile may see some kinds of each.
+  void SetFindings(const std::vector<Finding>& findings);
 
   // Fills the families of the catalogue that are the daemon's. The exposition's series count since
   // this object was made, unless they tell otherwise.
@@ -43,6 +50,8 @@ class DaemonMetrics {
   prometheus::Counter& series_folded_;
   prometheus::Counter& series_left_out_;
   std::array<prometheus::Counter*, kRefusalCount> refusals_{};
+  // All pairs are served, so that a query gets 0 and not nothing.
+  ByFinding<prometheus::Gauge*> findings_{};
 };
 
 }  // namespace nccl_exporter::exporter

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <string>
 
 #include "exporter/catalogue/metric_filter.h"
+#include "exporter/findings/finding.h"
 #include "exporter/version.h"
 
 namespace nccl_exporter::exporter {
@@ -71,6 +73,36 @@ TEST(DaemonMetricsTest, AddsDropsUp) {
        exposition.families[static_cast<size_t>(Metric::kSeriesDropped)].series)
     sum += series.value;
   EXPECT_EQ(sum, 8);
+}
+
+// Number of findings by "kind severity", where there are any.
+std::map<std::string, double> Findings(const DaemonMetrics& daemon) {
+  const Exposition exposition = ExpositionOf(daemon);
+  const Family& family = exposition.families[static_cast<size_t>(Metric::kFindings)];
+  EXPECT_EQ(family.series.size(), kFindingKinds.size() * kSeverities.size());
+  std::map<std::string, double> findings;
+  for (const Series& series : family.series) {
+    const Labels& labels = exposition.labels[series.variable_labels]->labels();
+    EXPECT_THAT(labels, testing::SizeIs(2));
+    if (series.value != 0) findings[labels[0].value + " " + labels[1].value] = series.value;
+  }
+  return findings;
+}
+
+TEST(DaemonMetricsTest, ServesTheFindingsOfTheLatestJudgementByKindAndSeverity) {
+  DaemonMetrics daemon;
+  EXPECT_THAT(Findings(daemon), testing::IsEmpty()) << "every kind is served as 0";
+  Finding late, hang;
+  late.kind = FindingKind::kLateRank;
+  late.severity = Severity::kWarning;
+  hang.kind = FindingKind::kHangElsewhere;
+  hang.severity = Severity::kCritical;
+  daemon.SetFindings({hang, late, late});
+  EXPECT_THAT(Findings(daemon),
+              testing::UnorderedElementsAre(testing::Pair("hang_elsewhere critical", 1),
+                                            testing::Pair("late_rank warning", 2)));
+  daemon.SetFindings({});
+  EXPECT_THAT(Findings(daemon), testing::IsEmpty());
 }
 
 TEST(DaemonMetricsTest, TellsAboutItsProcess) {

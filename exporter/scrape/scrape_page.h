@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <memory>
 #include <string_view>
+#include <vector>
 
+#include "exporter/findings/finding.h"
 #include "exporter/http/http_server.h"
 #include "exporter/node/snapshot_source.h"
 #include "exporter/scrape/daemon_metrics.h"
@@ -32,6 +34,7 @@ class ScrapePage {
   HttpResponse Answer(const HttpRequest& request);
 
   void Count(Refusal refusal) { daemon_.Count(refusal); }
+  void SetFindings(const std::vector<Finding>& findings) { daemon_.SetFindings(findings); }
 
  private:
   HttpResponse Refuse(Refusal refusal, std::string_view why);

@@ -100,7 +100,7 @@ class Cluster:
         segments = self.directory / f'segments{node}'
         segments.mkdir()
         return self.start(f'daemon{node}', [DAEMON, f'--web.listen-address=127.0.0.1:{self.ports[node]}', f'--segment.dir={segments}',
-                                            f'--segment.retention={RETENTION_SECONDS}s', '--log.level=warn'])
+                                            f'--segment.retention={RETENTION_SECONDS}s', f'--findings.time-scale={TIME_SCALE}', '--log.level=warn'])
 
     def start_job(self, name, ranks_per_node, options):
         self.start(f'job-{name}', [SIMULATOR, '--plugin', PLUGIN, '--segment-dir', self.directory / 'segments%n', '--nodes', NODES,

@@ -201,6 +201,10 @@ class DashboardsAndRules(unittest.TestCase):
         with self.subTest('network hang'):
             self.expect(lambda: self.rows('nccl-job', 'Oldest in flight', **job('network-hang'))[0][1] > 20)
             self.assertEqual(self.rows('nccl-job', 'Hang: the rank that the others wait for', **job('network-hang')), [])
+        with self.subTest('findings'):
+            found = lambda: {(labels['instance'], labels['kind']): severity for labels, severity in self.rows('nccl-fleet', 'Findings of the daemons')}
+            self.expect(lambda: {found().get((f'node-{node}:9828', 'segments_unusable')) for node in (0, 1)} == {2, None})
+            self.expect(lambda: 3 in {severity for (_, kind), severity in found().items() if kind == 'hang_culprit'})
         with self.subTest('slow link'):
             self.expect(lambda: any(left < 0.8 for _, left in self.rows('nccl-network', 'Bandwidth against the best of this time range', 'C',
                                                                         namespace='research')))

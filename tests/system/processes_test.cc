@@ -6,11 +6,15 @@
 
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "tests/system/end_to_end.h"
 
 namespace nccl_exporter {
 namespace {
+
+// Of a test that waits for a job, on a busy machine.
+constexpr int kPatienceSeconds = 90;
 
 using Processes = EndToEnd;
 
@@ -60,6 +64,29 @@ TEST_F(Processes, KeepsTheCountsOfAKilledRankForTheRetentionTimeAndThenForgetsTh
     }
     EXPECT_EQ(operations, at_kill);
   }
+}
+
+TEST_F(Processes, ServesAFindingAsAMetricUntilItsTroubleIsOver) {
+  Daemon daemon(segments_.path(), {"--segment.retention=2s", "--findings.time-scale=100"});
+  const auto hangs = [&] {
+    return daemon.Scrape()
+        .Value("nccl_exporter_findings", {{"kind", "hang_culprit"}, {"severity", "critical"}})
+        .value_or(-1);
+  };
+  EXPECT_EQ(hangs(), 0);
+  exporter::ChildProcess job(
+      Simulator({"--pace", "real", "--duration", "300", "--rate", "20", "--ranks-per-node", "4",
+                 "--layout", "dp", "--incident", "missing-call:rank=1,from=2"}),
+      {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+  ASSERT_TRUE(exporter::Eventually([&] { return hangs() == 1; }, kPatienceSeconds));
+  const nlohmann::json shown = nlohmann::json::parse(daemon.Get("/api/v1/findings").body);
+  EXPECT_EQ(Sum(daemon.Scrape(), "nccl_exporter_findings"), shown["findings"].size());
+  job.Signal(SIGINT);
+  job.Wait();
+  EXPECT_TRUE(exporter::Eventually(
+      [&] { return hangs() == 0 && Sum(daemon.Scrape(), "nccl_exporter_findings") == 0; },
+      kPatienceSeconds))
+      << daemon.Get("/api/v1/findings").body;
 }
 
 TEST_F(Processes, ShowsWhatAKilledRankWasIn) {

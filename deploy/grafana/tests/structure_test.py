@@ -185,7 +185,7 @@ class Structure(unittest.TestCase):
                 for name in re.findall(r'\$\{(\w+):queryparam\}', arguments):
                     self.assertIn(name, names, f'{panel["title"]} to {target}')
                     self.assertIn(name, {v['name'] for v in dashboards.variables(DASHBOARDS[uid])}, panel['title'])
-        self.assertEqual(followed, {'nccl-job', 'nccl-communicator', 'nccl-rank'})
+        self.assertEqual(followed, {'nccl-job', 'nccl-communicator', 'nccl-rank', 'nccl-exporter'})
         for uid, dashboard in DASHBOARDS.items():
             self.assertIn('nccl-exporter', next(link['tags'] for link in dashboard['links'] if link['title'] == 'NCCL'), uid)
             self.assertIn('nccl-exporter', dashboard['tags'], uid)
@@ -199,6 +199,32 @@ class Structure(unittest.TestCase):
                 self.assertEqual({name for name in fields(panel) if not name.startswith('Value')}, labels, f'{uid}: {panel["title"]}')
                 settings = [o['matcher']['options'] for o in panel['fieldConfig']['overrides']] + [s['displayName'] for s in panel['options']['sortBy']]
                 self.assertLessEqual(set(settings), set(titles), f'{uid}: {panel["title"]}')
+
+
+class Findings(unittest.TestCase):
+    def mappings(self, title):
+        """Value to text, as the panel shows it."""
+        panel, = [panel for _, panel in places() if panel['title'] == title]
+        settings = [panel['fieldConfig']['defaults'].get('mappings', [])]
+        settings += [p['value'] for o in panel['fieldConfig']['overrides'] for p in o['properties'] if p['id'] == 'mappings']
+        return {value: shown['text'] for setting in settings for mapping in setting for value, shown in mapping['options'].items()}
+
+    def test_they_have_the_words_of_the_page(self):
+        page = pathlib.Path('exporter/ui/page/words.js').read_text()
+        words = dict(re.findall(r"(\w+): '([^']+)'", page[page.index('const kinds'):page.index('};')]))
+        kinds = {value: text.partition(':')[0] for value, text in self.mappings('Findings of the daemons').items() if not value.isdigit()}
+        self.assertEqual(kinds, words)
+
+    def test_every_severity_has_its_number_in_order_and_its_word(self):
+        header = pathlib.Path('exporter/findings/finding.h').read_text()
+        severities = re.findall(r'\{Severity::\w+, "(\w+)"', header)
+        self.assertEqual(len(severities), 3)
+        numbers = {str(number): name for number, name in enumerate(severities, 1)}
+        for title in ('Findings of the daemons', 'Findings, by node and kind', 'Findings, by kind'):
+            self.assertEqual({value: text for value, text in self.mappings(title).items() if value.isdigit()}, numbers, title)
+            panel, = [panel for _, panel in places() if panel['title'] == title]
+            asked = dict(re.findall(r'severity="(\w+)"[^)]*\) \+ (\d)', panel['targets'][0]['expr']))
+            self.assertEqual({number: name for name, number in asked.items()}, numbers, title)
 
 
 class Guide(unittest.TestCase):
