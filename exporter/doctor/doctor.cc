@@ -224,7 +224,7 @@ Check CheckNcclOf(const Process& process, const collector::ProcessSnapshot* segm
   if (segment != nullptr) {
     for (const collector::CommunicatorSnapshot& communicator : segment->communicators) {
       if (communicator.nccl_version != 0)
-        return CheckNccl(communicator.nccl_version, "as it told the plugin", plugin);
+        return CheckNccl(communicator.nccl_version, "reported to the plugin", plugin);
     }
   }
   const std::string library = LibraryWithNccl(process.maps);
