@@ -193,8 +193,8 @@ std::string InFlightText(const collector::NodeSnapshot& node, const Judgement& j
   const auto busy = std::ranges::count_if(
       communicators, [](const auto& c) { return c.oldest_start_ns != kNothingInFlight; });
   std::string out;
-  Line(out, "{}: {} communicators, {} with operations in flight", TimeText(node.taken_realtime_ns),
-       communicators.size(), busy);
+  Line(out, "{}: {}, {} with operations in flight", TimeText(node.taken_realtime_ns),
+       CountText(communicators.size(), "communicator"), busy);
   out += FindingsText(judgement);
   if (node.segments.unusable != 0)
     Line(out, "{} files cannot be read as segments", node.segments.unusable);

@@ -53,7 +53,7 @@ class InFlightTableTest : public testing::Test {
 
 TEST_F(InFlightTableTest, ShowsWhoIsInWhatAndWhoIsBehind) {
   for (const size_t rank : {0, 1, 3}) Start(rank, 20 + static_cast<int64_t>(rank));
-  EXPECT_EQ(Text(), R"(2023-11-14T22:15:00.000000000Z: 1 communicators, 1 with operations in flight
+  EXPECT_EQ(Text(), R"(2023-11-14T22:15:00.000000000Z: 1 communicator, 1 with operations in flight
 No hang found on 1 communicator; late ranks need the daemon's history.
 
 communicator 0000000000000abc "world": 4 of 4 ranks here
