@@ -8,19 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "plugin/nccl/hand_made_environment.h"
+
 namespace nccl_exporter::plugin {
 namespace {
 
-std::map<std::string, std::string> environment;
-
-const char* Get(const char* name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? nullptr : found->second.c_str();
-}
-
 Options Read(std::map<std::string, std::string> variables) {
-  environment = std::move(variables);
-  return ReadOptions(Get);
+  HandMadeEnvironment::Set(std::move(variables));
+  return ReadOptions(HandMadeEnvironment::Get);
 }
 
 using Names = std::vector<std::string>;

@@ -9,17 +9,11 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-std::shared_ptr<const collector::NodeSnapshot> NodeWithLiveSegments(uint64_t live) {
-  collector::NodeSnapshot node;
-  node.segments.live = live;
-  return std::make_shared<const collector::NodeSnapshot>(std::move(node));
-}
-
 TEST(SnapshotSourceTest, IsReadyOnceASnapshotWasTaken) {
   bool fails = true;
   SnapshotSource source([&] {
     if (fails) throw std::runtime_error("no descriptors");
-    return NodeWithLiveSegments(0);
+    return std::make_shared<const collector::NodeSnapshot>();
   });
   EXPECT_FALSE(source.is_ready());
   EXPECT_THROW(source.Take(), std::runtime_error);

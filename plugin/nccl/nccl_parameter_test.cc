@@ -6,19 +6,14 @@
 #include <map>
 #include <string>
 
+#include "plugin/nccl/hand_made_environment.h"
+
 namespace nccl_exporter::plugin {
 namespace {
 
-std::map<std::string, std::string> environment;
-
-const char* Get(const char* name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? nullptr : found->second.c_str();
-}
-
 bool IsOff(std::map<std::string, std::string> variables) {
-  environment = std::move(variables);
-  return IsAllgathervOff(Get);
+  HandMadeEnvironment::Set(std::move(variables));
+  return IsAllgathervOff(HandMadeEnvironment::Get);
 }
 
 TEST(IsAllgathervOff, ReadsTheValueAsNcclDoes) {
