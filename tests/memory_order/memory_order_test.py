@@ -142,6 +142,37 @@ class Segments(Model, unittest.TestCase):
                    for end in outcomes({"version": 0, "a": 0, "b": 0}, writer, reader))
 
 
+class Parts(Model, unittest.TestCase):
+    """plugin/operations/part_tracker.h; operation.h, ProgressOf: by a thread that does not report the parts.
+
+    The entry had an operation with one channel. The next has two, which start before either stops.
+    """
+    orders = ('begin_release', 'stop_release', 'ticket_acquire', 'stopped_acquire', 'stopped_first')
+
+    def is_wrong(self, begin_release=True, stop_release=True, ticket_acquire=True, stopped_acquire=True, stopped_first=True):
+        reports = [store("seen", 0), store("stopped", 0), store("stop_ns", 0), store("ticket", 2, begin_release),
+                   store("seen", 1), store("seen", 3),
+                   store("stopped", 1, stop_release), store("stop_ns", 2), store("stopped", 3, stop_release)]
+        progress = [load("has stopped", "stopped", stopped_acquire), load("has seen", "seen")]
+        if not stopped_first:
+            progress = [load("has seen", "seen", True), load("has stopped", "stopped", True)]
+        ends_it = [load("of", "ticket", ticket_acquire), *progress, load("time", "stop_ns")]
+        return any(end["of"] == 2 and end["has seen"] == end["has stopped"] != 0 and end["time"] != 2
+                   for end in outcomes({"ticket": 1, "seen": 1, "stopped": 1, "stop_ns": 1}, reports, ends_it))
+
+
+class Sweep(Model, unittest.TestCase):
+    """plugin/operations/operation_completer.h: an operation that was started before one that was reported is not passed over."""
+    orders = ('start_release', 'report_release', 'sweep_acquire')
+
+    def is_wrong(self, start_release=True, report_release=True, sweep_acquire=True):
+        starts = [store("first", 1), store("second", 1, start_release)]
+        reports = [load("reported", "second"), store("latest", 2, report_release)]
+        sweeps = [load("until", "latest", sweep_acquire), load("state", "first")]
+        return any(end["reported"] == 1 and end["until"] == 2 and end["state"] == 0
+                   for end in outcomes({"first": 0, "second": 0, "latest": 0}, starts, reports, sweeps))
+
+
 class SamplingShown(Model, unittest.TestCase):
     """plugin/sampling/sampler_set.cc, Show: the older of two states is not stored last and then kept."""
     orders = ('fence_after_change', 'fence_after_store')
