@@ -56,7 +56,7 @@ def _aarch64_impl(repository_ctx):
     compiler = repository_ctx.which("aarch64-linux-gnu-gcc")
     sysroot = repository_ctx.os.environ.get("NCCL_EXPORTER_AARCH64_ROOT", "")
     if compiler == None or not repository_ctx.path(sysroot + "/usr/include/gtest/gtest.h").exists:
-        fail("--config=aarch64 needs a cross compiler and a folder with libraries: tools/test-aarch64 makes both")
+        fail("--config=aarch64 needs a cross compiler and a folder with libraries: tools/aarch64-root makes both")
     found = repository_ctx.execute([compiler, "--sysroot=" + sysroot, "-E", "-x", "c++", "/dev/null", "-v"]).stderr
     listed = found.split("#include <...> search starts here:")[1].split("End of search list.")[0]
     includes = [str(repository_ctx.path(line.strip())) for line in listed.strip().split("\n")]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The architectures of a release: their names in each format, and how Bazel builds them."""
 import dataclasses
-import os
 import pathlib
 import re
 
@@ -14,7 +13,7 @@ class Architecture:
     loader: str
     tools: str     # prefix of binutils
     config: str    # of Bazel; empty: the build without one
-    root: str      # variable with the folder of Debian's packages for it; empty: this machine
+    root: str      # variable with the folder of Debian's packages for it (tools/CONFIG-root makes one); empty: this machine
 
 
 ALL = {
@@ -26,13 +25,11 @@ ALL = {
 }
 
 
-def find(name, bazelrc=pathlib.Path('.bazelrc'), environment=os.environ):
+def find(name, bazelrc=pathlib.Path('.bazelrc')):
     """The architecture of this name; ValueError with the reason if it cannot be built here."""
     if name not in ALL:
         raise ValueError(f'unknown architecture {name}: known are {", ".join(ALL)}')
     config = ALL[name].config
     if config and not re.search(f'^build:{config} ', bazelrc.read_text(encoding='utf-8'), re.M):
         raise ValueError(f'no build for {name}: .bazelrc has no configuration {config}')
-    if ALL[name].root and not environment.get(ALL[name].root):
-        raise ValueError(f"no build for {name}: {ALL[name].root}, the folder of Debian's packages for it, is not set")
     return ALL[name]

@@ -21,7 +21,12 @@
 //      members. Both steps acquire and release, so it sees what every member's winner saw.
 //   6. Done to Free: the recording thread stores `state` with release, after its last load of the
 //      entry. 1 sees that.
-//   7. A thread that should not be there, as one that reports parts of an operation that another
+//   7. A thread that ends an operation whose parts another thread reports (Sweep at a start) learns
+//      by ProgressOf whether all seen have stopped. `parts_ticket` is stored with release behind
+//      the zeros of its parts, `stopped` and `proxy_parts` behind all that was written of the part.
+//      ProgressOf acquires these, and loads `stopped` before `seen`: it sees no part of an earlier
+//      operation, every part that began before the stop, and the times that belong to it.
+//   8. A thread that should not be there, as one that reports parts of an operation that another
 //      thread gives up, finds valid memory: every field is atomic and no memory is given back. The
 //      recorder does not read parts of an operation that was given up (`is_given_up`), so the worst
 //      is a wrong duration of an operation that two threads report at once.
@@ -133,15 +138,15 @@ inline constexpr uint64_t kOneDone = 1;
 inline uint64_t AnnouncedOf(uint64_t parts) { return parts >> 32; }
 inline uint64_t DoneOf(uint64_t parts) { return parts & 0xffffffff; }
 
-// How far the operation with this ticket has come.
+// How far the operation with this ticket has come (7 above). Any thread.
 enum class Progress : uint8_t { kNoPart, kRunning, kAllStopped };
 inline Progress ProgressOf(const Operation& operation, uint64_t ticket) {
-  if (LoadRelaxed(operation.parts_ticket) != ticket) return Progress::kNoPart;
+  if (LoadAcquire(operation.parts_ticket) != ticket) return Progress::kNoPart;
+  const uint64_t parts = LoadAcquire(operation.proxy_parts);
+  const uint64_t stopped = LoadAcquire(operation.stopped);
   const uint64_t seen = LoadRelaxed(operation.seen);
-  const uint64_t parts = LoadRelaxed(operation.proxy_parts);
   if (seen == 0 && parts == 0) return Progress::kNoPart;
-  const bool is_over =
-      seen == LoadRelaxed(operation.stopped) && AnnouncedOf(parts) == DoneOf(parts);
+  const bool is_over = seen == stopped && AnnouncedOf(parts) == DoneOf(parts);
   return is_over ? Progress::kAllStopped : Progress::kRunning;
 }
 

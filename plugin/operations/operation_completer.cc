@@ -39,7 +39,7 @@ void OperationCompleter::GiveUp(Operation& operation, uint64_t ticket, uint64_t 
 void OperationCompleter::SweepSome(uint64_t now_ns) {
   for (uint64_t step = 0; step < kSweepSteps; ++step) {
     const uint64_t ticket = LoadRelaxed(shared().oldest());
-    if (ticket >= LoadRelaxed(latest_)) return;
+    if (ticket >= LoadAcquire(latest_)) return;
     Operation& operation = shared().At(ticket);
     if (LoadAcquire(operation.state) == PhaseWord(ticket, Phase::kActive)) {
       if (!IsOvertaken(operation, ticket, now_ns)) return;

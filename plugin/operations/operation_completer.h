@@ -5,6 +5,11 @@
 // Each operation ends once: the thread that takes its state from Active to Done ends it
 // (operation.h). NCCL runs the operations of a communicator in order, so the end of a later one
 // shows that earlier ones are over (Sweep).
+//
+// Sweep passes for good what it does not find active. So it must see the start of every operation
+// with a ticket below `latest_`. The thread that reports an operation has acquired its start, and
+// with it the earlier ones, and then stores `latest_` with release. Sweep acquires `latest_` before
+// it looks at entries.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +42,7 @@ class alignas(64) OperationCompleter {
   // The operation has run all channels seen of it, or has begun a proxy operation.
   void NoteLatest(const Operation& operation, uint64_t ticket) {
     if (ticket <= LoadRelaxed(latest_)) return;
-    StoreRelaxed(latest_, ticket);
+    StoreRelease(latest_, ticket);
     StoreRelaxed(latest_order_, OrderOf(operation, ticket));
   }
   // Whether Sweep has anything to look at.

@@ -19,19 +19,20 @@ void PartTracker::BeginParts(Operation& operation, uint64_t ticket) {
   StoreRelaxed(operation.last_part_ns, 0);
   StoreRelaxed(operation.first_part_ns, 0);
   operation.rejection.store(0, std::memory_order_relaxed);
-  StoreRelaxed(operation.parts_ticket, ticket);
+  StoreRelease(operation.parts_ticket, ticket);
 }
 
 // All channels that were seen have stopped. They may be all there are: fewer may come than were
 // announced, or none were.
-void PartTracker::EndChannels(OperationCompleter& completer, Operation& operation,
-                              uint64_t ticket) {
+void PartTracker::EndChannels(OperationCompleter& completer, Operation& operation, uint64_t ticket,
+                              uint64_t seen) {
   const uint64_t now_ns = NowNs();
-  StoreRelaxed(operation.last_part_ns, now_ns);
-  completer.NoteLatest(operation, ticket);
-  const auto channels = static_cast<uint32_t>(std::popcount(LoadRelaxed(operation.seen)));
+  const auto channels = static_cast<uint32_t>(std::popcount(seen));
   const uint32_t announced = operation.channels.load(std::memory_order_relaxed);
+  StoreRelaxed(operation.last_part_ns, now_ns);
   operation.lacks_channels.store(channels < announced, std::memory_order_relaxed);
+  StoreRelease(operation.stopped, seen);  // last: another thread may end the operation now
+  completer.NoteLatest(operation, ticket);
   if (announced != 0 && channels >= announced) {
     completer.Finish(operation, ticket, now_ns);
   } else {
@@ -106,8 +107,8 @@ void PartTracker::StopProxy(uint64_t abbreviated) {
 void PartTracker::CountProxyPart(Operation& operation, uint64_t ticket, uint64_t change,
                                  uint64_t now_ns) {
   const uint64_t parts = LoadRelaxed(operation.proxy_parts) + change;
-  StoreRelaxed(operation.proxy_parts, parts);
   StoreRelaxed(operation.last_part_ns, now_ns);
+  StoreRelease(operation.proxy_parts, parts);  // last: another thread may end the operation now
   shared().recorder().ShowParts(ticket, parts);
   shared().recorder().ShowLastPart(ticket, now_ns);
 }

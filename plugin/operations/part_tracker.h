@@ -38,7 +38,8 @@ class PartTracker {
 
  private:
   static void BeginParts(Operation& operation, uint64_t ticket);
-  static void EndChannels(OperationCompleter& completer, Operation& operation, uint64_t ticket);
+  static void EndChannels(OperationCompleter& completer, Operation& operation, uint64_t ticket,
+                          uint64_t seen);
   void CountProxyPart(Operation& operation, uint64_t ticket, uint64_t change, uint64_t now_ns);
 
   CommunicatorState& shared() { return completer_.shared(); }
@@ -114,8 +115,8 @@ class PartTracker {
   }
   const uint64_t stopped = LoadRelaxed(operation.stopped);
   if (stopped & bit) return shared().recorder().CountLoss(Loss::kAfterCompletion);
-  StoreRelaxed(operation.stopped, stopped | bit);
-  if ((stopped | bit) == seen) EndChannels(completer_, operation, ticket);
+  if ((stopped | bit) == seen) return EndChannels(completer_, operation, ticket, seen);
+  StoreRelease(operation.stopped, stopped | bit);
 }
 
 }  // namespace nccl_exporter::plugin

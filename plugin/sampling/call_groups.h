@@ -5,6 +5,13 @@
 //
 // A group is known by its number while it is open. One whose stop is lost is superseded by the
 // next.
+//
+// A number is stored in `begun_` before it is stored in `ended_`, with release. IsAnyOpen acquires
+// `ended_` first: `begun_` is then not older, so a group that began before the look is seen as open
+// unless it has ended. A group that begins in that moment may not be seen: sampler.h, 6 allows it,
+// for NCCL has loaded the mask before it shows a group, and no order of ours comes before that.
+// What was noted before a group's end is read by the thread of the communicator's next call, which
+// the user orders.
 #pragma once
 
 #include <atomic>

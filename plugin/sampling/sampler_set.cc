@@ -52,6 +52,7 @@ void SamplerSet::Add(CallGroups& groups, layout::CommunicatorSlot* slot, Sampler
     first_.store(&groups, std::memory_order_release);
   }
   groups.Open(sampler);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (sampler != nullptr) return Show(groups, *LibraryOf(sampler));
   StoreRelaxed(slot->sampling, layout::SamplingWord(SamplingState::kNone, reason, 0));
 }
@@ -88,13 +89,14 @@ void SamplerSet::Show(const CallGroups& groups, const Library& library) {
   do {
     shown = word();
     StoreRelaxed(groups.slot_->sampling, shown);
-  } while (shown !=
-           word());  // the state moves on twice at most; the last store shows the last state
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } while (shown != word());  // the state moves on twice at most
   if (library.sampler.IsFrozen() && !library.sampler.TimesNow()) ShowUntimed(*groups.slot_);
 }
 
 // The state has changed: once or twice in the life of a process.
 void SamplerSet::ShowAll(const Library& library) const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   for (const CallGroups* groups = first_.load(std::memory_order_acquire); groups != nullptr;
        groups = groups->next_) {
     if (groups->AreSampledBy(library.sampler)) Show(*groups, library);

@@ -11,6 +11,14 @@
 //   3. Another thread loads first_ with acquire, so it sees 2 for this entry. It sees 2 for every
 //      entry behind it, since the thread of 2 had those before it under the lock.
 //   4. The list has no circle, so a walk ends after as many steps as there are communicators.
+//
+// A slot shows the latest state in the end, whatever threads show states at the same time:
+//   1. A thread that changes the state has a full fence between the change and its walk (ShowAll).
+//      A thread that adds a communicator has one between the entry and its look at the state. So
+//      one of the two sees the other: the walk the entry, or Add() the state.
+//   2. A thread that shows a state has a full fence between its store and a second look (Show). If
+//      it stores an older state over a newer one, the newer one was stored after its change and
+//      the fence of 1. So the second look sees the change, and the thread shows again.
 #pragma once
 
 #include <array>

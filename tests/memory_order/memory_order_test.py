@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Models of what the plugin writes and the collector reads, on a machine that reorders like Armv8.
+"""Models of what threads of the plugin write and others or the collector read, on a machine that reorders like Armv8.
 
 Every execution is tried. Another core sees a thread's accesses in any order that keeps these: two
 accesses to the same word stay in order, a release comes after all accesses before it, an acquire
@@ -21,8 +21,8 @@ def store(word, value, release=False):
     return ("store", word, value, release)
 
 
-def load(register, word):
-    return ("load", word, register, False)
+def load(register, word, acquire=False):
+    return ("load", word, register, acquire)
 
 
 FENCE = ("fence", None, None, False)
@@ -31,7 +31,7 @@ FENCE = ("fence", None, None, False)
 def keeps_order(earlier, later):
     if earlier[0] == "fence" or later[0] == "fence":
         return True
-    return earlier[1] == later[1] or (later[0] == "store" and later[3])
+    return earlier[1] == later[1] or (later[0] == "store" and later[3]) or (earlier[0] == "load" and earlier[3])
 
 
 def before(thread):
@@ -39,16 +39,16 @@ def before(thread):
     return [sum(1 << i for i in range(j) if keeps_order(thread[i], thread[j])) for j in range(len(thread))]
 
 
-def outcomes(memory, writer, reader):
-    """What the reader may have in its registers in the end."""
-    threads, orders = (writer, reader), (before(writer), before(reader))
-    start = (0, 0, tuple(sorted(memory.items())), ())
+def outcomes(memory, *threads):
+    """What the threads may have in their registers, and the memory in its words, when all are done."""
+    orders = [before(thread) for thread in threads]
+    start = (*[0] * len(threads), tuple(sorted(memory.items())), ())
     seen, pending, ends = {start}, [start], []
     while pending:
         state = pending.pop()
-        done, words, registers = state[:2], dict(state[2]), dict(state[3])
-        if done[1] == (1 << len(reader)) - 1:
-            ends.append(registers)
+        done, words, registers = state[:-2], dict(state[-2]), dict(state[-1])
+        if all(bits == (1 << len(thread)) - 1 for bits, thread in zip(done, threads)):
+            ends.append({**words, **registers})
             continue
         for which, thread in enumerate(threads):
             for i, (kind, word, value, _) in enumerate(thread):
@@ -140,6 +140,73 @@ class Segments(Model, unittest.TestCase):
         reader = [access for access in (load("version", "version"), fence, load("a", "a"), load("b", "b")) if access]
         return any(end["version"] == 1 and {end["a"], end["b"]} != {1}
                    for end in outcomes({"version": 0, "a": 0, "b": 0}, writer, reader))
+
+
+class Parts(Model, unittest.TestCase):
+    """plugin/operations/part_tracker.h; operation.h, ProgressOf: by a thread that does not report the parts.
+
+    The entry had an operation with one channel. The next has two, which start before either stops.
+    """
+    orders = ('begin_release', 'stop_release', 'ticket_acquire', 'stopped_acquire', 'stopped_first')
+
+    def is_wrong(self, begin_release=True, stop_release=True, ticket_acquire=True, stopped_acquire=True, stopped_first=True):
+        reports = [store("seen", 0), store("stopped", 0), store("stop_ns", 0), store("ticket", 2, begin_release),
+                   store("seen", 1), store("seen", 3),
+                   store("stopped", 1, stop_release), store("stop_ns", 2), store("stopped", 3, stop_release)]
+        progress = [load("has stopped", "stopped", stopped_acquire), load("has seen", "seen")]
+        if not stopped_first:
+            progress = [load("has seen", "seen", True), load("has stopped", "stopped", True)]
+        ends_it = [load("of", "ticket", ticket_acquire), *progress, load("time", "stop_ns")]
+        return any(end["of"] == 2 and end["has seen"] == end["has stopped"] != 0 and end["time"] != 2
+                   for end in outcomes({"ticket": 1, "seen": 1, "stopped": 1, "stop_ns": 1}, reports, ends_it))
+
+
+class Sweep(Model, unittest.TestCase):
+    """plugin/operations/operation_completer.h: an operation that was started before one that was reported is not passed over."""
+    orders = ('start_release', 'report_release', 'sweep_acquire')
+
+    def is_wrong(self, start_release=True, report_release=True, sweep_acquire=True):
+        starts = [store("first", 1), store("second", 1, start_release)]
+        reports = [load("reported", "second"), store("latest", 2, report_release)]
+        sweeps = [load("until", "latest", sweep_acquire), load("state", "first")]
+        return any(end["reported"] == 1 and end["until"] == 2 and end["state"] == 0
+                   for end in outcomes({"first": 0, "second": 0, "latest": 0}, starts, reports, sweeps))
+
+
+class SamplingShown(Model, unittest.TestCase):
+    """plugin/sampling/sampler_set.cc, Show: the older of two states is not stored last and then kept."""
+    orders = ('fence_after_change', 'fence_after_store')
+
+    def is_wrong(self, fence_after_change=FENCE, fence_after_store=FENCE):
+        shows = [store("shown", 1), fence_after_store, load("still", "state")]
+        changes = [store("state", 2), fence_after_change, store("shown", 2)]
+        shows, changes = ([access for access in thread if access] for thread in (shows, changes))
+        return any(end["still"] == 1 and end["shown"] == 1
+                   for end in outcomes({"state": 1, "shown": 0}, shows, changes))
+
+
+class SamplingJoined(Model, unittest.TestCase):
+    """plugin/sampling/sampler_set.cc, Add and ShowAll: one of the two sees the other."""
+    orders = ('fence_after_add', 'fence_after_change')
+
+    def is_wrong(self, fence_after_add=FENCE, fence_after_change=FENCE):
+        adds = [store("live", 1), fence_after_add, load("shown by add", "state")]
+        changes = [store("state", 2), fence_after_change, load("is shown", "live")]
+        adds, changes = ([access for access in thread if access] for thread in (adds, changes))
+        return any(end["shown by add"] == 1 and end["is shown"] == 0
+                   for end in outcomes({"state": 1, "live": 0}, adds, changes))
+
+
+class WorkItemTimes(Model, unittest.TestCase):
+    """plugin/timing/work_items.h, 2 to 4: a time that is read is not of a later item. Here two times are kept, and item 0 is asked for."""
+    orders = ('time_release', 'count_release', 'count_acquire', 'time_acquire')
+
+    def is_wrong(self, time_release=True, count_release=True, count_acquire=True, time_acquire=True):
+        notes = [store("even", 10, time_release), store("count", 1, count_release), store("odd", 11, time_release),
+                 store("count", 2, count_release), store("even", 12, time_release), store("count", 3, count_release)]
+        reads = [load("before", "count", count_acquire), load("time", "even", time_acquire), load("after", "count")]
+        return any(end["before"] >= 1 and end["after"] < 2 and end["time"] != 10
+                   for end in outcomes({"count": 0, "even": 0, "odd": 0}, notes, reads))
 
 
 if __name__ == "__main__":
