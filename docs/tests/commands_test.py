@@ -128,14 +128,19 @@ def chart_has(value):
     return True
 
 
-def takes_flag(program, flag):
+@functools.cache
+def text_of_flags(program):
+    """A program's source and, where it makes its flags of a table, its help."""
     source = program.read_text(encoding='utf-8')
-    passes_all = '"$@"' in source or '"${arguments[@]}"' in source
-    if passes_all or flag == '--help':
-        return True
     if 'python3' in source.splitlines()[0]:
         source += subprocess.run([program, '--help'], capture_output=True, text=True).stdout
-    return bool(re.search(rf'(?<![\w-]){flag}(?![\w-])', source))
+    return source
+
+
+def takes_flag(program, flag):
+    text = text_of_flags(program)
+    passes_all = '"$@"' in text or '"${arguments[@]}"' in text
+    return passes_all or flag == '--help' or bool(re.search(rf'(?<![\w-]){flag}(?![\w-])', text))
 
 
 class Commands(unittest.TestCase):
