@@ -3,6 +3,8 @@
 """What is installed on a node: Slurm's prolog and epilog, the systemd unit, and the script that places the plugin."""
 import os
 import pathlib
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -157,6 +159,14 @@ class Node(unittest.TestCase):
         self.assertRegex(unit, '(?m)^Type=notify$')
         self.assertRegex(unit, '(?m)^WatchdogSec=2min$')
         self.assertRegex(unit, '(?m)^Restart=always$')
+
+    def test_the_unit_reloads_by_the_signal_that_the_daemon_knows(self):
+        """docs/daemon.md has systemctl reload."""
+        [command] = re.findall('(?m)^ExecReload=(.*)$', (DEPLOY / 'systemd/nccl-exporter.service').read_text())
+        with subprocess.Popen(['sh', '-c', 'trap "exit 7" HUP; echo ready; while :; do sleep 0.05; done'], stdout=subprocess.PIPE) as daemon:
+            daemon.stdout.readline()
+            self.assertEqual(run(*shlex.split(command), MAINPID=str(daemon.pid)).returncode, 0)
+            self.assertEqual(daemon.wait(), 7)
 
     def test_a_new_plugin_takes_the_name_and_leaves_the_mapped_file_alone(self):
         (self.folder / 'library').write_text('old')

@@ -30,9 +30,10 @@ int FreePort() {
   return 0;
 }
 
-Daemon::Daemon(const std::string& segment_directory, std::vector<std::string> options)
+Daemon::Daemon(const std::string& segment_directory, std::vector<std::string> options,
+               const std::string& program)
     : port_(FreePort()) {
-  std::vector<std::string> command{kDaemonPath,
+  std::vector<std::string> command{program,
                                    "--web.listen-address=127.0.0.1:" + std::to_string(port_),
                                    "--segment.dir=" + segment_directory};
   command.insert(command.end(), options.begin(), options.end());

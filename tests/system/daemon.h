@@ -18,10 +18,15 @@ namespace nccl_exporter {
 // would be taken before somebody listens at it.
 int FreePort();
 
+inline constexpr char kDaemonPath[] = "exporter/nccl-exporter";
+inline constexpr char kSimulatorPath[] = "simulator/nccl-sim";
+inline constexpr char kPluginPath[] = "plugin/libnccl-profiler-exporter.so";
+
 class Daemon {
  public:
   // Starts it over one segment directory and waits until it is ready.
-  explicit Daemon(const std::string& segment_directory, std::vector<std::string> options = {});
+  explicit Daemon(const std::string& segment_directory, std::vector<std::string> options = {},
+                  const std::string& program = kDaemonPath);
 
   std::string Url(const std::string& path) const {
     return "http://127.0.0.1:" + std::to_string(port_) + path;
@@ -38,10 +43,6 @@ class Daemon {
   int port_;
   std::unique_ptr<exporter::ChildProcess> process_;
 };
-
-inline constexpr char kDaemonPath[] = "exporter/nccl-exporter";
-inline constexpr char kSimulatorPath[] = "simulator/nccl-sim";
-inline constexpr char kPluginPath[] = "plugin/libnccl-profiler-exporter.so";
 
 // The command that simulates a job with the real plugin, and writes its ground truth to `truth`.
 // Broadcasts are ordinary, so that kernel events neither drift nor hang a destruction: `--env

@@ -4,40 +4,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <tuple>
 
 #include "collector/collector.h"
-#include "exporter/testing/gunzip.h"
 #include "tests/system/daemon.h"
 #include "tests/system/layout_1_2_reader.h"
 #include "tests/system/truth_comparison.h"
+#include "tests/system/upgrade/recorded_job.h"
 
 namespace nccl_exporter {
 namespace {
 
 using nlohmann::json;
 
-const std::string kRecorded = "tests/system/segments_1_2/";
-
-std::string Content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
+std::string NameOfLayout(const std::string& folder) {
+  return folder == kRecordedWith12 ? "Layout12" : "Layout13";
 }
-
-// The recorded segments of a job, in a directory.
-void Unpack(const std::string& job, const collector::ScratchDirectory& directory) {
-  for (const char* rank : {"0", "1"}) {
-    const std::string segment =
-        exporter::Gunzip(Content(kRecorded + job + "-rank-" + rank + ".seg.gz"));
-    ASSERT_FALSE(segment.empty()) << job << rank;
-    std::ofstream(directory.File(std::string(rank) + ".seg"), std::ios::binary) << segment;
-  }
-}
-
-json TruthOf(const std::string& job) { return ReadTruth(kRecorded + job + ".truth.json"); }
 
 // What a segment can hold of the ground truth, by communicator and rank.
 json InSegments(const json& truth) {
@@ -75,11 +57,14 @@ json ReadByLayout12(const collector::ScratchDirectory& directory) {
   return communicators;
 }
 
-class RecordedSegments : public testing::TestWithParam<const char*> {
+class RecordedSegments : public testing::TestWithParam<std::tuple<std::string, const char*>> {
  protected:
-  void SetUp() override { Unpack(GetParam(), segments_); }
+  void SetUp() override { Unpack(Job(), segments_); }
 
-  const json truth_ = TruthOf(GetParam());
+  bool HasSizes() const { return std::get<0>(GetParam()) == kRecordedWith13; }
+  std::string Job() const { return std::get<0>(GetParam()) + std::get<1>(GetParam()); }
+
+  const json truth_ = TruthOf(Job());
   collector::ScratchDirectory segments_;
 };
 
@@ -90,21 +75,34 @@ TEST_P(RecordedSegments, AreServedByTheDaemonOfToday) {
   ExpectSegmentsEqualTruth(segments_.path(), truth_);
 }
 
-TEST_P(RecordedSegments, HaveDurationsWithoutSizes) {
-  Daemon daemon(segments_.path(), {"--metrics.duration-by-size"});
-  const Exposition scrape = daemon.Scrape();
-  ExpectEqualsTruth(scrape, truth_);
-  for (const Sample& sample : scrape.Find("nccl_collective_duration_seconds_count", {}))
-    EXPECT_FALSE(sample.labels.contains("size"));
+TEST_P(RecordedSegments, HaveDurationsBySizeFrom13On) {
+  Daemon daemon(segments_.path()), by_size(segments_.path(), {"--metrics.duration-by-size"});
+  const std::string name = "nccl_collective_duration_seconds_count";
+  double all = 0, sum_of_sizes = 0;
+  bool has_sizes = false;
+  for (const Sample& sample : daemon.Scrape().Find(name)) all += sample.value;
+  for (const Sample& sample : by_size.Scrape().Find(name)) {
+    has_sizes |= sample.labels.contains("size");  // as long as there was room
+    sum_of_sizes += sample.value;
+  }
+  EXPECT_GT(all, 0);
+  EXPECT_EQ(sum_of_sizes, all);
+  EXPECT_EQ(has_sizes, HasSizes());
 }
 
-INSTANTIATE_TEST_SUITE_P(OfLayout12, RecordedSegments, testing::Values("kernel", "drift"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(OfEachLayout, RecordedSegments,
+                         testing::Combine(testing::Values(kRecordedWith12, kRecordedWith13),
+                                          testing::Values("kernel", "drift")),
+                         [](const auto& test) {
+                           return NameOfLayout(std::get<0>(test.param)) + std::get<1>(test.param);
+                         });
+
+using RecordedSegment = testing::TestWithParam<std::string>;
 
 // By the dump of the daemon that recorded them.
-TEST(RecordedSegment, HasTheLossesOfItsTime) {
+TEST_P(RecordedSegment, HasTheLossesOfItsTime) {
   collector::ScratchDirectory segments;
-  Unpack("drift", segments);
+  Unpack(GetParam() + "drift", segments);
   collector::Collector collector({.directories = {segments.path()}});
   const auto snapshot = collector.Snapshot();
   ASSERT_EQ(snapshot->processes.size(), 2u);
@@ -118,9 +116,9 @@ TEST(RecordedSegment, HasTheLossesOfItsTime) {
   }
 }
 
-TEST(RecordedSegment, ShowsTheOperationInWhichItsRankWasKilled) {
+TEST_P(RecordedSegment, ShowsTheOperationInWhichItsRankWasKilled) {
   collector::ScratchDirectory segments;
-  Unpack("kernel", segments);
+  Unpack(GetParam() + "kernel", segments);
   collector::Collector collector({.directories = {segments.path()}});
   std::vector<collector::InFlightOperation> in_flight;
   const auto snapshot = collector.Snapshot();
@@ -138,14 +136,18 @@ TEST(RecordedSegment, ShowsTheOperationInWhichItsRankWasKilled) {
   EXPECT_EQ(in_flight[0].parts_done, 0u);
 }
 
+INSTANTIATE_TEST_SUITE_P(OfEachLayout, RecordedSegment,
+                         testing::Values(kRecordedWith12, kRecordedWith13),
+                         [](const auto& test) { return NameOfLayout(test.param); });
+
 // So the reader below has the right numbers.
 TEST(Layout12Reader, ReadsTheSegmentsOfItsTime) {
   collector::ScratchDirectory segments;
-  Unpack("kernel", segments);
-  EXPECT_EQ(ReadByLayout12(segments), InSegments(TruthOf("kernel")));
+  Unpack(kRecordedWith12 + "kernel", segments);
+  EXPECT_EQ(ReadByLayout12(segments), InSegments(TruthOf(kRecordedWith12 + "kernel")));
   const Layout12Reader killed(Content(segments.File("1.seg")));
   EXPECT_EQ(killed.Communicators()[0]["in_flight"], json({"Broadcast"}));
-  Unpack("drift", segments);
+  Unpack(kRecordedWith12 + "drift", segments);
   EXPECT_EQ(Layout12Reader(Content(segments.File("1.seg"))).Losses(),
             json({{"19", 2}, {"21", 286}}));
 }
