@@ -120,11 +120,12 @@ TEST_F(WebPagesTest, TheScrapeHoldsEveryFamilyOnceAndTheDaemonsOwn) {
 // Names of the families in a text.
 std::set<std::string> FamiliesOf(const std::string& text) {
   std::set<std::string> families;
+  const std::string before_name = "# TYPE ";
   std::istringstream lines(text);
-  for (std::string hash, word, name, rest; lines >> hash >> word >> name;) {
-    if (hash == "#" && word == "TYPE") families.insert(name);
-    lines.clear();
-    std::getline(lines, rest);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(before_name)) continue;
+    const size_t end = line.find(' ', before_name.size());
+    families.insert(line.substr(before_name.size(), end - before_name.size()));
   }
   return families;
 }
@@ -141,7 +142,7 @@ TEST_F(WebPagesTest, CollectsOnePartOfTheMetrics) {
   EXPECT_EQ(FamiliesOf(Get(port(), "/metrics?collect%5b%5d=detail").body), detail);
   EXPECT_EQ(FamiliesOf(Get(port(), "/metrics?collect[]=detail&collect[]=alerts").body), both);
   EXPECT_EQ(FamiliesOf(Get(port(), "/metrics?other=x").body), both);
-  const std::vector<std::string> openmetrics{"Accept: application/openmetrics-text"};
+  const std::vector<std::string> openmetrics{"Accept: application/openmetrics-text;version=1.0.0"};
   EXPECT_THAT(Get(port(), "/metrics?collect[]=alerts", openmetrics).body,
               testing::AllOf(testing::HasSubstr("nccl_rank_info{"), testing::EndsWith("# EOF\n"),
                              testing::Not(testing::HasSubstr("nccl_collective_bytes"))));
