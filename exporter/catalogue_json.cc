@@ -37,6 +37,7 @@ Json FamiliesJson() {
                         {"type", RowIn(kMetricTypes, row.type).name},
                         {"unit", row.unit},
                         {"scope", RowIn(kLabelScopes, row.scope).name},
+                        {"part", RowIn(kMetricParts, row.part).name},
                         {"labels", LabelsJson(row.labels)},
                         {"has_further_labels", row.labels.ends_with(kFurtherLabels)},
                         {"needed_by_rules", std::ranges::find(kMetricsNeededByRules, row.id) !=

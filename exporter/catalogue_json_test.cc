@@ -44,6 +44,8 @@ TEST(CatalogueJson, HasTypeScopeAndLabelsOfAFamily) {
   EXPECT_EQ(info["labels"].back(), "plugin_version");
   EXPECT_EQ(info["has_further_labels"], true);
   const json threads = FamilyOf(Metric::kProcessThreads);
+  EXPECT_EQ(info["part"], "alerts");
+  EXPECT_EQ(threads["part"], "detail");
   EXPECT_EQ(threads["scope"], "daemon");
   EXPECT_EQ(threads["labels"], json::array());
   EXPECT_EQ(threads["needed_by_rules"], false);

@@ -27,9 +27,12 @@ std::vector<std::string> DefaultsOf(const OptionRow& row) {
                                          : std::vector{std::string(row.default_value)};
 }
 
+// Of `cardinality`, for any node.
+constexpr const char* kCollectFlag = "--collect";
+
 bool HasFlags(const CLI::App& command) {
   return std::ranges::any_of(command.get_options(), [](const CLI::Option* option) {
-    return option->count() > 0 &&
+    return option->count() > 0 && option->get_name() != kCollectFlag &&
            std::ranges::find(kOptions, option->get_name(), &OptionRow::name) == kOptions.end();
   });
 }
@@ -174,6 +177,15 @@ void CommandLine::AddCardinality() {
       ->add_option("--collectives", shape_.collectives,
                    "Number of collectives that each of the others uses.")
       ->check(CLI::Range(1, kCollectivesOfShape));
+  std::vector<std::string> parts;
+  for (const CodeRow<MetricPart>& row : kMetricParts) parts.emplace_back(row.name);
+  command
+      ->add_option(
+          kCollectFlag, options_.collect,
+          "Count the scrape of one part of the metrics, as with the parameter collect[] of "
+          "the daemon: " +
+              KnownParts() + ". Without it, all parts.")
+      ->check(CLI::IsMember(parts));
 }
 
 std::vector<const CLI::App*> CommandLine::Commands() const {

@@ -115,9 +115,11 @@ int PrintInFlight(const Options& options) {
 }
 
 int PrintCardinality(const Options& options) {
-  if (options.shape) return Print(CardinalityText(NodeOfShape(*options.shape), options.metrics));
+  const Collect collect = CollectOf(options.collect).value_or(Collect::kWhole);
+  if (options.shape)
+    return Print(CardinalityText(NodeOfShape(*options.shape), options.metrics, collect));
   const auto node = CollectorOf(options).Snapshot();
-  return PrintNode(*node, CardinalityText(node, options.metrics));
+  return PrintNode(*node, CardinalityText(node, options.metrics, collect));
 }
 
 // A failure if any check is.

@@ -44,6 +44,7 @@ struct Options {
   std::string daemon{kDefaultDaemon};
   // Of kCardinality; without it, the segments in segment_dirs are counted.
   std::optional<NodeShape> shape;
+  std::vector<std::string> collect;  // of kCardinality: names that CollectOf() knows
 
   std::vector<std::string> listen_addresses;
   std::vector<std::string> health_addresses;  // of health and readiness only; empty: none

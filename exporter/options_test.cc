@@ -93,6 +93,10 @@ TEST(OptionsTest, CardinalityIsOfThisNodeUnlessAShapeIsGiven) {
   EXPECT_FALSE(Parsed({"--metrics.duration-by-size", "--metrics.drop-label=size"})
                    .metrics.splits_durations());
   EXPECT_THAT(here.segment_dirs, testing::ElementsAre("/a"));
+  const Options part = Parsed({"cardinality", "--collect", "alerts"});
+  EXPECT_FALSE(part.shape.has_value()) << "a part of this node";
+  EXPECT_THAT(part.collect, testing::ElementsAre("alerts"));
+  EXPECT_THAT(ErrorOf({"cardinality", "--collect=alert"}), testing::HasSubstr("alerts"));
   const Options made_up =
       Parsed({"--metrics.disable=histograms", "cardinality", "--ranks=4", "--collectives", "2"});
   ASSERT_TRUE(made_up.shape.has_value());

@@ -189,7 +189,8 @@ TEST(MetricDocument, ListsEveryMetricOfTheCatalogue) {
       if (labels[at + 1] != ' ') labels.insert(at + 1, " ");
     }
     table += "| `" + std::string(row.name) + "` | " +
-             std::string(RowIn(kMetricTypes, row.type).name) + " | " + labels + " | " +
+             std::string(RowIn(kMetricTypes, row.type).name) +
+             (row.part == MetricPart::kAlerts ? ", alerts" : "") + " | " + labels + " | " +
              std::string(row.help) + " |\n";
   }
   ExpectTable("docs/metrics.md", table);

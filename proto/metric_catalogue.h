@@ -34,6 +34,14 @@ inline constexpr std::array<CodeRow<LabelScope>, 3> kLabelScopes{{
 }};
 static_assert(IsInOrder(kLabelScopes));
 
+// The part of a scrape that a family is in, and the value of collect[] that asks for it.
+enum class MetricPart : uint8_t { kAlerts, kDetail };
+inline constexpr std::array<CodeRow<MetricPart>, 2> kMetricParts{{
+    {MetricPart::kAlerts, "alerts", "what rules read: few series, kept to the last at the limit"},
+    {MetricPart::kDetail, "detail", "everything else, for dashboards"},
+}};
+static_assert(IsInOrder(kMetricParts));
+
 enum class Metric : uint8_t {
   kApiCalls,
   kCollectiveOperations,
@@ -110,6 +118,7 @@ struct MetricRow {
   LabelScope scope;
   std::string_view labels;  // own labels, separated by commas
   std::string_view help;
+  MetricPart part = MetricPart::kDetail;
 };
 
 inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
@@ -149,7 +158,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "(waits for the peers), "
      "compute (transfers), final_sync; absent without NCCL_EXPORTER_KERNEL_PHASES=1."},
     {Metric::kSendOperations, "nccl_p2p_send_operations_total", MetricType::kCounter, "",
-     LabelScope::kCommunicator, "", "Sends submitted to the GPU, graph replays included."},
+     LabelScope::kCommunicator, "", "Sends submitted to the GPU, graph replays included.",
+     MetricPart::kAlerts},
     {Metric::kSendBytes, "nccl_p2p_send_bytes_total", MetricType::kCounter, "bytes",
      LabelScope::kCommunicator, "", "Bytes of the sends."},
     {Metric::kSendTimedOperations, "nccl_p2p_send_timed_operations_total", MetricType::kCounter, "",
@@ -161,7 +171,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      LabelScope::kCommunicator, "",
      "Measured duration of sends, waiting for the receiver included."},
     {Metric::kRecvOperations, "nccl_p2p_recv_operations_total", MetricType::kCounter, "",
-     LabelScope::kCommunicator, "", "Receives submitted to the GPU, graph replays included."},
+     LabelScope::kCommunicator, "", "Receives submitted to the GPU, graph replays included.",
+     MetricPart::kAlerts},
     {Metric::kRecvBytes, "nccl_p2p_recv_bytes_total", MetricType::kCounter, "bytes",
      LabelScope::kCommunicator, "", "Bytes of the receives."},
     {Metric::kRecvTimedOperations, "nccl_p2p_recv_timed_operations_total", MetricType::kCounter, "",
@@ -177,15 +188,18 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      MetricType::kCounter, "seconds", LabelScope::kCommunicator, "",
      "Start of the rank's kernel minus that of the first rank on the node, summed over compared "
      "operations; operations "
-     "of one launch share it."},
+     "of one launch share it.",
+     MetricPart::kAlerts},
     {Metric::kLastArrivals, "nccl_collective_last_arrivals_total", MetricType::kCounter, "",
      LabelScope::kCommunicator, "",
-     "Compared operations that the rank entered last on its node, proven or estimated."},
+     "Compared operations that the rank entered last on its node, proven or estimated.",
+     MetricPart::kAlerts},
     {Metric::kComparedOperations, "nccl_collective_compared_operations_total", MetricType::kCounter,
      "", LabelScope::kCommunicator, "",
      "Collectives for which all ranks of the communicator on the node have kernel times, and in "
      "which starts differ by "
-     "more than the uncertainty of the clocks; absent for the only rank on its node."},
+     "more than the uncertainty of the clocks; absent for the only rank on its node.",
+     MetricPart::kAlerts},
     {Metric::kEstimatedArrivals, "nccl_collective_estimated_arrivals_total", MetricType::kCounter,
      "", LabelScope::kCommunicator, "",
      "Compared operations with an order that is estimated, not proven: the fastest deliveries of "
@@ -202,20 +216,22 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "distance of the "
      "clocks is not bounded from both sides."},
     {Metric::kStartedSequence, "nccl_collective_started_sequence", MetricType::kGauge, "",
-     LabelScope::kCommunicator, "",
-     "Collectives started on the communicator since it was created."},
+     LabelScope::kCommunicator, "", "Collectives started on the communicator since it was created.",
+     MetricPart::kAlerts},
     {Metric::kCompletedSequence, "nccl_collective_completed_sequence", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
      "Collectives known to be complete on the communicator; absent where completion cannot be "
-     "seen."},
+     "seen.",
+     MetricPart::kAlerts},
     {Metric::kInFlight, "nccl_operations_in_flight", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
      "Operations, sends and receives included, that were started and are not complete; absent "
      "where completion cannot "
-     "be seen."},
+     "be seen.",
+     MetricPart::kAlerts},
     {Metric::kOldestInFlightStart, "nccl_operations_oldest_in_flight_start_timestamp_seconds",
      MetricType::kGauge, "seconds", LabelScope::kCommunicator, "function",
-     "Start of the operation that is longest in flight; absent when idle."},
+     "Start of the operation that is longest in flight; absent when idle.", MetricPart::kAlerts},
     {Metric::kUnseenOperations, "nccl_operations_unseen", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
      "Operations of unknown state, running or complete, because their completion is not observed: "
@@ -224,10 +240,12 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "none; at most 512."},
     {Metric::kLastProgress, "nccl_operations_last_progress_timestamp_seconds", MetricType::kGauge,
      "seconds", LabelScope::kCommunicator, "",
-     "Last start or completion of an operation on the communicator; absent before the first."},
+     "Last start or completion of an operation on the communicator; absent before the first.",
+     MetricPart::kAlerts},
     {Metric::kCommunicatorRanks, "nccl_communicator_ranks", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
-     "Ranks in the communicator; absent if the profiler API does not report it (v1 to v3)."},
+     "Ranks in the communicator; absent if the profiler API does not report it (v1 to v3).",
+     MetricPart::kAlerts},
     {Metric::kTimingDuty, "nccl_rank_timing_duty_ratio", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
      "Share of wall time in which operations are timed: 1 is always, 0 is never, values between "
@@ -240,25 +258,31 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "reason,"
      "plugin_version,...",
      "The rank: GPU, process, source of its durations, and further identity labels. Joins with "
-     "DCGM by gpu_uuid."},
+     "DCGM by gpu_uuid.",
+     MetricPart::kAlerts},
     {Metric::kProcessAlive, "nccl_process_alive", MetricType::kGauge, "", LabelScope::kProcess, "",
-     "1 while the process lives; 0 after its end, while its last state is still served."},
+     "1 while the process lives; 0 after its end, while its last state is still served.",
+     MetricPart::kAlerts},
     {Metric::kProcessStopped, "nccl_process_stopped", MetricType::kGauge, "", LabelScope::kProcess,
      "",
      "1 while the process is stopped by a signal or a debugger; absent if the daemon does not see "
-     "it in /proc."},
+     "it in /proc.",
+     MetricPart::kAlerts},
     {Metric::kEventsDropped, "nccl_process_events_dropped_total", MetricType::kCounter, "",
      LabelScope::kProcess, "reason",
-     "Communicators or operations that the plugin could not follow, by cause."},
+     "Communicators or operations that the plugin could not follow, by cause.",
+     MetricPart::kAlerts},
     {Metric::kEventsUnmatched, "nccl_process_events_unmatched_total", MetricType::kCounter, "",
      LabelScope::kProcess, "reason",
      "Profiler events that fit no live operation, by cause; ignored."},
     {Metric::kTimestampsRejected, "nccl_process_timestamps_rejected_total", MetricType::kCounter,
      "", LabelScope::kProcess, "reason",
-     "Operations left untimed because their time stamps were implausible, by cause."},
+     "Operations left untimed because their time stamps were implausible, by cause.",
+     MetricPart::kAlerts},
     {Metric::kBuildInfo, "nccl_exporter_build_info", MetricType::kInfo, "", LabelScope::kDaemon,
      "version,compiler,revision",
-     "The daemon that answers. revision is its commit, where it was built with one."},
+     "The daemon that answers. revision is its commit, where it was built with one.",
+     MetricPart::kAlerts},
     {Metric::kSegments, "nccl_exporter_segments", MetricType::kGauge, "", LabelScope::kDaemon,
      "state", "Segments in the watched directories, by state."},
     {Metric::kSegmentReadErrors, "nccl_exporter_segment_errors_total", MetricType::kCounter, "",
@@ -267,11 +291,13 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "", LabelScope::kDaemon, "uid,reason",
      "Reads of a segment that failed, by owner of the file and reason, for users with errors; "
      "uid=\"other\": users "
-     "beyond the first 32."},
+     "beyond the first 32.",
+     MetricPart::kAlerts},
     {Metric::kUserSegmentsUnusable, "nccl_exporter_user_segments_unusable", MetricType::kGauge, "",
      LabelScope::kDaemon, "uid,reason",
      "Files and directories that cannot be used now, by owner; 1 if there is no room for more "
-     "files of the user."},
+     "files of the user.",
+     MetricPart::kAlerts},
     {Metric::kUncomparedOperations, "nccl_exporter_uncompared_operations_total",
      MetricType::kCounter, "", LabelScope::kDaemon, "reason",
      "Timed collectives that were not compared, although the rank has partners on the node, by "
@@ -289,8 +315,11 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Findings that the daemon shows, by kind and severity; 0 if there are none. As of its last "
      "judgement, one every 5 s."},
     {Metric::kSeriesDropped, "nccl_exporter_series_dropped_total", MetricType::kCounter, "",
-     LabelScope::kDaemon, "reason",
-     "Series folded into comm=\"other\" or left out of a scrape, by reason."},
+     LabelScope::kDaemon, "uid,reason",
+     "Series above the limit that scrapes lack, by user and reason; uid=\"other\": users beyond "
+     "the "
+     "first 32.",
+     MetricPart::kAlerts},
     {Metric::kScrapeDuration, "nccl_exporter_scrape_duration_seconds", MetricType::kHistogram,
      "seconds", LabelScope::kDaemon, "", "Time to answer a scrape."},
     {Metric::kRequestsRefused, "nccl_exporter_requests_refused_total", MetricType::kCounter, "",
@@ -327,7 +356,9 @@ static_assert(IsInOrder(kMetrics));
 
 constexpr const MetricRow& RowOf(Metric metric) { return RowIn(kMetrics, metric); }
 
-// Series that one daemon serves at most; beyond it communicators fold into comm="other".
+// Series that one daemon serves at most; beyond it detail is lost first (snapshot_families.h). Text
+// takes some 205 bytes per series, so 48 concurrent scrapes without gzip hold 200 MB, and the chart
+// allows 256 MiB. The alert series of more than 1,000 communicators fit.
 inline constexpr int kSeriesLimit = 20000;
 
 }  // namespace nccl_exporter

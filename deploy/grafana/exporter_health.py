@@ -30,9 +30,9 @@ WATCHED = Row('Is every node watched?', [
          f'sum({rate("nccl_collective_timed_operations_total", OF)}) / (sum({rate("nccl_collective_operations_total", OF)}) > 0)', 'percentunit',
          nothing='none'),
     stat('Series, of the limit',
-         'Samples of a scrape over the limit of series that a daemon serves, of the daemon with most. Series above the limit are folded into '
-         'comm="other". Normal: below 50 %.',
-         f'max(scrape_samples_scraped{{{OF}}} / on (job, instance) nccl_exporter_limit{{limit="series", {OF}}})', 'percentunit',
+         'Samples of a scrape over the limit of series that a daemon serves, of the daemon with most. Above the limit detail is lost first. '
+         'Normal: below 50 %.',
+         f'max(sum by (job, instance) (scrape_samples_scraped{{{OF}}}) / on (job, instance) nccl_exporter_limit{{limit="series", {OF}}})', 'percentunit',
          steps(watch=0.9, bad=1), width=8),
     graph('Segments, by state',
           'Files of processes in the watched directories. Normal: as many live ones as there are processes; ended ones disappear after the '
@@ -71,7 +71,7 @@ LOST = Row('What is lost, and why?', [
              'blocked.',
              'nccl_exporter_uncompared_operations_total'),
     by_cause('Series left out, by cause',
-             'Series above the limit of a daemon, folded into comm="other" or left out. Normal: 0.',
+             'Series above the limit of a daemon, by kind of detail; then folded into comm="other" or left out. Normal: 0.',
              'nccl_exporter_series_dropped_total'),
     by_cause('Requests refused, by limit',
              'Scrapes and other requests that met a limit of the daemon. Normal: 0.',

@@ -231,7 +231,15 @@ class Manifests(unittest.TestCase):
     def test_monitors_leave_the_jobs_labels_alone(self):
         monitors = [thing for thing in base('monitoring') if thing['kind'].endswith('Monitor')]
         endpoints = [endpoint for thing in monitors for endpoint in thing['spec'].get('endpoints', thing['spec'].get('podMetricsEndpoints'))]
-        self.assertEqual([endpoint['honorLabels'] for endpoint in endpoints], [True, True])
+        self.assertEqual([endpoint['honorLabels'] for endpoint in endpoints], [True] * 4)
+
+    def test_monitors_scrape_alert_series_more_often_than_detail(self):
+        for thing in [thing for thing in base('monitoring') if thing['kind'].endswith('Monitor')]:
+            endpoints = thing['spec'].get('endpoints', thing['spec'].get('podMetricsEndpoints'))
+            self.assertEqual([(endpoint['params'], endpoint['interval']) for endpoint in endpoints],
+                             [({'collect[]': ['alerts']}, '15s'), ({'collect[]': ['detail']}, '60s')])
+            parts = [[rule.get('replacement') for rule in endpoint.get('relabelings', []) if rule['targetLabel'] == 'part'] for endpoint in endpoints]
+            self.assertEqual(parts, [[], ['detail']], 'the two have `up` series of their own')
 
 
 class Chart(unittest.TestCase):
@@ -245,6 +253,12 @@ class Chart(unittest.TestCase):
     def test_all_values_render_to_all_kinds(self):
         expected = {key for name in ('node', 'monitoring', 'inject') for key in chart.by_name(base(name)) if key[0] != 'Namespace'}
         self.assertEqual(rendered('all').keys(), expected)
+
+    def test_without_an_interval_of_detail_one_scrape_takes_all(self):
+        self.assertEqual([endpoint.get('params') for endpoint in rendered('monitors')['PodMonitor', 'nccl-exporter-sidecar']['spec']['podMetricsEndpoints']],
+                         [None])
+        intervals = [endpoint['interval'] for endpoint in rendered('monitors')['ServiceMonitor', 'nccl-exporter']['spec']['endpoints']]
+        self.assertEqual(intervals, ['15s', '2m'])
 
     def test_the_injection_is_that_of_the_bases(self):
         for name, kyverno in ('all', False), ('kyverno', True):

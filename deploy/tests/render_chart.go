@@ -98,8 +98,10 @@ var functions = template.FuncMap{
 	"base":       path.Base,
 	"contains":   func(part, text string) bool { return strings.Contains(text, part) },
 	"default":    orDefault,
+	"dict":       dict,
 	"indent":     indent,
 	"int":        func(value any) int { return int(value.(float64)) },
+	"list":       func(items ...any) []any { return items },
 	"nindent":    func(spaces int, text string) string { return "\n" + indent(spaces, text) },
 	"replace":    func(old, new, text string) string { return strings.ReplaceAll(text, old, new) },
 	"quote":      func(value any) string { return toJSON(fmt.Sprint(value)) },
@@ -108,6 +110,14 @@ var functions = template.FuncMap{
 	"toYaml":     toYAML,
 	"trimSuffix": func(suffix, text string) string { return strings.TrimSuffix(text, suffix) },
 	"trunc":      truncated,
+}
+
+func dict(pairs ...any) map[string]any {
+	made := map[string]any{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		made[pairs[i].(string)] = pairs[i+1]
+	}
+	return made
 }
 
 func main() {

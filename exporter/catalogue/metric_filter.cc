@@ -156,7 +156,7 @@ std::string MetricFilter::TakenFromRules() const {
   return taken;
 }
 
-Exposition ExpositionOfCatalogue(const MetricFilter& filter) {
+Exposition ExpositionOfCatalogue(const MetricFilter& filter, Collect collect) {
   Exposition exposition;
   for (const MetricRow& row : kMetrics) {
     exposition.families.push_back({.name = std::string(row.name),
@@ -164,7 +164,7 @@ Exposition ExpositionOfCatalogue(const MetricFilter& filter) {
                                    .unit = std::string(row.unit),
                                    .type = row.type,
                                    .scale = {},
-                                   .is_served = filter.Serves(row.name),
+                                   .is_served = filter.Serves(row.name) && Has(collect, row.part),
                                    .series = {}});
   }
   for (const Metric metric :

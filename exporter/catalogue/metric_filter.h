@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exporter/catalogue/collect.h"
 #include "exporter/exposition/exposition.h"
 #include "proto/buckets.h"
 
@@ -62,7 +63,9 @@ class MetricFilter {
 };
 
 // All families of the catalogue without series, in its order and indexed by Metric. Histograms have
-// the segment's scale with the filter's bounds and resolution.
-Exposition ExpositionOfCatalogue(const MetricFilter& filter = {});
+// the segment's scale with the filter's bounds and resolution. Families outside of `collect` take
+// no series.
+Exposition ExpositionOfCatalogue(const MetricFilter& filter = {},
+                                 Collect collect = Collect::kWhole);
 
 }  // namespace nccl_exporter::exporter

@@ -25,13 +25,16 @@ size_t Index(Format format) { return static_cast<size_t>(format); }
 
 // The exposition that a daemon with the default limit serves, with its own metrics.
 Exposition ExpositionOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                        const MetricFilter& filter, SeriesDrops& drops) {
-  Exposition exposition = ExpositionOfCatalogue(filter);
+                        const MetricFilter& filter, Collect collect, SeriesDrops& drops) {
+  // As PageBuilder does: detail is made with the alert series, and then they are removed.
+  const Collect made = collect == Collect::kAlerts ? Collect::kAlerts : Collect::kWhole;
+  Exposition exposition = ExpositionOfCatalogue(filter, made);
   SeriesMemory memory(filter);
-  drops = AddSnapshotFamilies(snapshot, kSeriesLimit, memory, exposition);
+  drops = AddSnapshotFamilies(snapshot, kSeriesLimit, memory, exposition, made);
   DaemonMetrics daemon(Limits(kSeriesLimit));
   daemon.CountDrops(drops);
   daemon.AddTo(exposition);
+  KeepOnly(collect, exposition);
   return exposition;
 }
 
@@ -59,10 +62,10 @@ std::pair<size_t, size_t> SeriesOf(const Family& family) {
 }
 
 std::pair<size_t, size_t> SeriesOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                                   const MetricFilter& filter) {
+                                   const MetricFilter& filter, Collect collect) {
   SeriesDrops drops;
   std::pair<size_t, size_t> sum;
-  const Exposition exposition = ExpositionOf(snapshot, filter, drops);
+  const Exposition exposition = ExpositionOf(snapshot, filter, collect, drops);
   for (const Family& family : exposition.families) {
     const auto [classic, native] = SeriesOf(family);
     sum.first += classic;
@@ -80,12 +83,12 @@ struct Saving {
 };
 
 std::vector<Saving> SavingsOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                              const MetricFilter& filter, const Cardinality& now) {
+                              const MetricFilter& filter, Collect collect, const Cardinality& now) {
   std::vector<Saving> savings;
   const auto consider = [&](std::string flag, const std::function<void(MetricFilter&)>& change) {
     MetricFilter changed = filter;
     change(changed);
-    const auto [classic, native] = SeriesOf(snapshot, changed);
+    const auto [classic, native] = SeriesOf(snapshot, changed, collect);
     if (classic >= now.classic_series) return;
     savings.push_back({.flag = std::move(flag),
                        .classic_series = classic,
@@ -166,9 +169,9 @@ void AppendSavings(const std::vector<Saving>& savings, const Cardinality& now, O
 }  // namespace
 
 Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                          const MetricFilter& filter) {
+                          const MetricFilter& filter, Collect collect) {
   Cardinality cardinality;
-  const Exposition exposition = ExpositionOf(snapshot, filter, cardinality.drops);
+  const Exposition exposition = ExpositionOf(snapshot, filter, collect, cardinality.drops);
   for (const Family& family : exposition.families) {
     if (family.series.empty()) continue;
     FamilyCost cost{.name = family.name};
@@ -188,8 +191,8 @@ Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& 
 }
 
 std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                            const MetricFilter& filter) {
-  const Cardinality cardinality = CardinalityOf(snapshot, filter);
+                            const MetricFilter& filter, Collect collect) {
+  const Cardinality cardinality = CardinalityOf(snapshot, filter, collect);
   size_t communicators = 0;
   for (const collector::ProcessSnapshot& process : snapshot->processes)
     communicators += process.communicators.size();
@@ -199,10 +202,13 @@ std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>
                  communicators);
   AppendFamilies(cardinality, out);
   AppendBodies(cardinality, filter.native_schema().has_value(), out);
-  fmt::format_to(
-      out, "\nlimit: {} samples; above it {} are folded into comm=\"other\" and {} left out\n",
-      kSeriesLimit, cardinality.drops.folded, cardinality.drops.left_out);
-  AppendSavings(SavingsOf(snapshot, filter, cardinality), cardinality, out);
+  fmt::format_to(out, "\nlimit: {} samples; above it are lost", kSeriesLimit);
+  for (const CodeRow<SeriesLoss>& row : kSeriesLosses) {
+    fmt::format_to(out, "{} {} {}", row.id == SeriesLoss::kHistogram ? "" : ",", row.name,
+                   cardinality.drops.Of(row.id));
+  }
+  fmt::format_to(out, "\n");
+  AppendSavings(SavingsOf(snapshot, filter, collect, cardinality), cardinality, out);
   const std::string taken = filter.TakenFromRules();
   fmt::format_to(out, "\n{}\n",
                  taken.empty() ? "the shipped rules have everything that they need"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collector/node_snapshot.h"
+#include "exporter/catalogue/collect.h"
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/scrape/negotiation.h"
 #include "exporter/series/snapshot_families.h"
@@ -42,16 +43,17 @@ struct Cardinality {
   SeriesDrops drops;                            // what the limit takes from this node
 };
 
-// The cost of the scrapes of a daemon that serves this snapshot, with its own metrics. The snapshot
+// The cost of the scrapes of a daemon that serves this snapshot, with its own metrics, or of the
+// parts that they collect. The snapshot
 // must have durations by size where the filter splits them (CollectorOptions); without them their
 // series are counted as one. About ten times the time of a scrape: each family is encoded alone.
 Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                          const MetricFilter& filter);
+                          const MetricFilter& filter, Collect collect = Collect::kWhole);
 
 // The same as a table, with the saving of each further flag, and the families that the shipped
 // rules miss. Savings are in per cent of the classic and of the native series. The twelve largest
 // are shown, and none below 1 %. A scrape is made for each flag, so a full node takes seconds.
 std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                            const MetricFilter& filter);
+                            const MetricFilter& filter, Collect collect = Collect::kWhole);
 
 }  // namespace nccl_exporter::exporter

@@ -100,6 +100,21 @@ struct Headers {
   }
 };
 
+// The parameters of the query, which the library has decoded.
+struct Query {
+  HttpRequest& request;
+  bool is_complete = true;
+
+  static MHD_Result Add(void* self, MHD_ValueKind, const char* name, const char* value) {
+    auto& query = *static_cast<Query*>(self);
+    query.is_complete &= WithoutExceptions(false, [&] {
+      query.request.query.emplace_back(name, value == nullptr ? "" : value);
+      return true;
+    });
+    return query.is_complete ? MHD_YES : MHD_NO;
+  }
+};
+
 // An answer while it is sent.
 struct Body {
   HttpResponse response;
@@ -280,7 +295,9 @@ class HttpServer::Service {
     HttpRequest request{.path = path, .accept = {}, .accept_encoding = {}};
     Headers headers{request};
     MHD_get_connection_values(connection, MHD_HEADER_KIND, Headers::Add, &headers);
-    if (!headers.are_complete)
+    Query query{request};
+    MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, Query::Add, &query);
+    if (!headers.are_complete || !query.is_complete)
       throw std::bad_alloc();  // not answered as if it had come without them
     const bool is_url_too_long = in_progress.url_bytes > kUrlLimitBytes;
     if (is_url_too_long || headers.bytes > kHeadersLimitBytes) {

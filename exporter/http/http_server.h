@@ -22,6 +22,8 @@ struct HttpRequest {
   std::string scrape_timeout = {};  // X-Prometheus-Scrape-Timeout-Seconds, likewise
   std::string if_none_match = {};   // likewise
   std::string authorization = {};   // likewise
+  // Parameters of the query, decoded, in their order.
+  std::vector<std::pair<std::string, std::string>> query = {};
 };
 
 struct HttpResponse {

@@ -54,6 +54,16 @@ TEST(HttpServerTest, HandsPathAndHeadersToTheHandler) {
               testing::MatchesRegex("[A-Z][a-z]+, [0-9]+ [A-Z][a-z]+ [0-9]+ [0-9:]+ GMT"));
 }
 
+TEST(HttpServerTest, HandsTheParametersOfTheQueryToTheHandler) {
+  const RunningServer server([](const HttpRequest& request) {
+    HttpResponse response;
+    for (const auto& [name, value] : request.query) response.body += name + '=' + value + ';';
+    return response;
+  });
+  EXPECT_EQ(Get(server.port(), "/?a[]=1&a%5B%5D=2%20x&b&c=").body, "a[]=1;a[]=2 x;b=;c=;");
+  EXPECT_EQ(Get(server.port(), "/").body, "");
+}
+
 // The library is C: what is thrown through its frames ends the process.
 TEST(HttpServerTest, LivesOnWhereMemoryIsShortOutsideOfTheHandler) {
   std::atomic<int> refusals = 0;

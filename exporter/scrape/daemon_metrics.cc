@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "collector/node_snapshot.h"
 #include "exporter/version.h"
 
 namespace nccl_exporter::exporter {
@@ -21,6 +22,9 @@ namespace {
 
 // From a node with a few communicators to one at the series cap on a busy CPU, in seconds.
 constexpr std::array kScrapeBounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0};
+
+// Value of the label uid for users beyond collector::kMaxTroubledUsers.
+constexpr std::string_view kOtherUsers = "other";
 
 // A builder of prometheus-cpp with name and help of the catalogue.
 template <typename Builder>
@@ -96,9 +100,10 @@ DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits, std::string_view 
                            .Add({}, prometheus::Histogram::BucketBoundaries(kScrapeBounds.begin(),
                                                                             kScrapeBounds.end()))),
       series_dropped_(
-          Named(prometheus::BuildCounter(), Metric::kSeriesDropped).Register(registry_)),
-      series_folded_(series_dropped_.Add({{"reason", "folded"}})),
-      series_left_out_(series_dropped_.Add({{"reason", "left_out"}})) {
+          Named(prometheus::BuildCounter(), Metric::kSeriesDropped).Register(registry_)) {
+  // There from the start, so that the family is never absent.
+  for (const CodeRow<SeriesLoss>& row : kSeriesLosses)
+    series_dropped_.Add({{"uid", std::string(kOtherUsers)}, {"reason", std::string(row.name)}});
   prometheus::Labels build{{"version", std::string(kVersion)},
                            {"compiler", std::string(kCompiler)}};
   // An empty label is none, and OpenMetrics forbids it.
@@ -125,8 +130,16 @@ void DaemonMetrics::ObserveScrape(std::chrono::nanoseconds duration) {
 }
 
 void DaemonMetrics::CountDrops(const SeriesDrops& drops) {
-  series_folded_.Increment(static_cast<double>(drops.folded));
-  series_left_out_.Increment(static_cast<double>(drops.left_out));
+  const std::lock_guard lock(drops_mutex_);
+  for (const auto& [user, counts] : drops.by_user) {
+    if (users_with_drops_.size() < collector::kMaxTroubledUsers) users_with_drops_.insert(user);
+    const std::string uid =
+        users_with_drops_.contains(user) ? std::to_string(user) : std::string(kOtherUsers);
+    for (const CodeRow<SeriesLoss>& row : kSeriesLosses) {
+      series_dropped_.Add({{"uid", uid}, {"reason", std::string(row.name)}})
+          .Increment(static_cast<double>(counts[static_cast<size_t>(row.id)]));
+    }
+  }
 }
 
 void DaemonMetrics::Count(Refusal refusal) { refusals_[static_cast<size_t>(refusal)]->Increment(); }
@@ -143,12 +156,16 @@ void DaemonMetrics::SetFindings(const std::vector<Finding>& findings) {
 
 void DaemonMetrics::AddTo(Exposition& exposition) const {
   exposition.created_realtime_ns = started_realtime_ns_;
-  for (const prometheus::Collectable* collectable :
-       {static_cast<const prometheus::Collectable*>(&registry_),
-        static_cast<const prometheus::Collectable*>(&process_)}) {
-    for (const prometheus::MetricFamily& family : collectable->Collect())
+  const auto add = [&](const prometheus::Collectable& collectable) {
+    for (const prometheus::MetricFamily& family : collectable.Collect())
       AddFamily(exposition, family);
-  }
+  };
+  add(registry_);
+  // Files in /proc cost more to read than a small scrape to make.
+  const auto is_of_process = [](const Family& family) {
+    return family.is_served && family.name.starts_with("process_");
+  };
+  if (std::ranges::any_of(exposition.families, is_of_process)) add(process_);
 }
 
 }  // namespace nccl_exporter::exporter

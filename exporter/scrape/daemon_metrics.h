@@ -10,6 +10,8 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -47,8 +49,8 @@ class DaemonMetrics {
   ProcessCollectable process_;
   prometheus::Histogram& scrape_duration_;
   prometheus::Family<prometheus::Counter>& series_dropped_;
-  prometheus::Counter& series_folded_;
-  prometheus::Counter& series_left_out_;
+  std::mutex drops_mutex_;               // guards what follows
+  std::set<uint64_t> users_with_drops_;  // at most collector::kMaxTroubledUsers
   std::array<prometheus::Counter*, kRefusalCount> refusals_{};
   // All pairs are served, so that a query gets 0 and not nothing.
   ByFinding<prometheus::Gauge*> findings_{};

@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 
+#include "collector/node_snapshot.h"
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/findings/finding.h"
 #include "exporter/version.h"
@@ -27,6 +28,26 @@ const Family& FamilyNamed(const Exposition& exposition, std::string_view name) {
   const auto found = std::ranges::find(exposition.families, name, &Family::name);
   EXPECT_NE(found, exposition.families.end()) << name;
   return *found;
+}
+
+SeriesDrops DropsOf(uint64_t uid, SeriesLoss loss, uint64_t samples) {
+  SeriesDrops drops;
+  drops.Add(uid, loss, samples);
+  return drops;
+}
+
+// Dropped series by their labels.
+std::map<std::string, double> DroppedBy(const DaemonMetrics& daemon) {
+  const Exposition exposition = ExpositionOf(daemon);
+  std::map<std::string, double> dropped;
+  for (const Series& series :
+       exposition.families[static_cast<size_t>(Metric::kSeriesDropped)].series) {
+    std::string text;
+    for (const Label& label : exposition.labels[series.variable_labels]->labels())
+      text += label.name + '=' + label.value + ',';
+    dropped[text] = series.value;
+  }
+  return dropped;
 }
 
 TEST(DaemonMetricsTest, FillsTheCataloguesFamiliesInPlace) {
@@ -65,14 +86,36 @@ TEST(DaemonMetricsTest, CountsScrapesByTheirDuration) {
 
 TEST(DaemonMetricsTest, AddsDropsUp) {
   DaemonMetrics daemon;
-  daemon.CountDrops({.folded = 3, .left_out = 1});
-  daemon.CountDrops({.folded = 4, .left_out = 0});
-  const Exposition exposition = ExpositionOf(daemon);
-  double sum = 0;
-  for (const Series& series :
-       exposition.families[static_cast<size_t>(Metric::kSeriesDropped)].series)
-    sum += series.value;
-  EXPECT_EQ(sum, 8);
+  daemon.CountDrops(DropsOf(1000, SeriesLoss::kFolded, 3));
+  daemon.CountDrops(DropsOf(1000, SeriesLoss::kFolded, 4));
+  daemon.CountDrops(DropsOf(1001, SeriesLoss::kHistogram, 5));
+  const std::map<std::string, double> dropped = DroppedBy(daemon);
+  EXPECT_EQ(dropped.at("reason=folded,uid=1000,"), 7);
+  EXPECT_EQ(dropped.at("reason=histograms,uid=1000,"), 0);
+  EXPECT_EQ(dropped.at("reason=histograms,uid=1001,"), 5);
+}
+
+TEST(DaemonMetricsTest, CountsTheDropsOfFurtherUsersTogether) {
+  DaemonMetrics daemon;
+  EXPECT_EQ(DroppedBy(daemon).size(), kSeriesLossCount) << "there before the first";
+  constexpr uint64_t kUsers = collector::kMaxTroubledUsers + 3;
+  for (uint64_t uid = 0; uid < kUsers; ++uid)
+    daemon.CountDrops(DropsOf(uid, SeriesLoss::kLeftOut, 1));
+  const std::map<std::string, double> dropped = DroppedBy(daemon);
+  EXPECT_EQ(dropped.size(), (collector::kMaxTroubledUsers + 1) * kSeriesLossCount);
+  EXPECT_EQ(dropped.at("reason=left_out,uid=other,"), 3);
+}
+
+TEST(DaemonMetricsTest, AddsWhatIsCollectedAlone) {
+  Exposition exposition = ExpositionOfCatalogue({}, Collect::kAlerts);
+  DaemonMetrics().AddTo(exposition);
+  const auto series = [&](Metric metric) {
+    return exposition.families[static_cast<size_t>(metric)].series.size();
+  };
+  EXPECT_EQ(series(Metric::kBuildInfo), 1u);
+  EXPECT_EQ(series(Metric::kSeriesDropped), kSeriesLossCount);
+  EXPECT_EQ(series(Metric::kProcessThreads), 0u);
+  EXPECT_EQ(series(Metric::kScrapeDuration), 0u);
 }
 
 // Number of findings by "kind severity", where there are any.

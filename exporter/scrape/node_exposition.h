@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "exporter/catalogue/collect.h"
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/node/snapshot_source.h"
@@ -19,8 +20,9 @@ class NodeExposition {
   NodeExposition(SnapshotSource& snapshots, DaemonMetrics& daemon, size_t series_limit,
                  const MetricFilter& filter);
 
-  // Takes a snapshot for it.
-  Exposition Next();
+  // Takes a snapshot for it. The whole or the alert series: what the limit leaves for detail is
+  // known with them only.
+  Exposition Next(Collect collect);
 
  private:
   SnapshotSource& snapshots_;
@@ -38,9 +40,10 @@ inline NodeExposition::NodeExposition(SnapshotSource& snapshots, DaemonMetrics& 
       filter_(filter),
       memory_(filter) {}
 
-inline Exposition NodeExposition::Next() {
-  Exposition exposition = ExpositionOfCatalogue(filter_);
-  daemon_.CountDrops(AddSnapshotFamilies(snapshots_.Take(), series_limit_, memory_, exposition));
+inline Exposition NodeExposition::Next(Collect collect) {
+  Exposition exposition = ExpositionOfCatalogue(filter_, collect);
+  daemon_.CountDrops(
+      AddSnapshotFamilies(snapshots_.Take(), series_limit_, memory_, exposition, collect));
   daemon_.AddTo(exposition);
   return exposition;
 }

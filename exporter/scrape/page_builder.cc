@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounds: one exposition each, encoded in every format that is waited for.
+// Rounds: one exposition of the whole or of the alert series or both, encoded in every format that
+// is waited for.
 #include "exporter/scrape/page_builder.h"
 
 #include <utility>
@@ -25,13 +26,15 @@ const Encoder& EncoderOf(Format format) {
 
 namespace {
 
-size_t IndexOf(Format format, bool is_compressed) {
-  return 2 * static_cast<size_t>(format) + static_cast<size_t>(is_compressed);
+size_t IndexOf(const PageKind& kind) {
+  const size_t body =
+      static_cast<size_t>(kind.collect) * kFormatCount + static_cast<size_t>(kind.format);
+  return 2 * body + static_cast<size_t>(kind.is_compressed);
 }
 
 }  // namespace
 
-PageBuilder::PageBuilder(std::function<Exposition()> expose)
+PageBuilder::PageBuilder(std::function<Exposition(Collect)> expose)
     : expose_(std::move(expose)), thread_([this] { Run(); }) {}
 
 PageBuilder::~PageBuilder() {
@@ -44,7 +47,7 @@ PageBuilder::~PageBuilder() {
 }
 
 Page PageBuilder::Get(PageKind kind, Clock::time_point deadline) {
-  const size_t index = IndexOf(kind.format, kind.is_compressed);
+  const size_t index = IndexOf(kind);
   std::unique_lock lock(mutex_);
   const std::shared_ptr<Round> round = next_;
   round->wanted.set(index);
@@ -70,20 +73,37 @@ void PageBuilder::Run() {
 }
 
 void PageBuilder::Build(Round& round, std::bitset<kKinds> wanted) {
-  try {
-    const Exposition exposition = expose_();
-    for (const Format format : {Format::kText, Format::kOpenMetrics, Format::kProtobuf}) {
-      const size_t plain = IndexOf(format, false);
-      const size_t compressed = IndexOf(format, true);
-      if (!wanted.test(plain) && !wanted.test(compressed)) continue;
-      body_.clear();
-      EncoderOf(format).Encode(exposition, body_);
-      if (wanted.test(compressed))
-        round.pages[compressed] = std::make_shared<const std::string>(Gzip(body_));
-      if (wanted.test(plain)) round.pages[plain] = std::make_shared<const std::string>(body_);
+  const auto wants = [&](Collect collect) {
+    constexpr size_t kKindsOfOne = kKinds / kCollectCount;
+    for (size_t i = 0; i < kKindsOfOne; ++i) {
+      if (wanted.test(static_cast<size_t>(collect) * kKindsOfOne + i)) return true;
     }
+    return false;
+  };
+  try {
+    if (wants(Collect::kAlerts)) Encode(expose_(Collect::kAlerts), Collect::kAlerts, wanted, round);
+    if (!wants(Collect::kWhole) && !wants(Collect::kDetail)) return;
+    Exposition exposition = expose_(Collect::kWhole);
+    Encode(exposition, Collect::kWhole, wanted, round);
+    KeepOnly(Collect::kDetail, exposition);
+    Encode(exposition, Collect::kDetail, wanted, round);
   } catch (...) {
     round.failure = std::current_exception();
+  }
+}
+
+void PageBuilder::Encode(const Exposition& exposition, Collect collect, std::bitset<kKinds> wanted,
+                         Round& round) {
+  for (const Format format : {Format::kText, Format::kOpenMetrics, Format::kProtobuf}) {
+    const size_t plain = IndexOf({.format = format, .is_compressed = false, .collect = collect});
+    const size_t compressed =
+        IndexOf({.format = format, .is_compressed = true, .collect = collect});
+    if (!wanted.test(plain) && !wanted.test(compressed)) continue;
+    body_.clear();
+    EncoderOf(format).Encode(exposition, body_);
+    if (wanted.test(compressed))
+      round.pages[compressed] = std::make_shared<const std::string>(Gzip(body_));
+    if (wanted.test(plain)) round.pages[plain] = std::make_shared<const std::string>(body_);
   }
 }
 

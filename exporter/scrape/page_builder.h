@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "exporter/catalogue/collect.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/scrape/negotiation.h"
@@ -24,6 +25,7 @@ namespace nccl_exporter::exporter {
 struct PageKind {
   Format format = Format::kText;
   bool is_compressed = false;
+  Collect collect = Collect::kWhole;
 };
 using Page = std::shared_ptr<const std::string>;
 
@@ -33,8 +35,9 @@ class PageBuilder {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `expose` is called on the builder's thread.
-  explicit PageBuilder(std::function<Exposition()> expose);
+  // `expose` is called on the builder's thread, for the whole or for the alert series. Its
+  // expositions are those of ExpositionOfCatalogue().
+  explicit PageBuilder(std::function<Exposition(Collect)> expose);
   ~PageBuilder();
   PageBuilder(const PageBuilder&) = delete;
   PageBuilder& operator=(const PageBuilder&) = delete;
@@ -45,7 +48,7 @@ class PageBuilder {
   Page Get(PageKind kind, Clock::time_point deadline);
 
  private:
-  static constexpr size_t kKinds = 2 * kFormatCount;
+  static constexpr size_t kKinds = 2 * kFormatCount * kCollectCount;
 
   // Those who wait for a round own it together, so that its pages are gone with the last answer.
   struct Round {
@@ -57,8 +60,10 @@ class PageBuilder {
 
   void Run();
   void Build(Round& round, std::bitset<kKinds> wanted);
+  void Encode(const Exposition& exposition, Collect collect, std::bitset<kKinds> wanted,
+              Round& round);
 
-  const std::function<Exposition()> expose_;
+  const std::function<Exposition(Collect)> expose_;
   std::string body_;  // of the builder's thread: keeps its memory from one round to the next
   std::mutex mutex_;  // guards what follows, but for the pages of the round that is under way
   std::condition_variable is_wanted_;

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "exporter/catalogue/metric_filter.h"
 #include "exporter/testing/gunzip.h"
 
 namespace nccl_exporter::exporter {
@@ -38,7 +39,7 @@ Exposition Numbered(int number) {
 }
 
 TEST(PageBuilderTest, MakesEveryKindOfPage) {
-  PageBuilder builder([] { return Numbered(5); });
+  PageBuilder builder([](Collect) { return Numbered(5); });
   EXPECT_THAT(*builder.Get(kText, Far()), testing::EndsWith("\nnumber 5\n"));
   EXPECT_THAT(*builder.Get({.format = Format::kOpenMetrics, .is_compressed = false}, Far()),
               testing::EndsWith("\nnumber 5\n# EOF\n"));
@@ -52,18 +53,47 @@ TEST(PageBuilderTest, MakesEveryKindOfPage) {
 
 TEST(PageBuilderTest, APageIsNeverOlderThanTheCall) {
   std::atomic<int> number = 0;
-  PageBuilder builder([&] { return Numbered(++number); });
+  PageBuilder builder([&](Collect) { return Numbered(++number); });
   for (int call = 1; call <= 3; ++call) {
     EXPECT_THAT(*builder.Get(kText, Far()),
                 testing::EndsWith("number " + std::to_string(call) + '\n'));
   }
 }
 
+// Alert series and detail.
+Exposition OfBothParts() {
+  Exposition exposition = ExpositionOfCatalogue();
+  for (const Metric metric : {Metric::kRankInfo, Metric::kProcessThreads})
+    exposition.families[static_cast<size_t>(metric)].series.push_back({.value = 1, .counts = {}});
+  return exposition;
+}
+
+TEST(PageBuilderTest, DetailIsWhatAlertSeriesLeaveOfTheWhole) {
+  PageBuilder builder([](Collect collect) {
+    EXPECT_EQ(collect, Collect::kWhole);
+    return OfBothParts();
+  });
+  const std::string detail = *builder.Get({.collect = Collect::kDetail}, Far());
+  EXPECT_THAT(detail, testing::HasSubstr("process_threads 1"));
+  EXPECT_THAT(detail, testing::Not(testing::HasSubstr("nccl_rank_info")));
+  EXPECT_THAT(*builder.Get(kText, Far()), testing::HasSubstr("nccl_rank_info 1"));
+}
+
+TEST(PageBuilderTest, AlertSeriesHaveAnExpositionOfTheirOwn) {
+  std::atomic<int> wholes = 0;
+  PageBuilder builder([&](Collect collect) {
+    wholes += collect == Collect::kWhole ? 1 : 0;
+    return Numbered(static_cast<int>(collect));
+  });
+  EXPECT_THAT(*builder.Get({.collect = Collect::kAlerts}, Far()), testing::EndsWith("number 1\n"));
+  EXPECT_EQ(wholes, 0);
+}
+
 TEST(PageBuilderTest, AllWhoComeDuringARoundShareTheNext) {
   std::atomic<int> expositions = 0;
   std::latch has_begun(1);
   std::latch may_end(1);
-  PageBuilder builder([&] {
+  PageBuilder builder([&](Collect) {
     if (++expositions == 1) {
       has_begun.count_down();
       may_end.wait();
@@ -83,7 +113,7 @@ TEST(PageBuilderTest, AllWhoComeDuringARoundShareTheNext) {
 
 TEST(PageBuilderTest, AFailureReachesThoseWhoWaitAndEndsWithTheRound) {
   std::atomic<bool> is_broken = true;
-  PageBuilder builder([&]() -> Exposition {
+  PageBuilder builder([&](Collect) -> Exposition {
     if (is_broken) throw std::runtime_error("no snapshot");
     return Numbered(1);
   });

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "collector/collector.h"
+#include "exporter/catalogue/collect.h"
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/native_histogram.h"
@@ -56,9 +57,9 @@ std::shared_ptr<const collector::NodeSnapshot> NodeOf(const collector::NodeSnaps
 }
 
 Exposition ExpositionOf(std::shared_ptr<const collector::NodeSnapshot> snapshot,
-                        SeriesMemory& memory) {
-  Exposition exposition = ExpositionOfCatalogue();
-  AddSnapshotFamilies(std::move(snapshot), kNoLimit, memory, exposition);
+                        SeriesMemory& memory, Collect collect = Collect::kWhole) {
+  Exposition exposition = ExpositionOfCatalogue({}, collect);
+  AddSnapshotFamilies(std::move(snapshot), kNoLimit, memory, exposition, collect);
   return exposition;
 }
 
@@ -84,18 +85,19 @@ void Report(benchmark::State& state, const Exposition& exposition, size_t bytes)
 using Node = std::shared_ptr<const collector::NodeSnapshot>;
 
 // The whole way that a request takes but for the network and the reading of segments.
-void Scrape(benchmark::State& state, const Node& node, const HttpRequest& request) {
+void Scrape(benchmark::State& state, const Node& node, Collect collect, HttpRequest request) {
+  if (collect == Collect::kAlerts) request.query = {{std::string(kCollectParameter), "alerts"}};
   SnapshotSource snapshots([&] { return node; });
   ScrapePage page(snapshots, kNoLimit);
   size_t bytes = 0;
   for (auto _ : state) bytes = page.Answer(request).bytes().size();
   SeriesMemory memory;
-  Report(state, ExpositionOf(node, memory), bytes);
+  Report(state, ExpositionOf(node, memory, collect), bytes);
 }
 
-void BuildFamilies(benchmark::State& state, const Node& node) {
+void BuildFamilies(benchmark::State& state, const Node& node, Collect collect) {
   SeriesMemory memory;
-  for (auto _ : state) benchmark::DoNotOptimize(ExpositionOf(node, memory));
+  for (auto _ : state) benchmark::DoNotOptimize(ExpositionOf(node, memory, collect));
 }
 
 void BuildFamiliesUncached(benchmark::State& state, const Node& node) {
@@ -276,13 +278,16 @@ void RegisterNode(const std::string& name, const Node& node) {
         {"protobuf", protobuf}}) {
     for (const std::string encoding : {"identity", "gzip"}) {
       const HttpRequest request{.path = "/metrics", .accept = accept, .accept_encoding = encoding};
-      Register("Scrape/" + format + '/' + encoding + '/' + name, Scrape, node, request);
+      const std::string kind = format + '/' + encoding + '/' + name;
+      Register("Scrape/" + kind, Scrape, node, Collect::kWhole, request);
+      Register("ScrapeAlerts/" + kind, Scrape, node, Collect::kAlerts, request);
     }
   }
   Register("PrometheusCpp/text/identity/" + name, PrometheusCpp, node);
   Register("EncodeProtobuf/" + name, EncodeProtobuf, node);
   Register("EncodeProtobufByItsRuntime/" + name, EncodeProtobufByItsRuntime, node);
-  Register("BuildFamilies/" + name, BuildFamilies, node);
+  Register("BuildFamilies/" + name, BuildFamilies, node, Collect::kWhole);
+  Register("BuildAlertFamilies/" + name, BuildFamilies, node, Collect::kAlerts);
   Register("BuildFamiliesUncached/" + name, BuildFamiliesUncached, node);
 }
 
@@ -310,11 +315,14 @@ int Main(int argc, char** argv) {
     return std::fprintf(stderr, "scrape_benchmark: the simulator did not run\n"), 1;
   }
   constexpr size_t kTwelveCommunicators = 4;
-  constexpr size_t kCap = kSeriesLimit;
-  size_t times = kTwelveCommunicators;
-  for (SeriesMemory memory; SamplesOf(ExpositionOf(NodeOf(*job, times), memory)) < kCap;) ++times;
   RegisterNode("8x12", NodeOf(*job, kTwelveCommunicators));
-  RegisterNode("20000_series", NodeOf(*job, times));
+  // The limit, and three times as many.
+  for (const size_t series : {size_t{kSeriesLimit}, size_t{3 * kSeriesLimit}}) {
+    size_t times = kTwelveCommunicators;
+    for (SeriesMemory memory; SamplesOf(ExpositionOf(NodeOf(*job, times), memory)) < series;)
+      ++times;
+    RegisterNode(std::to_string(series) + "_series", NodeOf(*job, times));
+  }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   return 0;

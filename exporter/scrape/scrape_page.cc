@@ -5,9 +5,12 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "exporter/catalogue/collect.h"
 #include "exporter/scrape/negotiation.h"
 
 namespace nccl_exporter::exporter {
@@ -35,9 +38,20 @@ ScrapePage::ScrapePage(SnapshotSource& snapshots, size_t series_limit, const Met
                        std::string_view commit)
     : daemon_(Limits(series_limit), commit),
       exposition_(snapshots, daemon_, series_limit, filter),
-      builder_([&exposition = exposition_] { return exposition.Next(); }) {}
+      builder_([&exposition = exposition_](Collect collect) { return exposition.Next(collect); }) {}
 
 HttpResponse ScrapePage::Answer(const HttpRequest& request) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : request.query) {
+    if (name == kCollectParameter) parts.push_back(value);
+  }
+  const std::optional<Collect> collect = CollectOf(parts);
+  if (!collect) {
+    return {.status = 400,
+            .headers = {},
+            .body = "Unknown value of " + std::string(kCollectParameter) +
+                    "; known values: " + KnownParts() + '\n'};
+  }
   auto scrape = std::make_shared<ScrapeInProgress>(in_progress_);
   if (scrape->number() > kMaxConcurrentScrapes) {
     return Refuse(Refusal::kConcurrentScrapes, "Too many concurrent scrapes\n");
@@ -45,7 +59,8 @@ HttpResponse ScrapePage::Answer(const HttpRequest& request) {
   const auto start = PageBuilder::Clock::now();
   const auto budget = ScrapeBudget(request.scrape_timeout).value_or(kDefaultScrapeBudget);
   const PageKind kind{.format = NegotiateFormat(request.accept),
-                      .is_compressed = AcceptsGzip(request.accept_encoding)};
+                      .is_compressed = AcceptsGzip(request.accept_encoding),
+                      .collect = *collect};
   Page page = builder_.Get(kind, start + budget);
   if (page == nullptr)
     return Refuse(Refusal::kScrapeTimeout, "Not done within the scrape timeout\n");

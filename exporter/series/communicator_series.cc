@@ -244,7 +244,8 @@ CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& l
     size_alone_labels_[i] = builder.AddLabels(functions.size_alone[i]);
 }
 
-void CommunicatorSeries::AddNamed(const SeriesGroup& group) {
+void CommunicatorSeries::AddNamed(const SeriesGroup& group, DetailLevel level) {
+  builder_.SetLevel(level);
   splits_durations_ = functions_.splits_durations;
   const LabelsId labels = builder_.AddLabels(group.labels);
   builder_.CountSince(0);  // comparisons are the daemon's own
@@ -254,6 +255,7 @@ void CommunicatorSeries::AddNamed(const SeriesGroup& group) {
   const std::vector<const GroupMember*> in_use = group.InUse();
   AddGauges(in_use, labels);
   AddInfo(in_use, labels);
+  builder_.SetLevel(DetailLevel::kAll);
 }
 
 void CommunicatorSeries::AddOther(const SeriesGroup& group) {
@@ -263,13 +265,10 @@ void CommunicatorSeries::AddOther(const SeriesGroup& group) {
 }
 
 void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels) {
-  for (const FunctionGroup& functions : functions_.all) {
-    if (!WasUsed(group, functions)) continue;
-    const auto calls = [](const collector::FunctionSnapshot& counts) { return counts.calls; };
-    builder_.Add(Metric::kApiCalls, labels,
-                 function_labels_[static_cast<size_t>(functions.members.front())],
-                 static_cast<double>(Sum(group, functions.members, calls)));
-  }
+  AddPointToPoint(group, labels, kSends);
+  AddPointToPoint(group, labels, kReceives);
+  if (!builder_.ServesDetail()) return;
+  AddApiCalls(group, labels);
   const LabelsId* sizes = size_labels_.data();
   const LabelsId* phases = phase_labels_.data();
   for (const FunctionGroup& functions : functions_.collectives) {
@@ -277,30 +276,46 @@ void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels)
     sizes += functions.sizes.size();
     phases += functions.phases.size();
   }
-  AddPointToPoint(group, labels, kSends);
-  AddPointToPoint(group, labels, kReceives);
+}
+
+void CommunicatorSeries::AddApiCalls(const SeriesGroup& group, LabelsId labels) {
+  for (const FunctionGroup& functions : functions_.all) {
+    if (!WasUsed(group, functions)) continue;
+    const auto calls = [](const collector::FunctionSnapshot& counts) { return counts.calls; };
+    builder_.Add(Metric::kApiCalls, labels,
+                 function_labels_[static_cast<size_t>(functions.members.front())],
+                 static_cast<double>(Sum(group, functions.members, calls)));
+  }
 }
 
 void CommunicatorSeries::AddCollective(const SeriesGroup& group, LabelsId labels,
                                        const FunctionGroup& functions, const LabelsId* sizes,
                                        const LabelsId* phases) {
+  // The sum over the size classes is one class without the label.
+  const std::array whole{SizeGroup{.sizes = {}, .labels = nullptr}};
+  const LabelsId labels_of_whole = CollectiveLabelsOf(functions);
+  const LabelsId* const size_classes = sizes;
+  std::span<const SizeGroup> ranges(functions.sizes);
+  if (builder_.SumsSizes()) {
+    ranges = whole;
+    sizes = &labels_of_whole;
+  }
   for (const SizeCounter& counter : kCollectiveCounters) {
     if (!builder_.Serves(counter.metric)) continue;
-    for (size_t i = 0; i < functions.sizes.size(); ++i) {
+    for (size_t i = 0; i < ranges.size(); ++i) {
       const auto value = [&](const collector::FunctionSnapshot& counts) {
-        return SumOfSizes(counts, functions.sizes[i].sizes, counter.count);
+        return SumOfSizes(counts, ranges[i].sizes, counter.count);
       };
       const auto sum = static_cast<double>(Sum(group, functions.members, value));
       builder_.Add(counter.metric, labels, sizes[i], sum / counter.unit);
     }
   }
-  AddDurations(Metric::kCollectiveDuration, group, labels, functions, sizes);
+  AddDurations(Metric::kCollectiveDuration, group, labels, functions, size_classes);
   AddPhases(group, labels, functions, phases);
   if (!HasBusBytes(group, functions)) return;
-  for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < functions.sizes.size();
-       ++i) {
+  for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < ranges.size(); ++i) {
     builder_.Add(Metric::kCollectiveBusBytes, labels, sizes[i],
-                 SumOfBusBytes(group, functions, functions.sizes[i].sizes));
+                 SumOfBusBytes(group, functions, ranges[i].sizes));
   }
   AddHistogram(Metric::kCollectiveBusBandwidth, group, labels, functions);
 }
@@ -327,6 +342,7 @@ void CommunicatorSeries::AddPointToPoint(const SeriesGroup& group, LabelsId labe
   if (!WasUsed(group, functions)) return;
   const bool is_send = functions.members.front() == Function::kSend;
   for (const SizeCounter& counter : is_send ? kSendCounters : kRecvCounters) {
+    if (!builder_.Serves(counter.metric)) continue;
     const auto value = [&](const collector::FunctionSnapshot& counts) {
       return SumOfSizes(counts, SizeRange{}, counter.count);
     };

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "exporter/series/detail_level.h"
 #include "exporter/series/exposition_builder.h"
 #include "exporter/series/function_groups.h"
 #include "exporter/series/label_cache.h"
@@ -21,8 +22,8 @@ class CommunicatorSeries {
   CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels,
                      const FunctionGroups& functions);
 
-  // Adds all series of a group.
-  void AddNamed(const SeriesGroup& group);
+  // Adds the series of a group up to a level.
+  void AddNamed(const SeriesGroup& group, DetailLevel level);
 
   // Adds the counters and histograms of comm="other". Ranks, progress and identity have no meaning
   // for a sum.
@@ -44,6 +45,7 @@ class CommunicatorSeries {
   void AddInfo(std::span<const GroupMember* const> in_use, LabelsId labels);
   void AddHistogram(Metric metric, const SeriesGroup& group, LabelsId labels,
                     const FunctionGroup& functions);
+  void AddApiCalls(const SeriesGroup& group, LabelsId labels);
   LabelsId CollectiveLabelsOf(const FunctionGroup& functions) const;
 
   ExpositionBuilder& builder_;

@@ -3,9 +3,12 @@
 // latest ones again. For the thread that makes the scrape.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "exporter/exposition/exposition.h"
+#include "exporter/series/detail_level.h"
 
 namespace nccl_exporter::exporter {
 
@@ -20,10 +24,18 @@ class ExpositionBuilder {
  public:
   // Keeps a reference to `exposition`, which is one of ExpositionOfCatalogue(): its families are
   // indexed by Metric.
-  explicit ExpositionBuilder(Exposition& exposition) : exposition_(exposition) {}
+  explicit ExpositionBuilder(Exposition& exposition)
+      : exposition_(exposition),
+        has_detail_(std::ranges::any_of(exposition.families, [&](const Family& family) {
+          const auto metric = static_cast<Metric>(&family - exposition.families.data());
+          return family.is_served && LevelOf(metric) > DetailLevel::kAlerts;
+        })) {}
 
   // Sets the time since which all series count that are added later: see Series.
   void CountSince(int64_t created_realtime_ns) { created_realtime_ns_ = created_realtime_ns; }
+
+  // Sets the level of what is added later; kAll until the first call.
+  void SetLevel(DetailLevel level) { level_ = level; }
 
   LabelsId AddLabels(SharedLabels labels) { return exposition_.Add(std::move(labels)); }
   LabelsId AddLabels(Labels labels) { return exposition_.Add(std::move(labels)); }
@@ -31,11 +43,18 @@ class ExpositionBuilder {
     return AddLabels(Labels{{std::string(name), std::string(value)}});
   }
 
-  // Whether the family takes series. Series of other families are ignored, so callers need not ask;
-  // a caller that asks saves the work of making them.
+  // Whether the family takes series at this level. Series of other families are ignored, so callers
+  // need not ask; a caller that asks saves the work of making them.
   bool Serves(Metric metric) const {
-    return exposition_.families[static_cast<size_t>(metric)].is_served;
+    if (!exposition_.families[static_cast<size_t>(metric)].is_served) return false;
+    const DetailLevel needed = LevelOf(metric);
+    return needed <= level_ ||
+           (needed == DetailLevel::kSizes && level_ == DetailLevel::kCollectives);
   }
+  // Whether any family but those of alerts takes series at this level.
+  bool ServesDetail() const { return has_detail_ && level_ > DetailLevel::kAlerts; }
+  // Whether families with size classes take the sums over them.
+  bool SumsSizes() const { return level_ < DetailLevel::kSizes; }
 
   void Add(Metric metric, LabelsId group_labels, LabelsId variable_labels, double value) {
     AddSeries(metric, {.group_labels = group_labels,
@@ -62,14 +81,17 @@ class ExpositionBuilder {
     return *owned;
   }
 
-  size_t samples() const { return samples_; }
+  size_t samples() const { return std::accumulate(samples_.begin(), samples_.end(), size_t{0}); }
+  // Samples so far, by the level of their families.
+  using Samples = std::array<size_t, kDetailLevelCount>;
+  const Samples& samples_by_level() const { return samples_; }
 
   // A state of the exposition, to which RollBack() returns.
   struct Mark {
     std::vector<size_t> series;  // by family
     size_t labels = 0;
     size_t owners = 0;
-    size_t samples = 0;
+    Samples samples{};
   };
   // Fills a mark. It is set thousands of times per scrape, so one mark is used again to keep its
   // memory.
@@ -79,6 +101,13 @@ class ExpositionBuilder {
     mark.labels = exposition_.labels.size();
     mark.owners = exposition_.owners.size();
     mark.samples = samples_;
+  }
+  size_t SamplesSince(const Mark& mark) const {
+    return samples() - std::accumulate(mark.samples.begin(), mark.samples.end(), size_t{0});
+  }
+  bool HasSince(const Mark& mark, Metric metric) const {
+    const auto i = static_cast<size_t>(metric);
+    return exposition_.families[i].series.size() > mark.series[i];
   }
   void RollBack(const Mark& mark) {
     for (size_t i = 0; i < exposition_.families.size(); ++i)
@@ -93,11 +122,13 @@ class ExpositionBuilder {
     if (!Serves(metric)) return;
     Family& family = exposition_.families[static_cast<size_t>(metric)];
     family.series.push_back(series);
-    samples_ += SamplesPerSeries(family);
+    samples_[static_cast<size_t>(LevelOf(metric))] += SamplesPerSeries(family);
   }
 
   Exposition& exposition_;
-  size_t samples_ = 0;
+  const bool has_detail_;
+  DetailLevel level_ = DetailLevel::kAll;
+  Samples samples_{};
   int64_t created_realtime_ns_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators that share their labels, and nodes with more series than the limit.
+// Communicators that share their labels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -97,91 +97,6 @@ TEST(SeriesMergingTest, ACommunicatorWithAllFunctionsFitsTheRoomKeptForOthers) {
     return ScrapedNode(node, kSeriesLimit, most).samples();
   };
   EXPECT_LE(samples(NodeOfOne(overflow)) - samples(NodeOf({ProcessOf(1, {})})), kSeriesForOthers);
-}
-
-TEST(SeriesMergingTest, CommunicatorsBeyondTheCapFoldIntoOther) {
-  std::vector<collector::CommunicatorSnapshot> communicators;
-  for (uint64_t id = 1; id <= 10; ++id) communicators.push_back(BusyCommunicator(id));
-  const collector::NodeSnapshot snapshot = NodeOf({ProcessOf(1, communicators)});
-  const ScrapedNode whole(snapshot);
-  ASSERT_EQ(whole.drops(), SeriesDrops{});
-
-  const size_t limit = whole.samples() / 2;
-  const ScrapedNode capped(snapshot, limit);
-  EXPECT_LE(capped.samples(), limit);
-  const size_t kept = capped.Values(Metric::kRankInfo).size();
-  EXPECT_GE(kept, 3u);
-  EXPECT_LE(kept, 4u);
-  EXPECT_EQ(capped.Value(Metric::kRankInfo, "comm=0000000000000001,"), 1) << "the first are kept";
-  const double folded = static_cast<double>(10 - kept);
-  EXPECT_EQ(capped.Value(Metric::kApiCalls,
-                         "comm=other,comm_name=,rank=,gpu=,uid=1000,function=AllReduce,"),
-            folded);
-  EXPECT_EQ(
-      capped.Value(Metric::kCollectiveBusBytes,
-                   "comm=other,comm_name=,rank=,gpu=,uid=1000,collective=AllReduce,size=1048576,"),
-      folded * (4 << 20) * 1.75);
-  const size_t per_communicator =
-      (whole.samples() - ScrapedNode(NodeOf({ProcessOf(1, {})})).samples()) / 10;
-  EXPECT_EQ(capped.drops(), (SeriesDrops{.folded = (10 - kept) * per_communicator, .left_out = 0}));
-}
-
-// The user with few communicators started last.
-TEST(SeriesMergingTest, NoUserIsFoldedBecauseOfAnother) {
-  std::vector<collector::ProcessSnapshot> processes;
-  for (uint64_t pid = 1; pid <= 3; ++pid) {
-    std::vector<collector::CommunicatorSnapshot> communicators;
-    for (uint64_t id = 1; id <= 8; ++id) communicators.push_back(BusyCommunicator(pid * 100 + id));
-    processes.push_back(ProcessOf(pid, communicators));
-    processes.back().uid = 1001;
-  }
-  processes.push_back(ProcessOf(4, {BusyCommunicator(1), BusyCommunicator(2)}));
-  processes.back().uid = 1002;
-  const size_t limit = ScrapedNode(NodeOf(processes)).samples() / 2;
-  const ScrapedNode capped(NodeOf(processes), limit);
-  EXPECT_LE(capped.samples(), limit);
-  EXPECT_GT(capped.drops().folded, 0u);
-  EXPECT_EQ(capped.Value(Metric::kRankInfo, "comm=0000000000000001,"), 1);
-  EXPECT_EQ(capped.Value(Metric::kRankInfo, "comm=0000000000000002,"), 1);
-  EXPECT_EQ(capped.Value(Metric::kProcessAlive, "pid=4,"), 1);
-}
-
-TEST(SeriesMergingTest, WhatFitsNowhereIsLeftOutAndCounted) {
-  constexpr size_t kJobs = 6;
-  constexpr size_t kGaugesAndInfos = 5;  // which comm="other" does not have
-  std::vector<collector::ProcessSnapshot> processes;
-  for (uint64_t job = 1; job <= kJobs; ++job) {
-    processes.push_back(ProcessOf(job, {}));
-    processes.back().identity = {{"SLURM_JOB_ID", std::to_string(job)}};
-  }
-  const size_t without_communicators = ScrapedNode(NodeOf(processes)).samples();
-  for (collector::ProcessSnapshot& process : processes)
-    process.communicators = {BusyCommunicator(process.pid)};
-  const size_t per_communicator =
-      (ScrapedNode(NodeOf(processes)).samples() - without_communicators) / kJobs;
-
-  // Room for one communicator of its own and, in what is kept for them, one comm="other".
-  const size_t limit = without_communicators + per_communicator + kSeriesForOthers;
-  const ScrapedNode scrape(NodeOf(processes), limit);
-  EXPECT_LE(scrape.samples(), limit);
-  EXPECT_EQ(scrape.Value(Metric::kRankInfo, "slurm_job_id=1,"), 1);
-  EXPECT_EQ(scrape.Value(Metric::kApiCalls,
-                         "comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=2,function=Send,"),
-            1);
-  EXPECT_EQ(scrape.Values(Metric::kApiCalls).size(), 2u * kFunctionCount);
-  EXPECT_EQ(scrape.drops(),
-            (SeriesDrops{.folded = (kJobs - 1) * per_communicator,
-                         .left_out = (kJobs - 2) * (per_communicator - kGaugesAndInfos)}));
-}
-
-TEST(SeriesMergingTest, ProcessesBeyondTheCapAreLeftOut) {
-  std::vector<collector::ProcessSnapshot> processes;
-  for (uint64_t pid = 1; pid <= 100; ++pid) processes.push_back(ProcessOf(pid, {}));
-  constexpr size_t kLimit = 1000;
-  const ScrapedNode scrape(NodeOf(processes), kLimit);
-  EXPECT_LE(scrape.samples(), kLimit);
-  EXPECT_EQ(scrape.drops().left_out % (kLossCount + 2), 0u) << "losses, alive, stopped";
-  EXPECT_GT(scrape.drops().left_out, 0u);
 }
 
 }  // namespace

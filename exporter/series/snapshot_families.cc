@@ -36,29 +36,30 @@ Metric MetricOf(LossKind kind) {
 class SnapshotFamilies {
  public:
   SnapshotFamilies(const collector::NodeSnapshot& snapshot, size_t series_limit,
-                   SeriesMemory& memory, Exposition& exposition)
+                   SeriesMemory& memory, ScrapeMemory& scrape_memory, Exposition& exposition)
       : snapshot_(snapshot),
         series_limit_(series_limit),
         named_limit_(series_limit - std::min(series_limit, kSeriesForOthers)),
         memory_(memory),
+        scrape_memory_(scrape_memory),
         builder_(exposition),
         communicators_(builder_, memory.labels, memory.functions) {}
 
   // Nearly all nodes fit, so everything is added at once. Only if it does not fit, it is removed
-  // and added by shares.
+  // and added by levels.
   SeriesDrops Add() {
-    memory_.departed.Begin(snapshot_);
+    scrape_memory_.departed.Begin(snapshot_);
     AddSegments();
     std::vector<Process> processes = ProcessesByLabels();
     for (Process& process : processes) AddDeparted(process);
-    SeriesGroups groups(snapshot_, memory_.labels, memory_.departed);
+    SeriesGroups groups(snapshot_, memory_.labels, scrape_memory_.departed);
     for (size_t i = 0; i < kLossCount; ++i)
       reasons_[i] = builder_.AddLabel("reason", kLosses[i].reason);
     ExpositionBuilder::Mark begin;
     builder_.SetMark(begin);
     if (!AddAll(processes, groups)) {
       builder_.RollBack(begin);
-      AddByShares(processes, groups);
+      AddByLevels(processes, groups);
     }
     AddOthers(groups);
     memory_.labels.Sweep();
@@ -74,10 +75,12 @@ class SnapshotFamilies {
          {"exited", segments.exited},
          {"unusable", segments.unusable}}};
     for (const auto& [state, count] : states) {
+      if (!builder_.Serves(Metric::kSegments)) break;
       builder_.Add(Metric::kSegments, kNoLabels, builder_.AddLabel("state", state),
                    static_cast<double>(count));
     }
     for (size_t i = 0; i < collector::kSegmentErrors.size(); ++i) {
+      if (!builder_.Serves(Metric::kSegmentReadErrors)) break;
       builder_.Add(Metric::kSegmentReadErrors, kNoLabels,
                    builder_.AddLabel("reason", collector::kSegmentErrors[i].name),
                    static_cast<double>(snapshot_.segment_errors[i]));
@@ -94,6 +97,7 @@ class SnapshotFamilies {
                    static_cast<double>(trouble.present));
     }
     for (size_t i = 0; i < collector::kUncomparedReasons.size(); ++i) {
+      if (!builder_.Serves(Metric::kUncomparedOperations)) break;
       builder_.Add(Metric::kUncomparedOperations, kNoLabels,
                    builder_.AddLabel("reason", collector::kUncomparedReasons[i].name),
                    static_cast<double>(snapshot_.uncompared_operations[i]));
@@ -142,10 +146,10 @@ class SnapshotFamilies {
   }
 
   void AddDeparted(Process& sum) {
-    const DepartedProcesses* const departed = memory_.departed.ProcessesOf(sum.labels);
+    const DepartedProcesses* const departed = scrape_memory_.departed.ProcessesOf(sum.labels);
     if (departed == nullptr && sum.members.size() == 1) return;
     for (const collector::ProcessSnapshot* process : sum.members)
-      memory_.departed.Remember(sum.labels, *process);
+      scrape_memory_.departed.Remember(sum.labels, *process);
     if (departed == nullptr) return;
     for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += departed->losses[i];
     sum.since_ns = std::min(sum.since_ns, departed->start_realtime_ns);
@@ -177,72 +181,160 @@ class SnapshotFamilies {
     return present->process->uid;
   }
 
-  // Adds everything, if it fits. Otherwise records how many samples each group has.
+  // What a communicator takes of the limit, by level.
+  struct Need {
+    uint64_t uid = 0;
+    std::array<size_t, kDetailLevelCount> samples{};  // with those of the levels before
+    size_t expected = 0;  // alert series that the next scrape may have in addition
+
+    size_t Of(DetailLevel level) const { return samples[static_cast<size_t>(level)]; }
+    // What the level adds to the one before it.
+    size_t More(DetailLevel level) const {
+      const auto i = static_cast<size_t>(level);
+      return samples[i] - samples[i - 1] + (level == DetailLevel::kAlerts ? expected : 0);
+    }
+  };
+
+  Need NeedSince(const ExpositionBuilder::Mark& mark, const SeriesGroup& group) const {
+    const auto added = [&](DetailLevel level) {
+      const auto i = static_cast<size_t>(level);
+      return builder_.samples_by_level()[i] - mark.samples[i];
+    };
+    // All size classes of a collective are served, or their sum.
+    const size_t classes = memory_.functions.collectives.front().sizes.size();
+    const size_t alerts = added(DetailLevel::kAlerts);
+    const size_t collectives = alerts + added(DetailLevel::kCollectives);
+    const size_t sizes = added(DetailLevel::kSizes);
+    const bool is_in_flight = builder_.HasSince(mark, Metric::kOldestInFlightStart);
+    return {.uid = UserOf(group),
+            .samples = {0, alerts, collectives + sizes / classes, collectives + sizes,
+                        collectives + sizes + added(DetailLevel::kAll)},
+            .expected = is_in_flight ? size_t{0} : size_t{1}};
+  }
+
+  // Adds everything, if it fits. Otherwise records what each group needs.
   bool AddAll(const std::vector<Process>& processes, const SeriesGroups& groups) {
+    const size_t reserve = scrape_memory_.reduced.empty() ? 0 : named_limit_ / kReserveDivisor;
+    const size_t limit = named_limit_ - reserve;
     bool fits = true;
     for (const Process& process : processes) {
-      fits = fits && builder_.samples() + SamplesOf(process) <= named_limit_;
+      fits = fits && builder_.samples() + SamplesOf(process) <= limit;
       if (fits) AddProcess(process);
     }
     for (const SeriesGroup& group : groups.named()) {
-      const size_t before = builder_.samples();
-      const size_t refused =
-          AddWithin(fits ? named_limit_ : 0, &CommunicatorSeries::AddNamed, group);
-      fits = fits && refused == 0;
-      group_samples_.push_back(refused == 0 ? builder_.samples() - before : refused);
+      builder_.SetMark(mark_);
+      communicators_.AddNamed(group, DetailLevel::kAll);
+      needs_.push_back(NeedSince(mark_, group));
+      fits = fits && builder_.samples() <= limit;
+      if (!fits) builder_.RollBack(mark_);
     }
+    if (fits) scrape_memory_.reduced.clear();
     return fits;
   }
 
   // The number of samples that each user may add: an equal part of what users with smaller needs
   // leave.
-  std::map<uint64_t, size_t> Shares(const std::vector<Process>& processes,
-                                    const SeriesGroups& groups) const {
-    std::map<uint64_t, size_t> wanted;
-    for (const Process& process : processes) wanted[UserOf(process)] += SamplesOf(process);
-    for (size_t i = 0; i < group_samples_.size(); ++i)
-      wanted[UserOf(groups.named()[i])] += group_samples_[i];
+  static std::map<uint64_t, size_t> Shares(const std::map<uint64_t, size_t>& wanted, size_t room) {
     std::vector<std::pair<size_t, uint64_t>> order;
     for (const auto& [uid, samples] : wanted) order.emplace_back(samples, uid);
     std::ranges::sort(order);
-    size_t left = named_limit_ - std::min(named_limit_, builder_.samples());
     std::map<uint64_t, size_t> shares;
     for (size_t i = 0; i < order.size(); ++i) {
       const auto& [samples, uid] = order[i];
-      const size_t share = left / (order.size() - i);
+      const size_t share = room / (order.size() - i);
       shares[uid] = share;
-      left -= std::min(share, samples);
+      room -= std::min(share, samples);
     }
     return shares;
   }
 
-  void AddByShares(const std::vector<Process>& processes, SeriesGroups& groups) {
-    std::map<uint64_t, size_t> left = Shares(processes, groups);
+  void AddByLevels(const std::vector<Process>& processes, SeriesGroups& groups) {
+    const size_t room = named_limit_ - std::min(named_limit_, builder_.samples());
+    std::map<uint64_t, size_t> wanted;
+    for (const Process& process : processes) wanted[UserOf(process)] += SamplesOf(process);
+    for (const Need& need : needs_) wanted[need.uid] += need.More(DetailLevel::kAlerts);
+    std::map<uint64_t, size_t> shares = Shares(wanted, room);
+    std::map<uint64_t, size_t> left = shares;
+    size_t used = AddProcesses(processes, left);
+    levels_.assign(needs_.size(), DetailLevel::kFolded);
+    used += Raise(DetailLevel::kAlerts, groups, shares, left);
+
+    wanted.clear();
+    for (size_t i = 0; i < needs_.size(); ++i) {
+      if (levels_[i] == DetailLevel::kFolded) continue;
+      wanted[needs_[i].uid] +=
+          needs_[i].Of(DetailLevel::kAll) - needs_[i].Of(DetailLevel::kAlerts);
+    }
+    shares = left = Shares(wanted, room - used);
+    for (const DetailLevel level :
+         {DetailLevel::kCollectives, DetailLevel::kSizes, DetailLevel::kAll})
+      Raise(level, groups, shares, left);
+    AddToLevels(groups);
+  }
+
+  // Returns the samples that were added.
+  size_t AddProcesses(const std::vector<Process>& processes, std::map<uint64_t, size_t>& left) {
+    size_t added = 0;
     for (const Process& process : processes) {
       const size_t samples = SamplesOf(process);
       size_t& room = left[UserOf(process)];
       if (samples > room) {
-        drops_.left_out += samples;
+        drops_.Add(UserOf(process), SeriesLoss::kLeftOut, samples);
         continue;
       }
       room -= samples;
+      added += samples;
       AddProcess(process);
     }
-    std::vector<size_t> folded;
-    std::set<uint64_t> is_full;
-    for (size_t i = 0; i < group_samples_.size(); ++i) {
-      const SeriesGroup& group = groups.named()[i];
-      const uint64_t uid = UserOf(group);
-      if (is_full.contains(uid) || group_samples_[i] > left[uid]) {
-        is_full.insert(uid);
-        drops_.folded += group_samples_[i];
-        folded.push_back(i);
-        continue;
-      }
-      left[uid] -= group_samples_[i];
-      communicators_.AddNamed(group);
+    return added;
+  }
+
+  // Raises the groups that have the level before to this one, as far as there is room. Returns the
+  // room that they take.
+  size_t Raise(DetailLevel level, const SeriesGroups& groups,
+               const std::map<uint64_t, size_t>& shares, std::map<uint64_t, size_t>& left) {
+    size_t taken = 0;
+    for (size_t i = 0; i < levels_.size(); ++i) {
+      if (static_cast<size_t>(levels_[i]) + 1 != static_cast<size_t>(level)) continue;
+      const auto reduced = scrape_memory_.reduced.find(groups.named()[i].labels);
+      const bool was_lost = reduced != scrape_memory_.reduced.end() && reduced->second < level;
+      const uint64_t uid = needs_[i].uid;
+      const size_t samples = needs_[i].More(level);
+      const size_t reserve = was_lost ? shares.at(uid) / kReserveDivisor : 0;
+      if (samples != 0 && samples + reserve > left[uid]) continue;
+      left[uid] -= samples;
+      taken += samples;
+      levels_[i] = level;
     }
+    return taken;
+  }
+
+  void AddToLevels(SeriesGroups& groups) {
+    std::map<SharedLabels, DetailLevel> reduced;
+    std::vector<size_t> folded;
+    for (size_t i = 0; i < levels_.size(); ++i) {
+      const SeriesGroup& group = groups.named()[i];
+      if (levels_[i] < DetailLevel::kAll) reduced[group.labels] = levels_[i];
+      CountLosses(needs_[i], levels_[i]);
+      if (levels_[i] == DetailLevel::kFolded) {
+        folded.push_back(i);
+      } else {
+        communicators_.AddNamed(group, levels_[i]);
+      }
+    }
+    scrape_memory_.reduced = std::move(reduced);
     groups.Fold(folded);
+  }
+
+  void CountLosses(const Need& need, DetailLevel level) {
+    if (level == DetailLevel::kFolded)
+      return drops_.Add(need.uid, SeriesLoss::kFolded, need.Of(DetailLevel::kAll));
+    const auto count = [&](DetailLevel lost, DetailLevel before, SeriesLoss loss) {
+      if (level < lost) drops_.Add(need.uid, loss, need.Of(lost) - need.Of(before));
+    };
+    count(DetailLevel::kAll, DetailLevel::kSizes, SeriesLoss::kHistogram);
+    count(DetailLevel::kSizes, DetailLevel::kCollectives, SeriesLoss::kSizeClass);
+    count(DetailLevel::kCollectives, DetailLevel::kAlerts, SeriesLoss::kCollective);
   }
 
   // Users with the fewest folded communicators come first, so that none is left out because of
@@ -257,46 +349,44 @@ class SnapshotFamilies {
     std::ranges::stable_sort(order, {},
                              [&](const SeriesGroup* other) { return members[UserOf(*other)]; });
     for (const SeriesGroup* other : order) {
-      drops_.left_out += AddWithin(series_limit_, &CommunicatorSeries::AddOther, *other);
+      builder_.SetMark(mark_);
+      communicators_.AddOther(*other);
+      if (builder_.samples() <= series_limit_) continue;
+      drops_.Add(UserOf(*other), SeriesLoss::kLeftOut, builder_.SamplesSince(mark_));
+      builder_.RollBack(mark_);
     }
     for (const std::vector<SeriesGroup>* list : {&groups.named(), &groups.others()}) {
       for (const SeriesGroup& group : *list) {
-        if (group.members.size() > 1) memory_.departed.Remember(group.labels, group.members);
+        if (group.members.size() > 1) scrape_memory_.departed.Remember(group.labels, group.members);
       }
     }
-  }
-
-  // Adds a group if the samples then number at most `limit`; else adds nothing and returns how many
-  // it has.
-  size_t AddWithin(size_t limit, void (CommunicatorSeries::*add)(const SeriesGroup&),
-                   const SeriesGroup& group) {
-    builder_.SetMark(mark_);
-    (communicators_.*add)(group);
-    if (builder_.samples() <= limit) return 0;
-    const size_t samples = builder_.samples() - mark_.samples;
-    builder_.RollBack(mark_);
-    return samples;
   }
 
   const collector::NodeSnapshot& snapshot_;
   const size_t series_limit_;
   const size_t named_limit_;
   SeriesMemory& memory_;
+  ScrapeMemory& scrape_memory_;
   ExpositionBuilder builder_;
   CommunicatorSeries communicators_;
   ExpositionBuilder::Mark mark_;
   std::array<LabelsId, kLossCount> reasons_{};
-  std::vector<size_t> group_samples_;  // of SeriesGroups::named()
+  // Of SeriesGroups::named(), in its order.
+  std::vector<Need> needs_;
+  std::vector<DetailLevel> levels_;
   SeriesDrops drops_;
 };
 
 }  // namespace
 
 SeriesDrops AddSnapshotFamilies(std::shared_ptr<const collector::NodeSnapshot> snapshot,
-                                size_t series_limit, SeriesMemory& memory, Exposition& exposition) {
+                                size_t series_limit, SeriesMemory& memory, Exposition& exposition,
+                                Collect collect) {
   exposition.owners.push_back(snapshot);
-  const SeriesDrops drops = SnapshotFamilies(*snapshot, series_limit, memory, exposition).Add();
-  memory.departed.End(std::move(snapshot));
+  ScrapeMemory& scrape_memory = collect == Collect::kAlerts ? memory.alerts : memory.whole;
+  const SeriesDrops drops =
+      SnapshotFamilies(*snapshot, series_limit, memory, scrape_memory, exposition).Add();
+  scrape_memory.departed.End(std::move(snapshot));
   return drops;
 }
 

@@ -3,53 +3,95 @@
 // limit of series. For the thread that makes the scrape.
 //
 // A scrape holds at most `series_limit` samples, of which kSeriesForOthers are kept for
-// comm="other". If a snapshot has more, the users (owners of the segments) share the limit. Each
-// user gets an equal part of what users with smaller needs leave, so no user's communicators are
-// folded because of another's.
+// comm="other". If a snapshot has more, detail is lost first:
+//   1. Processes and the alert series of all communicators (DetailLevel::kAlerts) share the limit.
+//   2. Detail shares what they leave: first collectives, then size classes, then histograms.
+// The users (owners of the segments) share both parts. Each gets an equal part of what users with
+// smaller needs leave, so no user loses series because of another with more.
 //
-// Within a user's share, the counters of the processes come first, then the communicators in the
-// snapshot's order, older processes first. So a communicator keeps its series while younger ones
-// come and go. The first communicator that does not fit is folded into comm="other" of its job, and
-// so are all later ones of the same user. What does not fit even then is left out.
+// Within a user's share, communicators come in the snapshot's order, older processes first. So a
+// communicator keeps its series while younger ones come and go. One whose alert series do not fit
+// is folded into comm="other" of its job. What does not fit even then is left out.
+//
+// Needs vary a little from scrape to scrape. So a communicator that lost detail gets it back only
+// if a part of its user's share stays free: see kReserveDivisor.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 
 #include "collector/node_snapshot.h"
+#include "exporter/catalogue/collect.h"
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/series/departed_counts.h"
+#include "exporter/series/detail_level.h"
 #include "exporter/series/function_groups.h"
 #include "exporter/series/label_cache.h"
+#include "proto/code_table.h"
 
 namespace nccl_exporter::exporter {
 
 // Kept free for comm="other": room for one that uses all functions (530 samples).
 inline constexpr size_t kSeriesForOthers = 700;
 
+// A communicator gets lost detail back if an eighth of its user's share stays free. The series that
+// come and go with operations in flight are fewer: one of at least nine alert series.
+inline constexpr size_t kReserveDivisor = 8;
+
+// State that one scrape leaves to the next of its kind. Scrapes of another kind see members at
+// other times, and have other last counts of those that are gone.
+struct ScrapeMemory {
+  DepartedCounts departed;
+  std::map<SharedLabels, DetailLevel> reduced;  // communicators that lost detail
+};
+
 // State that one scrape leaves to the next. All scrapes have the same filter.
 struct SeriesMemory {
   explicit SeriesMemory(const MetricFilter& filter = {}) : labels(filter), functions(filter) {}
 
   LabelCache labels;
-  DepartedCounts departed;
   const FunctionGroups functions;
+  ScrapeMemory whole;
+  ScrapeMemory alerts;  // of scrapes with the alert series alone
 };
 
-// Samples above the limit, by what happened to them.
-struct SeriesDrops {
-  uint64_t folded = 0;    // of communicators that are now part of comm="other"
-  uint64_t left_out = 0;  // not in the scrape in any form
+// What happens to samples above the limit.
+enum class SeriesLoss : uint8_t { kHistogram, kSizeClass, kCollective, kFolded, kLeftOut, kCount };
+inline constexpr size_t kSeriesLossCount = static_cast<size_t>(SeriesLoss::kCount);
+inline constexpr CodeTable<SeriesLoss> kSeriesLosses{{
+    {SeriesLoss::kHistogram, "histograms", "histograms of communicators"},
+    {SeriesLoss::kSizeClass, "sizes", "size classes, of which the sum is served"},
+    {SeriesLoss::kCollective, "collectives", "all else but the alert series of communicators"},
+    {SeriesLoss::kFolded, "folded", "all series of communicators, which are in comm=\"other\""},
+    {SeriesLoss::kLeftOut, "left_out", "not in the scrape in any form"},
+}};
+static_assert(IsInOrder(kSeriesLosses));
 
-  bool operator==(const SeriesDrops&) const = default;
+// Samples that a scrape lacks, by user. Users without losses are absent.
+struct SeriesDrops {
+  using Counts = std::array<uint64_t, kSeriesLossCount>;
+  std::map<uint64_t, Counts> by_user;
+
+  void Add(uint64_t uid, SeriesLoss loss, uint64_t samples) {
+    if (samples != 0) by_user[uid][static_cast<size_t>(loss)] += samples;
+  }
+  uint64_t Of(SeriesLoss loss) const {
+    uint64_t sum = 0;
+    for (const auto& [uid, counts] : by_user) sum += counts[static_cast<size_t>(loss)];
+    return sum;
+  }
 };
 
 // Fills the catalogue's families of `exposition`, which keeps the snapshot alive. `memory` and the
 // exposition are made with the same filter; with different ones, dropped labels stay or families
-// are filled that are not served.
+// are filled that are not served. It is also made with the
+// same `collect`.
 SeriesDrops AddSnapshotFamilies(std::shared_ptr<const collector::NodeSnapshot> snapshot,
-                                size_t series_limit, SeriesMemory& memory, Exposition& exposition);
+                                size_t series_limit, SeriesMemory& memory, Exposition& exposition,
+                                Collect collect = Collect::kWhole);
 
 }  // namespace nccl_exporter::exporter

@@ -23,15 +23,16 @@ namespace nccl_exporter::exporter {
 class ScrapedNode {
  public:
   explicit ScrapedNode(collector::NodeSnapshot snapshot, size_t series_limit = kSeriesLimit,
-                       const MetricFilter& filter = {})
+                       const MetricFilter& filter = {}, Collect collect = Collect::kWhole)
       : own_memory_(std::make_unique<SeriesMemory>(filter)),
-        exposition_(ExpositionOfCatalogue(filter)),
-        drops_(Scrape(std::move(snapshot), series_limit, *own_memory_)) {}
+        exposition_(ExpositionOfCatalogue(filter, collect)),
+        drops_(Scrape(std::move(snapshot), series_limit, *own_memory_, collect)) {}
 
   // A scrape after others with the same memory.
-  ScrapedNode(collector::NodeSnapshot snapshot, const MetricFilter& filter, SeriesMemory& memory)
-      : exposition_(ExpositionOfCatalogue(filter)),
-        drops_(Scrape(std::move(snapshot), kSeriesLimit, memory)) {}
+  ScrapedNode(collector::NodeSnapshot snapshot, const MetricFilter& filter, SeriesMemory& memory,
+              size_t series_limit = kSeriesLimit, Collect collect = Collect::kWhole)
+      : exposition_(ExpositionOfCatalogue(filter, collect)),
+        drops_(Scrape(std::move(snapshot), series_limit, memory, collect)) {}
 
   // Series of a metric as label texts with their values: {"comm=...,rank=3": 1.5}.
   std::map<std::string, double> Values(Metric metric) const {
@@ -81,9 +82,10 @@ class ScrapedNode {
     return text;
   }
 
-  SeriesDrops Scrape(collector::NodeSnapshot snapshot, size_t series_limit, SeriesMemory& memory) {
+  SeriesDrops Scrape(collector::NodeSnapshot snapshot, size_t series_limit, SeriesMemory& memory,
+                     Collect collect) {
     return AddSnapshotFamilies(std::make_shared<const collector::NodeSnapshot>(std::move(snapshot)),
-                               series_limit, memory, exposition_);
+                               series_limit, memory, exposition_, collect);
   }
 
   std::unique_ptr<SeriesMemory> own_memory_;

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <future>
 #include <latch>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -103,13 +105,54 @@ TEST_F(WebPagesTest, TheScrapeHoldsEveryFamilyOnceAndTheDaemonsOwn) {
   }
   EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_scrape_duration_seconds_count 1\n"));
   EXPECT_THAT(text,
-              testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"folded\"} 0\n"));
+              testing::HasSubstr(
+                  "\nnccl_exporter_series_dropped_total{reason=\"folded\",uid=\"other\"} 0\n"));
   EXPECT_THAT(text,
-              testing::HasSubstr("\nnccl_exporter_series_dropped_total{reason=\"left_out\"} 0\n"));
+              testing::HasSubstr(
+                  "\nnccl_exporter_series_dropped_total{reason=\"left_out\",uid=\"other\"} 0\n"));
   EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_build_info{"));
   for (const CodeRow<Refusal>& row : kRefusals) {
     EXPECT_THAT(text, testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"" +
                                          std::string(row.name) + "\"} 0\n"));
+  }
+}
+
+// Names of the families in a text.
+std::set<std::string> FamiliesOf(const std::string& text) {
+  std::set<std::string> families;
+  const std::string before_name = "# TYPE ";
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(before_name)) continue;
+    const size_t end = line.find(' ', before_name.size());
+    families.insert(line.substr(before_name.size(), end - before_name.size()));
+  }
+  return families;
+}
+
+TEST_F(WebPagesTest, CollectsOnePartOfTheMetrics) {
+  std::set<std::string> alerts, detail, both;
+  for (const MetricRow& row : kMetrics) {
+    const std::string name(row.name);
+    (row.part == MetricPart::kAlerts ? alerts : detail).insert(name);
+    both.insert(name);
+  }
+  EXPECT_EQ(FamiliesOf(Get(port(), "/metrics?collect[]=alerts").body), alerts);
+  EXPECT_EQ(FamiliesOf(Get(port(), "/metrics?collect%5B%5D=alerts").body), alerts);
+  EXPECT_EQ(FamiliesOf(Get(port(), "/metrics?collect%5b%5d=detail").body), detail);
+  EXPECT_EQ(FamiliesOf(Get(port(), "/metrics?collect[]=detail&collect[]=alerts").body), both);
+  EXPECT_EQ(FamiliesOf(Get(port(), "/metrics?other=x").body), both);
+  const std::vector<std::string> openmetrics{"Accept: application/openmetrics-text;version=1.0.0"};
+  EXPECT_THAT(Get(port(), "/metrics?collect[]=alerts", openmetrics).body,
+              testing::AllOf(testing::HasSubstr("nccl_rank_info{"), testing::EndsWith("# EOF\n"),
+                             testing::Not(testing::HasSubstr("nccl_collective_bytes"))));
+}
+
+TEST_F(WebPagesTest, AnUnknownPartIsAnErrorThatNamesTheKnownOnes) {
+  for (const char* query : {"collect[]=alert", "collect[]=", "collect[]=alerts&collect[]=x"}) {
+    const HttpAnswer answer = Get(port(), std::string("/metrics?") + query);
+    EXPECT_EQ(answer.status, 400) << query;
+    EXPECT_EQ(answer.body, "Unknown value of collect[]; known values: alerts, detail\n");
   }
 }
 
@@ -266,10 +309,11 @@ TEST_F(WebPagesTest, ConcurrentScrapesGetTheSameSeries) {
 TEST(ScrapePageTest, CountsSeriesBeyondTheCap) {
   SnapshotSource snapshots(
       [] { return NodeOfShape({.communicators = 2, .point_to_point = 0, .collectives = 1}); });
-  ScrapePage page(snapshots, 1000);
+  ScrapePage page(snapshots, 1800);
   page.Answer({});
   const std::string text(page.Answer({}).bytes());
-  const std::string before_count = "\nnccl_exporter_series_dropped_total{reason=\"folded\"} ";
+  const std::string before_count =
+      "\nnccl_exporter_series_dropped_total{reason=\"histograms\",uid=\"1000\"} ";
   const size_t at = text.find(before_count);
   ASSERT_NE(at, std::string::npos);
   const int count = std::stoi(text.substr(at + before_count.size()));

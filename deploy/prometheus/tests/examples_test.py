@@ -66,10 +66,12 @@ def started(directory, name, *flags):
 class Examples(unittest.TestCase):
     def test_every_example_is_tried_here(self):
         self.assertEqual({path.name for path in EXAMPLES.iterdir()},
-                         {'prometheus.yml', 'prometheus-agent.yml', 'prometheus-native.yml', 'prometheus-kubernetes.yml', 'nodes.json', 'alertmanager.yml'})
+                         {'prometheus.yml', 'prometheus-agent.yml', 'prometheus-native.yml', 'prometheus-kubernetes.yml', 'prometheus-parts.yml', 'nodes.json',
+                          'alertmanager.yml'})
 
     def test_promtool_takes_the_server_and_the_agent(self):
         self.assertEqual(checked((EXAMPLES / 'prometheus.yml').read_text()), '')
+        self.assertEqual(checked((EXAMPLES / 'prometheus-parts.yml').read_text()), '')
         self.assertEqual(checked((EXAMPLES / 'prometheus-agent.yml').read_text(), '--agent'), '')
 
     def test_promtool_takes_the_one_for_kubernetes_but_for_its_discovery(self):

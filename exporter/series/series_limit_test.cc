@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes with more series than the limit: what they lose, in which order, and whose.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exporter/testing/scraped_node.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+
+collector::ProcessSnapshot ProcessWith(uint64_t pid, uint64_t communicators) {
+  std::vector<collector::CommunicatorSnapshot> busy;
+  for (uint64_t id = 1; id <= communicators; ++id) busy.push_back(BusyCommunicator(pid * 100 + id));
+  return ProcessOf(pid, busy);
+}
+
+// Samples that a busy communicator adds to a scrape, by the level that it needs for them.
+struct BusyNeed {
+  size_t all, histograms, sizes, collectives, alerts;
+  size_t none;                // samples of a scrape without a communicator
+  size_t room_of_alerts = 0;  // with the series that an operation in flight would add
+
+  BusyNeed() {
+    const collector::NodeSnapshot idle = NodeOf({ProcessOf(1, {})});
+    const collector::NodeSnapshot busy = NodeOf({ProcessWith(1, 1)});
+    MetricFilter counters;
+    counters.Disable(kHistograms);
+    none = ScrapedNode(idle).samples();
+    all = ScrapedNode(busy).samples() - none;
+    const size_t counted = ScrapedNode(busy, kNoLimit, counters).samples() -
+                           ScrapedNode(idle, kNoLimit, counters).samples();
+    const auto alerts_of = [](const collector::NodeSnapshot& node) {
+      return ScrapedNode(node, kNoLimit, {}, Collect::kAlerts).samples();
+    };
+    alerts = alerts_of(busy) - alerts_of(idle);
+    room_of_alerts = alerts + 1;
+    histograms = all - counted;
+    const ScrapedNode scrape(busy);
+    size_t sized = 0;
+    for (const Metric metric : {Metric::kCollectiveOperations, Metric::kCollectiveBytes,
+                                Metric::kCollectiveTimedOperations, Metric::kCollectiveBusySeconds,
+                                Metric::kCollectiveBusBytes})
+      sized += scrape.Values(metric).size();
+    sizes = sized - sized / kSizeClassCount;
+    collectives = counted - alerts - sizes;
+  }
+
+  // The limit that leaves `samples` for communicators with a name.
+  size_t LimitFor(size_t samples) const { return none + samples + kSeriesForOthers; }
+};
+
+constexpr size_t kTen = 10;
+
+// Regression: the 4th communicator and all later ones of this node were folded.
+TEST(SeriesLimitTest, HistogramsGoFirstThoseOfTheYoungestBeforeOthers) {
+  const BusyNeed need;
+  const size_t counters = need.room_of_alerts + need.collectives + need.sizes;
+  const size_t limit = need.LimitFor(kTen * counters + 3 * need.histograms);
+  const ScrapedNode scrape(NodeOf({ProcessWith(1, kTen)}), limit);
+  EXPECT_LE(scrape.samples(), limit);
+  EXPECT_EQ(scrape.drops().Of(SeriesLoss::kHistogram), 7 * need.histograms);
+  EXPECT_EQ(scrape.drops().by_user.at(1000),
+            (SeriesDrops::Counts{7 * need.histograms, 0, 0, 0, 0}));
+  EXPECT_EQ(
+      scrape.Values(Metric::kCollectiveBytes).size(),
+      kTen * ScrapedNode(NodeOf({ProcessWith(1, 1)})).Values(Metric::kCollectiveBytes).size());
+  for (const char* with : {"comm=0000000000000065,", "comm=0000000000000067,"})
+    EXPECT_NE(scrape.Value(Metric::kSendDuration, with), std::nullopt);
+  EXPECT_EQ(scrape.Value(Metric::kSendDuration, "comm=0000000000000068,"), std::nullopt);
+}
+
+TEST(SeriesLimitTest, ThenSizeClassesOfWhichTheSumStays) {
+  const BusyNeed need;
+  const size_t limit =
+      need.LimitFor(kTen * (need.room_of_alerts + need.collectives) + 4 * need.sizes);
+  const ScrapedNode scrape(NodeOf({ProcessWith(1, kTen)}), limit);
+  EXPECT_LE(scrape.samples(), limit);
+  EXPECT_EQ(scrape.drops().by_user.at(1000),
+            (SeriesDrops::Counts{kTen * need.histograms, 6 * need.sizes, 0, 0, 0}));
+  const auto bytes = [&](const std::string& comm, const std::string& rest) {
+    return scrape.Value(
+        Metric::kCollectiveBytes,
+        "comm=" + comm + ",comm_name=,rank=0,gpu=0,uid=1000,collective=AllReduce," + rest);
+  };
+  EXPECT_EQ(bytes("0000000000000068", "size=1048576,"), 4 << 20);
+  EXPECT_EQ(bytes("0000000000000069", ""), 4 << 20) << "one series, without size";
+  EXPECT_EQ(scrape.Value(Metric::kCollectiveBusBytes,
+                         "comm=0000000000000069,comm_name=,rank=0,gpu=0,uid=1000,"
+                         "collective=AllReduce,"),
+            (4 << 20) * 1.75);
+}
+
+TEST(SeriesLimitTest, ThenCollectivesAndAlertSeriesStay) {
+  const BusyNeed need;
+  const size_t limit = need.LimitFor(kTen * need.room_of_alerts + 2 * need.collectives);
+  const ScrapedNode scrape(NodeOf({ProcessWith(1, kTen)}), limit);
+  EXPECT_LE(scrape.samples(), limit);
+  EXPECT_EQ(
+      scrape.drops().by_user.at(1000),
+      (SeriesDrops::Counts{kTen * need.histograms, kTen * need.sizes, 8 * need.collectives, 0, 0}));
+  EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), kTen);
+  EXPECT_EQ(scrape.Values(Metric::kSendOperations).size(), kTen);
+  EXPECT_EQ(scrape.Values(Metric::kSendBytes).size(), 2u);
+}
+
+TEST(SeriesLimitTest, CommunicatorsFoldLast) {
+  const BusyNeed need;
+  const size_t limit = need.LimitFor(6 * need.room_of_alerts);
+  const ScrapedNode scrape(NodeOf({ProcessWith(1, kTen)}), limit);
+  EXPECT_LE(scrape.samples(), limit);
+  EXPECT_EQ(scrape.drops().by_user.at(1000),
+            (SeriesDrops::Counts{6 * need.histograms, 6 * need.sizes, 6 * need.collectives,
+                                 4 * need.all, 0}));
+  EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), 6u);
+  EXPECT_EQ(scrape.Value(Metric::kApiCalls,
+                         "comm=other,comm_name=,rank=,gpu=,uid=1000,function=AllReduce,"),
+            4);
+  EXPECT_EQ(
+      scrape.Value(Metric::kCollectiveBusBytes,
+                   "comm=other,comm_name=,rank=,gpu=,uid=1000,collective=AllReduce,size=1048576,"),
+      4 * (4 << 20) * 1.75);
+}
+
+// Regression: 85 of 320 had alert series.
+TEST(SeriesLimitTest, AlertSeriesOf320CommunicatorsAreAllThere) {
+  const auto node = NodeOfShape({.ranks = 8, .communicators = 40});
+  const ScrapedNode whole(*node, kNoLimit);
+  const ScrapedNode capped(*node);
+  EXPECT_EQ(capped.Values(Metric::kRankInfo).size(), 320u);
+  for (const MetricRow& row : kMetrics) {
+    if (row.part != MetricPart::kAlerts) continue;
+    EXPECT_EQ(capped.Values(row.id), whole.Values(row.id)) << row.name;
+  }
+  EXPECT_LE(capped.samples(), size_t{kSeriesLimit});
+  uint64_t lost = 0;
+  for (const CodeRow<SeriesLoss>& row : kSeriesLosses) lost += capped.drops().Of(row.id);
+  EXPECT_EQ(capped.samples() + lost, whole.samples());
+  EXPECT_EQ(capped.drops().Of(SeriesLoss::kFolded), 0u);
+}
+
+// Communicators that have histograms.
+std::set<std::string> Detailed(const ScrapedNode& scrape) {
+  std::set<std::string> communicators;
+  for (const auto& [labels, sum] : scrape.Values(Metric::kSendDuration))
+    communicators.insert(labels.substr(0, labels.find(',')));
+  return communicators;
+}
+
+TEST(SeriesLimitTest, OperationsInFlightChangeNoOthersSeries) {
+  const BusyNeed need;
+  const size_t limit = need.LimitFor(kTen * (need.room_of_alerts + need.collectives + need.sizes) +
+                                     3 * need.histograms);
+  collector::NodeSnapshot idle = NodeOf({ProcessWith(1, kTen)}), in_flight = idle;
+  for (collector::NodeSnapshot* const node : {&idle, &in_flight}) {
+    for (collector::CommunicatorSnapshot& one : node->processes[0].communicators)
+      one.completion_is_known = true;
+  }
+  for (collector::CommunicatorSnapshot& one : in_flight.processes[0].communicators)
+    one.in_flight.push_back({.function = Function::kAllReduce, .start_realtime_ns = 1});
+  SeriesMemory memory;
+  const std::set<std::string> first = Detailed(ScrapedNode(idle, {}, memory, limit));
+  EXPECT_FALSE(first.empty());
+  for (int i = 0; i < 3; ++i) {
+    const ScrapedNode scrape(in_flight, {}, memory, limit);
+    EXPECT_LE(scrape.samples(), limit);
+    EXPECT_EQ(Detailed(scrape), first);
+    EXPECT_EQ(Detailed(ScrapedNode(idle, {}, memory, limit)), first);
+  }
+}
+
+TEST(SeriesLimitTest, LostDetailComesBackOnceThereIsRoomToSpare) {
+  const BusyNeed need;
+  const size_t limit = need.LimitFor(kTen * (need.room_of_alerts + need.collectives + need.sizes) +
+                                     3 * need.histograms);
+  const collector::NodeSnapshot calm = NodeOf({ProcessWith(1, kTen)});
+  collector::NodeSnapshot more = calm;
+  more.processes[0].communicators[0].unseen_operations = 1;  // one series more
+  SeriesMemory memory;
+  EXPECT_EQ(Detailed(ScrapedNode(calm, {}, memory, limit)).size(), 3u);
+  EXPECT_EQ(Detailed(ScrapedNode(more, {}, memory, limit)).size(), 2u);
+  EXPECT_EQ(Detailed(ScrapedNode(calm, {}, memory, limit)).size(), 2u) << "or it would flap";
+  EXPECT_EQ(Detailed(ScrapedNode(NodeOf({ProcessWith(1, 5)}), {}, memory, limit)).size(), 5u);
+}
+
+// The user with few communicators started last.
+TEST(SeriesLimitTest, NoUserLosesSeriesBecauseOfAnother) {
+  std::vector<collector::ProcessSnapshot> processes;
+  for (uint64_t pid = 1; pid <= 3; ++pid) {
+    processes.push_back(ProcessWith(pid, 8));
+    processes.back().uid = 1001;
+  }
+  processes.push_back(ProcessWith(4, 2));
+  processes.back().uid = 1002;
+  const BusyNeed need;
+  for (const size_t limit : {ScrapedNode(NodeOf(processes), kNoLimit).samples() / 2,
+                             need.LimitFor(20 * need.room_of_alerts + 5 * need.all)}) {
+    const ScrapedNode capped(NodeOf(processes), limit);
+    EXPECT_LE(capped.samples(), limit);
+    EXPECT_TRUE(capped.drops().by_user.contains(1001));
+    EXPECT_FALSE(capped.drops().by_user.contains(1002));
+    EXPECT_NE(capped.Value(Metric::kSendDuration, "comm=0000000000000191,"), std::nullopt);
+    EXPECT_NE(capped.Value(Metric::kSendDuration, "comm=0000000000000192,"), std::nullopt);
+    EXPECT_EQ(capped.Value(Metric::kProcessAlive, "pid=4,"), 1);
+  }
+}
+
+TEST(SeriesLimitTest, WhatFitsNowhereIsLeftOutAndCounted) {
+  constexpr size_t kJobs = 6;
+  constexpr size_t kGaugesAndInfos = 5;  // which comm="other" does not have
+  std::vector<collector::ProcessSnapshot> processes;
+  for (uint64_t job = 1; job <= kJobs; ++job) {
+    processes.push_back(ProcessOf(job, {}));
+    processes.back().identity = {{"SLURM_JOB_ID", std::to_string(job)}};
+  }
+  const size_t without_communicators = ScrapedNode(NodeOf(processes)).samples();
+  for (collector::ProcessSnapshot& process : processes)
+    process.communicators = {BusyCommunicator(process.pid)};
+
+  // Room for the alert series of one communicator and, in what is kept for them, one comm="other".
+  const BusyNeed need;
+  const size_t limit = without_communicators + need.room_of_alerts + kSeriesForOthers;
+  const ScrapedNode scrape(NodeOf(processes), limit);
+  EXPECT_LE(scrape.samples(), limit);
+  EXPECT_EQ(scrape.Value(Metric::kRankInfo, "slurm_job_id=1,"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kApiCalls,
+                         "comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=2,function=Send,"),
+            1);
+  EXPECT_EQ(scrape.Values(Metric::kApiCalls).size(), size_t{kFunctionCount});
+  EXPECT_EQ(scrape.drops().Of(SeriesLoss::kFolded), (kJobs - 1) * need.all);
+  EXPECT_EQ(scrape.drops().Of(SeriesLoss::kLeftOut), (kJobs - 2) * (need.all - kGaugesAndInfos));
+}
+
+TEST(SeriesLimitTest, ProcessesBeyondTheCapAreLeftOut) {
+  std::vector<collector::ProcessSnapshot> processes;
+  for (uint64_t pid = 1; pid <= 100; ++pid) processes.push_back(ProcessOf(pid, {}));
+  constexpr size_t kLimit = 1000;
+  const ScrapedNode scrape(NodeOf(processes), kLimit);
+  EXPECT_LE(scrape.samples(), kLimit);
+  const uint64_t left_out = scrape.drops().Of(SeriesLoss::kLeftOut);
+  EXPECT_EQ(left_out % (kLossCount + 2), 0u) << "losses, alive, stopped";
+  EXPECT_GT(left_out, 0u);
+}
+
+TEST(AlertSeriesTest, AreTheSameAloneAndInTheWhole) {
+  MetricFilter filter;
+  filter.Disable("nccl_process_stopped");
+  const ScrapedNode whole(*ExampleSnapshot(), kSeriesLimit, filter);
+  const ScrapedNode alone(*ExampleSnapshot(), kSeriesLimit, filter, Collect::kAlerts);
+  for (const MetricRow& row : kMetrics) {
+    const bool is_alert = row.part == MetricPart::kAlerts;
+    EXPECT_EQ(alone.Values(row.id),
+              is_alert ? whole.Values(row.id) : (std::map<std::string, double>{}))
+        << row.name;
+  }
+  EXPECT_FALSE(alone.Values(Metric::kRankInfo).empty());
+  EXPECT_TRUE(alone.Values(Metric::kProcessStopped).empty()) << "it is disabled";
+}
+
+// A member's last counts in one kind of scrape are not those in the other.
+TEST(AlertSeriesTest, SumsOverMembersThatGoDecreaseInNoKindOfScrape) {
+  const auto sends = [](uint64_t gone, uint64_t stays) {
+    std::vector<collector::ProcessSnapshot> processes;
+    for (const uint64_t count : {gone, stays}) {
+      collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+      for (uint64_t i = 0; i < count; ++i) AddOperation(communicator, Function::kSend, 100, 1000);
+      if (count != 0) processes.push_back(ProcessOf(1, {communicator}));
+      if (count != 0) processes.back().file.inode = count == stays ? 2 : 1;
+    }
+    return NodeOf(processes);
+  };
+  SeriesMemory memory;
+  const auto value = [&](uint64_t gone, uint64_t stays, Collect collect) {
+    return ScrapedNode(sends(gone, stays), {}, memory, kSeriesLimit, collect)
+        .Value(Metric::kSendOperations);
+  };
+  EXPECT_EQ(value(10, 5, Collect::kWhole), 15);
+  EXPECT_EQ(value(20, 5, Collect::kAlerts), 25);
+  EXPECT_EQ(value(0, 5, Collect::kWhole), 15);
+  EXPECT_EQ(value(0, 5, Collect::kAlerts), 25);
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter
