@@ -137,7 +137,9 @@ TEST(DerivedSeries, OfCommunicatorsWithoutSeriesAreKernelTimeAndTimedOperations)
   collector::CommunicatorSnapshot overflow = Derived(1, 0, 1'000'000'000);
   overflow.is_overflow = true;
   const ScrapedNode scrape(NodeOfOne(overflow));
-  EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds, "comm=other,uid=1000,traffic=collective"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds,
+                         "comm=other,comm_name=,rank=,gpu=,uid=1000,traffic=collective"),
+            1);
   EXPECT_EQ(scrape.Value(Metric::kRankTimedOperations, "comm=other"), 1);
   EXPECT_TRUE(scrape.Values(Metric::kRankSteps).empty());
   EXPECT_TRUE(scrape.Values(Metric::kRankLargeBusBytes).empty());
