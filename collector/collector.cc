@@ -56,7 +56,7 @@ void Collector::Start() {
   thread_ = std::thread(&Collector::Run, this);
 }
 
-std::shared_ptr<const NodeSnapshot> Collector::Snapshot() {
+std::shared_ptr<NodeSnapshot> Collector::Snapshot() {
   std::unique_lock lock(mutex_);
   Moment now = clock_();
   for (table_->Discover(now); MustWaitForDiscovery(); table_->DiscoverMore(now)) {

@@ -46,7 +46,7 @@ class Collector {
   // Every snapshot looks at the directories first. After Start() it waits for one part of that look
   // (see kNamesPerPart), and the thread goes on with the rest; the first snapshots, and all without
   // Start(), wait for the whole.
-  std::shared_ptr<const NodeSnapshot> Snapshot();
+  std::shared_ptr<NodeSnapshot> Snapshot();
 
  private:
   bool MustWaitForDiscovery() const;

@@ -165,6 +165,86 @@ struct ArrivalCounts {
   }
 };
 
+// What kernel seconds are spent in (label `traffic`). Append only.
+enum class Traffic : uint8_t { kCollective, kSend, kRecv, kCount };
+inline constexpr size_t kTrafficCount = kCountOf<Traffic>;
+inline constexpr CodeTable<Traffic> kTraffics{{
+    {Traffic::kCollective, "collective", "collectives"},
+    {Traffic::kSend, "send", "sends"},
+    {Traffic::kRecv, "recv", "receives"},
+}};
+static_assert(IsInOrder(kTraffics));
+constexpr Traffic TrafficOf(Function function) {
+  if (function == Function::kSend) return Traffic::kSend;
+  return function == Function::kRecv ? Traffic::kRecv : Traffic::kCollective;
+}
+
+// Adds `more` to `sum`, where it is known.
+template <typename Counts>
+void AddKnown(std::optional<Counts>& sum, const std::optional<Counts>& more) {
+  if (!more) return;
+  if (!sum) {
+    sum = more;
+  } else {
+    *sum += *more;
+  }
+}
+
+struct StepCounts {
+  uint64_t steps = 0;    // operations of the rarest regular collective and size
+  uint64_t wait_ns = 0;  // the largest mean of one operation, times the steps
+  int64_t since_realtime_ns = 0;
+
+  bool operator==(const StepCounts&) const = default;
+  StepCounts& operator+=(const StepCounts& more) {
+    steps += more.steps;
+    wait_ns += more.wait_ns;
+    since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
+    return *this;
+  }
+};
+
+struct OperationKind {
+  Function function = Function::kOther;
+  size_t size_class = 0;
+
+  bool operator==(const OperationKind&) const = default;
+};
+
+// Counters of a communicator that never decrease, also where only some operations are timed. The
+// exporter makes them from one snapshot after the other (exporter/derived); docs/metrics.md defines
+// them.
+struct DerivedCounts {
+  std::array<uint64_t, kTrafficCount> kernel_ns{};
+  int64_t since_realtime_ns = 0;    // what kernel_ns counts
+  std::optional<StepCounts> steps;  // if other nodes take part
+  // The collective and size of 16 MiB and more that has moved the most bytes.
+  std::optional<OperationKind> largest;
+
+  bool operator==(const DerivedCounts&) const = default;
+  DerivedCounts& operator+=(const DerivedCounts& more) {  // `largest` stays as it is
+    for (size_t i = 0; i < kTrafficCount; ++i) kernel_ns[i] += more.kernel_ns[i];
+    since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
+    AddKnown(steps, more.steps);
+    return *this;
+  }
+};
+
+// The same of a process: sums over its communicators, those that are gone included.
+struct DerivedProcessCounts {
+  std::optional<uint64_t> kernel_ns;                  // if any operation was timed
+  std::optional<uint64_t> point_to_point_operations;  // if there were any
+  int64_t since_realtime_ns = 0;
+
+  bool operator==(const DerivedProcessCounts&) const = default;
+  DerivedProcessCounts& operator+=(const DerivedProcessCounts& more) {
+    AddKnown(kernel_ns, more.kernel_ns);
+    AddKnown(point_to_point_operations, more.point_to_point_operations);
+    since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
+    return *this;
+  }
+};
+
 // How closely it is known when a rank entered its latest operation, against the first rank of its
 // node to enter: half the range in which the difference lies. Nothing where there are no bounds, or
 // no estimate.
@@ -240,6 +320,7 @@ struct CommunicatorSnapshot {
   // Where there are other ranks on the node to compare with, by kernel times.
   std::optional<ArrivalCounts> arrivals;
   ArrivalUncertainty arrival_uncertainty;
+  std::optional<DerivedCounts> derived;  // in snapshots of the daemon
 };
 
 struct ProcessSnapshot {
@@ -260,6 +341,7 @@ struct ProcessSnapshot {
   bool rank_numbers_process = false;  // RANK and its kin number processes, not ranks
   std::array<uint64_t, kLossCount> losses{};
   std::vector<CommunicatorSnapshot> communicators;
+  std::optional<DerivedProcessCounts> derived;  // in snapshots of the daemon
 
   // Value of an identity variable, or empty.
   const std::string& Identity(std::string_view name) const {
@@ -386,6 +468,20 @@ struct UncomparedCommunicators {
   uint64_t count = 0;
 };
 
+// Why the file that keeps the derived counters was not read or written. Append only: each is a
+// label value `reason`.
+enum class StateError : uint8_t { kUnreadable, kForeign, kDamaged, kUnwritable, kCount };
+inline constexpr CodeTable<StateError> kStateErrors{{
+    {StateError::kUnreadable, "unreadable", "the file could not be read"},
+    {StateError::kForeign, "foreign",
+     "another user owns the directory or the file, or may write to them"},
+    {StateError::kDamaged, "damaged", "the contents are not those that a daemon writes"},
+    {StateError::kUnwritable, "unwritable", "the file could not be written"},
+}};
+static_assert(IsInOrder(kStateErrors));
+constexpr std::string_view NameOf(StateError error) { return RowIn(kStateErrors, error).name; }
+using StateErrorCounts = std::array<uint64_t, kCountOf<StateError>>;
+
 struct NodeSnapshot {
   int64_t taken_realtime_ns = 0;
   std::vector<ProcessSnapshot> processes;  // by start time, then file name
@@ -395,6 +491,7 @@ struct NodeSnapshot {
   UncomparedOperations uncompared_operations{};  // of each rank, since the daemon started
   std::vector<UncomparedCommunicators> uncompared_communicators;  // of users who have some
   uint64_t arrival_matching_ns = 0;  // CPU time spent on ArrivalCounts, since the daemon started
+  std::optional<StateErrorCounts> state_errors;  // since the daemon started; if it keeps a state
 };
 
 }  // namespace nccl_exporter::collector

@@ -28,8 +28,10 @@
 #include "exporter/commands/cardinality.h"
 #include "exporter/commands/node_in_json.h"
 #include "exporter/commands/segment_dump.h"
+#include "exporter/commands/synthetic_node.h"
 #include "exporter/commands/top.h"
 #include "exporter/commit.h"
+#include "exporter/derived/kept_counters.h"
 #include "exporter/doctor/doctor.h"
 #include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/node_judge.h"
@@ -119,6 +121,7 @@ int PrintCardinality(const Options& options) {
   if (options.shape)
     return Print(CardinalityText(NodeOfShape(*options.shape), options.metrics, collect));
   const auto node = CollectorOf(options).Snapshot();
+  AssumeDerived(*node);
   return PrintNode(*node, CardinalityText(node, options.metrics, collect));
 }
 
@@ -275,7 +278,12 @@ int Serve(const Options& options) {
   collector::Collector collector({.directories = options.segment_dirs,
                                   .retention = options.retention,
                                   .splits_durations = options.metrics.splits_durations()});
-  SnapshotSource snapshots([&] { return collector.Snapshot(); });
+  KeptCounters counters(options.state_dir, DerivedTimes().Scaled(options.findings_time_scale));
+  SnapshotSource snapshots([&] {
+    const std::shared_ptr<collector::NodeSnapshot> snapshot = collector.Snapshot();
+    counters.Advance(*snapshot);
+    return snapshot;
+  });
   ScrapePage scrape_page(snapshots, kSeriesLimit, options.metrics, kCommit);
   NodeWatch watch(snapshots, options.findings_time_scale,
                   [&](const Judgement& judgement) { scrape_page.SetFindings(judgement.findings); });

@@ -148,7 +148,7 @@ bool ChangeMetrics(const std::string& value, Options& options, std::string& comp
 
 }  // namespace
 
-constexpr std::array<OptionRow, 16> kOptions{{
+constexpr std::array<OptionRow, 17> kOptions{{
     {"--web.listen-address", ":9828",
      "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
      "several times.",
@@ -176,6 +176,10 @@ constexpr std::array<OptionRow, 16> kOptions{{
      "How long the metrics of an ended process or communicator are still served: seconds, or a "
      "duration like 1h30m.",
      FlagTakes::kValue, StoreDuration<&Options::retention>},
+    {"--state.dir", "",
+     "Directory of the daemon's user alone, in which derived counters are kept for the next start. "
+     "Made if its parent is there. Without it, those of sampled jobs start at 0.",
+     FlagTakes::kValue, StoreChecked<&Options::state_dir, IsAnyText>},
     {"--findings.time-scale", "1",
      "Divides all durations of the findings, the history's steps as well, by a number of 1 to "
      "1000. "

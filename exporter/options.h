@@ -53,6 +53,7 @@ struct Options {
   bool uses_systemd_socket = false;
   std::vector<std::string> segment_dirs;
   std::chrono::nanoseconds retention{};
+  std::string state_dir;  // empty: none
   double findings_time_scale = 1;
   MetricFilter metrics;
   LogLevel log_level = LogLevel::kInfo;
@@ -83,6 +84,6 @@ struct OptionRow {
   std::span<const Command> commands = {};
 };
 
-extern const std::array<OptionRow, 16> kOptions;
+extern const std::array<OptionRow, 17> kOptions;
 
 }  // namespace nccl_exporter::exporter

@@ -2,6 +2,7 @@
 // Counts are as large as after some hours of a job, so that a scrape body is as long as a real one.
 #include "exporter/commands/synthetic_node.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -56,7 +57,7 @@ collector::CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int num
   communicator.slot = static_cast<uint32_t>(number);
   communicator.gpu_index = rank;
   communicator.ranks = static_cast<uint64_t>(shape.ranks);
-  communicator.nodes = 1;
+  communicator.nodes = number % 2 == 0 ? 2 : 1;
   communicator.completion_is_known = true;
   communicator.last_progress_realtime_ns = kStartNs + 123456789;
   if (number >= shape.communicators - shape.point_to_point) {
@@ -79,7 +80,63 @@ collector::CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int num
   return communicator;
 }
 
+uint64_t TimesOf(const collector::SizeClassSnapshot& counts, uint64_t operations) {
+  if (counts.timed_operations == 0) return 0;
+  return static_cast<uint64_t>(static_cast<double>(counts.busy_ns) *
+                               static_cast<double>(operations) /
+                               static_cast<double>(counts.timed_operations));
+}
+
+collector::DerivedCounts DerivedOf(const collector::CommunicatorSnapshot& communicator) {
+  collector::DerivedCounts derived;
+  derived.since_realtime_ns = communicator.created_realtime_ns;
+  uint64_t most_bytes = 0, fewest = ~uint64_t{0}, longest_ns = 0;
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    const auto function = static_cast<Function>(i);
+    const auto& sizes = communicator.functions[i].sizes;
+    for (size_t size = 0; size < sizes.size(); ++size) {
+      if (!sizes[size].IsUsed()) continue;
+      derived.kernel_ns[static_cast<size_t>(collector::TrafficOf(function))] +=
+          TimesOf(sizes[size], sizes[size].operations);
+      if (TraitsOf(function).is_point_to_point) continue;
+      fewest = std::min(fewest, sizes[size].operations);
+      longest_ns = std::max(longest_ns, TimesOf(sizes[size], 1));
+      const auto ranks = static_cast<uint32_t>(communicator.ranks);
+      const bool is_large = kSizeClassBounds[size] >= 16 << 20 && BusBytes(function, 1, ranks) > 0;
+      if (!is_large || sizes[size].bytes <= most_bytes) continue;
+      most_bytes = sizes[size].bytes;
+      derived.largest = {.function = function, .size_class = size};
+    }
+  }
+  if (communicator.nodes > 1 && fewest != ~uint64_t{0}) {
+    derived.steps = {.steps = fewest,
+                     .wait_ns = fewest * longest_ns,
+                     .since_realtime_ns = communicator.created_realtime_ns};
+  }
+  return derived;
+}
+
 }  // namespace
+
+void AssumeDerived(collector::NodeSnapshot& node) {
+  for (collector::ProcessSnapshot& process : node.processes) {
+    collector::DerivedProcessCounts& sum = process.derived.emplace();
+    sum.since_realtime_ns = process.start_realtime_ns;
+    for (collector::CommunicatorSnapshot& communicator : process.communicators) {
+      communicator.derived = DerivedOf(communicator);
+      for (const uint64_t kernel_ns : communicator.derived->kernel_ns) {
+        if (kernel_ns != 0) sum.kernel_ns = sum.kernel_ns.value_or(0) + kernel_ns;
+      }
+      for (const Function function : {Function::kSend, Function::kRecv}) {
+        for (const auto& size : communicator.functions[static_cast<size_t>(function)].sizes) {
+          if (!size.IsUsed()) continue;
+          sum.point_to_point_operations =
+              sum.point_to_point_operations.value_or(0) + size.operations;
+        }
+      }
+    }
+  }
+}
 
 collector::CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank) {
   collector::CommunicatorSnapshot communicator;
@@ -162,6 +219,7 @@ std::shared_ptr<const collector::NodeSnapshot> NodeOfShape(const NodeShape& shap
     snapshot->processes.push_back(std::move(process));
   }
   snapshot->segments.live = static_cast<uint64_t>(shape.ranks);
+  AssumeDerived(*snapshot);
   return snapshot;
 }
 

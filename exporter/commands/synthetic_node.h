@@ -31,6 +31,10 @@ collector::CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank);
 void AddOperation(collector::CommunicatorSnapshot& communicator, Function function, uint64_t bytes,
                   uint64_t duration_ns);
 
+// Fills the derived counts with what a daemon might have after a while, from the totals of this one
+// snapshot: for those who count series. All collectives and sizes count as regular.
+void AssumeDerived(collector::NodeSnapshot& node);
+
 // A live process without identity variables. The PID is its file as well: processes with the same
 // one are the same segment.
 collector::ProcessSnapshot EmptyProcess(uint64_t pid);

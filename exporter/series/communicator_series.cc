@@ -217,6 +217,34 @@ std::span<const uint64_t> HistogramCounts(Metric metric,
   return counts.duration;
 }
 
+std::array<uint64_t, collector::kTrafficCount> TimedByTraffic(const SeriesGroup& group) {
+  std::array<uint64_t, collector::kTrafficCount> timed{};
+  for (const GroupMember& member : group.members) {
+    for (size_t i = 0; i < kFunctionCount; ++i) {
+      if (!member.communicator->functions.IsInUse(i)) continue;
+      timed[static_cast<size_t>(collector::TrafficOf(static_cast<Function>(i)))] +=
+          SumOfSizes(member.communicator->functions[i], SizeRange{},
+                     &collector::SizeClassSnapshot::timed_operations);
+    }
+  }
+  return timed;
+}
+
+// Whether a member still times operations, or has ended while it did.
+bool IsTimed(const SeriesGroup& group) {
+  return std::ranges::any_of(group.members, [](const GroupMember& member) {
+    return !member.has_departed && member.communicator->timing_source != TimingSource::kNone;
+  });
+}
+
+bool HasCollectives(const SeriesGroup& group) {
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    const auto function = static_cast<Function>(i);
+    if (!TraitsOf(function).is_point_to_point && WasUsed(group, function)) return true;
+  }
+  return false;
+}
+
 const FunctionGroup kSends{
     .members = {Function::kSend}, .labels = nullptr, .sizes = {}, .phases = {}};
 const FunctionGroup kReceives{
@@ -240,6 +268,8 @@ CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& l
       size_labels_.push_back(builder.AddLabels(sizes.labels));
     for (const SharedLabels& phase : one.phases) phase_labels_.push_back(builder.AddLabels(phase));
   }
+  for (size_t i = 0; i < collector::kTrafficCount; ++i)
+    traffic_labels_[i] = builder.AddLabel("traffic", collector::kTraffics[i].name);
   for (size_t i = 0; functions.splits_durations && i < kSizeClassCount; ++i)
     size_alone_labels_[i] = builder.AddLabels(functions.size_alone[i]);
 }
@@ -252,6 +282,10 @@ void CommunicatorSeries::AddNamed(const SeriesGroup& group, DetailLevel level) {
   AddArrivals(group, labels);
   builder_.CountSince(group.CreatedRealtimeNs());
   AddFunctions(group, labels);
+  AddDerived(group, labels);
+  AddSteps(group, labels);
+  AddLargest(group, labels);
+  builder_.CountSince(group.CreatedRealtimeNs());
   const std::vector<const GroupMember*> in_use = group.InUse();
   AddGauges(in_use, labels);
   AddInfo(in_use, labels);
@@ -261,7 +295,9 @@ void CommunicatorSeries::AddNamed(const SeriesGroup& group, DetailLevel level) {
 void CommunicatorSeries::AddOther(const SeriesGroup& group) {
   splits_durations_ = false;  // all functions in all sizes would not fit kSeriesForOthers
   builder_.CountSince(group.CreatedRealtimeNs());
-  AddFunctions(group, builder_.AddLabels(group.labels));
+  const LabelsId labels = builder_.AddLabels(group.labels);
+  AddFunctions(group, labels);
+  AddDerived(group, labels);
 }
 
 void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels) {
@@ -368,6 +404,73 @@ void CommunicatorSeries::AddArrivals(const SeriesGroup& group, LabelsId labels) 
   builder_.Add(Metric::kLastArrivals, labels, kNoLabels, static_cast<double>(sum->last));
   builder_.Add(Metric::kComparedOperations, labels, kNoLabels, static_cast<double>(sum->compared));
   builder_.Add(Metric::kEstimatedArrivals, labels, kNoLabels, static_cast<double>(sum->estimated));
+}
+
+// Kernel seconds are absent where nothing is timed, or not any more: 0 would look like a rank that
+// never waits.
+void CommunicatorSeries::AddDerived(const SeriesGroup& group, LabelsId labels) {
+  std::optional<collector::DerivedCounts> sum;
+  for (const GroupMember& member : group.members) AddKnown(sum, member.communicator->derived);
+  if (!sum) return;
+  const std::array<uint64_t, collector::kTrafficCount> timed = TimedByTraffic(group);
+  builder_.CountSince(sum->since_realtime_ns);
+  for (size_t i = 0; i < timed.size(); ++i) {
+    if (timed[i] == 0 || !IsTimed(group)) continue;
+    builder_.Add(Metric::kRankKernelSeconds, labels, traffic_labels_[i],
+                 static_cast<double>(sum->kernel_ns[i]) / kNsPerSecond);
+  }
+  builder_.CountSince(group.CreatedRealtimeNs());
+  if (HasCollectives(group)) {
+    builder_.Add(Metric::kRankTimedOperations, labels, kNoLabels,
+                 static_cast<double>(timed[static_cast<size_t>(collector::Traffic::kCollective)]));
+  }
+}
+
+void CommunicatorSeries::AddSteps(const SeriesGroup& group, LabelsId labels) {
+  std::optional<collector::StepCounts> sum;
+  for (const GroupMember& member : group.members) {
+    if (member.communicator->derived) AddKnown(sum, member.communicator->derived->steps);
+  }
+  if (!sum) return;
+  builder_.CountSince(sum->since_realtime_ns);
+  builder_.Add(Metric::kRankSteps, labels, kNoLabels, static_cast<double>(sum->steps));
+  builder_.Add(Metric::kRankStepWait, labels, kNoLabels,
+               static_cast<double>(sum->wait_ns) / kNsPerSecond);
+}
+
+// Each is a sum over all members, so that it does not decrease when a member chooses another. If
+// sizes or collectives are one series, there is none: their bandwidths differ.
+void CommunicatorSeries::AddLargest(const SeriesGroup& group, LabelsId labels) {
+  const LabelsId* sizes = size_labels_.data();
+  for (const FunctionGroup& functions : functions_.collectives) {
+    for (size_t i = 0; i < functions.sizes.size(); ++i) {
+      const SizeRange range = functions.sizes[i].sizes;
+      if (functions.members.size() > 1 || range.first != range.last) return;
+      const collector::OperationKind kind{functions.members.front(), range.first};
+      const bool is_chosen = std::ranges::any_of(group.members, [&](const GroupMember& member) {
+        return member.communicator->derived && member.communicator->derived->largest == kind;
+      });
+      if (is_chosen) AddLarge(group, labels, functions, range, sizes[i]);
+    }
+    sizes += functions.sizes.size();
+  }
+}
+
+void CommunicatorSeries::AddLarge(const SeriesGroup& group, LabelsId labels,
+                                  const FunctionGroup& functions, SizeRange range, LabelsId size) {
+  const auto sum_of = [&](uint64_t collector::SizeClassSnapshot::*count) {
+    const auto value = [&](const collector::FunctionSnapshot& counts) {
+      return SumOfSizes(counts, range, count);
+    };
+    return static_cast<double>(Sum(group, functions.members, value));
+  };
+  const double timed = sum_of(&collector::SizeClassSnapshot::timed_operations);
+  if (timed == 0) return;
+  builder_.CountSince(group.CreatedRealtimeNs());
+  builder_.Add(Metric::kRankLargeBusBytes, labels, size, SumOfBusBytes(group, functions, range));
+  builder_.Add(Metric::kRankLargeBusySeconds, labels, size,
+               sum_of(&collector::SizeClassSnapshot::busy_ns) / kNsPerSecond);
+  builder_.Add(Metric::kRankLargeTimedOperations, labels, size, timed);
 }
 
 void CommunicatorSeries::AddGauges(std::span<const GroupMember* const> in_use, LabelsId labels) {

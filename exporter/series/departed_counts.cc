@@ -27,9 +27,8 @@ void Add(const collector::CommunicatorSnapshot& more, collector::CommunicatorSna
   for (size_t i = 0; i < sum.functions.size(); ++i) {
     if (more.functions.IsInUse(i)) sum.functions.Change(i) += more.functions[i];
   }
-  if (!more.arrivals) return;
-  if (!sum.arrivals) sum.arrivals.emplace();
-  *sum.arrivals += *more.arrivals;
+  AddKnown(sum.derived, more.derived);
+  AddKnown(sum.arrivals, more.arrivals);
 }
 
 // Erases label sets without a remembered member: their last member is gone, and the series ends.
@@ -79,6 +78,7 @@ void DepartedCounts::AddDeparted(const ProcessOf& gone) {
   const auto [sum, is_first] = departed_processes_.try_emplace(gone.labels);
   std::ranges::transform(sum->second.losses, gone.process->losses, sum->second.losses.begin(),
                          std::plus<>());
+  AddKnown(sum->second.derived, gone.process->derived);
   const int64_t start = gone.process->start_realtime_ns;
   sum->second.start_realtime_ns = is_first ? start : std::min(sum->second.start_realtime_ns, start);
 }

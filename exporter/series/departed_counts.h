@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,7 @@ namespace nccl_exporter::exporter {
 
 struct DepartedProcesses {
   std::array<uint64_t, kLossCount> losses{};
+  std::optional<collector::DerivedProcessCounts> derived;
   int64_t start_realtime_ns = 0;  // of the first
 };
 

@@ -107,6 +107,11 @@ class SnapshotFamilies {
       builder_.Add(Metric::kUserUncomparedCommunicators, kNoLabels, builder_.AddLabel("uid", uid),
                    static_cast<double>(user.count));
     }
+    for (size_t i = 0; snapshot_.state_errors && i < collector::kStateErrors.size(); ++i) {
+      builder_.Add(Metric::kStateErrors, kNoLabels,
+                   builder_.AddLabel("reason", collector::kStateErrors[i].name),
+                   static_cast<double>((*snapshot_.state_errors)[i]));
+    }
     builder_.Add(Metric::kArrivalMatching, kNoLabels, kNoLabels,
                  static_cast<double>(snapshot_.arrival_matching_ns) / 1e9);
     builder_.Add(Metric::kSnapshotTimestamp, kNoLabels, kNoLabels,
@@ -117,6 +122,7 @@ class SnapshotFamilies {
     SharedLabels labels;
     std::vector<const collector::ProcessSnapshot*> members;
     std::array<uint64_t, kLossCount> losses{};
+    std::optional<collector::DerivedProcessCounts> derived = std::nullopt;
     bool is_alive = false;
     std::optional<bool> is_stopped = std::nullopt;
     int64_t since_ns = 0;
@@ -137,6 +143,7 @@ class SnapshotFamilies {
       Process& sum = processes[entry->second];
       sum.members.push_back(&process);
       for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += process.losses[i];
+      AddKnown(sum.derived, process.derived);
       sum.is_alive |= process.is_alive;
       if (process.is_stopped)
         sum.is_stopped = sum.is_stopped.value_or(false) || *process.is_stopped;
@@ -152,6 +159,7 @@ class SnapshotFamilies {
       scrape_memory_.departed.Remember(sum.labels, *process);
     if (departed == nullptr) return;
     for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += departed->losses[i];
+    AddKnown(sum.derived, departed->derived);
     sum.since_ns = std::min(sum.since_ns, departed->start_realtime_ns);
   }
 
@@ -159,7 +167,11 @@ class SnapshotFamilies {
     size_t samples = builder_.Serves(Metric::kProcessAlive) +
                      (process.is_stopped && builder_.Serves(Metric::kProcessStopped));
     for (const LossTraits& loss : kLosses) samples += builder_.Serves(MetricOf(loss.kind));
-    return samples;
+    if (!process.derived) return samples;
+    return samples +
+           (process.derived->kernel_ns && builder_.Serves(Metric::kProcessKernelSeconds)) +
+           (process.derived->point_to_point_operations &&
+            builder_.Serves(Metric::kProcessPointToPoint));
   }
 
   void AddProcess(const Process& sum) {
@@ -171,6 +183,16 @@ class SnapshotFamilies {
     for (size_t i = 0; i < kLossCount; ++i) {
       builder_.Add(MetricOf(kLosses[i].kind), process, reasons_[i],
                    static_cast<double>(sum.losses[i]));
+    }
+    if (!sum.derived) return;
+    builder_.CountSince(sum.derived->since_realtime_ns);
+    if (const auto& kernel_ns = sum.derived->kernel_ns) {
+      builder_.Add(Metric::kProcessKernelSeconds, process, kNoLabels,
+                   static_cast<double>(*kernel_ns) / 1e9);
+    }
+    if (const auto& operations = sum.derived->point_to_point_operations) {
+      builder_.Add(Metric::kProcessPointToPoint, process, kNoLabels,
+                   static_cast<double>(*operations));
     }
   }
 

@@ -116,6 +116,10 @@ std::shared_ptr<const collector::NodeSnapshot> ExampleSnapshot() {
   auto snapshot = std::make_shared<collector::NodeSnapshot>();
   snapshot->taken_realtime_ns = kStartNs + 100 * kSecondNs;
   snapshot->processes = {TrainingProcess(), OldProcess()};
+  AssumeDerived(*snapshot);
+  snapshot->processes.front().communicators.front().derived->steps = {
+      .steps = 2, .wait_ns = 5000000, .since_realtime_ns = kStartNs + 50 * kSecondNs};
+  snapshot->state_errors.emplace()[static_cast<size_t>(collector::StateError::kUnwritable)] = 1;
   snapshot->segments = {.live = 1, .starting = 0, .exited = 1, .unusable = 1};
   snapshot->segment_errors[static_cast<size_t>(collector::SegmentError::kBadMagic)] = 3;
   snapshot->segment_troubles = {{.error = collector::SegmentError::kBadMagic,

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/derived/communicator_counters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "proto/loss.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+// Operations of a communicator that may still be timed, at most: 512 in flight, and 1,024 whose
+// times wait for proof. Where more are untimed, some will stay so.
+constexpr uint64_t kMostPending = 1536;
+
+// Another collective and size becomes the largest when it has moved so many times the bytes.
+constexpr uint64_t kLargerBy = 2;
+
+// Collectives of this size and more are bound by bandwidth: those that NCCLBandwidthDegraded reads.
+constexpr size_t kFirstLargeClass = 4;
+static_assert(kSizeClassBounds[kFirstLargeClass] == 16 << 20);
+
+// Losses of communicators that never had a slot take no operation of the others.
+bool LosesTimes(Loss loss) {
+  return TraitsOf(loss).kind != LossKind::kUnmatched && loss != Loss::kNoFreeCommunicatorSlot &&
+         loss != Loss::kReservationFailed;
+}
+
+// Whether nothing says that an operation stays untimed.
+bool TimesAll(const collector::ProcessSnapshot& process,
+              const collector::CommunicatorSnapshot& communicator) {
+  for (size_t i = 0; i < kLossCount; ++i) {
+    if (process.losses[i] != 0 && LosesTimes(static_cast<Loss>(i))) return false;
+  }
+  return (communicator.timing_source == TimingSource::kKernel ||
+          communicator.timing_source == TimingSource::kKernelCpu) &&
+         communicator.sampling_state == SamplingState::kNone &&
+         communicator.unseen_operations == 0 && !communicator.is_overflow;
+}
+
+template <typename Use>
+void ForEachSize(const collector::CommunicatorSnapshot& communicator, Use use) {
+  for (size_t function = 0; function < kFunctionCount; ++function) {
+    if (!communicator.functions.IsInUse(function)) continue;
+    const auto& sizes = communicator.functions[function].sizes;
+    for (size_t size = 0; size < sizes.size(); ++size) {
+      if (sizes[size].IsUsed())
+        use(OperationKey(static_cast<uint8_t>(function), static_cast<uint8_t>(size)), sizes[size]);
+    }
+  }
+}
+
+size_t IndexOf(const OperationKey& key) {
+  return static_cast<size_t>(collector::TrafficOf(static_cast<Function>(key.first)));
+}
+
+bool IsPointToPoint(const OperationKey& key) {
+  return TraitsOf(static_cast<Function>(key.first)).is_point_to_point;
+}
+
+}  // namespace
+
+void CommunicatorCounters::Begin(const collector::CommunicatorSnapshot& communicator,
+                                 const DerivedMoment& now) {
+  generation_ = communicator.generation;
+  since_realtime_ns_ = communicator.created_realtime_ns;
+  steps_since_realtime_ns_ = communicator.created_realtime_ns;
+  advanced_ns_ = now.monotonic_ns;
+  timed_ns_ = now.monotonic_ns;
+  steps_.Begin(now);
+}
+
+void CommunicatorCounters::BeginNew(const collector::ProcessSnapshot& process,
+                                    const collector::CommunicatorSnapshot& communicator,
+                                    const DerivedMoment& now) {
+  Begin(communicator, now);
+  is_exact_ = TimesAll(process, communicator);
+}
+
+void CommunicatorCounters::BeginWithoutPast(const collector::ProcessSnapshot& process,
+                                            const collector::CommunicatorSnapshot& communicator,
+                                            const DerivedMoment& now) {
+  Begin(communicator, now);
+  uint64_t untimed = 0;
+  ForEachSize(communicator, [&](const OperationKey& key, const auto& counts) {
+    OperationTimes& one = operations_[key];
+    one.Begin(counts);
+    untimed += one.untimed();
+    if (IsPointToPoint(key)) point_to_point_ += counts.operations;
+  });
+  is_exact_ = TimesAll(process, communicator) && untimed <= kMostPending;
+  steps_since_realtime_ns_ = now.realtime_ns;
+  point_to_point_at_begin_ = point_to_point_;
+  Sum();
+  if (!is_exact_) {
+    since_realtime_ns_ = now.realtime_ns;
+    origin_ns_ = highest_ns_;
+  }
+  kernel_ns_at_begin_ = 0;
+  kernel_ns_at_begin_ = NewKernelNs();
+}
+
+void CommunicatorCounters::Advance(const collector::ProcessSnapshot& process,
+                                   const collector::CommunicatorSnapshot& communicator,
+                                   const DerivedMoment& now, const DerivedTimes& times) {
+  is_exact_ = is_exact_ && TimesAll(process, communicator);
+  const double elapsed = static_cast<double>(std::max<int64_t>(now.monotonic_ns - advanced_ns_, 0));
+  const double decay = std::exp(-elapsed / static_cast<double>(times.mean_ns));
+  advanced_ns_ = now.monotonic_ns;
+  std::map<OperationKey, uint64_t> more;
+  point_to_point_ = 0;
+  ForEachSize(communicator, [&](const OperationKey& key, const auto& counts) {
+    OperationTimes& one = operations_[key];
+    more[key] = one.See(counts, decay);
+    if (one.has_new_times()) timed_ns_ = now.monotonic_ns;
+    if (IsPointToPoint(key)) point_to_point_ += counts.operations;
+  });
+  if (!is_exact_) Estimate(now, times, communicator.timing_source != TimingSource::kNone);
+  Sum();
+  steps_.Advance(operations_, more, now, times);
+  ChooseLargest(communicator);
+}
+
+void CommunicatorCounters::Estimate(const DerivedMoment& now, const DerivedTimes& times,
+                                    bool is_timed) {
+  const bool is_valid = is_timed && now.monotonic_ns - timed_ns_ <= times.mean_lasts_ns;
+  ByTraffic untimed{};
+  for (auto& [key, one] : operations_) {
+    double& estimated = estimated_ns_[IndexOf(key)];
+    const double sum = estimated + one.EstimateUntimed(is_valid);
+    if (sum < kMostNs) estimated = std::max(0.0, sum);
+    untimed[IndexOf(key)] += one.untimed();
+  }
+  for (size_t i = 0; i < untimed.size(); ++i) {
+    if (untimed[i] == 0) estimated_ns_[i] = 0;
+  }
+}
+
+void CommunicatorCounters::Sum() {
+  ByTraffic sums{};
+  for (const auto& [key, one] : operations_) {
+    sums[IndexOf(key)] += one.seen().busy_ns;
+    has_times_ = has_times_ || one.seen().timed_operations != 0;
+  }
+  for (size_t i = 0; i < sums.size(); ++i) {
+    highest_ns_[i] = std::max(highest_ns_[i], sums[i] + static_cast<uint64_t>(estimated_ns_[i]));
+  }
+}
+
+void CommunicatorCounters::ChooseLargest(const collector::CommunicatorSnapshot& communicator) {
+  OperationKey most = largest_;
+  uint64_t most_bytes = 0;
+  ForEachSize(communicator, [&](const OperationKey& key, const auto& counts) {
+    const auto function = static_cast<Function>(key.first);
+    const bool has_bus_bytes = BusBytes(function, 1, static_cast<uint32_t>(communicator.ranks)) > 0;
+    if (IsPointToPoint(key) || key.second < kFirstLargeClass || !has_bus_bytes) return;
+    if (counts.bytes <= most_bytes) return;
+    most = key;
+    most_bytes = counts.bytes;
+  });
+  if (most_bytes == 0) return;
+  if (has_largest_ && most_bytes / kLargerBy < operations_[largest_].seen().bytes) return;
+  has_largest_ = true;
+  largest_ = most;
+}
+
+collector::DerivedCounts CommunicatorCounters::Counts(bool spans_nodes) const {
+  collector::DerivedCounts counts;
+  counts.since_realtime_ns = since_realtime_ns_;
+  for (size_t i = 0; i < counts.kernel_ns.size(); ++i)
+    counts.kernel_ns[i] = highest_ns_[i] - origin_ns_[i];
+  if (spans_nodes && steps_.has_steps())
+    counts.steps = collector::StepCounts{.steps = steps_.steps(),
+                                         .wait_ns = steps_.wait_ns(),
+                                         .since_realtime_ns = steps_since_realtime_ns_};
+  if (has_largest_)
+    counts.largest = collector::OperationKind{.function = static_cast<Function>(largest_.first),
+                                              .size_class = largest_.second};
+  return counts;
+}
+
+uint64_t CommunicatorCounters::NewKernelNs() const {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < highest_ns_.size(); ++i) sum += highest_ns_[i] - origin_ns_[i];
+  return sum - kernel_ns_at_begin_;
+}
+
+uint64_t CommunicatorCounters::NewPointToPoint() const {
+  return point_to_point_ - std::min(point_to_point_, point_to_point_at_begin_);
+}
+
+}  // namespace nccl_exporter::exporter

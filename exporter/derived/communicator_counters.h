@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// CommunicatorCounters, the derived counters of one communicator (collector::DerivedCounts) and
+// what they need from one snapshot to the next. For one thread at a time.
+//
+// Kernel seconds are the measured durations, plus an estimate of the untimed operations:
+//   1. Each increment of the untimed operations of a function and size class is multiplied by the
+//      mean of its recent timed operations. The totals' mean would do only for what was before the
+//      first snapshot: it is slow to follow a change, and a sum of products with it can decrease.
+//   2. Operations in flight count as untimed until they are timed. Then the estimate decreases
+//      again. A sum that would decrease stays until it has grown past its highest value.
+//   3. A communicator is exact while nothing says that any operation stays untimed: no windows of
+//      sampling, no loss in its process, kernel times, and no operation of unknown state. Then
+//      there is no estimate: the counter is the sum in the segment, whatever is in flight, and a
+//      daemon that knows nothing of the past goes on with it. The losses stay in the segment, so a
+//      communicator that is not exact never becomes exact again.
+//   4. A communicator that is not exact, and is older than what the daemon knows of it, starts at
+//      0. PromQL takes a start at 0 as it is. A new estimate of the past could be slightly below
+//      what was served before, and PromQL would count all of it once more.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "collector/node_snapshot.h"
+#include "exporter/derived/derived_times.h"
+#include "exporter/derived/operation_times.h"
+#include "exporter/derived/state_words.h"
+#include "exporter/derived/step_counter.h"
+
+namespace nccl_exporter::exporter {
+
+class CommunicatorCounters {
+ public:
+  // Before the first Advance(): the communicator is older than what is known of it.
+  void BeginWithoutPast(const collector::ProcessSnapshot& process,
+                        const collector::CommunicatorSnapshot& communicator,
+                        const DerivedMoment& now);
+  // The same for a new one, whose operations are all counted.
+  void BeginNew(const collector::ProcessSnapshot& process,
+                const collector::CommunicatorSnapshot& communicator, const DerivedMoment& now);
+
+  void Advance(const collector::ProcessSnapshot& process,
+               const collector::CommunicatorSnapshot& communicator, const DerivedMoment& now,
+               const DerivedTimes& times);
+
+  // `spans_nodes`: whether ranks on other nodes take part.
+  collector::DerivedCounts Counts(bool spans_nodes) const;
+
+  uint64_t generation() const { return generation_; }
+  // Since the first Advance() or BeginWithoutPast(), for the sums of its process.
+  uint64_t NewKernelNs() const;
+  uint64_t NewPointToPoint() const;
+  bool has_times() const { return has_times_; }
+  bool has_point_to_point() const { return point_to_point_ != 0; }
+
+  template <typename Archive>
+  void Transfer(Archive& archive) {
+    archive(generation_, is_exact_, has_times_, since_realtime_ns_, steps_since_realtime_ns_,
+            advanced_ns_, timed_ns_, estimated_ns_, highest_ns_, origin_ns_, kernel_ns_at_begin_,
+            point_to_point_, point_to_point_at_begin_, has_largest_, largest_.first,
+            largest_.second);
+    steps_.Transfer(archive);
+    size_t count = TransferCount(archive, operations_.size());
+    if constexpr (Archive::kReads) {
+      for (; count > 0 && archive.is_good(); --count) {
+        OperationKey key;
+        archive(key.first, key.second);
+        if (key.first >= kFunctionCount || key.second >= kSizeClassCount) return archive.Fail();
+        operations_[key].Transfer(archive);
+      }
+      Check(archive);
+    } else {
+      for (auto& [key, one] : operations_) {
+        archive(key.first, key.second);
+        one.Transfer(archive);
+      }
+    }
+  }
+
+ private:
+  using ByTraffic = std::array<uint64_t, collector::kTrafficCount>;
+
+  template <typename Archive>
+  void Check(Archive& archive) const {
+    for (const double estimate : estimated_ns_) {
+      if (!(estimate >= 0 && estimate < kMostNs)) archive.Fail();
+    }
+    for (size_t i = 0; i < origin_ns_.size(); ++i) {
+      if (origin_ns_[i] > highest_ns_[i]) archive.Fail();
+    }
+    if (has_largest_ && (largest_.first >= kFunctionCount || largest_.second >= kSizeClassCount))
+      archive.Fail();
+  }
+  void Begin(const collector::CommunicatorSnapshot& communicator, const DerivedMoment& now);
+  void Estimate(const DerivedMoment& now, const DerivedTimes& times, bool is_timed);
+  void Sum();
+  void ChooseLargest(const collector::CommunicatorSnapshot& communicator);
+
+  // Of an estimate: 292 years. More takes a forged segment, and is not counted.
+  static constexpr double kMostNs = 9.2e18;
+
+  uint64_t generation_ = 0;
+  bool is_exact_ = false;
+  bool has_times_ = false;
+  int64_t since_realtime_ns_ = 0;
+  int64_t steps_since_realtime_ns_ = 0;
+  int64_t advanced_ns_ = 0;  // CLOCK_MONOTONIC of the latest Advance()
+  int64_t timed_ns_ = 0;     // of the latest with timed operations
+  std::array<double, collector::kTrafficCount> estimated_ns_{};
+  ByTraffic highest_ns_{};  // measured and estimated, the highest so far
+  ByTraffic origin_ns_{};   // what of it is not counted
+  uint64_t kernel_ns_at_begin_ = 0;
+  uint64_t point_to_point_ = 0;
+  uint64_t point_to_point_at_begin_ = 0;
+  bool has_largest_ = false;
+  OperationKey largest_;
+  StepCounter steps_;
+  TimesByOperation operations_;
+};
+
+}  // namespace nccl_exporter::exporter

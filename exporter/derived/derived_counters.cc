@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/derived/derived_counters.h"
+
+#include <algorithm>
+
+namespace nccl_exporter::exporter {
+namespace {
+
+// Ranks of each communicator that this node's processes have.
+std::map<collector::CommunicatorKey, uint64_t> LocalRanks(const collector::NodeSnapshot& node) {
+  std::map<collector::CommunicatorKey, std::map<uint64_t, bool>> ranks;
+  for (const collector::ProcessSnapshot& process : node.processes) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
+      // Others say themselves how many nodes they have.
+      if (communicator.nodes == 0 && communicator.ranks != 0)
+        ranks[CommunicatorKeyOf(process, communicator)][communicator.rank] = true;
+    }
+  }
+  std::map<collector::CommunicatorKey, uint64_t> counts;
+  for (const auto& [key, local] : ranks) counts[key] = local.size();
+  return counts;
+}
+
+bool SpansNodes(const collector::ProcessSnapshot& process,
+                const collector::CommunicatorSnapshot& communicator,
+                const std::map<collector::CommunicatorKey, uint64_t>& local_ranks) {
+  if (communicator.nodes != 0) return communicator.nodes > 1;
+  const auto found = local_ranks.find(CommunicatorKeyOf(process, communicator));
+  return found != local_ranks.end() && found->second < communicator.ranks;
+}
+
+}  // namespace
+
+void DerivedCounters::Advance(collector::NodeSnapshot& node, const DerivedMoment& now) {
+  const auto local_ranks = LocalRanks(node);
+  for (collector::ProcessSnapshot& process : node.processes)
+    AdvanceProcess(process, now, local_ranks);
+  Forget(now);
+  has_previous_ = true;
+  previous_realtime_ns_ = now.realtime_ns;
+}
+
+// A clock that was set between two snapshots makes a new one look old: it then starts at 0.
+bool DerivedCounters::IsNew(int64_t created_realtime_ns) const {
+  return has_previous_ && created_realtime_ns >= previous_realtime_ns_ - times_.latest_sight_ns;
+}
+
+void DerivedCounters::AdvanceProcess(
+    collector::ProcessSnapshot& snapshot, const DerivedMoment& now,
+    const std::map<collector::CommunicatorKey, uint64_t>& local_ranks) {
+  const ProcessKey key(snapshot.file.device, snapshot.file.inode, snapshot.start_realtime_ns);
+  const auto [found, is_first] = processes_.try_emplace(key);
+  Process& process = found->second;
+  if (is_first) {
+    process.since_realtime_ns =
+        IsNew(snapshot.start_realtime_ns) ? snapshot.start_realtime_ns : now.realtime_ns;
+  }
+  process.seen_ns = now.monotonic_ns;
+  for (collector::CommunicatorSnapshot& communicator : snapshot.communicators) {
+    CommunicatorCounters& counters = Find(process, snapshot, communicator, now);
+    counters.Advance(snapshot, communicator, now, times_);
+    communicator.derived = counters.Counts(SpansNodes(snapshot, communicator, local_ranks));
+    process.has_times |= counters.has_times();
+    process.has_point_to_point |= counters.has_point_to_point();
+  }
+  uint64_t kernel_ns = process.gone_kernel_ns;
+  uint64_t point_to_point = process.gone_point_to_point;
+  for (const auto& [slot, counters] : process.communicators) {
+    kernel_ns += counters.NewKernelNs();
+    point_to_point += counters.NewPointToPoint();
+  }
+  collector::DerivedProcessCounts& counts = snapshot.derived.emplace();
+  counts.since_realtime_ns = process.since_realtime_ns;
+  if (process.has_times) counts.kernel_ns = kernel_ns;
+  if (process.has_point_to_point) counts.point_to_point_operations = point_to_point;
+}
+
+CommunicatorCounters& DerivedCounters::Find(Process& process,
+                                            const collector::ProcessSnapshot& snapshot,
+                                            const collector::CommunicatorSnapshot& communicator,
+                                            const DerivedMoment& now) {
+  const auto [found, is_first] = process.communicators.try_emplace(communicator.slot);
+  CommunicatorCounters& counters = found->second;
+  if (!is_first && counters.generation() == communicator.generation) return counters;
+  if (!is_first) {
+    process.gone_kernel_ns += counters.NewKernelNs();
+    process.gone_point_to_point += counters.NewPointToPoint();
+    counters = {};
+  }
+  if (IsNew(communicator.created_realtime_ns)) {
+    counters.BeginNew(snapshot, communicator, now);
+  } else {
+    counters.BeginWithoutPast(snapshot, communicator, now);
+  }
+  return counters;
+}
+
+void DerivedCounters::Forget(const DerivedMoment& now) {
+  std::erase_if(processes_, [&](const auto& item) {
+    return now.monotonic_ns - item.second.seen_ns > times_.forget_ns;
+  });
+  size_t absent = 0;
+  for (const auto& [key, process] : processes_) {
+    if (process.seen_ns != now.monotonic_ns) absent += process.communicators.size();
+  }
+  if (absent <= kMostAbsentCommunicators) return;
+  std::erase_if(processes_,
+                [&](const auto& item) { return item.second.seen_ns != now.monotonic_ns; });
+}
+
+template <typename Archive>
+void DerivedCounters::Transfer(Archive& archive, Process& process) {
+  archive(process.gone_kernel_ns, process.gone_point_to_point, process.has_times,
+          process.has_point_to_point, process.since_realtime_ns, process.seen_ns);
+  size_t count = TransferCount(archive, process.communicators.size());
+  if constexpr (Archive::kReads) {
+    for (uint32_t slot = 0; count > 0 && archive.is_good(); --count) {
+      archive(slot);
+      process.communicators[slot].Transfer(archive);
+    }
+  } else {
+    for (auto& [slot, counters] : process.communicators) {
+      archive(slot);
+      counters.Transfer(archive);
+    }
+  }
+}
+
+template <typename Archive>
+void DerivedCounters::Transfer(Archive& archive) {
+  archive(has_previous_, previous_realtime_ns_);
+  size_t count = TransferCount(archive, processes_.size());
+  if constexpr (Archive::kReads) {
+    for (ProcessKey key; count > 0 && archive.is_good(); --count) {
+      archive(std::get<0>(key), std::get<1>(key), std::get<2>(key));
+      Transfer(archive, processes_[key]);
+    }
+    if (archive.left() != 0) archive.Fail();
+  } else {
+    for (auto& [key, process] : processes_) {
+      archive(std::get<0>(key), std::get<1>(key), std::get<2>(key));
+      Transfer(archive, process);
+    }
+  }
+}
+
+std::vector<uint64_t> DerivedCounters::Words() {
+  StateWriter writer;
+  Transfer(writer);
+  return writer.Take();
+}
+
+bool DerivedCounters::Restore(std::span<const uint64_t> words) {
+  DerivedCounters restored(times_);
+  StateReader reader(words);
+  restored.Transfer(reader);
+  if (!reader.is_good()) return false;
+  has_previous_ = restored.has_previous_;
+  previous_realtime_ns_ = restored.previous_realtime_ns_;
+  processes_ = std::move(restored.processes_);
+  return true;
+}
+
+}  // namespace nccl_exporter::exporter

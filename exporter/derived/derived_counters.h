@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// DerivedCounters, the counters that the daemon derives from one snapshot after the other, for all
+// communicators and processes of the node. For one thread at a time.
+//
+// A process is recognized by its file and its start, a communicator by its process, slot and
+// generation. If it is met for the first time and is older than the snapshot before, its past is
+// not known (communicator_counters.h). A communicator that is gone stays in the sums of its
+// process: in a slot of its own until the slot is used again, and then as numbers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/derived/communicator_counters.h"
+#include "exporter/derived/derived_times.h"
+
+namespace nccl_exporter::exporter {
+
+// Communicators that are remembered at most while no snapshot has them: as many as a snapshot
+// holds. With more, all that are in no snapshot are forgotten.
+inline constexpr size_t kMostAbsentCommunicators = collector::kMaxCommunicators;
+
+class DerivedCounters {
+ public:
+  explicit DerivedCounters(const DerivedTimes& times = {}) : times_(times) {}
+
+  // Counts what is new in the snapshot, and fills its derived counts.
+  void Advance(collector::NodeSnapshot& node, const DerivedMoment& now);
+
+  // The state as words, and a state that Words() made. Restore() leaves everything as it is if it
+  // cannot be one; then it returns false.
+  std::vector<uint64_t> Words();
+  bool Restore(std::span<const uint64_t> words);
+
+ private:
+  using ProcessKey = std::tuple<uint64_t, uint64_t, int64_t>;  // device, inode, start
+  struct Process {
+    std::map<uint32_t, CommunicatorCounters> communicators;  // by slot
+    uint64_t gone_kernel_ns = 0;
+    uint64_t gone_point_to_point = 0;
+    bool has_times = false;
+    bool has_point_to_point = false;
+    int64_t since_realtime_ns = 0;
+    int64_t seen_ns = 0;  // CLOCK_MONOTONIC
+  };
+
+  template <typename Archive>
+  void Transfer(Archive& archive);
+  template <typename Archive>
+  static void Transfer(Archive& archive, Process& process);
+
+  bool IsNew(int64_t created_realtime_ns) const;
+  void AdvanceProcess(collector::ProcessSnapshot& snapshot, const DerivedMoment& now,
+                      const std::map<collector::CommunicatorKey, uint64_t>& local_ranks);
+  CommunicatorCounters& Find(Process& process, const collector::ProcessSnapshot& snapshot,
+                             const collector::CommunicatorSnapshot& communicator,
+                             const DerivedMoment& now);
+  void Forget(const DerivedMoment& now);
+
+  DerivedTimes times_;
+  bool has_previous_ = false;
+  int64_t previous_realtime_ns_ = 0;  // of the snapshot before
+  std::map<ProcessKey, Process> processes_;
+};
+
+}  // namespace nccl_exporter::exporter

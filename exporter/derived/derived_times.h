@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Durations of the derived counters, and one reading of the clocks. Plain data, for any thread.
+#pragma once
+
+#include <cstdint>
+
+namespace nccl_exporter::exporter {
+
+// All of them are divided by one number for tests that cannot wait for minutes, as the findings'.
+struct DerivedTimes {
+  static constexpr int64_t kSecondNs = 1'000'000'000;
+
+  // A collective and size is regular if it occurs at least so often: --longest-step of the rules.
+  int64_t longest_step_ns = 30 * kSecondNs;
+  // Weights of timed operations in a mean fall to 37 % in this time. It spans five windows of
+  // sampling, and is short against the rules' window of a minute.
+  int64_t mean_ns = 10 * kSecondNs;
+  // A mean is used for so long after the communicator's latest timed operation. Windows of sampling
+  // are 2 s apart; a communicator that is used once a minute is timed once in ten minutes.
+  int64_t mean_lasts_ns = 600 * kSecondNs;
+  // A process that is in no snapshot is remembered for so long: a file that a snapshot could not
+  // read is in the next one.
+  int64_t forget_ns = 60 * kSecondNs;
+  // Between a communicator's creation and the first snapshot that has it: its initialization on the
+  // GPU, and a look through the directories.
+  int64_t latest_sight_ns = 5 * kSecondNs;
+
+  DerivedTimes Scaled(double divisor) const {
+    DerivedTimes scaled = *this;
+    for (int64_t DerivedTimes::*const time :
+         {&DerivedTimes::longest_step_ns, &DerivedTimes::mean_ns, &DerivedTimes::mean_lasts_ns})
+      scaled.*time = static_cast<int64_t>(static_cast<double>(this->*time) / divisor);
+    return scaled;
+  }
+};
+
+struct DerivedMoment {
+  int64_t monotonic_ns = 0;  // CLOCK_MONOTONIC: a restarted daemon goes on with it
+  int64_t realtime_ns = 0;
+};
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// OperationTimes, what is remembered of one function and size class of a communicator: its counts
+// at the latest snapshot, the mean of its recent timed operations, and its counts at the ends of
+// two periods. For one thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "collector/node_snapshot.h"
+
+namespace nccl_exporter::exporter {
+
+class OperationTimes {
+ public:
+  // Counts of a communicator whose past is not known: only what comes now is counted. The mean of
+  // all timed operations so far weighs as one operation.
+  void Begin(const collector::SizeClassSnapshot& counts) {
+    seen_ = counts;
+    untimed_ = UntimedOf(counts);
+    at_period_ = {counts.operations, counts.operations};
+    if (counts.timed_operations == 0) return;
+    recent_timed_ = 1;
+    recent_busy_ns_ =
+        static_cast<double>(counts.busy_ns) / static_cast<double>(counts.timed_operations);
+    mean_ns_ = recent_busy_ns_;
+  }
+
+  // `decay`: what the weights of earlier operations are multiplied by. Returns the operations since
+  // the latest snapshot. Counts that decrease, as only a damaged segment has, count as unchanged.
+  uint64_t See(const collector::SizeClassSnapshot& counts, double decay) {
+    const uint64_t more = Increase(counts.operations, seen_.operations);
+    const uint64_t timed = Increase(counts.timed_operations, seen_.timed_operations);
+    recent_timed_ *= decay;
+    recent_busy_ns_ *= decay;
+    waiting_ *= decay;
+    if (timed != 0) {
+      recent_timed_ += static_cast<double>(timed);
+      recent_busy_ns_ += static_cast<double>(Increase(counts.busy_ns, seen_.busy_ns));
+      mean_ns_ = recent_busy_ns_ / recent_timed_;
+    }
+    has_new_times_ = timed != 0;
+    seen_ = counts;
+    return more;
+  }
+
+  // Nanoseconds that the estimate of the untimed operations changes by, since the latest call. It
+  // falls when operations that were in flight turn out to be timed. Operations wait for the first
+  // mean; those that wait for longer than the mean's time are mostly forgotten, since nobody could
+  // tell when they ran. Without `is_valid` they are not estimated at all.
+  double EstimateUntimed(bool is_valid) {
+    const uint64_t untimed = UntimedOf(seen_);
+    const double more = static_cast<double>(untimed) - static_cast<double>(untimed_);
+    untimed_ = untimed;
+    const double all = waiting_ + more;
+    const bool must_wait = is_valid && mean_ns_ == 0;
+    waiting_ = must_wait ? std::max(0.0, all) : 0;
+    return is_valid && !must_wait ? mean_ns_ * all : 0;
+  }
+
+  const collector::SizeClassSnapshot& seen() const { return seen_; }
+  uint64_t untimed() const { return UntimedOf(seen_); }
+  double mean_ns() const { return mean_ns_; }  // 0: none was timed
+  bool has_new_times() const { return has_new_times_; }
+
+  // Operations in the period that ends now, and in the one before.
+  uint64_t InThisPeriod() const { return Increase(seen_.operations, at_period_[1]); }
+  uint64_t InLastPeriod() const { return Increase(at_period_[1], at_period_[0]); }
+  uint64_t InBothPeriods() const { return Increase(seen_.operations, at_period_[0]); }
+  void EndPeriod() { at_period_ = {at_period_[1], seen_.operations}; }
+  bool is_regular() const { return is_regular_; }
+  void SetRegular(bool is_regular) { is_regular_ = is_regular; }
+
+  template <typename Archive>
+  void Transfer(Archive& archive) {
+    archive(seen_.operations, seen_.bytes, seen_.timed_operations, seen_.busy_ns, untimed_,
+            recent_timed_, recent_busy_ns_, mean_ns_, waiting_, at_period_, is_regular_);
+    if constexpr (Archive::kReads) {
+      for (double* const value : {&recent_timed_, &recent_busy_ns_, &mean_ns_, &waiting_}) {
+        if (!(*value >= 0) || !std::isfinite(*value)) archive.Fail();
+      }
+    }
+  }
+
+ private:
+  static uint64_t Increase(uint64_t now, uint64_t before) { return now - std::min(now, before); }
+  static uint64_t UntimedOf(const collector::SizeClassSnapshot& counts) {
+    return Increase(counts.operations, counts.timed_operations);
+  }
+
+  collector::SizeClassSnapshot seen_;
+  uint64_t untimed_ = 0;  // estimated so far
+  // Sums with weights that fall with age.
+  double recent_timed_ = 0;
+  double recent_busy_ns_ = 0;
+  double mean_ns_ = 0;
+  double waiting_ = 0;  // untimed operations that no mean was known for
+  std::array<uint64_t, 2> at_period_{};
+  bool is_regular_ = false;
+  bool has_new_times_ = false;
+};
+
+}  // namespace nccl_exporter::exporter

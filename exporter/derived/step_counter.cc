@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/derived/step_counter.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace nccl_exporter::exporter {
+namespace {
+
+// By which another collective must be rarer in two periods.
+constexpr uint64_t kRarerBy = 2;
+
+bool IsCollective(const OperationKey& key) {
+  return collector::TrafficOf(static_cast<Function>(key.first)) == collector::Traffic::kCollective;
+}
+
+// One that occurs once per longest step is in a period as often as that fits, rounded down.
+bool IsRegular(uint64_t operations, int64_t period_ns, const DerivedTimes& times) {
+  return (static_cast<double>(operations) + 1) * static_cast<double>(times.longest_step_ns) >
+         static_cast<double>(period_ns);
+}
+
+}  // namespace
+
+void StepCounter::Advance(TimesByOperation& operations,
+                          const std::map<OperationKey, uint64_t>& more, const DerivedMoment& now,
+                          const DerivedTimes& times) {
+  if (has_choice_) {
+    const auto found = more.find(choice_);
+    if (found != more.end()) Count(found->second, operations);
+  }
+  const int64_t period_ns = now.monotonic_ns - period_start_ns_;
+  if (period_ns < times.longest_step_ns) return;
+  EndPeriod(operations, period_ns, times);
+  period_start_ns_ = now.monotonic_ns;
+  last_period_ns_ = period_ns;
+}
+
+void StepCounter::EndPeriod(TimesByOperation& operations, int64_t period_ns,
+                            const DerivedTimes& times) {
+  for (auto& [key, one] : operations) {
+    one.SetRegular(last_period_ns_ != 0 && IsCollective(key) && one.InThisPeriod() != 0 &&
+                   one.InLastPeriod() != 0 && IsRegular(one.InThisPeriod(), period_ns, times) &&
+                   IsRegular(one.InLastPeriod(), last_period_ns_, times));
+  }
+  const bool is_first = !has_choice_;
+  // The operations of both periods were steps, and were not counted.
+  if (Choose(operations) && is_first)
+    Count(operations.find(choice_)->second.InBothPeriods(), operations);
+  for (auto& [key, one] : operations) one.EndPeriod();
+}
+
+bool StepCounter::Choose(const TimesByOperation& operations) {
+  const auto rarest = std::ranges::min_element(operations, {}, [](const auto& item) {
+    return item.second.is_regular() ? item.second.InBothPeriods() : ~uint64_t{0};
+  });
+  if (rarest == operations.end() || !rarest->second.is_regular()) return false;
+  const auto chosen = operations.find(choice_);
+  if (has_choice_ && chosen != operations.end() && chosen->second.is_regular() &&
+      rarest->second.InBothPeriods() + kRarerBy > chosen->second.InBothPeriods())
+    return false;
+  has_choice_ = true;
+  choice_ = rarest->first;
+  return true;
+}
+
+void StepCounter::Count(uint64_t steps, const TimesByOperation& operations) {
+  double longest_ns = 0;
+  for (const auto& [key, one] : operations) {
+    if (one.is_regular()) longest_ns = std::max(longest_ns, one.mean_ns());
+  }
+  steps_ += steps;
+  // A sum beyond what a word holds takes a forged segment.
+  const double wait_ns = longest_ns * static_cast<double>(steps);
+  if (wait_ns < 1e18) wait_ns_ += static_cast<uint64_t>(std::llround(wait_ns));
+}
+
+}  // namespace nccl_exporter::exporter

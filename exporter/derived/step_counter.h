@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepCounter, the steps of a communicator: operations of its rarest regular collective and size.
+// For one thread at a time.
+//
+// A collective and size is regular if it occurred at least once per longest step in each of two
+// periods, one after the other. So neither the collectives of an initialization nor those of a
+// checkpoint are taken for steps. The choice stays while it is regular and no other is rarer by two
+// operations in both periods: counts of two that occur once per step differ by one at most. If
+// nothing is regular, the choice stays as well, so steps of a job that paused are counted from its
+// first operation on. The counter only adds operations of the present choice: it never decreases.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "exporter/derived/derived_times.h"
+#include "exporter/derived/operation_times.h"
+
+namespace nccl_exporter::exporter {
+
+using OperationKey = std::pair<uint8_t, uint8_t>;  // function and size class
+using TimesByOperation = std::map<OperationKey, OperationTimes>;
+
+class StepCounter {
+ public:
+  void Begin(const DerivedMoment& now) { period_start_ns_ = now.monotonic_ns; }
+
+  // After all operations have seen the snapshot. `more` says how many came with it.
+  void Advance(TimesByOperation& operations, const std::map<OperationKey, uint64_t>& more,
+               const DerivedMoment& now, const DerivedTimes& times);
+
+  bool has_steps() const { return has_choice_; }
+  uint64_t steps() const { return steps_; }
+  uint64_t wait_ns() const { return wait_ns_; }
+
+  template <typename Archive>
+  void Transfer(Archive& archive) {
+    archive(period_start_ns_, last_period_ns_, has_choice_, choice_.first, choice_.second, steps_,
+            wait_ns_);
+  }
+
+ private:
+  void EndPeriod(TimesByOperation& operations, int64_t period_ns, const DerivedTimes& times);
+  // Whether there is a first choice, or a new one.
+  bool Choose(const TimesByOperation& operations);
+  void Count(uint64_t steps, const TimesByOperation& operations);
+
+  int64_t period_start_ns_ = 0;
+  int64_t last_period_ns_ = 0;  // 0: there was none
+  bool has_choice_ = false;
+  OperationKey choice_;
+  uint64_t steps_ = 0;
+  uint64_t wait_ns_ = 0;
+};
+
+}  // namespace nccl_exporter::exporter
