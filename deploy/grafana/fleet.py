@@ -2,8 +2,8 @@
 """Which job, and is it the job or the hardware?"""
 from columns import COMM_COLUMNS, JOB_COLUMNS, NODE_COLUMNS, RANK_COLUMNS
 from findings import COLORS, KINDS_IN_WORDS, SEVERITIES_IN_WORDS, worst
-from grafana_model import Column, Row, dashboard, graph, link_to, stat, steps, table, timeline
-from promql import JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, RANK_LABELS, age_in_flight, alerts, or_zero, rate
+from grafana_model import Column, Row, dashboard, graph, in_one_line, link_to, stat, steps, table, timeline
+from promql import JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, RANK_LABELS, age_in_flight, alerts, lost_hours, lost_now, or_zero, rate
 
 CLUSTER = 'cluster=~"$cluster"'  # findings are of nodes, and nodes have jobs of all users
 GPU_LABELS = f'cluster, {NODE_LABELS}, gpu, gpu_uuid'
@@ -12,7 +12,7 @@ ALIVE = f'sum by ({JOB_LABELS}) (nccl_process_alive{{{JOB}}})'
 NAMED = f'max_over_time(comm_rank:nccl_straggler:deficit{{{JOB}}}[$__range])'
 LATE = 'NCCLStraggler(Rank|Node)|NCCLLastArriver'
 
-NOW = Row('Is anything wrong now?', [
+NOW = Row('Is anything wrong now?', in_one_line(
     stat('Jobs seen',
          'Jobs with processes that load the plugin, distinguished by cluster, namespace and Slurm job. Normal: all jobs that should be '
          'measured.',
@@ -27,11 +27,19 @@ NOW = Row('Is anything wrong now?', [
     stat('Communicators below their bandwidth',
          'Communicators in which large messages reach less than 60 % of the bus bandwidth of the hour before. Normal: 0.',
          or_zero(f'count(count by ({JOB_LABELS}, comm) ({alerts(JOB, "NCCLBandwidthDegraded")}))'), thresholds=steps(watch=1)),
+    stat('GPUs lost to waiting now',
+         'GPUs that ranks lose because they wait for the last rank of a communicator: of each communicator the time in kernels beyond that of '
+         'the rank that waits least, at most one GPU per rank, and all of a rank that hangs. Normal: a few per cent of the GPUs.',
+         lost_now(JOB), nothing='0'),
+    stat('GPU hours lost to waiting in 24 h',
+         'The same, summed over the last 24 hours. Divide by the GPU hours of a day (24 for each GPU) for the share of the fleet. Normal: a '
+         'few per cent of them.',
+         f'sum({lost_hours(JOB, "24h")})', nothing='0'),
     stat('Nodes not watched',
          'Targets that do not answer now and did within the last hour. Their ranks are not monitored. Normal: 0. More: the dashboard '
          'Exporter.',
          or_zero('count(up == 0 and on (job, instance) max_over_time(nccl_exporter_build_info[1h]))'), thresholds=steps(watch=1)),
-])
+))
 
 WHICH = Row('Which job, which rank?', [
     table('Firing alerts',
@@ -50,8 +58,8 @@ WHICH = Row('Which job, which rank?', [
            Column('B', 'Findings', 'short')], height=7, sort='Severity', nothing='Nothing found'),
     table('Jobs',
           'One line per job. In NCCL: share of the time that a process spends in NCCL kernels, mean of its processes. Lost: the largest '
-          'share of time that ranks wait for a late one; empty if no rank is late. In flight: age of the oldest operation that is not '
-          'complete. Idle: time since an operation started or completed. GPU hours lost: Lost over the time range, times the processes of now. '
+          'share of time that ranks wait for a late one; empty if no rank is late. GPUs lost: GPUs that ranks lose by waiting for each other. In flight: age of the oldest operation that is not '
+          'complete. Idle: time since an operation started or completed. GPU hours lost: GPUs lost over the time range. '
           'Normal: In flight and Idle below a step, Lost empty.',
           [ALIVE,
            f'count by ({JOB_LABELS}) (count by ({JOB_LABELS}, instance) (nccl_rank_info{{{JOB}}}))',
@@ -60,11 +68,12 @@ WHICH = Row('Which job, which rank?', [
            f'max by ({JOB_LABELS}) {age_in_flight(JOB)}',
            f'time() - max by ({JOB_LABELS}) (nccl_operations_last_progress_timestamp_seconds{{{JOB}}})',
            f'sum by ({JOB_LABELS}) ({rate("nccl_collective_bytes_total", JOB)})',
-           f'sum_over_time(({LOST})[$__range:1m]) / 60 * on ({JOB_LABELS}) {ALIVE}'],
+           lost_hours(JOB, '$__range'),
+           f'sum by ({JOB_LABELS}) (job:nccl_waiting_gpu_seconds:rate{{{JOB}}})'],
           [*JOB_COLUMNS, Column('A', 'Processes', 'short'), Column('B', 'Nodes', 'short'), Column('C', 'In NCCL', 'percentunit'),
            Column('D', 'Lost', 'percentunit', steps(watch=0.03, bad=0.1)), Column('E', 'In flight', 's', steps(watch=30, bad=120)),
            Column('F', 'Idle', 's', steps(watch=60, bad=900)), Column('G', 'Message bytes', 'Bps'),
-           Column('H', 'GPU hours lost', 'short', steps(watch=1, bad=100))], sort='Lost'),
+           Column('H', 'GPU hours lost', 'short', steps(watch=1, bad=100)), Column('I', 'GPUs lost', 'short')], sort='Lost'),
 ])
 
 SINCE = Row('Since when?', [
@@ -76,6 +85,11 @@ SINCE = Row('Since when?', [
           'Bus bandwidth (nccl-tests) of messages of 16 MiB and more, of the best communicator, by the rank that waits least. Normal: '
           'steady, near the result of nccl-tests. A drop means slow links, not a late rank.',
           [(f'max by ({JOB_LABELS}) (comm_collective_size:nccl_bus_bandwidth:max{{{JOB}}})', '{{cluster}} {{namespace}} {{slurm_job_id}}')], 'Bps'),
+    graph('GPUs lost to waiting, by job',
+          'GPUs that ranks lose because they wait for the last rank of a communicator. Normal: steady, a few per cent of the GPUs of the job. A '
+          'step: a rank has become late; the table Jobs leads to it.',
+          [(f'sum by ({JOB_LABELS}) (job:nccl_waiting_gpu_seconds:rate{{{JOB}}})', '{{cluster}} {{namespace}} {{slurm_job_id}}')], 'short',
+          width=24),
 ])
 
 # Below the others: its height is that of many nodes.

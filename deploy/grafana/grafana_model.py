@@ -59,6 +59,10 @@ def stat(title, says, expression, unit='short', thresholds=None, nothing=None, w
         'percentChangeColorMode': 'standard'})
 
 
+def in_one_line(*stats):
+    return [dataclasses.replace(panel, width=GRID_WIDTH // len(stats)) for panel in stats]
+
+
 def graph(title, says, queries, unit, width=12, height=8, is_stacked=False, most=None, thresholds=None, nothing=None, is_compared=False):
     """Lines over time. `is_compared`: values may be negative, and the zero line is part of the message."""
     custom = {'drawStyle': 'line', 'lineWidth': 1, 'fillOpacity': 30 if is_stacked else 5, 'showPoints': 'never', 'spanNulls': False,

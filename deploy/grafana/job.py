@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which communicator of a job, which rank, and is it network or compute?"""
 from columns import COMM_COLUMNS, HIDDEN_JOB_COLUMNS, NODE_COLUMNS, RANK_COLUMNS
-from grafana_model import Column, Row, dashboard, graph, stat, steps, table
-from promql import (COMM_LABELS, JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, ON_RANK, RANK_LABELS, age_in_flight, alerts, moving_data, or_zero,
+from grafana_model import Column, Row, dashboard, graph, in_one_line, stat, steps, table
+from promql import (COMM_LABELS, JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, ON_RANK, RANK_LABELS, age_in_flight, alerts, lost_now, moving_data, or_zero,
                     rate, wait_deficit, waiting_for_ranks)
 
 MOST_LATE = f'topk(20, max by ({RANK_LABELS}) ({wait_deficit(JOB)}) > 0)'
@@ -13,7 +13,7 @@ def of_most_late(series):
     return f'max by ({RANK_LABELS}) ({series}{{{JOB}}} and {ON_RANK} {MOST_LATE})'
 
 
-NOW = Row('Is the job well?', [
+NOW = Row('Is the job well?', in_one_line(
     stat('Processes',
          'Processes of the job that the daemons report; ended ones for five minutes. Normal: one per GPU.',
          f'count(nccl_process_alive{{{JOB}}})'),
@@ -28,10 +28,13 @@ NOW = Row('Is the job well?', [
     stat('Last progress',
          'Time since an operation started or completed on any rank. Normal: below a step; minutes while the job saves or evaluates.',
          f'time() - max(nccl_operations_last_progress_timestamp_seconds{{{JOB}}})', 's', steps(watch=60, bad=900)),
+    stat('Lost to waiting',
+         'Share of the GPUs of the job that its ranks lose because they wait for the last rank of a communicator. Normal: a few per cent.',
+         f'{lost_now(JOB)} / count(process:nccl_busy_seconds:rate{{{JOB}}})', 'percentunit', thresholds=steps(watch=0.03, bad=0.1)),
     stat('Alerts',
          'Alerts that fire for the job. Normal: 0. The dashboard Fleet lists them.',
          or_zero(f'count({alerts(JOB)})'), thresholds=steps(watch=1)),
-])
+))
 
 WHO = Row('Which rank do the others wait for?', [
     table('Late ranks',
@@ -45,6 +48,15 @@ WHO = Row('Which rank do the others wait for?', [
            Column('B', 'Per step', 'percentunit', steps(watch=0.03, bad=0.1)), Column('C', 'In all', 'percentunit', steps(watch=0.03, bad=0.1)),
            Column('D', 'Last to enter', 'percentunit', steps(bad=0.8)), Column('E', 'By alert', 'percentunit', steps(bad=0))], sort='Others wait',
            nothing='No rank is late'),
+    graph('GPUs lost to waiting, by communicator',
+          'GPUs that ranks lose in each communicator by waiting for its last rank, without waits that another communicator of the rank counts '
+          'already. Normal: a few per cent of the ranks.',
+          [(f'sum by ({COMM_LABELS}) (comm:nccl_waiting_gpu_seconds:rate{{{JOB}}})', COMM_LEGEND)], 'short', is_stacked=True),
+    graph('GPUs lost to waiting, by the rank that is waited for',
+          'The same by the rank that waits least in the communicator. A victim of another rank is waited for as well: Late ranks tells the '
+          'two apart. Normal: a few per cent of the ranks, spread over many.',
+          [(f'topk(10, sum by ({RANK_LABELS}) (comm_rank:nccl_waited_for_gpu_seconds:rate{{{JOB}}}) > 0)',
+            '{{comm_name}} rank {{rank}} GPU {{gpu}} on {{hostname}}')], 'short', is_stacked=True),
     table('Late nodes', 'Nodes in which all ranks wait less than the median node, by more than 3 % of the time. Normal: empty.',
           [f'max by ({COMM_LABELS}, {NODE_LABELS}) (comm_node:nccl_wait_deficit:late{{{JOB}}})'],
           [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *NODE_COLUMNS, Column('A', 'Others wait', 'percentunit', steps(watch=0.03, bad=0.1))],

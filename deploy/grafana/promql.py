@@ -78,6 +78,16 @@ def waiting(selector):
             f'min by ({JOB_LABELS}, comm) (comm_rank:nccl_busy_seconds:rate{{{selector}}})')
 
 
+def lost_now(selector):
+    """GPUs that jobs lose to waiting."""
+    return f'sum(job:nccl_waiting_gpu_seconds:rate{{{selector}}})'
+
+
+def lost_hours(selector, period):
+    """The same over a period, in GPU hours, by job."""
+    return f'sum by ({JOB_LABELS}) (sum_over_time(job:nccl_waiting_gpu_seconds:rate{{{selector}}}[{period}:1m])) / 60'
+
+
 def moving_data(selector):
     """Time in kernels of the rank that waits least, by communicator."""
     return f'min by ({COMM_LABELS}) (comm_rank:nccl_busy_seconds:rate{{{selector}}})'

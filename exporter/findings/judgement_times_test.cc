@@ -48,7 +48,6 @@ TEST(JudgementTimesTest, AreTheDefaultsOfTheAlertRules) {
   EXPECT_EQ(Seconds(times.late_for), 2 * Default("hold"));
   EXPECT_EQ(Seconds(times.late_history), Default("history"));
   EXPECT_EQ(Seconds(times.learning), Default("warm-up"));
-  EXPECT_EQ(Seconds(times.longest_step), Default("longest-step"));
   EXPECT_EQ(Seconds(times.interval), Default("interval"));
   EXPECT_EQ(Seconds(times.losses_window()), Default("bandwidth-window"));
   EXPECT_EQ(kLateSecondsPerSecond, Default("straggler-threshold"));
@@ -57,7 +56,7 @@ TEST(JudgementTimesTest, AreTheDefaultsOfTheAlertRules) {
 }
 
 TEST(JudgementTimesTest, AreTheNumbersWithinTheRules) {
-  const std::string arrivals = Rule("  - record: comm_rank:nccl_last_arrivals:share");
+  const std::string arrivals = Rule("  - record: comm_rank:nccl_last_arrivals:frequent");
   EXPECT_EQ(NumberIn(arrivals, "> 0\\)\\s+> ([0-9.]+)"), kLateShare);
   EXPECT_EQ(NumberIn(arrivals, "\\n +\\) > ([0-9.]+)\\n"), kLateSecondsPerSecond);
   EXPECT_EQ(NumberIn(arrivals, "last_arrivals_total\\[([0-9]+)m\\]") * 60,
@@ -65,7 +64,7 @@ TEST(JudgementTimesTest, AreTheNumbersWithinTheRules) {
   const std::string late = Rule("  - alert: NCCLStragglerRank");
   EXPECT_EQ(NumberIn(late, "deficit\\[[0-9]+m\\]\\) >= ([0-9]+)"),
             Seconds(JudgementTimes().late_for / 2) / Seconds(JudgementTimes().interval));
-  EXPECT_EQ(NumberIn(Rule("  - alert: NCCLExporterEventsDropped"), "> ([0-9.]+) \\* sum"),
+  EXPECT_EQ(NumberIn(Rule("  - alert: NCCLExporterEventsDropped"), "> ([0-9.]+) \\* job_target"),
             kLossShare);
 }
 

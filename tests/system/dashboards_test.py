@@ -35,7 +35,7 @@ EMPTY = {
     'nccl-communicator / Kernels over symmetric windows, by phase / A': 'no job of the cluster asks for phases',
     'nccl-communicator / Kernels over symmetric windows, by phase / A (one job)': 'no job of the cluster asks for phases',
     'rule NCCLExporterSeriesDropped': 'a daemon serves 20,000 series; the whole cluster has fewer',
-    'rule comm_rank:nccl_hang:unseen (5)': 'no job of the cluster is timed in windows and hangs',
+    'rule comm_rank:nccl_hang:unseen (10)': 'no job of the cluster is timed in windows and hangs',
 }
 
 

@@ -286,7 +286,7 @@ class Expressions(unittest.TestCase):
         for dashboard in DASHBOARDS.values():
             for query in dashboards.queries(dashboard):
                 series = re.sub(r'\b(by|on|group_left|group_right) ?\([^)]*\)', '', query.expression)
-                used |= set(re.findall(r'\b((?:nccl|process|scrape|DCGM)_\w+|(?:comm\w*|process):[\w:]+|up|ALERTS)\b', series))
+                used |= set(re.findall(r'\b((?:nccl|process|scrape|DCGM)_\w+|(?:comm\w*|job|process):[\w:]+|up|ALERTS)\b', series))
         self.assertEqual(used - known, set())
         self.assertEqual(families - used, set(NOT_SHOWN), 'families that no panel shows')
         self.assertEqual(FOREIGN - used, set())

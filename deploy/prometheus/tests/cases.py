@@ -8,6 +8,7 @@ import silent_cases
 import step_cases
 import straggler_cases
 import text_cases
+import waiting_cases
 from jobs import NOTHING_EVER
 
 
@@ -18,4 +19,5 @@ def of(*modules):
 CASES = of(straggler_cases, silent_cases, step_cases, hang_cases, quality_cases)
 LASTING = [case for case in of(lasting_cases) if not case.__code__.co_argcount]
 OPEN = of(open_cases)
+VALUES = [case for case in of(waiting_cases) if not case.__code__.co_argcount]
 TEXTS = [case for case in of(text_cases) if not case.__code__.co_argcount]

@@ -8,8 +8,15 @@ import dataclasses
 import math
 import re
 
+from derived import Derived
+
 STEP = 15  # seconds between scrapes
 TRANSFER = 0.05  # seconds per second that a communicator moves data
+# What the rules read of a daemon; the rest is detail, which may be scraped less often.
+ALERT_SET = re.compile(
+    'up|nccl_exporter_.*|nccl_rank_.*|nccl_process_(alive|stopped|events_dropped_total|timestamps_rejected_total)|nccl_communicator_ranks'
+    '|nccl_collective_(started_sequence|completed_sequence|last_arrivals_total|compared_operations_total|arrival_lateness_seconds_total)'
+    '|nccl_operations_.*|nccl_p2p_(send|recv)_operations_total')
 
 
 class Communicator:
@@ -56,6 +63,7 @@ class Cluster:
         self.measured = lambda rank: 1  # factor by which the source of durations is wrong
         self.copies = []  # clusters of other users with the same nodes and times, who copy names and processes
         self.uid = '1000'  # of the segments' owner
+        self.counts_steps = lambda t: True  # a daemon does not in the first minute after its start
         self.losses = {}  # further series of a target: name with labels, to the value at a time
         self.clock = lambda node, t: 0  # seconds by which the node's clock is wrong
         self.stuck = []  # Hang
@@ -98,7 +106,8 @@ class Cluster:
                     lateness[rank] = last
         return waits
 
-    def series(self):
+    def series(self, names=re.compile('.*')):
+        """For promtool, of the families that `names` matches."""
         table = self.table()
         for copy in self.copies:
             for key, values in copy.table().items():
@@ -106,10 +115,11 @@ class Cluster:
                     table.setdefault(key, {}).update(values)
         return [{'series': key, 'values': ' '.join(f'{values[i]:.9g}' if i in values else
                                                    ('stale' if i - 1 in values else '_') for i in range(len(self.times)))}
-                for key, values in table.items()]
+                for key, values in table.items() if names.fullmatch(key.split('{')[0])]
 
     def table(self):
         """Values of each series by the number of the scrape."""
+        self.counters = {}  # derived ones, by communicator and rank
         table = {}
         counters = {}
         for index, t in enumerate(self.times):
@@ -121,12 +131,23 @@ class Cluster:
                         ('operations', 'timed', 'busy', 'bus', 'last', 'lateness', 'compared', 'progress'), 0))
                     if t and communicator.alive(t) and self.busy(t) and not stopped and self.alive(rank, t):
                         self.advance(communicator, rank, t, waits, count)
-                    if communicator.alive(t) and self.served(rank, t) and self.scraped(self.node(rank), t):
-                        for name, labels, value in self.samples(communicator, rank, t, count):
+                    if not communicator.alive(t):
+                        continue
+                    samples = [*self.samples(communicator, rank, t, count)]
+                    samples += [sample for sample in self.derived(communicator, rank, samples)
+                                if self.counts_steps(t) or not sample[0].startswith('nccl_rank_step')]
+                    if self.served(rank, t) and self.scraped(self.node(rank), t):
+                        for name, labels, value in samples:
                             key = name + '{' + ','.join(f'{k}="{v}"' for k, v in labels.items()) + '}'
                             table.setdefault(key, {})[index] = value
             self.add_targets(table, index, t)
         return table
+
+    def derived(self, communicator, rank, samples):
+        is_across_nodes = len({self.node(member) for member in communicator.members}) > 1
+        counters = self.counters.setdefault((communicator, rank), Derived(is_across_nodes, STEP))
+        counters.advance(samples)
+        return counters.samples(self.labels(communicator, rank))
 
     def advance(self, communicator, rank, t, waits, count):
         operations = communicator.rates.get(rank, communicator.rate) * STEP
@@ -176,7 +197,7 @@ class Cluster:
         yield 'nccl_rank_info', labels | {
             'hostname': f'gpu-node-{self.node(rank)}', 'gpu_uuid': f'GPU-{rank}', 'pci_bus_id': '', 'pid': str(1000 + rank),
             'local_rank': str(rank % self.ranks_per_node), 'timing_source': self.source(rank),
-            'timing_reason': 'default'}, 1
+            'timing_reason': 'default', 'sampling': 'none' if communicator.duty == 1 else 'windows'}, 1
 
     def progress(self, communicator, rank, t, count, labels):
         started = round(count['operations']) if communicator.collective else 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hangs and their culprits, and ranks that are missing."""
 from cluster import Cluster
-from jobs import NOTHING_EVER, tensor_and_data_parallel, data_parallel, pipeline, alert, rank_alert, copied_by_another_user, every_evaluation
+from jobs import NOTHING_EVER, tensor_and_data_parallel, data_parallel, pipeline, alert, rank_alert, copied_by_another_user, every_evaluation, waiting_for
 
 
 def a_rank_that_never_enters_is_named_after_two_minutes():
@@ -372,3 +372,30 @@ def ranks_of_a_node_that_wait_within_it_are_not_named_while_it_is_not_scraped():
     cluster.scraped = lambda node, t: node != 1 or t != 735
     return cluster, every_evaluation(12.75, 16, [alert('NCCLCollectiveHang')] + [rank_alert('NCCLHangCulprit', 'tp1', 2, 1, 2),
                                                                                 rank_alert('NCCLHangCulprit', 'dp2', 1, 1, 2)])
+
+
+def a_killed_rank_is_named_after_two_evaluations():
+    return waiting_for([6]), {10.25: [], 10.5: [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]}
+
+
+def a_stopped_rank_is_named_after_two_evaluations():
+    cluster = waiting_for([])
+    cluster.halted = lambda rank, t: rank == 6 and t > 600
+    return cluster, {10.25: [], 10.5: [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]}
+
+
+def a_killed_rank_that_no_other_waits_for_is_not_named():
+    cluster = data_parallel(12)
+    cluster.alive = lambda rank, t: rank != 6 or t <= 600
+    cluster.served = lambda rank, t: True
+    return cluster, NOTHING_EVER
+
+
+def ranks_that_die_one_after_the_other_are_not_named():
+    cluster = waiting_for([])
+    cluster.alive = lambda rank, t: t <= 600 + 15 * rank
+    return cluster, NOTHING_EVER
+
+
+def half_of_the_ranks_that_die_are_not_named_at_once():
+    return waiting_for([4, 5, 6, 7]), {10.5: [], 11.5: []}

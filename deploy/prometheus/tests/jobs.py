@@ -34,6 +34,15 @@ def pipeline(minutes, stages=4):
     return cluster
 
 
+def waiting_for(ranks, at=600):
+    """All others wait for these ranks, which are dead from then on."""
+    cluster = data_parallel(12)
+    cluster.hang(cluster.communicators[0], at, cluster.ranks)
+    cluster.alive = lambda rank, t: rank not in ranks or t <= at
+    cluster.served = lambda rank, t: True
+    return cluster
+
+
 def alert(name, **labels):
     return {'alertname': name, 'slurm_job_id': '42', 'uid': '1000'} | labels
 

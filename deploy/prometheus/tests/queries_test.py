@@ -94,6 +94,10 @@ def of_rank(job, rank):
     return {'global_rank': str(rank), 'gpu': str(rank % GPUS), 'uid': job.uid} | job.job | job.target(rank)
 
 
+def of_gpu(job, rank):
+    return {'instance': job.target(rank)['instance'], 'global_rank': str(rank), 'gpu': str(rank % GPUS)}
+
+
 def mean_of(name, waits):
     """Seconds of an operation: the mean of the ranks."""
     of_ranks = [wait for (communicator, _), wait in waits.items() if communicator.name == name]
@@ -125,11 +129,11 @@ def answers():
             (busy, [({'comm': identity(name), 'comm_name': name}, 2) for name in PIPELINE])],
         'How much crosses the network?': [(busy, [({'nnodes': '1'}, bytes_of_kind), ({'nnodes': str(NODES)}, bytes_of_kind)])],
         'How many operations per second does each rank run?': [
-            (few_pipelines, [(of_rank(busy, rank), (3 if rank in in_pipelines else 2) * RATE) for rank in busy.ranks])],
+            (few_pipelines, [(of_gpu(busy, rank), (3 if rank in in_pipelines else 2) * RATE) for rank in busy.ranks])],
         'Does global rank 5 hang?': [(hung, [({'global_rank': '5', 'comm_name': 'tp1'}, 1)]), (hung, [(culprit, 1)])],
         'Since when?': [(hung, [({'global_rank': '5', 'comm_name': 'tp1', 'function': 'AllReduce'}, MINUTES * 60 - HANG_BEGINS)])],
         'How do the ranks compare in bytes per second?': [
-            (busy, [(of_rank(busy, rank), 2 * RATE * SIZE + RATE * P2P_SIZE) for rank in busy.ranks]),
+            (busy, [(of_gpu(busy, rank), 2 * RATE * SIZE + RATE * P2P_SIZE) for rank in busy.ranks]),
             (busy, [({'instance': f'node{node}:9828', 'gpu': str(gpu)}, 2 * RATE * SIZE) for node in range(NODES) for gpu in range(GPUS)])],
         'And the GPU\'s clock?': [(busy, [({'UUID': f'GPU-{LATE}', 'gpu_uuid': f'GPU-{LATE}'}, 900)])],
     }

@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 import cases
+from cluster import ALERT_SET
 
 HERE = pathlib.Path(__file__).resolve().parent
 RUNBOOKS = HERE.parent.parent.parent / 'docs/runbooks'
@@ -23,9 +24,13 @@ FIRING = 'count by (alertname, slurm_job_id, comm_name, rank, hostname, gpu, uid
 EVER = 'count by (alertname, comm_name, rank) (count_over_time(ALERTS{alertstate="firing"}[2h]))'
 
 
+def selector(labels):
+    return '{' + ','.join(f'{key}="{value}"' for key, value in labels.items()) + '}'
+
+
 def samples(alerts):
     """Alerts that differ by their communicator's identity only are counted."""
-    named = collections.Counter('{' + ','.join(f'{key}="{value}"' for key, value in labels.items() if key != 'comm') + '}' for labels in alerts)
+    named = collections.Counter(selector({key: value for key, value in labels.items() if key != 'comm'}) for labels in alerts)
     return [{'labels': labels, 'value': count} for labels, count in named.items()]
 
 
@@ -39,15 +44,24 @@ def test_of(case):
         checks += [{'expr': f'count(ALERTS{{alertstate="firing",alertname="{a["alertname"]}",comm="{a["comm"]}"}})',
                     'eval_time': f'{round(minute * 60)}s', 'exp_samples': [{'labels': '{}', 'value': 1}]}
                    for minute, alerts in expected.items() for a in alerts if 'comm' in a]
-    return {'name': case.__name__, 'interval': '15s', 'input_series': cluster.series(), 'promql_expr_test': checks}
+    return {'name': case.__name__, 'interval': '15s', 'input_series': cluster.series(ALERT_SET), 'promql_expr_test': checks}
+
+
+def value_test(case):
+    """What rules record, in thousandths: promtool compares exactly."""
+    cluster, minute, expected = case()
+    return {'name': case.__name__, 'interval': '15s', 'input_series': cluster.series(ALERT_SET), 'promql_expr_test': [
+        {'expr': f'round(1000 * {query})', 'eval_time': f'{round(minute * 60)}s',
+         'exp_samples': [{'labels': selector(labels), 'value': round(1000 * value)} for labels, value in answers]}
+        for query, answers in expected.items()]}
 
 
 def text_test(case):
     """The whole text of some alerts, once."""
     cluster, minute, alerts = case()
     runbooks = 'https://github.com/nccl-exporter/nccl-exporter/blob/main/docs/runbooks'
-    return {'name': case.__name__, 'interval': '15s', 'input_series': cluster.series(), 'alert_rule_test': [
-        {'eval_time': f'{minute}m', 'alertname': name, 'exp_alerts': [{
+    return {'name': case.__name__, 'interval': '15s', 'input_series': cluster.series(ALERT_SET), 'alert_rule_test': [
+        {'eval_time': f'{round(minute * 60)}s', 'alertname': name, 'exp_alerts': [{
             'exp_labels': labels | {'severity': severity_of(name)}, 'exp_annotations': texts | {'runbook_url': f'{runbooks}/{name}.md'}}]}
         for name, (labels, texts) in alerts.items()]}
 
@@ -74,6 +88,12 @@ def complaints_about_alerts(text, named_in_cases):
             yield f'{name} fires in no case'
 
 
+def detail_in(text):
+    """Families that the rules read and that are not in the alert set."""
+    expressions = ' '.join(re.findall(r'^    expr: ((?:\|\n(?:      .*\n)+)|.*)', text, re.M))
+    return {name for name in re.findall(r'(?<![\w:])nccl_\w+(?![\w:])', expressions) if not ALERT_SET.fullmatch(name)}
+
+
 def fails(name, command):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -82,13 +102,13 @@ def fails(name, command):
 
 
 def chosen(wanted):
-    """Cases of alerts, and cases of texts."""
+    """Cases of alerts, of texts and of recorded values."""
     if wanted == ['lasting']:
-        return cases.LASTING, []
+        return cases.LASTING, [], []
     if not wanted:
-        return cases.CASES, cases.TEXTS
-    return ([case for case in cases.CASES + cases.LASTING + cases.OPEN if case.__name__ in wanted],
-            [case for case in cases.TEXTS if case.__name__ in wanted])
+        return cases.CASES, cases.TEXTS, cases.VALUES
+    return tuple([case for case in known if case.__name__ in wanted]
+                 for known in (cases.CASES + cases.LASTING + cases.OPEN, cases.TEXTS, cases.VALUES))
 
 
 def main():
@@ -97,6 +117,9 @@ def main():
     generated = subprocess.run([HERE.parent / 'generate-rules'], capture_output=True, text=True, check=True).stdout
     if generated != RULES.read_text():
         print('FAILED  the committed rules are not what generate-rules prints: run it with --output deploy/prometheus')
+        failed = True
+    for name in detail_in(RULES.read_text()):
+        print(f'FAILED  the rules read {name}, which is detail and may not be scraped with the alerts')
         failed = True
     fired = set()
     # Else promtool takes any order, and what a rule reads of another group is now and then an evaluation old.
@@ -109,7 +132,9 @@ def main():
                                         'tests': [test]}))
             return fails(name, ['promtool', 'test', 'rules', path])
 
-        alerts, texts = chosen(wanted)
+        alerts, texts, values = chosen(wanted)
+        for case in values:
+            failed |= play(case.__name__, value_test(case))
         written = set()
         for case in texts:
             test = text_test(case)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Late ranks, nodes and links that must be named."""
 from cluster import Cluster
-from jobs import tensor_and_data_parallel, data_parallel, pipeline, alert, rank_alert, copied_by_another_user
+from jobs import NOTHING_EVER, tensor_and_data_parallel, data_parallel, pipeline, alert, rank_alert, copied_by_another_user, every_evaluation
 
 
 def a_rank_that_is_late_by_5_percent_is_named_within_three_minutes():
@@ -93,3 +93,47 @@ def a_late_rank_is_named_though_another_user_copies_its_job():
     copy.late = lambda rank, t: 0.1 if rank != 6 else 0
     straggler = rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)
     return cluster, {10: [], 13: [straggler], 20: [straggler, rank_alert('NCCLLastArriver', 'dp', 6, 1, 2)]}
+
+
+def a_rank_that_is_late_by_11_percent_is_named_within_a_minute():
+    cluster = data_parallel(12)
+    cluster.late = lambda rank, t: 0.11 if rank == 6 and t > 600 else 0
+    return cluster, {10.75: [], 11: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
+
+
+def a_rank_that_is_late_by_9_percent_needs_the_longer_proof():
+    cluster = data_parallel(13)
+    cluster.late = lambda rank, t: 0.09 if rank == 6 and t > 600 else 0
+    return cluster, {11.5: [], 12: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
+
+
+def a_node_that_is_late_by_a_fifth_is_named_within_a_minute():
+    cluster = data_parallel(12, 4)
+    cluster.late = lambda rank, t: 0.2 if cluster.node(rank) == 2 and t > 600 else 0
+    return cluster, {10.5: [], 11: [alert('NCCLStragglerNode', hostname='gpu-node-2')]}
+
+
+def two_late_ranks_need_the_longer_proof():
+    cluster = data_parallel(13, 4)
+    cluster.late = lambda rank, t: 0.2 if rank in (2, 6) and t > 600 else 0
+    return cluster, {11: [], 12: [rank_alert('NCCLStragglerRank', 'dp', rank, rank // 4, 2) for rank in (2, 6)]}
+
+
+def a_late_rank_needs_the_longer_proof_when_operations_are_timed_in_windows():
+    cluster = data_parallel(13, 2, duty=0.1)
+    cluster.late = lambda rank, t: 0.2 if rank == 6 and t > 600 else 0
+    return cluster, {11: [], 12: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
+
+
+def two_long_waits_of_one_rank_are_not_told_at_once():
+    cluster = data_parallel(14)
+    cluster.late = lambda rank, t: 2 if rank == 1 and t in (615, 660) else 0
+    return cluster, every_evaluation(10, 11.25, [])
+
+
+def lateness_of_2_percent_is_not_told_while_daemons_that_have_just_started_count_no_steps():
+    """By the time in kernels alone, 2 % in 8 collectives look like 16 %."""
+    cluster = data_parallel(13, 2, overlap=8, rate=8)
+    cluster.late = lambda rank, t: 0.02 if rank == 6 else 0
+    cluster.counts_steps = lambda t: not 600 <= t < 690
+    return cluster, NOTHING_EVER

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts of alerts, whole. Each case returns a cluster, a minute, and by alert the labels and annotations of the first one."""
 from cluster import Cluster
-from jobs import data_parallel
+from jobs import data_parallel, waiting_for
 
 RANK_6 = {'rank': '6', 'gpu': '2', 'gpu_uuid': 'GPU-6', 'hostname': 'gpu-node-1', 'pid': '1006', 'global_rank': '6', 'job': 'nccl', 'instance': 'node1:9828'}
 JOB = {'slurm_job_id': '42', 'uid': '1000'}
@@ -14,14 +14,14 @@ def since(minutes):
 
 def a_late_rank():
     cluster = data_parallel(15)
-    cluster.late = lambda rank, t: 0.25 if rank == 6 else 0
+    cluster.late = lambda rank, t: 0.2 if rank == 6 else 0
     comm = cluster.communicators[0].id
     details = 'Rank 6 of the communicator, GPU GPU-6, process 1006, target node1:9828.'
     return cluster, 15, {
         'NCCLStragglerRank': (RANK_6 | JOB | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel'}, {
-            'summary': 'Job 42: global rank 6 (GPU 2 on gpu-node-1) makes 7 ranks wait, 25% of the time',
-            'description': f'The other ranks of communicator {comm} (dp) have waited for global rank 6 (GPU 2 on gpu-node-1) since {since(5.25)}.'
-                           f' This costs them 25% of the time. {details}'}),
+            'summary': 'Job 42: global rank 6 (GPU 2 on gpu-node-1) makes 7 ranks wait, 20% of the time: waiting costs 1.4 GPUs of 8',
+            'description': f'The other ranks of communicator {comm} (dp) have waited for global rank 6 (GPU 2 on gpu-node-1) since {since(5.5)}.'
+                           f' This costs them 20% of the time. {details}'}),
         'NCCLLastArriver': (RANK_6 | JOB | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel'}, {
             'summary': 'Job 42: global rank 6 (GPU 2 on gpu-node-1) arrives last on its node at 100% of the operations of dp',
             'description': f'The other ranks of the node have waited for global rank 6 (GPU 2 on gpu-node-1) since {since(5)}, at 100% of the operations'
@@ -34,8 +34,8 @@ def a_late_node():
     comm = cluster.communicators[0].id
     return cluster, 15, {
         'NCCLStragglerNode': (JOB | {'comm': comm, 'timing_source': 'kernel', 'hostname': 'gpu-node-2', 'job': 'nccl', 'instance': 'node2:9828'}, {
-            'summary': 'Job 42: node gpu-node-2 makes 12 ranks wait, 10% of the time',
-            'description': f'The other ranks of communicator {comm} have waited for node gpu-node-2 (node2:9828) since {since(5.25)}. This costs them 10% of'
+            'summary': 'Job 42: node gpu-node-2 makes 12 ranks wait, 10% of the time: waiting costs 1.2 GPUs of 16',
+            'description': f'The other ranks of communicator {comm} have waited for node gpu-node-2 (node2:9828) since {since(5.5)}. This costs them 10% of'
                            ' the time. All ranks of the node are late.'})}
 
 
@@ -74,6 +74,16 @@ def a_killed_rank():
             'summary': 'Job 42: global rank 6 (GPU 2 on gpu-node-1) is no longer reported',
             'description': f'Global rank 6 (GPU 2 on gpu-node-1) has not been reported since {since(15.25)}, while others of communicator {comm} (dp) run or wait.'
                            f' Its process, its node or its exporter is gone. {details}'})}
+
+
+def a_killed_rank_at_once():
+    cluster = waiting_for([6])
+    comm = cluster.communicators[0].id
+    return cluster, 10.5, {
+        'NCCLHangCulprit': (RANK_6 | JOB | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel'}, {
+            'summary': f'Job 42 hangs since {since(10)}: 7 GPUs wait for global rank 6 (GPU 2 on gpu-node-1)',
+            'description': f'The ranks of communicator {comm} (dp) wait for global rank 6 (GPU 2 on gpu-node-1). It is dead, stopped or missing, or takes no part'
+                           ' in their sends and receives, and it waits for no rank. Rank 6 of the communicator, GPU GPU-6, process 1006, target node1:9828.'})}
 
 
 def a_rank_in_another_call():

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What waiting costs, in GPUs. Each case returns a cluster, a minute, and by query the labels and values that must come out."""
+from cluster import Cluster
+from jobs import data_parallel, pipeline, tensor_and_data_parallel
+
+JOB = 'job:nccl_waiting_gpu_seconds:rate'
+COMMUNICATORS = 'sum by (comm_name) (comm:nccl_waiting_gpu_seconds:rate)'
+WAITED_FOR = 'sum by (global_rank) (comm_rank:nccl_waited_for_gpu_seconds:rate)'
+MINUTE = 8
+LABELS = {'slurm_job_id': '42', 'uid': '1000'}
+
+
+def of_job(gpus):
+    return {JOB: [(LABELS, gpus)]}
+
+
+def late(cluster, lateness=0.2, late_rank=6):
+    cluster.late = lambda rank, t: lateness if rank == late_rank else 0
+    return cluster
+
+
+def each_other_rank_loses_the_lateness_once_and_the_late_rank_is_waited_for():
+    """Three neighbours wait for rank 6 in tp1; the others wait in four communicators, in three of them for a neighbour."""
+    names = ('tp1', 'dp0', 'dp1', 'dp2', 'dp3')
+    waited_for = {'6': 3 * 0.2 + 3 * 0.2} | dict.fromkeys(('4', '5', '7'), 3 * 0.2)
+    return late(tensor_and_data_parallel(MINUTE)), MINUTE, of_job(15 * 0.2) | {
+        COMMUNICATORS: [({'comm_name': name}, 3 * 0.2) for name in names],
+        WAITED_FOR: [({'global_rank': rank}, gpus) for rank, gpus in waited_for.items()]}
+
+
+def a_wait_in_two_communicators_at_once_is_lost_once():
+    return late(tensor_and_data_parallel(MINUTE, beside=True)), MINUTE, of_job(15 * 0.2)
+
+
+def a_wait_in_many_collectives_of_a_step_is_lost_once():
+    return late(data_parallel(MINUTE, 2, overlap=8, rate=8), 0.05), MINUTE, of_job(7 * 0.05)
+
+
+def a_wait_of_3_percent_is_counted_where_a_tenth_of_the_operations_is_timed():
+    return late(data_parallel(MINUTE, 2, duty=0.1), 0.03), MINUTE, of_job(7 * 0.03)
+
+
+def a_rank_loses_no_more_than_one_gpu():
+    cluster = Cluster(1, 4, MINUTE)
+    for name in ('first', 'second'):
+        cluster.add(name, list(range(4)), beside=True)
+    return late(cluster, 0.7, 3), MINUTE, of_job(3)
+
+
+def jitter_costs_nothing():
+    cluster = tensor_and_data_parallel(MINUTE)
+    cluster.late = lambda rank, t: 0.009 * ((rank * 7919 + t * 104729) % 97) / 97
+    return cluster, MINUTE, of_job(0)
+
+
+def stages_of_a_pipeline_do_not_count_as_waiting_for_a_rank():
+    cluster = pipeline(MINUTE)
+    cluster.late = lambda rank, t: 0.2 if cluster.node(rank) == 3 else 0
+    return cluster, MINUTE, of_job(0)
+
+
+def all_that_wait_in_a_hang_are_lost():
+    cluster = data_parallel(MINUTE + 6)
+    cluster.hang(cluster.communicators[0], 60 * MINUTE, [0, 1, 2, 3, 4, 5, 7])
+    return cluster, MINUTE + 5, of_job(7)
