@@ -237,6 +237,17 @@ TEST_F(HangTest, TheFirstRankToEndIsNotNamedEarlyWhereNoCompletionIsSeen) {
   EXPECT_THAT(Followed(hangs, job_, 25), IsEmpty());
 }
 
+TEST_F(HangTest, HalfOfTheRanksEndedOrStoppedAreNotNamedEarly) {
+  for (const size_t halted : {3, 4}) {
+    HandMadeNode job(8);
+    job.AddCommunicator("fsdp", kAll);
+    Hangs hangs{JudgementTimes()};
+    job.Start(kAll, "fsdp", 0);
+    for (size_t rank = 0; rank < halted; ++rank) job.node.processes[rank].is_alive = false;
+    EXPECT_EQ(Followed(hangs, job, 25).size(), halted == 3 ? 1 : 0);
+  }
+}
+
 // Regression: launchers end a job before its hang is half a minute old.
 TEST_F(HangTest, ARankThatIsKilledWhenItHasWaitedForTwentySecondsIsNotNamed) {
   Hangs hangs{JudgementTimes()};

@@ -229,9 +229,23 @@ class JobJudge {
            rank.seen->halted_snapshots >= kHaltedSnapshots;
   }
 
+  // At the end of a job its processes end one after the other, and a job is suspended process by
+  // process.
+  bool MostGoOn() const {
+    std::set<GpuOfProcess> all, halted;
+    for (const GraphCommunicator& communicator : communicators_) {
+      for (const GraphRank& rank : communicator.ranks) {
+        all.insert(rank.gpu());
+        if (rank.HasHalted()) halted.insert(rank.gpu());
+      }
+    }
+    return 2 * halted.size() < all.size();
+  }
+
   // The ends of the graph: behind in a communicator, and waiting in none. A rank without a send or
   // receive in flight may have completed them: it counts only if nothing else is found.
   void FindCulprits() {
+    if (suspects_ == Suspects::kHalted && !MostGoOn()) return;
     std::set<GpuOfProcess> certain;
     const auto is_suspect = [&](const GraphCommunicator& communicator, const GraphRank& rank) {
       if (suspects_ == Suspects::kHalted && !IsLongHalted(rank)) return false;

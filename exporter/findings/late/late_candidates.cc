@@ -201,7 +201,9 @@ bool IsAlone(const PeersFound& found, size_t i) {
   return true;
 }
 
+// 0 where operations are timed in windows: there a long wait stands for all that are not timed.
 uint64_t TimedOperations(const RankRates& rank) {
+  if (rank.rank.communicator->sampling_state == SamplingState::kWindows) return 0;
   uint64_t timed = 0;
   for (const TrafficDelta& delta : rank.traffic) timed += delta.timed_operations;
   return timed;

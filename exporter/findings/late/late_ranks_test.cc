@@ -127,6 +127,15 @@ TEST(LateRanksTest, FewOperationsAreNoStrongProof) {
   EXPECT_THAT(job.EverNamed(), IsEmpty());
 }
 
+TEST(LateRanksTest, OperationsTimedInWindowsAreNoStrongProof) {
+  LateJob job(8);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  for (size_t i = 0; i < 8; ++i) job.In(i, kTp).sampling_state = SamplingState::kWindows;
+  job.Run(420, [&] { StepOfTp(job, 8, kNobody); });
+  job.Run(75, [&] { StepOfTp(job, 8, 5); });
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+}
+
 TEST(LateRanksTest, TheCommunicatorsNameIsSafeOnATerminal) {
   LateJob job(8);
   job.Make(kTp, "tp\x1b[2J" + std::string(300, 'x'), FirstProcesses(8));
