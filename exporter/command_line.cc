@@ -88,6 +88,7 @@ CommandLine::CommandLine(Options& options, std::string_view commit)
              "Check directories, plugin, NCCL, environment and daemon, and say what to change.")
       ->add_option("--pid", options.doctor_pid, "Process of a training job to check as well.")
       ->check(CLI::Range(1, kMostPid));
+  AddJob();
   AddCommand(Command::kDump, "dump", "Print a segment as text.")
       ->add_option("SEGMENT", options.dump_segment, "File to print.")
       ->required();
@@ -186,6 +187,32 @@ void CommandLine::AddCardinality() {
           "the daemon: " +
               KnownParts() + ". Without it, all parts.")
       ->check(CLI::IsMember(parts));
+}
+
+void CommandLine::AddJob() {
+  const auto fault_of = [](const std::string& value) {
+    std::string fault;
+    ParsePrometheusAddress(value, fault);
+    return fault.empty() ? fault : "invalid value '" + value + "': " + fault;
+  };
+  CLI::App* const job =
+      AddCommand(Command::kJob, "job",
+                 "Print a job from Prometheus: firing alerts, ranks that are late or behind, and "
+                 "communicators.");
+  job->add_option("--prometheus", options_.job.prometheus,
+                  "Address of Prometheus, or of a server with its HTTP API: "
+                  "http[s]://HOST[:PORT][/PREFIX].")
+      ->check(CLI::Validator(fault_of, ""))
+      ->default_str(std::string(kDefaultPrometheus));
+  job->add_option("--http.config.file", options_.job.http_config_file,
+                  "File with a login and TLS, as promtool takes it: basic_auth, authorization, "
+                  "tls_config.");
+  job->add_option("--job", options_.job.wanted,
+                  "Slurm id or name of the job, its namespace, its cluster, or the beginning of "
+                  "its pods' names. May be given several times: all must be true. Without it, the "
+                  "only job, or a list of the jobs.")
+      ->allow_extra_args(false);
+  job->add_flag("--json", options_.job.is_json, "Print one JSON object.");
 }
 
 std::vector<const CLI::App*> CommandLine::Commands() const {

@@ -44,6 +44,7 @@ class CommandLine {
   void AddTop();
   void AddDaemon(CLI::App& command);
   void AddCardinality();
+  void AddJob();
   std::string Store();
   std::string StoreRow(size_t row, const Place* place);
   std::string Help();

@@ -39,6 +39,7 @@
 #include "exporter/http/http_server.h"
 #include "exporter/http/tls_context.h"
 #include "exporter/http/web_guard.h"
+#include "exporter/job/job_command.h"
 #include "exporter/log.h"
 #include "exporter/node/snapshot_source.h"
 #include "exporter/options.h"
@@ -137,6 +138,12 @@ int PrintDoctor(const Options& options) {
   const int printed = Print(text);
   const bool fails = std::ranges::count(checks, Verdict::kFail, &Check::verdict) != 0;
   return fails ? kRuntimeFailure : printed;
+}
+
+int PrintJob(const Options& options) {
+  std::string fault;
+  const std::string text = AnswerAbout(options.job, ViewOfOutput(), fault);
+  return text.empty() ? Fail(kRuntimeFailure, fault) : Print(text);
 }
 
 int Top(const Options& options) {
@@ -333,6 +340,7 @@ int Main(int argc, char** argv) {
     if (options.command == Command::kDump) return Dump(options.dump_segment);
     if (options.command == Command::kTop) return Top(options);
     if (options.command == Command::kDoctor) return PrintDoctor(options);
+    if (options.command == Command::kJob) return PrintJob(options);
     if (options.command == Command::kCardinality) return PrintCardinality(options);
     return options.command == Command::kInFlight ? PrintInFlight(options) : Serve(options);
   } catch (const std::exception& failure) {

@@ -15,6 +15,7 @@
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/client/daemon_judgement.h"
 #include "exporter/commands/synthetic_node.h"
+#include "exporter/job/job_command.h"
 
 namespace nccl_exporter::exporter {
 
@@ -26,6 +27,7 @@ enum class Command : uint8_t {
   kCardinality,  // `cardinality`
   kCatalogue,    // `catalogue`
   kDoctor,       // `doctor`
+  kJob,          // `job`
   kPrint         // --help, --version, help, version: write `text` to standard output
 };
 
@@ -39,6 +41,7 @@ struct Options {
   bool is_once = false;       // of kTop
   std::string sort = "rank";  // of kTop: one of kTopSorts
   bool is_json = false;       // of kTop and kInFlight
+  JobRequest job;             // of kJob
   uint64_t doctor_pid = 0;    // of kDoctor; 0: no process is examined
   // Of kTop and kInFlight: an address, or kNoDaemon.
   std::string daemon{kDefaultDaemon};

@@ -288,6 +288,21 @@ TEST(OptionsTest, TheDaemonIsAnAddressOfThisNodeOrNone) {
   EXPECT_NE(ErrorOf({"doctor", "--daemon=none"}), "");
 }
 
+TEST(OptionsTest, AJobIsChosenByItsLabelsInAPrometheus) {
+  EXPECT_EQ(Parsed({"job"}).command, Command::kJob);
+  EXPECT_EQ(Parsed({"job"}).job.prometheus, "http://localhost:9090");
+  const Options options = Parsed({"job", "--prometheus=https://mimir/prometheus", "--job=4711",
+                                  "--job", "research", "--http.config.file=a.yml", "--json"});
+  EXPECT_EQ(options.job.prometheus, "https://mimir/prometheus");
+  EXPECT_THAT(options.job.wanted, testing::ElementsAre("4711", "research"));
+  EXPECT_EQ(options.job.http_config_file, "a.yml");
+  EXPECT_TRUE(options.job.is_json);
+  EXPECT_THAT(
+      ErrorOf({"job", "--prometheus=prometheus:9090"}),
+      testing::HasSubstr("invalid value 'prometheus:9090': it does not begin with http://"));
+  EXPECT_NE(ErrorOf({"job", "--job"}), "");
+}
+
 TEST(OptionsTest, CatalogueIsACommand) {
   EXPECT_EQ(Parsed({"catalogue"}).command, Command::kCatalogue);
 }

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// PlainGet(), one HTTP request without TLS or a login: to a daemon on this node. For any thread.
+// PlainGet(), one HTTP request without redirects, proxies or compression: to a daemon on this node,
+// and to Prometheus. For any thread.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <string_view>
+
+#include "exporter/client/connection.h"
 
 namespace nccl_exporter::exporter {
 
@@ -14,18 +19,24 @@ struct PlainRequest {
   std::string path;
   // For all that is sent and received. A name is resolved before, with the resolver's own patience.
   std::chrono::milliseconds patience;
-  size_t most_bytes;  // of the answer, its head included
+  size_t most_bytes;                     // of the answer, its head included
+  std::string host_field = "localhost";  // of the head
+  std::string fields = {};               // further ones, each with its end
+  const TlsSettings* tls = nullptr;      // null: plain text
 };
 
 // The peer may be anybody: nothing in it is checked beyond what is said here.
 struct PlainAnswer {
   std::string status_line;  // without its end; may be anything but a line feed
   int status = 0;           // 0: the status line is not HTTP
-  std::string body;         // whole, by its Content-Length
+  std::string body;         // whole, by its Content-Length or its chunks
   std::string fault;        // why there is no whole answer; empty: there is
   bool is_connected = false;
 };
 
 PlainAnswer PlainGet(const PlainRequest& request);
+
+// The body that chunks of HTTP/1.1 carry; nothing if one of them is not whole or not right. Pure.
+std::optional<std::string> JoinChunks(std::string_view text);
 
 }  // namespace nccl_exporter::exporter

@@ -74,6 +74,27 @@ TEST(PlainGetTest, TakesTheBodyByItsLength) {
   EXPECT_EQ(peer.Request(), "GET /path HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
 }
 
+TEST(PlainGetTest, JoinsTheChunksOfABody) {
+  OneAnswer peer(
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\nB;x=y\r\n and "
+      "more!!\r\n0\r\n\r\n");
+  const PlainAnswer answer = peer.Get();
+  EXPECT_EQ(answer.fault, "");
+  EXPECT_EQ(answer.body, "body and more!!");
+}
+
+TEST(PlainGetTest, ChunksThatAreNotWholeAreNoBody) {
+  const std::string whole = "4\r\nbody\r\n0\r\n\r\n";
+  EXPECT_EQ(JoinChunks(whole), "body");
+  for (size_t size = 0; size <= whole.find("0\r\n") + 1; ++size)
+    EXPECT_EQ(JoinChunks(whole.substr(0, size)), std::nullopt) << size;
+  for (const char* const wrong : {"body", "-1\r\n", "ffffffffffffffff\r\na\r\n0\r\n\r\n",
+                                  "10000000000000000\r\n", "4\r\nbodyxx0\r\n\r\n", "\r\n"})
+    EXPECT_EQ(JoinChunks(wrong), std::nullopt) << wrong;
+  OneAnswer peer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n");
+  EXPECT_EQ(peer.Get().fault, "an answer without its end");
+}
+
 TEST(PlainGetTest, AnAnswerThatEndsEarlyIsNoAnswer) {
   for (const char* bytes : {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbody",
                             "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nbody",

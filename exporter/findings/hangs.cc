@@ -46,19 +46,27 @@ bool HasDifferentCalls(const GraphCommunicator& communicator) {
   return functions.size() > 1;
 }
 
-std::vector<Finding> FindingsOf(const GraphJob& job, int64_t taken_ns, Severity severity) {
-  const auto has = [](bool GraphRank::*flag) {
-    return [flag](const GraphCommunicator& communicator) {
-      return std::ranges::any_of(communicator.ranks, flag);
-    };
+auto Has(bool GraphRank::*flag) {
+  return [flag](const GraphCommunicator& communicator) {
+    return std::ranges::any_of(communicator.ranks, flag);
   };
+}
+
+// Of a graph in which only dead and stopped ranks are suspect.
+std::vector<Finding> HaltsOf(const GraphJob& job, int64_t taken_ns) {
+  const GraphCommunicator* const found = MostWaiting(job, Has(&GraphRank::is_culprit));
+  if (found == nullptr) return {};
+  return {HangSentences(job, *found, taken_ns, Severity::kCritical).Culprits()};
+}
+
+std::vector<Finding> FindingsOf(const GraphJob& job, int64_t taken_ns, Severity severity) {
   const auto words = [&](const GraphCommunicator& communicator) {
     return HangSentences(job, communicator, taken_ns, severity);
   };
   std::vector<Finding> findings;
-  if (const auto* found = MostWaiting(job, has(&GraphRank::is_culprit)))
+  if (const auto* found = MostWaiting(job, Has(&GraphRank::is_culprit)))
     findings.push_back(words(*found).Culprits());
-  if (const auto* found = MostWaiting(job, has(&GraphRank::is_different)))
+  if (const auto* found = MostWaiting(job, Has(&GraphRank::is_different)))
     findings.push_back(words(*found).OtherCall());
   if (!findings.empty()) return findings;
   if (const auto* found = MostWaiting(job, [](const auto& c) { return c.nobody_behind; })) {
@@ -76,17 +84,19 @@ std::vector<Finding> FindingsOf(const GraphJob& job, int64_t taken_ns, Severity 
 }  // namespace
 
 void Hangs::Record(const collector::NodeSnapshot& node) {
-  memory_.Record(WaitGraph(node, memory_, times_.wait()));
+  memory_.Record(WaitGraph(node, memory_, times_.halted()));
 }
 
 std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const {
   std::vector<Finding> findings;
   const WaitGraph hangs(node, memory_, times_.hang);
+  const WaitGraph halts(node, memory_, times_.halted(), Suspects::kHalted);
   const WaitGraph waits(node, memory_, times_.wait());
-  // Both graphs have the same jobs.
+  // All graphs have the same jobs.
   for (size_t job = 0; job < hangs.jobs().size(); ++job) {
     std::vector<Finding> of_job =
         FindingsOf(hangs.jobs()[job], node.taken_realtime_ns, Severity::kCritical);
+    if (of_job.empty()) of_job = HaltsOf(halts.jobs()[job], node.taken_realtime_ns);
     if (of_job.empty())
       of_job = FindingsOf(waits.jobs()[job], node.taken_realtime_ns, Severity::kWarning);
     std::ranges::move(of_job, std::back_inserter(findings));

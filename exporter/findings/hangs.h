@@ -24,8 +24,8 @@ class Hangs {
   void Record(const collector::NodeSnapshot& node);
 
   // At most one finding per job and kind: a warning from JudgementTimes::wait() on, critical from
-  // `hang` on. Ages come from the snapshot alone: without a Record(), only ranks that are not here
-  // cannot be named.
+  // `hang` on, and from `halted` on where a dead or stopped rank is the cause. Ages come from the
+  // snapshot alone: without a Record(), only ranks that are not here cannot be named.
   std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
 
   const HangMemory& memory() const { return memory_; }

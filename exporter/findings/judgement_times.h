@@ -20,10 +20,16 @@ struct JudgementTimes {
   Ns hang = std::chrono::minutes(2);
   // It is shown to wait, as a warning, after so long: a quarter. Saving a checkpoint takes longer.
   Ns wait() const { return hang / 4; }
+  // Others wait for a dead or stopped rank if nothing has moved for so long: two evaluations of the
+  // rules are one interval apart. A rank that only calls late is neither.
+  Ns halted() const { return interval; }
 
   // Rates of late ranks are over this time (--window), shares of arrivals over twice that.
   Ns window = std::chrono::minutes(1);
   Ns arrivals_window() const { return 2 * window; }
+  // Strong proof is rates over this time: windows of judgements that follow each other have no
+  // second in common, so a single long wait is in one of them, and not in three.
+  Ns strong_window() const { return interval; }
   // Losses are counted over this time (--bandwidth-window).
   Ns losses_window() const { return late_history / 2; }
   // A late rank is late in 6 of 13 judgements of the latest so much (twice --hold), ...
@@ -59,13 +65,23 @@ inline double Seconds(JudgementTimes::Ns time) {
 
 // Share of the time that others must wait for a late rank (--straggler-threshold).
 inline constexpr double kLateSecondsPerSecond = 0.03;
+// Three judgements in a row find a rank that is late by so much, and nobody else late: that is
+// strong proof, and no more judgements are waited for. Jitter and imbalance of this size change the
+// rank from judgement to judgement.
+inline constexpr double kStrongLateSecondsPerSecond = 0.10;
+inline constexpr int kStrongJudgements = 3;
 // Share of the compared operations that a late rank was the last to enter.
 inline constexpr double kLateShare = 0.8;
-// Least number of compared operations in a window, so that one alone makes nobody late.
+// Least number of compared operations in a window, or of timed ones in a strong window, so that one
+// alone makes nobody late.
 inline constexpr uint64_t kLateOperations = 10;
 // Least number of ranks whose busy times are compared (--min-ranks): of three, the median is itself
 // one of two that may be late.
 inline constexpr size_t kMinRanks = 4;
+
+// Snapshots in a row in which a rank was dead or stopped while others waited for it. So a debugger
+// that stops a process for a moment, and a job that is resumed process by process, are not found.
+inline constexpr uint32_t kHaltedSnapshots = 3;
 
 // Share of its former bandwidth below which a communicator is degraded (--bandwidth-ratio).
 inline constexpr double kBandwidthRatio = 0.6;

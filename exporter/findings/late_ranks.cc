@@ -16,6 +16,8 @@ namespace {
 constexpr double kShareOfJudgements = 0.75;
 // Memory is one bit per judgement: late_history has 40.
 constexpr int64_t kMostJudgements = 64;
+// The latest judgements, all of which are strong.
+constexpr uint64_t kStrongRun = (uint64_t{1} << kStrongJudgements) - 1;
 
 }  // namespace
 
@@ -38,6 +40,10 @@ void LateRanks::Record(const collector::NodeSnapshot& node, const NodeHistory& h
   BeginJudgement(static_cast<int>(std::min(passed, kMostJudgements)));
   for (const LateCandidate& candidate : LateCandidatesOf(RatesOf(node, history, times_)))
     Judge(candidate, node.taken_realtime_ns);
+  JudgementTimes strong = times_;
+  strong.window = times_.strong_window();
+  for (const LateCandidate& candidate : LateCandidatesOf(RatesOf(node, history, strong)))
+    JudgeStrong(candidate, node.taken_realtime_ns);
   Confirm();
 }
 
@@ -61,65 +67,101 @@ void LateRanks::BeginJudgement(int judgements_passed) {
   };
   for (auto& [key, communicator] : communicators_) {
     shift(communicator.straggler);
+    shift(communicator.briefly);
     for (auto& [rank, memory] : communicator.ranks) {
       shift(memory.straggler);
       shift(memory.last_arriver);
+      shift(memory.briefly);
+      shift(memory.strongly);
     }
     // Only ranks that were late lately take memory: a user who makes many communicators does not
     // make this map grow.
     std::erase_if(communicator.ranks, [&](const auto& entry) {
       const RankMemory& memory = entry.second;
-      return (memory.straggler | memory.last_arriver) == 0 && memory.shown_until_ns < now_ns_;
+      return (memory.straggler | memory.last_arriver | memory.briefly) == 0 &&
+             memory.shown_until_ns < now_ns_;
     });
   }
 }
 
-void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
-  const auto place = communicators_.find(candidate.communicator);
-  if (place == communicators_.end()) return;
-  CommunicatorMemory& communicator = place->second;
+LateRanks::CommunicatorMemory* LateRanks::Settled(const collector::CommunicatorKey& key) {
+  const auto place = communicators_.find(key);
+  if (place == communicators_.end()) return nullptr;
   // Until then a window reaches back to before the communicator was first seen: into the backlog of
   // its completion ring, or the first calls, in which ranks differ by seconds.
   const int64_t settled_ns = (times_.arrivals_window() + times_.window).count();
-  if (now_ns_ - communicator.first_seen_ns < settled_ns) return;
+  return now_ns_ - place->second.first_seen_ns < settled_ns ? nullptr : &place->second;
+}
 
-  RankMemory& rank = communicator.ranks[candidate.rank];
-  const Judgements before = rank.straggler | rank.last_arriver;
-  // A gap as long as the time in which lateness must repeat ends a run: what follows is new.
+// A gap as long as the time in which lateness must repeat ends a run: what follows is new.
+void LateRanks::Begin(int64_t realtime_ns, RankMemory& rank) const {
+  const Judgements before = rank.straggler | rank.last_arriver | rank.strongly;
   if ((before & Latest(times_.late_for)) == 0) rank.since_realtime_ns = realtime_ns;
+}
+
+void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
+  CommunicatorMemory* const communicator = Settled(candidate.communicator);
+  if (communicator == nullptr) return;
+  RankMemory& rank = communicator->ranks[candidate.rank];
+  Begin(realtime_ns, rank);
   if (candidate.measures.is_straggler) {
     rank.straggler |= 1;
-    communicator.straggler |= 1;
+    communicator->straggler |= 1;
   }
   if (candidate.measures.is_last_arriver) rank.last_arriver |= 1;
   rank.measures = candidate.measures;
 }
 
-// The conditions of the alerts: 6 of 13 judgements and three quarters of those that found anybody;
-// or a last arriver in 7 judgements without a gap.
+void LateRanks::JudgeStrong(const LateCandidate& candidate, int64_t realtime_ns) {
+  const LateMeasures& measures = candidate.measures;
+  CommunicatorMemory* const communicator = Settled(candidate.communicator);
+  if (communicator == nullptr || !measures.is_straggler) return;
+  RankMemory& rank = communicator->ranks[candidate.rank];
+  rank.briefly |= 1;
+  communicator->briefly |= 1;
+  if (!measures.is_alone || measures.cost < kStrongLateSecondsPerSecond ||
+      measures.timed_operations < kLateOperations)
+    return;
+  Begin(realtime_ns, rank);
+  rank.strongly |= 1;
+  rank.strong_measures = measures;
+}
+
+// The conditions of the alerts: 6 of 13 judgements, or 3 strong ones in a row, and three quarters
+// of those that found anybody; or a last arriver in 7 judgements without a gap.
 void LateRanks::Confirm() {
   const int hold = static_cast<int>(times_.late_for / 2 / times_.interval);
   const Judgements latest = Latest(times_.late_for), past = Latest(times_.late_history);
   const Judgements unbroken = Latest(times_.late_for / 2);
+  // Unequal work makes now this rank late, now that one.
+  const auto is_usual = [&](Judgements of_rank, Judgements of_any) {
+    return std::popcount(of_rank & past) >= kShareOfJudgements * std::popcount(of_any & past);
+  };
   for (auto& [key, communicator] : communicators_) {
     if (now_ns_ - communicator.first_seen_ns < times_.learning.count()) continue;
     for (auto& [number, rank] : communicator.ranks) {
-      const bool is_straggler =
-          (rank.straggler & 1) != 0 && std::popcount(rank.straggler & latest) >= hold &&
-          std::popcount(rank.straggler & past) >=
-              kShareOfJudgements * std::popcount(communicator.straggler & past);
+      const bool is_often = (rank.straggler & 1) != 0 &&
+                            std::popcount(rank.straggler & latest) >= hold &&
+                            is_usual(rank.straggler, communicator.straggler);
+      const bool is_strong = (rank.strongly & kStrongRun) == kStrongRun &&
+                             is_usual(rank.straggler, communicator.straggler) &&
+                             is_usual(rank.briefly, communicator.briefly);
       const bool is_last_arriver = (rank.last_arriver & unbroken) == unbroken;
-      if (!is_straggler && !is_last_arriver) continue;
+      if (!is_often && !is_strong && !is_last_arriver) continue;
       // A rank that is late at the edge of a threshold is found in every other judgement: it stays
       // for as long as the alert is held.
       rank.shown_until_ns = now_ns_ + times_.late_for.count() / 2;
+      const bool is_by_strong = is_strong && !is_often;
+      const Judgements shown = is_by_strong ? rank.strongly : rank.straggler | rank.last_arriver;
+      const Judgements of = is_by_strong ? kStrongRun : latest;
       rank.shown = {.communicator = key,
                     .rank = number,
-                    .measures = rank.measures,
+                    .measures = is_by_strong ? rank.strong_measures : rank.measures,
                     .since_realtime_ns = rank.since_realtime_ns,
-                    .late_judgements = std::popcount((rank.straggler | rank.last_arriver) & latest),
-                    .judgements = std::popcount(latest)};
-      rank.shown.measures.is_straggler = is_straggler;
+                    .late_judgements = std::popcount(shown & of),
+                    .judgements = std::popcount(of),
+                    .window = is_by_strong ? times_.strong_window() : times_.window};
+      rank.shown.measures.is_straggler = is_often || is_strong;
       rank.shown.measures.is_last_arriver = is_last_arriver;
     }
   }
@@ -132,7 +174,7 @@ std::vector<Finding> LateRanks::Findings(const collector::NodeSnapshot& node) co
       if (rank.shown_until_ns != 0 && now_ns_ <= rank.shown_until_ns) late.push_back(rank.shown);
     }
   }
-  return LateFindings(node, late, times_);
+  return LateFindings(node, late);
 }
 
 double LateRanks::LearningSeconds() const {

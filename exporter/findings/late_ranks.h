@@ -45,22 +45,31 @@ class LateRanks {
   struct RankMemory {
     Judgements straggler = 0;
     Judgements last_arriver = 0;
+    Judgements briefly = 0;         // a straggler in the strong window
+    Judgements strongly = 0;        // and nobody else was late, for much of the time
     int64_t since_realtime_ns = 0;  // first judgement of the run
     LateMeasures measures;          // of the latest judgement that took it for late
-    int64_t shown_until_ns = 0;     // 0: it was never found late
-    LateRank shown;                 // as it was found late
+    LateMeasures strong_measures;
+    int64_t shown_until_ns = 0;  // 0: it was never found late
+    LateRank shown;              // as it was found late
   };
   struct CommunicatorMemory {
     int64_t first_seen_ns = 0;
     int64_t last_seen_ns = 0;
     Judgements straggler = 0;  // in which any rank was
+    Judgements briefly = 0;    // the same of the strong window
     bool is_compared = false;  // it has several ranks here
     std::map<uint64_t, RankMemory> ranks;
   };
 
   void Follow(const collector::NodeSnapshot& node);
   void BeginJudgement(int judgements_passed);
+  // Null where nothing can be said yet.
+  CommunicatorMemory* Settled(const collector::CommunicatorKey& key);
+  // Comes before the judgement is added to `rank`.
+  void Begin(int64_t realtime_ns, RankMemory& rank) const;
   void Judge(const LateCandidate& candidate, int64_t realtime_ns);
+  void JudgeStrong(const LateCandidate& candidate, int64_t realtime_ns);
   void Confirm();
   // The judgements of the latest so much time.
   Judgements Latest(JudgementTimes::Ns time) const;

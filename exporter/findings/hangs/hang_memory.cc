@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "exporter/findings/hangs/wait_graph.h"
+#include "exporter/findings/judgement_times.h"
 #include "exporter/node/fair_shares.h"
 
 namespace nccl_exporter::exporter {
@@ -37,6 +38,9 @@ void Update(const GraphCommunicator& communicator, const GraphRank& rank, int64_
   seen.is_absent = !rank.is_here;
   seen.has_waited =
       communicator.is_still && (seen.has_waited || (rank.waits && communicator.has_waited));
+  seen.halted_snapshots = rank.HasHalted() && rank.is_behind
+                              ? std::min(seen.halted_snapshots + 1, kHaltedSnapshots)
+                              : 0;
   if (!rank.is_here) return;
   Describe(rank.rank, seen);
   if (rank.rank.process->is_alive) {

@@ -30,6 +30,8 @@ struct SeenRank {
   // they hang.
   bool has_waited = false;
   int64_t ended_realtime_ns = 0;  // when its process was first seen to have ended; 0: it lives
+  // Record()s in a row, up to the latest, in which it was dead or stopped and others waited for it.
+  uint32_t halted_snapshots = 0;
 };
 
 class HangMemory {

@@ -135,6 +135,105 @@ TEST_F(HangTest, AKilledRankIsNamedByAFreshObject) {
   EXPECT_THAT(findings[0].waiting, Not(testing::Contains(Field(&FoundRank::global_rank, "2"))));
 }
 
+// Dead and stopped ranks are critical after two evaluations of the rules, not after two minutes.
+
+// Follows the job for so long, in steps of the history; findings of the end.
+std::vector<Finding> Followed(Hangs& hangs, HandMadeNode& job, int64_t seconds) {
+  constexpr int64_t kStep = 5;
+  for (int64_t passed = 0; passed < seconds; passed += kStep) {
+    job.Wait(kStep);
+    hangs.Record(job.node);
+  }
+  return hangs.Findings(job.node);
+}
+
+TEST_F(HangTest, AKilledOrStoppedRankIsCriticalAfterTwentySeconds) {
+  for (const bool is_killed : {true, false}) {
+    HandMadeNode job(8);
+    job.AddCommunicator("fsdp", kAll);
+    Hangs hangs{JudgementTimes()};
+    job.Start(kAll, "fsdp", 0);
+    hangs.Record(job.node);
+    job.node.processes[6].is_alive = !is_killed;
+    job.node.processes[6].is_stopped = !is_killed;
+    EXPECT_THAT(Followed(hangs, job, 15), IsEmpty());
+    const std::vector<Finding> findings = Followed(hangs, job, 5);
+    ASSERT_THAT(findings, SizeIs(1));
+    EXPECT_EQ(findings[0].severity, Severity::kCritical);
+    EXPECT_EQ(findings[0].headline,
+              std::string("Job 4712 hangs since 22:15:00 UTC: 7 ranks wait for global rank 6 "
+                          "(GPU 6, pid 1006, gpu-node-7), whose process ") +
+                  (is_killed ? "has ended." : "is stopped."));
+  }
+}
+
+TEST_F(HangTest, AKilledRankIsCriticalAfterTwentySecondsWhereNoCompletionIsSeen) {
+  Hangs hangs{JudgementTimes()};
+  job_.Start({0, 1, 2, 3, 4, 5, 7}, "fsdp", 0);
+  for (const size_t rank : kAll) job_.HideCompletions(rank);
+  hangs.Record(job_.node);
+  job_.node.processes[6].is_alive = false;
+  EXPECT_EQ(Followed(hangs, job_, 20).at(0).severity, Severity::kCritical);
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("6"));
+}
+
+// A rank that only has not called yet keeps the longer proof.
+TEST_F(HangTest, BesideAStoppedRankOneThatIsBehindIsNotNamedYet) {
+  for (const bool is_stopped : {false, true}) {
+    HandMadeNode job(8);
+    job.AddCommunicator("fsdp", kAll);
+    Hangs hangs{JudgementTimes()};
+    job.Start({0, 1, 2, 4, 5, 6, 7}, "fsdp", 0);
+    job.node.processes[6].is_stopped = is_stopped;
+    const std::vector<std::string> culprits = Culprits(Followed(hangs, job, 25));
+    EXPECT_EQ(culprits, is_stopped ? std::vector<std::string>{"6"} : std::vector<std::string>{});
+  }
+}
+
+// As by `py-spy dump`, or a debugger for a moment.
+TEST_F(HangTest, ARankThatIsStoppedForAMomentOfAPauseIsNotNamed) {
+  Hangs hangs{JudgementTimes()};
+  MissCall(0);
+  EXPECT_THAT(Followed(hangs, job_, 20), IsEmpty());
+  job_.node.processes[3].is_stopped = true;
+  EXPECT_THAT(Followed(hangs, job_, 5), IsEmpty());
+  job_.node.processes[3].is_stopped = false;
+  hangs.Record(job_.node);
+  job_.node.processes[3].is_stopped = true;
+  hangs.Record(job_.node);
+  EXPECT_THAT(hangs.Findings(job_.node), IsEmpty());
+}
+
+// At the end of a job ranks end one after the other, and nothing says that the others wait.
+TEST_F(HangTest, TheFirstRankToEndIsNotNamedEarlyWhereNoCompletionIsSeen) {
+  Hangs hangs{JudgementTimes()};
+  job_.Start(kAll, "fsdp", 0);
+  for (const size_t rank : kAll) job_.HideCompletions(rank);
+  hangs.Record(job_.node);
+  job_.node.processes[6].is_alive = false;
+  EXPECT_THAT(Followed(hangs, job_, 25), IsEmpty());
+}
+
+TEST_F(HangTest, HalfOfTheRanksEndedOrStoppedAreNotNamedEarly) {
+  for (const size_t halted : {3, 4}) {
+    HandMadeNode job(8);
+    job.AddCommunicator("fsdp", kAll);
+    Hangs hangs{JudgementTimes()};
+    job.Start(kAll, "fsdp", 0);
+    for (size_t rank = 0; rank < halted; ++rank) job.node.processes[rank].is_alive = false;
+    EXPECT_EQ(Followed(hangs, job, 25).size(), halted == 3 ? 1 : 0);
+  }
+}
+
+// Regression: launchers end a job before its hang is half a minute old.
+TEST_F(HangTest, ARankThatIsKilledWhenItHasWaitedForTwentySecondsIsNotNamed) {
+  Hangs hangs{JudgementTimes()};
+  MissCall(0);
+  EXPECT_THAT(Followed(hangs, job_, 20), IsEmpty());
+  job_.node.processes[0].is_alive = false;
+  EXPECT_THAT(Culprits(Followed(hangs, job_, 60)), ElementsAre("3"));
+}
+
 TEST_F(HangTest, TheWholeJobStoppedOrEndedHasNoCulprit) {
   job_.Start(kAll, "fsdp", 150);
   for (auto& process : job_.node.processes) process.is_stopped = true;

@@ -37,7 +37,20 @@ struct GraphRank {
   bool is_different = false;
 
   bool Lives() const { return is_here && !is_halted; }
+  // Dead or stopped for certain: one that is not here may run where this node does not see it.
+  bool HasHalted() const {
+    return is_halted || (!is_here && seen != nullptr && seen->ended_realtime_ns != 0);
+  }
   GpuOfProcess gpu() const { return {rank.process->file, rank.communicator->gpu_index}; }
+};
+
+// Which ranks may be the cause of a wait.
+enum class Suspects : uint8_t {
+  kAll,
+  // Those that were dead or stopped in the latest kHaltedSnapshots. This is strong proof. Ranks
+  // that end one after the other at the end of a job are not meant: where completions are not seen,
+  // others wait for a dead rank only if they have called an operation more.
+  kHalted,
 };
 
 struct GraphCommunicator {
@@ -60,7 +73,7 @@ class WaitGraph {
  public:
   // `threshold` is the age of a hang. Points into `node` and `memory`.
   WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memory,
-            std::chrono::nanoseconds threshold);
+            std::chrono::nanoseconds threshold, Suspects suspects = Suspects::kAll);
 
   const std::vector<GraphJob>& jobs() const { return jobs_; }
   int64_t taken_realtime_ns() const { return taken_realtime_ns_; }

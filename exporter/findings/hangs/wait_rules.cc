@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "exporter/findings/judgement_times.h"
 #include "proto/collective.h"
 
 namespace nccl_exporter::exporter {
@@ -52,8 +53,11 @@ const collector::InFlightOperation* WaitedIn(const collector::CommunicatorSnapsh
 // One job of the node.
 class JobJudge {
  public:
-  JobJudge(GraphJob& job, int64_t taken_ns, int64_t threshold_ns)
-      : communicators_(job.communicators), taken_ns_(taken_ns), threshold_ns_(threshold_ns) {}
+  JobJudge(GraphJob& job, int64_t taken_ns, int64_t threshold_ns, Suspects suspects)
+      : communicators_(job.communicators),
+        taken_ns_(taken_ns),
+        threshold_ns_(threshold_ns),
+        suspects_(suspects) {}
 
   void Judge() {
     for (GraphCommunicator& communicator : communicators_) FindStill(communicator);
@@ -139,7 +143,7 @@ class JobJudge {
     for (const GraphRank& rank : communicator.ranks) {
       if (!rank.is_here) continue;
       ++here;
-      halted += rank.is_halted;
+      halted += rank.is_halted && (suspects_ == Suspects::kAll || rank.rank.process->is_alive);
       min_started = std::min(min_started, StartedBy(rank));
     }
     // Operations need the ranks that have ended. At the end of a job most have.
@@ -220,11 +224,31 @@ class JobJudge {
     }
   }
 
+  static bool IsLongHalted(const GraphRank& rank) {
+    return rank.HasHalted() && rank.seen != nullptr &&
+           rank.seen->halted_snapshots >= kHaltedSnapshots;
+  }
+
+  // At the end of a job its processes end one after the other, and a job is suspended process by
+  // process.
+  bool MostGoOn() const {
+    std::set<GpuOfProcess> all, halted;
+    for (const GraphCommunicator& communicator : communicators_) {
+      for (const GraphRank& rank : communicator.ranks) {
+        all.insert(rank.gpu());
+        if (rank.HasHalted()) halted.insert(rank.gpu());
+      }
+    }
+    return 2 * halted.size() < all.size();
+  }
+
   // The ends of the graph: behind in a communicator, and waiting in none. A rank without a send or
   // receive in flight may have completed them: it counts only if nothing else is found.
   void FindCulprits() {
+    if (suspects_ == Suspects::kHalted && !MostGoOn()) return;
     std::set<GpuOfProcess> certain;
     const auto is_suspect = [&](const GraphCommunicator& communicator, const GraphRank& rank) {
+      if (suspects_ == Suspects::kHalted && !IsLongHalted(rank)) return false;
       return communicator.has_waited && rank.is_behind && !waiting_.contains(rank.gpu()) &&
              (!rank.Lives() || !may_wait_.contains(rank.gpu()));
     };
@@ -331,6 +355,7 @@ class JobJudge {
   std::vector<GraphCommunicator>& communicators_;
   const int64_t taken_ns_;
   const int64_t threshold_ns_;
+  const Suspects suspects_;
   std::set<GpuOfProcess> busy_;      // that make progress
   std::set<GpuOfProcess> waiting_;   // in any communicator
   std::set<GpuOfProcess> may_wait_;  // for ranks of other nodes
@@ -338,8 +363,9 @@ class JobJudge {
 
 }  // namespace
 
-void ApplyWaitRules(GraphJob& job, int64_t taken_realtime_ns, std::chrono::nanoseconds threshold) {
-  JobJudge(job, taken_realtime_ns, threshold.count()).Judge();
+void ApplyWaitRules(GraphJob& job, int64_t taken_realtime_ns, std::chrono::nanoseconds threshold,
+                    Suspects suspects) {
+  JobJudge(job, taken_realtime_ns, threshold.count(), suspects).Judge();
 }
 
 }  // namespace nccl_exporter::exporter

@@ -193,6 +193,22 @@ std::vector<bool> OwnDeficits(const PeerRates& peers, const PeersFound& found,
   return own;
 }
 
+// Victims, which are not its candidates, are late as well.
+bool IsAlone(const PeersFound& found, size_t i) {
+  for (size_t other = 0; other < found.deficit.size(); ++other) {
+    if (other != i && (found.deficit[other] || found.is_last[other])) return false;
+  }
+  return true;
+}
+
+// 0 where operations are timed in windows: there a long wait stands for all that are not timed.
+uint64_t TimedOperations(const RankRates& rank) {
+  if (rank.rank.communicator->sampling_state == SamplingState::kWindows) return 0;
+  uint64_t timed = 0;
+  for (const TrafficDelta& delta : rank.traffic) timed += delta.timed_operations;
+  return timed;
+}
+
 LateMeasures MeasuresOf(const PeerRates& peers, const PeersFound& found, size_t i,
                         bool is_straggler, bool is_last_arriver) {
   const RankRates& rank = peers.ranks[i];
@@ -201,7 +217,9 @@ LateMeasures MeasuresOf(const PeerRates& peers, const PeersFound& found, size_t 
                         .is_last_arriver = is_last_arriver,
                         .cost = is_straggler ? *found.cost[i] : CostOfArrivals(peers, rank),
                         .wait_deficit = is_straggler ? *found.deficit[i] : 0,
-                        .compared = arrivals.compared};
+                        .compared = arrivals.compared,
+                        .is_alone = IsAlone(found, i),
+                        .timed_operations = TimedOperations(rank)};
   if (arrivals.compared == 0) return measures;
   const auto compared = static_cast<double>(arrivals.compared);
   measures.last_share = static_cast<double>(arrivals.last) / compared;

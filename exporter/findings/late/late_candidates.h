@@ -20,6 +20,8 @@ struct LateMeasures {
   uint64_t compared = 0;         // operations; 0: none was compared
   double last_share = 0;         // of these, the ones that it entered last
   double mean_lateness_seconds = 0;
+  bool is_alone = false;          // no other rank of the communicator is late
+  uint64_t timed_operations = 0;  // in the window of the rates
 };
 
 struct LateCandidate {

@@ -33,7 +33,7 @@ uint64_t Waiting(const FoundLateRank& found) {
   return (ranks != 0 ? ranks : found.communicator->ranks.size()) - 1;
 }
 
-void AddEvidence(const FoundLateRank& found, const JudgementTimes& times, Finding& finding) {
+void AddEvidence(const FoundLateRank& found, Finding& finding) {
   const LateMeasures& measures = found.late->measures;
   const auto add = [&](const char* name, std::string value) {
     finding.evidence.emplace_back(name, std::move(value));
@@ -42,19 +42,19 @@ void AddEvidence(const FoundLateRank& found, const JudgementTimes& times, Findin
     add("last to enter", fmt::format("{:.0f} % of {}", 100 * measures.last_share,
                                      CountText(measures.compared, "operation")));
     add("late by", DurationText(measures.mean_lateness_seconds) + " on average");
-    add("arrivals of the last", DurationText(Seconds(times.arrivals_window())));
+    add("arrivals of the last", DurationText(2 * Seconds(found.late->window)));
   }
   if (measures.wait_deficit > 0) {
     add("waits less than the median rank",
         Percent(measures.wait_deficit) + " of the time in " + NameOf(found));
-    add("times of the last", DurationText(Seconds(times.window)));
+    add("times of the last", DurationText(Seconds(found.late->window)));
   }
   add("found late", fmt::format("in {} of the last {} judgements", found.late->late_judgements,
                                 found.late->judgements));
 }
 
 // `all` are of one GPU of a process, the one that costs most first.
-Finding FindingOf(const std::vector<FoundLateRank>& all, const JudgementTimes& times) {
+Finding FindingOf(const std::vector<FoundLateRank>& all) {
   const FoundLateRank& worst = all.front();
   const LateRank& late = *worst.late;
   Finding finding;
@@ -85,7 +85,7 @@ Finding FindingOf(const std::vector<FoundLateRank>& all, const JudgementTimes& t
       Capital(finding.job), RankText(culprit, NameOf(worst)), ClockText(finding.since_realtime_ns),
       NameOf(worst), share);
   finding.cost = fmt::format("{} of the time of {}", share, CountText(Waiting(worst), "GPU"));
-  AddEvidence(worst, times, finding);
+  AddEvidence(worst, finding);
   std::string others;
   for (const FoundLateRank& other : all) {
     if (other.communicator == worst.communicator) continue;
@@ -108,7 +108,7 @@ constexpr size_t kMostLateOfOne = 8;
 }  // namespace
 
 std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
-                                  const std::vector<LateRank>& late, const JudgementTimes& times) {
+                                  const std::vector<LateRank>& late) {
   if (late.empty()) return {};
   const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   const CommunicatorsByKey by_key = ByKey(communicators);
@@ -132,7 +132,7 @@ std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
     std::ranges::stable_sort(
         found, [](double a, double b) { return a > b; },
         [](const FoundLateRank& one) { return one.late->measures.cost; });
-    findings.push_back(FindingOf(found, times));
+    findings.push_back(FindingOf(found));
   }
   return findings;
 }

@@ -20,11 +20,12 @@ struct LateRank {
   int64_t since_realtime_ns = 0;  // its first judgement of the run
   int late_judgements = 0;        // of so many of the latest:
   int judgements = 0;
+  JudgementTimes::Ns window{};  // of the rates that the measures come from
 };
 
 // One finding per GPU of a process: of the communicator in which it costs most. Ranks that are not
 // on `node` any more, or whose process has ended, are left out.
 std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
-                                  const std::vector<LateRank>& late, const JudgementTimes& times);
+                                  const std::vector<LateRank>& late);
 
 }  // namespace nccl_exporter::exporter

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job, or the jobs to choose from, for a terminal and for programs. Pure, for any thread. Texts
+// of other processes come out as text that a terminal only shows.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "exporter/job/job_list.h"
+#include "exporter/job/job_state.h"
+
+namespace nccl_exporter::exporter {
+
+struct JobView {
+  size_t columns = 80;  // 0: no limit
+  bool has_colours = false;
+};
+
+std::string JobScreen(const JobState& state, const JobView& view);
+std::string JobJson(const JobState& state);
+
+std::string JobsScreen(const std::vector<Job>& jobs, const JobView& view);
+std::string JobsJson(const std::vector<Job>& jobs);
+
+}  // namespace nccl_exporter::exporter

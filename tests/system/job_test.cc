@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// `nccl-exporter job` against a real Prometheus, which scrapes a real daemon with a simulated job
+// and has the shipped rules: by TLS, with a password.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "exporter/testing/test_certificates.h"
+#include "tests/system/daemon.h"
+
+namespace nccl_exporter {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kRules[] = "deploy/prometheus/nccl-exporter.rules.yml";
+
+class JobTest : public testing::Test {
+ protected:
+  JobTest() : daemon_(segments_.path()), port_(FreePort()) {
+    const exporter::TestAuthority authority;
+    const exporter::TestAuthority::Issued server = authority.Issue({"DNS:localhost"});
+    Write("ca.pem", authority.certificate());
+    Write("server.pem", server.certificate);
+    Write("server.key", server.key);
+    // The password is secret.
+    Write("web.yml",
+          "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
+          "basic_auth_users: {alice: "
+          "$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW}\n");
+    Write("prometheus.yml",
+          "global: {scrape_interval: 1s}\nrule_files: ['" +
+              std::filesystem::absolute(kRules).string() +
+              "']\nscrape_configs:\n- job_name: nccl\n  static_configs: [{targets: ['127.0.0.1:" +
+              std::to_string(daemon_.port()) + "']}]\n");
+    prometheus_ = std::make_unique<exporter::ChildProcess>(std::vector<std::string>{
+        "/usr/bin/prometheus", "--config.file=" + Path("prometheus.yml"),
+        "--storage.tsdb.path=" + Path("data"), "--web.config.file=" + Path("web.yml"),
+        "--web.listen-address=127.0.0.1:" + std::to_string(port_)});
+  }
+
+  std::string Path(const std::string& name) const { return scratch_.path() + '/' + name; }
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(Path(name)) << text;
+  }
+  exporter::Finished Job(const std::vector<std::string>& options) const {
+    std::vector<std::string> command{kDaemonPath, "job",
+                                     "--prometheus=https://localhost:" + std::to_string(port_)};
+    command.insert(command.end(), options.begin(), options.end());
+    return exporter::RunToEnd(command);
+  }
+
+  collector::ScratchDirectory segments_, scratch_;
+  Daemon daemon_;
+  const int port_;
+  std::unique_ptr<exporter::ChildProcess> prometheus_;
+};
+
+TEST_F(JobTest, ShowsAJobAndRefusesInOneLine) {
+  exporter::ChildProcess job(SimulatorCommand(segments_.path(), Path("truth.json"),
+                                              {"--steps", "20", "--ranks-per-node", "4",
+                                               "--slurm-job-id", "4711", "--hold", "600"}),
+                             {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+  Write("http.yml",
+        "basic_auth: {username: alice, password: secret}\n"
+        "tls_config: {ca_file: ca.pem}\n");
+  const std::string config = "--http.config.file=" + Path("http.yml");
+  // The rules are evaluated first after up to 15 s.
+  exporter::Finished shown;
+  ASSERT_TRUE(exporter::Eventually([&] {
+    shown = Job({config, "--job=4711"});
+    return shown.exit_code == 0 && shown.output.find("4 processes") != std::string::npos;
+  })) << shown.output
+      << prometheus_->AllOutput();
+  EXPECT_THAT(shown.output, HasSubstr("Job 4711 of user "));
+  EXPECT_THAT(shown.output, HasSubstr("4 processes on 1 node in "));
+  EXPECT_THAT(shown.output, HasSubstr("COMMUNICATOR"));
+
+  const auto json = nlohmann::json::parse(Job({config, "--json"}).output);
+  EXPECT_EQ(json["job"]["slurm_job_id"], "4711");
+  EXPECT_EQ(json["communicators"][0]["ranks"].size(), 4u);
+  EXPECT_GT(json["communicators"][0]["started"], 0);
+
+  const auto refused = [&](const std::vector<std::string>& options) {
+    const exporter::Finished finished = Job(options);
+    EXPECT_EQ(finished.exit_code, 1);
+    EXPECT_EQ(finished.output.find('\n') + 1, finished.output.size()) << "one line";
+    return finished.output;
+  };
+  EXPECT_THAT(refused({config, "--job=4712"}),
+              HasSubstr("no job is '4712'; there is job 4711 of user "));
+  EXPECT_THAT(refused({}), HasSubstr(": TLS: The certificate is NOT trusted."));
+  Write("http.yml", "tls_config: {ca_file: ca.pem}\n");
+  EXPECT_THAT(refused({config}), HasSubstr("asks for a login (401)"));
+}
+
+}  // namespace
+}  // namespace nccl_exporter
