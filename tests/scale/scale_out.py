@@ -237,6 +237,8 @@ def check_killed_agent(fleet, verdict):
     ended = {key(labels) for labels in fleet.notifications.of('resolved', killed_at)} & before
     verdict.say(before and not lost | ended, f'agent killed for {DOWN} intervals: {len(before)} alerts fired before, {len(lost | ended)} ended'
                 + (f': {[dict(labels) for labels in list(lost | ended)[:3]]}' if lost | ended else ''))
+    scrapes, samples = missing(accounts_of(fleet, time.time() - fleet.interval).values())
+    print(f'lost with what the agent had not written: {scrapes:.0f} scrapes, and {samples:.0f} samples of others')
     due, _ = servers.due_and_false(fleet.firing(), fleet.truth())
     false = [identity for *_, of_name in due.values() for identity in of_name]
     verdict.say(not false, f'false alerts after that: {false or "none"}')

@@ -119,9 +119,17 @@ class Prometheus(Process):
         directory = pathlib.Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         port = port or free_port()
-        path = directory / 'prometheus.yml'
-        path.write_text(json.dumps(config))  # JSON is YAML
-        super().__init__(directory, [program, f'--config.file={path}', f'--web.listen-address=127.0.0.1:{port}', *flags], port)
+        self.path = directory / 'prometheus.yml'
+        self.configure(config)
+        super().__init__(directory, [program, f'--config.file={self.path}', f'--web.listen-address=127.0.0.1:{port}', *flags], port)
+
+    def configure(self, config):
+        self.config = config
+        self.path.write_text(json.dumps(config))  # JSON is YAML
+
+    def reload(self, config):
+        self.configure(config)
+        OPENER.open(urllib.request.Request(f'{self.address}/-/reload', b''), timeout=QUERY_SECONDS).close()
 
     def query(self, expression, moment):
         return self.get('/api/v1/query', query=expression, time=moment)['data']['result']
