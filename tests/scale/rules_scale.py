@@ -31,6 +31,9 @@ class Cost:
         self.groups = {}  # name: seconds of CPU per evaluation
         self.by_rule = collections.Counter()
 
+    def is_behind(self):
+        return any(self.missed.values())
+
     def live(self):
         return self.whole - self.scrapes
 
@@ -102,6 +105,8 @@ def report(cost, options):
     print(f'\n{cost.rules}: {options.nodes} nodes, {ranks} ranks, {options.duration} s')
     print(f'{cost.input:.0f} series read ({cost.input / ranks:.1f} per rank, {cost.targets:.0f} targets), {cost.recorded:.0f} recorded; '
           f'{cost.memory:.0f} MiB at most; {cost.failed:.0f} evaluations failed')
+    if cost.is_behind():
+        print('evaluations were missed, so the CPU time of the running server is that of fewer evaluations')
     print(f'CPU every {INTERVAL} s: {cost.live():.2f} s for the rules ({cost.whole:.2f} s with rules, {cost.scrapes:.2f} s without); '
           f'{cost.total():.2f} s for their expressions alone:')
     for group, spent in cost.groups.items():
@@ -137,9 +142,10 @@ def main():
         report(costs[-1], options)
     if options.compare:
         first, other = costs
-        ratios = {'CPU of the rules': (other.live(), first.live()), 'of their expressions alone': (other.total(), first.total()),
-                  'of the whole server': (other.whole, first.whole), 'series read': (other.input, first.input), 'memory': (other.memory, first.memory)}
-        print(f'\n{options.compare} is as many times of {options.rules}: ' + ', '.join(f'{name} {a / b:.1f}' for name, (a, b) in ratios.items() if b > 0))
+        ratios = {'CPU of the expressions': (other.total(), first.total()), 'series read': (other.input, first.input), 'memory': (other.memory, first.memory)}
+        if not first.is_behind() and not other.is_behind():
+            ratios |= {'CPU of the rules': (other.live(), first.live()), 'CPU of the server': (other.whole, first.whole)}
+        print(f'\n{options.compare} against {options.rules}: ' + ', '.join(f'{name} {a / b:.1f} times' for name, (a, b) in ratios.items() if b > 0))
 
 
 if __name__ == '__main__':
