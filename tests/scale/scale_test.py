@@ -136,6 +136,11 @@ class Counting(unittest.TestCase):
         firing = [{'alertname': 'NCCLCollectiveHang', 'slurm_job_id': job, 'uid': '5'} for job in '13'] + [{'alertname': 'Other'}]
         self.assertEqual(servers.due_and_false(firing, truth), ({'NCCLCollectiveHang': (1, 2, [('3',)])}, {'Other': 1}))
 
+    def test_a_trouble_with_two_alerts_is_reported_as_long_as_one_of_them_fires(self):
+        late = [{'alertname': 'NCCLStragglerRank', 'slurm_job_id': '7', 'global_rank': '3', 'comm_name': name} for name in ('tp', 'dp')]
+        self.assertEqual(scale_out.identities(late) - scale_out.identities(late[:1]), set())
+        self.assertEqual(scale_out.identities(late) - scale_out.identities([]), {('NCCLStragglerRank', '7', '3')})
+
     def test_a_node_is_counted_at_the_moment_farthest_from_its_scrapes(self):
         served = [(100.0, 5), (115.0, 5), (130.0, 5)]
         self.assertEqual(scale_out.cut_of(served, [130.5, 126.75, 123.0, 119.25]), 123.0)
