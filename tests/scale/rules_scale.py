@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rules cost on a cluster of many nodes. A real Prometheus scrapes the played pages of all nodes, with the series that the rules read: at first
+without rules, then with them. The difference of its CPU time is the cost of the rules. Then a Prometheus without rules and targets, on the same data, answers
+each rule's expression, which shows what each group and rule has of it. With --compare, other rules are tried in the same way after the first, on the series
+that they read.
+"""
+import argparse
+import collections
+import os
+import pathlib
+import tempfile
+import time
+
+import played_cluster
+import servers
+
+RULES = pathlib.Path(__file__).resolve().parents[2] / 'deploy/prometheus/nccl-exporter.rules.yml'
+INTERVAL = 15  # seconds between scrapes and evaluations, as in the shipped rules
+FIRST_SCRAPES = 45  # seconds in which all series have been created
+STEADY = 60  # seconds in which the CPU time of the whole server is counted, without rules and at the end
+SETTLE = 20  # an evaluation that was under way so long ago has ended
+LIVE_CORES = 2
+EMPTY_QUERIES = 100  # of which the mean is what a query costs without an expression
+
+
+class Cost:
+    """Result of one rule file."""
+
+    def __init__(self, rules):
+        self.rules = rules
+        self.groups = {}  # name: seconds of CPU per evaluation
+        self.by_rule = collections.Counter()
+
+    def is_behind(self):
+        return any(self.missed.values())
+
+    def live(self):
+        return self.whole - self.scrapes
+
+    def total(self):
+        return sum(self.groups.values())
+
+
+def steady_cpu(server):
+    """CPU seconds per interval of the whole server."""
+    before, began = server.cpu_seconds(), time.time()
+    time.sleep(STEADY)
+    return (server.cpu_seconds() - before) / (time.time() - began) * INTERVAL
+
+
+def live(server, pages, options, cost):
+    """Runs without rules, and then with them for the whole duration; what can be read only from the running server."""
+    time.sleep(FIRST_SCRAPES)
+    cost.scrapes = steady_cpu(server)
+    config = server.config | {'rule_files': [str(cost.rules.resolve())]}
+    server.reload(config)
+    time.sleep(options.duration - STEADY)
+    cost.whole = steady_cpu(server)
+    cost.moment = time.time() - SETTLE
+    own = server.own_metrics()
+    cost.missed = {labels['rule_group'].rsplit(';', 1)[1]: value for labels, value in own['prometheus_rule_group_iterations_missed_total']}
+    cost.seconds = {labels['rule_group'].rsplit(';', 1)[1]: value for labels, value in own['prometheus_rule_group_last_duration_seconds']}
+    cost.failed = sum(value for _, value in own['prometheus_rule_evaluation_failures_total'])
+    cost.memory = server.peak_mib()
+    cost.alerts = servers.due_and_false(server.firing(), pages.cluster.truth(time.time() - pages.cluster.epoch))
+
+
+def evaluate(server, cost, rounds):
+    cost.input = server.number('sum(scrape_samples_scraped)', cost.moment)
+    cost.targets = server.number('sum(up)', cost.moment)
+    cost.recorded = server.number('count({__name__=~".+:.+"})', cost.moment)
+    rules = list(servers.rules_of(cost.rules.read_text()))
+    before = server.cpu_seconds()
+    for _ in range(EMPTY_QUERIES):
+        server.query('vector(0)', cost.moment)
+    empty = (server.cpu_seconds() - before) / EMPTY_QUERIES
+    for _ in range(rounds):
+        for rule in rules:
+            before = server.cpu_seconds()
+            server.query(rule.expression, cost.moment)
+            spent = (server.cpu_seconds() - before - empty) / rounds
+            cost.groups[rule.group] = cost.groups.get(rule.group, 0) + spent
+            cost.by_rule[rule.group, rule.name] += spent
+
+
+def measure(rules, options, scratch):
+    cost = Cost(rules)
+    families = servers.families_read(rules.read_text())
+    cluster = played_cluster.Cluster(options.nodes, time.time() + FIRST_SCRAPES + STEADY, families=families)  # troubles begin when the rules do
+    cost.families = collections.Counter()
+    data = f'--storage.tsdb.path={scratch}/data'
+    with servers.Pages(cluster) as pages:
+        config = {'global': {'evaluation_interval': f'{INTERVAL}s'}, 'scrape_configs': [pages.scrape_config(range(options.nodes), f'{INTERVAL}s')]}
+        with servers.Prometheus(scratch, config, data, '--web.enable-lifecycle', program=options.prometheus) as server:
+            live(server, pages, options, cost)
+    for line in cluster.page(0, time.time())[0].splitlines():
+        cost.families[line.split('{')[0].split(' ')[0]] += 1
+    with servers.Prometheus(scratch, {}, data, '--query.timeout=10m', '--query.max-samples=500000000', program=options.prometheus) as server:
+        evaluate(server, cost, options.rounds)
+    return cost
+
+
+def report(cost, options):
+    ranks = options.nodes * played_cluster.RANKS
+    print(f'\n{cost.rules}: {options.nodes} nodes, {ranks} ranks, {options.duration} s')
+    print(f'{cost.input:.0f} series read ({cost.input / ranks:.1f} per rank, {cost.targets:.0f} targets), {cost.recorded:.0f} recorded; '
+          f'{cost.memory:.0f} MiB at most; {cost.failed:.0f} evaluations failed')
+    if cost.is_behind():
+        print('evaluations were missed, so the CPU time of the running server is that of fewer evaluations')
+    print(f'CPU every {INTERVAL} s: {cost.live():.2f} s for the rules ({cost.whole:.2f} s with rules, {cost.scrapes:.2f} s without); '
+          f'{cost.total():.2f} s for their expressions alone:')
+    for group, spent in cost.groups.items():
+        print(f'  {group}: {spent:.2f} s of CPU, {cost.seconds[group]:.1f} s of time at last, {cost.missed[group]:.0f} evaluations missed')
+        for (_, name), of_rule in [item for item in cost.by_rule.most_common() if item[0][0] == group][:options.dearest]:
+            print(f'    {of_rule:6.2f} s  {name}')
+    due, others = cost.alerts
+    print('alerts that fire at the end: ' + ', '.join(f'{name} {named} of {count}' for name, (named, count, _) in due.items())
+          + ''.join(f', {name} {count}' for name, count in sorted(others.items())))
+    for name, (_, _, false) in due.items():
+        if false:
+            print(f'  false {name}: {false}')
+    print('series of the first node by family: ' + ', '.join(f'{family} {count}' for family, count in cost.families.most_common(options.dearest * 2)))
+
+
+def main():
+    parser = argparse.ArgumentParser(prog='rules-scale', description=__doc__)
+    parser.add_argument('--nodes', type=int, default=64)
+    parser.add_argument('--duration', type=int, default=540, help='seconds; a late rank is named after some eight minutes, all else earlier')
+    parser.add_argument('--rules', type=pathlib.Path, default=RULES)
+    parser.add_argument('--compare', type=pathlib.Path, help='other rules, such as those of an older commit, tried after the first')
+    parser.add_argument('--prometheus', default=servers.PROMETHEUS, help='program')
+    parser.add_argument('--rounds', type=int, default=3, help='evaluations of each rule whose mean is its cost')
+    parser.add_argument('--dearest', type=int, default=4, help='rules of each group to print')
+    options = parser.parse_args()
+    if options.duration <= STEADY + SETTLE:
+        parser.error(f'--duration must be above {STEADY + SETTLE}')
+    os.environ['GOMAXPROCS'] = str(LIVE_CORES)
+    costs = []
+    for rules in filter(None, (options.rules, options.compare)):
+        with tempfile.TemporaryDirectory(prefix='rules-scale-') as scratch:
+            costs.append(measure(rules, options, pathlib.Path(scratch)))
+        report(costs[-1], options)
+    if options.compare:
+        first, other = costs
+        ratios = {'CPU of the expressions': (other.total(), first.total()), 'series read': (other.input, first.input), 'memory': (other.memory, first.memory)}
+        if not first.is_behind() and not other.is_behind():
+            ratios |= {'CPU of the rules': (other.live(), first.live()), 'CPU of the server': (other.whole, first.whole)}
+        print(f'\n{options.compare} against {options.rules}: ' + ', '.join(f'{name} {a / b:.1f} times' for name, (a, b) in ratios.items() if b > 0))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,187 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the tools for scale play and how they count. The cluster is played without waiting: its pages are functions of time."""
+import collections
+import pathlib
+import struct
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path[:0] = ['deploy/tests', 'tests/scale']
+import played_cluster
+import remote_write
+import report
+import same_answers
+import scale_out
+import servers
+
+RULES = pathlib.Path('deploy/prometheus/nccl-exporter.rules.yml').read_text()
+EPOCH = 1_700_000_000
+NODES = played_cluster.LEAST_NODES
+LAST = 1200  # seconds; every job that restarts has done so twice
+
+
+def samples(cluster, node, t):
+    page = cluster.page(node, EPOCH + t)
+    return {text.rpartition(' ')[0]: float(text.rpartition(' ')[2]) for text in page[0].splitlines()} if page else None
+
+
+def of(values, family, **labels):
+    wanted = [f'{name}="{value}"' for name, value in labels.items()]
+    return [value for series, value in values.items() if series.split('{')[0] == family and all(text in series for text in wanted)]
+
+
+class PlayedCluster(unittest.TestCase):
+    def setUp(self):
+        self.cluster = played_cluster.Cluster(NODES, EPOCH)
+
+    def job(self, kind):
+        return next(job for job in self.cluster.jobs if job.fault and job.fault.kind == kind)
+
+    def test_a_thousand_nodes_have_jobs_of_three_sizes_and_a_tenth_restarts(self):
+        jobs = played_cluster.jobs_of(1024)
+        self.assertEqual(collections.Counter(len(job.nodes) * played_cluster.RANKS for job in jobs), {4096: 1, 256: 8, 16: 128})
+        self.assertEqual(sorted(node for job in jobs for node in job.nodes), list(range(1024)))
+        self.assertEqual(sum(job.restarts_at is not None for job in jobs), 14)
+
+    def test_at_every_size_each_trouble_has_a_job_of_its_own(self):
+        for nodes in range(played_cluster.LEAST_NODES, 130):
+            with self.subTest(nodes):
+                jobs = played_cluster.jobs_of(nodes)
+                self.assertEqual(sorted(node for job in jobs for node in job.nodes), list(range(nodes)))
+                troubles = [bool(job.late) + bool(job.fault) + (job.restarts_at is not None) for job in jobs]
+                self.assertEqual((max(troubles), sum(bool(job.late) for job in jobs), sum(bool(job.fault) for job in jobs)), (1, 3, 3))
+                self.assertGreater(sum(job.restarts_at is not None for job in jobs), 0)
+
+    def test_too_few_nodes_are_refused(self):
+        with self.assertRaisesRegex(SystemExit, 'at least 24'):
+            played_cluster.jobs_of(played_cluster.LEAST_NODES - 1)
+
+    def test_every_family_that_the_rules_read_is_played(self):
+        played = {series.split('{')[0].strip() for node in range(NODES) for t in (0, 200) for series in samples(self.cluster, node, t) or {}}
+        self.assertEqual(servers.families_read(RULES) - played - played_cluster.ONLY_IN_TROUBLE, set())
+
+    def test_other_families_are_left_out(self):
+        cluster = played_cluster.Cluster(NODES, EPOCH, families={'nccl_process_alive'})
+        self.assertEqual(len(samples(cluster, 0, 0)), played_cluster.RANKS)
+
+    def test_no_counter_goes_back(self):
+        for node in range(NODES):
+            last = {}
+            for t in range(0, LAST, 30):
+                values = samples(self.cluster, node, t) or {}
+                for series, value in values.items():
+                    if series.split('{')[0].endswith(('_total', '_sequence')):
+                        self.assertGreaterEqual(value, last.get(series, 0), f'{series} at {t}')
+                last = values
+
+    def test_the_count_of_samples_is_that_of_the_page(self):
+        text, count = self.cluster.page(0, EPOCH)
+        self.assertEqual(count, len(text.splitlines()))
+
+    def test_a_job_that_restarts_is_away_and_comes_back_with_new_communicators(self):
+        job = next(job for job in self.cluster.jobs if job.restarts_at is not None)
+        comms = lambda t: {series.split('comm="')[1][:16] for series in samples(self.cluster, job.nodes[0], t) if 'comm="' in series}
+        before, away, after = (comms(job.restarts_at + seconds) for seconds in (-1, 1, played_cluster.RESTART_PAUSE + 1))
+        self.assertTrue(before and after)
+        self.assertEqual((away, before & after), (set(), set()))
+
+    def test_a_late_rank_spends_least_in_kernels_and_its_node_peers_wait_in_their_own_communicator(self):
+        job = self.cluster.jobs[0]
+        (node, local), share = next(iter(job.late.items()))
+        first, second = (samples(self.cluster, job.nodes[node], t) for t in (0, 600))
+        spent = lambda gpu, kind: (of(second, 'nccl_rank_kernel_seconds_total', gpu=gpu, comm_name=kind)[0]
+                                   - of(first, 'nccl_rank_kernel_seconds_total', gpu=gpu, comm_name=kind)[0]) / 600
+        peer = (local + 1) % played_cluster.RANKS
+        self.assertAlmostEqual(spent(peer, 'tp') - spent(local, 'tp'), share, delta=0.01)
+        self.assertAlmostEqual(spent(peer, 'dp') - spent(local, 'dp'), 0, delta=0.01)
+
+    def test_in_a_hang_nothing_advances_and_only_the_culprit_has_not_called(self):
+        job = self.job('stuck')
+        first, second = (samples(self.cluster, job.nodes[0], job.fault.at + seconds) for seconds in (1, 300))
+        self.assertEqual(first, second)
+        started = of(second, 'nccl_collective_started_sequence', comm_name='tp')
+        self.assertEqual([max(started) - value for value in started], [float(local == job.fault.local) for local in range(played_cluster.RANKS)])
+        self.assertEqual(of(second, 'nccl_process_alive'), [1] * played_cluster.RANKS)
+
+    def test_a_killed_rank_is_dead_and_later_forgotten(self):
+        job = self.job('killed')
+        values = samples(self.cluster, job.nodes[0], job.fault.at + 1)
+        self.assertEqual(of(values, 'nccl_process_alive', global_rank=job.fault.local), [0])
+        values = samples(self.cluster, job.nodes[0], job.fault.at + played_cluster.RETENTION)
+        self.assertEqual((of(values, 'nccl_process_alive', global_rank=job.fault.local), len(of(values, 'nccl_process_alive'))), ([], played_cluster.RANKS - 1))
+
+    def test_a_silent_node_does_not_answer(self):
+        job = self.job('silent')
+        self.assertIsNotNone(samples(self.cluster, job.nodes[-1], job.fault.at - 1))
+        self.assertIsNone(samples(self.cluster, job.nodes[-1], job.fault.at))
+
+    def test_the_truth_has_what_is_due(self):
+        self.assertEqual({name: len(due) for name, due in self.cluster.truth(0).items()},
+                         {'NCCLStragglerRank': 3, 'NCCLHangCulprit': 0, 'NCCLCollectiveHang': 0, 'NCCLExporterDown': 0})
+        self.assertEqual({name: len(due) for name, due in self.cluster.truth(200).items()},
+                         {'NCCLStragglerRank': 3, 'NCCLHangCulprit': 2, 'NCCLCollectiveHang': 2, 'NCCLExporterDown': 1})
+
+
+class Counting(unittest.TestCase):
+    def test_families_are_those_of_the_exporter_and_not_what_rules_record(self):
+        rules = '''groups: [{name: g, rules: [{record: a, expr: 'sum(rate(nccl_a_total[1m])) / comm:nccl_b:rate'},
+            {alert: b, expr: '{__name__=~"nccl_c|nccl_d_total"} > 0 unless comm_rank:nccl_e'}]}]'''
+        self.assertEqual(servers.families_read(rules), {'nccl_a_total', 'nccl_c', 'nccl_d_total'})
+
+    def test_alerts_are_compared_with_the_truth_by_identity(self):
+        truth = {'NCCLCollectiveHang': {('1',), ('2',)}}
+        firing = [{'alertname': 'NCCLCollectiveHang', 'slurm_job_id': job, 'uid': '5'} for job in '13'] + [{'alertname': 'Other'}]
+        self.assertEqual(servers.due_and_false(firing, truth), ({'NCCLCollectiveHang': (1, 2, [('3',)])}, {'Other': 1}))
+
+    def test_a_trouble_with_two_alerts_is_reported_as_long_as_one_of_them_fires(self):
+        late = [{'alertname': 'NCCLStragglerRank', 'slurm_job_id': '7', 'global_rank': '3', 'comm_name': name} for name in ('tp', 'dp')]
+        self.assertEqual(scale_out.identities(late) - scale_out.identities(late[:1]), set())
+        self.assertEqual(scale_out.identities(late) - scale_out.identities([]), {('NCCLStragglerRank', '7', '3')})
+
+    def test_a_node_is_counted_at_the_moment_farthest_from_its_scrapes(self):
+        served = [(100.0, 5), (115.0, 5), (130.0, 5)]
+        self.assertEqual(scale_out.cut_of(served, [130.5, 126.75, 123.0, 119.25]), 123.0)
+
+    def test_what_is_missing_of_one_node_is_not_made_up_by_another(self):
+        account = scale_out.Account
+        self.assertEqual(scale_out.missing([account(4, 40, 4, 4, 40, 40), account(4, 40, 5, 4, 40, 40)]), (0, 0))
+        self.assertEqual(scale_out.missing([account(4, 40, 3, 3, 30, 30), account(4, 40, 5, 5, 50, 50)]), (1, 0))
+        self.assertEqual(scale_out.missing([account(4, 40, 4, 4, 40, 39), account(4, 40, 4, 4, 40, 41)]), (0, 2))
+
+    def test_answers_differ_by_series_and_by_values_beyond_rounding(self):
+        difference = same_answers.Difference()
+        difference.add({('a',): 1.0, ('b',): float('nan')}, {('a',): 1.0 + 1e-15, ('b',): float('nan')})
+        self.assertTrue(difference.is_none())
+        difference.add({('a',): 1.0, ('b',): 2.0, ('d',): 1.0}, {('a',): 1.1, ('c',): 2.0, ('d',): float('nan')})
+        self.assertEqual((difference.missing, difference.extra, difference.unequal), (1, 1, 2))
+
+
+class RemoteWrite(unittest.TestCase):
+    def test_long_content_is_split_into_literals(self):
+        content = bytes(range(256)) * 300
+        packed = remote_write.snappy(content)
+        self.assertEqual(packed[:3], remote_write.varint(len(content)))
+        at, found = 3, b''
+        while at < len(packed):
+            self.assertEqual(packed[at], 0xf4)
+            length = struct.unpack('<H', packed[at + 1:at + 3])[0] + 1
+            found += packed[at + 3:at + 3 + length]
+            at += 3 + length
+        self.assertEqual(found, content)
+
+    def test_prometheus_answers_what_was_written_until_the_series_ends(self):
+        now = round(time.time())
+        series = [(remote_write.labels_of({'__name__': 'written', 'number': str(number), 'empty': ''}),
+                   b''.join(remote_write.sample_of(1000 * (now + t), value) for t, value in ((-30, number), (-15, None))))
+                  for number in range(3)]
+        with tempfile.TemporaryDirectory() as scratch, same_answers.PrometheusStore(scratch, servers.PROMETHEUS) as store:
+            store.write(series)
+            self.assertEqual(store.answer('written', now - 20), {(('number', str(number)),): float(number) for number in range(3)})
+            self.assertEqual(store.answer('written', now - 15), {})
+
+
+if __name__ == '__main__':
+    report.main()
