@@ -27,7 +27,8 @@ void Describe(const RankOnNode& rank, SeenRank& seen) {
                   .identity = process.identity,
                   .rank_numbers_process = process.rank_numbers_process,
                   .losses = {},
-                  .communicators = {}};
+                  .communicators = {},
+                  .derived = {}};
   seen.communicator = *rank.communicator;
   seen.communicator.functions = {};
   seen.communicator.in_flight = {};
