@@ -40,8 +40,6 @@ Json FamiliesJson() {
                         {"part", RowIn(kMetricParts, row.part).name},
                         {"labels", LabelsJson(row.labels)},
                         {"has_further_labels", row.labels.ends_with(kFurtherLabels)},
-                        {"needed_by_rules", std::ranges::find(kMetricsNeededByRules, row.id) !=
-                                                kMetricsNeededByRules.end()},
                         {"help", row.help}});
   }
   return families;

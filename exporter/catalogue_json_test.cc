@@ -38,17 +38,16 @@ TEST(CatalogueJson, HasTypeScopeAndLabelsOfAFamily) {
   EXPECT_EQ(bytes["scope"], "communicator");
   EXPECT_EQ(bytes["labels"], json::array({"collective", "size"}));
   EXPECT_EQ(bytes["has_further_labels"], false);
-  EXPECT_EQ(bytes["needed_by_rules"], true);
+  EXPECT_EQ(bytes["part"], "detail");
   const json info = FamilyOf(Metric::kRankInfo);
   EXPECT_EQ(info["type"], "info");
   EXPECT_EQ(info["labels"].back(), "plugin_version");
   EXPECT_EQ(info["has_further_labels"], true);
   const json threads = FamilyOf(Metric::kProcessThreads);
   EXPECT_EQ(info["part"], "alerts");
-  EXPECT_EQ(threads["part"], "detail");
   EXPECT_EQ(threads["scope"], "daemon");
   EXPECT_EQ(threads["labels"], json::array());
-  EXPECT_EQ(threads["needed_by_rules"], false);
+  EXPECT_EQ(threads["part"], "detail");
 }
 
 TEST(CatalogueJson, HasEveryCauseOfLossWithItsMeaning) {

@@ -39,40 +39,4 @@ inline constexpr std::array<DroppableLabel, 14> kDroppableLabels{{
     {"global_rank", true, "nothing while there are `rank` and `pid`"},
 }};
 
-// Families of plugin and daemon that the rules of deploy/prometheus read.
-// //tests/system:rule_needs_test compares.
-inline constexpr std::array kMetricsNeededByRules{
-    Metric::kCollectiveOperations,
-    Metric::kCollectiveBytes,
-    Metric::kCollectiveTimedOperations,
-    Metric::kCollectiveBusySeconds,
-    Metric::kCollectiveBusBytes,
-    Metric::kSendOperations,
-    Metric::kSendBytes,
-    Metric::kSendTimedOperations,
-    Metric::kSendBusySeconds,
-    Metric::kRecvOperations,
-    Metric::kRecvBytes,
-    Metric::kRecvTimedOperations,
-    Metric::kRecvBusySeconds,
-    Metric::kArrivalLateness,
-    Metric::kLastArrivals,
-    Metric::kComparedOperations,
-    Metric::kStartedSequence,
-    Metric::kCompletedSequence,
-    Metric::kInFlight,
-    Metric::kOldestInFlightStart,
-    Metric::kLastProgress,
-    Metric::kCommunicatorRanks,
-    Metric::kRankInfo,
-    Metric::kProcessAlive,
-    Metric::kProcessStopped,
-    Metric::kEventsDropped,
-    Metric::kTimestampsRejected,
-    Metric::kBuildInfo,
-    Metric::kUserSegmentErrors,
-    Metric::kUserSegmentsUnusable,
-    Metric::kSeriesDropped,
-};
-
 }  // namespace nccl_exporter

@@ -147,8 +147,8 @@ std::string MetricFilter::TakenFromRules() const {
   const auto add = [&](std::string_view name) {
     taken.append(taken.empty() ? "" : ", ").append(name);
   };
-  for (const Metric metric : kMetricsNeededByRules) {
-    if (!Serves(RowOf(metric).name)) add(RowOf(metric).name);
+  for (const MetricRow& row : kMetrics) {
+    if (row.part == MetricPart::kAlerts && !Serves(row.name)) add(row.name);
   }
   for (const DroppableLabel& label : kDroppableLabels) {
     if (label.is_needed_by_rules && !Keeps(label.name)) add(label.name);

@@ -26,7 +26,7 @@ OTHER_LABELS = {'instance', 'job', 'UUID', 'le', 'alertname', 'traffic'}
 
 
 def families():
-    rows = re.findall(r'^\| `(\w+)` \| (\w+) \|', CATALOGUE, re.M)
+    rows = re.findall(r'^\| `(\w+)` \| (\w+)(?:, alerts)? \|', CATALOGUE, re.M)
     suffixes = {'histogram': ('', '_bucket', '_count', '_sum')}
     return {name + suffix for name, kind in rows for suffix in suffixes.get(kind, ('',))}
 
@@ -34,7 +34,7 @@ def families():
 def labels():
     """Of all families: those of the table of labels, of the rows, and of the table of variables."""
     head = CATALOGUE.partition('## All families')
-    rows = re.findall(r'^\| `\w+` \| \w+ \| ([^|]*) \|', head[2], re.M)
+    rows = re.findall(r'^\| `\w+` \| \w+(?:, alerts)? \| ([^|]*) \|', head[2], re.M)
     return set(re.findall(r'\w+', ' '.join(rows))) | set(re.findall(r'`([a-z_]+)`', head[0]))
 
 
