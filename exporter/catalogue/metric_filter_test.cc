@@ -95,7 +95,11 @@ TEST(MetricFilterTest, WhatTheRulesNeedIsNamed) {
   filter.Disable("nccl_rank_*");
   filter.Disable("nccl_process_*");
   EXPECT_EQ(filter.TakenFromRules(),
-            "nccl_rank_info, nccl_process_alive, nccl_process_stopped, "
+            "nccl_rank_kernel_seconds_total, nccl_rank_timed_operations_total, "
+            "nccl_rank_steps_total, nccl_rank_step_wait_seconds_total, "
+            "nccl_rank_large_bus_bytes_total, nccl_rank_large_busy_seconds_total, "
+            "nccl_rank_large_timed_operations_total, nccl_rank_info, nccl_process_alive, "
+            "nccl_process_stopped, "
             "nccl_process_events_dropped_total, "
             "nccl_process_timestamps_rejected_total, size");
 }

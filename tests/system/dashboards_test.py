@@ -38,6 +38,9 @@ EMPTY = {
     'rule comm_rank:nccl_hang:unseen (10)': 'no job of the cluster is timed in windows and hangs',
 }
 
+# What has an answer in some runs: proof by the last two evaluations, which are two seconds here. Its cases are in deploy/prometheus/tests.
+SOMETIMES = {'rule comm:nccl_straggler:weak (32)', 'rule comm_rank:nccl_straggler:proved (34)', 'rule comm_node:nccl_straggler:proved (36)'}
+
 
 def escaped(value):
     """As Grafana puts a value of a variable of several values into a regular expression."""
@@ -137,7 +140,7 @@ class DashboardsAndRules(unittest.TestCase):
             still_open[name] = [Question(query, is_one) for query in queries for is_one in (False, True)]
         still_open['classic'] += [Question(query, False) for query in known_rules]  # rules use no histograms
         named = {question.name for questions in still_open.values() for question in questions}
-        self.assertLessEqual(set(EMPTY), named)
+        self.assertLessEqual(set(EMPTY) | SOMETIMES, named)
         self.assertGreater(len(named), 300)
         while self.unanswered(still_open) and time.monotonic() - self.started < SECONDS:
             began = time.monotonic()
@@ -202,9 +205,8 @@ class DashboardsAndRules(unittest.TestCase):
             self.expect(lambda: self.rows('nccl-job', 'Oldest in flight', **job('network-hang'))[0][1] > 20)
             self.assertEqual(self.rows('nccl-job', 'Hang: the rank that the others wait for', **job('network-hang')), [])
         with self.subTest('findings'):
-            found = lambda: {(labels['instance'], labels['kind']): severity for labels, severity in self.rows('nccl-fleet', 'Findings of the daemons')}
-            self.expect(lambda: {found().get((f'node-{node}:9828', 'segments_unusable')) for node in (0, 1)} == {2, None})
-            self.expect(lambda: 3 in {severity for (_, kind), severity in found().items() if kind == 'hang_culprit'})
+            found = lambda: {(labels['kind'], severity) for labels, severity in self.rows('nccl-fleet', 'Findings of the daemons')}
+            self.expect(lambda: {('hang_culprit', 3), ('late_rank', 2)} <= found())
         with self.subTest('slow link'):
             self.expect(lambda: any(left < 0.8 for _, left in self.rows('nccl-network', 'Bandwidth against the best of this time range', 'C',
                                                                         namespace='research')))
@@ -222,7 +224,7 @@ class DashboardsAndRules(unittest.TestCase):
     @staticmethod
     def unanswered(still_open):
         return sorted({f'{kind}: {question.name}' for kind, questions in still_open.items() for question in questions
-                       if question.name not in EMPTY})
+                       if question.name not in EMPTY and question.name not in SOMETIMES})
 
 
 if __name__ == '__main__':
