@@ -45,6 +45,7 @@
 #include "exporter/options.h"
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/service_notifier.h"
+#include "exporter/ui/directory_states.h"
 #include "exporter/ui/web_pages.h"
 #include "exporter/version.h"
 
@@ -92,10 +93,23 @@ std::string UnreadableDirectories(const collector::NodeSnapshot& node) {
   return text;
 }
 
+// Empty if any of the watched directories exists: of those by default, some may not.
+std::string MissingDirectories(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const WatchedDirectory& directory : DirectoryStates(paths)) {
+    if (directory.state != "missing") return "";
+    text += (text.empty() ? "cannot read " : ", ") + directory.path;
+  }
+  return text + ": " + std::strerror(ENOENT);
+}
+
 // A failure unless all directories could be read, so that nothing there is never mistaken for
 // nothing seen.
-int PrintNode(const collector::NodeSnapshot& node, const std::string& text) {
-  const std::string unreadable = UnreadableDirectories(node);
+int PrintNode(const Options& options, const collector::NodeSnapshot& node,
+              const std::string& text) {
+  std::string unreadable = UnreadableDirectories(node);
+  if (unreadable.empty() && node.processes.empty())
+    unreadable = MissingDirectories(options.segment_dirs);
   if (unreadable.empty()) return Print(text);
   const int printed = node.processes.empty() ? kSuccess : Print(text);
   return printed == kSuccess ? Fail(kRuntimeFailure, unreadable) : printed;
@@ -112,9 +126,10 @@ int PrintInFlight(const Options& options) {
   const auto node = CollectorOf(options).Snapshot();
   const ShownJudgement shown = Shown(DaemonAt(options.daemon, options.segment_dirs)(),
                                      NodeJudge().Judge(*node), node->taken_realtime_ns);
-  return PrintNode(*node, options.is_json ? InFlightJson(*node, shown)
-                                          : shown.Line(node->taken_realtime_ns) + '\n' +
-                                                InFlightText(*node, shown.judgement));
+  return PrintNode(options, *node,
+                   options.is_json ? InFlightJson(*node, shown)
+                                   : shown.Line(node->taken_realtime_ns) + '\n' +
+                                         InFlightText(*node, shown.judgement));
 }
 
 int PrintCardinality(const Options& options) {
@@ -123,7 +138,7 @@ int PrintCardinality(const Options& options) {
     return Print(CardinalityText(NodeOfShape(*options.shape), options.metrics, collect));
   const auto node = CollectorOf(options).Snapshot();
   AssumeDerived(*node);
-  return PrintNode(*node, CardinalityText(node, options.metrics, collect));
+  return PrintNode(options, *node, CardinalityText(node, options.metrics, collect));
 }
 
 // A failure if any check is.
@@ -158,7 +173,8 @@ int Top(const Options& options) {
   collector.Start();                                        // compares arrivals
   const auto snapshots = [&] { return collector.Snapshot(); };
   const AskDaemon daemon = DaemonAt(options.daemon, options.segment_dirs);
-  if (!terminal) return PrintNode(*first, TopOnce(snapshots, daemon, sort, options.is_json));
+  if (!terminal)
+    return PrintNode(options, *first, TopOnce(snapshots, daemon, sort, options.is_json));
   ShowTop(snapshots, daemon, sort, JudgementTimes().Scaled(options.findings_time_scale), *terminal);
   terminal.reset();
   return unreadable.empty() ? kSuccess : Fail(kRuntimeFailure, unreadable);

@@ -317,6 +317,27 @@ TEST(MainTest, ToolsFailWhereADirectoryCannotBeRead) {
   }
 }
 
+// A job may have no process yet, but a name that is misspelt has never any. Of the directories that
+// are watched by default one may be absent.
+TEST(MainTest, ToolsFailWhereNoDirectoryExists) {
+  const std::string absent = TemporaryDirectory() + "/absent";
+  const std::string present = TemporaryDirectory() + "/present";
+  std::filesystem::create_directory(present);
+  for (const std::vector<std::string>& tool :
+       std::vector<std::vector<std::string>>{{"inflight"}, {"top", "--once"}, {"cardinality"}}) {
+    std::vector<std::string> command{kDaemon, "--segment.dir=" + absent};
+    command.insert(command.end(), tool.begin(), tool.end());
+    ChildProcess process(command);
+    EXPECT_EQ(process.Wait(), 1) << tool[0];
+    EXPECT_EQ(OnlyLine(process.ErrorOutput()),
+              "nccl-exporter: cannot read " + absent + ": No such file or directory\n");
+    EXPECT_EQ(process.Output(), "") << tool[0];
+    command.insert(command.begin() + 1, "--segment.dir=" + present);
+    ChildProcess with_one(command);
+    EXPECT_EQ(with_one.Wait(), 0) << with_one.AllOutput();
+  }
+}
+
 TEST(MainTest, FlagsOfACommandMayFollowItAndSlipsAreAnswered) {
   const std::string directory = TemporaryDirectory() + "/after";
   std::filesystem::create_directory(directory);
