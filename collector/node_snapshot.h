@@ -8,6 +8,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -190,25 +191,29 @@ void AddKnown(std::optional<Counts>& sum, const std::optional<Counts>& more) {
   }
 }
 
+struct OperationKind {
+  Function function = Function::kOther;
+  size_t size_class = 0;
+
+  auto operator<=>(const OperationKind&) const = default;
+};
+
+// Collectives and sizes of a communicator that have a wait per step, at most.
+inline constexpr size_t kMostStepWaits = 4;
+
 struct StepCounts {
-  uint64_t steps = 0;    // operations of the rarest regular collective and size
-  uint64_t wait_ns = 0;  // the largest mean of one operation, times the steps
+  uint64_t steps = 0;  // operations of the rarest regular collective and size
+  // Of regular collectives and sizes: the mean of one operation, times the steps. In nanoseconds.
+  std::map<OperationKind, uint64_t> waits_ns;
   int64_t since_realtime_ns = 0;
 
   bool operator==(const StepCounts&) const = default;
   StepCounts& operator+=(const StepCounts& more) {
     steps += more.steps;
-    wait_ns += more.wait_ns;
+    for (const auto& [kind, wait_ns] : more.waits_ns) waits_ns[kind] += wait_ns;
     since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
     return *this;
   }
-};
-
-struct OperationKind {
-  Function function = Function::kOther;
-  size_t size_class = 0;
-
-  bool operator==(const OperationKind&) const = default;
 };
 
 // Counters of a communicator that never decrease, also where only some operations are timed. The

@@ -239,9 +239,9 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "communicators on one node, and in the first minute.",
      MetricPart::kAlerts},
     {Metric::kRankStepWait, "nccl_rank_step_wait_seconds_total", MetricType::kCounter, "seconds",
-     LabelScope::kCommunicator, "",
-     "The largest recent mean of one operation among the regular collectives and sizes, times the "
-     "steps; absent as they are.",
+     LabelScope::kCommunicator, "collective,size",
+     "The recent mean of one operation, times the steps, of each regular collective and size; at "
+     "most four, those that moved the most bytes. Absent as the steps are.",
      MetricPart::kAlerts},
     {Metric::kRankLargeBusBytes, "nccl_rank_large_bus_bytes_total", MetricType::kCounter, "bytes",
      LabelScope::kCommunicator, "collective,size",

@@ -90,7 +90,8 @@ uint64_t TimesOf(const collector::SizeClassSnapshot& counts, uint64_t operations
 collector::DerivedCounts DerivedOf(const collector::CommunicatorSnapshot& communicator) {
   collector::DerivedCounts derived;
   derived.since_realtime_ns = communicator.created_realtime_ns;
-  uint64_t most_bytes = 0, fewest = ~uint64_t{0}, longest_ns = 0;
+  uint64_t most_bytes = 0, fewest = ~uint64_t{0};
+  std::map<collector::OperationKind, uint64_t> means_ns;
   for (size_t i = 0; i < kFunctionCount; ++i) {
     const auto function = static_cast<Function>(i);
     const auto& sizes = communicator.functions[i].sizes;
@@ -100,7 +101,7 @@ collector::DerivedCounts DerivedOf(const collector::CommunicatorSnapshot& commun
           TimesOf(sizes[size], sizes[size].operations);
       if (TraitsOf(function).is_point_to_point) continue;
       fewest = std::min(fewest, sizes[size].operations);
-      longest_ns = std::max(longest_ns, TimesOf(sizes[size], 1));
+      means_ns[{.function = function, .size_class = size}] = TimesOf(sizes[size], 1);
       const auto ranks = static_cast<uint32_t>(communicator.ranks);
       const bool is_large = kSizeClassBounds[size] >= 16 << 20 && BusBytes(function, 1, ranks) > 0;
       if (!is_large || sizes[size].bytes <= most_bytes) continue;
@@ -109,9 +110,12 @@ collector::DerivedCounts DerivedOf(const collector::CommunicatorSnapshot& commun
     }
   }
   if (communicator.nodes > 1 && fewest != ~uint64_t{0}) {
-    derived.steps = {.steps = fewest,
-                     .wait_ns = fewest * longest_ns,
-                     .since_realtime_ns = communicator.created_realtime_ns};
+    derived.steps = {
+        .steps = fewest, .waits_ns = {}, .since_realtime_ns = communicator.created_realtime_ns};
+    for (const auto& [kind, mean_ns] : means_ns) {
+      if (derived.steps->waits_ns.size() < collector::kMostStepWaits)
+        derived.steps->waits_ns[kind] = fewest * mean_ns;
+    }
   }
   return derived;
 }

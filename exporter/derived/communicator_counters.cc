@@ -170,10 +170,14 @@ collector::DerivedCounts CommunicatorCounters::Counts(bool spans_nodes) const {
   counts.since_realtime_ns = since_realtime_ns_;
   for (size_t i = 0; i < counts.kernel_ns.size(); ++i)
     counts.kernel_ns[i] = highest_ns_[i] - origin_ns_[i];
-  if (spans_nodes && steps_.has_steps())
-    counts.steps = collector::StepCounts{.steps = steps_.steps(),
-                                         .wait_ns = steps_.wait_ns(),
-                                         .since_realtime_ns = steps_since_realtime_ns_};
+  if (spans_nodes && steps_.has_steps()) {
+    counts.steps = collector::StepCounts{
+        .steps = steps_.steps(), .waits_ns = {}, .since_realtime_ns = steps_since_realtime_ns_};
+    for (const auto& [key, wait_ns] : steps_.waits_ns()) {
+      const collector::OperationKind kind{static_cast<Function>(key.first), key.second};
+      counts.steps->waits_ns[kind] = wait_ns;
+    }
+  }
   if (has_largest_)
     counts.largest = collector::OperationKind{.function = static_cast<Function>(largest_.first),
                                               .size_class = largest_.second};

@@ -363,8 +363,46 @@ TEST_F(Derived, StepsAreOperationsOfTheRarestRegularCollectiveAndSize) {
     Do(Function::kReduceScatter, kMib, 4000, 2);
   });
   EXPECT_EQ(Steps()->steps, 1150u);
-  // The longest operation of a step takes 4 us.
-  EXPECT_EQ(Steps()->wait_ns, 1150u * 4000);
+}
+
+TEST_F(Derived, EachRegularCollectiveAndSizeHasItsWaitPerStep) {
+  node_.Add(0);
+  Do(Function::kBroadcast, 64 * kMib, 1000, 3);  // of the initialization
+  Play(200, kSecondNs, [&] {
+    Do(Function::kAllReduce, kMib, 1000, 40);
+    Do(Function::kAllReduce, 8, 100);
+    Do(Function::kReduceScatter, kMib, 4000, 2);
+  });
+  const std::map<collector::OperationKind, uint64_t> waits_ns{
+      {{.function = Function::kAllReduce, .size_class = 3}, 200u * 1000},
+      {{.function = Function::kAllReduce, .size_class = 0}, 200u * 100},
+      {{.function = Function::kReduceScatter, .size_class = 3}, 200u * 4000}};
+  EXPECT_EQ(Steps()->waits_ns, waits_ns);
+}
+
+// The limit leaves out those with the fewest bytes, although they take longest.
+TEST_F(Derived, AtMostFourCollectivesAndSizesHaveWaits) {
+  node_.Add(0);
+  const auto step = [&](Function function) {
+    Do(function, 8, 9000);
+    Do(Function::kAllReduce, 64 * 1024, 100);
+    Do(Function::kAllReduce, kMib, 200);
+    Do(Function::kAllReduce, 16 * kMib, 300);
+    Do(Function::kAllReduce, 256 * kMib, 400);
+  };
+  Play(100, kSecondNs, [&] { step(Function::kAllReduce); });
+  ASSERT_EQ(Steps()->waits_ns.size(), collector::kMostStepWaits);
+  EXPECT_FALSE(Steps()->waits_ns.contains({.function = Function::kAllReduce, .size_class = 0}));
+  // One that no longer occurs makes room.
+  Play(100, kSecondNs, [&] {
+    Do(Function::kAllReduce, 8, 9000);
+    Do(Function::kAllReduce, kMib, 200);
+    Do(Function::kAllReduce, 16 * kMib, 300);
+    Do(Function::kAllReduce, 256 * kMib, 400);
+  });
+  ASSERT_EQ(Steps()->waits_ns.size(), collector::kMostStepWaits);
+  EXPECT_FALSE(Steps()->waits_ns.contains({.function = Function::kAllReduce, .size_class = 2}));
+  EXPECT_TRUE(Steps()->waits_ns.contains({.function = Function::kAllReduce, .size_class = 0}));
 }
 
 TEST_F(Derived, TwoCollectivesPerStepAreNotCountedInTurn) {

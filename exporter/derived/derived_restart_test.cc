@@ -67,7 +67,9 @@ struct Seen {
     process_kernel_ns.Add(*node.process().derived->kernel_ns);
     if (!counts.steps) return;
     steps.Add(counts.steps->steps);
-    wait_ns.Add(counts.steps->wait_ns);
+    for (const auto& [kind, kind_ns] : counts.steps->waits_ns) {
+      if (kind.function == Function::kAllGather) wait_ns.Add(kind_ns);
+    };
   }
 };
 

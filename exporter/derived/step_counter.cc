@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <vector>
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -44,6 +46,7 @@ void StepCounter::EndPeriod(TimesByOperation& operations, int64_t period_ns,
                    IsRegular(one.InLastPeriod(), last_period_ns_, times));
   }
   const bool is_first = !has_choice_;
+  ChooseWaits(operations);
   // The operations of both periods were steps, and were not counted.
   if (Choose(operations) && is_first)
     Count(operations.find(choice_)->second.InBothPeriods(), operations);
@@ -64,15 +67,37 @@ bool StepCounter::Choose(const TimesByOperation& operations) {
   return true;
 }
 
-void StepCounter::Count(uint64_t steps, const TimesByOperation& operations) {
-  double longest_ns = 0;
+// A kind keeps its place while it is regular. Then all ranks have the same kinds, although their
+// periods end at different moments.
+void StepCounter::ChooseWaits(const TimesByOperation& operations) {
+  std::vector<std::pair<uint64_t, OperationKey>> others;  // that have no place
   for (const auto& [key, one] : operations) {
-    if (one.is_regular()) longest_ns = std::max(longest_ns, one.mean_ns());
+    if (!one.is_regular() || waits_ns_.contains(key)) continue;
+    others.emplace_back(one.seen().bytes, key);
   }
+  std::ranges::sort(others, std::greater<>());
+  for (const auto& [bytes, key] : others) {
+    if (waits_ns_.size() >= kMostWaits) {
+      const auto past = std::ranges::find_if(waits_ns_, [&](const auto& item) {
+        const auto one = operations.find(item.first);
+        return one == operations.end() || !one->second.is_regular();
+      });
+      if (past == waits_ns_.end()) return;
+      waits_ns_.erase(past);
+    }
+    waits_ns_.emplace(key, 0);
+  }
+}
+
+void StepCounter::Count(uint64_t steps, const TimesByOperation& operations) {
   steps_ += steps;
-  // A sum beyond what a word holds takes a forged segment.
-  const double wait_ns = longest_ns * static_cast<double>(steps);
-  if (wait_ns < 1e18) wait_ns_ += static_cast<uint64_t>(std::llround(wait_ns));
+  for (auto& [key, sum_ns] : waits_ns_) {
+    const auto one = operations.find(key);
+    if (one == operations.end() || !one->second.is_regular()) continue;
+    // A sum beyond what a word holds takes a forged segment.
+    const double wait_ns = one->second.mean_ns() * static_cast<double>(steps);
+    if (wait_ns < 1e18) sum_ns += static_cast<uint64_t>(std::llround(wait_ns));
+  }
 }
 
 }  // namespace nccl_exporter::exporter

@@ -8,6 +8,10 @@
 // operations in both periods: counts of two that occur once per step differ by one at most. If
 // nothing is regular, the choice stays as well, so steps of a job that paused are counted from its
 // first operation on. The counter only adds operations of the present choice: it never decreases.
+//
+// Waits are counted for each regular collective and size by itself, because a mean is wait and
+// transfer, and only the same operation of other ranks tells them apart. At most kMostWaits kinds
+// have one: those that moved the most bytes, which are the same on all ranks.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +28,9 @@ using TimesByOperation = std::map<OperationKey, OperationTimes>;
 
 class StepCounter {
  public:
+  // More kinds would need as many series per rank.
+  static constexpr size_t kMostWaits = collector::kMostStepWaits;
+
   void Begin(const DerivedMoment& now) { period_start_ns_ = now.monotonic_ns; }
 
   // After all operations have seen the snapshot. `more` says how many came with it.
@@ -32,18 +39,32 @@ class StepCounter {
 
   bool has_steps() const { return has_choice_; }
   uint64_t steps() const { return steps_; }
-  uint64_t wait_ns() const { return wait_ns_; }
+  // By collective and size: the recent mean of one operation, times the steps.
+  const std::map<OperationKey, uint64_t>& waits_ns() const { return waits_ns_; }
 
   template <typename Archive>
   void Transfer(Archive& archive) {
-    archive(period_start_ns_, last_period_ns_, has_choice_, choice_.first, choice_.second, steps_,
-            wait_ns_);
+    archive(period_start_ns_, last_period_ns_, has_choice_, choice_.first, choice_.second, steps_);
+    size_t count = TransferCount(archive, waits_ns_.size());
+    if constexpr (Archive::kReads) {
+      if (count > kMostWaits) return archive.Fail();
+      for (; count > 0 && archive.is_good(); --count) {
+        OperationKey key;
+        uint64_t wait_ns = 0;
+        archive(key.first, key.second, wait_ns);
+        if (key.first >= kFunctionCount || key.second >= kSizeClassCount) return archive.Fail();
+        waits_ns_[key] = wait_ns;
+      }
+    } else {
+      for (auto& [key, wait_ns] : waits_ns_) archive(key.first, key.second, wait_ns);
+    }
   }
 
  private:
   void EndPeriod(TimesByOperation& operations, int64_t period_ns, const DerivedTimes& times);
   // Whether there is a first choice, or a new one.
   bool Choose(const TimesByOperation& operations);
+  void ChooseWaits(const TimesByOperation& operations);
   void Count(uint64_t steps, const TimesByOperation& operations);
 
   int64_t period_start_ns_ = 0;
@@ -51,7 +72,7 @@ class StepCounter {
   bool has_choice_ = false;
   OperationKey choice_;
   uint64_t steps_ = 0;
-  uint64_t wait_ns_ = 0;
+  std::map<OperationKey, uint64_t> waits_ns_;
 };
 
 }  // namespace nccl_exporter::exporter

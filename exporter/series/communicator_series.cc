@@ -319,8 +319,28 @@ void CommunicatorSeries::AddSteps(const SeriesGroup& group, LabelsId labels) {
   if (!sum) return;
   builder_.CountSince(sum->since_realtime_ns);
   builder_.Add(Metric::kRankSteps, labels, kNoLabels, static_cast<double>(sum->steps));
-  builder_.Add(Metric::kRankStepWait, labels, kNoLabels,
-               static_cast<double>(sum->wait_ns) / kNsPerSecond);
+  AddStepWaits(*sum, labels);
+}
+
+// Where collectives or sizes are one series, it is that of the longest waits.
+void CommunicatorSeries::AddStepWaits(const collector::StepCounts& steps, LabelsId labels) {
+  const LabelsId* sizes = size_labels_.data();
+  for (const FunctionGroup& functions : functions_.collectives) {
+    for (size_t i = 0; i < functions.sizes.size(); ++i) {
+      const SizeRange range = functions.sizes[i].sizes;
+      std::optional<uint64_t> longest_ns;
+      for (const auto& [kind, wait_ns] : steps.waits_ns) {
+        const bool is_here = range.first <= kind.size_class && kind.size_class <= range.last &&
+                             std::ranges::find(functions.members, kind.function) !=
+                                 functions.members.end();
+        if (is_here) longest_ns = std::max(longest_ns.value_or(0), wait_ns);
+      }
+      if (!longest_ns) continue;
+      builder_.Add(Metric::kRankStepWait, labels, sizes[i],
+                   static_cast<double>(*longest_ns) / kNsPerSecond);
+    }
+    sizes += functions.sizes.size();
+  }
 }
 
 // Each is a sum over all members, so that it does not decrease when a member chooses another. If

@@ -42,6 +42,7 @@ class CommunicatorSeries {
   void AddPointToPoint(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions);
   void AddArrivals(const SeriesGroup& group, LabelsId labels);
   void AddDerived(const SeriesGroup& group, LabelsId labels);
+  void AddStepWaits(const collector::StepCounts& steps, LabelsId labels);
   void AddSteps(const SeriesGroup& group, LabelsId labels);
   void AddLargest(const SeriesGroup& group, LabelsId labels);
   void AddLarge(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions,

@@ -22,7 +22,11 @@ collector::CommunicatorSnapshot Derived(uint64_t id, uint64_t rank, uint64_t ker
   collector::DerivedCounts& derived = communicator.derived.emplace();
   derived.kernel_ns = {kernel_ns, kernel_ns, 0};
   derived.since_realtime_ns = communicator.created_realtime_ns;
-  derived.steps = {.steps = kernel_ns, .wait_ns = 2 * kernel_ns, .since_realtime_ns = 0};
+  derived.steps = {
+      .steps = kernel_ns,
+      .waits_ns = {{{.function = Function::kAllReduce, .size_class = 0}, kernel_ns},
+                   {{.function = Function::kAllReduce, .size_class = 4}, 2 * kernel_ns}},
+      .since_realtime_ns = 0};
   derived.largest = {.function = Function::kAllReduce, .size_class = 4};
   return communicator;
 }
@@ -47,7 +51,8 @@ TEST(DerivedSeries, HaveTheLabelsOfTheirCommunicator) {
   EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds, "traffic=send,"), 1);
   EXPECT_EQ(scrape.Value(Metric::kRankTimedOperations, "rank=3,"), 1);
   EXPECT_EQ(scrape.Value(Metric::kRankSteps, "rank=3,"), 1'000'000'000);
-  EXPECT_EQ(scrape.Value(Metric::kRankStepWait, "rank=3,"), 2);
+  EXPECT_EQ(scrape.Value(Metric::kRankStepWait, "collective=AllReduce,size=0,"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kRankStepWait, "collective=AllReduce,size=16777216,"), 2);
   EXPECT_EQ(scrape.Value(Metric::kRankLargeBusySeconds, "collective=AllReduce,size=16777216,"), 1);
   EXPECT_EQ(scrape.Value(Metric::kRankLargeTimedOperations, "rank=3,"), 1);
   EXPECT_EQ(scrape.Value(Metric::kRankLargeBusBytes, "rank=3,"), kLargeBytes * 2 * 7 / 8);

@@ -118,7 +118,9 @@ std::shared_ptr<const collector::NodeSnapshot> ExampleSnapshot() {
   snapshot->processes = {TrainingProcess(), OldProcess()};
   AssumeDerived(*snapshot);
   snapshot->processes.front().communicators.front().derived->steps = {
-      .steps = 2, .wait_ns = 5000000, .since_realtime_ns = kStartNs + 50 * kSecondNs};
+      .steps = 2,
+      .waits_ns = {{{.function = Function::kAllReduce, .size_class = 0}, 5000000}},
+      .since_realtime_ns = kStartNs + 50 * kSecondNs};
   snapshot->state_errors.emplace()[static_cast<size_t>(collector::StateError::kUnwritable)] = 1;
   snapshot->segments = {.live = 1, .starting = 0, .exited = 1, .unusable = 1};
   snapshot->segment_errors[static_cast<size_t>(collector::SegmentError::kBadMagic)] = 3;
