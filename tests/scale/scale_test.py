@@ -10,6 +10,7 @@ import time
 import unittest
 
 sys.path[:0] = ['deploy/tests', 'tests/scale']
+import lost_time
 import played_cluster
 import remote_write
 import report
@@ -31,6 +32,27 @@ def samples(cluster, node, t):
 def of(values, family, **labels):
     wanted = [f'{name}="{value}"' for name, value in labels.items()]
     return [value for series, value in values.items() if series.split('{')[0] == family and all(text in series for text in wanted)]
+
+
+class LostTime(unittest.TestCase):
+    """Steps of 200 ms on two communicators; their second operation repeats the wait of the first, of which 3 ms less are seen."""
+
+    @staticmethod
+    def truth(lateness, ranks=4, steps=50):
+        def operations(rank):
+            late = lateness.get(rank, 0)
+            return [{'start_ns': int((step * 0.2 + 0.1 + place * 0.05 + max(late - place * 0.003, 0)) * 1e9)} for step in range(steps) for place in range(2)]
+        return {'ranks': [{'rank': rank, 'communicators': [{'id': str(rank // 2), 'operations': operations(rank)}, {'id': 'world', 'operations': operations(rank)}]}
+                          for rank in range(ranks)]}
+
+    def test_each_rank_loses_its_longest_wait_once_per_step(self):
+        self.assertAlmostEqual(lost_time.true_waits(self.truth({1: 0.02}), 2, 8), 3 * 0.02 * lost_time.STEPS, places=6)
+
+    def test_the_longest_wait_is_for_the_last_of_two_late_ranks(self):
+        self.assertAlmostEqual(lost_time.true_waits(self.truth({1: 0.02, 2: 0.01}), 2, 8), (0.02 + 0.01 + 0.02) * lost_time.STEPS, places=6)
+
+    def test_equal_ranks_lose_nothing(self):
+        self.assertEqual(lost_time.true_waits(self.truth({rank: 0.02 for rank in range(4)}), 2, 8), 0)
 
 
 class PlayedCluster(unittest.TestCase):
