@@ -19,9 +19,6 @@
 
 namespace nccl_exporter::exporter {
 
-using OperationKey = std::pair<uint8_t, uint8_t>;  // function and size class
-using TimesByOperation = std::map<OperationKey, OperationTimes>;
-
 class StepCounter {
  public:
   void Begin(const DerivedMoment& now) { period_start_ns_ = now.monotonic_ns; }
