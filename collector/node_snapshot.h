@@ -166,18 +166,11 @@ struct ArrivalCounts {
   }
 };
 
-// What kernel seconds are spent in (label `traffic`). Append only.
-enum class Traffic : uint8_t { kCollective, kSend, kRecv, kCount };
+// What kernel seconds are spent in.
+enum class Traffic : uint8_t { kCollective, kPointToPoint, kCount };
 inline constexpr size_t kTrafficCount = kCountOf<Traffic>;
-inline constexpr CodeTable<Traffic> kTraffics{{
-    {Traffic::kCollective, "collective", "collectives"},
-    {Traffic::kSend, "send", "sends"},
-    {Traffic::kRecv, "recv", "receives"},
-}};
-static_assert(IsInOrder(kTraffics));
 constexpr Traffic TrafficOf(Function function) {
-  if (function == Function::kSend) return Traffic::kSend;
-  return function == Function::kRecv ? Traffic::kRecv : Traffic::kCollective;
+  return TraitsOf(function).is_point_to_point ? Traffic::kPointToPoint : Traffic::kCollective;
 }
 
 // Adds `more` to `sum`, where it is known.
@@ -216,6 +209,40 @@ struct StepCounts {
   }
 };
 
+// Timed operations of one kind, of 16 MiB and more.
+struct LargeCounts {
+  uint64_t timed_operations = 0;
+  uint64_t bus_bytes = 0;
+  uint64_t busy_ns = 0;
+
+  bool operator==(const LargeCounts&) const = default;
+  LargeCounts& operator+=(const LargeCounts& more) {
+    timed_operations += more.timed_operations;
+    bus_bytes += more.bus_bytes;
+    busy_ns += more.busy_ns;
+    return *this;
+  }
+};
+
+// What is counted once for all ranks that a communicator has on this node: by its lowest rank at
+// the time. If another rank becomes the lowest, it counts from 0 on, and the one before keeps what
+// it counted. So each count never decreases, and their sum is the node's.
+struct NodeCounts {
+  bool is_lowest = false;            // this rank counts now
+  std::optional<uint64_t> compared;  // as ArrivalCounts; where ranks are compared
+  std::map<OperationKind, LargeCounts> large;
+  int64_t since_realtime_ns = 0;
+
+  bool operator==(const NodeCounts&) const = default;
+  NodeCounts& operator+=(const NodeCounts& more) {
+    is_lowest = is_lowest || more.is_lowest;
+    AddKnown(compared, more.compared);
+    for (const auto& [kind, counts] : more.large) large[kind] += counts;
+    since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
+    return *this;
+  }
+};
+
 // Counters of a communicator that never decrease, also where only some operations are timed. The
 // exporter makes them from one snapshot after the other (exporter/derived); docs/metrics.md defines
 // them.
@@ -223,14 +250,17 @@ struct DerivedCounts {
   std::array<uint64_t, kTrafficCount> kernel_ns{};
   int64_t since_realtime_ns = 0;    // what kernel_ns counts
   std::optional<StepCounts> steps;  // if other nodes take part
-  // The collective and size of 16 MiB and more that has moved the most bytes.
-  std::optional<OperationKind> largest;
+  std::optional<NodeCounts> node;   // if this rank counts for the node, or has counted
+  // No operation started or completed for some seconds, or ever; or the process is halted.
+  bool is_quiet = false;
 
   bool operator==(const DerivedCounts&) const = default;
-  DerivedCounts& operator+=(const DerivedCounts& more) {  // `largest` stays as it is
+  DerivedCounts& operator+=(const DerivedCounts& more) {
     for (size_t i = 0; i < kTrafficCount; ++i) kernel_ns[i] += more.kernel_ns[i];
     since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
     AddKnown(steps, more.steps);
+    AddKnown(node, more.node);
+    is_quiet = is_quiet && more.is_quiet;
     return *this;
   }
 };
@@ -347,6 +377,9 @@ struct ProcessSnapshot {
   std::array<uint64_t, kLossCount> losses{};
   std::vector<CommunicatorSnapshot> communicators;
   std::optional<DerivedProcessCounts> derived;  // in snapshots of the daemon
+
+  // Whether it has ended, or is stopped.
+  bool IsHalted() const { return !is_alive || is_stopped.value_or(false); }
 
   // Value of an identity variable, or empty.
   const std::string& Identity(std::string_view name) const {

@@ -95,13 +95,12 @@ TEST(MetricFilterTest, WhatTheRulesNeedIsNamed) {
   filter.Disable("nccl_rank_*");
   filter.Disable("nccl_process_*");
   EXPECT_EQ(filter.TakenFromRules(),
-            "nccl_rank_kernel_seconds_total, nccl_rank_timed_operations_total, "
-            "nccl_rank_steps_total, nccl_rank_step_wait_seconds_total, "
-            "nccl_rank_large_bus_bytes_total, nccl_rank_large_busy_seconds_total, "
-            "nccl_rank_large_timed_operations_total, nccl_rank_info, nccl_process_alive, "
-            "nccl_process_stopped, "
-            "nccl_process_events_dropped_total, "
-            "nccl_process_timestamps_rejected_total, size");
+            "nccl_rank_kernel_seconds_total, nccl_rank_p2p_kernel_seconds_total, "
+            "nccl_rank_p2p_operations_total, nccl_rank_timed_operations_total, "
+            "nccl_rank_steps_total, nccl_rank_step_wait_seconds_total, nccl_rank_progress, "
+            "nccl_rank_info, nccl_process_halted, nccl_process_p2p_operations_total, "
+            "nccl_process_operations_unfollowed_total, nccl_process_operations_rejected_total, "
+            "size");
 }
 
 TEST(MetricFilterTest, TheNearestNameTakesTheFewestChangesAndIsTheFirstOfEquals) {

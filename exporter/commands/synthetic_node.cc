@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -87,10 +88,33 @@ uint64_t TimesOf(const collector::SizeClassSnapshot& counts, uint64_t operations
                                static_cast<double>(counts.timed_operations));
 }
 
-collector::DerivedCounts DerivedOf(const collector::CommunicatorSnapshot& communicator) {
+// As if the rank had waited least: of 16 MiB and more what has moved the most bytes.
+void AddLargest(const collector::CommunicatorSnapshot& communicator, collector::NodeCounts& node) {
+  collector::OperationKind largest;
+  uint64_t most_bytes = 0;
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    const auto function = static_cast<Function>(i);
+    const auto ranks = static_cast<uint32_t>(communicator.ranks);
+    if (TraitsOf(function).is_point_to_point || BusBytes(function, 1, ranks) <= 0) continue;
+    const auto& sizes = communicator.functions[i].sizes;
+    for (size_t size = 0; size < sizes.size(); ++size) {
+      if (kSizeClassBounds[size] < 16 << 20 || sizes[size].bytes <= most_bytes) continue;
+      most_bytes = sizes[size].bytes;
+      largest = {.function = function, .size_class = size};
+      node.large = {{largest,
+                     {.timed_operations = sizes[size].timed_operations,
+                      .bus_bytes = static_cast<uint64_t>(
+                          BusBytes(function, sizes[size].timed_bytes, ranks)),
+                      .busy_ns = sizes[size].busy_ns}}};
+    }
+  }
+}
+
+collector::DerivedCounts DerivedOf(const collector::CommunicatorSnapshot& communicator,
+                                   bool is_lowest) {
   collector::DerivedCounts derived;
   derived.since_realtime_ns = communicator.created_realtime_ns;
-  uint64_t most_bytes = 0, fewest = ~uint64_t{0};
+  uint64_t fewest = ~uint64_t{0};
   std::map<collector::OperationKind, uint64_t> means_ns;
   for (size_t i = 0; i < kFunctionCount; ++i) {
     const auto function = static_cast<Function>(i);
@@ -102,11 +126,6 @@ collector::DerivedCounts DerivedOf(const collector::CommunicatorSnapshot& commun
       if (TraitsOf(function).is_point_to_point) continue;
       fewest = std::min(fewest, sizes[size].operations);
       means_ns[{.function = function, .size_class = size}] = TimesOf(sizes[size], 1);
-      const auto ranks = static_cast<uint32_t>(communicator.ranks);
-      const bool is_large = kSizeClassBounds[size] >= 16 << 20 && BusBytes(function, 1, ranks) > 0;
-      if (!is_large || sizes[size].bytes <= most_bytes) continue;
-      most_bytes = sizes[size].bytes;
-      derived.largest = {.function = function, .size_class = size};
     }
   }
   if (communicator.nodes > 1 && fewest != ~uint64_t{0}) {
@@ -117,17 +136,39 @@ collector::DerivedCounts DerivedOf(const collector::CommunicatorSnapshot& commun
         derived.steps->waits_ns[kind] = fewest * mean_ns;
     }
   }
+  if (!is_lowest) return derived;
+  collector::NodeCounts& node = derived.node.emplace();
+  node.is_lowest = true;
+  node.since_realtime_ns = communicator.created_realtime_ns;
+  if (communicator.arrivals) node.compared = communicator.arrivals->compared;
+  AddLargest(communicator, node);
   return derived;
+}
+
+// The lowest rank of each communicator.
+std::map<collector::CommunicatorKey, uint64_t> LowestRanks(const collector::NodeSnapshot& node) {
+  std::map<collector::CommunicatorKey, uint64_t> lowest;
+  for (const collector::ProcessSnapshot& process : node.processes) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
+      const auto key = CommunicatorKeyOf(process, communicator);
+      uint64_t& rank = lowest.try_emplace(key, communicator.rank).first->second;
+      rank = std::min(rank, communicator.rank);
+    }
+  }
+  return lowest;
 }
 
 }  // namespace
 
 void AssumeDerived(collector::NodeSnapshot& node) {
+  const auto lowest = LowestRanks(node);
   for (collector::ProcessSnapshot& process : node.processes) {
     collector::DerivedProcessCounts& sum = process.derived.emplace();
     sum.since_realtime_ns = process.start_realtime_ns;
     for (collector::CommunicatorSnapshot& communicator : process.communicators) {
-      communicator.derived = DerivedOf(communicator);
+      communicator.derived = DerivedOf(
+          communicator, lowest.at(CommunicatorKeyOf(process, communicator)) == communicator.rank);
+      communicator.derived->is_quiet = process.IsHalted();
       for (const uint64_t kernel_ns : communicator.derived->kernel_ns) {
         if (kernel_ns != 0) sum.kernel_ns = sum.kernel_ns.value_or(0) + kernel_ns;
       }

@@ -14,13 +14,6 @@ namespace {
 // times wait for proof. Where more are untimed, some will stay so.
 constexpr uint64_t kMostPending = 1536;
 
-// Another collective and size becomes the largest when it has moved so many times the bytes.
-constexpr uint64_t kLargerBy = 2;
-
-// Collectives of this size and more are bound by bandwidth: those that NCCLBandwidthDegraded reads.
-constexpr size_t kFirstLargeClass = 4;
-static_assert(kSizeClassBounds[kFirstLargeClass] == 16 << 20);
-
 // Losses of communicators that never had a slot take no operation of the others.
 bool LosesTimes(Loss loss) {
   return TraitsOf(loss).kind != LossKind::kUnmatched && loss != Loss::kNoFreeCommunicatorSlot &&
@@ -65,7 +58,7 @@ void CommunicatorCounters::Begin(const collector::CommunicatorSnapshot& communic
                                  const DerivedMoment& now) {
   generation_ = communicator.generation;
   since_realtime_ns_ = communicator.created_realtime_ns;
-  steps_since_realtime_ns_ = communicator.created_realtime_ns;
+  counted_since_realtime_ns_ = communicator.created_realtime_ns;
   advanced_ns_ = now.monotonic_ns;
   timed_ns_ = now.monotonic_ns;
   steps_.Begin(now);
@@ -90,7 +83,7 @@ void CommunicatorCounters::BeginWithoutPast(const collector::ProcessSnapshot& pr
     if (IsPointToPoint(key)) point_to_point_ += counts.operations;
   });
   is_exact_ = TimesAll(process, communicator) && untimed <= kMostPending;
-  steps_since_realtime_ns_ = now.realtime_ns;
+  counted_since_realtime_ns_ = now.realtime_ns;
   point_to_point_at_begin_ = point_to_point_;
   Sum();
   if (!is_exact_) {
@@ -119,7 +112,11 @@ void CommunicatorCounters::Advance(const collector::ProcessSnapshot& process,
   if (!is_exact_) Estimate(now, times, communicator.timing_source != TimingSource::kNone);
   Sum();
   steps_.Advance(operations_, more, now, times);
-  ChooseLargest(communicator);
+  new_compared_ = 0;
+  if (!communicator.arrivals) return;
+  const uint64_t compared = communicator.arrivals->compared;
+  new_compared_ = compared - std::min(compared, compared_seen_);
+  compared_seen_ = compared;
 }
 
 void CommunicatorCounters::Estimate(const DerivedMoment& now, const DerivedTimes& times,
@@ -148,39 +145,29 @@ void CommunicatorCounters::Sum() {
   }
 }
 
-void CommunicatorCounters::ChooseLargest(const collector::CommunicatorSnapshot& communicator) {
-  OperationKey most = largest_;
-  uint64_t most_bytes = 0;
-  ForEachSize(communicator, [&](const OperationKey& key, const auto& counts) {
-    const auto function = static_cast<Function>(key.first);
-    const bool has_bus_bytes = BusBytes(function, 1, static_cast<uint32_t>(communicator.ranks)) > 0;
-    if (IsPointToPoint(key) || key.second < kFirstLargeClass || !has_bus_bytes) return;
-    if (counts.bytes <= most_bytes) return;
-    most = key;
-    most_bytes = counts.bytes;
-  });
-  if (most_bytes == 0) return;
-  if (has_largest_ && most_bytes / kLargerBy < operations_[largest_].seen().bytes) return;
-  has_largest_ = true;
-  largest_ = most;
+void CommunicatorCounters::EndInterval(int64_t monotonic_ns) {
+  interval_start_ns_ = monotonic_ns;
+  for (auto& [key, one] : operations_) one.EndInterval();
 }
 
-collector::DerivedCounts CommunicatorCounters::Counts(bool spans_nodes) const {
+collector::DerivedCounts CommunicatorCounters::Counts(bool spans_nodes, bool is_lowest) const {
   collector::DerivedCounts counts;
   counts.since_realtime_ns = since_realtime_ns_;
   for (size_t i = 0; i < counts.kernel_ns.size(); ++i)
     counts.kernel_ns[i] = highest_ns_[i] - origin_ns_[i];
   if (spans_nodes && steps_.has_steps()) {
     counts.steps = collector::StepCounts{
-        .steps = steps_.steps(), .waits_ns = {}, .since_realtime_ns = steps_since_realtime_ns_};
+        .steps = steps_.steps(), .waits_ns = {}, .since_realtime_ns = counted_since_realtime_ns_};
     for (const auto& [key, wait_ns] : steps_.waits_ns()) {
       const collector::OperationKind kind{static_cast<Function>(key.first), key.second};
       counts.steps->waits_ns[kind] = wait_ns;
     }
   }
-  if (has_largest_)
-    counts.largest = collector::OperationKind{.function = static_cast<Function>(largest_.first),
-                                              .size_class = largest_.second};
+  if (is_lowest || node_.has_counted()) {
+    counts.node = node_.Counts();
+    counts.node->is_lowest = is_lowest;
+    counts.node->since_realtime_ns = counted_since_realtime_ns_;
+  }
   return counts;
 }
 

@@ -25,6 +25,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/derived/derived_times.h"
+#include "exporter/derived/node_counter.h"
 #include "exporter/derived/operation_times.h"
 #include "exporter/derived/state_words.h"
 #include "exporter/derived/step_counter.h"
@@ -45,8 +46,18 @@ class CommunicatorCounters {
                const collector::CommunicatorSnapshot& communicator, const DerivedMoment& now,
                const DerivedTimes& times);
 
-  // `spans_nodes`: whether ranks on other nodes take part.
-  collector::DerivedCounts Counts(bool spans_nodes) const;
+  // After it, the node's counts may be advanced, by the lowest rank.
+  uint64_t new_compared() const { return new_compared_; }  // since the Advance() before
+  const TimesByOperation& operations() const { return operations_; }
+  NodeCounter& node() { return node_; }
+  void EndInterval(int64_t monotonic_ns);
+  // Whether operations() have what came since then: no if a snapshot missed the end of an interval.
+  bool HasIntervalSince(int64_t monotonic_ns) const {
+    return interval_start_ns_ == 0 || interval_start_ns_ == monotonic_ns;
+  }
+
+  // `spans_nodes`: whether ranks on other nodes take part. `is_lowest`: of those on this node.
+  collector::DerivedCounts Counts(bool spans_nodes, bool is_lowest) const;
 
   uint64_t generation() const { return generation_; }
   // Since the first Advance() or BeginWithoutPast(), for the sums of its process.
@@ -57,17 +68,18 @@ class CommunicatorCounters {
 
   template <typename Archive>
   void Transfer(Archive& archive) {
-    archive(generation_, is_exact_, has_times_, since_realtime_ns_, steps_since_realtime_ns_,
+    archive(generation_, is_exact_, has_times_, since_realtime_ns_, counted_since_realtime_ns_,
             advanced_ns_, timed_ns_, estimated_ns_, highest_ns_, origin_ns_, kernel_ns_at_begin_,
-            point_to_point_, point_to_point_at_begin_, has_largest_, largest_.first,
-            largest_.second);
+            point_to_point_, point_to_point_at_begin_, compared_seen_,
+            interval_start_ns_);
     steps_.Transfer(archive);
+    node_.Transfer(archive);
     size_t count = TransferCount(archive, operations_.size());
     if constexpr (Archive::kReads) {
       for (; count > 0 && archive.is_good(); --count) {
         OperationKey key;
         archive(key.first, key.second);
-        if (key.first >= kFunctionCount || key.second >= kSizeClassCount) return archive.Fail();
+        if (!IsOperation(key)) return archive.Fail();
         operations_[key].Transfer(archive);
       }
       Check(archive);
@@ -90,13 +102,10 @@ class CommunicatorCounters {
     for (size_t i = 0; i < origin_ns_.size(); ++i) {
       if (origin_ns_[i] > highest_ns_[i]) archive.Fail();
     }
-    if (has_largest_ && (largest_.first >= kFunctionCount || largest_.second >= kSizeClassCount))
-      archive.Fail();
   }
   void Begin(const collector::CommunicatorSnapshot& communicator, const DerivedMoment& now);
   void Estimate(const DerivedMoment& now, const DerivedTimes& times, bool is_timed);
   void Sum();
-  void ChooseLargest(const collector::CommunicatorSnapshot& communicator);
 
   // Of an estimate: 292 years. More takes a forged segment, and is not counted.
   static constexpr double kMostNs = 9.2e18;
@@ -105,7 +114,7 @@ class CommunicatorCounters {
   bool is_exact_ = false;
   bool has_times_ = false;
   int64_t since_realtime_ns_ = 0;
-  int64_t steps_since_realtime_ns_ = 0;
+  int64_t counted_since_realtime_ns_ = 0;  // steps, and what is counted for the node
   int64_t advanced_ns_ = 0;  // CLOCK_MONOTONIC of the latest Advance()
   int64_t timed_ns_ = 0;     // of the latest with timed operations
   std::array<double, collector::kTrafficCount> estimated_ns_{};
@@ -114,9 +123,11 @@ class CommunicatorCounters {
   uint64_t kernel_ns_at_begin_ = 0;
   uint64_t point_to_point_ = 0;
   uint64_t point_to_point_at_begin_ = 0;
-  bool has_largest_ = false;
-  OperationKey largest_;
+  uint64_t compared_seen_ = 0;  // as ArrivalCounts of the latest Advance() that had them
+  uint64_t new_compared_ = 0;
+  int64_t interval_start_ns_ = 0;  // CLOCK_MONOTONIC; 0: none has ended
   StepCounter steps_;
+  NodeCounter node_;
   TimesByOperation operations_;
 };
 

@@ -2,42 +2,79 @@
 #include "exporter/derived/derived_counters.h"
 
 #include <algorithm>
+#include <set>
 
 namespace nccl_exporter::exporter {
 namespace {
 
-// Ranks of each communicator that this node's processes have.
-std::map<collector::CommunicatorKey, uint64_t> LocalRanks(const collector::NodeSnapshot& node) {
-  std::map<collector::CommunicatorKey, std::map<uint64_t, bool>> ranks;
-  for (const collector::ProcessSnapshot& process : node.processes) {
-    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
-      // Others say themselves how many nodes they have.
-      if (communicator.nodes == 0 && communicator.ranks != 0)
-        ranks[CommunicatorKeyOf(process, communicator)][communicator.rank] = true;
-    }
-  }
-  std::map<collector::CommunicatorKey, uint64_t> counts;
-  for (const auto& [key, local] : ranks) counts[key] = local.size();
-  return counts;
-}
-
-bool SpansNodes(const collector::ProcessSnapshot& process,
-                const collector::CommunicatorSnapshot& communicator,
-                const std::map<collector::CommunicatorKey, uint64_t>& local_ranks) {
+// Whether other nodes take part. Old profiler APIs do not say how many nodes there are.
+bool SpansNodes(const collector::CommunicatorSnapshot& communicator, uint64_t local_ranks) {
   if (communicator.nodes != 0) return communicator.nodes > 1;
-  const auto found = local_ranks.find(CommunicatorKeyOf(process, communicator));
-  return found != local_ranks.end() && found->second < communicator.ranks;
+  return local_ranks != 0 && local_ranks < communicator.ranks;
 }
 
 }  // namespace
 
 void DerivedCounters::Advance(collector::NodeSnapshot& node, const DerivedMoment& now) {
-  const auto local_ranks = LocalRanks(node);
-  for (collector::ProcessSnapshot& process : node.processes)
-    AdvanceProcess(process, now, local_ranks);
+  std::vector<Rank> ranks;
+  for (collector::ProcessSnapshot& process : node.processes) AdvanceProcess(process, now, ranks);
+  const bool ends_interval = now.monotonic_ns - interval_start_ns_ >= times_.interval_ns;
+  std::map<collector::CommunicatorKey, std::vector<Rank>> communicators;
+  for (const Rank& rank : ranks) {
+    if (rank.communicator->has_identity && !rank.communicator->is_overflow) {
+      communicators[CommunicatorKeyOf(*rank.process, *rank.communicator)].push_back(rank);
+    } else {
+      Fill(rank, SpansNodes(*rank.communicator, 0), false, now);
+    }
+  }
+  for (const auto& [key, local] : communicators) AdvanceCommunicator(local, now, ends_interval);
+  if (ends_interval) {
+    for (const Rank& rank : ranks) rank.counters->EndInterval(now.monotonic_ns);
+    interval_start_ns_ = now.monotonic_ns;
+  }
   Forget(now);
   has_previous_ = true;
   previous_realtime_ns_ = now.realtime_ns;
+}
+
+bool DerivedCounters::IsInUse(const Rank& rank) {
+  return rank.process->is_alive && !rank.communicator->is_closed;
+}
+
+void DerivedCounters::AdvanceCommunicator(std::span<const Rank> ranks, const DerivedMoment& now,
+                                          bool ends_interval) const {
+  // Of two with one number the newest in use, whose row is served.
+  const auto order = [](const Rank& rank) {
+    const collector::CommunicatorSnapshot& communicator = *rank.communicator;
+    return std::tuple(communicator.rank, !IsInUse(rank), -communicator.created_realtime_ns);
+  };
+  const Rank& lowest = *std::ranges::min_element(ranks, {}, order);
+  std::set<uint64_t> numbers;
+  std::vector<const TimesByOperation*> operations;
+  std::optional<uint64_t> compared;
+  for (const Rank& rank : ranks) {
+    numbers.insert(rank.communicator->rank);
+    if (rank.counters->HasIntervalSince(interval_start_ns_))
+      operations.push_back(&rank.counters->operations());
+    // All have the same, but one that a snapshot had missed has what was counted already.
+    if (rank.communicator->arrivals && IsInUse(rank))
+      compared = std::min(compared.value_or(~uint64_t{0}), rank.counters->new_compared());
+  }
+  NodeCounter& node = lowest.counters->node();
+  if (compared) node.CountCompared(*compared);
+  if (ends_interval) node.CountLarge(operations, lowest.communicator->ranks);
+  for (const Rank& rank : ranks)
+    Fill(rank, SpansNodes(*rank.communicator, numbers.size()),
+         rank.communicator == lowest.communicator, now);
+}
+
+void DerivedCounters::Fill(const Rank& rank, bool spans_nodes, bool is_lowest,
+                           const DerivedMoment& now) const {
+  collector::CommunicatorSnapshot& communicator = *rank.communicator;
+  communicator.derived = rank.counters->Counts(spans_nodes, is_lowest);
+  communicator.derived->is_quiet =
+      rank.process->IsHalted() || communicator.last_progress_monotonic_ns == 0 ||
+      now.monotonic_ns - communicator.last_progress_monotonic_ns >= times_.quiet_ns;
 }
 
 // A clock that was set between two snapshots makes a new one look old: it then starts at 0.
@@ -45,9 +82,8 @@ bool DerivedCounters::IsNew(int64_t created_realtime_ns) const {
   return has_previous_ && created_realtime_ns >= previous_realtime_ns_ - times_.latest_sight_ns;
 }
 
-void DerivedCounters::AdvanceProcess(
-    collector::ProcessSnapshot& snapshot, const DerivedMoment& now,
-    const std::map<collector::CommunicatorKey, uint64_t>& local_ranks) {
+void DerivedCounters::AdvanceProcess(collector::ProcessSnapshot& snapshot,
+                                     const DerivedMoment& now, std::vector<Rank>& ranks) {
   const ProcessKey key(snapshot.file.device, snapshot.file.inode, snapshot.start_realtime_ns);
   const auto [found, is_first] = processes_.try_emplace(key);
   Process& process = found->second;
@@ -59,7 +95,7 @@ void DerivedCounters::AdvanceProcess(
   for (collector::CommunicatorSnapshot& communicator : snapshot.communicators) {
     CommunicatorCounters& counters = Find(process, snapshot, communicator, now);
     counters.Advance(snapshot, communicator, now, times_);
-    communicator.derived = counters.Counts(SpansNodes(snapshot, communicator, local_ranks));
+    ranks.push_back({&snapshot, &communicator, &counters});
     process.has_times |= counters.has_times();
     process.has_point_to_point |= counters.has_point_to_point();
   }
@@ -128,7 +164,7 @@ void DerivedCounters::Transfer(Archive& archive, Process& process) {
 
 template <typename Archive>
 void DerivedCounters::Transfer(Archive& archive) {
-  archive(has_previous_, previous_realtime_ns_);
+  archive(has_previous_, previous_realtime_ns_, interval_start_ns_);
   size_t count = TransferCount(archive, processes_.size());
   if constexpr (Archive::kReads) {
     for (ProcessKey key; count > 0 && archive.is_good(); --count) {
@@ -157,6 +193,7 @@ bool DerivedCounters::Restore(std::span<const uint64_t> words) {
   if (!reader.is_good()) return false;
   has_previous_ = restored.has_previous_;
   previous_realtime_ns_ = restored.previous_realtime_ns_;
+  interval_start_ns_ = restored.interval_start_ns_;
   processes_ = std::move(restored.processes_);
   return true;
 }

@@ -55,9 +55,22 @@ class DerivedCounters {
   template <typename Archive>
   static void Transfer(Archive& archive, Process& process);
 
+  // A rank in the snapshot that is being counted.
+  struct Rank {
+    const collector::ProcessSnapshot* process;
+    collector::CommunicatorSnapshot* communicator;
+    CommunicatorCounters* counters;
+  };
+
+  static bool IsInUse(const Rank& rank);
   bool IsNew(int64_t created_realtime_ns) const;
+  // Appends the ranks of the process.
   void AdvanceProcess(collector::ProcessSnapshot& snapshot, const DerivedMoment& now,
-                      const std::map<collector::CommunicatorKey, uint64_t>& local_ranks);
+                      std::vector<Rank>& ranks);
+  // Fills the derived counts of the ranks that one communicator has on this node.
+  void AdvanceCommunicator(std::span<const Rank> ranks, const DerivedMoment& now,
+                           bool ends_interval) const;
+  void Fill(const Rank& rank, bool spans_nodes, bool is_lowest, const DerivedMoment& now) const;
   CommunicatorCounters& Find(Process& process, const collector::ProcessSnapshot& snapshot,
                              const collector::CommunicatorSnapshot& communicator,
                              const DerivedMoment& now);
@@ -66,6 +79,7 @@ class DerivedCounters {
   DerivedTimes times_;
   bool has_previous_ = false;
   int64_t previous_realtime_ns_ = 0;  // of the snapshot before
+  int64_t interval_start_ns_ = 0;     // CLOCK_MONOTONIC
   std::map<ProcessKey, Process> processes_;
 };
 

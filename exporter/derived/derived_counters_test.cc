@@ -60,8 +60,7 @@ TEST_F(Derived, KernelTimeIsTheMeasuredTimeWhereEverythingIsTimed) {
   Do(Function::kSend, kMib, 500, 2);
   Do(Function::kRecv, kMib, 800, 3);
   EXPECT_EQ(Kernel(), 21000u);
-  EXPECT_EQ(Kernel(Traffic::kSend), 1000u);
-  EXPECT_EQ(Kernel(Traffic::kRecv), 2400u);
+  EXPECT_EQ(Kernel(Traffic::kPointToPoint), 3400u);
 }
 
 TEST_F(Derived, OperationsInFlightAreNotEstimatedWhereEverythingIsTimed) {
@@ -90,8 +89,7 @@ TEST_F(Derived, UntimedSendsAndReceivesTakeTheirOwnMeans) {
   Do(Function::kRecv, kMib, 7000);
   Untimed(Function::kSend, kMib, 3);
   Untimed(Function::kRecv, kMib, 3);
-  EXPECT_EQ(Kernel(Traffic::kSend), 4000u);
-  EXPECT_EQ(Kernel(Traffic::kRecv), 28000u);
+  EXPECT_EQ(Kernel(Traffic::kPointToPoint), 4000 + 28000u);
 }
 
 TEST_F(Derived, AnOperationThatALossLeftUntimedIsEstimated) {
@@ -473,22 +471,6 @@ TEST_F(Derived, ACommunicatorWithFewerRanksHereThanItHasSpansNodes) {
   EXPECT_FALSE(Steps().has_value());
   node_.comm().ranks = 0;
   EXPECT_FALSE(Steps().has_value());
-}
-
-TEST_F(Derived, TheLargestCollectiveIsThatWithTheMostBytes) {
-  node_.Add(0);
-  Do(Function::kAllReduce, kMib, 1000, 1000);
-  EXPECT_FALSE(node_.See(counters_).largest.has_value());
-  Do(Function::kAllReduce, 32 * kMib, 1000, 2);
-  Do(Function::kAllGather, 32 * kMib, 1000, 3);
-  Do(Function::kOther, 512 * kMib, 1000);  // has no bus bandwidth
-  Do(Function::kSend, 512 * kMib, 1000);
-  const collector::OperationKind gather{.function = Function::kAllGather, .size_class = 4};
-  EXPECT_EQ(node_.See(counters_).largest, gather);
-  Do(Function::kAllReduce, 32 * kMib, 1000, 3);
-  EXPECT_EQ(node_.See(counters_).largest, gather);
-  Do(Function::kAllReduce, 32 * kMib, 1000);
-  EXPECT_EQ(node_.See(counters_).largest->function, Function::kAllReduce);
 }
 
 }  // namespace

@@ -18,6 +18,11 @@ struct DerivedTimes {
   // A mean is used for so long after the communicator's latest timed operation. Windows of sampling
   // are 2 s apart; a communicator that is used once a minute is timed once in ten minutes.
   int64_t mean_lasts_ns = 600 * kSecondNs;
+  // Large transfers of the ranks are compared over so long: less than the 5 s between two snapshots,
+  // so that each of these ends an interval, and the scrapes between them do not.
+  int64_t interval_ns = 4 * kSecondNs;
+  // A communicator is quiet if nothing has started or completed on it for so long.
+  int64_t quiet_ns = 5 * kSecondNs;
   // A process that is in no snapshot is remembered for so long: a file that a snapshot could not
   // read is in the next one.
   int64_t forget_ns = 60 * kSecondNs;
@@ -28,7 +33,8 @@ struct DerivedTimes {
   DerivedTimes Scaled(double divisor) const {
     DerivedTimes scaled = *this;
     for (int64_t DerivedTimes::*const time :
-         {&DerivedTimes::longest_step_ns, &DerivedTimes::mean_ns, &DerivedTimes::mean_lasts_ns})
+         {&DerivedTimes::longest_step_ns, &DerivedTimes::mean_ns, &DerivedTimes::mean_lasts_ns,
+          &DerivedTimes::interval_ns, &DerivedTimes::quiet_ns})
       scaled.*time = static_cast<int64_t>(static_cast<double>(this->*time) / divisor);
     return scaled;
   }

@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // OperationTimes, what is remembered of one function and size class of a communicator: its counts
 // at the latest snapshot, the mean of its recent timed operations, and its counts at the ends of
-// two periods. For one thread at a time.
+// two periods and of the latest interval. For one thread at a time.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <map>
+#include <utility>
 
 #include "collector/node_snapshot.h"
 
 namespace nccl_exporter::exporter {
+
+struct TimedCounts {
+  uint64_t operations = 0;
+  uint64_t bytes = 0;
+  uint64_t busy_ns = 0;
+};
 
 class OperationTimes {
  public:
@@ -21,6 +29,7 @@ class OperationTimes {
     seen_ = counts;
     untimed_ = UntimedOf(counts);
     at_period_ = {counts.operations, counts.operations};
+    EndInterval();
     if (counts.timed_operations == 0) return;
     recent_timed_ = 1;
     recent_busy_ns_ =
@@ -70,13 +79,26 @@ class OperationTimes {
   uint64_t InLastPeriod() const { return Increase(at_period_[1], at_period_[0]); }
   uint64_t InBothPeriods() const { return Increase(seen_.operations, at_period_[0]); }
   void EndPeriod() { at_period_ = {at_period_[1], seen_.operations}; }
+
+  // What was timed since the end of the interval before.
+  TimedCounts InThisInterval() const {
+    return {.operations = Increase(seen_.timed_operations, at_interval_.operations),
+            .bytes = Increase(seen_.timed_bytes, at_interval_.bytes),
+            .busy_ns = Increase(seen_.busy_ns, at_interval_.busy_ns)};
+  }
+  void EndInterval() {
+    at_interval_ = {.operations = seen_.timed_operations,
+                    .bytes = seen_.timed_bytes,
+                    .busy_ns = seen_.busy_ns};
+  }
   bool is_regular() const { return is_regular_; }
   void SetRegular(bool is_regular) { is_regular_ = is_regular; }
 
   template <typename Archive>
   void Transfer(Archive& archive) {
-    archive(seen_.operations, seen_.bytes, seen_.timed_operations, seen_.busy_ns, untimed_,
-            recent_timed_, recent_busy_ns_, mean_ns_, waiting_, at_period_, is_regular_);
+    archive(seen_.operations, seen_.bytes, seen_.timed_operations, seen_.timed_bytes, seen_.busy_ns,
+            untimed_, recent_timed_, recent_busy_ns_, mean_ns_, waiting_, at_period_, is_regular_,
+            at_interval_.operations, at_interval_.bytes, at_interval_.busy_ns);
     if constexpr (Archive::kReads) {
       for (double* const value : {&recent_timed_, &recent_busy_ns_, &mean_ns_, &waiting_}) {
         if (!(*value >= 0) || !std::isfinite(*value)) archive.Fail();
@@ -98,8 +120,16 @@ class OperationTimes {
   double mean_ns_ = 0;
   double waiting_ = 0;  // untimed operations that no mean was known for
   std::array<uint64_t, 2> at_period_{};
+  TimedCounts at_interval_;
   bool is_regular_ = false;
   bool has_new_times_ = false;
 };
+
+using OperationKey = std::pair<uint8_t, uint8_t>;  // function and size class
+using TimesByOperation = std::map<OperationKey, OperationTimes>;
+
+constexpr bool IsOperation(const OperationKey& key) {
+  return key.first < kFunctionCount && key.second < kSizeClassCount;
+}
 
 }  // namespace nccl_exporter::exporter

@@ -23,9 +23,6 @@
 
 namespace nccl_exporter::exporter {
 
-using OperationKey = std::pair<uint8_t, uint8_t>;  // function and size class
-using TimesByOperation = std::map<OperationKey, OperationTimes>;
-
 class StepCounter {
  public:
   // More kinds would need as many series per rank.

@@ -47,6 +47,7 @@ constexpr const char* kJobs = "(nccl_rank_info{}))";
 constexpr const char* kRanks = "(nccl_rank_info{c";
 constexpr const char* kRules = "count(comm_rank:nccl_rank:info)";
 constexpr const char* kStarted = "max by (comm, rank) (nccl_collective_started_sequence{";
+constexpr const char* kStalled = "max by (comm, rank) (nccl_stalled_started_sequence{";
 constexpr const char* kProgress =
     "max by (comm, rank) (nccl_operations_last_progress_timestamp_seconds{";
 constexpr const char* kInFlight = "(nccl_operations_oldest_in_flight_start_timestamp_seconds{";
@@ -82,10 +83,12 @@ class JobCommandTest : public testing::Test {
                     processes);
   }
   void SetProgress(double time, int behind = -1) {
-    for (const char* const query : {kStarted, kProgress, kInFlight}) prometheus_.Forget(query);
+    for (const char* const query : {kStarted, kStalled, kProgress, kInFlight})
+      prometheus_.Forget(query);
     for (int rank = 0; rank < 8; ++rank) {
       const Labels labels{{"comm", "0123456789abcdef"}, {"rank", std::to_string(rank)}};
       prometheus_.Add(kStarted, labels, rank == behind ? 100 : 101);
+      if (kNow - time > 5) prometheus_.Add(kStalled, labels, rank == behind ? 100 : 101);
       prometheus_.Add(kProgress, labels, time);
       if (behind == -1 || rank == behind) continue;
       Labels in_flight = labels;
@@ -113,6 +116,14 @@ TEST_F(JobCommandTest, AJobThatRunsIsThreeShortParts) {
             "\n"
             "COMMUNICATOR  RANKS  NODES  STARTED  MOVED  STATE\n"
             "world             8      2      101  5.0 s  moves\n");
+}
+
+// The detail is scraped once a minute, so its time of progress may be old.
+TEST_F(JobCommandTest, AJobWithOldDetailMovesWhereItsRanksAreNotStalled) {
+  SetProgress(kNow - 70, 3);
+  EXPECT_THAT(Text(), testing::Not(testing::HasSubstr("moves")));
+  prometheus_.Forget(kStalled);
+  EXPECT_THAT(Text(), testing::HasSubstr("moves"));
 }
 
 TEST_F(JobCommandTest, AHangNamesTheRankThatIsBehindAndSinceWhen) {

@@ -98,6 +98,12 @@ class Collection {
   void AddCounts() {
     ForEachRank("max by (comm, rank) (" + Of("nccl_collective_started_sequence") + ")",
                 [](JobRank& rank, const Sample& sample) { rank.started = sample.value; });
+    // An alert series, which is scraped more often than the detail.
+    ForEachRank("max by (comm, rank) (" + Of("nccl_stalled_started_sequence") + ")",
+                [](JobRank& rank, const Sample& sample) {
+                  rank.is_quiet = true;
+                  rank.started = sample.value;
+                });
     ForEachRank(
         "max by (comm, rank) (" + Of("nccl_operations_last_progress_timestamp_seconds") + ")",
         [](JobRank& rank, const Sample& sample) { rank.last_progress = sample.value; });
@@ -143,7 +149,8 @@ class Collection {
         communicator.last_progress = std::max(communicator.last_progress, rank.last_progress);
       }
       communicator.is_still = communicator.last_progress > 0 &&
-                              state_.time - communicator.last_progress > kStillSeconds;
+                              state_.time - communicator.last_progress > kStillSeconds &&
+                              std::ranges::all_of(communicator.ranks, &JobRank::is_quiet);
       if (!communicator.is_still) continue;
       for (JobRank& rank : communicator.ranks) {
         rank.waits = !rank.is_dead && !rank.is_stopped && !rank.function.empty();

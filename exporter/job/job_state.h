@@ -28,6 +28,7 @@ struct JobRank {
   std::string pod;
   bool is_dead = false;       // its process has ended
   bool is_stopped = false;    // its process is stopped
+  bool is_quiet = false;      // it has the series of a stalled communicator
   double started = 0;         // collectives
   double last_progress = 0;   // seconds since the epoch; 0: never
   std::string function = {};  // of the oldest operation in flight; empty: none

@@ -29,6 +29,7 @@
 #include "exporter/scrape/page_builder.h"
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/series/snapshot_families.h"
+#include "exporter/testing/example_snapshot.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -39,7 +40,8 @@ constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
 // A node of 8 ranks: what a mixed layout of the simulator leaves behind, which is 3 communicators a
 // rank (a world with 5 collectives, a tensor parallel group with 3, a pipeline with sends and
-// receives), as often as it takes.
+// receives), as often as it takes. All but the first three leave the node, arrivals are compared,
+// and the daemon has derived its counters.
 std::shared_ptr<const collector::NodeSnapshot> NodeOf(const collector::NodeSnapshot& job,
                                                       size_t times) {
   auto node = std::make_shared<collector::NodeSnapshot>(job);
@@ -49,10 +51,14 @@ std::shared_ptr<const collector::NodeSnapshot> NodeOf(const collector::NodeSnaps
       for (collector::CommunicatorSnapshot communicator : once) {
         communicator.id += i * 0x9e3779b97f4a7c15;
         communicator.slot = static_cast<uint32_t>(process.communicators.size());
+        communicator.nodes = 2;
         process.communicators.push_back(std::move(communicator));
       }
     }
+    for (collector::CommunicatorSnapshot& communicator : process.communicators)
+      communicator.arrivals = {.compared = communicator.started_sequence, .last = 815};
   }
+  AssumeDerived(*node);
   return node;
 }
 

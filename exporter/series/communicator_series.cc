@@ -7,20 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/series/communicator_gauges.h"
 #include "exporter/series/group_sums.h"
 
 namespace nccl_exporter::exporter {
 namespace {
 
 constexpr double kNsPerSecond = 1e9;
-
-// A point in time in seconds. Whole seconds are converted separately, because a float64 cannot hold
-// nanoseconds since the epoch exactly.
-double Seconds(int64_t realtime_ns) {
-  constexpr int64_t kWholeSecond = 1000000000;
-  return static_cast<double>(realtime_ns / kWholeSecond) +
-         static_cast<double>(realtime_ns % kWholeSecond) / kNsPerSecond;
-}
 
 // A counter per size class, and its unit: the count is divided by it.
 struct SizeCounter {
@@ -50,90 +43,22 @@ constexpr std::array kRecvCounters{
     SizeCounter{Metric::kRecvBusySeconds, &collector::SizeClassSnapshot::busy_ns, kNsPerSecond},
 };
 
-// How the values of several communicators become one.
-enum class Merge { kLowest, kHighest, kSum };
-
-struct CommunicatorGauge {
-  Metric metric;
-  Merge merge;
-  std::optional<double> (*value)(
-      const collector::CommunicatorSnapshot& communicator);  // nothing where it is not known
-};
-
-std::optional<double> If(bool is_known, double value) {
-  return is_known ? std::optional(value) : std::nullopt;
-}
-
-std::optional<double> SecondsOf(std::optional<uint64_t> ns) {
-  return ns ? std::optional(static_cast<double>(*ns) / kNsPerSecond) : std::nullopt;
-}
-
-double TimingDuty(const collector::CommunicatorSnapshot& c) {
-  if (c.timing_source == TimingSource::kNone) return 0;
-  if (c.sampling_state == SamplingState::kNone) return 1;
-  return static_cast<double>(c.sampling_duty_ppm) / kWholeDutyPpm;
-}
-
-constexpr std::array kGauges{
-    CommunicatorGauge{Metric::kStartedSequence, Merge::kLowest,
-                      [](const collector::CommunicatorSnapshot& c) {
-                        return If(true, static_cast<double>(c.started_sequence));
-                      }},
-    CommunicatorGauge{Metric::kCompletedSequence, Merge::kLowest,
-                      [](const collector::CommunicatorSnapshot& c) {
-                        return If(c.completion_is_known, static_cast<double>(c.completed_sequence));
-                      }},
-    CommunicatorGauge{Metric::kInFlight, Merge::kSum,
-                      [](const collector::CommunicatorSnapshot& c) {
-                        // A finalized communicator has nothing in flight, whatever was seen of it.
-                        return If(c.completion_is_known || c.is_closed,
-                                  static_cast<double>(c.in_flight.size()));
-                      }},
-    CommunicatorGauge{Metric::kUnseenOperations, Merge::kSum,
-                      [](const collector::CommunicatorSnapshot& c) {
-                        return If(c.unseen_operations != 0,
-                                  static_cast<double>(c.unseen_operations));
-                      }},
-    CommunicatorGauge{Metric::kLastProgress, Merge::kHighest,
-                      [](const collector::CommunicatorSnapshot& c) {
-                        return If(c.last_progress_realtime_ns != 0,
-                                  Seconds(c.last_progress_realtime_ns));
-                      }},
-    CommunicatorGauge{Metric::kCommunicatorRanks, Merge::kHighest,
-                      [](const collector::CommunicatorSnapshot& c) {
-                        return If(c.ranks != 0, static_cast<double>(c.ranks));
-                      }},
-    CommunicatorGauge{
-        Metric::kTimingDuty, Merge::kLowest,
-        [](const collector::CommunicatorSnapshot& c) { return If(true, TimingDuty(c)); }},
-    CommunicatorGauge{Metric::kArrivalUncertainty, Merge::kHighest,
-                      [](const collector::CommunicatorSnapshot& c) {
-                        const collector::ArrivalUncertainty& uncertainty = c.arrival_uncertainty;
-                        return SecondsOf(uncertainty.estimated_ns ? uncertainty.estimated_ns
-                                                                  : uncertainty.proven_ns);
-                      }},
-    CommunicatorGauge{Metric::kArrivalProvenUncertainty, Merge::kHighest,
-                      [](const collector::CommunicatorSnapshot& c) {
-                        return SecondsOf(c.arrival_uncertainty.proven_ns);
-                      }},
-};
-
-double Merged(Merge merge, double a, double b) {
-  switch (merge) {
-    case Merge::kLowest:
-      return std::min(a, b);
-    case Merge::kHighest:
-      return std::max(a, b);
-    case Merge::kSum:
-      break;
-  }
-  return a + b;
-}
-
 const FunctionGroup kSends{
     .members = {Function::kSend}, .labels = nullptr, .sizes = {}, .phases = {}};
 const FunctionGroup kReceives{
     .members = {Function::kRecv}, .labels = nullptr, .sizes = {}, .phases = {}};
+constexpr std::array kSendAndRecv{Function::kSend, Function::kRecv};
+
+// Of the members together: that of the only one, or their sum in `sum`. Null: none is known.
+const collector::DerivedCounts* DerivedOf(const SeriesGroup& group,
+                                          std::optional<collector::DerivedCounts>& sum) {
+  if (group.members.size() == 1) {
+    const auto& derived = group.members.front().communicator->derived;
+    return derived ? &*derived : nullptr;
+  }
+  for (const GroupMember& member : group.members) AddKnown(sum, member.communicator->derived);
+  return sum ? &*sum : nullptr;
+}
 
 }  // namespace
 
@@ -153,8 +78,6 @@ CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& l
       size_labels_.push_back(builder.AddLabels(sizes.labels));
     for (const SharedLabels& phase : one.phases) phase_labels_.push_back(builder.AddLabels(phase));
   }
-  for (size_t i = 0; i < collector::kTrafficCount; ++i)
-    traffic_labels_[i] = builder.AddLabel("traffic", collector::kTraffics[i].name);
   for (size_t i = 0; functions.splits_durations && i < kSizeClassCount; ++i)
     size_alone_labels_[i] = builder.AddLabels(functions.size_alone[i]);
 }
@@ -167,11 +90,16 @@ void CommunicatorSeries::AddNamed(const SeriesGroup& group, DetailLevel level) {
   AddArrivals(group, labels);
   builder_.CountSince(group.CreatedRealtimeNs());
   AddFunctions(group, labels);
-  AddDerived(group, labels);
-  AddSteps(group, labels);
-  AddLargest(group, labels);
+  std::optional<collector::DerivedCounts> sum;
+  if (const collector::DerivedCounts* const derived = DerivedOf(group, sum)) {
+    AddDerived(group, *derived, labels);
+    if (derived->steps) AddSteps(*derived, labels);
+    if (derived->node) AddNode(*derived->node, labels);
+  }
   builder_.CountSince(group.CreatedRealtimeNs());
   const std::vector<const GroupMember*> in_use = group.InUse();
+  if (const std::optional<double> ranks = RanksOf(group))
+    builder_.Add(Metric::kCommunicatorRanks, labels, kNoLabels, *ranks);
   AddGauges(in_use, labels);
   AddInfo(in_use, labels);
   builder_.SetLevel(DetailLevel::kAll);
@@ -182,13 +110,20 @@ void CommunicatorSeries::AddOther(const SeriesGroup& group) {
   builder_.CountSince(group.CreatedRealtimeNs());
   const LabelsId labels = builder_.AddLabels(group.labels);
   AddFunctions(group, labels);
-  AddDerived(group, labels);
+  std::optional<collector::DerivedCounts> sum;
+  if (const collector::DerivedCounts* const derived = DerivedOf(group, sum))
+    AddDerived(group, *derived, labels);
 }
 
 void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels) {
+  const auto operations = [](const collector::FunctionSnapshot& counts) {
+    return SumOfSizes(counts, SizeRange{}, &collector::SizeClassSnapshot::operations);
+  };
+  if (const uint128_t sum = Sum(group, kSendAndRecv, operations); sum != 0)
+    builder_.Add(Metric::kRankPointToPoint, labels, kNoLabels, static_cast<double>(sum));
+  if (!builder_.ServesDetail()) return;
   AddPointToPoint(group, labels, kSends);
   AddPointToPoint(group, labels, kReceives);
-  if (!builder_.ServesDetail()) return;
   AddApiCalls(group, labels);
   const LabelsId* sizes = size_labels_.data();
   const LabelsId* phases = phase_labels_.data();
@@ -287,39 +222,35 @@ void CommunicatorSeries::AddArrivals(const SeriesGroup& group, LabelsId labels) 
   builder_.Add(Metric::kArrivalLateness, labels, kNoLabels,
                static_cast<double>(sum->lateness_ns) / kNsPerSecond);
   builder_.Add(Metric::kLastArrivals, labels, kNoLabels, static_cast<double>(sum->last));
-  builder_.Add(Metric::kComparedOperations, labels, kNoLabels, static_cast<double>(sum->compared));
   builder_.Add(Metric::kEstimatedArrivals, labels, kNoLabels, static_cast<double>(sum->estimated));
 }
 
 // Kernel seconds are absent where nothing is timed, or not any more: 0 would look like a rank that
 // never waits.
-void CommunicatorSeries::AddDerived(const SeriesGroup& group, LabelsId labels) {
-  std::optional<collector::DerivedCounts> sum;
-  for (const GroupMember& member : group.members) AddKnown(sum, member.communicator->derived);
-  if (!sum) return;
-  const std::array<uint64_t, collector::kTrafficCount> timed = TimedByTraffic(group);
-  builder_.CountSince(sum->since_realtime_ns);
-  for (size_t i = 0; i < timed.size(); ++i) {
-    if (timed[i] == 0 || !IsTimed(group)) continue;
-    builder_.Add(Metric::kRankKernelSeconds, labels, traffic_labels_[i],
-                 static_cast<double>(sum->kernel_ns[i]) / kNsPerSecond);
+void CommunicatorSeries::AddDerived(const SeriesGroup& group,
+                                    const collector::DerivedCounts& derived, LabelsId labels) {
+  const auto [collectives, point_to_point] = TimedByTraffic(group);
+  builder_.CountSince(derived.since_realtime_ns);
+  if (IsTimed(group) && collectives + point_to_point != 0) {
+    const auto [in_collectives_ns, in_point_to_point_ns] = derived.kernel_ns;
+    builder_.Add(Metric::kRankKernelSeconds, labels, kNoLabels,
+                 static_cast<double>(in_collectives_ns + in_point_to_point_ns) / kNsPerSecond);
+    if (point_to_point != 0)
+      builder_.Add(Metric::kRankPointToPointKernelSeconds, labels, kNoLabels,
+                   static_cast<double>(in_point_to_point_ns) / kNsPerSecond);
   }
   builder_.CountSince(group.CreatedRealtimeNs());
   if (HasCollectives(group)) {
     builder_.Add(Metric::kRankTimedOperations, labels, kNoLabels,
-                 static_cast<double>(timed[static_cast<size_t>(collector::Traffic::kCollective)]));
+                 static_cast<double>(collectives));
   }
 }
 
-void CommunicatorSeries::AddSteps(const SeriesGroup& group, LabelsId labels) {
-  std::optional<collector::StepCounts> sum;
-  for (const GroupMember& member : group.members) {
-    if (member.communicator->derived) AddKnown(sum, member.communicator->derived->steps);
-  }
-  if (!sum) return;
-  builder_.CountSince(sum->since_realtime_ns);
-  builder_.Add(Metric::kRankSteps, labels, kNoLabels, static_cast<double>(sum->steps));
-  AddStepWaits(*sum, labels);
+void CommunicatorSeries::AddSteps(const collector::DerivedCounts& derived, LabelsId labels) {
+  builder_.CountSince(derived.steps->since_realtime_ns);
+  if (derived.node && derived.node->is_lowest)
+    builder_.Add(Metric::kRankSteps, labels, kNoLabels, static_cast<double>(derived.steps->steps));
+  AddStepWaits(*derived.steps, labels);
 }
 
 // Where collectives or sizes are one series, it is that of the longest waits.
@@ -343,61 +274,47 @@ void CommunicatorSeries::AddStepWaits(const collector::StepCounts& steps, Labels
   }
 }
 
-// Each is a sum over all members, so that it does not decrease when a member chooses another. If
-// sizes or collectives are one series, there is none: their bandwidths differ.
-void CommunicatorSeries::AddLargest(const SeriesGroup& group, LabelsId labels) {
+// If sizes or collectives are one series, there are no large ones: their bandwidths differ.
+void CommunicatorSeries::AddNode(const collector::NodeCounts& node, LabelsId labels) {
+  builder_.CountSince(node.since_realtime_ns);
+  if (node.compared)
+    builder_.Add(Metric::kComparedOperations, labels, kNoLabels,
+                 static_cast<double>(*node.compared));
+  if (node.large.empty()) return;
   const LabelsId* sizes = size_labels_.data();
   for (const FunctionGroup& functions : functions_.collectives) {
-    for (size_t i = 0; i < functions.sizes.size(); ++i) {
-      const SizeRange range = functions.sizes[i].sizes;
-      if (functions.members.size() > 1 || range.first != range.last) return;
-      const collector::OperationKind kind{functions.members.front(), range.first};
-      const bool is_chosen = std::ranges::any_of(group.members, [&](const GroupMember& member) {
-        return member.communicator->derived && member.communicator->derived->largest == kind;
-      });
-      if (is_chosen) AddLarge(group, labels, functions, range, sizes[i]);
+    if (functions.members.size() > 1 || functions.sizes.size() != kSizeClassCount) return;
+    for (size_t i = 0; i < kSizeClassCount; ++i) {
+      const auto found = node.large.find({functions.members.front(), i});
+      if (found == node.large.end()) continue;
+      const collector::LargeCounts& counts = found->second;
+      builder_.Add(Metric::kNodeLargeBusBytes, labels, sizes[i],
+                   static_cast<double>(counts.bus_bytes));
+      builder_.Add(Metric::kNodeLargeBusySeconds, labels, sizes[i],
+                   static_cast<double>(counts.busy_ns) / kNsPerSecond);
+      builder_.Add(Metric::kNodeLargeTimedOperations, labels, sizes[i],
+                   static_cast<double>(counts.timed_operations));
     }
-    sizes += functions.sizes.size();
+    sizes += kSizeClassCount;
   }
-}
-
-void CommunicatorSeries::AddLarge(const SeriesGroup& group, LabelsId labels,
-                                  const FunctionGroup& functions, SizeRange range, LabelsId size) {
-  const auto sum_of = [&](uint64_t collector::SizeClassSnapshot::*count) {
-    const auto value = [&](const collector::FunctionSnapshot& counts) {
-      return SumOfSizes(counts, range, count);
-    };
-    return static_cast<double>(Sum(group, functions.members, value));
-  };
-  const double timed = sum_of(&collector::SizeClassSnapshot::timed_operations);
-  if (timed == 0) return;
-  builder_.CountSince(group.CreatedRealtimeNs());
-  builder_.Add(Metric::kRankLargeBusBytes, labels, size, SumOfBusBytes(group, functions, range));
-  builder_.Add(Metric::kRankLargeBusySeconds, labels, size,
-               sum_of(&collector::SizeClassSnapshot::busy_ns) / kNsPerSecond);
-  builder_.Add(Metric::kRankLargeTimedOperations, labels, size, timed);
 }
 
 void CommunicatorSeries::AddGauges(std::span<const GroupMember* const> in_use, LabelsId labels) {
-  for (const CommunicatorGauge& gauge : kGauges) {
-    std::optional<double> merged;
-    for (const GroupMember* member : in_use) {
-      const std::optional<double> value = gauge.value(*member->communicator);
-      if (value) merged = merged ? Merged(gauge.merge, *merged, *value) : *value;
-    }
-    if (merged) builder_.Add(gauge.metric, labels, kNoLabels, *merged);
+  for (const CommunicatorGauge& gauge : CommunicatorGauges()) {
+    if (!builder_.Serves(gauge.metric)) continue;
+    if (const std::optional<double> value = ValueOf(gauge, in_use))
+      builder_.Add(gauge.metric, labels, kNoLabels, *value);
   }
-  const collector::InFlightOperation* oldest = nullptr;
-  for (const GroupMember* member : in_use) {
-    const collector::CommunicatorSnapshot& communicator = *member->communicator;
-    if (!communicator.completion_is_known || communicator.in_flight.empty()) continue;
-    const collector::InFlightOperation& first = communicator.in_flight.front();
-    if (oldest == nullptr || first.start_realtime_ns < oldest->start_realtime_ns) oldest = &first;
-  }
+  AddOldest(Metric::kOldestInFlightStart, in_use, labels);
+  AddOldest(Metric::kStalledOldestInFlightStart, QuietOf(in_use), labels);
+}
+
+void CommunicatorSeries::AddOldest(Metric metric, std::span<const GroupMember* const> members,
+                                   LabelsId labels) {
+  const collector::InFlightOperation* const oldest = OldestInFlight(members);
   if (oldest == nullptr) return;
-  builder_.Add(Metric::kOldestInFlightStart, labels,
-               function_labels_[static_cast<size_t>(oldest->function)],
-               Seconds(oldest->start_realtime_ns));
+  builder_.Add(metric, labels, function_labels_[static_cast<size_t>(oldest->function)],
+               SecondsOfTime(oldest->start_realtime_ns));
 }
 
 void CommunicatorSeries::AddInfo(std::span<const GroupMember* const> in_use, LabelsId labels) {

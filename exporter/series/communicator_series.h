@@ -41,13 +41,13 @@ class CommunicatorSeries {
                  const LabelsId* phases);
   void AddPointToPoint(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions);
   void AddArrivals(const SeriesGroup& group, LabelsId labels);
-  void AddDerived(const SeriesGroup& group, LabelsId labels);
+  void AddDerived(const SeriesGroup& group, const collector::DerivedCounts& derived,
+                  LabelsId labels);
+  void AddSteps(const collector::DerivedCounts& derived, LabelsId labels);
   void AddStepWaits(const collector::StepCounts& steps, LabelsId labels);
-  void AddSteps(const SeriesGroup& group, LabelsId labels);
-  void AddLargest(const SeriesGroup& group, LabelsId labels);
-  void AddLarge(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions,
-                SizeRange range, LabelsId size);
+  void AddNode(const collector::NodeCounts& node, LabelsId labels);
   void AddGauges(std::span<const GroupMember* const> in_use, LabelsId labels);
+  void AddOldest(Metric metric, std::span<const GroupMember* const> members, LabelsId labels);
   void AddInfo(std::span<const GroupMember* const> in_use, LabelsId labels);
   void AddHistogram(Metric metric, const SeriesGroup& group, LabelsId labels,
                     const FunctionGroup& functions);
@@ -63,7 +63,6 @@ class CommunicatorSeries {
   std::vector<LabelsId> size_labels_;   // of all groups of collectives, in order
   std::vector<LabelsId> phase_labels_;  // the same
   std::array<LabelsId, kSizeClassCount> size_alone_labels_{};
-  std::array<LabelsId, collector::kTrafficCount> traffic_labels_{};
   bool splits_durations_ = false;  // of the group that is being added
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,20 +15,25 @@ namespace {
 
 constexpr uint64_t kLargeBytes = 32 << 20;
 
-// With collectives and sends, all timed, on two nodes.
+std::map<collector::OperationKind, collector::LargeCounts> LargeOf(Function function) {
+  return {{{.function = function, .size_class = 4},
+           {.timed_operations = 3, .bus_bytes = 5 * kLargeBytes, .busy_ns = 2'000'000'000}}};
+}
+
+// With collectives and sends, all timed, on two nodes; it counts for its node.
 collector::CommunicatorSnapshot Derived(uint64_t id, uint64_t rank, uint64_t kernel_ns) {
   collector::CommunicatorSnapshot communicator = EmptyCommunicator(id, rank);
   AddOperation(communicator, Function::kAllReduce, kLargeBytes, kernel_ns);
   AddOperation(communicator, Function::kSend, 8, kernel_ns);
   collector::DerivedCounts& derived = communicator.derived.emplace();
-  derived.kernel_ns = {kernel_ns, kernel_ns, 0};
+  derived.kernel_ns = {kernel_ns, kernel_ns};
   derived.since_realtime_ns = communicator.created_realtime_ns;
   derived.steps = {
       .steps = kernel_ns,
       .waits_ns = {{{.function = Function::kAllReduce, .size_class = 0}, kernel_ns},
                    {{.function = Function::kAllReduce, .size_class = 4}, 2 * kernel_ns}},
       .since_realtime_ns = 0};
-  derived.largest = {.function = Function::kAllReduce, .size_class = 4};
+  derived.node = {.is_lowest = true, .compared = 100, .large = LargeOf(Function::kAllReduce)};
   return communicator;
 }
 
@@ -46,24 +52,48 @@ MetricFilter Without(const std::string& label) {
 
 TEST(DerivedSeries, HaveTheLabelsOfTheirCommunicator) {
   const ScrapedNode scrape(NodeOfOne(Derived(1, 3, 1'000'000'000)));
-  EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds, "rank=3,gpu=3,uid=1000,traffic=collective,"),
-            1);
-  EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds, "traffic=send,"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds, "rank=3,gpu=3,uid=1000,"), 2);
+  EXPECT_EQ(scrape.Value(Metric::kRankPointToPointKernelSeconds, "rank=3,gpu=3,uid=1000,"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kRankPointToPoint, "rank=3,gpu=3,uid=1000,"), 1);
   EXPECT_EQ(scrape.Value(Metric::kRankTimedOperations, "rank=3,"), 1);
   EXPECT_EQ(scrape.Value(Metric::kRankSteps, "rank=3,"), 1'000'000'000);
   EXPECT_EQ(scrape.Value(Metric::kRankStepWait, "collective=AllReduce,size=0,"), 1);
   EXPECT_EQ(scrape.Value(Metric::kRankStepWait, "collective=AllReduce,size=16777216,"), 2);
-  EXPECT_EQ(scrape.Value(Metric::kRankLargeBusySeconds, "collective=AllReduce,size=16777216,"), 1);
-  EXPECT_EQ(scrape.Value(Metric::kRankLargeTimedOperations, "rank=3,"), 1);
-  EXPECT_EQ(scrape.Value(Metric::kRankLargeBusBytes, "rank=3,"), kLargeBytes * 2 * 7 / 8);
+  EXPECT_EQ(scrape.Value(Metric::kNodeLargeBusySeconds, "collective=AllReduce,size=16777216,"), 2);
+  EXPECT_EQ(scrape.Value(Metric::kNodeLargeTimedOperations, "rank=3,"), 3);
+  EXPECT_EQ(scrape.Value(Metric::kNodeLargeBusBytes, "rank=3,"), 5 * kLargeBytes);
+  EXPECT_EQ(scrape.Value(Metric::kComparedOperations, "rank=3,"), 100);
+  EXPECT_EQ(scrape.Value(Metric::kCommunicatorRanks, "rank=3,"), 8);
 }
 
-TEST(DerivedSeries, OfTrafficAppearWithItsFirstTimedOperation) {
-  collector::CommunicatorSnapshot communicator = Derived(1, 0, 1);
+TEST(DerivedSeries, OfTheNodeAreOnTheRowOfItsLowestRank) {
+  collector::CommunicatorSnapshot other = Derived(1, 4, 1);
+  other.derived->node.reset();
+  collector::CommunicatorSnapshot former = Derived(1, 2, 1);
+  former.derived->node->is_lowest = false;
+  const ScrapedNode scrape(NodeOf(
+      {ProcessOf(1, {former}), ProcessOf(2, {Derived(1, 3, 1)}), ProcessOf(3, {other})}));
+  EXPECT_EQ(scrape.Values(Metric::kCommunicatorRanks).size(), 1u);
+  EXPECT_EQ(scrape.Value(Metric::kCommunicatorRanks, "rank=3,"), 8);
+  EXPECT_EQ(scrape.Values(Metric::kComparedOperations).size(), 2u);
+  EXPECT_EQ(scrape.Value(Metric::kComparedOperations, "rank=2,"), 100) << "what it has counted";
+  EXPECT_EQ(scrape.Value(Metric::kComparedOperations, "rank=4,"), std::nullopt);
+}
+
+TEST(DerivedSeries, OfSendsAndReceivesAppearWithTheFirstThatIsTimed) {
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  AddOperation(communicator, Function::kAllReduce, 8, 1);
+  communicator.derived.emplace();
+  const auto kernel_seconds = [&] {
+    return ScrapedNode(NodeOfOne(communicator)).Value(Metric::kRankPointToPointKernelSeconds);
+  };
+  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kRankPointToPoint), std::nullopt);
+  EXPECT_EQ(kernel_seconds(), std::nullopt);
   AddOperation(communicator, Function::kRecv, 8, 0);
-  EXPECT_FALSE(ScrapedNode(NodeOfOne(communicator))
-                   .Value(Metric::kRankKernelSeconds, "traffic=recv")
-                   .has_value());
+  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kRankPointToPoint), 1);
+  EXPECT_EQ(kernel_seconds(), std::nullopt);
+  AddOperation(communicator, Function::kRecv, 8, 1);
+  EXPECT_EQ(kernel_seconds(), 0);
 }
 
 // 0 would look like a rank that never waits.
@@ -80,7 +110,8 @@ TEST(DerivedSeries, OfSnapshotsWithoutDerivedCountsAreAbsent) {
   communicator.derived.reset();
   const ScrapedNode scrape(NodeOfOne(communicator));
   for (const Metric metric : {Metric::kRankKernelSeconds, Metric::kRankTimedOperations,
-                              Metric::kRankSteps, Metric::kRankLargeBusBytes}) {
+                              Metric::kRankSteps, Metric::kNodeLargeBusBytes,
+                              Metric::kComparedOperations, Metric::kCommunicatorRanks}) {
     EXPECT_TRUE(scrape.Values(metric).empty());
   }
 }
@@ -94,27 +125,26 @@ TEST(DerivedSeries, OfRanksWithoutTheLabelAreSums) {
   const ScrapedNode scrape(NodeOf({ProcessOf(1, {Derived(1, 0, 1'000'000'000)}),
                                    ProcessOf(2, {Derived(1, 1, 2'000'000'000)})}),
                            kSeriesLimit, filter);
-  EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds, "traffic=send,"), 3);
+  EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds), 6);
+  EXPECT_EQ(scrape.Value(Metric::kRankPointToPointKernelSeconds), 3);
   EXPECT_EQ(scrape.Value(Metric::kRankTimedOperations), 2);
   EXPECT_EQ(scrape.Value(Metric::kRankSteps), 3'000'000'000);
-  EXPECT_EQ(scrape.Value(Metric::kRankLargeBusySeconds), 3);
+  EXPECT_EQ(scrape.Value(Metric::kNodeLargeBusySeconds), 4);
 }
 
-// Each is that of all members, so that it does not decrease when one of them chooses another.
 TEST(DerivedSeries, OfTheLargestCollectivesAreSumsOverAllMembers) {
-  collector::CommunicatorSnapshot other = Derived(1, 0, 1'000'000'000);
-  AddOperation(other, Function::kAllGather, kLargeBytes, 5'000'000'000);
-  collector::CommunicatorSnapshot changed = other;
-  changed.derived->largest = {.function = Function::kAllGather, .size_class = 4};
-  const ScrapedNode scrape(NodeOf({ProcessOf(1, {other}), ProcessOf(2, {changed})}));
-  EXPECT_EQ(scrape.Value(Metric::kRankLargeBusySeconds, "AllReduce"), 2);
-  EXPECT_EQ(scrape.Value(Metric::kRankLargeBusySeconds, "AllGather"), 10);
+  collector::CommunicatorSnapshot other = Derived(1, 0, 1), changed = other;
+  changed.derived->node->large = LargeOf(Function::kAllGather);
+  const ScrapedNode scrape(
+      NodeOf({ProcessOf(1, {other}), ProcessOf(2, {other}), ProcessOf(3, {changed})}));
+  EXPECT_EQ(scrape.Value(Metric::kNodeLargeBusySeconds, "AllReduce"), 4);
+  EXPECT_EQ(scrape.Value(Metric::kNodeLargeBusySeconds, "AllGather"), 2);
 }
 
 TEST(DerivedSeries, OfTheLargestCollectiveNeedTheLabelsThatNameIt) {
   for (const char* const label : {"size", "collective"}) {
     const ScrapedNode scrape(NodeOfOne(Derived(1, 0, 1)), kSeriesLimit, Without(label));
-    EXPECT_TRUE(scrape.Values(Metric::kRankLargeBusBytes).empty()) << label;
+    EXPECT_TRUE(scrape.Values(Metric::kNodeLargeBusBytes).empty()) << label;
     EXPECT_EQ(scrape.Value(Metric::kRankSteps), 1) << label;
   }
 }
@@ -130,24 +160,26 @@ TEST(DerivedSeries, OfMembersThatAreGoneStayInTheSum) {
     communicator.slot = 1;
     return communicator;
   };
-  EXPECT_EQ(scrape(NodeOfOne(first())).Value(Metric::kRankKernelSeconds, "collective"), 1);
+  EXPECT_EQ(scrape(NodeOfOne(first())).Value(Metric::kRankKernelSeconds), 2);
   const auto both = NodeOf({ProcessOf(1, {first(), second()}), ProcessOf(2, {second()})});
-  EXPECT_EQ(scrape(both).Value(Metric::kRankKernelSeconds, "collective"), 5);
+  EXPECT_EQ(scrape(both).Value(Metric::kRankKernelSeconds), 10);
   const ScrapedNode left = scrape(NodeOf({ProcessOf(1, {second()}), ProcessOf(2, {second()})}));
-  EXPECT_EQ(left.Value(Metric::kRankKernelSeconds, "collective"), 5);
+  EXPECT_EQ(left.Value(Metric::kRankKernelSeconds), 10);
   EXPECT_EQ(left.Value(Metric::kRankSteps), 5'000'000'000);
 }
 
-TEST(DerivedSeries, OfCommunicatorsWithoutSeriesAreKernelTimeAndTimedOperations) {
+TEST(DerivedSeries, OfCommunicatorsWithoutSeriesAreKernelTimeAndOperations) {
   collector::CommunicatorSnapshot overflow = Derived(1, 0, 1'000'000'000);
   overflow.is_overflow = true;
   const ScrapedNode scrape(NodeOfOne(overflow));
-  EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds,
-                         "comm=other,comm_name=,rank=,gpu=,uid=1000,traffic=collective"),
-            1);
+  EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds, "comm=other,comm_name=,rank=,gpu=,uid=1000,"),
+            2);
+  EXPECT_EQ(scrape.Value(Metric::kRankPointToPointKernelSeconds, "comm=other"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kRankPointToPoint, "comm=other"), 1);
   EXPECT_EQ(scrape.Value(Metric::kRankTimedOperations, "comm=other"), 1);
-  EXPECT_TRUE(scrape.Values(Metric::kRankSteps).empty());
-  EXPECT_TRUE(scrape.Values(Metric::kRankLargeBusBytes).empty());
+  for (const Metric metric : {Metric::kRankSteps, Metric::kNodeLargeBusBytes,
+                              Metric::kComparedOperations, Metric::kRankProgress})
+    EXPECT_TRUE(scrape.Values(metric).empty());
 }
 
 TEST(DerivedSeries, OfProcessesAreThoseOfTheirSnapshots) {

@@ -39,7 +39,10 @@ collector::CommunicatorSnapshot MemberOf(uint64_t id, uint64_t rank) {
 }
 
 collector::NodeSnapshot NodeOfTwoRanks() {
-  return NodeOf({ProcessOf(1, {MemberOf(7, 0)}), ProcessOf(2, {MemberOf(7, 1)})});
+  collector::NodeSnapshot node =
+      NodeOf({ProcessOf(1, {MemberOf(7, 0)}), ProcessOf(2, {MemberOf(7, 1)})});
+  AssumeDerived(node);
+  return node;
 }
 
 TEST(DroppedLabelsTest, EachLabelLeavesNoDuplicatesAndNoTraceButOther) {
@@ -109,11 +112,14 @@ TEST(DroppedLabelsTest, RanksThatAreMergedShowCountsAddedAndTheStateOfTheOneBehi
       scrape.Counts(
           Metric::kCollectiveDuration)[static_cast<size_t>(DurationBuckets::IndexOf(1000000))],
       2u);
-  EXPECT_EQ(scrape.Value(Metric::kComparedOperations), 200);
+  EXPECT_EQ(scrape.Value(Metric::kComparedOperations), 100) << "of the communicator, once";
+  EXPECT_EQ(scrape.Value(Metric::kLastArrivals), 6);
   EXPECT_EQ(scrape.Value(Metric::kArrivalLateness), 4);
   EXPECT_EQ(scrape.Value(Metric::kStartedSequence), 10) << "the lowest";
   EXPECT_EQ(scrape.Value(Metric::kCompletedSequence), 9) << "the lowest";
   EXPECT_EQ(scrape.Value(Metric::kInFlight), 2) << "the sum";
+  EXPECT_EQ(scrape.Value(Metric::kRankProgress), 2 * (10 + 20) - 2) << "the sum";
+  EXPECT_EQ(scrape.Value(Metric::kStalledStartedSequence), std::nullopt) << "none is quiet";
   EXPECT_EQ(scrape.Value(Metric::kLastProgress), 2) << "the latest";
   EXPECT_THAT(scrape.Values(Metric::kOldestInFlightStart),
               ElementsAre(Pair(labels + "function=Reduce,", 5)));
@@ -122,12 +128,25 @@ TEST(DroppedLabelsTest, RanksThatAreMergedShowCountsAddedAndTheStateOfTheOneBehi
   EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), 2u) << "each GPU";
 }
 
+// The others go on, so a sum over all would hide what is stalled.
+TEST(DroppedLabelsTest, StalledRanksAreThoseOfTheQuietMembers) {
+  collector::NodeSnapshot node = NodeOfTwoRanks();
+  node.processes[1].communicators[0].derived->is_quiet = true;
+  const ScrapedNode scrape(node, kSeriesLimit, Without({"rank", "gpu"}));
+  EXPECT_EQ(scrape.Value(Metric::kStalledStartedSequence), 20);
+  EXPECT_EQ(scrape.Value(Metric::kStalledCompletedSequence), 19);
+  EXPECT_EQ(scrape.Value(Metric::kStalledInFlight), 1);
+  EXPECT_EQ(scrape.Value(Metric::kStalledOldestInFlightStart, "function=AllReduce,"), 6);
+  EXPECT_EQ(scrape.Value(Metric::kStartedSequence), 10);
+}
+
 TEST(DroppedLabelsTest, GaugesOfTheDeadDoNotCount) {
   collector::NodeSnapshot node = NodeOfTwoRanks();
   node.processes[0].is_alive = false;
   const ScrapedNode scrape(node, kSeriesLimit, Without({"rank", "gpu"}));
   EXPECT_EQ(scrape.Value(Metric::kStartedSequence), 20);
   EXPECT_EQ(scrape.Value(Metric::kApiCalls), 2) << "counts do";
+  EXPECT_EQ(scrape.Value(Metric::kCommunicatorRanks), 8) << "of the communicator";
 }
 
 TEST(DroppedLabelsTest, CommunicatorsCanBeTakenByName) {
@@ -186,7 +205,8 @@ TEST(DroppedLabelsTest, FamiliesThatAreSwitchedOffTakeNoRoomUnderTheCap) {
   EXPECT_TRUE(less.Values(Metric::kEventsDropped).empty());
   EXPECT_TRUE(less.Values(Metric::kProcessAlive).empty());
   EXPECT_FALSE(less.Values(Metric::kCollectiveBusySeconds).empty());
-  const ScrapedNode capped(node, less.samples() + kSeriesForOthers, filter);
+  constexpr size_t kPassing = 5;  // when it stalls, and with an operation in flight
+  const ScrapedNode capped(node, less.samples() + kPassing + kSeriesForOthers, filter);
   EXPECT_TRUE(capped.drops().by_user.empty());
   EXPECT_EQ(capped.samples(), less.samples());
 }
@@ -199,7 +219,9 @@ TEST(DroppedLabelsTest, ASumKeepsWhatItsMembersLeftBehind) {
   old.created_realtime_ns = 5;
   young.ranks = 4;
   const auto scrape = [&](std::vector<collector::CommunicatorSnapshot> communicators) {
-    return ScrapedNode(NodeOf({ProcessOf(1, std::move(communicators))}), filter, memory);
+    collector::NodeSnapshot node = NodeOf({ProcessOf(1, std::move(communicators))});
+    AssumeDerived(node);
+    return ScrapedNode(std::move(node), filter, memory);
   };
   const auto expect = [](const ScrapedNode& node, double calls) {
     EXPECT_EQ(node.Value(Metric::kApiCalls), calls);
@@ -227,6 +249,21 @@ TEST(DroppedLabelsTest, ASumKeepsWhatItsMembersLeftBehind) {
   expect(scrape({third}), 1);
 }
 
+// The lowest rank leaves, and the next one counts from 0 on.
+TEST(DroppedLabelsTest, CountsOfTheNodeGoOnWhenAnotherRankIsTheLowest) {
+  const MetricFilter filter = Without({"rank", "gpu"});
+  SeriesMemory memory(filter);
+  collector::NodeSnapshot node = NodeOfTwoRanks();
+  EXPECT_EQ(ScrapedNode(node, filter, memory).Value(Metric::kComparedOperations), 100);
+  node.processes.erase(node.processes.begin());
+  collector::NodeCounts& counts =
+      node.processes[0].communicators[0].derived->node.emplace();
+  counts = {.is_lowest = true, .compared = 5, .large = {}};
+  const ScrapedNode next(node, filter, memory);
+  EXPECT_EQ(next.Value(Metric::kComparedOperations), 105);
+  EXPECT_EQ(next.Value(Metric::kCommunicatorRanks), 8);
+}
+
 TEST(DroppedLabelsTest, LossesOfProcessesThatLeftStayInTheSum) {
   const MetricFilter filter = Without({"pid"});
   SeriesMemory memory(filter);
@@ -235,8 +272,10 @@ TEST(DroppedLabelsTest, LossesOfProcessesThatLeftStayInTheSum) {
   first.losses[0] = 3;
   second.losses[0] = 4;
   const auto dropped = [&](std::vector<collector::ProcessSnapshot> processes) {
-    return ScrapedNode(NodeOf(std::move(processes)), filter, memory)
-        .Value(Metric::kEventsDropped, "reason=no_free_slot,");
+    const ScrapedNode scrape(NodeOf(std::move(processes)), filter, memory);
+    const auto value = scrape.Value(Metric::kEventsDropped, "reason=no_free_slot,");
+    EXPECT_EQ(scrape.Value(Metric::kOperationsUnfollowed), value);
+    return value;
   };
   EXPECT_EQ(dropped({first, second}), 7);
   EXPECT_EQ(dropped({second}), 7);

@@ -16,6 +16,7 @@ namespace nccl_exporter::exporter {
 namespace {
 
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+constexpr size_t kDetailOfProcess = kLossCount + 2;  // losses, alive, stopped
 
 collector::ProcessSnapshot ProcessWith(uint64_t pid, uint64_t communicators) {
   std::vector<collector::CommunicatorSnapshot> busy;
@@ -27,7 +28,7 @@ collector::ProcessSnapshot ProcessWith(uint64_t pid, uint64_t communicators) {
 struct BusyNeed {
   size_t all, histograms, sizes, collectives, alerts;
   size_t none;                // samples of a scrape without a communicator
-  size_t room_of_alerts = 0;  // with the series that an operation in flight would add
+  size_t room_of_alerts = 0;  // with the series that it would have when it stalls
 
   BusyNeed() {
     const collector::NodeSnapshot idle = NodeOf({ProcessOf(1, {})});
@@ -42,7 +43,7 @@ struct BusyNeed {
       return ScrapedNode(node, kNoLimit, {}, Collect::kAlerts).samples();
     };
     alerts = alerts_of(busy) - alerts_of(idle);
-    room_of_alerts = alerts + 1;
+    room_of_alerts = alerts + 4;
     histograms = all - counted;
     const ScrapedNode scrape(busy);
     size_t sized = 0;
@@ -51,11 +52,13 @@ struct BusyNeed {
                                 Metric::kCollectiveBusBytes})
       sized += scrape.Values(metric).size();
     sizes = sized - sized / kSizeClassCount;
-    collectives = counted - alerts - sizes;
+    collectives = counted - alerts - sizes + 1;  // with the start of an operation in flight
   }
 
   // The limit that leaves `samples` for communicators with a name.
   size_t LimitFor(size_t samples) const { return none + samples + kSeriesForOthers; }
+  // The same without the detail of the one process, which is lost before alert series.
+  size_t LimitForAlerts(size_t samples) const { return LimitFor(samples) - kDetailOfProcess; }
 };
 
 constexpr size_t kTen = 10;
@@ -106,20 +109,21 @@ TEST(SeriesLimitTest, ThenCollectivesAndAlertSeriesStay) {
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(
       scrape.drops().by_user.at(1000),
-      (SeriesDrops::Counts{kTen * need.histograms, kTen * need.sizes, 8 * need.collectives, 0, 0}));
+      (SeriesDrops::Counts{kTen * need.histograms, kTen * need.sizes,
+                           8 * (need.collectives - 1), 0, 0}));
   EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), kTen);
-  EXPECT_EQ(scrape.Values(Metric::kSendOperations).size(), kTen);
+  EXPECT_EQ(scrape.Values(Metric::kRankPointToPoint).size(), kTen);
   EXPECT_EQ(scrape.Values(Metric::kSendBytes).size(), 2u);
 }
 
 TEST(SeriesLimitTest, CommunicatorsFoldLast) {
   const BusyNeed need;
-  const size_t limit = need.LimitFor(6 * need.room_of_alerts);
+  const size_t limit = need.LimitForAlerts(6 * need.room_of_alerts);
   const ScrapedNode scrape(NodeOf({ProcessWith(1, kTen)}), limit);
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.drops().by_user.at(1000),
-            (SeriesDrops::Counts{6 * need.histograms, 6 * need.sizes, 6 * need.collectives,
-                                 4 * need.all, 0}));
+            (SeriesDrops::Counts{6 * need.histograms, 6 * need.sizes,
+                                 6 * (need.collectives - 1) + kDetailOfProcess, 4 * need.all, 0}));
   EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), 6u);
   EXPECT_EQ(scrape.Value(Metric::kApiCalls,
                          "comm=other,comm_name=,rank=,gpu=,uid=1000,function=AllReduce,"),
@@ -177,6 +181,32 @@ TEST(SeriesLimitTest, OperationsInFlightChangeNoOthersSeries) {
   }
 }
 
+// A hang comes and goes: all communicators stall, and none loses or gets back anything.
+TEST(SeriesLimitTest, StalledCommunicatorsChangeNoOthersSeries) {
+  const BusyNeed need;
+  collector::NodeSnapshot busy = NodeOf({ProcessWith(1, kTen)}), stalled = busy;
+  for (collector::NodeSnapshot* const node : {&busy, &stalled}) {
+    for (collector::CommunicatorSnapshot& one : node->processes[0].communicators) {
+      one.completion_is_known = true;
+      one.derived.emplace().is_quiet = node == &stalled;
+    }
+  }
+  for (const size_t room : {6 * need.room_of_alerts, kTen * need.room_of_alerts + 3 * need.all,
+                            kTen * (need.all + 2)}) {
+    const size_t limit = need.LimitFor(room);
+    SeriesMemory memory;
+    const ScrapedNode first(busy, {}, memory, limit);
+    for (int i = 0; i < 3; ++i) {
+      for (const collector::NodeSnapshot* const node : {&stalled, &busy}) {
+        const ScrapedNode scrape(*node, {}, memory, limit);
+        EXPECT_LE(scrape.samples(), limit);
+        EXPECT_EQ(Detailed(scrape), Detailed(first)) << room;
+        EXPECT_EQ(scrape.Values(Metric::kRankInfo), first.Values(Metric::kRankInfo)) << room;
+      }
+    }
+  }
+}
+
 TEST(SeriesLimitTest, LostDetailComesBackOnceThereIsRoomToSpare) {
   const BusyNeed need;
   const size_t limit = need.LimitFor(kTen * (need.room_of_alerts + need.collectives + need.sizes) +
@@ -215,7 +245,7 @@ TEST(SeriesLimitTest, NoUserLosesSeriesBecauseOfAnother) {
 
 TEST(SeriesLimitTest, WhatFitsNowhereIsLeftOutAndCounted) {
   constexpr size_t kJobs = 6;
-  constexpr size_t kGaugesAndInfos = 5;  // which comm="other" does not have
+  constexpr size_t kGaugesAndInfos = 5;  // progress too, which comm="other" does not have
   std::vector<collector::ProcessSnapshot> processes;
   for (uint64_t job = 1; job <= kJobs; ++job) {
     processes.push_back(ProcessOf(job, {}));
@@ -227,7 +257,8 @@ TEST(SeriesLimitTest, WhatFitsNowhereIsLeftOutAndCounted) {
 
   // Room for the alert series of one communicator and, in what is kept for them, one comm="other".
   const BusyNeed need;
-  const size_t limit = without_communicators + need.room_of_alerts + kSeriesForOthers;
+  const size_t limit = without_communicators - kJobs * kDetailOfProcess + need.room_of_alerts +
+                       kSeriesForOthers;
   const ScrapedNode scrape(NodeOf(processes), limit);
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.Value(Metric::kRankInfo, "slurm_job_id=1,"), 1);
@@ -239,20 +270,29 @@ TEST(SeriesLimitTest, WhatFitsNowhereIsLeftOutAndCounted) {
   EXPECT_EQ(scrape.drops().Of(SeriesLoss::kLeftOut), (kJobs - 2) * (need.all - kGaugesAndInfos));
 }
 
-TEST(SeriesLimitTest, ProcessesBeyondTheCapAreLeftOut) {
+TEST(SeriesLimitTest, ProcessesLoseTheirDetailFirstAndAreThenLeftOut) {
   std::vector<collector::ProcessSnapshot> processes;
   for (uint64_t pid = 1; pid <= 100; ++pid) processes.push_back(ProcessOf(pid, {}));
   constexpr size_t kLimit = 1000;
   const ScrapedNode scrape(NodeOf(processes), kLimit);
   EXPECT_LE(scrape.samples(), kLimit);
   const uint64_t left_out = scrape.drops().Of(SeriesLoss::kLeftOut);
-  EXPECT_EQ(left_out % (kLossCount + 2), 0u) << "losses, alive, stopped";
-  EXPECT_GT(left_out, 0u);
+  EXPECT_EQ(left_out, 0u) << "their alert series fit";
+  EXPECT_EQ(scrape.Values(Metric::kProcessHalted).size(), 100u);
+  const uint64_t lost = scrape.drops().Of(SeriesLoss::kCollective);
+  EXPECT_EQ(lost % kDetailOfProcess, 0u);
+  EXPECT_GT(lost, 0u);
+  EXPECT_EQ(scrape.Values(Metric::kProcessAlive).size(), 100 - lost / kDetailOfProcess);
+  constexpr size_t kLessLimit = kSeriesForOthers + 60;
+  const ScrapedNode less(NodeOf(processes), kLessLimit);
+  EXPECT_LE(less.samples(), kLessLimit);
+  EXPECT_EQ(less.drops().Of(SeriesLoss::kLeftOut) % (kDetailOfProcess + 1), 0u);
+  EXPECT_GT(less.drops().Of(SeriesLoss::kLeftOut), 0u);
 }
 
 TEST(AlertSeriesTest, AreTheSameAloneAndInTheWhole) {
   MetricFilter filter;
-  filter.Disable("nccl_process_stopped");
+  filter.Disable("nccl_rank_progress");
   const ScrapedNode whole(*ExampleSnapshot(), kSeriesLimit, filter);
   const ScrapedNode alone(*ExampleSnapshot(), kSeriesLimit, filter, Collect::kAlerts);
   for (const MetricRow& row : kMetrics) {
@@ -262,7 +302,7 @@ TEST(AlertSeriesTest, AreTheSameAloneAndInTheWhole) {
         << row.name;
   }
   EXPECT_FALSE(alone.Values(Metric::kRankInfo).empty());
-  EXPECT_TRUE(alone.Values(Metric::kProcessStopped).empty()) << "it is disabled";
+  EXPECT_TRUE(alone.Values(Metric::kRankProgress).empty()) << "it is disabled";
 }
 
 // A member's last counts in one kind of scrape are not those in the other.
@@ -280,7 +320,7 @@ TEST(AlertSeriesTest, SumsOverMembersThatGoDecreaseInNoKindOfScrape) {
   SeriesMemory memory;
   const auto value = [&](uint64_t gone, uint64_t stays, Collect collect) {
     return ScrapedNode(sends(gone, stays), {}, memory, kSeriesLimit, collect)
-        .Value(Metric::kSendOperations);
+        .Value(Metric::kRankPointToPoint);
   };
   EXPECT_EQ(value(10, 5, Collect::kWhole), 15);
   EXPECT_EQ(value(20, 5, Collect::kAlerts), 25);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,23 +16,19 @@
 
 #include "exporter/series/communicator_series.h"
 #include "exporter/series/exposition_builder.h"
+#include "exporter/series/process_series.h"
 #include "exporter/series/series_group.h"
 
 namespace nccl_exporter::exporter {
 namespace {
 
-Metric MetricOf(LossKind kind) {
-  switch (kind) {
-    case LossKind::kDropped:
-      return Metric::kEventsDropped;
-    case LossKind::kUnmatched:
-      return Metric::kEventsUnmatched;
-    case LossKind::kTimestampRejected:
-    case LossKind::kCount:
-      break;
-  }
-  return Metric::kTimestampsRejected;
-}
+// That come and go while a communicator is served. Each is one series at most.
+constexpr std::array kPassingFamilies{
+    Metric::kStalledStartedSequence, Metric::kStalledCompletedSequence, Metric::kStalledInFlight,
+    Metric::kStalledOldestInFlightStart, Metric::kOldestInFlightStart};
+
+constexpr std::array kLevelsOfDetail{DetailLevel::kCollectives, DetailLevel::kSizes,
+                                     DetailLevel::kAll};
 
 class SnapshotFamilies {
  public:
@@ -43,6 +40,7 @@ class SnapshotFamilies {
         memory_(memory),
         scrape_memory_(scrape_memory),
         builder_(exposition),
+        process_series_(builder_),
         communicators_(builder_, memory.labels, memory.functions) {}
 
   // Nearly all nodes fit, so everything is added at once. Only if it does not fit, it is removed
@@ -50,11 +48,9 @@ class SnapshotFamilies {
   SeriesDrops Add() {
     scrape_memory_.departed.Begin(snapshot_);
     AddSegments();
-    std::vector<Process> processes = ProcessesByLabels();
-    for (Process& process : processes) AddDeparted(process);
+    const std::vector<ProcessGroup> processes =
+        ProcessGroups(snapshot_, memory_.labels, scrape_memory_.departed);
     SeriesGroups groups(snapshot_, memory_.labels, scrape_memory_.departed);
-    for (size_t i = 0; i < kLossCount; ++i)
-      reasons_[i] = builder_.AddLabel("reason", kLosses[i].reason);
     ExpositionBuilder::Mark begin;
     builder_.SetMark(begin);
     if (!AddAll(processes, groups)) {
@@ -118,102 +114,34 @@ class SnapshotFamilies {
                  static_cast<double>(snapshot_.taken_realtime_ns) / 1e9);
   }
 
-  struct Process {
-    SharedLabels labels;
-    std::vector<const collector::ProcessSnapshot*> members;
-    std::array<uint64_t, kLossCount> losses{};
-    std::optional<collector::DerivedProcessCounts> derived = std::nullopt;
-    bool is_alive = false;
-    std::optional<bool> is_stopped = std::nullopt;
-    int64_t since_ns = 0;
-  };
-
-  // Processes can have the same labels: the same pid in two containers without job labels, or a
-  // dropped label. Their counts are summed. The sum is alive while one of them is, and stopped
-  // while one of them is.
-  std::vector<Process> ProcessesByLabels() {
-    std::vector<Process> processes;
-    std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
-    for (const collector::ProcessSnapshot& process : snapshot_.processes) {
-      const SharedLabels& labels = memory_.labels.OfProcess(process);
-      const auto [entry, is_new] = index.try_emplace(labels.get(), processes.size());
-      if (is_new)
-        processes.push_back(
-            {.labels = labels, .members = {}, .since_ns = process.start_realtime_ns});
-      Process& sum = processes[entry->second];
-      sum.members.push_back(&process);
-      for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += process.losses[i];
-      AddKnown(sum.derived, process.derived);
-      sum.is_alive |= process.is_alive;
-      if (process.is_stopped)
-        sum.is_stopped = sum.is_stopped.value_or(false) || *process.is_stopped;
-      sum.since_ns = std::min(sum.since_ns, process.start_realtime_ns);
-    }
-    return processes;
-  }
-
-  void AddDeparted(Process& sum) {
-    const DepartedProcesses* const departed = scrape_memory_.departed.ProcessesOf(sum.labels);
-    if (departed == nullptr && sum.members.size() == 1) return;
-    for (const collector::ProcessSnapshot* process : sum.members)
-      scrape_memory_.departed.Remember(sum.labels, *process);
-    if (departed == nullptr) return;
-    for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += departed->losses[i];
-    AddKnown(sum.derived, departed->derived);
-    sum.since_ns = std::min(sum.since_ns, departed->start_realtime_ns);
-  }
-
-  size_t SamplesOf(const Process& process) const {
-    size_t samples = builder_.Serves(Metric::kProcessAlive) +
-                     (process.is_stopped && builder_.Serves(Metric::kProcessStopped));
-    for (const LossTraits& loss : kLosses) samples += builder_.Serves(MetricOf(loss.kind));
-    if (!process.derived) return samples;
-    return samples +
-           (process.derived->kernel_ns && builder_.Serves(Metric::kProcessKernelSeconds)) +
-           (process.derived->point_to_point_operations &&
-            builder_.Serves(Metric::kProcessPointToPoint));
-  }
-
-  void AddProcess(const Process& sum) {
-    const LabelsId process = builder_.AddLabels(sum.labels);
-    builder_.Add(Metric::kProcessAlive, process, kNoLabels, sum.is_alive ? 1 : 0);
-    if (sum.is_stopped)
-      builder_.Add(Metric::kProcessStopped, process, kNoLabels, *sum.is_stopped ? 1 : 0);
-    builder_.CountSince(sum.since_ns);
-    for (size_t i = 0; i < kLossCount; ++i) {
-      builder_.Add(MetricOf(kLosses[i].kind), process, reasons_[i],
-                   static_cast<double>(sum.losses[i]));
-    }
-    if (!sum.derived) return;
-    builder_.CountSince(sum.derived->since_realtime_ns);
-    if (const auto& kernel_ns = sum.derived->kernel_ns) {
-      builder_.Add(Metric::kProcessKernelSeconds, process, kNoLabels,
-                   static_cast<double>(*kernel_ns) / 1e9);
-    }
-    if (const auto& operations = sum.derived->point_to_point_operations) {
-      builder_.Add(Metric::kProcessPointToPoint, process, kNoLabels,
-                   static_cast<double>(*operations));
-    }
-  }
-
   // The user whose share the samples take. If dropped labels merge users, that is the first one.
-  static uint64_t UserOf(const Process& process) { return process.members.front()->uid; }
   static uint64_t UserOf(const SeriesGroup& group) {
     const auto present = std::ranges::find(group.members, false, &GroupMember::has_departed);
     return present->process->uid;
   }
 
+  // What a process takes of the limit.
+  struct ProcessNeed {
+    uint64_t uid = 0;
+    size_t alerts = 0;
+    size_t detail = 0;
+  };
+
   // What a communicator takes of the limit, by level.
   struct Need {
     uint64_t uid = 0;
     std::array<size_t, kDetailLevelCount> samples{};  // with those of the levels before
-    size_t expected = 0;  // alert series that the next scrape may have in addition
+    // Series that the next scrape may have in addition, by the level that they come with.
+    std::array<size_t, kDetailLevelCount> expected{};
 
     size_t Of(DetailLevel level) const { return samples[static_cast<size_t>(level)]; }
     // What the level adds to the one before it.
     size_t More(DetailLevel level) const {
       const auto i = static_cast<size_t>(level);
-      return samples[i] - samples[i - 1] + (level == DetailLevel::kAlerts ? expected : 0);
+      return samples[i] - samples[i - 1] + expected[i];
+    }
+    size_t Expected() const {
+      return std::accumulate(expected.begin(), expected.end(), size_t{0});
     }
   };
 
@@ -227,28 +155,43 @@ class SnapshotFamilies {
     const size_t alerts = added(DetailLevel::kAlerts);
     const size_t collectives = alerts + added(DetailLevel::kCollectives);
     const size_t sizes = added(DetailLevel::kSizes);
-    const bool is_in_flight = builder_.HasSince(mark, Metric::kOldestInFlightStart);
+    std::array<size_t, kDetailLevelCount> expected{};
+    for (const Metric metric : kPassingFamilies) {
+      if (builder_.Serves(metric) && !builder_.HasSince(mark, metric))
+        ++expected[static_cast<size_t>(LevelOf(metric))];
+    }
     return {.uid = UserOf(group),
             .samples = {0, alerts, collectives + sizes / classes, collectives + sizes,
                         collectives + sizes + added(DetailLevel::kAll)},
-            .expected = is_in_flight ? size_t{0} : size_t{1}};
+            .expected = expected};
   }
 
-  // Adds everything, if it fits. Otherwise records what each group needs.
-  bool AddAll(const std::vector<Process>& processes, const SeriesGroups& groups) {
+  // Adds everything, if it fits. Otherwise records what each process and group needs.
+  bool AddAll(const std::vector<ProcessGroup>& processes, const SeriesGroups& groups) {
     const size_t reserve = scrape_memory_.reduced.empty() ? 0 : named_limit_ / kReserveDivisor;
     const size_t limit = named_limit_ - reserve;
     bool fits = true;
-    for (const Process& process : processes) {
-      fits = fits && builder_.samples() + SamplesOf(process) <= limit;
-      if (fits) AddProcess(process);
+    size_t expected = 0;
+    const auto keep_if_fits = [&] {
+      fits = fits && builder_.samples() + expected <= limit;
+      if (!fits) builder_.RollBack(mark_);
+    };
+    for (const ProcessGroup& process : processes) {
+      builder_.SetMark(mark_);
+      process_series_.AddAlerts(process);
+      const size_t alerts = builder_.SamplesSince(mark_);
+      process_series_.AddDetail(process);
+      process_needs_.push_back({.uid = process.uid(),
+                                .alerts = alerts,
+                                .detail = builder_.SamplesSince(mark_) - alerts});
+      keep_if_fits();
     }
     for (const SeriesGroup& group : groups.named()) {
       builder_.SetMark(mark_);
       communicators_.AddNamed(group, DetailLevel::kAll);
       needs_.push_back(NeedSince(mark_, group));
-      fits = fits && builder_.samples() <= limit;
-      if (!fits) builder_.RollBack(mark_);
+      expected += needs_.back().Expected();
+      keep_if_fits();
     }
     if (fits) scrape_memory_.reduced.clear();
     return fits;
@@ -270,45 +213,59 @@ class SnapshotFamilies {
     return shares;
   }
 
-  void AddByLevels(const std::vector<Process>& processes, SeriesGroups& groups) {
+  void AddByLevels(const std::vector<ProcessGroup>& processes, SeriesGroups& groups) {
     const size_t room = named_limit_ - std::min(named_limit_, builder_.samples());
     std::map<uint64_t, size_t> wanted;
-    for (const Process& process : processes) wanted[UserOf(process)] += SamplesOf(process);
+    for (const ProcessNeed& need : process_needs_) wanted[need.uid] += need.alerts;
     for (const Need& need : needs_) wanted[need.uid] += need.More(DetailLevel::kAlerts);
     std::map<uint64_t, size_t> shares = Shares(wanted, room);
     std::map<uint64_t, size_t> left = shares;
-    size_t used = AddProcesses(processes, left);
+    size_t used = AddAlertsOf(processes, left);
     levels_.assign(needs_.size(), DetailLevel::kFolded);
     used += Raise(DetailLevel::kAlerts, groups, shares, left);
 
     wanted.clear();
+    for (const ProcessNeed& need : process_needs_) wanted[need.uid] += need.detail;
     for (size_t i = 0; i < needs_.size(); ++i) {
       if (levels_[i] == DetailLevel::kFolded) continue;
-      wanted[needs_[i].uid] +=
-          needs_[i].Of(DetailLevel::kAll) - needs_[i].Of(DetailLevel::kAlerts);
+      for (const DetailLevel level : kLevelsOfDetail) wanted[needs_[i].uid] += needs_[i].More(level);
     }
     shares = left = Shares(wanted, room - used);
-    for (const DetailLevel level :
-         {DetailLevel::kCollectives, DetailLevel::kSizes, DetailLevel::kAll})
-      Raise(level, groups, shares, left);
+    AddDetailOf(processes, left);
+    for (const DetailLevel level : kLevelsOfDetail) Raise(level, groups, shares, left);
     AddToLevels(groups);
   }
 
-  // Returns the samples that were added.
-  size_t AddProcesses(const std::vector<Process>& processes, std::map<uint64_t, size_t>& left) {
+  // Returns the samples that were added. A process without room for them has no detail either.
+  size_t AddAlertsOf(const std::vector<ProcessGroup>& processes, std::map<uint64_t, size_t>& left) {
     size_t added = 0;
-    for (const Process& process : processes) {
-      const size_t samples = SamplesOf(process);
-      size_t& room = left[UserOf(process)];
-      if (samples > room) {
-        drops_.Add(UserOf(process), SeriesLoss::kLeftOut, samples);
+    for (size_t i = 0; i < processes.size(); ++i) {
+      ProcessNeed& need = process_needs_[i];
+      size_t& room = left[need.uid];
+      if (need.alerts > room) {
+        drops_.Add(need.uid, SeriesLoss::kLeftOut, need.alerts + need.detail);
+        need = {.uid = need.uid};
         continue;
       }
-      room -= samples;
-      added += samples;
-      AddProcess(process);
+      room -= need.alerts;
+      added += need.alerts;
+      process_series_.AddAlerts(processes[i]);
     }
     return added;
+  }
+
+  void AddDetailOf(const std::vector<ProcessGroup>& processes, std::map<uint64_t, size_t>& left) {
+    for (size_t i = 0; i < processes.size(); ++i) {
+      const ProcessNeed& need = process_needs_[i];
+      if (need.detail == 0) continue;
+      size_t& room = left[need.uid];
+      if (need.detail > room) {
+        drops_.Add(need.uid, SeriesLoss::kCollective, need.detail);
+        continue;
+      }
+      room -= need.detail;
+      process_series_.AddDetail(processes[i]);
+    }
   }
 
   // Raises the groups that have the level before to this one, as far as there is room. Returns the
@@ -390,9 +347,10 @@ class SnapshotFamilies {
   SeriesMemory& memory_;
   ScrapeMemory& scrape_memory_;
   ExpositionBuilder builder_;
+  ProcessSeries process_series_;
   CommunicatorSeries communicators_;
   ExpositionBuilder::Mark mark_;
-  std::array<LabelsId, kLossCount> reasons_{};
+  std::vector<ProcessNeed> process_needs_;  // of the processes, in their order
   // Of SeriesGroups::named(), in its order.
   std::vector<Need> needs_;
   std::vector<DetailLevel> levels_;

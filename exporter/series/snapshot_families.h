@@ -4,8 +4,9 @@
 //
 // A scrape holds at most `series_limit` samples, of which kSeriesForOthers are kept for
 // comm="other". If a snapshot has more, detail is lost first:
-//   1. Processes and the alert series of all communicators (DetailLevel::kAlerts) share the limit.
-//   2. Detail shares what they leave: first collectives, then size classes, then histograms.
+//   1. The alert series of all processes and communicators (DetailLevel::kAlerts) share the limit.
+//   2. Detail shares what they leave: first that of processes, then collectives, size classes and
+//      histograms.
 // The users (owners of the segments) share both parts. Each gets an equal part of what users with
 // smaller needs leave, so no user loses series because of another with more.
 //
@@ -38,8 +39,8 @@ namespace nccl_exporter::exporter {
 // Kept free for comm="other": room for one that uses all functions (530 samples).
 inline constexpr size_t kSeriesForOthers = 700;
 
-// A communicator gets lost detail back if an eighth of its user's share stays free. The series that
-// come and go with operations in flight are fewer: one of at least nine alert series.
+// A communicator gets lost detail back if an eighth of its user's share stays free. The series of
+// stalled communicators come and go more often, so there is always room for them.
 inline constexpr size_t kReserveDivisor = 8;
 
 // State that one scrape leaves to the next of its kind. Scrapes of another kind see members at
@@ -65,7 +66,7 @@ inline constexpr size_t kSeriesLossCount = static_cast<size_t>(SeriesLoss::kCoun
 inline constexpr CodeTable<SeriesLoss> kSeriesLosses{{
     {SeriesLoss::kHistogram, "histograms", "histograms of communicators"},
     {SeriesLoss::kSizeClass, "sizes", "size classes, of which the sum is served"},
-    {SeriesLoss::kCollective, "collectives", "all else but the alert series of communicators"},
+    {SeriesLoss::kCollective, "collectives", "all else but the alert series"},
     {SeriesLoss::kFolded, "folded", "all series of communicators, which are in comm=\"other\""},
     {SeriesLoss::kLeftOut, "left_out", "not in the scrape in any form"},
 }};

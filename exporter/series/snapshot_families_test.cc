@@ -184,6 +184,83 @@ TEST(SnapshotFamiliesTest, ProgressIsAbsentWhereCompletionCannotBeSeen) {
   EXPECT_EQ(seeing.Value(Metric::kLastProgress), 1700000000.5);
 }
 
+TEST(SnapshotFamiliesTest, ProgressCountsStartsAndCompletionsOfAllOperations) {
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kRankProgress), 0);
+  communicator.started_sequence = 9;
+  AddOperation(communicator, Function::kSend, 8, 0);
+  AddOperation(communicator, Function::kRecv, 8, 0);
+  communicator.in_flight = {{.function = Function::kReduce, .start_realtime_ns = 5}};
+  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kRankProgress), 2 * 11)
+      << "completions cannot be seen";
+  communicator.completion_is_known = true;
+  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kRankProgress), 2 * 11 - 1);
+}
+
+// A rank whose process is killed while it is in an operation.
+TEST(SnapshotFamiliesTest, StalledCommunicatorsShowTheirStateAndOthersDoNot) {
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  communicator.started_sequence = 9;
+  communicator.completed_sequence = 8;
+  communicator.completion_is_known = true;
+  communicator.in_flight = {
+      {.function = Function::kReduce, .start_realtime_ns = 1700000000250000000}};
+  communicator.derived.emplace();
+  collector::ProcessSnapshot process = ProcessOf(1, {communicator});
+  for (const Collect collect : {Collect::kWhole, Collect::kAlerts}) {
+    process.communicators[0].derived->is_quiet = false;
+    const ScrapedNode busy(NodeOf({process}), kSeriesLimit, {}, collect);
+    EXPECT_EQ(busy.Value(Metric::kProcessHalted, "pid=1,"), 0);
+    for (const Metric metric : {Metric::kStalledStartedSequence, Metric::kStalledCompletedSequence,
+                                Metric::kStalledInFlight, Metric::kStalledOldestInFlightStart})
+      EXPECT_TRUE(busy.Values(metric).empty());
+    process.communicators[0].derived->is_quiet = true;
+    const ScrapedNode stalled(NodeOf({process}), kSeriesLimit, {}, collect);
+    EXPECT_EQ(stalled.Value(Metric::kStalledStartedSequence, "rank=0,"), 9);
+    EXPECT_EQ(stalled.Value(Metric::kStalledCompletedSequence, "rank=0,"), 8);
+    EXPECT_EQ(stalled.Value(Metric::kStalledInFlight, "rank=0,"), 1);
+    EXPECT_EQ(stalled.Value(Metric::kStalledOldestInFlightStart, "function=Reduce,"),
+              1700000000.25);
+  }
+  // In windows of sampling, completion is not known.
+  process.communicators[0].completion_is_known = false;
+  const ScrapedNode blind(NodeOf({process}));
+  EXPECT_EQ(blind.Value(Metric::kStalledStartedSequence), 9);
+  for (const Metric metric : {Metric::kStalledCompletedSequence, Metric::kStalledInFlight,
+                              Metric::kStalledOldestInFlightStart})
+    EXPECT_TRUE(blind.Values(metric).empty());
+}
+
+TEST(SnapshotFamiliesTest, AProcessIsHaltedWhileItIsStoppedAndAfterItsEnd) {
+  collector::ProcessSnapshot process = ProcessOf(77, {});
+  const auto halted = [&] {
+    return ScrapedNode(NodeOf({process})).Value(Metric::kProcessHalted, "pid=77,uid=1000,");
+  };
+  EXPECT_EQ(halted(), 0);
+  process.is_stopped = true;
+  EXPECT_EQ(halted(), 1);
+  process.is_stopped.reset();
+  EXPECT_EQ(halted(), 0) << "the daemon does not see it in /proc";
+  process.is_alive = false;
+  EXPECT_EQ(halted(), 1);
+}
+
+TEST(SnapshotFamiliesTest, LossesThatAlertsReadAreOneSumOfEachKind) {
+  collector::ProcessSnapshot process = ProcessOf(77, {});
+  EXPECT_TRUE(ScrapedNode(NodeOf({process})).Values(Metric::kOperationsUnfollowed).empty());
+  EXPECT_TRUE(ScrapedNode(NodeOf({process})).Values(Metric::kOperationsRejected).empty());
+  for (const LossTraits& loss : kLosses) process.losses[static_cast<size_t>(loss.id)] = 1;
+  const ScrapedNode scrape(NodeOf({process}));
+  EXPECT_EQ(scrape.Value(Metric::kOperationsUnfollowed, "pid=77,"),
+            scrape.Values(Metric::kEventsDropped).size() - 2);
+  EXPECT_EQ(scrape.Value(Metric::kOperationsRejected, "pid=77,"),
+            scrape.Values(Metric::kTimestampsRejected).size());
+  process.losses = {};
+  process.losses[static_cast<size_t>(Loss::kIncompleteAtFinalize)] = 1;
+  process.losses[static_cast<size_t>(Loss::kCommunicatorDrifting)] = 1;
+  EXPECT_TRUE(ScrapedNode(NodeOf({process})).Values(Metric::kOperationsUnfollowed).empty());
+}
+
 TEST(SnapshotFamiliesTest, TimingDutyIsZeroWithoutATimingSource) {
   collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kTimingDuty), 1);

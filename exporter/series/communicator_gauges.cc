@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/series/communicator_gauges.h"
+
+#include <algorithm>
+#include <array>
+
+#include "exporter/series/group_sums.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using Communicator = collector::CommunicatorSnapshot;
+
+constexpr double kNsPerSecond = 1e9;
+
+std::optional<double> If(bool is_known, double value) {
+  return is_known ? std::optional(value) : std::nullopt;
+}
+
+std::optional<double> SecondsOf(std::optional<uint64_t> ns) {
+  return ns ? std::optional(static_cast<double>(*ns) / kNsPerSecond) : std::nullopt;
+}
+
+double TimingDuty(const Communicator& c) {
+  if (c.timing_source == TimingSource::kNone) return 0;
+  if (c.sampling_state == SamplingState::kNone) return 1;
+  return static_cast<double>(c.sampling_duty_ppm) / kWholeDutyPpm;
+}
+
+std::optional<double> Started(const Communicator& c) {
+  return static_cast<double>(c.started_sequence);
+}
+
+std::optional<double> Completed(const Communicator& c) {
+  return If(c.completion_is_known, static_cast<double>(c.completed_sequence));
+}
+
+// A finalized communicator has nothing in flight, whatever was seen of it.
+std::optional<double> InFlight(const Communicator& c) {
+  return If(c.completion_is_known || c.is_closed, static_cast<double>(c.in_flight.size()));
+}
+
+std::optional<double> Progress(const Communicator& c) {
+  double operations = static_cast<double>(c.started_sequence);
+  for (const Function function : {Function::kSend, Function::kRecv}) {
+    const auto i = static_cast<size_t>(function);
+    if (!c.functions.IsInUse(i)) continue;
+    operations += static_cast<double>(SumOfSizes(c.functions[i], SizeRange{},
+                                                 &collector::SizeClassSnapshot::operations));
+  }
+  return 2 * operations - InFlight(c).value_or(0);
+}
+
+template <std::optional<double> (*kValue)(const Communicator&)>
+std::optional<double> WhileQuiet(const Communicator& c) {
+  return IsQuiet(c) ? kValue(c) : std::nullopt;
+}
+
+constexpr std::array kGauges{
+    CommunicatorGauge{Metric::kRankProgress, Merge::kSum, Progress},
+    CommunicatorGauge{Metric::kStartedSequence, Merge::kLowest, Started},
+    CommunicatorGauge{Metric::kCompletedSequence, Merge::kLowest, Completed},
+    CommunicatorGauge{Metric::kInFlight, Merge::kSum, InFlight},
+    CommunicatorGauge{Metric::kStalledStartedSequence, Merge::kLowest, WhileQuiet<Started>},
+    CommunicatorGauge{Metric::kStalledCompletedSequence, Merge::kLowest, WhileQuiet<Completed>},
+    CommunicatorGauge{Metric::kStalledInFlight, Merge::kSum, WhileQuiet<InFlight>},
+    CommunicatorGauge{Metric::kUnseenOperations, Merge::kSum,
+                      [](const Communicator& c) {
+                        return If(c.unseen_operations != 0,
+                                  static_cast<double>(c.unseen_operations));
+                      }},
+    CommunicatorGauge{Metric::kLastProgress, Merge::kHighest,
+                      [](const Communicator& c) {
+                        return If(c.last_progress_realtime_ns != 0,
+                                  SecondsOfTime(c.last_progress_realtime_ns));
+                      }},
+    CommunicatorGauge{
+        Metric::kTimingDuty, Merge::kLowest,
+        [](const Communicator& c) { return If(true, TimingDuty(c)); }},
+    CommunicatorGauge{Metric::kArrivalUncertainty, Merge::kHighest,
+                      [](const Communicator& c) {
+                        const collector::ArrivalUncertainty& uncertainty = c.arrival_uncertainty;
+                        return SecondsOf(uncertainty.estimated_ns ? uncertainty.estimated_ns
+                                                                  : uncertainty.proven_ns);
+                      }},
+    CommunicatorGauge{Metric::kArrivalProvenUncertainty, Merge::kHighest,
+                      [](const Communicator& c) {
+                        return SecondsOf(c.arrival_uncertainty.proven_ns);
+                      }},
+};
+
+double Merged(Merge merge, double a, double b) {
+  switch (merge) {
+    case Merge::kLowest:
+      return std::min(a, b);
+    case Merge::kHighest:
+      return std::max(a, b);
+    case Merge::kSum:
+      break;
+  }
+  return a + b;
+}
+
+}  // namespace
+
+std::span<const CommunicatorGauge> CommunicatorGauges() { return kGauges; }
+
+std::optional<double> ValueOf(const CommunicatorGauge& gauge,
+                              std::span<const GroupMember* const> members) {
+  std::optional<double> merged;
+  for (const GroupMember* member : members) {
+    const std::optional<double> value = gauge.value(*member->communicator);
+    if (value) merged = merged ? Merged(gauge.merge, *merged, *value) : *value;
+  }
+  return merged;
+}
+
+bool IsQuiet(const collector::CommunicatorSnapshot& communicator) {
+  return communicator.derived && communicator.derived->is_quiet;
+}
+
+std::vector<const GroupMember*> QuietOf(std::span<const GroupMember* const> members) {
+  std::vector<const GroupMember*> quiet;
+  std::ranges::copy_if(members, std::back_inserter(quiet),
+                       [](const GroupMember* member) { return IsQuiet(*member->communicator); });
+  return quiet;
+}
+
+const collector::InFlightOperation* OldestInFlight(std::span<const GroupMember* const> members) {
+  const collector::InFlightOperation* oldest = nullptr;
+  for (const GroupMember* member : members) {
+    const collector::CommunicatorSnapshot& communicator = *member->communicator;
+    if (!communicator.completion_is_known || communicator.in_flight.empty()) continue;
+    const collector::InFlightOperation& first = communicator.in_flight.front();
+    if (oldest == nullptr || first.start_realtime_ns < oldest->start_realtime_ns) oldest = &first;
+  }
+  return oldest;
+}
+
+std::optional<double> RanksOf(const SeriesGroup& group) {
+  uint64_t ranks = 0;
+  for (const GroupMember& member : group.members) {
+    const auto& derived = member.communicator->derived;
+    if (!member.has_departed && derived && derived->node && derived->node->is_lowest)
+      ranks = std::max(ranks, member.communicator->ranks);
+  }
+  return If(ranks != 0, static_cast<double>(ranks));
+}
+
+double SecondsOfTime(int64_t realtime_ns) {
+  constexpr int64_t kWholeSecond = 1000000000;
+  return static_cast<double>(realtime_ns / kWholeSecond) +
+         static_cast<double>(realtime_ns % kWholeSecond) / kNsPerSecond;
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/series/process_series.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace nccl_exporter::exporter {
+namespace {
+
+Metric MetricOf(LossKind kind) {
+  switch (kind) {
+    case LossKind::kDropped:
+      return Metric::kEventsDropped;
+    case LossKind::kUnmatched:
+      return Metric::kEventsUnmatched;
+    case LossKind::kTimestampRejected:
+    case LossKind::kCount:
+      break;
+  }
+  return Metric::kTimestampsRejected;
+}
+
+template <typename Predicate>
+uint64_t SumOfLosses(const ProcessGroup& process, Predicate predicate) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < kLossCount; ++i) {
+    if (predicate(static_cast<Loss>(i))) sum += process.losses[i];
+  }
+  return sum;
+}
+
+bool IsRejected(Loss loss) { return TraitsOf(loss).kind == LossKind::kTimestampRejected; }
+
+void AddDeparted(ProcessGroup& sum, DepartedCounts& departed) {
+  const DepartedProcesses* const gone = departed.ProcessesOf(sum.labels);
+  if (gone == nullptr && sum.members.size() == 1) return;
+  for (const collector::ProcessSnapshot* process : sum.members)
+    departed.Remember(sum.labels, *process);
+  if (gone == nullptr) return;
+  for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += gone->losses[i];
+  AddKnown(sum.derived, gone->derived);
+  sum.since_ns = std::min(sum.since_ns, gone->start_realtime_ns);
+}
+
+}  // namespace
+
+std::vector<ProcessGroup> ProcessGroups(const collector::NodeSnapshot& snapshot, LabelCache& cache,
+                                        DepartedCounts& departed) {
+  std::vector<ProcessGroup> processes;
+  std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
+  for (const collector::ProcessSnapshot& process : snapshot.processes) {
+    const SharedLabels& labels = cache.OfProcess(process);
+    const auto [entry, is_new] = index.try_emplace(labels.get(), processes.size());
+    if (is_new)
+      processes.push_back({.labels = labels, .members = {}, .since_ns = process.start_realtime_ns});
+    ProcessGroup& sum = processes[entry->second];
+    sum.members.push_back(&process);
+    for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += process.losses[i];
+    AddKnown(sum.derived, process.derived);
+    sum.is_alive |= process.is_alive;
+    if (process.is_stopped) sum.is_stopped = sum.is_stopped.value_or(false) || *process.is_stopped;
+    sum.since_ns = std::min(sum.since_ns, process.start_realtime_ns);
+  }
+  for (ProcessGroup& process : processes) AddDeparted(process, departed);
+  return processes;
+}
+
+ProcessSeries::ProcessSeries(ExpositionBuilder& builder) : builder_(builder) {
+  for (size_t i = 0; i < kLossCount; ++i)
+    reasons_[i] = builder_.AddLabel("reason", kLosses[i].reason);
+}
+
+void ProcessSeries::AddCount(Metric metric, LabelsId labels, uint64_t count) {
+  if (count != 0) builder_.Add(metric, labels, kNoLabels, static_cast<double>(count));
+}
+
+void ProcessSeries::AddAlerts(const ProcessGroup& process) {
+  const LabelsId labels = builder_.AddLabels(process.labels);
+  const bool is_halted = !process.is_alive || process.is_stopped.value_or(false);
+  builder_.Add(Metric::kProcessHalted, labels, kNoLabels, is_halted ? 1 : 0);
+  builder_.CountSince(process.since_ns);
+  AddCount(Metric::kOperationsUnfollowed, labels, SumOfLosses(process, IsUnfollowed));
+  AddCount(Metric::kOperationsRejected, labels, SumOfLosses(process, IsRejected));
+  if (!process.derived || !process.derived->point_to_point_operations) return;
+  builder_.CountSince(process.derived->since_realtime_ns);
+  builder_.Add(Metric::kProcessPointToPoint, labels, kNoLabels,
+               static_cast<double>(*process.derived->point_to_point_operations));
+}
+
+void ProcessSeries::AddDetail(const ProcessGroup& process) {
+  if (!builder_.ServesDetail()) return;
+  const LabelsId labels = builder_.AddLabels(process.labels);
+  builder_.Add(Metric::kProcessAlive, labels, kNoLabels, process.is_alive ? 1 : 0);
+  if (process.is_stopped)
+    builder_.Add(Metric::kProcessStopped, labels, kNoLabels, *process.is_stopped ? 1 : 0);
+  builder_.CountSince(process.since_ns);
+  for (size_t i = 0; i < kLossCount; ++i) {
+    builder_.Add(MetricOf(kLosses[i].kind), labels, reasons_[i],
+                 static_cast<double>(process.losses[i]));
+  }
+  if (!process.derived || !process.derived->kernel_ns) return;
+  builder_.CountSince(process.derived->since_realtime_ns);
+  builder_.Add(Metric::kProcessKernelSeconds, labels, kNoLabels,
+               static_cast<double>(*process.derived->kernel_ns) / 1e9);
+}
+
+}  // namespace nccl_exporter::exporter
