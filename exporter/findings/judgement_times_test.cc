@@ -50,7 +50,10 @@ TEST(JudgementTimesTest, AreTheDefaultsOfTheAlertRules) {
   EXPECT_EQ(Seconds(times.learning), Default("warm-up"));
   EXPECT_EQ(Seconds(times.interval), Default("interval"));
   EXPECT_EQ(Seconds(times.losses_window()), Default("bandwidth-window"));
+  EXPECT_EQ(Seconds(times.halted()), (Default("halted-evaluations") - 1) * Default("interval"));
   EXPECT_EQ(kLateSecondsPerSecond, Default("straggler-threshold"));
+  EXPECT_EQ(kStrongLateSecondsPerSecond, Default("strong-deficit"));
+  EXPECT_EQ(kStrongJudgements, Default("strong-evaluations"));
   EXPECT_EQ(static_cast<double>(kMinRanks), Default("min-ranks"));
   EXPECT_EQ(kBandwidthRatio, Default("bandwidth-ratio"));
 }
