@@ -14,6 +14,7 @@ VARIABLES = [
     custom_variable('collective', 'Collective', COLLECTIVES),
 ]
 BUSY, TIMED = 'nccl_collective_busy_seconds_total', 'nccl_collective_timed_operations_total'
+COMPARED = f'sum by (instance) ({rate("nccl_collective_compared_operations_total", COMM)})'  # counted once per node
 STARTED = f'nccl_collective_started_sequence{{{COMM}}}'
 BEHIND = f'max by ({JOB_LABELS}, comm) ({STARTED}) - on ({JOB_LABELS}, comm) group_right () {STARTED}'
 
@@ -59,14 +60,14 @@ WHO = Row('Which rank is late?', [
           'Share of compared collectives that the rank was the last of its node to enter, by the GPU clocks; the ten largest. Normal: shared '
           'among the ranks. Near 100 %: this rank is late. Needs two ranks on a node and kernel timing.',
           [(f'topk(10, sum by (rank, gpu, instance) ({rate("nccl_collective_last_arrivals_total", COMM)}) '
-            f'/ (sum by (rank, gpu, instance) ({rate("nccl_collective_compared_operations_total", COMM)}) > 0))', 'rank {{rank}} {{instance}} GPU '
+            f'/ on (instance) group_left () ({COMPARED} > 0))', 'rank {{rank}} {{instance}} GPU '
                 '{{gpu}}')],
           'percentunit', most=1, thresholds=steps(bad=0.8)),
     graph('Lateness on its node, by rank',
           'Mean time between the first rank of the node and this rank entering a compared collective; the ten largest. Normal: well below '
           'the step; the first rank shows 0.',
           [(f'topk(10, sum by (rank, gpu, instance) ({rate("nccl_collective_arrival_lateness_seconds_total", COMM)}) '
-            f'/ (sum by (rank, gpu, instance) ({rate("nccl_collective_compared_operations_total", COMM)}) > 0))', 'rank {{rank}} {{instance}} GPU '
+            f'/ on (instance) group_left () ({COMPARED} > 0))', 'rank {{rank}} {{instance}} GPU '
                 '{{gpu}}')], 's'),
     graph('How closely arrivals are known',
           'Half the range of a rank\'s start after the first rank on the node; the rank with the largest range. Proven: only by bounds of '
@@ -76,7 +77,7 @@ WHO = Row('Which rank is late?', [
     graph('Arrivals that are estimates',
           'Share of compared collectives with arrivals that are estimated, not proven. Normal: near 0 if hosts wait for their GPUs, near 100 '
           '% if they are far ahead.',
-          [(f'sum({rate("nccl_collective_estimated_arrivals_total", COMM)}) / (sum({rate("nccl_collective_compared_operations_total", COMM)}) > 0)',
+          [(f'sum(avg by (instance) ({rate("nccl_collective_estimated_arrivals_total", COMM)})) / (sum({COMPARED}) > 0)',
             'estimated')], 'percentunit', most=1),
     graph('Kernels over symmetric windows, by phase',
           'Time of a rank\'s kernels over symmetric windows: waiting for the peers (initial_sync), transfers (compute), and the end '

@@ -5,7 +5,6 @@ from grafana_model import query_variable
 # Labels that tell jobs apart, as in the rules, and the owner; those that a series lacks count as empty.
 JOB_LABELS = 'cluster, namespace, slurm_job_id, uid'
 COMM_LABELS = f'{JOB_LABELS}, comm, comm_name'
-PEER_LABELS = f'{JOB_LABELS}, comm, timing_source'
 NODE_LABELS = 'hostname, instance'  # a node is known by both: in a pod the host's name is the pod's, beside a job the target is
 RANK_LABELS = f'{COMM_LABELS}, rank, {NODE_LABELS}, gpu, gpu_uuid, pid'
 ON_RANK = f'on ({JOB_LABELS}, comm, rank, instance)'
@@ -66,16 +65,23 @@ def age_in_flight(selector):
     return f'(time() - nccl_operations_oldest_in_flight_start_timestamp_seconds{{{selector}}})'
 
 
+def busy(selector):
+    """Share of the time that each rank spends in kernels of each communicator."""
+    return f'({rate("nccl_rank_kernel_seconds_total", selector)} > 0)'
+
+
+def below_median(of_ranks, selector):
+    """What ranks spend less in kernels than the median of their communicator: the share of time that the others lose by them."""
+    return f'comm:nccl_busy_seconds:median_rate{{{selector}}} - on ({JOB_LABELS}, comm) group_right () {of_ranks}'
+
+
 def wait_deficit(selector):
-    """What a rank waits less than the median of those that it is compared with: the share of time that they lose by it."""
-    return (f'comm:nccl_busy_seconds:median_rate{{{selector}}} - on ({PEER_LABELS}) group_right () '
-            f'comm_rank:nccl_busy_seconds:rate{{{selector}}}')
+    return named(below_median(busy(selector), selector), selector)
 
 
 def waiting(selector):
     """What each rank spends in kernels beyond the rank that waits least."""
-    return (f'comm_rank:nccl_busy_seconds:rate{{{selector}}} - on ({JOB_LABELS}, comm) group_left () '
-            f'min by ({JOB_LABELS}, comm) (comm_rank:nccl_busy_seconds:rate{{{selector}}})')
+    return named(f'{busy(selector)} - on ({JOB_LABELS}, comm) group_left () min by ({JOB_LABELS}, comm) {busy(selector)}', selector)
 
 
 def lost_now(selector):
@@ -90,9 +96,9 @@ def lost_hours(selector, period):
 
 def moving_data(selector):
     """Time in kernels of the rank that waits least, by communicator."""
-    return f'min by ({COMM_LABELS}) (comm_rank:nccl_busy_seconds:rate{{{selector}}})'
+    return f'min by ({COMM_LABELS}) {busy(selector)}'
 
 
 def waiting_for_ranks(selector):
     """What the median rank spends in kernels beyond the rank that waits least, by communicator."""
-    return f'quantile by ({COMM_LABELS}) (0.5, comm_rank:nccl_busy_seconds:rate{{{selector}}}) - {moving_data(selector)}'
+    return f'quantile by ({COMM_LABELS}) (0.5, {busy(selector)}) - {moving_data(selector)}'

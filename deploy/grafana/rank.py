@@ -2,7 +2,7 @@
 """One process and its GPU in all its communicators: culprit or victim, stuck or not, and DCGM's data of the GPU."""
 from columns import NODE_COLUMNS
 from grafana_model import BAD, OK, Column, Row, dashboard, graph, heat_map, link_to, query_variable, stat, steps, table
-from promql import (JOB, JOB_LABELS, JOB_VARIABLE_NAMES, JOB_VARIABLES, NODE_LABELS, ON_RANK, PEER_LABELS, PROCESS, RATE, age_in_flight, alerts,
+from promql import (JOB, JOB_LABELS, JOB_VARIABLE_NAMES, JOB_VARIABLES, NODE_LABELS, ON_RANK, PROCESS, RATE, age_in_flight, alerts, below_median, busy,
                     distribution_of, of_process, rate)
 
 VARIABLES = [
@@ -14,7 +14,7 @@ VARIABLES = [
 INFO = f'comm_rank:nccl_rank:info{{{PROCESS}}}'
 BY = 'comm, comm_name, rank'
 LEGEND = '{{comm_name}} {{comm}} rank {{rank}}'
-BUSY = f'comm_rank:nccl_busy_seconds:rate{{{PROCESS}}}'
+BUSY = f'({of_process(busy(JOB))})'
 STATE = f'{{{JOB}, pid=~"$pid"}} and on ({JOB_LABELS}, instance, pid) {INFO}'
 STARTED = f'nccl_collective_started_sequence{{{JOB}}}'
 BEHIND = f'(max by ({JOB_LABELS}, comm) ({STARTED}) - on ({JOB_LABELS}, comm) group_right () {STARTED})'
@@ -56,7 +56,7 @@ CULPRIT = Row('Culprit or victim?', [
           'Median of the communicator minus this rank\'s share of time in kernels. Above 0: the others wait for this rank. Below 0: it waits '
           'for others. Culprit: above 0 in one communicator and below 0 in none. Victim: above 0 in one, below 0 in another. Normal: within '
           '3 %.',
-          [(f'comm:nccl_busy_seconds:median_rate{{{JOB}}} - on ({PEER_LABELS}) group_right () {BUSY}', LEGEND)], 'percentunit',
+          [(below_median(BUSY, JOB), LEGEND)], 'percentunit',
           thresholds=steps(watch=0.03),
           is_compared=True, nothing='No other rank to compare with'),
     graph('Time in NCCL, by communicator',

@@ -50,7 +50,10 @@ TEST(JudgementTimesTest, AreTheDefaultsOfTheAlertRules) {
   EXPECT_EQ(Seconds(times.learning), Default("warm-up"));
   EXPECT_EQ(Seconds(times.interval), Default("interval"));
   EXPECT_EQ(Seconds(times.losses_window()), Default("bandwidth-window"));
+  EXPECT_EQ(Seconds(times.halted()), (Default("halted-evaluations") - 1) * Default("interval"));
   EXPECT_EQ(kLateSecondsPerSecond, Default("straggler-threshold"));
+  EXPECT_EQ(kStrongLateSecondsPerSecond, Default("strong-deficit"));
+  EXPECT_EQ(kStrongJudgements, Default("strong-evaluations"));
   EXPECT_EQ(static_cast<double>(kMinRanks), Default("min-ranks"));
   EXPECT_EQ(kBandwidthRatio, Default("bandwidth-ratio"));
 }
@@ -58,7 +61,9 @@ TEST(JudgementTimesTest, AreTheDefaultsOfTheAlertRules) {
 TEST(JudgementTimesTest, AreTheNumbersWithinTheRules) {
   const std::string arrivals = Rule("  - record: comm_rank:nccl_last_arrivals:frequent");
   EXPECT_EQ(NumberIn(arrivals, "> 0\\)\\s+> ([0-9.]+)"), kLateShare);
-  EXPECT_EQ(NumberIn(arrivals, "\\n +\\) > ([0-9.]+)\\n"), kLateSecondsPerSecond);
+  EXPECT_EQ(NumberIn(Rule("  - record: comm_rank:nccl_last_arrivals:share"),
+                     "\\n +\\) > ([0-9.]+)\\n"),
+            kLateSecondsPerSecond);
   EXPECT_EQ(NumberIn(arrivals, "last_arrivals_total\\[([0-9]+)m\\]") * 60,
             Seconds(JudgementTimes().arrivals_window()));
   const std::string late = Rule("  - alert: NCCLStragglerRank");

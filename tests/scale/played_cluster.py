@@ -18,6 +18,7 @@ HANG_AT, KILL_AT, SILENCE_AT = 120, 150, 180
 RETENTION = 300  # a dead process is served for so long
 CHURN_CYCLE = 600  # a tenth of the jobs restarts once in this time
 RESTART_PAUSE = 20  # a job that restarts has no series for so long
+QUIET = 5  # a communicator without progress for so long has the series of a stalled one
 # Wobble of the seconds in kernels: 2 % of the rate in a window of a minute, and never a step back.
 WOBBLE_SECONDS, WOBBLE_FREQUENCY = 0.6, 0.7
 
@@ -25,7 +26,8 @@ DROPPED = ('no_free_slot', 'reservation_failed', 'in_flight_full', 'abandoned', 
 REJECTED = ('zero_timestamp', 'missing_timestamp', 'stop_before_start', 'channels_missing', 'disjoint_channels', 'overlap', 'ring_overrun',
             'longer_than_cpu_time', 'clock_mismatch', 'drift', 'launch_member_untimed', 'phase_mismatch', 'concurrent_recording')
 # Series of these families exist only while there is trouble of a kind that is not played.
-ONLY_IN_TROUBLE = {'nccl_exporter_user_segments_unusable', 'nccl_exporter_user_segment_errors_total'}
+ONLY_IN_TROUBLE = {'nccl_exporter_user_segments_unusable', 'nccl_exporter_user_segment_errors_total', 'nccl_process_operations_unfollowed_total',
+                   'nccl_process_operations_rejected_total'}
 
 TICKS = 0  # clock of counts: whole operations; clock 1 + local rank is the one of its seconds in kernels
 
@@ -100,6 +102,8 @@ class Cluster:
     def phase(self, job, t):
         if job.fault is None or job.fault.kind == 'silent' or t < job.fault.at:
             return 'runs'
+        if t < job.fault.at + QUIET / self.time_scale:
+            return 'stops'
         return 'forgotten' if job.fault.kind == 'killed' and t >= job.fault.at + RETENTION / self.time_scale else 'hangs'
 
     def is_silent(self, node, t):
@@ -214,9 +218,11 @@ class Rank:
         is_dead = self.is_culprit and self.job.fault.kind == 'killed'
         yield 'nccl_process_alive', process, int(not is_dead), 0, TICKS
         yield 'nccl_process_stopped', process, 0, 0, TICKS
+        yield 'nccl_process_halted', process, int(is_dead), 0, TICKS
         busy = sum(self.busy(kind, c) for kind, *_, collectives in self.communicators() for c in collectives)
         yield 'nccl_process_kernel_seconds_total', process, 0, busy + SEND_BUSY * self.job.has_pipeline, self.seconds
-        yield 'nccl_process_p2p_operations_total', process, 0, OPERATIONS * self.job.has_pipeline, TICKS
+        if self.job.has_pipeline:
+            yield 'nccl_process_p2p_operations_total', process, 0, OPERATIONS, TICKS
         for family, reasons in (('nccl_process_events_dropped_total', DROPPED), ('nccl_process_timestamps_rejected_total', REJECTED)):
             for reason in reasons:
                 yield family, process | {'reason': reason}, 0, 0, TICKS
@@ -228,35 +234,48 @@ class Rank:
         yield 'nccl_rank_info', own | {
             'gpu_uuid': f'GPU-{node}-{self.local}', 'pci_bus_id': '0000:3b:00.0', 'local_rank': self.local, 'hostname': f'gpu-node-{node}', 'pid': self.pid,
             'timing_source': 'kernel', 'timing_reason': 'default'}, 1, 0, TICKS
-        yield 'nccl_communicator_ranks', own, ranks, 0, TICKS
+        if self.is_lowest_in(kind):
+            yield 'nccl_communicator_ranks', own, ranks, 0, TICKS
         yield 'nccl_operations_last_progress_timestamp_seconds', own, self.began_at, 1, TICKS
-        in_flight = self.waits_in(kind)
-        yield 'nccl_operations_in_flight', own, int(in_flight), 0, TICKS
-        if in_flight:
-            yield ('nccl_operations_oldest_in_flight_start_timestamp_seconds', own | {'function': collectives[0]}, self.began_at, 1, TICKS)
-        operations = OPERATIONS * len(collectives)
-        yield 'nccl_collective_started_sequence', own, int(in_flight), operations, TICKS
-        yield 'nccl_collective_completed_sequence', own, 0, operations, TICKS
+        yield from self.of_state(kind, own, collectives)
         yield from self.of_collectives(kind, own, spans_nodes, collectives) if collectives else self.of_sends(own, rank)
+
+    def of_state(self, kind, own, collectives):
+        """As detail, and those of a communicator that is quiet."""
+        in_flight = self.waits_in(kind)
+        operations = OPERATIONS * len(collectives)
+        yield 'nccl_rank_progress', own, int(in_flight), 2 * (operations or OPERATIONS), TICKS
+        is_quiet = self.phase in ('hangs', 'forgotten')
+        for prefix, sequences in (('nccl_', 'nccl_collective_'), *[('nccl_stalled_',) * 2] * is_quiet):
+            yield f'{prefix}operations_in_flight', own, int(in_flight), 0, TICKS
+            if in_flight:
+                oldest = f'{prefix}operations_oldest_in_flight_start_timestamp_seconds'.replace('stalled_operations', 'stalled')
+                yield oldest, own | {'function': collectives[0]}, self.began_at, 1, TICKS
+            yield f'{sequences}started_sequence', own, int(in_flight), operations, TICKS
+            yield f'{sequences}completed_sequence', own, 0, operations, TICKS
+
+    def is_lowest_in(self, kind):
+        """Whether no rank of the node before this one is in the communicator. The first one never dies."""
+        return kind in ('dp', 'pp') or self.local == 0
 
     def of_collectives(self, kind, own, spans_nodes, collectives):
         operations = OPERATIONS * len(collectives)
         busy = {collective: self.busy(kind, collective) for collective in collectives}
-        yield 'nccl_rank_kernel_seconds_total', own | {'traffic': 'collective'}, 0, sum(busy.values()), self.seconds
+        yield 'nccl_rank_kernel_seconds_total', own, 0, sum(busy.values()), self.seconds
         yield 'nccl_rank_timed_operations_total', own, 0, operations, TICKS
         if spans_nodes:
-            yield 'nccl_rank_steps_total', own, 0, OPERATIONS, TICKS
-            yield 'nccl_rank_step_wait_seconds_total', own, 0, max(busy.values()), self.seconds
+            if self.is_lowest_in(kind):
+                yield 'nccl_rank_steps_total', own, 0, OPERATIONS, TICKS
+            for collective, seconds in busy.items():
+                yield 'nccl_rank_step_wait_seconds_total', own | {'collective': collective, 'size': LARGE}, 0, seconds, self.seconds
         if kind != 'dp':  # there is one rank per node, so nothing to compare
             is_last = self.lateness() and kind == 'tp'
             share = 0 if any(node == self.node for node, _ in self.job.late) and kind == 'tp' else 1 / RANKS
-            yield 'nccl_collective_compared_operations_total', own, 0, operations, TICKS
+            if self.is_lowest_in(kind):
+                yield 'nccl_collective_compared_operations_total', own, 0, operations, TICKS
             yield 'nccl_collective_last_arrivals_total', own, 0, operations * (1 if is_last else share), TICKS
             yield 'nccl_collective_arrival_lateness_seconds_total', own, 0, self.lateness() if is_last else share * 0.001, TICKS
-        large = own | {'collective': collectives[0], 'size': LARGE}
-        yield 'nccl_rank_large_bus_bytes_total', large, 0, BUS_BYTES, TICKS
-        yield 'nccl_rank_large_busy_seconds_total', large, 0, busy[collectives[0]], self.seconds
-        yield 'nccl_rank_large_timed_operations_total', large, 0, OPERATIONS, TICKS
+        yield from self.of_large(kind, own, collectives[0], busy[collectives[0]])
         for collective in collectives:
             for size in SIZES:
                 series, is_used = own | {'collective': collective, 'size': size}, int(size == LARGE)
@@ -266,10 +285,21 @@ class Rank:
                 yield 'nccl_collective_bus_bytes_total', series, 0, BUS_BYTES * is_used, TICKS
                 yield 'nccl_collective_busy_seconds_total', series, 0, busy[collective] * is_used, self.seconds
 
+    def of_large(self, kind, own, collective, busy):
+        """Of the node's rank that waits least, with the labels of the lowest one. By rank as well, for rules that read it so."""
+        large = own | {'collective': collective, 'size': LARGE}
+        has_late_neighbour = kind == 'tp' and any(node == self.node for node, _ in self.job.late)
+        for level, seconds in [('rank', busy)] + [('node', BUSY if has_late_neighbour else busy)] * self.is_lowest_in(kind):
+            yield f'nccl_{level}_large_bus_bytes_total', large, 0, BUS_BYTES, TICKS
+            yield f'nccl_{level}_large_busy_seconds_total', large, 0, seconds, self.seconds
+            yield f'nccl_{level}_large_timed_operations_total', large, 0, OPERATIONS, TICKS
+
     def of_sends(self, own, rank):
         """The first stage sends, the second receives."""
         traffic = ('send', 'recv')[rank]
-        yield 'nccl_rank_kernel_seconds_total', own | {'traffic': traffic}, 0, SEND_BUSY, self.seconds
+        yield 'nccl_rank_kernel_seconds_total', own, 0, SEND_BUSY, self.seconds
+        yield 'nccl_rank_p2p_kernel_seconds_total', own, 0, SEND_BUSY, self.seconds
+        yield 'nccl_rank_p2p_operations_total', own, 0, OPERATIONS, TICKS
         yield f'nccl_p2p_{traffic}_operations_total', own, 0, OPERATIONS, TICKS
         yield f'nccl_p2p_{traffic}_timed_operations_total', own, 0, OPERATIONS, TICKS
         yield f'nccl_p2p_{traffic}_bytes_total', own, 0, OPERATIONS * BYTES, TICKS

@@ -122,11 +122,23 @@ class PlayedCluster(unittest.TestCase):
 
     def test_in_a_hang_nothing_advances_and_only_the_culprit_has_not_called(self):
         job = self.job('stuck')
-        first, second = (samples(self.cluster, job.nodes[0], job.fault.at + seconds) for seconds in (1, 300))
+        first, second = (samples(self.cluster, job.nodes[0], job.fault.at + seconds) for seconds in (played_cluster.QUIET, 300))
         self.assertEqual(first, second)
         started = of(second, 'nccl_collective_started_sequence', comm_name='tp')
         self.assertEqual([max(started) - value for value in started], [float(local == job.fault.local) for local in range(played_cluster.RANKS)])
         self.assertEqual(of(second, 'nccl_process_alive'), [1] * played_cluster.RANKS)
+
+    def test_a_communicator_has_the_series_of_a_stalled_one_when_it_is_quiet(self):
+        job = self.job('stuck')
+        of_stalled = lambda seconds: {series for series in samples(self.cluster, job.nodes[0], job.fault.at + seconds) if series.startswith('nccl_stalled_')}
+        self.assertEqual((of_stalled(-1), of_stalled(played_cluster.QUIET - 1)), (set(), set()))
+        values = samples(self.cluster, job.nodes[0], job.fault.at + played_cluster.QUIET)
+        self.assertEqual(of(values, 'nccl_stalled_started_sequence'), of(values, 'nccl_collective_started_sequence'))
+
+    def test_what_a_node_has_once_is_served_by_its_lowest_rank(self):
+        values = samples(self.cluster, 0, 0)
+        for family in ('nccl_communicator_ranks', 'nccl_node_large_bus_bytes_total'):
+            self.assertEqual((len(of(values, family, comm_name='tp')), len(of(values, family, comm_name='tp', rank=0))), (1, 1))
 
     def test_a_killed_rank_is_dead_and_later_forgotten(self):
         job = self.job('killed')

@@ -144,7 +144,7 @@ class Cluster:
             'scrape_configs': [{'job_name': 'nccl-exporter', 'honor_labels': True, 'static_configs': nodes, **both},
                                {'job_name': 'dcgm-exporter', 'scrape_interval': '5s', 'scrape_timeout': '5s', 'static_configs': dcgm}]}))
         self.start(f'prometheus-{name}', [PROMETHEUS, f'--config.file={self.directory / name}.yml', f'--storage.tsdb.path={self.directory / name}',
-                                          f'--web.listen-address=127.0.0.1:{port}', '--query.lookback-delta=5s', '--log.level=warn', *flags])
+                                          f'--web.listen-address=127.0.0.1:{port}', '--query.lookback-delta=20s', '--log.level=warn', *flags])
         return PrometheusServer(port)
 
     def kill_last_daemon(self):

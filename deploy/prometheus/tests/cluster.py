@@ -4,19 +4,30 @@
 In every scrape interval all ranks go through the communicators in the order of their definition. A rank comes late by a share of the time; at a
 communicator everybody waits for the last one, and from there on all its members are equally late.
 """
+import collections
 import dataclasses
 import math
 import re
 
-from derived import Derived
+from derived import Derived, NodeDerived
 
 STEP = 15  # seconds between scrapes
 TRANSFER = 0.05  # seconds per second that a communicator moves data
 # What the rules read of a daemon; the rest is detail, which may be scraped less often.
 ALERT_SET = re.compile(
-    'up|nccl_exporter_.*|nccl_rank_.*|nccl_process_(alive|stopped|events_dropped_total|timestamps_rejected_total)|nccl_communicator_ranks'
-    '|nccl_collective_(started_sequence|completed_sequence|last_arrivals_total|compared_operations_total|arrival_lateness_seconds_total)'
-    '|nccl_operations_.*|nccl_p2p_(send|recv)_operations_total')
+    'up|nccl_exporter_.*|nccl_rank_.*|nccl_process_(halted|p2p_operations_total|operations_unfollowed_total|operations_rejected_total)|nccl_communicator_ranks'
+    '|nccl_collective_(last_arrivals_total|compared_operations_total|arrival_lateness_seconds_total)|nccl_node_large_.*|nccl_stalled_.*')
+# What daemons before these families do not serve.
+NOT_OF_OLD_DAEMONS = re.compile(
+    'nccl_rank_progress|nccl_rank_p2p_.*|nccl_stalled_.*|nccl_node_large_.*|nccl_process_(halted|operations_unfollowed_total|operations_rejected_total)')
+QUIET = 5  # seconds without progress after which a communicator has the series of a stalled one
+ONCE_PER_NODE = ('nccl_communicator_ranks', 'nccl_collective_compared_operations_total', 'nccl_rank_steps_total')
+STALLED = {
+    'nccl_collective_started_sequence': 'nccl_stalled_started_sequence',
+    'nccl_collective_completed_sequence': 'nccl_stalled_completed_sequence',
+    'nccl_operations_in_flight': 'nccl_stalled_operations_in_flight',
+    'nccl_operations_oldest_in_flight_start_timestamp_seconds': 'nccl_stalled_oldest_in_flight_start_timestamp_seconds',
+}
 
 
 class Communicator:
@@ -67,7 +78,9 @@ class Cluster:
         self.losses = {}  # further series of a target: name with labels, to the value at a time
         self.clock = lambda node, t: 0  # seconds by which the node's clock is wrong
         self.stuck = []  # Hang
+        self.old_daemons = set()  # nodes
         self.job = traits.get('job', {'slurm_job_id': '42'})
+        self.scraped_families = ALERT_SET  # for texts, which may read more
 
     def add(self, *args, **traits):
         self.communicators.append(Communicator(*args, **traits))
@@ -115,33 +128,66 @@ class Cluster:
                     table.setdefault(key, {}).update(values)
         return [{'series': key, 'values': ' '.join(f'{values[i]:.9g}' if i in values else
                                                    ('stale' if i - 1 in values else '_') for i in range(len(self.times)))}
-                for key, values in table.items() if names.fullmatch(key.split('{')[0])]
+                for key, values in table.items() if names.fullmatch(key.split('{')[0]) and not self.is_too_new(key)]
+
+    def is_too_new(self, key):
+        """Whether the series is one that the daemon of its node does not know."""
+        return NOT_OF_OLD_DAEMONS.match(key) and any(f'instance="node{node}:' in key for node in self.old_daemons)
 
     def table(self):
         """Values of each series by the number of the scrape."""
         self.counters = {}  # derived ones, by communicator and rank
+        self.node_counters = {}  # those of a node, by communicator and the lowest rank of the node at that time
         table = {}
         counters = {}
         for index, t in enumerate(self.times):
             waits = self.waits(t)
             stopped = bool(self.hangs(t))
+            self.p2p_operations = collections.Counter()  # by rank
             for communicator in self.communicators:
                 for rank in communicator.members:
                     count = counters.setdefault((communicator, rank), dict.fromkeys(
-                        ('operations', 'timed', 'busy', 'bus', 'last', 'lateness', 'compared', 'progress'), 0))
+                        ('operations', 'timed', 'busy', 'bus', 'last', 'lateness', 'compared', 'others', 'progress', 'moved'), 0))
                     if t and communicator.alive(t) and self.busy(t) and not stopped and self.alive(rank, t):
                         self.advance(communicator, rank, t, waits, count)
-                    if not communicator.alive(t):
-                        continue
-                    samples = [*self.samples(communicator, rank, t, count)]
-                    samples += [sample for sample in self.derived(communicator, rank, samples)
-                                if self.counts_steps(t) or not sample[0].startswith('nccl_rank_step')]
-                    if self.served(rank, t) and self.scraped(self.node(rank), t):
-                        for name, labels, value in samples:
-                            key = name + '{' + ','.join(f'{k}="{v}"' for k, v in labels.items()) + '}'
-                            table.setdefault(key, {})[index] = value
+                    if communicator.alive(t):
+                        self.serve(communicator, rank, index, t, count, table)
+                    self.p2p_operations[rank] += self.counters[communicator, rank].p2p if (communicator, rank) in self.counters else 0
+                if communicator.alive(t):
+                    self.serve_nodes(communicator, index, t, table)
             self.add_targets(table, index, t)
         return table
+
+    def put(self, table, index, name, labels, value):
+        table.setdefault(name + '{' + ','.join(f'{k}="{v}"' for k, v in labels.items()) + '}', {})[index] = value
+
+    def is_seen(self, rank, t):
+        return self.served(rank, t) and self.scraped(self.node(rank), t)
+
+    def serve(self, communicator, rank, index, t, count, table):
+        samples = [*self.samples(communicator, rank, t, count)]
+        samples += [sample for sample in self.derived(communicator, rank, samples)
+                    if self.counts_steps(t) or not sample[0].startswith('nccl_rank_step')]
+        if not self.is_seen(rank, t):
+            return
+        is_lowest = rank == min(self.served_neighbours(communicator, rank, t))
+        for name, labels, value in samples:
+            if name not in ONCE_PER_NODE or is_lowest:
+                self.put(table, index, name, labels, value)
+
+    def served_neighbours(self, communicator, rank, t):
+        """Members on the node of this rank."""
+        return [other for other in communicator.members if self.node(other) == self.node(rank) and self.served(other, t)]
+
+    def serve_nodes(self, communicator, index, t, table):
+        """Counters of a node: those of the lowest rank advance, and go on from 0 with the next one."""
+        for rank in communicator.members:
+            ranks = self.served_neighbours(communicator, rank, t)
+            if ranks and rank == min(ranks):
+                self.node_counters.setdefault((communicator, rank), NodeDerived()).advance([self.counters[communicator, other] for other in ranks])
+            if (communicator, rank) in self.node_counters and self.is_seen(rank, t):
+                for name, labels, value in self.node_counters[communicator, rank].samples(self.labels(communicator, rank)):
+                    self.put(table, index, name, labels, value)
 
     def derived(self, communicator, rank, samples):
         is_across_nodes = len({self.node(member) for member in communicator.members}) > 1
@@ -158,7 +204,7 @@ class Cluster:
         count['timed'] += operations * communicator.duty
         count['busy'] += (wait + (communicator.overlap - 1) * (wait - TRANSFER / communicator.speed(t))) * STEP * communicator.duty * self.measured(rank)
         count['bus'] += operations * communicator.duty * communicator.size
-        count['progress'] = t + self.clock(self.node(rank), t)
+        count['progress'], count['moved'] = t + self.clock(self.node(rank), t), t
         if communicator.collective and len(local) > 1:
             count['compared'] += operations
             late = sorted(arrivals.values())
@@ -201,32 +247,44 @@ class Cluster:
 
     def progress(self, communicator, rank, t, count, labels):
         started = round(count['operations']) if communicator.collective else 0
+        others = count['others'] if communicator.collective else round(count['operations'])
         completed = max(started - self.lost(rank), 0)
         in_flight = 0
-        progress = count['progress']
+        progress, moved = count['progress'], count['moved']
         clock = self.clock(self.node(rank), t)
+        is_timed = self.source(rank) != 'none'
+        state = []
         for hang in self.hangs(t):
             if hang.communicator is communicator and rank in hang.inside and self.served(rank, hang.at):
                 started += 1 + hang.ahead if communicator.collective else 0
+                others += not communicator.collective
                 completed += hang.ahead
                 in_flight = 1
-                progress = hang.at + clock
+                progress, moved = hang.at + clock, hang.at
                 own = labels | {'function': hang.collectives.get(rank, communicator.collective or 'Recv')}
-                if self.source(rank) != 'none':
-                    yield 'nccl_operations_oldest_in_flight_start_timestamp_seconds', own, hang.at + clock
-        yield 'nccl_collective_started_sequence', labels, started
-        if self.source(rank) != 'none':
-            yield 'nccl_collective_completed_sequence', labels, completed
-            yield 'nccl_operations_in_flight', labels, in_flight
+                if is_timed:
+                    state.append(('nccl_operations_oldest_in_flight_start_timestamp_seconds', own, hang.at + clock))
+        state.append(('nccl_collective_started_sequence', labels, started))
+        if is_timed:
+            state.append(('nccl_collective_completed_sequence', labels, completed))
+            state.append(('nccl_operations_in_flight', labels, in_flight))
+        yield from state
+        if t - moved >= QUIET or not self.alive(rank, t) or self.halted(rank, t):
+            yield from ((STALLED[name], own, value) for name, own, value in state)
+        yield 'nccl_rank_progress', labels, 2 * (started + others) - in_flight * is_timed
         if progress:
             yield 'nccl_operations_last_progress_timestamp_seconds', labels, progress
 
     def add_targets(self, table, index, t):
         for rank in self.ranks:
-            if self.scraped(self.node(rank), t) and self.served(rank, t):
-                labels = ','.join(f'{k}="{v}"' for k, v in self.identity(rank).items())
-                table.setdefault(f'nccl_process_alive{{{labels}}}', {})[index] = int(self.alive(rank, t))
-                table.setdefault(f'nccl_process_stopped{{{labels}}}', {})[index] = int(self.halted(rank, t))
+            if self.is_seen(rank, t):
+                labels = self.identity(rank)
+                is_alive, is_stopped = self.alive(rank, t), self.halted(rank, t)
+                self.put(table, index, 'nccl_process_alive', labels, int(is_alive))
+                self.put(table, index, 'nccl_process_stopped', labels, int(is_stopped))
+                self.put(table, index, 'nccl_process_halted', labels, int(not is_alive or is_stopped))
+                if self.p2p_operations[rank]:
+                    self.put(table, index, 'nccl_process_p2p_operations_total', labels, self.p2p_operations[rank])
         for node in {self.node(rank) for rank in self.ranks}:
             labels = f'job="nccl",instance="node{node}:9828"'
             up = self.scraped(node, t)

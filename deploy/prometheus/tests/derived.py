@@ -7,6 +7,7 @@ LONGEST_STEP = 30  # seconds; rarer collectives are not of every step
 LARGE = 16777216  # bytes; sizes of which the bandwidth is compared
 MEMORY = 5  # readings that rates look back on: a minute
 MEAN = 10  # seconds in which the weight of an operation in its mean falls to 37 %
+MOST_WAITS = 4  # collectives and sizes whose waits are served
 TRAFFIC = {'nccl_p2p_send': 'send', 'nccl_p2p_recv': 'recv'}
 
 
@@ -19,9 +20,10 @@ class Derived:
         self.recent = collections.defaultdict(lambda: [0, 0.0])  # weights and seconds of timed operations by kind
         self.means = {}  # seconds of an operation by kind
         self.kernel = {}  # seconds by traffic
-        self.steps = self.step_wait = self.timed = 0
+        self.steps = self.timed = self.p2p = 0
+        self.step_waits = {}  # by kind
         self.largest = None  # collective and size that has moved the most bytes
-        self.large = collections.defaultdict(lambda: [0, 0, 0])  # bus bytes, seconds and operations by collective and size
+        self.large = collections.defaultdict(lambda: [0, 0, 0])  # growth of bus bytes, seconds and operations by collective and size
 
     def advance(self, samples):
         now = kinds_of(samples)
@@ -42,9 +44,10 @@ class Derived:
             self.kernel[kind[0]] = self.kernel.get(kind[0], 0) + growth['busy_seconds'] + (operations - timed) * self.means[kind]
         if kind[0] == 'collective':
             self.timed += timed
+        else:
+            self.p2p += operations
         if kind[0] == 'collective' and kind[2] >= LARGE:
-            for i, name in enumerate(('bus_bytes', 'busy_seconds', 'timed_operations')):
-                self.large[kind][i] += growth.get(name, 0)
+            self.large[kind] = [growth.get(name, 0) for name in ('bus_bytes', 'busy_seconds', 'timed_operations')]
 
     def count_steps(self, now, before):
         first = self.readings[0]
@@ -56,7 +59,9 @@ class Derived:
         rarest = min(regular, key=regular.get)
         steps = now[rarest]['operations'] - before.get(rarest, {}).get('operations', 0)
         self.steps += steps
-        self.step_wait += steps * max((self.means[kind] for kind in regular if kind in self.means), default=0)
+        longest = sorted((kind for kind in regular if kind in self.means), key=self.means.get)[-MOST_WAITS:]
+        for kind in longest:
+            self.step_waits[kind] = self.step_waits.get(kind, 0) + steps * self.means[kind]
 
     def find_largest(self, now):
         moved = {kind: counts['bytes'] for kind, counts in now.items() if kind[0] == 'collective' and kind[2] >= LARGE and counts.get('bytes')}
@@ -64,17 +69,37 @@ class Derived:
             self.largest = max(moved, key=moved.get)
 
     def samples(self, labels):
-        for traffic, seconds in self.kernel.items():
-            yield 'nccl_rank_kernel_seconds_total', labels | {'traffic': traffic}, seconds
+        """Of the rank. What a node has once is served by NodeDerived and by the lowest rank."""
+        if self.kernel:
+            yield 'nccl_rank_kernel_seconds_total', labels, sum(self.kernel.values())
+        if self.p2p:
+            yield 'nccl_rank_p2p_operations_total', labels, self.p2p
+            yield 'nccl_rank_p2p_kernel_seconds_total', labels, sum(seconds for traffic, seconds in self.kernel.items() if traffic != 'collective')
         if self.timed:
             yield 'nccl_rank_timed_operations_total', labels, self.timed
         if self.steps:
             yield 'nccl_rank_steps_total', labels, self.steps
-            yield 'nccl_rank_step_wait_seconds_total', labels, self.step_wait
-        if self.largest:
-            own = labels | {'collective': self.largest[1], 'size': str(self.largest[2])}
-            for name, value in zip(('bus_bytes', 'busy_seconds', 'timed_operations'), self.large[self.largest]):
-                yield f'nccl_rank_large_{name}_total', own, value
+        for (_, collective, size), seconds in self.step_waits.items():
+            yield 'nccl_rank_step_wait_seconds_total', labels | {'collective': collective, 'size': str(size)}, seconds
+
+
+class NodeDerived:
+    """Counters of a communicator on a node: in each interval those of the rank that waits least, of the collective and size that has moved the most bytes."""
+
+    def __init__(self):
+        self.totals = collections.defaultdict(lambda: [0, 0, 0])
+
+    def advance(self, ranks):
+        for kind in {rank.largest for rank in ranks if rank.largest}:
+            growths = [rank.large[kind] for rank in ranks if rank.large[kind][0]]
+            if growths:
+                least = min(growths, key=lambda growth: growth[1] / growth[0])
+                self.totals[kind] = [total + more for total, more in zip(self.totals[kind], least)]
+
+    def samples(self, labels):
+        for (_, collective, size), totals in self.totals.items():
+            for name, value in zip(('bus_bytes', 'busy_seconds', 'timed_operations'), totals):
+                yield f'nccl_node_large_{name}_total', labels | {'collective': collective, 'size': str(size)}, value
 
 
 def kinds_of(samples):

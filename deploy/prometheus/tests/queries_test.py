@@ -182,7 +182,7 @@ class Queries(unittest.TestCase):
             self.assertEqual(complaint(job, checks), '')
 
     def test_a_wrong_query_is_found(self):
-        self.assertIn('FAILED', complaint(late(), [('bottomk(1, sum by (global_rank) (comm_rank:nccl_busy_seconds:rate))', [({'global_rank': '7'}, 1)])]))
+        self.assertIn('FAILED', complaint(late(), [('bottomk(1, sum by (global_rank) (rate(nccl_rank_kernel_seconds_total[1m])))', [({'global_rank': '7'}, 1)])]))
 
 
 if __name__ == '__main__':

@@ -144,6 +144,21 @@ def an_elastic_resize_is_not_told():
     return cluster, NOTHING_EVER
 
 
+def a_hang_of_ranks_on_old_and_new_daemons_names_nobody():
+    cluster = data_parallel(15)
+    cluster.old_daemons = {1}
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 3, 4, 5, 7])
+    cluster.halted = lambda rank, t: rank == 6 and t > 700
+    return cluster, NOTHING_EVER
+
+
+def unequal_stages_on_old_and_new_daemons_are_not_told():
+    cluster = pipeline(15)
+    cluster.old_daemons = {1, 3}
+    cluster.late = lambda rank, t: 0.2 if cluster.node(rank) == 3 else 0
+    return cluster, NOTHING_EVER
+
+
 def wrong_clocks_and_clocks_that_are_set_are_not_told():
     cluster = tensor_and_data_parallel(15)
     cluster.clock = lambda node, t: {0: 0, 1: -3600, 2: 3600, 3: 7200 if t > 480 else -7200}[node]

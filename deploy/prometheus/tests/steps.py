@@ -154,9 +154,8 @@ class Job(Cluster):
             totals[0] += bin_[0]
             totals[1] += bin_[1]
             if bin_[0]:
-                count['progress'] = t
-            if not isinstance(kind, str):
-                count['operations'] += bin_[0]
+                count['progress'] = count['moved'] = t
+            count['others' if isinstance(kind, str) else 'operations'] += bin_[0]
         arrival = self.arrivals.get(((communicator, rank), scrape), (0, 0, 0.0))
         for name, value in zip(('compared', 'last', 'lateness'), arrival):
             count[name] += value

@@ -95,6 +95,13 @@ def a_late_rank_is_named_though_another_user_copies_its_job():
     return cluster, {10: [], 13: [straggler], 20: [straggler, rank_alert('NCCLLastArriver', 'dp', 6, 1, 2)]}
 
 
+def a_late_rank_is_named_while_an_old_daemon_serves_it():
+    cluster = data_parallel(14)
+    cluster.old_daemons = {1}
+    cluster.late = lambda rank, t: 0.1 if rank == 6 and t > 600 else 0
+    return cluster, {10: [], 13: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
+
+
 def a_rank_that_is_late_by_11_percent_is_named_within_a_minute():
     cluster = data_parallel(12)
     cluster.late = lambda rank, t: 0.11 if rank == 6 and t > 600 else 0

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts of alerts, whole. Each case returns a cluster, a minute, and by alert the labels and annotations of the first one."""
+import re
+
 from cluster import Cluster
 from jobs import data_parallel, waiting_for
 
@@ -109,13 +111,23 @@ def a_transfer_that_never_ends():
                            ' Check the network, NVLink, GPU faults and bugs of NCCL.'})}
 
 
-def a_job_that_calls_nothing():
+def stalled_job(since_progress):
     cluster = data_parallel(26, 1)
     cluster.busy = lambda t: t < 480
     return cluster, 25, {'NCCLJobStalledOutsideCollectives': (JOB, {
         'summary': 'Job 42: no rank has called NCCL for 15m',
-        'description': f'No rank of the job has started or completed an operation since {since(7.75)}, and none is in flight. The cause is a checkpoint, an'
+        'description': f'No rank of the job has started or completed an operation{since_progress}, and none is in flight. The cause is a checkpoint, an'
                        ' evaluation, data loading, or a hang outside NCCL.'})}
+
+
+def a_job_that_calls_nothing():
+    case = stalled_job(f' since {since(7.75)}')
+    case[0].scraped_families = re.compile('.*')
+    return case
+
+
+def a_job_that_calls_nothing_where_only_the_alert_series_are_scraped():
+    return stalled_job('')
 
 
 def a_slow_link():
@@ -139,8 +151,8 @@ def an_exporter_that_is_down():
 def losses():
     cluster = data_parallel(20, 1)
     cluster.losses = {
-        'nccl_process_events_dropped_total{reason="abandoned",pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 2 * t,
-        'nccl_process_timestamps_rejected_total{reason="zero_timestamp",pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 5 * t,
+        'nccl_process_operations_unfollowed_total{pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 2 * t,
+        'nccl_process_operations_rejected_total{pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 5 * t,
         'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 100 * t,
         'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: 1,
     }
