@@ -156,7 +156,7 @@ void CallingThread::Launch(const ThreadGroup& group, const ThreadGroup* next, Pl
   }
   for (size_t i = 0; i < plans.size(); ++i) {
     if (plans[i].IsEmpty() && !plans[i].HasUnannounced()) continue;
-    const KernelTimes kernel{group.plans[i].kernel_start_ns, group.plans[i].kernel_stop_ns};
+    const KernelTimes kernel = KernelTimes::Of(group.plans[i]);
     plans[i].MayBePreemptedUntil(LatestEndNs(group.plans[i], next));
     plans[i].Play(kernel, PreparedPlan::Way::kEager, never_completes, now_ns_);
   }
@@ -169,7 +169,7 @@ void CallingThread::LaunchOnHostThread(const ThreadGroup& group,
   for (size_t i = 0; i < plans->size(); ++i) {
     if ((*plans)[i].IsEmpty() && !(*plans)[i].HasUnannounced()) continue;
     const Plan& plan = group.plans[i];
-    const KernelTimes kernel{plan.kernel_start_ns, plan.kernel_stop_ns};
+    const KernelTimes kernel = KernelTimes::Of(plan);
     Called(plan.rank).rank.host().Post(
         std::max(now_ns_, plan.launched_ns), [plans, i, kernel](int64_t& now_ns) {
           (*plans)[i].Play(kernel, PreparedPlan::Way::kEager, false, now_ns);
@@ -196,7 +196,7 @@ void CallingThread::Replay(const ThreadGroup& group, Plans& plans) {
     plans[i].CountMaskFaultsAtReplay();
     if (plans[i].IsEmpty() && !plans[i].HasUnannounced()) continue;
     const Plan& plan = group.plans[i];
-    const KernelTimes kernel{plan.kernel_start_ns, plan.kernel_stop_ns};
+    const KernelTimes kernel = KernelTimes::Of(plan);
     PreparedPlan& prepared = plans[i];
     Called(plan.rank).rank.host().Post(
         std::max(now_ns_, plan.launched_ns), [&prepared, kernel](int64_t& now_ns) {

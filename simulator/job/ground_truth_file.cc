@@ -67,6 +67,30 @@ nlohmann::json ListOf(const std::vector<TrueOperation>& operations) {
   return list;
 }
 
+nlohmann::json TruthOf(const NetworkCounts& counts) {
+  nlohmann::json truth{{"operations", counts.operations},
+                       {"steps", counts.steps},
+                       {"bytes", counts.bytes},
+                       {"total_ns", counts.total_ns},
+                       {"between_ns", counts.between_ns}};
+  for (size_t i = 0; i < counts.state_ns.size(); ++i) {
+    const std::string name(NameOf(static_cast<NetworkState>(i)));
+    truth["state_ns"][name] = counts.state_ns[i];
+  }
+  return truth;
+}
+
+nlohmann::json TruthOf(const NetworkTruth& network) {
+  const auto of = [](const NetworkTruth::Direction& direction) {
+    return nlohmann::json{{"all", TruthOf(direction.all)},
+                          {"reported", TruthOf(direction.reported)}};
+  };
+  return {{"send", of(network.send)},
+          {"recv", of(network.receive)},
+          {"reported_started", network.reported_started},
+          {"foreign_taken", network.foreign_taken}};
+}
+
 // Null, or why ncclCommDestroy would never return.
 nlohmann::json HangOf(const LiveCommunicator& communicator) {
   if (!communicator.destroy_hang) return {};
@@ -100,6 +124,8 @@ nlohmann::json TruthOf(const LiveCommunicator& communicator, const GroundTruth& 
       {"mask_faults", communicator.mask_faults.load()},
       {"destroy_hang", HangOf(communicator)},
       {"functions", std::move(functions)}};
+  if (const NetworkTruth network = counted.Network(); network.Any())
+    truth["network"] = TruthOf(network);
   const std::vector<TrueOperation> operations = counted.Operations();
   if (options.faults.Any()) CountAffected(operations, truth["functions"]);
   if (options.lists_operations) truth["operations"] = ListOf(operations);

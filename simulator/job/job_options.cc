@@ -156,6 +156,29 @@ void AddNccl(CLI::App& app, ParsedOptions& parsed) {
   app.add_option("--fault", options.faults, FaultHelp())->group(kGroup);
 }
 
+void AddNetwork(CLI::App& app, ParsedOptions& parsed) {
+  NetworkOptions& network = parsed.options.play.network_options;
+  const char* const kGroup = "Network";
+  app.add_option("--network-overlap", network.overlap,
+                 "steps of an operation that are under way at once")
+      ->check(CLI::IsMember({1, 2, 4, 8}))
+      ->group(kGroup);
+  app.add_option("--network-poll", network.poll_ns,
+                 "time from one look of the progress thread to the next, in ns")
+      ->check(CLI::Range(50, 10000000))
+      ->group(kGroup);
+  app.add_option("--network-repeats", network.most_repeats,
+                 "how often an operation may repeat a start or state 20 while it waits")
+      ->check(CLI::Range(0, 10000))
+      ->group(kGroup);
+  app.add_option("--network-chunk", network.chunk_bytes, "bytes of a step")
+      ->check(CLI::Range(4096, 1 << 30))
+      ->group(kGroup);
+  app.add_flag("--pxn", network.uses_pxn,
+               "sends of odd channels go through the process of a neighbour (PXN)")
+      ->group(kGroup);
+}
+
 void AddProcesses(CLI::App& app, ParsedOptions& parsed) {
   JobOptions& options = parsed.options;
   const char* const kGroup = "Processes";
@@ -208,6 +231,7 @@ void AddAll(CLI::App& app, ParsedOptions& parsed) {
   AddCluster(app, parsed);
   AddWorkload(app, parsed);
   AddNccl(app, parsed);
+  AddNetwork(app, parsed);
   AddProcesses(app, parsed);
 }
 

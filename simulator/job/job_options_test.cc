@@ -44,6 +44,21 @@ TEST(JobOptions, TakeAnEnvironmentForSomeRanks) {
   EXPECT_NE(ErrorOf({"--env-of", "1:A"}).find("RANKS:NAME=VALUE"), std::string::npos);
 }
 
+TEST(JobOptions, TakeTheNetwork) {
+  JobOptions options;
+  EXPECT_EQ(Parse({"--network-overlap", "2", "--network-poll", "5000", "--network-repeats", "10000",
+                   "--network-chunk", "65536", "--pxn"},
+                  options),
+            std::nullopt);
+  EXPECT_EQ(options.play.network_options.overlap, 2);
+  EXPECT_EQ(options.play.network_options.poll_ns, 5000);
+  EXPECT_EQ(options.play.network_options.most_repeats, 10000);
+  EXPECT_EQ(options.play.network_options.chunk_bytes, 65536u);
+  EXPECT_TRUE(options.play.network_options.uses_pxn);
+  EXPECT_NE(ErrorOf({"--network-overlap", "3"}).find("--network-overlap"), std::string::npos);
+  EXPECT_NE(ErrorOf({"--network-poll", "0"}).find("--network-poll"), std::string::npos);
+}
+
 TEST(JobOptions, RefuseAnIncidentThatDoesNotFitTheJob) {
   EXPECT_NE(ErrorOf({"--incident", "kill:rank=8"}).find("rank 8, but the job has 8 ranks"),
             std::string::npos);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/nccl/launch.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 
@@ -17,27 +15,9 @@ namespace {
 constexpr int64_t kUploadToPollNs = 1000;  // before that no thread sees an uploaded operation
 constexpr int64_t kMostPollDelayNs =
     18000;  // from what the GPU or the network did to the poll that finds it
-constexpr int64_t kChannelSkewNs = 400;   // between the channels of a kernel
-constexpr uint64_t kChunkBytes = 524288;  // of a network transfer
+constexpr int64_t kChannelSkewNs = 400;  // between the channels of a kernel
 
-enum Purpose : int {
-  kInitialSync,
-  kFinalSync,
-  kStartPoll,
-  kStopPoll,
-  kStartSkew,
-  kStopSkew,
-  kSendStart,
-  kSendStop,
-  kRecvStart,
-  kRecvStop
-};
-
-constexpr std::array kSendStates{EventState::kProxyOpSendPosted,
-                                 EventState::kProxyOpSendRemFifoWait,
-                                 EventState::kProxyOpSendTransmitted, EventState::kProxyOpSendDone};
-constexpr std::array kRecvStates{EventState::kProxyOpRecvPosted, EventState::kProxyOpRecvReceived,
-                                 EventState::kProxyOpRecvTransmitted, EventState::kProxyOpRecvDone};
+enum Purpose : int { kInitialSync, kFinalSync, kStartPoll, kStopPoll, kStartSkew, kStopSkew };
 
 // NCCL's names of the phases; the events carry them.
 struct PhaseRow {
@@ -59,16 +39,6 @@ bool HasPhases(const Task& task, const Release& release) {
 }
 
 }  // namespace
-
-struct Launch::ProxyOp {
-  bool is_send;
-  int peer;
-  uint64_t bytes;
-  void* handle = nullptr;
-  int64_t started_ns = 0;
-
-  int steps() const { return static_cast<int>((bytes + kChunkBytes - 1) / kChunkBytes); }
-};
 
 int64_t Launch::DelayNs(int64_t most_ns, int channel, int purpose) const {
   const uint64_t bits = HashRandom(options_.seed, rank_.global_rank(), communicator_.id,
@@ -95,11 +65,9 @@ ChannelConnection& Launch::ConnectionOf(const Task& task, int channel) const {
       .connections[static_cast<size_t>(channel)][task.call.function == Function::kRecv ? 1 : 0];
 }
 
-int64_t Launch::Upload(const Task& task, int64_t now_ns) {
+int64_t Launch::Upload(const Task& task, const LaunchSlice& slice, int64_t now_ns) {
   const Release& release = options_.release;
-  const uint32_t proxy_bits =
-      kProxyOp | kProxyStep | (release.HasKernelEvents() ? uint32_t{kNetPlugin} : 0);
-  const bool has_proxy_events = task.crosses_network && (task.mask & proxy_bits) != 0;
+  const bool has_proxy_events = HasProxyEvents(task);
   communicator_.NoteMask(task.mask, release);
   const bool has_kernel_events = (task.mask & kKernelCh) != 0 && release.HasKernelEvents();
   const bool shows_kernel = has_kernel_events && (task.channels.played > 0 || task.is_carried);
@@ -124,13 +92,7 @@ int64_t Launch::Upload(const Task& task, int64_t now_ns) {
                       ? PostPolledEvents(task, member, now_ns)
                       : PostKernelEvents(task, member, now_ns);
   }
-  if (has_proxy_events) {
-    for (const bool is_send : {true, false}) {
-      if (task.call.function == (is_send ? Function::kRecv : Function::kSend)) continue;
-      last_due_ns = std::max(last_due_ns, PostProxyEvents(task, member, now_ns, is_send));
-    }
-  }
-  return last_due_ns;
+  return std::max(last_due_ns, PostNetworkEvents(task, slice, member, now_ns));
 }
 
 // The middle phase has about a third of the time or more. The borders are the seed's choice, so
@@ -270,79 +232,6 @@ void Launch::StopKernelChannel(const Part& part, ChannelConnection& connection, 
     members_[part.member].Cover(times.start_ns, times.stop_ns);
   } else {
     members_[part.member].Cover(static_cast<uint64_t>(connection.started_ns),
-                                static_cast<uint64_t>(now_ns));
-  }
-  EndPart();
-}
-
-int64_t Launch::PostProxyEvents(const Task& task, size_t member, int64_t now_ns, bool is_send) {
-  int64_t last_due_ns = now_ns;
-  const int ranks = communicator_.shape.ranks();
-  const int neighbour = (communicator_.rank + (is_send ? 1 : ranks - 1)) % ranks;
-  for (int i = 0; i < task.channels.used; ++i) {
-    const int channel = task.channels.low + i;
-    auto op = std::make_shared<ProxyOp>();
-    op->is_send = is_send;
-    op->peer = task.is_p2p() ? task.call.peer : neighbour;
-    op->bytes = task.message_bytes / static_cast<uint64_t>(task.channels.used);
-    Part part{.member = member,
-              .parent = task.handle,
-              .channel = channel,
-              .start_due_ns = 0,
-              .stop_due_ns = 0};
-    // Up to 2.26 an operation starts when its connection takes it up, later when the progress
-    // thread receives it.
-    const int64_t start_ns = options_.release.HasDetailedProxyStates() ? kernel_.start_ns : now_ns;
-    part.start_due_ns = std::max(now_ns, start_ns) + kUploadToPollNs +
-                        DelayNs(kMostPollDelayNs, channel, is_send ? kSendStart : kRecvStart);
-    if (!options_.release.HasDetailedProxyStates()) {
-      part.start_due_ns = std::max(part.start_due_ns, communicator_.proxy_starts_due_ns);
-    }
-    proxy_starts_due_ns_ = std::max(proxy_starts_due_ns_, part.start_due_ns);
-    part.stop_due_ns = std::max(
-        part.start_due_ns + 2,
-        kernel_.stop_ns + DelayNs(kMostPollDelayNs, channel, is_send ? kSendStop : kRecvStop));
-    last_due_ns = std::max(last_due_ns, part.stop_due_ns);
-    open_parts_.fetch_add(1, std::memory_order_relaxed);
-    if (part.start_due_ns >= kNever) continue;
-    rank_.proxy().Post(part.start_due_ns, [self = shared_from_this(), part, op](int64_t due_ns) {
-      self->StartProxyOp(part, *op, due_ns);
-    });
-    if (never_completes_) continue;
-    rank_.proxy().Post(part.stop_due_ns, [self = shared_from_this(), part, op](int64_t due_ns) {
-      self->StopProxyOp(part, *op, due_ns);
-    });
-  }
-  return last_due_ns;
-}
-
-void Launch::StartProxyOp(const Part& part, ProxyOp& op, int64_t now_ns) {
-  op.started_ns = now_ns;
-  Descriptor descriptor(options_.release.api_version(), kProxyOp, part.parent, communicator_.rank);
-  descriptor.PutSigned(Field::kProxyOpPid, getpid())
-      .PutSigned(Field::kProxyOpChannel, part.channel)
-      .PutSigned(Field::kProxyOpPeer, op.peer)
-      .PutSigned(Field::kProxyOpSteps, op.steps())
-      .Put(Field::kProxyOpChunk, kChunkBytes)
-      .PutSigned(Field::kProxyOpIsSend, op.is_send);
-  plugin_.Start(communicator_.context, &op.handle, descriptor, now_ns);
-  if (op.handle == nullptr || options_.release.HasDetailedProxyStates()) return;
-  StateArguments arguments(0);
-  plugin_.Record(op.handle, EventState::kProxyOpInProgress, &arguments, now_ns);
-}
-
-void Launch::StopProxyOp(const Part& part, ProxyOp& op, int64_t now_ns) {
-  if (op.handle != nullptr) {
-    if (options_.release.HasDetailedProxyStates()) {
-      StateArguments arguments(op.bytes, static_cast<uint64_t>(op.steps()));
-      for (const EventState state : op.is_send ? kSendStates : kRecvStates) {
-        plugin_.Record(op.handle, state, &arguments, now_ns);
-      }
-    }
-    plugin_.Stop(op.handle, now_ns);
-  }
-  if (communicator_.timing.load(std::memory_order_relaxed) == Timing::kProxy) {
-    members_[part.member].Cover(static_cast<uint64_t>(op.started_ns),
                                 static_cast<uint64_t>(now_ns));
   }
   EndPart();

@@ -12,14 +12,28 @@
 #include "simulator/device/work_ring.h"
 #include "simulator/loader/profiler_plugin.h"
 #include "simulator/nccl/live_communicator.h"
+#include "simulator/nccl/proxy_events.h"
 #include "simulator/nccl/task.h"
+#include "simulator/network/proxy_operation.h"
 #include "simulator/release/play_options.h"
+#include "simulator/workload/thread_step.h"
 
 namespace nccl_exporter::sim {
 
 struct KernelTimes {
   int64_t start_ns = 0;
   int64_t stop_ns = 0;
+  std::shared_ptr<const LaunchTransfer> transfer = nullptr;  // null: nothing crosses the network
+
+  static KernelTimes Of(const Plan& plan) {
+    return {plan.kernel_start_ns, plan.kernel_stop_ns, plan.transfer};
+  }
+};
+
+// The part of the kernel's time that a task has, which shares it with others; 0 to 1.
+struct LaunchSlice {
+  double from = 0;
+  double until = 1;
 };
 
 // Lives until its last event is delivered; the delivering threads hold it. The members' intervals
@@ -45,7 +59,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
 
   // The task counts as an operation; what of it will be reported is posted to the rank's threads.
   // Returns when the last of its events is due.
-  int64_t Upload(const Task& task, int64_t now_ns);
+  int64_t Upload(const Task& task, const LaunchSlice& slice, int64_t now_ns);
   // The device gets a work item on a channel; `writes`: it has the bit of kernel events.
   void RunOnDevice(int channel, bool writes, int64_t now_ns);
   // All tasks are uploaded.
@@ -66,11 +80,40 @@ class Launch : public std::enable_shared_from_this<Launch> {
     uint64_t start_ns;
     uint64_t stop_ns;
   };
-  struct ProxyOp;
+  // An operation of the progress thread, on one channel and in one direction.
+  struct NetworkWork {
+    size_t member;
+    bool is_foreign;  // made for another process
+    ProxyEvents events;
+    int64_t started_ns = 0;
+  };
+  struct NetworkMoments {
+    int64_t start_ns = 0;  // its event
+    int64_t begin_ns = 0;  // its connection is free for it
+  };
 
   int64_t PostKernelEvents(const Task& task, size_t member, int64_t now_ns);
   int64_t PostPolledEvents(const Task& task, size_t member, int64_t now_ns);
-  int64_t PostProxyEvents(const Task& task, size_t member, int64_t now_ns, bool is_send);
+  bool HasProxyEvents(const Task& task) const;
+  int64_t PostNetworkEvents(const Task& task, const LaunchSlice& slice, size_t member,
+                            int64_t now_ns);
+  std::vector<StepTimes> StepsOnNetwork(const Task& task, const LaunchSlice& slice,
+                                        bool is_send) const;
+  int PeerOf(const Task& task, bool is_send) const;
+  int StepsOf(const Task& task) const;
+  static uint64_t BytesOnChannel(const Task& task);
+  NetworkMoments MomentsOn(int channel, bool is_send, int peer, const StepTimes& last_step,
+                           int64_t now_ns);
+  int64_t PostOnChannel(const Task& task, size_t member, int channel, bool is_send,
+                        const std::vector<StepTimes>& times, int64_t now_ns);
+  void AccountUnseen(ProxyOperation operation, int64_t begin_ns);
+  int64_t Post(const std::shared_ptr<NetworkWork>& work, const NetworkMoments& moments);
+  void PostStale(const ProxyIdentity& identity, const ProxyOperation& operation, int64_t due_ns);
+  void PostStopOfStale(int channel, bool is_send, int64_t due_ns);
+  void PostProgress(const std::shared_ptr<NetworkWork>& work, int64_t due_ns);
+  void Start(NetworkWork& work, int64_t now_ns);
+  void Progress(const std::shared_ptr<NetworkWork>& work, int64_t now_ns);
+  void Stop(NetworkWork& work, int64_t now_ns);
   void StartKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns,
                           int64_t now_ns);
   void StopKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns,
@@ -101,8 +144,6 @@ class Launch : public std::enable_shared_from_this<Launch> {
                    int64_t now_ns);
   void ReportStop(const Part& part, ChannelConnection& connection, const WorkItem* shown,
                   int64_t now_ns);
-  void StartProxyOp(const Part& part, ProxyOp& op, int64_t now_ns);
-  void StopProxyOp(const Part& part, ProxyOp& op, int64_t now_ns);
   void EndPart();
   // Of `most_ns`, a share that depends on nothing but the event.
   int64_t DelayNs(int64_t most_ns, int channel, int purpose) const;

@@ -66,6 +66,11 @@ struct LiveCommunicator {
   // Until then the proxy operations of earlier launches start; those of the next one come after
   // them (2.27 and later).
   int64_t proxy_starts_due_ns = 0;
+  // When the connections of the progress thread are free, by channel, direction and peer.
+  std::map<std::array<int, 3>, int64_t> network_free_ns;
+  // With stale handles: those that the slots of sends [0] and receives [1] still have. By the
+  // progress thread only.
+  std::array<std::array<void*, kMostChannels>, 2> stale_transfers{};
   bool was_captured = false;              // the latest group
   std::atomic<bool> is_drifting = false;  // from here on its operations are not timed
   bool is_stuck = false;                  // one of its channels

@@ -28,6 +28,23 @@ std::vector<LaunchedTask> LaunchedTasksOf(const std::vector<Task>& tasks, int ra
   return launched;
 }
 
+// Collectives of a kernel run one after the other, by size; sends and receives at once.
+std::vector<LaunchSlice> SlicesOf(const std::vector<Task>& tasks) {
+  const auto weight = [](const Task& task) {
+    return task.is_p2p() ? 0.0 : static_cast<double>(task.message_bytes) + 1;
+  };
+  double sum = 0;
+  for (const Task& task : tasks) sum += weight(task);
+  std::vector<LaunchSlice> slices;
+  double from = 0;
+  for (const Task& task : tasks) {
+    const double until = from + weight(task);
+    slices.push_back(task.is_p2p() ? LaunchSlice{} : LaunchSlice{from / sum, until / sum});
+    from = until;
+  }
+  return slices;
+}
+
 }  // namespace
 
 uint32_t PreparedPlan::Mask() const {
@@ -131,9 +148,10 @@ void PreparedPlan::Play(const KernelTimes& kernel, Way way, bool never_completes
   // it does not count.
   const bool counts = way != Way::kAtCapture || !release.AnnouncesCalls();
   int64_t last_due_ns = now_ns;
-  for (const Task& task : tasks_) {
-    if (counts && IsAnnounced(task, release, group_handle_)) {
-      last_due_ns = std::max(last_due_ns, launch->Upload(task, now_ns));
+  const std::vector<LaunchSlice> slices = SlicesOf(tasks_);
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    if (counts && IsAnnounced(tasks_[i], release, group_handle_)) {
+      last_due_ns = std::max(last_due_ns, launch->Upload(tasks_[i], slices[i], now_ns));
     }
   }
   launch->EndUpload();

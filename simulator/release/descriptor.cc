@@ -63,6 +63,7 @@ constexpr std::array<Row, kCountOf<Field>> kRows{{
     {Field::kProxyOpSteps, 4, {36, 36, 36, 36, 36, 36, 36}},
     {Field::kProxyOpChunk, 4, {40, 40, 40, 40, 40, 40, 40}},
     {Field::kProxyOpIsSend, 4, {44, 44, 44, 44, 44, 44, 44}},
+    {Field::kProxyStepStep, 4, {24, 24, 24, 24, 24, 24, 24}},
     {Field::kKernelChChannel, 1, {kNo, kNo, 24, 24, 24, 24, 24}},
     {Field::kKernelChTimer, 8, {kNo, kNo, kNo, 32, 32, 32, 32}},
     {Field::kKernelPhaseChannel, 1, {kNo, kNo, kNo, kNo, kNo, kNo, 24}},

@@ -59,6 +59,7 @@ enum class Field : uint8_t {
   kProxyOpSteps,
   kProxyOpChunk,
   kProxyOpIsSend,
+  kProxyStepStep,
   kKernelChChannel,
   kKernelChTimer,
   kKernelPhaseChannel,

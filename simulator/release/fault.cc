@@ -113,6 +113,21 @@ constexpr std::array<FaultTraits, kCountOf<Fault>> kFaults{{
      {{{"mask", 6}, {"every", 50000000}}},
      "every `every` ns an operator sets the event mask over RAS: to `mask` (6: no kernel events), "
      "and back"},
+    {Fault::kAbortedTransfer,
+     "aborted-transfer",
+     22400,
+     kAnyLater,
+     {{{"every", 11}, kNone}},
+     "in every n-th launch the steps of network operations that are reported end in the middle, "
+     "and "
+     "neither they nor the operations stop"},
+    {Fault::kStaleTransfer,
+     "stale-transfer",
+     22700,
+     kAnyLater,
+     {{{"every", 3}, kNone}},
+     "in every n-th launch an operation of a transport that stops none starts before each that is "
+     "reported; the next one on its channel that is not reported stops it"},
 }};
 static_assert(IsInOrder(kFaults));
 
@@ -196,8 +211,7 @@ std::optional<uint32_t> Faults::RasMaskAt(int64_t job_ns) const {
 }
 
 std::string FaultHelp() {
-  std::string help =
-      "NAME or NAME:PARAMETER=VALUE,...: a fault of NCCL's kernel events (repeatable):";
+  std::string help = "NAME or NAME:PARAMETER=VALUE,...: a fault of NCCL's events (repeatable):";
   for (const FaultTraits& fault : kFaults) {
     help += fmt::format("\n  {}", fault.name);
     for (const FaultParameter& parameter : fault.parameters) {

@@ -31,6 +31,8 @@ enum class Fault : uint8_t {
   kEqual,
   kJump,
   kRasMask,
+  kAbortedTransfer,
+  kStaleTransfer,
   kCount
 };
 

@@ -12,12 +12,23 @@ namespace nccl_exporter::sim {
 
 enum class Network : uint8_t { kNone, kBetweenNodes, kAll };
 
+// The progress thread and the network below it.
+struct NetworkOptions {
+  int overlap = 8;                // steps of an operation that are under way at once
+  int64_t poll_ns = 1000;         // from one look of the progress thread to the next
+  int most_repeats = 64;          // of a start or of state 20, in one operation
+  uint64_t chunk_bytes = 524288;  // of a step
+  // The sends of odd channels go through the process of a neighbour, and its sends through ours.
+  bool uses_pxn = false;
+};
+
 struct PlayOptions {
   Release release{kTypicalNcclVersions.back()};
   uint64_t seed = 1;
   Network network = Network::kBetweenNodes;  // which operations cross it
-  int most_channels = 8;                     // of a collective
-  bool uses_collnet = false;                 // for AllReduce of 4 MiB and more on several nodes
+  NetworkOptions network_options;
+  int most_channels = 8;         // of a collective
+  bool uses_collnet = false;     // for AllReduce of 4 MiB and more on several nodes
   bool uses_symmetric = false;   // buffers are symmetric windows; see Release::AnnouncesSymmetric
   bool captures_graphs = false;  // groups are captured once, then replayed
   bool is_nonblocking = false;   // communicators launch on a thread of their own

@@ -63,6 +63,11 @@ class Release {
   constexpr bool HasKernelEvents() const { return api_version_ >= 3; }
   constexpr bool HasKernelTimes() const { return api_version_ >= 4; }
   constexpr bool HasDetailedProxyStates() const { return api_version_ <= 3; }
+  // A step is a network transfer. 2.23 reports ranges of base steps, which are not played.
+  constexpr bool HasTransferSteps() const { return api_version_ >= 2; }
+  // Steps are started also where the plugin refused their operation; their states never. 2.28.3
+  // src/plugin/profiler.cc :516, 2.27.7 :361.
+  constexpr bool StartsStepsOfRefused() const { return api_version_ >= 5; }
   // 2.31.2 src/plugin/profiler.cc ncclProfilerThreadFunc; before: the proxy's progress thread.
   constexpr bool HasProfilerThread() const { return api_version_ >= 7; }
   // NCCL_ENQUEUE_REARCH_ENABLE=1: no GroupApi, CollApi and P2pApi; tasks read the mask when they

@@ -79,6 +79,8 @@ const char* KindOf(uint64_t type) {
       return "P2p";
     case 8:
       return "ProxyOp";
+    case 16:
+      return "ProxyStep";
     case 64:
       return "KernelCh";
     case 256:
@@ -136,6 +138,10 @@ void WriteFields(std::ostream& out, const Descr& d) {
     const abi::ProxyOpV1& op = d.proxyOp;
     out << " pid=" << op.pid << " channel=" << int{op.channelId} << " peer=" << op.peer
         << " steps=" << op.nSteps << " chunk=" << op.chunkSize << " send=" << op.isSend;
+  }
+  if (type == 16) {
+    // The same in all versions; the real plugin's structs have no such event.
+    out << " step=" << *reinterpret_cast<const int*>(reinterpret_cast<const char*>(&d) + 24);
   }
   if constexpr (requires { d.kernelCh; }) {
     if (type == 64) out << " channel=" << int{d.kernelCh.channelId};

@@ -145,6 +145,23 @@ void GroundTruth::CompleteLaunch(const std::vector<LaunchMember>& members) {
   }
 }
 
+void GroundTruth::AddNetworkOperation(const NetworkOperation& operation) {
+  const std::lock_guard lock(mutex_);
+  NetworkTruth::Direction& direction = operation.is_send ? network_.send : network_.receive;
+  direction.all.Add(operation);
+  if (operation.is_reported) direction.reported.Add(operation);
+}
+
+void GroundTruth::AddReportedNetworkOperation(bool is_foreign) {
+  const std::lock_guard lock(mutex_);
+  ++(is_foreign ? network_.foreign_taken : network_.reported_started);
+}
+
+NetworkTruth GroundTruth::Network() const {
+  const std::lock_guard lock(mutex_);
+  return network_;
+}
+
 void GroundTruth::ListDurations(const std::vector<LaunchMember>& members) {
   const std::lock_guard lock(mutex_);
   if (!lists_operations_) return;

@@ -14,6 +14,7 @@
 #include "proto/collective.h"
 #include "simulator/release/release.h"
 #include "simulator/truth/ground_truth_sink.h"
+#include "simulator/truth/network_account.h"
 
 namespace nccl_exporter::sim {
 
@@ -40,6 +41,21 @@ struct FunctionCounts {
   std::array<uint64_t, 3> phase_ns{};  // of kernels over symmetric windows, means of their channels
 };
 
+// Of the network, over all operations that ended and over those that were reported to the plugin.
+struct NetworkTruth {
+  struct Direction {
+    NetworkCounts all;
+    NetworkCounts reported;
+  };
+  Direction send;
+  Direction receive;
+  uint64_t reported_started =
+      0;  // more than were counted as reported at their end: some never ended
+  uint64_t foreign_taken = 0;
+
+  bool Any() const { return send.all.operations + receive.all.operations + reported_started > 0; }
+};
+
 // An operation as the list of operations has it.
 struct TrueOperation {
   Function function = Function::kAllReduce;
@@ -61,11 +77,14 @@ class GroundTruth final : public GroundTruthSink {
   void AddCall(Function function) override;
   size_t AddOperation(Function function, uint64_t bytes, int64_t start_ns = 0) override;
   void CompleteLaunch(const std::vector<LaunchMember>& members) override;
+  void AddNetworkOperation(const NetworkOperation& operation) override;
+  void AddReportedNetworkOperation(bool is_foreign) override;
   void ListDurations(const std::vector<LaunchMember>& members) override;
   void MarkAffected(size_t operation) override;
   bool BringsDrift(const std::vector<LaunchedTask>& tasks, bool replays_after_eager) const override;
 
   std::map<Function, FunctionCounts> Counts() const;
+  NetworkTruth Network() const;
   // In the order in which they were added; empty unless it was asked for.
   std::vector<TrueOperation> Operations() const;
 
@@ -78,6 +97,7 @@ class GroundTruth final : public GroundTruthSink {
   mutable std::mutex mutex_;
   std::map<Function, FunctionCounts> counts_;
   std::vector<TrueOperation> operations_;
+  NetworkTruth network_;
 };
 
 // Bus bandwidth in whole bytes per second by the definition of nccl-tests; 0 if it has none or the

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "proto/collective.h"
+#include "simulator/network/step_marks.h"
 
 namespace nccl_exporter::sim {
 
@@ -41,6 +42,13 @@ struct LaunchedTask {
   bool has_unplayed_channels = false;
 };
 
+// An operation of the progress thread that has come to its end.
+struct NetworkOperation {
+  bool is_send = false;
+  bool is_reported = false;           // the plugin got it and its steps, and gave it a handle
+  std::vector<StepMarks> steps = {};  // with all marks
+};
+
 // Of one communicator on one rank. Any thread may call any method.
 class GroundTruthSink {
  public:
@@ -51,6 +59,10 @@ class GroundTruthSink {
   virtual size_t AddOperation(Function function, uint64_t bytes, int64_t start_ns) = 0;
   // All members of a launch have run to their end.
   virtual void CompleteLaunch(const std::vector<LaunchMember>& members) = 0;
+
+  virtual void AddNetworkOperation(const NetworkOperation& operation) = 0;
+  // Operations that began and that the plugin took; `is_foreign`: of another process (PXN).
+  virtual void AddReportedNetworkOperation(bool is_foreign) = 0;
 
   // For the list: the intervals are those of the kernel, whatever is reported.
   virtual void ListDurations(const std::vector<LaunchMember>& members) = 0;

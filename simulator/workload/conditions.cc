@@ -14,6 +14,11 @@ enum Purpose : uint64_t { kPlace, kMoment, kSpike, kVariation, kChoice };
 
 constexpr uint64_t kMovingOneIn = 8;  // ranks
 
+bool IsOfAdapter(IncidentKind kind) {
+  return kind == IncidentKind::kSlowAdapter || kind == IncidentKind::kSlowReceiver ||
+         kind == IncidentKind::kSlowFlush;
+}
+
 }  // namespace
 
 Conditions::Conditions(std::vector<Incident> incidents, const ClusterShape& shape, uint64_t seed,
@@ -91,9 +96,62 @@ double Conditions::TransferTimes(const Communicator& communicator) const {
   double times = 1;
   for (const Incident& incident : incidents_) {
     if (incident.kind != IncidentKind::kSlowLink || !Spans(communicator, incident)) continue;
-    times *= 1 + (incident[Setting::kTimes] - 1) * incident.Strength(began_ns_);
+    times *= TimesNow(incident);
   }
   return times;
+}
+
+double Conditions::TimesNow(const Incident& incident) const {
+  return 1 + (incident[Setting::kTimes] - 1) * incident.Strength(began_ns_);
+}
+
+double Conditions::AdapterTimes(int rank) const {
+  double times = 1;
+  for (const Incident& incident : incidents_) {
+    if (IsOfAdapter(incident.kind) && incident.rank() == rank) times *= TimesNow(incident);
+  }
+  return times;
+}
+
+bool Conditions::HasSlowHops() const {
+  return std::any_of(incidents_.begin(), incidents_.end(), [](const Incident& incident) {
+    return incident.kind == IncidentKind::kSlowLink || IsOfAdapter(incident.kind);
+  });
+}
+
+// Whether data go between the two nodes of the link, in either direction.
+bool Conditions::Crosses(const Incident& link, int sender, int receiver) const {
+  const std::pair nodes(shape_.NodeOf(sender), shape_.NodeOf(receiver));
+  return nodes == std::pair(link.node(), link.to()) || nodes == std::pair(link.to(), link.node());
+}
+
+bool Conditions::RingCrosses(const Communicator& communicator, const Incident& link) const {
+  for (int rank = 0; rank < communicator.ranks(); ++rank) {
+    const int next = RingNeighbour(communicator, rank, true);
+    if (Crosses(link, communicator.members[static_cast<size_t>(rank)],
+                communicator.members[static_cast<size_t>(next)]))
+      return true;
+  }
+  return false;
+}
+
+HopTimes Conditions::HopOf(const Communicator& communicator, int sender, int receiver) const {
+  const int from = communicator.members[static_cast<size_t>(sender)];
+  const int to = communicator.members[static_cast<size_t>(receiver)];
+  HopTimes hop;
+  for (const Incident& incident : incidents_) {
+    const double times = TimesNow(incident);
+    const bool concerns_receiver = incident.rank() == to;
+    if (incident.kind == IncidentKind::kSlowAdapter &&
+        (incident.rank() == from || concerns_receiver))
+      hop.wire *= times;
+    if (incident.kind == IncidentKind::kSlowReceiver && concerns_receiver) hop.receiver *= times;
+    if (incident.kind == IncidentKind::kSlowFlush && concerns_receiver) hop.flush *= times;
+    if (incident.kind == IncidentKind::kSlowLink && Spans(communicator, incident) &&
+        (Crosses(incident, from, to) || !RingCrosses(communicator, incident)))
+      hop.wire *= times;
+  }
+  return hop;
 }
 
 // In the step in which it strikes, only from a group of the seed's choice on.

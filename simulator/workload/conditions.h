@@ -9,6 +9,7 @@
 #include "simulator/workload/cluster_shape.h"
 #include "simulator/workload/group.h"
 #include "simulator/workload/incident.h"
+#include "simulator/workload/transfer.h"
 
 namespace nccl_exporter::sim {
 
@@ -28,6 +29,14 @@ class Conditions {
   // How many times as long a communicator transfers.
   double TransferTimes(const Communicator& communicator) const;
 
+  // How many times as long a rank's own adapter makes an operation between nodes.
+  double AdapterTimes(int rank) const;
+  // A hop between two ranks of the communicator. Where no hop of its ring goes over a slow link
+  // that it spans, all its hops between nodes are slow, since the operation is.
+  HopTimes HopOf(const Communicator& communicator, int sender, int receiver) const;
+  // Whether any hop may be slow at all.
+  bool HasSlowHops() const;
+
   // Of `groups` groups in the step, whether that one is called at all, by that rank, and by that
   // rank as another call.
   bool IsCalled(size_t group, size_t groups) const;
@@ -41,6 +50,9 @@ class Conditions {
 
  private:
   bool HasStruck(const Incident& incident, size_t group, size_t groups) const;
+  double TimesNow(const Incident& incident) const;
+  bool Crosses(const Incident& link, int sender, int receiver) const;
+  bool RingCrosses(const Communicator& communicator, const Incident& link) const;
   bool Spans(const Communicator& communicator, const Incident& incident) const;
   double ComputeShare(const Incident& incident, int rank) const;
 

@@ -39,6 +39,13 @@ constexpr std::array<IncidentTraits, kCountOf<IncidentKind>> kIncidents{{
      "all GPUs of the node compute longer"},
     {IncidentKind::kSlowLink, "slow-link", "node=0 to=1 times=4",
      "operations of communicators that span both nodes take `times` times as long"},
+    {IncidentKind::kSlowAdapter, "slow-adapter", "rank=0 times=4",
+     "what the rank sends or receives between nodes takes `times` times as long on the wire"},
+    {IncidentKind::kSlowReceiver, "slow-receiver", "rank=0 times=4",
+     "the rank's adapter takes up receives late, so that its sender has no credit: steps take "
+     "`times` times as long"},
+    {IncidentKind::kSlowFlush, "slow-flush", "rank=0 times=4",
+     "received data take long to the rank's GPU: steps take `times` times as long"},
     {IncidentKind::kMissingCall, "missing-call", "rank=0",
      "the rank stops calling in the middle of a step, and its process stays alive"},
     {IncidentKind::kMismatchedCall, "mismatched-call", "rank=0",

@@ -73,6 +73,49 @@ TEST_F(IncidentTimeline, EverybodyWaitsForTheSlowRankInItsKernels) {
   }
 }
 
+TEST_F(IncidentTimeline, ASlowAdapterIsWhatAllWaitFor) {
+  for (const char* incident : {"slow-adapter:rank=3,times=4", "slow-receiver:rank=3,times=4",
+                               "slow-flush:rank=3,times=4"}) {
+    Start("single", {});
+    std::map<int, double> healthy = InKernels(5);
+    Start("single", {incident});
+    std::map<int, double> share = InKernels(5);
+    // Kernels wait for the last rank besides: what is added to all is the same.
+    const double added = share[0] - healthy[0];
+    EXPECT_GT(added, 0.002) << incident;
+    for (int rank = 1; rank < 8; ++rank)
+      EXPECT_NEAR(share[rank] - healthy[rank], added, 0.0002) << incident;
+  }
+}
+
+TEST_F(IncidentTimeline, SaysWhichHopsAreSlowAndWhy) {
+  const auto hop = [&](const char* incident, int sender, int receiver) {
+    Start("single", {incident});
+    return Next().front().transfer->HopOf(sender, receiver);
+  };
+  // On two nodes of four, rank 1 sends to rank 5, and rank 5 to rank 1.
+  EXPECT_EQ(hop("slow-adapter:rank=1", 1, 5), HopTimes{.wire = 4});
+  EXPECT_EQ(hop("slow-adapter:rank=1", 5, 1), HopTimes{.wire = 4});
+  EXPECT_EQ(hop("slow-adapter:rank=1", 2, 6), HopTimes{});
+  EXPECT_EQ(hop("slow-receiver:rank=1,times=3", 5, 1), HopTimes{.receiver = 3});
+  EXPECT_EQ(hop("slow-receiver:rank=1,times=3", 1, 5), HopTimes{});
+  EXPECT_EQ(hop("slow-flush:rank=1", 5, 1), HopTimes{.flush = 4});
+  EXPECT_EQ(hop("slow-link:node=0,to=1", 2, 6), HopTimes{.wire = 4});
+  EXPECT_EQ(hop("slow-link:from=9", 2, 6), HopTimes{});
+}
+
+TEST_F(IncidentTimeline, APlanHasTheTimesOfAllRanksOfItsLaunch) {
+  Start("single", {"slow-gpu:rank=3,percent=10"});
+  const std::vector<Plan> plans = Next();
+  for (const Plan& plan : plans) {
+    const LaunchTransfer::RankTimes& times =
+        plan.transfer->ranks.at(static_cast<size_t>(plan.rank));  // one communicator of all ranks
+    EXPECT_EQ(times.launched_ns, plan.launched_ns);
+    EXPECT_EQ(times.start_ns, plan.kernel_start_ns);
+    EXPECT_EQ(times.stop_ns, plan.kernel_stop_ns);
+  }
+}
+
 TEST_F(IncidentTimeline, ASlowRankCallsLateAndASlowGpuDoesNot) {
   Start("single", {"slow-rank:rank=3,percent=10", "slow-gpu:rank=5,percent=10"});
   const std::vector<Plan> plans = Next();

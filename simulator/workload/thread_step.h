@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "proto/collective.h"
+#include "simulator/workload/transfer.h"
 
 namespace nccl_exporter::sim {
 
@@ -35,6 +37,7 @@ struct Plan {
   int64_t launched_ns = 0;
   int64_t kernel_start_ns = 0;
   int64_t kernel_stop_ns = 0;
+  std::shared_ptr<const LaunchTransfer> transfer = nullptr;  // shared by the ranks of the launch
 };
 
 struct ThreadGroup {

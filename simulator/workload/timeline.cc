@@ -159,8 +159,9 @@ void Timeline::StopKernels(const std::vector<Plan*>& plans, const GroupPosition&
   std::vector<int64_t> stops_ns;
   for (Plan* plan : plans) {
     const std::vector<Plan*> awaited = AwaitedBy(*plan, plan_of_rank);
-    const int64_t stop_ns = LatestStartNs(awaited) +
-                            static_cast<int64_t>(TransferNsOf(*plan, communicator) * times) +
+    const double transfer_ns =
+        TransferNsOf(*plan, communicator) * times * AdapterTimesOf(awaited, communicator);
+    const int64_t stop_ns = LatestStartNs(awaited) + static_cast<int64_t>(transfer_ns) +
                             JitterNs(kStopJitterNs, plan->rank, position.group, kStop);
     const bool is_left = std::any_of(awaited.begin(), awaited.end(), [&](const Plan* other) {
       return conditions_.LeavesNs(IncidentKind::kKill, other->rank) < stop_ns ||
@@ -178,6 +179,43 @@ void Timeline::StopKernels(const std::vector<Plan*>& plans, const GroupPosition&
     rank.streams_ns[number] = plan.kernel_stop_ns;
     if (!overlaps_compute) rank.computed_ns = std::max(rank.computed_ns, plan.kernel_stop_ns);
   }
+  const auto transfer = TransferOf(plan_of_rank, communicator);
+  for (Plan* plan : plans) plan->transfer = transfer;
+}
+
+// The slowest adapter among the ranks is what an operation between nodes waits for.
+double Timeline::AdapterTimesOf(const std::vector<Plan*>& awaited,
+                                const Communicator& communicator) const {
+  double times = 1;
+  if (communicator.nodes == 1) return times;
+  for (const Plan* plan : awaited) times = std::max(times, conditions_.AdapterTimes(plan->rank));
+  return times;
+}
+
+std::shared_ptr<const LaunchTransfer> Timeline::TransferOf(const std::vector<Plan*>& plan_of_rank,
+                                                           const Communicator& communicator) const {
+  auto transfer = std::make_shared<LaunchTransfer>();
+  for (const Plan* plan : plan_of_rank) {
+    transfer->ranks.push_back(plan == nullptr ? LaunchTransfer::RankTimes{kNever, kNever, kNever}
+                                              : LaunchTransfer::RankTimes{plan->launched_ns,
+                                                                          plan->kernel_start_ns,
+                                                                          plan->kernel_stop_ns});
+  }
+  if (!conditions_.HasSlowHops() || communicator.nodes == 1) return transfer;
+  const auto add = [&](int sender, int receiver) {
+    const HopTimes hop = conditions_.HopOf(communicator, sender, receiver);
+    if (hop != HopTimes{}) transfer->hops[{sender, receiver}] = hop;
+  };
+  for (int rank = 0; rank < communicator.ranks(); ++rank) {
+    add(rank, RingNeighbour(communicator, rank, true));
+    const Plan* const plan = plan_of_rank[static_cast<size_t>(rank)];
+    if (plan == nullptr) continue;
+    for (const RankCall& task : plan->tasks) {
+      if (task.function == Function::kSend) add(rank, task.peer);
+      if (task.function == Function::kRecv) add(task.peer, rank);
+    }
+  }
+  return transfer;
 }
 
 // The thread makes its calls of the group, or hangs before them.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -56,6 +57,10 @@ class Timeline {
   void StartKernel(Plan& plan, const GroupPosition& position);
   void StopKernels(const std::vector<Plan*>& plans, const GroupPosition& position,
                    bool overlaps_compute);
+  double AdapterTimesOf(const std::vector<Plan*>& awaited, const Communicator& communicator) const;
+  // What the network of the launch depends on; a rank without a plan is null.
+  std::shared_ptr<const LaunchTransfer> TransferOf(const std::vector<Plan*>& plan_of_rank,
+                                                   const Communicator& communicator) const;
   int64_t JitterNs(int64_t most_ns, int rank, uint64_t group, uint64_t purpose) const;
 
   const Workload& workload_;

@@ -26,21 +26,21 @@ class IncidentTruth : public testing::TestWithParam<const char*> {
   collector::ScratchDirectory segments_, scratch_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Kinds, IncidentTruth,
-                         testing::Values("slow-rank:rank=1", "slow-gpu:rank=2,every=1,for=0.5",
-                                         "slow-node:node=1,ramp=2", "slow-link:times=9",
-                                         "missing-call:rank=3,from=2",
-                                         "mismatched-call:rank=1,from=1", "kill:rank=2,from=2",
-                                         "network-hang:from=1", "moving:percent=50,every=1",
-                                         "varying", "warm-up:until=2",
-                                         "pause:from=1,every=1,seconds=0.5", "spikes:percent=20",
-                                         "evaluation:from=1,until=2"),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           name = name.substr(0, name.find(':'));
-                           name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, IncidentTruth,
+    testing::Values("slow-rank:rank=1", "slow-gpu:rank=2,every=1,for=0.5",
+                    "slow-node:node=1,ramp=2", "slow-link:times=9", "slow-adapter:rank=1,times=9",
+                    "slow-receiver:rank=2,times=9", "slow-flush:rank=3,times=9",
+                    "missing-call:rank=3,from=2", "mismatched-call:rank=1,from=1",
+                    "kill:rank=2,from=2", "network-hang:from=1", "moving:percent=50,every=1",
+                    "varying", "warm-up:until=2", "pause:from=1,every=1,seconds=0.5",
+                    "spikes:percent=20", "evaluation:from=1,until=2"),
+    [](const auto& test) {
+      std::string name = test.param;
+      name = name.substr(0, name.find(':'));
+      name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
+      return name;
+    });
 
 TEST_P(IncidentTruth, IsWhatThePluginCounted) {
   for (const char* layout : {"dp", "mixed"}) {
