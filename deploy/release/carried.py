@@ -28,6 +28,7 @@ LICENSES = {
     'libtasn1-6': 'LGPL-2.1-or-later',
     'libunistring2': 'LGPL-3.0-or-later OR GPL-2.0-or-later',
     'libyaml-cpp0.7': 'MIT',
+    'zlib1g': 'Zlib',
 }
 # Compiled into the daemon, and in no library: headers alone.
 COMPILED_IN = ('libcli11-dev',)
@@ -59,6 +60,9 @@ def run(*command):
 def needed_by(file):
     listed = run('readelf', '--dynamic', '--wide', file)
     listed.check_returncode()
+    # Loading it makes code writable, which the unit (MemoryDenyWriteExecute) refuses, and SELinux may.
+    if '(TEXTREL)' in listed.stdout:
+        raise ValueError(f'{file} has text relocations')
     return re.findall(r'\(NEEDED\).*\[(.*)\]', listed.stdout)
 
 

@@ -84,6 +84,14 @@ class Carried(Scratch):
         with self.assertRaisesRegex(ValueError, f'^libc.so.6, which {SHELL} needs, is in none of /usr/lib/none, /lib/none$'):
             self.system.libraries_of(SHELL, 'none')
 
+    def test_a_library_whose_code_must_be_written_is_refused(self):
+        """Debian's ISA-L for Arm is one: under MemoryDenyWriteExecute the daemon would not start."""
+        library = self.folder / 'libcode.so'
+        subprocess.run(['gcc', '-shared', '-nostdlib', '-Wl,-z,notext', '-x', 'assembler', '-o', library, '-'], check=True, text=True,
+                       input='.text\n.quad data\n.data\ndata: .quad 1\n')
+        with self.assertRaisesRegex(ValueError, f'^{library} has text relocations$'):
+            self.system.libraries_of(library, NATIVE.folder)
+
     def test_a_package_without_a_known_license_is_refused(self):
         with self.assertRaisesRegex(ValueError, '^the license of dash is unknown: add it to deploy/release/carried.py$'):
             self.system.package_of(SHELL.resolve())

@@ -30,6 +30,7 @@ SOURCES = {
 NOT_QUOTED = {
     'scraped bytes in': 'of --log.level=debug, for developers',
     'ISA-L does not compress': 'a fault of the library, shown as the reason of a message that is quoted',
+    'zlib does not compress': 'the same',
 }
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gzip by ISA-L.
+// gzip by ISA-L, but for Arm.
 #include "exporter/scrape/gzip.h"
 
 #include <isa-l/igzip_lib.h>
