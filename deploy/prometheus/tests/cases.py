@@ -16,7 +16,7 @@ def of(*modules):
     return [case for module in modules for case in vars(module).values() if getattr(case, '__module__', '') == module.__name__ and callable(case)]
 
 
-CASES = of(straggler_cases, silent_cases, step_cases, hang_cases, quality_cases)
+CASES = [case for case in of(straggler_cases, silent_cases, step_cases, hang_cases, quality_cases) if not case.__code__.co_argcount]
 LASTING = [case for case in of(lasting_cases) if not case.__code__.co_argcount]
 OPEN = of(open_cases)
 VALUES = [case for case in of(waiting_cases) if not case.__code__.co_argcount]

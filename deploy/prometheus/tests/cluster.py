@@ -79,6 +79,7 @@ class Cluster:
         self.clock = lambda node, t: 0  # seconds by which the node's clock is wrong
         self.stuck = []  # Hang
         self.old_daemons = set()  # nodes
+        self.seen_late = set()  # nodes that are scraped an interval later than the others
         self.job = traits.get('job', {'slurm_job_id': '42'})
         self.scraped_families = ALERT_SET  # for texts, which may read more
 
@@ -132,7 +133,7 @@ class Cluster:
 
     def is_too_new(self, key):
         """Whether the series is one that the daemon of its node does not know."""
-        return NOT_OF_OLD_DAEMONS.match(key) and any(f'instance="node{node}:' in key for node in self.old_daemons)
+        return NOT_OF_OLD_DAEMONS.match(key) and self.is_on(key, self.old_daemons)
 
     def table(self):
         """Values of each series by the number of the scrape."""
@@ -156,7 +157,12 @@ class Cluster:
                 if communicator.alive(t):
                     self.serve_nodes(communicator, index, t, table)
             self.add_targets(table, index, t)
-        return table
+        return {key: {index + 1: value for index, value in values.items()} if self.is_on(key, self.seen_late) else values for key, values in table.items()}
+
+    @staticmethod
+    def is_on(key, nodes):
+        """Whether the series is of one of these nodes."""
+        return any(f'instance="node{node}:' in key for node in nodes)
 
     def put(self, table, index, name, labels, value):
         table.setdefault(name + '{' + ','.join(f'{k}="{v}"' for k, v in labels.items()) + '}', {})[index] = value

@@ -108,6 +108,22 @@ def a_rank_that_is_late_by_11_percent_is_named_within_a_minute():
     return cluster, {10.75: [], 11: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
 
 
+def late_by_two_fifths(seen_late):
+    """The rates of a minute show the other ranks of a node that is scraped later as late, too."""
+    cluster = data_parallel(13, 4)
+    cluster.seen_late = {seen_late}
+    cluster.late = lambda rank, t: 0.4 if rank == 6 and t > 600 else 0
+    return cluster, {10.5: []} | every_evaluation(11.25, 12, [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)])
+
+
+def a_late_rank_is_named_in_75_seconds_though_another_node_is_scraped_later():
+    return late_by_two_fifths(seen_late=3)
+
+
+def a_late_rank_is_named_in_75_seconds_and_not_its_node_though_it_is_scraped_later():
+    return late_by_two_fifths(seen_late=1)
+
+
 def a_rank_that_is_late_by_9_percent_needs_the_longer_proof():
     cluster = data_parallel(13)
     cluster.late = lambda rank, t: 0.09 if rank == 6 and t > 600 else 0
