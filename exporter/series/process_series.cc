@@ -29,6 +29,13 @@ uint64_t SumOfLosses(const ProcessGroup& process, Predicate predicate) {
   return sum;
 }
 
+// What the plugin should have followed. A communicator that drifts is not followed by design, and an
+// operation that finalize gives up was followed.
+bool IsUnfollowed(Loss loss) {
+  return TraitsOf(loss).kind == LossKind::kDropped && loss != Loss::kIncompleteAtFinalize &&
+         loss != Loss::kCommunicatorDrifting;
+}
+
 bool IsRejected(Loss loss) { return TraitsOf(loss).kind == LossKind::kTimestampRejected; }
 
 void AddDeparted(ProcessGroup& sum, DepartedCounts& departed) {
