@@ -173,6 +173,18 @@ class Sweep(Model, unittest.TestCase):
                    for end in outcomes({"first": 0, "second": 0, "latest": 0}, starts, reports, sweeps))
 
 
+class SizeHistograms(Model, unittest.TestCase):
+    """plugin/segment/recorder.cc, TakeSizeHistogram; segment_reader.cc, CopySizeHistograms: what is timed has its histogram."""
+    orders = ('fence_after_owner', 'fence_between_copies')
+
+    def is_wrong(self, fence_after_owner=FENCE, fence_between_copies=FENCE):
+        writer = [store("owner", 1, True), fence_after_owner, store("timed", 1)]
+        reader = [load("timed", "timed"), fence_between_copies, load("owner", "owner")]
+        writer, reader = ([access for access in thread if access] for thread in (writer, reader))
+        return any(end["timed"] == 1 and end["owner"] == 0
+                   for end in outcomes({"timed": 0, "owner": 0}, writer, reader))
+
+
 class SamplingShown(Model, unittest.TestCase):
     """plugin/sampling/sampler_set.cc, Show: the older of two states is not stored last and then kept."""
     orders = ('fence_after_change', 'fence_after_store')
