@@ -49,6 +49,7 @@ class CommunicatorCounters {
   collector::DerivedCounts Counts(bool spans_nodes) const;
 
   uint64_t generation() const { return generation_; }
+  int64_t advanced_ns() const { return advanced_ns_; }  // CLOCK_MONOTONIC of the latest Advance()
   // Since the first Advance() or BeginWithoutPast(), for the sums of its process.
   uint64_t NewKernelNs() const;
   uint64_t NewPointToPoint() const;

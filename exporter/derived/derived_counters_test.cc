@@ -301,6 +301,55 @@ TEST_F(Derived, AProcessThatASnapshotMissedGoesOn) {
   EXPECT_EQ(Kernel(), 20000u);
 }
 
+TEST_F(Derived, CommunicatorsThatNoSnapshotHasAreForgottenAndTheirProcessGoesOn) {
+  node_.Add(0);
+  node_.Add(1);
+  Do(Function::kAllReduce, kMib, 1000, 10);
+  counters_.Advance(node_.node(), node_.now());
+  EXPECT_EQ(counters_.remembered(), 3u);
+  node_.process().communicators.erase(node_.process().communicators.begin());
+  Play(14, 5 * kSecondNs, [] {});
+  EXPECT_EQ(counters_.remembered(), 2u);
+  EXPECT_EQ(node_.process().derived->kernel_ns, 10000u);
+}
+
+// As a forged segment does, which has 4,095 slots.
+TEST_F(Derived, SlotsThatAlternateTakeNoMoreThanTheLimit) {
+  constexpr uint32_t kSlots = 300;
+  for (uint32_t i = 0; i < 20; ++i) {
+    node_.process().communicators.clear();
+    for (uint32_t slot = 0; slot < kSlots; ++slot) {
+      node_.Add(i * kSlots + slot);
+      AddOperation(node_.process().communicators.back(), Function::kAllReduce, kMib, 1000);
+    }
+    node_.Pass(kSecondNs);
+    counters_.Advance(node_.node(), node_.now());
+    EXPECT_LE(counters_.remembered(), kMostAbsent + kSlots + 1);
+    EXPECT_EQ(node_.process().derived->kernel_ns, 1000u * (i + 1) * kSlots);
+  }
+}
+
+TEST_F(Derived, AUserWithTooManyProcessesLosesNoCountsOfOthers) {
+  node_.Add(0);
+  SampleInWindows();
+  Do(Function::kAllReduce, kMib, 1000, 10);
+  EXPECT_EQ(Kernel(), 10000u);
+  collector::NodeSnapshot forged;
+  for (uint64_t i = 0; i < 100; ++i) {
+    forged.processes.push_back(EmptyProcess(i));
+    forged.processes.back().uid = node_.process().uid + 1;
+    forged.processes.back().file.inode = 5000 + i;
+  }
+  for (int i = 1; i <= 50; ++i) {
+    for (collector::ProcessSnapshot& process : forged.processes) process.start_realtime_ns = i;
+    node_.Pass(kSecondNs / 10);
+    counters_.Advance(forged, node_.now());
+    EXPECT_LE(counters_.remembered(), kMostAbsent + 102) << i;
+  }
+  Untimed(Function::kAllReduce, kMib, 10);
+  EXPECT_EQ(Kernel(), 20000u);
+}
+
 TEST_F(Derived, AnotherProcessInTheSameFileIsAnother) {
   node_.Add(0);
   Do(Function::kAllReduce, kMib, 1000, 10);
