@@ -10,9 +10,10 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Operations of a communicator that may still be timed, at most: 512 in flight, and 1,024 whose
-// times wait for proof. Where more are untimed, some will stay so.
-constexpr uint64_t kMostPending = 1536;
+// Operations of a communicator that are over, and whose times wait for proof, at most. Where more
+// than these and those in flight are untimed, some stay so: operations by copy engine have no
+// times, and no loss says so.
+constexpr uint64_t kMostHeld = 1024;
 
 // Another collective and size becomes the largest when it has moved so many times the bytes.
 constexpr uint64_t kLargerBy = 2;
@@ -89,7 +90,8 @@ void CommunicatorCounters::BeginWithoutPast(const collector::ProcessSnapshot& pr
     untimed += one.untimed();
     if (IsPointToPoint(key)) point_to_point_ += counts.operations;
   });
-  is_exact_ = TimesAll(process, communicator) && untimed <= kMostPending;
+  is_exact_ =
+      TimesAll(process, communicator) && untimed <= kMostHeld + communicator.in_flight.size();
   steps_since_realtime_ns_ = now.realtime_ns;
   point_to_point_at_begin_ = point_to_point_;
   Sum();

@@ -255,6 +255,26 @@ TEST_F(Derived, MoreUntimedOperationsThanCanBeInFlightAreNoExactSum) {
   EXPECT_EQ(node_.KernelNs(later), 0u);
 }
 
+// Operations by copy engine, which stay untimed. If a later daemon served the whole past, PromQL
+// would count it once more.
+TEST_F(Derived, ASumThatIsNotExactIsNotExactForALaterDaemonEither) {
+  node_.Add(0);
+  Do(Function::kAllReduce, kMib, 1000, 10);
+  Untimed(Function::kAllGather, kMib, 1300);
+  Untimed(Function::kAllReduce, kMib, 300);
+  node_.comm().in_flight.resize(300);
+  node_.Pass(3600 * kSecondNs);
+  DerivedCounters first;
+  EXPECT_EQ(node_.KernelNs(first), 0u);
+  node_.comm().in_flight.clear();
+  collector::SizeClassSnapshot& size =
+      node_.comm().functions.Change(static_cast<size_t>(Function::kAllReduce)).sizes[3];
+  size.timed_operations += 300;
+  size.busy_ns += 300 * 1000;
+  DerivedCounters second;
+  EXPECT_EQ(node_.KernelNs(second), 0u);
+}
+
 TEST_F(Derived, ASlotUsedAgainCountsFromZeroAndItsProcessGoesOn) {
   node_.Add(0);
   Do(Function::kAllReduce, kMib, 1000, 10);
