@@ -37,12 +37,12 @@ Connection::~Connection() {
   if (socket_ >= 0) ::close(socket_);
 }
 
-std::string Connection::Open(const addrinfo& peer) {
+std::string Connection::Open(const addrinfo& peer, Clock::time_point until) {
   socket_ = ::socket(peer.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket_ < 0) return std::strerror(errno);
   if (::connect(socket_, peer.ai_addr, peer.ai_addrlen) == 0) return "";
   if (errno != EINPROGRESS) return std::strerror(errno);
-  if (std::string fault = Await(POLLOUT); !fault.empty()) return fault;
+  if (std::string fault = Await(POLLOUT, until); !fault.empty()) return fault;
   int error = 0;
   socklen_t size = sizeof error;
   ::getsockopt(socket_, SOL_SOCKET, SO_ERROR, &error, &size);
@@ -71,12 +71,12 @@ std::string Connection::Receive(std::string& text, bool& is_over) {
   return "";
 }
 
-std::string Connection::Await(short events) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
+std::string Connection::Await(short events, Clock::time_point until) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   if (left.count() <= 0) return kNoAnswerInTime;
   pollfd wanted{.fd = socket_, .events = events, .revents = 0};
   const int ready = ::poll(&wanted, 1, static_cast<int>(left.count()));
-  if (ready < 0) return errno == EINTR ? Await(events) : std::strerror(errno);
+  if (ready < 0) return errno == EINTR ? Await(events, until) : std::strerror(errno);
   return ready == 0 ? kNoAnswerInTime : "";
 }
 

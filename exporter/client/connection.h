@@ -32,8 +32,9 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // What went wrong; empty if nothing did. The same below.
-  std::string Open(const addrinfo& peer);
+  // What went wrong; empty if nothing did. The same below. The connection is open by `until`, which
+  // is no later than the deadline.
+  std::string Open(const addrinfo& peer, Clock::time_point until);
   // After Open(): what follows is encrypted, and the peer is `host`.
   std::string StartTls(const TlsSettings& settings, const std::string& host);
   std::string Send(std::string_view text);
@@ -41,7 +42,8 @@ class Connection {
   std::string Receive(std::string& text, bool& is_over);
 
  private:
-  std::string Await(short events);
+  std::string Await(short events) { return Await(events, deadline_); }
+  std::string Await(short events, Clock::time_point until);
   // Waits until GnuTLS can go on after `result`; the fault if it cannot.
   std::string AwaitTls(int result);
   std::string LoadTls(const TlsSettings& settings);

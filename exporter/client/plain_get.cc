@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/client/plain_get.h"
 
-#include <netdb.h>
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -102,29 +100,37 @@ std::optional<std::string> JoinChunks(std::string_view text) {
   }
 }
 
-PlainAnswer PlainGet(const PlainRequest& request) {
+PlainAnswer PlainGet(const PlainRequest& request, const addrinfo* peers) {
   PlainAnswer answer;
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int status = ::getaddrinfo(request.host.c_str(), request.port.c_str(), &hints, &found);
-  if (status != 0) {
-    answer.fault = ::gai_strerror(status);
-    return answer;
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
   const Connection::Clock::time_point deadline = Connection::Clock::now() + request.patience;
+  int left = 0;
+  for (const addrinfo* peer = peers; peer != nullptr; peer = peer->ai_next) ++left;
   // localhost is ::1 first, where a server of IPv4 does not listen.
-  for (const addrinfo* peer = found; peer != nullptr && !answer.is_connected;
-       peer = peer->ai_next) {
+  for (const addrinfo* peer = peers; peer != nullptr && !answer.is_connected;
+       peer = peer->ai_next, --left) {
     Connection connection(deadline);
-    answer.fault = connection.Open(*peer);
+    const Connection::Clock::time_point now = Connection::Clock::now();
+    answer.fault = connection.Open(*peer, now + (deadline - now) / left);
     answer.is_connected = answer.fault.empty();
     if (answer.is_connected && request.tls != nullptr)
       answer.fault = connection.StartTls(*request.tls, request.host);
     if (answer.fault.empty()) answer.fault = Exchange(request, connection, answer);
   }
   return answer;
+}
+
+PlainAnswer PlainGet(const PlainRequest& request) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int status = ::getaddrinfo(request.host.c_str(), request.port.c_str(), &hints, &found);
+  if (status != 0) {
+    PlainAnswer answer;
+    answer.fault = ::gai_strerror(status);
+    return answer;
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  return PlainGet(request, found);
 }
 
 }  // namespace nccl_exporter::exporter

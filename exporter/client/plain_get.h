@@ -3,6 +3,8 @@
 // and to Prometheus. For any thread.
 #pragma once
 
+#include <netdb.h>
+
 #include <chrono>
 #include <cstddef>
 #include <optional>
@@ -35,6 +37,9 @@ struct PlainAnswer {
 };
 
 PlainAnswer PlainGet(const PlainRequest& request);
+// From these addresses of the host, one after the other until one is connected. Each gets an equal
+// part of the time that is left, so that one that drops all packets does not take it all.
+PlainAnswer PlainGet(const PlainRequest& request, const addrinfo* peers);
 
 // The body that chunks of HTTP/1.1 carry; nothing if one of them is not whole or not right. Pure.
 std::optional<std::string> JoinChunks(std::string_view text);

@@ -9,6 +9,7 @@
 
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -48,6 +49,7 @@ class OneAnswer {
                      .patience = std::chrono::seconds(60),
                      .most_bytes = most_bytes});
   }
+  const std::string& port() const { return port_; }
   const std::string& Request() {
     Join();
     return request_;
@@ -143,6 +145,52 @@ TEST(PlainGetTest, SaysWhereNobodyListens) {
                                        .most_bytes = 1000});
   EXPECT_FALSE(answer.is_connected);
   EXPECT_EQ(answer.fault, "Connection refused");
+}
+
+// The queue of a listener is full, so that its kernel drops what comes: as for an address whose
+// packets are lost on the way.
+TEST(PlainGetTest, AnAddressThatDropsAllLeavesTimeForTheNext) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in dropping{};
+  dropping.sin_family = AF_INET;
+  dropping.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof dropping;
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&dropping), size), 0);
+  ASSERT_EQ(::listen(listener, 0), 0);
+  ::getsockname(listener, reinterpret_cast<sockaddr*>(&dropping), &size);
+  std::vector<int> queued;
+  for (int i = 0; i < 8; ++i) {
+    queued.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+    ::connect(queued.back(), reinterpret_cast<sockaddr*>(&dropping), size);
+  }
+
+  OneAnswer peer("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody");
+  sockaddr_in answering = dropping;
+  answering.sin_port = htons(static_cast<uint16_t>(std::stoi(peer.port())));
+  addrinfo last{}, first{};
+  first.ai_family = last.ai_family = AF_INET;
+  first.ai_addrlen = last.ai_addrlen = size;
+  last.ai_addr = reinterpret_cast<sockaddr*>(&answering);
+  first.ai_addr = reinterpret_cast<sockaddr*>(&dropping);
+  const PlainRequest request{.host = "two-addresses",
+                             .port = peer.port(),
+                             .path = "/",
+                             .patience = std::chrono::seconds(4),
+                             .most_bytes = 1000};
+  EXPECT_EQ(PlainGet({.host = "",
+                      .port = "",
+                      .path = "/",
+                      .patience = std::chrono::milliseconds(50),
+                      .most_bytes = 1000},
+                     &first)
+                .fault,
+            "no answer in time");
+  first.ai_next = &last;
+  const PlainAnswer answer = PlainGet(request, &first);
+  EXPECT_EQ(answer.fault, "");
+  EXPECT_EQ(answer.body, "body");
+  for (const int socket : queued) ::close(socket);
+  ::close(listener);
 }
 
 // A peer that accepts and says nothing: its kernel accepts for it.

@@ -10,9 +10,10 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Operations of a communicator that may still be timed, at most: 512 in flight, and 1,024 whose
-// times wait for proof. Where more are untimed, some will stay so.
-constexpr uint64_t kMostPending = 1536;
+// Operations of a communicator that are over, and whose times wait for proof, at most. Where more
+// than these and those in flight are untimed, some stay so: operations by copy engine have no
+// times, and no loss says so.
+constexpr uint64_t kMostHeld = 1024;
 
 // Losses of communicators that never had a slot take no operation of the others.
 bool LosesTimes(Loss loss) {
@@ -82,7 +83,8 @@ void CommunicatorCounters::BeginWithoutPast(const collector::ProcessSnapshot& pr
     untimed += one.untimed();
     if (IsPointToPoint(key)) point_to_point_ += counts.operations;
   });
-  is_exact_ = TimesAll(process, communicator) && untimed <= kMostPending;
+  is_exact_ =
+      TimesAll(process, communicator) && untimed <= kMostHeld + communicator.in_flight.size();
   counted_since_realtime_ns_ = now.realtime_ns;
   point_to_point_at_begin_ = point_to_point_;
   Sum();

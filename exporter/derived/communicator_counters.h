@@ -11,8 +11,10 @@
 //   3. A communicator is exact while nothing says that any operation stays untimed: no windows of
 //      sampling, no loss in its process, kernel times, and no operation of unknown state. Then
 //      there is no estimate: the counter is the sum in the segment, whatever is in flight, and a
-//      daemon that knows nothing of the past goes on with it. The losses stay in the segment, so a
-//      communicator that is not exact never becomes exact again.
+//      daemon that knows nothing of the past goes on with it. The losses stay in the segment, and
+//      so does what is untimed for good beside kMostHeld (communicator_counters.cc): a communicator
+//      that is not exact stays so for a daemon that knows nothing of the past. Fewer operations by
+//      copy engine, which run no kernel, leave a communicator exact and are not estimated.
 //   4. A communicator that is not exact, and is older than what the daemon knows of it, starts at
 //      0. PromQL takes a start at 0 as it is. A new estimate of the past could be slightly below
 //      what was served before, and PromQL would count all of it once more.
@@ -60,6 +62,7 @@ class CommunicatorCounters {
   collector::DerivedCounts Counts(bool spans_nodes, bool is_lowest) const;
 
   uint64_t generation() const { return generation_; }
+  int64_t advanced_ns() const { return advanced_ns_; }  // CLOCK_MONOTONIC of the latest Advance()
   // Since the first Advance() or BeginWithoutPast(), for the sums of its process.
   uint64_t NewKernelNs() const;
   uint64_t NewPointToPoint() const;

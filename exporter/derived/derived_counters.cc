@@ -91,6 +91,7 @@ void DerivedCounters::AdvanceProcess(collector::ProcessSnapshot& snapshot,
     process.since_realtime_ns =
         IsNew(snapshot.start_realtime_ns) ? snapshot.start_realtime_ns : now.realtime_ns;
   }
+  process.uid = snapshot.uid;
   process.seen_ns = now.monotonic_ns;
   for (collector::CommunicatorSnapshot& communicator : snapshot.communicators) {
     CommunicatorCounters& counters = Find(process, snapshot, communicator, now);
@@ -132,21 +133,48 @@ CommunicatorCounters& DerivedCounters::Find(Process& process,
 }
 
 void DerivedCounters::Forget(const DerivedMoment& now) {
-  std::erase_if(processes_, [&](const auto& item) {
-    return now.monotonic_ns - item.second.seen_ns > times_.forget_ns;
-  });
-  size_t absent = 0;
+  std::set<uint64_t> too_many;  // users
+  const auto is_over = [&](uint64_t uid, int64_t seen_ns) {
+    return now.monotonic_ns - seen_ns > times_.forget_ns ||
+           (too_many.contains(uid) && seen_ns != now.monotonic_ns);
+  };
+  const auto forget = [&] {
+    std::erase_if(processes_,
+                  [&](const auto& item) { return is_over(item.second.uid, item.second.seen_ns); });
+    for (auto& entry : processes_) {
+      Process& process = entry.second;
+      std::erase_if(process.communicators, [&](const auto& item) {
+        const CommunicatorCounters& counters = item.second;
+        if (!is_over(process.uid, counters.advanced_ns())) return false;
+        process.gone_kernel_ns += counters.NewKernelNs();
+        process.gone_point_to_point += counters.NewPointToPoint();
+        return true;
+      });
+    }
+  };
+  forget();
+  std::map<uint64_t, size_t> absent;  // by user
   for (const auto& [key, process] : processes_) {
-    if (process.seen_ns != now.monotonic_ns) absent += process.communicators.size();
+    size_t& count = absent[process.uid];
+    if (process.seen_ns != now.monotonic_ns) ++count;
+    for (const auto& [slot, counters] : process.communicators)
+      count += counters.advanced_ns() != now.monotonic_ns;
   }
-  if (absent <= kMostAbsentCommunicators) return;
-  std::erase_if(processes_,
-                [&](const auto& item) { return item.second.seen_ns != now.monotonic_ns; });
+  for (const auto& [uid, count] : absent) {
+    if (count > kMostAbsent) too_many.insert(uid);
+  }
+  if (!too_many.empty()) forget();
+}
+
+size_t DerivedCounters::remembered() const {
+  size_t sum = processes_.size();
+  for (const auto& [key, process] : processes_) sum += process.communicators.size();
+  return sum;
 }
 
 template <typename Archive>
 void DerivedCounters::Transfer(Archive& archive, Process& process) {
-  archive(process.gone_kernel_ns, process.gone_point_to_point, process.has_times,
+  archive(process.uid, process.gone_kernel_ns, process.gone_point_to_point, process.has_times,
           process.has_point_to_point, process.since_realtime_ns, process.seen_ns);
   size_t count = TransferCount(archive, process.communicators.size());
   if constexpr (Archive::kReads) {

@@ -5,7 +5,11 @@
 // A process is recognized by its file and its start, a communicator by its process, slot and
 // generation. If it is met for the first time and is older than the snapshot before, its past is
 // not known (communicator_counters.h). A communicator that is gone stays in the sums of its
-// process: in a slot of its own until the slot is used again, and then as numbers.
+// process: in a slot of its own until the slot is used again or the communicator is forgotten, and
+// then as numbers.
+//
+// What no snapshot has is forgotten after DerivedTimes::forget_ns, and earlier where one user has
+// more of it than kMostAbsent.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +26,9 @@
 
 namespace nccl_exporter::exporter {
 
-// Communicators that are remembered at most while no snapshot has them: as many as a snapshot
-// holds. With more, all that are in no snapshot are forgotten.
-inline constexpr size_t kMostAbsentCommunicators = collector::kMaxCommunicators;
+// Communicators and processes of one user that are remembered at most while no snapshot has them:
+// as many as a snapshot holds communicators. With more, all of this user are forgotten.
+inline constexpr size_t kMostAbsent = collector::kMaxCommunicators;
 
 class DerivedCounters {
  public:
@@ -32,6 +36,9 @@ class DerivedCounters {
 
   // Counts what is new in the snapshot, and fills its derived counts.
   void Advance(collector::NodeSnapshot& node, const DerivedMoment& now);
+
+  // Communicators and processes that are remembered, those of no snapshot included.
+  size_t remembered() const;
 
   // The state as words, and a state that Words() made. Restore() leaves everything as it is if it
   // cannot be one; then it returns false.
@@ -41,6 +48,7 @@ class DerivedCounters {
  private:
   using ProcessKey = std::tuple<uint64_t, uint64_t, int64_t>;  // device, inode, start
   struct Process {
+    uint64_t uid = 0;
     std::map<uint32_t, CommunicatorCounters> communicators;  // by slot
     uint64_t gone_kernel_ns = 0;
     uint64_t gone_point_to_point = 0;

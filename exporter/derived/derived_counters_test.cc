@@ -253,6 +253,26 @@ TEST_F(Derived, MoreUntimedOperationsThanCanBeInFlightAreNoExactSum) {
   EXPECT_EQ(node_.KernelNs(later), 0u);
 }
 
+// Operations by copy engine, which stay untimed. If a later daemon served the whole past, PromQL
+// would count it once more.
+TEST_F(Derived, ASumThatIsNotExactIsNotExactForALaterDaemonEither) {
+  node_.Add(0);
+  Do(Function::kAllReduce, kMib, 1000, 10);
+  Untimed(Function::kAllGather, kMib, 1300);
+  Untimed(Function::kAllReduce, kMib, 300);
+  node_.comm().in_flight.resize(300);
+  node_.Pass(3600 * kSecondNs);
+  DerivedCounters first;
+  EXPECT_EQ(node_.KernelNs(first), 0u);
+  node_.comm().in_flight.clear();
+  collector::SizeClassSnapshot& size =
+      node_.comm().functions.Change(static_cast<size_t>(Function::kAllReduce)).sizes[3];
+  size.timed_operations += 300;
+  size.busy_ns += 300 * 1000;
+  DerivedCounters second;
+  EXPECT_EQ(node_.KernelNs(second), 0u);
+}
+
 TEST_F(Derived, ASlotUsedAgainCountsFromZeroAndItsProcessGoesOn) {
   node_.Add(0);
   Do(Function::kAllReduce, kMib, 1000, 10);
@@ -295,6 +315,55 @@ TEST_F(Derived, AProcessThatASnapshotMissedGoesOn) {
   node_.Pass(5 * kSecondNs);
   counters_.Advance(empty, node_.now());
   node_.Pass(5 * kSecondNs);
+  Untimed(Function::kAllReduce, kMib, 10);
+  EXPECT_EQ(Kernel(), 20000u);
+}
+
+TEST_F(Derived, CommunicatorsThatNoSnapshotHasAreForgottenAndTheirProcessGoesOn) {
+  node_.Add(0);
+  node_.Add(1);
+  Do(Function::kAllReduce, kMib, 1000, 10);
+  counters_.Advance(node_.node(), node_.now());
+  EXPECT_EQ(counters_.remembered(), 3u);
+  node_.process().communicators.erase(node_.process().communicators.begin());
+  Play(14, 5 * kSecondNs, [] {});
+  EXPECT_EQ(counters_.remembered(), 2u);
+  EXPECT_EQ(node_.process().derived->kernel_ns, 10000u);
+}
+
+// As a forged segment does, which has 4,095 slots.
+TEST_F(Derived, SlotsThatAlternateTakeNoMoreThanTheLimit) {
+  constexpr uint32_t kSlots = 300;
+  for (uint32_t i = 0; i < 20; ++i) {
+    node_.process().communicators.clear();
+    for (uint32_t slot = 0; slot < kSlots; ++slot) {
+      node_.Add(i * kSlots + slot);
+      AddOperation(node_.process().communicators.back(), Function::kAllReduce, kMib, 1000);
+    }
+    node_.Pass(kSecondNs);
+    counters_.Advance(node_.node(), node_.now());
+    EXPECT_LE(counters_.remembered(), kMostAbsent + kSlots + 1);
+    EXPECT_EQ(node_.process().derived->kernel_ns, 1000u * (i + 1) * kSlots);
+  }
+}
+
+TEST_F(Derived, AUserWithTooManyProcessesLosesNoCountsOfOthers) {
+  node_.Add(0);
+  SampleInWindows();
+  Do(Function::kAllReduce, kMib, 1000, 10);
+  EXPECT_EQ(Kernel(), 10000u);
+  collector::NodeSnapshot forged;
+  for (uint64_t i = 0; i < 100; ++i) {
+    forged.processes.push_back(EmptyProcess(i));
+    forged.processes.back().uid = node_.process().uid + 1;
+    forged.processes.back().file.inode = 5000 + i;
+  }
+  for (int i = 1; i <= 50; ++i) {
+    for (collector::ProcessSnapshot& process : forged.processes) process.start_realtime_ns = i;
+    node_.Pass(kSecondNs / 10);
+    counters_.Advance(forged, node_.now());
+    EXPECT_LE(counters_.remembered(), kMostAbsent + 102) << i;
+  }
   Untimed(Function::kAllReduce, kMib, 10);
   EXPECT_EQ(Kernel(), 20000u);
 }

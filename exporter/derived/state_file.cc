@@ -17,7 +17,7 @@ namespace {
 using collector::StateError;
 
 // "NCCLDRV" and the version of what follows: states of other versions are damaged ones.
-constexpr uint64_t kMagic = 0x4e43434c44525602;
+constexpr uint64_t kMagic = 0x4e43434c44525603;
 
 struct Header {
   uint64_t magic = kMagic;
@@ -146,6 +146,15 @@ std::optional<std::vector<uint64_t>> StateFile::Read(std::optional<StateFault>& 
 }
 
 std::optional<StateFault> StateFile::Write(std::span<const uint64_t> words) const {
+  std::optional<StateFault> fault = Replace(words);
+  if (fault) {
+    unlink(next_path_.c_str());
+    unlink(path_.c_str());
+  }
+  return fault;
+}
+
+std::optional<StateFault> StateFile::Replace(std::span<const uint64_t> words) const {
   const auto unwritable = [](const std::string& detail) {
     return StateFault{StateError::kUnwritable, detail};
   };

@@ -18,7 +18,9 @@
 namespace nccl_exporter::exporter {
 
 // More than the largest node needs: 2,048 communicators of ten collectives and sizes take 3 MiB.
-inline constexpr size_t kMostStateWords = size_t{64} << 17;  // 64 MiB
+// The old and the new state fit the volume of the manifests and the chart (sizeLimit: 64Mi), whose
+// pod Kubernetes evicts otherwise.
+inline constexpr size_t kMostStateWords = size_t{31} << 17;  // 31 MiB
 
 struct StateFault {
   collector::StateError error = collector::StateError::kUnreadable;
@@ -32,12 +34,16 @@ class StateFile {
 
   // Nothing without a fault: there is no file, or it is from before the machine's start.
   std::optional<std::vector<uint64_t>> Read(std::optional<StateFault>& fault) const;
+  // With a fault there is no file afterwards, as far as it can be removed: with an old state the
+  // counters of the next daemon would be lower than what was served, which PromQL takes for a
+  // reset.
   std::optional<StateFault> Write(std::span<const uint64_t> words) const;
 
   const std::string& path() const { return path_; }
 
  private:
   std::optional<StateFault> FaultOfDirectory() const;
+  std::optional<StateFault> Replace(std::span<const uint64_t> words) const;
 
   std::string directory_;
   std::string path_;

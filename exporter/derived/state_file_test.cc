@@ -2,9 +2,11 @@
 #include "exporter/derived/state_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -108,6 +110,41 @@ TEST_F(StateOnDisk, WhatCannotBeWrittenIsAFault) {
   ASSERT_TRUE(fault_.has_value());
   EXPECT_EQ(fault_->error, StateError::kUnwritable);
   EXPECT_NE(fault_->detail.find("none/state"), std::string::npos);
+}
+
+// The next daemon would go back to it.
+TEST_F(StateOnDisk, AFaultLeavesNoOldState) {
+  const auto expect_none = [&](const char* fault) {
+    fault_ = StateFile(directory_).Write(words_);
+    EXPECT_TRUE(fault_.has_value()) << fault;
+    EXPECT_FALSE(std::filesystem::exists(Path())) << fault;
+    EXPECT_FALSE(std::filesystem::is_regular_file(Path() + ".next")) << fault;
+  };
+  Write();
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit small{.rlim_cur = 48, .rlim_max = limit.rlim_max};
+  signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  expect_none("no room");
+  setrlimit(RLIMIT_FSIZE, &limit);
+
+  Write();
+  std::filesystem::create_directories(Path() + ".next/full");
+  expect_none("no place");
+  std::filesystem::remove_all(Path() + ".next");
+
+  Write();
+  ASSERT_EQ(chmod(directory_.c_str(), 0777), 0);
+  expect_none("foreign");
+  ASSERT_EQ(chmod(directory_.c_str(), 0700), 0);
+
+  Write();
+  words_.resize(kMostStateWords + 1);
+  expect_none("too large");
+  words_.resize(kMostStateWords);
+  Write();
+  EXPECT_LE(2 * std::filesystem::file_size(Path()), uintmax_t{64} << 20) << "old and new state";
 }
 
 TEST_F(StateOnDisk, WhatAKilledDaemonLeftHalfWrittenIsReplaced) {

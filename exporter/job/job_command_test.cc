@@ -28,9 +28,11 @@ class Recorded {
   }
   void Forget(const std::string& query) { answers_.erase(query); }
   std::string fault;
+  const std::vector<std::string>& queries() const { return queries_; }
 
   AskPrometheus Ask() const {
     return [this](const std::string& query) {
+      queries_.push_back(query);
       QueryAnswer answer{.samples = {}, .fault = fault};
       for (const auto& [part, samples] : answers_) {
         if (query.find(part) != std::string::npos) answer.samples = samples;
@@ -41,6 +43,7 @@ class Recorded {
 
  private:
   std::map<std::string, std::vector<Sample>> answers_;
+  mutable std::vector<std::string> queries_;
 };
 
 constexpr const char* kJobs = "(nccl_rank_info{}))";
@@ -52,6 +55,7 @@ constexpr const char* kProgress =
     "max by (comm, rank) (nccl_operations_last_progress_timestamp_seconds{";
 constexpr const char* kInFlight = "(nccl_operations_oldest_in_flight_start_timestamp_seconds{";
 constexpr const char* kDead = "(nccl_process_alive{";
+constexpr const char* kStopped = "(nccl_process_stopped{";
 constexpr const char* kLate = "(comm_rank:nccl_straggler:deficit{";
 
 // Job 4711 of 8 ranks on two nodes, in one communicator that moves.
@@ -167,7 +171,7 @@ TEST_F(JobCommandTest, ARankThatIsScrapedEarlierIsNotBehind) {
 
 TEST_F(JobCommandTest, ALateAndAKilledRankAreNamed) {
   prometheus_.Add(kLate, {{"comm", "0123456789abcdef"}, {"rank", "5"}}, 0.1064);
-  prometheus_.Add(kDead, {{"instance", "node-0:9828"}, {"pid", "1002"}});
+  prometheus_.Add(kDead, {{"instance", "node-0:9828"}, {"pid", "1002"}, {"global_rank", "2"}});
   prometheus_.Add("job:nccl_waiting_gpu_seconds:rate", {}, 0.745);
   const std::string text = Text();
   EXPECT_THAT(text,
@@ -176,6 +180,52 @@ TEST_F(JobCommandTest, ALateAndAKilledRankAreNamed) {
               HasSubstr("global rank 2   ended        5.0 s  world           2  node-0  1002"));
   EXPECT_THAT(text,
               HasSubstr("global rank 5   late 10.6 %      -  world           1  node-1  1005"));
+}
+
+// Pods with a GPU each: their processes have the same pid, and GPU number.
+TEST_F(JobCommandTest, PodsOfANodeWithEqualPidsAreSeveralProcesses) {
+  std::vector<Labels> processes;
+  prometheus_.Forget(kRanks);
+  for (int rank = 0; rank < 8; ++rank) {
+    Labels labels{{"instance", "node-0:9828"},
+                  {"pod", rank < 6 ? "llm-" + std::to_string(rank) : "llm-sidecars"},
+                  {"container", rank == 6 ? "a" : "b"},
+                  {"pid", "1"}};
+    processes.push_back(labels);
+    labels.merge(Labels{{"comm", "0123456789abcdef"},
+                        {"comm_name", "world"},
+                        {"rank", std::to_string(rank)},
+                        {"gpu", "0"},
+                        {"hostname", "node-0"}});
+    prometheus_.Add(kRanks, labels);
+    labels["comm"] = "1111111111111111";
+    labels["comm_name"] = "pair";
+    if (rank < 2) prometheus_.Add(kRanks, labels);
+  }
+  SetProgress(kNow - 600, 3);
+  prometheus_.Add(kDead, processes[6]);
+  prometheus_.Add(kStopped, processes[7]);
+  const auto json = nlohmann::json::parse(Text({.is_json = true}));
+  EXPECT_THAT(Text(), HasSubstr("8 processes on 1 node in 2 communicators"));
+  EXPECT_EQ(json["communicators"][0]["comm_name"], "world");
+  const auto& ranks = json["communicators"][0]["ranks"];
+  for (int rank = 0; rank < 8; ++rank) {
+    EXPECT_EQ(ranks[rank]["ended"], rank == 6) << rank;
+    EXPECT_EQ(ranks[rank]["stopped"], rank == 7) << rank;
+    EXPECT_EQ(ranks[rank]["waits"], rank != 3 && rank < 6) << rank;
+    EXPECT_EQ(ranks[rank]["waits_elsewhere"], false) << rank;
+  }
+  for (const auto& rank : json["communicators"][1]["ranks"])
+    EXPECT_EQ(rank["waits_elsewhere"], true);
+  EXPECT_THAT(prometheus_.queries(),
+              testing::Contains(HasSubstr("group by (cluster, namespace, slurm_job_id, "
+                                          "slurm_job_name, uid, instance, pod, container, "
+                                          "pid, global_rank) (nccl_rank_info{")));
+  for (const std::string& query : prometheus_.queries()) {
+    if (query.find("pid") != std::string::npos) {
+      EXPECT_THAT(query, HasSubstr("instance, pod, container, pid, global_rank"));
+    }
+  }
 }
 
 TEST_F(JobCommandTest, EachLineFitsItsColumns) {

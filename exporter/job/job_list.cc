@@ -16,8 +16,8 @@ constexpr size_t kMostNamed = 6;
 constexpr std::string_view kLabels = "cluster, namespace, slurm_job_id, slurm_job_name, uid";
 
 QueryAnswer AskJobs(const AskPrometheus& ask, const std::string& matchers) {
-  return ask(fmt::format("count by ({0}) (group by ({0}, instance, pid) (nccl_rank_info{{{1}}}))",
-                         kLabels, matchers));
+  return ask(fmt::format("count by ({0}) (group by ({0}, {1}) (nccl_rank_info{{{2}}}))", kLabels,
+                         kProcessLabels, matchers));
 }
 
 std::vector<Job> JobsOf(const std::vector<Sample>& samples, const std::string& pod_prefix) {

@@ -4,11 +4,16 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exporter/job/prometheus.h"
 
 namespace nccl_exporter::exporter {
+
+// Labels of a process that are the same in all of its series. Its pid is that of its own PID
+// namespace: the processes of several pods on a node may all be pid 1.
+inline constexpr std::string_view kProcessLabels = "instance, pod, container, pid, global_rank";
 
 // All ranks with the same job labels of the rules (generate-rules --job-labels), and the same
 // owner.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <set>
@@ -19,6 +20,16 @@ constexpr const char* kAlerts = "alertname=~\"NCCL.+\"";
 constexpr const char* kNoRules =
     "the recording rules of nccl-exporter are not loaded (there is no comm_rank:nccl_rank:info): "
     "see deploy/prometheus";
+
+// kProcessLabels.
+using ProcessKey = std::array<std::string, 5>;
+ProcessKey ProcessOf(const Sample& sample) {
+  return {sample.Label("instance"), sample.Label("pod"), sample.Label("container"),
+          sample.Label("pid"), sample.Label("global_rank")};
+}
+ProcessKey ProcessOf(const JobRank& rank) {
+  return {rank.instance, rank.pod, rank.container, rank.pid, rank.global_rank};
+}
 
 // Ranks and communicators are texts of digits: by number, and others by text.
 std::tuple<uint64_t, std::string> Order(const std::string& text) {
@@ -58,10 +69,10 @@ class Collection {
   void AddRanks() {
     std::map<std::string, JobCommunicator> communicators;
     std::set<std::string> nodes;
-    std::set<std::pair<std::string, std::string>> processes;
+    std::set<ProcessKey> processes;
     for (const Sample& sample :
-         Ask("group by (comm, comm_name, rank, global_rank, gpu, hostname, instance, pid, pod) (" +
-             Of("nccl_rank_info") + ")")) {
+         Ask(fmt::format("group by (comm, comm_name, rank, gpu, hostname, {}) ({})", kProcessLabels,
+                         Of("nccl_rank_info")))) {
       state_.time = sample.time;
       JobCommunicator& communicator = communicators[sample.Label("comm")];
       communicator.id = sample.Label("comm");
@@ -72,9 +83,10 @@ class Collection {
                                     .node = sample.Label("hostname"),
                                     .instance = sample.Label("instance"),
                                     .pid = sample.Label("pid"),
-                                    .pod = sample.Label("pod")});
+                                    .pod = sample.Label("pod"),
+                                    .container = sample.Label("container")});
       nodes.insert(sample.Label("instance"));
-      processes.emplace(sample.Label("instance"), sample.Label("pid"));
+      processes.insert(ProcessOf(sample));
     }
     for (auto& [id, communicator] : communicators)
       state_.communicators.push_back(std::move(communicator));
@@ -124,19 +136,19 @@ class Collection {
   }
 
   void AddProcesses() {
-    std::set<std::pair<std::string, std::string>> dead, stopped;
+    std::set<ProcessKey> dead, stopped;
     const auto add = [&](const char* metric, const char* value, auto& processes) {
       for (const Sample& sample :
-           Ask(fmt::format("group by (instance, pid) ({} == {})", Of(metric), value)))
-        processes.emplace(sample.Label("instance"), sample.Label("pid"));
+           Ask(fmt::format("group by ({}) ({} == {})", kProcessLabels, Of(metric), value)))
+        processes.insert(ProcessOf(sample));
     };
     add("nccl_process_alive", "0", dead);
     add("nccl_process_stopped", "1", stopped);
     state_.has_ended = true;
     for (JobCommunicator& communicator : state_.communicators) {
       for (JobRank& rank : communicator.ranks) {
-        rank.is_dead = dead.contains({rank.instance, rank.pid});
-        rank.is_stopped = !rank.is_dead && stopped.contains({rank.instance, rank.pid});
+        rank.is_dead = dead.contains(ProcessOf(rank));
+        rank.is_stopped = !rank.is_dead && stopped.contains(ProcessOf(rank));
         state_.has_ended = state_.has_ended && rank.is_dead;
       }
     }
@@ -157,10 +169,8 @@ class Collection {
         rank.behind = communicator.started - rank.started;
       }
     }
-    std::set<std::tuple<std::string, std::string, std::string>> waiting;
-    const auto gpu = [](const JobRank& rank) {
-      return std::tuple(rank.instance, rank.pid, rank.gpu);
-    };
+    std::set<std::pair<ProcessKey, std::string>> waiting;
+    const auto gpu = [](const JobRank& rank) { return std::pair(ProcessOf(rank), rank.gpu); };
     for (const auto& [key, rank] : ranks_) {
       if (rank->waits) waiting.insert(gpu(*rank));
     }

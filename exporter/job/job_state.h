@@ -26,6 +26,7 @@ struct JobRank {
   std::string instance;
   std::string pid;
   std::string pod;
+  std::string container;
   bool is_dead = false;       // its process has ended
   bool is_stopped = false;    // its process is stopped
   bool is_quiet = false;      // it has the series of a stalled communicator

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -43,6 +44,7 @@ void KeepSharedOnly(const std::vector<Remembered>& remembered, Map& departed) {
 
 void DepartedCounts::Begin(const collector::NodeSnapshot& snapshot) {
   if (previous_ == nullptr) return;
+  CountFurther();
   std::set<decltype(KeyOf({}))> processes;
   std::set<decltype(KeyOf({}, {}))> communicators;
   for (const collector::ProcessSnapshot& process : snapshot.processes) {
@@ -64,14 +66,33 @@ void DepartedCounts::Begin(const collector::NodeSnapshot& snapshot) {
   previous_.reset();
 }
 
-void DepartedCounts::AddDeparted(const CommunicatorOf& gone) {
+void DepartedCounts::CountFurther() {
+  further_.clear();
+  for (const auto& [labels, sums] : departed_communicators_)
+    further_[sums.uid] += sums.by_ranks.size() - 1;
+}
+
+collector::CommunicatorSnapshot& DepartedCounts::SumOf(const CommunicatorOf& gone) {
   const collector::CommunicatorSnapshot& counts = *gone.member.communicator;
-  const auto [sum, is_first] = departed_communicators_[gone.labels].try_emplace(counts.ranks);
-  if (is_first) {
-    sum->second.ranks = counts.ranks;
+  auto& [uid, sums] = departed_communicators_[gone.labels];
+  if (sums.empty()) uid = gone.member.process->uid;
+  auto sum = sums.lower_bound(counts.ranks);
+  if (sum != sums.end() && sum->first == counts.ranks) return sum->second;
+  if (sums.empty() || further_[uid] < kMostFurtherSums) {
+    if (!sums.empty()) ++further_[uid];
+    sum = sums.try_emplace(counts.ranks).first;
     sum->second.created_realtime_ns = counts.created_realtime_ns;
+  } else if (sum == sums.end()) {
+    auto highest = sums.extract(std::prev(sums.end()));
+    highest.key() = counts.ranks;
+    sum = sums.insert(std::move(highest)).position;
   }
-  Add(counts, sum->second);
+  sum->second.ranks = sum->first;
+  return sum->second;
+}
+
+void DepartedCounts::AddDeparted(const CommunicatorOf& gone) {
+  Add(*gone.member.communicator, SumOf(gone));
 }
 
 void DepartedCounts::AddDeparted(const ProcessOf& gone) {
@@ -86,7 +107,7 @@ void DepartedCounts::AddDeparted(const ProcessOf& gone) {
 void DepartedCounts::AppendTo(const SharedLabels& labels, std::vector<GroupMember>& members) const {
   const auto found = departed_communicators_.find(labels);
   if (found == departed_communicators_.end()) return;
-  for (const auto& [ranks, counts] : found->second) {
+  for (const auto& [ranks, counts] : found->second.by_ranks) {
     members.push_back({.process = nullptr, .communicator = &counts, .has_departed = true});
   }
 }

@@ -23,6 +23,12 @@
 
 namespace nccl_exporter::exporter {
 
+// Sums of a user beyond the first of each label set, which differ in their number of ranks. Where
+// `comm` is dropped, eight GPUs with communicators of five sizes need 32. A segment may claim
+// another number of ranks at each scrape. Beyond the limit, counts are added to the sum with the
+// next higher number of ranks: bus bytes grow with it, so no series decreases.
+inline constexpr size_t kMostFurtherSums = 256;
+
 struct DepartedProcesses {
   std::array<uint64_t, kLossCount> losses{};
   std::optional<collector::DerivedProcessCounts> derived;
@@ -56,9 +62,14 @@ class DepartedCounts {
     SharedLabels labels;
     const collector::ProcessSnapshot* process;
   };
-  // By number of ranks, on which bus bytes depend.
-  using Communicators = std::map<uint64_t, collector::CommunicatorSnapshot>;
+  struct Communicators {
+    uint64_t uid = 0;  // of the first
+    // By number of ranks, on which bus bytes depend.
+    std::map<uint64_t, collector::CommunicatorSnapshot> by_ranks;
+  };
 
+  void CountFurther();
+  collector::CommunicatorSnapshot& SumOf(const CommunicatorOf& gone);
   void AddDeparted(const CommunicatorOf& gone);
   void AddDeparted(const ProcessOf& gone);
 
@@ -67,6 +78,7 @@ class DepartedCounts {
   std::vector<CommunicatorOf> communicators_;
   std::vector<ProcessOf> processes_;
   std::map<SharedLabels, Communicators> departed_communicators_;
+  std::map<uint64_t, size_t> further_;  // sums beyond the first of each label set, by user
   std::map<SharedLabels, DepartedProcesses> departed_processes_;
 };
 

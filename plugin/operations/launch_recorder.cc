@@ -29,7 +29,8 @@ void LaunchRecorder::RecordAlone(Operation& operation, uint64_t ticket, uint64_t
     LaunchRecord record(shared(), last_member, members, launch, now_ns);
     RecordUnder(lock, record);
     const uint64_t unfollowed_until = LoadAcquire(unfollowed_until_);
-    if (unfollowed_until != 0 && last_member > unfollowed_until) CompleteUnfollowed(lock, now_ns);
+    if (unfollowed_until != 0 && last_member > unfollowed_until)
+      CompleteUnfollowed(lock, unfollowed_until, now_ns);
   }
   if (shared().recorder().HasDeferredCompletions()) ShowDeferred();
 }
@@ -87,10 +88,10 @@ std::optional<PhaseTimes> LaunchRecorder::PhasesOf(const Operation& operation, u
   return means;
 }
 
-void LaunchRecorder::CompleteUnfollowed(const TryLock& lock, uint64_t now_ns) {
-  StoreRelaxed(unfollowed_until_, 0);
+void LaunchRecorder::CompleteUnfollowed(const TryLock& lock, uint64_t until, uint64_t now_ns) {
+  if (!CompareExchange(unfollowed_until_, until, 0)) return;
   for (size_t function = 0; function < kFunctionCount; ++function) {
-    const uint64_t count = unfollowed_[function].exchange(0, std::memory_order_relaxed);
+    const uint64_t count = unfollowed_[function].exchange(0, std::memory_order_acq_rel);
     if (count != 0)
       shared().recorder().CountCompleted(lock, static_cast<Function>(function), now_ns, count);
   }
@@ -100,7 +101,7 @@ void LaunchRecorder::Finalize(bool completes_unfollowed, uint64_t now_ns) {
   if (const TryLock lock{&is_recording_}) {
     judge_.ReleaseHeld(UnconfirmedTimes::kCapacity);
     judge_.Close();
-    if (completes_unfollowed) CompleteUnfollowed(lock, now_ns);
+    if (completes_unfollowed) CompleteUnfollowed(lock, LoadAcquire(unfollowed_until_), now_ns);
   }
   ShowDeferred();
 }

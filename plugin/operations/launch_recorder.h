@@ -39,9 +39,22 @@ class alignas(64) LaunchRecorder {
   void RecordAlone(Operation& operation, uint64_t ticket, uint64_t now_ns);
 
   // An operation was started and is not followed: it is over when one with a higher ticket is.
+  // By any thread. The ticket is only raised: a thread that was interrupted has an old one. An
+  // attempt fails only if another thread has changed the ticket; after the last one the operation
+  // is over with those of the other threads.
+  //
+  // The count comes before the ticket is read (acquire), and CompleteUnfollowed takes the ticket
+  // before the counts: so no count stays behind without a ticket. //tests/memory_order has the
+  // model.
   void NoteUnfollowed(Function function, uint64_t latest_ticket) {
-    AddRelaxed(unfollowed_[static_cast<size_t>(function)], 1);
-    StoreRelease(unfollowed_until_, latest_ticket);
+    constexpr int kAttempts = 64;
+    unfollowed_[static_cast<size_t>(function)].fetch_add(1, std::memory_order_acquire);
+    uint64_t until = LoadRelaxed(unfollowed_until_);
+    for (int i = 0; i < kAttempts && until < latest_ticket; ++i) {
+      if (unfollowed_until_.compare_exchange_strong(until, latest_ticket, std::memory_order_release,
+                                                    std::memory_order_relaxed))
+        return;
+    }
   }
 
  private:
@@ -52,7 +65,8 @@ class alignas(64) LaunchRecorder {
                     uint64_t ticket);
   // Of an operation that is complete; nothing if it has none, or none that fit.
   [[gnu::cold]] std::optional<PhaseTimes> PhasesOf(const Operation& operation, uint64_t ticket);
-  [[gnu::cold]] void CompleteUnfollowed(const TryLock& lock, uint64_t now_ns);
+  // Of those until that ticket, if no later one was noted meanwhile.
+  [[gnu::cold]] void CompleteUnfollowed(const TryLock& lock, uint64_t until, uint64_t now_ns);
   // Steps 1 and 2 of recorder.h, after a lock was released or not got. Again if more was deferred
   // meanwhile.
   [[gnu::cold]] void ShowDeferred() {

@@ -65,7 +65,7 @@ class OperationStarter {
   void JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket);
   [[gnu::cold]] void NoteUnfollowed(Function function, uint64_t launch_ticket, bool is_followed,
                                     bool had_lock);
-  uint32_t NoteItem(const OperationStart& start);
+  uint32_t NoteItem(const TryLock& lock, const OperationStart& start);
   uint64_t NotBefore(const OperationStart& start);
 
   DriftWatch drift_watch_;
@@ -150,10 +150,12 @@ inline uint64_t OperationStarter::NotBefore(const OperationStart& start) {
   return is_in_launch ? LoadRelaxed(launch.called_after) : LoadRelaxed(announced_ns_);
 }
 
-inline uint32_t OperationStarter::NoteItem(const OperationStart& start) {
-  if (start.is_replay) return shared().work_items().NoteReplay(start.call_ns, start.launch);
-  if (start.call_is_bound) return shared().work_items().NoteOperation(start.call_ns, start.launch);
-  return shared().work_items().NoteUncalled(NotBefore(start));
+inline uint32_t OperationStarter::NoteItem(const TryLock& lock, const OperationStart& start) {
+  WorkItems& items = shared().work_items();
+  if (!start.is_replay && !start.call_is_bound) return items.NoteUncalled(NotBefore(start));
+  if (!lock) return items.NoteUnordered(start.call_ns), 0;
+  return start.is_replay ? items.NoteReplay(start.call_ns, start.launch)
+                         : items.NoteOperation(start.call_ns, start.launch);
 }
 
 inline uint64_t OperationStarter::StartOperation(const OperationStart& start) {
@@ -168,7 +170,7 @@ inline uint64_t OperationStarter::StartOperation(const OperationStart& start) {
   {
     const TryLock lock{&is_starting_};
     had_lock = static_cast<bool>(lock);
-    const uint32_t first_item = NoteItem(start);
+    const uint32_t first_item = NoteItem(lock, start);
     shared().recorder().CountStart(lock, start.function, start.message_bytes, start.call_ns);
     if (lock && is_followed && !start.launch_is_followed)
       NextTicketExclusive(next_operation_);  // its place in the order

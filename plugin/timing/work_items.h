@@ -127,6 +127,10 @@ class WorkItems {
     return static_cast<uint32_t>(first);
   }
 
+  // One that could not be put in order, by any thread at any time: an item more. What the other
+  // thread knows of groups and launches stays as it is.
+  void NoteUnordered(uint64_t called_ns) { Note(called_ns); }
+
   // CLOCK_MONOTONIC: no kernel that overwrites the entries of an operation was called before;
   // kNotYet: none has been called; 0: not known. `first_item` as NoteOperation returned it.
   uint64_t OverwritableSince(uint32_t first_item) const {

@@ -5,7 +5,8 @@
 Every execution is tried. Another core sees a thread's accesses in any order that keeps these: two
 accesses to the same word stay in order, a release comes after all accesses before it, an acquire
 or a fence before all loads after it, and a store becomes visible to all cores at once (Armv8 is
-multi-copy atomic). A copy of the collector is a set of plain loads between two fences.
+multi-copy atomic). An atomic change reads and writes in one step. A copy of the collector is a set
+of plain loads between two fences.
 
 Each model is tried as the code has it, where no execution may be wrong, and without each of its
 orders, where an execution must be: so each order is needed, and the model can fail.
@@ -25,13 +26,26 @@ def load(register, word, acquire=False):
     return ("load", word, register, acquire)
 
 
+def change(register, word, to, acquire=False, release=False):
+    """An atomic read and write. `to`: the new value, of the old one and the thread's registers."""
+    return ("change", word, (register, to), (acquire, release))
+
+
 FENCE = ("fence", None, None, False)
+
+
+def is_acquire(access):
+    return access[0] == "load" and access[3] or access[0] == "change" and access[3][0]
+
+
+def is_release(access):
+    return access[0] == "store" and access[3] or access[0] == "change" and access[3][1]
 
 
 def keeps_order(earlier, later):
     if earlier[0] == "fence" or later[0] == "fence":
         return True
-    return earlier[1] == later[1] or (later[0] == "store" and later[3]) or (earlier[0] == "load" and earlier[3])
+    return earlier[1] == later[1] or is_release(later) or is_acquire(earlier)
 
 
 def before(thread):
@@ -48,7 +62,7 @@ def outcomes(memory, *threads):
         state = pending.pop()
         done, words, registers = state[:-2], dict(state[-2]), dict(state[-1])
         if all(bits == (1 << len(thread)) - 1 for bits, thread in zip(done, threads)):
-            ends.append({**words, **registers})
+            ends.append({**words, **registers, "memory": words})
             continue
         for which, thread in enumerate(threads):
             for i, (kind, word, value, _) in enumerate(thread):
@@ -60,6 +74,9 @@ def outcomes(memory, *threads):
                     new_words[word] = value
                 elif kind == "load":
                     new_registers[value] = words[word]
+                elif kind == "change":
+                    new_registers[value[0]] = words[word]
+                    new_words[word] = value[1](words[word], registers)
                 new = (*new_done, tuple(sorted(new_words.items())), tuple(sorted(new_registers.items())))
                 if new not in seen:
                     seen.add(new)
@@ -171,6 +188,40 @@ class Sweep(Model, unittest.TestCase):
         sweeps = [load("until", "latest", sweep_acquire), load("state", "first")]
         return any(end["reported"] == 1 and end["until"] == 2 and end["state"] == 0
                    for end in outcomes({"first": 0, "second": 0, "latest": 0}, starts, reports, sweeps))
+
+
+class Unfollowed(Model, unittest.TestCase):
+    """plugin/operations/launch_recorder.cc, NoteUnfollowed and CompleteUnfollowed: operations that are not followed are over once.
+
+    One is noted, until ticket 10. Then one more is, until the same ticket or until 20, while those until 10 are completed.
+    """
+    orders = ('noted_acquire', 'taken_release', 'compares')
+
+    def is_wrong(self, noted_acquire=True, taken_release=True, compares=True):
+        completes = [change("until", "until", lambda until, _: until if compares and until != 10 else 0),
+                     change("taken", "count", lambda count, got: count if compares and got.get("until", 10) != 10 else 0,
+                            release=taken_release)]
+        for ticket in 10, 20:
+            notes = [change("noted", "count", lambda count, _: count + 1, acquire=noted_acquire),
+                     change("raised", "until", lambda until, _: max(until, ticket))]
+            for end in outcomes({"until": 10, "count": 1}, notes, completes):
+                left_behind = end["memory"]["count"] != 0 and end["memory"]["until"] == 0
+                over_too_early = end["until"] == 20 and end["memory"]["count"] == 0
+                if left_behind or over_too_early:
+                    return True
+        return False
+
+
+class SizeHistograms(Model, unittest.TestCase):
+    """plugin/segment/recorder.cc, TakeSizeHistogram; segment_reader.cc, CopySizeHistograms: what is timed has its histogram."""
+    orders = ('fence_after_owner', 'fence_between_copies')
+
+    def is_wrong(self, fence_after_owner=FENCE, fence_between_copies=FENCE):
+        writer = [store("owner", 1, True), fence_after_owner, store("timed", 1)]
+        reader = [load("timed", "timed"), fence_between_copies, load("owner", "owner")]
+        writer, reader = ([access for access in thread if access] for thread in (writer, reader))
+        return any(end["timed"] == 1 and end["owner"] == 0
+                   for end in outcomes({"timed": 0, "owner": 0}, writer, reader))
 
 
 class SamplingShown(Model, unittest.TestCase):

@@ -10,6 +10,7 @@
 
 #include "exporter/findings/late/busy_rates.h"
 #include "exporter/findings/words.h"
+#include "exporter/node/fair_shares.h"
 #include "exporter/node/local_communicators.h"
 
 namespace nccl_exporter::exporter {
@@ -67,18 +68,32 @@ std::map<BandwidthPast::Key, BandwidthPast::Transfer> BandwidthPast::NewestWindo
   return newest;
 }
 
+// Within a user's share, what is followed already comes first.
 void BandwidthPast::Follow(const std::map<Key, Transfer>& newest) {
-  std::map<uint64_t, size_t> of_user;
-  for (const auto& [key, past] : pasts_) ++of_user[std::get<0>(key).uid];
+  std::map<uint64_t, size_t> needs;
+  for (const auto& [key, past] : pasts_) ++needs[std::get<0>(key).uid];
+  for (const auto& [key, transfer] : newest)
+    needs[std::get<0>(key).uid] += pasts_.contains(key) ? 0 : 1;
+  for (auto& [uid, need] : needs) need = std::min(need, kMostPastsPerUser);
+  std::map<uint64_t, size_t> left = FairShares(needs, kMostPasts);
+  std::erase_if(pasts_, [&](const auto& entry) {
+    size_t& room = left[std::get<0>(entry.first).uid];
+    if (room == 0) {
+      if (!newest.contains(entry.first)) ++left_out_;  // others are counted below
+      return true;
+    }
+    --room;
+    return false;
+  });
   for (const auto& [key, transfer] : newest) {
-    size_t& pasts = of_user[std::get<0>(key).uid];
     if (pasts_.contains(key)) continue;
-    if (pasts >= kMostPastsPerUser || pasts_.size() >= kMostPasts) {
+    size_t& room = left[std::get<0>(key).uid];
+    if (room == 0) {
       ++left_out_;
       continue;
     }
+    --room;
     pasts_.try_emplace(key);
-    ++pasts;
   }
 }
 

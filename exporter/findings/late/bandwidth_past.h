@@ -21,7 +21,7 @@
 namespace nccl_exporter::exporter {
 
 // Function and size class of large messages of a communicator that are followed, of one user and of
-// all: at most 1 KB each.
+// all: at most 1 KB each. Users share the second number equally.
 inline constexpr size_t kMostPastsPerUser = 512;
 inline constexpr size_t kMostPasts = 4096;
 
@@ -60,7 +60,7 @@ class BandwidthPast {
     bool is_degraded = false;  // low for long enough
   };
 
-  // Makes room for what is new, as far as there is room.
+  // Makes room for what is new, as far as its user has a share.
   void Follow(const std::map<Key, Transfer>& newest);
   std::map<Key, Transfer> NewestWindow(const NodeHistory& history) const;
   // Of the values from late_history up to arrivals_window ago; bandwidth 0 if there are too few.

@@ -138,6 +138,45 @@ TEST_F(BandwidthPastTest, AnIdleTimeIsNoFinding) {
   EXPECT_FALSE(has_ever_found_);
 }
 
+// Eight users fill all there is room for before the job of another user starts.
+TEST_F(BandwidthPastTest, AUserHasAShareWhoeverCameFirst) {
+  const auto run_crowd = [&](uint64_t first_ms, uint64_t second_ms) {
+    for (int step = 0; step < 12; ++step) {
+      for (collector::ProcessSnapshot& process : node_.processes) {
+        if (process.uid < 2000) continue;
+        for (collector::CommunicatorSnapshot& communicator : process.communicators) {
+          for (const Function function : {Function::kBroadcast, Function::kReduce}) {
+            AddOperation(communicator, function, 32 * kMiB, 1000000);
+            AddOperation(communicator, function, 512 * kMiB, 10000000);
+          }
+        }
+      }
+      Run(5, first_ms, second_ms);
+    }
+  };
+  constexpr uint64_t kUsers = 8, kEach = kMostPastsPerUser / 4;
+  static_assert(kUsers * kEach * 4 == kMostPasts);
+  for (uint64_t user = 0; user < kUsers; ++user) {
+    node_.processes.push_back(EmptyProcess(2000 + user));
+    node_.processes.back().uid = 2000 + user;
+    for (uint64_t i = 0; i < kEach; ++i) {
+      node_.processes.back().communicators.push_back(EmptyCommunicator(1000 * user + i, 0));
+      node_.processes.back().communicators.back().ranks = 1;
+    }
+  }
+  Run(5, 0, 0);
+  run_crowd(0, 0);
+  EXPECT_EQ(past_.left_out(), 0u);
+  Run(300, 10, 12);
+  EXPECT_GT(past_.left_out(), 0u);
+  run_crowd(10, 12);
+  Run(240, 10, 12);
+  EXPECT_THAT(Findings(), IsEmpty());
+  Run(180, 20, 24);
+  ASSERT_THAT(Findings(), SizeIs(1));
+  EXPECT_EQ(Findings().front().job, "job 42");
+}
+
 // A late rank of another node makes the transfers of all ranks here look slow.
 TEST_F(BandwidthPastTest, JudgesNoCommunicatorWithRanksElsewhere) {
   for (collector::ProcessSnapshot& process : node_.processes) process.communicators[0].ranks = 8;

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is remembered of communicators that are gone.
+#include "exporter/series/departed_counts.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "exporter/testing/scraped_node.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+constexpr uint64_t kBytes = 1000 << 20;
+
+// `count` communicators of a user, all with the labels of comm 1, rank 0.
+collector::ProcessSnapshot Made(uint64_t uid, uint64_t generation, uint64_t ranks, size_t count) {
+  collector::ProcessSnapshot process = ProcessOf(uid, {});
+  process.uid = uid;
+  process.file.inode = uid;
+  for (size_t slot = 0; slot < count; ++slot) {
+    collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+    communicator.slot = static_cast<uint32_t>(slot);
+    communicator.generation = generation;
+    communicator.ranks = ranks + slot;
+    AddOperation(communicator, Function::kAllReduce, kBytes, 1000);
+    process.communicators.push_back(communicator);
+  }
+  return process;
+}
+
+// A scrape per call, of processes with one label set each.
+class Scrapes {
+ public:
+  // Sums that are kept, by process.
+  std::vector<size_t> Scrape(std::vector<collector::ProcessSnapshot> processes) {
+    const auto node = std::make_shared<collector::NodeSnapshot>(NodeOf(std::move(processes)));
+    departed_.Begin(*node);
+    std::vector<size_t> kept;
+    for (const collector::ProcessSnapshot& process : node->processes) {
+      while (labels_.size() <= kept.size()) labels_.push_back(std::make_shared<LabelSet>(Labels{}));
+      const SharedLabels& labels = labels_[kept.size()];
+      std::vector<GroupMember> members;
+      departed_.AppendTo(labels, members);
+      kept.push_back(members.size());
+      for (const collector::CommunicatorSnapshot& communicator : process.communicators)
+        members.push_back({.process = &process, .communicator = &communicator});
+      departed_.Remember(labels, members);
+    }
+    departed_.End(node);
+    return kept;
+  }
+
+ private:
+  DepartedCounts departed_;
+  std::vector<SharedLabels> labels_;
+};
+
+TEST(DepartedCountsTest, NumbersOfRanksThatChangeWithEachScrapeTakeNoMoreMemory) {
+  Scrapes scrapes;
+  constexpr size_t kSlots = 100;
+  for (uint64_t i = 1; i <= 20; ++i) {
+    const std::vector<size_t> kept =
+        scrapes.Scrape({Made(1000, i, i * kSlots, kSlots), Made(1001, i, 8 + i, 1)});
+    EXPECT_LE(kept[0], 1 + kMostFurtherSums);
+    EXPECT_EQ(kept[1], i - 1) << "no user pays for another";
+  }
+}
+
+TEST(DepartedCountsTest, BeyondTheLimitNoSeriesDecreases) {
+  SeriesMemory memory;
+  double bus_bytes = 0, operations = 0;
+  constexpr size_t kSlots = 100;
+  // First numbers of ranks that rise, and then fall below those that are kept.
+  for (const uint64_t ranks : {200, 300, 400, 500, 600, 700, 800, 2, 99}) {
+    const ScrapedNode scrape(NodeOf({Made(1000, ranks, ranks, kSlots)}), {}, memory);
+    const double more = *scrape.Value(Metric::kCollectiveBusBytes, "size=268435456,");
+    EXPECT_GE(more, bus_bytes) << ranks;
+    EXPECT_LE(more, 2 * *scrape.Value(Metric::kCollectiveBytes, "size=268435456,")) << ranks;
+    operations += kSlots;
+    EXPECT_EQ(scrape.Value(Metric::kCollectiveOperations, "size=268435456,"), operations) << ranks;
+    bus_bytes = more;
+  }
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/operations/launch_recorder.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace nccl_exporter::plugin {
+namespace {
+
+class LaunchRecorderTest : public testing::Test {
+ protected:
+  LaunchRecorderTest() {
+    recorder_->shared().Open(TimingSource::kKernelCpu, slot_.get(), header_.get(), 8);
+    recorder_->Open(false);
+  }
+
+  // An operation with that ticket is started, done and recorded.
+  void Do(uint64_t ticket) {
+    Operation& operation = recorder_->shared().At(ticket);
+    operation.function.store(Function::kAllReduce);
+    operation.is_not_recorded.store(true);
+    StoreRelease(operation.state, PhaseWord(ticket, Phase::kDone));
+    recorder_->RecordAlone(operation, ticket, 1000);
+  }
+  uint64_t Completed(Function function) {
+    return LoadRelaxed(slot_->functions[static_cast<size_t>(function)].completed);
+  }
+
+  std::unique_ptr<layout::SegmentHeader> header_ = std::make_unique<layout::SegmentHeader>();
+  std::unique_ptr<layout::CommunicatorSlot> slot_ = std::make_unique<layout::CommunicatorSlot>();
+  std::unique_ptr<LaunchRecorder> recorder_ = std::make_unique<LaunchRecorder>();
+};
+
+TEST_F(LaunchRecorderTest, AnUnfollowedOperationIsOverWhenALaterOneIs) {
+  recorder_->NoteUnfollowed(Function::kBroadcast, 10);
+  Do(10);
+  EXPECT_EQ(Completed(Function::kBroadcast), 0u);
+  Do(11);
+  EXPECT_EQ(Completed(Function::kBroadcast), 1u);
+  Do(12);
+  EXPECT_EQ(Completed(Function::kBroadcast), 1u);
+}
+
+// Two threads read the latest ticket, and the one with the older one is interrupted.
+TEST_F(LaunchRecorderTest, AnOldTicketThatIsNotedLateEndsNoLaterOperation) {
+  recorder_->NoteUnfollowed(Function::kBroadcast, 20);
+  recorder_->NoteUnfollowed(Function::kReduce, 10);
+  Do(15);
+  EXPECT_EQ(Completed(Function::kBroadcast), 0u);
+  EXPECT_EQ(Completed(Function::kReduce), 0u);
+  Do(21);
+  EXPECT_EQ(Completed(Function::kBroadcast), 1u);
+  EXPECT_EQ(Completed(Function::kReduce), 1u);
+}
+
+TEST_F(LaunchRecorderTest, AtFinalizeWhatIsNotFollowedIsOver) {
+  recorder_->NoteUnfollowed(Function::kBroadcast, 20);
+  recorder_->Finalize(true, 1000);
+  EXPECT_EQ(Completed(Function::kBroadcast), 1u);
+}
+
+}  // namespace
+}  // namespace nccl_exporter::plugin
