@@ -44,8 +44,22 @@ int StatusOf(std::string_view line) {
   return static_cast<int>(NumberOf(line.substr(kStatusAt, kDigits), 10).value_or(0));
 }
 
-// Takes apart what came; false while more has to come. Chunks are joined when the last one may be
-// there: not after each piece that comes, which would take the square of the time.
+std::string Exchange(const PlainRequest& request, Connection& connection, PlainAnswer& answer) {
+  std::string text,
+      fault = connection.Send("GET " + request.path + " HTTP/1.1\r\nHost: " + request.host_field +
+                              "\r\n" + request.fields + "Connection: close\r\n\r\n");
+  bool is_over = false;
+  while (fault.empty() && !TakeApart(text, is_over, answer)) {
+    if (text.size() >= request.most_bytes)
+      return "an answer of more than " + std::to_string(request.most_bytes) + " bytes";
+    if (is_over) return text.empty() ? "no answer" : "an answer without its end";
+    fault = connection.Receive(text, is_over);
+  }
+  return fault;
+}
+
+}  // namespace
+
 bool TakeApart(std::string_view text, bool is_over, PlainAnswer& answer) {
   const size_t line_end = text.find_first_of("\r\n");
   if (line_end == std::string::npos) return false;
@@ -66,30 +80,14 @@ bool TakeApart(std::string_view text, bool is_over, PlainAnswer& answer) {
   return true;
 }
 
-std::string Exchange(const PlainRequest& request, Connection& connection, PlainAnswer& answer) {
-  std::string text,
-      fault = connection.Send("GET " + request.path + " HTTP/1.1\r\nHost: " + request.host_field +
-                              "\r\n" + request.fields + "Connection: close\r\n\r\n");
-  bool is_over = false;
-  while (fault.empty() && !TakeApart(text, is_over, answer)) {
-    if (text.size() >= request.most_bytes)
-      return "an answer of more than " + std::to_string(request.most_bytes) + " bytes";
-    if (is_over) return text.empty() ? "no answer" : "an answer without its end";
-    fault = connection.Receive(text, is_over);
-  }
-  return fault;
-}
-
-}  // namespace
-
 std::optional<std::string> JoinChunks(std::string_view text) {
   std::string body;
   for (;;) {
     const size_t line_end = text.find("\r\n");
     if (line_end == std::string_view::npos) return std::nullopt;
+    const std::string_view line = text.substr(0, line_end);
     // Extensions follow a semicolon, and nobody uses them.
-    const std::string_view digits = text.substr(0, std::min(line_end, text.find(';')));
-    const std::optional<size_t> size = NumberOf(digits, 16);
+    const std::optional<size_t> size = NumberOf(line.substr(0, line.find(';')), 16);
     text.remove_prefix(line_end + 2);
     if (!size || *size > text.size()) return std::nullopt;
     if (*size == 0) return body;  // fields may follow, and say nothing of the body
