@@ -8,6 +8,10 @@
 namespace nccl_exporter::plugin::survival {
 namespace {
 
+static_assert(sizeof(layout::CommunicatorSlot) == 131'072, "docs/plugin.md, SECURITY.md");
+static_assert(sizeof(layout::SegmentHeader) + sizeof(layout::CommunicatorSlot) == 139'264,
+              "docs/plugin.md");
+
 class MemorySurvival : public SurvivalTest {
  protected:
   static uint64_t BytesOnDisk(const std::string& path) {
