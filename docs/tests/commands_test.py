@@ -132,6 +132,9 @@ def chart_has(value):
 def text_of_flags(program):
     """A program's source and, where it makes its flags of a table, its help."""
     source = program.read_text(encoding='utf-8')
+    started = re.search(r'^exec "\$repository/(\S+)" "\$@"$', source, re.MULTILINE)
+    if started:
+        return text_of_flags(ROOT / started[1])
     if 'python3' in source.splitlines()[0]:
         source += subprocess.run([program, '--help'], capture_output=True, text=True).stdout
     return source
@@ -182,6 +185,14 @@ class Commands(unittest.TestCase):
                 self.assertTrue(program.is_file() and os.access(program, os.X_OK), 'no such program')
                 self.assertEqual([], [flag for flag in flags(found) if not takes_flag(program, flag)])
         self.check_each(check)
+
+    def test_of_the_repository_that_install_what_they_need_start_without_it(self):
+        """A fresh Debian has bash, and no Python."""
+        installing = [program for program in (ROOT / 'tools').iterdir() if 'install-dependencies' in program.read_text(encoding='utf-8')]
+        self.assertIn(ROOT / 'tools/release', installing)
+        for program in installing:
+            with self.subTest(program.name):
+                self.assertEqual('#!/usr/bin/env bash', program.read_text(encoding='utf-8').splitlines()[0])
 
     def test_name_targets_that_exist(self):
         def check(found):

@@ -5,7 +5,10 @@ or block of the page, or below with the reason why it is not."""
 import os
 import pathlib
 import re
+import signal
+import subprocess
 import sys
+import tempfile
 import unittest
 
 HERE = pathlib.Path(os.path.abspath('docs/tests'))
@@ -15,6 +18,7 @@ import report
 # Any source may log, so that the test looks at the working tree itself.
 ROOT = pathlib.Path(os.path.realpath(HERE / 'messages_test.py')).parent.parent.parent
 PAGE = 'docs/troubleshooting.md'
+DAEMON = pathlib.Path('exporter/nccl-exporter').absolute()
 
 # Per program: files, and what opens a statement whose text a person reads.
 SOURCES = {
@@ -102,6 +106,27 @@ class Messages(unittest.TestCase):
                 self.assertTrue(reason)
                 self.assertTrue(text in known, 'no source has it any more')
                 self.assertFalse(is_quoted(known[text], self.quoted), 'it is quoted, so it is no exception')
+
+    def test_of_a_start_and_its_end_are_quoted_as_the_daemon_prints_them(self):
+        def shape(text):  # without IPv6 every address is 0.0.0.0
+            return re.sub(r'\d+', '0', text.replace('0.0.0.0', '[::]'))
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = subprocess.Popen([DAEMON, '--web.listen-address=:0', '--web.health-address=:0', f'--segment.dir={folder}'],
+                                      stderr=subprocess.PIPE, text=True)
+            with daemon:
+                printed = ''
+                for line in daemon.stderr:
+                    printed += line
+                    if 'watching' in line:
+                        daemon.send_signal(signal.SIGHUP)
+                    if 'SIGHUP' in line:
+                        daemon.terminate()
+        found = [message.replace(folder, 'PATH') for message in re.findall(r'msg="(.*)"', printed)]
+        self.assertEqual(['nccl-exporter', 'probes', 'watching', 'SIGHUP', 'stopping'], [re.match('[a-zA-Z-]+', message)[0] for message in found])
+        for message in found:
+            with self.subTest(message):
+                # The page has it whole, perhaps with an end that this start lacks.
+                self.assertTrue(any(shape(quote).startswith(shape(message)) for quote in self.quoted), f'{PAGE} shows another text')
 
 
 class Reading(unittest.TestCase):
