@@ -34,6 +34,10 @@ enum class HandleKind : uint8_t {
   kUnfollowed,      // something that was counted and is not followed further
   kUntimedCall,     // as kCall, outside of the windows in which operations are timed
   kKernelPhase,     // the latest phase of a kernel channel
+  // 32 bits of NetworkTimer in place of ticket and channel.
+  kTimedProxyOperation,  // as kProxyOperation, and its steps are timed
+  kNetworkOperation,     // a proxy operation whose steps are timed, and no more
+  kNetworkStep,          // one of its steps
 };
 
 struct Handle {
@@ -69,6 +73,11 @@ struct Handle {
     return {(bits & kSaltAndSlot) | uint64_t{static_cast<uint8_t>(kind)} << 44 |
             (ticket & kTicketMask) << 6};
   }
+  // Another kind of the same slot, with 32 bits in place of ticket and channel.
+  Handle WithNetworkBits(HandleKind kind, uint32_t network_bits) const {
+    return {With(kind, 0).bits | network_bits};
+  }
+  uint32_t NetworkBits() const { return static_cast<uint32_t>(bits); }
   // The same slot, ticket and channel under another kind.
   Handle As(HandleKind kind) const { return Of(Salt(), kind, Payload()); }
 };
