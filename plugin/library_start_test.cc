@@ -146,12 +146,19 @@ TEST_F(LibraryTest, NeedsNothingButGlibc2_17) {
   }
 }
 
-// Before glibc 2.34, dlopen and pthread_getspecific were in libraries of their own.
+// Before glibc 2.34, dlopen and pthread_getspecific were in libraries of their own. Regression: the
+// versions were those of libc.so.6, and the loader of glibc 2.23 refused the library in programs
+// that have libc.so.6 before libpthread.so.0.
 TEST_F(LibraryTest, NamesTheLibrariesThatHaveItsFunctionsInOldSystems) {
   const std::string dynamic = Output(std::string("readelf -d -W ") + kLibrary);
   std::set<std::string> needed = All(dynamic, "NEEDED\\).*\\[(.*)\\]");
   needed.erase("ld-linux-aarch64.so.1");  // on Arm: __stack_chk_guard
-  EXPECT_EQ(needed, (std::set<std::string>{"libc.so.6", "libdl.so.2", "libpthread.so.0"}));
+  const std::set<std::string> libraries{"libc.so.6", "libdl.so.2", "libpthread.so.0"};
+  EXPECT_EQ(needed, libraries);
+  std::set<std::string> versioned =
+      All(Output(std::string("readelf -V -W ") + kLibrary), "File: (\\S+)");
+  versioned.erase("ld-linux-aarch64.so.1");
+  EXPECT_EQ(versioned, libraries);
 }
 #endif
 

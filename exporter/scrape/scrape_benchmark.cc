@@ -46,6 +46,7 @@ std::shared_ptr<const collector::NodeSnapshot> NodeOf(const collector::NodeSnaps
                                                       size_t times) {
   auto node = std::make_shared<collector::NodeSnapshot>(job);
   for (collector::ProcessSnapshot& process : node->processes) {
+    process.is_alive = true;  // a halted one has the series of stalled communicators
     const std::vector<collector::CommunicatorSnapshot> once = process.communicators;
     for (size_t i = 1; i < times; ++i) {
       for (collector::CommunicatorSnapshot communicator : once) {

@@ -26,10 +26,10 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/catalogue/collect.h"
+#include "exporter/catalogue/detail_level.h"
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/series/departed_counts.h"
-#include "exporter/series/detail_level.h"
 #include "exporter/series/function_groups.h"
 #include "exporter/series/label_cache.h"
 #include "proto/code_table.h"

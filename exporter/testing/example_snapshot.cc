@@ -117,10 +117,11 @@ std::shared_ptr<const collector::NodeSnapshot> ExampleSnapshot() {
   snapshot->taken_realtime_ns = kStartNs + 100 * kSecondNs;
   snapshot->processes = {TrainingProcess(), OldProcess()};
   AssumeDerived(*snapshot);
-  snapshot->processes.front().communicators.front().derived->steps = {
-      .steps = 2,
-      .waits_ns = {{{.function = Function::kAllReduce, .size_class = 0}, 5000000}},
-      .since_realtime_ns = kStartNs + 50 * kSecondNs};
+  collector::DerivedCounts& world = *snapshot->processes.front().communicators.front().derived;
+  world.steps = {.steps = 2,
+                 .waits_ns = {{{.function = Function::kAllReduce, .size_class = 0}, 5000000}},
+                 .since_realtime_ns = kStartNs + 50 * kSecondNs};
+  world.is_quiet = true;  // for 9.5 s
   snapshot->state_errors.emplace()[static_cast<size_t>(collector::StateError::kUnwritable)] = 1;
   snapshot->segments = {.live = 1, .starting = 0, .exited = 1, .unusable = 1};
   snapshot->segment_errors[static_cast<size_t>(collector::SegmentError::kBadMagic)] = 3;

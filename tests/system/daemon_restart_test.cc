@@ -108,6 +108,14 @@ class DaemonRestarts : public testing::Test {
 
   template <typename Check>
   static void ForEachCommunicator(const Watched& watched, Check check) {
+    std::map<std::string, int> lowest;  // rank of a communicator: steps are counted there
+    for (const nlohmann::json& rank : watched.truth["ranks"]) {
+      for (const nlohmann::json& communicator : rank["communicators"]) {
+        const int own = communicator["rank"];
+        int& least = lowest.emplace(communicator["id"], own).first->second;
+        least = std::min(least, own);
+      }
+    }
     for (const nlohmann::json& rank : watched.truth["ranks"]) {
       for (const nlohmann::json& communicator : rank["communicators"]) {
         // Operations outside of a window have no time in the truth: they count by the mean of all
@@ -130,7 +138,9 @@ class DaemonRestarts : public testing::Test {
         const std::string name = std::to_string(communicator["rank"].get<int>());
         check(watched.kernel_seconds.Of(communicator["id"], name), true_seconds, timed_seconds);
         if (!watched.keeps_state) continue;
-        EXPECT_EQ(watched.steps.Of(communicator["id"], name), StepsOf(communicator));
+        const bool counts_steps = lowest[communicator["id"]] == communicator["rank"];
+        EXPECT_EQ(watched.steps.Of(communicator["id"], name),
+                  counts_steps ? StepsOf(communicator) : 0);
       }
     }
   }
