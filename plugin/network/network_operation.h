@@ -23,7 +23,8 @@
 //            10         kNetwork  posted: the sender and the wire
 //            11         kFlush    received, and flushed to the GPU's memory
 //            12         kGpu      the GPU reads the buffer
-//            stop                 the GPU has freed it
+//            stop                 the GPU has freed it. 2.24 to 2.26 stop one step of those that
+//                                 a poll finds freed, and report all on the operation (RecvDone)
 //
 // The clock is read only where the head changes its state. A state that ends in the poll in which
 // it began has no length, and no reading: 20 that comes once, a receive that is posted at its first
@@ -128,6 +129,18 @@ class NetworkOperation {
     StoreRelaxed(steps_, steps ^ present << place * 8);
     head_.store(static_cast<uint8_t>(PlaceOf(place + 1)), std::memory_order_relaxed);
     return true;
+  }
+  // So many steps have ended. Up to 2.26 NCCL stops only the first of those that it finds ended in
+  // one poll (2.26.6 transport/net.cc recvProxyProgress takes `doneStepId` before its loop).
+  void StopStepsBefore(uint32_t count) {
+    for (uint32_t i = 0; i < kSteps && count != 0; ++i) {
+      const uint64_t steps = LoadRelaxed(steps_);
+      const uint64_t present = ByteIn(steps, Head());
+      const auto tag = static_cast<uint32_t>(present >> kTagShift);
+      const uint32_t ahead = (count - 1 - (tag * kSteps + Head())) % (kTags * kSteps);
+      if (present == 0 || ahead >= kSteps) return;
+      StopStep(Head(), tag);
+    }
   }
   // From here on nothing of the operation counts.
   void Break() { is_broken_.store(true, std::memory_order_relaxed); }

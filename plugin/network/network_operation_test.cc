@@ -210,6 +210,42 @@ TEST(NetworkOperation, RefusesStepsThatAreNotUnderWay) {
   EXPECT_FALSE(operation.IsBroken());
 }
 
+// 300 steps, of which up to 8 end in one poll, and only the first is stopped.
+TEST(NetworkOperation, EndsTheStepsThatNcclUpTo226DoesNotStop) {
+  NetworkOperation operation;
+  operation.Begin(false);
+  const uint64_t begin_ns = ScriptedClock::now_ns;
+  uint32_t done = 0;
+  for (uint32_t poll = 0; done < 300; ++poll) {
+    const uint32_t ending = std::min(1 + poll % NetworkOperation::kSteps, 300 - done);
+    for (uint32_t step = done; step < done + ending; ++step) {
+      ASSERT_TRUE(operation.StartStep(step));
+      operation.Enter(NetworkOperation::PlaceOf(step), NetworkOperation::TagOf(step),
+                      step_phase::kRecvGpu);
+    }
+    Advance(100);
+    EXPECT_TRUE(operation.StopStep(NetworkOperation::PlaceOf(done), NetworkOperation::TagOf(done)));
+    for (uint32_t i = 0; i < ending; ++i) operation.StopStepsBefore(++done);
+    EXPECT_FALSE(operation.IsUnderWay());
+  }
+  operation.StopStepsBefore(0);
+  operation.StopStepsBefore(done);
+  EXPECT_FALSE(operation.IsBroken());
+  const Times times = operation.Times(false).state_ns;
+  EXPECT_EQ(times[At(NetworkState::kGpu)], ScriptedClock::now_ns - begin_ns);
+}
+
+TEST(NetworkOperation, EndsNoStepThatIsNotOver) {
+  NetworkOperation operation;
+  operation.Begin(false);
+  for (uint32_t step = 0; step < 8; ++step) operation.StartStep(step);
+  operation.StopStepsBefore(3);
+  operation.StopStepsBefore(2);
+  operation.StopStepsBefore(100);  // further than there can be steps
+  for (uint32_t step = 3; step < 8; ++step) EXPECT_TRUE(operation.StopStep(step, 0)) << step;
+  EXPECT_FALSE(operation.IsBroken());
+}
+
 TEST(NetworkOperation, CountsBytesFromASumThatNothingSetsToZero) {
   NetworkOperation operation;
   operation.Begin(true);

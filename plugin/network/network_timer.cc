@@ -74,13 +74,15 @@ void NetworkTimer::Record(const NetworkTimes& times, bool is_send) {
   AddRelaxed(counters.operations, 1);
 }
 
-// Up to 2.26 a send without credit shows on its operation only, and so do bytes.
+// Up to 2.26 a send without credit shows on its operation only, and so do bytes and ends of steps.
 void NetworkTimer::NoteOperationState(uint32_t key, int state, uint64_t sum_of_bytes, int steps) {
-  constexpr int kSendRemFifoWait = 1;
+  constexpr int kSendRemFifoWait = 1, kRecvDone = 7;
   Place& place = PlaceOf(key);
   if (LoadRelaxed(place.state) != UsedState(key)) return;  // its steps were refused
   place.operation.NoteSumOfBytes(sum_of_bytes);
-  if (state != kSendRemFifoWait || steps < 1) return;
+  if (steps < 1) return;
+  if (state == kRecvDone) return place.operation.StopStepsBefore(static_cast<uint32_t>(steps));
+  if (state != kSendRemFifoWait) return;
   if (!IsSend(key)) return place.operation.Break();
   const auto step = static_cast<uint32_t>(steps - 1);
   place.operation.Enter(NetworkOperation::PlaceOf(step), NetworkOperation::TagOf(step),
