@@ -65,7 +65,7 @@ void* Callbacks::StartProxyOperation(void* task, int pid, bool is_send) {
                            (communicator->source() == TimingSource::kProxy || is_sampled) &&
                            communicator->parts().StartProxy(handle.Ticket());
   NetworkTimer* const network = communicator->network();
-  if (network == nullptr || !network->windows().IsOpen())
+  if (network == nullptr || !handle.NetworkFlag())
     return is_followed ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
   const uint32_t key =
       network->Start(is_send, has_ticket ? handle.Ticket() : NetworkTimer::kNoTicket);

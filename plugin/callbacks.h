@@ -108,6 +108,7 @@ inline void* Callbacks::StartCall(void* context, Function function, bool is_capt
   }
   communicator->NoteCall(is_captured);
   if (is_captured) {
+    if (NetworkTimer* const network = communicator->network()) network->windows().NoteCapture();
     process_.host_announcements().SetPossible();
     const uint64_t thread = process_.capturing_threads().Number();
     return Handle::Of(communicators_.Salt(), HandleKind::kCapturedCall, thread).Pointer();
@@ -129,6 +130,7 @@ inline void* Callbacks::StartLaunch(void* context) {
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
   process_.CheckMask(from.Slot());
+  if (NetworkTimer* const network = communicator->network()) network->BeginLaunch();
   const bool is_alone = kHasCallEvents && !process_.host_announcements().ArePossible();
   const uint64_t ticket =
       communicator->FollowsOperations() ? communicator->OpenLaunch(is_alone) : 0;
@@ -190,9 +192,14 @@ inline void* Callbacks::StartTask(void* context, OperationStart& start, const Ta
                                      communicators_.RanksOf(from, *communicator));
   start.is_to_self = start.peer >= 0 && start.peer == communicator->rank();
   start.has_no_parts = start.is_to_self && communicator->source() == TimingSource::kProxy;
-  if (NetworkTimer* const network = communicator->network()) network->windows().Note(start.call_ns);
+  bool times_network = false;
+  if (NetworkTimer* const network = communicator->network()) {
+    times_network = network->Takes(start.call_is_bound && !start.is_replay);
+    network->windows().Note(start.call_ns);
+  }
   const uint64_t ticket = communicator->StartOperation(start);
   return from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket)
+      .WithNetworkFlag(times_network)
       .Pointer();
 }
 
@@ -209,7 +216,7 @@ template <bool kHasTimeStamp>
     return nullptr;  // the mask was changed by someone else
   if constexpr (!kHasTimeStamp) gpu_ns = NowNs();
   if (!communicator->parts().StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
-  return Handle{handle.As(HandleKind::kKernelChannel).bits | channel}.Pointer();
+  return handle.OfChannel(HandleKind::kKernelChannel, channel).Pointer();
 }
 
 [[gnu::always_inline]] inline void Callbacks::StampKernelChannel(void* pointer, uint64_t gpu_ns) {

@@ -10,7 +10,6 @@
 #include "plugin/network/network_timer.h"
 #include "plugin/network/network_windows.h"
 #include "plugin/operations/communicator.h"
-#include "proto/timing_source.h"
 
 namespace nccl_exporter::plugin {
 
@@ -19,9 +18,7 @@ class NetworkTiming {
  public:
   // `share_ppm` 0: nothing is timed.
   void Open(uint32_t share_ppm, uint64_t period_ns) {
-    windows_ = {.period_ns = period_ns,
-                .window_ns =
-                    share_ppm == kWholeDutyPpm ? period_ns : period_ns / kWholeDutyPpm * share_ppm};
+    windows_ = NetworkWindows::OfShare(share_ppm, period_ns);
   }
 
   // A communicator whose mask has been stored. Without memory, or with more copies of libnccl than

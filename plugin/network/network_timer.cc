@@ -10,6 +10,7 @@ void NetworkTimer::Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* h
     header_ = header;
   }
   windows_ = windows;
+  BeginLaunch();
   StoreRelaxed(slot->network.share_ppm, windows->SharePpm());
 }
 

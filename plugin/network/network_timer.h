@@ -53,6 +53,21 @@ class NetworkTimer {
   NetworkWindows& windows() { return *windows_; }
   const NetworkWindows& windows() const { return *windows_; }
 
+  // The thread that launches operations of the communicator.
+
+  // NCCL has read the event mask for all calls of a launch that is announced now.
+  void BeginLaunch() { is_launch_taken_.store(windows_->IsOpen(), std::memory_order_relaxed); }
+  // Whether the operations of this launch that NCCL asks about are timed. NCCL asks about a call
+  // only if its bit was set then. It asks about each replay of a graph that was captured with the
+  // bit: those that are launched in a window are taken. Where it is not known whether an operation
+  // is a replay, it may be one.
+  bool Takes(bool is_known_call) const {
+    return (is_known_call && !windows_->IsHeld()) ||
+           is_launch_taken_.load(std::memory_order_relaxed);
+  }
+
+  // The progress thread.
+
   // The start of a proxy operation: its key, 32 bits. `ticket`: of the operation; kNoTicket: it is
   // not known.
   static constexpr uint64_t kNoTicket = ~uint64_t{0};
@@ -108,6 +123,7 @@ class NetworkTimer {
   layout::CommunicatorSlot* slot_ = nullptr;
   layout::SegmentHeader* header_ = nullptr;
   NetworkWindows* windows_ = nullptr;
+  std::atomic<bool> is_launch_taken_{false};
   AtomicU64 next_{1};  // number of the next proxy operation
   std::array<Place, kPlaces> places_;
 };

@@ -170,6 +170,30 @@ TEST_F(NetworkTimerTest, GivesUpAtFinalizeWhatHasNotEnded) {
   EXPECT_EQ(Operations(), 1u);
 }
 
+TEST_F(NetworkTimerTest, TakesCallsThatAreAskedAboutAndReplaysThatAreLaunchedInAWindow) {
+  NetworkWindows windows{};
+  constexpr SamplingWindows kTenth{.period_ns = 2'000'000'000, .window_ns = 200'000'000};
+  windows.Open(&mask_, {7, 7, 7, 7}, kTenth);
+  windows.Join();
+  timer_->Open(slot_.get(), header_.get(), &windows);
+  int changes = 0;
+  bool was_open = false;
+  for (int launch = 0; launch < 10'000; ++launch) {
+    Advance(10'000'000);
+    timer_->BeginLaunch();
+    windows.Note(ScriptedClock::now_ns);  // in mid-launch
+    EXPECT_TRUE(timer_->Takes(true));
+    EXPECT_EQ(timer_->Takes(false), was_open);
+    changes += windows.IsOpen() != was_open ? 1 : 0;
+    was_open = windows.IsOpen();
+  }
+  EXPECT_GT(changes, 50);
+  while (windows.IsOpen()) windows.Note(ScriptedClock::now_ns += 10'000'000);
+  timer_->BeginLaunch();
+  windows.NoteCapture();
+  EXPECT_FALSE(timer_->Takes(true)) << "it is asked about because something else is captured";
+}
+
 TEST_F(NetworkTimerTest, SeesUpTo226APeerThatGivesNoCreditOnTheOperation) {
   constexpr int kSendPosted = 0, kSendRemFifoWait = 1, kSendTransmitted = 2, kSendDone = 3;
   const uint32_t key = timer_->Start(true, 9);

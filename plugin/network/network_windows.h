@@ -7,8 +7,18 @@
 // which callbacks are made (2.30.7 plugin/profiler.cc ncclProfilerStartProxyOpEvent to
 // ncclProfilerRecordProxyStepEventState). So it may change at any moment, between the calls of a
 // group too, and while kernel timing is frozen. An operation keeps the bit that it was called with,
-// a captured graph that of its capture. So a start is asked for IsOpen() too: outside of the
-// windows it is refused, and NCCL makes no further callback for it but the starts of its steps.
+// a captured graph that of its capture. So the replays that are launched outside of the windows are
+// refused (NetworkTimer::Takes), and NCCL makes no further callback for them but the starts of
+// their steps.
+//
+// A call that is captured between windows sets the bit until the next edge, so that its graph asks
+// about its operations in every window to come. The first call of a capture has read the mask
+// before. What is called without capture in this time is asked about, and refused.
+//
+// A window opens and closes at the first operation that is announced after its edge. Each changes
+// what NCCL asks about from the next call on. So the operations that are timed are those behind one
+// that was announced within the window, at both ends of it: their share is that of the windows,
+// however long the time between two operations is.
 //
 // The mask is changed by compare-and-swap, and only where all its other bits are those that this
 // plugin stores: a mask of NCCL's RAS client stays as it is.
@@ -26,6 +36,9 @@ namespace nccl_exporter::plugin {
 // All zeros is its first state: not in use, and closed.
 class NetworkWindows {
  public:
+  // One in each period, with that share of it, in millionths.
+  static SamplingWindows OfShare(uint32_t share_ppm, uint64_t period_ns);
+
   // Under the process's lock, like all that init and finalize do.
 
   // The first communicator of the copy of libnccl. `own_masks`: all that this plugin stores there.
@@ -50,6 +63,12 @@ class NetworkWindows {
   void Note(uint64_t now_ns) {
     if (now_ns >= LoadRelaxed(next_change_ns_)) Change(now_ns);
   }
+  // A call is being captured.
+  void NoteCapture() {
+    if (!IsHeld()) Hold();
+  }
+  // The bit is set, whether a window is open or not.
+  bool IsHeld() const { return is_held_.load(std::memory_order_relaxed); }
   // Share of time in which operations are timed, in millionths.
   uint32_t SharePpm() const;
 
@@ -60,6 +79,7 @@ class NetworkWindows {
   static constexpr int kAttempts = 4;
 
   [[gnu::cold]] void Change(uint64_t now_ns);
+  [[gnu::cold]] void Hold();
 
   std::atomic<int*> mask_;
   int idle_mask_;  // what threads find that come late
@@ -69,6 +89,7 @@ class NetworkWindows {
   AtomicU64 next_change_ns_;
   std::atomic<bool> is_changing_;
   std::atomic<bool> is_open_;
+  std::atomic<bool> is_held_;
 };
 
 }  // namespace nccl_exporter::plugin

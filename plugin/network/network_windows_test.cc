@@ -61,6 +61,28 @@ TEST_F(NetworkWindowsTest, AreOpenForGoodIfTheyFillThePeriod) {
   EXPECT_EQ(windows_.SharePpm(), 1'000'000u);
 }
 
+TEST_F(NetworkWindowsTest, KeepTheBitForACaptureUntilTheNextEdge) {
+  Open(kTenth);
+  int held = 0;
+  for (int i = 0; i < 2000; ++i) {
+    ScriptedClock::now_ns += kTenth.window_ns / 4;
+    windows_.Note(ScriptedClock::now_ns);
+    EXPECT_FALSE(windows_.IsHeld() && windows_.IsOpen());
+    EXPECT_EQ(mask_, windows_.IsOpen() || windows_.IsHeld() ? kMask | kStepBit : kMask);
+    if (windows_.IsOpen()) continue;
+    held += windows_.IsHeld() ? 1 : 0;
+    if (i % 100 == 0) {
+      windows_.NoteCapture();
+      windows_.NoteCapture();
+      EXPECT_TRUE(windows_.IsHeld());
+      EXPECT_FALSE(windows_.IsOpen());
+      EXPECT_EQ(mask_, kMask | kStepBit);
+    }
+  }
+  EXPECT_GT(held, 15);
+  EXPECT_LT(held, 20 * 80) << "two periods have four edges at most";
+}
+
 TEST_F(NetworkWindowsTest, LeaveAMaskThatSomebodyElseHasStored) {
   Open({.period_ns = 1000, .window_ns = 1000});
   for (const int foreign : {0, kMask | 32, kStepBit, 64}) {
