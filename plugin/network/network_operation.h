@@ -150,6 +150,7 @@ class NetworkOperation {
   // for no operation, so the first is that of other operations.
   void NoteSumOfBytes(uint64_t sum) {
     if (LoadRelaxed(first_bytes_) == kNoBytes) StoreRelaxed(first_bytes_, sum);
+    if (sum < LoadRelaxed(first_bytes_)) return Break();
     StoreRelaxed(bytes_, sum - LoadRelaxed(first_bytes_));
   }
   uint32_t TagAt(uint32_t place) const {

@@ -251,6 +251,9 @@ TEST(NetworkOperation, CountsBytesFromASumThatNothingSetsToZero) {
   operation.Begin(true);
   for (const uint64_t sum : {4242u, 4242u, 5242u, 6242u}) operation.NoteSumOfBytes(sum);
   EXPECT_EQ(operation.Times(true).bytes, 2000u);
+  EXPECT_FALSE(operation.IsBroken());
+  operation.NoteSumOfBytes(4241);
+  EXPECT_TRUE(operation.IsBroken()) << "the sum of another operation";
 }
 
 }  // namespace
