@@ -49,17 +49,46 @@ void* Callbacks::RefuseChannel(Handle task, uint32_t channel) {
   return nullptr;
 }
 
-void* Callbacks::StartProxyOperation(void* task, int pid) {
+// An operation that nobody follows has no ticket, and its network time counts none the less.
+void* Callbacks::StartProxyOperation(void* task, int pid, bool is_send) {
   if (communicators_.Salt() == 0) return nullptr;
   if (pid != process_.pid()) return process_.CountLoss(Loss::kForeignProcess), nullptr;
   const Handle handle = Handle::From(task);
-  if (communicators_.Fits(handle, HandleKind::kUnfollowed)) return nullptr;
-  Communicator* communicator = communicators_.Owner(handle, HandleKind::kOperation);
-  if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle), nullptr;
+  const bool has_ticket = communicators_.Fits(handle, HandleKind::kOperation);
+  Communicator* communicator = communicators_.OwnerOf(handle);
+  if ((!has_ticket && !communicators_.Fits(handle, HandleKind::kUnfollowed)) ||
+      communicator == nullptr) {
+    return process_.CountLoss(Loss::kUnknownHandle), nullptr;
+  }
   const bool is_sampled = communicator->call_groups().sampler() != nullptr;
-  if (communicator->source() != TimingSource::kProxy && !is_sampled) return nullptr;
-  const bool is_followed = communicator->parts().StartProxy(handle.Ticket());
-  return is_followed ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
+  const bool is_followed = has_ticket &&
+                           (communicator->source() == TimingSource::kProxy || is_sampled) &&
+                           communicator->parts().StartProxy(handle.Ticket());
+  NetworkTimer* const network = communicator->network();
+  if (network == nullptr || !handle.NetworkFlag())
+    return is_followed ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
+  const uint32_t key =
+      network->Start(is_send, has_ticket ? handle.Ticket() : NetworkTimer::kNoTicket);
+  const HandleKind kind =
+      is_followed ? HandleKind::kTimedProxyOperation : HandleKind::kNetworkOperation;
+  return handle.WithNetworkBits(kind, key).Pointer();
+}
+
+void Callbacks::RecordProxyOperation(void* proxy_operation, int state, uint64_t sum_of_bytes,
+                                     int steps) {
+  const Handle handle = Handle::From(proxy_operation);
+  const HandleKind kind = communicators_.KindOf(handle);
+  if (kind != HandleKind::kNetworkOperation && kind != HandleKind::kTimedProxyOperation) return;
+  if (NetworkTimer* const network = NetworkOf(handle))
+    network->NoteOperationState(handle.NetworkBits(), state, sum_of_bytes, steps);
+}
+
+void Callbacks::RefuseStep(Handle handle) {
+  const HandleKind kind = communicators_.KindOf(handle);
+  const bool is_of_network = kind == HandleKind::kNetworkStep ||
+                             kind == HandleKind::kNetworkOperation ||
+                             kind == HandleKind::kTimedProxyOperation;
+  process_.CountLoss(is_of_network ? Loss::kStaleHandle : Loss::kUnknownHandle);
 }
 
 // Phases of a kernel.
@@ -83,6 +112,15 @@ void Callbacks::StopKernelPhase(void* phase, uint64_t gpu_ns) {
 
 // Stops.
 
+void Callbacks::StopNetworkOperation(Handle handle) {
+  if (NetworkTimer* const network = NetworkOf(handle)) network->Stop(handle.NetworkBits());
+  if (!communicators_.Fits(handle, HandleKind::kTimedProxyOperation)) return;
+  if (Communicator* const owner = communicators_.OwnerOf(handle)) {
+    owner->parts().StopProxy(NetworkTimer::TicketOf(handle.NetworkBits()),
+                             NetworkTimer::kTicketMask);
+  }
+}
+
 void Callbacks::StopOther(Handle handle) {
   if (handle.bits == 0) return;
   Communicator* const owner = communicators_.OwnerOf(handle);
@@ -103,6 +141,9 @@ void Callbacks::StopOther(Handle handle) {
     case HandleKind::kProxyOperation:
       if (owner != nullptr) return owner->parts().StopProxy(handle.Ticket());
       break;
+    case HandleKind::kTimedProxyOperation:
+    case HandleKind::kNetworkOperation:
+      return StopNetworkOperation(handle);
     default:
       break;
   }

@@ -42,7 +42,11 @@ class Callbacks {
   // With a GPU time (API v4 and later), or dated here.
   template <bool kHasTimeStamp>
   void* StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns);
-  void* StartProxyOperation(void* task, int pid);
+  void* StartProxyOperation(void* task, int pid, bool is_send);
+  void* StartProxyStep(void* proxy_operation, int step);
+  void RecordProxyStep(void* step, int state, uint64_t bytes);
+  // API v2 and v3.
+  void RecordProxyOperation(void* proxy_operation, int state, uint64_t sum_of_bytes, int steps);
   void* StartKernelPhase(void* channel, uint32_t phase, uint64_t gpu_ns);
   void StopKernelPhase(void* phase, uint64_t gpu_ns);
 
@@ -65,7 +69,16 @@ class Callbacks {
   // handed to the GPU.
   bool DateCall(Handle call, OperationStart* start);
   void* RefuseChannel(Handle task, uint32_t channel);
+  [[gnu::cold, gnu::noinline]] void RefuseStep(Handle handle);
+  // The network timer that a handle of one of these kinds belongs to; nullptr is counted.
+  NetworkTimer* NetworkOf(Handle handle) {
+    const Communicator* const communicator = communicators_.OwnerOf(handle);
+    NetworkTimer* const network = communicator != nullptr ? communicator->network() : nullptr;
+    if (network == nullptr) RefuseStep(handle);
+    return network;
+  }
   void StopOther(Handle handle);
+  void StopNetworkOperation(Handle handle);
 
   Process& process_;
   CommunicatorTable& communicators_;
@@ -95,6 +108,7 @@ inline void* Callbacks::StartCall(void* context, Function function, bool is_capt
   }
   communicator->NoteCall(is_captured);
   if (is_captured) {
+    if (NetworkTimer* const network = communicator->network()) network->windows().NoteCapture();
     process_.host_announcements().SetPossible();
     const uint64_t thread = process_.capturing_threads().Number();
     return Handle::Of(communicators_.Salt(), HandleKind::kCapturedCall, thread).Pointer();
@@ -116,6 +130,7 @@ inline void* Callbacks::StartLaunch(void* context) {
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
   process_.CheckMask(from.Slot());
+  if (NetworkTimer* const network = communicator->network()) network->BeginLaunch();
   const bool is_alone = kHasCallEvents && !process_.host_announcements().ArePossible();
   const uint64_t ticket =
       communicator->FollowsOperations() ? communicator->OpenLaunch(is_alone) : 0;
@@ -177,8 +192,14 @@ inline void* Callbacks::StartTask(void* context, OperationStart& start, const Ta
                                      communicators_.RanksOf(from, *communicator));
   start.is_to_self = start.peer >= 0 && start.peer == communicator->rank();
   start.has_no_parts = start.is_to_self && communicator->source() == TimingSource::kProxy;
+  bool times_network = false;
+  if (NetworkTimer* const network = communicator->network()) {
+    times_network = network->Takes(start.call_is_bound && !start.is_replay);
+    network->windows().Note(start.call_ns);
+  }
   const uint64_t ticket = communicator->StartOperation(start);
   return from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket)
+      .WithNetworkFlag(times_network)
       .Pointer();
 }
 
@@ -195,7 +216,7 @@ template <bool kHasTimeStamp>
     return nullptr;  // the mask was changed by someone else
   if constexpr (!kHasTimeStamp) gpu_ns = NowNs();
   if (!communicator->parts().StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
-  return Handle{handle.As(HandleKind::kKernelChannel).bits | channel}.Pointer();
+  return handle.OfChannel(HandleKind::kKernelChannel, channel).Pointer();
 }
 
 [[gnu::always_inline]] inline void Callbacks::StampKernelChannel(void* pointer, uint64_t gpu_ns) {
@@ -205,12 +226,39 @@ template <bool kHasTimeStamp>
   communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
 }
 
+[[gnu::always_inline]] inline void* Callbacks::StartProxyStep(void* proxy_operation, int step) {
+  const Handle handle = Handle::From(proxy_operation);
+  if (handle.bits == 0) return nullptr;  // its operation was refused
+  const HandleKind kind = communicators_.KindOf(handle);
+  if (kind != HandleKind::kNetworkOperation && kind != HandleKind::kTimedProxyOperation) {
+    if (kind != HandleKind::kProxyOperation) RefuseStep(handle);
+    return nullptr;
+  }
+  NetworkTimer* const network = NetworkOf(handle);
+  if (network == nullptr) return nullptr;
+  const uint64_t number = network->StartStep(handle.NetworkBits(), static_cast<uint32_t>(step));
+  if (number == NetworkTimer::kNone) return nullptr;
+  return handle.WithNetworkBits(HandleKind::kNetworkStep, static_cast<uint32_t>(number)).Pointer();
+}
+
+[[gnu::always_inline]] inline void Callbacks::RecordProxyStep(void* step, int state,
+                                                              uint64_t bytes) {
+  const Handle handle = Handle::From(step);
+  if (!communicators_.Fits(handle, HandleKind::kNetworkStep)) return RefuseStep(handle);
+  if (NetworkTimer* const network = NetworkOf(handle))
+    network->NoteStepState(handle.NetworkBits(), state, bytes);
+}
+
 template <bool kHasTimeStamp>
 [[gnu::always_inline]] inline void Callbacks::Stop(void* pointer) {
   const Handle handle = Handle::From(pointer);
   const HandleKind kind = communicators_.KindOf(handle);
   if (kind == HandleKind::kOperation || kind == HandleKind::kCall)
     return;  // "handed over", not "done"
+  if (kind == HandleKind::kNetworkStep) {
+    NetworkTimer* const network = NetworkOf(handle);
+    return network != nullptr ? network->StopStep(handle.NetworkBits()) : void();
+  }
   if (kind != HandleKind::kKernelChannel) return StopOther(handle);
   Communicator* communicator = communicators_.OwnerOf(handle);
   if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle);

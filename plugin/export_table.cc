@@ -17,6 +17,7 @@ struct Adapter {
   static constexpr bool kHasKernelChannels = requires(Descriptor d) { d.kernelCh; };
   static constexpr bool kHasTimeStamps = requires(Descriptor d) { d.kernelCh.pTimer; };
   static constexpr bool kHasKernelPhases = requires(Descriptor d) { d.kernelPhase; };
+  static constexpr bool kHasProxySteps = requires(Descriptor d) { d.proxyStep; };
   static constexpr bool kNamesCommunicatorPerEvent = requires(Descriptor d) { d.coll.commHash; };
 
     // Each event's start is one function with all that it calls, entered by a jump.
@@ -72,7 +73,13 @@ struct Adapter {
   }
 
   NCCL_EXPORTER_EVENT StartProxyOp(void** handle, const Descriptor& d) {
-    *handle = Callbacks(*Process::Get()).StartProxyOperation(d.parentObj, d.proxyOp.pid);
+    *handle = Callbacks(*Process::Get())
+                  .StartProxyOperation(d.parentObj, d.proxyOp.pid, d.proxyOp.isSend == 1);
+    return abi::kSuccess;
+  }
+
+  NCCL_EXPORTER_EVENT StartProxyStep(void** handle, const Descriptor& d) {
+    *handle = Callbacks(*Process::Get()).StartProxyStep(d.parentObj, d.proxyStep.step);
     return abi::kSuccess;
   }
 
@@ -111,7 +118,6 @@ struct Adapter {
                   .StartKernelPhase(d.parentObj, d.kernelPhase.phaseId, d.kernelPhase.pTimer);
     return abi::kSuccess;
   }
-#undef NCCL_EXPORTER_EVENT
 
   // The most frequent first.
   static abi::Result StartEvent(void* context, void** handle, Descriptor* descriptor) {
@@ -122,6 +128,9 @@ struct Adapter {
     const auto type = static_cast<uint64_t>(d.type);
     if constexpr (kHasKernelChannels) {
       if (type == abi::kKernelCh) return StartKernelCh(handle, d);
+    }
+    if constexpr (kHasProxySteps) {
+      if (type == abi::kProxyStep) return StartProxyStep(handle, d);
     }
     if (type == abi::kColl) return StartColl(context, handle, d);
     if (type == abi::kGroup) return StartGroup(context, handle);
@@ -146,7 +155,32 @@ struct Adapter {
     return abi::kSuccess;
   }
 
+  // `args` ends before `steps` from v4 on.
+  NCCL_EXPORTER_EVENT RecordProxyStep(void* handle, int state, const abi::StateArgs* args) {
+    Process* process = Process::Get();
+    if (process == nullptr || handle == nullptr) return abi::kSuccess;
+    const uint64_t bytes = kHasTimeStamps && args != nullptr ? args->transSize : 0;
+    Callbacks(*process).RecordProxyStep(handle, state, bytes);
+    return abi::kSuccess;
+  }
+  NCCL_EXPORTER_EVENT RecordProxyOp(void* handle, int state, const abi::StateArgs* args) {
+    Process* process = Process::Get();
+    if (process == nullptr || handle == nullptr || args == nullptr) return abi::kSuccess;
+    Callbacks(*process).RecordProxyOperation(handle, state, args->transSize, args->steps);
+    return abi::kSuccess;
+  }
+
   static abi::Result RecordEventState(void* handle, int state, abi::StateArgs* args) {
+    if constexpr (kHasProxySteps) {
+      const bool is_of_step =
+          (abi::kFirstStateProxyStep <= state && state <= abi::kLastStateProxyStep) ||
+          (kHasTimeStamps && state == abi::kStateProxyStepSendPeerWait);
+      if (is_of_step) return RecordProxyStep(handle, state, args);
+      if constexpr (!kHasTimeStamps) {
+        if (0 <= state && state <= abi::kLastStateProxyOp)
+          return RecordProxyOp(handle, state, args);
+      }
+    }
     if constexpr (kHasTimeStamps) {
       Process* process = Process::Get();
       if (state == abi::kStateKernelChStop && handle != nullptr && args != nullptr &&
@@ -162,6 +196,8 @@ struct Adapter {
     }
     return abi::kSuccess;
   }
+
+#undef NCCL_EXPORTER_EVENT
 
   static abi::Result Finalize(void* context) {
     if (Process* process = Process::Get()) process->Finalize(context);

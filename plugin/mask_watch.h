@@ -33,8 +33,8 @@ class MaskWatch {
   const int* Overridden(uint32_t slot) const {
     const int* const mask = masks_[slot].mask.load(std::memory_order_relaxed);
     if (mask == nullptr) return nullptr;
-    const bool is_own = __atomic_load_n(mask, __ATOMIC_RELAXED) ==
-                        masks_[slot].stored.load(std::memory_order_relaxed);
+    const int present = __atomic_load_n(mask, __ATOMIC_RELAXED) & ~kNetworkBit;
+    const bool is_own = present == masks_[slot].stored.load(std::memory_order_relaxed);
     return is_own ? nullptr : mask;
   }
   // Under the lock, at an init of the copy that `mask` belongs to: whether one of its communicators
@@ -48,6 +48,9 @@ class MaskWatch {
   }
 
  private:
+  // ProxyStep, which the plugin itself changes while the job runs (network_windows.h).
+  static constexpr int kNetworkBit = 16;
+
   struct Watched {
     std::atomic<const int*> mask;  // nullptr: not watched
     std::atomic<int> stored;

@@ -33,6 +33,14 @@ TEST_F(MaskWatchTest, ShowsAMaskThatSomebodyElseHasChanged) {
   EXPECT_EQ(watch_->Overridden(3), nullptr) << "changed back";
 }
 
+TEST_F(MaskWatchTest, TakesTheBitOfNetworkTimingForItsOwn) {
+  watch_->Begin(3, &mask_, kStored);
+  mask_ = kStored | 16;
+  EXPECT_EQ(watch_->Overridden(3), nullptr);
+  mask_ = kOfSomebodyElse | 16;
+  EXPECT_EQ(watch_->Overridden(3), &mask_);
+}
+
 TEST_F(MaskWatchTest, ShowsAChangeToTheCommunicatorsOfItsCopyAlone) {
   watch_->Begin(1, &mask_, kStored);
   watch_->Begin(2, &mask_, kStored);

@@ -88,6 +88,18 @@ bool StoreSampling(const char* text, Options& options) {
   return options.sampling = Sampling::kWindows, true;
 }
 
+bool StoreNetworkTiming(const char* text, Options& options) {
+  constexpr uint64_t kLeastSharePpm = 1000;
+  constexpr std::pair<const char*, uint32_t> kNames[]{
+      {"auto", Options{}.network_share_ppm}, {"always", kWholeDutyPpm}, {"off", 0}};
+  for (const auto& [name, value] : kNames) {
+    if (std::strcmp(text, name) == 0) return options.network_share_ppm = value, true;
+  }
+  uint64_t share_ppm = 0;
+  if (!ParseDecimal(text, kLeastSharePpm, kWholeDutyPpm, &share_ppm)) return false;
+  return options.network_share_ppm = static_cast<uint32_t>(share_ppm), true;
+}
+
 constexpr uint64_t kSecondNs = 1'000'000'000;
 
 }  // namespace
@@ -131,6 +143,10 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
      "each such kernel then "
      "waits for a memory fence",
      StoreWhole<&Options::kernel_phases, 0, 1>},
+    {"NCCL_EXPORTER_NETWORK_TIMING", "auto",
+     "network operations whose waits are timed: auto (those in windows that cover a tenth of the "
+     "time), always, off, or the share of the time, 0.001 to 1",
+     StoreNetworkTiming},
 }};
 
 Options ReadOptions(const char* (*get)(const char* name)) {

@@ -11,7 +11,7 @@
 
 namespace nccl_exporter::plugin {
 
-inline constexpr size_t kOptionCount = 9;
+inline constexpr size_t kOptionCount = 10;
 
 enum class Sampling : uint8_t { kAlways, kWindows };  // NCCL_EXPORTER_SAMPLING
 
@@ -26,6 +26,8 @@ struct Options {
   uint64_t sampling_period_ns = 2'000'000'000;
   uint64_t sampling_learning_ns = 600'000'000'000;
   bool kernel_phases = false;
+  // Share of time in which proxy operations are timed, in millionths; 0: never.
+  uint32_t network_share_ppm = 100'000;
 
   // Variables whose value was not understood, in the table's order, up to the first nullptr; their
   // defaults are in force.

@@ -44,6 +44,7 @@ TEST(Options, AreTheDefaultsOfTheTableWhenNothingIsSet) {
     EXPECT_EQ(options.sampling_duty_ppm, 100'000u);
     EXPECT_EQ(options.sampling_period_ns, 2'000'000'000u);
     EXPECT_EQ(options.sampling_learning_ns, 600'000'000'000u);
+    EXPECT_EQ(options.network_share_ppm, 100'000u);
     EXPECT_EQ(Rejected(options), Names());
   }
 }
@@ -56,7 +57,8 @@ TEST(Options, TakeEveryVariableOfTheTable) {
                                 {"NCCL_EXPORTER_RETENTION_SECONDS", "1"},
                                 {"NCCL_EXPORTER_SAMPLING", "0.25"},
                                 {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.5"},
-                                {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "0"}});
+                                {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "0"},
+                                {"NCCL_EXPORTER_NETWORK_TIMING", "0.02"}});
   EXPECT_FALSE(options.enable);
   EXPECT_STREQ(options.directory, "/somewhere");
   EXPECT_EQ(options.kernel_timing, KernelTiming::kOff);
@@ -66,6 +68,7 @@ TEST(Options, TakeEveryVariableOfTheTable) {
   EXPECT_EQ(options.sampling_duty_ppm, 250'000u);
   EXPECT_EQ(options.sampling_period_ns, 500'000'000u);
   EXPECT_EQ(options.sampling_learning_ns, 0u);
+  EXPECT_EQ(options.network_share_ppm, 20'000u);
   EXPECT_EQ(Rejected(options), Names());
 }
 
@@ -77,6 +80,7 @@ TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
                                           {"NCCL_EXPORTER_RETENTION_SECONDS", "-1"},
                                           {"NCCL_EXPORTER_SAMPLING", "1.01"},
                                           {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0"},
+                                          {"NCCL_EXPORTER_NETWORK_TIMING", "0.0009"},
                                           {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "1e3"}}) {
     const Options options = Read({{name, value}});
     EXPECT_EQ(Rejected(options), Names{name});
@@ -111,7 +115,14 @@ TEST(Options, HaveTheRangesThatTheirHelpNames) {
       EXPECT_EQ(Rejected(Read({{row.name, "0"}})), Names{row.name});
     }
   }
-  EXPECT_EQ(ranges, 5);
+  EXPECT_EQ(ranges, 6);
+}
+
+TEST(Options, TakeWordsForTheShareOfNetworkTiming) {
+  EXPECT_EQ(Read({{"NCCL_EXPORTER_NETWORK_TIMING", "always"}}).network_share_ppm, 1'000'000u);
+  EXPECT_EQ(Read({{"NCCL_EXPORTER_NETWORK_TIMING", "off"}}).network_share_ppm, 0u);
+  EXPECT_EQ(Read({{"NCCL_EXPORTER_NETWORK_TIMING", "auto"}}).network_share_ppm, 100'000u);
+  EXPECT_EQ(Read({{"NCCL_EXPORTER_NETWORK_TIMING", "on"}}).network_share_ppm, 100'000u);
 }
 
 TEST(Options, TakePhasesOnlyIfAskedFor) {

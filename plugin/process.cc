@@ -97,6 +97,7 @@ void Process::Start(const InitRequest& request) {
   capturing_threads_.Open();
   host_announcements_.Open(ProcessEnvironment("CUDA_LAUNCH_BLOCKING"));
   samplers_.Open(SamplingSettings(options_));
+  network_timing_.Open(options_.network_share_ppm, options_.sampling_period_ns);
   OpenOverflow();
   mode_ = Mode::kRunning;
   communicators_.StoreSalt(RandomSalt());
@@ -148,6 +149,7 @@ void* Process::InitInOverflow(const InitRequest& request, const EventDecision& d
   const Sampler* sampler =
       samplers_.Join(mask, decision.policy.mask, decision.policy.may_change_mask, &reason);
   if (sampler == nullptr && !is_overridden) StoreMask(mask, decision);
+  network_timing_.RestoreBit(mask);
   // The context carries the number of ranks, which the shared slot cannot.
   const uint64_t ranks = request.ranks > 0 ? static_cast<uint64_t>(request.ranks) : 0;
   const uint32_t slot = communicators_.overflow_slot();
@@ -162,6 +164,16 @@ void* Process::InitInSlot(uint32_t slot, const InitRequest& request, const Event
   SamplingReason reason = SamplingReason::kDefault;
   Sampler* sampler = samplers_.Join(mask, policy.mask, policy.may_change_mask, &reason);
   if (sampler == nullptr && !is_overridden) StoreMask(mask, decision);
+  // Before API v4 the number of nodes is not known: such a communicator costs memory only.
+  if (policy.may_time_network && request.nodes != 1) {
+    const int stored = policy.mask;
+    network_timing_.Join(*communicators_.InSlot(slot), mask,
+                         sampler != nullptr
+                             ? sampler->OwnMasks()
+                             : NetworkWindows::OwnMasks{stored, stored, stored, stored},
+                         segment_.slot(slot), segment_.header());
+  }
+  network_timing_.RestoreBit(mask);
   const Handle context = OpenSlot(slot, request, decision);
   if (is_overridden) {
     ShowMaskOverride(slot);
@@ -234,6 +246,7 @@ void Process::Finalize(void* context) {
   communicators_.CloseSlot(index);
   mask_watch_.End(index);
   communicator->Finalize();
+  NetworkTiming::Leave(*communicator);
   samplers_.Leave(communicator->call_groups());
   const uint64_t now_ns = NowNs();
   const uint64_t generation = communicators_.NoteFinalized(index, now_ns);

@@ -26,6 +26,7 @@
 #include "plugin/identity/gpu_identity.h"
 #include "plugin/init_request.h"
 #include "plugin/mask_watch.h"
+#include "plugin/network_timing.h"
 #include "plugin/options.h"
 #include "plugin/sampling/sampler_set.h"
 #include "plugin/segment/segment.h"
@@ -87,6 +88,7 @@ class Process {
   HostAnnouncements host_announcements_;
   SamplerSet samplers_;
   MaskWatch mask_watch_;
+  NetworkTiming network_timing_;  // under the lock
   Segment segment_;
 
   pthread_mutex_t lock_;  // over what follows

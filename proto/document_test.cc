@@ -52,21 +52,22 @@ TEST(LayoutDocument, ShowsTheHeader) {
 }
 
 TEST(LayoutDocument, ShowsTheCommunicatorSlot) {
-  ExpectTable(
-      "proto/README.md",
-      kHead + FIELD(CommunicatorSlot, state) + FIELD(CommunicatorSlot, communicator_id) +
-          FIELD(CommunicatorSlot, ranks) + FIELD(CommunicatorSlot, rank) +
-          FIELD(CommunicatorSlot, nodes) + FIELD(CommunicatorSlot, api_version) +
-          FIELD(CommunicatorSlot, nccl_version) + FIELD(CommunicatorSlot, event_mask) +
-          FIELD(CommunicatorSlot, timing_source) + FIELD(CommunicatorSlot, timing_reason) +
-          FIELD(CommunicatorSlot, gpu_index) + FIELD(CommunicatorSlot, created_realtime_ns) +
-          FIELD(CommunicatorSlot, created_monotonic_ns) +
-          FIELD(CommunicatorSlot, closed_monotonic_ns) + FIELD(CommunicatorSlot, has_identity) +
-          FIELD(CommunicatorSlot, sampling) + FIELD(CommunicatorSlot, name) +
-          FIELD(CommunicatorSlot, gpu_uuid) + FIELD(CommunicatorSlot, pci_bus_id) +
-          FIELD(CommunicatorSlot, drift_cause) + FIELD(CommunicatorSlot, probation_launches) +
-          FIELD(CommunicatorSlot, functions) + FIELD(CommunicatorSlot, in_flight) +
-          FIELD(CommunicatorSlot, completions) + FIELD(CommunicatorSlot, size_histograms));
+  ExpectTable("proto/README.md",
+              kHead + FIELD(CommunicatorSlot, state) + FIELD(CommunicatorSlot, communicator_id) +
+                  FIELD(CommunicatorSlot, ranks) + FIELD(CommunicatorSlot, rank) +
+                  FIELD(CommunicatorSlot, nodes) + FIELD(CommunicatorSlot, api_version) +
+                  FIELD(CommunicatorSlot, nccl_version) + FIELD(CommunicatorSlot, event_mask) +
+                  FIELD(CommunicatorSlot, timing_source) + FIELD(CommunicatorSlot, timing_reason) +
+                  FIELD(CommunicatorSlot, gpu_index) +
+                  FIELD(CommunicatorSlot, created_realtime_ns) +
+                  FIELD(CommunicatorSlot, created_monotonic_ns) +
+                  FIELD(CommunicatorSlot, closed_monotonic_ns) +
+                  FIELD(CommunicatorSlot, has_identity) + FIELD(CommunicatorSlot, sampling) +
+                  FIELD(CommunicatorSlot, name) + FIELD(CommunicatorSlot, gpu_uuid) +
+                  FIELD(CommunicatorSlot, pci_bus_id) + FIELD(CommunicatorSlot, drift_cause) +
+                  FIELD(CommunicatorSlot, probation_launches) + FIELD(CommunicatorSlot, functions) +
+                  FIELD(CommunicatorSlot, in_flight) + FIELD(CommunicatorSlot, completions) +
+                  FIELD(CommunicatorSlot, size_histograms) + FIELD(CommunicatorSlot, network));
 }
 
 TEST(LayoutDocument, ShowsTheFunctionBlock) {
@@ -80,6 +81,14 @@ TEST(LayoutDocument, ShowsTheFunctionBlock) {
                   FIELD(FunctionBlock, duration) + FIELD(FunctionBlock, bandwidth));
   ExpectTable("proto/README.md",
               kHead + FIELD(SizeHistogram, owner) + FIELD(SizeHistogram, duration));
+}
+
+TEST(LayoutDocument, ShowsTheNetworkBlock) {
+  ExpectTable("proto/README.md",
+              kHead + FIELD(NetworkBlock, directions) + FIELD(NetworkBlock, share_ppm));
+  ExpectTable("proto/README.md", kHead + FIELD(NetworkDirectionBlock, wait_ns) +
+                                     FIELD(NetworkDirectionBlock, bytes) +
+                                     FIELD(NetworkDirectionBlock, operations));
 }
 
 TEST(LayoutDocument, ShowsTheRings) {
@@ -167,6 +176,8 @@ TEST(CodeDocument, ListsTheCodesOfTimingAndSampling) {
   ExpectCodes("State of sampling (`SamplingState`)", kSamplingStates);
   ExpectCodes("Reason of sampling (`SamplingReason`)", kSamplingReasons);
   ExpectCodes("Phase of a kernel (`KernelPhase`)", kKernelPhases);
+  ExpectCodes("State of network time (`NetworkState`)", kNetworkStates);
+  ExpectCodes("Direction of network time (`NetworkDirection`)", kNetworkDirections);
 }
 
 TEST(CodeDocument, ListsEveryCauseOfLoss) {

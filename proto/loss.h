@@ -52,6 +52,9 @@ enum class Loss : uint8_t {
   kMissingTimestamp,
   kUnproven,
   kPhaseMismatch,
+  kNetworkFull,
+  kNetworkIncomplete,
+  kNetworkStepMismatch,
   kCount
 };
 inline constexpr int kLossCount = static_cast<int>(Loss::kCount);
@@ -123,6 +126,12 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
      "clock"},
     {Loss::kPhaseMismatch, LossKind::kUnmatched, "phase_mismatch",
      "phases of a kernel that do not fit the times of its channels: left out"},
+    {Loss::kNetworkFull, LossKind::kDropped, "network_full",
+     "proxy operation whose steps were not timed: too many of its communicator had steps"},
+    {Loss::kNetworkIncomplete, LossKind::kDropped, "network_incomplete",
+     "proxy operation whose steps had not all ended, when it or its communicator did: not counted"},
+    {Loss::kNetworkStepMismatch, LossKind::kUnmatched, "network_step_mismatch",
+     "proxy operation whose steps do not follow each other: not counted"},
 }};
 static_assert(IsInOrder(kLosses));
 

@@ -34,6 +34,10 @@
 //                      functions.duration first, so a reader that copies functions before this
 //                      finds a histogram for every size class with timed operations, unless there
 //                      was no room for one.
+//   slot.network       relaxed additions by the threads that end proxy operations: of a whole
+//                      operation at its end. A reader may see some words of an operation and not
+//                      yet the others. Words only ever grow within a generation, but for
+//                      `share_ppm`, which is written before the state Live.
 //   slot.in_flight     word `ticket` is stored last with release when an entry is taken, and set to
 //                      0 when it is given back.
 //   slot.completions   word `ticket` is set to 0, the entry written, `ticket` stored with release.
@@ -54,6 +58,7 @@
 #include "proto/buckets.h"
 #include "proto/collective.h"
 #include "proto/loss.h"
+#include "proto/network_state.h"
 #include "proto/timing_source.h"
 
 namespace nccl_exporter::layout {
@@ -62,7 +67,7 @@ using AtomicU64 = std::atomic<uint64_t>;
 static_assert(sizeof(AtomicU64) == 8 && AtomicU64::is_always_lock_free);
 
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 3;
+inline constexpr uint32_t kMinor = 4;
 inline constexpr uint64_t kVersion = uint64_t{kMajor} << 32 | kMinor;
 inline constexpr uint64_t kMagic = 0x314745534c43434e;  // "NCCLSEG1"
 inline constexpr const char kFileSuffix[] = ".seg";
@@ -195,6 +200,22 @@ struct alignas(64) SizeHistogram {
 };
 static_assert(sizeof(SizeHistogram) == 1984, "eleven fit");
 
+// Proxy operations of one direction whose steps were all seen (1.4).
+struct NetworkDirectionBlock {
+  // Indexed by NetworkState. They add up to the time from the first step of each operation to the
+  // end of its last one.
+  AtomicU64 wait_ns[kNetworkStateCount];
+  AtomicU64 bytes;       // that the adapter took, or brought
+  AtomicU64 operations;  // proxy operations: one channel of an operation, to or from one peer
+};
+
+struct alignas(64) NetworkBlock {
+  NetworkDirectionBlock directions[kNetworkDirectionCount];  // indexed by NetworkDirection
+  AtomicU64 share_ppm;  // share of time in which they are timed, in millionths; 0: never
+  AtomicU64 reserved[3];
+};
+static_assert(sizeof(NetworkBlock) == 128);
+
 struct alignas(4096) CommunicatorSlot {
   AtomicU64 state;
   uint64_t communicator_id;  // NCCL's commHash or commId: the same on all ranks
@@ -226,10 +247,12 @@ struct alignas(4096) CommunicatorSlot {
   CompletionEntry completions[kCompletionEntries];
   // In use from the first on, in the order of first use (1.3).
   SizeHistogram size_histograms[kSizeHistograms];
+  NetworkBlock network;  // (1.4)
 };
 // A slot of 1.0 to 1.2 ends before size_histograms.
 inline constexpr uint64_t kSlotBytesBefore13 = 110592;
 static_assert(offsetof(CommunicatorSlot, size_histograms) <= kSlotBytesBefore13);
+static_assert(sizeof(CommunicatorSlot) == 131072, "1.3 and 1.4 have the same size");
 static_assert(sizeof(CommunicatorSlot) <= kSlotLimitBytes);
 
 }  // namespace nccl_exporter::layout

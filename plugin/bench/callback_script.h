@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -67,6 +68,7 @@ class CallbackScript {
       setenv("NCCL_EXPORTER_DIR", directory.c_str(), 1);
       setenv("NCCL_EXPORTER_KERNEL_TIMING", "on", 1);
       setenv("NCCL_ALLGATHERV_ENABLE", "0", 1);
+      setenv("NCCL_EXPORTER_NETWORK_TIMING", "always", 1);
       const auto program = std::filesystem::read_symlink("/proc/self/exe");
       const auto path = program.parent_path().parent_path() / "libnccl-profiler-exporter.so";
       void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -90,13 +92,17 @@ class CallbackScript {
     coll_.coll.count = 1 << 20;
     coll_.coll.datatype = "ncclFloat32";
     channel_.type = abi::kKernelCh;
+    proxy_operation_.type = abi::kProxyOp;
+    proxy_operation_.proxyOp = {getpid(), 0, 1, 0, 1 << 19, 1};
+    step_.type = abi::kProxyStep;
   }
 
-  static void* OpenCommunicator(const Table& table) {
+  // Steps are timed with more than one node.
+  static void* OpenCommunicator(const Table& table, int nodes = 1) {
     static int mask = 0;
     static uint64_t id = 0;
     void* context = nullptr;
-    table.init(&context, ++id, &mask, "dp", 1, 8, 0, nullptr);
+    table.init(&context, ++id, &mask, "dp", nodes, 8, 0, nullptr);
     return context;
   }
 
@@ -134,6 +140,25 @@ class CallbackScript {
     table_.recordEventState(handle, abi::kStateKernelChStop, &args);
     table_.stopEvent(handle);
   }
+  void* StartProxyOperation(void* context, void* coll, bool is_send) {
+    proxy_operation_.parentObj = coll;
+    proxy_operation_.proxyOp.isSend = is_send ? 1 : 0;
+    void* handle = nullptr;
+    table_.startEvent(context, &handle, &proxy_operation_);
+    return handle;
+  }
+  void* StartStep(void* context, void* proxy_operation, int step) {
+    step_.parentObj = proxy_operation;
+    step_.proxyStep.step = step;
+    void* handle = nullptr;
+    table_.startEvent(context, &handle, &step_);
+    return handle;
+  }
+  void EnterState(void* step, int state) {
+    abi::StateArgs args{1 << 19};
+    table_.recordEventState(step, state, &args);
+  }
+  void Stop(void* handle) { table_.stopEvent(handle); }
 
  private:
   const Table& table_;
@@ -142,6 +167,8 @@ class CallbackScript {
   abi::DescriptorV6 group_{};
   abi::DescriptorV6 coll_{};
   abi::DescriptorV6 channel_{};
+  abi::DescriptorV6 proxy_operation_{};
+  abi::DescriptorV6 step_{};
 };
 
 }  // namespace nccl_exporter::plugin

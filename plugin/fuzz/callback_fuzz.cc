@@ -74,10 +74,10 @@ uint64_t Play(Session& session, const Plan& plan) {
 
 // A session that never got there has tested nothing. Only one thread plays the same again.
 bool HasReachedAll(const Session& session, bool with_kernel_timing) {
-  constexpr Loss kExpected[] = {Loss::kNoFreeCommunicatorSlot, Loss::kIncompleteAtFinalize,
-                                Loss::kUnknownContext,         Loss::kForeignProcess,
-                                Loss::kUnknownHandle,          Loss::kStaleHandle,
-                                Loss::kAfterCompletion};
+  constexpr Loss kExpected[] = {
+      Loss::kNoFreeCommunicatorSlot, Loss::kIncompleteAtFinalize, Loss::kUnknownContext,
+      Loss::kForeignProcess,         Loss::kUnknownHandle,        Loss::kStaleHandle,
+      Loss::kAfterCompletion,        Loss::kNetworkIncomplete,    Loss::kNetworkStepMismatch};
   bool all = session.timed() != 0;
   if (with_kernel_timing && session.LossesOf(Loss::kInFlightFull) == 0) {
     std::printf("in no session was a ring of operations full\n");

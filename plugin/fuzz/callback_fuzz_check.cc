@@ -8,6 +8,9 @@
 //   undefined; no count is smaller than at the last look; the ring of completions has got one entry
 //   a timed operation.
 //
+// Of each slot: no more network operations are counted than have stopped, with no more bytes than
+//   their steps had; one that was played whole counts, or raises a loss.
+//
 // Of each slot: nothing is shown in flight once it is closed; what is shown stands at its place.
 //
 // Conservation. An operation that was counted is, at any moment of quiet, in exactly one of these
@@ -27,6 +30,7 @@
 // timing, those of them by copy engine.
 #include <cinttypes>
 
+#include "plugin/fuzz/callback_fuzz_clock.h"
 #include "plugin/fuzz/callback_fuzz_session.h"
 
 namespace nccl_exporter::plugin::fuzz {
@@ -89,6 +93,22 @@ Totals CheckFunction(const char* where, size_t function, const layout::FunctionB
   return totals;
 }
 
+// Times: no operation has more than the clock has moved since the session began.
+void CheckNetwork(const char* where, const layout::CommunicatorSlot& slot, uint64_t most_operations,
+                  uint64_t most_bytes) {
+  uint64_t operations = 0, bytes = 0;
+  for (const layout::NetworkDirectionBlock& direction : slot.network.directions) {
+    operations += Load(direction.operations);
+    bytes += Load(direction.bytes);
+    const uint64_t most_ns = ClockNs() * Load(direction.operations);
+    if (Sum(direction.wait_ns) > most_ns)
+      Fail("%s: network operations waited %" PRIu64 " ns", where, Sum(direction.wait_ns));
+  }
+  if (operations > most_operations || bytes > most_bytes)
+    Fail("%s: %" PRIu64 " network operations with %" PRIu64 " bytes, of %" PRIu64 " with %" PRIu64,
+         where, operations, bytes, most_operations, most_bytes);
+}
+
 void CheckSizeHistograms(const char* where, const layout::CommunicatorSlot& slot) {
   for (const layout::SizeHistogram& histogram : slot.size_histograms) {
     const uint64_t owner = Load(histogram.owner);
@@ -114,6 +134,8 @@ void ForEachCount(const layout::CommunicatorSlot& slot, Take take) {
     for (const layout::AtomicU64& word : block.duration) take(Load(word));
     for (const layout::AtomicU64& word : block.bandwidth) take(Load(word));
   }
+  for (const layout::NetworkDirectionBlock& direction : slot.network.directions)
+    take(Load(direction.operations));
 }
 
 void CheckGrowth(const char* where, const layout::CommunicatorSlot& slot,
@@ -174,6 +196,7 @@ void Session::CheckMember(Member& member) {
   if (Load(slot.state) != layout::StateWord(member.generation, state))
     Fail("%s: state %" PRIx64, where, Load(slot.state));
   CheckSizeHistograms(where, slot);
+  CheckNetwork(where, slot, network_stops.load(), network_bytes.load());
 
   Totals totals;
   for (size_t i = 0; i < kFunctionCount; ++i) {

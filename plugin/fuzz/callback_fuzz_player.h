@@ -61,6 +61,8 @@ class Player {
   Member::Started& ChooseOperation(Member& member);
   void ReportInOrder(Member& member);
   void StartParts(Member& member);
+  void PlayNetwork(Member& member);
+  void PlayStep(Member& member, void* proxy, int step, bool is_send, bool is_sound);
   void StopPart();
 
   void PlayTasks(Member& member, void* call_group, void* launch, bool is_owner);
@@ -85,7 +87,7 @@ class Player {
   const Role role_;
   uint64_t callbacks_ = 0;
   uint64_t sequence_ = 0;
-  Memory groups_, calls_, captured_calls_, launches_, tasks_, parts_;
+  Memory groups_, calls_, captured_calls_, launches_, tasks_, parts_, network_;
   std::array<uint64_t, 32> owners_{};  // ids of the members that parts_ belong to
 };
 

@@ -95,7 +95,12 @@ void Player::StepAsReporter() {
   if (bytes_.OneIn(4)) return StopPart();
   Member* member =
       session_.berth(ChooseBerth(!role_.IsAlone())).member.load(std::memory_order_acquire);
-  if (member != nullptr) StartParts(*member);
+  if (member == nullptr) return;
+  if (bytes_.OneIn(4)) {
+    PlayNetwork(*member);
+  } else {
+    StartParts(*member);
+  }
 }
 
 }  // namespace nccl_exporter::plugin::fuzz

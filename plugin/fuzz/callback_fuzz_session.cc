@@ -51,6 +51,7 @@ Session::Session(bool with_kernel_timing) {
   setenv("NCCL_EXPORTER_COMMUNICATORS", std::to_string(kSlots).c_str(), 1);
   setenv("NCCL_EXPORTER_RETENTION_SECONDS", "1", 1);
   setenv("NCCL_EXPORTER_KERNEL_TIMING", with_kernel_timing ? "on" : "off", 1);
+  setenv("NCCL_EXPORTER_NETWORK_TIMING", "always", 1);
   setenv("NCCL_ALLGATHERV_ENABLE", "0", 1);  // without it, no kernel timing on API v6 and v7
 }
 
@@ -133,6 +134,18 @@ void Session::Open(Slot& berth, int version, Introduction introduction, bool is_
   const std::lock_guard members(members_lock_);
   members_.push_back(std::move(made));
   berth.member.store(&member, std::memory_order_release);
+}
+
+uint64_t Session::NetworkOperationsOf(const Member& member) const {
+  uint64_t operations = 0;
+  if (member.is_overflow) return 0;
+  for (const layout::NetworkDirectionBlock& direction : SlotAt(member.slot).network.directions)
+    operations += direction.operations.load();
+  return operations;
+}
+
+bool Session::AsksForSteps(const Member& member) const {
+  return !member.is_overflow && SlotAt(member.slot).network.share_ppm.load() != 0;
 }
 
 void Session::Close(Slot& berth) {

@@ -94,7 +94,14 @@ class Session {
                : header->losses[static_cast<int>(loss)].load(std::memory_order_relaxed);
   }
   uint64_t LossesOfAll() const;
+  // Of all members, as a stray handle may be another's: proxy operations that were stopped, bytes
+  // that their steps had. No more is counted.
+  Tally network_stops{0};
+  Tally network_bytes{0};
   bool IsHere(uint64_t member_id) const;
+  // Both read the member's slot; the overflow slot has none of either.
+  uint64_t NetworkOperationsOf(const Member& member) const;
+  bool AsksForSteps(const Member& member) const;
   uint64_t timed() const { return timed_; }
 
   // Compares the segment with the account; while no callback is under way.

@@ -71,6 +71,10 @@ void Fill(D& d, const Event& event) {
   if (event.type == abi::kProxyOp) {
     d.proxyOp.pid = event.pid;
     d.proxyOp.channelId = event.channel;
+    d.proxyOp.isSend = event.is_send ? 1 : 0;
+  }
+  if constexpr (requires { d.proxyStep; }) {
+    if (event.type == abi::kProxyStep) d.proxyStep.step = event.step;
   }
   if constexpr (requires { d.kernelCh; }) {
     if (event.type == abi::kKernelCh) {

@@ -28,6 +28,8 @@ struct Event {
   uint8_t channel = 0;
   uint64_t gpu_ns = 0;
   pid_t pid = 0;
+  bool is_send = false;  // of a proxy operation
+  int step = 0;
   bool is_captured = false;
 };
 

@@ -45,6 +45,7 @@ EventPolicy DecideEvents(const PolicyInput& input) {
   EventPolicy policy;
   policy.is_mask_watched = facts.release.ras_sets_mask;
   policy.reason = kernel.reason;
+  policy.may_time_network = facts.release.has_network_steps;
   // NCCL implies the events that enclose these, API calls included.
   policy.mask = abi::kColl | abi::kP2p;
   if (input.api_version >= 6) policy.mask |= abi::kCeColl;

@@ -33,6 +33,8 @@ struct EventPolicy {
   DriftCauses causes;
   // Whether the mask may change while the process runs.
   bool may_change_mask = false;
+  // Whether the steps of proxy operations may be asked for, at any time (network_windows.h).
+  bool may_time_network = false;
   // Whether somebody else may change it.
   bool is_mask_watched = false;
 };

@@ -50,6 +50,9 @@ struct NcclRelease {
   bool has_symmetric_phases = false;
   // NCCL's RAS client can change the mask while the job runs (CONTROL PROFILER_MASK).
   bool ras_sets_mask = false;
+  // The steps of a proxy operation are announced one by one, each a transfer. 2.23 announces
+  // ranges.
+  bool has_network_steps = false;
   DriftCauses causes;
 };
 
@@ -77,26 +80,35 @@ struct NcclRelease {
 //   has_symmetric_phases: 2.32 plugin/profiler.cc profilerEnqueueOp polls workPhases of symmetric
 //     kernels only; device/symmetric/kernel.cuh ncclSymkProfilerStop fences in
 //     ncclDevProfilerModeKernelPhase. 2.31.2 polls them of every kernel (plugin/profiler.cc :1211).
+//   has_network_steps: 2.24.3 misc/profiler.cc ncclProfilerStartSendProxyStepEvent; 2.23.4 takes a
+//     range of steps.
 //   kCostly: issue 2355, closed by 2.32.3. 2.31.3 on: messages to oneself and empty parts are
 //     counted on both sides (plugin/profiler.cc ncclProfilerPostPlanWork, by channel mask).
 inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
     {.api_version = 1, .first_version = 22300, .last_version = 22399, .causes = {}},
-    {.api_version = 2, .first_version = 22400, .last_version = 22599, .causes = {}},
+    {.api_version = 2,
+     .first_version = 22400,
+     .last_version = 22599,
+     .has_network_steps = true,
+     .causes = {}},
     {.api_version = 3,
      .first_version = 22600,
      .last_version = 22699,
      .kernel_events = KernelEvents::kWithoutTime,
+     .has_network_steps = true,
      .causes = {.hides_parts = true, .forgets_replays = true}},
     {.api_version = 4,
      .first_version = 22700,
      .last_version = 22799,
      .kernel_events = KernelEvents::kBounded,
+     .has_network_steps = true,
      .causes = {.hides_parts = true, .forgets_replays = true}},
     {.api_version = 5,
      .first_version = 22800,
      .last_version = 22899,
      .kernel_events = KernelEvents::kTimed,
      .may_change_mask = true,
+     .has_network_steps = true,
      .causes = {.hides_parts = true, .forgets_replays = true}},
     {.api_version = 6,
      .first_version = 22900,
@@ -104,6 +116,7 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
      .may_change_mask = true,
+     .has_network_steps = true,
      .causes = {.hides_parts = true, .forgets_replays = true}},
     {.api_version = 7,
      .first_version = 23100,
@@ -111,6 +124,7 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .kernel_events = KernelEvents::kCostly,
      .broadcasts_lack_events = true,
      .ras_sets_mask = true,
+     .has_network_steps = true,
      .causes = {.forgets_unannounced = true}},
     {.api_version = 7,
      .first_version = 23103,
@@ -118,6 +132,7 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
      .ras_sets_mask = true,
+     .has_network_steps = true,
      .causes = {.forgets_unannounced = true}},
     {.api_version = 7,
      .first_version = 23200,
@@ -126,6 +141,7 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .broadcasts_lack_events = true,
      .has_symmetric_phases = true,
      .ras_sets_mask = true,
+     .has_network_steps = true,
      .causes = {.forgets_unannounced = true}},
 }};
 

@@ -31,6 +31,13 @@ TEST(NcclReleases, NameTheCausesOfDrift) {
   }
 }
 
+TEST(NcclReleases, HaveStepsOfTheNetworkFrom224On) {
+  EXPECT_FALSE(FactsOf(1, 22304).release.has_network_steps);
+  for (const NcclRelease& release : kNcclReleases)
+    EXPECT_EQ(release.has_network_steps, release.api_version >= 2) << release.first_version;
+  EXPECT_TRUE(FactsOf(7, 23300).release.has_network_steps) << "newer than the table";
+}
+
 TEST(NcclReleases, GiveBroadcastsNoKernelEventsFrom229On) {
   EXPECT_FALSE(FactsOf(5, 22809).release.broadcasts_lack_events);
   for (const int version : {0, 22900, 23007})

@@ -45,6 +45,13 @@ enum Event : uint64_t {
 // The state that carries what we need: the GPU's time stamp at the end of a kernel channel (API v4
 // and later).
 inline constexpr int kStateKernelChStop = 22;
+// Those of a step of a proxy operation. 8: the step has started; 9 to 12, and 20 (API v4 and
+// later).
+inline constexpr int kFirstStateProxyStep = 9;
+inline constexpr int kLastStateProxyStep = 12;
+inline constexpr int kStateProxyStepSendPeerWait = 20;
+// Those of a proxy operation (API v1 to v3): 0 to 7.
+inline constexpr int kLastStateProxyOp = 7;
 // The same at the end of a phase of a kernel (API v7).
 inline constexpr int kStateKernelPhaseStop = 31;
 
@@ -174,6 +181,10 @@ struct ProxyOpV1 {
   int isSend;
 };
 
+struct ProxyStepV1 {
+  int step;
+};
+
 struct KernelPhaseV7 {
   uint8_t channelId;
   uint8_t phaseId;
@@ -244,6 +255,7 @@ struct DescriptorV2 {
     CollV2 coll;
     P2pV2 p2p;
     ProxyOpV1 proxyOp;
+    ProxyStepV1 proxyStep;
   };
 };
 
@@ -255,6 +267,7 @@ struct DescriptorV3 {
     CollV3 coll;
     P2pV2 p2p;
     ProxyOpV1 proxyOp;
+    ProxyStepV1 proxyStep;
     KernelChV3 kernelCh;
   };
 };
@@ -267,6 +280,7 @@ struct DescriptorV4 {
     CollV4 coll;
     P2pV4 p2p;
     ProxyOpV1 proxyOp;
+    ProxyStepV1 proxyStep;
     KernelChV4 kernelCh;
   };
 };
@@ -282,6 +296,7 @@ struct DescriptorV5 {
     CollV5 coll;
     P2pV5 p2p;
     ProxyOpV1 proxyOp;
+    ProxyStepV1 proxyStep;
     KernelChV4 kernelCh;
   };
 };
@@ -297,6 +312,7 @@ struct DescriptorV6 {
     CollV5 coll;
     P2pV5 p2p;
     ProxyOpV1 proxyOp;
+    ProxyStepV1 proxyStep;
     KernelChV4 kernelCh;
     CeCollV6 ceColl;
   };
@@ -313,16 +329,22 @@ struct DescriptorV7 {
     CollV7 coll;
     P2pV7 p2p;
     ProxyOpV1 proxyOp;
+    ProxyStepV1 proxyStep;
     KernelChV4 kernelCh;
     CeCollV6 ceColl;
     KernelPhaseV7 kernelPhase;
   };
 };
 
-// Arguments of a state record. Only those of KernelChStop (since v4) and KernelPhaseStop (v7) are
-// read; the pointer may be NULL for other states.
+// Arguments of a state record; the pointer may be NULL. `pTimer`: KernelChStop (since v4),
+// KernelPhaseStop (v7). The number of bytes: of proxy steps since v4, of proxy operations up to v3.
+// `steps`: of proxy operations up to v3; later arguments end before it.
 struct StateArgs {
-  uint64_t pTimer;
+  union {
+    uint64_t pTimer;
+    size_t transSize;
+  };
+  int steps = 0;
 };
 
 // The exported object, the same in all versions but for init and the descriptor.

@@ -29,6 +29,8 @@
 
 namespace nccl_exporter::plugin {
 
+class NetworkTimer;
+
 static_assert(CallGroups::kNumberMask == Handle::kTicketMask);
 
 class Communicator {
@@ -82,6 +84,14 @@ class Communicator {
   // Kernel channels, their phases, and proxy operations.
   PartTracker parts() { return PartTracker(completer()); }
 
+  // Times the steps of its proxy operations, apart from all the above; nullptr: they are not timed.
+  // Set under the process's lock.
+  NetworkTimer* network() const { return network_.load(std::memory_order_acquire); }
+  void SetNetwork(NetworkTimer* network) { network_.store(network, std::memory_order_release); }
+  // The memory for that, for good. Under the lock.
+  NetworkTimer* network_room() const { return network_room_; }
+  void SetNetworkRoom(NetworkTimer* room) { network_room_ = room; }
+
  private:
   friend class CommunicatorPeer;  // of the test: a thread between two steps
 
@@ -91,6 +101,8 @@ class Communicator {
   LaunchRecorder& launch_recorder() { return completer().launch_recorder(); }
 
   std::atomic<int> rank_{-1};
+  std::atomic<NetworkTimer*> network_{nullptr};
+  NetworkTimer* network_room_ = nullptr;
   CallGroups call_groups_;
   OperationStarter starter_;
 };

@@ -13,8 +13,9 @@
 // salt: random per process, never 0, so that a handle is never NULL and another process's handle
 // does not fit. slot: place of the communicator. ticket: low bits of the number of the operation or
 // launch, so that a handle dies with what it names. A kCall or kUntimedCall handle holds the time
-// of the call in place of slot, ticket
-// and channel, a kCapturedCall handle the number of the thread that made it.
+// of the call in place of slot, ticket and channel, a kCapturedCall handle the number of the thread
+// that made it. In place of the channel the handle of a task (kOperation, kUnfollowed) says whether
+// its network operations are timed.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,10 @@ enum class HandleKind : uint8_t {
   kUnfollowed,      // something that was counted and is not followed further
   kUntimedCall,     // as kCall, outside of the windows in which operations are timed
   kKernelPhase,     // the latest phase of a kernel channel
+  // 32 bits of NetworkTimer in place of ticket and channel.
+  kTimedProxyOperation,  // as kProxyOperation, and its steps are timed
+  kNetworkOperation,     // a proxy operation whose steps are timed, and no more
+  kNetworkStep,          // one of its steps
 };
 
 struct Handle {
@@ -69,6 +74,17 @@ struct Handle {
     return {(bits & kSaltAndSlot) | uint64_t{static_cast<uint8_t>(kind)} << 44 |
             (ticket & kTicketMask) << 6};
   }
+  Handle WithNetworkFlag(bool times_network) const { return {bits | uint64_t{times_network}}; }
+  bool NetworkFlag() const { return Channel() != 0; }
+  // One channel of what it names, under another kind.
+  Handle OfChannel(HandleKind kind, uint32_t channel) const {
+    return {(As(kind).bits & ~uint64_t{kMaxChannels - 1}) | channel};
+  }
+  // Another kind of the same slot, with 32 bits in place of ticket and channel.
+  Handle WithNetworkBits(HandleKind kind, uint32_t network_bits) const {
+    return {With(kind, 0).bits | network_bits};
+  }
+  uint32_t NetworkBits() const { return static_cast<uint32_t>(bits); }
   // The same slot, ticket and channel under another kind.
   Handle As(HandleKind kind) const { return Of(Salt(), kind, Payload()); }
 };

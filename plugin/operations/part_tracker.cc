@@ -104,6 +104,12 @@ void PartTracker::StopProxy(uint64_t abbreviated) {
   completer_.Sweep(now_ns);
 }
 
+void PartTracker::StopProxy(uint64_t abbreviated, uint64_t mask) {
+  const uint64_t state = LoadAcquire(shared().At(abbreviated).state);
+  if ((TicketOf(state) & mask) != abbreviated) return shared().CountStray(state, ~uint64_t{0});
+  StopProxy(TicketOf(state) & Handle::kTicketMask);
+}
+
 void PartTracker::CountProxyPart(Operation& operation, uint64_t ticket, uint64_t change,
                                  uint64_t now_ns) {
   const uint64_t parts = LoadRelaxed(operation.proxy_parts) + change;

@@ -35,6 +35,8 @@ class PartTracker {
   // Proxy operations.
   bool StartProxy(uint64_t ticket);
   void StopProxy(uint64_t ticket);
+  // The same by fewer bits of the ticket, `mask`.
+  void StopProxy(uint64_t abbreviated, uint64_t mask);
 
  private:
   static void BeginParts(Operation& operation, uint64_t ticket);

@@ -69,19 +69,29 @@ bool Sampler::BeginChange() {
   return changes % 2 == 0 && CompareExchange(changes_, changes, changes + 1);
 }
 
+// Replaces one value of the mask by another and leaves the network's bit. Returns what the mask was
+// without this bit.
+int Sampler::Replace(int from, int to) {
+  int present = LoadMask();
+  for (int i = 0; i < kAttempts && WithoutNetwork(present) == from; ++i) {
+    if (__atomic_compare_exchange_n(mask(), &present, to | (present & kNetworkBit), false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+      return from;
+  }
+  return WithoutNetwork(present);
+}
+
 bool Sampler::EndChange(bool is_any_group_open, const ClockReading& now) {
   bool has_ended_learning = false;
   if (is_any_group_open) {
     StoreRelaxed(next_change_ns_, now.monotonic_ns + kRetryNs);
   } else {
     const WindowPhase phase = PhaseAt(windows_, now.realtime_ns);
-    int present = phase.is_open ? untimed_mask_ : timed_mask_;
-    const int wanted = phase.is_open ? timed_mask_ : untimed_mask_;
-    __atomic_compare_exchange_n(mask(), &present, wanted, false, __ATOMIC_ACQ_REL,
-                                __ATOMIC_ACQUIRE);
+    const int present =
+        phase.is_open ? Replace(untimed_mask_, timed_mask_) : Replace(timed_mask_, untimed_mask_);
     has_ended_learning = !has_learned_.exchange(true, std::memory_order_relaxed);
-    // On failure `present` is what the word holds: the wanted value already, a frozen one, or
-    // somebody else's.
+    // What the word held: the value that was replaced, the wanted one, a frozen one, or somebody
+    // else's.
     const bool goes_on = present == timed_mask_ || present == untimed_mask_;
     const uint64_t rest_ns = std::min(phase.edge_ns - now.realtime_ns, windows_.period_ns);
     StoreRelaxed(next_change_ns_, goes_on ? now.monotonic_ns + rest_ns : kNever);
@@ -98,8 +108,8 @@ bool Sampler::Freeze(FreezingCall call, uint64_t changes_before) {
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
   const bool is_certain = changes_before % 2 == 0 && changes() == changes_before;
   if (!is_certain && call != FreezingCall::kOther) {
-    __atomic_store_n(mask(), call == FreezingCall::kSend ? frozen_timed() : frozen_untimed(),
-                     __ATOMIC_RELEASE);
+    const int frozen = call == FreezingCall::kSend ? frozen_timed() : frozen_untimed();
+    __atomic_store_n(mask(), frozen | (present & kNetworkBit), __ATOMIC_RELEASE);
   }
   StoreRelaxed(next_change_ns_, kNever);
   return true;

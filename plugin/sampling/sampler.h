@@ -42,6 +42,10 @@
 //      call is the first of its kind in the process, and captured. (For point-to-point calls it
 //      takes three threads.)
 //
+// The bit of network timing (ProxyStep) may change at any moment, by another class
+// (plugin/network/network_windows.h), and means nothing here: every comparison leaves it out, every
+// change leaves it as it is.
+//
 // A change is tried only in the stop of a GroupApi event, and only when no communicator has a group
 // open. NCCL may stop the event within an outer group of the user's (capturing_threads.h), and a
 // group may open in that very moment. Either may then mix values among its collectives, which is
@@ -68,6 +72,7 @@
 // again.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -117,6 +122,10 @@ class Sampler {
   // Any thread, at any time.
   bool IsDue(uint64_t now_ns) const { return now_ns >= LoadRelaxed(next_change_ns_); }
   uint64_t changes() const { return LoadAcquire(changes_); }
+  // All values of the mask that are this plugin's, without the network's bit.
+  std::array<int, 4> OwnMasks() const {
+    return {timed_mask_, untimed_mask_, frozen_timed(), frozen_untimed()};
+  }
   bool TimesNow() const { return (LoadMask() & kTimingBit) != 0; }
   bool IsFrozen() const { return (LoadMask() & kFrozenBit) != 0; }
   SamplingState state() const;
@@ -142,15 +151,21 @@ class Sampler {
   static constexpr int kProxyBit = 8;    // ProxyOp
   // GroupApi: implied by the others, so it means nothing to NCCL.
   static constexpr int kFrozenBit = 256;
+  static constexpr int kNetworkBit = 16;  // ProxyStep
+  // Of a change, each of which fails only if the network's bit has changed meanwhile.
+  static constexpr int kAttempts = 4;
   static constexpr uint64_t kNever = ~uint64_t{0};
   // Until a change is tried again that found a group open.
   static constexpr uint64_t kRetryNs = 1'000'000;
 
   int* mask() const { return mask_.load(std::memory_order_relaxed); }
   int LoadMask() const { return __atomic_load_n(mask(), __ATOMIC_ACQUIRE); }
+  static int WithoutNetwork(int mask) { return mask & ~kNetworkBit; }
   bool IsOwn(int mask) const {
-    return (mask | kFrozenBit) == frozen_timed() || (mask | kFrozenBit) == frozen_untimed();
+    const int frozen = WithoutNetwork(mask) | kFrozenBit;
+    return frozen == frozen_timed() || frozen == frozen_untimed();
   }
+  int Replace(int from, int to);
   int frozen_timed() const { return timed_mask_ | kFrozenBit; }
   int frozen_untimed() const { return untimed_mask_ | kFrozenBit; }
 

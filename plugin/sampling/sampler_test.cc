@@ -108,6 +108,28 @@ TEST_F(SamplerTest, FollowsTheWindows) {
   EXPECT_EQ(mask_, kTimed);
 }
 
+TEST_F(SamplerTest, LeavesTheBitOfNetworkTimingAsItIs) {
+  constexpr int kNetwork = 16;
+  for (const int network : {0, kNetwork}) {
+    for (const FreezingCall call :
+         {FreezingCall::kSend, FreezingCall::kRecv, FreezingCall::kOther}) {
+      sampler_.Open(&mask_, kTimed, {}, 0, kSecond);
+      mask_ |= network;
+      ChangeWhen(false);
+      EXPECT_EQ(mask_, kUntimed | network);
+      sampler_.KeepMask();
+      EXPECT_EQ(mask_, kUntimed | network);
+      ChangeWhen(true);
+      EXPECT_EQ(mask_, kTimed | network);
+      sampler_.Freeze(call, 1);
+      EXPECT_EQ(mask_ & (kNetwork | kFrozen), network | kFrozen);
+      mask_ ^= kNetwork;
+      ChangeWhen(false);
+      EXPECT_TRUE(sampler_.IsFrozen()) << "still";
+    }
+  }
+}
+
 TEST_F(SamplerTest, WaitsWhileAGroupIsOpen) {
   ChangeWhen(false, true);
   EXPECT_EQ(mask_, kTimed);

@@ -72,19 +72,20 @@ TEST_F(MemorySurvival, TakesNoMorePrivateMemoryAfterInit) {
 
 constexpr uint64_t kPrivateBytes = 401'408;  // of one communicator, as docs/plugin.md says
 constexpr uint64_t kPhaseBytes = 24'576;     // the same
+constexpr uint64_t kNetworkBytes = 69'632;   // the same
 
 // Pages that one communicator more takes in a process, on that release.
 template <int kVersion>
-uint64_t PrivatePages(int nccl_version) {
+uint64_t PrivatePages(int nccl_version, int nodes = 1) {
   nccl::Report(nccl_version);
   const auto taken = [] {
     uint64_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
     return pages;
   };
-  Caller<kVersion> first;
+  Caller<kVersion> first({.nodes = nodes});
   const uint64_t before = taken();
-  Caller<kVersion> second({.id = 2});
+  Caller<kVersion> second({.id = 2, .nodes = nodes});
   return taken() - before;
 }
 
@@ -102,6 +103,19 @@ TEST_F(MemorySurvival, TakesRoomForPhasesOnlyWhereTheyAreAskedFor) {
   InChild([&] {
     setenv("NCCL_EXPORTER_KERNEL_PHASES", "1", 1);
     EXPECT_EQ(PrivatePages<7>(23206), pages(kPrivateBytes) + pages(kPhaseBytes));
+  });
+}
+
+TEST_F(MemorySurvival, TakesRoomForNetworkTimeOnlyWhereACommunicatorMayLeaveItsNode) {
+  if (kHasAddressSanitizer || kHasThreadSanitizer) GTEST_SKIP() << "they take memory themselves";
+  const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto expect = [&](uint64_t pages, uint64_t bytes) { EXPECT_EQ(pages * page_bytes, bytes); };
+  InChild([&] { expect(PrivatePages<6>(23007, 1), kPrivateBytes); });
+  InChild([&] { expect(PrivatePages<6>(23007, 2), kPrivateBytes + kNetworkBytes); });
+  InChild([&] { expect(PrivatePages<2>(22500, 1), kPrivateBytes + kNetworkBytes); });
+  InChild([&] {
+    setenv("NCCL_EXPORTER_NETWORK_TIMING", "off", 1);
+    expect(PrivatePages<6>(23007, 2), kPrivateBytes);
   });
 }
 

@@ -222,7 +222,8 @@ TEST_F(StorageSurvival, SurvivesAWriterThatScribblesAllOverTheSegment) {
     scribbler.join();
     // Neither a decision nor a handle depended on what was read there.
     for (const Caller<kVersion>& other : others) {
-      EXPECT_EQ(other.mask, asked_for);
+      // Each has a mask of its own, as copies of libnccl: the first four have network time.
+      EXPECT_EQ(other.mask | abi::kProxyStep, asked_for | abi::kProxyStep);
       EXPECT_NE(other.context, nullptr);
     }
     const uint64_t before = view.Started("AllReduce", 16);

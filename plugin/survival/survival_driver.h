@@ -102,6 +102,7 @@ struct Member {
   int rank = 1;
   int ranks = 8;
   const char* name = nullptr;
+  int nodes = 2;
   abi::Logger logger = nullptr;
 };
 
@@ -113,6 +114,7 @@ class Caller {
   static constexpr bool kHasCalls = kVersion >= 5;
   static constexpr bool kHasKernels = kVersion >= 3;
   static constexpr bool kHasGpuTimes = kVersion >= 4;
+  static constexpr bool kHasSteps = kVersion >= 2;
 
   explicit Caller(Member member = {}) : table(LoadTable<kVersion>()) { Init(member); }
 
@@ -120,11 +122,11 @@ class Caller {
     if constexpr (kVersion <= 3) {
       result = table->init(&context, &mask);
     } else if constexpr (kVersion == 4) {
-      result = table->init(&context, &mask, member.name, member.id, 2, member.ranks, member.rank,
-                           member.logger);
+      result = table->init(&context, &mask, member.name, member.id, member.nodes, member.ranks,
+                           member.rank, member.logger);
     } else {
-      result = table->init(&context, member.id, &mask, member.name, 2, member.ranks, member.rank,
-                           member.logger);
+      result = table->init(&context, member.id, &mask, member.name, member.nodes, member.ranks,
+                           member.rank, member.logger);
     }
     id_ = member.id;
     rank_ = member.rank;
@@ -194,11 +196,48 @@ class Caller {
     return kHasKernels ? Start(event) : nullptr;
   }
   void* Proxy(void* operation) { return Proxy(operation, pid_); }
-  void* Proxy(void* operation, pid_t pid) {
+  void* Proxy(void* operation, pid_t pid, bool is_send = true) {
     Descriptor event = Event(abi::kProxyOp, operation);
     event.rank = rank_;
-    event.proxyOp = {pid, 0, 0, 4, 1 << 19, 1};
+    event.proxyOp = {pid, 0, 0, 4, 1 << 19, is_send ? 1 : 0};
     return Start(event);
+  }
+  void* Step(void* proxy, int step) {
+    Descriptor event = Event(abi::kProxyStep, proxy);
+    event.rank = rank_;
+    if constexpr (kHasSteps) event.proxyStep.step = step;
+    return Start(event);
+  }
+  // The states of a step, each 1 us after the one before, and its stop. kStepBytes are moved.
+  static constexpr uint64_t kStepBytes = 1 << 19;
+  void RunStep(void* proxy, int step, bool is_send) {
+    void* handle = Step(proxy, step);
+    const auto enter = [&](int state) {
+      Wait();
+      uint64_t bytes = kStepBytes;
+      if (handle != nullptr) Record(handle, state, kHasGpuTimes ? &bytes : nullptr);
+    };
+    if (is_send) {
+      Posted(proxy, step, 0);
+      enter(8);
+      Wait();
+      for (int poll = 0; poll < 3; ++poll) kHasGpuTimes ? enter(20) : Posted(proxy, step, 1);
+      Posted(proxy, step + 1, 2);
+      enter(9);
+    } else {
+      Posted(proxy, step, 4);
+      for (int poll = 0; poll < 3; ++poll) handle = Step(proxy, step);
+      enter(10);
+      Posted(proxy, step + 1, 5);
+      for (const int state : {11, 12}) enter(state);
+    }
+    Wait();
+    if (handle != nullptr) Stop(handle);
+  }
+  void RunProxy(void* operation, bool is_send, int steps = 20) {
+    void* proxy = Proxy(operation, pid_, is_send);
+    for (int step = 0; step < steps; ++step) RunStep(proxy, step, is_send);
+    if (proxy != nullptr) Stop(proxy);
   }
 
   // Everything up to the stop of the launch, in the order of the releases of this version; the
@@ -247,6 +286,20 @@ class Caller {
   int result = -1;
 
  private:
+  static void Wait() {
+    const uint64_t until_ns = NowNs() + 1000;
+    while (NowNs() < until_ns) continue;
+  }
+  // Up to 2.26: a state of the operation, once that many steps have moved their bytes.
+  void Posted(void* proxy, int steps, int state) {
+    if constexpr (kHasGpuTimes) return;
+    struct {
+      uint64_t bytes;
+      int steps;
+    } arguments{77 + static_cast<uint64_t>(steps) * kStepBytes,
+                state == 2 || state == 5 ? steps : steps + 1};
+    if (proxy != nullptr) Record(proxy, state, &arguments.bytes);
+  }
   template <typename Fields>
   void Fill(Descriptor& event, Fields& fields, const Task& task, void* call, void* group) {
     event.parentObj = kHasCalls ? call : group;

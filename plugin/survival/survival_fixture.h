@@ -111,6 +111,16 @@ class View {
     }
     return losses;
   }
+  const layout::NetworkDirectionBlock& Network(NetworkDirection direction, size_t slot = 0) const {
+    return Slot(slot)->network.directions[static_cast<size_t>(direction)];
+  }
+  uint64_t NetworkOperations(size_t slot = 0) const {
+    return Read(Network(NetworkDirection::kSend, slot).operations) +
+           Read(Network(NetworkDirection::kRecv, slot).operations);
+  }
+  uint64_t Waited(NetworkDirection direction, NetworkState state, size_t slot = 0) const {
+    return Read(Network(direction, slot).wait_ns[static_cast<size_t>(state)]);
+  }
   bool RankNumbersProcess() const { return Read(header_->rank_numbers_process) != 0; }
   uint64_t Lost(Loss loss) const { return Read(header_->losses[static_cast<size_t>(loss)]); }
 
@@ -125,6 +135,7 @@ class SurvivalTest : public testing::Test {
     directory_ = mkdtemp(pattern.data());
     setenv("NCCL_EXPORTER_DIR", directory_.c_str(), 1);
     setenv("NCCL_EXPORTER_KERNEL_TIMING", "on", 1);
+    setenv("NCCL_EXPORTER_NETWORK_TIMING", "always", 1);
     setenv("NCCL_ALLGATHERV_ENABLE", "0", 1);  // without it, no kernel timing on API v6 and v7
   }
   void TearDown() override {

@@ -135,6 +135,34 @@ void PlayOperations(Caller<kVersion>& caller) {
   }
 }
 
+// Both directions, and steps that are repeated, missing or over.
+template <int kVersion>
+void PlayNetwork(Caller<kVersion>& caller) {
+  for (int i = 0; i < 20; ++i) {
+    void* operation = caller.Announce();
+    caller.RunProxy(operation, true);
+    caller.RunProxy(operation, false);
+    void* proxy = caller.Proxy(operation);
+    void* step = caller.Step(proxy, 0);
+    for (int poll = 0; poll < 100; ++poll) caller.Step(proxy, 0);
+    for (int state = 0; state < 32; ++state) caller.Record(step, state);
+    caller.Stop(step);
+    caller.Stop(step);
+    caller.Step(proxy, 5);
+    caller.Stop(proxy);
+    caller.Step(proxy, 1);
+    caller.Stop(proxy);
+    caller.Step(kOldContent, 0);
+    caller.Step(nullptr, 0);
+  }
+  // More of them at a time than there are places.
+  void* operation = caller.Announce();
+  for (int i = 0; i < 1000; ++i) caller.Step(caller.Proxy(operation), 0);
+  void* refused = caller.Proxy(operation);
+  caller.Step(refused, 0);
+  caller.Stop(refused);
+}
+
 template <int kVersion>
 void PlayCapture(Caller<kVersion>& caller) {
   void* group_api = caller.GroupApi(true);
@@ -189,6 +217,7 @@ void PlayMessagesToSelf(Caller<kVersion>& caller) {
 void PlayHotPath(Stage& stage) {
   const auto play = [&](auto& caller) {
     PlayOperations(caller);
+    PlayNetwork(caller);
     PlayCapture(caller);
     PlayReplays(caller, stage.captured);
     PlayOddities(caller, stage.gone.context);
@@ -264,10 +293,12 @@ void ExpectEveryKindPlayed(const View& view) {
   EXPECT_GT(view.Timed("AllReduce", 3), 100u) << "sixth";
   EXPECT_GT(view.Started("AllReduce", 0), 100u) << "first";
   EXPECT_GT(view.Started("AllReduce", 5), 100u) << "overflow";
+  for (size_t slot = 1; slot < 4; ++slot) EXPECT_GT(view.NetworkOperations(slot), 20u) << slot;
   for (const Loss cause :
        {Loss::kInFlightFull, Loss::kOperationAbandoned, Loss::kUnknownContext, Loss::kUnknownHandle,
         Loss::kForeignProcess, Loss::kAfterCompletion, Loss::kChannelOutOfRange,
-        Loss::kChannelsMissing, Loss::kZeroTimestamp, Loss::kCommunicatorDrifting}) {
+        Loss::kChannelsMissing, Loss::kZeroTimestamp, Loss::kCommunicatorDrifting,
+        Loss::kStaleHandle, Loss::kNetworkFull, Loss::kNetworkStepMismatch}) {
     EXPECT_GT(view.Lost(cause), 0u) << TraitsOf(cause).reason;
   }
 }

@@ -71,11 +71,11 @@ nlohmann::json TruthOf(const NetworkCounts& counts) {
   nlohmann::json truth{{"operations", counts.operations},
                        {"steps", counts.steps},
                        {"bytes", counts.bytes},
-                       {"total_ns", counts.total_ns},
-                       {"between_ns", counts.between_ns}};
+                       {"total_ns", counts.total_ns}};
   for (size_t i = 0; i < counts.state_ns.size(); ++i) {
     const std::string name(NameOf(static_cast<NetworkState>(i)));
     truth["state_ns"][name] = counts.state_ns[i];
+    truth["between_ns"][name] = counts.between_ns[i];
   }
   return truth;
 }

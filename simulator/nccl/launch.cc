@@ -65,6 +65,12 @@ ChannelConnection& Launch::ConnectionOf(const Task& task, int channel) const {
       .connections[static_cast<size_t>(channel)][task.call.function == Function::kRecv ? 1 : 0];
 }
 
+// With proxy operations for times, a message to oneself has none.
+bool Launch::HasNothingToShow(const Task& task) const {
+  return communicator_.timing.load(std::memory_order_relaxed) == Timing::kProxy && task.is_p2p() &&
+         task.call.peer == communicator_.rank;
+}
+
 int64_t Launch::Upload(const Task& task, const LaunchSlice& slice, int64_t now_ns) {
   const Release& release = options_.release;
   const bool has_proxy_events = HasProxyEvents(task);
@@ -72,9 +78,10 @@ int64_t Launch::Upload(const Task& task, const LaunchSlice& slice, int64_t now_n
   const bool has_kernel_events = (task.mask & kKernelCh) != 0 && release.HasKernelEvents();
   const bool shows_kernel = has_kernel_events && (task.channels.played > 0 || task.is_carried);
   const size_t member = members_.size();
-  members_.push_back({.function = task.call.function,
-                      .bytes = task.message_bytes,
-                      .shows_its_end = is_timed_ && (shows_kernel || has_proxy_events)});
+  members_.push_back(
+      {.function = task.call.function,
+       .bytes = task.message_bytes,
+       .shows_its_end = is_timed_ && (shows_kernel || has_proxy_events || HasNothingToShow(task))});
   members_.back().operation =
       communicator_.truth.AddOperation(task.call.function, task.message_bytes, kernel_.start_ns);
   true_members_.push_back(members_.back());

@@ -95,6 +95,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   int64_t PostKernelEvents(const Task& task, size_t member, int64_t now_ns);
   int64_t PostPolledEvents(const Task& task, size_t member, int64_t now_ns);
   bool HasProxyEvents(const Task& task) const;
+  bool HasNothingToShow(const Task& task) const;
   int64_t PostNetworkEvents(const Task& task, const LaunchSlice& slice, size_t member,
                             int64_t now_ns);
   std::vector<StepTimes> StepsOnNetwork(const Task& task, const LaunchSlice& slice,

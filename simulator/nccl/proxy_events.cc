@@ -57,6 +57,7 @@ void ProxyEvents::Begin(int64_t now_ns) {
 
 int64_t ProxyEvents::Progress(int64_t now_ns) {
   calls_.clear();
+  stopped_ = -1;
   const int64_t next_ns = operation_.Progress(now_ns, calls_);
   for (const StepCall& call : calls_) {
     if (abort_after_ >= 0 && call.step >= abort_after_) {
@@ -101,9 +102,7 @@ void ProxyEvents::RecordStep(const StepCall& call, int64_t now_ns) {
   const bool is_transfer = call.state == EventState::kProxyStepSendWait ||
                            call.state == EventState::kProxyStepRecvFlushWait;
   const uint64_t bytes = operation_.marks()[static_cast<size_t>(call.step)].bytes;
-  if (is_transfer)
-    transferred_ =
-        release_.HasDetailedProxyStates() && call.step > 0 ? transferred_ + bytes : bytes;
+  if (is_transfer) transferred_ = release_.SumsBytesForGood() ? transferred_ + bytes : bytes;
   if (handle_ == nullptr) return;
   if (release_.HasDetailedProxyStates()) {
     RecordOperation(OperationStateOf(call.state), call.step + 1, now_ns);
@@ -116,7 +115,9 @@ void ProxyEvents::RecordStep(const StepCall& call, int64_t now_ns) {
 }
 
 void ProxyEvents::StopStep(int step, int64_t now_ns) {
-  void*& slot = SlotOf(step);
+  const bool is_next = stopped_ >= 0 && !operation_.is_send() && release_.StopsOneReceiveOfAPoll();
+  if (!is_next) stopped_ = step;
+  void*& slot = SlotOf(stopped_);
   if (slot != nullptr) plugin_.Stop(slot, now_ns);
   slot = nullptr;
   if (handle_ == nullptr || !release_.HasDetailedProxyStates()) return;

@@ -68,7 +68,8 @@ class ProxyEvents {
   void* handle_ = nullptr;
   std::array<void*, kMostOverlap> steps_{};  // NCCL's slots
   std::vector<StepCall> calls_;
-  // sub->transSize, which nothing resets: before the first transfer it is that of other work.
+  int stopped_ = -1;  // the first step that ended in this poll
+  // sub->transSize: before the first transfer it is that of other work.
   uint64_t transferred_ = 4242;
 };
 

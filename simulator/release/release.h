@@ -65,6 +65,13 @@ class Release {
   constexpr bool HasDetailedProxyStates() const { return api_version_ <= 3; }
   // A step is a network transfer. 2.23 reports ranges of base steps, which are not played.
   constexpr bool HasTransferSteps() const { return api_version_ >= 2; }
+  // Of the receives' steps that one poll finds ended only the first is stopped; the operation's
+  // state RecvDone comes for each. 2.26.6 src/transport/net.cc recvProxyProgress :1482, :1498 (the
+  // step is chosen before the loop); 2.27.3 :1503.
+  constexpr bool StopsOneReceiveOfAPoll() const { return api_version_ <= 3; }
+  // Bytes of an operation are a sum that nothing sets to 0, in memory that operations use one after
+  // the other. 2.26.6 src/proxy.cc ncclProxyOpToArgs, src/transport/net.cc :1199, :1396.
+  constexpr bool SumsBytesForGood() const { return api_version_ <= 3; }
   // Steps are started also where the plugin refused their operation; their states never. 2.28.3
   // src/plugin/profiler.cc :516, 2.27.7 :361.
   constexpr bool StartsStepsOfRefused() const { return api_version_ >= 5; }

@@ -27,8 +27,9 @@ struct Interval {
 struct LaunchMember {
   Function function = Function::kAllReduce;
   uint64_t bytes = 0;
-  bool shows_its_end = false;  // there are events that show a plugin its completion
-  size_t operation = 0;        // its place in the list of operations
+  // There are events that show a plugin its completion, or it is known that none will come.
+  bool shows_its_end = false;
+  size_t operation = 0;  // its place in the list of operations
   std::optional<Interval> interval = {};
   std::array<uint64_t, 3> phase_ns = {};
 

@@ -19,8 +19,10 @@ struct NetworkCounts {
   uint64_t steps = 0;
   uint64_t bytes = 0;
   std::array<uint64_t, 4> state_ns{};  // by NetworkState; the steps share the operation's time
-  uint64_t between_ns = 0;             // no step was under way: the thread had not come round
-  uint64_t total_ns = 0;               // from the start of the first step to the end of the last
+  // No step was under way, as the thread had not come round: by the first state with a length of
+  // the step that then came.
+  std::array<uint64_t, 4> between_ns{};
+  uint64_t total_ns = 0;  // from the start of the first step to the end of the last
 
   void Add(const NetworkOperation& operation);
 };

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows of wall-clock time in which the proxy operations of one copy of libnccl are timed, the
+// same on every rank of the cluster, and the bit of NCCL's event mask that asks for their steps.
+// Any thread.
+//
+// The bit is ProxyStep. Nothing in NCCL counts by it, on the host or on the device: it decides only
+// which callbacks are made (2.30.7 plugin/profiler.cc ncclProfilerStartProxyOpEvent to
+// ncclProfilerRecordProxyStepEventState). So it may change at any moment, between the calls of a
+// group too, and while kernel timing is frozen. An operation keeps the bit that it was called with,
+// a captured graph that of its capture. So the replays that are launched outside of the windows are
+// refused (NetworkTimer::Takes), and NCCL makes no further callback for them but the starts of
+// their steps.
+//
+// A call that is captured between windows sets the bit until the next edge, so that its graph asks
+// about its operations in every window to come. The first call of a capture has read the mask
+// before. What is called without capture in this time is asked about, and refused.
+//
+// A window opens and closes at the first operation that is announced after its edge. Each changes
+// what NCCL asks about from the next call on. So the operations that are timed are those behind one
+// that was announced within the window, at both ends of it: their share is that of the windows,
+// however long the time between two operations is.
+//
+// The mask is changed by compare-and-swap, and only where all its other bits are those that this
+// plugin stores: a mask of NCCL's RAS client stays as it is.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "plugin/sampling/sampler.h"
+#include "plugin/segment/atomics.h"
+
+namespace nccl_exporter::plugin {
+
+// All zeros is its first state: not in use, and closed.
+class NetworkWindows {
+ public:
+  // One in each period, with that share of it, in millionths.
+  static SamplingWindows OfShare(uint32_t share_ppm, uint64_t period_ns);
+
+  // Under the process's lock, like all that init and finalize do.
+
+  // The first communicator of the copy of libnccl. `own_masks`: all that this plugin stores there.
+  // A window as long as the period is always open.
+  using OwnMasks = std::array<int, 4>;
+  void Open(int* mask, const OwnMasks& own_masks, const SamplingWindows& windows);
+  void Close();
+  bool Serves(const int* mask) const { return mask_.load(std::memory_order_relaxed) == mask; }
+  bool IsInUse() const { return communicators_ != 0; }
+  void Join() { ++communicators_; }
+  // The last one closes: the copy may be unloaded.
+  void Leave() {
+    if (communicators_ != 0 && --communicators_ == 0) Close();
+  }
+  // After an init has stored the mask.
+  void StoreBit();
+
+  // Any thread, at any time.
+
+  bool IsOpen() const { return is_open_.load(std::memory_order_relaxed); }
+  // An operation is announced at this time (CLOCK_MONOTONIC): opens or closes a window that is due.
+  void Note(uint64_t now_ns) {
+    if (now_ns >= LoadRelaxed(next_change_ns_)) Change(now_ns);
+  }
+  // A call is being captured.
+  void NoteCapture() {
+    if (!IsHeld()) Hold();
+  }
+  // The bit is set, whether a window is open or not.
+  bool IsHeld() const { return is_held_.load(std::memory_order_relaxed); }
+  // Share of time in which operations are timed, in millionths.
+  uint32_t SharePpm() const;
+
+ private:
+  static constexpr int kStepBit = 16;  // ProxyStep
+  static constexpr uint64_t kNever = ~uint64_t{0};
+  // Attempts of a change, each of which fails only if another thread has changed the mask.
+  static constexpr int kAttempts = 4;
+
+  [[gnu::cold]] void Change(uint64_t now_ns);
+  [[gnu::cold]] void Hold();
+
+  std::atomic<int*> mask_;
+  int idle_mask_;  // what threads find that come late
+  OwnMasks own_masks_;
+  SamplingWindows windows_;
+  uint32_t communicators_;  // that are not finalized; under the lock
+  AtomicU64 next_change_ns_;
+  std::atomic<bool> is_changing_;
+  std::atomic<bool> is_open_;
+  std::atomic<bool> is_held_;
+};
+
+}  // namespace nccl_exporter::plugin

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/network/network_windows.h"
+
+#include <gtest/gtest.h>
+
+#include "plugin/network/scripted_clock.h"
+
+namespace nccl_exporter::plugin {
+namespace {
+
+constexpr int kStepBit = 16;
+constexpr SamplingWindows kTenth{.period_ns = 2'000'000'000, .window_ns = 200'000'000};
+
+class NetworkWindowsTest : public testing::Test {
+ protected:
+  void Open(const SamplingWindows& windows) {
+    windows_.Open(&mask_, {kMask, kMask | 64, kMask | 256, kMask | 64 | 256}, windows);
+    windows_.Join();
+    windows_.StoreBit();
+  }
+  static constexpr int kMask = 7;
+  int mask_ = kMask;
+  NetworkWindows windows_{};
+};
+
+TEST_F(NetworkWindowsTest, AreThoseOfTheWallClockAndHaveTheirShareOfTime) {
+  Open(kTenth);
+  constexpr uint64_t kStepNs = 1'000'000;
+  constexpr int kSteps = 400'000;
+  int open = 0;
+  for (int i = 0; i < kSteps; ++i) {
+    ScriptedClock::now_ns += kStepNs;
+    windows_.Note(ScriptedClock::now_ns);
+    ASSERT_EQ(windows_.IsOpen(), PhaseAt(kTenth, ScriptedClock::now_ns).is_open);
+    ASSERT_EQ(mask_, windows_.IsOpen() ? kMask | kStepBit : kMask);
+    open += windows_.IsOpen() ? 1 : 0;
+  }
+  EXPECT_NEAR(static_cast<double>(open) / kSteps, 0.1, 0.01);
+  EXPECT_EQ(windows_.SharePpm(), 100'000u);
+}
+
+TEST_F(NetworkWindowsTest, ReadTheWallClockAtTheirEdgesOnly) {
+  Open(kTenth);
+  constexpr int kPeriods = 100, kStepsInPeriod = 2000;
+  const uint64_t before = ScriptedClock::readings;
+  for (int i = 0; i < kPeriods * kStepsInPeriod; ++i) {
+    ScriptedClock::now_ns += kTenth.period_ns / kStepsInPeriod;
+    windows_.Note(ScriptedClock::now_ns);
+  }
+  EXPECT_LT(ScriptedClock::readings - before, 5u * kPeriods);
+}
+
+TEST_F(NetworkWindowsTest, AreOpenForGoodIfTheyFillThePeriod) {
+  Open({.period_ns = 1000, .window_ns = 1000});
+  for (int i = 0; i < 100; ++i) {
+    ScriptedClock::now_ns += 999;
+    windows_.Note(ScriptedClock::now_ns);
+    EXPECT_TRUE(windows_.IsOpen());
+    EXPECT_EQ(mask_, kMask | kStepBit);
+  }
+  EXPECT_EQ(windows_.SharePpm(), 1'000'000u);
+}
+
+TEST_F(NetworkWindowsTest, KeepTheBitForACaptureUntilTheNextEdge) {
+  Open(kTenth);
+  int held = 0;
+  for (int i = 0; i < 2000; ++i) {
+    ScriptedClock::now_ns += kTenth.window_ns / 4;
+    windows_.Note(ScriptedClock::now_ns);
+    EXPECT_FALSE(windows_.IsHeld() && windows_.IsOpen());
+    EXPECT_EQ(mask_, windows_.IsOpen() || windows_.IsHeld() ? kMask | kStepBit : kMask);
+    if (windows_.IsOpen()) continue;
+    held += windows_.IsHeld() ? 1 : 0;
+    if (i % 100 == 0) {
+      windows_.NoteCapture();
+      windows_.NoteCapture();
+      EXPECT_TRUE(windows_.IsHeld());
+      EXPECT_FALSE(windows_.IsOpen());
+      EXPECT_EQ(mask_, kMask | kStepBit);
+    }
+  }
+  EXPECT_GT(held, 15);
+  EXPECT_LT(held, 20 * 80) << "two periods have four edges at most";
+}
+
+TEST_F(NetworkWindowsTest, LeaveAMaskThatSomebodyElseHasStored) {
+  Open({.period_ns = 1000, .window_ns = 1000});
+  for (const int foreign : {0, kMask | 32, kStepBit, 64}) {
+    mask_ = foreign;
+    windows_.StoreBit();
+    EXPECT_EQ(mask_, foreign);
+  }
+}
+
+TEST_F(NetworkWindowsTest, KeepTheOtherBitsThatThePluginStores) {
+  Open({.period_ns = 1000, .window_ns = 1000});
+  for (const int own : {kMask, kMask | 64, kMask | 256, kMask | 64 | 256}) {
+    mask_ = own;
+    windows_.StoreBit();
+    EXPECT_EQ(mask_, own | kStepBit);
+  }
+}
+
+TEST_F(NetworkWindowsTest, TakeTheBitAwayWithTheLastCommunicatorAndTouchTheMaskNoMore) {
+  Open({.period_ns = 1000, .window_ns = 1000});
+  windows_.Join();
+  windows_.Leave();
+  EXPECT_EQ(mask_, kMask | kStepBit);
+  windows_.Leave();
+  EXPECT_EQ(mask_, kMask);
+  EXPECT_FALSE(windows_.IsOpen());
+  EXPECT_FALSE(windows_.IsInUse());
+  windows_.Note(ScriptedClock::now_ns);
+  windows_.StoreBit();
+  EXPECT_EQ(mask_, kMask);
+}
+
+}  // namespace
+}  // namespace nccl_exporter::plugin

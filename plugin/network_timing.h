@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which communicators have their network operations timed, and in which windows: one for each copy
+// of libnccl. Under the process's lock.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "plugin/mapped_memory.h"
+#include "plugin/network/network_timer.h"
+#include "plugin/network/network_windows.h"
+#include "plugin/operations/communicator.h"
+
+namespace nccl_exporter::plugin {
+
+// All zeros is its first state, as in a forked child.
+class NetworkTiming {
+ public:
+  // `share_ppm` 0: nothing is timed.
+  void Open(uint32_t share_ppm, uint64_t period_ns) {
+    windows_ = NetworkWindows::OfShare(share_ppm, period_ns);
+  }
+
+  // A communicator whose mask has been stored. Without memory, or with more copies of libnccl than
+  // there is room for, it is not timed: its slot shows a share of 0.
+  void Join(Communicator& communicator, int* mask, const NetworkWindows::OwnMasks& own_masks,
+            layout::CommunicatorSlot* slot, layout::SegmentHeader* header) {
+    if (windows_.window_ns == 0) return;
+    NetworkWindows* const windows = WindowsOf(mask, own_masks);
+    if (windows == nullptr) return;
+    if (communicator.network_room() == nullptr)
+      communicator.SetNetworkRoom(MakeMapped<NetworkTimer>());
+    NetworkTimer* const timer = communicator.network_room();
+    if (timer == nullptr) return;
+    windows->Join();
+    timer->Open(slot, header, windows);
+    communicator.SetNetwork(timer);
+  }
+  // It is finalized.
+  static void Leave(Communicator& communicator) {
+    NetworkTimer* const timer = communicator.network();
+    if (timer == nullptr) return;
+    communicator.SetNetwork(nullptr);
+    timer->Finalize();
+    timer->windows().Leave();
+  }
+  // An init has stored the mask, without the network's bit.
+  void RestoreBit(const int* mask) {
+    for (NetworkWindows& windows : libraries_) {
+      if (windows.IsInUse() && windows.Serves(mask)) windows.StoreBit();
+    }
+  }
+
+ private:
+  // A framework's own copy of libnccl, and the system's, twice.
+  static constexpr size_t kMostLibraries = 4;
+
+  NetworkWindows* WindowsOf(int* mask, const NetworkWindows::OwnMasks& own_masks) {
+    NetworkWindows* free = nullptr;
+    for (NetworkWindows& windows : libraries_) {
+      if (windows.IsInUse() && windows.Serves(mask)) return &windows;
+      if (!windows.IsInUse() && free == nullptr) free = &windows;
+    }
+    if (free != nullptr) free->Open(mask, own_masks, windows_);
+    return free;
+  }
+
+  SamplingWindows windows_;
+  std::array<NetworkWindows, kMostLibraries> libraries_;
+};
+
+}  // namespace nccl_exporter::plugin
