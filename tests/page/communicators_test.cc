@@ -33,6 +33,26 @@ TEST_F(PageTest, AllThatAreOpenedAtOnceAreDrawn) {
   EXPECT_EQ(Texts("#communicator-list details:nth-child(3) > *").size(), 1u) << "only its row";
 }
 
+TEST_F(PageTest, ShowsWhereNetworkTimeGoesOfRanksThatLeaveTheirNode) {
+  Show("quiet");
+  const auto open = [&](const std::string& filter) {
+    Evaluate("(() => { const box = document.getElementById('filter'); box.value = '" + filter +
+             "'; box.dispatchEvent(new Event('input')); })()");
+    Click("#communicator-list details:nth-child(1) summary");
+  };
+  const std::string table =
+      "details[open] [aria-label='What network operations wait for, by rank']";
+  open("pp gpu 3");
+  ASSERT_TRUE(exporter::Eventually([&] { return Texts(table + " tbody tr").size() == 1; }));
+  EXPECT_EQ(Texts(table + " tbody td"), (json{"1", "960", "4.03 GB", "12 %", "3 %", "85 %", "480",
+                                              "2.01 GB", "25 %", "70 %", "5 %"}));
+  Click("#communicator-list details:nth-child(1) summary");
+  open("tp gpu 3");
+  ASSERT_TRUE(exporter::Eventually(
+      [&] { return Texts("details[open] [aria-label='Ranks on this node'] tr").size() > 1; }));
+  EXPECT_EQ(Evaluate("document.querySelector(\"" + table + "\").parentElement.hidden"), true);
+}
+
 TEST_F(PageTest, FiltersByNameJobRankGpuAndPid) {
   Show("quiet");
   const auto left = [&](const std::string& filter) {
