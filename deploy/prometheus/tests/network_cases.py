@@ -129,6 +129,12 @@ def more_than_two_nodes_of_eight_are_unequal_by_design():
     return cluster, NOTHING_EVER
 
 
+def stages_of_a_pipeline_are_unequal_by_design():
+    cluster = NetworkJob(8, 2, 20, collective=None, rates=dict.fromkeys((0, 1, 14, 15), 5))
+    cluster.wire = lambda rank, t: 60 if rank < 2 else 1
+    return cluster, NOTHING_EVER
+
+
 def releases_that_do_not_split_off_the_wait_for_the_receiver_name_nobody():
     cluster = job()
     cluster.api_version = '3'

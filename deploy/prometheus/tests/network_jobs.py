@@ -11,9 +11,9 @@ DETAIL_EVERY = 4  # scrapes, of which one has the detail
 
 
 class NetworkJob(Cluster):
-    def __init__(self, nodes, ranks_per_node, minutes, **traits):
-        super().__init__(nodes, ranks_per_node, minutes, **traits)
-        self.add('dp', list(self.ranks))
+    def __init__(self, nodes, ranks_per_node, minutes, **of_communicator):
+        super().__init__(nodes, ranks_per_node, minutes)
+        self.add('dp', list(self.ranks), **of_communicator)
         # By rank and time, all in the time of a byte on a healthy wire.
         self.wire = lambda rank, t: 1  # to the next node of its rail
         self.computing = lambda rank, t: 0  # its GPU, more than the others
