@@ -36,7 +36,8 @@ def a_slow_link_with_less_bandwidth_is_told_by_both():
     cluster = job(minutes=65)
     cluster.wire = lambda rank, t: 3 if cluster.node(rank) == 1 and t > 2700 else 1
     cluster.communicators[0].speed = lambda t: 0.4 if t > 2700 else 1
-    both = of_node(1) + [alert('NCCLBandwidthDegraded', comm=cluster.communicators[0].id)]
+    comm = cluster.communicators[0].id
+    both = [alert('NCCLSlowNetworkNode', hostname='gpu-node-1', comm=comm), alert('NCCLBandwidthDegraded', comm=comm)]
     return cluster, {45: [], 63: both, 65: both}
 
 
