@@ -5,7 +5,7 @@
 // A step holds only what happened in it, so that an idle communicator costs nothing. Memory is
 // bounded by kHistorySteps times kHistorySeries (at most 1.3 KB each, where durations of every
 // length occur), kHistoryRanks (0.3 KB), kHistoryTraffic (48 bytes) and kHistoryLosses (40 bytes):
-// 108 MB at most; 8 ranks in 22 communicators take some 13 MB. Copies share the steps, which never
+// 109 MB at most; 8 ranks in 22 communicators take some 13 MB. Copies share the steps, which never
 // change.
 #pragma once
 
