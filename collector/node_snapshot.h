@@ -20,6 +20,7 @@
 #include "proto/code_table.h"
 #include "proto/collective.h"
 #include "proto/loss.h"
+#include "proto/network_state.h"
 #include "proto/timing_source.h"
 
 namespace nccl_exporter::collector {
@@ -172,6 +173,44 @@ inline constexpr size_t kTrafficCount = kCountOf<Traffic>;
 constexpr Traffic TrafficOf(Function function) {
   return TraitsOf(function).is_point_to_point ? Traffic::kPointToPoint : Traffic::kCollective;
 }
+
+// What timed network operations of one direction have waited for.
+struct NetworkDirectionCounts {
+  std::array<uint64_t, kNetworkStateCount> wait_ns{};  // by NetworkState, as in the segment
+  uint64_t bytes = 0;
+  uint64_t operations = 0;
+
+  // As people read it, or nothing if the direction has no such state. A receive that is not posted
+  // waits for its own rank only, so that is time of its GPU.
+  std::optional<uint64_t> WaitNs(NetworkDirection direction, NetworkState state) const {
+    const bool is_send = direction == NetworkDirection::kSend;
+    if (state == (is_send ? NetworkState::kFlush : NetworkState::kPeer)) return {};
+    const uint64_t own_ns = wait_ns[static_cast<size_t>(state)];
+    const bool takes_peer = !is_send && state == NetworkState::kGpu;
+    return takes_peer ? own_ns + wait_ns[static_cast<size_t>(NetworkState::kPeer)] : own_ns;
+  }
+  bool operator==(const NetworkDirectionCounts&) const = default;
+  NetworkDirectionCounts& operator+=(const NetworkDirectionCounts& more) {
+    for (size_t i = 0; i < wait_ns.size(); ++i) wait_ns[i] += more.wait_ns[i];
+    bytes += more.bytes;
+    operations += more.operations;
+    return *this;
+  }
+};
+
+struct NetworkCounts {
+  std::array<NetworkDirectionCounts, kNetworkDirectionCount> directions{};  // by NetworkDirection
+
+  bool HasAny() const {
+    return std::ranges::any_of(
+        directions, [](const NetworkDirectionCounts& counts) { return counts.operations != 0; });
+  }
+  bool operator==(const NetworkCounts&) const = default;
+  NetworkCounts& operator+=(const NetworkCounts& more) {
+    for (size_t i = 0; i < directions.size(); ++i) directions[i] += more.directions[i];
+    return *this;
+  }
+};
 
 // Adds `more` to `sum`, where it is known.
 template <typename Counts>
@@ -329,6 +368,8 @@ struct CommunicatorSnapshot {
   TimingSource timing_source = TimingSource::kNone;
   TimingReason timing_reason = TimingReason::kDefault;
   DriftCause drift_cause = DriftCause::kNone;
+  std::optional<NetworkCounts> network;  // if the plugin times its network operations
+  uint32_t network_share_ppm = 0;        // of the time in which it does, 1 to 1,000,000; else 0
   // That have yet to agree with the CPU's clock before kernel times are believed.
   uint64_t probation_launches = 0;
   SamplingState sampling_state = SamplingState::kNone;

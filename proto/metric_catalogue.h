@@ -62,6 +62,9 @@ enum class Metric : uint8_t {
   kRecvTimedOperations,
   kRecvBusySeconds,
   kRecvDuration,
+  kNetworkWaitSeconds,
+  kNetworkTimedBytes,
+  kNetworkTimedOperations,
   kArrivalLateness,
   kLastArrivals,
   kComparedOperations,
@@ -202,6 +205,17 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kRecvDuration, "nccl_p2p_recv_duration_seconds", MetricType::kHistogram, "seconds",
      LabelScope::kCommunicator, "",
      "Measured duration of receives, waiting for the sender included."},
+    {Metric::kNetworkWaitSeconds, "nccl_network_wait_seconds_total", MetricType::kCounter,
+     "seconds", LabelScope::kCommunicator, "direction,state",
+     "Time of timed network operations by what their oldest step waits for: gpu (the rank's own "
+     "GPU), peer (the receiver's credit), network (adapter, wire, for receives the sender), "
+     "flush; operations of several channels add up."},
+    {Metric::kNetworkTimedBytes, "nccl_network_timed_bytes_total", MetricType::kCounter, "bytes",
+     LabelScope::kCommunicator, "direction", "Bytes of the timed network operations."},
+    {Metric::kNetworkTimedOperations, "nccl_network_timed_operations_total", MetricType::kCounter,
+     "", LabelScope::kCommunicator, "direction",
+     "Network operations whose steps were all timed: one channel of an operation, to or from one "
+     "peer."},
     {Metric::kArrivalLateness, "nccl_collective_arrival_lateness_seconds_total",
      MetricType::kCounter, "seconds", LabelScope::kCommunicator, "",
      "Start of the rank's kernel minus that of the first rank on the node, summed over compared "

@@ -273,6 +273,19 @@ void SplitDurations(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& 
   }
 }
 
+void DescribeNetwork(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& communicator) {
+  const layout::NetworkBlock& block = slot.network;
+  const uint64_t share_ppm = std::min(Load(block.share_ppm), uint64_t{kWholeDutyPpm});
+  if (share_ppm == 0) return;
+  communicator.network_share_ppm = static_cast<uint32_t>(share_ppm);
+  NetworkCounts& counts = communicator.network.emplace();
+  for (size_t i = 0; i < counts.directions.size(); ++i) {
+    LoadAll(block.directions[i].wait_ns, counts.directions[i].wait_ns);
+    counts.directions[i].bytes = Load(block.directions[i].bytes);
+    counts.directions[i].operations = Load(block.directions[i].operations);
+  }
+}
+
 bool HasCounts(const layout::CommunicatorSlot& slot) {
   return std::ranges::any_of(slot.functions, [](const layout::FunctionBlock& block) {
     return Load(block.calls) != 0 || OperationsOf(block) != 0;

@@ -30,6 +30,10 @@ CommunicatorRead DescribeCommunicator(const layout::CommunicatorSlot& slot, uint
 // `duration` their sum. `slot` is a copy with size_histograms, copied after its functions.
 void SplitDurations(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& communicator);
 
+// Fills `network` if the plugin times the communicator's network operations. `slot` is a copy with
+// its network block.
+void DescribeNetwork(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& communicator);
+
 // Whether anything was ever counted in the slot.
 bool HasCounts(const layout::CommunicatorSlot& slot);
 

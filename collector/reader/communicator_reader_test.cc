@@ -78,6 +78,54 @@ TEST_F(CommunicatorReaderTest, KeepsTheFunctionsInUseAndSharesThemAmongCopies) {
   EXPECT_EQ(communicator.functions[4].completed, 3u);
 }
 
+// A segment of 1.4, or of 1.3, which has zeros there.
+class NetworkTimeTest : public testing::Test {
+ protected:
+  NetworkTimeTest() {
+    writer_.Put(ProcessV1{});
+    writer_.Put(0, CommunicatorV1{});
+    for (size_t direction = 0; direction < 2; ++direction) {
+      for (size_t word = 0; word < 6; ++word)
+        writer_.PutWord(SegmentWriterV1::NetworkAt(writer_.SlotAt(0), direction) + word * 8,
+                        100 * (direction + 1) + word);
+    }
+    writer_.Publish();
+  }
+  void PutShare(uint64_t ppm) {
+    writer_.PutWord(SegmentWriterV1::NetworkShareAt(writer_.SlotAt(0)), ppm);
+  }
+  CommunicatorSnapshot Read() const {
+    return ParseSegment(writer_.bytes(), 0, {.now = kNow}).process.value().communicators.at(0);
+  }
+
+  SegmentWriterV1 writer_{2, SegmentWriterV1::kHeaderBytes, SegmentWriterV1::kSlotBytesOf13};
+};
+
+TEST_F(NetworkTimeTest, IsReadByDirectionAndState) {
+  PutShare(100'000);
+  const CommunicatorSnapshot communicator = Read();
+  const NetworkCounts& counts = communicator.network.value();
+  EXPECT_EQ(communicator.network_share_ppm, 100'000u);
+  for (size_t direction = 0; direction < 2; ++direction) {
+    const NetworkDirectionCounts& read = counts.directions[direction];
+    for (size_t state = 0; state < 4; ++state)
+      EXPECT_EQ(read.wait_ns[state], 100 * (direction + 1) + state);
+    EXPECT_EQ(read.bytes, 100 * (direction + 1) + 4);
+    EXPECT_EQ(read.operations, 100 * (direction + 1) + 5);
+  }
+}
+
+TEST_F(NetworkTimeTest, IsAbsentWhereThePluginTimesNone) { EXPECT_FALSE(Read().network); }
+
+TEST_F(NetworkTimeTest, HasNoShareAboveOne) {
+  PutShare(kHuge);
+  EXPECT_EQ(Read().network_share_ppm, 1'000'000u);
+}
+
+TEST_F(CommunicatorReaderTest, FindsNoNetworkTimeInASlotThatEndsBefore) {
+  EXPECT_FALSE(Communicator().network);
+}
+
 // A segment of 1.3 with an AllReduce of three size classes, of which the second is not timed.
 class DurationsBySizeTest : public testing::Test {
  protected:

@@ -137,7 +137,7 @@ class SegmentReading {
   Copy CopySlot(uint32_t slot) {
     if (!slot_) slot_ = std::make_unique<CommunicatorSlot>();
     if (!CopyAll(OffsetOf(slot), BytesOf(*slot_, kSlotBytesRead)) || !DropChangedEntries(slot) ||
-        !CopySizeHistograms(slot))
+        !CopySizeHistograms(slot) || !CopyNetwork(slot))
       return Copy::kFailed;
     layout::AtomicU64 state_after{0};
     if (!CopyAll(OffsetOf(slot), BytesOf(state_after))) return Copy::kFailed;
@@ -183,11 +183,18 @@ class SegmentReading {
     return terms_.splits_durations && directory_.slot_bytes >= sizeof(CommunicatorSlot);
   }
 
+  // In 1.3 it reads as zeros, before that there is none.
+  bool HasNetwork() const { return directory_.slot_bytes >= sizeof(CommunicatorSlot); }
+
   // After the functions: see shm_layout.h.
   bool CopySizeHistograms(uint32_t slot) {
     if (!HasSizeHistograms()) return true;
     return CopyAll(OffsetOf(slot) + offsetof(CommunicatorSlot, size_histograms),
                    BytesOf(slot_->size_histograms));
+  }
+  bool CopyNetwork(uint32_t slot) {
+    if (!HasNetwork()) return true;
+    return CopyAll(OffsetOf(slot) + offsetof(CommunicatorSlot, network), BytesOf(slot_->network));
   }
 
   // Whether the copied slot is served. A finalized communicator is, for the retention time.
@@ -223,6 +230,7 @@ class SegmentReading {
   void AddCommunicator(uint32_t slot) {
     CommunicatorRead read = DescribeCommunicator(*slot_, slot, IsOverflow(slot), terms_.now);
     if (HasSizeHistograms()) SplitDurations(*slot_, read.communicator);
+    if (HasNetwork()) DescribeNetwork(*slot_, read.communicator);
     NoteLife(read.communicator.created_realtime_ns);
     NoteLife(read.communicator.last_progress_realtime_ns);
     NoteStaleAt(read.stale_at_ns);

@@ -132,6 +132,11 @@ class SegmentWriterV1 {
   static constexpr size_t SizeHistogramAt(size_t slot_at, size_t index) {         // 1.3
     return slot_at + 108864 + index * 1984;
   }
+  // A direction's words are its waits by state, bytes, operations. Its share is behind them (1.4).
+  static constexpr size_t NetworkAt(size_t slot_at, size_t direction) {
+    return slot_at + 130688 + direction * 48;
+  }
+  static constexpr size_t NetworkShareAt(size_t slot_at) { return slot_at + 130688 + 96; }
   static constexpr size_t ProbationAt(size_t slot_at) { return slot_at + 376; }  // 1.2
   size_t FunctionAt(size_t slot, size_t function) const;
   size_t InFlightAt(size_t slot, size_t entry) const;

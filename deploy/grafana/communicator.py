@@ -2,8 +2,8 @@
 """One communicator: speed, late ranks, and the operation of each rank."""
 from columns import HIDDEN_COMM_COLUMNS, HIDDEN_JOB_COLUMNS, RANK_COLUMNS
 from grafana_model import Column, Row, custom_variable, dashboard, graph, heat_map, query_variable, stat, steps, table, timeline
-from promql import (COMM, JOB, JOB_LABELS, JOB_VARIABLES, ON_RANK, RANK_LABELS, age_in_flight, alerts, distribution_of, named, quantile_of, rate,
-                    wait_deficit, waiting)
+from promql import (COMM, JOB, JOB_LABELS, JOB_VARIABLES, ON_RANK, RANK_LABELS, age_in_flight, alerts, distribution_of, named, network_waits,
+                    quantile_of, rate, wait_deficit, waiting)
 
 COLLECTIVES = ['AllReduce', 'AllGather', 'ReduceScatter', 'Broadcast', 'Reduce', 'AlltoAll', 'Gather', 'Scatter']
 OF = f'{COMM}, collective=~"$collective"'
@@ -16,6 +16,8 @@ VARIABLES = [
 BUSY, TIMED = 'nccl_collective_busy_seconds_total', 'nccl_collective_timed_operations_total'
 COMPARED = f'sum by (instance) ({rate("nccl_collective_compared_operations_total", COMM)})'  # counted once per node
 STARTED = f'nccl_collective_started_sequence{{{COMM}}}'
+SEND = f'{COMM}, direction="send"'
+SEND_NETWORK = f'{SEND}, state="network"'
 BEHIND = f'max by ({JOB_LABELS}, comm) ({STARTED}) - on ({JOB_LABELS}, comm) group_right () {STARTED}'
 
 WHAT = Row('Which communicator is it?', [
@@ -132,6 +134,29 @@ SPEED = Row('How fast is it, and since when?', [
           'ops'),
 ])
 
+NO_NETWORK_TIME = 'No network operation was timed'
+NETWORK = Row('Where does network time go?', [
+    graph('What sends wait for',
+          'Share of the time of timed sends to other nodes, all ranks: data of the own GPU, the receiver (peer), the network. Normal: steady; '
+          'mostly gpu if the host runs ahead. Rises of network: adapters or links. Rises of peer: receivers that are late.',
+          [(network_waits(COMM, 'send'), '{{state}}')], 'percentunit', most=1, is_stacked=True, nothing=NO_NETWORK_TIME),
+    graph('What receives wait for',
+          'Share of the time of timed receives from other nodes, all ranks: the own GPU, data (network), the flush into GPU memory. Normal: '
+          'mostly network, because receives wait there for late senders too. Rises of flush: PCIe or GPUDirect.',
+          [(network_waits(COMM, 'recv'), '{{state}}')], 'percentunit', most=1, is_stacked=True, nothing=NO_NETWORK_TIME),
+    graph('Speed of sends in the network, by rank',
+          'Bytes of timed sends over their time in the network; the ten slowest ranks. Normal: ranks of one GPU number alike. One below half '
+          'of them: its adapter or the way from there.',
+          [(f'bottomk(10, sum by (rank, gpu, instance) ({rate("nccl_network_timed_bytes_total", SEND)}) '
+            f'/ (sum by (rank, gpu, instance) ({rate("nccl_network_wait_seconds_total", SEND_NETWORK)}) > 0))',
+            'rank {{rank}} GPU {{gpu}} {{instance}}')], 'Bps', nothing=NO_NETWORK_TIME),
+    graph('Share of the network in sends, by rank',
+          'Time of timed sends in the network over all of their time; the ten largest ranks. Normal: ranks of one GPU number alike. A rank '
+          'above the others that is not slow in the panel beside it waits less for its GPU: its host is late.',
+          [(f'topk(10, {network_waits(COMM, "send", "rank, gpu, instance", "network")})', 'rank {{rank}} GPU {{gpu}} {{instance}}')],
+          'percentunit', most=1, nothing=NO_NETWORK_TIME),
+])
+
 DASHBOARD = dashboard('nccl-communicator', 'Communicator',
                       'How fast is it, which rank is late, which rank is in which operation since when?', VARIABLES,
-                      alerts(f'{JOB}, comm=~"$comm|"'), [WHAT, WHO, PROGRESS, SPEED])
+                      alerts(f'{JOB}, comm=~"$comm|"'), [WHAT, WHO, PROGRESS, SPEED, NETWORK])

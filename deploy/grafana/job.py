@@ -2,8 +2,8 @@
 """Which communicator of a job, which rank, and is it network or compute?"""
 from columns import COMM_COLUMNS, HIDDEN_JOB_COLUMNS, NODE_COLUMNS, RANK_COLUMNS
 from grafana_model import Column, Row, dashboard, graph, in_one_line, stat, steps, table
-from promql import (COMM_LABELS, JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, ON_RANK, RANK_LABELS, age_in_flight, alerts, lost_now, moving_data, or_zero,
-                    rate, wait_deficit, waiting_for_ranks)
+from promql import (COMM_LABELS, JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, ON_RANK, RANK_LABELS, age_in_flight, alerts, lost_now, moving_data,
+                    network_waits, or_zero, rate, wait_deficit, waiting_for_ranks)
 
 MOST_LATE = f'topk(20, max by ({RANK_LABELS}) ({wait_deficit(JOB)}) > 0)'
 COMM_LEGEND = '{{comm_name}} {{comm}}'
@@ -82,6 +82,17 @@ NETWORK_OR_COMPUTE = Row('Network or compute?', [
           [(waiting_for_ranks(JOB), COMM_LEGEND)], 'percentunit'),
 ])
 
+NETWORK = Row('Where does network time go?', [
+    graph('Sends in the network, by communicator',
+          'Share of the time of timed sends to other nodes in which the adapter has the data. Normal: steady. Rises: adapters or links, see '
+          'Communicator. No series: one node, or NCCL before 2.24.',
+          [(network_waits(JOB, 'send', COMM_LABELS, 'network'), COMM_LEGEND)], 'percentunit', most=1, nothing='No network operation was timed'),
+    graph('Sends that wait for the receiver, by communicator',
+          'Share of the time of timed sends in which the receiver has posted no buffer. Normal: near 0. Rises: receivers are late, by their GPU '
+          'or host.',
+          [(network_waits(JOB, 'send', COMM_LABELS, 'peer'), COMM_LEGEND)], 'percentunit', most=1, nothing='No network operation was timed'),
+])
+
 WHICH = Row('Which communicator?', [
     table('Communicators',
           'One line per communicator. Bus bandwidth: of all its messages, by the rank that waits least; small messages are always slow. In '
@@ -111,4 +122,4 @@ WHAT = Row('What job is it?', [
 ])
 
 DASHBOARD = dashboard('nccl-job', 'Job', 'Which communicator, which rank, since when, network or compute?', JOB_VARIABLES, alerts(JOB),
-                      [NOW, WHO, NETWORK_OR_COMPUTE, WHICH, WHAT])
+                      [NOW, WHO, NETWORK_OR_COMPUTE, NETWORK, WHICH, WHAT])

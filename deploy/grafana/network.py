@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is it the network, inside of nodes or between them, and on which rail? NCCL reports no counters of adapters, so communicators are compared."""
-from columns import COMM_COLUMNS, HIDDEN_JOB_COLUMNS
+from columns import COMM_COLUMNS, HIDDEN_JOB_COLUMNS, RANK_COLUMNS
 from grafana_model import BAD, OK, WATCH, Column, Row, dashboard, graph, heat_map, table
-from promql import COMM_LABELS, JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, ON_RANK, alerts, distribution_of, moving_data, rate
+from promql import (COMM_LABELS, JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, ON_RANK, RANK_LABELS, alerts, distribution_of, moving_data,
+                    rate)
 
 COMM = f'{JOB_LABELS}, comm'
 LARGE = 'size=~"1048576|16777216|268435456"'
@@ -84,5 +85,30 @@ WHICH = Row('Which communicator, which rail, which node?', [
           nothing='No sends or receives are timed'),
 ])
 
+SEND = f'{JOB}, direction="send"'
+SEND_NETWORK = f'{SEND}, state="network"'
+SLOW = f'comm_rank:nccl_send_network:slow{{{JOB}}}'
+NETWORK_TIME = Row('Where does network time go?', [
+    table('Slow sends',
+          'GPUs whose sends are in the network at least twice as long for a byte as those of the same GPU number on other nodes of the '
+          'communicator. Times: how many times as long. Share: of the time of their sends. Normal: empty.',
+          [f'max by ({RANK_LABELS}) ({SLOW} * {ON_RANK} group_left (comm_name, hostname, gpu_uuid, pid) comm_rank:nccl_rank:info{{{JOB}}})',
+           f'max by ({RANK_LABELS}) ((comm_rank:nccl_send_network:share{{{JOB}}} and {SLOW}) * {ON_RANK} '
+           f'group_left (comm_name, hostname, gpu_uuid, pid) comm_rank:nccl_rank:info{{{JOB}}})'],
+          [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *RANK_COLUMNS, Column('A', 'Times', 'none', [{'color': WATCH, 'value': None}]),
+           Column('B', 'Share', 'percentunit')], sort='Times', width=24, height=7, nothing='No sends are slow'),
+    graph('Speed of sends in the network, by node',
+          'Bytes of timed sends over their time in the network, all GPUs of the node. Normal: nodes alike. One below the others: its adapters, '
+          'or the way from there. Compare GPUs in Communicator.',
+          [(f'sum by ({NODE_LABELS}) ({with_node(rate("nccl_network_timed_bytes_total", SEND))}) / (sum by ({NODE_LABELS}) '
+            f'({with_node(rate("nccl_network_wait_seconds_total", SEND_NETWORK))}) > 0)', '{{hostname}} {{instance}}')],
+          'Bps', nothing='No network operation was timed'),
+    graph('Timed network operations, by node',
+          'Sends to other nodes and receives whose waits were measured: one channel of an operation, to or from one peer. Normal: nodes alike. '
+          'Windows cover a tenth of the time. None: old plugin, NCCL before 2.24, or network timing is off.',
+          [(f'sum by ({NODE_LABELS}, direction) ({with_node(rate("nccl_network_timed_operations_total", JOB))})',
+            '{{direction}} {{hostname}} {{instance}}')], 'ops', nothing='No network operation was timed'),
+])
+
 DASHBOARD = dashboard('nccl-network', 'Network', 'Is it the network: between nodes or inside of them, which communicator, which rail?',
-                      JOB_VARIABLES, alerts(JOB), [WHERE, WHICH])
+                      JOB_VARIABLES, alerts(JOB), [WHERE, WHICH, NETWORK_TIME])

@@ -102,3 +102,15 @@ def moving_data(selector):
 def waiting_for_ranks(selector):
     """What the median rank spends in kernels beyond the rank that waits least, by communicator."""
     return f'quantile by ({COMM_LABELS}) (0.5, {busy(selector)}) - {moving_data(selector)}'
+
+
+def network_waits(selector, direction, by='', state=None):
+    """Share of the time of timed network operations, by what they wait for; of one state, or of each."""
+    own = f'{selector}, direction="{direction}"'
+    labels = f'{by}, state' if by else 'state'
+    if state:
+        of_state = f'{own}, state="{state}"'
+        return (f'sum by ({by}) ({rate("nccl_network_wait_seconds_total", of_state)}) '
+                f'/ (sum by ({by}) ({rate("nccl_network_wait_seconds_total", own)}) > 0)')
+    return (f'sum by ({labels}) ({rate("nccl_network_wait_seconds_total", own)}) '
+            f'/ ignoring (state) group_left () (sum by ({by}) ({rate("nccl_network_wait_seconds_total", own)}) > 0)')

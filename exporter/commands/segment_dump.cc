@@ -76,6 +76,23 @@ void DumpFunction(Function id, const collector::FunctionSnapshot& function, std:
   DumpHistogram<BandwidthBuckets>("bus bandwidth", function.bandwidth, "B/s", out);
 }
 
+void DumpNetwork(const collector::CommunicatorSnapshot& communicator, std::string& out) {
+  if (!communicator.network) return;
+  Line(out, "  network operations are timed for {} of the time",
+       static_cast<double>(communicator.network_share_ppm) / kWholeDutyPpm);
+  for (size_t i = 0; i < kNetworkDirectionCount; ++i) {
+    const collector::NetworkDirectionCounts& counts = communicator.network->directions[i];
+    if (counts.operations == 0) continue;
+    Line(out, "    {}: {} operations, {} bytes", kNetworkDirections[i].name, counts.operations,
+         counts.bytes);
+    for (size_t state = 0; state < kNetworkStateCount; ++state) {
+      if (counts.wait_ns[state] == 0) continue;
+      Line(out, "      {}: {:.9f} s", kNetworkStates[state].name,
+           static_cast<double>(counts.wait_ns[state]) / kNsPerSecond);
+    }
+  }
+}
+
 void DumpInFlight(const collector::CommunicatorSnapshot& communicator, std::string& out) {
   if (!communicator.completion_is_known || communicator.in_flight.empty()) return;
   Line(out, "  in flight: {}", communicator.in_flight.size());
@@ -164,6 +181,7 @@ std::string DumpText(const collector::ProcessSnapshot& process) {
     for (size_t i = 0; i < communicator.functions.size(); ++i) {
       DumpFunction(static_cast<Function>(i), communicator.functions[i], out);
     }
+    DumpNetwork(communicator, out);
     DumpInFlight(communicator, out);
   }
   return out;

@@ -52,6 +52,17 @@ void AddManyOperations(collector::CommunicatorSnapshot& communicator, Function f
   counts.bandwidth_sum_kib *= times;
 }
 
+// Of a communicator that leaves its node.
+collector::NetworkCounts NetworkOf(const collector::CommunicatorSnapshot& communicator) {
+  const uint64_t seed = (communicator.id ^ communicator.rank) * 0x9e3779b97f4a7c15 % 1000003;
+  return {.directions = {{{.wait_ns = {seed * 1234567, seed * 234567, seed * 3456789, 0},
+                           .bytes = seed << 26,
+                           .operations = seed * 97},
+                          {.wait_ns = {seed * 2345671, 0, seed * 3214567, seed * 34567},
+                           .bytes = seed << 26,
+                           .operations = seed * 97}}}};
+}
+
 collector::CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int number, int rank) {
   collector::CommunicatorSnapshot communicator = EmptyCommunicator(
       0x9e3779b97f4a7c15 * static_cast<uint64_t>(number + 1), static_cast<uint64_t>(rank));
@@ -59,6 +70,10 @@ collector::CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int num
   communicator.gpu_index = rank;
   communicator.ranks = static_cast<uint64_t>(shape.ranks);
   communicator.nodes = number % 2 == 0 ? 2 : 1;
+  if (communicator.nodes > 1) {
+    communicator.network = NetworkOf(communicator);
+    communicator.network_share_ppm = 100000;
+  }
   communicator.completion_is_known = true;
   communicator.last_progress_realtime_ns = kStartNs + 123456789;
   if (number >= shape.communicators - shape.point_to_point) {
@@ -101,11 +116,11 @@ void AddLargest(const collector::CommunicatorSnapshot& communicator, collector::
       if (kSizeClassBounds[size] < 16 << 20 || sizes[size].bytes <= most_bytes) continue;
       most_bytes = sizes[size].bytes;
       largest = {.function = function, .size_class = size};
-      node.large = {{largest,
-                     {.timed_operations = sizes[size].timed_operations,
-                      .bus_bytes = static_cast<uint64_t>(
-                          BusBytes(function, sizes[size].timed_bytes, ranks)),
-                      .busy_ns = sizes[size].busy_ns}}};
+      node.large = {
+          {largest,
+           {.timed_operations = sizes[size].timed_operations,
+            .bus_bytes = static_cast<uint64_t>(BusBytes(function, sizes[size].timed_bytes, ranks)),
+            .busy_ns = sizes[size].busy_ns}}};
     }
   }
 }

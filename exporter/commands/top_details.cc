@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 #include "exporter/commands/text_table.h"
 #include "exporter/commands/top_line.h"
@@ -63,6 +65,28 @@ void AddProgress(const TopRank& line, int64_t now_ns, Facts& facts) {
   }
 }
 
+// "own GPU 12 %, receiver 3 %, network 85 % of 96 operations in 120 s".
+std::string NetworkText(NetworkDirection direction, const NetworkWindow& recent) {
+  constexpr std::array<std::string_view, kNetworkStateCount> kSendNames{"own GPU", "receiver",
+                                                                        "network", ""};
+  constexpr std::array<std::string_view, kNetworkStateCount> kRecvNames{
+      "own GPU", "", "sender or network", "flush"};
+  const auto& names = direction == NetworkDirection::kSend ? kSendNames : kRecvNames;
+  const collector::NetworkDirectionCounts& counts =
+      recent.counts.directions[static_cast<size_t>(direction)];
+  const double sum_ns = std::accumulate(counts.wait_ns.begin(), counts.wait_ns.end(), 0.0);
+  if (sum_ns == 0) return "";
+  std::string text;
+  for (size_t i = 0; i < kNetworkStateCount; ++i) {
+    const auto wait_ns = counts.WaitNs(direction, static_cast<NetworkState>(i));
+    if (!wait_ns) continue;
+    text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", names[i],
+                        100 * static_cast<double>(*wait_ns) / sum_ns);
+  }
+  return fmt::format("{} of {} in {:.0f} s", text, CountText(counts.operations, "timed operation"),
+                     recent.seconds);
+}
+
 bool Names(const std::vector<FoundRank>& ranks, const TopRank& line) {
   return std::ranges::any_of(ranks, [&](const FoundRank& rank) {
     return rank.rank == line.rank->communicator->rank &&
@@ -94,6 +118,8 @@ std::vector<TopLine> DetailLines(const TopRank& line, const collector::NodeSnaps
               fmt::format("{} of {}, by {} on average", line.LastText(),
                           CountText(line.arrivals.counts.compared, "operation"), line.LateText()));
   }
+  facts.Add("sends wait", NetworkText(NetworkDirection::kSend, line.network));
+  facts.Add("receives wait", NetworkText(NetworkDirection::kRecv, line.network));
   for (const Finding& finding : judgement.findings) {
     if (finding.communicator && *finding.communicator != line.of->key) continue;
     if (!Names(finding.culprits, line) && !Names(finding.waiting, line)) continue;

@@ -45,6 +45,7 @@ struct TopRank {
   std::string communicator;  // as people tell it from the others
   std::string state = {};    // empty: nothing to say
   ArrivalWindow arrivals;
+  NetworkWindow network;
   double age_seconds = -1;  // of the oldest operation in flight; -1: none, or not known
   uint64_t behind = 0;      // collectives started less than by the rank on this node with the most
   double last_share = -1;  // of compared operations that it entered last, 0 to 1; -1: none compared

@@ -266,6 +266,24 @@ TEST_F(TopScreenTest, SaysWhatWasLookedAtWhereNothingIsFound) {
   EXPECT_THAT(Text({}), testing::HasSubstr("\nNothing found in the last 3.0 s: 1 communicator,"));
 }
 
+TEST_F(TopScreenTest, DetailsSayWhatNetworkOperationsWaitFor) {
+  const auto details = [&] {
+    return Text({.columns = 100,
+                 .rows = 40,
+                 .mode = TopView::Mode::kDetails,
+                 .details = TopRankId{.file = node_.processes[0].file, .slot = 0}});
+  };
+  EXPECT_THAT(details(), testing::Not(testing::HasSubstr("sends wait")));
+  Rank(0).network = {{.directions = {{{.wait_ns = {120, 30, 850, 0}, .operations = 96},
+                                      {.wait_ns = {100, 100, 700, 100}, .operations = 1}}}}};
+  node_.taken_realtime_ns += kSecondNs;
+  history_.Record(node_, node_.taken_realtime_ns);
+  EXPECT_THAT(details(), testing::HasSubstr("sends wait     own GPU 12 %, receiver 3 %, network 85 "
+                                            "% of 96 timed operations in 3 s"));
+  EXPECT_THAT(details(), testing::HasSubstr("receives wait  own GPU 20 %, sender or network 70 %, "
+                                            "flush 10 % of 1 timed operation in 3 s"));
+}
+
 TEST_F(TopScreenTest, ShowsThePageOfTheMarkedRankAndItsPosition) {
   node_.processes.clear();
   for (uint64_t rank = 0; rank < 48; ++rank) {

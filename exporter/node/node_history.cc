@@ -68,6 +68,20 @@ void AddTraffic(const collector::FunctionSnapshot& before, const collector::Func
   }
 }
 
+collector::NetworkCounts Difference(const collector::NetworkCounts& before,
+                                    const collector::NetworkCounts& now) {
+  collector::NetworkCounts grown;
+  for (size_t i = 0; i < grown.directions.size(); ++i) {
+    const collector::NetworkDirectionCounts& old = before.directions[i];
+    const collector::NetworkDirectionCounts& counts = now.directions[i];
+    for (size_t state = 0; state < counts.wait_ns.size(); ++state)
+      grown.directions[i].wait_ns[state] = Grown(old.wait_ns[state], counts.wait_ns[state]);
+    grown.directions[i].bytes = Grown(old.bytes, counts.bytes);
+    grown.directions[i].operations = Grown(old.operations, counts.operations);
+  }
+  return grown;
+}
+
 // Of the rank with the most in each communicator.
 uint64_t ComparedIn(const std::map<RankKey, RankDelta>& ranks) {
   uint64_t sum = 0, most = 0;
@@ -111,6 +125,7 @@ double TrafficDelta::MeanSeconds() const {
 
 RankDelta& RankDelta::operator+=(const RankDelta& more) {
   arrivals += more.arrivals;
+  network += more.network;
   for (const TrafficDelta& delta : more.traffic) {
     const auto found = std::ranges::find_if(traffic, [&](const TrafficDelta& here) {
       return here.function == delta.function && here.size_class == delta.size_class;
@@ -141,6 +156,7 @@ void NodeHistory::Record(const collector::NodeSnapshot& node, int64_t monotonic_
       Counts& counts = now[place];
       counts.functions = here.functions;
       counts.arrivals = here.arrivals.value_or(collector::ArrivalCounts{});
+      counts.network = here.network.value_or(collector::NetworkCounts{});
       const auto before = before_->find(place);
       const bool is_first = before == before_->end();
       if (!has_before_ || (is_first && !IsNew(here.created_realtime_ns))) continue;
@@ -187,11 +203,14 @@ void NodeHistory::CompareRank(const RankOnNode& rank, const collector::Communica
       .last = Grown(before.arrivals.last, now.arrivals.last),
       .lateness_ns = Grown(before.arrivals.lateness_ns, now.arrivals.lateness_ns),
       .estimated = Grown(before.arrivals.estimated, now.arrivals.estimated)};
+  difference.network = Difference(before.network, now.network);
   for (size_t i = 0; i < now.functions.size(); ++i) {
     if (!now.functions.IsInUse(i)) continue;
     AddTraffic(before.functions[i], now.functions[i], static_cast<Function>(i), difference.traffic);
   }
-  if (difference.traffic.empty() && difference.arrivals == collector::ArrivalCounts{}) return;
+  if (difference.traffic.empty() && difference.arrivals == collector::ArrivalCounts{} &&
+      difference.network == collector::NetworkCounts{})
+    return;
   step.ranks[{key, rank.communicator->rank}] += difference;
 }
 
@@ -241,15 +260,31 @@ HistoryWindow NodeHistory::Recent(const collector::CommunicatorKey& communicator
   return stretch;
 }
 
+template <typename Add>
+double NodeHistory::ForRecent(const collector::CommunicatorKey& communicator, uint64_t rank,
+                              double seconds, Add add) const {
+  double passed = 0;
+  for (auto step = steps_.rbegin(); step != steps_.rend() && passed < seconds; ++step) {
+    passed += (*step)->seconds;
+    const auto found = (*step)->ranks.find({communicator, rank});
+    if (found != (*step)->ranks.end()) add(found->second);
+  }
+  return passed;
+}
+
 ArrivalWindow NodeHistory::RecentArrivals(const collector::CommunicatorKey& communicator,
                                           uint64_t rank, double seconds) const {
   ArrivalWindow stretch;
-  for (auto step = steps_.rbegin(); step != steps_.rend() && stretch.seconds < seconds; ++step) {
-    stretch.seconds += (*step)->seconds;
-    const auto found = (*step)->ranks.find({communicator, rank});
-    if (found == (*step)->ranks.end()) continue;
-    stretch.counts += found->second.arrivals;
-  }
+  stretch.seconds = ForRecent(communicator, rank, seconds,
+                              [&](const RankDelta& delta) { stretch.counts += delta.arrivals; });
+  return stretch;
+}
+
+NetworkWindow NodeHistory::RecentNetwork(const collector::CommunicatorKey& communicator,
+                                         uint64_t rank, double seconds) const {
+  NetworkWindow stretch;
+  stretch.seconds = ForRecent(communicator, rank, seconds,
+                              [&](const RankDelta& delta) { stretch.counts += delta.network; });
   return stretch;
 }
 

@@ -4,8 +4,8 @@
 //
 // A step holds only what happened in it, so that an idle communicator costs nothing. Memory is
 // bounded by kHistorySteps times kHistorySeries (at most 1.3 KB each, where durations of every
-// length occur), kHistoryRanks (0.2 KB), kHistoryTraffic (48 bytes) and kHistoryLosses (40 bytes):
-// 96 MB at most; 8 ranks in 22 communicators take some 13 MB. Copies share the steps, which never
+// length occur), kHistoryRanks (0.3 KB), kHistoryTraffic (48 bytes) and kHistoryLosses (40 bytes):
+// 109 MB at most; 8 ranks in 22 communicators take some 13 MB. Copies share the steps, which never
 // change.
 #pragma once
 
@@ -86,6 +86,7 @@ struct TrafficDelta {
 // What one rank did, in a step or several: only the functions and size classes that it used.
 struct RankDelta {
   collector::ArrivalCounts arrivals;
+  collector::NetworkCounts network;  // what its network operations that were timed waited for
   std::vector<TrafficDelta> traffic;
 
   RankDelta& operator+=(const RankDelta& more);
@@ -120,6 +121,10 @@ struct ArrivalWindow {
   double seconds = 0;
   collector::ArrivalCounts counts;
 };
+struct NetworkWindow {
+  double seconds = 0;
+  collector::NetworkCounts counts;
+};
 // The same of all ranks; it may end before the newest step.
 struct RanksWindow {
   double seconds = 0;
@@ -149,6 +154,8 @@ class NodeHistory {
                        double seconds) const;
   ArrivalWindow RecentArrivals(const collector::CommunicatorKey& communicator, uint64_t rank,
                                double seconds) const;
+  NetworkWindow RecentNetwork(const collector::CommunicatorKey& communicator, uint64_t rank,
+                              double seconds) const;
 
   // Sums over the steps that ended less than `seconds` ago, but at least `until` ago: as long, or a
   // little longer.
@@ -180,9 +187,14 @@ class NodeHistory {
   struct Counts {
     collector::FunctionSnapshots functions;
     collector::ArrivalCounts arrivals;
+    collector::NetworkCounts network;
   };
   using LossCounts = std::array<uint64_t, kLossCount>;
 
+  // Calls `add` with what the rank did in each of the newest steps; their seconds.
+  template <typename Add>
+  double ForRecent(const collector::CommunicatorKey& communicator, uint64_t rank, double seconds,
+                   Add add) const;
   static void Compare(const RankOnNode& rank, const collector::CommunicatorKey& key,
                       const Counts& before, const Counts& now, Step& step);
   static void CompareRank(const RankOnNode& rank, const collector::CommunicatorKey& key,

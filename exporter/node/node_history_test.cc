@@ -186,6 +186,25 @@ TEST_F(NodeHistoryTest, SumsArrivalsOfTheNewestSteps) {
   EXPECT_EQ(history_.RecentArrivals(Key(), 0, 120).counts.last, 5u);
 }
 
+TEST_F(NodeHistoryTest, SumsNetworkTimeOfTheNewestSteps) {
+  const auto sent = [](uint64_t wait_ns, uint64_t operations) {
+    return collector::NetworkCounts{.directions = {{{.wait_ns = {wait_ns, 0, 2 * wait_ns, 0},
+                                                     .bytes = 100 * operations,
+                                                     .operations = operations}}}};
+  };
+  Rank(1).network = sent(1000, 10);
+  Record();
+  Rank(1).network = sent(1500, 15);
+  Record();  // an operation may end in a step without a call
+  Rank(1).network = sent(1700, 16);
+  Record();
+  const NetworkWindow all = history_.RecentNetwork(Key(), 1, 120);
+  EXPECT_EQ(all.seconds, 10);
+  EXPECT_EQ(all.counts, sent(700, 6));
+  EXPECT_EQ(history_.RecentNetwork(Key(), 1, 5).counts, sent(200, 1));
+  EXPECT_EQ(history_.RecentNetwork(Key(), 0, 120).counts, collector::NetworkCounts{});
+}
+
 TEST_F(NodeHistoryTest, KeepsWhatEachRankDidByFunctionAndSizeClass) {
   Record();
   AddOperation(Rank(0), Function::kAllReduce, 1 << 20, 2000000);

@@ -64,7 +64,7 @@ const collector::DerivedCounts* DerivedOf(const SeriesGroup& group,
 
 CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels,
                                        const FunctionGroups& functions)
-    : builder_(builder), labels_(labels), functions_(functions) {
+    : builder_(builder), labels_(labels), functions_(functions), network_(builder) {
   for (const FunctionGroup& one : functions.all) {
     const LabelsId id = builder.AddLabels(one.labels);
     for (const Function function : one.members)
@@ -90,6 +90,7 @@ void CommunicatorSeries::AddNamed(const SeriesGroup& group, DetailLevel level) {
   AddArrivals(group, labels);
   builder_.CountSince(group.CreatedRealtimeNs());
   AddFunctions(group, labels);
+  network_.Add(group, labels);
   std::optional<collector::DerivedCounts> sum;
   if (const collector::DerivedCounts* const derived = DerivedOf(group, sum)) {
     AddDerived(group, *derived, labels);
@@ -110,6 +111,7 @@ void CommunicatorSeries::AddOther(const SeriesGroup& group) {
   builder_.CountSince(group.CreatedRealtimeNs());
   const LabelsId labels = builder_.AddLabels(group.labels);
   AddFunctions(group, labels);
+  network_.Add(group, labels);
   std::optional<collector::DerivedCounts> sum;
   if (const collector::DerivedCounts* const derived = DerivedOf(group, sum))
     AddDerived(group, *derived, labels);

@@ -11,6 +11,7 @@
 #include "exporter/series/exposition_builder.h"
 #include "exporter/series/function_groups.h"
 #include "exporter/series/label_cache.h"
+#include "exporter/series/network_series.h"
 #include "exporter/series/series_group.h"
 #include "proto/collective.h"
 
@@ -57,6 +58,7 @@ class CommunicatorSeries {
   ExpositionBuilder& builder_;
   LabelCache& labels_;
   const FunctionGroups& functions_;
+  const NetworkSeries network_;
   // Label `function`, of calls and operations in flight.
   std::array<LabelsId, kFunctionCount> function_labels_{};
   std::array<LabelsId, kFunctionCount> collective_labels_{};  // label `collective`

@@ -30,6 +30,7 @@ void Add(const collector::CommunicatorSnapshot& more, collector::CommunicatorSna
   }
   AddKnown(sum.derived, more.derived);
   AddKnown(sum.arrivals, more.arrivals);
+  AddKnown(sum.network, more.network);
 }
 
 // Erases label sets without a remembered member: their last member is gone, and the series ends.

@@ -49,6 +49,48 @@ TEST(SeriesMergingTest, ProcessesWithTheSameLabelsAreSummed) {
   EXPECT_EQ(scrape.Value(Metric::kStartedSequence), 11) << "the process that lives";
 }
 
+collector::NetworkCounts Sent(uint64_t operations) {
+  return {.directions = {{{.wait_ns = {operations * 1000000, operations * 2000000, 3000000, 0},
+                           .bytes = operations * 100,
+                           .operations = operations}}}};
+}
+
+TEST(SeriesMergingTest, NetworkTimeOfACommunicatorAndItsPredecessorIsSummed) {
+  collector::CommunicatorSnapshot closed = EmptyCommunicator(1, 0);
+  closed.is_closed = true;
+  closed.network = Sent(2);
+  collector::CommunicatorSnapshot open = EmptyCommunicator(1, 0);
+  open.network = Sent(5);
+  const ScrapedNode scrape(NodeOf({ProcessOf(1, {open, closed})}));
+  EXPECT_EQ(scrape.Value(Metric::kNetworkTimedOperations, "direction=send,"), 7);
+  EXPECT_EQ(scrape.Value(Metric::kNetworkTimedBytes, "direction=send,"), 700);
+  EXPECT_EQ(scrape.Value(Metric::kNetworkWaitSeconds, "direction=send,state=gpu,"), 0.007);
+  EXPECT_EQ(scrape.Value(Metric::kNetworkWaitSeconds, "direction=send,state=peer,"), 0.014);
+  EXPECT_EQ(scrape.Value(Metric::kNetworkWaitSeconds, "direction=send,state=network,"), 0.006);
+  EXPECT_THAT(scrape.Values(Metric::kNetworkWaitSeconds), testing::SizeIs(3))
+      << "sends are not flushed, and a direction without operations has no series";
+}
+
+TEST(SeriesMergingTest, AReceiveThatIsNotPostedWaitsForItsOwnGpu) {
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  communicator.network = {{.directions = {{{}, {.wait_ns = {1, 2, 4, 8}, .operations = 1}}}}};
+  const ScrapedNode scrape(NodeOf({ProcessOf(1, {communicator})}));
+  EXPECT_EQ(scrape.Value(Metric::kNetworkWaitSeconds, "direction=recv,state=gpu,"), 3e-9);
+  EXPECT_EQ(scrape.Value(Metric::kNetworkWaitSeconds, "direction=recv,state=network,"), 4e-9);
+  EXPECT_EQ(scrape.Value(Metric::kNetworkWaitSeconds, "direction=recv,state=flush,"), 8e-9);
+  EXPECT_THAT(scrape.Values(Metric::kNetworkWaitSeconds), testing::SizeIs(3));
+}
+
+TEST(SeriesMergingTest, ACommunicatorHasAtMostTenSeriesOfTheNetwork) {
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  const size_t without = ScrapedNode(NodeOf({ProcessOf(1, {communicator})})).samples();
+  communicator.network = collector::NetworkCounts{};
+  EXPECT_EQ(ScrapedNode(NodeOf({ProcessOf(1, {communicator})})).samples(), without);
+  for (collector::NetworkDirectionCounts& counts : communicator.network->directions)
+    counts = {.wait_ns = {1, 1, 1, 1}, .bytes = 1, .operations = 1};
+  EXPECT_EQ(ScrapedNode(NodeOf({ProcessOf(1, {communicator})})).samples(), without + 10);
+}
+
 TEST(SeriesMergingTest, NeverSumsWhatSegmentsOfTwoUsersClaim) {
   collector::ProcessSnapshot victim = ProcessOf(1, {EmptyCommunicator(1, 0)}), stranger = victim;
   victim.losses[0] = 3;
@@ -87,6 +129,9 @@ TEST(SeriesMergingTest, ACommunicatorWithAllFunctionsFitsTheRoomKeptForOthers) {
   for (size_t i = 0; i < kFunctionCount; ++i)
     AddOperation(overflow, static_cast<Function>(i), 64, 0);
   overflow.ranks = 8;  // as in a fold, where bus bytes are known
+  overflow.network.emplace();
+  for (collector::NetworkDirectionCounts& counts : overflow.network->directions)
+    counts = {.wait_ns = {1, 1, 1, 1}, .bytes = 1, .operations = 1};
   MetricFilter most;
   most.SetDurationBounds("0.001,0.002,0.004,0.008,0.016,0.032,0.064,0.128,0.25,0.5,1,2,4,8,16,32");
   most.SetBandwidthBounds(

@@ -71,6 +71,14 @@ collector::ProcessSnapshot TrainingProcess() {
   windowed.started_sequence = 1;
   windowed.unseen_operations = 1;
   windowed.probation_launches = 12;
+  windowed.network = {{
+      .directions =
+          {{{.wait_ns = {100000000, 20000000, 3000000000, 0}, .bytes = 1 << 30, .operations = 96},
+            {.wait_ns = {50000000, 25000000, 4000000000, 600000000},
+             .bytes = 1 << 29,
+             .operations = 48}}},
+  }};
+  windowed.network_share_ppm = 100000;
   process.communicators.push_back(std::move(windowed));
 
   collector::CommunicatorSnapshot unknown = EmptyCommunicator(0, 0);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -105,6 +106,28 @@ Json ArrivalsJson(const CommunicatorOnNode& of, const collector::CommunicatorSna
            RoundedJson(static_cast<double>(recent.counts.lateness_ns) / 1e9 / compared)}};
 }
 
+Json NetworkDirectionJson(NetworkDirection direction, const collector::NetworkCounts& counts) {
+  const collector::NetworkDirectionCounts& here = counts.directions[static_cast<size_t>(direction)];
+  Json waits = Json::object();
+  for (const CodeRow<NetworkState>& row : kNetworkStates) {
+    if (const std::optional<uint64_t> wait_ns = here.WaitNs(direction, row.id))
+      waits[std::string(row.name)] = RoundedJson(static_cast<double>(*wait_ns) / 1e9);
+  }
+  return {
+      {"operations", here.operations}, {"bytes", here.bytes}, {"wait_seconds", std::move(waits)}};
+}
+
+Json NetworkJson(const CommunicatorOnNode& of, const collector::CommunicatorSnapshot& here,
+                 const NodeHistory& history) {
+  if (!here.network) return nullptr;
+  const NetworkWindow recent =
+      history.RecentNetwork(of.key, here.rank, Seconds(JudgementTimes().arrivals_window()));
+  return {{"timed_share", RoundedJson(static_cast<double>(here.network_share_ppm) / kWholeDutyPpm)},
+          {"seconds", RoundedJson(recent.seconds)},
+          {"send", NetworkDirectionJson(NetworkDirection::kSend, recent.counts)},
+          {"recv", NetworkDirectionJson(NetworkDirection::kRecv, recent.counts)}};
+}
+
 Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHistory& history,
               const std::vector<Finding>& findings) {
   const collector::CommunicatorSnapshot& here = *rank.communicator;
@@ -131,7 +154,8 @@ Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHi
                               : Json(RowIn(kDriftCauses, here.drift_cause).name)},
           {"probation_launches", here.probation_launches},
           {"sampling", NameOf(here.sampling_state)},
-          {"arrivals", ArrivalsJson(of, here, history, findings)}};
+          {"arrivals", ArrivalsJson(of, here, history, findings)},
+          {"network", NetworkJson(of, here, history)}};
 }
 
 // Arrays as long as history.times, and the heat map as triples of step, bin and operations.

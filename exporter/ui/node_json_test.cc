@@ -49,8 +49,23 @@ class NodeJsonTest : public testing::Test {
     AddOperation(world, Function::kAllReduce, 1 << 20, 4000000);
     world.arrivals =
         collector::ArrivalCounts{.compared = 103, .last = 100, .lateness_ns = 1012500000};
+    for (collector::ProcessSnapshot& process : node_.processes) {
+      for (collector::CommunicatorSnapshot& communicator : process.communicators) {
+        if (communicator.network) AddNetwork(*communicator.network);
+      }
+    }
     judge_.Record(node_, kStepNs);
     answer_ = Answer(node_, judge_);
+  }
+
+  // Another second of sends, of which half is for the network, and one of receives.
+  static void AddNetwork(collector::NetworkCounts& counts) {
+    counts +=
+        {.directions = {
+             {{.wait_ns = {400000000, 100000000, 500000000, 0}, .bytes = 1 << 20, .operations = 2},
+              {.wait_ns = {100000000, 200000000, 600000000, 100000000},
+               .bytes = 1 << 19,
+               .operations = 1}}}};
   }
 
   const json& Communicator(const std::string& name) const {
@@ -88,6 +103,27 @@ TEST_F(NodeJsonTest, SaysHowLateARankArrives) {
   EXPECT_EQ(arrivals["compared"], 100);
   EXPECT_EQ(arrivals["last"], 98);
   EXPECT_EQ(arrivals["mean_lateness_seconds"], 0.01);
+}
+
+TEST_F(NodeJsonTest, SaysWhereRecentNetworkTimeWent) {
+  size_t timed = 0;
+  for (const json& communicator : answer_["communicators"]) {
+    for (const json& rank : communicator["local_ranks"]) {
+      const json& network = rank["network"];
+      if (network.is_null()) continue;
+      ++timed;
+      EXPECT_EQ(network["timed_share"], 0.1);
+      EXPECT_EQ(network["seconds"], 5);
+      EXPECT_EQ(network["send"],
+                (json{{"operations", 2},
+                      {"bytes", 1 << 20},
+                      {"wait_seconds", {{"gpu", 0.4}, {"peer", 0.1}, {"network", 0.5}}}}));
+      EXPECT_EQ(network["recv"]["wait_seconds"],
+                (json{{"gpu", 0.3}, {"network", 0.6}, {"flush", 0.1}}))
+          << "a receive that is not posted waits for its own rank";
+    }
+  }
+  EXPECT_EQ(timed, 1u) << "the others are not timed";
 }
 
 TEST_F(NodeJsonTest, ChartsAreAsLongAsTheHistory) {

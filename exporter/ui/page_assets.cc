@@ -36,6 +36,7 @@ constexpr std::array kAssets{
     AssetRow{kPageFindingsPath, kScriptType, kFileFindingsJs},
     AssetRow{kPageFormatPath, kScriptType, kFileFormatJs},
     AssetRow{kPageLaterPath, kScriptType, kFileLaterJs},
+    AssetRow{kPageNetworkPath, kScriptType, kFileNetworkJs},
     AssetRow{kPagePlotPath, kScriptType, kFilePlotJs},
     AssetRow{kPageTablesPath, kScriptType, kFileTablesJs},
     AssetRow{kPageViewPath, kScriptType, kFileViewJs},

@@ -25,6 +25,7 @@ inline constexpr std::string_view kPageDomPath = "/dom.js";
 inline constexpr std::string_view kPageFindingsPath = "/findings.js";
 inline constexpr std::string_view kPageFormatPath = "/format.js";
 inline constexpr std::string_view kPageLaterPath = "/later.js";
+inline constexpr std::string_view kPageNetworkPath = "/network.js";
 inline constexpr std::string_view kPagePlotPath = "/plot.js";
 inline constexpr std::string_view kPageTablesPath = "/tables.js";
 inline constexpr std::string_view kPageViewPath = "/view.js";
@@ -36,8 +37,8 @@ inline constexpr std::array kWebPaths{
     kLandingPath,     kHealthyPath,    kReadyPath,        kInFlightPath,   kNodeApiPath,
     kFindingsApiPath, kPageStylePath,  kPageScriptPath,   kPageChartsPath, kPageCommunicatorsPath,
     kPageDetailsPath, kPageDomPath,    kPageFindingsPath, kPageFormatPath, kPageLaterPath,
-    kPagePlotPath,    kPageTablesPath, kPageViewPath,     kPageWordsPath,  kPageIconPath,
-    kApiDocumentPath};
+    kPageNetworkPath, kPagePlotPath,   kPageTablesPath,   kPageViewPath,   kPageWordsPath,
+    kPageIconPath,    kApiDocumentPath};
 
 constexpr bool IsWebPath(std::string_view path) {
   return std::ranges::find(kWebPaths, path) != kWebPaths.end();

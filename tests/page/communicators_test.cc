@@ -33,6 +33,16 @@ TEST_F(PageTest, AllThatAreOpenedAtOnceAreDrawn) {
   EXPECT_EQ(Texts("#communicator-list details:nth-child(3) > *").size(), 1u) << "only its row";
 }
 
+TEST_F(PageTest, ShowsWhereNetworkTimeGoesOfRanksThatLeaveTheirNode) {
+  Show("quiet");
+  const std::string cells =
+      "details[open] [aria-label='What network operations wait for, by rank'] tbody td";
+  ASSERT_TRUE(exporter::Eventually([&] { return Texts(cells).size() == 11; }));
+  EXPECT_EQ(Texts(cells), (json{"1", "960", "4.03 GB", "12 %", "3 %", "85 %", "480", "2.01 GB",
+                                "25 %", "70 %", "5 %"}))
+      << "the first communicator is open, and its other rank is not timed";
+}
+
 TEST_F(PageTest, FiltersByNameJobRankGpuAndPid) {
   Show("quiet");
   const auto left = [&](const std::string& filter) {

@@ -20,7 +20,11 @@ const processOf = (rank, change = {}) => ({
 const rankOf = (rank, gpu, change = {}) => ({
   rank, gpu, gpu_uuid: `GPU-${gpu}`, pid: 5826 + gpu, host: 'node-1', alive: true, stopped: false, global_rank: String(gpu), started_sequence: 533, completed_sequence: 533,
   behind: 0, in_flight_count: 0, in_flight: [], unseen_operations: 0, last_progress: taken - 0.4, timing_source: 'kernel', timing_reason: 'default', drift_cause: null,
-  probation_launches: 0, sampling: 'none', arrivals: { late: false, seconds: 120, compared: 1200, last: 150, mean_lateness_seconds: 0.0001 }, ...change,
+  probation_launches: 0, sampling: 'none', arrivals: { late: false, seconds: 120, compared: 1200, last: 150, mean_lateness_seconds: 0.0001 }, network: null, ...change,
+});
+const networkOf = (network) => ({
+  timed_share: 0.1, seconds: 120, send: { operations: 960, bytes: 4026531840, wait_seconds: { gpu: 0.97 - network, peer: 0.03, network } },
+  recv: { operations: 480, bytes: 2013265920, wait_seconds: { gpu: 0.25, network: 0.7, flush: 0.05 } },
 });
 // level(step): how much longer than usual, null for nothing at all.
 const collectiveOf = (collective, usedBy, level = () => 1) => ({
@@ -101,7 +105,9 @@ const states = {
   }),
   quiet: () => answerOf({
     processes: all.map((rank) => processOf(rank, { losses: [{ kind: 'dropped', reason: 'communicator_drifting', meaning: 'operation not followed: its communicator is permanently untimed', count: 2400 }] })),
-    communicators: [world(), ...[[0, 4], [1, 5], [2, 6], [3, 7]].map((gpus) => communicatorOf('pp', gpus)), ...[[0, 1, 2, 3], [4, 5, 6, 7]].map((gpus) => communicatorOf('tp', gpus)),
+    communicators: [world(), ...[[0, 4], [1, 5], [2, 6], [3, 7]].map((gpus) => communicatorOf('pp', gpus, {
+      nodes: 2, local_ranks: gpus.map((gpu, rank) => rankOf(rank, gpu, { network: rank === 1 ? networkOf(0.85) : null })),
+    })), ...[[0, 1, 2, 3], [4, 5, 6, 7]].map((gpus) => communicatorOf('tp', gpus)),
       ...all.slice(0, 5).map((gpu) => communicatorOf('dp', [gpu]))],
     losses: [{ kind: 'dropped', reason: 'communicator_drifting', meaning: 'operation not followed: its communicator is permanently untimed', count: 19200 }],
   }),

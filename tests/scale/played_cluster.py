@@ -11,6 +11,10 @@ SEND_BUSY = 0.01  # the same of sends and receives: too little to make a job a p
 BYTES = 16e6  # of an operation
 BUS_BYTES = 300e6  # per second
 LARGE = '16777216'
+# What timed network operations of a rank wait for in a second, by direction: windows of a tenth of the time.
+NETWORK_WAITS = {'send': {'gpu': 0.04, 'peer': 0.001, 'network': 0.01}, 'recv': {'gpu': 0.01, 'network': 0.04, 'flush': 0.001}}
+NETWORK_FAMILIES = {f'nccl_network_{name}_total' for name in ('wait_seconds', 'timed_bytes', 'timed_operations')} | {'nccl_communicator_info'}
+NETWORK_OPERATIONS, NETWORK_BYTES = 5, 20e6  # per second, the same
 SIZES = ('0', '4096', '65536', '1048576', LARGE, '268435456')
 FIRST_ELAPSED = 1000  # seconds that jobs have run when the play begins
 # Moments in seconds from the beginning of the play, before they are divided by the time scale.
@@ -266,6 +270,7 @@ class Rank:
         if spans_nodes:
             if self.is_lowest_in(kind):
                 yield 'nccl_rank_steps_total', own, 0, OPERATIONS, TICKS
+            yield from self.of_network(own)
             for collective, seconds in busy.items():
                 yield 'nccl_rank_step_wait_seconds_total', own | {'collective': collective, 'size': LARGE}, 0, seconds, self.seconds
         if kind != 'dp':  # there is one rank per node, so nothing to compare
@@ -284,6 +289,15 @@ class Rank:
                 yield 'nccl_collective_bytes_total', series, 0, OPERATIONS * BYTES * is_used, TICKS
                 yield 'nccl_collective_bus_bytes_total', series, 0, BUS_BYTES * is_used, TICKS
                 yield 'nccl_collective_busy_seconds_total', series, 0, busy[collective] * is_used, self.seconds
+
+    def of_network(self, own):
+        yield 'nccl_communicator_info', own | {'nnodes': len(self.job.nodes), 'nccl_version': '2.29.7', 'api_version': 6}, 1, 0, TICKS
+        for direction, waits in NETWORK_WAITS.items():
+            counted = own | {'direction': direction}
+            yield 'nccl_network_timed_operations_total', counted, 0, NETWORK_OPERATIONS, TICKS
+            yield 'nccl_network_timed_bytes_total', counted, 0, NETWORK_BYTES, TICKS
+            for state, seconds in waits.items():
+                yield 'nccl_network_wait_seconds_total', counted | {'state': state}, 0, seconds, TICKS
 
     def of_large(self, kind, own, collective, busy):
         """Of the node's rank that waits least, with the labels of the lowest one. By rank as well, for rules that read it so."""

@@ -85,7 +85,7 @@ def evaluate(server, cost, rounds):
 
 def measure(rules, options, scratch):
     cost = Cost(rules)
-    families = servers.families_read(rules.read_text())
+    families = servers.families_read(rules.read_text()) - (set() if options.network else played_cluster.NETWORK_FAMILIES)
     cluster = played_cluster.Cluster(options.nodes, time.time() + FIRST_SCRAPES + STEADY, families=families)  # troubles begin when the rules do
     cost.families = collections.Counter()
     data = f'--storage.tsdb.path={scratch}/data'
@@ -129,6 +129,7 @@ def main():
     parser.add_argument('--rules', type=pathlib.Path, default=RULES)
     parser.add_argument('--compare', type=pathlib.Path, help='other rules, such as those of an older commit, tried after the first')
     parser.add_argument('--prometheus', default=servers.PROMETHEUS, help='program')
+    parser.add_argument('--network', action='store_true', help='with network time, which is detail: a cluster without it, or that scrapes no detail, has none')
     parser.add_argument('--rounds', type=int, default=3, help='evaluations of each rule whose mean is its cost')
     parser.add_argument('--dearest', type=int, default=4, help='rules of each group to print')
     options = parser.parse_args()

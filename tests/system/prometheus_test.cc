@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -308,6 +309,85 @@ TEST_P(PrometheusFormats, AreScrapedWithoutAWarningAndAnswerWithTheTruth) {
       ADD_FAILURE() << log.substr(begin, log.find('\n', at) - begin);
     }
   }
+}
+
+// Network operations of all ranks that the plugin timed, by the ground truth.
+struct NetworkTotals {
+  double operations = 0, bytes = 0;
+  std::map<std::string, double> state_ns;  // as they are exported
+};
+NetworkTotals NetworkTotalsOf(const nlohmann::json& truth, const std::string& direction) {
+  NetworkTotals totals;
+  for (const auto& rank : truth["ranks"]) {
+    for (const auto& communicator : rank["communicators"]) {
+      const auto& counts = communicator["network"][direction]["reported"];
+      totals.operations += counts["operations"].get<double>();
+      totals.bytes += counts["bytes"].get<double>();
+      for (const auto& [state, ns] : counts["state_ns"].items()) {
+        const bool is_own = direction == "recv" && state == "peer";
+        totals.state_ns[is_own ? "gpu" : state] += ns.get<double>();
+      }
+    }
+  }
+  return totals;
+}
+
+TEST_F(Prometheus, AnswersWhereNetworkTimeGoesWithTheTruth) {
+  Daemon daemon(segments_.path());
+  Start(kRelease242, daemon.port());
+  const exporter::Finished job =
+      exporter::RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
+                                          {"--layout",
+                                           "dp",
+                                           "--nodes",
+                                           "3",
+                                           "--ranks-per-node",
+                                           "1",
+                                           "--pace",
+                                           "real",
+                                           "--rate",
+                                           "5",
+                                           "--steps",
+                                           "20",
+                                           "--channels",
+                                           "2",
+                                           "--network-chunk",
+                                           "4194304",
+                                           "--network-poll",
+                                           "20000",
+                                           "--network-repeats",
+                                           "4",
+                                           "--incident",
+                                           "slow-link:node=0,to=1,times=4"}),
+                         {{"NCCL_EXPORTER_NETWORK_TIMING", "always"}});
+  ASSERT_EQ(job.exit_code, 0) << job.output;
+  const nlohmann::json truth = ReadTruth(scratch_.path() + "/truth.json");
+  for (const std::string direction : {"send", "recv"}) {
+    const NetworkTotals totals = NetworkTotalsOf(truth, direction);
+    ASSERT_GT(totals.operations, 0);
+    const std::string of = "{direction=\"" + direction + "\"";
+    ASSERT_TRUE(exporter::Eventually([&] {
+      return Query("sum(nccl_network_timed_operations_total" + of + "})") == totals.operations;
+    })) << direction;
+    EXPECT_EQ(Query("sum(nccl_network_timed_bytes_total" + of + "})"), totals.bytes) << direction;
+    // What the progress thread sees may be as late as from one look to the next.
+    constexpr double kPollSeconds = 20e-6;
+    for (const auto& [state, ns] : totals.state_ns) {
+      if (state == (direction == "send" ? "flush" : "peer")) continue;
+      EXPECT_NEAR(Query("sum(nccl_network_wait_seconds_total" + of + ",state=\"" + state + "\"})")
+                      .value_or(-1),
+                  ns / 1e9, kPollSeconds * totals.operations)
+          << direction << ' ' << state;
+    }
+  }
+  const auto seconds_per_byte = [&](const std::string& rank) {
+    const std::string of_rank = "{direction=\"send\",rank=\"" + rank + "\"";
+    return Query("nccl_network_wait_seconds_total" + of_rank +
+                 ",state=\"network\"} / ignoring (state) nccl_network_timed_bytes_total" + of_rank +
+                 "}")
+        .value_or(-1);
+  };
+  EXPECT_GT(seconds_per_byte("0"), 2 * seconds_per_byte("1")) << "the slow way begins at node 0";
 }
 
 TEST_F(Prometheus, ScrapesByTlsWithACertificateAndAPassword) {

@@ -2,6 +2,7 @@
 """What the alerts must say, and when they must say nothing. Each case makes a cluster and tells what fires at which minute."""
 import hang_cases
 import lasting_cases
+import network_cases
 import open_cases
 import quality_cases
 import silent_cases
@@ -16,7 +17,7 @@ def of(*modules):
     return [case for module in modules for case in vars(module).values() if getattr(case, '__module__', '') == module.__name__ and callable(case)]
 
 
-CASES = [case for case in of(straggler_cases, silent_cases, step_cases, hang_cases, quality_cases) if not case.__code__.co_argcount]
+CASES = [case for case in of(straggler_cases, silent_cases, step_cases, hang_cases, quality_cases, network_cases) if not case.__code__.co_argcount]
 LASTING = [case for case in of(lasting_cases) if not case.__code__.co_argcount]
 OPEN = of(open_cases)
 VALUES = [case for case in of(waiting_cases) if not case.__code__.co_argcount]

@@ -17,6 +17,9 @@ TRANSFER = 0.05  # seconds per second that a communicator moves data
 ALERT_SET = re.compile(
     'up|nccl_exporter_.*|nccl_rank_.*|nccl_process_(halted|p2p_operations_total|operations_unfollowed_total|operations_rejected_total)|nccl_communicator_ranks'
     '|nccl_collective_(last_arrivals_total|compared_operations_total|arrival_lateness_seconds_total)|nccl_node_large_.*|nccl_stalled_.*')
+# Detail that the rules of the group nccl_network read. It may be scraped less often, or not at all.
+DETAIL_OF_RULES = re.compile('nccl_network_(wait_seconds|timed_bytes|timed_operations)_total|nccl_communicator_info')
+READ_BY_RULES = re.compile(f'{ALERT_SET.pattern}|{DETAIL_OF_RULES.pattern}')
 # What daemons before these families do not serve.
 NOT_OF_OLD_DAEMONS = re.compile(
     'nccl_rank_progress|nccl_rank_p2p_.*|nccl_stalled_.*|nccl_node_large_.*|nccl_process_(halted|operations_unfollowed_total|operations_rejected_total)')
@@ -81,7 +84,7 @@ class Cluster:
         self.old_daemons = set()  # nodes
         self.seen_late = set()  # nodes that are scraped an interval later than the others
         self.job = traits.get('job', {'slurm_job_id': '42'})
-        self.scraped_families = ALERT_SET  # for texts, which may read more
+        self.scraped_families = READ_BY_RULES  # for texts, which may read more
 
     def add(self, *args, **traits):
         self.communicators.append(Communicator(*args, **traits))

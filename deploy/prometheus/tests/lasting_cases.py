@@ -4,6 +4,7 @@ import math
 
 from cluster import Cluster
 from jobs import alert, data_parallel, rank_alert, unusable
+from network_jobs import NetworkJob
 
 MINUTE = 60
 BEGIN, END = 10, 371  # minutes
@@ -114,3 +115,9 @@ def losses():
     told = [alert('NCCLExporterEventsDropped'), alert('NCCLExporterTimestampsRejected'),
             {'alertname': 'NCCLExporterSeriesDropped', 'reason': 'folded'}, unusable('bad_magic')]
     return cluster, until_over(told, LONG_RATES)
+
+
+def a_slow_adapter():
+    cluster = NetworkJob(4, 1, LAST_MINUTE)
+    cluster.wire = lambda rank, t: 4 if rank == 1 and in_trouble(t) else 1
+    return cluster, until_over([alert('NCCLSlowNetworkNode', hostname='gpu-node-1')], LONG_RATES + 1)

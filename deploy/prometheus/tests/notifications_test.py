@@ -25,6 +25,7 @@ import urllib.request
 HERE = pathlib.Path(os.path.abspath('deploy/prometheus'))
 sys.path[:0] = [str(HERE / 'tests'), str(HERE.parent / 'tests')]
 import hang_cases
+import network_cases
 import quality_cases
 import report
 import straggler_cases
@@ -44,6 +45,7 @@ FAULTS = [
     (straggler_cases.a_late_rank_is_named_by_arrivals_where_nothing_is_timed, {'NCCLLastArriver'}),
     (straggler_cases.a_late_node_is_named_where_its_ranks_share_a_communicator, {'NCCLStragglerNode'}),
     (straggler_cases.a_slow_link_is_told_by_bandwidth_alone, {'NCCLBandwidthDegraded'}),
+    (network_cases.a_slow_link_with_less_bandwidth_is_told_by_both, {'NCCLSlowNetworkNode'}),
     (hang_cases.of_the_ranks_behind_only_the_one_that_waits_for_nobody_is_named, {'NCCLHangCulprit'}),
     (hang_cases.a_killed_rank_is_named_until_the_job_has_ended, {'NCCLHangCulprit'}),
     (hang_cases.a_rank_in_another_call_is_named, {'NCCLHangMismatchedCall'}),

@@ -14,6 +14,7 @@ HERE = pathlib.Path(os.path.abspath('deploy/prometheus'))
 sys.path[:0] = [str(HERE / 'tests'), str(HERE.parent / 'tests')]
 import report
 from cluster import TRANSFER, Cluster
+from network_jobs import HEALTHY, NetworkJob
 
 PAGE = pathlib.Path(os.path.abspath('docs/queries.md'))
 RULES = HERE / 'nccl-exporter.rules.yml'
@@ -81,6 +82,19 @@ def hanging():
     return job
 
 
+def over_a_slow_way():
+    job = NetworkJob(NODES, 2, MINUTES)
+    job.wire = lambda rank, t: 4 if rank == 3 else 1
+    return job
+
+
+def shares_of_sends(job):
+    """By state, of all ranks."""
+    waits = [job.sends(rank, 0) for rank in job.ranks]
+    total = sum(map(sum, waits))
+    return [({'comm_name': 'dp', 'state': state}, sum(times[i] for times in waits) / total) for i, state in enumerate(('gpu', 'peer', 'network'))]
+
+
 def identity(name):
     return next(communicator.id for communicator in Job().communicators if communicator.name == name)
 
@@ -106,7 +120,7 @@ def mean_of(name, waits):
 
 def answers():
     """By question, one for each of its queries: a job, and labels and values as they must come out."""
-    busy, hung, few_pipelines = late(), hanging(), Job(pipelines=2)
+    busy, hung, few_pipelines, slow_way = late(), hanging(), Job(pipelines=2), over_a_slow_way()
     in_pipelines = {member for communicator in few_pipelines.communicators if not communicator.collective for member in communicator.members}
     waits = busy.waits(MINUTES * 60)
     collectives = TENSOR + DATA
@@ -128,6 +142,10 @@ def answers():
             (busy, [({'comm': identity(name), 'comm_name': name, 'nnodes': str(NODES)}, NODES) for name in DATA]),
             (busy, [({'comm': identity(name), 'comm_name': name}, 2) for name in PIPELINE])],
         'How much crosses the network?': [(busy, [({'nnodes': '1'}, bytes_of_kind), ({'nnodes': str(NODES)}, bytes_of_kind)])],
+        'What do sends to other nodes wait for?': [
+            (slow_way, shares_of_sends(slow_way)),
+            (slow_way, [({'instance': slow_way.target(rank)['instance'], 'gpu': str(rank % 2)}, 1 / HEALTHY / slow_way.wire(rank, 0))
+                        for rank in slow_way.ranks])],
         'How many operations per second does each rank run?': [
             (few_pipelines, [(of_gpu(busy, rank), (3 if rank in in_pipelines else 2) * RATE) for rank in busy.ranks])],
         'Does global rank 5 hang?': [(hung, [({'global_rank': '5', 'comm_name': 'tp1'}, 1)]), (hung, [(culprit, 1)])],
@@ -177,7 +195,7 @@ class Queries(unittest.TestCase):
         for question, right in answers().items():
             for query, (job, expected) in zip(found[question], right):
                 by_job.setdefault(job, []).append((query, expected))
-        self.assertEqual(len(by_job), 3)
+        self.assertEqual(len(by_job), 4)
         for job, checks in by_job.items():
             self.assertEqual(complaint(job, checks), '')
 

@@ -4,6 +4,7 @@ import re
 
 from cluster import Cluster
 from jobs import data_parallel, waiting_for
+from network_jobs import NetworkJob
 
 RANK_6 = {'rank': '6', 'gpu': '2', 'gpu_uuid': 'GPU-6', 'hostname': 'gpu-node-1', 'pid': '1006', 'global_rank': '6', 'job': 'nccl', 'instance': 'node1:9828'}
 JOB = {'slurm_job_id': '42', 'uid': '1000'}
@@ -172,3 +173,14 @@ def losses():
             'summary': 'The exporter on node0:9828 cannot use files of user 1001 (bad_magic)',
             'description': 'Processes of user 1001 on node0:9828 may not be monitored, because files or directories of the user cannot be used (bad_magic). The'
                            " daemon's log and segment_troubles of /api/v1/node name the latest file."})}
+
+
+def a_slow_adapter():
+    cluster = NetworkJob(4, 2, 25)
+    cluster.wire = lambda rank, t: 4 if rank == 3 else 1
+    comm = cluster.communicators[0].id
+    return cluster, 25, {
+        'NCCLSlowNetworkNode': (JOB | {'comm': comm, 'hostname': 'gpu-node-1', 'job': 'nccl', 'instance': 'node1:9828'}, {
+            'summary': 'Job 42: sends of node gpu-node-1 are 4.0 times as long in the network as those of other nodes',
+            'description': f'Sends of 1 GPUs of node gpu-node-1 (node1:9828) on communicator {comm} (dp) have needed up to 4.0 times as long for a byte in the'
+                           f' network as those of the same GPUs on other nodes since {since(2)}. They do not wait longer for their GPU or for their receiver.'})}

@@ -3,6 +3,7 @@
 import { durationMap, lineChart, waitingMap } from './charts.js';
 import { fillList, fillRow, make, row, setText, sync, table } from './dom.js';
 import { bytes, count, known, percent, perSecond, seconds, unknown, whole } from './format.js';
+import { networkTimes } from './network.js';
 import { ageOf, isAbout, operationName, processClass, processWord, standingWord } from './words.js';
 
 // What the daemon found of each rank here: its culprits first, then those that wait for them.
@@ -85,10 +86,10 @@ const showAbsent = (line, rank, mine) => {
 };
 
 export const communicatorDetails = () => {
-  const element = make('div', 'inside'), facts = make('p', 'note'), collectives = make('div');
+  const element = make('div', 'inside'), facts = make('p', 'note'), network = networkTimes(), collectives = make('div');
   const ranks = table('Ranks on this node', rankColumns);
   let map = null, found = new Map();
-  element.append(facts, ranks.element, make('p', 'note', 'A number after # counts operations of one kind. “Started” counts all collectives of the rank.'), collectives);
+  element.append(facts, ranks.element, make('p', 'note', 'A number after # counts operations of one kind. “Started” counts all collectives of the rank.'), network, collectives);
   element.show = (comm, node) => {
     found = foundRanks(comm, node);
     setText(facts, [`id ${comm.comm}`, `uid ${comm.uid}`, comm.slurm_job_id && `Slurm job ${comm.slurm_job_id}`, comm.namespace && `namespace ${comm.namespace}`,
@@ -104,6 +105,7 @@ export const communicatorDetails = () => {
       }
       map.update(comm.waiting, node.history.times);
     }
+    network.show(comm);
     sync(collectives, comm.collectives, (item) => item.collective, collectiveCard(node), (card, item) => card.show(item, node.history.times));
   };
   return element;
