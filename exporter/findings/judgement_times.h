@@ -68,7 +68,7 @@ inline constexpr double kLateSecondsPerSecond = 0.03;
 // Three judgements in a row find a rank that is late by so much, and nobody else late: that is
 // strong proof, and no more judgements are waited for. Jitter and imbalance of this size change the
 // rank from judgement to judgement.
-inline constexpr double kStrongLateSecondsPerSecond = 0.10;
+inline constexpr double kStrongLateSecondsPerSecond = 0.08;
 inline constexpr int kStrongJudgements = 3;
 // Share of the compared operations that a late rank was the last to enter.
 inline constexpr double kLateShare = 0.8;

@@ -21,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIMULATOR, DAEMON = ROOT / 'bazel-bin/simulator/nccl-sim', ROOT / 'bazel-bin/exporter/nccl-exporter'
 PLUGIN = ROOT / 'bazel-bin/plugin/libnccl-profiler-exporter.so'
 GENERATE = ROOT / 'deploy/prometheus/generate-rules'
+LOOKBACK = 300  # seconds of a query, before they are divided by the time scale
 SETTLE = 25  # seconds until the rates and the samples of a window are those of the straggler
 TOLERANCE = 0.03
 QUIET = 0.02  # GPUs that may seem to wait where none is late
@@ -96,7 +97,7 @@ def play(case, options, scratch):
         command += ['--incident', f'slow-rank:rank=3,percent={case.percent}']
     try:
         with servers.Prometheus(scratch / 'prometheus', prometheus_config(ports, rules, interval), f'--storage.tsdb.path={scratch}/data',
-                                '--query.lookback-delta=4s', program=options.prometheus) as server:
+                                f'--query.lookback-delta={LOOKBACK / options.time_scale:g}s', program=options.prometheus) as server:
             subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL,
                            env=os.environ | {'NCCL_EXPORTER_KERNEL_TIMING': 'on', 'NCCL_ALLGATHERV_ENABLE': '0'} | case.environment)
             found = server.query(f'avg_over_time(job:nccl_waiting_gpu_seconds:rate[{options.seconds - 4}s])', time.time() - 2)

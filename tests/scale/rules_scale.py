@@ -17,7 +17,7 @@ import servers
 RULES = pathlib.Path(__file__).resolve().parents[2] / 'deploy/prometheus/nccl-exporter.rules.yml'
 INTERVAL = 15  # seconds between scrapes and evaluations, as in the shipped rules
 FIRST_SCRAPES = 45  # seconds in which all series have been created
-STEADY = 60  # seconds in which the CPU time of the whole server is counted, without rules and at the end
+STEADY = 120  # seconds in which the CPU time of the whole server is counted, without rules and at the end; each group is evaluated in it
 SETTLE = 20  # an evaluation that was under way so long ago has ended
 LIVE_CORES = 2
 EMPTY_QUERIES = 100  # of which the mean is what a query costs without an expression
@@ -29,6 +29,7 @@ class Cost:
     def __init__(self, rules):
         self.rules = rules
         self.groups = {}  # name: seconds of CPU per evaluation
+        self.seconds_between = servers.group_intervals(rules.read_text())  # evaluations, by group
         self.by_rule = collections.Counter()
 
     def is_behind(self):
@@ -38,7 +39,8 @@ class Cost:
         return self.whole - self.scrapes
 
     def total(self):
-        return sum(self.groups.values())
+        """Seconds of CPU in an interval: a group that is evaluated seldom counts by its share."""
+        return sum(spent * INTERVAL / self.seconds_between.get(group, INTERVAL) for group, spent in self.groups.items())
 
 
 def steady_cpu(server):
@@ -110,7 +112,7 @@ def report(cost, options):
     print(f'CPU every {INTERVAL} s: {cost.live():.2f} s for the rules ({cost.whole:.2f} s with rules, {cost.scrapes:.2f} s without); '
           f'{cost.total():.2f} s for their expressions alone:')
     for group, spent in cost.groups.items():
-        print(f'  {group}: {spent:.2f} s of CPU, {cost.seconds[group]:.1f} s of time at last, {cost.missed[group]:.0f} evaluations missed')
+        print(f'  {group}, every {cost.seconds_between.get(group, INTERVAL)} s: {spent:.2f} s of CPU, {cost.seconds[group]:.1f} s of time at last, {cost.missed[group]:.0f} evaluations missed')
         for (_, name), of_rule in [item for item in cost.by_rule.most_common() if item[0][0] == group][:options.dearest]:
             print(f'    {of_rule:6.2f} s  {name}')
     due, others = cost.alerts

@@ -14,6 +14,7 @@ import lost_time
 import played_cluster
 import remote_write
 import report
+import rules_scale
 import same_answers
 import scale_out
 import servers
@@ -164,6 +165,18 @@ class Counting(unittest.TestCase):
         rules = '''groups: [{name: g, rules: [{record: a, expr: 'sum(rate(nccl_a_total[1m])) / comm:nccl_b:rate'},
             {alert: b, expr: '{__name__=~"nccl_c|nccl_d_total"} > 0 unless comm_rank:nccl_e'}]}]'''
         self.assertEqual(servers.families_read(rules), {'nccl_a_total', 'nccl_c', 'nccl_d_total'})
+
+    def test_a_group_counts_by_its_share_of_an_interval(self):
+        with tempfile.NamedTemporaryFile('w', suffix='.yml') as file:
+            file.write('groups: [{name: each, rules: []}, {name: second, interval: 30s, rules: []}, {name: slow, interval: 2m, rules: []}]')
+            file.flush()
+            cost = rules_scale.Cost(pathlib.Path(file.name))
+        self.assertEqual(cost.seconds_between, {'second': 30, 'slow': 120})
+        cost.groups = {'each': 1, 'second': 4, 'slow': 24}
+        self.assertEqual(cost.total(), 1 + 2 + 3)
+
+    def test_each_group_is_evaluated_while_the_cpu_time_is_counted(self):
+        self.assertLessEqual(max(servers.group_intervals(RULES).values()), rules_scale.STEADY)
 
     def test_alerts_are_compared_with_the_truth_by_identity(self):
         truth = {'NCCLCollectiveHang': {('1',), ('2',)}}

@@ -46,6 +46,12 @@ def rules_of(text):
             yield Rule(group['name'], rule.get('record') or rule['alert'], rule['expr'], 'alert' in rule, rule.get('labels', {}))
 
 
+def group_intervals(text):
+    """Seconds between two evaluations, of the groups that state them."""
+    units = {'s': 1, 'm': 60, 'h': 3600}
+    return {group['name']: int(group['interval'][:-1]) * units[group['interval'][-1]] for group in yaml.safe_load(text)['groups'] if 'interval' in group}
+
+
 def families_read(text):
     """Families of the exporter that the rules read; recorded series have a colon in their names."""
     return {name for rule in rules_of(text) for name in re.findall(r'(?<![:\w])nccl_\w+(?![:\w])', rule.expression)}

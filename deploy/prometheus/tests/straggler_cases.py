@@ -124,9 +124,15 @@ def a_late_rank_is_named_in_75_seconds_and_not_its_node_though_it_is_scraped_lat
     return late_by_two_fifths(seen_late=1)
 
 
-def a_rank_that_is_late_by_9_percent_needs_the_longer_proof():
+def a_rank_that_makes_steps_longer_by_a_tenth_is_named_within_a_minute():
+    cluster = data_parallel(12)
+    cluster.late = lambda rank, t: 0.1 / 1.1 if rank == 6 and t > 600 else 0
+    return cluster, {10.5: [], 11: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
+
+
+def a_rank_that_is_late_by_7_percent_needs_the_longer_proof():
     cluster = data_parallel(13)
-    cluster.late = lambda rank, t: 0.09 if rank == 6 and t > 600 else 0
+    cluster.late = lambda rank, t: 0.07 if rank == 6 and t > 600 else 0
     return cluster, {11.5: [], 12: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
 
 
