@@ -255,11 +255,11 @@ template <bool kHasTimeStamp>
   const HandleKind kind = communicators_.KindOf(handle);
   if (kind == HandleKind::kOperation || kind == HandleKind::kCall)
     return;  // "handed over", not "done"
-  if (kind == HandleKind::kNetworkStep) {
+  if (kind != HandleKind::kKernelChannel) {
+    if (kind != HandleKind::kNetworkStep) return StopOther(handle);
     NetworkTimer* const network = NetworkOf(handle);
     return network != nullptr ? network->StopStep(handle.NetworkBits()) : void();
   }
-  if (kind != HandleKind::kKernelChannel) return StopOther(handle);
   Communicator* communicator = communicators_.OwnerOf(handle);
   if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle);
   if constexpr (!kHasTimeStamp)

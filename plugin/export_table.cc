@@ -171,6 +171,14 @@ struct Adapter {
   }
 
   static abi::Result RecordEventState(void* handle, int state, abi::StateArgs* args) {
+    if constexpr (kHasTimeStamps) {
+      if (state == abi::kStateKernelChStop) {
+        Process* process = Process::Get();
+        if (process == nullptr || handle == nullptr || args == nullptr) return abi::kSuccess;
+        Callbacks(*process).StampKernelChannel(handle, args->pTimer);
+        return abi::kSuccess;
+      }
+    }
     if constexpr (kHasProxySteps) {
       const bool is_of_step =
           (abi::kFirstStateProxyStep <= state && state <= abi::kLastStateProxyStep) ||
@@ -181,17 +189,11 @@ struct Adapter {
           return RecordProxyOp(handle, state, args);
       }
     }
-    if constexpr (kHasTimeStamps) {
+    if constexpr (kHasKernelPhases) {
       Process* process = Process::Get();
-      if (state == abi::kStateKernelChStop && handle != nullptr && args != nullptr &&
+      if (state == abi::kStateKernelPhaseStop && handle != nullptr && args != nullptr &&
           process != nullptr) {
-        Callbacks(*process).StampKernelChannel(handle, args->pTimer);
-      }
-      if constexpr (kHasKernelPhases) {
-        if (state == abi::kStateKernelPhaseStop && handle != nullptr && args != nullptr &&
-            process != nullptr) {
-          Callbacks(*process).StopKernelPhase(handle, args->pTimer);
-        }
+        Callbacks(*process).StopKernelPhase(handle, args->pTimer);
       }
     }
     return abi::kSuccess;
