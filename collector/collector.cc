@@ -14,6 +14,7 @@
 
 #include "collector/arrivals/arrival_observer.h"
 #include "collector/segments/segment_table.h"
+#include "collector/trace/operation_recorder.h"
 
 namespace nccl_exporter::collector {
 namespace {
@@ -24,6 +25,13 @@ constexpr std::chrono::milliseconds kRefreshInterval = std::chrono::seconds(1);
 // After a change in a directory, further ones are gathered for this long: a job starts many
 // processes at once, and whoever makes files without end must not keep the thread busy.
 constexpr std::chrono::milliseconds kGatherInterval{50};
+
+// How soon a recording follows a communicator that is new: its ring holds 512 operations.
+constexpr std::chrono::milliseconds kLookInterval{250};
+
+// At the end of a recording, what was complete and not in the ring yet has so long: a launch is
+// recorded when its last operation is.
+constexpr std::chrono::milliseconds kLateDeliveries{100};
 
 // Between two parts of a listing: whoever waits for the lock gets it.
 constexpr std::chrono::milliseconds kPauseBetweenParts{1};
@@ -56,7 +64,9 @@ void Collector::Start() {
   thread_ = std::thread(&Collector::Run, this);
 }
 
-std::shared_ptr<NodeSnapshot> Collector::Snapshot() {
+std::shared_ptr<NodeSnapshot> Collector::Snapshot() { return Snapshot(nullptr); }
+
+std::shared_ptr<NodeSnapshot> Collector::Snapshot(OperationRecorder* recorder) {
   std::unique_lock lock(mutex_);
   Moment now = clock_();
   for (table_->Discover(now); MustWaitForDiscovery(); table_->DiscoverMore(now)) {
@@ -67,9 +77,45 @@ std::shared_ptr<NodeSnapshot> Collector::Snapshot() {
   }
   SegmentLooks looks = Look(now);
   arrivals_->Read(now);
+  if (recorder == nullptr) return SnapshotOf(std::move(looks), now);
+  auto snapshot = SnapshotOf(looks, now);
+  recorder->Follow(*snapshot, looks, now);
+  return snapshot;
+}
+
+std::shared_ptr<NodeSnapshot> Collector::SnapshotOf(SegmentLooks looks, const Moment& now) {
   auto snapshot = std::make_shared<NodeSnapshot>(table_->Read(std::move(looks), now));
   arrivals_->AddTo(*snapshot);
   return snapshot;
+}
+
+NodeTrace Collector::Recent(std::chrono::nanoseconds length, size_t most_operations) {
+  OperationRecorder recorder(clock_().monotonic_ns - length.count(), false, most_operations);
+  Snapshot(&recorder);
+  recorder.Read();
+  return recorder.Finish();
+}
+
+NodeTrace Collector::Record(std::chrono::nanoseconds length,
+                            const std::function<bool()>& is_wanted) {
+  using SteadyClock = std::chrono::steady_clock;
+  OperationRecorder recorder(clock_().monotonic_ns, true);
+  const SteadyClock::time_point end = SteadyClock::now() + length;
+  SteadyClock::time_point next_look = SteadyClock::now(), next_read = next_look;
+  while (next_read < end && is_wanted()) {
+    if (next_read >= next_look) {
+      Snapshot(&recorder);
+      next_look = SteadyClock::now() + kLookInterval;
+    }
+    recorder.Read();
+    next_read = std::max(next_read + kRingReadInterval, SteadyClock::now());
+    std::this_thread::sleep_until(std::min(next_read, end));
+  }
+  Snapshot(&recorder);
+  recorder.Read();
+  std::this_thread::sleep_for(kLateDeliveries);
+  recorder.Read();
+  return recorder.Finish();
 }
 
 // A node of which only a part is known looks as if the rest had ended.

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,6 +18,7 @@
 #include "collector/segments/file_descriptor.h"
 #include "collector/segments/segment_file.h"  // ReadSegmentFile(), for tools that look at one file
 #include "collector/segments/segment_look.h"
+#include "collector/trace/node_trace.h"
 
 namespace nccl_exporter::collector {
 
@@ -28,6 +31,7 @@ struct CollectorOptions {
 };
 
 class ArrivalObserver;
+class OperationRecorder;
 class SegmentTable;
 
 class Collector {
@@ -48,7 +52,20 @@ class Collector {
   // Start(), wait for the whole.
   std::shared_ptr<NodeSnapshot> Snapshot();
 
+  // Operations that the rings hold of the last `length`; of a busy communicator fewer, see
+  // TracedCommunicator::whole_since_ns. At most `most_operations`, which users share. As Snapshot()
+  // for threads and locks.
+  NodeTrace Recent(std::chrono::nanoseconds length,
+                   size_t most_operations = kMostTracedOperations);
+
+  // All operations from now on, for `length` or until `is_wanted` returns false, which is asked
+  // every kRingReadInterval. On the caller's thread.
+  NodeTrace Record(std::chrono::nanoseconds length, const std::function<bool()>& is_wanted);
+
  private:
+  // `recorder`: follows the segments of this snapshot; may be null.
+  std::shared_ptr<NodeSnapshot> Snapshot(OperationRecorder* recorder);
+  std::shared_ptr<NodeSnapshot> SnapshotOf(SegmentLooks looks, const Moment& now);
   bool MustWaitForDiscovery() const;
   void Refresh();
   bool GoOnDiscovering();

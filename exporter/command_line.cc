@@ -2,9 +2,12 @@
 #include "exporter/command_line.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 
 #include "exporter/catalogue/nearest_name.h"
 #include "exporter/commands/top_ranks.h"
+#include "exporter/duration_text.h"
 #include "exporter/manual.h"
 #include "exporter/version.h"
 
@@ -89,6 +92,7 @@ CommandLine::CommandLine(Options& options, std::string_view commit)
       ->add_option("--pid", options.doctor_pid, "Process of a training job to check as well.")
       ->check(CLI::Range(1, kMostPid));
   AddJob();
+  AddTrace();
   AddCommand(Command::kDump, "dump", "Print a segment as text.")
       ->add_option("SEGMENT", options.dump_segment, "File to print.")
       ->required();
@@ -103,9 +107,9 @@ CommandLine::CommandLine(Options& options, std::string_view commit)
   for (CLI::App* const for_the_package : {manual_, completion_}) for_the_package->group("");
 }
 
-CLI::App* CommandLine::AddCommand(Command command, const std::string& name,
+CLI::App* CommandLine::AddCommand(CLI::App& parent, Command command, const std::string& name,
                                   const std::string& help) {
-  places_.push_back({.command = command, .app = app_.add_subcommand(name, help), .values = {}});
+  places_.push_back({.command = command, .app = parent.add_subcommand(name, help), .values = {}});
   AddFlags(places_.back());
   return places_.back().app;
 }
@@ -215,12 +219,79 @@ void CommandLine::AddJob() {
   job->add_flag("--json", options_.job.is_json, "Print one JSON object.");
 }
 
-std::vector<const CLI::App*> CommandLine::Commands() const {
-  return app_.get_subcommands([](const CLI::App* app) { return !app->get_group().empty(); });
+void CommandLine::AddTrace() {
+  const auto add_length = [](CLI::App& command, const std::string& name,
+                             std::optional<std::chrono::nanoseconds>& target,
+                             const std::string& help) {
+    const auto store = [&target](const std::string& value) {
+      const std::optional<std::chrono::nanoseconds> length = ParseDuration(value);
+      if (!length || length->count() == 0 || *length > kMostTraceLength)
+        throw CLI::ValidationError("write seconds, or a duration like 1m30s; an hour at most");
+      target = length;
+    };
+    return command.add_option_function<std::string>(name, store, help);
+  };
+  const auto add_output = [this](CLI::App& command) {
+    command
+        .add_option("-o,--output", options_.trace.output,
+                    "File to write: NAME.json for Chrome's format, NAME.pftrace for Perfetto's, "
+                    "each with .gz to compress it. Without it, Chrome's format on standard output.")
+        ->check(CLI::Validator(
+            [](const std::string& path) {
+              return path.empty() ? std::string("the name is empty") : std::string();
+            },
+            ""));
+  };
+  CLI::App* const trace =
+      AddCommand(Command::kTrace, "trace",
+                 "Write operations of the ranks of this node as a trace for Perfetto, from "
+                 "--segment.dir. The job is not touched.");
+  CLI::Option* const last =
+      add_length(*trace, "--last", options_.trace.last,
+                 "Length of time before now, as far as the rings hold it. 30s without a value.");
+  add_length(*trace, "--seconds", options_.trace.length,
+             "Record all operations from now on, for so long or until Ctrl-C.")
+      ->excludes(last);
+  trace
+      ->add_option(
+          "--job", options_.trace.wanted,
+          "Slurm id of the job, its namespace, or the beginning of its pods' names. May be "
+          "given several times: all must be true.")
+      ->allow_extra_args(false);
+  add_output(*trace);
+  trace->add_option("--append", options_.trace.append_to,
+                    "Trace file of PyTorch's profiler. The output has its events as well.");
+  trace->require_subcommand(0, 1);
+  CLI::App* const merge = AddCommand(
+      *trace, Command::kTraceMerge, "merge",
+      "Put traces of several nodes on one time axis, and print how closely it is known.");
+  merge->add_option("FILE", options_.trace.files, "Traces in Chrome's format.")->required();
+  add_output(*merge);
+  CLI::App* const summary =
+      AddCommand(*trace, Command::kTraceSummary, "summary",
+                 "Print the slowest operations of traces, who waited for whom, and gaps.");
+  summary->add_option("FILE", options_.trace.files, "Traces in Chrome's format.")->required();
 }
 
+std::vector<const CLI::App*> CommandLine::Commands() const {
+  const auto is_shown = [](const CLI::App* app) { return !app->get_group().empty(); };
+  std::vector<const CLI::App*> commands;
+  for (const CLI::App* const command : app_.get_subcommands(is_shown)) {
+    commands.push_back(command);
+    for (const CLI::App* const part : command->get_subcommands(is_shown)) commands.push_back(part);
+  }
+  return commands;
+}
+
+std::string CommandLine::NameOf(const CLI::App& command) {
+  const CLI::App* const parent = command.get_parent();
+  const bool is_part = parent != nullptr && parent->get_parent() != nullptr;
+  return is_part ? parent->get_name() + " " + command.get_name() : command.get_name();
+}
+
+// The last one: a part of a command stands behind it.
 const CommandLine::Place* CommandLine::Parsed() const {
-  for (size_t i = 1; i < places_.size(); ++i) {
+  for (size_t i = places_.size() - 1; i > 0; --i) {
     if (places_[i].app->parsed()) return &places_[i];
   }
   return nullptr;
@@ -255,18 +326,21 @@ std::string CommandLine::Parse(int argc, const char* const* argv) {
 
 std::string CommandLine::Help() {
   const CLI::App* topic = help_topic_.empty() ? &app_ : nullptr;
+  const std::string wanted = CLI::detail::join(help_topic_, " ");
   std::vector<std::string> names;
   for (const CLI::App* const command : Commands()) {
-    names.push_back(command->get_name());
-    if (command->get_name() == help_topic_) topic = command;
+    names.push_back(NameOf(*command));
+    if (names.back() == wanted) topic = command;
   }
-  if (topic == nullptr)
-    return "there is no command '" + help_topic_ + "'" + DidYouMean(help_topic_, names);
+  if (topic == nullptr) return "there is no command '" + wanted + "'" + DidYouMean(wanted, names);
   options_.command = Command::kPrint;
   // The program's own help would be that of the command that was parsed, which is `help`.
-  options_.text = topic == &app_ ? CLI::Formatter().make_help(&app_, "nccl-exporter",
-                                                              CLI::AppFormatMode::Normal)
-                                 : topic->help("nccl-exporter");
+  options_.text =
+      topic == &app_
+          ? CLI::Formatter().make_help(&app_, "nccl-exporter", CLI::AppFormatMode::Normal)
+          : topic->help(topic->get_parent() == &app_
+                            ? "nccl-exporter"
+                            : "nccl-exporter " + topic->get_parent()->get_name());
   return "";
 }
 
@@ -279,15 +353,15 @@ std::string CommandLine::Unexpected() const {
   const std::string name = left.front().substr(0, left.front().find('='));
   if (!name.starts_with('-') && place == nullptr) {
     std::vector<std::string> names;
-    for (const CLI::App* const command : Commands()) names.push_back(command->get_name());
+    for (const CLI::App* const command : Commands()) names.push_back(NameOf(*command));
     return "there is no command '" + name + "'" + DidYouMean(name, names);
   }
-  if (!name.starts_with('-')) return "'" + name + "' was not expected after " + app.get_name();
+  if (!name.starts_with('-')) return "'" + name + "' was not expected after " + NameOf(app);
   if (place != nullptr && std::ranges::count(kOptions, name, &OptionRow::name) != 0)
-    return name + " is a flag of the daemon, not of " + app.get_name();
+    return name + " is a flag of the daemon, not of " + NameOf(app);
   const std::vector<std::string> flags = FlagsOf(app);
   if (std::ranges::count(flags, name) != 0)
-    return name + " stands after the command: nccl-exporter " + app.get_name() + " " + name;
+    return name + " stands after the command: nccl-exporter " + NameOf(app) + " " + name;
   return "there is no flag '" + name + "'" + DidYouMean(name, flags);
 }
 

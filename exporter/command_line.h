@@ -25,9 +25,11 @@ class CommandLine {
   // What is wrong, in one line; empty if nothing is.
   std::string Parse(int argc, const char* const* argv);
 
-  // Commands that a person uses, in the order of the help.
+  // Commands that a person uses, in the order of the help; those of a command behind it.
   std::vector<const CLI::App*> Commands() const;
   const CLI::App& program() const { return app_; }
+  // As it is typed: "trace merge".
+  static std::string NameOf(const CLI::App& command);
 
  private:
   using Values = std::array<std::vector<std::string>, kOptions.size()>;
@@ -39,12 +41,17 @@ class CommandLine {
     std::array<CLI::Option*, kOptions.size()> flags{};
   };
 
-  CLI::App* AddCommand(Command command, const std::string& name, const std::string& help);
+  CLI::App* AddCommand(Command command, const std::string& name, const std::string& help) {
+    return AddCommand(app_, command, name, help);
+  }
+  CLI::App* AddCommand(CLI::App& parent, Command command, const std::string& name,
+                       const std::string& help);
   void AddFlags(Place& place);
   void AddTop();
   void AddDaemon(CLI::App& command);
   void AddCardinality();
   void AddJob();
+  void AddTrace();
   std::string Store();
   std::string StoreRow(size_t row, const Place* place);
   std::string Help();
@@ -59,7 +66,7 @@ class CommandLine {
   CLI::App* version_ = nullptr;
   CLI::App* manual_ = nullptr;      // hidden: for tools/release
   CLI::App* completion_ = nullptr;  // the same
-  std::string help_topic_;
+  std::vector<std::string> help_topic_;
   NodeShape shape_;
 };
 

@@ -45,6 +45,8 @@
 #include "exporter/options.h"
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/service_notifier.h"
+#include "exporter/trace/trace_command.h"
+#include "exporter/trace/trace_page.h"
 #include "exporter/ui/directory_states.h"
 #include "exporter/ui/web_pages.h"
 #include "exporter/version.h"
@@ -289,6 +291,36 @@ void LogStart(const Options& options, const HttpServer& server, const HttpServer
   }
 }
 
+// Of a recording, SIGINT and SIGTERM end the window: what it has is written.
+collector::NodeTrace TraceOf(const TraceRequest& request, collector::Collector& collector) {
+  if (!request.length) return collector.Recent(request.last.value_or(kDefaultTraceLength));
+  BlockSignals();
+  return collector.Record(*request.length, [] {
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, SIGINT) == 0 && sigismember(&pending, SIGTERM) == 0;
+  });
+}
+
+int Trace(const Options& options) {
+  TraceResult result;
+  if (options.command == Command::kTraceMerge) {
+    result = MergeTraces(options.trace);
+  } else if (options.command == Command::kTraceSummary) {
+    result = SummarizeTraces(options.trace);
+  } else {
+    collector::Collector collector = CollectorOf(options);
+    collector::NodeTrace trace = TraceOf(options.trace, collector);
+    trace.node = NodeName();
+    if (trace.processes.empty())
+      return Fail(kRuntimeFailure, "no process has a segment here; see nccl-exporter doctor");
+    result = WriteTrace(options.trace, std::move(trace));
+  }
+  if (!result.fault.empty()) return Fail(kRuntimeFailure, result.fault);
+  std::fputs(result.notes.c_str(), stderr);
+  return Print(result.text);
+}
+
 int Serve(const Options& options) {
   UseOneHeap();
   RaiseDescriptorLimit();
@@ -310,12 +342,18 @@ int Serve(const Options& options) {
   ScrapePage scrape_page(snapshots, kSeriesLimit, options.metrics, kCommit);
   NodeWatch watch(snapshots, options.findings_time_scale,
                   [&](const Judgement& judgement) { scrape_page.SetFindings(judgement.findings); });
+  TracePage trace([&](std::chrono::nanoseconds last) {
+    collector::NodeTrace recent = collector.Recent(last, kMostOperationsOfPage);
+    recent.node = NodeName();
+    return recent;
+  });
   WebPages pages(snapshots, scrape_page, watch,
                  {.node_name = NodeName(),
                   .telemetry_path = options.telemetry_path,
                   .start_realtime_ns = collector::Now().realtime_ns,
                   .segment_directories = options.segment_dirs,
-                  .commit = kCommit});
+                  .commit = kCommit},
+                 options.serves_traces ? &trace : nullptr);
   HttpHandler handler = [&](const HttpRequest& request) { return pages.Answer(request); };
   const RefusalCounter on_refusal = [&](Refusal refusal) { scrape_page.Count(refusal); };
   std::unique_ptr<WebGuard> guard;
@@ -358,6 +396,9 @@ int Main(int argc, char** argv) {
     if (options.command == Command::kDoctor) return PrintDoctor(options);
     if (options.command == Command::kJob) return PrintJob(options);
     if (options.command == Command::kCardinality) return PrintCardinality(options);
+    if (options.command == Command::kTrace || options.command == Command::kTraceMerge ||
+        options.command == Command::kTraceSummary)
+      return Trace(options);
     return options.command == Command::kInFlight ? PrintInFlight(options) : Serve(options);
   } catch (const std::exception& failure) {
     return Fail(kRuntimeFailure, failure.what());

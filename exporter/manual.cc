@@ -67,9 +67,12 @@ std::string ManualPage(const CommandLine& line) {
                      Roff(line.program().get_description()) +
                      " Without a command it runs until SIGTERM or SIGINT.\n.SH FLAGS\n";
   AddOptions(line.program(), page);
-  page += ".SH COMMANDS\nFlags that the daemon has as well stand before or after a command, others after it.\n";
+  page +=
+      ".SH COMMANDS\nFlags that the daemon has as well stand before or after a command, others "
+      "after it.\n";
   for (const CLI::App* const command : line.Commands()) {
-    page += ".SS " + Roff(command->get_name()) + '\n' + Roff(command->get_description()) + '\n';
+    page += ".SS " + Roff(CommandLine::NameOf(*command)) + '\n' + Roff(command->get_description()) +
+            '\n';
     AddOptions(*command, page);
   }
   page +=
@@ -80,15 +83,22 @@ std::string ManualPage(const CommandLine& line) {
   return page;
 }
 
+// Of a command that has parts, those and the flags of all of them.
 std::string BashCompletion(const CommandLine& line) {
   std::string names, cases;
   for (const CLI::App* const command : line.Commands()) {
+    if (command->get_parent() != &line.program()) continue;
+    std::string flags = FlagsText(*command), parts;
+    for (const CLI::App* const part : command->get_subcommands({})) {
+      parts += (parts.empty() ? "" : " ") + part->get_name();
+      flags += " " + FlagsText(*part);
+    }
     names += (names.empty() ? "" : " ") + command->get_name();
-    cases += "    " + command->get_name() + ") flags='" + FlagsText(*command) + "' ;;\n";
+    cases += "    " + command->get_name() + ") flags='" + flags + "' parts='" + parts + "' ;;\n";
   }
   return "# Completion of nccl-exporter for bash; files where nothing else fits.\n"
          "_nccl_exporter() {\n"
-         "  local word=${COMP_WORDS[COMP_CWORD]} command= flags=\n"
+         "  local word=${COMP_WORDS[COMP_CWORD]} command= flags= parts=\n"
          "  local commands='" +
          names +
          "' given\n"
@@ -97,12 +107,13 @@ std::string BashCompletion(const CommandLine& line) {
          "  done\n"
          "  case $command in\n" +
          cases + "    *) flags='" + FlagsText(line.program()) +
-         "' ;;\n"
+         "' parts=$commands ;;\n"
          "  esac\n"
+         "  [[ $command != help ]] || parts=$commands\n"
          "  if [[ $word == -* ]]; then\n"
-         "    COMPREPLY=($(compgen -W \"$flags\" -- \"$word\"))\n"
-         "  elif [[ -z $command || $command == help ]]; then\n"
-         "    COMPREPLY=($(compgen -W \"$commands\" -- \"$word\"))\n"
+         "    COMPREPLY=($(compgen -W \"$(printf '%s\\n' $flags | sort -u)\" -- \"$word\"))\n"
+         "  else\n"
+         "    COMPREPLY=($(compgen -W \"$parts\" -- \"$word\"))\n"
          "  fi\n"
          "}\n"
          "complete -o default -F _nccl_exporter nccl-exporter\n";

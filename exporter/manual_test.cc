@@ -18,7 +18,8 @@ TEST(ManualPageTest, HasAllCommandsAndFlags) {
   const CommandLine line(options, "");
   const std::string page = ManualPage(line);
   EXPECT_THAT(page, testing::StartsWith(".TH NCCL\\-EXPORTER 1 "));
-  for (const char* const command : {"top", "inflight", "doctor", "dump", "cardinality"})
+  for (const char* const command :
+       {"top", "inflight", "doctor", "dump", "cardinality", "trace", "trace merge"})
     EXPECT_THAT(page, testing::HasSubstr(".SS " + std::string(command) + "\n"));
   EXPECT_THAT(page,
               testing::HasSubstr(
@@ -49,7 +50,9 @@ class BashCompletionTest : public testing::Test {
 };
 
 TEST_F(BashCompletionTest, OffersCommandsAndTheirFlags) {
-  EXPECT_EQ(Offered("nccl-exporter t"), "top\n");
+  EXPECT_EQ(Offered("nccl-exporter to"), "top\n");
+  EXPECT_EQ(Offered("nccl-exporter trace m"), "merge\n");
+  EXPECT_EQ(Offered("nccl-exporter trace --se"), "--seconds --segment.dir\n");
   EXPECT_EQ(Offered("nccl-exporter help d"), "doctor dump\n");
   EXPECT_EQ(Offered("nccl-exporter top --s"), "--segment.dir --sort\n");
   EXPECT_EQ(Offered("nccl-exporter --segment.dir /x inflight --j"), "--json\n");

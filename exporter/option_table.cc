@@ -74,7 +74,7 @@ constexpr std::array<std::pair<std::string_view, LogFormat>, 2> kLogFormats{
 constexpr std::pair<double, double> kTimeScales{1, 1000};
 
 constexpr std::array kReadersOfSegments{Command::kInFlight, Command::kTop, Command::kCardinality,
-                                        Command::kDoctor};
+                                        Command::kDoctor, Command::kTrace};
 constexpr std::array kTopOnly{Command::kTop};
 constexpr std::array kCardinalityOnly{Command::kCardinality};
 constexpr std::array kDoctorOnly{Command::kDoctor};
@@ -148,7 +148,7 @@ bool ChangeMetrics(const std::string& value, Options& options, std::string& comp
 
 }  // namespace
 
-constexpr std::array<OptionRow, 17> kOptions{{
+constexpr std::array<OptionRow, 18> kOptions{{
     {"--web.listen-address", ":9828",
      "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
      "several times.",
@@ -167,6 +167,10 @@ constexpr std::array<OptionRow, 17> kOptions{{
     {"--web.systemd-socket", "",
      "Listen at the sockets that systemd passes, instead of --web.listen-address.",
      FlagTakes::kNothing, StoreSwitch<&Options::uses_systemd_socket>},
+    {"--web.enable-debug-trace", "",
+     "Answer /debug/trace?last=30s with the latest operations of all ranks, as a trace for "
+     "Perfetto.",
+     FlagTakes::kNothing, StoreSwitch<&Options::serves_traces>},
     {"--segment.dir", "/run/nccl-exporter, /dev/shm/nccl-exporter, /dev/shm/nccl-exporter-*",
      "Directory of the plugin's segments. May be given several times; need not exist yet. A path "
      "that ends with -* "

@@ -16,19 +16,23 @@
 #include "exporter/client/daemon_judgement.h"
 #include "exporter/commands/synthetic_node.h"
 #include "exporter/job/job_command.h"
+#include "exporter/trace/trace_command.h"
 
 namespace nccl_exporter::exporter {
 
 enum class Command : uint8_t {
   kServe,
-  kDump,         // `dump SEGMENT`
-  kInFlight,     // `inflight`
-  kTop,          // `top`
-  kCardinality,  // `cardinality`
-  kCatalogue,    // `catalogue`
-  kDoctor,       // `doctor`
-  kJob,          // `job`
-  kPrint         // --help, --version, help, version: write `text` to standard output
+  kDump,          // `dump SEGMENT`
+  kInFlight,      // `inflight`
+  kTop,           // `top`
+  kCardinality,   // `cardinality`
+  kCatalogue,     // `catalogue`
+  kDoctor,        // `doctor`
+  kJob,           // `job`
+  kTrace,         // `trace`
+  kTraceMerge,    // `trace merge`
+  kTraceSummary,  // `trace summary`
+  kPrint          // --help, --version, help, version: write `text` to standard output
 };
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError };
@@ -42,6 +46,7 @@ struct Options {
   std::string sort = "rank";  // of kTop: one of kTopSorts
   bool is_json = false;       // of kTop and kInFlight
   JobRequest job;             // of kJob
+  TraceRequest trace;         // of kTrace, kTraceMerge and kTraceSummary
   uint64_t doctor_pid = 0;    // of kDoctor; 0: no process is examined
   // Of kTop and kInFlight: an address, or kNoDaemon.
   std::string daemon{kDefaultDaemon};
@@ -54,6 +59,7 @@ struct Options {
   std::string telemetry_path;
   std::string web_config_file;  // empty: none
   bool uses_systemd_socket = false;
+  bool serves_traces = false;
   std::vector<std::string> segment_dirs;
   std::chrono::nanoseconds retention{};
   std::string state_dir;  // empty: none
@@ -87,6 +93,6 @@ struct OptionRow {
   std::span<const Command> commands = {};
 };
 
-extern const std::array<OptionRow, 17> kOptions;
+extern const std::array<OptionRow, 18> kOptions;
 
 }  // namespace nccl_exporter::exporter

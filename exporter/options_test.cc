@@ -58,6 +58,31 @@ TEST(OptionsTest, DefaultBoundsOfHistogramsAreThoseOfTheContract) {
   EXPECT_EQ(metrics.native_schema(), DurationBuckets::kSchema);
 }
 
+TEST(OptionsTest, TracesHaveALengthAndParts) {
+  const Options last = Parsed({"trace", "--last", "1m30s", "--job=4711", "--job", "ns"});
+  EXPECT_EQ(last.command, Command::kTrace);
+  EXPECT_EQ(last.trace.last, 90s);
+  EXPECT_EQ(last.trace.length, std::nullopt);
+  EXPECT_THAT(last.trace.wanted, testing::ElementsAre("4711", "ns"));
+  const Options recorded =
+      Parsed({"--segment.dir=/x", "trace", "--seconds", "10", "-o", "a.json.gz"});
+  EXPECT_EQ(recorded.trace.length, 10s);
+  EXPECT_EQ(recorded.trace.output, "a.json.gz");
+  EXPECT_THAT(recorded.segment_dirs, testing::ElementsAre("/x"));
+  const Options merge = Parsed({"trace", "merge", "a", "b", "-o", "c"});
+  EXPECT_EQ(merge.command, Command::kTraceMerge);
+  EXPECT_THAT(merge.trace.files, testing::ElementsAre("a", "b"));
+  EXPECT_EQ(merge.trace.output, "c");
+  EXPECT_EQ(Parsed({"trace", "summary", "a"}).command, Command::kTraceSummary);
+  EXPECT_THAT(ErrorOf({"trace", "--last=1s", "--seconds=1"}), testing::HasSubstr("excludes"));
+  for (const char* const wrong : {"--last=0", "--seconds=2h", "--seconds=x"})
+    EXPECT_THAT(ErrorOf({"trace", wrong}), testing::HasSubstr("an hour at most"));
+  EXPECT_NE(ErrorOf({"trace", "merge"}), "");
+  EXPECT_NE(ErrorOf({"trace", "mergo"}), "");
+  EXPECT_TRUE(Parsed({"--web.enable-debug-trace"}).serves_traces);
+  EXPECT_FALSE(Parsed({}).serves_traces);
+}
+
 TEST(OptionsTest, MetricsAreSwitchedOffOneByOne) {
   const MetricFilter metrics =
       Parsed({"--metrics.disable=histograms", "--metrics.disable", "nccl_p2p_*",

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "proto/waits_for_all.h"
+
 namespace nccl_exporter::collector {
 
 // The clock of one GPU, as all communicators of this user on that GPU have learned it.
@@ -74,12 +76,6 @@ class ArrivalMatcher::Member {
 };
 
 namespace {
-
-// Whether no rank can leave the operation before every rank has entered it.
-bool WaitsForAll(Function function) {
-  return function == Function::kAllReduce || function == Function::kAllGather ||
-         function == Function::kReduceScatter || function == Function::kAlltoAll;
-}
 
 // Of a clock of which nothing is known yet.
 constexpr TimeRange kUnbound{-ClockDistance::kUnknown, ClockDistance::kUnknown};

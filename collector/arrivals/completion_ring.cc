@@ -30,12 +30,14 @@ uint64_t TicketOf(const Entry& entry) {
 template <typename Entry>
 CompletedOperation OperationOf(const Entry& entry) {
   return {
+      .ticket = TicketOf(entry),
       .function_and_sequence =
           WordAt(entry, offsetof(layout::CompletionEntry, function_and_sequence)),
       .call_ns = WordAt(entry, offsetof(layout::CompletionEntry, call_ns)),
       .start_ns = WordAt(entry, offsetof(layout::CompletionEntry, start_ns)),
       .stop_ns = WordAt(entry, offsetof(layout::CompletionEntry, stop_ns)),
       .delivered_ns = WordAt(entry, offsetof(layout::CompletionEntry, delivered_ns)),
+      .bytes = WordAt(entry, offsetof(layout::CompletionEntry, bytes)),
       .members = std::max<uint64_t>(WordAt(entry, offsetof(layout::CompletionEntry, members)), 1)};
 }
 

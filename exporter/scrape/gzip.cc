@@ -7,6 +7,7 @@
 #include <immintrin.h>
 #endif
 
+#include <array>
 #include <memory>
 #include <stdexcept>
 
@@ -60,6 +61,33 @@ std::string Gzip(std::string_view text) {
                       sizeof(work->part) - stream.avail_out);
   } while (stream.internal_state.state != ZSTATE_END);
   return compressed;
+}
+
+std::optional<std::string> Decompressed(std::string_view compressed, size_t limit_bytes) {
+  if (compressed.size() > UINT32_MAX) return std::nullopt;
+  const auto state = std::make_unique<inflate_state>();
+  isal_inflate_init(state.get());
+  state->crc_flag = ISAL_GZIP;
+  state->next_in = reinterpret_cast<uint8_t*>(const_cast<char*>(compressed.data()));
+  state->avail_in = static_cast<uint32_t>(compressed.size());
+  std::string text;
+  const auto part = std::make_unique_for_overwrite<std::array<uint8_t, 65536>>();
+  while (true) {
+    state->next_out = part->data();
+    state->avail_out = static_cast<uint32_t>(part->size());
+    const int status = isal_inflate(state.get());
+    LeaveVectorCode();
+    const size_t length = part->size() - state->avail_out;
+    if (status != ISAL_DECOMP_OK || text.size() + length > limit_bytes) return std::nullopt;
+    text.append(reinterpret_cast<const char*>(part->data()), length);
+    if (state->block_state == ISAL_BLOCK_FINISH) {
+      if (state->avail_in == 0) return text;
+      isal_inflate_reset(state.get());  // the next member
+      state->crc_flag = ISAL_GZIP;
+    } else if (length == 0) {
+      return std::nullopt;  // the end is missing
+    }
+  }
 }
 
 }  // namespace nccl_exporter::exporter

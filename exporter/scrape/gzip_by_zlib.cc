@@ -43,4 +43,27 @@ std::string Gzip(std::string_view text) {
   return compressed;
 }
 
+std::optional<std::string> Decompressed(std::string_view compressed, size_t limit_bytes) {
+  if (compressed.size() > UINT32_MAX) return std::nullopt;
+  z_stream stream{};
+  if (inflateInit2(&stream, kWindowBits) != Z_OK) throw std::bad_alloc();
+  const std::unique_ptr<z_stream, decltype(&inflateEnd)> end(&stream, inflateEnd);
+  stream.next_in = reinterpret_cast<const Bytef*>(compressed.data());
+  stream.avail_in = static_cast<uInt>(compressed.size());
+  std::string text;
+  std::array<Bytef, 65536> part;
+  while (true) {
+    stream.next_out = part.data();
+    stream.avail_out = static_cast<uInt>(part.size());
+    const int status = inflate(&stream, Z_NO_FLUSH);
+    const size_t length = part.size() - stream.avail_out;
+    if ((status != Z_OK && status != Z_STREAM_END) || text.size() + length > limit_bytes)
+      return std::nullopt;
+    text.append(reinterpret_cast<const char*>(part.data()), length);
+    if (status != Z_STREAM_END) continue;
+    if (stream.avail_in == 0) return text;
+    if (inflateReset(&stream) != Z_OK) return std::nullopt;  // the next member
+  }
+}
+
 }  // namespace nccl_exporter::exporter

@@ -41,5 +41,28 @@ TEST(GzipTest, CompressesNothingToAWholeMember) {
   EXPECT_EQ(Gunzip(Gzip("")), "");
 }
 
+TEST(GzipTest, DecompressesWhatItCompressed) {
+  std::mt19937 random(3);
+  std::string text(300000, '\0');
+  for (char& character : text) character = static_cast<char>(random() % 7);
+  EXPECT_TRUE(Decompressed(Gzip(text), text.size()) == text);
+  EXPECT_TRUE(Decompressed(Gzip(text) + Gzip("more"), 1 << 20) == text + "more");
+  EXPECT_EQ(Decompressed(Gzip(""), 0), "");
+  EXPECT_EQ(Decompressed(Gzip(text), text.size() - 1), std::nullopt) << "more than the limit";
+}
+
+TEST(GzipTest, DecompressesNothingThatIsDamaged) {
+  std::mt19937 random(4);
+  const std::string compressed = Gzip(std::string(5000, 'a') + "bcd");
+  for (size_t length = 0; length < compressed.size(); ++length)
+    EXPECT_EQ(Decompressed(compressed.substr(0, length), 1 << 20), std::nullopt) << length;
+  for (int i = 0; i < 1000; ++i) {
+    std::string damaged = compressed;
+    damaged[random() % damaged.size()] = static_cast<char>(random());
+    const std::optional<std::string> text = Decompressed(damaged, 1 << 20);
+    EXPECT_TRUE(!text || text->size() <= 1 << 20);
+  }
+}
+
 }  // namespace
 }  // namespace nccl_exporter::exporter

@@ -15,12 +15,13 @@ HttpResponse Text(int status, std::string_view body) {
 }  // namespace
 
 WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& watch,
-                   DaemonFacts facts)
+                   DaemonFacts facts, TracePage* trace)
     : snapshots_(snapshots),
       scrape_page_(scrape_page),
       telemetry_path_(facts.telemetry_path),
       assets_(telemetry_path_),
-      api_(snapshots, watch, std::move(facts)) {}
+      api_(snapshots, watch, std::move(facts)),
+      trace_(trace) {}
 
 HttpResponse WebPages::Answer(const HttpRequest& request) {
   if (request.path == telemetry_path_) return scrape_page_.Answer(request);
@@ -28,6 +29,12 @@ HttpResponse WebPages::Answer(const HttpRequest& request) {
   if (request.path == kInFlightPath) return api_.AnswerInFlight(request);
   if (request.path == kNodeApiPath) return api_.Answer(request);
   if (request.path == kFindingsApiPath) return api_.AnswerFindings(request);
+  if (request.path == kTracePath) {
+    return trace_ != nullptr ? trace_->Answer(request)
+                             : Text(404,
+                                    "Not enabled: start the daemon with "
+                                    "--web.enable-debug-trace\n");
+  }
   return assets_.Answer(request);
 }
 

@@ -8,6 +8,7 @@
 #include "exporter/http/http_server.h"
 #include "exporter/node/snapshot_source.h"
 #include "exporter/scrape/scrape_page.h"
+#include "exporter/trace/trace_page.h"
 #include "exporter/ui/node_api.h"
 #include "exporter/ui/page_assets.h"
 #include "exporter/ui/web_paths.h"
@@ -16,9 +17,9 @@ namespace nccl_exporter::exporter {
 
 class WebPages {
  public:
-  // All three outlive this object.
+  // All outlive this object. `trace`: null if traces are not served.
   WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& watch,
-           DaemonFacts facts);
+           DaemonFacts facts, TracePage* trace = nullptr);
 
   HttpResponse Answer(const HttpRequest& request);
 
@@ -31,6 +32,7 @@ class WebPages {
   const std::string telemetry_path_;
   const PageAssets assets_;
   NodeApi api_;
+  TracePage* const trace_;
 };
 
 }  // namespace nccl_exporter::exporter

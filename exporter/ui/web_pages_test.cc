@@ -203,7 +203,8 @@ TEST_F(WebPagesTest, TheLandingPageLinksToTheMetrics) {
 TEST_F(WebPagesTest, ThePartsOfThePageCarryAStrictPolicyAndHoldNothingFromElsewhere) {
   for (const std::string_view path : kWebPaths) {
     if (path == kHealthyPath || path == kReadyPath || path == kInFlightPath ||
-        path == kNodeApiPath || path == kFindingsApiPath || path == kApiDocumentPath)
+        path == kNodeApiPath || path == kFindingsApiPath || path == kApiDocumentPath ||
+        path == kTracePath)
       continue;  // no parts of the page
     const HttpAnswer answer = Get(port(), std::string(path));
     EXPECT_EQ(answer.status, 200) << path;
@@ -218,6 +219,19 @@ TEST_F(WebPagesTest, ThePartsOfThePageCarryAStrictPolicyAndHoldNothingFromElsewh
     EXPECT_EQ(Gunzip(compressed.body), answer.body) << path;
     EXPECT_NE(compressed.headers.at("etag"), answer.headers.at("etag")) << "two forms, two tags";
   }
+}
+
+TEST_F(WebPagesTest, TracesAreNotServedUnlessAskedFor) {
+  EXPECT_EQ(Get(port(), "/debug/trace").status, 404);
+  TracePage trace([](std::chrono::nanoseconds) {
+    return collector::NodeTrace{.node = "here", .processes = {}};
+  });
+  WebPages pages(snapshots_, scrape_page_, history_,
+                 {.node_name = "here", .telemetry_path = "/metrics"}, &trace);
+  const HttpResponse answer =
+      pages.Answer({.path = std::string(kTracePath), .accept = {}, .accept_encoding = {}});
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_THAT(answer.body, testing::HasSubstr("\"node\":\"here\""));
 }
 
 TEST_F(WebPagesTest, SendsNoPartThatTheClientHas) {

@@ -12,6 +12,7 @@ inline constexpr std::string_view kLandingPath = "/";
 inline constexpr std::string_view kHealthyPath = "/-/healthy";
 inline constexpr std::string_view kReadyPath = "/-/ready";
 inline constexpr std::string_view kInFlightPath = "/debug/inflight";
+inline constexpr std::string_view kTracePath = "/debug/trace";
 inline constexpr std::string_view kNodeApiPath = "/api/v1/node";
 inline constexpr std::string_view kFindingsApiPath = "/api/v1/findings";
 
@@ -34,11 +35,12 @@ inline constexpr std::string_view kPageIconPath = "/icon.svg";
 inline constexpr std::string_view kApiDocumentPath = "/docs/api";
 
 inline constexpr std::array kWebPaths{
-    kLandingPath,     kHealthyPath,    kReadyPath,        kInFlightPath,   kNodeApiPath,
-    kFindingsApiPath, kPageStylePath,  kPageScriptPath,   kPageChartsPath, kPageCommunicatorsPath,
-    kPageDetailsPath, kPageDomPath,    kPageFindingsPath, kPageFormatPath, kPageLaterPath,
-    kPageNetworkPath, kPagePlotPath,   kPageTablesPath,   kPageViewPath,   kPageWordsPath,
-    kPageIconPath,    kApiDocumentPath};
+    kTracePath,       kLandingPath,      kHealthyPath,           kReadyPath,
+    kInFlightPath,    kNodeApiPath,      kFindingsApiPath,       kPageStylePath,
+    kPageScriptPath,  kPageChartsPath,   kPageCommunicatorsPath, kPageDetailsPath,
+    kPageDomPath,     kPageFindingsPath, kPageFormatPath,        kPageLaterPath,
+    kPageNetworkPath, kPagePlotPath,     kPageTablesPath,        kPageViewPath,
+    kPageWordsPath,   kPageIconPath,     kApiDocumentPath};
 
 constexpr bool IsWebPath(std::string_view path) {
   return std::ranges::find(kWebPaths, path) != kWebPaths.end();

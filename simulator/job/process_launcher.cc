@@ -104,7 +104,7 @@ class Job {
   void SignalAll(int number) const;
   bool IsKilledOnPurpose(int process) const;
   bool EndedWell(int process, int status) const;
-  nlohmann::json Truth() const;
+  nlohmann::json Truth(int64_t epoch_monotonic_ns) const;
 
   const std::vector<std::string> arguments_;
   const JobOptions& options_;
@@ -191,10 +191,11 @@ bool Job::WaitForAll(bool must_stop, int64_t end_monotonic_ns) {
   return is_well;
 }
 
-nlohmann::json Job::Truth() const {
+nlohmann::json Job::Truth(int64_t epoch_monotonic_ns) const {
   nlohmann::json truth{{"api_version", options_.play.release.api_version()},
                        {"nccl_version", options_.play.release.nccl_version()},
                        {"faults", options_.faults},
+                       {"epoch_monotonic_ns", epoch_monotonic_ns},
                        {"ranks", nlohmann::json::array()}};
   for (int process = 0; process < options_.workload.shape.processes(); ++process) {
     std::ifstream part(PartOf(process));
@@ -235,7 +236,7 @@ int Job::Run() {
   const int64_t epoch_ns = std::max<int64_t>(RealMonotonicNs() - length_ns, 1000000000);
   const bool has_started = StartAll(epoch_ns);
   const bool has_ended_well = WaitForAll(!has_started, epoch_ns + period_ns * options_.steps);
-  const nlohmann::json truth = Truth();
+  const nlohmann::json truth = Truth(epoch_ns);
   fmt::print("{}", SummaryOf(truth));
   if (!options_.ground_truth_file.empty() && !WriteJson(options_.ground_truth_file, truth)) {
     fmt::print(stderr, "nccl-sim: cannot write {}: {}\n", options_.ground_truth_file,

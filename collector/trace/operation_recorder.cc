@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collector/trace/operation_recorder.h"
+
+#include <algorithm>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "collector/reader/slot_directory.h"
+#include "proto/shm_layout.h"
+
+namespace nccl_exporter::collector {
+namespace {
+
+int64_t TimeOf(uint64_t ns) {
+  return std::clamp(static_cast<int64_t>(ns), -kMostTraceNs, kMostTraceNs);
+}
+
+TracedOperation TracedOf(const CompletedOperation& operation) {
+  constexpr uint64_t kSequenceMask = (uint64_t{1} << 56) - 1;
+  return {.function = operation.function(),
+          .sequence = operation.function_and_sequence & kSequenceMask,
+          .call_ns = TimeOf(operation.call_ns),
+          .start_ns = TimeOf(operation.start_ns),
+          .stop_ns = TimeOf(operation.stop_ns),
+          .delivered_ns = TimeOf(operation.delivered_ns),
+          .bytes = operation.bytes,
+          .members = operation.members};
+}
+
+// What the labels of metrics take as the rank: see exporter/series/series_labels.cc.
+std::string GlobalRankOf(const ProcessSnapshot& process) {
+  if (process.rank_numbers_process) return "";
+  const std::string& rank = process.Identity("RANK");
+  return rank.empty() ? process.Identity("SLURM_PROCID") : rank;
+}
+
+// What tells an operation apart from the others of its communicator. Sends and receives of one
+// group share it.
+using Identity = std::tuple<Function, uint64_t, int64_t>;
+
+}  // namespace
+
+OperationRecorder::OperationRecorder(int64_t begin_ns, bool is_polled, size_t most_operations)
+    : begin_ns_(begin_ns), is_polled_(is_polled), most_operations_(most_operations) {}
+
+OperationRecorder::Counts OperationRecorder::CountsOf(const CommunicatorSnapshot& communicator) {
+  Counts counts;
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    if (!communicator.functions.IsInUse(i)) continue;
+    const FunctionSnapshot& function = communicator.functions[i];
+    counts.completed += function.completed;
+    for (const SizeClassSnapshot& size : function.sizes) counts.timed += size.timed_operations;
+  }
+  return counts;
+}
+
+void OperationRecorder::Follow(const NodeSnapshot& snapshot, const SegmentLooks& looks,
+                               const Moment& now) {
+  end_ = now;
+  for (const ProcessSnapshot& seen : snapshot.processes) {
+    const auto look = looks.find(seen.file);
+    if (look == looks.end()) continue;
+    const auto [found, is_new] = processes_.try_emplace(seen.file);
+    Process& process = found->second;
+    if (is_new && is_polled_ && is_first_) process.losses_before = seen.losses;
+    process.latest = seen;
+    process.latest.communicators.clear();
+    room_of_.try_emplace(seen.uid, 0);
+    for (const CommunicatorSnapshot& communicator : seen.communicators) {
+      if (!communicator.is_overflow) FollowCommunicator(process, look->second, communicator);
+    }
+  }
+  is_first_ = false;
+}
+
+// The slots of a dead process do not change, so a look does not have them: its header is read here.
+void OperationRecorder::FollowCommunicator(Process& process, const SegmentLook& look,
+                                           const CommunicatorSnapshot& communicator) {
+  const auto [found, is_new] =
+      process.rings.try_emplace({communicator.slot, communicator.generation});
+  Ring& ring = found->second;
+  ring.latest = communicator;
+  if (!is_new) return;
+  if (process.slot_bytes == 0) {
+    const SlotDirectory slots =
+        look.slots.process ? look.slots : ReadSlotDirectory(*look.file, nullptr);
+    process.header_bytes = slots.header_bytes;
+    process.slot_bytes = slots.slot_bytes;
+  }
+  ring.file = look.file;
+  ring.generation = communicator.generation;
+  ring.slot_offset = process.header_bytes + communicator.slot * process.slot_bytes;
+  ring.ring = CompletionRing(ring.slot_offset);
+  const int64_t begin_realtime_ns = end_.realtime_ns - (end_.monotonic_ns - begin_ns_);
+  ring.is_new = communicator.created_realtime_ns >= begin_realtime_ns;
+  ring.is_over = process.slot_bytes == 0;
+  if (!ring.is_new) ring.before = CountsOf(communicator);
+  ring.traced.whole_since_ns = begin_ns_;
+}
+
+void OperationRecorder::Read() {
+  const size_t room = most_operations_ / std::max<size_t>(room_of_.size(), 1);
+  for (auto& [uid, left] : room_of_) left = room;
+  for (const auto& [key, process] : processes_) {
+    size_t& left = room_of_[process.latest.uid];
+    for (const auto& [slot, ring] : process.rings)
+      left -= std::min(left, ring.traced.operations.size());
+  }
+  for (auto& [key, process] : processes_) {
+    for (auto& [slot, ring] : process.rings) {
+      if (!ring.is_over) Read(ring, room_of_[process.latest.uid]);
+    }
+  }
+}
+
+// What was read counts only if the slot is still the same communicator's afterwards.
+void OperationRecorder::Read(Ring& ring, size_t& room) {
+  operations_.clear();
+  const uint64_t lost = ring.ring.Read(*ring.file, operations_);
+  layout::AtomicU64 state{0};
+  const auto bytes = std::as_writable_bytes(std::span(&state, 1));
+  const bool is_read =
+      ring.file->Read(ring.slot_offset, bytes) == static_cast<ssize_t>(bytes.size());
+  ring.is_over =
+      !is_read || layout::GenerationOf(state.load(std::memory_order_relaxed)) != ring.generation;
+  if (ring.is_over) return;
+  if (!ring.has_begun) {
+    ring.is_new = ring.is_new || operations_.empty();
+    if (operations_.empty()) return;
+    ring.has_begun = true;
+    NoteFirst(ring, operations_.front().ticket, TimeOf(operations_.front().delivered_ns));
+  }
+  ring.traced.overwritten += lost;
+  for (const CompletedOperation& operation : operations_) {
+    if (TimeOf(operation.delivered_ns) < begin_ns_) continue;
+    if (room == 0) {
+      ++ring.traced.beyond_limit;
+      continue;
+    }
+    --room;
+    ring.traced.operations.push_back(TracedOf(operation));
+  }
+}
+
+// What a ring had lost when it was first read is not known to be of the window, unless all that the
+// communicator did is.
+void OperationRecorder::NoteFirst(Ring& ring, uint64_t first_ticket, int64_t first_delivered_ns) {
+  if (first_ticket == 1) return;
+  if (ring.is_new) {
+    ring.traced.overwritten += first_ticket - 1;
+  } else {
+    ring.traced.whole_since_ns = std::max(begin_ns_, first_delivered_ns);
+  }
+}
+
+NodeTrace OperationRecorder::Finish() {
+  NodeTrace trace{.node = {},
+                  .realtime_offset_ns = end_.realtime_ns - end_.monotonic_ns,
+                  .begin_ns = begin_ns_,
+                  .end_ns = end_.monotonic_ns,
+                  .is_polled = is_polled_,
+                  .processes = {}};
+  for (auto& [key, process] : processes_) {
+    const ProcessSnapshot& latest = process.latest;
+    TracedProcess& traced =
+        trace.processes.emplace_back(TracedProcess{.pid = latest.pid,
+                                                   .uid = latest.uid,
+                                                   .executable = latest.executable,
+                                                   .global_rank = GlobalRankOf(latest),
+                                                   .job = latest.Identity("SLURM_JOB_ID"),
+                                                   .name_space = latest.Identity("POD_NAMESPACE"),
+                                                   .pod = latest.Identity("POD_NAME"),
+                                                   .is_alive = latest.is_alive,
+                                                   .losses = latest.losses,
+                                                   .communicators = {}});
+    for (size_t i = 0; i < kLossCount; ++i) traced.losses[i] -= process.losses_before[i];
+    for (auto& [slot, ring] : process.rings) {
+      TracedCommunicator& communicator = traced.communicators.emplace_back(std::move(ring.traced));
+      Describe(ring, communicator);
+    }
+  }
+  return trace;
+}
+
+void OperationRecorder::Describe(const Ring& ring, TracedCommunicator& traced) const {
+  const CommunicatorSnapshot& latest = ring.latest;
+  traced.has_identity = latest.has_identity;
+  traced.id = latest.id;
+  traced.name = latest.name;
+  traced.ranks = latest.ranks;
+  traced.rank = latest.rank;
+  traced.api_version = latest.api_version;
+  traced.nccl_version = latest.nccl_version;
+  traced.gpu_index = latest.gpu_index;
+  traced.gpu_uuid = latest.gpu_uuid;
+  traced.timing_source = latest.timing_source;
+  traced.timing_reason = latest.timing_reason;
+  traced.sampling_state = latest.sampling_state;
+  traced.sampling_duty_ppm = latest.sampling_duty_ppm;
+  if (is_polled_) {
+    const Counts now = CountsOf(latest);
+    const uint64_t completed = now.completed - std::min(now.completed, ring.before.completed);
+    const uint64_t timed = now.timed - std::min(now.timed, ring.before.timed);
+    traced.untimed = completed - std::min(completed, timed);
+  }
+  std::erase_if(traced.operations, [&](const TracedOperation& operation) {
+    return operation.call_ns > end_.monotonic_ns;
+  });
+  AddInFlight(ring, traced);
+}
+
+// Without those that were completed since the snapshot.
+void OperationRecorder::AddInFlight(const Ring& ring, TracedCommunicator& traced) const {
+  traced.in_flight_is_known = ring.latest.completion_is_known;
+  if (!ring.latest.completion_is_known) return;
+  std::multiset<Identity> completed;
+  for (const TracedOperation& operation : traced.operations)
+    completed.emplace(operation.function, operation.sequence, operation.call_ns);
+  for (const InFlightOperation& operation : ring.latest.in_flight) {
+    const int64_t call_ns = end_.monotonic_ns - (end_.realtime_ns - operation.start_realtime_ns);
+    const auto done = completed.find({operation.function, operation.sequence, call_ns});
+    if (done != completed.end()) {
+      completed.erase(done);
+      continue;
+    }
+    traced.in_flight.push_back({.function = operation.function,
+                                .sequence = operation.sequence,
+                                .call_ns = call_ns,
+                                .bytes = operation.bytes,
+                                .peer = operation.peer,
+                                .parts_announced = operation.parts_announced,
+                                .parts_done = operation.parts_done});
+  }
+}
+
+}  // namespace nccl_exporter::collector

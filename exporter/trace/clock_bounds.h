@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// ClockBounds, bounds of what must be added to the times of clocks, by window of time; they become
+// wider with the time from the middle of a window, as the clocks drift. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "collector/trace/node_trace.h"
+
+namespace nccl_exporter::exporter {
+
+// As collector/arrivals assumes: crystals of 100 parts in a million each, whose rate changes by
+// this much in this time.
+inline constexpr double kMostDrift = 200e-6;
+inline constexpr double kRateChange = 1e-6;
+inline constexpr int64_t kSteadyNs = 64'000'000'000;
+
+// A bound becomes wider by 1 us in half of it. A longer trace has longer windows, at most
+// kMostWindows for each clock.
+inline constexpr int64_t kLeastWindowNs = 10'000'000;
+inline constexpr int64_t kMostWindows = 4096;
+// Of all clocks together: 16 MiB. A user can forge a clock for each communicator.
+inline constexpr int64_t kMostWindowsOfAll = int64_t{1} << 20;
+
+// In nanoseconds; the limits where nothing is known.
+struct OffsetBounds {
+  int64_t least_ns = -collector::kMostTraceNs;
+  int64_t most_ns = collector::kMostTraceNs;
+
+  bool is_known() const {
+    return least_ns > -collector::kMostTraceNs / 2 && most_ns < collector::kMostTraceNs / 2;
+  }
+  int64_t Middle() const { return least_ns + (most_ns - least_ns) / 2; }
+  int64_t Uncertainty() const { return (most_ns - least_ns + 1) / 2; }
+};
+
+// Bounds of all clocks against one of them, by window. Not thread-safe.
+class ClockBounds {
+ public:
+  // At the clock's own time.
+  OffsetBounds At(size_t clock, int64_t time_ns) const;
+
+ private:
+  friend class ClockAlignment;
+  struct Windows {
+    int64_t origin_ns = 0;
+    int64_t length_ns = kLeastWindowNs;
+    // How fast the offset grows, at least and at most.
+    double least_rate = -kMostDrift;
+    double most_rate = kMostDrift;
+    std::vector<OffsetBounds> bounds;  // in the middle of each window
+
+    size_t IndexOf(int64_t time_ns) const;
+    // What the bounds of a moment are `later_ns` later; negative: earlier. Each side for itself.
+    int64_t MostLater(int64_t most_ns, int64_t later_ns) const;
+    int64_t LeastLater(int64_t least_ns, int64_t later_ns) const;
+    OffsetBounds At(int64_t time_ns) const;
+    // Takes over bounds of a moment. Whether anything changed.
+    bool LowerMost(int64_t most_ns, int64_t time_ns);
+    bool RaiseLeast(int64_t least_ns, int64_t time_ns);
+    bool IsSoundAt(int64_t time_ns) const;
+    // From window to window, both ways. False if the bounds contradict each other.
+    bool Drift(bool& changes);
+    void BoundRate();
+    int64_t MiddleOf(size_t index) const {
+      return origin_ns + static_cast<int64_t>(index) * length_ns + length_ns / 2;
+    }
+  };
+  std::vector<Windows> clocks_;
+};
+
+}  // namespace nccl_exporter::exporter

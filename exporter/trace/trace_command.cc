@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/trace/trace_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "exporter/scrape/gzip.h"
+#include "exporter/trace/chrome_trace.h"
+#include "exporter/trace/clock_alignment.h"
+#include "exporter/trace/kineto_file.h"
+#include "exporter/trace/perfetto_trace.h"
+#include "exporter/trace/timeline.h"
+#include "exporter/trace/trace_section.h"
+#include "exporter/trace/trace_summary.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using collector::NodeTrace;
+using collector::TracedCommunicator;
+using collector::TracedProcess;
+
+// What a file of gzip begins with.
+constexpr std::string_view kGzipMagic = "\x1f\x8b";
+
+std::string Reason() { return std::strerror(errno); }
+
+// The text of a file, decompressed if it is compressed.
+std::string ReadText(const std::string& path, std::string& fault) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file.is_open() || file.bad()) {
+    fault = path + ": " + Reason();
+    return "";
+  }
+  if (!text.starts_with(kGzipMagic)) return text;
+  std::optional<std::string> plain = Decompressed(text, kMostTraceFileBytes);
+  if (!plain) fault = path + ": the compressed data are damaged, or more than 4 GiB";
+  return plain.value_or("");
+}
+
+// The nodes of all files. Two of one name get numbers.
+std::vector<NodeTrace> ReadAll(const std::vector<std::string>& paths, std::string& fault) {
+  std::vector<NodeTrace> nodes;
+  std::map<std::string, int> seen;
+  for (const std::string& path : paths) {
+    const std::string text = ReadText(path, fault);
+    if (!fault.empty()) return {};
+    std::vector<NodeTrace> of_file = ReadTraceSection(text, fault);
+    if (!fault.empty()) {
+      fault = path + ": " + fault;
+      return {};
+    }
+    for (NodeTrace& node : of_file) {
+      const int count = ++seen[node.node];
+      if (count > 1) node.node += fmt::format(" ({})", count);
+      nodes.push_back(std::move(node));
+    }
+  }
+  return nodes;
+}
+
+bool IsWanted(const TracedProcess& process, const std::string& job) {
+  const bool is_pod = process.pod == job || process.pod.starts_with(job + "-");
+  return process.job == job || process.name_space == job || is_pod;
+}
+
+std::string Encoded(const std::string& path, const Timeline& timeline,
+                    const std::vector<NodeTrace>& nodes, const KinetoFile* beside) {
+  std::string_view name = path;
+  const bool is_compressed = name.ends_with(".gz");
+  if (is_compressed) name.remove_suffix(3);
+  std::string text;
+  if (beside != nullptr) {
+    text = beside->With(ChromeEvents(timeline, nodes, beside->base_ns(), beside->first_free_pid()),
+                        kTraceKey, TraceSection(nodes));
+  } else if (name.ends_with(".pftrace")) {
+    text = PerfettoTrace(timeline, nodes);
+  } else {
+    text = ChromeTrace(timeline, nodes);
+  }
+  return is_compressed ? Gzip(text) : text;
+}
+
+size_t CountOperations(const std::vector<NodeTrace>& nodes) {
+  size_t operations = 0;
+  for (const NodeTrace& node : nodes) {
+    for (const TracedProcess& process : node.processes) {
+      for (const TracedCommunicator& communicator : process.communicators)
+        operations += communicator.operations.size() + communicator.in_flight.size();
+    }
+  }
+  return operations;
+}
+
+// Writes nodes that are aligned.
+void Write(const TraceRequest& request, const std::vector<NodeTrace>& nodes,
+           const ClockAlignment& alignment, TraceResult& result) {
+  std::optional<KinetoFile> beside;
+  if (!request.append_to.empty()) {
+    std::string text = ReadText(request.append_to, result.fault);
+    if (!result.fault.empty()) return;
+    beside.emplace(std::move(text), result.fault);
+    if (!result.fault.empty()) {
+      result.fault = request.append_to + ": " + result.fault;
+      return;
+    }
+  }
+  const Timeline timeline = MakeTimeline(alignment);
+  std::string encoded = Encoded(request.output, timeline, nodes, beside ? &*beside : nullptr);
+  const size_t operations = CountOperations(nodes);
+  if (request.output.empty()) {
+    result.text = std::move(encoded);
+    return;
+  }
+  std::ofstream file(request.output, std::ios::binary);
+  file << encoded;
+  file.close();
+  if (!file) {
+    result.fault = request.output + ": " + Reason();
+    return;
+  }
+  result.notes += fmt::format("{}: {} operations of {} processes\n", request.output, operations,
+                              timeline.processes.size());
+}
+
+}  // namespace
+
+TraceResult WriteTrace(const TraceRequest& request, NodeTrace trace) {
+  TraceResult result;
+  if (!request.wanted.empty()) {
+    std::erase_if(trace.processes, [&](const TracedProcess& process) {
+      return !std::ranges::all_of(request.wanted,
+                                  [&](const std::string& job) { return IsWanted(process, job); });
+    });
+    if (trace.processes.empty()) {
+      result.fault = "no process of this job has a segment here";
+      return result;
+    }
+  }
+  const std::vector<NodeTrace> nodes{std::move(trace)};
+  const ClockAlignment alignment(nodes);
+  Write(request, nodes, alignment, result);
+  if (result.fault.empty()) result.notes += MissingText(nodes);
+  return result;
+}
+
+TraceResult MergeTraces(const TraceRequest& request) {
+  TraceResult result;
+  const std::vector<NodeTrace> nodes = ReadAll(request.files, result.fault);
+  if (!result.fault.empty()) return result;
+  const ClockAlignment alignment(nodes);
+  Write(request, nodes, alignment, result);
+  if (result.fault.empty()) result.notes += AlignmentText(alignment);
+  return result;
+}
+
+TraceResult SummarizeTraces(const TraceRequest& request) {
+  TraceResult result;
+  const std::vector<NodeTrace> nodes = ReadAll(request.files, result.fault);
+  if (result.fault.empty()) result.text = TraceSummary(ClockAlignment(nodes));
+  return result;
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both formats, read by independent readers: a JSON parser with the rules of Chrome's trace events,
+// and protoc's code.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "exporter/trace/certain_waits.h"
+#include "exporter/trace/chrome_trace.h"
+#include "exporter/trace/kineto_file.h"
+#include "exporter/trace/perfetto_trace.h"
+#include "exporter/trace/simulated_nodes.h"
+#include "exporter/trace/trace_section.h"
+#include "perfetto_trace.pb.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using nlohmann::json;
+namespace pb = perfetto::protos;
+
+// Two nodes, a launch of two operations, an operation in flight, and text that needs escapes.
+std::vector<collector::NodeTrace> ExampleNodes() {
+  SimulatedJob job({.nodes = 2, .length_ns = kSecond});
+  collector::TracedProcess& process = job.nodes[0].processes[0];
+  process.global_rank = "0";
+  process.executable = "py\"thon\n";
+  process.is_alive = true;
+  process.pid = 4711;
+  collector::TracedCommunicator& communicator = process.communicators[0];
+  communicator.name = "d\\p\xff";
+  communicator.operations.back().members = 2;
+  collector::TracedOperation member = communicator.operations.back();
+  member.function = Function::kSend;
+  member.start_ns += 5 * kUs;
+  member.stop_ns += 5 * kUs;
+  communicator.operations.push_back(member);
+  for (const int64_t before_ns : {3 * kMs, 1 * kMs}) {
+    communicator.in_flight.push_back({.function = Function::kAllGather,
+                                      .sequence = 5,
+                                      .call_ns = job.nodes[0].end_ns - before_ns,
+                                      .bytes = 99,
+                                      .parts_announced = 4,
+                                      .parts_done = 1});
+  }
+  return job.nodes;
+}
+
+class FormatsTest : public testing::Test {
+ protected:
+  const std::vector<collector::NodeTrace> nodes_ = ExampleNodes();
+  const ClockAlignment alignment_{nodes_};
+  const Timeline timeline_ = MakeTimeline(alignment_);
+};
+
+TEST_F(FormatsTest, TheSectionGivesTheNodesBack) {
+  std::string fault;
+  std::vector<collector::NodeTrace> read = ReadTraceSection(ChromeTrace(timeline_, nodes_), fault);
+  ASSERT_EQ(fault, "");
+  EXPECT_EQ(read[0].processes[0].communicators[0].name, "d\\p\xEF\xBF\xBD") << "valid UTF-8";
+  read[0].processes[0].communicators[0].name = nodes_[0].processes[0].communicators[0].name;
+  EXPECT_EQ(read, nodes_);
+}
+
+TEST_F(FormatsTest, WhatIsNoTraceIsRefusedWithTheReason) {
+  const auto fault_of = [](const std::string& text) {
+    std::string fault;
+    EXPECT_TRUE(ReadTraceSection(text, fault).empty());
+    return fault;
+  };
+  EXPECT_EQ(fault_of("{\"traceEvents\":[]}"), "it is no trace of nccl-exporter in Chrome's format");
+  EXPECT_EQ(fault_of("{\"ncclExporterTrace\":{\"version\":2,\"nodes\":[]}}"),
+            "another version wrote it");
+  EXPECT_EQ(fault_of("{\"ncclExporterTrace\":{\"version\":1,\"nodes\":[]}}"), "it has no node");
+  EXPECT_EQ(fault_of("[]"), "it is no trace of nccl-exporter in Chrome's format");
+  EXPECT_NE(fault_of("\x0a\x05"), "");
+  std::string text = ChromeTrace(timeline_, nodes_);
+  text.resize(text.find("traceEvents"));
+  std::mt19937 random(1);
+  for (int i = 0; i < 2000; ++i) {  // damage: a fault or a trace, and no crash
+    std::string damaged = text.substr(0, 3000) + text.substr(text.size() - 3000) + "x\":[]}";
+    damaged[random() % damaged.size()] = static_cast<char>(random());
+    std::string fault;
+    const bool is_read = !ReadTraceSection(damaged, fault).empty();
+    EXPECT_EQ(is_read, fault.empty());
+  }
+}
+
+// By https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
+TEST_F(FormatsTest, ChromeEventsKeepTheRulesOfTheFormat) {
+  const json file = json::parse(ChromeTrace(timeline_, nodes_));
+  EXPECT_EQ(file["displayTimeUnit"], "ns");
+  EXPECT_EQ(file["baseTimeNanoseconds"], timeline_.base_ns);
+  std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> slices;
+  std::map<uint64_t, std::tuple<int, int, double>> starts;
+  std::set<int> named;
+  size_t ends = 0, counts = 0, waits = 0;
+  for (const json& event : file["traceEvents"]) {
+    const std::string phase = event["ph"];
+    const int pid = event["pid"];
+    if (phase == "M") {
+      if (event["name"] == "process_name") named.insert(pid);
+      continue;
+    }
+    ASSERT_TRUE(named.contains(pid)) << "a process is named before its events";
+    const std::pair track(pid, event["tid"].get<int>());
+    const double ts = event["ts"];
+    EXPECT_GE(ts, 0);
+    if (phase == "X") {
+      slices[track].emplace_back(ts, event["dur"]);
+      EXPECT_TRUE(event["args"].contains("comm")) << event;
+      waits += event["args"].contains("last_rank") ? 1 : 0;
+    } else if (phase == "C") {
+      EXPECT_GE(event["args"]["operations"].get<int>(), 0);
+      ++counts;
+    } else if (phase == "s") {
+      starts[event["id"]] = {pid, track.second, ts};
+    } else {
+      ASSERT_EQ(phase, "f");
+      EXPECT_EQ(event["bp"], "e");
+      ASSERT_TRUE(starts.contains(event["id"]));
+      EXPECT_LE(std::get<2>(starts[event["id"]]), ts) << "no arrow goes back";
+      ++ends;
+    }
+  }
+  EXPECT_EQ(ends, starts.size());
+  EXPECT_EQ(ends, timeline_.arrows.size());
+  EXPECT_GT(waits, 50u);
+  EXPECT_GT(counts, 100u);
+  for (auto& [track, of_track] : slices) {  // they nest or follow each other
+    std::vector<double> open;
+    for (const auto& [ts, dur] : of_track) {
+      while (!open.empty() && open.back() <= ts + 1e-6 && open.back() < ts + dur - 1e-6)
+        open.pop_back();
+      EXPECT_LE(ts + dur, open.empty() ? ts + dur : open.back() + 1e-3) << track.first;
+      open.push_back(ts + dur);
+    }
+  }
+}
+
+TEST_F(FormatsTest, EachOperationIsOneSliceWithItsArguments) {
+  const json file = json::parse(ChromeTrace(timeline_, nodes_));
+  size_t kernels = 0, calls = 0;
+  for (const json& event : file["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    kernels += event["args"].contains("launch_members") && !event["args"].contains("last_rank");
+    calls += event["name"].get<std::string>().ends_with(" call");
+  }
+  size_t operations = 0;
+  for (const auto& node : nodes_) {
+    for (const auto& process : node.processes)
+      operations += process.communicators[0].operations.size();
+  }
+  EXPECT_EQ(kernels, operations);
+  EXPECT_EQ(calls, operations);
+  const collector::TracedCommunicator& communicator = nodes_[0].processes[0].communicators[0];
+  for (const json& event : file["traceEvents"]) {
+    if (event["ph"] != "X" || event["name"] != "AllReduce" || event["args"]["sequence"] != 1 ||
+        event["args"]["rank"] != 0)
+      continue;
+    const collector::TracedOperation& first = communicator.operations[0];
+    EXPECT_EQ(event["args"]["comm"], "0000000000000007");
+    EXPECT_EQ(event["args"]["bytes"], 1 << 20);
+    EXPECT_EQ(event["args"]["collective"], "AllReduce");
+    EXPECT_EQ(event["args"]["ranks"], 4);
+    EXPECT_NEAR(event["args"]["bus_bandwidth_gb_per_s"].get<double>(),
+                1.5 * (1 << 20) / static_cast<double>(first.stop_ns - first.start_ns), 1e-6);
+    EXPECT_NEAR(event["dur"].get<double>() * 1000,
+                static_cast<double>(first.stop_ns - first.start_ns), 1);
+    return;
+  }
+  FAIL() << "the first operation is missing";
+}
+
+TEST_F(FormatsTest, PerfettoFileIsDecodedByProtoc) {
+  pb::Trace trace;
+  ASSERT_TRUE(trace.ParseFromString(PerfettoTrace(timeline_, nodes_)));
+  std::map<uint64_t, const pb::TrackDescriptor*> tracks;
+  std::map<uint64_t, std::vector<std::string>> open;
+  std::map<uint64_t, uint64_t> latest_ns;
+  std::set<uint64_t> flows, ended_flows;
+  size_t begins = 0, ends = 0, counts = 0;
+  for (const pb::TracePacket& packet : trace.packet()) {
+    EXPECT_EQ(packet.GetReflection()->GetUnknownFields(packet).field_count(), 0);
+    EXPECT_NE(packet.trusted_packet_sequence_id(), 0u);
+    if (packet.has_track_descriptor())
+      tracks[packet.track_descriptor().uuid()] = &packet.track_descriptor();
+    if (!packet.has_track_event()) continue;
+    const pb::TrackEvent& event = packet.track_event();
+    const uint64_t track = event.track_uuid();
+    ASSERT_TRUE(tracks.contains(track)) << "described before its first event";
+    EXPECT_EQ(packet.timestamp_clock_id(), 1u);
+    EXPECT_GE(packet.timestamp(), static_cast<uint64_t>(timeline_.base_ns));
+    for (const uint64_t flow : event.flow_ids()) EXPECT_TRUE(flows.insert(flow).second);
+    for (const uint64_t flow : event.terminating_flow_ids()) ended_flows.insert(flow);
+    if (event.type() == pb::TrackEvent::TYPE_COUNTER) {
+      EXPECT_TRUE(tracks[track]->has_counter());
+      EXPECT_GE(event.counter_value(), 0);
+      ++counts;
+      continue;
+    }
+    if (event.type() == pb::TrackEvent::TYPE_INSTANT) continue;
+    EXPECT_GE(packet.timestamp(), latest_ns[track]) << "of a track in the order of time";
+    latest_ns[track] = packet.timestamp();
+    if (event.type() == pb::TrackEvent::TYPE_SLICE_BEGIN) {
+      open[track].push_back(event.name());
+      EXPECT_GE(event.debug_annotations_size(), 6);
+      ++begins;
+    } else {
+      ASSERT_FALSE(open[track].empty());
+      open[track].pop_back();
+      ++ends;
+    }
+  }
+  EXPECT_EQ(trace.packet(0).clock_snapshot().clocks_size(), 3);
+  EXPECT_EQ(begins, timeline_.slices.size());
+  EXPECT_EQ(ends, begins);
+  EXPECT_EQ(counts, timeline_.counts.size());
+  EXPECT_EQ(flows, ended_flows);
+  EXPECT_EQ(flows.size(), timeline_.arrows.size());
+  for (const auto& [uuid, track] : tracks) {
+    const uint64_t parent = track->has_process() ? uuid : track->parent_uuid();
+    EXPECT_TRUE(tracks.at(parent)->has_process());
+  }
+}
+
+TEST_F(FormatsTest, WaitsNameTheRankThatEnteredLast) {
+  // True times are known: no wait may be longer, or for another rank, than they show.
+  const SimulatedJob job({.nodes = 4, .length_ns = 3 * kSecond, .seed = 9});
+  const ClockAlignment alignment(job.nodes);
+  size_t late = 0;
+  const std::vector<CertainWait> waits = CertainWaits(alignment);
+  for (const CertainWait& wait : waits) {
+    const std::vector<Participation>& members = alignment.meetings()[wait.meeting].members;
+    const auto true_start = [&](size_t i) {
+      return job.Gpu(members[i]).TrueOf(members[i].start_ns);
+    };
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (i == wait.last) continue;
+      const int64_t waited_ns = true_start(wait.last) - true_start(i);
+      EXPECT_GT(waited_ns, -32);
+      EXPECT_GE(waited_ns, wait.waits_ns[i].least_ns - 64);
+      EXPECT_LE(waited_ns, wait.waits_ns[i].most_ns + 64);
+    }
+  }
+  for (const Meeting& meeting : alignment.meetings()) {
+    std::vector<int64_t> starts;
+    for (const Participation& member : meeting.members)
+      starts.push_back(job.Gpu(member).TrueOf(member.start_ns));
+    std::ranges::sort(starts);
+    late += starts.back() - starts[starts.size() - 2] > kMs ? 1 : 0;
+  }
+  EXPECT_GE(waits.size(), late) << "who is a millisecond late is certain";
+  EXPECT_GT(late, 100u);
+}
+
+constexpr char kKineto[] = R"({
+  "schemaVersion": 1, "baseTimeNanoseconds": 1700000000000000000, "displayTimeUnit": "ms",
+  "deviceProperties": [{"id": 0, "traceEvents": [1], "name": "a \"[traceEvents\": b"}],
+  "traceEvents": [
+    {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 3, "tid": 7, "ts": 1.5, "dur": 2},
+    {"ph": "M", "name": "process_name", "pid": 88123, "tid": 0, "args": {"name": "python]"}},
+    {"ph": "X", "cat": "Trace", "name": "x", "pid": "Spans", "tid": "a", "ts": 0, "dur": 2}
+  ],
+  "traceName": "/tmp/a.json"})";
+
+TEST_F(FormatsTest, EventsAreAppendedToAFileOfPyTorch) {
+  std::string fault;
+  const KinetoFile kineto(kKineto, fault);
+  ASSERT_EQ(fault, "");
+  EXPECT_EQ(kineto.base_ns(), 1700000000000000000);
+  EXPECT_EQ(kineto.first_free_pid(), 88124);
+  const json file = json::parse(
+      kineto.With(ChromeEvents(timeline_, nodes_, kineto.base_ns(), kineto.first_free_pid()),
+                  kTraceKey, TraceSection(nodes_)));
+  const json before = json::parse(kKineto);
+  EXPECT_EQ(file["traceName"], before["traceName"]);
+  EXPECT_EQ(file["deviceProperties"], before["deviceProperties"]);
+  const json ours = json::parse(ChromeTrace(timeline_, nodes_));
+  ASSERT_EQ(file["traceEvents"].size(), ours["traceEvents"].size() + 3);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(file["traceEvents"][file["traceEvents"].size() - 3 + i], before["traceEvents"][i]);
+  }
+  for (const json& event : file["traceEvents"]) {
+    if (event["ph"] != "C") continue;
+    EXPECT_NEAR(event["ts"].get<double>() + 1.7e15, 1.7e15 + 2e6, 3e6) << "on one time axis";
+    EXPECT_GE(event["pid"], 88124);
+  }
+  std::string text = kineto.With("", kTraceKey, TraceSection(nodes_));
+  EXPECT_EQ(ReadTraceSection(text, fault), ReadTraceSection(ChromeTrace(timeline_, nodes_), fault));
+  KinetoFile again(std::move(text), fault);
+  EXPECT_EQ(fault, "it is a trace of nccl-exporter already");
+}
+
+TEST_F(FormatsTest, WhatIsNoFileOfPyTorchIsRefused) {
+  const auto fault_of = [](const std::string& text) {
+    std::string fault;
+    KinetoFile file(text, fault);
+    return fault;
+  };
+  EXPECT_EQ(fault_of("{\"traceEvents\":[]}"), "");
+  EXPECT_EQ(fault_of("{\"traceEvents\":[]"), "it is no JSON");
+  EXPECT_EQ(fault_of("{\"traceEvents\":{}}"), "it has no array traceEvents");
+  EXPECT_EQ(fault_of("{\"a\":{\"traceEvents\":[]}}"), "it has no array traceEvents");
+  EXPECT_EQ(fault_of("{\"traceEvents\":[{\"pid\":4000000000}]}"),
+            "a process in it has a number above 1073741823");
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/trace/trace_page.h"
+
+#include <optional>
+#include <vector>
+
+#include "exporter/duration_text.h"
+#include "exporter/scrape/gzip.h"
+#include "exporter/scrape/negotiation.h"
+#include "exporter/trace/chrome_trace.h"
+#include "exporter/trace/clock_alignment.h"
+#include "exporter/trace/timeline.h"
+#include "exporter/trace/trace_command.h"
+
+namespace nccl_exporter::exporter {
+
+HttpResponse TracePage::Answer(const HttpRequest& request) {
+  std::chrono::nanoseconds last = kDefaultTraceLength;
+  for (const auto& [name, value] : request.query) {
+    const std::optional<std::chrono::nanoseconds> length = ParseDuration(value);
+    if (name != "last" || !length || *length > kMostTraceLength)
+      return {.status = 400, .headers = {}, .body = "Write ?last=30s; an hour at most\n"};
+    last = *length;
+  }
+  const std::unique_lock lock(is_busy_, std::try_to_lock);
+  if (!lock) return {.status = 503, .headers = {}, .body = "Another trace is being made\n"};
+  const std::vector<collector::NodeTrace> nodes{record_(last)};
+  const ClockAlignment alignment(nodes);
+  std::string text = ChromeTrace(MakeTimeline(alignment), nodes);
+  HttpResponse response{.content_type = "application/json", .headers = {}, .body = {}};
+  response.headers.emplace_back("Vary", "Accept-Encoding");
+  response.headers.emplace_back("Cache-Control", "no-store");
+  if (AcceptsGzip(request.accept_encoding)) {
+    response.headers.emplace_back("Content-Encoding", "gzip");
+    response.body = Gzip(text);
+  } else {
+    response.body = std::move(text);
+  }
+  return response;
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/trace/trace_section.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "exporter/exposition/utf8.h"
+#include "proto/code_table.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using collector::NodeTrace;
+using collector::TracedCommunicator;
+using collector::TracedInFlight;
+using collector::TracedOperation;
+using collector::TracedProcess;
+using nlohmann::json;
+
+// Names and labels are far shorter.
+constexpr size_t kTextLimitBytes = 4096;
+
+std::string Text(const std::string& text) { return ValidUtf8(text, kTextLimitBytes); }
+
+void Append(const TracedOperation& operation, std::string& out) {
+  fmt::format_to(std::back_inserter(out), "[\"{}\",{},{},{},{},{},{},{}]",
+                 TraitsOf(operation.function).name, operation.sequence, operation.call_ns,
+                 operation.start_ns, operation.stop_ns, operation.delivered_ns, operation.bytes,
+                 operation.members);
+}
+
+void Append(const TracedInFlight& operation, std::string& out) {
+  fmt::format_to(std::back_inserter(out), "[\"{}\",{},{},{},{},{},{}]",
+                 TraitsOf(operation.function).name, operation.sequence, operation.call_ns,
+                 operation.bytes, operation.peer, operation.parts_announced, operation.parts_done);
+}
+
+void Append(const TracedCommunicator& communicator, std::string& out);
+void Append(const TracedProcess& process, std::string& out);
+void Append(const NodeTrace& node, std::string& out);
+
+template <typename Entry>
+void AppendList(std::string_view key, const std::vector<Entry>& entries, std::string& out) {
+  fmt::format_to(std::back_inserter(out), "\"{}\":[", key);
+  for (const Entry& entry : entries) {
+    Append(entry, out);
+    out += ',';
+  }
+  if (!entries.empty()) out.pop_back();
+  out += ']';
+}
+
+// An object up to its last member, which follows: lists are long, and are written as text.
+void AppendOpen(const json& object, std::string& out) {
+  out += object.dump();
+  out.back() = ',';
+}
+
+void Append(const TracedCommunicator& communicator, std::string& out) {
+  AppendOpen({{"has_identity", communicator.has_identity},
+              {"comm", fmt::format("{:016x}", communicator.id)},
+              {"comm_name", Text(communicator.name)},
+              {"rank", communicator.rank},
+              {"ranks", communicator.ranks},
+              {"api_version", communicator.api_version},
+              {"nccl_version", communicator.nccl_version},
+              {"gpu", communicator.gpu_index},
+              {"gpu_uuid", Text(communicator.gpu_uuid)},
+              {"timing_source", NameOf(communicator.timing_source)},
+              {"timing_reason", NameOf(communicator.timing_reason)},
+              {"sampling", NameOf(communicator.sampling_state)},
+              {"sampling_duty_ppm", communicator.sampling_duty_ppm},
+              {"whole_since_ns", communicator.whole_since_ns},
+              {"overwritten", communicator.overwritten},
+              {"beyond_limit", communicator.beyond_limit},
+              {"untimed", communicator.untimed ? json(*communicator.untimed) : json()},
+              {"in_flight_is_known", communicator.in_flight_is_known}},
+             out);
+  AppendList("in_flight", communicator.in_flight, out);
+  out += ',';
+  AppendList("operations", communicator.operations, out);
+  out += '}';
+}
+
+void Append(const TracedProcess& process, std::string& out) {
+  json losses = json::object();
+  for (size_t i = 0; i < kLossCount; ++i) {
+    if (process.losses[i] != 0) losses[std::string(kLosses[i].reason)] = process.losses[i];
+  }
+  AppendOpen({{"pid", process.pid},
+              {"uid", process.uid},
+              {"executable", Text(process.executable)},
+              {"global_rank", Text(process.global_rank)},
+              {"slurm_job_id", Text(process.job)},
+              {"namespace", Text(process.name_space)},
+              {"pod", Text(process.pod)},
+              {"is_alive", process.is_alive},
+              {"losses", std::move(losses)}},
+             out);
+  AppendList("communicators", process.communicators, out);
+  out += '}';
+}
+
+void Append(const NodeTrace& node, std::string& out) {
+  AppendOpen({{"node", Text(node.node)},
+              {"realtime_offset_ns", node.realtime_offset_ns},
+              {"begin_ns", node.begin_ns},
+              {"end_ns", node.end_ns},
+              {"is_polled", node.is_polled}},
+             out);
+  AppendList("processes", node.processes, out);
+  out += '}';
+}
+
+// What no trace of this program has.
+struct Foreign {
+  std::string what;
+};
+
+int64_t TimeIn(const json& value) {
+  return std::clamp(value.get<int64_t>(), -collector::kMostTraceNs, collector::kMostTraceNs);
+}
+
+template <typename Rows>
+auto IdOf(const Rows& rows, const json& name, std::string_view what) {
+  const std::string text = name.get<std::string>();
+  for (const auto& row : rows) {
+    if (row.name == text) return row.id;
+  }
+  throw Foreign{fmt::format("it has an unknown {}", what)};
+}
+
+TracedOperation OperationIn(const json& value) {
+  return {.function = IdOf(kFunctions, value.at(0), "collective"),
+          .sequence = value.at(1).get<uint64_t>(),
+          .call_ns = TimeIn(value.at(2)),
+          .start_ns = TimeIn(value.at(3)),
+          .stop_ns = TimeIn(value.at(4)),
+          .delivered_ns = TimeIn(value.at(5)),
+          .bytes = value.at(6).get<uint64_t>(),
+          .members = value.at(7).get<uint64_t>()};
+}
+
+TracedInFlight InFlightIn(const json& value) {
+  return {.function = IdOf(kFunctions, value.at(0), "collective"),
+          .sequence = value.at(1).get<uint64_t>(),
+          .call_ns = TimeIn(value.at(2)),
+          .bytes = value.at(3).get<uint64_t>(),
+          .peer = value.at(4).get<int>(),
+          .parts_announced = value.at(5).get<uint32_t>(),
+          .parts_done = value.at(6).get<uint32_t>()};
+}
+
+uint64_t HexIn(const json& value) {
+  const std::string text = value.get<std::string>();
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw Foreign{"a communicator has no number"};
+  return number;
+}
+
+TracedCommunicator CommunicatorIn(const json& value) {
+  TracedCommunicator communicator;
+  communicator.has_identity = value.at("has_identity").get<bool>();
+  communicator.id = HexIn(value.at("comm"));
+  communicator.name = value.at("comm_name").get<std::string>();
+  communicator.rank = value.at("rank").get<uint64_t>();
+  communicator.ranks = value.at("ranks").get<uint64_t>();
+  communicator.api_version = value.at("api_version").get<int>();
+  communicator.nccl_version = value.at("nccl_version").get<int>();
+  communicator.gpu_index = value.at("gpu").get<int>();
+  communicator.gpu_uuid = value.at("gpu_uuid").get<std::string>();
+  communicator.timing_source = IdOf(kTimingSources, value.at("timing_source"), "timing source");
+  communicator.timing_reason = IdOf(kTimingReasons, value.at("timing_reason"), "timing reason");
+  communicator.sampling_state = IdOf(kSamplingStates, value.at("sampling"), "sampling state");
+  communicator.sampling_duty_ppm = value.at("sampling_duty_ppm").get<uint32_t>();
+  communicator.whole_since_ns = TimeIn(value.at("whole_since_ns"));
+  communicator.overwritten = value.at("overwritten").get<uint64_t>();
+  communicator.beyond_limit = value.at("beyond_limit").get<uint64_t>();
+  if (!value.at("untimed").is_null()) communicator.untimed = value.at("untimed").get<uint64_t>();
+  communicator.in_flight_is_known = value.at("in_flight_is_known").get<bool>();
+  for (const json& one : value.at("in_flight")) communicator.in_flight.push_back(InFlightIn(one));
+  for (const json& one : value.at("operations"))
+    communicator.operations.push_back(OperationIn(one));
+  return communicator;
+}
+
+TracedProcess ProcessIn(const json& value) {
+  TracedProcess process;
+  process.pid = value.at("pid").get<uint64_t>();
+  process.uid = value.at("uid").get<uint64_t>();
+  process.executable = value.at("executable").get<std::string>();
+  process.global_rank = value.at("global_rank").get<std::string>();
+  process.job = value.at("slurm_job_id").get<std::string>();
+  process.name_space = value.at("namespace").get<std::string>();
+  process.pod = value.at("pod").get<std::string>();
+  process.is_alive = value.at("is_alive").get<bool>();
+  for (const auto& [reason, count] : value.at("losses").items()) {
+    for (size_t i = 0; i < kLossCount; ++i) {
+      if (kLosses[i].reason == reason) process.losses[i] = count.get<uint64_t>();
+    }
+  }
+  for (const json& one : value.at("communicators"))
+    process.communicators.push_back(CommunicatorIn(one));
+  return process;
+}
+
+NodeTrace NodeIn(const json& value) {
+  NodeTrace node;
+  node.node = value.at("node").get<std::string>();
+  node.realtime_offset_ns = TimeIn(value.at("realtime_offset_ns"));
+  node.begin_ns = TimeIn(value.at("begin_ns"));
+  node.end_ns = TimeIn(value.at("end_ns"));
+  node.is_polled = value.at("is_polled").get<bool>();
+  for (const json& one : value.at("processes")) node.processes.push_back(ProcessIn(one));
+  return node;
+}
+
+// The events of a file are as many as operations, and are not needed.
+json WithoutEvents(std::string_view text) {
+  bool skips = false;
+  const auto keep = [&skips](int depth, json::parse_event_t event, json& value) {
+    if (event == json::parse_event_t::key && depth == 1) skips = value == "traceEvents";
+    return !skips || depth == 0;
+  };
+  return json::parse(text, keep);
+}
+
+}  // namespace
+
+std::string TraceSection(const std::vector<NodeTrace>& nodes) {
+  std::string out = fmt::format("{{\"version\":{},", kTraceVersion);
+  AppendList("nodes", nodes, out);
+  return out + "}";
+}
+
+std::vector<NodeTrace> ReadTraceSection(std::string_view text, std::string& fault) {
+  try {
+    const json file = WithoutEvents(text);
+    const auto section = file.find(kTraceKey);
+    if (!file.is_object() || section == file.end())
+      throw Foreign{"it is no trace of nccl-exporter in Chrome's format"};
+    if (section->at("version") != kTraceVersion) throw Foreign{"another version wrote it"};
+    std::vector<NodeTrace> nodes;
+    for (const json& one : section->at("nodes")) nodes.push_back(NodeIn(one));
+    if (nodes.empty()) throw Foreign{"it has no node"};
+    return nodes;
+  } catch (const Foreign& foreign) {
+    fault = foreign.what;
+  } catch (const json::exception&) {
+    fault = "it is no trace of nccl-exporter in Chrome's format, or damaged";
+  }
+  return {};
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/trace/trace_summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "exporter/exposition/utf8.h"
+#include "exporter/trace/certain_waits.h"
+#include "exporter/trace/timeline.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using collector::NodeTrace;
+using collector::TracedCommunicator;
+using collector::TracedOperation;
+using collector::TracedProcess;
+
+constexpr double kNsPerMs = 1e6, kNsPerUs = 1e3, kNsPerSecond = 1e9, kBytesPerGb = 1e9;
+
+template <typename... Arguments>
+void Line(std::string& out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  fmt::format_to(std::back_inserter(out), format, std::forward<Arguments>(arguments)...);
+  out += '\n';
+}
+
+double Ms(int64_t ns) { return static_cast<double>(ns) / kNsPerMs; }
+double Us(int64_t ns) { return static_cast<double>(ns) / kNsPerUs; }
+
+// On a terminal; without the quotes.
+std::string Printable(const std::string& text) {
+  std::string quoted;
+  AppendQuoted(text, quoted);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+struct Place {
+  const NodeTrace* node;
+  const TracedProcess* process;
+  const TracedCommunicator* communicator;
+};
+
+template <typename Visit>
+void VisitCommunicators(const std::vector<NodeTrace>& nodes, const Visit& visit) {
+  for (const NodeTrace& node : nodes) {
+    for (const TracedProcess& process : node.processes) {
+      for (const TracedCommunicator& communicator : process.communicators)
+        visit(Place{&node, &process, &communicator});
+    }
+  }
+}
+
+std::string Name(const Place& place) {
+  return Printable(DisplayNameOf(*place.node, *place.process));
+}
+std::string CommunicatorName(const Place& place) {
+  return Printable(DisplayNameOf(*place.communicator));
+}
+
+int64_t LengthOf(const TracedOperation& operation) {
+  return operation.stop_ns - operation.start_ns;
+}
+
+void AddTotals(const std::vector<NodeTrace>& nodes, std::string& out) {
+  size_t processes = 0, operations = 0, in_flight = 0;
+  for (const NodeTrace& node : nodes) processes += node.processes.size();
+  VisitCommunicators(nodes, [&](const Place& place) {
+    operations += place.communicator->operations.size();
+    in_flight += place.communicator->in_flight.size();
+  });
+  const NodeTrace& first = nodes.front();
+  Line(out, "{} operations of {} processes on {} nodes in {:.3f} s; {} in flight at the end",
+       operations, processes, nodes.size(),
+       static_cast<double>(first.end_ns - first.begin_ns) / kNsPerSecond, in_flight);
+}
+
+void AddSlowest(const std::vector<NodeTrace>& nodes, std::string& out) {
+  std::vector<std::pair<const TracedOperation*, Place>> all;
+  VisitCommunicators(nodes, [&](const Place& place) {
+    for (const TracedOperation& operation : place.communicator->operations)
+      all.emplace_back(&operation, place);
+  });
+  const auto count = static_cast<ptrdiff_t>(std::min(kSummaryRows, all.size()));
+  std::ranges::partial_sort(all, all.begin() + count, std::greater<>(),
+                            [](const auto& one) { return LengthOf(*one.first); });
+  if (count == 0) return;
+  Line(out, "\nSlowest operations");
+  Line(out, "{:>12} {:<14} {:>10} {:>14} {:>10}  {}", "MS", "COLLECTIVE", "SEQUENCE", "BYTES",
+       "BUS GB/S", "WHERE");
+  for (ptrdiff_t i = 0; i < count; ++i) {
+    const auto& [operation, place] = all[static_cast<size_t>(i)];
+    const auto bandwidth = BusBandwidthOf(*place.communicator, *operation);
+    const std::string shown =
+        bandwidth ? fmt::format("{:.1f}", static_cast<double>(*bandwidth) / kBytesPerGb) : "-";
+    Line(out, "{:>12.3f} {:<14} {:>10} {:>14} {:>10}  {}, {}", Ms(LengthOf(*operation)),
+         TraitsOf(operation->function).name, operation->sequence, operation->bytes, shown,
+         Name(place), CommunicatorName(place));
+  }
+}
+
+// The time between two kernels of a communicator: what the GPU did otherwise, or nothing.
+void AddGaps(const std::vector<NodeTrace>& nodes, std::string& out) {
+  std::vector<std::tuple<int64_t, const TracedOperation*, Place>> gaps;
+  VisitCommunicators(nodes, [&](const Place& place) {
+    std::vector<const TracedOperation*> order;
+    for (const TracedOperation& operation : place.communicator->operations)
+      order.push_back(&operation);
+    std::ranges::sort(order, {}, &TracedOperation::start_ns);
+    int64_t busy_until_ns = order.empty() ? 0 : order.front()->stop_ns;
+    for (const TracedOperation* const operation : order) {
+      if (operation->start_ns > busy_until_ns)
+        gaps.emplace_back(operation->start_ns - busy_until_ns, operation, place);
+      busy_until_ns = std::max(busy_until_ns, operation->stop_ns);
+    }
+  });
+  const auto count = static_cast<ptrdiff_t>(std::min(kSummaryRows, gaps.size()));
+  std::ranges::partial_sort(gaps, gaps.begin() + count, std::greater<>(),
+                            [](const auto& one) { return std::get<0>(one); });
+  if (count == 0) return;
+  Line(out, "\nLongest gaps between two traced operations of a communicator");
+  Line(out, "{:>12} {:<14} {:>10}  {}", "MS", "BEFORE", "SEQUENCE", "WHERE");
+  for (ptrdiff_t i = 0; i < count; ++i) {
+    const auto& [gap_ns, operation, place] = gaps[static_cast<size_t>(i)];
+    Line(out, "{:>12.3f} {:<14} {:>10}  {}, {}", Ms(gap_ns), TraitsOf(operation->function).name,
+         operation->sequence, Name(place), CommunicatorName(place));
+  }
+}
+
+// What a rank did in the collectives with a certain last rank.
+struct Waits {
+  size_t last = 0;
+  int64_t caused_ns = 0;  // waits of the others for it
+  int64_t waited_ns = 0;
+};
+
+void AddWaits(const ClockAlignment& alignment, std::string& out) {
+  const std::vector<NodeTrace>& nodes = alignment.nodes();
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, Waits> by_rank;
+  const std::vector<CertainWait> certain = CertainWaits(alignment);
+  for (const CertainWait& wait : certain) {
+    const std::vector<Participation>& members = alignment.meetings()[wait.meeting].members;
+    const auto of = [&](size_t i) -> Waits& {
+      return by_rank[{members[i].node, members[i].process, members[i].communicator}];
+    };
+    ++of(wait.last).last;
+    for (size_t i = 0; i < members.size(); ++i) {
+      of(i).waited_ns += wait.waits_ns[i].Middle();
+      of(wait.last).caused_ns += wait.waits_ns[i].Middle();
+    }
+  }
+  Line(
+      out,
+      "\nOf {} collectives that several ranks of this trace share, {} have one that surely entered "
+      "last",
+      alignment.meetings().size(), certain.size());
+  if (certain.empty()) return;
+  std::vector<std::pair<std::tuple<uint32_t, uint32_t, uint32_t>, Waits>> rows(by_rank.begin(),
+                                                                               by_rank.end());
+  std::ranges::stable_sort(rows, std::greater<>(),
+                           [](const auto& row) { return row.second.caused_ns; });
+  Line(out, "{:>8} {:>16} {:>12}  {}", "LAST", "OTHERS WAIT MS", "WAITS MS", "RANK");
+  for (const auto& [key, waits] : rows) {
+    const auto& [n, p, c] = key;
+    const TracedCommunicator& communicator = nodes[n].processes[p].communicators[c];
+    Line(out, "{:>8} {:>16.3f} {:>12.3f}  rank {} of {}, {}", waits.last, Ms(waits.caused_ns),
+         Ms(waits.waited_ns), communicator.rank, Printable(DisplayNameOf(communicator)),
+         Printable(DisplayNameOf(nodes[n], nodes[n].processes[p])));
+  }
+}
+
+// Why operations of a communicator have no times; empty if all have.
+std::string WhyUntimed(const TracedCommunicator& communicator) {
+  const TimingReason reason = communicator.timing_reason;
+  if (communicator.timing_source == TimingSource::kNone)
+    return fmt::format("no kernel times: {} ({})", NameOf(reason),
+                       RowIn(kTimingReasons, reason).meaning);
+  if (communicator.sampling_state != SamplingState::kNone)
+    return fmt::format("only operations in sampling windows have times (state {}, duty {:.1f} %)",
+                       NameOf(communicator.sampling_state),
+                       communicator.sampling_duty_ppm / 10000.0);
+  return "";
+}
+
+// By node: how closely the starts of its kernels are known against those of the first node that
+// they met, at most. Calls far ahead of the GPU leave the CPU's clock less certain than this.
+std::vector<std::optional<int64_t>> KernelUncertainties(const ClockAlignment& alignment) {
+  std::vector<std::optional<int64_t>> most_ns(alignment.nodes().size());
+  std::map<size_t, ClockBounds> against;  // clock of the first node
+  for (const Meeting& meeting : alignment.meetings()) {
+    const auto axis = std::ranges::find(meeting.members, 0u, &Participation::node);
+    if (axis == meeting.members.end() || alignment.IsLeftOut(meeting)) continue;
+    if (!against.contains(axis->clock))
+      against.emplace(axis->clock, alignment.Against(axis->clock));
+    for (const Participation& member : meeting.members) {
+      const OffsetBounds bounds = against.at(axis->clock).At(member.clock, member.start_ns);
+      if (member.node != 0 && bounds.is_known())
+        most_ns[member.node] = std::max(most_ns[member.node].value_or(0), bounds.Uncertainty());
+    }
+  }
+  return most_ns;
+}
+
+}  // namespace
+
+std::string MissingText(const std::vector<NodeTrace>& nodes) {
+  std::string out;
+  bool has_point_to_point = false;
+  VisitCommunicators(nodes, [&](const Place& place) {
+    const TracedCommunicator& communicator = *place.communicator;
+    const std::string where = Name(place) + ", " + CommunicatorName(place);
+    if (communicator.overwritten != 0)
+      Line(out, "{}: {} operations were overwritten before they were read", where,
+           communicator.overwritten);
+    if (communicator.beyond_limit != 0)
+      Line(out, "{}: {} operations are beyond the limit of a trace", where,
+           communicator.beyond_limit);
+    if (communicator.whole_since_ns > place.node->begin_ns)
+      Line(out, "{}: the ring holds the last {:.3f} s only", where,
+           static_cast<double>(place.node->end_ns - communicator.whole_since_ns) / kNsPerSecond);
+    if (communicator.untimed.value_or(0) != 0)
+      Line(out, "{}: {} operations completed without times", where, *communicator.untimed);
+    if (const std::string why = WhyUntimed(communicator); !why.empty())
+      Line(out, "{}: {}", where, why);
+    if (!communicator.in_flight_is_known)
+      Line(out, "{}: no event shows which operations are in flight", where);
+    has_point_to_point = has_point_to_point ||
+                         std::ranges::any_of(communicator.operations, [](const auto& operation) {
+                           return TraitsOf(operation.function).is_point_to_point;
+                         });
+  });
+  for (const NodeTrace& node : nodes) {
+    for (const TracedProcess& process : node.processes) {
+      for (size_t i = 0; i < kLossCount; ++i) {
+        if (process.losses[i] == 0) continue;
+        Line(out, "{}: {} {}: {} ({})", Printable(DisplayNameOf(node, process)), process.losses[i],
+             node.is_polled ? "losses in the window" : "losses since its start", kLosses[i].reason,
+             kLosses[i].meaning);
+      }
+    }
+  }
+  if (has_point_to_point)
+    Line(out,
+         "Send and Recv: the ring of completions has neither their peer nor a sequence number");
+  return out;
+}
+
+std::string AlignmentText(const ClockAlignment& alignment) {
+  std::string out;
+  const std::vector<NodeTrace>& nodes = alignment.nodes();
+  const std::vector<std::optional<int64_t>> kernels_ns = KernelUncertainties(alignment);
+  for (size_t n = 1; n < nodes.size(); ++n) {
+    const NodeTrace& node = nodes[n];
+    const size_t clock = alignment.CpuClockOf(n);
+    const auto offset_at = [&](int64_t time_ns) {
+      return alignment.OffsetAt(clock, time_ns) + nodes[0].realtime_offset_ns -
+             node.realtime_offset_ns;
+    };
+    if (alignment.IslandOf(clock) != alignment.IslandOf(0)) {
+      Line(out,
+           "{}: not bound to {}, since they share no timed collective: CLOCK_REALTIME as it is",
+           Printable(node.node), Printable(nodes[0].node));
+      continue;
+    }
+    const int64_t most_ns = std::max(alignment.At(clock, node.begin_ns).Uncertainty(),
+                                     alignment.At(clock, node.end_ns).Uncertainty());
+    Line(out,
+         "{}: {:+.1f} us at the begin, {:+.1f} us at the end, against {}; uncertain by {:.1f} us",
+         Printable(node.node), Us(offset_at(node.begin_ns)), Us(offset_at(node.end_ns)),
+         Printable(nodes[0].node), Us(most_ns));
+    if (kernels_ns[n])
+      Line(out, "{}: kernels against those of {} uncertain by {:.1f} us", Printable(node.node),
+           Printable(nodes[0].node), Us(*kernels_ns[n]));
+  }
+  if (alignment.contradictions() != 0)
+    Line(out, "{} communicators or GPUs contradict the others and align nothing",
+         alignment.contradictions());
+  return out;
+}
+
+std::string TraceSummary(const ClockAlignment& alignment) {
+  const std::vector<NodeTrace>& nodes = alignment.nodes();
+  std::string out;
+  AddTotals(nodes, out);
+  if (nodes.size() > 1) out += "\nClocks\n" + AlignmentText(alignment);
+  AddSlowest(nodes, out);
+  AddWaits(alignment, out);
+  AddGaps(nodes, out);
+  const std::string missing = MissingText(nodes);
+  if (!missing.empty()) out += "\nMissing\n" + missing;
+  return out;
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people look for first in a trace: the slowest operations, who waited and for whom, gaps, and
+// what is missing. A pure function, for any thread.
+#pragma once
+
+#include <string>
+
+#include "exporter/trace/clock_alignment.h"
+
+namespace nccl_exporter::exporter {
+
+// Lines of each table at most.
+inline constexpr size_t kSummaryRows = 10;
+
+// Plain text, ends in a line feed. Texts of other processes are escaped.
+std::string TraceSummary(const ClockAlignment& alignment);
+
+// Two lines for each node: what has to be added to its CLOCK_REALTIME for that of the first node,
+// and how closely that is known; and how closely its kernels are known against those of the first
+// node.
+std::string AlignmentText(const ClockAlignment& alignment);
+
+// A line for each thing that the trace lacks; empty if it lacks nothing.
+std::string MissingText(const std::vector<collector::NodeTrace>& nodes);
+
+}  // namespace nccl_exporter::exporter
