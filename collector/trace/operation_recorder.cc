@@ -28,7 +28,7 @@ TracedOperation TracedOf(const CompletedOperation& operation) {
           .members = operation.members};
 }
 
-// What the labels of metrics take as the rank: see exporter/series/series_labels.cc.
+// What the labels of metrics take as the rank: see exporter/series/labels/series_labels.cc.
 std::string GlobalRankOf(const ProcessSnapshot& process) {
   if (process.rank_numbers_process) return "";
   const std::string& rank = process.Identity("RANK");

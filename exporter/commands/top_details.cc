@@ -9,7 +9,7 @@
 #include "exporter/commands/text_table.h"
 #include "exporter/commands/top_line.h"
 #include "exporter/findings/words.h"
-#include "exporter/series/series_labels.h"
+#include "exporter/series/labels/series_labels.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "exporter/exposition/utf8.h"
 #include "exporter/node/time_text.h"
-#include "exporter/series/series_labels.h"
+#include "exporter/series/labels/series_labels.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -14,7 +14,7 @@
 #include "exporter/http/http_server.h"
 #include "exporter/node/node_history.h"
 #include "exporter/scrape/scrape_page.h"
-#include "exporter/series/series_labels.h"
+#include "exporter/series/labels/series_labels.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -10,7 +10,7 @@
 #include "exporter/catalogue/detail_level.h"
 #include "exporter/series/exposition_builder.h"
 #include "exporter/series/function_groups.h"
-#include "exporter/series/label_cache.h"
+#include "exporter/series/labels/label_cache.h"
 #include "exporter/series/network_series.h"
 #include "exporter/series/series_group.h"
 #include "proto/collective.h"

@@ -13,7 +13,7 @@
 #include "exporter/exposition/exposition.h"
 #include "exporter/series/departed_counts.h"
 #include "exporter/series/exposition_builder.h"
-#include "exporter/series/label_cache.h"
+#include "exporter/series/labels/label_cache.h"
 
 namespace nccl_exporter::exporter {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "exporter/series/departed_counts.h"
-#include "exporter/series/label_cache.h"
+#include "exporter/series/labels/label_cache.h"
 
 namespace nccl_exporter::exporter {
 

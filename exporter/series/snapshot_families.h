@@ -31,7 +31,7 @@
 #include "exporter/exposition/exposition.h"
 #include "exporter/series/departed_counts.h"
 #include "exporter/series/function_groups.h"
-#include "exporter/series/label_cache.h"
+#include "exporter/series/labels/label_cache.h"
 #include "proto/code_table.h"
 
 namespace nccl_exporter::exporter {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "exporter/series/series_labels.h"
+#include "exporter/series/labels/series_labels.h"
 #include "exporter/testing/scraped_node.h"
 
 namespace nccl_exporter::exporter {

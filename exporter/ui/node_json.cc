@@ -14,7 +14,7 @@
 #include "exporter/exposition/utf8.h"
 #include "exporter/findings/findings_json.h"
 #include "exporter/node/watched_directories.h"
-#include "exporter/series/series_labels.h"
+#include "exporter/series/labels/series_labels.h"
 #include "exporter/ui/directory_states.h"
 #include "exporter/ui/waiting_json.h"
 #include "exporter/ui/web_paths.h"

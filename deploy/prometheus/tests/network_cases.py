@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slow ways between nodes, and what looks like one and is none. The detail is scraped once in a minute."""
 from jobs import NOTHING_EVER, alert
-from network_jobs import AHEAD, NetworkJob
+from network_jobs import AHEAD, NetworkJob, of_node
 
 SLOW = 3  # rank, whose node is 1
 
 
 def job(nodes=8, minutes=20):
     return NetworkJob(nodes, 2, minutes)
-
-
-def of_node(*nodes):
-    return [alert('NCCLSlowNetworkNode', hostname=f'gpu-node-{node}') for node in nodes]
 
 
 def an_adapter_that_sends_slowly_is_named_by_its_node():

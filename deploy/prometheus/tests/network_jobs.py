@@ -3,6 +3,7 @@
 import collections
 
 from cluster import STEP, Cluster
+from jobs import alert
 
 HEALTHY = 1 / 40e9  # seconds for a byte on the wire
 AHEAD = 10  # by which the host is ahead of its GPU, in the time of a byte
@@ -60,3 +61,7 @@ class NetworkJob(Cluster):
     def put(self, table, index, name, labels, value):
         if not name.startswith(('nccl_network_', 'nccl_communicator_info')) or index % DETAIL_EVERY == 0:
             super().put(table, index, name, labels, value)
+
+
+def of_node(*nodes):
+    return [alert('NCCLSlowNetworkNode', hostname=f'gpu-node-{node}') for node in nodes]

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/series/label_cache.h"
+#include "exporter/series/labels/label_cache.h"
 
 #include <string>
 #include <tuple>
 #include <utility>
 
-#include "exporter/series/series_labels.h"
+#include "exporter/series/labels/series_labels.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Label sets: made again, kept, and forgotten.
-#include "exporter/series/label_cache.h"
+#include "exporter/series/labels/label_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/series/series_labels.h"
+#include "exporter/series/labels/series_labels.h"
 #include "exporter/testing/example_snapshot.h"
 
 namespace {

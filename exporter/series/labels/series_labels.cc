@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/series/series_labels.h"
+#include "exporter/series/labels/series_labels.h"
 
 #include <algorithm>
 #include <array>
