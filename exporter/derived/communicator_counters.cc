@@ -21,16 +21,22 @@ bool LosesTimes(Loss loss) {
          loss != Loss::kReservationFailed;
 }
 
+// Whether two collectives of it never run at once. That of a copy of libnccl, of operations for
+// which no communicator was free, holds several communicators.
+bool RunsOneByOne(const collector::CommunicatorSnapshot& communicator) {
+  return (communicator.timing_source == TimingSource::kKernel ||
+          communicator.timing_source == TimingSource::kKernelCpu) &&
+         !communicator.is_overflow;
+}
+
 // Whether nothing says that an operation stays untimed.
 bool TimesAll(const collector::ProcessSnapshot& process,
               const collector::CommunicatorSnapshot& communicator) {
   for (size_t i = 0; i < kLossCount; ++i) {
     if (process.losses[i] != 0 && LosesTimes(static_cast<Loss>(i))) return false;
   }
-  return (communicator.timing_source == TimingSource::kKernel ||
-          communicator.timing_source == TimingSource::kKernelCpu) &&
-         communicator.sampling_state == SamplingState::kNone &&
-         communicator.unseen_operations == 0 && !communicator.is_overflow;
+  return RunsOneByOne(communicator) && communicator.sampling_state == SamplingState::kNone &&
+         communicator.unseen_operations == 0;
 }
 
 template <typename Use>
@@ -62,6 +68,7 @@ void CommunicatorCounters::Begin(const collector::CommunicatorSnapshot& communic
   counted_since_realtime_ns_ = communicator.created_realtime_ns;
   advanced_ns_ = now.monotonic_ns;
   timed_ns_ = now.monotonic_ns;
+  unexplained_ns_ = kMostNs;  // what was before is not known
   steps_.Begin(now);
 }
 
@@ -111,7 +118,10 @@ void CommunicatorCounters::Advance(const collector::ProcessSnapshot& process,
     if (one.has_new_times()) timed_ns_ = now.monotonic_ns;
     if (IsPointToPoint(key)) point_to_point_ += counts.operations;
   });
-  if (!is_exact_) Estimate(now, times, communicator.timing_source != TimingSource::kNone);
+  if (!is_exact_) {
+    unexplained_ns_ = std::min(unexplained_ns_ + elapsed, static_cast<double>(times.mean_ns));
+    Estimate(communicator, now, times);
+  }
   Sum();
   steps_.Advance(operations_, more, now, times);
   new_compared_ = 0;
@@ -121,19 +131,53 @@ void CommunicatorCounters::Advance(const collector::ProcessSnapshot& process,
   compared_seen_ = compared;
 }
 
-void CommunicatorCounters::Estimate(const DerivedMoment& now, const DerivedTimes& times,
-                                    bool is_timed) {
-  const bool is_valid = is_timed && now.monotonic_ns - timed_ns_ <= times.mean_lasts_ns;
+void CommunicatorCounters::Estimate(const collector::CommunicatorSnapshot& communicator,
+                                    const DerivedMoment& now, const DerivedTimes& times) {
+  const bool is_valid = communicator.timing_source != TimingSource::kNone &&
+                        now.monotonic_ns - timed_ns_ <= times.mean_lasts_ns;
+  const bool is_bounded = RunsOneByOne(communicator);
+  std::array<double, collector::kTrafficCount> more{};
   ByTraffic untimed{};
+  std::vector<Claim> claims;
+  double measured_ns = 0;
   for (auto& [key, one] : operations_) {
-    double& estimated = estimated_ns_[IndexOf(key)];
-    const double sum = estimated + one.EstimateUntimed(is_valid);
-    if (sum < kMostNs) estimated = std::max(0.0, sum);
+    const double ns = one.EstimateUntimed(is_valid);
     untimed[IndexOf(key)] += one.untimed();
+    if (is_bounded && !IsPointToPoint(key)) {
+      claims.push_back({.one = &one, .ns = ns});
+      measured_ns += static_cast<double>(one.new_busy_ns());
+    } else {
+      more[IndexOf(key)] += ns;
+    }
   }
+  more[static_cast<size_t>(collector::Traffic::kCollective)] +=
+      Bound(std::move(claims), measured_ns);
   for (size_t i = 0; i < untimed.size(); ++i) {
+    const double sum = estimated_ns_[i] + more[i];
+    if (sum < kMostNs) estimated_ns_[i] = std::max(0.0, sum);
     if (untimed[i] == 0) estimated_ns_[i] = 0;
   }
+}
+
+double CommunicatorCounters::Bound(std::vector<Claim> claims, double measured_ns) {
+  // A long operation began before the time that is remembered.
+  unexplained_ns_ = std::max(unexplained_ns_ - measured_ns, std::min(unexplained_ns_, 0.0));
+  const auto longest_mean_ns = [&] {
+    double longest = 0;
+    for (const Claim& claim : claims) longest = std::max(longest, claim.one->mean_ns());
+    return longest;
+  };
+  double sum = 0;
+  for (const Claim& claim : claims) sum += claim.ns;
+  std::ranges::sort(claims, std::ranges::greater(), &Claim::ns);
+  for (const Claim& claim : claims) {
+    if (sum <= unexplained_ns_ + longest_mean_ns()) break;
+    sum -= claim.ns;
+    claim.one->ForgetMean(claim.ns);
+    unexplained_ns_ = std::max(unexplained_ns_, 0.0);  // what it took too much before
+  }
+  unexplained_ns_ -= sum;
+  return sum;
 }
 
 void CommunicatorCounters::Sum() {

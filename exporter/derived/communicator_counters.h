@@ -15,7 +15,10 @@
 //      so does what is untimed for good beside kMostHeld (communicator_counters.cc): a communicator
 //      that is not exact stays so for a daemon that knows nothing of the past. Fewer operations by
 //      copy engine, which run no kernel, leave a communicator exact and are not estimated.
-//   4. A communicator that is not exact, and is older than what the daemon knows of it, starts at
+//   4. Collectives of a communicator run one after another. So untimed ones cannot have taken more
+//      time than has passed beside the timed ones (Bound()). Otherwise the mean is that of one long
+//      wait, such as for a rank that saves, which happened to be timed: it is forgotten.
+//   5. A communicator that is not exact, and is older than what the daemon knows of it, starts at
 //      0. PromQL takes a start at 0 as it is. A new estimate of the past could be slightly below
 //      what was served before, and PromQL would count all of it once more.
 #pragma once
@@ -24,6 +27,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "collector/node_snapshot.h"
 #include "exporter/derived/derived_times.h"
@@ -73,8 +77,7 @@ class CommunicatorCounters {
   void Transfer(Archive& archive) {
     archive(generation_, is_exact_, has_times_, since_realtime_ns_, counted_since_realtime_ns_,
             advanced_ns_, timed_ns_, estimated_ns_, highest_ns_, origin_ns_, kernel_ns_at_begin_,
-            point_to_point_, point_to_point_at_begin_, compared_seen_,
-            interval_start_ns_);
+            point_to_point_, point_to_point_at_begin_, compared_seen_, interval_start_ns_);
     steps_.Transfer(archive);
     node_.Transfer(archive);
     size_t count = TransferCount(archive, operations_.size());
@@ -107,7 +110,15 @@ class CommunicatorCounters {
     }
   }
   void Begin(const collector::CommunicatorSnapshot& communicator, const DerivedMoment& now);
-  void Estimate(const DerivedMoment& now, const DerivedTimes& times, bool is_timed);
+  struct Claim {
+    OperationTimes* one = nullptr;
+    double ns = 0;  // for the untimed operations of this kind that are new
+  };
+  void Estimate(const collector::CommunicatorSnapshot& communicator, const DerivedMoment& now,
+                const DerivedTimes& times);
+  // The sum of the claims of collectives if they fit into unexplained_ns_. While they do not, the
+  // largest of them loses its mean. The operation that runs now may go on for the longest mean.
+  double Bound(std::vector<Claim> claims, double measured_ns);
   void Sum();
 
   // Of an estimate: 292 years. More takes a forged segment, and is not counted.
@@ -118,8 +129,8 @@ class CommunicatorCounters {
   bool has_times_ = false;
   int64_t since_realtime_ns_ = 0;
   int64_t counted_since_realtime_ns_ = 0;  // steps, and what is counted for the node
-  int64_t advanced_ns_ = 0;  // CLOCK_MONOTONIC of the latest Advance()
-  int64_t timed_ns_ = 0;     // of the latest with timed operations
+  int64_t advanced_ns_ = 0;                // CLOCK_MONOTONIC of the latest Advance()
+  int64_t timed_ns_ = 0;                   // of the latest with timed operations
   std::array<double, collector::kTrafficCount> estimated_ns_{};
   ByTraffic highest_ns_{};  // measured and estimated, the highest so far
   ByTraffic origin_ns_{};   // what of it is not counted
@@ -129,6 +140,9 @@ class CommunicatorCounters {
   uint64_t compared_seen_ = 0;  // as ArrivalCounts of the latest Advance() that had them
   uint64_t new_compared_ = 0;
   int64_t interval_start_ns_ = 0;  // CLOCK_MONOTONIC; 0: none has ended
+  // Time that has passed and is neither measured nor estimated, of the recent past: operations may
+  // be launched so long before they run. Not in the state: it starts at 0 again.
+  double unexplained_ns_ = 0;
   StepCounter steps_;
   NodeCounter node_;
   TimesByOperation operations_;

@@ -45,9 +45,10 @@ class OperationTimes {
     recent_timed_ *= decay;
     recent_busy_ns_ *= decay;
     waiting_ *= decay;
+    new_busy_ns_ = Increase(counts.busy_ns, seen_.busy_ns);
     if (timed != 0) {
       recent_timed_ += static_cast<double>(timed);
-      recent_busy_ns_ += static_cast<double>(Increase(counts.busy_ns, seen_.busy_ns));
+      recent_busy_ns_ += static_cast<double>(new_busy_ns_);
       mean_ns_ = recent_busy_ns_ / recent_timed_;
     }
     has_new_times_ = timed != 0;
@@ -69,10 +70,21 @@ class OperationTimes {
     return is_valid && !must_wait ? mean_ns_ * all : 0;
   }
 
+  // Takes back `estimate_ns`, the result of the latest EstimateUntimed(): the mean was too long.
+  // Its operations wait for the next mean, as they do for the first.
+  void ForgetMean(double estimate_ns) {
+    waiting_ = mean_ns_ == 0 ? 0 : std::max(0.0, estimate_ns / mean_ns_);
+    recent_timed_ = 0;
+    recent_busy_ns_ = 0;
+    mean_ns_ = 0;
+  }
+
   const collector::SizeClassSnapshot& seen() const { return seen_; }
   uint64_t untimed() const { return UntimedOf(seen_); }
   double mean_ns() const { return mean_ns_; }  // 0: none was timed
+  // Of the latest See().
   bool has_new_times() const { return has_new_times_; }
+  uint64_t new_busy_ns() const { return new_busy_ns_; }
 
   // Operations in the period that ends now, and in the one before.
   uint64_t InThisPeriod() const { return Increase(seen_.operations, at_period_[1]); }
@@ -87,9 +99,8 @@ class OperationTimes {
             .busy_ns = Increase(seen_.busy_ns, at_interval_.busy_ns)};
   }
   void EndInterval() {
-    at_interval_ = {.operations = seen_.timed_operations,
-                    .bytes = seen_.timed_bytes,
-                    .busy_ns = seen_.busy_ns};
+    at_interval_ = {
+        .operations = seen_.timed_operations, .bytes = seen_.timed_bytes, .busy_ns = seen_.busy_ns};
   }
   bool is_regular() const { return is_regular_; }
   void SetRegular(bool is_regular) { is_regular_ = is_regular; }
@@ -123,6 +134,7 @@ class OperationTimes {
   TimedCounts at_interval_;
   bool is_regular_ = false;
   bool has_new_times_ = false;
+  uint64_t new_busy_ns_ = 0;
 };
 
 using OperationKey = std::pair<uint8_t, uint8_t>;  // function and size class
