@@ -92,14 +92,17 @@ class Benchmark {
       throw std::runtime_error("cannot write " + options_.json);
   }
 
-  // Under the lock.
+  // Under the lock. `played` is of a run that counts.
   void Note(const Scenario& scenario, int seed, const std::string& result,
-            const std::vector<std::string>& complaints, const std::vector<Screen>& screens = {}) {
+            const std::vector<std::string>& complaints, const PlayedScenario& played = {}) {
+    nlohmann::json delays_s = nlohmann::json::object();
+    for (const auto& [name, counts] : played.verdict.classes) delays_s[name] = counts.delays_s;
     played_.push_back({{"scenario", scenario.name},
                        {"seed", seed},
                        {"result", result},
                        {"complaints", complaints},
-                       {"screens", ScreensJson(screens)}});
+                       {"delays_s", delays_s},
+                       {"screens", ScreensJson(played.screens)}});
     printf("%-40s seed %d: %s\n", scenario.name.c_str(), seed, result.c_str());
     for (const std::string& complaint : complaints) printf("    %s\n", complaint.c_str());
     fflush(stdout);
@@ -126,7 +129,7 @@ class Benchmark {
       const std::lock_guard lock(mutex_);
       scoreboard_.Add(scenario, verdict);
       Note(scenario, seed, verdict.complaints.empty() ? "ok" : "flawed", verdict.complaints,
-           played.screens);
+           played);
     } catch (const VoidRun& error) {
       const std::lock_guard lock(mutex_);
       Note(scenario, seed, "void", {error.what()});
