@@ -70,6 +70,10 @@ inline constexpr double kLateSecondsPerSecond = 0.03;
 // rank from judgement to judgement.
 inline constexpr double kStrongLateSecondsPerSecond = 0.08;
 inline constexpr int kStrongJudgements = 3;
+// Beside them, ranks were uneven in so many judgements of late_history at most. Load that moves
+// between ranks, such as that of experts, stays at each for a minute, and proves nothing. The rules
+// allow kStrongJudgements, and judge unevenness half as often.
+inline constexpr int kMostUnevenJudgements = 2 * kStrongJudgements;
 // Share of the compared operations that a late rank was the last to enter.
 inline constexpr double kLateShare = 0.8;
 // Least number of compared operations in a window, or of timed ones in a strong window, so that one

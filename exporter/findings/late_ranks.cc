@@ -38,11 +38,15 @@ void LateRanks::Record(const collector::NodeSnapshot& node, const NodeHistory& h
   const int64_t passed = (now_ns_ - next_judgement_ns_) / interval + 1;
   next_judgement_ns_ += passed * interval;
   BeginJudgement(static_cast<int>(std::min(passed, kMostJudgements)));
-  for (const LateCandidate& candidate : LateCandidatesOf(RatesOf(node, history, times_)))
+  const LateJudgement judgement = JudgeLateRanks(RatesOf(node, history, times_));
+  for (const collector::CommunicatorKey& key : judgement.uneven) {
+    if (CommunicatorMemory* const communicator = Settled(key)) communicator->uneven |= 1;
+  }
+  for (const LateCandidate& candidate : judgement.candidates)
     Judge(candidate, node.taken_realtime_ns);
   JudgementTimes strong = times_;
   strong.window = times_.strong_window();
-  for (const LateCandidate& candidate : LateCandidatesOf(RatesOf(node, history, strong)))
+  for (const LateCandidate& candidate : JudgeLateRanks(RatesOf(node, history, strong)).candidates)
     JudgeStrong(candidate, node.taken_realtime_ns);
   Confirm();
 }
@@ -67,6 +71,7 @@ void LateRanks::BeginJudgement(int judgements_passed) {
   };
   for (auto& [key, communicator] : communicators_) {
     shift(communicator.straggler);
+    shift(communicator.uneven);
     shift(communicator.briefly);
     for (auto& [rank, memory] : communicator.ranks) {
       shift(memory.straggler);
@@ -143,9 +148,10 @@ void LateRanks::Confirm() {
       const bool is_often = (rank.straggler & 1) != 0 &&
                             std::popcount(rank.straggler & latest) >= hold &&
                             is_usual(rank.straggler, communicator.straggler);
-      const bool is_strong = (rank.strongly & kStrongRun) == kStrongRun &&
-                             is_usual(rank.straggler, communicator.straggler) &&
-                             is_usual(rank.briefly, communicator.briefly);
+      const bool is_strong =
+          (rank.strongly & kStrongRun) == kStrongRun &&
+          std::popcount(communicator.uneven & ~rank.straggler & past) <= kMostUnevenJudgements &&
+          is_usual(rank.briefly, communicator.briefly);
       const bool is_last_arriver = (rank.last_arriver & unbroken) == unbroken;
       if (!is_often && !is_strong && !is_last_arriver) continue;
       // A rank that is late at the edge of a threshold is found in every other judgement: it stays

@@ -57,6 +57,7 @@ class LateRanks {
     int64_t first_seen_ns = 0;
     int64_t last_seen_ns = 0;
     Judgements straggler = 0;  // in which any rank was
+    Judgements uneven = 0;     // in which a rank waited less, whether chance explains it or not
     Judgements briefly = 0;    // the same of the strong window
     bool is_compared = false;  // it has several ranks here
     std::map<uint64_t, RankMemory> ranks;

@@ -30,6 +30,7 @@ struct PeersFound {
   std::vector<std::optional<double>> deficit;  // of ranks that wait less than chance explains
   std::vector<bool> is_last;
   std::vector<std::optional<double>> cost;  // of the deficit, in a step
+  bool is_uneven = false;
   bool has_deficit = false;
   bool has_last = false;
   std::optional<double> least_busy;  // where a rank is late, or too few to say which
@@ -50,7 +51,9 @@ void FindDeficits(const PeerRates& peers, PeersFound& found) {
   for (size_t i = 0; i < peers.ranks.size(); ++i) {
     if (!peers.ranks[i].busy) continue;
     const double deficit = found.median - *peers.ranks[i].busy;
-    if (deficit <= kLateSecondsPerSecond || deficit <= chance) continue;
+    if (deficit <= kLateSecondsPerSecond) continue;
+    found.is_uneven = true;
+    if (deficit <= chance) continue;
     found.deficit[i] = deficit;
     found.has_deficit = true;
   }
@@ -254,7 +257,7 @@ void AddCandidates(const NodeRates& rates, const PeerRates& peers, const PeersFo
 
 }  // namespace
 
-std::vector<LateCandidate> LateCandidatesOf(const NodeRates& rates) {
+LateJudgement JudgeLateRanks(const NodeRates& rates) {
   std::vector<PeersFound> found(rates.peers.size());
   for (size_t p = 0; p < found.size(); ++p) {
     FindDeficits(rates.peers[p], found[p]);
@@ -264,12 +267,13 @@ std::vector<LateCandidate> LateCandidatesOf(const NodeRates& rates) {
     FindLeastBusy(found[p]);
   }
   const Victims victims = VictimsOf(rates, found);
-  std::vector<LateCandidate> candidates;
+  LateJudgement judgement;
   for (size_t p = 0; p < found.size(); ++p) {
+    if (found[p].is_uneven) judgement.uneven.push_back(rates.peers[p].key);
     if (found[p].has_deficit || found[p].has_last)
-      AddCandidates(rates, rates.peers[p], found[p], victims, candidates);
+      AddCandidates(rates, rates.peers[p], found[p], victims, judgement.candidates);
   }
-  return candidates;
+  return judgement;
 }
 
 }  // namespace nccl_exporter::exporter

@@ -30,8 +30,15 @@ struct LateCandidate {
   LateMeasures measures;
 };
 
-// Each rank at most once per communicator, in the order of `rates`. A candidate of one judgement is
-// no finding yet: LateRanks wants several.
-std::vector<LateCandidate> LateCandidatesOf(const NodeRates& rates);
+struct LateJudgement {
+  // Each rank at most once per communicator, in the order of the rates. A candidate of one
+  // judgement is no finding yet: LateRanks wants several.
+  std::vector<LateCandidate> candidates;
+  // Communicators in which a rank waits less than the median by kLateSecondsPerSecond, whether
+  // chance explains it or not: comm:nccl_busy_seconds:uneven.
+  std::vector<collector::CommunicatorKey> uneven;
+};
+
+LateJudgement JudgeLateRanks(const NodeRates& rates);
 
 }  // namespace nccl_exporter::exporter

@@ -256,6 +256,19 @@ TEST(LateRanksTest, ImbalanceThatMovesBetweenExpertsNamesNobody) {
   EXPECT_THAT(job.EverNamed(), IsEmpty());
 }
 
+// Half of the ranks at a time, so that chance explains each turn. Then one has a turn alone.
+TEST(LateRanksTest, AMinuteOfOneRankIsNoStrongProofWhereRanksAreUneven) {
+  LateJob job(8);
+  job.Make(kTp, "ep", FirstProcesses(8));
+  for (size_t turn = 0; turn < 12; ++turn) {
+    job.Run(45, [&] {
+      for (size_t i = 0; i < 8; ++i) job.Busy(i, kTp, (i + turn) % 8 < 4 ? 0.1 : 0.3);
+    });
+  }
+  job.Run(75, [&] { StepOfTp(job, 8, 5, 0.1); });
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+}
+
 // Each is late for minutes, and in less than three quarters of the judgements in which one is.
 TEST(LateRanksTest, ExpertsThatTakeTurnsForMinutesNameNobody) {
   LateJob job(8);
