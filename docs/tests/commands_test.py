@@ -182,6 +182,11 @@ class Commands(unittest.TestCase):
                 self.assertRegex(text, rf'(?<![\w-]){re.escape(flag)}(?![\w.-])')
         self.check_each(check, 'nccl-exporter', 'bazel-bin/exporter/nccl-exporter')
 
+    def test_of_the_daemon_are_all_in_its_document(self):
+        section = (ROOT / 'docs/daemon.md').read_text(encoding='utf-8').split('\n## Commands\n')[1].split('\n### ')[0]
+        printed = re.findall(r'^  (\w+) ', help_of().split('Subcommands:')[1], re.MULTILINE)
+        self.assertEqual(set(printed) - {'help', 'version'}, set(re.findall(r'^\| `(\w+)', section, re.MULTILINE)))
+
     def test_of_the_repository_exist_with_their_flags(self):
         def check(found):
             if re.match(r'(tools|deploy)/', found[0]):
