@@ -27,6 +27,10 @@ OF_THE_SYSTEM = {'apt-get', 'cat', 'cd', 'curl', 'dnf', 'docker', 'echo', 'expor
                  'pip', 'python', 'record', 'scancel', 'scontrol', 'setpriv', 'skopeo', 'srun', 'ssh', 'systemctl', 'systemd-sysusers', 'tar',
                  'torchrun', 'useradd'}
 OURS = re.compile(r'(?:tools|deploy|bazel-bin)/[\w./-]+|nccl-exporter|bazel')
+# Lines of a program that run what a fresh Debian does not have.
+NEEDS_PACKAGES = re.compile(r'^#!.*python|^(?!#).*(?:tools/install-dependencies|(?:^|exec |\$\(|then |! )(?:bazel|python3) )', re.MULTILINE)
+# Of tools/: one that others start, and one that draws a file of `nccl-exporter trace`.
+STARTED_BY_OTHERS = {'compare-elsewhere', 'trace-picture'}
 # A reader replaces these.
 PLACEHOLDER = re.compile(r'[A-Z]{3,}|\$|\*')
 
@@ -178,6 +182,11 @@ class Commands(unittest.TestCase):
                 self.assertRegex(text, rf'(?<![\w-]){re.escape(flag)}(?![\w.-])')
         self.check_each(check, 'nccl-exporter', 'bazel-bin/exporter/nccl-exporter')
 
+    def test_of_the_daemon_are_all_in_its_document(self):
+        section = (ROOT / 'docs/daemon.md').read_text(encoding='utf-8').split('\n## Commands\n')[1].split('\n### ')[0]
+        printed = re.findall(r'^  (\w+) ', help_of().split('Subcommands:')[1], re.MULTILINE)
+        self.assertEqual(set(printed) - {'help', 'version'}, set(re.findall(r'^\| `(\w+)', section, re.MULTILINE)))
+
     def test_of_the_repository_exist_with_their_flags(self):
         def check(found):
             if re.match(r'(tools|deploy)/', found[0]):
@@ -186,13 +195,15 @@ class Commands(unittest.TestCase):
                 self.assertEqual([], [flag for flag in flags(found) if not takes_flag(program, flag)])
         self.check_each(check)
 
-    def test_of_the_repository_that_install_what_they_need_start_without_it(self):
-        """A fresh Debian has bash, and no Python."""
-        installing = [program for program in (ROOT / 'tools').iterdir() if 'install-dependencies' in program.read_text(encoding='utf-8')]
-        self.assertIn(ROOT / 'tools/release', installing)
-        for program in installing:
+    def test_of_the_repository_install_what_they_need_and_start_without_it(self):
+        """A fresh Debian has bash, and neither Python nor Bazel."""
+        sources = {program: program.read_text(encoding='utf-8') for program in (ROOT / 'tools').iterdir() if program.name not in STARTED_BY_OTHERS}
+        needing = {program for program, source in sources.items() if NEEDS_PACKAGES.search(source)}
+        self.assertLessEqual({ROOT / 'tools/release', ROOT / 'tools/bench', ROOT / 'tools/rules-scale'}, needing)
+        for program in needing:
             with self.subTest(program.name):
-                self.assertEqual('#!/usr/bin/env bash', program.read_text(encoding='utf-8').splitlines()[0])
+                self.assertEqual('#!/usr/bin/env bash', sources[program].splitlines()[0])
+                self.assertRegex(sources[program], r'(?m)^(?!#).*tools/(install-dependencies|aarch64-root)')
 
     def test_name_targets_that_exist(self):
         def check(found):

@@ -29,6 +29,8 @@ def sources():
     return files('.h', '.cc', '.py', '.bazel', '.yml', '.in', '.yaml', '.service', '.html', '.js')
 
 
+# What no package carries: docs/install-node.md says so.
+REPOSITORY_ONLY = ('deploy/grafana/dashboards', 'deploy/helm/', 'deploy/kubernetes/', 'exporter/')
 DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding='utf-8') for path in files('.md')}
 
 
@@ -48,6 +50,23 @@ class Documents(unittest.TestCase):
                     self.assertTrue(file.exists(), 'no such file')
                     if anchor:
                         self.assertIn(anchor, list(markdown.anchors(file.read_text(encoding='utf-8'))))
+
+    def test_that_are_installed_link_to_what_is_installed(self):
+        sys.dont_write_bytecode = True
+        sys.path.append(str(ROOT / 'deploy/release'))
+        import tree
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(ROOT)
+        installed = set(tree.documents())
+        installed |= {folder for file in installed for folder in file.parents}
+        self.assertIn(pathlib.Path('docs/dashboards.md'), installed)
+        for name in (str(file) for file in installed if file.suffix == '.md'):
+            for line, target in markdown.links(DOCUMENTS[name]):
+                path = target.partition('#')[0]
+                if path and '://' not in target and not target.startswith('mailto:'):
+                    leads = os.path.normpath(pathlib.Path(name).parent / path)
+                    with self.subTest(f'{name}:{line}: {target}'):
+                        self.assertTrue(pathlib.Path(leads) in installed or leads.startswith(REPOSITORY_ONLY) or leads == 'LICENSE')
 
     def test_that_sources_name_exist(self):
         for path in sources():
