@@ -25,6 +25,7 @@ COPIED = (
     ('deploy/systemd/nccl-exporter.sysusers', 'lib/sysusers.d/nccl-exporter.conf'),
     ('deploy/systemd/nccl-exporter.default', 'share/nccl-exporter/systemd/'),
     ('deploy/prometheus/nccl-exporter.rules.yml', 'share/nccl-exporter/prometheus/'),
+    ('deploy/prometheus/examples/*', 'share/nccl-exporter/prometheus/examples/'),
     ('deploy/grafana/dashboards/*.json', 'share/nccl-exporter/grafana/'),
     ('deploy/grafana/provider.yaml', 'share/nccl-exporter/grafana/'),
     ('deploy/slurm/*', 'share/nccl-exporter/slurm/'),
@@ -39,7 +40,7 @@ EXAMPLES = pathlib.Path('deploy/prometheus/examples')
 
 def documents():
     folders = [pathlib.Path('.').glob('*.md')] + [pathlib.Path(folder).rglob('*.md') for folder in DOCUMENT_FOLDERS]
-    return sorted({file for files in folders for file in files} | {*PICTURES.iterdir(), *EXAMPLES.iterdir()})
+    return sorted({file for files in folders for file in files} | set(PICTURES.iterdir()))
 
 
 class Tree:
@@ -74,6 +75,9 @@ class Tree:
                 self.put(0o755 if os.access(file, os.X_OK) else 0o644, file, place + file.name if place.endswith('/') else place)
         for file in documents():
             self.put(0o644, file, DOCUMENTS / file)
+        # Documents link to the examples. These name the rules in the folder above.
+        examples = self.prefix / DOCUMENTS / EXAMPLES
+        examples.symlink_to(os.path.relpath(self.prefix / 'share/nccl-exporter/prometheus/examples', examples.parent))
 
     def _put_programs(self):
         for mode, source, place in ((0o755, LAUNCHER, HOME / 'bin/nccl-exporter'), (0o755, DAEMON, HOME / 'libexec/nccl-exporter'),

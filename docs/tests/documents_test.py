@@ -57,7 +57,7 @@ class Documents(unittest.TestCase):
         import tree
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(ROOT)
-        installed = set(tree.documents())
+        installed = {*tree.documents(), *tree.EXAMPLES.iterdir()}
         installed |= {folder for file in installed for folder in file.parents}
         self.assertIn(pathlib.Path('docs/dashboards.md'), installed)
         for name in (str(file) for file in installed if file.suffix == '.md'):
