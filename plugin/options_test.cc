@@ -125,6 +125,14 @@ TEST(Options, TakeWordsForTheShareOfNetworkTiming) {
   EXPECT_EQ(Read({{"NCCL_EXPORTER_NETWORK_TIMING", "on"}}).network_share_ppm, 100'000u);
 }
 
+TEST(Options, CountPeersOnlyIfAskedForAndNoMoreThanATableHolds) {
+  EXPECT_EQ(Read({}).network_peers, 0u);
+  EXPECT_EQ(Read({{"NCCL_EXPORTER_NETWORK_PEERS", "31"}}).network_peers, 31u);
+  const Options options = Read({{"NCCL_EXPORTER_NETWORK_PEERS", "32"}});
+  EXPECT_EQ(options.network_peers, 0u);
+  EXPECT_EQ(Rejected(options), Names{"NCCL_EXPORTER_NETWORK_PEERS"});
+}
+
 TEST(Options, TakePhasesOnlyIfAskedFor) {
   EXPECT_FALSE(Read({}).kernel_phases);
   EXPECT_TRUE(Read({{"NCCL_EXPORTER_KERNEL_PHASES", "1"}}).kernel_phases);
