@@ -49,8 +49,8 @@ class NetworkPeers {
     const uint32_t wanted = static_cast<uint32_t>(peer) + 1;
     for (uint32_t block = 1; block <= limit_ && block < numbers_.size(); ++block) {
       uint32_t present = numbers_[block].load(std::memory_order_relaxed);
-      if (present == 0 && numbers_[block].compare_exchange_strong(present, wanted,
-                                                                  std::memory_order_relaxed)) {
+      if (present == 0 &&
+          numbers_[block].compare_exchange_strong(present, wanted, std::memory_order_relaxed)) {
         StoreRelease(table->blocks[block].number, wanted);
         return block;
       }

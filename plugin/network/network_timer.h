@@ -88,9 +88,9 @@ class NetworkTimer {
   void StopStep(uint32_t number);
 
  private:
-  // A key: block of the peer (5 bits) | ticket (15) | high bits of the number of the proxy operation
-  // (2) | whether it sends (1) | low bits of the number, which are the place (9). The number of a
-  // step: the 16 bits of the key above the place | place (9) | tag and place of the step (7).
+  // A key: block of the peer (5 bits) | ticket (15) | high bits of the operation's number (2) |
+  // whether it sends (1) | low bits of the number, which are the place (9). The number of a step:
+  // the 16 bits of the key above the place | place (9) | tag and place of the step (7).
   static constexpr int kPeerShift = 27;
   static constexpr int kTicketShift = 12;
   static constexpr int kSendShift = 9;
