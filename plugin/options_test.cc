@@ -115,7 +115,7 @@ TEST(Options, HaveTheRangesThatTheirHelpNames) {
       EXPECT_EQ(Rejected(Read({{row.name, "0"}})), Names{row.name});
     }
   }
-  EXPECT_EQ(ranges, 6);
+  EXPECT_EQ(ranges, 7);
 }
 
 TEST(Options, TakeWordsForTheShareOfNetworkTiming) {
