@@ -212,6 +212,15 @@ struct NetworkCounts {
   }
 };
 
+struct PeerNetworkCounts {
+  static constexpr int kOthers = -1;  // peers beyond the limit of the plugin, together
+
+  int peer = kOthers;  // a rank of the communicator
+  NetworkCounts counts;
+
+  bool operator==(const PeerNetworkCounts&) const = default;
+};
+
 // Adds `more` to `sum`, where it is known.
 template <typename Counts>
 void AddKnown(std::optional<Counts>& sum, const std::optional<Counts>& more) {
@@ -370,6 +379,8 @@ struct CommunicatorSnapshot {
   DriftCause drift_cause = DriftCause::kNone;
   std::optional<NetworkCounts> network;  // if the plugin times its network operations
   uint32_t network_share_ppm = 0;        // of the time in which it does, 1 to 1,000,000; else 0
+  // Parts of `network`, if the job has asked for them: each peer once, by rank, the others last.
+  std::vector<PeerNetworkCounts> network_peers;
   // That have yet to agree with the CPU's clock before kernel times are believed.
   uint64_t probation_launches = 0;
   SamplingState sampling_state = SamplingState::kNone;

@@ -50,7 +50,7 @@ void* Callbacks::RefuseChannel(Handle task, uint32_t channel) {
 }
 
 // An operation that nobody follows has no ticket, and its network time counts none the less.
-void* Callbacks::StartProxyOperation(void* task, int pid, bool is_send) {
+void* Callbacks::StartProxyOperation(void* task, int pid, int peer, bool is_send) {
   if (communicators_.Salt() == 0) return nullptr;
   if (pid != process_.pid()) return process_.CountLoss(Loss::kForeignProcess), nullptr;
   const Handle handle = Handle::From(task);
@@ -68,7 +68,7 @@ void* Callbacks::StartProxyOperation(void* task, int pid, bool is_send) {
   if (network == nullptr || !handle.NetworkFlag())
     return is_followed ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
   const uint32_t key =
-      network->Start(is_send, has_ticket ? handle.Ticket() : NetworkTimer::kNoTicket);
+      network->Start(is_send, peer, has_ticket ? handle.Ticket() : NetworkTimer::kNoTicket);
   const HandleKind kind =
       is_followed ? HandleKind::kTimedProxyOperation : HandleKind::kNetworkOperation;
   return handle.WithNetworkBits(kind, key).Pointer();
@@ -111,6 +111,9 @@ void Callbacks::StopKernelPhase(void* phase, uint64_t gpu_ns) {
 }
 
 // Stops.
+
+static_assert(kOperationEntries <= NetworkTimer::kTicketMask,
+              "a key knows operations in flight apart");
 
 void Callbacks::StopNetworkOperation(Handle handle) {
   if (NetworkTimer* const network = NetworkOf(handle)) network->Stop(handle.NetworkBits());

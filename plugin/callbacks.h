@@ -42,7 +42,7 @@ class Callbacks {
   // With a GPU time (API v4 and later), or dated here.
   template <bool kHasTimeStamp>
   void* StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns);
-  void* StartProxyOperation(void* task, int pid, bool is_send);
+  void* StartProxyOperation(void* task, int pid, int peer, bool is_send);
   void* StartProxyStep(void* proxy_operation, int step);
   void RecordProxyStep(void* step, int state, uint64_t bytes);
   // API v2 and v3.

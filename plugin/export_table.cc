@@ -73,8 +73,9 @@ struct Adapter {
   }
 
   NCCL_EXPORTER_EVENT StartProxyOp(void** handle, const Descriptor& d) {
-    *handle = Callbacks(*Process::Get())
-                  .StartProxyOperation(d.parentObj, d.proxyOp.pid, d.proxyOp.isSend == 1);
+    *handle =
+        Callbacks(*Process::Get())
+            .StartProxyOperation(d.parentObj, d.proxyOp.pid, d.proxyOp.peer, d.proxyOp.isSend == 1);
     return abi::kSuccess;
   }
 

@@ -16,15 +16,17 @@ namespace nccl_exporter::plugin {
 // All zeros is its first state, as in a forked child.
 class NetworkTiming {
  public:
-  // `share_ppm` 0: nothing is timed.
-  void Open(uint32_t share_ppm, uint64_t period_ns) {
+  // `share_ppm` 0: nothing is timed. `peers`: of a communicator that are counted each.
+  void Open(uint32_t share_ppm, uint64_t period_ns, uint32_t peers) {
     windows_ = NetworkWindows::OfShare(share_ppm, period_ns);
+    peers_ = peers;
   }
 
   // A communicator whose mask has been stored. Without memory, or with more copies of libnccl than
   // there is room for, it is not timed: its slot shows a share of 0.
   void Join(Communicator& communicator, int* mask, const NetworkWindows::OwnMasks& own_masks,
-            layout::CommunicatorSlot* slot, layout::SegmentHeader* header) {
+            layout::CommunicatorSlot* slot, layout::SegmentHeader* header,
+            layout::NetworkPeerTable* peers) {
     if (windows_.window_ns == 0) return;
     NetworkWindows* const windows = WindowsOf(mask, own_masks);
     if (windows == nullptr) return;
@@ -33,6 +35,7 @@ class NetworkTiming {
     NetworkTimer* const timer = communicator.network_room();
     if (timer == nullptr) return;
     windows->Join();
+    timer->peers().Open(peers, peers_);
     timer->Open(slot, header, windows);
     communicator.SetNetwork(timer);
   }
@@ -66,6 +69,7 @@ class NetworkTiming {
   }
 
   SamplingWindows windows_;
+  uint32_t peers_;
   std::array<NetworkWindows, kMostLibraries> libraries_;
 };
 

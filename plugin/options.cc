@@ -147,6 +147,11 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
      "network operations whose waits are timed: auto (those in windows that cover a tenth of the "
      "time), always, off, or the share of the time, 0.001 to 1",
      StoreNetworkTiming},
+    {"NCCL_EXPORTER_NETWORK_PEERS", "0",
+     "number of peers of a communicator whose network time is counted by peer as well, 0 to 31; "
+     "further ones share the "
+     "peer \"other\"",
+     StoreWhole<&Options::network_peers, 0, kMostNetworkPeers>},
 }};
 
 Options ReadOptions(const char* (*get)(const char* name)) {

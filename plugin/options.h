@@ -11,7 +11,9 @@
 
 namespace nccl_exporter::plugin {
 
-inline constexpr size_t kOptionCount = 10;
+inline constexpr size_t kOptionCount = 11;
+// A table of peers in the segment has a block for each, and one for all others.
+inline constexpr uint32_t kMostNetworkPeers = 31;
 
 enum class Sampling : uint8_t { kAlways, kWindows };  // NCCL_EXPORTER_SAMPLING
 
@@ -28,6 +30,7 @@ struct Options {
   bool kernel_phases = false;
   // Share of time in which proxy operations are timed, in millionths; 0: never.
   uint32_t network_share_ppm = 100'000;
+  uint32_t network_peers = 0;  // of a communicator that are counted each
 
   // Variables whose value was not understood, in the table's order, up to the first nullptr; their
   // defaults are in force.

@@ -115,7 +115,7 @@ TEST(Options, HaveTheRangesThatTheirHelpNames) {
       EXPECT_EQ(Rejected(Read({{row.name, "0"}})), Names{row.name});
     }
   }
-  EXPECT_EQ(ranges, 6);
+  EXPECT_EQ(ranges, 7);
 }
 
 TEST(Options, TakeWordsForTheShareOfNetworkTiming) {
@@ -123,6 +123,14 @@ TEST(Options, TakeWordsForTheShareOfNetworkTiming) {
   EXPECT_EQ(Read({{"NCCL_EXPORTER_NETWORK_TIMING", "off"}}).network_share_ppm, 0u);
   EXPECT_EQ(Read({{"NCCL_EXPORTER_NETWORK_TIMING", "auto"}}).network_share_ppm, 100'000u);
   EXPECT_EQ(Read({{"NCCL_EXPORTER_NETWORK_TIMING", "on"}}).network_share_ppm, 100'000u);
+}
+
+TEST(Options, CountPeersOnlyIfAskedForAndNoMoreThanATableHolds) {
+  EXPECT_EQ(Read({}).network_peers, 0u);
+  EXPECT_EQ(Read({{"NCCL_EXPORTER_NETWORK_PEERS", "31"}}).network_peers, 31u);
+  const Options options = Read({{"NCCL_EXPORTER_NETWORK_PEERS", "32"}});
+  EXPECT_EQ(options.network_peers, 0u);
+  EXPECT_EQ(Rejected(options), Names{"NCCL_EXPORTER_NETWORK_PEERS"});
 }
 
 TEST(Options, TakePhasesOnlyIfAskedFor) {

@@ -97,7 +97,8 @@ void Process::Start(const InitRequest& request) {
   capturing_threads_.Open();
   host_announcements_.Open(ProcessEnvironment("CUDA_LAUNCH_BLOCKING"));
   samplers_.Open(SamplingSettings(options_));
-  network_timing_.Open(options_.network_share_ppm, options_.sampling_period_ns);
+  network_timing_.Open(options_.network_share_ppm, options_.sampling_period_ns,
+                       options_.network_peers);
   OpenOverflow();
   mode_ = Mode::kRunning;
   communicators_.StoreSalt(RandomSalt());
@@ -171,7 +172,7 @@ void* Process::InitInSlot(uint32_t slot, const InitRequest& request, const Event
                          sampler != nullptr
                              ? sampler->OwnMasks()
                              : NetworkWindows::OwnMasks{stored, stored, stored, stored},
-                         segment_.slot(slot), segment_.header());
+                         segment_.slot(slot), segment_.header(), segment_.peers(slot));
   }
   network_timing_.RestoreBit(mask);
   const Handle context = OpenSlot(slot, request, decision);

@@ -48,7 +48,7 @@ TEST(LayoutDocument, ShowsTheHeader) {
                   FIELD(SegmentHeader, retention_ns) + FIELD(SegmentHeader, plugin_version) +
                   FIELD(SegmentHeader, host_name) + FIELD(SegmentHeader, executable) +
                   FIELD(SegmentHeader, losses) + FIELD(SegmentHeader, rank_numbers_process) +
-                  FIELD(SegmentHeader, identity));
+                  FIELD(SegmentHeader, peer_table_bytes) + FIELD(SegmentHeader, identity));
 }
 
 TEST(LayoutDocument, ShowsTheCommunicatorSlot) {
@@ -89,6 +89,8 @@ TEST(LayoutDocument, ShowsTheNetworkBlock) {
   ExpectTable("proto/README.md", kHead + FIELD(NetworkDirectionBlock, wait_ns) +
                                      FIELD(NetworkDirectionBlock, bytes) +
                                      FIELD(NetworkDirectionBlock, operations));
+  ExpectTable("proto/README.md",
+              kHead + FIELD(NetworkPeerBlock, number) + FIELD(NetworkPeerBlock, directions));
 }
 
 TEST(LayoutDocument, ShowsTheRings) {

@@ -7,9 +7,12 @@
 //   ...                     ...
 //   offset 8192 + n*stride  CommunicatorSlot n         the last one is the overflow slot:
 //                                                      communicators without a slot
+//   offset file_bytes       NetworkPeerTable 0         only if the job has asked for peers (1.5):
+//   ...                     ...                        one for each slot, peer_table_bytes apart
 //
 // The file is sparse. The header and the overflow slot are reserved (fallocate) at creation, every
-// other slot when it is claimed; a slot that is not reserved reads as zeros, which is state kFree.
+// other slot when it is claimed, with its table of peers; a slot that is not reserved reads as
+// zeros, which is state kFree.
 // Slots are claimed from the first one on: behind one in state kFree no other but the overflow slot
 // is in use.
 //
@@ -38,6 +41,9 @@
 //                      operation at its end. A reader may see some words of an operation and not
 //                      yet the others. Words only ever grow within a generation, but for
 //                      `share_ppm`, which is written before the state Live.
+//   peers              of a slot's table: `number` is stored once in a generation, with release,
+//                      when a peer is first met. Counts as in slot.network, after that. They are
+//                      zeroed with the slot.
 //   slot.in_flight     word `ticket` is stored last with release when an entry is taken, and set to
 //                      0 when it is given back.
 //   slot.completions   word `ticket` is set to 0, the entry written, `ticket` stored with release.
@@ -67,7 +73,7 @@ using AtomicU64 = std::atomic<uint64_t>;
 static_assert(sizeof(AtomicU64) == 8 && AtomicU64::is_always_lock_free);
 
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 4;
+inline constexpr uint32_t kMinor = 5;
 inline constexpr uint64_t kVersion = uint64_t{kMajor} << 32 | kMinor;
 inline constexpr uint64_t kMagic = 0x314745534c43434e;  // "NCCLSEG1"
 inline constexpr const char kFileSuffix[] = ".seg";
@@ -85,6 +91,9 @@ inline constexpr uint64_t kSlotLimitBytes = 131072;  // shared memory that one c
 // Pairs of function and size class of one communicator that have a histogram of their own: as many
 // as fit into kSlotLimitBytes, more than which the readers of 1.0 to 1.2 refuse. Jobs use 4 to 10.
 inline constexpr int kSizeHistograms = 11;
+// Blocks of a table of peers, which make a page: the first has those without a block of their own.
+inline constexpr int kNetworkPeerBlocks = 32;
+inline constexpr uint64_t kPeerTableLimitBytes = 65536;  // shared memory that a table may take
 
 struct IdentityPair {
   char key[32];    // name of an environment variable from the plugin's allow-list
@@ -97,7 +106,7 @@ struct alignas(4096) SegmentHeader {
   uint64_t header_bytes;  // sizeof(SegmentHeader) of the writer
   uint64_t slot_bytes;    // stride of the slots
   uint64_t slot_count;    // the overflow slot included, which is the last
-  uint64_t file_bytes;    // header_bytes + slot_count * slot_bytes
+  uint64_t file_bytes;    // header_bytes + slot_count * slot_bytes; tables of peers lie behind
   uint64_t pid;           // in the writer's own PID namespace: for display, never for liveness
   uint64_t uid;
   uint64_t start_realtime_ns;   // when the segment was created: the two clocks read together
@@ -110,6 +119,7 @@ struct alignas(4096) SegmentHeader {
   alignas(64) AtomicU64 losses[kLossWords];  // indexed by Loss
   AtomicU64 rank_numbers_process;  // 1, and then for good: RANK and its kin number the process, not
                                    // a rank (1.2)
+  uint64_t peer_table_bytes;       // stride of the tables of peers; 0: there are none (1.5)
   alignas(4096) IdentityPair identity[kIdentityPairs];
 };
 static_assert(sizeof(SegmentHeader) == 8192);
@@ -216,6 +226,20 @@ struct alignas(64) NetworkBlock {
 };
 static_assert(sizeof(NetworkBlock) == 128);
 
+// The part of a NetworkBlock that belongs to one peer (1.5).
+struct NetworkPeerBlock {
+  AtomicU64 number;  // 1 + its rank in the communicator; 0: not in use, or the first block
+  AtomicU64 reserved[3];
+  NetworkDirectionBlock directions[kNetworkDirectionCount];  // indexed by NetworkDirection
+};
+static_assert(sizeof(NetworkPeerBlock) == 128);
+
+struct alignas(4096) NetworkPeerTable {
+  // The first: peers that have no block of their own. Others: in the order in which they were met.
+  NetworkPeerBlock blocks[kNetworkPeerBlocks];
+};
+static_assert(sizeof(NetworkPeerTable) == 4096);
+
 struct alignas(4096) CommunicatorSlot {
   AtomicU64 state;
   uint64_t communicator_id;  // NCCL's commHash or commId: the same on all ranks
@@ -252,7 +276,7 @@ struct alignas(4096) CommunicatorSlot {
 // A slot of 1.0 to 1.2 ends before size_histograms.
 inline constexpr uint64_t kSlotBytesBefore13 = 110592;
 static_assert(offsetof(CommunicatorSlot, size_histograms) <= kSlotBytesBefore13);
-static_assert(sizeof(CommunicatorSlot) == 131072, "1.3 and 1.4 have the same size");
+static_assert(sizeof(CommunicatorSlot) == 131072, "1.3 to 1.5 have the same size");
 static_assert(sizeof(CommunicatorSlot) <= kSlotLimitBytes);
 
 }  // namespace nccl_exporter::layout

@@ -76,6 +76,16 @@ void DescribeIdentity(const layout::CommunicatorSlot& slot, const Moment& now,
       static_cast<int64_t>(std::min(slot.created_realtime_ns, now_ns));
 }
 
+NetworkCounts CountsOf(const layout::NetworkDirectionBlock (&blocks)[kNetworkDirectionCount]) {
+  NetworkCounts counts;
+  for (size_t i = 0; i < counts.directions.size(); ++i) {
+    LoadAll(blocks[i].wait_ns, counts.directions[i].wait_ns);
+    counts.directions[i].bytes = Load(blocks[i].bytes);
+    counts.directions[i].operations = Load(blocks[i].operations);
+  }
+  return counts;
+}
+
 uint64_t OperationsOf(const layout::FunctionBlock& block) {
   uint64_t operations = 0;
   for (size_t i = 0; i < kSizeClassCount; ++i) operations += Load(block.started.operations[i]);
@@ -278,12 +288,30 @@ void DescribeNetwork(const layout::CommunicatorSlot& slot, CommunicatorSnapshot&
   const uint64_t share_ppm = std::min(Load(block.share_ppm), uint64_t{kWholeDutyPpm});
   if (share_ppm == 0) return;
   communicator.network_share_ppm = static_cast<uint32_t>(share_ppm);
-  NetworkCounts& counts = communicator.network.emplace();
-  for (size_t i = 0; i < counts.directions.size(); ++i) {
-    LoadAll(block.directions[i].wait_ns, counts.directions[i].wait_ns);
-    counts.directions[i].bytes = Load(block.directions[i].bytes);
-    counts.directions[i].operations = Load(block.directions[i].operations);
+  communicator.network = CountsOf(block.directions);
+}
+
+// A peer that is no rank of the communicator is one of the others.
+void DescribePeers(const layout::NetworkPeerTable& table, CommunicatorSnapshot& communicator) {
+  std::vector<PeerNetworkCounts>& peers = communicator.network_peers;
+  const uint64_t ranks =
+      communicator.ranks != 0 ? std::min<uint64_t>(communicator.ranks, INT_MAX) : uint64_t{INT_MAX};
+  for (size_t i = 0; i < std::size(table.blocks); ++i) {
+    const uint64_t number = Load(table.blocks[i].number);
+    const NetworkCounts counts = CountsOf(table.blocks[i].directions);
+    if ((i != 0 && number == 0) || !counts.HasAny()) continue;
+    const int peer =
+        i != 0 && number <= ranks ? static_cast<int>(number - 1) : PeerNetworkCounts::kOthers;
+    const auto known = std::ranges::find(peers, peer, &PeerNetworkCounts::peer);
+    if (known != peers.end()) {
+      known->counts += counts;
+    } else {
+      peers.push_back({.peer = peer, .counts = counts});
+    }
   }
+  std::ranges::sort(peers, {}, [](const PeerNetworkCounts& one) {
+    return static_cast<unsigned>(one.peer);  // the others last
+  });
 }
 
 bool HasCounts(const layout::CommunicatorSlot& slot) {

@@ -34,6 +34,9 @@ void SplitDurations(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& 
 // its network block.
 void DescribeNetwork(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& communicator);
 
+// Fills `network_peers`.
+void DescribePeers(const layout::NetworkPeerTable& table, CommunicatorSnapshot& communicator);
+
 // Whether anything was ever counted in the slot.
 bool HasCounts(const layout::CommunicatorSlot& slot);
 

@@ -35,7 +35,8 @@ uint64_t BytesOfDurationsBySize(const FunctionSnapshot& function) {
 
 // The memory of a communicator, in communicators of the usual size.
 uint64_t RoomOf(const CommunicatorSnapshot& communicator) {
-  uint64_t bytes = communicator.in_flight.size() * sizeof(InFlightOperation);
+  uint64_t bytes = communicator.in_flight.size() * sizeof(InFlightOperation) +
+                   communicator.network_peers.size() * sizeof(PeerNetworkCounts);
   for (size_t i = 0; i < kFunctionCount; ++i) {
     if (!communicator.functions.IsInUse(i)) continue;
     bytes += sizeof(FunctionSnapshot) + BytesOfDurationsBySize(communicator.functions[i]);
@@ -137,7 +138,7 @@ class SegmentReading {
   Copy CopySlot(uint32_t slot) {
     if (!slot_) slot_ = std::make_unique<CommunicatorSlot>();
     if (!CopyAll(OffsetOf(slot), BytesOf(*slot_, kSlotBytesRead)) || !DropChangedEntries(slot) ||
-        !CopySizeHistograms(slot) || !CopyNetwork(slot))
+        !CopySizeHistograms(slot) || !CopyNetwork(slot) || !CopyPeers(slot))
       return Copy::kFailed;
     layout::AtomicU64 state_after{0};
     if (!CopyAll(OffsetOf(slot), BytesOf(state_after))) return Copy::kFailed;
@@ -197,6 +198,17 @@ class SegmentReading {
     return CopyAll(OffsetOf(slot) + offsetof(CommunicatorSlot, network), BytesOf(slot_->network));
   }
 
+  // Of a communicator whose network operations are timed.
+  bool HasPeers() const {
+    return HasNetwork() && directory_.peer_table_bytes != 0 &&
+           slot_->network.share_ppm.load(std::memory_order_relaxed) != 0;
+  }
+  bool CopyPeers(uint32_t slot) {
+    if (!HasPeers()) return true;
+    if (!peers_) peers_ = std::make_unique<layout::NetworkPeerTable>();
+    return CopyAll(directory_.OffsetOfPeers(slot), BytesOf(*peers_));
+  }
+
   // Whether the copied slot is served. A finalized communicator is, for the retention time.
   bool IsServed(uint32_t slot) {
     if (IsOverflow(slot)) return HasCounts(*slot_);
@@ -231,6 +243,7 @@ class SegmentReading {
     CommunicatorRead read = DescribeCommunicator(*slot_, slot, IsOverflow(slot), terms_.now);
     if (HasSizeHistograms()) SplitDurations(*slot_, read.communicator);
     if (HasNetwork()) DescribeNetwork(*slot_, read.communicator);
+    if (HasPeers()) DescribePeers(*peers_, read.communicator);
     NoteLife(read.communicator.created_realtime_ns);
     NoteLife(read.communicator.last_progress_realtime_ns);
     NoteStaleAt(read.stale_at_ns);
@@ -256,6 +269,7 @@ class SegmentReading {
   std::vector<uint32_t> wanted_;
   std::unique_ptr<CommunicatorSlot> slot_;  // kept from slot to slot; about 100 KiB
   std::unique_ptr<Entries> entries_after_;
+  std::unique_ptr<layout::NetworkPeerTable> peers_;
 };
 
 }  // namespace

@@ -76,20 +76,29 @@ void DumpFunction(Function id, const collector::FunctionSnapshot& function, std:
   DumpHistogram<BandwidthBuckets>("bus bandwidth", function.bandwidth, "B/s", out);
 }
 
-void DumpNetwork(const collector::CommunicatorSnapshot& communicator, std::string& out) {
-  if (!communicator.network) return;
-  Line(out, "  network operations are timed for {} of the time",
-       static_cast<double>(communicator.network_share_ppm) / kWholeDutyPpm);
+void DumpNetworkCounts(const std::string& whose, const collector::NetworkCounts& network,
+                       std::string& out) {
   for (size_t i = 0; i < kNetworkDirectionCount; ++i) {
-    const collector::NetworkDirectionCounts& counts = communicator.network->directions[i];
+    const collector::NetworkDirectionCounts& counts = network.directions[i];
     if (counts.operations == 0) continue;
-    Line(out, "    {}: {} operations, {} bytes", kNetworkDirections[i].name, counts.operations,
-         counts.bytes);
+    Line(out, "    {}{}: {} operations, {} bytes", kNetworkDirections[i].name, whose,
+         counts.operations, counts.bytes);
     for (size_t state = 0; state < kNetworkStateCount; ++state) {
       if (counts.wait_ns[state] == 0) continue;
       Line(out, "      {}: {:.9f} s", kNetworkStates[state].name,
            static_cast<double>(counts.wait_ns[state]) / kNsPerSecond);
     }
+  }
+}
+
+void DumpNetwork(const collector::CommunicatorSnapshot& communicator, std::string& out) {
+  if (!communicator.network) return;
+  Line(out, "  network operations are timed for {} of the time",
+       static_cast<double>(communicator.network_share_ppm) / kWholeDutyPpm);
+  DumpNetworkCounts("", *communicator.network, out);
+  for (const auto& [peer, counts] : communicator.network_peers) {
+    const bool is_rank = peer != collector::PeerNetworkCounts::kOthers;
+    DumpNetworkCounts(is_rank ? fmt::format(", peer {}", peer) : ", other peers", counts, out);
   }
 }
 

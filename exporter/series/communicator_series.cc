@@ -91,6 +91,7 @@ void CommunicatorSeries::AddNamed(const SeriesGroup& group, DetailLevel level) {
   builder_.CountSince(group.CreatedRealtimeNs());
   AddFunctions(group, labels);
   network_.Add(group, labels);
+  network_.AddPeers(group, labels);
   std::optional<collector::DerivedCounts> sum;
   if (const collector::DerivedCounts* const derived = DerivedOf(group, sum)) {
     AddDerived(group, *derived, labels);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 
 #include "exporter/exposition/exposition.h"
 #include "exporter/series/exposition_builder.h"
@@ -21,7 +22,13 @@ class NetworkSeries {
   // direction without timed operations has no series. Counts since the builder's present time.
   void Add(const SeriesGroup& group, LabelsId labels) const;
 
+  // Adds those of each peer of a communicator, at most eight for a peer. A group of several members
+  // has none: a rank in one of their communicators is another one in the next.
+  void AddPeers(const SeriesGroup& group, LabelsId labels) const;
+
  private:
+  void AddPeer(const std::string& peer, NetworkDirection direction,
+               const collector::NetworkDirectionCounts& counts, LabelsId labels) const;
   void AddDirection(NetworkDirection direction, const collector::NetworkDirectionCounts& counts,
                     LabelsId labels) const;
 

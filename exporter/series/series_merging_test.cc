@@ -91,6 +91,35 @@ TEST(SeriesMergingTest, ACommunicatorHasAtMostTenSeriesOfTheNetwork) {
   EXPECT_EQ(ScrapedNode(NodeOf({ProcessOf(1, {communicator})})).samples(), without + 10);
 }
 
+collector::PeerNetworkCounts PeerOf(int peer) {
+  collector::PeerNetworkCounts counts{.peer = peer, .counts = {}};
+  for (collector::NetworkDirectionCounts& direction : counts.counts.directions)
+    direction = {.wait_ns = {1, 2, 3, 4}, .bytes = 5, .operations = 1};
+  return counts;
+}
+
+TEST(SeriesMergingTest, APeerHasAtMostEightSeries) {
+  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  const size_t without = ScrapedNode(NodeOf({ProcessOf(1, {communicator})})).samples();
+  communicator.network_peers = {PeerOf(7), PeerOf(collector::PeerNetworkCounts::kOthers)};
+  const ScrapedNode scrape(NodeOf({ProcessOf(1, {communicator})}));
+  EXPECT_EQ(scrape.samples(), without + 16);
+  EXPECT_EQ(scrape.Value(Metric::kNetworkPeerWaitSeconds, "peer=7,direction=recv,state=gpu,"), 3e-9)
+      << "a receive that is not posted waits for its own GPU";
+  EXPECT_EQ(scrape.Value(Metric::kNetworkPeerWaitSeconds, "peer=other,direction=send,state=peer,"),
+            2e-9);
+  EXPECT_EQ(scrape.Value(Metric::kNetworkPeerTimedBytes, "peer=other,direction=recv,"), 5);
+}
+
+TEST(SeriesMergingTest, CommunicatorsThatShareTheirLabelsHaveNoSeriesByPeer) {
+  collector::CommunicatorSnapshot closed = EmptyCommunicator(1, 0);
+  closed.is_closed = true;
+  collector::CommunicatorSnapshot open = EmptyCommunicator(1, 0);
+  closed.network_peers = open.network_peers = {PeerOf(3)};
+  const ScrapedNode scrape(NodeOf({ProcessOf(1, {open, closed})}));
+  EXPECT_THAT(scrape.Values(Metric::kNetworkPeerWaitSeconds), testing::IsEmpty());
+}
+
 TEST(SeriesMergingTest, NeverSumsWhatSegmentsOfTwoUsersClaim) {
   collector::ProcessSnapshot victim = ProcessOf(1, {EmptyCommunicator(1, 0)}), stranger = victim;
   victim.losses[0] = 3;

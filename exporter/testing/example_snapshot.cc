@@ -79,6 +79,16 @@ collector::ProcessSnapshot TrainingProcess() {
              .operations = 48}}},
   }};
   windowed.network_share_ppm = 100000;
+  windowed.network_peers = {
+      {.peer = 1,
+       .counts = {{{{.wait_ns = {90000000, 15000000, 2000000000, 0},
+                     .bytes = 1 << 29,
+                     .operations = 48}}}}},
+      {.counts = {
+           {{{.wait_ns = {10000000, 5000000, 1000000000, 0}, .bytes = 1 << 29, .operations = 48},
+             {.wait_ns = {50000000, 25000000, 4000000000, 600000000},
+              .bytes = 1 << 29,
+              .operations = 48}}}}}};
   process.communicators.push_back(std::move(windowed));
 
   collector::CommunicatorSnapshot unknown = EmptyCommunicator(0, 0);

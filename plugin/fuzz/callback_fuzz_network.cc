@@ -61,6 +61,8 @@ void Player::PlayNetwork(Member& member) {
   event.parent = member.operations[index].handle.load();
   event.pid = bytes_.OneIn(32) ? getpid() + 1 : getpid();
   event.is_send = bytes_.OneIn(2);
+  event.peer =
+      bytes_.OneIn(32) ? static_cast<int>(bytes_.Word()) : static_cast<int>(bytes_.Below(6));
   const bool is_sound = bytes_.OneIn(2);
   void* proxy = Start(member.version, member.context, event);
   network_.Keep(proxy);

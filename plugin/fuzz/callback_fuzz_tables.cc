@@ -71,6 +71,7 @@ void Fill(D& d, const Event& event) {
   if (event.type == abi::kProxyOp) {
     d.proxyOp.pid = event.pid;
     d.proxyOp.channelId = event.channel;
+    d.proxyOp.peer = event.peer;
     d.proxyOp.isSend = event.is_send ? 1 : 0;
   }
   if constexpr (requires { d.proxyStep; }) {

@@ -22,14 +22,16 @@ void NetworkTimer::Finalize() {
   }
 }
 
-uint32_t NetworkTimer::Start(bool is_send, uint64_t ticket) {
+uint32_t NetworkTimer::Start(bool is_send, int peer, uint64_t ticket) {
   constexpr int kHighBits = kTicketShift - kSendShift - 1;  // of the number, above the place
+  constexpr uint64_t kAboveMask = (uint64_t{1} << (kTicketBits + kHighBits)) - 1;
   const uint64_t number = AddRelaxed(next_, 1);
   const uint64_t high = number / kPlaces;
   const uint64_t above =
       ticket == kNoTicket ? high
                           : (ticket & kTicketMask) << kHighBits | (high & ((1u << kHighBits) - 1));
-  return static_cast<uint32_t>(above << (kSendShift + 1) |
+  return static_cast<uint32_t>(uint64_t{peers_.BlockOf(peer)} << kPeerShift |
+                               (above & kAboveMask) << (kSendShift + 1) |
                                (is_send ? uint64_t{1} << kSendShift : 0) | (number & kPlaceMask));
 }
 
@@ -62,17 +64,14 @@ void NetworkTimer::Stop(uint32_t key) {
   if (!CompareExchange(place.state, used, used & ~kUsed)) return CountLoss(Loss::kStaleHandle);
   if (is_broken) return CountLoss(Loss::kNetworkStepMismatch);
   if (is_under_way) return CountLoss(Loss::kNetworkIncomplete);
-  Record(times, IsSend(key));
+  Record(times, key);
 }
 
-void NetworkTimer::Record(const NetworkTimes& times, bool is_send) {
-  layout::NetworkDirectionBlock& counters = slot_->network.directions[static_cast<size_t>(
-      is_send ? NetworkDirection::kSend : NetworkDirection::kRecv)];
-  for (size_t i = 0; i < kNetworkStateCount; ++i) {
-    if (times.state_ns[i] != 0) AddRelaxed(counters.wait_ns[i], times.state_ns[i]);
-  }
-  AddRelaxed(counters.bytes, times.bytes);
-  AddRelaxed(counters.operations, 1);
+void NetworkTimer::Record(const NetworkTimes& times, uint32_t key) {
+  const NetworkDirection direction =
+      IsSend(key) ? NetworkDirection::kSend : NetworkDirection::kRecv;
+  AddTimes(times, slot_->network.directions[static_cast<size_t>(direction)]);
+  peers_.Add(key >> kPeerShift, direction, times);
 }
 
 // Up to 2.26 a send without credit shows on its operation only, and so do bytes and ends of steps.

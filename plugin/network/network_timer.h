@@ -8,7 +8,7 @@
 //      used one with the operation's key. The winner, and then only the thread that NCCL gave the
 //      operation to, writes its fields, without locked instructions.
 //   2. Every call compares the key, so an operation of the past is refused. What is not seen is a
-//      handle that is older by a whole wrap: 2^20 operations of the communicator for a proxy
+//      handle that is older by a whole wrap: 2^15 operations of the communicator for a proxy
 //      operation, 2^13 for a step, if their proxy operations have the same number modulo 2^11.
 //   3. The end is a compare-and-swap from that used state to the free one with the same key. The
 //      winner alone adds the times to the slot, by locked additions.
@@ -26,6 +26,7 @@
 #include <iterator>
 
 #include "plugin/network/network_operation.h"
+#include "plugin/network/network_peers.h"
 #include "plugin/network/network_windows.h"
 #include "plugin/segment/atomics.h"
 #include "proto/loss.h"
@@ -39,7 +40,7 @@ class NetworkTimer {
   // nodes of 8 GPUs has 496. The operation that is 512 after another has the same place.
   static constexpr uint32_t kPlaces = 512;
   // Low bits of an operation's ticket that a key holds.
-  static constexpr int kTicketBits = 20;
+  static constexpr int kTicketBits = 15;
   static constexpr uint32_t kTicketMask = (1u << kTicketBits) - 1;
   // No step: it is refused.
   static constexpr uint64_t kNone = ~uint64_t{0};
@@ -47,6 +48,7 @@ class NetworkTimer {
   // Under the process's lock, while no event can carry the new context yet. `slot` is the same at
   // every call.
   void Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header, NetworkWindows* windows);
+  NetworkPeers& peers() { return peers_; }
   // Gives up on what is under way. Under the lock.
   void Finalize();
 
@@ -68,11 +70,11 @@ class NetworkTimer {
 
   // The progress thread.
 
-  // The start of a proxy operation: its key, 32 bits. `ticket`: of the operation; kNoTicket: it is
-  // not known.
+  // The start of a proxy operation: its key, 32 bits. `peer`: the rank that it sends to or receives
+  // from. `ticket`: of the operation; kNoTicket: it is not known.
   static constexpr uint64_t kNoTicket = ~uint64_t{0};
-  uint32_t Start(bool is_send, uint64_t ticket);
-  static uint32_t TicketOf(uint32_t key) { return key >> kTicketShift; }
+  uint32_t Start(bool is_send, int peer, uint64_t ticket);
+  static uint32_t TicketOf(uint32_t key) { return key >> kTicketShift & kTicketMask; }
   // Its end: its times are counted if all its steps were seen.
   void Stop(uint32_t key);
   // A state of the operation that says something about its steps (API v2 and v3). `steps`: how many
@@ -86,9 +88,10 @@ class NetworkTimer {
   void StopStep(uint32_t number);
 
  private:
-  // A key: ticket (20 bits) | high bits of the number of the proxy operation (2) | whether it sends
-  // (1) | low bits of the number, which are the place (9). The number of a step: the 16 bits of the
-  // key above the place | place (9) | tag and place of the step (7).
+  // A key: block of the peer (5 bits) | ticket (15) | high bits of the operation's number (2) |
+  // whether it sends (1) | low bits of the number, which are the place (9). The number of a step:
+  // the 16 bits of the key above the place | place (9) | tag and place of the step (7).
+  static constexpr int kPeerShift = 27;
   static constexpr int kTicketShift = 12;
   static constexpr int kSendShift = 9;
   static constexpr int kStepBits = 7;
@@ -96,6 +99,8 @@ class NetworkTimer {
   static constexpr uint32_t kGenerationMask = 0xffff;
   static constexpr uint32_t kPlaceMask = kPlaces - 1;
   static_assert(kPlaces == 1u << kSendShift);
+  static_assert(kTicketShift + kTicketBits == kPeerShift);
+  static_assert(kPeerShift + NetworkPeers::kBlockBits == 32);
   static_assert(NetworkOperation::kTags * NetworkOperation::kSteps == 1u << kStepBits);
 
   struct alignas(64) Place {
@@ -118,13 +123,14 @@ class NetworkTimer {
   [[gnu::cold, gnu::noinline]] void CountLoss(Loss loss) {
     AddRelaxed(header_->losses[static_cast<uint8_t>(loss)], 1);
   }
-  void Record(const NetworkTimes& times, bool is_send);
+  void Record(const NetworkTimes& times, uint32_t key);
 
   layout::CommunicatorSlot* slot_ = nullptr;
   layout::SegmentHeader* header_ = nullptr;
   NetworkWindows* windows_ = nullptr;
   std::atomic<bool> is_launch_taken_{false};
   AtomicU64 next_{1};  // number of the next proxy operation
+  NetworkPeers peers_;
   std::array<Place, kPlaces> places_;
 };
 

@@ -32,6 +32,8 @@ constexpr mode_t kNewFileMode = 0600;
 
 constexpr size_t kHeaderBytes = sizeof(layout::SegmentHeader);
 constexpr size_t kSlotBytes = sizeof(layout::CommunicatorSlot);
+constexpr size_t kPeerTableBytes = sizeof(layout::NetworkPeerTable);
+static_assert(kMostNetworkPeers == layout::kNetworkPeerBlocks - 1);
 
 bool Fail(char* error, size_t size, const char* what, const char* where) {
   std::snprintf(error, size, "%s %s: %s", what, where, std::strerror(errno));
@@ -49,18 +51,25 @@ bool ReserveBytes(int file, size_t offset, size_t bytes) {
 }
 
 // Growing a file beyond RLIMIT_FSIZE is a signal that kills the process, not an error.
-uint32_t SlotsWithinFileLimit(uint32_t wanted) {
+uint32_t SlotsWithinFileLimit(uint32_t wanted, size_t bytes_of_each) {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
-  if (limit.rlim_cur < kHeaderBytes + kSlotBytes) return 0;
-  const uint64_t most = (limit.rlim_cur - kHeaderBytes) / kSlotBytes;
+  if (limit.rlim_cur < kHeaderBytes + bytes_of_each) return 0;
+  const uint64_t most = (limit.rlim_cur - kHeaderBytes) / bytes_of_each;
   return most < wanted ? static_cast<uint32_t>(most) : wanted;
+}
+
+// Atomic, for a late event of the former communicator may still come.
+void Clear(void* memory, size_t bytes) {
+  AtomicU64* words = static_cast<AtomicU64*>(memory);
+  for (size_t i = 0; i < bytes / sizeof(AtomicU64); ++i) StoreRelease(words[i], 0);
 }
 
 }  // namespace
 
 bool Segment::Create(const Options& options, const char* (*get)(const char* name), char* error,
                      size_t error_size, bool rank_numbers_process) {
+  has_peers_ = options.network_peers != 0;
   if (OpenDirectory(options, error, error_size) && CreateFile(error, error_size) &&
       SizeAndMap(options.communicators + 1, error, error_size)) {
     Publish(options, get, rank_numbers_process);
@@ -178,15 +187,14 @@ bool Segment::CreateFile(char* error, size_t error_size) {
 }
 
 bool Segment::SizeAndMap(uint32_t slots, char* error, size_t error_size) {
-  slot_count_ = SlotsWithinFileLimit(slots);
+  slot_count_ = SlotsWithinFileLimit(slots, kSlotBytes + (has_peers_ ? kPeerTableBytes : 0));
   errno = EFBIG;
   if (slot_count_ < 2) return Fail(error, error_size, "cannot size segment", path_);
-  const size_t bytes = kHeaderBytes + slot_count_ * kSlotBytes;
-  if (ftruncate(file_, static_cast<off_t>(bytes)) != 0)
+  if (ftruncate(file_, static_cast<off_t>(Bytes())) != 0)
     return Fail(error, error_size, "cannot size segment", path_);
   if (!ReserveBytes(file_, 0, kHeaderBytes))
     return Fail(error, error_size, "no room for segment", path_);
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+  void* memory = mmap(nullptr, Bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (memory == MAP_FAILED) return Fail(error, error_size, "cannot map segment", path_);
   header_ = static_cast<layout::SegmentHeader*>(memory);
   return Reserve(overflow_slot(), 1) || Fail(error, error_size, "no room for segment", path_);
@@ -202,6 +210,7 @@ void Segment::Publish(const Options& options, const char* (*get)(const char* nam
   header_->start_monotonic_ns = NowNs();
   header_->start_realtime_ns = ReadClock(CLOCK_REALTIME);
   header_->retention_ns = options.retention_ns;
+  header_->peer_table_bytes = has_peers_ ? kPeerTableBytes : 0;
   WriteProcessIdentity(header_, get);
   StoreRelaxed(header_->rank_numbers_process, rank_numbers_process ? 1 : 0);
   StoreRelease(header_->version, layout::kVersion);
@@ -227,18 +236,24 @@ bool Segment::HoldsFile() const {
 // The state comes first: a reader that found the slot free would look at none behind it, and one
 // that found it closed would take zeros for its counts.
 bool Segment::Reserve(uint32_t index, uint64_t generation) {
+  const size_t first_table = kHeaderBytes + slot_count_ * kSlotBytes;
   if (!HoldsFile() || !ReserveBytes(file_, kHeaderBytes + index * kSlotBytes, kSlotBytes))
+    return false;
+  if (has_peers_ && !ReserveBytes(file_, first_table + index * kPeerTableBytes, kPeerTableBytes))
     return false;
   static_assert(offsetof(layout::CommunicatorSlot, state) == 0);
   StoreRelaxed(slot(index)->state, layout::StateWord(generation, layout::SlotState::kClaimed));
-  // Atomic, for a late event of the slot's former communicator may still come.
-  AtomicU64* words = reinterpret_cast<AtomicU64*>(slot(index));
-  for (size_t i = 1; i < kSlotBytes / sizeof(AtomicU64); ++i) StoreRelease(words[i], 0);
+  Clear(reinterpret_cast<AtomicU64*>(slot(index)) + 1, kSlotBytes - sizeof(AtomicU64));
+  if (has_peers_) Clear(peers(index), kPeerTableBytes);
   return true;
 }
 
+size_t Segment::Bytes() const {
+  return kHeaderBytes + slot_count_ * (kSlotBytes + (has_peers_ ? kPeerTableBytes : 0));
+}
+
 void Segment::Abandon() {
-  if (header_ != nullptr) munmap(header_, kHeaderBytes + slot_count_ * kSlotBytes);
+  if (header_ != nullptr) munmap(header_, Bytes());
   header_ = nullptr;
   if (file_ >= 0) {
     unlinkat(directory_, name_, 0);

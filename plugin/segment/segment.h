@@ -18,8 +18,9 @@ class Segment {
   bool Create(const Options& options, const char* (*get)(const char* name), char* error,
               size_t error_size, bool rank_numbers_process = false);
 
-  // Makes every write to the slot safe, marks it as claimed, with this generation, and fills the
-  // rest of it with zeros. False, and the slot is as it was, if the file system has no room.
+  // Makes every write to the slot and its table of peers safe, marks it as claimed, with this
+  // generation, and fills the rest with zeros. False, and the slot is as it was, if the file system
+  // has no room.
   bool Reserve(uint32_t slot, uint64_t generation);
 
   layout::SegmentHeader* header() const { return header_; }
@@ -27,6 +28,11 @@ class Segment {
     return reinterpret_cast<layout::CommunicatorSlot*>(reinterpret_cast<char*>(header_) +
                                                        sizeof(layout::SegmentHeader)) +
            index;
+  }
+  // Of the slot; nullptr if the job has not asked for peers.
+  layout::NetworkPeerTable* peers(uint32_t index) const {
+    if (!has_peers_) return nullptr;
+    return reinterpret_cast<layout::NetworkPeerTable*>(slot(slot_count_)) + index;
   }
   uint32_t slot_count() const { return slot_count_; }  // the overflow slot included
   uint32_t overflow_slot() const { return slot_count_ - 1; }
@@ -44,9 +50,11 @@ class Segment {
   void Publish(const Options& options, const char* (*get)(const char* name),
                bool rank_numbers_process);
   void Abandon();
+  size_t Bytes() const;  // of the whole file
 
   layout::SegmentHeader* header_ = nullptr;
   uint32_t slot_count_ = 0;
+  bool has_peers_ = false;
   int directory_ = -1;
   int file_ = -1;  // open for the life of the process: closing any descriptor of the file would
                    // drop the lock

@@ -196,10 +196,10 @@ class Caller {
     return kHasKernels ? Start(event) : nullptr;
   }
   void* Proxy(void* operation) { return Proxy(operation, pid_); }
-  void* Proxy(void* operation, pid_t pid, bool is_send = true) {
+  void* Proxy(void* operation, pid_t pid, bool is_send = true, int peer = 0) {
     Descriptor event = Event(abi::kProxyOp, operation);
     event.rank = rank_;
-    event.proxyOp = {pid, 0, 0, 4, 1 << 19, is_send ? 1 : 0};
+    event.proxyOp = {pid, 0, peer, 4, 1 << 19, is_send ? 1 : 0};
     return Start(event);
   }
   void* Step(void* proxy, int step) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of proxy operations, in every version that has them: what is counted of sound ones, and
 // that nothing is counted of others.
+#include <iterator>
+#include <limits>
+
 #include "plugin/survival/survival_fixture.h"
 
 namespace nccl_exporter::plugin::survival {
@@ -13,6 +16,7 @@ class NetworkSurvival : public SurvivalTest {
  protected:
   void TearDown() override {
     unsetenv("NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS");
+    unsetenv("NCCL_EXPORTER_NETWORK_PEERS");
     SurvivalTest::TearDown();
   }
   template <typename Body>
@@ -52,6 +56,37 @@ TEST_F(NetworkSurvival, CountsTheStatesOfBothDirections) {
       EXPECT_EQ(Read(view.Network(direction).bytes), 20 * Caller<kVersion>::kStepBytes);
     }
     EXPECT_EQ(Read(view.Slot(0)->network.share_ppm), 1'000'000u);
+  });
+}
+
+TEST_F(NetworkSurvival, CountsPeersAsFarAsAskedWhateverTheirNumber) {
+  setenv("NCCL_EXPORTER_NETWORK_PEERS", "2", 1);
+  InEachWithSteps([&]<int kVersion>() {
+    constexpr int kNone = std::numeric_limits<int>::min();
+    constexpr int kPeers[]{1, std::numeric_limits<int>::max(), 0, 1, kNone, -1, 7};
+    const auto play = [&](Caller<kVersion>& caller) {
+      void* const operation = caller.Announce();
+      for (const int peer : kPeers) {
+        void* const proxy = caller.Proxy(operation, getpid(), true, peer);
+        caller.RunStep(proxy, 0, true);
+        caller.Stop(proxy);
+      }
+    };
+    Caller<kVersion> caller, other{{.id = 7}};
+    play(caller);
+    play(other);
+    const View view = Segment();
+    ExpectNothingLost(view);
+    EXPECT_EQ(Read(view.Slot(0)->network.share_ppm), 1'000'000u);
+    for (const size_t slot : {0, 1}) {
+      const uint64_t numbers[]{0, 2, uint64_t{1} << 31, 0};
+      const uint64_t operations[]{4, 2, 1, 0};
+      for (size_t block = 0; block < std::size(numbers); ++block) {
+        EXPECT_EQ(Read(view.Peer(block, slot).number), numbers[block]);
+        EXPECT_EQ(Read(view.Peer(block, slot).directions[0].operations), operations[block]);
+      }
+      EXPECT_EQ(view.NetworkOperations(slot), std::size(kPeers));
+    }
   });
 }
 

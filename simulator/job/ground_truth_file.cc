@@ -82,8 +82,12 @@ nlohmann::json TruthOf(const NetworkCounts& counts) {
 
 nlohmann::json TruthOf(const NetworkTruth& network) {
   const auto of = [](const NetworkTruth::Direction& direction) {
+    nlohmann::json by_peer = nlohmann::json::object();
+    for (const auto& [peer, counts] : direction.reported_by_peer)
+      by_peer[std::to_string(peer)] = TruthOf(counts);
     return nlohmann::json{{"all", TruthOf(direction.all)},
-                          {"reported", TruthOf(direction.reported)}};
+                          {"reported", TruthOf(direction.reported)},
+                          {"reported_by_peer", std::move(by_peer)}};
   };
   return {{"send", of(network.send)},
           {"recv", of(network.receive)},

@@ -251,6 +251,7 @@ void Launch::Stop(NetworkWork& work, int64_t now_ns) {
   if (work.is_foreign) return;
   const ProxyOperation& operation = work.events.operation();
   communicator_.truth.AddNetworkOperation({.is_send = operation.is_send(),
+                                           .peer = work.events.peer(),
                                            .is_reported = work.events.IsReported(),
                                            .steps = operation.marks()});
   if (communicator_.timing.load(std::memory_order_relaxed) == Timing::kProxy) {

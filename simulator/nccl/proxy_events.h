@@ -48,6 +48,7 @@ class ProxyEvents {
   // The plugin gave the operation a handle, and its steps are reported.
   bool IsReported() const { return handle_ != nullptr && HasSteps(); }
   void* handle() const { return handle_; }
+  int peer() const { return identity_.peer; }
   bool IsAborted() const { return is_aborted_; }
   const ProxyOperation& operation() const { return operation_; }
 

@@ -149,7 +149,9 @@ void GroundTruth::AddNetworkOperation(const NetworkOperation& operation) {
   const std::lock_guard lock(mutex_);
   NetworkTruth::Direction& direction = operation.is_send ? network_.send : network_.receive;
   direction.all.Add(operation);
-  if (operation.is_reported) direction.reported.Add(operation);
+  if (!operation.is_reported) return;
+  direction.reported.Add(operation);
+  direction.reported_by_peer[operation.peer].Add(operation);
 }
 
 void GroundTruth::AddReportedNetworkOperation(bool is_foreign) {

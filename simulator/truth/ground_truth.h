@@ -46,6 +46,7 @@ struct NetworkTruth {
   struct Direction {
     NetworkCounts all;
     NetworkCounts reported;
+    std::map<int, NetworkCounts> reported_by_peer;
   };
   Direction send;
   Direction receive;

@@ -46,6 +46,7 @@ struct LaunchedTask {
 // An operation of the progress thread that has come to its end.
 struct NetworkOperation {
   bool is_send = false;
+  int peer = 0;                       // a rank of the communicator
   bool is_reported = false;           // the plugin got it and its steps, and gave it a handle
   std::vector<StepMarks> steps = {};  // with all marks
 };

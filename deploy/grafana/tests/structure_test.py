@@ -56,6 +56,8 @@ NOT_SHOWN = {
     'nccl_process_operations_rejected_total': 'the same',
     'nccl_process_kernel_seconds_total': 'the same',
     'nccl_process_p2p_operations_total': 'the same',
+    'nccl_network_peer_wait_seconds_total': 'on request of the job only: docs/network-time.md has the query',
+    'nccl_network_peer_timed_bytes_total': 'the same',
     'nccl_exporter_state_errors_total': 'the log has the path; derived counters then start at 0 after a restart',
     'process_virtual_memory_bytes': 'resident memory is what the node lacks',
     'process_open_fds': 'segments, of which there is a panel, and connections, whose limit is below',

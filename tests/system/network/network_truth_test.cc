@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <string>
 
 #include "tests/system/network/network_job.h"
 
@@ -75,16 +77,56 @@ void ExpectEqual(const NetworkSums& sums, const json& truth, const std::string& 
   EXPECT_EQ(sums.operations, truth["operations"].get<uint64_t>()) << where;
 }
 
+constexpr int kOthers = -1;
+
+void Add(const NetworkSums& more, NetworkSums& sums) {
+  for (size_t i = 0; i < sums.wait_ns.size(); ++i) sums.wait_ns[i] += more.wait_ns[i];
+  sums.bytes += more.bytes;
+  sums.operations += more.operations;
+}
+
+// Each peer that has a block of its own is as in the ground truth, and all of them and the others
+// add up to the whole. Returns the number of true peers that are among the others.
+size_t ExpectPeersEqual(const CommunicatorSums& sums, const json& network) {
+  std::set<int> among_others;
+  for (const auto& direction : kNetworkDirections) {
+    const auto i = static_cast<size_t>(direction.id);
+    const json& truth = network[std::string(direction.name)]["reported_by_peer"];
+    NetworkSums whole;
+    for (const auto& [peer, of_peer] : sums.network_of_peers) {
+      Add(of_peer[i], whole);
+      const std::string name = std::to_string(peer);
+      if (peer != kOthers && truth.contains(name)) {
+        ExpectEqual(of_peer[i], truth[name], std::string(direction.name) + ", peer " + name);
+      } else if (peer != kOthers) {
+        EXPECT_EQ(of_peer[i].operations, 0u) << direction.name << ", peer " << name;
+      }
+    }
+    ExpectEqual(whole, network[std::string(direction.name)]["reported"],
+                std::string(direction.name) + " of all peers");
+    for (const auto& [name, counts] : truth.items()) {
+      if (!sums.network_of_peers.contains(std::stoi(name))) among_others.insert(std::stoi(name));
+    }
+  }
+  return among_others.size();
+}
+
 class NetworkTruth : public NetworkJob {
  protected:
   static constexpr char kRanks[] = "--ranks-per-node";
-  void PlayOn(const Release& release, Options options, const char* kernel_timing = "on") {
-    const bool has_ranks = std::find(options.begin(), options.end(), kRanks) != options.end();
+  static constexpr char kNodes[] = "--nodes";
+  void PlayOn(const Release& release, Options options, const char* kernel_timing = "on",
+              const std::string& peers = "31") {
+    const auto has = [&](const char* option) {
+      return std::find(options.begin(), options.end(), option) != options.end();
+    };
+    if (!has(kNodes)) options.insert(options.end(), {kNodes, "2"});
+    if (!has(kRanks)) options.insert(options.end(), {kRanks, "1"});
     options.insert(options.end(),
                    {"--api-version", std::to_string(release.api_version), "--nccl-version",
-                    std::to_string(release.nccl_version), "--nodes", "2", "--steps", "2"});
-    if (!has_ranks) options.insert(options.end(), {kRanks, "1"});
+                    std::to_string(release.nccl_version), "--steps", "2"});
     Play(options, {{"NCCL_EXPORTER_NETWORK_TIMING", "always"},
+                   {"NCCL_EXPORTER_NETWORK_PEERS", peers},
                    {"NCCL_EXPORTER_KERNEL_TIMING", kernel_timing}});
   }
 };
@@ -107,6 +149,7 @@ TEST_P(EveryJob, SumsUpEveryStateOfEveryOperationThatItIsShown) {
       ended += shown["reported"]["operations"].get<uint64_t>();
       all += shown["all"]["operations"].get<uint64_t>();
     }
+    EXPECT_EQ(ExpectPeersEqual(sums, network), 0u);
     started += network["reported_started"].get<uint64_t>();
     EXPECT_EQ(network["foreign_taken"], 0) << "of another process";
   });
@@ -126,6 +169,41 @@ INSTANTIATE_TEST_SUITE_P(EveryRelease, EveryJob,
                            return std::string(std::get<0>(test.param).name) + "On" +
                                   std::to_string(std::get<1>(test.param).nccl_version);
                          });
+
+// Four nodes: a rank has two peers, its neighbours in the ring.
+class EveryLimit : public NetworkTruth, public testing::WithParamInterface<int> {};
+
+TEST_P(EveryLimit, CountsEachPeerUpToItAndTheOthersTogether) {
+  const int limit = GetParam();
+  for (const char* layout : {"moe", "fsdp", "pp"}) {
+    SCOPED_TRACE(layout);
+    PlayOn({6, 23007}, {"--layout", layout, "--nodes", "4"}, "on", std::to_string(limit));
+    size_t most = 0;
+    ForEachCommunicator([&](const json& truth, const CommunicatorSums& sums) {
+      if (!truth.contains("network")) return;
+      const size_t others = ExpectPeersEqual(sums, truth["network"]);
+      const size_t own = sums.network_of_peers.size() - sums.network_of_peers.contains(kOthers);
+      EXPECT_LE(own, static_cast<size_t>(limit));
+      EXPECT_TRUE(others == 0 || own == static_cast<size_t>(limit)) << "as many as there is room";
+      uint64_t of_others = 0;
+      for (const NetworkSums& direction : sums.network_of_peers.at(kOthers))
+        of_others += direction.operations;
+      EXPECT_EQ(of_others != 0, others != 0);
+      most = std::max(most, own + others);
+    });
+    if (std::string(layout) == "moe") {
+      EXPECT_EQ(most, 2u);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Limits, EveryLimit, testing::Values(1, 31));
+
+TEST_F(NetworkTruth, HasNoTablesOfPeersUnlessAsked) {
+  PlayOn({6, 23007}, {"--layout", "moe"}, "on", "0");
+  ASSERT_FALSE(sums_.communicators.empty());
+  for (const auto& [key, sums] : sums_.communicators) EXPECT_TRUE(sums.network_of_peers.empty());
+}
 
 // Proxy operations then also show when an operation is complete.
 class EveryRelease : public NetworkTruth, public testing::WithParamInterface<Release> {};
