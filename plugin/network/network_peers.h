@@ -38,7 +38,7 @@ class NetworkPeers {
   // is the same at every call; nullptr: peers are not counted. Peers beyond `limit` are others.
   void Open(layout::NetworkPeerTable* table, uint32_t limit) {
     for (std::atomic<uint32_t>& number : numbers_) number.store(0, std::memory_order_relaxed);
-    limit_ = limit;
+    limit_.store(limit, std::memory_order_relaxed);
     table_.store(table, std::memory_order_release);
   }
 
@@ -47,7 +47,8 @@ class NetworkPeers {
     layout::NetworkPeerTable* const table = table_.load(std::memory_order_acquire);
     if (table == nullptr || peer < 0) return kOthers;
     const uint32_t wanted = static_cast<uint32_t>(peer) + 1;
-    for (uint32_t block = 1; block <= limit_ && block < numbers_.size(); ++block) {
+    const uint32_t limit = limit_.load(std::memory_order_relaxed);
+    for (uint32_t block = 1; block <= limit && block < numbers_.size(); ++block) {
       uint32_t present = numbers_[block].load(std::memory_order_relaxed);
       if (present == 0 &&
           numbers_[block].compare_exchange_strong(present, wanted, std::memory_order_relaxed)) {
@@ -69,7 +70,7 @@ class NetworkPeers {
 
  private:
   std::atomic<layout::NetworkPeerTable*> table_{nullptr};
-  uint32_t limit_ = 0;
+  std::atomic<uint32_t> limit_{0};
   std::array<std::atomic<uint32_t>, layout::kNetworkPeerBlocks> numbers_{};  // 1 + rank; 0: free
 };
 

@@ -9,14 +9,16 @@ void NetworkTimer::Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* h
     slot_ = slot;  // for good: late events of a former communicator may be reading it
     header_ = header;
   }
-  windows_ = windows;
+  windows_.store(windows, std::memory_order_relaxed);
+  is_open_.store(true);
   BeginLaunch();
   StoreRelaxed(slot->network.share_ppm, windows->SharePpm());
 }
 
 void NetworkTimer::Finalize() {
+  is_open_.store(false);
   for (Place& place : places_) {
-    const uint64_t state = LoadRelaxed(place.state);
+    const uint64_t state = place.state.load();
     if ((state & kUsed) != 0 && CompareExchange(place.state, state, state & ~kUsed))
       CountLoss(Loss::kNetworkIncomplete);
   }
@@ -38,10 +40,13 @@ uint32_t NetworkTimer::Start(bool is_send, int peer, uint64_t ticket) {
 // The first step takes the place. An operation that is refused counts once, when it stops: a
 // receive's start is repeated. Of several that are refused in one place only the latest counts.
 bool NetworkTimer::Take(Place& place, uint32_t key) {
-  const uint64_t state = LoadRelaxed(place.state);
-  if ((state & kUsed) != 0) return StoreRelaxed(place.refused, UsedState(key)), false;
-  if (state == (UsedState(key) & ~kUsed) && state != 0) return CountLoss(Loss::kStaleHandle), false;
-  if (!CompareExchange(place.state, state, UsedState(key))) return false;
+  const uint64_t used = UsedState(key);
+  uint64_t state = LoadRelaxed(place.state);
+  if (state == (used & ~kUsed) && state != 0) return CountLoss(Loss::kStaleHandle), false;
+  if ((state & kUsed) != 0 || !place.state.compare_exchange_strong(state, used))
+    return StoreRelaxed(place.refused, used), false;
+  if (!is_open_.load() && CompareExchange(place.state, used, used & ~kUsed))
+    return CountLoss(Loss::kStaleHandle), false;
   place.operation.Begin(IsSend(key));
   return true;
 }

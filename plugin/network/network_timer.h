@@ -13,7 +13,9 @@
 //   3. The end is a compare-and-swap from that used state to the free one with the same key. The
 //      winner alone adds the times to the slot, by locked additions.
 //   4. Finalize ends all by the same step. A thread that passed 2 just before writes fields that
-//      nobody reads: the next operation sets them again.
+//      nobody reads: the next operation sets them again. A thread that takes a place at this moment
+//      looks at is_open_ afterwards, and Finalize stores it before it looks at the places, in one
+//      order with these two: one of the two ends the operation. So no place stays taken.
 //
 // An operation takes no place before its first step. NCCL announces operations long before they
 // begin (2.30.7 proxy.cc ncclProxyOpToArgs), hundreds where the host runs ahead. It also announces
@@ -52,19 +54,18 @@ class NetworkTimer {
   // Gives up on what is under way. Under the lock.
   void Finalize();
 
-  NetworkWindows& windows() { return *windows_; }
-  const NetworkWindows& windows() const { return *windows_; }
+  NetworkWindows& windows() { return *windows_.load(std::memory_order_relaxed); }
 
   // The thread that launches operations of the communicator.
 
   // NCCL has read the event mask for all calls of a launch that is announced now.
-  void BeginLaunch() { is_launch_taken_.store(windows_->IsOpen(), std::memory_order_relaxed); }
+  void BeginLaunch() { is_launch_taken_.store(windows().IsOpen(), std::memory_order_relaxed); }
   // Whether the operations of this launch that NCCL asks about are timed. NCCL asks about a call
   // only if its bit was set then. It asks about each replay of a graph that was captured with the
   // bit: those that are launched in a window are taken. Where it is not known whether an operation
   // is a replay, it may be one.
-  bool Takes(bool is_known_call) const {
-    return (is_known_call && !windows_->IsHeld()) ||
+  bool Takes(bool is_known_call) {
+    return (is_known_call && !windows().IsHeld()) ||
            is_launch_taken_.load(std::memory_order_relaxed);
   }
 
@@ -127,7 +128,8 @@ class NetworkTimer {
 
   layout::CommunicatorSlot* slot_ = nullptr;
   layout::SegmentHeader* header_ = nullptr;
-  NetworkWindows* windows_ = nullptr;
+  std::atomic<NetworkWindows*> windows_{nullptr};
+  std::atomic<bool> is_open_{false};  // sequentially consistent
   std::atomic<bool> is_launch_taken_{false};
   AtomicU64 next_{1};  // number of the next proxy operation
   NetworkPeers peers_;

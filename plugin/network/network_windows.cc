@@ -14,8 +14,10 @@ SamplingWindows NetworkWindows::OfShare(uint32_t share_ppm, uint64_t period_ns) 
 }
 
 void NetworkWindows::Open(int* mask, const OwnMasks& own_masks, const SamplingWindows& windows) {
-  own_masks_ = own_masks;
-  windows_ = windows;
+  for (size_t i = 0; i < own_masks.size(); ++i)
+    own_masks_[i].store(own_masks[i], std::memory_order_relaxed);
+  StoreRelaxed(period_ns_, windows.period_ns);
+  StoreRelaxed(window_ns_, windows.window_ns);
   const bool is_always_open = windows.window_ns >= windows.period_ns;
   is_open_.store(is_always_open, std::memory_order_relaxed);
   is_held_.store(false, std::memory_order_relaxed);
@@ -32,8 +34,9 @@ void NetworkWindows::Close() {
 }
 
 uint32_t NetworkWindows::SharePpm() const {
-  return static_cast<uint32_t>(static_cast<double>(windows_.window_ns) /
-                                   static_cast<double>(windows_.period_ns) * kWholeDutyPpm +
+  const SamplingWindows windows = Windows();
+  return static_cast<uint32_t>(static_cast<double>(windows.window_ns) /
+                                   static_cast<double>(windows.period_ns) * kWholeDutyPpm +
                                0.5);
 }
 
@@ -43,7 +46,7 @@ void NetworkWindows::StoreBit() {
   int present = __atomic_load_n(mask, __ATOMIC_ACQUIRE);
   for (int i = 0; i < kAttempts; ++i) {
     const int others = present & ~kStepBit;
-    if (std::find(own_masks_.begin(), own_masks_.end(), others) == own_masks_.end()) return;
+    if (std::ranges::none_of(own_masks_, [&](const auto& own) { return own == others; })) return;
     if (__atomic_compare_exchange_n(mask, &present, others | bit, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
       return;
@@ -58,11 +61,12 @@ void NetworkWindows::Hold() {
 void NetworkWindows::Change(uint64_t now_ns) {
   if (is_changing_.exchange(true, std::memory_order_acquire)) return;  // another thread is at it
   const uint64_t realtime_ns = ReadClock(CLOCK_REALTIME);
-  const WindowPhase phase = PhaseAt(windows_, realtime_ns);
+  const SamplingWindows windows = Windows();
+  const WindowPhase phase = PhaseAt(windows, realtime_ns);
   is_open_.store(phase.is_open, std::memory_order_relaxed);
   is_held_.store(false, std::memory_order_relaxed);
   StoreBit();
-  StoreRelaxed(next_change_ns_, now_ns + std::min(phase.edge_ns - realtime_ns, windows_.period_ns));
+  StoreRelaxed(next_change_ns_, now_ns + std::min(phase.edge_ns - realtime_ns, windows.period_ns));
   is_changing_.store(false, std::memory_order_release);
 }
 

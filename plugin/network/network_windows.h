@@ -78,13 +78,19 @@ class NetworkWindows {
   // Attempts of a change, each of which fails only if another thread has changed the mask.
   static constexpr int kAttempts = 4;
 
+  SamplingWindows Windows() const {
+    return {.period_ns = LoadRelaxed(period_ns_), .window_ns = LoadRelaxed(window_ns_)};
+  }
   [[gnu::cold]] void Change(uint64_t now_ns);
   [[gnu::cold]] void Hold();
 
   std::atomic<int*> mask_;
   int idle_mask_;  // what threads find that come late
-  OwnMasks own_masks_;
-  SamplingWindows windows_;
+  // As Open has them. Set again for the next communicators of a copy, while threads may still be
+  // in a change for the former.
+  std::array<std::atomic<int>, 4> own_masks_;
+  AtomicU64 period_ns_;
+  AtomicU64 window_ns_;
   uint32_t communicators_;  // that are not finalized; under the lock
   AtomicU64 next_change_ns_;
   std::atomic<bool> is_changing_;

@@ -39,6 +39,28 @@ TEST_F(NetworkWindowsTest, AreThoseOfTheWallClockAndHaveTheirShareOfTime) {
   EXPECT_EQ(windows_.SharePpm(), 100'000u);
 }
 
+// A clock that is set leaves the windows of before for a period at most.
+TEST_F(NetworkWindowsTest, AreThoseOfTheWallClockAPeriodAfterItIsSet) {
+  Open(kTenth);
+  constexpr int64_t kHourNs = 3'600'000'000'000;
+  constexpr uint64_t kStepNs = 10'000'000;
+  const auto realtime_ns = [] {
+    return ScriptedClock::now_ns + static_cast<uint64_t>(ScriptedClock::realtime_offset_ns);
+  };
+  ScriptedClock::now_ns += 10 * kHourNs;
+  for (const int64_t step_ns : {-kHourNs, kHourNs, int64_t{-1'500'000'000}, int64_t{700'000'000}}) {
+    windows_.Note(ScriptedClock::now_ns);
+    ScriptedClock::realtime_offset_ns += step_ns;
+    for (uint64_t ns = 0; ns < 20 * kTenth.period_ns; ns += kStepNs) {
+      ScriptedClock::now_ns += kStepNs;
+      windows_.Note(ScriptedClock::now_ns);
+      if (ns <= kTenth.period_ns) continue;
+      ASSERT_EQ(windows_.IsOpen(), PhaseAt(kTenth, realtime_ns()).is_open) << step_ns;
+    }
+  }
+  ScriptedClock::realtime_offset_ns = 0;
+}
+
 TEST_F(NetworkWindowsTest, ReadTheWallClockAtTheirEdgesOnly) {
   Open(kTenth);
   constexpr int kPeriods = 100, kStepsInPeriod = 2000;

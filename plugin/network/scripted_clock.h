@@ -9,6 +9,7 @@ namespace nccl_exporter::plugin {
 
 struct ScriptedClock {
   static inline uint64_t now_ns = 1'000'000'000;
+  static inline int64_t realtime_offset_ns = 0;  // CLOCK_REALTIME less all other clocks
   static inline uint64_t readings = 0;
 };
 

@@ -104,6 +104,7 @@ struct Member {
   const char* name = nullptr;
   int nodes = 2;
   abi::Logger logger = nullptr;
+  int* mask = nullptr;  // that of another communicator; nullptr: one of its own
 };
 
 template <int kVersion>
@@ -116,7 +117,11 @@ class Caller {
   static constexpr bool kHasGpuTimes = kVersion >= 4;
   static constexpr bool kHasSteps = kVersion >= 2;
 
-  explicit Caller(Member member = {}) : table(LoadTable<kVersion>()) { Init(member); }
+  explicit Caller(Member member = {})
+      : table(LoadTable<kVersion>()),
+        mask(member.mask != nullptr ? *member.mask : nccl::NewMask(kVersion)) {
+    Init(member);
+  }
 
   void Init(const Member& member) {
     if constexpr (kVersion <= 3) {
@@ -234,10 +239,13 @@ class Caller {
     Wait();
     if (handle != nullptr) Stop(handle);
   }
-  void RunProxy(void* operation, bool is_send, int steps = 20) {
-    void* proxy = Proxy(operation, pid_, is_send);
+  // Whether its steps are timed.
+  bool RunProxy(void* operation, bool is_send, int steps = 20, int peer = 0) {
+    void* proxy = Proxy(operation, pid_, is_send, peer);
+    const bool is_timed = proxy != nullptr && Step(proxy, 0) != nullptr;
     for (int step = 0; step < steps; ++step) RunStep(proxy, step, is_send);
     if (proxy != nullptr) Stop(proxy);
+    return is_timed;
   }
 
   // Everything up to the stop of the launch, in the order of the releases of this version; the
@@ -282,7 +290,7 @@ class Caller {
 
   const Table* table;
   void* context = nullptr;
-  int& mask = nccl::NewMask(kVersion);
+  int& mask;
   int result = -1;
 
  private:

@@ -267,6 +267,38 @@ TEST_F(NetworkSurvival, GivesUpWhatIsUnderWayWhenItsCommunicatorIsFinalized) {
   });
 }
 
+TEST_F(NetworkSurvival, CountsInAForkedChildNothingOfItsParentAndAllOfItsOwn) {
+  InEachWithSteps([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    void* const operation = caller.Announce();
+    void* const proxy = caller.Proxy(operation);
+    void* const step = caller.Step(proxy, 0);
+    const std::string path = Segments()[0];
+    uint64_t bytes = 1000;
+    EXPECT_EQ(StatusOf([&] {
+                caller.Record(step, 9, &bytes);
+                EXPECT_EQ(caller.Step(proxy, 1), nullptr);
+                caller.Stop(step);
+                caller.Stop(proxy);
+                EXPECT_EQ(caller.Proxy(operation), nullptr);
+                Caller<kVersion> own({.id = 2, .mask = &caller.mask});
+                EXPECT_TRUE(own.RunProxy(own.Announce(), true));
+                EXPECT_EQ(caller.Step(proxy, 1), nullptr);
+              }),
+              0);
+    const View view(path);
+    EXPECT_EQ(view.NetworkOperations(), 0u);
+    caller.Record(step, 9, &bytes);
+    caller.Stop(step);
+    caller.Stop(proxy);
+    EXPECT_EQ(view.NetworkOperations(), 1u);
+    ExpectNothingLost(view);
+    for (const std::string& other : Segments()) {
+      EXPECT_EQ(View(other).NetworkOperations(), 1u) << "each has its own";
+    }
+  });
+}
+
 // As in a process of several GPUs: another GPU's progress thread has the other half.
 TEST_F(NetworkSurvival, KeepsApartWhatTwoProgressThreadsReport) {
   InEachWithSteps([&]<int kVersion>() {
