@@ -28,6 +28,9 @@ DAEMON, SIMULATOR, NCCL, CUDA, PLUGIN = (os.path.abspath(path) for path in
     ('exporter/nccl-exporter', 'simulator/nccl-sim', 'simulator/libnccl-sim.so', 'simulator/libcuda-sim.so',
      'plugin/libnccl-profiler-exporter.so'))
 DAEMON_USER = 65532
+# The victim's job has network time, by peer.
+BETWEEN_NODES = ['--nodes', '2', '--network-chunk', '33554432']
+WITH_PEERS = {'NCCL_EXPORTER_NETWORK_TIMING': 'always', 'NCCL_EXPORTER_NETWORK_PEERS': '2'}
 WAIT_SECONDS = 60
 
 
@@ -105,6 +108,24 @@ def samples(text):
     return found
 
 
+def network_differences(scrape, communicator):
+    """What is wrong of its network time: bytes and operations of each direction, and bytes by peer, of exactly the true peers."""
+    counted = []
+    for direction, true in communicator['network'].items():
+        if not isinstance(true, dict):
+            continue
+        by_peer = {peer: counts['bytes'] for peer, counts in true['reported_by_peer'].items()}
+        for name, expected in [('nccl_network_timed_bytes_total', {None: true['reported']['bytes']}),
+                               ('nccl_network_timed_operations_total', {None: true['reported']['operations']}),
+                               ('nccl_network_peer_timed_bytes_total', by_peer)]:
+            found = {labels.get('peer'): value for labels, value in scrape.get(name, [])
+                     if labels.get('uid') == str(VICTIM) and labels['comm'] == communicator['id']
+                     and labels['rank'] == str(communicator['rank']) and labels['direction'] == direction}
+            if found != expected:
+                counted.append(f'{name} of {direction} is {found}, not {expected}')
+    return counted
+
+
 def differences(scrape, truth):
     """What is missing or wrong of the victim's job in a scrape. Series with another `uid` are of another user who claims its labels."""
     wrong = []
@@ -129,6 +150,8 @@ def differences(scrape, truth):
                     expect(counts['operations'], 'nccl_collective_operations_total', collective=function, size=size, **where)
                     expect(counts['bytes'], 'nccl_collective_bytes_total', collective=function, size=size, **where)
                 expect(1, 'nccl_communicator_info', **where)
+            if 'network' in communicator:
+                wrong += network_differences(scrape, communicator)
     return wrong
 
 
@@ -158,19 +181,19 @@ class HostileNeighbour(Attacks, unittest.TestCase):
         os.chown(path, DAEMON_USER, DAEMON_USER)
         path.chmod(0o1777)
 
-    def start(self, uid, command):
+    def start(self, uid, command, environment={}):
         log = self.stack.enter_context(tempfile.TemporaryFile('w+'))
         process = subprocess.Popen(['setpriv', f'--reuid={uid}', f'--regid={uid}', '--clear-groups', '--', *map(str, command)],
-                                   stdout=log, stderr=log)
+                                   stdout=log, stderr=log, env=os.environ | environment)
         process.log = log
         return process
 
-    def run_job(self, directory, extra=()):
+    def run_job(self, directory, extra=(), environment={}):
         truth = self.results / 'truth.json'
         with contextlib.suppress(FileNotFoundError):
             truth.unlink()
         job = self.start(VICTIM, [self.programs / 'nccl-sim', '--plugin', self.programs / 'libnccl-profiler-exporter.so', '--segment-dir', directory,
-                                  '--truth', truth, '--layout', 'dp', '--ranks-per-node', '2', *extra])
+                                  '--truth', truth, '--layout', 'dp', '--ranks-per-node', '2', *extra], environment)
         code = job.wait(WAIT_SECONDS)
         job.log.seek(0)
         self.assertEqual(code, 0, job.log.read())
@@ -217,7 +240,7 @@ class HostileNeighbour(Attacks, unittest.TestCase):
                     problems.append('the attack failed')
             if attack.during:
                 attacking = loop(attack.during)
-            truth = self.run_job(self.shared, ['--pace', 'real', '--duration', '2', '--rate', '20'])
+            truth = self.run_job(self.shared, ['--pace', 'real', '--duration', '2', '--rate', '20', *BETWEEN_NODES], WITH_PEERS)
             if attack.after and Attacker(attack.after).end():
                 problems.append('the attack failed')
             problems += self.eventually(lambda: differences(self.metrics(), truth))[:3]
@@ -225,8 +248,8 @@ class HostileNeighbour(Attacks, unittest.TestCase):
             errors = {(labels['uid'], labels['reason']) for labels, _ in scrape.get('nccl_exporter_user_segment_errors_total', [])}
             if attack.error and (str(ATTACKER), attack.error) not in errors:
                 problems.append(f'no error {attack.error} of uid {ATTACKER}, but {errors}')
-            if attack.seen and not any(attack.seen.items() <= labels.items() for labels, _ in scrape.get('nccl_rank_info', [])):
-                problems.append(f'the daemon has not seen the attack: no rank with {attack.seen}')
+            if attack.seen and not any(attack.seen.items() <= labels.items() for labels, _ in scrape.get(attack.family, [])):
+                problems.append(f'the daemon has not seen the attack: no {attack.family} with {attack.seen}')
             if named := [error for error in errors if error[0] != str(ATTACKER)]:
                 problems.append(f'errors of others: {named}')
             if daemon.poll() is not None:
