@@ -170,14 +170,12 @@ INSTANTIATE_TEST_SUITE_P(EveryRelease, EveryJob,
                                   std::to_string(std::get<1>(test.param).nccl_version);
                          });
 
-// Four nodes: a rank has two peers, its neighbours in the ring.
-class EveryLimit : public NetworkTruth, public testing::WithParamInterface<int> {};
-
-TEST_P(EveryLimit, CountsEachPeerUpToItAndTheOthersTogether) {
-  const int limit = GetParam();
-  for (const char* layout : {"moe", "fsdp", "pp"}) {
-    SCOPED_TRACE(layout);
-    PlayOn({6, 23007}, {"--layout", layout, "--nodes", "4"}, "on", std::to_string(limit));
+// Four nodes of one rank. In a ring a rank has two peers, in an AlltoAll the three others.
+class EveryLimit : public NetworkTruth,
+                   public testing::WithParamInterface<std::tuple<int, Release>> {
+ protected:
+  // Returns the most peers that a rank had in a communicator.
+  size_t ExpectPeersUpTo(int limit) const {
     size_t most = 0;
     ForEachCommunicator([&](const json& truth, const CommunicatorSums& sums) {
       if (!truth.contains("network")) return;
@@ -191,13 +189,29 @@ TEST_P(EveryLimit, CountsEachPeerUpToItAndTheOthersTogether) {
       EXPECT_EQ(of_others != 0, others != 0);
       most = std::max(most, own + others);
     });
-    if (std::string(layout) == "moe") {
-      EXPECT_EQ(most, 2u);
-    }
+    return most;
+  }
+};
+
+TEST_P(EveryLimit, CountsEachPeerUpToItAndTheOthersTogether) {
+  const auto& [limit, release] = GetParam();
+  const std::pair<const char*, size_t> peers_of_layout[]{
+      {"moe", 2}, {"fsdp", 2}, {"pp", 2}, {"ladder-to-self", 3}};
+  for (const auto& [layout, peers] : peers_of_layout) {
+    SCOPED_TRACE(layout);
+    PlayOn(release, {"--layout", layout, "--nodes", "4", "--network-chunk", "2097152"}, "on",
+           std::to_string(limit));
+    EXPECT_EQ(ExpectPeersUpTo(limit), peers);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Limits, EveryLimit, testing::Values(1, 31));
+INSTANTIATE_TEST_SUITE_P(Limits, EveryLimit,
+                         testing::Combine(testing::Values(1, 2, 31),
+                                          testing::Values(Release{3, 22606}, Release{6, 23007})),
+                         [](const auto& test) {
+                           return std::to_string(std::get<0>(test.param)) + "PeersOn" +
+                                  std::to_string(std::get<1>(test.param).nccl_version);
+                         });
 
 TEST_F(NetworkTruth, HasNoTablesOfPeersUnlessAsked) {
   PlayOn({6, 23007}, {"--layout", "moe"}, "on", "0");
