@@ -61,6 +61,26 @@ int64_t ClockNs(clockid_t clock) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
+// The collectives that the ring holds. One whose kernel stops before it starts, as only a damaged
+// segment has, took no time.
+std::vector<RecentOperation> RecentOf(const SegmentFile& file, uint64_t slot_offset) {
+  std::vector<CompletedOperation> operations;
+  CompletionRing(slot_offset).Read(file, operations);
+  std::vector<RecentOperation> recent;
+  recent.reserve(operations.size());
+  for (const CompletedOperation& operation : operations) {
+    if (TrafficOf(operation.function()) != Traffic::kCollective) continue;
+    recent.push_back(
+        {.ticket = operation.ticket,
+         .function = operation.function(),
+         .size_class = static_cast<uint8_t>(SizeClassOf(operation.bytes)),
+         .sequence = operation.sequence(),
+         .launch_ns = std::max(operation.stop_ns, operation.start_ns) - operation.start_ns,
+         .members = operation.members});
+  }
+  return recent;
+}
+
 uint64_t ThreadCpuNs() { return static_cast<uint64_t>(ClockNs(CLOCK_THREAD_CPUTIME_ID)); }
 
 // Adds the CPU time of the thread during its life.
@@ -284,6 +304,8 @@ void ArrivalObserver::AddTo(ProcessSnapshot& process) const {
     const auto found = rings_.find({process.file, communicator.slot});
     if (found == rings_.end() || found->second.generation != communicator.generation) continue;
     const Followed& followed = found->second;
+    if (communicator.nodes != 1)
+      communicator.recent = RecentOf(*followed.file, followed.slot_offset);
     const bool is_followed = followed.member != nullptr && followed.was_comparable;
     communicator.arrivals =
         is_followed ? ArrivalMatcher::CountsOf(followed.member) : followed.counts;
