@@ -150,7 +150,6 @@ struct InFlightOperation {
 
 // A timed operation of a launch.
 struct RecentOperation {
-  uint64_t ticket = 0;  // grows with each completion of its communicator
   Function function = Function::kOther;
   uint8_t size_class = 0;
   uint64_t sequence = 0;   // NCCL's number of the function on its communicator
@@ -418,7 +417,8 @@ struct CommunicatorSnapshot {
   // Where there are other ranks on the node to compare with, by kernel times.
   std::optional<ArrivalCounts> arrivals;
   ArrivalUncertainty arrival_uncertainty;
-  // The latest collectives that were timed, in order; of communicators that may span nodes.
+  // Collectives that were timed since the snapshot before, in order; of communicators that may span
+  // nodes. Of more than the ring holds, the latest.
   std::vector<RecentOperation> recent;
   std::optional<DerivedCounts> derived;  // in snapshots of the daemon
 };

@@ -32,7 +32,6 @@ void StepPlaces::See(const std::vector<collector::RecentOperation>& recent, doub
   if (per_step != per_step_) {
     per_step_ = per_step;
     kinds_.clear();
-    next_ticket_ = 0;
   }
   for (auto& [key, kind] : kinds_) {
     kind.operations.Fade(decay);
@@ -45,8 +44,6 @@ void StepPlaces::See(const std::vector<collector::RecentOperation>& recent, doub
                   [&](const auto& place) { return place.second.weight < kLeastWeight * most; });
   }
   for (const collector::RecentOperation& operation : recent) {
-    if (operation.ticket < next_ticket_) continue;
-    next_ticket_ = operation.ticket + 1;
     const auto function = static_cast<uint8_t>(operation.function);
     const uint64_t places = PlacesOf(function, per_step_);
     const auto launch_ns = static_cast<double>(operation.launch_ns);

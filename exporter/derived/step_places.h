@@ -22,17 +22,16 @@ namespace nccl_exporter::exporter {
 class StepPlaces {
  public:
   // A function with more operations per step is taken as one place: half of the operations that a
-  // snapshot has at most.
+  // ring holds.
   static constexpr uint64_t kMostPlaces = 256;
 
   // Whether `operations` of a function in `steps` say how many there are in each, and then how
   // many: to the nearest, as both counts are of the same time, give or take one step. 0: unknown.
   static uint64_t PerStep(uint64_t operations, uint64_t steps);
 
-  // The latest completed operations of the communicator, in order: those that came since the call
-  // before are taken. `decay`: what the weights of earlier ones are multiplied by. `per_step`:
-  // operations of each function per step, where it is known. With other numbers than before all
-  // that was seen is forgotten.
+  // Operations of the communicator that were completed since the call before. `decay`: what the
+  // weights of earlier ones are multiplied by. `per_step`: operations of each function per step,
+  // where it is known. With other numbers than before all that was seen is forgotten.
   void See(const std::vector<collector::RecentOperation>& recent, double decay,
            const std::map<uint8_t, uint64_t>& per_step);
 
@@ -58,7 +57,6 @@ class StepPlaces {
     std::map<uint64_t, Mean> places;  // each launch whole
   };
 
-  uint64_t next_ticket_ = 0;
   std::map<uint8_t, uint64_t> per_step_;
   std::map<OperationKey, Kind> kinds_;
 };

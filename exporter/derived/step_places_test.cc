@@ -22,15 +22,14 @@ std::map<uint8_t, uint64_t> PerStepOf(Function function, uint64_t per_step) {
   return {{static_cast<uint8_t>(function), per_step}};
 }
 
-// Completions as a ring of recent operations has them, and what a snapshot sees of them.
+// Completions of a communicator, in snapshots 5 s apart.
 class Played {
  public:
   // `members` operations of one launch.
   void Launch(uint64_t launch_ns, uint64_t members = 1, Function function = Function::kAllGather,
               uint8_t size_class = kClass) {
     for (uint64_t i = 0; i < members; ++i) {
-      recent_.push_back({.ticket = ++ticket_,
-                         .function = function,
+      recent_.push_back({.function = function,
                          .size_class = size_class,
                          .sequence = sequences_[function]++,
                          .launch_ns = launch_ns,
@@ -40,15 +39,12 @@ class Played {
   void Skip(uint64_t operations, Function function = Function::kAllGather) {
     sequences_[function] += operations;
   }
-  // 5 s after the snapshot before.
   void See(StepPlaces& places, const std::map<uint8_t, uint64_t>& per_step) {
-    constexpr size_t kRing = 512;
-    if (recent_.size() > kRing) recent_.erase(recent_.begin(), recent_.end() - kRing);
     places.See(recent_, std::exp(-0.5), per_step);
+    recent_.clear();
   }
 
  private:
-  uint64_t ticket_ = 0;
   std::map<Function, uint64_t> sequences_;
   std::vector<collector::RecentOperation> recent_;
 };
@@ -136,29 +132,17 @@ TEST(StepPlacesTest, OperationsBetweenStepsAreForgottenWithinAMinute) {
   EXPECT_NEAR(places.LongestToMean(KeyOf(Function::kAllGather)), factor, 0.02 * factor);
 }
 
-// The ring is read as a whole each time.
-TEST(StepPlacesTest, AnOperationCountsOnce) {
-  StepPlaces once, twice;
-  Played played;
-  for (int step = 0; step < 20; ++step) {
-    played.Launch(step < 10 ? 60 * kMs : 30 * kMs);
-    played.Launch(10 * kMs);
-    if (step == 9) played.See(twice, PerStepOf(Function::kAllGather, 2));
-    if (step == 9) played.See(once, PerStepOf(Function::kAllGather, 2));
-  }
-  for (int i = 0; i < 5; ++i) played.See(twice, PerStepOf(Function::kAllGather, 2));
-  played.See(once, PerStepOf(Function::kAllGather, 2));
-  EXPECT_NEAR(once.LongestToMean(KeyOf(Function::kAllGather)),
-              twice.LongestToMean(KeyOf(Function::kAllGather)), 1e-9);
-}
-
 TEST(StepPlacesTest, AnotherNumberPerStepForgetsThePlaces) {
   StepPlaces places;
   Played played;
-  for (int i = 0; i < 100; ++i) played.Launch(i % 4 == 0 ? 70 * kMs : 10 * kMs);
-  played.See(places, PerStepOf(Function::kAllGather, 4));
-  played.See(places, PerStepOf(Function::kAllGather, 3));
-  EXPECT_NEAR(places.LongestToMean(KeyOf(Function::kAllGather)), 1, 0.05);
+  const auto run = [&](uint64_t longest_ms, uint64_t per_step) {
+    for (int i = 0; i < 96; ++i) played.Launch(i % 4 == 0 ? longest_ms * kMs : 10 * kMs);
+    played.See(places, PerStepOf(Function::kAllGather, per_step));
+  };
+  run(70, 4);
+  EXPECT_NEAR(places.LongestToMean(KeyOf(Function::kAllGather)), 70.0 / 25, 1e-9);
+  run(10, 3);
+  EXPECT_NEAR(places.LongestToMean(KeyOf(Function::kAllGather)), 1, 1e-9);
 }
 
 // A step with more operations than a ring can show twice is one place.
@@ -190,14 +174,12 @@ TEST(StepPlacesTest, TheNumberPerStepIsExactOrUnknown) {
 TEST(StepPlacesTest, AnyNumbersAreHarmless) {
   StepPlaces places;
   const uint64_t most = ~uint64_t{0};
-  const std::vector<collector::RecentOperation> recent{{.ticket = 5,
-                                                        .function = Function::kAllGather,
+  const std::vector<collector::RecentOperation> recent{{.function = Function::kAllGather,
                                                         .size_class = kClass,
                                                         .sequence = most,
                                                         .launch_ns = most,
                                                         .members = most},
-                                                       {.ticket = most,
-                                                        .function = Function::kAllGather,
+                                                       {.function = Function::kAllGather,
                                                         .size_class = kClass,
                                                         .sequence = 0,
                                                         .launch_ns = 0,
