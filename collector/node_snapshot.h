@@ -148,6 +148,15 @@ struct InFlightOperation {
   uint32_t parts_done = 0;
 };
 
+// A timed operation of a launch.
+struct RecentOperation {
+  Function function = Function::kOther;
+  uint8_t size_class = 0;
+  uint64_t sequence = 0;   // NCCL's number of the function on its communicator
+  uint64_t launch_ns = 0;  // kernel time of the whole launch
+  uint64_t members = 1;    // operations of the launch, at least 1
+};
+
 // How often, and for how long, a rank entered collectives later than other ranks of its node: since
 // the daemon started.
 struct ArrivalCounts {
@@ -244,7 +253,8 @@ inline constexpr size_t kMostStepWaits = 4;
 
 struct StepCounts {
   uint64_t steps = 0;  // operations of the rarest regular collective and size
-  // Of regular collectives and sizes: the mean of one operation, times the steps. In nanoseconds.
+  // Of regular collectives and sizes: the mean of the longest launch in a step, times the steps. In
+  // nanoseconds.
   std::map<OperationKind, uint64_t> waits_ns;
   int64_t since_realtime_ns = 0;
 
@@ -407,6 +417,9 @@ struct CommunicatorSnapshot {
   // Where there are other ranks on the node to compare with, by kernel times.
   std::optional<ArrivalCounts> arrivals;
   ArrivalUncertainty arrival_uncertainty;
+  // Collectives that were timed since the snapshot before, in order; of communicators that may span
+  // nodes. Of more than the ring holds, the latest.
+  std::vector<RecentOperation> recent;
   std::optional<DerivedCounts> derived;  // in snapshots of the daemon
 };
 

@@ -280,9 +280,9 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      MetricPart::kAlerts},
     {Metric::kRankStepWait, "nccl_rank_step_wait_seconds_total", MetricType::kCounter, "seconds",
      LabelScope::kCommunicator, "collective,size",
-     "The recent mean of one operation, times the steps, of each regular collective and size; at "
-     "most four, those that moved the most bytes. Absent for communicators on one node, and in the "
-     "first minute.",
+     "The recent mean of the longest launch in a step, times the steps, of each regular collective "
+     "and size; at most four, those that moved the most bytes. Absent for communicators on one node, "
+     "and in the first minute.",
      MetricPart::kAlerts},
     {Metric::kNodeLargeBusBytes, "nccl_node_large_bus_bytes_total", MetricType::kCounter, "bytes",
      LabelScope::kCommunicator, "collective,size",

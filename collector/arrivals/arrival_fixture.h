@@ -94,17 +94,22 @@ class ArrivalFixture : public testing::Test {
     if (observer_.AwaitsDiscovery(now_)) Discover();
     return observer_.Read(now_);
   }
-  std::optional<ArrivalCounts> Counts(int rank, uint32_t slot = 0, uint64_t generation = 1) const {
+  CommunicatorSnapshot Seen(int rank, uint32_t slot = 0, uint64_t generation = 1,
+                            uint64_t nodes = 1) {
     NodeSnapshot snapshot;
     ProcessSnapshot& process = snapshot.processes.emplace_back();
     process.file = KeyOf(processes_.at(rank));
     process.communicators.resize(1);
     process.communicators[0].slot = slot;
     process.communicators[0].generation = generation;
+    process.communicators[0].nodes = nodes;
     observer_.AddTo(snapshot);
-    return process.communicators[0].arrivals;
+    return process.communicators[0];
   }
-  uint64_t Uncompared(Uncompared cause) const {
+  std::optional<ArrivalCounts> Counts(int rank, uint32_t slot = 0, uint64_t generation = 1) {
+    return Seen(rank, slot, generation).arrivals;
+  }
+  uint64_t Uncompared(Uncompared cause) {
     NodeSnapshot snapshot;
     observer_.AddTo(snapshot);
     return snapshot.uncompared_operations[static_cast<size_t>(cause)];

@@ -61,6 +61,25 @@ int64_t ClockNs(clockid_t clock) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
+// The collectives among what was completed since the last call. One whose kernel stops before it
+// starts, as only a damaged segment has, took no time.
+std::vector<RecentOperation> RecentOf(CompletionRing& ring, const SegmentFile& file) {
+  std::vector<CompletedOperation> operations;
+  ring.Read(file, operations);
+  std::vector<RecentOperation> recent;
+  recent.reserve(operations.size());
+  for (const CompletedOperation& operation : operations) {
+    if (TrafficOf(operation.function()) != Traffic::kCollective) continue;
+    recent.push_back(
+        {.function = operation.function(),
+         .size_class = static_cast<uint8_t>(SizeClassOf(operation.bytes)),
+         .sequence = operation.sequence(),
+         .launch_ns = std::max(operation.stop_ns, operation.start_ns) - operation.start_ns,
+         .members = operation.members});
+  }
+  return recent;
+}
+
 uint64_t ThreadCpuNs() { return static_cast<uint64_t>(ClockNs(CLOCK_THREAD_CPUTIME_ID)); }
 
 // Adds the CPU time of the thread during its life.
@@ -178,7 +197,7 @@ void ArrivalObserver::Follow(const RingKey& key, const SegmentLook& look) {
   followed.generation = layout::GenerationOf(state_word);
   followed.slot_offset = offset;
   followed.file = look.file;
-  followed.ring = CompletionRing(offset);
+  followed.ring = followed.recent = CompletionRing(offset);
   followed.member = matcher_.Add(RankOf(slot, CommunicatorKeyOf(process, {})));
 }
 
@@ -279,11 +298,12 @@ void ArrivalObserver::ReadRing(Followed& followed, int64_t slew_ns, const Moment
   }
 }
 
-void ArrivalObserver::AddTo(ProcessSnapshot& process) const {
+void ArrivalObserver::AddTo(ProcessSnapshot& process) {
   for (CommunicatorSnapshot& communicator : process.communicators) {
     const auto found = rings_.find({process.file, communicator.slot});
     if (found == rings_.end() || found->second.generation != communicator.generation) continue;
-    const Followed& followed = found->second;
+    Followed& followed = found->second;
+    if (communicator.nodes != 1) communicator.recent = RecentOf(followed.recent, *followed.file);
     const bool is_followed = followed.member != nullptr && followed.was_comparable;
     communicator.arrivals =
         is_followed ? ArrivalMatcher::CountsOf(followed.member) : followed.counts;
@@ -292,7 +312,7 @@ void ArrivalObserver::AddTo(ProcessSnapshot& process) const {
   }
 }
 
-void ArrivalObserver::AddTo(NodeSnapshot& snapshot) const {
+void ArrivalObserver::AddTo(NodeSnapshot& snapshot) {
   for (ProcessSnapshot& process : snapshot.processes) AddTo(process);
   snapshot.uncompared_operations = matcher_.uncompared();
   for (const auto& [uid, count] : without_ring_) {

@@ -61,8 +61,8 @@ class ArrivalObserver {
   // must be read regularly.
   bool Read(const Moment& now);
 
-  // Puts the counts into the snapshot of the node.
-  void AddTo(NodeSnapshot& snapshot) const;
+  // Puts the counts into the snapshot of the node, and what was completed since the last one.
+  void AddTo(NodeSnapshot& snapshot);
 
  private:
   using RingKey = std::pair<FileKey, uint32_t>;  // segment and slot
@@ -72,6 +72,7 @@ class ArrivalObserver {
     uint64_t slot_offset = 0;
     std::shared_ptr<const SegmentFile> file;
     CompletionRing ring{0};
+    CompletionRing recent{0};  // the same, read by AddTo()
     ArrivalMatcher::Member* member = nullptr;  // null: over, only the counts are left
     // The last, if it was ever comparable; set when it is over.
     std::optional<ArrivalCounts> counts;
@@ -90,7 +91,7 @@ class ArrivalObserver {
   void Retire(Followed& followed);
   bool MayAsk(uint64_t uid, const Moment& now);
   void ReadRing(Followed& followed, int64_t slew_ns, const Moment& now);
-  void AddTo(ProcessSnapshot& process) const;
+  void AddTo(ProcessSnapshot& process);
 
   ArrivalMatcher matcher_;
   std::map<RingKey, Followed> rings_;

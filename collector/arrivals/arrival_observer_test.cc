@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "collector/arrivals/arrival_fixture.h"
 
@@ -69,6 +70,29 @@ TEST_F(ArrivalObserverTest, ARankAloneHasNoCountsAndIsNotRead) {
 
 // The first operation shows that all ranks are there: those that were not seen before are looked
 // for.
+// Of one with a single rank here, too: how long its operations take is compared between nodes.
+TEST_F(ArrivalObserverTest, ASnapshotHasWhatWasCompletedSinceTheOneBefore) {
+  Start(0);
+  Complete(0);
+  Complete(0);
+  Discover();
+  const std::vector<RecentOperation> first = Seen(0, 0, 1, 2).recent;
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].function, Function::kAllReduce);
+  EXPECT_EQ(first[0].sequence, 1u);
+  EXPECT_EQ(first[0].launch_ns, 15 * kMillisecond);
+  EXPECT_EQ(first[0].members, 1u);
+  EXPECT_EQ(first[1].sequence, 2u);
+  EXPECT_TRUE(Seen(0, 0, 1, 2).recent.empty());
+  for (int i = 0; i < layout::kCompletionEntries + 7; ++i) Complete(0);
+  const std::vector<RecentOperation> last = Seen(0, 0, 1, 2).recent;
+  ASSERT_EQ(last.size(), static_cast<size_t>(layout::kCompletionEntries));
+  EXPECT_EQ(last.front().sequence, 10u) << "the latest, in order";
+  Complete(0);
+  EXPECT_TRUE(Seen(0, 0, 1, 1).recent.empty()) << "on one node";
+  EXPECT_TRUE(Seen(0, 0, 2, 2).recent.empty()) << "of another communicator";
+}
+
 TEST_F(ArrivalObserverTest, MatchesOnlyWhenEveryRankIsKnown) {
   Start(0);
   Start(1);

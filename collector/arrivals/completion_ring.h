@@ -36,6 +36,7 @@ struct CompletedOperation {
     const uint64_t number = function_and_sequence >> 56;
     return number < kFunctionCount ? static_cast<Function>(number) : Function::kOther;
   }
+  uint64_t sequence() const { return function_and_sequence & ((uint64_t{1} << 56) - 1); }
 };
 
 class CompletionRing {

@@ -17,9 +17,8 @@ int64_t TimeOf(uint64_t ns) {
 }
 
 TracedOperation TracedOf(const CompletedOperation& operation) {
-  constexpr uint64_t kSequenceMask = (uint64_t{1} << 56) - 1;
   return {.function = operation.function(),
-          .sequence = operation.function_and_sequence & kSequenceMask,
+          .sequence = operation.sequence(),
           .call_ns = TimeOf(operation.call_ns),
           .start_ns = TimeOf(operation.start_ns),
           .stop_ns = TimeOf(operation.stop_ns),

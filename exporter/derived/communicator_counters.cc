@@ -123,7 +123,7 @@ void CommunicatorCounters::Advance(const collector::ProcessSnapshot& process,
     Estimate(communicator, now, times);
   }
   Sum();
-  steps_.Advance(operations_, more, now, times);
+  steps_.Advance(operations_, more, communicator.recent, decay, now, times);
   new_compared_ = 0;
   if (!communicator.arrivals) return;
   const uint64_t compared = communicator.arrivals->compared;

@@ -45,6 +45,7 @@ class Derived : public testing::Test {
       since_snapshot_ns_ += step_ns;
       if (since_snapshot_ns_ < 5 * kSecondNs) continue;
       counters_.Advance(node_.node(), node_.now());
+      node_.comm().recent.clear();
       since_snapshot_ns_ = 0;
     }
   }
@@ -445,6 +446,35 @@ TEST_F(Derived, EachRegularCollectiveAndSizeHasItsWaitPerStep) {
       {{.function = Function::kAllReduce, .size_class = 0}, 200u * 100},
       {{.function = Function::kReduceScatter, .size_class = 3}, 200u * 4000}};
   EXPECT_EQ(Steps()->waits_ns, waits_ns);
+}
+
+// The first group of a step waits for a late rank. The plugin shares its time among its operations.
+TEST_F(Derived, TheWaitIsThatOfTheLongestLaunchInAStep) {
+  node_.Add(0);
+  uint64_t sequence = 0;
+  const auto group = [&](uint64_t launch_ns, int members) {
+    Do(Function::kAllGather, kMib, static_cast<int64_t>(launch_ns) / members, members);
+    std::vector<collector::RecentOperation>& recent = node_.comm().recent;
+    for (int i = 0; i < members; ++i) {
+      recent.push_back({.function = Function::kAllGather,
+                        .size_class = 3,
+                        .sequence = ++sequence,
+                        .launch_ns = launch_ns,
+                        .members = static_cast<uint64_t>(members)});
+    }
+  };
+  const auto step = [&] {
+    group(60000, 4);
+    group(24000, 2);
+    Do(Function::kAllReduce, 8, 100);
+  };
+  Play(100, kSecondNs, step);
+  const auto wait_ns = [&] {
+    return Steps()->waits_ns.at({.function = Function::kAllGather, .size_class = 3});
+  };
+  const uint64_t before_ns = wait_ns();
+  Play(100, kSecondNs, step);
+  EXPECT_NEAR(static_cast<double>(wait_ns() - before_ns), 100 * 60000, 100 * 60);
 }
 
 // The limit leaves out those with the fewest bytes, although they take longest.

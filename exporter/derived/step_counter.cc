@@ -25,21 +25,26 @@ bool IsRegular(uint64_t operations, int64_t period_ns, const DerivedTimes& times
 }  // namespace
 
 void StepCounter::Advance(TimesByOperation& operations,
-                          const std::map<OperationKey, uint64_t>& more, const DerivedMoment& now,
-                          const DerivedTimes& times) {
+                          const std::map<OperationKey, uint64_t>& more,
+                          const std::vector<collector::RecentOperation>& recent, double decay,
+                          const DerivedMoment& now, const DerivedTimes& times) {
+  uint64_t steps = 0;
   if (has_choice_) {
     const auto found = more.find(choice_);
-    if (found != more.end()) Count(found->second, operations);
+    if (found != more.end()) steps = found->second;
   }
   const int64_t period_ns = now.monotonic_ns - period_start_ns_;
-  if (period_ns < times.longest_step_ns) return;
-  EndPeriod(operations, period_ns, times);
-  period_start_ns_ = now.monotonic_ns;
-  last_period_ns_ = period_ns;
+  if (period_ns >= times.longest_step_ns) {
+    steps += EndPeriod(operations, period_ns, times);
+    period_start_ns_ = now.monotonic_ns;
+    last_period_ns_ = period_ns;
+  }
+  places_.See(recent, decay, per_step_);
+  Count(steps, operations);
 }
 
-void StepCounter::EndPeriod(TimesByOperation& operations, int64_t period_ns,
-                            const DerivedTimes& times) {
+uint64_t StepCounter::EndPeriod(TimesByOperation& operations, int64_t period_ns,
+                                const DerivedTimes& times) {
   for (auto& [key, one] : operations) {
     one.SetRegular(last_period_ns_ != 0 && IsCollective(key) && one.InThisPeriod() != 0 &&
                    one.InLastPeriod() != 0 && IsRegular(one.InThisPeriod(), period_ns, times) &&
@@ -48,9 +53,11 @@ void StepCounter::EndPeriod(TimesByOperation& operations, int64_t period_ns,
   const bool is_first = !has_choice_;
   ChooseWaits(operations);
   // The operations of both periods were steps, and were not counted.
-  if (Choose(operations) && is_first)
-    Count(operations.find(choice_)->second.InBothPeriods(), operations);
+  uint64_t uncounted = 0;
+  if (Choose(operations) && is_first) uncounted = operations.find(choice_)->second.InBothPeriods();
+  if (has_choice_) CountPerStep(operations);
   for (auto& [key, one] : operations) one.EndPeriod();
+  return uncounted;
 }
 
 bool StepCounter::Choose(const TimesByOperation& operations) {
@@ -89,13 +96,28 @@ void StepCounter::ChooseWaits(const TimesByOperation& operations) {
   }
 }
 
+// All sizes of a function share its numbers.
+void StepCounter::CountPerStep(const TimesByOperation& operations) {
+  const auto chosen = operations.find(choice_);
+  if (chosen == operations.end()) return;
+  std::map<uint8_t, uint64_t> counts;
+  for (const auto& [key, one] : operations) {
+    if (IsCollective(key)) counts[key.first] += one.InBothPeriods();
+  }
+  for (const auto& [function, count] : counts) {
+    const uint64_t per_step = StepPlaces::PerStep(count, chosen->second.InBothPeriods());
+    if (per_step != 0) per_step_[function] = per_step;
+  }
+}
+
 void StepCounter::Count(uint64_t steps, const TimesByOperation& operations) {
   steps_ += steps;
   for (auto& [key, sum_ns] : waits_ns_) {
     const auto one = operations.find(key);
     if (one == operations.end() || !one->second.is_regular()) continue;
     // A sum beyond what a word holds takes a forged segment.
-    const double wait_ns = one->second.mean_ns() * static_cast<double>(steps);
+    const double wait_ns =
+        one->second.mean_ns() * places_.LongestToMean(key) * static_cast<double>(steps);
     if (wait_ns < 1e18) sum_ns += static_cast<uint64_t>(std::llround(wait_ns));
   }
 }

@@ -10,16 +10,20 @@
 // first operation on. The counter only adds operations of the present choice: it never decreases.
 //
 // Waits are counted for each regular collective and size by itself, because a mean is wait and
-// transfer, and only the same operation of other ranks tells them apart. At most kMostWaits kinds
-// have one: those that moved the most bytes, which are the same on all ranks.
+// transfer, and only the same operation of other ranks tells them apart. It is the mean of the
+// launch that takes longest in a step (step_places.h). At most kMostWaits kinds have one: those
+// that moved the most bytes, which are the same on all ranks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "exporter/derived/derived_times.h"
 #include "exporter/derived/operation_times.h"
+#include "exporter/derived/step_places.h"
 
 namespace nccl_exporter::exporter {
 
@@ -31,12 +35,14 @@ class StepCounter {
   void Begin(const DerivedMoment& now) { period_start_ns_ = now.monotonic_ns; }
 
   // After all operations have seen the snapshot. `more` says how many came with it.
+  // `recent` and `decay` as of StepPlaces::See().
   void Advance(TimesByOperation& operations, const std::map<OperationKey, uint64_t>& more,
+               const std::vector<collector::RecentOperation>& recent, double decay,
                const DerivedMoment& now, const DerivedTimes& times);
 
   bool has_steps() const { return has_choice_; }
   uint64_t steps() const { return steps_; }
-  // By collective and size: the recent mean of one operation, times the steps.
+  // By collective and size: the recent mean of its longest launch in a step, times the steps.
   const std::map<OperationKey, uint64_t>& waits_ns() const { return waits_ns_; }
 
   template <typename Archive>
@@ -55,13 +61,27 @@ class StepCounter {
     } else {
       for (auto& [key, wait_ns] : waits_ns_) archive(key.first, key.second, wait_ns);
     }
+    count = TransferCount(archive, per_step_.size());
+    if constexpr (Archive::kReads) {
+      for (; count > 0 && archive.is_good(); --count) {
+        uint8_t function = 0;
+        uint64_t per_step = 0;
+        archive(function, per_step);
+        if (function >= kFunctionCount) return archive.Fail();
+        per_step_[function] = per_step;
+      }
+    } else {
+      for (auto& [function, per_step] : per_step_) archive(function, per_step);
+    }
   }
 
  private:
-  void EndPeriod(TimesByOperation& operations, int64_t period_ns, const DerivedTimes& times);
+  // Returns the steps of the two periods if they are the first ones: these were not counted.
+  uint64_t EndPeriod(TimesByOperation& operations, int64_t period_ns, const DerivedTimes& times);
   // Whether there is a first choice, or a new one.
   bool Choose(const TimesByOperation& operations);
   void ChooseWaits(const TimesByOperation& operations);
+  void CountPerStep(const TimesByOperation& operations);
   void Count(uint64_t steps, const TimesByOperation& operations);
 
   int64_t period_start_ns_ = 0;
@@ -70,6 +90,9 @@ class StepCounter {
   OperationKey choice_;
   uint64_t steps_ = 0;
   std::map<OperationKey, uint64_t> waits_ns_;
+  // By function: stays until the counts of two periods say another number.
+  std::map<uint8_t, uint64_t> per_step_;
+  StepPlaces places_;  // not in the state: the first snapshot has the latest operations
 };
 
 }  // namespace nccl_exporter::exporter

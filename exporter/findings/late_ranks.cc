@@ -58,6 +58,7 @@ void LateRanks::Follow(const collector::NodeSnapshot& node) {
     if (is_new) memory.first_seen_ns = now_ns_;
     memory.last_seen_ns = now_ns_;
     memory.is_compared = communicator.ranks.size() > 1;
+    memory.has_all_ranks = communicator.ranks.size() == communicator.key.ranks;
   }
   // One that a snapshot missed is still the same.
   std::erase_if(communicators_, [&](const auto& entry) {
@@ -149,7 +150,7 @@ void LateRanks::Confirm() {
                             std::popcount(rank.straggler & latest) >= hold &&
                             is_usual(rank.straggler, communicator.straggler);
       const bool is_strong =
-          (rank.strongly & kStrongRun) == kStrongRun &&
+          communicator.has_all_ranks && (rank.strongly & kStrongRun) == kStrongRun &&
           std::popcount(communicator.uneven & ~rank.straggler & past) <= kMostUnevenJudgements &&
           is_usual(rank.briefly, communicator.briefly);
       const bool is_last_arriver = (rank.last_arriver & unbroken) == unbroken;

@@ -5,6 +5,9 @@
 //
 // A judgement takes some ranks for late (late_candidates.h). A finding needs several of them, and a
 // communicator that was followed for some minutes: so a single snapshot names nobody.
+//
+// Strong proof is for communicators that have all their ranks here. Of others nobody here sees
+// whether a rank of another node is late as often, as with the load of experts.
 #pragma once
 
 #include <cstdint>
@@ -60,6 +63,7 @@ class LateRanks {
     Judgements uneven = 0;     // in which a rank waited less, whether chance explains it or not
     Judgements briefly = 0;    // the same of the strong window
     bool is_compared = false;  // it has several ranks here
+    bool has_all_ranks = false;  // here, so that a late one is known to be the only one
     std::map<uint64_t, RankMemory> ranks;
   };
 

@@ -116,6 +116,21 @@ TEST(LateRanksTest, ARankThatIsLateForAMinuteWhereOthersAreLateAsOftenIsNotNamed
   EXPECT_THAT(job.EverNamed(), IsEmpty());
 }
 
+// Another rank may be late as often, on a node that is not seen here: its turns of 45 s come between.
+TEST(LateRanksTest, ATurnOfARankIsNoStrongProofWhereOtherRanksAreElsewhere) {
+  LateJob job(8);
+  job.Make(kTp, "dp", FirstProcesses(8), 32, 4);
+  job.Run(420, [&] { StepOfTp(job, 8, kNobody); });
+  for (size_t turn = 0; turn < 12; ++turn) {
+    job.Run(45, [&] { StepOfTp(job, 8, turn % 8, 0.15); });
+    job.Run(135, [&] { StepOfTp(job, 8, kNobody); });
+  }
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+  job.Run(600, [&] { StepOfTp(job, 8, kNobody); });
+  job.Run(150, [&] { StepOfTp(job, 8, 5, 0.15); });
+  EXPECT_THAT(job.Named(), ElementsAre(5)) << "by the longer proof";
+}
+
 TEST(LateRanksTest, FewOperationsAreNoStrongProof) {
   LateJob job(8);
   job.Make(kTp, "tp", FirstProcesses(8));

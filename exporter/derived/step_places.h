@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepPlaces, how much longer the longest launch of a step takes than the mean operation of its
+// function and size class. For one thread at a time.
+//
+// Operations of one kind wait unequally: the first of a step waits for the rank that is late, the
+// next ones only for what the step has between them. And the plugin shares a launch's time among
+// its operations. The place of an operation is NCCL's number of it, modulo the operations of its
+// function per step: so each place has a mean of its own, wherever windows of sampling begin.
+// Operations that are not in every step shift the places; then the means forget within seconds.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/derived/operation_times.h"
+
+namespace nccl_exporter::exporter {
+
+class StepPlaces {
+ public:
+  // A function with more operations per step is taken as one place: half of the operations that a
+  // ring holds.
+  static constexpr uint64_t kMostPlaces = 256;
+
+  // Whether `operations` of a function in `steps` say how many there are in each, and then how
+  // many: to the nearest, as both counts are of the same time, give or take one step. 0: unknown.
+  static uint64_t PerStep(uint64_t operations, uint64_t steps);
+
+  // Operations of the communicator that were completed since the call before. `decay`: what the
+  // weights of earlier ones are multiplied by. `per_step`: operations of each function per step,
+  // where it is known. With other numbers than before all that was seen is forgotten.
+  void See(const std::vector<collector::RecentOperation>& recent, double decay,
+           const std::map<uint8_t, uint64_t>& per_step);
+
+  // Of one function and size class. 1 if nothing was seen of it.
+  double LongestToMean(const OperationKey& key) const;
+
+ private:
+  struct Mean {
+    double weight = 0;
+    double sum_ns = 0;
+
+    void Add(double ns) {
+      weight += 1;
+      sum_ns += ns;
+    }
+    void Fade(double decay) {
+      weight *= decay;
+      sum_ns *= decay;
+    }
+  };
+  struct Kind {
+    Mean operations;                  // each with its share of the launch
+    std::map<uint64_t, Mean> places;  // each launch whole
+  };
+
+  std::map<uint8_t, uint64_t> per_step_;
+  std::map<OperationKey, Kind> kinds_;
+};
+
+}  // namespace nccl_exporter::exporter
