@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 
 #include "exporter/catalogue/nearest_name.h"
@@ -252,6 +253,20 @@ void CommandLine::AddTrace() {
   add_length(*trace, "--seconds", options_.trace.length,
              "Record all operations from now on, for so long or until Ctrl-C.")
       ->excludes(last);
+  const std::map<std::string, TraceLevel> levels{{"ops", TraceLevel::kOperations},
+                                                 {"channels", TraceLevel::kChannels},
+                                                 {"steps", TraceLevel::kSteps}};
+  trace
+      ->add_option("--level", options_.trace.level,
+                   "With --seconds: ops; channels, which each process records with its operations "
+                   "for a minute at most; or steps, the same with steps of the network.")
+      ->transform(CLI::Transformer(levels).description(""))
+      ->type_name("TEXT");
+  trace->final_callback([this] {
+    if (options_.trace.level == TraceLevel::kOperations) return;
+    if (!options_.trace.length || *options_.trace.length > kMostDetailedLength)
+      throw CLI::ValidationError("--level", "channels and steps need --seconds, 60 at most");
+  });
   trace
       ->add_option(
           "--job", options_.trace.wanted,

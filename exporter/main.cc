@@ -295,11 +295,23 @@ void LogStart(const Options& options, const HttpServer& server, const HttpServer
 collector::NodeTrace TraceOf(const TraceRequest& request, collector::Collector& collector) {
   if (!request.length) return collector.Recent(request.last.value_or(kDefaultTraceLength));
   BlockSignals();
-  return collector.Record(*request.length, [] {
+  std::optional<collector::DetailRequest> detail;
+  if (request.level != TraceLevel::kOperations) {
+    detail = {.with_steps = request.level == TraceLevel::kSteps,
+              .communicator = {},
+              .is_of_job = [&request](const collector::ProcessSnapshot& process) {
+                return IsOfJobs({.job = process.Identity("SLURM_JOB_ID"),
+                                 .name_space = process.Identity("POD_NAMESPACE"),
+                                 .pod = process.Identity("POD_NAME")},
+                                request.wanted);
+              }};
+  }
+  const auto is_wanted = [] {
     sigset_t pending;
     sigpending(&pending);
     return sigismember(&pending, SIGINT) == 0 && sigismember(&pending, SIGTERM) == 0;
-  });
+  };
+  return collector.Record(*request.length, is_wanted, detail);
 }
 
 int Trace(const Options& options) {

@@ -74,6 +74,7 @@ class NetworkOperation {
     StoreRelaxed(bytes_, 0);
     StoreRelaxed(first_bytes_, kNoBytes);
     for (AtomicU64& sum : sums_) StoreRelaxed(sum, 0);
+    for (AtomicU64& taken : taken_ns_) StoreRelaxed(taken, 0);
     head_.store(0, std::memory_order_relaxed);
     short_phase_.store(is_send ? step_phase::kSendPeer : step_phase::kFirst,
                        std::memory_order_relaxed);
@@ -131,16 +132,15 @@ class NetworkOperation {
     return true;
   }
   // So many steps have ended. Up to 2.26 NCCL stops only the first of those that it finds ended in
-  // one poll (2.26.6 transport/net.cc recvProxyProgress takes `doneStepId` before its loop).
-  void StopStepsBefore(uint32_t count) {
-    for (uint32_t i = 0; i < kSteps && count != 0; ++i) {
-      const uint64_t steps = LoadRelaxed(steps_);
-      const uint64_t present = ByteIn(steps, Head());
-      const auto tag = static_cast<uint32_t>(present >> kTagShift);
-      const uint32_t ahead = (count - 1 - (tag * kSteps + Head())) % (kTags * kSteps);
-      if (present == 0 || ahead >= kSteps) return;
-      StopStep(Head(), tag);
-    }
+  // one poll (2.26.6 transport/net.cc recvProxyProgress takes `doneStepId` before its loop). Stops
+  // the oldest one that it leaves; false if it leaves none.
+  bool StopOneBefore(uint32_t count) {
+    if (count == 0) return false;
+    const uint64_t present = ByteIn(LoadRelaxed(steps_), Head());
+    const auto tag = static_cast<uint32_t>(present >> kTagShift);
+    const uint32_t ahead = (count - 1 - (tag * kSteps + Head())) % (kTags * kSteps);
+    if (present == 0 || ahead >= kSteps) return false;
+    return StopStep(Head(), tag);
   }
   // From here on nothing of the operation counts.
   void Break() { is_broken_.store(true, std::memory_order_relaxed); }
@@ -155,6 +155,18 @@ class NetworkOperation {
   }
   uint32_t TagAt(uint32_t place) const {
     return static_cast<uint32_t>(ByteIn(LoadRelaxed(steps_), place) >> kTagShift);
+  }
+
+  // For a trace: what has been charged since the last call, once a step has ended, and that moment.
+  NetworkTimes TakeStep(bool is_send, uint64_t* end_ns) {
+    *end_ns = LoadRelaxed(since_ns_);
+    const NetworkTimes all = Times(is_send);
+    NetworkTimes step = all;
+    for (size_t i = 0; i < kNetworkStateCount; ++i) {
+      step.state_ns[i] -= LoadRelaxed(taken_ns_[i]);
+      StoreRelaxed(taken_ns_[i], all.state_ns[i]);
+    }
+    return step;
   }
 
   bool IsUnderWay() const { return LoadRelaxed(steps_) != 0; }
@@ -191,6 +203,7 @@ class NetworkOperation {
   std::array<AtomicU64, step_phase::kCount> sums_{};  // nanoseconds, by phase
   AtomicU64 bytes_{0};
   AtomicU64 first_bytes_{0};
+  std::array<AtomicU64, kNetworkStateCount> taken_ns_{};  // of `sums_`, by state
   std::atomic<uint8_t> head_{0};         // place of the oldest step, or of the next one
   std::atomic<uint8_t> short_phase_{0};  // it has no length if it is not reported twice
   std::atomic<bool> is_broken_{false};
