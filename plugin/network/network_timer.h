@@ -93,9 +93,9 @@ class NetworkTimer {
 
  private:
   // A key: whether it is traced (1 bit) | block of the peer (5) | ticket (14) | high bits of the
-  // operation's number (2) | whether it sends (1) | low bits of the number, which are the place (9).
-  // The number of a step: the 16 bits of the key above the place | place (9) | tag and place of the
-  // step (7).
+  // operation's number (2) | whether it sends (1) | low bits of the number, which are the place
+  // (9). The number of a step: the 16 bits of the key above the place | place (9) | tag and place
+  // of the step (7).
   static constexpr int kTracedShift = 31;
   static constexpr int kPeerShift = 26;
   static constexpr int kTicketShift = 12;
