@@ -112,9 +112,11 @@ void PartTracker::StopProxy(uint64_t abbreviated, uint64_t mask) {
 
 void PartTracker::CountProxyPart(Operation& operation, uint64_t ticket, uint64_t change,
                                  uint64_t now_ns) {
-  const uint64_t parts = LoadRelaxed(operation.proxy_parts) + change;
   StoreRelaxed(operation.last_part_ns, now_ns);
-  StoreRelease(operation.proxy_parts, parts);  // last: another thread may end the operation now
+  // Last: another thread may end the operation now. Locked: with PXN two progress threads may
+  // report parts of one operation, and none of them may be lost.
+  const uint64_t parts =
+      operation.proxy_parts.fetch_add(change, std::memory_order_acq_rel) + change;
   shared().recorder().ShowParts(ticket, parts);
   shared().recorder().ShowLastPart(ticket, now_ns);
 }

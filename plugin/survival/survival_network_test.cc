@@ -273,8 +273,9 @@ TEST_F(NetworkSurvival, KeepsApartWhatTwoProgressThreadsReport) {
     Caller<kVersion> caller;
     constexpr int kOperations = 300;
     void* operation = caller.Announce();
+    caller.RunProxy(operation, true, 3);
     const auto run = [&](bool is_send) {
-      for (int i = 0; i < kOperations; ++i) caller.RunProxy(operation, is_send, 3);
+      for (int i = is_send ? 1 : 0; i < kOperations; ++i) caller.RunProxy(operation, is_send, 3);
     };
     std::thread sends(run, true), receives(run, false);
     sends.join();
