@@ -178,6 +178,51 @@ TEST_F(TraceDetailTest, ChannelsOfEveryOperationOfTheWindowAreThereOnceWithItsTi
   EXPECT_GT(compared, 100u);
 }
 
+TEST_F(TraceDetailTest, StepsOfEveryNetworkOperationAddUpToWhatTheJobDid) {
+  for (const char* node : {"0", "1"}) std::filesystem::create_directory(segments_.File(node));
+  const auto job =
+      StartJob(segments_.path() + "/%n", {"--nodes", "2", "--ranks-per-node", "1", "--calls",
+                                          "allreduce", "--rate", "10", "--duration", "8"});
+  WaitForSegments(segments_.File("0"), 1);
+  const exporter::Finished trace =
+      exporter::RunToEnd(TraceCommand(segments_.File("0"), "steps", "trace.json.gz"));
+  ASSERT_EQ(trace.exit_code, 0) << trace.output;
+  ASSERT_EQ(job->Wait(), 0) << job->AllOutput();
+  const size_t communicators = ForEachDetail(
+      Read("trace.json.gz"), ReadTruth(Path("truth.json")),
+      [&](const TracedCommunicator&, const TracedDetail& detail, const nlohmann::json& of_truth) {
+        ExpectNothingLost(detail);
+        EXPECT_TRUE(detail.has_steps);
+        std::vector<size_t> steps(detail.network_operations.size());
+        std::vector<int64_t> ends(steps.size(), 0);
+        for (const collector::TracedStep& step : detail.steps) {
+          const size_t i = step.network_operation;
+          ++steps[i];
+          // Steps of an operation follow each other without overlap.
+          EXPECT_GE(step.end_ns - step.LengthNs(), ends[i]);
+          ends[i] = step.end_ns;
+        }
+        for (const bool is_send : {true, false}) {
+          const nlohmann::json& reported =
+              of_truth["network"][is_send ? "send" : "recv"]["reported"];
+          const auto operations = reported["operations"].get<size_t>();
+          ASSERT_GT(operations, 0u);
+          // All operations of the job have one size here.
+          ASSERT_EQ(reported["steps"].get<size_t>() % operations, 0u);
+          size_t traced = 0;
+          for (size_t i = 0; i < steps.size(); ++i) {
+            if (detail.network_operations[i].is_send != is_send) continue;
+            EXPECT_EQ(steps[i], reported["steps"].get<size_t>() / operations);
+            EXPECT_TRUE(detail.network_operations[i].operation.has_value());
+            ++traced;
+          }
+          EXPECT_GT(traced, 5u);
+          EXPECT_LT(traced, operations);
+        }
+      });
+  EXPECT_EQ(communicators, 1u);
+}
+
 // Killed at a random moment, and the next one is served; the job's own counts are exact.
 // bazel test //tests/system:trace_detail_test --test_env=KILLED_REQUESTERS=1000
 TEST_F(TraceDetailTest, RequestersThatAreKilledDoTheJobNoHarm) {
@@ -208,6 +253,22 @@ TEST_F(TraceDetailTest, RequestersThatAreKilledDoTheJobNoHarm) {
                 });
   EXPECT_GT(operations, 10u);
   ExpectSegmentsEqualTruth(segments_.path(), truth);
+}
+
+TEST_F(TraceDetailTest, ASecondRequesterIsRefusedWhileOneRuns) {
+  const auto job = StartJob(segments_.path(), {"--ranks-per-node", "2", "--layout", "dp", "--rate",
+                                               "50", "--duration", "8"});
+  WaitForSegments(segments_.path(), 2);
+  exporter::ChildProcess first(TraceCommand(segments_.path(), "channels", "first.json.gz", "3"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  const exporter::Finished second =
+      exporter::RunToEnd(TraceCommand(segments_.path(), "steps", "second.json.gz", "1"));
+  EXPECT_THAT(second.output, testing::HasSubstr("another request is running"));
+  EXPECT_EQ(first.Wait(), 0);
+  EXPECT_THAT(first.AllOutput(), testing::Not(testing::HasSubstr("no channels")));
+  EXPECT_FALSE(
+      Read("first.json.gz").at(0).processes.at(0).communicators.at(0).detail->channels.empty());
+  EXPECT_EQ(job->Wait(), 0);
 }
 
 // By the kernel's rule for /proc/PID/fd.
