@@ -157,32 +157,50 @@ class NetworkOperation {
     return static_cast<uint32_t>(ByteIn(LoadRelaxed(steps_), place) >> kTagShift);
   }
 
-  // For a trace: what has been charged since the last call, once a step has ended, and that moment.
-  NetworkTimes TakeStep(bool is_send, uint64_t* end_ns) {
-    *end_ns = LoadRelaxed(since_ns_);
-    const NetworkTimes all = Times(is_send);
-    NetworkTimes step = all;
-    for (size_t i = 0; i < kNetworkStateCount; ++i) {
-      step.state_ns[i] -= LoadRelaxed(taken_ns_[i]);
-      StoreRelaxed(taken_ns_[i], all.state_ns[i]);
-    }
-    return step;
+  // For a trace: when the latest step has ended.
+  uint64_t EndOfStep() const { return LoadRelaxed(since_ns_); }
+  // For a trace: nanoseconds by NetworkState that were charged since the last call. Word by word:
+  // arrays that are copied as vectors right after they were written stall for two clock readings.
+  std::array<uint64_t, kNetworkStateCount> TakeStep(bool is_send) {
+    static_assert(kNetworkStateCount == step_phase::kCount);
+    const auto take = [this](size_t i) {
+      const uint64_t all = LoadRelaxed(sums_[i]);
+      const uint64_t more = all - LoadRelaxed(taken_ns_[i]);
+      StoreRelaxed(taken_ns_[i], all);
+      return more;
+    };
+    const uint64_t first = take(0), second = take(1), third = take(2), fourth = take(3);
+    if (is_send) return InOrder(kSendStates, first, second, third, fourth);
+    return InOrder(kRecvStates, first, second, third, fourth);
   }
 
   bool IsUnderWay() const { return LoadRelaxed(steps_) != 0; }
   bool IsBroken() const { return is_broken_.load(std::memory_order_relaxed); }
   NetworkTimes Times(bool is_send) const {
-    constexpr std::array<NetworkState, step_phase::kCount> kSend{
-        NetworkState::kGpu, NetworkState::kPeer, NetworkState::kNetwork, NetworkState::kFlush};
-    constexpr std::array<NetworkState, step_phase::kCount> kRecv{
-        NetworkState::kPeer, NetworkState::kNetwork, NetworkState::kFlush, NetworkState::kGpu};
     NetworkTimes times{.bytes = LoadRelaxed(bytes_)};
     for (size_t i = 0; i < sums_.size(); ++i)
-      times.state_ns[static_cast<size_t>(is_send ? kSend[i] : kRecv[i])] = LoadRelaxed(sums_[i]);
+      times.state_ns[static_cast<size_t>(is_send ? kSendStates[i] : kRecvStates[i])] =
+          LoadRelaxed(sums_[i]);
     return times;
   }
 
  private:
+  // By phase.
+  using States = std::array<NetworkState, step_phase::kCount>;
+  static constexpr States kSendStates{NetworkState::kGpu, NetworkState::kPeer,
+                                      NetworkState::kNetwork, NetworkState::kFlush};
+  static constexpr States kRecvStates{NetworkState::kPeer, NetworkState::kNetwork,
+                                      NetworkState::kFlush, NetworkState::kGpu};
+  [[gnu::always_inline]] static std::array<uint64_t, kNetworkStateCount> InOrder(
+      const States& states, uint64_t first, uint64_t second, uint64_t third, uint64_t fourth) {
+    std::array<uint64_t, kNetworkStateCount> ns{};
+    ns[static_cast<size_t>(states[0])] = first;
+    ns[static_cast<size_t>(states[1])] = second;
+    ns[static_cast<size_t>(states[2])] = third;
+    ns[static_cast<size_t>(states[3])] = fourth;
+    return ns;
+  }
+
   // A step is a byte: its phase from the lowest bit on, whether it was reported again, its tag. 0:
   // no step is under way.
   static constexpr uint64_t kPhaseMask = 7;
@@ -203,7 +221,7 @@ class NetworkOperation {
   std::array<AtomicU64, step_phase::kCount> sums_{};  // nanoseconds, by phase
   AtomicU64 bytes_{0};
   AtomicU64 first_bytes_{0};
-  std::array<AtomicU64, kNetworkStateCount> taken_ns_{};  // of `sums_`, by state
+  std::array<AtomicU64, step_phase::kCount> taken_ns_{};  // of `sums_`
   std::atomic<uint8_t> head_{0};         // place of the oldest step, or of the next one
   std::atomic<uint8_t> short_phase_{0};  // it has no length if it is not reported twice
   std::atomic<bool> is_broken_{false};

@@ -40,9 +40,7 @@ uint32_t NetworkTimer::Start(bool is_send, int peer, uint64_t ticket, bool is_tr
 // A step of an operation of which nothing counts has no times.
 void NetworkTimer::TraceStep(NetworkOperation& operation, uint32_t key) {
   if (operation.IsBroken() || lane_ == nullptr) return;
-  uint64_t end_ns = 0;
-  const NetworkTimes step = operation.TakeStep(IsSend(key), &end_ns);
-  lane_->Write(trace_ring::MakeStep(key, end_ns, step.state_ns));
+  lane_->Write(trace_ring::MakeStep(key, operation.EndOfStep(), operation.TakeStep(IsSend(key))));
 }
 
 // The first step takes the place. An operation that is refused counts once, when it stops: a
@@ -81,7 +79,7 @@ void NetworkTimer::Record(const NetworkTimes& times, uint32_t key) {
   const NetworkDirection direction =
       IsSend(key) ? NetworkDirection::kSend : NetworkDirection::kRecv;
   AddTimes(times, slot_->network.directions[static_cast<size_t>(direction)]);
-  peers_.Add(key >> kPeerShift, direction, times);
+  peers_.Add(PeerBlockOf(key), direction, times);
 }
 
 // Up to 2.26 a send without credit shows on its operation only, and so do bytes and ends of steps.

@@ -118,6 +118,9 @@ class NetworkTimer {
 
   static uint64_t UsedState(uint32_t key) { return uint64_t{key} << 1 | kUsed; }
   static bool IsSend(uint32_t key) { return (key >> kSendShift & 1) != 0; }
+  static uint32_t PeerBlockOf(uint32_t key) {
+    return key >> kPeerShift & ((1u << NetworkPeers::kBlockBits) - 1);
+  }
   static bool IsTraced(uint32_t key) { return key >> kTracedShift != 0; }
   static bool IsStepOfSend(uint32_t number) { return (number >> kGenerationShift & 1) != 0; }
   static uint32_t TagOf(uint32_t number) {

@@ -2,22 +2,17 @@
 // Lanes of one communicator: where its records for a request go, a chunk after the other. Any
 // thread, several at a time; no waiting, no allocation, no system call.
 //
-// A record claims its words by one fetch_add on the lane's word (session, chunk, offset):
-//   1. The word's session is the one in force and the record fits into the chunk: the words are
-//   this
-//      thread's alone, and it stores them.
-//   2. It does not fit: exactly one thread of a chunk finds an offset that was within it. It closes
-//      the chunk, at that offset.
-//   3. A thread without room tries for the lane's lock (TryLock). Under it, it takes a chunk and
-//      stores the word anew. What others have added to the old word meanwhile was no claim: their
-//      offsets were beyond the chunk, and they come to 3 as well.
-//   4. No lock or no chunk: the record is lost, and counted.
-// A thread that has slept since it loaded the session before adds to a word of the next one. It has
-// claimed nothing, and leaves a gap: what lies behind it in that chunk is lost to the reader, which
-// sees that.
-//
-// An offset cannot reach the bits above it: each thread adds to a full word once before it comes to
-// 3, and the lock's holder stores the word anew.
+// The lane's word is session, chunk, and offset of the next record in it.
+//   1. A record claims its words by a compare-and-swap of that word, and only if the word's session
+//      is the one in force and the record fits into the chunk. So claims never overlap, and nothing
+//      is added to the word of another session.
+//   2. Without room a thread tries for the lane's lock (TryLock). Under it, it takes a chunk, and
+//      swaps the word for one with the new chunk. What the word was says where the old chunk ends:
+//      no claim on it can succeed afterwards, so it is closed there.
+//   3. No lock, no chunk, or too many other threads at 1: the record is lost, and counted. Where
+//      the session is over meanwhile it is not: it belongs to a request that has ended.
+// A thread may sleep between claim and store. The reader stops at its place in the chunk, which
+// stays this lane's until the record is there, or another request takes the ring.
 #pragma once
 
 #include <array>
@@ -46,9 +41,11 @@ class alignas(64) TraceLane {
     const uint64_t session = trace != nullptr ? trace->session() : 0;
     if (session == 0) return;  // the request is over
     uint64_t place = 0;
-    if (Claim(*trace, session, kWords, &place) || ClaimInNewChunk(*trace, session, kWords, &place))
-      return trace->Store(ChunkOf(place), OffsetOf(place), record);
-    trace->CountLost(slot_, role_);
+    const bool is_claimed =
+        Claim(session, kWords, &place) || ClaimInNewChunk(*trace, session, kWords, &place);
+    if (trace->session() != session) return;
+    if (!is_claimed) return trace->CountLost(slot_, role_);
+    trace->Store(ChunkOf(place), OffsetOf(place), record);
   }
 
  private:
@@ -56,7 +53,13 @@ class alignas(64) TraceLane {
   static constexpr int kChunkShift = 28;
   static constexpr int kSessionShift = 40;
   static_assert(trace_ring::kMostChunks == 1u << (kSessionShift - kChunkShift));
+  // An offset without room: there is no chunk.
   static constexpr uint64_t kFull = trace_ring::Chunk::kWords + 1;
+  // Where the ring is full, so many records are lost before a chunk is looked for again: the look
+  // meets cold memory.
+  static constexpr uint32_t kSkippedRecords = 15;
+  // Each fails only if another thread has claimed.
+  static constexpr int kAttempts = 4;
   static uint64_t SessionOf(uint64_t word) { return word >> kSessionShift; }
   static uint64_t ChunkOf(uint64_t word) {
     return word >> kChunkShift & (trace_ring::kMostChunks - 1);
@@ -66,12 +69,17 @@ class alignas(64) TraceLane {
     return session << kSessionShift | chunk << kChunkShift | offset;
   }
 
-  bool Claim(TraceSession& trace, uint64_t session, uint64_t words, uint64_t* place) {
-    *place = AddRelaxed(word_, words);
-    if (SessionOf(*place) != session) return false;
-    const uint64_t offset = OffsetOf(*place);
-    if (offset + words <= trace_ring::Chunk::kWords) return true;
-    if (offset <= trace_ring::Chunk::kWords) trace.Close(ChunkOf(*place), offset);
+  bool Claim(uint64_t session, uint64_t words, uint64_t* place) {
+    uint64_t word = LoadRelaxed(word_);
+    for (int i = 0; i < kAttempts; ++i) {
+      if (SessionOf(word) != session || OffsetOf(word) + words > trace_ring::Chunk::kWords)
+        return false;
+      if (word_.compare_exchange_strong(word, word + words, std::memory_order_acq_rel,
+                                        std::memory_order_relaxed)) {
+        *place = word;
+        return true;
+      }
+    }
     return false;
   }
   [[gnu::noinline]] bool ClaimInNewChunk(TraceSession& trace, uint64_t session, uint64_t words,
@@ -80,6 +88,7 @@ class alignas(64) TraceLane {
   AtomicU64 word_{0};
   std::atomic<TraceSession*> trace_{nullptr};
   std::atomic<bool> is_taking_chunk_{false};
+  uint32_t records_to_skip_ = 0;  // under the lock
   trace_ring::Role role_ = trace_ring::Role::kCaller;
   uint32_t slot_ = 0;
 };

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/trace/trace_session.h"
 
-#include <algorithm>
-
 namespace nccl_exporter::plugin {
 
 using trace_ring::Level;
@@ -117,7 +115,7 @@ bool TraceSession::TakeChunk(uint64_t session, uint64_t owner, uint64_t* chunk) 
   const uint64_t mask = LoadRelaxed(chunk_mask_);
   const uint64_t first = AddRelaxed(next_chunk_, 1);
   for (uint64_t i = 0; i < kLooks; ++i) {
-    const uint64_t number = (first + i) & (i < kLooks / 2 ? std::min(mask, kNearChunks - 1) : mask);
+    const uint64_t number = (first + i) & mask;
     trace_ring::Chunk& candidate = At(number);
     const uint64_t present = LoadRelaxed(candidate.owner);
     if (trace_ring::SessionOf(present) == session) continue;

@@ -77,9 +77,6 @@ class TraceSession {
 
  private:
   static constexpr uint64_t kLooks = 8;
-  // Half of the looks are at the first chunks. While the reader keeps up, the same few pages are
-  // used again: they are in the cache, and no thread waits for the kernel to map them.
-  static constexpr uint64_t kNearChunks = 64;
 
   trace_ring::Chunk& At(uint64_t chunk) {
     static_assert((trace_ring::kMostChunks & (trace_ring::kMostChunks - 1)) == 0);
