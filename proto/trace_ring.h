@@ -196,4 +196,7 @@ constexpr size_t WordsOf(RecordType type) {
   return 0;
 }
 
+// Of the shortest record.
+inline constexpr size_t kFewestWords = std::tuple_size_v<ChannelRecord>;
+
 }  // namespace nccl_exporter::trace_ring

@@ -99,8 +99,10 @@ TracedDetail DetailRecorder::Take(uint32_t number, int64_t end_ns) {
   TracedDetail detail;
   detail.has_steps = has_steps_;
   if (memory_ != nullptr) {
-    detail.lost_operations = memory_->LostBy(number, Role::kCaller);
-    detail.lost_parts = memory_->LostBy(number, Role::kProgress);
+    detail.lost_operations =
+        memory_->LostBy(number, Role::kCaller) + memory_->HiddenOf(number, Role::kCaller);
+    detail.lost_parts =
+        memory_->LostBy(number, Role::kProgress) + memory_->HiddenOf(number, Role::kProgress);
   }
   Slot slot = std::move(slots_[number]);
   slots_.erase(number);

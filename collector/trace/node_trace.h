@@ -110,7 +110,8 @@ struct TracedDetail {
   std::vector<TracedChannel> channels;        // in the order of their starts
   std::vector<TracedNetworkOperation> network_operations;
   std::vector<TracedStep> steps;  // of each network operation in their order
-  // Records that the process could not write, because the ring was full.
+  // Records that the process could not write, because the ring was full, or that are behind one
+  // that was never written.
   uint64_t lost_operations = 0;
   uint64_t lost_parts = 0;
   // Channels and steps that belong to no recorded operation: the record of it was lost.

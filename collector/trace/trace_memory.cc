@@ -197,13 +197,25 @@ uint64_t TraceMemory::LostBy(uint32_t slot, trace_ring::Role role) const {
   return Load(memory_->lost[slot][index]) - lost_before_[slot * trace_ring::kRoleCount + index];
 }
 
-std::vector<uint32_t> TraceMemory::LosingSlots() const {
-  std::vector<uint32_t> slots;
-  for (uint32_t slot = 0; slot < trace_ring::kMostSlots; ++slot) {
-    if (LostBy(slot, trace_ring::Role::kCaller) + LostBy(slot, trace_ring::Role::kProgress) != 0)
-      slots.push_back(slot);
+// By the words behind the gap, and the gap itself: up to the end of a closed chunk, or to the last
+// word that is there.
+uint64_t TraceMemory::HiddenOf(uint32_t slot, trace_ring::Role role) const {
+  const uint64_t session = Load(memory_->control.session);
+  const uint64_t owner = trace_ring::OwnerWord(session, slot, role);
+  uint64_t hidden = 0;
+  for (uint64_t i = 0; session != 0 && i < chunks_; ++i) {
+    const Chunk& chunk = memory_->chunks[i];
+    if (Load(chunk.owner) != owner) continue;
+    const uint64_t at = owners_[i] == owner ? read_words_[i] : 0;
+    const uint64_t closed = std::min<uint64_t>(Load(chunk.closed_words), Chunk::kWords);
+    uint64_t end = closed;
+    if (closed == 0) {
+      end = Chunk::kWords;
+      while (end > at && Load(chunk.words[end - 1]) == 0) --end;
+    }
+    if (end > at) hidden += (end - at + trace_ring::kFewestWords - 1) / trace_ring::kFewestWords;
   }
-  return slots;
+  return hidden;
 }
 
 std::string AnswerText(std::optional<trace_ring::Answer> answer) {

@@ -50,8 +50,9 @@ class TraceMemory {
   void Read(const Visit& visit);
   // Since the request. `slot` is one of the segment.
   uint64_t LostBy(uint32_t slot, trace_ring::Role role) const;
-  // Slots that lost something.
-  std::vector<uint32_t> LosingSlots() const;
+  // Records of that lane that were not read because one before them in their chunk was never
+  // written: its thread slept, or has died. At most so many; known after the last Read().
+  uint64_t HiddenOf(uint32_t slot, trace_ring::Role role) const;
 
  private:
   TraceMemory(FileDescriptor file, trace_ring::File* memory);
