@@ -15,6 +15,7 @@
 #include "collector/arrivals/arrival_observer.h"
 #include "collector/segments/segment_table.h"
 #include "collector/trace/operation_recorder.h"
+#include "collector/trace/timing_holder.h"
 
 namespace nccl_exporter::collector {
 namespace {
@@ -80,7 +81,7 @@ void Collector::Start() {
 
 std::shared_ptr<NodeSnapshot> Collector::Snapshot() { return Snapshot(nullptr); }
 
-std::shared_ptr<NodeSnapshot> Collector::Snapshot(OperationRecorder* recorder) {
+std::shared_ptr<NodeSnapshot> Collector::Snapshot(const Follow& follow) {
   std::unique_lock lock(mutex_);
   Moment now = clock_();
   for (table_->Discover(now); MustWaitForDiscovery(); table_->DiscoverMore(now)) {
@@ -91,9 +92,9 @@ std::shared_ptr<NodeSnapshot> Collector::Snapshot(OperationRecorder* recorder) {
   }
   SegmentLooks looks = Look(now);
   arrivals_->Read(now);
-  if (recorder == nullptr) return SnapshotOf(std::move(looks), now);
+  if (!follow) return SnapshotOf(std::move(looks), now);
   auto snapshot = SnapshotOf(looks, now);
-  recorder->Follow(*snapshot, looks, now);
+  follow(*snapshot, looks, now);
   return snapshot;
 }
 
@@ -105,7 +106,7 @@ std::shared_ptr<NodeSnapshot> Collector::SnapshotOf(SegmentLooks looks, const Mo
 
 NodeTrace Collector::Recent(std::chrono::nanoseconds length, size_t most_operations) {
   OperationRecorder recorder(clock_().monotonic_ns - length.count(), false, most_operations);
-  Snapshot(&recorder);
+  Snapshot([&](const auto&... seen) { recorder.Follow(seen...); });
   recorder.Read();
   return recorder.Finish();
 }
@@ -117,18 +118,19 @@ NodeTrace Collector::Record(std::chrono::nanoseconds length, const std::function
   std::optional<DetailWish> wish;
   if (detail) wish = WishOf(*detail, begin.realtime_ns, length);
   OperationRecorder recorder(begin.monotonic_ns, true, kMostTracedOperations, std::move(wish));
+  const Follow follow = [&](const auto&... seen) { recorder.Follow(seen...); };
   const SteadyClock::time_point end = SteadyClock::now() + length;
   SteadyClock::time_point next_look = SteadyClock::now(), next_read = next_look;
   while (next_read < end && is_wanted()) {
     if (next_read >= next_look) {
-      Snapshot(&recorder);
+      Snapshot(follow);
       next_look = SteadyClock::now() + kLookInterval;
     }
     recorder.Read();
     next_read = std::max(next_read + kRingReadInterval, SteadyClock::now());
     std::this_thread::sleep_until(std::min(next_read, end));
   }
-  Snapshot(&recorder);
+  Snapshot(follow);
   const int64_t end_realtime_ns = clock_().realtime_ns;
   recorder.Read();
   std::this_thread::sleep_for(kLateDeliveries);
@@ -155,6 +157,32 @@ void Collector::ReadLateParts(OperationRecorder& recorder, int64_t end_realtime_
     recorder.ReadDetails();
   }
   recorder.ReadDetails();
+}
+
+HeldTiming Collector::HoldTiming(std::chrono::nanoseconds length,
+                                 const std::function<bool()>& is_running,
+                                 std::function<bool(const ProcessSnapshot&)> is_wanted) {
+  using SteadyClock = std::chrono::steady_clock;
+  const int64_t begin_realtime_ns = clock_().realtime_ns;
+  TimingHolder holder(begin_realtime_ns, begin_realtime_ns + length.count(), std::move(is_wanted));
+  const Follow ask = [&](const NodeSnapshot& snapshot, const SegmentLooks& looks, const Moment&) {
+    holder.Ask(snapshot, looks);
+  };
+  HeldTiming held;
+  const SteadyClock::time_point end = SteadyClock::now() + length;
+  SteadyClock::time_point next_look = SteadyClock::now(), now = next_look;
+  for (; now < end && is_running(); now = SteadyClock::now()) {
+    if (now >= next_look) {
+      const std::shared_ptr<NodeSnapshot> snapshot = Snapshot(ask);
+      if (held.before == nullptr) held.before = snapshot;
+      next_look = now + kLookInterval;
+    }
+    std::this_thread::sleep_until(std::min(now + kRingReadInterval, end));
+  }
+  held.after = Snapshot();
+  if (held.before == nullptr) held.before = held.after;
+  held.faults = holder.Faults();
+  return held;
 }
 
 // A node of which only a part is known looks as if the rest had ended.
