@@ -2,9 +2,11 @@
 #include "exporter/command_line.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <map>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "exporter/catalogue/nearest_name.h"
 #include "exporter/commands/top_ranks.h"
@@ -262,15 +264,22 @@ void CommandLine::AddTrace() {
   add_length(*trace, "--seconds", options_.trace.length,
              "Record all operations from now on, for so long or until Ctrl-C.")
       ->excludes(last);
-  const std::map<std::string, TraceLevel> levels{{"ops", TraceLevel::kOperations},
-                                                 {"channels", TraceLevel::kChannels},
-                                                 {"steps", TraceLevel::kSteps}};
-  trace
-      ->add_option("--level", options_.trace.level,
-                   "With --seconds: ops; channels, which each process records with its operations "
-                   "for a minute at most; or steps, the same with steps of the network.")
-      ->transform(CLI::Transformer(levels).description(""))
-      ->type_name("TEXT");
+  trace->add_option_function<std::string>(
+      "--level",
+      [this](const std::string& value) {
+        static constexpr std::array<std::pair<std::string_view, TraceLevel>, 3> kLevels{
+            {{"ops", TraceLevel::kOperations},
+             {"channels", TraceLevel::kChannels},
+             {"steps", TraceLevel::kSteps}}};
+        const auto level =
+            std::ranges::find(kLevels, value, [](const auto& row) { return row.first; });
+        if (level == kLevels.end())
+          throw CLI::ValidationError("invalid value '" + value +
+                                     "' of --level: it is ops, channels or steps");
+        options_.trace.level = level->second;
+      },
+      "With --seconds: ops; channels, which each process records with its operations for a minute "
+      "at most; or steps, the same with steps of the network.");
   trace->final_callback([this] {
     if (options_.trace.level == TraceLevel::kOperations) return;
     if (!options_.trace.length || *options_.trace.length > kMostDetailedLength)

@@ -29,7 +29,7 @@
 #include "exporter/commands/node_in_json.h"
 #include "exporter/commands/segment_dump.h"
 #include "exporter/commands/synthetic_node.h"
-#include "exporter/commands/timing_text.h"
+#include "exporter/commands/timing/timing_text.h"
 #include "exporter/commands/top.h"
 #include "exporter/commit.h"
 #include "exporter/derived/kept_counters.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/commands/timing_text.h"
+#include "exporter/commands/timing/timing_text.h"
 
 #include <fmt/format.h>
 
