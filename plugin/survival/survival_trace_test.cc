@@ -225,7 +225,7 @@ uint64_t HostileWords() {
   return words != nullptr ? std::strtoull(words, nullptr, 10) : 300'000;
 }
 
-// bazel test //plugin/survival:survival_trace_test --test_env=HOSTILE_WORDS=10000000
+// Ten million words: CONTRIBUTING.md.
 TEST_F(TraceSurvival, CountsExactlyWhateverIsWrittenIntoItsFile) {
   InChild([&] {
     alarm(600);

@@ -13,7 +13,7 @@ namespace {
 class RequesterTest : public RequestTest {};
 
 // Killed at a random moment, and the next one is served; the job's own counts are exact.
-// bazel test //tests/system:trace_requester_test --test_env=KILLED_REQUESTERS=1000
+// A thousand of them: CONTRIBUTING.md.
 TEST_F(RequesterTest, RequestersThatAreKilledDoTheJobNoHarm) {
   const char* wanted = std::getenv("KILLED_REQUESTERS");
   const int requesters = wanted != nullptr ? std::atoi(wanted) : 12;
