@@ -269,7 +269,7 @@ int main() {
   row("start, record and stop of a channel (3 callbacks)", cost.channel, 0.73);
   row("completion (the last stop, beyond a channel's own)", cost.completion, 3.2);
   row("collective in all", cost.total, 24);
-  {
+  if (BenchmarkTrace::IsPossible()) {
     BenchmarkTrace trace(nccl_exporter::trace_ring::Level::kChannels);
     const Cost traced = MeasureOneThread(table, &trace);
     row("while channels are traced: a channel, more", traced.channel - cost.channel, 0.5);

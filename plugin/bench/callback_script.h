@@ -62,6 +62,8 @@ class BenchmarkTrace {
     for (trace_ring::Chunk& chunk : file_->chunks) chunk.owner.store(0);  // has its page
     TraceRequester(file_).Ask(request_);
   }
+  // False for a library that takes no requests, such as an older one that is compared.
+  static bool IsPossible() { return MapOwnTraceFile() != nullptr; }
   ~BenchmarkTrace() { TraceRequester(file_).Ask({.level = trace_ring::Level::kNone}); }
   BenchmarkTrace(const BenchmarkTrace&) = delete;
   BenchmarkTrace& operator=(const BenchmarkTrace&) = delete;

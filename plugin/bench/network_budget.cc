@@ -159,6 +159,7 @@ void Run() {
   double traced_send = 0, traced_receive = 0;
   uint64_t lost = 0;
   for (const bool is_send : {true, false}) {
+    if (!BenchmarkTrace::IsPossible()) break;
     BenchmarkTrace trace(trace_ring::Level::kSteps);
     steps.CallAgain();
     double& traced = is_send ? traced_send : traced_receive;
@@ -181,10 +182,12 @@ void Run() {
   PrintRow("step of a receive, 8 under way (5 callbacks)", receive, 2.2);
   PrintRow("step of a send, one under way", send_alone, 3.2);
   PrintRow("step of a receive, one under way", receive_alone, 4.2);
-  PrintRow("while steps are traced: step of a send, more", traced_send - send, 1);
-  PrintRow("while steps are traced: step of a receive, more", traced_receive - receive, 1);
-  std::printf("%-62s %6llu\n", "records of it that were lost",
-              static_cast<unsigned long long>(lost));
+  if (BenchmarkTrace::IsPossible()) {
+    PrintRow("while steps are traced: step of a send, more", traced_send - send, 1);
+    PrintRow("while steps are traced: step of a receive, more", traced_receive - receive, 1);
+    std::printf("%-62s %6llu\n", "records of it that were lost",
+                static_cast<unsigned long long>(lost));
+  }
   PrintRow("start of a step that is refused", refused, 0.3);
   PrintRow("start of a receive's step, repeated", repeated_start, 0.3);
   PrintRow("state 20, repeated", repeated_state, 0.3);
