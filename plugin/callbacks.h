@@ -64,10 +64,13 @@ class Callbacks {
 
  private:
   [[gnu::noinline]] void StampTracedChannel(Handle handle, uint64_t time_ns);
-  // By values: a reference to what a start is made of would keep it in memory for all operations.
-  [[gnu::noinline]] static void TraceOperation(Communicator& communicator, uint64_t ticket,
-                                               Function function, int peer, uint64_t sequence,
-                                               uint64_t call_ns, uint64_t bytes);
+  // Returns the handle of the operation, which is `handle` with flags. By values: a reference to
+  // what a start is made of would keep it in memory for all operations.
+  [[gnu::cold, gnu::noinline]] static void* TraceOperation(Communicator& communicator,
+                                                           Handle handle, trace_ring::Level level,
+                                                           Function function, int peer,
+                                                           uint64_t sequence, uint64_t call_ns,
+                                                           uint64_t bytes);
   // The communicator that a handle of one of the two kinds of channels belongs to, or nullptr.
   Communicator* OwnerOfChannel(Handle handle) const {
     const HandleKind kind = communicators_.KindOf(handle);
@@ -220,14 +223,12 @@ inline void* Callbacks::StartTask(void* context, OperationStart& start, const Ta
   }
   const uint64_t ticket = communicator->StartOperation(start);
   const Handle handle =
-      from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket);
-  if (traced != trace_ring::Level::kNone && ticket != 0) [[unlikely]]
-    TraceOperation(*communicator, ticket, start.function, start.peer, start.sequence, start.call_ns,
-                   start.message_bytes);
-  return handle
-      .WithFlags(times_network, traced != trace_ring::Level::kNone,
-                 traced == trace_ring::Level::kSteps)
-      .Pointer();
+      from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket)
+          .WithNetworkFlag(times_network);
+  if (traced != trace_ring::Level::kNone) [[unlikely]]
+    return TraceOperation(*communicator, handle, traced, start.function, start.peer, start.sequence,
+                          start.call_ns, start.message_bytes);
+  return handle.Pointer();
 }
 
 // The progress thread.

@@ -78,9 +78,11 @@ struct Handle {
             (ticket & kTicketMask) << 6};
   }
   // Of a task.
-  Handle WithFlags(bool times_network, bool traces_channels, bool traces_steps) const {
-    return {bits | uint64_t{times_network} * kNetworkFlag |
-            uint64_t{traces_channels} * kChannelsFlag | uint64_t{traces_steps} * kStepsFlag};
+  Handle WithNetworkFlag(bool times_network) const {
+    return {bits | uint64_t{times_network} * kNetworkFlag};
+  }
+  Handle WithTraceFlags(bool traces_steps) const {
+    return {bits | kChannelsFlag | uint64_t{traces_steps} * kStepsFlag};
   }
   bool NetworkFlag() const { return (bits & kNetworkFlag) != 0; }
   bool StepsFlag() const { return (bits & kStepsFlag) != 0; }
@@ -89,10 +91,11 @@ struct Handle {
     constexpr uint64_t kDifference = static_cast<uint64_t>(HandleKind::kKernelChannel) ^
                                      static_cast<uint64_t>(HandleKind::kTracedKernelChannel);
     static_assert(kDifference == 8);
-    constexpr int kShift = 44 + 3 - 1;  // from the flag to the bit
     const Handle plain{(As(HandleKind::kKernelChannel).bits & ~uint64_t{kMaxChannels - 1}) |
                        channel};
-    return {plain.bits | (bits & kChannelsFlag) << kShift};
+    if ((bits & kChannelsFlag) != 0) [[unlikely]]
+      return {plain.bits | kDifference << 44};
+    return plain;
   }
   // Another kind of the same slot, with 32 bits in place of ticket and channel.
   Handle WithNetworkBits(HandleKind kind, uint32_t network_bits) const {

@@ -47,12 +47,13 @@ class RequestTest : public testing::Test {
     return std::make_unique<exporter::ChildProcess>(
         SimulatorCommand(segments, Path("truth.json"), all), environment);
   }
+  // Waits until so many processes have a communicator each.
   static void WaitForSegments(const std::string& directory, size_t count) {
     for (int i = 0; i < 600; ++i) {
       size_t found = 0;
       if (std::filesystem::exists(directory)) {
-        for (const auto& entry : std::filesystem::directory_iterator(directory))
-          found += entry.path().extension() == ".seg" ? 1 : 0;
+        for (const auto& process : Look(directory)->processes)
+          found += process.communicators.empty() ? 0 : 1;
       }
       if (found >= count) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
