@@ -53,15 +53,10 @@ void* Callbacks::RefuseChannel(Handle task, uint32_t channel) {
 
 // Traces.
 
-// What is not followed has no ticket and no channels; its steps are recorded.
-void* Callbacks::TraceOperation(Communicator& communicator, Handle handle, trace_ring::Level level,
-                                Function function, int peer, uint64_t sequence, uint64_t call_ns,
-                                uint64_t bytes) {
-  if (const uint64_t ticket = handle.Ticket(); ticket != 0) {
-    communicator.trace_lanes().caller().Write(trace_ring::MakeOperation(
-        static_cast<uint64_t>(function), ticket, peer, sequence, call_ns, bytes));
-  }
-  return handle.WithTraceFlags(level == trace_ring::Level::kSteps).Pointer();
+void Callbacks::TraceOperation(Communicator& communicator, uint64_t ticket, Function function,
+                               int peer, uint64_t sequence, uint64_t call_ns, uint64_t bytes) {
+  communicator.trace_lanes().caller().Write(trace_ring::MakeOperation(
+      static_cast<uint64_t>(function), ticket, peer, sequence, call_ns, bytes));
 }
 
 void Callbacks::StampTracedChannel(Handle handle, uint64_t time_ns) {

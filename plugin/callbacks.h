@@ -64,13 +64,10 @@ class Callbacks {
 
  private:
   [[gnu::noinline]] void StampTracedChannel(Handle handle, uint64_t time_ns);
-  // Returns the handle of the operation, which is `handle` with flags. By values: a reference to
-  // what a start is made of would keep it in memory for all operations.
-  [[gnu::cold, gnu::noinline]] static void* TraceOperation(Communicator& communicator,
-                                                           Handle handle, trace_ring::Level level,
-                                                           Function function, int peer,
-                                                           uint64_t sequence, uint64_t call_ns,
-                                                           uint64_t bytes);
+  // By values: a reference to what a start is made of would keep it in memory for all operations.
+  [[gnu::noinline]] static void TraceOperation(Communicator& communicator, uint64_t ticket,
+                                               Function function, int peer, uint64_t sequence,
+                                               uint64_t call_ns, uint64_t bytes);
   // The communicator that a handle of one of the two kinds of channels belongs to, or nullptr.
   Communicator* OwnerOfChannel(Handle handle) const {
     const HandleKind kind = communicators_.KindOf(handle);
@@ -215,7 +212,7 @@ inline void* Callbacks::StartTask(void* context, OperationStart& start, const Ta
                                      communicators_.RanksOf(from, *communicator));
   start.is_to_self = start.peer >= 0 && start.peer == communicator->rank();
   start.has_no_parts = start.is_to_self && communicator->source() == TimingSource::kProxy;
-  const trace_ring::Level traced = process_.TraceLevel(start.call_ns, *communicator);
+  const uint64_t trace_flags = process_.TraceFlags(start.call_ns, *communicator);
   bool times_network = false;
   if (NetworkTimer* const network = communicator->network()) {
     times_network = network->Takes(start.call_is_bound && !start.is_replay);
@@ -223,12 +220,11 @@ inline void* Callbacks::StartTask(void* context, OperationStart& start, const Ta
   }
   const uint64_t ticket = communicator->StartOperation(start);
   const Handle handle =
-      from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket)
-          .WithNetworkFlag(times_network);
-  if (traced != trace_ring::Level::kNone) [[unlikely]]
-    return TraceOperation(*communicator, handle, traced, start.function, start.peer, start.sequence,
-                          start.call_ns, start.message_bytes);
-  return handle.Pointer();
+      from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket);
+  if (trace_flags != 0 && ticket != 0) [[unlikely]]
+    TraceOperation(*communicator, ticket, start.function, start.peer, start.sequence, start.call_ns,
+                   start.message_bytes);
+  return handle.WithFlags(times_network, trace_flags).Pointer();
 }
 
 // The progress thread.

@@ -287,13 +287,23 @@ void Process::LearnIdentity(uint32_t index, uint64_t communicator_id, int rank) 
 }
 
 // Windows open before the operation's own network timing is decided.
-trace_ring::Level Process::ConsiderTrace(uint64_t call_ns, Communicator& communicator) {
+uint64_t Process::ConsiderTrace(uint64_t call_ns, Communicator& communicator) {
   const TraceSession::Windows windows = trace_.Take(call_ns);
   if (windows.is_new) {
     samplers_.KeepOpen(windows.of_kernels ? windows.until_realtime_ns : 0);
     network_timing_.KeepOpen(windows.of_network ? windows.until_realtime_ns : 0);
   }
-  return trace_.LevelOf(call_ns, communicator.trace_lanes().communicator_id());
+  const uint64_t id = communicator.trace_lanes().communicator_id();
+  switch (trace_.LevelOf(call_ns, id)) {
+    case trace_ring::Level::kChannels:
+      return Handle::kChannelsFlag;
+    case trace_ring::Level::kSteps:
+      return Handle::kChannelsFlag | Handle::kStepsFlag;
+    case trace_ring::Level::kNone:
+    case trace_ring::Level::kWindows:
+      break;
+  }
+  return 0;
 }
 
 void Process::NoteMaskOverride(const int* mask) {

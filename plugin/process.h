@@ -54,10 +54,11 @@ class Process {
   SamplerSet& samplers() { return samplers_; }
   int pid() const { return pid_; }
 
-  // What a trace records of an operation that is called at this time (CLOCK_MONOTONIC).
-  trace_ring::Level TraceLevel(uint64_t call_ns, Communicator& communicator) {
+  // What a trace records of an operation that is called at this time (CLOCK_MONOTONIC), as flags of
+  // its handle.
+  uint64_t TraceFlags(uint64_t call_ns, Communicator& communicator) {
     if (trace_.IsSettled()) [[likely]]
-      return trace_ring::Level::kNone;
+      return 0;
     return ConsiderTrace(call_ns, communicator);
   }
 
@@ -84,8 +85,7 @@ class Process {
   // a label that comes back breaks series.
   void NoteGpu(const GpuIdentity& gpu);
 
-  [[gnu::cold, gnu::noinline]] trace_ring::Level ConsiderTrace(uint64_t call_ns,
-                                                               Communicator& communicator);
+  [[gnu::cold, gnu::noinline]] uint64_t ConsiderTrace(uint64_t call_ns, Communicator& communicator);
   [[gnu::cold]] void NoteMaskOverride(const int* mask);
   void ShowMaskOverride(uint32_t slot);
 

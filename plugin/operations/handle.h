@@ -49,6 +49,7 @@ struct Handle {
   static constexpr uint32_t kMaxSlots = 1 << 12;
   static constexpr uint32_t kMaxChannels = 1 << 6;  // NCCL's MAXCHANNELS
   static constexpr uint64_t kPayloadMask = (uint64_t{1} << 44) - 1;
+  // Of a task: its network operations are timed; its channels are traced; its steps are.
   static constexpr uint64_t kNetworkFlag = 1, kChannelsFlag = 2, kStepsFlag = 4;
 
   uint64_t bits = 0;
@@ -78,11 +79,8 @@ struct Handle {
             (ticket & kTicketMask) << 6};
   }
   // Of a task.
-  Handle WithNetworkFlag(bool times_network) const {
-    return {bits | uint64_t{times_network} * kNetworkFlag};
-  }
-  Handle WithTraceFlags(bool traces_steps) const {
-    return {bits | kChannelsFlag | uint64_t{traces_steps} * kStepsFlag};
+  Handle WithFlags(bool times_network, uint64_t trace_flags) const {
+    return {bits | uint64_t{times_network} * kNetworkFlag | trace_flags};
   }
   bool NetworkFlag() const { return (bits & kNetworkFlag) != 0; }
   bool StepsFlag() const { return (bits & kStepsFlag) != 0; }
