@@ -135,6 +135,7 @@ NodeTrace Collector::Record(std::chrono::nanoseconds length, const std::function
   recorder.Read();
   std::this_thread::sleep_for(kLateDeliveries);
   recorder.Read();
+  recorder.Count(*Snapshot());
   if (detail) ReadLateParts(recorder, end_realtime_ns);
   return recorder.Finish();
 }

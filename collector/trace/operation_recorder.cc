@@ -97,6 +97,7 @@ void OperationRecorder::FollowCommunicator(Process& process, const SegmentLook& 
       process.rings.try_emplace({communicator.slot, communicator.generation});
   Ring& ring = found->second;
   ring.latest = communicator;
+  ring.now = CountsOf(communicator);
   if (!is_new) return;
   if (process.slot_bytes == 0) {
     const SlotDirectory slots =
@@ -111,8 +112,19 @@ void OperationRecorder::FollowCommunicator(Process& process, const SegmentLook& 
   const int64_t begin_realtime_ns = end_.realtime_ns - (end_.monotonic_ns - begin_ns_);
   ring.is_new = communicator.created_realtime_ns >= begin_realtime_ns;
   ring.is_over = process.slot_bytes == 0;
-  if (!ring.is_new) ring.before = CountsOf(communicator);
+  if (!ring.is_new) ring.before = ring.now;
   ring.traced.whole_since_ns = begin_ns_;
+}
+
+void OperationRecorder::Count(const NodeSnapshot& snapshot) {
+  for (const ProcessSnapshot& seen : snapshot.processes) {
+    const auto process = processes_.find(seen.file);
+    if (process == processes_.end()) continue;
+    for (const CommunicatorSnapshot& communicator : seen.communicators) {
+      const auto ring = process->second.rings.find({communicator.slot, communicator.generation});
+      if (ring != process->second.rings.end()) ring->second.now = CountsOf(communicator);
+    }
+  }
 }
 
 void OperationRecorder::Read() {
@@ -221,7 +233,7 @@ void OperationRecorder::Describe(const Ring& ring, TracedCommunicator& traced) c
   traced.sampling_state = latest.sampling_state;
   traced.sampling_duty_ppm = latest.sampling_duty_ppm;
   if (is_polled_) {
-    const Counts now = CountsOf(latest);
+    const Counts& now = ring.now;
     const uint64_t completed = now.completed - std::min(now.completed, ring.before.completed);
     const uint64_t timed = now.timed - std::min(now.timed, ring.before.timed);
     traced.untimed = completed - std::min(completed, timed);

@@ -50,7 +50,11 @@ class OperationRecorder {
   // The part of Read() that is about details.
   void ReadDetails();
 
-  // The trace, whose window ends with the last Follow(). Call Read() in between.
+  // What communicators have completed and timed until now. After the last Read(): an operation that
+  // is complete and has no times yet, because they are to be confirmed, counts as one without.
+  void Count(const NodeSnapshot& snapshot);
+
+  // The trace, whose window ends with the last Follow(). Call Read() and Count() in between.
   NodeTrace Finish();
 
  private:
@@ -66,7 +70,7 @@ class OperationRecorder {
     bool is_new = false;     // all that was completed was completed in the window
     bool has_begun = false;  // something was read
     bool is_over = false;    // its slot has another communicator
-    Counts before;
+    Counts before, now;
     CommunicatorSnapshot latest;
     TracedCommunicator traced;
   };
