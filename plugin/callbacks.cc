@@ -59,9 +59,10 @@ void Callbacks::TraceOperation(Communicator& communicator, uint64_t ticket, Func
       static_cast<uint64_t>(function), ticket, peer, sequence, call_ns, bytes));
 }
 
-void Callbacks::StampTracedChannel(Handle handle, uint64_t time_ns) {
-  Communicator* communicator = communicators_.Owner(handle, HandleKind::kTracedKernelChannel);
-  if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle);
+void Callbacks::StampTracedChannel(Process& process, Handle handle, uint64_t time_ns) {
+  Communicator* communicator =
+      process.communicators().Owner(handle, HandleKind::kTracedKernelChannel);
+  if (communicator == nullptr) return process.CountLoss(Loss::kUnknownHandle);
   const std::optional<uint64_t> start_ns =
       communicator->parts().UnstampedStart(handle.Ticket(), handle.Channel());
   communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), time_ns);
@@ -71,7 +72,7 @@ void Callbacks::StampTracedChannel(Handle handle, uint64_t time_ns) {
 }
 
 // An operation that nobody follows has no ticket, and its network time counts none the less.
-void* Callbacks::StartProxyOperation(void* task, const ProxyOperationStart& start) {
+void* Callbacks::StartProxyOperation(void* task, ProxyOperationStart start) {
   if (communicators_.Salt() == 0) return nullptr;
   if (start.pid != process_.pid()) return process_.CountLoss(Loss::kForeignProcess), nullptr;
   const Handle handle = Handle::From(task);

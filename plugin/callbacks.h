@@ -42,15 +42,15 @@ class Callbacks {
   // With a GPU time (API v4 and later), or dated here.
   template <bool kHasTimeStamp>
   void* StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns);
-  // `channel` and `step_bytes` are for traces.
+  // `channel` and `step_bytes` are for traces. In registers: an address would cost all callbacks.
   struct ProxyOperationStart {
     int pid = 0;
-    bool is_send = false;
-    uint8_t channel = 0;
     int peer = 0;
     int step_bytes = 0;
+    uint8_t channel = 0;
+    bool is_send = false;
   };
-  void* StartProxyOperation(void* task, const ProxyOperationStart& start);
+  void* StartProxyOperation(void* task, ProxyOperationStart start);
   void* StartProxyStep(void* proxy_operation, int step);
   void RecordProxyStep(void* step, int state, uint64_t bytes);
   // API v2 and v3.
@@ -63,7 +63,9 @@ class Callbacks {
   void StampKernelChannel(void* handle, uint64_t gpu_ns);
 
  private:
-  [[gnu::noinline]] void StampTracedChannel(Handle handle, uint64_t time_ns);
+  // Static: an address of this object would keep it in memory for all stamps.
+  [[gnu::noinline]] static void StampTracedChannel(Process& process, Handle handle,
+                                                   uint64_t time_ns);
   // By values: a reference to what a start is made of would keep it in memory for all operations.
   [[gnu::noinline]] static void TraceOperation(Communicator& communicator, uint64_t ticket,
                                                Function function, int peer, uint64_t sequence,
@@ -246,7 +248,7 @@ template <bool kHasTimeStamp>
 [[gnu::always_inline]] inline void Callbacks::StampKernelChannel(void* pointer, uint64_t gpu_ns) {
   const Handle handle = Handle::From(pointer);
   Communicator* communicator = communicators_.Owner(handle, HandleKind::kKernelChannel);
-  if (communicator == nullptr) return StampTracedChannel(handle, gpu_ns);
+  if (communicator == nullptr) return StampTracedChannel(process_, handle, gpu_ns);
   communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
 }
 
@@ -281,7 +283,7 @@ template <bool kHasTimeStamp>
     return;  // "handed over", not "done"
   if (kind != HandleKind::kKernelChannel) {
     if constexpr (!kHasTimeStamp) {
-      if (kind == HandleKind::kTracedKernelChannel) StampTracedChannel(handle, NowNs());
+      if (kind == HandleKind::kTracedKernelChannel) StampTracedChannel(process_, handle, NowNs());
     }
     if (kind != HandleKind::kNetworkStep) return StopOther(handle);
     NetworkTimer* const network = NetworkOf(handle);

@@ -75,10 +75,10 @@ struct Adapter {
   NCCL_EXPORTER_EVENT StartProxyOp(void** handle, const Descriptor& d) {
     *handle = Callbacks(*Process::Get())
                   .StartProxyOperation(d.parentObj, {.pid = d.proxyOp.pid,
-                                                     .is_send = d.proxyOp.isSend == 1,
-                                                     .channel = d.proxyOp.channelId,
                                                      .peer = d.proxyOp.peer,
-                                                     .step_bytes = d.proxyOp.chunkSize});
+                                                     .step_bytes = d.proxyOp.chunkSize,
+                                                     .channel = d.proxyOp.channelId,
+                                                     .is_send = d.proxyOp.isSend == 1});
     return abi::kSuccess;
   }
 
