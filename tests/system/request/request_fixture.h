@@ -64,6 +64,7 @@ class RequestTest : public testing::Test {
     return collector::Collector({.directories = {directory}}).Snapshot();
   }
   struct Counts {
+    uint64_t started = 0;
     uint64_t completed = 0;
     uint64_t timed = 0;
     collector::NetworkCounts network;
@@ -76,16 +77,18 @@ class RequestTest : public testing::Test {
         for (size_t i = 0; i < kFunctionCount; ++i) {
           if (!communicator.functions.IsInUse(i)) continue;
           counts.completed += communicator.functions[i].completed;
-          for (const auto& size : communicator.functions[i].sizes)
+          for (const auto& size : communicator.functions[i].sizes) {
+            counts.started += size.operations;
             counts.timed += size.timed_operations;
+          }
         }
         if (communicator.network) counts.network += *communicator.network;
       }
     }
     return counts;
   }
-  // The directory's processes, which are stopped while nothing of theirs is in flight; nullptr:
-  // something always was.
+  // The directory's processes, which are stopped when all that they have started is complete;
+  // nullptr: something never was.
   static std::shared_ptr<collector::NodeSnapshot> StopBetweenOperations(
       const std::string& directory) {
     const auto signal_all = [&](const collector::NodeSnapshot& node, int number) {
@@ -95,14 +98,14 @@ class RequestTest : public testing::Test {
       signal_all(*Look(directory), SIGSTOP);
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       const auto stopped = Look(directory);
-      size_t in_flight = 0, completed = 0;
+      bool is_between = !stopped->processes.empty();
       for (const auto& process : stopped->processes) {
         for (const auto& communicator : process.communicators) {
-          in_flight += communicator.in_flight.size();
-          completed += communicator.completed_sequence;
+          const Counts counts = CountsOf(*stopped, communicator.id);
+          is_between = is_between && counts.completed != 0 && counts.completed == counts.started;
         }
       }
-      if (in_flight == 0 && completed != 0) return stopped;
+      if (is_between) return stopped;
       signal_all(*stopped, SIGCONT);
       std::this_thread::sleep_for(std::chrono::milliseconds(37));
     }
