@@ -152,18 +152,20 @@ TEST_F(TraceDetailTest, StepsAddUpToTheNetworkTimeThatWasCountedMeanwhile) {
   EXPECT_EQ(communicators, 1u);
 }
 
-// 4 KiB a step: the ring is full within a second.
+// 4 KiB a step: each AllReduce has more steps than half the ring.
 TEST_F(TraceDetailTest, WhatDoesNotFitIntoTheRingIsCountedAndNamed) {
   for (const char* node : {"0", "1"}) std::filesystem::create_directory(segments_.File(node));
   const auto job = StartJob(segments_.path() + "/%n",
                             {"--nodes", "2", "--ranks-per-node", "1", "--layout", "dp", "--rate",
-                             "4", "--network-chunk", "4096", "--duration", "12"});
+                             "2", "--network-chunk", "4096", "--duration", "2.5"});
   const std::string directory = segments_.File("0");
   WaitForSegments(directory, 1);
   const auto pid = static_cast<pid_t>(Look(directory)->processes.at(0).pid);
+  ::kill(pid, SIGSTOP);
   exporter::ChildProcess trace(TraceCommand(directory, "steps", "trace.json.gz", "60"));
   WaitForRequest(pid);
   trace.Signal(SIGSTOP);
+  ::kill(pid, SIGCONT);
   ASSERT_EQ(job->Wait(), 0) << job->AllOutput();
   trace.Signal(SIGCONT);
   trace.Signal(SIGINT);
