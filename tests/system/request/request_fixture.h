@@ -64,7 +64,6 @@ class RequestTest : public testing::Test {
     return collector::Collector({.directories = {directory}}).Snapshot();
   }
   struct Counts {
-    uint64_t started = 0;
     uint64_t completed = 0;
     uint64_t timed = 0;
     collector::NetworkCounts network;
@@ -77,39 +76,13 @@ class RequestTest : public testing::Test {
         for (size_t i = 0; i < kFunctionCount; ++i) {
           if (!communicator.functions.IsInUse(i)) continue;
           counts.completed += communicator.functions[i].completed;
-          for (const auto& size : communicator.functions[i].sizes) {
-            counts.started += size.operations;
+          for (const auto& size : communicator.functions[i].sizes)
             counts.timed += size.timed_operations;
-          }
         }
         if (communicator.network) counts.network += *communicator.network;
       }
     }
     return counts;
-  }
-  // The directory's processes, which are stopped when all that they have started is complete;
-  // nullptr: something never was.
-  static std::shared_ptr<collector::NodeSnapshot> StopBetweenOperations(
-      const std::string& directory) {
-    const auto signal_all = [&](const collector::NodeSnapshot& node, int number) {
-      for (const auto& process : node.processes) ::kill(static_cast<pid_t>(process.pid), number);
-    };
-    for (int i = 0; i < 200; ++i) {
-      signal_all(*Look(directory), SIGSTOP);
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      const auto stopped = Look(directory);
-      bool is_between = !stopped->processes.empty();
-      for (const auto& process : stopped->processes) {
-        for (const auto& communicator : process.communicators) {
-          const Counts counts = CountsOf(*stopped, communicator.id);
-          is_between = is_between && counts.completed != 0 && counts.completed == counts.started;
-        }
-      }
-      if (is_between) return stopped;
-      signal_all(*stopped, SIGCONT);
-      std::this_thread::sleep_for(std::chrono::milliseconds(37));
-    }
-    return nullptr;
   }
   // Waits until the process has a request, which it may have taken or not.
   static void WaitForRequest(pid_t pid, uint64_t generation = 1) {
