@@ -15,6 +15,7 @@
 #include "collector/arrivals/arrival_observer.h"
 #include "collector/segments/segment_table.h"
 #include "collector/trace/operation_recorder.h"
+#include "collector/trace/timing_holder.h"
 
 namespace nccl_exporter::collector {
 namespace {
@@ -33,8 +34,22 @@ constexpr std::chrono::milliseconds kLookInterval{250};
 // recorded when its last operation is.
 constexpr std::chrono::milliseconds kLateDeliveries{100};
 
+// For how long channels and steps of operations are awaited that had not ended at the end: a hung
+// one does not end. Less than trace_ring::kGraceNs.
+constexpr std::chrono::seconds kLatestParts{3};
+
 // Between two parts of a listing: whoever waits for the lock gets it.
 constexpr std::chrono::milliseconds kPauseBetweenParts{1};
+
+DetailWish WishOf(const DetailRequest& detail, int64_t begin_realtime_ns,
+                  std::chrono::nanoseconds length) {
+  using trace_ring::Level;
+  return {.request = {.level = detail.with_steps ? Level::kSteps : Level::kChannels,
+                      .begin_realtime_ns = begin_realtime_ns,
+                      .end_realtime_ns = begin_realtime_ns + length.count(),
+                      .communicator = detail.communicator},
+          .is_wanted = detail.is_of_job};
+}
 
 }  // namespace
 
@@ -66,7 +81,7 @@ void Collector::Start() {
 
 std::shared_ptr<NodeSnapshot> Collector::Snapshot() { return Snapshot(nullptr); }
 
-std::shared_ptr<NodeSnapshot> Collector::Snapshot(OperationRecorder* recorder) {
+std::shared_ptr<NodeSnapshot> Collector::Snapshot(const Follow& follow) {
   std::unique_lock lock(mutex_);
   Moment now = clock_();
   for (table_->Discover(now); MustWaitForDiscovery(); table_->DiscoverMore(now)) {
@@ -77,9 +92,9 @@ std::shared_ptr<NodeSnapshot> Collector::Snapshot(OperationRecorder* recorder) {
   }
   SegmentLooks looks = Look(now);
   arrivals_->Read(now);
-  if (recorder == nullptr) return SnapshotOf(std::move(looks), now);
+  if (!follow) return SnapshotOf(std::move(looks), now);
   auto snapshot = SnapshotOf(looks, now);
-  recorder->Follow(*snapshot, looks, now);
+  follow(*snapshot, looks, now);
   return snapshot;
 }
 
@@ -91,31 +106,84 @@ std::shared_ptr<NodeSnapshot> Collector::SnapshotOf(SegmentLooks looks, const Mo
 
 NodeTrace Collector::Recent(std::chrono::nanoseconds length, size_t most_operations) {
   OperationRecorder recorder(clock_().monotonic_ns - length.count(), false, most_operations);
-  Snapshot(&recorder);
+  Snapshot([&](const auto&... seen) { recorder.Follow(seen...); });
   recorder.Read();
   return recorder.Finish();
 }
 
-NodeTrace Collector::Record(std::chrono::nanoseconds length,
-                            const std::function<bool()>& is_wanted) {
+NodeTrace Collector::Record(std::chrono::nanoseconds length, const std::function<bool()>& is_wanted,
+                            const std::optional<DetailRequest>& detail) {
   using SteadyClock = std::chrono::steady_clock;
-  OperationRecorder recorder(clock_().monotonic_ns, true);
+  const Moment begin = clock_();
+  std::optional<DetailWish> wish;
+  if (detail) wish = WishOf(*detail, begin.realtime_ns, length);
+  OperationRecorder recorder(begin.monotonic_ns, true, kMostTracedOperations, std::move(wish));
+  const Follow follow = [&](const auto&... seen) { recorder.Follow(seen...); };
   const SteadyClock::time_point end = SteadyClock::now() + length;
   SteadyClock::time_point next_look = SteadyClock::now(), next_read = next_look;
   while (next_read < end && is_wanted()) {
     if (next_read >= next_look) {
-      Snapshot(&recorder);
+      Snapshot(follow);
       next_look = SteadyClock::now() + kLookInterval;
     }
     recorder.Read();
     next_read = std::max(next_read + kRingReadInterval, SteadyClock::now());
     std::this_thread::sleep_until(std::min(next_read, end));
   }
-  Snapshot(&recorder);
+  Snapshot(follow);
+  const int64_t end_realtime_ns = clock_().realtime_ns;
   recorder.Read();
   std::this_thread::sleep_for(kLateDeliveries);
   recorder.Read();
+  recorder.Count(*Snapshot());
+  if (detail) ReadLateParts(recorder, end_realtime_ns);
   return recorder.Finish();
+}
+
+// Until all that was called in the window has ended, or for kLatestParts.
+void Collector::ReadLateParts(OperationRecorder& recorder, int64_t end_realtime_ns) {
+  const auto latest = std::chrono::steady_clock::now() + kLatestParts;
+  const auto is_in_flight = [end_realtime_ns](const NodeSnapshot& snapshot) {
+    for (const ProcessSnapshot& process : snapshot.processes) {
+      for (const CommunicatorSnapshot& communicator : process.communicators) {
+        for (const InFlightOperation& operation : communicator.in_flight) {
+          if (process.is_alive && operation.start_realtime_ns < end_realtime_ns) return true;
+        }
+      }
+    }
+    return false;
+  };
+  while (is_in_flight(*Snapshot()) && std::chrono::steady_clock::now() < latest) {
+    std::this_thread::sleep_for(kRingReadInterval);
+    recorder.ReadDetails();
+  }
+  recorder.ReadDetails();
+}
+
+HeldTiming Collector::HoldTiming(std::chrono::nanoseconds length,
+                                 const std::function<bool()>& is_running,
+                                 std::function<bool(const ProcessSnapshot&)> is_wanted) {
+  using SteadyClock = std::chrono::steady_clock;
+  const int64_t begin_realtime_ns = clock_().realtime_ns;
+  TimingHolder holder(begin_realtime_ns, begin_realtime_ns + length.count(), std::move(is_wanted));
+  const Follow ask = [&](const NodeSnapshot& snapshot, const SegmentLooks& looks, const Moment&) {
+    holder.Ask(snapshot, looks);
+  };
+  HeldTiming held;
+  const SteadyClock::time_point end = SteadyClock::now() + length;
+  SteadyClock::time_point next_look = SteadyClock::now(), now = next_look;
+  for (; now < end && is_running(); now = SteadyClock::now()) {
+    if (now >= next_look) {
+      const std::shared_ptr<NodeSnapshot> snapshot = Snapshot(ask);
+      if (held.before == nullptr) held.before = snapshot;
+      next_look = now + kLookInterval;
+    }
+    std::this_thread::sleep_until(std::min(now + kRingReadInterval, end));
+  }
+  held.after = Snapshot();
+  if (held.before == nullptr) held.before = held.after;
+  held.faults = holder.Faults();
+  return held;
 }
 
 // A node of which only a part is known looks as if the rest had ended.

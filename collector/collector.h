@@ -7,8 +7,10 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,6 +30,20 @@ struct CollectorOptions {
   std::chrono::nanoseconds retention = std::chrono::minutes(5);
   // Whether snapshots have the durations by size: see ReadTerms.
   bool splits_durations = false;
+};
+
+// Details of operations: see docs/trace.md.
+struct DetailRequest {
+  bool with_steps = false;  // and not only channels
+  std::optional<uint64_t> communicator;
+  std::function<bool(const ProcessSnapshot&)> is_of_job;
+};
+
+// What processes were asked to time, and what came of it.
+struct HeldTiming {
+  std::shared_ptr<const NodeSnapshot> before, after;
+  // Of each process that was asked: why it has not taken the request; empty: it has.
+  std::map<FileKey, std::string> faults;
 };
 
 class ArrivalObserver;
@@ -55,17 +71,25 @@ class Collector {
   // Operations that the rings hold of the last `length`; of a busy communicator fewer, see
   // TracedCommunicator::whole_since_ns. At most `most_operations`, which users share. As Snapshot()
   // for threads and locks.
-  NodeTrace Recent(std::chrono::nanoseconds length,
-                   size_t most_operations = kMostTracedOperations);
+  NodeTrace Recent(std::chrono::nanoseconds length, size_t most_operations = kMostTracedOperations);
 
   // All operations from now on, for `length` or until `is_wanted` returns false, which is asked
-  // every kRingReadInterval. On the caller's thread.
-  NodeTrace Record(std::chrono::nanoseconds length, const std::function<bool()>& is_wanted);
+  // every kRingReadInterval. On the caller's thread. `detail`: what processes are asked for in this
+  // time, and which ones.
+  NodeTrace Record(std::chrono::nanoseconds length, const std::function<bool()>& is_wanted,
+                   const std::optional<DetailRequest>& detail = std::nullopt);
+
+  // Asks processes to keep their windows of timing open, for `length`, a minute at most, or until
+  // `is_running` returns false, which is asked every kRingReadInterval. On the caller's thread.
+  HeldTiming HoldTiming(std::chrono::nanoseconds length, const std::function<bool()>& is_running,
+                        std::function<bool(const ProcessSnapshot&)> is_wanted);
 
  private:
-  // `recorder`: follows the segments of this snapshot; may be null.
-  std::shared_ptr<NodeSnapshot> Snapshot(OperationRecorder* recorder);
+  // What follows the segments of a snapshot, at the moment at which it was taken.
+  using Follow = std::function<void(const NodeSnapshot&, const SegmentLooks&, const Moment&)>;
+  std::shared_ptr<NodeSnapshot> Snapshot(const Follow& follow);
   std::shared_ptr<NodeSnapshot> SnapshotOf(SegmentLooks looks, const Moment& now);
+  void ReadLateParts(OperationRecorder& recorder, int64_t end_realtime_ns);
   bool MustWaitForDiscovery() const;
   void Refresh();
   bool GoOnDiscovering();

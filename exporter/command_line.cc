@@ -2,8 +2,11 @@
 #include "exporter/command_line.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "exporter/catalogue/nearest_name.h"
 #include "exporter/commands/top_ranks.h"
@@ -93,6 +96,7 @@ CommandLine::CommandLine(Options& options, std::string_view commit)
       ->check(CLI::Range(1, kMostPid));
   AddJob();
   AddTrace();
+  AddTiming();
   AddCommand(Command::kDump, "dump", "Print a segment as text.")
       ->add_option("SEGMENT", options.dump_segment, "File to print.")
       ->required();
@@ -219,6 +223,14 @@ void CommandLine::AddJob() {
   job->add_flag("--json", options_.job.is_json, "Print one JSON object.");
 }
 
+void CommandLine::AddWanted(CLI::App& command, std::vector<std::string>& wanted) {
+  command
+      .add_option("--job", wanted,
+                  "Slurm id of the job, its namespace, or the beginning of its pods' names. May be "
+                  "given several times: all must be true.")
+      ->allow_extra_args(false);
+}
+
 void CommandLine::AddTrace() {
   const auto add_length = [](CLI::App& command, const std::string& name,
                              std::optional<std::chrono::nanoseconds>& target,
@@ -252,12 +264,28 @@ void CommandLine::AddTrace() {
   add_length(*trace, "--seconds", options_.trace.length,
              "Record all operations from now on, for so long or until Ctrl-C.")
       ->excludes(last);
-  trace
-      ->add_option(
-          "--job", options_.trace.wanted,
-          "Slurm id of the job, its namespace, or the beginning of its pods' names. May be "
-          "given several times: all must be true.")
-      ->allow_extra_args(false);
+  trace->add_option_function<std::string>(
+      "--level",
+      [this](const std::string& value) {
+        static constexpr std::array<std::pair<std::string_view, TraceLevel>, 3> kLevels{
+            {{"ops", TraceLevel::kOperations},
+             {"channels", TraceLevel::kChannels},
+             {"steps", TraceLevel::kSteps}}};
+        const auto level =
+            std::ranges::find(kLevels, value, [](const auto& row) { return row.first; });
+        if (level == kLevels.end())
+          throw CLI::ValidationError("invalid value '" + value +
+                                     "' of --level: it is ops, channels or steps");
+        options_.trace.level = level->second;
+      },
+      "With --seconds: ops; channels, which each process records with its operations for a minute "
+      "at most; or steps, the same with steps of the network.");
+  trace->final_callback([this] {
+    if (options_.trace.level == TraceLevel::kOperations) return;
+    if (!options_.trace.length || *options_.trace.length > kMostDetailedLength)
+      throw CLI::ValidationError("--level", "channels and steps need --seconds, 60 at most");
+  });
+  AddWanted(*trace, options_.trace.wanted);
   add_output(*trace);
   trace->add_option("--append", options_.trace.append_to,
                     "Trace file of PyTorch's profiler. The output has its events as well.");
@@ -271,6 +299,29 @@ void CommandLine::AddTrace() {
       AddCommand(*trace, Command::kTraceSummary, "summary",
                  "Print the slowest operations of traces, who waited for whom, and gaps.");
   summary->add_option("FILE", options_.trace.files, "Traces in Chrome's format.")->required();
+}
+
+void CommandLine::AddTiming() {
+  CLI::App* const timing = AddCommand(
+      Command::kTiming, "timing",
+      "Time all operations of running processes of this node for a time, and print what each one "
+      "could do.");
+  timing
+      ->add_flag("--always", options_.timing.is_always,
+                 "Keep windows of kernel and network timing open, where the plugin may.")
+      ->required();
+  timing
+      ->add_option_function<std::string>(
+          "--for",
+          [this](const std::string& value) {
+            const std::optional<std::chrono::nanoseconds> length = ParseDuration(value);
+            if (!length || length->count() == 0 || *length > kMostDetailedLength)
+              throw CLI::ValidationError("write seconds, or a duration like 30s; 60s at most");
+            options_.timing.length = *length;
+          },
+          "For how long, or until Ctrl-C.")
+      ->default_str("60s");
+  AddWanted(*timing, options_.timing.wanted);
 }
 
 std::vector<const CLI::App*> CommandLine::Commands() const {

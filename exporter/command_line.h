@@ -52,6 +52,9 @@ class CommandLine {
   void AddCardinality();
   void AddJob();
   void AddTrace();
+  void AddTiming();
+  // The flag that takes the processes of some jobs.
+  static void AddWanted(CLI::App& command, std::vector<std::string>& wanted);
   std::string Store();
   std::string StoreRow(size_t row, const Place* place);
   std::string Help();

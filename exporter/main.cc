@@ -29,6 +29,7 @@
 #include "exporter/commands/node_in_json.h"
 #include "exporter/commands/segment_dump.h"
 #include "exporter/commands/synthetic_node.h"
+#include "exporter/commands/timing/timing_text.h"
 #include "exporter/commands/top.h"
 #include "exporter/commit.h"
 #include "exporter/derived/kept_counters.h"
@@ -291,15 +292,52 @@ void LogStart(const Options& options, const HttpServer& server, const HttpServer
   }
 }
 
+bool IsProcessOfJobs(const collector::ProcessSnapshot& process,
+                     const std::vector<std::string>& wanted) {
+  return IsOfJobs({.job = process.Identity("SLURM_JOB_ID"),
+                   .name_space = process.Identity("POD_NAMESPACE"),
+                   .pod = process.Identity("POD_NAME")},
+                  wanted);
+}
+
+// SIGINT and SIGTERM are blocked.
+bool IsStillWanted() {
+  sigset_t pending;
+  sigpending(&pending);
+  return sigismember(&pending, SIGINT) == 0 && sigismember(&pending, SIGTERM) == 0;
+}
+
 // Of a recording, SIGINT and SIGTERM end the window: what it has is written.
 collector::NodeTrace TraceOf(const TraceRequest& request, collector::Collector& collector) {
   if (!request.length) return collector.Recent(request.last.value_or(kDefaultTraceLength));
   BlockSignals();
-  return collector.Record(*request.length, [] {
-    sigset_t pending;
-    sigpending(&pending);
-    return sigismember(&pending, SIGINT) == 0 && sigismember(&pending, SIGTERM) == 0;
-  });
+  std::optional<collector::DetailRequest> detail;
+  if (request.level != TraceLevel::kOperations) {
+    detail = {.with_steps = request.level == TraceLevel::kSteps,
+              .communicator = {},
+              .is_of_job = [&request](const collector::ProcessSnapshot& process) {
+                return IsProcessOfJobs(process, request.wanted);
+              }};
+  }
+  return collector.Record(*request.length, IsStillWanted, detail);
+}
+
+// A failure if no process took the request. SIGINT and SIGTERM end it.
+int Timing(const Options& options) {
+  collector::Collector collector = CollectorOf(options);
+  BlockSignals();
+  const collector::HeldTiming held = collector.HoldTiming(
+      options.timing.length, IsStillWanted, [&](const collector::ProcessSnapshot& process) {
+        return IsProcessOfJobs(process, options.timing.wanted);
+      });
+  if (held.faults.empty())
+    return Fail(kRuntimeFailure, "no running process of this job has a segment here");
+  const int printed =
+      PrintNode(options, *held.after, TimingText(*held.before, *held.after, held.faults));
+  const bool is_taken =
+      std::ranges::any_of(held.faults, [](const auto& fault) { return fault.second.empty(); });
+  if (printed != kSuccess || is_taken) return printed;
+  return Fail(kRuntimeFailure, "no process took the request");
 }
 
 int Trace(const Options& options) {
@@ -399,6 +437,7 @@ int Main(int argc, char** argv) {
     if (options.command == Command::kTrace || options.command == Command::kTraceMerge ||
         options.command == Command::kTraceSummary)
       return Trace(options);
+    if (options.command == Command::kTiming) return Timing(options);
     return options.command == Command::kInFlight ? PrintInFlight(options) : Serve(options);
   } catch (const std::exception& failure) {
     return Fail(kRuntimeFailure, failure.what());

@@ -32,11 +32,19 @@ enum class Command : uint8_t {
   kTrace,         // `trace`
   kTraceMerge,    // `trace merge`
   kTraceSummary,  // `trace summary`
+  kTiming,        // `timing`
   kPrint          // --help, --version, help, version: write `text` to standard output
 };
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError };
 enum class LogFormat : uint8_t { kLogfmt, kJson };
+
+// Of `timing`.
+struct TimingRequest {
+  bool is_always = false;           // required: there is nothing else to ask for
+  std::vector<std::string> wanted;  // jobs; empty: all processes
+  std::chrono::nanoseconds length = kMostDetailedLength;
+};
 
 struct Options {
   Command command = Command::kServe;
@@ -47,6 +55,7 @@ struct Options {
   bool is_json = false;       // of kTop and kInFlight
   JobRequest job;             // of kJob
   TraceRequest trace;         // of kTrace, kTraceMerge and kTraceSummary
+  TimingRequest timing;       // of kTiming
   uint64_t doctor_pid = 0;    // of kDoctor; 0: no process is examined
   // Of kTop and kInFlight: an address, or kNoDaemon.
   std::string daemon{kDefaultDaemon};

@@ -77,10 +77,27 @@ TEST(OptionsTest, TracesHaveALengthAndParts) {
   EXPECT_THAT(ErrorOf({"trace", "--last=1s", "--seconds=1"}), testing::HasSubstr("excludes"));
   for (const char* const wrong : {"--last=0", "--seconds=2h", "--seconds=x"})
     EXPECT_THAT(ErrorOf({"trace", wrong}), testing::HasSubstr("an hour at most"));
+  EXPECT_EQ(Parsed({"trace", "--level", "steps", "--seconds", "5"}).trace.level,
+            TraceLevel::kSteps);
+  EXPECT_EQ(ErrorOf({"trace", "--level", "foo", "--seconds", "5"}),
+            "invalid value 'foo' of --level: it is ops, channels or steps");
+  EXPECT_THAT(ErrorOf({"trace", "--level", "steps"}), testing::HasSubstr("need --seconds"));
+  EXPECT_THAT(ErrorOf({"trace", "--level", "channels", "--seconds", "61"}),
+              testing::HasSubstr("60 at most"));
   EXPECT_NE(ErrorOf({"trace", "merge"}), "");
   EXPECT_NE(ErrorOf({"trace", "mergo"}), "");
   EXPECT_TRUE(Parsed({"--web.enable-debug-trace"}).serves_traces);
   EXPECT_FALSE(Parsed({}).serves_traces);
+}
+
+TEST(OptionsTest, TimingHasALengthOfAMinuteAtMost) {
+  const Options timing = Parsed({"timing", "--always", "--for", "30s", "--job=4711"});
+  EXPECT_EQ(timing.command, Command::kTiming);
+  EXPECT_EQ(timing.timing.length, 30s);
+  EXPECT_THAT(timing.timing.wanted, testing::ElementsAre("4711"));
+  EXPECT_EQ(Parsed({"timing", "--always"}).timing.length, 60s);
+  EXPECT_THAT(ErrorOf({"timing", "--always", "--for", "61s"}), testing::HasSubstr("60s at most"));
+  EXPECT_THAT(ErrorOf({"timing"}), testing::HasSubstr("--always"));
 }
 
 TEST(OptionsTest, MetricsAreSwitchedOffOneByOne) {

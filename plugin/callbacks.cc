@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/callbacks.h"
 
+#include <optional>
+
 namespace nccl_exporter::plugin {
 
 // Starts.
@@ -49,10 +51,30 @@ void* Callbacks::RefuseChannel(Handle task, uint32_t channel) {
   return nullptr;
 }
 
+// Traces.
+
+void Callbacks::TraceOperation(Communicator& communicator, uint64_t ticket, Function function,
+                               int peer, uint64_t sequence, uint64_t call_ns, uint64_t bytes) {
+  communicator.trace_lanes().caller().Write(trace_ring::MakeOperation(
+      static_cast<uint64_t>(function), ticket, peer, sequence, call_ns, bytes));
+}
+
+void Callbacks::StampTracedChannel(Process& process, Handle handle, uint64_t time_ns) {
+  Communicator* communicator =
+      process.communicators().Owner(handle, HandleKind::kTracedKernelChannel);
+  if (communicator == nullptr) return process.CountLoss(Loss::kUnknownHandle);
+  const std::optional<uint64_t> start_ns =
+      communicator->parts().UnstampedStart(handle.Ticket(), handle.Channel());
+  communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), time_ns);
+  if (!start_ns) return;
+  communicator->trace_lanes().progress().Write(
+      trace_ring::MakeChannel(handle.Channel(), handle.Ticket(), *start_ns, time_ns));
+}
+
 // An operation that nobody follows has no ticket, and its network time counts none the less.
-void* Callbacks::StartProxyOperation(void* task, int pid, int peer, bool is_send) {
+void* Callbacks::StartProxyOperation(void* task, ProxyOperationStart start) {
   if (communicators_.Salt() == 0) return nullptr;
-  if (pid != process_.pid()) return process_.CountLoss(Loss::kForeignProcess), nullptr;
+  if (start.pid != process_.pid()) return process_.CountLoss(Loss::kForeignProcess), nullptr;
   const Handle handle = Handle::From(task);
   const bool has_ticket = communicators_.Fits(handle, HandleKind::kOperation);
   Communicator* communicator = communicators_.OwnerOf(handle);
@@ -67,8 +89,12 @@ void* Callbacks::StartProxyOperation(void* task, int pid, int peer, bool is_send
   NetworkTimer* const network = communicator->network();
   if (network == nullptr || !handle.NetworkFlag())
     return is_followed ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
-  const uint32_t key =
-      network->Start(is_send, peer, has_ticket ? handle.Ticket() : NetworkTimer::kNoTicket);
+  const uint64_t ticket = has_ticket ? handle.Ticket() : NetworkTimer::kNoTicket;
+  const uint32_t key = network->Start(start.is_send, start.peer, ticket, handle.StepsFlag());
+  if (handle.StepsFlag()) [[unlikely]] {
+    communicator->trace_lanes().progress().Write(trace_ring::MakeNetworkOperation(
+        key, start.is_send, has_ticket, ticket, start.channel, start.peer, start.step_bytes));
+  }
   const HandleKind kind =
       is_followed ? HandleKind::kTimedProxyOperation : HandleKind::kNetworkOperation;
   return handle.WithNetworkBits(kind, key).Pointer();
@@ -96,7 +122,7 @@ void Callbacks::RefuseStep(Handle handle) {
 void* Callbacks::StartKernelPhase(void* channel, uint32_t phase, uint64_t gpu_ns) {
   const Handle handle = Handle::From(channel);
   if (handle.bits == 0) return nullptr;  // its channel was refused
-  Communicator* communicator = communicators_.Owner(handle, HandleKind::kKernelChannel);
+  Communicator* communicator = OwnerOfChannel(handle);
   if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle), nullptr;
   const bool is_followed =
       communicator->parts().StartPhase(handle.Ticket(), handle.Channel(), phase, gpu_ns);
@@ -133,6 +159,9 @@ void Callbacks::StopOther(Handle handle) {
     case HandleKind::kUnfollowed:
     case HandleKind::kKernelPhase:
       return;
+    case HandleKind::kTracedKernelChannel:
+      if (owner != nullptr) return owner->parts().StopChannel(handle.Ticket(), handle.Channel());
+      break;
     case HandleKind::kGroupApi:
       if (Sampler* sampler = owner != nullptr ? owner->call_groups().sampler() : nullptr) {
         process_.samplers().EndGroup(owner->call_groups(), *sampler, handle.Ticket(), handle.bits);

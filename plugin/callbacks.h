@@ -42,7 +42,15 @@ class Callbacks {
   // With a GPU time (API v4 and later), or dated here.
   template <bool kHasTimeStamp>
   void* StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns);
-  void* StartProxyOperation(void* task, int pid, int peer, bool is_send);
+  // `channel` and `step_bytes` are for traces. In registers: an address would cost all callbacks.
+  struct ProxyOperationStart {
+    int pid = 0;
+    int peer = 0;
+    int step_bytes = 0;
+    uint8_t channel = 0;
+    bool is_send = false;
+  };
+  void* StartProxyOperation(void* task, ProxyOperationStart start);
   void* StartProxyStep(void* proxy_operation, int step);
   void RecordProxyStep(void* step, int state, uint64_t bytes);
   // API v2 and v3.
@@ -55,6 +63,20 @@ class Callbacks {
   void StampKernelChannel(void* handle, uint64_t gpu_ns);
 
  private:
+  // Static: an address of this object would keep it in memory for all stamps.
+  [[gnu::noinline]] static void StampTracedChannel(Process& process, Handle handle,
+                                                   uint64_t time_ns);
+  // By values: a reference to what a start is made of would keep it in memory for all operations.
+  [[gnu::noinline]] static void TraceOperation(Communicator& communicator, uint64_t ticket,
+                                               Function function, int peer, uint64_t sequence,
+                                               uint64_t call_ns, uint64_t bytes);
+  // The communicator that a handle of one of the two kinds of channels belongs to, or nullptr.
+  Communicator* OwnerOfChannel(Handle handle) const {
+    const HandleKind kind = communicators_.KindOf(handle);
+    const bool is_channel =
+        kind == HandleKind::kKernelChannel || kind == HandleKind::kTracedKernelChannel;
+    return is_channel ? communicators_.OwnerOf(handle) : nullptr;
+  }
   // The communicator that a context names; nullptr is counted.
   Communicator* Find(Handle context) {
     Communicator* communicator = communicators_.Find(context);
@@ -192,15 +214,19 @@ inline void* Callbacks::StartTask(void* context, OperationStart& start, const Ta
                                      communicators_.RanksOf(from, *communicator));
   start.is_to_self = start.peer >= 0 && start.peer == communicator->rank();
   start.has_no_parts = start.is_to_self && communicator->source() == TimingSource::kProxy;
+  const uint64_t trace_flags = process_.TraceFlags(start.call_ns, *communicator);
   bool times_network = false;
   if (NetworkTimer* const network = communicator->network()) {
     times_network = network->Takes(start.call_is_bound && !start.is_replay);
     network->windows().Note(start.call_ns);
   }
   const uint64_t ticket = communicator->StartOperation(start);
-  return from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket)
-      .WithNetworkFlag(times_network)
-      .Pointer();
+  const Handle handle =
+      from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket);
+  if (trace_flags != 0 && ticket != 0) [[unlikely]]
+    TraceOperation(*communicator, ticket, start.function, start.peer, start.sequence, start.call_ns,
+                   start.message_bytes);
+  return handle.WithFlags(times_network, trace_flags).Pointer();
 }
 
 // The progress thread.
@@ -216,13 +242,13 @@ template <bool kHasTimeStamp>
     return nullptr;  // the mask was changed by someone else
   if constexpr (!kHasTimeStamp) gpu_ns = NowNs();
   if (!communicator->parts().StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
-  return handle.OfChannel(HandleKind::kKernelChannel, channel).Pointer();
+  return handle.OfChannel(channel).Pointer();
 }
 
 [[gnu::always_inline]] inline void Callbacks::StampKernelChannel(void* pointer, uint64_t gpu_ns) {
   const Handle handle = Handle::From(pointer);
   Communicator* communicator = communicators_.Owner(handle, HandleKind::kKernelChannel);
-  if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle);
+  if (communicator == nullptr) return StampTracedChannel(process_, handle, gpu_ns);
   communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
 }
 
@@ -256,6 +282,9 @@ template <bool kHasTimeStamp>
   if (kind == HandleKind::kOperation || kind == HandleKind::kCall)
     return;  // "handed over", not "done"
   if (kind != HandleKind::kKernelChannel) {
+    if constexpr (!kHasTimeStamp) {
+      if (kind == HandleKind::kTracedKernelChannel) StampTracedChannel(process_, handle, NowNs());
+    }
     if (kind != HandleKind::kNetworkStep) return StopOther(handle);
     NetworkTimer* const network = NetworkOf(handle);
     return network != nullptr ? network->StopStep(handle.NetworkBits()) : void();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which communicators have their network operations timed, and in which windows: one for each copy
-// of libnccl. Under the process's lock.
+// of libnccl. Under the process's lock, but for KeepOpen().
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ class NetworkTiming {
     if (timer == nullptr) return;
     windows->Join();
     timer->peers().Open(peers, peers_);
-    timer->Open(slot, header, windows);
+    timer->Open(slot, header, windows, &communicator.trace_lanes().progress());
     communicator.SetNetwork(timer);
   }
   // It is finalized.
@@ -46,6 +46,10 @@ class NetworkTiming {
     communicator.SetNetwork(nullptr);
     timer->Finalize();
     timer->windows().Leave();
+  }
+  // Any thread: operations are timed until then (CLOCK_REALTIME).
+  void KeepOpen(uint64_t until_realtime_ns) {
+    for (NetworkWindows& windows : libraries_) windows.KeepOpen(until_realtime_ns);
   }
   // An init has stored the mask, without the network's bit.
   void RestoreBit(const int* mask) {

@@ -4,12 +4,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <new>
 
 #include "plugin/identity/identity.h"
 #include "plugin/mapped_memory.h"
 #include "plugin/oldest_glibc.h"
+#include "plugin/trace/trace_file.h"
 #include "plugin/version.h"
 
 namespace nccl_exporter::plugin {
@@ -99,6 +101,12 @@ void Process::Start(const InitRequest& request) {
   samplers_.Open(SamplingSettings(options_));
   network_timing_.Open(options_.network_share_ppm, options_.sampling_period_ns,
                        options_.network_peers);
+  const TraceFile trace = MakeTraceFile(segment_.header()->start_monotonic_ns);
+  if (trace.file == nullptr) {
+    Log(request.logger, abi::kLogInfo, "nccl-exporter: no traces on request: %s: %s", trace.fault,
+        std::strerror(errno));
+  }
+  trace_.Open(trace.file);
   OpenOverflow();
   mode_ = Mode::kRunning;
   communicators_.StoreSalt(RandomSalt());
@@ -117,6 +125,7 @@ void Process::OpenOverflow() {
   Communicator* communicator = communicators_.InSlot(overflow);
   communicator->recorder().ShareSlot();
   communicator->Open(TimingSource::kNone, -1, 0, slot, segment_.header());
+  communicator->trace_lanes().Open(overflow, 0, &trace_);
 }
 
 // Init.
@@ -214,6 +223,7 @@ Handle Process::OpenSlot(uint32_t index, const InitRequest& request,
 
   communicators_.InSlot(index)->Open(policy.source, request.rank, ranks, slot, segment_.header(),
                                      policy.causes, policy.times_are_on_probation);
+  communicators_.InSlot(index)->trace_lanes().Open(index, request.id, &trace_);
   const Handle context = communicators_.OpenSlot(index, request.is_known);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));
   return context;
@@ -267,12 +277,33 @@ void Process::CountLoss(Loss loss) {
 void Process::LearnIdentity(uint32_t index, uint64_t communicator_id, int rank) {
   if (!communicators_.TakeIdentity(index)) return;
   communicators_.InSlot(index)->LearnRank(rank);
+  communicators_.InSlot(index)->trace_lanes().LearnIdentity(communicator_id);
   layout::CommunicatorSlot* slot = segment_.slot(index);
   std::atomic_ref<uint64_t>(slot->communicator_id)
       .store(communicator_id, std::memory_order_relaxed);
   std::atomic_ref<uint64_t>(slot->rank)
       .store(static_cast<uint64_t>(rank), std::memory_order_relaxed);
   std::atomic_ref<uint64_t>(slot->has_identity).store(1, std::memory_order_release);
+}
+
+// Windows open before the operation's own network timing is decided.
+uint64_t Process::ConsiderTrace(uint64_t call_ns, Communicator& communicator) {
+  const TraceSession::Windows windows = trace_.Take(call_ns);
+  if (windows.is_new) {
+    samplers_.KeepOpen(windows.of_kernels ? windows.until_realtime_ns : 0);
+    network_timing_.KeepOpen(windows.of_network ? windows.until_realtime_ns : 0);
+  }
+  const uint64_t id = communicator.trace_lanes().communicator_id();
+  switch (trace_.LevelOf(call_ns, id)) {
+    case trace_ring::Level::kChannels:
+      return Handle::kChannelsFlag;
+    case trace_ring::Level::kSteps:
+      return Handle::kChannelsFlag | Handle::kStepsFlag;
+    case trace_ring::Level::kNone:
+    case trace_ring::Level::kWindows:
+      break;
+  }
+  return 0;
 }
 
 void Process::NoteMaskOverride(const int* mask) {

@@ -30,6 +30,7 @@
 #include "plugin/options.h"
 #include "plugin/sampling/sampler_set.h"
 #include "plugin/segment/segment.h"
+#include "plugin/trace/trace_session.h"
 
 namespace nccl_exporter::plugin {
 
@@ -52,6 +53,14 @@ class Process {
   HostAnnouncements& host_announcements() { return host_announcements_; }
   SamplerSet& samplers() { return samplers_; }
   int pid() const { return pid_; }
+
+  // What a trace records of an operation that is called at this time (CLOCK_MONOTONIC), as flags of
+  // its handle.
+  uint64_t TraceFlags(uint64_t call_ns, Communicator& communicator) {
+    if (trace_.IsSettled()) [[likely]]
+      return 0;
+    return ConsiderTrace(call_ns, communicator);
+  }
 
   void CountLoss(Loss loss);
   // API v1 to v3: the communicator's identity comes with its first operation, not by init.
@@ -76,6 +85,7 @@ class Process {
   // a label that comes back breaks series.
   void NoteGpu(const GpuIdentity& gpu);
 
+  [[gnu::cold, gnu::noinline]] uint64_t ConsiderTrace(uint64_t call_ns, Communicator& communicator);
   [[gnu::cold]] void NoteMaskOverride(const int* mask);
   void ShowMaskOverride(uint32_t slot);
 
@@ -88,8 +98,9 @@ class Process {
   HostAnnouncements host_announcements_;
   SamplerSet samplers_;
   MaskWatch mask_watch_;
-  NetworkTiming network_timing_;  // under the lock
+  NetworkTiming network_timing_;  // under the lock, but for windows that a trace keeps open
   Segment segment_;
+  TraceSession trace_;
 
   pthread_mutex_t lock_;  // over what follows
   Mode mode_;

@@ -40,8 +40,12 @@ using Identity = std::tuple<Function, uint64_t, int64_t>;
 
 }  // namespace
 
-OperationRecorder::OperationRecorder(int64_t begin_ns, bool is_polled, size_t most_operations)
-    : begin_ns_(begin_ns), is_polled_(is_polled), most_operations_(most_operations) {}
+OperationRecorder::OperationRecorder(int64_t begin_ns, bool is_polled, size_t most_operations,
+                                     std::optional<DetailWish> wish)
+    : begin_ns_(begin_ns),
+      is_polled_(is_polled),
+      most_operations_(most_operations),
+      wish_(std::move(wish)) {}
 
 OperationRecorder::Counts OperationRecorder::CountsOf(const CommunicatorSnapshot& communicator) {
   Counts counts;
@@ -65,12 +69,24 @@ void OperationRecorder::Follow(const NodeSnapshot& snapshot, const SegmentLooks&
     if (is_new && is_polled_ && is_first_) process.losses_before = seen.losses;
     process.latest = seen;
     process.latest.communicators.clear();
+    if (is_new && wish_ && seen.is_alive && wish_->is_wanted(seen)) Ask(process, look->second);
     room_of_.try_emplace(seen.uid, 0);
     for (const CommunicatorSnapshot& communicator : seen.communicators) {
       if (!communicator.is_overflow) FollowCommunicator(process, look->second, communicator);
     }
   }
   is_first_ = false;
+}
+
+void OperationRecorder::Ask(Process& process, const SegmentLook& look) const {
+  process.details = std::make_unique<DetailRecorder>(
+      look.file->FindWriter().pid, process.latest.start_monotonic_ns, wish_->request);
+}
+
+void OperationRecorder::ReadDetails() {
+  for (auto& [key, process] : processes_) {
+    if (process.details != nullptr) process.details->Read();
+  }
 }
 
 // The slots of a dead process do not change, so a look does not have them: its header is read here.
@@ -80,6 +96,7 @@ void OperationRecorder::FollowCommunicator(Process& process, const SegmentLook& 
       process.rings.try_emplace({communicator.slot, communicator.generation});
   Ring& ring = found->second;
   ring.latest = communicator;
+  ring.now = CountsOf(communicator);
   if (!is_new) return;
   if (process.slot_bytes == 0) {
     const SlotDirectory slots =
@@ -94,11 +111,23 @@ void OperationRecorder::FollowCommunicator(Process& process, const SegmentLook& 
   const int64_t begin_realtime_ns = end_.realtime_ns - (end_.monotonic_ns - begin_ns_);
   ring.is_new = communicator.created_realtime_ns >= begin_realtime_ns;
   ring.is_over = process.slot_bytes == 0;
-  if (!ring.is_new) ring.before = CountsOf(communicator);
+  if (!ring.is_new) ring.before = ring.now;
   ring.traced.whole_since_ns = begin_ns_;
 }
 
+void OperationRecorder::Count(const NodeSnapshot& snapshot) {
+  for (const ProcessSnapshot& seen : snapshot.processes) {
+    const auto process = processes_.find(seen.file);
+    if (process == processes_.end()) continue;
+    for (const CommunicatorSnapshot& communicator : seen.communicators) {
+      const auto ring = process->second.rings.find({communicator.slot, communicator.generation});
+      if (ring != process->second.rings.end()) ring->second.now = CountsOf(communicator);
+    }
+  }
+}
+
 void OperationRecorder::Read() {
+  ReadDetails();
   const size_t room = most_operations_ / std::max<size_t>(room_of_.size(), 1);
   for (auto& [uid, left] : room_of_) left = room;
   for (const auto& [key, process] : processes_) {
@@ -172,11 +201,16 @@ NodeTrace OperationRecorder::Finish() {
                                                    .pod = latest.Identity("POD_NAME"),
                                                    .is_alive = latest.is_alive,
                                                    .losses = latest.losses,
-                                                   .communicators = {}});
+                                                   .communicators = {},
+                                                   .detail_fault = {}});
     for (size_t i = 0; i < kLossCount; ++i) traced.losses[i] -= process.losses_before[i];
+    if (process.details != nullptr) traced.detail_fault = process.details->Fault();
     for (auto& [slot, ring] : process.rings) {
       TracedCommunicator& communicator = traced.communicators.emplace_back(std::move(ring.traced));
       Describe(ring, communicator);
+      // A slot is not claimed again within a window: the retention time is longer.
+      if (process.details != nullptr && traced.detail_fault.empty())
+        communicator.detail = process.details->Take(slot.first, end_.monotonic_ns);
     }
   }
   return trace;
@@ -198,7 +232,7 @@ void OperationRecorder::Describe(const Ring& ring, TracedCommunicator& traced) c
   traced.sampling_state = latest.sampling_state;
   traced.sampling_duty_ppm = latest.sampling_duty_ppm;
   if (is_polled_) {
-    const Counts now = CountsOf(latest);
+    const Counts& now = ring.now;
     const uint64_t completed = now.completed - std::min(now.completed, ring.before.completed);
     const uint64_t timed = now.timed - std::min(now.timed, ring.before.timed);
     traced.untimed = completed - std::min(completed, timed);

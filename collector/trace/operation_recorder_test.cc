@@ -260,5 +260,24 @@ TEST_F(OperationRecorderTest, CountsUntimedOperationsAndLossesOfTheWindow) {
   EXPECT_EQ(trace.processes.at(0).losses[1], 3u);
 }
 
+// Its times are to be confirmed when the window ends, or it stays without them.
+TEST_F(OperationRecorderTest, AnOperationThatIsCompleteHasTimesOrCountsAsUntimed) {
+  writer_.Put(0, 4, FunctionV1{.operations = {2}, .timed_operations = {0}, .completed = 0});
+  Advance(std::chrono::milliseconds(1));
+  OperationRecorder recorder(now_.monotonic_ns, true);
+  Look(recorder);
+  Read(recorder);
+  writer_.Put(0, 4, FunctionV1{.operations = {2}, .timed_operations = {0}, .completed = 2});
+  Look(recorder);
+  Complete(1, 1);
+  writer_.Put(0, 4, FunctionV1{.operations = {2}, .timed_operations = {1}, .completed = 2});
+  Read(recorder);
+  recorder.Count(table_.Read(table_.Refresh(now_), now_));
+  const NodeTrace trace = recorder.Finish();
+  const TracedCommunicator& communicator = trace.processes.at(0).communicators.at(0);
+  EXPECT_EQ(communicator.operations.size(), 1u);
+  EXPECT_EQ(communicator.untimed, 1u);
+}
+
 }  // namespace
 }  // namespace nccl_exporter::collector

@@ -61,12 +61,16 @@ class TimelineMaker {
 
   void AddCommunicator(uint32_t n, uint32_t p, uint32_t c) {
     const TracedCommunicator& communicator = CommunicatorOf(n, p, c);
-    if (communicator.operations.empty() && communicator.in_flight.empty()) return;
+    const bool has_detail = communicator.detail && !communicator.detail->operations.empty();
+    if (communicator.operations.empty() && communicator.in_flight.empty() && !has_detail) return;
     const std::string name = DisplayNameOf(communicator);
     const std::vector<size_t> calls = AddCalls(n, p, c, name);
     AddKernels(n, p, c, name, calls);
     AddInFlight(n, p, c, name);
     AddCounts(n, p, c, name);
+    if (!has_detail) return;
+    AddChannels(n, p, c, name);
+    AddSteps(n, p, c, name);
   }
 
   // Returns the slice of each operation's call.
@@ -192,6 +196,77 @@ class TimelineMaker {
       if (change == 0) continue;
       value += change;
       timeline_.counts.push_back({.track = track, .at_ns = at_ns, .value = value});
+    }
+  }
+
+  // Begin and end in the clock of the trace, and its place in the list.
+  using Part = std::tuple<int64_t, int64_t, size_t>;
+
+  // On one track, and on further ones where they overlap.
+  void AddParts(SliceKind kind, const std::string& name, std::vector<Part> parts,
+                const TimelineSlice& origin) {
+    std::ranges::sort(parts);
+    std::vector<std::pair<size_t, int64_t>> lanes;  // track, and the end of its latest slice
+    for (const auto& [begin_ns, end_ns, place] : parts) {
+      auto lane = std::ranges::find_if(
+          lanes, [begin = begin_ns](const auto& one) { return one.second <= begin; });
+      if (lane == lanes.end()) {
+        const std::string number = lanes.empty() ? "" : fmt::format(" ({})", lanes.size() + 1);
+        lanes.emplace_back(AddTrack(name + number), 0);
+        lane = std::prev(lanes.end());
+      }
+      lane->second = end_ns;
+      TimelineSlice& slice = timeline_.slices.emplace_back(origin);
+      slice.kind = kind;
+      slice.track = lane->first;
+      slice.begin_ns = begin_ns;
+      slice.end_ns = end_ns;
+      slice.operation = place;
+    }
+  }
+
+  static TimelineSlice OriginOf(uint32_t n, uint32_t p, uint32_t c) {
+    TimelineSlice origin;
+    origin.node = n;
+    origin.process = p;
+    origin.communicator = c;
+    return origin;
+  }
+
+  void AddChannels(uint32_t n, uint32_t p, uint32_t c, const std::string& name) {
+    const size_t clock = alignment_.KernelClockOf(n, p, c);
+    std::map<uint32_t, std::vector<Part>> parts;
+    const auto& channels = CommunicatorOf(n, p, c).detail->channels;
+    for (size_t i = 0; i < channels.size(); ++i) {
+      const int64_t begin_ns = RealtimeOf(clock, channels[i].start_ns);
+      const int64_t length_ns = std::max<int64_t>(channels[i].stop_ns - channels[i].start_ns, 0);
+      parts[channels[i].channel].emplace_back(begin_ns, begin_ns + length_ns, i);
+    }
+    for (auto& [channel, of_channel] : parts) {
+      AddParts(SliceKind::kChannel, fmt::format("channel {} of {}", channel, name),
+               std::move(of_channel), OriginOf(n, p, c));
+    }
+  }
+
+  void AddSteps(uint32_t n, uint32_t p, uint32_t c, const std::string& name) {
+    const size_t clock = alignment_.CpuClockOf(n);
+    std::map<std::tuple<bool, int, uint32_t>, std::vector<Part>> parts;
+    const collector::TracedDetail& detail = *CommunicatorOf(n, p, c).detail;
+    for (size_t i = 0; i < detail.steps.size(); ++i) {
+      const collector::TracedStep& step = detail.steps[i];
+      const collector::TracedNetworkOperation& operation =
+          detail.network_operations[step.network_operation];
+      const int64_t end_ns = RealtimeOf(clock, step.end_ns);
+      parts[{!operation.is_send, operation.peer, operation.channel}].emplace_back(
+          end_ns - step.LengthNs(), end_ns, i);
+    }
+    for (auto& [lane, of_lane] : parts) {
+      const auto& [is_receive, peer, channel] = lane;
+      AddParts(
+          SliceKind::kStep,
+          fmt::format("{} rank {}, channel {} of {}",
+                      is_receive ? "network steps from" : "network steps to", peer, channel, name),
+          std::move(of_lane), OriginOf(n, p, c));
     }
   }
 

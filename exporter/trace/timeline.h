@@ -22,6 +22,8 @@ enum class SliceKind : uint8_t {
   kKernel,    // from the first channel's start to the last one's stop
   kWait,      // part of a kernel: until the last rank surely entered
   kInFlight,  // from the call to the end of the window
+  kChannel,   // of a kernel
+  kStep,      // of a network operation, while it was the oldest one
 };
 
 struct TimelineSlice {
@@ -31,7 +33,7 @@ struct TimelineSlice {
   int64_t end_ns = 0;
   std::optional<int64_t> uncertainty_ns;  // of both times together; of a wait: of its length
   std::optional<uint64_t> awaited_rank;   // of a wait
-  // Its origin. `operation`: in operations, or in in_flight.
+  // Its origin. `operation`: in operations, in in_flight, or in channels or steps of the detail.
   uint32_t node = 0, process = 0, communicator = 0;
   size_t operation = 0;
 };

@@ -68,11 +68,6 @@ std::vector<NodeTrace> ReadAll(const std::vector<std::string>& paths, std::strin
   return nodes;
 }
 
-bool IsWanted(const TracedProcess& process, const std::string& job) {
-  const bool is_pod = process.pod == job || process.pod.starts_with(job + "-");
-  return process.job == job || process.name_space == job || is_pod;
-}
-
 std::string Encoded(const std::string& path, const Timeline& timeline,
                     const std::vector<NodeTrace>& nodes, const KinetoFile* beside) {
   std::string_view name = path;
@@ -134,12 +129,19 @@ void Write(const TraceRequest& request, const std::vector<NodeTrace>& nodes,
 
 }  // namespace
 
+bool IsOfJobs(const JobLabels& labels, const std::vector<std::string>& wanted) {
+  return std::ranges::all_of(wanted, [&](const std::string& job) {
+    const bool is_pod = labels.pod == job || labels.pod.starts_with(job + "-");
+    return labels.job == job || labels.name_space == job || is_pod;
+  });
+}
+
 TraceResult WriteTrace(const TraceRequest& request, NodeTrace trace) {
   TraceResult result;
   if (!request.wanted.empty()) {
     std::erase_if(trace.processes, [&](const TracedProcess& process) {
-      return !std::ranges::all_of(request.wanted,
-                                  [&](const std::string& job) { return IsWanted(process, job); });
+      return !IsOfJobs({.job = process.job, .name_space = process.name_space, .pod = process.pod},
+                       request.wanted);
     });
     if (trace.processes.empty()) {
       result.fault = "no process of this job has a segment here";

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -20,11 +21,16 @@ inline constexpr std::chrono::nanoseconds kMostTraceLength = std::chrono::hours(
 // A file with more bytes, when it is not compressed, is refused: so much memory would be needed.
 inline constexpr size_t kMostTraceFileBytes = UINT32_MAX;
 
+enum class TraceLevel : uint8_t { kOperations, kChannels, kSteps };
+// With channels or steps: a plugin takes no longer request.
+inline constexpr std::chrono::nanoseconds kMostDetailedLength = std::chrono::seconds(60);
+
 // As given on the command line.
 struct TraceRequest {
   std::optional<std::chrono::nanoseconds> last = {};  // what the rings hold of this time
   std::optional<std::chrono::nanoseconds> length =
-      {};                                // to record; without both: kDefaultTraceLength
+      {};  // to record; without both: kDefaultTraceLength
+  TraceLevel level = TraceLevel::kOperations;
   std::vector<std::string> wanted = {};  // jobs; empty: all processes
   std::string output = {};               // empty: standard output
   std::string append_to = {};            // file of PyTorch's profiler; empty: none
@@ -36,6 +42,15 @@ struct TraceResult {
   std::string notes;  // for standard error
   std::string fault;  // one line; empty if all went well
 };
+
+// What a job is known by on this node.
+struct JobLabels {
+  std::string job;  // Slurm's number
+  std::string name_space;
+  std::string pod;
+};
+// Whether a process belongs to all of `wanted`, jobs as on the command line.
+bool IsOfJobs(const JobLabels& labels, const std::vector<std::string>& wanted);
 
 // Writes the trace in the format that the name of the output asks for: .pftrace is Perfetto's, all
 // others are Chrome's, and .gz behind either compresses it. `trace` has its node's name.

@@ -25,6 +25,36 @@ namespace {
 using nlohmann::json;
 namespace pb = perfetto::protos;
 
+// An operation of two channels that overlaps the next one's, and three steps: one is of an
+// operation that is not known.
+collector::TracedDetail ExampleDetail(int64_t cpu_ns, int64_t gpu_ns) {
+  collector::TracedDetail detail;
+  detail.has_steps = true;
+  detail.lost_parts = 3;
+  for (const uint64_t i : {0, 1}) {
+    detail.operations.push_back({.ticket = 7 + i,
+                                 .function = Function::kReduceScatter,
+                                 .sequence = 100 + i,
+                                 .call_ns = cpu_ns + static_cast<int64_t>(i) * kMs,
+                                 .bytes = 4096});
+    for (const uint32_t channel : {0, 5}) {
+      const int64_t start_ns = gpu_ns + static_cast<int64_t>(i) * 10 * kUs;
+      detail.channels.push_back({.operation = i,
+                                 .channel = channel,
+                                 .start_ns = start_ns,
+                                 .stop_ns = start_ns + 15 * kUs});
+    }
+  }
+  detail.network_operations = {
+      {.operation = 1, .is_send = true, .channel = 5, .peer = 3, .step_bytes = 512},
+      {.operation = {}, .is_send = false, .channel = 0, .peer = 2, .step_bytes = 512}};
+  detail.steps = {
+      {.network_operation = 0, .end_ns = cpu_ns + 9 * kUs, .state_ns = {1000, 2000, 3000, 0}},
+      {.network_operation = 0, .end_ns = cpu_ns + 12 * kUs, .state_ns = {0, 0, 3000, 0}},
+      {.network_operation = 1, .end_ns = cpu_ns + 9 * kUs, .state_ns = {500, 1500, 0, 2500}}};
+  return detail;
+}
+
 // Two nodes, a launch of two operations, an operation in flight, and text that needs escapes.
 std::vector<collector::NodeTrace> ExampleNodes() {
   SimulatedJob job({.nodes = 2, .length_ns = kSecond});
@@ -49,6 +79,7 @@ std::vector<collector::NodeTrace> ExampleNodes() {
                                       .parts_announced = 4,
                                       .parts_done = 1});
   }
+  communicator.detail = ExampleDetail(job.nodes[0].begin_ns, communicator.operations[0].start_ns);
   return job.nodes;
 }
 
@@ -176,6 +207,52 @@ TEST_F(FormatsTest, EachOperationIsOneSliceWithItsArguments) {
     return;
   }
   FAIL() << "the first operation is missing";
+}
+
+TEST_F(FormatsTest, ChannelsAndStepsHaveTracksAndArguments) {
+  const json file = json::parse(ChromeTrace(timeline_, nodes_));
+  std::map<int, std::string> tracks;
+  std::map<std::string, std::vector<json>> events;  // by the track's name
+  for (const json& event : file["traceEvents"]) {
+    if (event["ph"] == "M" && event["name"] == "thread_name")
+      tracks[event["tid"]] = event["args"]["name"];
+    if (event["ph"] == "X") events[tracks[event["tid"]]].push_back(event);
+  }
+  const std::string shown = " of d\\p\xEF\xBF\xBD";
+  const auto on = [&](const std::string& track) -> std::vector<json> {
+    for (const auto& [title, of_track] : events) {
+      if (title.starts_with(track + shown)) return of_track;
+    }
+    return {};
+  };
+  ASSERT_EQ(on("channel 5").size(), 1u) << "the other one overlaps it";
+  EXPECT_EQ(on("channel 5")[0]["name"], "ReduceScatter");
+  EXPECT_EQ(on("channel 5")[0]["args"]["channel"], 5);
+  EXPECT_EQ(on("channel 5")[0]["args"]["sequence"], 100);
+  EXPECT_EQ(on("channel 5")[0]["dur"], 15.0);
+  const std::vector<json> sent = on("network steps to rank 3, channel 5");
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_EQ(sent[0]["name"], "step sent");
+  EXPECT_EQ(sent[0]["dur"], 6.0);
+  EXPECT_EQ(sent[0]["args"]["sequence"], 101);
+  EXPECT_EQ(sent[0]["args"]["waits_for_gpu_us"], 1.0);
+  EXPECT_EQ(sent[0]["args"]["waits_for_peer_us"], 2.0);
+  EXPECT_EQ(sent[0]["args"]["waits_for_network_us"], 3.0);
+  EXPECT_NEAR(sent[1]["ts"].get<double>(), sent[0]["ts"].get<double>() + 6, 1e-3);
+  const std::vector<json> received = on("network steps from rank 2, channel 0");
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(received[0]["args"]["waits_for_gpu_us"], 2.0) << "what is not posted waits for the GPU";
+  EXPECT_EQ(received[0]["args"]["waits_for_flush_us"], 2.5);
+  EXPECT_FALSE(received[0]["args"].contains("collective"));
+}
+
+TEST_F(FormatsTest, APartThatNamesNoOperationIsRefused) {
+  std::vector<collector::NodeTrace> nodes = nodes_;
+  nodes[0].processes[0].communicators[0].detail->channels[0].operation = 2;
+  std::string fault;
+  const std::string section = "{\"ncclExporterTrace\":" + TraceSection(nodes) + "}";
+  EXPECT_TRUE(ReadTraceSection(section, fault).empty());
+  EXPECT_EQ(fault, "a part of an operation names no operation");
 }
 
 TEST_F(FormatsTest, PerfettoFileIsDecodedByProtoc) {

@@ -15,11 +15,16 @@
 namespace nccl_exporter::exporter {
 namespace {
 
+using collector::DetailedOperation;
 using collector::NodeTrace;
+using collector::TracedChannel;
 using collector::TracedCommunicator;
+using collector::TracedDetail;
 using collector::TracedInFlight;
+using collector::TracedNetworkOperation;
 using collector::TracedOperation;
 using collector::TracedProcess;
+using collector::TracedStep;
 using nlohmann::json;
 
 // Names and labels are far shorter.
@@ -38,6 +43,28 @@ void Append(const TracedInFlight& operation, std::string& out) {
   fmt::format_to(std::back_inserter(out), "[\"{}\",{},{},{},{},{},{}]",
                  TraitsOf(operation.function).name, operation.sequence, operation.call_ns,
                  operation.bytes, operation.peer, operation.parts_announced, operation.parts_done);
+}
+
+void Append(const DetailedOperation& operation, std::string& out) {
+  fmt::format_to(std::back_inserter(out), "[\"{}\",{},{},{},{},{}]",
+                 TraitsOf(operation.function).name, operation.sequence, operation.call_ns,
+                 operation.bytes, operation.peer, operation.ticket);
+}
+
+void Append(const TracedChannel& channel, std::string& out) {
+  fmt::format_to(std::back_inserter(out), "[{},{},{},{}]", channel.operation, channel.channel,
+                 channel.start_ns, channel.stop_ns);
+}
+
+void Append(const TracedNetworkOperation& operation, std::string& out) {
+  fmt::format_to(std::back_inserter(out), "[{},{},{},{},{}]",
+                 operation.operation ? static_cast<int64_t>(*operation.operation) : -1,
+                 operation.is_send, operation.channel, operation.peer, operation.step_bytes);
+}
+
+void Append(const TracedStep& step, std::string& out) {
+  fmt::format_to(std::back_inserter(out), "[{},{},{}]", step.network_operation, step.end_ns,
+                 fmt::join(step.state_ns, ","));
 }
 
 void Append(const TracedCommunicator& communicator, std::string& out);
@@ -59,6 +86,23 @@ void AppendList(std::string_view key, const std::vector<Entry>& entries, std::st
 void AppendOpen(const json& object, std::string& out) {
   out += object.dump();
   out.back() = ',';
+}
+
+void Append(const TracedDetail& detail, std::string& out) {
+  AppendOpen({{"has_steps", detail.has_steps},
+              {"lost_operations", detail.lost_operations},
+              {"lost_parts", detail.lost_parts},
+              {"orphans", detail.orphans},
+              {"beyond_limit", detail.beyond_limit}},
+             out);
+  AppendList("operations", detail.operations, out);
+  out += ',';
+  AppendList("channels", detail.channels, out);
+  out += ',';
+  AppendList("network_operations", detail.network_operations, out);
+  out += ',';
+  AppendList("steps", detail.steps, out);
+  out += '}';
 }
 
 void Append(const TracedCommunicator& communicator, std::string& out) {
@@ -84,6 +128,10 @@ void Append(const TracedCommunicator& communicator, std::string& out) {
   AppendList("in_flight", communicator.in_flight, out);
   out += ',';
   AppendList("operations", communicator.operations, out);
+  if (communicator.detail) {
+    out += R"(,"detail":)";
+    Append(*communicator.detail, out);
+  }
   out += '}';
 }
 
@@ -100,6 +148,7 @@ void Append(const TracedProcess& process, std::string& out) {
               {"namespace", Text(process.name_space)},
               {"pod", Text(process.pod)},
               {"is_alive", process.is_alive},
+              {"detail_fault", Text(process.detail_fault)},
               {"losses", std::move(losses)}},
              out);
   AppendList("communicators", process.communicators, out);
@@ -156,6 +205,54 @@ TracedInFlight InFlightIn(const json& value) {
           .parts_done = value.at(6).get<uint32_t>()};
 }
 
+// A place in a list of so many.
+size_t PlaceIn(const json& value, size_t size) {
+  const auto place = value.get<uint64_t>();
+  if (place >= size) throw Foreign{"a part of an operation names no operation"};
+  return place;
+}
+
+TracedDetail DetailIn(const json& value) {
+  TracedDetail detail;
+  detail.has_steps = value.at("has_steps").get<bool>();
+  detail.lost_operations = value.at("lost_operations").get<uint64_t>();
+  detail.lost_parts = value.at("lost_parts").get<uint64_t>();
+  detail.orphans = value.at("orphans").get<uint64_t>();
+  detail.beyond_limit = value.at("beyond_limit").get<uint64_t>();
+  for (const json& one : value.at("operations")) {
+    detail.operations.push_back({.ticket = one.at(5).get<uint64_t>(),
+                                 .function = IdOf(kFunctions, one.at(0), "collective"),
+                                 .sequence = one.at(1).get<uint64_t>(),
+                                 .call_ns = TimeIn(one.at(2)),
+                                 .bytes = one.at(3).get<uint64_t>(),
+                                 .peer = one.at(4).get<int>()});
+  }
+  for (const json& one : value.at("channels")) {
+    detail.channels.push_back({.operation = PlaceIn(one.at(0), detail.operations.size()),
+                               .channel = one.at(1).get<uint32_t>(),
+                               .start_ns = TimeIn(one.at(2)),
+                               .stop_ns = TimeIn(one.at(3))});
+  }
+  for (const json& one : value.at("network_operations")) {
+    TracedNetworkOperation& operation = detail.network_operations.emplace_back();
+    if (one.at(0) != -1) operation.operation = PlaceIn(one.at(0), detail.operations.size());
+    operation.is_send = one.at(1).get<bool>();
+    operation.channel = one.at(2).get<uint32_t>();
+    operation.peer = one.at(3).get<int>();
+    operation.step_bytes = one.at(4).get<uint64_t>();
+  }
+  for (const json& one : value.at("steps")) {
+    TracedStep& step = detail.steps.emplace_back();
+    step.network_operation = PlaceIn(one.at(0), detail.network_operations.size());
+    step.end_ns = TimeIn(one.at(1));
+    for (size_t i = 0; i < step.state_ns.size(); ++i) {
+      step.state_ns[i] = std::clamp<int64_t>(one.at(2 + i).get<int64_t>(), 0,
+                                             collector::kMostTraceNs / kNetworkStateCount);
+    }
+  }
+  return detail;
+}
+
 uint64_t HexIn(const json& value) {
   const std::string text = value.get<std::string>();
   uint64_t number = 0;
@@ -188,6 +285,8 @@ TracedCommunicator CommunicatorIn(const json& value) {
   for (const json& one : value.at("in_flight")) communicator.in_flight.push_back(InFlightIn(one));
   for (const json& one : value.at("operations"))
     communicator.operations.push_back(OperationIn(one));
+  if (const auto detail = value.find("detail"); detail != value.end())
+    communicator.detail = DetailIn(*detail);
   return communicator;
 }
 
@@ -201,6 +300,7 @@ TracedProcess ProcessIn(const json& value) {
   process.name_space = value.at("namespace").get<std::string>();
   process.pod = value.at("pod").get<std::string>();
   process.is_alive = value.at("is_alive").get<bool>();
+  process.detail_fault = value.value("detail_fault", "");
   for (const auto& [reason, count] : value.at("losses").items()) {
     for (size_t i = 0; i < kLossCount; ++i) {
       if (kLosses[i].reason == reason) process.losses[i] = count.get<uint64_t>();

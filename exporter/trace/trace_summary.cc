@@ -207,6 +207,24 @@ std::vector<std::optional<int64_t>> KernelUncertainties(const ClockAlignment& al
   return most_ns;
 }
 
+// What was asked for and is not there.
+void AddMissingDetail(const std::string& where, const collector::TracedDetail& detail,
+                      const TracedCommunicator& communicator, std::string& out) {
+  if (detail.lost_operations + detail.lost_parts != 0)
+    Line(out, "{}: records of {} operations, {} channels and steps were lost: the ring was full",
+         where, detail.lost_operations, detail.lost_parts);
+  if (detail.orphans != 0)
+    Line(out, "{}: {} channels and steps belong to operations without a record", where,
+         detail.orphans);
+  if (detail.beyond_limit != 0)
+    Line(out, "{}: {} records are beyond the limit of a trace", where, detail.beyond_limit);
+  if (!detail.operations.empty() && detail.channels.empty())
+    Line(out, "{}: no channels: its timing source is {} ({})", where,
+         NameOf(communicator.timing_source), NameOf(communicator.timing_reason));
+  if (detail.has_steps && !detail.operations.empty() && detail.steps.empty())
+    Line(out, "{}: no network steps: nothing left the node, or network timing is off", where);
+}
+
 }  // namespace
 
 std::string MissingText(const std::vector<NodeTrace>& nodes) {
@@ -228,6 +246,7 @@ std::string MissingText(const std::vector<NodeTrace>& nodes) {
       Line(out, "{}: {} operations completed without times", where, *communicator.untimed);
     if (const std::string why = WhyUntimed(communicator); !why.empty())
       Line(out, "{}: {}", where, why);
+    if (communicator.detail) AddMissingDetail(where, *communicator.detail, communicator, out);
     if (!communicator.in_flight_is_known)
       Line(out, "{}: no event shows which operations are in flight", where);
     has_point_to_point = has_point_to_point ||
@@ -237,6 +256,9 @@ std::string MissingText(const std::vector<NodeTrace>& nodes) {
   });
   for (const NodeTrace& node : nodes) {
     for (const TracedProcess& process : node.processes) {
+      if (!process.detail_fault.empty())
+        Line(out, "{}: no channels and no steps: {}", Printable(DisplayNameOf(node, process)),
+             Printable(process.detail_fault));
       for (size_t i = 0; i < kLossCount; ++i) {
         if (process.losses[i] == 0) continue;
         Line(out, "{}: {} {}: {} ({})", Printable(DisplayNameOf(node, process)), process.losses[i],

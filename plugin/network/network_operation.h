@@ -74,6 +74,7 @@ class NetworkOperation {
     StoreRelaxed(bytes_, 0);
     StoreRelaxed(first_bytes_, kNoBytes);
     for (AtomicU64& sum : sums_) StoreRelaxed(sum, 0);
+    for (AtomicU64& taken : taken_ns_) StoreRelaxed(taken, 0);
     head_.store(0, std::memory_order_relaxed);
     short_phase_.store(is_send ? step_phase::kSendPeer : step_phase::kFirst,
                        std::memory_order_relaxed);
@@ -131,16 +132,15 @@ class NetworkOperation {
     return true;
   }
   // So many steps have ended. Up to 2.26 NCCL stops only the first of those that it finds ended in
-  // one poll (2.26.6 transport/net.cc recvProxyProgress takes `doneStepId` before its loop).
-  void StopStepsBefore(uint32_t count) {
-    for (uint32_t i = 0; i < kSteps && count != 0; ++i) {
-      const uint64_t steps = LoadRelaxed(steps_);
-      const uint64_t present = ByteIn(steps, Head());
-      const auto tag = static_cast<uint32_t>(present >> kTagShift);
-      const uint32_t ahead = (count - 1 - (tag * kSteps + Head())) % (kTags * kSteps);
-      if (present == 0 || ahead >= kSteps) return;
-      StopStep(Head(), tag);
-    }
+  // one poll (2.26.6 transport/net.cc recvProxyProgress takes `doneStepId` before its loop). Stops
+  // the oldest one that it leaves; false if it leaves none.
+  bool StopOneBefore(uint32_t count) {
+    if (count == 0) return false;
+    const uint64_t present = ByteIn(LoadRelaxed(steps_), Head());
+    const auto tag = static_cast<uint32_t>(present >> kTagShift);
+    const uint32_t ahead = (count - 1 - (tag * kSteps + Head())) % (kTags * kSteps);
+    if (present == 0 || ahead >= kSteps) return false;
+    return StopStep(Head(), tag);
   }
   // From here on nothing of the operation counts.
   void Break() { is_broken_.store(true, std::memory_order_relaxed); }
@@ -157,20 +157,50 @@ class NetworkOperation {
     return static_cast<uint32_t>(ByteIn(LoadRelaxed(steps_), place) >> kTagShift);
   }
 
+  // For a trace: when the latest step has ended.
+  uint64_t EndOfStep() const { return LoadRelaxed(since_ns_); }
+  // For a trace: nanoseconds by NetworkState that were charged since the last call. Word by word:
+  // arrays that are copied as vectors right after they were written stall for two clock readings.
+  std::array<uint64_t, kNetworkStateCount> TakeStep(bool is_send) {
+    static_assert(kNetworkStateCount == step_phase::kCount);
+    const auto take = [this](size_t i) {
+      const uint64_t all = LoadRelaxed(sums_[i]);
+      const uint64_t more = all - LoadRelaxed(taken_ns_[i]);
+      StoreRelaxed(taken_ns_[i], all);
+      return more;
+    };
+    const uint64_t first = take(0), second = take(1), third = take(2), fourth = take(3);
+    if (is_send) return InOrder(kSendStates, first, second, third, fourth);
+    return InOrder(kRecvStates, first, second, third, fourth);
+  }
+
   bool IsUnderWay() const { return LoadRelaxed(steps_) != 0; }
   bool IsBroken() const { return is_broken_.load(std::memory_order_relaxed); }
   NetworkTimes Times(bool is_send) const {
-    constexpr std::array<NetworkState, step_phase::kCount> kSend{
-        NetworkState::kGpu, NetworkState::kPeer, NetworkState::kNetwork, NetworkState::kFlush};
-    constexpr std::array<NetworkState, step_phase::kCount> kRecv{
-        NetworkState::kPeer, NetworkState::kNetwork, NetworkState::kFlush, NetworkState::kGpu};
     NetworkTimes times{.bytes = LoadRelaxed(bytes_)};
     for (size_t i = 0; i < sums_.size(); ++i)
-      times.state_ns[static_cast<size_t>(is_send ? kSend[i] : kRecv[i])] = LoadRelaxed(sums_[i]);
+      times.state_ns[static_cast<size_t>(is_send ? kSendStates[i] : kRecvStates[i])] =
+          LoadRelaxed(sums_[i]);
     return times;
   }
 
  private:
+  // By phase.
+  using States = std::array<NetworkState, step_phase::kCount>;
+  static constexpr States kSendStates{NetworkState::kGpu, NetworkState::kPeer,
+                                      NetworkState::kNetwork, NetworkState::kFlush};
+  static constexpr States kRecvStates{NetworkState::kPeer, NetworkState::kNetwork,
+                                      NetworkState::kFlush, NetworkState::kGpu};
+  [[gnu::always_inline]] static std::array<uint64_t, kNetworkStateCount> InOrder(
+      const States& states, uint64_t first, uint64_t second, uint64_t third, uint64_t fourth) {
+    std::array<uint64_t, kNetworkStateCount> ns{};
+    ns[static_cast<size_t>(states[0])] = first;
+    ns[static_cast<size_t>(states[1])] = second;
+    ns[static_cast<size_t>(states[2])] = third;
+    ns[static_cast<size_t>(states[3])] = fourth;
+    return ns;
+  }
+
   // A step is a byte: its phase from the lowest bit on, whether it was reported again, its tag. 0:
   // no step is under way.
   static constexpr uint64_t kPhaseMask = 7;
@@ -191,6 +221,7 @@ class NetworkOperation {
   std::array<AtomicU64, step_phase::kCount> sums_{};  // nanoseconds, by phase
   AtomicU64 bytes_{0};
   AtomicU64 first_bytes_{0};
+  std::array<AtomicU64, step_phase::kCount> taken_ns_{};  // of `sums_`
   std::atomic<uint8_t> head_{0};         // place of the oldest step, or of the next one
   std::atomic<uint8_t> short_phase_{0};  // it has no length if it is not reported twice
   std::atomic<bool> is_broken_{false};

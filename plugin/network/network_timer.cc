@@ -4,10 +4,11 @@
 namespace nccl_exporter::plugin {
 
 void NetworkTimer::Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header,
-                        NetworkWindows* windows) {
+                        NetworkWindows* windows, TraceLane* lane) {
   if (slot_ == nullptr) {
     slot_ = slot;  // for good: late events of a former communicator may be reading it
     header_ = header;
+    lane_ = lane;
   }
   windows_.store(windows, std::memory_order_relaxed);
   is_open_.store(true);
@@ -24,7 +25,7 @@ void NetworkTimer::Finalize() {
   }
 }
 
-uint32_t NetworkTimer::Start(bool is_send, int peer, uint64_t ticket) {
+uint32_t NetworkTimer::Start(bool is_send, int peer, uint64_t ticket, bool is_traced) {
   constexpr int kHighBits = kTicketShift - kSendShift - 1;  // of the number, above the place
   constexpr uint64_t kAboveMask = (uint64_t{1} << (kTicketBits + kHighBits)) - 1;
   const uint64_t number = AddRelaxed(next_, 1);
@@ -32,9 +33,16 @@ uint32_t NetworkTimer::Start(bool is_send, int peer, uint64_t ticket) {
   const uint64_t above =
       ticket == kNoTicket ? high
                           : (ticket & kTicketMask) << kHighBits | (high & ((1u << kHighBits) - 1));
-  return static_cast<uint32_t>(uint64_t{peers_.BlockOf(peer)} << kPeerShift |
+  return static_cast<uint32_t>(uint64_t{is_traced} << kTracedShift |
+                               uint64_t{peers_.BlockOf(peer)} << kPeerShift |
                                (above & kAboveMask) << (kSendShift + 1) |
                                (is_send ? uint64_t{1} << kSendShift : 0) | (number & kPlaceMask));
+}
+
+// A step of an operation of which nothing counts has no times.
+void NetworkTimer::TraceStep(NetworkOperation& operation, uint32_t key) {
+  if (operation.IsBroken() || lane_ == nullptr) return;
+  lane_->Write(trace_ring::MakeStep(key, operation.EndOfStep(), operation.TakeStep(IsSend(key))));
 }
 
 // The first step takes the place. An operation that is refused counts once, when it stops: a
@@ -76,7 +84,7 @@ void NetworkTimer::Record(const NetworkTimes& times, uint32_t key) {
   const NetworkDirection direction =
       IsSend(key) ? NetworkDirection::kSend : NetworkDirection::kRecv;
   AddTimes(times, slot_->network.directions[static_cast<size_t>(direction)]);
-  peers_.Add(key >> kPeerShift, direction, times);
+  peers_.Add(PeerBlockOf(key), direction, times);
 }
 
 // Up to 2.26 a send without credit shows on its operation only, and so do bytes and ends of steps.
@@ -86,7 +94,14 @@ void NetworkTimer::NoteOperationState(uint32_t key, int state, uint64_t sum_of_b
   if (LoadRelaxed(place.state) != UsedState(key)) return;  // its steps were refused
   place.operation.NoteSumOfBytes(sum_of_bytes);
   if (steps < 1) return;
-  if (state == kRecvDone) return place.operation.StopStepsBefore(static_cast<uint32_t>(steps));
+  if (state == kRecvDone) {
+    for (uint32_t i = 0; i < NetworkOperation::kSteps &&
+                         place.operation.StopOneBefore(static_cast<uint32_t>(steps));
+         ++i) {
+      if (IsTraced(key)) TraceStep(place.operation, key);
+    }
+    return;
+  }
   if (state != kSendRemFifoWait) return;
   if (!IsSend(key)) return place.operation.Break();
   const auto step = static_cast<uint32_t>(steps - 1);

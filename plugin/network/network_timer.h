@@ -8,7 +8,7 @@
 //      used one with the operation's key. The winner, and then only the thread that NCCL gave the
 //      operation to, writes its fields, without locked instructions.
 //   2. Every call compares the key, so an operation of the past is refused. What is not seen is a
-//      handle that is older by a whole wrap: 2^15 operations of the communicator for a proxy
+//      handle that is older by a whole wrap: 2^14 operations of the communicator for a proxy
 //      operation, 2^13 for a step, if their proxy operations have the same number modulo 2^11.
 //   3. The end is a compare-and-swap from that used state to the free one with the same key. The
 //      winner alone adds the times to the slot, by locked additions.
@@ -31,6 +31,7 @@
 #include "plugin/network/network_peers.h"
 #include "plugin/network/network_windows.h"
 #include "plugin/segment/atomics.h"
+#include "plugin/trace/trace_lane.h"
 #include "proto/loss.h"
 #include "proto/shm_layout.h"
 
@@ -42,14 +43,16 @@ class NetworkTimer {
   // nodes of 8 GPUs has 496. The operation that is 512 after another has the same place.
   static constexpr uint32_t kPlaces = 512;
   // Low bits of an operation's ticket that a key holds.
-  static constexpr int kTicketBits = 15;
+  static constexpr int kTicketBits = 14;
   static constexpr uint32_t kTicketMask = (1u << kTicketBits) - 1;
   // No step: it is refused.
   static constexpr uint64_t kNone = ~uint64_t{0};
 
   // Under the process's lock, while no event can carry the new context yet. `slot` is the same at
   // every call.
-  void Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header, NetworkWindows* windows);
+  // `lane`: where steps of traced operations go; the same at every call, and nullptr for none.
+  void Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header, NetworkWindows* windows,
+            TraceLane* lane = nullptr);
   NetworkPeers& peers() { return peers_; }
   // Gives up on what is under way. Under the lock.
   void Finalize();
@@ -72,9 +75,10 @@ class NetworkTimer {
   // The progress thread.
 
   // The start of a proxy operation: its key, 32 bits. `peer`: the rank that it sends to or receives
-  // from. `ticket`: of the operation; kNoTicket: it is not known.
+  // from. `ticket`: of the operation; kNoTicket: it is not known. `is_traced`: its steps are
+  // recorded one by one.
   static constexpr uint64_t kNoTicket = ~uint64_t{0};
-  uint32_t Start(bool is_send, int peer, uint64_t ticket);
+  uint32_t Start(bool is_send, int peer, uint64_t ticket, bool is_traced = false);
   static uint32_t TicketOf(uint32_t key) { return key >> kTicketShift & kTicketMask; }
   // Its end: its times are counted if all its steps were seen.
   void Stop(uint32_t key);
@@ -89,10 +93,12 @@ class NetworkTimer {
   void StopStep(uint32_t number);
 
  private:
-  // A key: block of the peer (5 bits) | ticket (15) | high bits of the operation's number (2) |
-  // whether it sends (1) | low bits of the number, which are the place (9). The number of a step:
-  // the 16 bits of the key above the place | place (9) | tag and place of the step (7).
-  static constexpr int kPeerShift = 27;
+  // A key: whether it is traced (1 bit) | block of the peer (5) | ticket (14) | high bits of the
+  // operation's number (2) | whether it sends (1) | low bits of the number, which are the place
+  // (9). The number of a step: the 16 bits of the key above the place | place (9) | tag and place
+  // of the step (7).
+  static constexpr int kTracedShift = 31;
+  static constexpr int kPeerShift = 26;
   static constexpr int kTicketShift = 12;
   static constexpr int kSendShift = 9;
   static constexpr int kStepBits = 7;
@@ -101,7 +107,7 @@ class NetworkTimer {
   static constexpr uint32_t kPlaceMask = kPlaces - 1;
   static_assert(kPlaces == 1u << kSendShift);
   static_assert(kTicketShift + kTicketBits == kPeerShift);
-  static_assert(kPeerShift + NetworkPeers::kBlockBits == 32);
+  static_assert(kPeerShift + NetworkPeers::kBlockBits == kTracedShift);
   static_assert(NetworkOperation::kTags * NetworkOperation::kSteps == 1u << kStepBits);
 
   struct alignas(64) Place {
@@ -113,13 +119,22 @@ class NetworkTimer {
 
   static uint64_t UsedState(uint32_t key) { return uint64_t{key} << 1 | kUsed; }
   static bool IsSend(uint32_t key) { return (key >> kSendShift & 1) != 0; }
+  static uint32_t PeerBlockOf(uint32_t key) {
+    return key >> kPeerShift & ((1u << NetworkPeers::kBlockBits) - 1);
+  }
+  static bool IsTraced(uint32_t key) { return key >> kTracedShift != 0; }
   static bool IsStepOfSend(uint32_t number) { return (number >> kGenerationShift & 1) != 0; }
   static uint32_t TagOf(uint32_t number) {
     return number / NetworkOperation::kSteps % NetworkOperation::kTags;
   }
   Place& PlaceOf(uint32_t key) { return places_[key & kPlaceMask]; }
   // The operation whose step this is, or nullptr, which is counted.
-  NetworkOperation* FindStep(uint32_t number);
+  NetworkOperation* FindStep(uint32_t number) {
+    uint32_t key = 0;
+    return FindStep(number, &key);
+  }
+  NetworkOperation* FindStep(uint32_t number, uint32_t* key);
+  [[gnu::noinline]] void TraceStep(NetworkOperation& operation, uint32_t key);
   [[gnu::noinline]] bool Take(Place& place, uint32_t key);
   [[gnu::cold, gnu::noinline]] void CountLoss(Loss loss) {
     AddRelaxed(header_->losses[static_cast<uint8_t>(loss)], 1);
@@ -130,6 +145,7 @@ class NetworkTimer {
   layout::SegmentHeader* header_ = nullptr;
   std::atomic<NetworkWindows*> windows_{nullptr};
   std::atomic<bool> is_open_{false};  // sequentially consistent
+  TraceLane* lane_ = nullptr;
   std::atomic<bool> is_launch_taken_{false};
   AtomicU64 next_{1};  // number of the next proxy operation
   NetworkPeers peers_;
@@ -147,9 +163,10 @@ inline uint64_t NetworkTimer::StartStep(uint32_t key, uint32_t step) {
          NetworkOperation::TagOf(step) * NetworkOperation::kSteps | NetworkOperation::PlaceOf(step);
 }
 
-inline NetworkOperation* NetworkTimer::FindStep(uint32_t number) {
+inline NetworkOperation* NetworkTimer::FindStep(uint32_t number, uint32_t* key) {
   Place& place = places_[number >> kStepBits & kPlaceMask];
   const uint64_t state = LoadRelaxed(place.state);
+  *key = static_cast<uint32_t>(state >> 1);
   const bool is_current = (state & kUsed) != 0 && (state >> (kSendShift + 1) & kGenerationMask) ==
                                                       number >> kGenerationShift;
   if (is_current) return &place.operation;
@@ -177,10 +194,13 @@ inline void NetworkTimer::NoteStepState(uint32_t number, int state, uint64_t byt
 }
 
 inline void NetworkTimer::StopStep(uint32_t number) {
-  NetworkOperation* const operation = FindStep(number);
+  uint32_t key = 0;
+  NetworkOperation* const operation = FindStep(number, &key);
   if (operation == nullptr) return;
   if (!operation->StopStep(NetworkOperation::PlaceOf(number), TagOf(number)))
-    CountLoss(Loss::kStaleHandle);
+    return CountLoss(Loss::kStaleHandle);
+  if (IsTraced(key)) [[unlikely]]
+    TraceStep(*operation, key);
 }
 
 }  // namespace nccl_exporter::plugin

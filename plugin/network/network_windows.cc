@@ -21,6 +21,7 @@ void NetworkWindows::Open(int* mask, const OwnMasks& own_masks, const SamplingWi
   const bool is_always_open = windows.window_ns >= windows.period_ns;
   is_open_.store(is_always_open, std::memory_order_relaxed);
   is_held_.store(false, std::memory_order_relaxed);
+  StoreRelaxed(open_until_ns_, 0);
   StoreRelaxed(next_change_ns_, is_always_open ? kNever : 0);
   mask_.store(mask, std::memory_order_release);
 }
@@ -58,15 +59,21 @@ void NetworkWindows::Hold() {
   StoreBit();
 }
 
+WindowPhase NetworkWindows::PhaseOf(uint64_t realtime_ns) const {
+  const uint64_t open_until_ns = LoadRelaxed(open_until_ns_);
+  if (realtime_ns < open_until_ns) return {true, open_until_ns};
+  return PhaseAt(Windows(), realtime_ns);
+}
+
 void NetworkWindows::Change(uint64_t now_ns) {
   if (is_changing_.exchange(true, std::memory_order_acquire)) return;  // another thread is at it
   const uint64_t realtime_ns = ReadClock(CLOCK_REALTIME);
-  const SamplingWindows windows = Windows();
-  const WindowPhase phase = PhaseAt(windows, realtime_ns);
+  const WindowPhase phase = PhaseOf(realtime_ns);
   is_open_.store(phase.is_open, std::memory_order_relaxed);
   is_held_.store(false, std::memory_order_relaxed);
   StoreBit();
-  StoreRelaxed(next_change_ns_, now_ns + std::min(phase.edge_ns - realtime_ns, windows.period_ns));
+  StoreRelaxed(next_change_ns_,
+               now_ns + std::min(phase.edge_ns - realtime_ns, LoadRelaxed(period_ns_)));
   is_changing_.store(false, std::memory_order_release);
 }
 

@@ -71,6 +71,13 @@ class NetworkWindows {
   bool IsHeld() const { return is_held_.load(std::memory_order_relaxed); }
   // Share of time in which operations are timed, in millionths.
   uint32_t SharePpm() const;
+  // Open until then (CLOCK_REALTIME), whatever the windows are; 0, or a time that is over: as the
+  // windows are. From the next operation on.
+  void KeepOpen(uint64_t until_realtime_ns) {
+    if (!IsServing()) return;
+    StoreRelaxed(open_until_ns_, until_realtime_ns);
+    if (LoadRelaxed(next_change_ns_) != kNever) StoreRelaxed(next_change_ns_, 0);
+  }
 
  private:
   static constexpr int kStepBit = 16;  // ProxyStep
@@ -81,6 +88,11 @@ class NetworkWindows {
   SamplingWindows Windows() const {
     return {.period_ns = LoadRelaxed(period_ns_), .window_ns = LoadRelaxed(window_ns_)};
   }
+  bool IsServing() const {
+    const int* const mask = mask_.load(std::memory_order_acquire);
+    return mask != nullptr && mask != &idle_mask_;
+  }
+  WindowPhase PhaseOf(uint64_t realtime_ns) const;
   [[gnu::cold]] void Change(uint64_t now_ns);
   [[gnu::cold]] void Hold();
 
@@ -93,6 +105,7 @@ class NetworkWindows {
   AtomicU64 window_ns_;
   uint32_t communicators_;  // that are not finalized; under the lock
   AtomicU64 next_change_ns_;
+  AtomicU64 open_until_ns_;  // CLOCK_REALTIME
   std::atomic<bool> is_changing_;
   std::atomic<bool> is_open_;
   std::atomic<bool> is_held_;

@@ -26,6 +26,7 @@
 #include "plugin/operations/operation_starter.h"
 #include "plugin/operations/part_tracker.h"
 #include "plugin/sampling/call_groups.h"
+#include "plugin/trace/trace_lane.h"
 
 namespace nccl_exporter::plugin {
 
@@ -84,6 +85,9 @@ class Communicator {
   // Kernel channels, their phases, and proxy operations.
   PartTracker parts() { return PartTracker(completer()); }
 
+  // Where records of its operations go while a trace is asked for.
+  TraceLanes& trace_lanes() { return trace_lanes_; }
+
   // Times the steps of its proxy operations, apart from all the above; nullptr: they are not timed.
   // Set under the process's lock.
   NetworkTimer* network() const { return network_.load(std::memory_order_acquire); }
@@ -105,6 +109,7 @@ class Communicator {
   NetworkTimer* network_room_ = nullptr;
   CallGroups call_groups_;
   OperationStarter starter_;
+  TraceLanes trace_lanes_;
 };
 
 }  // namespace nccl_exporter::plugin

@@ -15,7 +15,7 @@
 // launch, so that a handle dies with what it names. A kCall or kUntimedCall handle holds the time
 // of the call in place of slot, ticket and channel, a kCapturedCall handle the number of the thread
 // that made it. In place of the channel the handle of a task (kOperation, kUnfollowed) says whether
-// its network operations are timed.
+// its network operations are timed, and what is traced of it.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,8 @@ enum class HandleKind : uint8_t {
   kTimedProxyOperation,  // as kProxyOperation, and its steps are timed
   kNetworkOperation,     // a proxy operation whose steps are timed, and no more
   kNetworkStep,          // one of its steps
+  // As kKernelChannel, of an operation that is traced. Its number differs by one bit.
+  kTracedKernelChannel = 15,
 };
 
 struct Handle {
@@ -47,6 +49,8 @@ struct Handle {
   static constexpr uint32_t kMaxSlots = 1 << 12;
   static constexpr uint32_t kMaxChannels = 1 << 6;  // NCCL's MAXCHANNELS
   static constexpr uint64_t kPayloadMask = (uint64_t{1} << 44) - 1;
+  // Of a task: its network operations are timed; its channels are traced; its steps are.
+  static constexpr uint64_t kNetworkFlag = 1, kChannelsFlag = 2, kStepsFlag = 4;
 
   uint64_t bits = 0;
 
@@ -74,11 +78,22 @@ struct Handle {
     return {(bits & kSaltAndSlot) | uint64_t{static_cast<uint8_t>(kind)} << 44 |
             (ticket & kTicketMask) << 6};
   }
-  Handle WithNetworkFlag(bool times_network) const { return {bits | uint64_t{times_network}}; }
-  bool NetworkFlag() const { return Channel() != 0; }
-  // One channel of what it names, under another kind.
-  Handle OfChannel(HandleKind kind, uint32_t channel) const {
-    return {(As(kind).bits & ~uint64_t{kMaxChannels - 1}) | channel};
+  // Of a task.
+  Handle WithFlags(bool times_network, uint64_t trace_flags) const {
+    return {bits | uint64_t{times_network} * kNetworkFlag | trace_flags};
+  }
+  bool NetworkFlag() const { return (bits & kNetworkFlag) != 0; }
+  bool StepsFlag() const { return (bits & kStepsFlag) != 0; }
+  // One channel of an operation: kKernelChannel, or kTracedKernelChannel by the flag.
+  Handle OfChannel(uint32_t channel) const {
+    constexpr uint64_t kDifference = static_cast<uint64_t>(HandleKind::kKernelChannel) ^
+                                     static_cast<uint64_t>(HandleKind::kTracedKernelChannel);
+    static_assert(kDifference == 8);
+    const Handle plain{(As(HandleKind::kKernelChannel).bits & ~uint64_t{kMaxChannels - 1}) |
+                       channel};
+    if ((bits & kChannelsFlag) != 0) [[unlikely]]
+      return {plain.bits | kDifference << 44};
+    return plain;
   }
   // Another kind of the same slot, with 32 bits in place of ticket and channel.
   Handle WithNetworkBits(HandleKind kind, uint32_t network_bits) const {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "plugin/operations/communicator_state.h"
 #include "plugin/operations/operation.h"
@@ -26,6 +27,9 @@ class PartTracker {
   bool StartChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StampChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StopChannel(uint64_t ticket, uint32_t channel);
+  // When a channel started that has no stamp; nothing if a stamp of it would be refused, or would
+  // not be its first.
+  std::optional<uint64_t> UnstampedStart(uint64_t ticket, uint32_t channel);
 
   // Phases of a kernel, between the start and the stop of their channel: where they are asked for.
   [[gnu::cold]] bool StartPhase(uint64_t ticket, uint32_t channel, uint32_t phase,
@@ -40,6 +44,11 @@ class PartTracker {
 
  private:
   static void BeginParts(Operation& operation, uint64_t ticket);
+  static uint64_t StartOf(const Operation& operation, uint32_t channel) {
+    const uint64_t first_ns = LoadRelaxed(operation.first_start_ns);
+    const uint32_t low_ns = operation.start_low_ns[channel].load(std::memory_order_relaxed);
+    return first_ns + static_cast<uint32_t>(low_ns - static_cast<uint32_t>(first_ns));
+  }
   static void EndChannels(OperationCompleter& completer, Operation& operation, uint64_t ticket,
                           uint64_t seen);
   void CountProxyPart(Operation& operation, uint64_t ticket, uint64_t change, uint64_t now_ns);
@@ -92,11 +101,7 @@ class PartTracker {
   // in the slot.
   if (LoadRelaxed(operation.stopped) & bit)
     return shared().recorder().CountLoss(Loss::kAfterCompletion);
-  const uint64_t first_ns = LoadRelaxed(operation.first_start_ns);
-  const uint32_t low_ns = operation.start_low_ns[channel].load(std::memory_order_relaxed);
-  const uint64_t start_ns =
-      first_ns + static_cast<uint32_t>(low_ns - static_cast<uint32_t>(first_ns));
-  if (time_ns <= start_ns)
+  if (time_ns <= StartOf(operation, channel))
     Reject(operation, time_ns == 0 ? Loss::kZeroTimestamp : Loss::kStopBeforeStart);
   if (time_ns < LoadRelaxed(operation.soonest_stop_ns))
     StoreRelaxed(operation.soonest_stop_ns, time_ns);
@@ -119,6 +124,17 @@ class PartTracker {
   if (stopped & bit) return shared().recorder().CountLoss(Loss::kAfterCompletion);
   if ((stopped | bit) == seen) return EndChannels(completer_, operation, ticket, seen);
   StoreRelease(operation.stopped, stopped | bit);
+}
+
+inline std::optional<uint64_t> PartTracker::UnstampedStart(uint64_t abbreviated, uint32_t channel) {
+  const Operation& operation = shared().At(abbreviated);
+  const uint64_t state = LoadAcquire(operation.state);
+  const uint64_t bit = uint64_t{1} << channel;
+  if (!IsActive(state, abbreviated) || LoadRelaxed(operation.parts_ticket) != TicketOf(state) ||
+      (LoadRelaxed(operation.seen) & bit) == 0 ||
+      ((LoadRelaxed(operation.stopped) | LoadRelaxed(operation.stamped)) & bit) != 0)
+    return std::nullopt;
+  return StartOf(operation, channel);
 }
 
 }  // namespace nccl_exporter::plugin

@@ -41,6 +41,7 @@ void Sampler::Open(int* mask, int timed_mask, const SamplingWindows& windows, ui
   windows_ = windows;
   has_learned_.store(false, std::memory_order_relaxed);
   StoreRelaxed(changes_, 0);
+  StoreRelaxed(open_until_ns_, 0);
   StoreRelaxed(next_change_ns_, now_ns + learning_ns);
   __atomic_store_n(mask, timed_mask_, __ATOMIC_RELEASE);
 }
@@ -81,12 +82,18 @@ int Sampler::Replace(int from, int to) {
   return WithoutNetwork(present);
 }
 
+WindowPhase Sampler::PhaseOf(uint64_t realtime_ns) const {
+  const uint64_t open_until_ns = LoadRelaxed(open_until_ns_);
+  if (realtime_ns < open_until_ns) return {true, open_until_ns};
+  return PhaseAt(windows_, realtime_ns);
+}
+
 bool Sampler::EndChange(bool is_any_group_open, const ClockReading& now) {
   bool has_ended_learning = false;
   if (is_any_group_open) {
     StoreRelaxed(next_change_ns_, now.monotonic_ns + kRetryNs);
   } else {
-    const WindowPhase phase = PhaseAt(windows_, now.realtime_ns);
+    const WindowPhase phase = PhaseOf(now.realtime_ns);
     const int present =
         phase.is_open ? Replace(untimed_mask_, timed_mask_) : Replace(timed_mask_, untimed_mask_);
     has_ended_learning = !has_learned_.exchange(true, std::memory_order_relaxed);

@@ -132,6 +132,14 @@ class Sampler {
   // Share of time in which operations are timed, in millionths.
   uint32_t DutyPpm() const;
 
+  // Timed until then (CLOCK_REALTIME), whatever the windows are; 0, or a time that is over: as the
+  // windows are. It changes when a change is tried and nothing else: the argument above is as it
+  // was. A store of `next_change_ns_` that comes after a freeze costs one attempt, which fails.
+  void KeepOpen(uint64_t until_realtime_ns) {
+    StoreRelaxed(open_until_ns_, until_realtime_ns);
+    if (state() == SamplingState::kWindows) StoreRelaxed(next_change_ns_, 0);
+  }
+
   // A group has been opened; whether no other one has been since, asked when it ends. By handle.
   void NoteGroup(uint64_t group) { StoreRelaxed(latest_group_, group); }
   bool IsLatestGroup(uint64_t group) const { return LoadRelaxed(latest_group_) == group; }
@@ -166,6 +174,7 @@ class Sampler {
     return frozen == frozen_timed() || frozen == frozen_untimed();
   }
   int Replace(int from, int to);
+  WindowPhase PhaseOf(uint64_t realtime_ns) const;
   int frozen_timed() const { return timed_mask_ | kFrozenBit; }
   int frozen_untimed() const { return untimed_mask_ | kFrozenBit; }
 
@@ -176,6 +185,7 @@ class Sampler {
                       // by their proxies
   SamplingWindows windows_;
   AtomicU64 next_change_ns_;  // CLOCK_MONOTONIC
+  AtomicU64 open_until_ns_;   // CLOCK_REALTIME
   AtomicU64 latest_group_;
   AtomicU64 changes_;  // twice their number; odd while one is tried
   std::atomic<bool> has_learned_;

@@ -60,6 +60,12 @@ class SamplerSet {
 
   // Any thread.
 
+  // Collectives are timed until then (CLOCK_REALTIME), where the mask may change: see Sampler.
+  void KeepOpen(uint64_t until_realtime_ns) {
+    for (Library& library : libraries_) {
+      if (library.sampler.IsInUse()) library.sampler.KeepOpen(until_realtime_ns);
+    }
+  }
   // A call is made that must not see a change of the mask. `changes_before` was noted at a moment
   // before the call.
   [[gnu::cold]] void Freeze(Sampler& sampler, FreezingCall call, uint64_t changes_before);

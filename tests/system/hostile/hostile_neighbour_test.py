@@ -203,6 +203,16 @@ class HostileNeighbour(Attacks, unittest.TestCase):
         with urllib.request.urlopen(f'http://127.0.0.1:{self.port}/metrics', timeout=30) as answer:
             return samples(answer.read().decode())
 
+    def trace_differences(self, truth):
+        """What /debug/trace lacks of the victim: each communicator of each rank once, with operations if they are timed."""
+        with urllib.request.urlopen(f'http://127.0.0.1:{self.port}/debug/trace?last=10m', timeout=30) as answer:
+            nodes = json.load(answer)['ncclExporterTrace']['nodes']
+        found = sorted((communicator['comm'], communicator['rank']) for node in nodes for process in node['processes'] if process['uid'] == VICTIM
+                       for communicator in process['communicators'] if communicator['operations'] or communicator['timing_source'] == 'none')
+        expected = sorted((communicator['id'], communicator['rank']) for rank in truth['ranks'] for communicator in rank['communicators']
+                          if communicator['functions'])
+        return [] if found == expected else [f'/debug/trace has {found} of the victim, not {expected}']
+
     def eventually(self, holds):
         """The last answer of `holds`, which is empty where all is well."""
         until = time.monotonic() + WAIT_SECONDS
@@ -215,7 +225,7 @@ class HostileNeighbour(Attacks, unittest.TestCase):
             probe.bind(('127.0.0.1', 0))
             self.port = probe.getsockname()[1]
         daemon = self.start(DAEMON_USER, [self.programs / 'nccl-exporter', f'--web.listen-address=127.0.0.1:{self.port}',
-                                          f'--segment.dir={self.shared}', f'--segment.dir={self.other}',
+                                          '--web.enable-debug-trace', f'--segment.dir={self.shared}', f'--segment.dir={self.other}',
                                           f'--segment.dir={self.commons}/private-*'])
 
         def is_silent():
@@ -244,6 +254,7 @@ class HostileNeighbour(Attacks, unittest.TestCase):
             if attack.after and Attacker(attack.after).end():
                 problems.append('the attack failed')
             problems += self.eventually(lambda: differences(self.metrics(), truth))[:3]
+            problems += self.eventually(lambda: self.trace_differences(truth))
             scrape = self.metrics()
             errors = {(labels['uid'], labels['reason']) for labels, _ in scrape.get('nccl_exporter_user_segment_errors_total', [])}
             if attack.error and (str(ATTACKER), attack.error) not in errors:

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/trace/trace_session.h"
+
+namespace nccl_exporter::plugin {
+
+using trace_ring::Level;
+
+struct TraceRequestCopy {
+  uint64_t generation = 0;
+  uint64_t level = 0;
+  uint64_t begin_realtime_ns = 0;
+  uint64_t end_realtime_ns = 0;
+  uint64_t chunks = 0;
+  uint64_t has_communicator = 0;
+  uint64_t communicator_id = 0;
+
+  static TraceRequestCopy Of(const trace_ring::ControlPage& page) {
+    const uint64_t generation = LoadAcquire(page.generation);
+    return {.generation = generation,
+            .level = LoadRelaxed(page.level),
+            .begin_realtime_ns = LoadRelaxed(page.begin_realtime_ns),
+            .end_realtime_ns = LoadRelaxed(page.end_realtime_ns),
+            .chunks = LoadRelaxed(page.chunks),
+            .has_communicator = LoadRelaxed(page.has_communicator),
+            .communicator_id = LoadRelaxed(page.communicator_id)};
+  }
+  bool HasRecords() const { return level > static_cast<uint64_t>(Level::kWindows); }
+};
+
+// Keeps the request if it is a proper one. Differences of times are taken only in the order that
+// was checked, so none wraps.
+trace_ring::Answer TraceSession::Check(const TraceRequestCopy& request, uint64_t now_ns,
+                                       uint64_t realtime_ns) {
+  using trace_ring::Answer;
+  if (request.level > static_cast<uint64_t>(Level::kSteps)) return Answer::kUnknownLevel;
+  if (request.level == static_cast<uint64_t>(Level::kNone)) return Answer::kTaken;
+  const uint64_t begin = request.begin_realtime_ns, end = request.end_realtime_ns;
+  if (end <= begin || end - begin > trace_ring::kMostWindowNs || end <= realtime_ns ||
+      (begin > realtime_ns && begin - realtime_ns > trace_ring::kMostAheadNs))
+    return Answer::kWrongTimes;
+  if (!request.HasRecords()) return Answer::kTaken;
+  if (request.chunks < trace_ring::kFewestChunks || request.chunks > trace_ring::kMostChunks ||
+      (request.chunks & (request.chunks - 1)) != 0)
+    return Answer::kWrongRing;
+  const uint64_t begins_in = begin > realtime_ns ? begin - realtime_ns : 0;
+  StoreRelease(level_, request.level);
+  StoreRelease(begin_ns_, now_ns + begins_in);
+  StoreRelease(end_ns_, now_ns + (end - realtime_ns));
+  StoreRelease(has_communicator_, request.has_communicator);
+  StoreRelease(communicator_id_, request.communicator_id);
+  StoreRelease(chunk_mask_, request.chunks - 1);
+  return Answer::kTaken;
+}
+
+void TraceSession::Answer(uint64_t generation, trace_ring::Answer answer, uint64_t session) {
+  trace_ring::ControlPage& page = file_->control;
+  StoreRelaxed(page.answer, static_cast<uint64_t>(answer));
+  StoreRelaxed(page.session, session);
+  StoreRelease(page.answered, generation);
+}
+
+// A request with records is settled when it is over; every other one at once.
+TraceSession::Windows TraceSession::Take(uint64_t now_ns) {
+  Windows windows;
+  const auto is_over = [&] {
+    return session() == 0 || now_ns >= LoadRelaxed(end_ns_) + trace_ring::kGraceNs;
+  };
+  if (LoadRelaxed(*requested_) == LoadRelaxed(taken_) && !is_over()) return windows;
+  if (is_taking_.exchange(true, std::memory_order_acquire)) return windows;  // another thread is
+  const auto end = [this] { is_taking_.store(false, std::memory_order_release); };
+  const TraceRequestCopy request = TraceRequestCopy::Of(file_->control);
+  if (request.generation == LoadRelaxed(taken_)) {
+    if (is_over()) {
+      StoreRelease(session_, 0);
+      StoreRelaxed(settled_, request.generation);
+    }
+    return end(), windows;
+  }
+  StoreRelease(session_, 0);
+  const trace_ring::Answer answer = Check(request, now_ns, ReadClock(CLOCK_REALTIME));
+  const bool is_taken = answer == trace_ring::Answer::kTaken;
+  uint64_t session = 0;
+  if (is_taken) {
+    const bool is_end = request.level == static_cast<uint64_t>(Level::kNone);
+    windows = {.is_new = true,
+               .of_kernels = true,
+               .of_network = request.level != static_cast<uint64_t>(Level::kChannels),
+               .until_realtime_ns = is_end ? 0 : request.end_realtime_ns};
+    if (request.HasRecords()) {
+      sessions_ = (sessions_ + 1) & trace_ring::kSessionMask;
+      if (sessions_ == 0) sessions_ = 1;
+      session = sessions_;
+    }
+  }
+  StoreRelaxed(taken_, request.generation);
+  Answer(request.generation, answer, session);
+  if (session == 0) StoreRelaxed(settled_, request.generation);
+  StoreRelease(session_, session);
+  end();
+  return windows;
+}
+
+Level TraceSession::LevelOf(uint64_t call_ns, uint64_t communicator_id) const {
+  const uint64_t before = session();
+  if (before == 0) return Level::kNone;
+  const uint64_t level = LoadAcquire(level_);
+  const bool is_in_window = LoadAcquire(begin_ns_) <= call_ns && call_ns < LoadAcquire(end_ns_);
+  const bool is_wanted =
+      LoadAcquire(has_communicator_) == 0 || LoadAcquire(communicator_id_) == communicator_id;
+  if (!is_in_window || !is_wanted || LoadRelaxed(session_) != before) return Level::kNone;
+  return static_cast<Level>(level);
+}
+
+bool TraceSession::TakeChunk(uint64_t session, uint64_t owner, uint64_t* chunk) {
+  const uint64_t mask = LoadRelaxed(chunk_mask_);
+  const uint64_t first = AddRelaxed(next_chunk_, 1);
+  for (uint64_t i = 0; i < kLooks; ++i) {
+    const uint64_t number = (first + i) & mask;
+    trace_ring::Chunk& candidate = At(number);
+    const uint64_t present = LoadRelaxed(candidate.owner);
+    if (trace_ring::SessionOf(present) == session) continue;
+    // Its reader looks at nothing in it before it sees the new owner.
+    if (!CompareExchange(candidate.owner, present, owner | trace_ring::kBeingCleared)) continue;
+    StoreRelaxed(candidate.closed_words, 0);
+    for (AtomicU64& word : candidate.words) StoreRelaxed(word, 0);
+    StoreRelease(candidate.owner, owner);
+    *chunk = number;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace nccl_exporter::plugin

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests for traces, as this process takes them, and the ring of chunks of the request that is in
+// force. Any thread; no waiting, no allocation, no system call.
+//
+// The request lies in memory that another process writes (proto/trace_ring.h), whatever it writes:
+//   1. A start of an operation compares one word of it with `settled_`. If they are equal, nothing
+//      is asked for: that is all that a process pays which nobody traces.
+//   2. Else one thread at a time takes the request: it loads each word once into a copy, checks the
+//      copy, and keeps it here. No other word of the request is ever read again, and none is an
+//      address or an index. So an answer of "taken" bounds what follows, whatever the page says
+//      later: another request is checked in the same way.
+//   3. `session_` is 0 while the copy is being changed, whose words are stored with release. A
+//   thread
+//      acquires it, then the words, then loads it again: has it seen a word of a later request, it
+//      sees that `session_` has changed. So what it uses is one request.
+//   4. A chunk's number is below trace_ring::kMostChunks by its width, and the file has so many,
+//      sealed: every store lies within it. A thread that was preempted between claim and store
+//      stores one record into a chunk that may be another one's meanwhile. Its reader sees a wrong
+//      record then.
+//   5. After the end, and the time in which operations of the window may still end, the next start
+//      of an operation settles the request: 1 holds again.
+// In a forked child all is zero, and its callbacks find no communicator.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "plugin/segment/atomics.h"
+#include "proto/trace_ring.h"
+
+namespace nccl_exporter::plugin {
+
+// All zeros is its first state, as in a forked child: nothing can be asked for.
+class TraceSession {
+ public:
+  // Under the process's lock, before any callback. nullptr: nothing can be asked for.
+  void Open(trace_ring::File* file) {
+    file_ = file;
+    requested_ = file != nullptr ? &file->control.generation : &nothing_;
+  }
+
+  // Whether nothing is asked for.
+  bool IsSettled() const { return LoadRelaxed(*requested_) == LoadRelaxed(settled_); }
+
+  // What a new request wants besides records, once.
+  struct Windows {
+    bool is_new = false;
+    bool of_kernels = false;
+    bool of_network = false;
+    uint64_t until_realtime_ns = 0;
+  };
+  // Takes the request if it is a new one. `now_ns`: CLOCK_MONOTONIC.
+  [[gnu::cold, gnu::noinline]] Windows Take(uint64_t now_ns);
+  // What is recorded of an operation that is called at this time on this communicator.
+  [[gnu::cold, gnu::noinline]] trace_ring::Level LevelOf(uint64_t call_ns,
+                                                         uint64_t communicator_id) const;
+
+  // Records.
+
+  // 0: none are wanted.
+  uint64_t session() const { return LoadAcquire(session_); }
+  // A free chunk for a lane, filled with zeros; false if there is none. Up to kLooks are looked at.
+  bool TakeChunk(uint64_t session, uint64_t owner, uint64_t* chunk);
+  // No further record will be claimed in the chunk.
+  void Close(uint64_t chunk, uint64_t words) { StoreRelease(At(chunk).closed_words, words); }
+  // `at`: first word; the words lie within the chunk.
+  template <size_t kWords>
+  void Store(uint64_t chunk, uint64_t at, const std::array<uint64_t, kWords>& record) {
+    AtomicU64* const words = &At(chunk).words[at];
+    for (size_t i = 1; i < kWords; ++i) StoreRelaxed(words[i], record[i]);
+    StoreRelease(words[0], record[0]);
+  }
+  [[gnu::cold]] void CountLost(uint32_t slot, trace_ring::Role role) {
+    AddRelaxed(file_->lost[slot % trace_ring::kMostSlots][static_cast<size_t>(role)], 1);
+  }
+
+ private:
+  static constexpr uint64_t kLooks = 8;
+
+  trace_ring::Chunk& At(uint64_t chunk) {
+    static_assert((trace_ring::kMostChunks & (trace_ring::kMostChunks - 1)) == 0);
+    return file_->chunks[chunk & (trace_ring::kMostChunks - 1)];
+  }
+  trace_ring::Answer Check(const struct TraceRequestCopy& request, uint64_t now_ns,
+                           uint64_t realtime_ns);
+  void Answer(uint64_t generation, trace_ring::Answer answer, uint64_t session);
+
+  trace_ring::File* file_;
+  const AtomicU64* requested_;
+  AtomicU64 nothing_;
+  AtomicU64 settled_;  // generation of a request that is over or was refused
+  AtomicU64 taken_;    // generation of the latest request that was looked at
+  std::atomic<bool> is_taking_;
+  uint64_t sessions_;  // so far; by the thread that takes
+
+  AtomicU64 session_;
+  // The copy.
+  AtomicU64 level_;
+  AtomicU64 begin_ns_;  // CLOCK_MONOTONIC
+  AtomicU64 end_ns_;
+  AtomicU64 has_communicator_;
+  AtomicU64 communicator_id_;
+  AtomicU64 chunk_mask_;
+
+  alignas(64) AtomicU64 next_chunk_;  // where the next lane begins to look
+};
+
+}  // namespace nccl_exporter::plugin
