@@ -85,7 +85,8 @@ std::vector<std::string> TraceFilesOf(pid_t pid, std::string& fault) {
 std::unique_ptr<TraceMemory> TraceMemory::Open(pid_t pid, int64_t owner_start_ns,
                                                std::string& fault) {
   for (const std::string& path : TraceFilesOf(pid, fault)) {
-    FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    // The process may put any other file in its place: none is waited for, or becomes a terminal.
+    FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (!file.is_open()) {
       fault = Reason("its trace file cannot be opened");
       continue;
