@@ -290,7 +290,7 @@ class Attacks:
         for path in self.victims_files():
             with contextlib.suppress(FileExistsError, OSError):
                 data = path.read_bytes()
-                if data[HEADER_BYTES] != LIVE:
+                if len(data) <= HEADER_BYTES or data[HEADER_BYTES] != LIVE:  # it may be in the making
                     continue
                 forged = self.with_peers(data, lambda i: self.block((1 + i % 4, 2 ** 64 - 1 - i, i)[i % 3], 2 ** 64 - 1))
                 self.kept = getattr(self, 'kept', []) + [self.segment(f'peers-{path.name}', forged)]
