@@ -61,23 +61,20 @@ int64_t ClockNs(clockid_t clock) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-// The collectives among what was completed since the last call. One whose kernel stops before it
-// starts, as only a damaged segment has, took no time.
-std::vector<RecentOperation> RecentOf(CompletionRing& ring, const SegmentFile& file) {
-  std::vector<CompletedOperation> operations;
-  ring.Read(file, operations);
-  std::vector<RecentOperation> recent;
-  recent.reserve(operations.size());
+// The collectives among them. One whose kernel stops before it starts, as only a damaged segment
+// has, took no time.
+std::vector<RecentOperation> CollectivesOf(const std::vector<CompletedOperation>& operations) {
+  std::vector<RecentOperation> collectives;
   for (const CompletedOperation& operation : operations) {
     if (TrafficOf(operation.function()) != Traffic::kCollective) continue;
-    recent.push_back(
+    collectives.push_back(
         {.function = operation.function(),
          .size_class = static_cast<uint8_t>(SizeClassOf(operation.bytes)),
          .sequence = operation.sequence(),
          .launch_ns = std::max(operation.stop_ns, operation.start_ns) - operation.start_ns,
          .members = operation.members});
   }
-  return recent;
+  return collectives;
 }
 
 uint64_t ThreadCpuNs() { return static_cast<uint64_t>(ClockNs(CLOCK_THREAD_CPUTIME_ID)); }
@@ -303,7 +300,11 @@ void ArrivalObserver::AddTo(ProcessSnapshot& process) {
     const auto found = rings_.find({process.file, communicator.slot});
     if (found == rings_.end() || found->second.generation != communicator.generation) continue;
     Followed& followed = found->second;
-    if (communicator.nodes != 1) communicator.recent = RecentOf(followed.recent, *followed.file);
+    if (communicator.nodes != 1) {
+      operations_.clear();
+      followed.recent.Read(*followed.file, operations_);
+      communicator.recent = CollectivesOf(operations_);
+    }
     const bool is_followed = followed.member != nullptr && followed.was_comparable;
     communicator.arrivals =
         is_followed ? ArrivalMatcher::CountsOf(followed.member) : followed.counts;

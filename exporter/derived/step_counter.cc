@@ -39,8 +39,8 @@ void StepCounter::Advance(TimesByOperation& operations,
     period_start_ns_ = now.monotonic_ns;
     last_period_ns_ = period_ns;
   }
-  places_.See(recent, decay, per_step_);
-  Count(steps, operations);
+  places_.See(recent, decay);
+  if (steps != 0) Count(steps, operations);
 }
 
 uint64_t StepCounter::EndPeriod(TimesByOperation& operations, int64_t period_ns,
@@ -55,7 +55,7 @@ uint64_t StepCounter::EndPeriod(TimesByOperation& operations, int64_t period_ns,
   // The operations of both periods were steps, and were not counted.
   uint64_t uncounted = 0;
   if (Choose(operations) && is_first) uncounted = operations.find(choice_)->second.InBothPeriods();
-  if (has_choice_) CountPerStep(operations);
+  if (has_choice_) LearnPlaces(operations);
   for (auto& [key, one] : operations) one.EndPeriod();
   return uncounted;
 }
@@ -97,17 +97,15 @@ void StepCounter::ChooseWaits(const TimesByOperation& operations) {
 }
 
 // All sizes of a function share its numbers.
-void StepCounter::CountPerStep(const TimesByOperation& operations) {
+void StepCounter::LearnPlaces(const TimesByOperation& operations) {
   const auto chosen = operations.find(choice_);
   if (chosen == operations.end()) return;
   std::map<uint8_t, uint64_t> counts;
   for (const auto& [key, one] : operations) {
     if (IsCollective(key)) counts[key.first] += one.InBothPeriods();
   }
-  for (const auto& [function, count] : counts) {
-    const uint64_t per_step = StepPlaces::PerStep(count, chosen->second.InBothPeriods());
-    if (per_step != 0) per_step_[function] = per_step;
-  }
+  for (const auto& [function, count] : counts)
+    places_.Learn(function, count, chosen->second.InBothPeriods());
 }
 
 void StepCounter::Count(uint64_t steps, const TimesByOperation& operations) {

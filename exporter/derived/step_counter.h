@@ -61,18 +61,7 @@ class StepCounter {
     } else {
       for (auto& [key, wait_ns] : waits_ns_) archive(key.first, key.second, wait_ns);
     }
-    count = TransferCount(archive, per_step_.size());
-    if constexpr (Archive::kReads) {
-      for (; count > 0 && archive.is_good(); --count) {
-        uint8_t function = 0;
-        uint64_t per_step = 0;
-        archive(function, per_step);
-        if (function >= kFunctionCount) return archive.Fail();
-        per_step_[function] = per_step;
-      }
-    } else {
-      for (auto& [function, per_step] : per_step_) archive(function, per_step);
-    }
+    places_.Transfer(archive);
   }
 
  private:
@@ -81,7 +70,7 @@ class StepCounter {
   // Whether there is a first choice, or a new one.
   bool Choose(const TimesByOperation& operations);
   void ChooseWaits(const TimesByOperation& operations);
-  void CountPerStep(const TimesByOperation& operations);
+  void LearnPlaces(const TimesByOperation& operations);
   void Count(uint64_t steps, const TimesByOperation& operations);
 
   int64_t period_start_ns_ = 0;
@@ -90,9 +79,7 @@ class StepCounter {
   OperationKey choice_;
   uint64_t steps_ = 0;
   std::map<OperationKey, uint64_t> waits_ns_;
-  // By function: stays until the counts of two periods say another number.
-  std::map<uint8_t, uint64_t> per_step_;
-  StepPlaces places_;  // not in the state: the first snapshot has the latest operations
+  StepPlaces places_;
 };
 
 }  // namespace nccl_exporter::exporter

@@ -2,6 +2,7 @@
 #include "exporter/derived/step_places.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -10,29 +11,25 @@ namespace {
 // of a mean, and may be none any more.
 constexpr double kLeastWeight = 0.01;
 
-uint64_t PlacesOf(uint8_t function, const std::map<uint8_t, uint64_t>& per_step) {
-  const auto found = per_step.find(function);
-  const bool is_known = found != per_step.end() && found->second <= StepPlaces::kMostPlaces;
-  return is_known ? std::max<uint64_t>(found->second, 1) : 1;
-}
-
 }  // namespace
 
 // The ratio is off by less than per_step / steps: it names one number if that is below a half.
-uint64_t StepPlaces::PerStep(uint64_t operations, uint64_t steps) {
-  if (steps == 0) return 0;
+void StepPlaces::Learn(uint8_t function, uint64_t operations, uint64_t steps) {
+  if (steps == 0) return;
   const uint64_t per_step = (operations + steps / 2) / steps;
   const uint64_t exact = per_step * steps;
   const uint64_t off = std::max(operations, exact) - std::min(operations, exact);
-  return off <= per_step && per_step < steps / 2 ? per_step : 0;
+  if (per_step == 0 || off > per_step || per_step >= steps / 2) return;
+  const uint64_t before = std::exchange(per_step_[function], per_step);
+  if (before != per_step) kinds_.clear();
 }
 
-void StepPlaces::See(const std::vector<collector::RecentOperation>& recent, double decay,
-                     const std::map<uint8_t, uint64_t>& per_step) {
-  if (per_step != per_step_) {
-    per_step_ = per_step;
-    kinds_.clear();
-  }
+uint64_t StepPlaces::PlacesOf(uint8_t function) const {
+  const auto found = per_step_.find(function);
+  return found != per_step_.end() && found->second <= kMostPlaces ? found->second : 1;
+}
+
+void StepPlaces::See(const std::vector<collector::RecentOperation>& recent, double decay) {
   for (auto& [key, kind] : kinds_) {
     kind.operations.Fade(decay);
     double most = 0;
@@ -45,11 +42,10 @@ void StepPlaces::See(const std::vector<collector::RecentOperation>& recent, doub
   }
   for (const collector::RecentOperation& operation : recent) {
     const auto function = static_cast<uint8_t>(operation.function);
-    const uint64_t places = PlacesOf(function, per_step_);
     const auto launch_ns = static_cast<double>(operation.launch_ns);
     Kind& kind = kinds_[{function, operation.size_class}];
     kind.operations.Add(launch_ns / static_cast<double>(operation.members));
-    kind.places[operation.sequence % places].Add(launch_ns);
+    kind.places[operation.sequence % PlacesOf(function)].Add(launch_ns);
   }
 }
 

@@ -9,6 +9,7 @@
 // Operations that are not in every step shift the places; then the means forget within seconds.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -16,6 +17,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/derived/operation_times.h"
+#include "exporter/derived/state_words.h"
 
 namespace nccl_exporter::exporter {
 
@@ -25,18 +27,36 @@ class StepPlaces {
   // ring holds.
   static constexpr uint64_t kMostPlaces = 256;
 
-  // Whether `operations` of a function in `steps` say how many there are in each, and then how
-  // many: to the nearest, as both counts are of the same time, give or take one step. 0: unknown.
-  static uint64_t PerStep(uint64_t operations, uint64_t steps);
+  // Operations of a function in so many steps: how many there are in each, to the nearest, as both
+  // counts are of the same time, give or take one step. What was found before stays if they name no
+  // number. Another one forgets all that was seen.
+  void Learn(uint8_t function, uint64_t operations, uint64_t steps);
+  // How many places it has: 1 where that was not learned, or beyond kMostPlaces.
+  uint64_t PlacesOf(uint8_t function) const;
 
   // Operations of the communicator that were completed since the call before. `decay`: what the
-  // weights of earlier ones are multiplied by. `per_step`: operations of each function per step,
-  // where it is known. With other numbers than before all that was seen is forgotten.
-  void See(const std::vector<collector::RecentOperation>& recent, double decay,
-           const std::map<uint8_t, uint64_t>& per_step);
+  // weights of earlier ones are multiplied by.
+  void See(const std::vector<collector::RecentOperation>& recent, double decay);
 
   // Of one function and size class. 1 if nothing was seen of it.
   double LongestToMean(const OperationKey& key) const;
+
+  // Only what was learned: the first snapshot has the latest operations.
+  template <typename Archive>
+  void Transfer(Archive& archive) {
+    size_t count = TransferCount(archive, per_step_.size());
+    if constexpr (Archive::kReads) {
+      for (; count > 0 && archive.is_good(); --count) {
+        uint8_t function = 0;
+        uint64_t per_step = 0;
+        archive(function, per_step);
+        if (function >= kFunctionCount || per_step == 0) return archive.Fail();
+        per_step_[function] = per_step;
+      }
+    } else {
+      for (auto& [function, per_step] : per_step_) archive(function, per_step);
+    }
+  }
 
  private:
   struct Mean {
@@ -57,7 +77,7 @@ class StepPlaces {
     std::map<uint64_t, Mean> places;  // each launch whole
   };
 
-  std::map<uint8_t, uint64_t> per_step_;
+  std::map<uint8_t, uint64_t> per_step_;  // by function
   std::map<OperationKey, Kind> kinds_;
 };
 

@@ -18,8 +18,10 @@ constexpr uint8_t kOtherClass = 9;
 OperationKey KeyOf(Function function, uint8_t size_class = kClass) {
   return {static_cast<uint8_t>(function), size_class};
 }
-std::map<uint8_t, uint64_t> PerStepOf(Function function, uint64_t per_step) {
-  return {{static_cast<uint8_t>(function), per_step}};
+// That the places have learned, as from a minute of steps.
+void Learn(StepPlaces& places, uint64_t per_step, Function function = Function::kAllGather) {
+  const uint64_t steps = 2 * per_step + 10;
+  places.Learn(static_cast<uint8_t>(function), per_step * steps, steps);
 }
 
 // Completions of a communicator, in snapshots 5 s apart.
@@ -39,8 +41,8 @@ class Played {
   void Skip(uint64_t operations, Function function = Function::kAllGather) {
     sequences_[function] += operations;
   }
-  void See(StepPlaces& places, const std::map<uint8_t, uint64_t>& per_step) {
-    places.See(recent_, std::exp(-0.5), per_step);
+  void See(StepPlaces& places) {
+    places.See(recent_, std::exp(-0.5));
     recent_.clear();
   }
 
@@ -54,7 +56,8 @@ TEST(StepPlacesTest, OneOperationPerStepIsItsOwnMean) {
   EXPECT_EQ(places.LongestToMean(KeyOf(Function::kAllGather)), 1);
   Played played;
   for (int i = 0; i < 20; ++i) played.Launch((10 + i % 2) * kMs);
-  played.See(places, PerStepOf(Function::kAllGather, 1));
+  Learn(places, 1);
+  played.See(places);
   EXPECT_DOUBLE_EQ(places.LongestToMean(KeyOf(Function::kAllGather)), 1);
   EXPECT_EQ(places.LongestToMean(KeyOf(Function::kReduceScatter)), 1);
 }
@@ -69,7 +72,8 @@ TEST(StepPlacesTest, TheLongestGroupOfAStepCountsWhole) {
     played.Launch(25 * kMs, 2);
     played.Launch(25 * kMs, 2);
   }
-  played.See(places, PerStepOf(Function::kAllGather, 8));
+  Learn(places, 8);
+  played.See(places);
   const double mean_ms = (4 * 15 + 4 * 12.5) / 8;
   EXPECT_NEAR(places.LongestToMean(KeyOf(Function::kAllGather)), 60 / mean_ms, 1e-9);
 }
@@ -78,7 +82,7 @@ TEST(StepPlacesTest, WithoutTheirNumberPerStepGroupsCountWhole) {
   StepPlaces places;
   Played played;
   for (int step = 0; step < 20; ++step) played.Launch(60 * kMs, 4);
-  played.See(places, {});
+  played.See(places);
   EXPECT_NEAR(places.LongestToMean(KeyOf(Function::kAllGather)), 4, 1e-9);
 }
 
@@ -91,7 +95,8 @@ TEST(StepPlacesTest, SizesAreKeptApart) {
     played.Launch(90 * kMs, 1, Function::kAllReduce, kOtherClass);
     played.Launch(20 * kMs, 1, Function::kAllReduce, kClass);
   }
-  played.See(places, PerStepOf(Function::kAllReduce, 3));
+  Learn(places, 3, Function::kAllReduce);
+  played.See(places);
   EXPECT_NEAR(places.LongestToMean(KeyOf(Function::kAllReduce)), 40.0 / 30, 1e-9);
   EXPECT_NEAR(places.LongestToMean(KeyOf(Function::kAllReduce, kOtherClass)), 1, 1e-9);
 }
@@ -107,7 +112,8 @@ TEST(StepPlacesTest, PlacesAreKnownInWindows) {
     }
     played.Skip(8 * 9 + 7);  // the next window begins three places later
   }
-  played.See(places, PerStepOf(Function::kAllGather, 8));
+  Learn(places, 8);
+  played.See(places);
   EXPECT_NEAR(places.LongestToMean(KeyOf(Function::kAllGather)), 70 / 17.5, 1e-9);
 }
 
@@ -121,7 +127,8 @@ TEST(StepPlacesTest, OperationsBetweenStepsAreForgottenWithinAMinute) {
         played.Launch(70 * kMs);
         for (int i = 0; i < 3; ++i) played.Launch(10 * kMs);
       }
-      played.See(places, PerStepOf(Function::kAllGather, 4));
+      Learn(places, 4);
+      played.See(places);
     }
   };
   run(12);
@@ -137,7 +144,8 @@ TEST(StepPlacesTest, AnotherNumberPerStepForgetsThePlaces) {
   Played played;
   const auto run = [&](uint64_t longest_ms, uint64_t per_step) {
     for (int i = 0; i < 96; ++i) played.Launch(i % 4 == 0 ? longest_ms * kMs : 10 * kMs);
-    played.See(places, PerStepOf(Function::kAllGather, per_step));
+    Learn(places, per_step);
+    played.See(places);
   };
   run(70, 4);
   EXPECT_NEAR(places.LongestToMean(KeyOf(Function::kAllGather)), 70.0 / 25, 1e-9);
@@ -150,24 +158,40 @@ TEST(StepPlacesTest, MoreThanTheMostPlacesAreOne) {
   StepPlaces places;
   Played played;
   for (int i = 0; i < 300; ++i) played.Launch(i == 0 ? 70 * kMs : 10 * kMs);
-  played.See(places, PerStepOf(Function::kAllGather, StepPlaces::kMostPlaces + 1));
+  Learn(places, StepPlaces::kMostPlaces + 1);
+  played.See(places);
   EXPECT_NEAR(places.LongestToMean(KeyOf(Function::kAllGather)), 1, 1e-9);
 }
 
 TEST(StepPlacesTest, TheNumberPerStepIsExactOrUnknown) {
+  const auto learned = [](uint64_t operations, uint64_t steps) {
+    StepPlaces places;
+    places.Learn(0, operations, steps);
+    return places.PlacesOf(0);
+  };
   for (uint64_t per_step = 1; per_step <= 40; ++per_step) {
     for (uint64_t steps = 2 * per_step + 3; steps < 400; steps += 17) {
       for (const int64_t off : {-1, 0, 1}) {  // parts of a step at both ends
         const uint64_t operations =
             per_step * steps + static_cast<uint64_t>(off * static_cast<int64_t>(per_step));
-        EXPECT_EQ(StepPlaces::PerStep(operations, steps), per_step) << operations << " " << steps;
+        EXPECT_EQ(learned(operations, steps), per_step) << operations << " " << steps;
       }
     }
   }
-  EXPECT_EQ(StepPlaces::PerStep(0, 100), 0u);
-  EXPECT_EQ(StepPlaces::PerStep(100, 0), 0u);
-  EXPECT_EQ(StepPlaces::PerStep(850, 100), 0u) << "half of the steps have one more";
-  EXPECT_EQ(StepPlaces::PerStep(240, 4), 0u) << "45 to 75";
+  EXPECT_EQ(learned(0, 100), 1u);
+  EXPECT_EQ(learned(100, 0), 1u);
+  EXPECT_EQ(learned(850, 100), 1u) << "half of the steps have one more";
+  EXPECT_EQ(learned(240, 4), 1u) << "45 to 75";
+}
+
+TEST(StepPlacesTest, WhatWasLearnedStaysUntilThereIsAnotherNumber) {
+  StepPlaces places;
+  constexpr auto kFunction = static_cast<uint8_t>(Function::kAllGather);
+  places.Learn(kFunction, 800, 100);
+  places.Learn(kFunction, 850, 100);
+  EXPECT_EQ(places.PlacesOf(kFunction), 8u);
+  places.Learn(kFunction, 900, 100);
+  EXPECT_EQ(places.PlacesOf(kFunction), 9u);
 }
 
 // A forged segment.
@@ -184,8 +208,8 @@ TEST(StepPlacesTest, AnyNumbersAreHarmless) {
                                                         .sequence = 0,
                                                         .launch_ns = 0,
                                                         .members = 1}};
-  for (int i = 0; i < 3000; ++i)
-    places.See(recent, std::exp(-0.5), PerStepOf(Function::kAllGather, most));
+  places.Learn(static_cast<uint8_t>(Function::kAllGather), most, 3);
+  for (int i = 0; i < 3000; ++i) places.See(recent, std::exp(-0.5));
   EXPECT_GE(places.LongestToMean(KeyOf(Function::kAllGather)), 1);
 }
 
