@@ -314,7 +314,7 @@ collector::NodeTrace TraceOf(const TraceRequest& request, collector::Collector& 
   std::optional<collector::DetailRequest> detail;
   if (request.level != TraceLevel::kOperations) {
     detail = {.with_steps = request.level == TraceLevel::kSteps,
-              .communicator = {},
+              .communicator = request.communicator,
               .is_of_job = [&request](const collector::ProcessSnapshot& process) {
                 return IsProcessOfJobs(process, request.wanted);
               }};

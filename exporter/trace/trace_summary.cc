@@ -211,7 +211,9 @@ std::vector<std::optional<int64_t>> KernelUncertainties(const ClockAlignment& al
 void AddMissingDetail(const std::string& where, const collector::TracedDetail& detail,
                       const TracedCommunicator& communicator, std::string& out) {
   if (detail.lost_operations + detail.lost_parts != 0)
-    Line(out, "{}: records of {} operations, {} channels and steps were lost: the ring was full",
+    Line(out,
+         "{}: records of {} operations, {} channels and steps were lost: the ring was full, or a "
+         "thread slept while it wrote one",
          where, detail.lost_operations, detail.lost_parts);
   if (detail.orphans != 0)
     Line(out, "{}: {} channels and steps belong to operations without a record", where,
