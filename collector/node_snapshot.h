@@ -287,6 +287,7 @@ struct LargeCounts {
 // it counted. So each count never decreases, and their sum is the node's.
 struct NodeCounts {
   bool is_lowest = false;            // this rank counts now
+  uint64_t progress = 0;             // starts and completions of all these ranks
   std::optional<uint64_t> compared;  // as ArrivalCounts; where ranks are compared
   std::map<OperationKind, LargeCounts> large;
   int64_t since_realtime_ns = 0;
@@ -294,6 +295,7 @@ struct NodeCounts {
   bool operator==(const NodeCounts&) const = default;
   NodeCounts& operator+=(const NodeCounts& more) {
     is_lowest = is_lowest || more.is_lowest;
+    progress += more.progress;
     AddKnown(compared, more.compared);
     for (const auto& [kind, counts] : more.large) large[kind] += counts;
     since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
@@ -309,6 +311,9 @@ struct DerivedCounts {
   int64_t since_realtime_ns = 0;    // what kernel_ns counts
   std::optional<StepCounts> steps;  // if other nodes take part
   std::optional<NodeCounts> node;   // if this rank counts for the node, or has counted
+  // Starts and completions of operations: twice those started, less those in flight where that is
+  // known. Any change is progress, also a decrease: the state of operations may become known.
+  uint64_t progress = 0;
   // No operation started or completed for some seconds, or ever; or the process is halted.
   bool is_quiet = false;
 
@@ -318,6 +323,7 @@ struct DerivedCounts {
     since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
     AddKnown(steps, more.steps);
     AddKnown(node, more.node);
+    progress += more.progress;
     is_quiet = is_quiet && more.is_quiet;
     return *this;
   }
@@ -327,12 +333,14 @@ struct DerivedCounts {
 struct DerivedProcessCounts {
   std::optional<uint64_t> kernel_ns;                  // if any operation was timed
   std::optional<uint64_t> point_to_point_operations;  // if there were any
+  uint64_t progress = 0;                              // as DerivedCounts, of those that are served
   int64_t since_realtime_ns = 0;
 
   bool operator==(const DerivedProcessCounts&) const = default;
   DerivedProcessCounts& operator+=(const DerivedProcessCounts& more) {
     AddKnown(kernel_ns, more.kernel_ns);
     AddKnown(point_to_point_operations, more.point_to_point_operations);
+    progress += more.progress;
     since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
     return *this;
   }

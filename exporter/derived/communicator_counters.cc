@@ -59,6 +59,16 @@ bool IsPointToPoint(const OperationKey& key) {
   return TraitsOf(static_cast<Function>(key.first)).is_point_to_point;
 }
 
+// A finalized communicator has nothing in flight, whatever was seen of it.
+uint64_t ProgressOf(const collector::CommunicatorSnapshot& communicator) {
+  uint64_t operations = communicator.started_sequence;
+  ForEachSize(communicator, [&](const OperationKey& key, const auto& counts) {
+    if (IsPointToPoint(key)) operations += counts.operations;
+  });
+  return 2 * operations - communicator.in_flight.size() *
+         (communicator.completion_is_known || communicator.is_closed);
+}
+
 }  // namespace
 
 void CommunicatorCounters::Begin(const collector::CommunicatorSnapshot& communicator,
@@ -94,6 +104,7 @@ void CommunicatorCounters::BeginWithoutPast(const collector::ProcessSnapshot& pr
       TimesAll(process, communicator) && untimed <= kMostHeld + communicator.in_flight.size();
   counted_since_realtime_ns_ = now.realtime_ns;
   point_to_point_at_begin_ = point_to_point_;
+  progress_ = ProgressOf(communicator);
   Sum();
   if (!is_exact_) {
     since_realtime_ns_ = now.realtime_ns;
@@ -124,6 +135,9 @@ void CommunicatorCounters::Advance(const collector::ProcessSnapshot& process,
   }
   Sum();
   steps_.Advance(operations_, more, communicator.recent, decay, now, times);
+  const uint64_t progress = ProgressOf(communicator);
+  new_progress_ = std::max(progress, progress_) - std::min(progress, progress_);
+  progress_ = progress;
   new_compared_ = 0;
   if (!communicator.arrivals) return;
   const uint64_t compared = communicator.arrivals->compared;
@@ -199,6 +213,7 @@ void CommunicatorCounters::EndInterval(int64_t monotonic_ns) {
 collector::DerivedCounts CommunicatorCounters::Counts(bool spans_nodes, bool is_lowest) const {
   collector::DerivedCounts counts;
   counts.since_realtime_ns = since_realtime_ns_;
+  counts.progress = progress_;
   for (size_t i = 0; i < counts.kernel_ns.size(); ++i)
     counts.kernel_ns[i] = highest_ns_[i] - origin_ns_[i];
   if (spans_nodes && steps_.has_steps()) {

@@ -53,7 +53,9 @@ class CommunicatorCounters {
                const DerivedTimes& times);
 
   // After it, the node's counts may be advanced, by the lowest rank.
-  uint64_t new_compared() const { return new_compared_; }  // since the Advance() before
+  // Both since the Advance() before.
+  uint64_t new_compared() const { return new_compared_; }
+  uint64_t new_progress() const { return new_progress_; }
   const TimesByOperation& operations() const { return operations_; }
   NodeCounter& node() { return node_; }
   void EndInterval(int64_t monotonic_ns);
@@ -70,6 +72,7 @@ class CommunicatorCounters {
   // Since the first Advance() or BeginWithoutPast(), for the sums of its process.
   uint64_t NewKernelNs() const;
   uint64_t NewPointToPoint() const;
+  uint64_t progress() const { return progress_; }
   bool has_times() const { return has_times_; }
   bool has_point_to_point() const { return point_to_point_ != 0; }
 
@@ -77,7 +80,8 @@ class CommunicatorCounters {
   void Transfer(Archive& archive) {
     archive(generation_, is_exact_, has_times_, since_realtime_ns_, counted_since_realtime_ns_,
             advanced_ns_, timed_ns_, estimated_ns_, highest_ns_, origin_ns_, kernel_ns_at_begin_,
-            point_to_point_, point_to_point_at_begin_, compared_seen_, interval_start_ns_);
+            point_to_point_, point_to_point_at_begin_, compared_seen_, progress_,
+            interval_start_ns_);
     steps_.Transfer(archive);
     node_.Transfer(archive);
     size_t count = TransferCount(archive, operations_.size());
@@ -139,6 +143,8 @@ class CommunicatorCounters {
   uint64_t point_to_point_at_begin_ = 0;
   uint64_t compared_seen_ = 0;  // as ArrivalCounts of the latest Advance() that had them
   uint64_t new_compared_ = 0;
+  uint64_t progress_ = 0;  // as collector::DerivedCounts
+  uint64_t new_progress_ = 0;
   int64_t interval_start_ns_ = 0;  // CLOCK_MONOTONIC; 0: none has ended
   // Time that has passed and is neither measured nor estimated, of the recent past: operations may
   // be launched so long before they run. Not in the state: it starts at 0 again.

@@ -61,6 +61,7 @@ void DerivedCounters::AdvanceCommunicator(std::span<const Rank> ranks, const Der
       compared = std::min(compared.value_or(~uint64_t{0}), rank.counters->new_compared());
   }
   NodeCounter& node = lowest.counters->node();
+  for (const Rank& rank : ranks) node.CountProgress(rank.counters->new_progress());
   if (compared) node.CountCompared(*compared);
   if (ends_interval) node.CountLarge(operations, lowest.communicator->ranks);
   for (const Rank& rank : ranks)
@@ -93,9 +94,11 @@ void DerivedCounters::AdvanceProcess(collector::ProcessSnapshot& snapshot,
   }
   process.uid = snapshot.uid;
   process.seen_ns = now.monotonic_ns;
+  uint64_t progress = 0;
   for (collector::CommunicatorSnapshot& communicator : snapshot.communicators) {
     CommunicatorCounters& counters = Find(process, snapshot, communicator, now);
     counters.Advance(snapshot, communicator, now, times_);
+    progress += counters.progress();
     ranks.push_back({&snapshot, &communicator, &counters});
     process.has_times |= counters.has_times();
     process.has_point_to_point |= counters.has_point_to_point();
@@ -108,6 +111,7 @@ void DerivedCounters::AdvanceProcess(collector::ProcessSnapshot& snapshot,
   }
   collector::DerivedProcessCounts& counts = snapshot.derived.emplace();
   counts.since_realtime_ns = process.since_realtime_ns;
+  counts.progress = progress;
   if (process.has_times) counts.kernel_ns = kernel_ns;
   if (process.has_point_to_point) counts.point_to_point_operations = point_to_point;
 }

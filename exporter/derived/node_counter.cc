@@ -48,6 +48,10 @@ bool Fits(uint64_t sum, uint64_t more) { return more < kMost && sum + more < kMo
 
 }  // namespace
 
+void NodeCounter::CountProgress(uint64_t more) {
+  if (Fits(progress_, more)) progress_ += more;
+}
+
 void NodeCounter::CountLarge(std::span<const TimesByOperation* const> local, uint64_t ranks) {
   if (!Choose(local, ranks)) return;
   collector::LargeCounts fastest;
@@ -86,6 +90,7 @@ bool NodeCounter::Choose(std::span<const TimesByOperation* const> local, uint64_
 collector::NodeCounts NodeCounter::Counts() const {
   collector::NodeCounts counts;
   if (has_compared_) counts.compared = compared_;
+  counts.progress = progress_;
   for (const auto& [key, sum] : large_)
     counts.large.emplace(collector::OperationKind{static_cast<Function>(key.first), key.second},
                          sum);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // NodeCounter, what a rank has counted for all ranks of its communicator on this node while it was
-// the lowest of them (collector::NodeCounts). For one thread at a time.
+// the lowest of them (collector::NodeCounts). For one thread at a time. Sums that 62 bits do not hold
+// take a forged segment, and are not counted.
 //
 // Large transfers: only the last rank to arrive measures a transfer without waiting for others. So
 // each interval adds the timed operations of one rank, the one with the least time for a byte. All
@@ -25,17 +26,20 @@ class NodeCounter {
     compared_ += more;
   }
 
+  // So many operations more were started or completed.
+  void CountProgress(uint64_t more);
+
   // At the end of an interval: the operations of each rank on this node, and the ranks of the whole
-  // communicator. Sums that 62 bits do not hold take a forged segment, and are not counted.
+  // communicator.
   void CountLarge(std::span<const TimesByOperation* const> local, uint64_t ranks);
 
-  bool has_counted() const { return has_compared_ || !large_.empty(); }
+  bool has_counted() const { return has_compared_ || progress_ != 0 || !large_.empty(); }
   // Without `is_lowest` and `since_realtime_ns`.
   collector::NodeCounts Counts() const;
 
   template <typename Archive>
   void Transfer(Archive& archive) {
-    archive(has_compared_, compared_, has_choice_, choice_.first, choice_.second);
+    archive(has_compared_, compared_, progress_, has_choice_, choice_.first, choice_.second);
     size_t count = TransferCount(archive, large_.size());
     if constexpr (Archive::kReads) {
       if (!IsOperation(choice_)) return archive.Fail();
@@ -63,6 +67,7 @@ class NodeCounter {
 
   bool has_compared_ = false;
   uint64_t compared_ = 0;
+  uint64_t progress_ = 0;
   bool has_choice_ = false;
   OperationKey choice_;
   std::map<OperationKey, collector::LargeCounts> large_;

@@ -49,6 +49,7 @@ class Ranks {
   void Do(uint64_t rank, int64_t ns, Function function = Function::kAllReduce,
           uint64_t bytes = kLarge) {
     AddOperation(comm(rank), function, bytes, static_cast<uint64_t>(ns));
+    ++comm(rank).started_sequence;
     comm(rank).last_progress_monotonic_ns = now.monotonic_ns;
   }
   void Compare() {
@@ -328,6 +329,70 @@ TEST(NodeCountsTest, OfRanksThatComeAndGoAddUpToWhatWasDone) {
     EXPECT_EQ(increase, expected) << seed;
     EXPECT_GE(increase, *std::ranges::max_element(seen)) << seed;
   }
+}
+
+uint64_t Progress(Ranks& ranks, uint64_t rank) {
+  return ranks.Node(rank) ? ranks.Node(rank)->progress : 0;
+}
+
+TEST(Progress, OfANodeIsThatOfAllItsRanksAndLosesNothingWithOneThatGoes) {
+  Ranks ranks(3);
+  ranks.Do(1, 1000);
+  ranks.Do(2, 1000);
+  ranks.Pass();
+  EXPECT_EQ(Progress(ranks, 0), 4u) << "two starts and two completions";
+  EXPECT_FALSE(ranks.Node(1).has_value()) << "it is not the lowest";
+  ranks.is_present[2] = false;
+  ranks.Pass();
+  EXPECT_EQ(Progress(ranks, 0), 4u);
+  ranks.Do(1, 1000);
+  ranks.Pass();
+  EXPECT_EQ(Progress(ranks, 0), 6u);
+  // The next one goes on from 0.
+  ranks.is_present[0] = false;
+  ranks.Pass();
+  EXPECT_EQ(Progress(ranks, 1), 0u);
+  ranks.Do(1, 1000);
+  ranks.Pass();
+  EXPECT_EQ(Progress(ranks, 1), 2u);
+}
+
+// The state of operations may become known: that is a change, and a counter does not decrease.
+TEST(Progress, CountsEachChangeOnce) {
+  Ranks ranks(1);
+  collector::CommunicatorSnapshot& communicator = ranks.comm(0);
+  communicator.started_sequence = 9;
+  communicator.in_flight = {{.function = Function::kReduce, .start_realtime_ns = 5}};
+  communicator.completion_is_known = false;
+  ranks.Pass();
+  EXPECT_EQ(ranks.comm(0).derived->progress, 18u) << "completions cannot be seen";
+  EXPECT_EQ(Progress(ranks, 0), 18u);
+  communicator.completion_is_known = true;
+  ranks.Pass();
+  EXPECT_EQ(ranks.comm(0).derived->progress, 17u);
+  EXPECT_EQ(Progress(ranks, 0), 19u);
+  ranks.Pass();
+  EXPECT_EQ(Progress(ranks, 0), 19u);
+  // Nothing is in flight in a finalized communicator.
+  communicator.completion_is_known = false;
+  communicator.is_closed = true;
+  ranks.Pass();
+  EXPECT_EQ(ranks.comm(0).derived->progress, 17u);
+}
+
+TEST(Progress, OfSendsAndReceivesIsCountedToo) {
+  Ranks ranks(1);
+  AddOperation(ranks.comm(0), Function::kSend, 8, 0);
+  AddOperation(ranks.comm(0), Function::kRecv, 8, 0);
+  ranks.Pass();
+  EXPECT_EQ(Progress(ranks, 0), 4u);
+}
+
+TEST(Progress, OfAForgedSegmentIsNotCounted) {
+  Ranks ranks(1);
+  ranks.comm(0).started_sequence = uint64_t{1} << 61;
+  ranks.Pass();
+  EXPECT_EQ(Progress(ranks, 0), 0u);
 }
 
 TEST(Quiet, IsACommunicatorOnWhichNothingMovesForFiveSeconds) {

@@ -40,15 +40,9 @@ std::optional<double> InFlight(const Communicator& c) {
   return If(c.completion_is_known || c.is_closed, static_cast<double>(c.in_flight.size()));
 }
 
+// Of a quiet one, so it has been derived.
 std::optional<double> Progress(const Communicator& c) {
-  double operations = static_cast<double>(c.started_sequence);
-  for (const Function function : {Function::kSend, Function::kRecv}) {
-    const auto i = static_cast<size_t>(function);
-    if (!c.functions.IsInUse(i)) continue;
-    operations += static_cast<double>(SumOfSizes(c.functions[i], SizeRange{},
-                                                 &collector::SizeClassSnapshot::operations));
-  }
-  return 2 * operations - InFlight(c).value_or(0);
+  return static_cast<double>(c.derived->progress);
 }
 
 template <std::optional<double> (*kValue)(const Communicator&)>
@@ -57,10 +51,10 @@ std::optional<double> WhileQuiet(const Communicator& c) {
 }
 
 constexpr std::array kGauges{
-    CommunicatorGauge{Metric::kRankProgress, Merge::kSum, Progress},
     CommunicatorGauge{Metric::kStartedSequence, Merge::kLowest, Started},
     CommunicatorGauge{Metric::kCompletedSequence, Merge::kLowest, Completed},
     CommunicatorGauge{Metric::kInFlight, Merge::kSum, InFlight},
+    CommunicatorGauge{Metric::kStalledProgress, Merge::kSum, WhileQuiet<Progress>},
     CommunicatorGauge{Metric::kStalledStartedSequence, Merge::kLowest, WhileQuiet<Started>},
     CommunicatorGauge{Metric::kStalledCompletedSequence, Merge::kLowest, WhileQuiet<Completed>},
     CommunicatorGauge{Metric::kStalledInFlight, Merge::kSum, WhileQuiet<InFlight>},

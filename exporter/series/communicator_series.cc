@@ -280,6 +280,7 @@ void CommunicatorSeries::AddStepWaits(const collector::StepCounts& steps, Labels
 // If sizes or collectives are one series, there are no large ones: their bandwidths differ.
 void CommunicatorSeries::AddNode(const collector::NodeCounts& node, LabelsId labels) {
   builder_.CountSince(node.since_realtime_ns);
+  builder_.Add(Metric::kNodeProgress, labels, kNoLabels, static_cast<double>(node.progress));
   if (node.compared)
     builder_.Add(Metric::kComparedOperations, labels, kNoLabels,
                  static_cast<double>(*node.compared));
@@ -309,7 +310,26 @@ void CommunicatorSeries::AddGauges(std::span<const GroupMember* const> in_use, L
       builder_.Add(gauge.metric, labels, kNoLabels, *value);
   }
   AddOldest(Metric::kOldestInFlightStart, in_use, labels);
-  AddOldest(Metric::kStalledOldestInFlightStart, QuietOf(in_use), labels);
+  AddStalled(QuietOf(in_use), labels);
+}
+
+void CommunicatorSeries::AddStalled(const std::vector<const GroupMember*>& quiet,
+                                    LabelsId labels) {
+  if (quiet.empty()) return;
+  AddOldest(Metric::kStalledOldestInFlightStart, quiet, labels);
+  const GroupMember& newest = **std::ranges::max_element(quiet, {}, [](const GroupMember* member) {
+    return member->communicator->created_realtime_ns;
+  });
+  const CommunicatorLabelSets& sets = labels_.Of(*newest.process, *newest.communicator);
+  builder_.Add(Metric::kStalledCommunicatorRanks, labels, builder_.AddLabels(sets.rank_info),
+               static_cast<double>(newest.communicator->ranks));
+  std::optional<double> progress;
+  for (const GroupMember* member : quiet) {
+    if (member->communicator->completion_is_known || !member->process->derived) continue;
+    progress = progress.value_or(0) + static_cast<double>(member->process->derived->progress);
+  }
+  if (progress)
+    builder_.Add(Metric::kStalledProcessProgress, labels, kNoLabels, *progress);
 }
 
 void CommunicatorSeries::AddOldest(Metric metric, std::span<const GroupMember* const> members,

@@ -49,6 +49,7 @@ class CommunicatorSeries {
   void AddNode(const collector::NodeCounts& node, LabelsId labels);
   void AddGauges(std::span<const GroupMember* const> in_use, LabelsId labels);
   void AddOldest(Metric metric, std::span<const GroupMember* const> members, LabelsId labels);
+  void AddStalled(const std::vector<const GroupMember*>& quiet, LabelsId labels);
   void AddInfo(std::span<const GroupMember* const> in_use, LabelsId labels);
   void AddHistogram(Metric metric, const SeriesGroup& group, LabelsId labels,
                     const FunctionGroup& functions);

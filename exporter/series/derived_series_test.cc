@@ -33,7 +33,10 @@ collector::CommunicatorSnapshot Derived(uint64_t id, uint64_t rank, uint64_t ker
       .waits_ns = {{{.function = Function::kAllReduce, .size_class = 0}, kernel_ns},
                    {{.function = Function::kAllReduce, .size_class = 4}, 2 * kernel_ns}},
       .since_realtime_ns = 0};
-  derived.node = {.is_lowest = true, .compared = 100, .large = LargeOf(Function::kAllReduce)};
+  derived.node = {.is_lowest = true,
+                  .progress = 40,
+                  .compared = 100,
+                  .large = LargeOf(Function::kAllReduce)};
   return communicator;
 }
 
@@ -63,6 +66,7 @@ TEST(DerivedSeries, HaveTheLabelsOfTheirCommunicator) {
   EXPECT_EQ(scrape.Value(Metric::kNodeLargeTimedOperations, "rank=3,"), 3);
   EXPECT_EQ(scrape.Value(Metric::kNodeLargeBusBytes, "rank=3,"), 5 * kLargeBytes);
   EXPECT_EQ(scrape.Value(Metric::kComparedOperations, "rank=3,"), 100);
+  EXPECT_EQ(scrape.Value(Metric::kNodeProgress, "rank=3,"), 40);
   EXPECT_EQ(scrape.Value(Metric::kCommunicatorRanks, "rank=3,"), 8);
 }
 
@@ -178,7 +182,7 @@ TEST(DerivedSeries, OfCommunicatorsWithoutSeriesAreKernelTimeAndOperations) {
   EXPECT_EQ(scrape.Value(Metric::kRankPointToPoint, "comm=other"), 1);
   EXPECT_EQ(scrape.Value(Metric::kRankTimedOperations, "comm=other"), 1);
   for (const Metric metric : {Metric::kRankSteps, Metric::kNodeLargeBusBytes,
-                              Metric::kComparedOperations, Metric::kRankProgress})
+                              Metric::kComparedOperations, Metric::kNodeProgress})
     EXPECT_TRUE(scrape.Values(metric).empty());
 }
 

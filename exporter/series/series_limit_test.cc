@@ -43,7 +43,7 @@ struct BusyNeed {
       return ScrapedNode(node, kNoLimit, {}, Collect::kAlerts).samples();
     };
     alerts = alerts_of(busy) - alerts_of(idle);
-    room_of_alerts = alerts + 4;
+    room_of_alerts = alerts + 6;
     histograms = all - counted;
     const ScrapedNode scrape(busy);
     size_t sized = 0;
@@ -245,7 +245,7 @@ TEST(SeriesLimitTest, NoUserLosesSeriesBecauseOfAnother) {
 
 TEST(SeriesLimitTest, WhatFitsNowhereIsLeftOutAndCounted) {
   constexpr size_t kJobs = 6;
-  constexpr size_t kGaugesAndInfos = 5;  // progress too, which comm="other" does not have
+  constexpr size_t kGaugesAndInfos = 4;
   std::vector<collector::ProcessSnapshot> processes;
   for (uint64_t job = 1; job <= kJobs; ++job) {
     processes.push_back(ProcessOf(job, {}));
@@ -292,7 +292,7 @@ TEST(SeriesLimitTest, ProcessesLoseTheirDetailFirstAndAreThenLeftOut) {
 
 TEST(AlertSeriesTest, AreTheSameAloneAndInTheWhole) {
   MetricFilter filter;
-  filter.Disable("nccl_rank_progress");
+  filter.Disable("nccl_node_progress_total");
   const ScrapedNode whole(*ExampleSnapshot(), kSeriesLimit, filter);
   const ScrapedNode alone(*ExampleSnapshot(), kSeriesLimit, filter, Collect::kAlerts);
   for (const MetricRow& row : kMetrics) {
@@ -302,7 +302,7 @@ TEST(AlertSeriesTest, AreTheSameAloneAndInTheWhole) {
         << row.name;
   }
   EXPECT_FALSE(alone.Values(Metric::kRankInfo).empty());
-  EXPECT_TRUE(alone.Values(Metric::kRankProgress).empty()) << "it is disabled";
+  EXPECT_TRUE(alone.Values(Metric::kNodeProgress).empty()) << "it is disabled";
 }
 
 // A member's last counts in one kind of scrape are not those in the other.

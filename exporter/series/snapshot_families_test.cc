@@ -184,19 +184,6 @@ TEST(SnapshotFamiliesTest, ProgressIsAbsentWhereCompletionCannotBeSeen) {
   EXPECT_EQ(seeing.Value(Metric::kLastProgress), 1700000000.5);
 }
 
-TEST(SnapshotFamiliesTest, ProgressCountsStartsAndCompletionsOfAllOperations) {
-  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
-  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kRankProgress), 0);
-  communicator.started_sequence = 9;
-  AddOperation(communicator, Function::kSend, 8, 0);
-  AddOperation(communicator, Function::kRecv, 8, 0);
-  communicator.in_flight = {{.function = Function::kReduce, .start_realtime_ns = 5}};
-  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kRankProgress), 2 * 11)
-      << "completions cannot be seen";
-  communicator.completion_is_known = true;
-  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kRankProgress), 2 * 11 - 1);
-}
-
 // A rank whose process is killed while it is in an operation.
 TEST(SnapshotFamiliesTest, StalledCommunicatorsShowTheirStateAndOthersDoNot) {
   collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
@@ -205,14 +192,18 @@ TEST(SnapshotFamiliesTest, StalledCommunicatorsShowTheirStateAndOthersDoNot) {
   communicator.completion_is_known = true;
   communicator.in_flight = {
       {.function = Function::kReduce, .start_realtime_ns = 1700000000250000000}};
-  communicator.derived.emplace();
+  communicator.derived.emplace().progress = 17;
+  communicator.ranks = 64;
   collector::ProcessSnapshot process = ProcessOf(1, {communicator});
+  process.derived.emplace().progress = 117;
   for (const Collect collect : {Collect::kWhole, Collect::kAlerts}) {
     process.communicators[0].derived->is_quiet = false;
     const ScrapedNode busy(NodeOf({process}), kSeriesLimit, {}, collect);
     EXPECT_EQ(busy.Value(Metric::kProcessHalted, "pid=1,"), 0);
     for (const Metric metric : {Metric::kStalledStartedSequence, Metric::kStalledCompletedSequence,
-                                Metric::kStalledInFlight, Metric::kStalledOldestInFlightStart})
+                                Metric::kStalledInFlight, Metric::kStalledOldestInFlightStart,
+                                Metric::kStalledCommunicatorRanks, Metric::kStalledProgress,
+                                Metric::kStalledProcessProgress})
       EXPECT_TRUE(busy.Values(metric).empty());
     process.communicators[0].derived->is_quiet = true;
     const ScrapedNode stalled(NodeOf({process}), kSeriesLimit, {}, collect);
@@ -221,11 +212,15 @@ TEST(SnapshotFamiliesTest, StalledCommunicatorsShowTheirStateAndOthersDoNot) {
     EXPECT_EQ(stalled.Value(Metric::kStalledInFlight, "rank=0,"), 1);
     EXPECT_EQ(stalled.Value(Metric::kStalledOldestInFlightStart, "function=Reduce,"),
               1700000000.25);
+    EXPECT_EQ(stalled.Value(Metric::kStalledCommunicatorRanks, "pid=1,"), 64);
+    EXPECT_EQ(stalled.Value(Metric::kStalledProgress, "rank=0,"), 17);
+    EXPECT_TRUE(stalled.Values(Metric::kStalledProcessProgress).empty()) << "nothing is unseen";
   }
   // In windows of sampling, completion is not known.
   process.communicators[0].completion_is_known = false;
   const ScrapedNode blind(NodeOf({process}));
   EXPECT_EQ(blind.Value(Metric::kStalledStartedSequence), 9);
+  EXPECT_EQ(blind.Value(Metric::kStalledProcessProgress), 117);
   for (const Metric metric : {Metric::kStalledCompletedSequence, Metric::kStalledInFlight,
                               Metric::kStalledOldestInFlightStart})
     EXPECT_TRUE(blind.Values(metric).empty());

@@ -140,6 +140,8 @@ std::shared_ptr<const collector::NodeSnapshot> ExampleSnapshot() {
                  .waits_ns = {{{.function = Function::kAllReduce, .size_class = 0}, 5000000}},
                  .since_realtime_ns = kStartNs + 50 * kSecondNs};
   world.is_quiet = true;  // for 9.5 s
+  world.progress = 12;
+  world.node->progress = 24;
   snapshot->state_errors.emplace()[static_cast<size_t>(collector::StateError::kUnwritable)] = 1;
   snapshot->segments = {.live = 1, .starting = 0, .exited = 1, .unusable = 1};
   snapshot->segment_errors[static_cast<size_t>(collector::SegmentError::kBadMagic)] = 3;

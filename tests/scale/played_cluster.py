@@ -235,28 +235,42 @@ class Rank:
         identifier = f'{("tp", "dp", "world", "pp").index(kind):02x}{self.job.index:06x}{self.restarts:02x}{number:06x}'
         own = {'comm': identifier, 'comm_name': kind, 'rank': rank, 'gpu': self.local, 'global_rank': self.global_rank} | self.labels
         node = self.job.nodes[self.node]
-        yield 'nccl_rank_info', own | {
+        names = {
             'gpu_uuid': f'GPU-{node}-{self.local}', 'pci_bus_id': '0000:3b:00.0', 'local_rank': self.local, 'hostname': f'gpu-node-{node}', 'pid': self.pid,
-            'timing_source': 'kernel', 'timing_reason': 'default'}, 1, 0, TICKS
+            'timing_source': 'kernel', 'timing_reason': 'default'}
+        yield 'nccl_rank_info', own | names, 1, 0, TICKS
         if self.is_lowest_in(kind):
             yield 'nccl_communicator_ranks', own, ranks, 0, TICKS
         yield 'nccl_operations_last_progress_timestamp_seconds', own, self.began_at, 1, TICKS
         yield from self.of_state(kind, own, collectives)
+        yield from self.of_progress(kind, own, own | names, ranks, 2 * OPERATIONS * max(len(collectives), 1))
         yield from self.of_collectives(kind, own, spans_nodes, collectives) if collectives else self.of_sends(own, rank)
 
     def of_state(self, kind, own, collectives):
         """As detail, and those of a communicator that is quiet."""
         in_flight = self.waits_in(kind)
         operations = OPERATIONS * len(collectives)
-        yield 'nccl_rank_progress', own, int(in_flight), 2 * (operations or OPERATIONS), TICKS
-        is_quiet = self.phase in ('hangs', 'forgotten')
-        for prefix, sequences in (('nccl_', 'nccl_collective_'), *[('nccl_stalled_',) * 2] * is_quiet):
+        for prefix, sequences in (('nccl_', 'nccl_collective_'), *[('nccl_stalled_',) * 2] * self.is_quiet()):
             yield f'{prefix}operations_in_flight', own, int(in_flight), 0, TICKS
             if in_flight:
                 oldest = f'{prefix}operations_oldest_in_flight_start_timestamp_seconds'.replace('stalled_operations', 'stalled')
                 yield oldest, own | {'function': collectives[0]}, self.began_at, 1, TICKS
             yield f'{sequences}started_sequence', own, int(in_flight), operations, TICKS
             yield f'{sequences}completed_sequence', own, 0, operations, TICKS
+
+    def is_quiet(self):
+        return self.phase in ('hangs', 'forgotten')
+
+    def of_progress(self, kind, own, named, ranks, rate):
+        """Of the node, on its lowest rank, and of a rank that is quiet. The rank's as older daemons served it, for their rules."""
+        in_flight = int(self.waits_in(kind))
+        yield 'nccl_rank_progress', own, in_flight, rate, TICKS
+        if self.is_lowest_in(kind):
+            local = 1 if kind in ('dp', 'pp') else RANKS
+            yield 'nccl_node_progress_total', own, in_flight, local * rate, TICKS
+        if self.is_quiet():
+            yield 'nccl_stalled_progress', own, in_flight, rate, TICKS
+            yield 'nccl_stalled_communicator_ranks', named, ranks, 0, TICKS
 
     def is_lowest_in(self, kind):
         """Whether no rank of the node before this one is in the communicator. The first one never dies."""

@@ -16,13 +16,13 @@ TRANSFER = 0.05  # seconds per second that a communicator moves data
 # What the rules read of a daemon; the rest is detail, which may be scraped less often.
 ALERT_SET = re.compile(
     'up|nccl_exporter_.*|nccl_rank_.*|nccl_process_(halted|p2p_operations_total|operations_unfollowed_total|operations_rejected_total)|nccl_communicator_ranks'
-    '|nccl_collective_(last_arrivals_total|compared_operations_total|arrival_lateness_seconds_total)|nccl_node_large_.*|nccl_stalled_.*')
+    '|nccl_collective_(last_arrivals_total|compared_operations_total|arrival_lateness_seconds_total)|nccl_node_.*|nccl_stalled_.*')
 # Detail that the rules of the group nccl_network read. It may be scraped less often, or not at all.
 DETAIL_OF_RULES = re.compile('nccl_network_(wait_seconds|timed_bytes|timed_operations)_total|nccl_communicator_info')
 READ_BY_RULES = re.compile(f'{ALERT_SET.pattern}|{DETAIL_OF_RULES.pattern}')
 # What daemons before these families do not serve.
 NOT_OF_OLD_DAEMONS = re.compile(
-    'nccl_rank_progress|nccl_rank_p2p_.*|nccl_stalled_.*|nccl_node_large_.*|nccl_process_(halted|operations_unfollowed_total|operations_rejected_total)')
+    'nccl_rank_p2p_.*|nccl_stalled_.*|nccl_node_.*|nccl_process_(halted|operations_unfollowed_total|operations_rejected_total)')
 QUIET = 5  # seconds without progress after which a communicator has the series of a stalled one
 ONCE_PER_NODE = ('nccl_communicator_ranks', 'nccl_collective_compared_operations_total', 'nccl_rank_steps_total')
 STALLED = {
@@ -141,6 +141,7 @@ class Cluster:
     def table(self):
         """Values of each series by the number of the scrape."""
         self.counters = {}  # derived ones, by communicator and rank
+        self.progress_of = {}  # starts and completions at the last scrape, by communicator and rank
         self.node_counters = {}  # those of a node, by communicator and the lowest rank of the node at that time
         table = {}
         counters = {}
@@ -193,7 +194,8 @@ class Cluster:
         for rank in communicator.members:
             ranks = self.served_neighbours(communicator, rank, t)
             if ranks and rank == min(ranks):
-                self.node_counters.setdefault((communicator, rank), NodeDerived()).advance([self.counters[communicator, other] for other in ranks])
+                self.node_counters.setdefault((communicator, rank), NodeDerived()).advance(
+                    [self.counters[communicator, other] for other in ranks], {other: self.progress_of[communicator, other] for other in ranks})
             if (communicator, rank) in self.node_counters and self.is_seen(rank, t):
                 for name, labels, value in self.node_counters[communicator, rank].samples(self.labels(communicator, rank)):
                     self.put(table, index, name, labels, value)
@@ -249,10 +251,13 @@ class Cluster:
     def state(self, communicator, rank, t, count, labels):
         yield from self.progress(communicator, rank, t, count, labels)
         yield 'nccl_communicator_ranks', labels, communicator.ranks
-        yield 'nccl_rank_info', labels | {
+        yield 'nccl_rank_info', self.info_labels(communicator, rank), 1
+
+    def info_labels(self, communicator, rank):
+        return self.labels(communicator, rank) | {
             'hostname': f'gpu-node-{self.node(rank)}', 'gpu_uuid': f'GPU-{rank}', 'pci_bus_id': '', 'pid': str(1000 + rank),
             'local_rank': str(rank % self.ranks_per_node), 'timing_source': self.source(rank),
-            'timing_reason': 'default', 'sampling': 'none' if communicator.duty == 1 else 'windows'}, 1
+            'timing_reason': 'default', 'sampling': 'none' if communicator.duty == 1 else 'windows'}
 
     def progress(self, communicator, rank, t, count, labels):
         started = round(count['operations']) if communicator.collective else 0
@@ -278,9 +283,14 @@ class Cluster:
             state.append(('nccl_collective_completed_sequence', labels, completed))
             state.append(('nccl_operations_in_flight', labels, in_flight))
         yield from state
+        own_progress = 2 * (started + others) - in_flight * is_timed
+        self.progress_of[communicator, rank] = own_progress
         if t - moved >= QUIET or not self.alive(rank, t) or self.halted(rank, t):
             yield from ((STALLED[name], own, value) for name, own, value in state)
-        yield 'nccl_rank_progress', labels, 2 * (started + others) - in_flight * is_timed
+            yield 'nccl_stalled_communicator_ranks', self.info_labels(communicator, rank), communicator.ranks
+            yield 'nccl_stalled_progress', labels, own_progress
+            if not is_timed:
+                yield 'nccl_stalled_process_progress', labels, sum(value for (_, other), value in self.progress_of.items() if other == rank)
         if progress:
             yield 'nccl_operations_last_progress_timestamp_seconds', labels, progress
 

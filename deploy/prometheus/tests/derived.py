@@ -88,8 +88,12 @@ class NodeDerived:
 
     def __init__(self):
         self.totals = collections.defaultdict(lambda: [0, 0, 0])
+        self.progress = 0
+        self.seen = {}  # progress at the last scrape, by rank
 
-    def advance(self, ranks):
+    def advance(self, ranks, progress):
+        self.progress += sum(abs(value - self.seen.get(rank, 0)) for rank, value in progress.items())
+        self.seen |= progress
         for kind in {rank.largest for rank in ranks if rank.largest}:
             growths = [rank.large[kind] for rank in ranks if rank.large[kind][0]]
             if growths:
@@ -97,6 +101,7 @@ class NodeDerived:
                 self.totals[kind] = [total + more for total, more in zip(self.totals[kind], least)]
 
     def samples(self, labels):
+        yield 'nccl_node_progress_total', labels, self.progress
         for (_, collective, size), totals in self.totals.items():
             for name, value in zip(('bus_bytes', 'busy_seconds', 'timed_operations'), totals):
                 yield f'nccl_node_large_{name}_total', labels | {'collective': collective, 'size': str(size)}, value

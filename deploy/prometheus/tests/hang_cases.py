@@ -248,6 +248,14 @@ def a_hang_is_told_where_some_ranks_have_no_plugin_but_not_blamed_on_the_network
     return cluster, {15: [alert('NCCLCollectiveHang')]}
 
 
+def a_hang_of_ranks_on_old_and_new_daemons_is_told_and_names_nobody():
+    cluster = data_parallel(15)
+    cluster.old_daemons = {1}
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 3, 4, 5, 7])
+    cluster.halted = lambda rank, t: rank == 6 and t > 700
+    return cluster, {15: [alert('NCCLCollectiveHang')]}
+
+
 def a_job_that_calls_nothing_for_long_is_told_as_information():
     cluster = data_parallel(26, 1)
     cluster.busy = lambda t: t < 480

@@ -144,14 +144,6 @@ def an_elastic_resize_is_not_told():
     return cluster, NOTHING_EVER
 
 
-def a_hang_of_ranks_on_old_and_new_daemons_names_nobody():
-    cluster = data_parallel(15)
-    cluster.old_daemons = {1}
-    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 3, 4, 5, 7])
-    cluster.halted = lambda rank, t: rank == 6 and t > 700
-    return cluster, NOTHING_EVER
-
-
 def unequal_stages_on_old_and_new_daemons_are_not_told():
     cluster = pipeline(15)
     cluster.old_daemons = {1, 3}
