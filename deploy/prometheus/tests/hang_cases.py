@@ -392,6 +392,21 @@ def a_stopped_rank_is_named_after_two_evaluations():
     return cluster, {10.25: [], 10.5: [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]}
 
 
+def waiting_where_so_many_ranks_are_reported(ranks):
+    cluster = waiting_for([6])
+    for communicator in cluster.communicators:
+        communicator.ranks = ranks
+    return cluster, {10.5: [], 11.5: [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]}
+
+
+def a_killed_rank_is_named_after_a_minute_where_another_rank_has_no_plugin():
+    return waiting_where_so_many_ranks_are_reported(9)
+
+
+def a_killed_rank_is_named_after_a_minute_where_nccl_does_not_report_the_number_of_ranks():
+    return waiting_where_so_many_ranks_are_reported(0)
+
+
 def a_killed_rank_that_no_other_waits_for_is_not_named():
     cluster = data_parallel(12)
     cluster.alive = lambda rank, t: rank != 6 or t <= 600
