@@ -54,6 +54,8 @@ class CommunicatorCounters {
 
   // After it, the node's counts may be advanced, by the lowest rank.
   uint64_t new_compared() const { return new_compared_; }  // since the Advance() before
+  // The same; nothing if it is not known which network operations are timed.
+  const std::optional<collector::NetworkBusBytes>& new_network() const { return new_network_; }
   const TimesByOperation& operations() const { return operations_; }
   NodeCounter& node() { return node_; }
   void EndInterval(int64_t monotonic_ns);
@@ -77,7 +79,8 @@ class CommunicatorCounters {
   void Transfer(Archive& archive) {
     archive(generation_, is_exact_, has_times_, since_realtime_ns_, counted_since_realtime_ns_,
             advanced_ns_, timed_ns_, estimated_ns_, highest_ns_, origin_ns_, kernel_ns_at_begin_,
-            point_to_point_, point_to_point_at_begin_, compared_seen_, interval_start_ns_);
+            point_to_point_, point_to_point_at_begin_, compared_seen_, interval_start_ns_,
+            network_seen_.all, network_seen_.timed);
     steps_.Transfer(archive);
     node_.Transfer(archive);
     size_t count = TransferCount(archive, operations_.size());
@@ -120,6 +123,7 @@ class CommunicatorCounters {
   // largest of them loses its mean. The operation that runs now may go on for the longest mean.
   double Bound(std::vector<Claim> claims, double measured_ns);
   void Sum();
+  void SeeNetwork(const collector::CommunicatorSnapshot& communicator);
 
   // Of an estimate: 292 years. More takes a forged segment, and is not counted.
   static constexpr double kMostNs = 9.2e18;
@@ -139,6 +143,8 @@ class CommunicatorCounters {
   uint64_t point_to_point_at_begin_ = 0;
   uint64_t compared_seen_ = 0;  // as ArrivalCounts of the latest Advance() that had them
   uint64_t new_compared_ = 0;
+  collector::NetworkBusBytes network_seen_;
+  std::optional<collector::NetworkBusBytes> new_network_;
   int64_t interval_start_ns_ = 0;  // CLOCK_MONOTONIC; 0: none has ended
   // Time that has passed and is neither measured nor estimated, of the recent past: operations may
   // be launched so long before they run. Not in the state: it starts at 0 again.

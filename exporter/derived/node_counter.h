@@ -29,13 +29,17 @@ class NodeCounter {
   // communicator. Sums that 62 bits do not hold take a forged segment, and are not counted.
   void CountLarge(std::span<const TimesByOperation* const> local, uint64_t ranks);
 
-  bool has_counted() const { return has_compared_ || !large_.empty(); }
+  // So much more of a rank on this node. Beyond 62 bits as above.
+  void CountNetwork(const collector::NetworkBusBytes& more);
+
+  bool has_counted() const { return has_compared_ || !large_.empty() || has_network_; }
   // Without `is_lowest` and `since_realtime_ns`.
   collector::NodeCounts Counts() const;
 
   template <typename Archive>
   void Transfer(Archive& archive) {
-    archive(has_compared_, compared_, has_choice_, choice_.first, choice_.second);
+    archive(has_compared_, compared_, has_choice_, choice_.first, choice_.second, has_network_,
+            network_.all, network_.timed);
     size_t count = TransferCount(archive, large_.size());
     if constexpr (Archive::kReads) {
       if (!IsOperation(choice_)) return archive.Fail();
@@ -63,6 +67,8 @@ class NodeCounter {
 
   bool has_compared_ = false;
   uint64_t compared_ = 0;
+  bool has_network_ = false;
+  collector::NetworkBusBytes network_;
   bool has_choice_ = false;
   OperationKey choice_;
   std::map<OperationKey, collector::LargeCounts> large_;

@@ -17,7 +17,7 @@ namespace {
 using collector::StateError;
 
 // "NCCLDRV" and the version of what follows: states of other versions are damaged ones.
-constexpr uint64_t kMagic = 0x4e43434c44525604;
+constexpr uint64_t kMagic = 0x4e43434c44525605;
 
 struct Header {
   uint64_t magic = kMagic;
