@@ -46,7 +46,9 @@ void NetworkSeries::AddBusBytes(const collector::NetworkBusBytes& counts, Labels
 }
 
 void NetworkSeries::AddPeers(const SeriesGroup& group, LabelsId labels) const {
-  if (!builder_.ServesDetail() || group.members.size() != 1) return;
+  const bool serves = builder_.Serves(Metric::kNetworkPeerWaitSeconds) ||
+                      builder_.Serves(Metric::kNetworkPeerTimedBytes);
+  if (!serves || group.members.size() != 1) return;
   for (const auto& [peer, counts] : group.members.front().communicator->network_peers) {
     const bool is_rank = peer != collector::PeerNetworkCounts::kOthers;
     const std::string name = is_rank ? std::to_string(peer) : "other";
