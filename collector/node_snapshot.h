@@ -221,6 +221,22 @@ struct NetworkCounts {
   }
 };
 
+// Bus bytes of the operations that send, and of those that receive, by NetworkDirection:
+// collectives do both. Without the number of ranks, as for very many.
+struct NetworkBusBytes {
+  std::array<uint64_t, kNetworkDirectionCount> all{};
+  std::array<uint64_t, kNetworkDirectionCount> timed{};  // with timed network operations
+
+  bool operator==(const NetworkBusBytes&) const = default;
+  NetworkBusBytes& operator+=(const NetworkBusBytes& more) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      all[i] += more.all[i];
+      timed[i] += more.timed[i];
+    }
+    return *this;
+  }
+};
+
 struct PeerNetworkCounts {
   static constexpr int kOthers = -1;  // peers beyond the limit of the plugin, together
 
@@ -290,6 +306,8 @@ struct NodeCounts {
   uint64_t progress = 0;             // starts and completions of all these ranks
   std::optional<uint64_t> compared;  // as ArrivalCounts; where ranks are compared
   std::map<OperationKind, LargeCounts> large;
+  // Of all ranks here, where their network operations are timed.
+  std::optional<NetworkBusBytes> network = {};
   int64_t since_realtime_ns = 0;
 
   bool operator==(const NodeCounts&) const = default;
@@ -298,6 +316,7 @@ struct NodeCounts {
     progress += more.progress;
     AddKnown(compared, more.compared);
     for (const auto& [kind, counts] : more.large) large[kind] += counts;
+    AddKnown(network, more.network);
     since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
     return *this;
   }
@@ -397,6 +416,8 @@ struct CommunicatorSnapshot {
   DriftCause drift_cause = DriftCause::kNone;
   std::optional<NetworkCounts> network;  // if the plugin times its network operations
   uint32_t network_share_ppm = 0;        // of the time in which it does, 1 to 1,000,000; else 0
+  // With `network`, if the plugin counts what is timed (layout 1.6).
+  std::optional<NetworkBusBytes> network_bus_bytes;
   // Parts of `network`, if the job has asked for them: each peer once, by rank, the others last.
   std::vector<PeerNetworkCounts> network_peers;
   // That have yet to agree with the CPU's clock before kernel times are believed.

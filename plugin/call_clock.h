@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time of an API call as the payload of its handle, so that a call needs no table. Any thread.
 //
-// A payload has 44 bits of units of 1024 ns since the plugin started, so it comes round after 208
-// days: two halves of 2^43 units. `half_` is the half that the latest call was in, counted from the
-// start. A call that is asked for lies in that half or in the one before: it is at most 104 days
+// A payload has 43 bits of units of 1024 ns since the plugin started, so it comes round after 104
+// days: two halves of 2^42 units. `half_` is the half that the latest call was in, counted from the
+// start. A call that is asked for lies in that half or in the one before: it is at most 52 days
 // old.
 #pragma once
 
@@ -18,6 +18,7 @@ class CallClock {
  public:
   static constexpr int kUnitShift = 10;
   static constexpr uint64_t kUnitNs = uint64_t{1} << kUnitShift;
+  static constexpr int kPayloadBits = 43;
 
   // Once, before the first call.
   void Open(uint64_t start_ns) { start_ns_ = start_ns; }
@@ -26,7 +27,7 @@ class CallClock {
   uint64_t PayloadOf(uint64_t now_ns) {
     const uint64_t units = (now_ns - start_ns_) >> kUnitShift;
     if (LoadRelaxed(half_) != units >> kHalfShift) StoreRelaxed(half_, units >> kHalfShift);
-    return units;
+    return units & ((uint64_t{1} << kPayloadBits) - 1);
   }
   // When the call was made, at most a unit too early. False if that is not known.
   bool TimeOf(uint64_t payload, uint64_t* call_ns) const {
@@ -40,7 +41,7 @@ class CallClock {
   }
 
  private:
-  static constexpr int kHalfShift = 43;
+  static constexpr int kHalfShift = kPayloadBits - 1;
 
   uint64_t start_ns_;
   AtomicU64 half_;

@@ -36,6 +36,9 @@ void* Callbacks::StartCopyEngineTask(void* context, Function function, uint64_t 
   start.is_untimed = true;
   start.message_bytes =
       MessageBytes(function, count, element_bytes, communicators_.RanksOf(from, *communicator));
+  NetworkTimer* const network = communicator->network();
+  if (network != nullptr && network->Takes(start.call_is_bound) && HasSteps(Handle::From(call)))
+    communicator->recorder().CountNetworkTimed(function, start.message_bytes);
   if (communicator->FollowsOperations())
     start.launch = communicator->OpenLaunch() & Handle::kTicketMask;
   start.launch_is_followed = start.launch != 0;

@@ -16,6 +16,7 @@
 namespace nccl_exporter::plugin {
 
 static_assert(CallClock::kUnitNs == WorkItems::kCallUnitNs);
+static_assert(Handle::kHasStepsFlag == uint64_t{1} << CallClock::kPayloadBits);
 
 // The fields of a start event by which the first operation names its communicator (API v1 to v3).
 struct TaskOrigin {
@@ -90,6 +91,18 @@ class Callbacks {
   // Fills in when the call was made. False if the call is being captured at this moment: nothing is
   // handed to the GPU.
   bool DateCall(Handle call, OperationStart* start);
+  // Whether NCCL reports the network steps of the operations of a call. Of one that it has not
+  // announced it is not known: it does if the plugin takes them (NetworkTimer::Takes).
+  bool HasSteps(Handle call) const {
+    switch (communicators_.KindOf(call)) {
+      case HandleKind::kCall:
+      case HandleKind::kUntimedCall:
+      case HandleKind::kCapturedCall:
+        return call.HasSteps();
+      default:
+        return true;
+    }
+  }
   void* RefuseChannel(Handle task, uint32_t channel);
   [[gnu::cold, gnu::noinline]] void RefuseStep(Handle handle);
   // The network timer that a handle of one of these kinds belongs to; nullptr is counted.
@@ -129,11 +142,16 @@ inline void* Callbacks::StartCall(void* context, Function function, bool is_capt
     FreezeMask(*sampler, function, is_captured, context, call_group);
   }
   communicator->NoteCall(is_captured);
+  // NCCL has read the mask.
+  NetworkTimer* const network = communicator->network();
+  const bool has_steps = network != nullptr && network->windows().AsksForSteps();
   if (is_captured) {
-    if (NetworkTimer* const network = communicator->network()) network->windows().NoteCapture();
+    if (network != nullptr) network->windows().NoteCapture();
     process_.host_announcements().SetPossible();
     const uint64_t thread = process_.capturing_threads().Number();
-    return Handle::Of(communicators_.Salt(), HandleKind::kCapturedCall, thread).Pointer();
+    return Handle::Of(communicators_.Salt(), HandleKind::kCapturedCall, thread)
+        .WithSteps(has_steps)
+        .Pointer();
   }
   const uint64_t now_ns = NowNs();
   communicator->NoteWorkItem(now_ns);
@@ -142,7 +160,9 @@ inline void* Callbacks::StartCall(void* context, Function function, bool is_capt
     communicator->call_groups().NoteCallTime(now_ns);
     if (!sampler->TimesNow()) kind = HandleKind::kUntimedCall;
   }
-  return Handle::Of(communicators_.Salt(), kind, process_.call_clock().PayloadOf(now_ns)).Pointer();
+  return Handle::Of(communicators_.Salt(), kind, process_.call_clock().PayloadOf(now_ns))
+      .WithSteps(has_steps)
+      .Pointer();
 }
 
 // Where calls are not announced (API v4 and before), it is not known whether one was captured.
@@ -163,13 +183,13 @@ inline bool Callbacks::DateCall(Handle call, OperationStart* start) {
   const HandleKind kind = communicators_.KindOf(call);
   if (kind == HandleKind::kCall || kind == HandleKind::kUntimedCall) {
     start->is_untimed = kind == HandleKind::kUntimedCall;
-    start->call_is_bound = process_.call_clock().TimeOf(call.Payload(), &start->call_ns);
+    start->call_is_bound = process_.call_clock().TimeOf(call.CallPayload(), &start->call_ns);
     if (!start->call_is_bound) start->call_ns = NowNs();
     return true;
   }
   start->call_ns = NowNs();
   if (kind == HandleKind::kCapturedCall) {
-    if (process_.capturing_threads().IsCurrent(call.Payload())) return false;
+    if (process_.capturing_threads().IsCurrent(call.CallPayload())) return false;
     start->call_is_bound = true;  // the kernel waits for this very callback
     start->is_replay = true;
   }
@@ -218,6 +238,8 @@ inline void* Callbacks::StartTask(void* context, OperationStart& start, const Ta
   bool times_network = false;
   if (NetworkTimer* const network = communicator->network()) {
     times_network = network->Takes(start.call_is_bound && !start.is_replay);
+    if (times_network && HasSteps(Handle::From(call)))
+      communicator->recorder().CountNetworkTimed(start.function, start.message_bytes);
     network->windows().Note(start.call_ns);
   }
   const uint64_t ticket = communicator->StartOperation(start);

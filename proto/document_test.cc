@@ -73,6 +73,7 @@ TEST(LayoutDocument, ShowsTheCommunicatorSlot) {
 TEST(LayoutDocument, ShowsTheFunctionBlock) {
   ExpectTable("proto/README.md",
               kHead + FIELD(FunctionBlock, calls) + FIELD(FunctionBlock, last_start_ns) +
+                  FIELD(FunctionBlock, network_timed_bytes) +
                   FIELD(FunctionBlock, started.operations) + FIELD(FunctionBlock, started.bytes) +
                   FIELD(FunctionBlock, timed.timed_operations) +
                   FIELD(FunctionBlock, timed.timed_bytes) + FIELD(FunctionBlock, timed.busy_ns) +

@@ -82,6 +82,8 @@ enum class Metric : uint8_t {
   kNodeLargeBusBytes,
   kNodeLargeBusySeconds,
   kNodeLargeTimedOperations,
+  kNodeNetworkBusBytes,
+  kNodeNetworkTimedBusBytes,
   kNodeProgress,
   kStalledCommunicatorRanks,
   kStalledProgress,
@@ -284,7 +286,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kRankStepWait, "nccl_rank_step_wait_seconds_total", MetricType::kCounter, "seconds",
      LabelScope::kCommunicator, "collective,size",
      "The recent mean of the longest launch in a step, times the steps, of each regular collective "
-     "and size; at most four, those that moved the most bytes. Absent for communicators on one node, "
+     "and size; at most four, those that moved the most bytes. Absent for communicators on one "
+     "node, "
      "and in the first minute.",
      MetricPart::kAlerts},
     {Metric::kNodeLargeBusBytes, "nccl_node_large_bus_bytes_total", MetricType::kCounter, "bytes",
@@ -299,6 +302,14 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kNodeLargeTimedOperations, "nccl_node_large_timed_operations_total",
      MetricType::kCounter, "", LabelScope::kCommunicator, "collective,size",
      "Number of the same operations.", MetricPart::kAlerts},
+    {Metric::kNodeNetworkBusBytes, "nccl_node_network_bus_bytes_total", MetricType::kCounter,
+     "bytes", LabelScope::kCommunicator, "direction",
+     "Bus bytes of all operations of the communicator's ranks on this node, in communicators with "
+     "network time. On the lowest rank of the node."},
+    {Metric::kNodeNetworkTimedBusBytes, "nccl_node_network_timed_bus_bytes_total",
+     MetricType::kCounter, "bytes", LabelScope::kCommunicator, "direction",
+     "The part of nccl_node_network_bus_bytes_total whose network operations were timed: divides "
+     "the timed bytes to get all bytes."},
     {Metric::kNodeProgress, "nccl_node_progress_total", MetricType::kCounter, "",
      LabelScope::kCommunicator, "",
      "Starts and completions of operations on the communicator, sends and receives included, by all "

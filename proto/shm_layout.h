@@ -73,7 +73,7 @@ using AtomicU64 = std::atomic<uint64_t>;
 static_assert(sizeof(AtomicU64) == 8 && AtomicU64::is_always_lock_free);
 
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 5;
+inline constexpr uint32_t kMinor = 6;
 inline constexpr uint64_t kVersion = uint64_t{kMajor} << 32 | kMinor;
 inline constexpr uint64_t kMagic = 0x314745534c43434e;  // "NCCLSEG1"
 inline constexpr const char kFileSuffix[] = ".seg";
@@ -148,7 +148,10 @@ struct alignas(64) FunctionBlock {
   // Written by the threads that call NCCL.
   AtomicU64 calls;          // API calls (API v5 and later)
   AtomicU64 last_start_ns;  // CLOCK_MONOTONIC of the latest start
-  AtomicU64 reserved_start[6];
+  // Message bytes of the operations whose network operations are timed (1.6). Counted at the start,
+  // where the slot's network has a share; an operation that does not leave its node counts too.
+  AtomicU64 network_timed_bytes;
+  AtomicU64 reserved_start[5];
   struct alignas(64) {
     AtomicU64 operations[8];  // by size class
     AtomicU64 bytes[8];       // message bytes, by size class
@@ -276,7 +279,7 @@ struct alignas(4096) CommunicatorSlot {
 // A slot of 1.0 to 1.2 ends before size_histograms.
 inline constexpr uint64_t kSlotBytesBefore13 = 110592;
 static_assert(offsetof(CommunicatorSlot, size_histograms) <= kSlotBytesBefore13);
-static_assert(sizeof(CommunicatorSlot) == 131072, "1.3 to 1.5 have the same size");
+static_assert(sizeof(CommunicatorSlot) == 131072, "1.3 to 1.6 have the same size");
 static_assert(sizeof(CommunicatorSlot) <= kSlotLimitBytes);
 
 }  // namespace nccl_exporter::layout

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -19,6 +20,10 @@ namespace {
 constexpr uint64_t kMaxApiVersion = 255;
 constexpr uint64_t kMaxNcclVersion = 10'000'000;  // 99.99.99 is 999999
 constexpr uint64_t kMaxGpuIndex = 1023;
+
+constexpr uint32_t kMinorOfNetworkTimedBytes = 6;
+
+constexpr double kMostBusBytes = 1ull << 58;  // of a function; eleven of them fit
 
 uint64_t Load(const layout::AtomicU64& word) { return word.load(std::memory_order_relaxed); }
 
@@ -84,6 +89,36 @@ NetworkCounts CountsOf(const layout::NetworkDirectionBlock (&blocks)[kNetworkDir
     counts.directions[i].operations = Load(blocks[i].operations);
   }
   return counts;
+}
+
+// Bytes that a segment claims beyond any sum of real ones are none.
+uint64_t BusBytesOf(Function function, uint64_t bytes, double share) {
+  const double bus_bytes = std::nearbyint(BusBytesOfShare(function, bytes, share));
+  return bus_bytes < kMostBusBytes ? static_cast<uint64_t>(bus_bytes) : 0;
+}
+
+// Of functions that are described already.
+NetworkBusBytes NetworkBusBytesOf(const layout::CommunicatorSlot& slot,
+                                  const CommunicatorSnapshot& communicator) {
+  const auto ranks = static_cast<uint32_t>(communicator.ranks);
+  const double share = ranks == 0 ? 1 : BusShare(ranks);
+  NetworkBusBytes sums;
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    if (!communicator.functions.IsInUse(i)) continue;
+    const auto function = static_cast<Function>(i);
+    uint64_t bytes = 0;
+    for (const SizeClassSnapshot& size : communicator.functions[i].sizes) bytes += size.bytes;
+    const uint64_t all = BusBytesOf(function, bytes, share);
+    const uint64_t timed = BusBytesOf(function, Load(slot.functions[i].network_timed_bytes), share);
+    for (const auto& direction : kNetworkDirections) {
+      const Function other =
+          direction.id == NetworkDirection::kSend ? Function::kRecv : Function::kSend;
+      if (function == other) continue;
+      sums.all[static_cast<size_t>(direction.id)] += all;
+      sums.timed[static_cast<size_t>(direction.id)] += timed;
+    }
+  }
+  return sums;
 }
 
 uint64_t OperationsOf(const layout::FunctionBlock& block) {
@@ -283,12 +318,15 @@ void SplitDurations(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& 
   }
 }
 
-void DescribeNetwork(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& communicator) {
+void DescribeNetwork(const layout::CommunicatorSlot& slot, uint32_t minor,
+                     CommunicatorSnapshot& communicator) {
   const layout::NetworkBlock& block = slot.network;
   const uint64_t share_ppm = std::min(Load(block.share_ppm), uint64_t{kWholeDutyPpm});
   if (share_ppm == 0) return;
   communicator.network_share_ppm = static_cast<uint32_t>(share_ppm);
   communicator.network = CountsOf(block.directions);
+  if (minor >= kMinorOfNetworkTimedBytes)
+    communicator.network_bus_bytes = NetworkBusBytesOf(slot, communicator);
 }
 
 // A peer that is no rank of the communicator is one of the others.

@@ -30,9 +30,10 @@ CommunicatorRead DescribeCommunicator(const layout::CommunicatorSlot& slot, uint
 // `duration` their sum. `slot` is a copy with size_histograms, copied after its functions.
 void SplitDurations(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& communicator);
 
-// Fills `network` if the plugin times the communicator's network operations. `slot` is a copy with
-// its network block.
-void DescribeNetwork(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& communicator);
+// Fills `network` and `network_bus_bytes` if the plugin times the communicator's network
+// operations. `slot` is a copy with its network block, written in layout 1.`minor`.
+void DescribeNetwork(const layout::CommunicatorSlot& slot, uint32_t minor,
+                     CommunicatorSnapshot& communicator);
 
 // Fills `network_peers`.
 void DescribePeers(const layout::NetworkPeerTable& table, CommunicatorSnapshot& communicator);

@@ -122,6 +122,57 @@ TEST_F(NetworkTimeTest, HasNoShareAboveOne) {
   EXPECT_EQ(Read().network_share_ppm, 1'000'000u);
 }
 
+class NetworkBusBytesTest : public NetworkTimeTest {
+ protected:
+  NetworkBusBytesTest() {
+    PutShare(100'000);
+    Put(Function::kAllReduce, {1 << 20, 3 << 20}, 1 << 20);
+    Put(Function::kAllGather, {0, 8 << 20}, 2 << 20);
+    Put(Function::kSend, {0, 64}, 16);
+    Put(Function::kRecv, {0, 128}, 32);
+    Put(Function::kOther, {0, 1 << 20}, 1 << 20);  // its bytes on a bus are not known
+  }
+  void Put(Function function, const std::array<uint64_t, 2>& bytes, uint64_t timed) {
+    const auto i = static_cast<size_t>(function);
+    writer_.Put(0, i, FunctionV1{.operations = {1, 1}, .bytes = {bytes[0], bytes[1]}});
+    writer_.PutWord(SegmentWriterV1::NetworkTimedBytesAt(writer_.FunctionAt(0, i)), timed);
+  }
+  void PutMinor(uint64_t minor) {
+    writer_.PutWord(SegmentWriterV1::kVersion, SegmentWriterV1::kVersion1 | minor);
+  }
+};
+
+TEST_F(NetworkBusBytesTest, AreThoseOfCollectivesAndOfTheSendsOrReceives) {
+  PutMinor(6);
+  for (const uint64_t ranks : {0, 4}) {
+    writer_.Put(0, CommunicatorV1{.ranks = ranks});
+    PutShare(100'000);
+    const uint64_t quarters = ranks == 0 ? 4 : 3;
+    const NetworkBusBytes bytes = Read().network_bus_bytes.value();
+    const uint64_t all = (2 * (4 << 20) + (8 << 20)) / 4 * quarters;
+    const uint64_t timed = (2 * (1 << 20) + (2 << 20)) / 4 * quarters;
+    EXPECT_EQ(bytes.all, (std::array<uint64_t, 2>{all + 64, all + 128}));
+    EXPECT_EQ(bytes.timed, (std::array<uint64_t, 2>{timed + 16, timed + 32}));
+  }
+}
+
+TEST_F(NetworkBusBytesTest, AreNotKnownBefore16NorWithoutNetworkTime) {
+  PutMinor(5);
+  EXPECT_TRUE(Read().network);
+  EXPECT_FALSE(Read().network_bus_bytes);
+  PutMinor(7);
+  EXPECT_TRUE(Read().network_bus_bytes);
+  PutShare(0);
+  EXPECT_FALSE(Read().network_bus_bytes);
+}
+
+TEST_F(NetworkBusBytesTest, OfAFunctionThatClaimsMoreThanThereCanBeAreNone) {
+  PutMinor(6);
+  const NetworkBusBytes before = Read().network_bus_bytes.value();
+  Put(Function::kBroadcast, {kHuge, 0}, kHuge);
+  EXPECT_EQ(Read().network_bus_bytes.value(), before);
+}
+
 TEST_F(CommunicatorReaderTest, FindsNoNetworkTimeInASlotThatEndsBefore) {
   EXPECT_FALSE(Communicator().network);
 }

@@ -242,7 +242,7 @@ class SegmentReading {
   void AddCommunicator(uint32_t slot) {
     CommunicatorRead read = DescribeCommunicator(*slot_, slot, IsOverflow(slot), terms_.now);
     if (HasSizeHistograms()) SplitDurations(*slot_, read.communicator);
-    if (HasNetwork()) DescribeNetwork(*slot_, read.communicator);
+    if (HasNetwork()) DescribeNetwork(*slot_, directory_.minor, read.communicator);
     if (HasPeers()) DescribePeers(*peers_, read.communicator);
     NoteLife(read.communicator.created_realtime_ns);
     NoteLife(read.communicator.last_progress_realtime_ns);

@@ -129,6 +129,7 @@ bool ReadHeader(const SegmentSource& source, SlotDirectory& directory) {
   }
   if (directory.fault) return false;
   directory.process = DescribeProcess(*header, source.OwnerUid());
+  directory.minor = static_cast<uint32_t>(header->version.load(std::memory_order_relaxed));
   directory.header_bytes = header->header_bytes;
   directory.slot_bytes = header->slot_bytes;
   directory.slot_count = static_cast<uint32_t>(header->slot_count);

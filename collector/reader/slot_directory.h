@@ -40,9 +40,10 @@ struct SlotDirectory {
   std::optional<SegmentFault> fault;
   bool lacked_slots = false;  // the reason of `fault`: `slots_left` was used up
 
+  uint32_t minor = 0;  // of the writer's layout
   uint64_t header_bytes = 0;
   uint64_t slot_bytes = 0;
-  uint32_t slot_count = 0;  // with the overflow slot, which is the last
+  uint32_t slot_count = 0;        // with the overflow slot, which is the last
   uint64_t peer_table_bytes = 0;  // stride of the tables of peers; 0: there are none
   // From the first slot to the last that was ever claimed, without the overflow slot.
   std::vector<SlotHead> heads;

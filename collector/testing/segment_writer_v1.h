@@ -111,7 +111,7 @@ class SegmentWriterV1 {
   static constexpr size_t kSlotCountField = 32;
   static constexpr size_t kFileBytesField = 40;
   static constexpr size_t kIdentityCount = 80;
-  static constexpr size_t kRankNumbersProcess = 768;  // 1.2
+  static constexpr size_t kRankNumbersProcess = 768;   // 1.2
   static constexpr size_t kPeerTableBytesField = 776;  // 1.5
   static constexpr size_t kPeerTableBytes = 4096;
   static constexpr uint64_t kVersion1 = uint64_t{1} << 32;
@@ -139,6 +139,9 @@ class SegmentWriterV1 {
     return slot_at + 130688 + direction * 48;
   }
   static constexpr size_t NetworkShareAt(size_t slot_at) { return slot_at + 130688 + 96; }
+  static constexpr size_t NetworkTimedBytesAt(size_t function_at) {
+    return function_at + 16;
+  }  // 1.6
   // Tables of peers behind the slots, one for each (1.5).
   void AddPeerTables(size_t table_bytes = kPeerTableBytes);
   // Its words are the number, three that are reserved, and those of NetworkAt for each direction.

@@ -97,17 +97,24 @@ NETWORK_TIME = Row('Where does network time go?', [
            f'group_left (comm_name, hostname, gpu_uuid, pid) comm_rank:nccl_rank:info{{{JOB}}})'],
           [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *RANK_COLUMNS, Column('A', 'Times', 'none', [{'color': WATCH, 'value': None}]),
            Column('B', 'Share', 'percentunit')], sort='Times', width=24, height=7, nothing='No sends are slow'),
+    graph('Bytes to other nodes, by node',
+          'Bytes per second of sends: those of timed operations, scaled to all by the bus bytes of both. Normal: nodes alike. None: plugin or '
+          'daemon before layout 1.6, NCCL before 2.24, or network timing is off.',
+          [(f'sum by ({NODE_LABELS}) (sum by ({NODE_LABELS}, comm) ({with_node(rate("nccl_network_timed_bytes_total", SEND))}) '
+            f'* on (instance, comm) group_left () (sum by (instance, comm) ({rate("nccl_node_network_bus_bytes_total", SEND)}) '
+            f'/ (sum by (instance, comm) ({rate("nccl_node_network_timed_bus_bytes_total", SEND)}) > 0)))', '{{hostname}} {{instance}}')],
+          'Bps', width=8, nothing='No network operation was timed'),
     graph('Speed of sends in the network, by node',
           'Bytes of timed sends over their time in the network, all GPUs of the node. Normal: nodes alike. One below the others: its adapters, '
           'or the way from there. Compare GPUs in Communicator.',
           [(f'sum by ({NODE_LABELS}) ({with_node(rate("nccl_network_timed_bytes_total", SEND))}) / (sum by ({NODE_LABELS}) '
             f'({with_node(rate("nccl_network_wait_seconds_total", SEND_NETWORK))}) > 0)', '{{hostname}} {{instance}}')],
-          'Bps', nothing='No network operation was timed'),
+          'Bps', width=8, nothing='No network operation was timed'),
     graph('Timed network operations, by node',
           'Sends to other nodes and receives whose waits were measured: one channel of an operation, to or from one peer. Normal: nodes alike. '
           'Windows cover a tenth of the time. None: old plugin, NCCL before 2.24, or network timing is off.',
           [(f'sum by ({NODE_LABELS}, direction) ({with_node(rate("nccl_network_timed_operations_total", JOB))})',
-            '{{direction}} {{hostname}} {{instance}}')], 'ops', nothing='No network operation was timed'),
+            '{{direction}} {{hostname}} {{instance}}')], 'ops', width=8, nothing='No network operation was timed'),
 ])
 
 DASHBOARD = dashboard('nccl-network', 'Network', 'Is it the network: between nodes or inside of them, which communicator, which rail?',

@@ -54,7 +54,7 @@ def cardinality(arguments):
     printed = subprocess.run([DAEMON, 'cardinality', *shlex.split(arguments)], check=True, capture_output=True, text=True).stdout
     bodies = re.findall(r'^(OpenMetrics|protobuf)\b.* (\d+) +(\d+) +(\d+)$', printed, re.MULTILINE)
     found = {name: dict(zip(('samples', 'bytes', 'compressed'), map(int, numbers))) for name, *numbers in bodies}
-    return found | {'lost': int(re.search(r'lost histograms (\d+)', printed)[1])}
+    return found | {'lost': int(re.search(r'histograms (\d+), sizes', printed)[1])}
 
 
 class Figures(unittest.TestCase):

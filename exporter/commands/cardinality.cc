@@ -204,7 +204,7 @@ std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>
   AppendBodies(cardinality, filter.native_schema().has_value(), out);
   fmt::format_to(out, "\nlimit: {} samples; above it are lost", kSeriesLimit);
   for (const CodeRow<SeriesLoss>& row : kSeriesLosses) {
-    fmt::format_to(out, "{} {} {}", row.id == SeriesLoss::kHistogram ? "" : ",", row.name,
+    fmt::format_to(out, "{} {} {}", &row == &kSeriesLosses.front() ? "" : ",", row.name,
                    cardinality.drops.Of(row.id));
   }
   fmt::format_to(out, "\n");

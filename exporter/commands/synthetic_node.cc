@@ -73,6 +73,8 @@ collector::CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int num
   if (communicator.nodes > 1) {
     communicator.network = NetworkOf(communicator);
     communicator.network_share_ppm = 100000;
+    communicator.network_bus_bytes = {{.all = {uint64_t{1} << 40, uint64_t{1} << 40},
+                                       .timed = {uint64_t{1} << 37, uint64_t{1} << 37}}};
   }
   communicator.completion_is_known = true;
   communicator.last_progress_realtime_ns = kStartNs + 123456789;
@@ -157,6 +159,7 @@ collector::DerivedCounts DerivedOf(const collector::CommunicatorSnapshot& commun
   node.since_realtime_ns = communicator.created_realtime_ns;
   if (communicator.arrivals) node.compared = communicator.arrivals->compared;
   AddLargest(communicator, node);
+  node.network = communicator.network_bus_bytes;
   return derived;
 }
 

@@ -103,6 +103,7 @@ void CommunicatorCounters::BeginWithoutPast(const collector::ProcessSnapshot& pr
   is_exact_ =
       TimesAll(process, communicator) && untimed <= kMostHeld + communicator.in_flight.size();
   counted_since_realtime_ns_ = now.realtime_ns;
+  if (communicator.network_bus_bytes) network_seen_ = *communicator.network_bus_bytes;
   point_to_point_at_begin_ = point_to_point_;
   progress_ = ProgressOf(communicator);
   Sum();
@@ -135,6 +136,7 @@ void CommunicatorCounters::Advance(const collector::ProcessSnapshot& process,
   }
   Sum();
   steps_.Advance(operations_, more, communicator.recent, decay, now, times);
+  SeeNetwork(communicator);
   const uint64_t progress = ProgressOf(communicator);
   new_progress_ = std::max(progress, progress_) - std::min(progress, progress_);
   progress_ = progress;
@@ -143,6 +145,24 @@ void CommunicatorCounters::Advance(const collector::ProcessSnapshot& process,
   const uint64_t compared = communicator.arrivals->compared;
   new_compared_ = compared - std::min(compared, compared_seen_);
   compared_seen_ = compared;
+}
+
+// Nothing counts before the first operation of a direction is timed: from then on the communicator
+// has timed bytes, and PromQL's rate() begins at the first value of each. Counts that decrease, as
+// only a damaged segment has, count as unchanged.
+void CommunicatorCounters::SeeNetwork(const collector::CommunicatorSnapshot& communicator) {
+  new_network_.reset();
+  if (!communicator.network_bus_bytes) return;
+  const auto more = [](uint64_t now, uint64_t before) { return now - std::min(now, before); };
+  const collector::NetworkBusBytes& now = *communicator.network_bus_bytes;
+  new_network_.emplace();
+  for (size_t i = 0; i < now.all.size(); ++i) {
+    if (now.timed[i] == 0) continue;
+    new_network_->all[i] = more(now.all[i], network_seen_.all[i]);
+    new_network_->timed[i] = more(now.timed[i], network_seen_.timed[i]);
+    network_seen_.all[i] = now.all[i];
+    network_seen_.timed[i] = now.timed[i];
+  }
 }
 
 void CommunicatorCounters::Estimate(const collector::CommunicatorSnapshot& communicator,

@@ -56,6 +56,8 @@ class CommunicatorCounters {
   // Both since the Advance() before.
   uint64_t new_compared() const { return new_compared_; }
   uint64_t new_progress() const { return new_progress_; }
+  // Nothing if it is not known which network operations are timed.
+  const std::optional<collector::NetworkBusBytes>& new_network() const { return new_network_; }
   const TimesByOperation& operations() const { return operations_; }
   NodeCounter& node() { return node_; }
   void EndInterval(int64_t monotonic_ns);
@@ -81,7 +83,7 @@ class CommunicatorCounters {
     archive(generation_, is_exact_, has_times_, since_realtime_ns_, counted_since_realtime_ns_,
             advanced_ns_, timed_ns_, estimated_ns_, highest_ns_, origin_ns_, kernel_ns_at_begin_,
             point_to_point_, point_to_point_at_begin_, compared_seen_, progress_,
-            interval_start_ns_);
+            interval_start_ns_, network_seen_.all, network_seen_.timed);
     steps_.Transfer(archive);
     node_.Transfer(archive);
     size_t count = TransferCount(archive, operations_.size());
@@ -124,6 +126,7 @@ class CommunicatorCounters {
   // largest of them loses its mean. The operation that runs now may go on for the longest mean.
   double Bound(std::vector<Claim> claims, double measured_ns);
   void Sum();
+  void SeeNetwork(const collector::CommunicatorSnapshot& communicator);
 
   // Of an estimate: 292 years. More takes a forged segment, and is not counted.
   static constexpr double kMostNs = 9.2e18;
@@ -145,6 +148,8 @@ class CommunicatorCounters {
   uint64_t new_compared_ = 0;
   uint64_t progress_ = 0;  // as collector::DerivedCounts
   uint64_t new_progress_ = 0;
+  collector::NetworkBusBytes network_seen_;
+  std::optional<collector::NetworkBusBytes> new_network_;
   int64_t interval_start_ns_ = 0;  // CLOCK_MONOTONIC; 0: none has ended
   // Time that has passed and is neither measured nor estimated, of the recent past: operations may
   // be launched so long before they run. Not in the state: it starts at 0 again.

@@ -24,6 +24,8 @@ void DerivedCounters::Advance(collector::NodeSnapshot& node, const DerivedMoment
     if (rank.communicator->has_identity && !rank.communicator->is_overflow) {
       communicators[CommunicatorKeyOf(*rank.process, *rank.communicator)].push_back(rank);
     } else {
+      if (rank.counters->new_network())
+        rank.counters->node().CountNetwork(*rank.counters->new_network());
       Fill(rank, SpansNodes(*rank.communicator, 0), false, now);
     }
   }
@@ -61,7 +63,10 @@ void DerivedCounters::AdvanceCommunicator(std::span<const Rank> ranks, const Der
       compared = std::min(compared.value_or(~uint64_t{0}), rank.counters->new_compared());
   }
   NodeCounter& node = lowest.counters->node();
-  for (const Rank& rank : ranks) node.CountProgress(rank.counters->new_progress());
+  for (const Rank& rank : ranks) {
+    node.CountProgress(rank.counters->new_progress());
+    if (rank.counters->new_network()) node.CountNetwork(*rank.counters->new_network());
+  }
   if (compared) node.CountCompared(*compared);
   if (ends_interval) node.CountLarge(operations, lowest.communicator->ranks);
   for (const Rank& rank : ranks)
@@ -83,8 +88,8 @@ bool DerivedCounters::IsNew(int64_t created_realtime_ns) const {
   return has_previous_ && created_realtime_ns >= previous_realtime_ns_ - times_.latest_sight_ns;
 }
 
-void DerivedCounters::AdvanceProcess(collector::ProcessSnapshot& snapshot,
-                                     const DerivedMoment& now, std::vector<Rank>& ranks) {
+void DerivedCounters::AdvanceProcess(collector::ProcessSnapshot& snapshot, const DerivedMoment& now,
+                                     std::vector<Rank>& ranks) {
   const ProcessKey key(snapshot.file.device, snapshot.file.inode, snapshot.start_realtime_ns);
   const auto [found, is_first] = processes_.try_emplace(key);
   Process& process = found->second;

@@ -47,12 +47,16 @@ class Job {
                    is_timed ? ns : 0);
     }
     ++steps;
+    bus_bytes.all[0] += 11 * kMib;
+    bus_bytes.timed[0] += is_timed ? 11 * kMib : 0;
+    node.comm().network_bus_bytes = bus_bytes;
     node.Pass(200 * kMillisecondNs);
   }
 
   PlayedNode node;
   double truth_ns = 0;
   double steps = 0;
+  collector::NetworkBusBytes bus_bytes;
 
  private:
   const bool is_sampled_;
@@ -60,11 +64,13 @@ class Job {
 };
 
 struct Seen {
-  Increase kernel_ns, process_kernel_ns, steps, wait_ns;
+  Increase kernel_ns, process_kernel_ns, steps, wait_ns, bus_bytes, timed_bus_bytes;
   void Add(PlayedNode& node, DerivedCounters& counters) {
     const collector::DerivedCounts& counts = node.See(counters);
     kernel_ns.Add(counts.kernel_ns.front());
     process_kernel_ns.Add(*node.process().derived->kernel_ns);
+    bus_bytes.Add(counts.node->network->all[0]);
+    timed_bus_bytes.Add(counts.node->network->timed[0]);
     if (!counts.steps) return;
     steps.Add(counts.steps->steps);
     for (const auto& [kind, kind_ns] : counts.steps->waits_ns) {
@@ -101,13 +107,18 @@ TEST_P(Restarts, WithTheStateTakeNothingAndAddNothing) {
     Job job(is_sampled, GetParam());
     Seen seen;
     // From the first snapshot on: the increase counts from 0.
-    for (Increase* const one : {&seen.kernel_ns, &seen.process_kernel_ns, &seen.steps}) one->Add(0);
+    for (Increase* const one : {&seen.kernel_ns, &seen.process_kernel_ns, &seen.steps,
+                                &seen.bus_bytes, &seen.timed_bus_bytes})
+      one->Add(0);
     Play(job, true, GetParam(), seen);
     // Up to 4 s came after the latest scrape.
     const double truth = job.truth_ns;
     EXPECT_NEAR(seen.kernel_ns.sum(), truth, is_sampled ? 0.01 * truth : 0.005 * truth);
     EXPECT_EQ(seen.process_kernel_ns.sum(), seen.kernel_ns.sum());
     EXPECT_NEAR(seen.steps.sum(), job.steps, 20);
+    EXPECT_NEAR(seen.bus_bytes.sum(), static_cast<double>(job.bus_bytes.all[0]), 20 * 11 * kMib);
+    EXPECT_NEAR(seen.timed_bus_bytes.sum(), static_cast<double>(job.bus_bytes.timed[0]),
+                20 * 11 * kMib);
   }
 }
 
@@ -118,6 +129,13 @@ TEST_P(Restarts, WithoutTheStateNeverAddMoreThanWasDone) {
   EXPECT_LE(seen.kernel_ns.sum(), 1.01 * job.truth_ns);
   EXPECT_LE(seen.process_kernel_ns.sum(), 1.01 * job.truth_ns);
   EXPECT_LE(seen.steps.sum(), job.steps);
+  // A restart takes of both what was done meanwhile, so the part that was timed stays.
+  const auto part = [](double timed, double all) { return timed / all; };
+  EXPECT_LE(seen.bus_bytes.sum(), static_cast<double>(job.bus_bytes.all[0]));
+  EXPECT_NEAR(
+      part(seen.timed_bus_bytes.sum(), seen.bus_bytes.sum()),
+      part(static_cast<double>(job.bus_bytes.timed[0]), static_cast<double>(job.bus_bytes.all[0])),
+      0.02);
   // Each restart takes what was done since the scrape before it.
   EXPECT_GE(seen.kernel_ns.sum(), 0.7 * job.truth_ns);
 }

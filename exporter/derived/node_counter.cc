@@ -68,6 +68,14 @@ void NodeCounter::CountLarge(std::span<const TimesByOperation* const> local, uin
     sum += fastest;
 }
 
+void NodeCounter::CountNetwork(const collector::NetworkBusBytes& more) {
+  has_network_ = true;
+  for (size_t i = 0; i < more.all.size(); ++i) {
+    if (!Fits(network_.all[i], more.all[i]) || !Fits(network_.timed[i], more.timed[i])) return;
+  }
+  network_ += more;
+}
+
 bool NodeCounter::Choose(std::span<const TimesByOperation* const> local, uint64_t ranks) {
   std::map<OperationKey, double> bytes;
   for (const TimesByOperation* const operations : local) {
@@ -91,6 +99,7 @@ collector::NodeCounts NodeCounter::Counts() const {
   collector::NodeCounts counts;
   if (has_compared_) counts.compared = compared_;
   counts.progress = progress_;
+  if (has_network_) counts.network = network_;
   for (const auto& [key, sum] : large_)
     counts.large.emplace(collector::OperationKind{static_cast<Function>(key.first), key.second},
                          sum);

@@ -33,13 +33,19 @@ class NodeCounter {
   // communicator.
   void CountLarge(std::span<const TimesByOperation* const> local, uint64_t ranks);
 
-  bool has_counted() const { return has_compared_ || progress_ != 0 || !large_.empty(); }
+  // So much more of a rank on this node.
+  void CountNetwork(const collector::NetworkBusBytes& more);
+
+  bool has_counted() const {
+    return has_compared_ || progress_ != 0 || !large_.empty() || has_network_;
+  }
   // Without `is_lowest` and `since_realtime_ns`.
   collector::NodeCounts Counts() const;
 
   template <typename Archive>
   void Transfer(Archive& archive) {
-    archive(has_compared_, compared_, progress_, has_choice_, choice_.first, choice_.second);
+    archive(has_compared_, compared_, progress_, has_choice_, choice_.first, choice_.second,
+            has_network_, network_.all, network_.timed);
     size_t count = TransferCount(archive, large_.size());
     if constexpr (Archive::kReads) {
       if (!IsOperation(choice_)) return archive.Fail();
@@ -68,6 +74,8 @@ class NodeCounter {
   bool has_compared_ = false;
   uint64_t compared_ = 0;
   uint64_t progress_ = 0;
+  bool has_network_ = false;
+  collector::NetworkBusBytes network_;
   bool has_choice_ = false;
   OperationKey choice_;
   std::map<OperationKey, collector::LargeCounts> large_;

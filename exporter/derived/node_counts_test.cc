@@ -198,6 +198,52 @@ TEST(NodeCountsTest, GoOnAtTheNextRankWhenTheLowestLeaves) {
   EXPECT_EQ(ranks.Node(1)->compared, 1u) << "it stays as it is";
 }
 
+// Of all ranks here; what a rank had counted stays counted when it leaves.
+TEST(NodeCountsTest, HaveTheBusBytesOfAllRanksThatEverWere) {
+  Ranks ranks(2);
+  using Bytes = collector::NetworkBusBytes;
+  ranks.Pass();
+  EXPECT_FALSE(ranks.Node(0)->network) << "not known";
+  ranks.comm(0).network_bus_bytes = Bytes{.all = {90, 5}, .timed = {0, 0}};
+  ranks.Pass();
+  EXPECT_EQ(ranks.Node(0)->network, Bytes()) << "nothing is timed so far";
+  ranks.comm(0).network_bus_bytes = Bytes{.all = {100, 10}, .timed = {10, 1}};
+  ranks.comm(1).network_bus_bytes = Bytes{.all = {200, 20}, .timed = {20, 2}};
+  ranks.Pass();
+  EXPECT_EQ(ranks.Node(0)->network, (Bytes{.all = {300, 30}, .timed = {30, 3}}));
+  ranks.comm(1).network_bus_bytes = Bytes{.all = {201, 20}, .timed = {20, 3}};
+  ranks.is_present[0] = false;
+  ranks.Pass();
+  EXPECT_EQ(ranks.Node(1)->network, (Bytes{.all = {1, 0}, .timed = {0, 1}}));
+  ranks.is_present[0] = true;
+  ranks.comm(1).network_bus_bytes = Bytes{.all = {50, 50}, .timed = {50, 50}};
+  ranks.Pass();
+  EXPECT_EQ(ranks.Node(0)->network, (Bytes{.all = {300, 60}, .timed = {60, 50}}))
+      << "a count that decreases is unchanged";
+}
+
+TEST(NodeCountsTest, CountNoBusBytesOfAForgedSegment) {
+  Ranks ranks(2);
+  constexpr uint64_t kMost = ~uint64_t{0};
+  using Bytes = collector::NetworkBusBytes;
+  ranks.comm(0).network_bus_bytes = Bytes{.all = {kMost, 0}, .timed = {0, 0}};
+  ranks.comm(1).network_bus_bytes = Bytes{.all = {7, 0}, .timed = {1, 0}};
+  ranks.Pass();
+  EXPECT_EQ(ranks.Node(0)->network, (Bytes{.all = {7, 0}, .timed = {1, 0}}));
+}
+
+// One that no slot was left for belongs to no other.
+TEST(NodeCountsTest, OfACommunicatorWithoutIdentityHaveItsOwnBusBytes) {
+  Ranks ranks(2);
+  using Bytes = collector::NetworkBusBytes;
+  const Bytes bytes{.all = {100, 10}, .timed = {10, 1}};
+  ranks.comm(0).network_bus_bytes = ranks.comm(1).network_bus_bytes = bytes;
+  ranks.comm(1).has_identity = false;
+  ranks.Pass();
+  EXPECT_EQ(ranks.Node(0)->network, bytes);
+  EXPECT_EQ(ranks.Node(1)->network, bytes);
+}
+
 TEST(NodeCountsTest, StayAtTheLowestRankWhileItIsServedAfterItsEnd) {
   Ranks ranks(2);
   ranks.Compare();

@@ -82,6 +82,16 @@ collector::NetworkCounts Difference(const collector::NetworkCounts& before,
   return grown;
 }
 
+collector::NetworkBusBytes Difference(const collector::NetworkBusBytes& before,
+                                      const collector::NetworkBusBytes& now) {
+  collector::NetworkBusBytes grown;
+  for (size_t i = 0; i < grown.all.size(); ++i) {
+    grown.all[i] = Grown(before.all[i], now.all[i]);
+    grown.timed[i] = Grown(before.timed[i], now.timed[i]);
+  }
+  return grown;
+}
+
 // Of the rank with the most in each communicator.
 uint64_t ComparedIn(const std::map<RankKey, RankDelta>& ranks) {
   uint64_t sum = 0, most = 0;
@@ -126,6 +136,7 @@ double TrafficDelta::MeanSeconds() const {
 RankDelta& RankDelta::operator+=(const RankDelta& more) {
   arrivals += more.arrivals;
   network += more.network;
+  network_bus_bytes += more.network_bus_bytes;
   for (const TrafficDelta& delta : more.traffic) {
     const auto found = std::ranges::find_if(traffic, [&](const TrafficDelta& here) {
       return here.function == delta.function && here.size_class == delta.size_class;
@@ -157,6 +168,7 @@ void NodeHistory::Record(const collector::NodeSnapshot& node, int64_t monotonic_
       counts.functions = here.functions;
       counts.arrivals = here.arrivals.value_or(collector::ArrivalCounts{});
       counts.network = here.network.value_or(collector::NetworkCounts{});
+      counts.network_bus_bytes = here.network_bus_bytes.value_or(collector::NetworkBusBytes{});
       const auto before = before_->find(place);
       const bool is_first = before == before_->end();
       if (!has_before_ || (is_first && !IsNew(here.created_realtime_ns))) continue;
@@ -204,6 +216,7 @@ void NodeHistory::CompareRank(const RankOnNode& rank, const collector::Communica
       .lateness_ns = Grown(before.arrivals.lateness_ns, now.arrivals.lateness_ns),
       .estimated = Grown(before.arrivals.estimated, now.arrivals.estimated)};
   difference.network = Difference(before.network, now.network);
+  difference.network_bus_bytes = Difference(before.network_bus_bytes, now.network_bus_bytes);
   for (size_t i = 0; i < now.functions.size(); ++i) {
     if (!now.functions.IsInUse(i)) continue;
     AddTraffic(before.functions[i], now.functions[i], static_cast<Function>(i), difference.traffic);
@@ -283,9 +296,18 @@ ArrivalWindow NodeHistory::RecentArrivals(const collector::CommunicatorKey& comm
 NetworkWindow NodeHistory::RecentNetwork(const collector::CommunicatorKey& communicator,
                                          uint64_t rank, double seconds) const {
   NetworkWindow stretch;
-  stretch.seconds = ForRecent(communicator, rank, seconds,
-                              [&](const RankDelta& delta) { stretch.counts += delta.network; });
+  stretch.seconds = ForRecent(communicator, rank, seconds, [&](const RankDelta& delta) {
+    stretch.counts += delta.network;
+    stretch.bus_bytes += delta.network_bus_bytes;
+  });
   return stretch;
+}
+
+std::optional<double> NetworkWindow::AllBytes(NetworkDirection direction) const {
+  const auto i = static_cast<size_t>(direction);
+  if (bus_bytes.timed[i] == 0) return std::nullopt;
+  return static_cast<double>(counts.directions[i].bytes) * static_cast<double>(bus_bytes.all[i]) /
+         static_cast<double>(bus_bytes.timed[i]);
 }
 
 RanksWindow NodeHistory::RecentRanks(double seconds, double until) const {

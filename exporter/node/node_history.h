@@ -87,6 +87,7 @@ struct TrafficDelta {
 struct RankDelta {
   collector::ArrivalCounts arrivals;
   collector::NetworkCounts network;  // what its network operations that were timed waited for
+  collector::NetworkBusBytes network_bus_bytes;  // if they are known
   std::vector<TrafficDelta> traffic;
 
   RankDelta& operator+=(const RankDelta& more);
@@ -124,6 +125,11 @@ struct ArrivalWindow {
 struct NetworkWindow {
   double seconds = 0;
   collector::NetworkCounts counts;
+  collector::NetworkBusBytes bus_bytes;
+
+  // Bytes of all network operations of the direction, as those of the timed ones let expect;
+  // nothing where it is not known what part was timed.
+  std::optional<double> AllBytes(NetworkDirection direction) const;
 };
 // The same of all ranks; it may end before the newest step.
 struct RanksWindow {
@@ -188,6 +194,7 @@ class NodeHistory {
     collector::FunctionSnapshots functions;
     collector::ArrivalCounts arrivals;
     collector::NetworkCounts network;
+    collector::NetworkBusBytes network_bus_bytes;
   };
   using LossCounts = std::array<uint64_t, kLossCount>;
 

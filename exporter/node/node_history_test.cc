@@ -195,13 +195,19 @@ TEST_F(NodeHistoryTest, SumsNetworkTimeOfTheNewestSteps) {
   Rank(1).network = sent(1000, 10);
   Record();
   Rank(1).network = sent(1500, 15);
+  Rank(1).network_bus_bytes = {{.all = {2000, 0}, .timed = {100, 0}}};
   Record();  // an operation may end in a step without a call
   Rank(1).network = sent(1700, 16);
+  Rank(1).network_bus_bytes = {{.all = {3000, 7}, .timed = {300, 0}}};
   Record();
   const NetworkWindow all = history_.RecentNetwork(Key(), 1, 120);
   EXPECT_EQ(all.seconds, 10);
   EXPECT_EQ(all.counts, sent(700, 6));
+  EXPECT_EQ(all.AllBytes(NetworkDirection::kSend), 600 * 3000 / 300);
+  EXPECT_EQ(all.AllBytes(NetworkDirection::kRecv), std::nullopt) << "none was timed";
   EXPECT_EQ(history_.RecentNetwork(Key(), 1, 5).counts, sent(200, 1));
+  EXPECT_EQ(history_.RecentNetwork(Key(), 1, 5).AllBytes(NetworkDirection::kSend),
+            100 * 1000 / 200);
   EXPECT_EQ(history_.RecentNetwork(Key(), 0, 120).counts, collector::NetworkCounts{});
 }
 

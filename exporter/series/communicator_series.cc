@@ -114,8 +114,12 @@ void CommunicatorSeries::AddOther(const SeriesGroup& group) {
   AddFunctions(group, labels);
   network_.Add(group, labels);
   std::optional<collector::DerivedCounts> sum;
-  if (const collector::DerivedCounts* const derived = DerivedOf(group, sum))
-    AddDerived(group, *derived, labels);
+  const collector::DerivedCounts* const derived = DerivedOf(group, sum);
+  if (derived == nullptr) return;
+  AddDerived(group, *derived, labels);
+  if (!derived->node || !derived->node->network) return;
+  builder_.CountSince(derived->node->since_realtime_ns);
+  network_.AddBusBytes(*derived->node->network, labels);
 }
 
 void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels) {
@@ -244,8 +248,7 @@ void CommunicatorSeries::AddDerived(const SeriesGroup& group,
   }
   builder_.CountSince(group.CreatedRealtimeNs());
   if (HasCollectives(group)) {
-    builder_.Add(Metric::kRankTimedOperations, labels, kNoLabels,
-                 static_cast<double>(collectives));
+    builder_.Add(Metric::kRankTimedOperations, labels, kNoLabels, static_cast<double>(collectives));
   }
 }
 
@@ -264,9 +267,9 @@ void CommunicatorSeries::AddStepWaits(const collector::StepCounts& steps, Labels
       const SizeRange range = functions.sizes[i].sizes;
       std::optional<uint64_t> longest_ns;
       for (const auto& [kind, wait_ns] : steps.waits_ns) {
-        const bool is_here = range.first <= kind.size_class && kind.size_class <= range.last &&
-                             std::ranges::find(functions.members, kind.function) !=
-                                 functions.members.end();
+        const bool is_here =
+            range.first <= kind.size_class && kind.size_class <= range.last &&
+            std::ranges::find(functions.members, kind.function) != functions.members.end();
         if (is_here) longest_ns = std::max(longest_ns.value_or(0), wait_ns);
       }
       if (!longest_ns) continue;
@@ -284,6 +287,7 @@ void CommunicatorSeries::AddNode(const collector::NodeCounts& node, LabelsId lab
   if (node.compared)
     builder_.Add(Metric::kComparedOperations, labels, kNoLabels,
                  static_cast<double>(*node.compared));
+  if (node.network) network_.AddBusBytes(*node.network, labels);
   if (node.large.empty()) return;
   const LabelsId* sizes = size_labels_.data();
   for (const FunctionGroup& functions : functions_.collectives) {

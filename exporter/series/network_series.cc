@@ -35,8 +35,20 @@ void NetworkSeries::Add(const SeriesGroup& group, LabelsId labels) const {
   }
 }
 
+void NetworkSeries::AddBusBytes(const collector::NetworkBusBytes& counts, LabelsId labels) const {
+  for (size_t i = 0; i < kNetworkDirectionCount; ++i) {
+    if (counts.all[i] == 0) continue;
+    builder_.Add(Metric::kNodeNetworkBusBytes, labels, direction_labels_[i],
+                 static_cast<double>(counts.all[i]));
+    builder_.Add(Metric::kNodeNetworkTimedBusBytes, labels, direction_labels_[i],
+                 static_cast<double>(counts.timed[i]));
+  }
+}
+
 void NetworkSeries::AddPeers(const SeriesGroup& group, LabelsId labels) const {
-  if (!builder_.ServesDetail() || group.members.size() != 1) return;
+  const bool serves = builder_.Serves(Metric::kNetworkPeerWaitSeconds) ||
+                      builder_.Serves(Metric::kNetworkPeerTimedBytes);
+  if (!serves || group.members.size() != 1) return;
   for (const auto& [peer, counts] : group.members.front().communicator->network_peers) {
     const bool is_rank = peer != collector::PeerNetworkCounts::kOthers;
     const std::string name = is_rank ? std::to_string(peer) : "other";

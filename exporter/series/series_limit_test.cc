@@ -63,6 +63,24 @@ struct BusyNeed {
 
 constexpr size_t kTen = 10;
 
+TEST(SeriesLimitTest, NetworkTimeByPeerGoesBeforeAnyHistogram) {
+  const BusyNeed need;
+  collector::ProcessSnapshot process = ProcessWith(1, kTen);
+  for (collector::CommunicatorSnapshot& communicator : process.communicators) {
+    collector::PeerNetworkCounts& peer = communicator.network_peers.emplace_back();
+    peer.peer = 1;
+    for (collector::NetworkDirectionCounts& counts : peer.counts.directions) counts.operations = 1;
+  }
+  constexpr size_t kOfAPeer = 8;
+  const size_t others = need.room_of_alerts + need.collectives + need.sizes + need.histograms;
+  const size_t limit = need.LimitFor(kTen * others + 3 * kOfAPeer);
+  const ScrapedNode scrape(NodeOf({process}), limit);
+  EXPECT_LE(scrape.samples(), limit);
+  EXPECT_EQ(scrape.drops().by_user.at(1000), (SeriesDrops::Counts{7 * kOfAPeer, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(scrape.Values(Metric::kSendDuration).size(), kTen);
+  EXPECT_EQ(scrape.Values(Metric::kNetworkPeerTimedBytes).size(), 3 * 2u);
+}
+
 // Regression: the 4th communicator and all later ones of this node were folded.
 TEST(SeriesLimitTest, HistogramsGoFirstThoseOfTheYoungestBeforeOthers) {
   const BusyNeed need;
@@ -72,7 +90,7 @@ TEST(SeriesLimitTest, HistogramsGoFirstThoseOfTheYoungestBeforeOthers) {
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.drops().Of(SeriesLoss::kHistogram), 7 * need.histograms);
   EXPECT_EQ(scrape.drops().by_user.at(1000),
-            (SeriesDrops::Counts{7 * need.histograms, 0, 0, 0, 0}));
+            (SeriesDrops::Counts{0, 7 * need.histograms, 0, 0, 0, 0}));
   EXPECT_EQ(
       scrape.Values(Metric::kCollectiveBytes).size(),
       kTen * ScrapedNode(NodeOf({ProcessWith(1, 1)})).Values(Metric::kCollectiveBytes).size());
@@ -88,7 +106,7 @@ TEST(SeriesLimitTest, ThenSizeClassesOfWhichTheSumStays) {
   const ScrapedNode scrape(NodeOf({ProcessWith(1, kTen)}), limit);
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.drops().by_user.at(1000),
-            (SeriesDrops::Counts{kTen * need.histograms, 6 * need.sizes, 0, 0, 0}));
+            (SeriesDrops::Counts{0, kTen * need.histograms, 6 * need.sizes, 0, 0, 0}));
   const auto bytes = [&](const std::string& comm, const std::string& rest) {
     return scrape.Value(
         Metric::kCollectiveBytes,
@@ -107,10 +125,9 @@ TEST(SeriesLimitTest, ThenCollectivesAndAlertSeriesStay) {
   const size_t limit = need.LimitFor(kTen * need.room_of_alerts + 2 * need.collectives);
   const ScrapedNode scrape(NodeOf({ProcessWith(1, kTen)}), limit);
   EXPECT_LE(scrape.samples(), limit);
-  EXPECT_EQ(
-      scrape.drops().by_user.at(1000),
-      (SeriesDrops::Counts{kTen * need.histograms, kTen * need.sizes,
-                           8 * (need.collectives - 1), 0, 0}));
+  EXPECT_EQ(scrape.drops().by_user.at(1000),
+            (SeriesDrops::Counts{0, kTen * need.histograms, kTen * need.sizes,
+                                 8 * (need.collectives - 1), 0, 0}));
   EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), kTen);
   EXPECT_EQ(scrape.Values(Metric::kRankPointToPoint).size(), kTen);
   EXPECT_EQ(scrape.Values(Metric::kSendBytes).size(), 2u);
@@ -122,7 +139,7 @@ TEST(SeriesLimitTest, CommunicatorsFoldLast) {
   const ScrapedNode scrape(NodeOf({ProcessWith(1, kTen)}), limit);
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.drops().by_user.at(1000),
-            (SeriesDrops::Counts{6 * need.histograms, 6 * need.sizes,
+            (SeriesDrops::Counts{0, 6 * need.histograms, 6 * need.sizes,
                                  6 * (need.collectives - 1) + kDetailOfProcess, 4 * need.all, 0}));
   EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), 6u);
   EXPECT_EQ(scrape.Value(Metric::kApiCalls,
@@ -257,8 +274,8 @@ TEST(SeriesLimitTest, WhatFitsNowhereIsLeftOutAndCounted) {
 
   // Room for the alert series of one communicator and, in what is kept for them, one comm="other".
   const BusyNeed need;
-  const size_t limit = without_communicators - kJobs * kDetailOfProcess + need.room_of_alerts +
-                       kSeriesForOthers;
+  const size_t limit =
+      without_communicators - kJobs * kDetailOfProcess + need.room_of_alerts + kSeriesForOthers;
   const ScrapedNode scrape(NodeOf(processes), limit);
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.Value(Metric::kRankInfo, "slurm_job_id=1,"), 1);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,11 +92,62 @@ TEST(SeriesMergingTest, ACommunicatorHasAtMostTenSeriesOfTheNetwork) {
   EXPECT_EQ(ScrapedNode(NodeOf({ProcessOf(1, {communicator})})).samples(), without + 10);
 }
 
+constexpr collector::NetworkBusBytes kSomeBusBytes{.all = {30, 20}, .timed = {3, 2}};
+
+TEST(SeriesMergingTest, BusBytesOfTheNodeAreSummedWhereLabelsAreShared) {
+  collector::CommunicatorSnapshot closed = EmptyCommunicator(1, 0), open = closed;
+  closed.is_closed = true;
+  closed.derived.emplace().node.emplace().network = kSomeBusBytes;
+  open.derived.emplace().node.emplace().network = {{.all = {5, 0}, .timed = {1, 0}}};
+  const ScrapedNode scrape(NodeOf({ProcessOf(1, {open, closed})}));
+  EXPECT_EQ(scrape.Value(Metric::kNodeNetworkBusBytes, "direction=send,"), 35);
+  EXPECT_EQ(scrape.Value(Metric::kNodeNetworkBusBytes, "direction=recv,"), 20);
+  EXPECT_EQ(scrape.Value(Metric::kNodeNetworkTimedBusBytes, "direction=send,"), 4);
+  EXPECT_EQ(scrape.Value(Metric::kNodeNetworkTimedBusBytes, "direction=recv,"), 2);
+  const ScrapedNode alone(NodeOf({ProcessOf(1, {open})}));
+  EXPECT_THAT(alone.Values(Metric::kNodeNetworkBusBytes), testing::SizeIs(1))
+      << "a direction without bytes has none";
+}
+
 collector::PeerNetworkCounts PeerOf(int peer) {
   collector::PeerNetworkCounts counts{.peer = peer, .counts = {}};
   for (collector::NetworkDirectionCounts& direction : counts.counts.directions)
     direction = {.wait_ns = {1, 2, 3, 4}, .bytes = 5, .operations = 1};
   return counts;
+}
+
+// All families by name, so that a further one is among them.
+TEST(SeriesMergingTest, NoRankHasMoreThanTenSeriesOfTheNetworkOnAFullPage) {
+  std::vector<collector::ProcessSnapshot> processes;
+  for (uint64_t rank = 0; rank < 2; ++rank) {
+    std::vector<collector::CommunicatorSnapshot> communicators;
+    for (uint64_t id = 1; id <= 2; ++id) {
+      collector::CommunicatorSnapshot communicator = EmptyCommunicator(id, rank);
+      for (size_t i = 0; i < kFunctionCount; ++i)
+        AddOperation(communicator, static_cast<Function>(i), 1 << 24, 1000);
+      communicator.network = PeerOf(0).counts;
+      communicator.network_peers = {PeerOf(7), PeerOf(collector::PeerNetworkCounts::kOthers)};
+      collector::DerivedCounts& derived = communicator.derived.emplace();
+      if (rank == 0) derived.node.emplace().network = kSomeBusBytes;
+      communicators.push_back(std::move(communicator));
+    }
+    processes.push_back(ProcessOf(1 + rank, std::move(communicators)));
+  }
+  const ScrapedNode scrape(NodeOf(std::move(processes)));
+  std::map<std::string, size_t> of_ranks, of_nodes;
+  for (const MetricRow& row : kMetrics) {
+    const bool is_of_rank =
+        row.name.starts_with("nccl_network_") && !row.name.starts_with("nccl_network_peer_");
+    if (!is_of_rank && !row.name.starts_with("nccl_node_network_")) continue;
+    for (const auto& [labels, value] : scrape.Values(row.id)) {
+      EXPECT_NE(value, 0);
+      ++(is_of_rank ? of_ranks : of_nodes)[labels.substr(0, labels.find(",direction="))];
+    }
+  }
+  EXPECT_THAT(of_ranks, testing::SizeIs(4));
+  EXPECT_THAT(of_ranks, testing::Each(testing::Pair(testing::_, 10)));
+  EXPECT_THAT(of_nodes, testing::SizeIs(2)) << "on one rank of each communicator";
+  EXPECT_THAT(of_nodes, testing::Each(testing::Pair(testing::_, 4)));
 }
 
 TEST(SeriesMergingTest, APeerHasAtMostEightSeries) {
@@ -153,6 +205,17 @@ TEST(SeriesMergingTest, OverflowSlotsOfAJobAreOneOtherCommunicator) {
   EXPECT_TRUE(scrape.Values(Metric::kRankInfo).empty());
 }
 
+TEST(SeriesMergingTest, BusBytesOfTheNodeAreThereForCommunicatorsWithoutSeries) {
+  collector::CommunicatorSnapshot overflow = Overflow();
+  AddOperation(overflow, Function::kSend, 64, 0);
+  overflow.derived.emplace().node.emplace().network = kSomeBusBytes;
+  const ScrapedNode scrape(NodeOfOne(overflow));
+  EXPECT_EQ(scrape.Value(Metric::kNodeNetworkBusBytes,
+                         "comm=other,comm_name=,rank=,gpu=,uid=1000,direction=send,"),
+            30);
+  EXPECT_EQ(scrape.Value(Metric::kNodeNetworkTimedBusBytes, "direction=recv,"), 2);
+}
+
 TEST(SeriesMergingTest, ACommunicatorWithAllFunctionsFitsTheRoomKeptForOthers) {
   collector::CommunicatorSnapshot overflow = Overflow();
   for (size_t i = 0; i < kFunctionCount; ++i)
@@ -161,6 +224,7 @@ TEST(SeriesMergingTest, ACommunicatorWithAllFunctionsFitsTheRoomKeptForOthers) {
   overflow.network.emplace();
   for (collector::NetworkDirectionCounts& counts : overflow.network->directions)
     counts = {.wait_ns = {1, 1, 1, 1}, .bytes = 1, .operations = 1};
+  overflow.derived.emplace().node.emplace().network = kSomeBusBytes;
   MetricFilter most;
   most.SetDurationBounds("0.001,0.002,0.004,0.008,0.016,0.032,0.064,0.128,0.25,0.5,1,2,4,8,16,32");
   most.SetBandwidthBounds(

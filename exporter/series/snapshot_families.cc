@@ -31,7 +31,7 @@ constexpr std::array kPassingFamilies{
     Metric::kOldestInFlightStart};
 
 constexpr std::array kLevelsOfDetail{DetailLevel::kCollectives, DetailLevel::kSizes,
-                                     DetailLevel::kAll};
+                                     DetailLevel::kAllButPeers, DetailLevel::kAll};
 
 class SnapshotFamilies {
  public:
@@ -143,9 +143,7 @@ class SnapshotFamilies {
       const auto i = static_cast<size_t>(level);
       return samples[i] - samples[i - 1] + expected[i];
     }
-    size_t Expected() const {
-      return std::accumulate(expected.begin(), expected.end(), size_t{0});
-    }
+    size_t Expected() const { return std::accumulate(expected.begin(), expected.end(), size_t{0}); }
   };
 
   Need NeedSince(const ExpositionBuilder::Mark& mark, const SeriesGroup& group) const {
@@ -158,14 +156,15 @@ class SnapshotFamilies {
     const size_t alerts = added(DetailLevel::kAlerts);
     const size_t collectives = alerts + added(DetailLevel::kCollectives);
     const size_t sizes = added(DetailLevel::kSizes);
+    const size_t histograms = collectives + sizes + added(DetailLevel::kAllButPeers);
     std::array<size_t, kDetailLevelCount> expected{};
     for (const Metric metric : kPassingFamilies) {
       if (builder_.Serves(metric) && !builder_.HasSince(mark, metric))
         ++expected[static_cast<size_t>(LevelOf(metric))];
     }
     return {.uid = UserOf(group),
-            .samples = {0, alerts, collectives + sizes / classes, collectives + sizes,
-                        collectives + sizes + added(DetailLevel::kAll)},
+            .samples = {0, alerts, collectives + sizes / classes, collectives + sizes, histograms,
+                        histograms + added(DetailLevel::kAll)},
             .expected = expected};
   }
 
@@ -231,7 +230,8 @@ class SnapshotFamilies {
     for (const ProcessNeed& need : process_needs_) wanted[need.uid] += need.detail;
     for (size_t i = 0; i < needs_.size(); ++i) {
       if (levels_[i] == DetailLevel::kFolded) continue;
-      for (const DetailLevel level : kLevelsOfDetail) wanted[needs_[i].uid] += needs_[i].More(level);
+      for (const DetailLevel level : kLevelsOfDetail)
+        wanted[needs_[i].uid] += needs_[i].More(level);
     }
     shares = left = Shares(wanted, room - used);
     AddDetailOf(processes, left);
@@ -314,7 +314,8 @@ class SnapshotFamilies {
     const auto count = [&](DetailLevel lost, DetailLevel before, SeriesLoss loss) {
       if (level < lost) drops_.Add(need.uid, loss, need.Of(lost) - need.Of(before));
     };
-    count(DetailLevel::kAll, DetailLevel::kSizes, SeriesLoss::kHistogram);
+    count(DetailLevel::kAll, DetailLevel::kAllButPeers, SeriesLoss::kPeer);
+    count(DetailLevel::kAllButPeers, DetailLevel::kSizes, SeriesLoss::kHistogram);
     count(DetailLevel::kSizes, DetailLevel::kCollectives, SeriesLoss::kSizeClass);
     count(DetailLevel::kCollectives, DetailLevel::kAlerts, SeriesLoss::kCollective);
   }

@@ -5,8 +5,8 @@
 // A scrape holds at most `series_limit` samples, of which kSeriesForOthers are kept for
 // comm="other". If a snapshot has more, detail is lost first:
 //   1. The alert series of all processes and communicators (DetailLevel::kAlerts) share the limit.
-//   2. Detail shares what they leave: first that of processes, then collectives, size classes and
-//      histograms.
+//   2. Detail shares what they leave: first that of processes, then collectives, size classes,
+//      histograms and network time by peer.
 // The users (owners of the segments) share both parts. Each gets an equal part of what users with
 // smaller needs leave, so no user loses series because of another with more.
 //
@@ -61,9 +61,18 @@ struct SeriesMemory {
 };
 
 // What happens to samples above the limit.
-enum class SeriesLoss : uint8_t { kHistogram, kSizeClass, kCollective, kFolded, kLeftOut, kCount };
+enum class SeriesLoss : uint8_t {
+  kPeer,
+  kHistogram,
+  kSizeClass,
+  kCollective,
+  kFolded,
+  kLeftOut,
+  kCount
+};
 inline constexpr size_t kSeriesLossCount = static_cast<size_t>(SeriesLoss::kCount);
 inline constexpr CodeTable<SeriesLoss> kSeriesLosses{{
+    {SeriesLoss::kPeer, "peers", "network time by peer"},
     {SeriesLoss::kHistogram, "histograms", "histograms of communicators"},
     {SeriesLoss::kSizeClass, "sizes", "size classes, of which the sum is served"},
     {SeriesLoss::kCollective, "collectives", "all else but the alert series"},

@@ -79,6 +79,7 @@ collector::ProcessSnapshot TrainingProcess() {
              .operations = 48}}},
   }};
   windowed.network_share_ppm = 100000;
+  windowed.network_bus_bytes = {{.all = {10ull << 30, 10ull << 30}, .timed = {1 << 30, 1 << 30}}};
   windowed.network_peers = {
       {.peer = 1,
        .counts = {{{{.wait_ns = {90000000, 15000000, 2000000000, 0},

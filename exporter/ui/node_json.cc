@@ -106,15 +106,19 @@ Json ArrivalsJson(const CommunicatorOnNode& of, const collector::CommunicatorSna
            RoundedJson(static_cast<double>(recent.counts.lateness_ns) / 1e9 / compared)}};
 }
 
-Json NetworkDirectionJson(NetworkDirection direction, const collector::NetworkCounts& counts) {
-  const collector::NetworkDirectionCounts& here = counts.directions[static_cast<size_t>(direction)];
+Json NetworkDirectionJson(NetworkDirection direction, const NetworkWindow& recent) {
+  const collector::NetworkDirectionCounts& here =
+      recent.counts.directions[static_cast<size_t>(direction)];
+  const std::optional<double> all_bytes = recent.AllBytes(direction);
   Json waits = Json::object();
   for (const CodeRow<NetworkState>& row : kNetworkStates) {
     if (const std::optional<uint64_t> wait_ns = here.WaitNs(direction, row.id))
       waits[std::string(row.name)] = RoundedJson(static_cast<double>(*wait_ns) / 1e9);
   }
-  return {
-      {"operations", here.operations}, {"bytes", here.bytes}, {"wait_seconds", std::move(waits)}};
+  return {{"operations", here.operations},
+          {"bytes", here.bytes},
+          {"all_bytes", all_bytes ? Json(static_cast<uint64_t>(*all_bytes)) : Json(nullptr)},
+          {"wait_seconds", std::move(waits)}};
 }
 
 Json NetworkJson(const CommunicatorOnNode& of, const collector::CommunicatorSnapshot& here,
@@ -124,8 +128,8 @@ Json NetworkJson(const CommunicatorOnNode& of, const collector::CommunicatorSnap
       history.RecentNetwork(of.key, here.rank, Seconds(JudgementTimes().arrivals_window()));
   return {{"timed_share", RoundedJson(static_cast<double>(here.network_share_ppm) / kWholeDutyPpm)},
           {"seconds", RoundedJson(recent.seconds)},
-          {"send", NetworkDirectionJson(NetworkDirection::kSend, recent.counts)},
-          {"recv", NetworkDirectionJson(NetworkDirection::kRecv, recent.counts)}};
+          {"send", NetworkDirectionJson(NetworkDirection::kSend, recent)},
+          {"recv", NetworkDirectionJson(NetworkDirection::kRecv, recent)}};
 }
 
 Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHistory& history,

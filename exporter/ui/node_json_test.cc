@@ -51,7 +51,10 @@ class NodeJsonTest : public testing::Test {
         collector::ArrivalCounts{.compared = 103, .last = 100, .lateness_ns = 1012500000};
     for (collector::ProcessSnapshot& process : node_.processes) {
       for (collector::CommunicatorSnapshot& communicator : process.communicators) {
-        if (communicator.network) AddNetwork(*communicator.network);
+        if (!communicator.network) continue;
+        AddNetwork(*communicator.network);
+        communicator.network_bus_bytes->all[0] += 30 << 20;
+        communicator.network_bus_bytes->timed[0] += 3 << 20;
       }
     }
     judge_.Record(node_, kStepNs);
@@ -117,7 +120,9 @@ TEST_F(NodeJsonTest, SaysWhereRecentNetworkTimeWent) {
       EXPECT_EQ(network["send"],
                 (json{{"operations", 2},
                       {"bytes", 1 << 20},
+                      {"all_bytes", 10 << 20},
                       {"wait_seconds", {{"gpu", 0.4}, {"peer", 0.1}, {"network", 0.5}}}}));
+      EXPECT_EQ(network["recv"]["all_bytes"], nullptr) << "none of its operations was timed";
       EXPECT_EQ(network["recv"]["wait_seconds"],
                 (json{{"gpu", 0.3}, {"network", 0.6}, {"flush", 0.1}}))
           << "a receive that is not posted waits for its own rank";

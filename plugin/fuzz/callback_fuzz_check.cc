@@ -107,6 +107,10 @@ void CheckNetwork(const char* where, const layout::CommunicatorSlot& slot, uint6
   if (operations > most_operations || bytes > most_bytes)
     Fail("%s: %" PRIu64 " network operations with %" PRIu64 " bytes, of %" PRIu64 " with %" PRIu64,
          where, operations, bytes, most_operations, most_bytes);
+  for (const layout::FunctionBlock& block : slot.functions) {
+    if (Load(block.network_timed_bytes) != 0 && Load(slot.network.share_ppm) == 0)
+      Fail("%s: bytes with network time where none is timed", where);
+  }
 }
 
 // Peers and the others add up to the communicator. No two blocks have one peer.

@@ -69,6 +69,12 @@ class NetworkWindows {
   }
   // The bit is set, whether a window is open or not.
   bool IsHeld() const { return is_held_.load(std::memory_order_relaxed); }
+  // Whether NCCL reports the steps of an operation that is called now. Of windows that serve a mask
+  // or have served one.
+  bool AsksForSteps() const {
+    return (__atomic_load_n(mask_.load(std::memory_order_relaxed), __ATOMIC_RELAXED) & kStepBit) !=
+           0;
+  }
   // Share of time in which operations are timed, in millionths.
   uint32_t SharePpm() const;
   // Open until then (CLOCK_REALTIME), whatever the windows are; 0, or a time that is over: as the

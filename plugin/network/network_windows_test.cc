@@ -33,6 +33,7 @@ TEST_F(NetworkWindowsTest, AreThoseOfTheWallClockAndHaveTheirShareOfTime) {
     windows_.Note(ScriptedClock::now_ns);
     ASSERT_EQ(windows_.IsOpen(), PhaseAt(kTenth, ScriptedClock::now_ns).is_open);
     ASSERT_EQ(mask_, windows_.IsOpen() ? kMask | kStepBit : kMask);
+    ASSERT_EQ(windows_.AsksForSteps(), windows_.IsOpen());
     open += windows_.IsOpen() ? 1 : 0;
   }
   EXPECT_NEAR(static_cast<double>(open) / kSteps, 0.1, 0.01);
@@ -98,6 +99,7 @@ TEST_F(NetworkWindowsTest, KeepTheBitForACaptureUntilTheNextEdge) {
       windows_.NoteCapture();
       EXPECT_TRUE(windows_.IsHeld());
       EXPECT_FALSE(windows_.IsOpen());
+      EXPECT_TRUE(windows_.AsksForSteps());
       EXPECT_EQ(mask_, kMask | kStepBit);
     }
   }
@@ -111,6 +113,7 @@ TEST_F(NetworkWindowsTest, LeaveAMaskThatSomebodyElseHasStored) {
     mask_ = foreign;
     windows_.StoreBit();
     EXPECT_EQ(mask_, foreign);
+    EXPECT_EQ(windows_.AsksForSteps(), (foreign & kStepBit) != 0) << "as NCCL reads it";
   }
 }
 

@@ -14,7 +14,8 @@
 // does not fit. slot: place of the communicator. ticket: low bits of the number of the operation or
 // launch, so that a handle dies with what it names. A kCall or kUntimedCall handle holds the time
 // of the call in place of slot, ticket and channel, a kCapturedCall handle the number of the thread
-// that made it. In place of the channel the handle of a task (kOperation, kUnfollowed) says whether
+// that made it; the highest bit of that place says whether NCCL reports the steps of its network
+// operations. In place of the channel the handle of a task (kOperation, kUnfollowed) says whether
 // its network operations are timed, and what is traced of it.
 #pragma once
 
@@ -26,7 +27,7 @@ enum class HandleKind : uint8_t {
   kInvalid = 0,
   kContext,         // a communicator; slot and generation (in place of the ticket)
   kGroupApi,        // one user-level group of calls
-  kCall,            // one API call; 44 bits of time
+  kCall,            // one API call; 43 bits of time
   kCapturedCall,    // one API call under graph capture; number of its thread
   kGroup,           // one launch
   kOperation,       // one collective or point-to-point task
@@ -51,6 +52,8 @@ struct Handle {
   static constexpr uint64_t kPayloadMask = (uint64_t{1} << 44) - 1;
   // Of a task: its network operations are timed; its channels are traced; its steps are.
   static constexpr uint64_t kNetworkFlag = 1, kChannelsFlag = 2, kStepsFlag = 4;
+  // Of a call: NCCL had the bit of network steps in its mask.
+  static constexpr uint64_t kHasStepsFlag = uint64_t{1} << 43;
 
   uint64_t bits = 0;
 
@@ -71,6 +74,11 @@ struct Handle {
   uint64_t Ticket() const { return bits >> 6 & kTicketMask; }
   uint32_t Channel() const { return static_cast<uint32_t>(bits & (kMaxChannels - 1)); }
   uint64_t Payload() const { return bits & kPayloadMask; }
+
+  // Of a call.
+  Handle WithSteps(bool has_steps) const { return {bits | uint64_t{has_steps} * kHasStepsFlag}; }
+  bool HasSteps() const { return (bits & kHasStepsFlag) != 0; }
+  uint64_t CallPayload() const { return bits & (kHasStepsFlag - 1); }
 
   // Another kind of the same slot.
   Handle With(HandleKind kind, uint64_t ticket) const {

@@ -27,6 +27,19 @@ TEST(Handle, IsNeverNullForASaltThatIsNot) {
   EXPECT_NE(Handle::Of(1, HandleKind::kInvalid, 0, 0).Pointer(), nullptr);
 }
 
+TEST(Handle, OfACallHasWhetherStepsAreReportedBesideItsPayload) {
+  constexpr uint64_t kMostOfPayload = Handle::kHasStepsFlag - 1;
+  for (const uint64_t payload : {uint64_t{0}, uint64_t{4711}, kMostOfPayload}) {
+    for (const bool has_steps : {false, true}) {
+      const Handle call = Handle::Of(3, HandleKind::kCall, payload).WithSteps(has_steps);
+      EXPECT_EQ(call.Kind(), HandleKind::kCall);
+      EXPECT_EQ(call.Salt(), 3);
+      EXPECT_EQ(call.CallPayload(), payload);
+      EXPECT_EQ(call.HasSteps(), has_steps);
+    }
+  }
+}
+
 TEST(Handle, ChangesKindAndNothingElse) {
   const Handle channel = Handle::Of(7, HandleKind::kKernelChannel, 9, 11, 13);
   const Handle operation = channel.As(HandleKind::kOperation);

@@ -90,6 +90,11 @@ class Recorder {
     ExclusiveAdd(counters.started.bytes[size_class], bytes);
   }
 
+  // Any thread: the network operations of an operation that starts now are timed.
+  void CountNetworkTimed(Function function, uint64_t bytes) {
+    AddRelaxed(block(function).network_timed_bytes, bytes);
+  }
+
   void ShowInFlight(uint64_t ticket, const OperationStart& start);
   void ShowParts(uint64_t ticket, uint64_t parts) { StoreRelaxed(entry(ticket).parts, parts); }
   void ShowLastPart(uint64_t ticket, uint64_t now_ns) {

@@ -166,6 +166,37 @@ TEST_F(NetworkSurvival, TimesACallThatNcclAsksAboutWhenItsWindowIsOver) {
   });
 }
 
+TEST_F(NetworkSurvival, CountsTheBytesOfTheOperationsWhoseStepsNcclReports) {
+  const auto bytes = [this](const char* function) {
+    return std::pair(Segment().Bytes(function),
+                     Read(Segment().Of(function, 0).network_timed_bytes));
+  };
+  InEachWithSteps([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    for (const char* function : {"AllReduce", "AllGather"}) {
+      for (int i = 0; i < 3; ++i) caller.RunProxy(caller.Announce({.function = function}), true);
+    }
+    caller.Announce({.function = "Recv", .peer = 0});
+    for (const char* function : {"AllReduce", "AllGather", "Recv"}) {
+      const auto [all, timed] = bytes(function);
+      EXPECT_GT(all, 0u);
+      EXPECT_EQ(timed, all) << function;
+    }
+  });
+  setenv("NCCL_EXPORTER_NETWORK_TIMING", "0.001", 1);
+  setenv("NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "3600", 1);
+  InEachWithSteps([&]<int kVersion>() {
+    Caller<kVersion> caller;
+    for (int i = 0; i < 10; ++i) {
+      if (caller.mask & kStepBit) return;  // one hour in a thousand
+      caller.Announce();
+    }
+    const auto [all, timed] = bytes("AllReduce");
+    EXPECT_GT(all, 0u);
+    EXPECT_EQ(timed, 0u);
+  });
+}
+
 TEST_F(NetworkSurvival, CountsStepsOfOperationsThatNobodyFollows) {
   InEach<5, 6>([&]<int kVersion>() {
     Caller<kVersion> caller;

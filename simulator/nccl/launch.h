@@ -102,7 +102,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
                                         bool is_send) const;
   int PeerOf(const Task& task, bool is_send) const;
   int StepsOf(const Task& task) const;
-  static uint64_t BytesOnChannel(const Task& task);
+  uint64_t BytesOnHop(const Task& task) const;
+  uint64_t BytesOnChannel(const Task& task) const;
   NetworkMoments MomentsOn(int channel, bool is_send, int peer, const StepTimes& last_step,
                            int64_t now_ns);
   int64_t PostOnChannel(const Task& task, size_t member, int channel, bool is_send,

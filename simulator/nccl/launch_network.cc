@@ -7,6 +7,7 @@
 
 #include "simulator/nccl/launch.h"
 #include "simulator/network/path.h"
+#include "simulator/workload/rank_calls.h"
 
 namespace nccl_exporter::sim {
 namespace {
@@ -84,8 +85,26 @@ int Launch::StepsOf(const Task& task) const {
   return static_cast<int>(std::max<uint64_t>(1, (BytesOnChannel(task) + chunk - 1) / chunk));
 }
 
-uint64_t Launch::BytesOnChannel(const Task& task) {
-  return task.message_bytes / static_cast<uint64_t>(task.channels.used);
+// In a ring of n ranks each hands on an n-th of the message in n-1 steps, for an AllReduce in twice
+// as many (2.30.7 src/enqueue.cc, nstepsPerLoop and nchunksPerLoop of ncclPatternRing and
+// ncclPatternRingTwice). From or to a root the whole message passes.
+uint64_t Launch::BytesOnHop(const Task& task) const {
+  const int ranks = communicator_.shape.ranks();
+  const uint64_t bytes = MessageBytesOf(task.call, ranks);
+  const auto steps = static_cast<uint64_t>(ranks - 1), parts = static_cast<uint64_t>(ranks);
+  switch (task.call.function) {
+    case Function::kAllReduce:
+      return 2 * bytes * steps / parts;
+    case Function::kAllGather:
+    case Function::kReduceScatter:
+      return bytes * steps / parts;
+    default:
+      return bytes;
+  }
+}
+
+uint64_t Launch::BytesOnChannel(const Task& task) const {
+  return BytesOnHop(task) / static_cast<uint64_t>(task.channels.used);
 }
 
 bool Launch::HasProxyEvents(const Task& task) const {

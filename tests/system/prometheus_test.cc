@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <regex>
 #include <thread>
 
 #include "exporter/testing/test_certificates.h"
@@ -400,6 +401,66 @@ TEST_F(Prometheus, AnswersWhereNetworkTimeGoesWithTheTruth) {
         .value_or(-1);
   };
   EXPECT_GT(seconds_per_byte("0"), 2 * seconds_per_byte("1")) << "the slow way begins at node 0";
+}
+
+// The query of docs/network-time.md, of all that was counted in place of rates.
+std::string DocumentedScaling() {
+  std::ifstream file("docs/network-time.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string begin = "```promql\n";
+  const size_t at = text.find(begin, text.find("## All bytes")) + begin.size();
+  const std::string query = text.substr(at, text.find("```", at) - at);
+  static const std::regex kRate(R"(rate\((\w+)\[5m\]\))");
+  return std::regex_replace(query, kRate, "$1");
+}
+
+// Windows of 50 ms in half a second; ladder has every kind of operation on one communicator, of a
+// few bytes to 192 MiB.
+TEST_F(Prometheus, ScalesTimedBytesToAllBytesByTheDocumentedQuery) {
+  const std::string scaled = DocumentedScaling();
+  ASSERT_EQ(scaled.find("5m"), std::string::npos) << scaled;
+  Daemon daemon(segments_.path());
+  Start(kRelease242, daemon.port());
+  // The daemon counts what it sees begin.
+  ASSERT_TRUE(exporter::Eventually([&] { return Query("up") == 1; }));
+  for (const std::string layout : {"ladder", "3d"}) {
+    const std::string truth_file = scratch_.path() + "/" + layout + ".json";
+    const exporter::Finished job = exporter::RunToEnd(
+        SimulatorCommand(segments_.path(), truth_file,
+                         {"--layout", layout, "--nodes", "2", "--ranks-per-node", "1", "--pace",
+                          "real", "--rate", "5", "--steps", "60", "--network-chunk", "4194304",
+                          "--network-poll", "20000", "--network-repeats", "4"}),
+        {{"NCCL_EXPORTER_NETWORK_TIMING", "0.1"},
+         {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.5"}});
+    ASSERT_EQ(job.exit_code, 0) << job.output;
+    const nlohmann::json truth = ReadTruth(truth_file);
+    int compared = 0;
+    for (const auto& rank : truth["ranks"]) {
+      for (const auto& communicator : rank["communicators"]) {
+        for (const std::string direction : {"send", "recv"}) {
+          if (!communicator.contains("network")) continue;
+          const auto& counts = communicator["network"][direction];
+          if (counts["all"]["operations"] == 0) continue;
+          const auto& reported = counts["reported"];
+          const std::string of = "{comm=\"" + communicator["id"].get<std::string>() + "\",rank=\"" +
+                                 std::to_string(communicator["rank"].get<int>()) +
+                                 "\",direction=\"" + direction + "\"}";
+          SCOPED_TRACE(layout + of);
+          ASSERT_LT(reported["bytes"].get<double>(), 0.5 * counts["all"]["bytes"].get<double>());
+          ASSERT_TRUE(exporter::Eventually([&] {
+            return Query("nccl_network_timed_operations_total" + of) ==
+                   reported["operations"].get<double>();
+          }));
+          const std::string own =
+              "and on (comm, rank, direction) nccl_network_timed_operations_total" + of;
+          const double bytes = counts["all"]["bytes"].get<double>();
+          EXPECT_NEAR(Query("(" + scaled + ")" + own).value_or(0) / bytes, 1, 0.05);
+          ++compared;
+        }
+      }
+    }
+    EXPECT_GE(compared, 4);
+  }
 }
 
 TEST_F(Prometheus, ScrapesByTlsWithACertificateAndAPassword) {

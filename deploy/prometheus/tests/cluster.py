@@ -16,13 +16,13 @@ TRANSFER = 0.05  # seconds per second that a communicator moves data
 # What the rules read of a daemon; the rest is detail, which may be scraped less often.
 ALERT_SET = re.compile(
     'up|nccl_exporter_.*|nccl_rank_.*|nccl_process_(halted|p2p_operations_total|operations_unfollowed_total|operations_rejected_total)|nccl_communicator_ranks'
-    '|nccl_collective_(last_arrivals_total|compared_operations_total|arrival_lateness_seconds_total)|nccl_node_.*|nccl_stalled_.*')
+    '|nccl_collective_(last_arrivals_total|compared_operations_total|arrival_lateness_seconds_total)|nccl_node_(progress_total|large_.*)|nccl_stalled_.*')
 # Detail that the rules of the group nccl_network read. It may be scraped less often, or not at all.
 DETAIL_OF_RULES = re.compile('nccl_network_(wait_seconds|timed_bytes|timed_operations)_total|nccl_communicator_info')
 READ_BY_RULES = re.compile(f'{ALERT_SET.pattern}|{DETAIL_OF_RULES.pattern}')
 # What daemons before these families do not serve.
 NOT_OF_OLD_DAEMONS = re.compile(
-    'nccl_rank_p2p_.*|nccl_stalled_.*|nccl_node_.*|nccl_process_(halted|operations_unfollowed_total|operations_rejected_total)')
+    'nccl_rank_p2p_.*|nccl_stalled_.*|nccl_node_(progress_total|large_.*)|nccl_process_(halted|operations_unfollowed_total|operations_rejected_total)')
 QUIET = 5  # seconds without progress after which a communicator has the series of a stalled one
 ONCE_PER_NODE = ('nccl_communicator_ranks', 'nccl_collective_compared_operations_total', 'nccl_rank_steps_total')
 STALLED = {

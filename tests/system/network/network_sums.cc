@@ -68,7 +68,10 @@ void AddSlot(const SegmentFile& file, size_t at, CommunicatorSums& sums) {
     const size_t block =
         at + offsetof(CommunicatorSlot, functions) + i * sizeof(layout::FunctionBlock);
     sums.completed[i] += file.Word(block + offsetof(layout::FunctionBlock, completed));
+    sums.network_timed_bytes[i] +=
+        file.Word(block + offsetof(layout::FunctionBlock, network_timed_bytes));
     for (size_t size = 0; size < kSizeClassCount; ++size) {
+      sums.bytes[i] += file.Word(block + offsetof(layout::FunctionBlock, started.bytes) + 8 * size);
       sums.timed_operations[i] +=
           file.Word(block + offsetof(layout::FunctionBlock, timed.timed_operations) + 8 * size);
     }

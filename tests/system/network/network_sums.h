@@ -27,6 +27,8 @@ struct CommunicatorSums {
   // By Function.
   std::array<uint64_t, kFunctionCount> completed{};
   std::array<uint64_t, kFunctionCount> timed_operations{};
+  std::array<uint64_t, kFunctionCount> bytes{};                // message bytes of all operations
+  std::array<uint64_t, kFunctionCount> network_timed_bytes{};  // of those with network time
 };
 
 struct SegmentSums {
