@@ -24,7 +24,8 @@ READ_BY_RULES = re.compile(f'{ALERT_SET.pattern}|{DETAIL_OF_RULES.pattern}')
 NOT_OF_OLD_DAEMONS = re.compile(
     'nccl_rank_p2p_.*|nccl_stalled_.*|nccl_node_(progress_total|large_.*)|nccl_process_(halted|operations_unfollowed_total|operations_rejected_total)')
 QUIET = 5  # seconds without progress after which a communicator has the series of a stalled one
-ONCE_PER_NODE = ('nccl_communicator_ranks', 'nccl_collective_compared_operations_total', 'nccl_rank_steps_total')
+ONCE_PER_NODE = ('nccl_communicator_ranks', 'nccl_collective_compared_operations_total', 'nccl_rank_steps_total',
+                 'nccl_node_network_bus_bytes_total', 'nccl_node_network_timed_bus_bytes_total')
 STALLED = {
     'nccl_collective_started_sequence': 'nccl_stalled_started_sequence',
     'nccl_collective_completed_sequence': 'nccl_stalled_completed_sequence',

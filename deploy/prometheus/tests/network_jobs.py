@@ -8,6 +8,7 @@ from jobs import alert
 HEALTHY = 1 / 40e9  # seconds for a byte on the wire
 AHEAD = 10  # by which the host is ahead of its GPU, in the time of a byte
 TIMED = 5  # operations per second and direction
+TIMED_SHARE = 0.1  # of all operations
 DETAIL_EVERY = 4  # scrapes, of which one has the detail
 
 
@@ -50,16 +51,19 @@ class NetworkJob(Cluster):
         sums['operations'] += operations
         for direction, states in waits.items():
             own = labels | {'direction': direction}
+            of_node = self.ranks_per_node * sums['operations'] * self.operation_bytes
             for state, times in states.items():
                 sums[direction, state] += operations * self.operation_bytes * times * HEALTHY
             if sums['operations']:  # a direction without timed operations has no series
                 yield 'nccl_network_timed_operations_total', own, sums['operations']
                 yield 'nccl_network_timed_bytes_total', own, sums['operations'] * self.operation_bytes
+                yield 'nccl_node_network_timed_bus_bytes_total', own, of_node
+                yield 'nccl_node_network_bus_bytes_total', own, of_node / TIMED_SHARE
                 for state in states:
                     yield 'nccl_network_wait_seconds_total', own | {'state': state}, sums[direction, state]
 
     def put(self, table, index, name, labels, value):
-        if not name.startswith(('nccl_network_', 'nccl_communicator_info')) or index % DETAIL_EVERY == 0:
+        if not name.startswith(('nccl_network_', 'nccl_node_network_', 'nccl_communicator_info')) or index % DETAIL_EVERY == 0:
             super().put(table, index, name, labels, value)
 
 

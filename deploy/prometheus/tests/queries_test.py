@@ -14,7 +14,7 @@ HERE = pathlib.Path(os.path.abspath('deploy/prometheus'))
 sys.path[:0] = [str(HERE / 'tests'), str(HERE.parent / 'tests')]
 import report
 from cluster import TRANSFER, Cluster
-from network_jobs import HEALTHY, NetworkJob
+from network_jobs import HEALTHY, TIMED, TIMED_SHARE, NetworkJob
 
 PAGE = pathlib.Path(os.path.abspath('docs/queries.md'))
 RULES = HERE / 'nccl-exporter.rules.yml'
@@ -145,7 +145,9 @@ def answers():
         'What do sends to other nodes wait for?': [
             (slow_way, shares_of_sends(slow_way)),
             (slow_way, [({'instance': slow_way.target(rank)['instance'], 'gpu': str(rank % 2)}, 1 / HEALTHY / slow_way.wire(rank, 0))
-                        for rank in slow_way.ranks])],
+                        for rank in slow_way.ranks]),
+            (slow_way, [({'instance': f'node{node}:9828'}, slow_way.ranks_per_node * TIMED / TIMED_SHARE * slow_way.operation_bytes)
+                        for node in range(len(slow_way.ranks) // slow_way.ranks_per_node)])],
         'How many operations per second does each rank run?': [
             (few_pipelines, [(of_gpu(busy, rank), (3 if rank in in_pipelines else 2) * RATE) for rank in busy.ranks])],
         'Does global rank 5 hang?': [(hung, [({'global_rank': '5', 'comm_name': 'tp1'}, 1)]), (hung, [(culprit, 1)])],
