@@ -302,9 +302,9 @@ struct LargeCounts {
 // the time. If another rank becomes the lowest, it counts from 0 on, and the one before keeps what
 // it counted. So each count never decreases, and their sum is the node's.
 struct NodeCounts {
-  bool is_lowest = false;            // this rank counts now
-  uint64_t progress = 0;             // starts and completions of all these ranks
-  std::optional<uint64_t> compared;  // as ArrivalCounts; where ranks are compared
+  bool is_lowest = false;                 // this rank counts now
+  std::optional<uint64_t> progress = {};  // starts and completions of all these ranks
+  std::optional<uint64_t> compared;       // as ArrivalCounts; where ranks are compared
   std::map<OperationKind, LargeCounts> large;
   // Of all ranks here, where their network operations are timed.
   std::optional<NetworkBusBytes> network = {};
@@ -313,7 +313,7 @@ struct NodeCounts {
   bool operator==(const NodeCounts&) const = default;
   NodeCounts& operator+=(const NodeCounts& more) {
     is_lowest = is_lowest || more.is_lowest;
-    progress += more.progress;
+    AddKnown(progress, more.progress);
     AddKnown(compared, more.compared);
     for (const auto& [kind, counts] : more.large) large[kind] += counts;
     AddKnown(network, more.network);

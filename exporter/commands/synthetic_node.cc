@@ -156,6 +156,7 @@ collector::DerivedCounts DerivedOf(const collector::CommunicatorSnapshot& commun
   if (!is_lowest) return derived;
   collector::NodeCounts& node = derived.node.emplace();
   node.is_lowest = true;
+  node.progress = 0;
   node.since_realtime_ns = communicator.created_realtime_ns;
   if (communicator.arrivals) node.compared = communicator.arrivals->compared;
   AddLargest(communicator, node);

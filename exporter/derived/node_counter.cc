@@ -49,6 +49,7 @@ bool Fits(uint64_t sum, uint64_t more) { return more < kMost && sum + more < kMo
 }  // namespace
 
 void NodeCounter::CountProgress(uint64_t more) {
+  has_progress_ = true;
   if (Fits(progress_, more)) progress_ += more;
 }
 
@@ -98,7 +99,7 @@ bool NodeCounter::Choose(std::span<const TimesByOperation* const> local, uint64_
 collector::NodeCounts NodeCounter::Counts() const {
   collector::NodeCounts counts;
   if (has_compared_) counts.compared = compared_;
-  counts.progress = progress_;
+  if (has_progress_) counts.progress = progress_;
   if (has_network_) counts.network = network_;
   for (const auto& [key, sum] : large_)
     counts.large.emplace(collector::OperationKind{static_cast<Function>(key.first), key.second},

@@ -26,7 +26,7 @@ class NodeCounter {
     compared_ += more;
   }
 
-  // So many operations more were started or completed.
+  // So many operations more were started or completed, or none: a row that was served once stays.
   void CountProgress(uint64_t more);
 
   // At the end of an interval: the operations of each rank on this node, and the ranks of the whole
@@ -37,15 +37,15 @@ class NodeCounter {
   void CountNetwork(const collector::NetworkBusBytes& more);
 
   bool has_counted() const {
-    return has_compared_ || progress_ != 0 || !large_.empty() || has_network_;
+    return has_compared_ || has_progress_ || !large_.empty() || has_network_;
   }
   // Without `is_lowest` and `since_realtime_ns`.
   collector::NodeCounts Counts() const;
 
   template <typename Archive>
   void Transfer(Archive& archive) {
-    archive(has_compared_, compared_, progress_, has_choice_, choice_.first, choice_.second,
-            has_network_, network_.all, network_.timed);
+    archive(has_compared_, compared_, has_progress_, progress_, has_choice_, choice_.first,
+            choice_.second, has_network_, network_.all, network_.timed);
     size_t count = TransferCount(archive, large_.size());
     if constexpr (Archive::kReads) {
       if (!IsOperation(choice_)) return archive.Fail();
@@ -73,6 +73,7 @@ class NodeCounter {
 
   bool has_compared_ = false;
   uint64_t compared_ = 0;
+  bool has_progress_ = false;
   uint64_t progress_ = 0;
   bool has_network_ = false;
   collector::NetworkBusBytes network_;

@@ -378,7 +378,7 @@ TEST(NodeCountsTest, OfRanksThatComeAndGoAddUpToWhatWasDone) {
 }
 
 uint64_t Progress(Ranks& ranks, uint64_t rank) {
-  return ranks.Node(rank) ? ranks.Node(rank)->progress : 0;
+  return ranks.Node(rank) ? ranks.Node(rank)->progress.value_or(0) : 0;
 }
 
 TEST(Progress, OfANodeIsThatOfAllItsRanksAndLosesNothingWithOneThatGoes) {
@@ -401,6 +401,19 @@ TEST(Progress, OfANodeIsThatOfAllItsRanksAndLosesNothingWithOneThatGoes) {
   ranks.Do(1, 1000);
   ranks.Pass();
   EXPECT_EQ(Progress(ranks, 1), 2u);
+}
+
+// Ranks are seen one after the other when they start: a row would else come and go.
+TEST(Progress, StaysOnARowThatHasCountedNothing) {
+  Ranks ranks(2);
+  ranks.is_present[0] = false;
+  ranks.Pass();
+  EXPECT_EQ(ranks.Node(1)->progress, 0u);
+  ranks.is_present[0] = true;
+  ranks.Do(1, 1000);
+  ranks.Pass();
+  EXPECT_EQ(ranks.Node(0)->progress, 2u);
+  EXPECT_EQ(ranks.Node(1)->progress, 0u);
 }
 
 // The state of operations may become known: that is a change, and a counter does not decrease.

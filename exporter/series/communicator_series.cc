@@ -283,7 +283,8 @@ void CommunicatorSeries::AddStepWaits(const collector::StepCounts& steps, Labels
 // If sizes or collectives are one series, there are no large ones: their bandwidths differ.
 void CommunicatorSeries::AddNode(const collector::NodeCounts& node, LabelsId labels) {
   builder_.CountSince(node.since_realtime_ns);
-  builder_.Add(Metric::kNodeProgress, labels, kNoLabels, static_cast<double>(node.progress));
+  if (node.progress)
+    builder_.Add(Metric::kNodeProgress, labels, kNoLabels, static_cast<double>(*node.progress));
   if (node.compared)
     builder_.Add(Metric::kComparedOperations, labels, kNoLabels,
                  static_cast<double>(*node.compared));
