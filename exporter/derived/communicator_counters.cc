@@ -59,16 +59,6 @@ bool IsPointToPoint(const OperationKey& key) {
   return TraitsOf(static_cast<Function>(key.first)).is_point_to_point;
 }
 
-// A finalized communicator has nothing in flight, whatever was seen of it.
-uint64_t ProgressOf(const collector::CommunicatorSnapshot& communicator) {
-  uint64_t operations = communicator.started_sequence;
-  ForEachSize(communicator, [&](const OperationKey& key, const auto& counts) {
-    if (IsPointToPoint(key)) operations += counts.operations;
-  });
-  return 2 * operations - communicator.in_flight.size() *
-         (communicator.completion_is_known || communicator.is_closed);
-}
-
 }  // namespace
 
 void CommunicatorCounters::Begin(const collector::CommunicatorSnapshot& communicator,
@@ -212,6 +202,14 @@ double CommunicatorCounters::Bound(std::vector<Claim> claims, double measured_ns
   }
   unexplained_ns_ -= sum;
   return sum;
+}
+
+// A finalized communicator has nothing in flight, whatever was seen of it.
+uint64_t CommunicatorCounters::ProgressOf(
+    const collector::CommunicatorSnapshot& communicator) const {
+  const bool is_known = communicator.completion_is_known || communicator.is_closed;
+  return 2 * (communicator.started_sequence + point_to_point_) -
+         (is_known ? communicator.in_flight.size() : 0);
 }
 
 void CommunicatorCounters::Sum() {

@@ -53,7 +53,7 @@ class CommunicatorCounters {
                const DerivedTimes& times);
 
   // After it, the node's counts may be advanced, by the lowest rank.
-  // Both since the Advance() before.
+  // All since the Advance() before.
   uint64_t new_compared() const { return new_compared_; }
   uint64_t new_progress() const { return new_progress_; }
   // Nothing if it is not known which network operations are timed.
@@ -125,6 +125,8 @@ class CommunicatorCounters {
   // The sum of the claims of collectives if they fit into unexplained_ns_. While they do not, the
   // largest of them loses its mean. The operation that runs now may go on for the longest mean.
   double Bound(std::vector<Claim> claims, double measured_ns);
+  // As collector::DerivedCounts. After point_to_point_.
+  uint64_t ProgressOf(const collector::CommunicatorSnapshot& communicator) const;
   void Sum();
   void SeeNetwork(const collector::CommunicatorSnapshot& communicator);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // NodeCounter, what a rank has counted for all ranks of its communicator on this node while it was
-// the lowest of them (collector::NodeCounts). For one thread at a time. Sums that 62 bits do not hold
-// take a forged segment, and are not counted.
+// the lowest of them (collector::NodeCounts). For one thread at a time. Sums that 62 bits do not
+// hold take a forged segment, and are not counted.
 //
 // Large transfers: only the last rank to arrive measures a transfer without waiting for others. So
 // each interval adds the timed operations of one rank, the one with the least time for a byte. All
