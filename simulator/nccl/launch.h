@@ -98,8 +98,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
   bool HasNothingToShow(const Task& task) const;
   int64_t PostNetworkEvents(const Task& task, const LaunchSlice& slice, size_t member,
                             int64_t now_ns);
-  std::vector<StepTimes> StepsOnNetwork(const Task& task, const LaunchSlice& slice,
-                                        bool is_send) const;
+  std::vector<std::vector<StepTimes>> StepsOnNetwork(const Task& task,
+                                                     const LaunchSlice& slice) const;
   int PeerOf(const Task& task, bool is_send) const;
   int StepsOf(const Task& task) const;
   uint64_t BytesOnHop(const Task& task) const;

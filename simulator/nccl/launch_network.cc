@@ -48,13 +48,18 @@ int Launch::PeerOf(const Task& task, bool is_send) const {
                        : RingNeighbour(communicator_.shape, communicator_.rank, is_send);
 }
 
-// What the rank sends, or receives, on each channel.
-std::vector<StepTimes> Launch::StepsOnNetwork(const Task& task, const LaunchSlice& slice,
-                                              bool is_send) const {
-  const int peer = PeerOf(task, is_send);
-  std::vector<int> ranks = RingFrom(communicator_.shape, communicator_.rank);
-  if (task.is_p2p())
-    ranks = is_send ? std::vector{communicator_.rank, peer} : std::vector{peer, communicator_.rank};
+// Of each hop, the steps on each channel. The rank sends over the first and receives over the last,
+// which of a send or receive is the same one.
+std::vector<std::vector<StepTimes>> Launch::StepsOnNetwork(const Task& task,
+                                                           const LaunchSlice& slice) const {
+  std::vector<int> ranks;
+  if (!task.is_p2p()) {
+    ranks = RingFrom(communicator_.shape, communicator_.rank);
+  } else if (task.call.function == Function::kSend) {
+    ranks = {communicator_.rank, task.call.peer};
+  } else {
+    ranks = {task.call.peer, communicator_.rank};
+  }
   Path path{.steps = StepsOf(task), .overlap = options_.network_options.overlap};
   bool ends = !never_completes_;
   int64_t begin_ns = 0;
@@ -77,7 +82,7 @@ std::vector<StepTimes> Launch::StepsOnNetwork(const Task& task, const LaunchSlic
       if (slice.from > 0) rank.start_ns = begin_ns + static_cast<int64_t>(span_ns * slice.from);
     }
   }
-  return std::move(sim::StepsOf(path)[is_send ? 0 : hops - 1]);
+  return sim::StepsOf(path);
 }
 
 int Launch::StepsOf(const Task& task) const {
@@ -121,9 +126,10 @@ int64_t Launch::PostNetworkEvents(const Task& task, const LaunchSlice& slice, si
                                   int64_t now_ns) {
   int64_t last_due_ns = now_ns;
   if (!task.crosses_network || kernel_.transfer == nullptr) return last_due_ns;
+  const std::vector<std::vector<StepTimes>> hops = StepsOnNetwork(task, slice);
   for (const bool is_send : {true, false}) {
     if (!GoesOut(task, is_send)) continue;
-    const std::vector<StepTimes> times = StepsOnNetwork(task, slice, is_send);
+    const std::vector<StepTimes>& times = is_send ? hops.front() : hops.back();
     for (int i = 0; i < task.channels.used; ++i) {
       last_due_ns = std::max(
           last_due_ns, PostOnChannel(task, member, task.channels.low + i, is_send, times, now_ns));

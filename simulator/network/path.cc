@@ -2,6 +2,8 @@
 #include "simulator/network/path.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "simulator/workload/thread_step.h"
 
@@ -102,19 +104,21 @@ class Hops {
 }  // namespace
 
 std::vector<std::vector<StepTimes>> StepsOf(const Path& path) {
-  constexpr int kRounds = 5;  // each comes closer by about the share that was done before all began
+  constexpr int kMostRounds = 6;  // each comes closer by about the share done before all began
+  constexpr double kClose = 0.001;
   int64_t begin_ns = 0;
   for (const Path::Rank& rank : path.ranks) begin_ns = std::max(begin_ns, rank.start_ns);
   if (path.stop_ns >= kNever || begin_ns >= kNever)
-    return Hops(path, kPaceOfTheDeadNs, begin_ns < kNever).steps();
+    return std::move(Hops(path, kPaceOfTheDeadNs, begin_ns < kNever).steps());
   const auto asked_ns = static_cast<double>(std::max<int64_t>(path.stop_ns - begin_ns, 1));
   double pace_ns = asked_ns / path.steps;
-  for (int round = 0; round < kRounds; ++round) {
-    const auto took_ns =
-        static_cast<double>(std::max<int64_t>(Hops(path, pace_ns, false).EndNs() - begin_ns, 1));
+  for (int round = 1;; ++round) {
+    Hops hops(path, pace_ns, false);
+    const auto took_ns = static_cast<double>(std::max<int64_t>(hops.EndNs() - begin_ns, 1));
+    if (round == kMostRounds || std::abs(took_ns - asked_ns) <= kClose * asked_ns)
+      return std::move(hops.steps());
     pace_ns *= asked_ns / took_ns;
   }
-  return Hops(path, pace_ns, false).steps();
 }
 
 }  // namespace nccl_exporter::sim
