@@ -78,6 +78,7 @@ class Cluster:
         self.measured = lambda rank: 1  # factor by which the source of durations is wrong
         self.copies = []  # clusters of other users with the same nodes and times, who copy names and processes
         self.uid = '1000'  # of the segments' owner
+        self.forgets = lambda node, t: False  # whether the node's daemon starts, without the counts that it kept
         self.counts_steps = lambda t: True  # a daemon does not in the first minute after its start
         self.losses = {}  # further series of a target: name with labels, to the value at a time
         self.clock = lambda node, t: 0  # seconds by which the node's clock is wrong
@@ -143,6 +144,7 @@ class Cluster:
         """Values of each series by the number of the scrape."""
         self.counters = {}  # derived ones, by communicator and rank
         self.progress_of = {}  # starts and completions at the last scrape, by communicator and rank
+        self.progress_before = {}  # the same at the scrape before, as far as it is counted for a node
         self.node_counters = {}  # those of a node, by communicator and the lowest rank of the node at that time
         table = {}
         counters = {}
@@ -193,10 +195,14 @@ class Cluster:
     def serve_nodes(self, communicator, index, t, table):
         """Counters of a node: those of the lowest rank advance, and go on from 0 with the next one."""
         for rank in communicator.members:
-            ranks = self.served_neighbours(communicator, rank, t)
-            if ranks and rank == min(ranks):
-                self.node_counters.setdefault((communicator, rank), NodeDerived()).advance(
-                    [self.counters[communicator, other] for other in ranks], {other: self.progress_of[communicator, other] for other in ranks})
+            progress = {(communicator, other): self.progress_of[communicator, other] for other in self.served_neighbours(communicator, rank, t)}
+            if self.forgets(self.node(rank), t):
+                self.node_counters.pop((communicator, rank), None)
+                self.progress_before |= progress
+            if progress and rank == min(other for _, other in progress):
+                growth = sum(abs(value - self.progress_before.get(key, 0)) for key, value in progress.items())
+                self.progress_before |= progress
+                self.node_counters.setdefault((communicator, rank), NodeDerived()).advance([self.counters[key] for key in progress], growth)
             if (communicator, rank) in self.node_counters and self.is_seen(rank, t):
                 for name, labels, value in self.node_counters[communicator, rank].samples(self.labels(communicator, rank)):
                     self.put(table, index, name, labels, value)

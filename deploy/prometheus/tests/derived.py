@@ -89,11 +89,9 @@ class NodeDerived:
     def __init__(self):
         self.totals = collections.defaultdict(lambda: [0, 0, 0])
         self.progress = 0
-        self.seen = {}  # progress at the last scrape, by rank
 
     def advance(self, ranks, progress):
-        self.progress += sum(abs(value - self.seen.get(rank, 0)) for rank, value in progress.items())
-        self.seen |= progress
+        self.progress += progress
         for kind in {rank.largest for rank in ranks if rank.largest}:
             growths = [rank.large[kind] for rank in ranks if rank.large[kind][0]]
             if growths:

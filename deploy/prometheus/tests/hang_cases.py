@@ -135,6 +135,13 @@ def of_a_node_that_is_gone_the_ranks_are_named():
                      18: down + missing + [alert('NCCLCollectiveHang')] + culprits}
 
 
+def a_hang_goes_on_while_daemons_start_without_their_state():
+    cluster = data_parallel(20)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    cluster.forgets = lambda node, t: t == 900 + 45 * node
+    return cluster, every_evaluation(14, 19, [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)])
+
+
 def a_culprit_is_named_while_the_exporter_of_another_node_is_away():
     cluster = data_parallel(40)
     cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
