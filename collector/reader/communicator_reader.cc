@@ -23,7 +23,7 @@ constexpr uint64_t kMaxGpuIndex = 1023;
 
 constexpr uint32_t kMinorOfNetworkTimedBytes = 6;
 
-constexpr double kMostBusBytes = 1ull << 58;  // of a function; eleven of them fit
+constexpr double kMostBusBytes = 1ull << 63;  // 150 days at 700 GB/s
 
 uint64_t Load(const layout::AtomicU64& word) { return word.load(std::memory_order_relaxed); }
 
@@ -91,34 +91,35 @@ NetworkCounts CountsOf(const layout::NetworkDirectionBlock (&blocks)[kNetworkDir
   return counts;
 }
 
-// Bytes that a segment claims beyond any sum of real ones are none.
-uint64_t BusBytesOf(Function function, uint64_t bytes, double share) {
-  const double bus_bytes = std::nearbyint(BusBytesOfShare(function, bytes, share));
-  return bus_bytes < kMostBusBytes ? static_cast<uint64_t>(bus_bytes) : 0;
-}
-
 // Of functions that are described already.
 NetworkBusBytes NetworkBusBytesOf(const layout::CommunicatorSlot& slot,
                                   const CommunicatorSnapshot& communicator) {
   const auto ranks = static_cast<uint32_t>(communicator.ranks);
   const double share = ranks == 0 ? 1 : BusShare(ranks);
-  NetworkBusBytes sums;
+  using Sums = std::array<double, kNetworkDirectionCount>;
+  Sums all{}, timed{};
   for (size_t i = 0; i < kFunctionCount; ++i) {
     if (!communicator.functions.IsInUse(i)) continue;
     const auto function = static_cast<Function>(i);
     uint64_t bytes = 0;
     for (const SizeClassSnapshot& size : communicator.functions[i].sizes) bytes += size.bytes;
-    const uint64_t all = BusBytesOf(function, bytes, share);
-    const uint64_t timed = BusBytesOf(function, Load(slot.functions[i].network_timed_bytes), share);
+    const uint64_t timed_bytes = Load(slot.functions[i].network_timed_bytes);
     for (const auto& direction : kNetworkDirections) {
       const Function other =
           direction.id == NetworkDirection::kSend ? Function::kRecv : Function::kSend;
       if (function == other) continue;
-      sums.all[static_cast<size_t>(direction.id)] += all;
-      sums.timed[static_cast<size_t>(direction.id)] += timed;
+      const auto id = static_cast<size_t>(direction.id);
+      all[id] += std::nearbyint(BusBytesOfShare(function, bytes, share));
+      timed[id] += std::nearbyint(BusBytesOfShare(function, timed_bytes, share));
     }
   }
-  return sums;
+  const auto whole = [](const Sums& sums) {
+    std::array<uint64_t, kNetworkDirectionCount> bytes{};
+    for (size_t i = 0; i < sums.size(); ++i)
+      bytes[i] = static_cast<uint64_t>(std::min(sums[i], kMostBusBytes));
+    return bytes;
+  };
+  return {.all = whole(all), .timed = whole(timed)};
 }
 
 uint64_t OperationsOf(const layout::FunctionBlock& block) {

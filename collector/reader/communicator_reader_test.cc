@@ -166,11 +166,12 @@ TEST_F(NetworkBusBytesTest, AreNotKnownBefore16NorWithoutNetworkTime) {
   EXPECT_FALSE(Read().network_bus_bytes);
 }
 
-TEST_F(NetworkBusBytesTest, OfAFunctionThatClaimsMoreThanThereCanBeAreNone) {
+TEST_F(NetworkBusBytesTest, OfAFunctionThatClaimsMoreThanThereCanBeAreTheMost) {
   PutMinor(6);
-  const NetworkBusBytes before = Read().network_bus_bytes.value();
   Put(Function::kBroadcast, {kHuge, 0}, kHuge);
-  EXPECT_EQ(Read().network_bus_bytes.value(), before);
+  constexpr uint64_t kMost = uint64_t{1} << 63;
+  EXPECT_EQ(Read().network_bus_bytes.value(),
+            (NetworkBusBytes{.all = {kMost, kMost}, .timed = {kMost, kMost}}));
 }
 
 TEST_F(CommunicatorReaderTest, FindsNoNetworkTimeInASlotThatEndsBefore) {

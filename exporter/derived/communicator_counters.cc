@@ -148,8 +148,9 @@ void CommunicatorCounters::SeeNetwork(const collector::CommunicatorSnapshot& com
   new_network_.emplace();
   for (size_t i = 0; i < now.all.size(); ++i) {
     if (now.timed[i] == 0) continue;
-    new_network_->all[i] = more(now.all[i], network_seen_.all[i]);
-    new_network_->timed[i] = more(now.timed[i], network_seen_.timed[i]);
+    new_network_->is_first[i] = network_seen_.timed[i] == 0;
+    new_network_->bytes.all[i] = more(now.all[i], network_seen_.all[i]);
+    new_network_->bytes.timed[i] = more(now.timed[i], network_seen_.timed[i]);
     network_seen_.all[i] = now.all[i];
     network_seen_.timed[i] = now.timed[i];
   }
@@ -208,8 +209,8 @@ double CommunicatorCounters::Bound(std::vector<Claim> claims, double measured_ns
 uint64_t CommunicatorCounters::ProgressOf(
     const collector::CommunicatorSnapshot& communicator) const {
   const bool is_known = communicator.completion_is_known || communicator.is_closed;
-  return 2 * (communicator.started_sequence + point_to_point_) -
-         (is_known ? communicator.in_flight.size() : 0);
+  const uint64_t twice = 2 * (communicator.started_sequence + point_to_point_);
+  return twice - (is_known ? std::min<uint64_t>(communicator.in_flight.size(), twice) : 0);
 }
 
 void CommunicatorCounters::Sum() {

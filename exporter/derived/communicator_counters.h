@@ -57,7 +57,7 @@ class CommunicatorCounters {
   uint64_t new_compared() const { return new_compared_; }
   uint64_t new_progress() const { return new_progress_; }
   // Nothing if it is not known which network operations are timed.
-  const std::optional<collector::NetworkBusBytes>& new_network() const { return new_network_; }
+  const std::optional<NetworkIncrease>& new_network() const { return new_network_; }
   const TimesByOperation& operations() const { return operations_; }
   NodeCounter& node() { return node_; }
   void EndInterval(int64_t monotonic_ns);
@@ -151,7 +151,7 @@ class CommunicatorCounters {
   uint64_t progress_ = 0;  // as collector::DerivedCounts
   uint64_t new_progress_ = 0;
   collector::NetworkBusBytes network_seen_;
-  std::optional<collector::NetworkBusBytes> new_network_;
+  std::optional<NetworkIncrease> new_network_;
   int64_t interval_start_ns_ = 0;  // CLOCK_MONOTONIC; 0: none has ended
   // Time that has passed and is neither measured nor estimated, of the recent past: operations may
   // be launched so long before they run. Not in the state: it starts at 0 again.

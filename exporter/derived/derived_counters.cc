@@ -25,7 +25,7 @@ void DerivedCounters::Advance(collector::NodeSnapshot& node, const DerivedMoment
       communicators[CommunicatorKeyOf(*rank.process, *rank.communicator)].push_back(rank);
     } else {
       if (rank.counters->new_network())
-        rank.counters->node().CountNetwork(*rank.counters->new_network());
+        rank.counters->node().CountNetwork(*rank.counters->new_network(), {});
       Fill(rank, SpansNodes(*rank.communicator, 0), false, now);
     }
   }
@@ -63,9 +63,10 @@ void DerivedCounters::AdvanceCommunicator(std::span<const Rank> ranks, const Der
       compared = std::min(compared.value_or(~uint64_t{0}), rank.counters->new_compared());
   }
   NodeCounter& node = lowest.counters->node();
+  const collector::NetworkBusBytes network = node.network();
   for (const Rank& rank : ranks) {
     node.CountProgress(rank.counters->new_progress());
-    if (rank.counters->new_network()) node.CountNetwork(*rank.counters->new_network());
+    if (rank.counters->new_network()) node.CountNetwork(*rank.counters->new_network(), network);
   }
   if (compared) node.CountCompared(*compared);
   if (ends_interval) node.CountLarge(operations, lowest.communicator->ranks);

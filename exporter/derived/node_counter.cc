@@ -13,7 +13,7 @@ constexpr uint64_t kLargerBy = 2;
 constexpr size_t kFirstLargeClass = 4;
 static_assert(kSizeClassBounds[kFirstLargeClass] == 16 << 20);
 
-constexpr uint64_t kMost = uint64_t{1} << 62;
+constexpr uint64_t kMost = uint64_t{1} << 63;
 
 double BusBytesOf(const OperationKey& key, uint64_t bytes, uint64_t ranks) {
   return BusBytes(static_cast<Function>(key.first), bytes, static_cast<uint32_t>(ranks));
@@ -69,12 +69,18 @@ void NodeCounter::CountLarge(std::span<const TimesByOperation* const> local, uin
     sum += fastest;
 }
 
-void NodeCounter::CountNetwork(const collector::NetworkBusBytes& more) {
+void NodeCounter::CountNetwork(const NetworkIncrease& more,
+                               const collector::NetworkBusBytes& before) {
   has_network_ = true;
-  for (size_t i = 0; i < more.all.size(); ++i) {
-    if (!Fits(network_.all[i], more.all[i]) || !Fits(network_.timed[i], more.timed[i])) return;
+  for (size_t i = 0; i < more.bytes.all.size(); ++i) {
+    if (more.is_first[i] && before.timed[i] != 0) continue;
+    const uint64_t all = more.bytes.all[i], timed = more.bytes.timed[i];
+    if (all >= kMost || timed >= kMost) continue;
+    if (!Fits(network_.all[i], all) || !Fits(network_.timed[i], timed))
+      network_.all[i] = network_.timed[i] = 0;
+    network_.all[i] += all;
+    network_.timed[i] += timed;
   }
-  network_ += more;
 }
 
 bool NodeCounter::Choose(std::span<const TimesByOperation* const> local, uint64_t ranks) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // NodeCounter, what a rank has counted for all ranks of its communicator on this node while it was
-// the lowest of them (collector::NodeCounts). For one thread at a time. Sums that 62 bits do not
-// hold take a forged segment, and are not counted.
+// the lowest of them (collector::NodeCounts). For one thread at a time. What would make a sum
+// of 2^63 and more takes a forged segment, and is not counted. Bytes of a whole node come so far in
+// months: then the sums of a direction begin at 0 again, which rate() takes for a start.
 //
 // Large transfers: only the last rank to arrive measures a transfer without waiting for others. So
 // each interval adds the timed operations of one rank, the one with the least time for a byte. All
@@ -9,6 +10,7 @@
 // counted: that of 16 MiB and more which has moved the most bytes on this node.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -17,6 +19,13 @@
 #include "exporter/derived/operation_times.h"
 
 namespace nccl_exporter::exporter {
+
+// Bytes of a rank since the snapshot before.
+struct NetworkIncrease {
+  collector::NetworkBusBytes bytes;
+  // By direction: they are all that it has, since it has timed bytes only now.
+  std::array<bool, kNetworkDirectionCount> is_first{};
+};
 
 class NodeCounter {
  public:
@@ -33,8 +42,11 @@ class NodeCounter {
   // communicator.
   void CountLarge(std::span<const TimesByOperation* const> local, uint64_t ranks);
 
-  // So much more of a rank on this node.
-  void CountNetwork(const collector::NetworkBusBytes& more);
+  // So much more of a rank on this node. Of the first timed bytes of a rank rate() sees no
+  // increase: they begin a series. So they and what was before them are counted where they begin
+  // the node's row, too, which had `before` after the last snapshot.
+  void CountNetwork(const NetworkIncrease& more, const collector::NetworkBusBytes& before);
+  const collector::NetworkBusBytes& network() const { return network_; }
 
   bool has_counted() const {
     return has_compared_ || has_progress_ || !large_.empty() || has_network_;

@@ -106,6 +106,8 @@ Json ArrivalsJson(const CommunicatorOnNode& of, const collector::CommunicatorSna
            RoundedJson(static_cast<double>(recent.counts.lateness_ns) / 1e9 / compared)}};
 }
 
+constexpr double kMostBytes = 1ull << 63;  // more take a forged segment
+
 Json NetworkDirectionJson(NetworkDirection direction, const NetworkWindow& recent) {
   const collector::NetworkDirectionCounts& here =
       recent.counts.directions[static_cast<size_t>(direction)];
@@ -117,7 +119,8 @@ Json NetworkDirectionJson(NetworkDirection direction, const NetworkWindow& recen
   }
   return {{"operations", here.operations},
           {"bytes", here.bytes},
-          {"all_bytes", all_bytes ? Json(static_cast<uint64_t>(*all_bytes)) : Json(nullptr)},
+          {"all_bytes", all_bytes ? Json(static_cast<uint64_t>(std::min(*all_bytes, kMostBytes)))
+                                  : Json(nullptr)},
           {"wait_seconds", std::move(waits)}};
 }
 
