@@ -167,13 +167,18 @@ Exposition ExpositionOfCatalogue(const MetricFilter& filter, Collect collect) {
                                    .is_served = filter.Serves(row.name) && Has(collect, row.part),
                                    .series = {}});
   }
+  const auto family = [&](Metric metric) -> Family& {
+    return exposition.families[static_cast<size_t>(metric)];
+  };
   for (const Metric metric :
        {Metric::kCollectiveDuration, Metric::kSendDuration, Metric::kRecvDuration}) {
-    exposition.families[static_cast<size_t>(metric)].scale =
-        ScaleOf<DurationBuckets>(filter.duration_bounds(), filter.native_schema());
+    if (family(metric).is_served)
+      family(metric).scale =
+          ScaleOf<DurationBuckets>(filter.duration_bounds(), filter.native_schema());
   }
-  exposition.families[static_cast<size_t>(Metric::kCollectiveBusBandwidth)].scale =
-      ScaleOf<BandwidthBuckets>(filter.bandwidth_bounds(), filter.native_schema());
+  if (family(Metric::kCollectiveBusBandwidth).is_served)
+    family(Metric::kCollectiveBusBandwidth).scale =
+        ScaleOf<BandwidthBuckets>(filter.bandwidth_bounds(), filter.native_schema());
   return exposition;
 }
 

@@ -63,8 +63,8 @@ class MetricFilter {
 };
 
 // All families of the catalogue without series, in its order and indexed by Metric. Histograms have
-// the segment's scale with the filter's bounds and resolution. Families outside of `collect` take
-// no series.
+// the segment's scale with the filter's bounds and resolution. Families that are disabled or
+// outside of `collect` take no series and have no scale.
 Exposition ExpositionOfCatalogue(const MetricFilter& filter = {},
                                  Collect collect = Collect::kWhole);
 

@@ -134,7 +134,8 @@ void LateRanks::JudgeStrong(const LateCandidate& candidate, int64_t realtime_ns)
 }
 
 // The conditions of the alerts: 6 of 13 judgements, or 3 strong ones in a row, and three quarters
-// of those that found anybody; or a last arriver in 7 judgements without a gap.
+// of those that found anybody; or a last arriver in 7 judgements without a gap. In the rules the
+// first of the strong ones may be weaker.
 void LateRanks::Confirm() {
   const int hold = static_cast<int>(times_.late_for / 2 / times_.interval);
   const Judgements latest = Latest(times_.late_for), past = Latest(times_.late_history);

@@ -2,6 +2,7 @@
 #include "exporter/series/communicator_series.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -263,19 +264,15 @@ void CommunicatorSeries::AddSteps(const collector::DerivedCounts& derived, Label
 void CommunicatorSeries::AddStepWaits(const collector::StepCounts& steps, LabelsId labels) {
   const LabelsId* sizes = size_labels_.data();
   for (const FunctionGroup& functions : functions_.collectives) {
-    for (size_t i = 0; i < functions.sizes.size(); ++i) {
-      const SizeRange range = functions.sizes[i].sizes;
-      std::optional<uint64_t> longest_ns;
-      for (const auto& [kind, wait_ns] : steps.waits_ns) {
-        const bool is_here =
-            range.first <= kind.size_class && kind.size_class <= range.last &&
-            std::ranges::find(functions.members, kind.function) != functions.members.end();
-        if (is_here) longest_ns = std::max(longest_ns.value_or(0), wait_ns);
-      }
-      if (!longest_ns) continue;
-      builder_.Add(Metric::kRankStepWait, labels, sizes[i],
-                   static_cast<double>(*longest_ns) / kNsPerSecond);
+    std::map<size_t, uint64_t> longest_ns;  // by index of sizes
+    for (const auto& [kind, wait_ns] : steps.waits_ns) {
+      if (std::ranges::find(functions.members, kind.function) == functions.members.end()) continue;
+      uint64_t& longest = longest_ns[functions.SizeOf(kind.size_class)];
+      longest = std::max(longest, wait_ns);
     }
+    for (const auto& [size, wait_ns] : longest_ns)
+      builder_.Add(Metric::kRankStepWait, labels, sizes[size],
+                   static_cast<double>(wait_ns) / kNsPerSecond);
     sizes += functions.sizes.size();
   }
 }
@@ -293,15 +290,13 @@ void CommunicatorSeries::AddNode(const collector::NodeCounts& node, LabelsId lab
   const LabelsId* sizes = size_labels_.data();
   for (const FunctionGroup& functions : functions_.collectives) {
     if (functions.members.size() > 1 || functions.sizes.size() != kSizeClassCount) return;
-    for (size_t i = 0; i < kSizeClassCount; ++i) {
-      const auto found = node.large.find({functions.members.front(), i});
-      if (found == node.large.end()) continue;
-      const collector::LargeCounts& counts = found->second;
-      builder_.Add(Metric::kNodeLargeBusBytes, labels, sizes[i],
-                   static_cast<double>(counts.bus_bytes));
-      builder_.Add(Metric::kNodeLargeBusySeconds, labels, sizes[i],
+    for (const auto& [kind, counts] : node.large) {
+      if (kind.function != functions.members.front()) continue;
+      const LabelsId size = sizes[kind.size_class];
+      builder_.Add(Metric::kNodeLargeBusBytes, labels, size, static_cast<double>(counts.bus_bytes));
+      builder_.Add(Metric::kNodeLargeBusySeconds, labels, size,
                    static_cast<double>(counts.busy_ns) / kNsPerSecond);
-      builder_.Add(Metric::kNodeLargeTimedOperations, labels, sizes[i],
+      builder_.Add(Metric::kNodeLargeTimedOperations, labels, size,
                    static_cast<double>(counts.timed_operations));
     }
     sizes += kSizeClassCount;
@@ -318,8 +313,7 @@ void CommunicatorSeries::AddGauges(std::span<const GroupMember* const> in_use, L
   AddStalled(QuietOf(in_use), labels);
 }
 
-void CommunicatorSeries::AddStalled(const std::vector<const GroupMember*>& quiet,
-                                    LabelsId labels) {
+void CommunicatorSeries::AddStalled(const std::vector<const GroupMember*>& quiet, LabelsId labels) {
   if (quiet.empty()) return;
   AddOldest(Metric::kStalledOldestInFlightStart, quiet, labels);
   const GroupMember& newest = **std::ranges::max_element(quiet, {}, [](const GroupMember* member) {
@@ -328,13 +322,15 @@ void CommunicatorSeries::AddStalled(const std::vector<const GroupMember*>& quiet
   const CommunicatorLabelSets& sets = labels_.Of(*newest.process, *newest.communicator);
   builder_.Add(Metric::kStalledCommunicatorRanks, labels, builder_.AddLabels(sets.rank_info),
                static_cast<double>(newest.communicator->ranks));
-  std::optional<double> progress;
+  std::set<const collector::ProcessSnapshot*> processes;
   for (const GroupMember* member : quiet) {
-    if (member->communicator->completion_is_known || !member->process->derived) continue;
-    progress = progress.value_or(0) + static_cast<double>(member->process->derived->progress);
+    if (!member->communicator->completion_is_known && member->process->derived)
+      processes.insert(member->process);
   }
-  if (progress)
-    builder_.Add(Metric::kStalledProcessProgress, labels, kNoLabels, *progress);
+  double progress = 0;
+  for (const auto* process : processes) progress += static_cast<double>(process->derived->progress);
+  if (!processes.empty())
+    builder_.Add(Metric::kStalledProcessProgress, labels, kNoLabels, progress);
 }
 
 void CommunicatorSeries::AddOldest(Metric metric, std::span<const GroupMember* const> members,

@@ -32,6 +32,9 @@ struct FunctionGroup {
   SharedLabels labels;               // collective or function, if it is kept
   std::vector<SizeGroup> sizes;      // of collectives
   std::vector<SharedLabels> phases;  // collective, phase; by KernelPhase
+
+  // The index of the size class in `sizes`, which are all classes, or one for all of them.
+  size_t SizeOf(size_t size_class) const { return sizes.size() == 1 ? 0 : size_class; }
 };
 
 // The label sets are rendered here, and not again at every scrape.

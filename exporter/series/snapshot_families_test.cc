@@ -221,6 +221,10 @@ TEST(SnapshotFamiliesTest, StalledCommunicatorsShowTheirStateAndOthersDoNot) {
   const ScrapedNode blind(NodeOf({process}));
   EXPECT_EQ(blind.Value(Metric::kStalledStartedSequence), 9);
   EXPECT_EQ(blind.Value(Metric::kStalledProcessProgress), 117);
+  process.communicators.push_back(process.communicators[0]);
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kStalledProcessProgress), 117)
+      << "of a row with two of its communicators once";
+  process.communicators.pop_back();
   for (const Metric metric : {Metric::kStalledCompletedSequence, Metric::kStalledInFlight,
                               Metric::kStalledOldestInFlightStart})
     EXPECT_TRUE(blind.Values(metric).empty());
