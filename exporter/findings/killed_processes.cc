@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,7 @@ struct Living {
 // One job of this node. It points into the snapshot.
 struct Job {
   std::map<collector::FileKey, RankOnNode> killed;  // each with one of its communicators
+  std::set<collector::FileKey> just_killed;
   std::vector<Living> alive;
 };
 
@@ -59,7 +61,9 @@ void Add(const collector::CommunicatorSnapshot& communicator, Living& living) {
       std::max(living.last_progress_monotonic_ns, communicator.last_progress_monotonic_ns);
 }
 
-void Add(const collector::ProcessSnapshot& process, Job& job) {
+void Add(const collector::ProcessSnapshot& process, const std::set<collector::FileKey>& just_ended,
+         Job& job) {
+  if (just_ended.contains(process.file)) job.just_killed.insert(process.file);
   bool is_first = true;
   for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
     if (!IsOpen(communicator)) continue;
@@ -77,17 +81,19 @@ void Add(const collector::ProcessSnapshot& process, Job& job) {
   }
 }
 
-// Other ranks went on, or wait, for so long after a process was last seen to do anything. At the
-// end of a job its processes end one after the other.
+// Other ranks went on for so long after a process was last seen to do anything. At the end of a job
+// its processes end one after the other.
 constexpr int64_t kGoneOnNs = 10'000'000'000;
 
 // Whether a process of the job lives that was there at the time, and has need of others since.
 // Those of a restart are younger.
 bool IsMissed(const RankOnNode& rank, const Job& job) {
   const int64_t last_ns = LastMonotonicNs(*rank.process);
+  const bool is_just_killed = job.just_killed.contains(rank.process->file);
   return std::ranges::any_of(job.alive, [&](const Living& living) {
     return living.start_monotonic_ns < last_ns &&
-           (living.waits || living.last_progress_monotonic_ns > last_ns + kGoneOnNs);
+           ((living.waits && !is_just_killed) ||
+            living.last_progress_monotonic_ns > last_ns + kGoneOnNs);
   });
 }
 
@@ -146,10 +152,11 @@ Finding FindingOf(const Job& job) {
 
 }  // namespace
 
-std::vector<Finding> KilledProcesses(const collector::NodeSnapshot& node) {
+std::vector<Finding> KilledProcesses(const collector::NodeSnapshot& node,
+                                     const std::set<collector::FileKey>& just_ended) {
   std::map<JobKey, Job> jobs;
   for (const collector::ProcessSnapshot& process : node.processes)
-    Add(process, jobs[JobKeyOf(process)]);
+    Add(process, just_ended, jobs[JobKeyOf(process)]);
   std::vector<Finding> findings;
   for (const auto& [key, job] : jobs) {
     if (!job.killed.empty()) findings.push_back(FindingOf(job));

@@ -123,6 +123,27 @@ TEST_F(KilledProcessesTest, ManyAreNotAllNamedInTheHeadline) {
   EXPECT_THAT(finding.culprits, SizeIs(7));
 }
 
+// Found with the scenario hang-then-restart: nothing has moved for long when its processes end.
+TEST_F(KilledProcessesTest, AHungJobThatEndsProcessByProcessIsNoWarning) {
+  NodeJudge judge;
+  for (size_t rank = 0; rank < 4; ++rank) job_.Start(rank, "world", 100);
+  const auto severity = [&] {
+    for (const Finding& finding : judge.Judge(job_.node).findings) {
+      if (finding.kind == FindingKind::kProcessKilled) return finding.severity;
+    }
+    return Severity::kInfo;
+  };
+  int64_t now_ns = 0;
+  judge.Record(job_.node, now_ns);
+  for (size_t process = 0; process < 3; ++process) Kill(process);
+  EXPECT_EQ(severity(), Severity::kInfo);
+  for (int step = 1; step <= 3; ++step) {
+    EXPECT_EQ(severity(), Severity::kInfo) << step;
+    judge.Record(job_.node, now_ns += 5 * kSecond);
+  }
+  EXPECT_EQ(severity(), Severity::kWarning) << "it does not end";
+}
+
 TEST_F(KilledProcessesTest, OneFaultIsOneFinding) {
   Kill(1);
   for (const size_t rank : {0, 2, 3}) job_.Start(rank, "world", 150);

@@ -77,6 +77,24 @@ void NodeJudge::Record(const collector::NodeSnapshot& node, int64_t monotonic_ns
   late_ranks_.Record(node, history_, monotonic_ns);
   bandwidth_past_.Record(history_, node.taken_realtime_ns, monotonic_ns);
   lost_operations_.Record(node, history_);
+  std::map<collector::FileKey, uint32_t> ended_steps;
+  for (const collector::ProcessSnapshot& process : node.processes) {
+    if (!process.is_alive)
+      ended_steps[process.file] = std::min(ended_steps_[process.file] + 1, kHaltedSnapshots);
+  }
+  ended_steps_ = std::move(ended_steps);
+}
+
+// Nothing is known of that without a Record().
+std::set<collector::FileKey> NodeJudge::JustEnded(const collector::NodeSnapshot& node) const {
+  std::set<collector::FileKey> just_ended;
+  if (!recorded_ns_) return just_ended;
+  for (const collector::ProcessSnapshot& process : node.processes) {
+    const auto steps = ended_steps_.find(process.file);
+    if (!process.is_alive && (steps == ended_steps_.end() || steps->second < kHaltedSnapshots))
+      just_ended.insert(process.file);
+  }
+  return just_ended;
 }
 
 Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
@@ -99,7 +117,7 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
     return explained.communicators.contains(*finding.communicator);
   });
   // The killed process that a job hangs for is named by the hang.
-  std::vector<Finding> killed = KilledProcesses(node);
+  std::vector<Finding> killed = KilledProcesses(node, JustEnded(node));
   std::erase_if(killed, [&](const Finding& finding) {
     return std::ranges::any_of(finding.culprits, [&](const FoundRank& culprit) {
       return explained.culprits.contains({finding.uid, culprit.pid});

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "collector/node_snapshot.h"
@@ -60,12 +62,16 @@ class NodeJudge {
   const NodeHistory& history() const { return history_; }
 
  private:
+  std::set<collector::FileKey> JustEnded(const collector::NodeSnapshot& node) const;
+
   JudgementTimes times_;
   NodeHistory history_;
   Hangs hangs_;
   LateRanks late_ranks_;
   BandwidthPast bandwidth_past_;
   LostOperations lost_operations_;
+  // Steps in a row in which the process had ended, up to kHaltedSnapshots.
+  std::map<collector::FileKey, uint32_t> ended_steps_;
   std::optional<int64_t> recorded_ns_;  // monotonic
 };
 

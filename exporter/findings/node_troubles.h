@@ -3,6 +3,7 @@
 // finalizing, and files that cannot be used. Pure functions, for any thread.
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "collector/node_snapshot.h"
@@ -11,8 +12,10 @@
 namespace nccl_exporter::exporter {
 
 // One per job with such processes. A warning where a living process of the job waits, or went on
-// for seconds without them; else information, as at the end of a job or after a restart.
-std::vector<Finding> KilledProcesses(const collector::NodeSnapshot& node);
+// for seconds without them; else information, as at the end of a job or after a restart. Nobody
+// waits for those that have just ended: the processes of a job end one after the other.
+std::vector<Finding> KilledProcesses(const collector::NodeSnapshot& node,
+                                     const std::set<collector::FileKey>& just_ended = {});
 
 // One per cause and owner of files that have the fault now (SegmentTrouble::present).
 std::vector<Finding> UnusableSegments(const collector::NodeSnapshot& node);
