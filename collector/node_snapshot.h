@@ -222,7 +222,8 @@ struct NetworkCounts {
 };
 
 // Bus bytes of the operations that send, and of those that receive, by NetworkDirection:
-// collectives do both. Without the number of ranks, as for very many.
+// collectives do both. If the number of ranks is not known, the share (n-1)/n of the bus factor is
+// taken as 1, its limit for many ranks: with BusShare() of 0 nearly all operations would have none.
 struct NetworkBusBytes {
   std::array<uint64_t, kNetworkDirectionCount> all{};
   std::array<uint64_t, kNetworkDirectionCount> timed{};  // with timed network operations

@@ -304,8 +304,9 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Number of the same operations.", MetricPart::kAlerts},
     {Metric::kNodeNetworkBusBytes, "nccl_node_network_bus_bytes_total", MetricType::kCounter,
      "bytes", LabelScope::kCommunicator, "direction",
-     "Bus bytes of all operations of the communicator's ranks on this node, in communicators with "
-     "network time. On the lowest rank of the node."},
+     "Bus bytes of all operations of the communicator's ranks on this node. A rank adds its "
+     "own, earlier ones included, once one of the direction was timed. On the lowest rank of the "
+     "node."},
     {Metric::kNodeNetworkTimedBusBytes, "nccl_node_network_timed_bus_bytes_total",
      MetricType::kCounter, "bytes", LabelScope::kCommunicator, "direction",
      "The part of nccl_node_network_bus_bytes_total whose network operations were timed: divides "

@@ -100,9 +100,9 @@ NETWORK_TIME = Row('Where does network time go?', [
     graph('Bytes to other nodes, by node',
           'Bytes per second of sends: those of timed operations, scaled to all by the bus bytes of both. Normal: nodes alike. None: plugin or '
           'daemon before layout 1.6, NCCL before 2.24, or network timing is off.',
-          [(f'sum by ({NODE_LABELS}) (sum by ({NODE_LABELS}, comm) ({with_node(rate("nccl_network_timed_bytes_total", SEND))}) '
-            f'* on (instance, comm) group_left () (sum by (instance, comm) ({rate("nccl_node_network_bus_bytes_total", SEND)}) '
-            f'/ (sum by (instance, comm) ({rate("nccl_node_network_timed_bus_bytes_total", SEND)}) > 0)))', '{{hostname}} {{instance}}')],
+          [(f'sum by ({NODE_LABELS}) (sum by ({COMM}, {NODE_LABELS}) ({with_node(rate("nccl_network_timed_bytes_total", SEND))}) '
+            f'* on ({COMM}, instance) group_left () (sum by ({COMM}, instance) ({rate("nccl_node_network_bus_bytes_total", SEND)}) '
+            f'/ (sum by ({COMM}, instance) ({rate("nccl_node_network_timed_bus_bytes_total", SEND)}) > 0)))', '{{hostname}} {{instance}}')],
           'Bps', width=8, nothing='No network operation was timed'),
     graph('Speed of sends in the network, by node',
           'Bytes of timed sends over their time in the network, all GPUs of the node. Normal: nodes alike. One below the others: its adapters, '

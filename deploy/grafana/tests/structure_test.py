@@ -291,6 +291,15 @@ class Expressions(unittest.TestCase):
             done = subprocess.run(['promtool', 'check', 'rules', file.name], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_joins_of_communicators_are_of_one_job_and_user(self):
+        """Any user may write the id of another user's communicator."""
+        joins = [(query.place, set(labels.split(', '))) for dashboard in DASHBOARDS.values() for query in dashboards.queries(dashboard)
+                 for labels in re.findall(r'\bon \(([^)]*)\)', query.expression)]
+        of_communicators = [(place, labels) for place, labels in joins if 'comm' in labels]
+        self.assertGreater(len(of_communicators), 50)
+        for place, labels in of_communicators:
+            self.assertLessEqual({'cluster', 'namespace', 'slurm_job_id', 'uid'}, labels, place)
+
     def test_they_use_what_the_daemon_serves_and_the_rules_record(self):
         families = {family['name'] for family in CATALOGUE}
         buckets = {family['name'] + '_bucket' for family in CATALOGUE if family['type'] == 'histogram'}

@@ -263,6 +263,15 @@ def a_hang_of_ranks_on_old_and_new_daemons_is_told_and_names_nobody():
     return cluster, {15: [alert('NCCLCollectiveHang')]}
 
 
+def an_idle_rank_is_named_while_the_culprit_is_on_an_old_daemon():
+    """Rank 0 sends to rank 1, which is stopped, and rank 2 has completed its part. docs/upgrade.md warns of it."""
+    cluster = Cluster(3, 1, 15)
+    cluster.old_daemons = {1}
+    cluster.hang(cluster.add('pp', list(cluster.ranks), collective=None), 600, [0])
+    cluster.halted = lambda rank, t: rank == 1 and t > 600
+    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'pp', 2, 2, 0)]}
+
+
 def a_job_that_calls_nothing_for_long_is_told_as_information():
     cluster = data_parallel(26, 1)
     cluster.busy = lambda t: t < 480

@@ -23,9 +23,16 @@ class NetworkJob(Cluster):
         self.ahead = lambda rank, t: AHEAD
         self.is_timed = lambda rank, t: True
         self.operations = lambda rank: TIMED
+        self.runs = lambda communicator, t: True  # whether it has operations
+        self.is_in_windows = lambda communicator, t: True  # whether some of them are
+        self.timed_share = TIMED_SHARE
+        self.crossing = 1  # share of the bus bytes that cross the network
         self.operation_bytes = 4 << 20
         self.api_version = '6'
-        self.sums = {}
+
+    def table(self):
+        self.sums = {}  # by communicator and rank
+        return super().table()
 
     def sender(self, rank):
         """That sends to this rank."""
@@ -46,19 +53,21 @@ class NetworkJob(Cluster):
         total = sum(self.sends(self.sender(rank), t))
         waits = {'send': dict(zip(('gpu', 'peer', 'network'), self.sends(rank, t))),
                  'recv': {'gpu': 0.1 * total, 'network': 0.88 * total, 'flush': 0.02 * total}}
-        operations = STEP * self.operations(rank) * self.is_timed(rank, t) if t else 0
-        sums = self.sums.setdefault(rank, collections.Counter())
+        timed = STEP * self.operations(rank) if t and self.runs(communicator, t) else 0
+        sums = self.sums.setdefault((communicator, rank), collections.Counter())
+        sums['all'] += timed / self.timed_share
+        operations = timed * (self.is_timed(rank, t) and self.is_in_windows(communicator, t))
         sums['operations'] += operations
         for direction, states in waits.items():
             own = labels | {'direction': direction}
-            of_node = self.ranks_per_node * sums['operations'] * self.operation_bytes
+            of_node = self.ranks_per_node * self.operation_bytes / self.crossing
             for state, times in states.items():
                 sums[direction, state] += operations * self.operation_bytes * times * HEALTHY
             if sums['operations']:  # a direction without timed operations has no series
                 yield 'nccl_network_timed_operations_total', own, sums['operations']
                 yield 'nccl_network_timed_bytes_total', own, sums['operations'] * self.operation_bytes
-                yield 'nccl_node_network_timed_bus_bytes_total', own, of_node
-                yield 'nccl_node_network_bus_bytes_total', own, of_node / TIMED_SHARE
+                yield 'nccl_node_network_timed_bus_bytes_total', own, sums['operations'] * of_node
+                yield 'nccl_node_network_bus_bytes_total', own, sums['all'] * of_node
                 for state in states:
                     yield 'nccl_network_wait_seconds_total', own | {'state': state}, sums[direction, state]
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The queries of docs/queries.md, read from the page, answered by promtool for a job of known speed and for the same job in a hang."""
+"""The queries of docs/queries.md, read from the page, answered by promtool for a job of known speed and for the same job in a hang.
+Also the query of docs/network-time.md that scales timed bytes to all."""
 import json
 import os
 import pathlib
@@ -14,9 +15,9 @@ HERE = pathlib.Path(os.path.abspath('deploy/prometheus'))
 sys.path[:0] = [str(HERE / 'tests'), str(HERE.parent / 'tests')]
 import report
 from cluster import TRANSFER, Cluster
-from network_jobs import HEALTHY, TIMED, TIMED_SHARE, NetworkJob
+from network_jobs import HEALTHY, TIMED, NetworkJob
 
-PAGE = pathlib.Path(os.path.abspath('docs/queries.md'))
+PAGE, NETWORK_PAGE = (pathlib.Path(os.path.abspath(f'docs/{name}.md')) for name in ('queries', 'network-time'))
 RULES = HERE / 'nccl-exporter.rules.yml'
 NODES, GPUS = 4, 4
 MINUTES = 15
@@ -24,6 +25,7 @@ LATE, LATENESS = 6, 0.2  # global rank, and its share of the time
 SIZE, RATE = 16777216, 10  # of collectives, by Cluster
 P2P_SIZE = 1048576  # of sends and receives, of which each rank has RATE in a second
 HANG_BEGINS = 600  # seconds
+IDLE_SINCE = 300  # seconds, longer ago than a rate looks back
 # Shares of operations up to a bound, of small ones and of large ones.
 DURATIONS = {'0': {'0.01': 1, '0.02': 1, '0.04': 1, '+Inf': 1}, str(SIZE): {'0.01': 0, '0.02': 0.98, '0.04': 1, '+Inf': 1}}
 MISSING_CALL = 6  # global rank
@@ -83,9 +85,22 @@ def hanging():
 
 
 def over_a_slow_way():
-    job = NetworkJob(NODES, 2, MINUTES)
-    job.wire = lambda rank, t: 4 if rank == 3 else 1
+    """One communicator has become idle, and one has all operations outside of the windows. Another user has a communicator of the same id, in which
+    half of the bus bytes stay within the node, and half of the operations are timed."""
+    job, copy = NetworkJob(NODES, 2, MINUTES), NetworkJob(NODES, 2, MINUTES)
+    job.wire = copy.wire = lambda rank, t: 4 if rank == 3 else 1
+    idle, outside = (job.add(name, list(job.ranks)) for name in ('idle', 'outside'))
+    job.runs = lambda communicator, t: communicator is not idle or t < IDLE_SINCE
+    job.is_in_windows = lambda communicator, t: communicator is not outside or t < IDLE_SINCE
+    copy.uid = '1001'
+    copy.crossing = copy.timed_share = 0.5
+    job.copies.append(copy)
     return job
+
+
+def bytes_per_second(job):
+    """Of the sends of a rank in the first communicator."""
+    return TIMED / job.timed_share * job.operation_bytes
 
 
 def shares_of_sends(job):
@@ -146,8 +161,8 @@ def answers():
             (slow_way, shares_of_sends(slow_way)),
             (slow_way, [({'instance': slow_way.target(rank)['instance'], 'gpu': str(rank % 2)}, 1 / HEALTHY / slow_way.wire(rank, 0))
                         for rank in slow_way.ranks]),
-            (slow_way, [({'instance': f'node{node}:9828'}, slow_way.ranks_per_node * TIMED / TIMED_SHARE * slow_way.operation_bytes)
-                        for node in range(len(slow_way.ranks) // slow_way.ranks_per_node)])],
+            (slow_way, [({'instance': f'node{node}:9828'}, slow_way.ranks_per_node * sum(map(bytes_per_second, [slow_way, *slow_way.copies])))
+                        for node in range(NODES)])],
         'How many operations per second does each rank run?': [
             (few_pipelines, [(of_gpu(busy, rank), (3 if rank in in_pipelines else 2) * RATE) for rank in busy.ranks])],
         'Does global rank 5 hang?': [(hung, [({'global_rank': '5', 'comm_name': 'tp1'}, 1)]), (hung, [(culprit, 1)])],
@@ -200,6 +215,14 @@ class Queries(unittest.TestCase):
         self.assertEqual(len(by_job), 4)
         for job, checks in by_job.items():
             self.assertEqual(complaint(job, checks), '')
+
+    def test_timed_bytes_are_scaled_to_all_bytes(self):
+        query, = queries(NETWORK_PAGE.read_text())['All bytes']
+        job = over_a_slow_way()
+        expected = [({key: of_user.labels(of_user.communicators[0], rank)[key] for key in ('instance', 'uid', 'comm', 'comm_name', 'rank', 'gpu')}
+                     | {'direction': direction}, bytes_per_second(of_user))
+                    for of_user in (job, *job.copies) for rank in job.ranks for direction in ('send', 'recv')]
+        self.assertEqual(complaint(job, [(query, expected)]), '')
 
     def test_a_wrong_query_is_found(self):
         self.assertIn('FAILED', complaint(late(), [('bottomk(1, sum by (global_rank) (rate(nccl_rank_kernel_seconds_total[1m])))', [({'global_rank': '7'}, 1)])]))
