@@ -305,8 +305,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kNodeNetworkBusBytes, "nccl_node_network_bus_bytes_total", MetricType::kCounter,
      "bytes", LabelScope::kCommunicator, "direction",
      "Bus bytes of all operations of the communicator's ranks on this node. A rank adds its "
-     "own, earlier ones included, once one of the direction was timed. On the lowest rank of the "
-     "node."},
+     "own once one of the direction was timed. On the lowest rank of the node."},
     {Metric::kNodeNetworkTimedBusBytes, "nccl_node_network_timed_bus_bytes_total",
      MetricType::kCounter, "bytes", LabelScope::kCommunicator, "direction",
      "The part of nccl_node_network_bus_bytes_total whose network operations were timed: divides "
