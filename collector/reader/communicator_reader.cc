@@ -103,14 +103,18 @@ NetworkBusBytes NetworkBusBytesOf(const layout::CommunicatorSlot& slot,
     const auto function = static_cast<Function>(i);
     uint64_t bytes = 0;
     for (const SizeClassSnapshot& size : communicator.functions[i].sizes) bytes += size.bytes;
-    const uint64_t timed_bytes = Load(slot.functions[i].network_timed_bytes);
+    const auto bus_bytes = [&](uint64_t message_bytes) {
+      return std::nearbyint(BusBytesOfShare(function, message_bytes, share));
+    };
+    const double all_here = bus_bytes(bytes);
+    const double timed_here = bus_bytes(Load(slot.functions[i].network_timed_bytes));
     for (const auto& direction : kNetworkDirections) {
       const Function other =
           direction.id == NetworkDirection::kSend ? Function::kRecv : Function::kSend;
       if (function == other) continue;
       const auto id = static_cast<size_t>(direction.id);
-      all[id] += std::nearbyint(BusBytesOfShare(function, bytes, share));
-      timed[id] += std::nearbyint(BusBytesOfShare(function, timed_bytes, share));
+      all[id] += all_here;
+      timed[id] += timed_here;
     }
   }
   const auto whole = [](const Sums& sums) {

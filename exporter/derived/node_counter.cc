@@ -13,7 +13,7 @@ constexpr uint64_t kLargerBy = 2;
 constexpr size_t kFirstLargeClass = 4;
 static_assert(kSizeClassBounds[kFirstLargeClass] == 16 << 20);
 
-constexpr uint64_t kMost = uint64_t{1} << 63;
+constexpr uint64_t kMost = uint64_t{1} << 62;
 
 double BusBytesOf(const OperationKey& key, uint64_t bytes, uint64_t ranks) {
   return BusBytes(static_cast<Function>(key.first), bytes, static_cast<uint32_t>(ranks));

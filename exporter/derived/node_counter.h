@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // NodeCounter, what a rank has counted for all ranks of its communicator on this node while it was
-// the lowest of them (collector::NodeCounts). For one thread at a time. What would make a sum
-// of 2^63 and more takes a forged segment, and is not counted. Bytes of a whole node come so far in
-// months: then the sums of a direction begin at 0 again, which rate() takes for a start.
+// the lowest of them (collector::NodeCounts). For one thread at a time. Sums that 62 bits do not
+// hold take a forged segment, and are not counted. Bus bytes of a whole node come so far in months:
+// then the sums of a direction begin at 0 again, which rate() takes for a start.
 //
 // Large transfers: only the last rank to arrive measures a transfer without waiting for others. So
 // each interval adds the timed operations of one rank, the one with the least time for a byte. All

@@ -240,7 +240,7 @@ TEST(NodeCountsTest, CountNoBusBytesFromBeforeARankIsTimedOnARowThatHasSome) {
 
 TEST(NodeCountsTest, OfBusBytesBeginAgainInsteadOfStopping) {
   Ranks ranks(2);
-  constexpr uint64_t kMost = uint64_t{1} << 63;
+  constexpr uint64_t kMost = uint64_t{1} << 62;
   using Bytes = collector::NetworkBusBytes;
   ranks.comm(0).network_bus_bytes = Bytes{.all = {kMost, 10}, .timed = {1, 1}};
   ranks.comm(1).network_bus_bytes = Bytes{.all = {kMost - 5, 0}, .timed = {1, 0}};
@@ -470,7 +470,7 @@ TEST(Progress, OfSendsAndReceivesIsCountedToo) {
 
 TEST(Progress, OfAForgedSegmentIsNotCounted) {
   Ranks ranks(1);
-  ranks.comm(0).started_sequence = uint64_t{1} << 62;
+  ranks.comm(0).started_sequence = uint64_t{1} << 61;
   ranks.Pass();
   EXPECT_EQ(Progress(ranks, 0), 0u);
 }

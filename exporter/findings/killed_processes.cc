@@ -31,7 +31,6 @@ struct Living {
 // One job of this node. It points into the snapshot.
 struct Job {
   std::map<collector::FileKey, RankOnNode> killed;  // each with one of its communicators
-  std::set<collector::FileKey> just_killed;
   std::vector<Living> alive;
 };
 
@@ -61,9 +60,7 @@ void Add(const collector::CommunicatorSnapshot& communicator, Living& living) {
       std::max(living.last_progress_monotonic_ns, communicator.last_progress_monotonic_ns);
 }
 
-void Add(const collector::ProcessSnapshot& process, const std::set<collector::FileKey>& just_ended,
-         Job& job) {
-  if (just_ended.contains(process.file)) job.just_killed.insert(process.file);
+void Add(const collector::ProcessSnapshot& process, Job& job) {
   bool is_first = true;
   for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
     if (!IsOpen(communicator)) continue;
@@ -87,12 +84,13 @@ constexpr int64_t kGoneOnNs = 10'000'000'000;
 
 // Whether a process of the job lives that was there at the time, and has need of others since.
 // Those of a restart are younger.
-bool IsMissed(const RankOnNode& rank, const Job& job) {
+bool IsMissed(const RankOnNode& rank, const Job& job,
+              const std::set<collector::FileKey>& just_ended) {
   const int64_t last_ns = LastMonotonicNs(*rank.process);
-  const bool is_just_killed = job.just_killed.contains(rank.process->file);
+  const bool has_just_ended = just_ended.contains(rank.process->file);
   return std::ranges::any_of(job.alive, [&](const Living& living) {
     return living.start_monotonic_ns < last_ns &&
-           ((living.waits && !is_just_killed) ||
+           ((living.waits && !has_just_ended) ||
             living.last_progress_monotonic_ns > last_ns + kGoneOnNs);
   });
 }
@@ -113,12 +111,12 @@ std::string Headline(const Finding& finding, const std::vector<const RankOnNode*
                      finding.job, ranks.size() == 1 ? "has" : "have", names);
 }
 
-Finding FindingOf(const Job& job) {
+Finding FindingOf(const Job& job, const std::set<collector::FileKey>& just_ended) {
   std::vector<const RankOnNode*> ranks;
   for (const auto& [file, rank] : job.killed) ranks.push_back(&rank);
   std::vector<const RankOnNode*> missed;
   for (const RankOnNode* rank : ranks) {
-    if (IsMissed(*rank, job)) missed.push_back(rank);
+    if (IsMissed(*rank, job, just_ended)) missed.push_back(rank);
   }
   const bool any_missed = !missed.empty();
   // In a job that goes on, without those of the attempt before.
@@ -156,10 +154,10 @@ std::vector<Finding> KilledProcesses(const collector::NodeSnapshot& node,
                                      const std::set<collector::FileKey>& just_ended) {
   std::map<JobKey, Job> jobs;
   for (const collector::ProcessSnapshot& process : node.processes)
-    Add(process, just_ended, jobs[JobKeyOf(process)]);
+    Add(process, jobs[JobKeyOf(process)]);
   std::vector<Finding> findings;
   for (const auto& [key, job] : jobs) {
-    if (!job.killed.empty()) findings.push_back(FindingOf(job));
+    if (!job.killed.empty()) findings.push_back(FindingOf(job, just_ended));
   }
   return findings;
 }
