@@ -7,19 +7,23 @@
 #include <cstdint>
 
 #include "plugin/mapped_memory.h"
+#include "plugin/network/counter_clock.h"
 #include "plugin/network/network_timer.h"
 #include "plugin/network/network_windows.h"
 #include "plugin/operations/communicator.h"
+#include "plugin/options.h"
 
 namespace nccl_exporter::plugin {
 
 // All zeros is its first state, as in a forked child.
 class NetworkTiming {
  public:
-  // `share_ppm` 0: nothing is timed. `peers`: of a communicator that are counted each.
-  void Open(uint32_t share_ppm, uint64_t period_ns, uint32_t peers) {
-    windows_ = NetworkWindows::OfShare(share_ppm, period_ns);
-    peers_ = peers;
+  // Once. With a share of 0 nothing is timed.
+  void Open(const Options& options) {
+    windows_ = NetworkWindows::OfShare(options.network_share_ppm, options.sampling_period_ns);
+    peers_ = options.network_peers;
+    counter_.Open(options.network_share_ppm != 0 && options.network_clock == NetworkClock::kAuto &&
+                  CounterClock::KernelKeepsTimeByIt());
   }
 
   // A communicator whose mask has been stored. Without memory, or with more copies of libnccl than
@@ -36,7 +40,7 @@ class NetworkTiming {
     if (timer == nullptr) return;
     windows->Join();
     timer->peers().Open(peers, peers_);
-    timer->Open(slot, header, windows, &communicator.trace_lanes().progress());
+    timer->Open(slot, header, &counter_, windows, &communicator.trace_lanes().progress());
     communicator.SetNetwork(timer);
   }
   // It is finalized.
@@ -74,6 +78,7 @@ class NetworkTiming {
 
   SamplingWindows windows_;
   uint32_t peers_;
+  CounterClock counter_;
   std::array<NetworkWindows, kMostLibraries> libraries_;
 };
 

@@ -100,6 +100,15 @@ bool StoreNetworkTiming(const char* text, Options& options) {
   return options.network_share_ppm = static_cast<uint32_t>(share_ppm), true;
 }
 
+bool StoreNetworkClock(const char* text, Options& options) {
+  constexpr std::pair<const char*, NetworkClock> kNames[]{{"auto", NetworkClock::kAuto},
+                                                          {"monotonic", NetworkClock::kMonotonic}};
+  for (const auto& [name, value] : kNames) {
+    if (std::strcmp(text, name) == 0) return options.network_clock = value, true;
+  }
+  return false;
+}
+
 constexpr uint64_t kSecondNs = 1'000'000'000;
 
 }  // namespace
@@ -152,6 +161,10 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
      "further ones share the "
      "peer \"other\"",
      StoreWhole<&Options::network_peers, 0, kMostNetworkPeers>},
+    {"NCCL_EXPORTER_NETWORK_CLOCK", "auto",
+     "clock that times network operations: auto (the processor's counter, if the kernel keeps its "
+     "own time by it), monotonic (CLOCK_MONOTONIC, with which a step costs more)",
+     StoreNetworkClock},
 }};
 
 Options ReadOptions(const char* (*get)(const char* name)) {

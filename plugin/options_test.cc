@@ -58,7 +58,8 @@ TEST(Options, TakeEveryVariableOfTheTable) {
                                 {"NCCL_EXPORTER_SAMPLING", "0.25"},
                                 {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.5"},
                                 {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "0"},
-                                {"NCCL_EXPORTER_NETWORK_TIMING", "0.02"}});
+                                {"NCCL_EXPORTER_NETWORK_TIMING", "0.02"},
+                                {"NCCL_EXPORTER_NETWORK_CLOCK", "monotonic"}});
   EXPECT_FALSE(options.enable);
   EXPECT_STREQ(options.directory, "/somewhere");
   EXPECT_EQ(options.kernel_timing, KernelTiming::kOff);
@@ -69,6 +70,7 @@ TEST(Options, TakeEveryVariableOfTheTable) {
   EXPECT_EQ(options.sampling_period_ns, 500'000'000u);
   EXPECT_EQ(options.sampling_learning_ns, 0u);
   EXPECT_EQ(options.network_share_ppm, 20'000u);
+  EXPECT_EQ(options.network_clock, NetworkClock::kMonotonic);
   EXPECT_EQ(Rejected(options), Names());
 }
 
@@ -81,6 +83,7 @@ TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
                                           {"NCCL_EXPORTER_SAMPLING", "1.01"},
                                           {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0"},
                                           {"NCCL_EXPORTER_NETWORK_TIMING", "0.0009"},
+                                          {"NCCL_EXPORTER_NETWORK_CLOCK", "tsc"},
                                           {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "1e3"}}) {
     const Options options = Read({{name, value}});
     EXPECT_EQ(Rejected(options), Names{name});

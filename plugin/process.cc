@@ -99,8 +99,7 @@ void Process::Start(const InitRequest& request) {
   capturing_threads_.Open();
   host_announcements_.Open(ProcessEnvironment("CUDA_LAUNCH_BLOCKING"));
   samplers_.Open(SamplingSettings(options_));
-  network_timing_.Open(options_.network_share_ppm, options_.sampling_period_ns,
-                       options_.network_peers);
+  network_timing_.Open(options_);
   const TraceFile trace = MakeTraceFile(segment_.header()->start_monotonic_ns);
   if (trace.file == nullptr) {
     Log(request.logger, abi::kLogInfo, "nccl-exporter: no traces on request: %s: %s", trace.fault,

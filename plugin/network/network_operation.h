@@ -30,6 +30,9 @@
 // it began has no length, and no reading: 20 that comes once, a receive that is posted at its first
 // start.
 //
+// An operation is timed by the processor's counter, if the counter's rate is known at its first
+// step. Its counts become nanoseconds when it ends (counter_clock.h).
+//
 // Every field is atomic, because a thread that should not be there may call (a stale handle in
 // another progress thread): it finds valid memory, and at worst spoils one operation.
 #pragma once
@@ -38,6 +41,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "plugin/network/counter_clock.h"
 #include "plugin/segment/atomics.h"
 #include "proto/network_state.h"
 
@@ -68,13 +72,16 @@ class NetworkOperation {
   static constexpr uint32_t PlaceOf(uint32_t step) { return step % kSteps; }
   static constexpr uint32_t TagOf(uint32_t step) { return step / kSteps % kTags; }
 
-  void Begin(bool is_send) {
+  // `counter_rate`, `era`: of the processor's counter (CounterClock); 0: CLOCK_MONOTONIC is read.
+  void Begin(bool is_send, uint64_t counter_rate = 0, uint32_t era = 0) {
     StoreRelaxed(steps_, 0);
-    StoreRelaxed(since_ns_, 0);
+    StoreRelaxed(since_, 0);
+    StoreRelaxed(counter_rate_, counter_rate);
+    era_.store(era, std::memory_order_relaxed);
     StoreRelaxed(bytes_, 0);
     StoreRelaxed(first_bytes_, kNoBytes);
     for (AtomicU64& sum : sums_) StoreRelaxed(sum, 0);
-    for (AtomicU64& taken : taken_ns_) StoreRelaxed(taken, 0);
+    for (AtomicU64& taken : taken_) StoreRelaxed(taken, 0);
     head_.store(0, std::memory_order_relaxed);
     short_phase_.store(is_send ? step_phase::kSendPeer : step_phase::kFirst,
                        std::memory_order_relaxed);
@@ -95,7 +102,7 @@ class NetworkOperation {
     const bool follows = steps == 0 ? place == Head() : ByteIn(steps, (place - 1) % kSteps) != 0;
     if (present != 0 || !follows || IsBroken()) return Break(), false;
     StoreRelaxed(steps_, steps | first << place * 8);
-    if (LoadRelaxed(since_ns_) == 0) StoreRelaxed(since_ns_, NowNs());
+    if (LoadRelaxed(since_) == 0) StoreRelaxed(since_, Now());
     return true;
   }
 
@@ -157,16 +164,17 @@ class NetworkOperation {
     return static_cast<uint32_t>(ByteIn(LoadRelaxed(steps_), place) >> kTagShift);
   }
 
-  // For a trace: when the latest step has ended.
-  uint64_t EndOfStep() const { return LoadRelaxed(since_ns_); }
-  // For a trace: nanoseconds by NetworkState that were charged since the last call. Word by word:
-  // arrays that are copied as vectors right after they were written stall for two clock readings.
+  // For a trace, of an operation that reads CLOCK_MONOTONIC: when the latest step has ended.
+  uint64_t EndOfStep() const { return LoadRelaxed(since_); }
+  // For such a trace: nanoseconds by NetworkState that were charged since the last call. Word by
+  // word: arrays that are copied as vectors right after they were written stall for two clock
+  // readings.
   std::array<uint64_t, kNetworkStateCount> TakeStep(bool is_send) {
     static_assert(kNetworkStateCount == step_phase::kCount);
     const auto take = [this](size_t i) {
       const uint64_t all = LoadRelaxed(sums_[i]);
-      const uint64_t more = all - LoadRelaxed(taken_ns_[i]);
-      StoreRelaxed(taken_ns_[i], all);
+      const uint64_t more = all - LoadRelaxed(taken_[i]);
+      StoreRelaxed(taken_[i], all);
       return more;
     };
     const uint64_t first = take(0), second = take(1), third = take(2), fourth = take(3);
@@ -176,11 +184,18 @@ class NetworkOperation {
 
   bool IsUnderWay() const { return LoadRelaxed(steps_) != 0; }
   bool IsBroken() const { return is_broken_.load(std::memory_order_relaxed); }
+  // Whether it was timed by a counter that may have jumped since it began.
+  bool IsOfFormerEra(uint32_t era) const {
+    return LoadRelaxed(counter_rate_) != 0 && era_.load(std::memory_order_relaxed) != era;
+  }
   NetworkTimes Times(bool is_send) const {
     NetworkTimes times{.bytes = LoadRelaxed(bytes_)};
-    for (size_t i = 0; i < sums_.size(); ++i)
+    const uint64_t rate = LoadRelaxed(counter_rate_);
+    for (size_t i = 0; i < sums_.size(); ++i) {
+      const uint64_t sum = LoadRelaxed(sums_[i]);
       times.state_ns[static_cast<size_t>(is_send ? kSendStates[i] : kRecvStates[i])] =
-          LoadRelaxed(sums_[i]);
+          rate != 0 ? CounterClock::ToNs(sum, rate) : sum;
+    }
     return times;
   }
 
@@ -210,18 +225,23 @@ class NetworkOperation {
 
   static uint64_t ByteIn(uint64_t steps, uint32_t place) { return steps >> place * 8 & 0xff; }
   uint32_t Head() const { return head_.load(std::memory_order_relaxed); }
+  uint64_t Now() const { return LoadRelaxed(counter_rate_) != 0 ? CounterClock::Count() : NowNs(); }
   void Charge(uint64_t phase) {
-    const uint64_t now_ns = NowNs();
-    ExclusiveAdd(sums_[phase - step_phase::kFirst], now_ns - LoadRelaxed(since_ns_));
-    StoreRelaxed(since_ns_, now_ns);
+    const uint64_t now = Now();
+    const uint64_t since = LoadRelaxed(since_);
+    if (now <= since) return;  // counters of two processors differ by a few counts
+    ExclusiveAdd(sums_[phase - step_phase::kFirst], now - since);
+    StoreRelaxed(since_, now);
   }
 
-  AtomicU64 steps_{0};     // by place
-  AtomicU64 since_ns_{0};  // CLOCK_MONOTONIC of the latest change of the head; 0: no step so far
-  std::array<AtomicU64, step_phase::kCount> sums_{};  // nanoseconds, by phase
+  AtomicU64 steps_{0};         // by place
+  AtomicU64 counter_rate_{0};  // of the counter that times it; 0: CLOCK_MONOTONIC does
+  AtomicU64 since_{0};         // by that clock: the latest change of the head; 0: no step so far
+  std::array<AtomicU64, step_phase::kCount> sums_{};  // by that clock and by phase
   AtomicU64 bytes_{0};
   AtomicU64 first_bytes_{0};
-  std::array<AtomicU64, step_phase::kCount> taken_ns_{};  // of `sums_`
+  std::array<AtomicU64, step_phase::kCount> taken_{};  // of `sums_`
+  std::atomic<uint32_t> era_{0};                       // of the counter
   std::atomic<uint8_t> head_{0};         // place of the oldest step, or of the next one
   std::atomic<uint8_t> short_phase_{0};  // it has no length if it is not reported twice
   std::atomic<bool> is_broken_{false};

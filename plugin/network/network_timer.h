@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "plugin/network/counter_clock.h"
 #include "plugin/network/network_operation.h"
 #include "plugin/network/network_peers.h"
 #include "plugin/network/network_windows.h"
@@ -48,11 +49,11 @@ class NetworkTimer {
   // No step: it is refused.
   static constexpr uint64_t kNone = ~uint64_t{0};
 
-  // Under the process's lock, while no event can carry the new context yet. `slot` is the same at
-  // every call.
-  // `lane`: where steps of traced operations go; the same at every call, and nullptr for none.
-  void Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header, NetworkWindows* windows,
-            TraceLane* lane = nullptr);
+  // Under the process's lock, while no event can carry the new context yet. All but `windows` are
+  // the same at every call.
+  // `lane`: where steps of traced operations go; nullptr: nowhere.
+  void Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header, CounterClock* counter,
+            NetworkWindows* windows, TraceLane* lane = nullptr);
   NetworkPeers& peers() { return peers_; }
   // Gives up on what is under way. Under the lock.
   void Finalize();
@@ -115,6 +116,7 @@ class NetworkTimer {
     AtomicU64 refused{0};  // key << 1 | kUsed of the latest operation that found it used
     NetworkOperation operation;
   };
+  static_assert(sizeof(Place) == 128);
   static constexpr uint64_t kUsed = 1;
 
   static uint64_t UsedState(uint32_t key) { return uint64_t{key} << 1 | kUsed; }
@@ -143,6 +145,7 @@ class NetworkTimer {
 
   layout::CommunicatorSlot* slot_ = nullptr;
   layout::SegmentHeader* header_ = nullptr;
+  CounterClock* counter_ = nullptr;
   std::atomic<NetworkWindows*> windows_{nullptr};
   std::atomic<bool> is_open_{false};  // sequentially consistent
   TraceLane* lane_ = nullptr;

@@ -2,6 +2,7 @@
 #include "simulator/device/virtual_clock.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <time.h>
 
 namespace nccl_exporter::sim {
@@ -38,7 +39,10 @@ void SetClockStep(int64_t job_ns, int64_t by_ns) {
   step_by_ns = by_ns;
 }
 
-void SetJobEpoch(const JobEpoch& epoch) { job_epoch = epoch; }
+void SetJobEpoch(const JobEpoch& epoch) {
+  job_epoch = epoch;
+  setenv("NCCL_EXPORTER_NETWORK_CLOCK", "monotonic", 1);
+}
 const JobEpoch& TheJobEpoch() { return job_epoch; }
 
 VirtualTime::VirtualTime(int64_t job_ns) { virtual_job_ns = job_ns; }

@@ -17,7 +17,8 @@ struct JobEpoch {
 int64_t RealMonotonicNs();
 int64_t RealRealtimeNs();
 
-// Sets the epoch of all scopes; call it before the first of them.
+// Sets the epoch of all scopes; call it before the first of them, and before there are threads. A
+// plugin that is started later reads no clock but clock_gettime.
 void SetJobEpoch(const JobEpoch& epoch);
 const JobEpoch& TheJobEpoch();
 
