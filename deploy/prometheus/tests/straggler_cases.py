@@ -142,6 +142,12 @@ def a_node_that_is_late_by_a_fifth_is_named_within_a_minute():
     return cluster, {10.5: [], 11: [alert('NCCLStragglerNode', hostname='gpu-node-2')]}
 
 
+def a_node_that_is_late_by_11_percent_is_named_within_45_seconds():
+    cluster = data_parallel(12, 4)
+    cluster.late = lambda rank, t: 0.11 if cluster.node(rank) == 2 and t > 600 else 0
+    return cluster, {10.5: [], 10.75: [alert('NCCLStragglerNode', hostname='gpu-node-2')]}
+
+
 def two_late_ranks_need_the_longer_proof():
     cluster = data_parallel(13, 4)
     cluster.late = lambda rank, t: 0.2 if rank in (2, 6) and t > 600 else 0
