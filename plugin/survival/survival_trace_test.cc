@@ -233,7 +233,7 @@ TEST_F(TraceSurvival, CountsExactlyWhateverIsWrittenIntoItsFile) {
     std::array<Caller<6>, kCallers> callers{Caller<6>{{.id = 1}}, Caller<6>{{.id = 2}}};
     trace_ring::File* const file = MapOwnTraceFile();
     std::atomic<bool> is_over{false};
-    std::array<uint64_t, kCallers> runs{};
+    std::array<std::atomic<uint64_t>, kCallers> runs{};
     std::vector<std::thread> threads;
     for (size_t i = 0; i < kCallers; ++i) {
       threads.emplace_back([&, i] {
@@ -244,12 +244,15 @@ TEST_F(TraceSurvival, CountsExactlyWhateverIsWrittenIntoItsFile) {
         }
       });
     }
-    HostileWriter(file, 4711).Write(HostileWords());
+    // Each caller has met them often, however slow the machine is.
+    HostileWriter writer(file, 4711);
+    do {
+      writer.Write(HostileWords());
+    } while (runs[0] <= 1000 || runs[1] <= 1000);
     is_over.store(true);
     for (std::thread& thread : threads) thread.join();
     const View view = Segment();
     for (size_t i = 0; i < kCallers; ++i) {
-      EXPECT_GT(runs[i], 1000u);
       EXPECT_EQ(view.Started("AllReduce", i), runs[i]);
       EXPECT_EQ(view.Timed("AllReduce", i), runs[i]);
       EXPECT_EQ(view.NetworkOperations(i), runs[i]);
