@@ -69,14 +69,21 @@ bool StoreDirectory(const char* text, Options& options) {
   return true;
 }
 
-bool StoreKernelTiming(const char* text, Options& options) {
-  constexpr std::pair<const char*, KernelTiming> kNames[]{
-      {"auto", KernelTiming::kAuto}, {"on", KernelTiming::kOn}, {"off", KernelTiming::kOff}};
+// By its name in a table.
+template <auto kTarget, const auto& kNames>
+bool StoreNamed(const char* text, Options& options) {
   for (const auto& [name, value] : kNames) {
-    if (std::strcmp(text, name) == 0) return options.kernel_timing = value, true;
+    if (std::strcmp(text, name) == 0) return options.*kTarget = value, true;
   }
   return false;
 }
+
+constexpr std::pair<const char*, KernelTiming> kKernelTimings[]{
+    {"auto", KernelTiming::kAuto}, {"on", KernelTiming::kOn}, {"off", KernelTiming::kOff}};
+constexpr std::pair<const char*, NetworkClock> kNetworkClocks[]{
+    {"auto", NetworkClock::kAuto}, {"monotonic", NetworkClock::kMonotonic}};
+constexpr std::pair<const char*, uint32_t> kNetworkShares[]{
+    {"auto", Options{}.network_share_ppm}, {"always", kWholeDutyPpm}, {"off", 0}};
 
 bool StoreSampling(const char* text, Options& options) {
   constexpr uint64_t kLeastDutyPpm = 1000;
@@ -90,23 +97,10 @@ bool StoreSampling(const char* text, Options& options) {
 
 bool StoreNetworkTiming(const char* text, Options& options) {
   constexpr uint64_t kLeastSharePpm = 1000;
-  constexpr std::pair<const char*, uint32_t> kNames[]{
-      {"auto", Options{}.network_share_ppm}, {"always", kWholeDutyPpm}, {"off", 0}};
-  for (const auto& [name, value] : kNames) {
-    if (std::strcmp(text, name) == 0) return options.network_share_ppm = value, true;
-  }
+  if (StoreNamed<&Options::network_share_ppm, kNetworkShares>(text, options)) return true;
   uint64_t share_ppm = 0;
   if (!ParseDecimal(text, kLeastSharePpm, kWholeDutyPpm, &share_ppm)) return false;
   return options.network_share_ppm = static_cast<uint32_t>(share_ppm), true;
-}
-
-bool StoreNetworkClock(const char* text, Options& options) {
-  constexpr std::pair<const char*, NetworkClock> kNames[]{{"auto", NetworkClock::kAuto},
-                                                          {"monotonic", NetworkClock::kMonotonic}};
-  for (const auto& [name, value] : kNames) {
-    if (std::strcmp(text, name) == 0) return options.network_clock = value, true;
-  }
-  return false;
 }
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
@@ -124,7 +118,7 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
     {"NCCL_EXPORTER_KERNEL_TIMING", "auto",
      "GPU time stamps: auto (if they are cheap, correct and safe for the job), on (if they are "
      "safe), off",
-     StoreKernelTiming},
+     StoreNamed<&Options::kernel_timing, kKernelTimings>},
     {"NCCL_EXPORTER_COMMUNICATORS", "256",
      "number of communicators of a process that have their own counters, 1 to 4095; further ones "
      "share the overflow "
@@ -164,7 +158,7 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
     {"NCCL_EXPORTER_NETWORK_CLOCK", "auto",
      "clock that times network operations: auto (the processor's counter, if the kernel keeps its "
      "own time by it), monotonic (CLOCK_MONOTONIC, with which a step costs more)",
-     StoreNetworkClock},
+     StoreNamed<&Options::network_clock, kNetworkClocks>},
 }};
 
 Options ReadOptions(const char* (*get)(const char* name)) {

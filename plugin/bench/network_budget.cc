@@ -201,8 +201,8 @@ void Run() {
   PrintRow("step of a send, one under way", send_alone, by_counter ? 2.2 : 3.2);
   PrintRow("step of a receive, one under way", receive_alone, by_counter ? 2.2 : 4.2);
   if (BenchmarkTrace::IsPossible()) {
-    PrintRow("while steps are traced: step of a send, more", traced_send - send, 1.3);
-    PrintRow("while steps are traced: step of a receive, more", traced_receive - receive, 1.3);
+    PrintRow("step of a send that is traced, 8 under way", traced_send, 3.0);
+    PrintRow("step of a receive that is traced, 8 under way", traced_receive, 3.0);
     std::printf("%-62s %6llu\n", "records of it that were lost",
                 static_cast<unsigned long long>(lost));
   }

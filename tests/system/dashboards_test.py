@@ -43,8 +43,7 @@ EMPTY = {
 # when a question is asked between the end of their series and the next evaluation. Their cases are in deploy/prometheus/tests.
 SOMETIMES = {'rule comm_rank:nccl_hang:unseen (13)',
              'rule process:nccl_wait_for_late:max (18)', 'rule comm_rank:nccl_wait_for_late:max (19)',
-             'rule comm:nccl_straggler:weak (23)', 'rule comm_rank:nccl_wait_deficit:recent (7)', 'rule comm_node:nccl_wait_deficit:recent (11)',
-             'rule comm_rank:nccl_straggler:proved (8)', 'rule comm_node:nccl_straggler:proved (12)'}
+             'rule comm:nccl_straggler:weak (23)', 'rule comm_rank:nccl_straggler:proved (8)', 'rule comm_node:nccl_straggler:proved (12)'}
 
 
 def escaped(value):
