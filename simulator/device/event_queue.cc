@@ -23,11 +23,13 @@ EventQueue::~EventQueue() {
 }
 
 void EventQueue::Post(int64_t due_ns, Action action) {
+  bool is_next;
   {
     const std::lock_guard lock(mutex_);
+    is_next = items_.empty() || due_ns < items_.top().due_ns;
     items_.push({due_ns, posted_++, std::move(action)});
   }
-  changed_.notify_all();
+  if (is_next) changed_.notify_all();  // nobody waits for a later one
 }
 
 void EventQueue::SetHorizon(int64_t job_ns) {

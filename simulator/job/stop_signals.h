@@ -4,7 +4,6 @@
 #pragma once
 
 #include <signal.h>
-#include <time.h>
 
 #include <atomic>
 #include <thread>
@@ -46,16 +45,19 @@ inline void BlockStopSignals() {
 
 inline StopSignals::StopSignals() {
   thread_ = std::thread([this] {
-    constexpr timespec kSliceToNoticeTheEnd{.tv_sec = 0, .tv_nsec = 20000000};
     const sigset_t signals = BothSignals();
-    while (!is_ending_) {
-      if (sigtimedwait(&signals, nullptr, &kSliceToNoticeTheEnd) > 0) asked_ = true;
+    while (true) {
+      int signal = 0;
+      sigwait(&signals, &signal);
+      if (is_ending_) return;
+      asked_ = true;
     }
   });
 }
 
 inline StopSignals::~StopSignals() {
   is_ending_ = true;
+  pthread_kill(thread_.native_handle(), SIGTERM);
   thread_.join();
 }
 

@@ -25,28 +25,21 @@ constexpr int64_t kStopJitterNs = 800;    // ranks leave an operation almost tog
 
 enum Purpose : uint64_t { kStepStart, kCompute, kTransfer, kStop };
 
-// Whom a plan waits for, itself included, of those that belong together on its communicator: a rank
-// with a collective waits for all ranks, one with sends and receives only for its peers.
-std::vector<Plan*> AwaitedBy(Plan& plan, const std::vector<Plan*>& plan_of_rank) {
-  std::vector<Plan*> awaited{&plan};
-  const auto wait_for = [&](Plan* other) {
-    if (other != nullptr) awaited.push_back(other);
-  };
-  for (const RankCall& task : plan.tasks) {
-    if (task.peer >= 0) {
-      wait_for(plan_of_rank[static_cast<size_t>(task.peer)]);
-    } else {
-      for (Plan* other : plan_of_rank) wait_for(other);
-    }
-  }
-  return awaited;
+// A rank with a collective waits for all ranks of the launch, one with sends and receives only for
+// its peers.
+bool AwaitsAll(const Plan& plan) {
+  return std::any_of(plan.tasks.begin(), plan.tasks.end(),
+                     [](const RankCall& task) { return task.peer < 0; });
 }
 
-// The GPUs may move data when the last one has come.
-int64_t LatestStartNs(const std::vector<Plan*>& plans) {
-  int64_t start_ns = 0;
-  for (const Plan* plan : plans) start_ns = std::max(start_ns, plan->kernel_start_ns);
-  return start_ns;
+// Itself included.
+std::vector<Plan*> PeersOf(Plan& plan, const std::vector<Plan*>& plan_of_rank) {
+  std::vector<Plan*> peers{&plan};
+  for (const RankCall& task : plan.tasks) {
+    Plan* const peer = plan_of_rank[static_cast<size_t>(task.peer)];
+    if (peer != nullptr) peers.push_back(peer);
+  }
+  return peers;
 }
 
 // What a confused program calls instead.
@@ -156,19 +149,15 @@ void Timeline::StopKernels(const std::vector<Plan*>& plans, const GroupPosition&
       Fraction(HashRandom(options_.seed, step_, position.group, number, kTransfer));
   const double times = (1.0 + kTransferJitter * common) * conditions_.TransferTimes(communicator);
   const bool hangs = conditions_.Hangs(communicator, position.group, position.groups);
+  const Awaited all = AwaitedOf(plans, communicator);
   std::vector<int64_t> stops_ns;
   for (Plan* plan : plans) {
-    const std::vector<Plan*> awaited = AwaitedBy(*plan, plan_of_rank);
-    const double transfer_ns =
-        TransferNsOf(*plan, communicator) * times * AdapterTimesOf(awaited, communicator);
-    const int64_t stop_ns = LatestStartNs(awaited) + static_cast<int64_t>(transfer_ns) +
+    const Awaited awaited =
+        AwaitsAll(*plan) ? all : AwaitedOf(PeersOf(*plan, plan_of_rank), communicator);
+    const double transfer_ns = TransferNsOf(*plan, communicator) * times * awaited.adapter_times;
+    const int64_t stop_ns = awaited.start_ns + static_cast<int64_t>(transfer_ns) +
                             JitterNs(kStopJitterNs, plan->rank, position.group, kStop);
-    const bool is_left = std::any_of(awaited.begin(), awaited.end(), [&](const Plan* other) {
-      return conditions_.LeavesNs(IncidentKind::kKill, other->rank) < stop_ns ||
-             (communicator.nodes > 1 &&
-              conditions_.LeavesNs(IncidentKind::kStop, other->rank) < stop_ns);
-    });
-    stops_ns.push_back(hangs || is_left ? std::max(stop_ns, kNever) : stop_ns);
+    stops_ns.push_back(hangs || awaited.leaves_ns < stop_ns ? std::max(stop_ns, kNever) : stop_ns);
   }
   for (size_t i = 0; i < plans.size(); ++i) {
     Plan& plan = *plans[i];
@@ -183,13 +172,20 @@ void Timeline::StopKernels(const std::vector<Plan*>& plans, const GroupPosition&
   for (Plan* plan : plans) plan->transfer = transfer;
 }
 
-// The slowest adapter among the ranks is what an operation between nodes waits for.
-double Timeline::AdapterTimesOf(const std::vector<Plan*>& awaited,
-                                const Communicator& communicator) const {
-  double times = 1;
-  if (communicator.nodes == 1) return times;
-  for (const Plan* plan : awaited) times = std::max(times, conditions_.AdapterTimes(plan->rank));
-  return times;
+Timeline::Awaited Timeline::AwaitedOf(const std::vector<Plan*>& plans,
+                                      const Communicator& communicator) const {
+  const bool is_between_nodes = communicator.nodes > 1;
+  Awaited awaited;
+  for (const Plan* plan : plans) {
+    awaited.start_ns = std::max(awaited.start_ns, plan->kernel_start_ns);
+    awaited.leaves_ns =
+        std::min(awaited.leaves_ns, conditions_.LeavesNs(IncidentKind::kKill, plan->rank));
+    if (!is_between_nodes) continue;
+    awaited.leaves_ns =
+        std::min(awaited.leaves_ns, conditions_.LeavesNs(IncidentKind::kStop, plan->rank));
+    awaited.adapter_times = std::max(awaited.adapter_times, conditions_.AdapterTimes(plan->rank));
+  }
+  return awaited;
 }
 
 std::shared_ptr<const LaunchTransfer> Timeline::TransferOf(const std::vector<Plan*>& plan_of_rank,

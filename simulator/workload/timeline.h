@@ -49,6 +49,13 @@ class Timeline {
     size_t groups;
   };
 
+  // What an operation takes from the ranks that it waits for.
+  struct Awaited {
+    int64_t start_ns = 0;        // of the last kernel: data may move from then on
+    int64_t leaves_ns = kNever;  // when the first of them is killed, or stopped between nodes
+    double adapter_times = 1;    // the slowest adapter, between nodes
+  };
+
   int64_t ReadyNs(int thread) const;
   int64_t StartThread(int thread);
   std::vector<ThreadGroup> Play(const Group& group, const GroupPosition& position);
@@ -57,7 +64,7 @@ class Timeline {
   void StartKernel(Plan& plan, const GroupPosition& position);
   void StopKernels(const std::vector<Plan*>& plans, const GroupPosition& position,
                    bool overlaps_compute);
-  double AdapterTimesOf(const std::vector<Plan*>& awaited, const Communicator& communicator) const;
+  Awaited AwaitedOf(const std::vector<Plan*>& plans, const Communicator& communicator) const;
   // What the network of the launch depends on; a rank without a plan is null.
   std::shared_ptr<const LaunchTransfer> TransferOf(const std::vector<Plan*>& plan_of_rank,
                                                    const Communicator& communicator) const;
