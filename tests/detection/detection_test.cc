@@ -38,7 +38,7 @@ Played Play(const std::string& name, const RuleSet& rules) {
 }
 
 TEST(Detection, NamesWhoIsLateOrHangsAndLeavesTheHealthyAlone) {
-  for (const char* program : {kPrometheus, kAlertmanager, exporter::kTmux}) {
+  for (const char* program : {kDebianPrometheus, kAlertmanager, exporter::kTmux}) {
     if (access(program, X_OK) != 0) GTEST_SKIP() << program << " is not installed";
   }
   const collector::ScratchDirectory directory;

@@ -26,6 +26,7 @@ namespace {
 struct Options {
   std::string scenarios = "tests/scenarios";
   std::string rules;
+  std::string prometheus = kDebianPrometheus;
   std::vector<std::string> only;
   int seeds = 5;
   int first_seed = 1;
@@ -61,6 +62,7 @@ class Benchmark {
  public:
   explicit Benchmark(const Options& options)
       : options_(options), rules_(ReadRuleSet(options.rules)) {
+    rules_.prometheus = options.prometheus;
     for (int seed = options.first_seed; seed < options.first_seed + options.seeds; ++seed) {
       for (const std::string& file : ScenarioFiles(options.scenarios)) {
         if (IsChosen(options, file))
@@ -143,7 +145,7 @@ class Benchmark {
   }
 
   const Options options_;
-  const RuleSet rules_;
+  RuleSet rules_;
   std::vector<std::pair<Scenario, int>> scenarios_;
   std::atomic<size_t> next_ = 0;
   std::mutex mutex_;
@@ -163,6 +165,7 @@ int Main(int argc, char** argv) {
   app.add_option("--scenarios", options.scenarios, "directory of the scenarios");
   app.add_option("--rules", options.rules, "directory of the rules, with detection.json")
       ->required();
+  app.add_option("--prometheus", options.prometheus, "program that evaluates the rules");
   app.add_option("--only", options.only, "scenarios whose name contains this (repeatable)");
   app.add_option("--seeds", options.seeds, "runs of each scenario")->check(CLI::Range(1, 1000));
   app.add_option("--first-seed", options.first_seed, "seed of the first run");
@@ -173,9 +176,10 @@ int Main(int argc, char** argv) {
   app.add_option("--json", options.json,
                  "file to write the table and the result of each run to, for programs");
   CLI11_PARSE(app, argc, argv);
-  for (const char* program : {kPrometheus, kAlertmanager, exporter::kTmux}) {
-    if (access(program, X_OK) == 0) continue;
-    fprintf(stderr, "detection: %s is not installed\n", program);
+  for (const std::string& program :
+       {options.prometheus, std::string(kAlertmanager), std::string(exporter::kTmux)}) {
+    if (access(program.c_str(), X_OK) == 0) continue;
+    fprintf(stderr, "detection: %s is not installed\n", program.c_str());
     return 1;
   }
   try {

@@ -107,10 +107,23 @@ void Monitoring::WriteConfiguration() const {
              << "rule_files: ['" << rules_.directory << "/*.yml']\n"
              << "alerting: {alertmanagers: [{static_configs: [{targets: ['"
              << Local(alertmanager_port_) << "']}]}]}\n"
-             << "scrape_configs:\n- job_name: nccl-exporter\n  static_configs:\n";
+             << "scrape_configs:\n";
+  // As deploy/prometheus/examples/prometheus-parts.yml.
+  AddScrapes(prometheus, "alerts", rules_.scrape_interval_s, "");
+  AddScrapes(prometheus, "detail", rules_.detail_interval_s, ", part: detail");
+}
+
+void Monitoring::AddScrapes(std::ostream& configuration, const std::string& part, double interval_s,
+                            const std::string& labels) const {
+  configuration << "- job_name: nccl-exporter-" << part << "\n"
+                << "  scrape_interval: " << Milliseconds(interval_s) << "\n"
+                << "  honor_labels: true\n"
+                << "  params: {'collect[]': [" << part << "]}\n"
+                << "  static_configs:\n";
   for (size_t node = 0; node < ports_.size(); ++node) {
-    prometheus << "  - {targets: ['" << Local(ports_[node]) << "'], labels: {instance: 'node-"
-               << node << ":9828'}}\n";
+    configuration << "  - {targets: ['" << Local(ports_[node])
+                  << "'], labels: {job: nccl-exporter, instance: 'node-" << node << ":9828'"
+                  << labels << "}}\n";
   }
 }
 
@@ -127,13 +140,13 @@ std::string Monitoring::TopCommand(int node) const {
   constexpr int kMostSeconds = 600;
   return "exec timeout --foreground " + std::to_string(kMostSeconds) + " " + kDaemonPath +
          " top --segment.dir=" + scratch_.path() + "/segments" + std::to_string(node) +
-         " --findings.time-scale=" + std::to_string(rules_.time_scale) +
-         " --daemon=http://" + Local(ports_[static_cast<size_t>(node)]);
+         " --findings.time-scale=" + std::to_string(rules_.time_scale) + " --daemon=http://" +
+         Local(ports_[static_cast<size_t>(node)]);
 }
 
 std::unique_ptr<exporter::ChildProcess> Monitoring::StartPrometheus() const {
   return std::make_unique<exporter::ChildProcess>(std::vector<std::string>{
-      kPrometheus, "--config.file=" + scratch_.path() + "/prometheus.yml",
+      rules_.prometheus, "--config.file=" + scratch_.path() + "/prometheus.yml",
       "--storage.tsdb.path=" + scratch_.path() + "/prometheus",
       "--web.listen-address=" + Local(prometheus_port_), "--rules.alert.resend-delay=1s",
       "--query.lookback-delta=" + Milliseconds(rules_.lookback_s), "--log.level=warn"});
@@ -159,7 +172,8 @@ void Monitoring::RestartPrometheus() {
 
 std::optional<int> Monitoring::NodesWithGaps(double seconds) const {
   const auto least = static_cast<int>(seconds / rules_.scrape_interval_s * (1 - kMostMissing));
-  const std::string up = "sum_over_time(up[" + std::to_string(static_cast<int>(seconds)) + "s])";
+  const std::string up =
+      "sum_over_time(up{part=''}[" + std::to_string(static_cast<int>(seconds)) + "s])";
   const exporter::HttpAnswer answer =
       exporter::HttpGet("http://" + Local(prometheus_port_) + "/api/v1/query?query=" + up);
   const nlohmann::json json = nlohmann::json::parse(answer.body, nullptr, false);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Monitoring of a simulated cluster: a real daemon for every node, Debian's Prometheus with the
-// rules under test, and its Alertmanager.
+// Monitoring of a simulated cluster: a real daemon for every node, a Prometheus with the rules
+// under test, and Debian's Alertmanager.
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,6 @@
 
 namespace nccl_exporter::detection {
 
-inline constexpr char kPrometheus[] = "/usr/bin/prometheus";
 inline constexpr char kAlertmanager[] = "/usr/bin/prometheus-alertmanager";
 
 // Of what a run is made of; with more it says nothing.
@@ -55,6 +55,8 @@ class Monitoring {
 
  private:
   void WriteConfiguration() const;
+  void AddScrapes(std::ostream& configuration, const std::string& part, double interval_s,
+                  const std::string& labels) const;
   std::unique_ptr<exporter::ChildProcess> StartDaemon(int node) const;
   std::unique_ptr<exporter::ChildProcess> StartPrometheus() const;
 

@@ -13,7 +13,9 @@ RuleSet ReadRuleSet(const std::string& directory) {
   try {
     const nlohmann::json file = nlohmann::json::parse(std::ifstream(path));
     return {.directory = std::filesystem::absolute(directory),
+            .prometheus = kDebianPrometheus,
             .scrape_interval_s = file.at("scrape_interval_seconds"),
+            .detail_interval_s = file.at("detail_interval_seconds"),
             .evaluation_interval_s = file.at("evaluation_interval_seconds"),
             .lookback_s = file.at("lookback_seconds"),
             .retention_s = file.at("retention_seconds"),

@@ -8,9 +8,13 @@
 
 namespace nccl_exporter::detection {
 
+inline constexpr char kDebianPrometheus[] = "/usr/bin/prometheus";
+
 struct RuleSet {
-  std::string directory;  // absolute
-  double scrape_interval_s = 1;
+  std::string directory;                       // absolute
+  std::string prometheus = kDebianPrometheus;  // the program that evaluates them
+  double scrape_interval_s = 1;                // of the alert series
+  double detail_interval_s = 4;                // and of the others
   double evaluation_interval_s = 1;
   double lookback_s = 300;   // of Prometheus's queries
   double retention_s = 300;  // of what has ended
