@@ -12,7 +12,7 @@
 namespace nccl_exporter {
 
 int FreePort() {
-  static std::mt19937 random{std::random_device()()};
+  thread_local std::mt19937 random{std::random_device()()};
   std::uniform_int_distribution<uint16_t> ports(20000, 32767);
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
