@@ -312,7 +312,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "the timed bytes to get all bytes."},
     {Metric::kNodeProgress, "nccl_node_progress_total", MetricType::kCounter, "",
      LabelScope::kCommunicator, "",
-     "Starts and completions of operations on the communicator, sends and receives included, by all "
+     "Starts and completions of operations on the communicator, sends and receives included, by "
+     "all "
      "of its ranks on the node. On the lowest rank of the node.",
      MetricPart::kAlerts},
     {Metric::kStalledCommunicatorRanks, "nccl_stalled_communicator_ranks", MetricType::kGauge, "",
@@ -322,7 +323,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      MetricPart::kAlerts},
     {Metric::kStalledProgress, "nccl_stalled_progress", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
-     "Starts and completions of the rank at the same times: twice the operations that were started, "
+     "Starts and completions of the rank at the same times: twice the operations that were "
+     "started, "
      "less those in flight where that is known.",
      MetricPart::kAlerts},
     {Metric::kStalledProcessProgress, "nccl_stalled_process_progress", MetricType::kGauge, "",
@@ -331,8 +333,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "seen; else absent.",
      MetricPart::kAlerts},
     {Metric::kStalledStartedSequence, "nccl_stalled_started_sequence", MetricType::kGauge, "",
-     LabelScope::kCommunicator, "",
-     "nccl_collective_started_sequence, at the same times.",
+     LabelScope::kCommunicator, "", "nccl_collective_started_sequence, at the same times.",
      MetricPart::kAlerts},
     {Metric::kStalledCompletedSequence, "nccl_stalled_completed_sequence", MetricType::kGauge, "",
      LabelScope::kCommunicator, "", "nccl_collective_completed_sequence, at the same times.",

@@ -37,9 +37,8 @@ class NetworkPeersTest : public testing::TestWithParam<size_t> {
     }
   }
   static NetworkDirectionCounts CountsOf(uint64_t unit) {
-    return {.wait_ns = {unit, 2 * unit, 3 * unit, 4 * unit},
-            .bytes = 5 * unit,
-            .operations = 6 * unit};
+    return {
+        .wait_ns = {unit, 2 * unit, 3 * unit, 4 * unit}, .bytes = 5 * unit, .operations = 6 * unit};
   }
   static PeerNetworkCounts Peer(int peer, uint64_t sends, uint64_t receives) {
     return {.peer = peer, .counts = {.directions = {CountsOf(sends), CountsOf(receives)}}};
@@ -60,9 +59,8 @@ TEST_P(NetworkPeersTest, AreReadByRankAndTheOthersComeLast) {
   PutPeer(2, 1, 0, 3);
   PutPeer(31, 4, 5, 0);
   using testing::ElementsAre;
-  EXPECT_THAT(Read(),
-              ElementsAre(Peer(0, 0, 3), Peer(3, 5, 0), Peer(7, 1, 2),
-                          Peer(PeerNetworkCounts::kOthers, 7, 0)));
+  EXPECT_THAT(Read(), ElementsAre(Peer(0, 0, 3), Peer(3, 5, 0), Peer(7, 1, 2),
+                                  Peer(PeerNetworkCounts::kOthers, 7, 0)));
   EXPECT_TRUE(Read(0).empty()) << "its network operations are not timed";
 }
 

@@ -41,9 +41,10 @@ PlainAnswer PlainGet(const PlainRequest& request);
 // part of the time that is left, so that one that drops all packets does not take it all.
 PlainAnswer PlainGet(const PlainRequest& request, const addrinfo* peers);
 
-// Takes apart what came of an answer so far; false while more has to come, or with `is_over`, if the
-// end is missing. Chunks are joined when the last one may be there: not after each piece that comes,
-// which would take the square of the time. Sets nothing but the status line, status and body. Pure.
+// Takes apart what came of an answer so far; false while more has to come, or with `is_over`, if
+// the end is missing. Chunks are joined when the last one may be there: not after each piece that
+// comes, which would take the square of the time. Sets nothing but the status line, status and
+// body. Pure.
 bool TakeApart(std::string_view text, bool is_over, PlainAnswer& answer);
 
 // The body that chunks of HTTP/1.1 carry; nothing if one of them is not whole or not right. Pure.

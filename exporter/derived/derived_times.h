@@ -18,8 +18,8 @@ struct DerivedTimes {
   // A mean is used for so long after the communicator's latest timed operation. Windows of sampling
   // are 2 s apart; a communicator that is used once a minute is timed once in ten minutes.
   int64_t mean_lasts_ns = 600 * kSecondNs;
-  // Large transfers of the ranks are compared over so long: less than the 5 s between two snapshots,
-  // so that each of these ends an interval, and the scrapes between them do not.
+  // Large transfers of the ranks are compared over so long: less than the 5 s between two
+  // snapshots, so that each of these ends an interval, and the scrapes between them do not.
   int64_t interval_ns = 4 * kSecondNs;
   // A communicator is quiet if nothing has started or completed on it for so long.
   int64_t quiet_ns = 5 * kSecondNs;

@@ -61,9 +61,9 @@ TEST(JudgementTimesTest, AreTheDefaultsOfTheAlertRules) {
 TEST(JudgementTimesTest, AreTheNumbersWithinTheRules) {
   const std::string arrivals = Rule("  - record: comm_rank:nccl_last_arrivals:frequent");
   EXPECT_EQ(NumberIn(arrivals, "> 0\\)\\s+> ([0-9.]+)"), kLateShare);
-  EXPECT_EQ(NumberIn(Rule("  - record: comm_rank:nccl_last_arrivals:share"),
-                     "\\n +\\) > ([0-9.]+)\\n"),
-            kLateSecondsPerSecond);
+  EXPECT_EQ(
+      NumberIn(Rule("  - record: comm_rank:nccl_last_arrivals:share"), "\\n +\\) > ([0-9.]+)\\n"),
+      kLateSecondsPerSecond);
   EXPECT_EQ(NumberIn(arrivals, "last_arrivals_total\\[([0-9]+)m\\]") * 60,
             Seconds(JudgementTimes().arrivals_window()));
   const std::string late = Rule("  - alert: NCCLStragglerRank");

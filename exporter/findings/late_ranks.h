@@ -59,10 +59,10 @@ class LateRanks {
   struct CommunicatorMemory {
     int64_t first_seen_ns = 0;
     int64_t last_seen_ns = 0;
-    Judgements straggler = 0;  // in which any rank was
-    Judgements uneven = 0;     // in which a rank waited less, whether chance explains it or not
-    Judgements briefly = 0;    // the same of the strong window
-    bool is_compared = false;  // it has several ranks here
+    Judgements straggler = 0;    // in which any rank was
+    Judgements uneven = 0;       // in which a rank waited less, whether chance explains it or not
+    Judgements briefly = 0;      // the same of the strong window
+    bool is_compared = false;    // it has several ranks here
     bool has_all_ranks = false;  // here, so that a late one is known to be the only one
     std::map<uint64_t, RankMemory> ranks;
   };

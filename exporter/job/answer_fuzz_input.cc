@@ -44,9 +44,9 @@ void CheckInput(std::string_view input) {
   if (!is_whole) answer.fault = "an answer without its end";
   const QueryAnswer result = SamplesIn(answer, "http://prometheus:9090");
   Require(result.fault.empty() || result.samples.empty(), "an answer with a fault has no samples");
-  Require(result.samples.empty() || (is_whole && answer.status == 200), "samples have a good answer");
-  Require(std::ranges::all_of(result.fault,
-                              [](unsigned char c) { return c >= 0x20 && c != 0x7F; }),
+  Require(result.samples.empty() || (is_whole && answer.status == 200),
+          "samples have a good answer");
+  Require(std::ranges::all_of(result.fault, [](unsigned char c) { return c >= 0x20 && c != 0x7F; }),
           "a fault has no control characters");
 }
 

@@ -68,19 +68,17 @@ constexpr std::array kGauges{
                         return If(c.last_progress_realtime_ns != 0,
                                   SecondsOfTime(c.last_progress_realtime_ns));
                       }},
-    CommunicatorGauge{
-        Metric::kTimingDuty, Merge::kLowest,
-        [](const Communicator& c) { return If(true, TimingDuty(c)); }},
+    CommunicatorGauge{Metric::kTimingDuty, Merge::kLowest,
+                      [](const Communicator& c) { return If(true, TimingDuty(c)); }},
     CommunicatorGauge{Metric::kArrivalUncertainty, Merge::kHighest,
                       [](const Communicator& c) {
                         const collector::ArrivalUncertainty& uncertainty = c.arrival_uncertainty;
                         return SecondsOf(uncertainty.estimated_ns ? uncertainty.estimated_ns
                                                                   : uncertainty.proven_ns);
                       }},
-    CommunicatorGauge{Metric::kArrivalProvenUncertainty, Merge::kHighest,
-                      [](const Communicator& c) {
-                        return SecondsOf(c.arrival_uncertainty.proven_ns);
-                      }},
+    CommunicatorGauge{
+        Metric::kArrivalProvenUncertainty, Merge::kHighest,
+        [](const Communicator& c) { return SecondsOf(c.arrival_uncertainty.proven_ns); }},
 };
 
 double Merged(Merge merge, double a, double b) {

@@ -33,10 +33,8 @@ collector::CommunicatorSnapshot Derived(uint64_t id, uint64_t rank, uint64_t ker
       .waits_ns = {{{.function = Function::kAllReduce, .size_class = 0}, kernel_ns},
                    {{.function = Function::kAllReduce, .size_class = 4}, 2 * kernel_ns}},
       .since_realtime_ns = 0};
-  derived.node = {.is_lowest = true,
-                  .progress = 40,
-                  .compared = 100,
-                  .large = LargeOf(Function::kAllReduce)};
+  derived.node = {
+      .is_lowest = true, .progress = 40, .compared = 100, .large = LargeOf(Function::kAllReduce)};
   return communicator;
 }
 
@@ -75,8 +73,8 @@ TEST(DerivedSeries, OfTheNodeAreOnTheRowOfItsLowestRank) {
   other.derived->node.reset();
   collector::CommunicatorSnapshot former = Derived(1, 2, 1);
   former.derived->node->is_lowest = false;
-  const ScrapedNode scrape(NodeOf(
-      {ProcessOf(1, {former}), ProcessOf(2, {Derived(1, 3, 1)}), ProcessOf(3, {other})}));
+  const ScrapedNode scrape(
+      NodeOf({ProcessOf(1, {former}), ProcessOf(2, {Derived(1, 3, 1)}), ProcessOf(3, {other})}));
   EXPECT_EQ(scrape.Values(Metric::kCommunicatorRanks).size(), 1u);
   EXPECT_EQ(scrape.Value(Metric::kCommunicatorRanks, "rank=3,"), 8);
   EXPECT_EQ(scrape.Values(Metric::kComparedOperations).size(), 2u);
@@ -113,9 +111,9 @@ TEST(DerivedSeries, OfSnapshotsWithoutDerivedCountsAreAbsent) {
   collector::CommunicatorSnapshot communicator = Derived(1, 0, 1);
   communicator.derived.reset();
   const ScrapedNode scrape(NodeOfOne(communicator));
-  for (const Metric metric : {Metric::kRankKernelSeconds, Metric::kRankTimedOperations,
-                              Metric::kRankSteps, Metric::kNodeLargeBusBytes,
-                              Metric::kComparedOperations, Metric::kCommunicatorRanks}) {
+  for (const Metric metric :
+       {Metric::kRankKernelSeconds, Metric::kRankTimedOperations, Metric::kRankSteps,
+        Metric::kNodeLargeBusBytes, Metric::kComparedOperations, Metric::kCommunicatorRanks}) {
     EXPECT_TRUE(scrape.Values(metric).empty());
   }
 }

@@ -258,8 +258,7 @@ TEST(DroppedLabelsTest, CountsOfTheNodeGoOnWhenAnotherRankIsTheLowest) {
   collector::NodeSnapshot node = NodeOfTwoRanks();
   EXPECT_EQ(ScrapedNode(node, filter, memory).Value(Metric::kComparedOperations), 100);
   node.processes.erase(node.processes.begin());
-  collector::NodeCounts& counts =
-      node.processes[0].communicators[0].derived->node.emplace();
+  collector::NodeCounts& counts = node.processes[0].communicators[0].derived->node.emplace();
   counts = {.is_lowest = true, .compared = 5, .large = {}};
   const ScrapedNode next(node, filter, memory);
   EXPECT_EQ(next.Value(Metric::kComparedOperations), 105);

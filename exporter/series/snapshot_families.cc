@@ -25,9 +25,9 @@ namespace {
 // That come and go while a communicator is served. Each is one series at most. Where completion
 // cannot be seen, kStalledProcessProgress is in place of others.
 constexpr std::array kPassingFamilies{
-    Metric::kStalledCommunicatorRanks,   Metric::kStalledProgress,
-    Metric::kStalledStartedSequence,     Metric::kStalledCompletedSequence,
-    Metric::kStalledInFlight,            Metric::kStalledOldestInFlightStart,
+    Metric::kStalledCommunicatorRanks, Metric::kStalledProgress,
+    Metric::kStalledStartedSequence,   Metric::kStalledCompletedSequence,
+    Metric::kStalledInFlight,          Metric::kStalledOldestInFlightStart,
     Metric::kOldestInFlightStart};
 
 constexpr std::array kLevelsOfDetail{DetailLevel::kCollectives, DetailLevel::kSizes,

@@ -37,8 +37,7 @@ WatchedDirectory StateOf(const std::string& path, OpenDirectory& opened) {
 WatchedDirectory StateOfPattern(const std::string& pattern) {
   const size_t name_at = pattern.rfind('/') + 1;
   OpenDirectory parent;
-  WatchedDirectory state =
-      StateOf(name_at == 0 ? "." : pattern.substr(0, name_at), parent);
+  WatchedDirectory state = StateOf(name_at == 0 ? "." : pattern.substr(0, name_at), parent);
   state.path = pattern;
   if (!parent) return state;
   const std::string prefix = pattern.substr(name_at, pattern.size() - name_at - 1);

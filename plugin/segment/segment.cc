@@ -157,8 +157,7 @@ bool Segment::CreateFile(char* error, size_t error_size) {
   constexpr int kAttempts = 8;
   for (int attempt = 0; attempt < kAttempts && file_ < 0; ++attempt) {
     uint64_t random = 0;
-    if (!FillRandom(&random, sizeof(random)))
-      random = NowNs() ^ reinterpret_cast<uintptr_t>(this);
+    if (!FillRandom(&random, sizeof(random))) random = NowNs() ^ reinterpret_cast<uintptr_t>(this);
     std::snprintf(name_, sizeof(name_), "%016llx-%016llx%s",
                   static_cast<unsigned long long>(ReadClock(CLOCK_BOOTTIME)),
                   static_cast<unsigned long long>(random), layout::kFileSuffix);

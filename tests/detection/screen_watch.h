@@ -19,8 +19,8 @@ class ScreenWatch {
   ScreenWatch(std::string top, int expected_rank)
       : top_(std::move(top)), expected_rank_(expected_rank) {}
 
-  // Opens `top`, takes a screen of each size and closes it. Returns at once, with false if the look before is not over.
-  // `culprits` are those that the daemon names now.
+  // Opens `top`, takes a screen of each size and closes it. Returns at once, with false if the look
+  // before is not over. `culprits` are those that the daemon names now.
   bool Look(const std::string& moment, double at_s, const FoundCulprits& culprits);
 
   // Waits for the last look. A screen that could not be taken has the reason as its text.

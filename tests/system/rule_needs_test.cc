@@ -55,7 +55,8 @@ std::set<std::string> FamiliesOf(MetricPart part) {
   return families;
 }
 
-// Detail of the group nccl_network: it is less than a tenth of the detail, and no other rule needs it.
+// Detail of the group nccl_network: it is less than a tenth of the detail, and no other rule needs
+// it.
 const std::set<std::string> kDetailOfTheNetwork{
     "nccl_network_wait_seconds_total", "nccl_network_timed_bytes_total",
     "nccl_network_timed_operations_total", "nccl_communicator_info"};

@@ -116,7 +116,8 @@ TEST(LateRanksTest, ARankThatIsLateForAMinuteWhereOthersAreLateAsOftenIsNotNamed
   EXPECT_THAT(job.EverNamed(), IsEmpty());
 }
 
-// Another rank may be late as often, on a node that is not seen here: its turns of 45 s come between.
+// Another rank may be late as often, on a node that is not seen here: its turns of 45 s come
+// between.
 TEST(LateRanksTest, ATurnOfARankIsNoStrongProofWhereOtherRanksAreElsewhere) {
   LateJob job(8);
   job.Make(kTp, "dp", FirstProcesses(8), 32, 4);
