@@ -31,7 +31,8 @@ Played Play(const std::string& name, const RuleSet& rules) {
   }
   scenario.seconds = kSeconds;
   try {
-    return {.verdict = RunScenario(scenario, rules).verdict, .trouble = ""};
+    const PlayedScenario played = RunScenario(scenario, rules);
+    return {.verdict = played.verdict, .trouble = played.busy};
   } catch (const VoidRun& run) {
     return {.verdict = {}, .trouble = run.what()};
   }

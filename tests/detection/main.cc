@@ -58,6 +58,18 @@ nlohmann::json ScreensJson(const std::vector<Screen>& screens) {
   return list;
 }
 
+nlohmann::json AlertsJson(const std::vector<PagedAlert>& alerts) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const PagedAlert& alert : alerts) {
+    if (alert.Label("alertname") == kWatchdog) continue;
+    list.push_back({{"labels", alert.labels},
+                    {"names", alert.named},
+                    {"started", alert.started_s},
+                    {"seen", alert.seen_s}});
+  }
+  return list;
+}
+
 class Benchmark {
  public:
   explicit Benchmark(const Options& options)
@@ -78,6 +90,8 @@ class Benchmark {
     for (std::thread& thread : threads) thread.join();
     printf("\n%s", scoreboard_.Table(rules_.evaluation_interval_s).c_str());
     printf("void %d, not run %d\n", void_, failed_);
+    printf("attempts that were void %d, of these not ok as well %d\n", voided_,
+           voided_with_complaints_);
     if (!options_.json.empty()) WriteJson();
     return scoreboard_.flawed_runs() == 0 && failed_ == 0 && void_ == 0 && !scenarios_.empty() ? 0
                                                                                                : 1;
@@ -87,6 +101,8 @@ class Benchmark {
   void WriteJson() const {
     nlohmann::json json = scoreboard_.Json(rules_.evaluation_interval_s);
     json["void"] = void_;
+    json["void_attempts"] = voided_;
+    json["void_attempts_not_ok"] = voided_with_complaints_;
     json["not_run"] = failed_;
     json["played"] = played_;
     std::ofstream file(options_.json);
@@ -94,16 +110,19 @@ class Benchmark {
       throw std::runtime_error("cannot write " + options_.json);
   }
 
-  // Under the lock. `played` is of a run that counts.
+  // Under the lock.
   void Note(const Scenario& scenario, int seed, const std::string& result,
             const std::vector<std::string>& complaints, const PlayedScenario& played = {}) {
     nlohmann::json delays_s = nlohmann::json::object();
     for (const auto& [name, counts] : played.verdict.classes) delays_s[name] = counts.delays_s;
+    voided_ += result == "void" ? 1 : 0;
+    voided_with_complaints_ += result == "void" && !played.verdict.complaints.empty() ? 1 : 0;
     played_.push_back({{"scenario", scenario.name},
                        {"seed", seed},
                        {"result", result},
                        {"complaints", complaints},
                        {"delays_s", delays_s},
+                       {"alerts", AlertsJson(played.alerts)},
                        {"screens", ScreensJson(played.screens)}});
     printf("%-40s seed %d: %s\n", scenario.name.c_str(), seed, result.c_str());
     for (const std::string& complaint : complaints) printf("    %s\n", complaint.c_str());
@@ -129,6 +148,12 @@ class Benchmark {
       const PlayedScenario played = RunScenario(scenario, rules_);
       const Verdict& verdict = played.verdict;
       const std::lock_guard lock(mutex_);
+      if (!played.busy.empty()) {
+        std::vector<std::string> lines{"the machine is too busy: " + played.busy};
+        lines.insert(lines.end(), verdict.complaints.begin(), verdict.complaints.end());
+        Note(scenario, seed, "void", lines, played);
+        return false;
+      }
       scoreboard_.Add(scenario, verdict);
       Note(scenario, seed, verdict.complaints.empty() ? "ok" : "flawed", verdict.complaints,
            played);
@@ -152,7 +177,9 @@ class Benchmark {
   Scoreboard scoreboard_;
   nlohmann::json played_ = nlohmann::json::array();
   int failed_ = 0;
-  int void_ = 0;
+  int void_ = 0;    // runs without an attempt that counts
+  int voided_ = 0;  // attempts
+  int voided_with_complaints_ = 0;
 };
 
 int Main(int argc, char** argv) {

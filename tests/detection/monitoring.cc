@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
 
 #include "tests/detection/scenario_run.h"
 #include "tests/system/daemon.h"
@@ -31,13 +35,16 @@ int OwnPort() {
 
 std::string Local(int port) { return "127.0.0.1:" + std::to_string(port); }
 
+// Who ends at once has found its port taken, or does not work.
 void WaitUntilReady(exporter::ChildProcess& process, const std::string& url) {
-  if (exporter::Eventually(
-          [&] { return !process.IsRunning() || exporter::HttpGet(url).status == 200; }) &&
-      process.IsRunning())
-    return;
-  throw VoidRun(
-      url + " does not answer: " + process.AllOutput());  // slow, or somebody else took the port
+  const bool is_ready = exporter::Eventually(
+      [&] { return !process.IsRunning() || exporter::HttpGet(url).status == 200; });
+  const bool is_running = process.IsRunning();
+  if (is_ready && is_running) return;
+  const std::string output = process.AllOutput();
+  const std::string message = url + " does not answer: " + output;
+  if (is_running || output.find("in use") != std::string::npos) throw VoidRun(message);
+  throw std::runtime_error(message);
 }
 
 std::string Milliseconds(double seconds) {
@@ -57,10 +64,10 @@ double UnixSeconds(const std::string& text) {
 
 void AddFinding(size_t node, const nlohmann::json& finding, std::vector<PagedAlert>& alerts) {
   const std::string kind = finding["kind"];
-  const bool is_hang = kind.starts_with("hang_");
-  if (is_hang && finding["severity"] != "critical") return;
+  const bool is_wait = kind.starts_with("hang_") && finding["severity"] != "critical";
   if (finding["severity"] == "info") return;  // accuses nobody
-  PagedAlert alert{.labels = {{"alertname", "page:" + kind}, {"node", std::to_string(node)}}};
+  PagedAlert alert{.labels = {{"alertname", (is_wait ? "wait:" : "page:") + kind},
+                              {"node", std::to_string(node)}}};
   if (finding["comm"].is_string()) alert.labels["comm"] = finding["comm"];
   if (finding["culprits"].empty()) alerts.push_back(alert);
   for (const nlohmann::json& culprit : finding["culprits"]) {
@@ -81,8 +88,10 @@ Monitoring::Monitoring(int nodes, const RuleSet& rules)
     std::filesystem::create_directory(scratch_.path() + "/segments" + std::to_string(node));
     ports_.push_back(OwnPort());
     daemons_.push_back(StartDaemon(node));
-    are_held_.push_back(false);
   }
+  are_held_.resize(ports_.size());
+  asked_.resize(ports_.size());
+  answered_.resize(ports_.size());
   WriteConfiguration();
   alertmanager_ = std::make_unique<exporter::ChildProcess>(std::vector<std::string>{
       kAlertmanager, "--config.file=" + scratch_.path() + "/alertmanager.yml",
@@ -100,11 +109,14 @@ Monitoring::Monitoring(int nodes, const RuleSet& rules)
 void Monitoring::WriteConfiguration() const {
   std::ofstream(scratch_.path() + "/alertmanager.yml")
       << "route: {receiver: pager}\nreceivers: [{name: pager}]\n";
+  std::ofstream(scratch_.path() + "/watchdog.yml")
+      << "groups: [{name: detection, rules: [{alert: " << kWatchdog << ", expr: vector(1)}]}]\n";
   std::ofstream prometheus(scratch_.path() + "/prometheus.yml");
   prometheus << "global: {scrape_interval: " << Milliseconds(rules_.scrape_interval_s)
              << ", scrape_timeout: " << Milliseconds(rules_.scrape_interval_s)
              << ", evaluation_interval: " << Milliseconds(rules_.evaluation_interval_s) << "}\n"
-             << "rule_files: ['" << rules_.directory << "/*.yml']\n"
+             << "rule_files: ['" << rules_.directory << "/*.yml', '" << scratch_.path()
+             << "/watchdog.yml']\n"
              << "alerting: {alertmanagers: [{static_configs: [{targets: ['"
              << Local(alertmanager_port_) << "']}]}]}\n"
              << "scrape_configs:\n";
@@ -152,10 +164,18 @@ std::unique_ptr<exporter::ChildProcess> Monitoring::StartPrometheus() const {
       "--query.lookback-delta=" + Milliseconds(rules_.lookback_s), "--log.level=warn"});
 }
 
+void Monitoring::End(const std::string& name, exporter::ChildProcess& process) {
+  const bool was_running = process.IsRunning();
+  process.Signal(SIGTERM);
+  const int exit_code = process.Wait();
+  if (was_running && exit_code == 0) return;
+  faults_.push_back(name + (was_running ? " ended with " : " had ended with ") +
+                    std::to_string(exit_code) + ": " + process.AllOutput());
+}
+
 void Monitoring::RestartDaemon(int node) {
   std::unique_ptr<exporter::ChildProcess>& daemon = daemons_[static_cast<size_t>(node)];
-  daemon->Signal(SIGTERM);
-  daemon->Wait();
+  End("the daemon of node " + std::to_string(node), *daemon);
   daemon = StartDaemon(node);
 }
 
@@ -165,49 +185,116 @@ void Monitoring::HoldDaemon(int node, bool is_held) {
 }
 
 void Monitoring::RestartPrometheus() {
-  prometheus_->Signal(SIGTERM);
-  prometheus_->Wait();
+  NoteFailedRules();
+  End("Prometheus", *prometheus_);
   prometheus_ = StartPrometheus();
 }
 
-std::optional<int> Monitoring::NodesWithGaps(double seconds) const {
-  const auto least = static_cast<int>(seconds / rules_.scrape_interval_s * (1 - kMostMissing));
-  const std::string up =
-      "sum_over_time(up{part=''}[" + std::to_string(static_cast<int>(seconds)) + "s])";
+std::optional<std::map<std::string, double>> Monitoring::Query(
+    const std::string& expression) const {
   const exporter::HttpAnswer answer =
-      exporter::HttpGet("http://" + Local(prometheus_port_) + "/api/v1/query?query=" + up);
+      exporter::HttpGet("http://" + Local(prometheus_port_) + "/api/v1/query?query=" + expression);
   const nlohmann::json json = nlohmann::json::parse(answer.body, nullptr, false);
   if (answer.status != 200 || json.is_discarded()) return std::nullopt;
-  int complete = 0;
-  for (const nlohmann::json& series : json["data"]["result"]) {
-    complete += std::stod(series["value"][1].get<std::string>()) >= least ? 1 : 0;
-  }
-  return static_cast<int>(ports_.size()) - complete;
+  std::map<std::string, double> samples;
+  for (const nlohmann::json& series : json["data"]["result"])
+    samples[series["metric"].value("instance", "")] =
+        std::stod(series["value"][1].get<std::string>());
+  return samples;
 }
 
-std::optional<double> Monitoring::MissedEvaluations() const {
+std::optional<double> Monitoring::OwnCount(const std::string& name) const {
   const exporter::HttpAnswer answer =
       exporter::HttpGet("http://" + Local(prometheus_port_) + "/metrics");
   if (answer.status != 200) return std::nullopt;
-  double missed = 0;
-  double all = 0;
+  double sum = 0;
   std::istringstream lines(answer.body);
   for (std::string line; std::getline(lines, line);) {
-    if (line.rfind("prometheus_rule_group_iterations_", 0) != 0) continue;
-    (line.find("_missed_") == std::string::npos ? all : missed) +=
-        std::stod(line.substr(line.rfind(' ')));
+    if (line.starts_with(name + "{")) sum += std::stod(line.substr(line.rfind(' ')));
   }
-  return all > 0 ? std::optional(missed / all) : std::nullopt;
+  return sum;
 }
 
-std::vector<PagedAlert> Monitoring::Findings() const {
+void Monitoring::NoteFailedRules() {
+  const std::optional<double> failed = OwnCount("prometheus_rule_evaluation_failures_total");
+  if (failed == 0.0) return;
+  faults_.push_back(failed ? "rules failed: " + std::to_string(static_cast<int>(*failed)) +
+                                 " evaluations: " + prometheus_->ErrorOutput()
+                           : "Prometheus does not answer");
+}
+
+std::string Monitoring::Neglected(double seconds) const {
+  const std::string range = "[" + std::to_string(static_cast<int>(seconds)) + "s])";
+  const std::tuple<const char*, const char*, double> parts[] = {
+      {"alert", "part=''", rules_.scrape_interval_s},
+      {"detail", "part='detail'", rules_.detail_interval_s}};
+  for (const auto& [name, part, interval_s] : parts) {
+    const auto least = static_cast<int>(seconds / interval_s * (1 - kMostMissing));
+    const auto made = Query(std::string("count_over_time(up{") + part + "}" + range);
+    const auto complete = !made ? 0 : std::ranges::count_if(*made, [&](const auto& node) {
+      return node.second >= least;
+    });
+    if (complete < std::ssize(ports_))
+      return std::string("too few scrapes of ") + name +
+             " series: " + std::to_string(std::ssize(ports_) - complete) + " nodes";
+  }
+  const double missed =
+      OwnCount("prometheus_rule_group_iterations_missed_total").value_or(1) /
+      std::max(1.0, OwnCount("prometheus_rule_group_iterations_total").value_or(1));
+  return missed > kMostMissing ? "evaluations missed: " + std::to_string(missed) : "";
+}
+
+std::vector<std::string> Monitoring::Faults() {
+  std::vector<std::pair<std::string, exporter::ChildProcess*>> processes{
+      {"Prometheus", prometheus_.get()}, {"Alertmanager", alertmanager_.get()}};
+  for (size_t node = 0; node < daemons_.size(); ++node)
+    processes.emplace_back("the daemon of node " + std::to_string(node), daemons_[node].get());
+  for (const auto& [name, process] : processes) {
+    if (!process->IsRunning()) faults_.push_back(name + " has ended: " + process->AllOutput());
+  }
+  NoteFailedRules();
+  for (const char* part : {"''", "'detail'"}) {
+    const auto scraped = Query(std::string("max_over_time(up{part=") + part + "}[10s])==1");
+    if (!scraped || scraped->size() < ports_.size())
+      faults_.push_back("at the end a daemon is not scraped, of part=" + std::string(part));
+  }
+  const auto alerts = Alerts().value_or(std::vector<PagedAlert>());
+  if (std::ranges::none_of(
+          alerts, [](const PagedAlert& alert) { return alert.Label("alertname") == kWatchdog; }))
+    faults_.push_back("alerts do not arrive");
+  return faults_;
+}
+
+std::vector<std::string> Monitoring::Unanswered(double seconds) const {
+  std::vector<std::string> lines;
+  const std::string range = "[" + std::to_string(static_cast<int>(seconds)) + "s])";
+  for (const char* part : {"''", "'detail'"}) {
+    const auto shares = Query(std::string("avg_over_time(up{part=") + part + "}" + range);
+    for (const auto& [node, share] : shares.value_or(std::map<std::string, double>())) {
+      if (share < 1 - kMostMissing)
+        lines.push_back(node + " answered a share of " + std::to_string(share) +
+                        " of the scrapes, of part=" + part);
+    }
+  }
+  for (size_t node = 0; node < ports_.size(); ++node) {
+    if (answered_[node] < asked_[node] * (1 - kMostMissing))
+      lines.push_back("the daemon of node " + std::to_string(node) + " told its findings " +
+                      std::to_string(answered_[node]) + " of " + std::to_string(asked_[node]) +
+                      " times");
+  }
+  return lines;
+}
+
+std::vector<PagedAlert> Monitoring::Findings() {
   std::vector<PagedAlert> alerts;
   for (size_t node = 0; node < ports_.size(); ++node) {
     if (are_held_[node]) continue;
     const exporter::HttpAnswer answer =
         exporter::HttpGet("http://" + Local(ports_[node]) + "/api/v1/findings");
     const nlohmann::json json = nlohmann::json::parse(answer.body, nullptr, false);
+    ++asked_[node];
     if (answer.status != 200 || !json.is_object()) continue;
+    ++answered_[node];
     for (const nlohmann::json& finding : json["findings"]) AddFinding(node, finding, alerts);
   }
   return alerts;

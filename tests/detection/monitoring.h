@@ -3,6 +3,7 @@
 // under test, and Debian's Alertmanager.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -21,6 +22,9 @@ inline constexpr char kAlertmanager[] = "/usr/bin/prometheus-alertmanager";
 // Of what a run is made of; with more it says nothing.
 inline constexpr double kMostMissing = 0.1;
 
+// Fires always: what it proves, reaches whoever is paged.
+inline constexpr char kWatchdog[] = "DetectionWatchdog";
+
 class Monitoring {
  public:
   // `rules` outlives it. Starts all and waits until they are ready; what does not start is thrown
@@ -38,16 +42,21 @@ class Monitoring {
   void HoldDaemon(int node, bool is_held);
   void RestartPrometheus();
 
-  // Nodes of which more than kMostMissing of the scrapes failed, or were not made, in the last so
-  // many seconds.
-  std::optional<int> NodesWithGaps(double seconds) const;
-  // Share of the rules' evaluations that Prometheus left out because those before took too long.
-  std::optional<double> MissedEvaluations() const;
+  // What Prometheus did not come to do in the last so many seconds: more than kMostMissing of its
+  // scrapes or of its evaluations. Empty: nothing. The machine is too busy then.
+  std::string Neglected(double seconds) const;
+
+  // What does not work, one line each, whatever the machine does: a program that has ended, a rule
+  // that failed, a daemon that is not scraped, an alert that does not arrive.
+  std::vector<std::string> Faults();
+  // The same of the last so many seconds in which nobody was held: daemons that left more than
+  // kMostMissing of the requests without an answer.
+  std::vector<std::string> Unanswered(double seconds) const;
 
   // The findings that the nodes' daemons show now, as alerts: one for each culprit, named
-  // "page:KIND", or one for the finding if it has none. Times are 0. Only those that page: late
-  // ranks, hangs that are critical. Daemons that do not answer have none.
-  std::vector<PagedAlert> Findings() const;
+  // "page:KIND", or one for the finding if it has none; "wait:KIND" of a hang that is not critical
+  // yet. Times are 0. None of those that only inform, and of daemons that do not answer.
+  std::vector<PagedAlert> Findings();
 
   // The alerts that Alertmanager shows now; times since the Unix epoch. Nothing if it does not
   // answer.
@@ -59,6 +68,13 @@ class Monitoring {
                   const std::string& labels) const;
   std::unique_ptr<exporter::ChildProcess> StartDaemon(int node) const;
   std::unique_ptr<exporter::ChildProcess> StartPrometheus() const;
+  // Ends it, which must end well.
+  void End(const std::string& name, exporter::ChildProcess& process);
+  // The samples of an instant query, by instance. Nothing if Prometheus does not answer.
+  std::optional<std::map<std::string, double>> Query(const std::string& expression) const;
+  // Sum of Prometheus's own counters of that name. Nothing as above.
+  std::optional<double> OwnCount(const std::string& name) const;
+  void NoteFailedRules();
 
   const RuleSet& rules_;
   collector::ScratchDirectory scratch_;
@@ -67,6 +83,9 @@ class Monitoring {
   int alertmanager_port_;
   std::vector<std::unique_ptr<exporter::ChildProcess>> daemons_;
   std::vector<bool> are_held_;  // daemons that answer nothing
+  std::vector<int> asked_;      // by daemon: for findings
+  std::vector<int> answered_;
+  std::vector<std::string> faults_;  // until now
   std::unique_ptr<exporter::ChildProcess> alertmanager_;
   std::unique_ptr<exporter::ChildProcess> prometheus_;
 };

@@ -94,6 +94,18 @@ Action ReadAction(const nlohmann::json& json, const Victims& victims) {
   return action;
 }
 
+Expectation ReadExpectation(const nlohmann::json& json, const Victims& victims) {
+  AllowOnly(json, {"alert", "name", "rank", "ranks", "node", "from", "to"});
+  Expectation expectation{.alert = json.at("alert"),
+                          .name = json.value("name", ""),
+                          .rank = json.contains("rank") ? victims.Number(json["rank"]) : -1,
+                          .ranks = json.value("ranks", 1),
+                          .node = json.contains("node") ? victims.Number(json["node"]) : -1,
+                          .from = json.at("from")};
+  if (json.contains("to")) expectation.to = json["to"].get<double>();
+  return expectation;
+}
+
 Scenario Read(const nlohmann::json& file, uint64_t seed) {
   AllowOnly(file, {"says", "seconds", "layout", "nodes", "ranks_per_node", "options", "incidents",
                    "jobs", "actions", "expect", "tolerate"});
@@ -114,16 +126,12 @@ Scenario Read(const nlohmann::json& file, uint64_t seed) {
   for (const auto& action : file.value("actions", nlohmann::json::array())) {
     scenario.actions.push_back(ReadAction(action, victims));
   }
-  for (const auto& expected : file.value("expect", nlohmann::json::array())) {
-    AllowOnly(expected, {"alert", "rank", "node", "from"});
-    scenario.expected.push_back(
-        {.alert = expected.at("alert"),
-         .rank = expected.contains("rank") ? victims.Number(expected["rank"]) : -1,
-         .node = expected.contains("node") ? victims.Number(expected["node"]) : -1,
-         .from = expected.at("from")});
-  }
+  for (const auto& expected : file.value("expect", nlohmann::json::array()))
+    scenario.expected.push_back(ReadExpectation(expected, victims));
   for (const auto& tolerated : file.value("tolerate", nlohmann::json::array()))
-    scenario.tolerated.push_back(tolerated);
+    scenario.tolerated.push_back(ReadExpectation(tolerated, victims));
+  if (scenario.expected.empty() && !scenario.tolerated.empty())
+    throw std::runtime_error("nothing is expected, so nothing can be tolerated");
   return scenario;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,10 +29,13 @@ struct Action {
 };
 
 struct Expectation {
-  std::string alert;  // its class
-  int rank = -1;      // global, to be named; -1: none
-  int node = -1;      // to be named by the node, or by any of its ranks
-  double from = 0;    // not before
+  std::string alert;              // its class
+  std::string name = {};          // of the alert of this class that must come; empty: any
+  int rank = -1;                  // global, to be named; -1: none
+  int ranks = 1;                  // of its process: any of them may be named
+  int node = -1;                  // to be named by the node, or by any of its ranks
+  double from = 0;                // not before
+  std::optional<double> to = {};  // the trouble ends; nothing: it lasts
 };
 
 struct Scenario {
@@ -41,7 +45,7 @@ struct Scenario {
   std::vector<Job> jobs = {};
   std::vector<Action> actions = {};
   std::vector<Expectation> expected = {};   // none: a negative run, without alerts
-  std::vector<std::string> tolerated = {};  // classes that may accompany what is expected
+  std::vector<Expectation> tolerated = {};  // that may accompany what is expected
 
   int nodes() const;
 };

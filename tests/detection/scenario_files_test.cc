@@ -70,6 +70,8 @@ TEST(Scenario, RefusesWhatItDoesNotKnow) {
   const std::string path = testing::TempDir() + "/unknown.json";
   std::ofstream(path) << R"({"says": "x", "layuot": "dp"})";
   EXPECT_THROW(ReadScenario(path, 1), std::runtime_error);
+  std::ofstream(path) << R"({"says": "x", "tolerate": [{"alert": "hang", "from": 0}]})";
+  EXPECT_THROW(ReadScenario(path, 1), std::runtime_error);
   std::ofstream(path) << R"({"says": "x", "actions": [{"at": 1, "do": "dance"}]})";
   EXPECT_THROW(ReadScenario(path, 1), std::runtime_error);
 }

@@ -7,13 +7,13 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <optional>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "tests/detection/monitoring.h"
@@ -59,47 +59,50 @@ class Run {
       exporter::SleepMilliseconds(kPollMilliseconds);
     }
     NoteAlerts();
-    CheckWatchers();
     PlayedScenario played;
+    std::vector<std::string> faults = CheckWatchers(played.busy);
     for (Watched& watched : watched_) {
       for (Screen& screen : watched.screens->TakeScreens())
         played.screens.push_back(std::move(screen));
     }
-    const Directory directory = EndJobs();
-    played.verdict = Judge(WithPageExpectations(scenario_), {alerts_.begin(), alerts_.end()},
-                           directory, rules_.class_of);
+    const Directory directory = EndJobs(played.busy);
+    for (const auto& [key, alert] : alerts_) played.alerts.push_back(Named(alert, directory));
+    played.verdict =
+        Judge(WithPageExpectations(scenario_), played.alerts, directory, rules_.class_of);
     JudgeScreens(played.screens, directory, played.verdict);
+    std::ranges::move(faults, std::back_inserter(played.verdict.complaints));
     return played;
   }
 
  private:
-  // Who tampers with the watchers makes gaps of his own.
-  void CheckWatchers() const {
-    if (!scenario_.actions.empty()) return;
+  // What does not work. Sets `busy` if Prometheus had too little time, which somebody who restarts
+  // or holds the watchers causes himself.
+  std::vector<std::string> CheckWatchers(std::string& busy) {
+    std::vector<std::string> faults = monitoring_.Faults();
+    if (!scenario_.actions.empty()) return faults;
     constexpr double kDiscoverySeconds = 6;  // Prometheus looks for targets every 5 s
-    const std::optional<int> nodes =
-        monitoring_.NodesWithGaps(scenario_.seconds - kDiscoverySeconds);
-    if (nodes != 0)
-      throw VoidRun("the machine is too busy: too few scrapes of " +
-                    std::to_string(nodes.value_or(-1)) + " nodes");
-    const double missed = monitoring_.MissedEvaluations().value_or(1);
-    if (missed > kMostMissing)
-      throw VoidRun("the machine is too busy: evaluations missed: " + std::to_string(missed));
+    const double seconds = scenario_.seconds - kDiscoverySeconds;
+    busy = monitoring_.Neglected(seconds);
+    std::ranges::move(monitoring_.Unanswered(seconds), std::back_inserter(faults));
+    return faults;
   }
 
-  static void CheckSteps(const nlohmann::json& rank) {
+  static void CheckSteps(const nlohmann::json& rank, std::string& busy) {
     const double late = rank["process_late_steps"].get<double>() /
                         std::max(rank["process_steps"].get<double>(), 1.0);
     if (late > kMostMissing)
-      throw VoidRun("the machine is too busy: late steps of rank " + rank["rank"].dump() + ": " +
-                    std::to_string(late));
+      busy = "late steps of rank " + rank["rank"].dump() + ": " + std::to_string(late);
   }
 
-  struct IsEarlier {
-    bool operator()(const PagedAlert& a, const PagedAlert& b) const {
-      return std::tie(a.started_s, a.labels) < std::tie(b.started_s, b.labels);
+  // The alert with the rank or the node that it names, by the truth.
+  static PagedAlert Named(PagedAlert alert, const Directory& directory) {
+    if (const std::optional<int> rank = directory.RankOf(alert)) {
+      alert.named = "rank " + std::to_string(*rank);
+    } else if (const std::optional<int> node = directory.NodeOf(alert)) {
+      alert.named = "node " + std::to_string(*node);
     }
-  };
+    return alert;
+  }
 
   void Do(const Action& action) {
     if (action.deed == Deed::kRestartDaemon) monitoring_.RestartDaemon(action.node);
@@ -169,18 +172,24 @@ class Run {
   void NoteAlerts() {
     const std::vector<PagedAlert> findings = monitoring_.Findings();
     NoteScreens(findings);
+    const double now_s = UnixNow() - start_s_;
     for (PagedAlert alert : findings) {
-      if (!findings_.insert(alert.labels).second) continue;
-      alert.started_s = UnixNow() - start_s_;
-      alerts_.insert(std::move(alert));
+      alert.started_s = now_s;
+      Note({0, alert.labels}, alert, now_s);  // a finding has no start of its own
     }
     for (PagedAlert& alert : monitoring_.Alerts().value_or(std::vector<PagedAlert>())) {
       alert.started_s -= start_s_;
-      alerts_.insert(std::move(alert));
+      Note({alert.started_s, alert.labels}, alert, now_s);
     }
   }
 
-  Directory EndJobs() {
+  using AlertKey = std::pair<double, std::map<std::string, std::string>>;
+
+  void Note(const AlertKey& key, const PagedAlert& alert, double now_s) {
+    alerts_.try_emplace(key, alert).first->second.seen_s = now_s;
+  }
+
+  Directory EndJobs(std::string& busy) {
     Directory directory{.global_ranks = {},
                         .ranks_per_node = scenario_.jobs.front().ranks_per_node};
     for (size_t i = 0; i < jobs_.size(); ++i) {
@@ -190,7 +199,7 @@ class Run {
         throw std::runtime_error("the job failed: " + jobs_[i]->AllOutput());
       const nlohmann::json truth = nlohmann::json::parse(std::ifstream(TruthOf(i)));
       for (const auto& rank : truth["ranks"]) {
-        CheckSteps(rank);
+        CheckSteps(rank, busy);
         for (const auto& communicator : rank["communicators"]) {
           const std::pair key(communicator["id"].get<std::string>(),
                               std::to_string(communicator["rank"].get<int>()));
@@ -206,8 +215,7 @@ class Run {
   Monitoring monitoring_;
   std::vector<std::unique_ptr<exporter::ChildProcess>> jobs_;
   std::multimap<double, std::function<void()>> due_;
-  std::set<PagedAlert, IsEarlier> alerts_;
-  std::set<std::map<std::string, std::string>> findings_;  // that were seen
+  std::map<AlertKey, PagedAlert> alerts_;  // and findings, that were shown
   double start_s_ = 0;
   std::vector<Watched> watched_;
 };

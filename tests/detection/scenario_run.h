@@ -13,14 +13,17 @@
 
 namespace nccl_exporter::detection {
 
-// The machine could not keep up, so that the run says nothing.
+// The machine could not keep up, so that the run could not even begin.
 struct VoidRun : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 struct PlayedScenario {
+  // Why the machine could not keep up, so that the verdict says nothing; empty: it could.
+  std::string busy;
   Verdict verdict;
-  std::vector<Screen> screens;  // that were taken of `top`
+  std::vector<PagedAlert> alerts;  // and findings, by their start
+  std::vector<Screen> screens;     // that were taken of `top`
 };
 
 // Takes scenario.seconds and a little more. Throws std::runtime_error where something does not work

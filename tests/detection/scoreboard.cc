@@ -28,14 +28,6 @@ std::string Text(const std::optional<Delays>& delays) {
   return text;
 }
 
-Share RecallOf(const ClassVerdict& sum) { return {sum.met, sum.expected}; }
-Share PrecisionOf(const ClassVerdict& sum) {
-  return {sum.true_alarms, sum.true_alarms + sum.false_alarms};
-}
-Share NamedRightOf(const ClassVerdict& sum) {
-  return {sum.named_right, sum.named_right + sum.named_wrong};
-}
-
 template <typename... Columns>
 std::string Row(Columns... columns) {
   char text[256];
@@ -68,19 +60,23 @@ nlohmann::json Share::Json() const {
   return json;
 }
 
+void Share::Count(int right, int wrong) {
+  if (right + wrong == 0) return;
+  ++of;
+  hits += wrong == 0 ? 1 : 0;
+}
+
 void Scoreboard::Add(const Scenario& scenario, const Verdict& verdict) {
   ++runs_;
   flawed_runs_ += verdict.complaints.empty() ? 0 : 1;
   bool is_quiet = true;
   bool is_quiet_page = true;
   for (const auto& [name, verdict_of] : verdict.classes) {
-    ClassVerdict& sum = classes_[name];
-    sum.expected += verdict_of.expected;
-    sum.met += verdict_of.met;
-    sum.true_alarms += verdict_of.true_alarms;
-    sum.false_alarms += verdict_of.false_alarms;
-    sum.named_right += verdict_of.named_right;
-    sum.named_wrong += verdict_of.named_wrong;
+    ClassSum& sum = classes_[name];
+    sum.recall.of += verdict_of.expected;
+    sum.recall.hits += verdict_of.met;
+    sum.precision.Count(verdict_of.true_alarms, verdict_of.false_alarms);
+    sum.named_right.Count(verdict_of.named_right, verdict_of.named_wrong);
     sum.delays_s.insert(sum.delays_s.end(), verdict_of.delays_s.begin(), verdict_of.delays_s.end());
     (IsPageClass(name) ? is_quiet_page : is_quiet) &= verdict_of.false_alarms == 0;
   }
@@ -95,8 +91,8 @@ std::string Scoreboard::Table(double evaluation_interval_s) const {
   std::string table =
       Row("alert", "recall", "precision", "named right", "delay, median / most (intervals)");
   for (const auto& [name, sum] : classes_) {
-    table += Row(name.c_str(), RecallOf(sum).Text().c_str(), PrecisionOf(sum).Text().c_str(),
-                 NamedRightOf(sum).Text().c_str(),
+    table += Row(name.c_str(), sum.recall.Text().c_str(), sum.precision.Text().c_str(),
+                 sum.named_right.Text().c_str(),
                  Text(DelaysOf(sum.delays_s, evaluation_interval_s)).c_str());
   }
   table += "negative runs without an alert: " + quiet_.Text() + "\n";
@@ -109,9 +105,9 @@ nlohmann::json Scoreboard::Json(double evaluation_interval_s) const {
   nlohmann::json classes = nlohmann::json::object();
   for (const auto& [name, sum] : classes_) {
     nlohmann::json& json = classes[name];
-    json = {{"recall", RecallOf(sum).Json()},
-            {"precision", PrecisionOf(sum).Json()},
-            {"named_right", NamedRightOf(sum).Json()}};
+    json = {{"recall", sum.recall.Json()},
+            {"precision", sum.precision.Json()},
+            {"named_right", sum.named_right.Json()}};
     const std::optional<Delays> delays = DelaysOf(sum.delays_s, evaluation_interval_s);
     if (delays) json["delay_intervals"] = {{"median", delays->median}, {"most", delays->most}};
   }

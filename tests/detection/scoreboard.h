@@ -24,6 +24,10 @@ struct Share {
   // {"share", "low", "high", "hits", "of"}; no share of nothing.
   nlohmann::json Json() const;
 
+  // Adds a run with so many alerts; without any it does not count. A run is a hit if all are right:
+  // alerts of one run have one cause.
+  void Count(int right, int wrong);
+
  private:
   double Bound(int side) const;
 };
@@ -42,7 +46,14 @@ class Scoreboard {
   int flawed_runs() const { return flawed_runs_; }
 
  private:
-  std::map<std::string, ClassVerdict> classes_;
+  struct ClassSum {
+    Share recall;       // of expectations
+    Share precision;    // of runs
+    Share named_right;  // of runs
+    std::vector<double> delays_s;
+  };
+
+  std::map<std::string, ClassSum> classes_;
   int runs_ = 0;
   int flawed_runs_ = 0;
   Share quiet_;        // negative runs, and those of them without an alert

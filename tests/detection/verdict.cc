@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <iterator>
 
 namespace nccl_exporter::detection {
 namespace {
@@ -27,8 +28,15 @@ std::string Described(const PagedAlert& alert) {
 }
 
 bool IsRight(const Expectation& expectation, const PagedAlert& alert, const Directory& directory) {
-  if (expectation.rank >= 0) return directory.RankOf(alert) == expectation.rank;
-  return expectation.node < 0 || directory.NodeOf(alert) == expectation.node;
+  if (expectation.rank < 0)
+    return expectation.node < 0 || directory.NodeOf(alert) == expectation.node;
+  const std::optional<int> rank = directory.RankOf(alert);
+  return rank && *rank / expectation.ranks == expectation.rank / expectation.ranks;
+}
+
+bool IsInTime(const Expectation& expectation, const PagedAlert& alert) {
+  return alert.started_s >= expectation.from - kClockSlackSeconds &&
+         (!expectation.to || alert.started_s <= *expectation.to + kClockSlackSeconds);
 }
 
 bool NamesSomebody(const Expectation& expectation) {
@@ -37,17 +45,22 @@ bool NamesSomebody(const Expectation& expectation) {
 
 void JudgeAlert(const Scenario& scenario, const PagedAlert& alert, const std::string& its_class,
                 const Directory& directory, Verdict& verdict) {
-  if (std::count(scenario.tolerated.begin(), scenario.tolerated.end(), its_class) > 0) return;
+  const auto tolerates = [&](const Expectation& tolerated) {
+    return tolerated.alert == its_class && IsInTime(tolerated, alert) &&
+           IsRight(tolerated, alert, directory);
+  };
+  if (std::ranges::any_of(scenario.tolerated, tolerates)) return;
   ClassVerdict& counts = verdict.classes[its_class];
   bool is_expected = false;
   bool is_right = false;
   bool names = false;
   for (const Expectation& expectation : scenario.expected) {
-    if (expectation.alert != its_class || alert.started_s < expectation.from - kClockSlackSeconds)
-      continue;
+    if (expectation.alert != its_class || !IsInTime(expectation, alert)) continue;
     is_expected = true;
     names |= NamesSomebody(expectation);
     is_right |= IsRight(expectation, alert, directory);
+    if (expectation.to && alert.seen_s > *expectation.to + kLongestRestSeconds)
+      verdict.complaints.push_back("not over: " + Described(alert));
   }
   if (!is_expected) {
     ++counts.false_alarms;
@@ -58,6 +71,23 @@ void JudgeAlert(const Scenario& scenario, const PagedAlert& alert, const std::st
   if (!names) return;
   ++(is_right ? counts.named_right : counts.named_wrong);
   if (!is_right) verdict.complaints.push_back("names the wrong one: " + Described(alert));
+}
+
+// `alerts` meet the expectation, in the order of their starts. Says where none is shown before the
+// trouble is over.
+void JudgeStay(const Expectation& expectation, const std::vector<PagedAlert>& alerts, double end_s,
+               Verdict& verdict) {
+  const auto complain = [&](const char* what, double at_s) {
+    char time[32];
+    snprintf(time, sizeof(time), " at %.1f s", at_s);
+    verdict.complaints.push_back(what + expectation.alert + time);
+  };
+  double seen_s = alerts.front().started_s;
+  for (const PagedAlert& alert : alerts) {
+    if (alert.started_s > seen_s + kLongestGapSeconds) complain("interrupted: ", seen_s);
+    seen_s = std::max(seen_s, alert.seen_s);
+  }
+  if (seen_s + kLongestGapSeconds < expectation.to.value_or(end_s)) complain("forgotten: ", seen_s);
 }
 
 }  // namespace
@@ -78,47 +108,58 @@ std::optional<int> Directory::NodeOf(const PagedAlert& alert) const {
   return std::nullopt;
 }
 
+std::string ClassOf(const PagedAlert& alert, const std::map<std::string, std::string>& class_of) {
+  const auto found = class_of.find(alert.Label("alertname"));
+  return found == class_of.end() ? std::string() : found->second;
+}
+
 Scenario WithPageExpectations(Scenario scenario) {
   const std::vector<Expectation> of_alerts = scenario.expected;
   for (Expectation expectation : of_alerts) {
     const bool is_whole_node = expectation.alert == "straggler" && expectation.rank < 0;
     const bool names = expectation.alert == "straggler" || expectation.alert == "culprit";
     expectation.alert = "page-" + expectation.alert;
-    names && !is_whole_node ? scenario.expected.push_back(expectation)
-                            : scenario.tolerated.push_back(expectation.alert);
+    expectation.name.clear();
+    if (expectation.ranks > 1) {
+      expectation.node = expectation.rank / scenario.jobs.front().ranks_per_node;
+      expectation.rank = -1;
+    }
+    (names && !is_whole_node ? scenario.expected : scenario.tolerated).push_back(expectation);
   }
-  const std::vector<std::string> tolerated = scenario.tolerated;
-  for (const std::string& its_class : tolerated) scenario.tolerated.push_back("page-" + its_class);
+  const std::vector<Expectation> tolerated = scenario.tolerated;
+  for (Expectation expectation : tolerated) {
+    if (IsPageClass(expectation.alert)) continue;
+    expectation.alert = "page-" + expectation.alert;
+    scenario.tolerated.push_back(expectation);
+  }
   return scenario;
 }
 
 Verdict Judge(const Scenario& scenario, const std::vector<PagedAlert>& alerts,
               const Directory& directory, const std::map<std::string, std::string>& class_of) {
   Verdict verdict;
-  const auto class_of_alert = [&](const PagedAlert& alert) {
-    const auto found = class_of.find(alert.Label("alertname"));
-    return found == class_of.end() ? std::string() : found->second;
-  };
   for (const PagedAlert& alert : alerts) {
-    const std::string its_class = class_of_alert(alert);
+    const std::string its_class = ClassOf(alert, class_of);
     if (!its_class.empty()) JudgeAlert(scenario, alert, its_class, directory, verdict);
   }
   for (const Expectation& expectation : scenario.expected) {
     ClassVerdict& counts = verdict.classes[expectation.alert];
     ++counts.expected;
-    std::optional<double> first_s;
-    for (const PagedAlert& alert : alerts) {
-      const bool meets = class_of_alert(alert) == expectation.alert &&
-                         IsRight(expectation, alert, directory) &&
-                         alert.started_s >= expectation.from - kClockSlackSeconds;
-      if (meets) first_s = std::min(first_s.value_or(alert.started_s), alert.started_s);
+    std::vector<PagedAlert> meeting;
+    std::ranges::copy_if(alerts, std::back_inserter(meeting), [&](const PagedAlert& alert) {
+      return ClassOf(alert, class_of) == expectation.alert &&
+             (expectation.name.empty() || alert.Label("alertname") == expectation.name) &&
+             IsInTime(expectation, alert) && IsRight(expectation, alert, directory);
+    });
+    if (meeting.empty()) {
+      verdict.complaints.push_back(
+          "missed: " + (expectation.name.empty() ? expectation.alert : expectation.name));
+      continue;
     }
-    if (first_s) {
-      ++counts.met;
-      counts.delays_s.push_back(std::max(0.0, *first_s - expectation.from));
-    } else {
-      verdict.complaints.push_back("missed: " + expectation.alert);
-    }
+    std::ranges::sort(meeting, {}, &PagedAlert::started_s);
+    ++counts.met;
+    counts.delays_s.push_back(std::max(0.0, meeting.front().started_s - expectation.from));
+    if (!IsPageClass(expectation.alert)) JudgeStay(expectation, meeting, scenario.seconds, verdict);
   }
   return verdict;
 }

@@ -16,7 +16,9 @@ namespace nccl_exporter::detection {
 struct PagedAlert {
   std::map<std::string, std::string> labels;
   double started_s = 0;      // firing, since the scenario began
+  double seen_s = 0;         // the last time that it was shown
   std::string culprit = {};  // of a finding: "global rank 3", as its sentences name the rank
+  std::string named = {};    // whom it names, by the truth; for whoever reads the result
 
   std::string Label(const std::string& name) const {
     const auto label = labels.find(name);
@@ -47,19 +49,29 @@ struct ClassVerdict {
   std::vector<double> delays_s;  // from what is expected to the first alarm that is right
 };
 
+// While something lasts, its alerts may be gone for so long: they must not end and fire again.
+inline constexpr double kLongestGapSeconds = 4;
+// After its end they may stay for so long: the windows of rates, the retention and the hold.
+inline constexpr double kLongestRestSeconds = 30;
+
 struct Verdict {
   std::map<std::string, ClassVerdict> classes;
   std::vector<std::string> complaints;  // one line for everything that is not as it should be
 };
 
+// By the alert's name; "" if it has none.
+std::string ClassOf(const PagedAlert& alert, const std::map<std::string, std::string>& class_of);
+
 // What the daemons' findings must be where those alerts are expected: classes that begin with
 // "page-". The node of a late rank or of a culprit names it; a node that is late as a whole cannot
-// know.
+// know, and may name one of its ranks. A process with several ranks is found by a rank of its own
+// choice.
 Scenario WithPageExpectations(Scenario scenario);
 inline bool IsPageClass(const std::string& its_class) { return its_class.starts_with("page-"); }
 
-// `class_of` gives the class of an alert by its name; an alert that is missing there, or whose
-// class is "", is of no consequence: it only informs.
+// An alert without a class is of no consequence: it only informs.
+// An alert (not a finding) that meets an expectation must stay until the end of the scenario, or
+// until `to` of the expectation, and be over kLongestRestSeconds after that.
 Verdict Judge(const Scenario& scenario, const std::vector<PagedAlert>& alerts,
               const Directory& directory, const std::map<std::string, std::string>& class_of);
 

@@ -8,6 +8,7 @@
 namespace nccl_exporter::detection {
 namespace {
 
+constexpr double kEnd = 100;
 const std::map<std::string, std::string> kClasses{
     {"SlowRank", "straggler"}, {"Hang", "hang"}, {"Stalled", ""}};
 const Directory kDirectory{.global_ranks = {{{"c0", "1"}, 9}, {{"c0", "2"}, 17}},
@@ -16,11 +17,12 @@ const Directory kDirectory{.global_ranks = {{{"c0", "1"}, 9}, {{"c0", "2"}, 17}}
 PagedAlert Alert(const std::string& name, double started_s,
                  std::map<std::string, std::string> labels = {}) {
   labels["alertname"] = name;
-  return {.labels = std::move(labels), .started_s = started_s};
+  return {.labels = std::move(labels), .started_s = started_s, .seen_s = kEnd};
 }
 
 Scenario Expecting(std::vector<Expectation> expected) {
   Scenario scenario;
+  scenario.seconds = kEnd;
   scenario.expected = std::move(expected);
   return scenario;
 }
@@ -60,8 +62,9 @@ TEST(Verdict, AnAlertOfAnotherClassIsFalseUnlessItMayAccompany) {
   EXPECT_EQ(
       Judge(scenario, {Alert("Hang", 31)}, kDirectory, kClasses).classes.at("hang").false_alarms,
       1);
-  scenario.tolerated = {"hang"};
+  scenario.tolerated = {{.alert = "hang", .from = 20}};
   EXPECT_FALSE(Judge(scenario, {Alert("Hang", 31)}, kDirectory, kClasses).classes.contains("hang"));
+  EXPECT_TRUE(Judge(scenario, {Alert("Hang", 15)}, kDirectory, kClasses).classes.contains("hang"));
 }
 
 TEST(Verdict, AnAlertThatOnlyInformsDoesNotCount) {
@@ -102,6 +105,66 @@ TEST(Verdict, AnExpectationThatNobodyMeetsIsMissed) {
   EXPECT_EQ(verdict.classes.at("straggler").expected, 1);
   EXPECT_EQ(verdict.classes.at("straggler").met, 0);
   EXPECT_EQ(verdict.complaints, std::vector<std::string>{"missed: straggler"});
+}
+
+TEST(Verdict, WhatMayAccompanyMustNameTheSame) {
+  Scenario scenario = SlowRank();
+  scenario.tolerated = {{.alert = "hang", .rank = 9, .from = 20}};
+  const auto hangs = [&](const std::string& rank) {
+    const PagedAlert alert = Alert("Hang", 31, {{"comm", "c0"}, {"rank", rank}});
+    return Judge(scenario, {alert}, kDirectory, kClasses).classes.contains("hang");
+  };
+  EXPECT_FALSE(hangs("1"));
+  EXPECT_TRUE(hangs("2"));
+}
+
+TEST(Verdict, AnExpectationMayAskForOneAlertOfItsClass) {
+  Scenario scenario = SlowRank();
+  scenario.expected[0].name = "SlowNode";
+  const Verdict verdict = Judge(scenario, {Alert("SlowRank", 31, {{"comm", "c0"}, {"rank", "1"}})},
+                                kDirectory, kClasses);
+  EXPECT_EQ(verdict.classes.at("straggler").met, 0);
+  EXPECT_EQ(verdict.classes.at("straggler").true_alarms, 1);
+  EXPECT_EQ(verdict.complaints, std::vector<std::string>{"missed: SlowNode"});
+}
+
+TEST(Verdict, AnyRankOfTheProcessMayBeNamed) {
+  Scenario scenario = Expecting({{.alert = "straggler", .rank = 11, .ranks = 4, .from = 20}});
+  const auto met = [&](const std::string& global_rank) {
+    return Judge(scenario, {Alert("SlowRank", 31, {{"global_rank", global_rank}})}, kDirectory,
+                 kClasses)
+        .classes.at("straggler")
+        .met;
+  };
+  EXPECT_EQ(met("8"), 1);
+  EXPECT_EQ(met("12"), 0);
+}
+
+TEST(Verdict, AnAlertStaysAsLongAsTheTrouble) {
+  PagedAlert first = Alert("SlowRank", 31, {{"global_rank", "9"}});
+  first.seen_s = 60;
+  const auto complaints = [&](std::vector<PagedAlert> alerts) {
+    return Judge(SlowRank(), alerts, kDirectory, kClasses).complaints;
+  };
+  EXPECT_EQ(complaints({first}), std::vector<std::string>{"forgotten: straggler at 60.0 s"});
+  EXPECT_EQ(complaints({first, Alert("SlowRank", 70, {{"global_rank", "9"}})}),
+            std::vector<std::string>{"interrupted: straggler at 60.0 s"});
+  EXPECT_TRUE(complaints({first, Alert("SlowRank", 62, {{"global_rank", "9"}})}).empty());
+}
+
+TEST(Verdict, AnAlertEndsWithTheTrouble) {
+  Scenario scenario = SlowRank();
+  scenario.expected[0].to = 50;
+  const auto complaints = [&](double started_s, double seen_s) {
+    PagedAlert alert = Alert("SlowRank", started_s, {{"global_rank", "9"}});
+    alert.seen_s = seen_s;
+    const Verdict verdict = Judge(scenario, {Alert("Stalled", 40), alert}, kDirectory, kClasses);
+    return verdict.complaints.size();
+  };
+  EXPECT_EQ(complaints(31, 70), 0u);
+  EXPECT_EQ(complaints(31, 90), 1u);  // not over
+  EXPECT_EQ(complaints(31, 40), 1u);  // forgotten
+  EXPECT_EQ(complaints(60, 70), 2u);  // false, and missed
 }
 
 TEST(PageExpectations, ThePageOfTheRanksOwnNodeNamesIt) {
@@ -162,6 +225,20 @@ TEST(Scoreboard, AddsUpWhatTheRunsWereWorth) {
   EXPECT_EQ(json["classes"]["straggler"]["recall"]["share"], 0.5);
   EXPECT_EQ(json["classes"]["straggler"]["delay_intervals"]["most"], 3);
   EXPECT_EQ(json["silent"]["hits"], 0);
+}
+
+TEST(Scoreboard, CountsTheAlertsOfARunOnce) {
+  Scoreboard scoreboard;
+  const std::vector<PagedAlert> many(20, Alert("SlowRank", 26, {{"global_rank", "9"}}));
+  scoreboard.Add(SlowRank(), Judge(SlowRank(), many, kDirectory, kClasses));
+  std::vector<PagedAlert> one_is_wrong = many;
+  one_is_wrong.back().labels["global_rank"] = "3";
+  scoreboard.Add(SlowRank(), Judge(SlowRank(), one_is_wrong, kDirectory, kClasses));
+  const nlohmann::json json = scoreboard.Json(1)["classes"]["straggler"];
+  EXPECT_EQ(json["precision"]["of"], 2);
+  EXPECT_EQ(json["precision"]["hits"], 2);
+  EXPECT_EQ(json["named_right"]["of"], 2);
+  EXPECT_EQ(json["named_right"]["hits"], 1);
 }
 
 }  // namespace
