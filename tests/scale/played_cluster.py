@@ -17,8 +17,9 @@ NETWORK_FAMILIES = {f'nccl_network_{name}_total' for name in ('wait_seconds', 't
 NETWORK_OPERATIONS, NETWORK_BYTES = 5, 20e6  # per second, the same
 SIZES = ('0', '4096', '65536', '1048576', LARGE, '268435456')
 FIRST_ELAPSED = 1000  # seconds that jobs have run when the play begins
-# Moments in seconds from the beginning of the play, before they are divided by the time scale.
-HANG_AT, KILL_AT, SILENCE_AT = 120, 150, 180
+# Moments in seconds from the beginning of the play, before they are divided by the time scale. The rules record names of ranks
+# every 2 minutes. The node falls silent after that, so that its ranks are known and then missing.
+HANG_AT, KILL_AT, SILENCE_AT = 60, 75, 240
 RETENTION = 300  # a dead process is served for so long
 CHURN_CYCLE = 600  # a tenth of the jobs restarts once in this time
 RESTART_PAUSE = 20  # a job that restarts has no series for so long
@@ -154,23 +155,64 @@ class Cluster:
         for reason in ('limit', 'uid_limit'):
             yield 'nccl_exporter_series_dropped_total', {'reason': reason}, 0, 0, TICKS
 
+    def alerts(self):
+        """Name and identity of each alert that the rules owe, and the moment at which its trouble begins."""
+        for job in self.jobs:
+            fault = job.fault
+            for node, local in job.late:
+                yield from ((name, (job.name, str(node * RANKS + local)), 0) for name in ('NCCLStragglerRank', 'NCCLLastArriver'))
+            if fault and fault.kind == 'silent':
+                yield 'NCCLExporterDown', (f'node{job.nodes[-1]}:9828',), fault.at
+                first = (len(job.nodes) - 1) * RANKS
+                yield from (('NCCLRanksMissing', (job.name, str(rank)), fault.at) for rank in range(first, first + RANKS))
+            elif fault:
+                yield 'NCCLCollectiveHang', (job.name,), fault.at
+                yield 'NCCLHangCulprit', (job.name, str(fault.local)), fault.at
+                if fault.kind == 'killed':
+                    yield 'NCCLRanksMissing', (job.name, str(fault.local)), fault.at + RETENTION / self.time_scale
+
     def truth(self, t):
-        """Alerts that are to fire when the play has lasted for `t` and more: name -> identities as `identity` has them."""
-        late = {(job.name, str(node * RANKS + local)) for job in self.jobs for node, local in job.late}
-        culprits = {(job.name, str(job.fault.local)) for job in self.jobs if job.fault and job.fault.kind in ('stuck', 'killed') and t >= job.fault.at}
-        silent = {(f'node{job.nodes[-1]}:9828',) for job in self.jobs if job.fault and job.fault.kind == 'silent' and t >= job.fault.at}
-        return {'NCCLStragglerRank': late, 'NCCLHangCulprit': culprits, 'NCCLCollectiveHang': {(job,) for job, _ in culprits}, 'NCCLExporterDown': silent}
+        """Alerts whose trouble has begun when the play has lasted for `t`: name -> identities as `identity` has them."""
+        truth = {name: set() for name in IDENTITY}
+        for name, identity_of_alert, began in self.alerts():
+            if began <= t:
+                truth[name].add(identity_of_alert)
+        return truth
+
+    def due(self, t):
+        """Those of them that must fire by now, if the rules are evaluated for `t`, since the play began or later."""
+        due = {name: set() for name in IDENTITY}
+        for name, identity_of_alert, began in self.alerts():
+            of_trouble, of_rules = FIRES_WITHIN[name]
+            if max(began + of_trouble / self.time_scale, of_rules / self.time_scale) <= t:
+                due[name].add(identity_of_alert)
+        return due
+
+    def nodes_of(self, labels):
+        """Nodes of an alert: that of its target, or all of its job."""
+        if labels.get('instance'):
+            return [node_of(labels['instance'])]
+        return [node for job in self.jobs if job.name == labels.get('slurm_job_id') for node in job.nodes]
 
 
 # Labels by which an alert is compared with the truth.
-IDENTITY = {'NCCLStragglerRank': ('slurm_job_id', 'global_rank'), 'NCCLHangCulprit': ('slurm_job_id', 'global_rank'), 'NCCLCollectiveHang': ('slurm_job_id',),
-            'NCCLExporterDown': ('instance',)}
+IDENTITY = {'NCCLStragglerRank': ('slurm_job_id', 'global_rank'), 'NCCLLastArriver': ('slurm_job_id', 'global_rank'),
+            'NCCLHangCulprit': ('slurm_job_id', 'global_rank'), 'NCCLCollectiveHang': ('slurm_job_id',), 'NCCLExporterDown': ('instance',),
+            'NCCLRanksMissing': ('slurm_job_id', 'global_rank')}
+# Seconds of the shipped rules after which an alert fires at the latest: after its trouble begins, and after the rules begin. Both must have passed. Late and
+# missing ranks need names and series of 5 minutes ago.
+FIRES_WITHIN = {'NCCLStragglerRank': (0, 480), 'NCCLLastArriver': (0, 480), 'NCCLHangCulprit': (240, 0), 'NCCLCollectiveHang': (240, 0),
+                'NCCLExporterDown': (180, 0), 'NCCLRanksMissing': (240, 660)}
 
 
 def identity(labels):
     """The labels that identify an alert of the truth; None if the truth does not know alerts of this name."""
     names = IDENTITY.get(labels['alertname'])
     return names and tuple(labels.get(name, '') for name in names)
+
+
+def node_of(instance):
+    return int(instance.removeprefix('node').split(':')[0])
 
 
 class Rank:

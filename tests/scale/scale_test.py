@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """What the tools for scale play and how they count. The cluster is played without waiting: its pages are functions of time."""
+import argparse
 import collections
 import pathlib
 import struct
@@ -153,11 +154,30 @@ class PlayedCluster(unittest.TestCase):
         self.assertIsNotNone(samples(self.cluster, job.nodes[-1], job.fault.at - 1))
         self.assertIsNone(samples(self.cluster, job.nodes[-1], job.fault.at))
 
-    def test_the_truth_has_what_is_due(self):
-        self.assertEqual({name: len(due) for name, due in self.cluster.truth(0).items()},
-                         {'NCCLStragglerRank': 3, 'NCCLHangCulprit': 0, 'NCCLCollectiveHang': 0, 'NCCLExporterDown': 0})
-        self.assertEqual({name: len(due) for name, due in self.cluster.truth(200).items()},
-                         {'NCCLStragglerRank': 3, 'NCCLHangCulprit': 2, 'NCCLCollectiveHang': 2, 'NCCLExporterDown': 1})
+    @staticmethod
+    def counted(alerts):
+        return {name: len(identities) for name, identities in alerts.items() if identities}
+
+    def test_the_truth_has_the_troubles_that_have_begun(self):
+        late = {'NCCLStragglerRank': 3, 'NCCLLastArriver': 3}
+        hangs = {'NCCLHangCulprit': 2, 'NCCLCollectiveHang': 2}
+        self.assertEqual(self.counted(self.cluster.truth(0)), late)
+        self.assertEqual(self.counted(self.cluster.truth(played_cluster.KILL_AT)), late | hangs)
+        self.assertEqual(self.counted(self.cluster.truth(played_cluster.SILENCE_AT)), late | hangs | {'NCCLExporterDown': 1, 'NCCLRanksMissing': 8})
+        forgotten = played_cluster.KILL_AT + played_cluster.RETENTION
+        self.assertEqual(self.counted(self.cluster.truth(forgotten)), late | hangs | {'NCCLExporterDown': 1, 'NCCLRanksMissing': 9})
+
+    def test_an_alert_is_due_later_than_its_trouble_begins(self):
+        self.assertEqual(self.counted(self.cluster.due(played_cluster.KILL_AT)), {})
+        self.assertEqual(self.cluster.due(LAST), self.cluster.truth(LAST))
+        for t in range(0, LAST, 15):
+            for name, identities in self.cluster.due(t).items():
+                self.assertLessEqual(identities, self.cluster.truth(t)[name])
+
+    def test_an_alert_is_of_the_node_of_its_target_or_of_all_nodes_of_its_job(self):
+        job = self.job('stuck')
+        self.assertEqual(self.cluster.nodes_of({'instance': 'node7:9828', 'slurm_job_id': job.name}), [7])
+        self.assertEqual(self.cluster.nodes_of({'slurm_job_id': job.name}), list(job.nodes))
 
 
 class Counting(unittest.TestCase):
@@ -181,12 +201,54 @@ class Counting(unittest.TestCase):
     def test_alerts_are_compared_with_the_truth_by_identity(self):
         truth = {'NCCLCollectiveHang': {('1',), ('2',)}}
         firing = [{'alertname': 'NCCLCollectiveHang', 'slurm_job_id': job, 'uid': '5'} for job in '13'] + [{'alertname': 'Other'}]
-        self.assertEqual(servers.due_and_false(firing, truth), ({'NCCLCollectiveHang': (1, 2, [('3',)])}, {'Other': 1}))
+        self.assertEqual(servers.due_and_false(firing, truth), ({'NCCLCollectiveHang': (1, 2)}, firing[1:]))
+
+    def test_by_default_all_is_warm_when_the_measured_time_begins(self):
+        offsets = [servers.seconds_of(selector.split()[-1]) for selector in rules_scale.with_long_offset(servers.rules_of(RULES))]
+        self.assertEqual(len(offsets), 5)
+        warm = rules_scale.DURATION - rules_scale.STEADY
+        self.assertLessEqual(max(offsets) + 2 * rules_scale.INTERVAL, warm)
+        cluster = played_cluster.Cluster(NODES, EPOCH)
+        self.assertEqual(cluster.due(warm), cluster.truth(rules_scale.DURATION))
+
+    def test_a_run_fails_by_a_missing_alert_and_by_a_false_one(self):
+        cost = rules_scale.Cost(pathlib.Path('deploy/prometheus/nccl-exporter.rules.yml'))
+        hang = lambda job: {'alertname': 'NCCLCollectiveHang', 'slurm_job_id': job}
+        cost.truth, cost.due, cost.failed = {'NCCLCollectiveHang': {('1',), ('2',)}}, {'NCCLCollectiveHang': {('1',)}}, 0
+        cost.firing = cost.fired = [hang('1')]
+        self.assertEqual(list(cost.faults()), [])
+        cost.firing, cost.fired, cost.failed = [], [hang('1'), hang('3')], 2
+        self.assertEqual(list(cost.faults()), ['NCCLCollectiveHang: 0 of 1 fire that must fire by now', 'false alert: NCCLCollectiveHang slurm_job_id=3',
+                                               '2 evaluations failed'])
 
     def test_a_trouble_with_two_alerts_is_reported_as_long_as_one_of_them_fires(self):
         late = [{'alertname': 'NCCLStragglerRank', 'slurm_job_id': '7', 'global_rank': '3', 'comm_name': name} for name in ('tp', 'dp')]
         self.assertEqual(scale_out.identities(late) - scale_out.identities(late[:1]), set())
         self.assertEqual(scale_out.identities(late) - scale_out.identities([]), {('NCCLStragglerRank', '7', '3')})
+
+    def test_an_alert_of_the_play_is_false_before_its_trouble_and_any_other_one_is_always(self):
+        fleet = scale_out.Fleet(argparse.Namespace(nodes=NODES, agents=2, time_scale=1), '.')
+        fleet.cluster = played_cluster.Cluster(NODES, EPOCH)
+        hang = {'alertname': 'NCCLCollectiveHang', 'slurm_job_id': next(job.name for job in fleet.cluster.jobs if job.fault and job.fault.kind == 'stuck')}
+        with scale_out.Notifications() as fleet.notifications:
+            fleet.notifications.received = [(EPOCH + 1, 'firing', hang), (EPOCH + 2, 'firing', {'alertname': 'Other'}), (EPOCH + 200, 'firing', hang)]
+            self.assertEqual(len(fleet.false_alerts(0)), 2)
+            self.assertEqual(fleet.false_alerts(EPOCH + 2), ['Other'])
+            self.assertEqual(fleet.false_alerts(EPOCH + 3), [])
+
+    def test_each_kind_of_alert_is_of_a_node_of_an_agent(self):
+        for nodes, agents in ((24, 2), (32, 2), (1024, 4), (1024, 16)):
+            fleet = scale_out.Fleet(argparse.Namespace(nodes=nodes, agents=agents, time_scale=1), '.')
+            fleet.cluster = played_cluster.Cluster(nodes, EPOCH)
+            hangs = [{'alertname': 'NCCLCollectiveHang', 'slurm_job_id': job.name} for job in fleet.cluster.jobs if job.fault]
+            with self.subTest(nodes=nodes, agents=agents):
+                self.assertEqual([node for number in range(agents) for node in fleet.nodes_of_agent(number)], list(range(nodes)))
+                self.assertEqual(sum(len(fleet.of_agent(number, hangs)) for number in range(agents)), len(hangs))
+
+    def test_a_group_is_evaluated_at_its_own_interval(self):
+        seconds_between = servers.group_intervals(RULES)
+        steps = lambda group: [step for step in range(17) if same_answers.evaluated_at(step, group, seconds_between)]
+        self.assertEqual((steps('nccl_hangs'), steps('nccl_bandwidth'), steps('nccl_names')), (list(range(17)), [0, 4, 8, 12, 16], [0, 8, 16]))
 
     def test_a_node_is_counted_at_the_moment_farthest_from_its_scrapes(self):
         served = [(100.0, 5), (115.0, 5), (130.0, 5)]

@@ -46,10 +46,15 @@ def rules_of(text):
             yield Rule(group['name'], rule.get('record') or rule['alert'], rule['expr'], 'alert' in rule, rule.get('labels', {}))
 
 
+def seconds_of(duration):
+    """Of a duration as generate-rules spells it."""
+    number, unit = re.fullmatch(r'(\d+)(ms|[smhd])', duration).groups()
+    return int(number) * {'ms': 0.001, 's': 1, 'm': 60, 'h': 3600, 'd': 86400}[unit]
+
+
 def group_intervals(text):
     """Seconds between two evaluations, of the groups that state them."""
-    units = {'s': 1, 'm': 60, 'h': 3600}
-    return {group['name']: int(group['interval'][:-1]) * units[group['interval'][-1]] for group in yaml.safe_load(text)['groups'] if 'interval' in group}
+    return {group['name']: seconds_of(group['interval']) for group in yaml.safe_load(text)['groups'] if 'interval' in group}
 
 
 def families_read(text):
@@ -227,11 +232,16 @@ class PageHandler(Handler):
 
 
 def due_and_false(firing, truth):
-    """How many alerts of the truth fire, how many are not of it, and how many of each other name."""
-    named, others = {name: set() for name in truth}, {}
+    """By name, how many alerts of the truth fire and how many there are; and the alerts that are not of it, whatever their name."""
+    named, false = {name: set() for name in truth}, []
     for labels in firing:
-        if labels['alertname'] in truth:
-            named[labels['alertname']].add(played_cluster.identity(labels))
+        identity = played_cluster.identity(labels)
+        if identity in truth.get(labels['alertname'], ()):
+            named[labels['alertname']].add(identity)
         else:
-            others[labels['alertname']] = others.get(labels['alertname'], 0) + 1
-    return {name: (len(named[name] & truth[name]), len(truth[name]), sorted(named[name] - truth[name])) for name in truth}, others
+            false.append(labels)
+    return {name: (len(named[name]), len(truth[name])) for name in truth}, false
+
+
+def alert_text(labels):
+    return ' '.join([labels['alertname'], *(f'{name}={value}' for name, value in sorted(labels.items()) if name not in ('alertname', 'severity', 'job'))])
