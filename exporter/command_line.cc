@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -213,13 +215,16 @@ void CommandLine::AddJob() {
       ->check(CLI::Validator(fault_of, ""))
       ->default_str(std::string(kDefaultPrometheus));
   job->add_option("--http.config.file", options_.job.http_config_file,
-                  "File with a login and TLS, as promtool takes it: basic_auth, authorization, "
-                  "tls_config.");
-  job->add_option("--job", options_.job.wanted,
+                  "File with a login, TLS and headers, as promtool takes it: basic_auth, "
+                  "authorization, tls_config, http_headers.");
+  job->add_option("--job", options_.job.wanted.labels,
                   "Slurm id or name of the job, its namespace, its cluster, or the beginning of "
-                  "its pods' names. May be given several times: all must be true. Without it, the "
-                  "only job, or a list of the jobs.")
+                  "its pods' names. May be given several times: all must be true. '': the job has "
+                  "no id, namespace or cluster but those given. Without it, the only job, or a "
+                  "list of the jobs.")
       ->allow_extra_args(false);
+  job->add_option("--uid", options_.job.wanted.uid, "Number of the user whose job it is.")
+      ->check(CLI::Range(uint32_t{0}, std::numeric_limits<uint32_t>::max()));
   job->add_flag("--json", options_.job.is_json, "Print one JSON object.");
 }
 

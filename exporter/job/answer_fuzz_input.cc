@@ -46,8 +46,13 @@ void CheckInput(std::string_view input) {
   Require(result.fault.empty() || result.samples.empty(), "an answer with a fault has no samples");
   Require(result.samples.empty() || (is_whole && answer.status == 200),
           "samples have a good answer");
-  Require(std::ranges::all_of(result.fault, [](unsigned char c) { return c >= 0x20 && c != 0x7F; }),
-          "a fault has no control characters");
+  const auto is_clean = [](const std::string& text) {
+    return std::ranges::all_of(text, [](unsigned char c) { return c >= 0x20 && c != 0x7F; });
+  };
+  Require(is_clean(result.fault), "a fault has no control characters");
+  Require(result.warnings.size() <= kMostWarnings, "there are few warnings");
+  Require(std::ranges::all_of(result.warnings, is_clean), "warnings have no control characters");
+  Require(result.fault.empty() || result.warnings.empty(), "a fault says why there is no answer");
 }
 
 }  // namespace nccl_exporter::exporter::fuzz

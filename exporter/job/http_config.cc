@@ -5,6 +5,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +16,25 @@
 
 namespace nccl_exporter::exporter {
 namespace {
+
+// What Prometheus refuses to set, and what frames a request.
+constexpr std::string_view kReservedHeaders[] = {"authorization",
+                                                 "host",
+                                                 "content-encoding",
+                                                 "content-length",
+                                                 "content-type",
+                                                 "user-agent",
+                                                 "connection",
+                                                 "keep-alive",
+                                                 "proxy-authenticate",
+                                                 "proxy-authorization",
+                                                 "www-authenticate",
+                                                 "accept-encoding",
+                                                 "transfer-encoding",
+                                                 "te",
+                                                 "trailer",
+                                                 "upgrade",
+                                                 "expect"};
 
 [[noreturn]] void Refuse(const std::string& why) { throw std::invalid_argument(why); }
 
@@ -30,6 +50,25 @@ std::string TextOfFile(const std::string& path) {
   return text;
 }
 
+// What a value of a field may have, by this client.
+bool IsCarried(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c >= ' ' && c < 0x7F; });
+}
+
+std::string LowerCase(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// A token of HTTP.
+bool IsFieldName(std::string_view name) {
+  return !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
+    return c < 0x80 && (std::isalnum(c) != 0 ||
+                        std::string_view("!#$%&'*+-.^_`|~").find(static_cast<char>(c)) !=
+                            std::string_view::npos);
+  });
+}
+
 class Reader {
  public:
   explicit Reader(std::string directory) : directory_(std::move(directory)) {}
@@ -38,7 +77,8 @@ class Reader {
     HttpConfig config;
     if (!root.IsDefined() || root.IsNull()) return config;
     Check(root, "the file",
-          {"basic_auth", "authorization", "bearer_token", "bearer_token_file", "tls_config"});
+          {"basic_auth", "authorization", "bearer_token", "bearer_token_file", "tls_config",
+           "http_headers"});
     const int logins = root["basic_auth"].IsDefined() + root["authorization"].IsDefined() +
                        (root["bearer_token"].IsDefined() || root["bearer_token_file"].IsDefined());
     if (logins > 1) Refuse("it has more than one login");
@@ -47,8 +87,9 @@ class Reader {
     if (const std::string token = Secret(root, "bearer_token", "bearer_token_file"); !token.empty())
       config.authorization = "Bearer " + token;
     if (root["tls_config"].IsDefined()) config.tls = Tls(root["tls_config"]);
-    if (!std::ranges::all_of(config.authorization, [](char c) { return c >= ' ' && c < 0x7F; }))
+    if (!IsCarried(config.authorization))
       Refuse("its login has a character that HTTP does not carry");
+    if (root["http_headers"].IsDefined()) config.fields = Fields(root["http_headers"]);
     return config;
   }
 
@@ -67,7 +108,9 @@ class Reader {
     return node[key].IsDefined() ? node[key].as<std::string>() : "";
   }
   std::string Path(const YAML::Node& node, const std::string& key) const {
-    const std::string path = Text(node, key);
+    return Resolved(Text(node, key));
+  }
+  std::string Resolved(const std::string& path) const {
     return path.empty() || path.starts_with('/') ? path : directory_ + '/' + path;
   }
   // In the configuration or in a file, without the line feed at its end.
@@ -75,8 +118,10 @@ class Reader {
                      const std::string& file) const {
     if (node[key].IsDefined() && node[file].IsDefined())
       Refuse("it has both '" + key + "' and '" + file + "'");
-    if (!node[file].IsDefined()) return Text(node, key);
-    std::string text = TextOfFile(Path(node, file));
+    return node[file].IsDefined() ? SecretOfFile(Path(node, file)) : Text(node, key);
+  }
+  static std::string SecretOfFile(const std::string& path) {
+    const std::string text = TextOfFile(path);
     return text.substr(0, text.find_last_not_of(" \r\n\t") + 1);
   }
 
@@ -97,6 +142,35 @@ class Reader {
     Check(node, "authorization", {"type", "credentials", "credentials_file"});
     const std::string type = Text(node, "type");
     return (type.empty() ? "Bearer" : type) + ' ' + Secret(node, "credentials", "credentials_file");
+  }
+
+  std::string Fields(const YAML::Node& node) const {
+    if (!node.IsMap()) Refuse("http_headers has no keys");
+    std::string fields;
+    for (const auto& entry : node) {
+      const auto name = entry.first.as<std::string>();
+      const std::string place = "'" + name + "' of http_headers";
+      if (!IsFieldName(name)) Refuse(place + " is no name of a header");
+      if (std::ranges::find(kReservedHeaders, LowerCase(name)) != std::end(kReservedHeaders))
+        Refuse(place + " cannot be set");
+      Check(entry.second, place, {"values", "secrets", "files"});
+      for (const std::string key : {"values", "secrets", "files"}) {
+        const YAML::Node values = entry.second[key];
+        if (values.IsDefined() && !values.IsSequence())
+          Refuse(key + " of " + place + " is no list");
+        for (const YAML::Node& value : values) {
+          const auto text = value.as<std::string>();
+          AddField(name, key == "files" ? SecretOfFile(Resolved(text)) : text, fields);
+        }
+      }
+    }
+    return fields;
+  }
+  static void AddField(const std::string& name, const std::string& value, std::string& fields) {
+    if (!IsCarried(value))
+      Refuse("'" + name + "' of http_headers has a character that HTTP does not carry");
+    fields += name + ": " + value + "\r\n";
+    if (fields.size() > kHttpHeadersLimitBytes) Refuse("its http_headers are longer than 16 KiB");
   }
 
   TlsSettings Tls(const YAML::Node& node) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/job/http_config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -55,6 +56,41 @@ TEST(HttpConfigTest, HasTheTlsOfPrometheus) {
                          .key_file = "/a.key",
                          .server_name = "prometheus",
                          .skips_verification = true}));
+}
+
+TEST(HttpConfigTest, HasTheHeadersOfPrometheus) {
+  EXPECT_EQ(Config("").fields, "");
+  EXPECT_EQ(Config("http_headers: {X-Scope-OrgID: {values: [research]}}").fields,
+            "X-Scope-OrgID: research\r\n");
+  EXPECT_EQ(Config("http_headers:\n  X-Scope-OrgID: {values: [a|b]}\n"
+                   "  X-Key:\n    values: ['', 1]\n    secrets: [abc]\n")
+                .fields,
+            "X-Scope-OrgID: a|b\r\nX-Key: \r\nX-Key: 1\r\nX-Key: abc\r\n");
+  const collector::ScratchDirectory scratch;
+  std::ofstream(scratch.path() + "/tenant") << "research\n";
+  std::ofstream(scratch.path() + "/http.yml") << "http_headers: {X-Scope-OrgID: {files: [tenant]}}";
+  std::string fault;
+  const std::optional<HttpConfig> config = ReadHttpConfig(scratch.path() + "/http.yml", fault);
+  ASSERT_TRUE(config.has_value()) << fault;
+  EXPECT_EQ(config->fields, "X-Scope-OrgID: research\r\n");
+}
+
+TEST(HttpConfigTest, RefusesHeadersThatChangeTheRequest) {
+  for (const char* const name : {"Host", "authorization", "Content-Length", "TRANSFER-ENCODING"})
+    EXPECT_EQ(FaultOf(std::string("http_headers: {") + name + ": {values: [a]}}"),
+              std::string("'") + name + "' of http_headers cannot be set");
+  for (const char* const name : {"'a b'", "'a:'", "''", "\"a\\r\\nHost\"", "é"})
+    EXPECT_THAT(FaultOf(std::string("http_headers: {") + name + ": {values: [a]}}"),
+                testing::HasSubstr(" of http_headers is no name of a header"));
+  EXPECT_EQ(FaultOf("http_headers: {A: {values: [\"a\\r\\nHost: b\"]}}"),
+            "'A' of http_headers has a character that HTTP does not carry");
+  EXPECT_EQ(FaultOf("http_headers: {A: {values: a}}"), "values of 'A' of http_headers is no list");
+  EXPECT_EQ(FaultOf("http_headers: {A: a}"), "'A' of http_headers has no keys");
+  EXPECT_EQ(FaultOf("http_headers: {A: {value: [a]}}"),
+            "'value' of 'A' of http_headers is not supported");
+  EXPECT_EQ(FaultOf("http_headers: [a]"), "http_headers has no keys");
+  EXPECT_EQ(FaultOf("http_headers: {A: {values: [" + std::string(20000, 'a') + "]}}"),
+            "its http_headers are longer than 16 KiB");
 }
 
 TEST(HttpConfigTest, RefusesWhatWouldHaveNoEffect) {

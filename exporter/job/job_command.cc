@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -26,16 +27,29 @@ JobView ViewOfOutput() {
 
 std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, const JobView& view,
                         std::string& fault) {
-  const JobChoice choice = ChooseJob(ask, request.wanted);
-  if (choice.jobs.empty()) {
-    fault = choice.fault;
-    return "";
+  Warnings warnings;
+  const AskPrometheus ask_and_note = [&](const std::string& query) {
+    QueryAnswer answer = ask(query);
+    for (const std::string& warning : answer.warnings) {
+      if (warnings.size() < kMostWarnings && std::ranges::count(warnings, warning) == 0)
+        warnings.push_back(warning);
+    }
+    return answer;
+  };
+  const JobChoice choice = ChooseJob(ask_and_note, request.wanted);
+  fault = choice.fault;
+  std::string text;
+  if (choice.jobs.size() > 1) {
+    text =
+        request.is_json ? JobsJson(choice.jobs, warnings) : JobsScreen(choice.jobs, warnings, view);
+  } else if (!choice.jobs.empty()) {
+    const std::optional<JobState> state = JobStateOf(ask_and_note, choice.jobs.front(), fault);
+    if (state)
+      text = request.is_json ? JobJson(*state, warnings) : JobScreen(*state, warnings, view);
   }
-  if (choice.jobs.size() > 1)
-    return request.is_json ? JobsJson(choice.jobs) : JobsScreen(choice.jobs, view);
-  const std::optional<JobState> state = JobStateOf(ask, choice.jobs.front(), fault);
-  if (!state) return "";
-  return request.is_json ? JobJson(*state) : JobScreen(*state, view);
+  // What is missing may be in the part that did not come.
+  if (text.empty() && !warnings.empty()) fault += "; the " + WarningText(warnings);
+  return text;
 }
 
 std::string AnswerAbout(const JobRequest& request, const JobView& view, std::string& fault) {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
+#include "exporter/job/job_list.h"
 #include "exporter/job/job_text.h"
 #include "exporter/job/prometheus.h"
 #include "exporter/job/prometheus_address.h"
@@ -15,7 +15,7 @@ namespace nccl_exporter::exporter {
 struct JobRequest {
   std::string prometheus{kDefaultPrometheus};  // a right address
   std::string http_config_file = {};           // empty: none
-  std::vector<std::string> wanted = {};        // labels of the job; empty: the only one
+  WantedJob wanted = {};                       // nothing: the only one
   bool is_json = false;
 };
 

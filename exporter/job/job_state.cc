@@ -4,9 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <tuple>
@@ -15,28 +14,13 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Alerts of this project (deploy/prometheus).
+// Alerts of this project (deploy/prometheus), and those of them that are about a target.
 constexpr const char* kAlerts = "alertname=~\"NCCL.+\"";
+constexpr const char* kTargetAlerts =
+    "alertname=~\"NCCLExporter(Down|SeriesDropped|SegmentsUnusable)\"";
 constexpr const char* kNoRules =
-    "the recording rules of nccl-exporter are not loaded (there is no comm_rank:nccl_rank:info): "
-    "see deploy/prometheus";
-
-// kProcessLabels.
-using ProcessKey = std::array<std::string, 5>;
-ProcessKey ProcessOf(const Sample& sample) {
-  return {sample.Label("instance"), sample.Label("pod"), sample.Label("container"),
-          sample.Label("pid"), sample.Label("global_rank")};
-}
-ProcessKey ProcessOf(const JobRank& rank) {
-  return {rank.instance, rank.pod, rank.container, rank.pid, rank.global_rank};
-}
-
-// Ranks and communicators are texts of digits: by number, and others by text.
-std::tuple<uint64_t, std::string> Order(const std::string& text) {
-  uint64_t number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return {number, text};
-}
+    "the recording rules of nccl-exporter are not loaded (there is no comm:nccl_progress:changes), "
+    "so hangs and late ranks are not known: see deploy/prometheus";
 
 class Collection {
  public:
@@ -44,173 +28,214 @@ class Collection {
 
   JobState Collect() {
     AddRanks();
-    if (Ask("count(comm_rank:nccl_rank:info)").empty()) throw std::runtime_error(kNoRules);
-    AddCounts();
+    AddProgress();
+    AddStalled();
+    AddDetail();
     AddProcesses();
-    FindStill();
-    AddLate();
+    AddJudgements();
     AddAlerts();
     Sort();
     return std::move(state_);
   }
 
  private:
-  using Key = std::pair<std::string, std::string>;  // communicator and rank
-
   std::vector<Sample> Ask(const std::string& query) const {
     QueryAnswer answer = ask_(query);
     if (!answer.fault.empty()) throw std::runtime_error(answer.fault);
+    std::erase_if(answer.samples, [](const Sample& s) { return !std::isfinite(s.value); });
     return std::move(answer.samples);
   }
-  std::string Of(const char* metric) const {
-    return fmt::format("{}{{{}}}", metric, state_.job.PodMatchers());
+  // The series of one name, of the job; and of series that have no pods.
+  std::string Of(const char* name) const {
+    return fmt::format("{}{{{}}}", name, state_.job.PodMatchers());
+  }
+  std::string OfJob(const char* name) const {
+    return fmt::format("{}{{{}}}", name, state_.job.Matchers());
   }
 
   void AddRanks() {
     std::map<std::string, JobCommunicator> communicators;
-    std::set<std::string> nodes;
     std::set<ProcessKey> processes;
     for (const Sample& sample :
          Ask(fmt::format("group by (comm, comm_name, rank, gpu, hostname, {}) ({})", kProcessLabels,
                          Of("nccl_rank_info")))) {
       state_.time = sample.time;
-      JobCommunicator& communicator = communicators[sample.Label("comm")];
-      communicator.id = sample.Label("comm");
-      communicator.name = sample.Label("comm_name");
-      communicator.ranks.push_back({.rank = sample.Label("rank"),
-                                    .global_rank = sample.Label("global_rank"),
-                                    .gpu = sample.Label("gpu"),
-                                    .node = sample.Label("hostname"),
-                                    .instance = sample.Label("instance"),
-                                    .pid = sample.Label("pid"),
-                                    .pod = sample.Label("pod"),
-                                    .container = sample.Label("container")});
-      nodes.insert(sample.Label("instance"));
-      processes.insert(ProcessOf(sample));
+      const JobPlace place = PlaceOf(sample);
+      JobCommunicator& communicator = communicators[place.comm];
+      communicator.id = place.comm;
+      communicator.name = place.comm_name;
+      communicator.ranks.push_back({.place = place});
+      instances_.insert(place.instance);
+      processes.insert(ProcessOf(place));
     }
     for (auto& [id, communicator] : communicators)
       state_.communicators.push_back(std::move(communicator));
-    state_.nodes = nodes.size();
+    state_.nodes = instances_.size();
     state_.processes = processes.size();
     // Its ranks do not move from here on.
     for (JobCommunicator& communicator : state_.communicators) {
-      for (JobRank& rank : communicator.ranks) ranks_[{communicator.id, rank.rank}] = &rank;
+      communicators_[communicator.id] = &communicator;
+      for (JobRank& rank : communicator.ranks) ranks_[{communicator.id, rank.place.rank}] = &rank;
     }
   }
 
-  // Calls `set` with each rank that `query`, grouped by rank, has a value of.
+  // Calls `set` with each rank, or each communicator, that the query has a value of.
   template <typename Set>
   void ForEachRank(const std::string& query, Set set) {
     for (const Sample& sample : Ask(query)) {
       const auto rank = ranks_.find({sample.Label("comm"), sample.Label("rank")});
-      if (rank != ranks_.end() && std::isfinite(sample.value)) set(*rank->second, sample);
+      if (rank != ranks_.end()) set(*rank->second, sample);
+    }
+  }
+  template <typename Set>
+  void ForEachCommunicator(const std::string& query, Set set) {
+    for (const Sample& sample : Ask(query)) {
+      const auto communicator = communicators_.find(sample.Label("comm"));
+      if (communicator != communicators_.end()) set(*communicator->second, sample);
     }
   }
 
-  void AddCounts() {
-    ForEachRank("max by (comm, rank) (" + Of("nccl_collective_started_sequence") + ")",
-                [](JobRank& rank, const Sample& sample) { rank.started = sample.value; });
-    // An alert series, which is scraped more often than the detail.
-    ForEachRank("max by (comm, rank) (" + Of("nccl_stalled_started_sequence") + ")",
-                [](JobRank& rank, const Sample& sample) {
-                  rank.is_quiet = true;
-                  rank.started = sample.value;
-                });
-    ForEachRank(
-        "max by (comm, rank) (" + Of("nccl_operations_last_progress_timestamp_seconds") + ")",
-        [](JobRank& rank, const Sample& sample) { rank.last_progress = sample.value; });
+  void AddProgress() {
+    ForEachCommunicator(OfJob("comm:nccl_progress:changes"), [&](auto& communicator, auto& sample) {
+      communicator.changes = std::max(communicator.changes.value_or(0), sample.value);
+      state_.is_judged = true;
+    });
+    if (!state_.is_judged && Ask("count(comm:nccl_progress:changes)").empty())
+      throw std::runtime_error(kNoRules);
+    // Prometheus answers with series of the last five minutes.
+    for (const Sample& age :
+         Ask("min(time() - timestamp(" + OfJob("comm:nccl_progress:changes") + "))"))
+      state_.rules_age = age.value;
+    state_.is_timed = !Ask("count(" + OfJob("process:nccl_busy_seconds:rate") + ")").empty();
+    ForEachCommunicator("max by (comm) (" + Of("nccl_communicator_ranks") + ")",
+                        [](auto& communicator, auto& sample) { communicator.size = sample.value; });
+  }
+
+  // Alert series, of ranks on which nothing has moved for some seconds.
+  void AddStalled() {
+    for (const auto& [name, field] :
+         {std::pair{"nccl_stalled_progress", &JobRank::progress},
+          std::pair{"nccl_stalled_started_sequence", &JobRank::started},
+          std::pair{"nccl_stalled_operations_in_flight", &JobRank::in_flight}})
+      ForEachRank(fmt::format("max by (comm, rank) ({})", Of(name)),
+                  [field = field](auto& rank, auto& sample) { rank.*field = sample.value; });
     ForEachRank("min by (comm, rank, function) (" +
-                    Of("nccl_operations_oldest_in_flight_start_timestamp_seconds") + ")",
+                    Of("nccl_stalled_oldest_in_flight_start_timestamp_seconds") + ")",
                 [](JobRank& rank, const Sample& sample) {
                   if (!rank.function.empty() && rank.in_flight_since <= sample.value) return;
                   rank.function = sample.Label("function");
                   rank.in_flight_since = sample.value;
                 });
-    std::map<std::string, double> sizes;
-    for (const Sample& sample : Ask("max by (comm) (" + Of("nccl_communicator_ranks") + ")"))
-      sizes[sample.Label("comm")] = sample.value;
-    for (JobCommunicator& communicator : state_.communicators) {
-      const auto size = sizes.find(communicator.id);
-      if (size != sizes.end()) communicator.size = size->second;
+    for (auto& [key, rank] : ranks_) {
+      JobCommunicator& communicator = *communicators_.at(rank->place.comm);
+      if (rank->started)
+        communicator.started = std::max(communicator.started.value_or(0), *rank->started);
     }
+  }
+
+  void AddDetail() {
+    ForEachCommunicator("max by (comm) (" + Of("nccl_collective_started_sequence") + ")",
+                        [](auto& communicator, auto& sample) {
+                          communicator.started =
+                              std::max(communicator.started.value_or(0), sample.value);
+                        });
+    // Seconds that the clock of each node is ahead of the server's.
+    std::map<std::string, double> ahead;
+    const std::string clocks = fmt::format("nccl_exporter_snapshot_timestamp_seconds{{cluster={}}}",
+                                           Quoted(state_.job.cluster));
+    for (const Sample& sample :
+         Ask(fmt::format("max by (instance) ({0} - timestamp({0}))", clocks)))
+      ahead[sample.Label("instance")] = sample.value;
+    const auto by_server = [&](double then, const std::string& instance) {
+      const auto clock = ahead.find(instance);
+      return clock == ahead.end() || then <= 0 ? 0 : then - clock->second;
+    };
+    for (auto& [key, rank] : ranks_)
+      rank->in_flight_since = by_server(rank->in_flight_since, rank->place.instance);
+    ForEachCommunicator(
+        "max by (comm, instance) (" + Of("nccl_operations_last_progress_timestamp_seconds") + ")",
+        [&](auto& communicator, auto& sample) {
+          communicator.last_progress = std::max(communicator.last_progress,
+                                                by_server(sample.value, sample.Label("instance")));
+        });
   }
 
   void AddProcesses() {
-    std::set<ProcessKey> dead, stopped;
-    const auto add = [&](const char* metric, const char* value, auto& processes) {
+    std::map<ProcessKey, Life> halted;
+    const auto for_each = [&](const char* metric, int value, auto set) {
       for (const Sample& sample :
            Ask(fmt::format("group by ({}) ({} == {})", kProcessLabels, Of(metric), value)))
-        processes.insert(ProcessOf(sample));
+        set(ProcessOf(PlaceOf(sample)));
     };
-    add("nccl_process_alive", "0", dead);
-    add("nccl_process_stopped", "1", stopped);
-    state_.has_ended = true;
-    for (JobCommunicator& communicator : state_.communicators) {
-      for (JobRank& rank : communicator.ranks) {
-        rank.is_dead = dead.contains(ProcessOf(rank));
-        rank.is_stopped = !rank.is_dead && stopped.contains(ProcessOf(rank));
-        state_.has_ended = state_.has_ended && rank.is_dead;
-      }
-    }
-  }
-
-  void FindStill() {
-    for (JobCommunicator& communicator : state_.communicators) {
-      for (const JobRank& rank : communicator.ranks) {
-        communicator.started = std::max(communicator.started, rank.started);
-        communicator.last_progress = std::max(communicator.last_progress, rank.last_progress);
-      }
-      communicator.is_still = communicator.last_progress > 0 &&
-                              state_.time - communicator.last_progress > kStillSeconds &&
-                              std::ranges::all_of(communicator.ranks, &JobRank::is_quiet);
-      if (!communicator.is_still) continue;
-      for (JobRank& rank : communicator.ranks) {
-        rank.waits = !rank.is_dead && !rank.is_stopped && !rank.function.empty();
-        rank.behind = communicator.started - rank.started;
-      }
-    }
-    std::set<std::pair<ProcessKey, std::string>> waiting;
-    const auto gpu = [](const JobRank& rank) { return std::pair(ProcessOf(rank), rank.gpu); };
+    for_each("nccl_process_halted", 1, [&](auto process) { halted[process] = Life::kHalted; });
+    // Detail is older: one that was stopped then may go on now.
+    for_each("nccl_process_stopped", 1, [&](auto process) {
+      if (halted.contains(process)) halted[process] = Life::kStopped;
+    });
+    for_each("nccl_process_alive", 0, [&](auto process) { halted[process] = Life::kEnded; });
     for (const auto& [key, rank] : ranks_) {
-      if (rank->waits) waiting.insert(gpu(*rank));
+      const auto found = halted.find(ProcessOf(rank->place));
+      if (found != halted.end()) rank->life = found->second;
     }
-    for (auto& [key, rank] : ranks_)
-      rank->waits_elsewhere = !rank->waits && waiting.contains(gpu(*rank));
   }
 
-  void AddLate() {
-    ForEachRank("max by (comm, rank) (" + Of("comm_rank:nccl_straggler:deficit") + ")",
-                [](JobRank& rank, const Sample& sample) { rank.late_share = sample.value; });
-    // Its series have no pods.
+  std::vector<Recorded> RecordedBy(const std::string& query) const {
+    std::vector<Recorded> recorded;
+    for (const Sample& sample : Ask(query))
+      recorded.push_back({.place = PlaceOf(sample), .value = sample.value});
+    return recorded;
+  }
+
+  void AddJudgements() {
+    ForEachRank(Of("comm_rank:nccl_hang:waiting"), [](auto& rank, auto&) { rank.waits = true; });
+    state_.culprits = RecordedBy(Of("comm_rank:nccl_hang:culprit"));
+    state_.late_ranks = RecordedBy(Of("comm_rank:nccl_straggler:proved") + " or " +
+                                   Of("comm_rank:nccl_straggler:deficit"));
+    // Their series have no pods.
+    state_.late_nodes = RecordedBy(OfJob("comm_node:nccl_straggler:proved") + " or " +
+                                   OfJob("comm_node:nccl_straggler:deficit"));
+    std::erase_if(state_.late_nodes,
+                  [&](const Recorded& node) { return !communicators_.contains(node.place.comm); });
     const std::vector<Sample> waiting =
-        Ask(fmt::format("sum(job:nccl_waiting_gpu_seconds:rate{{{}}})", state_.job.Matchers()));
+        Ask("sum(" + OfJob("job:nccl_waiting_gpu_seconds:rate") + ")");
     if (!waiting.empty() && state_.job.pod_prefix.empty())
       state_.waiting_gpus = waiting.front().value;
-  }
-
-  static JobAlert AlertOf(const Sample& sample) {
-    return {.name = sample.Label("alertname"),
-            .severity = sample.Label("severity"),
-            .comm = sample.Label("comm"),
-            .comm_name = sample.Label("comm_name"),
-            .rank = sample.Label("rank"),
-            .global_rank = sample.Label("global_rank"),
-            .gpu = sample.Label("gpu"),
-            .node = sample.Label("hostname")};
+    for (const Recorded& missing : RecordedBy(Of("comm_rank:nccl_rank:missing"))) {
+      state_.missing.insert(GpuOf(missing.place));
+      // A target that is down has no other ranks.
+      instances_.insert(missing.place.instance);
+    }
   }
 
   void AddAlerts() {
-    const std::string matchers = std::string(kAlerts) + "," + state_.job.Matchers();
+    const std::string of_job = std::string(kAlerts) + "," + state_.job.Matchers();
     std::map<std::map<std::string, std::string>, double> since;
-    for (Sample& sample : Ask(fmt::format("ALERTS_FOR_STATE{{{}}}", matchers)))
-      since[Unnamed(std::move(sample.labels))] = sample.value;
-    for (const Sample& sample : Ask(fmt::format("ALERTS{{alertstate=\"firing\",{}}}", matchers))) {
-      JobAlert alert = AlertOf(sample);
-      if (!IsOfChosenPods(alert)) continue;
-      const auto found = since.find(Unnamed(sample.labels));
-      if (found != since.end()) alert.since = found->second;
-      state_.alerts.push_back(std::move(alert));
-    }
+    const auto ask = [&](const std::string& matchers, auto is_of_job) {
+      for (Sample& sample : Ask(fmt::format("ALERTS_FOR_STATE{{{}}}", matchers)))
+        since[Unnamed(std::move(sample.labels))] = sample.value;
+      for (Sample& sample : Ask(fmt::format("ALERTS{{alertstate=\"firing\",{}}}", matchers))) {
+        if (!is_of_job(sample)) continue;
+        JobAlert alert{.name = sample.Label("alertname"),
+                       .severity = sample.Label("severity"),
+                       .function = sample.Label("function"),
+                       .place = PlaceOf(sample)};
+        const auto found = since.find(Unnamed(std::move(sample.labels)));
+        if (found != since.end()) alert.since = found->second;
+        state_.alerts.push_back(std::move(alert));
+      }
+    };
+    // A namespace has the alerts of all its pods.
+    ask(of_job, [&](const Sample& sample) {
+      return state_.job.pod_prefix.empty() || sample.Label("comm").empty() ||
+             communicators_.contains(sample.Label("comm"));
+    });
+    ask(kTargetAlerts, [&](const Sample& sample) {
+      const std::string& uid = sample.Label("uid");
+      const std::string& cluster = sample.Label("cluster");
+      return instances_.contains(sample.Label("instance")) &&
+             (uid.empty() || uid == state_.job.uid) &&
+             (cluster.empty() || cluster == state_.job.cluster);
+    });
   }
 
   // The labels that ALERTS and ALERTS_FOR_STATE have in common.
@@ -220,30 +245,44 @@ class Collection {
     return labels;
   }
 
-  // A namespace has the alerts of all its pods.
-  bool IsOfChosenPods(const JobAlert& alert) const {
-    if (state_.job.pod_prefix.empty() || alert.comm.empty()) return true;
-    return std::ranges::count(state_.communicators, alert.comm, &JobCommunicator::id) != 0;
-  }
-
   void Sort() {
     for (JobCommunicator& communicator : state_.communicators)
       std::ranges::sort(communicator.ranks, {},
-                        [](const JobRank& rank) { return Order(rank.rank); });
+                        [](const JobRank& rank) { return Order(rank.place.rank); });
     std::ranges::stable_sort(state_.communicators, std::ranges::greater(), [](const auto& c) {
       return std::max(c.size, static_cast<double>(c.ranks.size()));
     });
     std::ranges::stable_sort(state_.alerts, {}, [](const JobAlert& alert) {
-      return std::tuple(alert.severity != "critical", alert.severity != "warning", alert.since);
+      return std::tuple(alert.severity != "critical", alert.severity != "warning", alert.since,
+                        Order(alert.place.global_rank));
     });
   }
 
   const AskPrometheus& ask_;
   JobState state_;
-  std::map<Key, JobRank*> ranks_;
+  std::map<std::string, JobCommunicator*> communicators_;          // by id
+  std::map<std::pair<std::string, std::string>, JobRank*> ranks_;  // by communicator and rank
+  std::set<std::string> instances_;
 };
 
 }  // namespace
+
+Motion JobCommunicator::motion() const {
+  const auto all = [&](auto condition) { return std::ranges::all_of(ranks, condition); };
+  const auto any_lives = [&](auto condition) {
+    return std::ranges::any_of(
+        ranks, [&](const JobRank& rank) { return rank.life == Life::kLives && condition(rank); });
+  };
+  if (!any_lives([](const JobRank&) { return true; })) return Motion::kEnded;
+  if (any_lives([](const JobRank& rank) { return rank.waits; })) return Motion::kWaits;
+  if (all([](const JobRank& rank) { return rank.progress.has_value(); })) {
+    if (any_lives([](const JobRank& rank) { return rank.in_flight.value_or(0) > 0; }))
+      return Motion::kHeld;
+    if (all([](const JobRank& rank) { return *rank.progress == 0; })) return Motion::kUnused;
+    if (all([](const JobRank& rank) { return rank.in_flight.has_value(); })) return Motion::kIdle;
+  }
+  return changes.value_or(0) > 0 ? Motion::kMoves : Motion::kUnknown;
+}
 
 std::optional<JobState> JobStateOf(const AskPrometheus& ask, const Job& job, std::string& fault) {
   try {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job, or the jobs to choose from, for a terminal and for programs. Pure, for any thread. Texts
 // of other processes come out as text that a terminal only shows.
+//
+// `warnings` say why the answers that this comes from may be incomplete: QueryAnswer.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +19,15 @@ struct JobView {
   bool has_colours = false;
 };
 
-std::string JobScreen(const JobState& state, const JobView& view);
-std::string JobJson(const JobState& state);
+using Warnings = std::vector<std::string>;
 
-std::string JobsScreen(const std::vector<Job>& jobs, const JobView& view);
-std::string JobsJson(const std::vector<Job>& jobs);
+// "answer is incomplete: store-1: timeout; store-2: timeout". Empty without warnings.
+std::string WarningText(const Warnings& warnings);
+
+std::string JobScreen(const JobState& state, const Warnings& warnings, const JobView& view);
+std::string JobJson(const JobState& state, const Warnings& warnings);
+
+std::string JobsScreen(const std::vector<Job>& jobs, const Warnings& warnings, const JobView& view);
+std::string JobsJson(const std::vector<Job>& jobs, const Warnings& warnings);
 
 }  // namespace nccl_exporter::exporter

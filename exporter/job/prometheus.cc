@@ -74,6 +74,23 @@ std::vector<Sample> Vector(const Json& answer) {
   return samples;
 }
 
+std::vector<std::string> WarningsOf(const Json& answer) {
+  std::vector<std::string> warnings;
+  const auto add = [&](const std::string& text) {
+    if (warnings.size() < kMostWarnings) warnings.push_back(PrintablePath(text));
+  };
+  const auto partial = answer.find("isPartial");
+  if (partial != answer.end() && *partial == true) add("some storage nodes did not answer");
+  for (const char* const kind : {"warnings", "infos"}) {
+    const auto texts = answer.find(kind);
+    if (texts == answer.end() || !texts->is_array()) continue;
+    for (const Json& text : *texts) {
+      if (text.is_string()) add(text.get<std::string>());
+    }
+  }
+  return warnings;
+}
+
 }  // namespace
 
 const std::string& Sample::Label(const std::string& name) const {
@@ -115,6 +132,7 @@ QueryAnswer SamplesIn(const PlainAnswer& answer, const std::string& where) {
     const Json json = Json::parse(answer.body, refuse_depth);
     if (json.value("status", "") == "success" && answer.status == kOk) {
       result.samples = Vector(json);
+      result.warnings = WarningsOf(json);
     } else {
       result.fault = fmt::format("{} answers: {}", where, json.value("error", "no reason"));
     }
@@ -135,8 +153,9 @@ AskPrometheus PrometheusAt(PrometheusAddress address, HttpConfig config) {
                          .patience = kQueryPatience,
                          .most_bytes = kMostQueryBytes,
                          .host_field = address.HostField()};
+    request.fields = config.fields;
     if (!config.authorization.empty())
-      request.fields = "Authorization: " + config.authorization + "\r\n";
+      request.fields += "Authorization: " + config.authorization + "\r\n";
     if (address.is_tls) request.tls = &config.tls;
     return SamplesIn(PlainGet(request), address.Text());
   };

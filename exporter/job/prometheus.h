@@ -19,6 +19,8 @@ namespace nccl_exporter::exporter {
 inline constexpr std::chrono::milliseconds kQueryPatience{30000};
 // The labels of 4,096 ranks in 30 communicators take 40 MB.
 inline constexpr size_t kMostQueryBytes = size_t{64} << 20;
+// Of one answer. A server of many stores may have one for each.
+inline constexpr size_t kMostWarnings = 4;
 
 struct Sample {
   std::map<std::string, std::string> labels;
@@ -32,6 +34,9 @@ struct Sample {
 struct QueryAnswer {
   std::vector<Sample> samples;
   std::string fault;  // why there are none; empty: this is the answer
+  // Why it may be a part only, as the server says: `warnings` and `infos` of Prometheus and Thanos,
+  // `isPartial` of VictoriaMetrics. Texts that a terminal only shows.
+  std::vector<std::string> warnings = {};
 };
 
 using AskPrometheus = std::function<QueryAnswer(const std::string& query)>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/job/prometheus.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace nccl_exporter::exporter {
@@ -34,6 +35,29 @@ TEST(PrometheusTest, AnInstantQueryHasLabelsTimesAndValues) {
   EXPECT_EQ(answer.samples[0].value, 17);
   EXPECT_GT(answer.samples[1].value, 1e300);
   EXPECT_EQ(answer.samples[2].value, 0.0015);
+}
+
+std::vector<std::string> WarningsOf(const std::string& fields) {
+  const QueryAnswer answer = SamplesIn(Answer(R"({"status":"success",)" + fields +
+                                              R"(,"data":{"resultType":"vector","result":[)"
+                                              R"({"metric":{},"value":[1700000000,"1"]}]}})"),
+                                       "");
+  EXPECT_EQ(answer.fault, "");
+  EXPECT_EQ(answer.samples.size(), 1u);
+  return answer.warnings;
+}
+
+// Regression: a part of an answer was taken for the whole.
+TEST(PrometheusTest, AnIncompleteAnswerSaysSo) {
+  EXPECT_THAT(WarningsOf(R"("warnings":[],"infos":null,"isPartial":false)"), testing::IsEmpty());
+  EXPECT_THAT(WarningsOf(R"("warnings":["store-1: timeout\n\u001b[2J"],"infos":["b"])"),
+              testing::ElementsAre("store-1: timeout??[2J", "b"));
+  EXPECT_THAT(WarningsOf(R"("isPartial":true)"),
+              testing::ElementsAre("some storage nodes did not answer"));
+  EXPECT_THAT(WarningsOf(R"("warnings":["1","2","3","4","5"],"isPartial":true)"),
+              testing::SizeIs(kMostWarnings));
+  EXPECT_THAT(WarningsOf(R"("warnings":"a","infos":[1,{}],"isPartial":"no")"), testing::IsEmpty());
+  EXPECT_EQ(WarningsOf("\"warnings\":[\"" + std::string(100000, 'a') + "\"]")[0].size(), 512u);
 }
 
 TEST(PrometheusTest, NoAnswerHasOneLineWithTheReason) {

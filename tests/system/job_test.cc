@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `nccl-exporter job` against a real Prometheus, which scrapes a real daemon with a simulated job
-// and has the shipped rules: by TLS, with a password.
+// and has the shipped rules: by TLS, with a password; and of a job that hangs, with the same rules
+// in shorter times.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -96,6 +97,85 @@ TEST_F(JobTest, ShowsAJobAndRefusesInOneLine) {
   Write("http.yml", "tls_config: {ca_file: ca.pem}\n");
   EXPECT_THAT(refused({config}), HasSubstr("asks for a login (401)"));
 }
+
+struct Hang {
+  const char* name;
+  const char* scrapes;        // parts that are scraped
+  const char* kernel_timing;  // off: completions are not seen
+};
+
+class JobHangTest : public testing::TestWithParam<Hang> {
+ protected:
+  JobHangTest()
+      : daemon_(segments_.path(), {"--segment.retention=20s", "--findings.time-scale=15"}),
+        port_(FreePort()) {
+    const exporter::Finished rules =
+        exporter::RunToEnd({"/usr/bin/python3", "deploy/prometheus/generate-rules", "--time-scale",
+                            "15", "--output", scratch_.path()});
+    EXPECT_EQ(rules.exit_code, 0) << rules.output;
+    std::ofstream(scratch_.path() + "/prometheus.yml")
+        << "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: ['"
+        << scratch_.path() << "/nccl-exporter.rules.yml']\nscrape_configs:\n- job_name: nccl\n"
+        << "  params: {'collect[]': [" << GetParam().scrapes
+        << "]}\n  static_configs: [{targets: ['127.0.0.1:" << daemon_.port() << "']}]\n";
+    prometheus_ = std::make_unique<exporter::ChildProcess>(std::vector<std::string>{
+        "/usr/bin/prometheus", "--config.file=" + scratch_.path() + "/prometheus.yml",
+        "--storage.tsdb.path=" + scratch_.path() + "/data", "--query.lookback-delta=20s",
+        "--web.listen-address=127.0.0.1:" + std::to_string(port_)});
+  }
+
+  // Null while there is none.
+  nlohmann::json Shown() const {
+    const exporter::Finished job = exporter::RunToEnd(
+        {kDaemonPath, "job", "--prometheus=http://127.0.0.1:" + std::to_string(port_), "--json"});
+    return job.exit_code == 0 ? nlohmann::json::parse(job.output) : nlohmann::json();
+  }
+
+  collector::ScratchDirectory segments_, scratch_;
+  Daemon daemon_;
+  const int port_;
+  std::unique_ptr<exporter::ChildProcess> prometheus_;
+};
+
+// All others wait for rank 5, in groups in which some of them are behind as well.
+TEST_P(JobHangTest, NamesTheRankThatDoesNotCallAndNoOther) {
+  exporter::ChildProcess job(
+      SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
+                       {"--layout", "3d", "--ranks-per-node", "8", "--pace", "real", "--rate", "5",
+                        "--duration", "200", "--incident", "missing-call:rank=5,from=8"}),
+      {{"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing}});
+  nlohmann::json shown;
+  const auto is_named = [&] {
+    exporter::SleepMilliseconds(500);
+    shown = Shown();
+    if (shown.is_null() || shown["named"].empty()) return false;
+    for (const nlohmann::json& rank : shown["named"]) EXPECT_EQ(rank["global_rank"], "5") << rank;
+    return shown["named"][0]["behind"] > 0;  // one query may come before an evaluation
+  };
+  constexpr int kPatienceSeconds = 5;  // each of its looks takes half a second and more
+  ASSERT_TRUE(exporter::Eventually(is_named, kPatienceSeconds))
+      << shown << prometheus_->AllOutput();
+  EXPECT_EQ(shown["named"].size(), 1u);
+  EXPECT_EQ(shown["named"][0]["alerts"], nlohmann::json({"NCCLHangCulprit"}));
+  EXPECT_EQ(shown["perhaps"].size(), 0u) << shown["perhaps"];
+  EXPECT_EQ(shown["communicators"][0]["comm"].get<std::string>().size(), 16u);
+  size_t waiting = 0;
+  for (const nlohmann::json& communicator : shown["communicators"]) {
+    EXPECT_NE(communicator["state"], "moves") << communicator;
+    // A group of one rank has nothing to exchange.
+    EXPECT_EQ(communicator["state"] == "not_used", communicator["size"] == 1) << communicator;
+    for (const nlohmann::json& rank : communicator["ranks"]) {
+      waiting += rank["waits"] == true;
+      EXPECT_FALSE(rank["waits"] == true && rank["global_rank"] == "5") << rank;
+    }
+  }
+  EXPECT_GE(waiting, 7u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Scrapes, JobHangTest,
+                         testing::Values(Hang{"AlertsAlone", "alerts", "on"},
+                                         Hang{"CompletionsNotSeen", "alerts, detail", "off"}),
+                         [](const auto& hang) { return std::string(hang.param.name); });
 
 }  // namespace
 }  // namespace nccl_exporter
