@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each alert in the same trouble for six hours: it fires after half an hour and at the end, and ends with the trouble."""
+"""Each alert in the same trouble for three hours: it fires after half an hour, in the middle and at the end, and ends with the trouble."""
 import math
 
 from cluster import Cluster
@@ -7,9 +7,10 @@ from jobs import alert, data_parallel, rank_alert, unusable
 from network_jobs import NetworkJob
 
 MINUTE = 60
-BEGIN, END = 10, 371  # minutes
+BEGIN, END = 10, 191  # minutes; the longest memory of the rules is 75
 EVALUATIONS = 0.5  # two of them, in minutes
 HOLD = 1.5  # of keep_firing_for
+LATE_HOLD = 2 * HOLD  # the same of late ranks
 RATES = 1  # window of rates for stragglers
 LONG_RATES = 5  # window of rates for bandwidth and data quality
 LAST_MINUTE = END + 10
@@ -21,7 +22,7 @@ def in_trouble(t, begin=BEGIN, end=END):
 
 def until_over(told, ends_after, begin=BEGIN, end=END):
     """`ends_after`: minutes for which the rules cannot know that it is over, or hold the alert."""
-    return {begin + 30: told, begin + 180: told, begin + 360: told, end + ends_after + EVALUATIONS: []}
+    return {begin + 30: told, begin + 90: told, begin + 180: told, end + ends_after + EVALUATIONS: []}
 
 
 def small(nodes=1, ranks_per_node=4, minutes=LAST_MINUTE, **traits):
@@ -40,19 +41,19 @@ def a_late_rank():
     cluster = small()
     cluster.late = lambda rank, t: 0.1 if rank == 2 and in_trouble(t) else 0
     told = [rank_alert('NCCLStragglerRank', 'dp', 2, 0, 2), rank_alert('NCCLLastArriver', 'dp', 2, 0, 2)]
-    return cluster, until_over(told, 2 * RATES + HOLD)
+    return cluster, until_over(told, 2 * RATES + LATE_HOLD)
 
 
 def a_late_node():
     cluster = small(4, 2)
     cluster.late = lambda rank, t: 0.1 if cluster.node(rank) == 2 and in_trouble(t) else 0
-    return cluster, until_over([alert('NCCLStragglerNode', hostname='gpu-node-2')], RATES + HOLD)
+    return cluster, until_over([alert('NCCLStragglerNode', hostname='gpu-node-2')], RATES + LATE_HOLD)
 
 
 def the_last_of_two_ranks():
     cluster = small(1, 2)
     cluster.late = lambda rank, t: 0.1 if rank == 1 and in_trouble(t) else 0
-    return cluster, until_over([rank_alert('NCCLLastArriver', 'dp', 1, 0, 1)], 2 * RATES)
+    return cluster, until_over([rank_alert('NCCLLastArriver', 'dp', 1, 0, 1)], 2 * RATES + LATE_HOLD)
 
 
 def a_rank_that_never_enters():
