@@ -133,7 +133,8 @@ std::optional<double> RanksOf(const SeriesGroup& group) {
   uint64_t ranks = 0;
   for (const GroupMember& member : group.members) {
     const auto& derived = member.communicator->derived;
-    if (!member.has_departed && derived && derived->node && derived->node->is_lowest)
+    if (!member.has_departed && !member.is_replaced && derived && derived->node &&
+        derived->node->is_lowest)
       ranks = std::max(ranks, member.communicator->ranks);
   }
   return If(ranks != 0, static_cast<double>(ranks));

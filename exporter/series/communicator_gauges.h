@@ -35,7 +35,8 @@ std::optional<double> ValueOf(const CommunicatorGauge& gauge,
 bool IsQuiet(const collector::CommunicatorSnapshot& communicator);
 std::vector<const GroupMember*> QuietOf(std::span<const GroupMember* const> members);
 
-// Of the communicators whose lowest rank on the node is a member, in use or not: the most ranks.
+// Of the communicators whose lowest rank on the node is a member, in use or not, and is not
+// replaced: the most ranks.
 std::optional<double> RanksOf(const SeriesGroup& group);
 
 // Null where nothing is known to be in flight.

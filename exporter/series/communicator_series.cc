@@ -360,7 +360,9 @@ void CommunicatorSeries::AddHistogram(Metric metric, const SeriesGroup& group, L
   if (!builder_.Serves(metric)) return;
   const collector::CommunicatorSnapshot& first = *group.members.front().communicator;
   std::span<const uint64_t> counts = HistogramCounts(metric, first, functions.members.front());
-  if (group.members.size() > 1 || functions.members.size() > 1) {
+  // Departed counts may change with the next scrape.
+  if (group.members.size() > 1 || functions.members.size() > 1 ||
+      group.members.front().has_departed) {
     std::vector<uint64_t> sum(counts.size());
     for (const GroupMember& member : group.members) {
       for (const Function function : functions.members) {

@@ -171,9 +171,12 @@ TEST(DerivedSeries, OfMembersThatAreGoneStayInTheSum) {
 }
 
 TEST(DerivedSeries, OfCommunicatorsWithoutSeriesAreKernelTimeAndOperations) {
+  collector::CommunicatorSnapshot before = EmptyCommunicator(1, 0);
   collector::CommunicatorSnapshot overflow = Derived(1, 0, 1'000'000'000);
-  overflow.is_overflow = true;
-  const ScrapedNode scrape(NodeOfOne(overflow));
+  before.is_overflow = overflow.is_overflow = true;
+  SeriesMemory memory;
+  ScrapedNode(NodeOfOne(before), {}, memory);
+  const ScrapedNode scrape(NodeOfOne(overflow), {}, memory);
   EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds, "comm=other,comm_name=,rank=,gpu=,uid=1000,"),
             2);
   EXPECT_EQ(scrape.Value(Metric::kRankPointToPointKernelSeconds, "comm=other"), 1);

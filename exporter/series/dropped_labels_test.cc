@@ -162,7 +162,7 @@ TEST(DroppedLabelsTest, CommunicatorsCanBeTakenByName) {
               UnorderedElementsAre(
                   Pair("comm_name=dp,rank=0,gpu=0,uid=1000,function=AllReduce,", 2),
                   Pair("comm_name=other,rank=0,gpu=0,uid=1000,function=AllReduce,", 1),
-                  Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,function=Broadcast,", 1)));
+                  Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,function=Broadcast,", 0)));
 }
 
 TEST(DroppedLabelsTest, CollectivesAndSizesAreAddedUp) {

@@ -171,9 +171,12 @@ TEST(FormatsTest, ProtobufTellsSinceWhenEveryCounterAndHistogramCounts) {
           metric.label_size() > 1 && !kCountedByTheDaemon.contains(family.name());
       // Processes start at 1700000000, their communicators a second later.
       const bool is_of_a_process = metric.label_size() > 0 && metric.label(0).name() == "pid";
+      // This sum starts with the scrape.
+      const bool is_of_others = metric.label_size() > 0 && metric.label(0).value() == "other";
       EXPECT_EQ(created.seconds(), !is_of_a_rank                                ? 5
                                    : kCountedSinceKnown.contains(family.name()) ? 1700000050
                                    : is_of_a_process                            ? 1700000000
+                                   : is_of_others                               ? 1700000100
                                                                                 : 1700000001)
           << family.name();
     }

@@ -27,7 +27,7 @@ uint64_t SumOfSizes(const collector::FunctionSnapshot& counts, SizeRange range,
 
 bool WasUsed(const SeriesGroup& group, Function function) {
   return std::ranges::any_of(group.members, [&](const GroupMember& member) {
-    return member.communicator->functions[static_cast<size_t>(function)].IsUsed();
+    return member.communicator->functions.IsInUse(static_cast<size_t>(function));
   });
 }
 
@@ -98,7 +98,7 @@ std::array<uint64_t, collector::kTrafficCount> TimedByTraffic(const SeriesGroup&
 
 bool IsTimed(const SeriesGroup& group) {
   return std::ranges::any_of(group.members, [](const GroupMember& member) {
-    return !member.has_departed && member.communicator->timing_source != TimingSource::kNone;
+    return member.communicator->timing_source != TimingSource::kNone;
   });
 }
 

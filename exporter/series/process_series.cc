@@ -72,6 +72,16 @@ std::vector<ProcessGroup> ProcessGroups(const collector::NodeSnapshot& snapshot,
   return processes;
 }
 
+ReplacedProcesses ReplacedProcessesOf(const std::vector<ProcessGroup>& groups) {
+  ReplacedProcesses replaced;
+  for (const ProcessGroup& group : groups) {
+    for (const collector::ProcessSnapshot* process : group.members) {
+      if (group.is_alive && !process->is_alive) replaced.insert(process);
+    }
+  }
+  return replaced;
+}
+
 ProcessSeries::ProcessSeries(ExpositionBuilder& builder) : builder_(builder) {
   for (size_t i = 0; i < kLossCount; ++i)
     reasons_[i] = builder_.AddLabel("reason", kLosses[i].reason);

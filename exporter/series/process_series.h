@@ -11,15 +11,18 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/exposition/exposition.h"
-#include "exporter/series/departed_counts.h"
 #include "exporter/series/exposition_builder.h"
+#include "exporter/series/kept/departed_counts.h"
 #include "exporter/series/labels/label_cache.h"
+#include "exporter/series/series_group.h"
 
 namespace nccl_exporter::exporter {
 
-// Processes that have the same labels: the same pid in two containers without job labels, or a
-// dropped label. Their counts are summed, those of departed ones included. The sum is alive while
-// one of them is, and stopped while one of them is.
+// Processes that have the same labels: a container that restarted in place, the same pid in two
+// containers without job labels, or a dropped label. Their counts are summed, those of departed
+// ones included. The sum is alive while one of them is, and stopped while one of them is. So while
+// one of them lives, nothing shows that the ended ones are dead: they are replaced, and have no
+// state any more (GroupMember::is_replaced).
 struct ProcessGroup {
   SharedLabels labels;
   std::vector<const collector::ProcessSnapshot*> members;
@@ -36,6 +39,9 @@ struct ProcessGroup {
 // All processes of a snapshot. Those that share labels are remembered in `departed`.
 std::vector<ProcessGroup> ProcessGroups(const collector::NodeSnapshot& snapshot, LabelCache& labels,
                                         DepartedCounts& departed);
+
+// The ended processes among them whose labels a living one has.
+ReplacedProcesses ReplacedProcessesOf(const std::vector<ProcessGroup>& groups);
 
 class ProcessSeries {
  public:

@@ -6,25 +6,23 @@
 #include <tuple>
 #include <utility>
 
-#include "exporter/series/departed_counts.h"
+#include "exporter/series/kept/departed_counts.h"
 #include "exporter/series/labels/label_cache.h"
 
 namespace nccl_exporter::exporter {
-
-const GroupMember& SeriesGroup::Newest() const {
-  const auto age = [](const GroupMember& member) {
-    return std::tuple(!member.has_departed, member.IsInUse(),
-                      member.communicator->created_realtime_ns, member.communicator->generation);
-  };
-  return *std::ranges::max_element(members, {}, age);
-}
 
 std::vector<const GroupMember*> SeriesGroup::InUse() const {
   std::vector<const GroupMember*> in_use;
   for (const GroupMember& member : members) {
     if (member.IsInUse()) in_use.push_back(&member);
   }
-  if (in_use.empty()) in_use.push_back(&Newest());
+  if (!in_use.empty()) return in_use;
+  const auto age = [](const GroupMember& member) {
+    return std::tuple(!member.has_departed, !member.is_replaced,
+                      member.communicator->created_realtime_ns, member.communicator->generation);
+  };
+  const GroupMember& newest = *std::ranges::max_element(members, {}, age);
+  if (!newest.is_replaced) in_use.push_back(&newest);
   return in_use;
 }
 
@@ -35,12 +33,15 @@ int64_t SeriesGroup::CreatedRealtimeNs() const {
   return created;
 }
 
-SeriesGroups::SeriesGroups(const collector::NodeSnapshot& snapshot, LabelCache& labels,
+SeriesGroups::SeriesGroups(const collector::NodeSnapshot& snapshot,
+                           const ReplacedProcesses& replaced, LabelCache& labels,
                            const DepartedCounts& departed)
     : labels_(labels), departed_(departed) {
   for (const collector::ProcessSnapshot& process : snapshot.processes) {
     for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
-      const GroupMember member{&process, &communicator};
+      const GroupMember member{.process = &process,
+                               .communicator = &communicator,
+                               .is_replaced = replaced.contains(&process)};
       if (communicator.is_overflow) {
         Add(labels_.OfOthers(process), member, others_);
       } else if (communicator.has_identity) {

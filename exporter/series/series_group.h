@@ -8,13 +8,14 @@
 //     retention time.
 //   - Two processes outside any job report the same id and rank.
 //   - Labels are dropped.
-//   - The label is comm="other".
+//   - The label is comm="other", which has a sum of its own (other_counts.h).
 // Then counters and histograms are summed, gauges are merged as their rows say
 // (communicator_series.cc), and each member in use has its own info metrics.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -26,22 +27,26 @@ namespace nccl_exporter::exporter {
 class DepartedCounts;
 class LabelCache;
 
+// Processes that have ended, while a living one has their labels (process_series.h).
+using ReplacedProcesses = std::set<const collector::ProcessSnapshot*>;
+
 struct GroupMember {
   const collector::ProcessSnapshot* process = nullptr;
   const collector::CommunicatorSnapshot* communicator = nullptr;
   bool has_departed = false;  // the last counts of members that are gone: see departed_counts.h
+  // Of a replaced process: it has counters alone. nccl_process_halted is 0 for its labels, so the
+  // rules would take its last state for that of a living rank. Without it the rank is missing.
+  bool is_replaced = false;
 
   bool IsInUse() const { return !has_departed && process->is_alive && !communicator->is_closed; }
 };
 
 struct SeriesGroup {
   SharedLabels labels;
-  std::vector<GroupMember> members;  // at least one that has not departed
+  std::vector<GroupMember> members;  // in SeriesGroups at least one that has not departed
 
-  // The member in use that was created last; if none is in use, the one created last.
-  const GroupMember& Newest() const;
-
-  // The members in use; if none is, the newest alone.
+  // The members whose state is that of the group: those in use. If none is, the one created last of
+  // those that are not replaced. None if all are.
   std::vector<const GroupMember*> InUse() const;
 
   // When the first member was created: sums count since then.
@@ -51,9 +56,10 @@ struct SeriesGroup {
 // All groups of a snapshot. Their labels differ, so no two series of a scrape are the same.
 class SeriesGroups {
  public:
-  // Leaves out communicators whose id is not known yet. Keeps references to the arguments.
-  SeriesGroups(const collector::NodeSnapshot& snapshot, LabelCache& labels,
-               const DepartedCounts& departed);
+  // Leaves out communicators whose id is not known yet. Keeps references to the arguments, but for
+  // `replaced`.
+  SeriesGroups(const collector::NodeSnapshot& snapshot, const ReplacedProcesses& replaced,
+               LabelCache& labels, const DepartedCounts& departed);
 
   // Moves the members of these groups, indices of named() in order, to comm="other".
   void Fold(const std::vector<size_t>& groups);

@@ -188,13 +188,20 @@ TEST(SeriesMergingTest, NeverSumsWhatSegmentsOfTwoUsersClaim) {
 }
 
 TEST(SeriesMergingTest, OverflowSlotsOfAJobAreOneOtherCommunicator) {
-  collector::CommunicatorSnapshot overflow = Overflow();
-  AddOperation(overflow, Function::kBroadcast, 100, 0);
-  collector::ProcessSnapshot rank0 = ProcessOf(1, {overflow});
-  collector::ProcessSnapshot rank1 = ProcessOf(2, {overflow});
-  collector::ProcessSnapshot stranger = ProcessOf(3, {overflow});
-  rank0.identity = rank1.identity = {{"SLURM_JOB_ID", "5"}};
-  const ScrapedNode scrape(NodeOf({rank0, rank1, stranger}));
+  SeriesMemory memory;
+  const auto scrape_of = [&](uint64_t operations) {
+    collector::CommunicatorSnapshot overflow = Overflow();
+    for (uint64_t i = 0; i < operations; ++i) AddOperation(overflow, Function::kBroadcast, 100, 0);
+    collector::ProcessSnapshot rank0 = ProcessOf(1, {overflow});
+    collector::ProcessSnapshot rank1 = ProcessOf(2, {overflow});
+    collector::ProcessSnapshot stranger = ProcessOf(3, {overflow});
+    rank0.identity = rank1.identity = {{"SLURM_JOB_ID", "5"}};
+    return ScrapedNode(NodeOf({rank0, rank1, stranger}), {}, memory);
+  };
+  EXPECT_THAT(scrape_of(7).Values(Metric::kApiCalls),
+              testing::AllOf(testing::SizeIs(2), testing::Each(testing::Pair(testing::_, 0))))
+      << "what was before the first scrape does not count";
+  const ScrapedNode scrape = scrape_of(8);
   EXPECT_THAT(
       scrape.Values(Metric::kApiCalls),
       testing::UnorderedElementsAre(
@@ -208,8 +215,11 @@ TEST(SeriesMergingTest, OverflowSlotsOfAJobAreOneOtherCommunicator) {
 TEST(SeriesMergingTest, BusBytesOfTheNodeAreThereForCommunicatorsWithoutSeries) {
   collector::CommunicatorSnapshot overflow = Overflow();
   AddOperation(overflow, Function::kSend, 64, 0);
-  overflow.derived.emplace().node.emplace().network = kSomeBusBytes;
-  const ScrapedNode scrape(NodeOfOne(overflow));
+  overflow.derived.emplace().node.emplace().network.emplace();
+  SeriesMemory memory;
+  ScrapedNode(NodeOfOne(overflow), {}, memory);
+  overflow.derived->node->network = kSomeBusBytes;
+  const ScrapedNode scrape(NodeOfOne(overflow), {}, memory);
   EXPECT_EQ(scrape.Value(Metric::kNodeNetworkBusBytes,
                          "comm=other,comm_name=,rank=,gpu=,uid=1000,direction=send,"),
             30);
@@ -218,9 +228,10 @@ TEST(SeriesMergingTest, BusBytesOfTheNodeAreThereForCommunicatorsWithoutSeries) 
 
 TEST(SeriesMergingTest, ACommunicatorWithAllFunctionsFitsTheRoomKeptForOthers) {
   collector::CommunicatorSnapshot overflow = Overflow();
+  overflow.ranks = 8;  // as in a fold, where bus bytes are known
+  const collector::CommunicatorSnapshot before = overflow;
   for (size_t i = 0; i < kFunctionCount; ++i)
     AddOperation(overflow, static_cast<Function>(i), 64, 0);
-  overflow.ranks = 8;  // as in a fold, where bus bytes are known
   overflow.network.emplace();
   for (collector::NetworkDirectionCounts& counts : overflow.network->directions)
     counts = {.wait_ns = {1, 1, 1, 1}, .bytes = 1, .operations = 1};
@@ -232,7 +243,9 @@ TEST(SeriesMergingTest, ACommunicatorWithAllFunctionsFitsTheRoomKeptForOthers) {
   ASSERT_EQ(most.duration_bounds().size(), kMaxClassicBounds);
   ASSERT_EQ(most.bandwidth_bounds().size(), kMaxClassicBounds);
   const auto samples = [&](const collector::NodeSnapshot& node) {
-    return ScrapedNode(node, kSeriesLimit, most).samples();
+    SeriesMemory memory(most);
+    ScrapedNode(NodeOfOne(before), most, memory);
+    return ScrapedNode(node, most, memory).samples();
   };
   EXPECT_LE(samples(NodeOfOne(overflow)) - samples(NodeOf({ProcessOf(1, {})})), kSeriesForOthers);
 }

@@ -49,11 +49,11 @@ class SnapshotFamilies {
   // Nearly all nodes fit, so everything is added at once. Only if it does not fit, it is removed
   // and added by levels.
   SeriesDrops Add() {
-    scrape_memory_.departed.Begin(snapshot_);
     AddSegments();
     const std::vector<ProcessGroup> processes =
         ProcessGroups(snapshot_, memory_.labels, scrape_memory_.departed);
-    SeriesGroups groups(snapshot_, memory_.labels, scrape_memory_.departed);
+    SeriesGroups groups(snapshot_, ReplacedProcessesOf(processes), memory_.labels,
+                        scrape_memory_.departed);
     ExpositionBuilder::Mark begin;
     builder_.SetMark(begin);
     if (!AddAll(processes, groups)) {
@@ -61,6 +61,8 @@ class SnapshotFamilies {
       AddByLevels(processes, groups);
     }
     AddOthers(groups);
+    for (const SeriesGroup& group : groups.named()) RememberShared(group);
+    EndMemory();
     memory_.labels.Sweep();
     return drops_;
   }
@@ -223,6 +225,7 @@ class SnapshotFamilies {
     std::map<uint64_t, size_t> shares = Shares(wanted, room);
     std::map<uint64_t, size_t> left = shares;
     size_t used = AddAlertsOf(processes, left);
+    SetOldestFirst(groups);
     levels_.assign(needs_.size(), DetailLevel::kFolded);
     used += Raise(DetailLevel::kAlerts, groups, shares, left);
 
@@ -271,12 +274,20 @@ class SnapshotFamilies {
     }
   }
 
-  // Raises the groups that have the level before to this one, as far as there is room. Returns the
-  // room that they take.
+  // A slot of a segment may be used again, so the snapshot's order is not that of age.
+  void SetOldestFirst(const SeriesGroups& groups) {
+    oldest_first_.resize(needs_.size());
+    std::iota(oldest_first_.begin(), oldest_first_.end(), size_t{0});
+    std::ranges::stable_sort(oldest_first_, {},
+                             [&](size_t i) { return groups.named()[i].CreatedRealtimeNs(); });
+  }
+
+  // Raises the groups that have the level before to this one, the oldest first, as far as there is
+  // room. Returns the room that they take.
   size_t Raise(DetailLevel level, const SeriesGroups& groups,
                const std::map<uint64_t, size_t>& shares, std::map<uint64_t, size_t>& left) {
     size_t taken = 0;
-    for (size_t i = 0; i < levels_.size(); ++i) {
+    for (const size_t i : oldest_first_) {
       if (static_cast<size_t>(levels_[i]) + 1 != static_cast<size_t>(level)) continue;
       const auto reduced = scrape_memory_.reduced.find(groups.named()[i].labels);
       const bool was_lost = reduced != scrape_memory_.reduced.end() && reduced->second < level;
@@ -300,12 +311,17 @@ class SnapshotFamilies {
       CountLosses(needs_[i], levels_[i]);
       if (levels_[i] == DetailLevel::kFolded) {
         folded.push_back(i);
+        RememberShared(group);  // for when it has series again
       } else {
         communicators_.AddNamed(group, levels_[i]);
       }
     }
     scrape_memory_.reduced = std::move(reduced);
     groups.Fold(folded);
+  }
+
+  void RememberShared(const SeriesGroup& group) {
+    if (group.members.size() > 1) scrape_memory_.departed.Remember(group.labels, group.members);
   }
 
   void CountLosses(const Need& need, DetailLevel level) {
@@ -333,16 +349,19 @@ class SnapshotFamilies {
                              [&](const SeriesGroup* other) { return members[UserOf(*other)]; });
     for (const SeriesGroup* other : order) {
       builder_.SetMark(mark_);
-      communicators_.AddOther(*other);
+      communicators_.AddOther(scrape_memory_.others.Count(*other));
       if (builder_.samples() <= series_limit_) continue;
       drops_.Add(UserOf(*other), SeriesLoss::kLeftOut, builder_.SamplesSince(mark_));
       builder_.RollBack(mark_);
     }
-    for (const std::vector<SeriesGroup>* list : {&groups.named(), &groups.others()}) {
-      for (const SeriesGroup& group : *list) {
-        if (group.members.size() > 1) scrape_memory_.departed.Remember(group.labels, group.members);
-      }
-    }
+  }
+
+  void EndMemory() {
+    std::set<SharedLabels> jobs;
+    for (const collector::ProcessSnapshot& process : snapshot_.processes)
+      jobs.insert(memory_.labels.OfOthers(process));
+    scrape_memory_.others.End(jobs);
+    scrape_memory_.departed.End();
   }
 
   const collector::NodeSnapshot& snapshot_;
@@ -358,6 +377,7 @@ class SnapshotFamilies {
   // Of SeriesGroups::named(), in its order.
   std::vector<Need> needs_;
   std::vector<DetailLevel> levels_;
+  std::vector<size_t> oldest_first_;  // indices
   SeriesDrops drops_;
 };
 
@@ -368,10 +388,9 @@ SeriesDrops AddSnapshotFamilies(std::shared_ptr<const collector::NodeSnapshot> s
                                 Collect collect) {
   exposition.owners.push_back(snapshot);
   ScrapeMemory& scrape_memory = collect == Collect::kAlerts ? memory.alerts : memory.whole;
-  const SeriesDrops drops =
-      SnapshotFamilies(*snapshot, series_limit, memory, scrape_memory, exposition).Add();
-  scrape_memory.departed.End(std::move(snapshot));
-  return drops;
+  scrape_memory.departed.Begin(snapshot);
+  scrape_memory.others.Begin(snapshot);
+  return SnapshotFamilies(*snapshot, series_limit, memory, scrape_memory, exposition).Add();
 }
 
 }  // namespace nccl_exporter::exporter

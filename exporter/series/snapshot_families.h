@@ -10,9 +10,9 @@
 // The users (owners of the segments) share both parts. Each gets an equal part of what users with
 // smaller needs leave, so no user loses series because of another with more.
 //
-// Within a user's share, communicators come in the snapshot's order, older processes first. So a
-// communicator keeps its series while younger ones come and go. One whose alert series do not fit
-// is folded into comm="other" of its job. What does not fit even then is left out.
+// Within a user's share, older processes and communicators come first. So a communicator keeps its
+// series while younger ones come and go. One whose alert series do not fit is folded into
+// comm="other" of its job. What does not fit even then is left out.
 //
 // Needs vary a little from scrape to scrape. So a communicator that lost detail gets it back only
 // if a part of its user's share stays free: see kReserveDivisor.
@@ -29,8 +29,9 @@
 #include "exporter/catalogue/detail_level.h"
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/exposition.h"
-#include "exporter/series/departed_counts.h"
 #include "exporter/series/function_groups.h"
+#include "exporter/series/kept/departed_counts.h"
+#include "exporter/series/kept/other_counts.h"
 #include "exporter/series/labels/label_cache.h"
 #include "proto/code_table.h"
 
@@ -47,6 +48,7 @@ inline constexpr size_t kReserveDivisor = 8;
 // other times, and have other last counts of those that are gone.
 struct ScrapeMemory {
   DepartedCounts departed;
+  OtherCounts others;
   std::map<SharedLabels, DetailLevel> reduced;  // communicators that lost detail
 };
 

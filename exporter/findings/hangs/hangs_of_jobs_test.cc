@@ -174,6 +174,25 @@ TEST(HangOfJobsTest, ACopyOfAnotherUserHidesNothingAndIsNotNamed) {
   EXPECT_THAT(Culprits(findings), ElementsAre("1"));
 }
 
+// A container that restarts in place has the same pid. In the series it hides that the process
+// before it has ended.
+TEST(HangOfJobsTest, AProcessThatRestartsWithItsPidHidesNoEnd) {
+  HandMadeNode job(4);
+  job.AddCommunicator("dp", {0, 1, 2, 3});
+  job.Start({0, 1, 2, 3}, "dp", 150);
+  for (const size_t rank : {3, 0, 1, 2}) {
+    job.node.processes[rank].is_alive = false;
+    collector::ProcessSnapshot& next = job.AddProcess(rank);
+    next.pid = job.node.processes[rank].pid;
+    job.StartedAt(kNow - 60 * kSecond, next);
+    if (rank == 3) {
+      EXPECT_THAT(Culprits(Fresh(job)), ElementsAre("3"));
+    }
+  }
+  job.AddCommunicator("dp of the restart", {4, 5, 6, 7});
+  EXPECT_THAT(Fresh(job), IsEmpty());
+}
+
 TEST(HangOfJobsTest, NamesOfOtherProcessesAreHarmless) {
   HandMadeNode job(2);
   job.AddCommunicator("dp", {0, 1});

@@ -8,7 +8,7 @@
 // present members only.
 //
 // Only label sets that several members share have a cost: then the snapshot before the present one
-// stays in memory.
+// stays in memory. comm="other" has sums of another kind (other_counts.h).
 #pragma once
 
 #include <array>
@@ -19,15 +19,10 @@
 #include <span>
 #include <vector>
 
+#include "exporter/series/kept/communicator_sums.h"
 #include "exporter/series/series_group.h"
 
 namespace nccl_exporter::exporter {
-
-// Sums of a user beyond the first of each label set, which differ in their number of ranks. Where
-// `comm` is dropped, eight GPUs with communicators of five sizes need 32. A segment may claim
-// another number of ranks at each scrape. Beyond the limit, counts are added to the sum with the
-// next higher number of ranks: bus bytes grow with it, so no series decreases.
-inline constexpr size_t kMostFurtherSums = 256;
 
 struct DepartedProcesses {
   std::array<uint64_t, kLossCount> losses{};
@@ -35,12 +30,11 @@ struct DepartedProcesses {
   int64_t start_realtime_ns = 0;  // of the first
 };
 
-// Per scrape: Begin(), AppendTo() and Remember() for each label set, End(). Without End(), the
-// remembered members point into a snapshot that may be gone.
+// Per scrape: Begin(), AppendTo() and Remember() for each label set, End().
 class DepartedCounts {
  public:
   // Members that were remembered and are not in `snapshot` have departed.
-  void Begin(const collector::NodeSnapshot& snapshot);
+  void Begin(std::shared_ptr<const collector::NodeSnapshot> snapshot);
 
   // Appends the departed members of a label set. They are valid until End().
   void AppendTo(const SharedLabels& labels, std::vector<GroupMember>& members) const;
@@ -51,7 +45,7 @@ class DepartedCounts {
   void Remember(const SharedLabels& labels, const collector::ProcessSnapshot& process);
 
   // Forgets the label sets without remembered members.
-  void End(std::shared_ptr<const collector::NodeSnapshot> snapshot);
+  void End();
 
  private:
   struct CommunicatorOf {
@@ -62,23 +56,15 @@ class DepartedCounts {
     SharedLabels labels;
     const collector::ProcessSnapshot* process;
   };
-  struct Communicators {
-    uint64_t uid = 0;  // of the first
-    // By number of ranks, on which bus bytes depend.
-    std::map<uint64_t, collector::CommunicatorSnapshot> by_ranks;
-  };
 
-  void CountFurther();
-  collector::CommunicatorSnapshot& SumOf(const CommunicatorOf& gone);
   void AddDeparted(const CommunicatorOf& gone);
   void AddDeparted(const ProcessOf& gone);
 
   // Which the remembered members point into.
-  std::shared_ptr<const collector::NodeSnapshot> previous_;
+  std::shared_ptr<const collector::NodeSnapshot> latest_;
   std::vector<CommunicatorOf> communicators_;
   std::vector<ProcessOf> processes_;
-  std::map<SharedLabels, Communicators> departed_communicators_;
-  std::map<uint64_t, size_t> further_;  // sums beyond the first of each label set, by user
+  CommunicatorSums departed_communicators_;
   std::map<SharedLabels, DepartedProcesses> departed_processes_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is remembered of communicators that are gone.
-#include "exporter/series/departed_counts.h"
+#include "exporter/series/kept/departed_counts.h"
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class Scrapes {
   // Sums that are kept, by process.
   std::vector<size_t> Scrape(std::vector<collector::ProcessSnapshot> processes) {
     const auto node = std::make_shared<collector::NodeSnapshot>(NodeOf(std::move(processes)));
-    departed_.Begin(*node);
+    departed_.Begin(node);
     std::vector<size_t> kept;
     for (const collector::ProcessSnapshot& process : node->processes) {
       while (labels_.size() <= kept.size()) labels_.push_back(std::make_shared<LabelSet>(Labels{}));
@@ -50,7 +50,7 @@ class Scrapes {
         members.push_back({.process = &process, .communicator = &communicator});
       departed_.Remember(labels, members);
     }
-    departed_.End(node);
+    departed_.End();
     return kept;
   }
 
