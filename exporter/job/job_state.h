@@ -52,6 +52,9 @@ struct JobCommunicator {
   bool LacksRanks() const { return size > static_cast<double>(ranks.size()); }
 };
 
+// Of two times, where 0 is not known.
+inline double EarlierKnown(double a, double b) { return a > 0 && (b <= 0 || a < b) ? a : b; }
+
 struct JobAlert {
   std::string name;
   std::string severity;

@@ -49,7 +49,7 @@ std::vector<AlertLine> LinesOf(const std::vector<JobAlert>& alerts) {
     if (is_new) lines.push_back({.first = &alert, .communicators = {}, .since = alert.since});
     AlertLine& line = lines[place->second];
     line.communicators.insert(alert.place.comm);
-    if (alert.since > 0) line.since = std::min(line.since, alert.since);
+    line.since = EarlierKnown(line.since, alert.since);
   }
   return lines;
 }

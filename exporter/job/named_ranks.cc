@@ -81,8 +81,7 @@ class Naming {
     NamedRank& rank = Add(alert.place, named_);
     if (!rank.Has(alert.name)) rank.alerts.push_back(alert.name);
     rank.is_critical = rank.is_critical || alert.severity == "critical";
-    if (alert.since > 0)
-      rank.since = rank.since > 0 ? std::min(rank.since, alert.since) : alert.since;
+    rank.since = EarlierKnown(rank.since, alert.since);
     if (alert.name == kMismatched) rank.function = alert.function;
   }
 

@@ -23,6 +23,13 @@ std::vector<int> Ranks(int first, int count) {
   return ranks;
 }
 
+TEST(EarlierKnownTest, ATimeThatIsNotKnownIsNotTheEarlier) {
+  EXPECT_EQ(EarlierKnown(0, 5), 5);
+  EXPECT_EQ(EarlierKnown(5, 0), 5);
+  EXPECT_EQ(EarlierKnown(7, 5), 5);
+  EXPECT_EQ(EarlierKnown(0, 0), 0);
+}
+
 class NamedRanksTest : public testing::Test, public RecordedJob {
  protected:
   NamedRanksTest() {

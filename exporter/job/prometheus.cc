@@ -81,12 +81,10 @@ std::vector<std::string> WarningsOf(const Json& answer) {
   };
   const auto partial = answer.find("isPartial");
   if (partial != answer.end() && *partial == true) add("some storage nodes did not answer");
-  for (const char* const kind : {"warnings", "infos"}) {
-    const auto texts = answer.find(kind);
-    if (texts == answer.end() || !texts->is_array()) continue;
-    for (const Json& text : *texts) {
-      if (text.is_string()) add(text.get<std::string>());
-    }
+  const auto texts = answer.find("warnings");
+  if (texts == answer.end() || !texts->is_array()) return warnings;
+  for (const Json& text : *texts) {
+    if (text.is_string()) add(text.get<std::string>());
   }
   return warnings;
 }

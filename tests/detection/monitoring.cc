@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -13,7 +14,6 @@
 #include <set>
 #include <sstream>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 #include "tests/detection/scenario_run.h"
@@ -32,6 +32,9 @@ int OwnPort() {
     if (taken.insert(port).second) return port;
   }
 }
+
+// Label `part` of the targets of a scrape job, in quotes.
+constexpr std::array kParts{"''", "'detail'"};
 
 std::string Local(int port) { return "127.0.0.1:" + std::to_string(port); }
 
@@ -225,18 +228,17 @@ void Monitoring::NoteFailedRules() {
 
 std::string Monitoring::Neglected(double seconds) const {
   const std::string range = "[" + std::to_string(static_cast<int>(seconds)) + "s])";
-  const std::tuple<const char*, const char*, double> parts[] = {
-      {"alert", "part=''", rules_.scrape_interval_s},
-      {"detail", "part='detail'", rules_.detail_interval_s}};
-  for (const auto& [name, part, interval_s] : parts) {
+  for (const char* part : kParts) {
+    const double interval_s =
+        part == kParts.front() ? rules_.scrape_interval_s : rules_.detail_interval_s;
     const auto least = static_cast<int>(seconds / interval_s * (1 - kMostMissing));
-    const auto made = Query(std::string("count_over_time(up{") + part + "}" + range);
+    const auto made = Query(std::string("count_over_time(up{part=") + part + "}" + range);
     const auto complete = !made ? 0 : std::ranges::count_if(*made, [&](const auto& node) {
       return node.second >= least;
     });
     if (complete < std::ssize(ports_))
-      return std::string("too few scrapes of ") + name +
-             " series: " + std::to_string(std::ssize(ports_) - complete) + " nodes";
+      return "too few scrapes of " + std::to_string(std::ssize(ports_) - complete) +
+             " nodes, of part=" + part;
   }
   const double missed =
       OwnCount("prometheus_rule_group_iterations_missed_total").value_or(1) /
@@ -253,7 +255,7 @@ std::vector<std::string> Monitoring::Faults() {
     if (!process->IsRunning()) faults_.push_back(name + " has ended: " + process->AllOutput());
   }
   NoteFailedRules();
-  for (const char* part : {"''", "'detail'"}) {
+  for (const char* part : kParts) {
     const auto scraped = Query(std::string("max_over_time(up{part=") + part + "}[10s])==1");
     if (!scraped || scraped->size() < ports_.size())
       faults_.push_back("at the end a daemon is not scraped, of part=" + std::string(part));
@@ -268,7 +270,7 @@ std::vector<std::string> Monitoring::Faults() {
 std::vector<std::string> Monitoring::Unanswered(double seconds) const {
   std::vector<std::string> lines;
   const std::string range = "[" + std::to_string(static_cast<int>(seconds)) + "s])";
-  for (const char* part : {"''", "'detail'"}) {
+  for (const char* part : kParts) {
     const auto shares = Query(std::string("avg_over_time(up{part=") + part + "}" + range);
     for (const auto& [node, share] : shares.value_or(std::map<std::string, double>())) {
       if (share < 1 - kMostMissing)

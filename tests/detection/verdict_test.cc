@@ -188,6 +188,21 @@ TEST(PageExpectations, ANodeThatIsLateAsAWholeCannotKnowIt) {
   EXPECT_FALSE(verdict.classes.contains("page-straggler"));
 }
 
+TEST(PageExpectations, AProcessWithSeveralRanksIsFoundByAnyOfThem) {
+  Scenario process = Expecting({{.alert = "culprit", .rank = 9, .ranks = 4, .from = 20}});
+  process.jobs = {{.ranks_per_node = 8}};
+  const std::map<std::string, std::string> classes{{"page:process_killed", "page-culprit"}};
+  const auto met = [&](const std::string& node) {
+    // Without a communicator its rank names nobody.
+    const PagedAlert finding = Alert("page:process_killed", 30, {{"rank", "0"}, {"node", node}});
+    return Judge(WithPageExpectations(process), {finding}, kDirectory, classes)
+        .classes.at("page-culprit")
+        .met;
+  };
+  EXPECT_EQ(met("1"), 1);
+  EXPECT_EQ(met("0"), 0);
+}
+
 TEST(PageExpectations, AFindingWhereNothingIsWrongIsFalse) {
   Scoreboard scoreboard;
   const Scenario quiet = WithPageExpectations(Expecting({}));
