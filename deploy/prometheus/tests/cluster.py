@@ -71,7 +71,8 @@ class Cluster:
         self.busy = lambda t: True  # whether the job makes steps
         self.alive = lambda rank, t: True  # whether the process lives
         self.halted = lambda rank, t: False  # whether the process is stopped
-        self.served = lambda rank, t: self.alive(rank, t)  # whether its state is still served
+        self.served = lambda rank, t: self.alive(rank, t)  # whether its series are still served
+        self.replaced = lambda t: False  # whether a process with the same labels lives instead of each: the counters alone are served
         self.scraped = lambda node, t: True
         self.source = lambda rank: 'kernel'
         self.lost = lambda rank: 0  # completions that were not seen
@@ -256,6 +257,8 @@ class Cluster:
         yield from self.state(communicator, rank, t, count, labels)
 
     def state(self, communicator, rank, t, count, labels):
+        if self.replaced(t):
+            return
         yield from self.progress(communicator, rank, t, count, labels)
         yield 'nccl_communicator_ranks', labels, communicator.ranks
         yield 'nccl_rank_info', self.info_labels(communicator, rank), 1

@@ -298,6 +298,30 @@ def a_stopped_rank_is_named_after_two_evaluations():
     return cluster, {10.25: [], 10.5: [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]}
 
 
+def restarted_in_place(cluster, at):
+    """All processes end, and others with the same labels and new communicators take their places."""
+    again = data_parallel(cluster.times[-1] // 60)
+    again.communicators[0].id = 'a' * 16
+    again.alive = lambda rank, t: t > at
+    was_alive = cluster.alive
+    cluster.alive = lambda rank, t: was_alive(rank, t) and t <= at
+    cluster.served = lambda rank, t: True
+    cluster.replaced = lambda t: t > at
+    cluster.copies.append(again)
+    return cluster
+
+
+def operations_in_flight_when_a_job_restarts_in_place_are_not_told():
+    cluster = data_parallel(30)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
+    return restarted_in_place(cluster, 630), NOTHING_EVER
+
+
+def a_killed_rank_is_not_named_any_more_when_its_job_has_restarted_in_place():
+    culprit = rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)
+    return restarted_in_place(waiting_for([6], minutes=30), 660), {10.25: [], 10.5: [culprit], 11: [culprit]} | every_evaluation(13.25, 30, [])
+
+
 def waiting_where_so_many_ranks_are_reported(ranks):
     cluster = waiting_for([6])
     for communicator in cluster.communicators:

@@ -34,9 +34,9 @@ def pipeline(minutes, stages=4):
     return cluster
 
 
-def waiting_for(ranks, at=600):
+def waiting_for(ranks, at=600, minutes=12):
     """All others wait for these ranks, which are dead from then on."""
-    cluster = data_parallel(12)
+    cluster = data_parallel(minutes)
     cluster.hang(cluster.communicators[0], at, cluster.ranks)
     cluster.alive = lambda rank, t: rank not in ranks or t <= at
     cluster.served = lambda rank, t: True
