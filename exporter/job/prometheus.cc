@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -71,6 +72,7 @@ std::vector<Sample> Vector(const Json& answer) {
   if (data.at("resultType") != "vector") throw std::invalid_argument("it is no vector");
   std::vector<Sample> samples;
   for (const Json& one : data.at("result")) samples.push_back(SampleOf(one));
+  std::ranges::stable_sort(samples, {}, &Sample::labels);
   return samples;
 }
 

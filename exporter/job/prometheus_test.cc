@@ -20,21 +20,22 @@ std::string FaultOf(const PlainAnswer& answer) {
 }
 
 // As Prometheus 2.42 answered.
+// In the order of their labels: that of a server has no meaning, and each has its own.
 TEST(PrometheusTest, AnInstantQueryHasLabelsTimesAndValues) {
   const QueryAnswer answer =
       SamplesIn(Answer(R"({"status":"success","data":{"resultType":"vector","result":[)"
                        R"({"metric":{"comm":"0123","rank":"3"},"value":[1700000000.123,"17"]},)"
-                       R"({"metric":{},"value":[1700000000.123,"+Inf"]},)"
+                       R"({"metric":{"comm":"0122"},"value":[1700000000.123,"+Inf"]},)"
                        R"({"metric":{},"value":[1700000000.123,"1.5e-3"]}]}})"),
                 "");
   EXPECT_EQ(answer.fault, "");
   ASSERT_EQ(answer.samples.size(), 3u);
-  EXPECT_EQ(answer.samples[0].Label("rank"), "3");
-  EXPECT_EQ(answer.samples[0].Label("gpu"), "");
-  EXPECT_EQ(answer.samples[0].time, 1700000000.123);
-  EXPECT_EQ(answer.samples[0].value, 17);
+  EXPECT_EQ(answer.samples[0].value, 0.0015);
   EXPECT_GT(answer.samples[1].value, 1e300);
-  EXPECT_EQ(answer.samples[2].value, 0.0015);
+  EXPECT_EQ(answer.samples[2].Label("rank"), "3");
+  EXPECT_EQ(answer.samples[2].Label("gpu"), "");
+  EXPECT_EQ(answer.samples[2].time, 1700000000.123);
+  EXPECT_EQ(answer.samples[2].value, 17);
 }
 
 std::vector<std::string> WarningsOf(const std::string& fields) {
