@@ -2,7 +2,7 @@
 """Whether other stores answer the rules as Debian 12's Prometheus does. It evaluates the rules over the played cluster, each group at its own interval, and
 writes what they record. Then each store gets the same samples, those of the recorded series included, and answers the expression of each rule at the same
 moments. So a difference belongs to the rule in which it is shown, and not to one before it. The samples are written at once, so the 45 minutes of the play
-take some ten minutes on 2 cores. Exit code 1 if a store gives another answer, or if the program of a store is missing.
+take about six minutes on 2 cores. Exit code 1 if a store gives another answer, or if the program of a store is missing.
 """
 import argparse
 import collections
