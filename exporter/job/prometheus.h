@@ -33,7 +33,7 @@ struct Sample {
 
 struct QueryAnswer {
   std::vector<Sample> samples;  // in the order of their labels
-  std::string fault;  // why there are none; empty: this is the answer
+  std::string fault;            // why there are none; empty: this is the answer
   // Why it may be a part only, as the server says: `warnings` of Prometheus and Thanos,
   // `isPartial` of VictoriaMetrics. Texts that a terminal only shows.
   std::vector<std::string> warnings = {};

@@ -19,8 +19,7 @@ std::string FaultOf(const PlainAnswer& answer) {
   return SamplesIn(answer, "http://prometheus:9090").fault;
 }
 
-// As Prometheus 2.42 answered.
-// In the order of their labels: that of a server has no meaning, and each has its own.
+// As Prometheus 2.42 answered. Samples are in the order of their labels: each server has another.
 TEST(PrometheusTest, AnInstantQueryHasLabelsTimesAndValues) {
   const QueryAnswer answer =
       SamplesIn(Answer(R"({"status":"success","data":{"resultType":"vector","result":[)"
