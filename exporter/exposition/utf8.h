@@ -46,7 +46,8 @@ inline void AppendQuoted(std::string_view text, std::string& out) {
       out += "\\n";
     } else if (bytes == 1 && (static_cast<uint8_t>(first) < 0x20 || first == 0x7F)) {
       char escape[8];
-      std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(first));
+      std::snprintf(escape, sizeof escape, "\\u%04x",
+                    static_cast<unsigned>(static_cast<uint8_t>(first)));
       out += escape;
     } else if (bytes == 2 && first == '\xC2' && static_cast<uint8_t>(text[1]) < 0xA0) {
       char escape[8];  // U+0080 to U+009F: terminals take them for ESC and a letter
