@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "collector/arrivals/arrival_observer.h"
+#include "collector/gpu_numbers.h"
 #include "collector/segments/segment_table.h"
 #include "collector/trace/operation_recorder.h"
 #include "collector/trace/timing_holder.h"
@@ -101,6 +102,7 @@ std::shared_ptr<NodeSnapshot> Collector::Snapshot(const Follow& follow) {
 std::shared_ptr<NodeSnapshot> Collector::SnapshotOf(SegmentLooks looks, const Moment& now) {
   auto snapshot = std::make_shared<NodeSnapshot>(table_->Read(std::move(looks), now));
   arrivals_->AddTo(*snapshot);
+  GpuNumbers().Apply(*snapshot);
   return snapshot;
 }
 

@@ -396,6 +396,16 @@ inline constexpr CodeTable<Uncompared> kUncomparedReasons{{
 static_assert(IsInOrder(kUncomparedReasons));
 using UncomparedOperations = std::array<uint64_t, kCountOf<Uncompared>>;
 
+// The numbers of a rank in its job, as its launcher has numbered the ranks. Nothing where they are
+// not proven.
+struct RankNumbers {
+  std::optional<uint32_t> global_rank;
+  std::optional<uint32_t> local_rank;  // on its node
+  uint32_t world_size = 0;             // of the job; 0: not known
+
+  auto operator<=>(const RankNumbers&) const = default;
+};
+
 struct CommunicatorSnapshot {
   // Communicators of this process that have no slot of their own, summed; no identity.
   bool is_overflow = false;
@@ -409,6 +419,7 @@ struct CommunicatorSnapshot {
   uint64_t ranks = 0;  // 0: not told
   uint64_t rank = 0;
   uint64_t nodes = 0;  // 0: not told
+  RankNumbers numbers;
   int api_version = 0;
   int nccl_version = 0;  // 22907 for 2.29.7; 0: unknown
   uint64_t event_mask = 0;
@@ -453,6 +464,17 @@ struct CommunicatorSnapshot {
   std::optional<DerivedCounts> derived;  // in snapshots of the daemon
 };
 
+// As nccl_job and comm have it: 16 hexadecimal digits.
+inline std::string HexText(uint64_t id) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text(16, '0');
+  for (size_t i = text.size(); i-- > 0; id >>= 4) text[i] = kDigits[id & 0xf];
+  return text;
+}
+
+// torchrun's run id where nobody has given one: many jobs have it.
+inline constexpr std::string_view kDefaultRunId = "none";
+
 struct ProcessSnapshot {
   FileKey file;         // tells processes apart
   std::string segment;  // file name, for messages; another user's file may have the same
@@ -467,8 +489,10 @@ struct ProcessSnapshot {
   int64_t start_realtime_ns = 0;
   int64_t start_monotonic_ns = 0;  // by CLOCK_MONOTONIC
   std::vector<std::pair<std::string, std::string>>
-      identity;                       // environment variables, name and value
-  bool rank_numbers_process = false;  // RANK and its kin number processes, not ranks
+      identity;         // environment variables, name and value
+  RankNumbers numbers;  // of the communicator that was made last
+  // Id of the first communicator of more than one rank; 0: there is none, or not known.
+  uint64_t first_communicator = 0;
   std::array<uint64_t, kLossCount> losses{};
   std::vector<CommunicatorSnapshot> communicators;
   std::optional<DerivedProcessCounts> derived;  // in snapshots of the daemon
@@ -484,6 +508,23 @@ struct ProcessSnapshot {
     }
     return kEmpty;
   }
+
+  // The job that the process is of, among those of its user and namespace: of the workload manager,
+  // else of the injection into pods, else of torchrun, else the process's first communicator. Empty
+  // if none is known.
+  std::string JobName() const {
+    for (const char* name : {"SLURM_JOB_ID", "NCCL_EXPORTER_JOB", "TORCHELASTIC_RUN_ID"}) {
+      const std::string& job = Identity(name);
+      if (!job.empty() && job != kDefaultRunId) return job;
+    }
+    return first_communicator == 0 ? "" : HexText(first_communicator);
+  }
+
+  // The node that it runs on. In Kubernetes the host name is the pod's.
+  const std::string& NodeName() const {
+    const std::string& node = Identity("NODE_NAME");
+    return node.empty() ? host_name : node;
+  }
 };
 
 // What tells communicators apart. The id alone does not: it is a hash, and two jobs may have the
@@ -492,7 +533,7 @@ struct CommunicatorKey {
   uint64_t id = 0;
   uint64_t ranks = 0;
   uint64_t uid = 0;
-  std::string job;         // of the workload manager, if known
+  std::string job;         // ProcessSnapshot::JobName()
   std::string name_space;  // of Kubernetes, if known
 
   auto operator<=>(const CommunicatorKey&) const = default;
@@ -503,7 +544,7 @@ inline CommunicatorKey CommunicatorKeyOf(const ProcessSnapshot& process,
   return {.id = communicator.id,
           .ranks = communicator.ranks,
           .uid = process.uid,
-          .job = process.Identity("SLURM_JOB_ID"),
+          .job = process.JobName(),
           .name_space = process.Identity("POD_NAMESPACE")};
 }
 

@@ -294,7 +294,7 @@ void LogStart(const Options& options, const HttpServer& server, const HttpServer
 
 bool IsProcessOfJobs(const collector::ProcessSnapshot& process,
                      const std::vector<std::string>& wanted) {
-  return IsOfJobs({.job = process.Identity("SLURM_JOB_ID"),
+  return IsOfJobs({.job = process.JobName(),
                    .name_space = process.Identity("POD_NAMESPACE"),
                    .pod = process.Identity("POD_NAME")},
                   wanted);

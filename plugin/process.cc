@@ -9,6 +9,7 @@
 #include <new>
 
 #include "plugin/identity/identity.h"
+#include "plugin/identity/rank_numbers.h"
 #include "plugin/mapped_memory.h"
 #include "plugin/oldest_glibc.h"
 #include "plugin/trace/trace_file.h"
@@ -87,9 +88,10 @@ void Process::Start(const InitRequest& request) {
   char error[256];
   // This object is memory of zeros, mapped or wiped by a fork: no constructor has run.
   new (&segment_) Segment;
-  const bool rank_numbers_process =
-      HasMoreRanksThanProcesses(ProcessEnvironment, request.ranks, request.nodes);
-  if (!segment_.Create(options_, ProcessEnvironment, error, sizeof(error), rank_numbers_process)) {
+  const FirstCommunicator first{.rank_numbers_process = HasMoreRanksThanProcesses(
+                                    ProcessEnvironment, request.ranks, request.nodes),
+                                .id = request.ranks > 1 ? request.id : 0};
+  if (!segment_.Create(options_, ProcessEnvironment, error, sizeof(error), first)) {
     return Log(request.logger, abi::kLogWarn, "nccl-exporter: no metrics from this process: %s",
                error);
   }
@@ -134,9 +136,7 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   Locked locked(&lock_);
   if (mode_ == Mode::kNotStarted) Start(request);
   if (mode_ == Mode::kOff) return;
-  if (HasMoreRanksThanProcesses(ProcessEnvironment, request.ranks, request.nodes)) {
-    StoreRelaxed(segment_.header()->rank_numbers_process, 1);
-  }
+  NoteJob(request);
   const EventDecision& decision = decisions_.For(request, options_, mask);
   Loss why = Loss::kNoFreeCommunicatorSlot;
   const bool takes_phases = (decision.policy.mask & abi::kKernelPhase) != 0;
@@ -147,6 +147,15 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   } else {
     *context = InitInSlot(slot, request, decision, mask);
   }
+}
+
+// What a communicator says of its process and its job.
+void Process::NoteJob(const InitRequest& request) {
+  layout::SegmentHeader* header = segment_.header();
+  if (HasMoreRanksThanProcesses(ProcessEnvironment, request.ranks, request.nodes))
+    StoreRelaxed(header->rank_numbers_process, 1);
+  if (request.ranks > 1 && LoadRelaxed(header->first_communicator) == 0)
+    StoreRelaxed(header->first_communicator, request.id);
 }
 
 void* Process::InitInOverflow(const InitRequest& request, const EventDecision& decision,
@@ -214,11 +223,15 @@ Handle Process::OpenSlot(uint32_t index, const InitRequest& request,
   slot->nodes = request.nodes > 0 ? static_cast<uint64_t>(request.nodes) : 0;
   slot->has_identity = request.is_known ? 1 : 0;
   CopyText(slot->name, sizeof(slot->name), request.name);
-  const GpuIdentity gpu = FindGpu(ProcessEnvironment("CUDA_VISIBLE_DEVICES"));
+  const GpuIdentity gpu = FindGpu(ProcessEnvironment);
   slot->gpu_index = static_cast<uint64_t>(gpu.index + 1);
   CopyText(slot->gpu_uuid, sizeof(slot->gpu_uuid), gpu.uuid);
   CopyText(slot->pci_bus_id, sizeof(slot->pci_bus_id), gpu.pci_bus_id);
   NoteGpu(gpu);
+  const RankNumbers numbers = FindRankNumbers(ProcessEnvironment);
+  slot->global_rank = static_cast<uint64_t>(numbers.global_rank + 1);
+  slot->local_rank = static_cast<uint64_t>(numbers.local_rank + 1);
+  slot->world_size = static_cast<uint64_t>(numbers.world_size);
 
   communicators_.InSlot(index)->Open(policy.source, request.rank, ranks, slot, segment_.header(),
                                      policy.causes, policy.times_are_on_probation);

@@ -77,6 +77,7 @@ class Process {
   // Under the lock, like all that init and finalize do.
   void Start(const InitRequest& request);
   void OpenOverflow();
+  void NoteJob(const InitRequest& request);
   void* InitInSlot(uint32_t slot, const InitRequest& request, const EventDecision& decision,
                    int* mask);
   void* InitInOverflow(const InitRequest& request, const EventDecision& decision, int* mask);

@@ -48,26 +48,28 @@ TEST(LayoutDocument, ShowsTheHeader) {
                   FIELD(SegmentHeader, retention_ns) + FIELD(SegmentHeader, plugin_version) +
                   FIELD(SegmentHeader, host_name) + FIELD(SegmentHeader, executable) +
                   FIELD(SegmentHeader, losses) + FIELD(SegmentHeader, rank_numbers_process) +
-                  FIELD(SegmentHeader, peer_table_bytes) + FIELD(SegmentHeader, identity));
+                  FIELD(SegmentHeader, peer_table_bytes) +
+                  FIELD(SegmentHeader, first_communicator) + FIELD(SegmentHeader, identity));
 }
 
 TEST(LayoutDocument, ShowsTheCommunicatorSlot) {
-  ExpectTable("proto/README.md",
-              kHead + FIELD(CommunicatorSlot, state) + FIELD(CommunicatorSlot, communicator_id) +
-                  FIELD(CommunicatorSlot, ranks) + FIELD(CommunicatorSlot, rank) +
-                  FIELD(CommunicatorSlot, nodes) + FIELD(CommunicatorSlot, api_version) +
-                  FIELD(CommunicatorSlot, nccl_version) + FIELD(CommunicatorSlot, event_mask) +
-                  FIELD(CommunicatorSlot, timing_source) + FIELD(CommunicatorSlot, timing_reason) +
-                  FIELD(CommunicatorSlot, gpu_index) +
-                  FIELD(CommunicatorSlot, created_realtime_ns) +
-                  FIELD(CommunicatorSlot, created_monotonic_ns) +
-                  FIELD(CommunicatorSlot, closed_monotonic_ns) +
-                  FIELD(CommunicatorSlot, has_identity) + FIELD(CommunicatorSlot, sampling) +
-                  FIELD(CommunicatorSlot, name) + FIELD(CommunicatorSlot, gpu_uuid) +
-                  FIELD(CommunicatorSlot, pci_bus_id) + FIELD(CommunicatorSlot, drift_cause) +
-                  FIELD(CommunicatorSlot, probation_launches) + FIELD(CommunicatorSlot, functions) +
-                  FIELD(CommunicatorSlot, in_flight) + FIELD(CommunicatorSlot, completions) +
-                  FIELD(CommunicatorSlot, size_histograms) + FIELD(CommunicatorSlot, network));
+  ExpectTable(
+      "proto/README.md",
+      kHead + FIELD(CommunicatorSlot, state) + FIELD(CommunicatorSlot, communicator_id) +
+          FIELD(CommunicatorSlot, ranks) + FIELD(CommunicatorSlot, rank) +
+          FIELD(CommunicatorSlot, nodes) + FIELD(CommunicatorSlot, api_version) +
+          FIELD(CommunicatorSlot, nccl_version) + FIELD(CommunicatorSlot, event_mask) +
+          FIELD(CommunicatorSlot, timing_source) + FIELD(CommunicatorSlot, timing_reason) +
+          FIELD(CommunicatorSlot, gpu_index) + FIELD(CommunicatorSlot, created_realtime_ns) +
+          FIELD(CommunicatorSlot, created_monotonic_ns) +
+          FIELD(CommunicatorSlot, closed_monotonic_ns) + FIELD(CommunicatorSlot, has_identity) +
+          FIELD(CommunicatorSlot, sampling) + FIELD(CommunicatorSlot, name) +
+          FIELD(CommunicatorSlot, gpu_uuid) + FIELD(CommunicatorSlot, pci_bus_id) +
+          FIELD(CommunicatorSlot, drift_cause) + FIELD(CommunicatorSlot, probation_launches) +
+          FIELD(CommunicatorSlot, functions) + FIELD(CommunicatorSlot, in_flight) +
+          FIELD(CommunicatorSlot, completions) + FIELD(CommunicatorSlot, size_histograms) +
+          FIELD(CommunicatorSlot, network) + FIELD(CommunicatorSlot, global_rank) +
+          FIELD(CommunicatorSlot, local_rank) + FIELD(CommunicatorSlot, world_size));
 }
 
 TEST(LayoutDocument, ShowsTheFunctionBlock) {

@@ -26,10 +26,10 @@ static_assert(IsInOrder(kMetricTypes));
 enum class LabelScope : uint8_t { kCommunicator, kProcess, kDaemon };
 inline constexpr std::array<CodeRow<LabelScope>, 3> kLabelScopes{{
     {LabelScope::kCommunicator, "communicator",
-     "comm, comm_name, rank, gpu, uid, and those known of global_rank, slurm_job_id, namespace, "
+     "comm, comm_name, rank, gpu, uid, and those known of global_rank, nccl_job, namespace, "
      "pod, container"},
     {LabelScope::kProcess, "process",
-     "pid, uid, and those known of global_rank, slurm_job_id, namespace, pod, container"},
+     "pid, uid, and those known of global_rank, nccl_job, namespace, pod, container"},
     {LabelScope::kDaemon, "daemon", "none"},
 }};
 static_assert(IsInOrder(kLabelScopes));
@@ -317,7 +317,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "of its ranks on the node. On the lowest rank of the node.",
      MetricPart::kAlerts},
     {Metric::kStalledCommunicatorRanks, "nccl_stalled_communicator_ranks", MetricType::kGauge, "",
-     LabelScope::kCommunicator, "labels of nccl_rank_info",
+     LabelScope::kCommunicator, "gpu_uuid, hostname, pid, timing_source",
      "Ranks in the communicator while nothing has started or completed on it for 5 s on this rank, "
      "or the process is halted; else absent. 0 if the profiler API does not report it.",
      MetricPart::kAlerts},

@@ -25,6 +25,9 @@
 //   header.losses      relaxed increments by any thread of the process.
 //   header.rank_numbers_process  relaxed, at most once, before the communicator that shows it is
 //                                Live.
+//   header.first_communicator    relaxed, at most once, before the first communicator of more than
+//   one
+//                                rank is Live.
 //   slot.state         Claimed -> zeros and identity written -> Live (release); Closed (release) at
 //                      finalize. A closed slot is claimed again, with a higher generation, only
 //                      after the retention time, and is never free again. A reader that finds
@@ -73,7 +76,7 @@ using AtomicU64 = std::atomic<uint64_t>;
 static_assert(sizeof(AtomicU64) == 8 && AtomicU64::is_always_lock_free);
 
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 6;
+inline constexpr uint32_t kMinor = 7;
 inline constexpr uint64_t kVersion = uint64_t{kMajor} << 32 | kMinor;
 inline constexpr uint64_t kMagic = 0x314745534c43434e;  // "NCCLSEG1"
 inline constexpr const char kFileSuffix[] = ".seg";
@@ -120,6 +123,7 @@ struct alignas(4096) SegmentHeader {
   AtomicU64 rank_numbers_process;  // 1, and then for good: RANK and its kin number the process, not
                                    // a rank (1.2)
   uint64_t peer_table_bytes;       // stride of the tables of peers; 0: there are none (1.5)
+  AtomicU64 first_communicator;    // id of the first with more than one rank; 0: none yet (1.7)
   alignas(4096) IdentityPair identity[kIdentityPairs];
 };
 static_assert(sizeof(SegmentHeader) == 8192);
@@ -275,11 +279,15 @@ struct alignas(4096) CommunicatorSlot {
   // In use from the first on, in the order of first use (1.3).
   SizeHistogram size_histograms[kSizeHistograms];
   NetworkBlock network;  // (1.4)
+  // As the launcher has numbered the ranks when the communicator was made (1.7); 0: not proven.
+  uint64_t global_rank;  // 1 + number of the rank in the job
+  uint64_t local_rank;   // 1 + number of the rank on its node
+  uint64_t world_size;   // ranks of the job
 };
 // A slot of 1.0 to 1.2 ends before size_histograms.
 inline constexpr uint64_t kSlotBytesBefore13 = 110592;
 static_assert(offsetof(CommunicatorSlot, size_histograms) <= kSlotBytesBefore13);
-static_assert(sizeof(CommunicatorSlot) == 131072, "1.3 to 1.6 have the same size");
+static_assert(sizeof(CommunicatorSlot) == 131072, "1.3 to 1.7 have the same size");
 static_assert(sizeof(CommunicatorSlot) <= kSlotLimitBytes);
 
 }  // namespace nccl_exporter::layout

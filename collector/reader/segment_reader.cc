@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "collector/reader/rank_numbers.h"
+
 namespace nccl_exporter::collector {
 namespace {
 
@@ -58,6 +60,7 @@ class SegmentReading {
     FindWanted();
     for (size_t i = 0; i < wanted_.size() && !result_.fault; ++i) ReadSlot(wanted_[i]);
     if (!result_.fault) ReadSlot(directory_.overflow_slot());
+    FindLatestNumbers();
     if (result_.fault) result_.process.reset();
     return std::move(result_);
   }
@@ -193,9 +196,14 @@ class SegmentReading {
     return CopyAll(OffsetOf(slot) + offsetof(CommunicatorSlot, size_histograms),
                    BytesOf(slot_->size_histograms));
   }
+  // And the words behind it.
   bool CopyNetwork(uint32_t slot) {
     if (!HasNetwork()) return true;
-    return CopyAll(OffsetOf(slot) + offsetof(CommunicatorSlot, network), BytesOf(slot_->network));
+    constexpr size_t kBegin = offsetof(CommunicatorSlot, network);
+    constexpr size_t kEnd = offsetof(CommunicatorSlot, world_size) + sizeof(uint64_t);
+    return CopyAll(
+        OffsetOf(slot) + kBegin,
+        std::as_writable_bytes(std::span(slot_.get(), 1)).subspan(kBegin, kEnd - kBegin));
   }
 
   // Of a communicator whose network operations are timed.
@@ -244,12 +252,29 @@ class SegmentReading {
     if (HasSizeHistograms()) SplitDurations(*slot_, read.communicator);
     if (HasNetwork()) DescribeNetwork(*slot_, directory_.minor, read.communicator);
     if (HasPeers()) DescribePeers(*peers_, read.communicator);
+    if (!IsOverflow(slot) && !directory_.rank_numbers_process)
+      read.communicator.numbers = HasNumbers() ? NumbersOf(*slot_) : NumbersOf(*result_.process);
     NoteLife(read.communicator.created_realtime_ns);
     NoteLife(read.communicator.last_progress_realtime_ns);
     NoteStaleAt(read.stale_at_ns);
     result_.room += RoomOf(read.communicator);
     if (result_.room > terms_.communicator_limit) RefuseMore();
     result_.process->communicators.push_back(std::move(read.communicator));
+  }
+
+  bool HasNumbers() const { return HasNetwork() && directory_.minor >= kMinorOfRankNumbers; }
+
+  // Elastic frameworks number the ranks of a process again.
+  void FindLatestNumbers() {
+    ProcessSnapshot& process = *result_.process;
+    if (directory_.rank_numbers_process) return;
+    process.numbers = NumbersOf(process);
+    int64_t latest_ns = 0;
+    for (const CommunicatorSnapshot& communicator : process.communicators) {
+      if (communicator.is_overflow || communicator.created_realtime_ns < latest_ns) continue;
+      latest_ns = communicator.created_realtime_ns;
+      process.numbers = communicator.numbers;
+    }
   }
 
   void NoteLife(int64_t realtime_ns) {

@@ -63,7 +63,7 @@ TEST(SegmentReaderTest, RefusesAnotherMajorAndNamesBoth) {
   ASSERT_TRUE(read.fault);
   EXPECT_EQ(read.fault->error, SegmentError::kUnknownMajor);
   EXPECT_NE(read.fault->detail.find("2.7"), std::string::npos) << read.fault->detail;
-  EXPECT_NE(read.fault->detail.find("1.6"), std::string::npos) << read.fault->detail;
+  EXPECT_NE(read.fault->detail.find("1.7"), std::string::npos) << read.fault->detail;
 }
 
 TEST(SegmentReaderTest, ReadsAHigherMinorByTheStridesInItsHeader) {
@@ -84,11 +84,72 @@ TEST(SegmentReaderTest, TakesTheFilesOwnerForTheUserWhateverTheHeaderClaims) {
   EXPECT_EQ(read.process->uid, kUid + 1);
 }
 
-TEST(SegmentReaderTest, ReadsWhetherRankNumbersTheProcess) {
+TEST(SegmentReaderTest, ReadsTheJobOfAProcess) {
   V1 writer = ReadySegment(2);
-  EXPECT_FALSE(Parse(writer).process->rank_numbers_process) << "a segment before 1.2";
+  EXPECT_EQ(Parse(writer).process->JobName(), "") << "a segment before 1.7";
+  writer.PutWord(V1::kFirstCommunicator, 0xab);
+  EXPECT_EQ(Parse(writer).process->JobName(), "00000000000000ab");
+  const auto with = [&](std::vector<std::pair<std::string, std::string>> identity) {
+    writer.Put(ProcessV1{.identity = std::move(identity)});
+    return Parse(writer).process->JobName();
+  };
+  EXPECT_EQ(with({{"TORCHELASTIC_RUN_ID", "none"}}), "00000000000000ab") << "torchrun's default";
+  EXPECT_EQ(with({{"TORCHELASTIC_RUN_ID", "run-7"}}), "run-7");
+  EXPECT_EQ(with({{"TORCHELASTIC_RUN_ID", "run-7"}, {"NCCL_EXPORTER_JOB", "llama"}}), "llama");
+  EXPECT_EQ(with({{"NCCL_EXPORTER_JOB", "llama"}, {"SLURM_JOB_ID", "4711"}}), "4711");
+}
+
+// Numbers of ranks, as text.
+std::string TextOf(const RankNumbers& numbers) {
+  const auto text = [](const std::optional<uint32_t>& number) {
+    return number ? std::to_string(*number) : "-";
+  };
+  return text(numbers.global_rank) + ' ' + text(numbers.local_rank) + " of " +
+         std::to_string(numbers.world_size);
+}
+
+TEST(SegmentReaderTest, BeforeNumbersOfCommunicatorsTakesAProvenRankOfTheProcess) {
+  V1 writer = ReadySegment(2);
+  writer.Put(0, CommunicatorV1{.id = 41});
+  const auto with = [&](std::vector<std::pair<std::string, std::string>> identity) {
+    writer.Put(ProcessV1{.identity = std::move(identity)});
+    const SegmentRead read = Parse(writer);
+    EXPECT_EQ(TextOf(read.process->numbers), TextOf(read.process->communicators.at(0).numbers));
+    return TextOf(read.process->numbers);
+  };
+  EXPECT_EQ(with({{"RANK", "3"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "8"}}), "3 1 of 8");
+  for (const char* rank : {" 3", "3.0", "abc", "8", "-1", "+3", "99999999999"})
+    EXPECT_EQ(with({{"RANK", rank}, {"WORLD_SIZE", "8"}}), "- - of 0") << rank;
+  EXPECT_EQ(with({{"RANK", "3"}}), "- - of 0");
+  EXPECT_EQ(with({{"SLURM_PROCID", "0"}}), "- - of 0");
+  writer.PutWord(V1::kRankNumbersProcess, 1);  // 1.2
+  EXPECT_EQ(with({{"RANK", "3"}, {"WORLD_SIZE", "8"}}), "- - of 0");
+}
+
+// Regresses: RANK and WORLD_SIZE were those of the first communicator for the life of the process.
+TEST(SegmentReaderTest, ReadsTheNumbersOfEachCommunicatorAndOfTheProcessThoseOfTheLatest) {
+  V1 writer = ReadySegment(4, V1::kHeaderBytes, V1::kSlotBytesOf13);
+  writer.PutWord(V1::kVersion, V1::kVersion1 | 7);
+  writer.Put(ProcessV1{.identity = {{"RANK", "5"}, {"WORLD_SIZE", "8"}}});
+  writer.Put(0, CommunicatorV1{.id = 41, .created_realtime_ns = 5});
+  writer.Put(1, CommunicatorV1{.id = 42, .created_realtime_ns = 7});
+  writer.Put(2, CommunicatorV1{.id = 43, .created_realtime_ns = 6});
+  const auto put = [&](size_t slot, std::array<uint64_t, 3> words) {
+    for (size_t i = 0; i < words.size(); ++i)
+      writer.PutWord(V1::RankNumbersAt(writer.SlotAt(slot)) + 8 * i, words[i]);
+  };
+  put(0, {6, 2, 8});
+  put(1, {4, 1, 6});
+  put(2, {7, 1, 6});  // no rank of six: written by nobody
+  const SegmentRead read = Parse(writer);
+  EXPECT_EQ(TextOf(read.process->communicators.at(0).numbers), "5 1 of 8");
+  EXPECT_EQ(TextOf(read.process->communicators.at(1).numbers), "3 0 of 6");
+  EXPECT_EQ(TextOf(read.process->communicators.at(2).numbers), "- - of 0");
+  EXPECT_EQ(TextOf(read.process->numbers), "3 0 of 6");
   writer.PutWord(V1::kRankNumbersProcess, 1);
-  EXPECT_TRUE(Parse(writer).process->rank_numbers_process);
+  const SegmentRead numbered = Parse(writer);
+  EXPECT_EQ(TextOf(numbered.process->communicators.at(1).numbers), "- - of 0");
+  EXPECT_EQ(TextOf(numbered.process->numbers), "- - of 0");
 }
 
 TEST(SegmentReaderTest, ReadsWhatEndedKernelTimingAndWhatIsOnProbation) {

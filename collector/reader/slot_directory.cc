@@ -107,7 +107,7 @@ ProcessSnapshot DescribeProcess(const layout::SegmentHeader& header, uint64_t ow
     if (key.empty() || std::ranges::any_of(process.identity, same_key)) continue;
     process.identity.emplace_back(std::move(key), TextOf(header.identity[i].value));
   }
-  process.rank_numbers_process = header.rank_numbers_process.load(std::memory_order_relaxed) != 0;
+  process.first_communicator = header.first_communicator.load(std::memory_order_relaxed);
   for (size_t i = 0; i < process.losses.size(); ++i) {
     process.losses[i] = header.losses[i].load(std::memory_order_relaxed);
   }
@@ -130,6 +130,8 @@ bool ReadHeader(const SegmentSource& source, SlotDirectory& directory) {
   if (directory.fault) return false;
   directory.process = DescribeProcess(*header, source.OwnerUid());
   directory.minor = static_cast<uint32_t>(header->version.load(std::memory_order_relaxed));
+  directory.rank_numbers_process =
+      header->rank_numbers_process.load(std::memory_order_relaxed) != 0;
   directory.header_bytes = header->header_bytes;
   directory.slot_bytes = header->slot_bytes;
   directory.slot_count = static_cast<uint32_t>(header->slot_count);

@@ -40,7 +40,8 @@ struct SlotDirectory {
   std::optional<SegmentFault> fault;
   bool lacked_slots = false;  // the reason of `fault`: `slots_left` was used up
 
-  uint32_t minor = 0;  // of the writer's layout
+  uint32_t minor = 0;                 // of the writer's layout
+  bool rank_numbers_process = false;  // see layout::SegmentHeader
   uint64_t header_bytes = 0;
   uint64_t slot_bytes = 0;
   uint32_t slot_count = 0;        // with the overflow slot, which is the last

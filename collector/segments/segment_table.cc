@@ -230,6 +230,7 @@ NodeSnapshot SegmentTable::Read(SegmentLooks looks, const Moment& now) {
     return std::tuple<int64_t, const std::string&, FileKey>(process.start_realtime_ns,
                                                             process.segment, process.file);
   });
+  DropSharedNumbers(snapshot);
   snapshot.segment_errors = errors_.values();
   snapshot.segment_troubles = errors_.Troubles(PresentFaults());
   return snapshot;

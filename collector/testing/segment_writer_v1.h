@@ -113,6 +113,7 @@ class SegmentWriterV1 {
   static constexpr size_t kIdentityCount = 80;
   static constexpr size_t kRankNumbersProcess = 768;   // 1.2
   static constexpr size_t kPeerTableBytesField = 776;  // 1.5
+  static constexpr size_t kFirstCommunicator = 784;    // 1.7
   static constexpr size_t kPeerTableBytes = 4096;
   static constexpr uint64_t kVersion1 = uint64_t{1} << 32;
 
@@ -139,6 +140,8 @@ class SegmentWriterV1 {
     return slot_at + 130688 + direction * 48;
   }
   static constexpr size_t NetworkShareAt(size_t slot_at) { return slot_at + 130688 + 96; }
+  // The words are global rank, local rank, both plus 1, and world size (1.7).
+  static constexpr size_t RankNumbersAt(size_t slot_at) { return slot_at + 130816; }
   static constexpr size_t NetworkTimedBytesAt(size_t function_at) {
     return function_at + 16;
   }  // 1.6

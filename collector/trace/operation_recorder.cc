@@ -27,11 +27,8 @@ TracedOperation TracedOf(const CompletedOperation& operation) {
           .members = operation.members};
 }
 
-// What the labels of metrics take as the rank: see exporter/series/labels/series_labels.cc.
 std::string GlobalRankOf(const ProcessSnapshot& process) {
-  if (process.rank_numbers_process) return "";
-  const std::string& rank = process.Identity("RANK");
-  return rank.empty() ? process.Identity("SLURM_PROCID") : rank;
+  return process.numbers.global_rank ? std::to_string(*process.numbers.global_rank) : "";
 }
 
 // What tells an operation apart from the others of its communicator. Sends and receives of one
@@ -196,7 +193,7 @@ NodeTrace OperationRecorder::Finish() {
                                                    .uid = latest.uid,
                                                    .executable = latest.executable,
                                                    .global_rank = GlobalRankOf(latest),
-                                                   .job = latest.Identity("SLURM_JOB_ID"),
+                                                   .job = latest.JobName(),
                                                    .name_space = latest.Identity("POD_NAMESPACE"),
                                                    .pod = latest.Identity("POD_NAME"),
                                                    .is_alive = latest.is_alive,

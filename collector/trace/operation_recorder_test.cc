@@ -19,7 +19,8 @@ constexpr int64_t kMs = 1'000'000;
 class OperationRecorderTest : public TableFixture {
  protected:
   OperationRecorderTest() {
-    writer_.Put(ProcessV1{.pid = 7, .uid = ::getuid(), .identity = {{"RANK", "3"}}});
+    writer_.Put(
+        ProcessV1{.pid = 7, .uid = ::getuid(), .identity = {{"RANK", "3"}, {"WORLD_SIZE", "4"}}});
     Begin(0);
     writer_.Publish();
     writer_.WriteTo(Path("a.seg"));

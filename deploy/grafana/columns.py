@@ -8,7 +8,7 @@ TO_COMMUNICATOR = link_to('nccl-communicator', *JOB_VARIABLE_NAMES, 'comm')
 TO_RANK = link_to('nccl-rank', *JOB_VARIABLE_NAMES, 'hostname', 'gpu_uuid', 'pid')
 
 JOB_COLUMNS = [Column('cluster', 'Cluster', link=TO_JOB), Column('namespace', 'Namespace', link=TO_JOB),
-               Column('slurm_job_id', 'Slurm job', link=TO_JOB), Column('uid', 'User', width=80)]
+               Column('nccl_job', 'Job', link=TO_JOB), Column('uid', 'User', width=80)]
 HIDDEN_JOB_COLUMNS = [Column(column.field, column.title, is_hidden=True) for column in JOB_COLUMNS]
 COMM_COLUMNS = [Column('comm_name', 'Name'), Column('comm', 'Communicator', link=TO_COMMUNICATOR)]
 HIDDEN_COMM_COLUMNS = [Column(column.field, column.title, is_hidden=True) for column in COMM_COLUMNS]

@@ -80,15 +80,15 @@ SINCE = Row('Since when?', [
     graph('Time in NCCL, by job',
           'Share of the time that a process spends in NCCL kernels, mean of the job\'s processes; above 1 if communicators overlap. Normal: '
           'steady. It rises when ranks wait for a late one or the network is slow. It falls to 0 when the job stops calling NCCL.',
-          [(f'avg by ({JOB_LABELS}) (process:nccl_busy_seconds:rate{{{JOB}}})', '{{cluster}} {{namespace}} {{slurm_job_id}}')], 'percentunit'),
+          [(f'avg by ({JOB_LABELS}) (process:nccl_busy_seconds:rate{{{JOB}}})', '{{cluster}} {{namespace}} {{nccl_job}}')], 'percentunit'),
     graph('Best bus bandwidth, by job',
           'Bus bandwidth (nccl-tests) of messages of 16 MiB and more, of the best communicator, by the rank that waits least. Normal: '
           'steady, near the result of nccl-tests. A drop means slow links, not a late rank.',
-          [(f'max by ({JOB_LABELS}) (comm_collective_size:nccl_bus_bandwidth:max{{{JOB}}})', '{{cluster}} {{namespace}} {{slurm_job_id}}')], 'Bps'),
+          [(f'max by ({JOB_LABELS}) (comm_collective_size:nccl_bus_bandwidth:max{{{JOB}}})', '{{cluster}} {{namespace}} {{nccl_job}}')], 'Bps'),
     graph('GPUs lost to waiting, by job',
           'GPUs that ranks lose because they wait for the last rank of a communicator. Normal: steady, a few per cent of the GPUs of the job. A '
           'step: a rank has become late; the table Jobs leads to it.',
-          [(f'sum by ({JOB_LABELS}) (job:nccl_waiting_gpu_seconds:rate{{{JOB}}})', '{{cluster}} {{namespace}} {{slurm_job_id}}')], 'short',
+          [(f'sum by ({JOB_LABELS}) (job:nccl_waiting_gpu_seconds:rate{{{JOB}}})', '{{cluster}} {{namespace}} {{nccl_job}}')], 'short',
           width=24),
 ])
 

@@ -206,7 +206,7 @@ def custom_variable(name, label, values):
 def alert_annotation(expression):
     return {'name': 'Alerts', 'datasource': DATASOURCE, 'enable': True, 'hide': False, 'iconColor': 'red', 'expr': expression, 'step': '30s',
             'target': {'refId': 'Anno', 'expr': expression, 'interval': '30s', 'range': True, 'instant': False},
-            'titleFormat': '{{alertname}}', 'textFormat': '{{severity}}', 'tagKeys': 'slurm_job_id,namespace,comm_name,rank,hostname,instance',
+            'titleFormat': '{{alertname}}', 'textFormat': '{{severity}}', 'tagKeys': 'nccl_job,namespace,comm_name,rank,hostname,instance',
             'useValueForTime': False}
 
 

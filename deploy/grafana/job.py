@@ -116,7 +116,7 @@ WHAT = Row('What job is it?', [
                    'timing source.',
           [f'count by ({JOB_LABELS}, slurm_job_name, {NODE_LABELS}, timing_source, sampling) '
            f'(count by ({JOB_LABELS}, slurm_job_name, {NODE_LABELS}, timing_source, sampling, pid) (nccl_rank_info{{{JOB}}}))'],
-          [Column('cluster', 'Cluster'), Column('namespace', 'Namespace'), Column('slurm_job_id', 'Slurm job'),
+          [Column('cluster', 'Cluster'), Column('namespace', 'Namespace'), Column('nccl_job', 'Job'),
            Column('uid', 'User', width=80), Column('slurm_job_name', 'Job name'), *NODE_COLUMNS, Column('timing_source', 'Timing source'),
            Column('sampling', 'Sampling'), Column('A', 'Processes', 'short')], height=7),
 ])

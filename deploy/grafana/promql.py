@@ -3,13 +3,13 @@
 from grafana_model import query_variable
 
 # Labels that tell jobs apart, as in the rules, and the owner; those that a series lacks count as empty.
-JOB_LABELS = 'cluster, namespace, slurm_job_id, uid'
+JOB_LABELS = 'cluster, namespace, nccl_job, uid'
 COMM_LABELS = f'{JOB_LABELS}, comm, comm_name'
 NODE_LABELS = 'hostname, instance'  # a node is known by both: in a pod the host's name is the pod's, beside a job the target is
 RANK_LABELS = f'{COMM_LABELS}, rank, {NODE_LABELS}, gpu, gpu_uuid, pid'
 ON_RANK = f'on ({JOB_LABELS}, comm, rank, instance)'
 
-JOB = 'cluster=~"$cluster", namespace=~"$namespace", slurm_job_id=~"$slurm_job_id", uid=~"$uid"'
+JOB = 'cluster=~"$cluster", namespace=~"$namespace", nccl_job=~"$nccl_job", uid=~"$uid"'
 COMM = f'{JOB}, comm=~"$comm"'
 PROCESS = f'{JOB}, hostname=~"$hostname", gpu_uuid=~"$gpu_uuid", pid=~"$pid"'
 RATE = '$__rate_interval'
@@ -17,8 +17,8 @@ RATE = '$__rate_interval'
 JOB_VARIABLES = [
     query_variable('cluster', 'Cluster', 'label_values(nccl_rank_info, cluster)'),
     query_variable('namespace', 'Namespace', 'label_values(nccl_rank_info{cluster=~"$cluster"}, namespace)'),
-    query_variable('slurm_job_id', 'Slurm job', 'label_values(nccl_rank_info{cluster=~"$cluster", namespace=~"$namespace"}, slurm_job_id)'),
-    query_variable('uid', 'User', 'label_values(nccl_rank_info{cluster=~"$cluster", namespace=~"$namespace", slurm_job_id=~"$slurm_job_id"}, uid)'),
+    query_variable('nccl_job', 'Job', 'label_values(nccl_rank_info{cluster=~"$cluster", namespace=~"$namespace"}, nccl_job)'),
+    query_variable('uid', 'User', 'label_values(nccl_rank_info{cluster=~"$cluster", namespace=~"$namespace", nccl_job=~"$nccl_job"}, uid)'),
 ]
 JOB_VARIABLE_NAMES = [variable['name'] for variable in JOB_VARIABLES]
 

@@ -36,6 +36,22 @@ CHOICES = [  # containers, what else the pod has, and which containers are chang
     ([{**GPUS, 'volumeMounts': [{'name': 'own', 'mountPath': '/run/nccl-exporter'}]}], {'volumes': [{'name': 'own'}]}, []),
     ([GPUS], {'volumes': [{'name': 'nccl-exporter-segments'}]}, []),
 ]
+OWNERS = [  # labels of a pod, and the job that it is of: an outer owner wins over the jobs that it makes
+    ({}, ''),
+    ({'app': 'train'}, ''),
+    ({'job-name': 'old'}, 'old'),
+    ({'job-name': 'llama', 'batch.kubernetes.io/job-name': 'llama'}, 'llama'),
+    ({'jobset.sigs.k8s.io/jobset-name': 'set', 'job-name': 'set-workers-0', 'batch.kubernetes.io/job-name': 'set-workers-0'}, 'set'),
+    ({'training.kubeflow.org/job-name': 'torch', 'training.kubeflow.org/replica-type': 'worker'}, 'torch'),
+    ({'training.kubeflow.org/job-name': 'mpi', 'batch.kubernetes.io/job-name': 'mpi-launcher'}, 'mpi'),
+    ({'ray.io/cluster': 'ray', 'ray.io/group': 'workers'}, 'ray'),
+    ({'leaderworkerset.sigs.k8s.io/name': 'serve', 'leaderworkerset.sigs.k8s.io/group-index': '1'}, 'serve'),
+    ({'jobset.sigs.k8s.io/jobset-name': '', 'job-name': 'alone'}, 'alone'),
+]
+
+
+def job_of(pod):
+    return [variable.get('value', '') for variable in pod['spec']['containers'][0]['env'] if variable['name'] == 'NCCL_EXPORTER_JOB']
 
 
 class Injection(unittest.TestCase):
@@ -63,6 +79,18 @@ class Injection(unittest.TestCase):
         pods = [self.pod(containers, more) for containers, more, _ in CHOICES]
         self.assertEqual(admission_model.changed(base('inject')[0], pods),
                          [kyverno_model.changed(base('inject-kyverno')[0], pod, self.asked) for pod in pods])
+
+    @unittest.skipUnless(HAS_CEL, 'no CEL: tools/fetch-kubernetes-schemas fetches it, with npm')
+    def test_the_admission_policy_names_the_job(self):
+        pods = [self.pod([GPUS], {}, labels=labels) for labels, _ in OWNERS]
+        self.assertEqual([job_of(pod) for pod in admission_model.changed(base('inject')[0], pods)], [[job] for _, job in OWNERS])
+
+    @unittest.skipUnless(HAS_JMESPATH, 'python3-jmespath is not installed')
+    def test_kyvernos_policy_names_the_job(self):
+        import kyverno_model
+        policy = base('inject-kyverno')[0]
+        for labels, job in OWNERS:
+            self.assertEqual(job_of(kyverno_model.changed(policy, self.pod([GPUS], {}, labels=labels), self.asked)), [job], labels)
 
     @unittest.skipUnless(HAS_JMESPATH, 'python3-jmespath is not installed')
     def test_kyvernos_policy_chooses_the_same(self):
@@ -95,11 +123,13 @@ class Injection(unittest.TestCase):
             self.assertEqual(kyverno_model.changed(policy, pod, namespace) != pod, is_changed, (namespace, metadata))
 
     def test_the_template_sets_what_kyvernos_policy_sets(self):
-        """But for the container's name, which it does not know."""
+        """But for the container's name, which it does not know, and the job's, which it takes from the label of a Job."""
         each, volumes = (rule['mutate'] for rule in base('inject-kyverno')[0]['spec']['rules'])
         patches = yaml.safe_load(re.sub(r'{{ [\w.]+ }}', '0', each['foreach'][0]['patchesJson6902'])) + yaml.safe_load(volumes['patchesJson6902'])
         values = [patch['value'] for patch in patches if patch['value']['name'] != 'CONTAINER_NAME']
-        self.assertEqual([patch['value'] for patch in objects(KUBERNETES / 'inject-template/pod-template.yaml')[0]], values)
+        job = {'name': 'NCCL_EXPORTER_JOB', 'valueFrom': {'fieldRef': {'fieldPath': "metadata.labels['batch.kubernetes.io/job-name']"}}}
+        self.assertEqual([patch['value'] for patch in objects(KUBERNETES / 'inject-template/pod-template.yaml')[0]],
+                         [job if value['name'] == job['name'] else value for value in values])
 
     @unittest.skipUnless(kustomize(), 'neither kustomize nor kubectl is installed')
     def test_the_component_changes_the_jobs_that_ask_for_it(self):
@@ -119,7 +149,7 @@ class Injection(unittest.TestCase):
         self.assertEqual(kubernetes_model.faults_of(made['Job', 'measured']), [])
         pod = made['Job', 'measured']['spec']['template']['spec']
         self.assertEqual([variable['name'] for variable in pod['containers'][0]['env']],
-                         ['NODE_NAME', 'POD_UID', 'POD_NAMESPACE', 'POD_NAME', 'NCCL_EXPORTER_DIR', 'NCCL_PROFILER_PLUGIN', 'A'])
+                         ['NODE_NAME', 'POD_UID', 'POD_NAMESPACE', 'POD_NAME', 'NCCL_EXPORTER_JOB', 'NCCL_EXPORTER_DIR', 'NCCL_PROFILER_PLUGIN', 'A'])
         self.assertEqual({mount['name']: mount['mountPath'] for mount in pod['containers'][0]['volumeMounts']},
                          {'nccl-exporter-segments': '/run/nccl-exporter', 'nccl-exporter-plugin': '/opt/nccl-exporter'})
         self.assertEqual(len(pod['volumes']), 2)

@@ -45,6 +45,8 @@ def changed(policy, pod, namespace_labels):
         def is_one_of(block):
             return any(is_selected(choice['resources'], pod, namespace_labels) for choice in rule.get(block, {}).get('any', []))
         data = {'request': {'object': copy.deepcopy(pod)}}
+        for variable in rule.get('context', []):
+            data[variable['name']] = jmespath.search(variable['variable']['jmesPath'], data) or variable['variable']['default']
         if not is_one_of('match') or is_one_of('exclude') or not all_hold(rule.get('preconditions', {}), data):
             continue
         if 'patchesJson6902' in rule['mutate']:

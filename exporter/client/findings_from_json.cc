@@ -107,10 +107,13 @@ std::optional<collector::CommunicatorKey> Communicator(const Json& finding) {
   if (Member(finding, "comm").is_null()) return std::nullopt;
   constexpr size_t kDigits = 16;
   const std::string id = Text(finding, "comm");
-  collector::CommunicatorKey key{.ranks = CountOr(finding, "ranks", uint64_t{0}),
-                                 .uid = Count(finding, "uid"),
-                                 .job = Text(finding, "slurm_job_id"),
-                                 .name_space = Text(finding, "namespace")};
+  collector::CommunicatorKey key{
+      .ranks = CountOr(finding, "ranks", uint64_t{0}),
+      .uid = Count(finding, "uid"),
+      .job = Text(finding, Member(finding, "nccl_job").is_null()
+                               ? "slurm_job_id"  // its name in earlier daemons
+                               : "nccl_job"),
+      .name_space = Text(finding, "namespace")};
   const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), key.id, 16);
   if (error != std::errc() || end != id.data() + id.size() || id.size() != kDigits)
     Refuse("comm", "is no number of 16 digits");

@@ -38,11 +38,11 @@ Json RankJson(const RankOnNode& rank, const CommunicatorOnNode& of) {
   const collector::ProcessSnapshot& process = *rank.process;
   const bool is_known = here.completion_is_known;
   return {{"rank", here.rank},
-          {"global_rank", Text(GlobalRank(process))},
+          {"global_rank", Text(GlobalRank(here))},
           {"gpu", here.gpu_index < 0 ? Json(nullptr) : Json(here.gpu_index)},
           {"gpu_uuid", Text(here.gpu_uuid)},
           {"pid", process.pid},
-          {"host", Text(process.host_name)},
+          {"host", Text(process.NodeName())},
           {"alive", process.is_alive},
           {"stopped", process.is_stopped ? Json(*process.is_stopped) : Json(nullptr)},
           {"started_sequence", here.started_sequence},
@@ -57,7 +57,8 @@ Json CommunicatorJson(const CommunicatorOnNode& of) {
   return {{"comm", fmt::format("{:016x}", of.key.id)},
           {"comm_name", Text(any.name)},
           {"uid", of.key.uid},
-          {"slurm_job_id", Text(of.key.job)},
+          {"nccl_job", Text(of.key.job)},
+          {"slurm_job_id", Text(of.ranks.front().process->Identity("SLURM_JOB_ID"))},
           {"namespace", Text(of.key.name_space)},
           {"ranks", any.ranks == 0 ? Json(nullptr) : Json(any.ranks)},
           {"nodes", any.nodes == 0 ? Json(nullptr) : Json(any.nodes)}};

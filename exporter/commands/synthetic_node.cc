@@ -267,9 +267,13 @@ std::shared_ptr<const collector::NodeSnapshot> NodeOfShape(const NodeShape& shap
   snapshot->taken_realtime_ns = kStartNs + 10000 * kSecondNs;
   for (int rank = 0; rank < shape.ranks; ++rank) {
     collector::ProcessSnapshot process = EmptyProcess(static_cast<uint64_t>(1000 + rank));
-    process.identity = {{"SLURM_JOB_ID", "1234567"}, {"SLURM_PROCID", std::to_string(rank)}};
+    process.identity = {{"SLURM_JOB_ID", "1234567"}};
+    process.numbers = {.global_rank = static_cast<uint32_t>(rank),
+                       .local_rank = static_cast<uint32_t>(rank),
+                       .world_size = static_cast<uint32_t>(shape.ranks)};
     for (int number = 0; number < shape.communicators; ++number) {
       process.communicators.push_back(BusyCommunicator(shape, number, rank));
+      process.communicators.back().numbers = process.numbers;
     }
     if (!process.communicators.empty()) {
       process.communicators.front().in_flight = {{.function = Function::kAllReduce,

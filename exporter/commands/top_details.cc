@@ -41,7 +41,7 @@ std::string AgoText(int64_t then_ns, int64_t now_ns) {
 void AddProcess(const collector::ProcessSnapshot& process, Facts& facts) {
   facts.Add("process", fmt::format("{} of user {}, {}", process.pid, process.uid,
                                    Printable(process.executable)));
-  facts.Add("host", Printable(process.host_name));
+  facts.Add("host", Printable(process.NodeName()));
   facts.Add("pod", Printable(process.Identity("POD_NAME")));
   facts.Add("plugin", Printable(process.plugin_version));
 }
@@ -105,7 +105,7 @@ std::vector<TopLine> DetailLines(const TopRank& line, const collector::NodeSnaps
                                         here.id, line.of->ranks.size(), here.ranks));
   facts.lines.front().style = kTitleStyle;
   facts.Add("rank", std::to_string(here.rank));
-  facts.Add("global rank", Printable(GlobalRank(process)));
+  facts.Add("global rank", GlobalRank(here));
   facts.Add("job", JobText(process));
   facts.Add("state", line.state);
   facts.Add("GPU", here.gpu_index < 0

@@ -66,7 +66,7 @@ bool IsOf(const FoundRank& found, const Finding& finding, const TopRank& line) {
   }
   if (found.pid == 0) return finding.communicator.has_value();
   const bool is_of_host =
-      found.host_name.empty() || found.host_name == Printable(line.rank->process->host_name);
+      found.host_name.empty() || found.host_name == Printable(line.rank->process->NodeName());
   return found.pid == line.rank->process->pid && is_of_host;
 }
 

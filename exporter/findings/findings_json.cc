@@ -49,6 +49,7 @@ Json FindingJson(const Finding& finding) {
           {"comm_name", finding.communicator_name},
           {"ranks", of && of->ranks != 0 ? Json(of->ranks) : Json(nullptr)},
           {"uid", finding.uid},
+          {"nccl_job", of ? PrintablePath(of->job) : ""},
           {"slurm_job_id", of ? PrintablePath(of->job) : ""},
           {"namespace", of ? PrintablePath(of->name_space) : ""},
           {"job", finding.job},

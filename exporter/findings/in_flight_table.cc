@@ -152,7 +152,7 @@ void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns, std
   const RankOnNode& any = communicator.ranks.front();
   std::string name;
   AppendQuoted(ValidUtf8(any.communicator->name, kNameLimitBytes), name);
-  const std::string& job = any.process->Identity("SLURM_JOB_ID");
+  const std::string job = any.process->JobName();
   std::string job_text;
   if (!job.empty()) AppendQuoted(ValidUtf8(job, kJobLimitBytes), job_text);
   const uint64_t ranks = any.communicator->ranks;

@@ -42,8 +42,8 @@ collector::NodeSnapshot ForgedNode(size_t ranks, size_t jobs) {
   for (size_t i = 0; i < kProcesses; ++i) {
     node.processes.push_back(EmptyProcess(5000 + i));
     node.processes.back().start_realtime_ns = node.taken_realtime_ns - 3600 * kSecondNs;
-    node.processes.back().identity = {{"SLURM_JOB_ID", std::to_string(4720 + i % jobs)},
-                                      {"SLURM_PROCID", std::to_string(i)}};
+    node.processes.back().identity = {{"SLURM_JOB_ID", std::to_string(4720 + i % jobs)}};
+    node.processes.back().numbers.global_rank = static_cast<uint32_t>(i);
     node.processes.back().is_alive = i % 8 != 7;
   }
   for (size_t i = 0; i < collector::kMaxCommunicators; ++i) {
@@ -52,6 +52,7 @@ collector::NodeSnapshot ForgedNode(size_t ranks, size_t jobs) {
         EmptyCommunicator((i / ranks + 1) << 32, i % ranks);
     communicator.slot = static_cast<uint32_t>(process.communicators.size());
     communicator.name = "a name that is as long as users give them";
+    communicator.numbers = process.numbers;
     communicator.ranks = ranks;
     communicator.nodes = 1;
     communicator.gpu_index = static_cast<int>(i % 8);

@@ -144,7 +144,7 @@ Finding FindingOf(const Job& job, const std::set<collector::FileKey>& just_ended
   finding.runbook = "NCCLRanksMissing";
   finding.next = fmt::format(
       "Look in the job's log and in dmesg (out of memory, XID) why pid {} on {} has ended.",
-      first.pid, Printable(first.host_name));
+      first.pid, Printable(first.NodeName()));
   return finding;
 }
 

@@ -38,9 +38,12 @@ std::string Printable(std::string_view text) { return WithoutControls(text, kNam
 std::string PrintablePath(std::string_view path) { return WithoutControls(path, kPathLimitBytes); }
 
 std::string JobText(const collector::ProcessSnapshot& process) {
-  const std::string& slurm = process.Identity("SLURM_JOB_ID");
-  if (!slurm.empty()) return "job " + Printable(slurm);
+  const std::string job = process.JobName();
   const std::string& name_space = process.Identity("POD_NAMESPACE");
+  if (!job.empty()) {
+    return "job " + Printable(job) +
+           (name_space.empty() ? "" : " (namespace " + Printable(name_space) + ")");
+  }
   if (!name_space.empty()) return "namespace " + Printable(name_space);
   return fmt::format("the job of user {}", process.uid);
 }
@@ -66,11 +69,11 @@ FoundRank FoundRankOf(const RankOnNode& rank, Standing standing) {
   const collector::CommunicatorSnapshot& here = *rank.communicator;
   FoundRank found{.standing = standing,
                   .rank = here.rank,
-                  .global_rank = Printable(GlobalRank(*rank.process)),
+                  .global_rank = GlobalRank(here),
                   .gpu_index = here.gpu_index,
                   .gpu_uuid = Printable(here.gpu_uuid),
                   .pid = rank.process->pid,
-                  .host_name = Printable(rank.process->host_name),
+                  .host_name = Printable(rank.process->NodeName()),
                   .pod = Printable(rank.process->Identity("POD_NAME")),
                   .operation = OperationText(here)};
   if (!found.operation.empty()) found.since_realtime_ns = here.in_flight.front().start_realtime_ns;

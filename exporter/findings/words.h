@@ -19,7 +19,8 @@ std::string Printable(std::string_view text);
 // The same of at most 512 bytes: whole paths of usual length, since a file must be found by it.
 std::string PrintablePath(std::string_view path);
 
-// "job 4712", "namespace training", or "the job of user 1000".
+// "job 4712", "job llama (namespace team-a)"; "namespace team-a" or "the job of user 1000" where
+// the job has no name.
 std::string JobText(const collector::ProcessSnapshot& process);
 // The user's name for it, or the first half of its id: enough to tell those of a node apart.
 std::string CommunicatorText(uint64_t id, std::string_view name);

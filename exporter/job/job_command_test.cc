@@ -25,7 +25,7 @@ constexpr const char* kJobLine =
 class JobCommandTest : public testing::Test, public RecordedJob {
  protected:
   JobCommandTest() {
-    AddJob({{"slurm_job_id", "4711"},
+    AddJob({{"nccl_job", "4711"},
             {"slurm_job_name", "llm-7b"},
             {"uid", "1000"},
             {"namespace", "research"}},
@@ -147,7 +147,7 @@ TEST_F(JobCommandTest, JsonHasEveryRank) {
   AddClocks();
   const auto json = nlohmann::json::parse(Text({.is_json = true}));
   EXPECT_EQ(json["warnings"].size(), 0u);
-  EXPECT_EQ(json["job"]["slurm_job_id"], "4711");
+  EXPECT_EQ(json["job"]["nccl_job"], "4711");
   EXPECT_EQ(json["job"]["slurm_job_names"], nlohmann::json({"llm-7b"}));
   EXPECT_EQ(json["taken"], kNow);
   EXPECT_EQ(json["judged"], true);
@@ -173,7 +173,7 @@ TEST_F(JobCommandTest, APartOfAnAnswerIsNotTakenForTheWhole) {
             nlohmann::json({"store-1: timeout"}));
   EXPECT_EQ(Text({.wanted = {.labels = {"99"}}}), "");
   EXPECT_THAT(failure(), testing::EndsWith("; the answer is incomplete: store-1: timeout"));
-  AddJob({{"slurm_job_id", "4712"}, {"uid", "1000"}}, 16);
+  AddJob({{"nccl_job", "4712"}, {"uid", "1000"}}, 16);
   EXPECT_TRUE(Text().starts_with("answer is incomplete: store-1: timeout\nJOB "));
   EXPECT_EQ(nlohmann::json::parse(Text({.is_json = true}))["warnings"].size(), 1u);
 }

@@ -61,7 +61,7 @@ const char* NameOf(Motion motion) {
 Json JsonOf(const Job& job) {
   return {{"cluster", PrintablePath(job.cluster)},
           {"namespace", PrintablePath(job.name_space)},
-          {"slurm_job_id", PrintablePath(job.slurm_job_id)},
+          {"nccl_job", PrintablePath(job.nccl_job)},
           {"slurm_job_names", TextsOf(job.slurm_job_names)},
           {"uid", PrintablePath(job.uid)},
           {"pods", PrintablePath(job.pod_prefix)},

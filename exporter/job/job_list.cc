@@ -17,7 +17,7 @@ namespace {
 // In the line that says which jobs there are, and of one job's names.
 constexpr size_t kMostNamed = 6, kMostNames = 3;
 
-constexpr std::string_view kLabels = "cluster, namespace, slurm_job_id, slurm_job_name, uid";
+constexpr std::string_view kLabels = "cluster, namespace, nccl_job, slurm_job_name, uid";
 
 QueryAnswer AskJobs(const AskPrometheus& ask, const std::string& matchers) {
   return ask(fmt::format("count by ({0}) (group by ({0}, {1}) (nccl_rank_info{{{2}}}))", kLabels,
@@ -27,11 +27,11 @@ QueryAnswer AskJobs(const AskPrometheus& ask, const std::string& matchers) {
 std::vector<Job> JobsOf(const std::vector<Sample>& samples, const std::string& pod_prefix) {
   std::map<std::array<std::string, 4>, Job> jobs;
   for (const Sample& sample : samples) {
-    Job& job = jobs[{sample.Label("cluster"), sample.Label("namespace"),
-                     sample.Label("slurm_job_id"), sample.Label("uid")}];
+    Job& job = jobs[{sample.Label("cluster"), sample.Label("namespace"), sample.Label("nccl_job"),
+                     sample.Label("uid")}];
     job.cluster = sample.Label("cluster");
     job.name_space = sample.Label("namespace");
-    job.slurm_job_id = sample.Label("slurm_job_id");
+    job.nccl_job = sample.Label("nccl_job");
     job.uid = sample.Label("uid");
     job.pod_prefix = pod_prefix;
     const std::string& name = sample.Label("slurm_job_name");
@@ -51,7 +51,7 @@ bool IsNamed(const Job& job, const std::string& name) {
 }
 
 bool Has(const Job& job, const std::string& label) {
-  return label == job.slurm_job_id || IsNamed(job, label) || label == job.name_space ||
+  return label == job.nccl_job || IsNamed(job, label) || label == job.name_space ||
          label == job.cluster;
 }
 
@@ -60,7 +60,7 @@ bool HasOnly(const Job& job, const std::vector<std::string>& labels) {
     return label.empty() || std::ranges::count(labels, label) != 0;
   };
   const bool is_id_given =
-      is_given(job.slurm_job_id) ||
+      is_given(job.nccl_job) ||
       std::ranges::any_of(labels, [&](const std::string& label) { return IsNamed(job, label); });
   return is_id_given && is_given(job.name_space) && is_given(job.cluster);
 }
@@ -103,8 +103,8 @@ std::string TakePodPrefix(WantedJob& wanted) {
 }  // namespace
 
 std::string Job::Matchers() const {
-  return fmt::format("cluster={},namespace={},slurm_job_id={},uid={}", Quoted(cluster),
-                     Quoted(name_space), Quoted(slurm_job_id), Quoted(uid));
+  return fmt::format("cluster={},namespace={},nccl_job={},uid={}", Quoted(cluster),
+                     Quoted(name_space), Quoted(nccl_job), Quoted(uid));
 }
 
 std::string Job::PodMatchers() const {
@@ -122,9 +122,9 @@ std::string Job::NamesText() const {
 }
 
 std::string Job::Text() const {
-  std::string text = slurm_job_id.empty()
+  std::string text = nccl_job.empty()
                          ? pod_prefix.empty() ? "the job" : "pods " + Printable(pod_prefix)
-                         : "job " + Printable(slurm_job_id);
+                         : "job " + Printable(nccl_job);
   if (!slurm_job_names.empty()) text += " (" + NamesText() + ")";
   if (!uid.empty()) text += " of user " + Printable(uid);
   if (!name_space.empty()) text += " in namespace " + Printable(name_space);

@@ -15,7 +15,7 @@ namespace nccl_exporter::exporter {
 struct Job {
   std::string cluster;
   std::string name_space;
-  std::string slurm_job_id;
+  std::string nccl_job;
   std::string uid;
   // Of Slurm's job, for people: each step of a job may have its own.
   std::vector<std::string> slurm_job_names = {};

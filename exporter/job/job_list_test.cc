@@ -17,7 +17,7 @@ class JobListTest : public testing::Test, public RecordedJob {
   void AddSlurmJob(const std::string& id, const std::string& uid,
                    const std::string& name_space = "", const std::string& name = "") {
     Labels labels{{"uid", uid}};
-    if (!id.empty()) labels["slurm_job_id"] = id;
+    if (!id.empty()) labels["nccl_job"] = id;
     if (!name_space.empty()) labels["namespace"] = name_space;
     if (!name.empty()) labels["slurm_job_name"] = name;
     AddJob(labels, 8);

@@ -23,7 +23,7 @@ std::string JobsScreen(const std::vector<Job>& jobs, const Warnings& warnings,
                    {.head = "USER", .is_text = true},
                    {.head = "PROCESSES"}});
   for (const Job& job : jobs) {
-    table.Add({job.slurm_job_id.empty() ? "-" : Printable(job.slurm_job_id), job.NamesText(),
+    table.Add({job.nccl_job.empty() ? "-" : Printable(job.nccl_job), job.NamesText(),
                Printable(job.name_space), Printable(job.cluster), Printable(job.uid),
                std::to_string(job.processes)});
   }

@@ -33,7 +33,7 @@ TEST(EarlierKnownTest, ATimeThatIsNotKnownIsNotTheEarlier) {
 class NamedRanksTest : public testing::Test, public RecordedJob {
  protected:
   NamedRanksTest() {
-    AddJob({{"slurm_job_id", "4711"}, {"uid", "1000"}}, 8);
+    AddJob({{"nccl_job", "4711"}, {"uid", "1000"}}, 8);
     Add("process:nccl_busy_seconds:rate{", {}, 8);
   }
 

@@ -22,16 +22,16 @@ struct RankOnNode {
 
 inline constexpr int64_t kNothingInFlight = std::numeric_limits<int64_t>::max();
 
-// What one user's job is told apart by. Empty texts where no workload manager names it.
+// What one user's job is told apart by.
 struct JobKey {
   uint64_t uid = 0;
-  std::string job;         // of the workload manager
+  std::string job;         // collector::ProcessSnapshot::JobName(); empty: not known
   std::string name_space;  // of Kubernetes
 
   auto operator<=>(const JobKey&) const = default;
 };
 inline JobKey JobKeyOf(const collector::ProcessSnapshot& process) {
-  return {process.uid, process.Identity("SLURM_JOB_ID"), process.Identity("POD_NAMESPACE")};
+  return {process.uid, process.JobName(), process.Identity("POD_NAMESPACE")};
 }
 inline JobKey JobKeyOf(const collector::CommunicatorKey& key) {
   return {key.uid, key.job, key.name_space};

@@ -320,7 +320,7 @@ void CommunicatorSeries::AddStalled(const std::vector<const GroupMember*>& quiet
     return member->communicator->created_realtime_ns;
   });
   const CommunicatorLabelSets& sets = labels_.Of(*newest.process, *newest.communicator);
-  builder_.Add(Metric::kStalledCommunicatorRanks, labels, builder_.AddLabels(sets.rank_info),
+  builder_.Add(Metric::kStalledCommunicatorRanks, labels, builder_.AddLabels(sets.rank_names),
                static_cast<double>(newest.communicator->ranks));
   std::set<const collector::ProcessSnapshot*> processes;
   for (const GroupMember* member : quiet) {

@@ -55,8 +55,10 @@ TEST(DroppedLabelsTest, EachLabelLeavesNoDuplicatesAndNoTraceButOther) {
     processes.back().identity = {{"SLURM_JOB_ID", std::to_string(pid)},
                                  {"POD_NAMESPACE", "n"},
                                  {"POD_NAME", "p" + std::to_string(pid)},
-                                 {"CONTAINER_NAME", "c"},
-                                 {"RANK", std::to_string(pid % 2)}};
+                                 {"CONTAINER_NAME", "c"}};
+    processes.back().numbers.global_rank = static_cast<uint32_t>(pid % 2);
+    for (collector::CommunicatorSnapshot& communicator : processes.back().communicators)
+      communicator.numbers = processes.back().numbers;
   }
   std::vector<std::string> all;
   for (const DroppableLabel& label : kDroppableLabels) all.emplace_back(label.name);

@@ -315,9 +315,9 @@ TEST(SeriesLimitTest, WhatFitsNowhereIsLeftOutAndCounted) {
       without_communicators - kJobs * kDetailOfProcess + need.room_of_alerts + kSeriesForOthers;
   const ScrapedNode scrape(NodeOf(processes), limit);
   EXPECT_LE(scrape.samples(), limit);
-  EXPECT_EQ(scrape.Value(Metric::kRankInfo, "slurm_job_id=1,"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kRankInfo, "nccl_job=1,"), 1);
   EXPECT_EQ(scrape.Value(Metric::kApiCalls,
-                         "comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=2,function=Send,"),
+                         "comm=other,comm_name=,rank=,gpu=,uid=1000,nccl_job=2,function=Send,"),
             0);
   EXPECT_EQ(scrape.Values(Metric::kApiCalls).size(), size_t{kFunctionCount});
   EXPECT_EQ(scrape.drops().Of(SeriesLoss::kFolded), (kJobs - 1) * need.all);

@@ -205,8 +205,8 @@ TEST(SeriesMergingTest, OverflowSlotsOfAJobAreOneOtherCommunicator) {
   EXPECT_THAT(
       scrape.Values(Metric::kApiCalls),
       testing::UnorderedElementsAre(
-          testing::Pair(
-              "comm=other,comm_name=,rank=,gpu=,uid=1000,slurm_job_id=5,function=Broadcast,", 2),
+          testing::Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,nccl_job=5,function=Broadcast,",
+                        2),
           testing::Pair("comm=other,comm_name=,rank=,gpu=,uid=1000,function=Broadcast,", 1)));
   EXPECT_TRUE(scrape.Values(Metric::kStartedSequence).empty());
   EXPECT_TRUE(scrape.Values(Metric::kRankInfo).empty());

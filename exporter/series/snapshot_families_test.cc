@@ -5,11 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
 #include "exporter/series/labels/series_labels.h"
 #include "exporter/testing/scraped_node.h"
+#include "proto/identity_variables.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -230,6 +232,55 @@ TEST(SnapshotFamiliesTest, StalledCommunicatorsShowTheirStateAndOthersDoNot) {
     EXPECT_TRUE(blind.Values(metric).empty());
 }
 
+// A rank with all that is known of it.
+collector::ProcessSnapshot FullyKnownProcess() {
+  collector::CommunicatorSnapshot communicator = BusyCommunicator(1);
+  communicator.numbers = {.global_rank = 3, .local_rank = 3, .world_size = 8};
+  communicator.gpu_uuid = "MIG-1";
+  communicator.pci_bus_id = "0000:3b:00.0";
+  communicator.in_flight = {{.function = Function::kReduce, .start_realtime_ns = 1}};
+  communicator.completion_is_known = true;
+  communicator.derived.emplace().is_quiet = true;
+  communicator.derived->node.emplace().is_lowest = true;
+  communicator.derived->node->progress = 1;
+  communicator.derived->steps.emplace().waits_ns[{Function::kAllReduce, 3}] = 1;
+  communicator.arrivals.emplace().compared = 1;
+  collector::ProcessSnapshot process = ProcessOf(1, {communicator});
+  process.numbers = communicator.numbers;
+  process.derived.emplace().progress = 1;
+  process.identity.clear();
+  for (const IdentityVariable& variable : kIdentityVariables)
+    process.identity.emplace_back(variable.name, "7");
+  return process;
+}
+
+// Regresses: a rank of torchrun under Slurm had 28 labels in the series that all hang alerts read,
+// and 31 in the store, which stores refuse.
+TEST(SnapshotFamiliesTest, SeriesHaveFewEnoughLabelsForStores) {
+  constexpr long kAddedLater = 3;  // name, job, instance
+  const ScrapedNode scrape(NodeOf({FullyKnownProcess()}));
+  size_t families = 0;
+  for (const MetricRow& row : kMetrics) {
+    if (row.part != MetricPart::kAlerts) continue;
+    const auto values = scrape.Values(row.id);
+    families += !values.empty();
+    for (const auto& [labels, value] : values) {
+      EXPECT_LE(std::ranges::count(labels, ',') + kAddedLater,
+                row.id == Metric::kRankInfo ? 29 : 20)
+          << row.name << ' ' << labels;
+    }
+  }
+  EXPECT_GT(families, 20u);
+  collector::ProcessSnapshot in_slurm = FullyKnownProcess();
+  std::erase_if(in_slurm.identity, [](const auto& pair) {
+    return pair.first.starts_with("POD_") || pair.first == "CONTAINER_NAME";
+  });
+  EXPECT_EQ(ScrapedNode(NodeOf({in_slurm}))
+                .Value(Metric::kRankInfo, "slurm_array_task_id=7,torchelastic_run_id=7,"),
+            1)
+      << "without pods there is room for these";
+}
+
 TEST(SnapshotFamiliesTest, AProcessIsHaltedWhileItIsStoppedAndAfterItsEnd) {
   collector::ProcessSnapshot process = ProcessOf(77, {});
   const auto halted = [&] {
@@ -278,10 +329,9 @@ TEST(SnapshotFamiliesTest, CommunicatorsWithoutIdentityWaitForIt) {
 TEST(SnapshotFamiliesTest, JobLabelsAreThoseKnown) {
   collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(0xab, 2)});
   process.identity = {{"POD_NAME", "p"}, {"SLURM_JOB_ID", "7"}, {"CONTAINER_NAME", ""}};
-  EXPECT_THAT(
-      ScrapedNode(NodeOf({process})).Values(Metric::kTimingDuty),
-      testing::ElementsAre(testing::Pair(
-          "comm=00000000000000ab,comm_name=,rank=2,gpu=2,uid=1000,slurm_job_id=7,pod=p,", 1)));
+  EXPECT_THAT(ScrapedNode(NodeOf({process})).Values(Metric::kTimingDuty),
+              testing::ElementsAre(testing::Pair(
+                  "comm=00000000000000ab,comm_name=,rank=2,gpu=2,uid=1000,nccl_job=7,pod=p,", 1)));
 }
 
 TEST(SnapshotFamiliesTest, AFinalizedCommunicatorHasNothingInFlight) {
@@ -293,40 +343,33 @@ TEST(SnapshotFamiliesTest, AFinalizedCommunicatorHasNothingInFlight) {
   EXPECT_EQ(scrape.Value(Metric::kCompletedSequence), std::nullopt);
 }
 
-TEST(SnapshotFamiliesTest, RankInfoPrefersTorchsRanksToSlurms) {
-  collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
-  process.identity = {{"SLURM_PROCID", "5"}, {"SLURM_LOCALID", "6"}};
-  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "local_rank=6,"), 1);
-  process.identity.push_back({"RANK", "15"});
-  process.identity.push_back({"LOCAL_RANK", "16"});
-  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "local_rank=16,"), 1);
-}
-
-TEST(SnapshotFamiliesTest, TheNumberOfAProcessIsNotThatOfARank) {
+TEST(SnapshotFamiliesTest, NumbersOfRanksAreThoseOfTheirCommunicator) {
   collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 4)});
-  process.identity = {{"RANK", "1"}, {"LOCAL_RANK", "1"}};
+  process.numbers.global_rank = 3;  // a later communicator, which is not served any more
+  process.communicators[0].numbers = {.global_rank = 1, .local_rank = 1, .world_size = 8};
   const ScrapedNode known(NodeOf({process}));
+  EXPECT_EQ(known.Value(Metric::kRankInfo, "world_size=8,"), 1);
   EXPECT_EQ(known.Value(Metric::kRankInfo, "local_rank=1,"), 1);
-  EXPECT_EQ(known.Value(Metric::kProcessAlive, "global_rank=1,"), 1);
+  EXPECT_EQ(known.Value(Metric::kProcessAlive, "global_rank=3,"), 1);
   EXPECT_EQ(known.Value(Metric::kTimingDuty, "rank=4,global_rank=1,gpu=4,uid=1000,"), 1);
-  process.rank_numbers_process = true;
+  process.numbers = process.communicators[0].numbers = {};
   const ScrapedNode scrape(NodeOf({process}));
   EXPECT_EQ(scrape.Value(Metric::kRankInfo, "local_rank=,"), 1);
   EXPECT_EQ(scrape.Value(Metric::kTimingDuty, "rank=4,gpu=4,uid=1000,"), 1);
   EXPECT_EQ(scrape.Value(Metric::kProcessAlive, "uid=1000,"), 1);
 }
 
-TEST(SnapshotFamiliesTest, RankInfoCarriesFurtherIdentityUnlessItsNameIsTaken) {
+// Regresses: every key of a segment became a label, CLUSTER and ALERTNAME among them.
+TEST(SnapshotFamiliesTest, RankInfoHasLabelsOfKnownVariablesAndOfNoOthers) {
   collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
   process.plugin_version = "1.2.3";
-  process.identity = {{"NODE_NAME", "n"}, {"POD_UID", "u"},    {"HOSTNAME", "x1"}, {"JOB", "x2"},
-                      {"POD", "x3"},      {"9LIVES", "x4"},    {"BAD-NAME", "x5"}, {"__META", "x6"},
-                      {"EMPTY", ""},      {"NODE_NAME", "x7"}, {"COMM", "x8"}};
+  process.identity = {{"NODE_NAME", "n"}, {"POD_UID", "u"},   {"HOSTNAME", "x1"}, {"JOB", "x2"},
+                      {"CLUSTER", "x3"},  {"REGION", "x4"},   {"__META", "x5"},   {"EMPTY", ""},
+                      {"SEVERITY", "x6"}, {"ALERTNAME", "x7"}};
   const auto values = ScrapedNode(NodeOf({process})).Values(Metric::kRankInfo);
   ASSERT_EQ(values.size(), 1u);
-  EXPECT_THAT(
-      values.begin()->first,
-      testing::EndsWith("sampling_reason=default,plugin_version=1.2.3,node_name=n,pod_uid=u,"));
+  EXPECT_THAT(values.begin()->first,
+              testing::EndsWith("sampling_reason=default,plugin_version=1.2.3,pod_uid=u,"));
 }
 
 TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {
@@ -342,7 +385,7 @@ TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {
 
 TEST(SnapshotFamiliesTest, LossesShowAllReasonsOfTheirKindFromZero) {
   collector::ProcessSnapshot process = ProcessOf(77, {});
-  process.identity = {{"RANK", "3"}};
+  process.numbers.global_rank = 3;
   process.losses[static_cast<size_t>(Loss::kStaleHandle)] = 4;
   const ScrapedNode scrape(NodeOf({process}));
   EXPECT_EQ(

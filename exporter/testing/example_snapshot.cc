@@ -31,11 +31,10 @@ std::vector<collector::InFlightOperation> InFlight() {
 // A rank of a training job under Slurm: collectives, point-to-point and an operation in flight.
 collector::ProcessSnapshot TrainingProcess() {
   collector::ProcessSnapshot process = EmptyProcess(4711);
-  process.rank_numbers_process = true;  // it has several GPUs
-  process.identity = {
-      {"SLURM_JOB_ID", "42"},    {"SLURM_STEP_ID", "0"},           {"SLURM_PROCID", "3"},
-      {"SLURM_LOCALID", "1"},    {"SLURM_JOB_NAME", "llm \"7b\""}, {"POD_NAMESPACE", "research"},
-      {"POD_NAME", "trainer-0"}, {"CONTAINER_NAME", "main"},       {"NODE_NAME", "gpu-node-7"}};
+  process.identity = {{"SLURM_JOB_ID", "42"},           {"SLURM_STEP_ID", "0"},
+                      {"SLURM_JOB_NAME", "llm \"7b\""}, {"POD_NAMESPACE", "research"},
+                      {"POD_NAME", "trainer-0"},        {"CONTAINER_NAME", "main"},
+                      {"NODE_NAME", "gpu-node-7"}};
   process.losses[static_cast<size_t>(Loss::kInFlightFull)] = 2;
   process.losses[static_cast<size_t>(Loss::kForeignProcess)] = 7;
   process.losses[static_cast<size_t>(Loss::kZeroTimestamp)] = 1;

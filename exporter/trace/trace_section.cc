@@ -144,7 +144,7 @@ void Append(const TracedProcess& process, std::string& out) {
               {"uid", process.uid},
               {"executable", Text(process.executable)},
               {"global_rank", Text(process.global_rank)},
-              {"slurm_job_id", Text(process.job)},
+              {"nccl_job", Text(process.job)},
               {"namespace", Text(process.name_space)},
               {"pod", Text(process.pod)},
               {"is_alive", process.is_alive},
@@ -296,7 +296,8 @@ TracedProcess ProcessIn(const json& value) {
   process.uid = value.at("uid").get<uint64_t>();
   process.executable = value.at("executable").get<std::string>();
   process.global_rank = value.at("global_rank").get<std::string>();
-  process.job = value.at("slurm_job_id").get<std::string>();
+  process.job =
+      value.at(value.contains("nccl_job") ? "nccl_job" : "slurm_job_id").get<std::string>();
   process.name_space = value.at("namespace").get<std::string>();
   process.pod = value.at("pod").get<std::string>();
   process.is_alive = value.at("is_alive").get<bool>();

@@ -262,11 +262,11 @@ TEST_F(NodeJsonTest, SaysWhyADirectoryCannotBeRead) {
   EXPECT_EQ(directory["detail"], "Too many levels of symbolic links");
 }
 
-TEST_F(NodeJsonTest, GivesNoNumberOfARankWhereItIsTheProcesss) {
-  node_.processes[0].identity = {{"RANK", "3"}, {"LOCAL_RANK", "1"}};
-  node_.processes[0].rank_numbers_process = false;
+TEST_F(NodeJsonTest, GivesTheNumbersOfRanksWhereTheyAreProven) {
+  node_.processes[0].numbers = {.global_rank = 3, .local_rank = 1, .world_size = 8};
   EXPECT_EQ(Answer(node_, judge_)["processes"][0]["global_rank"], "3");
-  node_.processes[0].rank_numbers_process = true;
+  EXPECT_EQ(Answer(node_, judge_)["processes"][0]["local_rank"], "1");
+  node_.processes[0].numbers = {};
   EXPECT_EQ(Answer(node_, judge_)["processes"][0]["global_rank"], "");
   EXPECT_EQ(Answer(node_, judge_)["processes"][0]["local_rank"], "");
 }

@@ -9,20 +9,38 @@
 namespace nccl_exporter::plugin {
 
 struct GpuIdentity {
-  int index = -1;      // on the node; -1: unknown
-  char uuid[64] = "";  // as NVML and DCGM write it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
+  int index = -1;  // on the node; -1: unknown
+  // As NVML and DCGM write it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx, MIG-... of an instance.
+  char uuid[64] = "";
   char pci_bus_id[64] = "";
 };
 
-// `visible_devices` is CUDA_VISIBLE_DEVICES or nullptr: it maps CUDA's ordinal to the node's index
-// where it lists numbers.
-GpuIdentity FindGpu(const char* visible_devices);
+// `get` reads the environment.
+GpuIdentity FindGpu(const char* (*get)(const char* name));
+
+struct CudaUuid {
+  unsigned char bytes[16];
+};
+
+// Functions of the driver that is loaded; nullptr where it has none.
+struct CudaDriver {
+  int (*get_device)(int* device) = nullptr;
+  int (*get_uuid)(CudaUuid* uuid, int device) = nullptr;     // of the GPU
+  int (*get_uuid_v2)(CudaUuid* uuid, int device) = nullptr;  // of the MIG instance, if it is one
+  int (*get_pci_bus_id)(char* text, int size, int device) = nullptr;
+};
+GpuIdentity AskDriver(const CudaDriver& driver, const char* (*get)(const char* name));
+
+// Whether the process sees all GPUs of its node, as far as its environment says: then CUDA's
+// numbers are the node's. NVIDIA's container runtime and Slurm hide GPUs, and number the others
+// from 0.
+bool SeesAllGpus(const char* (*get)(const char* name));
 
 // Entry `ordinal` of a list of numbers ("3,1,0"), `ordinal` itself for nullptr or an empty list, -1
 // if that cannot be told.
 int NodeIndex(const char* visible_devices, int ordinal);
 
-// Writes "GPU-" and the 16 bytes in the usual groups.
-void FormatUuid(const unsigned char bytes[16], char* text, int size);
+// Writes the prefix and the 16 bytes in the usual groups.
+void FormatUuid(const char* prefix, const unsigned char bytes[16], char* text, int size);
 
 }  // namespace nccl_exporter::plugin

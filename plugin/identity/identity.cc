@@ -8,35 +8,11 @@
 #include <cstring>
 
 #include "plugin/version.h"
+#include "proto/identity_variables.h"
 
 namespace nccl_exporter::plugin {
 
-const char* const kIdentityVariables[] = {"RANK",
-                                          "LOCAL_RANK",
-                                          "WORLD_SIZE",
-                                          "LOCAL_WORLD_SIZE",
-                                          "GROUP_RANK",
-                                          "SLURM_JOB_ID",
-                                          "SLURM_STEP_ID",
-                                          "SLURM_PROCID",
-                                          "SLURM_LOCALID",
-                                          "SLURM_NODEID",
-                                          "SLURM_ARRAY_JOB_ID",
-                                          "SLURM_ARRAY_TASK_ID",
-                                          "SLURM_JOB_NAME",
-                                          "SLURM_JOB_USER",
-                                          "SLURM_JOB_ACCOUNT",
-                                          "SLURM_JOB_PARTITION",
-                                          "POD_NAME",
-                                          "POD_NAMESPACE",
-                                          "POD_UID",
-                                          "NODE_NAME",
-                                          "CONTAINER_NAME",
-                                          "TORCHELASTIC_RUN_ID",
-                                          nullptr};
-
-static_assert(sizeof(kIdentityVariables) / sizeof(kIdentityVariables[0]) - 1 <=
-              layout::kIdentityPairs);
+static_assert(kIdentityVariables.size() <= layout::kIdentityPairs);
 
 void CopyText(char* field, size_t size, const char* text) {
   size_t length = text == nullptr ? 0 : strnlen(text, size);
@@ -49,12 +25,20 @@ void CopyText(char* field, size_t size, const char* text) {
   std::memset(field + length, 0, size - length);
 }
 
+// A name that fills the field has no NUL there: Linux has names of up to 64 bytes, and nodes may
+// differ in the last of them.
+void WriteHostName(layout::SegmentHeader* header) {
+  char name[256] = "";
+  if (gethostname(name, sizeof(name) - 1) != 0) name[0] = '\0';
+  std::memset(header->host_name, 0, sizeof(header->host_name));
+  std::memcpy(header->host_name, name, strnlen(name, sizeof(header->host_name)));
+}
+
 void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name)) {
   header->pid = static_cast<uint64_t>(getpid());
   header->uid = geteuid();
   CopyText(header->plugin_version, sizeof(header->plugin_version), kPluginVersion);
-  if (gethostname(header->host_name, sizeof(header->host_name) - 1) != 0)
-    header->host_name[0] = '\0';
+  WriteHostName(header);
 
   char path[4096];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
@@ -63,27 +47,14 @@ void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(cons
   CopyText(header->executable, sizeof(header->executable), slash != nullptr ? slash + 1 : path);
 
   uint64_t count = 0;
-  for (const char* const* name = kIdentityVariables; *name != nullptr; ++name) {
-    const char* value = get(*name);
+  for (const IdentityVariable& variable : kIdentityVariables) {
+    const char* value = get(variable.name);
     if (value == nullptr || value[0] == '\0') continue;
     layout::IdentityPair& pair = header->identity[count++];
-    CopyText(pair.key, sizeof(pair.key), *name);
+    CopyText(pair.key, sizeof(pair.key), variable.name);
     CopyText(pair.value, sizeof(pair.value), value);
   }
   header->identity_count = count;
-}
-
-bool HasMoreRanksThanProcesses(const char* (*get)(const char* name), int ranks, int nodes) {
-  const auto is_exceeded = [&](const char* name) {
-    const char* text = get(name);
-    const long processes = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
-    return processes >= 1 && ranks > processes;
-  };
-  const char* rank = get("RANK");
-  // Slurm's number of the step: its number of the job, and that of a node, may be those of another
-  // step.
-  if (rank == nullptr || rank[0] == '\0') return is_exceeded("SLURM_STEP_NUM_TASKS");
-  return is_exceeded("WORLD_SIZE") || (nodes == 1 && is_exceeded("LOCAL_WORLD_SIZE"));
 }
 
 LocalRanks FindLocalRanks(const char* (*get)(const char* name), int ranks, int nodes) {

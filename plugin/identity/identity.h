@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Identity of this process: facts for the segment's header, taken at the first init from the kernel
-// and from an allow-list of environment variables (Slurm, Kubernetes downward API, torchrun). No
-// other variable is ever copied.
+// and from the environment variables of proto/identity_variables.h. No other variable is ever
+// copied.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,6 @@
 
 namespace nccl_exporter::plugin {
 
-// Names of the variables on the allow-list; the last is nullptr.
-extern const char* const kIdentityVariables[];
-
 // Copies at most size - 1 bytes of `text` (nullptr: nothing), ends with NUL, and never cuts a UTF-8
 // character in two.
 void CopyText(char* field, size_t size, const char* text);
@@ -21,12 +18,6 @@ void CopyText(char* field, size_t size, const char* text);
 // Fills pid, uid, host name, executable, identity pairs and version of a header that is not
 // published yet.
 void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name));
-
-// Whether the launcher has started fewer processes than a communicator has ranks, on all nodes or
-// on its only one: a process then has several ranks, or the launcher does not know of all
-// processes, and RANK, or without it SLURM_PROCID, numbers no ranks. False where that is not known:
-// `ranks` or `nodes` 0, a launcher that does not say.
-bool HasMoreRanksThanProcesses(const char* (*get)(const char* name), int ranks, int nodes);
 
 // Ranks of this job, at least 1 each.
 struct LocalRanks {

@@ -2,11 +2,16 @@
 #include "plugin/identity/identity.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "plugin/identity/gpu_identity.h"
 #include "plugin/nccl/nccl_version.h"
@@ -51,6 +56,27 @@ TEST(Identity, CopiesVariablesOfTheAllowListAndNoOther) {
   EXPECT_STREQ(header->executable, "identity_test");
 }
 
+// Regresses: names of 63 and 64 bytes, which Linux has and Kubernetes makes, were lost. A user
+// namespace gives the child a name of its own.
+TEST(Identity, KeepsTheLongestHostNames) {
+  for (const size_t length : {1u, 62u, 63u, 64u}) {
+    const std::string name = std::string(length - 1, 'n') + "7";
+    const pid_t child = fork();
+    if (child == 0) {
+      if (unshare(CLONE_NEWUSER | CLONE_NEWUTS) != 0 || sethostname(name.data(), length) != 0)
+        _exit(2);
+      auto header = std::make_unique<layout::SegmentHeader>();
+      WriteProcessIdentity(header.get(), Environment);
+      const size_t kept = strnlen(header->host_name, sizeof(header->host_name));
+      _exit(std::string(header->host_name, kept) == name ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "no user namespaces";
+    EXPECT_EQ(status, 0) << length;
+  }
+}
+
 const char* Nothing(const char*) { return nullptr; }
 const char* TwoTasks(const char* name) {
   return std::string_view(name) == "SLURM_NTASKS_PER_NODE" ? "2" : nullptr;
@@ -78,34 +104,6 @@ TEST(Identity, TakesTheNumberOfLocalRanksFromTheCommunicatorWhereItHasMore) {
   EXPECT_EQ(four_per_process.in_process, 4u);
 }
 
-// The variable that this launcher sets besides RANK.
-template <const char* kVariable>
-const char* TwoBesideRank(const char* name) {
-  return std::string_view(name) == "RANK"      ? "0"
-         : std::string_view(name) == kVariable ? "2"
-                                               : nullptr;
-}
-constexpr char kWorldSize[] = "WORLD_SIZE";
-constexpr char kLocalWorldSize[] = "LOCAL_WORLD_SIZE";
-
-TEST(Identity, SeesThatACommunicatorHasMoreRanksThanTheLauncherHasProcesses) {
-  EXPECT_TRUE(HasMoreRanksThanProcesses(TwoBesideRank<kWorldSize>, 3, 2));
-  EXPECT_FALSE(HasMoreRanksThanProcesses(TwoBesideRank<kWorldSize>, 2, 1));
-  EXPECT_TRUE(HasMoreRanksThanProcesses(TwoBesideRank<kLocalWorldSize>, 3, 1));
-  EXPECT_FALSE(HasMoreRanksThanProcesses(TwoBesideRank<kLocalWorldSize>, 3, 2))
-      << "two here, one elsewhere";
-  EXPECT_FALSE(HasMoreRanksThanProcesses(TwoBesideRank<kWorldSize>, 0, 0)) << "ranks not known";
-  const auto slurm = [](const char* name) {
-    return std::string_view(name) == "SLURM_STEP_NUM_TASKS" ? "4"
-           : std::string_view(name) == "WORLD_SIZE"         ? "1"
-                                                            : nullptr;
-  };
-  EXPECT_TRUE(HasMoreRanksThanProcesses(slurm, 5, 2));
-  EXPECT_FALSE(HasMoreRanksThanProcesses(slurm, 4, 1)) << "WORLD_SIZE goes with RANK";
-  EXPECT_FALSE(HasMoreRanksThanProcesses([](const char*) -> const char* { return nullptr; }, 8, 1));
-  EXPECT_FALSE(HasMoreRanksThanProcesses([](const char*) { return "many"; }, 8, 1));
-}
-
 TEST(GpuIdentity, MapsCudasOrdinalToTheNodesIndex) {
   EXPECT_EQ(NodeIndex(nullptr, 3), 3);
   EXPECT_EQ(NodeIndex("", 3), 3);
@@ -120,12 +118,50 @@ TEST(GpuIdentity, WritesAUuidAsNvmlDoes) {
   unsigned char bytes[16];
   for (int i = 0; i < 16; ++i) bytes[i] = static_cast<unsigned char>(i * 17);
   char text[64];
-  FormatUuid(bytes, text, sizeof(text));
+  FormatUuid("GPU-", bytes, text, sizeof(text));
   EXPECT_STREQ(text, "GPU-00112233-4455-6677-8899-aabbccddeeff");
 }
 
+// A MIG instance: the number of its GPU is 0, its own 1.
+int OfGpu(CudaUuid* uuid, int) { return *uuid = {}, 0; }
+int OfInstance(CudaUuid* uuid, int) { return *uuid = {}, uuid->bytes[15] = 1, 0; }
+constexpr char kOfGpu[] = "GPU-00000000-0000-0000-0000-000000000000";
+constexpr char kOfInstance[] = "MIG-00000000-0000-0000-0000-000000000001";
+
+std::map<std::string, std::string> variables;
+const char* Variable(const char* name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? nullptr : found->second.c_str();
+}
+GpuIdentity GpuIn(std::map<std::string, std::string> environment, CudaDriver driver) {
+  variables = std::move(environment);
+  driver.get_device = [](int* device) { return *device = 0, 0; };
+  return AskDriver(driver, Variable);
+}
+
+// Regresses: the UUID of an instance began with GPU-, which no tool knows.
+TEST(GpuIdentity, KnowsMigInstances) {
+  EXPECT_STREQ(GpuIn({}, {.get_uuid = OfGpu, .get_uuid_v2 = OfInstance}).uuid, kOfInstance);
+  EXPECT_STREQ(GpuIn({}, {.get_uuid = OfGpu, .get_uuid_v2 = OfGpu}).uuid, kOfGpu);
+  EXPECT_STREQ(GpuIn({}, {.get_uuid = OfGpu}).uuid, kOfGpu);
+  EXPECT_STREQ(GpuIn({{"CUDA_VISIBLE_DEVICES", "MIG-1a2b"}}, {.get_uuid_v2 = OfInstance}).uuid,
+               kOfInstance);
+  EXPECT_STREQ(GpuIn({{"CUDA_VISIBLE_DEVICES", "GPU-1a2b"}}, {.get_uuid_v2 = OfGpu}).uuid, kOfGpu);
+}
+
+// Regresses: the first GPU of a container had the number of the node's first.
+TEST(GpuIdentity, HasNoNumberOnTheNodeWhereGpusAreHidden) {
+  EXPECT_EQ(GpuIn({}, {}).index, 0);
+  EXPECT_EQ(GpuIn({{"CUDA_VISIBLE_DEVICES", "5"}}, {}).index, 5);
+  EXPECT_EQ(GpuIn({{"NVIDIA_VISIBLE_DEVICES", "all"}}, {}).index, 0);
+  for (const char* devices : {"5", "GPU-1a2b", "void", "none", "0,1"})
+    EXPECT_EQ(GpuIn({{"NVIDIA_VISIBLE_DEVICES", devices}}, {}).index, -1) << devices;
+  EXPECT_EQ(GpuIn({{"SLURM_STEP_GPUS", "5"}, {"CUDA_VISIBLE_DEVICES", "0"}}, {}).index, -1);
+  EXPECT_EQ(GpuIn({{"SLURM_JOB_GPUS", "4,5"}, {"CUDA_VISIBLE_DEVICES", "0,1"}}, {}).index, -1);
+}
+
 TEST(GpuIdentity, KnowsNothingWithoutADriver) {
-  const GpuIdentity gpu = FindGpu(nullptr);
+  const GpuIdentity gpu = FindGpu(Environment);
   EXPECT_EQ(gpu.index, -1);
   EXPECT_STREQ(gpu.uuid, "");
 }

@@ -68,11 +68,11 @@ void Clear(void* memory, size_t bytes) {
 }  // namespace
 
 bool Segment::Create(const Options& options, const char* (*get)(const char* name), char* error,
-                     size_t error_size, bool rank_numbers_process) {
+                     size_t error_size, const FirstCommunicator& first) {
   has_peers_ = options.network_peers != 0;
   if (OpenDirectory(options, error, error_size) && CreateFile(error, error_size) &&
       SizeAndMap(options.communicators + 1, error, error_size)) {
-    Publish(options, get, rank_numbers_process);
+    Publish(options, get, first);
     close(directory_);
     directory_ = -1;
     return true;
@@ -200,7 +200,7 @@ bool Segment::SizeAndMap(uint32_t slots, char* error, size_t error_size) {
 }
 
 void Segment::Publish(const Options& options, const char* (*get)(const char* name),
-                      bool rank_numbers_process) {
+                      const FirstCommunicator& first) {
   header_->magic = layout::kMagic;
   header_->header_bytes = kHeaderBytes;
   header_->slot_bytes = kSlotBytes;
@@ -211,7 +211,8 @@ void Segment::Publish(const Options& options, const char* (*get)(const char* nam
   header_->retention_ns = options.retention_ns;
   header_->peer_table_bytes = has_peers_ ? kPeerTableBytes : 0;
   WriteProcessIdentity(header_, get);
-  StoreRelaxed(header_->rank_numbers_process, rank_numbers_process ? 1 : 0);
+  StoreRelaxed(header_->rank_numbers_process, first.rank_numbers_process ? 1 : 0);
+  StoreRelaxed(header_->first_communicator, first.id);
   StoreRelease(header_->version, layout::kVersion);
 }
 

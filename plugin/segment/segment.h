@@ -12,11 +12,17 @@
 
 namespace nccl_exporter::plugin {
 
+// What the communicator for which a segment is created says of its process.
+struct FirstCommunicator {
+  bool rank_numbers_process = false;
+  uint64_t id = 0;  // if it has more than one rank
+};
+
 class Segment {
  public:
   // Creates the file. On failure nothing is left behind, and `error` says why in one line.
   bool Create(const Options& options, const char* (*get)(const char* name), char* error,
-              size_t error_size, bool rank_numbers_process = false);
+              size_t error_size, const FirstCommunicator& first = {});
 
   // Makes every write to the slot and its table of peers safe, marks it as claimed, with this
   // generation, and fills the rest with zeros. False, and the slot is as it was, if the file system
@@ -48,7 +54,7 @@ class Segment {
   bool HoldsFile() const;  // whether file_ is still ours
   bool SizeAndMap(uint32_t slots, char* error, size_t error_size);
   void Publish(const Options& options, const char* (*get)(const char* name),
-               bool rank_numbers_process);
+               const FirstCommunicator& first);
   void Abandon();
   size_t Bytes() const;  // of the whole file
 

@@ -127,6 +127,7 @@ class View {
   uint64_t Waited(NetworkDirection direction, NetworkState state, size_t slot = 0) const {
     return Read(Network(direction, slot).wait_ns[static_cast<size_t>(state)]);
   }
+  uint64_t FirstCommunicator() const { return Read(header_->first_communicator); }
   bool RankNumbersProcess() const { return Read(header_->rank_numbers_process) != 0; }
   uint64_t Lost(Loss loss) const { return Read(header_->losses[static_cast<size_t>(loss)]); }
 

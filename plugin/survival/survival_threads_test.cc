@@ -137,6 +137,46 @@ TEST_F(ThreadSurvival, KnowsForGoodThatItsProcessHadTwoGpus) {
   });
 }
 
+// Regresses: RANK and WORLD_SIZE were read once in the life of a process, and elastic frameworks
+// set them anew.
+TEST_F(ThreadSurvival, ReadsTheNumbersOfTheRankAtEachInit) {
+  setenv("WORLD_SIZE", "8", 1);
+  InEach<4, 5, 6, 7>([&]<int kVersion>() {
+    setenv("RANK", "5", 1);
+    setenv("LOCAL_RANK", "1", 1);
+    Caller<kVersion> first({.ranks = 8});
+    first.Finalize();
+    setenv("RANK", "3", 1);
+    setenv("WORLD_SIZE", "6", 1);
+    unsetenv("LOCAL_RANK");
+    Caller<kVersion> second({.id = 2, .ranks = 6});
+    setenv("RANK", "abc", 1);
+    Caller<kVersion> third({.id = 3, .ranks = 6});
+    const View view = Segment();
+    const auto numbers = [&](size_t slot) {
+      return std::array{view.Slot(slot)->global_rank, view.Slot(slot)->local_rank,
+                        view.Slot(slot)->world_size};
+    };
+    EXPECT_EQ(numbers(0), (std::array<uint64_t, 3>{6, 2, 8}));
+    EXPECT_EQ(numbers(1), (std::array<uint64_t, 3>{4, 0, 6}));
+    EXPECT_EQ(numbers(2), (std::array<uint64_t, 3>{0, 0, 0}));
+  });
+  unsetenv("WORLD_SIZE");
+}
+
+TEST_F(ThreadSurvival, KeepsTheFirstCommunicatorOfSeveralRanks) {
+  InEach<1, 3>([&]<int kVersion>() {
+    Caller<kVersion> unknown({.id = 4});
+    EXPECT_EQ(Segment().FirstCommunicator(), 0u) << "the number of ranks is not known";
+  });
+  InEach<4, 7>([&]<int kVersion>() {
+    Caller<kVersion> alone({.id = 4, .rank = 0, .ranks = 1});
+    EXPECT_EQ(Segment().FirstCommunicator(), 0u);
+    Caller<kVersion> first({.id = 5, .ranks = 2}), second({.id = 6, .ranks = 4});
+    EXPECT_EQ(Segment().FirstCommunicator(), 5u);
+  });
+}
+
 // One communicator of more ranks than the job has processes, before anybody can scrape its segment.
 TEST_F(ThreadSurvival, KnowsAtItsFirstInitThatRankNumbersProcesses) {
   setenv("RANK", "1", 1);

@@ -41,7 +41,7 @@ constexpr char kObserver[] = R"(
 // The address that opens the first COUNT communicators, as the page itself writes it.
 constexpr char kOpenOf[] =
     "'#' + nodeInState('history').communicators.slice(0, COUNT).map(({ comm, ranks, uid, "
-    "slurm_job_id, namespace }) => 'open=' + encodeURIComponent([comm, ranks, uid, slurm_job_id, "
+    "nccl_job, namespace }) => 'open=' + encodeURIComponent([comm, ranks, uid, nccl_job, "
     "namespace].join('/'))).join('&')";
 
 std::string Opened(const std::string& count) {

@@ -14,7 +14,7 @@ const age = 150.2, begun = taken - age, stepBegun = steps - 30;
 
 const processOf = (rank, change = {}) => ({
   pid: 5826 + rank, uid: 1000, alive: true, stopped: false, ended: false, host: 'node-1', executable: '/usr/bin/python3', plugin_version: '0.1.0',
-  start: taken - 14 * minutes, global_rank: String(rank), local_rank: String(rank), slurm_job_id: '4712', namespace: '', pod: '', container: '',
+  start: taken - 14 * minutes, global_rank: String(rank), local_rank: String(rank), nccl_job: '4712', namespace: '', pod: '', container: '',
   communicators: 2, losses: [], ...change,
 });
 const rankOf = (rank, gpu, change = {}) => ({
@@ -40,7 +40,7 @@ const collectiveOf = (collective, usedBy, level = () => 1) => ({
 });
 const communicatorOf = (name, gpus, change = {}) => ({
   comm: [...name].reduce((hash, letter) => (hash * 31n + BigInt(letter.charCodeAt(0))) % (1n << 64n), BigInt(7919 + gpus[0])).toString(16).padStart(16, '7'),
-  comm_name: name, uid: 1000, slurm_job_id: '4712', namespace: '', ranks: gpus.length, nodes: 1, missing_ranks: [],
+  comm_name: name, uid: 1000, nccl_job: '4712', namespace: '', ranks: gpus.length, nodes: 1, missing_ranks: [],
   local_ranks: gpus.map((gpu, rank) => rankOf(rank, gpu)), collectives: [collectiveOf('AllGather', gpus.length)], ...change,
 });
 const foundRank = (standing, gpu, change = {}) => ({

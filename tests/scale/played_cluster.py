@@ -192,13 +192,13 @@ class Cluster:
         """Nodes of an alert: that of its target, or all of its job."""
         if labels.get('instance'):
             return [node_of(labels['instance'])]
-        return [node for job in self.jobs if job.name == labels.get('slurm_job_id') for node in job.nodes]
+        return [node for job in self.jobs if job.name == labels.get('nccl_job') for node in job.nodes]
 
 
 # Labels by which an alert is compared with the truth.
-IDENTITY = {'NCCLStragglerRank': ('slurm_job_id', 'global_rank'), 'NCCLLastArriver': ('slurm_job_id', 'global_rank'),
-            'NCCLHangCulprit': ('slurm_job_id', 'global_rank'), 'NCCLCollectiveHang': ('slurm_job_id',), 'NCCLExporterDown': ('instance',),
-            'NCCLRanksMissing': ('slurm_job_id', 'global_rank')}
+IDENTITY = {'NCCLStragglerRank': ('nccl_job', 'global_rank'), 'NCCLLastArriver': ('nccl_job', 'global_rank'),
+            'NCCLHangCulprit': ('nccl_job', 'global_rank'), 'NCCLCollectiveHang': ('nccl_job',), 'NCCLExporterDown': ('instance',),
+            'NCCLRanksMissing': ('nccl_job', 'global_rank')}
 # Seconds of the shipped rules after which an alert fires at the latest: after its trouble begins, and after the rules begin. Both must have passed. Late and
 # missing ranks need names and series of 5 minutes ago.
 FIRES_WITHIN = {'NCCLStragglerRank': (0, 480), 'NCCLLastArriver': (0, 480), 'NCCLHangCulprit': (240, 0), 'NCCLCollectiveHang': (240, 0),
@@ -223,7 +223,7 @@ class Rank:
         self.restarts, began = incarnation
         self.began_at = cluster.epoch + began
         self.seconds = 1 + local
-        self.labels = {'uid': str(1000 + job.index % 20), 'slurm_job_id': job.name}
+        self.labels = {'uid': str(1000 + job.index % 20), 'nccl_job': job.name}
         self.global_rank = node * RANKS + local
         self.pid = 1000 + local + 10 * self.restarts
         self.is_culprit = phase != 'runs' and node == 0 and local == job.fault.local

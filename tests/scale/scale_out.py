@@ -29,7 +29,7 @@ DOWN = 2  # intervals between the end of an agent and its new start
 WATCHED = 14  # intervals in which the alerts are watched after that: rates of a minute miss scrapes for 4, then `for` or the hold of the rules lasts 6
 CUTS = 4  # moments within an interval; a node is counted at the one that is farthest from its scrapes
 CATCH_UP = 120  # seconds that a busy machine may take to write what the agents have scraped
-JOB_LABELS = ['namespace', 'slurm_job_id', 'uid']  # no rule joins series that differ in these
+JOB_LABELS = ['namespace', 'nccl_job', 'uid']  # no rule joins series that differ in these
 
 
 class Notifications(servers.Server):

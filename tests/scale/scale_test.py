@@ -176,8 +176,8 @@ class PlayedCluster(unittest.TestCase):
 
     def test_an_alert_is_of_the_node_of_its_target_or_of_all_nodes_of_its_job(self):
         job = self.job('stuck')
-        self.assertEqual(self.cluster.nodes_of({'instance': 'node7:9828', 'slurm_job_id': job.name}), [7])
-        self.assertEqual(self.cluster.nodes_of({'slurm_job_id': job.name}), list(job.nodes))
+        self.assertEqual(self.cluster.nodes_of({'instance': 'node7:9828', 'nccl_job': job.name}), [7])
+        self.assertEqual(self.cluster.nodes_of({'nccl_job': job.name}), list(job.nodes))
 
 
 class Counting(unittest.TestCase):
@@ -200,7 +200,7 @@ class Counting(unittest.TestCase):
 
     def test_alerts_are_compared_with_the_truth_by_identity(self):
         truth = {'NCCLCollectiveHang': {('1',), ('2',)}}
-        firing = [{'alertname': 'NCCLCollectiveHang', 'slurm_job_id': job, 'uid': '5'} for job in '13'] + [{'alertname': 'Other'}]
+        firing = [{'alertname': 'NCCLCollectiveHang', 'nccl_job': job, 'uid': '5'} for job in '13'] + [{'alertname': 'Other'}]
         self.assertEqual(servers.due_and_false(firing, truth), ({'NCCLCollectiveHang': (1, 2)}, firing[1:]))
 
     def test_by_default_all_is_warm_when_the_measured_time_begins(self):
@@ -213,23 +213,23 @@ class Counting(unittest.TestCase):
 
     def test_a_run_fails_by_a_missing_alert_and_by_a_false_one(self):
         cost = rules_scale.Cost(pathlib.Path('deploy/prometheus/nccl-exporter.rules.yml'))
-        hang = lambda job: {'alertname': 'NCCLCollectiveHang', 'slurm_job_id': job}
+        hang = lambda job: {'alertname': 'NCCLCollectiveHang', 'nccl_job': job}
         cost.truth, cost.due, cost.failed = {'NCCLCollectiveHang': {('1',), ('2',)}}, {'NCCLCollectiveHang': {('1',)}}, 0
         cost.firing = cost.fired = [hang('1')]
         self.assertEqual(list(cost.faults()), [])
         cost.firing, cost.fired, cost.failed = [], [hang('1'), hang('3')], 2
-        self.assertEqual(list(cost.faults()), ['NCCLCollectiveHang: 0 of 1 fire that must fire by now', 'false alert: NCCLCollectiveHang slurm_job_id=3',
+        self.assertEqual(list(cost.faults()), ['NCCLCollectiveHang: 0 of 1 fire that must fire by now', 'false alert: NCCLCollectiveHang nccl_job=3',
                                                '2 evaluations failed'])
 
     def test_a_trouble_with_two_alerts_is_reported_as_long_as_one_of_them_fires(self):
-        late = [{'alertname': 'NCCLStragglerRank', 'slurm_job_id': '7', 'global_rank': '3', 'comm_name': name} for name in ('tp', 'dp')]
+        late = [{'alertname': 'NCCLStragglerRank', 'nccl_job': '7', 'global_rank': '3', 'comm_name': name} for name in ('tp', 'dp')]
         self.assertEqual(scale_out.identities(late) - scale_out.identities(late[:1]), set())
         self.assertEqual(scale_out.identities(late) - scale_out.identities([]), {('NCCLStragglerRank', '7', '3')})
 
     def test_an_alert_of_the_play_is_false_before_its_trouble_and_any_other_one_is_always(self):
         fleet = scale_out.Fleet(argparse.Namespace(nodes=NODES, agents=2, time_scale=1), '.')
         fleet.cluster = played_cluster.Cluster(NODES, EPOCH)
-        hang = {'alertname': 'NCCLCollectiveHang', 'slurm_job_id': next(job.name for job in fleet.cluster.jobs if job.fault and job.fault.kind == 'stuck')}
+        hang = {'alertname': 'NCCLCollectiveHang', 'nccl_job': next(job.name for job in fleet.cluster.jobs if job.fault and job.fault.kind == 'stuck')}
         with scale_out.Notifications() as fleet.notifications:
             fleet.notifications.received = [(EPOCH + 1, 'firing', hang), (EPOCH + 2, 'firing', {'alertname': 'Other'}), (EPOCH + 200, 'firing', hang)]
             self.assertEqual(len(fleet.false_alerts(0)), 2)
@@ -240,7 +240,7 @@ class Counting(unittest.TestCase):
         for nodes, agents in ((24, 2), (32, 2), (1024, 4), (1024, 16)):
             fleet = scale_out.Fleet(argparse.Namespace(nodes=nodes, agents=agents, time_scale=1), '.')
             fleet.cluster = played_cluster.Cluster(nodes, EPOCH)
-            hangs = [{'alertname': 'NCCLCollectiveHang', 'slurm_job_id': job.name} for job in fleet.cluster.jobs if job.fault]
+            hangs = [{'alertname': 'NCCLCollectiveHang', 'nccl_job': job.name} for job in fleet.cluster.jobs if job.fault]
             with self.subTest(nodes=nodes, agents=agents):
                 self.assertEqual([node for number in range(agents) for node in fleet.nodes_of_agent(number)], list(range(nodes)))
                 self.assertEqual(sum(len(fleet.of_agent(number, hangs)) for number in range(agents)), len(hangs))

@@ -59,7 +59,7 @@ def group_intervals(text):
 
 def families_read(text):
     """Families of the exporter that the rules read; recorded series have a colon in their names."""
-    return {name for rule in rules_of(text) for name in re.findall(r'(?<![:\w])nccl_\w+(?![:\w])', rule.expression)}
+    return {name for rule in rules_of(text) for name in re.findall(r'(?<![:\w])nccl_(?!job\b)\w+(?![:\w])', rule.expression)}
 
 
 class Process:

@@ -101,7 +101,7 @@ class Soak {
   void ExpectNothingIsLeft() {
     const auto is_clean = [&] {
       return segments_.Files().empty() &&
-             daemon_.Get("/metrics").body.find("slurm_job_id=") == std::string::npos;
+             daemon_.Get("/metrics").body.find("nccl_job=") == std::string::npos;
     };
     constexpr int kPatienceSeconds = 10;
     exporter::SleepMilliseconds(static_cast<int>(1000 * options_.retention_seconds));

@@ -28,7 +28,7 @@ std::string_view LabelValue(std::string_view key, std::string_view label) {
 
 // Empty for the daemon's metrics of itself.
 std::string SubjectOf(std::string_view key) {
-  const std::string_view job = LabelValue(key, "slurm_job_id");
+  const std::string_view job = LabelValue(key, "nccl_job");
   const std::string_view communicator = LabelValue(key, "comm");
   if (!communicator.empty())
     return fmt::format("{} {} {}", job, communicator, LabelValue(key, "rank"));

@@ -23,8 +23,8 @@ std::string TextPage(double operations, bool has_rank = true) {
   page << "# HELP process_cpu_seconds_total CPU time.\n# TYPE process_cpu_seconds_total counter\n"
           "process_cpu_seconds_total 1.5\n# TYPE nccl_collective_operations_total counter\n";
   if (has_rank)
-    page << "nccl_collective_operations_total{comm=\"a1\",rank=\"0\",slurm_job_id=\"7\"} "
-         << operations << "\n";
+    page << "nccl_collective_operations_total{comm=\"a1\",rank=\"0\",nccl_job=\"7\"} " << operations
+         << "\n";
   return page.str();
 }
 

@@ -85,7 +85,7 @@ class Question:
         for candidate in chosen:
             values = {name: escaped(candidate.get(name, '')) for name in names} | {'collective': '.*'}
             if not self.is_one_job:
-                values |= dict.fromkeys(('cluster', 'namespace', 'slurm_job_id', 'uid', 'comm_name', 'instance'), '.*')
+                values |= dict.fromkeys(('cluster', 'namespace', 'nccl_job', 'uid', 'comm_name', 'instance'), '.*')
             texts.append(dashboards.substituted(self.query.expression, values | TIMES))
         return list(dict.fromkeys(texts))
 
@@ -121,7 +121,7 @@ class DashboardsAndRules(unittest.TestCase):
 
     def poll(self, server, open_questions):
         candidates = server.series('group by (cluster, instance) (up{job="nccl-exporter"} == 0)')
-        ranks = server.series('group by (cluster, namespace, slurm_job_id, uid, comm_name, comm, hostname, gpu_uuid, pid, instance) (nccl_rank_info)')
+        ranks = server.series('group by (cluster, namespace, nccl_job, uid, comm_name, comm, hostname, gpu_uuid, pid, instance) (nccl_rank_info)')
         # First the communicators whose id several jobs happen to have: joins must not trip over that.
         count = collections.Counter(rank['comm'] for rank in ranks)
         candidates += sorted(ranks, key=lambda rank: -count[rank['comm']])
@@ -194,7 +194,7 @@ class DashboardsAndRules(unittest.TestCase):
 
         def job(name):
             options = jobs[name][1]
-            return {'slurm_job_id': options[options.index('--slurm-job-id') + 1]}
+            return {'nccl_job': options[options.index('--slurm-job-id') + 1]}
 
         with self.subTest('late rank'):
             self.expect(lambda: max(self.rows('nccl-job', 'Late ranks', 'A', **job('slow-rank')), key=lambda row: row[1])[0]['rank'] == '3')

@@ -81,7 +81,7 @@ TEST_F(JobTest, ShowsAJobAndRefusesInOneLine) {
   EXPECT_THAT(shown.output, HasSubstr("COMMUNICATOR"));
 
   const auto json = nlohmann::json::parse(Job({config, "--json"}).output);
-  EXPECT_EQ(json["job"]["slurm_job_id"], "4711");
+  EXPECT_EQ(json["job"]["nccl_job"], "4711");
   EXPECT_EQ(json["communicators"][0]["ranks"].size(), 4u);
   EXPECT_GT(json["communicators"][0]["started"], 0);
 

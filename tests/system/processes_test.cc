@@ -132,9 +132,8 @@ TEST_F(Processes, ReportsTheIdentityOfJobProcessAndGpu) {
   RunJob({"--steps", "3", "--ranks-per-node", "2", "--layout", "dp", "--slurm-job-id", "4711",
           "--env", "POD_NAME=trainer-%r", "--env", "POD_NAMESPACE=research"});
   const Exposition scrape = daemon.Scrape();
-  const auto info =
-      scrape.Find("nccl_rank_info",
-                  {{"slurm_job_id", "4711"}, {"pod", "trainer-1"}, {"namespace", "research"}});
+  const auto info = scrape.Find(
+      "nccl_rank_info", {{"nccl_job", "4711"}, {"pod", "trainer-1"}, {"namespace", "research"}});
   ASSERT_EQ(info.size(), 1u);
   EXPECT_EQ(info[0].labels.at("global_rank"), "1");
   EXPECT_EQ(info[0].labels.at("local_rank"), "1");

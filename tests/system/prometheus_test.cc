@@ -295,9 +295,7 @@ TEST_P(PrometheusFormats, AreScrapedWithoutAWarningAndAnswerWithTheTruth) {
   ExpectQuantiles<BandwidthBuckets>("nccl_collective_bus_bandwidth_bytes_per_second", bandwidths,
                                     kClassicBandwidthBounds);
   EXPECT_EQ(Query("sum(nccl_collective_started_sequence)").value_or(0), totals.operations);
-  EXPECT_EQ(
-      Query("count(count by (slurm_job_id) (nccl_rank_info{slurm_job_id=\"4711\"}))").value_or(0),
-      1);
+  EXPECT_EQ(Query("count(count by (nccl_job) (nccl_rank_info{nccl_job=\"4711\"}))").value_or(0), 1);
   EXPECT_EQ(Query("up").value_or(0), 1);
   EXPECT_EQ(Query("count({job=~\".+\", exported_job=~\".+\"})").value_or(0), 0)
       << "a label collides with the scraper's own";

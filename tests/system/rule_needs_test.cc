@@ -44,7 +44,7 @@ std::set<std::string> Found(const std::string& text, const std::string& pattern)
 
 // Names with a colon before or after them are recorded.
 std::set<std::string> FamiliesIn(const std::string& queries) {
-  return Found(queries, "(?:^|[^:a-z_])(nccl_[a-z0-9_]+)(?![:a-z0-9_])");
+  return Found(queries, "(?:^|[^:a-z_])(nccl_(?!job[^a-z0-9_])[a-z0-9_]+)(?![:a-z0-9_])");
 }
 
 std::set<std::string> FamiliesOf(MetricPart part) {

@@ -298,7 +298,7 @@ class Expressions(unittest.TestCase):
         of_communicators = [(place, labels) for place, labels in joins if 'comm' in labels]
         self.assertGreater(len(of_communicators), 50)
         for place, labels in of_communicators:
-            self.assertLessEqual({'cluster', 'namespace', 'slurm_job_id', 'uid'}, labels, place)
+            self.assertLessEqual({'cluster', 'namespace', 'nccl_job', 'uid'}, labels, place)
 
     def test_they_use_what_the_daemon_serves_and_the_rules_record(self):
         families = {family['name'] for family in CATALOGUE}

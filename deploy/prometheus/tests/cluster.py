@@ -86,7 +86,7 @@ class Cluster:
         self.stuck = []  # Hang
         self.old_daemons = set()  # nodes
         self.seen_late = set()  # nodes that are scraped an interval later than the others
-        self.job = traits.get('job', {'slurm_job_id': '42'})
+        self.job = traits.get('job', {'nccl_job': '42'})
         self.scraped_families = READ_BY_RULES  # for texts, which may read more
 
     def add(self, *args, **traits):

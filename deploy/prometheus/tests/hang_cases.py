@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hangs and their culprits, and ranks that are missing."""
 from cluster import Cluster
-from jobs import NOTHING_EVER, tensor_and_data_parallel, data_parallel, pipeline, alert, rank_alert, copied_by_another_user, every_evaluation, waiting_for
+from jobs import NOTHING_EVER, beside, tensor_and_data_parallel, data_parallel, pipeline, alert, rank_alert, copied_by_another_user, every_evaluation, waiting_for
 
 
 def a_rank_that_never_enters_is_named_after_two_minutes():
@@ -27,6 +27,34 @@ def a_hang_is_told_though_another_user_copies_the_job_and_goes_on():
     copied_by_another_user(cluster)
     hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
     return cluster, {11.75: [], 12.5: hang, 15: hang}
+
+
+def two_jobs_of_one_namespace(minutes):
+    cluster = data_parallel(minutes)
+    cluster.job = {'namespace': 'team-a', 'nccl_job': 'llama'}
+    return cluster, beside(cluster, {'namespace': 'team-a', 'nccl_job': 'mixtral'})
+
+
+# Regresses: a namespace was one job, and the culprit of one of its jobs ended the alert of the other.
+def the_hang_of_a_job_lasts_though_another_of_its_namespace_hangs_by_a_rank():
+    llama, mixtral = two_jobs_of_one_namespace(20)
+    comm = llama.communicators[0].id
+    llama.hang(llama.communicators[0], 600, range(8))
+    mixtral.hang(mixtral.communicators[0], 660, [0, 1, 2, 3, 4, 5, 7])
+    first = [alert('NCCLCollectiveHang', nccl_job='llama'), alert('NCCLHangNobodyBehind', comm=comm, nccl_job='llama')]
+    both = first + [alert('NCCLCollectiveHang', nccl_job='mixtral'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2, nccl_job='mixtral')]
+    return llama, {12.75: first, 14: both, 18: both}
+
+
+# Regresses: half of the job seemed to be dead, and its killed rank was named two minutes later.
+def a_killed_rank_is_named_at_once_though_another_job_of_its_namespace_has_died():
+    llama, mixtral = two_jobs_of_one_namespace(12)
+    mixtral.alive = lambda rank, t: t <= 590
+    mixtral.served = lambda rank, t: True
+    llama.hang(llama.communicators[0], 600, llama.ranks)
+    llama.alive = lambda rank, t: rank != 6 or t <= 600
+    llama.served = lambda rank, t: True
+    return llama, {10.5: [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2, nccl_job='llama')]}
 
 
 def dead_processes_that_another_user_copied_are_not_named_in_the_hang_of_the_job():

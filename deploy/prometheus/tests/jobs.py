@@ -44,7 +44,7 @@ def waiting_for(ranks, at=600, minutes=12):
 
 
 def alert(name, **labels):
-    return {'alertname': name, 'slurm_job_id': '42', 'uid': '1000'} | labels
+    return {'alertname': name, 'nccl_job': '42', 'uid': '1000'} | labels
 
 
 def rank_alert(name, communicator, rank, node, gpu, **labels):
@@ -62,8 +62,20 @@ def unusable(reason):
 
 def copied_by_another_user(cluster):
     """The same job, communicators and processes, as another user claims them."""
-    copy = Cluster(len(cluster.ranks) // cluster.ranks_per_node, cluster.ranks_per_node, cluster.times[-1] // 60)
+    copy = same_as(cluster)
     copy.uid = '1001'
+    return copy
+
+
+def beside(cluster, job):
+    """Another job of the same user on the same nodes; `job` are its labels."""
+    other = same_as(cluster)
+    other.job = job
+    return other
+
+
+def same_as(cluster):
+    copy = Cluster(len(cluster.ranks) // cluster.ranks_per_node, cluster.ranks_per_node, cluster.times[-1] // 60)
     for communicator in cluster.communicators:
         copy.add(communicator.name, communicator.members)
     cluster.copies.append(copy)

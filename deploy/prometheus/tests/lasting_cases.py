@@ -108,8 +108,8 @@ def losses():
     cluster = small(1, 2)
     lost = lambda rate: lambda t: rate * (min(max(t, BEGIN * MINUTE), END * MINUTE) - BEGIN * MINUTE)
     cluster.losses = {
-        'nccl_process_operations_unfollowed_total{pid="1000",slurm_job_id="42",uid="1000"}': lost(1),
-        'nccl_process_operations_rejected_total{pid="1000",slurm_job_id="42",uid="1000"}': lost(5),
+        'nccl_process_operations_unfollowed_total{pid="1000",nccl_job="42",uid="1000"}': lost(1),
+        'nccl_process_operations_rejected_total{pid="1000",nccl_job="42",uid="1000"}': lost(5),
         'nccl_exporter_series_dropped_total{reason="folded"}': lost(100),
         'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: int(in_trouble(t)),
     }

@@ -41,8 +41,8 @@ def files_that_come_and_go_between_scrapes_are_told():
 def losses_are_told_when_they_matter():
     cluster = data_parallel(20, 1)
     cluster.losses = {
-        'nccl_process_operations_unfollowed_total{pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 1 * t,
-        'nccl_process_operations_rejected_total{pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 5 * t,
+        'nccl_process_operations_unfollowed_total{pid="1000",nccl_job="42",uid="1000"}': lambda t: 1 * t,
+        'nccl_process_operations_rejected_total{pid="1000",nccl_job="42",uid="1000"}': lambda t: 5 * t,
         'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 100 * t,
         'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: 1,
     }
@@ -53,8 +53,8 @@ def losses_are_told_when_they_matter():
 def few_losses_are_not_told():
     cluster = data_parallel(20, 1)
     cluster.losses = {
-        'nccl_process_operations_unfollowed_total{pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 0.3 * t,
-        'nccl_process_operations_rejected_total{pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 3 * t,
+        'nccl_process_operations_unfollowed_total{pid="1000",nccl_job="42",uid="1000"}': lambda t: 0.3 * t,
+        'nccl_process_operations_rejected_total{pid="1000",nccl_job="42",uid="1000"}': lambda t: 3 * t,
         'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 1000,
         'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: int(t % 300 < 60),
         'nccl_exporter_user_segment_errors_total{uid="1001",reason="bad_magic"}': lambda t: t // 300,

@@ -18,7 +18,7 @@ RULES = [rule for group in yaml.safe_load((HERE / 'nccl-exporter.rules.yml').rea
 ALERTS = {rule['alert'] for rule in RULES if 'alert' in rule}
 RUNBOOKS = {path.stem: path.read_text() for path in (DOCS / 'runbooks').glob('*.md')}
 CATALOGUE = (DOCS / 'metrics.md').read_text()
-METRIC = r'\b(?:[a-z][a-z0-9_]*:)?nccl_[a-z0-9_]+(?::[a-z0-9_]+)?'
+METRIC = r'\b(?:[a-z][a-z0-9_]*:)?nccl_(?!job\b)[a-z0-9_]+(?::[a-z0-9_]+)?'
 NO_METRICS = {'nccl_exporter'}  # part of addresses
 # Of Prometheus and of DCGM.
 OTHER_METRICS = {'up', 'DCGM_FI_DEV_SM_CLOCK'}

@@ -7,8 +7,8 @@ from jobs import data_parallel, waiting_for
 from network_jobs import NetworkJob
 
 RANK_6 = {'rank': '6', 'gpu': '2', 'gpu_uuid': 'GPU-6', 'hostname': 'gpu-node-1', 'pid': '1006', 'global_rank': '6', 'job': 'nccl', 'instance': 'node1:9828'}
-JOB = {'slurm_job_id': '42', 'uid': '1000'}
-POD = {'cluster': 'c1', 'namespace': 'training', 'pod': 'trainer-0', 'container': 'main'}
+JOB = {'nccl_job': '42', 'uid': '1000'}
+POD = {'cluster': 'c1', 'namespace': 'training', 'pod': 'trainer-0', 'container': 'main', 'nccl_job': 'llama'}
 
 
 def since(minutes):
@@ -47,15 +47,15 @@ def a_rank_that_never_enters_in_pods():
     cluster.job = POD
     cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 3, 4, 5, 7])
     comm = cluster.communicators[0].id
-    job = {'cluster': 'c1', 'namespace': 'training', 'uid': '1000'}
+    job = {'cluster': 'c1', 'namespace': 'training', 'nccl_job': 'llama', 'uid': '1000'}
     return cluster, 15, {
         'NCCLCollectiveHang': (job, {
-            'summary': f'Namespace training on cluster c1 hangs in NCCL since {since(10)}: 7 GPUs wait',
+            'summary': f'Job llama (namespace training) on cluster c1 hangs in NCCL since {since(10)}: 7 GPUs wait',
             'description': '7 operations of the job have been in flight for more than 2m without any progress on their communicators. NCCLHangCulprit names'
                            ' the rank that they wait for. NCCLHangMismatchedCall names a rank in another call. NCCLHangNobodyBehind means that all ranks are'
                            ' inside.'}),
         'NCCLHangCulprit': (POD | job | RANK_6 | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel'}, {
-            'summary': f'Namespace training on cluster c1 hangs since {since(10)}: 7 GPUs wait for global rank 6 (GPU 2 on gpu-node-1)',
+            'summary': f'Job llama (namespace training) on cluster c1 hangs since {since(10)}: 7 GPUs wait for global rank 6 (GPU 2 on gpu-node-1)',
             'description': f'The ranks of communicator {comm} (dp) wait for global rank 6 (GPU 2 on gpu-node-1). It is behind by 1 operation, and it waits for no'
                            ' rank. Rank 6 of the communicator, GPU GPU-6, process 1006, pod trainer-0, container main, target node1:9828.'})}
 
@@ -152,8 +152,8 @@ def an_exporter_that_is_down():
 def losses():
     cluster = data_parallel(20, 1)
     cluster.losses = {
-        'nccl_process_operations_unfollowed_total{pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 2 * t,
-        'nccl_process_operations_rejected_total{pid="1000",slurm_job_id="42",uid="1000"}': lambda t: 5 * t,
+        'nccl_process_operations_unfollowed_total{pid="1000",nccl_job="42",uid="1000"}': lambda t: 2 * t,
+        'nccl_process_operations_rejected_total{pid="1000",nccl_job="42",uid="1000"}': lambda t: 5 * t,
         'nccl_exporter_series_dropped_total{reason="folded"}': lambda t: 100 * t,
         'nccl_exporter_user_segments_unusable{uid="1001",reason="bad_magic"}': lambda t: 1,
     }

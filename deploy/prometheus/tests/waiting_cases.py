@@ -7,7 +7,7 @@ JOB = 'job:nccl_waiting_gpu_seconds:rate'
 COMMUNICATORS = 'sum by (comm_name) (comm:nccl_waiting_gpu_seconds:rate)'
 WAITED_FOR = 'sum by (global_rank) (comm_rank:nccl_waited_for_gpu_seconds:rate)'
 MINUTE = 8
-LABELS = {'slurm_job_id': '42', 'uid': '1000'}
+LABELS = {'nccl_job': '42', 'uid': '1000'}
 
 
 def of_job(gpus):

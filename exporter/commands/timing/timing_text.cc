@@ -79,7 +79,7 @@ std::string NetworkText(const CommunicatorSnapshot& communicator) {
 }
 
 std::string NameOfProcess(const ProcessSnapshot& process) {
-  const std::string_view rank = GlobalRank(process);
+  const std::string rank = GlobalRank(process);
   return fmt::format("{}pid {}", rank.empty() ? "" : fmt::format("rank {}, ", Printable(rank)),
                      process.pid);
 }

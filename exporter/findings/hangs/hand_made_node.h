@@ -28,7 +28,8 @@ class HandMadeNode {
     collector::ProcessSnapshot& process =
         node.processes.emplace_back(EmptyProcess(1000 + node.processes.size()));
     StartedAt(kNow - 3600 * kSecond, process);
-    process.identity = {{"SLURM_JOB_ID", job}, {"SLURM_PROCID", std::to_string(global_rank)}};
+    process.identity = {{"SLURM_JOB_ID", job}};
+    process.numbers.global_rank = static_cast<uint32_t>(global_rank);
     return process;
   }
 
@@ -45,6 +46,7 @@ class HandMadeNode {
     for (size_t rank = 0; rank < processes.size(); ++rank) {
       collector::CommunicatorSnapshot communicator = EmptyCommunicator(id, rank);
       communicator.name = name;
+      communicator.numbers = node.processes.at(processes[rank]).numbers;
       communicator.ranks = ranks == 0 ? processes.size() : ranks;
       communicator.nodes = communicator.ranks > processes.size() ? 2 : 1;
       communicator.gpu_index = static_cast<int>(processes[rank]);

@@ -25,7 +25,8 @@ void Describe(const RankOnNode& rank, SeenRank& seen) {
                   .plugin_version = {},
                   .start_realtime_ns = process.start_realtime_ns,
                   .identity = process.identity,
-                  .rank_numbers_process = process.rank_numbers_process,
+                  .numbers = process.numbers,
+                  .first_communicator = process.first_communicator,
                   .losses = {},
                   .communicators = {},
                   .derived = {}};

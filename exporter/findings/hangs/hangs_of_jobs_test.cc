@@ -201,7 +201,8 @@ TEST(HangOfJobsTest, NamesOfOtherProcessesAreHarmless) {
     process.host_name = "\x1b[2Jhost\n";
     process.communicators[0].name = "\x1b[31m\xff";
     process.communicators[0].gpu_uuid = "\x1b";
-    process.identity = {{"SLURM_JOB_ID", "\x1b]0;"}, {"SLURM_PROCID", "\n7"}, {"POD_NAME", "\x07"}};
+    process.identity = {
+        {"SLURM_JOB_ID", "\x1b]0;"}, {"NODE_NAME", "\x1b[2Jhost\n"}, {"POD_NAME", "\x07"}};
   }
   NodeJudge judge;
   const std::string text = FindingsText(judge.Judge(job.node));
@@ -217,7 +218,7 @@ TEST(HangOfJobsTest, ACommunicatorWithoutANameIsCalledByItsId) {
   HandMadeNode job(2);
   job.AddCommunicator("", {0, 1});
   job.Start(0, "", 150);
-  job.node.processes[1].identity.pop_back();
+  job.Of(1, "").numbers = {};
   EXPECT_THAT(Fresh(job).at(0).headline,
               HasSubstr("1 rank waits for rank 1 of communicator 0000abc1 (GPU 1, pid 1001, "
                         "gpu-node-7), which has not entered AllReduce #101 of communicator "

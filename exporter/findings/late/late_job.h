@@ -24,8 +24,8 @@ class LateJob {
     node_.taken_realtime_ns = 1700000000 * kSecondNs;
     for (size_t i = 0; i < processes; ++i) {
       node_.processes.push_back(EmptyProcess(5000 + i));
-      node_.processes.back().identity = {{"SLURM_JOB_ID", "4720"},
-                                         {"SLURM_PROCID", std::to_string(i)}};
+      node_.processes.back().identity = {{"SLURM_JOB_ID", "4720"}};
+      node_.processes.back().numbers.global_rank = static_cast<uint32_t>(i);
     }
   }
 
@@ -37,6 +37,7 @@ class LateJob {
           node_.processes[processes[i]].communicators;
       here.push_back(EmptyCommunicator(id, i));
       here.back().name = name;
+      here.back().numbers = node_.processes[processes[i]].numbers;
       here.back().slot = static_cast<uint32_t>(here.size());
       here.back().ranks = ranks == 0 ? processes.size() : ranks;
       here.back().nodes = nodes;

@@ -13,13 +13,14 @@ namespace {
 // All fields of a communicator that its labels are made of. Its process has the others. An entry of
 // the cache is valid while these fields stay the same.
 auto PartsOf(const collector::CommunicatorSnapshot& c) {
-  return std::tie(c.generation, c.id, c.name, c.rank, c.nodes, c.api_version, c.nccl_version,
-                  c.timing_source, c.timing_reason, c.sampling_state, c.sampling_reason,
-                  c.gpu_index, c.gpu_uuid, c.pci_bus_id);
+  return std::tie(c.generation, c.id, c.name, c.rank, c.nodes, c.numbers, c.api_version,
+                  c.nccl_version, c.timing_source, c.timing_reason, c.sampling_state,
+                  c.sampling_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
 }
 
 auto PartsOf(const collector::ProcessSnapshot& p) {
-  return std::tie(p.uid, p.pid, p.host_name, p.plugin_version, p.identity, p.rank_numbers_process);
+  return std::tie(p.uid, p.pid, p.host_name, p.plugin_version, p.identity, p.numbers,
+                  p.first_communicator);
 }
 
 template <typename... Types>
@@ -58,7 +59,8 @@ const CommunicatorLabelSets& LabelCache::Of(const collector::ProcessSnapshot& pr
         .parts = PartsOf(communicator),
         .sets = {.series = Intern(CommunicatorLabels(process, communicator)),
                  .communicator_info = Intern(CommunicatorInfoLabels(communicator)),
-                 .rank_info = Intern(RankInfoLabels(process, communicator))}};
+                 .rank_info = Intern(RankInfoLabels(process, communicator)),
+                 .rank_names = Intern(RankNameLabels(process, communicator))}};
     place = communicators.insert_or_assign(communicator.slot, std::move(entry)).first;
   }
   place->second.used_in_sweep = sweep_;

@@ -21,6 +21,7 @@ struct CommunicatorLabelSets {
   SharedLabels series;
   SharedLabels communicator_info;
   SharedLabels rank_info;
+  SharedLabels rank_names;
 };
 
 // For one thread at a time. Calls from two threads at once corrupt the maps.

@@ -165,14 +165,14 @@ TEST(LabelCacheTest, FollowsEveryChangeOfACommunicator) {
   }
 }
 
-TEST(LabelCacheTest, FollowsAProcessThatTakesASecondGpu) {
+TEST(LabelCacheTest, FollowsRanksThatAreNumberedAgain) {
   LabelCache cache;
   collector::ProcessSnapshot process = EmptyProcess(1);
-  process.identity = {{"RANK", "3"}};
   process.communicators = {EmptyCommunicator(1, 0)};
+  process.numbers.global_rank = process.communicators[0].numbers.global_rank = 3;
   cache.Of(process, process.communicators[0]);
   cache.Sweep();
-  process.rank_numbers_process = true;
+  process.numbers.global_rank = process.communicators[0].numbers.global_rank = 5;
   EXPECT_EQ(cache.OfProcess(process)->labels(), ProcessLabels(process));
   EXPECT_EQ(cache.Of(process, process.communicators[0]).rank_info->labels(),
             RankInfoLabels(process, process.communicators[0]));

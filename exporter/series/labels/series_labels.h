@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "collector/node_snapshot.h"
@@ -16,6 +17,11 @@ namespace nccl_exporter::exporter {
 // occurs in practice, and bounds the size of a scrape.
 inline constexpr size_t kLabelValueLimitBytes = 128;
 
+// Labels of a series of nccl_rank_info at most, with its name, `job` and `instance`: Mimir and
+// Cortex refuse series of more than 30, and external labels are among these. Variables that find no
+// room are left out, the last of proto/identity_variables.h first.
+inline constexpr size_t kRankInfoLabelLimit = 29;
+
 // Value of the label `comm` for communicators that have no series of their own.
 inline constexpr std::string_view kOtherCommunicator = "other";
 
@@ -26,13 +32,19 @@ Labels CommunicatorLabels(const collector::ProcessSnapshot& process,
 // Labels of the communicators of a process' job that have no series of their own.
 Labels OtherCommunicatorLabels(const collector::ProcessSnapshot& process);
 
-// Number of the process's rank in its job and on its node, as the launcher gave it; empty if the
-// launcher numbered processes and not ranks.
-std::string_view GlobalRank(const collector::ProcessSnapshot& process);
-std::string_view LocalRank(const collector::ProcessSnapshot& process);
+// Number of the rank in its job and on its node; empty where it is not proven. A process may have
+// had several: its own is that of the communicator that was made last.
+std::string GlobalRank(const collector::ProcessSnapshot& process);
+std::string GlobalRank(const collector::CommunicatorSnapshot& communicator);
+std::string LocalRank(const collector::ProcessSnapshot& process);
+std::string LocalRank(const collector::CommunicatorSnapshot& communicator);
 
 // Labels of every series of a process.
 Labels ProcessLabels(const collector::ProcessSnapshot& process);
+
+// Names of a rank beside CommunicatorLabels(), as the rules read them.
+Labels RankNameLabels(const collector::ProcessSnapshot& process,
+                      const collector::CommunicatorSnapshot& communicator);
 
 // Variable labels of nccl_rank_info and nccl_communicator_info, in addition to
 // CommunicatorLabels().

@@ -26,11 +26,11 @@ const rateOf = (comm) => {
 // Words of the filter: all must fit. "gpu 3", "rank 5", "pid 77" and "job 4712" look at one thing; a number alone looks at all of them.
 const fieldsOf = (comm) => ({
   gpu: comm.local_ranks.map((rank) => rank.gpu), rank: comm.local_ranks.map((rank) => rank.rank),
-  pid: comm.local_ranks.map((rank) => rank.pid), job: [comm.slurm_job_id],
+  pid: comm.local_ranks.map((rank) => rank.pid), job: [comm.nccl_job],
 });
 const fits = (comm, filter) => {
   const fields = fieldsOf(comm);
-  const text = [comm.comm_name, comm.comm, comm.slurm_job_id, comm.namespace, ...comm.collectives.map((collective) => collective.collective)].join(' ').toLowerCase();
+  const text = [comm.comm_name, comm.comm, comm.nccl_job, comm.namespace, ...comm.collectives.map((collective) => collective.collective)].join(' ').toLowerCase();
   let rest = filter.toLowerCase();
   for (const [all, name, value] of filter.toLowerCase().matchAll(/\b(gpu|rank|pid|job)[\s:=]*(\d+)/g)) {
     if (!fields[name].some((one) => String(one) === value)) return false;

@@ -92,7 +92,7 @@ export const communicatorDetails = () => {
   element.append(facts, ranks.element, make('p', 'note', 'A number after # counts operations of one kind. “Started” counts all collectives of the rank.'), network, collectives);
   element.show = (comm, node) => {
     found = foundRanks(comm, node);
-    setText(facts, [`id ${comm.comm}`, `uid ${comm.uid}`, comm.slurm_job_id && `Slurm job ${comm.slurm_job_id}`, comm.namespace && `namespace ${comm.namespace}`,
+    setText(facts, [`id ${comm.comm}`, `uid ${comm.uid}`, comm.nccl_job && `job ${comm.nccl_job}`, comm.namespace && `namespace ${comm.namespace}`,
       `${comm.local_ranks.length} of ${comm.ranks ?? 'an unknown number of'} ranks here`, comm.nodes && (comm.nodes === 1 ? 'one node' : `${comm.nodes} nodes`)].filter(Boolean).join(' · '));
     const absent = absentRanks(comm, found);
     const all = [...comm.local_ranks, ...absent].sort((a, b) => a.rank - b.rank);

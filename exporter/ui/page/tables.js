@@ -37,12 +37,12 @@ const stateText = (process, found) => {
 };
 
 export const showProcesses = (node) => {
-  const sorted = node.processes.slice().sort((a, b) => a.slurm_job_id.localeCompare(b.slurm_job_id) || Number(a.global_rank) - Number(b.global_rank) || a.pid - b.pid);
+  const sorted = node.processes.slice().sort((a, b) => a.nccl_job.localeCompare(b.nccl_job) || Number(a.global_rank) - Number(b.global_rank) || a.pid - b.pid);
   byId('no-process').hidden = sorted.length > 0;
   processes.element.hidden = !sorted.length;
   sync(processes.body, sorted, (process) => `${process.pid} ${process.start}`, row(processColumns.map((column) => column[1])), (line, process) => {
     const found = foundOf(process, node);
-    fillRow(line, [process.pid, stateText(process, found), process.global_rank || unknown, process.slurm_job_id || process.pod || unknown, process.executable.split('/').pop() || unknown,
+    fillRow(line, [process.pid, stateText(process, found), process.global_rank || unknown, process.nccl_job || process.pod || unknown, process.executable.split('/').pop() || unknown,
       process.host || unknown, process.start === null ? unknown : seconds(node.taken - process.start), process.plugin_version || unknown, whole(lossCount(process.losses))],
     found.className);
   });

@@ -45,9 +45,10 @@ export const culpritNames = (finding) => {
   return names.length === 1 ? `rank ${names[0]}` : `rank ${names[0]} and ${names.length - 1} more`;
 };
 
-export const communicatorKey = (comm) => [comm.comm, comm.ranks, comm.uid, comm.slurm_job_id, comm.namespace].join('/');
+export const communicatorKey = (comm) => [comm.comm, comm.ranks, comm.uid, comm.nccl_job, comm.namespace].join('/');
 export const isAbout = (finding, comm) => finding.comm === comm.comm && finding.uid === comm.uid;
-export const jobOf = (comm) => comm.slurm_job_id ? `job ${comm.slurm_job_id}` : comm.namespace ? `namespace ${comm.namespace}` : '';
+export const jobOf = (comm) => !comm.nccl_job ? (comm.namespace ? `namespace ${comm.namespace}` : '') :
+  `job ${comm.nccl_job}` + (comm.namespace ? ` (namespace ${comm.namespace})` : '');
 
 // "tp: GPU 0-3".
 export const communicatorName = (comm) => {
