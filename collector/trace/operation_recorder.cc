@@ -81,9 +81,10 @@ void OperationRecorder::Follow(const NodeSnapshot& snapshot, const SegmentLooks&
 }
 
 void OperationRecorder::Ask(Process& process, const SegmentLook& look) const {
+  const int64_t offset_ns = process.latest.clock_offset_ns;
   process.details = std::make_unique<DetailRecorder>(
-      look.file->FindWriter().pid,
-      process.latest.start_monotonic_ns + process.latest.clock_offset_ns, wish_->request);
+      look.file->FindWriter().pid, process.latest.start_monotonic_ns + offset_ns, wish_->request,
+      kMostTracedParts, offset_ns);
 }
 
 void OperationRecorder::ReadDetails() {
