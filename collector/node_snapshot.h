@@ -479,6 +479,8 @@ struct ProcessSnapshot {
   FileKey file;         // tells processes apart
   std::string segment;  // file name, for messages; another user's file may have the same
   bool is_alive = false;
+  // Its file is not locked any more, but its counters grow: it lives (see SegmentError::kLockLost).
+  bool has_lost_lock = false;
   std::optional<bool>
       is_stopped;    // by a signal or a debugger; not known of a process in another PID namespace
   uint64_t pid = 0;  // in its own PID namespace
@@ -488,6 +490,8 @@ struct ProcessSnapshot {
   std::string plugin_version;
   int64_t start_realtime_ns = 0;
   int64_t start_monotonic_ns = 0;  // by CLOCK_MONOTONIC
+  // How far its CLOCK_MONOTONIC is ahead of ours, in a time namespace. All other times are of ours.
+  int64_t clock_offset_ns = 0;
   std::vector<std::pair<std::string, std::string>>
       identity;         // environment variables, name and value
   RankNumbers numbers;  // of the communicator that was made last
@@ -495,6 +499,9 @@ struct ProcessSnapshot {
   uint64_t first_communicator = 0;
   std::array<uint64_t, kLossCount> losses{};
   std::vector<CommunicatorSnapshot> communicators;
+  // That it has and that `communicators` lacks, at least: see kMaxCommunicators.
+  uint64_t unread_in_use = 0;
+  uint64_t unread_finalized = 0;
   std::optional<DerivedProcessCounts> derived;  // in snapshots of the daemon
 
   // Whether it has ended, or is stopped.
@@ -561,12 +568,14 @@ enum class SegmentError : uint8_t {
   kUnlinkFailed,
   kDirectoryUnreadable,
   kTooManySegments,
+  kLockLost,
+  kForeignClock,
   kCount
 };
 inline constexpr CodeTable<SegmentError> kSegmentErrors{{
     {SegmentError::kOpenFailed, "open_failed", "the file could not be opened"},
     {SegmentError::kNotARegularFile, "not_a_regular_file",
-     "a link, a directory or a device with a segment's name"},
+     "a link, a directory, a device or a mount with a segment's name"},
     {SegmentError::kBadMagic, "bad_magic", "the file is no segment"},
     {SegmentError::kUnknownMajor, "unknown_major", "written by a plugin with another layout"},
     {SegmentError::kBadGeometry, "bad_geometry",
@@ -580,7 +589,11 @@ inline constexpr CodeTable<SegmentError> kSegmentErrors{{
     {SegmentError::kDirectoryUnreadable, "directory_unreadable",
      "the directory could not be listed"},
     {SegmentError::kTooManySegments, "too_many_segments",
-     "no room for more files, communicators or slots"},
+     "no room for more files, directories, communicators or slots"},
+    {SegmentError::kLockLost, "lock_lost",
+     "not locked any more, while its counters grow: the end of the process is noticed late"},
+    {SegmentError::kForeignClock, "foreign_clock",
+     "its times are in the future, as in a time namespace that the daemon does not see"},
 }};
 static_assert(IsInOrder(kSegmentErrors));
 constexpr std::string_view NameOf(SegmentError error) { return RowIn(kSegmentErrors, error).name; }
@@ -615,19 +628,20 @@ struct SegmentTrouble {
   uint64_t present = 0;
 };
 
-// Communicators in one snapshot, at 16 KiB of memory each: twice as many as the series limit lets
-// through, so that memory is bounded also where somebody fills a directory with forged segments.
-// What is over: SegmentError::kTooManySegments. (The last counts of the dead, which are kept, are
-// bounded by the same number.)
-inline constexpr uint64_t kMaxCommunicators = 2048;
+// Communicators in one snapshot, at kCommunicatorBytes: 16 processes of the plugin's default, 256
+// slots and the overflow slot, and some more. It bounds the memory of a snapshot (36 MiB) and the
+// time of reading it (40 us each), also where somebody fills a directory with forged segments. What
+// is over is left out by communicator, finalized ones first, then those of the dead. (The last
+// counts of the dead, which are kept, are bounded by the same number.)
+inline constexpr uint64_t kMaxCommunicators = 4608;
 
-// Memory that a communicator is expected to take: four functions and some operations in flight. One
+// Memory that a communicator is expected to take: two functions and some operations in flight. One
 // that takes more has the room of several.
-inline constexpr uint64_t kCommunicatorBytes = 16 * 1024;
+inline constexpr uint64_t kCommunicatorBytes = 8 * 1024;
 
-// Slots of one user that one snapshot looks at, whatever is in them, at 1 us each: 64 processes of
-// 256 slots that were all used. Segments beyond it: SegmentError::kTooManySegments.
-inline constexpr uint64_t kMaxSlotsPerUser = 16384;
+// Slots of one user that one snapshot looks at, whatever is in them, at 1 us each: 8 processes with
+// as many as the plugin can have, 4095. Beyond it: SegmentError::kTooManySegments.
+inline constexpr uint64_t kMaxSlotsPerUser = 32768;
 
 // Communicators whose arrivals are compared at most, since reading the ring of each costs a system
 // call at every interval: 3 % of a core for so many.

@@ -107,6 +107,7 @@ enum class Metric : uint8_t {
   kProcessStopped,
   kProcessKernelSeconds,
   kProcessPointToPoint,
+  kProcessUnserved,
   kOperationsUnfollowed,
   kOperationsRejected,
   kEventsDropped,
@@ -117,6 +118,7 @@ enum class Metric : uint8_t {
   kSegmentReadErrors,
   kUserSegmentErrors,
   kUserSegmentsUnusable,
+  kUnreadCommunicators,
   kUncomparedOperations,
   kUserUncomparedCommunicators,
   kArrivalMatching,
@@ -407,6 +409,11 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Sends and receives on all communicators of the process, those that are gone included; absent "
      "before the first.",
      MetricPart::kAlerts},
+    {Metric::kProcessUnserved, "nccl_process_unserved_communicators", MetricType::kGauge, "",
+     LabelScope::kProcess, "",
+     "Communicators in use of the process that have no series of their own, because there is no "
+     "room for them: see the limits. Absent while 0.",
+     MetricPart::kAlerts},
     {Metric::kOperationsUnfollowed, "nccl_process_operations_unfollowed_total",
      MetricType::kCounter, "", LabelScope::kProcess, "",
      "Sum of nccl_process_events_dropped_total over all reasons but incomplete_at_finalize and "
@@ -444,6 +451,10 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Files and directories that cannot be used now, by owner; 1 if there is no room for more "
      "files of the user.",
      MetricPart::kAlerts},
+    {Metric::kUnreadCommunicators, "nccl_exporter_unread_communicators", MetricType::kGauge, "",
+     LabelScope::kDaemon, "state",
+     "Communicators that the daemon has no room for, by state: in_use, finalized, or of an ended "
+     "process."},
     {Metric::kUncomparedOperations, "nccl_exporter_uncompared_operations_total",
      MetricType::kCounter, "", LabelScope::kDaemon, "reason",
      "Timed collectives that were not compared, although the rank has partners on the node, by "

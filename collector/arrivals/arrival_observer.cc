@@ -194,7 +194,7 @@ void ArrivalObserver::Follow(const RingKey& key, const SegmentLook& look) {
   followed.generation = layout::GenerationOf(state_word);
   followed.slot_offset = offset;
   followed.file = look.file;
-  followed.ring = followed.recent = CompletionRing(offset);
+  followed.ring = followed.recent = CompletionRing(offset, look.clock_offset_ns);
   followed.member = matcher_.Add(RankOf(slot, CommunicatorKeyOf(process, {})));
 }
 

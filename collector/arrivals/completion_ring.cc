@@ -27,21 +27,21 @@ uint64_t TicketOf(const Entry& entry) {
   return WordAt(entry, offsetof(layout::CompletionEntry, ticket));
 }
 
-template <typename Entry>
-CompletedOperation OperationOf(const Entry& entry) {
+}  // namespace
+
+CompletedOperation CompletionRing::OperationOf(const Entry& entry) const {
   return {
       .ticket = TicketOf(entry),
       .function_and_sequence =
           WordAt(entry, offsetof(layout::CompletionEntry, function_and_sequence)),
-      .call_ns = WordAt(entry, offsetof(layout::CompletionEntry, call_ns)),
+      .call_ns = WordAt(entry, offsetof(layout::CompletionEntry, call_ns)) - clock_offset_ns_,
       .start_ns = WordAt(entry, offsetof(layout::CompletionEntry, start_ns)),
       .stop_ns = WordAt(entry, offsetof(layout::CompletionEntry, stop_ns)),
-      .delivered_ns = WordAt(entry, offsetof(layout::CompletionEntry, delivered_ns)),
+      .delivered_ns =
+          WordAt(entry, offsetof(layout::CompletionEntry, delivered_ns)) - clock_offset_ns_,
       .bytes = WordAt(entry, offsetof(layout::CompletionEntry, bytes)),
       .members = std::max<uint64_t>(WordAt(entry, offsetof(layout::CompletionEntry, members)), 1)};
 }
-
-}  // namespace
 
 bool CompletionRing::Copy(const SegmentSource& source, size_t first, std::span<Entry> into) const {
   const std::span<std::byte> bytes = std::as_writable_bytes(into);

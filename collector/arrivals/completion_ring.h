@@ -41,9 +41,11 @@ struct CompletedOperation {
 
 class CompletionRing {
  public:
-  // `slot_offset`: of the communicator's slot in its segment.
-  explicit CompletionRing(uint64_t slot_offset)
-      : offset_(slot_offset + offsetof(layout::CommunicatorSlot, completions)) {}
+  // `slot_offset`: of the communicator's slot in its segment. `clock_offset_ns`: see
+  // ProcessSnapshot; times of CLOCK_MONOTONIC are of ours.
+  explicit CompletionRing(uint64_t slot_offset, int64_t clock_offset_ns = 0)
+      : offset_(slot_offset + offsetof(layout::CommunicatorSlot, completions)),
+        clock_offset_ns_(static_cast<uint64_t>(clock_offset_ns)) {}
 
   // Whether anything was ever written to the ring. One system call.
   bool HasBegun(const SegmentSource& source) const;
@@ -57,10 +59,12 @@ class CompletionRing {
  private:
   using Entry = std::array<uint64_t, sizeof(layout::CompletionEntry) / sizeof(uint64_t)>;
 
+  CompletedOperation OperationOf(const Entry& entry) const;
   bool Copy(const SegmentSource& source, size_t first, std::span<Entry> into) const;
   uint64_t TakeAll(const SegmentSource& source, std::vector<CompletedOperation>& operations);
 
-  uint64_t offset_;    // of the ring
+  uint64_t offset_;  // of the ring
+  uint64_t clock_offset_ns_;
   uint64_t next_ = 0;  // ticket; 0: nothing was read yet
 };
 

@@ -178,8 +178,9 @@ void KeepWholeSplit(FunctionSnapshot& function) {
   }
 }
 
-void DescribeCounts(const layout::CommunicatorSlot& slot, const Moment& now,
-                    CommunicatorSnapshot& communicator) {
+// Returns the time of the last start or completion.
+uint64_t DescribeCounts(const layout::CommunicatorSlot& slot, const Moment& now,
+                        CommunicatorSnapshot& communicator) {
   uint64_t last_progress_ns = 0;
   for (size_t i = 0; i < kFunctionCount; ++i) {
     const layout::FunctionBlock& block = slot.functions[i];
@@ -194,6 +195,7 @@ void DescribeCounts(const layout::CommunicatorSlot& slot, const Moment& now,
   }
   communicator.last_progress_realtime_ns = now.RealtimeOf(last_progress_ns);
   communicator.last_progress_monotonic_ns = now.MonotonicOf(last_progress_ns);
+  return last_progress_ns;
 }
 
 // A finalized communicator has nothing in flight, and no further parts will come.
@@ -303,7 +305,8 @@ CommunicatorRead DescribeCommunicator(const layout::CommunicatorSlot& slot, uint
     communicator.timing_source = TimingSource::kNone;
     communicator.timing_reason = TimingReason::kOverflow;
   }
-  DescribeCounts(slot, now, communicator);
+  read.latest_ns = std::max(DescribeCounts(slot, now, communicator),
+                            is_overflow ? uint64_t{0} : slot.created_monotonic_ns);
   DescribeInFlight(slot, now, read);
   return read;
 }

@@ -19,6 +19,7 @@ struct CommunicatorRead {
   // CLOCK_MONOTONIC when the same bytes will have another meaning, because an operation will be
   // complete by then. kNever: at no time.
   uint64_t stale_at_ns = kNever;
+  uint64_t latest_ns = 0;  // the latest time in the bytes, of CLOCK_MONOTONIC, also in the future
 };
 
 // `slot` is a copy. Entries in flight that changed during the copy must have ticket 0: an entry

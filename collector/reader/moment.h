@@ -27,6 +27,11 @@ struct Moment {
     return then_ns == 0 ? 0 : monotonic_ns - static_cast<int64_t>(AgeOf(then_ns));
   }
 
+  // The same moment for a process whose CLOCK_MONOTONIC is ahead of ours by so much.
+  Moment Ahead(int64_t offset_ns) const {
+    return {.realtime_ns = realtime_ns, .monotonic_ns = monotonic_ns + offset_ns};
+  }
+
   // Nanoseconds since CLOCK_MONOTONIC showed `then_ns`; 0 for the future.
   uint64_t AgeOf(uint64_t then_ns) const {
     const uint64_t now_ns = static_cast<uint64_t>(std::max<int64_t>(monotonic_ns, 0));

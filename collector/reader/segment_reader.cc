@@ -35,33 +35,30 @@ uint64_t BytesOfDurationsBySize(const FunctionSnapshot& function) {
   return bytes;
 }
 
-// The memory of a communicator, in communicators of the usual size.
-uint64_t RoomOf(const CommunicatorSnapshot& communicator) {
-  uint64_t bytes = communicator.in_flight.size() * sizeof(InFlightOperation) +
-                   communicator.network_peers.size() * sizeof(PeerNetworkCounts);
-  for (size_t i = 0; i < kFunctionCount; ++i) {
-    if (!communicator.functions.IsInUse(i)) continue;
-    bytes += sizeof(FunctionSnapshot) + BytesOfDurationsBySize(communicator.functions[i]);
-  }
-  return std::max<uint64_t>((bytes + kCommunicatorBytes - 1) / kCommunicatorBytes, 1);
-}
-
 class SegmentReading {
  public:
   SegmentReading(const SegmentSource& source, SlotDirectory directory, const ReadTerms& terms)
-      : source_(source), directory_(std::move(directory)), terms_(terms) {}
+      : source_(source),
+        directory_(std::move(directory)),
+        terms_(terms),
+        now_(terms.now.Ahead(terms.clock_offset_ns)) {}
 
   SegmentRead Read() {
     result_.fault = std::move(directory_.fault);
     result_.lacked_slots = directory_.lacked_slots;
+    result_.slots = directory_.heads.size();
+    result_.header_bytes = directory_.header_bytes;
+    result_.slot_bytes = directory_.slot_bytes;
     if (!directory_.process) return std::move(result_);
     result_.process = std::move(directory_.process);
+    result_.process->start_monotonic_ns -= terms_.clock_offset_ns;
+    result_.process->clock_offset_ns = terms_.clock_offset_ns;
     result_.last_sign_of_life_realtime_ns = result_.process->start_realtime_ns;
-    FindWanted();
-    for (size_t i = 0; i < wanted_.size() && !result_.fault; ++i) ReadSlot(wanted_[i]);
-    if (!result_.fault) ReadSlot(directory_.overflow_slot());
-    FindLatestNumbers();
+    ReadSlots();
+    if (!result_.fault) FindLatestNumbers();
     if (result_.fault) result_.process.reset();
+    if (result_.process)
+      std::ranges::sort(result_.process->communicators, {}, &CommunicatorSnapshot::slot);
     return std::move(result_);
   }
 
@@ -80,6 +77,7 @@ class SegmentReading {
     return {reinterpret_cast<std::byte*>(&object), bytes};
   }
 
+  uint64_t NowNs() const { return static_cast<uint64_t>(std::max<int64_t>(now_.monotonic_ns, 0)); }
   uint64_t OffsetOf(uint32_t slot) const { return directory_.OffsetOf(slot); }
   bool IsOverflow(uint32_t slot) const { return slot == directory_.overflow_slot(); }
 
@@ -89,42 +87,57 @@ class SegmentReading {
            (head.state() == SlotState::kClosed && !IsOver(head.closed_monotonic_ns));
   }
 
-  // Called before anything is copied, so that no slot is copied in vain.
-  void FindWanted() {
-    for (uint32_t slot = 0; slot < directory_.heads.size(); ++slot) {
-      if (!IsWanted(directory_.heads[slot])) continue;
-      wanted_.push_back(slot);
-      if (wanted_.size() > terms_.communicator_limit) return RefuseMore();
+  // The overflow slot first: it is the rest of the process.
+  void ReadSlots() {
+    const std::vector<uint32_t> wanted = Wanted();
+    size_t next = 0;
+    bool has_room = ReadSlot(directory_.overflow_slot());
+    while (has_room && next < wanted.size() && !result_.fault) {
+      has_room = ReadSlot(wanted[next]);
+      next += has_room;
     }
+    for (; next < wanted.size(); ++next) {
+      const bool is_live = directory_.heads[wanted[next]].state() == SlotState::kLive;
+      ++(is_live ? result_.process->unread_in_use : result_.process->unread_finalized);
+    }
+    result_.process->unread_in_use += result_.lacked_slots ? 1 : 0;
+  }
+
+  // In the order in which they are read.
+  std::vector<uint32_t> Wanted() {
+    std::vector<uint32_t> wanted;
+    for (uint32_t slot = 0; slot < directory_.heads.size(); ++slot) {
+      if (IsWanted(directory_.heads[slot])) wanted.push_back(slot);
+    }
+    std::ranges::stable_sort(wanted, {}, [&](uint32_t slot) {
+      const SlotHead& head = directory_.heads[slot];
+      const bool is_live = head.state() == SlotState::kLive;
+      return std::pair(!is_live, is_live ? head.created_monotonic_ns : ~head.closed_monotonic_ns);
+    });
+    return wanted;
   }
 
   // Copies are limited as well as results, because a slot may be claimed again and again while it
   // is copied.
-  bool HasRoom() {
+  bool HasRoom() const {
     const uint64_t limit = terms_.communicator_limit;
-    const bool has_room = result_.room < limit && result_.copied_slots < kSlotAttempts * limit;
-    if (!has_room) RefuseMore();
-    return has_room;
+    return result_.room < limit && result_.copied_slots < kSlotAttempts * limit;
   }
 
-  void RefuseMore() {
-    result_.lacked_slots = false;
-    result_.fault =
-        SegmentFault{SegmentError::kTooManySegments, "too many communicators on the node"};
-  }
-
-  // The overflow slot belongs to no communicator, so it is read in any state.
-  void ReadSlot(uint32_t slot) {
+  // Whether there was room for it. The overflow slot belongs to no communicator, so it is read in
+  // any state.
+  bool ReadSlot(uint32_t slot) {
     Copy copy = Copy::kChanged;
     for (int attempt = 0; attempt < kSlotAttempts && copy == Copy::kChanged; ++attempt) {
+      if (!HasRoom()) return false;
       if (!IsOverflow(slot)) {
-        if ((attempt != 0 && !IsStillWanted(slot)) || !HasRoom()) return;
+        if (attempt != 0 && !IsStillWanted(slot)) return true;
         ++result_.copied_slots;
       }
       copy = CopySlot(slot);
     }
     if (copy == Copy::kChanged) ++result_.changed_slots;
-    if (copy == Copy::kDone && IsServed(slot) && HasRoom()) AddCommunicator(slot);
+    return copy != Copy::kDone || !IsServed(slot) || AddCommunicator(slot);
   }
 
   // The same for a slot that has changed since its head was read.
@@ -229,10 +242,10 @@ class SegmentReading {
   // Whether the retention time of a communicator that was finalized then is over.
   bool IsOver(uint64_t closed_ns) {
     const uint64_t retention_ns = static_cast<uint64_t>(terms_.retention.count());
-    const uint64_t age_ns = terms_.now.AgeOf(closed_ns);
-    NoteLife(terms_.now.RealtimeOf(closed_ns));
+    const uint64_t age_ns = now_.AgeOf(closed_ns);
+    NoteLife(now_.RealtimeOf(closed_ns));
     if (age_ns > retention_ns) return true;
-    NoteStaleAt(static_cast<uint64_t>(terms_.now.monotonic_ns) + (retention_ns - age_ns) + 1);
+    NoteStaleAt(NowNs() + (retention_ns - age_ns) + 1);
     return false;
   }
 
@@ -241,25 +254,34 @@ class SegmentReading {
   // its counters would seem to begin again.
   bool IsNewerThanNow() {
     const uint64_t created_ns = slot_->created_monotonic_ns;
-    const auto now_ns = static_cast<uint64_t>(terms_.now.monotonic_ns);
+    const uint64_t now_ns = NowNs();
+    NoteLatest(created_ns);
     if (created_ns <= now_ns || created_ns - now_ns > kLongestReadNs) return false;
     NoteStaleAt(created_ns);
     return true;
   }
 
-  void AddCommunicator(uint32_t slot) {
-    CommunicatorRead read = DescribeCommunicator(*slot_, slot, IsOverflow(slot), terms_.now);
-    if (HasSizeHistograms()) SplitDurations(*slot_, read.communicator);
-    if (HasNetwork()) DescribeNetwork(*slot_, directory_.minor, read.communicator);
-    if (HasPeers()) DescribePeers(*peers_, read.communicator);
+  // Whether there is room for it.
+  bool AddCommunicator(uint32_t slot) {
+    CommunicatorRead read = DescribeCommunicator(*slot_, slot, IsOverflow(slot), now_);
+    CommunicatorSnapshot& communicator = read.communicator;
+    if (HasSizeHistograms()) SplitDurations(*slot_, communicator);
+    if (HasNetwork()) DescribeNetwork(*slot_, directory_.minor, communicator);
+    if (HasPeers()) DescribePeers(*peers_, communicator);
     if (!IsOverflow(slot) && !directory_.rank_numbers_process)
-      read.communicator.numbers = HasNumbers() ? NumbersOf(*slot_) : NumbersOf(*result_.process);
-    NoteLife(read.communicator.created_realtime_ns);
-    NoteLife(read.communicator.last_progress_realtime_ns);
+      communicator.numbers = HasNumbers() ? NumbersOf(*slot_) : NumbersOf(*result_.process);
+    if (communicator.last_progress_monotonic_ns != 0)
+      communicator.last_progress_monotonic_ns -= terms_.clock_offset_ns;
+    NoteLife(communicator.created_realtime_ns);
+    NoteLife(communicator.last_progress_realtime_ns);
+    NoteLatest(read.latest_ns);
     NoteStaleAt(read.stale_at_ns);
-    result_.room += RoomOf(read.communicator);
-    if (result_.room > terms_.communicator_limit) RefuseMore();
-    result_.process->communicators.push_back(std::move(read.communicator));
+    const uint64_t room = RoomOf(communicator);
+    if (result_.room + room > terms_.communicator_limit) return false;
+    result_.room += room;
+    if (!communicator.is_closed) result_.room_in_use += room;
+    result_.process->communicators.push_back(std::move(communicator));
+    return true;
   }
 
   bool HasNumbers() const { return HasNetwork() && directory_.minor >= kMinorOfRankNumbers; }
@@ -281,8 +303,15 @@ class SegmentReading {
     result_.last_sign_of_life_realtime_ns =
         std::max(result_.last_sign_of_life_realtime_ns, realtime_ns);
   }
+  // Of the writer's clock; the result is of ours.
   void NoteStaleAt(uint64_t monotonic_ns) {
-    result_.stale_at_ns = std::min(result_.stale_at_ns, monotonic_ns);
+    if (monotonic_ns == kNever) return;
+    result_.stale_at_ns =
+        std::min(result_.stale_at_ns, monotonic_ns - static_cast<uint64_t>(terms_.clock_offset_ns));
+  }
+  void NoteLatest(uint64_t monotonic_ns) {
+    const uint64_t now_ns = NowNs();
+    if (monotonic_ns > now_ns) result_.ahead_ns = std::max(result_.ahead_ns, monotonic_ns - now_ns);
   }
 
   using Entries = std::array<InFlightEntry, layout::kInFlightEntries>;
@@ -290,14 +319,25 @@ class SegmentReading {
   const SegmentSource& source_;
   SlotDirectory directory_;
   const ReadTerms& terms_;
+  const Moment now_;  // by the writer's clock
   SegmentRead result_;
-  std::vector<uint32_t> wanted_;
   std::unique_ptr<CommunicatorSlot> slot_;  // kept from slot to slot; about 100 KiB
   std::unique_ptr<Entries> entries_after_;
   std::unique_ptr<layout::NetworkPeerTable> peers_;
 };
 
 }  // namespace
+
+// The memory of a communicator, in communicators of the usual size.
+uint64_t RoomOf(const CommunicatorSnapshot& communicator) {
+  uint64_t bytes = communicator.in_flight.size() * sizeof(InFlightOperation) +
+                   communicator.network_peers.size() * sizeof(PeerNetworkCounts);
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    if (!communicator.functions.IsInUse(i)) continue;
+    bytes += sizeof(FunctionSnapshot) + BytesOfDurationsBySize(communicator.functions[i]);
+  }
+  return std::max<uint64_t>((bytes + kCommunicatorBytes - 1) / kCommunicatorBytes, 1);
+}
 
 SegmentRead ReadSegment(const SegmentSource& source, SlotDirectory directory,
                         const ReadTerms& terms) {

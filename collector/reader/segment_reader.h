@@ -19,8 +19,12 @@
 
 namespace nccl_exporter::collector {
 
+// A time that is further in the future than this is of another clock.
+inline constexpr int64_t kFutureNs = 1'000'000'000;
+
 struct ReadTerms {
   Moment now;
+  int64_t clock_offset_ns = 0;  // see ProcessSnapshot
   std::chrono::nanoseconds retention =
       std::chrono::nanoseconds::max();              // of finalized communicators
   uint64_t communicator_limit = layout::kMaxSlots;  // see kMaxCommunicators; 40 us each to read
@@ -37,18 +41,27 @@ struct SegmentRead {
   uint64_t changed_slots = 0;  // left out, because they were claimed again during the copy
   // That the communicators of `process` take, in communicators of the usual size.
   uint64_t room = 0;
+  uint64_t room_in_use = 0;   // without the finalized ones
   uint64_t copied_slots = 0;  // without the overflow slot, with those that gave no communicator
-  bool lacked_slots = false;  // the reason of `fault`: ReadTerms::slots_left
+  uint64_t slots = 0;         // that were examined
+  uint64_t header_bytes = 0, slot_bytes = 0;  // as SlotDirectory
+  bool lacked_slots = false;                  // not all were, by ReadTerms::slots_left
   // CLOCK_MONOTONIC when the same bytes must be read again, because some of them will have another
   // meaning.
   uint64_t stale_at_ns = kNever;
   int64_t last_sign_of_life_realtime_ns = 0;  // the latest time in the bytes
+  uint64_t ahead_ns = 0;  // how far the latest time is in the future, by CLOCK_MONOTONIC
 
   // The part of the room for communicators that this segment used.
   uint64_t Cost() const { return std::max(copied_slots, process ? room : 0); }
 };
 
-// Reads only what is needed. Of a free slot that is the head, so a sparse file costs little.
+// What a communicator takes of the room for communicators.
+uint64_t RoomOf(const CommunicatorSnapshot& communicator);
+
+// Reads only what is needed. Of a free slot that is the head, so a sparse file costs little. Where
+// there is not room for all communicators, those in use come first, the oldest first, then those
+// that were finalized last.
 SegmentRead ReadSegment(const SegmentSource& source, const ReadTerms& terms);
 
 // The same, for the slots that a walk has just found.

@@ -278,13 +278,64 @@ TEST(SegmentReaderTest, ServesWhatClaimsToBeCreatedInAFarFuture) {
   EXPECT_EQ(Parse(writer).process->communicators.size(), 1u);
 }
 
-TEST(SegmentReaderTest, RefusesMoreCommunicatorsThanThereIsRoomFor) {
+std::vector<uint32_t> SlotsOf(const SegmentRead& read) {
+  std::vector<uint32_t> slots;
+  for (const CommunicatorSnapshot& communicator : read.process->communicators)
+    slots.push_back(communicator.slot);
+  return slots;
+}
+
+// Regression: a file with more communicators than there was room for was not served at all.
+TEST(SegmentReaderTest, LeavesOutTheFinalizedFirstThenTheNewest) {
+  V1 writer = ReadySegment(6);
+  writer.Put(0, CommunicatorV1{.created_monotonic_ns = 3});
+  writer.Put(1, CommunicatorV1{.state = 3, .closed_monotonic_ns = 7'000'000'000});
+  writer.Put(2, CommunicatorV1{.created_monotonic_ns = 1});
+  writer.Put(3, CommunicatorV1{.state = 3, .closed_monotonic_ns = 8'000'000'000});
+  writer.Put(4, CommunicatorV1{.created_monotonic_ns = 2});
+  const std::vector<std::vector<uint32_t>> served{{},        {2},          {2, 4},
+                                                  {0, 2, 4}, {0, 2, 3, 4}, {0, 1, 2, 3, 4}};
+  for (uint64_t limit = 0; limit < served.size(); ++limit) {
+    const SegmentRead read = Parse(writer, {.now = kNow, .communicator_limit = limit});
+    ASSERT_TRUE(read.process);
+    EXPECT_FALSE(read.fault);
+    EXPECT_EQ(SlotsOf(read), served[limit]);
+    EXPECT_EQ(read.process->unread_in_use, 3 - std::min<uint64_t>(limit, 3));
+    EXPECT_EQ(read.process->unread_finalized, std::min<uint64_t>(5 - limit, 2));
+    EXPECT_EQ(read.room, limit);
+    EXPECT_EQ(read.room_in_use, std::min<uint64_t>(limit, 3));
+  }
+}
+
+TEST(SegmentReaderTest, SaysThatSlotsWereNotLookedAt) {
   V1 writer = ReadySegment(4);
   for (size_t slot = 0; slot < 3; ++slot) writer.Put(slot, CommunicatorV1{});
-  EXPECT_TRUE(Parse(writer, {.now = kNow, .communicator_limit = 3}).process);
-  const SegmentRead read = Parse(writer, {.now = kNow, .communicator_limit = 2});
-  ASSERT_TRUE(read.fault);
-  EXPECT_EQ(read.fault->error, SegmentError::kTooManySegments);
+  uint64_t left = 2;
+  const SegmentRead read = Parse(writer, {.now = kNow, .slots_left = &left});
+  ASSERT_TRUE(read.process);
+  EXPECT_EQ(SlotsOf(read), (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(read.process->unread_in_use, 1u) << "at least";
+}
+
+// Regression: a job in a time namespace had no hangs, for its times were in the future.
+TEST(SegmentReaderTest, ReadsTheTimesOfAClockThatIsAheadOfOurs) {
+  constexpr int64_t kOffset = 100'000'000'000'000;
+  V1 writer(2);
+  writer.Put(ProcessV1{.uid = kUid, .start_monotonic_ns = 5'000'000'000 + kOffset});
+  writer.Put(0, CommunicatorV1{.created_monotonic_ns = 6'000'000'000 + kOffset});
+  writer.Put(0, 0, FunctionV1{.last_start_ns = 7'000'000'000 + kOffset, .operations = {1}});
+  writer.Publish();
+  const SegmentRead wrong = Parse(writer);
+  EXPECT_EQ(static_cast<int64_t>(wrong.ahead_ns), 7'000'000'000 + kOffset - kNow.monotonic_ns);
+  EXPECT_EQ(wrong.process->communicators.at(0).last_progress_realtime_ns, kNow.realtime_ns);
+  const SegmentRead read = Parse(writer, {.now = kNow, .clock_offset_ns = kOffset});
+  EXPECT_EQ(read.ahead_ns, 0u);
+  EXPECT_EQ(read.process->start_monotonic_ns, 5'000'000'000);
+  EXPECT_EQ(read.process->clock_offset_ns, kOffset);
+  const CommunicatorSnapshot& communicator = read.process->communicators.at(0);
+  EXPECT_EQ(communicator.last_progress_monotonic_ns, 7'000'000'000);
+  EXPECT_EQ(communicator.last_progress_realtime_ns,
+            kNow.realtime_ns - (kNow.monotonic_ns - 7'000'000'000));
 }
 
 TEST(SegmentReaderTest, TellsTheLastSignOfLife) {

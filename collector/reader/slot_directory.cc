@@ -156,6 +156,7 @@ std::optional<SlotHead> ReadSlotHead(const SegmentSource& source, uint64_t offse
   if (fault) return std::nullopt;
   const auto word = [&](size_t at) { return words[at / sizeof(uint64_t)]; };
   return SlotHead{.state_word = word(offsetof(CommunicatorSlot, state)),
+                  .created_monotonic_ns = word(offsetof(CommunicatorSlot, created_monotonic_ns)),
                   .closed_monotonic_ns = word(offsetof(CommunicatorSlot, closed_monotonic_ns)),
                   .has_identity = word(offsetof(CommunicatorSlot, has_identity)) != 0,
                   .has_kernel_times = word(offsetof(CommunicatorSlot, timing_source)) ==
@@ -169,11 +170,7 @@ SlotDirectory ReadSlotDirectory(const SegmentSource& source, uint64_t* slots_lef
   if (!ReadHeader(source, directory)) return directory;
   for (uint32_t slot = 0; slot < directory.overflow_slot(); ++slot) {
     directory.lacked_slots = slots_left != nullptr && *slots_left == 0;
-    if (directory.lacked_slots) {
-      directory.fault =
-          SegmentFault{SegmentError::kTooManySegments, "the user has used too many slots"};
-      return directory;
-    }
+    if (directory.lacked_slots) return directory;
     if (slots_left != nullptr) --*slots_left;
     const std::optional<SlotHead> head =
         ReadSlotHead(source, directory.OffsetOf(slot), directory.fault);

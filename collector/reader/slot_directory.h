@@ -26,6 +26,7 @@ struct SegmentFault {
 // once more.
 struct SlotHead {
   uint64_t state_word = 0;
+  uint64_t created_monotonic_ns = 0;
   uint64_t closed_monotonic_ns = 0;
   bool has_identity = false;
   bool has_kernel_times = false;
@@ -38,7 +39,7 @@ struct SlotDirectory {
   std::optional<ProcessSnapshot> process;  // from the header, without communicators
   // Of the header or of a slot; if there is neither, the writer is still starting.
   std::optional<SegmentFault> fault;
-  bool lacked_slots = false;  // the reason of `fault`: `slots_left` was used up
+  bool lacked_slots = false;  // `slots_left` was used up: `heads` ends before the last slot
 
   uint32_t minor = 0;                 // of the writer's layout
   bool rank_numbers_process = false;  // see layout::SegmentHeader
@@ -61,7 +62,8 @@ struct SlotDirectory {
 std::optional<SlotHead> ReadSlotHead(const SegmentSource& source, uint64_t offset,
                                      std::optional<SegmentFault>& fault);
 
-// `slots_left`: the number of slots that may be examined, counted down; null: no limit.
+// `slots_left`: the number of slots that may be examined, counted down; null: no limit. Slots
+// beyond it are left out.
 SlotDirectory ReadSlotDirectory(const SegmentSource& source, uint64_t* slots_left);
 
 // Fills `into`, or returns the reason why it could not.

@@ -63,8 +63,8 @@ TEST(SlotDirectoryTest, LooksAtNoMoreSlotsThanAreLeft) {
   EXPECT_EQ(DirectoryOf(Segment(), &left).heads.size(), 3u);
   const SlotDirectory directory = DirectoryOf(Segment(), &left);
   EXPECT_TRUE(directory.lacked_slots);
-  ASSERT_TRUE(directory.fault);
-  EXPECT_EQ(directory.fault->error, SegmentError::kTooManySegments);
+  EXPECT_FALSE(directory.fault);
+  EXPECT_EQ(directory.heads.size(), 0u);
   EXPECT_EQ(left, 0u);
 }
 

@@ -58,6 +58,7 @@ class CommunicatorRoomTest : public TableFixture {
 TEST_F(CommunicatorRoomTest, ProcessesThatDieOneAfterAnotherTakeNoMoreRoomThanOthers) {
   const SegmentWriterV1 segment = SegmentOf(kMaxCommunicators / 2);
   for (int i = 0; i < 4; ++i) WriteLive(segment, std::to_string(i) + ".seg");
+  Snapshot();
   for (const auto& writer : writers_) {
     writer->Kill();
     Advance(seconds(1));
@@ -66,9 +67,8 @@ TEST_F(CommunicatorRoomTest, ProcessesThatDieOneAfterAnotherTakeNoMoreRoomThanOt
   for (int i = 0; i < 2; ++i) {
     const NodeSnapshot snapshot = Snapshot();
     EXPECT_EQ(CommunicatorsOf(snapshot), kMaxCommunicators);
-    EXPECT_EQ(snapshot.segments.exited, 2u);
-    EXPECT_EQ(snapshot.segments.unusable, 2u);
-    EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), 2u);
+    EXPECT_EQ(snapshot.segments.exited, 4u);
+    EXPECT_EQ(snapshot.segments.unusable, 0u);
     Advance(seconds(1));
   }
 }
@@ -80,37 +80,82 @@ TEST_F(CommunicatorRoomTest, TheDeadComeAfterTheLiving) {
   WriteLive(SegmentOf(kMaxCommunicators / 2), "live.seg");
   const NodeSnapshot crowded = Snapshot();
   EXPECT_EQ(crowded.segments.live, 1u);
-  EXPECT_EQ(crowded.segments.exited, 0u);
-  EXPECT_EQ(Count(crowded, SegmentError::kTooManySegments), 1u);
-  ASSERT_EQ(crowded.segment_troubles.size(), 1u);
-  EXPECT_EQ(crowded.segment_troubles[0].present, 1u);
+  EXPECT_EQ(crowded.segments.exited, 1u);
+  for (const ProcessSnapshot& process : crowded.processes) {
+    EXPECT_EQ(process.communicators.size(), kMaxCommunicators / 2);
+    EXPECT_EQ(process.unread_in_use, process.is_alive ? 0u : 1u);
+  }
+  EXPECT_TRUE(crowded.segment_troubles.empty()) << "all that live are followed";
   SegmentOf(1).WriteTo(Path("live.seg"));
-  const NodeSnapshot roomy = Snapshot();
-  EXPECT_EQ(roomy.segments.exited, 1u) << "its last counts are still there";
-  EXPECT_EQ(roomy.segment_troubles[0].present, 0u);
+  EXPECT_EQ(CommunicatorsOf(Snapshot()), kMaxCommunicators / 2 + 2) << "they are still there";
+}
+
+// Regression: with 8 processes of 255 communicators and the overflow slot, one file found no room,
+// and its rank was named as missing. So with any number that does not fit: what is left out is
+// finalized first, and each process loses the same.
+TEST_F(CommunicatorRoomTest, IsGivenByCommunicatorAndNotByFile) {
+  for (const size_t processes : {8, 16, 24}) {
+    writers_.clear();
+    Snapshot();
+    Advance(kRetention + seconds(2));
+    Snapshot();
+    SegmentWriterV1 segment = SegmentOf(256);
+    for (size_t slot = 20; slot < 256; ++slot)
+      segment.Put(slot,
+                  CommunicatorV1{.state = 3,
+                                 .closed_monotonic_ns = static_cast<uint64_t>(now_.monotonic_ns)});
+    segment.Put(256, 4, FunctionV1{.operations = {1}});  // the overflow slot
+    for (size_t i = 0; i < processes; ++i) WriteLive(segment, std::to_string(i) + ".seg");
+    for (int scrape = 0; scrape < 2; ++scrape) {
+      const NodeSnapshot snapshot = Snapshot();
+      ASSERT_EQ(snapshot.processes.size(), processes);
+      const uint64_t each = std::min<uint64_t>(257, kMaxCommunicators / processes);
+      for (const ProcessSnapshot& process : snapshot.processes) {
+        EXPECT_EQ(process.communicators.size(), each);
+        EXPECT_TRUE(process.communicators.back().is_overflow);
+        EXPECT_EQ(process.unread_in_use, 0u);
+        EXPECT_EQ(process.unread_finalized, 257 - each);
+      }
+      EXPECT_EQ(snapshot.segments.unusable, 0u);
+      EXPECT_TRUE(snapshot.segment_troubles.empty());
+    }
+  }
+}
+
+// Regression: one process of 2,049 communicators was not served at all, and four of 2,500 neither.
+TEST_F(CommunicatorRoomTest, AProcessWithMoreThanThereIsRoomForIsServedWithSome) {
+  const SegmentWriterV1 segment = SegmentOf(kMaxCommunicators / 4 + 100);
+  for (int i = 0; i < 4; ++i) WriteLive(segment, std::to_string(i) + ".seg");
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_EQ(snapshot.processes.size(), 4u);
+  EXPECT_EQ(CommunicatorsOf(snapshot), kMaxCommunicators);
+  ASSERT_EQ(snapshot.segment_troubles.size(), 1u);
+  EXPECT_EQ(snapshot.segment_troubles[0].error, SegmentError::kTooManySegments);
+  EXPECT_EQ(snapshot.segment_troubles[0].present, 4u);
 }
 
 // Regression: a segment with more communicators than there was room for was read, thrown away and
 // cost nothing.
-TEST_F(CommunicatorRoomTest, SegmentsThatAreTooLargeCostNoMoreThanOneThatIsServed) {
+TEST_F(CommunicatorRoomTest, SegmentsThatAreTooLargeCostNoMoreThanOneThatFits) {
   if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
-  WriteLive(SegmentOf(kMaxCommunicators), "served.seg");
-  const uint64_t served =
-      BytesReadBy([&] { EXPECT_EQ(CommunicatorsOf(Snapshot()), kMaxCommunicators); });
-  writers_.clear();
-  Snapshot();  // notices the end
-  Advance(kRetention + seconds(1));
-  EXPECT_TRUE(Snapshot().processes.empty());
-  const SegmentWriterV1 segment = SegmentOf(kMaxCommunicators + 1);
-  for (int i = 0; i < 5; ++i) WriteLive(segment, std::to_string(i) + ".seg");
-  EXPECT_LT(BytesReadBy([&] { EXPECT_TRUE(Snapshot().processes.empty()); }), served / 10);
+  constexpr size_t kSlots = kMaxCommunicators / 2;
+  const SegmentWriterV1 segment = SegmentOf(kSlots);
+  WriteLive(segment, "0.seg");
+  const uint64_t one = BytesReadBy([&] { EXPECT_EQ(CommunicatorsOf(Snapshot()), kSlots); });
+  for (int i = 1; i < 5; ++i) WriteLive(segment, std::to_string(i) + ".seg");
+  Snapshot();
+  EXPECT_LT(BytesReadBy([&] { EXPECT_EQ(CommunicatorsOf(Snapshot()), kMaxCommunicators); }),
+            one * 2 * 5 / 4);
 }
 
-TEST_F(CommunicatorRoomTest, SegmentsThatAreTooLargeTakeNoRoom) {
-  for (int i = 0; i < 2; ++i)
-    WriteLive(SegmentOf(kMaxCommunicators + 1), "large" + std::to_string(i) + ".seg");
-  for (int i = 0; i < 2; ++i) WriteLive(SegmentOf(2), "small" + std::to_string(i) + ".seg");
-  EXPECT_EQ(Snapshot().segments.live, 2u);
+TEST_F(CommunicatorRoomTest, SegmentsThatAreTooLargeTakeNoRoomOfOthers) {
+  const SegmentWriterV1 large = SegmentOf(kMaxCommunicators / 2 + 1), small = SegmentOf(2);
+  for (int i = 0; i < 2; ++i) WriteLive(large, "large" + std::to_string(i) + ".seg");
+  for (int i = 0; i < 2; ++i) WriteLive(small, "small" + std::to_string(i) + ".seg");
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_EQ(snapshot.segments.live, 4u);
+  for (const ProcessSnapshot& process : snapshot.processes)
+    EXPECT_EQ(process.unread_in_use != 0, process.segment.starts_with("large"));
 }
 
 // Memory is what room bounds: one user's forged segment must not make the daemon hold more than
@@ -128,7 +173,7 @@ class CommunicatorMemoryTest : public CommunicatorRoomTest {
 };
 
 TEST_F(CommunicatorMemoryTest, AFewFunctionsTakeTheRoomOfOneCommunicator) {
-  PutFunctions(writer_, 3);
+  PutFunctions(writer_, 2);
   WriteLive(writer_, "x.seg");
   EXPECT_EQ(CommunicatorsOf(Snapshot()), kSlots);
 }
@@ -136,7 +181,10 @@ TEST_F(CommunicatorMemoryTest, AFewFunctionsTakeTheRoomOfOneCommunicator) {
 TEST_F(CommunicatorMemoryTest, ManyFunctionsTakeTheRoomOfSeveral) {
   PutFunctions(writer_, kFunctionCount);
   WriteLive(writer_, "x.seg");
-  EXPECT_EQ(Count(Snapshot(), SegmentError::kTooManySegments), 1u);
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_LT(CommunicatorsOf(snapshot), kSlots / 2);
+  EXPECT_EQ(snapshot.processes.at(0).unread_in_use, kSlots - CommunicatorsOf(snapshot));
+  EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), 1u);
 }
 
 TEST_F(CommunicatorMemoryTest, ManyOperationsInFlightTakeTheRoomOfSeveral) {
@@ -146,7 +194,7 @@ TEST_F(CommunicatorMemoryTest, ManyOperationsInFlightTakeTheRoomOfSeveral) {
       writer_.Put(slot, InFlightV1{.ticket = ticket});
   }
   WriteLive(writer_, "x.seg");
-  EXPECT_EQ(Count(Snapshot(), SegmentError::kTooManySegments), 1u);
+  EXPECT_LT(CommunicatorsOf(Snapshot()), kSlots / 2);
 }
 
 TEST_F(CommunicatorRoomTest, CommunicatorsThatAreOverCostNoCopy) {
@@ -160,11 +208,11 @@ TEST_F(CommunicatorRoomTest, CommunicatorsThatAreOverCostNoCopy) {
 // it: 4 million reads for one user's segments.
 TEST_F(CommunicatorRoomTest, OneUsersSlotsAreLookedAtOnlySoOften) {
   if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
-  constexpr size_t kSlots = 2000, kServed = kMaxSlotsPerUser / kSlots, kRefused = 2;
+  constexpr size_t kSlots = 2000, kFit = kMaxSlotsPerUser / kSlots, kMore = 4;
   const SegmentWriterV1 segment = SegmentOf(kSlots, {.state = 3, .closed_monotonic_ns = 1});
   WriteLive(segment, "0.seg");
   const uint64_t one = BytesReadBy([&] { EXPECT_EQ(Snapshot().segments.live, 1u); });
-  for (size_t i = 1; i < kServed + kRefused; ++i) WriteLive(segment, std::to_string(i) + ".seg");
+  for (size_t i = 1; i < kFit + kMore; ++i) WriteLive(segment, std::to_string(i) + ".seg");
   SegmentOf(1).WriteTo(Path("other.seg"));
   if (::chown(Path("other.seg").c_str(), 1002, static_cast<gid_t>(-1)) != 0) {
     GTEST_SKIP() << "needs root, to give files to other users";
@@ -173,14 +221,12 @@ TEST_F(CommunicatorRoomTest, OneUsersSlotsAreLookedAtOnlySoOften) {
   Snapshot();
   const uint64_t all = BytesReadBy([&] {
     const NodeSnapshot snapshot = Snapshot();
-    EXPECT_EQ(snapshot.segments.live, kServed + 1);
-    EXPECT_EQ(snapshot.segments.unusable, kRefused);
-    EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), kRefused);
+    EXPECT_EQ(snapshot.segments.live, kFit + kMore + 1) << "each has its part";
     ASSERT_EQ(snapshot.segment_troubles.size(), 1u);
     EXPECT_EQ(snapshot.segment_troubles[0].uid, ::getuid());
-    EXPECT_EQ(snapshot.segment_troubles[0].present, kRefused);
+    EXPECT_EQ(snapshot.segment_troubles[0].present, kFit + kMore);
   });
-  EXPECT_LT(all, (kServed + 1) * one);
+  EXPECT_LT(all, (kFit + kMore) * one);
 }
 
 // Regression: whoever touched the files of dead processes, or let go of their locks again and
@@ -203,13 +249,18 @@ TEST_F(CommunicatorRoomTest, ADeadSegmentThatIsTouchedAgainAndAgainIsReadOnceASe
 }
 
 // The last counts of a process are read when there are slots to spare again.
-TEST_F(CommunicatorRoomTest, ADeadSegmentThatWasRefusedForItsSlotsIsReadLater) {
+TEST_F(CommunicatorRoomTest, ADeadSegmentThatLackedSlotsIsReadLater) {
   constexpr size_t kSlots = 4000, kAtOnce = kMaxSlotsPerUser / kSlots;
   const SegmentWriterV1 segment = SegmentOf(kSlots, {.state = 3, .closed_monotonic_ns = 1});
   for (size_t i = 0; i < kAtOnce + 2; ++i) segment.WriteTo(Path(std::to_string(i) + ".seg"));
-  EXPECT_EQ(Snapshot().segments.exited, kAtOnce);
+  const auto whole = [](const NodeSnapshot& snapshot) {
+    return std::ranges::count(snapshot.processes, 0u, &ProcessSnapshot::unread_in_use);
+  };
+  const NodeSnapshot first = Snapshot();
+  EXPECT_EQ(first.segments.exited, kAtOnce + 2);
+  EXPECT_EQ(whole(first), static_cast<int64_t>(kAtOnce));
   Advance(kLastStateInterval);
-  EXPECT_EQ(Snapshot().segments.exited, kAtOnce + 2);
+  EXPECT_EQ(whole(Snapshot()), static_cast<int64_t>(kAtOnce) + 2);
 }
 
 }  // namespace

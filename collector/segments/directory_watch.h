@@ -29,8 +29,12 @@ class DirectoryWatch {
   int descriptor() const { return inotify_.number(); }
 
   // Watches the directory that is at `path` now, and no longer one that was there before. False if
-  // that cannot be done.
-  bool Watch(const std::string& path);
+  // that cannot be done. `opened`: the directory, which is watched then whatever is at the path;
+  // -1: none.
+  bool Watch(const std::string& path, int opened = -1);
+
+  // The directory is of no interest any more.
+  void Forget(const std::string& path);
 
   // Paths given to Watch() where something has changed since the last call.
   std::set<std::string> TakeChanges();
@@ -56,8 +60,9 @@ class DirectoryWatch {
 
 inline DirectoryWatch::DirectoryWatch() : inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {}
 
-inline bool DirectoryWatch::Watch(const std::string& path) {
-  const int number = ::inotify_add_watch(inotify_.number(), path.c_str(), kEvents);
+inline bool DirectoryWatch::Watch(const std::string& path, int opened) {
+  const std::string place = opened < 0 ? path : "/proc/self/fd/" + std::to_string(opened);
+  const int number = ::inotify_add_watch(inotify_.number(), place.c_str(), kEvents);
   const auto known = numbers_.find(path);
   const int before = known == numbers_.end() ? -1 : known->second;
   if (number < 0) {
@@ -67,6 +72,14 @@ inline bool DirectoryWatch::Watch(const std::string& path) {
   }
   if (before >= 0 && before != number) Unwatch(before);
   return number >= 0;
+}
+
+inline void DirectoryWatch::Forget(const std::string& path) {
+  const auto known = numbers_.find(path);
+  if (known == numbers_.end()) return;
+  const int number = known->second;
+  numbers_.erase(known);
+  Unwatch(number);
 }
 
 inline void DirectoryWatch::Unwatch(int number) {
@@ -89,15 +102,17 @@ inline std::set<std::string> DirectoryWatch::TakeChanges() {
 
 inline void DirectoryWatch::NoteEvents(std::span<const char> events,
                                        std::set<std::string>& changed) const {
+  std::set<int> told;
+  bool is_overflow = false;  // events were lost: anything may have changed
   while (events.size() >= sizeof(inotify_event)) {
     inotify_event event;
     std::memcpy(&event, events.data(), sizeof(event));
-    // Events were lost: anything may have changed.
-    const bool is_overflow = (event.mask & IN_Q_OVERFLOW) != 0;
-    for (const auto& [path, number] : numbers_) {
-      if (is_overflow || number == event.wd) changed.insert(path);
-    }
+    is_overflow = is_overflow || (event.mask & IN_Q_OVERFLOW) != 0;
+    told.insert(event.wd);
     events = events.subspan(sizeof(event) + event.len);
+  }
+  for (const auto& [path, number] : numbers_) {
+    if (is_overflow || told.contains(number)) changed.insert(path);
   }
 }
 

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,17 +46,50 @@ inline Writer FindWriter(int descriptor) {
   return {.is_alive = true, .pid = std::max<pid_t>(lock.l_pid, 0)};
 }
 
+// The beginning of a file of /proc; empty where it cannot be read.
+inline std::string ReadProcFile(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 256> text{};
+  const ssize_t length = ::read(file.number(), text.data(), text.size());
+  return {text.data(), length > 0 ? static_cast<size_t>(length) : 0};
+}
+
+// The offset of CLOCK_MONOTONIC that a text of /proc/PID/timens_offsets has; 0 without one.
+inline int64_t MonotonicOffset(const std::string& text) {
+  long long seconds = 0, nanoseconds = 0;
+  constexpr long long kMost = 1LL << 33;
+  if (std::sscanf(text.c_str(), "monotonic %lld %lld", &seconds, &nanoseconds) != 2 ||
+      seconds > kMost || seconds < -kMost || nanoseconds < 0 || nanoseconds >= 1'000'000'000)
+    return 0;
+  return seconds * 1'000'000'000 + nanoseconds;
+}
+
+// How far the CLOCK_MONOTONIC of the writer, as it was just found, is ahead of ours: they differ in
+// a time namespace. Nothing if there is no writer, or /proc does not show it. The file tells the
+// offset of the process's children, which is that of the process unless it has made a namespace for
+// them.
+inline std::optional<int64_t> ClockOffsetOf(const Writer& writer) {
+  if (writer.pid == 0) return std::nullopt;
+  const std::string process = "/proc/" + std::to_string(writer.pid);
+  const std::string text = ReadProcFile(process + "/timens_offsets");
+  if (text.empty()) return std::nullopt;
+  const int64_t own_ns = MonotonicOffset(ReadProcFile("/proc/self/timens_offsets"));
+  const auto name_space = [&](const char* name) {
+    std::array<char, 64> link{};
+    const ssize_t length = ::readlink((process + name).c_str(), link.data(), link.size());
+    return std::string(link.data(), length > 0 ? static_cast<size_t>(length) : 0);
+  };
+  if (name_space("/ns/time") != name_space("/ns/time_for_children")) return 0;
+  return MonotonicOffset(text) - own_ns;
+}
+
 // Whether the writer, as it was just found, is stopped by a signal or a debugger. Nothing if there
 // is none, or if /proc does not show it: in a PID namespace that the caller does not see into, or
 // hidden by the mount option hidepid.
 inline std::optional<bool> IsStopped(const Writer& writer) {
   if (writer.pid == 0) return std::nullopt;
-  const FileDescriptor file(
-      ::open(("/proc/" + std::to_string(writer.pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 256> text{};
-  const ssize_t length = ::read(file.number(), text.data(), text.size());
   const std::optional<char> state =
-      ProcessState({text.data(), length > 0 ? static_cast<size_t>(length) : 0});
+      ProcessState(ReadProcFile("/proc/" + std::to_string(writer.pid) + "/stat"));
   return state ? std::optional(*state == 'T' || *state == 't') : std::nullopt;
 }
 

@@ -70,5 +70,21 @@ TEST_F(LivenessTest, SeesAWriterStopAndGoOn) {
   EXPECT_EQ(IsStopped(FindWriter(file.number())), false);
 }
 
+TEST_F(LivenessTest, ReadsTheOffsetOfTheMonotonicClock) {
+  EXPECT_EQ(MonotonicOffset("monotonic           0         0\nboottime            0         0\n"),
+            0);
+  EXPECT_EQ(MonotonicOffset("monotonic      100000         5\nboottime            0         0\n"),
+            100'000'000'000'005);
+  EXPECT_EQ(MonotonicOffset("monotonic       -1000 500000000\n"), -999'500'000'000);
+  for (const char* text : {"", "boottime 5 0\n", "monotonic x", "monotonic 99999999999999 0",
+                           "monotonic 1 -1", "monotonic 1 1000000000"})
+    EXPECT_EQ(MonotonicOffset(text), 0) << text;
+}
+
+TEST_F(LivenessTest, AProcessInOurTimeNamespaceHasOurClock) {
+  EXPECT_EQ(ClockOffsetOf({.is_alive = true, .pid = ::getpid()}).value_or(0), 0);
+  EXPECT_EQ(ClockOffsetOf({.is_alive = true, .pid = 0}), std::nullopt);
+}
+
 }  // namespace
 }  // namespace nccl_exporter::collector

@@ -44,6 +44,109 @@ TEST_F(RetentionTest, NeverEndsTheRetentionOfALivingProcessHoweverLongItIsIdle) 
   EXPECT_TRUE(Exists("x.seg"));
 }
 
+// Regression: any close of any descriptor of the file in the job drops its lock. Then the process
+// was dead, and after the retention time invisible.
+TEST_F(RetentionTest, TakesAProcessWithoutALockForAliveWhileItsCountersGrow) {
+  SegmentWriterV1 writer = SegmentWith(1);
+  const auto operate = [&](uint64_t operations) {
+    writer.Put(0, 4,
+               FunctionV1{.last_start_ns = static_cast<uint64_t>(now_.monotonic_ns),
+                          .operations = {operations}});
+    writer.WriteTo(Path("x.seg"));
+  };
+  operate(1);
+  {
+    const LockHolder holder(Path("x.seg"));
+    EXPECT_TRUE(Snapshot().processes.at(0).is_alive);
+  }
+  EXPECT_FALSE(Snapshot().processes.at(0).is_alive) << "nothing tells it from a dead one yet";
+  for (uint64_t operations = 2; operations < 20; ++operations) {
+    Advance(kRetention / 2);
+    operate(operations);
+    const NodeSnapshot snapshot = Snapshot();
+    const ProcessSnapshot& process = snapshot.processes.at(0);
+    EXPECT_TRUE(process.is_alive);
+    EXPECT_TRUE(process.has_lost_lock);
+    EXPECT_EQ(OperationsOf(process), operations);
+    ASSERT_EQ(snapshot.segment_troubles.size(), 1u);
+    EXPECT_EQ(snapshot.segment_troubles[0].error, SegmentError::kLockLost);
+    EXPECT_EQ(snapshot.segment_troubles[0].present, 1u);
+  }
+  Advance(kRetention + seconds(2));
+  const NodeSnapshot ended = Snapshot();
+  EXPECT_FALSE(ended.processes.at(0).is_alive) << "it stands still for the retention time";
+  EXPECT_EQ(ended.segment_troubles.at(0).present, 0u);
+  Advance(kRetention + seconds(2));
+  EXPECT_TRUE(Snapshot().processes.empty());
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+TEST_F(RetentionTest, ALockThatIsTakenAgainEndsThat) {
+  SegmentWriterV1 writer = SegmentWith(1);
+  const auto operate = [&] {
+    writer.Put(
+        0, 4,
+        FunctionV1{.last_start_ns = static_cast<uint64_t>(now_.monotonic_ns), .operations = {1}});
+    writer.WriteTo(Path("x.seg"));
+  };
+  operate();
+  Snapshot();
+  Advance(seconds(2));
+  operate();
+  EXPECT_TRUE(Snapshot().processes.at(0).has_lost_lock);
+  LockHolder holder(Path("x.seg"));
+  Advance(seconds(2));
+  operate();
+  EXPECT_FALSE(Snapshot().processes.at(0).has_lost_lock);
+  holder.Kill();
+  Advance(seconds(2));
+  EXPECT_FALSE(Snapshot().processes.at(0).is_alive) << "what it did with the lock is no sign";
+}
+
+// Regression: while a time of creation was in the future, since the clock was set back, each
+// snapshot moved it to its own time.
+TEST_F(RetentionTest, LeavesATimeOfCreationWhereItWasPutFirst) {
+  SegmentWriterV1 writer(3);
+  writer.Put(ProcessV1{.uid = ::getuid()});
+  const int64_t hour_ns = 3'600'000'000'000;
+  writer.Put(
+      0, CommunicatorV1{.created_realtime_ns = static_cast<uint64_t>(now_.realtime_ns + hour_ns)});
+  writer.Put(
+      1, CommunicatorV1{.created_realtime_ns = static_cast<uint64_t>(now_.realtime_ns - hour_ns)});
+  writer.Publish();
+  writer.WriteTo(Path("x.seg"));
+  const LockHolder holder(Path("x.seg"));
+  const int64_t first_ns = now_.realtime_ns;
+  for (int i = 0; i < 3; ++i) {
+    const NodeSnapshot snapshot = Snapshot();
+    EXPECT_EQ(snapshot.processes.at(0).communicators.at(0).created_realtime_ns, first_ns);
+    EXPECT_EQ(snapshot.processes.at(0).communicators.at(1).created_realtime_ns, first_ns - hour_ns);
+    Advance(std::chrono::minutes(50));
+  }
+}
+
+// Regression: times of a job in a time namespace that the daemon does not see were taken for now.
+TEST_F(RetentionTest, LearnsAClockThatIsAheadFromTheTimesInTheFile) {
+  const int64_t ahead_ns = 100'000'000'000'000;
+  SegmentWriterV1 writer = SegmentWith(1);
+  writer.Put(0, 4,
+             FunctionV1{.last_start_ns = static_cast<uint64_t>(now_.monotonic_ns + ahead_ns),
+                        .operations = {1}});
+  writer.WriteTo(Path("x.seg"));
+  const LockHolder holder(Path("x.seg"));
+  const int64_t last_ns = now_.monotonic_ns;
+  Snapshot();
+  for (int i = 0; i < 2; ++i) {
+    Advance(seconds(60));
+    const NodeSnapshot snapshot = Snapshot();
+    EXPECT_EQ(snapshot.processes.at(0).communicators.at(0).last_progress_monotonic_ns, last_ns);
+    ASSERT_EQ(snapshot.segment_troubles.size(), 1u);
+    EXPECT_EQ(snapshot.segment_troubles[0].error, SegmentError::kForeignClock);
+    EXPECT_EQ(snapshot.segment_troubles[0].count, 1u);
+    EXPECT_EQ(snapshot.segment_troubles[0].present, 1u);
+  }
+}
+
 TEST_F(RetentionTest, UnlinksWithoutAnySnapshot) {
   SegmentWith(1).WriteTo(Path("x.seg"));
   table_.Refresh(now_);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Life and afterlife of one segment.
+// Life and afterlife of one segment; segment_clock.cc has the clock and the signs of life of its
+// writer.
 #include "collector/segments/segment.h"
 
 #include <algorithm>
@@ -8,42 +9,79 @@
 namespace nccl_exporter::collector {
 namespace {
 
-constexpr const char* kNoRoom =
-    "too many communicators on the node: the last counts of a dead process are left out";
+std::string NoRoomText(uint64_t communicators) {
+  return "no room for " + std::to_string(communicators) + " or more communicators in use";
+}
+
+// Leaves the communicators that there is room for: those in use first, the oldest first.
+void FitInto(uint64_t limit, ProcessSnapshot& process) {
+  std::vector<CommunicatorSnapshot> all = std::exchange(process.communicators, {});
+  std::ranges::stable_sort(all, {}, [](const CommunicatorSnapshot& communicator) {
+    return std::pair(communicator.is_closed, communicator.created_realtime_ns);
+  });
+  for (CommunicatorSnapshot& communicator : all) {
+    const uint64_t room = RoomOf(communicator);
+    if (room <= limit) {
+      limit -= room;
+      process.communicators.push_back(std::move(communicator));
+    } else {
+      limit = 0;
+      ++(communicator.is_closed ? process.unread_finalized : process.unread_in_use);
+    }
+  }
+  std::ranges::sort(process.communicators, {}, &CommunicatorSnapshot::slot);
+}
+
+uint64_t RoomOf(const ProcessSnapshot& process) {
+  uint64_t room = 0;
+  for (const CommunicatorSnapshot& communicator : process.communicators)
+    room += RoomOf(communicator);
+  return room;
+}
 
 }  // namespace
 
-void Segment::Observe() {
+void Segment::Observe(const Moment& now, std::chrono::nanoseconds retention) {
   writer_ = file_->FindWriter();
+  if (writer_.is_alive) {
+    grown_monotonic_ns_.reset();
+    activity_offsets_.clear();
+    FindClock();
+  } else {
+    ObserveActivity(now, retention);
+  }
   if (!is_alive()) return;
   was_alive_ = true;
-  is_left_out_ = false;
   exit_monotonic_ns_.reset();
 }
 
 uint64_t Segment::KeepLastState(const ReadTerms& terms, const FileErrors& errors) {
   if (is_alive()) return 0;
-  // The lock was gone before this read begins: nothing is written any more, unless somebody copies
-  // a file into its place.
+  // The lock was gone before this read begins: nothing is written any more, unless the lock was
+  // lost, or somebody copies a file into its place.
   const FileStamp stamp = Stamp();
   const bool is_new = !exit_monotonic_ns_ || read_stamp_ != stamp;
   if ((is_new || IsReadDue(terms)) && !IsReadRecently(terms)) {
-    Take(ReadSegment(*file_, terms), stamp, terms, errors);
+    Take(Read(terms), stamp, terms, errors);
     kept_monotonic_ns_ = terms.now.monotonic_ns;
     if (is_new) NoteExit(stamp, terms.now);
+    NoteActivity(is_new);
     return read_.Cost();
   }
-  if (CommunicatorsKept() > terms.communicator_limit)
-    GiveUpLastState(stamp, terms.communicator_limit, errors);
+  if (CommunicatorsKept() > terms.communicator_limit) {
+    FitInto(terms.communicator_limit, *read_.process);
+    read_.room = RoomOf(*read_.process);
+    read_limit_ = terms.communicator_limit;
+  }
   return CommunicatorsKept();
 }
 
 // Whether a file that has not changed would be read with another result.
 bool Segment::IsReadDue(const ReadTerms& terms) const {
-  const bool is_stale = static_cast<uint64_t>(terms.now.monotonic_ns) >= read_.stale_at_ns;
-  const bool is_hopeless =
-      HadNoRoom() && !read_.lacked_slots && terms.communicator_limit <= read_limit_;
-  return is_stale || (!read_.process && !is_hopeless);
+  if (static_cast<uint64_t>(terms.now.monotonic_ns) >= read_.stale_at_ns || !read_.process)
+    return true;
+  const bool is_cut = read_.process->unread_in_use + read_.process->unread_finalized != 0;
+  return is_cut && (read_.lacked_slots || terms.communicator_limit > read_limit_);
 }
 
 bool Segment::IsReadRecently(const ReadTerms& terms) const {
@@ -53,23 +91,21 @@ bool Segment::IsReadRecently(const ReadTerms& terms) const {
              std::chrono::nanoseconds(kLastStateInterval).count();
 }
 
-void Segment::GiveUpLastState(const FileStamp& stamp, uint64_t limit, const FileErrors& errors) {
-  read_.process.reset();
-  read_.fault = SegmentFault{SegmentError::kTooManySegments, kNoRoom};
-  read_limit_ = limit;
-  counted_fault_.Count(SegmentError::kTooManySegments, kNoRoom, stamp, errors);
-}
-
 void Segment::Take(SegmentRead read, const FileStamp& stamp, const ReadTerms& terms,
                    const FileErrors& errors) {
   read_ = std::move(read);
   read_limit_ = terms.communicator_limit;
   read_stamp_ = stamp;
-  is_left_out_ = false;
   is_usable_ = is_usable_ || read_.process;
-  communicators_wanted_ = read_.process ? read_.room : HadNoRoom() ? kMaxCommunicators : 0;
+  wanted_in_use_ = wanted_finalized_ = 0;
+  if (read_.process) {
+    wanted_in_use_ = read_.room_in_use + read_.process->unread_in_use;
+    wanted_finalized_ = read_.room - read_.room_in_use + read_.process->unread_finalized;
+    KeepCreated(*read_.process, terms.now);
+  }
+  TakeClock(stamp, errors);
   errors.Add(SegmentError::kChangedWhileRead, "a slot was claimed again", read_.changed_slots);
-  if (read_.fault) counted_fault_.Count(read_.fault->error, read_.fault->detail, stamp, errors);
+  if (read_.fault) Count(read_.fault->error, read_.fault->detail, stamp, errors);
 }
 
 // The end of a writer that we saw alive is now. Of one that had ended before we came, the file
@@ -86,34 +122,48 @@ bool Segment::IsOver(const Moment& now, std::chrono::nanoseconds retention) cons
   return exit_monotonic_ns_ && now.monotonic_ns - *exit_monotonic_ns_ > retention.count();
 }
 
+std::vector<SegmentError> Segment::Faults() const {
+  std::vector<SegmentError> faults;
+  if (read_.fault) faults.push_back(read_.fault->error);
+  if (is_cut_) faults.push_back(SegmentError::kTooManySegments);
+  if (HasLostLock()) faults.push_back(SegmentError::kLockLost);
+  if (ahead_ns_ != 0 || read_.ahead_ns > kFutureNs) faults.push_back(SegmentError::kForeignClock);
+  return faults;
+}
+
 uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, SlotDirectory slots,
                         const ReadTerms& terms, const FileErrors& errors) {
-  if (is_alive()) {
-    const FileStamp stamp = Stamp();
-    Take(ReadSegment(*file_, std::move(slots), terms), stamp, terms, errors);
-  }
-  const uint64_t cost = is_alive() ? read_.Cost() : CommunicatorsKept();
+  is_cut_ = false;
+  if (is_alive())
+    Take(ReadSegment(*file_, std::move(slots), WithClock(terms)), Stamp(), terms, errors);
+  uint64_t cost = is_alive() ? read_.Cost() : CommunicatorsKept();
   if (read_.fault || !read_.process) {
     ++(read_.fault ? snapshot.segments.unusable : snapshot.segments.starting);
     return cost;
   }
-  is_left_out_ = cost > terms.communicator_limit;
-  if (is_left_out_) {
-    counted_fault_.Count(SegmentError::kTooManySegments, kNoRoom, *read_stamp_, errors);
-    ++snapshot.segments.unusable;
-    return 0;
-  }
   ++(is_alive() ? snapshot.segments.live : snapshot.segments.exited);
   ProcessSnapshot& process = snapshot.processes.emplace_back();
+  if (HasLostLock()) NoteActivity(false);
   if (is_alive()) {
     process = *std::exchange(read_.process, std::nullopt);
   } else {
     process = *read_.process;  // the last counts stay here
+    if (cost > terms.communicator_limit) {
+      FitInto(terms.communicator_limit, process);
+      cost = RoomOf(process);
+    }
   }
   process.file = KeyOf(file_->Status());
   process.segment = name;
   process.is_alive = is_alive();
+  process.has_lost_lock = HasLostLock();
   process.is_stopped = IsStopped(writer_);
+  is_cut_ = is_alive() && process.unread_in_use != 0;
+  if (is_cut_)
+    Count(SegmentError::kTooManySegments, NoRoomText(process.unread_in_use), *read_stamp_, errors);
+  if (HasLostLock())
+    Count(SegmentError::kLockLost, "the job has closed a descriptor of the file", *read_stamp_,
+          errors);
   return cost;
 }
 

@@ -1,26 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 // One segment as the collector follows it: while its writer lives it is read at every snapshot;
 // when the writer has gone it is read once more, and these last counts are served until the
-// retention time is over.
+// retention time is over. A writer that has lost its lock has not gone while its counters grow.
 #pragma once
 
+#include <sys/types.h>
+
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "collector/node_snapshot.h"
 #include "collector/reader/segment_reader.h"
+#include "collector/segments/room_shares.h"
 #include "collector/segments/segment_errors.h"
 #include "collector/segments/segment_file.h"
 
 namespace nccl_exporter::collector {
 
 // How often the last counts of a dead process are read again: its owner may touch the file, or take
-// and let go of its lock, without end. A read takes up to 80 ms, the whole room for communicators.
+// and let go of its lock, without end. A read takes up to 180 ms, the whole room for communicators.
 inline constexpr std::chrono::seconds kLastStateInterval{1};
+
+// Times of functions that are looked at, as often, to see whether a process without its lock goes
+// on: 1 us each, of the communicators that were in use last.
+inline constexpr size_t kActivityWords = 8;
+
+// A clock is not set further ahead than this: 10 years. What claims to be is no time.
+inline constexpr int64_t kMostAheadNs = 315'360'000'000'000'000;
 
 class Segment {
  public:
@@ -30,18 +44,22 @@ class Segment {
         writer_({.is_alive = is_alive}),
         was_alive_(is_alive) {}
 
-  // Looks whether the writer lives.
-  void Observe();
+  // Looks whether the writer lives. One that has lost its lock does, if its counters have grown
+  // within the retention time.
+  void Observe(const Moment& now, std::chrono::nanoseconds retention);
 
-  // Makes sure that a dead writer's last counts have been read since; without room for them they
-  // are given up. Returns what they take of the room for communicators. After Observe().
+  // Makes sure that a dead writer's last counts have been read since; those without room are given
+  // up. Returns what they take of the room for communicators. After Observe().
   uint64_t KeepLastState(const ReadTerms& terms, const FileErrors& errors);
 
-  // Adds what the segment says to `snapshot`: its process, if there is room for its communicators,
-  // and itself to the counts by state. `slots`: as just found, where the writer lives. Returns what
-  // it took of that room. After KeepLastState().
+  // Adds what the segment says to `snapshot`: its process, with the communicators that there is
+  // room for, and itself to the counts by state. `slots`: as just found, where the writer lives.
+  // Returns what it took of that room. After KeepLastState().
   uint64_t AddTo(NodeSnapshot& snapshot, const std::string& name, SlotDirectory slots,
                  const ReadTerms& terms, const FileErrors& errors);
+
+  // What the segment says, without any of this.
+  SegmentRead Read(const ReadTerms& terms) const { return ReadSegment(*file_, WithClock(terms)); }
 
   // Whether the writer has been gone for longer than the retention time. After Observe(). The same
   // holds for a file that never became a segment or cannot be used: then it is what a dead process
@@ -52,19 +70,22 @@ class Segment {
   bool IsServed() const { return is_alive() || is_usable_; }
 
   const std::shared_ptr<const SegmentFile>& file() const { return file_; }
-  bool is_alive() const { return writer_.is_alive; }  // after Observe()
+  bool is_alive() const { return writer_.is_alive || HasLostLock(); }  // after Observe()
+  bool HasLostLock() const { return grown_monotonic_ns_.has_value(); }
+  int64_t ClockOffsetNs() const { return clock_offset_ns_ + ahead_ns_; }
 
-  // Why the latest read failed, or its result was left out of the latest snapshot.
-  std::optional<SegmentError> Fault() const {
-    if (is_left_out_) return SegmentError::kTooManySegments;
-    return read_.fault ? std::optional(read_.fault->error) : std::nullopt;
-  }
+  // What is wrong with it, as of the latest read and snapshot.
+  std::vector<SegmentError> Faults() const;
 
   // Room of the communicators in memory between snapshots: those of the last counts.
   uint64_t CommunicatorsKept() const { return read_.process ? read_.room : 0; }
 
   // What it would take of the room for communicators, as of the last read.
-  uint64_t CommunicatorsWanted() const { return communicators_wanted_; }
+  RoomWanted CommunicatorsWanted() const {
+    return is_alive() ? RoomWanted{wanted_in_use_, 0, wanted_finalized_, 0}
+                      : RoomWanted{0, wanted_in_use_, 0, wanted_finalized_};
+  }
+  uint64_t SlotsWanted() const { return read_.slots; }
 
   // The last counts of a dead process; null while it lives.
   const ProcessSnapshot* LastState() const {
@@ -74,30 +95,52 @@ class Segment {
   FileStamp Stamp() const { return FileStamp(file_->Status()); }
 
  private:
-  bool HadNoRoom() const {
-    return read_.fault && read_.fault->error == SegmentError::kTooManySegments;
+  ReadTerms WithClock(ReadTerms terms) const {
+    terms.clock_offset_ns = ClockOffsetNs();
+    return terms;
   }
+  void FindClock();
+  void ObserveActivity(const Moment& now, std::chrono::nanoseconds retention);
+  void NoteActivity(bool is_first);
+  uint64_t LatestActivity() const;
   bool IsReadDue(const ReadTerms& terms) const;
   // What is touched again and again is not read again and again.
   bool IsReadRecently(const ReadTerms& terms) const;
   void Take(SegmentRead read, const FileStamp& stamp, const ReadTerms& terms,
             const FileErrors& errors);
-  void GiveUpLastState(const FileStamp& stamp, uint64_t limit, const FileErrors& errors);
+  void TakeClock(const FileStamp& stamp, const FileErrors& errors);
+  void KeepCreated(ProcessSnapshot& process, const Moment& now);
   void NoteExit(const FileStamp& stamp, const Moment& now);
+  void Count(SegmentError error, const std::string& detail, const FileStamp& stamp,
+             const FileErrors& errors) {
+    counted_faults_[static_cast<size_t>(error)].Count(error, detail, stamp, errors);
+  }
 
   std::shared_ptr<const SegmentFile> file_;
   Writer writer_;           // at the latest Observe()
   bool was_alive_ = false;  // ever, as far as we have seen
   bool is_usable_ = false;  // was read with success at least once
-  // The last counts are there, and there was no room for them in the latest snapshot.
-  bool is_left_out_ = false;
+  // Communicators in use were left out of the latest snapshot.
+  bool is_cut_ = false;
   SegmentRead read_;         // the latest; without its process once that was handed on
   uint64_t read_limit_ = 0;  // of communicators, at the latest read
-  uint64_t communicators_wanted_ = 0;
+  uint64_t wanted_in_use_ = 0, wanted_finalized_ = 0;
   std::optional<FileStamp> read_stamp_;
   std::optional<int64_t> kept_monotonic_ns_;  // when KeepLastState() read it
   std::optional<int64_t> exit_monotonic_ns_;  // set while the writer is gone
-  CountedFault counted_fault_;
+  // Of a writer without a lock: places of times in the file, the latest of them, when they were
+  // looked at, and when they were last seen to have grown.
+  std::vector<uint64_t> activity_offsets_;
+  uint64_t activity_ns_ = 0;
+  int64_t activity_monotonic_ns_ = 0;
+  std::optional<int64_t> grown_monotonic_ns_;
+  pid_t clock_pid_ = 0;          // whose clock it is
+  int64_t clock_offset_ns_ = 0;  // as the kernel tells
+  int64_t ahead_ns_ = 0;         // as the times in the file tell, beside it
+  // Times of creation that were in the future, by slot and generation: they stay where they were
+  // put first. The clock of the node was set back.
+  std::map<std::pair<uint32_t, uint64_t>, int64_t> created_realtime_ns_;
+  std::array<CountedFault, kCountOf<SegmentError>> counted_faults_;
 };
 
 }  // namespace nccl_exporter::collector

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <string_view>
 
 #include "proto/shm_layout.h"
@@ -27,22 +28,37 @@ std::optional<uint64_t> UserOf(std::string_view text) {
 }  // namespace
 
 DirectoryNames::DirectoryNames(FileDescriptor directory)
-    : directory_(::fdopendir(directory.number())) {
-  if (directory_) directory.Release();
+    : directory_(directory.is_open() ? ::fdopendir(directory.number()) : nullptr) {
+  if (!directory_) return;
+  directory.Release();
+  guard_ = MountGuard(descriptor());
 }
 
-const char* DirectoryNames::Next() {
+const dirent* DirectoryNames::Next() {
   errno = 0;
   const dirent* const entry = ::readdir(directory_.get());
-  if (entry == nullptr) return nullptr;
-  ++count_;
-  return entry->d_name;
+  if (entry != nullptr) ++count_;
+  return entry;
+}
+
+FileDescriptor SegmentDirectory::OpenParent() const {
+  const size_t end = path_.rfind('/');
+  const std::string parent = end == std::string::npos ? "." : end == 0 ? "/" : path_.substr(0, end);
+  return FileDescriptor(::open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
 
 FileDescriptor SegmentDirectory::Open() const {
-  const int no_link = owner_ ? O_NOFOLLOW : 0;
-  FileDescriptor directory(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | no_link));
+  if (!is_found_) return FileDescriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor parent = OpenParent();
+  if (!parent.is_open()) return FileDescriptor();
+  const std::string name = Name();
   struct stat status {};
+  const MountGuard guard(parent.number());
+  if (guard.LookAt(name.c_str(), status) != MountGuard::Sight::kHere) {
+    errno = ENOENT;
+    return FileDescriptor();
+  }
+  FileDescriptor directory = OpenInside(parent.number(), name.c_str(), O_RDONLY | O_DIRECTORY);
   if (!owner_ || !directory.is_open()) return directory;
   if (::fstat(directory.number(), &status) == 0 && status.st_uid == *owner_) return directory;
   errno = ENOENT;
@@ -50,24 +66,53 @@ FileDescriptor SegmentDirectory::Open() const {
 }
 
 SegmentDirectory::Listing SegmentDirectory::List(DirectoryNames& names, int64_t& effort,
-                                                 const Visit& visit) const {
+                                                 const Visit& visit,
+                                                 const Visit& visit_directory) const {
   if (!names.is_open()) {
-    FileDescriptor opened = Open();
-    if (!opened.is_open()) return errno == ENOENT ? Listing::kMissing : Listing::kUnreadable;
-    names = DirectoryNames(std::move(opened));
-    if (!names.is_open()) return Listing::kUnreadable;
+    names = OpenNames();
+    if (!names.is_open()) return errno == ENOENT ? Listing::kMissing : Listing::kUnreadable;
   }
   while (effort > 0) {
-    const char* const name = names.Next();
-    if (name == nullptr) return errno == 0 ? Listing::kComplete : Listing::kUnreadable;
+    const dirent* const entry = names.Next();
+    if (entry == nullptr) return errno == 0 ? Listing::kComplete : Listing::kUnreadable;
     --effort;
+    const std::string name = entry->d_name;
+    const bool is_segment = name.ends_with(layout::kFileSuffix);
+    const bool may_be_directory = entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN;
+    if (!is_segment && !(visit_directory && may_be_directory && !name.starts_with('.'))) continue;
     struct stat status {};
-    if (!std::string_view(name).ends_with(layout::kFileSuffix)) continue;
-    if (::fstatat(names.descriptor(), name, &status, AT_SYMLINK_NOFOLLOW) != 0)
-      continue;  // gone in the meantime
-    visit(names.descriptor(), name, status);
+    const MountGuard::Sight sight = names.guard().LookAt(entry->d_name, status);
+    if (sight == MountGuard::Sight::kGone) continue;
+    if (sight == MountGuard::Sight::kElsewhere) status.st_mode = 0;
+    if (is_segment) {
+      visit(names.descriptor(), name, status);
+    } else if (S_ISDIR(status.st_mode)) {
+      visit_directory(names.descriptor(), name, status);
+    }
   }
   return Listing::kPartial;
+}
+
+std::optional<SegmentFile> SegmentDirectory::OpenFile(const std::string& name, SegmentError* error,
+                                                      std::string* detail) const {
+  const FileDescriptor directory = Open();
+  *error = SegmentError::kOpenFailed;
+  *detail = std::strerror(errno);
+  if (!directory.is_open()) return std::nullopt;
+  return SegmentFile::Open(directory.number(), name, error, detail);
+}
+
+bool SegmentDirectory::HasChanged(const std::string& name, const FileStamp& stamp) const {
+  const FileDescriptor directory = Open();
+  struct stat status {};
+  return directory.is_open() &&
+         MountGuard(directory.number()).LookAt(name.c_str(), status) != MountGuard::Sight::kGone &&
+         stamp != FileStamp(status);
+}
+
+void SegmentDirectory::RemoveIfEmpty() const {
+  const FileDescriptor parent = OpenParent();
+  if (is_found_ && parent.is_open()) ::unlinkat(parent.number(), Name().c_str(), AT_REMOVEDIR);
 }
 
 // Between the look and the unlinking another file could take the name; as names are drawn at
@@ -76,7 +121,7 @@ bool SegmentDirectory::Unlink(const std::string& name, const FileKey& key) const
   const FileDescriptor directory = Open();
   if (!directory.is_open()) return errno == ENOENT;
   struct stat status {};
-  if (::fstatat(directory.number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
+  if (MountGuard(directory.number()).LookAt(name.c_str(), status) == MountGuard::Sight::kGone)
     return errno == ENOENT;
   if (KeyOf(status) != key || !S_ISREG(status.st_mode)) return true;
   return ::unlinkat(directory.number(), name.c_str(), 0) == 0 || errno == ENOENT;
@@ -93,18 +138,18 @@ bool FindPrivateDirectories(const std::string& pattern, DirectoryNames& names, i
     if (!names.is_open()) return true;
   }
   while (effort > 0 && found.size() < limit) {
-    const char* const entry = names.Next();
+    const dirent* const entry = names.Next();
     if (entry == nullptr) return true;
     --effort;
-    const std::string_view name = entry;
+    const std::string_view name = entry->d_name;
     if (!name.starts_with(prefix)) continue;
     const std::optional<uint64_t> uid = UserOf(name.substr(prefix.size()));
     struct stat status {};
-    if (!uid || ::fstatat(names.descriptor(), entry, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (!uid || names.guard().LookAt(entry->d_name, status) != MountGuard::Sight::kHere) continue;
     if (!S_ISDIR(status.st_mode) || status.st_uid != *uid ||
         (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
       continue;
-    found.emplace_back(pattern.substr(0, name_at) + std::string(name), uid);
+    found.push_back(SegmentDirectory::Found(pattern.substr(0, name_at) + std::string(name), uid));
   }
   return found.size() >= limit;
 }

@@ -47,24 +47,29 @@ void SegmentTable::Discover(const Moment& now) {
                         now.monotonic_ns - *private_sought_monotonic_ns_ >= rest_ns;
     if (is_due) private_search_.emplace();
   }
+  ForgetFound();
+  const std::map<uint64_t, int64_t> names_of = NamesOfSubdirectories();
   const std::set<std::string> changed = watch_.TakeChanges();
   for (Directory& directory : directories_) {
     directory.has_changed = directory.has_changed || changed.contains(directory.files.path());
-    if (!directory.listing && MustList(directory, now)) directory.listing.emplace();
+    const int64_t names =
+        directory.is_subdirectory ? names_of.at(directory.uid) : directory.names_listed;
+    if (!directory.listing && MustList(directory, names, now)) directory.listing.emplace();
   }
   DiscoverMore(now);
 }
 
-// A change that the kernel has told is followed at once, unless the directory is so large that its
-// owner could keep us busy with it.
-bool SegmentTable::MustList(const Directory& directory, const Moment& now) const {
+// A change that the kernel has told is followed at once, unless there are so many names that their
+// owner could keep us busy with them: `names`, of the directory or of all subdirectories of a user.
+bool SegmentTable::MustList(const Directory& directory, int64_t names, const Moment& now) const {
   if (!directory.begun_monotonic_ns) return true;
   const int64_t age_ns = now.monotonic_ns - directory.ended_monotonic_ns;
-  if (age_ns < RestAfter(directory.names_listed)) return false;
+  if (age_ns < RestAfter(names)) return false;
   return directory.has_changed || !directory.is_watched || age_ns >= Nanoseconds(kRescanInterval);
 }
 
-// Directories take turns, so that a large one keeps none waiting.
+// Directories take turns, so that a large one keeps none waiting. A subdirectory, which is not
+// large, is listed to its end, so that few are open at a time.
 void SegmentTable::DiscoverMore(const Moment& now) {
   errors_.SetNow(now.realtime_ns);
   if (private_search_) SearchPrivateDirectories(now);
@@ -73,20 +78,19 @@ void SegmentTable::DiscoverMore(const Moment& now) {
     Directory& directory = directories_.front();
     directories_.splice(directories_.end(), directories_, directories_.begin());
     if (directory.listing) List(directory, effort, now);
+    if (directory.is_subdirectory && directory.listing && directory.listing->names.is_open())
+      directories_.splice(directories_.begin(), directories_, std::prev(directories_.end()));
   }
+  const auto is_known = [](const Directory& each) {
+    return each.begun_monotonic_ns.has_value() || !each.is_initial;
+  };
+  const bool has_sought = private_patterns_.empty() || private_sought_monotonic_ns_;
+  has_listed_all_ = has_listed_all_ || (has_sought && std::ranges::all_of(directories_, is_known));
 }
 
 bool SegmentTable::IsDiscovering() const {
   return private_search_ || std::ranges::any_of(directories_, [](const auto& each) {
            return each.listing.has_value();
-         });
-}
-
-// Whether each directory was listed to its end once: before, nothing can be said to be missing.
-bool SegmentTable::HasListedAll() const {
-  const bool has_sought = private_patterns_.empty() || private_sought_monotonic_ns_;
-  return has_sought && std::ranges::all_of(directories_, [](const auto& each) {
-           return each.begun_monotonic_ns.has_value();
          });
 }
 
@@ -123,41 +127,36 @@ void SegmentTable::SearchPrivateDirectories(const Moment& now) {
 
 // A directory that there is no room for is an error once, not at every search.
 void SegmentTable::TakePrivateDirectories() {
-  ForgetPrivateDirectories();
   const auto refused_before = std::exchange(private_refused_, {});
+  auto count = static_cast<size_t>(std::ranges::count_if(
+      directories_, [](const Directory& each) { return !each.is_subdirectory; }));
   for (SegmentDirectory& found : private_search_->found) {
     const auto is_same = [&](const Directory& directory) {
       return directory.files.path() == found.path();
     };
     if (std::ranges::any_of(directories_, is_same)) continue;
-    if (directories_.size() < kMaxPrivateDirectories) {
+    if (count < kMaxPrivateDirectories) {
+      ++count;
       directories_.push_back({.files = std::move(found), .listing = Listing()});
       continue;
     }
     private_refused_.emplace(found.path(), *found.owner());
     if (refused_before.contains(found.path())) continue;
     errors_.Add(SegmentError::kTooManySegments, *found.owner(), found.path(),
-                "no room beside " + std::to_string(directories_.size()) + " directories");
+                "no room beside " + std::to_string(count) + " directories");
   }
-}
-
-// Those that are gone, and that no file is known of any more.
-void SegmentTable::ForgetPrivateDirectories() {
-  const auto is_of = [](const Directory& directory) {
-    return [&](const auto& entry) { return entry.second.place.directory == &directory; };
-  };
-  std::erase_if(directories_, [&](const Directory& directory) {
-    return directory.files.owner() && directory.is_missing &&
-           std::ranges::none_of(segments_, is_of(directory)) &&
-           std::ranges::none_of(set_aside_, is_of(directory));
-  });
 }
 
 void SegmentTable::List(Directory& directory, int64_t& effort, const Moment& now) {
   Listing& listing = *directory.listing;
   if (!listing.names.is_open()) {
     // Before the first name, so that nothing slips through between the two.
-    directory.is_watched = watch_.Watch(directory.files.path());
+    listing.names = directory.files.OpenNames();
+    const int opened = listing.names.is_open() ? listing.names.descriptor() : -1;
+    directory.is_watched = directory.files.is_found()
+                               ? opened >= 0 && watch_.Watch(directory.files.path(), opened)
+                               : watch_.Watch(directory.files.path());
+    if (directory.is_subdirectory && opened >= 0) PrepareSubdirectory(opened);
     directory.has_changed = false;
     ++directory.listings;
     listing.begun_monotonic_ns = now.monotonic_ns;
@@ -165,8 +164,21 @@ void SegmentTable::List(Directory& directory, int64_t& effort, const Moment& now
   const auto visit = [&](int descriptor, const std::string& name, const struct stat& status) {
     OnFound(directory, descriptor, name, status, effort, now);
   };
-  const SegmentDirectory::Listing result = directory.files.List(listing.names, effort, visit);
+  SegmentDirectory::Visit visit_directory;
+  if (!directory.files.is_found()) {
+    visit_directory = [&](int, const std::string& name, const struct stat& status) {
+      OnSubdirectory(directory, name, status);
+    };
+  }
+  SegmentDirectory::Listing result =
+      directory.files.List(listing.names, effort, visit, visit_directory);
   const int error = errno;
+  if (directory.is_subdirectory && listing.names.is_open() &&
+      listing.names.count() >= kNamesPerSubdirectory)
+    result = SegmentDirectory::Listing::kComplete;
+  const bool is_empty = result == SegmentDirectory::Listing::kComplete && listing.names.is_open() &&
+                        listing.names.count() <= 2;
+  if (directory.is_subdirectory && is_empty) RemoveIfOld(directory, now);
   if (result != SegmentDirectory::Listing::kPartial) EndListing(directory, result, error, now);
 }
 
@@ -182,11 +194,12 @@ void SegmentTable::EndListing(Directory& directory, SegmentDirectory::Listing re
   const bool was_unreadable =
       std::exchange(directory.is_unreadable, result == SegmentDirectory::Listing::kUnreadable);
   if (directory.is_unreadable && !was_unreadable) {
+    if (directory.files.owner()) directory.uid = *directory.files.owner();
     struct stat status {};
-    ::stat(directory.files.path().c_str(),
-           &status);  // where even that fails, root is to look after it
-    directory.uid = status.st_uid;
-    errors_.Add(SegmentError::kDirectoryUnreadable, status.st_uid, directory.files.path(),
+    // Where even that fails, root is to look after it.
+    if (!directory.files.is_found() && ::stat(directory.files.path().c_str(), &status) == 0)
+      directory.uid = status.st_uid;
+    errors_.Add(SegmentError::kDirectoryUnreadable, directory.uid, directory.files.path(),
                 std::strerror(error));
   }
   if (!directory.is_unreadable) ForgetUnlisted(directory);
@@ -255,7 +268,7 @@ void SegmentTable::Open(Directory& directory, int descriptor, const std::string&
       aside.since_monotonic_ns = now.monotonic_ns;
     }
     struct stat status_after {};
-    if (::fstatat(descriptor, name.c_str(), &status_after, AT_SYMLINK_NOFOLLOW) != 0)
+    if (MountGuard(descriptor).LookAt(name.c_str(), status_after) == MountGuard::Sight::kGone)
       return;  // just unlinked
     return PutAside(KeyOf(status), std::move(aside), detail);
   }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "collector/reader/segment_reader.h"
+#include "collector/segments/mount_guard.h"
 
 namespace nccl_exporter::collector {
 namespace {
@@ -29,10 +30,12 @@ FileStamp::FileStamp(const struct stat& status)
 
 std::optional<SegmentFile> SegmentFile::Open(int directory, const std::string& name,
                                              SegmentError* error, std::string* detail) {
-  FileDescriptor descriptor(
-      ::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  constexpr int kFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  FileDescriptor descriptor = directory == AT_FDCWD ? FileDescriptor(::open(name.c_str(), kFlags))
+                                                    : OpenInside(directory, name.c_str(), O_RDONLY);
   if (!descriptor.is_open()) {
-    *error = errno == ELOOP ? SegmentError::kNotARegularFile : SegmentError::kOpenFailed;
+    const bool is_other = errno == ELOOP || errno == EXDEV;
+    *error = is_other ? SegmentError::kNotARegularFile : SegmentError::kOpenFailed;
     *detail = std::strerror(errno);
     return std::nullopt;
   }
@@ -77,7 +80,9 @@ std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentE
   const std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, path, error, detail);
   if (!file) return std::nullopt;
   const Writer writer = file->FindWriter();
-  SegmentRead read = ReadSegment(*file, {.now = Now(), .splits_durations = true});
+  SegmentRead read = ReadSegment(*file, {.now = Now(),
+                                         .clock_offset_ns = ClockOffsetOf(writer).value_or(0),
+                                         .splits_durations = true});
   if (!read.process) {
     *error = read.fault ? read.fault->error : SegmentError::kCount;
     *detail = read.fault        ? read.fault->detail

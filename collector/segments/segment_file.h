@@ -37,7 +37,8 @@ struct FileStamp {
 class SegmentFile : public SegmentSource {
  public:
   // Opens `name`, relative to the directory that is open as `directory` (AT_FDCWD: the working
-  // directory). Never follows a link, never waits for a FIFO's other end. On failure `error` and
+  // directory). Never follows a link, never waits for a FIFO's other end, and in an open directory
+  // does not leave its mount. On failure `error` and
   // `detail` are set.
   static std::optional<SegmentFile> Open(int directory, const std::string& name,
                                          SegmentError* error, std::string* detail);

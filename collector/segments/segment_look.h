@@ -3,6 +3,7 @@
 // made of.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 
@@ -16,8 +17,9 @@ namespace nccl_exporter::collector {
 // it.
 struct SegmentLook {
   std::shared_ptr<const SegmentFile> file;
-  bool is_alive = false;  // whether its writer lives
-  SlotDirectory slots;    // of a live one: a dead one's slots do not change
+  bool is_alive = false;        // whether its writer lives
+  int64_t clock_offset_ns = 0;  // see ProcessSnapshot
+  SlotDirectory slots;          // of a live one: a dead one's slots do not change
 };
 
 // Every segment that is followed.

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of SegmentTable that ends segments: those over, those that living ranks still wait for,
 // and files set aside.
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -58,12 +55,10 @@ void SegmentTable::RemoveSetAside(const Moment& now) {
     aside.since_realtime_ns.reset();
     SegmentError error{};
     std::string detail;
-    const std::string path = aside.place.directory->files.path() + '/' + aside.place.name;
-    const std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, path, &error, &detail);
+    const SegmentDirectory& files = aside.place.directory->files;
+    const std::optional<SegmentFile> file = files.OpenFile(aside.place.name, &error, &detail);
     const bool is_held = file && KeyOf(file->Status()) == key && file->FindWriter().is_alive;
-    struct stat status {};
-    const bool has_changed =
-        ::lstat(path.c_str(), &status) == 0 && aside.stamp != FileStamp(status);
+    const bool has_changed = files.HasChanged(aside.place.name, aside.stamp);
     if (is_held || has_changed) {
       it = TakeUp(it);  // met again at the next listing
     } else if (aside.place.directory->files.Unlink(aside.place.name, key)) {
@@ -91,10 +86,17 @@ void SegmentTable::FindWaiting(const Moment& now) {
   if (users.empty() || !is_due) return;
   waiting_.clear();
   waiting_monotonic_ns_ = now.monotonic_ns;
+  const auto is_read = [&](const Followed& followed) {
+    return followed.segment.is_alive() && users.contains(followed.uid);
+  };
   ShareCommunicators(
-      now, &Segment::is_alive, [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
-        if (!followed.segment.is_alive() || !users.contains(followed.uid)) return uint64_t{0};
-        const SegmentRead read = ReadSegment(*followed.segment.file(), terms);
+      now,
+      [&](const FileKey&, const Followed& followed) {
+        return is_read(followed) ? followed.segment.CommunicatorsWanted() : RoomWanted{};
+      },
+      [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
+        if (!is_read(followed)) return uint64_t{0};
+        const SegmentRead read = followed.segment.Read(terms);
         if (!read.process) return read.Cost();
         for (const CommunicatorSnapshot& communicator : read.process->communicators) {
           const int64_t since_ns = communicator.oldest_unfinished_realtime_ns;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -57,15 +58,29 @@ SegmentLooks SegmentTable::Look(const Moment& now) {
   return LookAtFollowed();
 }
 
+// Segments with few slots come first, so that those with many share what they leave.
 SegmentLooks SegmentTable::LookAtFollowed() const {
   SegmentLooks looks;
-  std::map<uint64_t, uint64_t> slots_left;  // by user
-  for (const auto& [key, followed] : segments_) {
-    SegmentLook look{
-        .file = followed.segment.file(), .is_alive = followed.segment.is_alive(), .slots = {}};
-    uint64_t& left = slots_left.try_emplace(followed.uid, kMaxSlotsPerUser).first->second;
-    if (look.is_alive) look.slots = ReadSlotDirectory(*look.file, &left);
-    looks.emplace_hint(looks.end(), key, std::move(look));
+  std::map<uint64_t, std::vector<const Segments::value_type*>> living;  // by user
+  for (const auto& entry : segments_) {
+    const Segment& segment = entry.second.segment;
+    looks.emplace_hint(looks.end(), entry.first,
+                       SegmentLook{.file = segment.file(),
+                                   .is_alive = segment.is_alive(),
+                                   .clock_offset_ns = segment.ClockOffsetNs(),
+                                   .slots = {}});
+    if (segment.is_alive()) living[entry.second.uid].push_back(&entry);
+  }
+  for (auto& [uid, order] : living) {
+    std::ranges::stable_sort(order, {},
+                             [](const auto* entry) { return entry->second.segment.SlotsWanted(); });
+    uint64_t left = kMaxSlotsPerUser;
+    for (size_t i = 0; i < order.size(); ++i) {
+      const uint64_t part = left / (order.size() - i);
+      uint64_t unused = part;
+      looks[order[i]->first].slots = ReadSlotDirectory(*order[i]->second.segment.file(), &unused);
+      left -= part - unused;
+    }
   }
   return looks;
 }
@@ -150,19 +165,21 @@ std::map<FileKey, SegmentTable::SetAside>::iterator SegmentTable::TakeUp(
   return set_aside_.erase(aside);
 }
 
-// Users in the order of what they wanted last: each may take an equal part of what those before
-// have left, so that no user's communicators take the room of another's. What was copied is charged
-// whatever came of it: so room bounds the cost of reading as well.
-void SegmentTable::ShareCommunicators(const Moment& now, const IsFirst& is_first,
-                                      const Take& take) {
+// Users in the order of what they want: each may take an equal part of what those before have left,
+// so that no user's communicators take the room of another's. What a segment leaves of its share
+// goes to the next. What was copied is charged whatever came of it: so room bounds the cost of
+// reading as well.
+void SegmentTable::ShareCommunicators(const Moment& now, const Wanted& wanted, const Take& take) {
   struct User {
     uint64_t wanted = 0;
     std::vector<Segments::value_type*> segments;
+    std::vector<RoomWanted> wanted_of_each;
   };
   std::map<uint64_t, User> users;
   for (auto& entry : segments_) {
     User& user = users[entry.second.uid];
-    user.wanted += entry.second.segment.CommunicatorsWanted();
+    const RoomWanted& room = user.wanted_of_each.emplace_back(wanted(entry.first, entry.second));
+    user.wanted += std::accumulate(room.begin(), room.end(), uint64_t{0});
     user.segments.push_back(&entry);
   }
   std::vector<User*> order;
@@ -170,26 +187,34 @@ void SegmentTable::ShareCommunicators(const Moment& now, const IsFirst& is_first
   std::ranges::stable_sort(order, {}, &User::wanted);
   uint64_t left = kMaxCommunicators;
   for (size_t i = 0; i < order.size(); ++i) {
-    uint64_t share = left / (order.size() - i), slots_left = kMaxSlotsPerUser;
-    std::ranges::stable_partition(
-        order[i]->segments, [&](const auto* entry) { return is_first(entry->second.segment); });
-    for (auto* entry : order[i]->segments) {
-      const ReadTerms terms{.now = now,
-                            .retention = retention_,
-                            .communicator_limit = share,
-                            .slots_left = &slots_left,
-                            .splits_durations = splits_durations_};
-      const uint64_t taken = std::min(take(entry->first, entry->second, terms), share);
-      share -= taken;
-      left -= taken;
+    const uint64_t share = left / (order.size() - i);
+    const std::vector<uint64_t> shares = ShareRoom(order[i]->wanted_of_each, share);
+    uint64_t spare = share - std::accumulate(shares.begin(), shares.end(), uint64_t{0});
+    uint64_t slots_left = kMaxSlotsPerUser;
+    for (const bool is_alive : {true, false}) {
+      for (size_t k = 0; k < shares.size(); ++k) {
+        auto& [key, followed] = *order[i]->segments[k];
+        if (followed.segment.is_alive() != is_alive) continue;
+        const ReadTerms terms{.now = now,
+                              .retention = retention_,
+                              .communicator_limit = shares[k] + spare,
+                              .slots_left = &slots_left,
+                              .splits_durations = splits_durations_};
+        const uint64_t taken = std::min(take(key, followed, terms), terms.communicator_limit);
+        spare = terms.communicator_limit - taken;
+        left -= taken;
+      }
     }
   }
 }
 
 void SegmentTable::Observe(const Moment& now) {
-  for (auto& [key, followed] : segments_) followed.segment.Observe();
+  for (auto& [key, followed] : segments_) followed.segment.Observe(now, retention_);
   ShareCommunicators(
-      now, [](const Segment& segment) { return segment.CommunicatorsKept() != 0; },
+      now,
+      [](const FileKey&, const Followed& followed) {
+        return followed.segment.is_alive() ? RoomWanted{} : followed.segment.CommunicatorsWanted();
+      },
       [&](const FileKey&, Followed& followed, const ReadTerms& terms) {
         return followed.segment.KeepLastState(terms, ErrorsOf(followed));
       });
@@ -207,7 +232,7 @@ SegmentErrorCounts::Present SegmentTable::PresentFaults() const {
     if (aside.error && !IsExpected(aside)) ++present[{aside.uid, *aside.error}];
   }
   for (const auto& [key, followed] : segments_) {
-    if (const auto fault = followed.segment.Fault()) ++present[{followed.uid, *fault}];
+    for (const SegmentError fault : followed.segment.Faults()) ++present[{followed.uid, fault}];
   }
   return present;
 }
@@ -215,8 +240,23 @@ SegmentErrorCounts::Present SegmentTable::PresentFaults() const {
 NodeSnapshot SegmentTable::Read(SegmentLooks looks, const Moment& now) {
   NodeSnapshot snapshot;
   snapshot.taken_realtime_ns = now.realtime_ns;
+  const auto wanted = [&](const FileKey& key, const Followed& followed) {
+    RoomWanted room = followed.segment.CommunicatorsWanted();
+    const auto look = looks.find(key);
+    if (look == looks.end() || !followed.segment.is_alive()) return room;
+    uint64_t in_use = 1, finalized = 0;  // with the overflow slot
+    for (const SlotHead& head : look->second.slots.heads) {
+      in_use += head.state() == layout::SlotState::kLive;
+      finalized += head.state() == layout::SlotState::kClosed &&
+                   now.Ahead(look->second.clock_offset_ns).AgeOf(head.closed_monotonic_ns) <=
+                       static_cast<uint64_t>(retention_.count());
+    }
+    room[0] = std::max(room[0], in_use);
+    room[2] = std::max(room[2], finalized);
+    return room;
+  };
   ShareCommunicators(
-      now, &Segment::is_alive, [&](const FileKey& key, Followed& followed, const ReadTerms& terms) {
+      now, wanted, [&](const FileKey& key, Followed& followed, const ReadTerms& terms) {
         const auto look = looks.find(key);
         if (look == looks.end()) return uint64_t{0};
         return followed.segment.AddTo(snapshot, followed.place.name, std::move(look->second.slots),

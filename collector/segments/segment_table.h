@@ -67,6 +67,19 @@ inline constexpr size_t kMaxRemovalsPerUser = 64;
 inline constexpr std::chrono::seconds kPrivateDirectoriesInterval{1};
 inline constexpr size_t kMaxPrivateDirectories = 256;
 
+// Subdirectories of the shared directories, of which each pod, container or job may have one: so
+// many of root's (kubelet, a prolog) and of the daemon's user, and as many of others, of whom each
+// has his part. Each takes a watch of inotify; systems allow 8,192 and more.
+inline constexpr size_t kMaxSubdirectories = 1024;
+inline constexpr size_t kMaxSubdirectoriesPerUser = 128;
+
+// Names of a subdirectory that one listing reads: a job has few processes on a node.
+inline constexpr int64_t kNamesPerSubdirectory = 4096;
+
+// A subdirectory that is empty and has not changed for so long is removed: its pod or job has
+// ended. One that runs may be without a process that uses NCCL for hours.
+inline constexpr std::chrono::hours kEmptyDirectoryAge{24};
+
 // A dead process stays known beyond the retention time for as long as a living rank of one of its
 // communicators waits: it has had an operation in flight for kWaitsAfter. It is looked for every
 // kWaitersInterval, which costs what a scrape of the user's segments costs. With a short retention
@@ -80,7 +93,8 @@ inline constexpr std::chrono::hours kLongestWait{24};
 // Room is shared by user, the owner of the file as the kernel tells us. A user may follow
 // kMaxSegmentsPerUser segments; where the table is full, whoever has the most gives way to whoever
 // has less, so that each gets an equal share or what he needs. Of one user's segments, those whose
-// lock is held come first. Communicators of a snapshot are shared in the same way.
+// lock is held come first. Communicators of a snapshot are shared in the same way; of one user's,
+// by communicator and not by file (room_shares.h).
 //
 // Not thread-safe: its owner locks.
 class SegmentTable {
@@ -95,15 +109,15 @@ class SegmentTable {
   void DiscoverMore(const Moment& now);
   bool IsDiscovering() const;
 
-  // Whether every directory was listed at least once.
-  bool HasListedAll() const;
+  // Whether every directory was listed at least once, of those that were there at the beginning.
+  bool HasListedAll() const { return has_listed_all_; }
 
   // Files that were there at this moment, of CLOCK_MONOTONIC, are known. Later ones need not be,
   // where a listing is under way or has to wait.
   int64_t KnownUntil(const Moment& now) const;
 
   // Notices writers that have gone, unlinks what is over, and looks at what is left: of each user's
-  // segments at kMaxSlotsPerUser slots.
+  // segments at kMaxSlotsPerUser slots, which the segments share.
   SegmentLooks Look(const Moment& now);
 
   // What the segments say. `looks` are of the same moment; a segment that was discovered since is
@@ -135,7 +149,9 @@ class SegmentTable {
     bool has_changed = false;  // since the latest listing began
     bool is_missing = false;
     bool is_unreadable = false;
-    uint64_t uid = 0;  // its owner, where it is unreadable
+    bool is_subdirectory = false;
+    bool is_initial = true;  // was there when the daemon began
+    uint64_t uid = 0;        // its owner, where it is unreadable or a subdirectory
     std::set<uint64_t> refused =
         {};                 // users whose files found no room, at the last listing or since
     uint64_t listings = 0;  // that have begun
@@ -177,8 +193,14 @@ class SegmentTable {
 
   void SearchPrivateDirectories(const Moment& now);
   void TakePrivateDirectories();
-  void ForgetPrivateDirectories();
-  bool MustList(const Directory& directory, const Moment& now) const;
+  void ForgetFound();
+  // Names that the subdirectories of each user had at their last listings.
+  std::map<uint64_t, int64_t> NamesOfSubdirectories() const;
+  bool MustList(const Directory& directory, int64_t names, const Moment& now) const;
+  void OnSubdirectory(Directory& directory, const std::string& name, const struct stat& status);
+  bool HasRoomForSubdirectory(uint64_t uid) const;
+  static void PrepareSubdirectory(int descriptor);
+  static void RemoveIfOld(const Directory& directory, const Moment& now);
   void List(Directory& directory, int64_t& effort, const Moment& now);
   void EndListing(Directory& directory, SegmentDirectory::Listing result, int error,
                   const Moment& now);
@@ -212,8 +234,8 @@ class SegmentTable {
   SegmentErrorCounts::Present PresentFaults() const;
   using Take =
       std::function<uint64_t(const FileKey& key, Followed& followed, const ReadTerms& terms)>;
-  using IsFirst = std::function<bool(const Segment& segment)>;  // of one user's
-  void ShareCommunicators(const Moment& now, const IsFirst& is_first, const Take& take);
+  using Wanted = std::function<RoomWanted(const FileKey& key, const Followed& followed)>;
+  void ShareCommunicators(const Moment& now, const Wanted& wanted, const Take& take);
 
   const std::chrono::nanoseconds retention_;
   const bool splits_durations_;
@@ -228,6 +250,9 @@ class SegmentTable {
   std::map<std::string, uint64_t> private_refused_;
   // Places point into it; the one that is to be listed next comes first.
   std::list<Directory> directories_;
+  std::set<std::string> subdirectories_;               // their paths
+  std::map<uint64_t, size_t> subdirectories_of_ = {};  // by owner
+  bool has_listed_all_ = false;
   DirectoryWatch watch_;
   Segments segments_;
   std::map<FileKey, SetAside> set_aside_;

@@ -189,9 +189,13 @@ TEST_F(SegmentTableTest, ServesOnlySoManyCommunicators) {
   }
   const LockHolder a(Path("a.seg")), b(Path("b.seg"));
   const NodeSnapshot snapshot = Snapshot();
-  EXPECT_EQ(snapshot.processes.size(), 1u);
-  EXPECT_EQ(snapshot.segments.unusable, 1u);
-  EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), 1u);
+  ASSERT_EQ(snapshot.processes.size(), 2u);
+  for (const ProcessSnapshot& process : snapshot.processes) {
+    EXPECT_EQ(process.communicators.size(), kMaxCommunicators / 2);
+    EXPECT_EQ(process.unread_in_use, 1u);
+  }
+  EXPECT_EQ(snapshot.segments.live, 2u);
+  EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), 2u);
 }
 
 }  // namespace

@@ -94,14 +94,15 @@ TEST_F(SegmentTableOfUsersTest, ServesOnlySoManyCommunicatorsOfAUserWhoHasMoreTh
   };
   write("a.seg", kMaxCommunicators / 4, kBigUser);
   write("b.seg", kMaxCommunicators / 4, kBigUser);
-  write("c.seg", kMaxCommunicators / 4,
-        kBigUser);  // any two have room, whatever the order of their inodes
+  write("c.seg", kMaxCommunicators / 4, kBigUser);
   write("d.seg", kMaxCommunicators / 2 - 1, kSmallUser);
   const LockHolder a(Path("a.seg")), b(Path("b.seg")), c(Path("c.seg")), d(Path("d.seg"));
   for (int i = 0; i < 2; ++i) {
     const NodeSnapshot snapshot = Snapshot();
     EXPECT_EQ(ProcessesOf(snapshot, kSmallUser), 1u);
-    EXPECT_EQ(ProcessesOf(snapshot, kBigUser), 2u);
+    EXPECT_EQ(ProcessesOf(snapshot, kBigUser), 3u);
+    for (const ProcessSnapshot& process : snapshot.processes)
+      EXPECT_EQ(process.unread_in_use != 0, process.uid == kBigUser);
     EXPECT_NE(TroubleOf(snapshot, SegmentError::kTooManySegments, kBigUser), nullptr);
     EXPECT_EQ(TroubleOf(snapshot, SegmentError::kTooManySegments, kSmallUser), nullptr);
   }

@@ -2,6 +2,7 @@
 #include "collector/testing/segment_writer_v1.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -145,13 +146,16 @@ void SegmentWriterV1::Put(size_t slot, const CompletionV1& completion) {
 
 void SegmentWriterV1::WriteTo(const std::string& path) const {
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  struct stat status {};
+  const bool is_new = ::fstat(file.number(), &status) == 0 && status.st_size == 0;
   if (::ftruncate(file.number(), static_cast<off_t>(bytes_.size())) != 0) std::abort();
   std::array<std::byte, 4096> before{};
   for (size_t offset = 0; offset < bytes_.size(); offset += before.size()) {
     const size_t length = std::min(before.size(), bytes_.size() - offset);
     const off_t at = static_cast<off_t>(offset);
     const std::byte* page = bytes_.data() + offset;
-    if (::pread(file.number(), before.data(), length, at) != static_cast<ssize_t>(length))
+    if (!is_new &&
+        ::pread(file.number(), before.data(), length, at) != static_cast<ssize_t>(length))
       std::abort();
     if (std::memcmp(page, before.data(), length) == 0) continue;
     if (::pwrite(file.number(), page, length, at) != static_cast<ssize_t>(length)) std::abort();

@@ -27,8 +27,11 @@ using Places = std::unordered_map<uint64_t, size_t>;
 }  // namespace
 
 DetailRecorder::DetailRecorder(pid_t pid, int64_t owner_start_ns,
-                               const TraceMemory::Request& request, size_t most_parts)
-    : has_steps_(request.level == trace_ring::Level::kSteps), parts_left_(most_parts) {
+                               const TraceMemory::Request& request, size_t most_parts,
+                               int64_t clock_offset_ns)
+    : has_steps_(request.level == trace_ring::Level::kSteps),
+      parts_left_(most_parts),
+      clock_offset_ns_(clock_offset_ns) {
   memory_ = TraceMemory::Open(pid, owner_start_ns, fault_);
   if (memory_ != nullptr && !memory_->Ask(request, fault_)) memory_.reset();
 }
@@ -46,7 +49,11 @@ void DetailRecorder::Read() {
   });
 }
 
-void DetailRecorder::Add(std::span<const uint64_t> record, Slot& slot) {
+int64_t DetailRecorder::OwnTimeOf(uint64_t ns) const {
+  return TimeOf(ns - static_cast<uint64_t>(clock_offset_ns_));
+}
+
+void DetailRecorder::Add(std::span<const uint64_t> record, Slot& slot) const {
   const uint64_t first = record[0];
   const auto key = static_cast<uint32_t>(first >> 32);
   switch (trace_ring::TypeOf(first)) {
@@ -55,7 +62,7 @@ void DetailRecorder::Add(std::span<const uint64_t> record, Slot& slot) {
           {.ticket = Bits(first, 12, trace_ring::kTicketBits),
            .function = FunctionOf(Bits(first, 4, 8)),
            .sequence = record[1],
-           .call_ns = TimeOf(record[2]),
+           .call_ns = OwnTimeOf(record[2]),
            .bytes = record[3],
            .peer = static_cast<int>(Bits(first, 38, trace_ring::kTicketBits)) - 1});
       return;
@@ -80,7 +87,7 @@ void DetailRecorder::Add(std::span<const uint64_t> record, Slot& slot) {
     case RecordType::kStep: {
       Step& step = slot.steps.emplace_back();
       step.key = key;
-      step.traced.end_ns = TimeOf(record[1]);
+      step.traced.end_ns = OwnTimeOf(record[1]);
       // All states of a step together are within a trace's times.
       for (size_t i = 0; i < kNetworkStateCount; ++i) {
         step.traced.state_ns[i] = static_cast<int64_t>(

@@ -19,9 +19,10 @@ namespace nccl_exporter::collector {
 
 class DetailRecorder {
  public:
-  // Asks. `most_parts`: records that are kept; the rest is counted.
+  // Asks. `most_parts`: records that are kept; the rest is counted. `clock_offset_ns`: see
+  // ProcessSnapshot.
   DetailRecorder(pid_t pid, int64_t owner_start_ns, const TraceMemory::Request& request,
-                 size_t most_parts = kMostTracedParts);
+                 size_t most_parts = kMostTracedParts, int64_t clock_offset_ns = 0);
 
   void Read();
 
@@ -53,10 +54,13 @@ class DetailRecorder {
     std::vector<Step> steps;
     uint64_t beyond_limit = 0;
   };
-  static void Add(std::span<const uint64_t> record, Slot& slot);
+  void Add(std::span<const uint64_t> record, Slot& slot) const;
+  // A time of the process's CLOCK_MONOTONIC, by ours.
+  int64_t OwnTimeOf(uint64_t ns) const;
 
   const bool has_steps_;
   size_t parts_left_;
+  const int64_t clock_offset_ns_;
   std::string fault_;
   std::unique_ptr<TraceMemory> memory_;
   std::map<uint32_t, Slot> slots_;

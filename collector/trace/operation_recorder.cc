@@ -16,12 +16,14 @@ int64_t TimeOf(uint64_t ns) {
   return std::clamp(static_cast<int64_t>(ns), -kMostTraceNs, kMostTraceNs);
 }
 
-TracedOperation TracedOf(const CompletedOperation& operation) {
+// `source_offset_ns`: how far the clock of the timing source is ahead of ours.
+TracedOperation TracedOf(const CompletedOperation& operation, int64_t source_offset_ns) {
+  const auto offset_ns = static_cast<uint64_t>(source_offset_ns);
   return {.function = operation.function(),
           .sequence = operation.sequence(),
           .call_ns = TimeOf(operation.call_ns),
-          .start_ns = TimeOf(operation.start_ns),
-          .stop_ns = TimeOf(operation.stop_ns),
+          .start_ns = TimeOf(operation.start_ns - offset_ns),
+          .stop_ns = TimeOf(operation.stop_ns - offset_ns),
           .delivered_ns = TimeOf(operation.delivered_ns),
           .bytes = operation.bytes,
           .members = operation.members};
@@ -76,8 +78,10 @@ void OperationRecorder::Follow(const NodeSnapshot& snapshot, const SegmentLooks&
 }
 
 void OperationRecorder::Ask(Process& process, const SegmentLook& look) const {
+  const int64_t offset_ns = process.latest.clock_offset_ns;
   process.details = std::make_unique<DetailRecorder>(
-      look.file->FindWriter().pid, process.latest.start_monotonic_ns, wish_->request);
+      look.file->FindWriter().pid, process.latest.start_monotonic_ns + offset_ns, wish_->request,
+      kMostTracedParts, offset_ns);
 }
 
 void OperationRecorder::ReadDetails() {
@@ -104,7 +108,10 @@ void OperationRecorder::FollowCommunicator(Process& process, const SegmentLook& 
   ring.file = look.file;
   ring.generation = communicator.generation;
   ring.slot_offset = process.header_bytes + communicator.slot * process.slot_bytes;
-  ring.ring = CompletionRing(ring.slot_offset);
+  ring.ring = CompletionRing(ring.slot_offset, look.clock_offset_ns);
+  // Kernel times are of the GPU's clock.
+  const bool is_kernel = communicator.timing_source == TimingSource::kKernel;
+  ring.source_offset_ns = is_kernel ? 0 : look.clock_offset_ns;
   const int64_t begin_realtime_ns = end_.realtime_ns - (end_.monotonic_ns - begin_ns_);
   ring.is_new = communicator.created_realtime_ns >= begin_realtime_ns;
   ring.is_over = process.slot_bytes == 0;
@@ -164,7 +171,7 @@ void OperationRecorder::Read(Ring& ring, size_t& room) {
       continue;
     }
     --room;
-    ring.traced.operations.push_back(TracedOf(operation));
+    ring.traced.operations.push_back(TracedOf(operation, ring.source_offset_ns));
   }
 }
 

@@ -65,6 +65,7 @@ class OperationRecorder {
   struct Ring {
     std::shared_ptr<const SegmentFile> file;
     uint64_t slot_offset = 0;
+    int64_t source_offset_ns = 0;  // how far the clock of the timing source is ahead of ours
     uint64_t generation = 0;
     CompletionRing ring{0};
     bool is_new = false;     // all that was completed was completed in the window

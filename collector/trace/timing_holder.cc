@@ -20,8 +20,9 @@ void TimingHolder::Ask(const NodeSnapshot& snapshot, const SegmentLooks& looks) 
     const auto [found, is_new] = asked_.try_emplace(process.file);
     if (!is_new) continue;
     Asked& asked = found->second;
-    asked.memory = TraceMemory::Open(look->second.file->FindWriter().pid,
-                                     process.start_monotonic_ns, asked.fault);
+    asked.memory =
+        TraceMemory::Open(look->second.file->FindWriter().pid,
+                          process.start_monotonic_ns + process.clock_offset_ns, asked.fault);
     if (asked.memory != nullptr && !asked.memory->Ask(request_, asked.fault)) asked.memory.reset();
   }
 }

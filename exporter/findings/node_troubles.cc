@@ -28,6 +28,10 @@ std::string_view Advice(collector::SegmentError error) {
       return "Give the daemon the right to read the directory.";
     case collector::SegmentError::kTooManySegments:
       return "Ask the user to end processes or to remove files.";
+    case collector::SegmentError::kLockLost:
+      return "Nothing is lost. The job should not close descriptors that it did not open.";
+    case collector::SegmentError::kForeignClock:
+      return "Let the daemon see the process: hostPID in Kubernetes. Then it knows the clock.";
     case collector::SegmentError::kBadGeometry:
     case collector::SegmentError::kTruncated:
     case collector::SegmentError::kReadFailed:
@@ -36,6 +40,12 @@ std::string_view Advice(collector::SegmentError error) {
       break;
   }
   return "Remove the file once its process has ended: it is damaged.";
+}
+
+// The segment is followed all the same.
+bool IsFollowed(collector::SegmentError error) {
+  return error == collector::SegmentError::kLockLost ||
+         error == collector::SegmentError::kForeignClock;
 }
 
 }  // namespace
@@ -48,13 +58,15 @@ std::vector<Finding> UnusableSegments(const collector::NodeSnapshot& node) {
     const std::string detail = trouble.detail.empty() ? "" : " (" + Printable(trouble.detail) + ")";
     Finding finding;
     finding.kind = FindingKind::kSegmentsUnusable;
-    finding.severity = Severity::kWarning;
+    const bool is_followed = IsFollowed(trouble.error);
+    finding.severity = is_followed ? Severity::kInfo : Severity::kWarning;
     finding.uid = trouble.uid.value_or(trouble.file_uid);
     finding.since_realtime_ns = trouble.realtime_ns;
     finding.headline =
-        fmt::format("{} of user {} cannot be used since {}: {}{}.", PrintablePath(trouble.file),
-                    trouble.file_uid, ClockText(trouble.realtime_ns), row.meaning, detail);
-    finding.cost = "processes of this user may not be monitored";
+        fmt::format("{} of user {} {} since {}: {}{}.", PrintablePath(trouble.file),
+                    trouble.file_uid, is_followed ? "is followed with a fault" : "cannot be used",
+                    ClockText(trouble.realtime_ns), row.meaning, detail);
+    finding.cost = is_followed ? "" : "processes of this user may not be monitored";
     finding.evidence = {
         {"reason", std::string(row.name)},
         {"files and directories with this fault now", fmt::format("{}", trouble.present)}};

@@ -67,5 +67,24 @@ TEST(UnusableSegmentsTest, NamesWholePaths) {
   EXPECT_THAT(UnusableSegments(node).front().headline, HasSubstr(file + " of user 7 cannot"));
 }
 
+TEST(UnusableSegmentsTest, SaysOfWhatIsFollowedAllTheSameThatItIs) {
+  collector::NodeSnapshot node;
+  for (const auto error :
+       {collector::SegmentError::kLockLost, collector::SegmentError::kForeignClock}) {
+    node.segment_troubles = {{.error = error,
+                              .uid = 7,
+                              .count = 1,
+                              .file = "/run/nccl-exporter/x.seg",
+                              .file_uid = 7,
+                              .detail = {},
+                              .realtime_ns = 1,
+                              .present = 1}};
+    const std::vector<Finding> findings = UnusableSegments(node);
+    ASSERT_THAT(findings, SizeIs(1));
+    EXPECT_EQ(findings[0].severity, Severity::kInfo);
+    EXPECT_THAT(findings[0].headline, HasSubstr("is followed with a fault"));
+  }
+}
+
 }  // namespace
 }  // namespace nccl_exporter::exporter

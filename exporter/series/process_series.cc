@@ -38,6 +38,18 @@ bool IsUnfollowed(Loss loss) {
 
 bool IsRejected(Loss loss) { return TraitsOf(loss).kind == LossKind::kTimestampRejected; }
 
+bool Replaces(const collector::ProcessSnapshot& one, const collector::ProcessSnapshot& ended) {
+  const bool is_later =
+      one.host_name == ended.host_name && one.start_monotonic_ns > ended.start_monotonic_ns;
+  return one.is_alive && !ended.is_alive && (is_later || one.pid != ended.pid);
+}
+
+bool IsReplaced(const collector::ProcessSnapshot& process, const ProcessGroup& group) {
+  return std::ranges::any_of(group.members, [&](const collector::ProcessSnapshot* other) {
+    return Replaces(*other, process);
+  });
+}
+
 void AddDeparted(ProcessGroup& sum, DepartedCounts& departed) {
   const DepartedProcesses* const gone = departed.ProcessesOf(sum.labels);
   if (gone == nullptr && sum.members.size() == 1) return;
@@ -65,10 +77,16 @@ std::vector<ProcessGroup> ProcessGroups(const collector::NodeSnapshot& snapshot,
     for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += process.losses[i];
     AddKnown(sum.derived, process.derived);
     sum.is_alive |= process.is_alive;
+    if (process.is_alive) sum.unread += process.unread_in_use;
     if (process.is_stopped) sum.is_stopped = sum.is_stopped.value_or(false) || *process.is_stopped;
     sum.since_ns = std::min(sum.since_ns, process.start_realtime_ns);
   }
-  for (ProcessGroup& process : processes) AddDeparted(process, departed);
+  for (ProcessGroup& group : processes) {
+    group.is_halted = std::ranges::any_of(group.members, [&](const auto* process) {
+      return process->IsHalted() && !IsReplaced(*process, group);
+    });
+    AddDeparted(group, departed);
+  }
   return processes;
 }
 
@@ -76,7 +94,7 @@ ReplacedProcesses ReplacedProcessesOf(const std::vector<ProcessGroup>& groups) {
   ReplacedProcesses replaced;
   for (const ProcessGroup& group : groups) {
     for (const collector::ProcessSnapshot* process : group.members) {
-      if (group.is_alive && !process->is_alive) replaced.insert(process);
+      if (IsReplaced(*process, group)) replaced.insert(process);
     }
   }
   return replaced;
@@ -93,8 +111,7 @@ void ProcessSeries::AddCount(Metric metric, LabelsId labels, uint64_t count) {
 
 void ProcessSeries::AddAlerts(const ProcessGroup& process) {
   const LabelsId labels = builder_.AddLabels(process.labels);
-  const bool is_halted = !process.is_alive || process.is_stopped.value_or(false);
-  builder_.Add(Metric::kProcessHalted, labels, kNoLabels, is_halted ? 1 : 0);
+  builder_.Add(Metric::kProcessHalted, labels, kNoLabels, process.is_halted ? 1 : 0);
   builder_.CountSince(process.since_ns);
   AddCount(Metric::kOperationsUnfollowed, labels, SumOfLosses(process, IsUnfollowed));
   AddCount(Metric::kOperationsRejected, labels, SumOfLosses(process, IsRejected));
@@ -119,6 +136,19 @@ void ProcessSeries::AddDetail(const ProcessGroup& process) {
   builder_.CountSince(process.derived->since_realtime_ns);
   builder_.Add(Metric::kProcessKernelSeconds, labels, kNoLabels,
                static_cast<double>(*process.derived->kernel_ns) / 1e9);
+}
+
+void ProcessSeries::AddUnserved(const std::vector<ProcessGroup>& processes,
+                                const UnservedCommunicators& folded) {
+  for (const ProcessGroup& process : processes) {
+    uint64_t unserved = process.unread;
+    for (const collector::ProcessSnapshot* member : process.members) {
+      const auto found = folded.find(member);
+      if (found != folded.end()) unserved += found->second;
+    }
+    if (unserved != 0)
+      AddCount(Metric::kProcessUnserved, builder_.AddLabels(process.labels), unserved);
+  }
 }
 
 }  // namespace nccl_exporter::exporter

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -20,9 +21,12 @@ namespace nccl_exporter::exporter {
 
 // Processes that have the same labels: a container that restarted in place, the same pid in two
 // containers without job labels, or a dropped label. Their counts are summed, those of departed
-// ones included. The sum is alive while one of them is, and stopped while one of them is. So while
-// one of them lives, nothing shows that the ended ones are dead: they are replaced, and have no
-// state any more (GroupMember::is_replaced).
+// ones included. The sum is alive while one of them is, and stopped while one of them is.
+//
+// A process that has ended is replaced by a later one of the same host name, as after a restart in
+// place: it has no state any more (GroupMember::is_replaced). One in another container is not, and
+// the sum is halted while one of them is. Where the label `pid` is dropped, a process is replaced
+// by any that lives.
 struct ProcessGroup {
   SharedLabels labels;
   std::vector<const collector::ProcessSnapshot*> members;
@@ -30,6 +34,8 @@ struct ProcessGroup {
   std::optional<collector::DerivedProcessCounts> derived = std::nullopt;
   bool is_alive = false;
   std::optional<bool> is_stopped = std::nullopt;
+  bool is_halted = false;  // one that is not replaced is
+  uint64_t unread = 0;     // communicators in use that the collector had no room for
   int64_t since_ns = 0;
 
   // The user whose share of the limit it takes. If dropped labels merge users, that is the first.
@@ -40,8 +46,11 @@ struct ProcessGroup {
 std::vector<ProcessGroup> ProcessGroups(const collector::NodeSnapshot& snapshot, LabelCache& labels,
                                         DepartedCounts& departed);
 
-// The ended processes among them whose labels a living one has.
+// The ended processes among them that another one replaces.
 ReplacedProcesses ReplacedProcessesOf(const std::vector<ProcessGroup>& groups);
+
+// Communicators in use that are folded into comm="other", by process.
+using UnservedCommunicators = std::map<const collector::ProcessSnapshot*, uint64_t>;
 
 class ProcessSeries {
  public:
@@ -51,6 +60,10 @@ class ProcessSeries {
   // The alert series of a process, and all others.
   void AddAlerts(const ProcessGroup& process);
   void AddDetail(const ProcessGroup& process);
+
+  // How many communicators in use of each process have no series of their own. `folded`: beside
+  // those that the collector had no room for.
+  void AddUnserved(const std::vector<ProcessGroup>& processes, const UnservedCommunicators& folded);
 
  private:
   // Nothing is added while the count is 0.

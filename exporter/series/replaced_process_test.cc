@@ -21,7 +21,8 @@ const std::vector<Metric> kStalled{
     Metric::kStalledCompletedSequence,  Metric::kStalledInFlight,
     Metric::kStalledOldestInFlightStart};
 
-// A rank in an operation, in a process of its own. The file is its number.
+// A rank in an operation, in a process of its own. The file is its number, and the later one has
+// the larger.
 collector::ProcessSnapshot Rank(uint64_t file, uint64_t id, uint64_t rank) {
   collector::CommunicatorSnapshot communicator = EmptyCommunicator(id, rank);
   AddOperation(communicator, Function::kAllReduce, 4 << 20, 1000000);
@@ -31,6 +32,7 @@ collector::ProcessSnapshot Rank(uint64_t file, uint64_t id, uint64_t rank) {
   communicator.in_flight = {{.function = Function::kAllReduce, .start_realtime_ns = 1}};
   collector::ProcessSnapshot process = ProcessOf(1, {communicator});
   process.file.inode = file;
+  process.start_monotonic_ns = static_cast<int64_t>(file);
   process.identity = {{"POD_NAME", "trainer-" + std::to_string(rank)}};
   return process;
 }
@@ -145,6 +147,29 @@ TEST(ReplacedProcessTest, GivesNoStateToASumOfRanks) {
   EXPECT_EQ(named.Value(Metric::kStalledCommunicatorRanks,
                         "gpu_uuid=GPU-00000000-0000-0000-0000-000000000001,"),
             8);
+}
+
+// Regression: in two containers equal entry points have equal pids. A rank that had died in one of
+// them was taken for one that had restarted, and vanished.
+TEST(ReplacedProcessTest, IsNotReplacedByOneOfAnotherContainer) {
+  std::vector<collector::ProcessSnapshot> processes{Ended(Rank(1, kOld, 0)), Rank(2, kNew, 0)};
+  processes[0].host_name = "container-a";
+  processes[1].host_name = "container-b";
+  const ScrapedNode scrape(StillNodeOf(processes));
+  EXPECT_EQ(scrape.Value(Metric::kProcessHalted), 1);
+  EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), 2u);
+  EXPECT_EQ(StalledSeries(scrape, kOldLabels), 6u);
+  processes.push_back(Rank(3, kNew + 1, 0));
+  processes[2].host_name = "container-a";
+  const ScrapedNode restarted(StillNodeOf(processes));
+  EXPECT_EQ(restarted.Value(Metric::kProcessHalted), 0);
+  EXPECT_EQ(StalledSeries(restarted, kOldLabels), 0u);
+}
+
+TEST(ReplacedProcessTest, IsNotReplacedByAnEarlierOne) {
+  const ScrapedNode scrape(StillNodeOf({Rank(1, kOld, 0), Ended(Rank(2, kNew, 0))}));
+  EXPECT_EQ(scrape.Value(Metric::kProcessHalted), 1);
+  EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), 2u);
 }
 
 }  // namespace

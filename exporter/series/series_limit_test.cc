@@ -55,8 +55,9 @@ struct BusyNeed {
     collectives = counted - alerts - sizes + 1;  // with the start of an operation in flight
   }
 
-  // The limit that leaves `samples` for communicators with a name.
-  size_t LimitFor(size_t samples) const { return none + samples + kSeriesForOthers; }
+  // The limit that leaves `samples` for communicators with a name, beside the series of a process
+  // with communicators that have none.
+  size_t LimitFor(size_t samples) const { return none + 1 + samples + kSeriesForOthers; }
   // The same without the detail of the one process, which is lost before alert series.
   size_t LimitForAlerts(size_t samples) const { return LimitFor(samples) - kDetailOfProcess; }
 };
@@ -210,6 +211,47 @@ TEST(SeriesLimitTest, TheOldestCommunicatorsOfAllProcessesOfAUserComeFirst) {
       need.LimitFor(8 * counters + 2 * need.histograms) + kDetailOfProcess + 1;  // of the second
   EXPECT_THAT(Detailed(ScrapedNode(NodeOf(processes), limit)),
               testing::ElementsAre("comm=0000000000000065", "comm=00000000000000c9"));
+}
+
+// Regression: communicators of ended jobs, which are older, kept their series, and those of a job
+// that runs were folded.
+TEST(SeriesLimitTest, CommunicatorsInUseComeBeforeThoseOfTheDeadAndFinalizedOnes) {
+  const BusyNeed need;
+  std::vector<collector::ProcessSnapshot> processes{ProcessWith(1, 3), ProcessWith(2, 3),
+                                                    ProcessWith(3, 3)};
+  processes[0].is_alive = processes[1].is_alive = false;
+  for (collector::CommunicatorSnapshot& communicator : processes[0].communicators)
+    communicator.is_closed = true;
+  for (collector::CommunicatorSnapshot& communicator : processes[2].communicators)
+    communicator.created_realtime_ns += 5;
+  const auto served = [&](size_t communicators) {
+    const ScrapedNode scrape(NodeOf(processes),
+                             need.LimitForAlerts(communicators * need.room_of_alerts) + 4);
+    std::map<std::string, size_t> counts;
+    for (const auto& [labels, value] : scrape.Values(Metric::kRankInfo))
+      ++counts[labels.substr(0, labels.find(',') - 2)];
+    for (const auto& [labels, value] : scrape.Values(Metric::kProcessUnserved))
+      counts["unserved"] += static_cast<size_t>(value);
+    return counts;
+  };
+  using Counts = std::map<std::string, size_t>;
+  const std::string live = "comm=00000000000001", dead = "comm=00000000000000";
+  EXPECT_EQ(served(2), (Counts{{live, 2}, {"unserved", 1}}));
+  EXPECT_EQ(served(3), (Counts{{live, 3}}));
+  EXPECT_EQ(served(5), (Counts{{live, 3}, {dead, 2}}));
+}
+
+// Communicators that the collector had no room for have no series, and are not missing.
+TEST(SeriesLimitTest, AProcessSaysHowManyOfItsCommunicatorsHaveNoSeries) {
+  collector::ProcessSnapshot process = ProcessWith(1, 1);
+  EXPECT_TRUE(ScrapedNode(NodeOf({process})).Values(Metric::kProcessUnserved).empty());
+  process.unread_in_use = 3;
+  process.unread_finalized = 5;
+  const ScrapedNode scrape(NodeOf({process}));
+  EXPECT_EQ(scrape.Value(Metric::kProcessUnserved), 3);
+  EXPECT_EQ(scrape.Value(Metric::kUnreadCommunicators, "state=in_use,"), 3);
+  EXPECT_EQ(scrape.Value(Metric::kUnreadCommunicators, "state=finalized,"), 5);
+  EXPECT_EQ(scrape.Value(Metric::kUnreadCommunicators, "state=ended,"), 0);
 }
 
 TEST(SeriesLimitTest, OperationsInFlightChangeNoOthersSeries) {

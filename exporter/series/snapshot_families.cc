@@ -60,6 +60,7 @@ class SnapshotFamilies {
       builder_.RollBack(begin);
       AddByLevels(processes, groups);
     }
+    process_series_.AddUnserved(processes, folded_of_);
     AddOthers(groups);
     for (const SeriesGroup& group : groups.named()) RememberShared(group);
     EndMemory();
@@ -97,6 +98,7 @@ class SnapshotFamilies {
       builder_.Add(Metric::kUserSegmentsUnusable, kNoLabels, labels,
                    static_cast<double>(trouble.present));
     }
+    AddUnread();
     for (size_t i = 0; i < collector::kUncomparedReasons.size(); ++i) {
       if (!builder_.Serves(Metric::kUncomparedOperations)) break;
       builder_.Add(Metric::kUncomparedOperations, kNoLabels,
@@ -117,6 +119,22 @@ class SnapshotFamilies {
                  static_cast<double>(snapshot_.arrival_matching_ns) / 1e9);
     builder_.Add(Metric::kSnapshotTimestamp, kNoLabels, kNoLabels,
                  static_cast<double>(snapshot_.taken_realtime_ns) / 1e9);
+  }
+
+  // Communicators that the collector had no room for.
+  void AddUnread() {
+    uint64_t in_use = 0, finalized = 0, ended = 0;
+    for (const collector::ProcessSnapshot& process : snapshot_.processes) {
+      (process.is_alive ? in_use : ended) += process.unread_in_use;
+      (process.is_alive ? finalized : ended) += process.unread_finalized;
+    }
+    const std::array<std::pair<std::string_view, uint64_t>, 3> states{
+        {{"in_use", in_use}, {"finalized", finalized}, {"ended", ended}}};
+    for (const auto& [state, count] : states) {
+      if (!builder_.Serves(Metric::kUnreadCommunicators)) break;
+      builder_.Add(Metric::kUnreadCommunicators, kNoLabels, builder_.AddLabel("state", state),
+                   static_cast<double>(count));
+    }
   }
 
   // The user whose share the samples take. If dropped labels merge users, that is the first one.
@@ -175,7 +193,9 @@ class SnapshotFamilies {
     const size_t reserve = scrape_memory_.reduced.empty() ? 0 : named_limit_ / kReserveDivisor;
     const size_t limit = named_limit_ - reserve;
     bool fits = true;
-    size_t expected = 0;
+    // Series of kProcessUnserved, at most.
+    auto expected = static_cast<size_t>(
+        std::ranges::count_if(processes, [](const auto& each) { return each.unread != 0; }));
     const auto keep_if_fits = [&] {
       fits = fits && builder_.samples() + expected <= limit;
       if (!fits) builder_.RollBack(mark_);
@@ -218,14 +238,16 @@ class SnapshotFamilies {
   }
 
   void AddByLevels(const std::vector<ProcessGroup>& processes, SeriesGroups& groups) {
-    const size_t room = named_limit_ - std::min(named_limit_, builder_.samples());
+    // Each process may have a series of kProcessUnserved.
+    const size_t room =
+        named_limit_ - std::min(named_limit_, builder_.samples() + processes.size());
     std::map<uint64_t, size_t> wanted;
     for (const ProcessNeed& need : process_needs_) wanted[need.uid] += need.alerts;
     for (const Need& need : needs_) wanted[need.uid] += need.More(DetailLevel::kAlerts);
     std::map<uint64_t, size_t> shares = Shares(wanted, room);
     std::map<uint64_t, size_t> left = shares;
     size_t used = AddAlertsOf(processes, left);
-    SetOldestFirst(groups);
+    SetOrder(groups);
     levels_.assign(needs_.size(), DetailLevel::kFolded);
     used += Raise(DetailLevel::kAlerts, groups, shares, left);
 
@@ -274,20 +296,32 @@ class SnapshotFamilies {
     }
   }
 
-  // A slot of a segment may be used again, so the snapshot's order is not that of age.
-  void SetOldestFirst(const SeriesGroups& groups) {
-    oldest_first_.resize(needs_.size());
-    std::iota(oldest_first_.begin(), oldest_first_.end(), size_t{0});
-    std::ranges::stable_sort(oldest_first_, {},
-                             [&](size_t i) { return groups.named()[i].CreatedRealtimeNs(); });
+  // 0: in use, 1: of processes that have ended without finalizing it, 2: finalized.
+  static int UseOf(const SeriesGroup& group) {
+    int use = 2;
+    for (const GroupMember& member : group.members) {
+      if (member.has_departed || member.communicator->is_closed) continue;
+      use = std::min(use, member.process->is_alive ? 0 : 1);
+    }
+    return use;
   }
 
-  // Raises the groups that have the level before to this one, the oldest first, as far as there is
+  // A slot of a segment may be used again, so the snapshot's order is not that of age.
+  void SetOrder(const SeriesGroups& groups) {
+    order_.resize(needs_.size());
+    std::iota(order_.begin(), order_.end(), size_t{0});
+    std::ranges::stable_sort(order_, {}, [&](size_t i) {
+      const SeriesGroup& group = groups.named()[i];
+      return std::pair(UseOf(group), group.CreatedRealtimeNs());
+    });
+  }
+
+  // Raises the groups that have the level before to this one, in their order, as far as there is
   // room. Returns the room that they take.
   size_t Raise(DetailLevel level, const SeriesGroups& groups,
                const std::map<uint64_t, size_t>& shares, std::map<uint64_t, size_t>& left) {
     size_t taken = 0;
-    for (const size_t i : oldest_first_) {
+    for (const size_t i : order_) {
       if (static_cast<size_t>(levels_[i]) + 1 != static_cast<size_t>(level)) continue;
       const auto reduced = scrape_memory_.reduced.find(groups.named()[i].labels);
       const bool was_lost = reduced != scrape_memory_.reduced.end() && reduced->second < level;
@@ -311,6 +345,8 @@ class SnapshotFamilies {
       CountLosses(needs_[i], levels_[i]);
       if (levels_[i] == DetailLevel::kFolded) {
         folded.push_back(i);
+        for (const GroupMember& member : group.members)
+          folded_of_[member.process] += member.IsInUse();
         RememberShared(group);  // for when it has series again
       } else {
         communicators_.AddNamed(group, levels_[i]);
@@ -377,7 +413,8 @@ class SnapshotFamilies {
   // Of SeriesGroups::named(), in its order.
   std::vector<Need> needs_;
   std::vector<DetailLevel> levels_;
-  std::vector<size_t> oldest_first_;  // indices
+  std::vector<size_t> order_;  // indices, those that matter most first
+  UnservedCommunicators folded_of_;
   SeriesDrops drops_;
 };
 

@@ -10,9 +10,11 @@
 // The users (owners of the segments) share both parts. Each gets an equal part of what users with
 // smaller needs leave, so no user loses series because of another with more.
 //
-// Within a user's share, older processes and communicators come first. So a communicator keeps its
-// series while younger ones come and go. One whose alert series do not fit is folded into
-// comm="other" of its job. What does not fit even then is left out.
+// Within a user's share, communicators in use come first, then those of processes that have ended
+// without finalizing them, then the finalized ones; older ones before younger ones. So a
+// communicator keeps its series while younger ones come and go. One whose alert series do not fit
+// is folded into comm="other" of its job. What does not fit even then is left out. The process of
+// one in use says so: its rank is not missing (Metric::kProcessUnserved).
 //
 // Needs vary a little from scrape to scrape. So a communicator that lost detail gets it back only
 // if a part of its user's share stays free: see kReserveDivisor.

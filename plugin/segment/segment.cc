@@ -23,6 +23,8 @@ constexpr char kSharedMemoryDirectory[] = "/dev/shm/nccl-exporter";
 // Accounts below are the system's (UID_MIN of login.defs on every distribution): root made them, as
 // the daemon's is made.
 constexpr uid_t kFirstUser = 1000;
+// What the kernel shows of root, and of others, where our user namespace does not have them.
+constexpr uid_t kUnknownUser = 65534;
 
 constexpr mode_t kPrivateMode =
     0755;                           // of a directory of our own; the daemon, another user, lists it
@@ -85,7 +87,9 @@ bool Segment::Create(const Options& options, const char* (*get)(const char* name
 // writes to it where the sticky bit is missing. So it must belong to root, an account of the system
 // or us, or have been put where it is by root or by us: then its owner is the daemon's user. Only
 // root, or whoever set up our mount namespace, makes a mount point, or a directory whose parent
-// nobody else may write to. In /tmp and /dev/shm anybody may have been first.
+// nobody else may write to. In /tmp and /dev/shm anybody may have been first. A mount point of
+// root's needs no sticky bit: it is one pod's, as kubelet makes it for a subPath, and all that
+// others who have it can do is to end our monitoring.
 bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   struct stat directory {
   }, parent{};
@@ -96,7 +100,10 @@ bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   if (!is_seen) return false;
   // Whom we share a directory of our own with is our choice.
   const mode_t others = directory.st_uid == geteuid() ? S_IWOTH : S_IWGRP | S_IWOTH;
-  if ((directory.st_mode & others) != 0 && (directory.st_mode & S_ISVTX) == 0) {
+  const bool is_mount = directory.st_dev != parent.st_dev;
+  const bool is_roots = directory.st_uid == 0 || directory.st_uid == kUnknownUser;
+  const bool is_sticky = (directory.st_mode & S_ISVTX) != 0 || (is_mount && is_roots);
+  if ((directory.st_mode & others) != 0 && !is_sticky) {
     std::snprintf(error, error_size,
                   "others may remove files in segment directory %s: it needs the sticky bit",
                   path_);
@@ -106,7 +113,7 @@ bool Segment::TrustsDirectory(char* error, size_t error_size) const {
     return status.st_uid < kFirstUser || status.st_uid == geteuid();
   };
   const bool is_parent_closed = is_ours(parent) && (parent.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-  if (is_ours(directory) || is_parent_closed || directory.st_dev != parent.st_dev) return true;
+  if (is_ours(directory) || is_parent_closed || is_mount) return true;
   std::snprintf(error, error_size,
                 "segment directory %s belongs to user %u, who could remove what is in it", path_,
                 static_cast<unsigned>(directory.st_uid));
@@ -174,11 +181,7 @@ bool Segment::CreateFile(char* error, size_t error_size) {
   device_ = status.st_dev;
   inode_ = status.st_ino;
 
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  if (fcntl(file_, F_SETLK, &lock) != 0)
-    return Fail(error, error_size, "cannot lock a segment in", path_);
+  if (!Lock()) return Fail(error, error_size, "cannot lock a segment in", path_);
   fchmod(file_, kFileMode);  // whatever the umask
   const size_t length = std::strlen(path_);
   std::snprintf(path_ + length, sizeof(path_) - length, "/%s", name_);
@@ -233,6 +236,15 @@ bool Segment::HoldsFile() const {
   return ReadStatus(file_, &status) && status.st_dev == device_ && status.st_ino == inode_;
 }
 
+// The daemon takes the lock for the sign that we live. The kernel drops it whenever the job closes
+// any descriptor of the file: so each new communicator takes it again.
+bool Segment::Lock() const {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return fcntl(file_, F_SETLK, &lock) == 0;
+}
+
 // The state comes first: a reader that found the slot free would look at none behind it, and one
 // that found it closed would take zeros for its counts.
 bool Segment::Reserve(uint32_t index, uint64_t generation) {
@@ -241,6 +253,7 @@ bool Segment::Reserve(uint32_t index, uint64_t generation) {
     return false;
   if (has_peers_ && !ReserveBytes(file_, first_table + index * kPeerTableBytes, kPeerTableBytes))
     return false;
+  Lock();
   static_assert(offsetof(layout::CommunicatorSlot, state) == 0);
   StoreRelaxed(slot(index)->state, layout::StateWord(generation, layout::SlotState::kClaimed));
   Clear(reinterpret_cast<AtomicU64*>(slot(index)) + 1, kSlotBytes - sizeof(AtomicU64));

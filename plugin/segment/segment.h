@@ -51,7 +51,8 @@ class Segment {
   bool TrustsDirectory(char* error, size_t error_size) const;
   bool CreateFile(char* error, size_t error_size);
   bool LeaveStandardStreams();
-  bool HoldsFile() const;  // whether file_ is still ours
+  bool HoldsFile() const;
+  bool Lock() const;  // whether file_ is still ours
   bool SizeAndMap(uint32_t slots, char* error, size_t error_size);
   void Publish(const Options& options, const char* (*get)(const char* name),
                const FirstCommunicator& first);

@@ -104,6 +104,22 @@ TEST_F(SegmentDirectoryTrust, RefusesADirectoryWhereOthersMayRemoveFiles) {
   EXPECT_TRUE(JobCreates()) << "shared with its group by the user itself: " << said_;
 }
 
+// Kubelet makes the directory of a subPath with the permissions of the directory around it, but
+// without the sticky bit.
+TEST_F(SegmentDirectoryTrust, UsesAMountPointOfRootsWithoutTheStickyBit) {
+  const bool is_alone =
+      unshare(CLONE_NEWNS) == 0 && mount("", "/", "", MS_REC | MS_PRIVATE, nullptr) == 0;
+  if (!is_alone || mount("tmpfs", shared_.c_str(), "tmpfs", 0, "mode=777") != 0)
+    GTEST_SKIP() << "no mount namespaces here";
+  Give(parent_, 0, 0755);
+  Give(shared_, 0, 0777);
+  EXPECT_TRUE(JobCreates()) << said_;
+  Give(shared_, kStranger, 0777);
+  EXPECT_FALSE(JobCreates());
+  EXPECT_TRUE(Says("sticky bit")) << said_;
+  umount2(shared_.c_str(), MNT_DETACH);
+}
+
 TEST_F(SegmentDirectoryTrust, MakesADirectoryOfItsUserWhereNoneIsShared) {
   // Over those of this machine, for this process alone.
   const auto cover = [](const char* path, const char* mode) {

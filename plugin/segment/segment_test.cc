@@ -33,6 +33,17 @@ class SegmentTest : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
   bool Create() { return segment_.Create(options_, Nothing, error_, sizeof(error_)); }
+  bool AnotherSeesLock() const {
+    const pid_t child = fork();
+    if (child == 0) {
+      struct flock probe {};
+      probe.l_type = F_RDLCK;
+      const int file = open(segment_.path(), O_RDONLY);
+      _exit(fcntl(file, F_GETLK, &probe) == 0 && probe.l_type == F_WRLCK ? 0 : 1);
+    }
+    int status = 0;
+    return waitpid(child, &status, 0) == child && status == 0;
+  }
   size_t Files() const {
     return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(directory_), {}));
   }
@@ -63,16 +74,16 @@ TEST_F(SegmentTest, IsSparseReadableByOthersAndPublished) {
 
 TEST_F(SegmentTest, HoldsALockThatAnotherProcessSees) {
   ASSERT_TRUE(Create()) << error_;
-  const pid_t child = fork();
-  if (child == 0) {
-    struct flock probe {};
-    probe.l_type = F_RDLCK;
-    const int file = open(segment_.path(), O_RDONLY);
-    _exit(fcntl(file, F_GETLK, &probe) == 0 && probe.l_type == F_WRLCK ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(AnotherSeesLock());
+}
+
+// Regression: a job that closed any descriptor of the file was dead to the daemon for good.
+TEST_F(SegmentTest, TakesItsLockAgainWithTheNextCommunicator) {
+  ASSERT_TRUE(Create()) << error_;
+  close(open(segment_.path(), O_RDONLY));
+  EXPECT_FALSE(AnotherSeesLock()) << "so the kernel does it";
+  ASSERT_TRUE(segment_.Reserve(0, 1));
+  EXPECT_TRUE(AnotherSeesLock());
 }
 
 TEST_F(SegmentTest, ReservesASlotBeforeItIsTouched) {

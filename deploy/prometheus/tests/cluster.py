@@ -15,7 +15,8 @@ STEP = 15  # seconds between scrapes
 TRANSFER = 0.05  # seconds per second that a communicator moves data
 # What the rules read of a daemon; the rest is detail, which may be scraped less often.
 ALERT_SET = re.compile(
-    'up|nccl_exporter_.*|nccl_rank_.*|nccl_process_(halted|p2p_operations_total|operations_unfollowed_total|operations_rejected_total)|nccl_communicator_ranks'
+    'up|nccl_exporter_.*|nccl_rank_.*|nccl_communicator_ranks'
+    '|nccl_process_(halted|p2p_operations_total|unserved_communicators|operations_unfollowed_total|operations_rejected_total)'
     '|nccl_collective_(last_arrivals_total|compared_operations_total|arrival_lateness_seconds_total)|nccl_node_(progress_total|large_.*)|nccl_stalled_.*')
 # Detail that the rules of the group nccl_network read. It may be scraped less often, or not at all.
 DETAIL_OF_RULES = re.compile('nccl_network_(wait_seconds|timed_bytes|timed_operations)_total|nccl_communicator_info')

@@ -38,6 +38,29 @@ def files_that_come_and_go_between_scrapes_are_told():
     return cluster, {15: [], 18: [unusable('bad_magic')], 49: [unusable('bad_magic')], 56: []}
 
 
+def a_rank_that_an_exporter_has_no_room_for_is_not_missing():
+    cluster = data_parallel(30)
+    cluster.served = lambda rank, t: rank != 6 or t <= 600
+    cluster.losses = {'nccl_process_unserved_communicators{pid="1006",nccl_job="42",uid="1000"}': lambda t: int(t > 600)}
+    return cluster, NOTHING_EVER
+
+
+def a_rank_that_is_not_served_is_missing_though_there_is_room():
+    cluster = data_parallel(30)
+    cluster.served = lambda rank, t: rank != 6 or t <= 600
+    cluster.losses = {'nccl_process_unserved_communicators{pid="1006",nccl_job="43",uid="1000"}': lambda t: int(t > 600)}
+    return cluster, {29: [rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]}
+
+
+def segments_that_are_followed_with_a_fault_are_not_told():
+    cluster = Cluster(1, 1, 30)
+    for reason in ['lock_lost', 'foreign_clock']:
+        labels = f'{{uid="1001",reason="{reason}"}}'
+        cluster.losses['nccl_exporter_user_segments_unusable' + labels] = lambda t: int(t >= 600)
+        cluster.losses['nccl_exporter_user_segment_errors_total' + labels] = lambda t: int(t >= 600)
+    return cluster, NOTHING_EVER
+
+
 def losses_are_told_when_they_matter():
     cluster = data_parallel(20, 1)
     cluster.losses = {

@@ -80,8 +80,11 @@ void AddNeverSeen(const GraphCommunicator& communicator, Finding& finding) {
     if (!known.contains(rank)) ranks.push_back(std::to_string(rank));
   }
   if (ranks.size() > kMostNamed) ranks.back() = "more";
-  if (!ranks.empty())
-    Add(finding, "never seen on this node", fmt::format("rank {}", fmt::join(ranks, ", ")));
+  if (ranks.empty()) return;
+  Add(finding,
+      communicator.may_be_cut ? "not seen on this node, where the daemon lacks room"
+                              : "never seen on this node",
+      fmt::format("rank {}", fmt::join(ranks, ", ")));
 }
 
 }  // namespace

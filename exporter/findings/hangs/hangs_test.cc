@@ -282,6 +282,21 @@ TEST_F(HangTest, AUserWithManyAbsentRanksLeavesRoomForAnothers) {
   EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("6"));
 }
 
+// Regression: a rank whose communicators found no room in the daemon was named as missing.
+TEST_F(HangTest, ARankThatThereIsNoRoomForIsNotMissing) {
+  Hangs hangs{JudgementTimes()};
+  hangs.Record(job_.node);
+  job_.node.processes[6].communicators.clear();
+  job_.node.processes[6].unread_in_use = 1;
+  job_.Start({0, 1, 2, 3, 4, 5, 7}, "fsdp", 150);
+  hangs.Record(job_.node);
+  hangs.Record(job_.node);
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), IsEmpty());
+  job_.node.processes[6].unread_in_use = 0;
+  hangs.Record(job_.node);
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("6"));
+}
+
 // Operator's trial A3.
 TEST_F(HangTest, AMissingRankIsNamedIfItWasHere) {
   Hangs hangs{JudgementTimes()};

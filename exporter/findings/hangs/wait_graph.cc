@@ -30,7 +30,17 @@ void DropTwins(std::vector<GraphRank>& ranks) {
   });
 }
 
-GraphCommunicator CommunicatorOf(const CommunicatorOnNode& found, const HangMemory& memory) {
+// Living processes with communicators that there was no room for: a rank of theirs is not missing.
+std::set<collector::FileKey> CutProcesses(const collector::NodeSnapshot& node) {
+  std::set<collector::FileKey> cut;
+  for (const collector::ProcessSnapshot& process : node.processes) {
+    if (process.is_alive && process.unread_in_use != 0) cut.insert(process.file);
+  }
+  return cut;
+}
+
+GraphCommunicator CommunicatorOf(const CommunicatorOnNode& found, const HangMemory& memory,
+                                 const std::set<collector::FileKey>& cut) {
   GraphCommunicator communicator{.key = found.key, .ranks = {}};
   const HangMemory::Ranks& seen = memory.Of(found.key);
   std::set<uint64_t> numbers;
@@ -41,10 +51,12 @@ GraphCommunicator CommunicatorOf(const CommunicatorOnNode& found, const HangMemo
   DropTwins(communicator.ranks);
   for (const auto& [number, rank] : seen) {
     if (!rank.is_absent || numbers.contains(number)) continue;
+    if (cut.contains(rank.process.file)) continue;
     communicator.ranks.push_back(
         {.rank = {&rank.process, &rank.communicator}, .seen = &rank, .is_here = false});
     numbers.insert(number);
   }
+  communicator.may_be_cut = !cut.empty();
   communicator.is_complete = found.key.ranks != 0 && numbers.size() >= found.key.ranks;
   return communicator;
 }
@@ -71,8 +83,9 @@ WaitGraph::WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memo
                      std::chrono::nanoseconds threshold, Suspects suspects)
     : taken_realtime_ns_(node.taken_realtime_ns) {
   std::map<JobKey, GraphJob> jobs;
+  const std::set<collector::FileKey> cut = CutProcesses(node);
   for (const CommunicatorOnNode& found : CommunicatorsWithFinalized(node)) {
-    GraphCommunicator communicator = CommunicatorOf(found, memory);
+    GraphCommunicator communicator = CommunicatorOf(found, memory, cut);
     const bool any_lives = std::ranges::any_of(communicator.ranks, [](const GraphRank& rank) {
       return rank.is_here && rank.rank.process->is_alive && !rank.rank.communicator->is_closed;
     });

@@ -57,6 +57,7 @@ struct GraphCommunicator {
   collector::CommunicatorKey key;
   std::vector<GraphRank> ranks;  // by rank; absent ones last
   bool is_complete = false;      // all its ranks are known on this node
+  bool may_be_cut = false;       // the daemon has no room for all communicators of this node
   bool is_still = false;         // no rank has started or completed anything for half the threshold
   bool has_waited = false;       // a GPU that waits in it has waited for the whole threshold
   bool is_queued = false;        // a rank of it is in an older operation elsewhere

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of SegmentTable that follows subdirectories of the shared directories. Each pod,
+// container or job may have one of its own, so that no other reaches its segments.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "collector/segments/segment_table.h"
+
+namespace nccl_exporter::collector {
+namespace {
+
+// Whose directory has files of any user, and no links to other files.
+bool IsTrusted(uint64_t uid) { return uid == 0 || uid == ::geteuid(); }
+
+}  // namespace
+
+// Those that are gone, and that no file is known of any more.
+void SegmentTable::ForgetFound() {
+  const auto is_of = [](const Directory& directory) {
+    return [&](const auto& entry) { return entry.second.place.directory == &directory; };
+  };
+  std::erase_if(directories_, [&](const Directory& directory) {
+    const bool is_over = directory.files.is_found() && directory.is_missing && !directory.listing &&
+                         std::ranges::none_of(segments_, is_of(directory)) &&
+                         std::ranges::none_of(set_aside_, is_of(directory));
+    if (!is_over) return false;
+    watch_.Forget(directory.files.path());
+    if (subdirectories_.erase(directory.files.path()) != 0 &&
+        --subdirectories_of_[directory.uid] == 0)
+      subdirectories_of_.erase(directory.uid);
+    return true;
+  });
+}
+
+std::map<uint64_t, int64_t> SegmentTable::NamesOfSubdirectories() const {
+  std::map<uint64_t, int64_t> names;
+  for (const Directory& directory : directories_) {
+    if (directory.is_subdirectory) names[directory.uid] += directory.names_listed;
+  }
+  return names;
+}
+
+bool SegmentTable::HasRoomForSubdirectory(uint64_t uid) const {
+  const auto own = subdirectories_of_.find(uid);
+  const size_t count = own == subdirectories_of_.end() ? 0 : own->second;
+  if (IsTrusted(uid)) return count < kMaxSubdirectories;
+  if (count >= kMaxSubdirectoriesPerUser) return false;
+  size_t of_others = 0;
+  for (const auto& [other, number] : subdirectories_of_) of_others += IsTrusted(other) ? 0 : number;
+  return of_others < kMaxSubdirectories;
+}
+
+// A user's directory has his own files only: a link to another's is none.
+void SegmentTable::OnSubdirectory(Directory& directory, const std::string& name,
+                                  const struct stat& status) {
+  std::string path = directory.files.path() + '/' + name;
+  if (subdirectories_.contains(path)) return;
+  const uint64_t uid = status.st_uid;
+  if (!HasRoomForSubdirectory(uid)) return Refuse(directory, name, uid);
+  subdirectories_.insert(path);
+  ++subdirectories_of_[uid];
+  const auto owner = IsTrusted(uid) ? std::nullopt : std::optional(uid);
+  directories_.push_back({.files = SegmentDirectory::Found(std::move(path), owner),
+                          .is_subdirectory = true,
+                          .is_initial = !directory.begun_monotonic_ns,
+                          .uid = uid,
+                          .listing = Listing()});
+}
+
+// Kubelet makes the directory of a subPath with the permissions of the directory around it, but
+// without the sticky bit: whoever may write to it could remove others' files.
+void SegmentTable::PrepareSubdirectory(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || !IsTrusted(status.st_uid)) return;
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (status.st_mode & S_ISVTX) == 0)
+    ::fchmod(descriptor, (status.st_mode & 07777) | S_ISVTX);
+}
+
+void SegmentTable::RemoveIfOld(const Directory& directory, const Moment& now) {
+  struct stat status {};
+  if (::fstat(directory.listing->names.descriptor(), &status) != 0) return;
+  const int64_t age_ns = now.realtime_ns - FileStamp(status).modified_realtime_ns;
+  if (age_ns > std::chrono::nanoseconds(kEmptyDirectoryAge).count())
+    directory.files.RemoveIfEmpty();
+}
+
+}  // namespace nccl_exporter::collector
